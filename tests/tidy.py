@@ -53,7 +53,7 @@ ARROWS = {
     "ps": "ps/process+ ps/objects observe/http config tools/doctor reactor",
     "ps/objects": "ps/process+ ps objects+",
     "worker": "net/control+ net/builtin+ observe/metrics",
-    "worker/train": "worker+ config",
+    "worker/train": "worker+ observe/http config",
     "transfer": "metastore+ net/control+ net/rma net/builtin+",
     "objects": "transfer metastore net/base net/wire reactor",
     "kv": "worker+ ps config",

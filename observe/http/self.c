@@ -25,13 +25,6 @@ static uint64_t resident_bytes(void)
     return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-void sl_self_add_reactor(struct json_t *list, double busy, uint64_t stalls, uint64_t age_ns)
-{
-    (void)json_array_append_new(
-        list, json_pack("{s:I, s:f, s:I, s:f}", "index", (json_int_t)json_array_size(list), "busy",
-                        busy, "stalls", (json_int_t)stalls, "age_s", seconds(age_ns)));
-}
-
 static json_t *list_options(const struct sl_self_options *options)
 {
     json_t *list = json_array();

@@ -27,9 +27,6 @@ struct sl_self {
     const struct sl_self_options *options;
 };
 
-/* Adds a reactor to the list. busy: share of the last second; age_ns: since its last answer. */
-void sl_self_add_reactor(struct json_t *list, double busy, uint64_t stalls, uint64_t age_ns);
-
 void sl_self_reply(const struct sl_self *self, struct sl_reply *reply);
 
 #endif

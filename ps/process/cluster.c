@@ -153,7 +153,7 @@ static void send_report(void *ctx, uint64_t a, uint64_t b)
 /* Reports this process to its coordinator, unless reactor 0 is late. */
 static void report_self(struct sl_process *process, uint64_t now_ns)
 {
-    const struct sl_process_ping *ping = &process->observe->pings[0];
+    const struct sl_ping *ping = &process->observe->pings[0];
     struct outgoing *outgoing = ping->is_pending ? NULL : malloc(sizeof *outgoing);
     if (outgoing == NULL) {
         return;

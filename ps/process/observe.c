@@ -14,18 +14,7 @@ static uint64_t now(void)
     return sl_clock_now_ns(sl_clock_system());
 }
 
-/* ---- pings ---- */
-
-/* On the observer's thread. */
-static void answered(void *ctx, uint64_t a, uint64_t b)
-{
-    struct sl_process_ping *ping = ctx;
-    ping->is_pending = false;
-    ping->answered_ns = now();
-    if (ping->core->index == 0) {
-        ping->core->process->observe->facts = ping->facts;
-    }
-}
+/* ---- facts ---- */
 
 /* Reactor 0. */
 static void explain(const struct sl_process *process, char *why, size_t bytes)
@@ -43,8 +32,11 @@ static void explain(const struct sl_process *process, char *why, size_t bytes)
 }
 
 /* Reactor 0. */
-static void collect(const struct sl_process *process, struct sl_process_facts *facts)
+static void visit(void *ctx)
 {
+    struct sl_process_observe *observe = ctx;
+    const struct sl_process *process = observe->process;
+    struct sl_process_facts *facts = &observe->visited;
     memcpy(facts->name, process->name, sizeof facts->name);
     facts->task_index = process->task_index;
     facts->hosts_coordinator = process->coordinator != NULL;
@@ -53,26 +45,11 @@ static void collect(const struct sl_process *process, struct sl_process_facts *f
     explain(process, facts->why, sizeof facts->why);
 }
 
-/* The core's reactor. */
-static void pinged(void *ctx, uint64_t a, uint64_t b)
+/* On the observer's thread. */
+static void answered(void *ctx)
 {
-    struct sl_process_ping *ping = ctx;
-    if (ping->core->index == 0) {
-        collect(ping->core->process, &ping->facts);
-    }
-    const int err = sl_mailbox_post(ping->from, (struct sl_mail){.run = answered, .ctx = ping});
-    sl_assert(err == 0); /* one at a time */
-}
-
-static void measure(struct sl_process_ping *ping, const struct sl_reactor_cells *cells,
-                    uint64_t now_ns)
-{
-    const uint64_t busy_ns = sl_cell_get(&cells->busy_ns);
-    if (ping->busy_at_ns != 0 && now_ns > ping->busy_at_ns) {
-        ping->busy = (double)(busy_ns - ping->busy_ns) / (double)(now_ns - ping->busy_at_ns);
-    }
-    ping->busy_ns = busy_ns;
-    ping->busy_at_ns = now_ns;
+    struct sl_process_observe *observe = ctx;
+    observe->facts = observe->visited;
 }
 
 static void tick(void *ctx, uint64_t now_ns)
@@ -80,13 +57,7 @@ static void tick(void *ctx, uint64_t now_ns)
     struct sl_process_observe *observe = ctx;
     sl_process_cluster_tick(observe->process, now_ns);
     for (uint32_t i = 0; i < observe->process->options.reactor_count; i++) {
-        struct sl_process_ping *ping = &observe->pings[i];
-        measure(ping, &observe->process->metrics.blocks[i].reactor, now_ns);
-        if (!ping->is_pending &&
-            sl_mailbox_post(ping->to, (struct sl_mail){.run = pinged, .ctx = ping}) == 0) {
-            ping->is_pending = true;
-            ping->sent_ns = now_ns;
-        }
+        sl_ping_send(&observe->pings[i], now_ns);
     }
 }
 
@@ -145,12 +116,13 @@ int sl_process_observe_start(struct sl_process *process)
 {
     struct sl_process_observe *observe = process->observe;
     struct sl_mailbox *mailbox = sl_observer_mailbox(observe->observer);
+    observe->pings[0].visit = visit;
+    observe->pings[0].answered = answered;
+    observe->pings[0].ctx = observe;
     int err = sl_mailbox_lane_open(mailbox, &observe->from_main);
     for (uint32_t i = 0; err == 0 && i < process->options.reactor_count; i++) {
-        struct sl_process_ping *ping = &observe->pings[i];
-        ping->core = &process->cores[i];
-        err = sl_mailbox_lane_open(sl_reactor_mailbox(process->reactors[i]), &ping->to);
-        err = err != 0 ? err : sl_mailbox_lane_open(mailbox, &ping->from);
+        observe->pings[i].cells = &process->metrics.blocks[i].reactor;
+        err = sl_ping_open(&observe->pings[i], process->reactors[i], mailbox);
     }
     return err != 0 ? err : sl_observer_start(observe->observer);
 }
@@ -175,21 +147,15 @@ void sl_process_observe_stop(struct sl_process *process)
     sl_observer_stop(process->observe->observer);
 }
 
-static void close_lane(struct sl_mailbox_lane **lane)
-{
-    if (*lane != NULL) {
-        sl_mailbox_lane_close(lane);
-    }
-}
-
 void sl_process_observe_close(struct sl_process *process)
 {
     struct sl_process_observe *observe = process->observe;
     for (uint32_t i = 0; i < process->options.reactor_count; i++) {
-        close_lane(&observe->pings[i].to);
-        close_lane(&observe->pings[i].from);
+        sl_ping_close(&observe->pings[i]);
     }
-    close_lane(&observe->from_main);
+    if (observe->from_main != NULL) {
+        sl_mailbox_lane_close(&observe->from_main);
+    }
     sl_observer_destroy(&observe->observer);
     free(observe->pings);
     free(observe->routes);

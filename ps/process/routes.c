@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/clock.h"
 #include "core/event.h"
 #include "observe/http/observer.h"
 #include "observe/http/self.h"
@@ -14,13 +13,7 @@
 #include "ps/process/cluster.h"
 #include "ps/process/observe.h"
 
-#define HANGING_NS SL_CLOCK_NS_PER_S /* a ping without an answer */
-#define JSON       "application/json"
-
-static uint64_t now(void)
-{
-    return sl_clock_now_ns(sl_clock_system());
-}
+#define JSON "application/json"
 
 static const char *role(const struct sl_process *process)
 {
@@ -32,18 +25,7 @@ static const char *role(const struct sl_process *process)
 static void read_health(void *ctx, const struct sl_query *query, struct sl_reply *reply)
 {
     const struct sl_process *process = ctx;
-    const uint64_t now_ns = now();
-    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
-        const uint64_t waited_ns =
-            sl_process_observe_waited_ns(&process->observe->pings[i], now_ns);
-        if (waited_ns >= HANGING_NS) {
-            sl_reply_error(reply, 503, "reactor %s has not answered for %.1f s",
-                           sl_reactor_name(process->reactors[i]),
-                           (double)waited_ns / (double)SL_CLOCK_NS_PER_S);
-            return;
-        }
-    }
-    sl_reply_json(reply, json_pack("{s:s}", "status", "ok"));
+    sl_ping_reply_health(process->observe->pings, process->options.reactor_count, reply);
 }
 
 static void read_readiness(void *ctx, const struct sl_query *query, struct sl_reply *reply)
@@ -77,14 +59,6 @@ static void read_process(void *ctx, const struct sl_query *query, struct sl_repl
 {
     const struct sl_process *process = ctx;
     const struct sl_process_observe *observe = process->observe;
-    const uint64_t now_ns = now();
-    json_t *reactors = json_array();
-    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
-        const struct sl_process_ping *ping = &observe->pings[i];
-        sl_self_add_reactor(reactors, ping->busy,
-                            sl_cell_get(&process->metrics.blocks[i].reactor.stalls),
-                            ping->answered_ns != 0 ? now_ns - ping->answered_ns : 0);
-    }
     const struct sl_self self = {
         .name = observe->facts.name,
         .role = role(process),
@@ -92,7 +66,7 @@ static void read_process(void *ctx, const struct sl_query *query, struct sl_repl
         .http = observe->address,
         .begun_ns = observe->begun_ns,
         .memory_limit = process->options.memory_bytes_max,
-        .reactors = reactors,
+        .reactors = sl_ping_describe(observe->pings, process->options.reactor_count),
         .options = &process->options.shown,
     };
     sl_self_reply(&self, reply);

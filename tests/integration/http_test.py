@@ -277,6 +277,37 @@ class Health(Http):
         self.drain([process])
 
 
+class Worker(Http):
+    def test_worker(self):
+        data = self.file("data.libsvm", "1 3:1 7:1\n0 2:1 9:1\n" * 50)
+        port, = harness.free_ports(1)
+        cluster = ["--ps-hosts", f"127.0.0.1:{port}", "--num-workers", 1]
+        worker = self.start("starling-worker", *cluster, "--data", data, "--epochs", 1000000, "--reactors", 1)
+        address = worker.wait_line(" http 127.0.0.1:").rsplit(" ", 1)[1]
+        self.assertIn("waits for the servers", self.wait_status(address, "/readyz", 503)["error"])
+        self.assertEqual(self.ask(address, "/healthz")[0], 200)
+        self.start("starling-ps", *cluster, "--reactors", 1)
+        self.wait_status(address, "/readyz", 200)
+        self.wait_status(address, "/healthz", 200)
+        shown = json.loads(self.ask(address, "/api/process")[2])
+        self.assertEqual((shown["name"], shown["role"], shown["pid"]), ("worker/0", "worker", worker.pid))
+        self.assertIn({"name": "epochs", "value": "1000000", "source": "flag"}, shown["options"])
+        page = self.ask(address, "/metrics")[2].decode()
+        for name in ("starling_build_info", "starling_client_requests_total", "starling_training_batches_total"):
+            self.assertEqual(page.count(f"# TYPE {name} "), 1, name)
+        self.expect(404, "/api/cluster", address, "/api/cluster")
+        worker.signal(signal.SIGTERM)
+        self.assertEqual(worker.wait(), 128 + signal.SIGTERM, worker.output)
+
+    def test_port_in_use(self):
+        data = self.file("data.libsvm", "1 3:1\n")
+        with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
+            where = f"127.0.0.1:{taken.getsockname()[1]}"
+            output = self.run_to_end("starling-worker", "--ps-hosts", "127.0.0.1:1", "--num-workers", 1, "--data", data,
+                                     "--http", where, status=1)
+            self.assertIn(f"--http={where}: Address already in use", output)
+
+
 @contextlib.contextmanager
 def stopped_thread(test, pid, name):
     """Stops one thread of a child, which a signal cannot: by ptrace(2)."""

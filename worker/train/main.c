@@ -15,6 +15,7 @@
 #include "reactor/topology.h"
 #include "worker/train/flags.h"
 #include "worker/train/generate.h"
+#include "worker/train/observe.h"
 #include "worker/train/publisher.h"
 #include "worker/train/trainer.h"
 
@@ -32,6 +33,9 @@ struct job {
     struct sl_reader *train;
     struct sl_train_report report;
     struct sl_train_metrics metrics;
+    struct sl_observer_listen listen;
+    struct sl_self_option shown[SL_CLI_OPTIONS_MAX];
+    struct sl_observe *observe;
 };
 
 static volatile sig_atomic_t caught_signal;
@@ -373,6 +377,37 @@ static void close_client(struct job *job, int err)
     }
 }
 
+/* Starts HTTP for operators. */
+static int start_observer(struct job *job)
+{
+    const struct sl_settings *settings = &job->flags.settings;
+    struct sl_reason reason;
+    job->listen = (struct sl_observer_listen){
+        .endpoint = settings->http.endpoint,
+        .source = settings->http.source,
+        .token = settings->http.token.byte_count == 0 ? NULL : &settings->http.token,
+        .certificate = settings->security.certificate,
+        .key = settings->security.key,
+    };
+    const uint32_t count = settings->values.count;
+    for (uint32_t i = 0; i < count && i < SL_CLI_OPTIONS_MAX; i++) {
+        const struct sl_cli_value *value = &settings->values.items[i];
+        job->shown[i] = (struct sl_self_option){value->name, value->value, value->source};
+    }
+    const struct sl_observe_options options = {
+        .listen = settings->http.is_on ? &job->listen : NULL,
+        .shown = {job->shown, count < SL_CLI_OPTIONS_MAX ? count : SL_CLI_OPTIONS_MAX},
+        .metrics = &job->metrics,
+    };
+    const int err = sl_observe_open(&options, &job->observe, &reason);
+    if (err != 0) {
+        sl_log_error("%s", reason.text);
+    } else if (settings->http.is_on) {
+        sl_log_info("http %s", sl_observe_address(job->observe));
+    }
+    return err;
+}
+
 static void start_publisher(const struct job *job, struct sl_publisher **out)
 {
     const struct sl_flags *flags = &job->flags;
@@ -395,10 +430,11 @@ static void start_publisher(const struct job *job, struct sl_publisher **out)
 static int run(struct job *job)
 {
     sl_train_report_init(&job->report);
-    if (connect_cluster(job) != 0) {
+    if (start_observer(job) != 0 || connect_cluster(job) != 0) {
         return EXIT_FAILED; /* logged */
     }
-    if (take_task(job) != 0) {
+    if (take_task(job) != 0 || sl_observe_connected(job->observe, job->options.client,
+                                                    job->flags.settings.reactors == 0) != 0) {
         end_as_lost(EXIT_FAILED);
     }
     describe_job(job);
@@ -408,6 +444,7 @@ static int run(struct job *job)
     start_publisher(job, &publisher);
     int err = sl_trainer_run(&job->options, train, &job->report);
     sl_publisher_stop(&publisher, err == 0);
+    sl_observe_stop(job->observe);
     close_client(job, err);
     (void)alarm(0); /* nothing waits for the servers any more */
     int printed = 0;
@@ -476,6 +513,7 @@ int main(int argc, char **argv)
     catch_signals();
     status = run(job);
 out:
+    sl_observe_close(&job->observe);
     sl_reader_close(&job->train);
     sl_flags_fini(&job->flags);
     free(job);
