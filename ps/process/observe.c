@@ -7,7 +7,11 @@
 #include "core/assert.h"
 #include "core/clock.h"
 #include "ps/process/cluster.h"
+#include "ps/process/notify.h"
 #include "ps/process/routes.h"
+
+#define PING_NS_MAX (2 * SL_CLOCK_NS_PER_S) /* a reactor that answers later hangs */
+#define EXTEND_US   10000000U               /* more time to start, for ten reports of health */
 
 static uint64_t now(void)
 {
@@ -52,9 +56,25 @@ static void answered(void *ctx)
     observe->facts = observe->visited;
 }
 
+/* Notifies the service manager that all reactors answer, and, before the process is ready, that it
+ * needs more time: to restore, or for other servers. */
+static void feed_watchdog(const struct sl_process_observe *observe, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < observe->process->options.reactor_count; i++) {
+        if (sl_process_observe_waited_ns(&observe->pings[i], now_ns) >= PING_NS_MAX) {
+            return;
+        }
+    }
+    (void)(observe->is_ready
+               ? sl_notify_send("WATCHDOG=1")
+               : sl_notify_send("WATCHDOG=1\nEXTEND_TIMEOUT_USEC=%u\nSTATUS=starts: %s", EXTEND_US,
+                                observe->facts.why));
+}
+
 static void tick(void *ctx, uint64_t now_ns)
 {
     struct sl_process_observe *observe = ctx;
+    feed_watchdog(observe, now_ns);
     sl_process_cluster_tick(observe->process, now_ns);
     for (uint32_t i = 0; i < observe->process->options.reactor_count; i++) {
         sl_ping_send(&observe->pings[i], now_ns);

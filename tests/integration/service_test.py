@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
-"""Servers and schedulers as services: the messages to a service manager, on a socket of its kind."""
+"""Servers and schedulers as services: the messages to a service manager, on a socket of its kind; and the units."""
 
+import glob
 import os
+import shutil
 import signal
 import socket
+import subprocess
 
 import harness
+
+UNITS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../share/systemd")
 
 
 class Notify(harness.StarlingTest):
@@ -25,10 +30,10 @@ class Notify(harness.StarlingTest):
             messages.append(dict(line.split("=", 1) for line in lines))
         return messages
 
-    def check(self, address, variable, *flags, ready):
+    def check(self, address, variable, *flags, ready, env=None):
         """A process is ready, and stops at SIGTERM."""
         manager = self.manager(address)
-        process = self.start("starling-ps", *flags, env={"NOTIFY_SOCKET": variable})
+        process = self.start("starling-ps", *flags, env={"NOTIFY_SOCKET": variable, **(env or {})})
         message = self.messages(manager, "READY")[-1]
         self.assertEqual(message["READY"], "1")
         line = process.wait_line(" ready: ")
@@ -49,6 +54,40 @@ class Notify(harness.StarlingTest):
                                  ready=rf"^serves: control tcp://127.0.0.1:{port}, .*shards 0-1 of 2")
             self.assertEqual(process.wait(), 0, process.output)
 
+    def test_scheduler(self):
+        name = f"starling-test-scheduler-{os.getpid()}"
+        job = {"DMLC_ROLE": "scheduler", "DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_NUM_SERVER": "1", "DMLC_NUM_WORKER": "1",
+               "DMLC_PS_ROOT_PORT": str(harness.free_ports(1)[0])}
+        self.check(f"\0{name}", f"@{name}", ready="^serves: control tcp://127.0.0.1:", env=job)
+
+    def test_start_takes_longer(self):
+        """A server that waits for another one asks for more time, with the reason, until it is ready."""
+        name = f"starling-test-start-{os.getpid()}"
+        manager = self.manager(f"\0{name}")
+        ports = harness.free_ports(2)
+        flags = ["--ps-hosts", f"127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}", "--num-workers", 1, "--reactors", 1]
+        servers = [self.start("starling-ps", *flags, "--task-index", 0, env={"NOTIFY_SOCKET": f"@{name}"})]
+        message = {"STATUS": ""}
+        while "ps/1" not in message["STATUS"]:
+            message = self.messages(manager, "EXTEND_TIMEOUT_USEC")[-1]
+            self.assertNotIn("READY", message)
+            self.assertGreater(int(message["EXTEND_TIMEOUT_USEC"]), 1000000)
+        servers.append(self.start("starling-ps", *flags, "--task-index", 1))
+        self.messages(manager, "READY")
+        self.drain(servers)
+
+    def test_watchdog(self):
+        """It is fed while all reactors answer."""
+        name = f"starling-test-watchdog-{os.getpid()}"
+        manager = self.manager(f"\0{name}")
+        server = self.start("starling-ps", "--ps-hosts", f"127.0.0.1:{harness.free_ports(1)[0]}", "--num-workers", 1,
+                            "--reactors", 2, env={"NOTIFY_SOCKET": f"@{name}"})
+        self.messages(manager, "READY")
+        for _ in range(2):
+            message = self.messages(manager, "WATCHDOG")[-1]
+            self.assertEqual(message, {"WATCHDOG": "1"})
+        self.drain([server])
+
     def test_socket_that_nobody_reads(self):
         """The server serves all the same, and logs the reason."""
         for variable, reason in (("nonsense", "invalid"), ("/no/such/socket", "not found")):
@@ -57,6 +96,30 @@ class Notify(harness.StarlingTest):
                                  env={"NOTIFY_SOCKET": variable})
             process.wait_line(f"NOTIFY_SOCKET={variable}: {reason}; accepts a path")
             self.drain([process])
+
+
+class Units(harness.StarlingTest):
+    def verify(self, change=lambda text: text):
+        """What systemd-analyze has to say about the units, changed, with the programs of this build."""
+        analyze = shutil.which("systemd-analyze")
+        if analyze is None:
+            self.skipTest("systemd-analyze is not installed: apt-get install systemd")
+        units = []
+        for path in sorted(glob.glob(os.path.join(UNITS, "*"))):
+            with open(path, encoding="utf-8") as file:
+                text = change(file.read().replace("/usr/bin/", os.path.abspath(harness.BIN) + "/"))
+            units.append(self.file(os.path.basename(path).replace("@.", "@0."), text))
+        self.assertEqual(len(units), 3)
+        done = subprocess.run([analyze, "verify", "--man=no", *units], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, check=False)
+        return "\n".join(line for line in done.stdout.splitlines() if self.folder in line or "starling" in line)
+
+    def test_units(self):
+        self.assertEqual(self.verify(), "")
+
+    def test_mistakes_are_found(self):
+        self.assertIn("WatchdogSecs", self.verify(lambda text: text.replace("WatchdogSec", "WatchdogSecs")))
+        self.assertIn("starling-pt", self.verify(lambda text: text.replace("starling-ps --config", "starling-pt --config")))
 
 
 if __name__ == "__main__":
