@@ -171,7 +171,7 @@ static void make_secret(struct sl_dpdk *dpdk)
     uint64_t words[2] = {sl_reactor_random(reactor), sl_reactor_random(reactor)};
     static_assert(sizeof words == sizeof dpdk->ids.secret, "both of the secret's halves");
     if (sl_reactor_ring(reactor) != NULL) {
-        (void)getrandom(words, sizeof words, 0);
+        (void)!getrandom(words, sizeof words, 0);
     }
     memcpy(dpdk->ids.secret, words, sizeof words);
     dpdk->ids.boot_epoch = (uint16_t)sl_dpdk_conn_table_random(dpdk);

@@ -38,7 +38,7 @@ static void fail(const struct sl_coordinator_waiter *waiter, struct sl_coordinat
         .id = waiter->request,
         .error.err = SL_ERR_DEADLINE,
     };
-    char names[sizeof message.error.text];
+    char names[sizeof message.error.text - 96]; /* room for the other words */
     sl_coordinator_write_missing(waiting, names, sizeof names);
     (void)snprintf(message.error.text, sizeof message.error.text,
                    "%s: still waiting after %u ms for %s", what, waiter->timeout_ms, names);
