@@ -49,8 +49,6 @@ static const struct sl_metrics_row rows[] = {
         "Rows of sparse tables created, by pulls and restores too."),
     ROW(COUNTER, PLAIN, rows_erased, "rows_erased_total", NULL, "Rows of sparse tables erased."),
     ROW(GAUGE, PLAIN, memory_bytes, "memory_bytes", NULL, "Memory of all tables."),
-    ROW(GAUGE, PLAIN, memory_limit_bytes, "memory_limit_bytes", NULL,
-        "Limit on the memory of all tables; 0: none."),
     ROW(GAUGE, PLAIN, send_buffer_bytes, "send_buffer_bytes", NULL,
         "Memory of replies that are not sent yet."),
 };
@@ -153,7 +151,6 @@ static void set_gauges(struct sl_server *server)
         sl_cell_set(&cells->rows_created, shard->rows_created);
         sl_cell_set(&cells->rows_erased, shard->rows_erased);
         sl_cell_set(&cells->memory_bytes, shard->memory_bytes);
-        sl_cell_set(&cells->memory_limit_bytes, shard->options.memory_bytes_max);
     }
 }
 

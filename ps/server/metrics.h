@@ -45,7 +45,7 @@ struct sl_server_cells {
     struct sl_cell entries;        /* of the primary's log, executed as its backup */
     struct sl_cell queued, parked; /* requests in memory; of these, the ones that wait for clocks */
     struct sl_cell rows_created, rows_erased;
-    struct sl_cell memory_bytes, memory_limit_bytes; /* of tables; limit 0: none */
+    struct sl_cell memory_bytes; /* of tables */
     struct sl_cell send_buffer_bytes;
     struct sl_transport_cells transports[SL_SERVER_TRANSPORTS];
 };

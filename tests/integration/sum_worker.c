@@ -34,6 +34,7 @@ struct job {
     bool goes_on;              /* after a step that failed; such a worker does not tick */
     const char *gate; /* a file: until it is there, the last iteration waits; NULL: it does not */
     int record;       /* file descriptor */
+    const char *metrics; /* folder for a file with the client's page, after its finish; or NULL */
 };
 
 struct worker {
@@ -223,6 +224,30 @@ static int open_tables(struct worker *worker)
     return err;
 }
 
+/* Finishes, so that nothing is sent afterwards, and writes the page of all that was. */
+static int write_metrics(const struct worker *worker)
+{
+    static char page[1 << 16], path[4096];
+    struct sl_step *step;
+    int err = sl_step_begin(worker->client, worker->job->iterations, &step);
+    err = err != 0 ? err : sl_step_finish(step);
+    err = err != 0 ? err : sl_step_submit(step, worker->job->timeout_ms);
+    err = err != 0 ? err : sl_step_wait(step);
+    if (err != 0) {
+        return err;
+    }
+    sl_step_destroy(&step);
+    (void)snprintf(path, sizeof path, "%s/%d", worker->job->metrics,
+                   sl_client_task_index(worker->client));
+    const int bytes = sl_client_metrics(worker->client, page, sizeof page);
+    FILE *file = fopen(path, "we");
+    if (bytes < 0 || bytes >= (int)sizeof page || file == NULL || fputs(page, file) < 0 ||
+        fclose(file) != 0) {
+        return SL_ERR_IO;
+    }
+    return 0;
+}
+
 /* 0 when every step was acknowledged, or the worker was told to go on. One that fails says no
  * goodbye, so that another can take its place. */
 static int run(const struct job *job)
@@ -241,6 +266,10 @@ static int run(const struct job *job)
     uint32_t begin = sl_client_clock(worker.client);
     say("begins with iteration", begin);
     work(&worker, begin);
+    if (job->metrics != NULL && write_metrics(&worker) != 0) {
+        (void)fprintf(stderr, "sum_worker: --metrics: %s\n", sl_last_error());
+        return EXIT_FAILURE;
+    }
     printf("done: %u acknowledged, %u failed\n", worker.acknowledged, worker.failed);
     (void)fflush(stdout);
     if (worker.failed != 0 && !job->goes_on) {
@@ -277,6 +306,7 @@ enum flag {
     CHECKPOINT_AFTER,
     NO_SHM,
     DPDK_DEVICE,
+    METRICS,
 };
 
 static const struct option FLAGS[] = {
@@ -294,6 +324,7 @@ static const struct option FLAGS[] = {
     {"checkpoint-after", required_argument, NULL, CHECKPOINT_AFTER},
     {"no-shm", no_argument, NULL, NO_SHM},
     {"dpdk-device", required_argument, NULL, DPDK_DEVICE},
+    {"metrics", required_argument, NULL, METRICS},
     {NULL, 0, NULL, 0},
 };
 
@@ -341,6 +372,9 @@ static bool take_flag(struct job *job, enum flag flag)
         return true;
     case DPDK_DEVICE:
         job->client.dpdk_device = optarg;
+        return true;
+    case METRICS:
+        job->metrics = optarg;
         return true;
     }
     return false; /* unknown */

@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""/metrics of real processes: complete against docs/metrics.md, valid for Prometheus, and equal to what
+the workers themselves have counted."""
+
+import collections
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+import harness
+import sum_job
+
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "metrics.md"
+ROW = re.compile(r"\| `(\w+)` \| (counter|gauge|histogram) \| ([^|]*)\| [^|]+ \|")
+TYPE = re.compile(r"# TYPE (\w+) (\w+)")
+SAMPLE = re.compile(r'(\w+)(?:\{(.*)\})? (\S+)')
+LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+TRAINING = "starling_training_"  # of starling-worker alone
+ITERATIONS, WORKERS = 24, 8
+
+
+def parse_prometheus(text):
+    """The samples, as Prometheus's own client reads them; None where it is not installed."""
+    sys.path.append("/usr/lib/python3/dist-packages")
+    try:
+        from prometheus_client import parser
+    except ImportError:
+        return None
+    finally:
+        sys.path.pop()
+    return sum(len(family.samples) for family in parser.text_string_to_metric_families(text))
+
+
+class Page:
+    """A page: types and names of labels by family, and the samples."""
+
+    def __init__(self, text):
+        self.text = text
+        self.types = dict(TYPE.findall(text))
+        self.labels = collections.defaultdict(set)
+        self.samples = {}
+        for line in text.splitlines():
+            if line.startswith("#"):
+                continue
+            name, labels, value = SAMPLE.fullmatch(line).groups()
+            given = dict(LABEL.findall(labels or ""))
+            self.samples[name, tuple(sorted(given.items()))] = float(value)
+            family = name if name in self.types else re.sub("_(bucket|sum|count)$", "", name)
+            self.labels[family] |= set(given) - {"le"}
+
+    def sum(self, name, **labels):
+        wanted = set(labels.items())
+        return sum(value for (of, given), value in self.samples.items() if of == name and wanted <= set(given))
+
+
+def documented():
+    """{name: (type, labels)}, as the page has them."""
+    found = {}
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        if match := ROW.match(line):
+            name, kind, labels = match.groups()
+            found[name] = kind, frozenset(re.findall(r"`(\w+)`", labels))
+    return found
+
+
+class Metrics(harness.StarlingTest):
+    def scrape(self, process, path="/metrics"):
+        address = process.wait_line(" ready: ").rsplit(", http ", 1)[1].split()[0]
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=harness.DEADLINE_S) as answer:
+            self.assertEqual(answer.headers["Content-Type"], "text/plain; version=0.0.4; charset=utf-8")
+            return Page(answer.read().decode())
+
+    def scrape_until(self, processes, is_enough):
+        """Their pages, as soon as they are enough, or after a while."""
+        end = time.monotonic() + harness.DEADLINE_S
+        while True:
+            pages = [self.scrape(process) for process in processes]
+            if is_enough(pages) or time.monotonic() > end:
+                return pages
+            time.sleep(0.1)
+
+    def expect_valid(self, page):
+        count = parse_prometheus(page.text)
+        if count is not None:
+            self.assertEqual(count, len(page.samples))
+        if shutil.which("promtool"):
+            check = subprocess.run(["promtool", "check", "metrics"], input=page.text.encode(), capture_output=True, check=False)
+            self.assertEqual((check.returncode, check.stderr), (0, b""))
+
+    def expect_documented(self, pages, others=()):
+        """The families of all pages are those of docs/metrics.md, but for `others`, which may be absent."""
+        wanted = documented()
+        kinds, labels = {}, collections.defaultdict(set)
+        for page in pages:
+            kinds.update(page.types)
+            for family, names in page.labels.items():
+                labels[family] |= names
+        self.assertEqual({name: (kind, frozenset(labels[name])) for name, kind in kinds.items()},
+                         {name: row for name, row in wanted.items() if name in kinds or not name.startswith(tuple(others))})
+
+
+class Job(Metrics):
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.mkdtemp(dir=self.folder)
+        self.cluster = sum_job.Cluster(self, ps_count=2, worker_count=WORKERS, reactors=2, proxied=False,
+                                       extra=("--replicas", 1, "--checkpoint-dir", folder, "--memory-limit", "1G"))
+        self.pages = tempfile.mkdtemp(dir=self.folder)
+        self.job = sum_job.SumJob(self, self.cluster, "ssp:2", ITERATIONS, pause_ms=0, gated=True,
+                                  flags=("--metrics", self.pages, "--checkpoint-after", 2))
+
+    def test_pages_equal_the_list_and_the_counts_of_the_workers(self):
+        workers = self.job.start_all()
+        servers = self.cluster.ps
+        running = self.scrape_until(servers, lambda pages: all(
+            page.sum("starling_checkpoint_number") > 0 and {"starling_worker_clock", "starling_hot_share"} <= set(page.types)
+            for page in pages))
+        self.job.open_gate()
+        for worker in workers:
+            self.assertEqual(worker.wait(), 0, worker.output)
+        clients = [Page(pathlib.Path(self.pages, str(task)).read_text(encoding="utf-8")) for task in range(WORKERS)]
+        for page in running + clients:
+            self.expect_valid(page)
+        self.expect_documented(running + clients, [TRAINING])
+        self.expect_state(running)
+        self.expect_counts(servers, clients)
+
+    def expect_state(self, pages):
+        coordinator, other = pages
+        self.assertEqual(coordinator.sum("starling_servers", state="serving"), 2)
+        self.assertEqual(coordinator.sum("starling_workers", state="running"), WORKERS)
+        self.assertNotIn("starling_workers", other.types)
+        for page in pages:
+            self.assertEqual(page.sum("starling_replica_in_sync"), 2)  # its own shards
+            self.assertEqual(page.sum("starling_staleness_bound_steps"), 2)
+            self.assertGreater(page.sum("starling_checkpoint_bytes"), 0)
+            self.assertEqual(page.sum("starling_memory_limit_bytes"), 1 << 30)
+
+    def expect_counts(self, servers, clients):
+        """What the servers have counted when all workers have ended is what these have sent."""
+        def total(pages, name, **labels):
+            return sum(page.sum(name, **labels) for page in pages)
+
+        sent = {op: total(clients, "starling_client_requests_total", op=op) for op in ("pull", "push", "tick")}
+        keys = {"push": WORKERS * ITERATIONS * 2 * 4, "pull": WORKERS * ITERATIONS * 4}  # of each table, on 4 shards
+
+        def counts(pages):
+            return ({op: total(pages, "starling_requests_total", op=op) for op in sent},
+                    {op: total(pages, "starling_keys_total", table="sum", op=op) for op in keys})
+
+        pages = self.scrape_until(servers, lambda pages: counts(pages) == (sent, keys))
+        self.assertEqual(counts(pages), (sent, keys))
+        self.assertGreater(sent["push"], 0)
+        self.assertEqual(total(pages, "starling_requests_total"), total(clients, "starling_client_requests_total"))
+        self.assertEqual(total(pages, "starling_request_failures_total"), 0)
+        self.assertEqual(total(clients, "starling_client_replies_total"), total(clients, "starling_client_requests_total"))
+        self.assertEqual(total(clients, "starling_client_step_seconds_count"), WORKERS * (ITERATIONS + 1))
+        self.assertEqual(total(clients, "starling_client_failures_total"), 0)
+        for page in pages:
+            self.expect_valid(page)
+            shards = self.scrape(servers[pages.index(page)], "/metrics?detail=shard")
+            self.assertEqual(shards.sum("starling_requests_total"), page.sum("starling_requests_total"))
+
+
+class Scheduler(Metrics):
+    def test_scheduler_has_the_coordinator_and_no_shards(self):
+        port, = harness.free_ports(1)
+        env = {"DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": str(port), "DMLC_NUM_SERVER": "1",
+               "DMLC_NUM_WORKER": "2", "DMLC_ROLE": "scheduler"}
+        page, = self.scrape_until([self.start("starling-ps", env=env)], lambda pages: "starling_servers" in pages[0].types)
+        self.expect_valid(page)
+        self.assertLessEqual(set(page.types), set(documented()))
+        self.assertEqual(page.sum("starling_servers", state="missing"), 1)
+        self.assertEqual(page.sum("starling_build_info", role="scheduler"), 1)
+        self.assertNotIn("starling_requests_total", page.types)
+
+
+if __name__ == "__main__":
+    harness.main()
