@@ -61,7 +61,7 @@ static void answered(void *ctx)
 static void feed_watchdog(const struct sl_process_observe *observe, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < observe->process->options.reactor_count; i++) {
-        if (sl_process_observe_waited_ns(&observe->pings[i], now_ns) >= PING_NS_MAX) {
+        if (sl_ping_waited_ns(&observe->pings[i], now_ns) >= PING_NS_MAX) {
             return;
         }
     }
