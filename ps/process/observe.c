@@ -10,8 +10,7 @@
 #include "ps/process/notify.h"
 #include "ps/process/routes.h"
 
-#define PING_NS_MAX (2 * SL_CLOCK_NS_PER_S) /* a reactor that answers later hangs */
-#define EXTEND_US   10000000U               /* more time to start, for ten reports of health */
+#define EXTEND_US 10000000U /* more time to start, for ten reports of health */
 
 static uint64_t now(void)
 {
@@ -61,7 +60,8 @@ static void answered(void *ctx)
 static void feed_watchdog(const struct sl_process_observe *observe, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < observe->process->options.reactor_count; i++) {
-        if (sl_ping_waited_ns(&observe->pings[i], now_ns) >= PING_NS_MAX) {
+        const struct sl_ping *ping = &observe->pings[i];
+        if (ping->is_pending && now_ns >= ping->sent_ns + 2 * SL_PING_HANGING_NS) {
             return;
         }
     }
