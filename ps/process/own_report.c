@@ -18,13 +18,20 @@ struct sl_process_own_report {
     uint32_t by_id[SL_LIMIT_TABLES]; /* index in report.tables; NO_TABLE: not there yet */
     struct sl_report_table tables[SL_LIMIT_TABLES];
     struct sl_report_shard shards[SL_REPORT_SHARDS_MAX];
-    uint64_t slow_counts[SL_REPORT_SHARDS_MAX]; /* of each server, as of the last report */
+    /* Of each server, as of the last report. */
+    uint64_t slow_counts[SL_REPORT_SHARDS_MAX];
+    struct sl_cell_copy times[]; /* of requests */
 };
+
+static uint32_t server_count(const struct sl_process *process)
+{
+    return process->options.reactor_count * sl_process_hosted_count(process);
+}
 
 int sl_process_own_report_create(const struct sl_process *process,
                                  struct sl_process_own_report **out)
 {
-    *out = calloc(1, sizeof **out);
+    *out = calloc(1, sizeof **out + server_count(process) * sizeof(*out)->times[0]);
     if (*out == NULL) {
         return SL_ERR_NO_MEMORY;
     }
@@ -147,6 +154,25 @@ static void add_slow(struct sl_process_own_report *own, const struct sl_server_v
     *seen = view->slow_count;
 }
 
+/* Adds the requests since the start, and the latency since the last report. */
+static void add_requests(const struct sl_server_cells *cells, struct sl_cell_copy *earlier,
+                         struct sl_report_shard *shard)
+{
+    struct sl_cell_copy times = {0};
+    for (uint32_t op = 0; op < SL_SERVER_OPS; op++) {
+        shard->requests += sl_cell_get(&cells->requests[op]);
+        sl_cell_read(&cells->request_time[op], &times);
+    }
+    for (uint32_t i = 0; i < SL_SERVER_TRANSPORTS; i++) {
+        shard->bytes += sl_cell_get(&cells->transports[i].bytes_received) +
+                        sl_cell_get(&cells->transports[i].bytes_sent);
+    }
+    struct sl_cell_copy last = times;
+    sl_cell_copy_since(&last, earlier);
+    *earlier = times;
+    shard->p99_us = (uint32_t)(sl_cell_quantile_ns(&last, 0.99) / SL_CLOCK_NS_PER_US);
+}
+
 static void add_shard(struct sl_process_own_report *own, uint32_t server,
                       const struct sl_server_view *view)
 {
@@ -169,6 +195,7 @@ static void add_shard(struct sl_process_own_report *own, uint32_t server,
         shard->rows += view->shard.tables[i].stats.rows;
         shard->memory += view->shard.tables[i].stats.bytes;
     }
+    add_requests(&block->servers[server / reactors], &own->times[server], shard);
     own->report.is_restoring = own->report.is_restoring || !view->is_open;
     if (view->serves) {
         add_tables(own, view, shard);
@@ -195,7 +222,7 @@ struct sl_message_report sl_process_own_report_build(struct sl_process_own_repor
                                                      uint64_t now_ns, uint64_t unix_ms)
 {
     const struct sl_process *process = own->process;
-    const uint32_t servers = process->options.reactor_count * sl_process_hosted_count(process);
+    const uint32_t servers = server_count(process);
     struct sl_report *report = &own->report;
     *report = (struct sl_report){
         .uptime_ms = uptime_ms,
