@@ -20,6 +20,7 @@ PAGE = pathlib.Path(__file__).parents[2] / "docs" / "metrics.md"
 ROW = re.compile(r"\| `(\w+)` \| (counter|gauge|histogram) \| ([^|]*)\| [^|]+ \|")
 TYPE = re.compile(r"# TYPE (\w+) (\w+)")
 SAMPLE = re.compile(r'(\w+)(?:\{(.*)\})? (\S+)')
+ADDRESS = re.compile(r"http (\S+:\d+)")
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 TRAINING = "starling_training_"  # of starling-worker alone
 ITERATIONS, WORKERS = 24, 8
@@ -71,7 +72,7 @@ def documented():
 
 class Metrics(harness.StarlingTest):
     def scrape(self, process, path="/metrics"):
-        address = process.wait_line(" ready: ").rsplit(", http ", 1)[1].split()[0]
+        address = ADDRESS.search(process.wait_line("http ")).group(1)
         with urllib.request.urlopen(f"http://{address}{path}", timeout=harness.DEADLINE_S) as answer:
             self.assertEqual(answer.headers["Content-Type"], "text/plain; version=0.0.4; charset=utf-8")
             return Page(answer.read().decode())
@@ -166,6 +167,26 @@ class Job(Metrics):
             self.expect_valid(page)
             shards = self.scrape(servers[pages.index(page)], "/metrics?detail=shard")
             self.assertEqual(shards.sum("starling_requests_total"), page.sum("starling_requests_total"))
+
+
+class Training(Metrics):
+    def test_worker_shows_its_training_and_its_client(self):
+        data = self.file("data", "".join(f"{i % 2} {i % 2 + 1}:1\n" for i in range(1000)))
+        _, flags = self.start_ps()
+        worker, = self.start_workers(flags, 1, ["--data", data, "--format", "libsvm", "--model", "lr", "--epochs", "1000000",
+                                                "--batch-size", "10"])
+        page, = self.scrape_until([worker], lambda pages: pages[0].sum("starling_training_batches_total") > 10
+                                  and "starling_client_step_seconds" in pages[0].types)
+        self.expect_valid(page)
+        kinds = {name: kind for name, (kind, _) in documented().items()}
+        self.assertLessEqual(page.types.items(), kinds.items())
+        self.assertEqual({name for name in page.types if name.startswith(TRAINING)},
+                         {name for name in kinds if name.startswith(TRAINING)})
+        self.assertEqual(page.labels["starling_training_seconds_total"], {"in"})
+        self.assertGreater(page.sum("starling_training_examples_total"), 10 * 10)
+        self.assertGreater(page.sum("starling_training_loss"), 0)
+        self.assertGreater(page.sum("starling_client_step_seconds_count"), 10)
+        self.assertEqual(page.sum("starling_build_info", role="worker"), 1)
 
 
 class Scheduler(Metrics):
