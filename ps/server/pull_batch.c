@@ -109,6 +109,7 @@ static bool answer_run(struct sl_server *server, const struct sl_server_pull *pu
     uint8_t *frame = sl_server_conn_is_free(conn)
                          ? sl_server_admission_reserve_run(conn, run_bytes, count)
                          : NULL;
+    const uint64_t *first_key = keys;
     if (frame == NULL) {
         return false;
     }
@@ -123,6 +124,8 @@ static bool answer_run(struct sl_server *server, const struct sl_server_pull *pu
         rows += pull->key_count;
         frame += SL_FRAME_HEADER_BYTES + pull->reply_bytes;
     }
+    sl_shard_small_pulls_end(server->shard, pulls->table_id, first_key,
+                             (uint32_t)(keys - first_key));
     sl_outbox_commit_run(conn->outbox, conn->conn, &conn->out, run_bytes,
                          conn->greeting.hello.checksum);
     server->turn.begun[SL_SERVER_OP_PULL] += count;

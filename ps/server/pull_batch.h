@@ -9,7 +9,7 @@
 
 #include "net/outbox.h"
 #include "net/transport.h"
-#include "ps/shard/shard.h"
+#include "ps/shard/pull.h"
 
 struct sl_server;
 struct sl_server_conn;

@@ -15,32 +15,59 @@ void sl_hot_keys_sampler_init(struct sl_hot_keys_sampler *sampler, uint64_t seed
     sampler->left = next_step(sampler);
 }
 
-/* Returns the key's counter; SL_HOT_KEYS_WAYS: it has none. */
-static uint32_t find(const struct sl_hot_keys_set *set, uint64_t key)
+static uint8_t *chain_of(struct sl_hot_keys *hot, uint64_t key)
 {
-    uint32_t way = 0;
-    while (way < SL_HOT_KEYS_WAYS && (set->keys[way] != key || set->counts[way] == 0)) {
-        way++;
-    }
-    return way;
+    return &hot->chains[sl_hash_key(key) % SL_HOT_KEYS_COUNTERS];
 }
 
-static uint32_t replace_least(struct sl_hot_keys_set *set, uint64_t key)
+/* Takes the counter out of its chain, if it is in one. */
+static void unlink_counter(struct sl_hot_keys *hot, uint32_t index)
 {
-    uint32_t least = 0;
-    for (uint32_t way = 1; way < SL_HOT_KEYS_WAYS; way++) {
-        least = set->counts[way] < set->counts[least] ? way : least;
+    uint8_t *link = chain_of(hot, hot->keys[index]);
+    while (*link != 0 && *link != index + 1) {
+        link = &hot->next[*link - 1];
     }
-    set->keys[least] = key;
-    set->errors[least] = set->counts[least];
-    return least;
+    *link = *link == 0 ? 0 : hot->next[index];
+}
+
+/* Returns a counter with the smallest count. The hand passes all of them before it begins again, so
+ * that it rarely needs to look for the smallest count. */
+static uint32_t find_least(struct sl_hot_keys *hot)
+{
+    while (hot->hand == SL_HOT_KEYS_COUNTERS || hot->counts[hot->hand] > hot->least) {
+        if (hot->hand < SL_HOT_KEYS_COUNTERS) {
+            hot->hand++;
+            continue;
+        }
+        hot->hand = 0;
+        hot->least = hot->counts[0];
+        for (uint32_t i = 1; i < SL_HOT_KEYS_COUNTERS; i++) {
+            hot->least = hot->counts[i] < hot->least ? hot->counts[i] : hot->least;
+        }
+    }
+    return hot->hand++;
+}
+
+/* Gives the key a counter at the start of its chain; returns its index. */
+static uint32_t add(struct sl_hot_keys *hot, uint64_t key, uint8_t *chain)
+{
+    const uint32_t index = find_least(hot);
+    unlink_counter(hot, index);
+    hot->keys[index] = key;
+    hot->errors[index] = hot->counts[index];
+    hot->next[index] = *chain;
+    *chain = (uint8_t)(index + 1);
+    return index;
 }
 
 static void count(struct sl_hot_keys *hot, uint64_t key)
 {
-    struct sl_hot_keys_set *set = &hot->sets[sl_hash_key(key) % SL_HOT_KEYS_SETS];
-    const uint32_t way = find(set, key);
-    set->counts[way < SL_HOT_KEYS_WAYS ? way : replace_least(set, key)]++;
+    uint8_t *chain = chain_of(hot, key);
+    uint32_t at = *chain; /* 1 + an index */
+    while (at != 0 && hot->keys[at - 1] != key) {
+        at = hot->next[at - 1];
+    }
+    hot->counts[at != 0 ? at - 1 : add(hot, key, chain)]++;
     if (++hot->sampled == SAMPLED_MAX) {
         sl_hot_keys_halve(hot);
     }
@@ -59,11 +86,11 @@ void sl_hot_keys_sample(struct sl_hot_keys_sampler *sampler, struct sl_hot_keys 
 void sl_hot_keys_halve(struct sl_hot_keys *hot)
 {
     hot->sampled /= 2;
-    for (uint32_t i = 0; i < SL_HOT_KEYS_SETS; i++) {
-        for (uint32_t way = 0; way < SL_HOT_KEYS_WAYS; way++) {
-            hot->sets[i].counts[way] /= 2;
-            hot->sets[i].errors[way] /= 2;
-        }
+    hot->least /= 2;
+    hot->hand = 0;
+    for (uint32_t i = 0; i < SL_HOT_KEYS_COUNTERS; i++) {
+        hot->counts[i] /= 2;
+        hot->errors[i] /= 2;
     }
 }
 
@@ -90,13 +117,10 @@ void sl_hot_keys_show(const struct sl_hot_keys *hot, struct sl_hot_keys_view *ou
 {
     out->sampled = hot->sampled;
     out->count = 0;
-    for (uint32_t i = 0; i < SL_HOT_KEYS_SETS; i++) {
-        const struct sl_hot_keys_set *set = &hot->sets[i];
-        for (uint32_t way = 0; way < SL_HOT_KEYS_WAYS; way++) {
-            const struct sl_hot_key key = {set->keys[way], set->counts[way], set->errors[way]};
-            if (key.count > key.error) {
-                insert(out, &key);
-            }
+    for (uint32_t i = 0; i < SL_HOT_KEYS_COUNTERS; i++) {
+        const struct sl_hot_key key = {hot->keys[i], hot->counts[i], hot->errors[i]};
+        if (key.count > key.error) {
+            insert(out, &key);
         }
     }
 }

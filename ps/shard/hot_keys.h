@@ -1,30 +1,32 @@
 /* Hot keys of a table: how often each key is pulled or pushed, by samples. One key in 64 is
  * counted, on average. The steps between samples are random, so that no order of keys hides one.
  *
- * Space-saving counters (Metwally, Agrawal, El Abbadi 2005) in sets, like a cache: a new key takes
- * the smallest of the 32 counters of its set and continues its count, of which it may own nothing.
- * That part is its `error`. So a key with more than a 32nd of the samples of its set has a counter
- * for certain. Counts halve every SL_HOT_KEYS_HALF_NS, so they show the recent past: a key
- * that is no longer used has a quarter of its weight after a minute. Owner reactor. */
+ * Space-saving counters (Metwally, Agrawal, El Abbadi 2005): a new key takes the counter with the
+ * smallest count and continues it, though nothing of it may be its own. That part is its `error`.
+ * So a key with more than a 128th of the samples has a counter for certain. Counts halve every
+ * SL_HOT_KEYS_HALF_NS, so they show the recent past: a key that is no longer used has a quarter of
+ * its weight after a minute. Owner reactor. */
 #ifndef SL_PS_SHARD_HOT_KEYS_H
 #define SL_PS_SHARD_HOT_KEYS_H
 
 #include "core/clock.h"
 #include "core/hash.h"
 
-#define SL_HOT_KEYS_STEP    64 /* keys to a sample */
-#define SL_HOT_KEYS_SETS    4
-#define SL_HOT_KEYS_WAYS    32
-#define SL_HOT_KEYS_SHOWN   16 /* of a table, in a view */
-#define SL_HOT_KEYS_HALF_NS (30 * SL_CLOCK_NS_PER_S)
+#define SL_HOT_KEYS_STEP     64 /* keys to a sample */
+#define SL_HOT_KEYS_COUNTERS 128
+#define SL_HOT_KEYS_SHOWN    16 /* of a table, in a view */
+#define SL_HOT_KEYS_HALF_NS  (30 * SL_CLOCK_NS_PER_S)
 
+/* Zeroed at first. */
 struct sl_hot_keys {
     uint64_t sampled; /* all samples; halved like the counts */
-    struct sl_hot_keys_set {
-        uint64_t keys[SL_HOT_KEYS_WAYS];
-        uint32_t counts[SL_HOT_KEYS_WAYS]; /* 0: unused */
-        uint32_t errors[SL_HOT_KEYS_WAYS]; /* at most this part of the count is of other keys */
-    } sets[SL_HOT_KEYS_SETS];
+    uint64_t keys[SL_HOT_KEYS_COUNTERS];
+    uint32_t counts[SL_HOT_KEYS_COUNTERS];
+    uint32_t errors[SL_HOT_KEYS_COUNTERS]; /* at most this part of the count is of other keys */
+    uint32_t least;                        /* no count is smaller */
+    uint32_t hand;                         /* of the counters before it none has count `least` */
+    /* Chains of the counters in use, by the hash of their keys: 1 + an index; 0: the end. */
+    uint8_t chains[SL_HOT_KEYS_COUNTERS], next[SL_HOT_KEYS_COUNTERS];
 };
 
 /* Chooses the samples, for all tables of a shard. */

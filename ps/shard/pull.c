@@ -1,5 +1,7 @@
 /* Batched pulls of a few rows. Such a pull costs little more than its cache misses: an index bucket
  * and a record. A batch overlaps the misses of all its pulls. */
+#include "ps/shard/pull.h"
+
 #include <string.h>
 
 #include "core/assert.h"
@@ -48,10 +50,11 @@ bool sl_shard_pull_batch_find(const struct sl_shard *shard, uint16_t table_id, c
     return true;
 }
 
-void sl_shard_small_pull_write(struct sl_shard *shard, uint16_t table_id, const uint64_t *keys,
-                               const float *const *rows, uint32_t key_count, uint8_t *reply)
+void sl_shard_small_pull_write(const struct sl_shard *shard, uint16_t table_id,
+                               const uint64_t *keys, const float *const *rows, uint32_t key_count,
+                               uint8_t *reply)
 {
-    struct sl_shard_table *table = shard->tables[table_id];
+    const struct sl_shard_table *table = shard->tables[table_id];
     const size_t bytes = row_bytes(table);
     for (uint32_t i = 0; i < key_count; i++) {
         if (rows[i] == NULL) {
@@ -64,6 +67,12 @@ void sl_shard_small_pull_write(struct sl_shard *shard, uint16_t table_id, const 
     if ((uintptr_t)reply % 8 != 0) {
         memset(reply, 0, sizeof(float));
     }
+}
+
+void sl_shard_small_pulls_end(struct sl_shard *shard, uint16_t table_id, const uint64_t *keys,
+                              uint32_t key_count)
+{
+    struct sl_shard_table *table = shard->tables[table_id];
     table->pulled_rows += key_count;
     sl_shard_see_keys(shard, table, keys, key_count);
 }

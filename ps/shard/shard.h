@@ -127,35 +127,6 @@ int sl_shard_begin_out_of_line(struct sl_shard *shard, const struct sl_shard_cli
                                const uint8_t *values, size_t values_bytes,
                                struct sl_shard_request *request, struct sl_reason *reason);
 
-/* A pull of a few rows of one table that can be served now, the most frequent request. Many of
- * these run together, so that their cache misses overlap. */
-struct sl_shard_small_pull {
-    const uint64_t *keys; /* in the request's memory */
-    uint32_t key_count;   /* 1 to SL_SHARD_SMALL_PULL_KEYS */
-    uint32_t reply_bytes; /* at most SL_SHARD_SMALL_PULL_BYTES */
-    uint32_t cost;        /* in units of the budget */
-    uint16_t table_id;
-};
-#define SL_SHARD_SMALL_PULL_KEYS  64
-#define SL_SHARD_SMALL_PULL_BYTES SL_LIMIT_INLINE_PAYLOAD_BYTES
-
-/* Returns true when the request is such a pull. false: another request, an invalid one, or one that
- * must wait; use sl_shard_begin. */
-bool sl_shard_small_pull_parse(const struct sl_shard *shard, const struct sl_shard_client *caller,
-                               const uint8_t *payload, size_t payload_bytes,
-                               struct sl_shard_small_pull *out);
-
-/* Finds the rows of pulls of one table; NULL for a missing row. Their keys, at most
- * SL_SHARD_PULL_BATCH_KEYS, are contiguous. Returns false when some pull cannot run, or not now:
- * begin each of them. */
-#define SL_SHARD_PULL_BATCH_KEYS 256
-bool sl_shard_pull_batch_find(const struct sl_shard *shard, uint16_t table_id, const uint64_t *keys,
-                              uint32_t key_count, const float **rows);
-
-/* Writes the reply to one of these pulls, given its keys and their rows. */
-void sl_shard_small_pull_write(struct sl_shard *shard, uint16_t table_id, const uint64_t *keys,
-                               const float *const *rows, uint32_t key_count, uint8_t *reply);
-
 /* Returns true when the reply can be made in chunks, from start to end, each just before it is
  * sent. The request has not run, and contains only a pull of at least 128 KiB: of one dense range,
  * or of one KV array or a chunk of it. In BSP, the caller must not execute the client's next tick

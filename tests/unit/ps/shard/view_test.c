@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fixture.h"
+#include "ps/shard/pull.h"
 
 /* Fills the view slice by slice; returns the number of slices. */
 static uint32_t fill(struct sl_shard *shard, struct sl_shard_view *view)
@@ -95,6 +96,7 @@ static void pull_small(struct fixture *f, uint16_t table)
         sl_shard_small_pull_parse(f->shard, &caller, f->request.payload, f->request.bytes, &pull));
     assert_true(sl_shard_pull_batch_find(f->shard, table, pull.keys, pull.key_count, rows));
     sl_shard_small_pull_write(f->shard, table, pull.keys, rows, pull.key_count, f->reply);
+    sl_shard_small_pulls_end(f->shard, table, pull.keys, pull.key_count);
 }
 
 /* Every operation on keys of a sparse table leads to the hot keys. */
