@@ -183,6 +183,13 @@ SCHEMA = {
     "NoticeTaken": {},
     "Fence": {"lane": (1, "uint"), "epoch": (2, "uint")},
     "Fenced": {},
+    # The bytes of a report
+    "Report": {
+        "uptime_ms": (1, "uint"), "http": (2, "string"), "memory": (3, "uint"), "memory_limit": (4, "uint"),
+        "shards": (5, ["ReportShard"]), "tables": (6, ["ReportTable"]), "client": (10, "ReportClient")},
+    "ReportShard": {"shard": (1, "uint"), "requests": (4, "uint")},
+    "ReportTable": {"name": (1, "string"), "rows": (2, "uint")},
+    "ReportClient": {"clock": (1, "uint"), "steps": (2, "uint")},
 }
 
 
@@ -634,6 +641,11 @@ class Connection:
     def tell(self, body, message_id, **fields):
         payload = encode("Control", {"id": message_id, body: fields})
         self.send(Frame(CONTROL, payload))
+
+    def report(self, content):
+        """Sends the bytes of a report, or those of a dict."""
+        content = encode("Report", content) if isinstance(content, dict) else content
+        self.send(Frame(CONTROL, encode("Control", {"report": content})))
 
     def start_asking(self, body, **fields):
         self.last_control_id += 1

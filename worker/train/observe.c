@@ -7,6 +7,7 @@
 
 #include "core/assert.h"
 #include "core/clock.h"
+#include "core/event.h"
 #include "observe/http/ping.h"
 #include "observe/metrics/text.h"
 #include "reactor/mailbox.h"
@@ -14,7 +15,7 @@
 #include "worker/client_report.h"
 
 #define JSON   "application/json"
-#define ROUTES 4
+#define ROUTES 5
 
 struct sl_observe {
     struct sl_observe_options options;
@@ -46,6 +47,13 @@ static void read_readiness(void *ctx, const struct sl_query *query, struct sl_re
         return;
     }
     sl_reply_json(reply, json_pack("{s:s}", "status", "ready"));
+}
+
+static void read_events(void *ctx, const struct sl_query *query, struct sl_reply *reply)
+{
+    size_t bytes = 0;
+    char *list = sl_event_list(&bytes);
+    sl_reply_take(reply, list, bytes);
 }
 
 static void read_metrics(void *ctx, const struct sl_query *query, struct sl_reply *reply)
@@ -113,6 +121,7 @@ int sl_observe_open(const struct sl_observe_options *options, struct sl_observe 
         {.path = "/readyz", .type = JSON, .read = read_readiness, .ctx = observe},
         {.path = "/metrics", .type = SL_METRICS_TEXT_TYPE, .read = read_metrics, .ctx = observe},
         {.path = "/api/process", .type = JSON, .read = read_process, .ctx = observe},
+        {.path = "/api/events", .type = JSON, .read = read_events},
     };
     memcpy(observe->routes, routes, sizeof routes);
     const struct sl_observer_options observer = {

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Reports of members, and the job that the coordinator shows from them: real ones and hostile ones."""
+
+import contextlib
+import json
+import re
+import time
+import urllib.error
+import urllib.request
+
+import harness
+import protocol_client as pc
+
+BASE_BYTES = 1024  # of a worker's report, at most
+SCRIPT = "<script>alert('\"')</script>"
+
+
+class Reports(harness.StarlingTest):
+    def get(self, http, path):
+        """The answer as JSON; None while it is not there yet."""
+        with contextlib.suppress(urllib.error.HTTPError):
+            with urllib.request.urlopen(f"http://{http}{path}", timeout=harness.DEADLINE_S) as answer:
+                return json.load(answer)
+        return None
+
+    def until(self, http, path, holds):
+        """Asks again until the answer holds; returns it."""
+        end = time.monotonic() + harness.DEADLINE_S
+        while True:
+            answer = self.get(http, path)
+            if answer is not None and holds(answer):
+                return answer
+            self.assertLess(time.monotonic(), end, answer)
+            time.sleep(0.05)
+
+    def dropped(self, http):
+        """reason -> number of dropped reports."""
+        with urllib.request.urlopen(f"http://{http}/metrics", timeout=harness.DEADLINE_S) as answer:
+            text = answer.read().decode()
+        return {reason: int(count) for reason, count in
+                re.findall(r'starling_reports_dropped_total\{reason="(\w+)"\} (\d+)', text)}
+
+    def until_dropped(self, http, reason, least):
+        end = time.monotonic() + harness.DEADLINE_S
+        while self.dropped(http)[reason] < least:
+            self.assertLess(time.monotonic(), end, self.dropped(http))
+            time.sleep(0.05)
+
+    def join(self, server, role, task):
+        """A member that this test plays; returns its connection and the coordinator's HTTP address."""
+        control = re.search(r"tcp://([\d.]+:\d+)", server).group(1)
+        member = pc.Connection(f"tcp://{control}", pc.PURPOSE_CONTROL, role=role, task_index=task)
+        self.addCleanup(member.close)
+        self.assertEqual(member.welcome["wants_reports"], 1)
+        self.assertNotEqual(member.welcome["http"], "")
+        return member, member.welcome["http"]
+
+    def ready(self):
+        (server,), _ = self.start_ps(extra=("--reactors", "1"))
+        return server.wait_line(" ready: ")
+
+    def test_worker(self):
+        """A worker's report is shown; one that is too long, too early or wrong is dropped and counted."""
+        worker, http = self.join(self.ready(), pc.ROLE_WORKER, 0)
+        worker.report({"uptime_ms": 1000, "http": "127.0.0.1:4711", "client": {"clock": 41, "steps": 7}})
+        shown = self.until(http, "/api/cluster", lambda job: job["workers"] and job["workers"][0]["clock"] == 41)
+        self.assertEqual(shown["workers"][0]["http"], "127.0.0.1:4711")
+        self.assertEqual(shown["workers"][0]["name"], "worker/0")
+        self.assertIn({"targets": ["127.0.0.1:4711"], "labels": {"role": "worker", "task": "0"}}, self.get(http, "/sd"))
+        for _ in range(50):
+            worker.report({"uptime_ms": 2000, "client": {"clock": 999}})
+        self.until_dropped(http, "too_frequent", 1)
+        worker.report(b"\x9a\x06\xfe\x07" + bytes(BASE_BYTES - 3))  # an unknown field, of one byte too much
+        self.until_dropped(http, "too_long", 1)
+        self.assertEqual(worker.ask("heartbeat", "heartbeat"), {})  # the connection stays open
+
+    def test_hostile_texts(self):
+        """Names with control characters are dropped; quotes and tags are escaped."""
+        hosts = ",".join(f"127.0.0.1:{port}" for port in harness.free_ports(2))
+        server = self.start("starling-ps", "--ps-hosts", hosts, "--worker-hosts", "127.0.0.1:1", "--job-name", "ps",
+                            "--task-index", 0, "--reactors", 1)
+        end = time.monotonic() + harness.DEADLINE_S
+        member = None
+        while member is None:  # it is not ready before all servers are there
+            self.assertLess(time.monotonic(), end, server.output)
+            with contextlib.suppress(ConnectionError):
+                member, http = self.join(f"tcp://{hosts.split(',')[0]}", pc.ROLE_PS, 1)
+        wrong = (b"\xff\xff\xff", {"tables": [{"name": "a\nb"}]}, {"tables": [{"name": ""}]},
+                 {"http": "\"><script>:80"}, {"shards": [{"shard": 4096}]}, {"memory": 1 << 63})
+        for count, content in enumerate(wrong, 1):
+            self.until_invalid(member, content, http, count)
+        self.until_accepted(member, http)
+        self.assertTrue(server.running())
+
+    def until_invalid(self, member, content, http, count):
+        """Sends a report until one was not too early; waits for it to be counted."""
+        end = time.monotonic() + harness.DEADLINE_S
+        early = self.dropped(http)["too_frequent"]
+        while True:
+            member.report(content)
+            member.ask("heartbeat", "heartbeat")  # the coordinator has seen the report
+            if self.dropped(http)["too_frequent"] == early:
+                break
+            early = self.dropped(http)["too_frequent"]
+            self.assertLess(time.monotonic(), end, content)
+            time.sleep(0.1)
+        self.until_dropped(http, "invalid", count)
+        self.assertEqual(self.dropped(http)["invalid"], count, content)
+
+    def until_accepted(self, member, http):
+        table = {"name": SCRIPT, "rows": 3}
+
+        def shows(job):
+            member.report({"uptime_ms": int(time.monotonic() * 1000), "tables": [table]})
+            return any(shown["name"] == table["name"] for shown in job["tables"])
+
+        job = self.until(http, "/api/cluster", shows)
+        self.assertEqual([shown["rows"] for shown in job["tables"] if shown["name"] == table["name"]], [3])
+        self.assertEqual(job["servers"][1]["name"], "ps/1")
+
+
+if __name__ == "__main__":
+    harness.main()
