@@ -36,7 +36,7 @@ void sl_reply_static(struct sl_reply *reply, const void *body, size_t bytes, con
 
 void sl_reply_json(struct sl_reply *reply, struct json_t *object)
 {
-    char *body = object != NULL ? json_dumps(object, JSON_COMPACT) : NULL;
+    char *body = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
     json_decref(object);
     sl_reply_take(reply, body, body != NULL ? strlen(body) : 0);
 }

@@ -3,10 +3,28 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/event.h"
 #include "core/reason.h"
 #include "ps/server/reply_chunks.h"
 #include "ps/server/shm.h"
 #include "ps/server/turn.h"
+
+#define OUT_OF_MEMORY_EVERY_NS (60 * SL_CLOCK_NS_PER_S) /* between two lines */
+
+static void log_out_of_memory(struct sl_server *server, const char *text)
+{
+    const uint64_t now_ns = sl_server_now_ns(server);
+    if (server->out_of_memory_ns != 0 &&
+        now_ns - server->out_of_memory_ns < OUT_OF_MEMORY_EVERY_NS) {
+        return;
+    }
+    server->out_of_memory_ns = now_ns;
+    const uint32_t shard = server->options.shard.index;
+    sl_log_event(SL_LOG_WARN,
+                 SL_EVENT("memory_limit_reached", SL_EVENT_NUMBER("shard", shard),
+                          SL_EVENT_TEXT("reason", text)),
+                 "shard %u refuses requests: %s (logged once a minute)", shard, text);
+}
 
 /* Sends an error reply. Such replies are short: if even this one finds no room, the connection is
  * closed. */
@@ -15,6 +33,9 @@ static void reply_error(const struct sl_server_reply_to *to, int err, const char
     struct sl_server_conn *conn = to->conn;
     uint32_t bytes = (uint32_t)strlen(text);
     sl_server_metrics_failed(conn->server->cells, err);
+    if (err == SL_ERR_NO_MEMORY) {
+        log_out_of_memory(conn->server, text);
+    }
     uint8_t *frame = sl_outbox_reserve(conn->outbox, bytes);
     if (frame == NULL) {
         sl_server_conn_drop(conn, SL_ERR_NO_MEMORY, "no room to answer request %llu: %s",

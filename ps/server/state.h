@@ -59,6 +59,7 @@ struct sl_server {
     struct sl_timer coordinator_timer;
     struct sl_server_leader leader;
     struct sl_log_limit log_limit;
+    uint64_t out_of_memory_ns; /* when the last line about it was logged; 0: none */
 };
 
 static inline struct sl_timer_wheel *sl_server_timers(const struct sl_server *server)
