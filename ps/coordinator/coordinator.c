@@ -50,6 +50,9 @@ int sl_coordinator_create(const struct sl_coordinator_options *options, struct s
     if (options->checkpoint_timeout_ns == 0) {
         coordinator->options.checkpoint_timeout_ns = CHECKPOINT_TIMEOUT_DEFAULT_NS;
     }
+    if (options->cells != NULL) {
+        sl_cell_set(&options->cells->is_active, 1);
+    }
     coordinator->cluster_version = 1;
     sl_coordinator_reset_job(coordinator);
     *out = coordinator;
@@ -198,5 +201,4 @@ void sl_coordinator_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
     sl_coordinator_cluster_tick(coordinator, now_ns);
     sl_coordinator_barrier_tick(coordinator, now_ns);
     sl_coordinator_checkpoint_tick(coordinator, now_ns);
-    sl_coordinator_metrics_update(coordinator);
 }

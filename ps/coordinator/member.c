@@ -417,10 +417,7 @@ static void add_member(struct sl_coordinator *coordinator, struct sl_coordinator
     coordinator->members[coordinator->member_count] = member;
     coordinator->member_count++;
     if (sl_coordinator_is_worker(member)) {
-        const uint32_t task = member->hello.task_index;
-        coordinator->workers[task].left_job = false;
-        coordinator->worker_end =
-            task < coordinator->worker_end ? coordinator->worker_end : task + 1;
+        coordinator->workers[member->hello.task_index].left_job = false;
         coordinator->job.counted_workers_known = false;
     }
     sl_coordinator_note_member(coordinator, member);

@@ -348,7 +348,6 @@ static int read_worker(struct sl_coordinator *coordinator, uint32_t task, const 
     }
     worker.end = (enum sl_coordinator_end)end;
     coordinator->workers[task] = worker;
-    coordinator->worker_end = task < coordinator->worker_end ? coordinator->worker_end : task + 1;
     return read_member(coordinator, SL_MESSAGE_ROLE_WORKER, task, record);
 }
 

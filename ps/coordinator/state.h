@@ -181,7 +181,6 @@ struct sl_coordinator {
     uint64_t departures;                   /* ended memberships; each may move another member */
     struct sl_coordinator_ps *ps;          /* [ps_count] */
     struct sl_coordinator_worker *workers; /* [SL_LIMIT_WORKERS] */
-    uint32_t worker_end;                   /* above every task that a worker has had */
     uint32_t unnotified_count;             /* workers with `unnotified` */
     struct sl_coordinator_job job;
     uint32_t cluster_version;     /* from 1; grows when the cluster changes */

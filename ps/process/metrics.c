@@ -65,6 +65,8 @@ static void add_process(struct sl_process *process)
                            is_scheduler ? "scheduler" : "ps");
     metrics->coordinator_source = sl_coordinator_metrics_source(&metrics->coordinator);
     sl_metrics_add(&metrics->registry, &metrics->coordinator_source);
+    metrics->view_source = sl_view_metrics_source(process);
+    sl_metrics_add(&metrics->registry, &metrics->view_source);
     sl_cell_set(&metrics->cells.memory_limit_bytes, options->memory_bytes_max);
     if (options->memory_bytes_max != 0) {
         add_cells(metrics, &metrics->memory_source, ROWS(memory_rows));
@@ -76,8 +78,6 @@ static void add_process(struct sl_process *process)
     if (options->checkpoint.directory != NULL) {
         add_cells(metrics, &metrics->checkpoint_source, ROWS(checkpoint_rows));
     }
-    metrics->view_source = sl_view_metrics_source(process);
-    sl_metrics_add(&metrics->registry, &metrics->view_source);
 }
 
 static void name_transport(struct sl_process_server_sources *sources, uint32_t which,

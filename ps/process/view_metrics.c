@@ -4,7 +4,9 @@
 
 #include "ps/process/views.h"
 
-enum row { ROWS, BYTES, KEYS, HOT, FLOOR, STALENESS, BOUND, WORKER };
+enum row { ROWS, BYTES, KEYS, HOT, FLOOR, STALENESS, BOUND, WORKER, SERVERS, WORKERS };
+
+#define STATES (SL_COORDINATOR_VIEW_LEFT + 1)
 
 #define PLAIN(name, kind, help)                                                                    \
     {                                                                                              \
@@ -23,7 +25,33 @@ static const struct sl_metrics_row rows[] = {
     [BOUND] = PLAIN("staleness_bound_steps", GAUGE_MAX,
                     "Largest lead that a table with SSP permits; no series without one."),
     [WORKER] = PLAIN("worker_clock", GAUGE_MIN, "Iterations that an active worker has ended."),
+    [SERVERS] = PLAIN("servers", GAUGE, "Servers of the job, by state."),
+    [WORKERS] = PLAIN("workers", GAUGE, "Workers of the job, by state."),
 };
+
+/* By sl_coordinator_view_state. */
+static const char *const states[STATES] = {
+    "state=\"missing\"",      "state=\"starting\"", "state=\"running\"",
+    "state=\"disconnected\"", "state=\"expired\"",  "state=\"left\"",
+};
+
+static void visit_members(const struct sl_coordinator_view *view,
+                          struct sl_metrics_visitor *visitor)
+{
+    uint64_t servers[STATES] = {0}, workers[STATES] = {0};
+    for (uint32_t task = 0; task < view->ps_count; task++) {
+        servers[view->servers[task].member.state]++;
+    }
+    for (uint32_t task = 0; task < view->worker_end; task++) {
+        workers[view->workers[task].state]++;
+    }
+    for (uint32_t state = 0; state < STATES; state++) {
+        const bool serves = state == SL_COORDINATOR_VIEW_RUNNING;
+        sl_metrics_visit(visitor, &rows[SERVERS], serves ? "state=\"serving\"" : states[state],
+                         servers[state]);
+        sl_metrics_visit(visitor, &rows[WORKERS], states[state], workers[state]);
+    }
+}
 
 static void visit_table(const struct sl_shard_table_view *table, struct sl_metrics_visitor *visitor)
 {
@@ -70,10 +98,17 @@ static void collect(void *ctx, struct sl_metrics_visitor *visitor)
 {
     const struct sl_process *process = ctx;
     const struct sl_server_view *views[2 * SL_LIMIT_REACTORS];
-    const uint32_t count =
-        process->views == NULL
-            ? 0
-            : sl_process_views_serving(process, views, sl_clock_now_ns(sl_clock_system()));
+    const uint64_t now_ns = sl_clock_now_ns(sl_clock_system());
+    uint64_t age_ns;
+    if (process->views == NULL) {
+        return;
+    }
+    const struct sl_coordinator_view *members =
+        sl_process_views_coordinator(process, now_ns, &age_ns);
+    if (members != NULL) {
+        visit_members(members, visitor);
+    }
+    const uint32_t count = sl_process_views_serving(process, views, now_ns);
     for (uint32_t i = 0; i < count; i++) {
         for (uint32_t t = 0; t < views[i]->shard.table_count; t++) {
             visit_table(&views[i]->shard.tables[t], visitor);

@@ -1,5 +1,5 @@
-/* The metrics that a process reads from its views: tables, clocks of workers. Their series come and
- * go with tables and workers. */
+/* The metrics that a process reads from its views: tables, clocks of workers, members of the job.
+ * Their series come and go with what they show. */
 #ifndef SL_PS_PROCESS_VIEW_METRICS_H
 #define SL_PS_PROCESS_VIEW_METRICS_H
 
