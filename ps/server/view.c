@@ -27,7 +27,10 @@ bool sl_server_view_fill(void *ctx, void *into, uint32_t slice)
         view->shard_index = server->options.shard.index;
         view->halves = is_half_life_over(server);
         view->slow_count = server->slow.count;
-        memcpy(view->slow, server->slow.requests, sizeof view->slow);
+        const uint64_t kept = server->slow.count < SL_SERVER_SLOW_REQUESTS
+                                  ? server->slow.count
+                                  : SL_SERVER_SLOW_REQUESTS;
+        memcpy(view->slow, server->slow.requests, kept * sizeof view->slow[0]);
     }
     return sl_shard_view_fill(server->shard, &view->shard, slice == 0, view->halves);
 }
