@@ -11,13 +11,13 @@ import tempfile
 
 import harness
 
-PACKAGES = ("libstarling-dev", "libstarling0", "python3-starling", "starling", "starling-dpdk")
+PACKAGES = ("libstarling-dev", "libstarling0", "python3-starling", "starling-dpdk", "starling")
 # A job in the fresh system: a server as its unit starts it, and a client in C and in Python.
 RUN = """set -e
 for program in ps worker launch ckpt objects serve top; do starling-$program --version; done
 test "$(getent passwd starling | cut -d: -f6)" = /var/lib/starling
 test -e /etc/starling/starling.conf
-starling-ps --config /etc/starling/starling.conf --job-name ps --task-index 0 > /tmp/ps 2>&1 &
+starling-ps --config /etc/starling/starling.conf --job-name ps --task-index 0 --http 127.0.0.1:0 > /tmp/ps 2>&1 &
 server=$!
 until grep -q ready: /tmp/ps; do kill -0 $server || { cat /tmp/ps; exit 1; }; sleep 0.1; done
 cat /tmp/ps
@@ -66,7 +66,8 @@ def main(folder):
         print(made.stdout[-3000:])
         if made.returncode != 0:
             return 1
-        done = run("chroot", root, "sh", "-c", RUN, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"})
+        enter = "mount -t proc proc $0/proc && mount --rbind /dev $0/dev && exec chroot $0 sh -c \"$1\""
+        done = run("unshare", "--mount", "--fork", "sh", "-c", enter, root, RUN, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"})
         print(done.stdout)
     return 0 if checked.returncode == 0 and done.returncode == 0 and done.stdout.endswith("all done\n") else 1
 
