@@ -181,9 +181,10 @@ static json_t *describe_worker(const struct sl_cluster_member *member,
                   member == NULL ? json_null() : count(now->clock), "lag",
                   member == NULL ? json_null() : count(lag), "steps_s",
                   number(sl_cluster_rate(now->steps, earlier->steps, s)), "step_p99_us",
-                  now->step_p99_us == 0 ? json_null() : count(now->step_p99_us), "requests_s",
-                  number(sl_cluster_rate(now->requests, earlier->requests, s)), "in_flight",
-                  count(now->in_flight), "reconnects", count(now->reconnects)));
+                  !is_fresh || now->step_p99_us == 0 ? json_null() : count(now->step_p99_us),
+                  "requests_s", number(sl_cluster_rate(now->requests, earlier->requests, s)),
+                  "in_flight", is_fresh ? count(now->in_flight) : json_null(), "reconnects",
+                  count(now->reconnects)));
     return worker;
 }
 

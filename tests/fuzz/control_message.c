@@ -7,6 +7,7 @@
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "net/control/report.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/members.h"
 
@@ -29,14 +30,24 @@ static void check_round_trip(const struct sl_message *message)
     free(encoded);
 }
 
+static bool check_report(void *ctx, const struct sl_message_hello *member,
+                         const struct sl_message_report *report)
+{
+    sl_assert(report->byte_count <= SL_REPORT_BYTES_MAX);
+    return report->byte_count % 2 == 0;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
 {
     sl_log_setup(SL_LOG_OFF, "fuzz");
+    struct sl_coordinator_report_cells cells = {0};
     struct fuzz_members members = {.now_ns = SL_CLOCK_NS_PER_S};
     const struct sl_coordinator_options options = {
         .ps_count = 2,
         .send = fuzz_members_send,
         .close = fuzz_members_close,
+        .report = check_report,
+        .report_cells = &cells,
         .ctx = &members,
     };
     sl_assert(sl_coordinator_create(&options, &members.coordinator) == 0);

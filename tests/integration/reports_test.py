@@ -3,7 +3,9 @@
 
 import contextlib
 import json
+import os
 import re
+import signal
 import time
 import urllib.error
 import urllib.request
@@ -73,6 +75,32 @@ class Reports(harness.StarlingTest):
         worker.report(b"\x9a\x06\xfe\x07" + bytes(BASE_BYTES - 3))  # an unknown field, of one byte too much
         self.until_dropped(http, "too_long", 1)
         self.assertEqual(worker.ask("heartbeat", "heartbeat"), {})  # the connection stays open
+
+    def test_job(self):
+        """The servers, workers, tables and the history of a real job have rates; a killed worker is shown."""
+        self.run_to_end("starling-worker", "generate", "--out", self.folder, "--rows", 4000, "--test-rows", 100)
+        servers, flags = self.start_ps(2, 2, extra=("--reactors", "1", "--lease", "1"))
+        workers = self.start_workers(flags, 2, ("--data", os.path.join(self.folder, "train.tsv"), "--format", "criteo",
+                                                "--epochs", 1000000))
+        http = servers[0].wait_line(" ready: ").rsplit(", http ", 1)[1]
+        job = self.until(http, "/api/cluster", lambda job: job["job"] == "running" and
+                         len(job["servers"]) == 2 and all(server["shards"] and server["shards"][0]["requests_s"]
+                                                          for server in job["servers"]) and
+                         len(job["workers"]) == 2 and all(worker["steps_s"] for worker in job["workers"]) and
+                         any(table["name"] == "lr/weights" and table["pulled_keys_s"] for table in job["tables"]))
+        self.assertEqual([server["shards"][0]["serving"] for server in job["servers"]], ["ps/0", "ps/1"])
+        self.assertGreater(job["totals"]["bytes_s"], job["totals"]["requests_s"])
+        self.assertGreater(job["servers"][1]["shards"][0]["p99_us"], 0)
+        self.assertEqual(len(self.get(http, "/sd")), 4)
+        other = servers[1].wait_line(" ready: ").rsplit(", http ", 1)[1]
+        history = self.get(other, "/api/history?of=table:lr/weights")  # redirected
+        self.assertGreater(max(filter(None, history["series"]["keys_s"])), 0)
+        workers[1].signal(signal.SIGKILL)
+        self.until(http, "/api/cluster", lambda job: job["workers"][1]["state"] == "expired")
+        events = self.until(http, "/api/events", lambda events: "worker_expired" in
+                            [event["event"] for event in events["events"]])["events"]
+        expired = next(event for event in events if event["event"] == "worker_expired")
+        self.assertEqual((expired["level"], expired["process"], expired["fields"]["task"]), ("warn", "ps/0", 1))
 
     def test_hostile_texts(self):
         """Names with control characters are dropped; quotes and tags are escaped."""
