@@ -170,6 +170,10 @@ static void read_route(const struct sl_daemon *daemon, struct MHD_Connection *co
     } else {
         reply->type = route->type;
         route->read(route->ctx, &request->query, reply);
+        if (reply->status == 307 && query != NULL) { /* is for the other server too */
+            const size_t used = strlen(reply->location);
+            (void)snprintf(reply->location + used, sizeof reply->location - used, "?%s", query);
+        }
         const char *kept = reply->etag != NULL ? header(connection, "If-None-Match") : NULL;
         if (kept != NULL && strstr(kept, reply->etag) != NULL) {
             reply->status = 304;

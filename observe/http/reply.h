@@ -8,7 +8,7 @@
 
 #include "observe/http/query.h"
 
-#define SL_REPLY_LOCATION_BYTES 512
+#define SL_REPLY_LOCATION_BYTES (512 + SL_QUERY_BYTES_MAX)
 
 struct json_t; /* of jansson */
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "core/event.h"
 #include "observe/http/observer.h"
 #include "observe/http/self.h"
@@ -12,6 +13,7 @@
 #include "observe/web/web.h"
 #include "ps/process/cluster.h"
 #include "ps/process/observe.h"
+#include "ps/process/views.h"
 
 #define JSON "application/json"
 
@@ -28,10 +30,31 @@ static void read_health(void *ctx, const struct sl_query *query, struct sl_reply
     sl_ping_reply_health(process->observe->pings, process->options.reactor_count, reply);
 }
 
+/* Of a job with a scheduler that has not begun: the tasks that it waits for. False: none. */
+static bool list_missing(const struct sl_process *process, char *text, size_t bytes)
+{
+    uint64_t age_ns;
+    const uint64_t now_ns = sl_clock_now_ns(sl_clock_system());
+    const struct sl_coordinator_view *view = sl_process_views_coordinator(process, now_ns, &age_ns);
+    size_t used = 0;
+    for (uint32_t i = 0; view != NULL && i < view->missing.missing_count && used < bytes; i++) {
+        const int more = snprintf(text + used, bytes - used, "%s%s", i == 0 ? "waits for " : ", ",
+                                  view->missing.missing[i]);
+        used += more > 0 ? (size_t)more : 0;
+    }
+    return used > 0;
+}
+
 static void read_readiness(void *ctx, const struct sl_query *query, struct sl_reply *reply)
 {
-    const struct sl_process_observe *observe = ((const struct sl_process *)ctx)->observe;
+    const struct sl_process *process = ctx;
+    const struct sl_process_observe *observe = process->observe;
+    char missing[SL_PROCESS_OBSERVE_WHY_BYTES];
     const char *why = observe->facts.why;
+    if (process->options.kind == SL_PROCESS_SCHEDULER &&
+        list_missing(process, missing, sizeof missing)) {
+        why = missing;
+    }
     if (why[0] != '\0' || !observe->is_ready) {
         sl_reply_error(reply, 503, "%s", why[0] != '\0' ? why : "the process starts");
         return;

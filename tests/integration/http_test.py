@@ -268,6 +268,35 @@ class Health(Http):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.02)
 
+    def test_scheduler_names_the_missing(self):
+        port, = harness.free_ports(1)
+        variables = {"DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": str(port), "DMLC_NUM_SERVER": "1",
+                     "DMLC_NUM_WORKER": "1", "DMLC_NODE_HOST": "127.0.0.1"}
+        scheduler = self.start("starling-ps", env={**variables, "DMLC_ROLE": "scheduler"})
+        address = self.address(scheduler)
+        end = time.monotonic() + harness.DEADLINE_S
+        while "worker/0" not in self.wait_status(address, "/readyz", 503)["error"]:
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.02)
+        self.assertEqual(json.loads(self.ask(address, "/api/process")[2])["role"], "scheduler")
+        server = self.start("starling-ps", "--reactors", 1, env={**variables, "DMLC_ROLE": "server"})
+        self.start("starling-worker", "--data", self.file("data.libsvm", "1 3:1\n0 2:1\n" * 50), "--epochs", 1000000,
+                   "--reactors", 1, env={**variables, "DMLC_ROLE": "worker"})
+        self.wait_status(address, "/readyz", 200)
+        found = {tuple(target["labels"].values()) for target in self.targets(address, 3)}
+        self.assertEqual({role for role, _ in found}, {"scheduler", "ps", "worker"})
+        self.wait_status(self.address(server), "/sd", 307)
+        self.assertEqual(self.ask(self.address(server), "/api/history?of=job&since=1")[1]["Location"],
+                         f"http://{address}/api/history?of=job&since=1")
+
+    def targets(self, address, count):
+        """Of Prometheus, until there are so many."""
+        end = time.monotonic() + harness.DEADLINE_S
+        while len(found := json.loads(self.ask(address, "/sd")[2])) < count:
+            self.assertLess(time.monotonic(), end, found)
+            time.sleep(0.05)
+        return found
+
     def test_hanging_reactor_is_named(self):
         process, address = self.start_server()
         self.wait_status(address, "/healthz", 200)

@@ -31,12 +31,21 @@ struct sl_observe {
     bool is_connected; /* the observer's */
 };
 
+/* The pings, once the worker is connected. */
+static const struct sl_ping *pings(const struct sl_observe *observe, uint32_t *count)
+{
+    *count = observe->is_connected ? observe->ping_count : 0;
+    return observe->is_connected ? observe->pings : NULL;
+}
+
 /* ---- routes ---- */
 
 static void read_health(void *ctx, const struct sl_query *query, struct sl_reply *reply)
 {
     const struct sl_observe *observe = ctx;
-    sl_ping_reply_health(observe->pings, observe->is_connected ? observe->ping_count : 0, reply);
+    uint32_t count;
+    const struct sl_ping *list = pings(observe, &count);
+    sl_ping_reply_health(list, count, reply);
 }
 
 static void read_readiness(void *ctx, const struct sl_query *query, struct sl_reply *reply)
@@ -70,6 +79,8 @@ static void read_process(void *ctx, const struct sl_query *query, struct sl_repl
 {
     const struct sl_observe *observe = ctx;
     char name[32] = "worker";
+    uint32_t count;
+    const struct sl_ping *list = pings(observe, &count);
     const int32_t task = observe->is_connected ? observe->client->task_index : -1;
     if (task >= 0) {
         (void)snprintf(name, sizeof name, "worker/%d", task);
@@ -80,8 +91,7 @@ static void read_process(void *ctx, const struct sl_query *query, struct sl_repl
         .task_index = task >= 0 ? (uint32_t)task : 0,
         .http = observe->address,
         .begun_ns = observe->begun_ns,
-        .reactors =
-            sl_ping_describe(observe->pings, observe->is_connected ? observe->ping_count : 0),
+        .reactors = sl_ping_describe(list, count),
         .options = &observe->options.shown,
     };
     sl_self_reply(&self, reply);
