@@ -144,6 +144,14 @@ static void on_stage(void *ctx, enum sl_coordinator_stage stage, int err, const 
     options->stage_changed(options->ctx, stage, err, why);
 }
 
+static bool on_report(void *ctx, const struct sl_message_hello *member,
+                      const struct sl_message_report *report)
+{
+    const struct sl_coordinator_options *options =
+        &((struct sl_coordinator_log *)ctx)->options.coordinator;
+    return options->report(options->ctx, member, report);
+}
+
 static void send_kept(struct sl_coordinator_log *log, const struct kept *kept)
 {
     struct sl_message message;
@@ -465,6 +473,7 @@ static int create_coordinator(struct sl_coordinator_log *log)
     options.close = on_close;
     options.stage_changed = options.stage_changed == NULL ? NULL : on_stage;
     options.changed = on_changed;
+    options.report = options.report == NULL ? NULL : on_report;
     options.ctx = log;
     return sl_coordinator_create(&options, &log->coordinator);
 }
