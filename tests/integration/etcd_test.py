@@ -219,7 +219,22 @@ class KilledHost(StoreTest):
         cluster.ps[other].wait_line(HOSTS)
         self.assertEqual(cluster.host(f"ps/{host}"), other)
         self.tables_and_barriers(cluster)
+        self.shows_the_job(cluster.ps[other], f"ps/{other}")
         self.ends_after_restart(cluster, job, workers, host)
+
+    def shows_the_job(self, server, name):
+        """The members report to the new coordinator. For a second, its server may lead to the one before."""
+        http = server.wait_line(" ready: ").rsplit(", http ", 1)[1]
+        end = time.monotonic() + harness.DEADLINE_S
+        shown = None
+        while shown is None or shown["coordinator"] != name or any(
+                worker["state"] == "running" and worker["clock"] is None for worker in shown["workers"]):
+            self.assertLess(time.monotonic(), end, shown)
+            time.sleep(0.1)
+            with contextlib.suppress(urllib.error.URLError):
+                with urllib.request.urlopen(f"http://{http}/api/cluster", timeout=harness.DEADLINE_S) as answer:
+                    shown = json.load(answer)
+        self.assertTrue(shown["workers"])
 
     def tables_and_barriers(self, cluster):
         """Whoever asks the new coordinator is answered as by the one before."""
