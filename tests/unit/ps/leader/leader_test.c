@@ -146,6 +146,17 @@ CASE(leader__resigns)
     sl_leader_destroy(&leader->leader);
 }
 
+/* The leader is where the members report to. */
+CASE(leader__passes_on_reports)
+{
+    world_run_for(world, 5 * SL_CLOCK_NS_PER_S);
+    const struct member *member = &world->members[1];
+    assert_non_null(member->at);
+    const struct sl_message message = {.kind = SL_MESSAGE_REPORT};
+    sl_coordinator_message(member->at->coordinator, member->peer, &message, world->now_ns);
+    assert_int_equal(member->at->report_count, 1);
+}
+
 /* The job is over: nothing of it is left. */
 CASE(leader__erases)
 {

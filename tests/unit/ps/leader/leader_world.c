@@ -66,6 +66,13 @@ static void on_unseated(void *ctx, const char *why)
     world_disconnect(process->world, process);
 }
 
+static bool on_report(void *ctx, const struct sl_message_hello *member,
+                      const struct sl_message_report *report)
+{
+    ((struct process *)ctx)->report_count++;
+    return true;
+}
+
 static void on_leader(void *ctx, const struct sl_leader_record *leader)
 {
     struct process *process = ctx;
@@ -100,6 +107,8 @@ static void start(struct world *world, struct process *process)
                         .worker_count = 1,
                         .lease_ns = 10 * SL_CLOCK_NS_PER_S,
                         .send = on_send,
+                        .report = on_report,
+                        .report_cells = &process->report_cells,
                         .ctx = process},
         .now_ns = on_now,
         .seated = on_seated,

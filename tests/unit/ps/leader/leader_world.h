@@ -30,6 +30,8 @@ struct process {
     struct sl_coordinator *coordinator; /* NULL: not here */
     bool woken, resigned;
     uint64_t leader_term; /* that it was told */
+    struct sl_coordinator_report_cells report_cells;
+    uint32_t report_count; /* reports of members that came here */
 };
 
 /* A ps and a worker of the job, which outlive every coordinator, and open tables. */
