@@ -86,6 +86,24 @@ class Kubernetes(unittest.TestCase):
         self.assertEqual({name: servers[name] for name in shared}, {name: workers[name] for name in shared})
 
 
+class Variables(harness.StarlingTest):
+    def test_programs_read_them(self):
+        """--show-config names the variables of a manifest as sources."""
+        _, yaml = models()
+        secret = self.file("secret", "0123456789abcdef")
+        os.chmod(secret, 0o600)
+        for name, program, flags in (("servers", "starling-ps", ("--task-index", 0)),
+                                     ("workers", "starling-worker", ("--task-index", 0, "--data", "x", "--model", "lr"))):
+            with open(os.path.join(SHARE, "kubernetes", f"{name}.yaml"), encoding="utf-8") as file:
+                document = list(yaml.safe_load_all(file))[-1]
+            env = {item["name"]: item["value"] for item in document["spec"]["template"]["spec"]["containers"][0]["env"]
+                   if item["name"].startswith("STARLING_")}
+            env = {name: secret if name.endswith("_FILE") else value for name, value in env.items()}
+            output = self.run_to_end(program, *flags, "--show-config", env=env)
+            for variable in env:
+                self.assertIn(f"; environment {variable}\n", output + "\n")
+
+
 class Seccomp(unittest.TestCase):
     def test_only_three_calls_more_than_the_engine(self):
         with open(os.path.join(SHARE, "container", "seccomp.json"), encoding="utf-8") as file:
