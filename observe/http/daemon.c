@@ -14,7 +14,7 @@
 #define CONNECTION_BYTES  (64U << 10)
 #define HEADERS_BYTES_MAX (16U << 10)
 #define TARGET_BYTES_MAX  SL_QUERY_BYTES_MAX
-#define BODY_BYTES_MAX    (64U << 10) /* that is read, before the reply that refuses it */
+#define BODY_BYTES_MAX    (1U << 20) /* that is read, before the reply that refuses it */
 
 struct sl_daemon {
     struct MHD_Daemon *mhd;

@@ -128,7 +128,7 @@ class Requests(Http):
             self.assertIn(b" 414 ", self.raw(address, b"GET /" + b"a" * size + b" HTTP/1.1" + head))
         for size in (20000, 200000):
             self.assertIn(b" 431 ", self.raw(address, b"GET /healthz HTTP/1.1\r\nX: " + b"a" * size + head))
-        body = b"b" * 30000
+        body = b"b" * 300000
         answer = self.raw(address, b"POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
                           % len(body) + body)
         self.assertIn(b" 405 ", answer)
