@@ -252,6 +252,7 @@ static bool deliver_whole(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_rx_buf *rx_buf = conn->receive.first;
     struct sl_transport_message message = {.token = rx_buf};
+    uint32_t frames = 0;
     while (rx_buf->left > SL_FRAME_HEADER_BYTES && (uintptr_t)rx_buf->at % 8 == 0) {
         if (!sl_frame_decode_plain(rx_buf->at, &message.header)) {
             break;
@@ -266,11 +267,15 @@ static bool deliver_whole(struct sl_tcp_conn *conn)
         rx_buf->left -= SL_FRAME_HEADER_BYTES + payload_bytes;
         rx_buf->refs++;
         conn->held++;
-        sl_cell_add(&conn->tcp->base.cells->frames_received, 1);
+        frames++;
         sl_conn_report_received(&conn->base, &message);
         if (!readable(conn)) {
-            return false;
+            break;
         }
+    }
+    sl_cell_add(&conn->tcp->base.cells->frames_received, frames);
+    if (!readable(conn)) {
+        return false;
     }
     if (rx_buf->left == 0) {
         pop_rx_buf(conn);

@@ -5,6 +5,8 @@
 #include "ps/server/request.h"
 #include "ps/shard/state.h"
 
+#define GAUGES_NS SL_CLOCK_NS_PER_MS
+
 #define ROW(kind, unit, member, name, labels, help)                                                \
     {                                                                                              \
         name, labels, SL_METRICS_##kind, SL_METRICS_##unit,                                        \
@@ -132,15 +134,17 @@ void sl_server_metrics_answered(const struct sl_server_request *request)
     if (turn->late_count == sizeof turn->late / sizeof turn->late[0]) {
         record_late(server, clock_ns(server));
     }
+    turn->has_requests = true;
     turn->late[turn->late_count++] = (struct sl_server_late){
         .arrived_ns = request->timing.arrived_ns,
         .op = sl_server_metrics_op(request->work.main.op),
     };
 }
 
-/* Sets the gauges, and the counters that others keep. */
-static void set_gauges(struct sl_server *server)
+/* Also sets the counters that others keep. */
+void sl_server_metrics_set_gauges(struct sl_server *server)
 {
+    server->turn.gauges_ns = sl_server_now_ns(server);
     struct sl_server_cells *cells = server->cells;
     const struct sl_pool *requests = &server->memory.requests;
     const struct sl_shard *shard = server->shard;
@@ -157,25 +161,21 @@ static void set_gauges(struct sl_server *server)
 uint64_t sl_server_metrics_end_turn(struct sl_server *server)
 {
     struct sl_server_turn_counts *turn = &server->turn;
-    uint32_t events = turn->late_count;
-    set_gauges(server);
-    for (uint32_t op = 0; op < SL_SERVER_OPS; op++) {
-        events += turn->begun[op] + turn->answered[op];
-        if (turn->begun[op] > 0) {
-            sl_cell_add(&server->cells->requests[op], turn->begun[op]);
-            turn->begun[op] = 0;
-        }
+    const uint64_t begun_ns = sl_server_now_ns(server);
+    if (begun_ns - turn->gauges_ns >= GAUGES_NS) {
+        sl_server_metrics_set_gauges(server);
     }
-    if (events == 0) {
+    if (!turn->has_requests) {
         return 0;
     }
+    turn->has_requests = false;
     const uint64_t now_ns = clock_ns(server);
     record_late(server, now_ns);
     for (uint32_t op = 0; op < SL_SERVER_OPS; op++) {
-        if (turn->answered[op] > 0) {
-            sl_cell_record(&server->cells->request_time[op], now_ns - sl_server_now_ns(server),
-                           turn->answered[op]);
-            turn->answered[op] = 0;
+        if (turn->at_once[op] > 0) {
+            sl_cell_add(&server->cells->requests[op], turn->at_once[op]);
+            sl_cell_record(&server->cells->request_time[op], now_ns - begun_ns, turn->at_once[op]);
+            turn->at_once[op] = 0;
         }
     }
     return now_ns;
@@ -185,7 +185,7 @@ uint64_t sl_server_metrics_requests(const struct sl_server *server)
 {
     uint64_t count = sl_cell_get(&server->cells->entries);
     for (uint32_t op = 0; op < SL_SERVER_OPS; op++) {
-        count += sl_cell_get(&server->cells->requests[op]) + server->turn.begun[op];
+        count += sl_cell_get(&server->cells->requests[op]) + server->turn.at_once[op];
     }
     return count;
 }

@@ -58,10 +58,11 @@ struct sl_server_late {
 
 /* What a turn has not added to the cells yet. */
 struct sl_server_turn_counts {
-    uint32_t begun[SL_SERVER_OPS];
-    uint32_t answered[SL_SERVER_OPS]; /* that arrived in this turn */
+    bool has_requests;               /* some began, or were answered */
+    uint32_t at_once[SL_SERVER_OPS]; /* arrived and answered in this turn */
     uint32_t late_count;
     struct sl_server_late late[32];
+    uint64_t gauges_ns; /* when the gauges were set */
 };
 
 /* detail: such as shard="3". Any thread. */
@@ -76,6 +77,10 @@ void sl_server_metrics_answered(const struct sl_server_request *request);
 
 /* A request failed. */
 void sl_server_metrics_failed(struct sl_server_cells *cells, int err);
+
+/* Sets the gauges. At the end of turns they are set once a millisecond; the reactor must not sleep
+ * before they are set again. */
+void sl_server_metrics_set_gauges(struct sl_server *server);
 
 /* Adds the turn to the cells. Returns the time, if a request began or was answered in it; else 0.
  */

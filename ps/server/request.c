@@ -111,7 +111,12 @@ static enum sl_server_outcome run_in_place(const struct sl_server_reply_to *to,
         sl_outbox_abandon(conn->outbox);
         return SL_SERVER_WAITS;
     }
-    sl_server_request_begun(server, work);
+    if (queued == NULL && result >= 0) {
+        server->turn.has_requests = true;
+        server->turn.at_once[sl_server_metrics_op(work->main.op)]++;
+    } else {
+        sl_server_request_begun(server, work);
+    }
     if (result < 0) {
         sl_outbox_abandon(conn->outbox);
         fail(to, work, result, reason.text);
@@ -128,8 +133,6 @@ static enum sl_server_outcome run_in_place(const struct sl_server_reply_to *to,
                      NULL, NULL);
     if (queued != NULL) {
         sl_server_metrics_answered(queued);
-    } else {
-        server->turn.answered[sl_server_metrics_op(work->main.op)]++;
     }
     return SL_SERVER_ANSWERED;
 }

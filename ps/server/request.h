@@ -99,11 +99,12 @@ static inline void sl_server_request_unlist(struct sl_server_request *request)
     request->list = NULL;
 }
 
-/* Counts a request that begins to run. */
+/* Counts a request that begins to run, unless it is counted as answered at once. */
 static inline void sl_server_request_begun(struct sl_server *server,
                                            const struct sl_shard_request *work)
 {
-    server->turn.begun[sl_server_metrics_op(work->main.op)]++;
+    server->turn.has_requests = true;
+    sl_cell_add(&server->cells->requests[sl_server_metrics_op(work->main.op)], 1);
 }
 
 /* The request begins another phase. */

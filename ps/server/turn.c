@@ -148,8 +148,9 @@ static void flush_queue(struct sl_reactor_source *source)
 
 static bool arm_queue(struct sl_reactor_source *source)
 {
-    const struct sl_server *server = server_of(source);
+    struct sl_server *server = server_of(source);
     const struct sl_server_hooks *hooks = server->options.hooks;
+    sl_server_metrics_set_gauges(server);
     if (server->shard == NULL || server->role.switchover == SL_SERVER_SWITCHED_OVER) {
         return true;
     }

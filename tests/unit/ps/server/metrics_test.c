@@ -71,7 +71,7 @@ TWO_CASE(metrics__time_the_wait_for_a_clock)
     assert_int_equal(sl_cell_get(&cells->queued), 1);
     stepped_tick_done(&world->second, 1, 0);
     stepped_expect_ok(&world->first, 2);
-    stepped_turns(&world->stepped, 20); /* until the reply is sent, too */
+    stepped_pass(&world->stepped, SL_CLOCK_NS_PER_S); /* until the reply is sent, too */
     assert_int_equal(sl_cell_get(&cells->parked), 0);
     assert_int_equal(sl_cell_get(&cells->queued), 0);
     const struct sl_cell_copy wait = copy_of(&cells->wait_time[SL_SERVER_PHASE_CLOCK]);
@@ -120,7 +120,7 @@ TWO_CASE(metrics__count_pushes_ticks_rows_and_memory)
     shard_request_erase(&world->stepped.request, 1, world->stepped.keys, 70);
     stepped_send(&world->second, 4, STEPPED_BUDGET);
     stepped_expect_ok(&world->second, 4);
-    stepped_turns(&world->stepped, 2);
+    stepped_pass(&world->stepped, SL_CLOCK_NS_PER_S);
     assert_int_equal(sl_cell_get(&cells->requests[SL_SERVER_OP_PUSH]), 1);
     assert_int_equal(sl_cell_get(&cells->requests[SL_SERVER_OP_TICK]), ticks + 1);
     assert_int_equal(sl_cell_get(&cells->requests[SL_SERVER_OP_ERASE]), 1);
@@ -141,6 +141,7 @@ TWO_CASE(metrics__record_every_late_answer)
         stepped_pull(&world->first, 2 + i, 1, 0);
     }
     stepped_turns(&world->stepped, 20);
+    stepped_pass(&world->stepped, SL_CLOCK_NS_PER_S);
     assert_int_equal(sl_cell_get(&cells->parked), PULLS);
     stepped_tick_done(&world->second, 1, 0);
     stepped_expect_ok(&world->first, 1 + PULLS);
