@@ -416,10 +416,13 @@ static int take_entry(const struct parser *parser, const struct sl_config_entry 
                               "key in the first column",
                               *file->path, entry->line, entry->key);
     }
-    const bool is_taken =
-        before->from == SL_CLI_FROM_DEFAULT ||
-        (entry->continues && before->from == SL_CLI_FROM_FILE && before->section == entry->section);
-    return is_taken ? take(parser, option, given) : 0;
+    const bool is_again = before->from == SL_CLI_FROM_FILE && before->section == entry->section;
+    if (is_again && !entry->continues) {
+        return sl_reason_fail(parser->reason, SL_ERR_INVALID,
+                              "%s: another name of this option is at %s: accepts one of them",
+                              given.source, before->source);
+    }
+    return before->from == SL_CLI_FROM_DEFAULT || is_again ? take(parser, option, given) : 0;
 }
 
 static int parse_file(const struct parser *parser)

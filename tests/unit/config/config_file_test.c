@@ -171,6 +171,9 @@ SL_CASE_WITH(config_file__refuses_keys_and_values_with_their_place, begin, end)
          "[all]\nlease = 1s\n  replicas = 1\n",
          {":3: lease takes one value", "first column"}},
         {SL_PROGRAM_PS, "[all]\nlease = 1s\nlease = 1s\n", {":3: lease is already in line 2"}},
+        {SL_PROGRAM_PS,
+         "[server]\nrdma = 1\nserve-rdma = 0\n",
+         {":3: serve-rdma: another name", ":2: rdma: accepts one"}},
         {SL_PROGRAM_WORKER, "[worker]\nlease = 1s\n", {":2: unknown key lease"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

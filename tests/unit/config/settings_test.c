@@ -276,9 +276,11 @@ SL_CASE_WITH(settings_resolve__reactors_and_group_size_must_agree, clear, clear)
     setenv("DMLC_GROUP_SIZE", "8", 1);
     assert_int_equal(resolve(SL_PROGRAM_PS, NO_ARGUMENTS), 0);
     assert_int_equal(parsed.settings.reactors, 8);
+    sl_settings_fini(&parsed.settings);
     setenv("NETWORK_PS_CORE_NUMBER", "2", 1);
     assert_int_equal(resolve(SL_PROGRAM_PS, NO_ARGUMENTS), SL_ERR_INVALID);
     expect_words(parsed.reason.text, WORDS("NETWORK_PS_CORE_NUMBER is 2", "DMLC_GROUP_SIZE is 8"));
+    sl_settings_fini(&parsed.settings);
 }
 
 SL_CASE_WITH(settings_resolve__num_workers_and_hosts_must_agree, clear, clear)
