@@ -1,13 +1,33 @@
 #!/usr/bin/python3
-"""The files of the live page, as a server sends them."""
+"""The live page: its files, as a server sends them; and the page in headless Chromium, with a real job.
+STARLING_PAGE_MINUTES=10 also looks for growth, and STARLING_PAGE_PICTURES=DIR keeps screenshots."""
 
 import gzip
 import os
 import re
+import shutil
+import time
+import unittest
 import urllib.error
 import urllib.request
 
 from harness import StarlingTest, main
+from observed_job import LEASE_S, ObservedTest
+
+try:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+except ImportError:
+    webdriver = None
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+MINUTES = float(os.environ.get("STARLING_PAGE_MINUTES", 0))
+PICTURES = os.environ.get("STARLING_PAGE_PICTURES")
+# Without these, Chromium looks for its maker's hosts.
+ARGUMENTS = ("--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+             "--disable-component-update --disable-sync --disable-default-apps --js-flags=--expose-gc").split()
 
 
 class Files(StarlingTest):
@@ -40,6 +60,153 @@ class Files(StarlingTest):
         # The files show nothing of the job; what does needs the token.
         self.assertEqual(self.get("/api/process")[0], 401)
         self.assertEqual(self.get("/api/process", Authorization="Bearer 0123456789abcdef")[0], 200)
+
+
+@unittest.skipIf(os.environ.get("STARLING_SANITIZED"), "once is enough: without a sanitizer")
+@unittest.skipUnless(webdriver and CHROMIUM and DRIVER, "needs chromium, chromedriver and python3-selenium")
+class Page(ObservedTest):
+    def open_page(self, width=1400):
+        options = webdriver.ChromeOptions()
+        options.binary_location = CHROMIUM
+        for argument in [*ARGUMENTS, f"--user-data-dir={self.folder}/profile", f"--window-size={width},1000"]:
+            options.add_argument(argument)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        self.browser = webdriver.Chrome(options=options, service=Service(DRIVER))
+        self.addCleanup(self.browser.quit)
+        self.browser.get(self.url + "/")
+        self.wait_for(lambda: self.texts("#job") == ["● running"])
+
+    def texts(self, selector):
+        return self.browser.execute_script(
+            "return [...document.querySelectorAll(arguments[0])].map((e) => e.innerText)", selector)
+
+    def server(self, name):
+        """The text of a column of the map."""
+        return next((text for text in self.texts(".server") if text.startswith(name)), "")
+
+    def cell(self, shard):
+        return self.texts(f'[data-shard="{shard}"]')[0]
+
+    def worker(self, name):
+        return next((text for text in self.texts("#workers tbody tr") if text.startswith(name + "\t")), "")
+
+    def picture(self):
+        """The chart of keys/s as a PNG; None: nothing is drawn."""
+        return self.browser.execute_script("""
+            const canvas = document.querySelectorAll(".chart canvas")[1], blank = document.createElement("canvas");
+            [blank.width, blank.height] = [canvas.width, canvas.height];
+            return canvas.toDataURL() === blank.toDataURL() ? null : canvas.toDataURL();""")
+
+    def check_logs(self):
+        """No message on the console, and no request to another host."""
+        self.assertEqual(self.browser.get_log("browser"), [])
+        for entry in self.browser.get_log("performance"):
+            if '"Network.requestWillBeSent"' in entry["message"]:
+                url = entry["message"].split('"url":"', 1)[1].split('"', 1)[0]
+                self.assertTrue(url.startswith((self.url, "chrome://", "data:")), url)
+
+    def keep_picture(self, name):
+        if PICTURES:
+            self.browser.save_screenshot(os.path.join(PICTURES, name + ".png"))
+
+    def press(self, *keys):
+        self.browser.switch_to.active_element.send_keys(*keys)
+
+    def test_job(self):
+        self.start_job()
+        self.open_page()
+        self.see_cells_and_numbers()
+        self.see_charts()
+        self.use_the_keyboard()
+        self.see_narrow()
+        if MINUTES:
+            self.see_no_growth()
+        self.see_straggler()
+        self.check_logs()
+        self.see_killed_server()
+        self.check_logs()
+
+    def see_cells_and_numbers(self):
+        self.wait_for(lambda: len(self.texts(".cell")) == 4 and len(self.texts("#workers tbody tr")) == 8)
+        for name in ("ps/0", "ps/1"):
+            self.assertIn("● serving", self.server(name))
+        self.wait_for(lambda: "● backup ps/1" in self.cell(0) and "● backup ps/0" in self.cell(3))
+        before = self.texts('[data-series="keys_s"] .tile-value')
+        self.assertNotEqual(before, ["–"])
+        self.wait_for(lambda: self.texts('[data-series="keys_s"] .tile-value') != before)
+        self.wait_for(lambda: self.browser.execute_script(
+            "return document.querySelector('[data-series=keys_s] .spark-line').getTotalLength()") > 0)
+        self.wait_for(lambda: self.texts("#tables tbody tr"))
+        self.wait_for(lambda: self.texts("#keys tbody tr"))
+        self.wait_for(lambda: self.texts("#events tbody tr"))
+        self.wait_for(lambda: " ago" in self.texts("#checkpoint")[0])
+
+    def see_charts(self):
+        self.wait_for(lambda: len(self.texts(".chart canvas")) >= 5)
+        before = self.wait_for(self.picture)
+        self.browser.find_element(By.CSS_SELECTOR, '[data-shard="2"]').click()
+        self.wait_for(lambda: self.texts("#history-title") == ["Shard 2"])
+        self.wait_for(lambda: self.picture() not in (None, before))
+        self.assertIn("holds the backup of shard 2", self.server("ps/0"))
+        self.browser.find_element(By.CSS_SELECTOR, "#tables .link").click()
+        self.wait_for(lambda: self.texts("#history-title")[0].startswith("Table "))
+
+    def use_the_keyboard(self):
+        self.browser.find_element(By.TAG_NAME, "body").send_keys("m")
+        self.press(Keys.HOME)
+        self.press(Keys.ARROW_RIGHT)
+        self.press(Keys.ARROW_DOWN)
+        self.press(Keys.ENTER)
+        self.wait_for(lambda: self.texts("#history-title") == ["Shard 3"])
+        self.press("?")
+        self.wait_for(lambda: self.texts("#help[open] h2"))
+        self.press(Keys.ESCAPE)
+        self.wait_for(lambda: not self.texts("#help[open] h2"))
+        self.press("j")
+        self.wait_for(lambda: self.texts("#history-title") == ["Job"])
+
+    def see_narrow(self):
+        """At 400 points nothing makes the page wider than the window."""
+        def metrics(width):
+            self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+                "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False})
+        metrics(400)
+        self.wait_for(lambda: self.browser.execute_script("return [innerWidth, document.documentElement.scrollWidth <= innerWidth]") == [400, True])
+        metrics(1400)
+
+    def see_straggler(self):
+        self.stop_worker(3)
+        self.wait_for(lambda: "▲ straggler" in self.worker("worker/3"), LEASE_S)
+        self.assertIn("worker/3 holds up the others", self.texts("#trouble")[0])
+        self.assertTrue(self.texts("#workers tbody tr")[0].startswith("worker/3\t"))
+        self.keep_picture("stopped_worker")
+        self.continue_worker(3)
+        self.wait_for(lambda: "● running" in self.worker("worker/3"))
+
+    def see_killed_server(self):
+        killed = time.monotonic()
+        self.kill_server(1)
+        self.wait_for(lambda: "✕ disconnected" in self.server("ps/1"))
+        print(f"disconnected after {time.monotonic() - killed:.1f} s", flush=True)
+        self.wait_for(lambda: "served by ps/0" in self.cell(2) and "served by ps/0" in self.cell(3))
+        self.wait_for(lambda: "no backup" in self.cell(0))
+        self.keep_picture("killed_server")
+
+    def see_no_growth(self):
+        """Elements, listeners and memory after a minute, and in the end."""
+        def measure():
+            self.browser.execute_script("gc()")
+            self.browser.execute_cdp_cmd("Performance.enable", {})
+            metrics = self.browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+            return {m["name"]: m["value"] for m in metrics}
+        time.sleep(60)
+        first = measure()
+        time.sleep(60 * MINUTES)
+        last = measure()
+        print({name: (first[name], last[name]) for name in ("Nodes", "JSEventListeners", "JSHeapUsedSize")})
+        self.assertLessEqual(last["Nodes"], first["Nodes"] * 1.1)
+        self.assertLessEqual(last["JSEventListeners"], first["JSEventListeners"] * 1.1)
+        self.assertLess(last["JSHeapUsedSize"], first["JSHeapUsedSize"] * 1.25 + (2 << 20))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,26 @@
 #!/usr/bin/python3
 """starling-top: its screen in a pseudo-terminal, its output to a pipe, and what it says of bad input."""
 
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import select
+import struct
 import subprocess
+import termios
+import time
 import unittest
 
+import harness
 from harness import environment, free_ports, main, program
+from observed_job import LEASE_S, ObservedTest
+
+try:
+    import pyte
+except ImportError:
+    pyte = None
 
 
 def run(*args, **variables):
@@ -38,6 +54,105 @@ class Refused(unittest.TestCase):
         result = run("--http-token-file", "/nonexistent/token")
         self.assertEqual(result.returncode, 1)
         self.assertIn("/nonexistent/token", result.stderr)
+
+
+class Terminal:
+    """starling-top in a pseudo-terminal."""
+
+    def __init__(self, url, columns=120, lines=30, **variables):
+        self.screen = pyte.Screen(columns, lines)
+        self.stream = pyte.ByteStream(self.screen)
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            path = program("starling-top")
+            os.execve(path, [path, url, "--interval", "200ms"],
+                      environment({"TERM": "linux", "LC_ALL": "C.UTF-8", "COLUMNS": str(columns), "LINES": str(lines),
+                                   **variables}))
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def press(self, keys):
+        os.write(self.fd, keys.encode())
+
+    def wait(self, condition, seconds=harness.DEADLINE_S):
+        """Until the lines of the screen satisfy it."""
+        end = time.monotonic() + seconds
+        while not condition(self.screen.display):
+            if time.monotonic() > end:
+                raise AssertionError("\n".join(self.screen.display))
+            if select.select([self.fd], [], [], 0.1)[0]:
+                self.stream.feed(os.read(self.fd, 65536))
+
+    def wait_text(self, text):
+        self.wait(lambda lines: any(text in line for line in lines))
+
+    def rows(self, title):
+        """The lines below the one that begins with the title, up to an empty one."""
+        lines = [line.rstrip() for line in self.screen.display]
+        first = next((i for i, line in enumerate(lines) if line.startswith(title)), len(lines)) + 1
+        return lines[first:next((i for i in range(first, len(lines)) if not lines[i]), len(lines))]
+
+    def end(self):
+        """Quits; returns the exit status."""
+        with contextlib.suppress(OSError):
+            self.press("q")
+            while os.read(self.fd, 65536):
+                pass
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+@unittest.skipIf(os.environ.get("STARLING_SANITIZED"), "once is enough: without a sanitizer")
+class Job(ObservedTest):
+    def test_text_and_json(self):
+        self.start_job()
+        text = run(self.url).stdout
+        for line in ("job running", "SERVER ", "ps/1 ", "worker/7 ", "\nkeys\n", "\nslow\n"):
+            self.assertIn(line, text)
+        self.assertTrue(run(self.url, LC_ALL="C").stdout.isascii())
+        self.assertEqual(run(self.url, "--once").returncode, 0)
+        state = json.loads(run(self.url, "--json").stdout)
+        self.assertEqual(len(state["cluster"]["workers"]), 8)
+        self.assertEqual(set(state), {"cluster", "slow", "hot"})
+        # Another server leads to the coordinator.
+        other = "http://" + self.servers[1].wait_line("ready").rsplit("http ", 1)[1]
+        self.assertIn("worker/7 ", run(other).stdout)
+
+    @unittest.skipIf(pyte is None, "needs python3-pyte")
+    def test_screen(self):
+        self.start_job()
+        top = Terminal(self.url)
+        top.wait(lambda _: len(top.rows("SERVER")) == 4)
+        before = top.screen.display[1]
+        top.wait(lambda lines: lines[1] != before)  # the totals move
+        top.press("2")
+        top.wait(lambda _: len(top.rows("WORKER")) == 8)
+        top.press("/er/3\r")
+        top.wait(lambda _: [row.split()[0] for row in top.rows("WORKER")] == ["worker/3"])
+        top.press("/\r")
+        top.wait(lambda _: len(top.rows("WORKER")) == 8)
+        self.stop_worker(3)
+        top.wait(lambda _: top.rows("WORKER")[:1] and top.rows("WORKER")[0].startswith("worker/3 "), LEASE_S)
+        self.continue_worker(3)
+        top.press("s")
+        top.wait_text("s sort: CLOCK")
+        top.press("p")
+        top.wait_text("paused")
+        top.press("p")
+        self.kill_server(1)
+        top.press("1")
+        top.wait_text("disconnected")
+        top.wait(lambda _: [row.split()[3:4] for row in top.rows("SERVER")] == [["ps/0"]] * 4)
+        self.kill_server(0)
+        top.wait_text("s old: http://")
+        self.assertEqual(len(top.rows("SERVER")), 4)  # the last state
+        self.assertEqual(top.end(), 0)
+
+    @unittest.skipIf(pyte is None, "needs python3-pyte")
+    def test_small_terminal(self):
+        self.start_job()
+        top = Terminal(self.url, columns=20, lines=5)
+        top.wait(lambda lines: "".join(lines).strip() == "The terminal is smaller than 40 x 8.")
+        self.assertEqual(top.end(), 0)
 
 
 if __name__ == "__main__":

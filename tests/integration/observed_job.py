@@ -1,0 +1,48 @@
+"""A job that runs until the test ends, for the tests of what operators see: 2 servers with 2 shards each and
+backups, 8 workers. Its page and its JSON are at `url`."""
+
+import json
+import re
+import signal
+import time
+import urllib.request
+
+import harness
+
+LEASE_S = 10
+WORKERS = 8
+
+
+class ObservedTest(harness.StarlingTest):
+    def start_job(self):
+        checkpoints = f"{self.folder}/checkpoints"
+        self.servers, flags = self.start_ps(2, WORKERS, extra=[
+            "--reactors", 2, "--replicas", 1, "--lease", LEASE_S, "--checkpoint-dir", checkpoints,
+            "--checkpoint-every", "5s", "--slow-request", "1ms"])
+        data = self.file("data", "1 1:1 2:1\n0 3:1 4:1\n" * 2000)
+        self.workers = self.start_workers(flags, WORKERS, [
+            "--data", data, "--epochs", 1000000, "--consistency", "ssp:2", "--quiet"])
+        self.url = "http://" + re.search(r"http (\S+)$", self.servers[0].wait_line("ready")).group(1)
+        self.wait_for(lambda: self.get("/api/cluster")["totals"]["keys_s"])
+
+    def get(self, path):
+        with urllib.request.urlopen(self.url + path, timeout=10) as reply:
+            return json.load(reply)
+
+    def wait_for(self, condition, seconds=harness.DEADLINE_S):
+        """Until it is true; returns its value."""
+        end = time.monotonic() + seconds
+        while not (value := condition()):
+            self.assertLess(time.monotonic(), end, "waited too long\n" + self.servers[0].output)
+            time.sleep(0.1)
+        return value
+
+    def stop_worker(self, index):
+        self.workers[index].signal(signal.SIGSTOP)
+
+    def continue_worker(self, index):
+        self.workers[index].signal(signal.SIGCONT)
+
+    def kill_server(self, index):
+        self.servers[index].signal(signal.SIGKILL)
+        self.servers[index].wait()
