@@ -62,8 +62,9 @@ static void random_report(uint64_t *seed, struct lists *lists, struct sl_report 
     memset(to, 0, sizeof *to);
     memset(lists, 0, sizeof *lists);
     to->uptime_ms = counter(seed);
-    snprintf(to->http, sizeof to->http, below(seed, 2) == 0 ? "" : "127.0.0.1:%u",
-             1 + below(seed, 65535));
+    if (below(seed, 2) == 1) {
+        snprintf(to->http, sizeof to->http, "127.0.0.1:%u", 1 + below(seed, 65535));
+    }
     to->memory = counter(seed);
     to->memory_limit = counter(seed);
     to->slow_threshold_us = below(seed, 1U << 20);

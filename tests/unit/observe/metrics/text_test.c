@@ -157,7 +157,7 @@ CASE(metrics_text__merges_sources_or_lists_them_one_by_one)
         sl_cell_set(&cells->pulls, 3 + i);
         sl_cell_set(&cells->floor, 4 + i);
         sl_cell_set(&cells->ceiling, 6 + i);
-        sl_cell_record(&cells->time, 8000 << i, 1 + i);
+        sl_cell_record(&cells->time, UINT64_C(8000) << i, 1 + i);
         const char *detail = i == 0 ? "shard=\"0\"" : "shard=\"1\"";
         add(fixture, 2 * i,
             &(struct sl_metrics_source){
