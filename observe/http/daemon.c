@@ -174,6 +174,10 @@ static void read_route(const struct sl_daemon *daemon, struct MHD_Connection *co
             const size_t used = strlen(reply->location);
             (void)snprintf(reply->location + used, sizeof reply->location - used, "?%s", query);
         }
+        const char *accepted = header(connection, "Accept-Encoding");
+        if (accepted != NULL && strstr(accepted, "gzip") != NULL) {
+            sl_reply_compress(reply);
+        }
         const char *kept = reply->etag != NULL ? header(connection, "If-None-Match") : NULL;
         if (kept != NULL && strstr(kept, reply->etag) != NULL) {
             reply->status = 304;

@@ -5,8 +5,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "http/http.h"
+
+/* Shorter bodies fit into a few packets anyhow. */
+#define COMPRESS_BYTES_MIN 8192
+
+/* As zlib.h says: the largest window, and a gzip header. */
+#define GZIP_WINDOW_BITS   (15 + 16)
+#define GZIP_MEMORY        8
 
 static void set_body(struct sl_reply *reply, const void *body, size_t bytes, bool is_static)
 {
@@ -64,6 +72,27 @@ void sl_reply_redirect(struct sl_reply *reply, const char *format, ...)
     sl_reply_error(reply, 307, "it is at %s", reply->location);
     reply->header = "Location";
     reply->value = reply->location;
+}
+
+void sl_reply_compress(struct sl_reply *reply)
+{
+    z_stream stream = {.next_in = (void *)(uintptr_t)reply->body, .avail_in = (uInt)reply->bytes};
+    if (reply->encoding != NULL || reply->bytes < COMPRESS_BYTES_MIN ||
+        reply->bytes > UINT32_MAX / 2 ||
+        deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, GZIP_WINDOW_BITS, GZIP_MEMORY,
+                     Z_DEFAULT_STRATEGY) != Z_OK) {
+        return;
+    }
+    stream.avail_out = (uInt)reply->bytes; /* a longer result is of no use */
+    char *packed = malloc(reply->bytes);
+    stream.next_out = (void *)packed;
+    if (packed != NULL && deflate(&stream, Z_FINISH) == Z_STREAM_END) {
+        set_body(reply, packed, stream.total_out, false);
+        reply->encoding = "gzip";
+    } else {
+        free(packed);
+    }
+    (void)deflateEnd(&stream);
 }
 
 void sl_reply_fini(struct sl_reply *reply)

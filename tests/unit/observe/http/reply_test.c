@@ -1,0 +1,67 @@
+#include "observe/http/reply.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "tests/support/unit.h"
+
+#define LONG_BYTES 100000
+
+/* A body of JSON-like text, or of noise, which no compression makes shorter. */
+static struct sl_reply make(size_t bytes, bool is_noise)
+{
+    struct sl_reply reply = {.status = 200};
+    char *body = malloc(bytes);
+    assert_non_null(body);
+    uint32_t state = 1;
+    for (size_t i = 0; i < bytes; i++) {
+        state = state * 1664525 + 1013904223;
+        body[i] = is_noise ? (char)(state >> 24) : "{\"requests_s\":1,"[i % 16];
+    }
+    sl_reply_take(&reply, body, bytes);
+    return reply;
+}
+
+SL_CASE(reply_compress__makes_a_long_body_short)
+{
+    struct sl_reply reply = make(LONG_BYTES, false);
+    sl_reply_compress(&reply);
+    assert_string_equal(reply.encoding, "gzip");
+    assert_in_range(reply.bytes, 1, LONG_BYTES / 10);
+
+    char *text = malloc(LONG_BYTES);
+    z_stream stream = {.next_in = (void *)(uintptr_t)reply.body,
+                       .avail_in = (uInt)reply.bytes,
+                       .next_out = (void *)text,
+                       .avail_out = LONG_BYTES};
+    assert_int_equal(inflateInit2(&stream, 16 + MAX_WBITS), Z_OK);
+    assert_int_equal(inflate(&stream, Z_FINISH), Z_STREAM_END);
+    inflateEnd(&stream);
+    assert_int_equal(stream.total_out, LONG_BYTES);
+    assert_memory_equal(text + LONG_BYTES - 16, "{\"requests_s\":1,", 16);
+    free(text);
+    sl_reply_fini(&reply);
+}
+
+SL_CASE(reply_compress__leaves_short_bodies_and_noise)
+{
+    struct sl_reply replies[] = {make(100, false), make(LONG_BYTES, true)};
+    for (size_t i = 0; i < 2; i++) {
+        const size_t bytes = replies[i].bytes;
+        sl_reply_compress(&replies[i]);
+        assert_null(replies[i].encoding);
+        assert_int_equal(replies[i].bytes, bytes);
+        sl_reply_fini(&replies[i]);
+    }
+}
+
+SL_CASE(reply_compress__leaves_what_is_compressed)
+{
+    static char file[LONG_BYTES];
+    struct sl_reply reply = {.status = 200};
+    sl_reply_static(&reply, file, sizeof file, "gzip");
+    sl_reply_compress(&reply);
+    assert_ptr_equal(reply.body, file);
+    sl_reply_fini(&reply);
+}
