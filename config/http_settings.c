@@ -48,8 +48,9 @@ int sl_http_settings_resolve(const struct sl_http_settings_flags *flags,
     if (!out->is_on) {
         return 0;
     }
+    out->is_default = given->source[0] == '\0';
     (void)snprintf(out->source, sizeof out->source, "%s=%s",
-                   given->source[0] == '\0' ? "--http" : given->source, flags->address);
+                   out->is_default ? "--http" : given->source, flags->address);
     if (!parse_address(flags->address, &out->endpoint)) {
         return sl_reason_fail(reason, SL_ERR_INVALID, "%s: accepted: " SL_HTTP_SETTINGS_ACCEPTS,
                               out->source);

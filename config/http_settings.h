@@ -23,6 +23,7 @@ struct sl_http_settings {
     struct sl_endpoint endpoint;
     char source[SL_CLI_SOURCE_BYTES +
                 SL_LIMIT_ENDPOINT_BYTES]; /* for errors, such as "--http=10.0.0.1:80" */
+    bool is_default;                      /* the address */
     struct sl_secret token;               /* byte_count 0: none */
 };
 

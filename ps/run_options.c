@@ -43,6 +43,7 @@ static void fill_http(struct sl_run *run, struct sl_process_options *options)
     run->http = (struct sl_observer_listen){
         .endpoint = http->endpoint,
         .source = http->source,
+        .is_default = http->is_default,
         .token = http->token.byte_count == 0 ? NULL : &http->token,
         .certificate = run->settings.security.certificate,
         .key = run->settings.security.key,

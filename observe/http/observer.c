@@ -12,6 +12,7 @@
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/list.h"
+#include "core/log.h"
 #include "core/thread.h"
 #include "http/http.h"
 #include "observe/http/daemon.h"
@@ -200,6 +201,11 @@ static int open_http(struct sl_observer *observer, struct sl_reason *reason)
     observer->listener = sl_http_listen(&listen->endpoint, listen->source, &why);
     if (observer->listener < 0) {
         const int err = observer->listener;
+        if (listen->is_default && err != SL_ERR_IN_USE) { /* a network without loopback */
+            sl_log_warn("HTTP for operators is off: %s", why.text);
+            observer->options.listen = NULL;
+            return 0;
+        }
         return sl_reason_fail(reason, err,
                               "%.1024s; an address of this machine and a free port are accepted, "
                               "port 0 for any, or off",

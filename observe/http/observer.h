@@ -33,6 +33,7 @@ struct sl_observer_route {
 struct sl_observer_listen {
     struct sl_endpoint endpoint;   /* TCP; port 0: a free one */
     const char *source;            /* the option as given, such as "--http=127.0.0.1:80" */
+    bool is_default;               /* nobody asked for this address: without it HTTP is off */
     const struct sl_secret *token; /* that callers must show; NULL: none */
     const char *certificate, *key; /* PEM files; NULL: no TLS */
 };
@@ -47,8 +48,9 @@ struct sl_observer_options {
     void *ctx;
 };
 
-/* Listens. The reason names listen->source and the accepted values. Errors: IN_USE, NOT_FOUND,
- * INVALID (certificate or key), NO_MEMORY, IO. Before start. */
+/* Listens; a default address that is not in use but cannot be had is logged, and HTTP is off then.
+ * The reason names listen->source and the accepted values. Errors: IN_USE, NOT_FOUND, INVALID
+ * (certificate or key), NO_MEMORY, IO. Before start. */
 int sl_observer_create(const struct sl_observer_options *options, struct sl_observer **out,
                        struct sl_reason *reason);
 

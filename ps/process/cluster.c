@@ -101,18 +101,11 @@ static bool on_report(void *ctx, const struct sl_message_hello *member,
                                  report->byte_count);
 }
 
-static const char *http_address(const struct sl_process *process)
-{
-    const char *address = process->observe->address;
-    return strcmp(address, "off") == 0 ? "" : address;
-}
-
 void sl_process_cluster_options(struct sl_process *process, struct sl_coordinator_options *options)
 {
     if (process->cluster != NULL) {
         options->report = on_report;
         options->report_cells = &process->cluster->cells.coordinator;
-        options->http = http_address(process);
     }
 }
 
@@ -160,7 +153,7 @@ static void report_self(struct sl_process *process, uint64_t now_ns)
     }
     outgoing->process = process;
     outgoing->report =
-        sl_process_own_report_build(process->cluster->own, http_address(process),
+        sl_process_own_report_build(process->cluster->own, sl_process_observe_http(process),
                                     (now_ns - process->observe->begun_ns) / SL_CLOCK_NS_PER_MS,
                                     now_ns, (uint64_t)(unix_time() * 1000));
     const struct sl_mail mail = {.run = send_report, .ctx = outgoing, .drop = drop_report};
@@ -282,10 +275,10 @@ void sl_process_cluster_read_targets(void *ctx, const struct sl_query *query,
         return;
     }
     json_t *list = sl_cluster_describe_targets(process->cluster->job, now());
-    if (list != NULL && is_scheduler(process) && http_address(process)[0] != '\0') {
+    if (list != NULL && is_scheduler(process) && sl_process_observe_http(process)[0] != '\0') {
         (void)json_array_append_new(list, json_pack("{s:[s], s:{s:s, s:s}}", "targets",
-                                                    http_address(process), "labels", "role",
-                                                    "scheduler", "task", "0"));
+                                                    sl_process_observe_http(process), "labels",
+                                                    "role", "scheduler", "task", "0"));
     }
     sl_reply_json(reply, list);
 }

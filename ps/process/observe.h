@@ -3,6 +3,8 @@
 #ifndef SL_PS_PROCESS_OBSERVE_H
 #define SL_PS_PROCESS_OBSERVE_H
 
+#include <string.h>
+
 #include "observe/http/observer.h"
 #include "observe/http/ping.h"
 #include "ps/process/state.h"
@@ -35,6 +37,13 @@ struct sl_process_observe {
 /* Listens. Before the reactors exist. Errors: those of sl_observer_create. The main thread, as for
  * the functions below. */
 int sl_process_observe_open(struct sl_process *process, struct sl_reason *reason);
+
+/* HOST:PORT of HTTP, for other processes; "": off. Any thread, after _open. */
+static inline const char *sl_process_observe_http(const struct sl_process *process)
+{
+    const char *address = process->observe == NULL ? "off" : process->observe->address;
+    return strcmp(address, "off") == 0 ? "" : address;
+}
 
 /* Starts the thread, when the reactors exist. Errors: NO_MEMORY, TOO_LARGE. */
 int sl_process_observe_start(struct sl_process *process);

@@ -62,7 +62,7 @@ static struct sl_coordinator_options coordinator_options(struct sl_process *proc
         .lease_ns = options->lease_ns,
         .send = sl_server_send_to_peer,
         .close = sl_server_close_peer,
-        .http = options->http != NULL ? process->observe->address : NULL,
+        .http = sl_process_observe_http(process),
         .stage_changed = options->kind == SL_PROCESS_SCHEDULER ? sl_process_on_stage : NULL,
         .start_timeout_ns = options->start_timeout_ns,
         .checkpoint_interval_ns = options->checkpoint.every_ns,

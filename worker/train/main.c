@@ -385,6 +385,7 @@ static int start_observer(struct job *job)
     job->listen = (struct sl_observer_listen){
         .endpoint = settings->http.endpoint,
         .source = settings->http.source,
+        .is_default = settings->http.is_default,
         .token = settings->http.token.byte_count == 0 ? NULL : &settings->http.token,
         .certificate = settings->security.certificate,
         .key = settings->security.key,
