@@ -16,7 +16,9 @@ function scaled(value, base, units) {
 export const count = (value) => scaled(value, 1000, ["", " k", " M", " G", " T"]);
 export const bytes = (value) => scaled(value, 1024, [" B", " KiB", " MiB", " GiB", " TiB"]);
 export const micros = (value) => scaled(value, 1000, [" µs", " ms", " s"]);
-export const percent = (share) => share === null || share === undefined ? NONE : (share * 100).toFixed(share < 0.1 ? 1 : 0) + " %";
+/** Two significant digits or so: 0.09 %, 4.2 %, 42 %. */
+export const percent = (share) => share === null || share === undefined ? NONE
+    : `${(share * 100).toFixed(share > 0 && share < 0.005 ? 2 : share < 0.1 ? 1 : 0)} %`;
 
 /** A span of time, such as an age: "0.4 s", "3 min", "2 h". */
 export function span(seconds) {
