@@ -4,6 +4,7 @@ it started. Programs are looked for in $STARLING_BIN. Standard library only."""
 import contextlib
 import ctypes
 import errno
+import glob
 import json
 import os
 import random
@@ -216,7 +217,23 @@ class Process:
         return self._child.pid
 
     def signal(self, number):
+        """SIGSTOP takes a while until each thread has stopped: waits for that."""
         self._child.send_signal(number)
+        end = time.monotonic() + DEADLINE_S
+        while number == signal.SIGSTOP and self.running() and not self._is_stopped():
+            if time.monotonic() > end:
+                raise AssertionError(f"{self.name} does not stop")
+            time.sleep(0.001)
+
+    def _is_stopped(self):
+        try:
+            for path in glob.glob(f"/proc/{self._child.pid}/task/*/stat"):
+                with open(path, encoding="utf-8", errors="replace") as file:
+                    if file.read().rpartition(")")[2].split()[0] not in "TtZX":
+                        return False
+        except OSError:  # a thread has ended
+            return False
+        return True
 
     def running(self):
         return self._child.poll() is None
