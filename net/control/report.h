@@ -21,7 +21,7 @@
     (SL_REPORT_BASE_BYTES + SL_REPORT_SHARDS_MAX * SL_REPORT_SHARD_BYTES +                         \
      SL_LIMIT_TABLES * SL_REPORT_TABLE_BYTES)
 #define SL_REPORT_SLOW_MAX     4
-#define SL_REPORT_HOT_KEYS_MAX 8
+#define SL_REPORT_HOT_KEYS_MAX 12
 
 /* Largest counter: JSON integers are signed. */
 #define SL_REPORT_COUNTER_MAX  ((uint64_t)INT64_MAX)
