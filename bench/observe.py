@@ -1,0 +1,254 @@
+#!/usr/bin/env python3
+"""What it costs to be watched: pulls with scrapes and page polls beside pulls without, one scrape of a large server, an idle
+server with the page open, and how true hot keys and quantiles are. Needs numpy and the Python package."""
+
+import contextlib
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+import measurements  # bench/measurements.py
+import processes
+import report
+
+PARTS = ("rate", "tail", "scrape", "idle", "hot")
+START = 60  # seconds
+PAGE = ("/api/cluster", "/api/history?of=job")  # what the page polls each second
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Server:
+    """A starling-ps whose first reactor has the first core; its observer runs where there is room, as in production.
+    http: the address of its observer; None with --http off."""
+
+    def __init__(self, options, *flags):
+        with contextlib.closing(socket.socket()) as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+        words = [os.path.join(options.bin, "starling-ps"), f"--ps-hosts={self.address}", "--num-workers=1", "--reactors=1", "--pin-cores", *flags]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("STARLING_", "DMLC_", "TF_CONFIG"))}
+        environment["STARLING_TCP_CONGESTION"] = "cubic"
+        self.log = open(os.path.join(options.folder, "ps.log"), "ab")
+        self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, text=True,
+                                        env=environment, cwd=options.folder, preexec_fn=processes.child_setup())
+        line = self.process.stdout.readline()
+        if " ready: " not in line:
+            raise report.Failure(f"{' '.join(words)} does not start: {line.strip()}")
+        http = re.search(r"http ([\d.]+:\d+)", line)
+        self.http = http.group(1) if http else None
+
+    def get(self, path):
+        with urllib.request.urlopen(f"http://{self.http}{path}", timeout=START) as answer:
+            return answer.read()
+
+    def cpu_seconds(self):
+        with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait(START)
+        self.process.stdout.close()
+        self.log.close()
+
+
+class Watcher:
+    """Asks for paths at an interval from a thread of its own, until it is closed."""
+
+    def __init__(self, server, paths, interval):
+        self.server, self.paths, self.interval = server, paths, interval
+        self.seconds, self.ends = [], threading.Event()
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
+        while not self.ends.wait(self.interval):
+            for path in self.paths:
+                begun = time.perf_counter()
+                self.server.get(path)
+                self.seconds.append(time.perf_counter() - begun)
+
+    def close(self):
+        self.ends.set()
+        self.thread.join()
+
+
+def bench(options, *words):
+    """The report of a starling-bench."""
+    path = os.path.join(options.folder, "load.json")
+    done = subprocess.run([os.path.join(options.bin, "starling-bench"), *words, "--rounds=1", f"--client-core={options.client_core}",
+                           "--json", path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+                          preexec_fn=processes.child_setup())
+    if done.returncode != 0:
+        raise report.Failure(f"starling-bench {' '.join(words)}: {done.stdout[-500:]}")
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def pulls(options, server, keys, connections, depth):
+    return bench(options, "pull", f"--coordinator={server.address}", f"--keys={keys}", f"--connections={connections}",
+                 f"--depth={depth}", f"--seconds={options.seconds}", "--warm-up=0.5", "--congestion=cubic")
+
+
+def in_turns(items, number):
+    return list(items)[::-1 if number % 2 else 1]
+
+
+# ---- Parts -----------------------------------------------------------------------------------------------------
+
+
+def measure_rate(options, figures):
+    """Single-row pulls, 16 connections x 32, with a scrape and a page poll a second: of the server under load, or of an
+    idle one, while the server under load has --http off. The watcher takes its own time from the load in both."""
+    with contextlib.ExitStack() as stack:
+        servers = {name: stack.enter_context(contextlib.closing(Server(options, flag)))
+                   for name, flag in (("off", "--http=off"), ("watched", "--http=127.0.0.1:0"), ("idle", "--http=127.0.0.1:0"))}
+        for number in range(options.rounds):
+            rates = {}
+            for name in in_turns(("off", "watched"), number):
+                asked = servers["watched" if name == "watched" else "idle"]
+                with contextlib.closing(Watcher(asked, ("/metrics", *PAGE), 1)):
+                    found = pulls(options, servers[name], 1, 16, 32)
+                rates[name] = figures.add(f"pulls of 1 row, {name}", "requests", "1/s",
+                                          next(f["median"] for f in found["figures"] if f["quantity"] == "requests"))
+            figures.ratio("pulls of 1 row: watched / off", rates["watched"] / rates["off"], least=0.99)
+
+
+def measure_tail(options, figures):
+    """100-row pulls with ten scrapes a second: of the server under load, or of an idle one."""
+    with contextlib.closing(Server(options, "--http=127.0.0.1:0")) as loaded, \
+            contextlib.closing(Server(options, "--http=127.0.0.1:0")) as idle:
+        pulls(options, loaded, 100, 4, 8)
+        for number in range(options.rounds):
+            tails = {}
+            for name, asked in in_turns((("idle", idle), ("loaded", loaded)), number):
+                with contextlib.closing(Watcher(asked, ("/metrics",), 0.1)):
+                    found = pulls(options, loaded, 100, 4, 8)
+                tails[name] = figures.add(f"pulls of 100 rows, ten scrapes a second of the {name} server", "p99", "us",
+                                          found["distributions"][0]["quantiles"]["p99"] / 1000)
+            figures.ratio("p99 of pulls of 100 rows: scrapes of this server / of another", tails["loaded"] / tails["idle"], most=1.05)
+
+
+def open_tables(options, address, count):
+    sys.path.insert(0, os.path.join(options.bin, "..", "python"))
+    import numpy
+    import starling
+    with starling.connect(address, task=-1) as client:
+        for i in range(count):
+            client.sparse(f"table{i}", dim=4, optimizer=starling.SGD(lr=0.1)).pull(numpy.arange(1000, dtype=numpy.uint64))
+
+
+def metric(text, name, **labels):
+    """The sum of the series of a family that have these labels."""
+    total = 0.0
+    for line in text.splitlines():
+        found = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
+        if found and found.group(1) == name and all(f'{k}="{v}"' in (found.group(2) or "") for k, v in labels.items()):
+            total += float(found.group(3))
+    return total
+
+
+def measure_scrape(options, figures):
+    """A server with 16 shards and 64 tables."""
+    with contextlib.closing(Server(options, "--reactors=16", "--pin-cores=false", "--http=127.0.0.1:0")) as server:
+        open_tables(options, server.address, 64)
+        time.sleep(3)  # until the observer has seen the tables
+        before = metric(server.get("/metrics").decode(), "starling_reactor_stalls_total")
+        for _ in range(options.rounds):
+            times = []
+            for _ in range(20):
+                begun = time.perf_counter()
+                text = server.get("/metrics")
+                times.append(time.perf_counter() - begun)
+            figures.add("16 shards, 64 tables", "scrape", "ms", 1000 * sorted(times)[len(times) // 2])
+            figures.add("16 shards, 64 tables", "size", "B", len(text))
+            figures.add("16 shards, 64 tables", "series", "", sum(not line.startswith("#") for line in text.decode().splitlines()))
+            figures.ratio("a scrape of 16 shards and 64 tables / 20 ms", 1000 * sorted(times)[len(times) // 2] / 20, most=1)
+        stalls = metric(server.get("/metrics").decode(), "starling_reactor_stalls_total") - before
+        figures.add("16 shards, 64 tables", "iterations over 1 ms", "", stalls)
+
+
+def measure_idle(options, figures):
+    """A server without requests while the page is open."""
+    with contextlib.closing(Server(options, "--http=127.0.0.1:0")) as server, \
+            contextlib.closing(Watcher(server, PAGE + ("/api/slow", "/api/hot", "/api/events"), 1)):
+        for _ in range(options.rounds):
+            begun, used = time.monotonic(), server.cpu_seconds()
+            time.sleep(10)
+            share = (server.cpu_seconds() - used) / (time.monotonic() - begun)
+            figures.add("idle server with the page open", "processor", "%", 100 * share)
+            figures.ratio("idle server with the page open / 0.5 % of a core", share / 0.005, most=1)
+
+
+def measure_hot(options, figures):
+    """Hot keys at Zipf 1.1 against the true top ten; quantiles of the server's histograms against the load's own."""
+    with contextlib.closing(Server(options, "--http=127.0.0.1:0")) as server:
+        for _ in range(options.rounds):
+            before = server.get("/metrics").decode()
+            found = bench(options, "pull", f"--coordinator={server.address}", "--keys=100", "--connections=4", "--depth=8",
+                          "--distribution=zipf", "--zipf=1.1", f"--seconds={options.seconds}", "--warm-up=1", "--congestion=cubic")
+            time.sleep(2)  # the observer's next view
+            keys = json.loads(server.get("/api/hot"))["tables"][0]["keys"]
+            shown = {int(key["key"]) for key in keys[:10]}
+            true = figures.add("Zipf 1.1", "of the true top ten", "", len(shown & {key_of(rank) for rank in range(10)}))
+            figures.ratio("hot keys: found of the true top ten / 9", true / 9, least=1)
+            own = found["distributions"][0]["quantiles"]["p99"] / 1e9
+            figures.add("pulls of 100 rows", "p99 of the load", "us", 1e6 * own)
+            figures.add("pulls of 100 rows", "p99 of the server", "us",
+                        1e6 * histogram_p99(before, server.get("/metrics").decode()))
+
+
+def key_of(rank):
+    """sl_bench_workload_key of workload.c: keys by popularity."""
+    key = rank + 0x5EED
+    key = (key ^ key >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    key = (key ^ key >> 27) * 0x94D049BB133111EB % 2**64
+    return key ^ key >> 31
+
+
+def histogram_p99(before, after):
+    """Of starling_request_seconds{op="pull"}, between two scrapes: the upper bound of the bucket."""
+    bounds = sorted(set(float(b) for b in re.findall(r'starling_request_seconds_bucket\{.*?le="([\d.e+-]+)"', after)))
+    name = "starling_request_seconds_bucket"
+
+    def count(text, bound):
+        return sum(float(line.rpartition(" ")[2]) for line in text.splitlines()
+                   if line.startswith(name) and 'op="pull"' in line and
+                   (found := re.search(r'le="([^"]+)"', line)) and found.group(1) != "+Inf" and float(found.group(1)) == bound)
+
+    total = metric(after, "starling_request_seconds_count", op="pull") - metric(before, "starling_request_seconds_count", op="pull")
+    for bound in bounds:
+        if count(after, bound) - count(before, bound) >= 0.99 * total:
+            return bound
+    return bounds[-1] if bounds else 0.0
+
+
+# ---- The whole -------------------------------------------------------------------------------------------------
+
+
+def run(options, folder):
+    figures, options.folder = measurements.Figures(), folder
+    for part in PARTS:
+        if options.part in ("all", part):
+            globals()[f"measure_{part}"](options, figures)
+    figures.finish("observe", "the server's reactor on the first core; load and watchers on the other, observers on both", options,
+                   seconds=options.seconds)
+
+
+def main(argv):
+    parser = measurements.parser("observe.py", __doc__, PARTS, rounds=7)
+    parser.add_argument("--seconds", type=float, default=2, help="of one load")
+    options = parser.parse_args(argv)
+    options.bin = os.path.abspath(options.bin)
+    return measurements.run("observe", options, run)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
