@@ -71,7 +71,7 @@ static void build_slow(struct build *build, const struct sl_report_slow *from)
     to->op = (uint32_t)from->op;
     to->client = text(from->client, sizeof from->client);
     to->phases_us = (uint32_t *)(uintptr_t)from->phases_us; /* drops the const, as in text() */
-    to->n_phases_us = SL_REPORT_PHASES;
+    to->n_phases_us = SL_REQUEST_PHASES;
     build->slow_list[build->report.n_slow++] = to;
 }
 
@@ -206,11 +206,11 @@ static bool read_slow(const struct sl_message_memory *memory, const Starling__Re
                       size_t table_count, struct sl_report_slow *to)
 {
     COPY_SLOW
-    to->op = (enum sl_report_op)from->op;
+    to->op = (enum sl_request_kind)from->op;
     if (!holds(from->table < table_count, "report: a slow request without its table") ||
         !holds(from->shard < SL_LIMIT_SHARDS, "report: a slow request's shard over the limit") ||
-        !holds(from->op < SL_REPORT_OPS, "report: an unknown operation") ||
-        !holds(from->n_phases_us == SL_REPORT_PHASES, "report: too few or many phases") ||
+        !holds(from->op < SL_REQUEST_KINDS, "report: an unknown operation") ||
+        !holds(from->n_phases_us == SL_REQUEST_PHASES, "report: too few or many phases") ||
         !ARE_COUNTERS(from->time_ms)) {
         return false;
     }

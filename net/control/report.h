@@ -10,6 +10,7 @@
 
 #include "core/limits.h"
 #include "net/control/message.h"
+#include "net/wire/request.h"
 
 /* Most bytes of an encoded report: the sum for its shards and tables. */
 #define SL_REPORT_BASE_BYTES  1024
@@ -25,27 +26,6 @@
 
 /* Largest counter: JSON integers are signed. */
 #define SL_REPORT_COUNTER_MAX  ((uint64_t)INT64_MAX)
-
-enum sl_report_op {
-    SL_REPORT_PULL,
-    SL_REPORT_PUSH,
-    SL_REPORT_PUSH_PULL,
-    SL_REPORT_ASSIGN,
-    SL_REPORT_ERASE,
-    SL_REPORT_TICK,
-    SL_REPORT_OPS
-};
-
-/* Phases of a request. */
-enum sl_report_phase {
-    SL_REPORT_ITERATION, /* waits for the loop iteration to reach it */
-    SL_REPORT_CLOCK,     /* waits for the clocks of other workers */
-    SL_REPORT_MEMORY,
-    SL_REPORT_BACKUP,
-    SL_REPORT_WORK,
-    SL_REPORT_SEND,
-    SL_REPORT_PHASES
-};
 
 /* Fields of this and the next structs: as in report.proto. */
 struct sl_report_shard {
@@ -64,9 +44,9 @@ struct sl_report_slow {
     uint64_t time_ms;
     char client[SL_MESSAGE_NAME_BYTES];
     uint32_t shard, table; /* table: index in sl_report.tables */
-    enum sl_report_op op;
+    enum sl_request_kind op;
     uint32_t keys, total_us;
-    uint32_t phases_us[SL_REPORT_PHASES];
+    uint32_t phases_us[SL_REQUEST_PHASES];
 };
 
 struct sl_report_hot_key {

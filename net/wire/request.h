@@ -120,7 +120,8 @@ uint64_t sl_request_reply_bytes(const struct sl_request_section *section, uint32
 uint64_t sl_request_structure_bytes(const struct sl_request_section *section);
 uint64_t sl_request_values_bytes(const struct sl_request_section *section, uint32_t dim);
 
-/* What operations do, for statistics. */
+/* For statistics: what an operation does, on sparse, dense and KV tables alike. Reports carry the
+ * numbers. */
 enum sl_request_kind {
     SL_REQUEST_KIND_PULL,
     SL_REQUEST_KIND_PUSH,
@@ -133,6 +134,18 @@ enum sl_request_kind {
 
 /* op: a valid enum sl_request_op. */
 enum sl_request_kind sl_request_kind_of(uint8_t op);
+
+/* For statistics: the phases of a request at its server. Reports carry their times in this
+ * order. */
+enum sl_request_phase {
+    SL_REQUEST_PHASE_ITERATION, /* waits for its turn, or is answered in a long one */
+    SL_REQUEST_PHASE_CLOCK,     /* waits for clocks of other workers, or for a handler */
+    SL_REQUEST_PHASE_MEMORY,    /* waits for memory for its reply */
+    SL_REQUEST_PHASE_BACKUP,    /* waits for room in the log, or for the acknowledgement */
+    SL_REQUEST_PHASE_WORK,      /* from its first slice to its last, with what runs in between */
+    SL_REQUEST_PHASE_SEND,      /* the reply is being sent */
+    SL_REQUEST_PHASES
+};
 
 /* Whether the operation carries values. */
 bool sl_request_pushes(uint8_t op);

@@ -9,19 +9,19 @@
 
 static json_t *describe_slow(const struct sl_cluster_slow *slow)
 {
-    static const char *const ops[SL_REPORT_OPS] = {
-        [SL_REPORT_PULL] = "pull",           [SL_REPORT_PUSH] = "push",
-        [SL_REPORT_PUSH_PULL] = "push_pull", [SL_REPORT_ASSIGN] = "assign",
-        [SL_REPORT_ERASE] = "erase",         [SL_REPORT_TICK] = "tick",
+    static const char *const ops[SL_REQUEST_KINDS] = {
+        [SL_REQUEST_KIND_PULL] = "pull",           [SL_REQUEST_KIND_PUSH] = "push",
+        [SL_REQUEST_KIND_PUSH_PULL] = "push_pull", [SL_REQUEST_KIND_ASSIGN] = "assign",
+        [SL_REQUEST_KIND_ERASE] = "erase",         [SL_REQUEST_KIND_TICK] = "tick",
     };
-    static const char *const phases[SL_REPORT_PHASES] = {
-        [SL_REPORT_ITERATION] = "iteration_us", [SL_REPORT_CLOCK] = "clock_us",
-        [SL_REPORT_MEMORY] = "memory_us",       [SL_REPORT_BACKUP] = "backup_us",
-        [SL_REPORT_WORK] = "work_us",           [SL_REPORT_SEND] = "send_us",
+    static const char *const phases[SL_REQUEST_PHASES] = {
+        [SL_REQUEST_PHASE_ITERATION] = "iteration_us", [SL_REQUEST_PHASE_CLOCK] = "clock_us",
+        [SL_REQUEST_PHASE_MEMORY] = "memory_us",       [SL_REQUEST_PHASE_BACKUP] = "backup_us",
+        [SL_REQUEST_PHASE_WORK] = "work_us",           [SL_REQUEST_PHASE_SEND] = "send_us",
     };
     const struct sl_report_slow *request = &slow->request;
     json_t *times = json_object();
-    for (int i = 0; i < SL_REPORT_PHASES; i++) {
+    for (int i = 0; i < SL_REQUEST_PHASES; i++) {
         (void)json_object_set_new(times, phases[i], json_integer(request->phases_us[i]));
     }
     return json_pack("{s:f, s:o, s:I, s:s, s:s, s:s, s:I, s:I, s:o}", "time",

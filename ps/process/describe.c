@@ -4,29 +4,6 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-enum sl_report_op sl_process_describe_op(uint8_t request_op)
-{
-    switch ((enum sl_request_op)request_op) {
-    case SL_REQUEST_PUSH:
-    case SL_REQUEST_DENSE_PUSH:
-    case SL_REQUEST_KV_PUSH:
-        return SL_REPORT_PUSH;
-    case SL_REQUEST_PUSH_PULL:
-    case SL_REQUEST_DENSE_PUSH_PULL:
-    case SL_REQUEST_KV_PUSH_PULL:
-        return SL_REPORT_PUSH_PULL;
-    case SL_REQUEST_ASSIGN:
-    case SL_REQUEST_DENSE_ASSIGN:
-        return SL_REPORT_ASSIGN;
-    case SL_REQUEST_ERASE:
-        return SL_REPORT_ERASE;
-    case SL_REQUEST_TICK:
-        return SL_REPORT_TICK;
-    default:
-        return SL_REPORT_PULL;
-    }
-}
-
 /* Slow requests */
 
 struct slow {
@@ -43,13 +20,13 @@ static int compare_ends(const void *a, const void *b)
 
 static json_t *describe_phases(const struct sl_server_slow_request *request)
 {
-    static const char *const names[SL_SERVER_PHASE_COUNT] = {
-        [SL_SERVER_PHASE_ITERATION] = "iteration_us", [SL_SERVER_PHASE_CLOCK] = "clock_us",
-        [SL_SERVER_PHASE_MEMORY] = "memory_us",       [SL_SERVER_PHASE_BACKUP] = "backup_us",
-        [SL_SERVER_PHASE_WORK] = "work_us",           [SL_SERVER_PHASE_SEND] = "send_us",
+    static const char *const names[SL_REQUEST_PHASES] = {
+        [SL_REQUEST_PHASE_ITERATION] = "iteration_us", [SL_REQUEST_PHASE_CLOCK] = "clock_us",
+        [SL_REQUEST_PHASE_MEMORY] = "memory_us",       [SL_REQUEST_PHASE_BACKUP] = "backup_us",
+        [SL_REQUEST_PHASE_WORK] = "work_us",           [SL_REQUEST_PHASE_SEND] = "send_us",
     };
     json_t *phases = json_object();
-    for (uint32_t i = 0; i < SL_SERVER_PHASE_COUNT; i++) {
+    for (uint32_t i = 0; i < SL_REQUEST_PHASES; i++) {
         const uint64_t us = request->ns[i] / SL_CLOCK_NS_PER_US;
         (void)json_object_set_new(phases, names[i], json_integer((json_int_t)us));
     }
@@ -59,10 +36,10 @@ static json_t *describe_phases(const struct sl_server_slow_request *request)
 static json_t *describe_request(const struct slow *slow, const char *server, uint64_t now_ns,
                                 double unix_s)
 {
-    static const char *const ops[SL_REPORT_OPS] = {
-        [SL_REPORT_PULL] = "pull",           [SL_REPORT_PUSH] = "push",
-        [SL_REPORT_PUSH_PULL] = "push_pull", [SL_REPORT_ASSIGN] = "assign",
-        [SL_REPORT_ERASE] = "erase",         [SL_REPORT_TICK] = "tick",
+    static const char *const ops[SL_REQUEST_KINDS] = {
+        [SL_REQUEST_KIND_PULL] = "pull",           [SL_REQUEST_KIND_PUSH] = "push",
+        [SL_REQUEST_KIND_PUSH_PULL] = "push_pull", [SL_REQUEST_KIND_ASSIGN] = "assign",
+        [SL_REQUEST_KIND_ERASE] = "erase",         [SL_REQUEST_KIND_TICK] = "tick",
     };
     const struct sl_server_slow_request *request = slow->request;
     const double ago_s = ((double)now_ns - (double)request->ended_ns) / (double)SL_CLOCK_NS_PER_S;
@@ -70,7 +47,7 @@ static json_t *describe_request(const struct slow *slow, const char *server, uin
                                                : json_string("client");
     return json_pack("{s:f, s:s, s:I, s:o, s:s, s:s, s:I, s:I, s:o}", "time", unix_s - ago_s,
                      "server", server, "shard", (json_int_t)slow->shard, "client", client, "table",
-                     request->table, "op", ops[sl_process_describe_op(request->section.op)], "keys",
+                     request->table, "op", ops[sl_request_kind_of(request->section.op)], "keys",
                      (json_int_t)request->section.key_count, "total_us",
                      (json_int_t)(request->total_ns / SL_CLOCK_NS_PER_US), "phases",
                      describe_phases(request));

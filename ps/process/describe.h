@@ -11,9 +11,6 @@
 
 struct json_t; /* of jansson */
 
-/* Returns the operation as reports and JSON name it: of sparse, dense and KV tables alike. */
-enum sl_report_op sl_process_describe_op(uint8_t request_op);
-
 /* Return JSON, which the caller owns; NULL: no memory. views[view_count]: of the shards that the
  * process serves. */
 

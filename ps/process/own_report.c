@@ -105,14 +105,14 @@ static struct sl_report_slow copy_slow(const struct sl_process_own_report *own,
         .client = "client",
         .shard = shard,
         .table = table,
-        .op = sl_process_describe_op(from->section.op),
+        .op = sl_request_kind_of(from->section.op),
         .keys = (uint32_t)from->section.key_count,
         .total_us = (uint32_t)(from->total_ns / SL_CLOCK_NS_PER_US),
     };
     if (from->client.has_clock) {
         (void)snprintf(slow.client, sizeof slow.client, "worker/%u", from->client.worker);
     }
-    for (uint32_t i = 0; i < SL_REPORT_PHASES; i++) {
+    for (uint32_t i = 0; i < SL_REQUEST_PHASES; i++) {
         slow.phases_us[i] = (uint32_t)(from->ns[i] / SL_CLOCK_NS_PER_US);
     }
     return slow;
@@ -159,7 +159,7 @@ static void add_requests(const struct sl_server_cells *cells, struct sl_cell_cop
                          struct sl_report_shard *shard)
 {
     struct sl_cell_copy times = {0};
-    for (uint32_t op = 0; op < SL_SERVER_OPS; op++) {
+    for (uint32_t op = 0; op < SL_REQUEST_KINDS; op++) {
         shard->requests += sl_cell_get(&cells->requests[op]);
         sl_cell_read(&cells->request_time[op], &times);
     }

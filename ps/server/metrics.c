@@ -13,12 +13,12 @@
             offsetof(struct sl_server_cells, member), help                                         \
     }
 #define OP(op, label)                                                                              \
-    ROW(COUNTER, PLAIN, requests[SL_SERVER_OP_##op], "requests_total", "op=\"" label "\"",         \
+    ROW(COUNTER, PLAIN, requests[SL_REQUEST_KIND_##op], "requests_total", "op=\"" label "\"",      \
         "Requests of clients, by the operation that costs most."),                                 \
-        ROW(HISTOGRAM, NS, request_time[SL_SERVER_OP_##op], "request_seconds", "op=\"" label "\"", \
-            "Time from arrival until the reply was passed to the transport.")
+        ROW(HISTOGRAM, NS, request_time[SL_REQUEST_KIND_##op], "request_seconds",                  \
+            "op=\"" label "\"", "Time from arrival until the reply was passed to the transport.")
 #define WAIT(phase, label)                                                                         \
-    ROW(HISTOGRAM, NS, wait_time[SL_SERVER_PHASE_##phase], "wait_seconds", "for=\"" label "\"",    \
+    ROW(HISTOGRAM, NS, wait_time[SL_REQUEST_PHASE_##phase], "wait_seconds", "for=\"" label "\"",   \
         "Waits of requests that were not answered at once, by what they waited for.")
 #define FAILURE(failure, label)                                                                    \
     ROW(COUNTER, PLAIN, failures[SL_SERVER_FAILURE_##failure], "request_failures_total",           \
@@ -62,29 +62,6 @@ struct sl_metrics_source sl_server_metrics_source(const struct sl_server_cells *
         .rows = rows, .row_count = sizeof rows / sizeof rows[0], .cells = cells, .detail = detail};
 }
 
-enum sl_server_op sl_server_metrics_op(uint8_t op)
-{
-    static const uint8_t ops[] = {
-        [SL_REQUEST_PULL] = SL_SERVER_OP_PULL,
-        [SL_REQUEST_PULL_POOLED] = SL_SERVER_OP_PULL,
-        [SL_REQUEST_PUSH] = SL_SERVER_OP_PUSH,
-        [SL_REQUEST_PUSH_PULL] = SL_SERVER_OP_PUSH_PULL,
-        [SL_REQUEST_DENSE_PULL] = SL_SERVER_OP_PULL,
-        [SL_REQUEST_DENSE_PUSH] = SL_SERVER_OP_PUSH,
-        [SL_REQUEST_DENSE_PUSH_PULL] = SL_SERVER_OP_PUSH_PULL,
-        [SL_REQUEST_TICK] = SL_SERVER_OP_TICK,
-        [SL_REQUEST_KV_PUSH] = SL_SERVER_OP_PUSH,
-        [SL_REQUEST_KV_PULL] = SL_SERVER_OP_PULL,
-        [SL_REQUEST_KV_PUSH_PULL] = SL_SERVER_OP_PUSH_PULL,
-        [SL_REQUEST_KV_LENGTHS] = SL_SERVER_OP_PULL,
-        [SL_REQUEST_ASSIGN] = SL_SERVER_OP_ASSIGN,
-        [SL_REQUEST_DENSE_ASSIGN] = SL_SERVER_OP_ASSIGN,
-        [SL_REQUEST_ERASE] = SL_SERVER_OP_ERASE,
-    };
-    sl_assert(op < sizeof ops);
-    return (enum sl_server_op)ops[op];
-}
-
 void sl_server_metrics_failed(struct sl_server_cells *cells, int err)
 {
     static const uint8_t failures[] = {
@@ -104,7 +81,7 @@ static void record_waits(struct sl_server_cells *cells, struct sl_server_timing 
                          uint64_t now_ns)
 {
     sl_server_timing_enter(&timing, timing.phase, now_ns);
-    for (uint32_t i = 0; i < SL_SERVER_PHASE_WORK; i++) {
+    for (uint32_t i = 0; i < SL_REQUEST_PHASE_WORK; i++) {
         if (timing.ns[i] > 0) {
             sl_cell_record(&cells->wait_time[i], timing.ns[i], 1);
         }
@@ -137,7 +114,7 @@ void sl_server_metrics_answered(const struct sl_server_request *request)
     turn->has_requests = true;
     turn->late[turn->late_count++] = (struct sl_server_late){
         .arrived_ns = request->timing.arrived_ns,
-        .op = sl_server_metrics_op(request->work.main.op),
+        .op = sl_request_kind_of(request->work.main.op),
     };
 }
 
@@ -171,7 +148,7 @@ uint64_t sl_server_metrics_end_turn(struct sl_server *server)
     turn->has_requests = false;
     const uint64_t now_ns = clock_ns(server);
     record_late(server, now_ns);
-    for (uint32_t op = 0; op < SL_SERVER_OPS; op++) {
+    for (uint32_t op = 0; op < SL_REQUEST_KINDS; op++) {
         if (turn->at_once[op] > 0) {
             sl_cell_add(&server->cells->requests[op], turn->at_once[op]);
             sl_cell_record(&server->cells->request_time[op], now_ns - begun_ns, turn->at_once[op]);
@@ -184,7 +161,7 @@ uint64_t sl_server_metrics_end_turn(struct sl_server *server)
 uint64_t sl_server_metrics_requests(const struct sl_server *server)
 {
     uint64_t count = sl_cell_get(&server->cells->entries);
-    for (uint32_t op = 0; op < SL_SERVER_OPS; op++) {
+    for (uint32_t op = 0; op < SL_REQUEST_KINDS; op++) {
         count += sl_cell_get(&server->cells->requests[op]) + server->turn.at_once[op];
     }
     return count;

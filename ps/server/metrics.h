@@ -8,17 +8,6 @@
 #include "net/transport_metrics.h"
 #include "ps/server/slow.h"
 
-/* Of a request: the operation of its most expensive section. */
-enum sl_server_op {
-    SL_SERVER_OP_PULL,
-    SL_SERVER_OP_PUSH,
-    SL_SERVER_OP_PUSH_PULL,
-    SL_SERVER_OP_ASSIGN,
-    SL_SERVER_OP_ERASE,
-    SL_SERVER_OP_TICK,
-    SL_SERVER_OPS
-};
-
 enum sl_server_failure_kind {
     SL_SERVER_FAILURE_NO_MEMORY,
     SL_SERVER_FAILURE_DEADLINE,
@@ -38,9 +27,11 @@ enum {
 };
 
 struct sl_server_cells {
-    struct sl_cell requests[SL_SERVER_OPS];               /* begun */
-    struct sl_cell_histogram request_time[SL_SERVER_OPS]; /* of those answered without an error */
-    struct sl_cell_histogram wait_time[SL_SERVER_PHASE_WORK]; /* by phase */
+    struct sl_cell
+        requests[SL_REQUEST_KINDS]; /* begun, by the kind of the most expensive section */
+    struct sl_cell_histogram
+        request_time[SL_REQUEST_KINDS]; /* of those answered without an error */
+    struct sl_cell_histogram wait_time[SL_REQUEST_PHASE_WORK]; /* by phase */
     struct sl_cell failures[SL_SERVER_FAILURES];
     struct sl_cell entries;        /* of the primary's log, executed as its backup */
     struct sl_cell queued, parked; /* requests in memory; of these, the ones that wait for clocks */
@@ -53,13 +44,13 @@ struct sl_server_cells {
 /* A request that was queued and is answered in this turn. */
 struct sl_server_late {
     uint64_t arrived_ns;
-    enum sl_server_op op;
+    enum sl_request_kind op;
 };
 
 /* What a turn has not added to the cells yet. */
 struct sl_server_turn_counts {
-    bool has_requests;               /* some began, or were answered */
-    uint32_t at_once[SL_SERVER_OPS]; /* arrived and answered in this turn */
+    bool has_requests;                  /* some began, or were answered */
+    uint32_t at_once[SL_REQUEST_KINDS]; /* arrived and answered in this turn */
     uint32_t late_count;
     struct sl_server_late late[32];
     uint64_t gauges_ns; /* when the gauges were set */
@@ -68,9 +59,6 @@ struct sl_server_turn_counts {
 /* detail: such as shard="3". Any thread. */
 struct sl_metrics_source sl_server_metrics_source(const struct sl_server_cells *cells,
                                                   const char *detail);
-
-/* The operation of a section; op: enum sl_request_op, validated. */
-enum sl_server_op sl_server_metrics_op(uint8_t op);
 
 /* A queued request is being answered. */
 void sl_server_metrics_answered(const struct sl_server_request *request);

@@ -128,7 +128,7 @@ static bool answer_run(struct sl_server *server, const struct sl_server_pull *pu
                              (uint32_t)(keys - first_key));
     sl_outbox_commit_run(conn->outbox, conn->conn, &conn->out, run_bytes,
                          conn->greeting.hello.checksum);
-    server->turn.at_once[SL_SERVER_OP_PULL] += count;
+    server->turn.at_once[SL_REQUEST_KIND_PULL] += count;
     server->turn.has_requests = true;
     sl_server_slow_see(&server->slow, sl_server_request_client(conn),
                        (struct sl_shard_main_section){.cost = count * pulls->key_count,

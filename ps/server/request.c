@@ -113,7 +113,7 @@ static enum sl_server_outcome run_in_place(const struct sl_server_reply_to *to,
     }
     if (queued == NULL && result >= 0) {
         server->turn.has_requests = true;
-        server->turn.at_once[sl_server_metrics_op(work->main.op)]++;
+        server->turn.at_once[sl_request_kind_of(work->main.op)]++;
     } else {
         sl_server_request_begun(server, work);
     }
@@ -288,7 +288,7 @@ static void enqueue(struct sl_server_incoming *incoming, const struct sl_shard_r
     }
     request->is_runnable = what == WAITS_FOR_ITS_TURN;
     if (sl_server_request_waits_for_log(request)) {
-        request->timing.phase = SL_SERVER_PHASE_BACKUP;
+        request->timing.phase = SL_REQUEST_PHASE_BACKUP;
     }
     sl_server_scheduler_add(request, what == WAITS_FOR_CLOCKS);
 }
@@ -482,7 +482,7 @@ static enum sl_server_outcome reply_from_buffer(struct sl_server_request *reques
         sl_server_scheduler_discard(request);
         return SL_SERVER_ANSWERED;
     }
-    sl_server_request_enter(request, SL_SERVER_PHASE_SEND);
+    sl_server_request_enter(request, SL_REQUEST_PHASE_SEND);
     if (sl_outbox_reserve(conn->outbox, 0) == NULL) {
         return SL_SERVER_CONTINUES;
     }
@@ -581,7 +581,7 @@ static enum sl_server_outcome complete(struct sl_server_request *request)
         sl_server_session_wrote(request->session, request->id);
     }
     if (is_to_be_logged(server, &request->work)) {
-        sl_server_request_enter(request, SL_SERVER_PHASE_BACKUP);
+        sl_server_request_enter(request, SL_REQUEST_PHASE_BACKUP);
         if (server->options.hooks->write_done(request)) {
             return SL_SERVER_ANSWERED;
         }
@@ -600,10 +600,10 @@ static enum sl_server_outcome run_slice(struct sl_server_request *request, uint3
     const bool writes = sl_server_request_writes(&request->work);
     struct sl_reason reason;
     if (!sl_server_admission_reply(request)) {
-        sl_server_request_enter(request, SL_SERVER_PHASE_MEMORY);
+        sl_server_request_enter(request, SL_REQUEST_PHASE_MEMORY);
         return SL_SERVER_CONTINUES; /* it was parked and gave its buffer back */
     }
-    sl_server_request_enter(request, SL_SERVER_PHASE_WORK);
+    sl_server_request_enter(request, SL_REQUEST_PHASE_WORK);
     if (writes && session != NULL) {
         sl_server_session_touch(session);
     }
@@ -636,7 +636,7 @@ static enum sl_server_outcome run_slice(struct sl_server_request *request, uint3
 static enum sl_server_outcome run_chunks(struct sl_server_request *request, uint32_t keys,
                                          uint32_t *spent)
 {
-    sl_server_request_enter(request, SL_SERVER_PHASE_SEND);
+    sl_server_request_enter(request, SL_REQUEST_PHASE_SEND);
     enum sl_server_outcome outcome = sl_server_reply_chunks_run(request, keys, spent);
     if (outcome == SL_SERVER_ANSWERED) {
         sl_server_metrics_answered(request);
@@ -678,12 +678,12 @@ static enum sl_server_outcome start(struct sl_server_request *request, uint32_t 
         if (outcome == SL_SERVER_ANSWERED) {
             sl_server_scheduler_discard(request);
         } else if (outcome == SL_SERVER_CONTINUES) {
-            sl_server_request_enter(request, SL_SERVER_PHASE_MEMORY);
+            sl_server_request_enter(request, SL_REQUEST_PHASE_MEMORY);
         }
         return outcome;
     }
     if (!sl_server_admission_reply(request)) {
-        sl_server_request_enter(request, SL_SERVER_PHASE_MEMORY);
+        sl_server_request_enter(request, SL_REQUEST_PHASE_MEMORY);
         return SL_SERVER_CONTINUES;
     }
     request->stage = SL_SERVER_REQUEST_STARTED;

@@ -104,12 +104,12 @@ static inline void sl_server_request_begun(struct sl_server *server,
                                            const struct sl_shard_request *work)
 {
     server->turn.has_requests = true;
-    sl_cell_add(&server->cells->requests[sl_server_metrics_op(work->main.op)], 1);
+    sl_cell_add(&server->cells->requests[sl_request_kind_of(work->main.op)], 1);
 }
 
 /* The request begins another phase. */
 static inline void sl_server_request_enter(struct sl_server_request *request,
-                                           enum sl_server_phase phase)
+                                           enum sl_request_phase phase)
 {
     sl_server_timing_enter(&request->timing, phase, sl_server_now_ns(request->server));
 }

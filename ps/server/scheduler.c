@@ -138,7 +138,7 @@ static void park(struct sl_server_request *request)
         return;
     }
     set_overtaken(request);
-    sl_server_request_enter(request, SL_SERVER_PHASE_CLOCK);
+    sl_server_request_enter(request, SL_REQUEST_PHASE_CLOCK);
     server->scheduler.parked_count++;
     server->scheduler.parked_bytes += buffer_bytes(request);
     server->scheduler.orphan_bytes += request->conn == NULL ? buffer_bytes(request) : 0;
@@ -203,7 +203,7 @@ static void resume(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
     unlist(request);
-    sl_server_request_enter(request, SL_SERVER_PHASE_ITERATION);
+    sl_server_request_enter(request, SL_REQUEST_PHASE_ITERATION);
     to_resumed(request);
     sl_server_unblock(server);
 }

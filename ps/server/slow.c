@@ -55,7 +55,7 @@ void sl_server_slow_end_turn(struct sl_server *server, uint64_t now_ns)
         const struct sl_server_slow_request request = {
             .ended_ns = now_ns,
             .total_ns = total_ns,
-            .ns = {[SL_SERVER_PHASE_ITERATION] = total_ns},
+            .ns = {[SL_REQUEST_PHASE_ITERATION] = total_ns},
             .client = slow->client,
             .section = slow->section,
         };

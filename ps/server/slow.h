@@ -6,6 +6,7 @@
 #ifndef SL_PS_SERVER_SLOW_H
 #define SL_PS_SERVER_SLOW_H
 
+#include "net/wire/request.h"
 #include "ps/shard/shard.h"
 
 #define SL_SERVER_SLOW_REQUESTS 128 /* kept */
@@ -13,27 +14,17 @@
 struct sl_server;
 struct sl_server_request;
 
-enum sl_server_phase {
-    SL_SERVER_PHASE_ITERATION, /* waits for its turn, or is answered in a long one */
-    SL_SERVER_PHASE_CLOCK,     /* waits for clocks of other workers, or for a handler */
-    SL_SERVER_PHASE_MEMORY,    /* waits for memory for its reply */
-    SL_SERVER_PHASE_BACKUP,    /* waits for room in the log, or for the acknowledgement */
-    SL_SERVER_PHASE_WORK,      /* from its first slice to its last, with what runs in between */
-    SL_SERVER_PHASE_SEND,      /* the reply is being sent */
-    SL_SERVER_PHASE_COUNT
-};
-
 /* The times of a request that is not answered in the turn in which it arrived. */
 struct sl_server_timing {
     uint64_t arrived_ns; /* 0: not a request of a client */
     uint64_t since_ns;   /* when the phase began */
-    uint64_t ns[SL_SERVER_PHASE_COUNT];
-    enum sl_server_phase phase;
+    uint64_t ns[SL_REQUEST_PHASES];
+    enum sl_request_phase phase;
 };
 
 /* Begins another phase, or continues the present one. */
 static inline void sl_server_timing_enter(struct sl_server_timing *timing,
-                                          enum sl_server_phase phase, uint64_t now_ns)
+                                          enum sl_request_phase phase, uint64_t now_ns)
 {
     timing->ns[timing->phase] += now_ns - timing->since_ns;
     timing->since_ns = now_ns;
@@ -43,7 +34,7 @@ static inline void sl_server_timing_enter(struct sl_server_timing *timing,
 struct sl_server_slow_request {
     uint64_t ended_ns; /* by the reactor's clock */
     uint64_t total_ns;
-    uint64_t ns[SL_SERVER_PHASE_COUNT];
+    uint64_t ns[SL_REQUEST_PHASES];
     struct sl_shard_client client;
     struct sl_shard_main_section section; /* the most expensive one */
     char table[SL_TABLE_NAME_BYTES];      /* "": a tick only */

@@ -73,7 +73,7 @@ static uint64_t digest_coordinator(const void *read)
 static void check_slow(struct sl_sim_oracle *oracle, const struct sl_server_slow_request *slow)
 {
     uint64_t sum_ns = 0;
-    for (uint32_t i = 0; i < SL_SERVER_PHASE_COUNT; i++) {
+    for (uint32_t i = 0; i < SL_REQUEST_PHASES; i++) {
         sum_ns += slow->ns[i];
     }
     const bool is_tick = slow->section.op == SL_REQUEST_TICK;

@@ -41,10 +41,10 @@ static void random_tables(uint64_t *seed, struct sl_report *to)
         random_message_name(seed, slow->client, 24);
         slow->shard = below(seed, SL_LIMIT_SHARDS);
         slow->table = below(seed, to->table_count);
-        slow->op = (enum sl_report_op)below(seed, SL_REPORT_OPS);
+        slow->op = (enum sl_request_kind)below(seed, SL_REQUEST_KINDS);
         slow->keys = below(seed, 4096);
         slow->total_us = below(seed, 1U << 20);
-        for (uint32_t k = 0; k < SL_REPORT_PHASES; k++) {
+        for (uint32_t k = 0; k < SL_REQUEST_PHASES; k++) {
             slow->phases_us[k] = below(seed, 1U << 20);
         }
     }
@@ -299,7 +299,7 @@ SL_CASE(report_decode__refuses_each_field_outside_its_range)
     REFUSES_COUNTER(report.tables[0].pushed_keys);
     REFUSES_COUNTER(report.tables[0].sampled_keys);
     REFUSES_COUNTER(report.slow[0].time_ms);
-    REFUSES(report.slow[0].op, SL_REPORT_OPS, SL_REPORT_TICK);
+    REFUSES(report.slow[0].op, SL_REQUEST_KINDS, SL_REQUEST_KIND_TICK);
     REFUSES(report.slow[0].shard, SL_LIMIT_SHARDS, 0);
     REFUSES(report.slow[0].client[0], '\x7f', 'w');
     REFUSES(report.hot[0].shard, SL_LIMIT_SHARDS, 0);

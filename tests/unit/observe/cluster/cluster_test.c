@@ -300,7 +300,7 @@ CASE(cluster_describe_slow__keeps_the_newest_of_all_servers)
                                                   .client = "worker/4",
                                                   .shard = 3,
                                                   .table = 1,
-                                                  .op = SL_REPORT_PUSH_PULL,
+                                                  .op = SL_REQUEST_KIND_PUSH_PULL,
                                                   .keys = 9,
                                                   .total_us = 20000,
                                                   .phases_us = {1, 2, 3, 4, 5, 6}};

@@ -102,7 +102,7 @@ static void add_slow(struct sl_server_view *view, uint64_t ended_ns, uint32_t wo
     *slow = (struct sl_server_slow_request){
         .ended_ns = ended_ns,
         .total_ns = 30 * MS,
-        .ns = {[SL_SERVER_PHASE_CLOCK] = 20 * MS, [SL_SERVER_PHASE_WORK] = 10 * MS},
+        .ns = {[SL_REQUEST_PHASE_CLOCK] = 20 * MS, [SL_REQUEST_PHASE_WORK] = 10 * MS},
         .client = {.has_clock = worker != UINT32_MAX, .worker = worker},
         .section = {.key_count = 100, .op = op},
         .table = "a\"b",
@@ -131,7 +131,7 @@ CASE(describe_slow__shows_the_newest_first)
     assert_int_equal(number_of(oldest, "keys"), 100);
     assert_int_equal(number_of(oldest, "total_us"), 30000);
     json_t *phases = json_object_get(oldest, "phases");
-    assert_int_equal(json_object_size(phases), SL_SERVER_PHASE_COUNT);
+    assert_int_equal(json_object_size(phases), SL_REQUEST_PHASES);
     assert_int_equal(number_of(phases, "clock_us"), 20000);
     assert_int_equal(number_of(phases, "work_us"), 10000);
     assert_int_equal(number_of(phases, "send_us"), 0);

@@ -24,7 +24,7 @@ static struct sl_server_slow *begin(struct stepped_two *world, uint64_t threshol
 static void assert_sum(const struct sl_server_slow_request *request)
 {
     uint64_t sum_ns = 0;
-    for (uint32_t i = 0; i < SL_SERVER_PHASE_COUNT; i++) {
+    for (uint32_t i = 0; i < SL_REQUEST_PHASES; i++) {
         sum_ns += request->ns[i];
     }
     assert_int_equal(sum_ns, request->total_ns);
@@ -47,9 +47,9 @@ TWO_CASE(slow__shows_that_a_pull_waited_for_a_clock)
     assert_int_equal(request->client.worker, 0);
     assert_int_equal(request->section.op, SL_REQUEST_PULL);
     assert_string_equal(request->table, "t0");
-    assert_in_range(request->ns[SL_SERVER_PHASE_CLOCK], SL_CLOCK_NS_PER_S / 2,
+    assert_in_range(request->ns[SL_REQUEST_PHASE_CLOCK], SL_CLOCK_NS_PER_S / 2,
                     2 * SL_CLOCK_NS_PER_S);
-    assert_true(request->ns[SL_SERVER_PHASE_CLOCK] >= request->total_ns * 9 / 10);
+    assert_true(request->ns[SL_REQUEST_PHASE_CLOCK] >= request->total_ns * 9 / 10);
     assert_true(request->ended_ns >= now);
     assert_sum(request);
 }
@@ -76,7 +76,7 @@ TWO_CASE(slow__shows_the_work_of_a_long_request)
     assert_int_equal(request->section.op, SL_REQUEST_PUSH);
     assert_int_equal(request->section.key_count, STEPPED_KEYS);
     assert_string_equal(request->table, "t1");
-    assert_true(request->ns[SL_SERVER_PHASE_WORK] > request->total_ns / 2);
+    assert_true(request->ns[SL_REQUEST_PHASE_WORK] > request->total_ns / 2);
     assert_sum(request);
 }
 
@@ -97,7 +97,7 @@ TWO_CASE(slow__shows_a_request_of_a_long_turn)
     assert_int_equal(slow->requests[0].client.worker, 1);
     assert_int_equal(slow->requests[0].section.key_count, 60);
     assert_int_equal(slow->requests[0].total_ns, 11 * MS);
-    assert_int_equal(slow->requests[0].ns[SL_SERVER_PHASE_ITERATION], 11 * MS);
+    assert_int_equal(slow->requests[0].ns[SL_REQUEST_PHASE_ITERATION], 11 * MS);
 }
 
 TWO_CASE(slow__names_the_most_expensive_request_of_a_turn)
