@@ -250,9 +250,9 @@ void sl_process_cluster_read_slow(void *ctx, const struct sl_query *query, struc
         return;
     }
     const struct serving serving = serving_of(process, now_ns);
-    sl_reply_json(reply,
-                  sl_process_describe_slow(serving.views, serving.count, facts->name,
-                                           process->options.slow_request_ns, now_ns, unix_time()));
+    sl_reply_json(reply, sl_process_describe_slow(serving.views, serving.count, facts->name,
+                                                  process->options.slow_request_ns, now_ns,
+                                                  (uint64_t)(unix_time() * 1000)));
 }
 
 void sl_process_cluster_read_hot(void *ctx, const struct sl_query *query, struct sl_reply *reply)

@@ -2,7 +2,11 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
+
+#include "core/clock.h"
+#include "observe/cluster/cluster.h"
 
 /* Slow requests */
 
@@ -18,39 +22,27 @@ static int compare_ends(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-static json_t *describe_phases(const struct sl_server_slow_request *request)
+struct sl_report_slow sl_process_describe_as_report(const struct sl_server_slow_request *request,
+                                                    uint32_t shard, uint64_t now_ns,
+                                                    uint64_t unix_ms)
 {
-    static const char *const names[SL_REQUEST_PHASES] = {
-        [SL_REQUEST_PHASE_ITERATION] = "iteration_us", [SL_REQUEST_PHASE_CLOCK] = "clock_us",
-        [SL_REQUEST_PHASE_MEMORY] = "memory_us",       [SL_REQUEST_PHASE_BACKUP] = "backup_us",
-        [SL_REQUEST_PHASE_WORK] = "work_us",           [SL_REQUEST_PHASE_SEND] = "send_us",
+    /* The reactor may have ended it after now_ns was read. */
+    const uint64_t ago_ns = now_ns > request->ended_ns ? now_ns - request->ended_ns : 0;
+    struct sl_report_slow slow = {
+        .time_ms = unix_ms - ago_ns / SL_CLOCK_NS_PER_MS,
+        .client = "client",
+        .shard = shard,
+        .op = sl_request_kind_of(request->section.op),
+        .keys = (uint32_t)request->section.key_count,
+        .total_us = (uint32_t)(request->total_ns / SL_CLOCK_NS_PER_US),
     };
-    json_t *phases = json_object();
-    for (uint32_t i = 0; i < SL_REQUEST_PHASES; i++) {
-        const uint64_t us = request->ns[i] / SL_CLOCK_NS_PER_US;
-        (void)json_object_set_new(phases, names[i], json_integer((json_int_t)us));
+    if (request->client.has_clock) {
+        (void)snprintf(slow.client, sizeof slow.client, "worker/%u", request->client.worker);
     }
-    return phases;
-}
-
-static json_t *describe_request(const struct slow *slow, const char *server, uint64_t now_ns,
-                                double unix_s)
-{
-    static const char *const ops[SL_REQUEST_KINDS] = {
-        [SL_REQUEST_KIND_PULL] = "pull",           [SL_REQUEST_KIND_PUSH] = "push",
-        [SL_REQUEST_KIND_PUSH_PULL] = "push_pull", [SL_REQUEST_KIND_ASSIGN] = "assign",
-        [SL_REQUEST_KIND_ERASE] = "erase",         [SL_REQUEST_KIND_TICK] = "tick",
-    };
-    const struct sl_server_slow_request *request = slow->request;
-    const double ago_s = ((double)now_ns - (double)request->ended_ns) / (double)SL_CLOCK_NS_PER_S;
-    json_t *client = request->client.has_clock ? json_sprintf("worker/%u", request->client.worker)
-                                               : json_string("client");
-    return json_pack("{s:f, s:s, s:I, s:o, s:s, s:s, s:I, s:I, s:o}", "time", unix_s - ago_s,
-                     "server", server, "shard", (json_int_t)slow->shard, "client", client, "table",
-                     request->table, "op", ops[sl_request_kind_of(request->section.op)], "keys",
-                     (json_int_t)request->section.key_count, "total_us",
-                     (json_int_t)(request->total_ns / SL_CLOCK_NS_PER_US), "phases",
-                     describe_phases(request));
+    for (uint32_t i = 0; i < SL_REQUEST_PHASES; i++) {
+        slow.phases_us[i] = (uint32_t)(request->ns[i] / SL_CLOCK_NS_PER_US);
+    }
+    return slow;
 }
 
 static uint32_t collect_slow(const struct sl_server_view *view, struct slow *out)
@@ -65,7 +57,7 @@ static uint32_t collect_slow(const struct sl_server_view *view, struct slow *out
 
 json_t *sl_process_describe_slow(const struct sl_server_view *const *views, uint32_t view_count,
                                  const char *server, uint64_t threshold_ns, uint64_t now_ns,
-                                 double unix_s)
+                                 uint64_t unix_ms)
 {
     struct slow *all = malloc((view_count + 1) * SL_SERVER_SLOW_REQUESTS * sizeof *all);
     if (all == NULL) {
@@ -78,7 +70,10 @@ json_t *sl_process_describe_slow(const struct sl_server_view *const *views, uint
     qsort(all, count, sizeof *all, compare_ends);
     json_t *list = json_array();
     for (uint32_t i = 0; i < count && i < SL_PROCESS_SLOW_MAX; i++) {
-        (void)json_array_append_new(list, describe_request(&all[i], server, now_ns, unix_s));
+        const struct sl_report_slow slow =
+            sl_process_describe_as_report(all[i].request, all[i].shard, now_ns, unix_ms);
+        (void)json_array_append_new(
+            list, sl_cluster_describe_request(&slow, server, all[i].request->table));
     }
     free(all);
     return json_pack("{s:I, s:o}", "threshold_us", (json_int_t)(threshold_ns / SL_CLOCK_NS_PER_US),

@@ -11,13 +11,19 @@
 
 struct json_t; /* of jansson */
 
+/* Returns a slow request as reports have it, but for the table. now_ns and unix_ms, here and below:
+ * the same time, by the reactors' clock and since 1970. */
+struct sl_report_slow sl_process_describe_as_report(const struct sl_server_slow_request *request,
+                                                    uint32_t shard, uint64_t now_ns,
+                                                    uint64_t unix_ms);
+
 /* Return JSON, which the caller owns; NULL: no memory. views[view_count]: of the shards that the
  * process serves. */
 
-/* server: "ps/0". now_ns and unix_s: the same time, by the reactors' clock and since 1970. */
+/* server: "ps/0". */
 struct json_t *sl_process_describe_slow(const struct sl_server_view *const *views,
                                         uint32_t view_count, const char *server,
-                                        uint64_t threshold_ns, uint64_t now_ns, double unix_s);
+                                        uint64_t threshold_ns, uint64_t now_ns, uint64_t unix_ms);
 
 /* `share` of a key: what certainly was counted for it, of all samples of the table; `error`: what
  * may be more. */

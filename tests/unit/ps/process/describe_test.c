@@ -115,7 +115,7 @@ CASE(describe_slow__shows_the_newest_first)
     add_slow(f->views[1], 3000 * MS, UINT32_MAX, SL_REQUEST_DENSE_ASSIGN);
     add_slow(f->views[0], 2000 * MS, 4, SL_REQUEST_TICK);
     json_t *slow = sl_process_describe_slow((const struct sl_server_view *const *)f->views, 2,
-                                            "ps/1", 10 * MS, 3500 * MS, 1000000);
+                                            "ps/1", 10 * MS, 3500 * MS, UINT64_C(1000000000));
     assert_int_equal(number_of(slow, "threshold_us"), 10000);
     assert_int_equal(json_array_size(json_object_get(slow, "requests")), 3);
     json_t *newest = at(slow, "requests", 0), *oldest = at(slow, "requests", 2);
@@ -144,7 +144,7 @@ CASE(describe_slow__shows_the_last_ones_of_a_full_ring)
         add_slow(f->views[0], i * MS, i, SL_REQUEST_PULL);
     }
     json_t *slow = sl_process_describe_slow((const struct sl_server_view *const *)f->views, 1,
-                                            "ps/1", 10 * MS, 1000 * MS, 1000000);
+                                            "ps/1", 10 * MS, 1000 * MS, UINT64_C(1000000000));
     json_t *list = json_object_get(slow, "requests");
     assert_int_equal(json_array_size(list), SL_PROCESS_SLOW_MAX);
     assert_string_equal(text_of(json_array_get(list, 0), "client"), "worker/250");
