@@ -38,7 +38,7 @@ ARROWS = {
     "observe/cluster": "ps/coordinator+",
     "observe/web": "",
     "http": "",
-    "observe/http": "http reactor",
+    "observe/http": "http reactor observe/metrics",
     "ps/optimizer": "",
     "ps/table": "ps/optimizer",
     "ps/snapshot": "ps/table+ net/control",

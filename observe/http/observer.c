@@ -313,13 +313,19 @@ void sl_observer_destroy(struct sl_observer **to_destroy)
     *to_destroy = NULL;
 }
 
-bool sl_observer_endpoint(const struct sl_observer *observer, struct sl_endpoint *out)
+void sl_observer_address(const struct sl_observer *observer, const char *any_host, char *text,
+                         size_t bytes)
 {
+    char formatted[SL_LIMIT_ENDPOINT_BYTES] = "tcp://off";
     if (observer->options.listen != NULL) {
-        *out = observer->options.listen->endpoint;
-        out->port = observer->bound.port;
+        struct sl_endpoint endpoint = observer->options.listen->endpoint;
+        endpoint.port = observer->bound.port;
+        if (any_host != NULL && sl_endpoint_is_any(&endpoint)) {
+            (void)snprintf(endpoint.host, sizeof endpoint.host, "%s", any_host);
+        }
+        sl_endpoint_format(&endpoint, formatted, sizeof formatted);
     }
-    return observer->options.listen != NULL;
+    (void)snprintf(text, bytes, "%s", formatted + strlen("tcp://"));
 }
 
 struct sl_mailbox *sl_observer_mailbox(struct sl_observer *observer)

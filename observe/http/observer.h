@@ -63,8 +63,10 @@ void sl_observer_stop(struct sl_observer *observer);
 /* Stops and frees. Nulls *observer, which may be NULL. */
 void sl_observer_destroy(struct sl_observer **observer);
 
-/* Copies the endpoint as given, with the bound port. False: there is no HTTP. Any thread. */
-bool sl_observer_endpoint(const struct sl_observer *observer, struct sl_endpoint *out);
+/* Writes HOST:PORT with the bound port, or "off". any_host: stands for a wildcard address, so that
+ * other machines find it; or NULL. Any thread. */
+void sl_observer_address(const struct sl_observer *observer, const char *any_host, char *text,
+                         size_t bytes);
 
 /* The mailbox of the thread, for lanes from other threads. Any thread. */
 struct sl_mailbox *sl_observer_mailbox(struct sl_observer *observer);

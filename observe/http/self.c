@@ -1,28 +1,15 @@
 #include "observe/http/self.h"
 
 #include <jansson.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/event.h"
+#include "observe/metrics/process.h"
 
 static double seconds(uint64_t ns)
 {
     return (double)ns / (double)SL_CLOCK_NS_PER_S;
-}
-
-/* Of this process, in memory. */
-static uint64_t resident_bytes(void)
-{
-    unsigned long pages = 0, resident = 0;
-    FILE *file = fopen("/proc/self/statm", "re");
-    if (file != NULL) {
-        if (fscanf(file, "%lu %lu", &pages, &resident) != 2) {
-            resident = 0;
-        }
-        (void)fclose(file);
-    }
-    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 static json_t *list_options(const struct sl_self_options *options)
@@ -37,6 +24,13 @@ static json_t *list_options(const struct sl_self_options *options)
     return list;
 }
 
+void sl_self_read_events(void *ctx, const struct sl_query *query, struct sl_reply *reply)
+{
+    size_t bytes = 0;
+    char *list = sl_event_list(&bytes);
+    sl_reply_take(reply, list, bytes);
+}
+
 void sl_self_reply(const struct sl_self *self, struct sl_reply *reply)
 {
     const uint64_t uptime_ns = sl_clock_now_ns(sl_clock_system()) - self->begun_ns;
@@ -45,6 +39,6 @@ void sl_self_reply(const struct sl_self *self, struct sl_reply *reply)
                          self->name, "role", self->role, "task", (json_int_t)self->task_index,
                          "version", STARLING_VERSION, "pid", (json_int_t)getpid(), "uptime_s",
                          seconds(uptime_ns), "http", self->http, "reactors", self->reactors,
-                         "memory", (json_int_t)resident_bytes(), "memory_limit",
+                         "memory", (json_int_t)sl_metrics_process_resident_bytes(), "memory_limit",
                          (json_int_t)self->memory_limit, "options", list_options(self->options)));
 }

@@ -27,6 +27,9 @@ struct sl_self {
     const struct sl_self_options *options;
 };
 
+/* A sl_reply_read_fn: /api/events. */
+void sl_self_read_events(void *ctx, const struct sl_query *query, struct sl_reply *reply);
+
 void sl_self_reply(const struct sl_self *self, struct sl_reply *reply);
 
 #endif

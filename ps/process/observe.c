@@ -83,25 +83,6 @@ static void tick(void *ctx, uint64_t now_ns)
 
 /* ---- start and end ---- */
 
-/* Where other machines reach HTTP: a wildcard address stands for that of the servers. */
-static void set_address(struct sl_process_observe *observe)
-{
-    const struct sl_process_options *options = &observe->process->options;
-    struct sl_endpoint endpoint;
-    if (!sl_observer_endpoint(observe->observer, &endpoint)) {
-        (void)snprintf(observe->address, sizeof observe->address, "off");
-        return;
-    }
-    if (sl_endpoint_is_any(&endpoint)) {
-        const bool is_server = options->kind == SL_PROCESS_SERVER;
-        memcpy(endpoint.host, is_server ? options->data.host : options->control.host,
-               sizeof endpoint.host);
-    }
-    char text[SL_LIMIT_ENDPOINT_BYTES];
-    sl_endpoint_format(&endpoint, text, sizeof text);
-    (void)snprintf(observe->address, sizeof observe->address, "%s", text + strlen("tcp://"));
-}
-
 int sl_process_observe_open(struct sl_process *process, struct sl_reason *reason)
 {
     struct sl_process_observe *observe = calloc(1, sizeof *observe);
@@ -128,7 +109,10 @@ int sl_process_observe_open(struct sl_process *process, struct sl_reason *reason
         sl_process_observe_close(process);
         return err;
     }
-    set_address(observe);
+    const bool is_server = process->options.kind == SL_PROCESS_SERVER;
+    sl_observer_address(observe->observer,
+                        is_server ? process->options.data.host : process->options.control.host,
+                        observe->address, sizeof observe->address);
     return 0;
 }
 

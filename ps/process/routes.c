@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "core/event.h"
 #include "observe/http/observer.h"
 #include "observe/http/self.h"
 #include "observe/metrics/text.h"
@@ -95,13 +94,6 @@ static void read_process(void *ctx, const struct sl_query *query, struct sl_repl
     sl_self_reply(&self, reply);
 }
 
-static void read_events(void *ctx, const struct sl_query *query, struct sl_reply *reply)
-{
-    size_t bytes = 0;
-    char *list = sl_event_list(&bytes);
-    sl_reply_take(reply, list, bytes);
-}
-
 /* ---- the job ---- */
 
 bool sl_process_routes_at_coordinator(const struct sl_process *process, const char *path,
@@ -150,7 +142,7 @@ static const struct sl_observer_route routes[] = {
      .type = SL_METRICS_TEXT_TYPE,
      .read = read_metrics},
     {.path = "/api/process", .type = JSON, .read = read_process},
-    {.path = "/api/events", .type = JSON, .read = read_events},
+    {.path = "/api/events", .type = JSON, .read = sl_self_read_events},
     {.path = "/api/cluster", .type = JSON, .read = sl_process_cluster_read},
     {.path = "/api/history",
      .parameters = "of|since",

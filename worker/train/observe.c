@@ -7,7 +7,6 @@
 
 #include "core/assert.h"
 #include "core/clock.h"
-#include "core/event.h"
 #include "observe/http/ping.h"
 #include "observe/metrics/text.h"
 #include "reactor/mailbox.h"
@@ -58,13 +57,6 @@ static void read_readiness(void *ctx, const struct sl_query *query, struct sl_re
     sl_reply_json(reply, json_pack("{s:s}", "status", "ready"));
 }
 
-static void read_events(void *ctx, const struct sl_query *query, struct sl_reply *reply)
-{
-    size_t bytes = 0;
-    char *list = sl_event_list(&bytes);
-    sl_reply_take(reply, list, bytes);
-}
-
 static void read_metrics(void *ctx, const struct sl_query *query, struct sl_reply *reply)
 {
     const struct sl_observe *observe = ctx;
@@ -107,16 +99,6 @@ static void tick(void *ctx, uint64_t now_ns)
 
 /* ---- start and end ---- */
 
-static void set_address(struct sl_observe *observe)
-{
-    struct sl_endpoint endpoint;
-    char text[SL_LIMIT_ENDPOINT_BYTES] = "tcp://off";
-    if (sl_observer_endpoint(observe->observer, &endpoint)) {
-        sl_endpoint_format(&endpoint, text, sizeof text);
-    }
-    (void)snprintf(observe->address, sizeof observe->address, "%s", text + strlen("tcp://"));
-}
-
 int sl_observe_open(const struct sl_observe_options *options, struct sl_observe **out,
                     struct sl_reason *reason)
 {
@@ -131,7 +113,7 @@ int sl_observe_open(const struct sl_observe_options *options, struct sl_observe 
         {.path = "/readyz", .type = JSON, .read = read_readiness, .ctx = observe},
         {.path = "/metrics", .type = SL_METRICS_TEXT_TYPE, .read = read_metrics, .ctx = observe},
         {.path = "/api/process", .type = JSON, .read = read_process, .ctx = observe},
-        {.path = "/api/events", .type = JSON, .read = read_events},
+        {.path = "/api/events", .type = JSON, .read = sl_self_read_events},
     };
     memcpy(observe->routes, routes, sizeof routes);
     const struct sl_observer_options observer = {
@@ -143,7 +125,7 @@ int sl_observe_open(const struct sl_observe_options *options, struct sl_observe 
     };
     int err = sl_observer_create(&observer, &observe->observer, reason);
     if (err == 0) {
-        set_address(observe);
+        sl_observer_address(observe->observer, NULL, observe->address, sizeof observe->address);
         err = sl_mailbox_lane_open(sl_observer_mailbox(observe->observer), &observe->from_main);
         err = err != 0 ? err : sl_observer_start(observe->observer);
         if (err != 0) {
