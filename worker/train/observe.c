@@ -155,7 +155,7 @@ int sl_observe_connected(struct sl_observe *observe, struct sl_client *client, b
 {
     const uint32_t count = is_driven ? 0 : client->own_reactor_count;
     struct sl_mailbox *mailbox = sl_observer_mailbox(observe->observer);
-    if (observe->options.listen != NULL) {
+    if (strcmp(observe->address, "off") != 0) {
         sl_client_report_http(client, observe->address);
     }
     observe->client = client;
