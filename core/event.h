@@ -47,7 +47,7 @@ void sl_log_event(enum sl_log_level level, const struct sl_event *event, const c
  * frees it; NULL: no memory. */
 char *sl_event_list(size_t *bytes);
 
-/* For log.c: what a line shows. */
+/* For log.c: the parts of a line. */
 struct sl_event_line {
     struct timespec time;
     enum sl_log_level level;

@@ -13,8 +13,8 @@
  *
  * Each instance of the struct is a source. A source may instead have a function that lists its
  * series, for those that come and go (one per table, one per worker). Series with the same name and
- * labels are merged over all sources, so that the sums do not depend on the number of shards; a
- * reader that wants them one by one also gets the sources' `detail` label.
+ * labels are merged over all sources, so that the sums do not depend on the number of shards. A
+ * reader may instead keep the sources apart by their `detail` label.
  *
  * The registry allocates nothing: sources are storage of their owner. Its lock is held while a
  * reader walks: add, remove and walk are for any thread, but not for the data path. */
@@ -32,12 +32,12 @@
 enum sl_metrics_kind {
     SL_METRICS_COUNTER,   /* a struct sl_cell that only grows; the name ends in _total */
     SL_METRICS_GAUGE,     /* a struct sl_cell; merged as sum */
-    SL_METRICS_GAUGE_MAX, /* likewise, merged as maximum or minimum */
-    SL_METRICS_GAUGE_MIN,
+    SL_METRICS_GAUGE_MAX, /* a struct sl_cell; merged as maximum */
+    SL_METRICS_GAUGE_MIN, /* a struct sl_cell; merged as minimum */
     SL_METRICS_HISTOGRAM, /* a struct sl_cell_histogram, in SL_METRICS_NS */
 };
 
-/* What a cell counts, and how it is exported. */
+/* The unit of a cell, and its form in the export. */
 enum sl_metrics_unit {
     SL_METRICS_PLAIN, /* requests, bytes, steps: as it is */
     SL_METRICS_NS,    /* as seconds; also nanoseconds since 1970, as a Unix time */

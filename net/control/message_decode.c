@@ -13,7 +13,7 @@
 
 static_assert((int)SL_MESSAGE_HELLO == (int)STARLING__CONTROL__BODY_HELLO,
               "kinds are field numbers");
-static_assert((int)SL_MESSAGE_REPORT == (int)STARLING__CONTROL__BODY_REPORT, "likewise");
+static_assert((int)SL_MESSAGE_REPORT == (int)STARLING__CONTROL__BODY_REPORT, "kind of a report");
 
 bool sl_message_is_endpoint(const char *text)
 {

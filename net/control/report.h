@@ -69,7 +69,7 @@ struct sl_report {
     char http[SL_LIMIT_ENDPOINT_BYTES];
     uint64_t memory, memory_limit;
     struct sl_report_shard *shards; /* decoded: owned, freed by sl_report_fini */
-    struct sl_report_table *tables; /* likewise */
+    struct sl_report_table *tables; /* decoded: owned, freed by sl_report_fini */
     uint32_t shard_count, table_count;
     struct sl_report_slow slow[SL_REPORT_SLOW_MAX];
     struct sl_report_hot_key hot[SL_REPORT_HOT_KEYS_MAX];

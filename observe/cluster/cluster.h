@@ -1,6 +1,6 @@
 /* Cluster keeps the last reports of all members at the coordinator, with a history, and describes
  * the job as JSON for operators. A server or worker whose report is older than
- * SL_CLUSTER_FRESH_NS counts as unknown, and a restarted one begins anew. Reports that are kept
+ * SL_CLUSTER_FRESH_NS counts as unknown, and a restarted one begins anew. Kept reports
  * take at most SL_CLUSTER_BYTES_MAX, beside the history. Owner: the observer's thread. */
 #ifndef SL_OBSERVE_CLUSTER_CLUSTER_H
 #define SL_OBSERVE_CLUSTER_CLUSTER_H

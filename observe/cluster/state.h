@@ -30,7 +30,7 @@ struct sl_cluster_slow {
 
 struct sl_cluster {
     struct sl_cluster_member *servers[SL_LIMIT_PS];      /* by task; NULL: no report */
-    struct sl_cluster_member *workers[SL_LIMIT_WORKERS]; /* likewise */
+    struct sl_cluster_member *workers[SL_LIMIT_WORKERS]; /* by task; NULL: no report */
     size_t bytes;                                        /* of all members */
     struct sl_cluster_slow slow[SL_CLUSTER_SLOW_MAX];    /* ring */
     uint64_t slow_count;
@@ -42,7 +42,7 @@ struct sl_cluster {
     uint32_t table_count;
 };
 
-/* What a member reported of a shard. */
+/* The last report of a shard. */
 struct sl_cluster_shard {
     const struct sl_report_shard *now; /* NULL: nothing fresh */
     const struct sl_report_shard *earlier;

@@ -31,9 +31,9 @@ struct sl_observer_route {
 
 /* Where the observer listens. */
 struct sl_observer_listen {
-    struct sl_endpoint endpoint;   /* TCP; port 0: a free one */
-    const char *source;            /* the option as given, such as "--http=127.0.0.1:80" */
-    bool is_default;               /* nobody asked for this address: without it HTTP is off */
+    struct sl_endpoint endpoint; /* TCP; port 0: a free one */
+    const char *source;          /* the option as given, such as "--http=127.0.0.1:80" */
+    bool is_default;             /* the user gave no address: HTTP is off if this one is missing */
     const struct sl_secret *token; /* that callers must show; NULL: none */
     const char *certificate, *key; /* PEM files; NULL: no TLS */
 };

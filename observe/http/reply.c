@@ -9,7 +9,7 @@
 
 #include "http/http.h"
 
-/* Shorter bodies fit into a few packets anyhow. */
+/* Shorter bodies fit into a few packets without compression. */
 #define COMPRESS_BYTES_MIN 8192
 
 /* As zlib.h says: the largest window, and a gzip header. */

@@ -1,4 +1,4 @@
-/* Reply is what a reader function fills: status, headers and body. The observer's thread. */
+/* Reply has the status, headers and body that a reader function fills in. The observer's thread. */
 #ifndef SL_OBSERVE_HTTP_REPLY_H
 #define SL_OBSERVE_HTTP_REPLY_H
 

@@ -26,7 +26,7 @@ struct sl_agent {
     uint64_t opened_ns;
     uint64_t lease_ns;
     bool wants_reports;                             /* the coordinator's last welcome said so */
-    char coordinator_http[SL_LIMIT_ENDPOINT_BYTES]; /* likewise; "": none */
+    char coordinator_http[SL_LIMIT_ENDPOINT_BYTES]; /* HOST:PORT of the last welcome; "": none */
     bool registering;     /* a Register is in flight, or queued in the session */
     bool registered;      /* since the last welcome */
     bool joined;          /* the owner was notified */

@@ -1,4 +1,4 @@
-/* What the coordinator shows of the job to a reader on another thread (reactor/view.h): members,
+/* The coordinator's view of the job, for a reader on another thread (reactor/view.h): members,
  * replica groups, checkpoint, stage. Times are of the reactor's clock. */
 #ifndef SL_PS_COORDINATOR_VIEW_H
 #define SL_PS_COORDINATOR_VIEW_H

@@ -55,7 +55,7 @@ static void add_cells(struct sl_process_metrics *metrics, struct sl_metrics_sour
     sl_metrics_add(&metrics->registry, source);
 }
 
-/* What the process has, whatever its reactors. */
+/* Metrics of the process, apart from its reactors. */
 static void add_process(struct sl_process *process)
 {
     struct sl_process_metrics *metrics = &process->metrics;

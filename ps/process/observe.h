@@ -11,7 +11,7 @@
 
 #define SL_PROCESS_OBSERVE_WHY_BYTES 256
 
-/* What the observer needs of reactor 0, as of its last answer. */
+/* State of reactor 0 for the observer, as of the last answered ping. */
 struct sl_process_facts {
     char name[sizeof((struct sl_process *)0)->name];
     uint32_t task_index;

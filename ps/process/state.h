@@ -110,7 +110,7 @@ struct sl_process {
 
     struct sl_process_views *views;     /* of the observer */
     struct sl_process_observe *observe; /* NULL: none, in a simulation */
-    struct sl_process_cluster *cluster; /* likewise */
+    struct sl_process_cluster *cluster; /* NULL: none, in a simulation */
     struct sl_mailbox *mailbox;         /* of the main thread */
     int signal_fd;
     int signal;              /* received; 0: none */

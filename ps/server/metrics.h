@@ -47,7 +47,7 @@ struct sl_server_late {
     enum sl_request_kind op;
 };
 
-/* What a turn has not added to the cells yet. */
+/* Counts of this turn that are not in the cells yet. */
 struct sl_server_turn_counts {
     bool has_requests;                  /* some began, or were answered */
     uint32_t at_once[SL_REQUEST_KINDS]; /* arrived and answered in this turn */

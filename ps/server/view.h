@@ -1,4 +1,4 @@
-/* What a server shows of itself to a reader on another thread (reactor/view.h). */
+/* The view of a server, for a reader on another thread (reactor/view.h). */
 #ifndef SL_PS_SERVER_VIEW_H
 #define SL_PS_SERVER_VIEW_H
 

@@ -1,4 +1,4 @@
-/* What a shard shows of itself to readers on other threads (reactor/view.h): copies, filled part by
+/* The view of a shard, for readers on other threads (reactor/view.h): copies, filled part by
  * part. Owner reactor. */
 #ifndef SL_PS_SHARD_VIEW_H
 #define SL_PS_SHARD_VIEW_H
