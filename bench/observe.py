@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What it costs to be watched: pulls with scrapes and page polls beside pulls without, one scrape of a large server, an idle
-server with the page open, and how true hot keys and quantiles are. Needs numpy and the Python package."""
+server with the page open, and how true hot keys and quantiles are. Needs nothing beyond Python. With eight cores or more the
+server's reactor, its observer, the load and this script, which scrapes and polls, have a core each."""
 
 import contextlib
 import json
@@ -19,15 +20,32 @@ import report
 
 PARTS = ("rate", "tail", "scrape", "idle", "hot")
 START = 60  # seconds
+CORES_APART = 8  # with fewer, processes share them
 PAGE = ("/api/cluster", "/api/history?of=job")  # what the page polls each second
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
+def share_cores(options):
+    """Sets which cores a loaded server, an idle one, the load and this script use: any, unless there are enough for all."""
+    options.cores = os.sched_getaffinity(0)
+    options.server_cores = options.idle_cores = options.load_cores = ()
+    if len(options.cores) < CORES_APART:
+        return
+    apart, siblings = [], []
+    busy = report.siblings(options.server_core) | report.siblings(options.client_core)
+    for core in sorted(options.cores.difference((options.server_core, options.client_core))):
+        (siblings if core in busy else apart).append(core)
+        busy |= report.siblings(core)
+    observer, own, *options.idle_cores = (apart + siblings)[:4]
+    options.server_cores, options.load_cores = (options.server_core, observer), (options.client_core,)
+    os.sched_setaffinity(0, {own})
+
+
 class Server:
-    """A starling-ps whose first reactor has the first core; its observer runs where there is room, as in production.
+    """A starling-ps whose first reactor has the first of its cores; its observer runs where there is room, as in production.
     http: the address of its observer; None with --http off."""
 
-    def __init__(self, options, *flags):
+    def __init__(self, options, *flags, cores=None):
         with contextlib.closing(socket.socket()) as probe:
             probe.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -36,7 +54,8 @@ class Server:
         environment["STARLING_TCP_CONGESTION"] = "cubic"
         self.log = open(os.path.join(options.folder, "ps.log"), "ab")
         self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, text=True,
-                                        env=environment, cwd=options.folder, preexec_fn=processes.child_setup())
+                                        env=environment, cwd=options.folder,
+                                        preexec_fn=processes.child_setup(*(options.server_cores if cores is None else cores)))
         line = self.process.stdout.readline()
         if " ready: " not in line:
             raise report.Failure(f"{' '.join(words)} does not start: {line.strip()}")
@@ -85,7 +104,7 @@ def bench(options, *words):
     path = os.path.join(options.folder, "load.json")
     done = subprocess.run([os.path.join(options.bin, "starling-bench"), *words, "--rounds=1", f"--client-core={options.client_core}",
                            "--json", path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-                          preexec_fn=processes.child_setup())
+                          preexec_fn=processes.child_setup(*options.load_cores))
     if done.returncode != 0:
         raise report.Failure(f"starling-bench {' '.join(words)}: {done.stdout[-500:]}")
     with open(path, encoding="utf-8") as file:
@@ -108,8 +127,9 @@ def measure_rate(options, figures):
     """Single-row pulls, 16 connections x 32, with a scrape and a page poll a second: of the server under load, or of an
     idle one, while the server under load has --http off. The watcher takes its own time from the load in both."""
     with contextlib.ExitStack() as stack:
-        servers = {name: stack.enter_context(contextlib.closing(Server(options, flag)))
-                   for name, flag in (("off", "--http=off"), ("watched", "--http=127.0.0.1:0"), ("idle", "--http=127.0.0.1:0"))}
+        servers = {name: stack.enter_context(contextlib.closing(Server(options, flag, cores=cores)))
+                   for name, flag, cores in (("off", "--http=off", None), ("watched", "--http=127.0.0.1:0", None),
+                                             ("idle", "--http=127.0.0.1:0", options.idle_cores))}
         for number in range(options.rounds):
             rates = {}
             for name in in_turns(("off", "watched"), number):
@@ -124,7 +144,7 @@ def measure_rate(options, figures):
 def measure_tail(options, figures):
     """100-row pulls with ten scrapes a second: of the server under load, or of an idle one."""
     with contextlib.closing(Server(options, "--http=127.0.0.1:0")) as loaded, \
-            contextlib.closing(Server(options, "--http=127.0.0.1:0")) as idle:
+            contextlib.closing(Server(options, "--http=127.0.0.1:0", cores=options.idle_cores)) as idle:
         pulls(options, loaded, 100, 4, 8)
         for number in range(options.rounds):
             tails = {}
@@ -134,15 +154,6 @@ def measure_tail(options, figures):
                 tails[name] = figures.add(f"pulls of 100 rows, ten scrapes a second of the {name} server", "p99", "us",
                                           found["distributions"][0]["quantiles"]["p99"] / 1000)
             figures.ratio("p99 of pulls of 100 rows: scrapes of this server / of another", tails["loaded"] / tails["idle"], most=1.05)
-
-
-def open_tables(options, address, count):
-    sys.path.insert(0, os.path.join(options.bin, "..", "python"))
-    import numpy
-    import starling
-    with starling.connect(address, task=-1) as client:
-        for i in range(count):
-            client.sparse(f"table{i}", dim=4, optimizer=starling.SGD(lr=0.1)).pull(numpy.arange(1000, dtype=numpy.uint64))
 
 
 def metric(text, name, **labels):
@@ -157,8 +168,9 @@ def metric(text, name, **labels):
 
 def measure_scrape(options, figures):
     """A server with 16 shards and 64 tables."""
-    with contextlib.closing(Server(options, "--reactors=16", "--pin-cores=false", "--http=127.0.0.1:0")) as server:
-        open_tables(options, server.address, 64)
+    with contextlib.closing(Server(options, "--reactors=16", "--pin-cores=false", "--http=127.0.0.1:0", cores=options.cores)) as server:
+        for dim in range(1, 65):  # each has a table of its own
+            bench(options, "pull", f"--coordinator={server.address}", f"--dim={dim}", "--rows=1000", "--seconds=0.01", "--warm-up=0")
         time.sleep(3)  # until the observer has seen the tables
         before = metric(server.get("/metrics").decode(), "starling_reactor_stalls_total")
         for _ in range(options.rounds):
@@ -235,11 +247,16 @@ def histogram_p99(before, after):
 
 def run(options, folder):
     figures, options.folder = measurements.Figures(), folder
+    share_cores(options)
     for part in PARTS:
         if options.part in ("all", part):
             globals()[f"measure_{part}"](options, figures)
-    figures.finish("observe", "the server's reactor on the first core; load and watchers on the other, observers on both", options,
-                   seconds=options.seconds)
+    setting = "the server's reactor on the first core; load and watchers on the other, observers on both"
+    if options.load_cores:
+        setting = (f"cores: {options.server_cores} of the server's reactor and observer, {options.load_cores} of the load, "
+                   f"{os.sched_getaffinity(0)} of the watchers")
+    os.sched_setaffinity(0, options.cores)
+    figures.finish("observe", setting, options, seconds=options.seconds)
 
 
 def main(argv):

@@ -9,16 +9,16 @@ import sys
 import tempfile
 
 
-def child_setup(core=-1):
-    """The preexec_fn of a child that is killed when this process ends, and that runs on the core, if it is one."""
+def child_setup(*cores):
+    """The preexec_fn of a child that is killed when this process ends, and that runs on these cores; -1 and none: on any."""
     parent = os.getpid()
 
     def before_exec():
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
         if os.getppid() != parent:  # it has ended before the kernel knew
             os._exit(1)
-        if core >= 0:
-            os.sched_setaffinity(0, {core})
+        if any(core >= 0 for core in cores):
+            os.sched_setaffinity(0, cores)
     return before_exec
 
 

@@ -86,12 +86,17 @@ def core_list(text):
     return cores
 
 
+def siblings(core):
+    """The hyper-threads of its physical core."""
+    return core_list(read_line(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list"))
+
+
 def nearness(a, b):
     """How near two cores are."""
     base = f"/sys/devices/system/cpu/cpu{a}/"
     if a == b:
         return "the same core"
-    if b in core_list(read_line(base + "topology/thread_siblings_list")):
+    if b in siblings(a):
         return "hyper-threads of one core"
     shared = [(read_line(f"{base}cache/index{i}/level"), read_line(f"{base}cache/index{i}/size")) for i in range(8)
               if b in core_list(read_line(f"{base}cache/index{i}/shared_cpu_list"))]
