@@ -184,13 +184,17 @@ class Page(ObservedTest):
         self.wait_for(lambda: "● running" in self.worker("worker/3"))
 
     def see_killed_server(self):
+        """Disconnected at once, and served by the backup only after the lease."""
         killed = time.monotonic()
         self.kill_server(1)
-        self.wait_for(lambda: "✕ disconnected" in self.server("ps/1"))
-        print(f"disconnected after {time.monotonic() - killed:.1f} s", flush=True)
-        self.wait_for(lambda: "served by ps/0" in self.cell(2) and "served by ps/0" in self.cell(3))
-        self.wait_for(lambda: "no backup" in self.cell(0))
+        column = self.wait_for(lambda: [text for text in self.texts(".server") if text.startswith("ps/1") and "✕ disconnected" in text])
+        shown = time.monotonic()
+        self.assertNotIn("served by ps/0", column[0])
         self.keep_picture("killed_server")
+        self.wait_for(lambda: "served by ps/0" in self.cell(2) and "served by ps/0" in self.cell(3))
+        print(f"disconnected after {shown - killed:.1f} s, served by the backup after {time.monotonic() - killed:.1f} s", flush=True)
+        self.wait_for(lambda: "no backup" in self.cell(0))
+        self.keep_picture("served_by_backup")
 
     def see_no_growth(self):
         """Elements, listeners and memory after a minute, and in the end."""
