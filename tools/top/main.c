@@ -1,7 +1,5 @@
 /* starling-top shows the state of a job in the terminal. */
 #include <jansson.h>
-#include <langinfo.h>
-#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,20 +55,18 @@ static int print_text(const json_t *state)
     char job[SL_PANEL_LINE_BYTES], totals[SL_PANEL_LINE_BYTES];
     sl_panel_summary(state, job, totals);
     (void)printf("%s\n%s\n", job, totals);
-    for (int i = 0; i < SL_PANEL_COUNT; i++) {
-        const struct sl_panel_choice choice = {.column = -1, .filter = ""};
-        struct sl_panel_rows rows;
-        const int err = sl_panel_rows_init(&sl_panels[i], state, &choice, &rows);
-        if (err != 0) {
-            return err;
+    for (uint32_t panel = 0; panel < SL_PANEL_COUNT; panel++) {
+        uint32_t count;
+        struct sl_panel_row *rows = sl_panel_rows(panel, state, (struct sl_panel_order){0}, "",
+                                                  SL_PANEL_LINE_BYTES, &count);
+        if (rows == NULL) {
+            return SL_ERR_NO_MEMORY;
         }
-        (void)printf("\n%s\n", sl_panels[i].name);
-        for (int row = -1; row < (int)rows.count; row++) {
-            char line[SL_PANEL_LINE_BYTES];
-            sl_panel_line(&rows, row, SL_PANEL_LINE_BYTES, line);
-            (void)printf("%s\n", line);
+        (void)printf("\n%s\n", sl_panel_title(panel, 0));
+        for (uint32_t row = 0; row <= count; row++) {
+            (void)puts(rows[row].line);
         }
-        sl_panel_rows_fini(&rows);
+        free(rows);
     }
     return 0;
 }
@@ -90,7 +86,6 @@ static int show(const struct flags *flags, struct sl_source *source, json_t *sta
 
 int main(int argc, char **argv)
 {
-    (void)setlocale(LC_ALL, "");
     struct flags flags = {0};
     struct sl_reason reason = {""};
     struct sl_source *source = NULL;

@@ -1,116 +1,199 @@
 #include "tools/top/panel.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-#include "core/err.h"
+#define LATE_S   3
+#define TIME_MAX 253402300799.0 /* the end of the year 9999 */
 
-/* Appends a copy of outer, with the fields of inner in their place. */
-static void append(json_t *rows, const json_t *outer, const json_t *inner)
+enum format {
+    NAME,    /* at the left; the filter looks here */
+    INTEGER, /* as it is */
+    COUNT,   /* 43.8k */
+    SIZE,    /* bytes: 1.58G, of powers of 1024 */
+    MICROS,  /* 840us, 1.20ms */
+    SECONDS, /* 0.4s, 3.2m, 2h */
+    PERCENT, /* 31% of 0.31 */
+    TIME,    /* 12:03:05 of unix seconds, local */
+};
+
+struct column {
+    const char *title, *field;
+    enum format format;
+};
+
+#define COLUMN(...)                                                                                \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
+/* A row for each item of a list in an answer, or for each part of an item, if it has parts. */
+static const struct panel {
+    const char *name, *answer, *list, *parts;
+    struct column columns[SL_PANEL_COLUMNS_MAX + 1]; /* title NULL: no more */
+} panels[SL_PANEL_COUNT] = {
+    {"servers",
+     "cluster",
+     "servers",
+     "shards",
+     {COLUMN("SERVER", "name", NAME), COLUMN("STATE", "state", NAME),
+      COLUMN("SHARD", "shard", INTEGER), COLUMN("SERVING", "serving", NAME),
+      COLUMN("BACKUP", "backup", NAME), COLUMN("SYNC", "in_sync", NAME),
+      COLUMN("BUSY", "busy", PERCENT), COLUMN("REQ/S", "requests_s", COUNT),
+      COLUMN("P99", "p99_us", MICROS), COLUMN("KEYS/S", "keys_s", COUNT),
+      COLUMN("BYTES/S", "bytes_s", SIZE), COLUMN("MEMORY", "memory", SIZE),
+      COLUMN("ROWS", "rows", COUNT)}},
+    {"workers",
+     "cluster",
+     "workers",
+     NULL,
+     {COLUMN("WORKER", "name", NAME), COLUMN("STATE", "state", NAME), COLUMN("LAG", "lag", COUNT),
+      COLUMN("CLOCK", "clock", INTEGER), COLUMN("STEPS/S", "steps_s", COUNT),
+      COLUMN("STEP P99", "step_p99_us", MICROS), COLUMN("REQ/S", "requests_s", COUNT),
+      COLUMN("FLIGHT", "in_flight", COUNT), COLUMN("RECONNECTS", "reconnects", COUNT),
+      COLUMN("REPORT AGE", "age_s", SECONDS)}},
+    {"tables",
+     "cluster",
+     "tables",
+     NULL,
+     {COLUMN("TABLE", "name", NAME), COLUMN("ROWS", "rows", COUNT),
+      COLUMN("MEMORY", "memory", SIZE), COLUMN("PULLED/S", "pulled_keys_s", COUNT),
+      COLUMN("PUSHED/S", "pushed_keys_s", COUNT)}},
+    {"keys",
+     "hot",
+     "tables",
+     "keys",
+     {COLUMN("KEY", "key", NAME), COLUMN("SHARE", "share", PERCENT),
+      COLUMN("SHARD", "shard", INTEGER), COLUMN("TABLE", "table", NAME)}},
+    {"slow",
+     "slow",
+     "requests",
+     "phases",
+     {COLUMN("TIME", "time", TIME), COLUMN("TOTAL", "total_us", MICROS), COLUMN("OP", "op", NAME),
+      COLUMN("CLIENT", "client", NAME), COLUMN("TABLE", "table", NAME),
+      COLUMN("KEYS", "keys", COUNT), COLUMN("SHARD", "shard", INTEGER),
+      COLUMN("ITERATION", "iteration_us", MICROS), COLUMN("CLOCK", "clock_us", MICROS),
+      COLUMN("MEMORY", "memory_us", MICROS), COLUMN("BACKUP", "backup_us", MICROS),
+      COLUMN("WORK", "work_us", MICROS), COLUMN("SEND", "send_us", MICROS)}},
+};
+
+/* ---- values as text ---- */
+
+static const json_t *value_of(const struct sl_panel_row *row, const char *field)
 {
-    json_t *row = json_copy((json_t *)(uintptr_t)outer);
-    (void)json_object_update(row, (json_t *)(uintptr_t)inner);
-    (void)json_array_append_new(rows, row);
+    const json_t *value = json_object_get(row->part, field);
+    return value != NULL ? value : json_object_get(row->item, field);
 }
 
-/* A new array of flat objects: one for each part of an item, or for the item if it has none. */
-static json_t *collect(const struct sl_panel *panel, const json_t *state)
+static void write_name(const json_t *value, char text[SL_PANEL_CELL_BYTES])
 {
-    json_t *rows = json_array(), *item, *part;
-    size_t i, j;
-    json_array_foreach(json_object_get(json_object_get(state, panel->answer), panel->list), i, item)
+    const char *name = json_is_true(value)     ? "yes"
+                       : json_is_false(value)  ? "no"
+                       : json_is_string(value) ? json_string_value(value)
+                                               : "-";
+    (void)snprintf(text, SL_PANEL_CELL_BYTES, "%s", name);
+    for (; *text != '\0'; text++) {
+        *text = *text >= ' ' && *text <= '~' ? *text : '?';
+    }
+}
+
+static void write_time(double unix_seconds, char text[SL_PANEL_CELL_BYTES])
+{
+    const time_t seconds = (time_t)fmin(fmax(unix_seconds, 0), TIME_MAX);
+    struct tm local;
+    (void)localtime_r(&seconds, &local);
+    (void)strftime(text, SL_PANEL_CELL_BYTES, "%H:%M:%S", &local);
+}
+
+static void write_scaled(double value, enum format format, char text[SL_PANEL_CELL_BYTES])
+{
+    static const struct {
+        double factor, base;
+        const char *units[6];
+    } scales[] = {[COUNT] = {1, 1000, {"", "k", "M", "G", "T"}},
+                  [SIZE] = {1, 1024, {"", "K", "M", "G", "T"}},
+                  [MICROS] = {1, 1000, {"us", "ms", "s"}},
+                  [SECONDS] = {1, 60, {"s", "m", "h"}},
+                  [PERCENT] = {100, HUGE_VAL, {"%"}}};
+    const char *const *unit = scales[format].units;
+    value *= scales[format].factor;
+    while (fabs(value) >= scales[format].base && unit[1] != NULL) {
+        value /= scales[format].base;
+        unit++;
+    }
+    const bool is_whole = value == floor(value) || fabs(value) >= 100;
+    const int digits = is_whole ? 0 : fabs(value) >= 10 || format == SECONDS ? 1 : 2;
+    (void)snprintf(text, SL_PANEL_CELL_BYTES, "%.*f%s", digits, value, *unit);
+}
+
+static void write_value(const json_t *value, enum format format, char text[SL_PANEL_CELL_BYTES])
+{
+    const double number = json_number_value(value);
+    if (format == NAME || !json_is_number(value)) {
+        write_name(value, text);
+    } else if (format == INTEGER) {
+        (void)snprintf(text, SL_PANEL_CELL_BYTES, "%.15g", number);
+    } else if (format == TIME) {
+        write_time(number, text);
+    } else {
+        write_scaled(number, format, text);
+    }
+}
+
+/* ---- rows ---- */
+
+/* Fills a row; false: it does not match. */
+static bool fill(struct sl_panel_row *row, const struct column *columns, const char *filter)
+{
+    bool matches = *filter == '\0';
+    for (uint32_t i = 0; columns[i].title != NULL; i++) {
+        write_value(value_of(row, columns[i].field), columns[i].format, row->cells[i]);
+        matches |= columns[i].format == NAME && strcasestr(row->cells[i], filter) != NULL;
+    }
+    const char *serving = json_string_value(value_of(row, "serving"));
+    const char *name = json_string_value(value_of(row, "name"));
+    row->needs_attention = json_number_value(value_of(row, "age_s")) > LATE_S ||
+                           (serving != NULL && name != NULL && strcmp(serving, name) != 0);
+    return matches;
+}
+
+/* The titles, and the rows that match. */
+static struct sl_panel_row *collect(const struct panel *panel, const json_t *state,
+                                    const char *filter, uint32_t *count)
+{
+    const json_t *list = json_object_get(json_object_get(state, panel->answer), panel->list), *item;
+    size_t index, room = 1;
+    json_array_foreach(list, index, item)
     {
-        const json_t *parts = panel->parts != NULL ? json_object_get(item, panel->parts) : NULL;
-        json_array_foreach(parts, j, part)
-        {
-            append(rows, item, part);
-        }
-        if (json_array_size(parts) == 0) {
-            append(rows, item, parts); /* phases are one object, not an array */
-        }
+        room += 1 + json_array_size(json_object_get(item, panel->parts));
+    }
+    struct sl_panel_row *rows = calloc(room, sizeof *rows);
+    if (rows == NULL) {
+        return NULL;
+    }
+    for (uint32_t i = 0; panel->columns[i].title != NULL; i++) {
+        (void)snprintf(rows[0].cells[i], sizeof rows[0].cells[i], "%s", panel->columns[i].title);
+    }
+    *count = 0;
+    json_array_foreach(list, index, item)
+    {
+        const json_t *parts = json_object_get(item, panel->parts);
+        size_t i = 0;
+        do {
+            struct sl_panel_row *row = &rows[*count + 1];
+            row->item = item;
+            row->part = json_is_array(parts) ? json_array_get(parts, i) : parts;
+            *count += fill(row, panel->columns, filter);
+        } while (++i < json_array_size(parts));
     }
     return rows;
 }
 
-#define LEFT(title, field, format)                                                                 \
-    {                                                                                              \
-        title, field, SL_FORMAT_##format, true                                                     \
-    }
-#define RIGHT(title, field, format)                                                                \
-    {                                                                                              \
-        title, field, SL_FORMAT_##format, false                                                    \
-    }
-
-const struct sl_panel sl_panels[SL_PANEL_COUNT] = {
-    [SL_PANEL_SERVERS] = {"servers",
-                          "cluster",
-                          "servers",
-                          "shards",
-                          {LEFT("SERVER", "name", TEXT), LEFT("STATE", "state", TEXT),
-                           RIGHT("SHARD", "shard", TEXT), LEFT("SERVING", "serving", TEXT),
-                           LEFT("BACKUP", "backup", TEXT), LEFT("SYNC", "in_sync", TEXT),
-                           RIGHT("BUSY", "busy", PERCENT), RIGHT("REQ/S", "requests_s", COUNT),
-                           RIGHT("P99", "p99_us", MICROS), RIGHT("KEYS/S", "keys_s", COUNT),
-                           RIGHT("BYTES/S", "bytes_s", SIZE), RIGHT("MEMORY", "memory", SIZE),
-                           RIGHT("ROWS", "rows", COUNT)}},
-    [SL_PANEL_WORKERS] = {"workers",
-                          "cluster",
-                          "workers",
-                          NULL,
-                          {LEFT("WORKER", "name", TEXT), LEFT("STATE", "state", TEXT),
-                           RIGHT("LAG", "lag", COUNT), RIGHT("CLOCK", "clock", TEXT),
-                           RIGHT("STEPS/S", "steps_s", COUNT),
-                           RIGHT("STEP P99", "step_p99_us", MICROS),
-                           RIGHT("REQ/S", "requests_s", COUNT), RIGHT("FLIGHT", "in_flight", COUNT),
-                           RIGHT("RECONNECTS", "reconnects", COUNT),
-                           RIGHT("REPORT AGE", "age_s", SECONDS)}},
-    [SL_PANEL_TABLES] = {"tables",
-                         "cluster",
-                         "tables",
-                         NULL,
-                         {LEFT("TABLE", "name", TEXT), RIGHT("ROWS", "rows", COUNT),
-                          RIGHT("MEMORY", "memory", SIZE),
-                          RIGHT("PULLED/S", "pulled_keys_s", COUNT),
-                          RIGHT("PUSHED/S", "pushed_keys_s", COUNT)}},
-    [SL_PANEL_KEYS] =
-        {"keys",
-         "hot",
-         "tables",
-         "keys",
-         {LEFT("KEY", "key", TEXT), RIGHT("SHARE", "share", PERCENT), RIGHT("SHARD", "shard", TEXT),
-          LEFT("TABLE", "table", TEXT)}},
-    [SL_PANEL_SLOW] = {"slow",
-                       "slow",
-                       "requests",
-                       "phases",
-                       {LEFT("TIME", "time", TIME), RIGHT("TOTAL", "total_us", MICROS),
-                        LEFT("OP", "op", TEXT), LEFT("CLIENT", "client", TEXT),
-                        LEFT("TABLE", "table", TEXT), RIGHT("KEYS", "keys", COUNT),
-                        RIGHT("SHARD", "shard", TEXT), RIGHT("ITERATION", "iteration_us", MICROS),
-                        RIGHT("CLOCK", "clock_us", MICROS), RIGHT("MEMORY", "memory_us", MICROS),
-                        RIGHT("BACKUP", "backup_us", MICROS), RIGHT("WORK", "work_us", MICROS),
-                        RIGHT("SEND", "send_us", MICROS)}},
-};
-
-static void write_cell(const struct sl_panel_rows *rows, int row, int column,
-                       char text[SL_FORMAT_BYTES])
-{
-    const struct sl_panel_column *of = &rows->panel->columns[column];
-    if (row < 0) {
-        (void)snprintf(text, SL_FORMAT_BYTES, "%s", of->title);
-    } else {
-        sl_format_value(json_object_get(rows->rows[row], of->field), of->format, text);
-    }
-}
-
-static bool has_column(const struct sl_panel *panel, int column)
-{
-    return column < SL_PANEL_COLUMNS_MAX && panel->columns[column].title != NULL;
-}
-
-struct order {
+struct sort {
     const char *field;
     int sign;
 };
@@ -118,134 +201,111 @@ struct order {
 /* Numbers by value, names so that worker/10 follows worker/9; a missing value is the least. */
 static int compare(const void *a, const void *b, void *ctx)
 {
-    const struct order *order = ctx;
-    const json_t *x = json_object_get(*(const json_t *const *)a, order->field);
-    const json_t *y = json_object_get(*(const json_t *const *)b, order->field);
+    const struct sort *sort = ctx;
+    const json_t *x = value_of(a, sort->field), *y = value_of(b, sort->field);
     if (json_is_string(x) && json_is_string(y)) {
-        return order->sign * strverscmp(json_string_value(x), json_string_value(y));
+        return sort->sign * strverscmp(json_string_value(x), json_string_value(y));
     }
     const double m = json_is_number(x) ? json_number_value(x) : -1;
     const double n = json_is_number(y) ? json_number_value(y) : -1;
-    return order->sign * ((m > n) - (m < n));
+    return sort->sign * ((m > n) - (m < n));
 }
 
-static bool matches(const struct sl_panel_rows *rows, int row, const char *filter)
+/* The columns that fit; the first one in any case. */
+static void write_line(struct sl_panel_row *row, const struct column *columns, const int *widths,
+                       int width)
 {
-    bool found = *filter == '\0';
-    for (int column = 0; !found && has_column(rows->panel, column); column++) {
-        char text[SL_FORMAT_BYTES];
-        write_cell(rows, row, column, text);
-        found = rows->panel->columns[column].is_left && strcasestr(text, filter) != NULL;
-    }
-    return found;
-}
-
-static void measure(struct sl_panel_rows *rows)
-{
-    for (int column = 0; has_column(rows->panel, column); column++) {
-        for (int row = -1; row < (int)rows->count; row++) {
-            char text[SL_FORMAT_BYTES];
-            write_cell(rows, row, column, text);
-            const int width = sl_format_width(text);
-            rows->widths[column] = width > rows->widths[column] ? width : rows->widths[column];
-        }
-    }
-}
-
-int sl_panel_rows_init(const struct sl_panel *panel, const json_t *state,
-                       const struct sl_panel_choice *choice, struct sl_panel_rows *out)
-{
-    struct sl_panel_rows rows = {.panel = panel, .all = collect(panel, state)};
-    rows.rows = calloc(json_array_size(rows.all) + 1, sizeof(const json_t *));
-    if (rows.rows == NULL) {
-        json_decref(rows.all);
-        return SL_ERR_NO_MEMORY;
-    }
-    for (size_t i = 0; i < json_array_size(rows.all); i++) {
-        rows.rows[rows.count] = json_array_get(rows.all, i);
-        rows.count += matches(&rows, (int)rows.count, choice->filter);
-    }
-    if (choice->column >= 0) {
-        struct order order = {panel->columns[choice->column].field, choice->is_descending ? -1 : 1};
-        qsort_r(rows.rows, rows.count, sizeof(const json_t *), compare, &order);
-    }
-    measure(&rows);
-    *out = rows;
-    return 0;
-}
-
-void sl_panel_rows_fini(struct sl_panel_rows *rows)
-{
-    json_decref(rows->all);
-    free(rows->rows);
-}
-
-void sl_panel_line(const struct sl_panel_rows *rows, int row, int width,
-                   char line[SL_PANEL_LINE_BYTES])
-{
-    size_t used = 0;
-    line[0] = '\0';
-    for (int column = 0; has_column(rows->panel, column); column++) {
-        char text[SL_FORMAT_BYTES];
-        write_cell(rows, row, column, text);
-        const int gap = column > 0 ? 2 : 0;
-        const int room = column > 0 || rows->widths[0] < width ? rows->widths[column] : width;
-        if (gap + room > width || used + sizeof text + (size_t)room >= SL_PANEL_LINE_BYTES) {
+    int used = 0;
+    for (uint32_t i = 0; columns[i].title != NULL; i++) {
+        const int gap = i > 0 ? 2 : 0, room = i > 0 || widths[0] < width ? widths[i] : width;
+        if (used + gap + room > width) {
             break;
         }
-        sl_format_clip(text, room);
-        const int blank = room - sl_format_width(text);
-        const bool is_left = rows->panel->columns[column].is_left;
-        used += (size_t)snprintf(line + used, SL_PANEL_LINE_BYTES - used, "%*s%s%*s",
-                                 gap + (is_left ? 0 : blank), "", text, is_left ? blank : 0, "");
-        width -= gap + room;
+        used += snprintf(row->line + used, sizeof row->line - (size_t)used, "%*s%*.*s", gap, "",
+                         columns[i].format == NAME ? -room : room, room, row->cells[i]);
     }
-    while (used > 0 && line[used - 1] == ' ') {
-        line[--used] = '\0';
+    while (used > 0 && row->line[used - 1] == ' ') {
+        row->line[--used] = '\0';
     }
 }
 
-static void add(char line[SL_PANEL_LINE_BYTES], const char *title, const json_t *value,
-                enum sl_format format)
+struct sl_panel_row *sl_panel_rows(uint32_t panel, const json_t *state, struct sl_panel_order order,
+                                   const char *filter, int width, uint32_t *count)
 {
-    char text[SL_FORMAT_BYTES];
+    const struct column *columns = panels[panel].columns;
+    struct sl_panel_row *rows = collect(&panels[panel], state, filter, count);
+    if (rows == NULL) {
+        return NULL;
+    }
+    if (order.column > 0) {
+        struct sort sort = {columns[order.column - 1].field, order.is_descending ? -1 : 1};
+        qsort_r(rows + 1, *count, sizeof *rows, compare, &sort);
+    }
+    int widths[SL_PANEL_COLUMNS_MAX] = {0};
+    for (uint32_t i = 0; i < (*count + 1) * SL_PANEL_COLUMNS_MAX; i++) {
+        const uint32_t column = i % SL_PANEL_COLUMNS_MAX;
+        const int bytes = (int)strlen(rows[i / SL_PANEL_COLUMNS_MAX].cells[column]);
+        widths[column] = bytes > widths[column] ? bytes : widths[column];
+    }
+    for (uint32_t i = 0; i <= *count; i++) {
+        write_line(&rows[i], columns, widths,
+                   width < SL_PANEL_LINE_BYTES ? width : SL_PANEL_LINE_BYTES - 1);
+    }
+    return rows;
+}
+
+const char *sl_panel_title(uint32_t panel, uint32_t column)
+{
+    return column == 0 ? panels[panel].name : panels[panel].columns[column - 1].title;
+}
+
+void sl_panel_order_next(uint32_t panel, struct sl_panel_order *order)
+{
+    const struct column *next = &panels[panel].columns[order->column];
+    order->column = next->title != NULL ? order->column + 1 : 0;
+    order->is_descending = next->title != NULL && next->format != NAME;
+}
+
+/* ---- the job ---- */
+
+static void append(char line[SL_PANEL_LINE_BYTES], const char *title, const json_t *value,
+                   enum format format)
+{
+    char text[SL_PANEL_CELL_BYTES];
     const size_t used = strlen(line);
-    sl_format_value(value, format, text);
-    (void)snprintf(line + used, SL_PANEL_LINE_BYTES - used, "%s%s%s%s", used > 0 ? "  " : "", title,
-                   title[0] != '\0' ? " " : "", text);
+    write_value(value, format, text);
+    (void)snprintf(line + used, SL_PANEL_LINE_BYTES - used, "%s%s %s", used > 0 ? "  " : "", title,
+                   text);
 }
 
 void sl_panel_summary(const json_t *state, char job[SL_PANEL_LINE_BYTES],
                       char totals[SL_PANEL_LINE_BYTES])
 {
-    static const struct sl_panel_column columns[] = {
-        {"requests/s", "requests_s", SL_FORMAT_COUNT, false},
-        {"keys/s", "keys_s", SL_FORMAT_COUNT, false},
-        {"bytes/s", "bytes_s", SL_FORMAT_SIZE, false},
-        {"p99", "p99_us", SL_FORMAT_MICROS, false},
-        {"staleness", "staleness", SL_FORMAT_COUNT, false},
-        {"memory", "memory", SL_FORMAT_SIZE, false}};
+    static const struct column columns[] = {
+        COLUMN("requests/s", "requests_s", COUNT), COLUMN("keys/s", "keys_s", COUNT),
+        COLUMN("bytes/s", "bytes_s", SIZE),        COLUMN("p99", "p99_us", MICROS),
+        COLUMN("staleness", "staleness", COUNT),   COLUMN("memory", "memory", SIZE)};
     const json_t *cluster = json_object_get(state, "cluster"), *missing;
     const json_t *checkpoint = json_object_get(cluster, "checkpoint");
     const json_t *last = json_object_get(checkpoint, "last");
     size_t i;
     job[0] = totals[0] = '\0';
-    add(job, "job", json_object_get(cluster, "job"), SL_FORMAT_TEXT);
+    append(job, "job", json_object_get(cluster, "job"), NAME);
     json_array_foreach(json_object_get(cluster, "missing"), i, missing)
     {
-        add(job, "missing", missing, SL_FORMAT_TEXT);
+        append(job, "missing", missing, NAME);
     }
-    add(job, "coordinator", json_object_get(cluster, "coordinator"), SL_FORMAT_TEXT);
+    append(job, "coordinator", json_object_get(cluster, "coordinator"), NAME);
     if (json_is_number(last)) {
         json_t *age = json_real(json_number_value(json_object_get(cluster, "time")) -
                                 json_number_value(last));
-        add(job, "checkpoint", json_object_get(checkpoint, "number"), SL_FORMAT_TEXT);
-        add(job, "age", age, SL_FORMAT_SECONDS);
+        append(job, "checkpoint", json_object_get(checkpoint, "number"), INTEGER);
+        append(job, "age", age, SECONDS);
         json_decref(age);
     }
+    const json_t *sums = json_object_get(cluster, "totals");
     for (i = 0; i < sizeof columns / sizeof columns[0]; i++) {
-        add(totals, columns[i].title,
-            json_object_get(json_object_get(cluster, "totals"), columns[i].field),
-            columns[i].format);
+        append(totals, columns[i].title, json_object_get(sums, columns[i].field),
+               columns[i].format);
     }
 }

@@ -1,29 +1,17 @@
 /* Panel is a table of one kind of objects of a job: servers with their shards, workers, tables,
- * keys, slow requests. Rows are made from a state that sl_source_fetch gave. Pure. */
+ * keys, slow requests. Its rows are made from a state that sl_source_fetch gave. All text is
+ * printable ASCII, as names of a job are; other bytes that a server sends become '?'. Pure. */
 #ifndef SL_TOP_PANEL_H
 #define SL_TOP_PANEL_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "tools/top/format.h"
-
 struct json_t;
 
 #define SL_PANEL_COLUMNS_MAX 13
+#define SL_PANEL_CELL_BYTES  96
 #define SL_PANEL_LINE_BYTES  1024
-
-struct sl_panel_column {
-    const char *title, *field;
-    enum sl_format format;
-    bool is_left; /* aligned */
-};
-
-struct sl_panel {
-    const char *name, *answer, *list; /* a row for each item of this list in this answer, */
-    const char *parts;                /* or for each part of an item; NULL: items have none */
-    struct sl_panel_column columns[SL_PANEL_COLUMNS_MAX]; /* title NULL: no more */
-};
 
 enum {
     SL_PANEL_SERVERS,
@@ -34,32 +22,30 @@ enum {
     SL_PANEL_COUNT
 };
 
-extern const struct sl_panel sl_panels[SL_PANEL_COUNT];
-
-/* Which rows, in which order. */
-struct sl_panel_choice {
-    int column; /* that sorts; -1: the order of the server */
+struct sl_panel_order {
+    uint32_t column; /* that sorts, from 1; 0: the order of the server */
     bool is_descending;
-    const char *filter; /* part of a cell of text, without regard to case; "": all rows */
 };
 
-struct sl_panel_rows {
-    const struct sl_panel *panel;
-    struct json_t *all;         /* owned */
-    const struct json_t **rows; /* [count], borrowed from all */
-    uint32_t count;
-    int widths[SL_PANEL_COLUMNS_MAX];
+struct sl_panel_row {
+    const struct json_t *item, *part; /* of the state, which have the fields; NULL: the titles */
+    char cells[SL_PANEL_COLUMNS_MAX][SL_PANEL_CELL_BYTES];
+    char line[SL_PANEL_LINE_BYTES]; /* the cells that fit */
+    bool needs_attention;           /* no report of late, or a backup serves the shard */
 };
 
-/* Errors: NO_MEMORY. */
-int sl_panel_rows_init(const struct sl_panel *panel, const struct json_t *state,
-                       const struct sl_panel_choice *choice, struct sl_panel_rows *out);
-void sl_panel_rows_fini(struct sl_panel_rows *rows);
+/* Column 0: the panel's own name; NULL: there is no such column. */
+const char *sl_panel_title(uint32_t panel, uint32_t column);
 
-/* Writes a row, or the titles (row -1), as a line of at most `width` columns: the columns that fit.
- */
-void sl_panel_line(const struct sl_panel_rows *rows, int row, int width,
-                   char line[SL_PANEL_LINE_BYTES]);
+/* Orders by the next column: numbers from the greatest, names from the first. */
+void sl_panel_order_next(uint32_t panel, struct sl_panel_order *order);
+
+/* Row 0 has the titles, `count` rows follow it, with lines of at most `width` columns. Rows without
+ * the filter in a cell of text are left out, without regard to case. The caller frees the array
+ * before the state. NULL: no memory. */
+struct sl_panel_row *sl_panel_rows(uint32_t panel, const struct json_t *state,
+                                   struct sl_panel_order order, const char *filter, int width,
+                                   uint32_t *count);
 
 /* Writes the state of the job, and its totals, as a line each. */
 void sl_panel_summary(const struct json_t *state, char job[SL_PANEL_LINE_BYTES],

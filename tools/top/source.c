@@ -50,7 +50,7 @@ int sl_source_create(const struct sl_source_options *options, struct sl_source *
     } else if (options->token_file != NULL) {
         err = sl_secret_read(options->token_file, &token, reason);
     }
-    if (err == 0 && token.byte_count > 0) {
+    if (token.byte_count > 0) {
         (void)snprintf(source->authorization, sizeof source->authorization, "Bearer %.*s",
                        (int)token.byte_count, (const char *)token.bytes);
     }
@@ -84,38 +84,26 @@ void sl_source_destroy(struct sl_source **source)
 }
 
 /* GET of a path, at the coordinator if the server redirects there. */
-static int exchange(struct sl_source *source, const char *path, struct sl_http_answer *answer,
-                    struct sl_reason *reason)
+static int fetch(struct sl_source *source, const char *path, json_t **out, struct sl_reason *reason)
 {
-    for (int hop = 0; hop <= REDIRECTIONS_MAX; hop++) {
+    struct sl_http_answer answer = {0};
+    int hops = 0;
+    do {
         char url[URL_BYTES + 32];
         (void)snprintf(url, sizeof url, "%s/api/%s", source->base, path);
         const struct sl_http_request request = {.method = SL_HTTP_GET,
                                                 .url = url,
                                                 .authorization = source->authorization,
                                                 .timeout_ms = TIMEOUT_MS};
-        const int err = sl_http_exchange(source->http, &request, answer);
+        const int err = sl_http_exchange(source->http, &request, &answer);
         if (err != 0) {
             return sl_reason_fail(reason, err,
                                   "%s: %s; is this the address that the ready line of "
                                   "starling-ps names after http?",
                                   source->base, sl_http_error(source->http));
         }
-        if (answer->redirection == NULL || !take_base(answer->redirection, source->base)) {
-            return 0;
-        }
-    }
-    return sl_reason_fail(reason, SL_ERR_INVALID, "%s: the servers redirect in a circle",
-                          source->base);
-}
-
-static int fetch(struct sl_source *source, const char *path, json_t **out, struct sl_reason *reason)
-{
-    struct sl_http_answer answer;
-    const int err = exchange(source, path, &answer, reason);
-    if (err != 0) {
-        return err;
-    }
+    } while (answer.redirection != NULL && hops++ < REDIRECTIONS_MAX &&
+             take_base(answer.redirection, source->base));
     json_t *json = json_loadb(answer.body, answer.body_bytes, 0, NULL);
     if (answer.status == 200 && json_is_object(json)) {
         *out = json;
@@ -131,22 +119,16 @@ static int fetch(struct sl_source *source, const char *path, json_t **out, struc
 
 int sl_source_fetch(struct sl_source *source, json_t **out, struct sl_reason *reason)
 {
-    static const char *const paths[] = {"cluster", "slow", "hot"};
-    json_t *state = json_object();
-    int err = state != NULL ? 0 : sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory");
-    for (size_t i = 0; err == 0 && i < sizeof paths / sizeof paths[0]; i++) {
-        json_t *answer;
-        err = fetch(source, paths[i], &answer, reason);
-        if (err == 0 && json_object_set_new(state, paths[i], answer) != 0) {
-            err = sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory");
-        }
+    json_t *cluster = NULL, *slow = NULL, *hot = NULL;
+    int err = fetch(source, "cluster", &cluster, reason);
+    err = err != 0 ? err : fetch(source, "slow", &slow, reason);
+    err = err != 0 ? err : fetch(source, "hot", &hot, reason);
+    if (err == 0) {
+        *out = json_pack("{s:o, s:o, s:o}", "cluster", cluster, "slow", slow, "hot", hot);
+        return *out != NULL ? 0 : sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory");
     }
-    if (err != 0) {
-        json_decref(state);
-        memcpy(source->base, source->given,
-               sizeof source->base); /* which knows a new coordinator */
-        return err;
-    }
-    *out = state;
-    return 0;
+    json_decref(cluster);
+    json_decref(slow);
+    memcpy(source->base, source->given, URL_BYTES); /* which knows a new coordinator */
+    return err;
 }

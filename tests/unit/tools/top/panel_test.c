@@ -1,6 +1,6 @@
 #include <jansson.h>
-#include <locale.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/unit.h"
@@ -22,74 +22,91 @@ static json_t *workers(void)
 }
 
 /* The rows' lines, joined by '|'. */
-static const char *lines(uint32_t panel, json_t *state, struct sl_panel_choice choice, int width)
+static const char *lines(uint32_t panel, json_t *state, struct sl_panel_order order,
+                         const char *filter, int width)
 {
     static char text[4096];
-    struct sl_panel_rows rows;
-    assert_int_equal(sl_panel_rows_init(&sl_panels[panel], state, &choice, &rows), 0);
+    uint32_t count;
+    struct sl_panel_row *rows = sl_panel_rows(panel, state, order, filter, width, &count);
+    assert_non_null(rows);
     text[0] = '\0';
-    for (int row = -1; row < (int)rows.count; row++) {
-        char line[SL_PANEL_LINE_BYTES];
-        sl_panel_line(&rows, row, width, line);
+    for (uint32_t row = 0; row <= count; row++) {
         const size_t used = strlen(text);
-        (void)snprintf(text + used, sizeof text - used, "%s|", line);
+        (void)snprintf(text + used, sizeof text - used, "%s|", rows[row].line);
     }
-    sl_panel_rows_fini(&rows);
+    free(rows);
     json_decref(state);
     return text;
 }
 
+static const struct sl_panel_order no_order = {0};
+
 SL_CASE(panel_rows__are_in_the_order_of_the_server_without_a_column)
 {
-    const struct sl_panel_choice choice = {.column = -1, .filter = ""};
-    assert_string_equal(lines(SL_PANEL_WORKERS, workers(), choice, 26),
+    assert_string_equal(lines(SL_PANEL_WORKERS, workers(), no_order, "", 26),
                         "WORKER     STATE      LAG|worker/2   running      1|"
                         "worker/10  left         -|worker/9   running  1.20k|");
 }
 
 SL_CASE(panel_rows__sort_numbers_by_value_and_names_by_their_numbers)
 {
-    struct sl_panel_choice choice = {.column = 2, .is_descending = true, .filter = ""};
-    assert_string_equal(lines(SL_PANEL_WORKERS, workers(), choice, 9),
+    struct sl_panel_order order = {.column = 3, .is_descending = true};
+    assert_string_equal(lines(SL_PANEL_WORKERS, workers(), order, "", 9),
                         "WORKER|worker/9|worker/2|worker/10|");
-    choice = (struct sl_panel_choice){.column = 0, .filter = ""};
-    assert_string_equal(lines(SL_PANEL_WORKERS, workers(), choice, 9),
+    order = (struct sl_panel_order){.column = 1};
+    assert_string_equal(lines(SL_PANEL_WORKERS, workers(), order, "", 9),
                         "WORKER|worker/2|worker/9|worker/10|");
 }
 
 SL_CASE(panel_rows__filter_by_text_in_any_case)
 {
-    const struct sl_panel_choice choice = {.column = -1, .filter = "RUN"};
-    assert_string_equal(lines(SL_PANEL_WORKERS, workers(), choice, 8), "WORKER|worker/2|worker/9|");
+    assert_string_equal(lines(SL_PANEL_WORKERS, workers(), no_order, "RUN", 8),
+                        "WORKER|worker/2|worker/9|");
 }
 
 SL_CASE(panel_rows__are_shards_with_the_fields_of_their_server)
 {
-    const struct sl_panel_choice choice = {.column = -1, .filter = ""};
     json_t *job = state_of(
         "{\"cluster\":{\"servers\":[{\"name\":\"ps/0\",\"state\":\"serving\",\"shards\":["
         "{\"shard\":0,\"serving\":\"ps/0\",\"backup\":\"ps/1\",\"in_sync\":true,\"busy\":0.314},"
         "{\"shard\":1,\"serving\":\"ps/0\",\"backup\":null,\"in_sync\":false,\"busy\":0.05}]},"
         "{\"name\":\"ps/1\",\"state\":\"starting\",\"shards\":[]}]}}");
-    assert_string_equal(lines(SL_PANEL_SERVERS, job, choice, 57),
+    assert_string_equal(lines(SL_PANEL_SERVERS, job, no_order, "", 57),
                         "SERVER  STATE     SHARD  SERVING  BACKUP  SYNC   BUSY|"
                         "ps/0    serving       0  ps/0     ps/1    yes   31.4%|"
                         "ps/0    serving       1  ps/0     -       no       5%|"
                         "ps/1    starting      -  -        -       -         -|");
 }
 
-/* A name that another process chose reaches the terminal without escape sequences. */
-SL_CASE(panel_rows__show_control_characters_as_question_marks)
+/* What a server sends reaches the terminal without escape sequences. */
+SL_CASE(panel_rows__show_other_than_printable_ascii_as_question_marks)
 {
-    const struct sl_panel_choice choice = {.column = -1, .filter = ""};
     const char *text = "{\"cluster\":{\"tables\":[{\"name\":\"a\\u001b[2J\\nb\\u00e4\"}]}}";
-    assert_non_null(setlocale(LC_ALL, "C"));
-    assert_string_equal(lines(SL_PANEL_TABLES, state_of(text), choice, 9), "TABLE|a?[2J?b??|");
-    assert_non_null(setlocale(LC_ALL, "C.UTF-8"));
-    assert_string_equal(lines(SL_PANEL_TABLES, state_of(text), choice, 8),
-                        "TABLE|a?[2J?b\xc3\xa4|");
-    assert_string_equal(lines(SL_PANEL_TABLES, state_of(text), choice, 7), "TABLE|a?[2J?b|");
-    assert_non_null(setlocale(LC_ALL, "C"));
+    assert_string_equal(lines(SL_PANEL_TABLES, state_of(text), no_order, "", 9),
+                        "TABLE|a?[2J?b??|");
+    assert_string_equal(lines(SL_PANEL_TABLES, state_of(text), no_order, "", 7), "TABLE|a?[2J?b|");
+}
+
+SL_CASE(panel_order_next__takes_each_column_and_then_none)
+{
+    struct sl_panel_order order = {0};
+    sl_panel_order_next(SL_PANEL_KEYS, &order);
+    assert_string_equal(sl_panel_title(SL_PANEL_KEYS, order.column), "KEY");
+    assert_false(order.is_descending);
+    sl_panel_order_next(SL_PANEL_KEYS, &order);
+    assert_string_equal(sl_panel_title(SL_PANEL_KEYS, order.column), "SHARE");
+    assert_true(order.is_descending);
+    sl_panel_order_next(SL_PANEL_KEYS, &order);
+    sl_panel_order_next(SL_PANEL_KEYS, &order);
+    assert_int_equal(order.column, 4);
+    sl_panel_order_next(SL_PANEL_KEYS, &order);
+    assert_int_equal(order.column, 0);
+    for (uint32_t i = 0; i < 13; i++) { /* a panel whose columns are as many as can be */
+        sl_panel_order_next(SL_PANEL_SLOW, &order);
+    }
+    assert_string_equal(sl_panel_title(SL_PANEL_SLOW, order.column), "SEND");
+    sl_panel_order_next(SL_PANEL_SLOW, &order);
+    assert_int_equal(order.column, 0);
 }
 
 SL_CASE(panel_summary__names_missing_members_and_the_age_of_the_checkpoint)
@@ -109,22 +126,22 @@ SL_CASE(panel_summary__names_missing_members_and_the_age_of_the_checkpoint)
 
 SL_CASE(panel_rows__survive_numbers_without_sense)
 {
-    const struct sl_panel_choice choice = {.column = 0, .filter = ""};
+    const struct sl_panel_order order = {.column = 1};
     const char *text =
         lines(SL_PANEL_SLOW,
               state_of("{\"slow\":{\"requests\":[{\"time\":1e300,\"total_us\":-1e300},"
                        "{\"time\":-1e300,\"total_us\":1e300}]}}"),
-              choice, 12);
-    assert_int_equal(strlen(text), strlen("TIME|12:34:56|12:34:56|"));
+              order, "", 12);
+    assert_int_equal(strlen(text), strlen("    TIME|12:34:56|12:34:56|"));
 }
 
 /* What a server sends may lack anything. */
 SL_CASE(panel_rows__of_a_state_without_lists_are_none)
 {
-    const struct sl_panel_choice choice = {.column = 0, .is_descending = true, .filter = "x"};
+    const struct sl_panel_order order = {.column = 1, .is_descending = true};
     for (uint32_t panel = 0; panel < SL_PANEL_COUNT; panel++) {
         const char *text =
-            lines(panel, state_of("{\"cluster\":[1],\"slow\":{\"requests\":7}}"), choice, 80);
+            lines(panel, state_of("{\"cluster\":[1],\"slow\":{\"requests\":7}}"), order, "x", 80);
         assert_ptr_equal(strchr(text, '|'), strrchr(text, '|')); /* the titles alone */
     }
 }
