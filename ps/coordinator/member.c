@@ -417,7 +417,10 @@ static void add_member(struct sl_coordinator *coordinator, struct sl_coordinator
     coordinator->members[coordinator->member_count] = member;
     coordinator->member_count++;
     if (sl_coordinator_is_worker(member)) {
-        coordinator->workers[member->hello.task_index].left_job = false;
+        const uint32_t task = member->hello.task_index;
+        struct sl_coordinator_job *job = &coordinator->job;
+        job->worker_end = task < job->worker_end ? job->worker_end : task + 1;
+        coordinator->workers[task].left_job = false;
         coordinator->job.counted_workers_known = false;
     }
     sl_coordinator_note_member(coordinator, member);

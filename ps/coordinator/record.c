@@ -348,6 +348,8 @@ static int read_worker(struct sl_coordinator *coordinator, uint32_t task, const 
     }
     worker.end = (enum sl_coordinator_end)end;
     coordinator->workers[task] = worker;
+    coordinator->job.worker_end =
+        task < coordinator->job.worker_end ? coordinator->job.worker_end : task + 1;
     return read_member(coordinator, SL_MESSAGE_ROLE_WORKER, task, record);
 }
 

@@ -154,7 +154,8 @@ struct sl_coordinator_checkpoint {
 };
 
 struct sl_coordinator_job {
-    uint32_t worker_count;                         /* 0: unknown */
+    uint32_t worker_count; /* 0: unknown */
+    uint32_t worker_end;   /* above the tasks of all workers that were ever members */
     char worker_count_from[SL_MESSAGE_NAME_BYTES]; /* the member or option that set it */
     bool counted_workers_known;                    /* counted_workers is valid */
     uint32_t counted_workers;                      /* by sl_coordinator_count_workers */

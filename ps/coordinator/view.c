@@ -5,6 +5,11 @@
 #include "ps/coordinator/cluster.h"
 #include "ps/coordinator/state.h"
 
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
 static void fill_job(const struct sl_coordinator *coordinator, struct sl_coordinator_view *view)
 {
     const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
@@ -15,6 +20,9 @@ static void fill_job(const struct sl_coordinator *coordinator, struct sl_coordin
     (void)sl_coordinator_cluster_missing(coordinator, &view->missing);
     view->ps_count = coordinator->options.ps_count;
     view->worker_count = coordinator->job.worker_count;
+    view->task_end = larger(view->task_end, view->worker_end);
+    view->task_end = larger(view->task_end, larger(view->ps_count, view->worker_count));
+    view->task_end = larger(view->task_end, coordinator->job.worker_end);
     view->worker_end = view->next_task = view->next_member = 0;
     view->checkpoint.is_written = checkpoint->stage != SL_COORDINATOR_CHECKPOINT_IDLE;
     view->checkpoint.interval_ns = coordinator->options.checkpoint_interval_ns;
@@ -56,14 +64,11 @@ static void fill_worker(const struct sl_coordinator *coordinator, struct sl_coor
 {
     const struct sl_coordinator_worker *worker = &coordinator->workers[task];
     struct sl_coordinator_view_member *shown = &view->workers[task];
-    const bool has_ended = worker->end != SL_COORDINATOR_END_NONE;
-    if (has_ended || shown->state != SL_COORDINATOR_VIEW_UNKNOWN) { /* else: untouched memory */
-        *shown = (struct sl_coordinator_view_member){
-            .state = state_of_end(worker->end),
-            .last_seen_ns = worker->end_ns,
-        };
-    }
-    if (has_ended || task < coordinator->job.worker_count) {
+    *shown = (struct sl_coordinator_view_member){
+        .state = state_of_end(worker->end),
+        .last_seen_ns = worker->end_ns,
+    };
+    if (worker->end != SL_COORDINATOR_END_NONE || task < coordinator->job.worker_count) {
         view->worker_end = task + 1;
     }
 }
@@ -72,13 +77,13 @@ static void fill_worker(const struct sl_coordinator *coordinator, struct sl_coor
 static void fill_tasks(const struct sl_coordinator *coordinator, struct sl_coordinator_view *view)
 {
     const uint32_t end = view->next_task + SL_COORDINATOR_VIEW_SLICE;
-    for (; view->next_task < SL_LIMIT_WORKERS && view->next_task < end; view->next_task++) {
+    view->departures = view->next_task == 0 ? coordinator->departures : view->departures;
+    for (; view->next_task < view->task_end && view->next_task < end; view->next_task++) {
         if (view->next_task < view->ps_count) {
             fill_server(coordinator, view, view->next_task);
         }
         fill_worker(coordinator, view, view->next_task);
     }
-    view->departures = coordinator->departures;
 }
 
 static void fill_member(const struct sl_coordinator *coordinator, struct sl_coordinator_view *view,
@@ -100,7 +105,7 @@ static void fill_member(const struct sl_coordinator *coordinator, struct sl_coor
     }
 }
 
-/* Fills in the members. A departure changes their order, and leads to a new walk. */
+/* Fills in the members. A departure changes their order and its task, and leads to a new walk. */
 static bool fill_members(const struct sl_coordinator *coordinator, struct sl_coordinator_view *view)
 {
     if (view->departures != coordinator->departures) {
@@ -126,7 +131,7 @@ bool sl_coordinator_view_fill(void *ctx, void *into, uint32_t slice)
     if (slice == 0) {
         fill_job(coordinator, view);
     }
-    if (view->next_task < SL_LIMIT_WORKERS) {
+    if (view->next_task < view->task_end) {
         fill_tasks(coordinator, view);
         return false;
     }

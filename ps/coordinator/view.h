@@ -55,6 +55,7 @@ struct sl_coordinator_view {
 
     /* The next slice. */
     uint32_t next_task, next_member;
+    uint32_t task_end;   /* above all tasks that the coordinator or an older view has known */
     uint64_t departures; /* of the coordinator, when the walk over the members began */
 };
 

@@ -82,6 +82,8 @@ CASE(coordinator_view__is_whole_though_a_member_leaves_between_slices)
         assert_int_equal(hello(f, 1 + task, SL_MESSAGE_ROLE_WORKER, task), 0);
     }
     uint32_t slice = 0;
+    assert_false(sl_coordinator_view_fill(&f->coordinator, view, slice++));
+    goodbye(f, 2);
     while (view->next_member == 0) {
         assert_false(sl_coordinator_view_fill(&f->coordinator, view, slice++));
     }
@@ -89,9 +91,29 @@ CASE(coordinator_view__is_whole_though_a_member_leaves_between_slices)
     (void)fill(f, view, slice);
     assert_int_equal(view->worker_end, count);
     assert_int_equal(view->workers[0].state, SL_COORDINATOR_VIEW_LEFT);
-    for (uint32_t task = 1; task < count; task++) {
+    assert_int_equal(view->workers[1].state, SL_COORDINATOR_VIEW_LEFT);
+    for (uint32_t task = 2; task < count; task++) {
         assert_int_equal(view->workers[task].state, SL_COORDINATOR_VIEW_STARTING);
     }
+    free(view);
+}
+
+/* Two slices: of the tasks that the job has had so far, and of the members. */
+CASE(coordinator_view__walks_no_tasks_that_nobody_has_had)
+{
+    struct sl_coordinator_view *view = make();
+    fixture_remake(f, 1, 0);
+    assert_int_equal(fill(f, view, 0), 2);
+    assert_int_equal(view->worker_end, 0);
+    assert_int_equal(hello(f, 1, SL_MESSAGE_ROLE_WORKER, 8), 0);
+    assert_int_equal(fill(f, view, 0), 2);
+    assert_int_equal(view->workers[8].state, SL_COORDINATOR_VIEW_STARTING);
+    goodbye(f, 1);
+    assert_int_equal(hello(f, 2, SL_MESSAGE_ROLE_WORKER, SL_LIMIT_WORKERS - 1), 0);
+    assert_int_equal(fill(f, view, 0), SL_LIMIT_WORKERS / SL_COORDINATOR_VIEW_SLICE + 1);
+    assert_int_equal(view->worker_end, SL_LIMIT_WORKERS);
+    assert_int_equal(view->workers[7].state, SL_COORDINATOR_VIEW_UNKNOWN);
+    assert_int_equal(view->workers[8].state, SL_COORDINATOR_VIEW_LEFT);
     free(view);
 }
 
