@@ -173,7 +173,7 @@ static void write_line(FILE *to, const struct series *series, const char *suffix
     (void)fprintf(to, " %s\n", value);
 }
 
-static void write_series(FILE *to, const struct series *series)
+static void write_series(FILE *to, const struct series *series, uint32_t bucket_count)
 {
     static const int digits[] = {[SL_METRICS_PLAIN] = 0, [SL_METRICS_NS] = 9, [SL_METRICS_PPM] = 6};
     const struct value *value = &series->value;
@@ -182,7 +182,7 @@ static void write_series(FILE *to, const struct series *series)
         write_line(to, series, "", NULL, decimal(number, value->value, digits[series->row->unit]));
         return;
     }
-    for (uint32_t i = 0; i < BUCKETS; i++) {
+    for (uint32_t i = 0; i < bucket_count; i++) {
         decimal(limit, SL_CLOCK_NS_PER_US << bucket_powers[i], 9);
         write_line(to, series, "_bucket", limit, decimal(number, value->buckets[i], 0));
     }
@@ -213,7 +213,8 @@ static void write_head(FILE *to, const struct sl_metrics_row *row, const char *h
 }
 
 /* Writes the first family; returns how many series it has. */
-static uint32_t write_family(FILE *to, struct series *const *sorted, uint32_t count)
+static uint32_t write_family(FILE *to, struct series *const *sorted, uint32_t count,
+                             uint32_t bucket_count)
 {
     const struct sl_metrics_row *row = sorted[0]->row;
     const char *help = NULL;
@@ -223,7 +224,7 @@ static uint32_t write_family(FILE *to, struct series *const *sorted, uint32_t co
     }
     write_head(to, row, help == NULL ? "" : help);
     for (uint32_t i = 0; i < length; i++) {
-        write_series(to, sorted[i]);
+        write_series(to, sorted[i], bucket_count);
     }
     return length;
 }
@@ -242,7 +243,7 @@ static int write_text(struct collection *collection, char **text, size_t *bytes)
     }
     const uint32_t count = sort(sorted, collection->count);
     for (uint32_t done = 0; done < count;) {
-        done += write_family(to, sorted + done, count - done);
+        done += write_family(to, sorted + done, count - done, collection->one_by_one ? 0 : BUCKETS);
     }
     free(sorted);
     const bool failed = ferror(to) != 0;

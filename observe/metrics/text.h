@@ -1,7 +1,8 @@
 /* Writes the registry of a process in the text format 0.0.4 of Prometheus: HELP and TYPE once for
  * each family, families and series in alphabetical order. Names get the prefix "starling_", except
  * process_*. Series with the same labels are merged as their kind says, whichever sources they come
- * from. Durations are in seconds, exactly; a histogram has 14 buckets from 8 us to 8.4 s. */
+ * from. Durations are in seconds, exactly; a histogram has 14 buckets from 8 us to 8.4 s if sources
+ * are merged, else its sum and count only. */
 #ifndef SL_OBSERVE_METRICS_TEXT_H
 #define SL_OBSERVE_METRICS_TEXT_H
 

@@ -178,7 +178,9 @@ CASE(metrics_text__merges_sources_or_lists_them_one_by_one)
     assert_non_null(strstr(fixture->text, "{op=\"pull\",shard=\"0\"} 3\n"));
     assert_non_null(strstr(fixture->text, "{op=\"pull\",shard=\"1\"} 4\n"));
     assert_non_null(strstr(fixture->text, "clock_floor{shard=\"1\"} 5\n"));
-    assert_non_null(strstr(fixture->text, "{op=\"pull\",shard=\"1\",le=\"0.000016\"} 2\n"));
+    assert_non_null(strstr(fixture->text, "{op=\"pull\",shard=\"1\",le=\"+Inf\"} 2\n"));
+    assert_non_null(strstr(fixture->text, "_seconds_sum{op=\"pull\",shard=\"1\"} 0.000032\n"));
+    assert_null(strstr(fixture->text, "le=\"0"));
 }
 
 SL_CASE(metrics_text__for_parsers)
