@@ -99,23 +99,34 @@ void sl_process_metrics_use(struct sl_process_block *block, uint32_t which,
     name_transport(sources, SL_SERVER_TRANSPORT_BYPASS, server->bypass);
 }
 
-void sl_process_metrics_add_server(struct sl_process *process, uint32_t core, uint32_t which,
-                                   uint32_t shard)
+static void add_transports(struct sl_process *process, uint32_t core, uint32_t which,
+                           const char *detail)
 {
-    struct sl_metrics *registry = &process->metrics.registry;
     struct sl_process_block *block = &process->metrics.blocks[core];
-    struct sl_server_cells *cells = &block->servers[which];
     struct sl_process_server_sources *sources = &block->server_sources[which];
-    (void)snprintf(sources->shard, SL_PROCESS_LABEL_BYTES, "shard=\"%u\"", shard);
-    sources->server = sl_server_metrics_source(cells, sources->shard);
-    sl_metrics_add(registry, &sources->server);
     for (uint32_t i = 0; i < SL_SERVER_TRANSPORTS; i++) {
         if (sources->schemes[i][0] != '\0') {
             sources->transports[i] = sl_transport_metrics_source(
-                &cells->transports[i], sources->schemes[i], sources->shard);
-            sl_metrics_add(registry, &sources->transports[i]);
+                &block->servers[which].transports[i], sources->schemes[i], detail);
+            sl_metrics_add(&process->metrics.registry, &sources->transports[i]);
         }
     }
+}
+
+void sl_process_metrics_add_scheduler(struct sl_process *process)
+{
+    add_transports(process, 0, SL_PROCESS_HOME, NULL);
+}
+
+void sl_process_metrics_add_server(struct sl_process *process, uint32_t core, uint32_t which,
+                                   uint32_t shard)
+{
+    struct sl_process_block *block = &process->metrics.blocks[core];
+    struct sl_process_server_sources *sources = &block->server_sources[which];
+    (void)snprintf(sources->shard, SL_PROCESS_LABEL_BYTES, "shard=\"%u\"", shard);
+    sources->server = sl_server_metrics_source(&block->servers[which], sources->shard);
+    sl_metrics_add(&process->metrics.registry, &sources->server);
+    add_transports(process, core, which, sources->shard);
 }
 
 int sl_process_metrics_init(struct sl_process *process)

@@ -68,6 +68,9 @@ int sl_process_metrics_init(struct sl_process *process);
 void sl_process_metrics_use(struct sl_process_block *block, uint32_t which,
                             struct sl_server_options *server);
 
+/* Adds the transports of a scheduler, which has no shard. Its reactor. */
+void sl_process_metrics_add_scheduler(struct sl_process *process);
+
 /* Adds the sources of a server, once its shard is known. The core's reactor. */
 void sl_process_metrics_add_server(struct sl_process *process, uint32_t core, uint32_t which,
                                    uint32_t shard);

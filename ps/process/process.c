@@ -155,6 +155,9 @@ static int core_start(void *ctx)
         server.control_gone = NULL;
         err = sl_server_create(&server, &process->servers[server.local_index]);
     }
+    if (err == 0 && is_scheduler(process)) {
+        sl_process_metrics_add_scheduler(process);
+    }
     err = err != 0 ? err : sl_process_listen_core(core);
     if (err == 0) {
         const struct sl_coordinator_options coordinator = coordinator_options(process);

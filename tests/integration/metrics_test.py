@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -166,7 +167,18 @@ class Job(Metrics):
         for page in pages:
             self.expect_valid(page)
             shards = self.scrape(servers[pages.index(page)], "/metrics?detail=shard")
+            self.expect_valid(shards)
             self.assertEqual(shards.sum("starling_requests_total"), page.sum("starling_requests_total"))
+            self.expect_few_series(shards, reactors=2)
+
+    def expect_few_series(self, page, reactors):
+        """At most 3,000 if the server had 16 reactors and 64 tables."""
+        def having(*labels):
+            return sum(any(name in labels for name, _ in given) for _, given in page.samples)
+
+        tables = len({value for _, given in page.samples for name, value in given if name == "table"})
+        others = len(page.samples) - having("shard", "reactor", "table")
+        self.assertLessEqual(others + having("shard", "reactor") * 16 // reactors + having("table") * 64 // tables, 3000)
 
 
 class Training(Metrics):
@@ -194,8 +206,13 @@ class Scheduler(Metrics):
         port, = harness.free_ports(1)
         env = {"DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": str(port), "DMLC_NUM_SERVER": "1",
                "DMLC_NUM_WORKER": "2", "DMLC_ROLE": "scheduler"}
-        page, = self.scrape_until([self.start("starling-ps", env=env)], lambda pages: "starling_servers" in pages[0].types)
+        scheduler = self.start("starling-ps", env=env)
+        scheduler.wait_line("ready")
+        with socket.create_connection(("127.0.0.1", port)):
+            page, = self.scrape_until([scheduler], lambda pages: "starling_servers" in pages[0].types
+                                      and pages[0].sum("starling_connections") == 1)
         self.expect_valid(page)
+        self.assertEqual(page.sum("starling_connections", transport="tcp"), 1)
         self.assertLessEqual(set(page.types), set(documented()))
         self.assertEqual(page.sum("starling_servers", state="missing"), 1)
         self.assertEqual(page.sum("starling_build_info", role="scheduler"), 1)
