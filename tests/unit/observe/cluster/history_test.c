@@ -58,7 +58,7 @@ static size_t count(const struct sl_history_track *track)
 
 CASE(history_add__leaves_gaps_where_nothing_was_reported)
 {
-    struct sl_history_track track = {0};
+    static struct sl_history_track track; /* tear_down closes it */
     assert_int_equal(sl_history_open(fixture, &track), 0);
     assert_int_equal(count(&track), 0);
     add(&track, 50, 1, 10);
@@ -71,7 +71,7 @@ CASE(history_add__leaves_gaps_where_nothing_was_reported)
 
 CASE(history_describe__begins_after_the_given_time)
 {
-    struct sl_history_track track = {0};
+    static struct sl_history_track track; /* tear_down closes it */
     assert_int_equal(sl_history_open(fixture, &track), 0);
     for (uint64_t second = 10; second < 15; second++) {
         add(&track, second, (double)second, 1);
@@ -84,7 +84,7 @@ CASE(history_describe__begins_after_the_given_time)
 
 CASE(history_add__keeps_the_last_15_minutes)
 {
-    struct sl_history_track track = {0};
+    static struct sl_history_track track; /* tear_down closes it */
     assert_int_equal(sl_history_open(fixture, &track), 0);
     for (uint64_t second = 1; second <= 2 * SL_HISTORY_SECONDS + 7; second++) {
         add(&track, second, (double)second, 1);
