@@ -173,13 +173,14 @@ static json_t *describe_worker(const struct sl_cluster_member *member,
         member == NULL ? &none.client : &member->earlier.client;
     const bool is_fresh = sl_cluster_fresh(member, now_ns) != NULL;
     const double s = is_fresh ? sl_cluster_seconds(member) : 0;
-    const uint32_t lag = is_running(view, task) && fastest > now->clock ? fastest - now->clock : 0;
+    const bool has_lag = member != NULL && is_running(view, task);
+    const uint32_t lag = fastest > now->clock ? fastest - now->clock : 0;
     (void)json_object_update_new(
         worker,
         json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "http",
                   text_or_null(member == NULL ? NULL : member->report.http), "clock",
                   member == NULL ? json_null() : count(now->clock), "lag",
-                  member == NULL ? json_null() : count(lag), "steps_s",
+                  has_lag ? count(lag) : json_null(), "steps_s",
                   number(sl_cluster_rate(now->steps, earlier->steps, s)), "step_p99_us",
                   !is_fresh || now->step_p99_us == 0 ? json_null() : count(now->step_p99_us),
                   "requests_s", number(sl_cluster_rate(now->requests, earlier->requests, s)),

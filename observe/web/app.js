@@ -1,13 +1,12 @@
 // The live page of a job: polls the coordinator once a second and shows what it reports.
 
 import { Charts, History, SERIES, Tile } from "./charts.js";
-import { mark, put, span } from "./format.js";
+import { LATE_S, mark, put, span } from "./format.js";
 import { ShardMap } from "./map.js";
 import { EVENT_COLUMNS, KEY_COLUMNS, SLOW_COLUMNS, Stragglers, Table, TABLE_COLUMNS, WORKER_COLUMNS } from "./tables.js";
 
 const POLL_MS = 1000;
 const TIMEOUT_MS = 5000;
-const LATE_S = 3; // an older state is shown with its age
 const TOKEN = "starling-token";
 
 const $ = (id) => document.getElementById(id);
@@ -114,7 +113,8 @@ function show() {
 
 function showHeader() {
     mark($("job"), cluster.job);
-    const trouble = [...cluster.missing.map((name) => `${name} is missing`),
+    const gone = [...cluster.servers, ...cluster.workers].filter((m) => ["disconnected", "expired"].includes(m.state));
+    const trouble = [...cluster.missing.map((name) => `${name} is missing`), ...gone.map((m) => `${m.name} is ${m.state}`),
         ...cluster.workers.filter((w) => w.straggler).map((w) => `${w.name} holds up the others`)];
     put($("trouble"), trouble.slice(0, 3).join(", ") + (trouble.length > 3 ? ` and ${trouble.length - 3} more` : ""));
     put($("coordinator"), `coordinator ${cluster.coordinator}`);

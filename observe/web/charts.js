@@ -69,22 +69,15 @@ export class Tile {
         put(this.value, this.text(value));
         const values = history.series[this.name].slice(-SPARK_POINTS);
         const top = Math.max(...values.map((v) => v ?? 0), 1e-9);
-        let line = "", area = "", start = null;
+        const runs = [[]]; // of points [x, y] without a gap
         values.forEach((v, i) => {
-            const x = SPARK_POINTS - values.length + i;
-            if (v !== null) {
-                const point = `${x} ${(28 - 26 * v / top).toFixed(1)}`;
-                line += `${start === null ? "M" : "L"}${point}`;
-                area += `${start === null ? `M${x} 30L` : "L"}${point}`;
-                start ??= x;
-            }
-            if (start !== null && (v === null || i === values.length - 1)) {
-                area += `L${v === null ? x - 1 : x} 30Z`;
-                start = null;
-            }
+            if (v === null) runs.push([]);
+            else runs.at(-1).push([SPARK_POINTS - values.length + i, (28 - 26 * v / top).toFixed(1)]);
         });
-        this.line.setAttribute("d", line);
-        this.area.setAttribute("d", area);
+        const drawn = runs.filter((points) => points.length);
+        this.line.setAttribute("d", drawn.map((points) => `M${points.join("L")}`).join(""));
+        this.area.setAttribute("d", drawn.map((points) =>
+            `M${points[0][0]},30L${points.join("L")}L${points.at(-1)[0]},30Z`).join(""));
     }
 }
 
@@ -126,7 +119,7 @@ export class Charts {
                 y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] },
             },
             axes: [
-                { ...axis, size: 24, space: 70, values: (_, at) => at.map((t) => time(t).slice(0, 5)) },
+                { ...axis, size: 24, space: 45, values: (_, at) => at.map((t) => time(t).slice(0, 5)) },
                 { ...axis, size: 62, space: 30, ...(chart.series.text === bytes && { incrs: POWERS_OF_TWO }), values: (_, at) => at.map((v) => chart.series.text(v)) },
             ],
             series: [{}, { stroke: colour("--accent"), fill: colour("--accent-soft"), width: 1.5, points: { show: false } }],

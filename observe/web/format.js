@@ -37,6 +37,12 @@ export function put(element, text) {
     if (element.textContent !== text) element.textContent = text;
 }
 
+/** A new bar in parent; fill() sets its length, a share of 1. */
+export const bar = (parent, name = "") => add(add(parent, "span", `bar ${name}`), "span", "bar-fill");
+export function fill(element, share) {
+    element.style.width = `${Math.min(1, share ?? 0) * 100}%`;
+}
+
 /** A new element with a class and a text, as the last child of parent. */
 export function add(parent, tag, name = "", text = "") {
     const element = document.createElement(tag);
@@ -44,6 +50,11 @@ export function add(parent, tag, name = "", text = "") {
     element.textContent = text;
     return parent.appendChild(element);
 }
+
+export const LATE_S = 3; // an older state is shown with its age
+
+/** The state of a server or worker, with the age of its report if that is old. */
+export const stateText = ({ age_s }, state) => state + (age_s > LATE_S ? `, ${span(age_s)} ago` : "");
 
 // The mark of a state: a shape beside its text, and a colour that says no more than they do.
 const MARKS = {

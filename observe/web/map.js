@@ -1,7 +1,7 @@
 // The map: a column per server, a cell per shard of that server, with the place of its backup. Elements
 // are kept and updated; a server or shard that is gone takes its elements along.
 
-import { add, bytes, count, mark, micros, percent, put, span } from "./format.js";
+import { add, bar, bytes, count, fill, mark, micros, percent, put, stateText } from "./format.js";
 
 const DENSE_CELLS = 64; // with more cells than that, a cell shows number, load and trouble only
 const HOT_LEAST = 0.5;  // a hot shard's reactor is that busy, and twice as busy as the median
@@ -54,8 +54,7 @@ export class ShardMap {
     }
 
     showServer(entry, server, selected, chosen) {
-        const late = server.age_s > 3 ? `, ${span(server.age_s)} ago` : "";
-        mark(entry.state, server.state, server.state + late);
+        mark(entry.state, server.state, stateText(server, server.state));
         entry.root.dataset.state = server.state;
         entry.root.setAttribute("aria-label", `server ${server.name}, ${server.state}`);
         put(entry.memory, bytes(server.memory) + (server.memory_limit ? ` of ${bytes(server.memory_limit)}` : ""));
@@ -81,7 +80,7 @@ export class ShardMap {
         const entry = { root };
         add(add(top, "strong"), "span", "word", "shard ").after(String(shard));
         entry.busy = add(top, "span", "busy");
-        entry.bar = add(add(root, "span", "bar"), "span", "bar-fill");
+        entry.bar = bar(root);
         const load = add(root, "span", "cell-line load");
         entry.requests = add(load, "span");
         entry.latency = add(load, "span");
@@ -94,7 +93,7 @@ export class ShardMap {
         entry.root.classList.toggle("moved", shard.serving !== server.name);
         if (shard.busy >= this.hot) mark(entry.busy, "hot", `hot ${percent(shard.busy)}`);
         else mark(entry.busy, "", percent(shard.busy));
-        entry.bar.style.width = `${Math.min(1, shard.busy ?? 0) * 100}%`;
+        fill(entry.bar, shard.busy);
         put(entry.requests, `${count(shard.requests_s)} req/s`);
         put(entry.latency, micros(shard.p99_us));
         if (!shard.serving) mark(entry.backup, "disconnected", "not served");

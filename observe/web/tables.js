@@ -1,6 +1,6 @@
 // Tables that sort by a click on a heading. Rows are reused in place, so that a table does not grow.
 
-import { add, bytes, count, mark, micros, percent, put, span, time } from "./format.js";
+import { add, bar, bytes, count, fill, mark, micros, percent, put, stateText, time } from "./format.js";
 
 const ROWS_MAX = 50;
 
@@ -78,35 +78,32 @@ export class Table {
     }
 }
 
-/** Which workers hold up the others: they are the most behind, and their clocks have not moved for three
- * seconds, or they make less than half the steps of the median worker. */
+/** Which workers hold up the others: they are the most behind, and for three seconds their clocks have not
+ * moved, or they have made less than half the steps of the median worker. */
 export class Stragglers {
     constructor() {
-        this.clocks = new Map(); // name -> { clock, since }
+        this.workers = new Map(); // name -> { clock, since: when it was last fast enough }
     }
 
     update(workers, now) {
         const running = workers.filter((w) => w.state === "running" || w.state === "disconnected");
-        const names = new Set(running.map((w) => w.name));
-        for (const name of this.clocks.keys()) if (!names.has(name)) this.clocks.delete(name);
         const rates = running.map((w) => w.steps_s ?? 0).sort((a, b) => a - b);
         const median = rates[Math.floor(rates.length / 2)] ?? 0;
         const lag = Math.max(0, ...running.map((w) => w.lag));
-        for (const worker of running) {
-            if (this.clocks.get(worker.name)?.clock !== worker.clock) {
-                this.clocks.set(worker.name, { clock: worker.clock, since: now });
-            }
-            const still = now - this.clocks.get(worker.name).since >= 3;
-            worker.straggler = lag > 0 && worker.lag > lag / 2 && (still || (lag > 1 && worker.steps_s < median / 2));
-        }
+        const earlier = this.workers;
+        this.workers = new Map(running.map((w) => {
+            const last = earlier.get(w.name);
+            const slow = last && (w.clock === last.clock || w.steps_s < median / 2);
+            const since = slow ? last.since : now;
+            w.straggler = lag > 0 && w.lag > lag / 2 && now - since >= 3;
+            return [w.name, { clock: w.clock, since }];
+        }));
     }
 }
 
 function drawShare(cell, item) {
-    const bar = cell.querySelector(".bar-fill") ?? add(add(cell, "span", "bar inline"), "span", "bar-fill");
-    const text = cell.querySelector(".share") ?? add(cell, "span", "share");
-    bar.style.width = `${Math.min(1, item.share) * 100}%`;
-    put(text, percent(item.share));
+    fill(cell.querySelector(".bar-fill") ?? bar(cell, "inline"), item.share);
+    put(cell.querySelector(".share") ?? add(cell, "span", "share"), percent(item.share));
 }
 
 const PHASES = ["iteration", "clock", "memory", "backup", "work", "send"];
@@ -140,12 +137,12 @@ export const KEY_COLUMNS = [
 ];
 
 const TROUBLE = ["left", "running", "expired", "disconnected", "straggler"]; // sorts workers in need of help to the top
+const workerState = (w) => (w.straggler ? "straggler" : w.state);
 
 export const WORKER_COLUMNS = [
     { title: "worker", text: (w) => w.name },
-    { title: "state", text: (w) => (w.straggler ? "straggler" : w.state), value: (w) => TROUBLE.indexOf(w.straggler ? "straggler" : w.state),
-        draw: (cell, w) => mark(cell, w.straggler ? "straggler" : w.state,
-            (w.straggler ? "straggler" : w.state) + (w.age_s > 3 ? `, ${span(w.age_s)} ago` : "")) },
+    { title: "state", text: workerState, value: (w) => TROUBLE.indexOf(workerState(w)),
+        draw: (cell, w) => mark(cell, workerState(w), stateText(w, workerState(w))) },
     { title: "lag, steps", text: (w) => count(w.lag), value: (w) => w.lag, number: true },
     { title: "clock", text: (w) => String(w.clock ?? "–"), value: (w) => w.clock, number: true },
     { title: "steps/s", text: (w) => count(w.steps_s), value: (w) => w.steps_s, number: true },

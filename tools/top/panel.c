@@ -278,6 +278,21 @@ static void append(char line[SL_PANEL_LINE_BYTES], const char *title, const json
                    text);
 }
 
+/* Servers or workers without a connection. */
+static void append_trouble(char line[SL_PANEL_LINE_BYTES], const json_t *members)
+{
+    const json_t *member;
+    size_t i;
+    json_array_foreach(members, i, member)
+    {
+        const char *state = json_string_value(json_object_get(member, "state"));
+        if (state != NULL &&
+            (strcmp(state, "disconnected") == 0 || strcmp(state, "expired") == 0)) {
+            append(line, state, json_object_get(member, "name"), NAME);
+        }
+    }
+}
+
 void sl_panel_summary(const json_t *state, char job[SL_PANEL_LINE_BYTES],
                       char totals[SL_PANEL_LINE_BYTES])
 {
@@ -295,6 +310,8 @@ void sl_panel_summary(const json_t *state, char job[SL_PANEL_LINE_BYTES],
     {
         append(job, "missing", missing, NAME);
     }
+    append_trouble(job, json_object_get(cluster, "servers"));
+    append_trouble(job, json_object_get(cluster, "workers"));
     append(job, "coordinator", json_object_get(cluster, "coordinator"), NAME);
     if (json_is_number(last)) {
         json_t *age = json_real(json_number_value(json_object_get(cluster, "time")) -

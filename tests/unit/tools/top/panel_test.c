@@ -109,16 +109,19 @@ SL_CASE(panel_order_next__takes_each_column_and_then_none)
     assert_int_equal(order.column, 0);
 }
 
-SL_CASE(panel_summary__names_missing_members_and_the_age_of_the_checkpoint)
+SL_CASE(panel_summary__names_lost_members_and_the_age_of_the_checkpoint)
 {
     char line[SL_PANEL_LINE_BYTES], totals[SL_PANEL_LINE_BYTES];
     json_t *job = state_of(
         "{\"cluster\":{\"job\":\"waiting\",\"missing\":[\"worker/3\"],\"coordinator\":\"ps/0\","
+        "\"servers\":[{\"name\":\"ps/0\",\"state\":\"serving\"},{\"name\":\"ps/"
+        "1\",\"state\":\"expired\"}],"
         "\"time\":1000.5,\"checkpoint\":{\"last\":820.5,\"number\":7},"
         "\"totals\":{\"requests_s\":43800,\"memory\":1073741824,\"p99_us\":911}}}");
     sl_panel_summary(job, line, totals);
-    assert_string_equal(line,
-                        "job waiting  missing worker/3  coordinator ps/0  checkpoint 7  age 3m");
+    assert_string_equal(
+        line,
+        "job waiting  missing worker/3  expired ps/1  coordinator ps/0  checkpoint 7  age 3m");
     assert_string_equal(totals, "requests/s 43.8k  keys/s -  bytes/s -  p99 911us  staleness -  "
                                 "memory 1G");
     json_decref(job);
