@@ -121,18 +121,25 @@ function drawPhases(cell, item) {
         .map((p) => `${p.name} ${micros(p.us)}`).join(", "));
 }
 
+const WIDE = { wide: true }; // not in a narrow window
+const whole = (value) => String(value ?? "–");
+
+function number(title, field, text = count, more = {}) {
+    return { title, text: (item) => text(item[field]), value: (item) => item[field], number: true, ...more };
+}
+
 export const TABLE_COLUMNS = [
     { title: "table", text: (t) => t.name },
-    { title: "rows", text: (t) => count(t.rows), value: (t) => t.rows, number: true },
-    { title: "memory", text: (t) => bytes(t.memory), value: (t) => t.memory, number: true },
-    { title: "pulled keys/s", text: (t) => count(t.pulled_keys_s), value: (t) => t.pulled_keys_s, number: true },
-    { title: "pushed keys/s", text: (t) => count(t.pushed_keys_s), value: (t) => t.pushed_keys_s, number: true },
+    number("rows", "rows"),
+    number("memory", "memory", bytes),
+    number("pulled keys/s", "pulled_keys_s"),
+    number("pushed keys/s", "pushed_keys_s"),
 ];
 
 export const KEY_COLUMNS = [
     { title: "key", text: (k) => k.key },
     { title: "table", text: (k) => k.table },
-    { title: "shard", text: (k) => String(k.shard), value: (k) => k.shard, number: true },
+    number("shard", "shard", whole),
     { title: "share of the table's keys", draw: drawShare, value: (k) => k.share },
 ];
 
@@ -143,23 +150,23 @@ export const WORKER_COLUMNS = [
     { title: "worker", text: (w) => w.name },
     { title: "state", text: workerState, value: (w) => TROUBLE.indexOf(workerState(w)),
         draw: (cell, w) => mark(cell, workerState(w), stateText(w, workerState(w))) },
-    { title: "lag, steps", text: (w) => count(w.lag), value: (w) => w.lag, number: true },
-    { title: "clock", text: (w) => String(w.clock ?? "–"), value: (w) => w.clock, number: true },
-    { title: "steps/s", text: (w) => count(w.steps_s), value: (w) => w.steps_s, number: true },
-    { title: "step p99", text: (w) => micros(w.step_p99_us), value: (w) => w.step_p99_us, number: true, wide: true },
-    { title: "requests/s", text: (w) => count(w.requests_s), value: (w) => w.requests_s, number: true, wide: true },
-    { title: "in flight", text: (w) => count(w.in_flight), value: (w) => w.in_flight, number: true, wide: true },
-    { title: "reconnects", text: (w) => count(w.reconnects), value: (w) => w.reconnects, number: true, wide: true },
+    number("lag, steps", "lag"),
+    number("clock", "clock", whole),
+    number("steps/s", "steps_s"),
+    number("step p99", "step_p99_us", micros, WIDE),
+    number("requests/s", "requests_s", count, WIDE),
+    number("in flight", "in_flight", count, WIDE),
+    number("reconnects", "reconnects", count, WIDE),
 ];
 
 export const SLOW_COLUMNS = [
     { title: "time", text: (r) => time(r.time), value: (r) => r.time },
-    { title: "total", text: (r) => micros(r.total_us), value: (r) => r.total_us, number: true },
+    number("total", "total_us", micros),
     { title: "where the time went", draw: drawPhases, value: (r) => r.total_us },
     { title: "operation", text: (r) => `${r.op}${r.table ? ` ${r.table}` : ""}` },
-    { title: "keys", text: (r) => count(r.keys), value: (r) => r.keys, number: true },
+    number("keys", "keys"),
     { title: "client", text: (r) => r.client },
-    { title: "shard", text: (r) => String(r.shard), value: (r) => r.shard, number: true, wide: true },
+    number("shard", "shard", whole, WIDE),
     { title: "server", text: (r) => r.server, wide: true },
 ];
 

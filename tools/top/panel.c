@@ -26,59 +26,59 @@ struct column {
     enum format format;
 };
 
-#define COLUMN(...)                                                                                \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
+/* Unused ones have no title. */
+static const struct column servers_columns[SL_PANEL_COLUMNS_MAX + 1] = {
+    {"SERVER", "name", NAME},     {"STATE", "state", NAME},       {"SHARD", "shard", INTEGER},
+    {"SERVING", "serving", NAME}, {"BACKUP", "backup", NAME},     {"SYNC", "in_sync", NAME},
+    {"BUSY", "busy", PERCENT},    {"REQ/S", "requests_s", COUNT}, {"P99", "p99_us", MICROS},
+    {"KEYS/S", "keys_s", COUNT},  {"BYTES/S", "bytes_s", SIZE},   {"MEMORY", "memory", SIZE},
+    {"ROWS", "rows", COUNT}};
+static const struct column workers_columns[SL_PANEL_COLUMNS_MAX + 1] = {
+    {"WORKER", "name", NAME},
+    {"STATE", "state", NAME},
+    {"LAG", "lag", COUNT},
+    {"CLOCK", "clock", INTEGER},
+    {"STEPS/S", "steps_s", COUNT},
+    {"STEP P99", "step_p99_us", MICROS},
+    {"REQ/S", "requests_s", COUNT},
+    {"FLIGHT", "in_flight", COUNT},
+    {"RECONNECTS", "reconnects", COUNT},
+    {"REPORT AGE", "age_s", SECONDS}};
+static const struct column tables_columns[SL_PANEL_COLUMNS_MAX + 1] = {
+    {"TABLE", "name", NAME},
+    {"ROWS", "rows", COUNT},
+    {"MEMORY", "memory", SIZE},
+    {"PULLED/S", "pulled_keys_s", COUNT},
+    {"PUSHED/S", "pushed_keys_s", COUNT}};
+static const struct column keys_columns[SL_PANEL_COLUMNS_MAX + 1] = {{"KEY", "key", NAME},
+                                                                     {"SHARE", "share", PERCENT},
+                                                                     {"SHARD", "shard", INTEGER},
+                                                                     {"TABLE", "table", NAME}};
+static const struct column slow_columns[SL_PANEL_COLUMNS_MAX + 1] = {
+    {"TIME", "time", TIME},
+    {"TOTAL", "total_us", MICROS},
+    {"OP", "op", NAME},
+    {"CLIENT", "client", NAME},
+    {"TABLE", "table", NAME},
+    {"KEYS", "keys", COUNT},
+    {"SHARD", "shard", INTEGER},
+    {"ITERATION", "iteration_us", MICROS},
+    {"CLOCK", "clock_us", MICROS},
+    {"MEMORY", "memory_us", MICROS},
+    {"BACKUP", "backup_us", MICROS},
+    {"WORK", "work_us", MICROS},
+    {"SEND", "send_us", MICROS}};
 
 /* A row for each item of a list in an answer, or for each part of an item, if it has parts. */
 static const struct panel {
     const char *name, *answer, *list, *parts;
-    struct column columns[SL_PANEL_COLUMNS_MAX + 1]; /* title NULL: no more */
-} panels[SL_PANEL_COUNT] = {
-    {"servers",
-     "cluster",
-     "servers",
-     "shards",
-     {COLUMN("SERVER", "name", NAME), COLUMN("STATE", "state", NAME),
-      COLUMN("SHARD", "shard", INTEGER), COLUMN("SERVING", "serving", NAME),
-      COLUMN("BACKUP", "backup", NAME), COLUMN("SYNC", "in_sync", NAME),
-      COLUMN("BUSY", "busy", PERCENT), COLUMN("REQ/S", "requests_s", COUNT),
-      COLUMN("P99", "p99_us", MICROS), COLUMN("KEYS/S", "keys_s", COUNT),
-      COLUMN("BYTES/S", "bytes_s", SIZE), COLUMN("MEMORY", "memory", SIZE),
-      COLUMN("ROWS", "rows", COUNT)}},
-    {"workers",
-     "cluster",
-     "workers",
-     NULL,
-     {COLUMN("WORKER", "name", NAME), COLUMN("STATE", "state", NAME), COLUMN("LAG", "lag", COUNT),
-      COLUMN("CLOCK", "clock", INTEGER), COLUMN("STEPS/S", "steps_s", COUNT),
-      COLUMN("STEP P99", "step_p99_us", MICROS), COLUMN("REQ/S", "requests_s", COUNT),
-      COLUMN("FLIGHT", "in_flight", COUNT), COLUMN("RECONNECTS", "reconnects", COUNT),
-      COLUMN("REPORT AGE", "age_s", SECONDS)}},
-    {"tables",
-     "cluster",
-     "tables",
-     NULL,
-     {COLUMN("TABLE", "name", NAME), COLUMN("ROWS", "rows", COUNT),
-      COLUMN("MEMORY", "memory", SIZE), COLUMN("PULLED/S", "pulled_keys_s", COUNT),
-      COLUMN("PUSHED/S", "pushed_keys_s", COUNT)}},
-    {"keys",
-     "hot",
-     "tables",
-     "keys",
-     {COLUMN("KEY", "key", NAME), COLUMN("SHARE", "share", PERCENT),
-      COLUMN("SHARD", "shard", INTEGER), COLUMN("TABLE", "table", NAME)}},
-    {"slow",
-     "slow",
-     "requests",
-     "phases",
-     {COLUMN("TIME", "time", TIME), COLUMN("TOTAL", "total_us", MICROS), COLUMN("OP", "op", NAME),
-      COLUMN("CLIENT", "client", NAME), COLUMN("TABLE", "table", NAME),
-      COLUMN("KEYS", "keys", COUNT), COLUMN("SHARD", "shard", INTEGER),
-      COLUMN("ITERATION", "iteration_us", MICROS), COLUMN("CLOCK", "clock_us", MICROS),
-      COLUMN("MEMORY", "memory_us", MICROS), COLUMN("BACKUP", "backup_us", MICROS),
-      COLUMN("WORK", "work_us", MICROS), COLUMN("SEND", "send_us", MICROS)}},
+    const struct column *columns; /* until one without a title */
+} panels[] = {
+    [SL_PANEL_SERVERS] = {"servers", "cluster", "servers", "shards", servers_columns},
+    [SL_PANEL_WORKERS] = {"workers", "cluster", "workers", NULL, workers_columns},
+    [SL_PANEL_TABLES] = {"tables", "cluster", "tables", NULL, tables_columns},
+    [SL_PANEL_KEYS] = {"keys", "hot", "tables", "keys", keys_columns},
+    [SL_PANEL_SLOW] = {"slow", "slow", "requests", "phases", slow_columns},
 };
 
 /* ---- values as text ---- */
@@ -297,9 +297,9 @@ void sl_panel_summary(const json_t *state, char job[SL_PANEL_LINE_BYTES],
                       char totals[SL_PANEL_LINE_BYTES])
 {
     static const struct column columns[] = {
-        COLUMN("requests/s", "requests_s", COUNT), COLUMN("keys/s", "keys_s", COUNT),
-        COLUMN("bytes/s", "bytes_s", SIZE),        COLUMN("p99", "p99_us", MICROS),
-        COLUMN("staleness", "staleness", COUNT),   COLUMN("memory", "memory", SIZE)};
+        {"requests/s", "requests_s", COUNT}, {"keys/s", "keys_s", COUNT},
+        {"bytes/s", "bytes_s", SIZE},        {"p99", "p99_us", MICROS},
+        {"staleness", "staleness", COUNT},   {"memory", "memory", SIZE}};
     const json_t *cluster = json_object_get(state, "cluster"), *missing;
     const json_t *checkpoint = json_object_get(cluster, "checkpoint");
     const json_t *last = json_object_get(checkpoint, "last");
