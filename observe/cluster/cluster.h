@@ -38,8 +38,6 @@ void sl_cluster_tick(struct sl_cluster *cluster, const struct sl_coordinator_vie
 struct json_t *sl_cluster_describe(const struct sl_cluster *cluster,
                                    const struct sl_coordinator_view *view, uint64_t view_age_ns,
                                    const char *coordinator, uint64_t now_ns, double unix_s);
-struct json_t *sl_cluster_describe_request(const struct sl_report_slow *request, const char *server,
-                                           const char *table);
 struct json_t *sl_cluster_describe_slow(const struct sl_cluster *cluster);
 struct json_t *sl_cluster_describe_hot(const struct sl_cluster *cluster, uint64_t now_ns);
 

@@ -1,14 +1,12 @@
 /* Slow requests, hot keys, history and targets of the job as JSON. */
 #include <inttypes.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "observe/cluster/state.h"
 
-json_t *sl_cluster_describe_request(const struct sl_report_slow *request, const char *server,
-                                    const char *table)
+static json_t *describe_request(const struct sl_cluster_slow *slow)
 {
     static const char *const ops[SL_REQUEST_KINDS] = {
         [SL_REQUEST_KIND_PULL] = "pull",           [SL_REQUEST_KIND_PUSH] = "push",
@@ -20,15 +18,16 @@ json_t *sl_cluster_describe_request(const struct sl_report_slow *request, const 
         [SL_REQUEST_PHASE_MEMORY] = "memory_us",       [SL_REQUEST_PHASE_BACKUP] = "backup_us",
         [SL_REQUEST_PHASE_WORK] = "work_us",           [SL_REQUEST_PHASE_SEND] = "send_us",
     };
+    const struct sl_report_slow *request = &slow->request;
     json_t *times = json_object();
     for (int i = 0; i < SL_REQUEST_PHASES; i++) {
         (void)json_object_set_new(times, phases[i], json_integer(request->phases_us[i]));
     }
-    return json_pack("{s:f, s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:o}", "time",
-                     (double)request->time_ms / 1000, "server", server, "shard",
-                     (json_int_t)request->shard, "client", request->client, "table", table, "op",
-                     ops[request->op], "keys", (json_int_t)request->keys, "total_us",
-                     (json_int_t)request->total_us, "phases", times);
+    return json_pack("{s:f, s:o, s:I, s:s, s:s, s:s, s:I, s:I, s:o}", "time",
+                     (double)request->time_ms / 1000, "server", json_sprintf("ps/%u", slow->server),
+                     "shard", (json_int_t)request->shard, "client", request->client, "table",
+                     slow->table, "op", ops[request->op], "keys", (json_int_t)request->keys,
+                     "total_us", (json_int_t)request->total_us, "phases", times);
 }
 
 static int compare_times(const void *a, const void *b)
@@ -49,10 +48,7 @@ json_t *sl_cluster_describe_slow(const struct sl_cluster *cluster)
     }
     qsort(sorted, count, sizeof sorted[0], compare_times);
     for (uint32_t i = 0; i < count; i++) {
-        char server[SL_MESSAGE_NAME_BYTES];
-        (void)snprintf(server, sizeof server, "ps/%u", sorted[i]->server);
-        (void)json_array_append_new(
-            list, sl_cluster_describe_request(&sorted[i]->request, server, sorted[i]->table));
+        (void)json_array_append_new(list, describe_request(sorted[i]));
     }
     for (uint32_t task = 0; task < SL_LIMIT_PS; task++) {
         const struct sl_cluster_member *member = cluster->servers[task];

@@ -7,7 +7,6 @@
 
 #include "core/clock.h"
 #include "observe/cluster/cluster.h"
-#include "ps/process/describe.h"
 #include "ps/process/observe.h"
 #include "ps/process/own_report.h"
 #include "ps/process/routes.h"
@@ -227,44 +226,20 @@ void sl_process_cluster_read_history(void *ctx, const struct sl_query *query,
     sl_reply_json(reply, json);
 }
 
-/* The views of the shards that this process serves, for replies about it alone. */
-struct serving {
-    const struct sl_server_view *views[2 * SL_LIMIT_REACTORS];
-    uint32_t count;
-};
-
-static struct serving serving_of(const struct sl_process *process, uint64_t now_ns)
-{
-    struct serving serving;
-    serving.count = sl_process_views_serving(process, serving.views, now_ns);
-    return serving;
-}
-
 void sl_process_cluster_read_slow(void *ctx, const struct sl_query *query, struct sl_reply *reply)
 {
     const struct sl_process *process = ctx;
-    const struct sl_process_facts *facts = &process->observe->facts;
-    const uint64_t now_ns = now();
-    if (facts->hosts_coordinator) {
+    if (sl_process_routes_at_coordinator(process, "/api/slow", reply)) {
         sl_reply_json(reply, sl_cluster_describe_slow(process->cluster->job));
-        return;
     }
-    const struct serving serving = serving_of(process, now_ns);
-    sl_reply_json(reply, sl_process_describe_slow(serving.views, serving.count, facts->name,
-                                                  process->options.slow_request_ns, now_ns,
-                                                  (uint64_t)(unix_time() * 1000)));
 }
 
 void sl_process_cluster_read_hot(void *ctx, const struct sl_query *query, struct sl_reply *reply)
 {
     const struct sl_process *process = ctx;
-    const uint64_t now_ns = now();
-    if (process->observe->facts.hosts_coordinator) {
-        sl_reply_json(reply, sl_cluster_describe_hot(process->cluster->job, now_ns));
-        return;
+    if (sl_process_routes_at_coordinator(process, "/api/hot", reply)) {
+        sl_reply_json(reply, sl_cluster_describe_hot(process->cluster->job, now()));
     }
-    const struct serving serving = serving_of(process, now_ns);
-    sl_reply_json(reply, sl_process_describe_hot(serving.views, serving.count));
 }
 
 void sl_process_cluster_read_targets(void *ctx, const struct sl_query *query,

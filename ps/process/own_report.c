@@ -6,7 +6,6 @@
 
 #include "core/clock.h"
 #include "observe/metrics/process.h"
-#include "ps/process/describe.h"
 #include "ps/process/views.h"
 
 #define NO_TABLE UINT32_MAX
@@ -105,6 +104,30 @@ static uint32_t find_named(const struct sl_report *report, const char *name)
     return table;
 }
 
+static struct sl_report_slow slow_of(const struct sl_process_own_report *own,
+                                     const struct sl_server_slow_request *from, uint32_t shard,
+                                     uint32_t table)
+{
+    /* The reactor may have ended it after now_ns was read. */
+    const uint64_t ago_ns = own->now_ns > from->ended_ns ? own->now_ns - from->ended_ns : 0;
+    struct sl_report_slow slow = {
+        .time_ms = own->unix_ms - ago_ns / SL_CLOCK_NS_PER_MS,
+        .client = "client",
+        .shard = shard,
+        .table = table,
+        .op = sl_request_kind_of(from->section.op),
+        .keys = (uint32_t)from->section.key_count,
+        .total_us = (uint32_t)(from->total_ns / SL_CLOCK_NS_PER_US),
+    };
+    if (from->client.has_clock) {
+        (void)snprintf(slow.client, sizeof slow.client, "worker/%u", from->client.worker);
+    }
+    for (uint32_t i = 0; i < SL_REQUEST_PHASES; i++) {
+        slow.phases_us[i] = (uint32_t)(from->ns[i] / SL_CLOCK_NS_PER_US);
+    }
+    return slow;
+}
+
 /* Keeps the slowest of the slow requests that are newer than the last report. */
 static void add_slow(struct sl_process_own_report *own, const struct sl_server_view *view,
                      uint64_t *seen)
@@ -115,9 +138,7 @@ static void add_slow(struct sl_process_own_report *own, const struct sl_server_v
     for (uint64_t n = *seen > kept ? *seen : kept; n < view->slow_count; n++) {
         const struct sl_server_slow_request *from = &view->slow[n % SL_SERVER_SLOW_REQUESTS];
         const uint32_t table = find_named(report, from->table);
-        struct sl_report_slow slow =
-            sl_process_describe_as_report(from, view->shard_index, own->now_ns, own->unix_ms);
-        slow.table = table;
+        const struct sl_report_slow slow = slow_of(own, from, view->shard_index, table);
         uint32_t fastest = 0;
         for (uint32_t i = 1; i < report->slow_count; i++) {
             fastest = report->slow[i].total_us < report->slow[fastest].total_us ? i : fastest;

@@ -60,7 +60,7 @@ class SlowHot(harness.StarlingTest):
         time.sleep(2 * THRESHOLD_S)  # the pull waits for as long, at least
         other.tick(0)
         connection.finish(pull)
-        for task in (1, 0):  # ps/1 shows its own, ps/0 those of the job
+        for task in (1, 0):  # ps/1 redirects to ps/0
             slow = self.fetch(task, "/api/slow", lambda body: body["requests"])
             self.assertEqual(slow["threshold_us"], THRESHOLD_S * 1e6)
             request = slow["requests"][0]
@@ -78,7 +78,7 @@ class SlowHot(harness.StarlingTest):
         for at in range(ROUNDS):
             worker.pull(table, [HOT_KEY] * 40 + [1 + (at * 60 + i) % OTHER_KEYS for i in range(60)])
         shard = 1
-        for task in (shard, 0):  # ps/1 shows its own, ps/0 those of the job, as they are reported
+        for task in (shard, 0):  # ps/1 redirects to ps/0
             hot = self.fetch(task, "/api/hot", lambda body: any(
                 key["key"] == str(HOT_KEY) and 0.2 < key["share"] < 0.8
                 for table in body["tables"] for key in table["keys"][:1]))
