@@ -11,6 +11,8 @@
 #include "bench/workload.h"
 #include "core/limits.h"
 #include "core/log.h"
+#include "core/metric.h"
+#include "worker/client_metrics.h"
 
 #define BATCHES        64 /* that are drawn beforehand */
 #define ASSIGN_OF_PUSH 0.9
@@ -39,15 +41,20 @@ struct bench {
     struct sl_table *table;
     struct entry entries[ENTRIES];
     struct sl_bench_contest contest;
-    uint64_t *keys; /* [BATCHES * options.keys] */
-    float *values;  /* [options.keys * options.dim] */
+    struct sl_metric_histogram times; /* ns, of the steps of one run */
+    uint64_t *keys;                   /* [BATCHES * options.keys] */
+    float *values;                    /* [options.keys * options.dim] */
 };
 
-static const struct sl_bench_quantity quantities[] = {{"calls", "1/s"}, {"rows", "1/s"}};
+static const struct sl_bench_quantity quantities[] = {{"calls", "1/s"},
+                                                      {"rows", "1/s"},
+                                                      {"p99 of a step", "us"},
+                                                      {"p99 by the client's metrics", "us"}};
+#define QUANTITIES (sizeof quantities / sizeof quantities[0])
 
 static int call(const struct entry *entry, const uint64_t *keys)
 {
-    const struct bench *bench = entry->bench;
+    struct bench *bench = entry->bench;
     struct sl_step *step;
     int err = sl_step_begin(bench->client, 0, &step);
     if (err != 0) {
@@ -64,7 +71,10 @@ static int call(const struct entry *entry, const uint64_t *keys)
         err = sl_step_assign(step, bench->table, keys, entry->keys, bench->values);
         break;
     }
-    return sl_bench_rows_finish(step, err, "a call has failed");
+    const uint64_t begun_ns = sl_bench_now_ns();
+    err = sl_bench_rows_finish(step, err, "a call has failed");
+    sl_metric_record(&bench->times, sl_bench_now_ns() - begun_ns);
+    return err;
 }
 
 static int call_for(const struct entry *entry, double seconds, double *calls_per_s)
@@ -80,12 +90,28 @@ static int call_for(const struct entry *entry, double seconds, double *calls_per
     return err;
 }
 
+static struct sl_cell_copy step_times(struct sl_client *client)
+{
+    struct sl_cell_copy times = {0};
+    while (!sl_client_metrics_step_times(&client->metrics, &times)) {
+        /* the client's own thread reads them, for a moment */
+    }
+    return times;
+}
+
 static int run(void *ctx, const struct sl_bench_common *common, double *values)
 {
     const struct entry *entry = ctx;
+    struct bench *bench = entry->bench;
     int err = call_for(entry, common->warm_up, &values[0]);
+    sl_metric_init(&bench->times);
+    const struct sl_cell_copy before = step_times(bench->client);
     err = err != 0 ? err : call_for(entry, common->seconds, &values[0]);
+    struct sl_cell_copy steps = step_times(bench->client);
+    sl_cell_copy_since(&steps, &before);
     values[1] = values[0] * entry->keys;
+    values[2] = (double)sl_metric_quantile(&bench->times, 0.99) / 1e3;
+    values[3] = (double)sl_cell_quantile_ns(&steps, 0.99) / 1e3;
     return err;
 }
 
@@ -141,7 +167,7 @@ static int compare(struct bench *bench)
     for (uint32_t i = 0; i < ENTRIES; i++) {
         bench->entries[i] = entries[i];
         const struct sl_bench_contestant contestant = {.quantities = quantities,
-                                                       .quantity_count = 2,
+                                                       .quantity_count = QUANTITIES,
                                                        .transport = "shared memory",
                                                        .run = run,
                                                        .ctx = &bench->entries[i]};

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 """What it costs to be watched: pulls with scrapes and page polls beside pulls without, one scrape of a large server, an idle
-server with the page open, and how true hot keys and quantiles are. Needs nothing beyond Python. With eight cores or more the
-server's reactor, its observer, the load and this script, which scrapes and polls, have a core each."""
+server with the page open, reports of 1,000 workers, and how true hot keys and quantiles are. Needs nothing beyond Python.
+With eight cores or more the server's reactor, its observer, the load and this script, which scrapes and polls, have a core
+each."""
 
+import collections
 import contextlib
+import glob
 import json
 import os
 import re
+import resource
 import socket
 import subprocess
 import sys
@@ -18,9 +22,10 @@ import measurements  # bench/measurements.py
 import processes
 import report
 
-PARTS = ("rate", "tail", "scrape", "idle", "hot")
+PARTS = ("rate", "tail", "scrape", "idle", "reports", "hot", "quantiles")
 START = 60  # seconds
 CORES_APART = 8  # with fewer, processes share them
+MEMBERS = 1000
 PAGE = ("/api/cluster", "/api/history?of=job")  # what the page polls each second
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -45,11 +50,12 @@ class Server:
     """A starling-ps whose first reactor has the first of its cores; its observer runs where there is room, as in production.
     http: the address of its observer; None with --http off."""
 
-    def __init__(self, options, *flags, cores=None):
+    def __init__(self, options, *flags, cores=None, workers=1):
         with contextlib.closing(socket.socket()) as probe:
             probe.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{probe.getsockname()[1]}"
-        words = [os.path.join(options.bin, "starling-ps"), f"--ps-hosts={self.address}", "--num-workers=1", "--reactors=1", "--pin-cores", *flags]
+        words = [os.path.join(options.bin, "starling-ps"), f"--ps-hosts={self.address}", f"--num-workers={workers}", "--reactors=1",
+                 "--pin-cores", *flags]
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("STARLING_", "DMLC_", "TF_CONFIG"))}
         environment["STARLING_TCP_CONGESTION"] = "cubic"
         self.log = open(os.path.join(options.folder, "ps.log"), "ab")
@@ -67,9 +73,13 @@ class Server:
             return answer.read()
 
     def cpu_seconds(self):
-        with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as file:
-            fields = file.read().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+        """The processor time of each thread, by name."""
+        used = collections.Counter()
+        for path in glob.glob(f"/proc/{self.process.pid}/task/*/stat"):
+            with open(path, encoding="ascii") as file:
+                name, _, rest = file.read().partition(" (")[2].rpartition(") ")
+            used[name] += sum(map(int, rest.split()[11:13])) / TICKS
+        return used
 
     def close(self):
         self.process.terminate()
@@ -192,29 +202,68 @@ def measure_idle(options, figures):
     with contextlib.closing(Server(options, "--http=127.0.0.1:0")) as server, \
             contextlib.closing(Watcher(server, PAGE + ("/api/slow", "/api/hot", "/api/events"), 1)):
         for _ in range(options.rounds):
-            begun, used = time.monotonic(), server.cpu_seconds()
+            begun, used = time.monotonic(), server.cpu_seconds().total()
             time.sleep(10)
-            share = (server.cpu_seconds() - used) / (time.monotonic() - begun)
+            share = (server.cpu_seconds().total() - used) / (time.monotonic() - begun)
             figures.add("idle server with the page open", "processor", "%", 100 * share)
             figures.ratio("idle server with the page open / 0.5 % of a core", share / 0.005, most=1)
 
 
+def send_reports(members, seconds):
+    """One of each member a second, evenly spread."""
+    begun = time.monotonic()
+    for count in range(seconds * len(members)):
+        time.sleep(max(0, begun + count / len(members) - time.monotonic()))
+        uptime = int(1000 * time.monotonic())
+        members[count % len(members)].report({
+            "uptime_ms": uptime, "http": "127.0.0.1:45678", "memory": 1 << 28,
+            "client": {"clock": uptime // 100, "steps": uptime // 10, "requests": uptime, "step_p50_us": 900, "step_p99_us": 4000}})
+
+
+def measure_reports(options, figures):
+    """The coordinator with 1,000 workers, each of which sends a report a second, or none."""
+    sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/integration"))
+    import protocol_client as protocol
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(contextlib.closing(Server(options, "--http=127.0.0.1:0", "--lease=10m", workers=MEMBERS)))
+        members = [stack.enter_context(contextlib.closing(protocol.Connection(
+            f"tcp://{server.address}", protocol.PURPOSE_CONTROL, role=protocol.ROLE_WORKER, task_index=task)))
+                   for task in range(MEMBERS)]
+        asked = [member.start_asking("register", worker_count=MEMBERS) for member in members]
+        for member, number in zip(members, asked):
+            member.answer(number, "cluster")
+        send_reports(members, 2)  # memory for their history
+        for number in range(options.rounds):
+            shares = {}
+            for name, work in in_turns((("none", time.sleep), ("reports", lambda seconds: send_reports(members, seconds))), number):
+                begun, used = time.monotonic(), server.cpu_seconds()
+                work(5)
+                now = server.cpu_seconds()
+                elapsed = time.monotonic() - begun
+                for thread, seconds in now.items():
+                    figures.add(f"coordinator of {MEMBERS} workers, {name}", thread, "%", 100 * (seconds - used[thread]) / elapsed)
+                shares[name] = (now.total() - used.total()) / elapsed
+            figures.ratio(f"reports of {MEMBERS} workers / 5 % of a core", (shares["reports"] - shares["none"]) / 0.05, most=1)
+        time.sleep(2)  # until the observer has read the last ones
+        text = server.get("/metrics").decode()
+        counts = metric(text, "starling_reports_total"), metric(text, "starling_reports_dropped_total")
+        if counts != (MEMBERS * (2 + 5 * options.rounds), 0):
+            raise report.Failure(f"the coordinator has received {counts[0]:g} reports and dropped {counts[1]:g}")
+
+
 def measure_hot(options, figures):
-    """Hot keys at Zipf 1.1 against the true top ten; quantiles of the server's histograms against the load's own."""
+    """Hot keys at Zipf 1.1 against the true top ten."""
     with contextlib.closing(Server(options, "--http=127.0.0.1:0")) as server:
         for _ in range(options.rounds):
-            before = server.get("/metrics").decode()
-            found = bench(options, "pull", f"--coordinator={server.address}", "--keys=100", "--connections=4", "--depth=8",
-                          "--distribution=zipf", "--zipf=1.1", f"--seconds={options.seconds}", "--warm-up=1", "--congestion=cubic")
+            bench(options, "pull", f"--coordinator={server.address}", "--keys=100", "--connections=4", "--depth=8",
+                  "--distribution=zipf", "--zipf=1.1", f"--seconds={options.seconds}", "--warm-up=1", "--congestion=cubic")
             time.sleep(2)  # the observer's next view
             keys = json.loads(server.get("/api/hot"))["tables"][0]["keys"]
             shown = {int(key["key"]) for key in keys[:10]}
             true = figures.add("Zipf 1.1", "of the true top ten", "", len(shown & {key_of(rank) for rank in range(10)}))
             figures.ratio("hot keys: found of the true top ten / 9", true / 9, least=1)
-            own = found["distributions"][0]["quantiles"]["p99"] / 1e9
-            figures.add("pulls of 100 rows", "p99 of the load", "us", 1e6 * own)
-            figures.add("pulls of 100 rows", "p99 of the server", "us",
-                        1e6 * histogram_p99(before, server.get("/metrics").decode()))
 
 
 def key_of(rank):
@@ -225,21 +274,16 @@ def key_of(rank):
     return key ^ key >> 31
 
 
-def histogram_p99(before, after):
-    """Of starling_request_seconds{op="pull"}, between two scrapes: the upper bound of the bucket."""
-    bounds = sorted(set(float(b) for b in re.findall(r'starling_request_seconds_bucket\{.*?le="([\d.e+-]+)"', after)))
-    name = "starling_request_seconds_bucket"
-
-    def count(text, bound):
-        return sum(float(line.rpartition(" ")[2]) for line in text.splitlines()
-                   if line.startswith(name) and 'op="pull"' in line and
-                   (found := re.search(r'le="([^"]+)"', line)) and found.group(1) != "+Inf" and float(found.group(1)) == bound)
-
-    total = metric(after, "starling_request_seconds_count", op="pull") - metric(before, "starling_request_seconds_count", op="pull")
-    for bound in bounds:
-        if count(after, bound) - count(before, bound) >= 0.99 * total:
-            return bound
-    return bounds[-1] if bounds else 0.0
+def measure_quantiles(options, figures):
+    """p99 of the client library's histogram of step times against that of the same steps, as starling-bench has timed them."""
+    with contextlib.closing(Server(options, "--http=127.0.0.1:0")) as server:
+        for _ in range(options.rounds):
+            found = bench(options, "calls", f"--coordinator={server.address}", f"--seconds={options.seconds}")["figures"]
+            for name in sorted({figure["name"] for figure in found}):
+                own, shown = (figures.add(name, quantity, "us", next(figure["median"] for figure in found if (
+                    figure["name"], figure["quantity"]) == (name, quantity)))
+                              for quantity in ("p99 of a step", "p99 by the client's metrics"))
+                figures.ratio(f"{name}: p99 by the client's metrics / of a step", shown / own, least=0.87, most=1.13)
 
 
 # ---- The whole -------------------------------------------------------------------------------------------------

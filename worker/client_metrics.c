@@ -82,6 +82,26 @@ void sl_client_metrics_add_thread(struct sl_client *client, struct sl_thread_ctx
         &thread_ctx->cells);
 }
 
+struct step_times {
+    struct sl_metrics_visitor visitor;
+    struct sl_cell_copy *copy;
+};
+
+static void add_step_times(struct sl_metrics_visitor *visitor,
+                           const struct sl_metrics_series *series)
+{
+    const struct step_times *times = SL_CONTAINER_OF(visitor, struct step_times, visitor);
+    if (series->row == thread_rows) {
+        sl_cell_read(series->histogram, times->copy);
+    }
+}
+
+bool sl_client_metrics_step_times(struct sl_metrics *metrics, struct sl_cell_copy *times)
+{
+    struct step_times steps = {.visitor = {.visit = add_step_times}, .copy = times};
+    return sl_metrics_try_walk(metrics, &steps.visitor);
+}
+
 int sl_client_metrics(const struct sl_client *client, char *text, size_t room)
 {
     sl_assert(client != NULL);

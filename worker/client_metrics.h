@@ -10,4 +10,8 @@ void sl_client_metrics_init(struct sl_client *client);
 /* Adds those of an application thread. That thread. */
 void sl_client_metrics_add_thread(struct sl_client *client, struct sl_thread_ctx *thread_ctx);
 
+/* Adds the step times of all application threads to the copy. False: another thread uses the
+ * registry, and nothing was added. Any thread. */
+bool sl_client_metrics_step_times(struct sl_metrics *metrics, struct sl_cell_copy *times);
+
 #endif

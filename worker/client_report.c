@@ -8,22 +8,9 @@
 #include "net/control/report.h"
 #include "observe/metrics/process.h"
 #include "worker/client_internal.h"
+#include "worker/client_metrics.h"
 
 #define INTERVAL_NS SL_CLOCK_NS_PER_S
-
-/* Merges the step times of all application threads. */
-struct step_times {
-    struct sl_metrics_visitor visitor;
-    struct sl_cell_copy copy;
-};
-
-static void visit(struct sl_metrics_visitor *visitor, const struct sl_metrics_series *series)
-{
-    struct step_times *times = SL_CONTAINER_OF(visitor, struct step_times, visitor);
-    if (strcmp(series->row->name, "client_step_seconds") == 0) {
-        sl_cell_read(series->histogram, &times->copy);
-    }
-}
 
 static uint32_t microseconds(const struct sl_cell_copy *times, double share)
 {
@@ -33,14 +20,14 @@ static uint32_t microseconds(const struct sl_cell_copy *times, double share)
 /* False: another thread is reading the metrics, and this report is left out. */
 static bool add_steps(struct sl_client_io *io, struct sl_report_client *report)
 {
-    struct step_times times = {.visitor = {.visit = visit}};
-    if (!sl_metrics_try_walk(io->options->metrics, &times.visitor)) {
+    struct sl_cell_copy times = {0};
+    if (!sl_client_metrics_step_times(io->options->metrics, &times)) {
         return false;
     }
-    report->steps = times.copy.count;
-    struct sl_cell_copy last = times.copy;
+    report->steps = times.count;
+    struct sl_cell_copy last = times;
     sl_cell_copy_since(&last, &io->coordinator.step_time);
-    io->coordinator.step_time = times.copy;
+    io->coordinator.step_time = times;
     report->step_p50_us = microseconds(&last, 0.5);
     report->step_p99_us = microseconds(&last, 0.99);
     return true;
