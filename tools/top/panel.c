@@ -8,10 +8,12 @@
 #include <time.h>
 
 #define LATE_S   3
+#define CLIP_MIN 8              /* columns that are left of a clipped text */
 #define TIME_MAX 253402300799.0 /* the end of the year 9999 */
 
 enum format {
-    NAME,    /* at the left; the filter looks here */
+    NAME,    /* text, at the left; the filter looks here */
+    PHASES,  /* likewise: clock 12.4ms, send 80us */
     INTEGER, /* as it is */
     COUNT,   /* 43.8k */
     SIZE,    /* bytes: 1.58G, of powers of 1024 */
@@ -55,19 +57,10 @@ static const struct column keys_columns[SL_PANEL_COLUMNS_MAX + 1] = {{"KEY", "ke
                                                                      {"SHARD", "shard", INTEGER},
                                                                      {"TABLE", "table", NAME}};
 static const struct column slow_columns[SL_PANEL_COLUMNS_MAX + 1] = {
-    {"TIME", "time", TIME},
-    {"TOTAL", "total_us", MICROS},
-    {"OP", "op", NAME},
-    {"CLIENT", "client", NAME},
-    {"TABLE", "table", NAME},
-    {"KEYS", "keys", COUNT},
-    {"SHARD", "shard", INTEGER},
-    {"ITERATION", "iteration_us", MICROS},
-    {"CLOCK", "clock_us", MICROS},
-    {"MEMORY", "memory_us", MICROS},
-    {"BACKUP", "backup_us", MICROS},
-    {"WORK", "work_us", MICROS},
-    {"SEND", "send_us", MICROS}};
+    {"TIME", "time", TIME},      {"TOTAL", "total_us", MICROS},
+    {"OP", "op", NAME},          {"CLIENT", "client", NAME},
+    {"TABLE", "table", NAME},    {"KEYS", "keys", COUNT},
+    {"SHARD", "shard", INTEGER}, {"WHERE THE TIME WENT", "phases", PHASES}};
 
 /* A row for each item of a list in an answer, or for each part of an item, if it has parts. */
 static const struct panel {
@@ -78,7 +71,7 @@ static const struct panel {
     [SL_PANEL_WORKERS] = {"workers", "cluster", "workers", NULL, workers_columns},
     [SL_PANEL_TABLES] = {"tables", "cluster", "tables", NULL, tables_columns},
     [SL_PANEL_KEYS] = {"keys", "hot", "tables", "keys", keys_columns},
-    [SL_PANEL_SLOW] = {"slow", "slow", "requests", "phases", slow_columns},
+    [SL_PANEL_SLOW] = {"slow", "slow", "requests", NULL, slow_columns},
 };
 
 /* ---- values as text ---- */
@@ -130,10 +123,30 @@ static void write_scaled(double value, enum format format, char text[SL_PANEL_CE
     (void)snprintf(text, SL_PANEL_CELL_BYTES, "%.*f%s", digits, value, *unit);
 }
 
+/* Where the time of a slow request went. */
+static void write_phases(const json_t *value, char text[SL_PANEL_CELL_BYTES])
+{
+    static const char *const phases[] = {"iteration", "clock", "memory", "backup", "work", "send"};
+    size_t used = 0;
+    (void)snprintf(text, SL_PANEL_CELL_BYTES, "-");
+    for (size_t i = 0; i < sizeof phases / sizeof phases[0] && used < SL_PANEL_CELL_BYTES; i++) {
+        char field[16], time[SL_PANEL_CELL_BYTES];
+        (void)snprintf(field, sizeof field, "%s_us", phases[i]);
+        const double micros = json_number_value(json_object_get(value, field));
+        if (micros > 0) {
+            write_scaled(micros, MICROS, time);
+            used += (size_t)snprintf(text + used, SL_PANEL_CELL_BYTES - used, "%s%s %s",
+                                     used > 0 ? ", " : "", phases[i], time);
+        }
+    }
+}
+
 static void write_value(const json_t *value, enum format format, char text[SL_PANEL_CELL_BYTES])
 {
     const double number = json_number_value(value);
-    if (format == NAME || !json_is_number(value)) {
+    if (format == PHASES) {
+        write_phases(value, text);
+    } else if (format == NAME || !json_is_number(value)) {
         write_name(value, text);
     } else if (format == INTEGER) {
         (void)snprintf(text, SL_PANEL_CELL_BYTES, "%.15g", number);
@@ -152,7 +165,7 @@ static bool fill(struct sl_panel_row *row, const struct column *columns, const c
     bool matches = *filter == '\0';
     for (uint32_t i = 0; columns[i].title != NULL; i++) {
         write_value(value_of(row, columns[i].field), columns[i].format, row->cells[i]);
-        matches |= columns[i].format == NAME && strcasestr(row->cells[i], filter) != NULL;
+        matches |= columns[i].format <= PHASES && strcasestr(row->cells[i], filter) != NULL;
     }
     const char *serving = json_string_value(value_of(row, "serving"));
     const char *name = json_string_value(value_of(row, "name"));
@@ -186,7 +199,7 @@ static struct sl_panel_row *collect(const struct panel *panel, const json_t *sta
         do {
             struct sl_panel_row *row = &rows[*count + 1];
             row->item = item;
-            row->part = json_is_array(parts) ? json_array_get(parts, i) : parts;
+            row->part = json_array_get(parts, i);
             *count += fill(row, panel->columns, filter);
         } while (++i < json_array_size(parts));
     }
@@ -211,18 +224,20 @@ static int compare(const void *a, const void *b, void *ctx)
     return sort->sign * ((m > n) - (m < n));
 }
 
-/* The columns that fit; the first one in any case. */
+/* The columns that fit; the last of them is clipped, if it is text. */
 static void write_line(struct sl_panel_row *row, const struct column *columns, const int *widths,
                        int width)
 {
     int used = 0;
     for (uint32_t i = 0; columns[i].title != NULL; i++) {
-        const int gap = i > 0 ? 2 : 0, room = i > 0 || widths[0] < width ? widths[i] : width;
-        if (used + gap + room > width) {
+        const bool is_text = columns[i].format <= PHASES;
+        const int gap = i > 0 ? 2 : 0, left = width - used - gap;
+        if (widths[i] > left && (!is_text || left < CLIP_MIN) && i > 0) {
             break;
         }
+        const int room = widths[i] < left ? widths[i] : left;
         used += snprintf(row->line + used, sizeof row->line - (size_t)used, "%*s%*.*s", gap, "",
-                         columns[i].format == NAME ? -room : room, room, row->cells[i]);
+                         is_text ? -room : room, room, row->cells[i]);
     }
     while (used > 0 && row->line[used - 1] == ' ') {
         row->line[--used] = '\0';
@@ -263,7 +278,7 @@ void sl_panel_order_next(uint32_t panel, struct sl_panel_order *order)
 {
     const struct column *next = &panels[panel].columns[order->column];
     order->column = next->title != NULL ? order->column + 1 : 0;
-    order->is_descending = next->title != NULL && next->format != NAME;
+    order->is_descending = next->title != NULL && next->format > PHASES;
 }
 
 /* ---- the job ---- */
@@ -297,9 +312,9 @@ void sl_panel_summary(const json_t *state, char job[SL_PANEL_LINE_BYTES],
                       char totals[SL_PANEL_LINE_BYTES])
 {
     static const struct column columns[] = {
-        {"requests/s", "requests_s", COUNT}, {"keys/s", "keys_s", COUNT},
-        {"bytes/s", "bytes_s", SIZE},        {"p99", "p99_us", MICROS},
-        {"staleness", "staleness", COUNT},   {"memory", "memory", SIZE}};
+        {"req/s", "requests_s", COUNT},    {"keys/s", "keys_s", COUNT},
+        {"bytes/s", "bytes_s", SIZE},      {"p99", "p99_us", MICROS},
+        {"staleness", "staleness", COUNT}, {"memory", "memory", SIZE}};
     const json_t *cluster = json_object_get(state, "cluster"), *missing;
     const json_t *checkpoint = json_object_get(cluster, "checkpoint");
     const json_t *last = json_object_get(checkpoint, "last");

@@ -87,6 +87,23 @@ SL_CASE(panel_rows__show_other_than_printable_ascii_as_question_marks)
     assert_string_equal(lines(SL_PANEL_TABLES, state_of(text), no_order, "", 7), "TABLE|a?[2J?b|");
 }
 
+SL_CASE(panel_rows__say_where_the_time_of_a_slow_request_went)
+{
+    const char *text =
+        "{\"slow\":{\"requests\":["
+        "{\"time\":0,\"total_us\":42100,\"op\":\"push\",\"client\":\"worker/"
+        "7\",\"table\":\"t\",\"keys\":9,"
+        "\"shard\":3,\"phases\":{\"iteration_us\":3050,\"clock_us\":0,\"backup_us\":39050}},"
+        "{\"time\":0,\"total_us\":20000,\"op\":\"pull\",\"phases\":{\"clock_us\":20000}}]}}";
+    const char *found = strstr(lines(SL_PANEL_SLOW, state_of(text), no_order, "BACKUP", 100), "|");
+    assert_non_null(strstr(found, "  42.1ms  push  worker/7  t         9      3  "
+                                  "iteration 3.05ms, backup 39.0ms|"));
+    assert_null(strstr(found, "pull"));
+    /* Text is clipped where the line ends. */
+    found = strstr(lines(SL_PANEL_SLOW, state_of(text), no_order, "", 70), "|");
+    assert_non_null(strstr(found, "  iteration 3.05ms|"));
+}
+
 SL_CASE(panel_order_next__takes_each_column_and_then_none)
 {
     struct sl_panel_order order = {0};
@@ -101,11 +118,11 @@ SL_CASE(panel_order_next__takes_each_column_and_then_none)
     assert_int_equal(order.column, 4);
     sl_panel_order_next(SL_PANEL_KEYS, &order);
     assert_int_equal(order.column, 0);
-    for (uint32_t i = 0; i < 13; i++) { /* a panel whose columns are as many as can be */
-        sl_panel_order_next(SL_PANEL_SLOW, &order);
+    for (uint32_t i = 0; i < SL_PANEL_COLUMNS_MAX; i++) { /* a panel of as many as can be */
+        sl_panel_order_next(SL_PANEL_SERVERS, &order);
     }
-    assert_string_equal(sl_panel_title(SL_PANEL_SLOW, order.column), "SEND");
-    sl_panel_order_next(SL_PANEL_SLOW, &order);
+    assert_string_equal(sl_panel_title(SL_PANEL_SERVERS, order.column), "ROWS");
+    sl_panel_order_next(SL_PANEL_SERVERS, &order);
     assert_int_equal(order.column, 0);
 }
 
@@ -122,7 +139,7 @@ SL_CASE(panel_summary__names_lost_members_and_the_age_of_the_checkpoint)
     assert_string_equal(
         line,
         "job waiting  missing worker/3  expired ps/1  coordinator ps/0  checkpoint 7  age 3m");
-    assert_string_equal(totals, "requests/s 43.8k  keys/s -  bytes/s -  p99 911us  staleness -  "
+    assert_string_equal(totals, "req/s 43.8k  keys/s -  bytes/s -  p99 911us  staleness -  "
                                 "memory 1G");
     json_decref(job);
 }
