@@ -119,7 +119,7 @@ export class Charts {
                 y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] },
             },
             axes: [
-                { ...axis, size: 24, space: 45, values: (_, at) => at.map((t) => time(t).slice(0, 5)) },
+                { ...axis, size: 24, space: 45, incrs: [60, 120, 300], values: (_, at) => at.map((t) => time(t).slice(0, 5)) },
                 { ...axis, size: 62, space: 30, ...(chart.series.text === bytes && { incrs: POWERS_OF_TWO }), values: (_, at) => at.map((v) => chart.series.text(v)) },
             ],
             series: [{}, { stroke: colour("--accent"), fill: colour("--accent-soft"), width: 1.5, points: { show: false } }],

@@ -167,12 +167,12 @@ export const SLOW_COLUMNS = [
     number("keys", "keys"),
     { title: "client", text: (r) => r.client },
     number("shard", "shard", whole, WIDE),
-    { title: "server", text: (r) => r.server, wide: true },
+    { title: "server", text: (r) => r.server, ...WIDE },
 ];
 
 export const EVENT_COLUMNS = [
     { title: "time", text: (e) => time(e.time), value: (e) => e.time },
     { title: "level", text: (e) => e.level, draw: (cell, e) => mark(cell, e.level) },
-    { title: "process", text: (e) => e.process },
+    { title: "process", text: (e) => e.process, ...WIDE },
     { title: "event", text: (e) => e.text },
 ];
