@@ -7,7 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-#define LATE_S   3
 #define CLIP_MIN 8              /* columns that are left of a clipped text */
 #define TIME_MAX 253402300799.0 /* the end of the year 9999 */
 
@@ -167,10 +166,6 @@ static bool fill(struct sl_panel_row *row, const struct column *columns, const c
         write_value(value_of(row, columns[i].field), columns[i].format, row->cells[i]);
         matches |= columns[i].format <= PHASES && strcasestr(row->cells[i], filter) != NULL;
     }
-    const char *serving = json_string_value(value_of(row, "serving"));
-    const char *name = json_string_value(value_of(row, "name"));
-    row->needs_attention = json_number_value(value_of(row, "age_s")) > LATE_S ||
-                           (serving != NULL && name != NULL && strcmp(serving, name) != 0);
     return matches;
 }
 

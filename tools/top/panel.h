@@ -31,7 +31,6 @@ struct sl_panel_row {
     const struct json_t *item, *part; /* of the state, which have the fields; NULL: the titles */
     char cells[SL_PANEL_COLUMNS_MAX][SL_PANEL_CELL_BYTES];
     char line[SL_PANEL_LINE_BYTES]; /* the cells that fit */
-    bool needs_attention;           /* no report of late, or a backup serves the shard */
 };
 
 /* Column 0: the panel's own name; NULL: there is no such column. */

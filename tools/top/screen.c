@@ -98,8 +98,7 @@ static void draw_rows(struct screen *screen)
     screen->first = screen->first > last ? last : screen->first < 0 ? 0 : screen->first;
     put(HEAD_LINES - 1, A_UNDERLINE, "%s", rows[0].line);
     for (int i = 0; i < room && screen->first + i < (int)count; i++) {
-        const struct sl_panel_row *row = &rows[1 + screen->first + i];
-        put(HEAD_LINES + i, row->needs_attention ? A_BOLD : A_NORMAL, "%s", row->line);
+        put(HEAD_LINES + i, A_NORMAL, "%s", rows[1 + screen->first + i].line);
     }
     if (count == 0) {
         put(HEAD_LINES, A_NORMAL,
