@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/array.h"
+
 #define LINE_ACCEPTED "accepts KEY = VALUE, [SECTION], or a comment that begins with ; or #"
 
 static const char *const sections[] = {"all", "server", "worker", "launch"};
@@ -96,15 +98,9 @@ static bool is_doubled(struct parser *parser, const char *key)
 static bool append(struct parser *parser, struct sl_config_entry entry)
 {
     struct sl_config_file *file = parser->file;
-    if (file->count == parser->capacity) {
-        const uint32_t capacity = 2 * parser->capacity + 16;
-        struct sl_config_entry *grown = realloc(file->entries, capacity * sizeof *grown);
-        if (grown != NULL) {
-            file->entries = grown;
-            parser->capacity = capacity;
-        }
-    }
-    entry.key = file->count < parser->capacity ? strdup(entry.key) : NULL;
+    const bool has_room =
+        sl_array_make_room(&file->entries, &parser->capacity, file->count, sizeof *file->entries);
+    entry.key = has_room ? strdup(entry.key) : NULL;
     entry.value = entry.key != NULL ? strdup(entry.value) : NULL;
     if (entry.value == NULL) {
         free((char *)(uintptr_t)entry.key);

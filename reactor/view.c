@@ -16,7 +16,6 @@ struct sl_view {
     /* Reader: */
     struct sl_mailbox_lane *lane;
     uint64_t requested; /* number of the view that was requested last */
-    uint64_t requested_ns;
 
     /* Written by the owner, after the view of that number; 0: none. */
     _Atomic uint64_t published;
@@ -117,16 +116,20 @@ static uint64_t published(const struct sl_view *view)
     return atomic_load_explicit(&view->published, memory_order_acquire);
 }
 
-void sl_view_request(struct sl_view *view, uint64_t now_ns)
+bool sl_view_is_answered(const struct sl_view *view)
 {
-    if (published(view) != view->requested) {
+    return published(view) == view->requested;
+}
+
+void sl_view_request(struct sl_view *view)
+{
+    if (!sl_view_is_answered(view)) {
         return;
     }
     /* A lane with one mail at a time is never full. */
     int err = sl_mailbox_post(view->lane, (struct sl_mail){.run = begin, .ctx = view});
     sl_assert(err == 0);
     view->requested++;
-    view->requested_ns = now_ns;
 }
 
 const void *sl_view_read(const struct sl_view *view, uint64_t now_ns, uint64_t *age_ns)
@@ -138,10 +141,4 @@ const void *sl_view_read(const struct sl_view *view, uint64_t now_ns, uint64_t *
     const struct sl_view_buffer *buffer = view->buffers[number % 2];
     *age_ns = now_ns > buffer->taken_ns ? now_ns - buffer->taken_ns : 0;
     return buffer->bytes;
-}
-
-uint64_t sl_view_waited_ns(const struct sl_view *view, uint64_t now_ns)
-{
-    const bool is_open = published(view) != view->requested;
-    return is_open && now_ns > view->requested_ns ? now_ns - view->requested_ns : 0;
 }

@@ -28,14 +28,13 @@ void sl_view_destroy(struct sl_view **view);
 
 /* Requests a newer view, unless an earlier request is open. Ends the use of what sl_view_read has
  * returned. Reader. */
-void sl_view_request(struct sl_view *view, uint64_t now_ns);
+void sl_view_request(struct sl_view *view);
+
+/* Whether no request is open. A reactor that turns answers within a turn for each slice. Reader. */
+bool sl_view_is_answered(const struct sl_view *view);
 
 /* Returns the last complete view, valid until the next request; NULL: there is none yet. *age_ns:
  * since its first slice, by the reactor's clock. Reader. */
 const void *sl_view_read(const struct sl_view *view, uint64_t now_ns, uint64_t *age_ns);
-
-/* Returns for how long the reactor has not answered the open request; 0: none is open. A reactor
- * that turns answers within a turn for each slice. Reader. */
-uint64_t sl_view_waited_ns(const struct sl_view *view, uint64_t now_ns);
 
 #endif

@@ -12,24 +12,16 @@ static uint32_t larger(uint32_t a, uint32_t b)
 
 static void fill_job(const struct sl_coordinator *coordinator, struct sl_coordinator_view *view)
 {
-    const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
     const bool has_stages = coordinator->options.stage_changed != NULL;
     view->stage =
         !has_stages && coordinator->cluster_ready ? SL_COORDINATOR_RUNNING : coordinator->job.stage;
     view->missing.missing_count = 0;
     (void)sl_coordinator_cluster_missing(coordinator, &view->missing);
     view->ps_count = coordinator->options.ps_count;
-    view->worker_count = coordinator->job.worker_count;
     view->task_end = larger(view->task_end, view->worker_end);
-    view->task_end = larger(view->task_end, larger(view->ps_count, view->worker_count));
+    view->task_end = larger(view->task_end, larger(view->ps_count, coordinator->job.worker_count));
     view->task_end = larger(view->task_end, coordinator->job.worker_end);
     view->worker_end = view->next_task = view->next_member = 0;
-    view->checkpoint.is_written = checkpoint->stage != SL_COORDINATOR_CHECKPOINT_IDLE;
-    view->checkpoint.interval_ns = coordinator->options.checkpoint_interval_ns;
-    view->checkpoint.number = checkpoint->number;
-    view->checkpoint.begun_ns = checkpoint->begun_ns;
-    view->checkpoint.ended_ns = checkpoint->ended_ns;
-    view->checkpoint.complete = checkpoint->last_on_all_servers;
 }
 
 static enum sl_coordinator_view_state state_of_end(enum sl_coordinator_end end)

@@ -1,5 +1,5 @@
 /* The coordinator's view of the job, for a reader on another thread (reactor/view.h): members,
- * replica groups, checkpoint, stage. Times are of the reactor's clock. */
+ * replica groups, stage. Times are of the reactor's clock. */
 #ifndef SL_PS_COORDINATOR_VIEW_H
 #define SL_PS_COORDINATOR_VIEW_H
 
@@ -36,7 +36,6 @@ struct sl_coordinator_view {
     enum sl_coordinator_stage stage;   /* without a scheduler: WAITING or RUNNING */
     struct sl_message_waiting missing; /* tasks that the job waits for */
     uint32_t ps_count;
-    uint32_t worker_count; /* of the job; 0: unknown */
     struct {
         struct sl_coordinator_view_member member;
         struct sl_coordinator_view_group group;
@@ -45,13 +44,6 @@ struct sl_coordinator_view {
     } servers[SL_LIMIT_PS];
     struct sl_coordinator_view_member workers[SL_LIMIT_WORKERS];
     uint32_t worker_end; /* above all workers with a state */
-    struct {
-        bool is_written;      /* one is being written: `number` */
-        uint64_t interval_ns; /* 0: only on request */
-        uint64_t number;      /* of the current one, or the last one; 0: none yet */
-        uint64_t begun_ns, ended_ns;
-        uint64_t complete; /* newest that all servers have; 0: unknown */
-    } checkpoint;
 
     /* The next slice. */
     uint32_t next_task, next_member;

@@ -173,7 +173,7 @@ void sl_process_cluster_tick(struct sl_process *process, uint64_t now_ns)
     if (cluster->own != NULL) {
         report_self(process, now_ns);
     }
-    sl_process_views_request(process, now_ns);
+    sl_process_views_request(process);
 }
 
 /* Routes */

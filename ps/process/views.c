@@ -47,12 +47,12 @@ void sl_process_views_destroy(struct sl_process *process)
     process->views = NULL;
 }
 
-void sl_process_views_request(const struct sl_process *process, uint64_t now_ns)
+void sl_process_views_request(const struct sl_process *process)
 {
     const struct sl_process_views *views = process->views;
-    sl_view_request(views->coordinator, now_ns);
+    sl_view_request(views->coordinator);
     for (uint32_t i = 0; i < views->server_count; i++) {
-        sl_view_request(views->servers[i], now_ns);
+        sl_view_request(views->servers[i]);
     }
 }
 

@@ -15,7 +15,7 @@ void sl_process_views_destroy(struct sl_process *process);
 
 /* The functions below: the observer's thread. What they return is valid until the next request. */
 
-void sl_process_views_request(const struct sl_process *process, uint64_t now_ns);
+void sl_process_views_request(const struct sl_process *process);
 
 /* Returns the view of a server (index: in process->servers); NULL: there is none yet, or the server
  * has no shard. */

@@ -66,8 +66,7 @@ static uint64_t digest_coordinator(const void *read)
         return 1;
     }
     return sl_hash_bytes(view->servers, view->ps_count * sizeof view->servers[0], view->stage) ^
-           sl_hash_bytes(view->workers, view->worker_end * sizeof view->workers[0],
-                         view->checkpoint.number);
+           sl_hash_bytes(view->workers, view->worker_end * sizeof view->workers[0], view->ps_count);
 }
 
 static void check_slow(struct sl_sim_oracle *oracle, const struct sl_server_slow_request *slow)
@@ -159,12 +158,7 @@ static void ask(struct sl_sim_ps *ps, struct sl_sim_view *held, uint32_t index)
     }
     held->is_asked = true;
     held->turns_asked = turns_of(reactor_of(ps, index));
-    sl_view_request(held->view, sl_sim_process_now(&ps->process));
-}
-
-static bool is_answered(const struct sl_sim_view *held)
-{
-    return sl_view_waited_ns(held->view, SL_CLOCK_NEVER) == 0;
+    sl_view_request(held->view);
 }
 
 /* Looks at a view. True: it has come since the reader asked. */
@@ -174,7 +168,7 @@ static bool look(struct sl_sim_ps *ps, struct sl_sim_view *held, uint32_t index,
     uint64_t age_ns;
     *read = sl_view_read(held->view, sl_sim_process_now(&ps->process), &age_ns);
     const uint64_t now = *read == NULL ? 0 : digest(*read);
-    const bool is_new = held->is_asked && is_answered(held);
+    const bool is_new = held->is_asked && sl_view_is_answered(held->view);
     if (!is_new && now != held->digest) {
         BREACH(ps->options.oracle, "a view of %s changes while its reader holds it",
                sl_reactor_name(reactor_of(ps, index)));
@@ -199,7 +193,7 @@ static void look_at(struct sl_sim_ps *ps)
     if (look(ps, coordinator, 0, digest_coordinator, &read)) {
         check_coordinator(ps->options.oracle, coordinator, read, ps->coordinator);
     }
-    if (is_answered(coordinator)) {
+    if (sl_view_is_answered(coordinator->view)) {
         ask(ps, coordinator, 0);
     }
     for (uint32_t i = 0; i < sl_sim_ps_server_count(ps); i++) {
@@ -207,7 +201,7 @@ static void look_at(struct sl_sim_ps *ps)
         if (look(ps, server, i, digest_server, &read)) {
             check_server(ps->options.oracle, server, read);
         }
-        if (is_answered(server)) {
+        if (sl_view_is_answered(server->view)) {
             ask(ps, server, i);
         }
     }

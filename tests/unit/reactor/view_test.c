@@ -58,18 +58,18 @@ SL_CASE(view__shows_what_was_filled_slice_by_slice)
     uint64_t now_ns = begin_ns, age_ns = 0;
     for (uint64_t number = 1; number <= 5; number++) {
         assert_int_equal(sl_reactor_next_ns(reactor), SL_CLOCK_NEVER);
-        sl_view_request(view, now_ns);
+        sl_view_request(view);
         for (uint32_t slice = 0; slice < SLICES; slice++) {
             const struct shown *shown = sl_view_read(view, now_ns, &age_ns);
             assert_int_equal(shown == NULL ? 0 : value_of(shown), number - 1);
-            assert_int_equal(sl_view_waited_ns(view, now_ns), slice * MS);
+            assert_false(sl_view_is_answered(view));
             assert_true(sl_reactor_next_ns(reactor) <= now_ns);
             sl_reactor_turn(reactor, now_ns);
             now_ns += MS;
         }
         assert_int_equal(value_of(sl_view_read(view, now_ns, &age_ns)), number);
         assert_int_equal(age_ns, SLICES * MS);
-        assert_int_equal(sl_view_waited_ns(view, now_ns), 0);
+        assert_true(sl_view_is_answered(view));
     }
     sl_view_destroy(&view);
     sl_reactor_destroy(&reactor);
@@ -82,11 +82,10 @@ SL_CASE(view_request__has_no_effect_while_one_is_open)
     struct sl_view *view;
     assert_int_equal(sl_view_create(reactor, sizeof(struct shown), fill, &subject, &view), 0);
     const uint64_t now_ns = sl_reactor_now_ns(reactor);
-    sl_view_request(view, now_ns);
-    sl_view_request(view, now_ns + MS);
+    sl_view_request(view);
+    sl_view_request(view);
     sl_reactor_turn(reactor, now_ns + MS);
-    sl_view_request(view, now_ns + MS);
-    assert_int_equal(sl_view_waited_ns(view, now_ns + 2 * MS), 2 * MS);
+    sl_view_request(view);
     while (sl_reactor_turn(reactor, now_ns + MS) > 0) {
     }
     assert_int_equal(subject.slices_filled, SLICES);
@@ -101,7 +100,7 @@ SL_CASE(view_destroy__ends_a_view_that_is_being_filled)
     struct sl_view *view;
     assert_int_equal(sl_view_create(reactor, sizeof(struct shown), fill, &subject, &view), 0);
     const uint64_t now_ns = sl_reactor_now_ns(reactor);
-    sl_view_request(view, now_ns);
+    sl_view_request(view);
     sl_reactor_turn(reactor, now_ns);
     sl_view_destroy(&view);
     assert_null(view);
@@ -129,7 +128,7 @@ SL_CASE(view__is_never_torn_for_a_permanent_reader)
             (void)sched_yield();
         }
         seen = value;
-        sl_view_request(view, now_ns);
+        sl_view_request(view);
         shown = sl_view_read(view, now_ns, &age_ns);
         assert_true(shown == NULL || value_of(shown) >= seen);
     }
