@@ -388,6 +388,27 @@ static int refuse_key(const struct parser *parser, const struct sl_config_entry 
                           parser->cli->program != NULL ? parser->cli->program : "the program's");
 }
 
+/* Refuses a wrong value of an entry, though its option has one of higher precedence, and keeps
+ * that. */
+static int check_entry(const struct parser *parser, const struct sl_cli_option *option,
+                       struct sl_cli_given given)
+{
+    struct sl_cli_given *kept = &parser->given[option - parser->cli->options];
+    const struct sl_cli_given before = *kept;
+    if (option->kind == SL_CLI_STRINGS) {
+        return 0; /* accepts any text */
+    }
+    const bool was_true = option->kind == SL_CLI_BOOL && *(bool *)option->target;
+    const int err = take(parser, option, given);
+    *kept = before;
+    if (option->kind == SL_CLI_BOOL) {
+        *(bool *)option->target = was_true; /* its variable may invert */
+    } else {
+        (void)parse_value(option, before.text);
+    }
+    return err;
+}
+
 /* Takes an entry, unless its option has a value of higher precedence. */
 static int take_entry(const struct parser *parser, const struct sl_config_entry *entry)
 {
@@ -422,7 +443,11 @@ static int take_entry(const struct parser *parser, const struct sl_config_entry 
                               "%s: another name of this option is at %s: accepts one of them",
                               given.source, before->source);
     }
-    return before->from == SL_CLI_FROM_DEFAULT || is_again ? take(parser, option, given) : 0;
+    if (before->from == SL_CLI_FROM_DEFAULT || is_again) {
+        return take(parser, option, given);
+    }
+    const bool is_replaced = before->from == SL_CLI_FROM_FILE; /* by a more special section */
+    return is_replaced ? 0 : check_entry(parser, option, given);
 }
 
 static int parse_file(const struct parser *parser)

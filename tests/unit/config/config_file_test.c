@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "tests/support/unit.h"
 #include "tests/unit/config/parsed.h"
 
@@ -151,6 +152,20 @@ SL_CASE_WITH(config_file__flag_variable_own_section_all_default, begin, end)
     setenv("STARLING_LEASE", "3s", 1);
     assert_int_equal(parse(SL_PROGRAM_PS, text, NULL), SL_CLI_RUN);
     check_lease("STARLING_LEASE", "3s");
+    sl_config_file_fini(&parsed.settings.file);
+}
+
+SL_CASE_WITH(config_file__a_value_of_higher_precedence_hides_no_error, begin, end)
+{
+    setenv("PS_DISABLE_PIN_CORES", "1", 1);
+    assert_int_equal(parse(SL_PROGRAM_PS, "[all]\npin-cores = true\n", NULL), SL_CLI_RUN);
+    assert_false(parsed.settings.pin_cores);
+    assert_int_equal(parse(SL_PROGRAM_PS, "[all]\npin-cores = 2\n", NULL), SL_ERR_INVALID);
+    expect_words(parsed.reason.text, WORDS(":2: pin-cores=2: accepts 0, 1"));
+    assert_int_equal(parse(SL_PROGRAM_PS, "[all]\nlease = 1s\n", "--lease=4s"), SL_CLI_RUN);
+    assert_int_equal(parsed.settings.lease_ns, 4 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(parse(SL_PROGRAM_PS, "[all]\nlease = soon\n", "--lease=4s"), SL_ERR_INVALID);
+    expect_words(parsed.reason.text, WORDS(":2: lease=soon: accepts a duration"));
     sl_config_file_fini(&parsed.settings.file);
 }
 
