@@ -501,11 +501,9 @@ static int encode(struct sl_step *step)
 static void post_substeps(struct sl_step *step, uint32_t timeout_ms)
 {
     const struct sl_client *client = step->client;
-    uint64_t now_ns = sl_clock_now_ns(client->clock);
-    uint64_t deadline_ns = now_ns + timeout_ms * SL_CLOCK_NS_PER_MS;
-    step->submitted_ns = now_ns;
+    uint64_t deadline_ns = step->submitted_ns + timeout_ms * SL_CLOCK_NS_PER_MS;
     struct sl_port *port = &step->thread_ctx->port;
-    sl_port_catch_up(port, now_ns);
+    sl_port_catch_up(port, step->submitted_ns);
     for (uint32_t i = 0; i < client->io_count; i++) {
         struct sl_substep *substep = &step->substeps[i];
         if (substep->requests.count == 0) {
@@ -559,6 +557,7 @@ int sl_step_submit_deferred(struct sl_step *step, uint32_t timeout_ms)
                                     SL_THREAD_CTX_STEPS_MAX);
         }
     }
+    step->submitted_ns = sl_clock_now_ns(step->client->clock);
     err = encode(step);
     if (err != 0) {
         return sl_reason_report(err, "submit: cannot make the messages of %u operations: %s",
