@@ -86,19 +86,17 @@ static inline int sl_frame_decode_received(const uint8_t *header, struct sl_fram
  * the payload is complete. to: SL_FRAME_HEADER_BYTES bytes, any alignment. */
 static inline void sl_frame_encode(const struct sl_frame *frame, uint8_t *to)
 {
-    /* Word by word, as the fields were most likely just written one by one: a wider load could not
-     * be forwarded from several stores and would wait for the cache. */
-    const uint64_t words[4] = {
-        frame->payload_bytes | (uint64_t)SL_FRAME_MAGIC << 32 |
-            (uint64_t)SL_FRAME_PROTOCOL_VERSION << 48 | (uint64_t)frame->type << 56,
-        frame->request_id,
-        frame->budget_us | (uint64_t)frame->crc32c << 32,
-        frame->credit_bytes | (uint64_t)frame->credit_requests << 32 |
-            (uint64_t)frame->flags << 48 | (uint64_t)frame->status << 56,
-    };
-    for (size_t i = 0; i < 4; i++) {
-        memcpy(to + 8 * i, &words[i], sizeof words[i]);
-    }
+    /* Word by word, from registers: an array of the words would be written to memory and read back
+     * by wider loads, which wait for the stores. */
+    const uint64_t first = frame->payload_bytes | (uint64_t)SL_FRAME_MAGIC << 32 |
+                           (uint64_t)SL_FRAME_PROTOCOL_VERSION << 48 | (uint64_t)frame->type << 56;
+    const uint64_t third = frame->budget_us | (uint64_t)frame->crc32c << 32;
+    const uint64_t fourth = frame->credit_bytes | (uint64_t)frame->credit_requests << 32 |
+                            (uint64_t)frame->flags << 48 | (uint64_t)frame->status << 56;
+    memcpy(to, &first, 8);
+    memcpy(to + 8, &frame->request_id, 8);
+    memcpy(to + 16, &third, 8);
+    memcpy(to + 24, &fourth, 8);
 }
 
 /* Sets crc32c and its flag in an encoded frame. The payload is in one or two pieces, each of which
