@@ -23,5 +23,6 @@ int sl_bench_serving_run(int argc, char **argv);
 int sl_bench_staleness_run(int argc, char **argv);
 int sl_bench_table_run(int argc, char **argv);
 int sl_bench_transfer_run(int argc, char **argv);
+int sl_bench_workers_run(int argc, char **argv);
 
 #endif

@@ -73,6 +73,7 @@ static const struct benchmark benchmarks[] = {
     {"train", "samples/s of lr, fm and deepfm end to end, and where the time goes", run_train},
     {"transfer", "blocks between registered memory of two processes; Mooncake's flags",
      sl_bench_transfer_run},
+    {"workers", "worker processes that pull, push and tick in turns", sl_bench_workers_run},
 };
 #define BENCHMARK_COUNT (sizeof benchmarks / sizeof benchmarks[0])
 
