@@ -12,6 +12,7 @@
 #include "core/log.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/objects.h"
+#include "tests/sim/scale.h"
 #include "tests/sim/serve.h"
 #include "tests/sim/transfer.h"
 
@@ -58,6 +59,7 @@ static void usage(void)
         "  --transfer    transfer engines, and no cluster\n"
         "  --objects     nodes of objects, and no cluster\n"
         "  --serve       gateways and workers of model serving, and no cluster\n"
+        "  --scale ...   a job whose processors and links take time; without more, its parameters\n"
         "  --twice       runs each seed twice and compares, and not only one in 64\n"
         "  --all         goes on after a breach\n"
         "  --traces FILE writes each seed's hash over all that happened: equal hashes show that a\n"
@@ -284,6 +286,9 @@ static bool run_checked(const struct flags *flags, uint64_t seed)
 int main(int argc, char **argv)
 {
     struct flags flags = {.choice.faults = UINT32_MAX};
+    if (argc > 1 && strcmp(argv[1], "--scale") == 0) {
+        return sl_sim_scale_main(argc - 2, argv + 2);
+    }
     if (!parse(argc, argv, &flags)) {
         usage();
         return 2;

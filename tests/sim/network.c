@@ -16,6 +16,7 @@ struct sl_sim_network *sl_sim_network_create(const struct sl_sim_network_options
     sl_assert(network != NULL);
     network->options = *options;
     network->watch = *watch;
+    network->meter = (struct sl_sim_meter){options->costs, options->server_count, 0, 0};
     network->random = options->seed;
     network->now_ns = SL_CLOCK_NS_PER_S;
     network->op_due_ns = SL_CLOCK_NEVER;
@@ -66,6 +67,11 @@ void sl_sim_network_advance(struct sl_sim_network *network, uint64_t now_ns)
     }
 }
 
+struct sl_sim_meter *sl_sim_network_meter(struct sl_sim_network *network)
+{
+    return &network->meter;
+}
+
 void *sl_sim_network_medium(struct sl_sim_network *network, uint32_t host, uint32_t place)
 {
     sl_assert(host < network->options.host_count);
@@ -111,11 +117,16 @@ uint32_t sl_sim_network_connections(const struct sl_sim_network *network, uint32
     return count;
 }
 
-static uint64_t transport_next(const struct sl_sim_transport *transport)
+static uint64_t transport_next(struct sl_sim_transport *transport)
 {
+    const bool has_costs = transport->host->network->meter.costs != NULL;
     uint64_t next_ns = sl_sim_rma_regions_next(transport);
-    for (const struct sl_sim_conn *conn = transport->conns; conn != NULL; conn = conn->next) {
-        uint64_t at_ns = sl_sim_is_gone(conn) ? SL_CLOCK_NEVER : sl_sim_conn_next(conn);
+    for (struct sl_sim_conn *conn = transport->conns; conn != NULL; conn = conn->next) {
+        uint64_t at_ns = conn->due_ns;
+        if (at_ns == 0) {
+            at_ns = sl_sim_is_gone(conn) ? SL_CLOCK_NEVER : sl_sim_conn_next(conn);
+        }
+        conn->due_ns = has_costs ? at_ns : 0;
         next_ns = at_ns < next_ns ? at_ns : next_ns;
     }
     return next_ns;
@@ -126,8 +137,8 @@ uint64_t sl_sim_network_next(const struct sl_sim_network *network, uint32_t host
 {
     uint64_t next_ns =
         network->ether != NULL ? sl_sim_ether_next(network->ether, host, reactor) : SL_CLOCK_NEVER;
-    for (const struct sl_sim_transport *transport = network->hosts[host].transports;
-         transport != NULL; transport = transport->next) {
+    for (struct sl_sim_transport *transport = network->hosts[host].transports; transport != NULL;
+         transport = transport->next) {
         if (transport->reactor == reactor) {
             uint64_t at_ns = transport_next(transport);
             next_ns = at_ns < next_ns ? at_ns : next_ns;
@@ -146,8 +157,9 @@ uint64_t sl_sim_delay_ns(struct sl_sim_network *network)
     return us * SL_CLOCK_NS_PER_US;
 }
 
-void sl_sim_wake(const struct sl_sim_conn *conn, uint64_t at_ns)
+void sl_sim_wake(struct sl_sim_conn *conn, uint64_t at_ns)
 {
+    conn->due_ns = 0;
     struct sl_sim_network *network = sl_sim_network_of(conn);
     network->watch.wake(network->watch.ctx, sl_sim_home(conn)->host->index, at_ns);
 }

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "net/transport.h"
+#include "tests/sim/costs.h"
 #include "tests/sim/ether.h"
 
 #define SL_SIM_PORT_BASE 3333 /* of packet devices: where reactor 0 listens */
@@ -44,6 +45,10 @@ struct sl_sim_network_options {
      * most, unless they are flushed. */
     uint32_t place_us_max;
     uint32_t region_fail_permille; /* regions for which a device has no memory */
+    /* Turns take time, and frames leave when their turn has come to them; their delay and speed are
+     * those of the costs, and nothing is drawn. NULL: turns take none. */
+    const struct sl_sim_costs *costs;
+    uint32_t server_count; /* with costs: the first hosts are servers */
 };
 
 /* One frame, as it leaves its sender or reaches its receiver. */
@@ -87,6 +92,9 @@ void sl_sim_network_advance(struct sl_sim_network *network, uint64_t now_ns);
 
 /* The medium of a host's transports; place: 0, or 1 for a second one of the same reactor. */
 void *sl_sim_network_medium(struct sl_sim_network *network, uint32_t host, uint32_t place);
+
+/* With costs: the processor time of the turn that the caller is about to begin. */
+struct sl_sim_meter *sl_sim_network_meter(struct sl_sim_network *network);
 
 /* What transports are opened with, and where a host listens: under the scheme of TCP always, which
  * is the one that leads to the coordinator too. */

@@ -1,5 +1,6 @@
 /* One connection of the simulated network: how it is made, how frames leave and arrive, how it
  * ends. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -149,6 +150,27 @@ static void tell_watch(struct sl_sim_conn *conn, const uint8_t *data, bool deliv
     }
 }
 
+static bool has_costs(const struct sl_sim_network *network)
+{
+    return network->meter.costs != NULL;
+}
+
+/* The frame leaves when the turn has come to it, and passes the links of both hosts in order.
+ * Returns when it arrives. */
+static uint64_t pass_links(struct sl_sim_conn *conn, const struct sl_sim_message *message)
+{
+    struct sl_sim_network *network = sl_sim_network_of(conn);
+    const struct sl_sim_costs *costs = network->meter.costs;
+    struct sl_sim_host *from = sl_sim_home(conn)->host, *to = &network->hosts[conn->remote];
+    const double wire_ns = message->bytes / costs->bandwidth;
+    sl_sim_meter_frame(&network->meter, from->index, true, message->data, message->bytes,
+                       &conn->sent_turn);
+    const double ready_ns = (double)network->now_ns + network->meter.spent_ns;
+    from->out_free_ns = fmax(from->out_free_ns, ready_ns) + wire_ns;
+    to->in_free_ns = fmax(to->in_free_ns + wire_ns, from->out_free_ns + costs->latency);
+    return (uint64_t)to->in_free_ns;
+}
+
 /* A whole frame sets out for the peer, if there is one yet. */
 static void post(struct sl_sim_conn *conn, struct sl_sim_message *message)
 {
@@ -160,7 +182,8 @@ static void post(struct sl_sim_conn *conn, struct sl_sim_message *message)
         free(message);
         return;
     }
-    uint64_t arrival_ns = network->now_ns + sl_sim_delay_ns(network);
+    uint64_t arrival_ns =
+        has_costs(network) ? pass_links(conn, message) : network->now_ns + sl_sim_delay_ns(network);
     if (arrival_ns <= peer->last_arrival_ns) {
         arrival_ns = peer->last_arrival_ns + 1;
     }
@@ -211,8 +234,7 @@ static void carry_bytes(struct sl_sim_conn *conn, const uint8_t *bytes, uint32_t
     }
 }
 
-/* Copies the oldest of what was taken, a frame or a part of one, and not carried to the peer. */
-static void carry_one(struct sl_sim_conn *conn)
+void sl_sim_conn_carry(struct sl_sim_conn *conn)
 {
     const struct sl_sim_outgoing *out = &conn->queue[conn->carried++ % SL_SIM_QUEUE_FRAMES];
     const struct sl_transport_frame *frame = &out->frame;
@@ -249,7 +271,7 @@ static void carry_due(struct sl_sim_conn *conn)
 {
     while (may_carry(conn) &&
            conn->queue[conn->carried % SL_SIM_QUEUE_FRAMES].leave_ns <= now_of(conn)) {
-        carry_one(conn);
+        sl_sim_conn_carry(conn);
         sl_sim_break_by_chance(conn);
     }
 }
@@ -326,10 +348,10 @@ static bool ask_for_sink(struct sl_sim_conn *conn, const struct sl_frame *header
         return false; /* it has just been asked */
     }
     uint8_t *memory = sl_conn_ask_sink(&conn->base, header);
-    conn->landed_ns =
-        network->now_ns +
-        SL_CLOCK_NS_PER_US * sl_sim_between(&network->random, 1,
-                                            sl_sim_is_slow(network) ? ASK_SLOWLY_US : ASK_AGAIN_US);
+    const uint64_t most_us = sl_sim_is_slow(network) ? ASK_SLOWLY_US : ASK_AGAIN_US;
+    const uint64_t us =
+        has_costs(network) ? memory == NULL : sl_sim_between(&network->random, 1, most_us);
+    conn->landed_ns = network->now_ns + SL_CLOCK_NS_PER_US * us;
     if (memory == NULL || conn->base.state != SL_CONN_OPEN) {
         return false;
     }
@@ -408,6 +430,8 @@ static bool deliver_one(struct sl_sim_conn *conn)
         sl_cell_add(&sl_sim_home(conn)->base.cells->bytes_received, message->bytes);
         sl_cell_add(&sl_sim_home(conn)->base.cells->frames_received, 1);
         tell_watch(conn, message->data, true);
+        sl_sim_meter_frame(&sl_sim_network_of(conn)->meter, sl_sim_home(conn)->host->index, false,
+                           message->data, message->bytes, &conn->received_turn);
     }
     if (header.payload_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES) {
         return deliver_into_sink(conn, &header);
@@ -424,7 +448,9 @@ static bool has_arrived(const struct sl_sim_conn *conn)
 static uint32_t deliver_some(struct sl_sim_conn *conn)
 {
     uint32_t done = 0;
-    uint32_t most = 1 + sl_sim_below(&sl_sim_network_of(conn)->random, DELIVERED_MAX);
+    struct sl_sim_network *network = sl_sim_network_of(conn);
+    uint32_t most = has_costs(network) ? SL_LIMIT_TURN_EVENTS
+                                       : 1 + sl_sim_below(&network->random, DELIVERED_MAX);
     while (done < most && conn->base.state == SL_CONN_OPEN && !conn->handed_over &&
            has_arrived(conn) && deliver_one(conn)) {
         done++;

@@ -34,6 +34,7 @@ struct sl_sim_outgoing {
 struct sl_sim_conn {
     struct sl_conn base;
     struct sl_sim_conn *next;
+    uint64_t due_ns;          /* with costs: when it has something to do next; 0: not known */
     struct sl_sim_conn *peer; /* NULL: none yet, or gone */
     uint64_t pair;
     bool connector;
@@ -58,6 +59,7 @@ struct sl_sim_conn {
     uint64_t landed_ns;       /* when the rest of it has arrived; or when to ask for a sink again */
     /* Over the shared link: of its payload, what has landed, and what is on its way. */
     uint32_t landed_bytes, piece_bytes;
+    uint64_t sent_turn, received_turn; /* with costs: the last in which it did */
 
     uint64_t end_ns; /* when the end is known here, after what arrived before */
     int end_err;
@@ -101,6 +103,7 @@ struct sl_sim_host {
     struct sl_sim_transport *transports;
     struct sl_sim_listener *listeners;
     uint16_t port_next;
+    double out_free_ns, in_free_ns; /* with costs: when its link has carried all so far */
 };
 
 struct sl_sim_transport {
@@ -117,6 +120,7 @@ struct sl_sim_transport {
 struct sl_sim_network {
     struct sl_sim_network_options options;
     struct sl_sim_watch watch;
+    struct sl_sim_meter meter;
     uint64_t random;
     uint64_t now_ns;
     uint64_t pair_count;
@@ -183,7 +187,7 @@ static inline bool sl_sim_is_gone(const struct sl_sim_conn *conn)
 uint64_t sl_sim_delay_ns(struct sl_sim_network *network);
 
 /* The conn's host has something to do then. */
-void sl_sim_wake(const struct sl_sim_conn *conn, uint64_t at_ns);
+void sl_sim_wake(struct sl_sim_conn *conn, uint64_t at_ns);
 
 /* Ends the peer's side, if it has one: told after what is on its way, or later when it is not
  * reachable. */
@@ -206,6 +210,9 @@ void sl_sim_conn_fail(struct sl_sim_conn *conn, int err);
 
 /* One connection's share of a poll; upcalls may close it or hand it over at any point. */
 uint32_t sl_sim_conn_poll(struct sl_sim_conn *conn);
+
+/* Copies the oldest of what was taken, a frame or a part of one, and not carried to the peer. */
+void sl_sim_conn_carry(struct sl_sim_conn *conn);
 
 /* When it has something to do next. */
 uint64_t sl_sim_conn_next(const struct sl_sim_conn *conn);

@@ -184,6 +184,7 @@ static void sim_disconnect(struct sl_conn *base)
         (conn->landed_bytes > 0 || conn->peer->landed_bytes > 0)) {
         network->watch.cut_off(network->watch.ctx, base->peer);
     }
+    conn->due_ns = 0;
     base->state = SL_CONN_CLOSING; /* poll does the rest */
 }
 
@@ -245,6 +246,10 @@ static void take(struct sl_sim_conn *conn, const struct sl_transport_frame *fram
         .leave_ns = conn->wire_free_ns,
         .sent_ns = conn->wire_free_ns + SL_CLOCK_NS_PER_US * sl_sim_below(&network->random, 20),
     };
+    if (network->meter.costs != NULL) {
+        conn->queue[(conn->taken - 1) % SL_SIM_QUEUE_FRAMES].sent_ns = network->now_ns;
+        sl_sim_conn_carry(conn);
+    }
 }
 
 static uint32_t sim_send_burst(struct sl_conn *base, const struct sl_transport_frame *frames,
@@ -255,6 +260,7 @@ static uint32_t sim_send_burst(struct sl_conn *base, const struct sl_transport_f
     if (base->state != SL_CONN_OPEN) {
         return 0;
     }
+    conn->due_ns = 0;
     uint32_t room = SL_SIM_QUEUE_FRAMES - (conn->taken - conn->sent);
     uint32_t taken = count < room ? count : room;
     if (sl_sim_chance(&network->random, network->options.short_permille)) {
@@ -322,7 +328,8 @@ static uint32_t sim_poll(struct sl_transport *base, uint32_t budget)
     uint32_t events = sl_sim_rma_report_regions(transport);
     for (struct sl_sim_conn *conn = transport->conns; conn != NULL && events < budget;
          conn = conn->next) {
-        if (!sl_sim_is_gone(conn)) {
+        if (!sl_sim_is_gone(conn) && conn->due_ns <= transport->host->network->now_ns) {
+            conn->due_ns = 0;
             events += sl_sim_conn_poll(conn);
         }
     }

@@ -68,7 +68,9 @@ static void lost(void *ctx, const struct sl_message_expired *told)
 {
     struct sl_sim_ps *ps = ctx;
     struct sl_sim_lost *record = malloc(sizeof *record);
-    sl_sim_oracle_lost(ps->options.oracle, told->task_index);
+    if (ps->options.oracle != NULL) {
+        sl_sim_oracle_lost(ps->options.oracle, told->task_index);
+    }
     sl_assert(record != NULL);
     *record = (struct sl_sim_lost){.next = ps->lost, .lost = *told};
     ps->lost = record;

@@ -26,9 +26,9 @@ struct sl_sim_ps_options {
     struct sl_sim_records *records; /* of the coordinator; NULL: it begins anew each time */
     bool has_replica;
     uint32_t snapshot_keys;
-    struct sl_sim_disk *disk; /* NULL: it has none, and there are no checkpoints */
-    struct sl_sim_oracle *oracle;
-    bool has_views; /* somebody reads them: views.h */
+    struct sl_sim_disk *disk;     /* NULL: it has none, and there are no checkpoints */
+    struct sl_sim_oracle *oracle; /* NULL: nobody looks, and there is no disk */
+    bool has_views;               /* somebody reads them: views.h */
 };
 
 struct sl_sim_ps;

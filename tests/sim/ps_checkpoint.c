@@ -173,7 +173,7 @@ uint64_t sl_sim_ps_wire_joined(struct sl_sim_ps *ps, uint32_t first_shard, uint3
         sl_sim_oracle_abandons(ps->options.oracle, above, to);
         number = sl_process_restore_joined(&ps->wiring);
     }
-    if (!ps->options.has_replica) {
+    if (!ps->options.has_replica && ps->options.oracle != NULL) {
         sl_sim_oracle_restores(ps->options.oracle, ps->options.task_index, number);
     }
     return number;
