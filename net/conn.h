@@ -55,6 +55,10 @@ struct sl_conn {
      * then shorter by tail_bytes. Any alignment. NULL: no tail. */
     const uint8_t *tail;
     uint32_t tail_bytes;
+    /* TCP, valid during `received`: bytes that were received behind the frame, for prefetches. They
+     * may begin with the next frame, and nothing in them is validated. */
+    const uint8_t *ahead;
+    uint32_t ahead_bytes;
 };
 
 /* For transport implementations. All upcalls go through these functions, which assert that the

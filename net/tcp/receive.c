@@ -268,11 +268,14 @@ static bool deliver_whole(struct sl_tcp_conn *conn)
         rx_buf->refs++;
         conn->held++;
         frames++;
+        conn->base.ahead = rx_buf->at;
+        conn->base.ahead_bytes = rx_buf->left;
         sl_conn_report_received(&conn->base, &message);
         if (!readable(conn)) {
             break;
         }
     }
+    conn->base.ahead_bytes = 0;
     sl_cell_add(&conn->tcp->base.cells->frames_received, frames);
     if (!readable(conn)) {
         return false;

@@ -8,6 +8,7 @@
 #include "ps/server/reply_chunks.h"
 #include "ps/server/shm.h"
 #include "ps/server/turn.h"
+#include "ps/shard/ahead.h"
 
 #define OUT_OF_MEMORY_EVERY_NS (60 * SL_CLOCK_NS_PER_S) /* between two lines */
 
@@ -450,7 +451,14 @@ void sl_server_request_arrive(struct sl_server_conn *conn,
         if (sl_server_pull_batch_take(conn, message)) {
             return;
         }
+        const struct sl_server *server = conn->server;
+        const uint32_t bytes = conn->conn->ahead_bytes;
+        const bool knows_next = bytes > SL_FRAME_HEADER_BYTES;
+        const struct sl_shard_ahead ahead = sl_shard_ahead_begin(
+            server->shard, knows_next ? conn->conn->ahead + SL_FRAME_HEADER_BYTES : NULL,
+            knows_next ? bytes - SL_FRAME_HEADER_BYTES : 0);
         arrive(conn, message, comes_again);
+        sl_shard_ahead_end(server->shard, &ahead);
     }
     sl_server_conn_release(conn, message);
 }

@@ -57,11 +57,12 @@ int sl_table_index_put(struct sl_table_index *index, uint64_t key, uint64_t hash
 uint32_t sl_table_index_remove(struct sl_table_index *index, uint64_t key);
 
 /* For bulk inserts of some dozens of keys. The first call computes the hashes and prefetches the
- * buckets. The second, once the buckets are cached, prefetches the start of the likely records. */
+ * buckets. The second, once the buckets are cached, prefetches touch_bytes (at least 1) of the
+ * likely records. */
 void sl_table_index_fetch_buckets(const struct sl_table_index *index, const uint64_t *keys,
                                   uint32_t count, uint64_t *hashes);
 void sl_table_index_fetch_records(const struct sl_table_index *index, const uint64_t *hashes,
-                                  uint32_t count);
+                                  uint32_t count, size_t touch_bytes);
 
 /* Announces that the index will hold about `count` keys. The index then splits a segment into up to
  * eight at once, still one segment per step. Until those keys arrive it takes up to eight times the

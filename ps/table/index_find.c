@@ -219,15 +219,15 @@ void sl_table_index_fetch_buckets(const struct sl_table_index *index, const uint
 }
 
 void sl_table_index_fetch_records(const struct sl_table_index *index, const uint64_t *hashes,
-                                  uint32_t count)
+                                  uint32_t count, size_t touch_bytes)
 {
     for (uint32_t i = 0; i < count; i++) {
         const struct sl_table_bucket *segment = sl_table_index_segment_of(index, hashes[i]);
         const struct sl_table_bucket *bucket = &segment[hashes[i] % SL_TABLE_INDEX_SEGMENT_BUCKETS];
         uint64_t matches = sl_table_bucket_match(bucket, sl_table_index_tag_of(hashes[i]));
         if (matches != 0) {
-            __builtin_prefetch(
-                sl_slab_at(index->records, bucket->records[sl_table_bucket_pop(&matches)]));
+            (void)prefetch_record(index, bucket->records[sl_table_bucket_pop(&matches)],
+                                  touch_bytes);
         } else if (bucket->used == SL_TABLE_BUCKET_ENTRIES) {
             __builtin_prefetch(bucket + 1);
         }

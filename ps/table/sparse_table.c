@@ -202,7 +202,7 @@ int sl_sparse_table_find_or_create_uninit(struct sl_sparse_table *table, const u
     uint32_t group = insert_fetch(table, keys, count, hashes[0]);
     for (uint32_t done = 0, turn = 0; done < count; turn ^= 1) {
         const uint32_t end = done + group;
-        sl_table_index_fetch_records(&table->index, hashes[turn], group);
+        sl_table_index_fetch_records(&table->index, hashes[turn], group, 1);
         group = insert_fetch(table, keys + end, count - end, hashes[turn ^ 1]);
         for (uint32_t i = done; i < end; i++) {
             const int err = put(table, keys[i], hashes[turn][i - done], false, &records[i]);
@@ -224,6 +224,19 @@ bool sl_sparse_table_find(struct sl_sparse_table *table, const uint64_t *keys, u
                           uint32_t *records)
 {
     return sl_table_index_find(&table->index, keys, count, table->touch_bytes, records);
+}
+
+uint64_t sl_sparse_table_fetch_bucket(const struct sl_sparse_table *table, uint64_t key)
+{
+    uint64_t hash;
+    sl_table_index_fetch_buckets(&table->index, &key, 1, &hash);
+    return hash;
+}
+
+void sl_sparse_table_fetch_record(const struct sl_sparse_table *table, uint64_t hash)
+{
+    sl_table_index_fetch_records(&table->index, &hash, 1,
+                                 prefetch_bytes(table->records.unit_bytes));
 }
 
 /* Rows */
@@ -441,7 +454,7 @@ void sl_sparse_table_erase(struct sl_sparse_table *table, const uint64_t *keys, 
     uint64_t hashes[INSERT_GROUP];
     for (uint32_t done = 0; done < count; done += INSERT_GROUP) {
         const uint32_t group = insert_fetch(table, keys + done, count - done, hashes);
-        sl_table_index_fetch_records(&table->index, hashes, group);
+        sl_table_index_fetch_records(&table->index, hashes, group, 1);
         for (uint32_t i = done; i < done + group; i++) {
             const uint32_t record_index = sl_table_index_remove(&table->index, keys[i]);
             if (record_index != SL_ROW_NONE) {

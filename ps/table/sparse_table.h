@@ -61,6 +61,11 @@ void sl_sparse_table_reserve(struct sl_sparse_table *table, uint64_t row_count);
 bool sl_sparse_table_find(struct sl_sparse_table *table, const uint64_t *keys, uint32_t count,
                           uint32_t *records);
 
+/* Prefetch for a lookup of one key in the near future: its bucket, and once that is cached its
+ * whole record. The first call returns the hash for the second. */
+uint64_t sl_sparse_table_fetch_bucket(const struct sl_sparse_table *table, uint64_t key);
+void sl_sparse_table_fetch_record(const struct sl_sparse_table *table, uint64_t hash);
+
 struct sl_row *sl_sparse_table_record(struct sl_sparse_table *table, uint32_t record_index);
 
 /* Writes the initializer's row of a key to row[dim]: a new record's values, which a pull of a
