@@ -16,6 +16,7 @@
 #include "bench/options.h"
 #include "bench/peers.h"
 #include "bench/ps_process.h"
+#include "bench/table_applies.h"
 #include "bench/workload.h"
 #include "core/assert.h"
 #include "core/log.h"
@@ -27,7 +28,7 @@
 
 /* The targets, and the sizes that they are of. */
 #define OF_BARE      0.9
-#define OF_IPERF     1.0
+#define OF_MODEL     0.9
 #define TARGET_LEAST ((uint64_t)1 << 20)
 #define P99_BESIDE   3.0 /* of small pulls, beside pushes, to that without */
 #define TARGET_MOST  ((uint64_t)16 << 20)
@@ -210,7 +211,7 @@ static int run_transfer(const struct transfer *transfer, int core, double warm_u
 
 struct small {
     struct sl_bench_ps *ps; /* parked between repeats */
-    /* The pushes beside, to a dense table: a multiple of 1 MiB, which is under way all the time; 0:
+    /* The pushes beside, to a dense table: in pieces that are under way all the time; 0:
      * none. Where push_core is the core of the small pulls, one thread drives both, in short turns:
      * two threads would wait for one another, and a pull that is answered for the thread that
      * pushes, which the kernel does not interrupt while it copies. */
@@ -232,7 +233,7 @@ enum {
 enum { SMALL_ROWS = 10000, SMALL_DIM = 16 };
 
 /* As the client library sends them: long ranges travel in pieces, as many as the credit allows. */
-#define PIECE_BYTES ((uint64_t)1 << 20)
+#define PIECE_BYTES ((uint64_t)512 << 10)
 
 struct pair {
     struct sl_bench_load *pulls, *pushes; /* pushes NULL: none */
@@ -358,16 +359,17 @@ static const struct sl_bench_quantity SMALL_QUANTITIES[] = {
 
 /* The comparison */
 
-enum way { WAY_PULL, WAY_PUSH, WAY_COUNT };
+enum way { WAY_PULL, WAY_PUSH, WAY_COUNT, WAY_BOTH = WAY_COUNT };
 enum mode { MODE_EVENT, MODE_POLLING, MODE_COUNT };
 
 static const char *const WAY_NAMES[] = {"pull", "push"};
+static const double OF_IPERF[] = {0.9, 0.75};
 static const char *const MODE_NAMES[] = {"event", "polling"};
 
 struct options {
     const char *sizes, *congestion;
     uint64_t depth, small_connections;
-    int optimizer, over;
+    int optimizer, over, way;
     struct sl_bench_common common;
     uint64_t bytes[SIZES_MAX];
     uint32_t size_count;
@@ -379,14 +381,17 @@ struct ours {
     struct transfer transfer;
 };
 
-/* The contestants of one size and way. Bare sockets run only where Starling uses TCP too. */
+/* The contestants of one size and way. Bare sockets run only where Starling uses TCP too, and so do
+ * pushes in process, which a computed figure needs beside them. */
 struct cell {
     uint64_t bytes;
     enum way way;
     char names[MODE_COUNT + 1][64];
     struct ours ours[MODE_COUNT];
     struct sl_bench_bare_bulk bare;
-    struct sl_bench_contestant *contestants; /* [contestant_count], bare last */
+    struct sl_bench_table_applies applies;
+    /* [contestant_count]: ours, bare, and for pushes those in process */
+    struct sl_bench_contestant *contestants;
     uint32_t contestant_count;
 };
 
@@ -401,7 +406,7 @@ struct bench {
     struct sl_bench_contestant *iperf_contestants; /* [WAY_COUNT], or NULL */
     struct small small[2];                         /* alone, and beside pushes */
     struct sl_bench_contestant *small_contestants; /* [2], or NULL */
-    struct sl_bench_contestant contestants[(SIZES_MAX * (MODE_COUNT + 1) + 1) * WAY_COUNT + 2];
+    struct sl_bench_contestant contestants[(SIZES_MAX * (MODE_COUNT + 2) + 1) * WAY_COUNT + 2];
     uint32_t contestant_count;
 };
 
@@ -486,8 +491,23 @@ static void add_bare(struct bench *bench, struct cell *cell)
     };
 }
 
+static void add_applies(struct bench *bench, struct cell *cell)
+{
+    cell->applies = (struct sl_bench_table_applies){
+        .bytes = cell->bytes,
+        .depth = (uint32_t)bench->options->depth,
+        .optimizer = (enum sl_optimizer_kind)bench->options->optimizer,
+        .gradients = bench->memory,
+    };
+    bench->contestants[bench->contestant_count++] =
+        sl_bench_table_applies_contestant("push, in process", &cell->applies);
+}
+
 static void add_cell(struct bench *bench, uint64_t bytes, enum way way)
 {
+    if (bench->options->way != WAY_BOTH && bench->options->way != (int)way) {
+        return;
+    }
     struct cell *cell = &bench->cells[bench->cell_count++];
     *cell = (struct cell){
         .bytes = bytes, .way = way, .contestants = &bench->contestants[bench->contestant_count]};
@@ -496,6 +516,9 @@ static void add_cell(struct bench *bench, uint64_t bytes, enum way way)
     }
     if (bench->options->over == SL_BENCH_OVER_TCP) {
         add_bare(bench, cell);
+        if (way == WAY_PUSH) {
+            add_applies(bench, cell);
+        }
     }
     cell->contestant_count =
         bench->contestant_count - (uint32_t)(cell->contestants - bench->contestants);
@@ -566,6 +589,25 @@ static void add_small(struct bench *bench)
 
 /* ---- Ratios ---------------------------------------------------------------------------------- */
 
+/* Bytes a second of one core that receives at the bare rate and pushes in process: round by round.
+ * NULL: the cell has no such pushes. */
+static const struct sl_bench_figure *add_model(const struct cell *cell,
+                                               struct sl_bench_report *report)
+{
+    if (cell->contestant_count < MODE_COUNT + 2) {
+        return NULL;
+    }
+    const struct sl_bench_figure *bare = cell->contestants[MODE_COUNT].figures[0];
+    const struct sl_bench_figure *applies = cell->contestants[MODE_COUNT + 1].figures[0];
+    struct sl_bench_figure *model =
+        sl_bench_report_figure(report, "push, received and in process, computed", "bytes", "1/s");
+    sl_bench_figure_over(model, "TCP");
+    for (uint32_t i = 0; i < bare->count && i < applies->count; i++) {
+        sl_bench_figure_sample(model, 1 / (1 / bare->samples[i] + 1 / applies->samples[i]));
+    }
+    return model;
+}
+
 static void add_ratios(const struct bench *bench, const struct cell *cell,
                        struct sl_bench_report *report)
 {
@@ -573,6 +615,7 @@ static void add_ratios(const struct bench *bench, const struct cell *cell,
         return; /* nothing is like it */
     }
     const bool held = cell->bytes >= TARGET_LEAST && cell->bytes <= TARGET_MOST;
+    const struct sl_bench_figure *model = add_model(cell, report);
     char size[SL_BENCH_SIZE_BYTES];
     sl_bench_size_text(cell->bytes, size);
     for (int mode = 0; mode < MODE_COUNT; mode++) {
@@ -580,12 +623,17 @@ static void add_ratios(const struct bench *bench, const struct cell *cell,
         struct sl_bench_figure *figure = cell->contestants[mode].figures[0];
         (void)snprintf(name, sizeof name, "%s, %s / bare", cell->names[mode], size);
         sl_bench_report_ratio(report, name, figure, cell->contestants[MODE_COUNT].figures[0],
-                              held ? OF_BARE : 0, 0);
+                              held && model == NULL ? OF_BARE : 0, 0);
+        if (model != NULL) {
+            (void)snprintf(name, sizeof name, "%s, %s / received and in process", cell->names[mode],
+                           size);
+            sl_bench_report_ratio(report, name, figure, model, held ? OF_MODEL : 0, 0);
+        }
         if (bench->iperf_contestants != NULL) {
             (void)snprintf(name, sizeof name, "%s, %s / iperf3 -l 1M", cell->names[mode], size);
             sl_bench_report_ratio(report, name, figure,
                                   bench->iperf_contestants[cell->way].figures[0],
-                                  held ? OF_IPERF : 0, 0);
+                                  held ? OF_IPERF[cell->way] : 0, 0);
         }
     }
 }
@@ -686,6 +734,7 @@ static int parse(struct options *options, int argc, char **argv)
         sl_bench_number("depth", &options->depth, 1, DEPTH_MAX, "Steps under way at once."),
         sl_bench_number("small-connections", &options->small_connections, 0, 256,
                         "Connections whose small pulls meet pushes of 16 MB; 0: none."),
+        sl_bench_choice("way", &options->way, "pull|push|both", "What the client does."),
         sl_bench_choice("optimizer", &options->optimizer, "sum|sgd", "What pushes go through."),
         sl_bench_over(&options->over),
         sl_bench_congestion(&options->congestion),
@@ -705,6 +754,7 @@ int sl_bench_bulk_run(int argc, char **argv)
                               .depth = 4,
                               .small_connections = 4,
                               .optimizer = SL_OPTIMIZER_SUM,
+                              .way = WAY_BOTH,
                               .common = sl_bench_common_defaults()};
     int parsed = parse(&options, argc, argv);
     if (parsed != SL_CLI_RUN) {

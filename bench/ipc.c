@@ -11,6 +11,7 @@
 #include "bench/ipc_workers.h"
 #include "bench/options.h"
 #include "core/assert.h"
+#include "core/limits.h"
 
 #define SETTING_BYTES   512
 
@@ -18,6 +19,7 @@
 
 /* Targets. */
 #define TCP_OF_PSLITE   2.0
+#define TCP_OF_BARE     0.8 /* from LONG_LEN on, with the handler that keeps */
 #define SHM_OF_TCP      4.0 /* at SHORT_LEN */
 #define SHM_OF_MEMCPY   0.7 /* from LONG_LEN on */
 #define ROUND_TRIP_US   1.0 /* at most */
@@ -32,8 +34,15 @@ enum way { SHM, TCP, WAYS };
 static const char *const TRANSPORTS[WAYS] = {[SHM] = "shared memory", [TCP] = "TCP"};
 static const char *const WAY_NAMES[WAYS] = {[SHM] = "shm", [TCP] = "tcp"};
 
-/* Of each length by both ways, memcpy and ps-lite; round trips; crowds. */
-#define ENTRIES_MAX (SL_BENCH_IPC_LENS_MAX * (WAYS + 2) + 2 * WAYS + 2)
+/* Of each length by both ways, memcpy and ps-lite; round trips; crowds; bare sockets. */
+#define ENTRIES_MAX (SL_BENCH_IPC_LENS_MAX * (WAYS + 2) + 2 * WAYS + 3)
+
+/* Bare sockets, both ways at once: messages of the longest kind, as many bytes of them under way as
+ * a server grants credit for. */
+#define BARE        "bare echo"
+#define BARE_TEXT   "64 KB both ways"
+#define BARE_BYTES  SL_BENCH_BARE_MESSAGE_BYTES_MAX
+#define BARE_DEPTH  (SL_LIMIT_CREDIT_BYTES / BARE_BYTES)
 
 /* What ps-lite did on the machine that the targets were set on, by TCP over loopback: goodput of
  * push_pull with 40 keys under way, 1 worker, the better of dmlc's and BytePS's; and messages a
@@ -112,6 +121,22 @@ static int run_goodput(void *ctx, const struct sl_bench_common *common, double *
         values[0] = result.keys_per_s * 8 * (double)entry->len / 1e9;
         values[1] = 1e6 / result.keys_per_s;
     }
+    return err;
+}
+
+static int run_bare(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    const struct options *options = ((const struct entry *)ctx)->options;
+    const struct sl_bench_bare_echo echo = {.connections = 1,
+                                            .depth = BARE_DEPTH,
+                                            .request_bytes = BARE_BYTES,
+                                            .reply_bytes = BARE_BYTES,
+                                            .polling = options->polling != 0,
+                                            .congestion = options->congestion};
+    struct sl_metric_histogram latency;
+    double requests_per_s;
+    const int err = sl_bench_bare_echo_run(&echo, common, &requests_per_s, &latency);
+    values[0] = err != 0 ? 0 : requests_per_s * 8 * BARE_BYTES / 1e9;
     return err;
 }
 
@@ -216,6 +241,9 @@ static void add_entries(struct bench *bench)
     for (uint32_t i = 0; wanted(options, PART_GOODPUT) && i < options->len_count; i++) {
         add_goodput(bench, i);
     }
+    if (wanted(options, PART_GOODPUT)) {
+        add(bench, &(struct entry){0}, run_bare, GOODPUT, 1, TRANSPORTS[TCP], BARE, BARE_TEXT);
+    }
     for (uint32_t way = 0; wanted(options, PART_ROUND_TRIP) && way < WAYS; way++) {
         const struct entry entry = {.workers = bench->pairs[way],
                                     .turn = {.what = SL_BENCH_IPC_ROUND_TRIPS}};
@@ -259,6 +287,19 @@ static void add_ratio(const struct bench *bench, struct sl_bench_report *report,
     }
 }
 
+static void add_bare_ratio(const struct bench *bench, struct sl_bench_report *report, uint64_t len,
+                           const char *what)
+{
+    const struct sl_bench_figure *tcp = figure_of(bench, "tcp", what, "goodput");
+    const struct sl_bench_figure *bare = figure_of(bench, BARE, BARE_TEXT, "goodput");
+    const bool keeps = bench->options.handler == 0;
+    char name[SL_BENCH_NAME_BYTES];
+    (void)snprintf(name, sizeof name, "tcp, %s / " BARE, what);
+    if (tcp != NULL && bare != NULL && len >= LONG_LEN) {
+        sl_bench_report_ratio(report, name, tcp, bare, keeps ? TCP_OF_BARE : 0, 0);
+    }
+}
+
 static void conclude(void *ctx, struct sl_bench_report *report)
 {
     const struct bench *bench = ctx;
@@ -268,6 +309,7 @@ static void conclude(void *ctx, struct sl_bench_report *report)
         const double least = options->lens[i] == SHORT_LEN ? SHM_OF_TCP : 0;
         sl_bench_size_text(options->lens[i], text);
         add_ratio(bench, report, text, "goodput", "tcp", "ps-lite (README)", TCP_OF_PSLITE);
+        add_bare_ratio(bench, report, options->lens[i], text);
         add_ratio(bench, report, text, "goodput", "shm", "tcp", least);
         add_ratio(bench, report, text, "goodput", "shm", "memcpy", SHM_OF_MEMCPY);
     }

@@ -50,6 +50,7 @@ struct sl_client {
     struct sl_shard_conn *conns;
     uint32_t shard_count;
     uint32_t payload_bytes_max; /* smallest of all shards */
+    bool uses_tcp;              /* some shard was reached over TCP at the start */
 
     struct sl_table *tables[SL_LIMIT_TABLES]; /* by id; under the lock of ports */
 

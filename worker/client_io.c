@@ -84,6 +84,7 @@ void sl_client_io_connect(struct sl_control_op *op)
     uint32_t conn_count = conns_of(io);
     op->left = conn_count + 1;
     op->payload_bytes_max = UINT32_MAX;
+    op->uses_tcp = false;
     op->counts = true;
     if (conn_count > 0 && take_buffers(io, conn_count) != 0) {
         sl_control_op_fail(op, SL_ERR_NO_MEMORY, "no memory for receive buffers");

@@ -155,7 +155,8 @@ static inline uint32_t sl_client_io_values_lost(const struct sl_client_io *io)
 void sl_client_io_start(struct sl_control_op *op);
 
 /* Connects this client_io's shards in op->conns, an array of op->shard_count connections. Writes
- * op->payload_bytes_max and, for a worker, op->counts and op->clock. Errors: as sl_shard_conn_open.
+ * op->payload_bytes_max, op->uses_tcp and, for a worker, op->counts and op->clock. Errors: as
+ * sl_shard_conn_open.
  */
 void sl_client_io_connect(struct sl_control_op *op);
 

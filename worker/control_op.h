@@ -32,6 +32,7 @@ struct sl_control_op {
     struct sl_shard_conn *conns;
     uint32_t shard_count;
     uint32_t payload_bytes_max; /* out: smallest limit of the shards */
+    bool uses_tcp;              /* out: some shard is reached over TCP */
     void *memory;               /* of a client buffer */
     size_t memory_bytes;
     bool memory_is_shared;

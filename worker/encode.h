@@ -34,6 +34,7 @@ struct sl_encode_plan {
     uint32_t operation_count;
     uint32_t shard_count;
     uint32_t payload_bytes_max; /* >= SL_ENCODE_PAYLOAD_BYTES_MIN */
+    bool over_tcp;              /* some of the shards: long dense pushes go in short pieces */
     uint32_t clock;
     int32_t priority;
     bool batched; /* batched protocol: operations share short requests; else one request each */

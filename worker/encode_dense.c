@@ -7,11 +7,16 @@
 
 /* A long range is sent in pieces that stay in the receiver's cache and delay other requests
  * little. */
-#define PIECE_ELEMENTS_MAX (((uint64_t)1 << 20) / sizeof(float))
+#define PIECE_ELEMENTS_MAX    (((uint64_t)1 << 20) / sizeof(float))
+
+/* A push over TCP: a server applies this much at once (SL_SERVER_PUSH_KEYS), while the kernel's
+ * copy is in the second-level cache, and receives the next piece into the same memory. It slices a
+ * longer push. Elsewhere there is no such copy, and more messages cost more. */
+#define TCP_PUSH_ELEMENTS_MAX (((uint64_t)512 << 10) / sizeof(float))
 
 /* A pull from this size on has its own request, so that the reply can be written directly to the
  * caller's memory. */
-#define ALONE_ELEMENTS_MIN (((uint64_t)128 << 10) / sizeof(float))
+#define ALONE_ELEMENTS_MIN    (((uint64_t)128 << 10) / sizeof(float))
 
 struct sl_encoder_range sl_encode_dense_range(const struct sl_encode_plan *plan, uint32_t shard,
                                               const struct sl_operation *operation)
@@ -40,6 +45,18 @@ static uint64_t whole_blocks(struct sl_encoder_range range)
     return range.count > beyond ? range.count - beyond : range.count;
 }
 
+/* Pushed pieces have about the same size: a short last one would cost as much as the others. */
+static uint64_t piece_elements(const struct sl_encoder *encoder,
+                               const struct sl_operation *operation, uint64_t wanted)
+{
+    if (!encoder->plan->over_tcp || !sl_encoder_pushes(operation)) {
+        return wanted < PIECE_ELEMENTS_MAX ? wanted : PIECE_ELEMENTS_MAX;
+    }
+    const uint64_t pieces = (wanted + TCP_PUSH_ELEMENTS_MAX - 1) / TCP_PUSH_ELEMENTS_MAX;
+    const uint64_t part = (wanted + pieces - 1) / pieces + SL_PARTITION_BLOCK_ELEMENTS - 1;
+    return pieces == 1 ? wanted : part - part % SL_PARTITION_BLOCK_ELEMENTS;
+}
+
 static uint64_t dense_that_fits(const struct sl_encoder *encoder,
                                 const struct sl_operation *operation, struct sl_encoder_range range)
 {
@@ -48,7 +65,7 @@ static uint64_t dense_that_fits(const struct sl_encoder *encoder,
     if (room < sl_encode_dense_bytes(operation, 1)) {
         return 0;
     }
-    uint64_t fit = wanted < PIECE_ELEMENTS_MAX ? wanted : PIECE_ELEMENTS_MAX;
+    uint64_t fit = piece_elements(encoder, operation, wanted);
     if (sl_encoder_pushes(operation) && fit > (room - SL_ENCODER_SECTION_BYTES) / 8 * 2) {
         fit = (room - SL_ENCODER_SECTION_BYTES) / 8 * 2;
     }

@@ -131,6 +131,7 @@ static void opened(struct sl_shard_conn *conn)
     if (op->payload_bytes_max > conn->payload_bytes_max) {
         op->payload_bytes_max = conn->payload_bytes_max;
     }
+    op->uses_tcp |= conn->path.scheme == SL_ENDPOINT_TCP;
     sl_control_op_take_clock(op, conn->clock.is_counted, conn->clock.at_shard);
     sl_control_op_answer_one(op);
 }

@@ -25,7 +25,7 @@ const struct sl_message_ps *sl_shard_conn_find_ps(const struct sl_message_ps *al
 void sl_shard_conn_set_name(struct sl_shard_conn *conn);
 
 /* Begins to connect. One answer of op->left follows, when welcomed or failed; before it, op->clock,
- * op->counts and op->payload_bytes_max include the shard's values. */
+ * op->counts, op->uses_tcp and op->payload_bytes_max include the shard's values. */
 void sl_shard_conn_open(struct sl_shard_conn *conn, struct sl_control_op *op);
 
 /* Closes the session, with a goodbye if it is open. No request may be left. */

@@ -469,6 +469,7 @@ static void connected(struct sl_client *client)
         if (client->ops[i].payload_bytes_max < client->payload_bytes_max) {
             client->payload_bytes_max = client->ops[i].payload_bytes_max & ~7U;
         }
+        client->uses_tcp |= client->ops[i].uses_tcp;
     }
 }
 

@@ -477,6 +477,7 @@ static int encode(struct sl_step *step)
         .operation_count = step->operation_count,
         .shard_count = client->shard_count,
         .payload_bytes_max = client->payload_bytes_max,
+        .over_tcp = client->uses_tcp,
         .clock = step->clock,
         .priority = step->priority,
         .batched = client->protocol == SL_PROTOCOL_BATCHED,

@@ -22,6 +22,7 @@ struct fixture {
     float *pushed;             /* dense: what arrived for each element; sparse: column 0 by key */
     uint32_t *visits;
     uint32_t *block_visits; /* dense: sections that pushed to a part of the block */
+    uint64_t least, most;   /* dense: elements of a section that pushes */
 };
 
 static struct sl_table sparse = {.id = 2, .spec = {.kind = SL_TABLE_SPARSE, .dim = 3}};
@@ -102,6 +103,10 @@ static uint8_t *serve_section(struct fixture *fixture, uint32_t shard,
                 out[i * 3 + column] = value_of(view->keys[i], column);
             }
         }
+    }
+    if (section->count > 0 && view->gradients != NULL) {
+        fixture->least = section->count < fixture->least ? section->count : fixture->least;
+        fixture->most = section->count > fixture->most ? section->count : fixture->most;
     }
     for (uint64_t i = 0; i < section->count; i++) {
         if (view->gradients != NULL) {
@@ -382,11 +387,30 @@ static void check_dense(struct fixture *fixture, uint64_t start, uint64_t count)
     free(after);
 }
 
+/* A server applies sections of at most 512 KiB at once; a short one costs as much as a long one. */
+CASE(encode_shard__sends_dense_pushes_over_tcp_in_like_pieces)
+{
+    fixture->plan.shard_count = 1;
+    fixture->plan.over_tcp = true;
+    fixture->plan.payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES;
+    const uint64_t piece = 131072;
+    const uint64_t counts[] = {piece, piece + 2, 2 * piece, 2 * piece + 2, 5 * piece + 1024};
+    for (uint32_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        fixture->least = UINT64_MAX;
+        fixture->most = 0;
+        check_dense(fixture, 0, counts[i]);
+        const uint64_t pieces = (counts[i] + piece - 1) / piece;
+        assert_true(fixture->most <= piece);
+        assert_true(fixture->most - fixture->least <= pieces * SL_PARTITION_BLOCK_ELEMENTS);
+    }
+}
+
 CASE(encode_shard__covers_dense_ranges_of_any_size)
 {
     for (uint32_t shards = 1; shards <= SHARDS_MAX; shards += 2) {
         fixture->plan.shard_count = shards;
         fixture->plan.batched = shards == 3;
+        fixture->plan.over_tcp = shards >= 3;
         fixture->plan.payload_bytes_max =
             shards == 5 ? SL_LIMIT_FRAME_PAYLOAD_BYTES : SL_ENCODE_PAYLOAD_BYTES_MIN;
         check_dense(fixture, 0, dense.spec.length);
