@@ -457,7 +457,6 @@ static struct sl_outbox_block *take_reserved(struct sl_outbox *outbox, uint32_t 
     sl_assert(outbox != NULL);
     sl_assert(outbox->reserved != NULL);
     sl_assert(bytes > 0);
-    sl_assert(bytes % 8 == 0);
     sl_assert(bytes <= outbox->reserved_bytes);
     struct sl_outbox_block *block = outbox->reserved;
     outbox->reserved = NULL;
@@ -467,6 +466,7 @@ static struct sl_outbox_block *take_reserved(struct sl_outbox *outbox, uint32_t 
 void sl_outbox_commit_run(struct sl_outbox *outbox, struct sl_conn *conn,
                           struct sl_outbox_queue *queue, uint32_t run_bytes, bool seal)
 {
+    sl_assert(run_bytes % 8 == 0);
     struct sl_outbox_block *block = take_reserved(outbox, run_bytes);
     uint8_t *head = room_of(block) + block->head;
     if (outbox->checksum || seal) {
@@ -481,9 +481,9 @@ void sl_outbox_commit_run(struct sl_outbox *outbox, struct sl_conn *conn,
     }
 }
 
-/* Sends the frames that waited until a frame was complete. */
-static void send_behind(struct sl_conn *conn, struct sl_outbox_queue *queue)
+void sl_outbox_end_parts(struct sl_conn *conn, struct sl_outbox_queue *queue)
 {
+    queue->is_open = false;
     struct sl_outbox_waiting *waiting = queue->behind_first;
     queue->behind_first = queue->behind_last = NULL;
     queue->behind_count = 0;
@@ -503,9 +503,10 @@ void sl_outbox_commit_part(struct sl_outbox *outbox, struct sl_conn *conn,
     sl_assert(!outbox->checksum);
     queue->is_open = false;
     commit_piece(outbox, conn, queue, block, part_bytes);
-    queue->is_open = more;
-    if (!more) {
-        send_behind(conn, queue);
+    if (more) {
+        queue->is_open = true;
+    } else {
+        sl_outbox_end_parts(conn, queue);
     }
 }
 

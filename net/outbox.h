@@ -131,12 +131,14 @@ void sl_outbox_commit_run(struct sl_outbox *outbox, struct sl_conn *conn,
                           struct sl_outbox_queue *queue, uint32_t run_bytes, bool seal);
 
 /* A frame whose payload is built part by part, so that each part is sent while still in the cache;
- * for SL_TRANSPORT_CHUNKS. Reserve each part as a run of one frame, a multiple of 8 bytes. The
- * first part starts with the header, encoded by the caller, without a checksum. `more`: further
- * parts follow. Until the last part is committed, other frames of the connection wait. A frame that
- * was begun must be completed, or its connection ended. */
+ * for SL_TRANSPORT_CHUNKS. Reserve each part as a run of one frame. The first part starts with the
+ * header, encoded by the caller, without a checksum. `more`: further parts follow. Until the last
+ * part is committed, other frames of the connection wait. A frame that was begun must be completed,
+ * or its connection ended. While all that was committed is sent, sl_transport_send_now may send
+ * parts too; end_parts follows when it has sent the last one. */
 void sl_outbox_commit_part(struct sl_outbox *outbox, struct sl_conn *conn,
                            struct sl_outbox_queue *queue, uint32_t part_bytes, bool more);
+void sl_outbox_end_parts(struct sl_conn *conn, struct sl_outbox_queue *queue);
 
 /* Call from the upcalls of the same names. After `closed` the queue is empty. */
 void sl_outbox_sent(struct sl_outbox *outbox, void *cookie);

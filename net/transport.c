@@ -1,4 +1,4 @@
-#include "net/transport.h"
+#include "net/transport_now.h"
 
 #include "core/assert.h"
 #include "core/list.h"
@@ -41,6 +41,7 @@ static void assert_complete(const struct sl_transport_ops *ops)
     sl_assert(ops->disconnect != NULL);
     sl_assert((ops->migrate != NULL) == ((ops->capabilities & SL_TRANSPORT_MIGRATES) != 0));
     sl_assert(ops->send_burst != NULL);
+    sl_assert(ops->send_now == NULL || (ops->capabilities & SL_TRANSPORT_CHUNKS) != 0);
     sl_assert(ops->release != NULL);
     sl_assert(ops->flush != NULL);
     sl_assert(ops->poll != NULL);
@@ -167,6 +168,23 @@ int sl_transport_migrate(struct sl_conn *conn, struct sl_transport *to,
     assert_events(events);
     sl_assert(events->accepted != NULL);
     return conn->transport->ops->migrate(conn, to, events, ctx, user);
+}
+
+uint32_t sl_transport_send_now(struct sl_conn *conn, const struct iovec *parts, uint32_t count)
+{
+    sl_reactor_assert_owner(conn->transport->reactor);
+    sl_assert(conn->state != SL_CONN_CLOSED);
+    sl_assert(sl_transport_sends_now(conn));
+    const uint32_t bytes = conn->transport->ops->send_now(conn, parts, count);
+    if (bytes > 0 && sl_trace_wants(SL_VERBOSE_MESSAGES)) {
+        const uint32_t first = (uint32_t)parts[0].iov_len;
+        const uint32_t head_bytes = bytes < first ? bytes : first;
+        const struct sl_transport_frame sent = {.head = parts[0].iov_base,
+                                                .head_bytes = head_bytes,
+                                                .payload_bytes = bytes - head_bytes};
+        sl_trace_sent(conn, &sent, 1);
+    }
+    return bytes;
 }
 
 void sl_transport_get_stats(const struct sl_transport *transport, struct sl_transport_stats *out)

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #include "core/endpoint.h"
 #include "core/err.h"
@@ -164,7 +165,7 @@ struct sl_transport_events {
     void (*closed)(void *ctx, struct sl_conn *conn, int err);
 };
 
-/* Fourteen slots at most. */
+/* Fifteen slots at most. send_now: transport_now.h, or NULL. */
 struct sl_transport_ops {
     const char *scheme;    /* "tcp" */
     uint32_t capabilities; /* sl_transport_capability */
@@ -184,6 +185,7 @@ struct sl_transport_ops {
                    const struct sl_transport_events *events, void *ctx, void *user);
     uint32_t (*send_burst)(struct sl_conn *conn, const struct sl_transport_frame *frames,
                            uint32_t count);
+    uint32_t (*send_now)(struct sl_conn *conn, const struct iovec *parts, uint32_t count);
     void (*release)(struct sl_conn *conn, const struct sl_transport_message *message);
     void (*flush)(struct sl_transport *transport); /* once a turn: sends the frames taken */
     uint32_t (*poll)(struct sl_transport *transport, uint32_t budget); /* receives; makes upcalls */
@@ -221,9 +223,8 @@ const struct sl_transport_ops *sl_builtin_find(enum sl_endpoint_scheme scheme);
  * opened with its own medium). NULL: no known reason. Any thread. */
 const char *sl_builtin_missing(enum sl_endpoint_scheme scheme);
 
-/* Opens a transport on the calling reactor and adds it to the reactor's sources. options may be
- * NULL for the defaults. Asserts that the ops table is complete. Errors, logged: NO_MEMORY,
- * UNSUPPORTED, INVALID (an option). */
+/* Opens a transport on the calling reactor and adds it to the reactor's sources. options NULL: the
+ * defaults. Asserts that ops is complete. Errors, logged: NO_MEMORY, UNSUPPORTED, INVALID. */
 int sl_transport_open(const struct sl_transport_ops *ops, struct sl_reactor *reactor,
                       const struct sl_transport_options *options, struct sl_transport **out);
 

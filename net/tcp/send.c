@@ -254,3 +254,31 @@ void sl_tcp_send_start(struct sl_tcp_conn *conn)
         io_uring_prep_sendmsg(sqe, conn->fd, &send->message, (unsigned)flags);
     }
 }
+
+/* A call without waiting, since the kernel must not read the parts later. An error is left to the
+ * next send of the queue. */
+uint32_t sl_tcp_send_now(struct sl_conn *base, const struct iovec *parts, uint32_t count)
+{
+    struct sl_tcp_conn *conn = (struct sl_tcp_conn *)base;
+    struct sl_tcp_send *send = &conn->send;
+    if (base->state != SL_CONN_OPEN || send->broken || !sl_tcp_send_idle(conn)) {
+        return 0;
+    }
+    struct msghdr call = {.msg_iov = (struct iovec *)(uintptr_t)parts, .msg_iovlen = count};
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        bytes += parts[i].iov_len;
+    }
+    const size_t allowed = sl_tcp_slice(conn, bytes);
+    call = allowed < bytes ? cut(send, call, allowed) : call;
+    const ssize_t sent = sendmsg(conn->fd, &call, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent <= 0) {
+        return 0;
+    }
+    send->in_doubt = true;
+    struct sl_transport_cells *cells = conn->tcp->base.cells;
+    sl_cell_add(&cells->send_calls, 1);
+    sl_cell_add(&cells->frames_sent, 1);
+    sl_cell_add(&cells->bytes_sent, (uint64_t)sent);
+    return (uint32_t)sent;
+}

@@ -7,6 +7,8 @@
 uint32_t sl_tcp_send_burst(struct sl_conn *base, const struct sl_transport_frame *frames,
                            uint32_t count);
 
+uint32_t sl_tcp_send_now(struct sl_conn *base, const struct iovec *parts, uint32_t count);
+
 /* Starts a send of the queue; none may be in flight. */
 void sl_tcp_send_start(struct sl_tcp_conn *conn);
 

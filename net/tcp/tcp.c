@@ -230,6 +230,7 @@ const struct sl_transport_ops sl_tcp_ops = {
     .disconnect = sl_tcp_conn_disconnect,
     .migrate = sl_tcp_conn_migrate,
     .send_burst = sl_tcp_send_burst,
+    .send_now = sl_tcp_send_now,
     .release = sl_tcp_receive_release,
     .flush = tcp_flush,
     .poll = tcp_poll,

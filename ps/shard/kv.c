@@ -429,13 +429,12 @@ bool sl_shard_kv_is_chunked(const struct sl_shard *shard, const struct sl_shard_
     return array != NULL && array->length == part_of(view, 0).whole;
 }
 
-void sl_shard_kv_next_chunk(const struct sl_shard *shard, const struct sl_shard_request *request,
-                            uint64_t count, void *values)
+uint8_t *sl_shard_kv_next_values(const struct sl_shard *shard,
+                                 const struct sl_shard_request *request)
 {
     const struct sl_request_view *view = &request->view;
     const struct sl_shard_table *table = shard->tables[view->section.table_id];
     struct sl_kv_array *array;
     sl_kv_table_find(table->kv, view->keys, 1, &array);
-    memcpy(values, array->values + (view->section.start + request->done) * table->spec.dim,
-           count * table->spec.dim);
+    return array->values + (view->section.start + request->done) * table->spec.dim;
 }

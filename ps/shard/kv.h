@@ -12,9 +12,9 @@ int sl_shard_kv_run(struct sl_shard *shard, struct sl_shard_table *table,
  * length. */
 bool sl_shard_kv_is_chunked(const struct sl_shard *shard, const struct sl_shard_request *request);
 
-/* Copies the next values of such a pull. */
-void sl_shard_kv_next_chunk(const struct sl_shard *shard, const struct sl_shard_request *request,
-                            uint64_t count, void *values);
+/* Returns the next values of such a pull, in the table. */
+uint8_t *sl_shard_kv_next_values(const struct sl_shard *shard,
+                                 const struct sl_shard_request *request);
 
 /* Ends the section's reservation and its wait. */
 void sl_shard_kv_drop(struct sl_shard *shard, struct sl_shard_request *request);

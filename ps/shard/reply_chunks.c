@@ -36,36 +36,32 @@ bool sl_shard_is_chunked(const struct sl_shard *shard, const struct sl_shard_req
     }
 }
 
-/* Returns how many values fit into the chunk; padding may follow the last. */
-static uint64_t values_that_fit(const struct sl_shard_request *request, uint32_t bytes,
-                                uint32_t value_bytes)
+static struct sl_shard_table *table_of(const struct sl_shard *shard,
+                                       const struct sl_shard_request *request)
+{
+    return shard->tables[request->view.section.table_id];
+}
+
+static uint32_t value_bytes(const struct sl_shard_table *table)
+{
+    return table->kv != NULL ? table->spec.dim : (uint32_t)sizeof(float);
+}
+
+/* Returns how many values fit; padding may follow the last. */
+static uint64_t values_that_fit(const struct sl_shard_request *request, uint64_t bytes,
+                                uint32_t width)
 {
     const uint64_t left = request->view.section.count - request->done;
-    const uint64_t room = bytes / value_bytes;
+    const uint64_t room = bytes / width;
     return left < room ? left : room;
 }
 
-uint32_t sl_shard_next_chunk(struct sl_shard *shard, struct sl_shard_request *request,
-                             uint8_t *reply, uint32_t bytes)
+/* The next `bytes` of the reply, with `count` values, are made. Returns their cost. */
+static uint32_t pass(struct sl_shard_table *table, struct sl_shard_request *request, uint64_t count,
+                     uint32_t bytes)
 {
     const struct sl_request_section *section = &request->view.section;
-    struct sl_shard_table *table = shard->tables[section->table_id];
-    sl_assert(bytes % 8 == 0);
-    sl_assert(bytes <= request->reply_bytes - request->reply_done);
-    if (request->phase == SL_SHARD_PHASE_NEW) {
-        request->phase = SL_SHARD_PHASE_READ;
-        request->done = 0;
-    }
-    const uint32_t value_bytes = table->kv != NULL ? table->spec.dim : sizeof(float);
-    const uint64_t count = values_that_fit(request, bytes, value_bytes);
-    const uint64_t filled = count * value_bytes;
-    if (table->kv != NULL) {
-        sl_shard_kv_next_chunk(shard, request, count, reply);
-    } else {
-        sl_dense_table_read(table->dense, section->start + request->done, count,
-                            (float *)(void *)reply);
-    }
-    memset(reply + filled, 0, bytes - filled);
+    request->phase = SL_SHARD_PHASE_READ;
     request->done += count;
     request->reply_done += bytes;
     if (request->reply_done == request->reply_bytes) {
@@ -74,5 +70,54 @@ uint32_t sl_shard_next_chunk(struct sl_shard *shard, struct sl_shard_request *re
         request->sections_left = 0;
         table->pulled_rows += table->kv != NULL ? section->key_count : section->count;
     }
-    return (uint32_t)sl_shard_dense_cost(filled / sizeof(float));
+    return (uint32_t)sl_shard_dense_cost(count * value_bytes(table) / sizeof(float));
+}
+
+/* The first chunk begins the section. */
+static void begin(struct sl_shard_request *request)
+{
+    request->done = request->phase == SL_SHARD_PHASE_NEW ? 0 : request->done;
+}
+
+uint32_t sl_shard_next_chunk(struct sl_shard *shard, struct sl_shard_request *request,
+                             uint8_t *reply, uint32_t bytes)
+{
+    struct sl_shard_table *table = table_of(shard, request);
+    const uint32_t width = value_bytes(table);
+    sl_assert(bytes % 8 == 0);
+    sl_assert(bytes <= request->reply_bytes - request->reply_done);
+    begin(request);
+    const uint64_t count = values_that_fit(request, bytes, width);
+    if (table->kv != NULL) {
+        memcpy(reply, sl_shard_kv_next_values(shard, request), count * width);
+    } else {
+        sl_dense_table_read(table->dense, request->view.section.start + request->done, count,
+                            (float *)(void *)reply);
+    }
+    memset(reply + count * width, 0, bytes - count * width);
+    return pass(table, request, count, bytes);
+}
+
+uint32_t sl_shard_next_values(const struct sl_shard *shard, struct sl_shard_request *request,
+                              uint64_t bytes_max, struct iovec *parts, uint32_t parts_max)
+{
+    const struct sl_shard_table *table = table_of(shard, request);
+    const uint32_t width = value_bytes(table);
+    begin(request);
+    const uint64_t count = values_that_fit(request, bytes_max, width);
+    if (table->kv == NULL) {
+        return sl_dense_table_find(table->dense, request->view.section.start + request->done, count,
+                                   parts, parts_max);
+    }
+    parts[0] = (struct iovec){.iov_base = sl_shard_kv_next_values(shard, request),
+                              .iov_len = count * width};
+    return 1;
+}
+
+uint32_t sl_shard_pass_values(struct sl_shard *shard, struct sl_shard_request *request,
+                              uint32_t bytes)
+{
+    struct sl_shard_table *table = table_of(shard, request);
+    sl_assert(bytes % 8 == 0);
+    return pass(table, request, bytes / value_bytes(table), bytes);
 }

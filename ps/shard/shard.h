@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #include "core/bytes.h"
 #include "core/reason.h"
@@ -137,6 +138,14 @@ bool sl_shard_is_chunked(const struct sl_shard *shard, const struct sl_shard_req
  * request->reply_bytes. The request waits for no clock. Returns the cost in units of the budget. */
 uint32_t sl_shard_next_chunk(struct sl_shard *shard, struct sl_shard_request *request,
                              uint8_t *reply, uint32_t bytes);
+
+/* Finds the next values of a chunked reply, of at most bytes_max, in the table, where they remain
+ * until the shard runs something else. Returns the number of parts, at most parts_max. Pass: the
+ * first `bytes` of them, a multiple of 8, were sent. Returns the cost. */
+uint32_t sl_shard_next_values(const struct sl_shard *shard, struct sl_shard_request *request,
+                              uint64_t bytes_max, struct iovec *parts, uint32_t parts_max);
+uint32_t sl_shard_pass_values(struct sl_shard *shard, struct sl_shard_request *request,
+                              uint32_t bytes);
 
 /* Skips all pushes and ticks of a request just prepared: it was executed before and only its
  * reply was lost. Reduces its cost accordingly. Its pulls show the present state; in BSP whole

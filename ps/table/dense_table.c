@@ -173,6 +173,23 @@ void sl_dense_table_read(const struct sl_dense_table *table, uint64_t start, uin
     }
 }
 
+uint32_t sl_dense_table_find(const struct sl_dense_table *table, uint64_t start, uint64_t count,
+                             struct iovec *parts, uint32_t parts_max)
+{
+    assert_inside(table, start, count);
+    uint64_t offset = start - table->start;
+    uint32_t found = 0;
+    while (count > 0 && found < parts_max) {
+        const uint32_t part = part_elements(offset, count);
+        parts[found++] =
+            (struct iovec){.iov_base = block_at(table, offset)->values + offset % BLOCK,
+                           .iov_len = part * sizeof(float)};
+        offset += part;
+        count -= part;
+    }
+    return found;
+}
+
 /* Calls the hook, if any, for the blocks of a range. */
 static void before_write(const struct sl_dense_table *table, uint64_t offset, uint64_t count)
 {

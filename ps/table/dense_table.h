@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #include "core/err.h"
 #include "ps/optimizer/optimizer.h"
@@ -51,6 +52,10 @@ void sl_dense_table_destroy(struct sl_dense_table **table);
  * their initial values. */
 void sl_dense_table_read(const struct sl_dense_table *table, uint64_t start, uint64_t count,
                          float *values);
+/* Writes where the values lie, in pieces, as many as fit into parts[parts_max]; returns their
+ * number. */
+uint32_t sl_dense_table_find(const struct sl_dense_table *table, uint64_t start, uint64_t count,
+                             struct iovec *parts, uint32_t parts_max);
 void sl_dense_table_apply(struct sl_dense_table *table, uint64_t start, uint64_t count,
                           const float *gradients, const struct sl_optimizer_push *push);
 void sl_dense_table_assign(struct sl_dense_table *table, uint64_t start, uint64_t count,

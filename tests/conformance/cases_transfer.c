@@ -42,6 +42,9 @@ static void echo_and_wait(struct world *world, const uint32_t *sizes, uint32_t c
     WAIT_UNTIL(peer->received == count);
     WAIT_UNTIL(peer->sent == count);
     assert_int_equal(peer->taken, count);
+    const bool sends_now =
+        conformance_target->ops->send_now != NULL && conformance_target->tls == NULL;
+    assert_int_equal(peer->sent_now > 0, sends_now);
 }
 
 WORLD_CASE(echo__every_small_size, open_echo(&patient))

@@ -163,6 +163,7 @@ struct peer {
     uint32_t held_count;
     atomic_bool open;
     atomic_bool sink_refused; /* at least once */
+    atomic_uint sent_now;     /* whole frames, of `sent` */
     atomic_uint received, sent, taken, given_back, shorts, writables, closed, handed_over;
     atomic_int close_err;
 };

@@ -76,6 +76,15 @@ MUTATIONS = [
     ("disks: incremental checkpoints lack what was assigned", "ps/table/sparse_table.c",
      "        record->last_step = (uint32_t)step;\n        record->count = 0;",
      "        record->last_step = record->last_step + (step == 0);\n        record->count = 0;"),
+    # Replies sent straight from the table.
+    ("values that found no room count as sent", "ps/server/reply_chunks.c",
+     "sl_shard_pass_values(shard, work, taken - header_taken - unit_taken);",
+     "sl_shard_pass_values(shard, work, (taken - header_taken + UNIT_BYTES - 1) / UNIT_BYTES * "
+     "UNIT_BYTES);"),
+    ("the rest of a value that was cut is sent from its start", "ps/server/reply_chunks.c",
+     "unit + unit_taken, UNIT_BYTES - unit_taken);", "unit, UNIT_BYTES - unit_taken);"),
+    ("a reply whose last values are sent at once stays open", "ps/server/reply_chunks.c",
+     "        sl_outbox_end_parts(conn->conn, &conn->out);\n", ""),
     # Exactly once.
     ("replays are carried out again", "ps/server/request.c",
      "} else if (!comes_again || !replay(&incoming, &work)) {",

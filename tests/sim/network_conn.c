@@ -246,34 +246,10 @@ void sl_sim_conn_carry(struct sl_sim_conn *conn)
     carry_bytes(conn, frame->payload, frame->payload_bytes);
 }
 
-/* Before or after what breaks it has arrived. */
-void sl_sim_break_by_chance(struct sl_sim_conn *conn)
-{
-    struct sl_sim_network *network = sl_sim_network_of(conn);
-    if (network->options.break_per_10000 != 0 && conn->peer != NULL &&
-        sl_sim_below(&network->random, 10000) < network->options.break_per_10000) {
-        sl_sim_break_pair(conn, sl_sim_chance(&network->random, 200) ? 20000 : 500);
-    }
-}
-
 static bool window_is_open(const struct sl_sim_conn *conn)
 {
     return conn->peer == NULL ||
            conn->peer->inbox_bytes < sl_sim_network_of(conn)->options.window_bytes;
-}
-
-static bool may_carry(const struct sl_sim_conn *conn)
-{
-    return conn->carried != conn->taken && window_is_open(conn);
-}
-
-static void carry_due(struct sl_sim_conn *conn)
-{
-    while (may_carry(conn) &&
-           conn->queue[conn->carried % SL_SIM_QUEUE_FRAMES].leave_ns <= now_of(conn)) {
-        sl_sim_conn_carry(conn);
-        sl_sim_break_by_chance(conn);
-    }
 }
 
 /* Over a shared link what was sent counts as sent when it has landed. */
@@ -288,6 +264,61 @@ static bool is_underway(const struct sl_sim_conn *conn)
         message = message->next;
     }
     return message != NULL;
+}
+
+uint32_t sl_sim_conn_carry_now(struct sl_sim_conn *conn, const struct iovec *parts, uint32_t count)
+{
+    struct sl_sim_network *network = sl_sim_network_of(conn);
+    const bool is_metered = network->meter.costs != NULL; /* then links carry all at once */
+    const bool is_busy = conn->wire_free_ns > network->now_ns && !is_metered;
+    if (conn->sent != conn->taken || is_busy || is_underway(conn) || !window_is_open(conn)) {
+        return 0;
+    }
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        bytes += parts[i].iov_len;
+    }
+    /* Cut anywhere, but not in a header. */
+    if (!is_metered && !sl_sim_chance(&network->random, 300)) {
+        bytes = sl_sim_below(&network->random, bytes);
+    }
+    if (conn->making == NULL && bytes < SL_FRAME_HEADER_BYTES) {
+        return 0;
+    }
+    uint64_t left = bytes;
+    for (uint32_t i = 0; left > 0; i++) {
+        const uint64_t more = left < parts[i].iov_len ? left : parts[i].iov_len;
+        carry_bytes(conn, parts[i].iov_base, (uint32_t)more);
+        left -= more;
+    }
+    sl_cell_add(&sl_sim_home(conn)->base.cells->bytes_sent, bytes);
+    conn->wire_free_ns =
+        network->now_ns + bytes * SL_CLOCK_NS_PER_US / network->options.bytes_per_us;
+    return (uint32_t)bytes;
+}
+
+/* Before or after what breaks it has arrived. */
+void sl_sim_break_by_chance(struct sl_sim_conn *conn)
+{
+    struct sl_sim_network *network = sl_sim_network_of(conn);
+    if (network->options.break_per_10000 != 0 && conn->peer != NULL &&
+        sl_sim_below(&network->random, 10000) < network->options.break_per_10000) {
+        sl_sim_break_pair(conn, sl_sim_chance(&network->random, 200) ? 20000 : 500);
+    }
+}
+
+static bool may_carry(const struct sl_sim_conn *conn)
+{
+    return conn->carried != conn->taken && window_is_open(conn);
+}
+
+static void carry_due(struct sl_sim_conn *conn)
+{
+    while (may_carry(conn) &&
+           conn->queue[conn->carried % SL_SIM_QUEUE_FRAMES].leave_ns <= now_of(conn)) {
+        sl_sim_conn_carry(conn);
+        sl_sim_break_by_chance(conn);
+    }
 }
 
 static uint32_t report_sent(struct sl_sim_conn *conn)

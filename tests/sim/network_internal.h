@@ -214,6 +214,9 @@ uint32_t sl_sim_conn_poll(struct sl_sim_conn *conn);
 /* Copies the oldest of what was taken, a frame or a part of one, and not carried to the peer. */
 void sl_sim_conn_carry(struct sl_sim_conn *conn);
 
+/* As sl_transport_send_now. */
+uint32_t sl_sim_conn_carry_now(struct sl_sim_conn *conn, const struct iovec *parts, uint32_t count);
+
 /* When it has something to do next. */
 uint64_t sl_sim_conn_next(const struct sl_sim_conn *conn);
 

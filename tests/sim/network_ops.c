@@ -273,6 +273,12 @@ static uint32_t sim_send_burst(struct sl_conn *base, const struct sl_transport_f
     return taken;
 }
 
+static uint32_t sim_send_now(struct sl_conn *base, const struct iovec *parts, uint32_t count)
+{
+    struct sl_sim_conn *conn = conn_of(base);
+    return base->state == SL_CONN_OPEN ? sl_sim_conn_carry_now(conn, parts, count) : 0;
+}
+
 static void sim_release(struct sl_conn *base, const struct sl_transport_message *received)
 {
     struct sl_sim_conn *conn = conn_of(base);
@@ -352,6 +358,7 @@ const struct sl_transport_ops sl_sim_transport_ops = {
     SIM_OPS,
     .scheme = "sim",
     .capabilities = SL_TRANSPORT_MIGRATES | SL_TRANSPORT_CHUNKS,
+    .send_now = sim_send_now,
     .migrate = sim_migrate,
 };
 

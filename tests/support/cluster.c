@@ -103,6 +103,7 @@ static void make_link_ops(void)
 {
     link_ops = *sl_builtin_find(SL_ENDPOINT_TCP);
     link_ops.send_burst = send_unless_mute;
+    link_ops.send_now = NULL;
 }
 
 static uint64_t incarnation_of(const struct ps *ps)

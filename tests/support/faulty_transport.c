@@ -278,6 +278,7 @@ void sl_faulty_transport_init(struct sl_faulty_transport *out, const struct sl_t
     out->ops.disconnect = faulty_disconnect;
     out->ops.migrate = NULL;
     out->ops.send_burst = faulty_send_burst;
+    out->ops.send_now = NULL; /* nothing of it could be late */
     out->ops.poll = faulty_poll;
     out->ops.arm = faulty_arm;
     if (inner->rma != NULL) {

@@ -49,19 +49,37 @@ static struct loop_message *message_make(struct loop_conn *peer, const uint8_t *
     return message;
 }
 
-/* More of the stream: frames, whole or in parts. A header is never cut. */
+/* More of a header; true when it is whole. */
+static bool carry_head(struct loop_conn *peer, const uint8_t *bytes, uint32_t count)
+{
+    memcpy(peer->head + peer->head_have, bytes, count);
+    peer->head_have += count;
+    if (peer->head_have < SL_FRAME_HEADER_BYTES) {
+        return false;
+    }
+    peer->part = message_make(peer, peer->head);
+    memcpy(peer->part->data, peer->head, SL_FRAME_HEADER_BYTES);
+    peer->part_have = SL_FRAME_HEADER_BYTES;
+    peer->head_have = 0;
+    return true;
+}
+
+/* More of the stream: frames, whole or in parts. */
 static void carry_bytes(struct loop_conn *peer, const uint8_t *bytes, uint32_t count)
 {
     for (uint32_t more; count > 0; bytes += more, count -= more) {
-        if (peer->part == NULL) {
-            peer->part = message_make(peer, bytes);
-            peer->part_have = 0;
-        }
-        uint32_t left = peer->part->bytes - peer->part_have;
+        const bool in_head = peer->part == NULL;
+        const uint32_t left = in_head ? (uint32_t)SL_FRAME_HEADER_BYTES - peer->head_have
+                                      : peer->part->bytes - peer->part_have;
         more = count < left ? count : left;
-        memcpy(peer->part->data + peer->part_have, bytes, more);
-        peer->part_have += more;
-        if (more == left) {
+        if (in_head && !carry_head(peer, bytes, more)) {
+            continue;
+        }
+        if (!in_head) {
+            memcpy(peer->part->data + peer->part_have, bytes, more);
+            peer->part_have += more;
+        }
+        if (peer->part_have == peer->part->bytes) {
             inbox_append(peer, peer->part);
             peer->part = NULL;
         }
@@ -227,6 +245,14 @@ void sl_loop_message_carry(struct loop_conn *conn)
     }
     carry_bytes(peer, frame->head, frame->head_bytes);
     carry_bytes(peer, frame->payload, frame->payload_bytes);
+}
+
+void sl_loop_message_carry_now(struct loop_conn *conn, const uint8_t *bytes, uint32_t count)
+{
+    sl_cell_add(&home_of(conn)->base.cells->bytes_sent, count);
+    if (conn->peer != NULL && conn->peer->base.state != SL_CONN_CLOSED) {
+        carry_bytes(conn->peer, bytes, count);
+    }
 }
 
 /* Delivers the message, with what the connection says of it. */

@@ -44,6 +44,8 @@ struct loop_conn {
     struct loop_message *inbox_first, *inbox_last;
     struct loop_message *part; /* a frame for the inbox that has come in part, or NULL */
     uint32_t part_have;
+    uint8_t head[SL_FRAME_HEADER_BYTES]; /* of the next frame, as far as it has come */
+    uint32_t head_have;
     bool arriving;    /* `accepted` is due */
     bool short_taken; /* `writable` is due */
     bool peer_ended;  /* nothing more comes */
@@ -87,6 +89,9 @@ static inline uint32_t some_of(struct sl_loop_network *network, uint32_t count)
 /* Copies the oldest frame, or frames in one piece, that was taken and not carried to the peer, as
  * it stands now. */
 void sl_loop_message_carry(struct loop_conn *conn);
+
+/* Copies the next bytes of the stream; nothing taken waits to be carried. */
+void sl_loop_message_carry_now(struct loop_conn *conn, const uint8_t *bytes, uint32_t count);
 
 /* Delivers the first message of the inbox, which is not empty. 1; 0: the receiver has nowhere to
  * put it yet; or what a stream with such bytes ends with. Upcalls may close the connection. */

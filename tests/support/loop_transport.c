@@ -314,6 +314,28 @@ static uint32_t loop_send_burst(struct sl_conn *base, const struct sl_transport_
     return taken;
 }
 
+/* Some of it, cut anywhere. */
+static uint32_t loop_send_now(struct sl_conn *base, const struct iovec *parts, uint32_t count)
+{
+    struct loop_conn *conn = conn_of(base);
+    if (base->state != SL_CONN_OPEN || conn->sent != conn->taken) {
+        return 0;
+    }
+    uint32_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        bytes += (uint32_t)parts[i].iov_len;
+    }
+    struct sl_loop_network *network = home_of(conn)->network;
+    const uint32_t taken = some_of(network, 3) == 0 ? bytes : some_of(network, bytes);
+    uint32_t left = taken;
+    for (uint32_t i = 0; left > 0; i++) {
+        const uint32_t more = left < parts[i].iov_len ? left : (uint32_t)parts[i].iov_len;
+        sl_loop_message_carry_now(conn, parts[i].iov_base, more);
+        left -= more;
+    }
+    return taken;
+}
+
 static void loop_release(struct sl_conn *conn, const struct sl_transport_message *message)
 {
     sl_loop_message_release(message->token);
@@ -386,6 +408,7 @@ const struct sl_transport_ops sl_loop_transport_ops = {
     LOOP_OPS,
     .scheme = "loop",
     .capabilities = SL_TRANSPORT_MIGRATES | SL_TRANSPORT_MULTI_FRAME | SL_TRANSPORT_CHUNKS,
+    .send_now = loop_send_now,
     .migrate = loop_migrate,
 };
 

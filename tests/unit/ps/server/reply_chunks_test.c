@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "ps/server/state.h"
 #include "stepped.h"
 #include "tests/support/unit.h"
 
@@ -85,7 +86,7 @@ static void expect_range(struct world *world, uint64_t id, uint32_t start, uint3
 #define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
 
 /* Lengths about those of the parts, odd ones too, and beginnings within a block. */
-CASE(server_stream__brings_every_element)
+static void pull_ranges(struct world *world)
 {
     static const struct {
         uint32_t start, count;
@@ -95,6 +96,23 @@ CASE(server_stream__brings_every_element)
         pull(world, &world->peer, 2 + i, ranges[i].start, ranges[i].count);
         expect_range(world, 2 + i, ranges[i].start, ranges[i].count);
     }
+}
+
+CASE(server_stream__brings_every_element)
+{
+    pull_ranges(world);
+}
+
+/* With TLS nothing is sent at once: the parts are copied. */
+static void send_copies(struct world *world)
+{
+    world->stepped.server->transports.first->secure = true;
+}
+
+CASE(server_stream__brings_every_element_in_copies)
+{
+    send_copies(world);
+    pull_ranges(world);
 }
 
 /* What is asked and told meanwhile is answered, and does not get between the parts. */
@@ -117,17 +135,33 @@ CASE(server_stream__is_not_interrupted)
     sl_message_fini(&world->peer.answer);
 }
 
-/* Others push meanwhile: each element is as it was before that, or as it is after it. */
+/* Others push meanwhile: each element is as it was before one of the pushes, or as it is after the
+ * last. */
+static void pull_beside_pushes(struct world *world)
+{
+    for (uint32_t pushes = 1; pushes <= 10; pushes++) {
+        pull(world, &world->peer, 1 + pushes, 0, ELEMENTS);
+        stepped_turns(&world->stepped, pushes % 3);
+        push_all(world, &world->other, pushes);
+        assert_int_equal(stepped_reply(&world->peer, 1 + pushes)->status, 0);
+        const float *values = (const float *)(const void *)world->peer.sink;
+        for (uint32_t i = 0; i < ELEMENTS; i++) {
+            assert_true(values[i] == (float)pushes * (float)i ||
+                        values[i] == (float)(pushes + 1) * (float)i);
+        }
+        assert_int_equal(stepped_reply(&world->other, pushes)->status, 0);
+    }
+}
+
 CASE(server_stream__is_never_torn_within_an_element)
 {
-    pull(world, &world->peer, 2, 0, ELEMENTS);
-    push_all(world, &world->other, 1);
-    assert_int_equal(stepped_reply(&world->peer, 2)->status, 0);
-    const float *values = (const float *)(const void *)world->peer.sink;
-    for (uint32_t i = 0; i < ELEMENTS; i++) {
-        assert_true(values[i] == (float)i || values[i] == 2 * (float)i);
-    }
-    assert_int_equal(stepped_reply(&world->other, 1)->status, 0);
+    pull_beside_pushes(world);
+}
+
+CASE(server_stream__is_never_torn_within_an_element_in_copies)
+{
+    send_copies(world);
+    pull_beside_pushes(world);
 }
 
 static void join_workers(struct world *world)

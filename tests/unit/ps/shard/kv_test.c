@@ -253,8 +253,17 @@ CASE(shard_streams__pulls_of_one_long_array)
         memset(f->reply, 0xff, f->work.reply_bytes);
         for (uint64_t at = 0; at < f->work.reply_bytes;) {
             const uint64_t left = f->work.reply_bytes - at;
-            const uint32_t bytes = left < 61440 ? (uint32_t)left : 61440;
-            assert_true(sl_shard_next_chunk(f->shard, &f->work, f->reply + at, bytes) > 0);
+            uint32_t bytes = left < 61440 ? (uint32_t)left : 61440;
+            if (from == 1 && bytes == 61440) { /* where they lie */
+                struct iovec part;
+                assert_int_equal(sl_shard_next_values(f->shard, &f->work, bytes + 3, &part, 1), 1);
+                assert_int_equal(part.iov_len, bytes);
+                bytes -= 32;
+                memcpy(f->reply + at, part.iov_base, bytes);
+                assert_true(sl_shard_pass_values(f->shard, &f->work, bytes) > 0);
+            } else {
+                assert_true(sl_shard_next_chunk(f->shard, &f->work, f->reply + at, bytes) > 0);
+            }
             at += bytes;
         }
         assert_int_equal(f->work.reply_done, f->work.reply_bytes);

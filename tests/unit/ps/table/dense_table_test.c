@@ -158,6 +158,35 @@ static void mirror_apply(struct mirror *mirror, const struct sl_optimizer_spec *
     }
 }
 
+SL_CASE(dense_table_find__what_read_copies)
+{
+    const uint64_t length = 5 * BLOCK + 100;
+    const struct sl_table_spec spec = spec_of(SL_OPTIMIZER_ADAM, length + BLOCK);
+    struct sl_dense_table *table = NULL;
+    float *values = malloc(length * sizeof *values);
+    uint64_t seed = 5;
+    assert_int_equal(sl_dense_table_create(&spec, BLOCK, length, 0, &table), 0);
+    for (int i = 0; i < 200; i++) {
+        const uint64_t start = sl_hash_random(&seed) % length;
+        const uint64_t count = sl_hash_random(&seed) % (length - start + 1);
+        struct iovec parts[7] = {{0}};
+        const uint32_t parts_max = 1 + (uint32_t)(sl_hash_random(&seed) % 6);
+        const uint32_t found = sl_dense_table_find(table, BLOCK + start, count, parts, parts_max);
+        const uint64_t needed = count == 0 ? 0 : (start % BLOCK + count - 1) / BLOCK + 1;
+        assert_int_equal(found, needed < parts_max ? needed : parts_max);
+        assert_null(parts[found].iov_base);
+        sl_dense_table_read(table, BLOCK + start, count, values);
+        const float *at = values;
+        for (uint32_t n = 0; n < found; n++) {
+            assert_memory_equal(parts[n].iov_base, at, parts[n].iov_len);
+            at += parts[n].iov_len / sizeof *at;
+        }
+        assert_true(needed > parts_max || at == values + count);
+    }
+    free(values);
+    sl_dense_table_destroy(&table);
+}
+
 SL_CASE(dense_table_apply__random_ranges)
 {
     const uint64_t length = 5 * BLOCK + 100;
