@@ -1,5 +1,5 @@
-/* Long pulls of dense or KV arrays with chunked replies. A chunk is still cached when the transport
- * reads it, and the next chunk reuses the same memory. */
+/* Long pulls of dense or KV arrays with chunked replies: a chunk is found in the table, or copied
+ * to memory that the transport reads while it is cached. */
 #include <string.h>
 
 #include "core/assert.h"
