@@ -50,7 +50,10 @@ struct sl_conn {
      * NULL: anywhere. */
     void *reply_buffer;
     uint32_t reply_buffer_bytes;
-    /* MAPS_MEMORY, valid during `received` of a long frame for which `sink` returned IN_PLACE: the
+    /* MAPS_MEMORY: `sink` is asked for REQUEST frames with a payload from this size on, too, unless
+     * they lie in the ring or have a checksum. Set by the upper layer; 0: for long frames only. */
+    uint32_t sink_bytes;
+    /* MAPS_MEMORY, valid during `received` of a frame for which `sink` returned IN_PLACE: the
      * tail of its payload, if the sender keeps it apart from the beginning; message->payload is
      * then shorter by tail_bytes. Any alignment. NULL: no tail. */
     const uint8_t *tail;

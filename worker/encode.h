@@ -21,6 +21,9 @@
 /* From this size on, dense gradients and KV values are sent from the caller's memory. */
 #define SL_ENCODE_TAIL_BYTES_MIN      (64U << 10)
 
+/* Likewise of KV values that have a step to themselves: a message of their own costs nothing. */
+#define SL_ENCODE_LONE_BYTES_MIN      (4U << 10)
+
 /* Longest body of a request with a tail: the body is copied into the outbox. */
 #define SL_ENCODE_TAIL_BODY_BYTES_MAX (4U << 10)
 

@@ -146,11 +146,14 @@ static struct sl_encoder_arrays arrays_that_fit(const struct sl_encoder *encoder
 /* Sections */
 
 /* A tail cannot be padded, and the body before it is copied, so it must be short. */
-static bool goes_as_tail(const struct sl_operation *operation,
+static bool goes_as_tail(const struct sl_encoder *encoder, const struct sl_operation *operation,
                          const struct sl_encoder_arrays *arrays)
 {
+    const struct sl_encode_plan *plan = encoder->plan;
+    const bool is_lone = plan->operation_count == 1 && !plan->tick && !plan->finish;
+    const uint64_t bytes_min = is_lone ? SL_ENCODE_LONE_BYTES_MIN : SL_ENCODE_TAIL_BYTES_MIN;
     uint64_t bytes = arrays->count * width_of(operation);
-    return sl_encoder_pushes(operation) && bytes >= SL_ENCODE_TAIL_BYTES_MIN && bytes % 8 == 0 &&
+    return sl_encoder_pushes(operation) && bytes >= bytes_min && bytes % 8 == 0 &&
            SL_ENCODER_PREFIX_BYTES + head_bytes(operation, arrays->key_count) <=
                SL_ENCODE_TAIL_BODY_BYTES_MAX;
 }
@@ -200,7 +203,7 @@ static void put_values(struct sl_encoder *encoder, const struct sl_operation *op
 static int put_section(struct sl_encoder *encoder, const struct sl_operation *operation,
                        const struct sl_encoder_arrays *arrays, struct sl_request_section section)
 {
-    bool as_tail = goes_as_tail(operation, arrays);
+    bool as_tail = goes_as_tail(encoder, operation, arrays);
     bool with_lens = sends_lens(operation, arrays->key_count);
     int err = open_for(encoder, operation, arrays, as_tail);
     if (err != 0) {

@@ -198,6 +198,16 @@ static bool ask(struct sl_shm_conn *conn)
     return true;
 }
 
+/* Whether the upper layer says where the payload goes. */
+static bool has_sink(const struct sl_shm_conn *conn)
+{
+    const struct sl_frame *frame = &conn->receive.frame;
+    return frame->payload_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES ||
+           (conn->base.sink_bytes != 0 && frame->payload_bytes >= conn->base.sink_bytes &&
+            frame->type == SL_FRAME_REQUEST && frame->flags == 0 &&
+            conn->receive.slot.kind == SL_SHM_PIECES);
+}
+
 /* Delivers the frame in `slot`, if there is memory for it. */
 static bool place(struct sl_shm_conn *conn)
 {
@@ -210,7 +220,7 @@ static bool place(struct sl_shm_conn *conn)
         finish_slot(conn);
         return deliver(conn, conn->shm->staging.memory, empty);
     }
-    return bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES ? ask(conn) : deliver_short(conn);
+    return has_sink(conn) ? ask(conn) : deliver_short(conn);
 }
 
 /* Copies a slice of a long payload: other connections may have short frames. */

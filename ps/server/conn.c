@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "core/log.h"
+#include "ps/server/shm.h"
 #include "ps/server/state.h"
 
 void sl_server_log(struct sl_server *server, const char *format, ...)
@@ -37,7 +38,9 @@ void sl_server_conn_drop(struct sl_server_conn *conn, int err, const char *forma
 
 void sl_server_conn_release(struct sl_server_conn *conn, const struct sl_transport_message *message)
 {
-    const bool is_short = message->header.payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES;
+    const bool is_short = conn->uses_shm
+                              ? message->header.payload_bytes < SL_SERVER_SHM_SINK_BYTES
+                              : message->header.payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES;
     const bool has_sink = message->token == NULL || !is_short;
     sl_transport_release(conn->conn, message);
     if (has_sink && conn->sink.buffer != NULL) {

@@ -74,6 +74,7 @@ static void welcome(struct sl_server_conn *conn)
 {
     sl_assert(conn->kind == SL_SERVER_CONN_ADMITTED);
     conn->kind = SL_SERVER_CONN_DATA;
+    conn->conn->sink_bytes = SL_SERVER_SHM_SINK_BYTES;
     conn->server->role.is_touched = true;
     conn->credit = (struct sl_credit){
         .bytes = SL_LIMIT_CREDIT_BYTES,

@@ -4,6 +4,7 @@
 
 #include "core/assert.h"
 #include "ps/server/request.h"
+#include "ps/server/shm.h"
 #include "ps/server/state.h"
 
 static uint64_t credit_of(const struct sl_server_pull *pull)
@@ -53,7 +54,8 @@ bool sl_server_pull_batch_take(struct sl_server_conn *conn,
     struct sl_shard_client caller = sl_server_request_client(conn);
     struct sl_shard_small_pull pull;
     uint32_t bytes = message->header.payload_bytes;
-    if (bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES || sl_server_drains(server) ||
+    /* A longer message may be in the client's memory; a small pull is shorter. */
+    if (bytes >= SL_SERVER_SHM_SINK_BYTES || sl_server_drains(server) ||
         !sl_server_conn_is_free(conn) ||
         !sl_shard_small_pull_parse(server->shard, &caller, message->payload, bytes, &pull) ||
         pull.cost > keys_left(server) ||

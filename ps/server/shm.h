@@ -1,5 +1,5 @@
 /* Connections over shared memory. They have an outbox and reply buffers of their own, which their
- * peers read in place, in addition to buffer_bytes_max: half as much again. A long push that runs
+ * peers read in place, in addition to buffer_bytes_max: half as much again. A push that runs
  * at once is read in the client's memory. Only its structure, everything except values, is copied
  * first, because the peer can change its memory at any time and no check may depend on that. If the
  * client has a direct reply buffer, the reply is made there.
@@ -13,8 +13,11 @@
 
 /* Limits of a request that runs at once, without a copy: the size that clients send in one
  * piece. */
-#define SL_SERVER_SHM_PUSH_KEYS 4608
-#define SL_SERVER_SHM_BYTES     ((1U << 20) + (64U << 10))
+#define SL_SERVER_SHM_PUSH_KEYS  4608
+#define SL_SERVER_SHM_BYTES      ((1U << 20) + (64U << 10))
+
+/* From this size on a request may stay in the client's memory. Small pulls are shorter. */
+#define SL_SERVER_SHM_SINK_BYTES 4096U
 
 /* Creates the memory for replies, unless it exists. Errors: NO_MEMORY, IO. */
 int sl_server_shm_begin(struct sl_server *server);

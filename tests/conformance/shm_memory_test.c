@@ -154,9 +154,10 @@ struct call {
     struct side *side;
     struct sl_transport_frame frame;
     bool releases, unregisters, disconnects, sinks;
-    void *sink_answer;  /* sinks: from then on; unregisters, and then closes the memory to this
-                         * process: likewise */
-    atomic_bool *until; /* stands still before it writes `late` where the peer wants its answer */
+    void *sink_answer;   /* sinks: from then on; unregisters, and then closes the memory to this
+                          * process: likewise */
+    uint32_t sink_bytes; /* sinks: see struct sl_conn */
+    atomic_bool *until;  /* stands still before it writes `late` where the peer wants its answer */
     uint8_t late;
     atomic_bool begun, done;
 };
@@ -173,6 +174,7 @@ static void run_call(void *ctx, uint64_t a, uint64_t b)
         memset(side->reply_buffer, call->late, side->reply_buffer_bytes);
     } else if (call->sinks) {
         side->sink_answer = call->sink_answer;
+        side->conn->sink_bytes = call->sink_bytes;
     } else if (call->disconnects) {
         sl_transport_disconnect(side->conn);
     } else if (call->releases) {
@@ -276,6 +278,28 @@ SL_CASE_WITH(short__reply_stays_and_request_does_not, open_both, close_both)
         WAIT_UNTIL(server->received == i);
         *at = 2;
         assert_int_equal(server->message.payload[99], i);
+        release_last(server);
+        WAIT_UNTIL(client->sent == i);
+    }
+}
+
+/* Unless the upper layer can do without the copy, and says so. */
+SL_CASE_WITH(short__request_stays_where_it_may, open_both, close_both)
+{
+    struct side *server = &sides[0], *client = &sides[1];
+    uint8_t *values = client->sends.base + 8192;
+    struct call call = {.side = server,
+                        .sinks = true,
+                        .sink_answer = SL_TRANSPORT_IN_PLACE,
+                        .sink_bytes = 4096 + 40};
+    run(&call);
+    for (uint32_t i = 1; i <= 2; i++) {
+        const uint32_t bytes = i == 1 ? 4096 : 4088; /* the second is too short */
+        values[99] = 1;
+        send_frame(client, SL_FRAME_REQUEST, 40, values, bytes, NULL, 0);
+        WAIT_UNTIL(server->received == i);
+        values[99] = 2;
+        assert_int_equal(i == 1 ? server->rest[99] : server->message.payload[40 + 99], 3 - i);
         release_last(server);
         WAIT_UNTIL(client->sent == i);
     }

@@ -123,6 +123,16 @@ static void check_registered(const struct loop_conn *conn, const uint8_t *at, ui
               home_of(conn)->network->registers_nothing || is_registered(home_of(conn), at, bytes));
 }
 
+/* As net/conn.h says of sink_bytes. */
+static bool has_sink(const struct loop_conn *receiver, const struct sl_frame *header)
+{
+    const struct sl_conn *base = &receiver->base;
+    const bool maps = (base->transport->ops->capabilities & SL_TRANSPORT_MAPS_MEMORY) != 0;
+    return header->payload_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES ||
+           (maps && base->sink_bytes != 0 && header->payload_bytes >= base->sink_bytes &&
+            header->type == SL_FRAME_REQUEST && header->flags == 0);
+}
+
 /* A frame between those who share memory. */
 static void carry_shared(struct loop_conn *conn, const struct sl_transport_frame *frame)
 {
@@ -139,8 +149,9 @@ static void carry_shared(struct loop_conn *conn, const struct sl_transport_frame
     memcpy(message->data, frame->head, frame->head_bytes);
     message->reply_buffer = frame->reply_buffer;
     message->reply_buffer_bytes = frame->reply_buffer_bytes;
-    if (message->bytes > SL_FRAME_HEADER_BYTES + SL_LIMIT_INLINE_PAYLOAD_BYTES &&
-        frame->payload_bytes > 0) {
+    struct sl_frame header;
+    if (frame->payload_bytes > 0 && sl_frame_decode(frame->head, &header) == SL_OK &&
+        has_sink(peer, &header)) {
         message->rest = aligned_alloc(16, (frame->payload_bytes + 15) / 16 * 16);
         sl_assert(message->rest != NULL);
         message->rest_bytes = frame->payload_bytes;
@@ -342,7 +353,7 @@ int sl_loop_message_deliver(struct loop_conn *conn)
     }
     sl_cell_add(&home_of(conn)->base.cells->bytes_received, message->bytes + message->rest_bytes);
     sl_cell_add(&home_of(conn)->base.cells->frames_received, 1);
-    if (header.payload_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES) {
+    if (has_sink(conn, &header)) {
         return deliver_into_sink(conn, message, &header) ? 1 : 0;
     }
     deliver_held(conn, message, &header);

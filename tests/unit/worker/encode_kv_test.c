@@ -333,6 +333,17 @@ CASE(kv__a_long_array_goes_in_pieces)
     assert_true(fixture->model.pieces >= 6);
 }
 
+/* They have a step to themselves. */
+CASE(kv__lone_values_leave_from_their_place)
+{
+    fixture->plan.shard_count = 1;
+    for (uint32_t less = 0; less <= 2; less += 2) {
+        make_batch(fixture, 1, SL_ENCODE_LONE_BYTES_MIN / 4 - less, false);
+        check_batch(fixture);
+        assert_int_equal(fixture->model.tails, less == 0);
+    }
+}
+
 CASE(kv__long_values_leave_from_their_place)
 {
     fixture->plan.shard_count = 1;

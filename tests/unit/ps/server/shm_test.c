@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/hash.h"
+#include "ps/server/shm.h"
 #include "ps/server/state.h"
 #include "stepped.h"
 #include "tests/support/unit.h"
@@ -168,6 +169,33 @@ CASE(server_push__is_read_in_its_place)
     }
 }
 
+/* Short ones stay as well, if they are long enough to be worth it. */
+CASE(server_push__of_some_kilobytes_is_read_in_its_place)
+{
+    const uint32_t counts[] = {SL_SERVER_SHM_SINK_BYTES / sizeof(float), 2000, 100};
+    for (uint64_t id = 1; id <= 6; id++) {
+        const uint32_t count = counts[(id - 1) / 2];
+        make_dense(world, SL_REQUEST_DENSE_PUSH_PULL, count);
+        if (id % 2 == 0) {
+            stepped_send(&world->path, id, STEPPED_BUDGET);
+        } else {
+            send_snapshot(world, &world->path, id, count * sizeof(float));
+        }
+        stepped_expect_ok(&world->path, id);
+        assert_int_equal(world->stepped.server->memory.buffers.used_bytes, 0);
+        assert_int_equal(world->stepped.network.in_place_count, id < 4 ? id : 4);
+    }
+    assert_int_equal(world->stepped.network.message_count, 0);
+    make_dense(world, SL_REQUEST_DENSE_PULL, ELEMENTS);
+    stepped_send(&world->far, 1, STEPPED_BUDGET);
+    stepped_expect_ok(&world->far, 1);
+    const float *values = (const float *)(const void *)world->far.sink;
+    for (uint32_t i = 0; i < ELEMENTS; i++) {
+        const float times = i < 100 ? 6 : i < counts[0] ? 4 : i < 2000 ? 2 : 0;
+        assert_true(values[i] == times * world->values[i]);
+    }
+}
+
 /* What takes several turns is not read where it may be gone in the next. */
 CASE(server_push__of_several_turns_is_copied)
 {
@@ -255,14 +283,15 @@ SL_CASE(server_push__of_a_mad_peer_spoils_only_values)
                 make_dense(world, SL_REQUEST_DENSE_PUSH_PULL, ELEMENTS / 4);
             } else {
                 make_push(world, what % 2 == 0 ? SL_REQUEST_PUSH : SL_REQUEST_PUSH_PULL,
-                          1000 + (uint32_t)(what / 8 % (STEPPED_KEYS - 1000)));
+                          100 + (uint32_t)(what / 8 % (STEPPED_KEYS - 100)));
             }
             for (uint64_t more = what / 64 % 3; more > 0 && what % 5 == 0; more--) {
                 shard_request_pull(&world->stepped.request, SPARSE, world->stepped.keys, 3000);
             }
             struct stepped_peer *peer = id % 2 == 0 ? &world->path : &world->other;
             if (what / 1024 % 2 == 0) {
-                send_snapshot(world, peer, id, (uint32_t)(8 + what / 4096 % 10000));
+                send_snapshot(world, peer, id,
+                              (uint32_t)(8 + what / 4096 % (world->stepped.request.bytes / 2)));
             } else {
                 stepped_send(peer, id, STEPPED_BUDGET);
             }
