@@ -148,9 +148,9 @@ struct sl_transport_events {
     void (*connected)(void *ctx, struct sl_conn *conn); /* frames may be sent from now on */
     /* Asks where to put a payload longer than SL_LIMIT_INLINE_PAYLOAD_BYTES. Returns memory of
      * header->payload_bytes, of any alignment, which the transport may write until `received` or
-     * `closed`. NULL: none yet; the connection is not read further, and later polls ask again.
-     * Meanwhile it holds no resources that other connections need to receive. MAPS_MEMORY: also
-     * SL_TRANSPORT_IN_PLACE. */
+     * `closed`. With MAPS_MEMORY also asked for requests from conn->sink_bytes on. NULL: none yet;
+     * the connection is not read further, and later polls ask again. Meanwhile it holds no
+     * resources that other connections need to receive. MAPS_MEMORY: also SL_TRANSPORT_IN_PLACE. */
     void *(*sink)(void *ctx, struct sl_conn *conn, const struct sl_frame *header);
     void (*received)(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message);
     /* The owner may reuse the frame's memory. In the order of sending. */
