@@ -133,7 +133,7 @@ static bool send_now(struct peer *peer)
     frame->head = outgoing->memory + of_head;
     frame->head_bytes -= of_head;
     if (frame->head_bytes == 0) {
-        frame->head = (uint8_t *)parts[1].iov_base + of_payload;
+        frame->head = frame->payload == NULL ? NULL : (const uint8_t *)frame->payload + of_payload;
         frame->head_bytes = frame->payload_bytes - of_payload;
         frame->payload = NULL;
         frame->payload_bytes = 0;
