@@ -36,7 +36,7 @@ struct entry {
     uint32_t workers;
 };
 
-/* What a worker tells of the time measured. */
+/* Measurements that a worker reports to its parent. */
 struct tally {
     uint64_t cpu_ns;
     int err;

@@ -21,7 +21,7 @@
 /* From this size on, dense gradients and KV values are sent from the caller's memory. */
 #define SL_ENCODE_TAIL_BYTES_MIN      (64U << 10)
 
-/* Likewise of KV values that have a step to themselves: a message of their own costs nothing. */
+/* The same size for KV values that are alone in a step: they have a message of their own anyway. */
 #define SL_ENCODE_LONE_BYTES_MIN      (4U << 10)
 
 /* Longest body of a request with a tail: the body is copied into the outbox. */

@@ -27,10 +27,9 @@ enum {
 };
 
 struct sl_server_cells {
-    struct sl_cell
-        requests[SL_REQUEST_KINDS]; /* begun, by the kind of the most expensive section */
-    struct sl_cell_histogram
-        request_time[SL_REQUEST_KINDS]; /* of those answered without an error */
+    /* By the kind of the most expensive section: begun; times of those answered without an error */
+    struct sl_cell requests[SL_REQUEST_KINDS];
+    struct sl_cell_histogram request_time[SL_REQUEST_KINDS];
     struct sl_cell_histogram wait_time[SL_REQUEST_PHASE_WORK]; /* by phase */
     struct sl_cell failures[SL_SERVER_FAILURES];
     struct sl_cell entries;        /* of the primary's log, executed as its backup */

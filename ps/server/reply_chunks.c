@@ -48,9 +48,13 @@ bool sl_server_reply_chunks_may_begin(const struct sl_server_request *request)
            !(request->overtaken && is_written_beside(request->conn));
 }
 
-/* Later writes that could overtake this reply wait, as behind a write. */
-static void begin(struct sl_server_request *request)
+/* Writes the header of the reply. Later writes that could overtake the reply wait, as behind a
+ * write. */
+static void begin(struct sl_server_request *request, uint8_t *header)
 {
+    const struct sl_frame frame = sl_server_reply_header(
+        request->conn, request->id, request->credit_bytes, (uint32_t)request->work.reply_bytes);
+    sl_frame_encode(&frame, header);
     request->stage = SL_SERVER_REQUEST_STREAMS;
     request->session->overtaken_writes += request->overtaken;
     sl_server_request_begun(request->server, &request->work);
@@ -72,10 +76,7 @@ static bool send_part(struct sl_server_request *request, uint32_t *spent)
         return false;
     }
     if (is_first) {
-        const struct sl_frame header = sl_server_reply_header(
-            conn, request->id, request->credit_bytes, (uint32_t)work->reply_bytes);
-        sl_frame_encode(&header, room);
-        begin(request);
+        begin(request, room);
     }
     *spent += sl_shard_next_chunk(conn->server->shard, work, room + header_bytes, bytes);
     sl_outbox_commit_part(conn->outbox, conn->conn, &conn->out, header_bytes + bytes, bytes < left);
@@ -114,10 +115,7 @@ static bool send_values(struct sl_server_request *request, uint64_t bytes_max, u
         return false;
     }
     if (is_first) {
-        const struct sl_frame frame = sl_server_reply_header(
-            conn, request->id, request->credit_bytes, (uint32_t)work->reply_bytes);
-        sl_frame_encode(&frame, header);
-        begin(request);
+        begin(request, header);
     }
     const uint32_t header_bytes = is_first ? sizeof header : 0;
     const uint32_t first = is_first ? 0 : 1;

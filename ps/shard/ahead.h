@@ -17,7 +17,7 @@ struct sl_shard_ahead {
 struct sl_shard_ahead sl_shard_ahead_begin(const struct sl_shard *shard, const uint8_t *payload,
                                            size_t payload_bytes);
 
-/* Behind it: prefetches the record. */
+/* After the request has run: prefetches the record. */
 void sl_shard_ahead_end(const struct sl_shard *shard, const struct sl_shard_ahead *ahead);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a reactor of one kind of process pays, in ns. */
+/* Costs of the work of a reactor, in ns; servers and clients have their own. */
 struct sl_sim_side_costs {
     double turn;     /* that moves frames */
     double call;     /* of the kernel: for each connection that sends or receives in a turn */

@@ -12,7 +12,7 @@
 
 enum format {
     NAME,    /* text, at the left; the filter looks here */
-    PHASES,  /* likewise: clock 12.4ms, send 80us */
+    PHASES,  /* text, as NAME: clock 12.4ms, send 80us */
     INTEGER, /* as it is */
     COUNT,   /* 43.8k */
     SIZE,    /* bytes: 1.58G, of powers of 1024 */

@@ -78,7 +78,7 @@ SL_CASE(panel_rows__are_shards_with_the_fields_of_their_server)
                         "ps/1    starting      -  -        -       -         -|");
 }
 
-/* What a server sends reaches the terminal without escape sequences. */
+/* Text from a server reaches the terminal without escape sequences. */
 SL_CASE(panel_rows__show_other_than_printable_ascii_as_question_marks)
 {
     const char *text = "{\"cluster\":{\"tables\":[{\"name\":\"a\\u001b[2J\\nb\\u00e4\"}]}}";
