@@ -201,7 +201,9 @@ static uint32_t epoch_of(const struct sl_sim_oracle *oracle, uint32_t shard)
     return oracle->epochs[sl_sim_oracle_ps_of(oracle->plan, shard)];
 }
 
-#define SECTION_ELEMENTS (((uint64_t)1 << 20) / sizeof(float)) /* at most, of a section */
+/* A push of more elements is sent in several sections of about the same size: the first has at
+ * least half as many. */
+#define SECTION_ELEMENTS (((uint64_t)512 << 10) / sizeof(float))
 
 /* Two elements of the shard's range that no one else pushes. */
 static bool take_slots(struct sl_sim_oracle *oracle, struct sl_sim_table *table, uint32_t shard,
@@ -213,9 +215,12 @@ static bool take_slots(struct sl_sim_oracle *oracle, struct sl_sim_table *table,
     uint64_t end = sl_partition_range_start(table->spec.length, shards, range + 1);
     /* A long push is sent in sections of whole blocks (worker/encode_dense.c): both in the first.
      */
-    const uint64_t first = start + SECTION_ELEMENTS;
     const uint64_t whole = end - end % SL_PARTITION_BLOCK_ELEMENTS;
-    end = end > first ? first : whole > start ? whole : end;
+    if (end - start > SECTION_ELEMENTS) {
+        end = start + SECTION_ELEMENTS / 2;
+    } else if (whole > start) {
+        end = whole;
+    }
     uint32_t used = table->slots_used[range];
     if (start + SHARED_OF_RANGE + 2ULL * (used + 1) > end) {
         return false;
