@@ -178,11 +178,12 @@ static void opened(struct sl_transfer_call *call)
 {
     struct sl_transfer_segment *segment = SL_CONTAINER_OF(call, struct sl_transfer_segment, call);
     sl_list_remove(&segment->opening);
-    if (call->err == 0) {
+    const int err = call->err; /* `done` may close the segment, which uses the call again */
+    if (err == 0) {
         *segment->out = segment;
     }
-    call->done(call->ctx, call->err, call->text);
-    if (call->err != 0) {
+    call->done(call->ctx, err, call->text);
+    if (err != 0) {
         sl_transfer_segment_free(segment);
     }
 }

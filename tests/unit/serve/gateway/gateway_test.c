@@ -321,9 +321,11 @@ static void stop_here(void *ctx)
     sl_serve_gateway_stop(f->gateway, on_drained, f);
 }
 
-/* Nothing is left. */
+/* Nothing is left. A transfer that is still in progress keeps the inputs of a request that has
+ * ended. */
 static void tear_down(struct fixture *f)
 {
+    AWAIT(f, memory_in_use == 0);
     assert_int_equal(stats(f)->waiting + f->stats.running, 0);
     assert_int_equal(f->stats.memory_in_use, 0);
     sl_completion_begin(&f->drained);
