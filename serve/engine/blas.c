@@ -15,11 +15,11 @@ int blas_thread_shutdown_(void) __attribute__((weak));
 
 void sl_blas_init(void)
 {
-    sl_blas_choose_kernels();
     openblas_set_num_threads(1);
     if (blas_thread_shutdown_ != NULL) {
         (void)blas_thread_shutdown_();
     }
+    sl_blas_choose_kernels(); /* changes the environment, which the threads read when they start */
 }
 
 /* A block is some rows of b: of all columns if b is transposed, else a part of the sum. */
