@@ -12,11 +12,6 @@
 
 #define INTERVAL_NS SL_CLOCK_NS_PER_S
 
-static uint32_t microseconds(const struct sl_cell_copy *times, double share)
-{
-    return (uint32_t)(sl_cell_quantile_ns(times, share) / SL_CLOCK_NS_PER_US);
-}
-
 /* False: another thread is reading the metrics, and this report is left out. */
 static bool add_steps(struct sl_client_io *io, struct sl_report_client *report)
 {
@@ -28,8 +23,7 @@ static bool add_steps(struct sl_client_io *io, struct sl_report_client *report)
     struct sl_cell_copy last = times;
     sl_cell_copy_since(&last, &io->coordinator.step_time);
     io->coordinator.step_time = times;
-    report->step_p50_us = microseconds(&last, 0.5);
-    report->step_p99_us = microseconds(&last, 0.99);
+    report->step_p99_us = (uint32_t)(sl_cell_quantile_ns(&last, 0.99) / SL_CLOCK_NS_PER_US);
     return true;
 }
 

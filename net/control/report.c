@@ -23,8 +23,7 @@
 #define COPY_HOT_KEY COPY(table) COPY(shard) COPY(key) COPY(count)
 #define COPY_CHECKPOINT COPY(number) COPY(time_ms) COPY(duration_ms) COPY(failures)
 #define COPY_CLIENT                                                                                \
-    COPY(clock) COPY(steps) COPY(requests) COPY(step_p50_us) COPY(step_p99_us) COPY(in_flight)     \
-    COPY(reconnects)
+    COPY(clock) COPY(steps) COPY(requests) COPY(step_p99_us) COPY(in_flight) COPY(reconnects)
 /* clang-format on */
 
 static size_t limit_of(size_t shard_count, size_t table_count)

@@ -60,7 +60,7 @@ struct sl_report_checkpoint {
 };
 
 struct sl_report_client {
-    uint32_t clock, step_p50_us, step_p99_us, in_flight;
+    uint32_t clock, step_p99_us, in_flight;
     uint64_t steps, requests, reconnects;
 };
 

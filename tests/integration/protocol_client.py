@@ -190,8 +190,8 @@ SCHEMA = {
     "ReportShard": {"shard": (1, "uint"), "requests": (4, "uint")},
     "ReportTable": {"name": (1, "string"), "rows": (2, "uint")},
     "ReportClient": {
-        "clock": (1, "uint"), "steps": (2, "uint"), "requests": (3, "uint"), "step_p50_us": (4, "uint"),
-        "step_p99_us": (5, "uint"), "in_flight": (6, "uint")},
+        "clock": (1, "uint"), "steps": (2, "uint"), "requests": (3, "uint"), "step_p99_us": (5, "uint"),
+        "in_flight": (6, "uint")},
 }
 
 

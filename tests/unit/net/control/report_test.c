@@ -102,7 +102,6 @@ static void random_report(uint64_t *seed, struct lists *lists, struct sl_report 
     if (to->has_client) {
         to->client = (struct sl_report_client){
             .clock = below(seed, 1U << 20),
-            .step_p50_us = below(seed, 1U << 20),
             .step_p99_us = below(seed, 1U << 20),
             .in_flight = below(seed, 256),
             .steps = counter(seed),
