@@ -187,7 +187,6 @@ static int read_options(struct job *job, struct sl_reason *reason)
     job->options.waiting = &waiting;
     job->options.clock = sl_clock_system();
     job->options.cells = &job->metrics.cells;
-    sl_train_metrics_init(&job->metrics);
     set_index(job, job->flags.settings.cluster.task_index);
     return flags->report == NULL ? 0 : sl_train_report_check(flags->report, reason);
 }
@@ -477,6 +476,7 @@ int main(int argc, char **argv)
     if (job == NULL) {
         return EXIT_FAILED;
     }
+    sl_train_metrics_init(&job->metrics);
     int status = 0;
     int result = sl_flags_parse(argc, argv, &job->flags, &reason);
     if (result == SL_CLI_EXIT_OK) {
@@ -515,6 +515,7 @@ int main(int argc, char **argv)
     status = run(job);
 out:
     sl_observe_close(&job->observe);
+    sl_train_metrics_fini(&job->metrics);
     sl_reader_close(&job->train);
     sl_flags_fini(&job->flags);
     free(job);
