@@ -44,3 +44,10 @@ void sl_reason_set(struct sl_reason *reason, const char *format, ...)
     sl_reason_vset(reason, format, arguments);
     va_end(arguments);
 }
+
+void sl_reason_make_printable(char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        text[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
+    }
+}

@@ -5,6 +5,7 @@
 #define SL_CORE_REASON_H
 
 #include <stdarg.h>
+#include <stddef.h>
 
 #include "core/err.h"
 
@@ -23,6 +24,9 @@ void sl_reason_vset(struct sl_reason *reason, const char *format, va_list argume
 
 /* Writes the text; its value is err. A macro, so that compilers see which error is returned. */
 #define sl_reason_fail(reason, err, ...) (sl_reason_set((reason), __VA_ARGS__), (err))
+
+/* Replaces bytes other than printable ASCII by "?": a peer's text must not control a terminal. */
+void sl_reason_make_printable(char *text, size_t bytes);
 
 /* The reason of the calling thread's last failure in a public function: the text of sl_last_error.
  * "" before the first. Any thread. */

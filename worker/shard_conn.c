@@ -341,10 +341,8 @@ static void copy_text(char *text, size_t text_bytes, const struct sl_transport_m
 {
     size_t bytes = message->header.payload_bytes;
     bytes = bytes < text_bytes - 1 ? bytes : text_bytes - 1;
-    for (size_t i = 0; i < bytes; i++) {
-        uint8_t byte = message->payload[i];
-        text[i] = byte >= ' ' && byte < 0x7f ? (char)byte : '?';
-    }
+    memcpy(text, message->payload, bytes);
+    sl_reason_make_printable(text, bytes);
     text[bytes] = '\0';
 }
 

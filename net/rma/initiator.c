@@ -206,9 +206,7 @@ static void copy_text(const struct sl_transport_message *message, char text[TEXT
     uint32_t bytes = message->header.payload_bytes;
     bytes = bytes < TEXT_BYTES - 1 ? bytes : TEXT_BYTES - 1;
     memcpy(text, message->payload, bytes);
-    for (uint32_t i = 0; i < bytes; i++) {
-        text[i] = text[i] >= ' ' && text[i] < 0x7f ? text[i] : '?';
-    }
+    sl_reason_make_printable(text, bytes);
     text[bytes] = '\0';
 }
 

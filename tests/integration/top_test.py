@@ -3,6 +3,7 @@
 
 import contextlib
 import fcntl
+import http.server
 import json
 import os
 import pty
@@ -10,6 +11,7 @@ import select
 import struct
 import subprocess
 import termios
+import threading
 import time
 import unittest
 
@@ -44,6 +46,25 @@ class Refused(unittest.TestCase):
             result = run(url)
             self.assertEqual(result.returncode, 1)
             self.assertIn("not an URL such as http://127.0.0.1:9480", result.stderr)
+
+    def test_hostile_server(self):
+        """What it sends does not control the terminal."""
+        class Hostile(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(500)
+                self.end_headers()
+                self.wfile.write(b'{"error": "\\u001b[2Jgone\\u009b1m"}')
+
+            def log_message(self, *_):
+                pass
+
+        with http.server.HTTPServer(("127.0.0.1", 0), Hostile) as server:
+            thread = threading.Thread(target=server.handle_request)
+            thread.start()
+            result = run(f"127.0.0.1:{server.server_port}")
+            thread.join()
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("status 500, ?[2Jgone??1m\n", result.stderr)
 
     def test_bad_interval(self):
         result = run("--interval", "1ms")

@@ -75,7 +75,10 @@ static int show(const struct flags *flags, struct sl_source *source, json_t *sta
 {
     int err = 0;
     if (flags->json) {
-        err = json_dumpf(state, stdout, JSON_COMPACT) == 0 && putchar('\n') == '\n' ? 0 : SL_ERR_IO;
+        err = json_dumpf(state, stdout, JSON_COMPACT | JSON_ENSURE_ASCII) == 0 &&
+                      putchar('\n') == '\n'
+                  ? 0
+                  : SL_ERR_IO;
     } else if (flags->once || !isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO)) {
         err = print_text(state);
     } else {

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/reason.h"
+
 #define CLIP_MIN 8              /* columns that are left of a clipped text */
 #define TIME_MAX 253402300799.0 /* the end of the year 9999 */
 
@@ -88,9 +90,7 @@ static void write_name(const json_t *value, char text[SL_PANEL_CELL_BYTES])
                        : json_is_string(value) ? json_string_value(value)
                                                : "-";
     (void)snprintf(text, SL_PANEL_CELL_BYTES, "%s", name);
-    for (; *text != '\0'; text++) {
-        *text = *text >= ' ' && *text <= '~' ? *text : '?';
-    }
+    sl_reason_make_printable(text, strlen(text));
 }
 
 static void write_time(double unix_seconds, char text[SL_PANEL_CELL_BYTES])

@@ -130,5 +130,6 @@ int sl_source_fetch(struct sl_source *source, json_t **out, struct sl_reason *re
     json_decref(cluster);
     json_decref(slow);
     memcpy(source->base, source->given, URL_BYTES); /* which knows a new coordinator */
+    sl_reason_make_printable(reason->text, strlen(reason->text));
     return err;
 }
