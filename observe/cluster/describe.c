@@ -67,10 +67,11 @@ static json_t *describe_shard(const struct sl_cluster *cluster,
     const uint32_t primary = sl_cluster_primary(view, task);
     const bool has_backup = group->epoch != 0 && group->backup != SL_MESSAGE_NO_BACKUP;
     const bool is_served = view->servers[primary].member.state == SL_COORDINATOR_VIEW_RUNNING;
-    json_t *shard = json_pack("{s:o, s:o, s:o, s:b}", "shard", count(index), "serving",
-                              is_served ? task_name("ps", primary) : json_null(), "backup",
-                              has_backup ? task_name("ps", group->backup) : json_null(), "in_sync",
-                              has_backup && group->in_sync);
+    json_t *shard =
+        json_pack("{s:o, s:o, s:o, s:o}", "shard", count(index), "serving",
+                  is_served ? task_name("ps", primary) : json_null(), "backup",
+                  has_backup ? task_name("ps", group->backup) : json_null(), "in_sync",
+                  group->epoch == 0 ? json_null() : json_boolean(has_backup && group->in_sync));
     const struct sl_cluster_shard found = sl_cluster_find_shard(cluster, primary, index, now_ns);
     const struct sl_report_shard none = {0};
     const struct sl_report_shard *now = found.now == NULL ? &none : found.now;

@@ -98,7 +98,7 @@ export class ShardMap {
         put(entry.latency, micros(shard.p99_us));
         if (!shard.serving) mark(entry.backup, "disconnected", "not served");
         else if (shard.serving !== server.name) mark(entry.backup, "warning", `served by ${shard.serving}`);
-        else if (!shard.backup) mark(entry.backup, "left", "no backup");
+        else if (!shard.backup) mark(entry.backup, shard.in_sync === null ? "left" : "warning", "no backup");
         else if (shard.in_sync) mark(entry.backup, "in_sync", `backup ${shard.backup}`);
         else mark(entry.backup, "waiting", `backup ${shard.backup}, ${count(shard.lag_entries)} behind`);
     }

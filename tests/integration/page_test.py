@@ -193,7 +193,7 @@ class Page(ObservedTest):
         self.keep_picture("killed_server")
         self.wait_for(lambda: "served by ps/0" in self.cell(2) and "served by ps/0" in self.cell(3))
         print(f"disconnected after {shown - killed:.1f} s, served by the backup after {time.monotonic() - killed:.1f} s", flush=True)
-        self.wait_for(lambda: "no backup" in self.cell(0))
+        self.wait_for(lambda: "▲ no backup" in self.cell(0))
         self.keep_picture("served_by_backup")
 
     def see_no_growth(self):

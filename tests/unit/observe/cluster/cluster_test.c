@@ -219,9 +219,11 @@ CASE(cluster_describe__shows_a_promoted_backup)
     fixture->view->servers[0].group.primary = 1;
     fixture->view->servers[0].group.backup = SL_MESSAGE_NO_BACKUP;
     fixture->view->servers[0].group.in_sync = false;
+    fixture->view->servers[1].group.epoch = 0; /* no replicas */
     tick(fixture);
     json_t *json = describe(fixture);
     EXPECT(json, "servers 0 state", "\"expired\"");
+    EXPECT(json, "servers 1 shards 0 in_sync", "null");
     EXPECT(json, "servers 0 age_s", "12.0");
     EXPECT(json, "servers 0 shards 0 serving", "\"ps/1\"");
     EXPECT(json, "servers 0 shards 0 backup", "null");
