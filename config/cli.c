@@ -446,8 +446,7 @@ static int take_entry(const struct parser *parser, const struct sl_config_entry 
     if (before->from == SL_CLI_FROM_DEFAULT || is_again) {
         return take(parser, option, given);
     }
-    const bool is_replaced = before->from == SL_CLI_FROM_FILE; /* by a more special section */
-    return is_replaced ? 0 : check_entry(parser, option, given);
+    return check_entry(parser, option, given);
 }
 
 static int parse_file(const struct parser *parser)

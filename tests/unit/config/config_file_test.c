@@ -166,6 +166,11 @@ SL_CASE_WITH(config_file__a_value_of_higher_precedence_hides_no_error, begin, en
     assert_int_equal(parsed.settings.lease_ns, 4 * SL_CLOCK_NS_PER_S);
     assert_int_equal(parse(SL_PROGRAM_PS, "[all]\nlease = soon\n", "--lease=4s"), SL_ERR_INVALID);
     expect_words(parsed.reason.text, WORDS(":2: lease=soon: accepts a duration"));
+    static const char sections[] = "[server]\nlease = 2s\n[all]\nlease = soon\n";
+    assert_int_equal(parse(SL_PROGRAM_PS, sections, NULL), SL_ERR_INVALID);
+    expect_words(parsed.reason.text, WORDS(":4: lease=soon: accepts a duration"));
+    assert_int_equal(parse(SL_PROGRAM_PS, "[server]\nlease = 2s\n[all]\nlease = 1s\n", NULL), 0);
+    assert_int_equal(parsed.settings.lease_ns, 2 * SL_CLOCK_NS_PER_S);
     sl_config_file_fini(&parsed.settings.file);
 }
 
