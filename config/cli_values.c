@@ -159,6 +159,19 @@ void sl_cli_values_fini(struct sl_cli_values *values)
     *values = (struct sl_cli_values){0};
 }
 
+/* Prints the default that the help describes, if it is no value: "Default: the system's." */
+static void print_described_default(const struct sl_cli_option *option, FILE *file)
+{
+    static const char begin[] = "Default: ";
+    const char *text =
+        option->preset == NULL && option->help != NULL ? strstr(option->help, begin) : NULL;
+    const char *end = text == NULL ? NULL : strstr(text, ". ");
+    if (text != NULL) {
+        text += sizeof begin - 1;
+        fprintf(file, ": %.*s", (int)(end != NULL ? end - text : (long)strlen(text) - 1), text);
+    }
+}
+
 /* A default, and what is no key, are comments. */
 static void print_value(const struct sl_cli_option *option, const struct sl_cli_given *given,
                         FILE *file)
@@ -169,6 +182,9 @@ static void print_value(const struct sl_cli_option *option, const struct sl_cli_
     put_value(file, option, given, is_set && is_key ? "    " : ";     ");
     fputs("  ; ", file);
     put_source(file, given);
+    if (!is_set) {
+        print_described_default(option, file);
+    }
     fputc('\n', file);
 }
 

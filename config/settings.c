@@ -269,11 +269,11 @@ static const struct row rows[] = {
         .help = "The plug-in starling-dpdk.so. Default: found beside the program or the library."),
 
     SECTION("HTTP for operators"),
-    ROW(P | W | OWN, flags.http.address, PARSED, .name = "http", .preset = SL_HTTP_SETTINGS_DEFAULT,
-        .parse = sl_http_settings_parse, .accepts = SL_HTTP_SETTINGS_ACCEPTS,
-        .metavar = "HOST:PORT|off",
-        .help = "Address of metrics, health and the live page, over HTTP. Port 0: any free one. A "
-                "server that no source describes has " SL_HTTP_SETTINGS_ALONE "."),
+    ROW(P | W | OWN, flags.http.address, PARSED, .name = "http", .parse = sl_http_settings_parse,
+        .accepts = SL_HTTP_SETTINGS_ACCEPTS, .metavar = "HOST:PORT|off",
+        .help = "Address of metrics, health and the live page, over HTTP. Port 0: any free one. "
+                "Default: " SL_HTTP_SETTINGS_DEFAULT
+                "; of a server that no source describes, " SL_HTTP_SETTINGS_ALONE "."),
     ROW(P | W | OWN, flags.http.token_file, PARSED, .name = "http-token-file", .parse = parse_path,
         .accepts = "the path of a file", .metavar = "FILE",
         .help = "File with the token, 16 to 1024 printable characters, that callers of --http show "
@@ -610,8 +610,9 @@ static int resolve_http(enum sl_program program, const struct sl_cli *cli,
                         struct sl_settings *settings, struct sl_reason *reason)
 {
     const struct sl_cli_given *given = sl_settings_given(cli, &settings->flags.http.address);
-    if (settings->cluster.is_default && given->from == SL_CLI_FROM_DEFAULT) {
-        settings->flags.http.address = SL_HTTP_SETTINGS_ALONE;
+    if (given->from == SL_CLI_FROM_DEFAULT) {
+        settings->flags.http.address =
+            settings->cluster.is_default ? SL_HTTP_SETTINGS_ALONE : SL_HTTP_SETTINGS_DEFAULT;
     }
     return sl_http_settings_resolve(&settings->flags.http, given,
                                     program == SL_PROGRAM_PS ? &settings->insecure : NULL,

@@ -20,6 +20,7 @@ import harness
 PS = """#!/bin/sh
 echo "ps args: $*"
 echo "tf: ${TF_CONFIG-none}"
+echo "http: $STARLING_HTTP"
 trap 'echo drained; exit 0' TERM INT
 echo $$ > "$FOLDER/ps.pid"
 while [ "$1" != --task-index ]; do shift; done
@@ -33,7 +34,7 @@ count=$(echo "$2" | tr , '\\n' | wc -l)
 until [ "$(ls "$FOLDER" | grep -c '^up-')" -ge "$count" ]; do sleep 0.05; done
 """
 
-WORKER = 'echo "worker args: $*"\n'
+WORKER = 'echo "worker args: $*"\necho "http: $STARLING_HTTP"\n'
 
 SLEEP = "exec sleep 600\n"
 
@@ -142,8 +143,10 @@ class Local(LaunchTest):
     def test_job_with_every_flag(self):
         output = self.launched("--ps", 2, "--workers", 3, "--ps-reactors", 5, "--worker-reactors", 6,
                                "--ps-args", "--one 'two words'", "--", "--data", "a file", "--x",
-                               env={"TF_CONFIG": "rubbish"})
+                               env={"TF_CONFIG": "rubbish", "STARLING_HTTP": "[::1]:9480"})
         self.assertIn("tf: none", output)
+        for name in ("ps/0", "ps/1", "worker/0", "worker/2"):
+            self.assertIn(f"[{name}] http: [::1]:{9480 if name == 'ps/0' else 0}\n", output + "\n")
         for index in range(2):
             self.assertRegex(output, rf"(?m)^\[ps/{index}\] ps args: --ps-hosts 127\.0\.0\.1:\d+,"
                              rf"127\.0\.0\.1:\d+ --num-workers 3 --job-name ps --task-index {index} "

@@ -22,7 +22,7 @@ class Options(harness.StarlingTest):
         """What --show-config prints: {name: (value, source)}."""
         output = self.run_to_end(program, *flags, "--show-config", env=env)
         return {match.group(1): (match.group(2), match.group(3)) for match in
-                re.finditer(r"(?m)^(?:; )?([\w-]+) = (.*?)  ; (default|flag|environment \w+|file .*)$", output)}
+                re.finditer(r"(?m)^(?:; )?([\w-]+) = (.*?)  ; (default|flag|environment \w+|file .*?)(?:: .*)?$", output)}
 
     def value_of(self, program, option):
         """A value that the option accepts, other than its default."""
@@ -92,6 +92,7 @@ class Options(harness.StarlingTest):
         shown = self.shown("starling-ps", "--config", self.file("again", output + "\n"))
         self.assertEqual([shown[name][0] for name in ("ps-hosts", "memory-limit", "pin-cores")], ["h:1", "64G", "true"])
         self.assertIn("dpdk-device = a?addr=1.1.1.1\n    b?addr=1.1.1.2  ; flag", output)
+        self.assertIn("; http =   ; default: 127.0.0.1:0; of a server that no source describes, 127.0.0.1:9480", output)
 
     def test_a_job_by_its_file(self):
         data = self.file("d", "1 1:1 2:1\n0 3:1 4:1\n" * 50)

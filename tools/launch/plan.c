@@ -288,6 +288,19 @@ static int append_member(struct sl_plan_task *task, const struct sl_launch_optio
     return err != 0 ? err : append_devices(task, options, hosts, reason);
 }
 
+/* The port of STARLING_HTTP is for ps/0, which has the page of the job; others take any free one.
+ */
+static int append_http(struct sl_plan_task *task)
+{
+    const char *given = getenv("STARLING_HTTP");
+    const char *port = given == NULL ? NULL : strrchr(given, ':');
+    if (port == NULL || (task->role == SL_CLUSTER_PS && task->index == 0)) {
+        return 0;
+    }
+    return sl_words_append_format(&task->variables, "STARLING_HTTP=%.*s:0", (int)(port - given),
+                                  given);
+}
+
 int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *options,
                     const struct sl_plan_hosts *hosts, struct sl_reason *reason)
 {
@@ -298,6 +311,7 @@ int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *o
                    : find_program(is_worker ? "starling-worker" : "starling-ps", options->bin_dir);
     sl_reason_set(reason, "out of memory");
     int err = task->program == NULL ? SL_ERR_NO_MEMORY : name_catalogue(options, hosts);
+    err = err != 0 ? err : append_http(task);
     if (err == 0 && is_worker) {
         err = sl_worker_variables_append(&task->variables, options, hosts, task->index);
     }
