@@ -14,7 +14,11 @@ static struct sl_transport *transport_of(struct sl_reactor_source *source)
 static uint32_t source_poll(struct sl_reactor_source *source, uint32_t budget)
 {
     struct sl_transport *transport = transport_of(source);
-    return transport->ops->poll(transport, budget);
+    uint32_t work = transport->ops->poll(transport, budget);
+    if (work > 0 && transport->polled != NULL) {
+        transport->polled(transport->polled_ctx);
+    }
+    return work;
 }
 
 static void source_flush(struct sl_reactor_source *source)

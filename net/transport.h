@@ -36,16 +36,13 @@ struct sl_dpdk_options; /* net/dpdk/dpdk.h */
 enum sl_transport_capability {
     /* Accepts `reply_buffer` with a frame: the reply is written there. */
     SL_TRANSPORT_DIRECT_REPLIES = 1 << 0,
-    /* The medium itself accesses registered memory. */
-    SL_TRANSPORT_REGISTERS = 1 << 1,
-    /* The medium checks integrity itself. */
-    SL_TRANSPORT_CHECKSUMS = 1 << 2,
+    SL_TRANSPORT_REGISTERS = 1 << 1, /* the medium itself accesses registered memory */
+    SL_TRANSPORT_CHECKSUMS = 1 << 2, /* the medium checks integrity itself */
     /* Supports migrate, and ignores `target` of connect. */
     SL_TRANSPORT_MIGRATES = 1 << 3,
     /* `head` may hold several whole frames in a row; they count as one until `sent`. */
     SL_TRANSPORT_MULTI_FRAME = 1 << 4,
-    /* Accepts the cookie SL_TRANSPORT_COALESCED. */
-    SL_TRANSPORT_COALESCES = 1 << 5,
+    SL_TRANSPORT_COALESCES = 1 << 5, /* accepts the cookie SL_TRANSPORT_COALESCED */
     /* A sent piece may be part of a frame, continued by the next piece. */
     SL_TRANSPORT_CHUNKS = 1 << 6,
     /* Peers read registered memory in place. */
@@ -202,6 +199,9 @@ struct sl_transport {
     bool in_upcall;                   /* for assertions */
     struct sl_transport_cells *cells; /* of the options, or own_cells */
     struct sl_transport_cells own_cells;
+    /* Called after a poll that did work, before the reactor times it. Set by the user, or NULL. */
+    void (*polled)(void *ctx);
+    void *polled_ctx;
     struct sl_log_limit log_limit;                    /* for lines about peers */
     bool secure;                                      /* with TLS */
     const struct sl_transport_rma_events *rma_events; /* set by sl_transport_rma_open */

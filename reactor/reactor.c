@@ -320,7 +320,8 @@ static uint32_t turn(struct sl_reactor *reactor, uint64_t now_ns, bool with_time
     uint32_t did = work(reactor, with_timers);
     sources_flush(reactor);
     reactor->last_phase = did > 0 ? "flush" : "unreported work";
-    if (reactor->ring_ready && sl_ring_has_to_submit(&reactor->ring)) {
+    reactor->submitted = reactor->ring_ready && sl_ring_has_to_submit(&reactor->ring);
+    if (reactor->submitted) {
         ring_submit(reactor, did);
     }
 

@@ -50,6 +50,7 @@ struct sl_reactor {
     struct sl_ring_watch mailbox_watch;
     struct sl_stall stall;
     const char *last_phase; /* charged with the time after the last mark */
+    bool submitted;         /* the last turn submitted to the ring */
     uint32_t untimed_turns; /* since the clock was last read */
     struct sl_timer_wheel timers;
 };

@@ -101,8 +101,9 @@ static void loop_time_turn(struct sl_reactor *reactor, uint64_t now_ns, bool did
 }
 
 /* Runs one turn from *now_ns and sets *now_ns to its end: one clock reading ends a turn and begins
- * the next. Up to idle_turns idle turns in a row count as one with the turn after them, and leave
- * *now_ns. Returns the work done. */
+ * the next. That is the mark of the last phase if the turn submitted nothing to the ring: what it
+ * flushed to memory counts in the next turn. Up to idle_turns idle turns in a row count as one with
+ * the turn after them, and leave *now_ns. Returns the work done. */
 static uint32_t loop_turn(struct sl_reactor *reactor, uint64_t *now_ns, uint32_t idle_turns,
                           uint32_t (*turn)(struct sl_reactor *reactor, uint64_t now_ns))
 {
@@ -114,7 +115,8 @@ static uint32_t loop_turn(struct sl_reactor *reactor, uint64_t *now_ns, uint32_t
         return 0;
     }
     reactor->untimed_turns = 0;
-    *now_ns = sl_clock_now_ns(reactor->clock);
+    const bool is_marked = did > 0 && !reactor->submitted;
+    *now_ns = is_marked ? reactor->stall.mark_ns : sl_clock_now_ns(reactor->clock);
     loop_time_turn(reactor, *now_ns, did > 0);
     return did;
 }

@@ -43,6 +43,12 @@ static void register_memory(struct sl_server *server)
     }
 }
 
+/* A client that spins waits for the answer. */
+static void answer_pulls(void *server)
+{
+    sl_server_pull_batch_answer(server);
+}
+
 int sl_server_transports_open(struct sl_server *server)
 {
     const struct sl_server_options *options = &server->options;
@@ -55,8 +61,12 @@ int sl_server_transports_open(struct sl_server *server)
         return err;
     }
     if (options->shm != NULL) {
-        (void)open_beside(server, options->shm, &cells[SL_SERVER_TRANSPORT_SHM],
+        err = open_beside(server, options->shm, &cells[SL_SERVER_TRANSPORT_SHM],
                           "through shared memory", &server->transports.shm);
+        if (err == 0) {
+            server->transports.shm->polled = answer_pulls;
+            server->transports.shm->polled_ctx = server;
+        }
     }
     if (options->bypass != NULL) {
         const char *over = strcmp(options->bypass->scheme, "rdma") == 0 ? "over RDMA" : "over DPDK";
