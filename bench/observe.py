@@ -276,7 +276,7 @@ def key_of(rank):
 
 def measure_quantiles(options, figures):
     """p99 of the client library's histogram of step times against that of the same steps, as starling-bench has timed them.
-    The library counts until the last reply has arrived, starling-bench until its thread has been woken up."""
+    Both count until the thread that waits for a step has been woken up."""
     with contextlib.closing(Server(options, "--http=127.0.0.1:0")) as server:
         for _ in range(options.rounds):
             found = bench(options, "calls", f"--coordinator={server.address}", f"--seconds={options.seconds}")["figures"]

@@ -405,12 +405,15 @@ static void complete(struct sl_step *step)
     }
 }
 
-/* A reactor's time may be that of the begin of its turn, before the submission. */
+/* Until a thread that waits for the step runs again; else until the last reply, whose time is that
+ * of the begin of a reactor's turn, perhaps before the submission. */
 static void count_time(const struct sl_step *step)
 {
     const uint64_t from_ns = step->submitted_ns;
-    sl_cell_record(&step->thread_ctx->cells.step_time,
-                   step->ended_ns > from_ns ? step->ended_ns - from_ns : 0, 1);
+    const uint64_t ended_ns =
+        step->is_awaited ? sl_clock_now_ns(step->client->clock) : step->ended_ns;
+    sl_cell_record(&step->thread_ctx->cells.step_time, ended_ns > from_ns ? ended_ns - from_ns : 0,
+                   1);
 }
 
 static void substep_returned(void *ctx, uint64_t a, uint64_t b)
@@ -598,10 +601,12 @@ bool sl_step_done(struct sl_step *step)
     return step->state == SL_STEP_COMPLETE;
 }
 
+/* A step that is not complete when the wait begins is awaited. */
 static bool is_complete(void *ctx)
 {
-    const struct sl_step *step = ctx;
-    return step->state == SL_STEP_COMPLETE;
+    struct sl_step *step = ctx;
+    step->is_awaited = step->state != SL_STEP_COMPLETE;
+    return !step->is_awaited;
 }
 
 static int wait_until(struct sl_step *step, uint64_t timeout_ns)
@@ -617,6 +622,7 @@ static int wait_until(struct sl_step *step, uint64_t timeout_ns)
     err = step->state == SL_STEP_SUBMITTED
               ? sl_wait_until(step->client, &step->thread_ctx->port, timeout_ns, is_complete, step)
               : 0;
+    step->is_awaited = false;
     if (err != 0) {
         return sl_reason_report(err, "wait: %s",
                                 err == SL_ERR_AGAIN ? "the step is not complete yet"

@@ -38,6 +38,7 @@ struct sl_step {
 
     uint64_t submitted_ns;
     uint64_t ended_ns;      /* when the last of its substeps was complete */
+    bool is_awaited;        /* the thread is in a wait for this step */
     uint32_t substeps_left; /* not complete */
     uint32_t substeps_out;  /* not returned */
     int err;

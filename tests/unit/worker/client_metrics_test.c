@@ -5,9 +5,11 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "tests/unit/worker/client_fixture.h"
+#include "worker/client_internal.h"
 
-#define KEYS  64
-#define STEPS 10
+#define KEYS   64
+#define STEPS  10
+#define LATE_S 3600
 
 static char page[64 << 10];
 
@@ -91,6 +93,46 @@ CLIENT_CASE(client_metrics__need_room)
     assert_int_equal(page[0], '?');
     assert_int_equal(sl_client_metrics(fixture.client, page, (size_t)bytes + 1), bytes);
     assert_int_equal(strlen(page), bytes);
+}
+
+static bool is_late;
+
+static uint64_t read_clock(void *ctx)
+{
+    return sl_clock_now_ns(sl_clock_system()) + (is_late ? LATE_S * SL_CLOCK_NS_PER_S : 0);
+}
+
+/* Returns the seconds of all steps, after one that its thread has waited for or asked for. */
+static uint64_t seconds_after_step(struct sl_table *table, bool waits)
+{
+    const uint64_t key = 1;
+    const float one = 1;
+    is_late = false;
+    struct sl_step *step = fixture_step(fixture.client, 0);
+    assert_int_equal(sl_step_push(step, table, &key, 1, &one), 0);
+    assert_int_equal(sl_step_submit(step, TIMEOUT_MS), 0);
+    is_late = true;
+    while (!waits && !sl_step_done(step)) {
+    }
+    assert_int_equal(sl_step_wait(step), 0);
+    sl_step_destroy(&step);
+    read_page(fixture.client);
+    return value_of("starling_client_step_seconds_sum");
+}
+
+CLIENT_CASE(client_metrics__a_step_ends_when_its_waiting_thread_goes_on)
+{
+    static const struct sl_clock clock = {.now_ns = read_clock};
+    const struct sl_table_spec spec = fixture_sparse("waited", 1);
+    struct sl_table *table = fixture_table(fixture.client, &spec);
+    const struct sl_clock *const own = fixture.client->clock;
+    fixture.client->clock = &clock;
+    assert_true(seconds_after_step(table, false) < LATE_S);
+    uint32_t in_time = 0; /* whose reply was here before the wait */
+    while (seconds_after_step(table, true) < LATE_S) {
+        assert_true(++in_time < 1000);
+    }
+    fixture.client->clock = own;
 }
 
 SL_UNIT_SETUP()
