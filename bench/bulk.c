@@ -367,9 +367,9 @@ static const double OF_IPERF[] = {0.9, 0.75};
 static const char *const MODE_NAMES[] = {"event", "polling"};
 
 struct options {
-    const char *sizes, *congestion;
+    const char *sizes, *congestion, *coordinator;
     uint64_t depth, small_connections;
-    int optimizer, over, way;
+    int optimizer, over, way, polling;
     struct sl_bench_common common;
     uint64_t bytes[SIZES_MAX];
     uint32_t size_count;
@@ -377,7 +377,7 @@ struct options {
 
 /* A contestant of ours: one size, way and mode. */
 struct ours {
-    struct sl_bench_ps *ps;
+    struct sl_bench_ps *ps; /* NULL: the cluster of --coordinator */
     struct transfer transfer;
 };
 
@@ -416,19 +416,35 @@ static const struct sl_bench_quantity BARE_QUANTITIES[] = {{"bytes", "1/s"}};
 
 /* ---- Contestants ----------------------------------------------------------------------------- */
 
-static int run_ours(void *ctx, const struct sl_bench_common *common, double *values)
+static int run_client(const struct ours *ours, const struct sl_bench_common *common, double *values,
+                      double *out_seconds)
 {
-    const struct ours *ours = ctx;
     struct transfer_result result;
-    sl_bench_ps_unpark(ours->ps);
-    const double cpu_before = sl_bench_ps_cpu_seconds(ours->ps);
     int err = run_transfer(&ours->transfer, common->client_core, common->warm_up, common->seconds,
                            &result);
-    const double cpu_seconds = sl_bench_ps_cpu_seconds(ours->ps) - cpu_before;
     if (err == 0) {
         values[0] = (double)(result.steps * ours->transfer.bytes) / result.seconds;
         values[1] = result.cpu_seconds / result.seconds;
-        values[2] = cpu_seconds / (result.seconds + common->warm_up);
+        *out_seconds = result.seconds + common->warm_up;
+    }
+    return err;
+}
+
+static int run_theirs(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    double seconds;
+    return run_client(ctx, common, values, &seconds);
+}
+
+static int run_ours(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    const struct ours *ours = ctx;
+    double seconds;
+    sl_bench_ps_unpark(ours->ps);
+    const double cpu_before = sl_bench_ps_cpu_seconds(ours->ps);
+    int err = run_client(ours, common, values, &seconds);
+    if (err == 0) {
+        values[2] = (sl_bench_ps_cpu_seconds(ours->ps) - cpu_before) / seconds;
     } else {
         sl_bench_ps_show_log(ours->ps);
     }
@@ -444,11 +460,13 @@ static int run_bare(void *ctx, const struct sl_bench_common *common, double *val
 static void add_ours(struct bench *bench, struct cell *cell, enum mode mode)
 {
     const struct options *options = bench->options;
+    const bool theirs = options->coordinator != NULL;
     cell->ours[mode] = (struct ours){
         .ps = bench->ps[mode],
         .transfer =
             {
-                .coordinator = sl_bench_ps_coordinator(bench->ps[mode]),
+                .coordinator =
+                    theirs ? options->coordinator : sl_bench_ps_coordinator(bench->ps[mode]),
                 .bytes = cell->bytes,
                 .push = cell->way == WAY_PUSH,
                 .polling = mode == MODE_POLLING,
@@ -464,9 +482,9 @@ static void add_ours(struct bench *bench, struct cell *cell, enum mode mode)
     bench->contestants[bench->contestant_count++] = (struct sl_bench_contestant){
         .name = cell->names[mode],
         .quantities = OUR_QUANTITIES,
-        .quantity_count = sizeof OUR_QUANTITIES / sizeof OUR_QUANTITIES[0],
+        .quantity_count = sizeof OUR_QUANTITIES / sizeof OUR_QUANTITIES[0] - theirs,
         .transport = sl_bench_over_names[options->over],
-        .run = run_ours,
+        .run = theirs ? run_theirs : run_ours,
         .ctx = &cell->ours[mode],
     };
 }
@@ -511,10 +529,13 @@ static void add_cell(struct bench *bench, uint64_t bytes, enum way way)
     struct cell *cell = &bench->cells[bench->cell_count++];
     *cell = (struct cell){
         .bytes = bytes, .way = way, .contestants = &bench->contestants[bench->contestant_count]};
+    const bool theirs = bench->options->coordinator != NULL;
     for (int mode = 0; mode < MODE_COUNT; mode++) {
-        add_ours(bench, cell, (enum mode)mode);
+        if (!theirs || mode == bench->options->polling) {
+            add_ours(bench, cell, (enum mode)mode);
+        }
     }
-    if (bench->options->over == SL_BENCH_OVER_TCP) {
+    if (bench->options->over == SL_BENCH_OVER_TCP && !theirs) {
         add_bare(bench, cell);
         if (way == WAY_PUSH) {
             add_applies(bench, cell);
@@ -528,7 +549,7 @@ static int add_iperf(struct bench *bench)
 {
     static const char *const names[] = {"pull, iperf3 -l 1M", "push, iperf3 -l 1M"};
     const struct options *options = bench->options;
-    if (options->over != SL_BENCH_OVER_TCP) {
+    if (options->over != SL_BENCH_OVER_TCP || options->coordinator != NULL) {
         return 0;
     }
     const int err = sl_bench_peer_start(&bench->iperf, &options->common, "iperf3 --congestion=%s",
@@ -563,7 +584,7 @@ static void add_small(struct bench *bench)
 {
     static const char *const names[] = {"small pulls alone", "small pulls beside 16 MB pushes"};
     const struct options *options = bench->options;
-    if (options->small_connections == 0) {
+    if (options->small_connections == 0 || options->coordinator != NULL) {
         return;
     }
     bench->small_contestants = &bench->contestants[bench->contestant_count];
@@ -611,7 +632,7 @@ static const struct sl_bench_figure *add_model(const struct cell *cell,
 static void add_ratios(const struct bench *bench, const struct cell *cell,
                        struct sl_bench_report *report)
 {
-    if (cell->contestant_count == MODE_COUNT) {
+    if (cell->contestant_count <= MODE_COUNT) {
         return; /* nothing is like it */
     }
     const bool held = cell->bytes >= TARGET_LEAST && cell->bytes <= TARGET_MOST;
@@ -681,7 +702,7 @@ static int bench_init(struct bench *bench)
         sl_log_error("no memory for %" PRIu64 " pieces of %" PRIu64 " bytes", options->depth, most);
         return SL_ERR_NO_MEMORY;
     }
-    for (int mode = 0; mode < MODE_COUNT; mode++) {
+    for (int mode = 0; mode < MODE_COUNT && options->coordinator == NULL; mode++) {
         const struct sl_bench_ps_options ps = {
             .reactors = 1,
             .first_core = options->common.server_core,
@@ -738,6 +759,10 @@ static int parse(struct options *options, int argc, char **argv)
         sl_bench_choice("optimizer", &options->optimizer, "sum|sgd", "What pushes go through."),
         sl_bench_over(&options->over),
         sl_bench_congestion(&options->congestion),
+        sl_bench_text("coordinator", &options->coordinator, "HOST:PORT",
+                      "Only use a cluster that runs already."),
+        sl_bench_choice("polling", &options->polling, "false|true",
+                        "Whether the client spins beside --coordinator."),
     };
     int parsed = sl_bench_parse("bulk", "Measures dense pulls and pushes over one connection.", own,
                                 sizeof own / sizeof own[0], &options->common, argc, argv);

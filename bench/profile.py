@@ -188,8 +188,9 @@ def tree_of(stacks):
     return root
 
 
-def draw_flames(stacks, title, path):
-    """An SVG: a frame is as wide as its share of the samples and stands on its caller; hovering tells both."""
+def draw_flames(stacks, title, path, least=0.5):
+    """An SVG: a frame is as wide as its share of the samples and stands on its caller; hovering tells both. Frames
+    narrower than `least` of 1200 are left out."""
     width, row, margin = 1200, 17, 40
     root = tree_of(stacks)
     boxes = []
@@ -197,7 +198,7 @@ def draw_flames(stacks, title, path):
     def place(node, x, depth):
         for name, below in sorted(node["below"].items()):
             share = below["count"] / root["count"]
-            if share * width >= 0.5:
+            if share * width >= least:
                 boxes.append((name, x, depth, share))
                 place(below, x, depth + 1)
             x += share * width
