@@ -6,6 +6,7 @@
 
 #include "core/assert.h"
 #include "core/clock.h"
+#include "core/log.h"
 #include "ps/process/cluster.h"
 #include "ps/process/notify.h"
 #include "ps/process/routes.h"
@@ -67,8 +68,8 @@ static void feed_watchdog(const struct sl_process_observe *observe, uint64_t now
     }
     (void)(observe->is_ready
                ? sl_notify_send("WATCHDOG=1")
-               : sl_notify_send("WATCHDOG=1\nEXTEND_TIMEOUT_USEC=%u\nSTATUS=starts: %s", EXTEND_US,
-                                observe->facts.why));
+               : sl_notify_send("WATCHDOG=1\nEXTEND_TIMEOUT_USEC=%u\nSTATUS=starts%s%s", EXTEND_US,
+                                observe->facts.why[0] != '\0' ? ": " : "", observe->facts.why));
 }
 
 static void tick(void *ctx, uint64_t now_ns)
@@ -131,18 +132,27 @@ int sl_process_observe_start(struct sl_process *process)
     return err != 0 ? err : sl_observer_start(observe->observer);
 }
 
-/* On the observer's thread. */
+/* On the observer's thread, so that no older state is sent later. */
 static void became_ready(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_process_observe *observe = ctx;
     observe->is_ready = true;
+    const int err = sl_notify_send("READY=1\nSTATUS=serves: %s", observe->serves);
+    if (err != 0) {
+        sl_log_warn("the service manager is not notified that this process is ready: "
+                    "NOTIFY_SOCKET=%s: %s; accepts a path, or @ and an abstract name, of a socket "
+                    "that is read",
+                    getenv("NOTIFY_SOCKET"), sl_err_name(err));
+    }
     tick(observe, now()); /* the facts are older */
 }
 
-void sl_process_observe_ready(struct sl_process *process)
+void sl_process_observe_ready(const struct sl_process *process, const char *serves)
 {
-    const int err = sl_mailbox_post(process->observe->from_main,
-                                    (struct sl_mail){.run = became_ready, .ctx = process->observe});
+    struct sl_process_observe *observe = process->observe;
+    (void)snprintf(observe->serves, sizeof observe->serves, "%s", serves);
+    const int err =
+        sl_mailbox_post(observe->from_main, (struct sl_mail){.run = became_ready, .ctx = observe});
     sl_assert(err == 0); /* the only mail of this lane */
 }
 

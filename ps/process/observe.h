@@ -9,7 +9,8 @@
 #include "observe/http/ping.h"
 #include "ps/process/state.h"
 
-#define SL_PROCESS_OBSERVE_WHY_BYTES 256
+#define SL_PROCESS_OBSERVE_WHY_BYTES    256
+#define SL_PROCESS_OBSERVE_SERVES_BYTES (5 * SL_LIMIT_ENDPOINT_BYTES)
 
 /* State of reactor 0 for the observer, as of the last answered ping. */
 struct sl_process_facts {
@@ -27,7 +28,8 @@ struct sl_process_observe {
     struct sl_mailbox_lane *from_main;
     struct sl_ping *pings; /* [reactor_count] */
     uint64_t begun_ns;
-    char address[SL_LIMIT_ENDPOINT_BYTES]; /* HOST:PORT, or "off" */
+    char address[SL_LIMIT_ENDPOINT_BYTES];        /* HOST:PORT, or "off" */
+    char serves[SL_PROCESS_OBSERVE_SERVES_BYTES]; /* written by main before the process is ready */
     /* The observer's thread. */
     bool is_ready; /* or was once */
     struct sl_process_facts facts;
@@ -48,8 +50,9 @@ static inline const char *sl_process_observe_http(const struct sl_process *proce
 /* Starts the thread, when the reactors exist. Errors: NO_MEMORY, TOO_LARGE. */
 int sl_process_observe_start(struct sl_process *process);
 
-/* /readyz answers 200 from now on, unless the process loses the coordinator. */
-void sl_process_observe_ready(struct sl_process *process);
+/* /readyz answers 200 from now on, unless the process loses the coordinator. The service manager is
+ * notified: what the process serves. */
+void sl_process_observe_ready(const struct sl_process *process, const char *serves);
 
 /* Ends the thread. Before the reactors stop. */
 void sl_process_observe_stop(struct sl_process *process);

@@ -587,7 +587,6 @@ int sl_process_run(const struct sl_process_options *options)
     bool ready = err == 0;
     bool failed = !ready && process.signal == 0;
     if (ready) {
-        sl_process_observe_ready(&process);
         sl_process_report_ready(&process);
         serve(&process);
         (void)sl_notify_send("STOPPING=1\nSTATUS=saves and drains");

@@ -6,7 +6,6 @@
 
 #include "core/event.h"
 #include "core/log.h"
-#include "ps/process/notify.h"
 #include "ps/process/observe.h"
 
 void sl_process_report_name(struct sl_process *process)
@@ -60,7 +59,7 @@ static enum sl_log_level beside_stdout(void)
 void sl_process_report_ready(const struct sl_process *process)
 {
     char control[SL_LIMIT_ENDPOINT_BYTES];
-    char text[5 * SL_LIMIT_ENDPOINT_BYTES];
+    char text[SL_PROCESS_OBSERVE_SERVES_BYTES];
     sl_endpoint_format(&process->bound_control, control, sizeof control);
     if (process->options.kind == SL_PROCESS_SCHEDULER) {
         describe_scheduler(process, control, text, sizeof text);
@@ -70,6 +69,7 @@ void sl_process_report_ready(const struct sl_process *process)
     const size_t used = strlen(text);
     (void)snprintf(text + used, sizeof text - used, ", %s %s",
                    process->options.tls != NULL ? "https" : "http", process->observe->address);
+    sl_process_observe_ready(process, text); /* before a reader of the line asks for /readyz */
     (void)printf("%s ready: %s\n", process->name, text);
     (void)fflush(stdout);
     sl_log_event(beside_stdout(),
@@ -80,13 +80,6 @@ void sl_process_report_ready(const struct sl_process *process)
                      : SL_EVENT("server_ready", SL_EVENT_NUMBER("task", process->task_index),
                                 SL_EVENT_NUMBER("shards", process->options.reactor_count)),
                  "ready: %s", text);
-    const int err = sl_notify_send("READY=1\nSTATUS=serves: %s", text);
-    if (err != 0) {
-        sl_log_warn("the service manager is not notified that this process is ready: "
-                    "NOTIFY_SOCKET=%s: %s; accepts a path, or @ and an abstract name, of a socket "
-                    "that is read",
-                    getenv("NOTIFY_SOCKET"), sl_err_name(err));
-    }
 }
 
 void sl_process_report_failure(const struct sl_process *process, int err)

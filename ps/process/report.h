@@ -7,7 +7,8 @@
 /* Sets the name of the process, and again when its task is known. */
 void sl_process_report_name(struct sl_process *process);
 
-/* Prints the line that the process accepts connections, and notifies the service manager. */
+/* Prints the line that the process accepts connections; HTTP and the service manager get to know.
+ */
 void sl_process_report_ready(const struct sl_process *process);
 
 /* Prints a new stage of a scheduler's job. */

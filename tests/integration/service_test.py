@@ -40,7 +40,9 @@ class Notify(harness.StarlingTest):
         self.assertEqual(message["STATUS"], "serves: " + line.split(" ready: ")[1])
         self.assertRegex(message["STATUS"], ready)
         process.signal(signal.SIGTERM)
-        self.assertEqual(self.messages(manager, "STOPPING")[-1]["STOPPING"], "1")
+        messages = self.messages(manager, "STOPPING")
+        self.assertEqual(messages[-1]["STOPPING"], "1")
+        self.assertFalse([message for message in messages if "EXTEND_TIMEOUT_USEC" in message])  # it has started
         process.wait()
         return process
 
