@@ -77,9 +77,9 @@ def measure_instructions(bench, way):
             other.send_signal(signal.SIGCONT)
             time.sleep(1)
             windows = [profile.run_callgrind(process, f"{dump}.{process.pid}.{number}", 1, RECEIVED[side]) for number in (2, 3, 4)]
-            if not all(frames for _, _, frames in windows):
+            if not any(frames for _, _, frames in windows):
                 raise profile.Failure(f"callgrind saw no frame at the {side}")
-            own, turns, frames = min(windows, key=lambda window: window[1] / window[2])  # subtracts least
+            own, turns, frames = max(windows, key=lambda window: window[2] / window[1])  # subtracts least
             cost = (sum(own.values()) - turns * idle_turn) / frames * FRAMES[way] / STEP_MB
             print(f"  {way} {side:7} {cost:10.0f} instructions a MB; {turns / frames:.1f} turns a frame, {idle_turn:.0f} each")
 

@@ -25,8 +25,8 @@
  * than cancelling the receive. */
 #define SL_TCP_DIRECT_BYTES          (32U << 10)
 /* Low-water mark for a long payload: waking up for every segment costs both sides more than the
- * copy. */
-#define SL_TCP_PATIENT_BYTES         (256U << 10)
+ * copy. A pushed piece of 512 KiB and its section come in one receive. */
+#define SL_TCP_PATIENT_BYTES         ((512U << 10) + 256)
 /* Of a long frame, sent or received in one call while other connections have short frames: about 10
  * us. */
 #define SL_TCP_SLICE_BYTES           (64U << 10)
