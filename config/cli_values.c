@@ -129,10 +129,10 @@ static char *format(const struct sl_cli_option *option, const struct sl_cli_give
     return text;
 }
 
-int sl_cli_values_read(const struct sl_cli *cli, struct sl_cli_values *out)
+int sl_cli_values_read(const struct sl_cli *cli, struct sl_option_values *out)
 {
-    struct sl_cli_values values = {.items = calloc(cli->option_count, sizeof *values.items)};
-    *out = (struct sl_cli_values){0};
+    struct sl_option_values values = {.items = calloc(cli->option_count, sizeof *values.items)};
+    *out = (struct sl_option_values){0};
     for (uint32_t i = 0; values.items != NULL && i < cli->option_count; i++) {
         if (cli->options[i].kind == SL_CLI_SECTION) {
             continue;
@@ -143,20 +143,20 @@ int sl_cli_values_read(const struct sl_cli *cli, struct sl_cli_values *out)
             return SL_ERR_NO_MEMORY;
         }
         const char *value = name + strlen(name) + 1;
-        values.items[values.count++] = (struct sl_cli_value){
+        values.items[values.count++] = (struct sl_option_value){
             .name = name, .value = value, .source = value + strlen(value) + 1};
     }
     *out = values;
     return values.items == NULL ? SL_ERR_NO_MEMORY : 0;
 }
 
-void sl_cli_values_fini(struct sl_cli_values *values)
+void sl_cli_values_fini(struct sl_option_values *values)
 {
     for (uint32_t i = 0; i < values->count; i++) {
         free((char *)(uintptr_t)values->items[i].name);
     }
     free(values->items);
-    *values = (struct sl_cli_values){0};
+    *values = (struct sl_option_values){0};
 }
 
 /* Prints the default that the help describes, if it is no value: "Default: the system's." */

@@ -7,21 +7,12 @@
 #include <stdio.h>
 
 #include "config/cli.h"
+#include "core/option_value.h"
 
-struct sl_cli_value {
-    const char *name;   /* "memory-limit"; without a flag the variable */
-    const char *value;  /* "64G"; "": not set; the items of a list are separated by line ends */
-    const char *source; /* "default", "flag", "environment STARLING_LEASE", "file job.conf:12" */
-};
-
-struct sl_cli_values {
-    struct sl_cli_value *items; /* allocated, with their texts */
-    uint32_t count;
-};
-
-/* Lists the values of cli->given. Errors: NO_MEMORY; *out is then empty. */
-int sl_cli_values_read(const struct sl_cli *cli, struct sl_cli_values *out);
-void sl_cli_values_fini(struct sl_cli_values *values);
+/* Lists the values of cli->given: allocated, with their texts. Errors: NO_MEMORY; *out is then
+ * empty. */
+int sl_cli_values_read(const struct sl_cli *cli, struct sl_option_values *out);
+void sl_cli_values_fini(struct sl_option_values *values);
 
 /* Prints the values as a configuration file that sets them; the source is a comment. given: of
  * cli->options. */

@@ -28,7 +28,7 @@ static bool is_printable(const struct sl_secret *token)
     return true;
 }
 
-int sl_http_settings_read_token(const char *path, struct sl_secret *out, struct sl_reason *reason)
+static int read_token(const char *path, struct sl_secret *out, struct sl_reason *reason)
 {
     struct sl_reason why;
     int err = sl_secret_read(path, out, &why);
@@ -56,7 +56,7 @@ int sl_http_settings_resolve(const struct sl_http_settings_flags *flags,
                               out->source);
     }
     if (flags->token_file != NULL) {
-        return sl_http_settings_read_token(flags->token_file, &out->token, reason);
+        return read_token(flags->token_file, &out->token, reason);
     }
     const bool is_allowed = is_insecure != NULL && *is_insecure;
     if (!is_allowed && !sl_endpoint_is_loopback(&out->endpoint)) {

@@ -30,10 +30,6 @@ struct sl_http_settings {
 /* Whether the text is an address or off; writes it to *target, a const char *. */
 bool sl_http_settings_parse(const char *text, void *target);
 
-/* Reads the token of a private file: SL_SECRET_BYTES_MIN printable bytes or more. Errors: those of
- * sl_secret_read; INVALID (not printable). */
-int sl_http_settings_read_token(const char *path, struct sl_secret *out, struct sl_reason *reason);
-
 /* Resolves the flags. An address beyond loopback needs a token, unless *is_insecure; NULL: the
  * program has no such flag. reason: the option, its source, what is accepted. Errors: INVALID,
  * those of the token file. */

@@ -90,9 +90,9 @@ struct sl_settings {
     uint64_t heartbeat_ns; /* 0: not given */
     struct sl_dmlc dmlc;   /* as given; sl_dmlc_resolve completes it */
 
-    struct sl_config_file file;  /* strings point into it */
-    struct sl_cli_file cli_file; /* for sl_cli.file; points into this struct */
-    struct sl_cli_values values; /* of all options of the program, once resolved */
+    struct sl_config_file file;     /* strings point into it */
+    struct sl_cli_file cli_file;    /* for sl_cli.file; points into this struct */
+    struct sl_option_values values; /* of all options of the program, once resolved */
 
     /* Resolved. */
     struct sl_cluster cluster;

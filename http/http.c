@@ -55,9 +55,7 @@ char *sl_http_format_error(struct sl_reason *error)
 {
     json_t *text = json_string(error->text);
     if (text == NULL) { /* not UTF-8: a name of the caller */
-        for (char *at = error->text; *at != '\0'; at++) {
-            *at = (uint8_t)*at < 0x80 ? *at : '?';
-        }
+        sl_reason_make_printable(error->text, strlen(error->text));
         text = json_string(error->text);
     }
     json_t *object = json_pack("{s:o}", "error", text);

@@ -44,17 +44,12 @@ static void fill_http(struct sl_run *run, struct sl_process_options *options)
         .endpoint = http->endpoint,
         .source = http->source,
         .is_default = http->is_default,
-        .token = http->token.byte_count == 0 ? NULL : &http->token,
+        .token = &http->token,
         .certificate = run->settings.security.certificate,
         .key = run->settings.security.key,
     };
     options->http = http->is_on ? &run->http : NULL;
-    const struct sl_cli_values *values = &run->settings.values;
-    for (uint32_t i = 0; i < values->count; i++) {
-        const struct sl_cli_value *value = &values->items[i];
-        run->shown[i] = (struct sl_self_option){value->name, value->value, value->source};
-    }
-    options->shown = (struct sl_self_options){run->shown, values->count};
+    options->shown = run->settings.values;
 }
 
 /* A scheduler has no shards. */

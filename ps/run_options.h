@@ -14,7 +14,6 @@ struct sl_run {
     struct sl_transport_tls tls;
     struct sl_metastore_address metastore;
     struct sl_observer_listen http;
-    struct sl_self_option shown[SL_SETTINGS_OPTIONS_MAX];
     struct sl_dpdk_device_list *devices; /* if an endpoint is dpdk */
     int directory_lock;                  /* descriptor; -1: none */
 };

@@ -49,14 +49,12 @@ static double member_age_s(const struct sl_cluster_member *member,
 
 static json_t *describe_totals(const struct sl_cluster *cluster)
 {
-    const float *totals = cluster->totals.values;
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "requests_s",
-                     number((double)totals[SL_HISTORY_REQUESTS]), "keys_s",
-                     number((double)totals[SL_HISTORY_KEYS]), "bytes_s",
-                     number((double)totals[SL_HISTORY_BYTES]), "p99_us",
-                     number((double)totals[SL_HISTORY_P99_US]), "staleness",
-                     number((double)totals[SL_HISTORY_STALENESS]), "memory",
-                     number((double)totals[SL_HISTORY_MEMORY]));
+    json_t *totals = json_object();
+    for (int i = 0; i < SL_HISTORY_SERIES; i++) {
+        (void)json_object_set_new(totals, sl_history_names[i],
+                                  number((double)cluster->totals.values[i]));
+    }
+    return totals;
 }
 
 static json_t *describe_shard(const struct sl_cluster *cluster,

@@ -8,7 +8,7 @@
 #include "core/assert.h"
 #include "core/err.h"
 
-static const char *const names[SL_HISTORY_SERIES] = {
+const char *const sl_history_names[SL_HISTORY_SERIES] = {
     [SL_HISTORY_REQUESTS] = "requests_s", [SL_HISTORY_KEYS] = "keys_s",
     [SL_HISTORY_BYTES] = "bytes_s",       [SL_HISTORY_P99_US] = "p99_us",
     [SL_HISTORY_STALENESS] = "staleness", [SL_HISTORY_MEMORY] = "memory",
@@ -172,7 +172,7 @@ json_t *sl_history_describe(const struct sl_history_track *track, uint64_t since
     const uint64_t from = after < oldest(track) ? oldest(track) : after + 1;
     json_t *series = json_object();
     for (int i = 0; i < SL_HISTORY_SERIES; i++) {
-        (void)json_object_set_new(series, names[i], describe_series(track, from, i));
+        (void)json_object_set_new(series, sl_history_names[i], describe_series(track, from, i));
     }
     const uint64_t end = track->newest == 0 ? 0 : (track->newest - 1) * step_s;
     return json_pack("{s:I, s:I, s:o}", "step_s", (json_int_t)step_s, "end",

@@ -24,6 +24,8 @@ enum sl_history_series {
     SL_HISTORY_SERIES
 };
 
+extern const char *const sl_history_names[SL_HISTORY_SERIES]; /* in JSON: "requests_s" */
+
 /* Values at one time; NAN: not known. */
 struct sl_history_point {
     float values[SL_HISTORY_SERIES];

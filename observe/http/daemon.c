@@ -127,10 +127,8 @@ static bool check_host(const struct sl_daemon *daemon, struct MHD_Connection *co
 static bool check_token(const struct sl_daemon *daemon, struct MHD_Connection *connection,
                         struct sl_reply *reply)
 {
-    const struct sl_secret *token = daemon->options.listen->token;
     const enum sl_http_caller caller =
-        token == NULL ? SL_HTTP_CALLER_KNOWN
-                      : sl_http_check_token(token, header(connection, "Authorization"));
+        sl_http_check_token(daemon->options.listen->token, header(connection, "Authorization"));
     if (caller != SL_HTTP_CALLER_KNOWN) {
         sl_reply_error(reply, 401, "%s: Authorization: Bearer TOKEN",
                        caller == SL_HTTP_CALLER_NO_TOKEN ? "a token is needed"

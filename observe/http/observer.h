@@ -34,7 +34,7 @@ struct sl_observer_listen {
     struct sl_endpoint endpoint; /* TCP; port 0: a free one */
     const char *source;          /* the option as given, such as "--http=127.0.0.1:80" */
     bool is_default;             /* the user gave no address: HTTP is off if this one is missing */
-    const struct sl_secret *token; /* that callers must show; NULL: none */
+    const struct sl_secret *token; /* that callers must show; of 0 bytes: none */
     const char *certificate, *key; /* PEM files; NULL: no TLS */
 };
 

@@ -12,11 +12,11 @@ static double seconds(uint64_t ns)
     return (double)ns / (double)SL_CLOCK_NS_PER_S;
 }
 
-static json_t *list_options(const struct sl_self_options *options)
+static json_t *list_options(const struct sl_option_values *options)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; i < options->count; i++) {
-        const struct sl_self_option *option = &options->items[i];
+        const struct sl_option_value *option = &options->items[i];
         (void)json_array_append_new(list,
                                     json_pack("{s:s, s:s, s:s}", "name", option->name, "value",
                                               option->value, "source", option->source));

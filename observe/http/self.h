@@ -5,17 +5,8 @@
 
 #include <stdint.h>
 
+#include "core/option_value.h"
 #include "observe/http/reply.h"
-
-struct sl_self_option {
-    const char *name, *value, *source; /* as --show-config prints them */
-};
-
-/* The options of a program; they outlive the observer. */
-struct sl_self_options {
-    const struct sl_self_option *items;
-    uint32_t count;
-};
 
 struct sl_self {
     const char *name, *role; /* "ps/1", "ps" */
@@ -24,7 +15,7 @@ struct sl_self {
     uint64_t begun_ns;       /* monotonic */
     uint64_t memory_limit;   /* bytes; 0: none */
     struct json_t *reactors; /* list of objects; the reply takes the reference */
-    const struct sl_self_options *options;
+    const struct sl_option_values *options;
 };
 
 /* A sl_reply_read_fn: /api/events. */

@@ -5,9 +5,9 @@
 #define SL_PS_PROCESS_PROCESS_H
 
 #include "core/endpoint.h"
+#include "core/option_value.h"
 #include "core/reason.h"
 #include "core/secret.h"
-#include "observe/http/self.h"
 
 struct sl_disk;
 struct sl_dpdk_options;
@@ -86,7 +86,7 @@ struct sl_process_options {
      * process. */
     const struct sl_metastore_address *metastore;
     const struct sl_observer_listen *http;  /* outlives the run; NULL: no HTTP */
-    struct sl_self_options shown;           /* by /api/process; outlive the run */
+    struct sl_option_values shown;          /* by /api/process; outlive the run */
     const struct sl_kv_handler *kv_handler; /* outlives the run; NULL: pushes are added */
     struct sl_process_beside *beside;       /* outlives the run; NULL: nothing */
 };

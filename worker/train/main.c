@@ -34,7 +34,6 @@ struct job {
     struct sl_train_report report;
     struct sl_train_metrics metrics;
     struct sl_observer_listen listen;
-    struct sl_self_option shown[SL_CLI_OPTIONS_MAX];
     struct sl_observe *observe;
 };
 
@@ -385,18 +384,13 @@ static int start_observer(struct job *job)
         .endpoint = settings->http.endpoint,
         .source = settings->http.source,
         .is_default = settings->http.is_default,
-        .token = settings->http.token.byte_count == 0 ? NULL : &settings->http.token,
+        .token = &settings->http.token,
         .certificate = settings->security.certificate,
         .key = settings->security.key,
     };
-    const uint32_t count = settings->values.count;
-    for (uint32_t i = 0; i < count && i < SL_CLI_OPTIONS_MAX; i++) {
-        const struct sl_cli_value *value = &settings->values.items[i];
-        job->shown[i] = (struct sl_self_option){value->name, value->value, value->source};
-    }
     const struct sl_observe_options options = {
         .listen = settings->http.is_on ? &job->listen : NULL,
-        .shown = {job->shown, count < SL_CLI_OPTIONS_MAX ? count : SL_CLI_OPTIONS_MAX},
+        .shown = settings->values,
         .metrics = &job->metrics,
     };
     const int err = sl_observe_open(&options, &job->observe, &reason);

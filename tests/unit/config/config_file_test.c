@@ -248,7 +248,7 @@ SL_CASE_WITH(config_file__values_are_listed_with_their_sources, begin, end)
     assert_int_equal(sl_settings_resolve(SL_PROGRAM_PS, &parsed.cli, &parsed.settings, &reason), 0);
     char source[64];
     (void)snprintf(source, sizeof source, "file %s:2", path);
-    const struct sl_cli_value expected[] = {
+    const struct sl_option_value expected[] = {
         {"ps-hosts", "h:1", source},
         {"memory-limit", "64G", "flag"},
         {"pin-cores", "true", "environment PS_DISABLE_PIN_CORES"},
