@@ -31,7 +31,8 @@ struct sl_dpdk_netif *sl_dpdk_netif_like(struct sl_dpdk *dpdk, const char *devic
 bool sl_dpdk_netif_gathers(const struct sl_dpdk_conn *conn, const void *at, size_t bytes)
 {
     const struct sl_dpdk *dpdk = conn->dpdk;
-    for (uint32_t i = 0; conn->path.netif->info.tx_gather && i < dpdk->region_count; i++) {
+    const struct sl_dpdk_port_info *info = &conn->path.netif->info;
+    for (uint32_t i = 0; info->tx_gather && info->tx_checksum && i < dpdk->region_count; i++) {
         const struct sl_dpdk_region *region = &dpdk->regions[i];
         const uintptr_t offset = (uintptr_t)at - (uintptr_t)region->base;
         if (offset < region->bytes && bytes <= region->bytes - offset) {

@@ -199,8 +199,9 @@ static enum sl_dpdk_taken take_data(struct sl_dpdk_conn *conn, struct sl_dpdk_sl
     if (slot->kind == SL_DPDK_SLOT_SHORT) {
         return take_short(conn, slot, parsed);
     }
-    if (slot->kind == SL_DPDK_SLOT_BUNDLE || !may_be_piece(conn, offset, bytes) ||
-        (slot->bytes > 0 && !sl_dpdk_receive_is_piece(conn, offset, bytes, slot->bytes))) {
+    if (slot->kind == SL_DPDK_SLOT_BUNDLE ||
+        !(slot->bytes > 0 ? sl_dpdk_receive_is_piece(conn, offset, bytes, slot->bytes)
+                          : may_be_piece(conn, offset, bytes))) {
         return SL_DPDK_PROTOCOL_ERROR;
     }
     if (receive->sink != NULL && parsed->header.message == receive->head) {

@@ -158,18 +158,14 @@ static bool may_send(struct turn *turn)
     return turn->room > 0;
 }
 
-/* Adds the end of the body, which the device reads in place until it decrements *reading. */
+/* Adds the end of the body, which the device sums too, and reads in place until it decrements
+ * *reading. */
 static void add_tail(struct draft *draft, const uint8_t *from, uint32_t bytes, uint32_t *reading)
 {
     draft->packet.tail = from;
     draft->packet.tail_length = bytes;
     draft->packet.pending = reading;
     ++*reading;
-    if (draft->body.checksums) {
-        uint64_t checksum = sl_dpdk_checksum(0, from, bytes);
-        draft->body.checksum +=
-            draft->body.bytes % 2 == 0 ? checksum : sl_dpdk_checksum_odd(checksum);
-    }
 }
 
 /* Adds a piece of a message. */
@@ -480,7 +476,7 @@ void sl_dpdk_send_unnumbered(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
     packet.queue = queue;
     packet.unchecked = netif->info.tx_checksum;
     if (!packet.unchecked) {
-        sl_dpdk_seal(packet.bytes, packet.length, NULL, 0);
+        sl_dpdk_seal(packet.bytes, packet.length);
     }
     sl_dpdk_netif_put(dpdk, netif, &packet);
 }

@@ -236,6 +236,9 @@ bool sl_dpdk_sent_packets_acknowledged(struct sl_dpdk_sent_packets *sent_packets
         sl_dpdk_before(sent_packets->next, end)) {
         return false;
     }
+    if (sl_dpdk_sent_packets_none(sent_packets)) {
+        return true;
+    }
     if (find_newest(sent_packets, acknowledged, sack, sack_words, &newest)) {
         if (!sl_dpdk_before(newest, sent_packets->largest_acked)) {
             sl_dpdk_sent_packets_measured(sent_packets, now_ns - at(sent_packets, newest)->sent_ns);

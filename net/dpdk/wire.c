@@ -110,7 +110,8 @@ static void write_u64(uint8_t *to, uint64_t value)
     memcpy(to, &value, sizeof value);
 }
 
-/* Word by word: wide loads after narrow stores of the fields would stall. */
+/* Word by word: wide loads after narrow stores of the fields would stall. The struct has the fields
+ * of a word apart, or the compiler would load them at once. */
 static void header_encode(const struct sl_dpdk_header *header, uint8_t *to)
 {
     uint64_t version_kind = header->kind | SL_DPDK_VERSION << 4;
@@ -219,19 +220,15 @@ static void store_checksum(uint8_t *udp, uint64_t checksum)
     memcpy(udp + 6, &folded, sizeof folded);
 }
 
-void sl_dpdk_seal(uint8_t *packet, uint32_t length, const uint8_t *tail, uint32_t tail_length)
+void sl_dpdk_seal(uint8_t *packet, uint32_t length)
 {
     uint8_t *udp = packet;
     uint64_t checksum = head_checksum(&udp);
     const uint8_t *body = udp + UDP_BYTES + SL_DPDK_HEADER_BYTES;
     uint32_t head_bytes = (uint32_t)(body - packet);
     sl_assert(length >= head_bytes);
-    sl_assert_slow(read_be16(udp + 4) ==
-                   UDP_BYTES + SL_DPDK_HEADER_BYTES + length - head_bytes + tail_length);
-    checksum = sl_dpdk_checksum(checksum, body, length - head_bytes);
-    uint64_t tail_checksum = tail_length > 0 ? sl_dpdk_checksum(0, tail, tail_length) : 0;
-    store_checksum(
-        udp, checksum + (length % 2 == 0 ? tail_checksum : sl_dpdk_checksum_odd(tail_checksum)));
+    sl_assert_slow(read_be16(udp + 4) == UDP_BYTES + SL_DPDK_HEADER_BYTES + length - head_bytes);
+    store_checksum(udp, sl_dpdk_checksum(checksum, body, length - head_bytes));
 }
 
 void sl_dpdk_seal_sum(uint8_t *packet, uint64_t body_checksum)
@@ -243,12 +240,12 @@ void sl_dpdk_seal_sum(uint8_t *packet, uint64_t body_checksum)
 
 /* Reading */
 
-/* addresses: those of the IP header, `address_bytes` in total, directly before the datagram. */
-static enum sl_dpdk_class parse_udp(struct sl_bytes datagram, const uint8_t *addresses,
-                                    uint32_t address_bytes, bool checked,
-                                    struct sl_dpdk_parsed *out)
+/* addresses: those of the IP header, `address_bytes` in total, directly before the datagram of
+ * `bytes`. */
+static enum sl_dpdk_class parse_udp(const uint8_t *addresses, uint32_t address_bytes,
+                                    uint32_t bytes, bool checked, struct sl_dpdk_parsed *out)
 {
-    uint32_t bytes = (uint32_t)datagram.left;
+    struct sl_bytes datagram = sl_bytes_over(addresses + address_bytes, bytes);
     const uint8_t *udp = sl_bytes_take(&datagram, UDP_BYTES);
     if (udp == NULL || read_be16(udp + 4) != bytes || (udp[6] == 0 && udp[7] == 0)) {
         return SL_DPDK_MALFORMED;
@@ -308,8 +305,7 @@ static enum sl_dpdk_class parse_ipv4(struct sl_bytes cursor, bool checked,
     map_ipv4(&out->from.ip, ip + 12);
     map_ipv4(&out->to.ip, ip + 16);
     /* Ethernet may add padding. */
-    cursor.left = total - IPV4_BYTES;
-    return parse_udp(cursor, ip + 12, 8, checked, out);
+    return parse_udp(ip + 12, 8, total - IPV4_BYTES, checked, out);
 }
 
 static enum sl_dpdk_class parse_ipv6(struct sl_bytes cursor, bool checked,
@@ -338,8 +334,7 @@ static enum sl_dpdk_class parse_ipv6(struct sl_bytes cursor, bool checked,
     if (IN6_IS_ADDR_V4MAPPED(&out->from.ip) || IN6_IS_ADDR_V4MAPPED(&out->to.ip)) {
         return SL_DPDK_NOT_OURS;
     }
-    cursor.left = bytes;
-    return parse_udp(cursor, ip + 8, 32, checked, out);
+    return parse_udp(ip + 8, 32, bytes, checked, out);
 }
 
 enum sl_dpdk_class sl_dpdk_parse(const uint8_t *packet, uint32_t length, bool checked,

@@ -44,12 +44,12 @@ enum sl_dpdk_flag {
 struct sl_dpdk_header {
     uint64_t connection; /* the receiver's id; see sl_dpdk_id_reactor */
     uint32_t sequence;   /* number of this packet; never reused */
+    uint32_t granted;    /* message bytes that the receiver may send in total; wraps around */
+    uint32_t offset;     /* in the message, whose first 32 bytes are the frame header */
     /* All numbers before this are received or settled. */
     uint32_t acknowledged;
-    uint32_t granted; /* message bytes that the receiver may send in total; wraps around */
     uint32_t
         message; /* number of a frame in pieces or a bundle: ascends by one from 0; wraps around */
-    uint32_t offset; /* in the message, whose first 32 bytes are the frame header */
     /* All numbers before sequence - behind are settled: acknowledged, or lost and retransmitted
      * under other numbers. The receiver need not wait for them. Handshake: 0. See
      * sl_dpdk_sent_packets_behind. */
@@ -112,10 +112,9 @@ static inline uint32_t sl_dpdk_route_bytes(const struct sl_dpdk_route *route)
     return route->outer_bytes + SL_DPDK_HEADER_BYTES;
 }
 
-/* Fills in the UDP checksum of a packet of sl_dpdk_write with its body. tail: the end of the body,
- * outside packet[]; may be NULL with 0 bytes. length: of packet[], without the tail. */
-void sl_dpdk_seal(uint8_t *packet, uint32_t length, const uint8_t *tail, uint32_t tail_length);
-/* The same with the body's checksum (SACK words and tail included), from sl_dpdk_checksum_copy. */
+/* Fills in the UDP checksum of a packet of sl_dpdk_write with its body. */
+void sl_dpdk_seal(uint8_t *packet, uint32_t length);
+/* The same with the body's checksum (SACK words included), from sl_dpdk_checksum_copy. */
 void sl_dpdk_seal_sum(uint8_t *packet, uint64_t body_checksum);
 
 /* The class of a received packet. */

@@ -46,7 +46,7 @@ static void mend(uint8_t *packet, uint32_t length)
         memset(packet + 24, 0, 2);
         uint16_t sum = sl_dpdk_checksum_fold(sl_dpdk_checksum(0, packet + 14, 20));
         memcpy(packet + 24, &sum, sizeof sum);
-        sl_dpdk_seal(packet, length, NULL, 0);
+        sl_dpdk_seal(packet, length);
     } else if (length >= 86 && packet[20] == 58) {
         packet[18] = (uint8_t)((length - 54) >> 8);
         packet[19] = (uint8_t)(length - 54);
@@ -73,7 +73,7 @@ static void check_again(const struct sl_dpdk_parsed *parsed)
     memcpy(packet + at, parsed->sack, 8 * parsed->sack_words);
     memcpy(packet + at + 8 * parsed->sack_words, parsed->body, parsed->body_bytes);
     uint32_t length = at + parsed->header.body_bytes;
-    sl_dpdk_seal(packet, length, NULL, 0);
+    sl_dpdk_seal(packet, length);
     sl_assert(sl_dpdk_parse(packet, length, false, &again) == SL_DPDK_OURS);
     const uint8_t *header = parsed->body - 8 * parsed->sack_words - SL_DPDK_HEADER_BYTES;
     sl_assert(memcmp(packet + at - SL_DPDK_HEADER_BYTES, header, SL_DPDK_HEADER_BYTES) == 0);

@@ -60,7 +60,7 @@ static void say(struct dpdk_world_peer *peer, struct sl_dpdk_header *header, con
     const uint32_t before = sl_dpdk_write(packet, &route, header);
     sl_assert(before + body_bytes <= PACKET_BYTES);
     memcpy(packet + before, body, body_bytes);
-    sl_dpdk_seal(packet, before + body_bytes, NULL, 0);
+    sl_dpdk_seal(packet, before + body_bytes);
     keep(peer, packet, before + body_bytes);
     dpdk_world_inject(&world, peer, packet, before + body_bytes, queue);
 }
@@ -358,12 +358,12 @@ static void mend(uint8_t *packet, uint32_t length)
         const uint32_t bytes = length - 34;
         packet[38] = (uint8_t)(bytes >> 8);
         packet[39] = (uint8_t)bytes;
-        sl_dpdk_seal(packet, length, NULL, 0);
+        sl_dpdk_seal(packet, length);
     } else if (length >= 94 && packet[12] == 0x86 && packet[13] == 0xdd && packet[20] == 17) {
         const uint32_t bytes = length - 54;
         packet[18] = packet[58] = (uint8_t)(bytes >> 8);
         packet[19] = packet[59] = (uint8_t)bytes;
-        sl_dpdk_seal(packet, length, NULL, 0);
+        sl_dpdk_seal(packet, length);
     }
 }
 

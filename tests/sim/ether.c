@@ -308,7 +308,7 @@ static void deliver_forged(const struct parcel *parcel, uint64_t at_ns)
     memcpy(header + 8, numbers, sizeof numbers);
     kind = (uint8_t)sl_sim_between(&ether->random, SL_DPDK_DATA, SL_DPDK_RESET);
     header[30] = (uint8_t)((header[30] & 0xf0) | kind);
-    sl_dpdk_seal(bytes, parcel->length, NULL, 0);
+    sl_dpdk_seal(bytes, parcel->length);
     deliver(&forged, at_ns + sl_sim_delay_ns(ether->network), true, "forged");
 }
 

@@ -290,7 +290,7 @@ static void send_one(struct sl_sim_port *port, const struct sl_dpdk_packet *pack
         memcpy(whole + packet->length, packet->tail, packet->tail_length);
     }
     if (packet->unchecked) {
-        sl_dpdk_seal(whole, length, NULL, 0);
+        sl_dpdk_seal(whole, length);
     }
     const uint64_t until_ns = sl_sim_ether_carry(port->device, whole, length, packet->queue);
     if (packet->tail_length == 0) {

@@ -67,7 +67,7 @@ static uint32_t make(const struct sl_sim_stranger *stranger, const struct sl_sim
     const uint32_t before = sl_dpdk_write(packet, &route, header);
     sl_assert(before + body_bytes <= PACKET_BYTES);
     memcpy(packet + before, body, body_bytes);
-    sl_dpdk_seal(packet, before + body_bytes, NULL, 0);
+    sl_dpdk_seal(packet, before + body_bytes);
     return before + body_bytes;
 }
 
@@ -207,7 +207,7 @@ static void mix_families(struct sl_sim_strangers *strangers, struct sl_sim_stran
     const uint32_t length = make(&mixed, to, &header, body, sizeof body, packet);
     memcpy(packet + 22, strangers->ether->options.is_v6 ? v4 : v6, sizeof v6);
     memcpy(packet + 38, &to->self.ip, sizeof to->self.ip);
-    sl_dpdk_seal(packet, length, NULL, 0);
+    sl_dpdk_seal(packet, length);
     inject(strangers, to, packet, length, 0);
 }
 

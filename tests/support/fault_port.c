@@ -325,7 +325,7 @@ static struct sl_dpdk_packet take_whole(const struct sl_dpdk_packet *packet)
 static void seal(struct sl_dpdk_packet *packet)
 {
     if (packet->unchecked) {
-        sl_dpdk_seal(packet->bytes, packet->length, NULL, 0);
+        sl_dpdk_seal(packet->bytes, packet->length);
         packet->unchecked = false;
     }
 }

@@ -104,7 +104,7 @@ static void take_rest(struct sl_dpdk_packet *packet)
         packet->pending = NULL;
     }
     if (packet->unchecked) {
-        sl_dpdk_seal(packet->bytes, packet->length, NULL, 0);
+        sl_dpdk_seal(packet->bytes, packet->length);
         packet->unchecked = false;
     }
 }

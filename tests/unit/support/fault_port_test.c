@@ -99,7 +99,7 @@ static struct sl_dpdk_packet make(struct fixture *f, uint32_t number)
     packet.tail_length = 0;
     packet.pending = NULL;
     packet.unchecked = false;
-    sl_dpdk_seal(packet.bytes, packet.length, NULL, 0);
+    sl_dpdk_seal(packet.bytes, packet.length);
     return packet;
 }
 

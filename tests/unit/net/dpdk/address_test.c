@@ -13,7 +13,7 @@ static void seal_anew(struct packet *packet)
     packet->bytes[14 + 10] = (uint8_t)checksum;
     packet->bytes[14 + 11] = (uint8_t)(checksum >> 8);
     packet->bytes[40] = packet->bytes[41] = 0;
-    sl_dpdk_seal(packet->bytes, packet->length, NULL, 0);
+    sl_dpdk_seal(packet->bytes, packet->length);
 }
 
 static const struct {

@@ -281,7 +281,7 @@ SL_CASE(spoofed__from_another_address)
     struct packet *packet = &hosts.last[FROM_B][SL_DPDK_ACK];
     packet->bytes[35] ^= 1; /* the source's UDP port */
     packet->bytes[40] = packet->bytes[41] = 0;
-    sl_dpdk_seal(packet->bytes, packet->length, NULL, 0);
+    sl_dpdk_seal(packet->bytes, packet->length);
     hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
     hosts_run_ms(&hosts, 5);
     assert_int_equal(spoofed_at(&hosts, 0), 1);

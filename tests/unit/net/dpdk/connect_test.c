@@ -127,7 +127,7 @@ static void inject_as_version_3(struct hosts *hosts, uint32_t from, enum sl_dpdk
     struct packet *packet = &hosts->last[from][kind];
     packet->bytes[42 + 30] = (uint8_t)(0x30 | kind);
     packet->bytes[40] = packet->bytes[41] = 0;
-    sl_dpdk_seal(packet->bytes, packet->length, NULL, 0);
+    sl_dpdk_seal(packet->bytes, packet->length);
     hosts_repeat(hosts, from, kind);
 }
 
@@ -530,7 +530,7 @@ SL_CASE(accept__spoofed)
     struct packet *packet = &hosts.last[FROM_A][SL_DPDK_ACCEPT];
     packet->bytes[35] ^= 1; /* the source's UDP port */
     packet->bytes[40] = packet->bytes[41] = 0;
-    sl_dpdk_seal(packet->bytes, packet->length, NULL, 0);
+    sl_dpdk_seal(packet->bytes, packet->length);
     hosts_repeat(&hosts, FROM_A, SL_DPDK_ACCEPT);
     hosts_step(&hosts, STEP_NS);
     hosts_step(&hosts, STEP_NS);

@@ -191,7 +191,7 @@ void hosts_forge(struct hosts *hosts, uint32_t from, enum sl_dpdk_kind kind,
     }
     packet.length = before + header.body_bytes;
     (void)sl_dpdk_write(packet.bytes, &route, &header);
-    sl_dpdk_seal(packet.bytes, packet.length, NULL, 0);
+    sl_dpdk_seal(packet.bytes, packet.length);
     assert_int_equal(sl_dpdk_parse(packet.bytes, packet.length, false, &parsed), SL_DPDK_OURS);
     sl_wire_inject(hosts->wire, packet.bytes, packet.length, 0);
 }

@@ -515,10 +515,13 @@ static void lossy__jumbo_frames_and_checksums_by_the_device(void **state)
 
 static void lossy__from_where_it_lies(void **state)
 {
-    run_seeds(
-        &(struct faults){
-            .lost = 10, .doubled = 10, .delayed = 10, .delay_ns = 5000, .gathers = true},
-        2, 1000);
+    run_seeds(&(struct faults){.lost = 10,
+                               .doubled = 10,
+                               .delayed = 10,
+                               .delay_ns = 5000,
+                               .checksums = true,
+                               .gathers = true},
+              2, 1000);
 }
 
 /* Ports that lend hardly more packets than one turn takes: what must wait has no room. */
