@@ -1,10 +1,12 @@
-/* starling-bench dpdk: frames over DPDK's memif between two processes, in turns with frames over
- * TCP on the same cores. */
+/* starling-bench dpdk: frames over DPDK's memif between two processes, in turns with packets of the
+ * same ports without the protocol, and with frames over TCP, on the same cores. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "bench/bare_ports.h"
 #include "bench/bench.h"
 #include "bench/contest.h"
 #include "bench/frames.h"
@@ -12,7 +14,9 @@
 #include "core/assert.h"
 #include "net/transport.h"
 
-#define RATE_OF_TCP     4.0 /* the target */
+/* Targets. */
+#define BULK_OF_BARE    0.8
+#define RATE_OF_TCP     4.0
 
 #define ETHERNET_BYTES  14U
 #define FRAME_BYTES     64U
@@ -20,7 +24,7 @@
 #define SETTING_BYTES   768
 #define MTUS_MAX        4U
 #define DEPTHS_MAX      6U
-#define CONTESTANTS_MAX (MTUS_MAX + 1 + 2 + 2 * DEPTHS_MAX)
+#define CONTESTANTS_MAX (2 * MTUS_MAX + 1 + 2 + 2 * DEPTHS_MAX)
 
 #define PART_CHOICES    "all|bulk|round-trip|rate"
 enum part { PART_ALL, PART_BULK, PART_ROUND_TRIP, PART_RATE };
@@ -43,6 +47,7 @@ struct entry {
     char arguments[2][PATH_BYTES];
     struct sl_dpdk_device devices[2];
     struct sl_dpdk_options ends[2]; /* server, client */
+    bool is_bare;                   /* packets without the protocol */
 };
 
 struct bench {
@@ -86,6 +91,10 @@ static int run_frames(void *ctx, const struct sl_bench_common *common, double *v
     const struct entry *entry = ctx;
     struct sl_bench_frames_result result;
     (void)unlink(entry->bench->socket); /* of a run that was killed */
+    if (entry->is_bare) {
+        return sl_bench_bare_ports_run(&entry->frames, entry->devices[0].mtu + ETHERNET_BYTES,
+                                       common, values);
+    }
     const int err = sl_bench_frames_run(&entry->frames, common, &result);
     if (err == 0 && entry->frames.answers && !entry->frames.rate_only) {
         values[0] = (double)sl_metric_quantile(&result.latency, 0.5) / 1e3;
@@ -123,20 +132,20 @@ static struct entry *add(struct bench *bench, const struct sl_bench_quantity *qu
     return entry;
 }
 
-static void name_bulk(char name[SL_BENCH_NAME_BYTES], uint32_t mtu)
+static void name_bulk(char name[SL_BENCH_NAME_BYTES], const char *what, uint32_t mtu)
 {
-    (void)snprintf(name, SL_BENCH_NAME_BYTES, mtu == 0 ? "frames, tcp" : "frames, mtu %" PRIu32,
-                   mtu);
+    (void)snprintf(name, SL_BENCH_NAME_BYTES, mtu == 0 ? "%s, tcp" : "%s, mtu %" PRIu32, what, mtu);
 }
 
-static void add_bulk(struct bench *bench, uint32_t mtu)
+static void add_bulk(struct bench *bench, const char *what, uint32_t mtu)
 {
     char name[SL_BENCH_NAME_BYTES];
-    name_bulk(name, mtu);
+    name_bulk(name, what, mtu);
     struct entry *entry = add(bench, BYTES, 1, mtu, name);
     entry->frames.bytes = (uint32_t)bench->options.bytes + SL_FRAME_HEADER_BYTES;
     entry->frames.depth = (uint32_t)bench->options.bulk_depth;
     entry->frames.answers = false;
+    entry->is_bare = strcmp(what, "packets") == 0;
 }
 
 static void name_rate(char name[SL_BENCH_NAME_BYTES], uint32_t mtu, uint32_t depth)
@@ -166,9 +175,10 @@ static void add_all(struct bench *bench)
     const uint32_t mtu = (uint32_t)options->mtus[0];
     if (wanted(bench, PART_BULK)) {
         for (uint32_t i = 0; i < options->mtu_count; i++) {
-            add_bulk(bench, (uint32_t)options->mtus[i]);
+            add_bulk(bench, "packets", (uint32_t)options->mtus[i]);
+            add_bulk(bench, "frames", (uint32_t)options->mtus[i]);
         }
-        add_bulk(bench, 0);
+        add_bulk(bench, "frames", 0);
     }
     if (wanted(bench, PART_ROUND_TRIP)) {
         (void)add(bench, TRIPS, 2, mtu, "round trip");
@@ -187,10 +197,12 @@ static void conclude(void *ctx, struct sl_bench_report *report)
 {
     const struct bench *bench = ctx;
     const struct options *options = &bench->options;
-    char ours[SL_BENCH_NAME_BYTES], tcp[SL_BENCH_NAME_BYTES];
-    name_bulk(tcp, 0);
+    char ours[SL_BENCH_NAME_BYTES], tcp[SL_BENCH_NAME_BYTES], bare[SL_BENCH_NAME_BYTES];
+    name_bulk(tcp, "frames", 0);
     for (uint32_t i = 0; i < options->mtu_count; i++) {
-        name_bulk(ours, (uint32_t)options->mtus[i]);
+        name_bulk(ours, "frames", (uint32_t)options->mtus[i]);
+        name_bulk(bare, "packets", (uint32_t)options->mtus[i]);
+        sl_bench_contest_ratio(&bench->contest, report, "bytes", ours, bare, BULK_OF_BARE, 0);
         sl_bench_contest_ratio(&bench->contest, report, "bytes", ours, tcp, 0, 0);
     }
     sl_bench_contest_ratio(&bench->contest, report, "p50", "round trip, tcp", "round trip", 0, 0);
@@ -228,8 +240,9 @@ static int parse(struct options *options, int argc, char **argv)
         sl_bench_text("depth", &options->depths_text, "N,...",
                       "Requests of 64 bytes under way; the last counts."),
     };
-    int parsed = sl_bench_parse("dpdk", "Frames over DPDK's memif, in turns with TCP.", own,
-                                sizeof own / sizeof own[0], &options->common, argc, argv);
+    int parsed =
+        sl_bench_parse("dpdk", "Frames over DPDK's memif, in turns with bare packets and TCP.", own,
+                       sizeof own / sizeof own[0], &options->common, argc, argv);
     if (parsed == SL_CLI_RUN) {
         parsed = sl_bench_sizes("dpdk", "size", options->size, 65536, 64 << 20, &options->bytes, 1,
                                 &count);

@@ -67,8 +67,7 @@ static bool is_long(uint32_t payload_bytes)
     return payload_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES;
 }
 
-/* Touches one word of each cache line; the rest stays 0. */
-static void touch(uint8_t *payload, uint32_t bytes, uint64_t index)
+void sl_bench_frames_touch(uint8_t *payload, uint32_t bytes, uint64_t index)
 {
     for (uint32_t at = 0; at < bytes; at += LINE_BYTES) {
         const uint64_t word = (index << 32) + at;
@@ -76,8 +75,7 @@ static void touch(uint8_t *payload, uint32_t bytes, uint64_t index)
     }
 }
 
-/* Whether the sum of all words is that of what was written. */
-static bool is_touched(const uint8_t *payload, uint32_t bytes, uint64_t index)
+bool sl_bench_frames_is_touched(const uint8_t *payload, uint32_t bytes, uint64_t index)
 {
     const uint64_t lines = (bytes + LINE_BYTES - 1) / LINE_BYTES;
     uint64_t sum = lines * (index << 32) + LINE_BYTES * (lines * (lines - 1) / 2);
@@ -109,7 +107,7 @@ static bool send_one(struct side *side, bool is_client)
     }
     sl_frame_encode(&header, head);
     if (side->frames->touched) {
-        touch(payload, side->sends, side->taken);
+        sl_bench_frames_touch(payload, side->sends, side->taken);
     }
     if (is_client) {
         side->since_ns[slot] = side->last_ns;
@@ -124,9 +122,9 @@ static bool send_one(struct side *side, bool is_client)
 /* Whether it is what was written, where that is looked at. */
 static bool is_sound(const struct side *side, const struct sl_transport_message *message)
 {
-    return !side->frames->touched ||
-           (message->header.payload_bytes == side->receives &&
-            is_touched(message->payload, side->receives, message->header.request_id - 1));
+    return !side->frames->touched || (message->header.payload_bytes == side->receives &&
+                                      sl_bench_frames_is_touched(message->payload, side->receives,
+                                                                 message->header.request_id - 1));
 }
 
 static void send_due(struct side *side, bool is_client)
@@ -253,8 +251,7 @@ static bool is_closed(void *ctx)
     return ((const struct side *)ctx)->closed;
 }
 
-/* Zeros. */
-static int allocate(size_t bytes, uint8_t **out)
+int sl_bench_frames_allocate(size_t bytes, uint8_t **out)
 {
     *out = aligned_alloc(LINE_BYTES, bytes);
     if (*out == NULL) {
@@ -271,8 +268,11 @@ static int allocate_side(struct side *side)
     const uint32_t answer = is_long(request) ? SL_BENCH_FRAMES_ANSWER_BYTES : request;
     side->sends = is_client(side) ? request : answer;
     side->receives = is_client(side) ? answer : request;
-    const int err = allocate(SLOTS_OF(side->frames->depth) * slot_bytes(side), &side->slots);
-    return err != 0 || !is_long(side->receives) ? err : allocate(side->receives, &side->sink);
+    const int err =
+        sl_bench_frames_allocate(SLOTS_OF(side->frames->depth) * slot_bytes(side), &side->slots);
+    return err != 0 || !is_long(side->receives)
+               ? err
+               : sl_bench_frames_allocate(side->receives, &side->sink);
 }
 
 static int open_side(struct side *side, enum sl_endpoint_scheme scheme)

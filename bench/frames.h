@@ -36,6 +36,12 @@ struct sl_bench_frames_result {
     struct sl_metric_histogram latency; /* ns, from a frame to its answer */
 };
 
+/* What `touched` does to a payload of an index: one word of each line is written, the rest stays 0;
+ * and whether the sum of all words is that. `allocate`: such memory, of zeros; NO_MEMORY. */
+void sl_bench_frames_touch(uint8_t *payload, uint32_t bytes, uint64_t index);
+bool sl_bench_frames_is_touched(const uint8_t *payload, uint32_t bytes, uint64_t index);
+int sl_bench_frames_allocate(size_t bytes, uint8_t **out);
+
 /* Errors, logged: INVALID (the endpoint), UNSUPPORTED, DEADLINE, CLOSED. */
 int sl_bench_frames_run(const struct sl_bench_frames *frames, const struct sl_bench_common *common,
                         struct sl_bench_frames_result *out);
