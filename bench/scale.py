@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Predicts how throughput and latency grow with workers and servers, by the simulation, and checks it.
 
-scale.py costs FILE    measures what requests cost on this machine and writes tests/sim/costs.txt: two minutes
-scale.py check         real workers on this machine beside the prediction, with the errors: two minutes
+scale.py costs FILE    measures what requests cost on this machine and writes tests/sim/costs.txt: two minutes, as root
+scale.py check         real workers on this machine beside the prediction, with the errors: three minutes, as root
 scale.py memory        the server's memory with 1 to 2,000 connections
 scale.py curves DIR    the curves of docs/scale.md, as SVG: some minutes
 
@@ -11,7 +11,6 @@ Options: --bin DIR (build/release/bin), --costs FILE (tests/sim/costs.txt).
 
 import argparse
 import json
-import math
 import os
 import subprocess
 import tempfile
@@ -21,25 +20,28 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HEADER = 32
 REQUEST = 72  # header, prefix and section: docs/protocol.md
 TICK = 32
-SLICE_NS = 1e6  # of Linux (EEVDF), for processes that share a core
 # Workers that share a core, and how long each sleeps between a pull and a push, in us.
-CHECKED = [(8, 2000), (64, 20000), (200, 60000), (8, 0), (64, 0), (200, 0)]
+CHECKED = [(8, 2000), (64, 20000), (200, 60000), (8, 100), (64, 500), (200, 1000), (8, 0), (64, 0), (200, 0)]
 # Connections that pull without a pause: what many workers with a core each do to one server.
 CONNECTIONS = [8, 64, 200, 1000]
 
 
-def bench(options, *arguments):
-    """Figures of a benchmark: {contestant: {quantity: median}}."""
+def bench(options, *arguments, fifo=False):
+    """Figures of a benchmark: {contestant: {quantity: median}}, and of p99 the lowest and highest round. fifo: its
+    processes share cores in the order in which they became ready, and go before all other programs."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "report.json")
-        rounds = "3" if arguments[0] == "workers" else "5"
-        subprocess.run([os.path.join(options.bin, "starling-bench"), *arguments, "--rounds", rounds, "--congestion",
-                        "cubic", "--json", path], check=True, stdout=subprocess.DEVNULL)
+        command = [os.path.join(options.bin, "starling-bench"), *arguments, "--rounds", "5", "--congestion", "cubic",
+                   "--json", path]
+        subprocess.run([*(["chrt", "--fifo", "1"] if fifo else []), *command], check=True, stdout=subprocess.DEVNULL)
         with open(path, encoding="utf-8") as file:
             figures = json.load(file)["figures"]
     found = {}
     for figure in figures:
+        samples = figure["samples"]
         found.setdefault(figure["name"], {})[figure["quantity"]] = figure["median"]
+        if figure["quantity"] == "p99":
+            found[figure["name"]]["p99 from"], found[figure["name"]]["p99 to"] = min(samples), max(samples)
     return found
 
 
@@ -53,10 +55,10 @@ def simulate(options, **parameters):
 # ---- Costs -----------------------------------------------------------------------------------------------------
 
 
-def solve(rows):
+def solve(rows, known):
     """Least squares of relative errors, without negative costs. rows: ({cost: coefficient}, what they add up to)."""
-    names = sorted({name for row, _ in rows for name in row})
-    costs = dict.fromkeys(names, 0.0)
+    names = sorted({name for row, _ in rows for name in row} - set(known))
+    costs = dict.fromkeys(names, 0.0) | known
     for _ in range(20000):
         for name in names:
             above = below = 0.0
@@ -66,6 +68,8 @@ def solve(rows):
                 above += each * rest
                 below += each * each
             costs[name] = max(0.0, above / below) if below else 0.0
+    for row, total in rows:
+        print(f"{total / 1000:9.2f} us, fitted {sum(costs[name] * row[name] for name in row) / 1000:9.2f}: {row}")
     return costs
 
 
@@ -77,7 +81,7 @@ def request(pushes, keys, dim):
 
 def server_row(pushes, keys, dim, depth):
     asked, answered = request(pushes, keys, dim)
-    return {"server.call": 2 / depth, "server.frame": 2, "server.pushed" if pushes else "server.pulled": keys,
+    return {"call": 2 / depth, "frame": 2, "server.pushed" if pushes else "server.pulled": keys,
             "server.in_byte": asked, "server.out_byte": answered}
 
 
@@ -94,60 +98,48 @@ def measure_server(options):
     return rows
 
 
-def workers(options, count, keys=100, dim=16, think=0, fifo=False):
+def workers(options, count, keys=100, dim=16, think=0):
     found = bench(options, "workers", "--workers", str(count), "--keys", str(keys), "--dim", str(dim), "--think-us",
-                  str(think), "--fifo", str(fifo).lower(), "--seconds", "1", "--warm-up", "0.3")
+                  str(think), "--seconds", "0.5", "--warm-up", "0.3", fifo=True)
     return found[f"{count} workers"]
 
 
+def worker_row(keys, dim):
+    """A pull and a push of a worker, which sleeps until each is answered."""
+    moved = sum(request(False, keys, dim) + request(True, keys, dim)) + TICK
+    return {"call": 4, "frame": 4, "swap": 2, "client.row": 2 * keys, "client.byte": moved}
+
+
 def measure_client(options, server):
-    """Workers that share a core and sleep between a pull and a push: a pair of calls, without what the server does
-    meanwhile, for which they spin. A call of the kernel costs them as much as the server."""
-    rows = []
-    for count, think, keys, dim in ((4, 1000, 1, 16), (4, 1000, 100, 16), (4, 4000, 1000, 16), (4, 1000, 100, 64),
-                                    (32, 4000, 100, 16), (128, 20000, 100, 16)):
-        row = {"rest": 1, "crowd": math.log2(count), "client.pulled": keys, "client.pushed": keys, "client.in_byte": 0,
-               "client.out_byte": TICK}
-        spent = 2000 * workers(options, count, keys, dim, think)["worker cpu"] - 4 * server["server.call"]
-        for pushes in (False, True):
-            asked, answered = request(pushes, keys, dim)
-            row["client.out_byte"] += asked
-            row["client.in_byte"] += answered
-            spent -= min(20000, sum(server[name] * value for name, value in server_row(pushes, keys, dim, 1).items()))
-        rows.append((row, max(1, spent)))
-    return rows
+    """Workers that have a core in turns. A call of the kernel costs them as much as the server."""
+    shapes = ((1, 16), (100, 16), (1000, 16), (100, 64))
+    costs = solve([(worker_row(keys, dim), 2000 * workers(options, 16, keys, dim)["worker cpu"])
+                   for keys, dim in shapes], server)
+    for cost, names in (("client.row", ("client.pulled", "client.pushed")),
+                        ("client.byte", ("client.in_byte", "client.out_byte"))):
+        costs.update(dict.fromkeys(names, costs[cost]))
+    return costs
 
 
-def measure_swap(options, costs):
-    """Workers that share a core in turns, one call each: what a call takes of it, without what the client does."""
-    keys, dim = 100, 16
-    pulled, pushed = request(False, keys, dim), request(True, keys, dim)
-    own = (2 * costs["client.call"] + keys * (costs["client.pulled"] + costs["client.pushed"]) / 2
-           + costs["client.out_byte"] * (pulled[0] + pushed[0] + TICK) / 2
-           + costs["client.in_byte"] * (pulled[1] + pushed[1]) / 2)
-    return max(0, 1e9 / workers(options, 8, keys, dim, fifo=True)["calls"] - own)
+def measure_idle(options, costs):
+    """What each wake-up of an idle core takes of it, besides a swap: a step of a worker that sleeps has three."""
+    own = sum(costs[name] * value for name, value in worker_row(100, 16).items()) + costs["swap"]
+    return max(0, 2000 * workers(options, 16, think=8000)["worker cpu"] - own) / 3
 
 
 def measure_wake(options):
     """A request each 2 ms, which finds the server asleep, and requests one after the other."""
     shape = ("--keys", "100", "--depth", "1", "--connections", "1", "--seconds", "0.5")
     rested, busy = (bench(options, "pull", *shape, *more)["pull 100 keys, 1 x 1"] for more in (("--rate", "500"), ()))
-    return [1000 * max(0, rested[quantile] - busy["p50"]) for quantile in ("p50", "p99")]
+    return 1000 * (rested["p50"] - busy["p50"])
 
 
 def write_costs(options):
-    server = measure_server(options)
-    costs = solve(server)
-    client = measure_client(options, costs)
-    costs.update(solve(client))
-    costs["client.call"] = costs["server.call"]
-    wake, late = measure_wake(options)
-    for name, value in (("server.turn", 0), ("client.turn", 0), ("client.frame", costs["server.frame"]),
-                        ("swap", measure_swap(options, costs)), ("latency", 0), ("bandwidth", 100), ("slice", SLICE_NS),
-                        ("wake", wake), ("late", late)):
-        costs[name] = value
-    for row, total in server + client:
-        print(f"{total / 1000:9.2f} us, fitted {sum(costs[name] * row[name] for name in row) / 1000:9.2f}: {row}")
+    costs = measure_client(options, solve(measure_server(options), {}))
+    idle = measure_idle(options, costs)
+    costs.update({"idle": idle, "wake": max(0, measure_wake(options) - idle), "latency": 0, "bandwidth": 100})
+    for name in ("client.row", "client.byte"):
+        del costs[name]
     with open(options.costs_file, "w", encoding="utf-8") as file:
         file.write("# ns, and bytes per ns. Written by bench/scale.py costs; meanings: tests/sim/costs.h.\n")
         file.writelines(f"{name} {costs[name]:.4g}\n" for name in sorted(costs))
@@ -159,11 +151,11 @@ def write_costs(options):
 def compare(what, real, calls, sim):
     print(f"{what:34} {real[calls]:10.0f} {sim['calls_per_s']:10.0f} {sim['calls_per_s'] / real[calls]:6.2f} | "
           f"{real['p50']:8.0f} {sim['p50_us']:8.0f} | {real['p99']:8.0f} {sim['p99_us']:8.0f} "
-          f"{sim['p99_us'] / real['p99']:6.2f}", flush=True)
+          f"{sim['p99_us'] / real['p99']:6.2f} | {real['p99 from']:8.0f} {real['p99 to']:8.0f}", flush=True)
 
 
 def check(options):
-    print(f"{'':34} {'calls/s':>10}  predicted  ratio |   p50 us predicted |   p99 us predicted ratio")
+    print(f"{'':34} {'calls/s':>10}  predicted  ratio |   p50 us predicted |   p99 us predicted  ratio | of rounds: p99 from, to")
     for count in CONNECTIONS:
         found = bench(options, "pull", "--keys", "200", "--dim", "32", "--depth", "1", "--connections", str(count),
                       "--rows", "200000", "--seconds", "0.5", "--warm-up", "0.2")
@@ -172,7 +164,7 @@ def check(options):
         compare(f"{count} connections", real, "requests", sim)
     for count, think in CHECKED:
         real = workers(options, count, think=think)
-        sim = simulate(options, workers=count, think_us=think, worker_cores=1, warm_up=0.3, seconds=1)
+        sim = simulate(options, workers=count, think_us=think, worker_cores=1, warm_up=0.3, seconds=0.5)
         compare(f"{count} workers on a core, sleep {think / 1000:g} ms", real, "calls", sim)
 
 

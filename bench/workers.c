@@ -1,7 +1,6 @@
 /* starling-bench workers: real worker processes of one job, each with the client library, which
  * pull rows, push gradients to them and tick, one call at a time. */
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,16 +17,18 @@
 #include "core/limits.h"
 #include "core/log.h"
 
-#define BATCHES    16 /* of keys, drawn beforehand */
-#define TIMEOUT_MS 60000U
-#define GO_NS      (10 * SL_CLOCK_NS_PER_MS)
-#define LATE_MS    120000U /* that a worker may need to join, and to answer */
+#define BATCHES     16 /* of keys, drawn beforehand */
+#define TIMEOUT_MS  60000U
+#define GO_NS       (10 * SL_CLOCK_NS_PER_MS)
+#define LATE_MS     120000U /* that a worker may need to join, and to answer */
+/* Once around the client's receive buffers: the first use of each of their huge pages takes 2 ms.
+ */
+#define FIRST_CALLS 300
 
 struct options {
     struct sl_bench_common common;
     const char *workers_text, *congestion;
     struct sl_bench_numbers workers;
-    int fifo;
     uint64_t rows, dim, keys, reactors, worker_cores, think_us;
 };
 
@@ -64,6 +65,22 @@ struct worker {
     float *values;  /* [options.keys * options.dim] */
 };
 
+/* A pull, or a push with a tick. */
+static int call(struct worker *worker, uint32_t clock, bool pushes)
+{
+    const uint32_t count = (uint32_t)worker->options->keys;
+    const uint64_t *keys = worker->keys + (uint64_t)(clock % BATCHES) * count;
+    struct sl_step *step;
+    int err = sl_step_begin(worker->client, clock, &step);
+    if (err != 0) {
+        return err;
+    }
+    err = pushes ? sl_step_push(step, worker->table, keys, count, worker->values)
+                 : sl_step_pull(step, worker->table, keys, count, worker->values);
+    err = err == 0 && pushes ? sl_step_tick(step) : err;
+    return sl_bench_rows_finish(step, err, "a call has failed");
+}
+
 static int join(struct worker *worker, const char *coordinator, uint32_t index)
 {
     const struct options *options = worker->options;
@@ -90,23 +107,10 @@ static int join(struct worker *worker, const char *coordinator, uint32_t index)
     if (err == 0 && index == 0) {
         err = sl_bench_rows_create(worker->client, worker->table, spec.dim, options->rows);
     }
-    return err;
-}
-
-/* A pull, or a push with a tick. */
-static int call(struct worker *worker, uint32_t clock, bool pushes)
-{
-    const uint32_t count = (uint32_t)worker->options->keys;
-    const uint64_t *keys = worker->keys + (uint64_t)(clock % BATCHES) * count;
-    struct sl_step *step;
-    int err = sl_step_begin(worker->client, clock, &step);
-    if (err != 0) {
-        return err;
+    for (uint32_t i = 0; err == 0 && i < FIRST_CALLS; i++) {
+        err = call(worker, 0, false);
     }
-    err = pushes ? sl_step_push(step, worker->table, keys, count, worker->values)
-                 : sl_step_pull(step, worker->table, keys, count, worker->values);
-    err = err == 0 && pushes ? sl_step_tick(step) : err;
-    return sl_bench_rows_finish(step, err, "a call has failed");
+    return err;
 }
 
 /* The time measured is that of all workers. */
@@ -142,11 +146,7 @@ static void work(const struct options *options, const char *coordinator, uint32_
     struct worker worker = {.options = options};
     struct tally tally = {0};
     sl_metric_init(&tally.latency);
-    const struct sched_param lowest = {.sched_priority = 1};
-    if (options->fifo != 0 && sched_setscheduler(0, SCHED_FIFO, &lowest) != 0) {
-        tally.err = SL_ERR_INVALID;
-    }
-    tally.err = tally.err != 0 ? tally.err : join(&worker, coordinator, index);
+    tally.err = join(&worker, coordinator, index);
     sl_bench_fork_tell(to, &tally.err, sizeof tally.err);
     if (tally.err == 0 && read(go, &go_ns, sizeof go_ns) != sizeof go_ns) {
         tally.err = SL_ERR_CLOSED;
@@ -265,9 +265,6 @@ int sl_bench_workers_run(int argc, char **argv)
         sl_bench_text("workers", &o.workers_text, "N,...", "Worker processes of one job."),
         sl_bench_number("worker-cores", &o.worker_cores, 1, 1024,
                         "That the workers share, from the client's upwards."),
-        sl_bench_choice("fifo", &o.fifo, "false|true",
-                        "Whether workers that share a core run in the order in which they became "
-                        "ready (SCHED_FIFO), and not in slices of milliseconds."),
         sl_bench_number("think-us", &o.think_us, 0, 1e9,
                         "That a worker sleeps between a pull and a push, as it does while an "
                         "accelerator computes."),

@@ -7,31 +7,19 @@
 #include "core/assert.h"
 #include "net/wire/request.h"
 
-#define SIDE(name)                                                                                 \
-    {#name ".turn", offsetof(struct sl_sim_costs, name.turn)},                                     \
-        {#name ".call", offsetof(struct sl_sim_costs, name.call)},                                 \
-        {#name ".frame", offsetof(struct sl_sim_costs, name.frame)},                               \
-        {#name ".pulled", offsetof(struct sl_sim_costs, name.pulled)},                             \
-        {#name ".pushed", offsetof(struct sl_sim_costs, name.pushed)},                             \
-        {#name ".in_byte", offsetof(struct sl_sim_costs, name.in_byte)},                           \
+#define COST(name)                                                                                 \
     {                                                                                              \
-#name ".out_byte", offsetof(struct sl_sim_costs, name.out_byte)                            \
+#name, offsetof(struct sl_sim_costs, name)                                                 \
     }
 
 static const struct {
     const char *name;
     size_t offset;
 } FIELDS[] = {
-    SIDE(server),
-    SIDE(client),
-    {"swap", offsetof(struct sl_sim_costs, swap)},
-    {"rest", offsetof(struct sl_sim_costs, rest)},
-    {"crowd", offsetof(struct sl_sim_costs, crowd)},
-    {"wake", offsetof(struct sl_sim_costs, wake)},
-    {"late", offsetof(struct sl_sim_costs, late)},
-    {"slice", offsetof(struct sl_sim_costs, slice)},
-    {"latency", offsetof(struct sl_sim_costs, latency)},
-    {"bandwidth", offsetof(struct sl_sim_costs, bandwidth)},
+    COST(server.pulled), COST(server.pushed), COST(server.in_byte), COST(server.out_byte),
+    COST(client.pulled), COST(client.pushed), COST(client.in_byte), COST(client.out_byte),
+    COST(call),          COST(frame),         COST(swap),           COST(idle),
+    COST(wake),          COST(latency),       COST(bandwidth),
 };
 #define FIELD_COUNT (sizeof FIELDS / sizeof FIELDS[0])
 
@@ -111,9 +99,8 @@ void sl_sim_meter_frame(struct sl_sim_meter *meter, uint32_t host, bool is_sent,
     struct sl_frame header;
     const int err = sl_frame_decode(frame, &header);
     sl_assert(err == 0); /* what ours send is well-formed */
-    meter->spent_ns += meter->spent_ns == 0 ? side->turn : 0;
-    meter->spent_ns += *called != meter->turn ? side->call : 0;
-    meter->spent_ns += side->frame + bytes * (is_sent ? side->out_byte : side->in_byte);
+    meter->spent_ns += *called != meter->turn ? meter->costs->call : 0;
+    meter->spent_ns += meter->costs->frame + bytes * (is_sent ? side->out_byte : side->in_byte);
     if (header.type == SL_FRAME_REQUEST) {
         meter->spent_ns +=
             rows_ns(side, frame + SL_FRAME_HEADER_BYTES, bytes - SL_FRAME_HEADER_BYTES);

@@ -7,11 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Costs of the work of a reactor, in ns; servers and clients have their own. */
+/* What servers and clients have each of their own, in ns. */
 struct sl_sim_side_costs {
-    double turn;     /* that moves frames */
-    double call;     /* of the kernel: for each connection that sends or receives in a turn */
-    double frame;    /* sent or received */
     double pulled;   /* row of a request that reads rows */
     double pushed;   /* row of a request that writes rows */
     double in_byte;  /* received */
@@ -20,12 +17,11 @@ struct sl_sim_side_costs {
 
 struct sl_sim_costs {
     struct sl_sim_side_costs server, client;
+    double call;      /* ns of the kernel, for each connection that sends or receives in a turn */
+    double frame;     /* ns of each frame sent or received */
     double swap;      /* ns of a processor that goes on with another process, or one that slept */
-    double rest;      /* ns of a processor for a process that has slept on a timer, */
-    double crowd;     /* and for each doubling of the processes that share it */
-    double wake;      /* ns until a sleeping process runs on an idle processor */
-    double late;      /* instead, once in 50 times */
-    double slice;     /* ns that a process may run while others wait for its processor */
+    double wake;      /* ns until an idle processor begins with a process, */
+    double idle;      /* and how much more than a swap that takes of it, in ns */
     double latency;   /* ns of the network, one way */
     double bandwidth; /* bytes per ns of each direction of a host's link */
 };

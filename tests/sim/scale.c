@@ -19,7 +19,8 @@
 
 #define BATCHES        16 /* of keys, drawn beforehand */
 #define TIMEOUT_MS     600000
-#define SLOTS          20 /* of the time that counts */
+#define GO_NS          (10 * SL_CLOCK_NS_PER_MS) /* from the last that is ready to the first call of all */
+#define SLOTS          20                        /* of the time that counts */
 /* SPIN_US of ps/process/process.c and of worker/client.c. */
 #define SERVER_SPIN_US 50
 #define CLIENT_SPIN_US 20
@@ -116,11 +117,11 @@ struct trainer {
     uint64_t *keys; /* [BATCHES][parameters.keys] */
 };
 
-/* A processor: the process that has it computes until free_ns, and may spin then. Its owner goes
- * before others until its slice is over, also when it has slept meanwhile. */
+/* A processor: the process that has it computes until free_ns, and may spin then. The others get it
+ * when that process sleeps, in the order in which they became ready (SCHED_FIFO). */
 struct core {
-    uint32_t holder, owner;
-    uint64_t since_ns, free_ns;
+    uint32_t holder;
+    uint64_t free_ns;
 };
 
 struct job {
@@ -135,7 +136,7 @@ struct job {
     uint64_t *spins_until_ns; /* host */
     uint32_t server_count, worker_count, host_count, ready_count;
     float *values; /* that all pull into, and zeros that all push */
-    uint64_t turns, from_ns, to_ns, fail_ns;
+    uint64_t turns, go_ns, from_ns, to_ns, fail_ns;
     double *busy_ns; /* servers, in the time measured */
     uint64_t calls, slots[SLOTS];
     struct sl_metric_histogram latency;
@@ -243,12 +244,12 @@ static void create(void)
     const struct sl_sim_watch watch = {.wake = on_wake};
     job.network = sl_sim_network_create(&options, &watch);
     sl_metric_init(&job.latency);
-    job.from_ns = job.to_ns = SL_CLOCK_NEVER;
+    job.go_ns = job.from_ns = job.to_ns = SL_CLOCK_NEVER;
     for (uint32_t host = 0; host < job.host_count; host++) {
         const uint32_t shared = (uint32_t)parameters.worker_cores;
         const bool is_alone = host < job.server_count || shared == 0;
         job.core_of[host] = is_alone ? host : job.server_count + (host - job.server_count) % shared;
-        job.cores[host].holder = job.cores[host].owner = host;
+        job.cores[host].holder = host;
         const bool is_server = host < job.server_count;
         sl_spin_init(&job.spins[host],
                      (is_server ? SERVER_SPIN_US : CLIENT_SPIN_US) * SL_CLOCK_NS_PER_US);
@@ -319,11 +320,10 @@ static void end_call(struct trainer *trainer)
     }
 }
 
-static double rest_ns(void)
+/* Its computation is over, for which it sleeps. */
+static bool has_computed(const struct trainer *trainer)
 {
-    const double shared =
-        parameters.worker_cores == 0 ? 1 : job.worker_count / parameters.worker_cores;
-    return job.costs.rest + job.costs.crowd * log2(fmax(1, shared));
+    return trainer->stage == COMPUTING && trainer->next_ns <= sl_sim_network_now(job.network);
 }
 
 /* Does what the application can do, after a turn. */
@@ -345,14 +345,13 @@ static void poll_trainer(struct trainer *trainer)
         }
         break;
     case READY:
-        if (job.ready_count == job.worker_count) {
+        if (sl_sim_network_now(job.network) >= job.go_ns) {
             trainer->begun_ns = sl_sim_network_now(job.network);
             begin_call(trainer, false);
         }
         break;
     case COMPUTING:
-        if (trainer->next_ns <= sl_sim_network_now(job.network)) {
-            sl_sim_network_meter(job.network)->spent_ns += rest_ns();
+        if (has_computed(trainer)) {
             begin_call(trainer, true);
         }
         break;
@@ -377,7 +376,7 @@ static uint64_t later(uint64_t a_ns, uint64_t b_ns)
 }
 
 /* When a process's turn begins, as things are: it has its processor, or gets it when the holder
- * sleeps, or has used up its slice; a processor on which all sleep must be woken. */
+ * sleeps; a processor on which all sleep must be woken. */
 static uint64_t start_of(uint32_t host)
 {
     const struct core *core = &job.cores[job.core_of[host]];
@@ -387,29 +386,20 @@ static uint64_t start_of(uint32_t host)
         return ready_ns;
     }
     if (ready_ns > sleeps_ns) {
-        const bool is_late = sl_hash_key(ready_ns + host) % 50 == 0;
-        return ready_ns + (uint64_t)(is_late ? job.costs.late : job.costs.wake);
+        return ready_ns + (uint64_t)job.costs.wake;
     }
-    const uint64_t slice_ns = (uint64_t)job.costs.slice;
-    if (host == core->holder || (host == core->owner && ready_ns < core->since_ns + slice_ns)) {
-        return later(ready_ns, core->free_ns);
-    }
-    const uint64_t expires_ns = later(core->since_ns + slice_ns, core->free_ns);
-    return later(ready_ns, expires_ns < sleeps_ns ? expires_ns : sleeps_ns);
+    return later(ready_ns, host == core->holder ? core->free_ns : sleeps_ns);
 }
 
-static bool goes_before(uint32_t a, uint32_t b, uint64_t now_ns)
+/* Of two that can begin now: the one that has its processor, else the one that was ready first. */
+static bool goes_before(uint32_t a, uint32_t b)
 {
-    const struct core *core = &job.cores[job.core_of[a]];
-    if (now_ns < core->since_ns + (uint64_t)job.costs.slice &&
-        (a == core->owner || b == core->owner)) {
-        return a == core->owner;
-    }
-    return job.processes[a]->due_ns < job.processes[b]->due_ns;
+    const bool has = job.cores[job.core_of[a]].holder == a;
+    return has || (job.cores[job.core_of[b]].holder != b &&
+                   job.processes[a]->due_ns < job.processes[b]->due_ns);
 }
 
-/* The process that is next to run: of several that wait for a processor, the one that was ready
- * first. */
+/* The process that is next to run. */
 static uint32_t choose(uint64_t *start_ns)
 {
     uint32_t chosen = UINT32_MAX;
@@ -417,7 +407,7 @@ static uint32_t choose(uint64_t *start_ns)
     for (uint32_t host = 0; host < job.host_count; host++) {
         const uint64_t at_ns = job.processes[host] == NULL ? SL_CLOCK_NEVER : start_of(host);
         if (at_ns < *start_ns ||
-            (at_ns == *start_ns && at_ns != SL_CLOCK_NEVER && goes_before(host, chosen, at_ns))) {
+            (at_ns == *start_ns && at_ns != SL_CLOCK_NEVER && goes_before(host, chosen))) {
             *start_ns = at_ns;
             chosen = host;
         }
@@ -426,26 +416,14 @@ static uint32_t choose(uint64_t *start_ns)
     return chosen;
 }
 
-/* The process gets its processor: what that takes, in ns. One that is spinning there is preempted.
- */
+/* The process gets its processor: what that takes, in ns. */
 static double take_core(uint32_t host, uint64_t start_ns)
 {
     struct core *core = &job.cores[job.core_of[host]];
-    struct sl_spin *spin = &job.spins[core->holder];
-    if (start_ns >= core->since_ns + (uint64_t)job.costs.slice) {
-        core->owner = host;
-        core->since_ns = start_ns;
-    }
-    if (core->holder == host) {
-        return start_ns > later(job.spins_until_ns[host], core->free_ns) ? job.costs.swap : 0;
-    }
-    if (job.spins_until_ns[core->holder] > start_ns) {
-        job.spins_until_ns[core->holder] = 0;
-        spin->looked_ns = 0; /* long ago */
-        (void)sl_spin_idle(spin, start_ns);
-    }
+    const uint64_t sleeps_ns = later(job.spins_until_ns[core->holder], core->free_ns);
+    const bool goes_on = core->holder == host && start_ns <= sleeps_ns;
     core->holder = host;
-    return job.costs.swap;
+    return goes_on ? 0 : job.costs.swap + (start_ns > sleeps_ns ? job.costs.idle : 0);
 }
 
 static void run_next(void)
@@ -458,20 +436,25 @@ static void run_next(void)
     }
     start_ns = sl_sim_network_now(job.network);
     const double swap_ns = take_core(host, start_ns);
+    const bool has_slept =
+        host >= job.server_count && has_computed(&job.trainers[host - job.server_count]);
     meter->turn++;
     meter->spent_ns = 0;
     (void)sl_sim_process_step(job.processes[host]);
-    meter->spent_ns += meter->spent_ns > 0 ? swap_ns : 0;
+    meter->spent_ns += meter->spent_ns > 0 || has_slept ? swap_ns : 0;
     if (host >= job.server_count) {
         poll_trainer(&job.trainers[host - job.server_count]);
     } else if (start_ns >= job.from_ns) {
         job.busy_ns[host] += meter->spent_ns;
     }
     const uint64_t end_ns = turn_end();
+    struct sl_spin *spin = &job.spins[host];
     if (meter->spent_ns > 0) {
-        sl_spin_busy(&job.spins[host], start_ns);
-        const bool spins = sl_spin_idle(&job.spins[host], end_ns);
-        job.spins_until_ns[host] = spins ? end_ns + job.spins[host].limit_ns : 0;
+        sl_spin_busy(spin, start_ns);
+        job.spins_until_ns[host] = 0;
+    }
+    if (!spin->idle && job.processes[host]->due_ns > end_ns) {
+        job.spins_until_ns[host] = sl_spin_idle(spin, end_ns) ? end_ns + spin->limit_ns : 0;
     }
     if (host >= job.server_count && parameters.polling > 0) {
         job.spins_until_ns[host] = SL_CLOCK_NEVER;
@@ -507,11 +490,14 @@ static void run(void)
     while (job.ready_count < job.worker_count) {
         run_next();
     }
+    job.go_ns = sl_sim_network_now(job.network) + GO_NS;
     for (uint32_t i = 0; i < job.worker_count; i++) {
-        sl_sim_process_wake(&job.trainers[i].process, sl_sim_network_now(job.network));
+        sl_sim_process_wake(&job.trainers[i].process, job.go_ns);
+        if (parameters.worker_cores > 0) { /* as after calls for which all workers compete */
+            job.spins[job.server_count + i].short_idles = 0;
+        }
     }
-    job.from_ns = sl_sim_network_now(job.network) +
-                  (uint64_t)(parameters.warm_up * (double)SL_CLOCK_NS_PER_S);
+    job.from_ns = job.go_ns + (uint64_t)(parameters.warm_up * (double)SL_CLOCK_NS_PER_S);
     job.to_ns = job.from_ns + (uint64_t)(parameters.seconds * (double)SL_CLOCK_NS_PER_S);
     job.fail_ns = parameters.racks > 0
                       ? job.from_ns + (uint64_t)(parameters.fail_s * (double)SL_CLOCK_NS_PER_S)
