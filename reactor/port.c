@@ -287,11 +287,13 @@ static bool is_done_or_over(void *ctx)
 static bool drive_until(struct sl_reactor *reactor, uint64_t timeout_ns, bool (*done)(void *ctx),
                         void *ctx)
 {
-    struct driven_wait wait = {.timer = {.run = time_is_over}, .done = done, .ctx = ctx};
-    if (timeout_ns != SL_CLOCK_NEVER) {
-        sl_timer_arm(sl_reactor_timers(reactor), &wait.timer,
-                     sl_clock_now_ns(sl_reactor_clock(reactor)) + timeout_ns);
+    if (timeout_ns == SL_CLOCK_NEVER) {
+        sl_reactor_drive_until(reactor, done, ctx);
+        return true;
     }
+    struct driven_wait wait = {.timer = {.run = time_is_over}, .done = done, .ctx = ctx};
+    sl_timer_arm(sl_reactor_timers(reactor), &wait.timer,
+                 sl_clock_now_ns(sl_reactor_clock(reactor)) + timeout_ns);
     sl_reactor_drive_until(reactor, is_done_or_over, &wait);
     sl_reactor_disarm(reactor, &wait.timer);
     return done(ctx);
