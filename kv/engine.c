@@ -40,15 +40,14 @@ static int add_operation(const struct sl_engine_call *call)
                                                       batch->key_count, call->lengths);
 }
 
-static uint32_t time_left_ms(uint64_t deadline_ns)
+static uint32_t time_left_ms(uint64_t deadline_ns, uint64_t now_ns)
 {
-    uint64_t now_ns = sl_clock_now_ns(sl_clock_system());
     return deadline_ns < now_ns + SL_CLOCK_NS_PER_MS
                ? 1
                : (uint32_t)((deadline_ns - now_ns) / SL_CLOCK_NS_PER_MS);
 }
 
-static void start(struct sl_engine *engine, struct sl_engine_call *call)
+static void start(struct sl_engine *engine, struct sl_engine_call *call, uint64_t now_ns)
 {
     const bool is_whole = sl_client_values_lost(engine->client) < 0;
     int err = is_whole ? sl_step_begin(engine->client, 0, &call->step) : SL_ERR_CORRUPT;
@@ -57,7 +56,8 @@ static void start(struct sl_engine *engine, struct sl_engine_call *call)
         call->step->on_done_ctx = call;
         err = add_operation(call);
     }
-    err = err != 0 ? err : sl_step_submit_deferred(call->step, time_left_ms(call->deadline_ns));
+    err = err != 0 ? err
+                   : sl_step_submit_deferred(call->step, time_left_ms(call->deadline_ns, now_ns));
     if (err != 0) {
         call->err = err;
         append(&engine->ended, call);
@@ -84,9 +84,10 @@ static void admit(struct sl_engine *engine)
         engine->jobs = job;
     }
     sl_engine_unlock(engine);
+    const uint64_t now_ns = taken.first == NULL ? 0 : sl_clock_now_ns(sl_clock_system());
     while ((call = taken.first) != NULL) {
         taken.first = call->next;
-        start(engine, call);
+        start(engine, call, now_ns);
     }
 }
 
