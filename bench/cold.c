@@ -15,7 +15,6 @@
 #include "bench/options.h"
 #include "core/assert.h"
 #include "core/clock.h"
-#include "serve/engine/blas.h"
 #include "serve/worker/version.h"
 
 #define TIMEOUT_MS 60000
@@ -325,7 +324,6 @@ static void prepare(struct bench *bench)
     const struct sl_objects_options options = {.struct_size = sizeof options,
                                                .agent = bench->agent};
     double ignored;
-    sl_blas_init();
     bench->times = (struct sl_serve_times){.layers = bench->layers, .waits = bench->waits};
     bench->lines = json_array();
     check(sl_objects_create(&options, &bench->objects), bench->agent, NULL);

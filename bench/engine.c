@@ -10,7 +10,6 @@
 #include "bench/options.h"
 #include "core/assert.h"
 #include "core/hash.h"
-#include "serve/engine/blas.h"
 #include "serve/engine/graph_fold.h"
 #include "serve/engine/graph_image.h"
 #include "serve/engine/onnx.h"
@@ -58,7 +57,6 @@ static int read_model(struct bench *bench, struct sl_reason *reason)
 static int open_model(struct bench *bench)
 {
     struct sl_reason reason;
-    sl_blas_init();
     sl_graph_memory_init(&bench->memory, MODEL_MEMORY_BYTES);
     int err = read_model(bench, &reason);
     if (err == 0) {

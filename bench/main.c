@@ -9,6 +9,7 @@
 #include "bench/child.h"
 #include "bench/report.h"
 #include "core/log.h"
+#include "serve/engine/blas.h"
 
 struct benchmark {
     const char *name;
@@ -89,6 +90,7 @@ static void print_usage(FILE *to)
 int main(int argc, char **argv)
 {
     sl_log_setup(SL_LOG_INFO, "bench");
+    sl_blas_init(); /* for all benchmarks: its threads would take their signals */
     if (strcmp(basename(argv[0]), "transfer_engine_bench") == 0) {
         return sl_bench_transfer_run(argc, argv);
     }
