@@ -13,7 +13,7 @@
 #define SLACK_MS   30000
 #define HEAD_BYTES 74U /* as Ethernet, IPv4, UDP and the protocol's header have */
 
-/* What a packet begins with; the rest of HEAD_BYTES is left as it is. */
+/* The start of each packet. The other bytes of HEAD_BYTES are not written. */
 struct head {
     uint64_t index;
     uint32_t offset, bytes;

@@ -21,8 +21,7 @@
 #define TIMEOUT_MS  60000U
 #define GO_NS       (10 * SL_CLOCK_NS_PER_MS)
 #define LATE_MS     120000U /* that a worker may need to join, and to answer */
-/* Once around the client's receive buffers: the first use of each of their huge pages takes 2 ms.
- */
+/* Once around the client's receive buffers: each of their huge pages takes 2 ms at first use. */
 #define FIRST_CALLS 300
 
 struct options {

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static pthread_key_t last_key;
 static pthread_once_t last_once = PTHREAD_ONCE_INIT;
@@ -50,4 +51,14 @@ void sl_reason_make_printable(char *text, size_t bytes)
     for (size_t i = 0; i < bytes; i++) {
         text[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
     }
+}
+
+void sl_reason_copy_printable(char *text, size_t text_bytes, const void *from, size_t bytes)
+{
+    bytes = bytes < text_bytes - 1 ? bytes : text_bytes - 1;
+    if (bytes > 0) {
+        memcpy(text, from, bytes);
+    }
+    sl_reason_make_printable(text, bytes);
+    text[bytes] = '\0';
 }

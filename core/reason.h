@@ -28,6 +28,11 @@ void sl_reason_vset(struct sl_reason *reason, const char *format, va_list argume
 /* Replaces bytes other than printable ASCII by "?": a peer's text must not control a terminal. */
 void sl_reason_make_printable(char *text, size_t bytes);
 
+/* Copies a peer's text, at most text_bytes - 1 bytes of it, made printable, with a NUL. Reads
+ * `from` before it looks at the bytes: the peer may change them meanwhile. bytes 0: from may be
+ * NULL. */
+void sl_reason_copy_printable(char *text, size_t text_bytes, const void *from, size_t bytes);
+
 /* The reason of the calling thread's last failure in a public function: the text of sl_last_error.
  * "" before the first. Any thread. */
 struct sl_reason *sl_reason_last(void);

@@ -336,22 +336,12 @@ static void release(struct sl_shard_conn *conn, const struct sl_transport_messag
     }
 }
 
-/* Copies the peer's text, with unprintable bytes replaced, for the log. */
-static void copy_text(char *text, size_t text_bytes, const struct sl_transport_message *message)
-{
-    size_t bytes = message->header.payload_bytes;
-    bytes = bytes < text_bytes - 1 ? bytes : text_bytes - 1;
-    memcpy(text, message->payload, bytes);
-    sl_reason_make_printable(text, bytes);
-    text[bytes] = '\0';
-}
-
 static void refused(struct sl_shard_conn *conn, struct sl_request *request,
                     const struct sl_transport_message *message)
 {
     int err = -(int)message->header.status;
     char text[SL_SHARD_CONN_REASON_BYTES];
-    copy_text(text, sizeof text, message);
+    sl_reason_copy_printable(text, sizeof text, message->payload, message->header.payload_bytes);
     release(conn, message);
     if (request != NULL) {
         sl_substep_failed(request, err, text[0] == '\0' ? sl_err_name(err) : text);

@@ -199,17 +199,6 @@ static void answered(struct sl_rma_slice *slice, int err, const char *text)
     }
 }
 
-/* Copies the target's text, which the target may change meanwhile (MAPS_MEMORY), and replaces
- * unprintable bytes. */
-static void copy_text(const struct sl_transport_message *message, char text[TEXT_BYTES])
-{
-    uint32_t bytes = message->header.payload_bytes;
-    bytes = bytes < TEXT_BYTES - 1 ? bytes : TEXT_BYTES - 1;
-    memcpy(text, message->payload, bytes);
-    sl_reason_make_printable(text, bytes);
-    text[bytes] = '\0';
-}
-
 static int read_error(const struct sl_frame *header)
 {
     return header->status <= -SL_ERR_CANCELLED ? -(int)header->status : SL_ERR_PROTOCOL;
@@ -257,7 +246,7 @@ static int writes_applied(struct sl_rma_initiator *lane, uint64_t id,
 static void refused(struct sl_rma_slice *slice, const struct sl_transport_message *message)
 {
     char text[TEXT_BYTES];
-    copy_text(message, text);
+    sl_reason_copy_printable(text, sizeof text, message->payload, message->header.payload_bytes);
     sl_transport_release(slice->lane->conn, message);
     const int err = read_error(&message->header);
     answered(slice, err, text[0] == '\0' ? sl_rma_wire_error_text(err) : text);

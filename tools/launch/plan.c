@@ -288,8 +288,7 @@ static int append_member(struct sl_plan_task *task, const struct sl_launch_optio
     return err != 0 ? err : append_devices(task, options, hosts, reason);
 }
 
-/* The port of STARLING_HTTP is for ps/0, which has the page of the job; others take any free one.
- */
+/* ps/0 alone, which has the page of the job, gets the port of STARLING_HTTP; others a free one. */
 static int append_http(struct sl_plan_task *task)
 {
     const char *given = getenv("STARLING_HTTP");

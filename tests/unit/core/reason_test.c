@@ -25,3 +25,14 @@ SL_CASE(reason_set__without_a_reason_does_nothing)
 {
     assert_int_equal(sl_reason_fail(NULL, SL_ERR_IO, "%s", "text"), SL_ERR_IO);
 }
+
+SL_CASE(reason_copy_printable__of_a_peers_text)
+{
+    char text[8];
+    sl_reason_copy_printable(text, sizeof text, "a\x1b[\x80~\x7f", 6);
+    assert_string_equal(text, "a?[?~?");
+    sl_reason_copy_printable(text, sizeof text, "more than fits", 14);
+    assert_string_equal(text, "more th");
+    sl_reason_copy_printable(text, sizeof text, NULL, 0);
+    assert_string_equal(text, "");
+}
