@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "net/base/fd.h"
@@ -12,6 +13,8 @@
 #define LISTEN_BACKLOG  4096
 #define KEEPALIVE_COUNT 3
 #define STATE_CLOSE     7 /* TCP_CLOSE, which no usable header defines */
+#define BIND_TRIES      100
+#define BIND_PAUSE_NS   5000000 /* 5 ms */
 
 static int set_int(int fd, int level, int option, int value)
 {
@@ -108,6 +111,18 @@ int sl_tcp_socket_open(const struct sl_tcp *tcp, int family, int *out_fd)
     return 0;
 }
 
+/* The sockets of a killed process outlive it by some milliseconds: the kernel closes them when it
+ * has taken down the process's io_uring rings. The next process at the address waits for that. */
+static int bind_when_free(int fd, const struct sockaddr_storage *address, socklen_t bytes)
+{
+    int result = bind(fd, (const struct sockaddr *)address, bytes);
+    for (uint32_t i = 1; result != 0 && errno == EADDRINUSE && i < BIND_TRIES; i++) {
+        (void)nanosleep(&(struct timespec){.tv_nsec = BIND_PAUSE_NS}, NULL);
+        result = bind(fd, (const struct sockaddr *)address, bytes);
+    }
+    return result;
+}
+
 int sl_tcp_socket_listen(const struct sl_tcp *tcp, const struct sockaddr_storage *address,
                          socklen_t address_bytes, int *out_fd)
 {
@@ -118,8 +133,7 @@ int sl_tcp_socket_listen(const struct sl_tcp *tcp, const struct sockaddr_storage
     }
     if (set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1) != 0 ||
         (address->ss_family == AF_INET6 && set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1) != 0) ||
-        bind(fd, (const struct sockaddr *)address, address_bytes) != 0 ||
-        listen(fd, LISTEN_BACKLOG) != 0) {
+        bind_when_free(fd, address, address_bytes) != 0 || listen(fd, LISTEN_BACKLOG) != 0) {
         const int why = errno;
         close(fd);
         errno = why;

@@ -36,7 +36,8 @@ int sl_tcp_socket_end_err(int fd);
 /* Converts an errno of an open connection. */
 int sl_tcp_socket_err(int system_errno);
 
-/* Opens a bound, listening socket. Errors: IN_USE, IO, NOT_FOUND (no such local address). */
+/* Opens a bound, listening socket; waits up to 0.5 s for an address that is in use. Errors: IN_USE,
+ * IO, NOT_FOUND (no such local address). */
 int sl_tcp_socket_listen(const struct sl_tcp *tcp, const struct sockaddr_storage *address,
                          socklen_t address_bytes, int *out_fd);
 

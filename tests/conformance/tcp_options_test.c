@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -12,6 +13,7 @@
 
 #include "core/log.h"
 #include "net/tcp/state.h"
+#include "peer.h"
 #include "reactor/ring.h"
 
 /* A label of more than 63 bytes: refused without asking anybody. */
@@ -67,6 +69,46 @@ SL_CASE(open__known_congestion_control)
     uint32_t size = 100;
     peer_send_from_test(client, &size, 1);
     WAIT_UNTIL(node_peer(&world->nodes[0], 0)->received == 1);
+    world_close(world);
+}
+
+struct listen_call {
+    struct sl_endpoint endpoint, bound;
+    int err;
+};
+
+static void run_listen(struct node *node, void *ctx)
+{
+    struct listen_call *call = ctx;
+    call->err =
+        sl_transport_listen(node->transport, &call->endpoint, &peer_events, node, &call->bound);
+}
+
+static void *close_later(void *fd)
+{
+    (void)usleep(20000);
+    (void)close(*(int *)fd);
+    return NULL;
+}
+
+/* As after the end of a process whose sockets the kernel has not closed yet. */
+SL_CASE(listen__waits_for_an_address_in_use)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    pthread_t thread;
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, bytes), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &bytes), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    struct world *world = world_open(1, NULL);
+    struct listen_call call = {.endpoint = {.scheme = SL_ENDPOINT_TCP,
+                                            .host = "127.0.0.1",
+                                            .port = ntohs(address.sin_port)}};
+    assert_int_equal(pthread_create(&thread, NULL, close_later, &fd), 0);
+    node_run(&world->nodes[0], run_listen, &call);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(call.err, 0);
     world_close(world);
 }
 
