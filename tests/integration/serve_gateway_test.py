@@ -74,9 +74,10 @@ class Gateways(harness.StarlingTest):
         for name, model in self.models.items():
             model.save(os.path.join(files, f"{name}.onnx"))
         self.run_to_end("starling-serve", "deploy", files, "--dir", folder)
-        self.storage = self.start("starling-objects", "serve", "--dir", folder, "--name", "127.0.0.1:0", "--agent",
+        self.catalogue = f"127.0.0.1:{harness.free_ports(1)[0]}"
+        self.storage = self.start("starling-objects", "serve", "--dir", folder, "--name", self.catalogue, "--agent",
                                   "--agent-name", self.agent, "--pool-memory", "16M")
-        self.catalogue = self.storage.wait_line("serves the catalogue").split(" ")[0]
+        self.storage.wait_line("serves the catalogue")
 
     def start_gateway(self, listen="127.0.0.1:0", http_address="127.0.0.1:0"):
         """Returns the process, the address that workers join, and that of HTTP."""

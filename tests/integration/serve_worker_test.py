@@ -85,6 +85,7 @@ class Workers(harness.StarlingTest):
     def setUp(self):
         super().setUp()
         self.agent_name = f"worker-{os.getpid()}-{self.id().rsplit('.', 1)[1]}"
+        self.listen = f"127.0.0.1:{harness.free_ports(1)[0]}"
         self.versions, self.workers, self.agent = {}, [], None
 
     def start_storage(self):
@@ -98,13 +99,11 @@ class Workers(harness.StarlingTest):
                                 self.catalogue, "--name", "127.0.0.1:0", "--pool-memory", pool)
         self.agent.wait_line("serves readers")
 
-    def start_gateway(self, listen="127.0.0.1:0", http="127.0.0.1:0"):
-        if not listen.endswith(":0"):
-            harness.wait_unheard("127.0.0.1", int(listen.rsplit(":", 1)[1]))
-        self.gateway = self.start("starling-serve", "gateway", "--listen", listen, "--catalogue", self.catalogue,
-                                  "--http", http)
-        line = self.gateway.wait_line("serves http")
-        self.address, self.listen = line.strip().rsplit("//", 1)[1], line.split(" ")[0]
+    def start_gateway(self):
+        """Also in the place of one that was killed."""
+        self.gateway = self.start("starling-serve", "gateway", "--listen", self.listen, "--catalogue", self.catalogue,
+                                  "--http", "127.0.0.1:0")
+        self.address = self.gateway.wait_line("serves http").strip().rsplit("//", 1)[1]
 
     def start_worker(self, *flags):
         worker = self.start("starling-serve", "worker", "--gateway", self.listen, "--agent-name", self.agent_name,
@@ -152,7 +151,7 @@ class Workers(harness.StarlingTest):
         worker.wait_line("computes models")
         worker.wait_line(f"waits for gateway {self.listen}")
         self.workers.append(worker)
-        self.start_gateway(self.listen)
+        self.start_gateway()
         load = Load(self, ["m0"], 1)
         load.more(3)
         self.assertEqual(load.end(), [])
@@ -178,7 +177,7 @@ class Workers(harness.StarlingTest):
         self.assertEqual(load.end(), [])
         self.gateway.signal(signal.SIGKILL)
         self.gateway.wait()
-        self.start_gateway(self.listen)
+        self.start_gateway()
         load = Load(self, names, 1)
         load.more(5)
         self.assertEqual(load.end(), [])

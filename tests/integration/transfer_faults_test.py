@@ -23,10 +23,11 @@ table = collections.defaultdict(list)  # fault -> answers
 
 
 class Peer:
-    """A process with an engine. Its memory: private, or shared with peers on this host."""
+    """A process with an engine. Its memory: private, or shared with peers on this host. Its name stays free for
+    another when it is killed."""
 
-    def __init__(self, test, name="127.0.0.1:0", store="P2PHANDSHAKE", endpoints="tcp://127.0.0.1:0",
-                 memory="private"):
+    def __init__(self, test, name=None, store="P2PHANDSHAKE", endpoints="tcp://127.0.0.1:0", memory="private"):
+        name = name or f"127.0.0.1:{harness.free_ports(1)[0]}"
         self.process = test.start("transfer_peer", name, store, endpoints, memory, BYTES, commands=True)
         self.name = self.process.wait_line("serves ").split(" ")[1]
         self._seen = self.process.lines.index(f"serves {self.name}") + 1
