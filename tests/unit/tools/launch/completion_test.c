@@ -8,6 +8,7 @@
 
 #include "tests/support/unit.h"
 #include "tools/launch/completion.h"
+#include "tools/launch/local.h"
 
 static uint16_t port_of(const struct sl_completion *report)
 {
@@ -17,11 +18,33 @@ static uint16_t port_of(const struct sl_completion *report)
     return ntohs(address.sin6_port);
 }
 
-static void listen_for(struct sl_completion *report, uint32_t worker_count)
+static void listen_at(uint16_t port, struct sl_completion *report, uint32_t worker_count)
 {
     snprintf(report->token, sizeof report->token, "12.3");
-    assert_int_equal(sl_completion_listen(report, 0, worker_count, NULL), 0);
+    assert_int_equal(sl_completion_listen(report, port, worker_count, NULL), 0);
     assert_int_equal(report->workers_left, worker_count);
+}
+
+static void listen_for(struct sl_completion *report, uint32_t worker_count)
+{
+    listen_at(0, report, worker_count);
+}
+
+/* The worker's side of that job, for a ps launcher at this port. */
+static void report_to(uint16_t port, struct sl_completion *worker)
+{
+    char peer[32];
+    snprintf(peer, sizeof peer, "127.0.0.1:%u", port);
+    assert_int_equal(sl_words_append(&worker->peers, peer), 0);
+    snprintf(worker->token, sizeof worker->token, "12.3");
+}
+
+/* Nobody listens there, and no socket is given it by the kernel. */
+static uint16_t unused_port(void)
+{
+    uint16_t port;
+    assert_int_equal(sl_local_free_ports("127.0.0.1", 1, &port, NULL), 0);
+    return port;
 }
 
 /* Sends from a socket of its own, and waits until it has arrived. */
@@ -109,10 +132,7 @@ SL_CASE(report_send__arrives)
 {
     struct sl_completion ps = SL_COMPLETION_NONE, worker = SL_COMPLETION_NONE;
     listen_for(&ps, 2);
-    char peer[32];
-    snprintf(peer, sizeof peer, "127.0.0.1:%u", port_of(&ps));
-    assert_int_equal(sl_words_append(&worker.peers, peer), 0);
-    snprintf(worker.token, sizeof worker.token, "12.3");
+    report_to(port_of(&ps), &worker);
     worker.worker = 1;
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, take_one, &ps), 0);
@@ -134,19 +154,13 @@ static void *send_five(void *worker)
 SL_CASE(report_send__to_a_launcher_that_starts_later)
 {
     struct sl_completion ps = SL_COMPLETION_NONE, worker = SL_COMPLETION_NONE;
-    listen_for(&ps, 2);
-    const uint16_t port = port_of(&ps);
-    char peer[32];
-    snprintf(peer, sizeof peer, "127.0.0.1:%u", port);
-    sl_completion_fini(&ps);
-    assert_int_equal(sl_words_append(&worker.peers, peer), 0);
-    snprintf(worker.token, sizeof worker.token, "12.3");
+    const uint16_t port = unused_port();
+    report_to(port, &worker);
     worker.worker = 1;
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, send_five, &worker), 0);
     usleep(300000); /* most likely it was refused once; it arrives in any case */
-    snprintf(ps.token, sizeof ps.token, "12.3");
-    assert_int_equal(sl_completion_listen(&ps, port, 2, NULL), 0);
+    listen_at(port, &ps, 2);
     assert_ptr_equal(take_one(&ps), &ps);
     pthread_join(thread, NULL);
     sl_completion_fini(&worker);
@@ -155,12 +169,8 @@ SL_CASE(report_send__to_a_launcher_that_starts_later)
 
 SL_CASE(report_send__nobody_there_is_no_hang)
 {
-    struct sl_completion ps = SL_COMPLETION_NONE, worker = SL_COMPLETION_NONE;
-    listen_for(&ps, 1);
-    char peer[32];
-    snprintf(peer, sizeof peer, "127.0.0.1:%u", port_of(&ps));
-    sl_completion_fini(&ps);
-    assert_int_equal(sl_words_append(&worker.peers, peer), 0);
+    struct sl_completion worker = SL_COMPLETION_NONE;
+    report_to(unused_port(), &worker);
     sl_completion_send(&worker, 0);
     sl_completion_fini(&worker);
 }
