@@ -4,6 +4,7 @@ tests, with its last log line."""
 
 import contextlib
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -169,6 +170,13 @@ ReturnToService=2
                 self.stop()
                 raise unittest.SkipTest("the nodes of Slurm do not become idle")
             time.sleep(0.05)
+
+
+def servers(port):
+    """The process ids of the servers of a job, one of which listens at the port."""
+    commands = {int(pid): command(int(pid)) for pid in os.listdir("/proc") if pid.isdigit()}
+    return [pid for pid, words in commands.items()
+            if words.startswith(harness.program("starling-ps")) and re.search(rf":{port}\b", words)]
 
 
 def command(pid):

@@ -21,7 +21,8 @@ STAY = ('echo "on $SLURMD_NODENAME"; echo $$ > "$1/pid-$RANK"; trap "echo got IN
 class SlurmTest(harness.StarlingTest):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory(prefix="starling-slurm-")
+        # The last slurmstepd may still remove its files.
+        folder = tempfile.TemporaryDirectory(prefix="starling-slurm-", ignore_cleanup_errors=True)
         cls.addClassCleanup(folder.cleanup)
         cls.slurm = daemons.Slurm(folder.name)
         cls.addClassCleanup(cls.slurm.stop)
@@ -61,9 +62,7 @@ class SlurmTest(harness.StarlingTest):
 
     def servers(self, job):
         """The process ids of the servers of a job, by the port that each has in its command."""
-        port = re.search(r"127\.0\.0\.1:(\d+)", job.wait_line("ps/0 ready: "))[1]
-        return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and
-                daemons.command(int(pid)).startswith(harness.program("starling-ps")) and port in daemons.command(int(pid))]
+        return daemons.servers(re.search(r"127\.0\.0\.1:(\d+)", job.wait_line("ps/0 ready: "))[1])
 
     def check_job(self, output, nodes):
         """Of three workers, on these nodes, and a server, which drained."""

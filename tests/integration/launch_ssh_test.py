@@ -55,9 +55,7 @@ class Ssh(harness.StarlingTest):
     def servers(self, job):
         """The process ids of the servers of a job, by the port that each has in its command."""
         job.wait_line("ps/1 ready: ")
-        hosts = re.search(r"127\.0\.0\.1:(\d+)", job.wait_line("ps/0 ready: "))[1]
-        return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and
-                daemons.command(int(pid)).startswith(harness.program("starling-ps")) and hosts in daemons.command(int(pid))]
+        return daemons.servers(re.search(r"127\.0\.0\.1:(\d+)", job.wait_line("ps/0 ready: "))[1])
 
     def test_job(self):
         output = self.launched(LIST, "--", "sh", "-c", f'echo "at $SSH_CONNECTION"; exec {WORKER}')
