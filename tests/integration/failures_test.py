@@ -63,7 +63,7 @@ class KilledWorker(FaultTest):
     """kill -9 of a worker in the middle of a job, in each mode."""
 
     def kill_one(self, consistency, replaced):
-        cluster = self.cluster(proxied=False)
+        cluster = self.cluster(60 if replaced else LEASE_S, proxied=False)
         job = sum_job.SumJob(self, cluster, consistency, gated=True)
         workers = job.start_all()
         victim = self.random.randrange(4)
@@ -132,8 +132,8 @@ class Network(FaultTest):
         """Of the workers and of ps/1; barriers are asked for again."""
         cluster = self.cluster(lease_s=20)  # a busy machine makes a welcome take as long as a cut
         args = self.training("--epochs", "20", "--consistency", "bsp")
+        cuts = cluster.control.cut()  # of ps/1: the workers may be done before the next one
         workers = self.start_workers(cluster.worker_flags, 4, args)
-        cuts = 0
         while any(worker.running() for worker in workers):
             cuts += cluster.control.cut()
             time.sleep(self.random.uniform(0.05, 0.3))

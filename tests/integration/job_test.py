@@ -185,10 +185,10 @@ class LossyJob(Generated):
         return [*self.data, "--model", "lr", "--consistency", consistency, "--epochs",
                 length * self.EPOCHS[consistency], "--batch-size", "32", "--report", self.report]
 
-    def start_job(self, consistency, index, *args):
+    def start_job(self, consistency, index, *args, lease_s):
         """A job whose worker `index` is killed once it trains."""
         for length in self.LENGTHS:
-            launcher = self.start("starling-launch", "--workers", 3, "--lease", 6, "--ps-reactors", 2,
+            launcher = self.start("starling-launch", "--workers", 3, "--lease", lease_s, "--ps-reactors", 2,
                                   "--worker-reactors", 1, *args, "--", *self.job(consistency, length))
             if self.kill(launcher, index):
                 return launcher
@@ -223,7 +223,7 @@ class LossyJob(Generated):
         self.assert_learned(self.read_report(evaluator))
 
     def replaced(self, consistency, index):
-        launcher = self.start_job(consistency, index, "--restart-workers", 1)
+        launcher = self.start_job(consistency, index, "--restart-workers", 1, lease_s=60)
         self.assert_ended(launcher)
         self.assertIn(f"worker/{index} failed: {KILLED}; restarting", launcher.output)
         line = launcher.wait_line("continues with iteration")
@@ -242,7 +242,7 @@ class LossyJob(Generated):
 
     def test_job_goes_on_without_a_killed_worker(self):
         """In the place of worker 0, the next one evaluates."""
-        launcher = self.start_job("bsp", 0, "--on-worker-loss", "continue")
+        launcher = self.start_job("bsp", 0, "--on-worker-loss", "continue", lease_s=6)
         self.assert_ended(launcher, evaluator=1)
         self.assertIn("the job ends without worker/0", launcher.output)
         self.assertIn("evaluates the model, since the workers before it expired", launcher.output)

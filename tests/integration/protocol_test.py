@@ -453,7 +453,7 @@ class Members(ClusterTest):
     def test_waits_for_a_ps_that_is_missing(self):
         first, second = harness.free_ports(2)
         flags = ["--ps-hosts", f"127.0.0.1:{first},127.0.0.1:{second}", "--worker-hosts", "a",
-                 "--job-name", "ps", "--task-index"]
+                 "--lease", 60, "--job-name", "ps", "--task-index"]
         env = {"NETWORK_PS_CORE_NUMBER": "1"}
         self.start("starling-ps", *flags, 0, env=env).wait_line("ps/1")
         self.coordinator = f"tcp://127.0.0.1:{first}"
