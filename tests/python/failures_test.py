@@ -8,7 +8,7 @@ import sys
 import support
 from support import harness, numpy, starling
 
-ITERATIONS, STOP, LEASE_S = 10, 6, 6
+ITERATIONS, STOP = 10, 6
 
 # A worker of a BSP job, which obeys the lines of its standard input. Its gradients depend on the rows that it pulls and
 # on the iteration, its rates on the iteration.
@@ -57,7 +57,7 @@ class Jobs(harness.StarlingTest):
     """Jobs of two workers, whose values equal those of a job that nothing disturbed."""
 
     def start_servers(self, count, *flags):
-        self.servers, self.flags = self.start_ps(count, 2, extra=["--lease", LEASE_S, *flags])
+        self.servers, self.flags = self.start_ps(count, 2, extra=flags)
         for server in self.servers:
             server.wait_line("ready")
         self.coordinator = self.flags[1].split(",")[0]
@@ -110,7 +110,7 @@ class Jobs(harness.StarlingTest):
     def test_worker(self):
         """Another process takes its task, and repeats the iteration that it had not ended."""
         expected = self.undisturbed()
-        self.start_servers(2)
+        self.start_servers(2, "--lease", 60)  # the place is kept until that process has started
         self.start_job(STOP)
         self.command(self.workers[1], "push")
         self.kill(self.workers[1])
@@ -121,7 +121,7 @@ class Jobs(harness.StarlingTest):
     def test_server_with_a_backup(self):
         """Its backup has the pushes that wait for the end of their iteration, with their rates."""
         expected = self.undisturbed()
-        self.start_servers(2, "--replicas", 1)
+        self.start_servers(2, "--replicas", 1, "--lease", 6)
         for owner in range(2):
             self.servers[0].wait_line(f"ps/{1 - owner} has the backups of the shards of ps/{owner}: they are in sync")
         self.start_job(STOP)

@@ -205,13 +205,12 @@ class Threads(support.ClusterTest):
     def test_port_that_another_process_takes(self):
         free_ports = starling.cluster._free_ports
         with socket.create_server(("127.0.0.1", 0)) as taken:
-            for index in range(2):
-                chosen = free_ports(2)
-                chosen[index] = taken.getsockname()[1]
+            port = taken.getsockname()[1]
+            for chosen in ([port, *free_ports(1)], [*free_ports(1), port]):
                 with unittest.mock.patch.object(starling.cluster, "_free_ports", side_effect=[chosen, free_ports(2)]):
                     with starling.local_cluster(2) as cluster, cluster.connect() as client:
                         self.assertEqual(client.shard_count, 2)
-            with unittest.mock.patch.object(starling.cluster, "_free_ports", return_value=chosen):
+            with unittest.mock.patch.object(starling.cluster, "_free_ports", lambda count: [*free_ports(1), port]):
                 with self.assertRaisesRegex(starling.StarlingError, "ps/1.*in use"):
                     starling.local_cluster(2)
 
