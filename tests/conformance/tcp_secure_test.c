@@ -19,7 +19,7 @@ static void expect_closed(struct peer *peer, int err)
 /* A world of its own files; NULL: in the clear. */
 static struct world *open_with(const struct sl_transport_tls *files)
 {
-    struct sl_transport_options options = {.tls = files, .peer_timeout_ms = 2000};
+    struct sl_transport_options options = {.tls = files};
     struct world *world = world_open(2, &options);
     node_set_policy(&world->nodes[0], (struct policy){.echo = true});
     return world;
