@@ -20,12 +20,11 @@ class KvHandler(harness.StarlingTest):
         self.expect(self.run_to_end("kv_handler", "--local", port).splitlines())
 
     def test_in_any_order(self):
-        port, = harness.free_ports(1)
-        variables = {"DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": str(port),
-                     "DMLC_NUM_SERVER": str(SERVERS), "DMLC_NUM_WORKER": str(WORKERS),
+        variables = {"DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_NUM_SERVER": str(SERVERS), "DMLC_NUM_WORKER": str(WORKERS),
                      "DMLC_NODE_HOST": "127.0.0.1", "NETWORK_PS_CORE_NUMBER": "1"}
         roles = ["scheduler"] + ["server"] * SERVERS + ["worker"] * WORKERS
-        for _ in range(3):
+        for port in harness.free_ports(3):
+            variables["DMLC_PS_ROOT_PORT"] = str(port)
             random.shuffle(roles)
             with self.subTest(order=roles):
                 processes = [self.start("kv_handler", env={**variables, "DMLC_ROLE": role})
