@@ -16,6 +16,7 @@
 #include "ps/agent/agent.h"
 #include "ps/coordinator/coordinator.h"
 #include "ps/server/server.h"
+#include "tests/support/free_port.h"
 
 #define START_TIMEOUT_NS (20 * SL_CLOCK_NS_PER_S)
 
@@ -38,7 +39,7 @@ struct ps {
     struct sl_server **servers;
     struct sl_reactor **reactors;
     struct sl_coordinator *coordinator; /* of ps 0 */
-    struct sl_endpoint bound;
+    struct sl_endpoint bound;           /* of the same port after each start */
     char host[SL_SHM_HOST_BYTES];
 
     struct sl_agent *member; /* on reactor 0 */
@@ -159,7 +160,7 @@ static void listen_on_loopback(struct seat *seat)
     struct ps *ps = seat->ps;
     struct sl_endpoint endpoint = {
         .scheme = SL_ENDPOINT_TCP, .host = "127.0.0.1", .port = ps->bound.port};
-    bool is_again = endpoint.port != 0;
+    bool is_again = ps->start_count > 1;
     if (is_again) {
         listen_near(ps);
     }
@@ -279,7 +280,6 @@ static void make_seat(struct ps *ps, uint32_t index)
     sl_reactor_on_stop(seat->reactor, destroy_server, seat);
 }
 
-/* At its old port, when it had one. */
 static void start_ps(struct sl_cluster *cluster, uint32_t task_index)
 {
     struct ps *ps = &cluster->ps[task_index];
@@ -331,6 +331,7 @@ struct sl_cluster *sl_cluster_start(const struct sl_cluster_options *options)
     cluster->ps = calloc(options->ps_count, sizeof *cluster->ps);
     sl_assert(cluster->ps != NULL);
     for (uint32_t i = 0; i < options->ps_count; i++) {
+        cluster->ps[i].bound.port = free_port();
         start_ps(cluster, i);
     }
     for (uint32_t i = 0; options->ps_expected <= options->ps_count && i < options->ps_count; i++) {

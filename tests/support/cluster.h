@@ -1,6 +1,6 @@
 /* A whole parameter server cluster inside a test's process: ps processes with their reactors and
- * servers on loopback ports of the system's choice, the coordinator with ps 0. Everything is real
- * but the process boundary. Assertions of the test program fail when something cannot start. */
+ * servers on free ports of loopback, the coordinator with ps 0. Everything is real but the process
+ * boundary. Assertions of the test program fail when something cannot start. */
 #ifndef SL_TESTS_SUPPORT_CLUSTER_H
 #define SL_TESTS_SUPPORT_CLUSTER_H
 

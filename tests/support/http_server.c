@@ -1,4 +1,5 @@
 #include "tests/support/http_server.h"
+#include "tests/support/free_port.h"
 #include "tests/support/unit.h"
 
 #include <arpa/inet.h>
@@ -139,17 +140,17 @@ static void *serve(void *ctx)
 
 void http_server_start(struct http_server *server, const char *says, size_t blanks_max)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof address;
     memset(server, 0, sizeof *server);
+    server->port = free_port();
+    const struct sockaddr_in address = {.sin_family = AF_INET,
+                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                        .sin_port = htons(server->port)};
     server->says = says;
     server->blanks_max = blanks_max;
     server->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(server->listener >= 0);
-    assert_int_equal(bind(server->listener, (struct sockaddr *)&address, bytes), 0);
+    assert_int_equal(bind(server->listener, (const struct sockaddr *)&address, sizeof address), 0);
     assert_int_equal(listen(server->listener, 8), 0);
-    assert_int_equal(getsockname(server->listener, (struct sockaddr *)&address, &bytes), 0);
-    server->port = ntohs(address.sin_port);
     assert_int_equal(pipe(server->stop), 0);
     assert_int_equal(pthread_create(&server->thread, NULL, serve, server), 0);
 }

@@ -15,7 +15,7 @@ struct http_server_pair {
 };
 
 struct http_server {
-    uint16_t port;     /* on 127.0.0.1 */
+    uint16_t port;     /* on 127.0.0.1; nobody listens there after the stop */
     const char *says;  /* to every request; NULL: it is a good server */
     size_t blanks_max; /* with says: how many spaces follow */
     struct http_server_pair pairs[HTTP_SERVER_KEYS_MAX]; /* read when no request is in flight */

@@ -1,5 +1,5 @@
 /* An etcd for tests, where there is one ($STARLING_ETCD, else /usr/bin/etcd): of one server, on
- * ports that no other test is given meanwhile, in a folder of its own. It dies with the test.
+ * ports that no other test is given, in a folder of its own. It dies with the test.
  * Assertions of the test fail when it cannot start. */
 #ifndef SL_TESTS_UNIT_PS_METASTORE_REAL_ETCD_H
 #define SL_TESTS_UNIT_PS_METASTORE_REAL_ETCD_H
@@ -13,7 +13,6 @@ struct sl_transport_tls;
 struct real_etcd {
     pid_t pid;
     uint16_t port; /* on 127.0.0.1 */
-    int claims[2]; /* of its ports */
     char directory[64];
 };
 

@@ -1,7 +1,10 @@
 #include "nodes.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "tests/support/free_port.h"
 
 void nodes_expect(int err)
 {
@@ -12,7 +15,9 @@ void nodes_expect(int err)
 
 static void add(struct nodes *nodes, uint64_t bytes_per_s)
 {
-    const struct sl_transfer_options engine = {.name = "127.0.0.1:0",
+    char name[32];
+    (void)snprintf(name, sizeof name, "127.0.0.1:%u", free_port());
+    const struct sl_transfer_options engine = {.name = name,
                                                .endpoints = "tcp://127.0.0.1:0",
                                                .bytes_per_s_max = bytes_per_s,
                                                .insecure = true};

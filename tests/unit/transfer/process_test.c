@@ -1,6 +1,7 @@
 /* The target is another process: it is stopped, killed and restarted. */
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,6 +10,7 @@
 
 #include "core/clock.h"
 #include "pair.h"
+#include "tests/support/free_port.h"
 #include "tests/support/reactor_thread.h"
 #include "transfer/async.h"
 
@@ -66,6 +68,13 @@ static struct child start(const char *name)
     return child;
 }
 
+static struct child start_at_free_port(void)
+{
+    char name[32];
+    (void)snprintf(name, sizeof name, "127.0.0.1:%u", free_port());
+    return start(name);
+}
+
 static void end(const struct child *child)
 {
     (void)kill(child->pid, SIGKILL);
@@ -84,7 +93,7 @@ static int setup(void **state)
                                                 .endpoints = "tcp://127.0.0.1:0",
                                                 .secret = SECRET,
                                                 .secret_bytes = 16};
-    target = start("127.0.0.1:0");
+    target = start_at_free_port();
     local = calloc(1, BYTES);
     const struct sl_transfer_memory memory = {.base = local, .bytes = BYTES};
     assert_int_equal(sl_transfer_create(&options, &transfer), 0);
@@ -325,10 +334,12 @@ CASE(segment_open__fails_with_a_reason)
     const struct sl_transfer_options none = {.name = "127.0.0.1:0"};
     struct sl_transfer *stranger;
     assert_int_equal(sl_transfer_create(&wrong, &stranger), 0);
-    assert_int_equal(sl_transfer_segment_open(stranger, target.name, 300, &other), SL_ERR_REFUSED);
+    assert_int_equal(sl_transfer_segment_open(stranger, target.name, PAIR_TIMEOUT_MS, &other),
+                     SL_ERR_REFUSED);
     sl_transfer_destroy(&stranger);
     assert_int_equal(sl_transfer_create(&none, &stranger), 0);
-    assert_int_equal(sl_transfer_segment_open(stranger, target.name, 300, &other), SL_ERR_REFUSED);
+    assert_int_equal(sl_transfer_segment_open(stranger, target.name, PAIR_TIMEOUT_MS, &other),
+                     SL_ERR_REFUSED);
     assert_non_null(strstr(sl_transfer_last_error(), "secret"));
     sl_transfer_destroy(&stranger);
     assert_null(other);
@@ -419,5 +430,5 @@ CASE(async_end_with_process__closes_segments_of_killed_processes)
     outside_run(&outside, outside_destroy);
     sl_completion_wait(&outside.completion);
     reactor_thread_fini(&outside.thread);
-    target = start("127.0.0.1:0"); /* for the end */
+    target = start_at_free_port(); /* for the end */
 }
