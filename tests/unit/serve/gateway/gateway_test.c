@@ -527,11 +527,11 @@ CASE(gateway_worker_leaves__gets_no_more_requests)
     answer(one, &infer, 8, 6);
     finish_well(call, 8, 6);
     end_worker(one);
+    AWAIT(fixture, workers == 0);
     struct worker *two = start_worker(fixture, 1);
     take(two, SL_SERVE_MESSAGE_INFER, &infer);
     answer(two, &infer, 8, 7);
     finish_well(other, 8, 7);
-    AWAIT(fixture, workers == 1);
     assert_int_equal(stats(fixture)->lost_workers, 0);
 }
 
