@@ -12,6 +12,7 @@ import harness
 
 INPUTS = [{"name": "x", "datatype": "FP32", "shape": [-1, 3]}, {"name": "k", "datatype": "INT64", "shape": [-1]}]
 TITLE = "model_name, batch_size, send_interval\n"
+TIMEOUT_MS = 25000  # longer than this process may stand still
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -46,7 +47,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         with server.lock:
             server.running += 1
             server.most = max(server.most, server.running)
-            server.requests.append((time.monotonic(), name, dict(self.headers), body))
+            server.requests.append((name, dict(self.headers), body))
         server.gate.wait()
         with server.lock:
             server.running -= 1
@@ -59,7 +60,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 class Client(harness.StarlingTest):
     def setUp(self):
         super().setUp()
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", harness.free_ports(1)[0]), Handler)
         self.server.daemon_threads = True
         self.server.lock, self.server.gate = threading.Lock(), threading.Event()
         self.server.running = self.server.most = 0
@@ -71,11 +72,11 @@ class Client(harness.StarlingTest):
         self.address = "127.0.0.1:%d" % self.server.server_port
 
     def client(self, text, *flags, status=0, **more):
-        return self.run_to_end("starling-serve", "client", self.file("list.txt", TITLE + text), self.address, *flags,
-                               status=status, **more)
+        return self.run_to_end("starling-serve", "client", self.file("list.txt", TITLE + text), self.address, "--timeout-ms",
+                               TIMEOUT_MS, *flags, status=status, **more)
 
     def test_one_after_the_other(self):
-        text = self.client("a, 2, 0.5\nb/c, 1, 0.25\n\na, 2, 0\n", "--seed", "7", "--timeout-ms", "2500")
+        text = self.client("a, 2, 0.5\nb/c, 1, 0.25\n\na, 2, 0\n", "--seed", "7")
         lines = text.splitlines()
         for i, name in enumerate(["a", "b/c", "a"]):
             self.assertRegex(lines[i], rf"^{i} {name} Latency: [0-9.]+ ms$")
@@ -86,10 +87,10 @@ class Client(harness.StarlingTest):
         times = [result[f"{name}_ms"] for name in ("p50", "p90", "p99", "p999", "max")]
         self.assertEqual(times, sorted(times))
         self.assertEqual(self.server.most, 1)
-        names = [name for _, name, _, _ in self.server.requests]
+        names = [name for name, _, _ in self.server.requests]
         self.assertEqual(names, ["a", "b%2Fc", "a"])
-        _, _, headers, body = self.server.requests[0]
-        self.assertEqual(headers["Starling-Timeout-Ms"], "2500")
+        _, headers, body = self.server.requests[0]
+        self.assertEqual(headers["Starling-Timeout-Ms"], str(TIMEOUT_MS))
         size = int(headers["Inference-Header-Content-Length"])
         request = json.loads(body[:size])
         self.assertEqual([(t["shape"], t["parameters"]["binary_data_size"]) for t in request["inputs"]],
@@ -97,14 +98,14 @@ class Client(harness.StarlingTest):
         self.assertEqual(request["parameters"], {"binary_data_output": True})
         self.assertEqual(len(body) - size, 40)
         self.client("a, 2, 0\n", "--seed", "7")
-        self.assertEqual(self.server.requests[3][3], body)
+        self.assertEqual(self.server.requests[3][2], body)
         self.client("a, 2, 0\n", "--seed", "8")
-        self.assertNotEqual(self.server.requests[4][3], body)
+        self.assertNotEqual(self.server.requests[4][2], body)
 
     def test_as_many_as_allowed_at_one_time(self):
         self.server.gate.clear()
         process = self.start("starling-serve", "client", self.file("list.txt", TITLE + "a,1,0\n"), self.address,
-                             "--mode", "max", "--concurrency", "5", "--requests", "40", "--json")
+                             "--mode", "max", "--concurrency", "5", "--requests", "40", "--json", "--timeout-ms", TIMEOUT_MS)
         end = time.monotonic() + harness.DEADLINE_S
         while self.server.running < 5 and time.monotonic() < end:
             time.sleep(0.01)
@@ -114,14 +115,14 @@ class Client(harness.StarlingTest):
         self.assertEqual(self.server.most, 5)
 
     def test_at_the_intervals_of_the_list(self):
+        begun = time.monotonic()
         self.client("a, 1, 0.125\n", "--mode", "rate", "--requests", "5")
-        times = [when for when, *_ in self.server.requests]
-        self.assertEqual(len(times), 5)
-        self.assertGreater(times[4] - times[0], 0.375)
+        self.assertEqual(len(self.server.requests), 5)
+        self.assertGreater(time.monotonic() - begun, 0.5)
 
     def test_zipf_draws_the_first_most_often(self):
         self.client("a,1,0\nb,1,0\nc,1,0\n", "--zipf", "1.5", "--requests", "200")
-        names = [name for _, name, _, _ in self.server.requests]
+        names = [name for name, _, _ in self.server.requests]
         self.assertGreater(names.count("a"), names.count("b"))
         self.assertGreater(names.count("b"), names.count("c"))
         self.assertGreater(names.count("c"), 0)
