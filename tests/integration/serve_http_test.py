@@ -46,7 +46,8 @@ class Model:
 
 
 class Oip:
-    """A client of the protocol, on one connection."""
+    """A client of the protocol, on one connection, which a server closes that hears nothing for 10 s. Its requests
+    have long deadlines, unless the headers say otherwise: a process may stand still for seconds."""
 
     def __init__(self, address, context=None, token=None):
         host, port = address.rsplit(":", 1)
@@ -55,7 +56,7 @@ class Oip:
         self.token = token
 
     def ask(self, method, path, body=None, headers=()):
-        headers = dict(headers)
+        headers = {"Starling-Timeout-Ms": "60000", **dict(headers)}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
         self.connection.request(method, path, body, headers)
@@ -151,7 +152,7 @@ class Protocol(Http):
         status, server = oip.json("GET", "/v2")
         self.assertEqual((status, server["name"]), (200, "starling-serve"))
         self.assertEqual(set(server["extensions"]), {"binary_tensor_data", "model_repository"})
-        status, metadata = oip.json("GET", "/v2/models/mlp", headers={"Starling-Timeout-Ms": "60000"})
+        status, metadata = oip.json("GET", "/v2/models/mlp")
         self.assertEqual(status, 200, metadata)
         self.assertEqual((metadata["name"], metadata["inputs"], metadata["outputs"]),
                          ("mlp", [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}],
@@ -185,8 +186,9 @@ class Protocol(Http):
         body = '{"inputs":[{"name":"x","shape":[1,4],"datatype":"FP32","data":[1,2,3,4]}]}'
         if shutil.which("curl") is None:
             return
-        text = subprocess.run(["curl", "-sf", f"http://{self.address}/v2/models/mlp/infer", "-d", body], check=True,
-                              capture_output=True, timeout=harness.DEADLINE_S).stdout
+        text = subprocess.run(["curl", "-sf", f"http://{self.address}/v2/models/mlp/infer", "-d", body, "-H",
+                               "Starling-Timeout-Ms: 60000"], check=True, capture_output=True,
+                              timeout=harness.DEADLINE_S).stdout
         (y,) = json.loads(text)["outputs"]
         np.testing.assert_allclose(y["data"], model.compute(np.array([[1, 2, 3, 4]]))[0], rtol=1e-4, atol=1e-5)
 
@@ -255,8 +257,7 @@ class Protocol(Http):
         self.assertEqual((status, [(m["name"], m["state"]) for m in index]),
                          (200, [("mlp", "READY"), ("other", "READY")]))
         x = np.ones((2, 4), "f4")
-        wait = {"Starling-Timeout-Ms": "60000"}
-        self.assertEqual(oip.ask("POST", "/v2/repository/models/mlp/load", b"", wait)[0], 200)
+        self.assertEqual(oip.ask("POST", "/v2/repository/models/mlp/load")[0], 200)
         self.assertEqual(oip.ask("POST", "/v2/repository/models/none/load")[0], 404)
         self.assertEqual(oip.ask("POST", "/v2/repository/models/mlp/unload")[0], 200)
         self.assertEqual(oip.infer("mlp", {"x": ("FP32", x)})[0], 404)
@@ -264,21 +265,21 @@ class Protocol(Http):
         states = {m["name"]: m["state"] for m in oip.json("POST", "/v2/repository/index")[1]}
         self.assertEqual(states, {"mlp": "UNAVAILABLE", "other": "READY"})
         self.assertEqual([m["name"] for m in oip.json("POST", "/v2/repository/index", {"ready": True})[1]], ["other"])
-        self.check(oip.infer("other", {"x": ("FP32", x)}, headers=wait)[1], self.models["other"], x)
-        self.assertEqual(oip.ask("POST", "/v2/repository/models/mlp/load", b"", wait)[0], 200)
-        old = oip.infer("mlp", {"x": ("FP32", x)}, headers=wait)[1]
+        self.check(oip.infer("other", {"x": ("FP32", x)})[1], self.models["other"], x)
+        self.assertEqual(oip.ask("POST", "/v2/repository/models/mlp/load")[0], 200)
+        old = oip.infer("mlp", {"x": ("FP32", x)})[1]
         self.check(old, self.models["mlp"], x)
         renewed = Model(9)
         self.deploy("mlp", renewed)
-        end = time.monotonic() + harness.DEADLINE_S
+        oip, end = self.oip(), time.monotonic() + harness.DEADLINE_S
         while True:
-            answer = oip.infer("mlp", {"x": ("FP32", x)}, headers=wait)[1]
+            answer = oip.infer("mlp", {"x": ("FP32", x)})[1]
             if answer["model_version"] != old["model_version"]:
                 break
             self.assertLess(time.monotonic(), end)
             time.sleep(0.05)
         self.check(answer, renewed, x)
-        status, answer = oip.infer(f"mlp/versions/{old['model_version']}", {"x": ("FP32", x)}, headers=wait)
+        status, answer = oip.infer(f"mlp/versions/{old['model_version']}", {"x": ("FP32", x)})
         self.assertEqual((status, answer["model_version"]), (200, old["model_version"]))
         self.check(answer, self.models["mlp"], x)
 
@@ -301,7 +302,7 @@ class Access(Http):
         end = time.monotonic() + harness.DEADLINE_S
         while oip.ask("GET", "/v2/health/ready")[0] != 200 and time.monotonic() < end:
             time.sleep(0.02)
-        status, answer = oip.infer("mlp", {"x": ("FP32", x)}, True, True, headers={"Starling-Timeout-Ms": "60000"})
+        status, answer = oip.infer("mlp", {"x": ("FP32", x)}, True, True)
         self.assertEqual(status, 200, answer)
         self.check(answer, self.models["mlp"], x)
 

@@ -49,7 +49,7 @@ class Local(Http):
         return sorted(found)
 
     def infer(self, name):
-        status, answer = self.ready().infer(name, {"x": ("FP32", X)}, headers={"Starling-Timeout-Ms": "60000"})
+        status, answer = self.ready().infer(name, {"x": ("FP32", X)})
         self.assertEqual(status, 200, answer)
         self.check(answer, self.models[name], X)
 
@@ -97,7 +97,7 @@ class Local(Http):
                 if file.endswith(".data"):
                     os.truncate(os.path.join(folder, file), 0)
         self.infer("kept")
-        status, answer = self.ready().infer("other", {"x": ("FP32", X)})
+        status, answer = self.ready().infer("other", {"x": ("FP32", X)}, headers={"Starling-Timeout-Ms": "1000"})
         self.assertIn(status, (503, 504), answer)
 
     def test_wrong_flags_and_folders(self):
