@@ -133,16 +133,17 @@ class Requests(Http):
                           % len(body) + body)
         self.assertIn(b" 405 ", answer)
         self.raw(address, b"\x16\x03\x01\x00\xff" * 100 + b"\r\n\r\n")
-        self.assertEqual(self.ask(address, "/healthz")[0], 200)
+        self.wait_status(address, "/healthz", 200)
 
     def test_own_names(self):
         _, address = self.start_server()
         for host in (address, "localhost", "LOCALHOST:1", "127.0.0.1", socket.gethostname()):
-            self.assertEqual(self.ask(address, "/healthz", Host=host)[0], 200, host)
+            self.assertEqual(self.ask(address, "/api/process", Host=host)[0], 200, host)
 
     def test_slow_sender(self):
         _, address = self.start_server()
         host, port = address.rsplit(":", 1)
+        begin = time.monotonic()
         with socket.create_connection((host, int(port)), harness.DEADLINE_S) as connection:
             ended = threading.Event()
 
@@ -152,13 +153,12 @@ class Requests(Http):
                     while not ended.wait(0.2):
                         connection.sendall(b"a")
             sender = threading.Thread(target=send, daemon=True)
-            begin = time.monotonic()
             sender.start()
             self.receive(connection)
             ended.set()
             sender.join()
             self.assertGreaterEqual(time.monotonic() - begin, 9)
-        self.assertEqual(self.ask(address, "/healthz")[0], 200)
+        self.wait_status(address, "/healthz", 200)
 
     def test_thousand_connections(self):
         process, address = self.start_server()
@@ -214,7 +214,7 @@ class Settings(Http):
         self.fail(2, "--http-token-file", "chmod 600", extra=("--http", "0.0.0.0:0", "--http-token-file", path))
         self.fail(2, "--http-token-file", "No such file", extra=("--http-token-file", path + "x"))
         process, address = self.start_server("--http", "0.0.0.0:0", "--insecure")
-        self.assertEqual(self.ask("127.0.0.1:" + address.rsplit(":", 1)[1], "/healthz")[0], 200)
+        self.assertEqual(self.ask("127.0.0.1:" + address.rsplit(":", 1)[1], "/api/process")[0], 200)
         self.drain([process])
 
     def test_off(self):
@@ -230,7 +230,7 @@ class Settings(Http):
             headers = self.expect(401, "token", address, "/healthz", **shown)
             self.assertEqual(headers["WWW-Authenticate"], "Bearer")
         self.expect(401, "token", address, "/nowhere")
-        self.assertEqual(self.ask(address, "/healthz", Authorization="Bearer " + TOKEN)[0], 200)
+        self.assertEqual(self.ask(address, "/api/process", Authorization="Bearer " + TOKEN)[0], 200)
 
     def test_tls(self):
         if shutil.which("openssl") is None:
@@ -241,7 +241,7 @@ class Settings(Http):
         os.chmod(os.path.join(self.folder, "key"), 0o600)
         _, address = self.start_server("--tls-cert", "cert", "--tls-key", "key", "--tls-ca", "cert")
         context = ssl.create_default_context(cafile=os.path.join(self.folder, "cert"))
-        self.assertEqual(self.ask(address, "/healthz", context=context)[0], 200)
+        self.assertEqual(self.ask(address, "/api/process", context=context)[0], 200)
         self.assertNotIn(b" 200 ", self.raw(address, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"))
 
 
@@ -315,7 +315,7 @@ class Worker(Http):
         worker = self.start("starling-worker", *cluster, "--data", data, "--epochs", 1000000, "--reactors", 1)
         address = worker.wait_line(" http 127.0.0.1:").rsplit(" ", 1)[1]
         self.assertIn("waits for the servers", self.wait_status(address, "/readyz", 503)["error"])
-        self.assertEqual(self.ask(address, "/healthz")[0], 200)
+        self.wait_status(address, "/healthz", 200)
         self.start("starling-ps", *cluster, "--reactors", 1)
         self.wait_status(address, "/readyz", 200)
         self.wait_status(address, "/healthz", 200)

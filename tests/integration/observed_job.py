@@ -1,15 +1,17 @@
 """A job that runs until the test ends, for the tests of what operators see: 2 servers with 2 shards each and
 backups, 8 workers. Its page and its JSON are at `url`."""
 
+import contextlib
 import json
 import re
 import signal
 import time
+import urllib.error
 import urllib.request
 
 import harness
 
-LEASE_S = 10
+LEASE_S = 15
 WORKERS = 8
 
 
@@ -23,11 +25,15 @@ class ObservedTest(harness.StarlingTest):
         self.workers = self.start_workers(flags, WORKERS, [
             "--data", data, "--epochs", 1000000, "--consistency", "ssp:2", "--quiet"])
         self.url = "http://" + re.search(r"http (\S+)$", self.servers[0].wait_line("ready")).group(1)
-        self.wait_for(lambda: self.get("/api/cluster")["totals"]["keys_s"])
+        self.wait_for(self.is_running)
 
-    def get(self, path):
-        with urllib.request.urlopen(self.url + path, timeout=10) as reply:
-            return json.load(reply)
+    def is_running(self):
+        """Whether all workers have joined, and the servers have rates."""
+        with contextlib.suppress(urllib.error.HTTPError):  # 503: the coordinator has just started
+            with urllib.request.urlopen(self.url + "/api/cluster", timeout=harness.DEADLINE_S) as reply:
+                job = json.load(reply)
+            return job["job"] == "running" and job["totals"]["keys_s"] and len(job["workers"]) == WORKERS
+        return False
 
     def wait_for(self, condition, seconds=harness.DEADLINE_S):
         """Until it is true; returns its value."""

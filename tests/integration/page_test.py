@@ -129,11 +129,10 @@ class Page(ObservedTest):
     def see_cells_and_numbers(self):
         self.wait_for(lambda: len(self.texts(".cell")) == 4 and len(self.texts("#workers tbody tr")) == 8)
         for name in ("ps/0", "ps/1"):
-            self.assertIn("● serving", self.server(name))
+            self.wait_for(lambda name=name: "● serving" in self.server(name))
         self.wait_for(lambda: "● backup ps/1" in self.cell(0) and "● backup ps/0" in self.cell(3))
-        before = self.texts('[data-series="keys_s"] .tile-value')
-        self.assertNotEqual(before, ["–"])
-        self.wait_for(lambda: self.texts('[data-series="keys_s"] .tile-value') != before)
+        seen = {"–"}
+        self.wait_for(lambda: seen.update(self.texts('[data-series="keys_s"] .tile-value')) or len(seen) > 2)  # they move
         self.wait_for(lambda: self.browser.execute_script(
             "return document.querySelector('[data-series=keys_s] .spark-line').getTotalLength()") > 0)
         self.wait_for(lambda: self.texts("#tables tbody tr"))
@@ -147,7 +146,7 @@ class Page(ObservedTest):
         self.browser.find_element(By.CSS_SELECTOR, '[data-shard="2"]').click()
         self.wait_for(lambda: self.texts("#history-title") == ["Shard 2"])
         self.wait_for(lambda: self.picture() not in (None, before))
-        self.assertIn("holds the backup of shard 2", self.server("ps/0"))
+        self.wait_for(lambda: "holds the backup of shard 2" in self.server("ps/0"))
         self.browser.find_element(By.CSS_SELECTOR, "#tables .link").click()
         self.wait_for(lambda: self.texts("#history-title")[0].startswith("Table "))
 
@@ -177,8 +176,8 @@ class Page(ObservedTest):
     def see_straggler(self):
         self.stop_worker(3)
         self.wait_for(lambda: "▲ straggler" in self.worker("worker/3"), LEASE_S)
-        self.assertIn("worker/3 holds up the others", self.texts("#trouble")[0])
-        self.assertTrue(self.texts("#workers tbody tr")[0].startswith("worker/3\t"))
+        self.wait_for(lambda: "worker/3 holds up the others" in self.texts("#trouble")[0], LEASE_S)
+        self.wait_for(lambda: self.texts("#workers tbody tr")[0].startswith("worker/3\t"), LEASE_S)
         self.keep_picture("stopped_worker")
         self.continue_worker(3)
         self.wait_for(lambda: "● running" in self.worker("worker/3"))
