@@ -230,6 +230,8 @@ CASE(link_request__reaches_a_peer_by_another_name)
 
 CASE(link_request__ends_at_its_deadline)
 {
+    run_and_wait(fixture, request); /* there is a connection from now on */
+    fixture->ended = 0;
     fixture->b.habit = IGNORES;
     fixture->timeout_ms = 50;
     run_and_wait(fixture, request);
@@ -432,7 +434,7 @@ static void get(void *ctx)
 {
     struct fixture *f = ctx;
     f->use.opened = opened;
-    sl_objects_link_peer_get(f->a.link, &f->use, f->address, 100);
+    sl_objects_link_peer_get(f->a.link, &f->use, f->address, TIMEOUT_MS);
     assert_int_equal(f->ended, 0);
 }
 

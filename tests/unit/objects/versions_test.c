@@ -162,7 +162,8 @@ CASE(list__shows_versions_and_holders)
     assert_int_equal(list->count, 2);
     sl_object_list_free(&list);
     assert_int_equal(sl_object_wait_held(nodes.node[1], "model03", 1, 3, 100), SL_ERR_DEADLINE);
-    assert_int_equal(sl_object_wait_held(nodes.node[1], "model", 0, 1, 100), SL_ERR_NOT_FOUND);
+    assert_int_equal(sl_object_wait_held(nodes.node[1], "model", 0, 1, NODES_TIMEOUT),
+                     SL_ERR_NOT_FOUND);
 }
 
 CASE(remove__ends_a_version_everywhere)

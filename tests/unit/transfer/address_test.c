@@ -127,7 +127,7 @@ SL_CASE(rails__outlive_the_loss_of_an_address)
     move_until_it_carries(LOST);
     run("ip address del " LOST "/32 dev lo");
     move_until(LOST, SL_TRANSFER_RAIL_GONE);
-    assert_int_equal(rail(ALIVE).state, SL_TRANSFER_RAIL_UP);
+    move_until(ALIVE, SL_TRANSFER_RAIL_UP); /* unless a process stood still, it always was */
     run("ip address add " LOST "/32 dev lo");
     move_until(LOST, SL_TRANSFER_RAIL_UP);
     move_until_it_carries(LOST);

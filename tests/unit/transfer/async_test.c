@@ -62,8 +62,7 @@ static void await_arrived(struct fixture *f, uint32_t count)
 
 static void set_up(struct fixture *f)
 {
-    const struct sl_transfer_options options = {
-        .name = "127.0.0.1:0", .reactor_count = 2, .stall_ms = PAIR_TIMEOUT_MS};
+    const struct sl_transfer_options options = {.name = "127.0.0.1:0", .reactor_count = 2};
     memset(f, 0, sizeof *f);
     pair_init(&f->pair, BYTES, &options);
     reactor_thread_init(&f->outside, "outside", NULL);

@@ -170,8 +170,9 @@ CASE(segments__stay_open_while_the_store_is_away)
 SL_CASE(create__fails_without_its_metadata_store)
 {
     struct sl_transfer *made = NULL;
-    const struct sl_transfer_options options = {
-        .name = "127.0.0.1:0", .metadata = "http://127.0.0.1:1/metadata", .start_timeout_ms = 500};
+    const struct sl_transfer_options options = {.name = "127.0.0.1:0",
+                                                .metadata = "http://127.0.0.1:1/metadata",
+                                                .start_timeout_ms = PAIR_TIMEOUT_MS};
     assert_int_equal(sl_transfer_create(&options, &made), SL_ERR_IO);
     assert_non_null(strstr(sl_transfer_last_error(), "127.0.0.1:1"));
     assert_null(made);

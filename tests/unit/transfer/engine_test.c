@@ -130,7 +130,7 @@ static int add(size_t offset, size_t bytes, const char *location, unsigned acces
 static int drop(size_t offset)
 {
     void *base = memory + offset;
-    return sl_transfer_unregister(transfer, &base, 1, 1000);
+    return sl_transfer_unregister(transfer, &base, 1, PAIR_TIMEOUT_MS);
 }
 
 CASE(register__refuses_memory_that_overlaps)
@@ -175,12 +175,12 @@ CASE(register__takes_all_or_none)
     ranges[2].base = memory + 20;
     assert_int_equal(sl_transfer_register(transfer, ranges, 3), 0);
     void *bases[3] = {memory, memory + 1, memory + 20};
-    assert_int_equal(sl_transfer_unregister(transfer, bases, 3, 1000), SL_ERR_NOT_FOUND);
+    assert_int_equal(sl_transfer_unregister(transfer, bases, 3, PAIR_TIMEOUT_MS), SL_ERR_NOT_FOUND);
     bases[1] = memory;
-    assert_int_equal(sl_transfer_unregister(transfer, bases, 3, 1000), SL_ERR_INVALID);
+    assert_int_equal(sl_transfer_unregister(transfer, bases, 3, PAIR_TIMEOUT_MS), SL_ERR_INVALID);
     bases[1] = memory + 10;
     assert_int_equal(sl_transfer_unregister(transfer, bases, 3, 0), SL_ERR_INVALID);
-    assert_int_equal(sl_transfer_unregister(transfer, bases, 3, 1000), 0);
+    assert_int_equal(sl_transfer_unregister(transfer, bases, 3, PAIR_TIMEOUT_MS), 0);
 }
 
 CASE(register__takes_as_many_ranges_as_the_limit)
@@ -218,11 +218,11 @@ CASE(memory_create__gives_registered_pages)
     assert_int_equal(sl_transfer_memory_create(transfer, 10000, -1, PAIR_ALL, &made), 0);
     assert_int_equal((uintptr_t)made % (uintptr_t)sysconf(_SC_PAGESIZE), 0);
     assert_int_equal(((uint8_t *)made)[9999], 0);
-    assert_int_equal(sl_transfer_unregister(transfer, &made, 1, 1000), SL_ERR_NOT_FOUND);
+    assert_int_equal(sl_transfer_unregister(transfer, &made, 1, PAIR_TIMEOUT_MS), SL_ERR_NOT_FOUND);
     assert_int_equal(sl_transfer_memory_free(transfer, &made, 0), SL_ERR_INVALID);
-    assert_int_equal(sl_transfer_memory_free(transfer, &made, 1000), 0);
+    assert_int_equal(sl_transfer_memory_free(transfer, &made, PAIR_TIMEOUT_MS), 0);
     assert_null(made);
     made = memory;
     assert_int_equal(add(0, 10, NULL, 0), 0);
-    assert_int_equal(sl_transfer_memory_free(transfer, &made, 1000), SL_ERR_NOT_FOUND);
+    assert_int_equal(sl_transfer_memory_free(transfer, &made, PAIR_TIMEOUT_MS), SL_ERR_NOT_FOUND);
 }

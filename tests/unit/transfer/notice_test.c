@@ -14,8 +14,7 @@ static struct sl_transfer_noticed noticed;
 
 static int setup(void **state)
 {
-    const struct sl_transfer_options options = {
-        .name = "127.0.0.1:0", .reactor_count = 2, .stall_ms = PAIR_TIMEOUT_MS};
+    const struct sl_transfer_options options = {.name = "127.0.0.1:0", .reactor_count = 2};
     pair_init(&pair, BYTES, &options);
     return 0;
 }

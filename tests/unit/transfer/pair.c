@@ -64,12 +64,14 @@ static struct sl_transfer *engine(const struct sl_transfer_options *options,
                                   const struct pair_memory *memory)
 {
     const char *endpoints = getenv("STARLING_TEST_ENDPOINTS");
-    const struct sl_transfer_options standard = {
-        .name = "127.0.0.1:0",
-        .endpoints = endpoints != NULL ? endpoints : "tcp://127.0.0.1:0",
-        .insecure = true};
+    struct sl_transfer_options used = {.name = "127.0.0.1:0",
+                                       .endpoints =
+                                           endpoints != NULL ? endpoints : "tcp://127.0.0.1:0",
+                                       .insecure = true};
     struct sl_transfer *made;
-    if (sl_transfer_create(options != NULL ? options : &standard, &made) != 0) {
+    used = options != NULL ? *options : used;
+    used.stall_ms = used.stall_ms != 0 ? used.stall_ms : PAIR_TIMEOUT_MS;
+    if (sl_transfer_create(&used, &made) != 0) {
         fail_msg("%s", sl_transfer_last_error());
     }
     const struct sl_transfer_memory range = {

@@ -32,7 +32,8 @@ void pair_memory_init(struct pair_memory *memory, size_t bytes);
 void pair_memory_fini(struct pair_memory *memory);
 
 /* options: of both engines; NULL: name 127.0.0.1:0, TCP only, or the endpoints of
- * STARLING_TEST_ENDPOINTS in the environment. */
+ * STARLING_TEST_ENDPOINTS in the environment. stall_ms 0: long, since this process may stand still.
+ */
 void pair_init(struct pair *pair, size_t bytes, const struct sl_transfer_options *options);
 void pair_fini(struct pair *pair);
 

@@ -249,7 +249,7 @@ CASE(segment_buffers__follow_what_the_peer_registers)
     assert_int_equal(pair_run(&pair, &request, 1, PAIR_TIMEOUT_MS), 0);
 
     void *base = more;
-    assert_int_equal(sl_transfer_unregister(pair.there, &base, 1, 1000), 0);
+    assert_int_equal(sl_transfer_unregister(pair.there, &base, 1, PAIR_TIMEOUT_MS), 0);
     while (count != 1) {
         assert_int_equal(sl_transfer_segment_buffers(pair.segment, buffers, 4, &count), 0);
     }
@@ -311,13 +311,16 @@ CASE(batch_cancel__ends_it_and_leaves_the_memory_alone)
     pair_expect(pair.local.base, BYTES, 3);
 }
 
-static atomic_bool is_held;
+static atomic_bool is_held, is_cancelling;
 
 static void hold_reactor(void *ctx, uint64_t a, uint64_t b)
 {
     sl_reactor_excuse_turn(sl_reactor_running());
     atomic_store(&is_held, true);
-    (void)usleep(100000);
+    while (!atomic_load(&is_cancelling)) {
+        (void)usleep(100);
+    }
+    (void)usleep(100000); /* the mail is being posted */
 }
 
 static void *submit_read(void *ctx)
@@ -341,6 +344,7 @@ CASE(batch_cancel__may_overtake_the_start)
     /* The held reactor reads on in this thread's lane, and in that of the other thread later. */
     assert_int_equal(pthread_create(&thread, NULL, submit_read, NULL), 0);
     pthread_join(thread, NULL);
+    atomic_store(&is_cancelling, true);
     sl_transfer_batch_cancel(pair.batch);
     assert_int_equal(sl_transfer_batch_wait(pair.batch), SL_ERR_CANCELLED);
     pair_move(&pair, SL_TRANSFER_READ, 0, 0, BYTES);
