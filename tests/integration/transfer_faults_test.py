@@ -107,10 +107,13 @@ class Targets(FaultsTest):
         self.repeat(self.restart)
 
     def restart(self):
+        """While the initiator is stopped, which otherwise gives the target up after some seconds."""
         target, initiator = self.pair()
         initiator.begin(20000)
+        initiator.signal(signal.SIGSTOP)
         target.kill()
         again = Peer(self, name=target.name)
+        initiator.signal(signal.SIGCONT)
         self.note("the target is killed, and started again with its name; 20 s", initiator.result(), "closed",
                   target.name, "open the segment again")
         initiator.do("close")

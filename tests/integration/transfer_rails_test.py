@@ -64,7 +64,7 @@ class Rails(harness.StarlingTest):
         share = carried[1] / sum(carried)
         rates = [self.rate(0, 1)]
         networks.run("ip", "link", "delete", "ra1")
-        rates += [self.rate(0, 0.5) for _ in range(8)]
+        rates += [self.rate(0, 0.5) for _ in range(4)]
         self.wait_sent(0, 16 << 20)
         self.assertEqual(self.initiator.wait(), 0, self.initiator.output)
         self.assertIn("rail down", self.initiator.output)

@@ -98,7 +98,7 @@ class SharedMemory(TransferTest):
         for threads in ("1", "3"):
             output = self.run_to_end(*moves, *self.FLAGS, "--verify", "--duration=0.3", f"--threads={threads}")
             self.assertRegex(output, r"Verified: [1-9]\d* bytes, 0 wrong")
-        initiator = self.start(*moves, *self.FLAGS, "--threads=1", "--duration=2", "--timeout=1s")
+        initiator = self.start(*moves, *self.FLAGS, "--threads=1", "--duration=5")
         end = time.monotonic() + harness.DEADLINE_S
         while not self.mapped(initiator) & self.mapped(target):
             self.assertLess(time.monotonic(), end, initiator.output)
@@ -237,11 +237,9 @@ class StoreTest(TransferTest):
         self.assertIn(self.name, self.initiate(self.name, self.flag, status=1))
 
     def check_stale(self):
-        """The record of a target that was killed."""
-        begin = time.monotonic()
+        """The record of a target that was killed: the initiator does not wait until its deadline."""
         output = self.initiate(self.name, self.flag, status=1)
-        self.assertLess(time.monotonic() - begin, 4)
-        self.assertRegex(output, rf"{self.name}.*127\.0\.0\.1 port \d+, written \d+ s ago")
+        self.assertRegex(output, rf" refused: {self.name}.*127\.0\.0\.1 port \d+, written \d+ s ago")
 
     def kill(self, target):
         target.signal(signal.SIGKILL)
