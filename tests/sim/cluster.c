@@ -99,8 +99,8 @@ static void watch_wake(void *ctx, uint32_t host, uint64_t at_ns)
 
 static void watch_packet(void *ctx, const struct sl_sim_passage *passage)
 {
-    static const char *const kinds[16] = {"",      "open",  "retry", "accept", "refuse", "data",
-                                          "train", "probe", "moved", "bye",    "ack",    "reset"};
+    static const char *const kinds[16] = {"",       "open",  "retry", "accept", "refuse", "data",
+                                          "bundle", "probe", "fin",   "ack",    "reset"};
     struct sl_sim_cluster *cluster = ctx;
     struct sl_dpdk_parsed parsed = {.header.kind = 0};
     (void)sl_dpdk_parse(passage->bytes, passage->length, true, &parsed);
@@ -391,6 +391,7 @@ static void moment(struct sl_sim_cluster *cluster)
                                                            : place_of(cluster, host)->start_ns;
         next_ns = sooner(next_ns, due_ns);
     }
+    next_ns = sooner(next_ns, sl_sim_network_due(cluster->network));
     sl_sim_cluster_look_at_pairs(cluster);
     if (next_ns == SL_CLOCK_NEVER || next_ns > LIMIT_NS) {
         sl_sim_oracle_fail(&cluster->oracle, "progress",

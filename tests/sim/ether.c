@@ -107,15 +107,19 @@ static void queue_insert(struct sl_sim_queue *queue, struct sl_sim_packet *packe
     *(packet->next != NULL ? &packet->next->previous : &queue->last) = packet;
 }
 
+static void queue_forget(struct sl_sim_queue *queue, uint64_t until_ns)
+{
+    while (queue->first != NULL && queue->first->at_ns <= until_ns) {
+        struct sl_sim_packet *packet = queue->first;
+        sl_sim_queue_remove(queue, packet);
+        free(packet);
+    }
+}
+
 static void device_forget(struct sl_sim_device *device, uint64_t until_ns)
 {
     for (uint32_t i = 0; i < SL_SIM_ETHER_QUEUES; i++) {
-        struct sl_sim_queue *queue = &device->queues[i];
-        while (queue->first != NULL && queue->first->at_ns <= until_ns) {
-            struct sl_sim_packet *packet = queue->first;
-            sl_sim_queue_remove(queue, packet);
-            free(packet);
-        }
+        queue_forget(&device->queues[i], until_ns);
     }
 }
 
@@ -144,6 +148,7 @@ void sl_sim_ether_destroy(struct sl_sim_ether **ether)
             sl_assert(device->ports[k] == NULL);
         }
     }
+    queue_forget(&(*ether)->leaving, SL_CLOCK_NEVER);
     free((*ether)->devices);
     free(*ether);
     *ether = NULL;
@@ -396,27 +401,52 @@ uint64_t sl_sim_ether_carry(struct sl_sim_device *from, const uint8_t *bytes, ui
     struct sl_sim_ether *ether = from->ether;
     const uint64_t now_ns = ether->network->now_ns;
     const uint64_t begin_ns = from->out_free_ns > now_ns ? from->out_free_ns : now_ns;
+    struct sl_sim_packet *packet = malloc(sizeof *packet + length);
+    sl_assert(packet != NULL);
     from->out_free_ns = begin_ns + cable_ns(ether, length);
-    struct parcel parcel = {.from = from,
-                            .bytes = bytes,
-                            .length = length,
-                            .queue = queue,
-                            .left_ns = from->out_free_ns};
-    const bool is_group = (bytes[0] & 1) != 0;
-    parcel.to = is_group ? NULL : find(ether, bytes);
+    *packet = (struct sl_sim_packet){
+        .at_ns = from->out_free_ns, .length = length, .from = from, .from_queue = queue};
+    memcpy(packet->bytes, bytes, length);
+    queue_insert(&ether->leaving, packet);
+    return from->out_free_ns;
+}
+
+static void forward(struct sl_sim_ether *ether, const struct sl_sim_packet *packet)
+{
+    struct parcel parcel = {.from = packet->from,
+                            .bytes = packet->bytes,
+                            .length = packet->length,
+                            .queue = packet->from_queue,
+                            .left_ns = packet->at_ns};
+    const bool is_group = (packet->bytes[0] & 1) != 0;
+    parcel.to = is_group ? NULL : find(ether, packet->bytes);
     if (parcel.to != NULL) {
         befall(ether, &parcel);
-        sl_sim_strangers_see(&ether->strangers, parcel.to, bytes, length);
+        sl_sim_strangers_see(&ether->strangers, parcel.to, packet->bytes, packet->length);
     } else if (!is_group) {
-        sl_sim_strangers_hear(&ether->strangers, from, bytes, length);
+        sl_sim_strangers_hear(&ether->strangers, parcel.from, packet->bytes, packet->length);
     }
     for (uint32_t i = 0; is_group && i < ether->device_count; i++) {
         parcel.to = &ether->devices[i];
-        if (parcel.to->reactors != 0 && parcel.to != from) {
+        if (parcel.to->reactors != 0 && parcel.to != parcel.from) {
             befall(ether, &parcel);
         }
     }
-    return from->out_free_ns;
+}
+
+uint64_t sl_sim_ether_due(const struct sl_sim_ether *ether)
+{
+    return ether->leaving.first != NULL ? ether->leaving.first->at_ns : SL_CLOCK_NEVER;
+}
+
+void sl_sim_ether_advance(struct sl_sim_ether *ether)
+{
+    while (sl_sim_ether_due(ether) <= ether->network->now_ns) {
+        struct sl_sim_packet *packet = ether->leaving.first;
+        sl_sim_queue_remove(&ether->leaving, packet);
+        forward(ether, packet);
+        free(packet);
+    }
 }
 
 uint32_t sl_sim_ether_host(const struct sl_dpdk_port *port)

@@ -63,6 +63,10 @@ void sl_sim_ether_address(const struct sl_sim_ether *ether, uint32_t host, char 
 uint64_t sl_sim_ether_next(const struct sl_sim_ether *ether, uint32_t host,
                            const struct sl_reactor *reactor);
 
+/* When the next packet reaches the switch; and the switch forwards all that have until now. */
+uint64_t sl_sim_ether_due(const struct sl_sim_ether *ether);
+void sl_sim_ether_advance(struct sl_sim_ether *ether);
+
 /* What waits at the host is lost; what is on its way is not, and finds whoever is there then. */
 void sl_sim_ether_forget(struct sl_sim_ether *ether, uint32_t host);
 /* No more strangers come. */

@@ -12,12 +12,16 @@
 #define SL_SIM_ETHER_DEFERRED 256U
 #define SL_SIM_ETHER_BYTES    14U /* of the Ethernet header */
 
-/* On its way to a device, or waiting there: in the order of arrival. */
+struct sl_sim_device;
+
+/* A packet that leaves a device, is on its way to one, or waits there: in the order of time. */
 struct sl_sim_packet {
     struct sl_sim_packet *next, *previous;
-    uint64_t at_ns;
+    uint64_t at_ns; /* when its last byte has left, or when it arrives */
     uint32_t length;
-    bool is_sound; /* as it was sent */
+    bool is_sound;              /* as it was sent */
+    struct sl_sim_device *from; /* of a packet that leaves */
+    uint16_t from_queue;
     uint8_t bytes[];
 };
 
@@ -74,10 +78,11 @@ struct sl_sim_ether {
     uint64_t random;
     struct sl_sim_device *devices; /* [hosts][SL_SIM_ETHER_PLACES] */
     uint32_t device_count;
+    struct sl_sim_queue leaving; /* packets that the switch does not have yet */
     struct sl_sim_strangers strangers;
 };
 
-/* A packet leaves now, by this queue, and is on the cable until the time that is returned. */
+/* A packet leaves by this queue, behind the device's earlier ones; returns when it has left. */
 uint64_t sl_sim_ether_carry(struct sl_sim_device *from, const uint8_t *bytes, uint32_t length,
                             uint16_t queue);
 /* One of nobody's arrives at the device, unless its host is dead. */

@@ -65,6 +65,14 @@ void sl_sim_network_advance(struct sl_sim_network *network, uint64_t now_ns)
     if (network->op_due_ns <= now_ns) {
         sl_sim_rma_advance(network);
     }
+    if (network->ether != NULL) {
+        sl_sim_ether_advance(network->ether);
+    }
+}
+
+uint64_t sl_sim_network_due(const struct sl_sim_network *network)
+{
+    return network->ether != NULL ? sl_sim_ether_due(network->ether) : SL_CLOCK_NEVER;
 }
 
 struct sl_sim_meter *sl_sim_network_meter(struct sl_sim_network *network)

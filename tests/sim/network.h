@@ -88,7 +88,10 @@ struct sl_sim_network *sl_sim_network_create(const struct sl_sim_network_options
 void sl_sim_network_destroy(struct sl_sim_network **network);
 
 uint64_t sl_sim_network_now(const struct sl_sim_network *network);
+/* Do not advance beyond sl_sim_network_due, when the next packet reaches the switch of net/dpdk's
+ * devices. */
 void sl_sim_network_advance(struct sl_sim_network *network, uint64_t now_ns);
+uint64_t sl_sim_network_due(const struct sl_sim_network *network);
 
 /* The medium of a host's transports; place: 0, or 1 for a second one of the same reactor. */
 void *sl_sim_network_medium(struct sl_sim_network *network, uint32_t host, uint32_t place);
