@@ -49,8 +49,10 @@ struct sl_reactor {
     struct sl_ring ring;
     struct sl_ring_watch mailbox_watch;
     struct sl_stall stall;
-    const char *last_phase; /* charged with the time after the last mark */
-    bool submitted;         /* the last turn submitted to the ring */
+    const char *last_phase;  /* charged with the time after the last mark */
+    bool submitted;          /* the last turn submitted to the ring */
+    bool (*done)(void *ctx); /* what sl_reactor_drive_until waits for; NULL: it does not run */
+    void *done_ctx;
     uint32_t untimed_turns; /* since the clock was last read */
     struct sl_timer_wheel timers;
 };

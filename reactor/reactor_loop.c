@@ -100,10 +100,17 @@ static void loop_time_turn(struct sl_reactor *reactor, uint64_t now_ns, bool did
     }
 }
 
+/* Whether the turn is the last of a wait and its flush wrote to memory only: the caller does not
+ * wait for a clock reading then, and the flush is not timed. */
+static bool ends_wait(const struct sl_reactor *reactor, uint32_t did)
+{
+    return did > 0 && !reactor->submitted && reactor->done != NULL &&
+           reactor->done(reactor->done_ctx);
+}
+
 /* Runs one turn from *now_ns and sets *now_ns to its end: one clock reading ends a turn and begins
- * the next. That is the mark of the last phase if the turn submitted nothing to the ring: what it
- * flushed to memory counts in the next turn. Up to idle_turns idle turns in a row count as one with
- * the turn after them, and leave *now_ns. Returns the work done. */
+ * the next. Up to idle_turns idle turns in a row count as one with the turn after them, and leave
+ * *now_ns. Returns the work done. */
 static uint32_t loop_turn(struct sl_reactor *reactor, uint64_t *now_ns, uint32_t idle_turns,
                           uint32_t (*turn)(struct sl_reactor *reactor, uint64_t now_ns))
 {
@@ -115,8 +122,7 @@ static uint32_t loop_turn(struct sl_reactor *reactor, uint64_t *now_ns, uint32_t
         return 0;
     }
     reactor->untimed_turns = 0;
-    const bool is_marked = did > 0 && !reactor->submitted;
-    *now_ns = is_marked ? reactor->stall.mark_ns : sl_clock_now_ns(reactor->clock);
+    *now_ns = ends_wait(reactor, did) ? reactor->stall.mark_ns : sl_clock_now_ns(reactor->clock);
     loop_time_turn(reactor, *now_ns, did > 0);
     return did;
 }
@@ -315,9 +321,12 @@ void sl_reactor_drive_until(struct sl_reactor *reactor, bool (*done)(void *ctx),
     sl_assert(reactor->attached);
     uint32_t did;
     uint64_t now_ns = catch_up(reactor, &did);
+    reactor->done = done;
+    reactor->done_ctx = ctx;
     for (; !done(ctx); did = 0) {
         /* Work of catch_up counts: the caller may wait for it. */
         did += loop_turn(reactor, &now_ns, idle_turns(reactor), sl_reactor_turn);
         now_ns = loop_cpu_yield(reactor, did, now_ns);
     }
+    reactor->done = NULL;
 }
