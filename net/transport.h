@@ -199,7 +199,7 @@ struct sl_transport {
     bool in_upcall;                   /* for assertions */
     struct sl_transport_cells *cells; /* of the options, or own_cells */
     struct sl_transport_cells own_cells;
-    /* Called after a poll that did work, before the reactor times it. Set by the user, or NULL. */
+    /* Set by the user, or NULL: runs after a poll with work, before the clock is read for it. */
     void (*polled)(void *ctx);
     void *polled_ctx;
     struct sl_log_limit log_limit;                    /* for lines about peers */
