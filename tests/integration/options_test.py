@@ -96,7 +96,7 @@ class Options(harness.StarlingTest):
 
     def test_a_job_by_its_file(self):
         data = self.file("d", "1 1:1 2:1\n0 3:1 4:1\n" * 50)
-        path = self.file("job.conf", "[all]\nlease = 5s\n[launch]\nps = 2\nworkers = 3\nps-reactors = 1\n[server]\n"
+        path = self.file("job.conf", "[all]\nlease = 20s\n[launch]\nps = 2\nworkers = 3\nps-reactors = 1\n[server]\n"
                          f"memory-limit = 3G\n[worker]\ndata = {data}\n    {data}\nepochs = 2\nquiet = true\n")
         output = self.run_to_end("starling-launch", "--config", path)
         self.assertEqual(len(re.findall(r"(?m)^\[ps/\d\] ps/\d ready: .* of 2\b", output)), 2, output)
