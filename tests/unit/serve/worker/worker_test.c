@@ -10,6 +10,7 @@
 
 #include "reactor/completion.h"
 #include "serve/base/message.h"
+#include "tests/support/free_port.h"
 #include "tests/support/reactor_thread.h"
 #include "tests/support/unit.h"
 #include "transfer/async.h"
@@ -175,7 +176,6 @@ static void take_notice(struct fixture *f, uint32_t kind)
 static void start_gateway(struct fixture *f)
 {
     f->gateway = start_engine(f->gateway_name);
-    (void)snprintf(f->gateway_name, sizeof f->gateway_name, "%s", sl_transfer_name(f->gateway));
     void *memory;
     expect(sl_transfer_memory_create(f->gateway, OUTPUT_BYTES, -1, SL_TRANSFER_LOCAL, &memory), "");
     f->input = memory;
@@ -220,7 +220,7 @@ static void set_up(struct fixture *f)
     sem_init(&toys.go, 0, 0);
     toys.stops = false;
     toys.rows_most = toys.runs = 0;
-    (void)snprintf(f->gateway_name, sizeof f->gateway_name, "127.0.0.1:0");
+    (void)snprintf(f->gateway_name, sizeof f->gateway_name, "127.0.0.1:%u", free_port());
     f->publisher = start_node(NULL, 64 << 20);
     f->node = start_node(sl_objects_address(f->publisher), POOL_BYTES);
     f->engine = start_engine("127.0.0.1:0");
