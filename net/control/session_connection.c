@@ -75,6 +75,15 @@ static void pause_and_retry(struct sl_session *session)
 
 static void attempt_failed(struct sl_session *session, const char *why);
 
+/* From now on, not from the begin of the turn: a device may have been opened in it, which takes
+ * seconds. */
+static void limit_attempt(struct sl_session *session, uint64_t wait_ns)
+{
+    const uint64_t now_ns = sl_clock_now_ns(sl_reactor_clock(session->reactor));
+    sl_timer_arm(sl_reactor_timers(session->reactor), &session->greeting_deadline,
+                 now_ns + wait_ns);
+}
+
 static void connect_to(struct sl_session *session, const struct sl_endpoint *numeric)
 {
     session->challenged = session->proved = false;
@@ -89,11 +98,11 @@ static void connect_to(struct sl_session *session, const struct sl_endpoint *num
     }
     session->state = SL_SESSION_CONNECTING;
     if (session->is_preferred) {
-        sl_session_arm(session, &session->greeting_deadline, sl_session_path_patience_ns(session));
+        limit_attempt(session, sl_session_path_patience_ns(session));
     } else if (session->options.other_count > 0) {
-        sl_session_arm(session, &session->greeting_deadline, SL_SESSION_PLACE_NS);
+        limit_attempt(session, SL_SESSION_PLACE_NS);
     } else if (session->was_welcomed) {
-        sl_session_arm(session, &session->greeting_deadline, SL_SESSION_GREETING_NS);
+        limit_attempt(session, SL_SESSION_GREETING_NS);
     }
 }
 

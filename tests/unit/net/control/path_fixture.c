@@ -2,6 +2,8 @@
 
 int path_end;
 bool path_is_silent;
+uint64_t path_takes_ns;
+static struct sl_stepped_pair *path_pair;
 static const struct sl_transport_events *path_events;
 struct sl_endpoint path_target;
 uint32_t path_number;
@@ -23,6 +25,7 @@ static int connect_path(struct sl_transport *transport, const struct sl_endpoint
     spy.closed = closed_path;
     path_target = *endpoint;
     path_number = target;
+    path_pair->now_ns += path_takes_ns;
     int err = sl_loop_transport_ops.connect(transport, endpoint, target, &spy, ctx, out);
     path_conn = *out;
     return err;
@@ -41,6 +44,8 @@ void path_setup(struct path_fixture *fixture)
 {
     path_end = 0;
     path_is_silent = false;
+    path_takes_ns = 0;
+    path_pair = &fixture->base.pair;
     path_conn = NULL;
     path_ops = sl_loop_transport_ops;
     path_ops.connect = connect_path;

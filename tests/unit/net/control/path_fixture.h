@@ -19,6 +19,7 @@ struct path_fixture {
 /* What a connection by the near way ends with, as its owner hears of it; 0: as it is. */
 extern int path_end;
 extern bool path_is_silent;            /* what is connected to gives no answer */
+extern uint64_t path_takes_ns;         /* what the turn takes in which it is made */
 extern struct sl_endpoint path_target; /* of the last that was made */
 extern uint32_t path_number;           /* `target` of the same */
 extern struct sl_conn *path_conn;
