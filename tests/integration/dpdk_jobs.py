@@ -75,7 +75,8 @@ class DpdkTest(failures_test.FaultTest):
         self.flags = ["--endpoint-map", self.file("map", f"{host}:{control}={endpoint}\n"),
                       "--worker-hosts", ",".join("abcdefgh"[:workers])]
         server = self.start("starling-ps", *self.flags, "--job-name", "ps", "--task-index", 0,
-                            "--insecure", *devices, env={"NETWORK_PS_CORE_NUMBER": str(reactors)})
+                            "--insecure", "--lease", 60,  # under a sanitizer a device takes long to open
+                            *devices, env={"NETWORK_PS_CORE_NUMBER": str(reactors)})
         server.wait_line("ready")
         self.links = links
         return server, self.start_workers(self.flags, workers, args)
