@@ -22,7 +22,11 @@ static void offer(struct sl_tcp_buffers *buffers, struct sl_tcp_rx_buf *rx_buf)
     buffers->offered++;
 }
 
-/* The mapping holds the ring's entries, then the buffers. */
+/* The mapping holds the ring's entries, then the buffers. Its huge pages are not touched ahead: a
+ * worker with 16 reactors would then have 96 MB more from its start, also if it receives little (a
+ * worker with one reactor: 7.4 MB resident at its start, 13.7 MB after 1,000 replies). The price is
+ * that the first frame in each of the four pages waits until the kernel has cleared it, 0.2 to 2
+ * ms. */
 static int map_memory(struct sl_tcp_buffers *buffers, uint8_t **out_entries)
 {
     size_t entries_bytes = buffers->buffer_count * sizeof(struct io_uring_buf);
