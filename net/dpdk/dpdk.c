@@ -112,6 +112,7 @@ static int open_ports(struct sl_dpdk *dpdk, const struct sl_dpdk_medium *medium)
         struct sl_dpdk_netif *netif = &dpdk->netifs[dpdk->netif_count++];
         netif->port = ports[i];
         netif->port->ops->info(netif->port, &netif->info);
+        sl_assert(!netif->info.tx_gather || netif->info.tx_checksum);
         err = err != 0 ? err : sl_dpdk_neighbours_open(&netif->info.self, &netif->neighbours);
     }
     return err;

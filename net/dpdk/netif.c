@@ -32,7 +32,7 @@ bool sl_dpdk_netif_gathers(const struct sl_dpdk_conn *conn, const void *at, size
 {
     const struct sl_dpdk *dpdk = conn->dpdk;
     const struct sl_dpdk_port_info *info = &conn->path.netif->info;
-    for (uint32_t i = 0; info->tx_gather && info->tx_checksum && i < dpdk->region_count; i++) {
+    for (uint32_t i = 0; info->tx_gather && i < dpdk->region_count; i++) {
         const struct sl_dpdk_region *region = &dpdk->regions[i];
         const uintptr_t offset = (uintptr_t)at - (uintptr_t)region->base;
         if (offset < region->bytes && bytes <= region->bytes - offset) {

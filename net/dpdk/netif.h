@@ -33,9 +33,7 @@ struct sl_dpdk_netif *sl_dpdk_netif_of(struct sl_dpdk *dpdk,
 struct sl_dpdk_netif *sl_dpdk_netif_like(struct sl_dpdk *dpdk, const char *device,
                                          const struct in6_addr *ip); /* or NULL */
 
-/* Whether the connection's port gathers these bytes: they lie in registered memory, and the device
- * computes the checksum. A sender that computes it itself reads the bytes, and copies them in the
- * same pass. */
+/* Whether the connection's port gathers these bytes: they lie in registered memory. */
 bool sl_dpdk_netif_gathers(const struct sl_dpdk_conn *conn, const void *at, size_t bytes);
 
 /* Returns a packet buffer. False: none is free; retry in a later turn. Fill in bytes, length and

@@ -59,9 +59,11 @@ struct sl_dpdk_port_info {
     uint16_t port_base;
     uint16_t frame_bytes_max; /* of a packet, from its Ethernet header on: MTU + 14 */
     uint16_t packets;         /* least number of packets that can be received and not released */
-    bool tx_gather;           /* supports `tail` */
     bool tx_checksum;         /* fills in UDP checksums */
-    bool rx_interrupt;        /* after arm, a packet wakes the reactor */
+    /* Supports `tail`; only with tx_checksum: a sender that computes the checksum itself reads the
+     * bytes, and copies them in the same pass. */
+    bool tx_gather;
+    bool rx_interrupt; /* after arm, a packet wakes the reactor */
     bool is_one_peers; /* the link leads to one process and goes down when that ends: memif */
     struct sl_dpdk_queues queues;
 };

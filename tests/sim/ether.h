@@ -25,7 +25,8 @@ enum sl_sim_steering {
 /* How devices and the switch are; speed, delays and the switch's memory are the network's. */
 struct sl_sim_ether_options {
     bool is_v6;
-    bool blocks, gathers, sums, wakes; /* of struct sl_dpdk_queues and sl_dpdk_port_info */
+    bool blocks, gathers, sums, wakes; /* of struct sl_dpdk_queues and sl_dpdk_port_info; a device
+                                        * that gathers also sums */
     bool moves;                        /* a host that is started again has another address */
     enum sl_sim_steering steering;
     uint16_t queues_each;   /* of each reactor */

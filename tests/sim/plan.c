@@ -129,6 +129,7 @@ static void draw_ether(struct sl_sim_plan *plan, bool has_strangers)
     ether->blocks = sl_sim_chance(&random, 500);
     ether->gathers = sl_sim_chance(&random, 500);
     ether->sums = sl_sim_chance(&random, 500);
+    ether->gathers = ether->gathers && ether->sums;
     ether->wakes = !sl_sim_chance(&random, 30);
     ether->moves = sl_sim_chance(&random, 500);
     ether->steering = sl_sim_below(&random, SL_SIM_STEERING_COUNT);

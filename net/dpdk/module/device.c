@@ -171,7 +171,6 @@ static void set_offloads(struct sl_module_device *device, struct rte_eth_conf *c
                           strcmp(info->driver_name, "net_vhost") != 0;
     device->checksums = (info->tx_offload_capa & checksums) == checksums;
     device->sees_checksums = (info->rx_offload_capa & received) == received;
-    /* A device that does not sum gathers nothing: see sl_dpdk_netif_gathers. */
     device->gathers = is_sound && device->checksums &&
                       (info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0 &&
                       (device->traits.copies || rte_eal_iova_mode() == RTE_IOVA_VA);

@@ -301,14 +301,3 @@ SL_CASE_WITH(gather__not_what_is_elsewhere, setup, teardown)
     assert_int_equal(end.sent_count, 4);
     assert_int_equal(sl_cell_get(&end.dpdk->base.cells->copied_bytes), 5032);
 }
-
-/* Who sums the bytes copies them too. */
-SL_CASE_WITH(gather__not_where_the_device_does_not_sum, setup, teardown)
-{
-    uint8_t *frame = open_gathering(5000);
-    end.dpdk->netifs[0].info.tx_checksum = false;
-    assert_true(end_offer(&end, frame, 5032, 0, cookie_of(0)));
-    end_flush(&end);
-    assert_int_equal(end.tail_count, 0);
-    expect_pieces(0, frame, 5032);
-}
