@@ -137,7 +137,8 @@ class Tables(Cluster):
 
 class Replicas(Cluster):
     def test_the_server_that_is_left_publishes_all_shards(self):
-        servers, hosts, catalogue = self.start_cluster("--replicas", "1", "--lease", "1s")
+        servers, hosts, catalogue = self.start_cluster("--replicas", "1", "--lease", "5s")
+        servers[0].wait_line("ps/0 has the backups of the shards of ps/1: they are in sync")
         workers = self.start_sums(hosts, "bsp", "--iterations", 9)
         for worker in workers:
             worker.wait_line("iteration 0")
@@ -159,9 +160,7 @@ class Directory(Cluster):
         versions = [self.publish(catalogue)[0] for _ in range(4)]
         self.end(*servers)
         servers, _, catalogue = self.start_cluster("--objects-dir", self.path("stored"))
-        listed = []
-        while listed != versions[1:]:
-            listed = [entry["version"] for entry in self.entries(catalogue, "ls", "model")]
+        self.wait_for(lambda: [entry["version"] for entry in self.entries(catalogue, "ls", "model")] == versions[1:])
         self.tool(catalogue, "get", "model", self.path("again"))
         self.assertEqual(tensors_of(self.path("again/model.safetensors")),
                          tensors_of(self.path("got/model.safetensors")))
