@@ -2,6 +2,7 @@
 """starling-objects between real processes: what is fetched is what was put; versions, removal, a publisher
 that ends; a secret; wrong words."""
 
+import contextlib
 import json
 import os
 import random
@@ -205,11 +206,18 @@ class Stored(ObjectsTest):
         self.end(second)  # so that the other one is the first source on this host
         second = self.keeper("second")
         self.wait_for(lambda: self.holders() == [2])
-        self.check()
-        first.wait_line(f"does not match its digest from {path}")
+
+        def is_found():
+            self.check()
+            return f"does not match its digest from {path}" in first.output
+
+        def is_written_again():
+            with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+                return file.read() == data
+            return False
+        self.wait_for(is_found)  # a get takes nothing from a keeper that stands still
+        self.wait_for(is_written_again)
         self.wait_for(lambda: self.holders() == [2])
-        with open(path, "rb") as file:
-            self.assertTrue(file.read() == data)  # the keeper has written it again
         self.end(first, second, self.server)
 
     def test_a_version_that_was_removed_is_gone(self):
