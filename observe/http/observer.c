@@ -206,10 +206,14 @@ static int open_http(struct sl_observer *observer, struct sl_reason *reason)
             observer->options.listen = NULL;
             return 0;
         }
-        return sl_reason_fail(reason, err,
-                              "%.1024s; an address of this machine and a free port are accepted, "
-                              "port 0 for any, or off",
-                              why.text);
+        return sl_reason_fail(
+            reason, err,
+            "%.1024s; an address of this machine and a free port are accepted, "
+            "port 0 for any, or off%s",
+            why.text,
+            err != SL_ERR_IN_USE
+                ? ""
+                : "; starling-launch gives the port of STARLING_HTTP to ps/0 alone");
     }
     if (getsockname(observer->listener, (struct sockaddr *)&address, &bytes) != 0 ||
         sl_endpoint_from_sockaddr(&address, &observer->bound) != 0) {
