@@ -129,8 +129,8 @@ static int ask_one(enum habit habit, const char *says, struct sl_metastore_reque
     sl_etcd_perform(etcd, ask);
     sl_etcd_destroy(&etcd);
     server_stop(&server);
-    assert_true(server.asked > 0);
     int err = ask->answer.err;
+    assert_true(server.asked > 0 || err == SL_ERR_DEADLINE);
     assert_int_equal(err == 0, ask->answer.reason[0] == '\0');
     sl_metastore_answer_fini(&ask->answer);
     return err;
@@ -157,8 +157,7 @@ SL_CASE(perform__servers_that_misbehave)
     };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         struct sl_metastore_request ask = ask_of(SL_METASTORE_READ, "k");
-        ask.timeout_ns =
-            CASES[i].habit == SAYS_WITHOUT_END ? 30 * SL_CLOCK_NS_PER_S : 500 * SL_CLOCK_NS_PER_MS;
+        ask.timeout_ns = CASES[i].err != SL_ERR_IO ? TIMEOUT : 500 * SL_CLOCK_NS_PER_MS;
         int err = ask_one(CASES[i].habit, CASES[i].says, &ask);
         /* Out of reach: the last attempt of several says how. */
         err = err == SL_ERR_DEADLINE ? SL_ERR_IO : err;
@@ -265,10 +264,10 @@ SL_CASE(real__writes_compare)
 SL_CASE(real__leases)
 {
     struct sl_metastore_request grant = {
-        .kind = SL_METASTORE_LEASE_GRANT, .ttl_s = 5, .timeout_ns = TIMEOUT};
+        .kind = SL_METASTORE_LEASE_GRANT, .ttl_s = 60, .timeout_ns = TIMEOUT};
     perform(&grant);
     assert_int_equal(grant.answer.err, 0);
-    assert_true(grant.answer.ttl_s >= 5);
+    assert_true(grant.answer.ttl_s >= 60);
     const uint64_t lease = grant.answer.lease;
     struct sl_metastore_change change = {.key = "l/1", .lease = lease};
     struct sl_metastore_request write = ask_of(SL_METASTORE_WRITE, "l/1");
@@ -280,7 +279,7 @@ SL_CASE(real__leases)
         .kind = SL_METASTORE_LEASE_RENEW, .lease = lease, .timeout_ns = TIMEOUT};
     perform(&keep);
     assert_int_equal(keep.answer.err, 0);
-    assert_true(keep.answer.ttl_s >= 5);
+    assert_true(keep.answer.ttl_s >= 60);
     struct sl_metastore_request read = ask_of(SL_METASTORE_READ, "l/1");
     perform(&read);
     assert_int_equal(read.answer.item_count, 1);

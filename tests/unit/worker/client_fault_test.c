@@ -146,9 +146,9 @@ CLIENT_CASE(step_wait__says_why_a_ps_that_is_gone_is_not_connected)
     const struct sl_table_spec spec = fixture_sparse("never", 1);
     assert_int_equal(sl_client_table_open(fixture.client, &spec, 200, &other), SL_ERR_DEADLINE);
     /* What the lost shard is not needed for goes on. */
-    uint64_t key = 0;
     uint32_t served = 0;
-    for (; key < 8; key++) {
+    for (uint64_t key = 0; key < 8 || served == 0; key++) {
+        assert_true(key < KEYS); /* each took longer than 200 ms */
         served += sl_client_pull(fixture.client, table, &key, 1, rows, 200) == 0;
     }
     assert_in_range(served, 1, 7);

@@ -9,7 +9,7 @@
 #include "tests/support/unit.h"
 
 #define TIMEOUT_NS (60 * SL_CLOCK_NS_PER_S)
-#define WAIT_TURNS 20000 /* of a millisecond of real time each, at most */
+#define WAIT_TURNS 60000 /* of a millisecond of real time each, at most */
 
 /* A stepped reactor, whose clock goes only where the case moves it. */
 struct fixture {

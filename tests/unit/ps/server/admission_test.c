@@ -283,7 +283,6 @@ SERVER_CASE(server_watch__frames_that_stop_do_not_keep_others_out, setup_impatie
     begin_push(healthy);
     server_fixture_run_on(fixture, 0, observe);
     assert_true(!newest_has_sink || conn_count <= STOPPED); /* unless one is closed already */
-    wait_for_sink(fixture);
     peer_send_bytes(healthy, request.payload, request.bytes);
     assert_int_equal(peer_receive_reply(healthy, 1), 0);
     for (int i = 0; i < STOPPED; i++) {
