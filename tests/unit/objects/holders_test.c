@@ -94,12 +94,12 @@ static void look_for_children(struct sl_objects *node, struct sl_objects_call *c
 
 SL_CASE(fetch__is_a_child_of_a_source_that_it_has_left_and_chosen_again)
 {
-    begin(4 << 20);
+    begin(2 << 20);
     struct sl_objects_call away = {.run = plan_away_and_back}, look = {.run = look_for_children};
     struct sl_get *get = start(2);
     wait_for_bytes(get, 4 * BLOCK);
     nodes_expect(sl_objects_call(nodes.node[2], &away));
-    wait_for_bytes(get, 20 * BLOCK);
+    wait_for_bytes(get, 12 * BLOCK);
     nodes_expect(sl_objects_call(nodes.node[0], &look));
     sl_get_close(&get);
     end();
@@ -300,7 +300,7 @@ SL_CASE(withdraw__frees_the_memory_while_others_fetch_it)
 SL_CASE(withdraw__of_a_copy_in_the_pool_waits_for_children)
 {
     struct sl_get_progress progress;
-    nodes_init(&nodes, 2, 40 << 20);
+    nodes_init(&nodes, 2, 8 << 20); /* more than the get has time for */
     uint8_t *first = nodes_bytes(BYTES, 1), *second = nodes_bytes(BYTES, 2), *got = malloc(BYTES);
     nodes_publish(nodes.node[0], "model", SL_ORIGIN_HOST, first, BYTES);
     struct sl_get *get = nodes_start(nodes.node[1], "model", 1, got, BYTES, 2000);
@@ -319,7 +319,7 @@ SL_CASE(withdraw__of_a_copy_in_the_pool_waits_for_children)
 
 SL_CASE(withdraw__cancels_a_get)
 {
-    begin(10 << 20);
+    begin(2 << 20);
     struct sl_get *get = start(1);
     uint64_t cursor = 0, offset;
     struct sl_object_tensor tensor;

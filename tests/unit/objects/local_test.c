@@ -61,11 +61,12 @@ static void expect(int err)
     }
 }
 
-static void publish(const char *object, uint32_t seed)
+static uint64_t publish(const char *object, uint32_t seed)
 {
     uint8_t *bytes = nodes_bytes(BYTES, seed);
-    (void)nodes_publish(nodes.node[0], object, SL_ORIGIN_HOST, bytes, BYTES);
+    const uint64_t version = nodes_publish(nodes.node[0], object, SL_ORIGIN_HOST, bytes, BYTES);
     free(bytes);
+    return version;
 }
 
 /* A reader: another process would do just this. */
@@ -128,7 +129,7 @@ static void expect_view(const struct reader *reader, uint32_t seed)
 CASE(local__readers_of_an_agent_share_its_memory)
 {
     struct reader first = follow(), second = follow();
-    publish("model", 5);
+    (void)publish("model", 5);
     expect(call(&first, SL_OBJECTS_SESSION_WAIT, 0, 0));
     assert_int_equal(first.answer.version, 1);
     open_view(&first);
@@ -145,7 +146,7 @@ CASE(local__readers_of_an_agent_share_its_memory)
 CASE(local__a_reader_cannot_write_to_what_it_reads)
 {
     struct reader reader = follow();
-    publish("model", 5);
+    (void)publish("model", 5);
     expect(call(&reader, SL_OBJECTS_SESSION_OPEN, 0, 0));
     const int fds[] = {reader.board_fd, reader.fds[0], reader.fds[1]};
     for (uint32_t i = 0; i < 3; i++) {
@@ -175,7 +176,7 @@ CASE(local__a_second_agent_of_the_name_does_not_start)
 CASE(local__a_view_outlives_the_agent)
 {
     struct reader reader = follow();
-    publish("model", 6);
+    (void)publish("model", 6);
     open_view(&reader);
     sl_objects_destroy(&agent);
     expect_view(&reader, 6);
@@ -196,8 +197,8 @@ CASE(local__pins_end_with_their_reader)
     struct reader other = follow();
     for (uint32_t i = 0; i < 40; i++) { /* 40 versions take 33 MiB; the pool has 16 */
         struct reader reader = follow();
-        publish("model", i);
-        expect(call(&reader, SL_OBJECTS_SESSION_WAIT, i, 0));
+        const uint64_t version = publish("model", i);
+        expect(call(&reader, SL_OBJECTS_SESSION_WAIT, version - 1, 0));
         open_view(&reader);
         expect_view(&reader, i);
         sl_objects_mapping_close(&reader.mapping);
@@ -216,12 +217,12 @@ CASE(local__keeps_the_newest_version_of_a_name)
                                               .options = SL_OBJECTS_FOLLOW_FETCH,
                                               .name = "kept"};
     struct reader kept = connect_reader(), other = follow();
-    publish("kept", 1);
+    (void)publish("kept", 1);
     expect(sl_objects_local_call(kept.fd, &wait, &kept.answer, kept.fds, &reason));
     expect(call(&kept, SL_OBJECTS_SESSION_WAIT, 0, 0));
     for (uint32_t i = 0; i < 40; i++) {
-        publish("model", i);
-        expect(call(&other, SL_OBJECTS_SESSION_WAIT, i, 0));
+        const uint64_t version = publish("model", i);
+        expect(call(&other, SL_OBJECTS_SESSION_WAIT, version - 1, 0));
     }
     nodes_expect(sl_object_withdraw(nodes.node[0], "kept", 1, NODES_TIMEOUT));
     open_view(&kept);
@@ -240,7 +241,7 @@ CASE(local__the_log_names_a_view_that_is_open_for_long)
     start_agent();
     pin_warn_ns = 0;
     struct reader reader = follow();
-    publish("model", 1);
+    (void)publish("model", 1);
     assert_int_equal(dup2(log, STDERR_FILENO), STDERR_FILENO);
     open_view(&reader);
     (void)snprintf(expected, sizeof expected, "process %d has a view of model@1", (int)getpid());
@@ -400,7 +401,7 @@ CASE(local__what_is_no_request_ends_its_session_alone)
     (void)send(reader.fd, &request, sizeof request, MSG_NOSIGNAL);
     expect_end(reader.fd);
     (void)close(reader.board_fd);
-    publish("model", 1);
+    (void)publish("model", 1);
     expect(call(&other, SL_OBJECTS_SESSION_WAIT, 0, 0));
     disconnect(&other);
 }
@@ -431,7 +432,7 @@ CASE(local__random_packets_disturb_no_other_session)
         }
         disconnect(&reader);
     }
-    publish("model", 1);
+    (void)publish("model", 1);
     expect(call(&other, SL_OBJECTS_SESSION_WAIT, 0, 0));
     disconnect(&other);
 }

@@ -350,8 +350,8 @@ CASE(session__views_keep_their_bytes_while_others_leave_the_pool)
     struct sl_objects_mapping mappings[VIEWS], other;
     struct sl_objects_session *session = follow_and_fetch(1);
     for (uint32_t i = 0; i < ROUNDS; i++) {
-        (void)publish_seed(i);
-        nodes_expect(request(session, SL_OBJECTS_SESSION_WAIT, i, &answer));
+        const uint64_t version = publish_seed(i);
+        nodes_expect(request(session, SL_OBJECTS_SESSION_WAIT, version - 1, &answer));
         const uint64_t view = open_view(session, &newest, i < VIEWS ? &mappings[i] : &other);
         if (i >= VIEWS) {
             expect_view(&other, i);
