@@ -6,12 +6,13 @@ import gzip
 import os
 import re
 import shutil
+import tempfile
 import time
 import unittest
 import urllib.error
 import urllib.request
 
-from harness import StarlingTest, main
+from harness import StarlingTest, free_ports, main
 from observed_job import LEASE_S, ObservedTest
 
 try:
@@ -68,10 +69,13 @@ class Page(ObservedTest):
     def open_page(self, width=1400):
         options = webdriver.ChromeOptions()
         options.binary_location = CHROMIUM
-        for argument in [*ARGUMENTS, f"--user-data-dir={self.folder}/profile", f"--window-size={width},1000"]:
+        # Chromium's processes may still write there when the browser has quit.
+        profile = tempfile.TemporaryDirectory(prefix="starling-page-", ignore_cleanup_errors=True)
+        self.addCleanup(profile.cleanup)
+        for argument in [*ARGUMENTS, f"--user-data-dir={profile.name}", f"--window-size={width},1000"]:
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        self.browser = webdriver.Chrome(options=options, service=Service(DRIVER))
+        self.browser = webdriver.Chrome(options=options, service=Service(DRIVER, port=free_ports(1)[0]))
         self.addCleanup(self.browser.quit)
         self.browser.get(self.url + "/")
         self.wait_for(lambda: self.texts("#job") == ["● running"])
