@@ -10,13 +10,13 @@
 #define DESCRIPTORS_MAX 65536 /* higher ones are not closed in a child */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static uint32_t fork_count;
+uint32_t sl_fork_counted;
 static _Atomic uint64_t registered[DESCRIPTORS_MAX / 64];
 
 /* Runs in the child before fork returns, on its only thread: async-signal-safe calls alone. */
 static void enter_child(void)
 {
-    fork_count++;
+    sl_fork_counted++;
     for (size_t i = 0; i < sizeof registered / sizeof *registered; i++) {
         uint64_t left = atomic_exchange_explicit(&registered[i], 0, memory_order_relaxed);
         for (; left != 0; left &= left - 1) {
@@ -34,7 +34,7 @@ static void watch(void)
 uint32_t sl_fork_count(void)
 {
     (void)pthread_once(&once, watch);
-    return fork_count;
+    return sl_fork_counted;
 }
 
 void sl_fork_register(int fd)

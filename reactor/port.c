@@ -27,7 +27,7 @@ struct sl_port_set {
 
 bool sl_port_set_is_forked(const struct sl_port_set *set)
 {
-    return set->fork_count != sl_fork_count();
+    return set->fork_count != sl_fork_count_again();
 }
 
 int sl_port_set_check(const struct sl_port_set *set)
