@@ -225,9 +225,14 @@ static uint32_t slot_drain(struct sl_mailbox *mailbox, uint32_t slot, uint32_t b
     return ran;
 }
 
+bool sl_mailbox_is_rung(const struct sl_mailbox *mailbox)
+{
+    return atomic_load_explicit(&mailbox->rung, memory_order_relaxed);
+}
+
 uint32_t sl_mailbox_drain(struct sl_mailbox *mailbox, uint32_t budget)
 {
-    if (!atomic_load_explicit(&mailbox->rung, memory_order_relaxed)) {
+    if (!sl_mailbox_is_rung(mailbox)) {
         return 0;
     }
     atomic_store(&mailbox->rung, false);

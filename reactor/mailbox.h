@@ -53,6 +53,9 @@ uint32_t sl_mailbox_drain(struct sl_mailbox *mailbox, uint32_t budget);
 /* Whether a drain would find work. Receiver. */
 bool sl_mailbox_pending(const struct sl_mailbox *mailbox);
 
+/* Whether the next drain looks into the lanes, where mail may wait. Receiver. */
+bool sl_mailbox_is_rung(const struct sl_mailbox *mailbox);
+
 /* Announces that the receiver is about to sleep. True: no mail is waiting, and a later post makes
  * the eventfd readable. False: there is mail, do not sleep. Receiver. */
 bool sl_mailbox_arm(struct sl_mailbox *mailbox);

@@ -238,6 +238,17 @@ void sl_port_post(struct sl_port *port, uint32_t index, struct sl_mail mail)
     sl_assert(err == 0);
 }
 
+bool sl_port_enter(struct sl_port *port, uint32_t index, uint64_t now_ns)
+{
+    return port->driven != NULL && port->set->reactors[index] == port->driven &&
+           sl_reactor_enter(port->driven, now_ns);
+}
+
+uint64_t sl_port_now_ns(const struct sl_port *port, const struct sl_clock *clock)
+{
+    return port->driven != NULL ? sl_reactor_driven_ns(port->driven) : sl_clock_now_ns(clock);
+}
+
 void sl_port_drain(struct sl_port *port)
 {
     if (port->driven != NULL) {

@@ -76,6 +76,13 @@ void sl_port_close(struct sl_port **port);
 /* Posts to reactor `index`; asserts that the lane is not full, see above. */
 void sl_port_post(struct sl_port *port, uint32_t index, struct sl_mail mail);
 
+/* Returns whether the port's thread may do the work of a mail to reactor `index` itself, at now_ns,
+ * in place of the post: it drives that reactor (sl_reactor_enter). */
+bool sl_port_enter(struct sl_port *port, uint32_t index, uint64_t now_ns);
+
+/* The time; if the thread drives a reactor, as of the last drive: sl_reactor_driven_ns. */
+uint64_t sl_port_now_ns(const struct sl_port *port, const struct sl_clock *clock);
+
 /* Runs available mail. */
 void sl_port_drain(struct sl_port *port);
 

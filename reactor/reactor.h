@@ -107,6 +107,14 @@ void sl_reactor_detach(struct sl_reactor *reactor);
 uint32_t sl_reactor_drive_once(struct sl_reactor *reactor);
 void sl_reactor_drive_until(struct sl_reactor *reactor, bool (*done)(void *ctx), void *ctx);
 
+/* Between these calls the driving thread may do the work of a mail itself, without the mail.
+ * Returns whether it may: not in a turn, and not before mail that waits. Then now_ns is the
+ * reactor's time. Owner. */
+bool sl_reactor_enter(struct sl_reactor *reactor, uint64_t now_ns);
+
+/* The time when the last drive ended its work, or began a turn without any. Owner. */
+uint64_t sl_reactor_driven_ns(const struct sl_reactor *reactor);
+
 /* Runs one turn at the given time; returns the work done, 0 if idle. Owner; callers outside
  * reactor/ only for a stepped reactor, whose first caller becomes the owner. */
 uint32_t sl_reactor_turn(struct sl_reactor *reactor, uint64_t now_ns);

@@ -308,6 +308,22 @@ static uint64_t catch_up(struct sl_reactor *reactor, uint32_t *did)
     return now_ns;
 }
 
+bool sl_reactor_enter(struct sl_reactor *reactor, uint64_t now_ns)
+{
+    sl_reactor_assert_owner(reactor);
+    sl_assert(reactor->attached);
+    if (reactor->in_turn || sl_mailbox_is_rung(reactor->mailbox)) {
+        return false;
+    }
+    reactor->head.now_ns = now_ns > reactor->head.now_ns ? now_ns : reactor->head.now_ns;
+    return true;
+}
+
+uint64_t sl_reactor_driven_ns(const struct sl_reactor *reactor)
+{
+    return reactor->stall.mark_ns;
+}
+
 uint32_t sl_reactor_drive_once(struct sl_reactor *reactor)
 {
     sl_assert(reactor->attached);

@@ -407,11 +407,9 @@ static void complete(struct sl_step *step)
 
 /* Until a thread that waits for the step runs again; else until the last reply, whose time is that
  * of the begin of a reactor's turn, perhaps before the submission. */
-static void count_time(const struct sl_step *step)
+static void count_time(const struct sl_step *step, uint64_t ended_ns)
 {
     const uint64_t from_ns = step->submitted_ns;
-    const uint64_t ended_ns =
-        step->is_awaited ? sl_clock_now_ns(step->client->clock) : step->ended_ns;
     sl_cell_record(&step->thread_ctx->cells.step_time, ended_ns > from_ns ? ended_ns - from_ns : 0,
                    1);
 }
@@ -443,7 +441,9 @@ static void substep_completed(void *ctx, uint64_t is_returned, uint64_t b)
     sl_assert(step->substeps_left > 0);
     step->substeps_left--;
     if (step->substeps_left == 0) {
-        count_time(step);
+        if (!step->is_awaited) {
+            count_time(step, step->ended_ns);
+        }
         complete(step);
     }
     if (is_returned) {
@@ -502,7 +502,19 @@ static int encode(struct sl_step *step)
     return err;
 }
 
-static void post_substeps(struct sl_step *step, uint32_t timeout_ms)
+/* The thread of a driven reactor sends at once, in its place in the order of its mail. */
+static void start_substep(struct sl_step *step, uint32_t io_index)
+{
+    struct sl_substep *substep = &step->substeps[io_index];
+    struct sl_port *port = &step->thread_ctx->port;
+    step->substeps_left++;
+    step->substeps_out++;
+    if (!sl_port_enter(port, io_index, step->submitted_ns) || !sl_substep_try_start(substep)) {
+        sl_port_post(port, io_index, (struct sl_mail){.run = sl_substep_start, .ctx = substep});
+    }
+}
+
+static void start_substeps(struct sl_step *step, uint32_t timeout_ms)
 {
     const struct sl_client *client = step->client;
     uint64_t deadline_ns = step->submitted_ns + timeout_ms * SL_CLOCK_NS_PER_MS;
@@ -523,9 +535,7 @@ static void post_substeps(struct sl_step *step, uint32_t timeout_ms)
         substep->staleness = 0;
         substep->error[0] = '\0';
         substep->unsent = 0;
-        step->substeps_left++;
-        step->substeps_out++;
-        sl_port_post(port, i, (struct sl_mail){.run = sl_substep_start, .ctx = substep});
+        start_substep(step, i);
     }
 }
 
@@ -571,7 +581,7 @@ int sl_step_submit_deferred(struct sl_step *step, uint32_t timeout_ms)
         step->client->finished = true;
     }
     step->state = SL_STEP_SUBMITTED;
-    post_substeps(step, timeout_ms);
+    start_substeps(step, timeout_ms);
     if (step->substeps_out == 0) {
         complete(step); /* no requests: there are no keys */
     } else {
@@ -605,7 +615,11 @@ bool sl_step_done(struct sl_step *step)
 static bool is_complete(void *ctx)
 {
     struct sl_step *step = ctx;
+    const bool was_awaited = step->is_awaited;
     step->is_awaited = step->state != SL_STEP_COMPLETE;
+    if (was_awaited && !step->is_awaited) {
+        count_time(step, sl_port_now_ns(&step->thread_ctx->port, step->client->clock));
+    }
     return !step->is_awaited;
 }
 

@@ -41,6 +41,10 @@ struct sl_substep {
 /* Mail on the reactor; ctx: the substep. */
 void sl_substep_start(void *ctx, uint64_t a, uint64_t b);
 
+/* The same without a mail. Returns false, and sends nothing, if a connection cannot take its
+ * request: a start would fail. */
+bool sl_substep_try_start(struct sl_substep *substep);
+
 /* The reply was scattered; `floor`: min_clock of the reply. May complete the substep: do not touch
  * the request afterwards. */
 void sl_substep_replied(struct sl_request *request, uint32_t floor);

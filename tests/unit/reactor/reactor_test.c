@@ -312,6 +312,7 @@ SL_CASE(cells__busy_time_is_that_of_turns_with_work)
     (void)sl_reactor_drive_once(reactor); /* submits what the ring watches */
     sl_reactor_add_source(reactor, &timed.source);
     (void)sl_reactor_drive_once(reactor);
+    assert_int_equal(sl_reactor_driven_ns(reactor), 4 * MS);
     (void)sl_reactor_drive_once(reactor);
     sl_reactor_detach(reactor);
     sl_reactor_destroy(&reactor); /* the cells outlive it */
@@ -319,6 +320,35 @@ SL_CASE(cells__busy_time_is_that_of_turns_with_work)
     assert_int_equal(sl_cell_get(&cells.events), 1);
     assert_int_equal(sl_cell_get(&cells.turns), sl_cell_get(&cells.idle_turns) + 1);
     assert_int_equal(sl_cell_get(&cells.turn_ns_max), 7 * MS);
+}
+
+static void enter_again(void *ctx, uint64_t now_ns, uint64_t b)
+{
+    struct sl_reactor *reactor = ctx;
+    assert_false(sl_reactor_enter(reactor, now_ns));
+    assert_int_not_equal(sl_reactor_now_ns(reactor), now_ns);
+}
+
+SL_CASE(enter__not_before_mail_and_not_in_a_turn)
+{
+    const uint64_t later_ns = sl_clock_now_ns(sl_clock_system()) + 3600 * SL_CLOCK_NS_PER_S;
+    const struct sl_reactor_options options = {.name = "test", .core = -1};
+    struct sl_reactor *reactor;
+    struct sl_mailbox_lane *lane;
+    assert_int_equal(sl_reactor_create(&options, &reactor), 0);
+    if (sl_reactor_attach(reactor) == SL_ERR_UNSUPPORTED) {
+        skip();
+    }
+    assert_int_equal(sl_mailbox_lane_open(sl_reactor_mailbox(reactor), &lane), 0);
+    const struct sl_mail mail = {.run = enter_again, .ctx = reactor, .a = later_ns};
+    assert_int_equal(sl_mailbox_post(lane, mail), 0);
+    assert_false(sl_reactor_enter(reactor, later_ns));
+    assert_int_equal(sl_reactor_drive_once(reactor), 1);
+    assert_true(sl_reactor_enter(reactor, later_ns));
+    assert_int_equal(sl_reactor_now_ns(reactor), later_ns);
+    sl_mailbox_lane_close(&lane);
+    sl_reactor_detach(reactor);
+    sl_reactor_destroy(&reactor);
 }
 
 SL_CASE(excuse_turn__long_on_purpose_is_no_stall)

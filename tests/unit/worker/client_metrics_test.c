@@ -126,6 +126,9 @@ static uint64_t seconds_after_step(struct sl_table *table, bool waits)
 
 CLIENT_CASE(client_metrics__a_step_ends_when_its_waiting_thread_goes_on)
 {
+    if (fixture_caller_driven) {
+        skip(); /* that thread runs the reactor, whose clock says when */
+    }
     static const struct sl_clock clock = {.now_ns = read_clock};
     const struct sl_table_spec spec = fixture_sparse("waited", 1);
     struct sl_table *table = fixture_table(fixture.client, &spec);
