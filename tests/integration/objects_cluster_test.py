@@ -97,7 +97,7 @@ class Tables(Cluster):
             sums = self.sums(found)
         self.assertEqual(self.sums(self.publish(catalogue)[1]), {expected})
         listed = self.entries(catalogue, "ls")
-        self.assertEqual([entry["version"] for entry in listed][-1], version + 1)
+        self.assertGreater(listed[-1]["version"], version)
         self.assertEqual({(entry["parts"], entry["origin"]) for entry in listed}, {(self.SERVERS, "ps")})
         self.assertLessEqual(len(listed), 3)
         version, found = self.publish(catalogue)

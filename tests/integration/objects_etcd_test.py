@@ -43,7 +43,7 @@ class EtcdTest(objects_test.ObjectsTest):
         server = self.start_objects("serve")
         address = server.wait_line("serves").split(" ")[0]
         self.assertEqual(self.host(), address)
-        publisher = self.start_objects("put", name, self.file("f", content))
+        publisher = self.start_objects("put", f"{name}@1", self.file("f", content))
         publisher.wait_line("serves them")
         return server, address, publisher
 
@@ -62,7 +62,8 @@ class Host(EtcdTest):
         server.signal(signal.SIGKILL)
         server.wait()
         third = self.start_objects("put", "team/m", self.file("f", content[:-1]))
-        third.wait_line("team/m@2")
+        third.wait_line("serves them")
+        self.assertGreater(self.version_of(third), 1)
         self.assertNotEqual(self.host(other_than=address), address)
         self.check("team/m@1", content)
         self.check("team/m", content[:-1])
@@ -83,11 +84,11 @@ class Host(EtcdTest):
         """It learns that another has the key before it answers anybody."""
         server, address, publisher = self.serve_and_put("m", b"1")
         server.signal(signal.SIGSTOP)
-        second = self.start_objects("put", "m", self.file("f", b"2"))
+        second = self.start_objects("put", "m@2", self.file("f", b"2"))
         second.wait_line("m@2")
         self.assertNotEqual(self.host(other_than=address), address)
         server.signal(signal.SIGCONT)
-        third = self.start_objects("put", "m", self.file("f", b"3"))
+        third = self.start_objects("put", "m@3", self.file("f", b"3"))
         third.wait_line("m@3")
         for version, content in ((1, b"1"), (2, b"2"), (3, b"3")):
             self.check(f"m@{version}", content)
@@ -100,7 +101,8 @@ class Host(EtcdTest):
             process.signal(signal.SIGKILL)
             process.wait()
         again = self.start_objects("put", "m", self.file("f", b"2"))
-        again.wait_line("m@2")
+        again.wait_line("serves them")
+        self.assertGreater(self.version_of(again), 1)
         self.end(again)
 
 

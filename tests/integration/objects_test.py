@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import struct
 import time
@@ -45,6 +46,10 @@ class ObjectsTest(harness.StarlingTest):
         publisher = self.start("starling-objects", "put", name, *words, "--catalogue", catalogue)
         publisher.wait_line("serves them")
         return publisher
+
+    def version_of(self, publisher):
+        """The number may leave some out: a catalogue that is asked again chooses another."""
+        return int(re.search(r"@(\d+): .* serves them", publisher.output)[1])
 
     def tool(self, catalogue, *words, status=0):
         return self.run_to_end("starling-objects", *words, "--catalogue", catalogue, status=status)
@@ -93,7 +98,7 @@ class Files(ObjectsTest):
     def check(self, *flags):
         server, catalogue = self.serve()
         files = self.contents()
-        publisher = self.put(catalogue, "team/model", self.fill("in", files), *flags)
+        publisher = self.put(catalogue, "team/model@1", self.fill("in", files), *flags)
         self.assertIn("team/model@1", publisher.output)
         self.assertIn("5 files", publisher.output)
         output = self.tool(catalogue, "get", "team/model", self.path("out"))
@@ -122,7 +127,7 @@ class Files(ObjectsTest):
         server, catalogue = self.serve()
         path = self.file("one.bin", b"1" * 300000)
         empty = self.file("nothing", b"")
-        publishers = [self.put(catalogue, "one", path), self.put(catalogue, "zero", empty),
+        publishers = [self.put(catalogue, "one@1", path), self.put(catalogue, "zero", empty),
                       self.put(catalogue, "both", path, empty)]
         self.assertIn("one@1: 300000 bytes, 1 file;", publishers[0].output)
         for name, files in (("one", {"one.bin": b"1" * 300000}), ("zero", {"nothing": b""}),
@@ -234,9 +239,9 @@ class Versions(ObjectsTest):
     def test_newest_older_and_removed(self):
         server, catalogue = self.serve()
         watcher = self.start("starling-objects", "watch", "m", "--catalogue", catalogue)
-        first = self.put(catalogue, "m", self.file("f", b"first"))
+        first = self.put(catalogue, "m@1", self.file("f", b"first"))
         watcher.wait_line("m@1")
-        second = self.put(catalogue, "m", self.file("f", b"second"))
+        second = self.put(catalogue, "m@2", self.file("f", b"second"))
         watcher.wait_line("m@2")
         other = self.put(catalogue, "other@7", self.file("g", b"g"), "--origin", "host")
         self.tool(catalogue, "get", "m", self.path("out"))
@@ -273,7 +278,7 @@ class Versions(ObjectsTest):
         self.tool(catalogue, "get", "m", self.path("out"))
         self.assertEqual(tree(self.path("out")), {"f": b"first"})
         second = self.put(catalogue, "m", self.file("f", b"second"))
-        self.assertIn("m@2", second.output)
+        self.assertGreater(self.version_of(second), self.version_of(publisher))
         self.end(publisher, second, server)
 
     def test_version_without_a_copy_is_forgotten(self):
@@ -354,7 +359,7 @@ class Loops(ObjectsTest):
         actors = [self.start("objects_loops", "act", catalogue) for _ in range(2)]
         for actor in actors:
             self.assertEqual(actor.wait(), 0, actor.output)
-            self.assertIn("version 8: weights are ", actor.output)
+            self.assertRegex(actor.output, r"version ([89]|\d\d): weights are ")
         self.end(trainer)
 
     def test_an_actor_reads_from_an_agent(self):
@@ -365,7 +370,7 @@ class Loops(ObjectsTest):
         agent = self.start("starling-objects", "serve", "--agent", "--agent-name", name, "--catalogue", catalogue,
                            "--pool-memory", "64M")
         self.assertEqual(actor.wait(), 0, actor.output)
-        self.assertIn("version 8: weights are ", actor.output)
+        self.assertRegex(actor.output, r"version ([89]|\d\d): weights are ")
         self.end(agent, trainer)
 
 
