@@ -57,7 +57,7 @@ static void start(struct sl_engine *engine, struct sl_engine_call *call, uint64_
         err = add_operation(call);
     }
     err = err != 0 ? err
-                   : sl_step_submit_deferred(call->step, time_left_ms(call->deadline_ns, now_ns));
+                   : sl_step_submit_at(call->step, time_left_ms(call->deadline_ns, now_ns), now_ns);
     if (err != 0) {
         call->err = err;
         append(&engine->ended, call);

@@ -556,9 +556,8 @@ static int check_submission(const struct sl_step *step, uint32_t timeout_ms)
     return 0;
 }
 
-int sl_step_submit_deferred(struct sl_step *step, uint32_t timeout_ms)
+int sl_step_submit_at(struct sl_step *step, uint32_t timeout_ms, uint64_t now_ns)
 {
-    sl_assert(step != NULL);
     int err = sl_port_set_check(step->client->ports);
     err = err != 0 ? err : check_submission(step, timeout_ms);
     if (err != 0) {
@@ -571,7 +570,7 @@ int sl_step_submit_deferred(struct sl_step *step, uint32_t timeout_ms)
                                     SL_THREAD_CTX_STEPS_MAX);
         }
     }
-    step->submitted_ns = sl_clock_now_ns(step->client->clock);
+    step->submitted_ns = now_ns;
     err = encode(step);
     if (err != 0) {
         return sl_reason_report(err, "submit: cannot make the messages of %u operations: %s",
@@ -588,6 +587,12 @@ int sl_step_submit_deferred(struct sl_step *step, uint32_t timeout_ms)
         step->thread_ctx->steps_out++;
     }
     return 0;
+}
+
+int sl_step_submit_deferred(struct sl_step *step, uint32_t timeout_ms)
+{
+    sl_assert(step != NULL);
+    return sl_step_submit_at(step, timeout_ms, sl_clock_now_ns(step->client->clock));
 }
 
 int sl_step_submit(struct sl_step *step, uint32_t timeout_ms)

@@ -54,6 +54,9 @@ struct sl_step {
 /* Frees the steps of a port, all of them destroyed; the port is in a struct sl_thread_ctx. */
 void sl_step_free_all(struct sl_port *port);
 
+/* sl_step_submit_deferred at now_ns, by a recent reading of the client's clock. */
+int sl_step_submit_at(struct sl_step *step, uint32_t timeout_ms, uint64_t now_ns);
+
 /* sl_step_wait that `interrupted` does not end, for callers that may not leave a step behind. */
 int sl_step_wait_through(struct sl_step *step);
 
