@@ -18,7 +18,7 @@
 #include "ps/server/server.h"
 #include "tests/support/free_port.h"
 
-#define START_TIMEOUT_NS (20 * SL_CLOCK_NS_PER_S)
+#define START_TIMEOUT_NS (120 * SL_CLOCK_NS_PER_S)
 
 struct ps;
 

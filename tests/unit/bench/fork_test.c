@@ -7,7 +7,7 @@
 #include "core/log.h"
 #include "tests/support/unit.h"
 
-#define LONG_MS  10000
+#define LONG_MS  60000
 #define SHORT_MS 20
 
 static void hear__words_come_whole_and_in_order(void **state)

@@ -201,7 +201,7 @@ SL_CASE(load_run__open_loop_counts_what_could_not_be_sent)
 {
     struct sl_cluster *cluster = start(1);
     struct sl_bench_load_options options = options_for(cluster);
-    options.rate = 2e7;
+    options.rate = 2e6;
     options.connections = 1;
     options.depth = 1;
     const struct sl_bench_load_result result = run_once(&options, 0.05);

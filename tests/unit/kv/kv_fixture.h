@@ -11,7 +11,7 @@
 #include "tests/support/unit.h"
 
 /* Generous: no test may depend on how fast the machine is. */
-#define TIMEOUT_MS 30000
+#define TIMEOUT_MS 120000
 
 #define PS_COUNT   2U
 #define SHARDS     4U /* of both */

@@ -6,7 +6,7 @@
 #include "reactor/mailbox.h"
 #include "tests/support/unit.h"
 
-#define WAIT_NS (20 * SL_CLOCK_NS_PER_S)
+#define WAIT_NS (120 * SL_CLOCK_NS_PER_S)
 
 /* Mails of each sender must come in the order 0, 1, 2, … */
 struct receiver {

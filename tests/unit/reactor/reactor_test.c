@@ -12,7 +12,7 @@
 #include "tests/support/unit.h"
 
 #define MS      SL_CLOCK_NS_PER_MS
-#define WAIT_NS (30 * SL_CLOCK_NS_PER_S)
+#define WAIT_NS (120 * SL_CLOCK_NS_PER_S)
 
 static struct sl_reactor *create(uint32_t index, bool polling, bool stepped)
 {

@@ -164,7 +164,7 @@ static void post_drained(void *ctx)
 
 static void drain(struct server_fixture *fixture, uint32_t index)
 {
-    sl_server_drain(fixture->servers[index], 60 * SL_CLOCK_NS_PER_S, post_drained, fixture);
+    sl_server_drain(fixture->servers[index], 240 * SL_CLOCK_NS_PER_S, post_drained, fixture);
 }
 
 CASE(server_drain__answers_says_goodbye_and_closes)
@@ -182,7 +182,7 @@ CASE(server_drain__answers_says_goodbye_and_closes)
     peer_close(&peer);
     struct timespec end;
     (void)clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += 60;
+    end.tv_sec += 120;
     assert_int_equal(sem_timedwait(&fixture->drained, &end), 0);
 }
 

@@ -14,7 +14,7 @@
 #include "ps/coordinator/coordinator.h"
 #include "ps/process/state.h"
 
-#define DEADLINE_S 60
+#define DEADLINE_S 200
 
 struct start {
     struct server_fixture *fixture;

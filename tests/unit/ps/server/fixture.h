@@ -14,8 +14,8 @@
 
 #define SERVER_COUNT       2 /* shards 0 and 1 of 2 */
 #define SERVER_FIXTURE_DIM 4
-#define NOBODY             UINT32_MAX          /* a client without a clock */
-#define LONG_US            (60U * 1000 * 1000) /* a budget that does not end */
+#define NOBODY             UINT32_MAX           /* a client without a clock */
+#define LONG_US            (180U * 1000 * 1000) /* a budget that does not end */
 
 struct server_fixture {
     struct sl_reactor *reactors[SERVER_COUNT];
