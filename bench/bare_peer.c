@@ -13,7 +13,7 @@
 #include "core/assert.h"
 #include "core/log.h"
 
-#define END_WAIT_MS       5000
+#define END_WAIT_MS       20000
 #define DESCRIPTORS_SPARE 64 /* of this process beside the connections */
 
 int sl_bench_bare_fail(const char *what)
