@@ -306,8 +306,8 @@ static void *read_at_rate(void *ctx)
         err = err != 0
                   ? err
                   : sl_objects_local_call(reader->fd, &request, &reader->answer, reader->fds, &why);
-        request.kind = SL_OBJECTS_SESSION_OPEN;
-        request.name[0] = '\0';
+        request = (struct sl_objects_session_request){.kind = SL_OBJECTS_SESSION_OPEN,
+                                                      .timeout_ms = NODES_TIMEOUT};
         err = err != 0
                   ? err
                   : sl_objects_local_call(reader->fd, &request, &reader->answer, reader->fds, &why);
