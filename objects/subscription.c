@@ -164,9 +164,12 @@ int sl_objects_subscription_call(struct sl_subscription *subscription,
             sl_objects_connection_put(subscription->connection);
             subscription->connection = NULL;
         }
-        if (err != SL_ERR_CLOSED || subscription->connection != NULL ||
-            sl_objects_now_ns(subscription->node) >= deadline_ns) {
+        if (err != SL_ERR_CLOSED || subscription->connection != NULL) {
             return err;
+        }
+        if (sl_objects_now_ns(subscription->node) >= deadline_ns) { /* no time for the next agent */
+            const struct sl_reason saved = sl_objects_error_save();
+            return sl_objects_fail(SL_ERR_DEADLINE, "%s", saved.text);
         }
     }
 }
