@@ -342,7 +342,7 @@ bool sl_port_wait_until(struct sl_port *port, uint64_t timeout_ns, bool (*done)(
 
 void sl_port_catch_up(struct sl_port *port, uint64_t now_ns)
 {
-    if (port->driven == NULL || now_ns < sl_reactor_now_ns(port->driven) + UNDRIVEN_NS) {
+    if (port->driven == NULL || now_ns < sl_reactor_driven_ns(port->driven) + UNDRIVEN_NS) {
         return;
     }
     for (uint32_t turn = 0; turn < CATCH_UP_TURNS && sl_reactor_drive_once(port->driven) > 0;

@@ -130,7 +130,7 @@ int sl_reactor_create(const struct sl_reactor_options *options, struct sl_reacto
     }
     reactor->options = *options;
     reactor->clock = options->clock != NULL ? options->clock : sl_clock_system();
-    reactor->head.now_ns = sl_clock_now_ns(reactor->clock);
+    reactor->head.now_ns = reactor->turn_began_ns = sl_clock_now_ns(reactor->clock);
     reactor->cells = options->cells != NULL ? options->cells : &reactor->own_cells;
     reactor->random_state = options->seed != 0 ? options->seed : seed_from_system();
     sl_spin_init(&reactor->spin, options->spin_us * SL_CLOCK_NS_PER_US);
@@ -312,7 +312,7 @@ static uint32_t turn(struct sl_reactor *reactor, uint64_t now_ns, bool with_time
     struct sl_reactor *outer = running; /* a turn may step another, stepped reactor */
     running = reactor;
     reactor->in_turn = true;
-    reactor->head.now_ns = now_ns;
+    reactor->head.now_ns = reactor->turn_began_ns = now_ns;
     if (reactor->outbound.spilled_count > 0) {
         sl_outbound_retry(&reactor->outbound);
     }

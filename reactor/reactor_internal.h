@@ -53,6 +53,7 @@ struct sl_reactor {
     bool submitted;          /* the last turn submitted to the ring */
     bool (*done)(void *ctx); /* what sl_reactor_drive_until waits for; NULL: it does not run */
     void *done_ctx;
+    uint64_t turn_began_ns; /* the last one; what came since waits to be taken in */
     uint32_t untimed_turns; /* since the clock was last read */
     struct sl_timer_wheel timers;
 };

@@ -297,7 +297,7 @@ static uint64_t catch_up(struct sl_reactor *reactor, uint32_t *did)
 {
     uint64_t now_ns = sl_clock_now_ns(reactor->clock);
     reactor->untimed_turns = 0;
-    uint32_t turns = now_ns - reactor->head.now_ns < AWAY_NS ? 0 : CATCH_UP_TURNS;
+    uint32_t turns = now_ns - reactor->turn_began_ns < AWAY_NS ? 0 : CATCH_UP_TURNS;
     for (*did = 0; turns > 0; turns--) {
         uint32_t more = loop_turn(reactor, &now_ns, 1, sl_reactor_turn_untimed);
         if (more == 0) {

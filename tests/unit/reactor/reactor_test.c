@@ -4,11 +4,15 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "core/clock.h"
 #include "core/limits.h"
 #include "reactor/metrics.h"
 #include "reactor/reactor.h"
+#include "reactor/ring.h"
+#include "reactor/timer.h"
 #include "tests/support/unit.h"
 
 #define MS      SL_CLOCK_NS_PER_MS
@@ -349,6 +353,49 @@ SL_CASE(enter__not_before_mail_and_not_in_a_turn)
     sl_mailbox_lane_close(&lane);
     sl_reactor_detach(reactor);
     sl_reactor_destroy(&reactor);
+}
+
+static const char *first_seen;
+
+static void see_event(struct sl_ring_watch *watch)
+{
+    first_seen = first_seen != NULL ? first_seen : "event";
+}
+
+static void see_timer(struct sl_timer *timer, uint64_t now_ns)
+{
+    first_seen = first_seen != NULL ? first_seen : "timer";
+}
+
+/* What came while the thread was away is taken in before timers, also if the thread enters first.
+ */
+SL_CASE(enter__is_no_drive)
+{
+    const struct sl_reactor_options options = {.name = "test", .core = -1};
+    const struct sl_clock *clock = sl_clock_system();
+    struct sl_timer timer = {.run = see_timer};
+    struct sl_ring_watch watch;
+    struct sl_reactor *reactor;
+    const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    assert_int_equal(sl_reactor_create(&options, &reactor), 0);
+    if (sl_reactor_attach(reactor) == SL_ERR_UNSUPPORTED) {
+        skip();
+    }
+    sl_ring_watch(sl_reactor_ring(reactor), &watch, fd, see_event);
+    (void)sl_reactor_drive_once(reactor);
+    const uint64_t driven_ns = sl_reactor_driven_ns(reactor);
+    first_seen = NULL;
+    assert_int_equal(eventfd_write(fd, 1), 0);
+    sl_timer_arm(sl_reactor_timers(reactor), &timer, driven_ns + 1);
+    poll(NULL, 0, 10);
+    assert_true(sl_reactor_enter(reactor, sl_clock_now_ns(clock)));
+    assert_int_equal(sl_reactor_driven_ns(reactor), driven_ns);
+    (void)sl_reactor_drive_once(reactor);
+    assert_string_equal(first_seen, "event");
+    sl_timer_disarm(sl_reactor_timers(reactor), &timer);
+    sl_reactor_detach(reactor);
+    sl_reactor_destroy(&reactor);
+    close(fd);
 }
 
 SL_CASE(excuse_turn__long_on_purpose_is_no_stall)
