@@ -204,7 +204,8 @@ class Settings(Http):
                   extra=("--http", "192.0.2.1:80", "--insecure"))
         with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
             where = f"127.0.0.1:{taken.getsockname()[1]}"
-            self.fail(1, f"--http={where}", "Address already in use", "a free port", "STARLING_HTTP to ps/0 alone", extra=("--http", where))
+            self.fail(1, f"--http={where}", "Address already in use", "a free port", "STARLING_HTTP to ps/0 alone",
+                      extra=("--http", where))
             self.fail(1, f"STARLING_HTTP={where}", env={"STARLING_HTTP": where})
 
     def test_beyond_loopback(self):

@@ -454,7 +454,6 @@ SL_CASE(session_path__is_looked_for_no_more)
     }
 }
 
-/* rdma_cm tries for long to reach a host that is gone. */
 /* As long as a device takes that was opened in the same turn. */
 PATH_CASE(session_path__time_limit_begins_after_a_long_turn)
 {
@@ -467,6 +466,7 @@ PATH_CASE(session_path__time_limit_begins_after_a_long_turn)
     path_greeted(fixture, true);
 }
 
+/* rdma_cm tries for long to reach a host that is gone. */
 PATH_CASE(session_path__without_an_answer_goes_on_by_the_endpoint)
 {
     go_over_rdma(fixture, "10.0.0.1");
