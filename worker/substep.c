@@ -195,44 +195,39 @@ static void expire(struct sl_timer *timer, uint64_t now_ns)
     release(substep);
 }
 
-/* Returns the first request that its connection cannot take, with the error; NULL: there is none.
- */
-static struct sl_request *find_refused(const struct sl_substep *substep, int *err,
-                                       const char **text)
+/* Returns NULL if all requests were submitted; else the first that its connection cannot take, with
+ * the error, and nothing was. */
+static struct sl_request *start(struct sl_substep *substep, int *err, const char **text)
 {
+    sl_reactor_assert_owner(substep->io->reactor);
+    substep->left = substep->requests.count;
+    substep->timer = (struct sl_timer){.run = expire};
     for (struct sl_request *at = substep->requests.first; at != NULL; at = at->next) {
         *err = sl_shard_conn_check(sl_client_io_conn(substep->io, at->shard), at, text);
         if (*err != 0) {
             return at;
         }
     }
+    sl_timer_arm(sl_reactor_timers(substep->io->reactor), &substep->timer, substep->deadline_ns);
+    for (struct sl_request *at = substep->requests.first; at != NULL; at = at->next) {
+        sl_shard_conn_submit(sl_client_io_conn(substep->io, at->shard), at);
+    }
     return NULL;
 }
 
 bool sl_substep_try_start(struct sl_substep *substep)
 {
-    const char *text;
     int err;
-    sl_reactor_assert_owner(substep->io->reactor);
-    substep->left = substep->requests.count;
-    substep->timer = (struct sl_timer){.run = expire};
-    if (find_refused(substep, &err, &text) != NULL) {
-        return false;
-    }
-    sl_timer_arm(sl_reactor_timers(substep->io->reactor), &substep->timer, substep->deadline_ns);
-    for (struct sl_request *at = substep->requests.first; at != NULL; at = at->next) {
-        sl_shard_conn_submit(sl_client_io_conn(substep->io, at->shard), at);
-    }
-    return true;
+    const char *text;
+    return start(substep, &err, &text) == NULL;
 }
 
 void sl_substep_start(void *ctx, uint64_t a, uint64_t b)
 {
-    struct sl_substep *substep = ctx;
-    if (!sl_substep_try_start(substep)) {
-        const char *text;
-        int err;
-        struct sl_request *refused = find_refused(substep, &err, &text);
+    int err;
+    const char *text;
+    struct sl_request *refused = start(ctx, &err, &text);
+    if (refused != NULL) {
         sl_substep_failed(refused, err, text);
     }
 }

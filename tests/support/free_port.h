@@ -1,5 +1,5 @@
-/* Ports of loopback for tests that listen at a port again, or where nobody must listen. A port of
- * the kernel's choice (:0) is anybody's as soon as its socket is closed. */
+/* Ports of loopback for tests that listen at a port again, or where nobody must listen. When a
+ * socket is closed whose port the kernel has chosen (:0), another process may get that port. */
 #ifndef SL_TESTS_SUPPORT_FREE_PORT_H
 #define SL_TESTS_SUPPORT_FREE_PORT_H
 

@@ -12,7 +12,7 @@ struct fixture {
     struct sl_conn *accepted;
     uint32_t upcalls, upcalls_polled; /* of the listener, in all and when `polled` came */
     uint64_t readings_upcall, readings_polled;
-    uint32_t polls, busy_polls; /* of which `polled` followed */
+    uint32_t polls, busy_polls; /* busy_polls: polls with work, after which `polled` runs */
     bool polled;                /* since `behind` was polled */
 };
 
