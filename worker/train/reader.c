@@ -11,6 +11,7 @@
 
 #include "core/array.h"
 #include "core/assert.h"
+#include "core/file_kind.h"
 
 /* A whole line fits at any offset, and a refill moves at most half of the buffer. */
 #define BUFFER_BYTES (2 * (size_t)SL_READER_LINE_BYTES)
@@ -87,27 +88,10 @@ int sl_reader_refuse(struct sl_reader_fault *fault, const struct sl_bytes *line,
     return SL_ERR_INVALID;
 }
 
-/* First bytes of files that are not plain text. */
-static const struct {
-    const char *bytes;
-    size_t byte_count;
-    const char *what;
-} FOREIGN[] = {
-    {"\xef\xbb\xbf", 3, "the file begins with a byte order mark: save it as UTF-8 without one"},
-    {"\xff\xfe", 2, "the file is UTF-16: convert it to UTF-8"},
-    {"\xfe\xff", 2, "the file is UTF-16: convert it to UTF-8"},
-    {"\x1f\x8b", 2, "the file is compressed with gzip: unpack it first"},
-    {"\x28\xb5\x2f\xfd", 4, "the file is compressed with zstd: unpack it first"},
-    {"BZh", 3, "the file is compressed with bzip2: unpack it first"},
-    {"\xfd"
-     "7zXZ",
-     5, "the file is compressed with xz: unpack it first"},
-};
-
 /* Refuses a file that is not plain text. Errors: INVALID, and those of the system. */
 static int check_beginning(const char *path, struct sl_reason *reason)
 {
-    char begin[8];
+    char begin[SL_FILE_KIND_BYTES];
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t got = fd < 0 ? -1 : pread(fd, begin, sizeof begin, 0);
     const int why = errno;
@@ -118,13 +102,8 @@ static int check_beginning(const char *path, struct sl_reason *reason)
         sl_reason_set(reason, "%s: %s", path, strerror(why));
         return sl_err_from_errno(why);
     }
-    for (size_t i = 0; i < sizeof FOREIGN / sizeof FOREIGN[0]; i++) {
-        if ((size_t)got >= FOREIGN[i].byte_count &&
-            memcmp(begin, FOREIGN[i].bytes, FOREIGN[i].byte_count) == 0) {
-            return sl_reason_fail(reason, SL_ERR_INVALID, "%s: %s", path, FOREIGN[i].what);
-        }
-    }
-    return 0;
+    const char *kind = sl_file_kind_explain(begin, (size_t)got);
+    return kind == NULL ? 0 : sl_reason_fail(reason, SL_ERR_INVALID, "%s: %s", path, kind);
 }
 
 /* Checks every file before reading, so that a misspelt name fails at once. */

@@ -319,6 +319,7 @@ SL_CASE(reader_open__names_what_a_file_is_instead_of_text)
          "UTF-16"},
         {"\x1f\x8b\x08", "gzip"},
         {"\x28\xb5\x2f\xfd", "zstd"},
+        {"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct train_files files;
