@@ -73,7 +73,7 @@ int sl_objects_check_name(const char *name)
     return name != NULL && sl_objects_name_is_valid(name)
                ? 0
                : sl_objects_fail(SL_ERR_INVALID,
-                                 "the name of an object has 1 to %d printable characters, no "
+                                 "the name of an object has 1 to %d bytes of printable UTF-8, no "
                                  "blank and no @",
                                  SL_OBJECTS_NAME_BYTES - 1);
 }

@@ -208,10 +208,34 @@ bool sl_objects_text_is_valid(const char *text, uint32_t bytes)
     return length < bytes;
 }
 
+/* RFC 3629: the shortest form of a code point that is no surrogate and at most U+10FFFF. */
+bool sl_objects_text_is_utf8(const char *text)
+{
+    for (const uint8_t *at = (const uint8_t *)text; *at != '\0';) {
+        const uint32_t more = *at < 0x80 ? 0 : *at < 0xe0 ? 1 : *at < 0xf0 ? 2 : 3;
+        uint32_t point = more == 0 ? *at : *at & (0x3fU >> more);
+        static const uint32_t LEAST[] = {0, 0x80, 0x800, 0x10000};
+        if ((*at >= 0x80 && *at < 0xc2) || *at > 0xf4) {
+            return false;
+        }
+        at++;
+        for (uint32_t i = 0; i < more; i++, at++) {
+            if ((*at & 0xc0) != 0x80) {
+                return false;
+            }
+            point = point << 6 | (*at & 0x3fU);
+        }
+        if (point < LEAST[more] || point > 0x10ffff || (point >= 0xd800 && point < 0xe000)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool sl_objects_name_is_valid(const char *name)
 {
     return sl_objects_text_is_valid(name, SL_OBJECTS_NAME_BYTES) && name[0] != '\0' &&
-           strpbrk(name, " @") == NULL;
+           strpbrk(name, " @") == NULL && sl_objects_text_is_utf8(name);
 }
 
 const char *sl_objects_message_name(uint32_t kind)

@@ -187,11 +187,14 @@ int sl_objects_message_decode(const void *bytes, uint32_t byte_count,
 /* "WANT", for log lines; "unknown" for other numbers. */
 const char *sl_objects_message_name(uint32_t kind);
 
-/* An object's name: 1 to SL_OBJECTS_NAME_BYTES - 1 bytes without blank, '@' and control characters.
- */
+/* An object's name: 1 to SL_OBJECTS_NAME_BYTES - 1 bytes of UTF-8 without blank, '@' and control
+ * characters. */
 bool sl_objects_name_is_valid(const char *name);
 
 /* A text of fewer than `bytes` bytes without control characters: notes, locations, addresses. */
 bool sl_objects_text_is_valid(const char *text, uint32_t bytes);
+
+/* Whether a text is UTF-8, so that JSON can have it. */
+bool sl_objects_text_is_utf8(const char *text);
 
 #endif

@@ -107,8 +107,8 @@ static int add_file(struct run *run, const char *path)
     (void)snprintf(file->name, sizeof file->name, "%.*s", (int)length, name);
     if (length >= sizeof file->name || !sl_objects_name_is_valid(file->name)) {
         return sl_reason_fail(&run->reason, SL_ERR_INVALID,
-                              "%s: the name \"%s\" is not accepted: 1 to %d printable characters, "
-                              "no blank and no @",
+                              "%s: the name \"%s\" is not accepted: 1 to %d bytes of printable "
+                              "UTF-8, no blank and no @",
                               path, name, SL_OBJECTS_NAME_BYTES - 1);
     }
     for (uint32_t i = 0; i < run->file_count; i++) {
@@ -163,11 +163,11 @@ static int add_path(struct run *run, const char *path)
 
 static int check_name(const char *name, const char *what, uint32_t bytes, struct sl_reason *reason)
 {
-    return name[0] != '\0' && sl_objects_text_is_valid(name, bytes)
+    return name[0] != '\0' && sl_objects_text_is_valid(name, bytes) && sl_objects_text_is_utf8(name)
                ? 0
                : sl_reason_fail(reason, SL_ERR_UNSUPPORTED,
-                                "%s \"%s\": a name has 1 to %u printable characters", what, name,
-                                bytes - 1);
+                                "%s \"%s\": a name has 1 to %u bytes of printable UTF-8", what,
+                                name, bytes - 1);
 }
 
 static int check_tensors(const struct sl_engine_tensor *tensors, uint32_t count, const char *what,

@@ -133,6 +133,10 @@ static int check_flags(struct run *run)
     if (flags.host != NULL) {
         (void)snprintf(run->host, sizeof run->host, "%s", flags.host);
     }
+    if (!sl_objects_text_is_valid(run->host, sizeof run->host)) {
+        return sl_reason_fail(&run->reason, SL_ERR_INVALID,
+                              "--agent-name=%s: a name has no control characters", flags.agent);
+    }
     return 0;
 }
 

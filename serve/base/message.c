@@ -4,7 +4,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "core/assert.h"
 #include "core/bytes.h"
 #include "objects/manifest.h"
 #include "objects/message.h"
@@ -92,9 +91,7 @@ static void tensors(struct pass *pass, struct sl_serve_message *message, uint64_
     for (uint32_t i = 0; pass->wrong == NULL && i < message->tensor_count; i++) {
         struct sl_serve_tensor *tensor = &message->tensors[i];
         text(pass, "tensor.name", tensor->name, sizeof tensor->name);
-        check(pass, "tensor.name",
-              tensor->name[0] != '\0' &&
-                  sl_objects_text_is_valid(tensor->name, sizeof tensor->name));
+        check(pass, "tensor.name", sl_serve_request_name_is_valid(tensor->name));
         number(pass, "tensor.type", &tensor->type, sizeof tensor->type, 0, UINT32_MAX);
         number(pass, "tensor.rank", &tensor->rank, sizeof tensor->rank, 0, SL_OBJECTS_RANK_MAX);
         for (uint32_t j = 0; pass->wrong == NULL && j < tensor->rank; j++) {
@@ -198,13 +195,15 @@ static void whole(struct pass *pass, struct sl_serve_message *message)
     }
 }
 
-uint32_t sl_serve_message_encode(const struct sl_serve_message *message, void *to)
+int sl_serve_message_encode(const struct sl_serve_message *message, void *to,
+                            struct sl_reason *reason)
 {
     struct sl_serve_message copy = *message; /* `whole` takes what it could write to */
     struct pass pass = {.out = sl_bytes_writer_over(to, SL_SERVE_MESSAGE_BYTES)};
     whole(&pass, &copy);
-    sl_assert(pass.wrong == NULL);
-    return (uint32_t)(SL_SERVE_MESSAGE_BYTES - pass.out.left);
+    return pass.wrong == NULL ? (int)(SL_SERVE_MESSAGE_BYTES - pass.out.left)
+                              : sl_reason_fail(reason, SL_ERR_INVALID, "%s cannot have this `%s`",
+                                               sl_serve_message_name(message->kind), pass.wrong);
 }
 
 int sl_serve_message_decode(const void *bytes, uint32_t byte_count, struct sl_serve_message *out,

@@ -93,8 +93,10 @@ struct sl_serve_message {
 };
 
 /* Writes the message to `to`, which has room for SL_SERVE_MESSAGE_BYTES, and returns its length:
- * every message fits. Members out of range are asserted. */
-uint32_t sl_serve_message_encode(const struct sl_serve_message *message, void *to);
+ * every message fits. Errors: INVALID, if decoding would refuse a member, with a reason that names
+ * kind and member. */
+int sl_serve_message_encode(const struct sl_serve_message *message, void *to,
+                            struct sl_reason *reason);
 
 /* Fills in *out; members that the kind has not are zero. Errors: PROTOCOL, with a reason that names
  * kind and member. The receiver checks that ranges lie in its memory. */

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "objects/message.h"
+
 /* By enum sl_object_type; the last ones have no name in the protocol. */
 static const char *const datatypes[] = {"BOOL",   "UINT8", "INT8",   "UINT16", "INT16",
                                         "UINT32", "INT32", "UINT64", "INT64",  "FP16",
@@ -20,4 +22,10 @@ bool sl_serve_request_type(const char *datatype, uint32_t *type)
         ++*type;
     }
     return *type < DATATYPE_COUNT;
+}
+
+bool sl_serve_request_name_is_valid(const char *name)
+{
+    return name[0] != '\0' && sl_objects_text_is_valid(name, SL_SERVE_TENSOR_NAME) &&
+           sl_objects_text_is_utf8(name);
 }

@@ -73,4 +73,8 @@ const char *sl_serve_request_datatype(uint32_t type);
 /* False: no type has this name. */
 bool sl_serve_request_type(const char *datatype, uint32_t *type);
 
+/* Whether messages and JSON can have this name of a tensor: 1 to SL_SERVE_TENSOR_NAME - 1 bytes of
+ * UTF-8 without control characters. */
+bool sl_serve_request_name_is_valid(const char *name);
+
 #endif

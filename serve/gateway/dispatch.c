@@ -141,6 +141,7 @@ static void begin(struct sl_serve_dispatch *dispatch, struct sl_serve_flight *fl
                   uint64_t cost_ns, uint64_t now_ns)
 {
     struct sl_serve_request *request = flight->request;
+    struct sl_reason reason;
     request->state->waiting--;
     request->tries++;
     sl_serve_admission_run(&dispatch->admission, request);
@@ -149,9 +150,10 @@ static void begin(struct sl_serve_dispatch *dispatch, struct sl_serve_flight *fl
                                         .cost_ns = cost_ns,
                                         .begun_ns = now_ns};
     sl_serve_balance_begin(&dispatch->balance, &flight->use);
-    if (sl_serve_flight_send(flight, now_ns) != 0) {
+    const int err = sl_serve_flight_send(flight, now_ns, &reason);
+    if (err != 0) {
         sl_serve_flight_leave(flight);
-        sl_serve_dispatch_fail(dispatch, request, SL_ERR_AGAIN, sl_transfer_last_error());
+        sl_serve_dispatch_fail(dispatch, request, err, reason.text);
     }
 }
 

@@ -63,7 +63,7 @@ static void sent(void *ctx, int err, const char *reason)
     sl_serve_remote_sent(remote);
 }
 
-int sl_serve_flight_send(struct sl_serve_flight *flight, uint64_t now_ns)
+int sl_serve_flight_send(struct sl_serve_flight *flight, uint64_t now_ns, struct sl_reason *reason)
 {
     const struct sl_serve_request *request = flight->request;
     const struct sl_serve_remote *remote = flight->remote;
@@ -90,7 +90,7 @@ int sl_serve_flight_send(struct sl_serve_flight *flight, uint64_t now_ns)
                                                .bytes = request->input_bytes};
     flight->sent_ns = now_ns;
     const int err =
-        sl_serve_remote_send(flight->remote, &infer, flight->batch, &inputs, sent, flight);
+        sl_serve_remote_send(flight->remote, &infer, flight->batch, &inputs, sent, flight, reason);
     flight->is_sending = err == 0;
     return err;
 }
@@ -114,6 +114,7 @@ void sl_serve_flight_leave(struct sl_serve_flight *flight)
 void sl_serve_flight_look(struct sl_serve_flight *flight)
 {
     struct sl_serve_remote *remote = flight->remote;
+    struct sl_reason reason;
     const struct sl_serve_message cancel = {
         .kind = SL_SERVE_MESSAGE_CANCEL,
         .incarnation = sl_transfer_async_own_incarnation(remote->events->transfer),
@@ -127,7 +128,7 @@ void sl_serve_flight_look(struct sl_serve_flight *flight)
     }
     if (sl_list_linked(&flight->use.link)) {
         if (remote->is_joined) { /* else it is being lost */
-            (void)sl_serve_remote_send(remote, &cancel, NULL, NULL, NULL, NULL);
+            (void)sl_serve_remote_send(remote, &cancel, NULL, NULL, NULL, NULL, &reason);
         }
         return;
     }

@@ -40,8 +40,9 @@ struct sl_serve_flight *sl_serve_flight_create(struct sl_serve_flights *flights,
                                                struct sl_serve_request *request,
                                                uint64_t output_room);
 
-/* Sends INFER with the inputs; then `sent` runs. Its use has begun. */
-int sl_serve_flight_send(struct sl_serve_flight *flight, uint64_t now_ns);
+/* Sends INFER with the inputs; then `sent` runs. Its use has begun. Errors: those of
+ * sl_serve_remote_send. */
+int sl_serve_flight_send(struct sl_serve_flight *flight, uint64_t now_ns, struct sl_reason *reason);
 
 /* Whether the worker, after this error of sending, has certainly not received it. */
 bool sl_serve_flight_is_unsent(const struct sl_serve_flight *flight, int err);

@@ -37,13 +37,17 @@ static void notice_sent(void *ctx, int err, const char *reason)
 
 int sl_serve_remote_send(struct sl_serve_remote *remote, const struct sl_serve_message *message,
                          struct sl_transfer_batch *batch, const struct sl_transfer_request *inputs,
-                         sl_transfer_done_fn *done, void *ctx)
+                         sl_transfer_done_fn *done, void *ctx, struct sl_reason *reason)
 {
     uint8_t text[SL_SERVE_MESSAGE_BYTES];
-    const struct sl_transfer_notice notice = {
-        .name = SL_SERVE_NOTICE, .text = text, .bytes = sl_serve_message_encode(message, text)};
     struct sl_transfer_async *async = remote->events->async;
     sl_assert(remote->is_joined);
+    const int length = sl_serve_message_encode(message, text, reason);
+    if (length < 0) {
+        return length;
+    }
+    const struct sl_transfer_notice notice = {
+        .name = SL_SERVE_NOTICE, .text = text, .bytes = (uint32_t)length};
     if (done == NULL) {
         done = notice_sent;
         ctx = remote;
@@ -53,7 +57,7 @@ int sl_serve_remote_send(struct sl_serve_remote *remote, const struct sl_serve_m
             ? sl_transfer_async_submit(async, batch, inputs, 1, SEND_MS, &notice, done, ctx)
             : sl_transfer_async_send(async, remote->segment, &notice, SEND_MS, done, ctx);
     remote->sends += err == 0 ? 1 : 0;
-    return err;
+    return err == 0 ? 0 : sl_reason_fail(reason, SL_ERR_AGAIN, "%s", sl_transfer_last_error());
 }
 
 /* End */
@@ -84,11 +88,13 @@ static void closed(void *ctx, int err, const char *reason)
 
 void sl_serve_remote_look(struct sl_serve_remote *remote)
 {
+    struct sl_reason reason;
     const struct sl_serve_message leave = {
         .kind = SL_SERVE_MESSAGE_LEAVE,
         .incarnation = sl_transfer_async_own_incarnation(remote->events->transfer)};
     if (remote->is_joined && remote->worker.is_leaving && !remote->has_left && remote->sends == 0) {
-        remote->has_left = sl_serve_remote_send(remote, &leave, NULL, NULL, NULL, NULL) == 0;
+        remote->has_left =
+            sl_serve_remote_send(remote, &leave, NULL, NULL, NULL, NULL, &reason) == 0;
     }
     if (!remote->is_lost || remote->is_busy || remote->sends > 0) {
         return;

@@ -63,11 +63,10 @@ void sl_serve_remote_lose(struct sl_serve_remote *remote, const char *reason);
 
 /* Sends a message to a worker that has joined. batch NULL: alone; else after its inputs, if they
  * have bytes. done(ctx, ...) runs later, and has to end with sl_serve_remote_sent; NULL: not
- * wanted.
- */
+ * wanted. Errors: INVALID (of sl_serve_message_encode), AGAIN, with a reason. */
 int sl_serve_remote_send(struct sl_serve_remote *remote, const struct sl_serve_message *message,
                          struct sl_transfer_batch *batch, const struct sl_transfer_request *inputs,
-                         sl_transfer_done_fn *done, void *ctx);
+                         sl_transfer_done_fn *done, void *ctx, struct sl_reason *reason);
 void sl_serve_remote_sent(struct sl_serve_remote *remote);
 
 /* After worker.is_leaving was set: answers LEAVE when nothing is on its way to the worker. After a

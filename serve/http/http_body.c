@@ -68,9 +68,14 @@ static void take_elements(struct parser *parser, const char *text, size_t bytes,
     for (const char *at = text, *next; at < end; at = next) {
         next = *at == '"' ? skip_string(at, end) : at + 1;
         sl_bytes_put(json, at, (size_t)(next - at));
+        if (json->bad) {
+            break;
+        }
+        if ((size_t)(next - at) != sizeof name - 1 || memcmp(at, name, sizeof name - 1) != 0) {
+            continue;
+        }
         const char *array = next + strspn(next, SPACES ":");
-        if ((size_t)(next - at) != sizeof name - 1 || memcmp(at, name, sizeof name - 1) != 0 ||
-            *array != '[') {
+        if (*array != '[') {
             continue;
         }
         if (count == SL_SERVE_TENSORS_MAX) {
@@ -120,8 +125,10 @@ static void read_name(struct parser *parser, const json_t *item, char *to)
 {
     const json_t *name = member(parser, item, "name", JSON_STRING, true);
     const size_t length = json_string_length(name);
-    if (parser->err == 0 && (length == 0 || length >= SL_SERVE_TENSOR_NAME)) {
-        REFUSE(parser, INVALID, "%sname has 1 to %d bytes", parser->of, SL_SERVE_TENSOR_NAME - 1);
+    if (parser->err == 0 && (length >= SL_SERVE_TENSOR_NAME ||
+                             !sl_serve_request_name_is_valid(json_string_value(name)))) {
+        REFUSE(parser, INVALID, "%sname has 1 to %d bytes without control characters", parser->of,
+               SL_SERVE_TENSOR_NAME - 1);
     } else if (parser->err == 0) {
         memcpy(to, json_string_value(name), length + 1);
     }
@@ -454,7 +461,8 @@ static void put_output(FILE *file, const struct sl_serve_tensor *tensor, const u
     (void)fputs("]}", file);
 }
 
-/* The i-th output of the answer; NULL: the model has no output of that name. */
+/* The i-th output of the answer; NULL: the model has no output of that name, or of a type that has
+ * no name in the protocol. */
 static const struct sl_serve_tensor *output_at(const struct sl_http_body *body,
                                                const struct sl_serve_request *request, uint32_t i,
                                                bool *binary)
@@ -465,10 +473,9 @@ static const struct sl_serve_tensor *output_at(const struct sl_http_body *body,
     while (!all && tensor < end && strcmp(tensor->name, body->outputs[i].name) != 0) {
         tensor++;
     }
-    if (tensor == end) {
+    if (tensor == end || sl_serve_request_datatype(tensor->type) == NULL) {
         return NULL;
     }
-    sl_assert(sl_serve_request_datatype(tensor->type) != NULL);
     *binary = only_binary(tensor->type) || (all ? body->binary_output : body->outputs[i].binary);
     return tensor;
 }
@@ -512,9 +519,13 @@ int sl_http_body_answer(const struct sl_http_body *body, const struct sl_serve_r
     for (uint32_t i = 0; i < count; i++) {
         bool binary;
         if (output_at(body, request, i, &binary) == NULL) {
-            return sl_reason_fail(reason, SL_ERR_INVALID,
-                                  "output `%s`: the model has no such output",
-                                  body->outputs[i].name);
+            return body->output_count == 0
+                       ? sl_reason_fail(reason, SL_ERR_UNSUPPORTED,
+                                        "output `%s` has a datatype that the protocol lacks",
+                                        request->outputs[i].name)
+                       : sl_reason_fail(reason, SL_ERR_INVALID,
+                                        "output `%s`: the model has no such output",
+                                        body->outputs[i].name);
         }
     }
     char *text = NULL;

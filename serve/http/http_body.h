@@ -49,7 +49,8 @@ void sl_http_body_put_binary(const struct sl_http_body *body, struct sl_serve_re
 
 /* Makes the body of the answer to a request without error; the caller frees *out. *json_bytes:
  * where its binary tensors begin; 0: it has none. A value that is not finite is null in JSON.
- * Errors: INVALID (the model has no such output), NO_MEMORY. */
+ * Errors: INVALID (the model has no such output), UNSUPPORTED (an output of a type that the
+ * protocol lacks), NO_MEMORY. */
 int sl_http_body_answer(const struct sl_http_body *body, const struct sl_serve_request *request,
                         char **out, size_t *out_bytes, size_t *json_bytes,
                         struct sl_reason *reason);

@@ -67,14 +67,35 @@ static void sent(void *ctx, int err, const char *reason)
     close_if_quiet(peer);
 }
 
+/* A DONE that the gateway would refuse becomes an error, so that its request is answered. */
+static int encode(struct sl_serve_message *message, void *to, uint64_t *bytes)
+{
+    struct sl_reason reason;
+    int length = sl_serve_message_encode(message, to, &reason);
+    if (length < 0) {
+        sl_log_error("serve: a notice is not sent: %s", reason.text);
+    }
+    if (length < 0 && message->kind == SL_SERVE_MESSAGE_DONE) {
+        *message = (struct sl_serve_message){
+            .kind = SL_SERVE_MESSAGE_DONE, .request = message->request, .err = SL_ERR_UNSUPPORTED};
+        (void)snprintf(message->text, sizeof message->text, "the worker's answer: %.400s",
+                       reason.text);
+        *bytes = 0;
+        length = sl_serve_message_encode(message, to, &reason);
+    }
+    return length;
+}
+
 static int submit(struct sl_serve_peer *peer, struct sl_serve_send *send, void *local,
                   uint64_t remote, uint64_t bytes)
 {
     uint8_t text[SL_SERVE_MESSAGE_BYTES];
-    const struct sl_transfer_notice notice = {.name = SL_SERVE_NOTICE,
-                                              .text = text,
-                                              .bytes =
-                                                  sl_serve_message_encode(peer->message, text)};
+    const int length = encode(peer->message, text, &bytes);
+    if (length < 0) {
+        return SL_ERR_PROTOCOL;
+    }
+    const struct sl_transfer_notice notice = {
+        .name = SL_SERVE_NOTICE, .text = text, .bytes = (uint32_t)length};
     if (bytes == 0) {
         return sl_transfer_async_send(peer->async, peer->segment, &notice, SEND_MS, sent, send);
     }
@@ -96,12 +117,15 @@ void sl_serve_peer_send(struct sl_serve_peer *peer, struct sl_serve_send *send, 
 {
     sl_assert(peer->state == SL_SERVE_PEER_OPEN);
     send->peer = peer;
-    if (submit(peer, send, local, remote, bytes) == 0) {
+    const int err = submit(peer, send, local, remote, bytes);
+    if (err == 0) {
         peer->sending++;
         return;
     }
     send->done(send);
-    fail(peer, sl_transfer_last_error());
+    if (err != SL_ERR_PROTOCOL) { /* that is no fault of the connection */
+        fail(peer, sl_transfer_last_error());
+    }
 }
 
 static void told(struct sl_serve_send *send)

@@ -132,12 +132,15 @@ static int check_info(const struct sl_engine_info *info, struct sl_reason *reaso
                               SL_SERVE_TENSORS_MAX, SL_SERVE_TENSORS_MAX, SL_SERVE_LAYERS_MAX);
     }
     for (uint32_t i = 0; i < info->input_count + info->output_count; i++) {
-        const char *name = i < info->input_count ? info->inputs[i].name
-                                                 : info->outputs[i - info->input_count].name;
-        if (strlen(name) >= SL_SERVE_TENSOR_NAME) {
+        const struct sl_engine_tensor *tensor =
+            i < info->input_count ? &info->inputs[i] : &info->outputs[i - info->input_count];
+        if (!sl_serve_request_name_is_valid(tensor->name) ||
+            sl_serve_request_datatype(tensor->type) == NULL) {
             return sl_reason_fail(reason, SL_ERR_UNSUPPORTED,
-                                  "the name of tensor `%s` is longer than %d bytes", name,
-                                  SL_SERVE_TENSOR_NAME - 1);
+                                  "requests cannot have tensor `%.64s` of type %u: its name has 1 "
+                                  "to %d bytes of printable UTF-8, its type one of the Open "
+                                  "Inference Protocol",
+                                  tensor->name, tensor->type, SL_SERVE_TENSOR_NAME - 1);
         }
     }
     return 0;

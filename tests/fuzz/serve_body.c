@@ -1,11 +1,13 @@
 /* Bodies of inference requests: a number, the length of the JSON, the JSON and binary tensors. Any
- * bytes are an error with a reason, or a request whose answer, which repeats its inputs, is JSON
- * with the binary tensors behind it. */
+ * bytes are an error with a reason, or a request that a worker and then the gateway receive as it
+ * was sent, and whose answer, which repeats its inputs, is JSON with the binary tensors behind it.
+ */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/assert.h"
+#include "serve/base/message.h"
 #include "serve/http/http_body.h"
 #include "tests/fuzz/input.h"
 
@@ -14,11 +16,37 @@
 static struct sl_serve_request request;
 static struct sl_http_body body;
 
+/* What the parser accepts, the encoder accepts, and then the decoder. */
+static void pass(struct sl_serve_message *message)
+{
+    static struct sl_serve_message received;
+    uint8_t wire[SL_SERVE_MESSAGE_BYTES];
+    struct sl_reason reason = {""};
+    memcpy(message->tensors, request.inputs, request.input_count * sizeof message->tensors[0]);
+    message->tensor_count = request.input_count;
+    const int length = sl_serve_message_encode(message, wire, &reason);
+    sl_assert(length > 0);
+    sl_assert(sl_serve_message_decode(wire, (uint32_t)length, &received, &reason) == 0);
+    sl_assert(memcmp(&received, message, sizeof received) == 0);
+}
+
 static void answer(void)
 {
+    static struct sl_serve_message infer, done;
+    memset(&infer, 0, sizeof infer);
+    memset(&done, 0, sizeof done);
+    infer.kind = SL_SERVE_MESSAGE_INFER;
+    infer.incarnation = infer.request = infer.output_room = 1;
+    infer.model[0] = 'm';
+    infer.input_bytes = request.input_bytes;
+    pass(&infer);
+    done.kind = SL_SERVE_MESSAGE_DONE;
+    done.request = 1;
+    done.output_bytes = request.input_bytes;
+    pass(&done);
     request.output = request.input;
-    request.output_count = request.input_count;
-    memcpy(request.outputs, request.inputs, sizeof request.outputs);
+    request.output_count = done.tensor_count;
+    memcpy(request.outputs, done.tensors, sizeof request.outputs);
     struct sl_reason reason = {""};
     char *text;
     size_t bytes, json_bytes;

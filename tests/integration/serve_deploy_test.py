@@ -107,7 +107,7 @@ class Deploy(ModelsTest):
             node = model.graph.node[2]
             node.input[1] = new if old == "w2" else "w2"
             node.output[0] = new if old == "y" else "y"
-            self.check_refused(self.save("bad.onnx", model), new, "printable characters")
+            self.check_refused(self.save("bad.onnx", model), new, "printable UTF-8")
 
     def test_files(self):
         os.mkdir(self.path("empty"))

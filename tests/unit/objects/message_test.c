@@ -520,6 +520,8 @@ SL_CASE(name_is_valid__takes_no_blank_and_no_at)
     assert_false(sl_objects_name_is_valid("a b"));
     assert_false(sl_objects_name_is_valid("a@1"));
     assert_false(sl_objects_name_is_valid("a\n"));
+    assert_true(sl_objects_name_is_valid("caf\xc3\xa9"));
+    assert_false(sl_objects_name_is_valid("caf\xe9"));
     memset(name, 'n', sizeof name);
     name[SL_OBJECTS_NAME_BYTES - 1] = '\0';
     assert_true(sl_objects_name_is_valid(name));

@@ -31,6 +31,11 @@ static struct sl_serve_tensor *add_tensor(uint64_t rows, uint64_t offset)
     return tensor;
 }
 
+static void set_name(char *to, const char *name)
+{
+    (void)snprintf(to, SL_SERVE_TENSOR_NAME, "%s", name);
+}
+
 /* A message with the longest texts and the most items. */
 static void make_full(uint32_t kind)
 {
@@ -95,6 +100,13 @@ static void make_full(uint32_t kind)
     }
 }
 
+static uint32_t encode(const struct sl_serve_message *from, void *to)
+{
+    const int length = sl_serve_message_encode(from, to, &reason);
+    assert_true(length > 0);
+    return (uint32_t)length;
+}
+
 /* Its own allocation, so that a sanitizer sees every byte too many. */
 static int decode(size_t bytes)
 {
@@ -112,7 +124,7 @@ SL_CASE(message_decode__gives_what_was_sent)
 {
     for (uint32_t kind = 1; kind < SL_SERVE_MESSAGE_KINDS; kind++) {
         make_full(kind);
-        assert_int_equal(decode(sl_serve_message_encode(&message, wire)), 0);
+        assert_int_equal(decode(encode(&message, wire)), 0);
         assert_memory_equal(&again, &message, sizeof message);
     }
 }
@@ -121,7 +133,7 @@ SL_CASE(message_decode__every_other_length_is_refused)
 {
     for (uint32_t kind = 1; kind < SL_SERVE_MESSAGE_KINDS; kind++) {
         make_full(kind);
-        const uint32_t length = sl_serve_message_encode(&message, wire);
+        const uint32_t length = encode(&message, wire);
         for (uint32_t bytes = 0; bytes < length; bytes++) {
             assert_int_equal(decode(bytes), SL_ERR_PROTOCOL);
         }
@@ -138,13 +150,13 @@ SL_CASE(message_decode__any_byte_is_an_error_or_encoded_again)
     uint32_t refused = 0;
     for (uint32_t kind = 1; kind < SL_SERVE_MESSAGE_KINDS; kind++) {
         make_full(kind);
-        const uint32_t length = sl_serve_message_encode(&message, wire);
+        const uint32_t length = encode(&message, wire);
         for (uint32_t at = 0; at < length; at++) {
             const uint8_t before = wire[at];
             for (size_t i = 0; i < sizeof VALUES; i++) {
                 wire[at] = VALUES[i];
                 if (decode(length) == 0) {
-                    assert_int_equal(sl_serve_message_encode(&again, back), length);
+                    assert_int_equal(encode(&again, back), length);
                     assert_memory_equal(back, wire, length);
                 } else {
                     refused++;
@@ -162,9 +174,9 @@ static void refuse(uint32_t kind, uint64_t *member, uint64_t bad, const char *na
 {
     uint8_t other[SL_SERVE_MESSAGE_BYTES];
     const uint64_t good = *member;
-    const uint32_t length = sl_serve_message_encode(&message, wire);
+    const uint32_t length = encode(&message, wire);
     *member = good ^ 1;
-    sl_serve_message_encode(&message, other);
+    encode(&message, other);
     *member = good;
     uint32_t at = 0;
     while (at < length && wire[at] == other[at]) {
@@ -197,7 +209,7 @@ SL_CASE(message_decode__numbers_have_their_limits)
 static void refuse_tensor(struct sl_serve_tensor wrong)
 {
     make_full(SL_SERVE_MESSAGE_INFER);
-    const uint32_t length = sl_serve_message_encode(&message, wire);
+    const uint32_t length = encode(&message, wire);
     uint8_t *at = wire + length - (4 + 4 + 8 * SL_OBJECTS_RANK_MAX + 8 + 8);
     memcpy(at, &wrong.type, 4);
     memcpy(at + 4, &wrong.rank, 4);
@@ -239,11 +251,33 @@ SL_CASE(message_decode__tensors_lie_in_the_inputs)
 SL_CASE(message_decode__an_error_is_negative)
 {
     make_full(SL_SERVE_MESSAGE_DONE);
-    const uint32_t length = sl_serve_message_encode(&message, wire);
+    const uint32_t length = encode(&message, wire);
     for (int err = -3; err < 4; err++) {
         memcpy(wire + 4 + 8, &err, sizeof err);
         assert_int_equal(decode(length), err <= 0 ? 0 : SL_ERR_PROTOCOL);
     }
+}
+
+SL_CASE(message_encode__refuses_what_decoding_refuses)
+{
+    static const char *const names[] = {
+        "",         "x\x01", "y\x7f", "caf\xe9", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+        "\xe2\x82", "\xff"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        make_full(SL_SERVE_MESSAGE_INFER);
+        set_name(message.tensors[1].name, names[i]);
+        assert_int_equal(sl_serve_message_encode(&message, wire, &reason), SL_ERR_INVALID);
+        assert_non_null(strstr(reason.text, "INFER"));
+        assert_non_null(strstr(reason.text, "`tensor.name`"));
+    }
+    make_full(SL_SERVE_MESSAGE_DONE);
+    message.tensors[0].bytes++;
+    assert_int_equal(sl_serve_message_encode(&message, wire, &reason), SL_ERR_INVALID);
+    message.kind = SL_SERVE_MESSAGE_KINDS;
+    assert_int_equal(sl_serve_message_encode(&message, wire, &reason), SL_ERR_INVALID);
+    make_full(SL_SERVE_MESSAGE_INFER);
+    set_name(message.tensors[0].name, "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80");
+    assert_int_equal(decode(encode(&message, wire)), 0);
 }
 
 /* Those of docs/protocol.md. */
@@ -305,10 +339,10 @@ static uint32_t read_example(const char *name, uint8_t *to)
 SL_CASE(message_encode__examples_of_the_page)
 {
     uint8_t shown[SL_SERVE_MESSAGE_BYTES];
-    const uint32_t infer = sl_serve_message_encode(&INFER, wire);
+    const uint32_t infer = encode(&INFER, wire);
     assert_int_equal(read_example("infer", shown), infer);
     assert_memory_equal(shown, wire, infer);
-    const uint32_t done = sl_serve_message_encode(&DONE, wire);
+    const uint32_t done = encode(&DONE, wire);
     assert_int_equal(read_example("done", shown), done);
     assert_memory_equal(shown, wire, done);
 }

@@ -111,8 +111,11 @@ static void tell(struct worker *worker, const struct sl_serve_message *message)
     uint8_t text[SL_SERVE_MESSAGE_BYTES];
     struct sl_serve_message named = *message;
     named.incarnation = sl_transfer_async_own_incarnation(worker->engine);
+    struct sl_reason reason;
+    const int length = sl_serve_message_encode(&named, text, &reason);
+    assert_true(length > 0);
     const struct sl_transfer_notice notice = {
-        .name = SL_SERVE_NOTICE, .text = text, .bytes = sl_serve_message_encode(&named, text)};
+        .name = SL_SERVE_NOTICE, .text = text, .bytes = (uint32_t)length};
     assert_int_equal(sl_transfer_notice_send(worker->gateway, &notice, TIMEOUT_MS), 0);
 }
 
@@ -191,8 +194,11 @@ static void answer(struct worker *worker, const struct sl_serve_message *infer, 
         .queue_us = 1,
         .load_us = 2,
         .compute_us = 3};
+    struct sl_reason reason;
+    const int length = sl_serve_message_encode(&done, text, &reason);
+    assert_true(length > 0);
     const struct sl_transfer_notice notice = {
-        .name = SL_SERVE_NOTICE, .text = text, .bytes = sl_serve_message_encode(&done, text)};
+        .name = SL_SERVE_NOTICE, .text = text, .bytes = (uint32_t)length};
     const struct sl_transfer_request write = {.op = SL_TRANSFER_WRITE,
                                               .local = worker->outputs,
                                               .segment = worker->gateway,

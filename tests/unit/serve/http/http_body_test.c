@@ -109,6 +109,9 @@ SL_CASE(http_body_parse__names_the_field)
     refused(SL_ERR_INVALID, "{\"inputs\":[{\"shape\":[1]}]}", "name");
     refused(SL_ERR_INVALID, "{\"inputs\":[{\"name\":\"\",\"shape\":[1],\"datatype\":\"BOOL\"}]}",
             "inputs[0].name");
+    refused(SL_ERR_INVALID,
+            "{\"inputs\":[{\"name\":\"a\\u0001\",\"shape\":[1],\"datatype\":\"BOOL\"}]}",
+            "inputs[0].name has 1 to 63 bytes without control characters");
     refused(SL_ERR_INVALID, input_of("\"shape\":[1]"), "datatype");
     refused(SL_ERR_INVALID, input_of("\"sjape\":[1],\"datatype\":\"FP32\""),
             "inputs[0].shape is missing");
@@ -326,6 +329,31 @@ SL_CASE(http_body_answer__refuses_an_output_that_the_model_lacks)
     assert_int_equal(sl_http_body_answer(&body, &request, &text, &bytes, &json_bytes, &reason),
                      SL_ERR_INVALID);
     assert_non_null(strstr(reason.text, "`z`"));
+}
+
+SL_CASE(http_body_answer__refuses_a_datatype_that_the_protocol_lacks)
+{
+    assert_int_equal(parse("{" X "}"), 0);
+    answered();
+    request.outputs[1].type = SL_OBJECT_F8_E4M3;
+    char *text;
+    size_t bytes, json_bytes;
+    assert_int_equal(sl_http_body_answer(&body, &request, &text, &bytes, &json_bytes, &reason),
+                     SL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(reason.text, "`n`"));
+}
+
+/* The cost is linear: else this test takes hours. */
+SL_CASE(http_body_parse__white_space_does_not_stop_the_parser)
+{
+    static const char head[] = "{\"inputs\":[],\"data\"";
+    char *text = malloc(SL_SERVE_BODY_BYTES_MAX + 1);
+    assert_non_null(text);
+    memset(text, ' ', SL_SERVE_BODY_BYTES_MAX);
+    memcpy(text, head, sizeof head - 1);
+    text[SL_SERVE_BODY_BYTES_MAX] = '\0';
+    refused(SL_ERR_TOO_LARGE, text, "bytes");
+    free(text);
 }
 
 SL_CASE(http_body_answer__has_null_for_values_that_are_not_finite)

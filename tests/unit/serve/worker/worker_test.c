@@ -33,6 +33,8 @@ struct toy {
 static const struct sl_engine_tensor X = {"x", SL_OBJECT_F32, 2, {0, COLUMNS}, 4 * COLUMNS, 0};
 static const struct sl_engine_tensor Y = {"y", SL_OBJECT_F32, 2, {0, 1}, 4, 1 << 16};
 
+static const struct sl_engine_tensor BAD = {"y\x01", SL_OBJECT_F32, 2, {0, 1}, 4, 1 << 16};
+
 static struct {
     sem_t entered, go; /* if `stops`: a run waits for the test */
     _Atomic bool stops;
@@ -45,7 +47,8 @@ static int toy_open(const struct sl_engine_image *image, uint32_t rows_max,
     if (strcmp(image->tensors[0].name, ".toy") != 0) {
         return sl_reason_fail(reason, SL_ERR_UNSUPPORTED, "no toy");
     }
-    if (memcmp(image->tensors[0].data, "toy", 3) != 0) {
+    const bool is_named_badly = memcmp(image->tensors[0].data, "toz", 3) == 0;
+    if (memcmp(image->tensors[0].data, "toy", 3) != 0 && !is_named_badly) {
         return sl_reason_fail(reason, SL_ERR_INVALID, "a broken toy");
     }
     struct toy *toy = calloc(1, sizeof *toy);
@@ -56,7 +59,7 @@ static int toy_open(const struct sl_engine_image *image, uint32_t rows_max,
             .image_end = image->offsets[i + 1] + image->tensors[i + 1].bytes, .flops = WEIGHTS};
     }
     toy->info = (struct sl_engine_info){.inputs = &X,
-                                        .outputs = &Y,
+                                        .outputs = is_named_badly ? &BAD : &Y,
                                         .layers = toy->layers,
                                         .input_count = 1,
                                         .output_count = 1,
@@ -260,8 +263,11 @@ static void send_notice(struct fixture *f)
 {
     uint8_t text[SL_SERVE_MESSAGE_BYTES];
     f->message.incarnation = sl_transfer_async_own_incarnation(f->gateway);
+    struct sl_reason reason;
+    const int length = sl_serve_message_encode(&f->message, text, &reason);
+    assert_true(length > 0);
     const struct sl_transfer_notice notice = {
-        .name = SL_SERVE_NOTICE, .text = text, .bytes = sl_serve_message_encode(&f->message, text)};
+        .name = SL_SERVE_NOTICE, .text = text, .bytes = (uint32_t)length};
     expect(sl_transfer_notice_send(f->segment, &notice, TIMEOUT_MS), sl_transfer_last_error());
 }
 
@@ -346,8 +352,11 @@ static uint64_t submit(struct fixture *f)
 {
     uint8_t text[SL_SERVE_MESSAGE_BYTES];
     f->message.incarnation = sl_transfer_async_own_incarnation(f->gateway);
+    struct sl_reason reason;
+    const int length = sl_serve_message_encode(&f->message, text, &reason);
+    assert_true(length > 0);
     const struct sl_transfer_notice notice = {
-        .name = SL_SERVE_NOTICE, .text = text, .bytes = sl_serve_message_encode(&f->message, text)};
+        .name = SL_SERVE_NOTICE, .text = text, .bytes = (uint32_t)length};
     const uint64_t place = (f->message.request - 1) % 16;
     const struct sl_transfer_request write = {.op = SL_TRANSFER_WRITE,
                                               .local = f->input + place * (OUTPUT_BYTES / 64),
@@ -517,6 +526,8 @@ CASE(worker__refuses_what_it_cannot_open)
 {
     publish(fixture, "broken", 1, "tox");
     await_error(fixture, ask(fixture, "broken", 1, 1), SL_ERR_CORRUPT, "a broken toy");
+    publish(fixture, "named", 1, "toz");
+    await_error(fixture, ask(fixture, "named", 1, 1), SL_ERR_UNSUPPORTED, "1 to 63 bytes");
     publish(fixture, "m", 1, "toy");
     make(fixture, "m", 1, 1);
     fixture->message.version = 1ULL << 40;
