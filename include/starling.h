@@ -340,6 +340,10 @@ SL_API void sl_client_leave(struct sl_client **client);
 SL_API int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *spec,
                                 uint32_t timeout_ms, struct sl_table **out);
 
+/* Checks a specification as sl_client_table_open does, without a client. Errors: INVALID. Any
+ * thread. */
+SL_API int sl_client_table_check(const struct sl_table_spec *spec);
+
 /* Waits until `count` clients have reached the barrier of this name. count 0: all workers of the
  * job, except those that have left or expired. Errors: DEADLINE (names how many are missing),
  * CLOSED. Any thread. */

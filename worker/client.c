@@ -242,17 +242,30 @@ void sl_client_leave(struct sl_client **client)
 
 /* Control */
 
+static int read_spec(const struct sl_table_spec *spec, struct sl_table_spec *own)
+{
+    sl_assert(spec != NULL);
+    struct sl_reason reason;
+    int err = sl_struct_size_read(spec, own, sizeof *own, "SL_TABLE_SPEC_INIT", &reason);
+    return err == 0 ? 0 : sl_reason_report(err, "table: %s", reason.text);
+}
+
+int sl_client_table_check(const struct sl_table_spec *spec)
+{
+    struct sl_table_spec own;
+    const int err = read_spec(spec, &own);
+    return err == 0 ? sl_table_opening_check(&own) : err;
+}
+
 int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *spec,
                          uint32_t timeout_ms, struct sl_table **out)
 {
     sl_assert(client != NULL);
-    sl_assert(spec != NULL);
     sl_assert(out != NULL);
-    struct sl_reason reason;
     struct sl_table_spec own;
-    int err = sl_struct_size_read(spec, &own, sizeof own, "SL_TABLE_SPEC_INIT", &reason);
+    int err = read_spec(spec, &own);
     if (err != 0) {
-        return sl_reason_report(err, "table: %s", reason.text);
+        return err;
     }
     struct sl_table_opening opening;
     err = sl_table_opening_begin(&opening, client, &own, timeout_ms);

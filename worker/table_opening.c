@@ -6,14 +6,21 @@
 #include "core/reason.h"
 #include "worker/control.h"
 
-int sl_table_opening_begin(struct sl_table_opening *opening, struct sl_client *client,
-                           const struct sl_table_spec *spec, uint32_t timeout_ms)
+int sl_table_opening_check(const struct sl_table_spec *spec)
 {
     struct sl_reason reason;
     int err = sl_message_check_spec(spec, &reason);
+    return err == 0 ? 0
+                    : sl_reason_report(err, "table %.*s: %s", SL_TABLE_NAME_BYTES - 1, spec->name,
+                                       reason.text);
+}
+
+int sl_table_opening_begin(struct sl_table_opening *opening, struct sl_client *client,
+                           const struct sl_table_spec *spec, uint32_t timeout_ms)
+{
+    int err = sl_table_opening_check(spec);
     if (err != 0) {
-        return sl_reason_report(err, "table %.*s: %s", SL_TABLE_NAME_BYTES - 1, spec->name,
-                                reason.text);
+        return err;
     }
     struct sl_port *port;
     err = sl_port_here(client->ports, &port);

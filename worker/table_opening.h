@@ -14,6 +14,9 @@ struct sl_table_opening {
     uint32_t op_count;
 };
 
+/* Checks a specification. Errors: INVALID, reported. */
+int sl_table_opening_check(const struct sl_table_spec *spec);
+
 /* Begins to open a table; never blocks. The caller owns *opening and keeps it until poll returns
  * something else than AGAIN. Errors: INVALID (a flaw of the specification is logged), NO_MEMORY. */
 int sl_table_opening_begin(struct sl_table_opening *opening, struct sl_client *client,

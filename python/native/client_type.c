@@ -133,19 +133,27 @@ static PyObject *barrier(PyObject *object, PyObject *args, PyObject *kwargs)
     static char *names[] = {"name", "count", "timeout", NULL};
     struct sl_native_client *self = (struct sl_native_client *)object;
     const char *name;
-    unsigned int count = 0;
+    long long count = 0;
     PyObject *timeout = NULL;
     uint32_t timeout_ms;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|I$O:barrier", names, &name, &count,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|L$O:barrier", names, &name, &count,
                                      &timeout) ||
         !sl_native_errors_timeout(timeout, self->timeout_ms, &timeout_ms) ||
         !sl_native_client_check(self)) {
         return NULL;
     }
+    const bool has_task = sl_client_task_index(self->client) >= 0;
+    if (count < (has_task ? 0 : 1) || count > UINT32_MAX) {
+        PyErr_Format(PyExc_ValueError, "barrier: count %lld; accepted: %s", count,
+                     has_task ? "1 to the number of clients that wait; 0: all workers of the job"
+                              : "1 to the number of clients that wait; 0, all workers of the job, "
+                                "needs a client that is one of them, connect(task=...)");
+        return NULL;
+    }
     int err;
     self->calls++;
     Py_BEGIN_ALLOW_THREADS;
-    err = sl_client_barrier(self->client, name, count, timeout_ms);
+    err = sl_client_barrier(self->client, name, (uint32_t)count, timeout_ms);
     Py_END_ALLOW_THREADS;
     self->calls--;
     if (err != 0) {
@@ -229,6 +237,13 @@ static PyObject *get_values_lost(PyObject *object, void *closure)
     return PyBool_FromLong(sl_client_values_lost(self->client) >= 0);
 }
 
+static PyObject *get_lost_server(PyObject *object, void *closure)
+{
+    const struct sl_native_client *self = (struct sl_native_client *)object;
+    return sl_native_client_check(self) ? PyLong_FromLong(sl_client_values_lost(self->client))
+                                        : NULL;
+}
+
 static PyObject *get_timeout(PyObject *object, void *closure)
 {
     return PyFloat_FromDouble(((struct sl_native_client *)object)->timeout_ms / 1000.0);
@@ -250,8 +265,10 @@ static PyMethodDef methods[] = {
      "it at its end."},
     {"barrier", SL_NATIVE_METHOD(barrier), KEYWORDS,
      "barrier($self, name, count=0, *, timeout=None)\n--\n\n"
-     "Waits until `count` clients are at the barrier of this name; 0: all workers.\n\n"
-     "Raises a StarlingError: DeadlineError, ClosedError. Any thread."},
+     "Waits until `count` clients are at the barrier of this name; 0: all workers, of which this\n"
+     "client is one.\n\n"
+     "Raises ValueError for another count, and a StarlingError: DeadlineError, ClosedError. Any\n"
+     "thread."},
     {"checkpoint", SL_NATIVE_METHOD(checkpoint), KEYWORDS,
      "checkpoint($self, timeout=None)\n--\n\n"
      "Makes the servers write a checkpoint, waits for it, and returns its number.\n\n"
@@ -281,6 +298,7 @@ static PyGetSetDef properties[] = {
     {"shard_count", get_shard_count, NULL, "Shards of the cluster.", NULL},
     {"values_lost", get_values_lost, NULL,
      "Whether a server restarted without its part of the values.", NULL},
+    {"_lost_server", get_lost_server, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

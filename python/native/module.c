@@ -4,6 +4,7 @@
 #include "python/native/errors.h"
 #include "python/native/log.h"
 #include "python/native/memory.h"
+#include "python/native/spec.h"
 #include "python/native/step_type.h"
 #include "python/native/table.h"
 
@@ -30,6 +31,7 @@ static PyObject *unique(PyObject *module, PyObject *args)
 }
 
 static PyMethodDef functions[] = {
+    {"check_spec", sl_native_spec_check, METH_VARARGS, NULL},
     {"log_to", sl_native_log_to, METH_VARARGS, NULL},
     {"unique", unique, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},

@@ -3,6 +3,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "python/native/errors.h"
+
 /* Members of type float, by the names that starling.specs has for them. */
 static const struct {
     const char *name;
@@ -38,13 +40,31 @@ static bool read_members(PyObject *values, struct sl_table_spec *out)
     }
     PyObject *steps = PyDict_GetItemString(values, "decay_steps");
     if (steps != NULL) {
-        out->optimizer.decay_steps = (uint32_t)PyLong_AsUnsignedLong(steps);
+        out->optimizer.decay_steps = (uint32_t)PyLong_AsUnsignedLongMask(steps);
     }
     PyObject *seed = PyDict_GetItemString(values, "seed");
     if (seed != NULL) {
         out->initializer.seed = PyLong_AsUnsignedLongLongMask(seed);
     }
     return PyErr_Occurred() == NULL;
+}
+
+PyObject *sl_native_spec_check(PyObject *module, PyObject *args)
+{
+    struct sl_table_spec spec = {
+        .struct_size = sizeof spec, .name = "-", .kind = SL_TABLE_SPARSE, .dim = 1};
+    int optimizer, initializer;
+    PyObject *values;
+    if (!PyArg_ParseTuple(args, "iiO!", &optimizer, &initializer, &PyDict_Type, &values)) {
+        return NULL;
+    }
+    spec.optimizer = sl_optimizer_defaults((enum sl_optimizer_kind)optimizer);
+    spec.initializer.kind = (enum sl_initializer_kind)initializer;
+    if (!read_members(values, &spec)) {
+        return NULL;
+    }
+    const int err = sl_client_table_check(&spec);
+    return err == 0 ? Py_NewRef(Py_None) : sl_native_errors_raise(err, "spec", sl_last_error());
 }
 
 bool sl_native_spec_read(PyObject *args, struct sl_native_client **client,

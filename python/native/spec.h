@@ -6,6 +6,10 @@
 
 #include "python/native/client.h"
 
+/* check_spec(optimizer, initializer, {name of a member: value}): checks the values of an optimizer
+ * or an initializer, by kind; members without a value have defaults. */
+PyObject *sl_native_spec_check(PyObject *module, PyObject *args);
+
 /* Reads (client, name, kind, dim, length, optimizer, initializer, consistency, timeout), with
  * - optimizer, initializer: (kind, {name of a member: value}); the others keep their defaults;
  * - consistency: (mode, staleness, worker count).

@@ -3,6 +3,7 @@ functions for arrays that it cannot use as they are."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy
@@ -61,7 +62,8 @@ def floats(given: Any, name: str, rows: int, columns: int, writable: bool) -> ND
     if array.shape != shape:
         is_flat = columns < 0 and array.ndim != 1
         text, size = ("one dimension", -1) if is_flat else (f"shape {shape}", shape)
-        raise ValueError(f"{name}: {_text(array)}; accepted: float32 of {text}; convert with {name}.reshape({size})")
+        convert = f"; convert with {name}.reshape({size})" if is_flat or array.size == math.prod(shape) else ""
+        raise ValueError(f"{name}: {_text(array)}; accepted: float32 of {text}{convert}")
     if not (array.flags.c_contiguous and array.flags.aligned):
         convert = f"{name}.contiguous()" if is_tensor else f"numpy.ascontiguousarray({name})"
         raise ValueError(f"{name}: {_text(array)} with strides {array.strides}; {_FLOATS}; convert with {convert}")

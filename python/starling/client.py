@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from . import _log, _native
 from .errors import StarlingError, of
-from .specs import ASP, SGD, Consistency, Initializer, Optimizer, Zeros
+from .specs import ASP, SGD, Consistency, Initializer, Optimizer, Zeros, check_integer
 from .tables import DenseTable, SparseTable, Step, Table
 
 _Table = TypeVar("_Table", bound=Table)
@@ -82,7 +82,7 @@ class Client(_native.Client):
         name: 1 to 63 printable characters without spaces. dim: columns of a row, 1 to 4096.
         Raises TableMismatch if the table exists with another specification. Any thread.
         """
-        _check_integer("dim", dim, 1, 4096)
+        check_integer("dim", dim, 1, 4096)
         return self._open(SparseTable, (name, _SPARSE, dim, 0), optimizer, init, consistency, timeout)
 
     def dense(self, name: str, length: int, optimizer: Optimizer = SGD(), init: Initializer = Zeros(),
@@ -91,7 +91,7 @@ class Client(_native.Client):
 
         length: elements, 1 to 2**36. Otherwise as sparse.
         """
-        _check_integer("length", length, 1, 2**36)
+        check_integer("length", length, 1, 2**36)
         return self._open(DenseTable, (name, _DENSE, 0, length), optimizer, init, consistency, timeout)
 
     def _open(self, kind: Type[_Table], what: Tuple[str, int, int, int], optimizer: Optimizer, init: Initializer,
@@ -112,7 +112,7 @@ class Client(_native.Client):
         """
         sizes: Tuple[int, ...] = (shape,) if isinstance(shape, int) else tuple(shape)
         for size in sizes:
-            _check_integer("shape", size, 0, 2**48)
+            check_integer("shape", size, 0, 2**48)
         count = math.prod(sizes)
         if count == 0:
             return numpy.empty(sizes, numpy.float32)
@@ -124,7 +124,7 @@ class Client(_native.Client):
         """Begins a Step of iteration `clock`; None: the current iteration of this worker."""
         if clock is None:
             clock = self.clock
-        _check_integer("clock", clock, 0, 2**32 - 2)
+        check_integer("clock", clock, 0, 2**32 - 2)
         return Step(self, clock)
 
     def __enter__(self) -> Client:
@@ -144,13 +144,6 @@ class Client(_native.Client):
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"task {self.task}, {self.shard_count} shards"
         return f"<starling.Client, {state}>"
-
-
-def _check_integer(name: str, value: Any, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, numpy.integer)):
-        raise TypeError(f"{name}: {value!r}; accepted: an integer from {least} to {most}")
-    if not least <= value <= most:
-        raise ValueError(f"{name}: {value}; accepted: {least} to {most}")
 
 
 def _check_type(name: str, value: Any, kind: type, example: str) -> None:

@@ -179,6 +179,8 @@ def local_cluster(servers: int = 1, *, reactors: int = 1, workers: int = 1, chec
 
     Raises DeadlineError, or StarlingError with the output of a server that ended. Any thread.
     """
+    if isinstance(args, str):
+        raise TypeError(f"args: {args!r}; accepted: a sequence of flags, such as {args.split()!r}")
     flags = ["--reactors", str(reactors)]
     if checkpoint_dir is not None:
         flags += ["--checkpoint-dir", os.path.abspath(checkpoint_dir)]

@@ -6,8 +6,24 @@ API (sl_optimizer_defaults), where docs/training.md and the files ps/optimizer/o
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
-from typing import ClassVar, Dict, Tuple
+from typing import Any, ClassVar, Dict, Tuple
+
+import numpy
+
+from . import _native
+from .errors import InvalidError
+
+# Members that are integers, and their ranges. A negative seed stands for the unsigned one with the same bits.
+_INTEGERS = {"decay_steps": (1, 2**32 - 1), "seed": (-2**63, 2**64 - 1)}
+
+
+def check_integer(name: str, value: Any, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, numpy.integer)):
+        raise TypeError(f"{name}: {value!r}; accepted: an integer from {least} to {most}")
+    if not least <= value <= most:
+        raise ValueError(f"{name}: {value}; accepted: {least} to {most}")
 
 
 @dataclass(frozen=True)
@@ -16,6 +32,20 @@ class _Spec:
 
     def __init_subclass__(cls, kind: int = 0) -> None:
         cls._kind = kind
+
+    def __post_init__(self) -> None:
+        """Checks the members by the ranges of the C API. Raises TypeError or ValueError."""
+        name, values = type(self).__name__, asdict(self)
+        for member, value in values.items():
+            if member in _INTEGERS:
+                check_integer(f"{name}: {member}", value, *_INTEGERS[member])
+            elif not hasattr(value, "__float__") and not hasattr(value, "__index__"):
+                raise TypeError(f"{name}: {member}: {value!r}; accepted: a number")
+        try:
+            _native.check_spec(*((0, self._kind) if isinstance(self, Initializer) else (self._kind, 0)), values)
+        except InvalidError as error:
+            text = re.sub(r".*: |optimizer\.|initializer\.", "", str(error)).replace("stddev", "std")
+            raise InvalidError(f"{name}: {text}") from None
 
     def _spec(self) -> Tuple[int, Dict[str, float]]:
         return self._kind, asdict(self)
@@ -165,7 +195,8 @@ class Consistency:
     def __post_init__(self) -> None:
         if self.mode not in ("asp", "bsp", "ssp"):
             raise ValueError(f"mode: {self.mode!r}; accepted: 'asp', 'bsp', 'ssp'")
-        if self.staleness < 0 or (self.staleness and self.mode != "ssp"):
+        check_integer("staleness", self.staleness, 0, 2**32 - 1)
+        if self.staleness and self.mode != "ssp":
             raise ValueError(f"staleness: {self.staleness} with {self.mode}; "
                              "accepted: 0 or more with 'ssp', else 0")
 

@@ -48,6 +48,12 @@ class Arrays(support.ClusterTest):
         self.refuses(ValueError, ["keys: int64 of shape (1, 1)", "one dimension", "keys.reshape(-1)"],
                      self.table.pull, numpy.array([[1]]))
 
+    def test_no_conversion_to_another_size(self):
+        with self.assertRaises(ValueError) as raised:
+            self.table.push([1], numpy.ones((1, 3), numpy.float32))
+        self.assertIn("accepted: float32 of shape (1, 2)", str(raised.exception))
+        self.assertNotIn("reshape", str(raised.exception))
+
     def test_other_number_of_rows(self):
         self.refuses(ValueError, ["grads: 1 rows for 2 keys"], self.table.push, [1, 2], ONE)
 
@@ -125,10 +131,39 @@ class Tables(support.ClusterTest):
         self.refuses(TypeError, ["optimizer: ", "starling.SGD(lr=0.01)"], self.client.sparse, "t", 2, starling.SGD)
         self.refuses(TypeError, ["init: 0"], self.client.sparse, "t", 2, init=0)
         self.refuses(TypeError, ["consistency: 'bsp'"], self.client.sparse, "t", 2, consistency="bsp")
-        self.refuses(starling.InvalidError, ["t: "], self.client.sparse, "t", 2, starling.SGD(lr=-1.0))
-        self.refuses(ValueError, ["staleness: -1"], starling.SSP, -1)
+        for bad in (-1, 2**32, 2.0, True):
+            self.refuses((TypeError, ValueError), [f"staleness: {bad}"], starling.SSP, bad)
         self.refuses(ValueError, ["task=-2: accepts an index from 0 to 16383"], self.cluster.connect, task=-2)
         self.refuses(ValueError, ["workers=0: accepts a whole number from 1 to 16384"], self.cluster.connect, workers=0)
+
+    def test_optimizers(self):
+        self.refuses(ValueError, ["Adagrad: lr is -1; accepted is > 0"], starling.Adagrad, lr=-1)
+        self.refuses(ValueError, ["SGD: lr is 0"], starling.SGD, lr=0.0)
+        self.refuses(ValueError, ["Momentum: momentum is 1; accepted is 0 to below 1"], starling.Momentum, momentum=1)
+        self.refuses(ValueError, ["Adam: beta2 is nan"], starling.Adam, beta2=float("nan"))
+        self.refuses(ValueError, ["AdamW: weight_decay is inf"], starling.AdamW, weight_decay=1e300)
+        self.refuses(ValueError, ["RMSProp: epsilon is 0"], starling.RMSProp, epsilon=0)
+        self.refuses(ValueError, ["FTRL: lr_power is 0.5; accepted is <= 0"], starling.FTRL, lr_power=0.5)
+        self.refuses(TypeError, ["SGD: lr: 'x'; accepted: a number"], starling.SGD, lr="x")
+        for bad in (0, -1, 2**32 + 5, 1.5):
+            self.refuses((TypeError, ValueError), [f"AdagradDecay: decay_steps: {bad}"], starling.AdagradDecay,
+                         decay_steps=bad)
+        starling.AdamAsync(lr=numpy.float32(0.5))
+
+    def test_initializers(self):
+        self.refuses(ValueError, ["Constant: ", "inf", "finite"], starling.Constant, float("inf"))
+        self.refuses(ValueError, ["Uniform: low is 1, high is 1; accepted is low < high"], starling.Uniform, 1, 1)
+        self.refuses(ValueError, ["Normal: std is -1; accepted is >= 0"], starling.Normal, std=-1)
+        self.refuses(ValueError, ["TruncatedNormal: seed: 18446744073709551616"], starling.TruncatedNormal, seed=2**64)
+        self.refuses(TypeError, ["Normal: mean: None"], starling.Normal, mean=None)
+        self.assertEqual(self.client.sparse("seed", 2, init=starling.Normal(seed=-1)).stats().rows, 0)
+
+    def test_barrier(self):
+        self.refuses(ValueError, ["barrier: count 0", "connect(task=...)"], self.client.barrier, "all")
+        self.refuses(ValueError, ["barrier: count -1"], self.client.barrier, "all", -1)
+        self.refuses(ValueError, [f"barrier: count {2**32 + 1}"], self.client.barrier, "all", 2**32 + 1)
+        self.client.barrier("one", 1)
+        self.connect(task=0).barrier("all")
 
     def test_rate(self):
         with self.client.step() as step:
@@ -210,6 +245,10 @@ class NoServers(support.unittest.TestCase):
         with self.assertRaises(starling.StarlingError) as raised:
             starling.connect(f"127.0.0.1:{port}", task=-1, timeout=0.5)
         self.assertIsInstance(raised.exception, (starling.DeadlineError, starling.RefusedError))
+
+    def test_flags_in_one_string(self):
+        with self.assertRaisesRegex(TypeError, "args: '--lease 6'; accepted: .*'--lease', '6'"):
+            starling.local_cluster(args="--lease 6")
 
     def test_server_that_ends(self):
         with self.assertRaises(starling.StarlingError) as raised:
