@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """starling.torch.Optimizer against torch's optimizers, and in jobs of several workers."""
 
+import signal
 import threading
 import unittest.mock
 
-from support import harness, starling
+from support import harness, starling, wait_until
 from torch_support import DIM, Model, ModelTest, Peer, batches, torch
 
 SGD, ADAGRAD = starling.SGD(lr=0.1), starling.Adagrad(lr=0.1)
@@ -194,6 +195,30 @@ class Errors(ModelTest):
         self.client.close()
         with self.assertRaises(starling.ClosedError):
             model.optimizer.step()
+
+
+class ServerWithoutItsValues(harness.StarlingTest):
+    def test_step_names_server_and_remedy(self):
+        servers, flags = self.start_ps(2)
+        for server in servers:
+            server.wait_line("ready")
+        hosts = flags[1].split(",")
+        client = starling.connect(hosts[0], task=0, workers=1, timeout=harness.DEADLINE_S)
+        self.addCleanup(client.leave)
+        model = Model(client, SGD)
+        model.train(batches(2))
+        self.assertFalse(client.values_lost)
+        servers[1].signal(signal.SIGKILL)
+        servers[1].wait()
+        harness.wait_unheard("127.0.0.1", int(hosts[1].split(":")[1]))
+        self.start("starling-ps", *flags, "--job-name", "ps", "--task-index", 1).wait_line("ready")
+        wait_until(lambda: client.values_lost, "values_lost")
+        before = client.clock
+        for use in (model.optimizer.step, lambda: model.bags(batches(1)[0][0]), model.bags.push, model.dense.push,
+                    model.dense.pull):
+            with self.assertRaisesRegex(starling.CorruptError, "ps/1 was restarted without its values.*--restore newest"):
+                use()
+        self.assertEqual(client.clock, before)
 
 
 class Workers(ModelTest):

@@ -189,6 +189,10 @@ class Ahead(PipelineTest):
             starling.torch.Pipeline([], dict, optimizer, ahead=1)
         with self.assertRaisesRegex(TypeError, "keys_of: a key 'words'; accepted: EmbeddingBag, "):
             list(starling.torch.Pipeline([{"words": torch.tensor([1])}], dict, optimizer))
+        with self.assertRaisesRegex(TypeError, "keys_of: table bsp: list of int, int; accepted: keys"):
+            list(starling.torch.Pipeline([[1, 2]], lambda batch: {bag: batch}, optimizer))
+        with self.assertRaisesRegex(TypeError, "keys_of: returned list; accepted: a dict"):
+            list(starling.torch.Pipeline([[1, 2]], list, optimizer))
 
 
 if __name__ == "__main__":

@@ -132,6 +132,31 @@ class Bags(support.ClusterTest):
         with self.assertRaisesRegex(ValueError, "bags: 2 bags on 1 tables of 1 clients"):
             starling.torch.EmbeddingBagCollection({"a": bags["a"], "b": bags["a"]})
 
+    def test_bare_tensor_is_keys(self):
+        """Also if it has as many rows as a feature has arguments."""
+        bag, peer = self.pair("sum")
+        collection = starling.torch.EmbeddingBagCollection({"f": bag})
+        for shape in ((1, 2), (2, 1), (2, 2), (2, 3), (3, 1), (3, 2), (4, 3), (256, 2)):
+            keys = torch.from_numpy(self.random.integers(0, KEYS, shape))
+            for given in (keys, (keys,), [keys], (keys, None)):
+                torch.testing.assert_close(collection({"f": given})["f"], peer(keys), rtol=1e-5, atol=1e-5)
+
+    def test_other_arguments(self):
+        bag, _ = self.pair("sum")
+        collection = starling.torch.EmbeddingBagCollection({"f": bag})
+        keys = torch.tensor([[3, 4], [0, 1]])
+        for given in (keys.numpy(), [[3, 4], [0, 1]], (keys, [0, 1]), (keys, None, None, None), (None, keys), (), None, "f",
+                      {"keys": keys}, 3):
+            with self.assertRaisesRegex(TypeError, r"^f: .*; accepted: keys, \(keys,\), \(keys, offsets\)"):
+                collection({"f": given})
+        with self.assertRaisesRegex(TypeError, "^test_other_arguments: .*ndarray"):
+            bag(keys.numpy())
+        with self.assertRaisesRegex(TypeError, "features: Tensor; accepted: a dict"):
+            collection(keys)
+        for bags in ([bag], {"f": self.table}, bag):
+            with self.assertRaisesRegex(TypeError, "bags: .*; accepted: a dict of name to EmbeddingBag"):
+                starling.torch.EmbeddingBagCollection(bags)
+
     def test_mode(self):
         with self.assertRaisesRegex(ValueError, "mode: 'max'; accepted: 'mean', 'sum'"):
             starling.torch.EmbeddingBag(self.table, "max")

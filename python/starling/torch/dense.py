@@ -9,7 +9,7 @@ import torch
 
 from .. import specs
 from ..client import Client
-from ..errors import DeadlineError
+from ..errors import CorruptError, DeadlineError
 from ..tables import Step
 
 _POLL_S = 0.05
@@ -69,8 +69,9 @@ class DenseParameters:
         """Pushes the gradients of the parameters as one push of the table; zeros for a parameter without
         one, and nothing if none has one. The gradients stay until zero_grad().
 
-        With a step it becomes a part of that step.
+        With a step it becomes a part of that step. Raises CorruptError if a server has lost its values.
         """
+        check_values(self.table.client)
         if any(each.grad is not None for _, each in self._named):
             grads = [torch.zeros(each.numel()) if each.grad is None else each.grad.reshape(-1)
                      for _, each in self._named]
@@ -79,8 +80,10 @@ class DenseParameters:
     def pull(self, *, step: Optional[Step] = None) -> None:
         """Pulls the values into the parameters. With a step they have them after its wait.
 
-        Raises RuntimeError if a parameter has other memory now, such as after module.to().
+        Raises RuntimeError if a parameter has other memory now, such as after module.to(), CorruptError if
+        a server has lost its values.
         """
+        check_values(self.table.client)
         for view, (name, each) in zip(self._views, self._named):
             if view.data_ptr() != each.data_ptr():
                 raise RuntimeError(f"parameter {name}: its memory was replaced; accepted: module.to() and the like "
@@ -88,6 +91,13 @@ class DenseParameters:
         self.table.pull(self.values, step=step)
         for change in self._changes:
             change.zero_()
+
+
+def check_values(client: Client) -> None:
+    """Raises CorruptError if a server was restarted without its values: then part of the model is gone."""
+    if client.values_lost:
+        raise CorruptError(f"ps/{client._lost_server} was restarted without its values, so that part of the model is gone; "
+                           "restart the job: its servers with --restore newest, or with empty tables for a new model")
 
 
 def check_finite(what: str, grad: torch.Tensor) -> None:

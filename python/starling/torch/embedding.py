@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as functional
@@ -10,7 +10,7 @@ import torch.nn.functional as functional
 from ..client import Client
 from ..keys import unique
 from ..tables import SparseTable, Step
-from .dense import check_finite
+from .dense import check_finite, check_values
 
 _MODES = ("mean", "sum")
 _NEEDS_GRADIENT = torch.empty(0, requires_grad=True)
@@ -28,6 +28,18 @@ def look_up(keys: torch.Tensor) -> Lookup:
     keys = keys.reshape(-1).clone()  # the caller may use the memory of a batch again
     distinct, inverse, _ = unique(keys.numpy())
     return Lookup(keys, distinct, torch.from_numpy(inverse))
+
+
+def arguments_of(name: str, given: Any) -> Tuple[Any, ...]:
+    """Returns the arguments of EmbeddingBag.forward from those of a feature. A tensor is the keys, also if it
+    has several rows: it is never unpacked."""
+    arguments = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    if not 1 <= len(arguments) <= 3 or not all(isinstance(each, torch.Tensor) or (at > 0 and each is None)
+                                               for at, each in enumerate(arguments)):
+        kinds = ", ".join(type(each).__name__ for each in arguments[:4])
+        raise TypeError(f"{name}: {type(given).__name__} of {kinds or 'nothing'}; accepted: keys, (keys,), (keys, offsets) "
+                        "or (keys, offsets, per_sample_weights), all tensors")
+    return arguments
 
 
 class _Rows(torch.autograd.Function):
@@ -78,7 +90,8 @@ class EmbeddingBag(torch.nn.Module):
         per_sample_weights: float32 of the shape of keys, with mode "sum". Raises what the table's pull
         raises, and what torch.nn.functional.embedding_bag raises.
         """
-        return _forward(self.table.client, [self], [(keys, offsets, per_sample_weights)])[0]
+        return _forward(self.table.client, {self.table.name: self},
+                        {self.table.name: (keys, offsets, per_sample_weights)})[0]
 
     def _pull(self, keys: torch.Tensor, step: Step) -> Tuple[Lookup, Any]:
         """Returns the rows that were prefetched for these keys, or adds a pull to the step."""
@@ -113,8 +126,9 @@ class EmbeddingBag(torch.nn.Module):
         """Pushes the gradients of all backward passes since the last push, as one push of the table.
 
         With a step it becomes a part of that step. A later backward pass of an earlier forward pass
-        raises RuntimeError.
+        raises RuntimeError. CorruptError: a server has lost its values.
         """
+        check_values(self.table.client)
         taken = self._take()
         if taken is not None:
             keys, grads = taken
@@ -137,6 +151,8 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     def __init__(self, bags: Mapping[str, EmbeddingBag]) -> None:
         super().__init__()
+        if not isinstance(bags, Mapping) or not all(isinstance(bag, EmbeddingBag) for bag in bags.values()):
+            raise TypeError(f"bags: {type(bags).__name__}; accepted: a dict of name to EmbeddingBag")
         tables = {bag.table.name for bag in bags.values()}
         clients = {bag.table.client for bag in bags.values()}
         if len(tables) != len(bags) or len(clients) != 1:
@@ -145,13 +161,16 @@ class EmbeddingBagCollection(torch.nn.Module):
         self._client: Client = clients.pop()
         self.bags = torch.nn.ModuleDict(bags)
 
-    def forward(self, features: Mapping[str, Tuple[Any, ...]]) -> Dict[str, torch.Tensor]:
+    def forward(self, features: Mapping[str, Any]) -> Dict[str, torch.Tensor]:
         """Returns float32 (bags, dim) for each feature.
 
-        features: the arguments of EmbeddingBag.forward for each name: (keys,), (keys, offsets) or
-        (keys, offsets, per_sample_weights). Raises KeyError for an unknown name.
+        features: the arguments of EmbeddingBag.forward for each name: keys, (keys,), (keys, offsets) or
+        (keys, offsets, per_sample_weights). Raises KeyError for an unknown name, TypeError for other
+        arguments.
         """
-        pooled = _forward(self._client, [self.bags[name] for name in features], features.values())
+        if not isinstance(features, Mapping):
+            raise TypeError(f"features: {type(features).__name__}; accepted: a dict of name to keys or (keys, ...)")
+        pooled = _forward(self._client, {name: self.bags[name] for name in features}, features)
         return dict(zip(features, pooled))
 
     def push(self, *, step: Optional[Step] = None) -> None:
@@ -169,8 +188,11 @@ class EmbeddingBagCollection(torch.nn.Module):
             bag.zero_grad()
 
 
-def _forward(client: Client, bags: Sequence[EmbeddingBag], inputs: Collection[Tuple[Any, ...]]) -> List[torch.Tensor]:
-    """The forward pass of several bags, as one step. inputs: the arguments of EmbeddingBag.forward."""
+def _forward(client: Client, named: Mapping[str, EmbeddingBag], features: Mapping[str, Any]) -> List[torch.Tensor]:
+    """The forward pass of several bags, as one step. features: of EmbeddingBagCollection.forward."""
+    check_values(client)
+    bags: Sequence[EmbeddingBag] = list(named.values())
+    inputs = [arguments_of(name, given) for name, given in features.items()]
     with client.step() as step:
         pulled = [bag._pull(given[0], step) for bag, given in zip(bags, inputs)]
     arrays = [rows for _, rows in pulled]

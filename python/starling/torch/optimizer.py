@@ -10,7 +10,7 @@ import torch
 
 from ..client import Client
 from ..tables import Step
-from .dense import DenseParameters
+from .dense import DenseParameters, check_values
 from .embedding import EmbeddingBag, EmbeddingBagCollection
 
 Part = Union[EmbeddingBag, DenseParameters]
@@ -57,11 +57,13 @@ class Optimizer(torch.optim.Optimizer):
         """Pushes the gradients, ends the iteration, pulls the dense values, and waits for that.
 
         closure: computes the loss again, which is returned. Raises a StarlingError: after it the
-        gradients of embeddings are gone, and may or may not have been applied. FloatingPointError and
-        ValueError, for a bad learning rate, come before anything is sent.
+        gradients of embeddings are gone, and may or may not have been applied. FloatingPointError,
+        ValueError, for a bad learning rate, and CorruptError, for a server that was restarted without its
+        values, come before anything is sent.
         """
         if threading.get_ident() != self._thread:
             raise RuntimeError("step: only the thread that made this Optimizer may use it; make one in this thread")
+        check_values(self._client)
         loss = None
         if closure is not None:
             with torch.enable_grad():

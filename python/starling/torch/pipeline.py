@@ -5,9 +5,9 @@ from __future__ import annotations
 import collections
 from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Mapping, Optional, Union
 
-from ..client import _check_integer
+from ..specs import check_integer
 from ..tables import Step
-from .embedding import EmbeddingBag, EmbeddingBagCollection, Lookup, look_up
+from .embedding import EmbeddingBag, EmbeddingBagCollection, Lookup, arguments_of, look_up
 from .optimizer import Optimizer
 
 _AHEAD_MAX = 64
@@ -35,7 +35,7 @@ class Pipeline:
     """
 
     def __init__(self, loader: Iterable[Any], keys_of: KeysOf, optimizer: Optimizer, ahead: int = 0) -> None:
-        _check_integer("ahead", ahead, 0, _AHEAD_MAX)
+        check_integer("ahead", ahead, 0, _AHEAD_MAX)
         for part in optimizer._parts:
             if ahead and isinstance(part, EmbeddingBag) and part.table.consistency.mode == "bsp":
                 raise ValueError(f"ahead: {ahead}, and table {part.table.name} is BSP, whose pulls see all earlier "
@@ -72,12 +72,15 @@ class _Batch:
         self.lookups: Dict[EmbeddingBag, Lookup] = {}
         self.rows: Optional[List[Any]] = None  # None: not pulled
         self.step: Optional[Step] = None  # the pull to wait for, if ahead > 0
+        if not isinstance(keys, Mapping):
+            raise TypeError(f"keys_of: returned {type(keys).__name__}; accepted: a dict of EmbeddingBag to keys, or of "
+                            "EmbeddingBagCollection to features")
         for part, each in keys.items():
             if isinstance(part, EmbeddingBag):
-                self.lookups[part] = look_up(each)
+                self.lookups[part] = look_up(arguments_of(f"keys_of: table {part.table.name}", each)[0])
             elif isinstance(part, EmbeddingBagCollection):
                 for name, given in each.items():
-                    self.lookups[part.bags[name]] = look_up(given[0] if isinstance(given, tuple) else given)
+                    self.lookups[part.bags[name]] = look_up(arguments_of(f"keys_of: {name}", given)[0])
             else:
                 raise TypeError(f"keys_of: a key {part!r}; accepted: EmbeddingBag, EmbeddingBagCollection")
 
