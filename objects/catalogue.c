@@ -7,10 +7,11 @@
 #include "core/assert.h"
 #include "core/log.h"
 #include "objects/catalogue_plan.h"
+#include "objects/catalogue_versions.h"
 
 #define LEASE_MS       10000
 #define KEEP_VERSIONS  3
-#define NUMBER_MAX     ((uint64_t)INT64_MAX) /* of versions and epochs: other languages read them */
+#define NUMBER_MAX     SL_CATALOGUE_NUMBER_MAX
 /* ALIVEs without a report, besides a lease: they may be read in one go, by a process that stood. */
 #define REPORTS_MISSED 2
 
@@ -156,28 +157,6 @@ static int detach(const struct request *request)
 
 /* Publishers */
 
-/* Drops what publishers of earlier epochs have not committed. */
-static int begin_epoch(struct sl_objects_catalogue *catalogue, struct sl_catalogue_object *object,
-                       uint64_t epoch, uint32_t part_count, struct sl_reason *reason)
-{
-    uint64_t *publishers = calloc(part_count, sizeof *publishers);
-    if (publishers == NULL) {
-        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "the catalogue has no memory left");
-    }
-    free(object->publishers);
-    object->publishers = publishers;
-    object->publisher_count = part_count;
-    object->epoch = epoch;
-    catalogue->epoch = catalogue->epoch > epoch ? catalogue->epoch : epoch;
-    for (uint32_t i = object->versions.count; i-- > 0;) {
-        struct sl_catalogue_version *version = sl_catalogue_item(&object->versions, i);
-        if (version->time_ms == 0) {
-            sl_catalogue_version_remove(catalogue, version, false);
-        }
-    }
-    return 0;
-}
-
 /* The other node, if any, that publishes what the sender wants to publish: the same part, or any
  * part of a version with another number of parts. */
 static uint64_t other_publisher(const struct sl_catalogue_object *object,
@@ -283,8 +262,8 @@ static int begin(const struct request *request)
                       address_of(catalogue, other), object->name);
     }
     if (other != 0 || object->publisher_count != message->part_count) {
-        err = begin_epoch(catalogue, object, catalogue->epoch + 1, message->part_count,
-                          request->reason);
+        err = sl_catalogue_begin_epoch(catalogue, object, catalogue->epoch + 1, message->part_count,
+                                       request->reason);
         if (err != 0) {
             return err;
         }
@@ -294,38 +273,6 @@ static int begin(const struct request *request)
     object->last = message->version != 0 ? object->last : version;
     request->out->version = version;
     return 0;
-}
-
-/* Retires what is older than the versions that are kept, but not the one that was just committed.
- */
-static void retire_old(struct sl_objects_catalogue *catalogue, struct sl_catalogue_object *object,
-                       const struct sl_catalogue_version *committed)
-{
-    uint32_t kept = 0;
-    for (uint32_t i = object->versions.count; i-- > 0;) {
-        struct sl_catalogue_version *version = sl_catalogue_item(&object->versions, i);
-        if (version->time_ms != 0 && version->origin != SL_ORIGIN_CALLER &&
-            ++kept > catalogue->options.keep_versions && version != committed) {
-            sl_catalogue_version_remove(catalogue, version, true);
-        }
-    }
-}
-
-/* The version becomes visible. */
-static void publish(struct sl_objects_catalogue *catalogue, struct sl_catalogue_version *version,
-                    uint64_t time_ms)
-{
-    version->time_ms = time_ms > 0 ? time_ms : 1;
-    sl_list_remove(&version->by_touch);
-    if (catalogue->options.changed != NULL) {
-        struct sl_objects_message message = {0};
-        sl_catalogue_record_fill(version, &message);
-        catalogue->options.changed(catalogue->options.ctx, version->object->name,
-                                   version->key.number, &message.record);
-    }
-    if (sl_catalogue_newest(version->object) == version) {
-        sl_catalogue_plan_announce(catalogue, version);
-    }
 }
 
 /* Checks the publisher. A name or an epoch that is new to this catalogue begins with it. */
@@ -338,7 +285,8 @@ static int check_publisher(const struct request *request, struct sl_catalogue_ob
         return REFUSE(SL_ERR_INVALID, "no catalogue began epoch %" PRIu64, epoch);
     }
     if (epoch > object->epoch || (epoch == object->epoch && object->publisher_count == 0)) {
-        const int err = begin_epoch(catalogue, object, epoch, message->part_count, request->reason);
+        const int err = sl_catalogue_begin_epoch(catalogue, object, epoch, message->part_count,
+                                                 request->reason);
         if (err != 0) {
             return err;
         }
@@ -437,8 +385,8 @@ static int commit(const struct request *request)
     if (err != 0) {
         return err;
     }
-    publish(catalogue, version, catalogue->options.unix_ms(catalogue->options.ctx));
-    retire_old(catalogue, object, version);
+    sl_catalogue_publish(catalogue, version, catalogue->options.unix_ms(catalogue->options.ctx));
+    sl_catalogue_retire_old(catalogue, version);
     sl_catalogue_record_fill(version, request->out);
     return 0;
 }
@@ -509,62 +457,6 @@ static int use(const struct request *request)
 
 /* Copies */
 
-/* Adds a version that an earlier catalogue knew, or that a keeper has on disk. The holders of its
- * parts were its publishers. NULL: not acceptable. */
-static struct sl_catalogue_version *restore(struct sl_objects_catalogue *catalogue,
-                                            const struct sl_objects_record *record)
-{
-    struct sl_catalogue_object *object;
-    struct sl_catalogue_version *version;
-    if (record->time_ms == 0 || record->epoch > NUMBER_MAX ||
-        sl_catalogue_object_add(catalogue, record->name, &object, NULL) != 0) {
-        return NULL;
-    }
-    if (record->epoch > object->epoch) {
-        if (begin_epoch(catalogue, object, record->epoch, record->part_count, NULL) != 0) {
-            return NULL;
-        }
-        for (uint32_t p = 0; p < record->part_count; p++) {
-            object->publishers[p] = record->parts[p].holder;
-        }
-    }
-    if (sl_catalogue_find(&object->versions, NULL, record->version) != NULL ||
-        sl_catalogue_version_add(catalogue, object, record->version, record->part_count, &version,
-                                 NULL) != 0) {
-        return NULL;
-    }
-    sl_catalogue_version_set(version, record);
-    for (uint32_t p = 0; p < record->part_count; p++) {
-        version->parts[p].info = record->parts[p];
-    }
-    return version;
-}
-
-static struct sl_catalogue_version *restore_held(const struct request *request)
-{
-    const struct sl_objects_catalogue *catalogue = request->catalogue;
-    const struct sl_objects_message *message = request->message;
-    const struct sl_objects_record *record = &message->record;
-    return message->record_count == 0 || record->version != message->version ||
-                   strcmp(record->name, message->name) != 0 ||
-                   message->part >= record->part_count ||
-                   catalogue->now_ms - request->node->attached_ms >= catalogue->options.lease_ms
-               ? NULL
-               : restore(request->catalogue, record);
-}
-
-void sl_objects_catalogue_load(struct sl_objects_catalogue *catalogue,
-                               const struct sl_objects_record *record)
-{
-    struct sl_catalogue_version *version = restore(catalogue, record);
-    catalogue->is_restart = true;
-    if (version != NULL) {
-        version->time_ms = record->time_ms;
-        version->touched_ms = catalogue->now_ms;
-        sl_list_append(&catalogue->by_touch, &version->by_touch);
-    }
-}
-
 static struct sl_catalogue_part *find_part(struct sl_catalogue_version *version, uint32_t part)
 {
     return version != NULL && part < version->part_count ? &version->parts[part] : NULL;
@@ -574,27 +466,29 @@ static int hold(const struct request *request)
 {
     struct sl_objects_catalogue *catalogue = request->catalogue;
     const struct sl_objects_message *message = request->message;
-    struct sl_catalogue_copy *copy;
     struct sl_catalogue_version *version = find_version(find_object(request), message->version);
-    struct sl_catalogue_version *restored = version == NULL ? restore_held(request) : NULL;
-    version = version == NULL ? restored : version;
+    struct sl_catalogue_version *restored = NULL;
     struct sl_catalogue_part *part = find_part(version, message->part);
+    struct sl_catalogue_copy *copy;
+    const struct sl_objects_part *held = &message->record.parts[message->part];
     const bool is_known =
-        part != NULL &&
-        (message->record_count == 0 || is_same(&part->info, &message->record.parts[message->part]));
+        part != NULL && (message->record_count == 0 || is_same(&part->info, held));
     /* A node that has this version here has sent the HOLD of another one earlier. */
     const bool is_late =
         part != NULL && sl_catalogue_find(&part->copies, NULL, request->node->key.number) != NULL;
-    if (!is_known && !is_late && !is_settling(catalogue)) {
-        sl_catalogue_send_retire(catalogue, request->node, message->name, message->version,
-                                 message->part, message->record.parts[message->part].digest);
+    if (!is_known && !is_late) {
+        restored = sl_catalogue_take_unknown(catalogue, request->node, message, version);
+        part = find_part(restored, message->part);
     }
-    if (is_known && sl_catalogue_copy_add(catalogue, part, request->node, &copy, NULL) == 0) {
+    const bool has_copy = (is_known || restored != NULL) &&
+                          sl_catalogue_copy_add(catalogue, part, request->node, &copy, NULL) == 0;
+    if (has_copy) {
         sl_catalogue_copy_set_blocks(copy, message->blocks);
     }
-    if (restored != NULL) {
-        publish(catalogue, restored, message->record.time_ms);
-        retire_old(catalogue, restored->object, NULL);
+    if (has_copy && restored != NULL) {
+        sl_catalogue_publish(catalogue, restored, message->record.time_ms);
+    } else if (restored != NULL) {
+        sl_catalogue_version_remove(catalogue, restored, false);
     }
     return 0;
 }

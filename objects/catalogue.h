@@ -26,12 +26,14 @@
  *   FIND), and a fetcher when its parents change. A node has one unanswered NEWS at most; versions
  *   that were committed meanwhile are skipped but for the newest.
  *
- * All state is in memory, and nodes restore it: within its first lease after ATTACH a node's HOLD
- * of an unknown version adds it again. In its first moments a new catalogue does not know what
- * nodes hold: BEGIN, COMMIT, LIST and what is not found get AGAIN. That takes options.settle_ms if
- * a node attaches that knew an earlier catalogue, and a tenth of it if none does. After that, a
- * HOLD of an unknown version is answered with RETIRE.
- */
+ * All state is in memory, and nodes restore it: a HOLD with the record of a committed version that
+ * the catalogue does not know adds it again, at any time. Only a commit, and REMOVE, end versions
+ * that nodes have. A HOLD of what this catalogue removed is answered with RETIRE, while it has the
+ * tombstone (tombstones.h); without one the version comes back. If a node has other bytes under the
+ * number of a version, no file goes: the log names both, and the newer commit is found. In its
+ * first moments a new catalogue does not know what nodes hold: BEGIN, COMMIT, LIST and what is not
+ * found get AGAIN. That takes options.settle_ms if a node attaches that knew an earlier catalogue,
+ * and a tenth of it if none does. */
 #ifndef SL_OBJECTS_CATALOGUE_H
 #define SL_OBJECTS_CATALOGUE_H
 

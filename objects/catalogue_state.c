@@ -233,6 +233,11 @@ void sl_catalogue_version_remove(struct sl_objects_catalogue *catalogue,
     }
     for (uint32_t p = 0; p < version->part_count; p++) {
         struct sl_catalogue_part *part = &version->parts[p];
+        if (retire) {
+            (void)sl_objects_tombstones_add(
+                &catalogue->removed,
+                sl_objects_tombstone_of(object->name, version->key.number, p, part->info.digest));
+        }
         while (part->copies.count > 0) {
             struct sl_catalogue_copy *copy = sl_catalogue_item(&part->copies, 0);
             if (retire) {

@@ -11,6 +11,7 @@
 #include "core/list.h"
 #include "objects/catalogue.h"
 #include "objects/choose.h"
+#include "objects/tombstones.h"
 
 /* The first member of what a sorted list has: by name (NULL: none), then by number. */
 struct sl_catalogue_key {
@@ -115,6 +116,8 @@ struct sl_objects_catalogue {
     struct sl_list by_touch;  /* versions that miss parts, or copies */
     struct sl_list replans;   /* parts */
     uint32_t copy_count, part_count;
+    /* Parts that this catalogue has removed, and those that it has logged as conflicts. */
+    struct sl_objects_tombstones removed, conflicts;
     /* Scratch of a plan */
     struct sl_objects_source *sources;
     struct sl_catalogue_planned {
@@ -153,7 +156,8 @@ int sl_catalogue_version_add(struct sl_objects_catalogue *catalogue,
 void sl_catalogue_version_set(struct sl_catalogue_version *version,
                               const struct sl_objects_record *record);
 
-/* Frees the version. retire: holders are sent RETIRE. */
+/* Frees the version. retire: it is removed: its parts get tombstones, and holders are sent RETIRE.
+ */
 void sl_catalogue_version_remove(struct sl_objects_catalogue *catalogue,
                                  struct sl_catalogue_version *version, bool retire);
 

@@ -221,3 +221,21 @@ void pass(uint64_t ms, uint64_t live)
         }
     }
 }
+
+struct sl_objects_message list_of(const char *prefix, const char *name, uint64_t version)
+{
+    return (struct sl_objects_message){
+        .kind = SL_OBJECTS_LIST, .prefix = prefix, .name = name, .version = version};
+}
+
+struct sl_objects_message of_name(uint32_t kind, const char *name, uint64_t version)
+{
+    return (struct sl_objects_message){.kind = kind, .name = name, .version = version};
+}
+
+uint32_t holders_of(const char *name)
+{
+    const struct sl_objects_message *listed = ask(1, list_of(name, "", 0));
+    assert_int_equal(listed->entry_count, 1);
+    return listed->entries[0].holders;
+}

@@ -38,6 +38,13 @@ struct sl_objects_message commit_of(uint64_t node, const char *name, uint64_t ve
 /* BEGIN and COMMIT of the next version with one part; returns its number. */
 uint64_t publish(uint64_t node, const char *name);
 
+/* Requests with few members. */
+struct sl_objects_message list_of(const char *prefix, const char *name, uint64_t version);
+struct sl_objects_message of_name(uint32_t kind, const char *name, uint64_t version);
+
+/* Of the only version of the name. */
+uint32_t holders_of(const char *name);
+
 /* The next message that the catalogue sent to a node of its own accord, in order; NULL: none. */
 const struct sl_objects_message *received(uint64_t node);
 void answer_news(uint64_t node, const struct sl_objects_message *news);

@@ -27,24 +27,6 @@ static int teardown(void **state)
 
 #define CASE(name) SL_CASE_WITH(name, setup, teardown)
 
-static struct sl_objects_message list_of(const char *prefix, const char *name, uint64_t version)
-{
-    return (struct sl_objects_message){
-        .kind = SL_OBJECTS_LIST, .prefix = prefix, .name = name, .version = version};
-}
-
-static struct sl_objects_message of_name(uint32_t kind, const char *name, uint64_t version)
-{
-    return (struct sl_objects_message){.kind = kind, .name = name, .version = version};
-}
-
-static uint32_t holders_of(const char *name)
-{
-    const struct sl_objects_message *listed = ask(1, list_of(name, "", 0));
-    assert_int_equal(listed->entry_count, 1);
-    return listed->entries[0].holders;
-}
-
 static bool has_other(const struct sl_objects_message *news, uint64_t node)
 {
     for (uint32_t i = 0; i < news->other_count; i++) {
@@ -373,17 +355,6 @@ CASE(hold__makes_a_holder_of_a_fetcher_and_back)
     assert_int_equal(holders_of("llama"), 1);
 }
 
-CASE(hold__of_an_unknown_version_is_retired)
-{
-    (void)publish(1, "llama");
-    pass(LEASE_MS, 6);
-    hold(2, "llama", 2, PART_BLOCKS);
-    const struct sl_objects_message *retired = received(2);
-    assert_int_equal(retired->kind, SL_OBJECTS_RETIRE);
-    assert_string_equal(retired->name, "llama");
-    assert_int_equal(retired->version, 2);
-}
-
 CASE(remove__retires_all_copies)
 {
     (void)publish(1, "llama");
@@ -425,152 +396,6 @@ CASE(retention__keeps_the_newest_three_versions_of_a_host)
 CASE(retention__keeps_all_versions_in_memory_of_callers)
 {
     assert_int_equal(count_versions_after(5, SL_ORIGIN_CALLER), 5);
-}
-
-/* Change of host */
-
-static struct sl_objects_message hold_with(const struct sl_objects_record *record, uint32_t blocks)
-{
-    return (struct sl_objects_message){.kind = SL_OBJECTS_HOLD,
-                                       .name = record->name,
-                                       .version = record->version,
-                                       .blocks = blocks,
-                                       .record_count = 1,
-                                       .record = *record};
-}
-
-/* Its texts outlive the answer. */
-static struct sl_objects_record record_of(const char *name, uint64_t version)
-{
-    struct sl_objects_record record = find(2, name, version)->record;
-    record.name = name;
-    record.note = "";
-    return record;
-}
-
-CASE(restart__learns_from_nodes_what_they_hold)
-{
-    uint64_t epoch, version;
-    (void)publish(1, "llama");
-    const struct sl_objects_record record = record_of("llama", 1);
-    begin_catalogue(500, 3000);
-    known_term = 1000;
-    for (uint64_t node = 1; node <= 4; node++) {
-        assert_int_equal(alive(node), SL_ERR_AGAIN);
-        assert_int_equal(attach(node), 0);
-    }
-    assert_int_equal(find(3, "llama", 1)->err, SL_ERR_AGAIN);
-    assert_int_equal(begin(2, "llama", 0, &epoch, &version), SL_ERR_AGAIN);
-    assert_int_equal(ask(1, commit_of(1, "lama", 1, record.epoch, 1))->err, SL_ERR_AGAIN);
-    assert_int_equal(ask(3, of_name(SL_OBJECTS_FOLLOW, "llama", 0))->record_count, 0);
-    assert_int_equal(ask(4, of_name(SL_OBJECTS_FOLLOW, "llama", 1))->record_count, 0);
-    (void)ask(2, hold_with(&record, 1));
-    (void)ask(1, hold_with(&record, PART_BLOCKS));
-    assert_int_equal(find(3, "llama", 1)->parents[0].node, 1);
-    const struct sl_objects_message *news = received(3);
-    assert_int_equal(news->record.time_ms, record.time_ms);
-    assert_null(received(4));
-    pass(3000, 4);
-    assert_int_equal(find(3, "lama", 1)->err, SL_ERR_NOT_FOUND);
-    assert_int_equal(begin(2, "llama", 0, &epoch, &version), SL_ERR_EXISTS);
-    assert_int_equal(ask(1, commit_of(1, "llama", 2, record.epoch, 2))->err, 0);
-    assert_int_equal(begin(2, "llama", SL_OBJECTS_TAKE_OVER, &epoch, &version), 0);
-    assert_true(epoch > record.epoch);
-    assert_int_equal(version, 3);
-}
-
-/* Records that an earlier catalogue stored: numbers keep their contents and are not used again. A
- * version without a copy is forgotten after a lease. */
-CASE(restart__loads_records)
-{
-    uint64_t epoch, version;
-    (void)publish(1, "llama");
-    const struct sl_objects_record one = record_of("llama", 1);
-    (void)publish(1, "llama");
-    const struct sl_objects_record two = record_of("llama", 2);
-    begin_catalogue(500, 3000);
-    sl_objects_catalogue_load(catalogue, &one);
-    sl_objects_catalogue_load(catalogue, &two);
-    assert_int_equal(attach(1), 0);
-    assert_int_equal(attach(2), 0);
-    assert_int_equal(find(2, "llama", 3)->err, SL_ERR_AGAIN);
-    pass(300, 2);
-    assert_int_equal(find(2, "llama", 3)->err, SL_ERR_AGAIN); /* there was an earlier one */
-    hold(1, "llama", 2, PART_BLOCKS);
-    pass(2700, 2);
-    assert_int_equal(find(2, "llama", 0)->parents[0].node, 1);
-    assert_int_equal(ask(1, commit_of(1, "llama", 2, two.epoch, 99))->err, SL_ERR_EXISTS);
-    pass(LEASE_MS, 2);
-    assert_int_equal(find(2, "llama", 2)->err, 0);
-    assert_int_equal(find(2, "llama", 1)->err, SL_ERR_NOT_FOUND);
-    assert_int_equal(begin(1, "llama", 0, &epoch, &version), 0);
-    assert_int_equal(version, 3);
-}
-
-CASE(restart__of_a_catalogue_that_nobody_knew_takes_a_moment)
-{
-    begin_catalogue(500, 3000);
-    assert_int_equal(attach(1), 0);
-    assert_int_equal(find(1, "llama", 1)->err, SL_ERR_AGAIN);
-    pass(300, 1);
-    assert_int_equal(find(1, "llama", 1)->err, SL_ERR_NOT_FOUND);
-    (void)publish(1, "llama");
-}
-
-CASE(restart__takes_records_only_from_nodes_that_have_just_attached)
-{
-    (void)publish(1, "llama");
-    const struct sl_objects_record record = record_of("llama", 1);
-    assert_int_equal(ask(3, of_name(SL_OBJECTS_REMOVE, "llama", 1))->err, 0);
-    pass(LEASE_MS, 6);
-    while (received(1) != NULL) {
-    }
-    (void)ask(1, hold_with(&record, PART_BLOCKS));
-    assert_int_equal(received(1)->kind, SL_OBJECTS_RETIRE);
-    assert_int_equal(find(2, "llama", 1)->err, SL_ERR_NOT_FOUND);
-    assert_int_equal(attach(1), 0);
-    (void)ask(1, hold_with(&record, PART_BLOCKS));
-    assert_int_equal(find(2, "llama", 1)->err, 0);
-}
-
-CASE(restart__retires_copies_with_other_bytes)
-{
-    (void)publish(1, "llama");
-    struct sl_objects_record record = record_of("llama", 1);
-    record.parts[0].digest.high++;
-    (void)ask(3, hold_with(&record, PART_BLOCKS));
-    const struct sl_objects_message *retired = received(3);
-    assert_int_equal(retired->kind, SL_OBJECTS_RETIRE);
-    assert_int_equal(retired->digest.high, record.parts[0].digest.high);
-    assert_int_equal(holders_of("llama"), 1);
-}
-
-CASE(hold__of_earlier_bytes_does_not_retire_what_the_node_has_now)
-{
-    uint64_t epoch, version;
-    (void)publish(1, "llama");
-    const struct sl_objects_record record = record_of("llama", 1);
-    assert_int_equal(ask(3, of_name(SL_OBJECTS_REMOVE, "llama", 1))->err, 0);
-    assert_int_equal(received(1)->kind, SL_OBJECTS_RETIRE);
-    assert_int_equal(begin(1, "llama", 0, &epoch, &version), 0);
-    assert_int_equal(ask(1, commit_of(1, "llama", 1, epoch, 99))->err, 0);
-    (void)ask(1, hold_with(&record, PART_BLOCKS));
-    assert_null(received(1));
-    assert_int_equal(holders_of("llama"), 1);
-}
-
-CASE(restart__accepts_a_commit_of_an_epoch_that_is_new_to_it)
-{
-    uint64_t epoch, version, newer;
-    assert_int_equal(begin(1, "llama", 0, &epoch, &version), 0);
-    assert_int_equal(begin(2, "llama", SL_OBJECTS_TAKE_OVER, &newer, &version), 0);
-    begin_catalogue(1, 0);
-    assert_int_equal(attach(1), 0);
-    assert_int_equal(attach(2), 0);
-    assert_int_equal(ask(1, commit_of(1, "llama", 1, epoch, 1))->err, 0);
-    assert_int_equal(ask(2, commit_of(2, "llama", 2, newer, 2))->err, 0);
-    assert_int_equal(ask(1, commit_of(1, "llama", 3, epoch, 3))->err, SL_ERR_CLOSED);
-    assert_int_equal(ask(1, commit_of(1, "llama", 3, UINT64_MAX, 3))->err, SL_ERR_INVALID);
 }
 
 /* Followers */

@@ -25,19 +25,6 @@ static int teardown(void **state)
 
 #define CASE(name) SL_CASE_WITH(name, setup, teardown)
 
-static struct sl_objects_message of_name(uint32_t kind, const char *name, uint64_t version)
-{
-    return (struct sl_objects_message){.kind = kind, .name = name, .version = version};
-}
-
-static uint32_t holders_of(const char *name)
-{
-    const struct sl_objects_message *listed =
-        ask(1, (struct sl_objects_message){.kind = SL_OBJECTS_LIST, .prefix = name, .name = ""});
-    assert_int_equal(listed->entry_count, 1);
-    return listed->entries[0].holders;
-}
-
 static int attach_keeper(uint64_t node)
 {
     return ask(node, (struct sl_objects_message){.kind = SL_OBJECTS_ATTACH,

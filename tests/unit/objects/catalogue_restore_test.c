@@ -1,0 +1,256 @@
+/* What a catalogue does with versions that it does not know: after a restart, or when their keeper
+ * was away. */
+#include "core/hash.h"
+#include "objects/tombstones.h"
+#include "tests/support/unit.h"
+#include "tests/unit/objects/catalogue_fixture.h"
+
+/* Nodes 1 to 6 are attached. */
+static int setup(void **state)
+{
+    known_term = 0;
+    begin_catalogue(1000, 0);
+    for (uint64_t node = 1; node <= 6; node++) {
+        assert_int_equal(attach(node), 0);
+    }
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    end_catalogue();
+    return 0;
+}
+
+#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+
+static struct sl_objects_message hold_with(const struct sl_objects_record *record, uint32_t blocks)
+{
+    return (struct sl_objects_message){.kind = SL_OBJECTS_HOLD,
+                                       .name = record->name,
+                                       .version = record->version,
+                                       .blocks = blocks,
+                                       .record_count = 1,
+                                       .record = *record};
+}
+
+/* Its texts outlive the answer. */
+static struct sl_objects_record record_of(const char *name, uint64_t version)
+{
+    struct sl_objects_record record = find(2, name, version)->record;
+    record.name = name;
+    record.note = "";
+    return record;
+}
+
+CASE(restart__learns_from_nodes_what_they_hold)
+{
+    uint64_t epoch, version;
+    (void)publish(1, "llama");
+    const struct sl_objects_record record = record_of("llama", 1);
+    begin_catalogue(500, 3000);
+    known_term = 1000;
+    for (uint64_t node = 1; node <= 4; node++) {
+        assert_int_equal(alive(node), SL_ERR_AGAIN);
+        assert_int_equal(attach(node), 0);
+    }
+    assert_int_equal(find(3, "llama", 1)->err, SL_ERR_AGAIN);
+    assert_int_equal(begin(2, "llama", 0, &epoch, &version), SL_ERR_AGAIN);
+    assert_int_equal(ask(1, commit_of(1, "lama", 1, record.epoch, 1))->err, SL_ERR_AGAIN);
+    assert_int_equal(ask(3, of_name(SL_OBJECTS_FOLLOW, "llama", 0))->record_count, 0);
+    assert_int_equal(ask(4, of_name(SL_OBJECTS_FOLLOW, "llama", 1))->record_count, 0);
+    (void)ask(2, hold_with(&record, 1));
+    (void)ask(1, hold_with(&record, PART_BLOCKS));
+    assert_int_equal(find(3, "llama", 1)->parents[0].node, 1);
+    const struct sl_objects_message *news = received(3);
+    assert_int_equal(news->record.time_ms, record.time_ms);
+    assert_null(received(4));
+    pass(3000, 4);
+    assert_int_equal(find(3, "lama", 1)->err, SL_ERR_NOT_FOUND);
+    assert_int_equal(begin(2, "llama", 0, &epoch, &version), SL_ERR_EXISTS);
+    assert_int_equal(ask(1, commit_of(1, "llama", 2, record.epoch, 2))->err, 0);
+    assert_int_equal(begin(2, "llama", SL_OBJECTS_TAKE_OVER, &epoch, &version), 0);
+    assert_true(epoch > record.epoch);
+    assert_int_equal(version, 3);
+}
+
+/* Records that an earlier catalogue stored: numbers keep their contents and are not used again. A
+ * version without a copy is forgotten after a lease. */
+CASE(restart__loads_records)
+{
+    uint64_t epoch, version;
+    (void)publish(1, "llama");
+    const struct sl_objects_record one = record_of("llama", 1);
+    (void)publish(1, "llama");
+    const struct sl_objects_record two = record_of("llama", 2);
+    begin_catalogue(500, 3000);
+    sl_objects_catalogue_load(catalogue, &one);
+    sl_objects_catalogue_load(catalogue, &two);
+    assert_int_equal(attach(1), 0);
+    assert_int_equal(attach(2), 0);
+    assert_int_equal(find(2, "llama", 3)->err, SL_ERR_AGAIN);
+    pass(300, 2);
+    assert_int_equal(find(2, "llama", 3)->err, SL_ERR_AGAIN); /* there was an earlier one */
+    hold(1, "llama", 2, PART_BLOCKS);
+    pass(2700, 2);
+    assert_int_equal(find(2, "llama", 0)->parents[0].node, 1);
+    assert_int_equal(ask(1, commit_of(1, "llama", 2, two.epoch, 99))->err, SL_ERR_EXISTS);
+    pass(LEASE_MS, 2);
+    assert_int_equal(find(2, "llama", 2)->err, 0);
+    assert_int_equal(find(2, "llama", 1)->err, SL_ERR_NOT_FOUND);
+    assert_int_equal(begin(1, "llama", 0, &epoch, &version), 0);
+    assert_int_equal(version, 3);
+}
+
+CASE(restart__of_a_catalogue_that_nobody_knew_takes_a_moment)
+{
+    begin_catalogue(500, 3000);
+    assert_int_equal(attach(1), 0);
+    assert_int_equal(find(1, "llama", 1)->err, SL_ERR_AGAIN);
+    pass(300, 1);
+    assert_int_equal(find(1, "llama", 1)->err, SL_ERR_NOT_FOUND);
+    (void)publish(1, "llama");
+}
+
+/* A keeper returns long after the catalogue's start, or its report is late. */
+CASE(hold__of_an_unknown_version_restores_it_at_any_time)
+{
+    (void)publish(1, "llama");
+    const struct sl_objects_record record = record_of("llama", 1);
+    begin_catalogue(500, 0);
+    for (uint64_t node = 1; node <= 6; node++) {
+        assert_int_equal(attach(node), 0);
+    }
+    pass(3 * LEASE_MS, 6);
+    (void)ask(3, hold_with(&record, PART_BLOCKS));
+    assert_null(received(3));
+    assert_int_equal(find(2, "llama", 1)->err, 0);
+    assert_int_equal(holders_of("llama"), 1);
+}
+
+CASE(hold__of_a_removed_version_is_retired)
+{
+    (void)publish(1, "llama");
+    const struct sl_objects_record record = record_of("llama", 1);
+    assert_int_equal(ask(3, of_name(SL_OBJECTS_REMOVE, "llama", 1))->err, 0);
+    pass(LEASE_MS, 6);
+    while (received(1) != NULL) {
+    }
+    assert_int_equal(attach(4), 0); /* it was away */
+    (void)ask(4, hold_with(&record, PART_BLOCKS));
+    const struct sl_objects_message *retired = received(4);
+    assert_int_equal(retired->kind, SL_OBJECTS_RETIRE);
+    assert_int_equal(retired->version, 1);
+    assert_int_equal(retired->digest.low, record.parts[0].digest.low);
+    assert_int_equal(find(2, "llama", 1)->err, SL_ERR_NOT_FOUND);
+}
+
+CASE(hold__of_a_version_that_was_removed_and_published_again_is_kept)
+{
+    uint64_t epoch, version;
+    (void)publish(1, "llama");
+    const struct sl_objects_record record = record_of("llama", 1);
+    assert_int_equal(ask(3, of_name(SL_OBJECTS_REMOVE, "llama", 1))->err, 0);
+    assert_int_equal(received(1)->kind, SL_OBJECTS_RETIRE);
+    assert_int_equal(begin(1, "llama", 0, &epoch, &version), 0);
+    assert_int_equal(ask(1, commit_of(1, "llama", 1, epoch, 1))->err, 0);
+    (void)ask(1, of_name(SL_OBJECTS_DROP, "llama", 1));
+    assert_int_equal(find(2, "llama", 1)->err, SL_ERR_NOT_FOUND);
+    (void)ask(4, hold_with(&record, PART_BLOCKS));
+    assert_null(received(4));
+    assert_int_equal(find(2, "llama", 1)->err, 0);
+}
+
+/* The tombstones of a catalogue are bounded: without its one, a version comes back. */
+CASE(hold__of_a_version_that_was_removed_long_ago_restores_it)
+{
+    (void)publish(1, "llama");
+    const struct sl_objects_record record = record_of("llama", 1);
+    assert_int_equal(ask(3, of_name(SL_OBJECTS_REMOVE, "llama", 1))->err, 0);
+    for (uint32_t i = 0; i < 24 * SL_OBJECTS_TOMBSTONE_ROWS; i++) {
+        (void)publish(1, "other");
+        assert_int_equal(ask(3, of_name(SL_OBJECTS_REMOVE, "other", 0))->err, 0);
+        while (received(1) != NULL) {
+        }
+    }
+    (void)ask(4, hold_with(&record, PART_BLOCKS));
+    assert_null(received(4));
+    assert_int_equal(find(2, "llama", 1)->err, 0);
+}
+
+/* Two commits of one number: no file is removed, and readers get the newer one. */
+CASE(hold__of_other_bytes_is_found_if_its_commit_is_newer)
+{
+    (void)publish(1, "llama");
+    struct sl_objects_record record = record_of("llama", 1);
+    record.parts[0].digest.high++;
+    record.time_ms--;
+    (void)ask(3, hold_with(&record, PART_BLOCKS));
+    assert_null(received(3));
+    assert_int_equal(find(2, "llama", 1)->record.parts[0].digest.high, 0);
+    record.time_ms += 2;
+    record.parts[0].digest.high++;
+    (void)ask(3, hold_with(&record, PART_BLOCKS));
+    assert_null(received(3));
+    assert_null(received(1));
+    const struct sl_objects_message *found = find(2, "llama", 1);
+    assert_int_equal(found->record.parts[0].digest.high, 2);
+    assert_int_equal(found->parents[0].node, 3);
+}
+
+CASE(hold__of_earlier_bytes_does_not_retire_what_the_node_has_now)
+{
+    uint64_t epoch, version;
+    (void)publish(1, "llama");
+    const struct sl_objects_record record = record_of("llama", 1);
+    assert_int_equal(ask(3, of_name(SL_OBJECTS_REMOVE, "llama", 1))->err, 0);
+    assert_int_equal(received(1)->kind, SL_OBJECTS_RETIRE);
+    assert_int_equal(begin(1, "llama", 0, &epoch, &version), 0);
+    assert_int_equal(ask(1, commit_of(1, "llama", 1, epoch, 99))->err, 0);
+    (void)ask(1, hold_with(&record, PART_BLOCKS));
+    assert_null(received(1));
+    assert_int_equal(holders_of("llama"), 1);
+}
+
+/* The catalogue has another --keep-versions than the one before. */
+CASE(retention__is_at_commits_only)
+{
+    struct sl_objects_record records[5];
+    uint64_t epoch, version;
+    for (uint32_t i = 0; i < 5; i++) {
+        (void)publish(1, "llama");
+        records[i] = record_of("llama", i + 1);
+        records[i].origin = SL_ORIGIN_PS;
+    }
+    begin_catalogue(500, 0);
+    assert_int_equal(attach(1), 0);
+    for (uint32_t i = 0; i < 5; i++) {
+        (void)ask(1, hold_with(&records[i], PART_BLOCKS));
+    }
+    assert_null(received(1));
+    assert_int_equal(ask(1, list_of("", "", 0))->entry_count, 5);
+    assert_int_equal(begin(1, "llama", SL_OBJECTS_TAKE_OVER, &epoch, &version), 0);
+    struct sl_objects_message message = commit_of(1, "llama", version, epoch, 6);
+    message.record.origin = SL_ORIGIN_HOST;
+    assert_int_equal(ask(1, message)->err, 0);
+    for (uint64_t i = 3; i > 0; i--) {
+        const struct sl_objects_message *retired = received(1);
+        assert_int_equal(retired->kind, SL_OBJECTS_RETIRE);
+        assert_int_equal(retired->version, i);
+    }
+    assert_null(received(1));
+}
+
+CASE(restart__accepts_a_commit_of_an_epoch_that_is_new_to_it)
+{
+    uint64_t epoch, version, newer;
+    assert_int_equal(begin(1, "llama", 0, &epoch, &version), 0);
+    assert_int_equal(begin(2, "llama", SL_OBJECTS_TAKE_OVER, &newer, &version), 0);
+    begin_catalogue(1, 0);
+    assert_int_equal(attach(1), 0);
+    assert_int_equal(attach(2), 0);
+    assert_int_equal(ask(1, commit_of(1, "llama", 1, epoch, 1))->err, 0);
+    assert_int_equal(ask(2, commit_of(2, "llama", 2, newer, 2))->err, 0);
+    assert_int_equal(ask(1, commit_of(1, "llama", 3, epoch, 3))->err, SL_ERR_CLOSED);
+    assert_int_equal(ask(1, commit_of(1, "llama", 3, UINT64_MAX, 3))->err, SL_ERR_INVALID);
+}
