@@ -433,8 +433,8 @@ static int take_entry(const struct parser *parser, const struct sl_config_entry 
                    entry->key);
     if (entry->continues && option->kind != SL_CLI_STRINGS) {
         return sl_reason_fail(parser->reason, SL_ERR_INVALID,
-                              "%.200s:%u: %s takes one value, but the line is indented: begin a "
-                              "key in the first column",
+                              "%.200s:%u: %s takes one value and is no list, but the line is "
+                              "indented: begin a key in the first column",
                               *file->path, entry->line, entry->key);
     }
     const bool is_again = before->from == SL_CLI_FROM_FILE && before->section == entry->section;
@@ -449,6 +449,12 @@ static int take_entry(const struct parser *parser, const struct sl_config_entry 
     return check_entry(parser, option, given);
 }
 
+static bool has_commas(const void *ctx, const char *key)
+{
+    const struct sl_cli_option *option = find_named(ctx, key);
+    return option != NULL && sl_cli_option_has_commas(option);
+}
+
 static int parse_file(const struct parser *parser)
 {
     const struct sl_cli_file *file = parser->cli->file;
@@ -456,6 +462,9 @@ static int parse_file(const struct parser *parser)
         return 0;
     }
     int err = sl_config_file_read(*file->path, file->file, parser->reason);
+    if (err == 0 && sl_config_file_join(file->file, has_commas, parser->cli) != 0) {
+        err = sl_reason_fail(parser->reason, SL_ERR_NO_MEMORY, "out of memory for %s", *file->path);
+    }
     for (const char *const *section = file->sections; err == 0 && *section != NULL; section++) {
         for (uint32_t i = 0; err == 0 && i < file->file->count; i++) {
             const struct sl_config_entry *entry = &file->file->entries[i];

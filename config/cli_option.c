@@ -53,6 +53,14 @@ void sl_cli_option_variable(const struct sl_cli_option *option, bool derives,
     }
 }
 
+bool sl_cli_option_has_commas(const struct sl_cli_option *option)
+{
+    static const char end[] = ",...";
+    const size_t length = option->metavar == NULL ? 0 : strlen(option->metavar);
+    return length >= sizeof end - 1 && option->kind != SL_CLI_STRINGS &&
+           strcmp(option->metavar + length - (sizeof end - 1), end) == 0;
+}
+
 bool sl_cli_option_choice(const char *choices, int index, char *text, size_t text_bytes)
 {
     for (; index > 0; index--) {

@@ -18,6 +18,9 @@ void sl_cli_option_variable(const struct sl_cli_option *option, bool derives,
  * began with !. Returns false at the end. */
 bool sl_cli_option_alias(const char **at, char name[SL_CLI_NAME_BYTES], bool *inverts);
 
+/* Returns whether the value is a list with commas, as its metavar says: "HOST:PORT,...". */
+bool sl_cli_option_has_commas(const struct sl_cli_option *option);
+
 /* Writes what the option accepts: "a whole number from 1 to 256". */
 void sl_cli_option_accepted(const struct sl_cli_option *option, char *text, size_t text_bytes);
 

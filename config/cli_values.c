@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "config/cli_option.h"
+#include "config/config_file.h"
 
 static void write_number(const struct sl_cli_option *option, char *text, size_t text_bytes)
 {
@@ -66,6 +67,20 @@ static void put_list(FILE *out, const struct sl_cli_list *list, const char *inde
     }
 }
 
+/* Writes a text; with an indent, a list with commas that is too long for a line of a file in lines.
+ */
+static void put_text(FILE *out, const char *text, const char *indent)
+{
+    const bool is_long = indent[0] != '\0' && strlen(text) > SL_CONFIG_FILE_LINE_BYTES / 2;
+    for (const char *at = text; *at != '\0'; at++) {
+        if (is_long && *at == ',') {
+            fprintf(out, "\n%s", indent);
+        } else {
+            fputc(*at, out);
+        }
+    }
+}
+
 /* Writes the value as it was given; without one, the default. A boolean's variable may invert. */
 static void put_value(FILE *out, const struct sl_cli_option *option,
                       const struct sl_cli_given *given, const char *indent)
@@ -74,7 +89,7 @@ static void put_value(FILE *out, const struct sl_cli_option *option,
     if (option->kind == SL_CLI_STRINGS) {
         put_list(out, option->target, indent);
     } else if (given->from != SL_CLI_FROM_DEFAULT && option->kind != SL_CLI_BOOL) {
-        fputs(given->text, out);
+        put_text(out, given->text, sl_cli_option_has_commas(option) ? indent : "");
     } else if (given->from == SL_CLI_FROM_DEFAULT && option->preset != NULL &&
                option->kind != SL_CLI_BOOL) {
         fputs(option->preset, out);

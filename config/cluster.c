@@ -29,7 +29,6 @@ struct sources {
     uint32_t flag_workers; /* 0: not given */
     int64_t flag_index;    /* Starling's numbering; -1: not given */
     int flag_role;         /* enum sl_cluster_role; -1: not given */
-    bool has_tf;
     struct sl_tf_config tf;
     const struct sl_dmlc *dmlc; /* NULL: not in use */
     struct sl_endpoint_map map; /* empty without a file */
@@ -126,14 +125,18 @@ static int read_flags(struct sources *sources, enum sl_cluster_role program)
 
 static int read_tf_config(struct sources *sources, enum sl_cluster_role role, const char *text)
 {
-    if (text == NULL || text[0] == '\0') {
+    if (sl_tf_config_is_unset(text)) {
         return 0;
     }
     int err = sl_tf_config_parse(text, &sources->tf, sources->reason);
     if (err != 0) {
         return err;
     }
-    sources->has_tf = true;
+    if (sources->tf.is_evaluator && !sources->flags->takes_first) {
+        return refuse(sources,
+                      "TF_CONFIG: \"task\".\"type\" is \"evaluator\"; accepted are ps, worker, "
+                      "chief; a client of the library has no task then");
+    }
     if (sources->tf.has_task && sources->tf.role != role) {
         return refuse(sources,
                       "TF_CONFIG: \"task\".\"type\" is of a %s, but this program is starling-%s; "
@@ -438,6 +441,10 @@ static int choose_task(const struct sources *sources, int64_t index, const char 
     if (cluster->role == SL_CLUSTER_SCHEDULER) {
         return 0; /* there is only one */
     }
+    if (sources->tf.is_evaluator && sources->flag_index < 0) {
+        cluster->has_no_task = true;
+        return 0;
+    }
     if (index < 0 && cluster->has_scheduler) {
         cluster->any_task = true;
         return 0;
@@ -470,7 +477,8 @@ static int read_sources(struct sources *sources, enum sl_cluster_role program,
     err = err != 0 ? err : read_tf_config(sources, program, tf_config);
     err = err != 0 ? err : read_dmlc(sources, program, dmlc);
     err = err != 0 ? err : compare_ps(sources);
-    return err != 0 ? err : read_map(sources);
+    /* Who has the coordinator needs no servers. */
+    return err != 0 || sources->flags->coordinator != NULL ? err : read_map(sources);
 }
 
 static int choose(struct sources *sources, enum sl_cluster_role program, struct sl_cluster *cluster)

@@ -37,6 +37,7 @@ struct sl_cluster {
     struct sl_endpoint coordinator; /* its control endpoint */
     uint32_t task_index;            /* 0 for a scheduler */
     bool any_task;                  /* chosen by the coordinator; task_index is 0 */
+    bool has_no_task;               /* an evaluator: a client without a clock; task_index is 0 */
     struct sl_cluster_ps *ps;       /* [ps_count]; NULL with a scheduler */
     uint32_t ps_count;
     bool is_default;                 /* no source names a server: this one is alone, on loopback */

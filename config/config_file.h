@@ -4,7 +4,7 @@
  *     secret-file = /etc/starling/secret
  *     [worker]
  *     data = part-1
- *         part-2                 ; a list continues on indented lines
+ *         part-2                 ; a list continues on indented lines, also one with commas
  *
  * A comment begins with ; or #, after a value with a blank and ;. The lines are split by libinih.
  * Before start; allocates. */
@@ -43,5 +43,10 @@ int sl_config_file_parse(const char *text, size_t bytes, const char *path,
 /* The same for the file's contents. Errors: also NOT_FOUND, IO, TOO_LARGE. */
 int sl_config_file_read(const char *path, struct sl_config_file *out, struct sl_reason *reason);
 void sl_config_file_fini(struct sl_config_file *file);
+
+/* Makes one entry, with commas, of the lines of each key for which `joins` returns true. Errors:
+ * NO_MEMORY; some are joined then. */
+int sl_config_file_join(struct sl_config_file *file,
+                        bool (*joins)(const void *ctx, const char *key), const void *ctx);
 
 #endif

@@ -7,6 +7,7 @@
 #include "config/cli_option.h"
 #include "config/hosts.h"
 #include "config/number.h"
+#include "config/tf_config.h"
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/limits.h"
@@ -106,7 +107,7 @@ struct row {
 static const struct row rows[] = {
     SECTION("Client"),
     ROW(C | LOCAL, flags.cluster.coordinator, PARSED, .name = "coordinator", .parse = parse_places,
-        .accepts = "HOST:PORT, or several, separated by commas"),
+        .accepts = "HOST:PORT, or several, separated by commas", .metavar = "HOST:PORT,..."),
     ROW(C | LOCAL, task, PARSED, .name = "task-index", .parse = parse_task,
         .accepts = "an index from 0 to 16383, any or none"),
     ROW(C | LOCAL, flags.cluster.rank, I64, .variable = "RANK", .least = 0,
@@ -561,6 +562,16 @@ int sl_settings_check_checkpoint_flags(const struct sl_cli *cli, const struct sl
     return 0;
 }
 
+/* Flags and variables of Starling have everything of a client's cluster: later sources, which may
+ * be of another program, are not read. */
+static bool names_everything(const struct sl_cli *cli, const struct sl_settings *settings)
+{
+    const struct sl_cluster_flags *cluster = &settings->flags.cluster;
+    return sl_settings_given(cli, &cluster->coordinator)->from > SL_CLI_FROM_FILE &&
+           sl_settings_given(cli, &settings->task)->from > SL_CLI_FROM_FILE &&
+           sl_settings_given(cli, &cluster->worker_count)->from > SL_CLI_FROM_FILE;
+}
+
 /* The environment has precedence over the file: where TF_CONFIG, ps-lite's variables or the rank of
  * another launcher describe the cluster, the file does not. */
 static void drop_cluster_of_file(const struct sl_cli *cli, struct sl_settings *settings)
@@ -648,7 +659,11 @@ int sl_settings_resolve(enum sl_program program, const struct sl_cli *cli,
                         struct sl_settings *settings, struct sl_reason *reason)
 {
     const struct sl_settings_flags *flags = &settings->flags;
-    int err = sl_dmlc_resolve(&settings->dmlc, reason);
+    const bool is_whole = program == SL_PROGRAM_CLIENT && names_everything(cli, settings);
+    if (is_whole || sl_tf_config_is_unset(flags->tf_config)) {
+        settings->flags.tf_config = NULL;
+    }
+    int err = is_whole ? 0 : sl_dmlc_resolve(&settings->dmlc, reason);
     drop_cluster_of_file(cli, settings);
     if (settings->task != SL_SETTINGS_NO_TASK) {
         settings->flags.cluster.task_index = settings->task < 0 ? 0 : settings->task;
@@ -697,6 +712,7 @@ void sl_settings_client(const struct sl_settings *settings, struct sl_client_opt
     *out = (struct sl_client_options){
         .struct_size = sizeof *out,
         .task_index = settings->task != SL_SETTINGS_NO_TASK ? settings->task
+                      : cluster->has_no_task                ? -1
                       : cluster->any_task                   ? SL_CLIENT_ANY_TASK
                                                             : (int32_t)cluster->task_index,
         .server_count = settings->server_count != 0 ? settings->server_count : cluster->ps_count,

@@ -159,6 +159,10 @@ static int parse_task(struct parser *parser, const json_t *task)
     }
     uint32_t count = 0, first = 0;
     const char *job = json_string_value(type);
+    if (strcmp(job, "evaluator") == 0) {
+        parser->config.is_evaluator = true;
+        return 0;
+    }
     int err = parse_task_type(parser, job, &count, &first);
     if (err != 0) {
         return err;
@@ -189,6 +193,18 @@ static int parse_document(struct parser *parser, const json_t *document)
     int err = parse_cluster(parser, cluster);
     const json_t *task = json_object_get(document, "task");
     return err != 0 || task == NULL ? err : parse_task(parser, task);
+}
+
+bool sl_tf_config_is_unset(const char *text)
+{
+    static const char blanks[] = " \t\r\n";
+    const char *at = text == NULL ? "" : text + strspn(text, blanks);
+    if (*at == '{') {
+        at += 1 + strspn(at + 1, blanks);
+        at += *at == '}' ? 1 + strspn(at + 1, blanks) : 0;
+        return *at == '\0' && at[-1] != '{';
+    }
+    return *at == '\0';
 }
 
 int sl_tf_config_parse(const char *text, struct sl_tf_config *out, struct sl_reason *reason)

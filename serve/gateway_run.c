@@ -9,6 +9,7 @@
 #include "config/cli.h"
 #include "config/number.h"
 #include "config/security.h"
+#include "core/end_signals.h"
 #include "core/log.h"
 #include "core/rlimit.h"
 #include "reactor/completion.h"
@@ -257,8 +258,7 @@ int sl_serve_gateway_run(int argc, char **argv)
     sl_rlimit_raise(RLIMIT_NOFILE); /* a connection is a descriptor */
     sl_rlimit_raise(RLIMIT_MEMLOCK);
     (void)sigemptyset(&signals);
-    (void)sigaddset(&signals, SIGINT);
-    (void)sigaddset(&signals, SIGTERM);
+    sl_end_signals_add(&signals);
     (void)pthread_sigmask(SIG_BLOCK, &signals, NULL); /* for all threads */
     err = start_engines(&security);
     explicit_bzero(&security, sizeof security);

@@ -11,6 +11,7 @@
 
 #include "config/cli.h"
 #include "core/clock.h"
+#include "core/end_signals.h"
 #include "core/log.h"
 #include "tools/launch/child.h"
 
@@ -248,7 +249,7 @@ static int serve(struct run *run)
             sl_log_plural(flags.workers), run->children[STORAGE].address);
         (void)fflush(stdout);
     }
-    while (err == 0 && signal_number != SIGINT && signal_number != SIGTERM) {
+    while (err == 0 && (signal_number <= 0 || signal_number == SIGCHLD)) {
         signal_number = sigtimedwait(&run->signals, NULL, &(struct timespec){.tv_sec = 1});
         err = look_after(run);
     }
@@ -302,8 +303,7 @@ int sl_serve_local_run(int argc, char **argv)
     find_programs(&run);
     (void)sigemptyset(&run.signals);
     (void)sigaddset(&run.signals, SIGCHLD);
-    (void)sigaddset(&run.signals, SIGINT);
-    (void)sigaddset(&run.signals, SIGTERM);
+    sl_end_signals_add(&run.signals);
     err = serve(&run);
     if (err != 0) {
         (void)fprintf(stderr, PROGRAM ": %s\n", run.reason.text);

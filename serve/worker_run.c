@@ -13,6 +13,7 @@
 #include "config/cli.h"
 #include "config/number.h"
 #include "config/security.h"
+#include "core/end_signals.h"
 #include "core/endpoint.h"
 #include "core/log.h"
 #include "objects/local.h"
@@ -174,10 +175,8 @@ static void on_signal(int number)
 /* A handler, since OpenBLAS has threads that block no signal. */
 static int catch_signals(struct run *run)
 {
-    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     run->signalled = signalled = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
+    sl_end_signals_catch(on_signal, SA_RESTART);
     return signalled >= 0 ? 0 : sl_reason_fail(&run->reason, SL_ERR_IO, "no eventfd");
 }
 

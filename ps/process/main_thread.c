@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "core/assert.h"
+#include "core/end_signals.h"
 
 /* Signals */
 
@@ -24,8 +25,7 @@ int sl_process_block_signals(struct sl_process *process)
 {
     sigset_t set;
     (void)sigemptyset(&set);
-    (void)sigaddset(&set, SIGTERM);
-    (void)sigaddset(&set, SIGINT);
+    sl_end_signals_add(&set);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
     (void)signal(SIGQUIT, on_quit);
     (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe on our output must not kill the process */
@@ -41,7 +41,8 @@ static void take_signal(struct sl_process *process)
         return;
     }
     /* A repeated signal has no effect: control groups, timeout(1) and launchers all send one. */
-    process->signal = process->signal != 0 ? process->signal : (int)info.ssi_signo;
+    process->signal =
+        process->signal != 0 ? process->signal : sl_end_signals_number((int)info.ssi_signo);
 }
 
 /* Mail */

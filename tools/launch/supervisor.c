@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/end_signals.h"
 #include "core/log.h"
 #include "core/rlimit.h"
 #include "tools/launch/process.h"
@@ -487,9 +488,7 @@ static bool open_signals(int *out)
 {
     sigset_t taken;
     sigemptyset(&taken);
-    sigaddset(&taken, SIGINT);
-    sigaddset(&taken, SIGTERM);
-    sigaddset(&taken, SIGHUP);
+    sl_end_signals_add(&taken);
     sigaddset(&taken, SIGQUIT);
     sigaddset(&taken, SIGCHLD);
     sigprocmask(SIG_BLOCK, &taken, NULL);

@@ -16,6 +16,7 @@
 #include "config/number.h"
 #include "config/security.h"
 #include "core/clock.h"
+#include "core/end_signals.h"
 #include "core/limits.h"
 #include "core/log.h"
 #include "metastore/address.h"
@@ -152,13 +153,11 @@ static int failed(struct run *run, int err)
 
 /* ---- Node ------------------------------------------------------------------------------------ */
 
-/* SIGINT and SIGTERM. */
 static sigset_t end_signals(int how)
 {
     sigset_t signals;
     (void)sigemptyset(&signals);
-    (void)sigaddset(&signals, SIGINT);
-    (void)sigaddset(&signals, SIGTERM);
+    sl_end_signals_add(&signals);
     (void)pthread_sigmask(how, &signals, NULL);
     return signals;
 }

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "core/end_signals.h"
 #include "core/log.h"
 #include "core/rlimit.h"
 #include "net/trace.h"
@@ -44,10 +45,10 @@ static volatile sig_atomic_t
 static void on_signal(int number)
 {
     if (waiting != 0) {
-        _exit(EXIT_SIGNAL + number);
+        _exit(EXIT_SIGNAL + sl_end_signals_number(number));
     }
     if (caught_signal == 0) { /* a launcher and a control group may both send it */
-        caught_signal = number;
+        caught_signal = sl_end_signals_number(number);
         (void)alarm(STOP_SECONDS);
     }
 }
@@ -72,11 +73,8 @@ static void on_alarm(int number)
 /* Repeated signals have no effect; SIGQUIT exits at once. */
 static void catch_signals(void)
 {
-    struct sigaction action = {.sa_handler = on_signal};
-    (void)sigemptyset(&action.sa_mask);
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
-    action = (struct sigaction){.sa_handler = on_quit};
+    struct sigaction action = {.sa_handler = on_quit};
+    sl_end_signals_catch(on_signal, 0);
     (void)sigemptyset(&action.sa_mask);
     (void)sigaction(SIGQUIT, &action, NULL);
     action = (struct sigaction){.sa_handler = on_alarm};

@@ -273,3 +273,49 @@ SL_CASE_WITH(client_options_from_env__needs_struct_size_and_no_arguments, clear,
     assert_string_equal(options.coordinator, "p:1");
     sl_client_options_fini(&options);
 }
+
+SL_CASE_WITH(client_options_read__later_sources_are_not_read_if_nothing_is_needed, clear, clear)
+{
+    setenv("TF_CONFIG", "rubbish", 1);
+    setenv("DMLC_PS_ROOT_URI", "10.0.0.1", 1); /* without its port */
+    setenv("STARLING_TASK_INDEX", "none", 1);
+    setenv("STARLING_NUM_WORKERS", "2", 1);
+    struct sl_client_options options = expect("--starling-coordinator=a:1");
+    assert_string_equal(options.coordinator, "a:1");
+    assert_int_equal(options.task_index, -1);
+    assert_int_equal(options.worker_count, 2);
+    sl_client_options_fini(&options);
+    unsetenv("STARLING_NUM_WORKERS");
+    unsetenv("DMLC_PS_ROOT_URI");
+    refuse(SL_ERR_INVALID, "--starling-coordinator=a:1", WORDS("TF_CONFIG: not valid JSON"));
+}
+
+SL_CASE_WITH(client_options_read__empty_tf_config_counts_as_unset, clear, clear)
+{
+    static const char *const texts[] = {"{}", " { } \n"};
+    setenv("STARLING_TASK_INDEX", "3", 1);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        setenv("TF_CONFIG", texts[i], 1);
+        struct sl_client_options options = expect("--starling-coordinator=a:1");
+        assert_int_equal(options.task_index, 3);
+        sl_client_options_fini(&options);
+    }
+    setenv("TF_CONFIG", "{", 1);
+    refuse(SL_ERR_INVALID, "--starling-coordinator=a:1", WORDS("TF_CONFIG: not valid JSON"));
+}
+
+SL_CASE_WITH(client_options_read__evaluator_has_no_task, clear, clear)
+{
+    setenv("TF_CONFIG",
+           "{\"cluster\":{\"ps\":[\"p:1\"],\"chief\":[\"c:1\"],\"worker\":[\"w:1\"]},"
+           "\"task\":{\"type\":\"evaluator\",\"index\":0}}",
+           1);
+    struct sl_client_options options = expect(NULL);
+    assert_string_equal(options.coordinator, "tcp://p:1");
+    assert_int_equal(options.task_index, -1);
+    assert_int_equal(options.worker_count, 2);
+    sl_client_options_fini(&options);
+    options = expect("--starling-task-index=1");
+    assert_int_equal(options.task_index, 1);
+    sl_client_options_fini(&options);
+}

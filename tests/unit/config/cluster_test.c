@@ -205,6 +205,8 @@ SL_CASE_WITH(cluster_resolve__another_role_is_refused, enter_folder, leave_folde
            NULL, WORDS("--job-name=server", "ps or scheduler"));
     refuse(SL_ERR_INVALID, SL_CLUSTER_PS, (struct sl_cluster_flags)NOTHING, TF("worker", "0"),
            WORDS("TF_CONFIG", "starling-ps", "starling-worker"));
+    refuse(SL_ERR_INVALID, SL_CLUSTER_WORKER, (struct sl_cluster_flags)NOTHING,
+           TF("evaluator", "0"), WORDS("TF_CONFIG", "evaluator", "accepted are ps, worker, chief"));
 }
 
 SL_CASE_WITH(cluster_resolve__index_outside_is_refused, enter_folder, leave_folder)

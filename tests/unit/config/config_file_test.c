@@ -219,6 +219,59 @@ SL_CASE_WITH(config_file__lists_have_an_item_a_line, begin, end)
     sl_settings_fini(&parsed.settings);
 }
 
+SL_CASE_WITH(config_file__a_list_with_commas_continues_on_indented_lines, begin, end)
+{
+    char text[8192] = "[all]\nlease = 1s\n[server]\nps-hosts = 10.0.0.1:1,10.0.0.2:2,\n",
+         *at = text;
+    for (int i = 3; i <= 200; i++) {
+        at += strlen(at);
+        (void)snprintf(at, 40, "    10.0.0.%d:%d\n", i, i);
+    }
+    (void)snprintf(at + strlen(at), 80, "task-index = 0\nrdma-device = a\n  b\n");
+    assert_int_equal(parse(SL_PROGRAM_PS, text, NULL), SL_CLI_RUN);
+    assert_string_equal(parsed.settings.rdma.device, "");
+    assert_int_equal(sl_settings_resolve(SL_PROGRAM_PS, &parsed.cli, &parsed.settings, &reason), 0);
+    assert_int_equal(parsed.settings.cluster.ps_count, 200);
+    assert_string_equal(parsed.settings.cluster.ps[1].control.host, "10.0.0.2");
+    assert_string_equal(parsed.settings.cluster.ps[199].control.host, "10.0.0.200");
+    assert_int_equal(parsed.settings.cluster.ps[199].control.port, 200);
+    assert_string_equal(parsed.settings.rdma.device, "a,b");
+    assert_int_equal(parsed.settings.lease_ns, SL_CLOCK_NS_PER_S);
+    sl_settings_fini(&parsed.settings);
+    /* Keys of another program that are lists there. */
+    assert_int_equal(parse(SL_PROGRAM_PS, "[worker]\nps-hosts = a:1\n  b:1\ndata = c\n  d\n", NULL),
+                     SL_CLI_RUN);
+    sl_config_file_fini(&parsed.settings.file);
+}
+
+/* The file that the package installs, with its example. */
+SL_CASE_WITH(config_file__installed_file_is_right_with_its_example, begin, end)
+{
+    static char text[65536], *to = text;
+    FILE *in = fopen(INSTALLED_FILE, "r");
+    assert_non_null(in);
+    for (char line[512]; fgets(line, sizeof line, in) != NULL;) {
+        const char *rest = line + (line[0] == ';' && line[1] == ' ' ? 2 : 0);
+        const bool is_example = rest != line && (strstr(rest, " = ") != NULL || rest[0] == ' ');
+        to += snprintf(to, 512, "%s", is_example ? rest : line);
+    }
+    (void)fclose(in);
+    assert_non_null(strstr(text, "\nps-hosts = "));
+    for (int instance = 0; instance < 2; instance++) {
+        const char *const task = instance == 0 ? "--task-index=0" : "--task-index=1";
+        assert_int_equal(parse(SL_PROGRAM_PS, text, task), SL_CLI_RUN);
+        parsed.settings.flags.security.secret_file = NULL; /* there is none here */
+        const int err = sl_settings_resolve(SL_PROGRAM_PS, &parsed.cli, &parsed.settings, &reason);
+        if (err != 0) {
+            fail_msg("%s", reason.text);
+        }
+        assert_true(parsed.settings.cluster.ps_count >= 2);
+        assert_non_null(parsed.settings.checkpoint.dir);
+        assert_int_equal(parsed.settings.http.endpoint.port, 0); /* several servers on a host */
+        sl_settings_fini(&parsed.settings);
+    }
+}
+
 /* The environment has precedence, TF_CONFIG too. */
 SL_CASE_WITH(config_file__describes_no_cluster_beside_the_environment, begin, end)
 {

@@ -83,7 +83,7 @@ SL_CASE(tf_config_parse__refuses_with_a_reason)
         {"{" CLUSTER ",\"task\":{\"type\":\"ps\",\"index\":9223372036854775807}}", "names 2 hosts"},
         {"{" CLUSTER ",\"task\":{\"type\":\"ps\",\"index\":9223372036854775808}}", "line 1"},
         {"{" CLUSTER ",\"task\":{\"type\":\"chief\",\"index\":0}}", "names 0 hosts"},
-        {"{" CLUSTER ",\"task\":{\"type\":\"evaluator\",\"index\":0}}", "\"evaluator\""},
+        {"{" CLUSTER ",\"task\":{\"type\":\"master\",\"index\":0}}", "\"master\""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct sl_tf_config config = {.worker_count = 4711};

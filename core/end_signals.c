@@ -1,0 +1,35 @@
+#include "core/end_signals.h"
+
+#include <stddef.h>
+
+/* A blocked signal becomes pending although it is ignored. */
+static int hangup_is_ignored(void)
+{
+    struct sigaction action;
+    return sigaction(SIGHUP, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+void sl_end_signals_add(sigset_t *set)
+{
+    (void)sigaddset(set, SIGINT);
+    (void)sigaddset(set, SIGTERM);
+    if (!hangup_is_ignored()) {
+        (void)sigaddset(set, SIGHUP);
+    }
+}
+
+void sl_end_signals_catch(void (*handler)(int number), int flags)
+{
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    if (!hangup_is_ignored()) {
+        (void)sigaction(SIGHUP, &action, NULL);
+    }
+}
+
+int sl_end_signals_number(int number)
+{
+    return number == SIGHUP ? SIGTERM : number;
+}

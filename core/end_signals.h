@@ -1,0 +1,18 @@
+/* End signals ask a program to end in good order: SIGINT, SIGTERM, and SIGHUP, which a closed
+ * terminal sends and which counts as SIGTERM. A SIGHUP that the program's parent ignores (nohup)
+ * stays ignored. Programs only, at start; no allocation. */
+#ifndef SL_CORE_END_SIGNALS_H
+#define SL_CORE_END_SIGNALS_H
+
+#include <signal.h>
+
+/* Adds the end signals to an initialized set. */
+void sl_end_signals_add(sigset_t *set);
+
+/* Calls `handler` for each end signal; flags: as of sigaction. */
+void sl_end_signals_catch(void (*handler)(int number), int flags);
+
+/* Returns SIGTERM for SIGHUP, and other numbers as they are. Async-signal-safe. */
+int sl_end_signals_number(int number);
+
+#endif

@@ -1,0 +1,41 @@
+#include "core/end_signals.h"
+
+#include "tests/support/unit.h"
+
+static volatile sig_atomic_t caught;
+
+static void on_signal(int number)
+{
+    caught = number;
+}
+
+SL_CASE(end_signals_add__hangup_is_one_of_them)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    sl_end_signals_add(&set);
+    assert_true(sigismember(&set, SIGINT) && sigismember(&set, SIGTERM) &&
+                sigismember(&set, SIGHUP));
+    assert_false(sigismember(&set, SIGQUIT));
+    assert_int_equal(sl_end_signals_number(SIGHUP), SIGTERM);
+    assert_int_equal(sl_end_signals_number(SIGINT), SIGINT);
+}
+
+SL_CASE(end_signals__hangup_that_nohup_ignores_stays_ignored)
+{
+    sigset_t set;
+    (void)signal(SIGHUP, SIG_IGN);
+    (void)sigemptyset(&set);
+    sl_end_signals_add(&set);
+    sl_end_signals_catch(on_signal, 0);
+    assert_false(sigismember(&set, SIGHUP));
+    assert_int_equal(raise(SIGHUP), 0);
+    assert_int_equal(caught, 0);
+    (void)signal(SIGHUP, SIG_DFL);
+    sl_end_signals_catch(on_signal, 0);
+    assert_int_equal(raise(SIGHUP), 0);
+    assert_int_equal(caught, SIGHUP);
+    (void)signal(SIGHUP, SIG_DFL);
+    (void)signal(SIGINT, SIG_DFL);
+    (void)signal(SIGTERM, SIG_DFL);
+}
