@@ -9,25 +9,36 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "core/list.h"
 #include "core/log.h"
 #include "reactor/offload.h"
+
+#define RETRY_NS         SL_CLOCK_NS_PER_S /* until a removal that failed is tried again */
+#define TEMPORARY_RECORD "record~"
 
 struct sl_objects_directory {
     const struct sl_disk *disk;
     char path[SL_DISK_PATH_BYTES];
     int lock; /* the directory, open; -1: not locked */
+    struct sl_reactor *reactor;
     struct sl_offload *offload;
     uint32_t job_count;
+    struct sl_list failed; /* removals that wait for `retry` */
+    struct sl_timer retry;
+    bool is_ending;
 };
 
 /* Of a part: paths of its folder and files, and the name of its record. */
 struct files {
     char folder[SL_DISK_PATH_BYTES], data[SL_DISK_PATH_BYTES], record[SL_DISK_PATH_BYTES];
+    char unfinished[SL_DISK_PATH_BYTES], removed[SL_DISK_PATH_BYTES];
     char record_name[64];
 };
 
 struct job {
     struct sl_offload_job base;
+    struct sl_list_link link; /* of `failed` */
+    bool has_failed;          /* and the log says so */
     struct sl_objects_directory *directory;
     int (*run)(struct job *job); /* on the thread */
     sl_transfer_done_fn *done;
@@ -63,8 +74,10 @@ static int find_files(const struct sl_objects_directory *directory,
                    key->part);
     (void)sl_disk_join(directory->path, escaped, out->folder, reason);
     (void)sl_disk_join(out->folder, out->record_name, out->record, reason);
-    (void)snprintf(out->data, sizeof out->data, "%.*sdata",
-                   (int)(strlen(out->record) - strlen("record")), out->record);
+    const int stem = (int)(strlen(out->record) - strlen("record"));
+    (void)snprintf(out->data, sizeof out->data, "%.*sdata", stem, out->record);
+    (void)snprintf(out->unfinished, sizeof out->unfinished, "%.*sdata~", stem, out->record);
+    (void)snprintf(out->removed, sizeof out->removed, "%.*sremoved", stem, out->record);
     return 0;
 }
 
@@ -87,7 +100,33 @@ static int ignore(int err, int ignored)
 static void work(struct sl_offload_job *base)
 {
     struct job *job = SL_CONTAINER_OF(base, struct job, base);
-    job->err = job->err != 0 ? job->err : job->run(job);
+    job->err = job->files.folder[0] == '\0' ? job->err : job->run(job);
+}
+
+static int run_remove(struct job *job);
+
+/* Returns whether the removal is tried again later. */
+static bool removal_waits(struct job *job)
+{
+    struct sl_objects_directory *directory = job->directory;
+    if (job->err == 0 && job->has_failed) {
+        sl_log_info("objects: %s is removed now", job->files.data);
+    }
+    if (job->err == 0 || job->files.folder[0] == '\0') { /* no path: no such file was written */
+        return false;
+    }
+    if (!job->has_failed || directory->is_ending) {
+        sl_log_error("objects: a removed version keeps its files: %s; %s", job->reason.text,
+                     directory->is_ending
+                         ? "remove it again if the next start of this process shows it"
+                         : "the removal is tried again each second");
+    }
+    job->has_failed = true;
+    if (!directory->is_ending) {
+        sl_list_append(&directory->failed, &job->link);
+        sl_reactor_arm(directory->reactor, &directory->retry, RETRY_NS);
+    }
+    return !directory->is_ending;
 }
 
 static void done(struct sl_offload_job *base)
@@ -96,6 +135,9 @@ static void done(struct sl_offload_job *base)
     if (base->err != 0) {
         job->err = sl_reason_fail(&job->reason, base->err, "%s: no thread for its files",
                                   job->directory->path);
+    }
+    if (job->run == run_remove && removal_waits(job)) {
+        return;
     }
     job->directory->job_count--;
     if (job->done != NULL) {
@@ -132,6 +174,16 @@ static int post(struct job *job)
     return 0;
 }
 
+static void retry_removals(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_objects_directory *directory =
+        SL_CONTAINER_OF(timer, struct sl_objects_directory, retry);
+    struct sl_list_link *link;
+    while ((link = sl_list_pop(&directory->failed)) != NULL) {
+        (void)post(SL_CONTAINER_OF(link, struct job, link));
+    }
+}
+
 /* Write */
 
 /* The bytes of all places, and zeros between them. */
@@ -150,29 +202,84 @@ static int write_places(struct sl_disk_file *file, const struct sl_objects_copy 
     return err;
 }
 
+/* Writes and syncs the data under a name that the next start removes. */
+static int write_data(const struct job *job, struct sl_reason *reason)
+{
+    const struct sl_disk *disk = job->directory->disk;
+    struct sl_disk_file file = {.disk = NULL};
+    int err = ignore(sl_disk_remove(disk, job->files.unfinished, reason), SL_ERR_NOT_FOUND);
+    err = err != 0 ? err : sl_disk_open(disk, job->files.unfinished, SL_DISK_CREATE, &file, reason);
+    err = err != 0 ? err : write_places(&file, job->copy, reason);
+    err = err != 0 ? err : sl_disk_sync(&file, reason);
+    const int close_err = sl_disk_close(&file, err == 0 ? reason : NULL);
+    return err != 0 ? err : close_err;
+}
+
+static int check_absent(const struct sl_disk *disk, const char *path, struct sl_reason *reason)
+{
+    struct sl_disk_file file;
+    const int err = sl_disk_open(disk, path, SL_DISK_READ, &file, reason);
+    if (err == 0) {
+        (void)sl_disk_close(&file, NULL);
+        return sl_reason_fail(reason, SL_ERR_EXISTS,
+                              "%s is there already; publish under another number, or move the file",
+                              path);
+    }
+    return ignore(err, SL_ERR_NOT_FOUND);
+}
+
+static int write_record(struct job *job)
+{
+    return sl_disk_replace(job->directory->disk, job->files.folder, job->files.record_name,
+                           TEMPORARY_RECORD, job->record, job->count, &job->reason);
+}
+
+/* The data gets its name when its record is synced: data without one belongs to somebody else.
+ * Files that are there already are left alone. */
 static int run_write(struct job *job)
 {
     const struct sl_disk *disk = job->directory->disk;
     const struct files *files = &job->files;
+    const bool is_new = job->count > 0; /* else data that was damaged is replaced */
     struct sl_reason *reason = &job->reason;
-    struct sl_disk_file file = {.disk = NULL};
     int err = ignore(sl_disk_make_subdir(disk, files->folder, reason), SL_ERR_EXISTS);
-    err = err != 0 ? err : ignore(sl_disk_remove(disk, files->data, reason), SL_ERR_NOT_FOUND);
-    err = err != 0 ? err : sl_disk_open(disk, files->data, SL_DISK_CREATE, &file, reason);
-    err = err != 0 ? err : write_places(&file, job->copy, reason);
-    err = err != 0 ? err : sl_disk_sync(&file, reason);
-    const int close_err = sl_disk_close(&file, err == 0 ? reason : NULL);
-    err = err != 0 ? err : close_err;
+    err = err != 0 || !is_new ? err : check_absent(disk, files->removed, reason);
+    err = err != 0 || !is_new ? err : check_absent(disk, files->record, reason);
+    err = err != 0 || !is_new ? err : check_absent(disk, files->data, reason);
+    err = err != 0 ? err : write_data(job, reason);
+    err = err != 0 || !is_new ? err : write_record(job);
+    err = err != 0 ? err : sl_disk_rename(disk, files->unfinished, files->data, reason);
     err = err != 0 ? err : sl_disk_sync_directory(disk, files->folder, reason);
     err = err != 0 ? err : sl_disk_sync_directory(disk, job->directory->path, reason);
     if (err != 0) {
-        (void)sl_disk_remove(disk, files->data, NULL);
+        (void)sl_disk_remove(disk, files->unfinished, NULL);
+        (void)sl_disk_remove_subdir(disk, files->folder, NULL); /* if it is empty */
     }
     return err;
 }
 
+/* The record of a part that is not committed is the STORE of its publisher. */
+static void encode_record(struct job *job, const struct sl_objects_record *record, uint32_t part)
+{
+    struct sl_objects_message message = {.kind = SL_OBJECTS_HOLD,
+                                         .name = record->name,
+                                         .version = record->version,
+                                         .part = part,
+                                         .record_count = 1,
+                                         .record = *record};
+    if (record->time_ms == 0) {
+        message.kind = SL_OBJECTS_STORE;
+        message.part_count = record->part_count;
+        message.timeout_ms = 1;
+        message.record.part_count = 1;
+        message.record.parts[0] = record->parts[part];
+    }
+    job->count = sl_objects_message_encode(&message, job->record);
+}
+
 int sl_objects_directory_write(struct sl_objects_directory *directory,
-                               const struct sl_objects_copy *copy, sl_transfer_done_fn *done_fn,
+                               const struct sl_objects_copy *copy,
+                               const struct sl_objects_record *record, sl_transfer_done_fn *done_fn,
                                void *ctx)
 {
     const struct sl_objects_pool_key key = {copy->name, copy->version, copy->part};
@@ -180,44 +287,39 @@ int sl_objects_directory_write(struct sl_objects_directory *directory,
     if (job != NULL) {
         job->copy = copy;
     }
+    if (job != NULL && record != NULL) {
+        encode_record(job, record, copy->part);
+    }
     return post(job);
-}
-
-static int run_commit(struct job *job)
-{
-    return sl_disk_replace(job->directory->disk, job->files.folder, job->files.record_name,
-                           "record~", job->record, job->count, &job->reason);
 }
 
 int sl_objects_directory_commit(struct sl_objects_directory *directory,
                                 const struct sl_objects_record *record, uint32_t part,
                                 sl_transfer_done_fn *done_fn, void *ctx)
 {
-    const struct sl_objects_message hold = {.kind = SL_OBJECTS_HOLD,
-                                            .name = record->name,
-                                            .version = record->version,
-                                            .part = part,
-                                            .record_count = 1,
-                                            .record = *record};
     const struct sl_objects_pool_key key = {record->name, record->version, part};
-    struct job *job = create(directory, run_commit, &key, 0, done_fn, ctx);
+    struct job *job = create(directory, write_record, &key, 0, done_fn, ctx);
     if (job != NULL) {
-        job->count = sl_objects_message_encode(&hold, job->record);
+        encode_record(job, record, part);
     }
     return post(job);
 }
 
-/* The record first: without it the data counts for nothing. */
+/* The part counts for nothing, also at the next start, once its record has another name. That goes
+ * last, so that no data is left without either. */
 static int run_remove(struct job *job)
 {
     const struct sl_disk *disk = job->directory->disk;
-    int err = ignore(sl_disk_remove(disk, job->files.record, &job->reason), SL_ERR_NOT_FOUND);
+    const struct files *files = &job->files;
+    struct sl_reason *reason = &job->reason;
+    int err = ignore(sl_disk_rename(disk, files->record, files->removed, reason), SL_ERR_NOT_FOUND);
     err = err != 0 ? err
-                   : ignore(sl_disk_remove(disk, job->files.data, &job->reason), SL_ERR_NOT_FOUND);
-    if (err != 0) {
-        sl_log_error("objects: a part stays stored: %s", job->reason.text);
-    }
-    (void)sl_disk_remove_subdir(disk, job->files.folder, NULL); /* if it is empty */
+                   : ignore(sl_disk_sync_directory(disk, files->folder, reason), SL_ERR_NOT_FOUND);
+    err = err != 0 ? err : ignore(sl_disk_remove(disk, files->data, reason), SL_ERR_NOT_FOUND);
+    err = err != 0 ? err
+                   : ignore(sl_disk_sync_directory(disk, files->folder, reason), SL_ERR_NOT_FOUND);
+    err = err != 0 ? err : ignore(sl_disk_remove(disk, files->removed, reason), SL_ERR_NOT_FOUND);
+    (void)sl_disk_remove_subdir(disk, files->folder, NULL); /* if it is empty */
     return err;
 }
 
@@ -263,15 +365,66 @@ int sl_objects_directory_read(struct sl_objects_directory *directory,
 
 /* Start */
 
-/* The record is one of its place. */
-static int check_record(const struct sl_objects_directory *directory, const char *path,
-                        const struct sl_objects_message *hold, struct sl_reason *reason)
+/* Names of objects and how many of their files, as text. */
+struct tally {
+    uint32_t files, names, left_out; /* names that have no room in the text */
+    char text[768];
+};
+
+struct scan {
+    const struct sl_objects_directory *directory;
+    sl_objects_directory_found_fn *found;
+    void *ctx;
+    bool removes; /* the second pass: removes the leftovers that the first one has counted */
+    struct tally foreign, leftovers;
+};
+
+static void count_files(struct tally *tally, const char *name, uint32_t files)
 {
-    const struct sl_objects_record *record = &hold->record;
+    const size_t used = strlen(tally->text);
+    if (files == 0) {
+        return;
+    }
+    tally->files += files;
+    tally->names++;
+    if (used + strlen(name) + 16 >= sizeof tally->text) {
+        tally->left_out++;
+    } else {
+        (void)snprintf(tally->text + used, sizeof tally->text - used, "%s%s %u",
+                       used > 0 ? ", " : "", name, files);
+    }
+}
+
+static void log_tally(const struct sl_objects_directory *directory, const struct tally *tally,
+                      const char *what)
+{
+    if (tally->files > 0) {
+        sl_log_warn("objects: %s: %u file%s of %u name%s %s: %s%s", directory->path, tally->files,
+                    sl_log_plural(tally->files), tally->names, sl_log_plural(tally->names), what,
+                    tally->text, tally->left_out > 0 ? ", and others" : "");
+    }
+}
+
+/* The record is one of its place. A STORE becomes a HOLD without time. */
+static int check_record(const struct sl_objects_directory *directory, const char *path,
+                        struct sl_objects_message *hold, struct sl_reason *reason)
+{
+    struct sl_objects_record *record = &hold->record;
     struct files files;
-    if (hold->kind != SL_OBJECTS_HOLD || hold->is_answer || hold->record_count != 1 ||
-        record->time_ms == 0 || hold->part >= record->part_count ||
-        strcmp(record->name, hold->name) != 0 || record->version != hold->version) {
+    const bool is_store =
+        hold->kind == SL_OBJECTS_STORE && hold->record_count == 1 && record->part_count == 1;
+    if (is_store) {
+        const struct sl_objects_part part = record->parts[0];
+        record->part_count = hold->part_count;
+        record->parts[0] = (struct sl_objects_part){0};
+        record->parts[hold->part] = part;
+        hold->name = record->name;
+        hold->version = record->version;
+    }
+    if ((hold->kind != SL_OBJECTS_HOLD && !is_store) || hold->is_answer ||
+        hold->record_count != 1 || (record->time_ms == 0) != is_store ||
+        hold->part >= record->part_count || strcmp(record->name, hold->name) != 0 ||
+        record->version != hold->version) {
         return sl_reason_fail(reason, SL_ERR_CORRUPT, "%s is no record of a part", path);
     }
     const struct sl_objects_pool_key key = {record->name, record->version, hold->part};
@@ -281,71 +434,132 @@ static int check_record(const struct sl_objects_directory *directory, const char
                : sl_reason_fail(reason, SL_ERR_CORRUPT, "%s is the record of another part", path);
 }
 
-static int load_record(const struct sl_objects_directory *directory, const char *path,
-                       sl_objects_directory_found_fn *found, void *ctx, struct sl_reason *reason)
+static bool has_sibling(const struct sl_disk_names *names, const char *name, size_t stem,
+                        const char *suffix)
 {
-    struct sl_objects_message hold;
-    char *bytes = NULL;
-    size_t count = 0;
-    int err = sl_disk_load(directory->disk, path, SL_OBJECTS_MESSAGE_BYTES, &bytes, &count, reason);
-    err = err != 0 ? err : sl_objects_message_decode(bytes, (uint32_t)count, &hold, reason);
-    err = err != 0 ? err : check_record(directory, path, &hold, reason);
-    if (err == 0) {
-        found(ctx, &hold);
+    uint32_t low = 0, high = names->count;
+    char wanted[SL_DISK_NAME_BYTES + 16];
+    (void)snprintf(wanted, sizeof wanted, "%.*s%s", (int)stem, name, suffix);
+    while (low < high) {
+        const uint32_t middle = (low + high) / 2;
+        const int order = strcmp(names->items[middle].name, wanted);
+        if (order == 0) {
+            return true;
+        }
+        low = order < 0 ? middle + 1 : low;
+        high = order < 0 ? high : middle;
     }
-    free(bytes);
-    return err;
+    return false;
 }
 
-/* Data of a part without record is removed. A record that cannot be used is logged, and stays with
- * its data. Names are sorted: a record is seen before its data. */
-static int scan_folder(const struct sl_objects_directory *directory, const char *folder,
-                       sl_objects_directory_found_fn *found, void *ctx, struct sl_reason *reason)
+enum verdict { PART, FOREIGN, LEFTOVER };
+
+/* In the first pass, reports a part. One that is not committed and has no data was not stored. */
+static enum verdict judge_record(const struct scan *scan, const char *path, bool has_data)
 {
+    struct sl_objects_message hold;
+    struct sl_reason reason;
+    char *bytes = NULL;
+    size_t count = 0;
+    int err = sl_disk_load(scan->directory->disk, path, SL_OBJECTS_MESSAGE_BYTES, &bytes, &count,
+                           &reason);
+    err = err != 0 ? err : sl_objects_message_decode(bytes, (uint32_t)count, &hold, &reason);
+    err = err != 0 ? err : check_record(scan->directory, path, &hold, &reason);
+    const bool is_leftover = err == 0 && hold.record.time_ms == 0 && !has_data;
+    if (err != 0 && !scan->removes) {
+        sl_log_error("objects: a stored part is ignored: %s", reason.text);
+    } else if (err == 0 && !is_leftover && !scan->removes) {
+        scan->found(scan->ctx, &hold);
+    }
+    free(bytes);
+    return err != 0 ? FOREIGN : is_leftover ? LEFTOVER : PART;
+}
+
+static enum verdict judge(const struct scan *scan, const struct sl_disk_names *names,
+                          const char *name, const char *path)
+{
+    const char *last = strrchr(name, '.');
+    const size_t stem = last != NULL ? (size_t)(last - name) + 1 : 0;
+    const char *suffix = name + stem;
+    if (stem == 0 || strspn(name, "0123456789.") < stem) {
+        return strcmp(name, TEMPORARY_RECORD) == 0 ? LEFTOVER : FOREIGN;
+    }
+    if (strcmp(suffix, "record") == 0) {
+        return judge_record(scan, path, has_sibling(names, name, stem, "data"));
+    }
+    if (strcmp(suffix, "data") == 0) {
+        return has_sibling(names, name, stem, "record")    ? PART
+               : has_sibling(names, name, stem, "removed") ? LEFTOVER
+                                                           : FOREIGN;
+    }
+    return strcmp(suffix, "removed") == 0 || strcmp(suffix, "data~") == 0 ? LEFTOVER : FOREIGN;
+}
+
+/* Names are sorted: the data of a part that was removed goes before the file that says so. */
+static int scan_folder(struct scan *scan, const char *name, struct sl_reason *reason)
+{
+    const struct sl_disk *disk = scan->directory->disk;
     struct sl_disk_names names;
-    int err = sl_disk_list(directory->disk, folder, &names, reason);
+    char folder[SL_DISK_PATH_BYTES], path[SL_DISK_PATH_BYTES];
+    uint32_t counts[LEFTOVER + 1] = {0};
+    int err = sl_disk_join(scan->directory->path, name, folder, reason);
+    err = err != 0 ? err : sl_disk_list(disk, folder, &names, reason);
     if (err != 0) {
         return err;
     }
-    const char *last = "";
-    size_t last_stem = 0;
-    for (uint32_t i = names.count; err == 0 && i-- > 0;) {
-        const char *name = names.items[i].name, *suffix = strrchr(name, '.');
-        const size_t stem = suffix != NULL ? (size_t)(suffix - name) : 0;
-        char path[SL_DISK_PATH_BYTES];
-        struct sl_reason why;
-        err = sl_disk_join(folder, name, path, reason);
-        if (err == 0 && strcmp(name + stem, ".record") == 0) {
-            last = name;
-            last_stem = stem;
-            if (load_record(directory, path, found, ctx, &why) != 0) {
-                sl_log_error("objects: a stored part is ignored: %s", why.text);
-            }
-        } else if (err == 0 && strcmp(name + stem, ".data") == 0 &&
-                   (stem != last_stem || strncmp(name, last, stem) != 0)) {
-            err = sl_disk_remove(directory->disk, path, reason);
+    for (uint32_t i = 0; err == 0 && i < names.count; i++) {
+        err = sl_disk_join(folder, names.items[i].name, path, reason);
+        const enum verdict verdict =
+            err != 0 ? FOREIGN : judge(scan, &names, names.items[i].name, path);
+        counts[verdict]++;
+        if (err == 0 && verdict == LEFTOVER && scan->removes) {
+            err = sl_disk_remove(disk, path, reason);
+            err = err != 0 ? err : sl_disk_sync_directory(disk, folder, reason);
         }
     }
+    if (scan->removes || names.count == 0) {
+        (void)sl_disk_remove_subdir(disk, folder, NULL); /* if it is empty */
+    }
     sl_disk_names_fini(&names);
+    count_files(&scan->foreign, name, counts[FOREIGN]);
+    count_files(&scan->leftovers, name, counts[LEFTOVER]);
     return err;
 }
 
-static int scan(const struct sl_objects_directory *directory, sl_objects_directory_found_fn *found,
-                void *ctx, struct sl_reason *reason)
+static int scan_folders(struct scan *scan, struct sl_reason *reason)
 {
+    const struct sl_objects_directory *directory = scan->directory;
     struct sl_disk_names folders;
-    char folder[SL_DISK_PATH_BYTES];
+    uint32_t files = 0;
     int err = sl_disk_list(directory->disk, directory->path, &folders, reason);
     if (err != 0) {
         return err;
     }
     for (uint32_t i = 0; err == 0 && i < folders.count; i++) {
         if (folders.items[i].is_subdir) {
-            err = sl_disk_join(directory->path, folders.items[i].name, folder, reason);
-            err = err != 0 ? err : scan_folder(directory, folder, found, ctx, reason);
+            err = scan_folder(scan, folders.items[i].name, reason);
+        } else {
+            files++;
         }
     }
+    count_files(&scan->foreign, ".", files);
     sl_disk_names_fini(&folders);
+    return err;
+}
+
+/* What cannot be removed now is left to the next start. */
+static int scan(const struct sl_objects_directory *directory, sl_objects_directory_found_fn *found,
+                void *ctx, struct sl_reason *reason)
+{
+    struct scan scan = {.directory = directory, .found = found, .ctx = ctx};
+    const int err = scan_folders(&scan, reason);
+    log_tally(directory, &scan.foreign, "are not of this version of the program, and stay");
+    log_tally(directory, &scan.leftovers,
+              "are removed: their write had no answer, or their removal had not ended");
+    scan.removes = true;
+    if (err == 0 && scan.leftovers.files > 0 && scan_folders(&scan, reason) != 0) {
+        sl_log_error("objects: files stay until the next start: %s", reason->text);
+    }
     return err;
 }
 
@@ -385,6 +599,8 @@ int sl_objects_directory_open(const struct sl_disk *disk, const char *path,
     }
     made->disk = disk != NULL ? disk : sl_disk_system();
     made->lock = -1;
+    made->retry.run = retry_removals;
+    sl_list_init(&made->failed);
     (void)snprintf(made->path, sizeof made->path, "%s", path);
     int err = ignore(sl_disk_make_subdir(made->disk, path, reason), SL_ERR_EXISTS);
     err = err != 0 || disk != NULL ? err : lock(made, reason);
@@ -399,7 +615,17 @@ int sl_objects_directory_open(const struct sl_disk *disk, const char *path,
 
 int sl_objects_directory_start(struct sl_objects_directory *directory, struct sl_reactor *reactor)
 {
+    directory->reactor = reactor;
     return sl_offload_create(reactor, "objects-disk", &directory->offload);
+}
+
+void sl_objects_directory_stop(struct sl_objects_directory *directory)
+{
+    directory->is_ending = true;
+    if (directory->reactor != NULL) {
+        sl_reactor_disarm(directory->reactor, &directory->retry);
+        retry_removals(&directory->retry, 0);
+    }
 }
 
 bool sl_objects_directory_is_busy(const struct sl_objects_directory *directory)
@@ -410,6 +636,7 @@ bool sl_objects_directory_is_busy(const struct sl_objects_directory *directory)
 void sl_objects_directory_close(struct sl_objects_directory **directory)
 {
     if (*directory != NULL) {
+        (*directory)->is_ending = true;
         if ((*directory)->offload != NULL) {
             (void)sl_offload_destroy(&(*directory)->offload, 0);
         }

@@ -1,8 +1,12 @@
 /* Directory has the files of a keeper, which the next process of its host finds again:
  * - NAME/VERSION.PART.data: the part as it is stored (manifest.h). In NAME, "/", "%" and a leading
  *   "." are written as %2F, %25 and %2E.
- * - NAME/VERSION.PART.record: the version's record, as a HOLD. It is written, beside and renamed,
- *   after the commit; data without it is removed at the next start.
+ * - NAME/VERSION.PART.record: until the commit the STORE of its publisher; then the version's
+ *   record, as a HOLD. A record is written beside and renamed, the first one before the data has
+ *   its name.
+ * - VERSION.PART.data~ and record~: being written. VERSION.PART.removed: a record whose data is
+ *   being removed. The next start removes these, with a log line; other files stay, with a log
+ * line.
  *
  * Files are from outside: a record is checked against its place, and bytes of the data count when
  * they match the digests of the record and of the manifest.
@@ -19,10 +23,11 @@
 
 struct sl_objects_directory;
 
-/* A part that was committed. The message is a HOLD with record, valid during the call. */
+/* A part: one that was committed, or, if the record has no time, one that may have been. The
+ * message is a HOLD with record, valid during the call. */
 typedef void sl_objects_directory_found_fn(void *ctx, const struct sl_objects_message *hold);
 
-/* Makes the directory if there is none, removes what is incomplete, and reports each part. Blocks:
+/* Makes the directory if there is none, reports each part, and removes what is incomplete. Blocks:
  * before the node's start. disk NULL: the machine's own, which is locked until close. Errors, with
  * a reason: EXISTS (another process has it), NO_MEMORY, and those of the disk. */
 int sl_objects_directory_open(const struct sl_disk *disk, const char *path,
@@ -31,6 +36,9 @@ int sl_objects_directory_open(const struct sl_disk *disk, const char *path,
 
 /* On the reactor, before what follows. Errors: those of sl_offload_create. */
 int sl_objects_directory_start(struct sl_objects_directory *directory, struct sl_reactor *reactor);
+
+/* On the reactor: removals that failed are tried once more, then no more. */
+void sl_objects_directory_stop(struct sl_objects_directory *directory);
 
 /* On the reactor, if it was started, when nothing is in progress. Nulls *directory. NULL is
  * allowed. */
@@ -42,12 +50,15 @@ bool sl_objects_directory_is_busy(const struct sl_objects_directory *directory);
 /* Each calls done, in a later turn but for NO_MEMORY: 0, or an error whose reason names the file.
  */
 
-/* Writes the whole copy, which stays as it is until then. */
+/* Writes the whole copy, which stays as it is until then, with its record before the commit: EXISTS
+ * if there are files of the part. record NULL: replaces the data of a part that has a record. After
+ * an error the caller removes what may be left, but not after EXISTS. */
 int sl_objects_directory_write(struct sl_objects_directory *directory,
-                               const struct sl_objects_copy *copy, sl_transfer_done_fn *done,
+                               const struct sl_objects_copy *copy,
+                               const struct sl_objects_record *record, sl_transfer_done_fn *done,
                                void *ctx);
 
-/* Writes the record. */
+/* Replaces the record. */
 int sl_objects_directory_commit(struct sl_objects_directory *directory,
                                 const struct sl_objects_record *record, uint32_t part,
                                 sl_transfer_done_fn *done, void *ctx);
@@ -59,7 +70,8 @@ int sl_objects_directory_read(struct sl_objects_directory *directory,
                               const struct sl_transfer_request *requests, uint32_t count,
                               sl_transfer_done_fn *done, void *ctx);
 
-/* In the background. */
+/* In the background. Tries again each second until the files are removed, or the directory stops.
+ */
 void sl_objects_directory_remove(struct sl_objects_directory *directory,
                                  const struct sl_objects_pool_key *key);
 

@@ -183,9 +183,7 @@ static void start_here(struct sl_objects *node, struct sl_objects_call *call)
         err = sl_objects_host_create(
             node, is_elected ? sl_transfer_async_metadata(node->transfer) : NULL, &node->host);
     }
-    if (err == 0 && node->directory != NULL) {
-        err = sl_objects_directory_start(node->directory, node->reactor);
-    }
+    err = err != 0 ? err : sl_objects_store_start(node);
     if (err == 0) {
         sl_objects_membership_start(node, sl_objects_follow_again);
     }

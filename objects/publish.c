@@ -426,6 +426,31 @@ static int store(struct sl_publication *publication, const struct sl_objects_rec
     return err;
 }
 
+/* Stores the part at its keepers, commits it, and has each keeper record the commit. AGAIN: a
+ * keeper has ended in between. */
+static int store_and_commit(struct sl_publication *publication, struct sl_objects_message *commit,
+                            uint64_t deadline_ns)
+{
+    const bool is_kept = publication->keeper_count > 0;
+    int err = is_kept ? store(publication, &commit->record, deadline_ns) : 0;
+    commit->record.epoch = publication->epoch;
+    commit->record.keeper_count = publication->keeper_count;
+    for (uint32_t i = 0; i < publication->keeper_count; i++) {
+        commit->record.keepers[i] = publication->keepers[i].node;
+    }
+    err = err != 0 ? err
+                   : sl_objects_ask_and_wait(publication->node, commit,
+                                             sl_objects_ms_left(publication->node, deadline_ns),
+                                             take_committed, publication);
+    if (err != 0 || !is_kept) {
+        return err;
+    }
+    return publication->copy->record != NULL
+               ? sl_publish_store_send(publication, publication->copy->record, deadline_ns)
+               : sl_objects_fail(SL_ERR_NO_MEMORY, "%s: no memory for its record",
+                                 publication->name);
+}
+
 int sl_publish_commit(struct sl_publication *publication, uint32_t timeout_ms, uint64_t *version)
 {
     sl_assert(publication != NULL && publication->state != SL_PUBLICATION_COMMITTED);
@@ -455,22 +480,10 @@ int sl_publish_commit(struct sl_publication *publication, uint32_t timeout_ms, u
                    .part_count = 1,
                    .parts = {publication->copy->info}},
     };
-    if (publication->keeper_count > 0) {
-        err = store(publication, &commit.record, deadline_ns);
-        commit.record.epoch = publication->epoch;
-        commit.record.keeper_count = publication->keeper_count;
-        for (uint32_t i = 0; i < publication->keeper_count; i++) {
-            commit.record.keepers[i] = publication->keepers[i].node;
-        }
-    }
-    err = err != 0 ? err
-                   : sl_objects_ask_and_wait(publication->node, &commit,
-                                             sl_objects_ms_left(publication->node, deadline_ns),
-                                             take_committed, publication);
+    do {
+        err = store_and_commit(publication, &commit, deadline_ns);
+    } while (err == SL_ERR_AGAIN);
     if (err == 0 && publication->is_served) {
-        if (publication->copy->record != NULL) { /* else keepers ask the catalogue */
-            (void)sl_publish_store_send(publication, publication->copy->record, deadline_ns);
-        }
         err = sl_publish_store_release(publication, !publication->is_kept_here,
                                        sl_objects_ms_left(publication->node, deadline_ns));
     }

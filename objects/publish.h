@@ -46,8 +46,8 @@ int sl_publish_create(struct sl_objects *objects, const struct sl_publish_option
 
 /* A thread of the application: sends STORE to the keepers, and waits for their answers. record: the
  * one to commit; or with its time: that of the commit. Errors, with the text in
- * sl_objects_last_error: AGAIN (a keeper is not there), DEADLINE, and those of keepers: IO,
- * NO_MEMORY, EXISTS; none with time. */
+ * sl_objects_last_error: AGAIN (a keeper is not there, or with time does not have the part),
+ * DEADLINE, and those of keepers: IO, NO_MEMORY, EXISTS. */
 int sl_publish_store_send(struct sl_publication *publication,
                           const struct sl_objects_record *record, uint64_t deadline_ns);
 

@@ -1,7 +1,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "core/log.h"
 #include "objects/call.h"
 #include "objects/error.h"
 #include "objects/publish.h"
@@ -54,8 +53,10 @@ static void fail(struct store_call *store, const struct target *failed, int err,
         sl_objects_link_cancel(node->link, &store->targets[i].request);
         sl_reactor_disarm(node->reactor, &store->targets[i].retry);
     }
-    sl_objects_answer(&store->call, err, "%s@%" PRIu64 " is not stored at %s: %s",
-                      store->publication->name, store->publication->version,
+    sl_objects_answer(&store->call, err, "%s@%" PRIu64 " is %s %s: %s", store->publication->name,
+                      store->publication->version,
+                      store->is_commit ? "visible, but its commit is not recorded at"
+                                       : "not stored at",
                       failed->keeper->address, reason);
 }
 
@@ -65,15 +66,11 @@ static void answered(struct sl_objects_request *request, const struct sl_objects
     struct target *target = SL_CONTAINER_OF(request, struct target, request);
     struct store_call *store = target->store;
     struct sl_objects *node = store->publication->node;
-    const bool is_passing = answer == NULL || err == SL_ERR_AGAIN; /* it may have restarted */
+    const bool is_passing = /* it may have restarted; without the part: it is stored again */
+        answer == NULL || err == SL_ERR_AGAIN || (store->is_commit && err == SL_ERR_NOT_FOUND);
     const uint64_t now_ns = sl_reactor_now_ns(node->reactor);
     if (err == 0) {
         target->keeper->node = answer->node;
-        end_one(store);
-    } else if (store->is_commit) { /* it asks the catalogue, if it is alive */
-        sl_log_warn("objects: keeper %s has not recorded the commit of %s@%" PRIu64 ": %s",
-                    target->keeper->address, store->publication->name, store->publication->version,
-                    reason);
         end_one(store);
     } else if (is_passing && now_ns + RETRY_NS < store->deadline_ns) {
         (void)snprintf(target->reason, sizeof target->reason, "%s", reason);

@@ -20,7 +20,7 @@ enum stage {
     FILLING,    /* fetched from the publisher */
     WRITING,    /* to the directory */
     STORED,     /* waits for the commit */
-    COMMITTING, /* the record is being written */
+    COMMITTING, /* the record is being written; or again, after it could not be written */
     KEPT
 };
 
@@ -29,6 +29,7 @@ struct stored {
     struct sl_objects *node;
     enum stage stage;
     bool has_job;                    /* of the directory: then freed when that is over */
+    bool has_failed;                 /* to write the record, and the log says so */
     struct sl_objects_cache_use use; /* its copy NULL: the part may leave the pool */
 
     /* The STORE that is not answered yet; request 0: none. */
@@ -106,7 +107,7 @@ static void drop(struct stored *stored, int err, const char *reason)
         sl_objects_withdraw(stored->node, copy, reason);
     }
     stored->part.is_dropped = true;
-    if (stored->part.has_file || stored->has_job) {
+    if (stored->node->directory != NULL && stored->stage > FILLING) {
         sl_objects_directory_remove(stored->node->directory, &stored->part.key);
     }
     if (!stored->has_job) {
@@ -140,6 +141,7 @@ static void written(void *ctx, int err, const char *reason)
     } else if (err == 0) {
         set_stored(stored);
     } else {
+        stored->stage = err == SL_ERR_EXISTS ? FILLING : stored->stage; /* they are not its files */
         drop(stored, err, reason);
     }
 }
@@ -155,19 +157,44 @@ static void filled(struct sl_objects_cache_use *use, int err, const char *reason
     } else if (err != 0) {
         sl_log_error("objects: %s@%" PRIu64 " part %u is damaged, and not replaced: %s",
                      stored->part.name, stored->part.key.version, stored->part.key.part, reason);
-        free_stored(stored);
+        unuse(stored);
     } else if (directory == NULL) {
         set_stored(stored);
     } else {
-        stored->stage = stored->stage == FILLING ? WRITING : stored->stage;
+        const bool is_new = stored->stage == FILLING;
+        stored->stage = is_new ? WRITING : stored->stage;
         stored->has_job = true;
-        if (sl_objects_directory_write(directory, use->copy, written, stored) != 0) {
+        if (sl_objects_directory_write(directory, use->copy, is_new ? &stored->part.record : NULL,
+                                       written, stored) != 0) {
             written(stored, SL_ERR_NO_MEMORY, "out of memory");
         }
     }
 }
 
 /* Commit */
+
+static void commit(struct stored *stored);
+
+static void commit_again(struct sl_timer *timer, uint64_t now_ns)
+{
+    commit(SL_CONTAINER_OF(timer, struct stored, check));
+}
+
+/* The file or, without a directory, the use keeps the part. */
+static void keep(struct stored *stored)
+{
+    struct sl_objects_copy *copy = stored->use.copy;
+    stored->part.is_kept = true;
+    if (copy != NULL) { /* else the pool does not have it */
+        sl_objects_copy_set_record(copy, &stored->part.record);
+        copy->is_uncommitted = false;
+        copy->pooled->keep = false; /* of a publication */
+        sl_objects_report(stored->node, copy);
+    }
+    if (stored->part.has_file) {
+        unuse(stored);
+    }
+}
 
 static void committed(void *ctx, int err, const char *reason)
 {
@@ -177,30 +204,32 @@ static void committed(void *ctx, int err, const char *reason)
         free_stored(stored);
         return;
     }
-    if (err != 0) {
-        sl_log_error("objects: %s@%" PRIu64 " part %u is kept in memory only: %s",
-                     stored->part.name, stored->part.key.version, stored->part.key.part, reason);
-    }
-    stored->stage = KEPT;
-    stored->part.is_kept = true;
-    stored->part.has_file = stored->part.has_file && err == 0;
     stop_check(stored);
-    sl_objects_copy_set_record(stored->use.copy, &stored->part.record);
-    stored->use.copy->is_uncommitted = false;
-    stored->use.copy->pooled->keep = false; /* of a publication: the use keeps it, or the file */
-    sl_objects_report(stored->node, stored->use.copy);
+    keep(stored);
+    if (err != 0 && !stored->has_failed) {
+        sl_log_error("objects: the commit of %s@%" PRIu64
+                     " part %u is not recorded: %s; the record "
+                     "is written again each second",
+                     stored->part.name, stored->part.key.version, stored->part.key.part, reason);
+    } else if (err == 0 && stored->has_failed) {
+        sl_log_info("objects: the commit of %s@%" PRIu64 " part %u is recorded now",
+                    stored->part.name, stored->part.key.version, stored->part.key.part);
+    }
+    stored->has_failed = err != 0;
+    stored->stage = err == 0 ? KEPT : COMMITTING;
     answer(stored, err, reason);
-    if (stored->part.has_file) {
-        unuse(stored);
+    if (err != 0) {
+        stored->check.run = commit_again;
+        sl_reactor_arm(stored->node->reactor, &stored->check, CHECK_NS);
     }
 }
 
-static void commit(struct stored *stored, const struct sl_objects_record *record)
+/* Writes the record, which is that of the commit. */
+static void commit(struct stored *stored)
 {
-    sl_objects_stored_set_record(&stored->part, record);
     stored->stage = COMMITTING;
-    stored->has_job = stored->part.has_file;
-    if (!stored->part.has_file) {
+    stored->has_job = stored->node->directory != NULL;
+    if (!stored->has_job) {
         committed(stored, 0, "");
     } else if (sl_objects_directory_commit(stored->node->directory, &stored->part.record,
                                            stored->part.key.part, committed, stored) != 0) {
@@ -230,12 +259,13 @@ static void found(struct sl_objects_ask *ask, const struct sl_objects_message *n
     if (stored->stage != STORED) {
         return;
     }
-    if (err == 0 && news->record_count == 1 && part < record->part_count &&
-        is_of(stored, &record->parts[part])) {
-        commit(stored, record);
-    } else if (err == SL_ERR_NOT_FOUND && now_ns > stored->deadline_ns + UNSEEN_NS) {
-        sl_log_warn("objects: %s@%" PRIu64 " part %u: its publisher ended before the commit; "
-                    "dropped",
+    const bool is_known = err == 0 && news->record_count == 1;
+    if (is_known && part < record->part_count && is_of(stored, &record->parts[part])) {
+        sl_objects_stored_set_record(&stored->part, record);
+        commit(stored);
+    } else if ((is_known || err == SL_ERR_NOT_FOUND) && now_ns > stored->deadline_ns + UNSEEN_NS) {
+        sl_log_warn("objects: %s@%" PRIu64 " part %u was never acknowledged: its publisher ended "
+                    "before the commit; removed",
                     stored->part.name, stored->part.key.version, part);
         drop(stored, SL_ERR_CLOSED, "it was not committed");
     } else {
@@ -295,7 +325,11 @@ static void store_again(struct stored *stored, const struct sl_objects_message *
     if (stored->stage == KEPT || (stored->stage == STORED && !is_commit)) {
         answer(stored, 0, NULL);
     } else if (stored->stage == STORED) {
-        commit(stored, &message->record);
+        sl_objects_stored_set_record(&stored->part, &message->record);
+        commit(stored);
+    } else if (stored->stage == COMMITTING && !stored->has_job) { /* its record was not written */
+        sl_reactor_disarm(stored->node->reactor, &stored->check);
+        commit(stored);
     } /* else it is answered at the end of the stage */
 }
 
@@ -406,9 +440,9 @@ static void add_found(void *ctx, const struct sl_objects_message *hold)
     struct stored *stored = add(ctx, hold->name, hold->version, hold->part);
     if (stored != NULL) {
         sl_objects_stored_set_record(&stored->part, &hold->record);
-        stored->stage = KEPT;
-        stored->part.is_kept = true;
+        stored->part.is_kept = hold->record.time_ms != 0;
         stored->part.has_file = true;
+        stored->stage = stored->part.is_kept ? KEPT : STORED;
     }
 }
 
@@ -429,6 +463,20 @@ int sl_objects_store_open(struct sl_objects *node)
     return err;
 }
 
+int sl_objects_store_start(struct sl_objects *node)
+{
+    const int err =
+        node->directory != NULL ? sl_objects_directory_start(node->directory, node->reactor) : 0;
+    SL_LIST_FOREACH (link, &node->stored) {
+        struct stored *stored = of(SL_CONTAINER_OF(link, struct sl_objects_stored, link));
+        if (err == 0 && stored->stage == STORED) { /* its publisher may be about to commit it */
+            stored->deadline_ns = sl_reactor_now_ns(node->reactor);
+            set_stored(stored);
+        }
+    }
+    return err;
+}
+
 void sl_objects_store_stop(struct sl_objects *node)
 {
     node->is_leaving = true;
@@ -437,15 +485,23 @@ void sl_objects_store_stop(struct sl_objects *node)
         if (stored->part.is_dropped) {
             continue;
         }
-        if (stored->stage < COMMITTING) {
+        if (stored->stage < STORED || (stored->stage == STORED && node->directory == NULL)) {
             drop(stored, SL_ERR_CLOSED, "the keeper ends");
             continue;
+        }
+        if (stored->has_failed) {
+            sl_log_error("objects: the commit of %s@%" PRIu64 " part %u is still not recorded: the "
+                         "next start asks the catalogue whether it was committed",
+                         stored->part.name, stored->part.key.version, stored->part.key.part);
         }
         stop_check(stored);
         stored->part.is_dropped = true;
         if (!stored->has_job) {
             free_stored(stored);
         }
+    }
+    if (node->directory != NULL) {
+        sl_objects_directory_stop(node->directory);
     }
 }
 

@@ -1,11 +1,13 @@
 /* Store keeps parts for their publishers. STORE asks a keeper, or the agent of the publisher's
  * host, for a part: it fetches the part into its pool with the publisher as the source, writes it
- * to its directory if it has one, and answers. Then the publisher commits, and sends STORE again
- * with the record of the commit, which the keeper writes too. Then the publisher's memory is not
- * used any more.
+ * with a record to its directory if it has one, and answers. Then the publisher commits, and sends
+ * STORE again with the record of the commit, which the keeper writes too. Its answer ends the
+ * publisher's call: a version that was acknowledged is in the files of each of its keepers.
  *
  * Until the commit nothing is visible: if the publisher ends before, the part is dropped a lease
- * later. A part in a directory leaves the pool when others need its room, and is read back on
+ * later. A keeper that starts with a part whose commit it has not recorded asks the catalogue
+ * first. A record that cannot be written is an error of that STORE, and is written again each
+ * second. A part in a directory leaves the pool when others need its room, and is read back on
  * demand; a part without a file stays in the pool until it is retired.
  *
  * Owner: the node's reactor. */
@@ -21,7 +23,10 @@ struct sl_objects_copy;
  * sl_objects_last_error: those of sl_objects_copy_open_pool and sl_objects_directory_open. */
 int sl_objects_store_open(struct sl_objects *node);
 
-/* On the reactor from here on. Drops what is not committed; false: a file is still in use. */
+/* On the reactor from here on. Errors: those of sl_objects_directory_start. */
+int sl_objects_store_start(struct sl_objects *node);
+
+/* Drops what is not stored; false: a file is still in use. */
 void sl_objects_store_stop(struct sl_objects *node);
 bool sl_objects_store_is_over(const struct sl_objects *node);
 void sl_objects_store_fini(struct sl_objects *node);

@@ -616,8 +616,8 @@ OBJECT_MUTATIONS = [
      "        pool->free_count += --pool->users[block->slot] == 0;\n        block->slot = NONE;",
      "        --pool->users[block->slot];\n        block->slot = NONE;"),
     ("objects: parts that are found in files are not kept", "objects/store.c",
-     "        stored->part.is_kept = true;\n        stored->part.has_file = true;",
-     "        stored->part.is_kept = false;\n        stored->part.has_file = true;"),
+     "        stored->part.is_kept = hold->record.time_ms != 0;",
+     "        stored->part.is_kept = false;"),
     ("objects: slots are not given back", "objects/cache.c",
      "        sl_objects_withdraw(node, copy, \"it is not used any more\");\n    }\n"
      "    sl_objects_pool_unpin(&node->pool, pooled);",

@@ -34,7 +34,14 @@ static struct {
     int err;
     bool is_done;
     char reason[SL_REASON_BYTES];
+    char log[4 * SL_REASON_BYTES]; /* lines since it was emptied */
 } * world;
+
+static void on_log(void *ctx, enum sl_log_level level, const char *text)
+{
+    const size_t used = strlen(world->log);
+    (void)snprintf(world->log + used, sizeof world->log - used, "%s\n", text);
+}
 
 static void on_found(void *ctx, const struct sl_objects_message *hold)
 {
@@ -60,9 +67,9 @@ static void open_directory(void)
 static int setup(void **state)
 {
     struct sl_reactor_options options = {.core = -1, .name = "test", .stepped = true, .seed = 7};
-    sl_log_setup(SL_LOG_OFF, "directory");
     world = calloc(1, sizeof *world);
     assert_non_null(world);
+    sl_log_redirect(SL_LOG_INFO, on_log, NULL);
     memory_disk_init(&world->disk);
     assert_int_equal(sl_reactor_create(&options, &world->reactor), 0);
     assert_int_equal(sl_reactor_connect(&world->reactor, 1), 0);
@@ -71,18 +78,29 @@ static int setup(void **state)
     return 0;
 }
 
+/* Removals on a disk that has stopped go on until the directory stops. */
 static void settle(void)
 {
-    while (sl_objects_directory_is_busy(world->directory)) {
+    for (uint32_t i = 0;
+         sl_objects_directory_is_busy(world->directory) && (i < 20 || !world->disk.stopped); i++) {
         (void)sl_reactor_turn(world->reactor,
                               sl_reactor_now_ns(world->reactor) + SL_CLOCK_NS_PER_MS);
     }
 }
 
+static void end_directory(void)
+{
+    sl_objects_directory_stop(world->directory);
+    while (sl_objects_directory_is_busy(world->directory)) {
+        (void)sl_reactor_turn(world->reactor,
+                              sl_reactor_now_ns(world->reactor) + SL_CLOCK_NS_PER_MS);
+    }
+    sl_objects_directory_close(&world->directory);
+}
+
 static int teardown(void **state)
 {
-    settle();
-    sl_objects_directory_close(&world->directory);
+    end_directory();
     sl_reactor_destroy(&world->reactor);
     memory_disk_fini(&world->disk);
     free(world);
@@ -136,9 +154,13 @@ static void fill(struct part *part, const char *name, uint64_t version, uint32_t
     }
 }
 
+/* Before the commit. */
 static int write_part(const struct part *part)
 {
-    assert_int_equal(sl_objects_directory_write(world->directory, &part->copy, on_done, NULL), 0);
+    struct sl_objects_record before = part->record;
+    before.time_ms = 0;
+    assert_int_equal(
+        sl_objects_directory_write(world->directory, &part->copy, &before, on_done, NULL), 0);
     return result();
 }
 
@@ -178,10 +200,16 @@ static int read_part(const struct part *part)
     return err;
 }
 
+static void remove_part(const struct part *part)
+{
+    const struct sl_objects_pool_key key = {part->copy.name, part->copy.version, part->copy.part};
+    sl_objects_directory_remove(world->directory, &key);
+    settle();
+}
+
 static void restart(uint64_t seed)
 {
-    settle();
-    sl_objects_directory_close(&world->directory);
+    end_directory();
     memory_disk_restart(&world->disk, seed);
     open_directory();
 }
@@ -190,35 +218,86 @@ static struct part one, two;
 
 CASE(directory__finds_what_was_committed)
 {
-    fill(&one, "llama", 3, 0);
-    fill(&two, "llama", 20, 2);
-    assert_int_equal(store(&one), 0);
-    assert_int_equal(store(&two), 0);
-    restart(1);
-    assert_int_equal(world->found_count, 2);
-    for (uint32_t i = 0; i < 2; i++) {
-        const struct part *part = world->found[i].version == 3 ? &one : &two;
-        assert_string_equal(world->found[i].name, "llama");
-        assert_int_equal(world->found[i].version, part->copy.version);
-        assert_int_equal(world->found[i].part, part->copy.part);
-        assert_int_equal(world->found[i].time_ms, 77);
-        assert_int_equal(world->found[i].bytes, IMAGE);
+    for (uint64_t seed = 0; seed < 16; seed++) { /* each crash keeps other names */
+        fill(&one, "llama", 3, 0);
+        fill(&two, "llama", 20, 2);
+        assert_int_equal(store(&one), 0);
+        assert_int_equal(store(&two), 0);
+        restart(seed);
+        assert_int_equal(world->found_count, 2);
+        for (uint32_t i = 0; i < 2; i++) {
+            const struct part *part = world->found[i].version == 3 ? &one : &two;
+            assert_string_equal(world->found[i].name, "llama");
+            assert_int_equal(world->found[i].version, part->copy.version);
+            assert_int_equal(world->found[i].part, part->copy.part);
+            assert_int_equal(world->found[i].time_ms, 77);
+            assert_int_equal(world->found[i].bytes, IMAGE);
+        }
+        assert_int_equal(read_part(&one), 0);
+        assert_int_equal(read_part(&two), 0);
+        assert_string_equal(world->log, "");
+        remove_part(&one);
+        remove_part(&two);
     }
-    assert_int_equal(read_part(&one), 0);
-    assert_int_equal(read_part(&two), 0);
 }
 
-CASE(directory__removes_data_without_a_record)
+CASE(directory__finds_a_part_that_may_have_been_committed)
 {
-    fill(&one, "llama", 1, 0);
-    fill(&two, "llama", 10, 0);
+    fill(&one, "llama", 1, 2);
     assert_int_equal(write_part(&one), 0);
-    assert_int_equal(store(&two), 0);
     restart(1);
     assert_int_equal(world->found_count, 1);
-    assert_int_equal(world->found[0].version, 10);
-    assert_null(memory_disk_find(&world->disk, "/c/objects/llama/1.0.data"));
-    assert_int_equal(read_part(&two), 0);
+    assert_int_equal(world->found[0].part, 2);
+    assert_int_equal(world->found[0].time_ms, 0);
+    assert_int_equal(world->found[0].bytes, IMAGE);
+    assert_int_equal(read_part(&one), 0);
+    assert_int_equal(commit_part(&one), 0); /* the catalogue says so */
+    restart(2);
+    assert_int_equal(world->found[0].time_ms, 77);
+    assert_string_equal(world->log, "");
+}
+
+CASE(directory__keeps_and_names_what_it_does_not_know)
+{
+    fill(&one, "llama", 1, 0);
+    assert_int_equal(store(&one), 0);
+    memory_disk_put(&world->disk, "/c/objects/llama/2.0.data", one.image, 100);
+    memory_disk_put(&world->disk, "/c/objects/llama/3.0.record", "a later format", 14);
+    memory_disk_put(&world->disk, "/c/objects/llama/3.0.data", one.image, 100);
+    memory_disk_put(&world->disk, "/c/objects/llama/notes.data~", one.image, 100);
+    memory_disk_put(&world->disk, "/c/objects/readme", one.image, 100);
+    restart(1);
+    assert_int_equal(world->found_count, 1);
+    assert_non_null(strstr(world->log, "4 files of 2 names are not of this version of the program, "
+                                       "and stay: llama 3, . 1"));
+    assert_null(strstr(world->log, "are removed"));
+    assert_non_null(memory_disk_find(&world->disk, "/c/objects/llama/2.0.data"));
+    assert_non_null(memory_disk_find(&world->disk, "/c/objects/llama/3.0.data"));
+    assert_non_null(memory_disk_find(&world->disk, "/c/objects/llama/notes.data~"));
+    fill(&two, "llama", 3, 0); /* its number is taken */
+    assert_int_equal(store(&two), SL_ERR_EXISTS);
+    assert_non_null(strstr(world->reason, "/c/objects/llama/3.0.record is there already"));
+    fill(&two, "llama", 2, 0);
+    assert_int_equal(store(&two), SL_ERR_EXISTS);
+}
+
+CASE(directory__names_what_a_start_removes)
+{
+    fill(&one, "llama", 1, 0);
+    assert_int_equal(store(&one), 0);
+    memory_disk_put(&world->disk, "/c/objects/llama/2.0.data~", one.image, 100);
+    memory_disk_put(&world->disk, "/c/objects/llama/3.0.data", one.image, 100);
+    memory_disk_put(&world->disk, "/c/objects/llama/3.0.removed", one.image, 100);
+    memory_disk_put(&world->disk, "/c/objects/llama/record~", one.image, 100);
+    restart(1);
+    assert_int_equal(world->found_count, 1);
+    assert_non_null(strstr(world->log, "4 files of 1 name are removed: "));
+    assert_non_null(strstr(world->log, ": llama 4\n"));
+    assert_null(memory_disk_find(&world->disk, "/c/objects/llama/2.0.data~"));
+    assert_null(memory_disk_find(&world->disk, "/c/objects/llama/3.0.data"));
+    assert_null(memory_disk_find(&world->disk, "/c/objects/llama/3.0.removed"));
+    assert_null(memory_disk_find(&world->disk, "/c/objects/llama/record~"));
+    assert_int_equal(read_part(&one), 0);
 }
 
 CASE(directory__removes_a_version)
@@ -234,33 +313,126 @@ CASE(directory__removes_a_version)
     assert_non_null(strstr(world->reason, "/c/objects/llama/1.0.data"));
 }
 
-CASE(directory__has_all_or_nothing_of_a_part_after_a_crash)
+/* The time of the commit in the record that was found; NEVER: none was. */
+#define NEVER UINT64_MAX
+
+static uint64_t found_time(uint32_t part)
 {
-    for (uint64_t stop = 0;; stop++) {
-        fill(&one, "llama", stop + 1, 0);
-        fill(&two, "llama", stop + 1, 1);
-        assert_int_equal(store(&two), 0); /* is not harmed */
-        world->disk.stop_at = world->disk.operations + stop;
-        const int err = store(&one);
-        restart(stop);
-        bool has_one = false, has_two = false;
-        for (uint32_t i = 0; i < world->found_count; i++) {
-            has_one |= world->found[i].part == 0;
-            has_two |= world->found[i].part == 1;
-        }
-        assert_true(has_two);
-        assert_int_equal(read_part(&two), 0);
-        assert_true(has_one || err != 0);
-        assert_true(!has_one || read_part(&one) == 0);
-        for (uint32_t part = 0; part < 2; part++) {
-            const struct sl_objects_pool_key key = {"llama", stop + 1, part};
-            sl_objects_directory_remove(world->directory, &key);
-        }
-        settle();
-        if (err == 0) {
-            return;
+    for (uint32_t i = 0; i < world->found_count; i++) {
+        if (world->found[i].part == part) {
+            return world->found[i].time_ms;
         }
     }
+    return NEVER;
+}
+
+/* The machine stops at each operation of a write, of its commit and of its removal, and keeps any
+ * of the names that were not synced. */
+CASE(directory__has_what_was_answered_after_a_crash_at_any_operation)
+{
+    bool is_over = false;
+    for (uint64_t stop = 0; !is_over; stop++) {
+        for (uint64_t seed = 0; seed < 8; seed++) {
+            fill(&one, "llama", stop + 1, 0);
+            fill(&two, "llama", stop + 1, 1);
+            assert_int_equal(store(&two), 0); /* is not harmed */
+            world->disk.stop_at = world->disk.operations + stop;
+            const int written = write_part(&one);
+            const int committed = written != 0 ? written : commit_part(&one);
+            const bool is_stopped = world->disk.stopped;
+            if (committed == 0) {
+                remove_part(&one);
+            }
+            is_over = committed == 0 && !world->disk.stopped;
+            world->log[0] = '\0';
+            restart(stop * 8 + seed);
+            assert_int_equal(found_time(1), 77);
+            assert_int_equal(read_part(&two), 0);
+            const uint64_t time_ms = found_time(0);
+            assert_true(time_ms == NEVER || read_part(&one) == 0);
+            assert_true(written != 0 || committed == 0 || is_stopped);
+            if (written == 0 && committed != 0) { /* a record, of before or after the commit */
+                assert_int_not_equal(time_ms, NEVER);
+            }
+            if (is_over) {
+                assert_int_equal(time_ms, NEVER);
+            }
+            assert_null(strstr(world->log, "stay"));
+            remove_part(&one);
+            remove_part(&two);
+            assert_null(memory_disk_find(&world->disk, "/c/objects/llama"));
+        }
+    }
+}
+
+/* After each failed write its caller removes what is left. */
+CASE(directory__leaves_nothing_of_a_write_that_fails_at_any_operation)
+{
+    fill(&one, "llama", 1, 0);
+    for (uint64_t at = 0;; at++) {
+        world->disk.fail_at = world->disk.operations + at;
+        const int err = write_part(&one);
+        world->disk.fail_at = MEMORY_DISK_NEVER;
+        if (err == 0) {
+            assert_true(at > 12);
+            return;
+        }
+        assert_non_null(strstr(world->reason, "/c/objects"));
+        remove_part(&one);
+        assert_null(memory_disk_find(&world->disk, "/c/objects/llama"));
+    }
+}
+
+/* The record of before the commit stays until the other one is written. */
+CASE(directory__can_write_a_record_again_that_failed_at_any_operation)
+{
+    int err = SL_ERR_IO;
+    fill(&one, "llama", 1, 0);
+    assert_int_equal(write_part(&one), 0);
+    for (uint64_t at = 0; err != 0; at++) {
+        world->disk.fail_at = world->disk.operations + at;
+        err = commit_part(&one);
+        world->disk.fail_at = MEMORY_DISK_NEVER;
+        restart(at);
+        assert_int_equal(world->found_count, 1);
+        assert_true(err != 0 || found_time(0) == 77);
+        assert_int_equal(read_part(&one), 0);
+    }
+}
+
+CASE(directory__repeats_a_removal_that_fails_at_any_operation)
+{
+    fill(&one, "llama", 1, 0);
+    for (uint64_t at = 0;; at++) {
+        assert_int_equal(store(&one), 0);
+        world->log[0] = '\0';
+        world->disk.fail_at = world->disk.operations + at;
+        remove_part(&one); /* settles when it is repeated */
+        const bool has_failed = world->log[0] != '\0';
+        world->disk.fail_at = MEMORY_DISK_NEVER;
+        assert_null(memory_disk_find(&world->disk, "/c/objects/llama/1.0.record"));
+        assert_null(memory_disk_find(&world->disk, "/c/objects/llama/1.0.data"));
+        assert_null(memory_disk_find(&world->disk, "/c/objects/llama/1.0.removed"));
+        if (!has_failed) {
+            assert_true(at >= 4);
+            return;
+        }
+        assert_non_null(strstr(world->log, "tried again each second"));
+        assert_non_null(strstr(world->log, "/c/objects/llama/1.0.data is removed now"));
+    }
+}
+
+CASE(directory__gives_up_a_removal_at_its_end_and_says_so)
+{
+    const struct sl_objects_pool_key key = {"llama", 1, 0};
+    fill(&one, "llama", 1, 0);
+    assert_int_equal(store(&one), 0);
+    world->disk.stop_at = world->disk.operations; /* each operation fails */
+    sl_objects_directory_remove(world->directory, &key);
+    settle();
+    assert_true(sl_objects_directory_is_busy(world->directory));
+    restart(1);
+    assert_non_null(strstr(world->log, "remove it again"));
 }
 
 CASE(directory__has_names_that_cannot_leave_it)
@@ -298,8 +470,8 @@ CASE(directory__is_full_for_one_part_only)
     fill(&two, "small", 1, 0);
     world->disk.bytes_left = 200000;
     assert_int_equal(write_part(&one), SL_ERR_IO);
-    assert_non_null(strstr(world->reason, "/c/objects/large/1.0.data"));
-    assert_null(memory_disk_find(&world->disk, "/c/objects/large/1.0.data"));
+    assert_non_null(strstr(world->reason, "/c/objects/large/1.0.data~"));
+    assert_null(memory_disk_find(&world->disk, "/c/objects/large"));
     world->disk.bytes_left = 200000; /* of the file that is gone */
     two.copy.place_count = 1;
     assert_int_equal(store(&two), 0);

@@ -348,6 +348,95 @@ CASE(store__on_a_full_disk_fails_and_others_continue)
     expect_get(0, 1);
 }
 
+/* Each version is acknowledged by the commit that does not fail. */
+CASE(commit__that_failed_at_any_operation_of_the_disk_can_be_repeated)
+{
+    const struct sl_publish_options options = {
+        .struct_size = sizeof options, .name = "llama", .origin = SL_ORIGIN_PS};
+    const struct sl_object_extent extent = {.base = bytes, .bytes = BYTES};
+    struct sl_publication *publication;
+    uint64_t version, visible_count = 0;
+    int err = SL_ERR_IO;
+    begin(1, true, 0);
+    sl_log_setup(SL_LOG_OFF, "store");
+    for (uint64_t at = 0; err != 0; at++) {
+        nodes_expect(sl_publish_begin(nodes.node[2], &options, NODES_TIMEOUT, &publication));
+        nodes_expect(sl_publish_bytes(publication, &extent, 1));
+        disks[1].fail_at = disks[1].operations + at;
+        err = sl_publish_commit(publication, NODES_TIMEOUT, &version);
+        disks[1].fail_at = MEMORY_DISK_NEVER;
+        if (err != 0) {
+            assert_int_equal(err, SL_ERR_IO);
+            assert_non_null(strstr(sl_objects_last_error(), "/c/objects"));
+            visible_count += strstr(sl_objects_last_error(), "is visible, but") != NULL;
+            nodes_expect(sl_publish_commit(publication, NODES_TIMEOUT, &version));
+        }
+        sl_publish_end(&publication);
+        expect_get(0, version);
+        nodes_expect(sl_object_remove(nodes.node[0], "llama", version, NODES_TIMEOUT));
+        while (is_stored(1)) {
+            (void)usleep(1000);
+        }
+    }
+    assert_true(visible_count > 0);
+}
+
+/* One process has the catalogue and the files; it loses what was not synced. */
+CASE(store__that_was_acknowledged_outlives_a_power_cut_at_any_operation)
+{
+    int err = SL_ERR_IO;
+    sl_log_setup(SL_LOG_OFF, "store");
+    for (uint64_t at = 0; err != 0; at++) {
+        start(0, true, true, 0);
+        start(1, false, false, 0);
+        disks[0].stop_at = disks[0].operations + at;
+        err = publish(1, "llama", NODES_TIMEOUT);
+        nodes_fini(&nodes);
+        memory_disk_restart(&disks[0], at);
+        if (err == 0) {
+            start(0, true, true, 0);
+            start(1, false, false, 0);
+            expect_get(1, 1);
+            return;
+        }
+        memory_disk_fini(&disks[0]);
+        memory_disk_init(&disks[0]);
+    }
+}
+
+/* The keeper's machine stops before the commit is recorded; the catalogue has a record of it, since
+ * a reader has the version. */
+CASE(store__that_is_committed_but_not_recorded_is_found_by_the_next_start)
+{
+    const struct sl_publish_options options = {
+        .struct_size = sizeof options, .name = "llama", .origin = SL_ORIGIN_PS};
+    const struct sl_object_extent extent = {.base = bytes, .bytes = BYTES};
+    struct sl_publication *publication;
+    uint64_t version, at = 12;
+    begin(1, true, 0);
+    sl_log_setup(SL_LOG_OFF, "store");
+    do {
+        nodes_expect(sl_publish_begin(nodes.node[2], &options, NODES_TIMEOUT, &publication));
+        nodes_expect(sl_publish_bytes(publication, &extent, 1));
+        disks[1].fail_at = disks[1].operations + ++at;
+        assert_int_equal(sl_publish_commit(publication, NODES_TIMEOUT, &version), SL_ERR_IO);
+        version = publication->version;
+        sl_publish_end(&publication);
+    } while (strstr(sl_objects_last_error(), "is visible, but") == NULL);
+    disks[1].stop_at = disks[1].operations;
+    nodes_get(nodes.node[0], "llama", version, fetched, BYTES);
+    nodes_end(&nodes, 1);
+    memory_disk_restart(&disks[1], 1);
+    start(1, true, true, 0);
+    nodes_expect(sl_object_wait_held(nodes.node[0], "llama", version, 2, NODES_TIMEOUT));
+    nodes_end(&nodes, 1);
+    memory_disk_restart(&disks[1], 2);
+    start(1, true, true, 0);
+    nodes_expect(sl_object_wait_held(nodes.node[0], "llama", version, 2, NODES_TIMEOUT));
+    nodes_expect(sl_object_withdraw(nodes.node[0], "llama", version, NODES_TIMEOUT));
+    expect_get(0, version);
+}
+
 CASE(store__without_a_keeper_names_what_it_waits_for)
 {
     uint32_t timeout_ms = 125;
