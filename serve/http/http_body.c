@@ -114,10 +114,32 @@ static json_t *member(struct parser *parser, const json_t *object, const char *n
     return NULL;
 }
 
+/* Refuses members beside those of a list that ends with NULL: they would have no effect. */
+static void refuse_others(struct parser *parser, json_t *object, const char *in,
+                          const char *const *accepted)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value)
+    {
+        uint32_t i = 0;
+        while (accepted[i] != NULL && strcmp(accepted[i], key) != 0) {
+            i++;
+        }
+        if (accepted[i] == NULL && parser->err == 0) {
+            REFUSE(parser, INVALID, "%s%s%.64s is not supported: it would have no effect",
+                   parser->of, in, key);
+        }
+    }
+}
+
+/* The only parameter of the object; NULL: it has none. */
 static json_t *parameter(struct parser *parser, const json_t *object, const char *name,
                          json_type type)
 {
-    const json_t *parameters = member(parser, object, "parameters", JSON_OBJECT, false);
+    const char *const accepted[] = {name, NULL};
+    json_t *parameters = member(parser, object, "parameters", JSON_OBJECT, false);
+    refuse_others(parser, parameters, "parameters.", accepted);
     return member(parser, parameters, name, type, false);
 }
 
@@ -192,8 +214,9 @@ static void set_source(struct parser *parser, const struct sl_serve_tensor *tens
     }
 }
 
-static void read_input(struct parser *parser, uint32_t index, const json_t *item)
+static void read_input(struct parser *parser, uint32_t index, json_t *item)
 {
+    static const char *const accepted[] = {"name", "datatype", "shape", "data", "parameters", NULL};
     struct sl_serve_request *request = parser->request;
     struct sl_serve_tensor *tensor = &request->inputs[index];
     (void)snprintf(parser->of, sizeof parser->of, "inputs[%u].", index);
@@ -202,6 +225,7 @@ static void read_input(struct parser *parser, uint32_t index, const json_t *item
     const json_t *shape = member(parser, item, "shape", JSON_ARRAY, true);
     const json_t *data = member(parser, item, "data", JSON_ARRAY, false);
     read_name(parser, item, tensor->name);
+    refuse_others(parser, item, "", accepted);
     for (uint32_t i = 0; parser->err == 0 && i < index; i++) {
         if (strcmp(request->inputs[i].name, tensor->name) == 0) {
             REFUSE(parser, INVALID, "input `%s` is given twice", tensor->name);
@@ -225,13 +249,15 @@ static void read_input(struct parser *parser, uint32_t index, const json_t *item
     }
 }
 
-static void read_output(struct parser *parser, uint32_t index, const json_t *item)
+static void read_output(struct parser *parser, uint32_t index, json_t *item)
 {
+    static const char *const accepted[] = {"name", "parameters", NULL};
     struct sl_http_body *body = parser->body;
     struct sl_http_body_output *output = &body->outputs[index];
     (void)snprintf(parser->of, sizeof parser->of, "outputs[%u].", index);
     const json_t *binary = parameter(parser, item, "binary_data", JSON_TRUE);
     read_name(parser, item, output->name);
+    refuse_others(parser, item, "", accepted);
     output->binary = binary == NULL ? body->binary_output : json_is_true(binary);
     for (uint32_t i = 0; parser->err == 0 && i < index; i++) {
         if (strcmp(body->outputs[i].name, output->name) == 0) {
@@ -241,14 +267,16 @@ static void read_output(struct parser *parser, uint32_t index, const json_t *ite
     body->output_count = index + 1;
 }
 
-static void read_fields(struct parser *parser, const json_t *root)
+static void read_fields(struct parser *parser, json_t *root)
 {
+    static const char *const accepted[] = {"id", "inputs", "outputs", "parameters", NULL};
     struct sl_http_body *body = parser->body;
     const json_t *outputs = member(parser, root, "outputs", JSON_ARRAY, false);
     const json_t *id = member(parser, root, "id", JSON_STRING, false);
     const json_t *inputs = member(parser, root, "inputs", JSON_ARRAY, true);
     const size_t input_count = json_array_size(inputs), output_count = json_array_size(outputs);
     body->binary_output = json_is_true(parameter(parser, root, "binary_data_output", JSON_TRUE));
+    refuse_others(parser, root, "", accepted);
     if (parser->err == 0 &&
         (json_string_length(id) >= sizeof body->id || input_count == 0 ||
          input_count > SL_SERVE_TENSORS_MAX || output_count > SL_SERVE_TENSORS_MAX)) {
@@ -294,6 +322,24 @@ int sl_http_body_parse(const char *text, size_t bytes, struct sl_http_body *body
 
 /* ---- elements ---- */
 
+/* Values that are not finite: null, as answers have it, and the names that JSON libraries write. */
+static size_t read_special(const char *at, double *value)
+{
+    static const struct {
+        const char *name;
+        double value;
+    } names[] = {{"null", NAN}, {"NaN", NAN}, {"Infinity", INFINITY}, {"-Infinity", -INFINITY}};
+    const bool is_name = at[*at == '-'] >= 'A';
+    for (size_t i = 0; is_name && i < sizeof names / sizeof names[0]; i++) {
+        const size_t length = strlen(names[i].name);
+        if (strncmp(at, names[i].name, length) == 0) {
+            *value = names[i].value;
+            return length;
+        }
+    }
+    return 0;
+}
+
 /* Reads one element to `to`; returns its length in the text, 0 if it is no value of the type. */
 static size_t read_element(const char *at, uint32_t type, uint8_t *to)
 {
@@ -302,23 +348,26 @@ static size_t read_element(const char *at, uint32_t type, uint8_t *to)
         *to = *at == 't';
         return strncmp(at, "true", 4) == 0 ? 4 : strncmp(at, "false", 5) == 0 ? 5 : 0;
     }
-    const size_t length = strspn(at, "0123456789.-+eE");
+    const bool is_real = type == SL_OBJECT_F32 || type == SL_OBJECT_F64;
+    double value = 0;
+    const size_t special = is_real ? read_special(at, &value) : 0;
+    const size_t length = special > 0 ? special : strspn(at, "0123456789.-+eE");
     const bool negative = *at == '-';
-    char *end = NULL;
+    char *end = (char *)(uintptr_t)at + special;
     bool fits;
     errno = 0;
-    if (type == SL_OBJECT_F32 || type == SL_OBJECT_F64) {
-        const double value = strtod(at, &end);
+    if (is_real) {
+        value = special > 0 ? value : strtod(at, &end);
         const float narrow = (float)value;
         memcpy(to, type == SL_OBJECT_F32 ? (const void *)&narrow : &value, bytes);
-        fits = type == SL_OBJECT_F32 ? isfinite(narrow) : isfinite(value);
+        fits = special > 0 || (type == SL_OBJECT_F32 ? isfinite(narrow) : isfinite(value));
     } else {
         const int64_t below = negative ? strtoll(at, &end, 10) : 0;
-        const uint64_t value = negative ? (uint64_t)below : strtoull(at, &end, 10);
-        memcpy(to, &value, bytes); /* little-endian: core/bytes.h */
+        const uint64_t whole = negative ? (uint64_t)below : strtoull(at, &end, 10);
+        memcpy(to, &whole, bytes); /* little-endian: core/bytes.h */
         const uint64_t most = UINT64_MAX >> (64 - 8 * bytes) >> is_signed(type);
         fits =
-            errno == 0 && (negative ? is_signed(type) && ~(uint64_t)below <= most : value <= most);
+            errno == 0 && (negative ? is_signed(type) && ~(uint64_t)below <= most : whole <= most);
     }
     return fits && *at != '+' && end == at + length ? length : 0;
 }

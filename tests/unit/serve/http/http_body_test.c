@@ -1,5 +1,6 @@
 #include "serve/http/http_body.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +83,7 @@ SL_CASE(http_body_parse__data_as_a_value_or_escaped_is_no_array_of_elements)
     refused(SL_ERR_INVALID, input_of("\"shape\":[1],\"datatype\":\"FP32\",\"data\":0"),
             "inputs[0].data is of another type: an array is accepted");
     /* Strings with brackets and quotes, and data of another member. */
-    assert_int_equal(parse("{\"parameters\":{\"data\":[1,[2]],\"a\":\"[\\\"data\\\":[\"},"
+    assert_int_equal(parse("{\"id\":\"[\\\"data\\\":[\",\"parameters\":{},"
                            "\"inputs\":[{\"name\":\"data\",\"shape\":[1],\"datatype\":\"INT8\","
                            "\"data\":[-8]}]}"),
                      0);
@@ -167,7 +168,14 @@ SL_CASE(http_body_parse__refuses_values_that_the_type_lacks)
         {"INT32", "1e3", "1000"},
         {"FP32", "1e39", "3.4e38"},
         {"FP64", "1e309", "1.7e308"},
-        {"FP32", "NaN", "0"},
+        {"FP32", "nan", "NaN"},
+        {"FP32", "nul", "null"},
+        {"FP32", "-NaN", "0"},
+        {"FP32", "Inf", "Infinity"},
+        {"FP64", "-Infinit", "-Infinity"},
+        {"INT32", "null", "0"},
+        {"INT32", "NaN", "0"},
+        {"BOOL", "null", "false"},
         {"FP32", "0x10", "16"},
         {"FP32", "+1", "-1"},
         {"FP32", "\"1\"", "1"},
@@ -184,6 +192,38 @@ SL_CASE(http_body_parse__refuses_values_that_the_type_lacks)
                        values[i].type, values[i].least);
         assert_int_equal(parse(input_of(members)), 0);
     }
+}
+
+SL_CASE(http_body_parse__reads_values_that_are_not_finite)
+{
+    assert_int_equal(parse(input_of("\"shape\":[2,2],\"datatype\":\"FP32\","
+                                    "\"data\":[[null, NaN],[Infinity,-Infinity ]]")),
+                     0);
+    const float *x = (const float *)(const void *)input;
+    assert_true(isnan(x[0]) && isnan(x[1]) && x[2] == INFINITY && x[3] == -INFINITY);
+    assert_int_equal(parse(input_of("\"shape\":[2],\"datatype\":\"FP64\",\"data\":[null,-1]")), 0);
+    const double *y = (const double *)(const void *)input;
+    assert_true(isnan(y[0]) && y[1] == -1);
+}
+
+SL_CASE(http_body_parse__refuses_members_without_effect)
+{
+#define WITH(before, in_input, in_output)                                                          \
+    "{" before "\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"BOOL\",\"data\":[true]" in_input   \
+    "}],\"outputs\":[{\"name\":\"y\"" in_output "}]}"
+    assert_int_equal(parse(WITH("\"parameters\":{\"binary_data_output\":false},",
+                                ",\"parameters\":{}", ",\"parameters\":{\"binary_data\":true}")),
+                     0);
+    refused(SL_ERR_INVALID, WITH("\"priority\":1,", "", ""), "priority is not supported");
+    refused(SL_ERR_INVALID, WITH("\"parameters\":{\"sequence_id\":1},", "", ""),
+            "parameters.sequence_id is not supported");
+    refused(SL_ERR_INVALID, WITH("", ",\"dtype\":1", ""), "inputs[0].dtype is not supported");
+    refused(SL_ERR_INVALID, WITH("", ",\"parameters\":{\"shared_memory_region\":\"a\"}", ""),
+            "inputs[0].parameters.shared_memory_region is not supported");
+    refused(SL_ERR_INVALID, WITH("", "", ",\"parameters\":{\"classification\":2}"),
+            "outputs[0].parameters.classification is not supported");
+    refused(SL_ERR_INVALID, WITH("", "", ",\"datatype\":\"FP32\""),
+            "outputs[0].datatype is not supported");
 }
 
 SL_CASE(http_body_parse__refuses_data_of_another_shape)
