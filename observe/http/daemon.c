@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "http/framing.h"
 #include "http/http.h"
 #include "http/peers.h"
 #include "observe/http/host.h"
@@ -82,6 +83,20 @@ static const char *header(struct MHD_Connection *connection, const char *name)
     return MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
 }
 
+static enum MHD_Result take_header(void *ctx, enum MHD_ValueKind kind, const char *name,
+                                   const char *value)
+{
+    sl_http_framing_take(ctx, name, value);
+    return MHD_YES;
+}
+
+static bool has_clear_framing(struct MHD_Connection *connection)
+{
+    struct sl_http_framing framing = {NULL, false, false};
+    (void)MHD_get_connection_values(connection, MHD_HEADER_KIND, take_header, &framing);
+    return sl_http_framing_is_clear(&framing);
+}
+
 static void refuse_method(const char *method, struct sl_reply *reply)
 {
     sl_reply_error(reply, 405, "method %.16s: GET and HEAD are accepted", method);
@@ -107,18 +122,23 @@ static bool check_size(struct MHD_Connection *connection, const struct request *
     return true;
 }
 
-/* Whether the request was sent to this process, and not to a name of another site; else replies. */
+/* Whether the request was sent to this process, and not to a name of another site; else replies. A
+ * page of another site does not know the token: with it any name is accepted. */
 static bool check_host(const struct sl_daemon *daemon, struct MHD_Connection *connection,
                        struct sl_reply *reply)
 {
     const char *host = header(connection, "Host");
     const char *own = daemon->options.listen->endpoint.host;
-    if (host == NULL || sl_host_is_accepted(host, peer_of(connection)->fd, own)) {
+    const struct sl_secret *token = daemon->options.listen->token;
+    if (host == NULL || sl_host_is_accepted(host, peer_of(connection)->fd, own) ||
+        (token->byte_count > 0 &&
+         sl_http_check_token(token, header(connection, "Authorization")) == SL_HTTP_CALLER_KNOWN)) {
         return true;
     }
     sl_reply_error(reply, 421,
                    "Host %.128s is not this server: its address, localhost, the name of the "
-                   "machine and the host of --http are accepted",
+                   "machine and the host of --http are accepted, and any name with the token of "
+                   "--http-token-file",
                    host);
     return false;
 }
@@ -172,9 +192,10 @@ static void read_route(const struct sl_daemon *daemon, struct MHD_Connection *co
             const size_t used = strlen(reply->location);
             (void)snprintf(reply->location + used, sizeof reply->location - used, "?%s", query);
         }
-        const char *accepted = header(connection, "Accept-Encoding");
-        if (accepted != NULL && strstr(accepted, "gzip") != NULL) {
+        if (sl_reply_accepts_gzip(header(connection, "Accept-Encoding"))) {
             sl_reply_compress(reply);
+        } else {
+            sl_reply_decompress(reply);
         }
         const char *kept = reply->etag != NULL ? header(connection, "If-None-Match") : NULL;
         if (kept != NULL && strstr(kept, reply->etag) != NULL) {
@@ -200,6 +221,7 @@ static enum MHD_Result send_reply(struct sl_daemon *daemon, struct MHD_Connectio
         {"X-Content-Type-Options", "nosniff"},
         {"Content-Security-Policy", "default-src 'self'"},
         {"ETag", reply->etag},
+        {"Vary", reply->etag != NULL ? "Accept-Encoding" : NULL},
         {"Cache-Control", reply->etag != NULL ? "no-cache" : "no-store"},
         {reply->header, reply->value},
     };
@@ -220,7 +242,11 @@ static enum MHD_Result answer(struct sl_daemon *daemon, struct MHD_Connection *c
                               struct request *request, const char *method)
 {
     struct sl_reply reply = {.status = 200};
-    if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0) {
+    if (!has_clear_framing(connection)) {
+        sl_reply_error(&reply, 400, "the body has two lengths, or a length and chunks");
+        reply.header = "Connection";
+        reply.value = "close";
+    } else if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0) {
         refuse_method(method, &reply);
     } else if (check_size(connection, request, &reply) && check_host(daemon, connection, &reply)) {
         read_route(daemon, connection, request, &reply);
@@ -241,7 +267,8 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
     if (request == NULL || peer_of(connection) == NULL || daemon->is_ending) {
         return MHD_NO;
     }
-    if (!request->has_begun && header(connection, "Expect") == NULL) {
+    if (!request->has_begun && header(connection, "Expect") == NULL &&
+        has_clear_framing(connection)) {
         request->has_begun = true;
         return MHD_YES;
     }

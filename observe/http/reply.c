@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <zlib.h>
 
 #include "http/http.h"
@@ -93,6 +94,48 @@ void sl_reply_compress(struct sl_reply *reply)
         free(packed);
     }
     (void)deflateEnd(&stream);
+}
+
+void sl_reply_decompress(struct sl_reply *reply)
+{
+    z_stream stream = {.next_in = (void *)(uintptr_t)reply->body, .avail_in = (uInt)reply->bytes};
+    uint32_t bytes = 0;
+    if (reply->encoding == NULL || reply->bytes < sizeof bytes) {
+        return;
+    }
+    reply->encoding = NULL;
+    memcpy(&bytes, (const char *)reply->body + reply->bytes - sizeof bytes, sizeof bytes);
+    char *plain = malloc(bytes); /* the last four bytes are the length: RFC 1952 */
+    stream.next_out = (void *)plain;
+    stream.avail_out = bytes;
+    bool is_done = plain != NULL && inflateInit2(&stream, GZIP_WINDOW_BITS) == Z_OK;
+    if (is_done) {
+        is_done = inflate(&stream, Z_FINISH) == Z_STREAM_END;
+        (void)inflateEnd(&stream);
+    }
+    if (!is_done) {
+        free(plain);
+        plain = NULL;
+    }
+    sl_reply_take(reply, plain, bytes);
+}
+
+bool sl_reply_accepts_gzip(const char *header)
+{
+    bool accepts = false;
+    for (const char *at = header != NULL ? header : ""; *at != '\0';) {
+        at += strspn(at, ", \t");
+        const size_t item = strcspn(at, ","), name = strcspn(at, ",; \t");
+        const char *quality = strstr(at, "q=");
+        const bool is_accepted =
+            quality == NULL || quality >= at + item || strtod(quality + 2, NULL) > 0;
+        if (name == 4 && strncasecmp(at, "gzip", 4) == 0) {
+            return is_accepted;
+        }
+        accepts |= name == 1 && *at == '*' && is_accepted;
+        at += item;
+    }
+    return accepts;
 }
 
 void sl_reply_fini(struct sl_reply *reply)

@@ -32,8 +32,7 @@ typedef void sl_reply_read_fn(void *ctx, const struct sl_query *query, struct sl
 /* Takes a body that was allocated with malloc; NULL: no memory, 500. */
 void sl_reply_take(struct sl_reply *reply, char *body, size_t bytes);
 
-/* A body that is not freed. encoding: NULL, or "gzip" and the like, without which it is not sent.
- */
+/* A body that is not freed. encoding: NULL, or "gzip". */
 void sl_reply_static(struct sl_reply *reply, const void *body, size_t bytes, const char *encoding);
 
 /* Writes the object as the body and drops the reference; NULL: no memory, 500. */
@@ -50,6 +49,12 @@ void sl_reply_redirect(struct sl_reply *reply, const char *format, ...)
 /* Compresses a long body with gzip, unless that fails: the state of a large job shrinks to a tenth.
  * Only for a caller that accepts gzip. */
 void sl_reply_compress(struct sl_reply *reply);
+
+/* For a caller that does not: a compressed body becomes plain; without memory 500. */
+void sl_reply_decompress(struct sl_reply *reply);
+
+/* Whether the header Accept-Encoding, NULL: none, accepts gzip (RFC 9110, 12.5.3). */
+bool sl_reply_accepts_gzip(const char *header);
 
 /* Frees the body, unless it is static or was taken (NULL). */
 void sl_reply_fini(struct sl_reply *reply);

@@ -29,3 +29,21 @@ bool sl_serve_request_name_is_valid(const char *name)
     return name[0] != '\0' && sl_objects_text_is_valid(name, SL_SERVE_TENSOR_NAME) &&
            sl_objects_text_is_utf8(name);
 }
+
+enum sl_serve_result sl_serve_request_result(int err)
+{
+    switch (err) {
+    case 0:
+        return SL_SERVE_ANSWERED;
+    case SL_ERR_AGAIN:
+        return SL_SERVE_REFUSED;
+    case SL_ERR_DEADLINE:
+        return SL_SERVE_LATE;
+    case SL_ERR_INVALID:
+    case SL_ERR_NOT_FOUND:
+    case SL_ERR_TOO_LARGE:
+        return SL_SERVE_INVALID;
+    default:
+        return SL_SERVE_FAILED;
+    }
+}

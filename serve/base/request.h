@@ -29,6 +29,16 @@ enum sl_serve_kind {
     SL_SERVE_LOAD = 2      /* succeeds once all bytes of the model are in the pool of a host */
 };
 
+enum sl_serve_result {
+    SL_SERVE_ANSWERED,
+    SL_SERVE_REFUSED,   /* AGAIN: at once or later */
+    SL_SERVE_LATE,      /* DEADLINE */
+    SL_SERVE_INVALID,   /* the caller has to change the request */
+    SL_SERVE_FAILED,    /* other errors */
+    SL_SERVE_CANCELLED, /* by the front end */
+    SL_SERVE_RESULTS
+};
+
 struct sl_serve_request {
     /* Of the front end; not changed until `done`. */
     enum sl_serve_kind kind;
@@ -69,6 +79,8 @@ struct sl_serve_request {
 
 /* Name of a type in the Open Inference Protocol, such as "FP32"; NULL: it has none. */
 const char *sl_serve_request_datatype(uint32_t type);
+
+enum sl_serve_result sl_serve_request_result(int err);
 
 /* False: no type has this name. */
 bool sl_serve_request_type(const char *datatype, uint32_t *type);

@@ -14,6 +14,7 @@
 #define UNKNOWN_NS  10000000 /* cost of a request for a model that no worker knows */
 #define COST_NS_MAX (3600 * SL_CLOCK_NS_PER_S)
 #define SILENT_NS   (100 * SL_CLOCK_NS_PER_MS)
+#define OVERDUE_NS  SL_CLOCK_NS_PER_S
 #define LAST_RANK   (1ULL << 60)
 
 void sl_serve_balance_init(struct sl_serve_balance *balance, enum sl_serve_strategy strategy)
@@ -219,11 +220,23 @@ static bool is_silent(const struct sl_serve_balance_worker *worker, uint64_t now
 {
     SL_LIST_FOREACH (link, &worker->uses) {
         const struct sl_serve_use *use = SL_CONTAINER_OF(link, struct sl_serve_use, link);
-        if (!use->is_received) { /* the oldest of these */
-            return now_ns - use->begun_ns > SILENT_NS;
+        if (use->is_received ? now_ns > use->due_ns + OVERDUE_NS
+                             : now_ns - use->begun_ns > SILENT_NS) {
+            return true;
         }
     }
     return false;
+}
+
+uint32_t sl_serve_balance_able(const struct sl_serve_balance *balance, uint64_t now_ns)
+{
+    uint32_t count = 0;
+    SL_LIST_FOREACH (link, &balance->workers) {
+        const struct sl_serve_balance_worker *worker =
+            SL_CONTAINER_OF(link, struct sl_serve_balance_worker, link);
+        count += !worker->is_leaving && !is_silent(worker, now_ns);
+    }
+    return count;
 }
 
 struct sl_serve_balance_worker *sl_serve_balance_choose(const struct sl_serve_balance *balance,

@@ -56,6 +56,7 @@ struct sl_serve_use {
     struct sl_serve_balance_worker *worker;
     const struct sl_serve_model *model;
     uint64_t cost_ns, begun_ns;
+    uint64_t due_ns;  /* the deadline of its request */
     bool is_received; /* the worker's reports count it; the gateway's */
 };
 
@@ -100,6 +101,10 @@ struct sl_serve_balance_worker *sl_serve_balance_choose(const struct sl_serve_ba
 bool sl_serve_balance_expect(const struct sl_serve_balance *balance,
                              const struct sl_serve_model *model, uint64_t rows, uint64_t now_ns,
                              uint64_t *finish_ns, uint64_t *cost_ns);
+
+/* Workers that answer: others are leaving, receive nothing, or have a request that they have not
+ * answered for a while after its deadline. Requests are sent to those last. */
+uint32_t sl_serve_balance_able(const struct sl_serve_balance *balance, uint64_t now_ns);
 
 /* The request is sent to use->worker, which has a free slot; it is answered, or the worker lost. */
 void sl_serve_balance_begin(struct sl_serve_balance *balance, struct sl_serve_use *use);

@@ -25,16 +25,6 @@ static void arm_due(struct sl_serve_dispatch *dispatch)
                                              : 0);
 }
 
-void sl_serve_dispatch_count(struct sl_serve_dispatch *dispatch, int err)
-{
-    struct sl_serve_gateway_stats *stats = &dispatch->stats;
-    uint64_t *counter = err == 0                 ? &stats->answered
-                        : err == SL_ERR_AGAIN    ? &stats->refused
-                        : err == SL_ERR_DEADLINE ? &stats->late
-                                                 : &stats->failed;
-    ++*counter;
-}
-
 /* Ends an accepted request. */
 void sl_serve_dispatch_end(struct sl_serve_dispatch *dispatch, struct sl_serve_request *request)
 {
@@ -50,7 +40,7 @@ static void answer(struct sl_serve_dispatch *dispatch, struct sl_serve_request *
 {
     sl_serve_dispatch_end(dispatch, request);
     request->err = err;
-    sl_serve_dispatch_count(dispatch, err);
+    dispatch->stats.results[sl_serve_request_result(err)]++;
     request->done(request);
 }
 
@@ -148,6 +138,7 @@ static void begin(struct sl_serve_dispatch *dispatch, struct sl_serve_flight *fl
     flight->use = (struct sl_serve_use){.worker = &flight->remote->worker,
                                         .model = request->state,
                                         .cost_ns = cost_ns,
+                                        .due_ns = request->deadline_ns,
                                         .begun_ns = now_ns};
     sl_serve_balance_begin(&dispatch->balance, &flight->use);
     const int err = sl_serve_flight_send(flight, now_ns, &reason);

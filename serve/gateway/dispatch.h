@@ -45,7 +45,4 @@ void sl_serve_dispatch_end(struct sl_serve_dispatch *dispatch, struct sl_serve_r
 void sl_serve_dispatch_fail(struct sl_serve_dispatch *dispatch, struct sl_serve_request *request,
                             int err, const char *text);
 
-/* Counts an answer. */
-void sl_serve_dispatch_count(struct sl_serve_dispatch *dispatch, int err);
-
 #endif

@@ -230,7 +230,7 @@ void sl_serve_gateway_submit(struct sl_serve_gateway *gateway, struct sl_serve_r
         gateway->dispatch.stats.accepted++;
         sl_serve_dispatch_run(&gateway->dispatch);
     } else {
-        sl_serve_dispatch_count(&gateway->dispatch, request->err);
+        gateway->dispatch.stats.results[sl_serve_request_result(request->err)]++;
         sl_list_append(&gateway->refused, &request->link);
         sl_reactor_arm(gateway->reactor, &gateway->next_turn, 0);
     }
@@ -250,7 +250,7 @@ void sl_serve_gateway_cancel(struct sl_serve_gateway *gateway, struct sl_serve_r
         sl_serve_dispatch_end(&gateway->dispatch, request);
     }
     sl_list_remove(&request->link); /* of the refused ones */
-    gateway->dispatch.stats.cancelled++;
+    gateway->dispatch.stats.results[SL_SERVE_CANCELLED]++;
     sl_serve_gateway_release(gateway, request);
 }
 
@@ -286,6 +286,8 @@ void sl_serve_gateway_stats(const struct sl_serve_gateway *gateway,
     *out = gateway->dispatch.stats;
     out->waiting = gateway->dispatch.admission.waiting_count;
     out->running = gateway->dispatch.admission.running_count;
+    out->able_workers =
+        sl_serve_balance_able(&gateway->dispatch.balance, sl_reactor_now_ns(gateway->reactor));
     out->memory_bytes = gateway->ranges.bytes;
     out->memory_in_use = gateway->ranges.used_bytes;
     out->is_draining = gateway->is_draining;

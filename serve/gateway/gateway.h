@@ -72,15 +72,13 @@ uint64_t sl_serve_gateway_versions(const struct sl_serve_gateway *gateway, const
                                    const struct sl_object_entry **first);
 
 struct sl_serve_gateway_stats {
-    uint64_t accepted, answered;          /* requests; answered: with success */
-    uint64_t refused;                     /* AGAIN, at once or later */
-    uint64_t late;                        /* DEADLINE */
-    uint64_t failed;                      /* other errors */
-    uint64_t cancelled;                   /* by the front end */
+    uint64_t accepted;                    /* requests */
+    uint64_t results[SL_SERVE_RESULTS];   /* of requests, also of those that were not accepted */
     uint64_t repeated;                    /* sent once more: another worker, more room */
     uint64_t lost_workers;                /* ended without LEAVE, or unreachable */
     uint32_t waiting, running;            /* requests now */
-    uint32_t workers;                     /* joined now: 0: not ready */
+    uint32_t workers;                     /* joined now */
+    uint32_t able_workers;                /* of these: 0: not ready */
     uint64_t memory_bytes, memory_in_use; /* for inputs */
     bool is_draining;
     bool has_models; /* the catalogue has answered */

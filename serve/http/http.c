@@ -8,6 +8,7 @@
 
 #include "config/number.h"
 #include "config/secret.h"
+#include "http/framing.h"
 #include "http/http.h"
 #include "http/peers.h"
 #include "reactor/reactor.h"
@@ -94,6 +95,11 @@ static void on_sweep(struct sl_timer *timer, uint64_t now_ns)
 
 /* ---- calls ---- */
 
+uint64_t sl_serve_http_now_ns(const struct sl_serve_http_call *call)
+{
+    return sl_reactor_now_ns(call->http->reactor);
+}
+
 const char *sl_serve_http_header(const struct sl_serve_http_call *call, const char *name)
 {
     return MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND, name);
@@ -116,10 +122,24 @@ static bool check_token(const struct sl_serve_http *http, struct sl_serve_http_c
     return false;
 }
 
-static void reply_too_large(const struct sl_serve_http *http, struct sl_serve_http_call *call)
+static enum MHD_Result take_header(void *ctx, enum MHD_ValueKind kind, const char *name,
+                                   const char *value)
+{
+    sl_http_framing_take(ctx, name, value);
+    return MHD_YES;
+}
+
+static bool has_clear_framing(struct MHD_Connection *connection)
+{
+    struct sl_http_framing framing = {NULL, false, false};
+    (void)MHD_get_connection_values(connection, MHD_HEADER_KIND, take_header, &framing);
+    return sl_http_framing_is_clear(&framing);
+}
+
+static void reply_too_large(struct sl_serve_http_call *call)
 {
     sl_serve_http_reply_error(call, 413, "the body is too large: at most %llu bytes are accepted",
-                              (unsigned long long)http->handler->body_bytes_max);
+                              (unsigned long long)call->body_bytes_max);
 }
 
 static struct sl_serve_http_call *begin(struct sl_serve_http *http,
@@ -136,6 +156,7 @@ static struct sl_serve_http_call *begin(struct sl_serve_http *http,
     call->path = path;
     call->is_post = strcmp(method, "POST") == 0;
     call->begun_ns = sl_reactor_now_ns(http->reactor);
+    call->body_bytes_max = http->handler->body_bytes_max;
     const char *length = sl_serve_http_header(call, "Content-Length");
     const char *coding = sl_serve_http_header(call, "Content-Encoding");
     if (length == NULL) {
@@ -144,6 +165,13 @@ static struct sl_serve_http_call *begin(struct sl_serve_http *http,
     } else if (!sl_number_parse_u64(length, 0, SL_HTTP_UNKNOWN_BYTES - 1, &call->body_bytes)) {
         call->body_bytes = SL_HTTP_UNKNOWN_BYTES - 1; /* too large, then */
     }
+    if (!has_clear_framing(connection)) {
+        sl_serve_http_add_header(call, "Connection", "close");
+        sl_serve_http_reply_error(call, 400,
+                                  "the body has two lengths, or a Content-Length and a "
+                                  "Transfer-Encoding: one of them is accepted");
+        return call;
+    }
     if (!check_token(http, call)) {
         return call;
     }
@@ -151,13 +179,14 @@ static struct sl_serve_http_call *begin(struct sl_serve_http *http,
         sl_serve_http_add_header(call, "Allow", "GET, HEAD, POST");
         sl_serve_http_reply_error(call, 405, "method %.16s: GET, HEAD and POST are accepted",
                                   method);
-    } else if (call->body_bytes != SL_HTTP_UNKNOWN_BYTES &&
-               call->body_bytes > http->handler->body_bytes_max) {
-        reply_too_large(http, call);
     } else if (coding != NULL && strcasecmp(coding, "identity") != 0) {
         sl_serve_http_reply_error(call, 415, "Content-Encoding: %.32s is not accepted", coding);
     } else {
         http->handler->begin(http->ctx, call);
+    }
+    if (call->status == 0 && call->body_bytes != SL_HTTP_UNKNOWN_BYTES &&
+        call->body_bytes > call->body_bytes_max) {
+        reply_too_large(call);
     }
     return call;
 }
@@ -192,8 +221,8 @@ static enum MHD_Result receive(struct sl_serve_http *http, struct sl_serve_http_
     if (peer->bytes > DISCARDED * http->handler->body_bytes_max) {
         return MHD_NO;
     }
-    if (call->status == 0 && peer->bytes > http->handler->body_bytes_max) { /* in chunks */
-        reply_too_large(http, call);
+    if (call->status == 0 && peer->bytes > call->body_bytes_max) { /* in chunks */
+        reply_too_large(call);
     } else if (call->status == 0) {
         http->handler->receive(http->ctx, call, piece, bytes);
     }
@@ -221,6 +250,7 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
         peer_waits(http, peer, 0);
         /* A reply before the end of the body ends the connection, and may get lost. */
         const bool early = sl_serve_http_header(call, "Expect") != NULL ||
+                           !has_clear_framing(connection) ||
                            (call->body_bytes != SL_HTTP_UNKNOWN_BYTES &&
                             call->body_bytes > DISCARDED * http->handler->body_bytes_max);
         return call->status != 0 && early ? send_reply(http, call) : MHD_YES;

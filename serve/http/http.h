@@ -59,10 +59,11 @@ struct sl_serve_http_header {
 
 /* A request and its reply; the first member of the handler's struct. */
 struct sl_serve_http_call {
-    const char *path;    /* without query; %XX is decoded */
-    bool is_post;        /* else GET or HEAD */
-    uint64_t begun_ns;   /* when its head was complete */
-    uint64_t body_bytes; /* as announced, or SL_HTTP_UNKNOWN_BYTES */
+    const char *path;        /* without query; %XX is decoded */
+    bool is_post;            /* else GET or HEAD */
+    uint64_t begun_ns;       /* when its head was complete */
+    uint64_t body_bytes;     /* as announced, or SL_HTTP_UNKNOWN_BYTES */
+    uint64_t body_bytes_max; /* that are accepted: the handler's, or less, as its `begin` says */
     /* Private */
     struct sl_serve_http *http;
     struct MHD_Connection *connection;
@@ -75,8 +76,8 @@ struct sl_serve_http_call {
 };
 
 struct sl_serve_http_handler {
-    size_t call_bytes; /* of its struct, which is zeroed */
-    uint64_t body_bytes_max;
+    size_t call_bytes;       /* of its struct, which is zeroed */
+    uint64_t body_bytes_max; /* of any call */
     /* The head is there; a reply is possible from now on. */
     void (*begin)(void *ctx, struct sl_serve_http_call *call);
     /* A piece of the body; not after a reply. */
@@ -103,6 +104,9 @@ void sl_serve_http_quiesce(struct sl_serve_http *http);
 
 /* Calls that have not been freed. */
 uint32_t sl_serve_http_call_count(const struct sl_serve_http *http);
+
+/* The time of the server's reactor. */
+uint64_t sl_serve_http_now_ns(const struct sl_serve_http_call *call);
 
 /* NULL: the request has no such header. */
 const char *sl_serve_http_header(const struct sl_serve_http_call *call, const char *name);

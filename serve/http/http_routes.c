@@ -10,18 +10,22 @@
 #include "core/assert.h"
 #include "core/clock.h"
 #include "serve/http/http_body.h"
+#include "serve/http/http_metrics.h"
 
 #define JSON           "application/json"
 #define TIMEOUT_MS     1000
 #define TIMEOUT_MS_MAX 3600000
-#define TEXT_BYTES_MAX (256ULL << 20) /* of the JSON of all bodies that are being received */
+#define TEXT_BYTES_MAX (256ULL << 20) /* of all bodies that are being received */
+#define PROGRESS_BYTES 4096           /* of a body, after which its memory is the last to be lost */
+#define OPTION_BYTES   4096           /* of a body that has options only */
 #define JSON_HEADER    "Inference-Header-Content-Length"
 
 struct sl_serve_http_routes {
     struct sl_serve_http *http;
     struct sl_serve_gateway *gateway;
     uint64_t text_bytes;
-    uint64_t phase_us[3];                    /* sums: queue, load, compute */
+    struct sl_list receiving; /* calls that hold memory for bodies that come, the slowest first */
+    struct sl_http_metrics metrics;
     char (*unloaded)[SL_OBJECTS_NAME_BYTES]; /* models that are refused */
     uint32_t unloaded_count, unloaded_capacity;
 };
@@ -32,10 +36,14 @@ struct call {
     const struct route *route;
     struct sl_serve_request request;
     struct sl_http_body body;
-    char *text; /* JSON, as far as received */
-    uint32_t text_bytes, text_capacity;
+    struct text {
+        char *bytes;
+        uint32_t count, capacity;
+    } text, binary;    /* JSON; binary tensors, as far as received before they have their memory */
     size_t json_bytes; /* of the JSON; SIZE_MAX: all of the body */
     uint64_t binary_at;
+    struct sl_list_link receiving;
+    uint64_t received_bytes, progress_bytes; /* of the body; at the last progress */
     bool is_parsed, is_submitted;
 };
 
@@ -43,6 +51,7 @@ struct call {
 struct route {
     const char *begin, *end; /* end NULL: no model */
     bool is_post;
+    uint64_t body_bytes_max;
     void (*run)(struct sl_serve_http_routes *routes,
                 struct call *call); /* at the end of the body */
 };
@@ -89,9 +98,6 @@ static void reply_answer(struct call *call)
     struct sl_reason reason;
     char *text;
     size_t bytes, json_bytes;
-    call->routes->phase_us[0] += request->queue_us;
-    call->routes->phase_us[1] += request->load_us;
-    call->routes->phase_us[2] += request->compute_us;
     const int err = sl_http_body_answer(&call->body, request, &text, &bytes, &json_bytes, &reason);
     if (err != 0) {
         reply_failure(call, err, reason.text, 0);
@@ -104,17 +110,53 @@ static void reply_answer(struct call *call)
                         bytes);
 }
 
-/* The answer to a description is JSON. */
+/* The worker's description has the version that it has opened; that of a model has all. */
 static void reply_description(struct call *call)
 {
     const struct sl_serve_request *request = &call->request;
-    const size_t bytes = request->output_count == 1 ? request->outputs[0].bytes : 0;
-    char *text = malloc(bytes + 1);
-    if (text != NULL) {
-        memcpy(text, request->output + (bytes > 0 ? request->outputs[0].offset : 0), bytes);
+    const struct sl_serve_tensor *output = &request->outputs[0];
+    const struct sl_object_entry *first;
+    const uint64_t count = sl_serve_gateway_versions(call->routes->gateway, request->model, &first);
+    json_t *all =
+        request->output_count == 1
+            ? json_loadb((const char *)request->output + output->offset, output->bytes, 0, NULL)
+            : NULL;
+    if (!json_is_object(all)) {
+        json_decref(all);
+        reply_failure(call, SL_ERR_CORRUPT, "the worker's description of the model is no JSON", 0);
+        return;
     }
-    sl_serve_http_reply(&call->http, text != NULL ? 200 : 503, JSON, text,
-                        text != NULL ? bytes : 0);
+    json_t *versions = json_array();
+    for (uint64_t i = 0; i < count && request->version == 0; i++) {
+        char number[24];
+        (void)snprintf(number, sizeof number, "%llu", (unsigned long long)first[i].version);
+        (void)json_array_append_new(versions, json_string(number));
+    }
+    if (json_array_size(versions) > 0) {
+        (void)json_object_set(all, "versions", versions);
+    }
+    json_decref(versions);
+    reply_json(call, all);
+}
+
+/* Whether the path of a model that is unknown begins with another one, as /v2/models/M/config does:
+ * then there is no such route; replied. */
+static bool reply_no_route(struct call *call)
+{
+    char name[SL_OBJECTS_NAME_BYTES];
+    const struct sl_object_entry *first;
+    memcpy(name, call->request.model, sizeof name);
+    for (char *slash; (slash = strrchr(name, '/')) != NULL;) {
+        *slash = '\0';
+        if (sl_serve_gateway_versions(call->routes->gateway, name, &first) > 0) {
+            sl_serve_http_reply_error(&call->http, 404,
+                                      "no such route: `%s` of model `%s`; see /v2 and "
+                                      "docs/serving-http.md",
+                                      call->request.model + (slash - name), name);
+            return true;
+        }
+    }
+    return false;
 }
 
 static uint32_t find_unloaded(const struct sl_serve_http_routes *routes, const char *model)
@@ -139,7 +181,16 @@ static void on_done(struct sl_serve_request *request)
 {
     struct call *call = request->ctx;
     struct sl_serve_http_routes *routes = call->routes;
-    if (request->err != 0) {
+    const struct sl_object_entry *first;
+    if (request->kind == SL_SERVE_INFER) {
+        sl_http_metrics_count(&routes->metrics, request,
+                              sl_serve_gateway_versions(routes->gateway, request->model, &first) >
+                                  0,
+                              sl_serve_http_now_ns(&call->http));
+    }
+    if (request->err == SL_ERR_NOT_FOUND && reply_no_route(call)) {
+        /* replied */
+    } else if (request->err != 0) {
         reply_failure(call, request->err, request->text, request->retry_ms);
     } else if (request->kind == SL_SERVE_INFER) {
         reply_answer(call);
@@ -158,6 +209,7 @@ static void on_done(struct sl_serve_request *request)
 
 static void submit(struct call *call, enum sl_serve_kind kind)
 {
+    sl_list_remove(&call->receiving); /* the body has come */
     call->request.kind = kind;
     call->request.done = on_done;
     call->request.ctx = call;
@@ -167,30 +219,79 @@ static void submit(struct call *call, enum sl_serve_kind kind)
 
 /* ---- bodies ---- */
 
-static void free_text(struct call *call)
+static void free_text(struct call *call, struct text *text)
 {
-    call->routes->text_bytes -= call->text_capacity;
-    free(call->text);
-    call->text = NULL;
-    call->text_capacity = 0;
+    call->routes->text_bytes -= text->capacity;
+    free(text->bytes);
+    *text = (struct text){NULL, 0, 0};
 }
 
-/* Appends to the JSON, and a NUL behind it. False: there is no memory; replied. */
-static bool append_text(struct call *call, const void *piece, size_t bytes)
+/* Of a body that comes no more, or is not needed. */
+static void free_body(struct call *call)
+{
+    free_text(call, &call->text);
+    free_text(call, &call->binary);
+    sl_list_remove(&call->receiving);
+    if (!call->is_submitted && call->request.input != NULL) {
+        sl_serve_gateway_memory_free(call->routes->gateway, call->request.input);
+        call->request.input = NULL;
+    }
+}
+
+/* Takes the memory of the body that has come on least for the longest time: what is held without
+ * progress is lost to a caller that needs it. False: no other body has such memory. */
+static bool evict(struct call *call, bool of_inputs)
+{
+    SL_LIST_FOREACH (link, &call->routes->receiving) {
+        struct call *other = SL_CONTAINER_OF(link, struct call, receiving);
+        const bool has_it = of_inputs ? other->request.input != NULL
+                                      : other->text.capacity + other->binary.capacity > 0;
+        if (other != call && has_it) {
+            if (other->http.status == 0) {
+                reply_failure(other, SL_ERR_AGAIN,
+                              "other callers needed the memory, and this body came more slowly", 0);
+            }
+            free_body(other);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Appends, and a NUL behind it. False: there is no memory; replied. */
+static bool append(struct call *call, struct text *text, const void *piece, size_t bytes)
 {
     struct sl_serve_http_routes *routes = call->routes;
-    const uint32_t capacity = call->text_capacity;
+    const uint32_t capacity = text->capacity;
+    while (routes->text_bytes + capacity + bytes > TEXT_BYTES_MAX && evict(call, false)) {
+    }
     if (routes->text_bytes + capacity + bytes > TEXT_BYTES_MAX ||
-        !sl_array_make_room(&call->text, &call->text_capacity, (uint32_t)(call->text_bytes + bytes),
-                            1)) {
-        reply_failure(call, SL_ERR_AGAIN, "too many large JSON bodies are being received", 0);
+        !sl_array_make_room(&text->bytes, &text->capacity, (uint32_t)(text->count + bytes), 1)) {
+        reply_failure(call, SL_ERR_AGAIN, "too many large bodies are being received", 0);
         return false;
     }
-    routes->text_bytes += call->text_capacity - capacity;
-    memcpy(call->text + call->text_bytes, piece, bytes);
-    call->text_bytes += (uint32_t)bytes;
-    call->text[call->text_bytes] = '\0';
+    routes->text_bytes += text->capacity - capacity;
+    memcpy(text->bytes + text->count, piece, bytes);
+    text->count += (uint32_t)bytes;
+    text->bytes[text->count] = '\0';
     return true;
+}
+
+/* Takes the memory of the tensors, once most of them have come, and puts there what has. */
+static int place(struct call *call, struct sl_reason *reason)
+{
+    struct sl_serve_request *request = &call->request;
+    do {
+        request->input = sl_serve_gateway_memory(call->routes->gateway, request->input_bytes);
+    } while (request->input == NULL && evict(call, true));
+    if (request->input == NULL) {
+        return sl_reason_fail(reason, SL_ERR_AGAIN, "the gateway has no memory for the inputs");
+    }
+    const int err = sl_http_body_read_elements(&call->body, request, reason);
+    sl_http_body_put_binary(&call->body, request, 0, call->binary.bytes, call->binary.count);
+    free_text(call, &call->text);
+    free_text(call, &call->binary);
+    return err;
 }
 
 /* The JSON of an inference is complete: decodes it. */
@@ -198,7 +299,8 @@ static int decode(struct call *call, struct sl_reason *reason)
 {
     struct sl_serve_request *request = &call->request;
     const bool is_announced = call->json_bytes != SIZE_MAX;
-    int err = sl_http_body_parse(call->text, call->text_bytes, &call->body, request, reason);
+    const int err =
+        sl_http_body_parse(call->text.bytes, call->text.count, &call->body, request, reason);
     if (err != 0) {
         return err;
     }
@@ -214,47 +316,100 @@ static int decode(struct call *call, struct sl_reason *reason)
                               (unsigned long long)(call->http.body_bytes - call->json_bytes),
                               (unsigned long long)call->body.binary_bytes);
     }
-    request->input = sl_serve_gateway_memory(call->routes->gateway, request->input_bytes);
-    if (request->input == NULL) {
-        return sl_reason_fail(reason, SL_ERR_AGAIN, "the gateway has no memory for the inputs");
-    }
-    err = sl_http_body_read_elements(&call->body, request, reason);
-    free_text(call);
-    return err;
+    return call->body.binary_bytes == 0 ? place(call, reason) : 0;
 }
 
 static void decode_text(struct call *call)
 {
     struct sl_reason reason;
     call->is_parsed = true;
-    const int err = append_text(call, "", 0) ? decode(call, &reason) : 0;
+    const int err = append(call, &call->text, "", 0) ? decode(call, &reason) : 0;
     if (err != 0) {
         reply_failure(call, err, reason.text, 0);
+    }
+}
+
+/* A piece of the binary tensors. They are kept aside until half of them have come, so that memory
+ * of the gateway is not taken by an announcement. */
+static void receive_binary(struct call *call, const void *piece, size_t bytes)
+{
+    const uint64_t all = call->body.binary_bytes, at = call->binary_at;
+    struct sl_reason reason;
+    if (bytes > all - at) {
+        sl_serve_http_reply_error(&call->http, 400, "the body has more bytes than its inputs");
+        return;
+    }
+    call->binary_at += bytes;
+    if (call->request.input == NULL && call->binary_at < all - call->binary_at) {
+        (void)append(call, &call->binary, piece, bytes);
+        return;
+    }
+    const int err = call->request.input == NULL ? place(call, &reason) : 0;
+    if (err != 0) {
+        reply_failure(call, err, reason.text, 0);
+    } else {
+        sl_http_body_put_binary(&call->body, &call->request, at, piece, bytes);
     }
 }
 
 static void receive(void *ctx, struct sl_serve_http_call *http, const void *piece, size_t bytes)
 {
     struct call *call = call_of(http);
-    const size_t left = call->json_bytes - call->text_bytes;
+    const size_t left = call->json_bytes - call->text.count;
     const size_t json = call->is_parsed ? 0 : bytes < left ? bytes : left;
-    if (json > 0 && !append_text(call, piece, json)) {
-        return;
+    call->received_bytes += bytes;
+    if (call->progress_bytes == 0 ||
+        call->received_bytes - call->progress_bytes >= PROGRESS_BYTES) {
+        call->progress_bytes = call->received_bytes;
+        sl_list_append(&call->routes->receiving, &call->receiving);
     }
-    if (!call->is_parsed && call->text_bytes == call->json_bytes) {
+    const bool has_room = json == 0 || append(call, &call->text, piece, json);
+    if (has_room && !call->is_parsed && call->text.count == call->json_bytes) {
         decode_text(call);
     }
-    bytes -= json;
-    if (http->status != 0 || bytes == 0) {
-        return;
+    if (http->status == 0 && bytes > json) {
+        receive_binary(call, (const uint8_t *)piece + json, bytes - json);
     }
-    if (bytes > call->body.binary_bytes - call->binary_at) {
-        sl_serve_http_reply_error(http, 400, "the body has more bytes than its inputs");
-        return;
+    if (http->status != 0) {
+        free_body(call);
     }
-    sl_http_body_put_binary(&call->body, &call->request, call->binary_at,
-                            (const uint8_t *)piece + json, bytes);
-    call->binary_at += bytes;
+}
+
+/* Reads a body that is empty, or an object with no member but the boolean `name`, perhaps in its
+ * member `parameters`; name NULL: none. False: replied. */
+static bool read_option(struct call *call, bool is_parameter, const char *name, bool *value)
+{
+    json_error_t error = {.text = "another value"};
+    const size_t bytes = call->text.count;
+    json_t *root = bytes == 0 ? json_object()
+                              : json_loadb(call->text.bytes, bytes, JSON_REJECT_DUPLICATES, &error);
+    json_t *object = is_parameter ? json_object_get(root, "parameters") : root;
+    json_t *at = root, *member;
+    const char *key;
+    struct sl_reason wrong = {""};
+    if (!json_is_object(root) || (object != NULL && !json_is_object(object))) {
+        sl_reason_set(&wrong, "%s is not a JSON object: %.100s",
+                      json_is_object(root) ? "parameters" : "the body", error.text);
+    }
+    for (uint32_t i = 0; wrong.text[0] == '\0' && i < 2; i++, at = object) {
+        const char *accepted = at == object ? name : "parameters";
+        json_object_foreach(at, key, member)
+        {
+            if (accepted == NULL || strcmp(key, accepted) != 0) {
+                sl_reason_set(&wrong, "%s%.64s is not supported: it would have no effect",
+                              at == object && is_parameter ? "parameters." : "", key);
+            } else if (at == object && !json_is_boolean(member)) {
+                sl_reason_set(&wrong, "%s is true or false", name);
+            } else if (at == object) {
+                *value = json_is_true(member);
+            }
+        }
+    }
+    json_decref(root);
+    if (wrong.text[0] != '\0') {
+        sl_serve_http_reply_error(&call->http, 400, "%s", wrong.text);
+    }
+    return wrong.text[0] == '\0';
 }
 
 /* ---- routes ---- */
@@ -282,13 +437,19 @@ static void run_describe(struct sl_serve_http_routes *routes, struct call *call)
 
 static void run_load(struct sl_serve_http_routes *routes, struct call *call)
 {
-    submit(call, SL_SERVE_LOAD);
+    if (read_option(call, true, NULL, NULL)) {
+        submit(call, SL_SERVE_LOAD);
+    }
 }
 
 static void run_unload(struct sl_serve_http_routes *routes, struct call *call)
 {
     const struct sl_object_entry *entry;
     const char *model = call->request.model;
+    bool is_with_dependents; /* clients of the protocol send it; models have none */
+    if (!read_option(call, true, "unload_dependents", &is_with_dependents)) {
+        return;
+    }
     if (sl_serve_gateway_versions(routes->gateway, model, &entry) == 0) {
         sl_serve_http_reply_error(&call->http, 404, "model `%s` is unknown", model);
         return;
@@ -306,9 +467,10 @@ static void run_unload(struct sl_serve_http_routes *routes, struct call *call)
 
 static void run_index(struct sl_serve_http_routes *routes, struct call *call)
 {
-    json_t *wanted = json_loadb(call->text != NULL ? call->text : "", call->text_bytes, 0, NULL);
-    const bool only_ready = json_is_true(json_object_get(wanted, "ready"));
-    json_decref(wanted);
+    bool only_ready = false;
+    if (!read_option(call, false, "ready", &only_ready)) {
+        return;
+    }
     const struct sl_object_list *list = sl_serve_gateway_models(routes->gateway);
     if (list == NULL) {
         reply_failure(call, SL_ERR_AGAIN, "the catalogue has not answered yet", 0);
@@ -349,7 +511,9 @@ static void run_ready(struct sl_serve_http_routes *routes, struct call *call)
     const char *missing = stats.is_draining    ? "the gateway is ending"
                           : !stats.has_models  ? "the catalogue has not answered yet"
                           : stats.workers == 0 ? "no worker has joined"
-                                               : NULL;
+                          : stats.able_workers == 0
+                              ? "no worker answers: all are stuck in computations, or stopped"
+                              : NULL;
     if (missing != NULL) {
         reply_failure(call, SL_ERR_AGAIN, missing, 0);
     } else {
@@ -361,36 +525,11 @@ static void run_metrics(struct sl_serve_http_routes *routes, struct call *call)
 {
     struct sl_serve_gateway_stats stats;
     sl_serve_gateway_stats(routes->gateway, &stats);
-    const struct {
-        const char *name, *type, *labels;
-        double value;
-    } rows[] = {
-        {"requests_total", "counter", "{result=\"answered\"}", (double)stats.answered},
-        {"requests_total", NULL, "{result=\"refused\"}", (double)stats.refused},
-        {"requests_total", NULL, "{result=\"late\"}", (double)stats.late},
-        {"requests_total", NULL, "{result=\"failed\"}", (double)stats.failed},
-        {"requests_total", NULL, "{result=\"cancelled\"}", (double)stats.cancelled},
-        {"phase_seconds_total", "counter", "{phase=\"queue\"}", (double)routes->phase_us[0] / 1e6},
-        {"phase_seconds_total", NULL, "{phase=\"load\"}", (double)routes->phase_us[1] / 1e6},
-        {"phase_seconds_total", NULL, "{phase=\"compute\"}", (double)routes->phase_us[2] / 1e6},
-        {"repeated_total", "counter", "", (double)stats.repeated},
-        {"lost_workers_total", "counter", "", (double)stats.lost_workers},
-        {"requests", "gauge", "{state=\"waiting\"}", stats.waiting},
-        {"requests", NULL, "{state=\"running\"}", stats.running},
-        {"workers", "gauge", "", stats.workers},
-        {"input_bytes", "gauge", "{of=\"limit\"}", (double)stats.memory_bytes},
-        {"input_bytes", NULL, "{of=\"use\"}", (double)stats.memory_in_use},
-        {"unloaded_models", "gauge", "", routes->unloaded_count},
-    };
     char *text = NULL;
     size_t bytes = 0;
     FILE *file = open_memstream(&text, &bytes);
-    for (size_t i = 0; file != NULL && i < sizeof rows / sizeof rows[0]; i++) {
-        if (rows[i].type != NULL) {
-            (void)fprintf(file, "# TYPE starling_serve_%s %s\n", rows[i].name, rows[i].type);
-        }
-        (void)fprintf(file, "starling_serve_%s%s %.15g\n", rows[i].name, rows[i].labels,
-                      rows[i].value);
+    if (file != NULL) {
+        sl_http_metrics_write(&routes->metrics, &stats, routes->unloaded_count, file);
     }
     if (file == NULL || fclose(file) != 0) {
         bytes = 0;
@@ -402,17 +541,17 @@ static void run_metrics(struct sl_serve_http_routes *routes, struct call *call)
 #define REPOSITORY "/v2/repository/"
 
 static const struct route table[] = {
-    {"/v2", NULL, false, run_server},
-    {"/v2/", NULL, false, run_server},
-    {"/v2/health/live", NULL, false, run_live},
-    {"/v2/health/ready", NULL, false, run_ready},
-    {MODELS, "/infer", true, run_infer},
-    {MODELS, "/ready", false, run_describe},
-    {MODELS, "", false, run_describe},
-    {REPOSITORY "index", NULL, true, run_index},
-    {REPOSITORY "models/", "/load", true, run_load},
-    {REPOSITORY "models/", "/unload", true, run_unload},
-    {"/metrics", NULL, false, run_metrics},
+    {"/v2", NULL, false, 0, run_server},
+    {"/v2/", NULL, false, 0, run_server},
+    {"/v2/health/live", NULL, false, 0, run_live},
+    {"/v2/health/ready", NULL, false, 0, run_ready},
+    {MODELS, "/infer", true, SL_SERVE_BODY_BYTES_MAX, run_infer},
+    {MODELS, "/ready", false, 0, run_describe},
+    {MODELS, "", false, 0, run_describe},
+    {REPOSITORY "index", NULL, true, OPTION_BYTES, run_index},
+    {REPOSITORY "models/", "/load", true, OPTION_BYTES, run_load},
+    {REPOSITORY "models/", "/unload", true, OPTION_BYTES, run_unload},
+    {"/metrics", NULL, false, 0, run_metrics},
 };
 
 /* Whether the path is one of the route; sets where the model's name begins, and its length. */
@@ -501,6 +640,7 @@ static void begin(void *ctx, struct sl_serve_http_call *http)
                                   http->path);
         return;
     }
+    http->body_bytes_max = call->route->body_bytes_max;
     if (http->is_post != call->route->is_post) {
         sl_serve_http_add_header(http, "Allow", "%s", call->route->is_post ? "POST" : "GET, HEAD");
         sl_serve_http_reply_error(http, 405, "path %.200s: the method is %s", http->path,
@@ -510,8 +650,13 @@ static void begin(void *ctx, struct sl_serve_http_call *http)
     if (!read_headers(call) || (call->route->end != NULL && !read_model(call, model, bytes))) {
         return;
     }
-    if (strcmp(call->route->begin, MODELS) == 0 &&
-        find_unloaded(routes, call->request.model) < routes->unloaded_count) {
+    if (call->route->run == run_unload && call->request.version != 0) {
+        sl_serve_http_reply_error(
+            http, 404,
+            "no such route: unload is for all versions of a model: " REPOSITORY "models/%s/unload",
+            call->request.model);
+    } else if (strcmp(call->route->begin, MODELS) == 0 &&
+               find_unloaded(routes, call->request.model) < routes->unloaded_count) {
         sl_serve_http_reply_error(http, 404, "model `%s` was unloaded from this gateway: load it",
                                   call->request.model);
     }
@@ -520,6 +665,9 @@ static void begin(void *ctx, struct sl_serve_http_call *http)
 static void end(void *ctx, struct sl_serve_http_call *http)
 {
     call_of(http)->route->run(ctx, call_of(http));
+    if (http->status != 0) {
+        free_body(call_of(http));
+    }
 }
 
 static void free_call(void *ctx, struct sl_serve_http_call *http)
@@ -531,10 +679,8 @@ static void free_call(void *ctx, struct sl_serve_http_call *http)
     }
     if (call->is_submitted) {
         sl_serve_gateway_cancel(routes->gateway, &call->request);
-    } else if (call->request.input != NULL) {
-        sl_serve_gateway_memory_free(routes->gateway, call->request.input);
     }
-    free_text(call);
+    free_body(call);
 }
 
 static const struct sl_serve_http_handler handler = {
@@ -555,6 +701,7 @@ int sl_serve_http_routes_create(struct sl_reactor *reactor, struct sl_serve_gate
         return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for HTTP");
     }
     routes->gateway = gateway;
+    sl_list_init(&routes->receiving);
     const int err =
         sl_serve_http_create(reactor, settings, &handler, routes, &routes->http, reason);
     if (err != 0) {
@@ -570,6 +717,7 @@ void sl_serve_http_routes_destroy(struct sl_serve_http_routes **to_destroy)
     struct sl_serve_http_routes *routes = *to_destroy;
     if (routes != NULL) {
         sl_serve_http_destroy(&routes->http);
+        sl_http_metrics_fini(&routes->metrics);
         free(routes->unloaded);
         free(routes);
         *to_destroy = NULL;

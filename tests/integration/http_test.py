@@ -95,10 +95,14 @@ class Requests(Http):
 
     def test_page(self):
         _, address = self.start_server()
-        status, headers, body = self.ask(address, "/")
+        status, headers, body = self.ask(address, "/", Accept_Encoding="br, gzip")
         self.assertEqual((status, headers["Content-Encoding"]), (200, "gzip"))
         self.assertTrue(headers["Content-Type"].startswith("text/html"))
-        self.assertIn(b"<html", gzip.decompress(body))
+        plain = gzip.decompress(body)
+        self.assertIn(b"<html", plain)
+        for accepted in ("identity", "gzip;q=0, *"):
+            status, headers, body = self.ask(address, "/", Accept_Encoding=accepted)
+            self.assertEqual((status, headers["Content-Encoding"], body), (200, None, plain))
 
     def test_metrics(self):
         _, address = self.start_server()
@@ -128,6 +132,10 @@ class Requests(Http):
             self.assertIn(b" 414 ", self.raw(address, b"GET /" + b"a" * size + b" HTTP/1.1" + head))
         for size in (20000, 200000):
             self.assertIn(b" 431 ", self.raw(address, b"GET /healthz HTTP/1.1\r\nX: " + b"a" * size + head))
+        for framing in (b"Content-Length: 0\r\nContent-Length: 5", b"Content-Length: 5\r\nTransfer-Encoding: chunked"):
+            answer = self.raw(address, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + framing + b"\r\n\r\nhello")
+            self.assertIn(b" 400 ", answer)
+            self.assertEqual(answer.count(b"HTTP/1.1 "), 1)
         body = b"b" * 300000
         answer = self.raw(address, b"POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
                           % len(body) + body)
@@ -232,6 +240,9 @@ class Settings(Http):
             self.assertEqual(headers["WWW-Authenticate"], "Bearer")
         self.expect(401, "token", address, "/nowhere")
         self.assertEqual(self.ask(address, "/api/process", Authorization="Bearer " + TOKEN)[0], 200)
+        name = {"Host": "ps-0.ns.svc:9480"}
+        self.assertEqual(self.ask(address, "/api/process", Authorization="Bearer " + TOKEN, **name)[0], 200)
+        self.assertEqual(self.ask(address, "/api/process", Authorization="Bearer " + TOKEN[1:], **name)[0], 421)
 
     def test_tls(self):
         if shutil.which("openssl") is None:

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import shutil
+import socket
 import ssl
 import struct
 import subprocess
@@ -217,7 +218,11 @@ class Protocol(Http):
                 ({"inputs": [{**tensor, "data": [1, 2, 3]}]}, '`x`'),
                 ({"inputs": [{**tensor, "data": [[1, 2], [3, 4]]}]}, '`x`'),
                 ({"inputs": [tensor, {**tensor, "name": "more"}]}, "more"),
-                ({"inputs": [tensor], "outputs": [{"name": "z"}]}, '`z`')]:
+                ({"inputs": [tensor], "outputs": [{"name": "z"}]}, '`z`'),
+                ({"inputs": [{**tensor, "name": "x\u0001"}]}, "control characters"),
+                ({"inputs": [tensor], "parameters": {"priority": 1}}, "parameters.priority"),
+                ({"inputs": [tensor], "outputs": [{"name": "y", "parameters": {"classification": 2}}]},
+                 "parameters.classification")]:
             text = body if isinstance(body, str) else json.dumps(body)
             status, answer = oip.ask("POST", "/v2/models/mlp/infer", text)
             self.assertEqual(status, 400, (body, answer))
@@ -249,6 +254,29 @@ class Protocol(Http):
         status, answer = oip.ask("POST", "/v2/models/mlp/infer", bytes((64 << 20) + 1))
         self.assertEqual((status, json.loads(answer)["error"].count("67108864")), (413, 1))
         self.check(oip.infer("mlp", {"x": ("FP32", x)})[1], self.models["mlp"], x)
+        self.assertIn("no such route", oip.json("GET", "/v2/models/mlp/config")[1]["error"])
+        oip = self.oip()
+        status, answer = oip.ask("POST", "/v2/repository/index", b"[" + b"{}," * 100000 + b"0]")
+        self.assertEqual((status, json.loads(answer)["error"].count("4096")), (413, 1))
+        status, answer = oip.json("POST", "/v2/repository/models/mlp/load", {"parameters": {"config": "{}"}})
+        self.assertEqual((status, answer["error"].count("parameters.config")), (400, 1))
+        self.assertEqual(oip.json("POST", "/v2/repository/models/mlp/versions/1/unload")[0], 404)
+        self.hold_memory()
+        self.check(oip.infer("mlp", {"x": ("FP32", x)})[1], self.models["mlp"], x)
+        metrics = oip.ask("GET", "/metrics")[1].decode()
+        self.assertIn('starling_serve_model_requests_total{model="mlp",result="failed"} 0\n', metrics)
+        self.assertRegex(metrics, r'starling_serve_model_requests_total\{model="mlp",result="invalid"\} [1-9]')
+
+    def hold_memory(self):
+        """Connections that announce more tensors than the gateway has memory for, and send nothing of them."""
+        host, port = self.address.rsplit(":", 1)
+        for count in [(64 << 20) - 256] * 4 + [704]:
+            body = json.dumps({"inputs": [{"name": "x", "shape": [count], "datatype": "UINT8",
+                                           "parameters": {"binary_data_size": count}}]}).encode()
+            connection = socket.create_connection((host, int(port)), harness.DEADLINE_S)
+            self.addCleanup(connection.close)
+            connection.sendall(b"POST /v2/models/mlp/infer HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n"
+                               b"Inference-Header-Content-Length: %d\r\n\r\n" % (len(body) + count, len(body)) + body)
 
     def test_repository_and_new_versions(self):
         self.start_all(models=(("mlp", 1), ("other", 2)), worker_count=2)

@@ -643,8 +643,8 @@ SERVE_MUTATIONS = [
     ("serve: deadlines at a worker are not kept", "serve/gateway/admission.c",
      "request->deadline_ns + SL_SERVE_GRACE_NS", "request->deadline_ns + SL_CLOCK_NS_PER_S"),
     ("serve: an answer is given twice", "serve/gateway/dispatch.c",
-     "    sl_serve_dispatch_count(dispatch, err);\n    request->done(request);",
-     "    sl_serve_dispatch_count(dispatch, err);\n    if (request->tries > 1) {\n"
+     "    dispatch->stats.results[sl_serve_request_result(err)]++;\n    request->done(request);",
+     "    dispatch->stats.results[sl_serve_request_result(err)]++;\n    if (request->tries > 1) {\n"
      "        request->done(request);\n    }\n    request->done(request);"),
     ("serve: an answer of an earlier request is taken", "serve/gateway/flight.c",
      "        if (flight->id == id) {", "        if (flight->id <= id) {"),

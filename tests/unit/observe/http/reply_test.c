@@ -65,3 +65,33 @@ SL_CASE(reply_compress__leaves_what_is_compressed)
     assert_ptr_equal(reply.body, file);
     sl_reply_fini(&reply);
 }
+
+SL_CASE(reply_decompress__gives_the_body_of_before)
+{
+    struct sl_reply reply = make(LONG_BYTES, false), plain = make(LONG_BYTES, false);
+    sl_reply_compress(&reply);
+    assert_non_null(reply.encoding);
+    sl_reply_decompress(&reply);
+    assert_null(reply.encoding);
+    assert_int_equal(reply.bytes, LONG_BYTES);
+    assert_memory_equal(reply.body, plain.body, LONG_BYTES);
+    sl_reply_decompress(&reply); /* is plain */
+    assert_int_equal(reply.bytes, LONG_BYTES);
+    sl_reply_fini(&reply);
+    sl_reply_fini(&plain);
+}
+
+SL_CASE(reply_accepts_gzip__reads_the_header)
+{
+    static const char *const accepted[] = {
+        "gzip", "GZIP", "br, gzip", "gzip;q=0.5", "deflate,gzip ; q=1", "*", "br;q=0, *;q=0.1"};
+    static const char *const refused[] = {"",      "identity", "gzip;q=0", "gzip; q=0.000, *",
+                                          "*;q=0", "gzipped",  "x-gzip",   "br"};
+    for (size_t i = 0; i < sizeof accepted / sizeof accepted[0]; i++) {
+        assert_true(sl_reply_accepts_gzip(accepted[i]));
+    }
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        assert_false(sl_reply_accepts_gzip(refused[i]));
+    }
+    assert_false(sl_reply_accepts_gzip(NULL));
+}

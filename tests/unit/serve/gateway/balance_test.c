@@ -223,6 +223,25 @@ COST_CASE(balance_choose__cost_prefers_workers_that_confirm)
     expect_others_if_silent(fixture);
 }
 
+COST_CASE(balance_able__has_no_worker_whose_answers_are_overdue)
+{
+    struct fixture *f = fixture;
+    struct sl_serve_balance_worker *one = add(f, 0, "one"), *two = add(f, 1, "two");
+    assert_int_equal(sl_serve_balance_able(&f->balance, 0), 2);
+    begin(f, 0, one, f->a, 1);
+    begin(f, 1, two, f->b, 1);
+    f->uses[0].due_ns = 100 * MS;
+    f->uses[1].due_ns = 5000 * MS;
+    assert_int_equal(sl_serve_balance_able(&f->balance, 1100 * MS), 2);
+    assert_int_equal(sl_serve_balance_able(&f->balance, 1101 * MS), 1);
+    assert_ptr_equal(choose(f, f->a, 1101 * MS), two);
+    sl_serve_balance_end(&f->uses[0]);
+    assert_int_equal(sl_serve_balance_able(&f->balance, 1101 * MS), 2);
+    one->is_leaving = true;
+    f->uses[1].is_received = false; /* it has been on its way for too long */
+    assert_int_equal(sl_serve_balance_able(&f->balance, 1101 * MS), 0);
+}
+
 COST_CASE(balance_report__corrects_the_queue)
 {
     struct fixture *f = fixture;

@@ -376,7 +376,7 @@ CASE(gateway_submit__passes_inputs_and_outputs)
     assert_int_equal(infer.version, 3);
     answer(worker, &infer, 10, 8);
     finish_well(call, 10, 8);
-    assert_int_equal(stats(fixture)->answered, 2);
+    assert_int_equal(stats(fixture)->results[SL_SERVE_ANSWERED], 2);
 }
 
 CASE(gateway_submit__knows_models_and_versions)
@@ -447,7 +447,7 @@ CASE(gateway_deadline__leaves_the_ranges_to_the_worker)
     assert_int_equal(second.output_address, first.output_address);
     answer(worker, &second, 1, 3);
     finish_well(call, 1, 3);
-    assert_int_equal(stats(fixture)->late, 1);
+    assert_int_equal(stats(fixture)->results[SL_SERVE_LATE], 1);
 }
 
 CASE(gateway_cancel__reaches_the_worker)
@@ -465,7 +465,7 @@ CASE(gateway_cancel__reaches_the_worker)
     assert_int_equal(cancel.request, infer.request);
     refuse(worker, &infer, SL_ERR_CANCELLED, 0);
     assert_int_equal(call->done_count, 0);
-    assert_int_equal(stats(fixture)->cancelled, 2);
+    assert_int_equal(stats(fixture)->results[SL_SERVE_CANCELLED], 2);
 }
 
 CASE(gateway_worker_ends__others_get_its_requests)

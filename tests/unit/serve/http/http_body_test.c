@@ -209,7 +209,8 @@ SL_CASE(http_body_parse__reads_values_that_are_not_finite)
 SL_CASE(http_body_parse__refuses_members_without_effect)
 {
 #define WITH(before, in_input, in_output)                                                          \
-    "{" before "\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"BOOL\",\"data\":[true]" in_input   \
+    "{" before                                                                                     \
+    "\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"BOOL\",\"data\":[true]" in_input     \
     "}],\"outputs\":[{\"name\":\"y\"" in_output "}]}"
     assert_int_equal(parse(WITH("\"parameters\":{\"binary_data_output\":false},",
                                 ",\"parameters\":{}", ",\"parameters\":{\"binary_data\":true}")),
