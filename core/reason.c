@@ -1,6 +1,7 @@
 #include "core/reason.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,10 +32,31 @@ struct sl_reason *sl_reason_last(void)
     return last;
 }
 
+static bool is_control(char byte)
+{
+    return (unsigned char)byte < ' ' || byte == 0x7f;
+}
+
+/* Replaces each control character by \xNN. The end of a text that becomes too long is lost. */
+static void escape(char text[SL_REASON_BYTES])
+{
+    char plain[SL_REASON_BYTES];
+    const size_t length = strlen(text);
+    size_t first = 0;
+    while (first < length && !is_control(text[first])) {
+        first++;
+    }
+    memcpy(plain, text, length);
+    for (size_t i = first, to = first; i < length && to + sizeof "\\x00" <= SL_REASON_BYTES; i++) {
+        to += (size_t)snprintf(text + to, SL_REASON_BYTES - to,
+                               is_control(plain[i]) ? "\\x%02x" : "%c", (unsigned char)plain[i]);
+    }
+}
+
 void sl_reason_vset(struct sl_reason *reason, const char *format, va_list arguments)
 {
-    if (reason != NULL) {
-        (void)vsnprintf(reason->text, sizeof reason->text, format, arguments);
+    if (reason != NULL && vsnprintf(reason->text, sizeof reason->text, format, arguments) >= 0) {
+        escape(reason->text);
     }
 }
 

@@ -16,7 +16,8 @@ struct sl_reason {
     char text[SL_REASON_BYTES];
 };
 
-/* Writes the text. The arguments may not be part of *reason. NULL: the caller wants no text. */
+/* Writes the text, with control characters as \xNN: a name or a quoted field must not control a
+ * terminal. The arguments may not be part of *reason. NULL: the caller wants no text. */
 void sl_reason_set(struct sl_reason *reason, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void sl_reason_vset(struct sl_reason *reason, const char *format, va_list arguments)

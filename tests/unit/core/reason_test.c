@@ -21,6 +21,20 @@ SL_CASE(reason_set__truncates_what_is_too_long)
     assert_int_equal(strlen(reason.text), SL_REASON_BYTES - 1);
 }
 
+SL_CASE(reason_set__escapes_control_characters)
+{
+    struct sl_reason reason;
+    char text[SL_REASON_BYTES];
+    sl_reason_set(&reason, "a \x1b[31m\n\x7f \xc3\xa9%s", "\t");
+    assert_string_equal(reason.text, "a \\x1b[31m\\x0a\\x7f \xc3\xa9\\x09");
+    memset(text, 'a', sizeof text - 1);
+    text[0] = text[sizeof text - 2] = '\n';
+    text[sizeof text - 1] = '\0';
+    sl_reason_set(&reason, "%s", text);
+    assert_memory_equal(reason.text, "\\x0aaa", 6);
+    assert_true(strlen(reason.text) < SL_REASON_BYTES && strchr(reason.text, '\n') == NULL);
+}
+
 SL_CASE(reason_set__without_a_reason_does_nothing)
 {
     assert_int_equal(sl_reason_fail(NULL, SL_ERR_IO, "%s", "text"), SL_ERR_IO);

@@ -1,4 +1,5 @@
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -44,7 +45,7 @@ SL_CASE(http_check_token__knows_everybody_without_a_token)
 SL_CASE(http_format_error__escapes_and_replaces)
 {
     struct sl_reason reason;
-    sl_reason_set(&reason, "a \"quote\"\n<script>");
+    (void)snprintf(reason.text, sizeof reason.text, "a \"quote\"\n<script>");
     char *body = sl_http_format_error(&reason);
     assert_string_equal(body, "{\"error\":\"a \\\"quote\\\"\\n<script>\"}");
     free(body);
