@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "bench/options.h"
 #include "config/number.h"
@@ -78,7 +79,7 @@ static int add_cluster(struct sl_bench_transfer_options *options, const char *id
     if (id == NULL) {
         return 0;
     }
-    if (strcmp(metadata, "P2PHANDSHAKE") == 0 || strncmp(metadata, "http", 4) == 0) {
+    if (strcasecmp(metadata, "P2PHANDSHAKE") == 0 || strncmp(metadata, "http", 4) == 0) {
         sl_log_warn("MC_METADATA_CLUSTER_ID is ignored: only etcd has prefixes of keys");
         return 0;
     }

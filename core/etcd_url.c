@@ -61,7 +61,7 @@ int sl_etcd_url_parse(const char *text, struct sl_etcd_url *out, struct sl_reaso
     int err = 0;
     out->server_count = 0;
     for (const char *at = text; err == 0 && at <= end;) {
-        const size_t length = strcspn(at, ",/");
+        const size_t length = strcspn(at, ",;/");
         err = parse_server(at, length, out, why);
         at += length + 1;
     }

@@ -1,5 +1,5 @@
-/* The URL of an etcd: "etcd://host:port,host:port/prefix", or etcds:// for TLS. Any thread; no
- * allocation. */
+/* The URL of an etcd: "etcd://host:port,host:port/prefix", or etcds:// for TLS. Endpoints may have
+ * ";" between them, as in Mooncake. Any thread; no allocation. */
 #ifndef SL_CORE_ETCD_URL_H
 #define SL_CORE_ETCD_URL_H
 

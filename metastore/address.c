@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/endpoint.h"
 
@@ -49,7 +50,7 @@ int sl_metastore_address_parse(const char *text, struct sl_metastore_address *ou
     if (strncmp(text, "http://", 7) == 0 || strncmp(text, "https://", 8) == 0) {
         address.kind = SL_METASTORE_ADDRESS_HTTP;
         err = parse_http(text, &address, &why);
-    } else if (strcmp(text, "P2PHANDSHAKE") != 0) {
+    } else if (strcasecmp(text, "P2PHANDSHAKE") != 0) {
         address.kind = SL_METASTORE_ADDRESS_ETCD;
         err = sl_etcd_url_parse(text, &address.etcd, &why);
     }

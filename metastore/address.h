@@ -1,9 +1,8 @@
 /* Address of a metastore, as a user writes it:
  *
- *     P2PHANDSHAKE                    no store: the name of a process is its address
- *     etcd://host:port,host:port      etcd; /prefix may follow, which keys then begin with
- *     etcds://host:port               the same with TLS
- *     host:port,host:port             as etcd://
+ *     P2PHANDSHAKE                    no store: the name of a process is its address; any case
+ *     etcd://host:port,host:port      etcd; /prefix may follow, which keys then begin with; ";" for
+ * "," etcds://host:port               the same with TLS host:port,host:port             as etcd://
  *     http://host:port/path           a metadata server over HTTP, or https://
  *
  * Any thread; no allocation. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 
@@ -139,7 +140,7 @@ static int start_engine(struct sl_objects *node, const struct sl_objects_options
     struct sl_transfer_options own = options->engine_options != NULL
                                          ? *options->engine_options
                                          : (struct sl_transfer_options){0};
-    const bool is_handshake = own.metadata == NULL || strcmp(own.metadata, "P2PHANDSHAKE") == 0;
+    const bool is_handshake = own.metadata == NULL || strcasecmp(own.metadata, "P2PHANDSHAKE") == 0;
     struct sl_endpoint catalogue;
     struct sl_reason reason;
     node->transfer = options->engine;

@@ -18,6 +18,8 @@ SL_CASE(address_parse__none)
 {
     assert_int_equal(parse("P2PHANDSHAKE"), 0);
     assert_int_equal(out.kind, SL_METASTORE_ADDRESS_NONE);
+    assert_int_equal(parse("p2phandshake"), 0); /* as Mooncake */
+    assert_int_equal(out.kind, SL_METASTORE_ADDRESS_NONE);
 }
 
 SL_CASE(address_parse__etcd)
@@ -36,6 +38,13 @@ SL_CASE(address_parse__etcd)
     assert_int_equal(parse("10.0.0.1:2379,10.0.0.2:2379"), 0);
     assert_int_equal(out.kind, SL_METASTORE_ADDRESS_ETCD);
     assert_int_equal(out.etcd.server_count, 2);
+    assert_int_equal(parse("10.0.0.1:2379;10.0.0.2:2379"), 0); /* as Mooncake */
+    assert_int_equal(out.etcd.server_count, 2);
+    assert_string_equal(out.etcd.servers[1], "10.0.0.2:2379");
+    assert_int_equal(parse("etcd://a:1;b:2,c:3/jobs"), 0);
+    assert_int_equal(out.etcd.server_count, 3);
+    assert_string_equal(out.etcd.prefix, "/jobs");
+    assert_int_equal(parse("a:1;"), SL_ERR_INVALID);
 }
 
 SL_CASE(address_parse__http)
@@ -72,7 +81,7 @@ SL_CASE(address_parse__refusals)
         "zk://a:1",
         "://a:1",
         "",
-        "p2phandshake",
+        "p2phandshakes",
         "a",
         "a:0",
         "a:65536",
