@@ -52,6 +52,19 @@ class GeneratedJob(Generated):
     def test_lr_asp(self):
         self.assert_learned(self.train(self.data + ["--model", "lr"]))
 
+    def test_lr_of_a_folder_and_a_list(self):
+        parts = os.path.join(self.folder, "parts")
+        os.mkdir(parts)
+        with open(self.data[1], encoding="ascii") as train:
+            lines = train.readlines()
+        for name, text in (("part-0", lines[::2]), ("part-1", lines[1::2]), ("_SUCCESS", ["no row\n"])):
+            with open(os.path.join(parts, name), "w", encoding="ascii") as part:
+                part.writelines(text)
+        report = self.train(["--data", parts, "--test", f"{self.data[3]},{self.data[3]}", "--format", "criteo",
+                             "--model", "lr", "--fields", "39"])
+        self.assert_learned(report)
+        self.assertEqual(report["test"]["samples"], 10000)
+
     def test_deepfm_ssp(self):
         report = self.train(self.data + ["--model", "deepfm", "--consistency", "ssp:2"])
         self.assert_learned(report)

@@ -69,8 +69,8 @@ static const struct sl_cli_option OPTIONS[] = {
     SL_CLI_OPTION(
         STRINGS, &values.data, .name = "data", .variable = "", .metavar = "FILE...",
         .help = "Training data, the same list for every worker. Each worker reads its share of the "
-                "bytes."),
-    SL_CLI_OPTION(STRING, &values.test, .name = "test", .variable = "", .metavar = "FILE",
+                "bytes. Of a folder, the files whose names begin neither with _ nor with ."),
+    SL_CLI_OPTION(STRINGS, &values.test, .name = "test", .variable = "", .metavar = "FILE...",
                   .help = "Data on which worker 0 evaluates the model after the last epoch."),
     SL_CLI_OPTION(
         CHOICE, &raw.format, .name = "format", .choices = "libsvm|libffm|criteo",
@@ -93,7 +93,8 @@ static const struct sl_cli_option OPTIONS[] = {
                   .help = "Units of the two hidden layers (deepfm)."),
     SL_CLI_OPTION(
         U32, &values.training.shape.fields, .name = "fields", .preset = "0",
-        .help = "Most features of a row (deepfm). 0: from the format, else from the first row.",
+        .help = "Most features of a row. 0: from the format, else of deepfm from the first row, of "
+                "others no limit.",
         .least = 0, .most = SL_MODEL_FIELDS_MAX),
     SL_CLI_OPTION(U64, &values.training.shape.seed, .name = "seed", .preset = "1",
                   .help = "Seed of the initial parameters; the same for all workers.", .least = 0,
@@ -243,7 +244,6 @@ static const struct setting {
     {"decay-baseline", OPTIMIZER(ADAGRAD_DECAY), 0, SPEC(decay_baseline)},
     {"factors", 0, FM | DEEPFM, 0},
     {"hidden", 0, DEEPFM, 0},
-    {"fields", 0, DEEPFM, 0},
 };
 
 static bool has_bit(uint32_t bits, int bit)
@@ -376,4 +376,5 @@ void sl_flags_fini(struct sl_flags *flags)
 {
     sl_settings_fini(&flags->settings);
     sl_cli_list_fini(&flags->data);
+    sl_cli_list_fini(&flags->test);
 }

@@ -10,9 +10,8 @@
 
 /* Strings point into argv or static storage. */
 struct sl_flags {
-    struct sl_settings settings; /* resolved */
-    struct sl_cli_list data;     /* may be empty */
-    const char *test;            /* or NULL */
+    struct sl_settings settings;   /* resolved */
+    struct sl_cli_list data, test; /* may be empty */
     const struct sl_reader_format *format;
     /* Of flags only: model, shape (`fields` 0: not given), optimizer, consistency, epochs, batch
      * rows, timeouts, quiet. */

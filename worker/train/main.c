@@ -14,6 +14,7 @@
 #include "net/trace.h"
 #include "net/transport.h"
 #include "reactor/topology.h"
+#include "worker/train/data_files.h"
 #include "worker/train/flags.h"
 #include "worker/train/generate.h"
 #include "worker/train/observe.h"
@@ -30,6 +31,7 @@ enum { EXIT_FAILED = 1, EXIT_SIGNAL = 128 };
 struct job {
     struct sl_flags flags;
     struct sl_trainer_options options;
+    struct sl_data_files data_files, test_files;
     struct sl_reader_options test; /* evaluation data */
     struct sl_reader *train;
     struct sl_train_report report;
@@ -132,18 +134,25 @@ static int check_settings(const struct job *job, struct sl_reason *reason)
     return err;
 }
 
+static struct sl_reader_options reader_options(const struct sl_flags *flags,
+                                               const struct sl_data_files *files)
+{
+    return (struct sl_reader_options){.format = flags->format,
+                                      .paths = (const char *const *)files->paths,
+                                      .path_count = files->count,
+                                      .share_count = 1};
+}
+
 /* Reads the first row of the data, the same for every worker, and counts its features; features_max
  * as in sl_reader_options. Data without a row is an error: the job would succeed without any
  * training. */
-static int read_first_row(const struct sl_flags *flags, uint32_t features_max,
-                          uint32_t *feature_count, struct sl_reason *reason)
+static int read_first_row(const struct job *job, uint32_t features_max, uint32_t *feature_count,
+                          struct sl_reason *reason)
 {
-    const struct sl_reader_options options = {.format = flags->format,
-                                              .paths = flags->data.items,
-                                              .path_count = flags->data.count,
-                                              .share_count = 1,
-                                              .features_max = features_max};
+    struct sl_reader_options options = reader_options(&job->flags, &job->data_files);
     struct sl_reader *reader;
+    options.features_max = features_max;
+    options.is_silent = true;
     int err = sl_reader_open(&options, &reader, reason);
     if (err != 0) {
         return err;
@@ -153,8 +162,8 @@ static int read_first_row(const struct sl_flags *flags, uint32_t features_max,
     if (got < 0) {
         sl_reason_set(reason, "%s", sl_reader_reason(reader));
     } else if (got == 0) {
-        sl_reason_set(reason, "--data %s%s: there is no row to train on", flags->data.items[0],
-                      flags->data.count > 1 ? " and the other files" : "");
+        sl_reason_set(reason, "--data %s%s: there is no row to train on", job->data_files.paths[0],
+                      job->data_files.count > 1 ? " and the other files" : "");
         got = SL_ERR_INVALID;
     } else {
         *feature_count = row->feature_count > 0 ? row->feature_count : 1;
@@ -189,20 +198,27 @@ static int read_options(struct job *job, struct sl_reason *reason)
 }
 
 /* The evaluating worker opens the test data later. Worker 0, the most likely one, checks it now. */
-static int check_test_data(struct job *job, const struct sl_reader_options *like,
-                           struct sl_reason *reason)
+static int check_test_data(struct job *job, struct sl_reason *reason)
 {
-    job->test = *like;
-    job->test.paths = &job->flags.test;
-    job->test.path_count = 1;
-    job->test.share_index = 0;
-    job->test.share_count = 1;
+    job->test = reader_options(&job->flags, &job->test_files);
+    job->test.features_max = job->options.shape.fields;
     job->options.test = &job->test;
     struct sl_reader *reader = NULL;
     int err = job->flags.settings.cluster.task_index != 0
                   ? 0
                   : sl_reader_open(&job->test, &reader, reason);
     sl_reader_close(&reader);
+    return err;
+}
+
+static int list_files(struct sl_data_files *files, const struct sl_cli_list *values,
+                      struct sl_reason *reason)
+{
+    int err = 0;
+    sl_data_files_fini(files);
+    for (uint32_t i = 0; err == 0 && i < values->count; i++) {
+        err = sl_data_files_add(files, values->items[i], reason);
+    }
     return err;
 }
 
@@ -216,29 +232,24 @@ static int open_data(struct job *job, struct sl_reason *reason)
         shape->fields = flags->format->field_count;
     }
     const bool counts = shape->fields == 0 && flags->training.model == &sl_model_deepfm;
-    int err = read_first_row(flags, counts ? SL_MODEL_FIELDS_MAX : 0, &first_row_features, reason);
+    int err = list_files(&job->data_files, &flags->data, reason);
+    err = err != 0 ? err : list_files(&job->test_files, &flags->test, reason);
+    err = err != 0
+              ? err
+              : read_first_row(job, counts ? SL_MODEL_FIELDS_MAX : 0, &first_row_features, reason);
     if (err != 0) {
         return err;
     }
     if (counts) {
         shape->fields = first_row_features;
     }
-    const struct sl_reader_options options = {
-        .format = flags->format,
-        .paths = flags->data.items,
-        .path_count = flags->data.count,
-        /* A worker beyond worker_count shares a part with another. */
-        .share_index =
-            job->flags.settings.cluster.task_index % job->flags.settings.cluster.worker_count,
-        .share_count = job->flags.settings.cluster.worker_count,
-        /* The tower has no inputs for more features. */
-        .features_max = flags->training.model == &sl_model_deepfm ? shape->fields : 0,
-    };
+    struct sl_reader_options options = reader_options(flags, &job->data_files);
+    /* A worker beyond worker_count shares a part with another. */
+    options.share_count = flags->settings.cluster.worker_count;
+    options.share_index = flags->settings.cluster.task_index % options.share_count;
+    options.features_max = shape->fields;
     err = sl_reader_open(&options, &job->train, reason);
-    if (err == 0 && flags->test != NULL) {
-        err = check_test_data(job, &options, reason);
-    }
-    return err;
+    return err == 0 && flags->test.count > 0 ? check_test_data(job, reason) : err;
 }
 
 static void describe_job(struct job *job)
@@ -509,6 +520,8 @@ out:
     sl_observe_close(&job->observe);
     sl_train_metrics_fini(&job->metrics);
     sl_reader_close(&job->train);
+    sl_data_files_fini(&job->data_files);
+    sl_data_files_fini(&job->test_files);
     sl_flags_fini(&job->flags);
     free(job);
     return status;

@@ -12,6 +12,7 @@
 #include "core/array.h"
 #include "core/assert.h"
 #include "core/file_kind.h"
+#include "core/log.h"
 
 /* A whole line fits at any offset, and a refill moves at most half of the buffer. */
 #define BUFFER_BYTES (2 * (size_t)SL_READER_LINE_BYTES)
@@ -20,6 +21,7 @@ struct file {
     const char *path;
     uint64_t base; /* bytes of the files before it */
     uint64_t bytes;
+    bool has_warned;
 };
 
 struct sl_reader {
@@ -28,6 +30,7 @@ struct sl_reader {
     uint32_t file_count;
     uint64_t begin, end; /* of the share, in bytes of all files together */
     uint32_t features_max;
+    bool is_silent;
 
     uint32_t file_index;
     int fd;           /* of files[file_index], or -1 */
@@ -56,14 +59,19 @@ void sl_reader_row_fini(struct sl_reader_row *row)
     *row = (struct sl_reader_row){0};
 }
 
-/* Appends the first word of `tail`, shortened. Unprintable bytes are written as \xNN. */
+/* Appends the first word of `tail`, at most 60 characters. Unprintable bytes are written as \xNN.
+ */
 static void quote(char *text, size_t room, struct sl_bytes tail)
 {
-    char word[32];
+    char word[64];
     size_t used = 0;
-    while (tail.left > 0 && used + sizeof "\\x00" <= sizeof word) {
+    while (tail.left > 0) {
         uint8_t byte = sl_bytes_u8(&tail);
         if (byte == ' ' || byte == '\t') {
+            break;
+        }
+        if (used + sizeof "\\x00..." > sizeof word) {
+            used += (size_t)snprintf(word + used, sizeof word - used, "...");
             break;
         }
         const bool is_printable = byte > ' ' && byte < 127;
@@ -150,6 +158,7 @@ int sl_reader_open(const struct sl_reader_options *options, struct sl_reader **o
     reader->fd = -1;
     reader->format = options->format;
     reader->features_max = options->features_max;
+    reader->is_silent = options->is_silent;
     reader->file_count = options->path_count;
     reader->files = calloc(options->path_count, sizeof *reader->files);
     reader->buffer = malloc(BUFFER_BYTES);
@@ -399,6 +408,17 @@ static int parse_line(struct sl_reader *reader, struct sl_bytes line, struct sl_
     return err;
 }
 
+static void warn_of_queries(struct sl_reader *reader)
+{
+    struct file *file = &reader->files[reader->file_index];
+    if (!file->has_warned && !reader->is_silent) {
+        file->has_warned = true;
+        sl_log_warn("%s: \"qid:N\" is ignored: it groups rows for ranking, and each row is trained "
+                    "by itself",
+                    file->path);
+    }
+}
+
 int sl_reader_next(struct sl_reader *reader, const struct sl_reader_row **row)
 {
     for (;;) {
@@ -421,6 +441,9 @@ int sl_reader_next(struct sl_reader *reader, const struct sl_reader_row **row)
             int err = parse_line(reader, line, &fault);
             if (err != 0) {
                 return fail_line(reader, err, &fault);
+            }
+            if (reader->row.has_query) {
+                warn_of_queries(reader);
             }
             reader->start += taken;
             *row = &reader->row;

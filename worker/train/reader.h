@@ -20,7 +20,8 @@
 
 /* One example. Feature i belongs to field i, its position in the row. */
 struct sl_reader_row {
-    float label; /* 0 or 1 */
+    float label;    /* 0 or 1 */
+    bool has_query; /* the line has a "qid:N", which is not part of the row */
     uint32_t feature_count;
     uint32_t feature_room;
     uint64_t *keys; /* [feature_count]; owned by the row, grown by sl_reader_row_add */
@@ -58,6 +59,7 @@ struct sl_reader_options {
     uint32_t share_index;     /* < share_count */
     uint32_t share_count;
     uint32_t features_max; /* a row with more is refused; 0: no limit */
+    bool is_silent;        /* no warnings: another reader of the files writes them */
 };
 
 struct sl_reader;

@@ -30,13 +30,20 @@ uint64_t sl_reader_criteo_class(uint64_t magnitude, bool negative)
     return (uint64_t)floor(log_of * log_of);
 }
 
+/* Returns whether a field may end here. */
+static bool at_end(const struct sl_bytes *tail)
+{
+    const int byte = sl_text_peek(tail);
+    return byte < 0 || byte == '\t';
+}
+
 static int parse_integer(const struct sl_bytes *line, struct sl_bytes *tail, uint32_t field,
                          uint64_t *out, struct sl_reader_fault *fault)
 {
     struct sl_bytes before = *tail;
     bool negative = sl_text_skip(tail, '-');
     uint64_t magnitude;
-    if (!sl_text_u64(tail, &magnitude)) {
+    if (!sl_text_u64(tail, &magnitude) || !at_end(tail)) {
         return sl_reader_refuse(fault, line, &before,
                                 "integer field %u of 13 is neither empty nor a whole number",
                                 field + 1);
@@ -48,9 +55,10 @@ static int parse_integer(const struct sl_bytes *line, struct sl_bytes *tail, uin
 static int parse_category(const struct sl_bytes *line, struct sl_bytes *tail, uint32_t field,
                           uint64_t *out, struct sl_reader_fault *fault)
 {
-    if (!sl_text_hex(tail, out)) {
+    const struct sl_bytes before = *tail;
+    if (!sl_text_hex(tail, out) || !at_end(tail)) {
         return sl_reader_refuse(
-            fault, line, tail,
+            fault, line, &before,
             "categorical field %u of 26 is neither empty nor 1 to 16 hexadecimal digits",
             field - INTEGER_FIELDS + 1);
     }
@@ -60,14 +68,11 @@ static int parse_category(const struct sl_bytes *line, struct sl_bytes *tail, ui
 static int parse_field(const struct sl_bytes *line, struct sl_bytes *tail, uint32_t field,
                        struct sl_reader_row *row, struct sl_reader_fault *fault)
 {
-    if (!sl_text_skip(tail, '\t')) {
-        return tail->left == 0
-                   ? sl_reader_refuse(fault, line, tail, "the line ends after %u of 40 columns",
-                                      field + 1)
-                   : sl_reader_refuse(fault, line, tail, "a tab must follow column %u", field + 1);
+    if (!sl_text_skip(tail, '\t')) { /* a field ends at a tab, or with the line */
+        return sl_reader_refuse(fault, line, tail, "the line ends after %u of 40 columns",
+                                field + 1);
     }
-    int byte = sl_text_peek(tail);
-    bool empty = byte < 0 || byte == '\t';
+    bool empty = at_end(tail);
     uint64_t value = 0;
     int err = 0;
     if (!empty) {
@@ -80,12 +85,11 @@ static int parse_field(const struct sl_bytes *line, struct sl_bytes *tail, uint3
 static int parse(struct sl_bytes line, struct sl_reader_row *row, struct sl_reader_fault *fault)
 {
     struct sl_bytes tail = line;
-    int label = sl_text_peek(&tail);
-    if (label != '0' && label != '1') {
-        return sl_reader_refuse(fault, &line, &tail, "the label is neither 0 nor 1");
+    float label;
+    if (!sl_text_float(&tail, &label) || (label != 0 && label != 1) || !at_end(&tail)) {
+        return sl_reader_refuse(fault, &line, &line, "the label is neither 0 nor 1");
     }
-    (void)sl_bytes_take(&tail, 1);
-    row->label = label == '1' ? 1.0F : 0.0F;
+    row->label = label + 0.0F; /* not -0 */
     row->feature_count = 0;
     for (uint32_t field = 0; field < FIELDS; field++) {
         int err = parse_field(&line, &tail, field, row, fault);

@@ -21,30 +21,46 @@ static int parse_label(const struct sl_bytes *line, struct sl_bytes *tail, float
                        struct sl_reader_fault *fault)
 {
     struct sl_bytes at = *tail;
-    bool negative = sl_text_skip(&at, '-');
-    if (!negative) {
-        (void)sl_text_skip(&at, '+');
-    }
-    uint64_t value;
-    if (!sl_text_u64(&at, &value) || value > 1 || (negative && value == 0) || !at_blank(&at)) {
+    float value;
+    if (!sl_text_float(&at, &value) || (value != 0 && value != 1 && value != -1) ||
+        !at_blank(&at)) {
         return sl_reader_refuse(fault, line, tail, "the label is none of 0, 1, -1, +1");
     }
-    *label = negative ? 0.0F : (float)value;
+    *label = value > 0 ? 1.0F : 0.0F;
     *tail = at;
     return 0;
+}
+
+/* Takes a "qid:N", which stands behind the label in data for ranking. */
+static bool take_query(struct sl_bytes *tail)
+{
+    static const char name[] = "qid:";
+    struct sl_bytes at = *tail;
+    uint64_t number;
+    for (const char *byte = name; *byte != '\0'; byte++) {
+        if (!sl_text_skip(&at, *byte)) {
+            return false;
+        }
+    }
+    if (!sl_text_u64(&at, &number) || !at_blank(&at)) {
+        return false;
+    }
+    *tail = at;
+    return true;
 }
 
 /* Parses an integer and a colon. */
 static int parse_number(const struct sl_bytes *line, struct sl_bytes *tail, const char *what,
                         uint64_t *out, struct sl_reader_fault *fault)
 {
+    const struct sl_bytes before = *tail;
     if (!sl_text_u64(tail, out)) {
         return sl_reader_refuse(fault, line, tail,
                                 "the %s is no whole number from 0 to 18446744073709551615", what);
     }
     return sl_text_skip(tail, ':')
                ? 0
-               : sl_reader_refuse(fault, line, tail, "a colon must follow the %s", what);
+               : sl_reader_refuse(fault, line, &before, "a colon must follow the %s", what);
 }
 
 static int parse_feature(const struct sl_bytes *line, struct sl_bytes *tail, bool has_field,
@@ -76,6 +92,8 @@ static int parse(struct sl_bytes line, bool has_field, struct sl_reader_row *row
     skip_blanks(&tail);
     int err = parse_label(&line, &tail, &row->label, fault);
     row->feature_count = 0;
+    skip_blanks(&tail);
+    row->has_query = err == 0 && take_query(&tail);
     while (err == 0) {
         skip_blanks(&tail);
         if (tail.left == 0 || sl_text_peek(&tail) == '#') {

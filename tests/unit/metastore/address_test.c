@@ -98,7 +98,7 @@ SL_CASE(address_parse__refusals)
         "http:///metadata",
         "http://a:1/?x=1",
         "http://user:password@a:1/",
-        "http://a:1/\n",
+        "http://a:1/ ",
     };
     for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
         assert_int_equal(parse(BAD[i]), SL_ERR_INVALID);
@@ -108,6 +108,7 @@ SL_CASE(address_parse__refusals)
             fail_msg("%s: %s", BAD[i], reason.text);
         }
     }
+    assert_int_equal(parse("http://a:1/\n"), SL_ERR_INVALID);
     (void)snprintf(text, sizeof text, "http://a:1/%0600d", 0);
     assert_int_equal(parse(text), SL_ERR_INVALID);
     (void)snprintf(text, sizeof text, "a:1/%0200d", 0);

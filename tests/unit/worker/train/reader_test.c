@@ -1,9 +1,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/log.h"
 #include "files.h"
 #include "tests/support/unit.h"
 #include "worker/train/reader.h"
+
+#define CATEGORIES                                                                                 \
+    "\t1\t2\t3\t4\t5\t6\t7\t8\t9\ta\tb\tc\td\te\tf\t10\t11\t12\t13\t14\t15\t16\t17\t18\t19"
+#define CRITEO(integers, first) "1" integers "\t" first CATEGORIES
+#define EMPTY_INTEGERS          "\t\t\t\t\t\t\t\t\t\t\t\t\t"
 
 static struct sl_reader *open_share(const struct train_files *files,
                                     const struct sl_reader_format *format, uint32_t index,
@@ -83,19 +89,86 @@ SL_CASE(reader_libsvm__names_the_place_of_a_bad_word)
 {
     const struct sl_reader_format *format = &sl_reader_libsvm;
     check_refused(format, "0 1:1", "7 1:1", 1, "label");
-    check_refused(format, "0 1:1", "-0 1:1", 1, "label");
+    check_refused(format, "0 1:1", "-1.5 1:1", 1, "\"-1.5\"");
+    check_refused(format, "0 1:1", "1e 1:1", 1, "\"1e\"");
+    check_refused(format, "0 1:1", "nan 1:1", 1, "label");
     check_refused(format, "0 1:1", "01x 1:1", 1, "\"01x\"");
     check_refused(format, "0 1:1", "1 x:1", 3, "\"x:1\"");
     check_refused(format, "0 1:1", "1 2:3 18446744073709551616:1", 7, "index");
-    check_refused(format, "0 1:1", "1 2", 4, "colon");
+    check_refused(format, "0 1:1", "1 2", 3, "colon must follow the index: \"2\"");
+    check_refused(format, "0 1:1", "1 2:1 qid:3", 7, "\"qid:3\"");
+    check_refused(format, "0 1:1", "1 qid:x 2:1", 3, "\"qid:x\"");
+    check_refused(format, "0 1:1",
+                  "1 0123456789012345678901234567890123456789012345678901234567890", 3,
+                  "\"012345678901234567890123456789012345678901234567890123456...\"");
     check_refused(format, "0 1:1", "1 2:", 5, "value");
     check_refused(format, "0 1:1", "1 2:nan", 5, "value");
     check_refused(format, "0 1:1", "1 2:1x", 5, "value");
     check_refused(format, "0 1:1", "1 2:1\r3", 5, "\"1\\x0d3\"");
     check_refused(format, "0 1:1", "1 2:3:4", 5, "--format libffm");
     check_refused(&sl_reader_libffm, "0 1:1:1", "1 2:3:", 7, "value");
-    check_refused(&sl_reader_libffm, "0 1:1:1", "1 2:3", 6, "colon must follow the index");
+    check_refused(&sl_reader_libffm, "0 1:1:1", "1 2:3", 5, "colon must follow the index: \"3\"");
     check_refused(&sl_reader_libffm, "0 1:1:1", "1 x:3:1", 3, "field");
+}
+
+/* Tools that write floats write labels as floats. */
+SL_CASE(reader__takes_labels_as_decimals)
+{
+    static const struct {
+        const char *text;
+        float label;
+    } LABELS[] = {{"1.0", 1}, {"0.0", 0},   {"-1.0", 0}, {"+1.", 1},
+                  {"1e0", 1}, {"10E-1", 1}, {"-0.0", 0}, {"0.000000e+00", 0}};
+    for (size_t i = 0; i < 2 * sizeof LABELS / sizeof LABELS[0]; i++) {
+        const bool is_criteo = i % 2 == 1;
+        const char *label = LABELS[i / 2].text;
+        if (is_criteo && label[0] == '-' && label[1] == '1') {
+            continue; /* this format has no -1 */
+        }
+        char text[512];
+        (void)snprintf(text, sizeof text, "%s%s\n", label,
+                       is_criteo ? "\t\t\t\t\t\t\t\t\t\t\t\t\t\t1" CATEGORIES : " 2:1");
+        struct train_files files;
+        struct sl_reader *reader =
+            open_text(&files, is_criteo ? &sl_reader_criteo : &sl_reader_libsvm, text);
+        const struct sl_reader_row *row;
+        assert_int_equal(sl_reader_next(reader, &row), 1);
+        assert_memory_equal(&row->label, &LABELS[i / 2].label, sizeof row->label);
+        close_text(&files, reader);
+    }
+}
+
+static void count_lines(void *ctx, enum sl_log_level level, const char *text)
+{
+    assert_int_equal(level, SL_LOG_WARN);
+    assert_non_null(strstr(text, "qid"));
+    ++*(uint32_t *)ctx;
+}
+
+SL_CASE(reader_libsvm__ignores_qid_with_one_warning_a_file)
+{
+    uint32_t lines = 0;
+    const char *text = "1 qid:7 2:3\n0 qid:8\n-1\tqid:8  4:1 # words\n";
+    struct train_files files;
+    train_files_begin(&files);
+    train_files_add(&files, text, strlen(text));
+    train_files_add(&files, "0 2:1\n", 6);
+    train_files_add(&files, text, strlen(text));
+    struct sl_reader *reader = open_share(&files, &sl_reader_libsvm, 0, 1);
+    const struct sl_reader_row *row;
+    sl_log_redirect(SL_LOG_WARN, count_lines, &lines);
+    for (uint32_t epoch = 0; epoch < 2; epoch++) {
+        uint32_t features = 0, rows = 0;
+        for (; sl_reader_next(reader, &row) == 1; rows++) {
+            features += row->feature_count;
+        }
+        assert_int_equal(rows, 7);
+        assert_int_equal(features, 5);
+        assert_int_equal(lines, 2);
+        sl_reader_rewind(reader);
+    }
+    sl_log_redirect(SL_LOG_INFO, NULL, NULL);
+    close_text(&files, reader);
 }
 
 SL_CASE(reader_libffm__takes_the_index_as_the_key)
@@ -139,11 +212,6 @@ SL_CASE(reader_next__shows_a_nul_byte)
     assert_non_null(strstr(sl_reader_reason(reader), "\"1\\x00\""));
     close_text(&files, reader);
 }
-
-#define CATEGORIES                                                                                 \
-    "\t1\t2\t3\t4\t5\t6\t7\t8\t9\ta\tb\tc\td\te\tf\t10\t11\t12\t13\t14\t15\t16\t17\t18\t19"
-#define CRITEO(integers, first) "1" integers "\t" first CATEGORIES
-#define EMPTY_INTEGERS          "\t\t\t\t\t\t\t\t\t\t\t\t\t"
 
 SL_CASE(reader_criteo__gives_every_field_a_feature)
 {
@@ -199,7 +267,10 @@ SL_CASE(reader_criteo__names_the_place_of_a_bad_word)
     const char *good = CRITEO(EMPTY_INTEGERS, "");
     check_refused(format, good, "2\t", 1, "label");
     check_refused(format, good, "1\t2\t3", 6, "3 of 40");
-    check_refused(format, good, CRITEO("\t1.5\t\t\t\t\t\t\t\t\t\t\t\t", ""), 4, "follow column 2");
+    check_refused(format, good, "1.5\t", 1, "\"1.5\"");
+    check_refused(format, good, CRITEO("\t1.5\t\t\t\t\t\t\t\t\t\t\t\t", ""), 3,
+                  "integer field 1 of 13 is neither empty nor a whole number: \"1.5\"");
+    check_refused(format, good, CRITEO(EMPTY_INTEGERS, "12g"), 16, "hexadecimal digits: \"12g\"");
     check_refused(format, good, CRITEO("\tx\t\t\t\t\t\t\t\t\t\t\t\t", ""), 3, "integer field 1");
     check_refused(format, good, CRITEO(EMPTY_INTEGERS, "zz"), 16, "categorical field 1");
     check_refused(format, good, CRITEO(EMPTY_INTEGERS, "") "\t1", 76, "after column 40");
