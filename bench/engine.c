@@ -47,7 +47,7 @@ static int read_model(struct bench *bench, struct sl_reason *reason)
     uint8_t *data = malloc(bytes + 1);
     rewind(file);
     int err = data != NULL && fread(data, 1, bytes, file) == bytes
-                  ? sl_onnx_read(data, bytes, true, &bench->memory, &bench->graph, reason)
+                  ? sl_onnx_read(data, bytes, true, NULL, &bench->memory, &bench->graph, reason)
                   : sl_reason_fail(reason, SL_ERR_IO, "cannot be read");
     (void)fclose(file);
     free(data);
@@ -59,8 +59,8 @@ static int open_model(struct bench *bench)
     struct sl_reason reason;
     sl_graph_memory_init(&bench->memory, MODEL_MEMORY_BYTES);
     int err = read_model(bench, &reason);
+    err = err != 0 ? err : sl_graph_fold(&bench->graph, &bench->memory, &reason);
     if (err == 0) {
-        sl_graph_fold(&bench->graph, &bench->memory);
         err = sl_graph_image_make(&bench->graph, &bench->memory, &bench->image, &reason);
     }
     if (err == 0) {

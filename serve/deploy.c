@@ -227,8 +227,9 @@ static int prepare(struct run *run, const struct file *file, struct model *model
     if (err != 0) {
         return err;
     }
-    sl_graph_fold(&model->graph, &model->memory);
-    err = sl_graph_image_make(&model->graph, &model->memory, &model->image, &reason);
+    err = sl_graph_fold(&model->graph, &model->memory, &reason);
+    err =
+        err != 0 ? err : sl_graph_image_make(&model->graph, &model->memory, &model->image, &reason);
     err = err != 0 ? err : check(model, &reason);
     return err == 0 ? 0 : sl_reason_fail(&run->reason, err, "%s: %s", file->path, reason.text);
 }

@@ -2,13 +2,20 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "core/file_kind.h"
+#include "core/hash.h"
+#include "core/key_index.h"
 #include "serve/engine/onnx.h"
 
 static int fail_system(const char *path, struct sl_reason *reason)
@@ -18,32 +25,116 @@ static int fail_system(const char *path, struct sl_reason *reason)
                           strerror(system_errno));
 }
 
+/* Opens a regular file; beneath a folder, also after links have been followed, unless the folder is
+ * AT_FDCWD. Errors: INVALID, those of the system; no descriptor is left. */
+static int open_file(int folder, const char *path, int *fd, uint64_t *bytes,
+                     struct sl_reason *reason)
+{
+    const struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK, /* for a pipe */
+                                 .resolve = folder != AT_FDCWD ? RESOLVE_BENEATH : 0};
+    struct stat status;
+    *fd = (int)syscall(SYS_openat2, folder, path, &how, sizeof how);
+    if (*fd < 0 && errno == EXDEV) {
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "%s leads out of the model's folder: accepted is a path in it", path);
+    }
+    int err = *fd < 0 || fstat(*fd, &status) != 0 ? fail_system(path, reason) : 0;
+    if (err == 0 && !S_ISREG(status.st_mode)) {
+        err = sl_reason_fail(reason, SL_ERR_INVALID, "%s: not a regular file", path);
+    }
+    if (err != 0 && *fd >= 0) {
+        (void)close(*fd);
+    }
+    *bytes = err == 0 ? (uint64_t)status.st_size : 0;
+    return err;
+}
+
+/* The files with tensors beside a model. */
+struct beside {
+    int folder; /* of the model */
+    struct sl_graph_memory *memory;
+    struct sl_key_index seen; /* hashes of locations: each adds its bytes to the memory's limit */
+    uint32_t seen_count;
+};
+
+static int read_beside(void *context, const char *location, uint64_t offset, size_t bytes,
+                       const void **data, struct sl_reason *reason)
+{
+    struct beside *beside = context;
+    char begin[SL_FILE_KIND_BYTES];
+    uint64_t size, number;
+    int fd;
+    int err = open_file(beside->folder, location, &fd, &size, reason);
+    if (err != 0) {
+        return err;
+    }
+    if (sl_key_index_add(&beside->seen, sl_hash_bytes(location, strlen(location), 0), &number) ==
+            0 &&
+        number == beside->seen_count) {
+        beside->seen_count++;
+        beside->memory->bytes_left += 4 * size; /* as of the model itself */
+    }
+    const bool is_inside = offset <= size && bytes <= size - offset;
+    uint8_t *to = is_inside ? sl_graph_memory_take(beside->memory, bytes, 1) : NULL;
+    if (!is_inside) {
+        const ssize_t got = pread(fd, begin, sizeof begin, 0);
+        const char *kind = sl_file_kind_explain(begin, got > 0 ? (size_t)got : 0);
+        err = sl_reason_fail(
+            reason, SL_ERR_INVALID, "%zu bytes at %" PRIu64 " of %s, which has %" PRIu64 "%s%s",
+            bytes, offset, location, size, kind != NULL ? ": " : "", kind != NULL ? kind : "");
+    } else if (to == NULL) {
+        err = sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory, or tensors share bytes of %s",
+                             location);
+    }
+    for (size_t at = 0; err == 0 && at < bytes;) {
+        const ssize_t got = pread(fd, to + at, bytes - at, (off_t)(offset + at));
+        errno = got == 0 ? EIO : errno;
+        err = got <= 0 ? fail_system(location, reason) : 0;
+        at += got > 0 ? (size_t)got : 0;
+    }
+    (void)close(fd);
+    *data = to;
+    return err;
+}
+
 static int read_bytes(const char *path, const void *bytes, size_t count,
                       struct sl_graph_memory *memory, struct sl_graph *out,
                       struct sl_reason *reason)
 {
     struct sl_reason why;
+    const char *slash = strrchr(path, '/');
+    char folder[PATH_MAX];
+    (void)snprintf(folder, sizeof folder, "%.*s.", slash != NULL ? (int)(slash - path) + 1 : 0,
+                   path);
+    struct beside beside = {.folder = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC),
+                            .memory = memory};
+    const struct sl_onnx_files files = {.read = read_beside, .context = &beside};
     /* The messages hold a copy of the bytes; f16 becomes twice as large; what is written is a copy
      * too. */
     sl_graph_memory_init(memory, (64U << 20) + 4 * count);
-    const int err = sl_onnx_read(bytes, count, true, memory, out, &why);
-    return err == 0 ? 0 : sl_reason_fail(reason, err, "%s: %s", path, why.text);
+    const int err = sl_onnx_read(bytes, count, true, &files, memory, out, &why);
+    const char *kind = err == SL_ERR_INVALID ? sl_file_kind_explain(bytes, count) : NULL;
+    sl_key_index_fini(&beside.seen);
+    (void)close(beside.folder);
+    return err == 0 ? 0
+                    : sl_reason_fail(reason, err, "%s: %s", path, kind != NULL ? kind : why.text);
 }
 
 int sl_onnx_file_read(const char *path, struct sl_graph_memory *memory, struct sl_graph *out,
                       struct sl_reason *reason)
 {
-    struct stat status;
+    int fd;
+    uint64_t count;
     sl_graph_memory_init(memory, 0);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return fail_system(path, reason);
+    int err = open_file(AT_FDCWD, path, &fd, &count, reason);
+    if (err != 0) {
+        return err;
     }
-    int err = fstat(fd, &status) != 0 ? fail_system(path, reason) : 0;
-    const size_t count = err == 0 ? (size_t)status.st_size : 0;
-    if (err == 0 && (count == 0 || count > SL_ONNX_FILE_BYTES_MAX)) {
-        err = sl_reason_fail(reason, SL_ERR_INVALID, "%s: a model has 1 to %d bytes, not %zu", path,
-                             SL_ONNX_FILE_BYTES_MAX, count);
+    if (count == 0 || count > SL_ONNX_FILE_BYTES_MAX) {
+        err = sl_reason_fail(
+            reason, SL_ERR_INVALID, "%s: a model has 1 to %d bytes, not %" PRIu64 "%s", path,
+            SL_ONNX_FILE_BYTES_MAX, count,
+            count == 0 ? ": the file is empty" : ": save larger weights as external data");
     }
     void *bytes = err == 0 ? mmap(NULL, count, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
     if (err == 0 && bytes == MAP_FAILED) {

@@ -8,8 +8,10 @@
 #define SL_ONNX_FILE_SUFFIX    ".onnx"
 #define SL_ONNX_FILE_BYTES_MAX INT32_MAX /* a limit of protobuf's */
 
-/* Reads a model with its weights. Initialises the memory, in which all of it lies; in any case the
- * caller ends it. reason: begins with the path. Errors: those of sl_onnx_read and of the system. */
+/* Reads a model with its weights, also those in files beside it: a tensor's location is a path
+ * below the model's folder, also after links have been followed. Initialises the memory, in which
+ * all of it lies; in any case the caller ends it. reason: begins with the path. Errors: those of
+ * sl_onnx_read and of the system. */
 int sl_onnx_file_read(const char *path, struct sl_graph_memory *memory, struct sl_graph *out,
                       struct sl_reason *reason);
 

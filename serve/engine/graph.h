@@ -96,7 +96,7 @@ struct sl_graph_node {
 };
 
 struct sl_graph {
-    uint32_t opset;      /* 11 to 17 */
+    uint32_t opset;      /* 7 to 25 */
     uint32_t fixed_rows; /* the only number of rows; 0: any */
     struct sl_graph_value *values;
     struct sl_graph_node *nodes; /* in topological order */
@@ -132,13 +132,15 @@ struct sl_graph_run {
 enum sl_graph_op_flags {
     SL_GRAPH_IN_PLACE = 1, /* output 0 may lie where input 0 lies if both have the same bytes:
                               element i depends on element i only */
-    SL_GRAPH_ANY_TYPE = 2  /* else inputs are f32 */
+    SL_GRAPH_ANY_TYPE = 2, /* else inputs are f32 */
+    SL_GRAPH_COPIES = 4,   /* output 0 has the bytes of input 0 if it has its type */
+    SL_GRAPH_OF_SHAPE = 8  /* run reads no input: the output depends on shapes alone */
 };
 
 struct sl_graph_op {
     const char *name;                /* op_type */
     uint32_t inputs_min, inputs_max; /* those up to inputs_min are never absent */
-    uint32_t outputs_max;            /* the first one is never absent */
+    uint32_t outputs_max;            /* the first one is never absent; others may be unused */
     uint32_t flags;                  /* enum sl_graph_op_flags */
     /* The attributes that are accepted, all optional, up to one without name. The plan refuses
      * others, and those of another type. */
@@ -163,6 +165,19 @@ float sl_graph_attribute_float(const struct sl_graph_node *node, const char *nam
 /* NULL: absent. */
 const struct sl_graph_attribute *sl_graph_attribute_find(const struct sl_graph_node *node,
                                                          const char *name);
+
+/* A constant of i64 that stands for `times` times the rows of a run, if their number is free. Shape
+ * makes it; operators that move elements keep it; Reshape takes it; others fail. */
+static inline int64_t sl_graph_rows(uint64_t times)
+{
+    return INT64_MIN / 2 + (int64_t)times;
+}
+/* 0: the number stands for itself. */
+static inline uint64_t sl_graph_rows_times(int64_t number)
+{
+    const int64_t times = number < 0 ? number - INT64_MIN / 2 : 0;
+    return times > 0 && times <= (int64_t)SL_GRAPH_ELEMENTS_MAX ? (uint64_t)times : 0;
+}
 
 /* Its bytes lie in the view or the graph, not in the scratch. */
 static inline bool sl_graph_is_stored(const struct sl_graph_value *value)

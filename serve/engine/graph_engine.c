@@ -65,7 +65,8 @@ static int read_image(struct model *model, const struct sl_engine_image *image,
                               "deploy",
                               SL_GRAPH_IMAGE_BYTES_MAX);
     }
-    int err = sl_onnx_read(graph->data, graph->bytes, false, &model->memory, &model->graph, reason);
+    int err =
+        sl_onnx_read(graph->data, graph->bytes, false, NULL, &model->memory, &model->graph, reason);
     return err != 0 ? err : bind_weights(model, image, reason);
 }
 

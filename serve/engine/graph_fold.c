@@ -3,7 +3,17 @@
 #include <math.h>
 #include <string.h>
 
+#include "serve/engine/graph_check.h"
 #include "serve/engine/onnx.h"
+
+/* Of all nodes whose inputs are constants: a second or so. More are computed in each run. */
+#define FOLD_OPERATIONS_MAX 1e10
+
+struct folder {
+    struct sl_graph_memory *memory;
+    struct sl_reason *reason;
+    double operations_left;
+};
 
 /* NULL: it is absent. */
 static struct sl_graph_value *operand(struct sl_graph_value *const *operands, uint32_t count,
@@ -21,23 +31,53 @@ static bool is(const struct sl_graph_node *node, const char *op_type)
  */
 static bool is_identity(const struct sl_graph_node *node)
 {
-    const struct sl_graph_value *input = operand(node->inputs, node->input_count, 0);
-    const struct sl_graph_value *training = operand(node->inputs, node->input_count, 2);
-    const struct sl_graph_value *output = operand(node->outputs, node->output_count, 0);
-    const struct sl_graph_value *mask = operand(node->outputs, node->output_count, 1);
-    const bool trains = training != NULL && (training->kind != SL_GRAPH_CONSTANT ||
-                                             *(const uint8_t *)training->data != 0);
-    return (is(node, "Identity") || is(node, "Dropout")) && input != NULL && output != NULL &&
-           !output->is_output && (mask == NULL || mask->uses == 0) && !trains;
+    const struct sl_graph_value *in = node->inputs[0], *out = node->outputs[0];
+    return (node->op->flags & SL_GRAPH_COPIES) != 0 && !out->is_output && in->type == out->type &&
+           in->has_rows == out->has_rows && in->rank == out->rank &&
+           memcmp(in->shape, out->shape, in->rank * sizeof in->shape[0]) == 0;
 }
 
-/* The value's elements, in memory of the graph, if it is stored, of f32, and has `count`. */
-static float *elements(const struct sl_graph_value *value, uint64_t count)
+/* Computes a node whose inputs are known, and makes its output a constant or a weight. The node
+ * stays as it is if that needs more memory or operations than there are. Errors: the operator's. */
+static int fold_constant(struct folder *folder, struct sl_graph_node *node,
+                         const struct sl_graph_work *work)
 {
-    return value != NULL && sl_graph_is_stored(value) && value->type == SL_OBJECT_F32 &&
-                   sl_graph_elements(value, 0, value->rank) == count
-               ? (float *)value->data
-               : NULL;
+    struct sl_graph_value *out = node->outputs[0];
+    bool is_known = !out->is_output && work->operations <= folder->operations_left &&
+                    (out->type == SL_OBJECT_F32 || out->bytes <= SL_ONNX_CONSTANT_BYTES_MAX);
+    const void *inputs[SL_GRAPH_OPERANDS_MAX];
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        const struct sl_graph_value *in = node->inputs[i];
+        inputs[i] = in != NULL ? in->data : NULL;
+        is_known = is_known && ((node->op->flags & SL_GRAPH_OF_SHAPE) != 0 || in == NULL ||
+                                (sl_graph_is_stored(in) && in->data != NULL));
+    }
+    if (!is_known) {
+        return 0;
+    }
+    folder->operations_left -= work->operations;
+    void *to = sl_graph_memory_take(folder->memory, out->bytes, 1);
+    const struct sl_graph_run run = {
+        .inputs = inputs,
+        .outputs = &to,
+        .scratch = sl_graph_memory_take(folder->memory, work->scratch_bytes, 1),
+        .rows = 1,
+        .reason = folder->reason};
+    if (to == NULL || run.scratch == NULL) {
+        return 0;
+    }
+    const int err = node->op->run(node, &run);
+    out->kind = sl_onnx_stored_kind(out);
+    out->data = to;
+    out->producer = NULL;
+    node->is_folded = true;
+    return err;
+}
+
+/* The value's elements if it is stored: in memory of the graph. */
+static float *elements(const struct sl_graph_value *value)
+{
+    return value != NULL && sl_graph_is_stored(value) ? (float *)value->data : NULL;
 }
 
 /* Multiplies the BatchNormalization into the Conv before it, and makes that compute its output. The
@@ -48,20 +88,15 @@ static bool fold_bn(struct sl_graph_node *conv, const struct sl_graph_node *bn,
 {
     struct sl_graph_value *w = operand(conv->inputs, conv->input_count, 1);
     struct sl_graph_value *b = operand(conv->inputs, conv->input_count, 2);
-    if (!is(conv, "Conv") || w == NULL || conv->output_count != 1 ||
-        !is(bn, "BatchNormalization") || bn->input_count != 5 || bn->output_count != 1 ||
-        bn->outputs[0] == NULL || conv->outputs[0]->uses != 1 || w->uses != 1 ||
-        sl_graph_attribute_int(bn, "training_mode", 0) != 0) {
+    if (!is(conv, "Conv") || !is(bn, "BatchNormalization") || conv->outputs[0]->uses != 1 ||
+        w->uses != 1) {
         return false;
     }
-    const uint64_t channels = w->rank > 0 ? w->shape[0] : 0;
-    const uint64_t taps = sl_graph_elements(w, 1, w->rank);
-    float *weights = elements(w, channels * taps);
-    const float *before = elements(b, channels);
-    const float *scale = elements(bn->inputs[1], channels);
-    const float *shift = elements(bn->inputs[2], channels);
-    const float *mean = elements(bn->inputs[3], channels);
-    const float *variance = elements(bn->inputs[4], channels);
+    const uint64_t channels = w->shape[0], taps = sl_graph_elements(w, 1, w->rank);
+    float *weights = elements(w);
+    const float *before = elements(b), *scale = elements(bn->inputs[1]);
+    const float *shift = elements(bn->inputs[2]), *mean = elements(bn->inputs[3]);
+    const float *variance = elements(bn->inputs[4]);
     const float epsilon = sl_graph_attribute_float(bn, "epsilon", 1e-5F);
     float *bias = sl_graph_memory_take(memory, channels, sizeof *bias);
     struct sl_graph_value **inputs = sl_graph_memory_take(memory, 3, sizeof *inputs);
@@ -77,16 +112,15 @@ static bool fold_bn(struct sl_graph_node *conv, const struct sl_graph_node *bn,
         }
     }
     struct sl_graph_value *added = conv->outputs[0];
-    const uint64_t bias_bytes = channels * sizeof *bias;
     *added = (struct sl_graph_value){
         .name = added->name,
-        .kind = bias_bytes > SL_ONNX_CONSTANT_BYTES ? SL_GRAPH_WEIGHT : SL_GRAPH_CONSTANT,
         .type = SL_OBJECT_F32,
         .rank = 1,
         .shape = {channels},
-        .bytes = bias_bytes,
+        .bytes = channels * sizeof *bias,
         .data = bias,
         .uses = 2}; /* as the input of the Conv, and still of the BatchNormalization */
+    added->kind = sl_onnx_stored_kind(added);
     inputs[0] = conv->inputs[0];
     inputs[1] = w;
     inputs[2] = added;
@@ -100,29 +134,49 @@ static bool fold_bn(struct sl_graph_node *conv, const struct sl_graph_node *bn,
     return true;
 }
 
-void sl_graph_fold(struct sl_graph *graph, struct sl_graph_memory *memory)
+static int fold_node(struct folder *folder, const struct sl_graph *graph,
+                     struct sl_graph_node *node)
 {
+    const uint32_t rows = graph->fixed_rows > 0 ? graph->fixed_rows : 1;
+    struct sl_graph_work work;
+    for (uint32_t j = 0; j < node->input_count; j++) {
+        const struct sl_graph_value *input = node->inputs[j];
+        if (input != NULL && input->producer != NULL && input->producer->is_folded) {
+            node->inputs[j] = input->producer->inputs[0]; /* that of a copy */
+        }
+    }
+    int err = sl_graph_check_node(graph, node, rows, &work, folder->reason);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_graph_value *source = node->inputs[0];
+    if (is_identity(node)) {
+        node->is_folded = true;
+        source->uses += node->outputs[0]->uses;
+    } else if (source->producer != NULL && fold_bn(source->producer, node, folder->memory)) {
+        node->is_folded = true;
+    } else {
+        err = fold_constant(folder, node, &work);
+    }
+    for (uint32_t j = 0; node->is_folded && j < node->input_count; j++) {
+        if (node->inputs[j] != NULL) {
+            node->inputs[j]->uses--;
+        }
+    }
+    return err;
+}
+
+int sl_graph_fold(struct sl_graph *graph, struct sl_graph_memory *memory, struct sl_reason *reason)
+{
+    struct folder folder = {
+        .memory = memory, .reason = reason, .operations_left = FOLD_OPERATIONS_MAX};
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < graph->node_count; i++) {
-        struct sl_graph_node *node = &graph->nodes[i];
-        for (uint32_t j = 0; j < node->input_count; j++) {
-            const struct sl_graph_value *input = node->inputs[j];
-            if (input != NULL && input->producer != NULL && input->producer->is_folded) {
-                node->inputs[j] = input->producer->inputs[0]; /* that of an Identity */
-            }
-        }
-        struct sl_graph_value *source = operand(node->inputs, node->input_count, 0);
-        if (is_identity(node)) {
-            node->is_folded = true;
-            source->uses += node->outputs[0]->uses;
-        } else if (source != NULL && source->producer != NULL) {
-            node->is_folded = fold_bn(source->producer, node, memory);
-        }
-        for (uint32_t j = 0; node->is_folded && j < node->input_count; j++) {
-            if (node->inputs[j] != NULL) {
-                node->inputs[j]->uses--;
-            }
-        }
+    int err = sl_graph_check_operators(graph, reason);
+    for (uint32_t i = 0; err == 0 && i < graph->node_count; i++) {
+        err = fold_node(&folder, graph, &graph->nodes[i]);
+    }
+    if (err != 0) {
+        return err;
     }
     for (uint32_t i = 0; i < graph->node_count; i++) {
         if (!graph->nodes[i].is_folded) {
@@ -136,4 +190,5 @@ void sl_graph_fold(struct sl_graph *graph, struct sl_graph_memory *memory)
             value->kind = SL_GRAPH_COMPUTED; /* by no node: neither written nor placed */
         }
     }
+    return 0;
 }

@@ -13,6 +13,7 @@ extern const struct sl_graph_op sl_graph_ops_elementwise[];
 extern const struct sl_graph_op sl_graph_ops_layout[];
 extern const struct sl_graph_op sl_graph_ops_matrix[];
 extern const struct sl_graph_op sl_graph_ops_normalize[];
+extern const struct sl_graph_op sl_graph_ops_shape[];
 extern const struct sl_graph_op sl_graph_ops_window[];
 
 /* An entry of an operator with one output; the attributes that it accepts come last. */
@@ -21,6 +22,9 @@ extern const struct sl_graph_op sl_graph_ops_window[];
         .name = (op_type), .inputs_min = (least), .inputs_max = (most), .outputs_max = 1,          \
         .flags = (op_flags), .attributes = {__VA_ARGS__}, .infer = (check), .run = (compute)       \
     }
+
+/* Flags of an operator that copies its input, with another shape or type. */
+#define SL_GRAPH_OPS_COPY (SL_GRAPH_IN_PLACE | SL_GRAPH_ANY_TYPE | SL_GRAPH_COPIES)
 
 /* Keep a struct from infer to run. */
 static inline void sl_graph_ops_save(struct sl_graph_node *node, const void *params, size_t bytes)
@@ -57,7 +61,20 @@ static inline bool sl_graph_ops_has(const struct sl_graph_infer *infer, uint32_t
 void sl_graph_ops_set_output(const struct sl_graph_infer *infer,
                              const struct sl_graph_value *value);
 
-/* The attribute "axis": -rank to limit, counted from the end if it is negative. */
+struct sl_graph_list {
+    const int64_t *numbers; /* [count] */
+    uint32_t count;
+};
+
+/* A list of numbers: a constant input, or, as in older opsets, an attribute. Absent: none. */
+int sl_graph_ops_read_list(const struct sl_graph_infer *infer, uint32_t input, const char *name,
+                           struct sl_graph_list *out);
+
+/* An axis of -rank to limit, counted from the end if it is negative. */
+int sl_graph_ops_resolve(const struct sl_graph_infer *infer, int64_t given, uint32_t rank,
+                         uint32_t limit, uint32_t *axis);
+
+/* The same of the attribute "axis". */
 int sl_graph_ops_axis(const struct sl_graph_infer *infer, int64_t absent, uint32_t rank,
                       uint32_t limit, uint32_t *axis);
 

@@ -37,8 +37,19 @@ UNARY(run_relu, x < 0 ? 0 : x)
 UNARY(run_sigmoid, 1 / (1 + expf(-x)))
 UNARY(run_tanh, tanhf(x))
 
+/* Bounds are inputs, or attributes before opset 11. */
+struct clip {
+    float least, most;
+};
+
 static int infer_clip(struct sl_graph_infer *infer)
 {
+    const struct clip p = {.least = sl_graph_attribute_float(infer->node, "min", -INFINITY),
+                           .most = sl_graph_attribute_float(infer->node, "max", INFINITY)};
+    if (infer->node->attribute_count > 0 && infer->node->input_count > 1) {
+        return sl_graph_fail(infer, SL_ERR_INVALID, "bounds are inputs or attributes, not both");
+    }
+    sl_graph_ops_save(infer->node, &p, sizeof p);
     for (uint32_t i = 1; i < infer->node->input_count; i++) {
         const struct sl_graph_value *bound = infer->inputs[i];
         if (bound != NULL && (bound->has_rows || sl_graph_elements(bound, 0, bound->rank) != 1)) {
@@ -52,10 +63,11 @@ static int infer_clip(struct sl_graph_infer *infer)
 static int run_clip(const struct sl_graph_node *node, const struct sl_graph_run *run)
 {
     const uint64_t count = sl_graph_ops_bytes(node, run, 0) / sizeof(float);
+    const struct clip *p = sl_graph_ops_params(node);
     const float *in = run->inputs[0];
     const float *low = node->input_count > 1 ? run->inputs[1] : NULL;
     const float *high = node->input_count > 2 ? run->inputs[2] : NULL;
-    const float least = low != NULL ? *low : -INFINITY, most = high != NULL ? *high : INFINITY;
+    const float least = low != NULL ? *low : p->least, most = high != NULL ? *high : p->most;
     float *out = run->outputs[0];
     LOOP(const float x = in[i] < least ? least : in[i], x > most ? most : x)
     return 0;
@@ -122,6 +134,13 @@ static int infer_binary(struct sl_graph_infer *infer)
     const uint32_t rank = a->rank > b->rank ? a->rank : b->rank;
     uint64_t elements[3] = {1, 1, 1}; /* of a, b and the output */
     struct broadcast p = {0};
+    const bool is_whole =
+        a->type == SL_OBJECT_I64 && a->kind == SL_GRAPH_CONSTANT && b->kind == SL_GRAPH_CONSTANT;
+    if (a->type != b->type || (a->type != SL_OBJECT_F32 && !is_whole)) {
+        return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
+                             "%s and %s must be of float32, or constants of int64", a->name,
+                             b->name);
+    }
     for (uint32_t axis = 0; axis < rank; axis++) {
         const uint64_t sizes[2] = {dimension(a, axis), dimension(b, axis)};
         const uint64_t size = sizes[0] == 1 ? sizes[1] : sizes[0];
@@ -149,7 +168,7 @@ static int infer_binary(struct sl_graph_infer *infer)
     p.out_row = (uint32_t)elements[2];
     p.row_step[0] = a->has_rows ? (uint32_t)elements[0] : 0;
     p.row_step[1] = b->has_rows ? (uint32_t)elements[1] : 0;
-    output->type = SL_OBJECT_F32;
+    output->type = a->type;
     output->rank = rank;
     output->has_rows = a->has_rows || b->has_rows;
     infer->flops = (double)p.out_row;
@@ -161,9 +180,40 @@ static int infer_binary(struct sl_graph_infer *infer)
 typedef void loop_fn(float *out, const float *a, const float *b, const uint32_t steps[2],
                      uint64_t count);
 
-static int run_binary(const struct sl_graph_node *node, const struct sl_graph_run *run,
-                      loop_fn *loop)
+/* Constants of i64, of which sizes in shapes are computed. */
+static int run_whole(const struct sl_graph_node *node, const struct sl_graph_run *run, char sign)
 {
+    const struct broadcast *p = sl_graph_ops_params(node);
+    int64_t *out = run->outputs[0];
+    for (uint64_t i = 0; i < p->out_row; i++) {
+        uint64_t at[2] = {0}, left = i;
+        for (uint32_t axis = 0; axis < p->rank; left /= p->axes[axis++].size) {
+            at[0] += left % p->axes[axis].size * p->axes[axis].step[0];
+            at[1] += left % p->axes[axis].size * p->axes[axis].step[1];
+        }
+        const int64_t x = ((const int64_t *)run->inputs[0])[at[0]];
+        const int64_t y = ((const int64_t *)run->inputs[1])[at[1]];
+        const bool fails = sign == '+'   ? __builtin_add_overflow(x, y, &out[i])
+                           : sign == '-' ? __builtin_sub_overflow(x, y, &out[i])
+                           : sign == '*' ? __builtin_mul_overflow(x, y, &out[i])
+                                         : y == 0 || y == -1;
+        if (fails || sl_graph_rows_times(x) > 0 || sl_graph_rows_times(y) > 0) {
+            return sl_reason_fail(run->reason, SL_ERR_INVALID,
+                                  "node \"%s\" (%s): the result is no int64, or an operand is the "
+                                  "number of rows",
+                                  node->name, node->op_type);
+        }
+        out[i] = sign == '/' ? x / y : out[i];
+    }
+    return 0;
+}
+
+static int run_binary(const struct sl_graph_node *node, const struct sl_graph_run *run,
+                      loop_fn *loop, char sign)
+{
+    if (node->outputs[0]->type == SL_OBJECT_I64) {
+        return run_whole(node, run, sign);
+    }
     const struct broadcast *p = sl_graph_ops_params(node);
     const uint64_t rows = p->row_step[0] + p->row_step[1] > 0 ? run->rows : 1;
     const uint64_t size = p->axes[0].size, lines = p->out_row / size;
@@ -198,7 +248,7 @@ static int run_binary(const struct sl_graph_node *node, const struct sl_graph_ru
     }                                                                                              \
     static int name(const struct sl_graph_node *node, const struct sl_graph_run *run)              \
     {                                                                                              \
-        return run_binary(node, run, name##_loop);                                                 \
+        return run_binary(node, run, name##_loop, (#operator)[0]);                                 \
     }
 
 BINARY(run_add, +)
@@ -206,14 +256,17 @@ BINARY(run_sub, -)
 BINARY(run_mul, *)
 BINARY(run_div, /)
 
+#define BINARY_FLAGS (SL_GRAPH_IN_PLACE | SL_GRAPH_ANY_TYPE)
+
 const struct sl_graph_op sl_graph_ops_elementwise[] = {
     SL_GRAPH_OPS_ENTRY("Relu", 1, 1, SL_GRAPH_IN_PLACE, infer_unary, run_relu),
     SL_GRAPH_OPS_ENTRY("Sigmoid", 1, 1, SL_GRAPH_IN_PLACE, infer_unary, run_sigmoid),
     SL_GRAPH_OPS_ENTRY("Tanh", 1, 1, SL_GRAPH_IN_PLACE, infer_unary, run_tanh),
-    SL_GRAPH_OPS_ENTRY("Clip", 1, 3, SL_GRAPH_IN_PLACE, infer_clip, run_clip),
-    SL_GRAPH_OPS_ENTRY("Add", 2, 2, SL_GRAPH_IN_PLACE, infer_binary, run_add),
-    SL_GRAPH_OPS_ENTRY("Sub", 2, 2, SL_GRAPH_IN_PLACE, infer_binary, run_sub),
-    SL_GRAPH_OPS_ENTRY("Mul", 2, 2, SL_GRAPH_IN_PLACE, infer_binary, run_mul),
-    SL_GRAPH_OPS_ENTRY("Div", 2, 2, SL_GRAPH_IN_PLACE, infer_binary, run_div),
+    SL_GRAPH_OPS_ENTRY("Clip", 1, 3, SL_GRAPH_IN_PLACE, infer_clip, run_clip,
+                       {"min", SL_GRAPH_FLOAT}, {"max", SL_GRAPH_FLOAT}),
+    SL_GRAPH_OPS_ENTRY("Add", 2, 2, BINARY_FLAGS, infer_binary, run_add),
+    SL_GRAPH_OPS_ENTRY("Sub", 2, 2, BINARY_FLAGS, infer_binary, run_sub),
+    SL_GRAPH_OPS_ENTRY("Mul", 2, 2, BINARY_FLAGS, infer_binary, run_mul),
+    SL_GRAPH_OPS_ENTRY("Div", 2, 2, BINARY_FLAGS, infer_binary, run_div),
     {.name = NULL},
 };

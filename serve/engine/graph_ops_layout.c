@@ -65,12 +65,15 @@ static int infer_reshape(struct sl_graph_infer *infer)
     uint32_t open = output->rank;
     for (uint32_t i = 0; i < output->rank; i++) {
         const int64_t given = ((const int64_t *)shape->data)[i], rows = infer->graph->fixed_rows;
+        const uint64_t times = sl_graph_rows_times(given);
         int64_t size = given;
         if (given == -1 && open == output->rank) {
             open = i;
             size = 1;
         } else if (given == 0 && i < x->rank && !allows_zero) {
             size = (int64_t)x->shape[i];
+        } else if (i == 0 && x->has_rows && times > 0) {
+            size = (int64_t)times;
         } else if (i == 0 && x->has_rows) { /* a number is known if the model has fixed rows */
             size = rows > 0 && given % rows == 0 ? given / rows : 0;
         }
@@ -94,6 +97,49 @@ static int infer_reshape(struct sl_graph_infer *infer)
                : sl_graph_fail(infer, SL_ERR_INVALID,
                                "a shape of %" PRIu64 " elements for an input of %" PRIu64, product,
                                elements);
+}
+
+/* Squeeze and Unsqueeze: axes are those of the shape with more dimensions. */
+static int infer_squeeze(struct sl_graph_infer *infer)
+{
+    const struct sl_graph_value *x = infer->inputs[0];
+    const bool adds = infer->node->op_type[0] == 'U';
+    struct sl_graph_value *output = infer->outputs[0];
+    struct sl_graph_list axes;
+    const int err = sl_graph_ops_read_list(infer, 1, "axes", &axes);
+    const uint32_t rank = err == 0 && adds ? x->rank + axes.count : x->rank;
+    if (err != 0) {
+        return err;
+    }
+    if ((axes.count == 0 && (adds || x->has_rows)) || axes.count > rank ||
+        rank > SL_GRAPH_RANK_MAX) {
+        return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
+                             "axes are needed, and at most %d dimensions are supported",
+                             SL_GRAPH_RANK_MAX);
+    }
+    uint32_t chosen = 0; /* a bit for each axis */
+    for (uint32_t i = 0, axis; i < axes.count; i++) {
+        if (sl_graph_ops_resolve(infer, axes.numbers[i], rank, rank - 1, &axis) != 0) {
+            return SL_ERR_INVALID;
+        }
+        if ((chosen >> axis & 1) != 0 || (axis == 0 && x->has_rows) ||
+            (!adds && x->shape[axis] != 1)) {
+            return sl_graph_fail(infer, SL_ERR_INVALID,
+                                 "axis %u is given twice, or counts rows, or is not of size 1",
+                                 axis);
+        }
+        chosen |= 1U << axis;
+    }
+    sl_graph_ops_set_output(infer, x);
+    output->rank = 0;
+    for (uint32_t i = 0, from = 0; i < rank; i++) {
+        const bool is_chosen = (chosen >> i & 1) != 0;
+        const uint64_t size = adds && is_chosen ? 1 : x->shape[from++];
+        if (adds || !(is_chosen || (axes.count == 0 && size == 1))) {
+            output->shape[output->rank++] = size;
+        }
+    }
+    return 0;
 }
 
 static int infer_concat(struct sl_graph_infer *infer)
@@ -146,14 +192,17 @@ static int run_concat(const struct sl_graph_node *node, const struct sl_graph_ru
 }
 
 const struct sl_graph_op sl_graph_ops_layout[] = {
-    SL_GRAPH_OPS_ENTRY("Identity", 1, 1, SL_GRAPH_IN_PLACE | SL_GRAPH_ANY_TYPE, infer_copy,
-                       run_copy),
-    SL_GRAPH_OPS_ENTRY("Dropout", 1, 3, SL_GRAPH_IN_PLACE | SL_GRAPH_ANY_TYPE, infer_dropout,
-                       run_copy, {"ratio", SL_GRAPH_FLOAT}, {"seed", SL_GRAPH_INT}),
-    SL_GRAPH_OPS_ENTRY("Flatten", 1, 1, SL_GRAPH_IN_PLACE | SL_GRAPH_ANY_TYPE, infer_flatten,
-                       run_copy, {"axis", SL_GRAPH_INT}),
-    SL_GRAPH_OPS_ENTRY("Reshape", 2, 2, SL_GRAPH_IN_PLACE | SL_GRAPH_ANY_TYPE, infer_reshape,
-                       run_copy, {"allowzero", SL_GRAPH_INT}),
+    SL_GRAPH_OPS_ENTRY("Identity", 1, 1, SL_GRAPH_OPS_COPY, infer_copy, run_copy),
+    SL_GRAPH_OPS_ENTRY("Dropout", 1, 3, SL_GRAPH_OPS_COPY, infer_dropout, run_copy,
+                       {"ratio", SL_GRAPH_FLOAT}, {"seed", SL_GRAPH_INT}),
+    SL_GRAPH_OPS_ENTRY("Flatten", 1, 1, SL_GRAPH_OPS_COPY, infer_flatten, run_copy,
+                       {"axis", SL_GRAPH_INT}),
+    SL_GRAPH_OPS_ENTRY("Reshape", 2, 2, SL_GRAPH_OPS_COPY, infer_reshape, run_copy,
+                       {"allowzero", SL_GRAPH_INT}),
+    SL_GRAPH_OPS_ENTRY("Squeeze", 1, 2, SL_GRAPH_OPS_COPY, infer_squeeze, run_copy,
+                       {"axes", SL_GRAPH_INTS}),
+    SL_GRAPH_OPS_ENTRY("Unsqueeze", 1, 2, SL_GRAPH_OPS_COPY, infer_squeeze, run_copy,
+                       {"axes", SL_GRAPH_INTS}),
     SL_GRAPH_OPS_ENTRY("Concat", 1, SL_GRAPH_OPERANDS_MAX, SL_GRAPH_ANY_TYPE, infer_concat,
                        run_concat, {"axis", SL_GRAPH_INT}),
     {.name = NULL},

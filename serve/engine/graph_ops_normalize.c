@@ -28,9 +28,10 @@ static int infer_block(struct sl_graph_infer *infer, uint32_t begin, uint32_t en
 static int infer_batch_normalization(struct sl_graph_infer *infer)
 {
     const struct sl_graph_value *x = infer->inputs[0];
-    if (x->rank < 2 || sl_graph_attribute_int(infer->node, "training_mode", 0) != 0) {
+    if (x->rank < 2 || sl_graph_attribute_int(infer->node, "training_mode", 0) != 0 ||
+        sl_graph_attribute_int(infer->node, "spatial", 1) != 1) {
         return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
-                             "the input must be [N, C, ...], and training_mode 0");
+                             "the input must be [N, C, ...], training_mode 0, and spatial 1");
     }
     for (uint32_t i = 1; i < infer->node->input_count; i++) {
         const struct sl_graph_value *value = infer->inputs[i];
@@ -139,7 +140,8 @@ static int run_global_average_pool(const struct sl_graph_node *node, const struc
 const struct sl_graph_op sl_graph_ops_normalize[] = {
     SL_GRAPH_OPS_ENTRY("BatchNormalization", 5, 5, SL_GRAPH_IN_PLACE, infer_batch_normalization,
                        run_batch_normalization, {"epsilon", SL_GRAPH_FLOAT},
-                       {"momentum", SL_GRAPH_FLOAT}, {"training_mode", SL_GRAPH_INT}),
+                       {"momentum", SL_GRAPH_FLOAT}, {"spatial", SL_GRAPH_INT},
+                       {"training_mode", SL_GRAPH_INT}),
     SL_GRAPH_OPS_ENTRY("Softmax", 1, 1, SL_GRAPH_IN_PLACE, infer_softmax, run_softmax,
                        {"axis", SL_GRAPH_INT}),
     SL_GRAPH_OPS_ENTRY("GlobalAveragePool", 1, 1, 0, infer_global_average_pool,

@@ -334,13 +334,16 @@ static void pool_plane(const struct pool *p, const float *in, float *out)
     }
 }
 
-/* Elements of the window at position o, with those of the pads or without. */
-static int64_t window_elements(const struct axis *axis, uint32_t o, bool counts_pads)
+/* Taps of the window at position o that lie in the plane, or in its pads too; 1 if there is none.
+ */
+static int64_t window_taps(const struct axis *axis, uint32_t o, bool counts_pads)
 {
-    const int64_t begin = (int64_t)o * axis->stride - axis->pads[0], end = begin + axis->kernel;
-    const int64_t first = counts_pads ? begin : 0;
+    const int64_t begin = (int64_t)o * axis->stride - axis->pads[0], step = axis->dilation;
     const int64_t last = (int64_t)axis->in + (counts_pads ? axis->pads[1] : 0);
-    return (end < last ? end : last) - (begin > first ? begin : first);
+    const int64_t before = counts_pads || begin >= 0 ? 0 : (step - 1 - begin) / step;
+    const int64_t until = (last - begin + step - 1) / step; /* the first tap behind */
+    const int64_t count = (until < axis->kernel ? until : axis->kernel) - before;
+    return count > 0 ? count : 1;
 }
 
 static int run_pool(const struct sl_graph_node *node, const struct sl_graph_run *run)
@@ -357,8 +360,8 @@ static int run_pool(const struct sl_graph_node *node, const struct sl_graph_run 
         for (uint64_t j = 0; !p->takes_max && j < positions; j++) {
             const uint32_t line = (uint32_t)(j / p->axes[1].out),
                            o = (uint32_t)(j % p->axes[1].out);
-            out[j] /= (float)(window_elements(&p->axes[0], line, p->counts_pads) *
-                              window_elements(&p->axes[1], o, p->counts_pads));
+            out[j] /= (float)(window_taps(&p->axes[0], line, p->counts_pads) *
+                              window_taps(&p->axes[1], o, p->counts_pads));
         }
         in += plane_elements(p->axes);
         out += positions;
@@ -377,7 +380,7 @@ const struct sl_graph_op sl_graph_ops_window[] = {
                        {"storage_order", SL_GRAPH_INT}, {"strides", SL_GRAPH_INTS}),
     SL_GRAPH_OPS_ENTRY("AveragePool", 1, 1, 0, infer_pool, run_pool, {"auto_pad", SL_GRAPH_STRING},
                        {"ceil_mode", SL_GRAPH_INT}, {"count_include_pad", SL_GRAPH_INT},
-                       {"kernel_shape", SL_GRAPH_INTS}, {"pads", SL_GRAPH_INTS},
-                       {"strides", SL_GRAPH_INTS}),
+                       {"dilations", SL_GRAPH_INTS}, {"kernel_shape", SL_GRAPH_INTS},
+                       {"pads", SL_GRAPH_INTS}, {"strides", SL_GRAPH_INTS}),
     {.name = NULL},
 };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "serve/engine/graph_check.h"
 
 #define ALIGNMENT 64
 
@@ -22,89 +23,32 @@ static uint64_t round_up(uint64_t bytes)
 
 /* ---- Shapes ---------------------------------------------------------------------------------- */
 
-static bool is_absent(struct sl_graph_value *const *operands, uint32_t count, uint32_t i)
-{
-    return i >= count || operands[i] == NULL;
-}
-
-/* Checks what the operator's table entry says: numbers of operands, and attributes. */
-static int check_node(const struct sl_graph_infer *infer)
-{
-    const struct sl_graph_node *node = infer->node;
-    const struct sl_graph_op *op = node->op;
-    if (op == NULL) {
-        return sl_graph_fail(infer, SL_ERR_UNSUPPORTED, "the operator is not supported");
-    }
-    bool is_missing = is_absent(node->outputs, node->output_count, 0);
-    for (uint32_t i = 0; i < op->inputs_min; i++) {
-        is_missing = is_missing || is_absent(node->inputs, node->input_count, i);
-    }
-    if (is_missing || node->input_count > op->inputs_max || node->output_count > op->outputs_max) {
-        return sl_graph_fail(
-            infer, SL_ERR_INVALID, "%u inputs and %u outputs: accepted are %u to %u and 1 to %u",
-            node->input_count, node->output_count, op->inputs_min, op->inputs_max, op->outputs_max);
-    }
-    for (uint32_t i = 0; i < node->input_count; i++) {
-        const struct sl_graph_value *input = node->inputs[i];
-        if (input != NULL && input->type != SL_OBJECT_F32 && (op->flags & SL_GRAPH_ANY_TYPE) == 0) {
-            return sl_graph_fail(infer, SL_ERR_UNSUPPORTED, "input %u (%s) must be of float32", i,
-                                 input->name);
-        }
-    }
-    for (uint32_t i = 0; i < node->attribute_count; i++) {
-        const struct sl_graph_attribute *a = &node->attributes[i];
-        const uint32_t rule_count = sizeof op->attributes / sizeof op->attributes[0];
-        uint32_t at = 0;
-        while (at < rule_count && op->attributes[at].name != NULL &&
-               strcmp(op->attributes[at].name, a->name) != 0) {
-            at++;
-        }
-        if (at == rule_count || op->attributes[at].name == NULL) {
-            return sl_graph_fail(infer, SL_ERR_UNSUPPORTED, "attribute \"%s\" is not supported",
-                                 a->name);
-        }
-        if (a->type != op->attributes[at].type) {
-            return sl_graph_fail(infer, SL_ERR_INVALID,
-                                 "attribute \"%s\" has type %d of ONNX, not %d", a->name,
-                                 (int)a->type, (int)op->attributes[at].type);
-        }
-    }
-    return 0;
-}
-
-/* Lets the operator check the node, and infer its outputs. */
-static int infer_node(struct planner *planner, struct sl_graph_node *node)
-{
-    struct sl_graph_infer infer = {.graph = planner->graph,
-                                   .node = node,
-                                   .inputs = node->inputs,
-                                   .outputs = node->outputs,
-                                   .rows_max = planner->rows_max,
-                                   .reason = planner->reason};
-    node->op = sl_graph_op_find(node->op_type);
-    int err = check_node(&infer);
-    err = err != 0 ? err : node->op->infer(&infer);
-    for (uint32_t i = 0; err == 0 && i < node->output_count; i++) {
-        if (node->outputs[i] != NULL && !sl_graph_measure(node->outputs[i])) {
-            err = sl_graph_fail(&infer, SL_ERR_TOO_LARGE,
-                                "output \"%s\" has no element, or more than 2^31 a row",
-                                node->outputs[i]->name);
-        }
-    }
-    node->flops = infer.flops;
-    planner->plan.node_bytes =
-        round_up(infer.scratch_bytes > planner->plan.node_bytes ? infer.scratch_bytes
-                                                                : planner->plan.node_bytes);
-    return err;
-}
-
 /* Inputs and outputs are tensors of rows. */
 static int infer_shapes(struct planner *planner)
 {
     struct sl_graph *graph = planner->graph;
-    int err = 0;
+    const uint32_t rows = graph->fixed_rows > 0 ? graph->fixed_rows : 1;
+    double flops = 0; /* of those rows: of all nodes before */
+    int err = sl_graph_check_operators(graph, planner->reason);
     for (uint32_t i = 0; err == 0 && i < graph->node_count; i++) {
-        err = infer_node(planner, &graph->nodes[i]);
+        struct sl_graph_node *node = &graph->nodes[i];
+        struct sl_graph_work work;
+        err = sl_graph_check_node(graph, node, planner->rows_max, &work, planner->reason);
+        if (err != 0) {
+            break;
+        }
+        const uint64_t node_bytes = round_up(work.scratch_bytes);
+        planner->plan.node_bytes =
+            node_bytes > planner->plan.node_bytes ? node_bytes : planner->plan.node_bytes;
+        node->flops = work.flops;
+        flops += work.operations * rows;
+        if (flops > SL_ENGINE_FLOPS_MAX) {
+            err = sl_reason_fail(planner->reason, SL_ERR_TOO_LARGE,
+                                 "node \"%s\" (%s): with its %.3g operations the model has %.3g "
+                                 "for %u row%s: at most %.3g are accepted",
+                                 node->name, node->op_type, work.operations * rows, flops, rows,
+                                 rows == 1 ? "" : "s", SL_ENGINE_FLOPS_MAX);
+        }
     }
     for (uint32_t i = 0; err == 0 && i < graph->output_count; i++) {
         const struct sl_graph_value *value = graph->outputs[i];

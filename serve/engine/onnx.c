@@ -1,28 +1,44 @@
 #include "serve/engine/onnx.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/hash.h"
 #include "core/key_index.h"
 #include "onnx.pb-c.h"
 
-#define OPSET_MIN      11
-#define OPSET_MAX      17
+/* The operators here have the same definition in all of these, but for what infer looks at: Softmax
+ * before 13, and numbers that were attributes before they became inputs. */
+#define OPSET_MIN      7
+#define OPSET_MAX      25
 #define ATTRIBUTES_MAX 64 /* of a node */
 
 /* ONNX's TensorProto.DataType. */
-enum { ONNX_FLOAT = 1, ONNX_INT64 = 7, ONNX_BOOL = 9, ONNX_FLOAT16 = 10, ONNX_BFLOAT16 = 16 };
+enum {
+    ONNX_FLOAT = 1,
+    ONNX_UINT8 = 2,
+    ONNX_INT8 = 3,
+    ONNX_UINT16 = 4,
+    ONNX_INT16 = 5,
+    ONNX_INT32 = 6,
+    ONNX_INT64 = 7,
+    ONNX_BOOL = 9,
+    ONNX_FLOAT16 = 10,
+    ONNX_DOUBLE = 11,
+    ONNX_BFLOAT16 = 16
+};
 
 static const struct type {
     int32_t number;
     uint32_t item_bytes; /* in raw_data */
     uint32_t object_type;
-} types[] = {{ONNX_FLOAT, 4, SL_OBJECT_F32},
-             {ONNX_INT64, 8, SL_OBJECT_I64},
-             {ONNX_BOOL, 1, SL_OBJECT_BOOL},
-             {ONNX_FLOAT16, 2, SL_OBJECT_F32},
-             {ONNX_BFLOAT16, 2, SL_OBJECT_F32}};
+} types[] = {{ONNX_FLOAT, 4, SL_OBJECT_F32},    {ONNX_INT64, 8, SL_OBJECT_I64},
+             {ONNX_BOOL, 1, SL_OBJECT_BOOL},    {ONNX_FLOAT16, 2, SL_OBJECT_F32},
+             {ONNX_BFLOAT16, 2, SL_OBJECT_F32}, {ONNX_DOUBLE, 8, SL_OBJECT_F32},
+             {ONNX_UINT8, 1, SL_OBJECT_I64},    {ONNX_INT8, 1, SL_OBJECT_I64},
+             {ONNX_UINT16, 2, SL_OBJECT_I64},   {ONNX_INT16, 2, SL_OBJECT_I64},
+             {ONNX_INT32, 4, SL_OBJECT_I64}};
 
 struct reader {
     struct sl_graph_memory *memory;
@@ -30,6 +46,7 @@ struct reader {
     struct sl_graph *graph;
     struct sl_key_index names; /* hashes of the values' names, which so have the values' numbers */
     bool has_weights;
+    const struct sl_onnx_files *files; /* NULL: the model is one file */
     /* Room for the operands and attributes of all nodes; what is not used yet. */
     struct sl_graph_value **operands;
     struct sl_graph_attribute *attributes;
@@ -94,6 +111,8 @@ static struct elements find_elements(const Onnx__TensorProto *t, const struct ty
         return (struct elements){t->float_data, t->n_float_data * 4, 4};
     case ONNX_INT64:
         return (struct elements){t->int64_data, t->n_int64_data * 8, 8};
+    case ONNX_DOUBLE:
+        return (struct elements){t->double_data, t->n_double_data * 8, 8};
     default:
         return (struct elements){t->int32_data, t->n_int32_data * 4, 4};
     }
@@ -103,14 +122,22 @@ static struct elements find_elements(const Onnx__TensorProto *t, const struct ty
 static void convert(int32_t type, const struct elements *e, void *to)
 {
     for (size_t i = 0; i < e->bytes / e->item_bytes; i++) {
-        uint32_t x = 0;
+        const bool is_signed = type == ONNX_INT8 || type == ONNX_INT16 || type == ONNX_INT32;
+        const size_t shift = 64 - 8 * e->item_bytes;
+        double wide;
+        uint64_t x = 0;
         memcpy(&x, (const uint8_t *)e->data + i * e->item_bytes, e->item_bytes);
         if (type == ONNX_BOOL) {
             ((uint8_t *)to)[i] = x != 0;
         } else if (type == ONNX_FLOAT16) {
             ((float *)to)[i] = widen_f16((uint16_t)x);
+        } else if (type == ONNX_BFLOAT16) {
+            ((uint32_t *)to)[i] = (uint32_t)x << 16;
+        } else if (type == ONNX_DOUBLE) {
+            memcpy(&wide, &x, sizeof wide);
+            ((float *)to)[i] = (float)wide;
         } else {
-            ((uint32_t *)to)[i] = x << 16;
+            ((int64_t *)to)[i] = is_signed ? (int64_t)(x << shift) >> shift : (int64_t)x;
         }
     }
 }
@@ -120,7 +147,7 @@ static int read_type(struct reader *reader, int32_t number, struct sl_graph_valu
                      const struct type **out)
 {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if (types[i].number == number && (value->kind != SL_GRAPH_INPUT || number <= ONNX_BOOL)) {
+        if (types[i].number == number && (value->kind != SL_GRAPH_INPUT || i <= 2)) {
             value->type = types[i].object_type;
             *out = &types[i];
             return 0;
@@ -128,7 +155,8 @@ static int read_type(struct reader *reader, int32_t number, struct sl_graph_valu
     }
     return sl_reason_fail(reader->reason, SL_ERR_UNSUPPORTED,
                           "tensor \"%s\" has type %d of ONNX: supported are 1 (float), 7 (int64) "
-                          "and 9 (bool); of stored tensors also 10 and 16 (float16, bfloat16)",
+                          "and 9 (bool); of stored tensors also 2 to 6 (shorter integers), 10, 11 "
+                          "and 16 (float16, double, bfloat16)",
                           value->name, number);
 }
 
@@ -150,6 +178,41 @@ static int read_shape(struct reader *reader, const Onnx__TensorProto *t,
                                 "tensor \"%s\" has no element, or more than 2^31", value->name);
 }
 
+/* A number of 0 to 2^63 - 1. */
+static bool read_number(const char *digits, uint64_t *out)
+{
+    char *end;
+    *out = strtoull(digits, &end, 10);
+    return digits[0] >= '0' && digits[0] <= '9' && *end == '\0' && *out <= INT64_MAX;
+}
+
+/* Gets the elements that lie in another file. */
+static int read_external(struct reader *reader, const Onnx__TensorProto *t, const char *name,
+                         size_t bytes, struct elements *out)
+{
+    const char *location = "";
+    uint64_t offset = 0, length = bytes;
+    bool is_valid = true;
+    for (size_t i = 0; i < t->n_external_data; i++) {
+        const char *key = text(t->external_data[i]->key);
+        const char *value = text(t->external_data[i]->value);
+        location = strcmp(key, "location") == 0 ? value : location;
+        is_valid = is_valid && (strcmp(key, "offset") != 0 || read_number(value, &offset));
+        is_valid = is_valid && (strcmp(key, "length") != 0 || read_number(value, &length));
+    }
+    if (reader->files == NULL || !is_valid || length != bytes) {
+        return sl_reason_fail(reader->reason, SL_ERR_INVALID,
+                              "tensor \"%s\" is in another file: accepted is that only of a file "
+                              "beside the model, with an offset, and a length of %zu bytes",
+                              name, bytes);
+    }
+    struct sl_reason why;
+    out->bytes = bytes;
+    const int err =
+        reader->files->read(reader->files->context, location, offset, bytes, &out->data, &why);
+    return err == 0 ? 0 : sl_reason_fail(reader->reason, err, "tensor \"%s\": %s", name, why.text);
+}
+
 /* Fills the value, all but its name. */
 static int read_tensor(struct reader *reader, const Onnx__TensorProto *t,
                        struct sl_graph_value *value)
@@ -160,21 +223,24 @@ static int read_tensor(struct reader *reader, const Onnx__TensorProto *t,
     if (err != 0) {
         return err;
     }
-    if (t->data_location != 0 || t->n_external_data > 0) {
-        return sl_reason_fail(reader->reason, SL_ERR_UNSUPPORTED,
-                              "tensor \"%s\" is in another file: save the model in one file",
-                              value->name);
-    }
     const bool is_f32 = value->type == SL_OBJECT_F32;
-    const bool is_weight = is_f32 && value->bytes > SL_ONNX_CONSTANT_BYTES;
+    const bool is_weight = sl_onnx_stored_kind(value) == SL_GRAPH_WEIGHT;
     if (!is_f32 && value->bytes > SL_ONNX_CONSTANT_BYTES_MAX) {
         return sl_reason_fail(reader->reason, SL_ERR_UNSUPPORTED,
                               "tensor \"%s\" has %" PRIu64
                               " bytes: only one of float may have more than %u",
                               value->name, value->bytes, SL_ONNX_CONSTANT_BYTES_MAX);
     }
-    const struct elements e = find_elements(t, type);
     const bool has_data = !is_weight || reader->has_weights;
+    struct elements e = find_elements(t, type);
+    if (t->data_location != 0) {
+        e.item_bytes = type->item_bytes;
+        err = read_external(reader, t, value->name,
+                            sl_graph_elements(value, 0, value->rank) * e.item_bytes, &e);
+    }
+    if (err != 0) {
+        return err;
+    }
     const uint64_t expected =
         has_data ? sl_graph_elements(value, 0, value->rank) * e.item_bytes : 0;
     if (e.bytes != expected) {
@@ -182,9 +248,9 @@ static int read_tensor(struct reader *reader, const Onnx__TensorProto *t,
                               "tensor \"%s\" has %zu bytes of data, but its shape takes %" PRIu64,
                               value->name, e.bytes, expected);
     }
-    value->kind = is_weight ? SL_GRAPH_WEIGHT : SL_GRAPH_CONSTANT;
+    value->kind = sl_onnx_stored_kind(value);
     value->data = e.data;
-    if (!has_data || type->number <= ONNX_INT64) {
+    if (!has_data || type->number == ONNX_FLOAT || type->number == ONNX_INT64) {
         return 0;
     }
     void *to = sl_graph_memory_take(reader->memory, value->bytes, 1);
@@ -358,6 +424,43 @@ static int connect(struct reader *reader, const Onnx__NodeProto *from, struct sl
     return 0;
 }
 
+/* A Constant becomes the value that is its output. */
+static int read_constant(struct reader *reader, const Onnx__NodeProto *from,
+                         struct sl_graph_node *node)
+{
+    static const struct {
+        const char *name;
+        int32_t type; /* ONNX's AttributeProto.AttributeType */
+    } forms[] = {
+        {"value", 4}, {"value_float", 1}, {"value_floats", 6}, {"value_int", 2}, {"value_ints", 7}};
+    const Onnx__AttributeProto *a = from->n_attribute == 1 ? from->attribute[0] : NULL;
+    Onnx__TensorProto t = ONNX__TENSOR_PROTO__INIT;
+    uint32_t form = 0;
+    while (form < 5 && (a == NULL || strcmp(text(a->name), forms[form].name) != 0 ||
+                        a->type != forms[form].type)) {
+        form++;
+    }
+    if (form == 1 || form == 2) {
+        t.float_data = form == 1 ? (float *)&a->f : a->floats;
+        t.n_float_data = form == 1 ? 1 : a->n_floats;
+    } else if (form == 3 || form == 4) {
+        t.int64_data = form == 3 ? (int64_t *)&a->i : a->ints;
+        t.n_int64_data = form == 3 ? 1 : a->n_ints;
+    }
+    int64_t count = (int64_t)(t.n_float_data + t.n_int64_data);
+    t.dims = &count;
+    t.n_dims = form == 2 || form == 4;
+    t.data_type = form < 3 ? ONNX_FLOAT : ONNX_INT64;
+    const Onnx__TensorProto *tensor = form == 0 ? a->t : form < 5 ? &t : NULL;
+    if (tensor == NULL || node->output_count != 1 || node->outputs[0] == NULL) {
+        return FAIL_NODE(reader, SL_ERR_UNSUPPORTED, node,
+                         "accepted is one output, and one attribute: \"value\", a dense tensor, or "
+                         "\"value_float\", \"value_floats\", \"value_int\" or \"value_ints\"");
+    }
+    node->outputs[0]->producer = NULL;
+    return read_tensor(reader, tensor, node->outputs[0]);
+}
+
 /* Reads a node; a Constant becomes the value that is its output. */
 static int read_node(struct reader *reader, Onnx__NodeProto *from)
 {
@@ -380,13 +483,7 @@ static int read_node(struct reader *reader, Onnx__NodeProto *from)
     }
     int err = connect(reader, from, node);
     if (err == 0 && strcmp(node->op_type, "Constant") == 0) {
-        const Onnx__AttributeProto *a = from->n_attribute == 1 ? from->attribute[0] : NULL;
-        if (a == NULL || a->t == NULL || node->output_count != 1 || node->outputs[0] == NULL) {
-            return FAIL_NODE(reader, SL_ERR_UNSUPPORTED, node,
-                             "accepted is one output, and the attribute \"value\" with a tensor");
-        }
-        node->outputs[0]->producer = NULL;
-        return read_tensor(reader, a->t, node->outputs[0]);
+        return read_constant(reader, from, node);
     }
     graph->node_count++;
     return err != 0 ? err : read_attributes(reader, from, node);
@@ -460,14 +557,25 @@ static int prepare(struct reader *reader, const Onnx__GraphProto *g)
                : 0;
 }
 
-int sl_onnx_read(const void *bytes, size_t count, bool has_weights, struct sl_graph_memory *memory,
+enum sl_graph_kind sl_onnx_stored_kind(const struct sl_graph_value *value)
+{
+    return value->type == SL_OBJECT_F32 && value->bytes > SL_ONNX_CONSTANT_BYTES
+               ? SL_GRAPH_WEIGHT
+               : SL_GRAPH_CONSTANT;
+}
+
+int sl_onnx_read(const void *bytes, size_t count, bool has_weights,
+                 const struct sl_onnx_files *files, struct sl_graph_memory *memory,
                  struct sl_graph *out, struct sl_reason *reason)
 {
     ProtobufCAllocator allocator = {.alloc = allocate, .free = release, .allocator_data = memory};
     Onnx__ModelProto *model = onnx__model_proto__unpack(&allocator, count, bytes);
     struct sl_graph graph = {.source = model};
-    struct reader reader = {
-        .memory = memory, .reason = reason, .graph = &graph, .has_weights = has_weights};
+    struct reader reader = {.memory = memory,
+                            .reason = reason,
+                            .graph = &graph,
+                            .has_weights = has_weights,
+                            .files = files};
     if (model == NULL || model->graph == NULL) {
         return sl_reason_fail(reason, SL_ERR_INVALID,
                               "the bytes are no ONNX model, or end too early, or need too much "

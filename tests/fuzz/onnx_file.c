@@ -94,11 +94,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
         is_ready = true;
     }
     sl_graph_memory_init(&memory, MEMORY_MAX);
-    const int err = sl_onnx_read(bytes, count, true, &memory, &graph, &reason);
+    const int err = sl_onnx_read(bytes, count, true, NULL, &memory, &graph, &reason);
     sl_assert(err == 0 || reason.text[0] != '\0');
     if (err == 0) {
-        sl_graph_fold(&graph, &memory);
-        if (sl_graph_image_make(&graph, &memory, &image, &reason) == 0) {
+        if (sl_graph_fold(&graph, &memory, &reason) == 0 &&
+            sl_graph_image_make(&graph, &memory, &image, &reason) == 0) {
             copy_tensors(&image);
             open_model(&image);
             free_tensors(&image);
@@ -106,7 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     }
     sl_graph_memory_fini(&memory);
     sl_graph_memory_init(&memory, MEMORY_MAX);
-    (void)sl_onnx_read(bytes, count, false, &memory, &graph, &reason);
+    (void)sl_onnx_read(bytes, count, false, NULL, &memory, &graph, &reason);
     sl_graph_memory_fini(&memory);
     return 0;
 }

@@ -86,9 +86,9 @@ static int run_file(const char *path, uint32_t rows, uint32_t rows_max, const ch
     void *opened;
     uint8_t *model = read_file(path, &bytes);
     sl_graph_memory_init(&memory, 1U << 30);
-    int err = sl_onnx_read(model, bytes, true, &memory, &graph, reason);
+    int err = sl_onnx_read(model, bytes, true, NULL, &memory, &graph, reason);
+    err = err != 0 ? err : sl_graph_fold(&graph, &memory, reason);
     if (err == 0) {
-        sl_graph_fold(&graph, &memory);
         err = sl_graph_image_make(&graph, &memory, &image, reason);
     }
     if (err == 0) {

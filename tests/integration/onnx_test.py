@@ -123,6 +123,7 @@ def softmax(opset, attributes, data):
 
 
 def clip(x, attributes, data, low=None, high=None):
+    low, high = attributes.get("min", low), attributes.get("max", high)
     data = data if low is None else np.maximum(data, low)
     return data if high is None else np.minimum(data, high)
 
@@ -137,7 +138,21 @@ def reshape(x, attributes, data, shape):
     return data.reshape([data.shape[i] if size == 0 else size for i, size in enumerate(shape)])
 
 
+def squeeze(x, attributes, data, axes=None):
+    axes = attributes.get("axes", axes)
+    return data.squeeze(None if axes is None else tuple(axes))
+
+
+def slice_list(x, attributes, data, starts=None, ends=None, axes=None, steps=(1,)):
+    return data[attributes.get("starts", starts)[0]:attributes.get("ends", ends)[0]:steps[0]]
+
+
 OPERATORS = {
+    "Squeeze": squeeze, "Slice": slice_list,
+    "Shape": lambda x, a, v: np.int64(v.shape)[a.get("start", 0):a.get("end", v.ndim)],
+    "Gather": lambda x, a, v, indices: v[indices],
+    "Unsqueeze": lambda x, a, v, axes=None: np.expand_dims(v, tuple(a.get("axes", axes))),
+    "Cast": lambda x, a, v: v.astype({1: np.float64, 6: np.int64, 7: np.int64, 9: np.bool_}[a["to"]]),
     "MatMul": matmul, "Gemm": gemm, "Conv": conv, "MaxPool": max_pool, "AveragePool": average_pool,
     "BatchNormalization": batch_normalization, "Softmax": softmax, "Clip": clip, "Flatten": flatten,
     "Reshape": reshape,
@@ -148,7 +163,7 @@ OPERATORS = {
     "Add": lambda x, a, v, w: v + w,
     "Sub": lambda x, a, v, w: v - w,
     "Mul": lambda x, a, v, w: v * w,
-    "Div": lambda x, a, v, w: v / w,
+    "Div": lambda x, a, v, w: v / w if v.dtype == np.float64 else v // w,
     "Concat": lambda x, a, *v: np.concatenate(v, axis=a["axis"]),
     "Identity": lambda x, a, v: v,
     "Dropout": lambda x, a, v, *more: v,
@@ -328,6 +343,70 @@ class Operators(unittest.TestCase):
         self.check(one("Clip", [(40,)]))
         self.check(one("Dropout", [(4,)], opset=11, ratio=0.5))
         self.check(one("Dropout", [(4,)], constants=[np.float32(0.5), np.bool_(False)]))
+
+    def test_opsets(self):
+        """What was an attribute became an input; other definitions differ in types only."""
+        for opset in range(7, 26):
+            b = Builder((4, 9, 9), opset=opset)
+            x = b.add("Conv", b.inputs[0], b.weight(6, 4, 3, 3), b.weight(6), pads=[1, 1, 1, 1])
+            old = {"spatial": 1} if opset < 9 else {}
+            variance = b.constant(np.linspace(0.1, 2, 6, dtype=np.float32))
+            x = b.add("BatchNormalization", x, b.weight(6), b.weight(6), b.weight(6), variance, **old)
+            bounds = [b.constant(np.float32(-1)), b.constant(np.float32(1.5))]
+            x = b.add("Clip", x, min=-1.0, max=1.5) if opset < 11 else b.add("Clip", x, *bounds)
+            x = b.add("AveragePool", x, kernel_shape=[2, 2], **({"dilations": [2, 3]} if opset > 18 else {}))
+            x = b.add("Reshape", b.add("MaxPool", x, kernel_shape=[2, 2]), b.constant([0, -1]))
+            x = b.add("Unsqueeze", x, axes=[1]) if opset < 13 else b.add("Unsqueeze", x, b.constant([1]))
+            x = b.add("Squeeze", x, axes=[1]) if opset < 13 else b.add("Squeeze", x, b.constant([1]))
+            x = b.add("Dropout", b.add("Relu", b.add("Flatten", x)), **({"ratio": 0.5} if opset < 12 else {}))
+            self.check((b, b.model(b.add("Softmax", x))))
+        self.refused(one("BatchNormalization", [(6, 2)], [(6, 2)] * 4, opset=7, spatial=0), "spatial 1")
+        self.refused(one("Clip", [(4,)], constants=[np.float32(1)], opset=13, max=2.0), "not both")
+        builder, model = one("Relu", [(4,)], opset=26)
+        self.assertIn("opset 26: supported are 7 to 25", self.runner.run(model, builder.data(1), 1))
+
+    def test_constants(self):
+        """Operators of constants alone are computed when the model is deployed."""
+        b = Builder((5,))
+        b.weights += [numpy_helper.from_array(np.random.default_rng(1).standard_normal((5, 7)).astype(t), n)
+                      for t, n in ((np.float16, "half"), (np.float64, "double"))]
+        matrix = b.add("Add", b.add("Cast", "half", to=1), b.add("Cast", "double", to=1))
+        ints = b.add("Cast", b.constant(np.int8([3, -2, 1, 0, 7, -128, 127])), to=1)
+        flags = b.add("Cast", b.add("Cast", ints, to=9), to=1)
+        bias = b.add("Unsqueeze", b.add("Mul", ints, flags), b.constant([0]))
+        x = b.add("Add", b.add("MatMul", b.inputs[0], matrix), bias)
+        self.check((b, b.model(x)))
+        self.refused(one("Cast", [(5,)], to=7), "to is 7", "for a constant")
+
+    def test_computed_shapes(self):
+        for opset in (7, 13, 21):
+            for rows in ("N", 3):
+                b = Builder((2, 3, 4), opset=opset, rows=rows)
+                sizes = b.add("Shape", b.inputs[0])
+                up = {"axes": [0]} if opset < 13 else {}
+                axes = [] if opset < 13 else [b.constant([0])]
+                parts = [b.add("Unsqueeze", b.add("Gather", sizes, b.constant(np.int64(0))), *axes, **up)]
+                area = b.add("Mul", b.add("Gather", sizes, b.constant(np.int64(1))),
+                             b.add("Gather", sizes, b.constant(np.int64(-1))))
+                parts.append(b.add("Unsqueeze", area, *axes, **up))
+                parts.append(b.constant([-1]))
+                x = b.add("Reshape", b.inputs[0], b.add("Concat", *parts, axis=0))
+                self.check((b, b.model(x)), rows=(1, 3) if rows == "N" else (3,))
+        for first, last, step, *known in ((0, 2, 1, 0), (-9, 2, 1, 0), (0, -1, 1, 0), (0, 2**63 - 1, 2, 0),
+                                          (2, -2**63, -2, 0), (1, 2, 2**62, 0, 2)):
+            numbers = [2, 3, -1]
+            b = Builder((6,))
+            part = b.add("Slice", b.constant(numbers), *(b.constant([n]) for n in (first, last, 0, step)))
+            self.check((b, b.model(b.add("Reshape", b.inputs[0], b.add("Concat", b.constant(known), part, axis=0)))))
+        b = Builder((2, 3))
+        rows = b.add("Shape", b.inputs[0])
+        self.assertIn("number of rows", self.runner.run(b.model(b.add("Mul", b.inputs[0], b.add("Cast", rows, to=1))),
+                                                        b.data(1), 1))
+        self.refused(one("Gather", [(5,)], constants=[np.int64(1)]), "list without rows")
+
+    def test_work_is_bounded(self):
+        self.refused(one("MaxPool", [(1, 1, 1)], kernel_shape=[2 ** 30] * 2, strides=[2 ** 30] * 2, pads=[2 ** 29] * 4),
+                     "operations", "at most 1e+13")
 
     def test_broadcast(self):
         shapes = [[(3, 4), (3, 4)], [(3, 4), (1, 4)], [(3, 1), (1, 4)], [(1, 1), (5, 6)], [(), ()]]

@@ -98,6 +98,74 @@ class Deploy(ModelsTest):
         data = mlp().SerializeToString()
         self.check_refused(self.file("bad.onnx", data[:-5]), "no ONNX model")
 
+    def test_operators_that_are_not_supported_are_listed(self):
+        model = mlp("Hardmax")
+        model.graph.node[0].op_type = "LSTM"
+        self.check_refused(self.save("bad.onnx", model), 'node "first" (LSTM)', "not supported", "Hardmax")
+
+    def test_work_that_would_not_end(self):
+        node = helper.make_node("MaxPool", ["x"], ["y"], name="pool", kernel_shape=[2 ** 30] * 2,
+                                strides=[2 ** 30] * 2, pads=[2 ** 29] * 4)
+        infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 1, 1, 1]) for name in "xy"]
+        model = helper.make_model(helper.make_graph([node], "pool", infos[:1], infos[1:]),
+                                  opset_imports=[helper.make_opsetid("", 13)])
+        self.check_refused(self.save("bad.onnx", model), 'node "pool" (MaxPool)', "operations", "at most 1e+13")
+
+    def test_files_of_other_kinds(self):
+        for data, text in ((b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n", "git lfs pull"),
+                           (b"\x1f\x8b\x08\0\0\0\0\0", "gzip"), (b"<!doctype html><html>", "HTML"),
+                           (b"PK\x03\x04" + bytes(40), "zip"), (b'{"error": 1}', "JSON"), (b"", "empty")):
+            self.assertIn(text, self.deploy(self.file("bad.onnx", data), "--dir", "store", status=1))
+        os.mkfifo(self.path("pipe.onnx"))
+        self.assertIn("not a regular file", self.deploy(self.path("pipe.onnx"), "--dir", "store", status=1))
+
+    def save_external(self, path, location):
+        """The same model, with its weights in another file, which its location names."""
+        model = mlp()
+        onnx.external_data_helper.convert_model_to_external_data(model, location=location, size_threshold=0)
+        for tensor in model.graph.initializer:  # onnx checks locations when it writes data
+            data = tensor.raw_data
+            with open(self.path("weights"), "ab") as file:
+                onnx.external_data_helper.set_external_data(tensor, location, offset=file.tell(), length=len(data))
+                file.write(data)
+            tensor.ClearField("raw_data")
+        with open(self.path(path), "wb") as file:
+            file.write(model.SerializeToString())
+        return self.path(path)
+
+    def test_weights_in_another_file(self):
+        os.makedirs(self.path("one/w"))
+        external = self.save_external("one/m.onnx", "w/data.bin")
+        os.rename(self.path("weights"), self.path("one/w/data.bin"))
+        self.deploy(external, "--dir", self.path("store"))
+        self.deploy(self.save("two/m.onnx", mlp()), "--dir", self.path("store"), "--name", "whole")
+        server, catalogue = self.serve("--dir", self.path("store"))
+        contents = []
+        for name in ("m", "whole"):
+            self.run_to_end("starling-objects", "get", name, self.path("got"), "--catalogue", catalogue)
+            with open(self.path(f"got/{name}.safetensors"), "rb") as file:
+                contents.append(file.read())
+        self.assertEqual(contents[0], contents[1])
+        self.end(server)
+
+    def test_weights_that_are_not_beside_the_model(self):
+        for location in ("../weights", self.path("weights"), "w/../../weights", "link", "gone.bin"):
+            os.makedirs(self.path("one/w"), exist_ok=True)
+            external = self.save_external("one/m.onnx", location)
+            if not os.path.lexists(self.path("one/link")):
+                os.symlink("../weights", self.path("one/link"))
+            output = self.deploy(external, "--dir", "store", status=1)
+            self.assertIn('tensor "w1": ', output)
+            self.assertIn("No such file" if location == "gone.bin" else "out of the model's folder", output)
+
+    def test_weights_that_are_too_short(self):
+        os.mkdir(self.path("one"))
+        external = self.save_external("one/m.onnx", "data.bin")
+        self.file("one/data.bin", b"version https://git-lfs.github.com/spec/v1\n")
+        output = self.deploy(external, "--dir", "store", status=1)
+        for text in ('tensor "w1": ', "8192 bytes at 0 of data.bin, which has 43", "git lfs pull"):
+            self.assertIn(text, output)
+
     def test_names_that_are_too_long(self):
         for old, new in (("w2", "w" * 256), ("y", "y" * 64)):
             model = mlp()

@@ -29,7 +29,8 @@ static int tear_down(void **state)
 
 static void make_image(struct wire model)
 {
-    assert_int_equal(sl_onnx_read(model.bytes, model.count, true, &memory, &graph, &reason), 0);
+    assert_int_equal(sl_onnx_read(model.bytes, model.count, true, NULL, &memory, &graph, &reason),
+                     0);
     wire_free(&model);
     assert_int_equal(sl_graph_image_make(&graph, &memory, &image, &reason), 0);
 }

@@ -33,7 +33,8 @@ static int tear_down(void **state)
 static int make(struct wire model)
 {
     uint64_t end = 64;
-    assert_int_equal(sl_onnx_read(model.bytes, model.count, true, &memory, &graph, &reason), 0);
+    assert_int_equal(sl_onnx_read(model.bytes, model.count, true, NULL, &memory, &graph, &reason),
+                     0);
     wire_free(&model);
     for (uint32_t i = 0; i < graph.value_count; i++) {
         if (graph.values[i].kind == SL_GRAPH_WEIGHT) {
@@ -71,6 +72,7 @@ SL_CASE_WITH(graph_plan_make__refuses_nodes, set_up, tear_down)
     parts = around("Add", "x,", "y", NULL);
     expect_refused(&parts, SL_ERR_INVALID, "node \"n\" (Add)");
     parts = around("Relu", "x", "y,z", NULL);
+    model_output(&parts, "z");
     expect_refused(&parts, SL_ERR_INVALID, "node \"n\" (Relu)");
     attribute_int(&attributes, "speed", 1);
     parts = around("Relu", "x", "y", &attributes);
@@ -103,6 +105,54 @@ SL_CASE_WITH(graph_plan_make__refuses_sizes, set_up, tear_down)
     model_output(&parts, "y");
     model_node(&parts, "Relu", "n", "a", "y", NULL);
     expect_refused(&parts, SL_ERR_TOO_LARGE, "the model needs ");
+}
+
+/* A window of 2^30 x 2^30 over a plane of one element, in pads. */
+static struct wire huge_pool(void)
+{
+    const int64_t half = 1 << 29, whole = 1 << 30;
+    struct wire parts = {0}, attributes = {0};
+    attribute_ints(&attributes, "kernel_shape", DIMS(whole, whole));
+    attribute_ints(&attributes, "pads", DIMS(half, half, half, half));
+    attribute_ints(&attributes, "strides", DIMS(whole, whole));
+    model_input(&parts, "x", FLOAT, DIMS(FREE, 1, 1, 1));
+    model_node(&parts, "MaxPool", "pool", "x", "y", &attributes);
+    model_output(&parts, "y");
+    return parts;
+}
+
+SL_CASE_WITH(graph_plan_make__work_is_bounded, set_up, tear_down)
+{
+    struct wire parts = huge_pool();
+    expect_refused(&parts, SL_ERR_TOO_LARGE,
+                   "node \"pool\" (MaxPool): with its 1.15e+18 operations");
+    /* Each product has 4.4e12 for the rows of the model: the third is one too many. */
+    model_input(&parts, "x", FLOAT, DIMS(2, 1 << 10, 1 << 15));
+    model_tensor(&parts, "w", FLOAT, DIMS(1 << 15, 1 << 15), NULL, 0);
+    model_node(&parts, "MatMul", "one", "x,w", "a", NULL);
+    model_node(&parts, "MatMul", "two", "a,w", "b", NULL);
+    model_node(&parts, "MatMul", "three", "b,w", "y", NULL);
+    model_output(&parts, "y");
+    struct wire model = model_finish(&parts, 13);
+    assert_int_equal(sl_onnx_read(model.bytes, model.count, false, NULL, &memory, &graph, &reason),
+                     0);
+    wire_free(&model);
+    assert_int_equal(sl_graph_plan_make(&graph, 2, 64, &memory, &plan, &reason), SL_ERR_TOO_LARGE);
+    assert_non_null(strstr(reason.text, "node \"three\" (MatMul): with its 4.4e+12 operations"));
+}
+
+SL_CASE_WITH(graph_plan_make__names_all_operators_that_are_missing, set_up, tear_down)
+{
+    struct wire parts = around("Erf", "x", "a", NULL);
+    model_node(&parts, "Pad", "p", "a", "b", NULL);
+    model_node(&parts, "Erf", "e", "b", "c", NULL);
+    model_node(&parts, "Pad", "q", "c", "d", NULL);
+    model_node(&parts, "Relu", "r", "d", "e", NULL);
+    model_node(&parts, "LSTM", "l", "e", "y", NULL);
+    expect_refused(
+        &parts, SL_ERR_UNSUPPORTED,
+        "node \"n\" (Erf): the operator is not supported; Pad is neither; LSTM is neither");
+    assert_null(strstr(strstr(reason.text, "Pad") + 1, "Pad"));
 }
 
 SL_CASE_WITH(graph_plan_make__output_without_rows, set_up, tear_down)

@@ -19,7 +19,18 @@ void wire_message(struct wire *wire, uint32_t field, struct wire *message);
 void wire_free(struct wire *wire);
 
 /* ONNX's data types. */
-enum { FLOAT = 1, INT32 = 6, INT64 = 7, BOOL = 9, FLOAT16 = 10, DOUBLE = 11, BFLOAT16 = 16 };
+enum {
+    FLOAT = 1,
+    UINT8 = 2,
+    INT8 = 3,
+    INT32 = 6,
+    INT64 = 7,
+    BOOL = 9,
+    FLOAT16 = 10,
+    DOUBLE = 11,
+    COMPLEX128 = 15,
+    BFLOAT16 = 16
+};
 
 /* Dimensions: as many as come before END. FREE: a named one. */
 #define DIMS(...) ((const int64_t[]){__VA_ARGS__, END})
