@@ -1,5 +1,6 @@
 #include "serve/local.h"
 
+#include <dirent.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,8 +19,11 @@
 #define PROGRAM     "starling-serve"
 #define LENGTH(of)  (uint32_t)(sizeof(of) / sizeof((of)[0]))
 #define WORKERS_MAX 256
-#define PATIENCE_MS 10000                    /* then the log says what is waited for */
-#define GRACE_NS    (60 * SL_CLOCK_NS_PER_S) /* for a child that was asked to end */
+#define PATIENCE_MS 10000 /* then the log says what is waited for */
+/* From the signal to the end of the gateway, of the workers, and of the storage. */
+#define GATEWAY_NS  (11 * SL_CLOCK_NS_PER_S)
+#define WORKERS_NS  (13 * SL_CLOCK_NS_PER_S)
+#define STORAGE_NS  (15 * SL_CLOCK_NS_PER_S)
 #define RESTART_NS  SL_CLOCK_NS_PER_S
 
 enum { STORAGE, GATEWAY, FIRST_WORKER };
@@ -194,21 +198,96 @@ static int await(struct run *run, struct child *child)
     return 0;
 }
 
-/* Asks the child to end, and waits for it. */
-static void end(struct run *run, struct child *child)
+static uint32_t signal_all(struct run *run, uint32_t from, uint32_t end, int number)
 {
-    const uint64_t kill_ns = now_ns() + GRACE_NS;
-    if (child->process.pid == 0) {
-        return;
+    uint32_t count = 0;
+    for (uint32_t i = from; i < end && i < run->count; i++) {
+        struct child *child = &run->children[i];
+        if (child->process.pid != 0 && !reap(run, child, WNOHANG)) {
+            if (number == SIGKILL) {
+                sl_log_warn("the %s is killed: it has not ended in time by itself", child->name);
+            }
+            (void)kill(child->process.pid, number);
+            count++;
+        }
     }
-    (void)kill(child->process.pid, SIGTERM);
-    while (!reap(run, child, WNOHANG)) {
-        if (now_ns() > kill_ns) {
-            sl_log_warn("the %s is killed: it has not ended by itself", child->name);
-            (void)kill(child->process.pid, SIGKILL);
+    return count;
+}
+
+/* Asks the children [from, end) to end, together, and kills at until_ns those that have not. */
+static void end_children(struct run *run, uint32_t from, uint32_t end, uint64_t until_ns)
+{
+    (void)signal_all(run, from, end, SIGTERM);
+    while (signal_all(run, from, end, 0) > 0) {
+        if (now_ns() > until_ns) {
+            (void)signal_all(run, from, end, SIGKILL);
+            until_ns = UINT64_MAX;
         }
         (void)sigtimedwait(&run->signals, NULL, &(struct timespec){.tv_nsec = 100000000});
     }
+}
+
+/* ---- Models ---------------------------------------------------------------------------------- */
+
+/* Whether a file of the folder has the suffix. With subfolders: of one of its folders. */
+static bool has_file(const char *folder, const char *suffix, bool of_subfolders)
+{
+    char path[4096];
+    bool found = false;
+    DIR *directory = opendir(folder);
+    const struct dirent *entry;
+    while (directory != NULL && !found && (entry = readdir(directory)) != NULL) {
+        const char *end = strrchr(entry->d_name, '.');
+        const int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        found = of_subfolders ? entry->d_name[0] != '.' && length < (int)sizeof path &&
+                                    has_file(path, suffix, false)
+                              : end != NULL && strcmp(end, suffix) == 0;
+    }
+    if (directory != NULL) {
+        (void)closedir(directory);
+    }
+    return found;
+}
+
+/* The folder of a model: as storage escapes its name. */
+static bool is_stored(const char *name)
+{
+    char path[4096];
+    size_t used = (size_t)snprintf(path, sizeof path / 2, "%s/", flags.models);
+    for (const char *at = name; *at != '\0' && used + 4 < sizeof path; at++) {
+        const bool is_plain = *at != '/' && *at != '%' && !(*at == '.' && at == name);
+        used += (size_t)snprintf(path + used, 4, is_plain ? "%c" : "%%%02X", *at);
+    }
+    return has_file(path, ".record", false);
+}
+
+/* A folder without models is warned of: they may be deployed later. */
+static int check_models(struct sl_reason *reason)
+{
+    if (access(flags.models, F_OK) != 0) {
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "--models %s: there is no such folder; " PROGRAM
+                              " deploy FILE.onnx --dir %s makes it",
+                              flags.models, flags.models);
+    }
+    const char *rest = flags.keep != NULL ? flags.keep : "";
+    for (size_t length; *rest != '\0'; rest += length + (rest[length] == ',')) {
+        char name[256];
+        length = strcspn(rest, ",");
+        (void)snprintf(name, sizeof name, "%.*s", (int)length, rest);
+        if (!is_stored(name)) {
+            return sl_reason_fail(reason, SL_ERR_INVALID, "--keep %s: %s has no such model", name,
+                                  flags.models);
+        }
+    }
+    if (!has_file(flags.models, ".record", true)) {
+        sl_log_warn("%s has no deployed model%s: deploy them by " PROGRAM
+                    " deploy FILE.onnx --dir %s before the start, or with --catalogue now",
+                    flags.models,
+                    has_file(flags.models, ".onnx", false) ? ", only files of models" : "",
+                    flags.models);
+    }
+    return 0;
 }
 
 /* ---- Run ------------------------------------------------------------------------------------- */
@@ -254,10 +333,10 @@ static int serve(struct run *run)
         err = look_after(run);
     }
     const struct sl_reason reason = run->reason;
-    for (uint32_t i = GATEWAY; i < run->count; i++) { /* the gateway answers what it has accepted */
-        end(run, &run->children[i]);
-    }
-    end(run, &run->children[STORAGE]);
+    const uint64_t since_ns = now_ns(); /* the gateway answers what it has accepted */
+    end_children(run, GATEWAY, FIRST_WORKER, since_ns + GATEWAY_NS);
+    end_children(run, FIRST_WORKER, run->count, since_ns + WORKERS_NS);
+    end_children(run, STORAGE, GATEWAY, since_ns + STORAGE_NS);
     run->reason = reason;
     return err;
 }
@@ -292,6 +371,7 @@ int sl_serve_local_run(int argc, char **argv)
     if (err == 0 && flags.models == NULL) {
         err = sl_reason_fail(&run.reason, SL_ERR_INVALID, "--models is missing");
     }
+    err = err != 0 ? err : check_models(&run.reason);
     if (err != 0) {
         (void)fprintf(stderr, PROGRAM ": %s\n", run.reason.text);
         return SL_CLI_EXIT_USAGE;

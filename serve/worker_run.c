@@ -164,6 +164,15 @@ static void readable(struct sl_ring_watch *watch)
     }
 }
 
+/* The computing thread cannot be ended alone. */
+static void stuck(void *ctx, const char *model)
+{
+    sl_log_error("serve: the worker exits: a computation of model \"%s\" does not end, and all its "
+                 "deadlines have passed; the model may need more work than one request may cost",
+                 model);
+    _exit(EXIT_FAILURE);
+}
+
 static int signalled = -1;
 
 static void on_signal(int number)
@@ -245,7 +254,8 @@ static int start(struct run *run)
                                                    .rule_bytes = flags.schedule.bytes,
                                                    .engines = engines,
                                                    .engine_count = LENGTH(engines),
-                                                   .core = (int)flags.core};
+                                                   .core = (int)flags.core,
+                                                   .stuck = stuck};
     err = err != 0 ? err : sl_serve_worker_create(&worker, &run->worker, &run->reason);
     if (err == 0 && (err = sl_reactor_attach(run->reactor)) != 0) {
         return sl_reason_fail(&run->reason, err, "no io_uring for the worker's reactor");

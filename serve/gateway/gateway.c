@@ -12,7 +12,8 @@
 #define MEMORY_BYTES   (256ULL << 20)
 #define MEMORY_FREE_MS 2000
 #define ROWS_MAX       (1U << 20)
-#define RETRY_MS       1000 /* of refusals that no expectation explains */
+#define RETRY_MS       1000                    /* of refusals that no expectation explains */
+#define DRAIN_NS       (8 * SL_CLOCK_NS_PER_S) /* for answers to what was accepted */
 
 struct sl_serve_gateway {
     struct sl_reactor *reactor;
@@ -26,6 +27,7 @@ struct sl_serve_gateway {
     uint8_t *memory;
     struct sl_serve_ranges ranges; /* of it */
     struct sl_timer next_turn;
+    struct sl_timer give_up; /* while it drains */
     bool is_draining, is_stopping;
     void (*drained)(void *ctx);
     void *drained_ctx;
@@ -256,11 +258,21 @@ void sl_serve_gateway_cancel(struct sl_serve_gateway *gateway, struct sl_serve_r
 
 /* The rest */
 
+static void give_up(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_serve_gateway *gateway = SL_CONTAINER_OF(timer, struct sl_serve_gateway, give_up);
+    struct sl_serve_request *request;
+    while ((request = sl_serve_admission_due(&gateway->dispatch.admission, UINT64_MAX)) != NULL) {
+        sl_serve_dispatch_fail(&gateway->dispatch, request, SL_ERR_AGAIN, "the gateway ends");
+    }
+}
+
 void sl_serve_gateway_drain(struct sl_serve_gateway *gateway, void (*drained)(void *ctx), void *ctx)
 {
     gateway->is_draining = true;
     gateway->drained = drained;
     gateway->drained_ctx = ctx;
+    sl_reactor_arm(gateway->reactor, &gateway->give_up, DRAIN_NS);
     look_for_end(gateway);
 }
 
@@ -300,6 +312,7 @@ void sl_serve_gateway_stop(struct sl_serve_gateway *gateway, void (*ended)(void 
 {
     sl_assert(sl_list_empty(&gateway->dispatch.admission.due));
     gateway->is_stopping = true;
+    sl_reactor_disarm(gateway->reactor, &gateway->give_up);
     gateway->ended = ended;
     gateway->ended_ctx = ctx;
     sl_serve_dispatch_stop(&gateway->dispatch);
@@ -345,6 +358,7 @@ static void init(struct sl_serve_gateway *gateway, const struct sl_serve_gateway
     sl_list_init(&gateway->unlisted);
     sl_list_init(&gateway->refused);
     gateway->next_turn.run = take_next_turn;
+    gateway->give_up.run = give_up;
 }
 
 int sl_serve_gateway_create(const struct sl_serve_gateway_options *options,

@@ -45,7 +45,8 @@ void sl_serve_gateway_destroy(struct sl_serve_gateway **gateway);
 /* Whether `done` of every submitted request has run. */
 bool sl_serve_gateway_is_idle(const struct sl_serve_gateway *gateway);
 
-/* Refuses further requests. drained(ctx) runs once none is in progress, in a later turn. */
+/* Refuses further requests, and after 8 s those that are in progress. drained(ctx) runs once none
+ * is, in a later turn. */
 void sl_serve_gateway_drain(struct sl_serve_gateway *gateway, void (*drained)(void *ctx),
                             void *ctx);
 

@@ -8,6 +8,7 @@
 #include "reactor/topology.h"
 #include "serve/worker/pending.h"
 
+#define STUCK   10.0                      /* times the expected time */
 #define WAIT_NS (20 * SL_CLOCK_NS_PER_MS) /* for all bytes of a model, of LOAD */
 
 static uint64_t now(const struct sl_serve_runner *runner)
@@ -272,6 +273,16 @@ void sl_serve_runner_forget(struct sl_serve_runner *runner, const struct sl_serv
         struct sl_serve_pending *pending = sl_serve_pending_of(runner->batch.items[i]);
         pending->peer = pending->peer == peer ? NULL : pending->peer;
     }
+}
+
+bool sl_serve_runner_is_stuck(const struct sl_serve_runner *runner, uint64_t least_ns)
+{
+    if (runner->known == NULL || now(runner) <= runner->deadline_ns) {
+        return false;
+    }
+    const double took_ns = (double)(now(runner) - runner->begun_ns);
+    return took_ns > (double)least_ns &&
+           took_ns > STUCK * sl_serve_known_run_ns(runner->known, runner->batch.rows);
 }
 
 double sl_serve_runner_left_ns(const struct sl_serve_runner *runner)

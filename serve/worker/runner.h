@@ -50,6 +50,10 @@ void sl_serve_runner_next(struct sl_serve_runner *runner);
 struct sl_serve_peer;
 void sl_serve_runner_forget(struct sl_serve_runner *runner, const struct sl_serve_peer *peer);
 
+/* Whether the batch that is computed takes ten times as long as runs before, longer than all
+ * deadlines of its requests, and longer than least_ns. */
+bool sl_serve_runner_is_stuck(const struct sl_serve_runner *runner, uint64_t least_ns);
+
 /* Expected ns until the batch that is computed ends. */
 double sl_serve_runner_left_ns(const struct sl_serve_runner *runner);
 

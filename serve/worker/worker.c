@@ -19,6 +19,7 @@
 #define END_NS      (10 * SL_CLOCK_NS_PER_S)  /* for a job in progress */
 #define FREE_MS     2000
 #define QUEUE_MAX   1e18 /* ns, as reported */
+#define PATIENCE_NS (10 * SL_CLOCK_NS_PER_S)
 
 enum { OPENS, COMPUTES, THREADS };
 
@@ -266,10 +267,23 @@ static bool leave(struct sl_serve_worker *worker)
     return true;
 }
 
+static void look_if_stuck(const struct sl_serve_worker *worker)
+{
+    const struct sl_serve_worker_options *options = &worker->options;
+    const bool is_late = worker->leaving_ns != 0 && !worker->has_left &&
+                         now(worker) > worker->leaving_ns + options->patience_ns;
+    if (options->stuck != NULL &&
+        (is_late || sl_serve_runner_is_stuck(&worker->runner, options->patience_ns))) {
+        const struct sl_serve_known *known = worker->runner.known;
+        options->stuck(options->stuck_ctx, known != NULL ? known->name : "");
+    }
+}
+
 static void step(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_serve_worker *worker = SL_CONTAINER_OF(timer, struct sl_serve_worker, timer);
     worker->is_woken = false;
+    look_if_stuck(worker);
     sl_serve_pendings_expire(&worker->queue, now(worker));
     sl_serve_runner_next(&worker->runner);
     sl_serve_opener_next(&worker->opener);
@@ -350,6 +364,7 @@ int sl_serve_worker_create(const struct sl_serve_worker_options *options,
     }
     made->options = *options;
     made->options.arena_bytes = options->arena_bytes != 0 ? options->arena_bytes : ARENA_BYTES;
+    made->options.patience_ns = options->patience_ns != 0 ? options->patience_ns : PATIENCE_NS;
     made->timer.run = step;
     sl_list_init(&made->queue);
     sl_serve_known_init(&made->models);

@@ -32,6 +32,13 @@ struct sl_serve_worker_options {
     uint32_t engine_count;
     int core;             /* of the computing thread; -1: any */
     uint64_t arena_bytes; /* for inputs of each gateway; 0: 64 MiB */
+    /* A computation takes ten times as long as expected, longer than all deadlines of its requests,
+     * and longer than patience_ns (0: 10 s); or the worker drains for that time. Nothing can stop
+     * it but the end of the process, in which other gateways' requests go to other workers. NULL:
+     * such a computation goes on. */
+    void (*stuck)(void *ctx, const char *model);
+    void *stuck_ctx;
+    uint64_t patience_ns;
     /* Runs jobs that wait, elsewhere, such as on a fiber of a simulation; each kind in order, as
      * sl_offload_post. NULL: on threads of the worker's own. */
     void (*post)(void *ctx, bool computes, struct sl_offload_job *job);

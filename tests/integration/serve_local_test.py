@@ -82,6 +82,25 @@ class Local(Http):
         self.infer("mlp")
         self.assertNotEqual(self.children("worker"), [worker])
 
+    def test_workers_that_do_not_end_are_killed_together(self):
+        self.serve("--workers", "2")
+        for worker in self.children("worker"):
+            os.kill(worker, signal.SIGSTOP)
+        self.all.signal(signal.SIGTERM)
+        self.assertEqual(self.all.wait(), 0)
+        for worker in range(2):
+            self.assertIn(f"the worker {worker} is killed: it has not ended in time", self.all.output)
+
+    def test_a_folder_without_models(self):
+        os.mkdir(os.path.join(self.folder, "models"))
+        self.file("models/mlp.onnx", "")
+        self.all = self.start("starling-serve", "--models", os.path.join(self.folder, "models"), "--http", "127.0.0.1:0",
+                              "--pool-memory", "64M", "--workers", "1")
+        self.all.wait_line("models has no deployed model, only files of models: deploy them by")
+        self.all.wait_line("serves the models of")
+        self.all.signal(signal.SIGTERM)
+        self.assertEqual(self.all.wait(), 0)
+
     def test_all_end_with_the_gateway(self):
         self.serve("--workers", "1")
         (gateway,) = self.children("gateway")
@@ -109,6 +128,12 @@ class Local(Http):
         refused("unknown role \"work\"", "work")
         file = self.file("no_folder", "")
         refused("no_folder", "--models", file, status=1)
+        missing = os.path.join(self.folder, "misspelt")
+        refused("misspelt: there is no such folder; starling-serve deploy", "--models", missing)
+        self.assertFalse(os.path.exists(missing))
+        self.models = {}
+        Local.deploy(self, "plain", Model(1))
+        refused("--keep plian: ", "--models", os.path.join(self.folder, "models"), "--keep", "plain,plian")
 
 
 if __name__ == "__main__":

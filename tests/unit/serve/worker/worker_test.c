@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "reactor/completion.h"
 #include "serve/base/message.h"
@@ -37,6 +38,7 @@ static const struct sl_engine_tensor BAD = {"y\x01", SL_OBJECT_F32, 2, {0, 1}, 4
 
 static struct {
     sem_t entered, go; /* if `stops`: a run waits for the test */
+    sem_t stuck;       /* the worker says so */
     _Atomic bool stops;
     _Atomic uint32_t rows_most, runs;
 } toys;
@@ -210,6 +212,13 @@ static void await_join(struct fixture *f)
     expect(sl_transfer_batch_create(f->gateway, 1, &f->batch), sl_transfer_last_error());
 }
 
+static void stuck(void *ctx, const char *model)
+{
+    if (model[0] != '\0') { /* else it has not ended in time */
+        sem_post(&toys.stuck);
+    }
+}
+
 static void start_worker(void *ctx)
 {
     sl_serve_worker_start(((struct fixture *)ctx)->worker);
@@ -221,6 +230,7 @@ static void set_up(struct fixture *f)
     memset(f, 0, sizeof *f);
     sem_init(&toys.entered, 0, 0);
     sem_init(&toys.go, 0, 0);
+    sem_init(&toys.stuck, 0, 0);
     toys.stops = false;
     toys.rows_most = toys.runs = 0;
     (void)snprintf(f->gateway_name, sizeof f->gateway_name, "127.0.0.1:%u", free_port());
@@ -237,7 +247,9 @@ static void set_up(struct fixture *f)
                                                     .batch_max = 8,
                                                     .engines = engines,
                                                     .engine_count = 1,
-                                                    .core = -1};
+                                                    .core = -1,
+                                                    .stuck = stuck,
+                                                    .patience_ns = 100 * SL_CLOCK_NS_PER_MS};
     struct sl_serve_worker_options with = options;
     struct sl_reason reason;
     reactor_thread_init(&f->thread, "worker", NULL);
@@ -520,6 +532,28 @@ CASE(worker__ends_requests_at_their_deadline)
     make(fixture, "absent", 1, 1);
     fixture->message.deadline_us = 1000000;
     await_error(fixture, submit(fixture), SL_ERR_DEADLINE, "ms for the load: ");
+}
+
+CASE(worker__says_that_a_computation_is_stuck)
+{
+    publish(fixture, "m", 1, "toy");
+    publish(fixture, "stuck", 1, "toy");
+    stop_runs();
+    const uint64_t patient = ask(fixture, "m", 1, 1);
+    sem_wait(&toys.entered);
+    (void)usleep(300000); /* longer than its patience, but the deadline is far */
+    assert_int_equal(sem_trywait(&toys.stuck), -1);
+    let_run();
+    assert_true(await(fixture, patient) == 7);
+    stop_runs();
+    make(fixture, "stuck", 1, 1);
+    fixture->message.deadline_us = 200000;
+    const uint64_t late = submit(fixture);
+    sem_wait(&toys.entered);
+    sem_wait(&toys.stuck);
+    let_run();
+    take_notice(fixture, SL_SERVE_MESSAGE_DONE);
+    assert_int_equal(fixture->message.request, late);
 }
 
 CASE(worker__refuses_what_it_cannot_open)
