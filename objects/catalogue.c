@@ -14,6 +14,7 @@
 #define NUMBER_MAX     SL_CATALOGUE_NUMBER_MAX
 /* ALIVEs without a report, besides a lease: they may be read in one go, by a process that stood. */
 #define REPORTS_MISSED 2
+#define AWAITED_MS     300000 /* for the first reports of nodes, at most */
 
 int sl_objects_catalogue_create(const struct sl_objects_catalogue_options *options, uint64_t now_ms,
                                 struct sl_objects_catalogue **out)
@@ -64,8 +65,9 @@ typedef int handler_fn(const struct request *request);
 static bool is_settling(const struct sl_objects_catalogue *catalogue)
 {
     const uint32_t settle_ms = catalogue->options.settle_ms;
-    return catalogue->now_ms - catalogue->created_ms <
-           (catalogue->is_restart ? settle_ms : settle_ms / 10);
+    const uint64_t age_ms = catalogue->now_ms - catalogue->created_ms;
+    return age_ms < (catalogue->is_restart ? settle_ms : settle_ms / 10) ||
+           (catalogue->awaited_count > 0 && age_ms < AWAITED_MS);
 }
 
 static int refuse_settling(const struct request *request)
@@ -112,9 +114,11 @@ static int refuse_missing(const struct request *request)
 static void forget_silent(struct sl_objects_catalogue *catalogue,
                           const struct sl_catalogue_node *node)
 {
+    /* Two rounds in which the node reports all of them. */
+    const uint32_t missed = REPORTS_MISSED + 2 * (node->copy_count / SL_OBJECTS_REPORTS_AN_ALIVE);
     SL_LIST_FOREACH (link, &node->copies) {
         struct sl_catalogue_copy *copy = SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_node);
-        if (node->alives - copy->heard > REPORTS_MISSED &&
+        if (node->alives - copy->heard > missed &&
             catalogue->now_ms - copy->heard_ms >= catalogue->options.lease_ms &&
             !sl_list_linked(&copy->news)) {
             sl_catalogue_copy_remove(catalogue, copy);
@@ -128,6 +132,10 @@ static int alive(const struct request *request)
     struct sl_catalogue_node *node = request->node;
     const uint32_t lease_ms = catalogue->options.lease_ms;
     node->roles = request->message->roles;
+    const bool reports = (node->roles & SL_OBJECTS_ROLE_REPORTS) != 0;
+    const bool is_awaited = reports && (node->is_awaited || is_settling(catalogue));
+    catalogue->awaited_count += (uint32_t)is_awaited - (uint32_t)node->is_awaited;
+    node->is_awaited = is_awaited;
     if (request->message->kind == SL_OBJECTS_ATTACH) {
         const uint64_t term = request->message->term;
         node->attached_ms = catalogue->now_ms;
@@ -140,7 +148,9 @@ static int alive(const struct request *request)
         }
         sl_catalogue_news_taken(catalogue, node, node->told_request);
     }
-    if (request->message->kind == SL_OBJECTS_ALIVE) {
+    if (request->message->kind == SL_OBJECTS_ALIVE &&
+        catalogue->now_ms - node->alive_ms >= lease_ms / 4) {
+        node->alive_ms = catalogue->now_ms;
         node->alives++;
         forget_silent(catalogue, node);
     }
@@ -574,6 +584,22 @@ static int remove_versions(const struct request *request)
     return 0;
 }
 
+/* Reports of the sender, one after the other. */
+static int batch(const struct request *request)
+{
+    struct sl_objects_message left = *request->message, item;
+    struct request each = *request;
+    int err;
+    each.message = &item;
+    while ((err = sl_objects_message_unbatch(&left, &item, request->reason)) == 0) {
+        if (item.is_answer || (item.kind != SL_OBJECTS_HOLD && item.kind != SL_OBJECTS_USE)) {
+            return REFUSE(SL_ERR_PROTOCOL, "a batch has HOLD and USE only");
+        }
+        (void)(item.kind == SL_OBJECTS_HOLD ? hold : use)(&each);
+    }
+    return err == SL_ERR_NOT_FOUND ? 0 : err;
+}
+
 /* Messages */
 
 static handler_fn *const HANDLERS[SL_OBJECTS_KINDS] = {
@@ -583,7 +609,7 @@ static handler_fn *const HANDLERS[SL_OBJECTS_KINDS] = {
     [SL_OBJECTS_HOLD] = hold,           [SL_OBJECTS_DROP] = drop,
     [SL_OBJECTS_LIST] = list,           [SL_OBJECTS_REMOVE] = remove_versions,
     [SL_OBJECTS_DETACH] = detach,       [SL_OBJECTS_USE] = use,
-    [SL_OBJECTS_FOLLOWERS] = followers,
+    [SL_OBJECTS_FOLLOWERS] = followers, [SL_OBJECTS_BATCH] = batch,
 };
 
 /* Finds, or with ATTACH adds, the sender. Its lease begins again. */

@@ -20,8 +20,8 @@
  *   Without any it is AGAIN. With SL_ORIGIN_HOST it names the agent of the publisher's host, if
  *   there is one. COMMIT names those that have stored it.
  * - **Copies.** A copy of a part is complete, or fetches. The copy of the publisher is the origin.
- * A node reports its copies each third of a lease; one that it has not reported for a lease is
- * forgotten at its next ALIVE.
+ * A node reports its copies in turn (reports.h); one that it has not reported for a lease and two
+ * rounds is forgotten at its next ALIVE.
  * - **News.** A follower gets NEWS of each newest version (part 0; it asks for other parts with
  *   FIND), and a fetcher when its parents change. A node has one unanswered NEWS at most; versions
  *   that were committed meanwhile are skipped but for the newest.

@@ -212,6 +212,7 @@ static void free_copy(struct sl_objects_catalogue *catalogue, struct sl_catalogu
     sl_list_remove(&copy->news);
     erase(&copy->part->copies, &copy->key);
     catalogue->copy_count--;
+    copy->node->copy_count--;
     free(copy);
 }
 
@@ -295,6 +296,7 @@ int sl_catalogue_copy_add(struct sl_objects_catalogue *catalogue, struct sl_cata
             return err;
         }
         catalogue->copy_count++;
+        node->copy_count++;
         copy->node = node;
         copy->part = part;
         copy->turn = part->copies.count;
@@ -381,6 +383,7 @@ void sl_catalogue_node_remove(struct sl_objects_catalogue *catalogue,
         sl_catalogue_follow_remove(SL_CONTAINER_OF(link, struct sl_catalogue_follow, by_node));
     }
     sl_list_remove(&node->by_expiry);
+    catalogue->awaited_count -= node->is_awaited;
     erase(&catalogue->nodes, &node->key);
     free(node);
 }

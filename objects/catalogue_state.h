@@ -29,10 +29,12 @@ struct sl_catalogue_node {
     uint64_t host;               /* 0: unknown */
     uint64_t attached_ms, expires_ms;
     uint32_t roles;  /* bits, of enum sl_objects_role */
-    uint32_t alives; /* ALIVEs */
+    uint32_t alives; /* ALIVEs, those within a quarter of a lease counted once */
+    uint64_t alive_ms;
+    bool is_awaited; /* its first reports, while the catalogue settles */
     struct sl_list_link by_expiry;
     struct sl_list copies, follows;
-    uint32_t follow_count;
+    uint32_t copy_count, follow_count;
     struct sl_list news;            /* of copies whose NEWS waits */
     struct sl_catalogue_copy *told; /* whose NEWS is unanswered; NULL: none, or forgotten */
     uint32_t told_request;          /* 0: no NEWS is unanswered */
@@ -116,6 +118,7 @@ struct sl_objects_catalogue {
     struct sl_list by_touch;  /* versions that miss parts, or copies */
     struct sl_list replans;   /* parts */
     uint32_t copy_count, part_count;
+    uint32_t awaited_count; /* nodes */
     /* Parts that this catalogue has removed, and those that it has logged as conflicts. */
     struct sl_objects_tombstones removed, conflicts;
     /* Scratch of a plan */

@@ -40,8 +40,9 @@ struct sl_objects_copy {
     char note[SL_OBJECTS_NOTE_BYTES];
     uint32_t uses; /* the node's list, and an open get; the last one frees it */
     uint64_t withdrawn_ns;
-    bool is_withdrawn;   /* not served; its memory may still be registered */
-    bool is_uncommitted; /* between publisher and keepers (store.h): not reported */
+    bool is_withdrawn;       /* not served; its memory may still be registered */
+    bool is_uncommitted;     /* between publisher and keepers (store.h): not reported */
+    uint32_t reported_round; /* reports.h */
 
     struct sl_objects_manifest manifest; /* empty until it is verified */
     struct sl_objects_place *places;     /* of the stored part: of the manifest, then the image */

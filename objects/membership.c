@@ -18,61 +18,16 @@ static void send_asks(struct sl_objects *node);
 
 /* Attaching */
 
-static void report(struct sl_objects *node, struct sl_objects_message *message)
-{
-    message->term = node->membership.term;
-    if (node->membership.catalogue[0] != '\0') {
-        sl_objects_link_send(node->link, node->membership.catalogue, message, NULL, NULL);
-    }
-}
-
-/* A file has all of the part, whatever the pool has. */
-static void report_stored(struct sl_objects *node, const struct sl_objects_stored *stored)
-{
-    const struct sl_objects_part *part = sl_objects_stored_part(stored);
-    struct sl_objects_message message = {
-        .kind = SL_OBJECTS_HOLD,
-        .name = stored->name,
-        .version = stored->key.version,
-        .part = stored->key.part,
-        .blocks = (uint32_t)(sl_objects_block_count(part->manifest_bytes) +
-                             sl_objects_block_count(part->bytes)),
-        .record_count = 1,
-        .record = stored->record,
-    };
-    if (stored->is_kept && stored->has_file && !stored->is_dropped) {
-        report(node, &message);
-    }
-}
-
-/* Again and again: a report may be lost, or overtake another one. What this node does not report
- * any more is forgotten. */
-static void report_all(struct sl_objects *node)
-{
-    node->membership.reported_ns = sl_reactor_now_ns(node->reactor);
-    SL_LIST_FOREACH (link, &node->copies) {
-        sl_objects_report(node, SL_CONTAINER_OF(link, struct sl_objects_copy, link));
-    }
-    SL_LIST_FOREACH (link, &node->stored) {
-        report_stored(node, SL_CONTAINER_OF(link, struct sl_objects_stored, link));
-    }
-    for (uint32_t i = 0; i < SL_LIMIT_OBJECTS_FOLLOWS; i++) {
-        const struct sl_objects_follow *follow = node->follows.items[i];
-        if (follow != NULL) {
-            struct sl_objects_message use = {
-                .kind = SL_OBJECTS_USE, .name = follow->name, .version = follow->in_use};
-            report(node, &use);
-        }
-    }
-}
-
 static void attached(struct sl_objects *node, const struct sl_objects_message *answer)
 {
     struct sl_objects_membership *membership = &node->membership;
     membership->is_attached = true;
     membership->term = answer->term;
     membership->lease_ms = answer->lease_ms;
-    report_all(node);
+    membership->reported_ns = sl_reactor_now_ns(node->reactor);
+    sl_objects_reports_cancel(node); /* those of an earlier catalogue */
+    membership->reports.is_answered = membership->reports.is_single = false;
+    sl_objects_reports_begin(node);
     membership->attached(node);
 }
 
@@ -108,11 +63,14 @@ static void answered(struct sl_objects_request *request, const struct sl_objects
     } else if (err != 0 || answer->term != membership->term) {
         lose(node, err != 0 ? reason : "it has restarted");
     } else if (since_ns >= membership->lease_ms * SL_CLOCK_NS_PER_MS / 4) {
-        report_all(node);
+        membership->reported_ns = sl_reactor_now_ns(node->reactor);
+        sl_objects_reports_continue(node);
     }
+    const bool is_due = membership->reports.is_complete && membership->are_reports_awaited;
     sl_reactor_arm(node->reactor, &membership->timer,
-                   membership->is_attached ? membership->lease_ms * SL_CLOCK_NS_PER_MS / 3
-                                           : RETRY_NS);
+                   !membership->is_attached ? RETRY_NS
+                   : is_due                 ? 0
+                                            : membership->lease_ms * SL_CLOCK_NS_PER_MS / 3);
     send_asks(node);
 }
 
@@ -134,12 +92,16 @@ static uint64_t host_of(const struct sl_objects *node)
 static void attach(struct sl_objects *node)
 {
     struct sl_objects_membership *membership = &node->membership;
+    membership->are_reports_awaited =
+        membership->is_attached ? !membership->reports.is_complete
+                                : !sl_list_empty(&node->copies) || !sl_list_empty(&node->stored);
     struct sl_objects_message message = {
         .kind = membership->is_attached ? SL_OBJECTS_ALIVE : SL_OBJECTS_ATTACH,
         .term = membership->term,
         .host = membership->host,
         .roles = (node->setup.is_keeper ? SL_OBJECTS_ROLE_KEEPER : 0) |
-                 (node->setup.agent != NULL ? SL_OBJECTS_ROLE_AGENT : 0),
+                 (node->setup.agent != NULL ? SL_OBJECTS_ROLE_AGENT : 0) |
+                 (membership->are_reports_awaited ? SL_OBJECTS_ROLE_REPORTS : 0),
         .location = node->location,
     };
     if (membership->use.peer == NULL) {
@@ -279,60 +241,6 @@ int sl_objects_ask_and_wait(struct sl_objects *node, const struct sl_objects_mes
     return sl_objects_call(node, &ask.call);
 }
 
-/* Reports */
-
-void sl_objects_report(struct sl_objects *node, const struct sl_objects_copy *copy)
-{
-    if (copy->is_withdrawn || copy->is_uncommitted || !node->membership.is_attached) {
-        return; /* its DROP was sent; it is reported then */
-    }
-    if (sl_objects_stored_in_file(node, copy->name, copy->version, copy->part) != NULL) {
-        return; /* all of it is reported */
-    }
-    struct sl_objects_message message = {
-        .kind = SL_OBJECTS_HOLD,
-        .name = copy->name,
-        .version = copy->version,
-        .part = copy->part,
-        .blocks = copy->range_count == 0 ? 0
-                                         : copy->verified_count + (uint32_t)sl_objects_block_count(
-                                                                      copy->info.manifest_bytes),
-        .record_count = copy->record != NULL ? 1 : 0,
-        .record = copy->record != NULL ? *copy->record : (struct sl_objects_record){0},
-    };
-    report(node, &message);
-}
-
-/* Its answer may be on the way: the catalogue counts on the copy. */
-static bool is_committing(const struct sl_objects *node, const char *name, uint64_t version,
-                          uint32_t part)
-{
-    bool is = false;
-    SL_LIST_FOREACH (link, &node->membership.asks) {
-        const struct sl_objects_message *message =
-            &SL_CONTAINER_OF(link, struct sl_objects_ask, link)->message;
-        is = is || (message->kind == SL_OBJECTS_COMMIT && message->part == part &&
-                    message->record.version == version && strcmp(message->record.name, name) == 0);
-    }
-    return is;
-}
-
-void sl_objects_report_none(struct sl_objects *node, const char *name, uint64_t version,
-                            uint32_t part)
-{
-    if (sl_objects_copy_find(node, name, version, part) != NULL ||
-        is_committing(node, name, version, part) ||
-        sl_objects_stored_in_file(node, name, version, part) != NULL) {
-        return;
-    }
-    struct sl_objects_message message = {/* also while a catalogue that knows the copy seems lost */
-                                         .kind = SL_OBJECTS_DROP,
-                                         .name = name,
-                                         .version = version,
-                                         .part = part};
-    report(node, &message);
-}
-
 static void report_progress(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_objects_membership *membership =
@@ -374,6 +282,7 @@ void sl_objects_membership_stop(struct sl_objects *node)
     struct sl_objects_message detach = {.kind = SL_OBJECTS_DETACH, .term = membership->term};
     sl_assert(sl_list_empty(&membership->asks));
     sl_objects_link_cancel(node->link, &membership->request);
+    sl_objects_reports_cancel(node);
     sl_objects_link_peer_put(node->link, &membership->use);
     sl_reactor_disarm(node->reactor, &membership->timer);
     sl_reactor_disarm(node->reactor, &membership->progress);
@@ -397,6 +306,7 @@ void sl_objects_membership_move(struct sl_objects *node, const char *address)
     (void)snprintf(membership->catalogue, sizeof membership->catalogue, "%s", address);
     sl_objects_link_peer_put(node->link, &membership->use);
     sl_objects_link_cancel(node->link, &membership->request);
+    sl_objects_reports_cancel(node);
     membership->is_asking = false;
     SL_LIST_FOREACH (link, &membership->asks) {
         struct sl_objects_ask *ask = SL_CONTAINER_OF(link, struct sl_objects_ask, link);

@@ -5,6 +5,7 @@
 #define SL_OBJECTS_MEMBERSHIP_H
 
 #include "objects/link.h"
+#include "objects/reports.h"
 #include "reactor/timer.h"
 
 struct sl_objects;
@@ -23,7 +24,9 @@ struct sl_objects_membership {
     uint64_t host; /* equal numbers: nodes share memory */
     uint64_t term;
     uint32_t lease_ms;
-    uint64_t reported_ns;                   /* when all copies were */
+    struct sl_objects_reports reports;
+    bool are_reports_awaited; /* the last ATTACH or ALIVE said that the first ones follow */
+    uint64_t reported_ns;     /* when they began, or went on */
     char reason[SL_TRANSFER_REASON_BYTES];  /* why the last one failed */
     char trouble[SL_TRANSFER_REASON_BYTES]; /* of the store that names the catalogue; "": none */
     struct sl_list asks;                    /* not answered yet */
@@ -71,13 +74,5 @@ int sl_objects_ask_and_wait(struct sl_objects *node, const struct sl_objects_mes
                             uint32_t timeout_ms,
                             void (*take)(void *ctx, const struct sl_objects_message *answer),
                             void *ctx);
-
-/* Tells the catalogue how much of a copy this node has. */
-void sl_objects_report(struct sl_objects *node, const struct sl_objects_copy *copy);
-
-/* Tells it that this node has nothing of a part, which it may expect to be fetched; unless it has a
- * copy, or commits one just now. version 0: that it does not follow the name any more. */
-void sl_objects_report_none(struct sl_objects *node, const char *name, uint64_t version,
-                            uint32_t part);
 
 #endif

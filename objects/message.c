@@ -10,15 +10,16 @@
 /* A struct's members are encoded in the order of a list of fields, which ends with END:
  * - NUMBER: as in memory, little-endian, between `least` and `most`;
  * - NAME, TEXT: with its NUL, of at most `most` bytes; CUT: a longer text is truncated when sent;
- * - LIST: the number of items, u8, between `least` and `most`; then the fields of each item. */
-enum field_type { END, NUMBER, NAME, TEXT, CUT, LIST };
+ * - LIST: the number of items, u8, between `least` and `most`; then the fields of each item;
+ * - REST: all bytes that are left, at most `most`. */
+enum field_type { END, NUMBER, NAME, TEXT, CUT, LIST, REST };
 
 struct field {
     const char *name;
     uint32_t offset, bytes; /* of the member; LIST: bytes of an item */
     enum field_type type;
     uint64_t least, most;
-    uint32_t count_offset; /* LIST: of the u32 with the number of items */
+    uint32_t count_offset; /* LIST, REST: of the u32 with the number of items */
     const struct field *items;
 };
 
@@ -154,6 +155,9 @@ static const struct field HAVE[] = {
     ANY(message, rate),
     ITEMS(message, ranges, range_count, 0, SL_OBJECTS_RANGES_MAX, RANGE),
     {0}};
+static const struct field BATCH[] = {{AT(message, batch), 1, REST, 1, SL_OBJECTS_BATCH_BYTES,
+                                      offsetof(struct sl_objects_message, batch_bytes), NULL},
+                                     {0}};
 static const struct field GONE[] = {M_NAME, M_VERSION, M_PART, M_TEXT, {0}};
 
 static const struct field TABLES[] = {M_NAME,
@@ -190,6 +194,7 @@ static const struct kind {
     [SL_OBJECTS_DETACH] = {"DETACH", NOTHING, NOTHING},
     [SL_OBJECTS_USE] = {"USE", OF_NAME, NULL},
     [SL_OBJECTS_FOLLOWERS] = {"FOLLOWERS", FOLLOWERS, FOLLOWING},
+    [SL_OBJECTS_BATCH] = {"BATCH", BATCH, NOTHING},
     [SL_OBJECTS_STORE] = {"STORE", STORE, NOTHING},
     [SL_OBJECTS_WANT] = {"WANT", OF_BYTES, HAVE},
     [SL_OBJECTS_DONE] = {"DONE", OF_PART, NULL},
@@ -298,6 +303,13 @@ static void put(struct sl_bytes_writer *writer, const struct field *field, const
             for (uint32_t i = 0; i < count; i++) {
                 put(writer, field->items, at + i * field->bytes);
             }
+        } else if (field->type == REST) {
+            const void *rest;
+            uint32_t count;
+            memcpy(&rest, at, sizeof rest);
+            memcpy(&count, (const uint8_t *)base + field->count_offset, sizeof count);
+            sl_assert(number_fits(field, count));
+            sl_bytes_put(writer, rest, count);
         } else {
             const char *text;
             memcpy(&text, at, sizeof text);
@@ -344,6 +356,12 @@ static const char *take(struct sl_bytes *cursor, const struct field *field, void
                     return wrong;
                 }
             }
+        } else if (field->type == REST) {
+            const uint32_t count = (uint32_t)cursor->left;
+            const uint8_t *rest = sl_bytes_take(cursor, count);
+            fits = number_fits(field, count);
+            memcpy(at, &rest, sizeof rest);
+            memcpy((uint8_t *)base + field->count_offset, &count, sizeof count);
         } else {
             const char *text = sl_bytes_text(cursor, field->most);
             fits = text_fits(field, text);
@@ -377,4 +395,37 @@ int sl_objects_message_decode(const void *bytes, uint32_t byte_count,
     return cursor.left == 0 ? 0
                             : sl_reason_fail(reason, SL_ERR_PROTOCOL, "%s: %zu bytes too many",
                                              sl_objects_message_name(out->kind), cursor.left);
+}
+
+/* Batches */
+
+bool sl_objects_message_batch(struct sl_objects_message *batch,
+                              uint8_t text[SL_OBJECTS_BATCH_BYTES],
+                              const struct sl_objects_message *message)
+{
+    uint8_t encoded[SL_OBJECTS_MESSAGE_BYTES];
+    const uint32_t bytes = sl_objects_message_encode(message, encoded);
+    struct sl_bytes_writer writer = sl_bytes_writer_over(
+        text + batch->batch_bytes, SL_OBJECTS_BATCH_BYTES - batch->batch_bytes);
+    sl_bytes_put_u16(&writer, (uint16_t)bytes);
+    sl_bytes_put(&writer, encoded, bytes);
+    batch->batch_bytes += writer.bad ? 0 : bytes + (uint32_t)sizeof(uint16_t);
+    return !writer.bad;
+}
+
+int sl_objects_message_unbatch(struct sl_objects_message *batch, struct sl_objects_message *out,
+                               struct sl_reason *reason)
+{
+    struct sl_bytes cursor = sl_bytes_over(batch->batch, batch->batch_bytes);
+    if (batch->batch_bytes == 0) {
+        return SL_ERR_NOT_FOUND;
+    }
+    const uint16_t bytes = sl_bytes_u16(&cursor);
+    const void *message = sl_bytes_take(&cursor, bytes);
+    if (cursor.bad) {
+        return sl_reason_fail(reason, SL_ERR_PROTOCOL, "BATCH: a message is cut short");
+    }
+    batch->batch += bytes + sizeof bytes;
+    batch->batch_bytes = (uint32_t)cursor.left;
+    return sl_objects_message_decode(message, bytes, out, reason);
 }

@@ -23,6 +23,8 @@
 #define SL_OBJECTS_LOCATION_BYTES 64
 #define SL_OBJECTS_TEXT_BYTES     256 /* of an error; a reason; a note */
 #define SL_OBJECTS_TABLES_BYTES   2048
+#define SL_OBJECTS_BATCH_BYTES    4064 /* all of a notice but the header */
+#define SL_OBJECTS_BATCH_ROOM     700  /* for a HOLD of one part */
 /* Items of lists. */
 #define SL_OBJECTS_KEEPERS_MAX    16 /* of a version */
 #define SL_OBJECTS_RANGES_MAX     128
@@ -47,6 +49,7 @@ enum sl_objects_kind {
     SL_OBJECTS_DETACH = 14, /* node to catalogue: it ends */
     SL_OBJECTS_USE = 15,    /* node to catalogue: the version of a name that its readers use */
     SL_OBJECTS_FOLLOWERS = 16,
+    SL_OBJECTS_BATCH = 17, /* node to catalogue: several HOLD and USE */
     SL_OBJECTS_STORE = 20, /* publisher to keeper or agent */
     SL_OBJECTS_WANT = 21,  /* child to parent */
     SL_OBJECTS_DONE = 22,
@@ -55,7 +58,14 @@ enum sl_objects_kind {
     SL_OBJECTS_KINDS /* one more than the last */
 };
 
-enum sl_objects_role { SL_OBJECTS_ROLE_KEEPER = 1, SL_OBJECTS_ROLE_AGENT = 2 };
+/* With each ALIVE a node reports at least so many of its copies, in turn. */
+#define SL_OBJECTS_REPORTS_AN_ALIVE 512
+
+enum sl_objects_role {
+    SL_OBJECTS_ROLE_KEEPER = 1,
+    SL_OBJECTS_ROLE_AGENT = 2,
+    SL_OBJECTS_ROLE_REPORTS = 4 /* reports follow of what it holds, for the first time */
+};
 enum sl_objects_begin {
     SL_OBJECTS_TAKE_OVER = 1,
     SL_OBJECTS_NEW_NAME = 2,
@@ -167,6 +177,9 @@ struct sl_objects_message {
     uint32_t follower_count; /* its answer: the most, if others may follow */
     struct sl_objects_follower followers[SL_OBJECTS_FOLLOWERS_MAX];
 
+    const uint8_t *batch; /* BATCH: messages, each behind its length, u16 */
+    uint32_t batch_bytes;
+
     uint64_t rate; /* HAVE: bytes per second that the child may read; 0: no limit */
     uint32_t range_count;
     struct sl_objects_range ranges[SL_OBJECTS_RANGES_MAX];
@@ -183,6 +196,15 @@ uint32_t sl_objects_message_encode(const struct sl_objects_message *message, voi
  * a request where the kind has no answer. */
 int sl_objects_message_decode(const void *bytes, uint32_t byte_count,
                               struct sl_objects_message *out, struct sl_reason *reason);
+
+/* Appends a message without answer to a batch, whose `batch` is `text`. False: it has no room. */
+bool sl_objects_message_batch(struct sl_objects_message *batch,
+                              uint8_t text[SL_OBJECTS_BATCH_BYTES],
+                              const struct sl_objects_message *message);
+
+/* Takes the first message of a batch. Errors: PROTOCOL; NOT_FOUND: it was the last. */
+int sl_objects_message_unbatch(struct sl_objects_message *batch, struct sl_objects_message *out,
+                               struct sl_reason *reason);
 
 /* "WANT", for log lines; "unknown" for other numbers. */
 const char *sl_objects_message_name(uint32_t kind);

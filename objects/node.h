@@ -45,7 +45,8 @@ struct sl_objects {
     struct sl_objects_follows follows;
     struct sl_objects_local *local; /* of an agent; NULL: it is none */
     struct sl_objects_serve serve;
-    struct sl_list stored;                  /* struct sl_objects_stored */
+    struct sl_list stored; /* struct sl_objects_stored */
+    struct sl_objects_stored_index stored_index;
     bool is_leaving;                        /* nothing is stored any more */
     struct sl_objects_directory *directory; /* of these; NULL: none */
     struct sl_objects_tables tables;

@@ -57,7 +57,7 @@ static struct stored *add(struct sl_objects *node, const char *name, uint64_t ve
         (void)snprintf(stored->part.name, sizeof stored->part.name, "%s", name);
         stored->node = node;
         stored->part.key = (struct sl_objects_pool_key){stored->part.name, version, part};
-        sl_list_append(&node->stored, &stored->part.link);
+        sl_objects_stored_add(node, &stored->part);
     }
     return stored;
 }
@@ -93,7 +93,7 @@ static void answer(struct stored *stored, int err, const char *reason)
 static void free_stored(struct stored *stored)
 {
     unuse(stored);
-    sl_list_remove(&stored->part.link);
+    sl_objects_stored_remove(&stored->part);
     free(stored);
 }
 
@@ -450,7 +450,6 @@ int sl_objects_store_open(struct sl_objects *node)
 {
     const struct sl_objects_setup *setup = &node->setup;
     struct sl_reason reason;
-    sl_list_init(&node->stored);
     if (!setup->is_keeper && setup->agent == NULL) {
         return 0;
     }

@@ -17,7 +17,22 @@ struct sl_objects_stored {
     bool is_kept;                    /* it was committed */
     bool has_file;                   /* that has the whole part, as far as is known */
     bool is_dropped;                 /* it is not found any more */
+    uint32_t reported_round;         /* reports.h */
+    struct sl_list_link by_key;      /* of the node's index */
 };
+
+/* The parts by their keys. */
+#define SL_OBJECTS_STORED_ROWS 4096
+struct sl_objects_stored_index {
+    struct sl_list rows[SL_OBJECTS_STORED_ROWS];
+};
+
+/* Before the first add. */
+void sl_objects_stored_init(struct sl_objects *node);
+
+/* Its key is set. To the node's list and index; and from there. */
+void sl_objects_stored_add(struct sl_objects *node, struct sl_objects_stored *stored);
+void sl_objects_stored_remove(struct sl_objects_stored *stored);
 
 /* NULL: there is none. */
 struct sl_objects_stored *sl_objects_stored_find(const struct sl_objects *node, const char *name,

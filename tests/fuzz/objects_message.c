@@ -15,6 +15,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
     if (sl_objects_message_decode(bytes, count, &message, &reason) == 0) {
         sl_assert(sl_objects_message_encode(&message, again) == count);
         sl_assert(memcmp(again, bytes, count) == 0);
+        struct sl_objects_message batch = message;
+        while (sl_objects_message_unbatch(&batch, &message, &reason) == 0) {
+            sl_assert(message.kind != 0);
+        }
     } else {
         sl_assert(reason.text[0] != '\0');
     }

@@ -1,5 +1,7 @@
 /* What a catalogue does with versions that it does not know: after a restart, or when their keeper
  * was away. */
+#include <stdio.h>
+
 #include "core/hash.h"
 #include "objects/tombstones.h"
 #include "tests/support/unit.h"
@@ -253,4 +255,92 @@ CASE(restart__accepts_a_commit_of_an_epoch_that_is_new_to_it)
     assert_int_equal(ask(2, commit_of(2, "llama", 2, newer, 2))->err, 0);
     assert_int_equal(ask(1, commit_of(1, "llama", 3, epoch, 3))->err, SL_ERR_CLOSED);
     assert_int_equal(ask(1, commit_of(1, "llama", 3, UINT64_MAX, 3))->err, SL_ERR_INVALID);
+}
+
+/* Reports */
+
+static struct sl_objects_message attach_of(uint64_t node, uint32_t kind, uint32_t roles)
+{
+    return (struct sl_objects_message){.kind = kind, .host = node, .location = "", .roles = roles};
+}
+
+CASE(batch__restores_the_versions_that_it_holds)
+{
+    uint8_t text[SL_OBJECTS_BATCH_BYTES];
+    struct sl_objects_message batch = {.kind = SL_OBJECTS_BATCH, .batch = text};
+    (void)publish(1, "llama");
+    struct sl_objects_record record = record_of("llama", 1);
+    begin_catalogue(500, 0);
+    assert_int_equal(attach(1), 0);
+    for (uint32_t i = 1; i <= 10; i++) {
+        record.version = i;
+        const struct sl_objects_message item = hold_with(&record, PART_BLOCKS);
+        assert_true(sl_objects_message_batch(&batch, text, &item));
+    }
+    assert_int_equal(ask(1, batch)->err, 0);
+    assert_int_equal(find(1, "llama", 0)->record.version, 10);
+    const struct sl_objects_message other = of_name(SL_OBJECTS_DROP, "llama", 1);
+    assert_true(sl_objects_message_batch(&batch, text, &other));
+    assert_int_equal(ask(1, batch)->err, SL_ERR_PROTOCOL);
+    batch.batch_bytes--;
+    assert_int_equal(ask(1, batch)->err, SL_ERR_PROTOCOL);
+}
+
+/* Reports of many versions take longer than settle_ms: until they have come, nothing is missing. */
+CASE(restart__waits_for_the_first_reports_of_nodes)
+{
+    begin_catalogue(500, 3000);
+    assert_int_equal(ask(1, attach_of(1, SL_OBJECTS_ATTACH, SL_OBJECTS_ROLE_REPORTS))->err, 0);
+    assert_int_equal(attach(2), 0);
+    for (uint32_t i = 0; i < 10; i++) {
+        now_ms += 3000;
+        sl_objects_catalogue_tick(catalogue, now_ms);
+        assert_int_equal(ask(1, attach_of(1, SL_OBJECTS_ALIVE, SL_OBJECTS_ROLE_REPORTS))->err, 0);
+        assert_int_equal(alive(2), 0);
+        assert_int_equal(find(2, "llama", 0)->err, SL_ERR_AGAIN);
+    }
+    assert_int_equal(alive(1), 0);
+    assert_int_equal(find(2, "llama", 0)->err, SL_ERR_NOT_FOUND);
+    /* Later ones delay nobody. */
+    assert_int_equal(ask(3, attach_of(3, SL_OBJECTS_ATTACH, SL_OBJECTS_ROLE_REPORTS))->err, 0);
+    assert_int_equal(find(2, "llama", 0)->err, SL_ERR_NOT_FOUND);
+}
+
+CASE(restart__does_not_wait_for_a_node_that_has_ended)
+{
+    begin_catalogue(500, 3000);
+    assert_int_equal(ask(1, attach_of(1, SL_OBJECTS_ATTACH, SL_OBJECTS_ROLE_REPORTS))->err, 0);
+    assert_int_equal(attach(2), 0);
+    assert_int_equal(ask(1, of_name(SL_OBJECTS_DETACH, "", 0))->err, 0);
+    now_ms += 3000;
+    assert_int_equal(find(2, "llama", 0)->err, SL_ERR_NOT_FOUND);
+}
+
+/* With each ALIVE a node reports SL_OBJECTS_REPORTS_AN_ALIVE of its copies. */
+CASE(expiry__of_no_copy_of_a_node_that_has_many)
+{
+    enum { NAMES = 4 * SL_OBJECTS_REPORTS_AN_ALIVE };
+    char name[32];
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < NAMES; i++) {
+        (void)snprintf(name, sizeof name, "name-%u", i);
+        (void)publish(1, name);
+    }
+    for (uint32_t turn = 0; turn < 24; turn++) {
+        now_ms += LEASE_MS / 3;
+        for (uint64_t node = 1; node <= 6; node++) {
+            assert_int_equal(alive(node), 0);
+        }
+        for (uint32_t i = 0; i < SL_OBJECTS_REPORTS_AN_ALIVE; i++, next++) {
+            (void)snprintf(name, sizeof name, "name-%u", next % NAMES);
+            hold(1, name, 1, PART_BLOCKS);
+        }
+        sl_objects_catalogue_tick(catalogue, now_ms);
+    }
+    for (uint32_t i = 0; i < NAMES; i++) {
+        (void)snprintf(name, sizeof name, "name-%u", i);
+        assert_int_equal(find(2, name, 0)->err, 0);
+    }
+    pass(LEASE_MS * 8, 6); /* without reports */
+    assert_int_equal(find(2, name, 0)->err, SL_ERR_NOT_FOUND);
 }

@@ -48,6 +48,7 @@ static const struct format {
     {SL_OBJECTS_USE, 0, "nQ"},
     {SL_OBJECTS_FOLLOWERS, 0, "nQ"},
     {SL_OBJECTS_FOLLOWERS, 1, "[0-8ALQQQQQ]"},
+    {SL_OBJECTS_BATCH, 1, ""}, /* its request: below */
     {SL_OBJECTS_STORE, 0, "pcJ[1-1" RECORD "]"},
     {SL_OBJECTS_STORE, 1, ""},
     {SL_OBJECTS_WANT, 0, "nVpQQ"},
@@ -293,7 +294,7 @@ SL_CASE(message_decode__other_kinds_and_answers_are_refused)
     static const struct format alive = {SL_OBJECTS_ALIVE, 0, "QIL"};
     for (uint32_t kind = 0; kind < 300; kind++) {
         for (int answer = 0; answer < 3; answer++) {
-            bool is_known = false;
+            bool is_known = kind == SL_OBJECTS_BATCH && answer == 0; /* any bytes */
             for (uint32_t i = 0; i < FORMAT_COUNT; i++) {
                 /* Where there is an answer, there are errors. */
                 is_known |= FORMATS[i].kind == kind && (FORMATS[i].answer > 0) == (answer > 0);
@@ -532,4 +533,56 @@ SL_CASE(name_is_valid__takes_no_blank_and_no_at)
     assert_true(sl_objects_text_is_valid("a b", 4));
     assert_false(sl_objects_text_is_valid("a b", 3));
     assert_false(sl_objects_text_is_valid("a\x7f", 4));
+}
+
+static struct sl_objects_message batch_of(uint8_t *text, uint32_t *count)
+{
+    const struct sl_objects_message item = {
+        .kind = SL_OBJECTS_HOLD, .name = "llama", .version = 7, .part = 1, .blocks = 3};
+    struct sl_objects_message batch = {
+        .kind = SL_OBJECTS_BATCH, .request = 1, .term = 2, .node = 3, .batch = text};
+    for (*count = 0; sl_objects_message_batch(&batch, text, &item); ++*count) {
+    }
+    return batch;
+}
+
+SL_CASE(message_batch__has_what_fits_into_a_notice)
+{
+    uint8_t text[SL_OBJECTS_BATCH_BYTES];
+    uint32_t count, left = 0;
+    const struct sl_objects_message batch = batch_of(text, &count);
+    assert_true(count > 50);
+    maker.length = sl_objects_message_encode(&batch, maker.bytes);
+    struct sl_objects_message taken, item;
+    assert_int_equal(
+        sl_objects_message_decode(maker.bytes, (uint32_t)maker.length, &taken, &reason), 0);
+    for (; sl_objects_message_unbatch(&taken, &item, &reason) == 0; left++) {
+        assert_int_equal(item.kind, SL_OBJECTS_HOLD);
+        assert_string_equal(item.name, "llama");
+        assert_int_equal(item.blocks, 3);
+    }
+    assert_int_equal(left, count);
+    assert_int_equal(taken.batch_bytes, 0);
+}
+
+SL_CASE(message_batch__that_is_cut_short_is_an_error)
+{
+    uint8_t text[SL_OBJECTS_BATCH_BYTES];
+    uint32_t count;
+    const struct sl_objects_message batch = batch_of(text, &count);
+    for (uint32_t bytes = 1; bytes < batch.batch_bytes; bytes++) {
+        struct sl_objects_message cut = batch, item;
+        uint8_t *exact = malloc(bytes);
+        int err = 0;
+        assert_non_null(exact);
+        memcpy(exact, text, bytes);
+        cut.batch = exact;
+        cut.batch_bytes = bytes;
+        for (uint32_t i = 0; err == 0 && i <= count; i++) {
+            err = sl_objects_message_unbatch(&cut, &item, &reason);
+        }
+        assert_int_equal(err, bytes % (batch.batch_bytes / count) == 0 ? SL_ERR_NOT_FOUND
+                                                                       : SL_ERR_PROTOCOL);
+        free(exact);
+    }
 }
