@@ -7,9 +7,14 @@
 #include "core/arena_pages.h"
 #include "core/assert.h"
 
+#define LATE_FROM   8  /* chunks of an arena that prepares nothing */
+#define SPARE_SHARE 16 /* at most one spare chunk for so many mapped ones */
+
 struct sl_arena_chunk {
     struct sl_arena_chunk *next;
     void *base;
+    size_t ordinary_bytes; /* when mapped */
+    struct sl_arena_late late;
 };
 
 void sl_arena_init(struct sl_arena *arena, size_t chunk_bytes, size_t bytes_max, bool huge)
@@ -30,11 +35,14 @@ void sl_arena_fini(struct sl_arena *arena)
     while (arena->chunks != NULL) {
         struct sl_arena_chunk *chunk = arena->chunks;
         arena->chunks = chunk->next;
+        sl_arena_pages_count_ordinary((int64_t)chunk->late.collapsed -
+                                      (int64_t)chunk->ordinary_bytes);
         sl_arena_pages_unmap(chunk->base, arena->chunk_bytes);
         free(chunk);
     }
     arena->mapped_bytes = 0;
     arena->prepared_count = 0;
+    arena->spare_count = 0;
 }
 
 static bool limit_reached(const struct sl_arena *arena)
@@ -43,13 +51,26 @@ static bool limit_reached(const struct sl_arena *arena)
                                      arena->bytes_max - arena->mapped_bytes < arena->chunk_bytes);
 }
 
+/* A late chunk asks for one more spare; a chunk taken while the thread has nothing to do for the
+ * arena, for one less. */
+static void measure(struct sl_arena *arena, bool late)
+{
+    const size_t most = arena->mapped_bytes / arena->chunk_bytes / SPARE_SHARE;
+    if (late) {
+        arena->spare_wanted += arena->spare_wanted < most;
+    } else if (arena->spare_wanted > 0 && sl_arena_ahead_is_idle(arena->ahead)) {
+        arena->spare_wanted--;
+    }
+    arena->chunks_late += late;
+}
+
 /* Takes the chunk of the oldest request; maps a fresh one if the thread has not mapped it yet. */
 static void *take_prepared(struct sl_arena *arena)
 {
     bool ready;
     void *base = sl_arena_ahead_take(arena->ahead, &ready);
     arena->prepared_count--;
-    arena->chunks_late += !ready;
+    measure(arena, !ready);
     if (base == NULL) {
         base = sl_arena_pages_map(arena->chunk_bytes, arena->huge);
     }
@@ -59,12 +80,14 @@ static void *take_prepared(struct sl_arena *arena)
     return base;
 }
 
-static void *map_fresh(struct sl_arena *arena, bool huge)
+static void *map_fresh(struct sl_arena *arena, void *(*map)(const struct sl_arena *arena))
 {
-    void *base = limit_reached(arena) ? NULL : sl_arena_pages_map(arena->chunk_bytes, huge);
+    void *base = limit_reached(arena) ? NULL : map(arena);
     if (base != NULL) {
         arena->mapped_bytes += arena->chunk_bytes;
-        arena->chunks_late += arena->ahead != NULL;
+        if (arena->ahead != NULL) {
+            measure(arena, true);
+        }
     }
     return base;
 }
@@ -72,22 +95,65 @@ static void *map_fresh(struct sl_arena *arena, bool huge)
 /* Creates the record of a chunk; chunk_keep sets its base or frees the record. */
 static struct sl_arena_chunk *chunk_create(struct sl_arena *arena)
 {
-    struct sl_arena_chunk *chunk = malloc(sizeof *chunk);
+    struct sl_arena_chunk *chunk = calloc(1, sizeof *chunk);
     if (chunk != NULL) {
         chunk->next = arena->chunks;
     }
     return chunk;
 }
 
-static void *chunk_keep(struct sl_arena *arena, struct sl_arena_chunk *chunk, void *base)
+static void *chunk_keep(struct sl_arena *arena, struct sl_arena_chunk *chunk, void *base,
+                        bool ordinary)
 {
     if (base == NULL) {
         free(chunk);
         return NULL;
     }
     chunk->base = base;
+    chunk->ordinary_bytes = ordinary ? arena->chunk_bytes : 0;
+    sl_arena_pages_count_ordinary((int64_t)chunk->ordinary_bytes);
     arena->chunks = chunk;
     return base;
+}
+
+static bool open_ahead(struct sl_arena *arena)
+{
+    if (arena->ahead == NULL) {
+        arena->ahead = sl_arena_ahead_open(arena->chunk_bytes, arena->huge);
+    }
+    return arena->ahead != NULL;
+}
+
+/* A spare chunk, if there is one, becomes the requested one. Then replaces spare chunks. */
+bool sl_arena_prepare(struct sl_arena *arena)
+{
+    if (limit_reached(arena) || arena->prepared_count == SL_ARENA_AHEAD_MAX || !open_ahead(arena)) {
+        return false;
+    }
+    if (arena->spare_count > 0) {
+        arena->spare_count--;
+    } else {
+        sl_arena_ahead_request(arena->ahead);
+    }
+    arena->mapped_bytes += arena->chunk_bytes;
+    arena->prepared_count++;
+    while (arena->spare_count < arena->spare_wanted && arena->spare_count < arena->spare_max &&
+           arena->prepared_count + arena->spare_count < SL_ARENA_AHEAD_MAX) {
+        sl_arena_ahead_request(arena->ahead);
+        arena->spare_count++;
+    }
+    return true;
+}
+
+static void *map_as_arena(const struct sl_arena *arena)
+{
+    return sl_arena_pages_map(arena->chunk_bytes, arena->huge);
+}
+
+static void *map_ordinary(const struct sl_arena *arena)
+{
+    return arena->huge ? sl_arena_pages_map_aligned(arena->chunk_bytes)
+                       : sl_arena_pages_map(arena->chunk_bytes, false);
 }
 
 void *sl_arena_map(struct sl_arena *arena)
@@ -96,31 +162,39 @@ void *sl_arena_map(struct sl_arena *arena)
     if (chunk == NULL) {
         return NULL;
     }
-    void *base = arena->prepared_count > 0 ? take_prepared(arena) : map_fresh(arena, arena->huge);
-    return chunk_keep(arena, chunk, base);
+    if (arena->prepared_count == 0 && arena->spare_count > 0) {
+        (void)sl_arena_prepare(arena);
+    }
+    void *base = arena->prepared_count > 0 ? take_prepared(arena) : map_fresh(arena, map_as_arena);
+    return chunk_keep(arena, chunk, base, !arena->huge);
+}
+
+/* Gives the newest chunk to the thread. A small arena that prepares nothing does without it; once
+ * the arena is larger, its earlier chunks go to the thread too. */
+static void add_late(struct sl_arena *arena)
+{
+    const bool had_thread = arena->ahead != NULL;
+    if (!had_thread && arena->mapped_bytes < LATE_FROM * arena->chunk_bytes) {
+        return;
+    }
+    struct sl_arena_chunk *chunk = open_ahead(arena) ? arena->chunks : NULL;
+    for (; chunk != NULL; chunk = had_thread ? NULL : chunk->next) {
+        if (chunk->ordinary_bytes > 0) {
+            chunk->late.base = chunk->base;
+            sl_arena_ahead_add_late(arena->ahead, &chunk->late);
+        }
+    }
 }
 
 void *sl_arena_map_ordinary(struct sl_arena *arena)
 {
     struct sl_arena_chunk *chunk = chunk_create(arena);
-    return chunk == NULL ? NULL : chunk_keep(arena, chunk, map_fresh(arena, false));
-}
-
-bool sl_arena_prepare(struct sl_arena *arena)
-{
-    if (limit_reached(arena) || arena->prepared_count == SL_ARENA_AHEAD_MAX) {
-        return false;
+    void *base = chunk == NULL ? NULL : map_fresh(arena, map_ordinary);
+    base = chunk == NULL ? NULL : chunk_keep(arena, chunk, base, true);
+    if (base != NULL && arena->huge) {
+        add_late(arena);
     }
-    if (arena->ahead == NULL) {
-        arena->ahead = sl_arena_ahead_open(arena->chunk_bytes, arena->huge);
-    }
-    if (arena->ahead == NULL) {
-        return false;
-    }
-    sl_arena_ahead_request(arena->ahead);
-    arena->mapped_bytes += arena->chunk_bytes;
-    arena->prepared_count++;
-    return true;
+    return base;
 }
 
 bool sl_arena_ready(const struct sl_arena *arena)

@@ -4,8 +4,10 @@
  *
  * The first touch of a fresh huge page takes 0.2 ms to 20 ms, longer than a reactor turn may last.
  * sl_arena_prepare therefore requests the next chunk early: a background thread (arena_ahead.h)
- * maps the chunk and touches every page. A late chunk changes only chunks_late: not the contents of
- * chunks, nor which call meets the limit. */
+ * maps the chunk and touches every page. An owner that grows faster takes ordinary pages instead
+ * (sl_arena_map_ordinary), and the thread turns these into huge ones afterwards. Late chunks also
+ * make it prepare up to spare_max chunks beyond the requests, which count only once requested. A
+ * late chunk thus changes neither the contents of chunks nor which call meets the limit. */
 #ifndef SL_CORE_ARENA_H
 #define SL_CORE_ARENA_H
 
@@ -24,6 +26,9 @@ struct sl_arena {
     size_t bytes_max;             /* upper bound of mapped_bytes; 0: no limit */
     uint64_t chunks_late;         /* mapped since the first prepare, but not ready when needed */
     uint32_t prepared_count;      /* requested ahead and not taken yet */
+    uint32_t spare_max;           /* set by the owner; 0, the default: no spare chunks */
+    uint32_t spare_wanted;        /* grows with late chunks */
+    uint32_t spare_count;         /* requested beyond prepared_count, not in mapped_bytes */
     bool huge;
 };
 
@@ -39,7 +44,10 @@ void *sl_arena_map(struct sl_arena *arena);
 
 /* Maps a fresh chunk of ordinary pages, also in a huge arena, and leaves the prepared chunks in
  * preparation. For an owner that cannot afford the first touch of a huge page: each ordinary page
- * takes only microseconds. Aligned to a page. Counts as late. NULL as above. */
+ * takes only microseconds. In a huge arena the chunk is aligned to 2 MiB, and the background thread
+ * turns each 2 MiB into a huge page some time after the owner has touched them, from the beginning
+ * on; in an arena that prepares nothing once it has eight chunks. Counts as late if anything was
+ * prepared before. NULL as above. */
 void *sl_arena_map_ordinary(struct sl_arena *arena);
 
 /* Requests one more chunk from the background thread; mapped_bytes includes it from now on. The

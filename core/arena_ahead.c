@@ -1,5 +1,6 @@
 #include "core/arena_ahead.h"
 
+#include <errno.h>
 #include <linux/mempolicy.h>
 #include <pthread.h>
 #include <sched.h>
@@ -8,27 +9,35 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/arena_pages.h"
 #include "core/assert.h"
+#include "core/clock.h"
 #include "core/thread.h"
 
 /* A slot is empty, wanted (by the owner), failed (no memory), or the address of a chunk, whose
  * lowest bit tells whether every page is touched. The owner ends each of these states by one
  * exchange; the thread changes a slot only by compare-exchange. */
-#define SLOT_EMPTY    ((uintptr_t)0)
-#define SLOT_WANTED   ((uintptr_t)2)
-#define SLOT_FAILED   ((uintptr_t)4)
-#define SLOT_TOUCHED  ((uintptr_t)1)
-#define SLOT_LEAST    ((uintptr_t)4096) /* no chunk has a lower address */
+#define SLOT_EMPTY       ((uintptr_t)0)
+#define SLOT_WANTED      ((uintptr_t)2)
+#define SLOT_FAILED      ((uintptr_t)4)
+#define SLOT_TOUCHED     ((uintptr_t)1)
+#define SLOT_LEAST       ((uintptr_t)4096) /* no chunk has a lower address */
 
 /* Bits of `state`: the current uses of the arena. */
-#define STATE_QUEUED  1U /* in the thread's inbox */
-#define STATE_WORKING 2U /* in use by the thread */
-#define STATE_CLOSING 4U /* the owner waits until both are clear */
+#define STATE_QUEUED     1U /* in the thread's inbox */
+#define STATE_WORKING    2U /* in use by the thread */
+#define STATE_LATE       4U /* in the thread's list of arenas with late chunks */
+#define STATE_CLOSING    8U /* the owner waits until the others are clear */
 
-#define NODES_MAX     1024
+#define NODES_MAX        1024
+
+#define REFUSED_MAX      8
+#define COLLAPSE_GAP_NS  (3 * SL_CLOCK_NS_PER_MS) /* between two pages, beside... */
+#define BUSY_GAP         8                 /* times the time that the thread waited for a core */
+#define UNTOUCHED_GAP_NS SL_CLOCK_NS_PER_S /* after a round without a touched page */
 
 struct sl_arena_ahead {
     size_t chunk_bytes;
@@ -41,6 +50,9 @@ struct sl_arena_ahead {
     _Atomic uint32_t state;      /* STATE_... */
     struct sl_arena_ahead *next; /* in the inbox */
     _Atomic uintptr_t slots[SL_ARENA_AHEAD_MAX];
+
+    _Atomic(struct sl_arena_late *) late_inbox; /* last in, first out */
+    uint32_t late_count;                        /* in late_list; thread */
 };
 
 /* The thread. `lock` guards users and thread, and is never held while memory is mapped or
@@ -50,12 +62,41 @@ static struct {
     pthread_cond_t let_go; /* signalled for a closing arena */
     uint32_t users;
     pthread_t thread;
+    bool transparent;                       /* set before the first open returns */
     sem_t work;                             /* posted after each change of inbox and stopping */
     _Atomic(struct sl_arena_ahead *) inbox; /* last in, first out */
     _Atomic bool stopping;
+    _Atomic uint64_t refused_count;
 } helper = {.lock = PTHREAD_MUTEX_INITIALIZER, .let_go = PTHREAD_COND_INITIALIZER};
 
 /* The thread */
+
+/* Of the thread: whether this module may set the NUMA policy, and the node that it has set. */
+static bool may_prefer;
+static uint32_t preferred;
+
+/* Prefers memory of this node, without requiring it. */
+static void prefer_node(uint32_t node)
+{
+    const size_t bits = 8 * sizeof(unsigned long);
+    unsigned long mask[NODES_MAX / (8 * sizeof(unsigned long))] = {0};
+    if (may_prefer && node != preferred && node < NODES_MAX) {
+        mask[node / bits] = 1UL << node % bits;
+        syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask, (unsigned long)NODES_MAX);
+        preferred = node;
+    }
+}
+
+/* Resets settings inherited from a reactor. */
+static void settle_thread(void)
+{
+    int policy = MPOL_DEFAULT;
+    sl_thread_unpin();
+    sl_thread_lower_priority();
+    may_prefer =
+        syscall(SYS_get_mempolicy, &policy, NULL, 0UL, NULL, 0UL) == 0 && policy == MPOL_DEFAULT;
+    preferred = NODES_MAX;
+}
 
 /* Puts the arena into the inbox if it is not there. */
 static void enqueue(struct sl_arena_ahead *ahead)
@@ -115,20 +156,126 @@ static void serve_one(struct sl_arena_ahead *ahead)
     }
 }
 
-/* The thread's last access to the arena. Notifies a closing owner with the lock held: once the
- * owner has the lock back, the thread no longer takes it for this arena, and can be joined. */
+/* Late chunks of all arenas, which take turns. Thread. */
+static struct {
+    struct sl_arena_late *first, **end;
+    uint32_t count;
+    uint32_t fruitless; /* chunks tried since the last huge page */
+    uint64_t next_ns;   /* earliest time of the next try */
+} late_list = {.end = &late_list.first};
+
+static void late_append(struct sl_arena_late *late)
+{
+    late->next = NULL;
+    *late_list.end = late;
+    late_list.end = &late->next;
+    late_list.count++;
+    late->ahead->late_count++;
+}
+
+static struct sl_arena_late *late_remove(struct sl_arena_late **at)
+{
+    struct sl_arena_late *late = *at;
+    *at = late->next;
+    if (late_list.end == &late->next) {
+        late_list.end = at;
+    }
+    late_list.count--;
+    late->ahead->late_count--;
+    return late;
+}
+
+static void late_remove_all(const struct sl_arena_ahead *ahead)
+{
+    struct sl_arena_late **at = &late_list.first;
+    while (ahead->late_count > 0) {
+        if ((*at)->ahead == ahead) {
+            late_remove(at);
+        } else {
+            at = &(*at)->next;
+        }
+    }
+}
+
+static void take_late(struct sl_arena_ahead *ahead)
+{
+    struct sl_arena_late *late = atomic_exchange(&ahead->late_inbox, NULL);
+    while (late != NULL) {
+        struct sl_arena_late *next = late->next;
+        late_append(late);
+        late = next;
+        late_list.fruitless = 0;
+        late_list.next_ns = 0;
+    }
+}
+
+/* The thread's last access to the arena, unless it has late chunks. Notifies a closing owner with
+ * the lock held: once the owner has the lock back, the thread no longer takes it for this arena,
+ * and can be joined. */
 static void let_go(struct sl_arena_ahead *ahead)
 {
     uint32_t state = atomic_load(&ahead->state);
     while ((state & STATE_CLOSING) == 0) {
-        if (atomic_compare_exchange_weak(&ahead->state, &state, state & ~STATE_WORKING)) {
+        const uint32_t late = ahead->late_count > 0 ? STATE_LATE : 0;
+        if (atomic_compare_exchange_weak(&ahead->state, &state,
+                                         (state & ~(STATE_WORKING | STATE_LATE)) | late)) {
             return;
         }
     }
+    late_remove_all(ahead);
     pthread_mutex_lock(&helper.lock);
-    atomic_fetch_and(&ahead->state, ~STATE_WORKING);
+    atomic_fetch_and(&ahead->state, ~(STATE_WORKING | STATE_LATE));
     pthread_cond_broadcast(&helper.let_go);
     pthread_mutex_unlock(&helper.lock);
+}
+
+/* Tries the next page of a late chunk, whose owner touches its pages in ascending order. */
+static void collapse_next(struct sl_arena_late *late)
+{
+    const enum sl_arena_pages_collapse end = sl_arena_pages_collapse(late->base + late->done);
+    late_list.fruitless++;
+    if (end == SL_ARENA_PAGES_COLLAPSED) {
+        late_list.fruitless = 0;
+        late->collapsed += SL_ARENA_HUGE_PAGE_BYTES;
+        sl_arena_pages_count_ordinary(-(int64_t)SL_ARENA_HUGE_PAGE_BYTES);
+    } else if (end == SL_ARENA_PAGES_UNTOUCHED || ++late->refused < REFUSED_MAX) {
+        return;
+    } else {
+        atomic_fetch_add(&helper.refused_count, 1);
+    }
+    late->refused = 0;
+    late->done += SL_ARENA_HUGE_PAGE_BYTES;
+}
+
+static uint64_t cpu_ns(void)
+{
+    struct timespec time = {0};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (uint64_t)time.tv_sec * SL_CLOCK_NS_PER_S + (uint64_t)time.tv_nsec;
+}
+
+/* Tries one page of the first late chunk, which then waits behind the others. The gap to the next
+ * is long where the thread had to wait for a core, which reactors use. */
+static void serve_late(void)
+{
+    const uint64_t from_ns = sl_clock_now_ns(sl_clock_system()), from_cpu_ns = cpu_ns();
+    struct sl_arena_late *late = late_remove(&late_list.first);
+    struct sl_arena_ahead *ahead = late->ahead;
+    prefer_node(ahead->node);
+    atomic_fetch_or(&ahead->state, STATE_WORKING);
+    if ((atomic_load(&ahead->state) & STATE_CLOSING) == 0) {
+        collapse_next(late);
+        if (late->done < ahead->chunk_bytes) {
+            late_append(late);
+        }
+    }
+    let_go(ahead);
+    const bool idle = late_list.fruitless >= late_list.count;
+    late_list.fruitless = idle ? 0 : late_list.fruitless;
+    const uint64_t now_ns = sl_clock_now_ns(sl_clock_system());
+    const uint64_t took_ns = now_ns - from_ns, used_ns = cpu_ns() - from_cpu_ns;
+    const uint64_t waited_ns = took_ns > used_ns ? took_ns - used_ns : 0;
+    late_list.next_ns = now_ns + (idle ? UNTOUCHED_GAP_NS : COLLAPSE_GAP_NS + BUSY_GAP * waited_ns);
 }
 
 /* Serves one chunk, then lets the other arenas proceed. */
@@ -139,6 +286,7 @@ static void serve(struct sl_arena_ahead *ahead)
     const uint32_t state = atomic_fetch_and(&ahead->state, ~STATE_QUEUED);
     if ((state & STATE_CLOSING) == 0) {
         serve_one(ahead);
+        take_late(ahead);
         if (ahead->served != atomic_load(&ahead->tail)) {
             enqueue(ahead);
         }
@@ -146,30 +294,8 @@ static void serve(struct sl_arena_ahead *ahead)
     let_go(ahead);
 }
 
-/* Prefers memory of this node, without requiring it. */
-static void prefer_node(uint32_t node)
+static void serve_inbox(void)
 {
-    const size_t bits = 8 * sizeof(unsigned long);
-    unsigned long mask[NODES_MAX / (8 * sizeof(unsigned long))] = {0};
-    if (node < NODES_MAX) {
-        mask[node / bits] = 1UL << node % bits;
-        syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask, (unsigned long)NODES_MAX);
-    }
-}
-
-/* Resets settings inherited from a reactor. Returns whether this module may set the NUMA policy. */
-static bool settle_thread(void)
-{
-    int policy = MPOL_DEFAULT;
-    sl_thread_unpin();
-    sl_thread_lower_priority();
-    return syscall(SYS_get_mempolicy, &policy, NULL, 0UL, NULL, 0UL) == 0 && policy == MPOL_DEFAULT;
-}
-
-static void serve_inbox(bool nodes)
-{
-    static const uint32_t no_node = UINT32_MAX;
-    uint32_t node = no_node;
     struct sl_arena_ahead *newest = atomic_exchange(&helper.inbox, NULL);
     struct sl_arena_ahead *oldest = NULL;
     while (newest != NULL) {
@@ -181,22 +307,36 @@ static void serve_inbox(bool nodes)
     while (oldest != NULL) {
         struct sl_arena_ahead *next =
             oldest->next; /* after serve, it may be queued again or freed */
-        if (nodes && oldest->node != node) {
-            node = oldest->node;
-            prefer_node(node);
-        }
+        prefer_node(oldest->node);
         serve(oldest);
         oldest = next;
     }
 }
 
+/* Until there is work, or the time of the next late chunk. */
+static void wait_for_work(void)
+{
+    const struct timespec until = {
+        .tv_sec = (time_t)(late_list.next_ns / SL_CLOCK_NS_PER_S),
+        .tv_nsec = (long)(late_list.next_ns % SL_CLOCK_NS_PER_S),
+    };
+    const bool timed = late_list.first != NULL;
+    while ((timed ? sem_clockwait(&helper.work, CLOCK_MONOTONIC, &until)
+                  : sem_wait(&helper.work)) != 0 &&
+           errno == EINTR) {
+    }
+}
+
 static void *helper_main(void *arg)
 {
-    const bool nodes = settle_thread();
+    settle_thread();
     while (!atomic_load(&helper.stopping)) {
-        serve_inbox(nodes);
-        while (sem_wait(&helper.work) != 0) { /* interrupted */
+        serve_inbox();
+        if (atomic_load(&helper.inbox) == NULL && late_list.first != NULL &&
+            sl_clock_now_ns(sl_clock_system()) >= late_list.next_ns) {
+            serve_late();
         }
+        wait_for_work();
     }
     return NULL;
 }
@@ -208,6 +348,7 @@ static int start_thread(void)
 {
     sem_init(&helper.work, 0, 0);
     atomic_store(&helper.stopping, false);
+    helper.transparent = sl_arena_pages_transparent();
     return sl_thread_start(&helper.thread, "sl-arena", helper_main, NULL);
 }
 
@@ -248,9 +389,11 @@ void sl_arena_ahead_close(struct sl_arena_ahead **ahead)
     if (closing == NULL) {
         return;
     }
-    atomic_fetch_or(&closing->state, STATE_CLOSING);
+    if ((atomic_fetch_or(&closing->state, STATE_CLOSING) & STATE_LATE) != 0) {
+        enqueue(closing);
+    }
     pthread_mutex_lock(&helper.lock);
-    while ((atomic_load(&closing->state) & (STATE_QUEUED | STATE_WORKING)) != 0) {
+    while ((atomic_load(&closing->state) & ~STATE_CLOSING) != 0) {
         pthread_cond_wait(&helper.let_go, &helper.lock);
     }
     helper.users--;
@@ -293,4 +436,28 @@ bool sl_arena_ahead_ready(const struct sl_arena_ahead *ahead)
 {
     const uintptr_t slot = atomic_load(&ahead->slots[ahead->head % SL_ARENA_AHEAD_MAX]);
     return (slot & SLOT_TOUCHED) != 0;
+}
+
+bool sl_arena_ahead_is_idle(const struct sl_arena_ahead *ahead)
+{
+    const uint32_t tail = atomic_load_explicit(&ahead->tail, memory_order_relaxed);
+    const uintptr_t newest = atomic_load(&ahead->slots[(tail - 1) % SL_ARENA_AHEAD_MAX]);
+    return newest != SLOT_WANTED;
+}
+
+void sl_arena_ahead_add_late(struct sl_arena_ahead *ahead, struct sl_arena_late *late)
+{
+    if (!helper.transparent) {
+        return;
+    }
+    late->ahead = ahead;
+    late->next = atomic_load(&ahead->late_inbox);
+    while (!atomic_compare_exchange_weak(&ahead->late_inbox, &late->next, late)) {
+    }
+    enqueue(ahead);
+}
+
+uint64_t sl_arena_ahead_refused_count(void)
+{
+    return atomic_load(&helper.refused_count);
 }

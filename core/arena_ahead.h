@@ -1,5 +1,7 @@
 /* One background thread, shared by all arenas of the process, prepares chunks ahead of need: it
- * maps a chunk and touches each page, which takes milliseconds; the owner has microseconds.
+ * maps a chunk and touches each page, which takes milliseconds; the owner has microseconds. When no
+ * request is open, it turns late chunks, which the owner mapped on ordinary pages, into huge pages:
+ * one page at a time, with pauses.
  *
  * The thread starts with the first sl_arena_ahead_open and stops with the last close. It runs at
  * low priority on any core of the process. Its memory comes from the NUMA node of the opener,
@@ -13,17 +15,29 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define SL_ARENA_AHEAD_MAX 16 /* requested and not taken; a power of two */
 
 struct sl_arena_ahead;
+
+/* A late chunk. The owner sets base and zeroes the rest; from sl_arena_ahead_add_late to close it
+ * belongs to the thread. */
+struct sl_arena_late {
+    struct sl_arena_late *next;
+    struct sl_arena_ahead *ahead;
+    uint8_t *base;    /* from sl_arena_pages_map_aligned */
+    size_t done;      /* bytes from base on that are huge, or that the system refused */
+    size_t collapsed; /* those that are huge */
+    uint32_t refused; /* times, at `done` */
+};
 
 /* For chunks of chunk_bytes from sl_arena_pages_map. Takes a lock briefly. NULL: no memory or no
  * thread. */
 struct sl_arena_ahead *sl_arena_ahead_open(size_t chunk_bytes, bool huge);
 
 /* Unmaps the chunks not taken, and nulls *ahead. Waits until the thread releases the arena: up to
- * the time of one chunk of each other arena. */
+ * the time of one chunk of each other arena. Late chunks stay mapped, and are the owner's again. */
 void sl_arena_ahead_close(struct sl_arena_ahead **ahead);
 
 /* Requests one more chunk; at most SL_ARENA_AHEAD_MAX may be pending (asserted). */
@@ -36,5 +50,16 @@ void *sl_arena_ahead_take(struct sl_arena_ahead *ahead, bool *touched);
 
 /* Whether take would return a fully touched chunk. */
 bool sl_arena_ahead_ready(const struct sl_arena_ahead *ahead);
+
+/* Whether the thread has served every request. */
+bool sl_arena_ahead_is_idle(const struct sl_arena_ahead *ahead);
+
+/* Has the pages of a late chunk turned into huge ones once they are touched. A page that the system
+ * refuses eight times stays ordinary. Without effect if the system forbids transparent huge
+ * pages. */
+void sl_arena_ahead_add_late(struct sl_arena_ahead *ahead, struct sl_arena_late *late);
+
+/* Huge pages that the system refused for good, in the whole process. Any thread. */
+uint64_t sl_arena_ahead_refused_count(void);
 
 #endif

@@ -1,9 +1,18 @@
 #include "core/arena_pages.h"
 
+#include <fcntl.h>
 #include <stdatomic.h>
-#include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#ifndef MADV_COLLAPSE /* Linux 6.1 */
+#define MADV_COLLAPSE 25
+#endif
+
+#define PAGES_MAX 512 /* ordinary ones in a huge page */
+
+static _Atomic int64_t ordinary_bytes;
 
 static void *map_pages(size_t bytes, int more_flags)
 {
@@ -12,9 +21,9 @@ static void *map_pages(size_t bytes, int more_flags)
     return base == MAP_FAILED ? NULL : base;
 }
 
-/* Maps ordinary pages at a 2 MiB boundary: maps one huge page more than needed, unmaps both ends,
- * and requests transparent huge pages. A system without them is no error. */
-static void *map_transparent(size_t bytes)
+/* Maps at a 2 MiB boundary: maps one huge page more than needed, unmaps both ends, and requests
+ * transparent huge pages or prevents them. A system without them is no error. */
+static void *map_aligned(size_t bytes, int advice)
 {
     uint8_t *wide = map_pages(bytes + SL_ARENA_HUGE_PAGE_BYTES, 0);
     if (wide == NULL) {
@@ -28,7 +37,7 @@ static void *map_transparent(size_t bytes)
         munmap(wide, before);
     }
     munmap(base + bytes, after);
-    madvise(base, bytes, MADV_HUGEPAGE);
+    madvise(base, bytes, advice);
     return base;
 }
 
@@ -50,7 +59,12 @@ void *sl_arena_pages_map(size_t bytes, bool huge)
     /* Names the size, since the default huge page may be 1 GiB. Without MAP_NORESERVE the call
      * reserves the pages or fails: no SIGBUS at first touch. */
     void *base = map_pages(bytes, MAP_HUGETLB | (21 << MAP_HUGE_SHIFT));
-    return base != NULL ? base : map_transparent(bytes);
+    return base != NULL ? base : map_aligned(bytes, MADV_HUGEPAGE);
+}
+
+void *sl_arena_pages_map_aligned(size_t bytes)
+{
+    return map_aligned(bytes, MADV_NOHUGEPAGE);
 }
 
 void sl_arena_pages_unmap(void *base, size_t bytes)
@@ -83,4 +97,63 @@ static UNSANITIZED void touch(uint8_t *base, size_t bytes, size_t page)
 void sl_arena_pages_touch(void *base, size_t bytes)
 {
     touch(base, bytes, (size_t)sysconf(_SC_PAGESIZE));
+}
+
+static size_t count_present(void *base)
+{
+    unsigned char present[PAGES_MAX];
+    size_t count = 0;
+    if (mincore(base, SL_ARENA_HUGE_PAGE_BYTES, present) == 0) {
+        for (size_t i = 0; i < SL_ARENA_HUGE_PAGE_BYTES / (size_t)sysconf(_SC_PAGESIZE); i++) {
+            count += present[i] & 1;
+        }
+    }
+    return count;
+}
+
+/* Touches a huge page and frees it: the next huge page of this thread is most likely the same one.
+ * On a virtual machine the first touch of physical memory takes up to 70 ms, and 0.5 ms later. */
+static void warm_page(void)
+{
+    void *page = map_aligned(SL_ARENA_HUGE_PAGE_BYTES, MADV_HUGEPAGE);
+    if (page != NULL) {
+        *(volatile uint8_t *)page = 0;
+        munmap(page, SL_ARENA_HUGE_PAGE_BYTES);
+    }
+}
+
+/* After a refusal, prevents huge pages again: khugepaged would copy into a cold page. */
+enum sl_arena_pages_collapse sl_arena_pages_collapse(void *base)
+{
+    if (count_present(base) < PAGES_MAX / 2) {
+        return SL_ARENA_PAGES_UNTOUCHED;
+    }
+    warm_page();
+    madvise(base, SL_ARENA_HUGE_PAGE_BYTES, MADV_HUGEPAGE);
+    if (madvise(base, SL_ARENA_HUGE_PAGE_BYTES, MADV_COLLAPSE) == 0) {
+        return SL_ARENA_PAGES_COLLAPSED;
+    }
+    madvise(base, SL_ARENA_HUGE_PAGE_BYTES, MADV_NOHUGEPAGE);
+    return SL_ARENA_PAGES_REFUSED;
+}
+
+bool sl_arena_pages_transparent(void)
+{
+    char text[64] = "";
+    const int fd = open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
+    const ssize_t bytes = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) {
+        close(fd);
+    }
+    return bytes > 0 && strstr(text, "[never]") == NULL;
+}
+
+void sl_arena_pages_count_ordinary(int64_t more)
+{
+    atomic_fetch_add_explicit(&ordinary_bytes, more, memory_order_relaxed);
+}
+
+uint64_t sl_arena_pages_ordinary_bytes(void)
+{
+    return (uint64_t)atomic_load_explicit(&ordinary_bytes, memory_order_relaxed);
 }

@@ -12,7 +12,7 @@
 #define COPY(field) to->field = from->field;
 
 /* clang-format off */
-#define COPY_REPORT COPY(uptime_ms) COPY(memory) COPY(memory_limit) COPY(slow_threshold_us) COPY(is_restoring)
+#define COPY_REPORT COPY(uptime_ms) COPY(memory) COPY(memory_limit) COPY(ordinary_pages) COPY(slow_threshold_us) COPY(is_restoring)
 #define COPY_SHARD                                                                                 \
     COPY(shard) COPY(is_backup) COPY(in_sync) COPY(requests) COPY(keys) COPY(bytes) COPY(busy_us)  \
     COPY(stalls) COPY(p99_us) COPY(rows) COPY(memory) COPY(clock) COPY(staleness)                  \
@@ -292,7 +292,7 @@ static int read_report(const struct sl_message_memory *memory, const Starling__R
         return SL_ERR_NO_MEMORY;
     }
     const bool is_valid =
-        ARE_COUNTERS(from->uptime_ms, from->memory, from->memory_limit) &&
+        ARE_COUNTERS(from->uptime_ms, from->memory, from->memory_limit, from->ordinary_pages) &&
         copy_text(memory, from->http, TEXT_NAME, to->http, sizeof to->http) &&
         (to->http[0] == '\0' || is_http(to->http)) && read_lists(memory, from, to) &&
         (!to->has_checkpoint || read_checkpoint(from->checkpoint, &to->checkpoint)) &&

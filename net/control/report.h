@@ -68,6 +68,7 @@ struct sl_report {
     uint64_t uptime_ms;
     char http[SL_LIMIT_ENDPOINT_BYTES];
     uint64_t memory, memory_limit;
+    uint64_t ordinary_pages;        /* bytes of tables and buffers that are not on huge pages */
     struct sl_report_shard *shards; /* decoded: owned, freed by sl_report_fini */
     struct sl_report_table *tables; /* decoded: owned, freed by sl_report_fini */
     uint32_t shard_count, table_count;

@@ -119,14 +119,15 @@ static json_t *describe_servers(const struct sl_cluster *cluster,
         }
         (void)json_array_append_new(
             list,
-            json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
+            json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
                       task_name("ps", task), "task", count(task), "state",
                       server_state(member, seen->state), "age_s",
                       number(member_age_s(member, seen, now_ns)), "http",
                       text_or_null(member == NULL ? NULL : member->report.http), "data",
                       text_or_null(view->servers[task].data_endpoint), "memory",
                       count(member == NULL ? 0 : member->report.memory), "memory_limit",
-                      count(member == NULL ? 0 : member->report.memory_limit), "shards", shards));
+                      count(member == NULL ? 0 : member->report.memory_limit), "ordinary_pages",
+                      count(member == NULL ? 0 : member->report.ordinary_pages), "shards", shards));
     }
     return list;
 }

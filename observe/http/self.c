@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include <unistd.h>
 
+#include "core/arena_pages.h"
 #include "core/clock.h"
 #include "core/event.h"
 #include "observe/metrics/process.h"
@@ -34,11 +35,13 @@ void sl_self_read_events(void *ctx, const struct sl_query *query, struct sl_repl
 void sl_self_reply(const struct sl_self *self, struct sl_reply *reply)
 {
     const uint64_t uptime_ns = sl_clock_now_ns(sl_clock_system()) - self->begun_ns;
-    sl_reply_json(
-        reply, json_pack("{s:s, s:s, s:I, s:s, s:I, s:f, s:s, s:o, s:I, s:I, s:o}", "name",
-                         self->name, "role", self->role, "task", (json_int_t)self->task_index,
-                         "version", STARLING_VERSION, "pid", (json_int_t)getpid(), "uptime_s",
-                         seconds(uptime_ns), "http", self->http, "reactors", self->reactors,
-                         "memory", (json_int_t)sl_metrics_process_resident_bytes(), "memory_limit",
-                         (json_int_t)self->memory_limit, "options", list_options(self->options)));
+    sl_reply_json(reply,
+                  json_pack("{s:s, s:s, s:I, s:s, s:I, s:f, s:s, s:o, s:I, s:I, s:I, s:o}", "name",
+                            self->name, "role", self->role, "task", (json_int_t)self->task_index,
+                            "version", STARLING_VERSION, "pid", (json_int_t)getpid(), "uptime_s",
+                            seconds(uptime_ns), "http", self->http, "reactors", self->reactors,
+                            "memory", (json_int_t)sl_metrics_process_resident_bytes(),
+                            "memory_limit", (json_int_t)self->memory_limit, "ordinary_pages",
+                            (json_int_t)sl_arena_pages_ordinary_bytes(), "options",
+                            list_options(self->options)));
 }

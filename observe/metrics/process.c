@@ -9,10 +9,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/arena_ahead.h"
+#include "core/arena_pages.h"
 #include "core/clock.h"
 #include "core/log.h"
 
-enum row { CPU, START, RESIDENT, FDS, FDS_MAX, LOG_LINES, BUILD };
+enum row { CPU, START, RESIDENT, ORDINARY, REFUSED, FDS, FDS_MAX, LOG_LINES, BUILD };
 
 static const struct sl_metrics_row rows[] = {
     [CPU] = {"process_cpu_seconds_total", NULL, SL_METRICS_COUNTER, SL_METRICS_NS, 0,
@@ -21,6 +23,11 @@ static const struct sl_metrics_row rows[] = {
                "Unix time at which the process started."},
     [RESIDENT] = {"process_resident_memory_bytes", NULL, SL_METRICS_GAUGE, SL_METRICS_PLAIN, 0,
                   "Memory of the process that is in RAM."},
+    [ORDINARY] = {"ordinary_page_bytes", NULL, SL_METRICS_GAUGE, SL_METRICS_PLAIN, 0,
+                  "Memory of tables and buffers that is mapped on ordinary, not huge pages."},
+    [REFUSED] = {"huge_pages_refused_total", NULL, SL_METRICS_COUNTER, SL_METRICS_PLAIN, 0,
+                 "Huge pages that the system refused for good; their memory stays on ordinary "
+                 "pages."},
     [FDS] = {"process_open_fds", NULL, SL_METRICS_GAUGE, SL_METRICS_PLAIN, 0,
              "Open file descriptors."},
     [FDS_MAX] = {"process_max_fds", NULL, SL_METRICS_GAUGE, SL_METRICS_PLAIN, 0,
@@ -98,6 +105,8 @@ static void collect(void *ctx, struct sl_metrics_visitor *visitor)
     sl_metrics_visit(visitor, &rows[CPU], "", time_ns(CLOCK_PROCESS_CPUTIME_ID));
     sl_metrics_visit(visitor, &rows[START], "", start_ns());
     sl_metrics_visit(visitor, &rows[RESIDENT], "", sl_metrics_process_resident_bytes());
+    sl_metrics_visit(visitor, &rows[ORDINARY], "", sl_arena_pages_ordinary_bytes());
+    sl_metrics_visit(visitor, &rows[REFUSED], "", sl_arena_ahead_refused_count());
     sl_metrics_visit(visitor, &rows[FDS], "", open_fds());
     sl_metrics_visit(visitor, &rows[FDS_MAX], "", fds.rlim_cur);
     sl_metrics_visit(visitor, &rows[BUILD], process->labels, 1);

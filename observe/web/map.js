@@ -57,7 +57,8 @@ export class ShardMap {
         mark(entry.state, server.state, stateText(server, server.state));
         entry.root.dataset.state = server.state;
         entry.root.setAttribute("aria-label", `server ${server.name}, ${server.state}`);
-        put(entry.memory, bytes(server.memory) + (server.memory_limit ? ` of ${bytes(server.memory_limit)}` : ""));
+        put(entry.memory, bytes(server.memory) + (server.memory_limit ? ` of ${bytes(server.memory_limit)}` : "") +
+            (server.ordinary_pages > server.memory / 10 ? `, ${bytes(server.ordinary_pages)} on ordinary pages` : ""));
         const holds = chosen !== undefined && chosen.backup === server.name;
         entry.holds.hidden = !holds;
         entry.root.classList.toggle("is-backup", holds);

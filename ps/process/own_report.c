@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arena_pages.h"
 #include "core/clock.h"
 #include "observe/metrics/process.h"
 #include "ps/process/views.h"
@@ -229,6 +230,7 @@ struct sl_message_report sl_process_own_report_build(struct sl_process_own_repor
         .uptime_ms = uptime_ms,
         .memory = sl_metrics_process_resident_bytes(),
         .memory_limit = process->options.memory_bytes_max,
+        .ordinary_pages = sl_arena_pages_ordinary_bytes(),
         .slow_threshold_us = (uint32_t)(process->options.slow_request_ns / SL_CLOCK_NS_PER_US),
         .shards = own->shards,
         .tables = own->tables,

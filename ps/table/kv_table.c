@@ -14,7 +14,7 @@
 
 #define RECORD_CHUNK_BYTES ((size_t)64 << 10)
 #define SMALL_BYTES_MAX    ((size_t)32 << 10) /* largest array without pages of its own */
-#define SMALL_CHUNK_BYTES  ((size_t)1 << 20)
+#define SMALL_CHUNK_BYTES  ((size_t)2 << 20)
 #define ALIGNMENT          64
 #define PAGE_BYTES         ((size_t)4096)
 
@@ -52,7 +52,7 @@ int sl_kv_table_create(uint32_t value_bytes, size_t bytes_max, struct sl_kv_tabl
         .budget = {.bytes_max = bytes_max},
     };
     sl_slab_init(&table->records, &table->budget, sizeof(struct sl_kv_array), RECORD_CHUNK_BYTES);
-    sl_arena_init(&table->small, SMALL_CHUNK_BYTES, 0, false);
+    sl_arena_init(&table->small, SMALL_CHUNK_BYTES, 0, true);
     int err = SL_ERR_NO_MEMORY;
     if (sl_table_budget_take(&table->budget, sizeof *table)) {
         err = sl_table_index_init(&table->index, &table->budget, &table->records);
@@ -274,11 +274,12 @@ int sl_kv_table_reserve(struct sl_kv_table *table, struct sl_kv_reservation *res
 
 /* Arrays */
 
-/* Drops the rest of a chunk that is too short. */
+/* Drops the rest of a chunk that is too short. A chunk becomes a huge page once half of it is in
+ * use. */
 static uint8_t *carve_small(struct sl_kv_table *table, size_t bytes)
 {
     if (table->small_left < bytes) {
-        uint8_t *chunk = sl_arena_map(&table->small);
+        uint8_t *chunk = sl_arena_map_ordinary(&table->small);
         if (chunk == NULL) {
             return NULL;
         }

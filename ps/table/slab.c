@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "core/arena_ahead.h"
 #include "core/assert.h"
 
 #define HUGE_PAGE_BYTES   ((size_t)2 << 20)
@@ -13,6 +14,7 @@
 #define LARGE_FROM        2  /* used as small chunks before the first large mapping */
 #define AHEAD_SHARE       64 /* prepare one, and another for each so many in use */
 #define AHEAD_LEFT        4  /* keep so many free in the budget */
+#define SPARE_SHARE       4  /* beside the budget, one spare for each so many free in it */
 
 bool sl_table_budget_take(struct sl_table_budget *budget, size_t bytes)
 {
@@ -104,6 +106,10 @@ static void look_ahead(struct sl_slab *memory)
     struct sl_arena *large = &memory->large;
     const size_t used = memory->chunk_count * memory->chunk_bytes;
     const size_t wanted = 1 + used / large->chunk_bytes / AHEAD_SHARE;
+    const struct sl_table_budget *budget = memory->budget;
+    const size_t left = budget->bytes_max - budget->bytes;
+    large->spare_max = budget->bytes_max == 0 ? SL_ARENA_AHEAD_MAX
+                                              : (uint32_t)(left / large->chunk_bytes / SPARE_SHARE);
     while (large->prepared_count < wanted && may_prepare(memory) && sl_arena_prepare(large)) {
         memory->budget->bytes += large->chunk_bytes;
     }

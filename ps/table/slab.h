@@ -2,8 +2,9 @@
  * segments of its index. A chunk holds a power of two of units, so a shift and a multiplication
  * turn an index into an address. A small table maps chunks one at a time from ordinary pages. A
  * larger table cuts chunks from huge-page mappings. A background thread prepares these in advance
- * (core/arena.h): one, and another for each 64 in use. Ordinary pages replace a mapping that is not
- * ready in time. Owner reactor. */
+ * (core/arena.h): one, and another for each 64 in use, and up to one for each 16 while the table
+ * grows faster than that. Ordinary pages replace a mapping that is not ready in time; the thread
+ * turns them into huge ones afterwards. Owner reactor. */
 #ifndef SL_PS_TABLE_SLAB_H
 #define SL_PS_TABLE_SLAB_H
 

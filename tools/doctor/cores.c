@@ -1,11 +1,15 @@
 /* Cores, CPU quota, NUMA, clock, huge pages. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/log.h"
 #include "tools/doctor/checks.h"
 #include "tools/doctor/files.h"
 #include "tools/doctor/quota.h"
+
+#define PROCESSES_MAX       4096
+#define SERVER_ORDINARY_KIB (64U << 10) /* not worth a word */
 
 static void check_cores(struct sl_doctor *doctor)
 {
@@ -122,6 +126,46 @@ static void check_pages(struct sl_doctor *doctor)
                      "reserve some: sysctl -w vm.nr_hugepages=N");
 }
 
+static uint64_t kib_of(const char *text, const char *key)
+{
+    char value[32];
+    return sl_doctor_files_field(text, key, value, sizeof value) ? strtoull(value, NULL, 10) : 0;
+}
+
+/* Reports a running server of which a large part is on ordinary pages. */
+static void check_server(struct sl_doctor *doctor, const char *pid)
+{
+    char name[32], path[96], text[2048];
+    (void)sl_doctor_files_line(doctor, name, sizeof name, "/proc/%s/comm", pid);
+    if (strcmp(name, "starling-ps") != 0) {
+        return;
+    }
+    (void)snprintf(path, sizeof path, "/proc/%s/smaps_rollup", pid);
+    sl_doctor_files_text(doctor, text, sizeof text, path);
+    const uint64_t all = kib_of(text, "Anonymous:");
+    const uint64_t ordinary = all - kib_of(text, "AnonHugePages:");
+    if (ordinary <= all / 10 || ordinary <= SERVER_ORDINARY_KIB) {
+        return;
+    }
+    sl_doctor_advise(sl_doctor_find(doctor, SL_DOCTOR_WARNING, 0, "huge pages",
+                                    "server %s: %" PRIu64 " of %" PRIu64
+                                    " MiB are on ordinary pages",
+                                    pid, ordinary / 1024, all / 1024),
+                     "normal while its tables grow, and for a minute afterwards; else see its "
+                     "metrics ordinary_page_bytes and huge_pages_refused_total");
+}
+
+static void check_servers(struct sl_doctor *doctor)
+{
+    static char names[PROCESSES_MAX][SL_RDMA_DEVICE_NAME_BYTES];
+    const uint32_t count = sl_doctor_files_list(doctor, "/proc", names, PROCESSES_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        if (names[i][0] >= '1' && names[i][0] <= '9') {
+            check_server(doctor, names[i]);
+        }
+    }
+}
+
 void sl_doctor_cores_check(struct sl_doctor *doctor)
 {
     check_cores(doctor);
@@ -129,4 +173,5 @@ void sl_doctor_cores_check(struct sl_doctor *doctor)
     check_numa(doctor);
     check_clock(doctor);
     check_pages(doctor);
+    check_servers(doctor);
 }

@@ -1,10 +1,15 @@
+#include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "core/arena.h"
+#include "core/arena_ahead.h"
+#include "core/arena_pages.h"
 #include "core/clock.h"
+#include "tests/support/huge_pages.h"
 #include "tests/support/unit.h"
 
 #define MIB         ((size_t)1 << 20)
@@ -147,6 +152,117 @@ SL_CASE(arena_map_ordinary__leaves_the_prepared)
     wait_until_ready(&arena);
     assert_non_null(sl_arena_map(&arena));
     assert_int_equal(arena.chunks_late, 1);
+    sl_arena_fini(&arena);
+}
+
+/* Bytes on transparent huge pages of all mappings that overlap the range. */
+static size_t huge_bytes(const uint8_t *base, size_t bytes)
+{
+    FILE *maps = fopen("/proc/self/smaps", "re");
+    assert_non_null(maps);
+    char line[512];
+    uintptr_t from = 0, to = 0;
+    size_t sum = 0, kib;
+    while (fgets(line, sizeof line, maps) != NULL) {
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) != 2 &&
+            sscanf(line, "AnonHugePages: %zu kB", &kib) == 1 && from < (uintptr_t)base + bytes &&
+            (uintptr_t)base < to) {
+            sum += kib * 1024;
+        }
+    }
+    assert_int_equal(fclose(maps), 0);
+    return sum;
+}
+
+SL_CASE(arena_map_ordinary__becomes_huge)
+{
+    huge_pages_need();
+    enum { CHUNKS = 3, PREPARED = 1 };
+    const uint64_t before = sl_arena_pages_ordinary_bytes();
+    struct sl_arena arena;
+    sl_arena_init(&arena, 4 * MIB, 0, true);
+    assert_true(sl_arena_prepare(&arena));
+    uint32_t *chunks[CHUNKS];
+    for (uint32_t i = 0; i < CHUNKS; i++) {
+        chunks[i] = sl_arena_map_ordinary(&arena);
+        assert_non_null(chunks[i]);
+        assert_int_equal((uintptr_t)chunks[i] % (2 * MIB), 0);
+    }
+    assert_int_equal(sl_arena_pages_ordinary_bytes(), before + CHUNKS * 4 * MIB);
+    /* The last 2 MiB stay untouched, and thus ordinary. */
+    const size_t words = 4 * MIB / sizeof(uint32_t), touched = CHUNKS * words - words / 2;
+    for (size_t word = 0; word < touched; word++) {
+        chunks[word / words][word % words] = (uint32_t)word;
+    }
+    huge_pages_wait(before + 2 * MIB);
+    for (uint32_t i = 0; i < CHUNKS; i++) {
+        assert_true(huge_bytes((uint8_t *)chunks[i], 4 * MIB) >= (i < 2 ? 4 : 2) * MIB);
+    }
+    for (size_t word = 0; word < CHUNKS * words; word++) {
+        assert_int_equal(chunks[word / words][word % words], word < touched ? word : 0);
+    }
+    assert_int_equal(arena.mapped_bytes, (CHUNKS + PREPARED) * 4 * MIB);
+    assert_int_equal(sl_arena_ahead_refused_count(), 0);
+    sl_arena_fini(&arena);
+    assert_int_equal(sl_arena_pages_ordinary_bytes(), before);
+}
+
+/* The owner counts in every page, while these become huge, and closes at another moment each
+ * time. */
+SL_CASE(arena_map_ordinary__keeps_what_is_written_meanwhile)
+{
+    const uint64_t before = sl_arena_pages_ordinary_bytes();
+    for (uint32_t round = 0; round < 8; round++) {
+        struct sl_arena arenas[2];
+        uint64_t *chunks[2];
+        for (uint32_t i = 0; i < 2; i++) {
+            sl_arena_init(&arenas[i], 8 * MIB, 0, true);
+            assert_true(sl_arena_prepare(&arenas[i]));
+            chunks[i] = sl_arena_map_ordinary(&arenas[i]);
+            assert_non_null(chunks[i]);
+        }
+        const size_t words = 8 * MIB / sizeof(uint64_t), step = 4096 / sizeof(uint64_t);
+        for (uint64_t pass = 0; pass < 4 * round + 1; pass++) {
+            for (size_t word = 0; word < words; word += step) {
+                for (uint32_t i = 0; i < 2; i++) {
+                    assert_int_equal(chunks[i][word], pass * (i + 1));
+                    chunks[i][word] += i + 1;
+                }
+            }
+        }
+        sl_arena_fini(&arenas[round % 2]);
+        sl_arena_fini(&arenas[1 - round % 2]);
+        assert_int_equal(sl_arena_pages_ordinary_bytes(), before);
+    }
+}
+
+/* Late chunks make the arena prepare more than was asked for, yet change neither the count nor the
+ * limit. */
+SL_CASE(arena_prepare__spare_chunks_are_not_counted)
+{
+    enum { CHUNKS = 64 };
+    struct sl_arena arena;
+    sl_arena_init(&arena, 2 * MIB, (CHUNKS + 2) * 2 * MIB, true);
+    arena.spare_max = 2;
+    assert_true(sl_arena_prepare(&arena));
+    assert_int_equal(arena.spare_count, 0);
+    for (uint32_t i = 0; i < CHUNKS; i++) {
+        assert_non_null(sl_arena_map_ordinary(&arena)); /* late */
+    }
+    assert_int_equal(arena.spare_wanted, CHUNKS / 16);
+    assert_true(sl_arena_prepare(&arena));
+    assert_int_equal(arena.spare_count, 2);
+    assert_int_equal(arena.prepared_count, 2);
+    assert_int_equal(arena.mapped_bytes, (CHUNKS + 2) * 2 * MIB);
+    assert_false(sl_arena_prepare(&arena));
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_zeroed(sl_arena_map(&arena), 2 * MIB);
+    }
+    assert_null(sl_arena_map(&arena)); /* the limit excludes the spare chunks */
+    assert_int_equal(arena.mapped_bytes, (CHUNKS + 2) * 2 * MIB);
+    assert_int_equal(arena.prepared_count, 0);
+    arena.bytes_max = 0;
+    assert_zeroed(sl_arena_map(&arena), 2 * MIB);
     sl_arena_fini(&arena);
 }
 

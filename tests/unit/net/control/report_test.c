@@ -67,6 +67,7 @@ static void random_report(uint64_t *seed, struct lists *lists, struct sl_report 
     }
     to->memory = counter(seed);
     to->memory_limit = counter(seed);
+    to->ordinary_pages = counter(seed);
     to->slow_threshold_us = below(seed, 1U << 20);
     to->shards = lists->shards;
     to->tables = lists->tables;
@@ -138,6 +139,7 @@ static void assert_same(const struct sl_report *a, const struct sl_report *b)
     assert_string_equal(a->http, b->http);
     assert_true(a->memory == b->memory);
     assert_true(a->memory_limit == b->memory_limit);
+    assert_true(a->ordinary_pages == b->ordinary_pages);
     assert_int_equal(a->slow_threshold_us, b->slow_threshold_us);
     assert_int_equal(a->shard_count, b->shard_count);
     for (uint32_t i = 0; i < a->shard_count; i++) {
@@ -285,6 +287,7 @@ SL_CASE(report_decode__refuses_each_field_outside_its_range)
     REFUSES_COUNTER(report.uptime_ms);
     REFUSES_COUNTER(report.memory);
     REFUSES_COUNTER(report.memory_limit);
+    REFUSES_COUNTER(report.ordinary_pages);
     REFUSES(report.shards[0].shard, SL_LIMIT_SHARDS, SL_LIMIT_SHARDS - 1);
     REFUSES_COUNTER(report.shards[0].requests);
     REFUSES_COUNTER(report.shards[0].keys);

@@ -30,6 +30,7 @@ static void set_up_server(struct fixture *f, uint32_t task)
         .http = "127.0.0.1:9480",
         .memory = 1000,
         .memory_limit = 5000,
+        .ordinary_pages = 300,
         .shards = f->shards[task],
         .shard_count = 4,
         .tables = f->tables[task],
@@ -169,6 +170,7 @@ CASE(cluster_describe__shows_rates_from_the_second_report_on)
     EXPECT(json, "servers 1 state", "\"serving\"");
     EXPECT(json, "servers 1 http", "\"127.0.0.1:9480\"");
     EXPECT(json, "servers 1 memory_limit", "5000");
+    EXPECT(json, "servers 1 ordinary_pages", "300");
     EXPECT(json, "servers 1 shards 0 shard", "2");
     EXPECT(json, "servers 1 shards 0 serving", "\"ps/1\"");
     EXPECT(json, "servers 1 shards 0 backup", "\"ps/0\"");

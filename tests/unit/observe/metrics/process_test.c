@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/arena.h"
 #include "core/log.h"
 #include "observe/metrics/process.h"
 #include "observe/metrics/text.h"
@@ -63,6 +64,13 @@ SL_CASE(metrics_process__knows_start_memory_and_processor_time)
     const double start = value_of("process_start_time_seconds");
     assert_true(start <= now + 2 && start > now - 3600);
     assert_true(value_of("process_resident_memory_bytes") > 100000);
+    struct sl_arena arena;
+    sl_arena_init(&arena, 4096, 0, false);
+    assert_non_null(sl_arena_map(&arena));
+    assert_true(value_of("starling_ordinary_page_bytes") == 4096);
+    sl_arena_fini(&arena);
+    assert_true(value_of("starling_ordinary_page_bytes") == 0);
+    assert_true(value_of("starling_huge_pages_refused_total") == 0);
     const double cpu = value_of("process_cpu_seconds_total");
     assert_true(cpu > 0 && cpu < 3600);
 }

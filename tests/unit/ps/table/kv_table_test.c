@@ -1,5 +1,6 @@
 #include "core/hash.h"
 #include "ps/table/kv_table.h"
+#include "tests/support/huge_pages.h"
 #include "tests/support/unit.h"
 
 #define GROWN 200000 /* keys of a store that has grown */
@@ -153,4 +154,25 @@ SL_CASE(kv_table_reservation__stays_within_the_limit)
     struct sl_kv_table *none = NULL;
     assert_int_equal(sl_kv_table_create(4, 1000, &none), SL_ERR_NO_MEMORY);
     assert_null(none);
+}
+
+/* Arrays of 32 KiB fill eight chunks of 2 MiB: fewer stay ordinary. */
+SL_CASE(kv_table__small_arrays_become_huge_pages)
+{
+    huge_pages_need();
+    struct sl_kv_table *table = make(4, 0);
+    static const float values[8192] = {[8191] = 1};
+    assert_int_equal(push(table, 0, 0, 8192, 8192, values), 0);
+    const uint64_t index = sl_arena_pages_ordinary_bytes() - SL_ARENA_HUGE_PAGE_BYTES;
+    for (uint64_t key = 1; key < 8 * 64; key++) {
+        assert_int_equal(push(table, key, 0, 8192, 8192, values), 0);
+    }
+    huge_pages_wait(index);
+    for (uint64_t key = 0; key < 8 * 64; key++) {
+        const float *array = (const float *)(const void *)find(table, key)->values;
+        assert_true(array[8191] == 1);
+        assert_true(array[8190] == 0);
+    }
+    sl_kv_table_destroy(&table);
+    assert_int_equal(sl_arena_pages_ordinary_bytes(), 0);
 }

@@ -106,3 +106,19 @@ MACHINE_CASE(doctor_cores_check__pages)
     machine_run(sl_doctor_cores_check);
     machine_expect("huge pages", 0, SL_DOCTOR_OK, "transparent, and 8 reserved");
 }
+
+MACHINE_CASE(doctor_cores_check__pages_of_a_server)
+{
+    machine_write("/proc/77/comm", "starling-ps");
+    machine_write("/proc/77/smaps_rollup", "Rss: 1 kB\nAnonymous:  1048576 kB\nAnonHugePages: "
+                                           "1024000 kB");
+    machine_write("/proc/78/comm", "another");
+    machine_write("/proc/78/smaps_rollup", "Anonymous:  1048576 kB\nAnonHugePages: 0 kB");
+    machine_write("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never");
+    machine_run(sl_doctor_cores_check);
+    machine_expect("huge pages", 0, SL_DOCTOR_OK, "transparent");
+    machine_write("/proc/77/smaps_rollup", "Anonymous:  1048576 kB\nAnonHugePages: 262144 kB");
+    machine_run(sl_doctor_cores_check);
+    machine_expect("huge pages", 1, SL_DOCTOR_WARNING,
+                   "server 77: 768 of 1024 MiB are on ordinary pages");
+}
