@@ -14,14 +14,15 @@
 #include "objects/node.h"
 
 /* Nodes that knew an earlier catalogue reconnect, and report their copies, in this time. */
-#define SETTLE_MS  3000
+#define SETTLE_MS        3000
 
-#define TTL_S      10
-#define TICK_NS    (200 * SL_CLOCK_NS_PER_MS)
-#define POLL_NS    SL_CLOCK_NS_PER_S
-#define LEAVE_NS   (2 * SL_CLOCK_NS_PER_S)
-#define END_NS     (2 * SL_CLOCK_NS_PER_S) /* for a store that hangs */
-#define TERM_SHIFT 20                      /* below a term there is room for epochs of names */
+#define TTL_S            10
+#define TICK_NS          (200 * SL_CLOCK_NS_PER_MS)
+#define POLL_NS          SL_CLOCK_NS_PER_S
+#define LEAVE_NS         (2 * SL_CLOCK_NS_PER_S)
+#define END_NS           (2 * SL_CLOCK_NS_PER_S)      /* for a store that hangs */
+#define RECORD_KEY_BYTES (SL_OBJECTS_NAME_BYTES + 22) /* NAME@VERSION */
+#define TERM_SHIFT       20 /* below a term there is room for epochs of names */
 
 struct sl_objects_host {
     struct sl_objects *node;
@@ -168,6 +169,8 @@ static void on_won(void *ctx, uint64_t term)
     struct sl_objects_host *host = ctx;
     struct sl_objects_journal_options options = {.metastore = host->metastore,
                                                  .key = host->key.options.key,
+                                                 .value = host->key.options.value,
+                                                 .lease = sl_held_key_lease(&host->key),
                                                  .term = term,
                                                  .timeout_ns = TTL_S * SL_CLOCK_NS_PER_S / 2,
                                                  .loaded = on_loaded,
@@ -239,6 +242,11 @@ static int open_store(struct sl_objects_host *host, const struct sl_metastore_ad
                                       .seen = on_seen,
                                       .trouble = on_trouble,
                                       .ctx = host};
+    if (!sl_metastore_address_key(store, SL_OBJECTS_HOST_KEY, "", key.key) ||
+        !sl_metastore_address_key(store, SL_OBJECTS_RECORD_KEYS, "", host->records) ||
+        strlen(host->records) + RECORD_KEY_BYTES > SL_METASTORE_KEY_BYTES) {
+        return SL_ERR_TOO_LARGE; /* the prefix */
+    }
     host->metastore = host->node->setup.metastore;
     if (host->metastore == NULL) {
         const int err = sl_remote_metastore_create(host->node->reactor, store, &host->remote);
@@ -248,8 +256,6 @@ static int open_store(struct sl_objects_host *host, const struct sl_metastore_ad
         host->metastore = sl_remote_metastore_base(host->remote);
     }
     key.metastore = host->metastore;
-    (void)sl_metastore_address_key(store, SL_OBJECTS_HOST_KEY, "", key.key);
-    (void)sl_metastore_address_key(store, SL_OBJECTS_RECORD_KEYS, "", host->records);
     sl_held_key_init(&host->key, &key);
     host->look.run = look;
     sl_reactor_arm(host->node->reactor, &host->look, 0);

@@ -9,6 +9,8 @@
 #include "core/list.h"
 #include "core/log.h"
 
+#define VALUE_BYTES (SL_OBJECTS_ADDRESS_BYTES + 24)
+
 enum state { LOADING, READY, FAILED, DESTROYED };
 
 /* A version whose record has changed, or whose record is to be removed. */
@@ -34,9 +36,13 @@ struct sl_objects_journal {
     struct sl_list changes; /* not written yet */
     struct sl_list kept;
     uint64_t changed_number, written_number; /* of the last change, and the last one written */
-    bool is_asking;
+    bool is_asking, has_no_memory;
     struct sl_metastore_request ask;
-    struct sl_metastore_change batch[SL_METASTORE_CHANGES_MAX]; /* the first changes */
+    /* The host's key with its next value, and the first changes. */
+    struct sl_metastore_change batch[SL_METASTORE_CHANGES_MAX];
+    uint64_t turn; /* number of the write */
+    char value[VALUE_BYTES], next_value[VALUE_BYTES];
+    size_t value_bytes; /* that the key has */
 };
 
 static void fail(struct sl_objects_journal *self, const char *why)
@@ -64,6 +70,9 @@ static void destroy(struct sl_objects_journal *self)
 void sl_objects_journal_send(struct sl_objects_journal *journal, const char *address,
                              const struct sl_objects_message *message)
 {
+    if (journal->has_no_memory) {
+        return; /* as a message that is lost */
+    }
     if (sl_list_empty(&journal->changes)) {
         journal->options.send(journal->options.ctx, address, message);
         return;
@@ -111,6 +120,30 @@ static bool is_in_batch(const struct sl_objects_journal *self, const char *key)
     return false;
 }
 
+/* Adds the change of the host's key, the first of each write. */
+static void take_turn(struct sl_objects_journal *self)
+{
+    struct sl_metastore_change *change = &self->batch[self->ask.change_count++];
+    const size_t address_bytes = strlen(self->options.value) + 1;
+    memcpy(self->next_value, self->options.value, address_bytes);
+    const int length = snprintf(self->next_value + address_bytes, VALUE_BYTES - address_bytes,
+                                "%" PRIx64, ++self->turn);
+    *change = (struct sl_metastore_change){.value = (uint8_t *)self->next_value,
+                                           .value_bytes = address_bytes + (size_t)length,
+                                           .lease = self->options.lease};
+    memcpy(change->key, self->ask.key, sizeof change->key);
+}
+
+/* True if the write took effect, now or in an earlier attempt that was not answered. */
+static bool is_written(const struct sl_objects_journal *self,
+                       const struct sl_metastore_answer *answer)
+{
+    const struct sl_metastore_item *item = answer->item_count == 0 ? NULL : &answer->pairs[0];
+    return answer->held || (item != NULL && item->created == self->options.term &&
+                            item->value_bytes == self->batch[0].value_bytes &&
+                            memcmp(item->value, self->batch[0].value, item->value_bytes) == 0);
+}
+
 /* Writes the first changes, of each key one. */
 static void write_changes(struct sl_objects_journal *self)
 {
@@ -119,10 +152,13 @@ static void write_changes(struct sl_objects_journal *self)
                                               .timeout_ns = options->timeout_ns,
                                               .guard = SL_METASTORE_CREATED,
                                               .revision = options->term,
+                                              .was = self->value,
+                                              .was_bytes = self->value_bytes,
                                               .changes = self->batch,
                                               .done = on_answer,
                                               .ctx = self};
     (void)snprintf(self->ask.key, sizeof self->ask.key, "%s", options->key);
+    take_turn(self);
     SL_LIST_FOREACH (link, &self->changes) {
         const struct change *change = SL_CONTAINER_OF(link, struct change, link);
         if (self->ask.change_count == SL_METASTORE_CHANGES_MAX ||
@@ -154,6 +190,11 @@ void sl_objects_journal_tick(struct sl_objects_journal *journal)
     }
     if (journal->state == LOADING) {
         load(journal);
+    } else if (journal->state == READY && journal->has_no_memory) {
+        fail(journal, "no memory for a record");
+    } else if (journal->state == READY && journal->ask.change_count > 0) { /* it is repeated */
+        journal->is_asking = true;
+        sl_metastore_request(journal->options.metastore, &journal->ask);
     } else if (journal->state == READY && !sl_list_empty(&journal->changes)) {
         write_changes(journal);
     }
@@ -175,7 +216,10 @@ void sl_objects_journal_change(struct sl_objects_journal *journal, const char *n
         bytes = sl_objects_message_encode(&message, encoded);
     }
     struct change *change = malloc(sizeof *change + bytes);
-    sl_assert(change != NULL); /* without it the journal is wrong */
+    if (change == NULL) { /* without it the journal is wrong */
+        journal->has_no_memory = true;
+        return;
+    }
     *change = (struct change){.number = ++journal->changed_number,
                               .write = {.removes = record == NULL, .value_bytes = bytes}};
     change->write.value = record == NULL ? NULL : change->record;
@@ -234,10 +278,14 @@ static void on_answer(void *ctx, struct sl_metastore_request *ask)
         fail(self, answer.reason);
     } else if (ask->kind == SL_METASTORE_READ) {
         read_records(self, &answer);
-    } else if (!answer.held) {
+    } else if (!is_written(self, &answer)) {
         fail(self, "another process hosts it");
     } else {
-        written(self, ask->change_count);
+        memcpy(self->value, self->next_value, self->batch[0].value_bytes);
+        self->value_bytes = self->batch[0].value_bytes;
+        const size_t written_count = ask->change_count - 1;
+        ask->change_count = 0;
+        written(self, written_count);
     }
     sl_metastore_answer_fini(&answer);
 }
@@ -252,6 +300,9 @@ int sl_objects_journal_create(const struct sl_objects_journal_options *options,
         return SL_ERR_NO_MEMORY;
     }
     made->options = *options;
+    sl_assert(strlen(options->value) < SL_OBJECTS_ADDRESS_BYTES);
+    made->value_bytes = strlen(options->value);
+    memcpy(made->value, options->value, made->value_bytes + 1);
     sl_list_init(&made->changes);
     sl_list_init(&made->kept);
     load(made);

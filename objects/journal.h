@@ -2,8 +2,10 @@
  * next host of the catalogue finds them. What the catalogue sends waits until all earlier changes
  * are written: nobody learns of a commit that another host would not know.
  *
- * Every write compares the key of the catalogue's host, so writes of former hosts fail. Writes that
- * are not answered are repeated. Owner: the metastore's reactor. Allocates; what waits is bounded
+ * Every write compares the key of the catalogue's host, and changes its value, which the next write
+ * compares: writes of former hosts fail, and so does a write that the store carries out after a
+ * later one. The value is the host's address, a NUL, and the number of the write. Writes that are
+ * not answered are repeated. Owner: the metastore's reactor. Allocates; what waits is bounded
  * by the host's lease, after which the journal is destroyed. */
 #ifndef SL_OBJECTS_JOURNAL_H
 #define SL_OBJECTS_JOURNAL_H
@@ -15,7 +17,9 @@ struct sl_objects_journal;
 
 struct sl_objects_journal_options {
     struct sl_metastore *metastore;
-    const char *key; /* of the host; its creation revision is `term` */
+    const char *key;   /* of the host; its creation revision is `term` */
+    const char *value; /* that the key has; of SL_OBJECTS_ADDRESS_BYTES at most */
+    uint64_t lease;    /* of the key */
     uint64_t term;
     char prefix[SL_METASTORE_KEY_BYTES]; /* of the records' keys */
     uint64_t timeout_ns;                 /* of a request to the metastore */
@@ -39,7 +43,8 @@ void sl_objects_journal_tick(struct sl_objects_journal *journal);
 /* Whether all records were loaded. NULL: no. */
 bool sl_objects_journal_is_ready(const struct sl_objects_journal *journal);
 
-/* After `ready`. record NULL: the version has ended. */
+/* After `ready`. record NULL: the version has ended. Without memory nothing is sent any more, and
+ * the next tick fails. */
 void sl_objects_journal_change(struct sl_objects_journal *journal, const char *name,
                                uint64_t version, const struct sl_objects_record *record);
 void sl_objects_journal_send(struct sl_objects_journal *journal, const char *address,

@@ -215,11 +215,23 @@ static void read_pairs(const struct memory_store *memory, struct sl_metastore_re
 
 static void write_pairs(struct memory_store *memory, struct sl_metastore_request *ask);
 
+static size_t was_bytes_of(const struct sl_metastore_request *ask)
+{
+    return ask->was_bytes != 0 ? ask->was_bytes : strlen(ask->was);
+}
+
 static void remember(struct memory_store *memory, const struct sl_metastore_request *ask)
 {
     memory->past = *ask;
     memory->past.answer = (struct sl_metastore_answer){0};
-    memory->past.was = ask->was == NULL ? NULL : strdup(ask->was);
+    memory->past.was = NULL;
+    if (ask->was != NULL) {
+        memory->past.was_bytes = was_bytes_of(ask);
+        char *was = malloc(memory->past.was_bytes + 1);
+        sl_assert(was != NULL);
+        memcpy(was, ask->was, memory->past.was_bytes);
+        memory->past.was = was;
+    }
     memory->past.changes = calloc(ask->change_count, sizeof *ask->changes);
     sl_assert(memory->past.changes != NULL);
     for (size_t i = 0; i < ask->change_count; i++) {
@@ -261,7 +273,8 @@ static void write_pairs(struct memory_store *memory, struct sl_metastore_request
     ask->answer.held =
         ask->guard == SL_METASTORE_ALWAYS || (ask->guard == SL_METASTORE_ABSENT && guard == NULL) ||
         (ask->guard == SL_METASTORE_CREATED && guard != NULL && guard->created == ask->revision &&
-         (ask->was == NULL || strcmp((const char *)guard->value, ask->was) == 0));
+         (ask->was == NULL || (guard->value_bytes == was_bytes_of(ask) &&
+                               memcmp(guard->value, ask->was, guard->value_bytes) == 0)));
     if (!ask->answer.held) {
         if (guard != NULL) {
             add_pair(guard, &ask->answer);

@@ -56,6 +56,7 @@ static void begin(struct world *world)
     const struct sl_objects_journal_options options = {
         .metastore = world->handle,
         .key = KEY,
+        .value = "a:1",
         .term = memory_store_look(world->memory, KEY)->created,
         .prefix = PREFIX,
         .timeout_ns = 1000000000,
@@ -173,6 +174,50 @@ CASE(journal__the_next_host_loads_the_records)
     begin(fixture);
     assert_int_equal(fixture->loaded, 1);
     assert_string_equal(fixture->loaded_name, "team/model");
+}
+
+/* The store carries a write out long after it was asked to, when a later write has removed the
+ * version: the record does not come back. */
+CASE(journal__a_write_that_is_carried_out_late_changes_nothing)
+{
+    memory_store_remember(fixture->handle);
+    commit(fixture, "m", 1);
+    sl_objects_journal_tick(fixture->journal);
+    answer_all(fixture);
+    sl_objects_journal_change(fixture->journal, "m", 1, NULL);
+    sl_objects_journal_tick(fixture->journal);
+    answer_all(fixture);
+    assert_null(memory_store_look(fixture->memory, PREFIX "m@1"));
+    assert_false(memory_store_play(fixture->memory));
+    assert_null(memory_store_look(fixture->memory, PREFIX "m@1"));
+    assert_int_equal(fixture->failed, 0);
+}
+
+/* The store has carried a write out, and the answer was lost: its repetition is no other host's. */
+CASE(journal__a_write_whose_answer_was_lost_is_written)
+{
+    memory_store_cut(fixture->handle, true, true);
+    commit(fixture, "m", 1);
+    send(fixture, 1);
+    sl_objects_journal_tick(fixture->journal);
+    answer_all(fixture);
+    assert_non_null(memory_store_look(fixture->memory, PREFIX "m@1"));
+    memory_store_cut(fixture->handle, false, false);
+    commit(fixture, "m", 2);
+    sl_objects_journal_tick(fixture->journal);
+    answer_all(fixture);
+    assert_int_equal(fixture->failed, 0);
+    assert_int_equal(fixture->sent, 1);
+    assert_non_null(memory_store_look(fixture->memory, PREFIX "m@2"));
+}
+
+/* Nodes read the key's value up to its first NUL: the host's address. */
+CASE(journal__the_key_of_the_host_begins_with_its_address)
+{
+    commit(fixture, "m", 1);
+    sl_objects_journal_tick(fixture->journal);
+    answer_all(fixture);
+    assert_string_equal((const char *)memory_store_look(fixture->memory, KEY)->value, "a:1");
 }
 
 CASE(journal__ends_while_it_writes)
