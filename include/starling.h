@@ -195,6 +195,9 @@ struct sl_table_spec {
     struct sl_optimizer_spec optimizer;
     struct sl_initializer_spec initializer; /* dense: the key is the element index; KV: zeros */
     struct sl_consistency_spec consistency; /* KV: ASP, and optimizer SUM */
+    /* A step with a push or an assign of NaN or infinite values to the table fails with INVALID,
+     * names the first such key or element, and changes nothing. KV: false. */
+    bool reject_nonfinite;
 };
 #define SL_TABLE_SPEC_INIT                                                                         \
     {                                                                                              \

@@ -151,6 +151,9 @@ static void table_opened(void *ctx, const struct sl_message *answer, int err, co
         if (answer->table_id != op->table_id) {
             sl_control_op_fail(op, SL_ERR_PROTOCOL, "%s: it opened another table",
                                asked->conn->name);
+        } else if (op->spec->reject_nonfinite && !answer->reject_nonfinite) {
+            sl_control_op_fail(op, SL_ERR_VERSION, "%s: %s", asked->conn->name,
+                               SL_CONTROL_OP_OLDER_PEER);
         } else if (sl_control_add_table(op->io, op->table_id, op->spec) != 0) {
             sl_control_op_fail(op, SL_ERR_NO_MEMORY, "no memory for one more table");
         }

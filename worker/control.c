@@ -310,6 +310,9 @@ static void table_opened(void *ctx, const struct sl_message *answer, int err, co
         if (op->table_id >= SL_LIMIT_TABLES) {
             sl_control_op_fail(op, SL_ERR_PROTOCOL, "%s: it gave a table id beyond the limit",
                                op->io->options->coordinator_name);
+        } else if (op->spec->reject_nonfinite && !answer->reject_nonfinite) {
+            sl_control_op_fail(op, SL_ERR_VERSION, "%s: %s", op->io->options->coordinator_name,
+                               SL_CONTROL_OP_OLDER_PEER);
         } else if (sl_control_add_table(op->io, op->table_id, op->spec) != 0) {
             sl_control_op_fail(op, SL_ERR_NO_MEMORY, "no memory for one more table");
         }

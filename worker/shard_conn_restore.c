@@ -37,10 +37,14 @@ static bool take_answer(struct sl_shard_conn *conn, int err, const char *what, c
 static void table_opened(void *ctx, const struct sl_message *answer, int err, const char *reason)
 {
     struct sl_shard_conn *conn = ctx;
-    uint32_t wanted = conn->io->tables.items[conn->restore.table].id;
-    if (err == 0 && !conn->restore.anew && answer->table_id != wanted) {
+    const bool has_answer = err == 0 && !conn->restore.anew;
+    if (has_answer && answer->table_id != conn->io->tables.items[conn->restore.table].id) {
         err = SL_ERR_PROTOCOL;
         reason = "it opened another table";
+    } else if (has_answer && !answer->reject_nonfinite &&
+               conn->io->tables.items[conn->restore.table].spec.reject_nonfinite) {
+        err = SL_ERR_VERSION;
+        reason = SL_CONTROL_OP_OLDER_PEER;
     }
     if (take_answer(conn, err, "a table cannot be opened again", reason)) {
         conn->restore.table++;

@@ -6,6 +6,7 @@
 #include "core/array.h"
 #include "core/assert.h"
 #include "core/clock.h"
+#include "core/finite.h"
 #include "core/reason.h"
 #include "worker/client_internal.h"
 #include "worker/client_metrics.h"
@@ -83,7 +84,7 @@ int sl_step_begin(struct sl_client *client, uint32_t clock, struct sl_step **out
         }
     }
     step->state = SL_STEP_BUILDING;
-    step->bad = step->tick = step->finish = false;
+    step->bad = step->wants_finite = step->tick = step->finish = false;
     step->clock = clock;
     step->priority = 0;
     step->rate_bits = 0;
@@ -154,6 +155,7 @@ int sl_step_add(struct sl_step *step, const struct sl_operation *operation)
                                 step->operation_count);
     }
     step->operations[step->operation_count++] = *operation;
+    step->wants_finite |= spec->reject_nonfinite;
     return 0;
 }
 
@@ -556,6 +558,37 @@ static int check_submission(const struct sl_step *step, uint32_t timeout_ms)
     return 0;
 }
 
+/* Looks for a value that its table refuses. If there is one, the step becomes a push of this row or
+ * element alone: its shard refuses, counts and logs it, and nothing of the step takes effect. */
+static void reduce_to_refused(struct sl_step *step)
+{
+    for (uint32_t i = 0; i < step->operation_count; i++) {
+        struct sl_operation refused = step->operations[i];
+        const struct sl_table_spec *spec = &refused.table->spec;
+        const bool has_keys = spec->kind == SL_TABLE_SPARSE;
+        const uint64_t count = has_keys ? (uint64_t)refused.key_count * spec->dim : refused.count;
+        if (!spec->reject_nonfinite || refused.gradients == NULL) {
+            continue;
+        }
+        const uint64_t at = sl_finite_prefix(refused.gradients, count);
+        if (at == count) {
+            continue;
+        }
+        const uint64_t row = has_keys ? at / spec->dim : at;
+        refused.op = has_keys ? SL_REQUEST_PUSH : SL_REQUEST_DENSE_PUSH;
+        refused.gradients = (const float *)refused.gradients + (has_keys ? row * spec->dim : row);
+        refused.values = NULL;
+        refused.keys = has_keys ? refused.keys + row : NULL;
+        refused.key_count = has_keys;
+        refused.start += has_keys ? 0 : row;
+        refused.count = has_keys ? 0 : 1;
+        step->operations[0] = refused;
+        step->operation_count = 1;
+        step->tick = step->finish = false;
+        return;
+    }
+}
+
 int sl_step_submit_at(struct sl_step *step, uint32_t timeout_ms, uint64_t now_ns)
 {
     int err = sl_port_set_check(step->client->ports);
@@ -571,6 +604,9 @@ int sl_step_submit_at(struct sl_step *step, uint32_t timeout_ms, uint64_t now_ns
         }
     }
     step->submitted_ns = now_ns;
+    if (step->wants_finite) {
+        reduce_to_refused(step);
+    }
     err = encode(step);
     if (err != 0) {
         return sl_reason_report(err, "submit: cannot make the messages of %u operations: %s",

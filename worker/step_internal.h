@@ -25,7 +25,8 @@ struct sl_step {
     struct sl_client *client;
     struct sl_thread_ctx *thread_ctx;
     enum sl_step_state state;
-    bool bad; /* an operation was refused */
+    bool bad;          /* an operation was refused */
+    bool wants_finite; /* an operation sends values to a table with reject_nonfinite */
     bool tick, finish;
     int32_t priority;
     uint32_t clock;

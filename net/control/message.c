@@ -225,6 +225,7 @@ static void build_table_open(struct build *build, const struct sl_message_table_
     build->open.spec.kind = (uint32_t)spec->kind;
     build->open.spec.dim = spec->dim;
     build->open.spec.length = spec->length;
+    build->open.spec.reject_nonfinite = spec->reject_nonfinite;
     build->open.spec.optimizer = &build->open.optimizer;
     build->open.spec.initializer = &build->open.initializer;
     build->open.spec.consistency = &build->open.consistency;
@@ -348,6 +349,7 @@ static void build_body(struct build *build, const struct sl_message *from)
     case SL_MESSAGE_TABLE_OPENED:
         build->opened = (Starling__TableOpened)STARLING__TABLE_OPENED__INIT;
         build->opened.table_id = from->table_id;
+        build->opened.reject_nonfinite = from->reject_nonfinite;
         build->control.table_opened = &build->opened;
         break;
     case SL_MESSAGE_BARRIER:

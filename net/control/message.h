@@ -238,7 +238,10 @@ struct sl_message {
         struct sl_message_cluster cluster;
         struct sl_message_waiting waiting;
         struct sl_message_table_open table_open;
-        uint32_t table_id; /* TABLE_OPENED */
+        struct { /* TABLE_OPENED */
+            uint32_t table_id;
+            bool reject_nonfinite; /* as in the specification: false also from an older peer */
+        };
         struct sl_message_barrier barrier;
         struct sl_message_stats stats;
         struct sl_message_challenge challenge;

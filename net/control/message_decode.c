@@ -234,6 +234,7 @@ static bool read_spec(const struct sl_message_memory *memory, const Starling__Ta
     to->kind = (enum sl_table_kind)from->kind;
     to->dim = from->dim;
     to->length = from->length;
+    to->reject_nonfinite = from->reject_nonfinite != 0;
     if (from->optimizer != NULL) {
         read_optimizer(from->optimizer, &to->optimizer);
     }
@@ -356,6 +357,7 @@ static int read_body(const struct sl_message_memory *memory, const Starling__Con
         return checked(read_table_open(memory, from->table_open, &to->table_open));
     case STARLING__CONTROL__BODY_TABLE_OPENED:
         to->table_id = from->table_opened->table_id;
+        to->reject_nonfinite = from->table_opened->reject_nonfinite != 0;
         return checked(holds(to->table_id < SL_LIMIT_TABLES, "table_opened: id over the limit"));
     case STARLING__CONTROL__BODY_BARRIER:
         return checked(read_barrier(memory, from->barrier, &to->barrier));

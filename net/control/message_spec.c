@@ -88,6 +88,9 @@ static int check_kv(const struct sl_table_spec *spec, struct sl_reason *reason)
         return refuse(reason, "consistency.mode is %d; accepted in a KV table is %d (ASP)",
                       (int)spec->consistency.mode, (int)SL_CONSISTENCY_ASP);
     }
+    if (spec->reject_nonfinite) {
+        return refuse(reason, "reject_nonfinite is 1; accepted in a KV table is 0");
+    }
     return SL_OK;
 }
 
@@ -249,7 +252,7 @@ int sl_message_check_spec(const struct sl_table_spec *spec, struct sl_reason *re
 
 /* Comparison of two specifications, field by field */
 
-enum field_type { FIELD_U32, FIELD_U64, FIELD_FLOAT };
+enum field_type { FIELD_U32, FIELD_U64, FIELD_FLOAT, FIELD_BOOL };
 
 struct field {
     const char *name;
@@ -290,6 +293,7 @@ static const struct field fields[] = {
     FIELD(consistency.mode, FIELD_U32),
     FIELD(consistency.staleness, FIELD_U32),
     FIELD(consistency.worker_count, FIELD_U32),
+    FIELD(reject_nonfinite, FIELD_BOOL), /* last: clients may look for this difference alone */
 };
 
 union value {
@@ -301,8 +305,8 @@ union value {
 static union value read_field(const struct sl_table_spec *spec, const struct field *field)
 {
     union value value = {0};
-    memcpy(&value, (const char *)spec + field->offset,
-           field->type == FIELD_U64 ? sizeof(uint64_t) : sizeof(uint32_t));
+    static const size_t bytes[] = {sizeof(uint32_t), sizeof(uint64_t), sizeof(float), sizeof(bool)};
+    memcpy(&value, (const char *)spec + field->offset, bytes[field->type]);
     return value;
 }
 

@@ -154,7 +154,10 @@ void sl_coordinator_table_open(struct sl_coordinator *coordinator,
         sl_coordinator_refuse(coordinator, member, message->id, err, "%s", reason.text);
         return;
     }
-    struct sl_message answer = {.kind = SL_MESSAGE_TABLE_OPENED, .id = message->id, .table_id = id};
+    const struct sl_message answer = {.kind = SL_MESSAGE_TABLE_OPENED,
+                                      .id = message->id,
+                                      .table_id = id,
+                                      .reject_nonfinite = open->spec.reject_nonfinite};
     sl_coordinator_send(coordinator, member, &answer);
 }
 

@@ -72,7 +72,8 @@ struct sl_replication_answer {
     struct sl_server_conn *conn; /* NULL: none, or closed */
     enum sl_message_kind kind;
     uint64_t id;
-    uint32_t value; /* table_id or clock */
+    uint32_t value;        /* table_id or clock */
+    bool reject_nonfinite; /* TABLE_OPENED */
 };
 
 struct sl_replication_entry {

@@ -48,6 +48,7 @@ static void answer(struct sl_server_conn *conn, const struct sl_replication_answ
         message.clock = from->value;
     } else {
         message.table_id = from->value;
+        message.reject_nonfinite = from->reject_nonfinite;
     }
     sl_server_send(conn, &message);
 }
@@ -592,6 +593,7 @@ void sl_replication_log_answer(struct sl_server_conn *conn, const struct sl_mess
         .kind = reply->kind,
         .id = reply->id,
         .value = reply->kind == SL_MESSAGE_JOINED ? reply->clock : reply->table_id,
+        .reject_nonfinite = reply->kind == SL_MESSAGE_TABLE_OPENED && reply->reject_nonfinite,
     };
     append(server, entry);
 }

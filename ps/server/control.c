@@ -44,6 +44,7 @@ static void on_table_open(struct sl_server_conn *conn, const struct sl_message *
         .kind = SL_MESSAGE_TABLE_OPENED,
         .id = message->id,
         .table_id = open->table_id,
+        .reject_nonfinite = open->spec.reject_nonfinite,
     };
     send_answer(conn, message, &opened);
 }

@@ -42,6 +42,8 @@ static const struct sl_metrics_row rows[] = {
     FAILURE(PROTOCOL, "protocol"),
     FAILURE(CANCELLED, "cancelled"),
     FAILURE(OTHER, "other"),
+    ROW(COUNTER, PLAIN, not_finite, "nonfinite_requests_total", NULL,
+        "Requests refused because a value to push or to assign is NaN or infinite."),
     ROW(COUNTER, PLAIN, entries, "replica_entries_executed_total", NULL,
         "Entries of a primary's log that its backup here has executed."),
     ROW(GAUGE, PLAIN, queued, "queued_requests", NULL,

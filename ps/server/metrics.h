@@ -32,6 +32,7 @@ struct sl_server_cells {
     struct sl_cell_histogram request_time[SL_REQUEST_KINDS];
     struct sl_cell_histogram wait_time[SL_REQUEST_PHASE_WORK]; /* by phase */
     struct sl_cell failures[SL_SERVER_FAILURES];
+    struct sl_cell not_finite;     /* of the failures, those for a value that is not finite */
     struct sl_cell entries;        /* of the primary's log, executed as its backup */
     struct sl_cell queued, parked; /* requests in memory; of these, the ones that wait for clocks */
     struct sl_cell rows_created, rows_erased;

@@ -9,17 +9,24 @@
 #include "ps/server/shm.h"
 #include "ps/server/turn.h"
 #include "ps/shard/ahead.h"
+#include "ps/shard/finite.h"
 
-#define OUT_OF_MEMORY_EVERY_NS (60 * SL_CLOCK_NS_PER_S) /* between two lines */
+#define REFUSAL_LOG_EVERY_NS (60 * SL_CLOCK_NS_PER_S) /* between two lines of the same kind */
+
+/* Returns whether a line is due, and notes it. */
+static bool is_due(const struct sl_server *server, uint64_t *logged_ns)
+{
+    const uint64_t now_ns = sl_server_now_ns(server);
+    const bool due = *logged_ns == 0 || now_ns - *logged_ns >= REFUSAL_LOG_EVERY_NS;
+    *logged_ns = due ? now_ns : *logged_ns;
+    return due;
+}
 
 static void log_out_of_memory(struct sl_server *server, const char *text)
 {
-    const uint64_t now_ns = sl_server_now_ns(server);
-    if (server->out_of_memory_ns != 0 &&
-        now_ns - server->out_of_memory_ns < OUT_OF_MEMORY_EVERY_NS) {
+    if (!is_due(server, &server->out_of_memory_ns)) {
         return;
     }
-    server->out_of_memory_ns = now_ns;
     const uint32_t shard = server->options.shard.index;
     sl_log_event(SL_LOG_WARN,
                  SL_EVENT("memory_limit_reached", SL_EVENT_NUMBER("shard", shard),
@@ -63,6 +70,24 @@ static void fail(const struct sl_server_reply_to *to, const struct sl_shard_requ
         }
     }
     reply_error(to, err, text);
+}
+
+/* Fails a request with a value that its table does not accept. */
+static void fail_not_finite(const struct sl_server_reply_to *to,
+                            const struct sl_shard_request *work, int err, const char *text)
+{
+    struct sl_server *server = to->conn->server;
+    const uint32_t shard = server->options.shard.index;
+    sl_cell_add(&server->cells->not_finite, 1);
+    if (is_due(server, &server->not_finite_ns)) {
+        sl_log_event(SL_LOG_WARN,
+                     SL_EVENT("push_refused", SL_EVENT_NUMBER("shard", shard),
+                              SL_EVENT_TEXT("client", to->conn->name),
+                              SL_EVENT_TEXT("reason", text)),
+                     "shard %u refuses a push of %s: %s (logged once a minute)", shard,
+                     to->conn->name, text);
+    }
+    fail(to, work, err, text);
 }
 
 /* A queued request of at most this cost runs unsliced even if less is left of the turn. */
@@ -438,7 +463,12 @@ static void arrive(struct sl_server_conn *conn, const struct sl_transport_messag
     to->credit_bytes = sl_request_credit_bytes(header->payload_bytes, work.reply_bytes);
     if (!sl_credit_spend(&conn->credit, to->credit_bytes)) {
         sl_server_conn_drop(conn, SL_ERR_PROTOCOL, "it spends more credit than it was granted");
-    } else if (!comes_again || !replay(&incoming, &work)) {
+    } else if (comes_again && replay(&incoming, &work)) {
+        return;
+    } else if (work.wants_finite &&
+               (err = sl_shard_check_finite(conn->server->shard, &work, &reason)) != 0) {
+        fail_not_finite(to, &work, err, reason.text);
+    } else {
         sl_server_request_serve(&incoming, &work);
     }
 }

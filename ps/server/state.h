@@ -59,7 +59,8 @@ struct sl_server {
     struct sl_timer coordinator_timer;
     struct sl_server_leader leader;
     struct sl_log_limit log_limit;
-    uint64_t out_of_memory_ns; /* when the last line about it was logged; 0: none */
+    /* When the last line about a refused request was logged; 0: none */
+    uint64_t out_of_memory_ns, not_finite_ns;
 };
 
 static inline struct sl_timer_wheel *sl_server_timers(const struct sl_server *server)

@@ -86,6 +86,7 @@ struct sl_shard_request {
     uint32_t write_from, write_to;    /* sections whose writes are not skipped: [from, to) */
     uint32_t effect_end, effect_left; /* end of the last section that wrote; bytes behind it */
     struct sl_request_view view;
+    bool wants_finite;        /* some section needs sl_shard_check_finite */
     bool plain;               /* waits for no clock and needs no shared working memory */
     uint64_t cost, push_cost; /* in units of the budget: of the request, and of its pushes */
     struct sl_shard_main_section main;

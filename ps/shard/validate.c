@@ -93,6 +93,7 @@ static int check_section(const struct sl_shard *shard, struct sl_shard_request *
                              (unsigned long long)(section.start + section.count - 1));
     }
     request->writes |= sl_shard_op_pushes(section.op);
+    request->wants_finite |= table->spec.reject_nonfinite;
     uint64_t push_cost;
     request->cost += section_cost(table, &section, &push_cost);
     request->cost += push_cost;
@@ -128,6 +129,7 @@ static void request_init(struct sl_shard_request *request, const struct sl_shard
     request->cursor = sl_bytes_over(payload, payload_bytes);
     request->caller = *caller;
     request->in_section = request->out_of_line = request->writes = request->in_part = false;
+    request->wants_finite = false;
     request->reads = request->plain = true;
     request->write_from = request->effect_end = 0;
     request->write_to = UINT32_MAX;

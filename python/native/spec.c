@@ -76,10 +76,11 @@ bool sl_native_spec_read(PyObject *args, struct sl_native_client **client,
     unsigned long long length;
     const char *name;
     PyObject *object, *of_optimizer, *of_initializer;
-    if (!PyArg_ParseTuple(args, "OsiIK(iO!)(iO!)(iII)O", &object, &name, &kind, &spec->dim, &length,
-                          &optimizer, &PyDict_Type, &of_optimizer, &initializer, &PyDict_Type,
-                          &of_initializer, &mode, &consistency->staleness,
-                          &consistency->worker_count, timeout) ||
+    int reject_nonfinite;
+    if (!PyArg_ParseTuple(args, "OsiIK(iO!)(iO!)(iII)pO", &object, &name, &kind, &spec->dim,
+                          &length, &optimizer, &PyDict_Type, &of_optimizer, &initializer,
+                          &PyDict_Type, &of_initializer, &mode, &consistency->staleness,
+                          &consistency->worker_count, &reject_nonfinite, timeout) ||
         (*client = sl_native_client_of(object)) == NULL) {
         return false;
     }
@@ -95,6 +96,7 @@ bool sl_native_spec_read(PyObject *args, struct sl_native_client **client,
     memcpy(spec->name, name, strlen(name) + 1);
     spec->kind = (enum sl_table_kind)kind;
     spec->length = length;
+    spec->reject_nonfinite = reject_nonfinite != 0;
     spec->initializer.kind = (enum sl_initializer_kind)initializer;
     consistency->mode = (enum sl_consistency_mode)mode;
     return true;

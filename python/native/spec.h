@@ -10,7 +10,8 @@
  * or an initializer, by kind; members without a value have defaults. */
 PyObject *sl_native_spec_check(PyObject *module, PyObject *args);
 
-/* Reads (client, name, kind, dim, length, optimizer, initializer, consistency, timeout), with
+/* Reads (client, name, kind, dim, length, optimizer, initializer, consistency,
+ * reject_nonfinite, timeout), with
  * - optimizer, initializer: (kind, {name of a member: value}); the others keep their defaults;
  * - consistency: (mode, staleness, worker count).
  * *client and *timeout are borrowed. Returns false with an exception. Needs the GIL. */

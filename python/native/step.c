@@ -140,6 +140,9 @@ int sl_native_step_wait(struct sl_native_step *step, uint32_t timeout_ms)
     }
     step->state = SL_NATIVE_STEP_COMPLETE;
     step->err = err;
+    if (err == SL_ERR_INVALID && step->advances && step->client->clock == step->clock + 1) {
+        step->client->clock = step->clock; /* a refused step does not end its iteration */
+    }
     return 1;
 }
 

@@ -334,6 +334,8 @@ static PyMemberDef members[] = {
      "Columns of a row; 0: a dense table."},
     {"length", T_ULONGLONG, offsetof(struct table, spec.length), READONLY,
      "Elements; 0: a sparse table."},
+    {"reject_nonfinite", T_BOOL, offsetof(struct table, spec.reject_nonfinite), READONLY,
+     "Whether values that are NaN or infinite are refused."},
     {"client", T_OBJECT, offsetof(struct table, client), READONLY,
      "The client that opened the table."},
     {NULL, 0, 0, 0, NULL},

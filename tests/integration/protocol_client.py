@@ -133,10 +133,10 @@ SCHEMA = {
     "TableSpec": {
         "name": (1, "string"), "kind": (2, "uint"), "dim": (3, "uint"), "length": (4, "uint"),
         "optimizer": (5, "Optimizer"), "initializer": (6, "Initializer"),
-        "consistency": (7, "Consistency")},
+        "consistency": (7, "Consistency"), "reject_nonfinite": (8, "uint")},
     "TableOpen": {"spec": (1, "TableSpec"), "table_id": (2, "uint"), "keep_id": (3, "uint"),
                   "ask": (4, "uint")},
-    "TableOpened": {"table_id": (1, "uint")},
+    "TableOpened": {"table_id": (1, "uint"), "reject_nonfinite": (2, "uint")},
     "Barrier": {"name": (1, "string"), "count": (2, "uint"), "timeout_ms": (3, "uint")},
     "BarrierDone": {},
     "StatsGet": {},

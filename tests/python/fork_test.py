@@ -43,7 +43,7 @@ class Forks(ClusterTest):
         step = self.client.step()
         step.push(table, [1], numpy.ones((1, 4), numpy.float32))
         calls = [lambda: table.pull([1]), table.stats, lambda: self.client.sparse("other", 4), self.client.step,
-                 lambda: self.client.barrier("b"), self.client.checkpoint, lambda: self.client.empty(10),
+                 lambda: self.client.barrier("b", 1), self.client.checkpoint, lambda: self.client.empty(10),
                  lambda: step.push(table, [1], numpy.ones((1, 4), numpy.float32)), step.submit]
         for number, call in enumerate(calls):
             self.assertEqual(in_child(lambda call=call: self.refused(call)), 0, number)

@@ -3,6 +3,7 @@
 
 import dataclasses
 import threading
+import urllib.request
 from unittest import mock
 
 import support
@@ -379,7 +380,7 @@ class Specs(support.ClusterTest):
         self.assertEqual([cls._kind for cls in OPTIMIZERS], list(range(11)))
         for cls in OPTIMIZERS:
             name = f"defaults-{cls.__name__}"
-            starling.SparseTable(self.client, name, 0, 2, 0, (cls._kind, {}), (0, {}), (0, 0, 0), None)
+            starling.SparseTable(self.client, name, 0, 2, 0, (cls._kind, {}), (0, {}), (0, 0, 0), True, None)
             self.client.sparse(name, 2, cls())
 
     def test_all_are_immutable(self):
@@ -394,6 +395,87 @@ class Specs(support.ClusterTest):
             self.client.sparse(f"init-{i}", 2, init=init)
         for i, mode in enumerate((starling.ASP, starling.BSP, starling.SSP(3))):
             self.client.sparse(f"mode-{i}", 2, consistency=mode)
+
+
+class NotFinite(support.ClusterTest):
+    """Tables refuse NaN and infinite values, with everything else of the step."""
+
+    servers, args = 2, ("--http", "127.0.0.1:0")
+    KEYS = numpy.arange(500)
+
+    def pages(self, path):
+        """The page of each server. Its ready line names the address."""
+        texts = []
+        for server in self.cluster._servers:
+            support.wait_until(lambda: any(", http " in line for line in server.lines), "its HTTP server")
+            address = next(line for line in server.lines if ", http " in line).rpartition(" ")[2]
+            with urllib.request.urlopen(f"http://{address}{path}", timeout=harness.DEADLINE_S) as answer:
+                texts.append(answer.read().decode())
+        return texts
+
+    def refused(self):
+        return sum(int(float(line.split()[-1])) for page in self.pages("/metrics") for line in page.splitlines()
+                   if line.startswith("starling_nonfinite_requests_total"))
+
+    def refuses(self, text, function, *args):
+        before = self.refused()
+        with self.assertRaisesRegex(starling.InvalidError, text):
+            function(*args)
+        support.wait_until(lambda: self.refused() == before + 1, "the counter of one server")
+
+    def test_rows(self):
+        table = self.sparse(3, starling.Adagrad())
+        self.assertTrue(table.reject_nonfinite)
+        grads = numpy.ones((500, 3), numpy.float32)
+        table.push(self.KEYS, grads)
+        before, stats = table.pull(self.KEYS), table.stats()
+        for value in (numpy.nan, numpy.inf, -numpy.inf):
+            grads[321, 1] = value
+            for function in (table.push, table.push_pull, table.assign):
+                self.refuses("table test_rows: the value of column 1 of key 321 is ", function, self.KEYS, grads)
+        self.assert_rows(table.pull(self.KEYS), before)
+        self.assertEqual(table.stats().steps, stats.steps)
+        events = "".join(self.pages("/api/events"))
+        self.assertIn("push_refused", events)
+        self.assertIn("of key 321 is NaN", events)
+
+    def test_elements(self):
+        table = self.dense(100000, starling.Sum())
+        grads = numpy.zeros(60000, numpy.float32)
+        grads[59999] = numpy.inf
+        self.refuses("element 99999 is infinite", lambda: table.push(grads, start=40000))
+        self.assertEqual(table.stats().steps, 0)
+
+    def test_step_is_not_counted(self):
+        table, other = self.sparse(1, starling.Sum()), self.client.sparse("other", 1, starling.Sum())
+        client = self.connect(task=0)
+        worker = client.sparse("test_step_is_not_counted", 1, starling.Sum())
+        grads = numpy.full((500, 1), numpy.nan, numpy.float32)
+        with self.assertRaisesRegex(starling.InvalidError, "column 0 of key 0 is NaN"):
+            with client.step() as step:
+                step.push(client.sparse("other", 1, starling.Sum()), self.KEYS, numpy.ones_like(grads))
+                step.push(worker, self.KEYS, grads)
+                step.advance()
+        self.assertEqual(client.clock, 0)
+        with client.step() as step:
+            step.push(worker, self.KEYS, numpy.ones_like(grads))
+            step.advance()
+        self.assertEqual(client.clock, 1)
+        self.assert_rows(table.pull(self.KEYS), numpy.ones_like(grads))
+        self.assertEqual(other.stats().rows, 0)
+
+    def test_option(self):
+        table = self.sparse(1, starling.Sum(), reject_nonfinite=False)
+        table.push([1], numpy.full((1, 1), numpy.nan, numpy.float32))
+        self.assertTrue(numpy.isnan(table.pull([1])).all())
+        self.assertFalse(self.sparse(1, starling.Sum()).reject_nonfinite)  # as it is
+        with self.assertRaisesRegex(starling.TableMismatch, "exists with reject_nonfinite 0, asked for is 1"):
+            self.sparse(1, starling.Sum(), reject_nonfinite=True)
+        self.client.dense("strict", 3)
+        with self.assertRaisesRegex(starling.TableMismatch, "exists with reject_nonfinite 1, asked for is 0"):
+            self.client.dense("strict", 3, reject_nonfinite=False)
+        with self.assertRaisesRegex(TypeError, "reject_nonfinite: 'no'; accepted: True, False, None"):
+            self.client.dense("strict", 3, reject_nonfinite="no")
 
 
 if __name__ == "__main__":

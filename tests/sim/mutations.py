@@ -87,8 +87,8 @@ MUTATIONS = [
      "        sl_outbox_end_parts(conn->conn, &conn->out);\n", ""),
     # Exactly once.
     ("replays are carried out again", "ps/server/request.c",
-     "} else if (!comes_again || !replay(&incoming, &work)) {",
-     "} else if (!comes_again || work.writes || !replay(&incoming, &work)) {"),
+     "} else if (comes_again && replay(&incoming, &work)) {",
+     "} else if (comes_again && !work.writes && replay(&incoming, &work)) {"),
     ("a replay pushes again", "ps/server/request.c",
      "        sl_shard_skip_writes(work);\n        return false;", "        return false;"),
     ("the last write done is not remembered", "ps/server/session.c",

@@ -13,6 +13,7 @@ enum word_kind {
     WORD_POWER,
     WORD_U32,
     WORD_U64,
+    WORD_BOOL,
     WORD_OPTIMIZER,
     WORD_INITIALIZER,
     WORD_MODE
@@ -52,6 +53,7 @@ static const struct word words[] = {
     {"consistency", WORD_MODE, AT(spec.consistency.mode)},
     {"staleness", WORD_U32, AT(spec.consistency.staleness)},
     {"workers", WORD_U32, AT(spec.consistency.worker_count)},
+    {"reject_nonfinite", WORD_BOOL, AT(spec.reject_nonfinite)},
     {"step", WORD_U64, AT(step)},
     {"beta1_power", WORD_POWER, AT(state.beta1_power)},
     {"beta2_power", WORD_POWER, AT(state.beta2_power)},
@@ -89,6 +91,9 @@ static void write_value(const struct word *word, const struct sl_snapshot_table 
     case WORD_U64:
         memcpy(&large, at, sizeof large);
         (void)snprintf(text, text_bytes, "%" PRIu64, large);
+        break;
+    case WORD_BOOL:
+        (void)snprintf(text, text_bytes, "%d", *(const bool *)at);
         break;
     case WORD_OPTIMIZER:
         (void)snprintf(text, text_bytes, "%s", optimizer_name(number));
@@ -160,7 +165,8 @@ static int read_whole(const struct word *word, const char *text, uint64_t most, 
     errno = 0;
     *out = strtoull(text, &end, 10);
     if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || *out > most) {
-        return refuse(word, text, "a whole number that is not negative", reason);
+        return refuse(word, text, most == 1 ? "0 or 1" : "a whole number that is not negative",
+                      reason);
     }
     return 0;
 }
@@ -197,6 +203,10 @@ static int read_value(const struct word *word, const char *text, struct sl_snaps
     case WORD_U64:
         err = read_whole(word, text, UINT64_MAX, &large, reason);
         memcpy(at, &large, sizeof large);
+        break;
+    case WORD_BOOL:
+        err = read_whole(word, text, 1, &large, reason);
+        *(bool *)at = large == 1;
         break;
     case WORD_OPTIMIZER:
         return read_optimizer(word, text, table, reason);
@@ -244,7 +254,8 @@ static int read_word(char *item, struct sl_snapshot_table *table, struct sl_reas
                           "\"%.64s\" is none of optimizer=, lr=, momentum=, rho=, beta1=, beta2=, "
                           "epsilon=, weight_decay=, initial_accumulator=, l1=, l2=, lr_power=, "
                           "decay_steps=, decay_baseline=, initializer=, a=, b=, seed=, "
-                          "consistency=, staleness=, workers=, step=, beta1_power=, beta2_power=",
+                          "consistency=, staleness=, workers=, reject_nonfinite=, step=, "
+                          "beta1_power=, beta2_power=",
                           item);
 }
 

@@ -24,16 +24,18 @@ class DenseParameters:
     workers of a restored job. Each worker has the same module. Buffers, and parameters that are
     frozen, stay in the process.
 
-    module: with float32 parameters in CPU memory. name, optimizer, consistency: of the table.
+    module: with float32 parameters in CPU memory. name, optimizer, consistency, reject_nonfinite: of the table.
     Members: table, values (the flat tensor). Raises ValueError for other parameters, TableMismatch for a
     module of another size, DeadlineError. One thread at a time.
     """
 
     def __init__(self, module: torch.nn.Module, client: Client, name: str,
-                 optimizer: specs.Optimizer = specs.SGD(), consistency: specs.Consistency = specs.ASP) -> None:
+                 optimizer: specs.Optimizer = specs.SGD(), consistency: specs.Consistency = specs.ASP, *,
+                 reject_nonfinite: Optional[bool] = None) -> None:
         self._named = _trainable(module)
         self.values = torch.cat([each.detach().reshape(-1) for _, each in self._named])
-        self.table = client.dense(name, self.values.numel(), optimizer, consistency=consistency)
+        self.table = client.dense(name, self.values.numel(), optimizer, consistency=consistency,
+                                  reject_nonfinite=reject_nonfinite)
         self._initialize(client)
         sections = torch.split(self.values, [each.numel() for _, each in self._named])
         self._views = [section.view(each.shape) for section, (_, each) in zip(sections, self._named)]

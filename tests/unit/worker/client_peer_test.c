@@ -1,10 +1,12 @@
 /* A ps that does what no ps should: the client says so, gives the caller his memory back, and stays
  * whole. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/log.h"
 #include "tests/support/unit.h"
 #include "tests/unit/worker/client_peer.h"
+#include "worker/table_opening.h"
 
 #define KEYS 5000 /* their rows are longer than the transport's own buffers take */
 static uint64_t keys[KEYS];
@@ -87,6 +89,22 @@ SL_CASE_WITH(link__sends_as_credit_comes, peer_setup, peer_teardown)
     for (uint32_t i = STEPS; i > 0; i--) {
         peer_expect(world, steps[i - 1], SL_ERR_DEADLINE, "deadline");
     }
+}
+
+/* A process that does not know an option answers as if it had opened the table with it. */
+PEER_CASE(table_open__refuses_a_process_that_ignores_reject_nonfinite)
+{
+    assert_int_equal(peer_start_client(world, -1), 0);
+    const struct sl_table_spec spec = {.name = "t", .dim = PEER_DIM, .reject_nonfinite = true};
+    struct sl_table_opening opening;
+    assert_int_equal(sl_table_opening_begin(&opening, world->client, &spec, 1000), 0);
+    int err = SL_ERR_AGAIN;
+    for (int turns = 0; err == SL_ERR_AGAIN && turns < PEER_TURNS_MAX; turns++) {
+        peer_turn(world);
+        err = sl_table_opening_poll(&opening, &world->table);
+    }
+    assert_int_equal(err, SL_ERR_VERSION);
+    assert_non_null(strstr(sl_last_error(), "does not know reject_nonfinite"));
 }
 
 PEER_CASE(start__refuses_a_shard_that_grants_too_little)

@@ -633,6 +633,60 @@ SL_CASE(client_table_stats__sums_rows_and_takes_the_least_steps)
     assert_int_equal(stats.steps, shard_count > 1 ? 3 : 4);
 }
 
+/* A refused value anywhere in a step: nothing of the step takes effect, on any shard. */
+static void check_nonfinite(struct sl_client *client)
+{
+    enum { KEYS = 300, DIM = 3 };
+    struct sl_table_spec spec = fixture_sparse("finite", DIM);
+    spec.reject_nonfinite = true;
+    struct sl_table *table = fixture_table(client, &spec);
+    struct sl_table *other = sparse_table(client, "not-checked", DIM);
+    spec = fixture_dense("finite-elements", KEYS * DIM);
+    spec.reject_nonfinite = true;
+    struct sl_table *dense = fixture_table(client, &spec);
+    uint64_t keys[KEYS];
+    float values[KEYS * DIM], rows[KEYS * DIM];
+    for (uint32_t i = 0; i < KEYS * DIM; i++) {
+        keys[i / DIM] = sl_hash_key(i / DIM);
+        values[i] = 1;
+    }
+    assert_int_equal(sl_client_push(client, table, keys, KEYS, values, TIMEOUT_MS), 0);
+    for (uint32_t way = 0; way < 4; way++) {
+        struct sl_step *step = fixture_step(client, 0);
+        values[200 * DIM + 2] = 1;
+        assert_int_equal(sl_step_push(step, other, keys, KEYS, values), 0);
+        assert_int_equal(way == 0   ? sl_step_push(step, table, keys, KEYS, values)
+                         : way == 1 ? sl_step_push_pull(step, table, keys, KEYS, values, rows)
+                         : way == 2 ? sl_step_assign(step, table, keys, KEYS, values)
+                                    : sl_step_dense_push(step, dense, 0, KEYS * DIM, values),
+                         0);
+        values[200 * DIM + 2] = way % 2 == 0 ? NAN : INFINITY; /* until submit it may change */
+        assert_int_equal(sl_step_submit(step, TIMEOUT_MS), 0);
+        assert_int_equal(sl_step_wait(step), SL_ERR_INVALID);
+        char place[64];
+        snprintf(place, sizeof place, way < 3 ? "column 2 of key %llu is" : "element 602 is",
+                 (unsigned long long)keys[200]);
+        assert_non_null(strstr(sl_step_error(step), place));
+        sl_step_destroy(&step);
+        assert_int_equal(sl_client_pull(client, table, keys, KEYS, rows, TIMEOUT_MS), 0);
+        for (uint32_t i = 0; i < KEYS * DIM; i++) {
+            assert_true(rows[i] == 1);
+        }
+    }
+    struct sl_table_stats stats;
+    assert_int_equal(sl_client_table_stats(client, other, TIMEOUT_MS, &stats), 0);
+    assert_int_equal(stats.rows, 0);
+    assert_int_equal(sl_client_table_stats(client, dense, TIMEOUT_MS, &stats), 0);
+    assert_int_equal(stats.pushed_rows, 0);
+    values[200 * DIM + 2] = NAN;
+    assert_int_equal(sl_client_push(client, other, keys, KEYS, values, TIMEOUT_MS), 0);
+}
+
+SL_CASE(step_submit__refuses_values_that_are_not_finite)
+{
+    on_every_shape(check_nonfinite);
+}
+
 SL_UNIT_SETUP()
 {
     sl_log_setup(SL_LOG_OFF, "test");

@@ -103,6 +103,9 @@ SL_CASE(message_check_spec__wants_a_kv_table_plain)
     spec = good;
     spec.consistency = (struct sl_consistency_spec){.mode = SL_CONSISTENCY_BSP, .worker_count = 1};
     assert_refused(&spec, "consistency.mode");
+    spec = good;
+    spec.reject_nonfinite = true;
+    assert_refused(&spec, "reject_nonfinite is 1; accepted in a KV table is 0");
     /* Tables of floats and of bytes are not the same. */
     struct sl_reason reason;
     struct sl_table_spec bytes = good;

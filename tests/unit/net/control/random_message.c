@@ -60,6 +60,7 @@ struct sl_table_spec random_message_spec(uint64_t *seed)
     if (spec.consistency.mode == SL_CONSISTENCY_SSP) {
         spec.consistency.staleness = (uint32_t)sl_hash_random(seed);
     }
+    spec.reject_nonfinite = sl_hash_random(seed) % 2 == 0;
     return spec;
 }
 

@@ -31,6 +31,7 @@ static void assert_same(const struct sl_snapshot_table *a, const struct sl_snaps
     assert_memory_equal(&a->spec.initializer.low, &b->spec.initializer.low, 2 * sizeof(float));
     assert_true(a->spec.initializer.seed == b->spec.initializer.seed);
     assert_memory_equal(&a->spec.consistency, &b->spec.consistency, sizeof a->spec.consistency);
+    assert_int_equal(a->spec.reject_nonfinite, b->spec.reject_nonfinite);
     assert_true(a->step == b->step);
     assert_memory_equal(&a->state, &b->state, sizeof a->state);
 }
@@ -58,6 +59,7 @@ SL_CASE(spec_text__round_trip)
         table.spec.consistency.mode = (enum sl_consistency_mode)(i % SL_CONSISTENCY_MODE_COUNT);
         table.spec.consistency.staleness = (uint32_t)sl_hash_random(&random);
         table.spec.consistency.worker_count = (uint32_t)sl_hash_random(&random);
+        table.spec.reject_nonfinite = i % 2 == 0;
         table.step = sl_hash_random(&random);
         table.state.beta1_power = any_power(&random);
         table.state.beta2_power = any_power(&random);
@@ -86,6 +88,8 @@ SL_CASE(spec_text__refuses)
         "workers=4294967296",
         "step=18446744073709551616",
         "workers= 4",
+        "reject_nonfinite=2",
+        "reject_nonfinite=yes",
         "=3",
     };
     struct sl_snapshot_table table;
