@@ -110,7 +110,7 @@ static bool removal_waits(struct job *job)
 {
     struct sl_objects_directory *directory = job->directory;
     if (job->err == 0 && job->has_failed) {
-        sl_log_info("objects: %s is removed now", job->files.data);
+        sl_log_warn("objects: %s is removed now", job->files.data);
     }
     if (job->err == 0 || job->files.folder[0] == '\0') { /* no path: no such file was written */
         return false;
@@ -602,7 +602,7 @@ int sl_objects_directory_open(const struct sl_disk *disk, const char *path,
     made->retry.run = retry_removals;
     sl_list_init(&made->failed);
     (void)snprintf(made->path, sizeof made->path, "%s", path);
-    int err = ignore(sl_disk_make_subdir(made->disk, path, reason), SL_ERR_EXISTS);
+    int err = sl_disk_make_directory(made->disk, path, reason);
     err = err != 0 || disk != NULL ? err : lock(made, reason);
     err = err != 0 ? err : scan(made, found, ctx, reason);
     if (err != 0) {

@@ -91,6 +91,14 @@ void sl_objects_report(struct sl_objects *node, const struct sl_objects_copy *co
     }
 }
 
+void sl_objects_report_stored(struct sl_objects *node, const struct sl_objects_stored *stored)
+{
+    struct sl_objects_message message;
+    if (node->membership.is_attached && describe_stored(stored, &message)) {
+        report(node, &message);
+    }
+}
+
 /* Its answer may be on the way: the catalogue counts on the copy. */
 static bool is_committing(const struct sl_objects *node, const char *name, uint64_t version,
                           uint32_t part)

@@ -45,6 +45,10 @@ void sl_objects_reports_continue(struct sl_objects *node);
 /* Tells the catalogue how much of a copy this node has. */
 void sl_objects_report(struct sl_objects *node, const struct sl_objects_copy *copy);
 
+/* The same of a part that has just been recorded in a file. */
+struct sl_objects_stored;
+void sl_objects_report_stored(struct sl_objects *node, const struct sl_objects_stored *stored);
+
 /* Tells it that this node has nothing of a part, which it may expect to be fetched; unless it has a
  * copy, or commits one just now. version 0: that it does not follow the name any more. */
 void sl_objects_report_none(struct sl_objects *node, const char *name, uint64_t version,

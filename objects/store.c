@@ -212,13 +212,15 @@ static void committed(void *ctx, int err, const char *reason)
                      "is written again each second",
                      stored->part.name, stored->part.key.version, stored->part.key.part, reason);
     } else if (err == 0 && stored->has_failed) {
-        sl_log_info("objects: the commit of %s@%" PRIu64 " part %u is recorded now",
+        sl_log_warn("objects: the commit of %s@%" PRIu64 " part %u is recorded now",
                     stored->part.name, stored->part.key.version, stored->part.key.part);
     }
     stored->has_failed = err != 0;
     stored->stage = err == 0 ? KEPT : COMMITTING;
     answer(stored, err, reason);
-    if (err != 0) {
+    if (err == 0) {
+        sl_objects_report_stored(stored->node, &stored->part);
+    } else {
         stored->check.run = commit_again;
         sl_reactor_arm(stored->node->reactor, &stored->check, CHECK_NS);
     }

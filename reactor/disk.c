@@ -179,6 +179,26 @@ int sl_disk_join(const char *subdir, const char *name, char *path, struct sl_rea
     return 0;
 }
 
+int sl_disk_make_directory(const struct sl_disk *disk, const char *path, struct sl_reason *reason)
+{
+    char above[SL_DISK_PATH_BYTES];
+    const int err = sl_disk_make_subdir(disk, path, reason);
+    if (err != 0 && err != SL_ERR_EXISTS) {
+        return err;
+    }
+    size_t bytes = strlen(path);
+    while (bytes > 1 && path[bytes - 1] == '/') { /* that it ends with */
+        bytes--;
+    }
+    while (bytes > 0 && path[bytes - 1] != '/') {
+        bytes--;
+    }
+    (void)snprintf(above, sizeof above, "%.*s", (int)(bytes > 1 ? bytes - 1 : bytes), path);
+    const int sync_err =
+        sl_disk_sync_directory(disk, bytes > 0 ? above : ".", err == 0 ? reason : NULL);
+    return err == 0 ? sync_err : 0;
+}
+
 /* Writes and syncs a new file. */
 static int write_whole(const struct sl_disk *disk, const char *path, const void *from, size_t bytes,
                        struct sl_reason *reason)

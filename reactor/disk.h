@@ -109,6 +109,10 @@ void sl_disk_names_fini(struct sl_disk_names *names);
 /* Writes subdir/name into path[SL_DISK_PATH_BYTES]. Errors: TOO_LARGE, with a reason. */
 int sl_disk_join(const char *subdir, const char *name, char *path, struct sl_reason *reason);
 
+/* Makes a directory and syncs the one above it, so that a crash leaves it there. One that exists is
+ * fine. */
+int sl_disk_make_directory(const struct sl_disk *disk, const char *path, struct sl_reason *reason);
+
 /* Replaces a small file atomically: writes a temporary file, syncs it, renames it, syncs the
  * directory. After a crash `name` has its old or its new content, never a part. A temporary file
  * left by an earlier attempt is replaced; on an error it is removed. */

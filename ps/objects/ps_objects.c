@@ -11,6 +11,7 @@
 #include "ps/objects/ps_tables.h"
 #include "ps/process/state.h"
 #include "ps/run_options.h"
+#include "reactor/disk.h"
 #include "reactor/port.h"
 
 static struct ps_objects {
@@ -42,6 +43,7 @@ static int start(struct sl_process_beside *beside, struct sl_process *process)
     engine.insecure = settings->insecure;
     if (objects->directory != NULL) { /* which servers of one host share */
         (void)mkdir(objects->directory, 0700);
+        (void)sl_disk_make_directory(sl_disk_system(), objects->directory, NULL); /* synced */
         (void)snprintf(self->directory, sizeof self->directory, "%s/ps-%u", objects->directory,
                        process->task_index);
     }

@@ -2,13 +2,16 @@
 """starling-objects between real processes: what is fetched is what was put; versions, removal, a publisher
 that ends; a secret; wrong words."""
 
+import collections
 import contextlib
 import json
 import os
 import random
 import re
+import shutil
 import signal
 import struct
+import subprocess
 import time
 
 import harness
@@ -135,6 +138,96 @@ class Files(ObjectsTest):
             self.tool(catalogue, "get", name, self.path(f"out-{name}"))
             self.assertEqual(tree(self.path(f"out-{name}")), files)
         self.end(*publishers, server)
+
+
+class SmallDisk(ObjectsTest):
+    """Storage on a disk of 1 MiB: what put acknowledges is there after SIGKILL, and what rm removes stays away."""
+
+    PAGE = 4096
+    DATA_PAGES = 65  # of a version: a block with the manifest, and 3,000 bytes
+
+    def setUp(self):
+        super().setUp()
+        os.mkdir(self.path("disk"))
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", self.path("disk")],
+                                 check=False, capture_output=True)
+        if mounted.returncode != 0:
+            self.skipTest(f"no small disk can be made: {mounted.stderr.decode().strip()}")
+        self.addCleanup(subprocess.run, ["umount", self.path("disk")], check=True)
+        self.content = random.Random(9).randbytes(3000)
+
+    def leave(self, pages):
+        """Fills the disk but for so many pages."""
+        free = os.statvfs(self.path("disk")).f_bavail
+        with open(self.path("disk/filler"), "wb") as filler:
+            filler.write(bytes((free - pages) * self.PAGE))
+
+    def put_once(self, catalogue):
+        put = self.start("starling-objects", "put", "m", self.file("model", self.content), "--origin", "ps",
+                         "--catalogue", catalogue)
+        return put.wait(), put.output
+
+    def check(self, catalogue):
+        self.tool(catalogue, "get", "m", self.path("out"))
+        self.assertEqual(tree(self.path("out")), {"model": self.content})
+
+    def test_put_tells_the_truth_whatever_the_disk_has_room_for(self):
+        seen = collections.Counter()
+        for pages in range(self.DATA_PAGES - 1, self.DATA_PAGES + 4):
+            folder = f"disk/{pages}"
+            server, catalogue = self.serve("--dir", self.path(folder))
+            self.leave(pages)
+            status, output = self.put_once(catalogue)
+            kind = "stored" if status == 0 else "visible" if "is visible, but" in output else "refused"
+            seen[kind] += 1
+            if kind != "stored":
+                self.assertEqual(status, 1)
+                self.assertIn("No space left on device", output)
+                self.assertIn(self.path(folder), output)
+            if kind == "visible":  # it is recorded when there is room
+                os.unlink(self.path("disk/filler"))
+                server.wait_line("is recorded now")
+            server.signal(signal.SIGKILL)
+            server.wait()
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.path("disk/filler"))
+            if kind != "refused":
+                server, catalogue = self.serve("--dir", self.path(folder))
+                self.check(catalogue)
+                self.end(server)
+            shutil.rmtree(self.path(folder))
+        self.assertEqual(set(seen), {"stored", "visible", "refused"})
+
+    def test_a_failed_put_leaves_no_folder(self):
+        server, catalogue = self.serve("--dir", self.path("disk/s"))
+        self.leave(self.DATA_PAGES - 1)
+        self.assertEqual(self.put_once(catalogue)[0], 1)
+        self.wait_for(lambda: os.listdir(self.path("disk/s")) == [])
+        self.end(server)
+
+    def remount(self, option):
+        subprocess.run(["mount", "-o", f"remount,{option}", self.path("disk")], check=True)
+
+    def test_a_removal_that_fails_is_repeated(self):
+        server, catalogue = self.serve("--dir", self.path("disk/s"))
+        self.assertEqual(self.put_once(catalogue)[0], 0)
+        self.remount("ro")
+        self.addCleanup(self.remount, "rw")
+        self.tool(catalogue, "rm", "m")
+        server.wait_line("a removed version keeps its files: cannot")
+        self.remount("rw")
+        server.wait_line(".data is removed now")
+        self.assertEqual(os.listdir(self.path("disk/s")), [])
+        self.end(server)
+
+    def test_a_start_keeps_and_names_what_it_does_not_know(self):
+        self.fill("disk/s", {"m/9.0.data": b"data", "n/1.0.record": b"of a later version", "n/notes": b"",
+                             "o/2.0.data~": b"unfinished"})
+        server, _ = self.serve("--dir", self.path("disk/s"))
+        self.assertIn("3 files of 2 names are not of this version of the program, and stay: m 1, n 2", server.output)
+        self.assertIn("1 file of 1 name are removed", server.output)
+        self.assertEqual(sorted(tree(self.path("disk/s"))), ["m/9.0.data", "n/1.0.record", "n/notes"])
+        self.end(server)
 
 
 class Stored(ObjectsTest):

@@ -464,6 +464,8 @@ UNIT_TESTS = {
     "replicas: an epoch during a promotion is that of a primary":
         "unit_ps_replication_promotion promotion",
     "objects: HOLD and DROP are of the first part": "unit_objects catalogue",
+    "objects: a removal that failed is not repeated": "unit_objects_directory directory",
+    "objects: a start removes data that has no record": "unit_objects_directory directory",
 }
 
 LINK_MUTATIONS = [
@@ -634,6 +636,17 @@ OBJECT_MUTATIONS = [
     ("objects: a keeper that starts again does not report its files", "objects/reports.c",
      "    if (!stored->is_kept || !stored->has_file || stored->is_dropped) {",
      "    if (stored->is_kept || !stored->has_file) {"),
+    ("objects: a commit that is not recorded is a success", "objects/publish_store.c",
+     "    if (err == 0) {\n        target->keeper->node = answer->node;",
+     "    if (err == 0 || (answer != NULL && store->is_commit)) {\n        target->keeper->node = answer->node;"),
+    ("objects: data is not synced", "objects/directory.c",
+     "    err = err != 0 ? err : sl_disk_sync(&file, reason);\n", ""),
+    ("objects: a removal that failed is not repeated", "objects/directory.c",
+     "    return !directory->is_ending;", "    return false;"),
+    ("objects: a start removes data that has no record", "objects/directory.c",
+     "               : has_sibling(names, name, stem, \"removed\") ? LEFTOVER\n"
+     "                                                           : FOREIGN;",
+     "               : LEFTOVER;"),
     ("objects: a keeper answers before it has the part", "objects/store.c",
      "        stored->use.copy->is_uncommitted = true;",
      "        stored->use.copy->is_uncommitted = true;\n        answer(stored, 0, NULL);"),

@@ -2,17 +2,20 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "core/assert.h"
 #include "objects/host.h"
 #include "objects/node.h"
 #include "tests/sim/objects_app.h"
 #include "tests/sim/objects_catalogue.h"
 #include "tests/sim/random.h"
 #include "tests/sim/world.h"
-#include "tests/support/memory_disk.h"
 
 #define SETTLE_NS (25 * SL_CLOCK_NS_PER_S) /* after the faults: leases have ended */
 #define UNSEEN_NS (45 * SL_CLOCK_NS_PER_S) /* keepers drop what was not committed */
+#define STOP_NS   (2 * SL_CLOCK_NS_PER_S)  /* a machine that stopped runs again, at most */
 #define REST_NS   (15 * SL_CLOCK_NS_PER_S) /* copies that are not reported are forgotten */
 
 struct nodes {
@@ -20,8 +23,10 @@ struct nodes {
     const struct sl_sim_objects_plan *plan;
     struct sl_sim_objects_oracle oracle;
     struct sl_sim_objects_app apps[SL_SIM_OBJECTS_NODES_MAX];
-    struct memory_disk disks[SL_SIM_OBJECTS_KEEPERS_MAX]; /* of nodes 1, 2, ... */
+    struct sl_sim_disk disks[SL_SIM_OBJECTS_KEEPERS_MAX]; /* of nodes 1, 2, ... */
+    bool is_armed[SL_SIM_OBJECTS_KEEPERS_MAX];            /* the disk of a process that is ready */
     bool has_proved;
+    uint32_t committed; /* versions when power was cut last */
 };
 
 static struct nodes *nodes_of(struct sl_sim_world *world)
@@ -29,26 +34,26 @@ static struct nodes *nodes_of(struct sl_sim_world *world)
     return SL_CONTAINER_OF(world, struct nodes, world);
 }
 
-static bool has_disk(const struct nodes *nodes, uint32_t host)
+/* NULL: the node has none. */
+static struct sl_sim_disk *disk_of(struct nodes *nodes, uint32_t host)
 {
-    return nodes->plan->has_disks && host - 1 < nodes->plan->keeper_count;
+    return nodes->plan->has_disks && host - 1 < nodes->plan->keeper_count ? &nodes->disks[host - 1]
+                                                                          : NULL;
 }
 
 static struct sl_sim_app *start(struct sl_sim_world *world, uint32_t host, uint64_t seed,
                                 uint64_t offset_ns)
 {
     struct nodes *nodes = nodes_of(world);
-    struct memory_disk *disk = has_disk(nodes, host) ? &nodes->disks[host - 1] : NULL;
-    if (disk != NULL && seed % 2 == 0) {
-        memory_disk_restart(disk, seed); /* the machine went down, too */
-    } else if (disk != NULL) {
-        memory_disk_reopen(disk);
-    }
+    struct sl_sim_disk *disk = disk_of(nodes, host);
     if (disk != NULL) {
+        sl_sim_disk_crashed(disk, disk->memory.stopped); /* the machine went down, too */
+        nodes->is_armed[host - 1] = false;
+        sl_sim_objects_oracle_judge_files(&nodes->oracle, host, &disk->memory);
         sl_sim_objects_oracle_restart(&nodes->oracle, host);
     }
     const struct sl_sim_objects_app_options options = {
-        .disk = disk != NULL ? &disk->disk : NULL,
+        .disk = disk != NULL ? &disk->memory.disk : NULL,
         .network = world->network,
         .oracle = &nodes->oracle,
         .plan = nodes->plan,
@@ -68,13 +73,61 @@ static const struct sl_objects_catalogue *catalogue_of(const struct nodes *nodes
     return node != NULL && node->host != NULL ? sl_objects_host_catalogue(node->host) : NULL;
 }
 
+/* What the disk would have if the power were cut now. */
+static void judge_power_cut(struct nodes *nodes, uint32_t host)
+{
+    static struct memory_disk cut;
+    struct sl_sim_disk *disk = disk_of(nodes, host);
+    if (disk == NULL) {
+        return;
+    }
+    cut = disk->memory;
+    for (uint32_t i = 0; i < cut.node_count; i++) {
+        struct memory_disk_node *node = &cut.nodes[i];
+        node->bytes = malloc(node->capacity + 1);
+        sl_assert(node->bytes != NULL);
+        if (node->count > 0) {
+            memcpy(node->bytes, disk->memory.nodes[i].bytes, node->count);
+        }
+    }
+    memory_disk_restart(&cut, nodes->oracle.committed);
+    sl_sim_objects_oracle_judge_files(&nodes->oracle, host, &cut);
+    memory_disk_fini(&cut);
+}
+
 static void stepped(struct sl_sim_world *world, uint32_t host)
 {
     struct nodes *nodes = nodes_of(world);
+    if (nodes->committed != nodes->oracle.committed) {
+        nodes->committed = nodes->oracle.committed;
+        for (uint32_t i = 0; i < nodes->plan->node_count; i++) {
+            judge_power_cut(nodes, i);
+        }
+    }
     sl_sim_objects_app_judge_pool(&nodes->apps[host]);
     if (host == 0 && catalogue_of(nodes) != NULL) {
         sl_sim_objects_catalogue_judge_plans(catalogue_of(nodes), &nodes->oracle);
     }
+}
+
+static bool stops(struct sl_sim_world *world, uint32_t host)
+{
+    struct nodes *nodes = nodes_of(world);
+    struct sl_sim_disk *disk = disk_of(nodes, host);
+    if (disk == NULL || !nodes->apps[host].is_ready) {
+        return false;
+    }
+    if (!nodes->is_armed[host - 1]) {
+        nodes->is_armed[host - 1] = true;
+        for (uint32_t i = 0; i < 3 && disk->memory.fail_at == MEMORY_DISK_NEVER; i++) {
+            sl_sim_disk_start(disk); /* arms it in half of the calls */
+        }
+    }
+    if (sl_sim_disk_look(disk)) {
+        sl_sim_objects_oracle_touch(&nodes->oracle, host, world->now_ns + STOP_NS);
+        return true;
+    }
+    return false;
 }
 
 static void fault(struct sl_sim_world *world, const struct sl_sim_fault *fault, bool begins)
@@ -95,7 +148,10 @@ static void look(struct sl_sim_world *world)
     if (world->faults_are_over && sl_sim_world_all_are_in(world, SL_SIM_OBJECTS_DONE) &&
         world->look_ns == SL_CLOCK_NEVER && !nodes->has_proved) {
         sl_sim_network_calm(world->network);
-        world->look_ns = world->now_ns + (world->fault_count > 0 ? SETTLE_NS : 0);
+        for (uint32_t i = 0; i < SL_SIM_OBJECTS_KEEPERS_MAX; i++) {
+            sl_sim_disk_calm(&nodes->disks[i]);
+        }
+        world->look_ns = world->now_ns + (nodes->plan->calm ? 0 : SETTLE_NS);
     } else if (is_due && !nodes->has_proved) {
         world->look_ns = SL_CLOCK_NEVER;
         nodes->has_proved = true;
@@ -119,7 +175,7 @@ static void look(struct sl_sim_world *world)
 bool sl_sim_objects_run(const struct sl_sim_objects_plan *plan, bool verbose, uint64_t *trace)
 {
     static const struct sl_sim_world_actions actions = {
-        .start = start, .stepped = stepped, .look = look, .fault = fault};
+        .start = start, .stepped = stepped, .stops = stops, .look = look, .fault = fault};
     static struct nodes nodes;
     nodes = (struct nodes){.world = {.actions = &actions,
                                      .breach = &nodes.oracle.breach,
@@ -131,7 +187,7 @@ bool sl_sim_objects_run(const struct sl_sim_objects_plan *plan, bool verbose, ui
                                      .verbose = verbose},
                            .plan = plan};
     for (uint32_t i = 0; i < SL_SIM_OBJECTS_KEEPERS_MAX; i++) {
-        memory_disk_init(&nodes.disks[i]);
+        sl_sim_disk_init(&nodes.disks[i], &plan->disk, sl_hash_key(plan->seed ^ (0x0b1ed2 + i)));
     }
     sl_sim_world_create(&nodes.world);
     sl_sim_objects_oracle_init(&nodes.oracle, plan, nodes.world.network);
@@ -142,7 +198,7 @@ bool sl_sim_objects_run(const struct sl_sim_objects_plan *plan, bool verbose, ui
     const bool good = sl_sim_world_fini(&nodes.world);
     sl_sim_objects_oracle_fini(&nodes.oracle);
     for (uint32_t i = 0; i < SL_SIM_OBJECTS_KEEPERS_MAX; i++) {
-        memory_disk_fini(&nodes.disks[i]);
+        sl_sim_disk_fini(&nodes.disks[i]);
     }
     *trace = nodes.world.trace;
     return good;

@@ -8,6 +8,7 @@
 
 #include "core/assert.h"
 #include "objects/manifest.h"
+#include "objects/message.h"
 #include "tests/sim/random.h"
 
 #define SHARED        (1U << 23)               /* above the numbers of contents */
@@ -261,6 +262,41 @@ void sl_sim_objects_oracle_store(struct sl_sim_objects_oracle *oracle, uint32_t 
         if (oracle->node_ids[host] == node) {
             sl_sim_objects_oracle_hold(oracle, content, part, host);
             oracle->holdings[oracle->holding_count - 1].is_stored = true;
+        }
+    }
+}
+
+static bool is_committed(const struct memory_disk_node *record)
+{
+    struct sl_objects_message message;
+    return record != NULL &&
+           sl_objects_message_decode(record->bytes, (uint32_t)record->count, &message, NULL) == 0 &&
+           message.kind == SL_OBJECTS_HOLD && message.record_count == 1 &&
+           message.record.time_ms != 0;
+}
+
+void sl_sim_objects_oracle_judge_files(struct sl_sim_objects_oracle *oracle, uint32_t host,
+                                       struct memory_disk *disk)
+{
+    for (uint32_t i = 0; i < oracle->holding_count; i++) {
+        const struct sl_sim_objects_holding *holding = &oracle->holdings[i];
+        const struct sl_sim_objects_content *content = &oracle->contents[holding->content];
+        char path[MEMORY_DISK_PATH];
+        if (holding->host != host || !holding->is_stored || content->may_go ||
+            may_be_retired(oracle, content)) {
+            continue;
+        }
+        (void)snprintf(path, sizeof path, "/c/n%u/%" PRIu64 ".%u.record", content->name,
+                       content->version, holding->part);
+        const bool has_record = is_committed(memory_disk_find(disk, path));
+        (void)snprintf(path, sizeof path, "/c/n%u/%" PRIu64 ".%u.data", content->name,
+                       content->version, holding->part);
+        const struct memory_disk_node *data = memory_disk_find(disk, path);
+        const uint64_t bytes = content->bytes[holding->part];
+        if (!has_record || data == NULL || data->count < bytes ||
+            !sl_sim_objects_oracle_matches(holding->content, holding->part,
+                                           data->bytes + data->count - bytes, bytes)) {
+            sl_sim_fail(&oracle->breach, "files", "node %u starts without all of %s", host, path);
         }
     }
 }

@@ -6,6 +6,7 @@
 
 #include "tests/sim/objects_plan.h"
 #include "tests/sim/world.h"
+#include "tests/support/memory_disk.h"
 
 /* The bytes of a version that some application has tried to publish. */
 struct sl_sim_objects_content {
@@ -94,6 +95,11 @@ void sl_sim_objects_oracle_drop(struct sl_sim_objects_oracle *oracle, uint32_t c
 void sl_sim_objects_oracle_store(struct sl_sim_objects_oracle *oracle, uint32_t content,
                                  uint32_t part, uint64_t node);
 void sl_sim_objects_oracle_restart(struct sl_sim_objects_oracle *oracle, uint32_t host);
+
+/* The node's machine starts with that disk: it has each acknowledged part that the node has stored,
+ * whole and with a record, unless it was removed since. */
+void sl_sim_objects_oracle_judge_files(struct sl_sim_objects_oracle *oracle, uint32_t host,
+                                       struct memory_disk *disk);
 
 /* Versions that are found, in a call that began then. */
 

@@ -83,6 +83,22 @@ static void draw_faults(struct sl_sim_objects_plan *plan, uint32_t allowed, uint
     }
 }
 
+static bool has_disk_faults(const struct sl_sim_objects_plan *plan)
+{
+    return plan->disk.fail_every + plan->disk.stop_every + plan->disk.full_permille > 0;
+}
+
+static void draw_disk(struct sl_sim_objects_plan *plan, uint32_t allowed)
+{
+    uint64_t random = sl_hash_key(plan->seed ^ 0x0b1ed1);
+    plan->disk.crash_permille = 500;
+    if (plan->has_disks && allowed != 0 && sl_sim_chance(&random, 700)) {
+        plan->disk.fail_every = sl_sim_chance(&random, 700) ? 1 + sl_sim_below(&random, 40) : 0;
+        plan->disk.stop_every = sl_sim_chance(&random, 500) ? 1 + sl_sim_below(&random, 80) : 0;
+        plan->disk.full_permille = sl_sim_chance(&random, 300) ? 1 + sl_sim_below(&random, 10) : 0;
+    }
+}
+
 /* Drawn apart: the rest of a seed stays as it is. In some seeds the pool is too small for most; in
  * some nothing fails, but processes end. */
 static void draw_more(struct sl_sim_objects_plan *plan)
@@ -94,7 +110,7 @@ static void draw_more(struct sl_sim_objects_plan *plan)
     if (sl_sim_chance(&random, 350)) {
         plan->keeper_count = 1 + sl_sim_below(&random, plan->node_count > 3 ? 3 : 1);
         plan->replicas = sl_sim_below(&random, 2);
-        plan->has_disks = sl_sim_chance(&random, 500);
+        plan->has_disks = sl_sim_chance(&random, 800);
     }
     if (sl_sim_chance(&random, 250)) {
         plan->network.connect_fail_permille = plan->network.break_per_10000 = 0;
@@ -112,8 +128,9 @@ void sl_sim_objects_plan_make(struct sl_sim_objects_plan *plan, uint64_t seed, u
     draw_network(plan, faults, &random);
     draw_faults(plan, faults, &random);
     draw_more(plan);
-    plan->calm = plan->fault_count == 0 && plan->network.connect_fail_permille == 0 &&
-                 plan->network.break_per_10000 == 0;
+    draw_disk(plan, faults);
+    plan->calm = plan->fault_count == 0 && !has_disk_faults(plan) &&
+                 plan->network.connect_fail_permille == 0 && plan->network.break_per_10000 == 0;
 }
 
 void sl_sim_objects_plan_print(const struct sl_sim_objects_plan *plan)
@@ -133,6 +150,10 @@ void sl_sim_objects_plan_print(const struct sl_sim_objects_plan *plan)
            plan->network.bytes_per_us, plan->network.window_bytes,
            plan->network.connect_fail_permille, plan->network.break_per_10000,
            plan->network.peer_timeout_ms);
+    if (has_disk_faults(plan)) {
+        printf("disks: one of %u operations fails, one of %u is the last, full %u/1000\n",
+               plan->disk.fail_every, plan->disk.stop_every, plan->disk.full_permille);
+    }
     for (uint32_t i = 0; i < plan->fault_count; i++) {
         const struct sl_sim_fault *fault = &plan->faults[i];
         printf("fault at +%" PRIu64 " us: kind %d a=%u b=%u for %" PRIu64 " us%s%s%s\n",

@@ -2,6 +2,7 @@
 #ifndef SL_TESTS_SIM_OBJECTS_PLAN_H
 #define SL_TESTS_SIM_OBJECTS_PLAN_H
 
+#include "tests/sim/disks.h"
 #include "tests/sim/plan.h"
 
 #define SL_SIM_OBJECTS_NODES_MAX   16
@@ -22,13 +23,14 @@ struct sl_sim_objects_plan {
     uint32_t pool_bytes;
     uint32_t keeper_count; /* nodes 1 to this one are keepers */
     uint32_t replicas;
-    bool has_disks;  /* keepers have */
-    uint64_t gap_ns; /* of a turn */
-    bool has_host;   /* some publish with SL_ORIGIN_HOST */
-    bool impatient;  /* some deadlines pass */
-    bool removes;    /* some versions are removed */
-    bool takes_over; /* names change their publisher */
-    bool calm;       /* nothing fails */
+    bool has_disks;               /* keepers have */
+    struct sl_sim_disk_plan disk; /* that of each: what befalls it */
+    uint64_t gap_ns;              /* of a turn */
+    bool has_host;                /* some publish with SL_ORIGIN_HOST */
+    bool impatient;               /* some deadlines pass */
+    bool removes;                 /* some versions are removed */
+    bool takes_over;              /* names change their publisher */
+    bool calm;                    /* nothing fails */
     struct sl_sim_network_options network;
     struct sl_sim_fault faults[SL_SIM_FAULTS_MAX]; /* a, b: nodes; KILL_PS: a node */
     uint32_t fault_count;

@@ -123,6 +123,10 @@ static void run_place(struct sl_sim_world *world, uint32_t host)
             app->actions->ended(app);
             sl_sim_app_fini(app);
             world->places[host].app = NULL;
+        } else if (world->actions->stops != NULL && world->actions->stops(world, host)) {
+            kill_process(world, host, true);
+            world->places[host].start_ns =
+                world->now_ns + sl_hash_random(&world->random) % (2 * SL_CLOCK_NS_PER_S);
         }
     }
 }

@@ -24,6 +24,8 @@ struct sl_sim_world_actions {
                                 uint64_t offset_ns);
     void (*moment)(struct sl_sim_world *world); /* before processes are stepped */
     void (*stepped)(struct sl_sim_world *world, uint32_t host);
+    /* After that: whether the machine stops; another process starts there some time later. */
+    bool (*stops)(struct sl_sim_world *world, uint32_t host);
     void (*look)(struct sl_sim_world *world); /* at the stages, when processes were stepped */
     /* In addition to what it does to the network and to processes. */
     void (*fault)(struct sl_sim_world *world, const struct sl_sim_fault *fault, bool begins);

@@ -195,11 +195,16 @@ static int write_shard(struct job *job, uint32_t shard, struct sl_snapshot_block
     return err;
 }
 
-/* Removes the files written before an error. */
+/* Removes the files written before an error; the manifest first, which may have its name when its
+ * directory cannot be synced. */
 static void remove_files(const struct job *job)
 {
     char path[SL_DISK_PATH_BYTES];
     const struct sl_disk *disk = sl_disk_system();
+    if (sl_checkpoint_directory_path(job->options->directory, job->manifest.number,
+                                     SL_CHECKPOINT_MANIFEST_NAME, path, NULL) == 0) {
+        (void)sl_disk_remove(disk, path, NULL);
+    }
     for (uint32_t i = 0; i < job->files; i++) {
         if (sl_checkpoint_directory_path(job->options->directory, job->manifest.number,
                                          job->manifest.files[i].name, path, NULL) == 0) {
@@ -217,11 +222,8 @@ static int choose_number(struct job *job, struct sl_reason *reason)
     struct sl_checkpoint_list list;
     uint64_t stray;
     const char *directory = job->options->directory;
-    int err = sl_disk_make_subdir(sl_disk_system(), directory, reason);
-    if (err != 0 && err != SL_ERR_EXISTS) {
-        return err;
-    }
-    err = sl_checkpoint_directory_list(sl_disk_system(), directory, &list, reason);
+    int err = sl_disk_make_directory(sl_disk_system(), directory, reason);
+    err = err != 0 ? err : sl_checkpoint_directory_list(sl_disk_system(), directory, &list, reason);
     if (err != 0) {
         return err;
     }

@@ -241,6 +241,18 @@ CASE(directory__finds_what_was_committed)
     }
 }
 
+CASE(directory__that_was_made_is_there_after_a_crash)
+{
+    for (uint64_t seed = 0; seed < 16; seed++) {
+        end_directory();
+        memory_disk_fini(&world->disk);
+        memory_disk_init(&world->disk);
+        open_directory();
+        memory_disk_restart(&world->disk, seed);
+        assert_non_null(memory_disk_find(&world->disk, "/c/objects"));
+    }
+}
+
 CASE(directory__finds_a_part_that_may_have_been_committed)
 {
     fill(&one, "llama", 1, 2);
