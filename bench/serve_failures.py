@@ -73,8 +73,9 @@ class Cluster:
             process.child.stdout.close()
 
 
-def call(address, names, answers, ends):
-    """Asks for models in turns, until the event; answers gets (begin, end, status). Status 0: no answer."""
+def call(address, names, answers, ends, pause=0):
+    """Asks for models in turns, until the event; answers gets (begin, end, status). Status 0: no answer. pause: in
+    seconds, between an answer and the next request."""
     chooser = random.Random(threading.get_ident())
     body = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 512], "data": [0] * 512}]})
     connection = None
@@ -92,6 +93,7 @@ def call(address, names, answers, ends):
             connection = None
             time.sleep(0.01)
         answers.append((begun, time.monotonic(), status))
+        time.sleep(pause)
 
 
 def run_once(options, models, target):

@@ -17,7 +17,9 @@
 /* Of each connection: heads, and a piece of a body. libmicrohttpd zeroes them after each request.
  */
 #define CONNECTION_BYTES (64U << 10)
-#define DISCARDED        4 /* times the limit: so much of a body that is too large is read */
+/* So much of a body that is too large is read, that its sender may read the reply. */
+#define DISCARDED        4 /* times the limit */
+#define DISCARDED_LEAST  (1ULL << 20)
 
 struct sl_serve_http {
     struct MHD_Daemon *daemon;
@@ -212,13 +214,19 @@ static enum MHD_Result send_reply(struct sl_serve_http *http, struct sl_serve_ht
     return result;
 }
 
+static uint64_t discarded_max(const struct sl_serve_http_call *call)
+{
+    const uint64_t most = DISCARDED * call->body_bytes_max;
+    return most > DISCARDED_LEAST ? most : DISCARDED_LEAST;
+}
+
 /* A piece of the body has arrived. MHD_NO: closes the connection. */
 static enum MHD_Result receive(struct sl_serve_http *http, struct sl_serve_http_call *call,
                                const char *piece, size_t bytes)
 {
     struct sl_peer *peer = peer_of(call->connection);
     peer->bytes += bytes;
-    if (peer->bytes > DISCARDED * http->handler->body_bytes_max) {
+    if (peer->bytes > discarded_max(call)) {
         return MHD_NO;
     }
     if (call->status == 0 && peer->bytes > call->body_bytes_max) { /* in chunks */
@@ -249,10 +257,9 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
         }
         peer_waits(http, peer, 0);
         /* A reply before the end of the body ends the connection, and may get lost. */
-        const bool early = sl_serve_http_header(call, "Expect") != NULL ||
-                           !has_clear_framing(connection) ||
-                           (call->body_bytes != SL_HTTP_UNKNOWN_BYTES &&
-                            call->body_bytes > DISCARDED * http->handler->body_bytes_max);
+        const bool early =
+            sl_serve_http_header(call, "Expect") != NULL || !has_clear_framing(connection) ||
+            (call->body_bytes != SL_HTTP_UNKNOWN_BYTES && call->body_bytes > discarded_max(call));
         return call->status != 0 && early ? send_reply(http, call) : MHD_YES;
     }
     if (*piece_bytes > 0) {

@@ -159,6 +159,18 @@ static bool reply_no_route(struct call *call)
     return false;
 }
 
+/* Replies with what was written to the stream of open_memstream; file NULL: there was no memory. */
+static void reply_stream(struct call *call, const char *type, FILE *file, char **text,
+                         const size_t *bytes)
+{
+    if (file != NULL && fclose(file) == 0) {
+        sl_serve_http_reply(&call->http, 200, type, *text, *bytes);
+    } else {
+        free(*text);
+        reply_failure(call, SL_ERR_NO_MEMORY, "no memory for the answer", 0);
+    }
+}
+
 static uint32_t find_unloaded(const struct sl_serve_http_routes *routes, const char *model)
 {
     uint32_t i = 0;
@@ -476,20 +488,25 @@ static void run_index(struct sl_serve_http_routes *routes, struct call *call)
         reply_failure(call, SL_ERR_AGAIN, "the catalogue has not answered yet", 0);
         return;
     }
-    json_t *models = json_array();
-    for (uint64_t i = 0; i < list->count; i++) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&text, &bytes); /* as text: there may be millions of versions */
+    (void)(file != NULL ? fputc('[', file) : 0);
+    for (uint64_t i = 0, count = 0; file != NULL && i < list->count; i++) {
         const struct sl_object_entry *entry = &list->entries[i];
         const bool is_ready = find_unloaded(routes, entry->name) == routes->unloaded_count;
-        char version[24];
-        (void)snprintf(version, sizeof version, "%llu", (unsigned long long)entry->version);
         if (is_ready || !only_ready) {
-            (void)json_array_append_new(models, json_pack("{s:s,s:s,s:s,s:s}", "name", entry->name,
-                                                          "version", version, "state",
-                                                          is_ready ? "READY" : "UNAVAILABLE",
-                                                          "reason", is_ready ? "" : "unloaded"));
+            json_t *name = json_string(entry->name);
+            (void)fputs(count++ == 0 ? "{\"name\":" : ",{\"name\":", file);
+            (void)json_dumpf(name, file, JSON_ENCODE_ANY);
+            (void)fprintf(file, ",\"version\":\"%llu\",\"state\":\"%s\",\"reason\":\"%s\"}",
+                          (unsigned long long)entry->version, is_ready ? "READY" : "UNAVAILABLE",
+                          is_ready ? "" : "unloaded");
+            json_decref(name);
         }
     }
-    reply_json(call, models);
+    (void)(file != NULL ? fputc(']', file) : 0);
+    reply_stream(call, JSON, file, &text, &bytes);
 }
 
 static void run_server(struct sl_serve_http_routes *routes, struct call *call)
@@ -531,10 +548,7 @@ static void run_metrics(struct sl_serve_http_routes *routes, struct call *call)
     if (file != NULL) {
         sl_http_metrics_write(&routes->metrics, &stats, routes->unloaded_count, file);
     }
-    if (file == NULL || fclose(file) != 0) {
-        bytes = 0;
-    }
-    sl_serve_http_reply(&call->http, 200, "text/plain; version=0.0.4", text, bytes);
+    reply_stream(call, "text/plain; version=0.0.4", file, &text, &bytes);
 }
 
 #define MODELS     "/v2/models/"
@@ -580,6 +594,12 @@ static bool read_model(struct call *call, const char *model, size_t bytes)
         if (version != NULL) {
             *version = '\0';
             version += sizeof between - 1;
+        }
+        if (version != NULL && strchr(version, '/') != NULL) {
+            sl_serve_http_reply_error(&call->http, 404,
+                                      "no such route: `%s` of a version of model `%s`",
+                                      strchr(version, '/'), text);
+            return false;
         }
         if (version != NULL &&
             !sl_number_parse_u64(version, 1, INT64_MAX, &call->request.version)) {

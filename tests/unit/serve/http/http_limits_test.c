@@ -130,6 +130,12 @@ CASE(http_limits__each_route_has_its_limit)
         assert_true(hear(f));
         expect(f, 413, "at most 4096 bytes");
     }
+    static const char large[] = /* too large to be read only for the reply */
+        "POST /v2/repository/index HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n";
+    say(f, large, sizeof large - 1);
+    assert_true(hear(f));
+    expect(f, 413, "at most 4096 bytes");
+    dial(f);
     ask(f, "GET /v2/health/live", "", "x");
     expect(f, 413, "at most 0 bytes");
 }

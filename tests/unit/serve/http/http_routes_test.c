@@ -185,6 +185,8 @@ CASE(http_routes__each_error_has_its_status)
     expect(f, 404, "no such route: `/config` of model `echo`");
     ask(f, "GET /v2/models/team/model/", "", "");
     expect(f, 404, "no such route: `/` of model `team/model`");
+    ask(f, "GET /v2/models/echo/versions/3/config", "", "");
+    expect(f, 404, "no such route: `/config` of a version of model `echo`");
     ask(f, "POST /v2/models/echo/generate/infer", "", X);
     expect(f, 404, "no such route: `/generate` of model `echo`");
     ask(f, "POST /v2/models/echo/infer", "Content-Encoding: gzip\r\n", X);
