@@ -31,9 +31,10 @@ static int open_file(int folder, const char *path, int *fd, uint64_t *bytes,
                      struct sl_reason *reason)
 {
     const struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK, /* for a pipe */
-                                 .resolve = folder != AT_FDCWD ? RESOLVE_BENEATH : 0};
+                                 .resolve = RESOLVE_BENEATH};
     struct stat status;
-    *fd = (int)syscall(SYS_openat2, folder, path, &how, sizeof how);
+    *fd = folder == AT_FDCWD ? open(path, (int)how.flags)
+                             : (int)syscall(SYS_openat2, folder, path, &how, sizeof how);
     if (*fd < 0 && errno == EXDEV) {
         return sl_reason_fail(reason, SL_ERR_INVALID,
                               "%s leads out of the model's folder: accepted is a path in it", path);

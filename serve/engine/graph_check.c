@@ -13,7 +13,7 @@ int sl_graph_check_operators(struct sl_graph *graph, struct sl_reason *reason)
         if (node->op == NULL && first == NULL) {
             first = node;
         } else if (node->op == NULL && strcmp(node->op_type, first->op_type) != 0) {
-            (void)snprintf(item, sizeof item, "; %s is neither", node->op_type);
+            (void)snprintf(item, sizeof item, "; %s is not supported", node->op_type);
             if (strstr(others, item) == NULL) {
                 (void)strncat(others, item, sizeof others - strlen(others) - 1);
             }

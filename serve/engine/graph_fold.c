@@ -6,8 +6,9 @@
 #include "serve/engine/graph_check.h"
 #include "serve/engine/onnx.h"
 
-/* Of all nodes whose inputs are constants: a second or so. More are computed in each run. */
-#define FOLD_OPERATIONS_MAX 1e10
+/* Of all nodes whose inputs are constants: a second or so, of the slowest operator. Nodes beyond
+ * are computed in each run. */
+#define FOLD_OPERATIONS_MAX 1e8
 
 struct folder {
     struct sl_graph_memory *memory;

@@ -75,7 +75,8 @@ static int run_cast(const struct sl_graph_node *node, const struct sl_graph_run 
                                                       : INT64_MIN;
         if (sl_graph_rows_times(n) > 0) {
             return sl_reason_fail(run->reason, SL_ERR_INVALID,
-                                  "the number of rows cannot become another type");
+                                  "node \"%s\" (%s): the number of rows is no constant", node->name,
+                                  node->op_type);
         }
         if (type == SL_OBJECT_F32) {
             ((float *)run->outputs[0])[i] = (float)n;

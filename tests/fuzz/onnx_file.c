@@ -82,6 +82,14 @@ static void open_model(struct sl_graph_image *image)
     sl_engine_graph.close(&model);
 }
 
+/* A file beside the model, of zeros. */
+static int read_beside(void *context, const char *location, uint64_t offset, size_t bytes,
+                       const void **data, struct sl_reason *reason)
+{
+    *data = offset < 4096 ? sl_graph_memory_take(context, bytes, 1) : NULL;
+    return *data != NULL ? 0 : sl_reason_fail(reason, SL_ERR_INVALID, "%s is short", location);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     static bool is_ready;
@@ -94,7 +102,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
         is_ready = true;
     }
     sl_graph_memory_init(&memory, MEMORY_MAX);
-    const int err = sl_onnx_read(bytes, count, true, NULL, &memory, &graph, &reason);
+    const struct sl_onnx_files files = {.read = read_beside, .context = &memory};
+    const int err = sl_onnx_read(bytes, count, true, &files, &memory, &graph, &reason);
     sl_assert(err == 0 || reason.text[0] != '\0');
     if (err == 0) {
         if (sl_graph_fold(&graph, &memory, &reason) == 0 &&

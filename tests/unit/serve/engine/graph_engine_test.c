@@ -41,6 +41,23 @@ static int open_image(uint32_t rows_max)
     return sl_engine_graph.open(&of, rows_max, &reason, &opened);
 }
 
+/* A version that deploy has not published: a worker refuses it as deploy does. */
+SL_CASE_WITH(graph_engine_open__work_is_bounded, set_up, tear_down)
+{
+    const int64_t half = 1 << 29, whole = 1 << 30;
+    struct wire parts = {0}, attributes = {0};
+    attribute_ints(&attributes, "kernel_shape", DIMS(whole, whole));
+    attribute_ints(&attributes, "pads", DIMS(half, half, half, half));
+    attribute_ints(&attributes, "strides", DIMS(whole, whole));
+    model_input(&parts, "x", FLOAT, DIMS(FREE, 1, 1, 1));
+    model_node(&parts, "MaxPool", "pool", "x", "y", &attributes);
+    model_output(&parts, "y");
+    make_image(model_finish(&parts, 13));
+    assert_int_equal(open_image(1), SL_ERR_TOO_LARGE);
+    assert_non_null(strstr(reason.text, "node \"pool\" (MaxPool)"));
+    assert_non_null(strstr(reason.text, "at most 1e+13 are accepted"));
+}
+
 SL_CASE_WITH(graph_image_make__order_of_use, set_up, tear_down)
 {
     make_image(model_mlp());
