@@ -17,7 +17,7 @@
 #define COORDINATOR_LOG_LEAST (8 * MIB)
 #define COORDINATOR_LOG_MOST  (256 * MIB)
 
-/* Per server, for any limit: 2.6 MiB when idle; 15 MiB of working memory for a push with the most
+/* Per server, for any limit: 2.6 MiB when idle; 17 MiB of working memory for a push with the most
  * keys; the rest is for the heap, including log entries. */
 #define SERVER_BYTES          (24 * MIB)
 #define RECEIVE_BYTES         (2 * MIB) /* receive buffers are rounded up to a huge page */

@@ -125,7 +125,7 @@ static int load_rows(struct sl_shard_load *load, struct sl_shard_table *table,
     if (err != 0) {
         return err;
     }
-    if (sl_shard_find(load->shard, table, batch.keys, batch.count, false, records) != 0) {
+    if (sl_shard_find(load->shard, table, batch.keys, batch.count, false, records, NULL) != 0) {
         return sl_shard_load_fail_memory(load, slice);
     }
     for (uint32_t i = 0; i < batch.count; i++) {

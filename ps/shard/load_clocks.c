@@ -129,7 +129,8 @@ static int find_keys(struct sl_shard_load *load, struct sl_shard_table *table,
         /* Rows of these keys may come later. sl_shard_find also initialises missing rows, so a row
          * that the snapshot wrongly lacks is valid. */
         if (sl_shard_find(load->shard, table, keys, count, true,
-                          load->buffered->records + load->buffered_done + load->piece_done) != 0) {
+                          load->buffered->records + load->buffered_done + load->piece_done,
+                          NULL) != 0) {
             return sl_shard_load_fail_memory(load, slice);
         }
         load->piece_done += count;

@@ -79,14 +79,15 @@ void sl_shard_count_memory(struct sl_shard *shard, struct sl_shard_table *table)
 }
 
 int sl_shard_find(struct sl_shard *shard, struct sl_shard_table *table, const uint64_t *keys,
-                  uint32_t count, bool initialize, uint32_t *records)
+                  uint32_t count, bool initialize, uint32_t *records, uint32_t **created)
 {
     if (limit_memory(shard, table)) {
         return sl_sparse_table_find(table->sparse, keys, count, records) ? 0 : SL_ERR_NO_MEMORY;
     }
-    int err = initialize
-                  ? sl_sparse_table_find_or_create(table->sparse, keys, count, records)
-                  : sl_sparse_table_find_or_create_uninit(table->sparse, keys, count, records);
+    int err =
+        initialize
+            ? sl_sparse_table_find_or_create_noted(table->sparse, keys, count, records, created)
+            : sl_sparse_table_find_or_create_uninit(table->sparse, keys, count, records);
     sl_shard_count_memory(shard, table);
     return err;
 }
@@ -119,19 +120,22 @@ int sl_shard_lookup_existing(const struct sl_shard *shard, const struct sl_shard
     return err;
 }
 
+int sl_shard_fail_memory(const struct sl_shard *shard, const struct sl_shard_request *request,
+                         struct sl_shard_slice *slice)
+{
+    return sl_shard_fail(shard, request, slice, SL_ERR_NO_MEMORY,
+                         "no memory for more rows: the tables have %zu bytes, %s",
+                         shard->memory_bytes, sl_shard_limit_text(shard, (char[64]){0}));
+}
+
 int sl_shard_lookup(struct sl_shard *shard, struct sl_shard_table *table,
-                    const struct sl_shard_request *request, struct sl_shard_slice *slice,
+                    struct sl_shard_request *request, struct sl_shard_slice *slice,
                     const uint64_t *keys, uint32_t count, uint32_t *records)
 {
     int err = sl_shard_check_owner(shard, request, slice, keys, count);
     if (err != 0) {
         return err;
     }
-    err = sl_shard_find(shard, table, keys, count, true, records);
-    if (err == SL_ERR_NO_MEMORY) {
-        return sl_shard_fail(shard, request, slice, err,
-                             "no memory for more rows: the tables have %zu bytes, %s",
-                             shard->memory_bytes, sl_shard_limit_text(shard, (char[64]){0}));
-    }
-    return err;
+    err = sl_shard_find(shard, table, keys, count, true, records, &request->created_end);
+    return err == SL_ERR_NO_MEMORY ? sl_shard_fail_memory(shard, request, slice) : err;
 }

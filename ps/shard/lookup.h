@@ -17,18 +17,23 @@ int sl_shard_check_owner(const struct sl_shard *shard, const struct sl_shard_req
 bool sl_shard_owns(const struct sl_shard *shard, const uint64_t *keys, uint32_t count);
 
 /* Looks up the keys and creates missing rows, up to the shard's limit. initialize: with their first
- * values; else the caller writes all of them. records[count]: record indexes. Errors: NO_MEMORY. */
+ * values; else the caller writes all of them. records[count]: record indexes. created: as for
+ * sl_sparse_table_find_or_create_noted. Errors: NO_MEMORY. */
 int sl_shard_find(struct sl_shard *shard, struct sl_shard_table *table, const uint64_t *keys,
-                  uint32_t count, bool initialize, uint32_t *records);
+                  uint32_t count, bool initialize, uint32_t *records, uint32_t **created);
 
-/* As above, for up to SL_SHARD_BATCH_KEYS keys, and checks that this shard owns them. Errors:
- * WRONG_SHARD, NO_MEMORY. */
+/* As above, for up to SL_SHARD_BATCH_KEYS keys of a push, which notes what it creates, and checks
+ * that this shard owns them. Errors: WRONG_SHARD, NO_MEMORY. */
 int sl_shard_lookup(struct sl_shard *shard, struct sl_shard_table *table,
-                    const struct sl_shard_request *request, struct sl_shard_slice *slice,
+                    struct sl_shard_request *request, struct sl_shard_slice *slice,
                     const uint64_t *keys, uint32_t count, uint32_t *records);
 
-/* As above, without creation: SL_ROW_NONE for a missing key. *complete: no key is missing. Errors:
- * WRONG_SHARD. */
+/* Returns NO_MEMORY; the reason names the memory in use and its limit. */
+int sl_shard_fail_memory(const struct sl_shard *shard, const struct sl_shard_request *request,
+                         struct sl_shard_slice *slice);
+
+/* As sl_shard_lookup, without creation: SL_ROW_NONE for a missing key. *complete: no key is
+ * missing. Errors: WRONG_SHARD. */
 int sl_shard_lookup_existing(const struct sl_shard *shard, const struct sl_shard_table *table,
                              const struct sl_shard_request *request, struct sl_shard_slice *slice,
                              const uint64_t *keys, uint32_t count, uint32_t *records,

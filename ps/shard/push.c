@@ -90,6 +90,7 @@ int sl_shard_push_begin(struct sl_shard *shard, struct sl_shard_table *table,
         sl_shard_scratch_begin(scratch, request->view.section.key_count);
         scratch->owner = request;
         request->scratch = scratch;
+        request->created_end = scratch->created;
     }
     return SL_SHARD_DONE;
 }
@@ -171,6 +172,32 @@ static int collect_sparse(struct sl_shard *shard, struct sl_shard_table *table,
         slice->spent += (count + COLLECT_KEYS_PER_COST - 1) / COLLECT_KEYS_PER_COST;
     }
     return SL_SHARD_DONE;
+}
+
+/* Removes the rows that a refused push has created, and fails it as its lookup has. A row that
+ * another push has visited between two slices stays. Other requests hold none of these records:
+ * there is one large push at a time, and a small one runs in one slice; buffered pushes look for
+ * erased rows. */
+static int undo(struct sl_shard *shard, struct sl_shard_table *table,
+                struct sl_shard_request *request, struct sl_shard_slice *slice)
+{
+    const uint32_t *created = request->scratch->created;
+    table->holds_erased |= table->buffered_count > 0;
+    while (request->created_end > created) {
+        if (sl_shard_slice_left(slice) == 0 && !is_small(table, request)) {
+            return SL_SHARD_AGAIN;
+        }
+        const uint32_t count =
+            sl_shard_batch((uint64_t)(request->created_end - created), UINT32_MAX);
+        request->created_end -= count;
+        sl_sparse_table_erase_unvisited(table->sparse, request->created_end, count);
+        sl_shard_count_memory(shard, table);
+        slice->spent += count + sl_shard_snapshot_copy_debt(shard);
+    }
+    const uint64_t left = request->view.section.key_count - request->done;
+    const int err = sl_shard_check_owner(shard, request, slice, request->view.keys + request->done,
+                                         sl_shard_batch(left, UINT32_MAX));
+    return err != 0 ? err : sl_shard_fail_memory(shard, request, slice);
 }
 
 /* Only a buffered dense push is copied; there are no keys to look up. */
@@ -287,6 +314,10 @@ int sl_shard_push_run(struct sl_shard *shard, struct sl_shard_table *table,
     if (request->phase == SL_SHARD_PHASE_COLLECT) {
         int result = table->sparse != NULL ? collect_sparse(shard, table, request, slice)
                                            : collect_dense(request, slice);
+        if (result < 0) {
+            request->phase = SL_SHARD_PHASE_UNDO;
+            return undo(shard, table, request, slice);
+        }
         if (result != SL_SHARD_DONE) {
             return result;
         }
@@ -304,6 +335,9 @@ int sl_shard_push_run(struct sl_shard *shard, struct sl_shard_table *table,
         request->phase = SL_SHARD_PHASE_APPLY;
         request->done = 0;
         request->push = sl_shard_next_push(table, sl_rate_from_bits(request->view.section.command));
+    }
+    if (request->phase == SL_SHARD_PHASE_UNDO) {
+        return undo(shard, table, request, slice);
     }
     int result = table->sparse != NULL ? apply_sparse(table, request, slice)
                                        : apply_dense(table, request, slice);

@@ -20,10 +20,12 @@ int sl_shard_scratch_init(struct sl_shard_scratch *scratch, uint32_t key_max, si
     *scratch = (struct sl_shard_scratch){
         .slots = calloc((size_t)1 << slot_bits(key_max), sizeof *scratch->slots),
         .records = calloc(key_max, sizeof *scratch->records),
+        .created = calloc(key_max, sizeof *scratch->created),
         .gradients = calloc(float_max, sizeof *scratch->gradients),
         .key_max = key_max,
     };
-    if (scratch->slots == NULL || scratch->records == NULL || scratch->gradients == NULL) {
+    if (scratch->slots == NULL || scratch->records == NULL || scratch->created == NULL ||
+        scratch->gradients == NULL) {
         sl_shard_scratch_fini(scratch);
         return SL_ERR_NO_MEMORY;
     }
@@ -34,6 +36,7 @@ void sl_shard_scratch_fini(struct sl_shard_scratch *scratch)
 {
     free(scratch->slots);
     free(scratch->records);
+    free(scratch->created);
     free(scratch->gradients);
     *scratch = (struct sl_shard_scratch){0};
 }

@@ -17,6 +17,7 @@ enum sl_shard_phase {
     SL_SHARD_PHASE_NEW,     /* header read */
     SL_SHARD_PHASE_ADMIT,   /* waits until it may run */
     SL_SHARD_PHASE_COLLECT, /* push: look up keys, find repeats; BSP: copy the gradients */
+    SL_SHARD_PHASE_UNDO,    /* push that is refused: remove the rows that it has created */
     SL_SHARD_PHASE_APPLY,   /* push: update records or elements */
     SL_SHARD_PHASE_READ,    /* pull */
 };

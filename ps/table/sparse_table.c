@@ -135,7 +135,7 @@ static void take_free(struct sl_sparse_table *table, struct sl_row *record)
  * for example because it occurs twice. The record is invisible until then, and the next call
  * overwrites the remains of a failure. */
 static int put(struct sl_sparse_table *table, uint64_t key, uint64_t hash, bool fill,
-               uint32_t *record_index)
+               uint32_t *record_index, uint32_t **created)
 {
     const bool is_free = has_free(table);
     int err = is_free ? 0 : sl_slab_reserve(&table->records);
@@ -159,12 +159,15 @@ static int put(struct sl_sparse_table *table, uint64_t key, uint64_t hash, bool 
         if (fill) {
             fill_record(table, record);
         }
+        if (created != NULL) {
+            *(*created)++ = fresh;
+        }
     }
     return 0;
 }
 
-int sl_sparse_table_find_or_create(struct sl_sparse_table *table, const uint64_t *keys,
-                                   uint32_t count, uint32_t *records)
+int sl_sparse_table_find_or_create_noted(struct sl_sparse_table *table, const uint64_t *keys,
+                                         uint32_t count, uint32_t *records, uint32_t **created)
 {
     for (uint32_t done = 0; done < count; done += CREATE_GROUP) {
         const uint32_t left = count - done;
@@ -175,7 +178,8 @@ int sl_sparse_table_find_or_create(struct sl_sparse_table *table, const uint64_t
         }
         for (uint32_t i = done; i < done + group; i++) {
             if (records[i] == SL_ROW_NONE) {
-                const int err = put(table, keys[i], sl_hash_key(keys[i]), true, &records[i]);
+                const int err =
+                    put(table, keys[i], sl_hash_key(keys[i]), true, &records[i], created);
                 if (err != 0) {
                     return err;
                 }
@@ -205,7 +209,7 @@ int sl_sparse_table_find_or_create_uninit(struct sl_sparse_table *table, const u
         sl_table_index_fetch_records(&table->index, hashes[turn], group, 1);
         group = insert_fetch(table, keys + end, count - end, hashes[turn ^ 1]);
         for (uint32_t i = done; i < end; i++) {
-            const int err = put(table, keys[i], hashes[turn][i - done], false, &records[i]);
+            const int err = put(table, keys[i], hashes[turn][i - done], false, &records[i], NULL);
             if (err != 0) {
                 return err;
             }
@@ -460,6 +464,19 @@ void sl_sparse_table_erase(struct sl_sparse_table *table, const uint64_t *keys, 
             if (record_index != SL_ROW_NONE) {
                 erase_record(table, record_index);
             }
+        }
+    }
+}
+
+void sl_sparse_table_erase_unvisited(struct sl_sparse_table *table, const uint32_t *records,
+                                     uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct sl_row *record = record_at(table, records[i]);
+        if (record->count == 0 && record->last_step == 0) {
+            const uint32_t removed = sl_table_index_remove(&table->index, record->key);
+            sl_assert(removed == records[i]);
+            erase_record(table, removed);
         }
     }
 }

@@ -42,10 +42,19 @@ void sl_sparse_table_destroy(struct sl_sparse_table **table);
 /* Looks up `count` keys in batches and creates missing rows with the initializer. records[count]:
  * record indexes, which do not change until the row is erased. Keys may repeat. Prefetches the rows
  * found, up to 512 bytes each: a caller that reads many rows looks up a few hundred keys at a time
- * first. Errors: NO_MEMORY (rows of the keys before the failing one exist; nothing else changed).
- */
-int sl_sparse_table_find_or_create(struct sl_sparse_table *table, const uint64_t *keys,
-                                   uint32_t count, uint32_t *records);
+ * first. *created: place for the indexes of created records, at most `count`, which then points
+ * behind the last; created NULL: no notes. Errors: NO_MEMORY (rows of the keys before the failing
+ * one exist, and are noted; nothing else changed). */
+int sl_sparse_table_find_or_create_noted(struct sl_sparse_table *table, const uint64_t *keys,
+                                         uint32_t count, uint32_t *records, uint32_t **created);
+
+/* As above, without notes. */
+static inline int sl_sparse_table_find_or_create(struct sl_sparse_table *table,
+                                                 const uint64_t *keys, uint32_t count,
+                                                 uint32_t *records)
+{
+    return sl_sparse_table_find_or_create_noted(table, keys, count, records, NULL);
+}
 
 /* As above, but writes only the key of a new record. The caller writes all the rest, which holds
  * zeros or the remains of a failed creation. */
@@ -98,6 +107,10 @@ void sl_sparse_table_assign(struct sl_sparse_table *table, const uint32_t *recor
  * key, and its count is SL_ROW_ERASED, until a new row uses it: not before sl_sparse_table_reuse,
  * and never while there is a hook. */
 void sl_sparse_table_erase(struct sl_sparse_table *table, const uint64_t *keys, uint32_t count);
+
+/* Erases those rows of the records that no push or assign has visited since their creation. */
+void sl_sparse_table_erase_unvisited(struct sl_sparse_table *table, const uint32_t *records,
+                                     uint32_t count);
 
 /* Lets new rows use the records of rows erased so far: no caller holds their indexes. No effect
  * while there is a hook. */

@@ -397,6 +397,23 @@ class Specs(support.ClusterTest):
             self.client.sparse(f"mode-{i}", 2, consistency=mode)
 
 
+class MemoryLimit(support.ClusterTest):
+    servers, args = 1, ("--memory-limit", "160M")
+
+    def test_refused_push_leaves_no_rows(self):
+        table, count, first = self.sparse(16, starling.Adam()), 50000, 0
+        grads = numpy.ones((count, 16), numpy.float32)  # one message
+        with self.assertRaisesRegex(starling.NoMemoryError, "no memory for more rows"):
+            while True:
+                table.push(numpy.arange(first, first + count), grads)
+                first += count
+        self.assertEqual(table.stats().rows, first)
+        self.assertGreater(first, 0)
+        self.assert_rows(table.pull([first]), numpy.zeros((1, 16)))
+        table.push([first], grads[:1])  # the room of the refused rows
+        self.assertEqual(table.stats().rows, first + 1)
+
+
 class NotFinite(support.ClusterTest):
     """Tables refuse NaN and infinite values, with everything else of the step."""
 
