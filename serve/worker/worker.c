@@ -97,11 +97,10 @@ static void infer(struct sl_serve_worker *worker, struct sl_serve_peer *peer)
                            (in->input_address >= base && in->input_address + in->input_bytes <=
                                                              base + worker->options.arena_bytes);
     struct sl_serve_known *known = sl_serve_known_find(&worker->models, in->model, in->version);
-    struct sl_serve_pending *pending =
-        known != NULL ? sl_serve_pendings_take(&worker->pendings) : NULL;
+    struct sl_serve_pending *pending = sl_serve_pendings_take(&worker->pendings);
     if (pending == NULL) {
-        sl_log_warn("serve: a request of gateway %s is dropped: there are %u already, of %u models",
-                    peer->address, worker->pendings.count, worker->models.count);
+        sl_log_warn("serve: a request of gateway %s is dropped: there are %u already",
+                    peer->address, worker->pendings.count);
         return;
     }
     pending->known = known;
@@ -118,6 +117,12 @@ static void infer(struct sl_serve_worker *worker, struct sl_serve_peer *peer)
                  (is_inside && in->input_bytes > 0 ? in->input_address - base : 0),
         .input_count = in->tensor_count};
     memcpy(pending->item.inputs, in->tensors, in->tensor_count * sizeof in->tensors[0]);
+    if (known == NULL) {
+        sl_serve_pending_answer(pending, SL_ERR_AGAIN, 0, 0,
+                                "the worker has requests for %u other models already",
+                                worker->models.count);
+        return;
+    }
     if (!is_inside) {
         sl_serve_pending_answer(pending, SL_ERR_INVALID, 0, 0,
                                 "the inputs are not in the worker's memory");

@@ -11,6 +11,7 @@
 
 #include "reactor/completion.h"
 #include "serve/base/message.h"
+#include "serve/worker/known.h"
 #include "tests/support/free_port.h"
 #include "tests/support/reactor_thread.h"
 #include "tests/support/unit.h"
@@ -554,6 +555,23 @@ CASE(worker__says_that_a_computation_is_stuck)
     let_run();
     take_notice(fixture, SL_SERVE_MESSAGE_DONE);
     assert_int_equal(fixture->message.request, late);
+}
+
+CASE(worker__answers_when_it_can_know_no_more_models)
+{
+    uint64_t requests[SL_SERVE_KNOWN_MAX + 1];
+    for (uint32_t i = 0; i <= SL_SERVE_KNOWN_MAX; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "absent%u", i);
+        requests[i] = ask(fixture, name, 1, 1);
+    }
+    await_error(fixture, requests[SL_SERVE_KNOWN_MAX], SL_ERR_AGAIN, "other models");
+    for (uint32_t i = 0; i < SL_SERVE_KNOWN_MAX; i++) {
+        fixture->message =
+            (struct sl_serve_message){.kind = SL_SERVE_MESSAGE_CANCEL, .request = requests[i]};
+        send_notice(fixture);
+        await_error(fixture, requests[i], SL_ERR_CANCELLED, "cancelled");
+    }
 }
 
 CASE(worker__refuses_what_it_cannot_open)
