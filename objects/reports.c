@@ -138,17 +138,19 @@ static bool take_next(struct sl_objects *node, struct sl_objects_message *out)
 {
     struct sl_objects_reports *reports = &node->membership.reports;
     struct sl_list_link *link = sl_list_first(&node->copies);
-    struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+    struct sl_objects_copy *copy =
+        link != NULL ? SL_CONTAINER_OF(link, struct sl_objects_copy, link) : NULL;
     out->kind = 0;
-    if (link != NULL && copy->reported_round != reports->round) {
+    if (copy != NULL && copy->reported_round != reports->round) {
         copy->reported_round = reports->round;
         sl_list_append(&node->copies, link);
         (void)describe_copy(node, copy, out);
         return true;
     }
     link = sl_list_first(&node->stored);
-    struct sl_objects_stored *stored = SL_CONTAINER_OF(link, struct sl_objects_stored, link);
-    if (link != NULL && stored->reported_round != reports->round) {
+    struct sl_objects_stored *stored =
+        link != NULL ? SL_CONTAINER_OF(link, struct sl_objects_stored, link) : NULL;
+    if (stored != NULL && stored->reported_round != reports->round) {
         stored->reported_round = reports->round;
         sl_list_append(&node->stored, link);
         (void)describe_stored(stored, out);
