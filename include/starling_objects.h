@@ -344,8 +344,8 @@ SL_API int sl_subscription_open(struct sl_objects *objects, const char *name,
 
 /* The newest version: with `follow` the newest that is complete on this host, else the newest that
  * the catalogue announced. 0: none yet. Only reads memory: after the agent ended, it returns the
- * same number until another call of this subscription has found the next agent. Never decreases: if
- * the catalogue was lost and numbers begin at 1 again, open another subscription. */
+ * same number until another call of this subscription has found the next agent. Decreases only if
+ * newer versions were removed (sl_object_remove); with `follow` it is 0 for a moment then. */
 SL_API uint64_t sl_subscription_newest(const struct sl_subscription *subscription);
 
 /* Waits until sl_subscription_newest is above `above`, and sets *version to it: it may skip some.

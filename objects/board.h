@@ -25,7 +25,7 @@ struct sl_objects_board_commit {
 };
 
 struct sl_objects_board_entry {
-    _Atomic uint64_t announced; /* the newest version that the catalogue announced; 0: none */
+    _Atomic uint64_t announced; /* the newest version, which goes down if it is removed; 0: none */
     _Atomic uint64_t complete;  /* the newest one that was complete on this host; 0: none */
     /* Of the images of the newest announced version, from the beginning: in the pool. */
     _Atomic uint64_t resident_bytes;
@@ -80,7 +80,8 @@ static inline uint32_t sl_objects_board_behind(const struct sl_objects_board_ent
     return behind;
 }
 
-/* Writer. The version is above all before. number: how many were announced before it. */
+/* Writer. The version is above all others on the board. number: how many were announced before it.
+ */
 static inline void sl_objects_board_announce(struct sl_objects_board_entry *entry, uint64_t number,
                                              uint64_t version, uint64_t time_ns)
 {
@@ -108,6 +109,23 @@ static inline void sl_objects_board_set_cost(struct sl_objects_board *board, uin
 {
     atomic_store_explicit(&board->read_ns, read_ns, memory_order_relaxed);
     atomic_store_explicit(&board->mib_ns, mib_ns, memory_order_relaxed);
+}
+
+/* Writer. All versions from this one on are announced no more; but the newest stays until the next
+ * one is announced, if the version is not 0. */
+static inline void sl_objects_board_retreat(struct sl_objects_board_entry *entry, uint64_t version)
+{
+    for (uint32_t i = 0; i < SL_OBJECTS_BOARD_COMMITS; i++) {
+        if (atomic_load_explicit(&entry->commits[i].version, memory_order_relaxed) >= version) {
+            atomic_store_explicit(&entry->commits[i].version, 0, memory_order_release);
+        }
+    }
+    if (sl_objects_board_complete(entry) > version) {
+        atomic_store_explicit(&entry->complete, 0, memory_order_release);
+    }
+    if (version == 0) {
+        atomic_store_explicit(&entry->announced, 0, memory_order_release);
+    }
 }
 
 /* For another name. No reader has the entry. */

@@ -448,6 +448,10 @@ static int follow(const struct request *request)
     if (made->version > object->last && made->version < NUMBER_MAX) { /* of an earlier catalogue */
         object->last = made->version;
     }
+    if (made->version != 0 && made->version <= object->removed &&
+        find_version(object, made->version) == NULL) {
+        sl_catalogue_send_removed(request->catalogue, made); /* it was removed meanwhile */
+    }
     if (version == NULL || version->key.number <= made->version) {
         return 0;
     }
@@ -568,19 +572,30 @@ static int followers(const struct request *request)
     return 0;
 }
 
-/* Removes a version, or all of them. */
+/* Removes a version, or all of them. Followers of the newest are sent RETIRE too: they ask FOLLOW
+ * for the one that is the newest now. */
 static int remove_versions(const struct request *request)
 {
-    const struct sl_catalogue_object *object = find_object(request);
+    struct sl_catalogue_object *object = find_object(request);
     const uint64_t number = request->message->version;
     struct sl_catalogue_version *version = find_version(object, number);
     if (version == NULL) {
         return refuse_missing(request);
     }
     do {
+        const uint64_t removed = version->key.number;
+        object->removed = object->removed > removed ? object->removed : removed;
         sl_catalogue_version_remove(request->catalogue, version, true);
         version = number == 0 ? sl_catalogue_newest(object) : NULL;
     } while (version != NULL);
+    SL_LIST_FOREACH (link, &object->follows) {
+        const struct sl_catalogue_follow *made =
+            SL_CONTAINER_OF(link, struct sl_catalogue_follow, by_object);
+        if (made->version != 0 && made->version <= object->removed &&
+            find_version(object, made->version) == NULL) {
+            sl_catalogue_send_removed(request->catalogue, made);
+        }
+    }
     return 0;
 }
 

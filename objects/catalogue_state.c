@@ -225,6 +225,13 @@ void sl_catalogue_send_retire(const struct sl_objects_catalogue *catalogue,
     sl_catalogue_send(catalogue, node->address, &message);
 }
 
+void sl_catalogue_send_removed(const struct sl_objects_catalogue *catalogue,
+                               const struct sl_catalogue_follow *follow)
+{
+    sl_catalogue_send_retire(catalogue, follow->node, follow->object->name, follow->version, 0,
+                             (struct sl_hash_128){0});
+}
+
 void sl_catalogue_version_remove(struct sl_objects_catalogue *catalogue,
                                  struct sl_catalogue_version *version, bool retire)
 {

@@ -50,6 +50,7 @@ struct sl_catalogue_object {
     uint64_t *publishers;     /* node ids of this epoch by part; 0: none yet */
     uint32_t publisher_count; /* parts */
     uint64_t last;            /* the highest number of a version, or promised to a publisher */
+    uint64_t removed;         /* the highest number of a version that REMOVE has ended */
     uint64_t touched_ms;
     char name[];
 };
@@ -168,6 +169,10 @@ void sl_catalogue_version_remove(struct sl_objects_catalogue *catalogue,
 void sl_catalogue_send_retire(const struct sl_objects_catalogue *catalogue,
                               const struct sl_catalogue_node *node, const char *name,
                               uint64_t number, uint32_t part, struct sl_hash_128 digest);
+
+/* The version was removed, and a follower knows of it. */
+void sl_catalogue_send_removed(const struct sl_objects_catalogue *catalogue,
+                               const struct sl_catalogue_follow *follow);
 
 /* The newest, or the oldest, version that is committed; NULL: none. */
 struct sl_catalogue_version *sl_catalogue_newest(const struct sl_catalogue_object *object);

@@ -26,6 +26,7 @@ static void notify(struct sl_objects_follow *follow, int err, const char *reason
 /* Fetches */
 
 static void look_for_fetch(struct sl_objects_follow *follow);
+static void send(struct sl_objects_follow *follow);
 
 void sl_objects_follow_completed(struct sl_objects_follow *follow, uint64_t version)
 {
@@ -139,6 +140,43 @@ static void stop_fetch(struct sl_objects_follow *follow)
     sl_objects_pin_close(&follow->kept);
 }
 
+static void announce(struct sl_objects_follow *follow, const struct sl_objects_message *news)
+{
+    const uint64_t now_ns = sl_reactor_now_ns(follow->node->reactor);
+    const uint64_t age_ns = news->age_ms * SL_CLOCK_NS_PER_MS;
+    sl_objects_board_announce(follow->entry, follow->announced_count++, news->record.version,
+                              age_ns < now_ns ? now_ns - age_ns : 0);
+}
+
+void sl_objects_follow_removed(struct sl_objects *node, const char *name, uint64_t version)
+{
+    struct sl_objects_follow *follow = sl_objects_follow_find(&node->follows, name);
+    if (follow != NULL && version >= sl_objects_board_announced(follow->entry)) {
+        follow->removed = version;
+        sl_objects_ask_cancel(&follow->ask);
+        send(follow);
+    }
+}
+
+/* The newest version was removed: that of the news is it now, or there is none. */
+static void retreat(struct sl_objects_follow *follow, const struct sl_objects_message *news)
+{
+    const uint64_t newest = news->record_count > 0 ? news->record.version : 0;
+    sl_objects_board_retreat(follow->entry, newest);
+    if (newest != 0) {
+        announce(follow, news);
+    }
+    if (follow->kept != NULL && follow->kept->version > newest) {
+        sl_objects_pin_close(&follow->kept);
+    }
+    if (newest != 0 && wants_fetch(follow)) {
+        fetch(follow, news);
+    } else if (newest != 0) {
+        sl_objects_report_none(follow->node, follow->name, newest, news->part);
+    }
+    sl_objects_resident_changed(follow->node, follow->name);
+}
+
 void sl_objects_follow_news(struct sl_objects *node, const struct sl_objects_message *news)
 {
     const struct sl_objects_record *record = &news->record;
@@ -149,10 +187,7 @@ void sl_objects_follow_news(struct sl_objects *node, const struct sl_objects_mes
     const bool is_newer =
         follow != NULL && record->version > sl_objects_board_announced(follow->entry);
     if (is_newer) {
-        const uint64_t now_ns = sl_reactor_now_ns(node->reactor);
-        const uint64_t age_ns = news->age_ms * SL_CLOCK_NS_PER_MS;
-        sl_objects_board_announce(follow->entry, follow->announced_count++, record->version,
-                                  age_ns < now_ns ? now_ns - age_ns : 0);
+        announce(follow, news);
     }
     if (is_newer && wants_fetch(follow)) {
         fetch(follow, news);
@@ -172,18 +207,26 @@ static void followed(struct sl_objects_ask *ask, const struct sl_objects_message
 {
     struct sl_objects_follow *follow = SL_CONTAINER_OF(ask, struct sl_objects_follow, ask);
     if (err == 0) {
+        const bool is_removed =
+            follow->removed != 0 && follow->removed == sl_objects_board_announced(follow->entry);
         follow->is_known = true;
-        sl_objects_follow_news(follow->node, answer);
+        follow->removed = 0;
+        if (is_removed) {
+            retreat(follow, answer);
+        } else {
+            sl_objects_follow_news(follow->node, answer);
+        }
     }
     notify(follow, err, reason);
 }
 
 static void send(struct sl_objects_follow *follow)
 {
+    const uint64_t known = sl_objects_board_announced(follow->entry);
     follow->ask.message =
         (struct sl_objects_message){.kind = SL_OBJECTS_FOLLOW,
                                     .name = follow->name,
-                                    .version = sl_objects_board_announced(follow->entry)};
+                                    .version = known == follow->removed ? 0 : known};
     follow->ask.answered = followed;
     sl_objects_ask(follow->node, &follow->ask, SL_CLOCK_NEVER);
 }

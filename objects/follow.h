@@ -1,5 +1,6 @@
 /* The names that a node follows at the catalogue, for its sessions: one FOLLOW for each name, and
- * again after a restart of the catalogue. What is announced is on the board (board.h).
+ * again after a restart of the catalogue. What is announced is on the board (board.h). The newest
+ * version goes down only if the catalogue says that it was removed.
  *
  * With a user that wants it, the node fetches each new version into its pool: one fetch ends before
  * that of the newest version then begins, and versions in between are skipped. Without, it tells
@@ -25,6 +26,8 @@ struct sl_objects_follow {
     uint64_t in_use; /* the version of the view that was opened last; 0: no reader has one */
     bool is_known;   /* the catalogue has answered */
     uint64_t announced_count;
+    uint64_t
+        removed; /* the announced version: FOLLOW asks for the newest one left; 0: it was not */
     struct sl_objects_board_entry *entry;
     struct sl_list waits;
     struct sl_objects_ask ask;
@@ -85,6 +88,10 @@ void sl_objects_follow_completed(struct sl_objects_follow *follow, uint64_t vers
 
 /* NEWS of the catalogue. */
 void sl_objects_follow_news(struct sl_objects *node, const struct sl_objects_message *news);
+
+/* RETIRE: the version was removed. If it is the newest that the node knows, an older one, or none,
+ * is the newest now. */
+void sl_objects_follow_removed(struct sl_objects *node, const char *name, uint64_t version);
 
 /* The node has attached to a catalogue that knows nothing of it: sends FOLLOW for all names. */
 void sl_objects_follow_again(struct sl_objects *node);

@@ -59,6 +59,9 @@ static void retire(struct sl_objects *node, const struct sl_objects_message *mes
             sl_objects_withdraw(node, copy, "it was removed");
         }
     }
+    if (message->part == 0) {
+        sl_objects_follow_removed(node, message->name, message->version);
+    }
 }
 
 static void arrived(void *ctx, const char *address, const struct sl_objects_message *message)

@@ -207,8 +207,8 @@ static void grown(struct sl_objects_pin *pin)
     }
 }
 
-/* Whether a newer version will do: the newest one has gone away. */
-static bool takes_newer(const struct sl_objects_session *session, int err)
+/* Whether another version will do: the newest one has gone away. */
+static bool takes_other(const struct sl_objects_session *session, int err)
 {
     return session->request.version == 0 && (err == SL_ERR_NOT_FOUND || err == SL_ERR_CANCELLED);
 }
@@ -226,7 +226,7 @@ static void ended(struct sl_objects_pin *pin)
         grown(pin);
     } else if (pin->err == 0) {
         answer_open(session, view);
-    } else if (takes_newer(session, pin->err)) {
+    } else if (takes_other(session, pin->err)) {
         session->tried = pin->version;
         session->opening = NULL;
         close_view(view);
@@ -274,7 +274,7 @@ static void found(struct sl_objects_ask *ask, const struct sl_objects_message *a
 {
     struct sl_objects_session *session = SL_CONTAINER_OF(ask, struct sl_objects_session, find);
     const int failed = err == 0 && answer->record_count == 0 ? SL_ERR_NOT_FOUND : err;
-    if (takes_newer(session, failed)) {
+    if (takes_other(session, failed)) {
         session->tried = session->find.message.version;
         look(session);
     } else if (failed != 0) {
@@ -298,10 +298,10 @@ static uint64_t choose_version(const struct sl_objects_session *session)
     const uint64_t complete = sl_objects_board_complete(entry);
     const bool is_good =
         complete != 0 && sl_objects_board_behind(entry, complete) <= session->request.behind_max;
-    const uint64_t chosen = is_good && complete > session->tried ? complete : newest(session);
-    return session->request.version != 0 ? session->request.version
-           : chosen > session->tried     ? chosen
-                                         : 0;
+    /* When the newest one was removed, older ones are tried. */
+    const uint64_t tried = session->tried <= sl_objects_board_announced(entry) ? session->tried : 0;
+    const uint64_t chosen = is_good && complete > tried ? complete : newest(session);
+    return session->request.version != 0 ? session->request.version : chosen > tried ? chosen : 0;
 }
 
 /* A version of which this process has something has its record here. */

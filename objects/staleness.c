@@ -85,6 +85,11 @@ static void measure(struct sl_objects_staleness *staleness, uint64_t now_ns,
                  (is_ramp ? commit->version : before) - version);
         staleness->newest = commit->version;
     }
+    const uint64_t known = count > 0 ? commits[count - 1].version : staleness->newest;
+    if (known < staleness->newest) { /* newer ones were removed */
+        staleness->newest = known > version ? known : version;
+        staleness->newer_ns = staleness->newest > version ? staleness->newer_ns : 0;
+    }
     add_time(staleness, &at_ns, now_ns, staleness->newest - version, staleness->newest - version);
     staleness->since_ns = at_ns;
 }

@@ -280,7 +280,8 @@ uint64_t sl_subscription_newest(const struct sl_subscription *subscription)
     const uint64_t newest = entry == NULL          ? 0
                             : subscription->follow ? sl_objects_board_complete(entry)
                                                    : sl_objects_board_announced(entry);
-    return newest > subscription->newest_min ? newest : subscription->newest_min;
+    return newest != 0 ? newest
+                       : subscription->newest_min; /* until the agent has its first answer */
 }
 
 void sl_subscription_residency(const struct sl_subscription *subscription, struct sl_residency *out)

@@ -26,7 +26,7 @@ struct sl_subscription {
     struct sl_objects_connection *connection; /* NULL: none at present */
     struct sl_shared board;                   /* of the present or the last agent; zero: none */
     const struct sl_objects_board_entry *entry;
-    uint64_t newest_min; /* what earlier agents had */
+    uint64_t newest_min; /* what earlier agents had, until this one knows a version */
     uint32_t view_count;
     struct sl_objects_staleness staleness;
 };

@@ -188,7 +188,7 @@ static struct sl_serve_known *find_cold(const struct sl_serve_opener *opener)
     return NULL;
 }
 
-/* An open model that has a newer version. */
+/* An open model that has a newer version, or whose version was removed. */
 static struct sl_serve_known *find_outdated(struct sl_serve_opener *opener)
 {
     SL_LIST_FOREACH (link, &opener->models->opened) {
@@ -196,7 +196,10 @@ static struct sl_serve_known *find_outdated(struct sl_serve_opener *opener)
         if (known->current != NULL && known->newer == NULL && known->wanted == 0 &&
             may_begin(known) && known->retry_ns <= now(opener)) {
             opener->newest = sl_subscription_newest(known->subscription);
-            if (opener->newest > known->current->number && opener->newest != known->bad) {
+            if (opener->newest == 0 && !known->is_running) { /* all were removed */
+                sl_serve_known_drop(known);
+            } else if (opener->newest != 0 && opener->newest != known->current->number &&
+                       opener->newest != known->bad) {
                 return known;
             }
         }

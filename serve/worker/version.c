@@ -185,6 +185,9 @@ static int open_view(const struct sl_serve_open *open, struct sl_subscription *s
                                             .stop_count = stop_count,
                                             .stops = stops};
     const int err = sl_view_open(subscription, &options, open->timeout_ms, &version->view);
+    if (err == SL_ERR_DEADLINE && open->number == 0 && sl_subscription_newest(subscription) == 0) {
+        return sl_reason_fail(reason, SL_ERR_NOT_FOUND, "%s has no versions", open->name);
+    }
     return err == 0 ? 0 : failed(reason, err);
 }
 

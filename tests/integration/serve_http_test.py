@@ -310,6 +310,25 @@ class Protocol(Http):
         status, answer = oip.infer(f"mlp/versions/{old['model_version']}", {"x": ("FP32", x)})
         self.assertEqual((status, answer["model_version"]), (200, old["model_version"]))
         self.check(answer, self.models["mlp"], x)
+        self.check_removed(oip, x, old["model_version"])
+
+    def check_removed(self, oip, x, old):
+        """The newest version is removed: the older one answers; then all: there is no model."""
+        def wait_for(status, version):
+            end = time.monotonic() + harness.DEADLINE_S
+            while True:
+                got, answer = oip.infer("mlp", {"x": ("FP32", x)})
+                if (got, answer.get("model_version")) == (status, version):
+                    return answer
+                self.assertIn(got, (200, 404), answer)
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.05)
+
+        newest = oip.infer("mlp", {"x": ("FP32", x)})[1]["model_version"]
+        self.run_to_end("starling-objects", "rm", f"mlp@{newest}", "--catalogue", self.catalogue)
+        self.check(wait_for(200, old), self.models["mlp"], x)
+        self.run_to_end("starling-objects", "rm", "mlp", "--catalogue", self.catalogue)
+        wait_for(404, None)
 
 
 class Access(Http):

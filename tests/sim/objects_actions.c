@@ -517,7 +517,9 @@ static void follow(struct sl_sim_objects_app *app, struct sl_subscription *subsc
         if (app->base.dying) {
             return;
         }
-        if (err == 0 && (version <= above || newest < version)) {
+        if (err == 0 &&
+            (version <= above ||
+             (newest < version && !sl_sim_objects_oracle_may_be_removed(oracle, name, version)))) {
             sl_sim_fail(&oracle->breach, "newest",
                         "node %u: n%u@%" PRIu64 " follows %" PRIu64 ", then %" PRIu64,
                         app->options.host, name, version, above, newest);

@@ -392,6 +392,18 @@ void sl_sim_objects_oracle_removed(struct sl_sim_objects_oracle *oracle, uint32_
     oracle->removing[name]--;
 }
 
+bool sl_sim_objects_oracle_may_be_removed(const struct sl_sim_objects_oracle *oracle, uint32_t name,
+                                          uint64_t version)
+{
+    bool may_be = false;
+    for (uint32_t i = 1; i < oracle->content_count; i++) {
+        const struct sl_sim_objects_content *content = &oracle->contents[i];
+        may_be = may_be || (content->name == name && content->may_go &&
+                            (content->version == version || content->version == 0));
+    }
+    return may_be;
+}
+
 void sl_sim_objects_oracle_touch(struct sl_sim_objects_oracle *oracle, uint32_t host,
                                  uint64_t until_ns)
 {

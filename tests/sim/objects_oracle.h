@@ -130,6 +130,10 @@ void sl_sim_objects_oracle_remove(struct sl_sim_objects_oracle *oracle, uint32_t
 /* The remove was answered: what is published from now on stays. */
 void sl_sim_objects_oracle_removed(struct sl_sim_objects_oracle *oracle, uint32_t name);
 
+/* Whether the version was removed, or may be: readers go back from it. */
+bool sl_sim_objects_oracle_may_be_removed(const struct sl_sim_objects_oracle *oracle, uint32_t name,
+                                          uint64_t version);
+
 /* The node's process was killed, or has ended. */
 void sl_sim_objects_oracle_end(struct sl_sim_objects_oracle *oracle, uint32_t host, bool killed);
 

@@ -87,7 +87,8 @@ static int view(struct sl_sim_objects_app *app, struct sl_subscription *subscrip
     if (err != 0) {
         return err;
     }
-    if (options.behind_max == 0 && sl_view_version(opened) < newest && !app->base.dying) {
+    if (options.behind_max == 0 && sl_view_version(opened) < newest && !app->base.dying &&
+        !sl_sim_objects_oracle_may_be_removed(oracle, name, newest)) {
         sl_sim_fail(&oracle->breach, "newest",
                     "node %u has a view of n%u@%" PRIu64 ", but knew %" PRIu64, app->options.host,
                     name, sl_view_version(opened), newest);

@@ -425,6 +425,47 @@ CASE(news__goes_to_the_publisher_too)
     assert_int_equal(received(1)->record.version, 1);
 }
 
+/* A follower of the newest version is sent RETIRE, without bytes, and asks FOLLOW. */
+CASE(remove__of_the_newest_version_is_sent_to_followers)
+{
+    (void)publish(1, "llama");
+    (void)publish(1, "llama");
+    assert_int_equal(ask(2, of_name(SL_OBJECTS_FOLLOW, "llama", 0))->record.version, 2);
+    (void)ask(2, of_name(SL_OBJECTS_DROP, "llama", 2));
+    (void)ask(4, of_name(SL_OBJECTS_FOLLOW, "llama", 1));
+    (void)ask(4, of_name(SL_OBJECTS_DROP, "llama", 2));
+    assert_int_equal(ask(3, of_name(SL_OBJECTS_REMOVE, "llama", 1))->err, 0);
+    assert_null(received(2));
+    assert_int_equal(publish(1, "llama"), 3);
+    const struct sl_objects_message *news = received(2);
+    assert_int_equal(news->record.version, 3);
+    answer_news(2, news);
+    assert_int_equal(ask(3, of_name(SL_OBJECTS_REMOVE, "llama", 3))->err, 0);
+    const struct sl_objects_message *retired = received(2);
+    while (retired->digest.low != 0) { /* of its copy, which it was about to fetch */
+        retired = received(2);
+    }
+    assert_int_equal(retired->kind, SL_OBJECTS_RETIRE);
+    assert_int_equal(retired->version, 3);
+    assert_int_equal(ask(2, of_name(SL_OBJECTS_FOLLOW, "llama", 0))->record.version, 2);
+    assert_int_equal(ask(3, of_name(SL_OBJECTS_REMOVE, "llama", 0))->err, 0);
+    assert_int_equal(ask(2, of_name(SL_OBJECTS_FOLLOW, "llama", 0))->record_count, 0);
+}
+
+/* It was not attached when the version was removed. */
+CASE(follow__of_a_removed_version_is_answered_with_retire)
+{
+    (void)publish(1, "llama");
+    (void)publish(1, "llama");
+    assert_int_equal(ask(3, of_name(SL_OBJECTS_REMOVE, "llama", 2))->err, 0);
+    assert_int_equal(ask(2, of_name(SL_OBJECTS_FOLLOW, "llama", 2))->record_count, 0);
+    const struct sl_objects_message *retired = received(2);
+    assert_int_equal(retired->kind, SL_OBJECTS_RETIRE);
+    assert_int_equal(retired->version, 2);
+    (void)ask(4, of_name(SL_OBJECTS_FOLLOW, "llama", 9)); /* of an earlier catalogue */
+    assert_null(received(4));
+}
+
 CASE(news__is_sent_again_if_it_has_no_answer)
 {
     (void)ask(2, of_name(SL_OBJECTS_FOLLOW, "llama", 0));

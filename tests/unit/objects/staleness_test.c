@@ -163,6 +163,23 @@ SL_CASE(staleness__before_the_first_view_is_not_measured)
     assert_true(out.behind_mean == 0);
 }
 
+SL_CASE(staleness__of_a_newest_version_that_was_removed)
+{
+    struct sl_objects_staleness staleness = {0};
+    const struct sl_objects_commit three[] = {{1, 1 * US}, {2, 2 * US}, {3, 3 * US}};
+    struct sl_staleness out;
+    sl_objects_staleness_open(&staleness, 2, 4 * US, three, 3, false);
+    sl_objects_staleness_read(&staleness, 5 * US, three, 3, false, &out);
+    assert_int_equal(out.behind, 1);
+    sl_objects_staleness_read(&staleness, 6 * US, three, 2, false, &out);
+    assert_int_equal(out.newest, 2);
+    assert_int_equal(out.behind, 0);
+    assert_int_equal(out.behind_us, 0);
+    sl_objects_staleness_read(&staleness, 6 * US, three, 1, false, &out); /* that one, too */
+    assert_int_equal(out.newest, 2);
+    assert_int_equal(out.behind, 0);
+}
+
 /* Commits that the ring has lost are taken as evenly spread. */
 SL_CASE(staleness__of_a_reader_that_uses_one_version_for_long)
 {

@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "nodes.h"
 
@@ -196,6 +197,53 @@ CASE(subscription__learns_of_new_versions)
     }
     assert_int_equal(sl_subscription_newest(subscription), 5);
     sl_subscription_close(&subscription);
+}
+
+static void wait_for_newest(const struct sl_subscription *subscription, uint64_t version)
+{
+    while (sl_subscription_newest(subscription) != version) {
+        (void)usleep(1000); /* until the test's time ends */
+    }
+}
+
+/* Readers go back when the newest version was removed, and only then. */
+CASE(subscription__goes_back_when_the_newest_version_is_removed)
+{
+    struct sl_subscription *subscriptions[2];
+    struct sl_view *view;
+    for (uint32_t i = 0; i < 3; i++) {
+        (void)nodes_publish(nodes.node[0], "model", SL_ORIGIN_HOST, i == 1 ? other : bytes, 1000);
+    }
+    for (uint32_t follow = 0; follow < 2; follow++) {
+        const struct sl_subscribe_options options = {.struct_size = sizeof options,
+                                                     .follow = follow != 0};
+        nodes_expect(sl_subscription_open(nodes.node[1], "model", &options, NODES_TIMEOUT,
+                                          &subscriptions[follow]));
+        nodes_expect(sl_view_open(subscriptions[follow], NULL, NODES_TIMEOUT, &view));
+        assert_int_equal(sl_view_version(view), 3);
+        sl_view_close(&view);
+    }
+    nodes_expect(sl_object_remove(nodes.node[0], "model", 3, NODES_TIMEOUT));
+    for (uint32_t follow = 0; follow < 2; follow++) {
+        struct sl_staleness staleness;
+        wait_for_newest(subscriptions[follow], 2);
+        nodes_expect(sl_view_open(subscriptions[follow], NULL, NODES_TIMEOUT, &view));
+        assert_int_equal(sl_view_version(view), 2);
+        sl_view_close(&view);
+        sl_subscription_staleness(subscriptions[follow], &staleness);
+        assert_int_equal(staleness.newest, 2);
+        assert_int_equal(staleness.behind, 0);
+    }
+    nodes_expect(sl_object_remove(nodes.node[0], "model", 0, NODES_TIMEOUT));
+    for (uint32_t follow = 0; follow < 2; follow++) {
+        wait_for_newest(subscriptions[follow], 0);
+        assert_int_equal(sl_view_open(subscriptions[follow], NULL, 20, &view), SL_ERR_DEADLINE);
+    }
+    (void)nodes_publish(nodes.node[0], "model", SL_ORIGIN_HOST, bytes, 1000);
+    for (uint32_t follow = 0; follow < 2; follow++) {
+        wait_for_newest(subscriptions[follow], 4);
+        sl_subscription_close(&subscriptions[follow]);
+    }
 }
 
 CASE(create__needs_no_catalogue_but_calls_do)
