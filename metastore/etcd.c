@@ -83,8 +83,9 @@ static bool login(struct sl_etcd *etcd, uint32_t server, struct sl_metastore_req
     if (err != 0) {
         fail_at(etcd, server, answer, err, sl_http_error(etcd->http));
     } else if (got.status != STATUS_OK) {
-        (void)sl_etcd_json_failure(got.status, got.body, got.body_bytes, answer);
-        answer->err = SL_ERR_REFUSED;
+        const enum sl_etcd_json_remedy remedy =
+            sl_etcd_json_failure(got.status, got.body, got.body_bytes, answer);
+        answer->err = remedy == SL_ETCD_JSON_ELSEWHERE ? answer->err : SL_ERR_REFUSED;
     } else if (sl_etcd_json_token(got.body, got.body_bytes, etcd->token, sizeof etcd->token) != 0) {
         fail_at(etcd, server, answer, SL_ERR_PROTOCOL, "it gives no token");
     } else {
@@ -176,10 +177,13 @@ void sl_etcd_perform(struct sl_etcd *etcd, struct sl_metastore_request *ask)
     bool more = false;
     ask_all(etcd, ask, NULL, &more);
     while (answer->err == 0 && more) {
+        if (left_ms(etcd) == 0) {
+            fail_at(etcd, etcd->server, answer, SL_ERR_DEADLINE, "its answer takes too long");
+            break;
+        }
         memcpy(after, answer->pairs[answer->item_count - 1].key, sizeof after);
         ask_all(etcd, ask, after, &more);
-        if (answer->err == 0 && (bytes_of(answer) > SL_ETCD_READ_BYTES_MAX ||
-                                 strcmp(answer->pairs[answer->item_count - 1].key, after) <= 0)) {
+        if (answer->err == 0 && bytes_of(answer) > SL_ETCD_READ_BYTES_MAX) {
             fail_at(etcd, etcd->server, answer, SL_ERR_TOO_LARGE, "its answer has no end");
         }
     }

@@ -268,6 +268,10 @@ static int read_pairs(const struct sl_metastore_request *ask, const json_t *rang
         if (err != 0) {
             return err;
         }
+        const size_t count = answer->item_count;
+        if (count > 1 && strcmp(answer->pairs[count - 2].key, answer->pairs[count - 1].key) >= 0) {
+            return malformed(answer, "the order of keys");
+        }
     }
     return 0;
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <openssl/evp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
@@ -16,7 +17,7 @@
 /* A machine that is busy may take long. */
 #define TIMEOUT (60 * SL_CLOCK_NS_PER_S)
 
-enum habit { SAYS, SAYS_WITHOUT_END, IS_SILENT, CLOSES };
+enum habit { SAYS, SAYS_WITHOUT_END, LISTS_WITHOUT_END, IS_SILENT, CLOSES };
 
 struct server {
     enum habit habit;
@@ -36,6 +37,22 @@ static void say_without_end(int fd)
     while (sent > 0) {
         sent = send(fd, block, sizeof block, MSG_NOSIGNAL);
     }
+}
+
+/* A page of one key, each time a higher one, and more to come. */
+static void list_without_end(int fd, uint32_t number)
+{
+    char key[8], text[16], body[128], answer[256];
+    (void)snprintf(key, sizeof key, "k%05u", number % 100000);
+    (void)EVP_EncodeBlock((unsigned char *)text, (const unsigned char *)key, 6);
+    const int bytes = snprintf(body, sizeof body,
+                               "{\"kvs\":[{\"key\":\"%s\",\"create_revision\":\"1\"}],"
+                               "\"more\":true}",
+                               text);
+    (void)snprintf(answer, sizeof answer,
+                   "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", bytes,
+                   body);
+    (void)send(fd, answer, strlen(answer), MSG_NOSIGNAL);
 }
 
 /* All of it, to the end of its JSON: what is not read makes `close` take back what was said. */
@@ -63,6 +80,8 @@ static void serve_one(struct server *server, int fd)
             (void)send(fd, server->says, strlen(server->says), MSG_NOSIGNAL);
         } else if (server->habit == SAYS_WITHOUT_END) {
             say_without_end(fd);
+        } else if (server->habit == LISTS_WITHOUT_END) {
+            list_without_end(fd, server->asked);
         } else if (server->habit == IS_SILENT) {
             struct pollfd stop = {.fd = server->stop[0], .events = POLLIN};
             (void)poll(&stop, 1, -1);
@@ -190,6 +209,39 @@ SL_CASE(perform__another_server)
     assert_int_equal(servers[0].asked, 1);
     assert_int_equal(servers[1].asked, 1);
     assert_int_equal(servers[2].asked, 4);
+}
+
+/* A list without end, of which every page comes at once. */
+SL_CASE(perform__ends_a_list_at_its_deadline)
+{
+    struct sl_metastore_request ask = ask_of(SL_METASTORE_READ, "k");
+    ask.is_prefix = true;
+    ask.timeout_ns = 300 * SL_CLOCK_NS_PER_MS;
+    assert_int_equal(ask_one(LISTS_WITHOUT_END, NULL, &ask), SL_ERR_DEADLINE);
+}
+
+/* A server without a leader cannot log in anybody; the next one can. */
+SL_CASE(perform__logs_in_at_another_server)
+{
+    struct server servers[2];
+    server_start(&servers[0], SAYS, "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n");
+    server_start(&servers[1], SAYS,
+                 "HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n{\"token\":\"t\"}");
+    struct sl_metastore_address address = {.etcd.server_count = 2, .user = "u", .password = "p"};
+    for (uint32_t i = 0; i < 2; i++) {
+        (void)snprintf(address.etcd.servers[i], sizeof address.etcd.servers[i], "127.0.0.1:%u",
+                       servers[i].port);
+    }
+    struct sl_etcd *etcd;
+    assert_int_equal(sl_etcd_create(&address, &etcd), 0);
+    struct sl_metastore_request ask = ask_of(SL_METASTORE_READ, "k");
+    sl_etcd_perform(etcd, &ask);
+    assert_int_equal(ask.answer.err, 0);
+    sl_etcd_destroy(&etcd);
+    server_stop(&servers[0]);
+    server_stop(&servers[1]);
+    assert_int_equal(servers[0].asked, 1);
+    assert_int_equal(servers[1].asked, 2);
 }
 
 static struct real_etcd real_server;
