@@ -234,8 +234,8 @@ static int write_record(struct job *job)
                            TEMPORARY_RECORD, job->record, job->count, &job->reason);
 }
 
-/* The data gets its name when its record is synced: data without one belongs to somebody else.
- * Files that are there already are left alone. */
+/* The data gets its name when its record is synced: data without a record is not of an unfinished
+ * write. Files that are there already stay as they are. */
 static int run_write(struct job *job)
 {
     const struct sl_disk *disk = job->directory->disk;
@@ -326,7 +326,11 @@ static int run_remove(struct job *job)
 void sl_objects_directory_remove(struct sl_objects_directory *directory,
                                  const struct sl_objects_pool_key *key)
 {
-    (void)post(create(directory, run_remove, key, 0, NULL, NULL));
+    if (post(create(directory, run_remove, key, 0, NULL, NULL)) != 0) {
+        sl_log_error("objects: a removed version keeps its files: %s@%" PRIu64
+                     ": out of memory; remove it again if the next start of this process shows it",
+                     key->name, key->version);
+    }
 }
 
 /* Read */

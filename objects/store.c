@@ -9,6 +9,7 @@
 #include "objects/cache.h"
 #include "objects/directory.h"
 #include "objects/error.h"
+#include "objects/fetch.h"
 #include "objects/node.h"
 #include "objects/withdraw.h"
 
@@ -137,6 +138,7 @@ static void written(void *ctx, int err, const char *reason)
     }
     stored->part.has_file = err == 0;
     if (stored->stage == KEPT) { /* it was damaged */
+        answer(stored, err, reason);
         unuse(stored);
     } else if (err == 0) {
         set_stored(stored);
@@ -157,6 +159,7 @@ static void filled(struct sl_objects_cache_use *use, int err, const char *reason
     } else if (err != 0) {
         sl_log_error("objects: %s@%" PRIu64 " part %u is damaged, and not replaced: %s",
                      stored->part.name, stored->part.key.version, stored->part.key.part, reason);
+        answer(stored, err, reason);
         unuse(stored);
     } else if (directory == NULL) {
         set_stored(stored);
@@ -289,25 +292,34 @@ static void check_commit(struct sl_timer *timer, uint64_t now_ns)
 
 /* STORE */
 
-/* Fetches the part from its publisher alone. */
-static void begin(struct stored *stored, const struct sl_objects_message *message)
+/* Fetches the part from its publisher, at first from it alone. */
+static int fetch(struct stored *stored, const struct sl_objects_message *message)
 {
-    struct sl_objects *node = stored->node;
     const struct sl_objects_peer publisher = {.node = message->node, .address = stored->address};
-    sl_objects_stored_set_record(&stored->part, &message->record);
-    stored->part.record.part_count = message->part_count;
-    stored->part.record.parts[message->part] = message->record.parts[0];
     const struct sl_objects_message news = {.kind = SL_OBJECTS_NEWS,
                                             .part = message->part,
                                             .record_count = 1,
                                             .record = stored->part.record,
                                             .parent_count = SL_OBJECTS_STRIPES,
                                             .parents = {publisher, publisher}};
+    if (stored->use.copy != NULL && stored->use.copy->fetch != NULL) {
+        sl_objects_fetch_news(stored->use.copy->fetch, &news);
+        return 0;
+    }
+    stored->use.ended = filled;
+    return sl_objects_cache_get(stored->node, &stored->use, &news, message->part,
+                                stored->deadline_ns);
+}
+
+static void begin(struct stored *stored, const struct sl_objects_message *message)
+{
+    struct sl_objects *node = stored->node;
+    sl_objects_stored_set_record(&stored->part, &message->record);
+    stored->part.record.part_count = message->part_count;
+    stored->part.record.parts[message->part] = message->record.parts[0];
     stored->publisher.ended = publisher_ended;
     sl_objects_link_peer_get(node->link, &stored->publisher, stored->address, message->timeout_ms);
-    stored->use.ended = filled;
-    const int err =
-        sl_objects_cache_get(node, &stored->use, &news, message->part, stored->deadline_ns);
+    const int err = fetch(stored, message);
     if (err != 0) {
         char reason[SL_REASON_BYTES];
         (void)snprintf(reason, sizeof reason,
@@ -324,7 +336,12 @@ static void begin(struct stored *stored, const struct sl_objects_message *messag
 static void store_again(struct stored *stored, const struct sl_objects_message *message)
 {
     const bool is_commit = message->record.time_ms != 0;
-    if (stored->stage == KEPT || (stored->stage == STORED && !is_commit)) {
+    if (stored->stage == KEPT && !stored->part.has_file && stored->node->directory != NULL) {
+        const int err = stored->has_job ? 0 : fetch(stored, message); /* its data is damaged */
+        if (err != 0) {
+            answer(stored, err, "its data is damaged, and cannot be fetched");
+        }
+    } else if (stored->stage == KEPT || (stored->stage == STORED && !is_commit)) {
         answer(stored, 0, NULL);
     } else if (stored->stage == STORED) {
         sl_objects_stored_set_record(&stored->part, &message->record);
