@@ -44,6 +44,7 @@ static const char *const PS_VARIABLES[] = {
     "STARLING_CHECKPOINT_KEEP",
     "STARLING_CHECKPOINT_COMPRESSION",
     "STARLING_RESTORE",
+    "STARLING_FRESH",
     "TF_CONFIG",
     NULL,
 };

@@ -25,6 +25,7 @@ struct sl_checkpoint_settings {
     enum sl_checkpoint_restore restore;
     uint64_t number; /* RESTORE_NUMBER */
     bool fallback;
+    bool fresh; /* starts empty beside checkpoints of an earlier job */
 };
 
 /* Parses newest, or a number, into *settings; for the table of options: config/cli.h. */

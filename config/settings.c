@@ -327,6 +327,9 @@ static const struct row rows[] = {
         .accepts = SL_CHECKPOINT_SETTINGS_RESTORE_ACCEPTS, .metavar = "newest|N",
         .help = "Start from the newest complete checkpoint in the directory, or from the one with "
                 "this number. With newest, a directory without one starts empty."),
+    ROW(P | L, checkpoint.fresh, BOOL, .name = "fresh",
+        .help = "Start empty, although the directory has checkpoints of an earlier job. They are "
+                "kept: remove them by hand. Without this flag and --restore the start is refused."),
     ROW(P | L, checkpoint.fallback, BOOL, .name = "restore-fallback",
         .help = "If the checkpoint is damaged, restore the newest older one that is intact. Every "
                 "byte is verified before. Without this flag, damage is an error."),
@@ -533,7 +536,7 @@ static bool is_of_checkpoint(const struct sl_cli_option *option)
 {
     return option->kind != SL_CLI_SECTION && option->name != NULL &&
            (strncmp(option->name, "checkpoint-", 11) == 0 ||
-            strncmp(option->name, "restore", 7) == 0);
+            strncmp(option->name, "restore", 7) == 0 || strcmp(option->name, "fresh") == 0);
 }
 
 int sl_settings_check_checkpoint_flags(const struct sl_cli *cli, const struct sl_settings *settings,
@@ -553,6 +556,11 @@ int sl_settings_check_checkpoint_flags(const struct sl_cli *cli, const struct sl
                 "%s=%.80s has no effect without --checkpoint-dir (or STARLING_CHECKPOINT_DIR)",
                 given->source, given->text);
         }
+    }
+    if (checkpoint->fresh && checkpoint->restore != SL_CHECKPOINT_RESTORE_NONE) {
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "--fresh (or STARLING_FRESH) starts empty, and --restore (or "
+                              "STARLING_RESTORE) from a checkpoint: give one of them");
     }
     if (checkpoint->fallback && checkpoint->restore == SL_CHECKPOINT_RESTORE_NONE) {
         return sl_reason_fail(

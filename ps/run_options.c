@@ -94,6 +94,7 @@ void sl_run_options_fill(struct sl_run *run, struct sl_process_options *options)
         .restores = checkpoint->restore != SL_CHECKPOINT_RESTORE_NONE,
         .restore_number = checkpoint->number,
         .fallback = checkpoint->fallback,
+        .fresh = checkpoint->fresh,
     };
     if (options->kind != SL_PROCESS_SCHEDULER) {
         fill_shards(settings, options);

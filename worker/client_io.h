@@ -88,6 +88,7 @@ struct sl_client_io_coordinator {
     struct sl_session *session;
     struct sl_control_op *joining; /* the operation that waits for the first welcome */
     uint64_t incarnation;
+    uint64_t job;                       /* identity of the job, of the last Cluster; 0: none yet */
     bool registering;                   /* a repeated registration is unanswered */
     bool awaits_heartbeat;              /* a heartbeat with an answer is unanswered */
     bool is_lost;                       /* permanently */
@@ -147,6 +148,14 @@ struct sl_client_io {
 static inline uint32_t sl_client_io_values_lost(const struct sl_client_io *io)
 {
     return atomic_load_explicit(&io->values_lost, memory_order_relaxed);
+}
+
+/* A Cluster without a loss may be older than the loss that a shard reported. Owner reactor. */
+static inline void sl_client_io_lose_values(struct sl_client_io *io, uint32_t lost)
+{
+    if (lost != 0) {
+        atomic_store_explicit(&io->values_lost, lost, memory_order_relaxed);
+    }
 }
 
 /* Run functions of control operations */

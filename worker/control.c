@@ -55,7 +55,8 @@ static void cluster_came(void *ctx, const struct sl_message *answer, int err, co
     } else if (copy_cluster(&answer->cluster, op->cluster) != 0) {
         sl_control_op_fail(op, SL_ERR_NO_MEMORY, "no memory for the list of servers");
     } else {
-        op->io->values_lost = answer->cluster.values_lost;
+        sl_client_io_lose_values(op->io, answer->cluster.values_lost);
+        op->io->coordinator.job = answer->cluster.job;
     }
     sl_control_op_answer(op);
 }
@@ -66,6 +67,7 @@ static void send_register(struct sl_client_io *io, uint64_t timeout_ns,
     struct sl_message message = {.kind = SL_MESSAGE_REGISTER};
     message.reg.ps_count = io->options->ps_count;
     message.reg.worker_count = io->options->worker_count;
+    message.reg.job = io->coordinator.job;
     sl_session_request(io->coordinator.session, &message, timeout_ns, answer, ctx);
 }
 
@@ -75,7 +77,8 @@ static void register_again(struct sl_client_io *io);
 
 static void take_cluster(struct sl_client_io *io, const struct sl_message_cluster *cluster)
 {
-    io->values_lost = cluster->values_lost;
+    sl_client_io_lose_values(io, cluster->values_lost);
+    io->coordinator.job = cluster->job != 0 ? cluster->job : io->coordinator.job;
     sl_failover_apply(io, cluster);
 }
 

@@ -199,6 +199,11 @@ static void session_lost(struct sl_shard_conn *conn, bool restarted, bool is_res
                     : "it has forgotten this client, which was away for too long";
     char text[192];
     sl_log_warn("%s: connected again: %s", conn->name, why);
+    if (restarted && !is_restored && conn->io->tables.count > 0) {
+        /* Before the answer of any request that the new tables executed: the coordinator may report
+         * it later. */
+        sl_client_io_lose_values(conn->io - conn->io->index, 1 + conn->ps_task);
+    }
     snprintf(text, sizeof text, "%s; this request may or may not have been carried out", why);
     begin_restore(conn);
     sl_shard_conn_fail_writes(conn, text);

@@ -178,7 +178,10 @@ struct sl_message_register {
     struct sl_message_numbers unfinished; /* ps: checkpoints with files but no manifest */
     bool serving;                         /* ps: is already running and restores nothing */
     bool has_tables;                      /* ps: its shards have tables */
-    uint32_t replicas;                    /* ps: backups of each shard, 0 or 1 */
+    uint64_t job;       /* identity of the job that the sender is in; 0: none yet */
+    uint64_t unclaimed; /* ps: newest checkpoint of its directory, if that is neither to be restored
+                           nor to be kept beside a new job; 0: none */
+    uint32_t replicas;  /* ps: backups of each shard, 0 or 1 */
     struct sl_message_replica_report replica_reports[SL_MESSAGE_REPLICA_REPORTS_MAX];
     uint32_t replica_report_count;
 };
@@ -204,6 +207,8 @@ struct sl_message_cluster {
     uint64_t restore;                       /* to a ps: the checkpoint to restore; 0: none */
     uint64_t abandoned_above, abandoned_to; /* to a ps: checkpoints in (above, to] are abandoned */
     uint32_t values_lost; /* 1 + the task of a ps that restarted without its values; 0: none */
+    uint64_t kept_to;     /* to a ps: checkpoints up to this are of earlier jobs; 0: none */
+    uint64_t job;         /* identity of the job; 0: unknown */
 };
 
 struct sl_message_waiting {

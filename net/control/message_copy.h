@@ -19,10 +19,11 @@
 
 #define SL_MESSAGE_COPY_REGISTER                                                                   \
     COPY(shard_count) COPY(ps_count) COPY(worker_count) COPY(restore) COPY(checkpoint_newest)      \
-    COPY(serving) COPY(has_tables) COPY(replicas)
+    COPY(serving) COPY(has_tables) COPY(replicas) COPY(job) COPY(unclaimed)
 
 #define SL_MESSAGE_COPY_CLUSTER                                                                    \
-    COPY(worker_count) COPY(restore) COPY(abandoned_above) COPY(abandoned_to) COPY(values_lost)
+    COPY(worker_count) COPY(restore) COPY(abandoned_above) COPY(abandoned_to) COPY(values_lost)    \
+    COPY(kept_to) COPY(job)
 
 #define SL_MESSAGE_COPY_OPTIMIZER                                                                  \
     COPY(lr) COPY(momentum) COPY(rho) COPY(beta1) COPY(beta2) COPY(epsilon) COPY(weight_decay)     \

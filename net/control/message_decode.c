@@ -190,7 +190,7 @@ static int read_cluster(const struct sl_message_memory *memory, const Starling__
     if (!holds(from->n_ps >= 1 && from->n_ps <= SL_LIMIT_PS, "cluster: too few or many servers") ||
         !holds(from->worker_count <= SL_LIMIT_WORKERS, "cluster: worker_count over the limit") ||
         !holds(is_checkpoint(from->restore) && is_checkpoint(from->abandoned_above) &&
-                   is_checkpoint(from->abandoned_to),
+                   is_checkpoint(from->abandoned_to) && is_checkpoint(from->kept_to),
                "cluster: a checkpoint's number over the limit") ||
         !holds(from->values_lost <= from->n_ps, "cluster: values_lost names no server")) {
         return SL_ERR_PROTOCOL;

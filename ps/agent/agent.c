@@ -36,7 +36,7 @@ static void fail(struct sl_agent *agent, int err, const char *reason)
     agent->failed = true;
     disarm(agent);
     sl_log_event(SL_LOG_ERROR, SL_EVENT("membership_lost", SL_EVENT_TEXT("reason", reason)),
-                 "%s the cluster: %s", agent->joined ? "no longer a agent of" : "cannot join",
+                 "%s the cluster: %s", agent->joined ? "no longer a member of" : "cannot join",
                  reason);
     agent->options.failed(agent->options.ctx, err);
 }
@@ -98,6 +98,8 @@ static void cluster_came(struct sl_agent *agent, const struct sl_message_cluster
         agent->restore = cluster->restore;
         agent->abandoned_above = cluster->abandoned_above;
         agent->abandoned_to = cluster->abandoned_to;
+        agent->kept_to = cluster->kept_to;
+        agent->job = cluster->job;
         agent->options.joined(agent->options.ctx, first_shard, shard_count, agent->lease_ns);
     }
 }
@@ -147,6 +149,8 @@ static void register_once(struct sl_agent *agent)
                 .checkpoint_newest = sl_agent_checkpoint_newest(agent),
                 .serving = agent->joined,
                 .has_tables = options->has_tables != NULL && options->has_tables(options->ctx),
+                .job = agent->job,
+                .unclaimed = agent->joined ? 0 : options->unclaimed,
                 .replicas = options->replicas,
                 .replica_report_count = agent->pair_count},
     };
@@ -392,6 +396,12 @@ void sl_agent_abandoned(const struct sl_agent *agent, uint64_t *above, uint64_t 
     sl_assert(agent->joined);
     *above = agent->abandoned_above;
     *to = agent->abandoned_to;
+}
+
+uint64_t sl_agent_kept(const struct sl_agent *agent)
+{
+    sl_assert(agent->joined);
+    return agent->kept_to;
 }
 
 uint32_t sl_agent_task_index(const struct sl_agent *agent)

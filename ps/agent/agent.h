@@ -36,6 +36,7 @@ struct sl_agent_options {
     uint64_t start_timeout_ns;  /* for joining; later for each registration attempt */
     uint64_t restore;           /* newest checkpoint it can restore; 0: none */
     uint64_t checkpoint_newest; /* greatest number it knows, complete or not */
+    uint64_t unclaimed;         /* as in struct sl_message_register */
     struct sl_message_numbers complete;   /* other complete checkpoints; restorable too */
     struct sl_message_numbers unfinished; /* with files but without a manifest */
 
@@ -81,6 +82,10 @@ uint64_t sl_agent_restore(const struct sl_agent *agent);
 
 /* Returns the range of abandoned checkpoints: above *above, up to *to. After `joined`. */
 void sl_agent_abandoned(const struct sl_agent *agent, uint64_t *above, uint64_t *to);
+
+/* Returns the newest number that checkpoints of earlier jobs have, which are kept; 0: none. After
+ * `joined`. */
+uint64_t sl_agent_kept(const struct sl_agent *agent);
 
 /* Reports that the files of the current checkpoint are on disk: one per shard, by ascending index
  * in the cluster; copied. has_worker: some shard has served a worker. Repeated after each

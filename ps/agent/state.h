@@ -36,6 +36,7 @@ struct sl_agent {
     uint32_t first_shard, shard_count;
     uint64_t restore;                       /* checkpoint to restore; 0: none */
     uint64_t abandoned_above, abandoned_to; /* received with it */
+    uint64_t kept_to, job;                  /* likewise */
     struct sl_message_replica_report pairs[SL_MESSAGE_REPLICA_REPORTS_MAX]; /* set by the owner */
     uint32_t pair_count;
     bool has_news; /* pairs changed since the last Register */

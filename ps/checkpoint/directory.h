@@ -113,21 +113,30 @@ struct sl_checkpoint_prune_options {
 };
 
 /* Removes intact checkpoints except the newest `keep` and their bases, and those without a manifest
- * that are older than the newest intact one. Damaged ones stay for inspection; so do foreign files
- * and their directory. *removed: number of checkpoints. Errors, with a reason: NO_MEMORY, IO (some
- * may be removed). */
+ * that are older than the newest intact one. Kept ones do not count. Damaged ones stay for
+ * inspection; so do foreign files and their directory. *removed: number of checkpoints. Errors,
+ * with a reason: NO_MEMORY, IO (some may be removed). */
 int sl_checkpoint_directory_prune(const struct sl_disk *disk, const char *directory,
                                   const struct sl_checkpoint_prune_options *options,
                                   uint32_t *removed, struct sl_reason *reason);
 
 /* Removes the files of aborted checkpoints: those below `below` without a manifest. The directories
  * of the newest `subdirs` of them stay as markers: they never completed, even if another server has
- * their manifest. Abandoned checkpoints and foreign files stay. Several servers may run this at
- * once. Errors, with a reason: NOT_FOUND (no such directory), TOO_LARGE, NO_MEMORY, IO (partly
- * done). */
+ * their manifest. Abandoned and kept checkpoints and foreign files stay. Several servers may run
+ * this at once. Errors, with a reason: NOT_FOUND (no such directory), TOO_LARGE, NO_MEMORY, IO
+ * (partly done). */
 int sl_checkpoint_directory_remove_incomplete(const struct sl_disk *disk, const char *directory,
                                               uint64_t below, uint32_t subdirs,
                                               struct sl_reason *reason);
+
+/* Retention neither counts nor removes a checkpoint with a file of this name in its directory. */
+#define SL_CHECKPOINT_KEPT_NAME "kept"
+
+/* Marks the checkpoints up to `to`, also damaged and abandoned ones, as kept: they are of earlier
+ * jobs. Several servers may run this at once. Errors, with a reason: TOO_LARGE, NO_MEMORY, IO
+ * (partly done). */
+int sl_checkpoint_directory_keep(const struct sl_disk *disk, const char *directory, uint64_t to,
+                                 struct sl_reason *reason);
 
 /* Name of the manifest of an abandoned checkpoint. */
 #define SL_CHECKPOINT_ABANDONED_NAME "manifest.json.abandoned"

@@ -32,17 +32,67 @@ static int unless_gone(int err)
     return err == SL_ERR_NOT_FOUND ? 0 : err;
 }
 
-static bool is_abandoned(const struct sl_disk_names *names)
+static bool has_name(const struct sl_disk_names *names, const char *name)
 {
     bool is_found = false;
     for (uint32_t i = 0; i < names->count; i++) {
-        is_found = is_found || strcmp(names->items[i].name, SL_CHECKPOINT_ABANDONED_NAME) == 0;
+        is_found = is_found || strcmp(names->items[i].name, name) == 0;
     }
     return is_found;
 }
 
-/* Removes our files. An abandoned checkpoint keeps its files, unless also_abandoned. *count: files
- * removed. */
+/* Earlier jobs */
+
+static int mark_kept(const struct sl_disk *disk, const char *subdir, struct sl_reason *reason)
+{
+    char path[SL_DISK_PATH_BYTES];
+    struct sl_disk_file file;
+    int err = sl_disk_join(subdir, SL_CHECKPOINT_KEPT_NAME, path, reason);
+    err = err != 0 ? err : sl_disk_open(disk, path, SL_DISK_CREATE, &file, reason);
+    if (err == 0) {
+        err = sl_disk_sync(&file, reason);
+        const int closed = sl_disk_close(&file, err == 0 ? reason : NULL);
+        err = err != 0 ? err : closed;
+    }
+    err = err == SL_ERR_EXISTS ? 0 : err; /* another server did it */
+    return err != 0 ? err : sl_disk_sync_directory(disk, subdir, reason);
+}
+
+int sl_checkpoint_directory_keep(const struct sl_disk *disk, const char *directory, uint64_t to,
+                                 struct sl_reason *reason)
+{
+    struct sl_checkpoint_list list = {0};
+    int err = to == 0 ? 0 : sl_checkpoint_directory_list(disk, directory, &list, reason);
+    for (uint32_t i = 0; err == 0 && i < list.count && list.items[i].number <= to; i++) {
+        char subdir[SL_DISK_PATH_BYTES];
+        struct sl_disk_names names = {0};
+        err = sl_checkpoint_directory_path(directory, list.items[i].number, NULL, subdir, reason);
+        err = err != 0 ? err : unless_gone(sl_disk_list(disk, subdir, &names, reason));
+        if (err == 0 && !has_name(&names, SL_CHECKPOINT_KEPT_NAME) &&
+            (has_name(&names, SL_CHECKPOINT_MANIFEST_NAME) ||
+             has_name(&names, SL_CHECKPOINT_ABANDONED_NAME))) {
+            err = mark_kept(disk, subdir, reason);
+        }
+        sl_disk_names_fini(&names);
+    }
+    sl_checkpoint_list_fini(&list);
+    return err;
+}
+
+static int is_kept(const struct sl_disk *disk, const char *directory, uint64_t number, bool *out,
+                   struct sl_reason *reason)
+{
+    char subdir[SL_DISK_PATH_BYTES];
+    struct sl_disk_names names = {0};
+    int err = sl_checkpoint_directory_path(directory, number, NULL, subdir, reason);
+    err = err != 0 ? err : unless_gone(sl_disk_list(disk, subdir, &names, reason));
+    *out = has_name(&names, SL_CHECKPOINT_KEPT_NAME);
+    sl_disk_names_fini(&names);
+    return err;
+}
+
+/* Removes our files. A kept checkpoint keeps its files; so does an abandoned one, unless
+ * also_abandoned. *count: files removed. */
 static int remove_files(const struct sl_disk *disk, const char *subdir, bool also_abandoned,
                         uint32_t *count, struct sl_reason *reason)
 {
@@ -50,7 +100,8 @@ static int remove_files(const struct sl_disk *disk, const char *subdir, bool als
     struct sl_disk_names names = {0};
     *count = 0;
     int err = unless_gone(sl_disk_list(disk, subdir, &names, reason));
-    const bool stays = !also_abandoned && is_abandoned(&names);
+    const bool stays = has_name(&names, SL_CHECKPOINT_KEPT_NAME) ||
+                       (!also_abandoned && has_name(&names, SL_CHECKPOINT_ABANDONED_NAME));
     for (uint32_t i = 0; err == 0 && !stays && i < names.count; i++) {
         if (names.items[i].is_subdir || !is_ours(names.items[i].name)) {
             continue;
@@ -108,6 +159,15 @@ static int choose(const struct sl_disk *disk, const char *directory,
     for (uint32_t i = list->count; i-- > 0;) {
         struct sl_checkpoint_chain chain;
         const struct sl_checkpoint_found *found = &list->items[i];
+        bool stays;
+        int err = is_kept(disk, directory, found->number, &stays, reason);
+        if (err != 0) {
+            return err;
+        }
+        kept[i] = kept[i] || stays;
+        if (stays && found->number != options->newest) {
+            continue;
+        }
         if (options->newest != 0 && found->number > options->newest) {
             kept[i] = found->number <= options->above || found->state == SL_CHECKPOINT_DAMAGED;
             continue;
@@ -115,10 +175,10 @@ static int choose(const struct sl_disk *disk, const char *directory,
         if (found->state == SL_CHECKPOINT_INCOMPLETE) {
             continue;
         }
-        int err = found->state == SL_CHECKPOINT_DAMAGED
-                      ? SL_ERR_CORRUPT
-                      : sl_checkpoint_directory_chain(disk, directory, found->number,
-                                                      options->range, NULL, &chain, reason);
+        err = found->state == SL_CHECKPOINT_DAMAGED
+                  ? SL_ERR_CORRUPT
+                  : sl_checkpoint_directory_chain(disk, directory, found->number, options->range,
+                                                  NULL, &chain, reason);
         if (err == SL_ERR_NO_MEMORY || err == SL_ERR_TOO_LARGE) {
             return err;
         }

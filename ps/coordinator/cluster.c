@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "ps/coordinator/checkpoint.h"
 #include "ps/coordinator/expiry.h"
+#include "ps/coordinator/identity.h"
 #include "ps/coordinator/job.h"
 #include "ps/coordinator/replica_group.h"
 #include "ps/coordinator/restore.h"
@@ -53,7 +54,9 @@ static void send_cluster_to(struct sl_coordinator *coordinator,
                                    : coordinator->began_from;
     message->cluster.abandoned_above = sl_coordinator_is_ps(member) ? coordinator->began_from : 0;
     message->cluster.abandoned_to = sl_coordinator_is_ps(member) ? coordinator->abandoned_to : 0;
+    message->cluster.kept_to = sl_coordinator_is_ps(member) ? coordinator->kept_to : 0;
     message->cluster.values_lost = coordinator->values_lost;
+    message->cluster.job = coordinator->identity;
     member->waits_for_cluster = false;
     member->cluster_version = coordinator->cluster_version;
     sl_coordinator_send(coordinator, member, message);
@@ -85,6 +88,9 @@ static void send_cluster(struct sl_coordinator *coordinator, bool is_whole, uint
 {
     if (coordinator->job.never_began) {
         return; /* the job never begins */
+    }
+    if (is_whole && !coordinator->cluster_ready && !sl_coordinator_identity_settle(coordinator)) {
+        return; /* a server is missing again */
     }
     if (is_whole) {
         continue_whole(coordinator, now_ns);
@@ -206,6 +212,10 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
                               sl_log_plural(reg->shard_count), why);
         return false;
     }
+    if (coordinator->cluster_ready && reg->serving &&
+        sl_coordinator_identity_refuses(coordinator, member)) {
+        return false;
+    }
     if (!coordinator->cluster_ready && !reg->serving &&
         !sl_coordinator_restore_agrees(coordinator, member, message)) {
         return false;
@@ -224,6 +234,7 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
         known->serving = reg->serving;
         known->complete = reg->complete;
         known->unfinished = reg->unfinished;
+        known->unclaimed = reg->unclaimed;
     }
     if (coordinator->cluster_ready &&
         !sl_coordinator_replica_needs(coordinator, member->hello.task_index)) {
@@ -266,6 +277,8 @@ void sl_coordinator_cluster_register(struct sl_coordinator *coordinator,
                                      struct sl_coordinator_member *member,
                                      const struct sl_message *message, uint64_t now_ns)
 {
+    member->job = message->reg.job;
+    member->cluster_waiter.request = message->id;
     if (sl_coordinator_job_refuses(coordinator, member, message->id) ||
         !counts_agree(coordinator, member, message) ||
         (sl_coordinator_is_ps(member) && !register_ps(coordinator, member, message, now_ns))) {

@@ -62,6 +62,7 @@ struct sl_coordinator_options {
     uint32_t worker_count; /* workers of the job; 0: unknown */
     const char *worker_count_source; /* origin, e.g. "--worker-hosts"; NULL: unknown */
     uint64_t waiting_interval_ns;    /* between two Waiting messages to a waiting member; 0: 3 s */
+    uint64_t identity;               /* random; of a job that begins here; 0: none is checked */
     uint64_t lease_ns;               /* a member silent for this long expires; 0: 10 s;
                                         SL_CLOCK_NEVER: no leases */
     /* Sends one message. The coordinator keeps no pointer into it. */

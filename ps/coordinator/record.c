@@ -48,20 +48,21 @@ static json_t *id_json(uint64_t id)
 
 static json_t *job_json(const struct sl_coordinator *coordinator)
 {
-    return json_pack("{sI sI ss sI sI sb so so so so so ss sb si ss}", "ps",
-                     (json_int_t)coordinator->options.ps_count, "workers",
-                     (json_int_t)coordinator->job.worker_count, "workers_from",
-                     coordinator->job.worker_count_from, "cluster_version",
-                     (json_int_t)coordinator->cluster_version, "values_lost",
-                     (json_int_t)coordinator->values_lost, "formed",
-                     coordinator->cluster_ready ? 1 : 0, "restore",
-                     id_json(coordinator->began_from), "checkpoint",
-                     id_json(coordinator->checkpoint.max_seen), "whole",
-                     id_json(coordinator->checkpoint.last_on_all_servers), "latest",
-                     id_json(coordinator->checkpoint.job_latest), "abandoned",
-                     id_json(coordinator->abandoned_to), "stage", STAGES[coordinator->job.stage],
-                     "never_began", coordinator->job.never_began ? 1 : 0, "end_err",
-                     coordinator->job.end_err, "end_why", coordinator->job.end_why);
+    return json_pack(
+        "{sI sI ss sI sI sb so so so so so so so ss sb si ss}", "ps",
+        (json_int_t)coordinator->options.ps_count, "workers",
+        (json_int_t)coordinator->job.worker_count, "workers_from",
+        coordinator->job.worker_count_from, "cluster_version",
+        (json_int_t)coordinator->cluster_version, "values_lost",
+        (json_int_t)coordinator->values_lost, "formed", coordinator->cluster_ready ? 1 : 0,
+        "restore", id_json(coordinator->began_from), "checkpoint",
+        id_json(coordinator->checkpoint.max_seen), "whole",
+        id_json(coordinator->checkpoint.last_on_all_servers), "latest",
+        id_json(coordinator->checkpoint.job_latest), "abandoned",
+        id_json(coordinator->abandoned_to), "kept", id_json(coordinator->kept_to), "identity",
+        id_json(coordinator->identity), "stage", STAGES[coordinator->job.stage], "never_began",
+        coordinator->job.never_began ? 1 : 0, "end_err", coordinator->job.end_err, "end_why",
+        coordinator->job.end_why);
 }
 
 /* Adds the member that holds the task, if any. */
@@ -259,6 +260,10 @@ static int read_job(struct sl_coordinator *coordinator, const json_t *record,
         !json_is_integer(end_err) ||
         !read_text(record, "end_why", coordinator->job.end_why, sizeof coordinator->job.end_why)) {
         return SL_ERR_CORRUPT;
+    }
+    if (!read_id(record, "kept", &coordinator->kept_to) ||
+        !read_id(record, "identity", &coordinator->identity)) {
+        coordinator->kept_to = coordinator->identity = 0; /* of an older version */
     }
     const uint32_t own_count = coordinator->options.worker_count;
     if (ps_count != coordinator->options.ps_count ||
@@ -566,6 +571,7 @@ static void forget(struct sl_coordinator *coordinator)
     coordinator->has_older_tables = false;
     coordinator->cluster_ready = false;
     coordinator->began_from = coordinator->abandoned_to = 0;
+    coordinator->kept_to = coordinator->identity = 0;
     coordinator->checkpoint.max_seen = coordinator->checkpoint.last_on_all_servers = 0;
     coordinator->checkpoint.job_latest = 0;
     coordinator->table_count = 0;

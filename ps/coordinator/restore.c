@@ -209,6 +209,7 @@ static void begin_from(struct sl_coordinator *coordinator, uint64_t number, bool
     }
     coordinator->began_from = checkpoint->last_on_all_servers = checkpoint->job_latest = number;
     coordinator->abandoned_to = restores ? checkpoint->max_seen : 0;
+    coordinator->kept_to = number == 0 && !restores ? checkpoint->max_seen : 0;
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
         coordinator->ps[task].restore = number;
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, task);

@@ -22,6 +22,7 @@ struct sl_coordinator_member {
     uint64_t reported_ns;    /* when its last report was accepted; 0: none yet */
     uint64_t replacement_id; /* client_id of a process that wants this task; 0: none */
     uint64_t rival_ns;       /* when that process first asked */
+    uint64_t job;            /* identity of the job that it was in when it registered; 0: none */
     bool registered;
     bool waits_for_cluster;
     struct sl_coordinator_waiter cluster_waiter; /* its Register, while waits_for_cluster */
@@ -61,6 +62,7 @@ struct sl_coordinator_ps {
         restore; /* newest that it can restore; from the job's start, the chosen one; 0: none */
     struct sl_message_numbers complete;   /* restorable ones; used until the job begins */
     struct sl_message_numbers unfinished; /* likewise; files without a manifest */
+    uint64_t unclaimed;                   /* likewise; as in sl_message_register */
     bool ack_pending;                     /* its CheckpointPart or CheckpointDone is outstanding */
 
     /* The replica group of this server's own shards: replica_group.c. */
@@ -193,6 +195,8 @@ struct sl_coordinator {
                               table opened with keep_id, proves it */
     uint32_t values_lost;  /* 1 + index of the server that restarted without values; 0: none */
     bool cluster_ready;    /* the cluster was complete once and sent to members */
+    uint64_t identity;     /* of the job, once the cluster is ready; 0: unknown */
+    uint64_t kept_to;      /* checkpoints up to this one are of earlier jobs; 0: none */
     uint64_t began_from;   /* checkpoint that the job began from; 0: none */
     uint64_t abandoned_to; /* checkpoints above `began_from` up to this one are abandoned */
     struct sl_coordinator_checkpoint checkpoint;

@@ -32,6 +32,7 @@ struct publish {
 struct prune {
     struct sl_process_disk_job base;            /* must be first */
     struct sl_checkpoint_prune_options options; /* newest 0: no complete one is known */
+    uint64_t kept_to;                           /* those of earlier jobs */
 };
 
 /* State of the current checkpoint. Reactor 0. */
@@ -257,8 +258,11 @@ static void prune_work(struct sl_process_disk_job *job)
 {
     const struct prune *work = (struct prune *)job;
     uint32_t removed;
-    job->err = sl_checkpoint_directory_remove_incomplete(
-        job->disk, job->directory, work->options.below, SL_MESSAGE_NUMBERS_MAX, &job->reason);
+    job->err = sl_checkpoint_directory_keep(job->disk, job->directory, work->kept_to, &job->reason);
+    if (job->err == 0) {
+        job->err = sl_checkpoint_directory_remove_incomplete(
+            job->disk, job->directory, work->options.below, SL_MESSAGE_NUMBERS_MAX, &job->reason);
+    }
     if (job->err == 0 && work->options.newest != 0) {
         job->err = sl_checkpoint_directory_prune(job->disk, job->directory, &work->options,
                                                  &removed, &job->reason);
@@ -293,6 +297,7 @@ static void prune(struct sl_process *process, const struct sl_message_checkpoint
                                                          .newest = is_known ? begun->complete : 0,
                                                          .above = above,
                                                          .below = begun->number};
+    work->kept_to = sl_agent_kept(process->agent);
     work->base.job.allocates = true;
     sl_process_disk_job_post(process, process->checkpoints->offload, &work->base, prune_work,
                              prune_done);

@@ -1,5 +1,6 @@
 #include "ps/process/process.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -60,6 +61,7 @@ static struct sl_coordinator_options coordinator_options(struct sl_process *proc
         .worker_count_source = options->worker_count_source,
         .waiting_interval_ns = half < WAITING_INTERVAL_NS ? half : WAITING_INTERVAL_NS,
         .lease_ns = options->lease_ns,
+        .identity = process->incarnation,
         .send = sl_server_send_to_peer,
         .close = sl_server_close_peer,
         .http = sl_process_observe_http(process),
@@ -251,6 +253,14 @@ static bool has_tables(void *ctx)
 
 static void on_join_failed(void *ctx, int err)
 {
+    struct sl_process *process = ctx;
+    const uint64_t unclaimed = sl_process_restore_found(process).unclaimed;
+    if (err == SL_ERR_IN_USE && unclaimed != 0) {
+        process->is_misused = true;
+        sl_log_error("--checkpoint-dir %s has checkpoints of an earlier job, the newest is %" PRIu64
+                     ": --restore newest continues that job; --fresh starts empty, and keeps them",
+                     process->options.checkpoint.directory, unclaimed);
+    }
     sl_process_answer(&((struct sl_process *)ctx)->cores[0], err);
 }
 
@@ -309,6 +319,7 @@ static int join(struct sl_process *process)
         .checkpoint_newest = found.highest,
         .complete = found.complete,
         .unfinished = found.unfinished,
+        .unclaimed = found.unclaimed,
         .joined = on_joined,
         .has_tables = has_tables,
         .cluster = sl_process_on_cluster,
@@ -608,5 +619,5 @@ int sl_process_run(const struct sl_process_options *options)
     }
     sl_process_observe_close(&process);
     destroy(&process);
-    return failed || process.is_unsaved ? 1 : 0;
+    return process.is_misused ? 2 : failed || process.is_unsaved ? 1 : 0;
 }

@@ -36,6 +36,7 @@ struct sl_process_checkpoint {
     bool restores;
     uint64_t restore_number;    /* 0: the newest complete one, if any */
     bool fallback;              /* if it is damaged, restore the newest older one that is intact */
+    bool fresh;                 /* without `restores`: checkpoints of an earlier job are kept */
     const struct sl_disk *disk; /* outlives the run; NULL: the real one */
 };
 
@@ -100,7 +101,8 @@ int sl_process_memory_plan(const struct sl_process_options *options, struct sl_m
                            struct sl_reason *reason);
 
 /* Runs the process until SIGTERM or SIGINT, or until the scheduler's job has ended. Returns the
- * exit status, with the reason logged: 0 after an orderly shutdown, 1 if:
+ * exit status, with the reason logged: 0 after an orderly shutdown; 2 if the directory has
+ * checkpoints of an earlier job and the options do not say what is meant; 1 if:
  * - the process could not start, or another process has taken its task;
  * - the last checkpoint failed and writes are lost;
  * - SERVER: there was no connection to the scheduler for the start timeout, and no worker is left;

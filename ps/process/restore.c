@@ -136,6 +136,11 @@ static void find_work(struct sl_process_disk_job *job)
     if (find->options.restores) {
         job->err = select_number(find, &list);
     }
+    for (uint32_t i = 0; !find->options.restores && !find->options.fresh && i < list.count; i++) {
+        const struct sl_checkpoint_found *item = &list.items[i];
+        find->found.unclaimed =
+            item->state == SL_CHECKPOINT_INCOMPLETE ? find->found.unclaimed : item->number;
+    }
     sl_checkpoint_list_fini(&list);
 }
 
@@ -380,6 +385,11 @@ uint64_t sl_process_restore_joined(struct sl_process *process)
     }
     if (restore != NULL && process->options.checkpoint.restores) {
         abandon(process);
+    }
+    if (restore != NULL && sl_agent_kept(process->agent) != 0 && restore->found.highest != 0) {
+        sl_log_info("starts empty: checkpoints of earlier jobs, up to %" PRIu64
+                    ", stay in %s until they are removed by hand",
+                    sl_agent_kept(process->agent), process->options.checkpoint.directory);
     }
     return number;
 }

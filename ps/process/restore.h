@@ -15,8 +15,10 @@ int sl_process_restore_begin(struct sl_process *process, int (*join)(struct sl_p
 
 /* Result of the search. */
 struct sl_process_restore_candidate {
-    uint64_t number;  /* checkpoint to restore; 0: none */
-    uint64_t highest; /* greatest number in the directory, complete or not; 0: none */
+    uint64_t number;    /* checkpoint to restore; 0: none */
+    uint64_t highest;   /* greatest number in the directory, complete or not; 0: none */
+    uint64_t unclaimed; /* newest one, if neither `restores` nor `fresh` says what is meant; 0: none
+                         */
     struct sl_message_numbers complete;   /* to be registered */
     struct sl_message_numbers unfinished; /* likewise */
 };

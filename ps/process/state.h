@@ -119,6 +119,7 @@ struct sl_process {
     bool over;               /* the job has ended, and this process stops */
     bool job_failed;         /* SCHEDULER: the job ended with an error */
     bool is_unsaved;         /* the last checkpoint failed; written by reactor 0 until it stops */
+    bool is_misused;         /* the options do not fit the checkpoint directory */
 };
 
 /* Number of hosted sets of shards. */

@@ -190,6 +190,7 @@ static void make_coordinator(struct sl_sim_ps *ps)
         .ps_count = options->ps_count,
         .worker_count = options->worker_count,
         .lease_ns = options->lease_ns,
+        .identity = ps->incarnation,
         .send = is_kept ? send_kept : sl_server_send_to_peer,
         .close = sl_server_close_peer,
         .checkpoint_interval_ns = options->disk == NULL ? 0 : options->disk->plan.every_ns,

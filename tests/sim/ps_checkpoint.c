@@ -151,6 +151,7 @@ void sl_sim_ps_wire_member(struct sl_sim_ps *ps, struct sl_agent_options *member
         const struct sl_process_restore_candidate found = sl_process_restore_found(&ps->wiring);
         member->restore = found.number;
         member->checkpoint_newest = found.highest;
+        member->unclaimed = found.unclaimed;
         member->complete = found.complete;
         member->unfinished = found.unfinished;
         member->has_tables = has_tables;
@@ -196,6 +197,7 @@ void sl_sim_ps_wire(struct sl_sim_ps *ps)
                                    .compression_level = disk->plan.level,
                                    .snapshot_budget = disk->plan.cut_keys,
                                    .restores = sl_sim_disk_restores(disk),
+                                   .fresh = true, /* if it does not restore */
                                    .fallback = sl_sim_disk_falls_back(disk),
                                    .disk = &disk->memory.disk}},
         .incarnation = ps->incarnation,

@@ -274,6 +274,29 @@ PEER_CASE(link__joins_again_with_its_own_clock)
     assert_int_equal(world->heard[2].op, SL_REQUEST_TICK);
 }
 
+/* The first call that the new tables answer finds the loss known, whatever the coordinator reports.
+ */
+PEER_CASE(link__of_a_shard_that_restarted_empty_has_lost_its_values)
+{
+    start(world, 0);
+    assert_int_equal(sl_client_values_lost(world->client), -1);
+    world->welcome.incarnation++;
+    world->welcome.resumed = true;
+    world->welcome.restored = true; /* from a checkpoint */
+    peer_hang_up(world);
+    peer_expect(world, tick(world, 0), 0, "");
+    world->welcome.resumed = false;
+    world->welcome.incarnation++; /* from one that does not know this client */
+    peer_hang_up(world);
+    peer_expect(world, tick(world, 1), 0, "");
+    assert_int_equal(sl_client_values_lost(world->client), -1);
+    world->welcome.restored = false;
+    world->welcome.incarnation++;
+    peer_hang_up(world);
+    peer_expect(world, tick(world, 2), 0, "");
+    assert_int_equal(sl_client_values_lost(world->client), 0);
+}
+
 /* A tick that nobody waited for any more counts all the same. */
 PEER_CASE(link__counts_ticks_that_were_given_up)
 {

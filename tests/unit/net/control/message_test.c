@@ -73,6 +73,8 @@ static void random_cluster(uint64_t *seed, struct sl_message_cluster *to)
     to->ps_count = (uint32_t)(1 + sl_hash_random(seed) % 30);
     to->worker_count = (uint32_t)(sl_hash_random(seed) % (SL_LIMIT_WORKERS + 1));
     to->restore = sl_hash_random(seed) % 2 == 0 ? 0 : random_message_number(seed);
+    to->kept_to = sl_hash_random(seed) % 2 == 0 ? 0 : random_message_number(seed);
+    to->job = sl_hash_random(seed);
     to->ps = calloc(to->ps_count, sizeof *to->ps);
     for (uint32_t i = 0; i < to->ps_count; i++) {
         to->ps[i].task_index = 3 * i + (uint32_t)(sl_hash_random(seed) % 3);
@@ -96,6 +98,8 @@ static void random_register(uint64_t *seed, struct sl_message_register *to)
     to->checkpoint_newest = sl_hash_random(seed) % 2 == 0 ? 0 : random_message_number(seed);
     to->serving = sl_hash_random(seed) % 2 == 0;
     to->has_tables = sl_hash_random(seed) % 2 == 0;
+    to->job = sl_hash_random(seed);
+    to->unclaimed = random_message_number(seed);
     random_message_lists(seed, to);
 }
 
@@ -240,6 +244,8 @@ static void assert_same(struct sl_message *a, struct sl_message *b)
         assert_true(a->cluster.abandoned_above == b->cluster.abandoned_above);
         assert_true(a->cluster.abandoned_to == b->cluster.abandoned_to);
         assert_int_equal(a->cluster.values_lost, b->cluster.values_lost);
+        assert_true(a->cluster.kept_to == b->cluster.kept_to);
+        assert_true(a->cluster.job == b->cluster.job);
     } else if (a->kind == SL_MESSAGE_STATS) {
         assert_int_equal(a->stats.table_count, b->stats.table_count);
         assert_memory_equal(a->stats.tables, b->stats.tables,

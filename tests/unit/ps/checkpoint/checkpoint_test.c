@@ -409,6 +409,51 @@ CASE(prune__counts_what_the_cluster_has)
     CHECK_NUMBERS(disk, 2, 5, 6);
 }
 
+static void keep(struct memory_disk *disk, uint64_t to)
+{
+    assert_int_equal(sl_checkpoint_directory_keep(&disk->disk, "/c", to, REASON), 0);
+}
+
+CASE(keep__checkpoints_of_an_earlier_job_are_neither_counted_nor_removed)
+{
+    uint32_t count;
+    for (uint64_t number = 1; number <= 5; number++) {
+        write_whole(disk, number, number == 2 ? 1 : 0);
+    }
+    assert_int_equal(write_part(disk, 6, 0, 0), 0); /* aborted */
+    assert_int_equal(sl_checkpoint_directory_abandon(&disk->disk, "/c", 4, 5, &count, REASON), 0);
+    damage_manifest(disk, 3);
+    keep(disk, 0);
+    assert_null(find(disk, "000005/kept"));
+    keep(disk, 6);
+    keep(disk, 6);                          /* another server, or again */
+    assert_null(find(disk, "000006/kept")); /* it never existed */
+    for (uint64_t number = 7; number <= 10; number++) {
+        assert_int_equal(
+            sl_checkpoint_directory_remove_incomplete(&disk->disk, "/c", number, 0, REASON), 0);
+        write_whole(disk, number, 0);
+        (void)prune_by(disk,
+                       &(struct sl_checkpoint_prune_options){
+                           .keep = 2, .newest = number, .above = number, .below = number + 1});
+    }
+    fixture_check(&disk->disk, "/c", 1);
+    fixture_check(&disk->disk, "/c", 2);
+    fixture_check(&disk->disk, "/c", 4);
+    fixture_check(&disk->disk, "/c", 9);
+    fixture_check(&disk->disk, "/c", 10);
+    assert_non_null(find(disk, "000003/shard-0000-of-0002.slc"));
+    assert_non_null(find(disk, "000005/manifest.json.abandoned"));
+    assert_non_null(find(disk, "000005/shard-0000-of-0002.slc"));
+    assert_null(find(disk, "000006"));
+    assert_null(find(disk, "000008"));
+    /* A kept one that a job continues from is restored, counted and kept. */
+    assert_int_equal(prune_by(disk,
+                              &(struct sl_checkpoint_prune_options){
+                                  .keep = 1, .newest = 4, .above = 10, .below = 11}),
+                     0);
+    fixture_check(&disk->disk, "/c", 4);
+}
+
 CASE(prune__without_the_newest_of_the_cluster)
 {
     write_six(disk);

@@ -20,6 +20,12 @@ static int describe_cluster(const struct sl_message_cluster *cluster, char *text
         at += snprintf(text + at, bytes - (size_t)at, " without the values of ps/%u",
                        cluster->values_lost - 1);
     }
+    if (cluster->kept_to != 0) {
+        at += snprintf(text + at, bytes - (size_t)at, " beside %u", (unsigned)cluster->kept_to);
+    }
+    if (cluster->job != 0) {
+        at += snprintf(text + at, bytes - (size_t)at, " of job %u", (unsigned)cluster->job);
+    }
     at += snprintf(text + at, bytes - (size_t)at, ":");
     for (uint32_t i = 0; i < cluster->ps_count; i++) {
         const struct sl_message_ps *ps = &cluster->ps[i];
@@ -207,6 +213,7 @@ static void make(struct fixture *f, uint32_t ps_count, uint32_t worker_count)
         .worker_count_source = f->worker_count_source,
         .waiting_interval_ns = 3 * SECOND,
         .lease_ns = 10 * SECOND,
+        .identity = f->identity,
         .send = on_send,
         .close = on_close,
         .stage_changed = f->follows ? on_stage : NULL,

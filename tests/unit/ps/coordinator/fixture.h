@@ -34,6 +34,7 @@ struct fixture {
     bool remembers;                  /* it has records */
     uint32_t completed_count;        /* servers notified that a checkpoint is complete */
     bool shows_whole;                /* "checkpoint 3 on 2, 2 whole" */
+    uint64_t identity;               /* for the next remake or takeover */
     bool knows_worker;               /* the ps whose part comes next */
     bool follows; /* the job's course: its stages are among what is sent, "stage 1 err 0: …" */
 };

@@ -140,7 +140,7 @@ CASE(register__either_all_begin_from_a_checkpoint_or_none_does)
     expect(f, "31#1 error invalid: ps/0 has checkpoint 6 to restore, ps/1 has none: all servers "
               "must have it");
     register_restoring(f, 31, 2, 0, 6, false);
-    expect_part(f, "12#2 cluster of 3 workers: ");
+    expect_part(f, "12#2 cluster of 3 workers beside 9: ");
     expect_part(f, "31#2 cluster of 3 workers: ");
 }
 
