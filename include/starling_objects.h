@@ -101,8 +101,7 @@ SL_API int sl_objects_create(const struct sl_objects_options *options, struct sl
  * withdrawn before sl_transfer_destroy. */
 SL_API void sl_objects_destroy(struct sl_objects **objects);
 
-/* The node's address, "host:port": the `catalogue` of other nodes if this node hosts it. Valid
- * until destroy. */
+/* The node's "host:port", until destroy: the `catalogue` of other nodes if this node hosts it. */
 SL_API const char *sl_objects_address(const struct sl_objects *objects);
 
 /* Text of the calling thread's last failed call of this header: it names the object, the node, the
@@ -127,7 +126,14 @@ enum sl_object_type {
     SL_OBJECT_F32 = 11,
     SL_OBJECT_F64 = 12,
     SL_OBJECT_F8_E4M3 = 13, /* e4m3fn, as in safetensors */
-    SL_OBJECT_F8_E5M2 = 14
+    SL_OBJECT_F8_E5M2 = 14,
+    SL_OBJECT_F8_E8M0 = 15, /* those of safetensors 0.6; the bits of F4 and F6 fill whole bytes */
+    SL_OBJECT_F8_E4M3FNUZ = 16,
+    SL_OBJECT_F8_E5M2FNUZ = 17,
+    SL_OBJECT_C64 = 18, /* two f32 */
+    SL_OBJECT_F4 = 19,
+    SL_OBJECT_F6_E2M3 = 20,
+    SL_OBJECT_F6_E3M2 = 21
 };
 
 struct sl_object_tensor {
@@ -136,7 +142,8 @@ struct sl_object_tensor {
     uint32_t rank;    /* 0: a scalar */
     uint64_t shape[SL_OBJECTS_RANK_MAX];
     const void *data; /* host memory, row-major */
-    uint64_t bytes;   /* product of the shape and the size of the type; another value: INVALID */
+    uint64_t
+        bytes; /* product of the shape and the size of the type, in whole bytes; else INVALID */
 };
 
 struct sl_object_extent {
@@ -353,21 +360,19 @@ SL_API uint64_t sl_subscription_newest(const struct sl_subscription *subscriptio
 SL_API int sl_subscription_wait(struct sl_subscription *subscription, uint64_t above,
                                 uint32_t timeout_ms, uint64_t *version);
 
-/* First close its views. */
 /* What this host has of the newest announced version, and what the rest costs: for estimates of the
  * time of a load. Only reads memory. */
 struct sl_residency {
     uint64_t version; /* sl_subscription_newest */
     uint64_t bytes;   /* verified, in the pool: of its images, from the beginning */
-    /* A READ of x MiB takes about read_us + x mib_us, by the last 64 READs of this host. 0: none
-     * yet. */
+    /* A READ of x MiB takes about read_us + x mib_us, by this host's last 64. 0: none yet. */
     double read_us, mib_us;
 };
 
 SL_API void sl_subscription_residency(const struct sl_subscription *subscription,
                                       struct sl_residency *out);
 
-SL_API void sl_subscription_close(struct sl_subscription **subscription);
+SL_API void sl_subscription_close(struct sl_subscription **subscription); /* after its views */
 
 #define SL_STALENESS_BUCKETS 44 /* [0]: 0; [i]: 2^(i - 1) to 2^i - 1; [43]: also all above */
 
@@ -437,13 +442,14 @@ SL_API int sl_view_wait(struct sl_view *view, uint64_t image_bytes, uint32_t tim
 /* Sets *out to the tensor with the name, or to the next one as sl_get_next_tensor does; out->data
  * is valid until sl_view_close. *image_offset (NULL: not wanted): its offset in the images taken
  * together. With `stream` its bytes may be read once sl_view_wait has returned 0 for image_offset +
- * bytes. Errors: NOT_FOUND. */
+ * bytes. Errors: NOT_FOUND, EXISTS (several parts have a tensor with the name). */
 SL_API int sl_view_tensor(const struct sl_view *view, const char *name,
                           struct sl_object_tensor *out, uint64_t *image_offset);
 SL_API int sl_view_next_tensor(const struct sl_view *view, uint64_t *cursor,
                                struct sl_object_tensor *out, uint64_t *image_offset);
 
-/* Where the tensors of a group begin and end in the images taken together. Errors: NOT_FOUND. */
+/* Where a group's tensors begin and end in the images. Errors: NOT_FOUND, EXISTS (it is several).
+ */
 SL_API int sl_view_group(const struct sl_view *view, const char *name, uint64_t *image_offset,
                          uint64_t *bytes);
 

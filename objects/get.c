@@ -6,6 +6,7 @@
 #include "objects/call.h"
 #include "objects/error.h"
 #include "objects/fetch.h"
+#include "objects/get.h"
 #include "objects/node.h"
 #include "objects/pin.h"
 #include "objects/withdraw.h"
@@ -399,6 +400,16 @@ int sl_get_next_tensor(struct sl_get *get, uint64_t *cursor, struct sl_object_te
         return sl_objects_succeed();
     }
     return sl_objects_fail(SL_ERR_NOT_FOUND, "there are no more tensors");
+}
+
+uint32_t sl_get_part(const struct sl_get *get, uint64_t index)
+{
+    uint32_t part = 0;
+    for (; part + 1 < get->part_count && index >= get->copies[part]->manifest.tensor_count;
+         part++) {
+        index -= get->copies[part]->manifest.tensor_count;
+    }
+    return part;
 }
 
 void sl_get_close(struct sl_get **get)

@@ -15,15 +15,40 @@
 #define HEADER_BYTES 12
 #define GROUP        255
 
+static uint32_t type_bits(uint32_t type)
+{
+    static const uint8_t BITS[] = {
+        [SL_OBJECT_BOOL] = 8,        [SL_OBJECT_U8] = 8,      [SL_OBJECT_I8] = 8,
+        [SL_OBJECT_U16] = 16,        [SL_OBJECT_I16] = 16,    [SL_OBJECT_U32] = 32,
+        [SL_OBJECT_I32] = 32,        [SL_OBJECT_U64] = 64,    [SL_OBJECT_I64] = 64,
+        [SL_OBJECT_F16] = 16,        [SL_OBJECT_BF16] = 16,   [SL_OBJECT_F32] = 32,
+        [SL_OBJECT_F64] = 64,        [SL_OBJECT_F8_E4M3] = 8, [SL_OBJECT_F8_E5M2] = 8,
+        [SL_OBJECT_F8_E8M0] = 8,     [SL_OBJECT_C64] = 64,    [SL_OBJECT_F8_E4M3FNUZ] = 8,
+        [SL_OBJECT_F8_E5M2FNUZ] = 8, [SL_OBJECT_F4] = 4,      [SL_OBJECT_F6_E2M3] = 6,
+        [SL_OBJECT_F6_E3M2] = 6,
+    };
+    return type < sizeof BITS ? BITS[type] : 0;
+}
+
 uint32_t sl_objects_type_bytes(uint32_t type)
 {
-    static const uint8_t BYTES[] = {
-        [SL_OBJECT_BOOL] = 1, [SL_OBJECT_U8] = 1,      [SL_OBJECT_I8] = 1,      [SL_OBJECT_U16] = 2,
-        [SL_OBJECT_I16] = 2,  [SL_OBJECT_U32] = 4,     [SL_OBJECT_I32] = 4,     [SL_OBJECT_U64] = 8,
-        [SL_OBJECT_I64] = 8,  [SL_OBJECT_F16] = 2,     [SL_OBJECT_BF16] = 2,    [SL_OBJECT_F32] = 4,
-        [SL_OBJECT_F64] = 8,  [SL_OBJECT_F8_E4M3] = 1, [SL_OBJECT_F8_E5M2] = 1,
-    };
-    return type < sizeof BYTES ? BYTES[type] : 0;
+    const uint32_t bits = type_bits(type);
+    return bits % 8 == 0 ? bits / 8 : 0;
+}
+
+bool sl_objects_tensor_bytes(uint32_t type, uint32_t rank, const uint64_t *shape, uint64_t *out)
+{
+    uint64_t count = 1, bits;
+    bool fits = type_bits(type) != 0 && rank <= SL_OBJECTS_RANK_MAX;
+    for (uint32_t i = 0; fits && i < rank; i++) {
+        fits = !__builtin_mul_overflow(count, shape[i], &count);
+    }
+    fits =
+        fits && !__builtin_mul_overflow(count, (uint64_t)type_bits(type), &bits) && bits % 8 == 0;
+    if (fits) {
+        *out = bits / 8;
+    }
+    return fits;
 }
 
 void sl_objects_manifest_init(struct sl_objects_manifest *manifest)
@@ -118,8 +143,7 @@ static int place_tensor(const struct sl_objects_manifest *manifest, const char *
                         uint32_t rank, const uint64_t *shape, struct sl_objects_tensor *out,
                         struct sl_reason *reason)
 {
-    uint64_t bytes = sl_objects_type_bytes(type);
-    if (bytes == 0) {
+    if (type_bits(type) == 0) {
         return sl_reason_fail(reason, SL_ERR_INVALID, "tensor %s: there is no type %u", name, type);
     }
     if (rank > SL_OBJECTS_RANK_MAX) {
@@ -129,17 +153,16 @@ static int place_tensor(const struct sl_objects_manifest *manifest, const char *
     *out = (struct sl_objects_tensor){.type = type, .rank = rank};
     out->offset = (manifest->image_bytes + SL_OBJECTS_TENSOR_ALIGNMENT - 1) /
                   SL_OBJECTS_TENSOR_ALIGNMENT * SL_OBJECTS_TENSOR_ALIGNMENT;
-    bool overflows = false;
     for (uint32_t i = 0; i < rank; i++) {
         out->shape[i] = shape[i];
-        overflows |= __builtin_mul_overflow(bytes, shape[i], &bytes);
     }
-    if (overflows || bytes > SL_LIMIT_OBJECTS_IMAGE_BYTES - out->offset) {
+    const bool is_whole = sl_objects_tensor_bytes(type, rank, shape, &out->bytes);
+    if (!is_whole || out->bytes > SL_LIMIT_OBJECTS_IMAGE_BYTES - out->offset) {
         return sl_reason_fail(reason, SL_ERR_TOO_LARGE,
-                              "tensor %s: with it the image has more than %llu bytes", name,
-                              SL_LIMIT_OBJECTS_IMAGE_BYTES);
+                              "tensor %s: with it the image has more than %llu bytes, or its bits "
+                              "are no whole bytes",
+                              name, SL_LIMIT_OBJECTS_IMAGE_BYTES);
     }
-    out->bytes = bytes;
     return 0;
 }
 

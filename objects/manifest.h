@@ -58,8 +58,12 @@ struct sl_objects_manifest {
     struct sl_key_index names; /* of tensors: hashes */
 };
 
-/* Bytes of one element; 0: no such type. */
+/* Bytes of one element; 0: no such type, or not whole bytes. */
 uint32_t sl_objects_type_bytes(uint32_t type);
+
+/* Bytes of all elements. False: no such type, a rank above the limit, a product of 2^64 bits, or no
+ * whole bytes. */
+bool sl_objects_tensor_bytes(uint32_t type, uint32_t rank, const uint64_t *shape, uint64_t *out);
 
 /* Blocks that so many bytes of a manifest or an image take. */
 static inline uint64_t sl_objects_block_count(uint64_t bytes)

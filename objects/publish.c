@@ -175,12 +175,9 @@ static int add_tensor(struct sl_publication *publication, const struct sl_object
 /* The size is checked first: a tensor that was added stays. */
 static int check_tensor(const struct sl_object_tensor *tensor)
 {
-    uint64_t bytes = sl_objects_type_bytes(tensor->type);
-    bool is_right = bytes != 0 && tensor->rank <= SL_OBJECTS_RANK_MAX;
-    for (uint32_t i = 0; is_right && i < tensor->rank; i++) {
-        is_right = !__builtin_mul_overflow(bytes, tensor->shape[i], &bytes);
-    }
-    if (!is_right || bytes != tensor->bytes || (tensor->data == NULL && bytes > 0)) {
+    uint64_t bytes;
+    if (!sl_objects_tensor_bytes(tensor->type, tensor->rank, tensor->shape, &bytes) ||
+        bytes != tensor->bytes || (tensor->data == NULL && bytes > 0)) {
         return sl_objects_fail(SL_ERR_INVALID,
                                "tensor %.128s: %" PRIu64 " bytes are not those of its type %u and "
                                "its %u dimensions",

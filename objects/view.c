@@ -194,21 +194,36 @@ static void describe(const struct sl_objects_mapping_image *image, uint32_t inde
     }
 }
 
-/* Whether there is a tensor with the name. */
-static bool find_tensor(const struct sl_view *view, const char *name, struct sl_object_tensor *out,
-                        uint64_t *image_offset)
+/* How many parts have a tensor with the name; describes the last one's. */
+static uint32_t find_tensor(const struct sl_view *view, const char *name,
+                            struct sl_object_tensor *out, uint64_t *image_offset)
 {
     uint64_t at = 0;
+    uint32_t count = 0;
     for (uint32_t i = 0; i < view->mapping.image_count; i++) {
         const struct sl_objects_mapping_image *image = &view->mapping.images[i];
         const uint32_t index = sl_objects_manifest_find(image->manifest, name);
         if (index < image->manifest->tensor_count) {
             describe(image, index, at, out, image_offset);
-            return true;
+            count++;
         }
         at += image->bytes;
     }
-    return false;
+    return count;
+}
+
+/* No tensor or group has the name, or several have it. */
+static int fail_to_find(const struct sl_view *view, const char *what, const char *name,
+                        uint32_t count)
+{
+    const char *of = view->subscription->name;
+    const unsigned long long version = view->version;
+    return count == 0
+               ? sl_objects_fail(SL_ERR_NOT_FOUND, "%s@%llu has no %s %s", of, version, what, name)
+               : sl_objects_fail(SL_ERR_EXISTS,
+                                 "%s@%llu has %u times a %s %s: read the tensors in order, "
+                                 "with sl_view_next_tensor",
+                                 of, version, count, what, name);
 }
 
 int sl_view_tensor(const struct sl_view *view, const char *name, struct sl_object_tensor *out,
@@ -217,10 +232,17 @@ int sl_view_tensor(const struct sl_view *view, const char *name, struct sl_objec
     sl_assert(view != NULL);
     sl_assert(name != NULL);
     sl_assert(out != NULL);
-    return find_tensor(view, name, out, image_offset)
-               ? sl_objects_succeed()
-               : sl_objects_fail(SL_ERR_NOT_FOUND, "%s@%llu has no tensor %s",
-                                 view->subscription->name, (unsigned long long)view->version, name);
+    struct sl_object_tensor found;
+    uint64_t at;
+    const uint32_t count = find_tensor(view, name, &found, &at);
+    if (count != 1) {
+        return fail_to_find(view, "tensor", name, count);
+    }
+    *out = found;
+    if (image_offset != NULL) {
+        *image_offset = at;
+    }
+    return sl_objects_succeed();
 }
 
 int sl_view_next_tensor(const struct sl_view *view, uint64_t *cursor, struct sl_object_tensor *out,
@@ -249,32 +271,36 @@ int sl_view_group(const struct sl_view *view, const char *name, uint64_t *image_
     sl_assert(view != NULL);
     sl_assert(name != NULL);
     sl_assert(image_offset != NULL && bytes != NULL);
-    uint64_t at = 0;
+    uint64_t at = 0, begin = 0, end = 0;
+    uint32_t count = 0;
     for (uint32_t i = 0; i < view->mapping.image_count; i++) {
         const struct sl_objects_manifest *manifest = view->mapping.images[i].manifest;
         for (uint32_t g = 0; g < manifest->group_count; g++) {
             const struct sl_objects_group *group = &manifest->groups[g];
             if (strcmp(sl_objects_manifest_text(manifest, group->name), name) == 0) {
-                const uint32_t end = g + 1 < manifest->group_count ? manifest->groups[g + 1].first
-                                                                   : manifest->tensor_count;
-                const struct sl_objects_tensor *first = &manifest->tensors[group->first];
-                const struct sl_objects_tensor *last = &manifest->tensors[end - 1];
-                *image_offset = at + first->offset;
-                *bytes = last->offset + last->bytes - first->offset;
-                return sl_objects_succeed();
+                const uint32_t next = g + 1 < manifest->group_count ? manifest->groups[g + 1].first
+                                                                    : manifest->tensor_count;
+                const struct sl_objects_tensor *last = &manifest->tensors[next - 1];
+                begin = at + manifest->tensors[group->first].offset;
+                end = at + last->offset + last->bytes;
+                count++;
             }
         }
         at += view->mapping.images[i].bytes;
     }
-    return sl_objects_fail(SL_ERR_NOT_FOUND, "%s@%llu has no group %s", view->subscription->name,
-                           (unsigned long long)view->version, name);
+    if (count != 1) {
+        return fail_to_find(view, "group", name, count);
+    }
+    *image_offset = begin;
+    *bytes = end - begin;
+    return sl_objects_succeed();
 }
 
 /* Rows */
 
-/* Tensor TABLE/KIND.SHARD. */
-static bool find_shard_tensor(const struct sl_view *view, const char *table, const char *kind,
-                              uint32_t shard, struct sl_object_tensor *out)
+/* Tensor TABLE/KIND.SHARD; returns as find_tensor. */
+static uint32_t find_shard_tensor(const struct sl_view *view, const char *table, const char *kind,
+                                  uint32_t shard, struct sl_object_tensor *out)
 {
     char name[SL_OBJECTS_TENSOR_NAME_BYTES + 32];
     (void)snprintf(name, sizeof name, "%s/%s.%u", table, kind, shard);
@@ -287,10 +313,11 @@ static int find_table(const struct sl_view *view, const char *name, struct view_
     table->shard_count = 0;
     table->dim = 0;
     table->name[0] = '\0';
-    for (uint32_t i = 0; find_shard_tensor(view, name, "keys", i, &keys); i++) {
-        if (!find_shard_tensor(view, name, "rows", i, &rows) || keys.type != SL_OBJECT_U64 ||
-            keys.rank != 1 || rows.type != SL_OBJECT_F32 || rows.rank != 2 ||
-            rows.shape[0] != keys.shape[0] || rows.shape[1] > UINT32_MAX ||
+    uint32_t count;
+    for (uint32_t i = 0; (count = find_shard_tensor(view, name, "keys", i, &keys)) > 0; i++) {
+        if (count > 1 || find_shard_tensor(view, name, "rows", i, &rows) != 1 ||
+            keys.type != SL_OBJECT_U64 || keys.rank != 1 || rows.type != SL_OBJECT_F32 ||
+            rows.rank != 2 || rows.shape[0] != keys.shape[0] || rows.shape[1] > UINT32_MAX ||
             (i > 0 && rows.shape[1] != table->dim) ||
             (keys.bytes > 0 && (keys.data == NULL || (rows.bytes > 0 && rows.data == NULL)))) {
             return sl_objects_fail(SL_ERR_CORRUPT, "%s/keys.%u and %s/rows.%u are not of one table",

@@ -45,20 +45,26 @@ static void write_number(uint64_t number, uint32_t bytes)
     }
 }
 
-static uint32_t type_bytes(uint32_t type)
+static uint32_t type_bits(uint32_t type)
 {
-    return type <= 2 || type == 13 || type == 14               ? 1
-           : type == 3 || type == 4 || type == 9 || type == 10 ? 2
-           : type == 5 || type == 6 || type == 11              ? 4
-                                                               : 8;
+    return type <= 2 || (type >= 13 && type <= 17)             ? 8
+           : type == 3 || type == 4 || type == 9 || type == 10 ? 16
+           : type == 5 || type == 6 || type == 11              ? 32
+           : type == 19                                        ? 4
+           : type >= 20                                        ? 6
+                                                               : 64;
 }
 
 /* Adds a random tensor to the manifest and to the reference, which computes all on its own. */
 static void add_tensor(struct sl_objects_manifest *manifest, uint32_t index)
 {
-    const uint32_t type = (uint32_t)(sl_hash_random(&seed) % 15);
-    const uint32_t rank = (uint32_t)(sl_hash_random(&seed) % (SL_OBJECTS_RANK_MAX + 1));
-    uint64_t shape[SL_OBJECTS_RANK_MAX], bytes = type_bytes(type);
+    const uint32_t type = (uint32_t)(sl_hash_random(&seed) % 22);
+    const bool is_fraction = type_bits(type) < 8; /* the first dimension makes it whole bytes */
+    const uint32_t rank =
+        (uint32_t)(sl_hash_random(&seed) %
+                   (is_fraction ? SL_OBJECTS_RANK_MAX : SL_OBJECTS_RANK_MAX + 1)) +
+        (is_fraction ? 1 : 0);
+    uint64_t shape[SL_OBJECTS_RANK_MAX], bytes = is_fraction ? 1 : type_bits(type) / 8;
     char name[32];
     snprintf(name, sizeof name, "layer %u/w", index);
     write_number(type, 1);
@@ -67,7 +73,12 @@ static void add_tensor(struct sl_objects_manifest *manifest, uint32_t index)
     for (uint32_t i = 0; i < rank; i++) {
         const uint64_t most = bytes < 1000 ? 70 : bytes < 30000 ? 8 : 1;
         shape[i] = sl_hash_random(&seed) % 40 == 0 ? 0 : 1 + sl_hash_random(&seed) % most;
-        bytes *= shape[i];
+        if (is_fraction && i == 0) {
+            bytes = shape[i] * type_bits(type);
+            shape[i] *= 8;
+        } else {
+            bytes *= shape[i];
+        }
         write_number(shape[i], 8);
     }
     while (reference.image_bytes % 64 != 0) {
@@ -189,8 +200,7 @@ static bool is_manifest(const uint8_t *at, size_t left)
     if (left < 12 || memcmp(at, "SLOBJMF1", 8) != 0) {
         return false;
     }
-    memcpy(&entries, at + 8, 4);
-    at += 12;
+    memcpy(&entries, (at += 12) - 4, 4);
     unsigned __int128 image = 0;
     for (uint32_t i = 0; i < entries; i++) {
         if (at == end) {
@@ -215,18 +225,22 @@ static bool is_manifest(const uint8_t *at, size_t left)
             parsed.group_count++;
             continue;
         }
-        if (tag > 14 || at == end || *at > 8 || (size_t)(end - at - 1) < (size_t)*at * 8) {
+        if (tag > 21 || at == end || *at > 8 || (size_t)(end - at - 1) < (size_t)*at * 8) {
             return false;
         }
         const uint8_t rank = *at++;
-        unsigned __int128 bytes = type_bytes(tag);
+        unsigned __int128 count = 1;
         for (uint32_t r = 0; r < rank; r++, at += 8) {
             uint64_t dim;
             memcpy(&dim, at, 8);
-            bytes *= dim;
-            if (bytes > UINT64_MAX) {
+            count *= dim;
+            if (count > UINT64_MAX) {
                 return false;
             }
+        }
+        const unsigned __int128 bits = count * type_bits(tag), bytes = bits / 8;
+        if (bits > UINT64_MAX || bits % 8 != 0) {
+            return false;
         }
         for (uint32_t t = 0; t < parsed.tensor_count; t++) {
             if (strcmp(parsed.names[t], name) == 0) {
@@ -330,7 +344,8 @@ SL_CASE(manifest_add_tensor__names_what_is_wrong)
         {{"wide", SL_OBJECT_F32, 2, {1ULL << 32, 1ULL << 32}}, SL_ERR_TOO_LARGE},
         {{"void", SL_OBJECT_F64, 3, {1ULL << 32, 1ULL << 32, 0}}, SL_ERR_TOO_LARGE},
         {{"deep", SL_OBJECT_F32, 9, {1, 1, 1, 1, 1, 1, 1, 1, 1}}, SL_ERR_INVALID},
-        {{"odd", 15, 0, {0}}, SL_ERR_INVALID},
+        {{"odd", 22, 0, {0}}, SL_ERR_INVALID},
+        {{"half", SL_OBJECT_F4, 1, {3}}, SL_ERR_TOO_LARGE},
         {{"", SL_OBJECT_U8, 0, {0}}, SL_ERR_INVALID},
         {{"a\nb", SL_OBJECT_U8, 0, {0}}, SL_ERR_INVALID},
         {{NULL, SL_OBJECT_U8, 0, {0}}, SL_ERR_INVALID},

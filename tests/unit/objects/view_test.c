@@ -6,6 +6,7 @@
 
 #include "core/partition.h"
 #include "nodes.h"
+#include "objects/get.h"
 #include "objects/node.h"
 
 #define NAME  "model"
@@ -223,7 +224,8 @@ CASE(view_open__streams)
     sl_view_close(&view);
 }
 
-/* Publishes one part of version 1: group "g<part>" with a tensor u8[part + 1], then two tensors. */
+/* Publishes one part of version 1: group "g<part>" with a tensor u8[part + 1], then two tensors;
+ * then group and tensor "both". */
 static struct sl_publication *publish_part(uint32_t part, uint32_t part_count, uint8_t *data)
 {
     const struct sl_publish_options options = {.struct_size = sizeof options,
@@ -248,8 +250,14 @@ static struct sl_publication *publish_part(uint32_t part, uint32_t part_count, u
         (void)snprintf(text, sizeof text, "t%u.%u", part, i);
         nodes_expect(sl_publish_tensor(publication, &tensor));
     }
+    nodes_expect(sl_publish_group(publication, "both"));
+    const struct sl_object_tensor scalar = {
+        .name = "both", .type = SL_OBJECT_U8, .data = data, .bytes = 1};
+    nodes_expect(sl_publish_tensor(publication, &scalar));
     return publication;
 }
+
+#define PART_BYTES (3 * 64 + 1) /* of part 0 */
 
 CASE(view__has_tensors_and_groups_of_all_parts)
 {
@@ -269,17 +277,17 @@ CASE(view__has_tensors_and_groups_of_all_parts)
     sl_publish_end(&parts[1]);
 
     struct sl_view *view = open_newest();
-    for (uint32_t i = 0; i < 6; i++) {
+    for (uint32_t i = 0; i < 8; i++) {
         char text[16];
-        (void)snprintf(text, sizeof text, "t%u.%u", i / 3, i % 3);
+        (void)snprintf(text, sizeof text, "t%u.%u", i / 4, i % 4);
         nodes_expect(sl_view_next_tensor(view, &cursor, &tensor, &offset));
-        assert_string_equal(tensor.name, text);
-        assert_int_equal(offset, i % 3 * 64 + (i < 3 ? 0 : 129));
-        assert_memory_equal(tensor.data, data[i / 3], i / 3 + 1);
+        assert_string_equal(tensor.name, i % 4 == 3 ? "both" : text);
+        assert_int_equal(offset, i % 4 * 64 + (i < 4 ? 0 : PART_BYTES));
+        assert_memory_equal(tensor.data, data[i / 4], i % 4 == 3 ? 1 : i / 4 + 1);
     }
     assert_int_equal(sl_view_next_tensor(view, &cursor, &tensor, &offset), SL_ERR_NOT_FOUND);
     nodes_expect(sl_view_tensor(view, "t1.1", &tensor, &offset));
-    assert_int_equal(offset, 129 + 64);
+    assert_int_equal(offset, PART_BYTES + 64);
     assert_int_equal(tensor.rank, 1);
     assert_int_equal(tensor.shape[0], 2);
     assert_int_equal(sl_view_tensor(view, "t2.1", &tensor, &offset), SL_ERR_NOT_FOUND);
@@ -287,10 +295,22 @@ CASE(view__has_tensors_and_groups_of_all_parts)
     assert_int_equal(offset, 0);
     assert_int_equal(bytes, 1);
     nodes_expect(sl_view_group(view, "g1.1", &offset, &bytes));
-    assert_int_equal(offset, 129 + 64);
+    assert_int_equal(offset, PART_BYTES + 64);
     assert_int_equal(bytes, 66);
     assert_int_equal(sl_view_group(view, "g", &offset, &bytes), SL_ERR_NOT_FOUND);
+    assert_int_equal(sl_view_tensor(view, "both", &tensor, &offset), SL_ERR_EXISTS);
+    assert_non_null(strstr(sl_objects_last_error(), "2 times a tensor both"));
+    assert_int_equal(sl_view_group(view, "both", &offset, &bytes), SL_ERR_EXISTS);
+    assert_int_equal(tensor.rank, 1); /* outputs are as they were */
     sl_view_close(&view);
+
+    struct sl_get *get;
+    nodes_expect(sl_get_start(nodes.node[0], NAME, 1, NULL, 0, NODES_TIMEOUT, &get));
+    nodes_expect(sl_get_wait(get));
+    for (uint32_t i = 0; i < 8; i++) {
+        assert_int_equal(sl_get_part(get, i), i / 4);
+    }
+    sl_get_close(&get);
 }
 
 /* Table "t" of two shards, whose row of key k is {k, -k}; table "bad" lacks its rows. */
