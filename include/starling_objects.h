@@ -142,8 +142,7 @@ struct sl_object_tensor {
     uint32_t rank;    /* 0: a scalar */
     uint64_t shape[SL_OBJECTS_RANK_MAX];
     const void *data; /* host memory, row-major */
-    uint64_t
-        bytes; /* product of the shape and the size of the type, in whole bytes; else INVALID */
+    uint64_t bytes;   /* product of the shape and the type's bits, in whole bytes; else INVALID */
 };
 
 struct sl_object_extent {
@@ -448,8 +447,7 @@ SL_API int sl_view_tensor(const struct sl_view *view, const char *name,
 SL_API int sl_view_next_tensor(const struct sl_view *view, uint64_t *cursor,
                                struct sl_object_tensor *out, uint64_t *image_offset);
 
-/* Where a group's tensors begin and end in the images. Errors: NOT_FOUND, EXISTS (it is several).
- */
+/* Where a group's tensors begin and end in the images. Errors: NOT_FOUND, EXISTS (several). */
 SL_API int sl_view_group(const struct sl_view *view, const char *name, uint64_t *image_offset,
                          uint64_t *bytes);
 

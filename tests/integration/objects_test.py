@@ -95,7 +95,9 @@ class Files(ObjectsTest):
                 "layer.1": ("BF16", [7], chance.randbytes(14)),
                 "mask": ("BOOL", [3], b"\0\1\1"),
                 "scale": ("F64", [], chance.randbytes(8))}),
-            "model-2.safetensors": safetensors({"layer.2": ("F8_E4M3", [2, 5], chance.randbytes(10))}),
+            "model-2.safetensors": safetensors({"layer.2": ("F8_E4M3", [2, 5], chance.randbytes(10)),
+                                                "scales": ("F8_E8M0", [3], chance.randbytes(3)),
+                                                "quarters": ("F4", [3, 2], chance.randbytes(3))}),
         }
 
     def check(self, *flags):
@@ -118,6 +120,16 @@ class Files(ObjectsTest):
     def test_served_from_the_pool_of_the_node(self):
         self.check("--origin", "host")
 
+    def test_followed_names_are_those_that_were_named(self):
+        server, catalogue = self.serve()
+        names = ",".join(f"a-name-of-some-length-{number:03}" for number in range(300))
+        agent = self.start("starling-objects", "serve", "--agent", "--agent-name", self.folder, "--catalogue",
+                           catalogue, "--pool-memory", "16M", "--follow", names)
+        agent.wait_line("serves readers")
+        publisher = self.put(catalogue, "a-name-of-some-length-299", self.file("f", b"f"))
+        self.wait_for(lambda: len(self.entries(catalogue, "stat", "a-name-of-some-length-299", "--followers")) == 2)
+        self.end(publisher, agent, server)
+
     def test_many_small_files(self):
         server, catalogue = self.serve()
         files = {f"{i % 9}/{i}": bytes([i % 251]) * (i % 1000) for i in range(4200)}
@@ -138,6 +150,41 @@ class Files(ObjectsTest):
             self.tool(catalogue, "get", name, self.path(f"out-{name}"))
             self.assertEqual(tree(self.path(f"out-{name}")), files)
         self.end(*publishers, server)
+
+    def is_writing(self, getter):
+        """Whether the process has a file of the folder "out" open."""
+        with contextlib.suppress(OSError):
+            for number in os.listdir(f"/proc/{getter.pid}/fd"):
+                with contextlib.suppress(OSError):
+                    if os.readlink(f"/proc/{getter.pid}/fd/{number}").startswith(self.path("out/")):
+                        return True
+        return False
+
+    def test_an_interrupted_get_leaves_nothing(self):
+        server, catalogue = self.serve()
+        publisher = self.put(catalogue, "m", self.file("big", bytes(96 << 20)))
+        status = 0
+        for _ in range(20):  # the get may end before this test sees that it writes
+            getter = self.start("starling-objects", "get", "m", self.path("out"), "--catalogue", catalogue)
+            while getter.running() and not self.is_writing(getter):
+                pass
+            if getter.running():
+                getter.signal(signal.SIGINT)
+            status = getter.wait()
+            self.assertLessEqual(set(os.listdir(self.path("out"))), {"big"})
+            if status != 0:
+                break
+        self.assertEqual(status, -signal.SIGINT)
+        self.end(publisher, server)
+
+    def test_files_without_a_size(self):
+        server, catalogue = self.serve()
+        with open("/proc/version", "rb") as file:
+            version = file.read()
+        publisher = self.put(catalogue, "m", "/proc/version")
+        self.tool(catalogue, "get", "m", self.path("out"))
+        self.assertEqual(tree(self.path("out")), {"version": version})
+        self.end(publisher, server)
 
 
 class SmallDisk(ObjectsTest):
@@ -410,6 +457,11 @@ class Errors(ObjectsTest):
             self.check(["get", name, "out", "--catalogue", "127.0.0.1:1"], f'"{name}"', "accepted")
         self.check(["watch", "m@1", "--catalogue", "127.0.0.1:1"], "without blanks and @")
         self.check(["serve", "--catalogue", "127.0.0.1:1"], "--catalogue", status=1)
+        names = [f"model{number}" for number in range(1025)]
+        for flag in ("--follow", "--keep"):
+            self.check(["serve", "--agent", flag, ",".join(names)], f"{flag} has 1025 names", "1024", status=1)
+        self.check(["serve", "--agent", "--follow", ",".join(names[:600]), "--keep", ",".join(names[600:])],
+                   "has 600 names and --keep 425", "1024", status=1)
 
     def test_files(self):
         flags = ["--catalogue", "127.0.0.1:1"]
@@ -418,6 +470,9 @@ class Errors(ObjectsTest):
         self.check(["put", "m", self.path("empty"), *flags], "has no file", status=1)
         damaged = self.file("x.safetensors", b"not one")
         self.check(["put", "m", damaged, *flags], damaged, status=1)
+        pointer = self.file("p.safetensors", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
+        self.check(["put", "m", pointer, *flags], pointer, "run git lfs pull", status=1)
+        self.assertNotIn("\x1b", self.check(["put", "m", self.path("a\x1b[2J"), *flags], r"a\x1b[2J", status=1))
 
     def test_catalogue_that_is_not_there(self):
         address = f"127.0.0.1:{harness.free_ports(1)[0]}"

@@ -11,16 +11,35 @@
 #include <unistd.h>
 
 #include "core/array.h"
+#include "core/log.h"
+#include "objects/manifest.h"
 #include "tools/safetensors/safetensors.h"
 
 #define ALIGNMENT 64 /* of tensors in an image */
 
 static const char *const types[] = {
-    [SL_OBJECT_BOOL] = "BOOL", [SL_OBJECT_U8] = "U8",           [SL_OBJECT_I8] = "I8",
-    [SL_OBJECT_U16] = "U16",   [SL_OBJECT_I16] = "I16",         [SL_OBJECT_U32] = "U32",
-    [SL_OBJECT_I32] = "I32",   [SL_OBJECT_U64] = "U64",         [SL_OBJECT_I64] = "I64",
-    [SL_OBJECT_F16] = "F16",   [SL_OBJECT_BF16] = "BF16",       [SL_OBJECT_F32] = "F32",
-    [SL_OBJECT_F64] = "F64",   [SL_OBJECT_F8_E4M3] = "F8_E4M3", [SL_OBJECT_F8_E5M2] = "F8_E5M2",
+    [SL_OBJECT_BOOL] = "BOOL",
+    [SL_OBJECT_U8] = "U8",
+    [SL_OBJECT_I8] = "I8",
+    [SL_OBJECT_U16] = "U16",
+    [SL_OBJECT_I16] = "I16",
+    [SL_OBJECT_U32] = "U32",
+    [SL_OBJECT_I32] = "I32",
+    [SL_OBJECT_U64] = "U64",
+    [SL_OBJECT_I64] = "I64",
+    [SL_OBJECT_F16] = "F16",
+    [SL_OBJECT_BF16] = "BF16",
+    [SL_OBJECT_F32] = "F32",
+    [SL_OBJECT_F64] = "F64",
+    [SL_OBJECT_F8_E4M3] = "F8_E4M3",
+    [SL_OBJECT_F8_E5M2] = "F8_E5M2",
+    [SL_OBJECT_F8_E8M0] = "F8_E8M0",
+    [SL_OBJECT_F8_E4M3FNUZ] = "F8_E4M3FNUZ",
+    [SL_OBJECT_F8_E5M2FNUZ] = "F8_E5M2FNUZ",
+    [SL_OBJECT_C64] = "C64",
+    [SL_OBJECT_F4] = "F4",
+    [SL_OBJECT_F6_E2M3] = "F6_E2M3",
+    [SL_OBJECT_F6_E3M2] = "F6_E3M2",
 };
 #define TYPES (sizeof types / sizeof types[0])
 
@@ -74,13 +93,17 @@ static int append_tensor(struct sl_files_in *files, const char *path,
     while (type < TYPES && strcmp(types[type], tensor->type_name) != 0) {
         type++;
     }
-    if (type == TYPES ||
-        strncmp(tensor->name, SL_FILES_IN_PREFIX, strlen(SL_FILES_IN_PREFIX)) == 0) {
-        return sl_reason_fail(
-            reason, SL_ERR_INVALID,
-            "%s: objects do not accept the type %s, or the name, of \"%s\": put the "
-            "file with --bytes",
-            path, tensor->type_name, tensor->name);
+    uint64_t bytes;
+    const bool is_typed = sl_objects_tensor_bytes(type, tensor->rank, tensor->shape, &bytes) &&
+                          bytes == tensor->bytes;
+    if (!is_typed || strncmp(tensor->name, SL_FILES_IN_PREFIX, strlen(SL_FILES_IN_PREFIX)) == 0) {
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "%s: \"%s\": objects do not accept %s %s: put the file with --bytes",
+                              path, tensor->name,
+                              is_typed       ? "a name that begins with"
+                              : type < TYPES ? "a shape with so many bytes of the type"
+                                             : "the type",
+                              is_typed ? SL_FILES_IN_PREFIX : tensor->type_name);
     }
     struct sl_files_in_tensor item = {
         .path = path,
@@ -113,10 +136,33 @@ static bool has_ending(const char *path, const char *ending)
     return length >= ending_length && strcmp(path + length - ending_length, ending) == 0;
 }
 
+/* Length of the file, by reading it: files of /proc and /sys report none, or a page. */
+static int count_bytes(const char *path, uint64_t *bytes, struct sl_reason *reason)
+{
+    static char chunk[1U << 16];
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = file < 0 ? -1 : 1;
+    *bytes = 0;
+    while (got > 0 || (got < 0 && file >= 0 && errno == EINTR)) {
+        got = pread(file, chunk, sizeof chunk, (off_t)*bytes);
+        *bytes += got > 0 ? (uint64_t)got : 0;
+    }
+    const int cause = errno;
+    (void)close(file);
+    return got == 0
+               ? 0
+               : sl_reason_fail(reason, SL_ERR_IO, "cannot read %s: %s", path, strerror(cause));
+}
+
 static int add_file(struct sl_files_in *files, const FTSENT *entry, size_t root_length,
                     bool as_bytes, struct sl_reason *reason)
 {
-    const uint64_t bytes = (uint64_t)entry->fts_statp->st_size;
+    uint64_t bytes = (uint64_t)entry->fts_statp->st_size;
+    const int err =
+        entry->fts_statp->st_blocks > 0 ? 0 : count_bytes(entry->fts_path, &bytes, reason);
+    if (err != 0) {
+        return err;
+    }
     const char *inner = entry->fts_path + root_length;
     if (entry->fts_level == FTS_ROOTLEVEL) {
         const char *slash = strrchr(entry->fts_path, '/');
@@ -144,12 +190,17 @@ int sl_files_in_add(struct sl_files_in *files, const char *path, bool as_bytes,
                   ? sl_reason_fail(reason, SL_ERR_IO, "cannot read %s: %s", path, strerror(errno))
                   : 0;
     while (err == 0 && (entry = fts_read(walk)) != NULL) {
+        entry->fts_parent->fts_number++; /* 0 of an empty directory */
         switch (entry->fts_info) {
         case FTS_F:
             err = add_file(files, entry, strlen(path), as_bytes, reason);
             break;
         case FTS_D:
+            break;
         case FTS_DP:
+            if (entry->fts_number == 0) {
+                sl_log_warn("%s is empty: objects keep files only", entry->fts_path);
+            }
             break;
         case FTS_DC:
         case FTS_DEFAULT:
@@ -183,12 +234,22 @@ static int read_item(const struct sl_files_in_tensor *item, int file, uint8_t *t
                                   strerror(errno));
         }
         if (got == 0) {
-            return sl_reason_fail(reason, SL_ERR_CORRUPT, "%s became shorter meanwhile",
+            return sl_reason_fail(reason, SL_ERR_CORRUPT, "%s became shorter while it was read",
                                   item->path);
         }
         done += (uint64_t)got;
     }
     return 0;
+}
+
+/* The file ends behind its last item. */
+static int check_end(const struct sl_files_in_tensor *last, int file, struct sl_reason *reason)
+{
+    char more;
+    return pread(file, &more, 1, (off_t)(last->at + last->tensor.bytes)) <= 0
+               ? 0
+               : sl_reason_fail(reason, SL_ERR_CORRUPT, "%s became longer while it was read",
+                                last->path);
 }
 
 uint8_t *sl_files_in_map(uint64_t bytes, struct sl_reason *reason)
@@ -229,6 +290,8 @@ int sl_files_in_read(struct sl_files_in *files, struct sl_reason *reason)
         err = file < 0
                   ? sl_reason_fail(reason, SL_ERR_IO, "cannot open %s: %s", path, strerror(errno))
                   : read_item(item, file, files->base + at, reason);
+        const bool is_last = i + 1 == files->count || strcmp(item[1].path, path) != 0;
+        err = err == 0 && is_last ? check_end(item, file, reason) : err;
         at += item->tensor.bytes;
     }
     (void)close(file);

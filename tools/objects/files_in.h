@@ -30,12 +30,14 @@ struct sl_files_in {
 
 /* Lists the tensors of files and of all files in directories; follows symbolic links. A path in an
  * object is the file's name, or its path below the directory. as_bytes: .safetensors files are
- * bytes too. Errors: NOT_FOUND, IO, INVALID, CORRUPT, TOO_LARGE, EXISTS, NO_MEMORY; with a reason.
+ * bytes too. Logs a warning for an empty directory. Errors: NOT_FOUND, IO, INVALID, CORRUPT,
+ * TOO_LARGE, EXISTS, NO_MEMORY; with a reason.
  */
 int sl_files_in_add(struct sl_files_in *files, const char *path, bool as_bytes,
                     struct sl_reason *reason);
 
-/* Reads what was listed. Errors: IO, CORRUPT (a file was truncated), NO_MEMORY; with a reason. */
+/* Reads what was listed. Errors: IO, CORRUPT (a file has another length now), NO_MEMORY; with a
+ * reason. */
 int sl_files_in_read(struct sl_files_in *files, struct sl_reason *reason);
 
 void sl_files_in_fini(struct sl_files_in *files);

@@ -48,12 +48,12 @@ static struct {
            .pin_warn_ns = 600 * SL_CLOCK_NS_PER_S,
            .log_level = SL_LOG_WARN};
 
-/* Words of a flag that takes several, with commas between them. */
-struct names {
-    char text[4096];
-    const char *items[256];
+/* Names of --follow or --keep, with commas between them; zero at first. They outlive the node. */
+static struct names {
+    char *text; /* allocated, for the life of the process */
+    const char *items[SL_LIMIT_OBJECTS_FOLLOWS];
     uint32_t count;
-};
+} follow, keep;
 
 /* One run of the program. */
 struct run {
@@ -178,22 +178,26 @@ static const char *default_name(void)
     return is_local ? "127.0.0.1:0" : NULL;
 }
 
-static void split(const char *text, struct names *out)
+static int split(const char *flag, const char *text, struct names *out, struct sl_reason *reason)
 {
-    (void)snprintf(out->text, sizeof out->text, "%s", text != NULL ? text : "");
-    out->count = 0;
-    for (char *rest = out->text, *name;
-         out->count < LENGTH(out->items) && (name = strsep(&rest, ",")) != NULL;) {
-        if (name[0] != '\0') {
+    out->text = strdup(text != NULL ? text : "");
+    if (out->text == NULL) {
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for --%s", flag);
+    }
+    uint32_t count = 0;
+    for (char *rest = out->text, *name; (name = strsep(&rest, ",")) != NULL;) {
+        if (name[0] != '\0' && count++ < LENGTH(out->items)) {
             out->items[out->count++] = name;
         }
     }
+    return count == out->count ? 0
+                               : sl_reason_fail(reason, SL_ERR_TOO_LARGE,
+                                                "--%s has %u names: accepted are at most %u", flag,
+                                                count, LENGTH(out->items));
 }
 
-/* What serve adds to a node. The names outlive it. */
 static int make_setup(struct run *run, struct sl_objects_setup *out)
 {
-    static struct names follow, keep;
     const char *agent = flags.agent_name != NULL ? flags.agent_name : SL_OBJECTS_LOCAL_DEFAULT;
     *out = (struct sl_objects_setup){.is_keeper = flags.directory != NULL &&
                                                   (!flags.agent || flags.catalogue == NULL),
@@ -204,8 +208,16 @@ static int make_setup(struct run *run, struct sl_objects_setup *out)
                                      .directory = flags.directory,
                                      .keep_versions = flags.keep_versions,
                                      .replicas = flags.replicas};
-    split(flags.follow, &follow);
-    split(flags.keep, &keep);
+    int err = split("follow", flags.follow, &follow, &run->reason);
+    err = err != 0 ? err : split("keep", flags.keep, &keep, &run->reason);
+    if (err == 0 && follow.count + keep.count > LENGTH(keep.items)) {
+        err = sl_reason_fail(&run->reason, SL_ERR_TOO_LARGE,
+                             "--follow has %u names and --keep %u: an agent follows at most %u",
+                             follow.count, keep.count, LENGTH(keep.items));
+    }
+    if (err != 0) {
+        return err;
+    }
     out->follow_count = follow.count;
     out->keep_count = keep.count;
     if (!sl_objects_text_is_valid(agent, SL_OBJECTS_LOCAL_NAME_BYTES) || agent[0] == '\0' ||
@@ -310,19 +322,17 @@ static bool is_kept(struct run *run, const char *name, struct sl_subscription *s
 /* Waits for the names that an agent keeps. */
 static int await_kept(struct run *run)
 {
-    const struct sl_subscribe_options follow = {.struct_size = sizeof follow, .follow = true};
+    const struct sl_subscribe_options how = {.struct_size = sizeof how, .follow = true};
     const char *agent = flags.agent_name != NULL ? flags.agent_name : SL_OBJECTS_LOCAL_DEFAULT;
     const struct sl_objects_options reader_options = {.struct_size = sizeof reader_options,
                                                       .agent = agent};
     struct sl_objects *reader = NULL;
-    struct names kept;
-    split(flags.keep, &kept);
-    int err = kept.count > 0 ? sl_objects_create(&reader_options, &reader) : 0;
-    for (uint32_t i = 0; err == 0 && i < kept.count; i++) {
+    int err = keep.count > 0 ? sl_objects_create(&reader_options, &reader) : 0;
+    for (uint32_t i = 0; err == 0 && i < keep.count; i++) {
         struct sl_subscription *subscription = NULL;
-        err = sl_subscription_open(reader, kept.items[i], &follow, KEPT_MS, &subscription);
-        while (err == 0 && !is_kept(run, kept.items[i], subscription)) {
-            sl_log_warn("waiting for %s: %s", kept.items[i], sl_objects_last_error());
+        err = sl_subscription_open(reader, keep.items[i], &how, KEPT_MS, &subscription);
+        while (err == 0 && !is_kept(run, keep.items[i], subscription)) {
+            sl_log_warn("waiting for %s: %s", keep.items[i], sl_objects_last_error());
         }
         sl_subscription_close(&subscription);
     }

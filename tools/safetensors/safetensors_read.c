@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/assert.h"
+#include "core/file_kind.h"
 #include "tools/safetensors/safetensors.h"
 
 #define METADATA "__metadata__"
@@ -117,7 +118,7 @@ static int take_tensor(const struct parser *parser, const char *name, const json
     if (!json_is_string(type)) {
         return refuse(parser, SL_ERR_CORRUPT, "\"%s\" has no \"dtype\"", name);
     }
-    (void)snprintf(tensor.type_name, sizeof tensor.type_name, "%.15s", json_string_value(type));
+    (void)snprintf(tensor.type_name, sizeof tensor.type_name, "%.31s", json_string_value(type));
     tensor.type = type_of(json_string_value(type));
     int err = take_shape(parser, json_object_get(object, "shape"), &tensor);
     err = err != 0 ? err : take_place(parser, json_object_get(object, "data_offsets"), &tensor);
@@ -208,23 +209,36 @@ static int take_head(const struct parser *parser, json_t *root)
     return check_places(parser);
 }
 
+/* The reason of a file that is something else: what it is, if that is known. */
+static int refuse_kind(const struct parser *parser, const char *why)
+{
+    char begin[SL_FILE_KIND_BYTES];
+    const ssize_t got = pread(parser->file->fd, begin, sizeof begin, 0);
+    const char *kind = got > 0 ? sl_file_kind_explain(begin, (size_t)got) : NULL;
+    return kind == NULL ? refuse(parser, SL_ERR_CORRUPT, "%s", why)
+                        : refuse(parser, SL_ERR_CORRUPT, "it is no safetensors file: %s", kind);
+}
+
 static int read_head(struct parser *parser, uint64_t file_bytes)
 {
     uint64_t head_bytes;
     json_error_t error;
+    char why[256];
     if (file_bytes < sizeof head_bytes) {
-        return refuse(parser, SL_ERR_CORRUPT, "it is no safetensors file: it has %" PRIu64 " bytes",
-                      file_bytes);
+        (void)snprintf(why, sizeof why, "it is no safetensors file: it has %" PRIu64 " bytes",
+                       file_bytes);
+        return refuse_kind(parser, why);
     }
     int err = read_at(parser, 0, &head_bytes, sizeof head_bytes);
     if (err != 0) {
         return err;
     }
     if (head_bytes > file_bytes - sizeof head_bytes || head_bytes > SL_SAFETENSORS_HEAD_BYTES_MAX) {
-        return refuse(parser, SL_ERR_CORRUPT,
-                      "it is no safetensors file, or cut short: its head would have %" PRIu64
-                      " bytes",
-                      head_bytes);
+        (void)snprintf(why, sizeof why,
+                       "it is no safetensors file, or cut short: its head would have %" PRIu64
+                       " bytes",
+                       head_bytes);
+        return refuse_kind(parser, why);
     }
     parser->data_at = sizeof head_bytes + head_bytes;
     parser->data_bytes = file_bytes - parser->data_at;
@@ -236,7 +250,8 @@ static int read_head(struct parser *parser, uint64_t file_bytes)
     json_t *root =
         err != 0 ? NULL : json_loadb(text, (size_t)head_bytes, JSON_REJECT_DUPLICATES, &error);
     if (err == 0 && root == NULL) {
-        err = refuse(parser, SL_ERR_CORRUPT, "its head: %s", error.text);
+        (void)snprintf(why, sizeof why, "its head: %s", error.text);
+        err = refuse_kind(parser, why);
     }
     err = err != 0 ? err : take_head(parser, root);
     json_decref(root);

@@ -14,7 +14,7 @@ enum sl_tensor_type { SL_TENSOR_F32, SL_TENSOR_I64, SL_TENSOR_U64, SL_TENSOR_U8,
 
 struct sl_tensor {
     char name[SL_TENSOR_NAME_BYTES];
-    char type_name[16]; /* as in the file it was read from */
+    char type_name[32]; /* as in the file it was read from */
     enum sl_tensor_type type;
     uint32_t rank;
     uint64_t shape[SL_TENSOR_RANK_MAX];

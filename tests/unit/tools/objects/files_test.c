@@ -1,11 +1,14 @@
 /* Files in and out, without a node: the test has the get. */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/log.h"
+#include "objects/get.h"
 #include "tests/support/unit.h"
 #include "tools/objects/files_in.h"
 #include "tools/objects/files_out.h"
@@ -19,7 +22,13 @@ static struct sl_files_in files;
 struct sl_get {
     const struct sl_files_in_tensor *items;
     uint64_t count;
+    uint64_t second; /* the first tensor of part 1; 0: there is one part */
 };
+
+uint32_t sl_get_part(const struct sl_get *get, uint64_t index)
+{
+    return get->second > 0 && index >= get->second;
+}
 
 int sl_get_next_tensor(struct sl_get *get, uint64_t *cursor, struct sl_object_tensor *out,
                        uint64_t *image_offset)
@@ -184,9 +193,9 @@ CASE(files__of_tensors_are_tensors)
 CASE(files__of_tensors_that_objects_do_not_have_are_refused)
 {
     char file[256];
-    write_file("in/m.safetensors", file, make_tensors(file, "F4", "a"));
+    write_file("in/m.safetensors", file, make_tensors(file, "F3_E1M1", "a"));
     assert_int_equal(put("in", false), SL_ERR_INVALID);
-    assert_non_null(strstr(reason.text, "F4"));
+    assert_non_null(strstr(reason.text, "\"b\": objects do not accept the type F3_E1M1"));
     assert_non_null(strstr(reason.text, "--bytes"));
     write_file("in/m.safetensors", file, make_tensors(file, "BOOL", "file:a"));
     assert_int_equal(put("in", false), SL_ERR_INVALID);
@@ -195,6 +204,109 @@ CASE(files__of_tensors_that_objects_do_not_have_are_refused)
     assert_non_null(strstr(reason.text, "in/m.safetensors"));
     sl_files_in_fini(&files);
     assert_int_equal(put("in", true), 0);
+}
+
+CASE(files__of_tensors_of_new_types_are_tensors)
+{
+    static const char *const types[] = {"F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "C64",
+                                        "F4",      "F6_E2M3",     "F6_E3M2"};
+    static const uint32_t bits[] = {8, 8, 8, 64, 4, 6, 6};
+    for (uint32_t i = 0; i < 7; i++) {
+        char file[256], head[129];
+        uint32_t count;
+        memset(file, 0, sizeof file);
+        (void)snprintf(head, sizeof head,
+                       "{\"w\":{\"dtype\":\"%s\",\"shape\":[2,4],\"data_offsets\":[0,%u]}}",
+                       types[i], bits[i]);
+        file[0] = (char)128;
+        (void)snprintf(file + 8, sizeof file - 8, "%-128sABCDEFGHijklmnopqrstuvw", head);
+        write_file("in/m.safetensors", file, 136 + bits[i]);
+        assert_int_equal(put("in", false), 0);
+        assert_int_equal(files.items[1].tensor.type, SL_OBJECT_F8_E8M0 + i);
+        assert_int_equal(files.items[1].tensor.bytes, bits[i]);
+        assert_int_equal(get("model", &count), 0);
+        check_file("out/m.safetensors", file, 136 + bits[i]);
+        sl_files_in_fini(&files);
+    }
+}
+
+CASE(files__that_are_something_else_are_named_by_it)
+{
+    static const struct {
+        const char *bytes, *words;
+    } cases[] = {{"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"},
+                 {"\x1f\x8b\x08\x08\x01\x02\x03\x04\x05", "gzip"},
+                 {"<!DOCTYPE html><html></html>", "HTML"},
+                 {"PK\x03\x04 and the rest of it", "zip archive"},
+                 {"{\"a\":1}", "JSON"},
+                 {"{\"a\"", "JSON"},
+                 {"\x93NUMPY\x01 and an array", "NumPy"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        write_file("in/m.safetensors", cases[i].bytes, strlen(cases[i].bytes));
+        assert_int_equal(put("in", false), SL_ERR_CORRUPT);
+        assert_non_null(strstr(reason.text, cases[i].words));
+        assert_non_null(strstr(reason.text, "in/m.safetensors"));
+    }
+    write_file("in/m.safetensors", "\x1b[2J at the beginning", 20);
+    assert_int_equal(rename(at("in/m.safetensors"), at("in/\x1b[2J.safetensors")), 0);
+    assert_int_equal(put("in", false), SL_ERR_CORRUPT);
+    assert_null(strchr(reason.text, '\x1b'));
+    assert_non_null(strstr(reason.text, "\\x1b[2J"));
+}
+
+CASE(files__without_a_size_are_read_to_their_end)
+{
+    char version[4096];
+    uint32_t count;
+    FILE *file = fopen("/proc/version", "re");
+    assert_non_null(file);
+    const size_t bytes = fread(version, 1, sizeof version, file);
+    assert_int_equal(fclose(file), 0);
+    assert_true(bytes > 0 && bytes < sizeof version);
+    assert_int_equal(symlink("/proc/version", at("in/version")), 0);
+    assert_int_equal(put("in", false), 0);
+    assert_int_equal(get("model", &count), 0);
+    check_file("out/version", version, bytes);
+}
+
+CASE(files__that_change_their_length_are_refused)
+{
+    static const struct {
+        const char *name;
+        bool is_tensors;
+    } cases[] = {{"in/text", false}, {"in/m.safetensors", true}};
+    for (uint32_t i = 0; i < 2; i++) {
+        char bytes[256] = "0123456789";
+        const size_t length = cases[i].is_tensors ? make_tensors(bytes, "BOOL", "a") : 10;
+        write_file(cases[i].name, bytes, length);
+        write_file("in/z", "z", 1); /* the next file begins right behind it */
+        assert_int_equal(sl_files_in_add(&files, at("in"), false, &reason), 0);
+        write_file(cases[i].name, bytes, length + 1);
+        assert_int_equal(sl_files_in_read(&files, &reason), SL_ERR_CORRUPT);
+        assert_non_null(strstr(reason.text, cases[i].name));
+        assert_non_null(strstr(reason.text, "longer"));
+        sl_files_in_fini(&files);
+        assert_int_equal(unlink(at(cases[i].name)), 0);
+    }
+}
+
+static void count_lines(void *ctx, enum sl_log_level level, const char *text)
+{
+    ++*(uint32_t *)ctx;
+    assert_non_null(strstr(text, "in/hollow is empty"));
+}
+
+CASE(directories__that_are_empty_are_named)
+{
+    uint32_t lines = 0;
+    assert_int_equal(mkdir(at("in/hollow"), 0700), 0);
+    assert_int_equal(mkdir(at("in/deep"), 0700), 0);
+    write_file("in/deep/.hidden", "x", 1);
+    sl_log_redirect(SL_LOG_WARN, count_lines, &lines);
+    assert_int_equal(put("in", false), 0);
+    sl_log_redirect(SL_LOG_INFO, NULL, NULL);
+    assert_int_equal(lines, 1);
+    assert_int_equal(files.file_count, 1);
 }
 
 CASE(files__that_cannot_be_read_are_named)
@@ -259,7 +371,7 @@ CASE(files__are_written_beside_what_a_killed_process_left)
 
 CASE(files__of_an_object_without_files_are_one)
 {
-    struct sl_files_in_tensor item = {.tensor = {.name = "bytes", .data = "abc", .bytes = 3}};
+    struct sl_files_in_tensor item = {.tensor = {"bytes", SL_OBJECT_U8, 1, {3}, "abc", 3}};
     struct sl_get it = {.items = &item, .count = 1};
     uint32_t count;
     files.base = (uint8_t *)item.tensor.data;
@@ -291,4 +403,118 @@ CASE(files__of_an_object_of_tensors_are_one_of_tensors)
     assert_int_equal(sl_safetensors_read(&file, &file.tensors.items[1], 0, got, 4, &reason), 0);
     assert_memory_equal(got, "89ab", 4);
     sl_safetensors_close(&file);
+}
+
+/* Writes the tensors, of one part, or of two that begin at 0 and at `second`. */
+static int write_parts(const struct sl_files_in_tensor *items, uint32_t count, uint32_t second,
+                       uint32_t *file_count)
+{
+    struct sl_get it = {.items = items, .count = count, .second = second};
+    files.base = (uint8_t *)items[0].tensor.data;
+    const int err = sl_files_out_write(&it, "team/m", files.base, at("out"), file_count, &reason);
+    files.base = NULL;
+    return err;
+}
+
+static void check_tensors(const char *name, const char *const *names, const char *bytes)
+{
+    struct sl_safetensors file;
+    assert_int_equal(sl_safetensors_open(at(name), &file, &reason), 0);
+    for (uint32_t i = 0; i < file.tensors.count; i++) {
+        char got;
+        assert_non_null(names[i]);
+        assert_string_equal(file.tensors.items[i].name, names[i]);
+        assert_int_equal(sl_safetensors_read(&file, &file.tensors.items[i], 0, &got, 1, &reason),
+                         0);
+        assert_int_equal(got, bytes[i]);
+    }
+    assert_null(names[file.tensors.count]);
+    sl_safetensors_close(&file);
+}
+
+#define ONE(tensor_name, byte)                                                                     \
+    {                                                                                              \
+        .tensor = { tensor_name, SL_OBJECT_U8, 1, {1}, byte, 1 }                                   \
+    }
+
+CASE(files__of_parts_with_tensors_of_one_name_are_several)
+{
+    static const uint8_t data[] = "abcd";
+    const struct sl_files_in_tensor items[] = {ONE("w", data), ONE("x", data + 1),
+                                               ONE("y", data + 2), ONE("w", data + 3)};
+    uint32_t count;
+    assert_int_equal(write_parts(items, 4, 2, &count), 0);
+    assert_int_equal(count, 2);
+    assert_int_equal(count_entries("out"), 2);
+    check_tensors("out/m.0.safetensors", (const char *const[]){"w", "x", NULL}, "ab");
+    check_tensors("out/m.1.safetensors", (const char *const[]){"y", "w", NULL}, "cd");
+    assert_int_equal(write_parts(items, 3, 2, &count), 0); /* all names differ */
+    assert_int_equal(count, 1);
+    check_tensors("out/m.safetensors", (const char *const[]){"w", "x", "y", NULL}, "abc");
+}
+
+CASE(files__of_tensors_that_are_called_bytes_are_of_tensors)
+{
+    static const uint8_t data[] = "abcd";
+    const struct sl_files_in_tensor two[] = {ONE("bytes", data), ONE("w", data + 1)};
+    const struct sl_files_in_tensor typed = {.tensor = {"bytes", SL_OBJECT_I8, 1, {1}, data, 1}};
+    const struct sl_files_in_tensor parts[] = {ONE("bytes", data), ONE("bytes", data + 1)};
+    uint32_t count;
+    assert_int_equal(write_parts(two, 2, 0, &count), 0);
+    check_tensors("out/m.safetensors", (const char *const[]){"bytes", "w", NULL}, "ab");
+    assert_int_equal(write_parts(&typed, 1, 0, &count), 0);
+    check_tensors("out/m.safetensors", (const char *const[]){"bytes", NULL}, "a");
+    assert_int_equal(count_entries("out"), 1);
+    assert_int_equal(write_parts(parts, 2, 1, &count), 0); /* sl_publish_bytes, twice */
+    assert_int_equal(count, 1);
+    check_file("out/m", "ab", 2);
+}
+
+CASE(files__that_cannot_have_a_tensor_are_refused)
+{
+    static const uint8_t data[] = "abcd";
+    static const char *const names[] = {"__metadata__", "caf\xe9"};
+    uint32_t count;
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct sl_files_in_tensor items[] = {ONE("w", data), ONE(names[i], data + 1)};
+        assert_int_equal(write_parts(items, 2, 0, &count), SL_ERR_INVALID);
+        assert_non_null(strstr(reason.text, names[i]));
+        assert_int_equal(count_entries("out"), 0);
+    }
+}
+
+CASE(files__of_parts_are_not_mixed)
+{
+    static const uint8_t data[] = "abcd";
+    const struct sl_files_in_tensor apart[] = {ONE("file:a", data), ONE("w", data + 1),
+                                               ONE("file:b", data + 2)};
+    const struct sl_files_in_tensor same[] = {ONE("file:a", data), ONE("file:a", data + 1)};
+    uint32_t count;
+    assert_int_equal(write_parts(apart, 3, 1, &count), 0);
+    assert_int_equal(count, 3);
+    check_file("out/a", "a", 1);
+    check_file("out/b", "c", 1);
+    check_tensors("out/m.1.safetensors", (const char *const[]){"w", NULL}, "b");
+    assert_int_equal(write_parts(same, 2, 1, &count), SL_ERR_EXISTS);
+    assert_non_null(strstr(reason.text, "\"a\""));
+}
+
+/* The signal takes effect after the call: here the test has blocked it. */
+CASE(files__of_an_interrupted_get_are_gone)
+{
+    sigset_t signals;
+    uint32_t count;
+    assert_int_equal(mkdir(at("out"), 0700), 0);
+    write_file("in/z", "0123456789", 10);
+    write_file("out/z", "before", 6);
+    assert_int_equal(put("in", false), 0);
+    (void)sigemptyset(&signals);
+    (void)sigaddset(&signals, SIGTERM);
+    assert_int_equal(sigprocmask(SIG_BLOCK, &signals, NULL), 0);
+    assert_int_equal(raise(SIGTERM), 0);
+    assert_int_equal(get("model", &count), SL_ERR_CANCELLED);
+    assert_int_equal(sigwait(&signals, &(int){0}), 0);
+    assert_int_equal(sigprocmask(SIG_UNBLOCK, &signals, NULL), 0);
+    assert_int_equal(count_entries("out"), 1);
+    check_file("out/z", "before", 6);
 }
