@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "core/file_kind.h"
-#include "core/hash.h"
 #include "core/key_index.h"
 #include "serve/engine/onnx.h"
 
@@ -27,26 +26,24 @@ static int fail_system(const char *path, struct sl_reason *reason)
 
 /* Opens a regular file; beneath a folder, also after links have been followed, unless the folder is
  * AT_FDCWD. Errors: INVALID, those of the system; no descriptor is left. */
-static int open_file(int folder, const char *path, int *fd, uint64_t *bytes,
+static int open_file(int folder, const char *path, int *fd, struct stat *status,
                      struct sl_reason *reason)
 {
     const struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK, /* for a pipe */
                                  .resolve = RESOLVE_BENEATH};
-    struct stat status;
     *fd = folder == AT_FDCWD ? open(path, (int)how.flags)
                              : (int)syscall(SYS_openat2, folder, path, &how, sizeof how);
     if (*fd < 0 && errno == EXDEV) {
         return sl_reason_fail(reason, SL_ERR_INVALID,
                               "%s leads out of the model's folder: accepted is a path in it", path);
     }
-    int err = *fd < 0 || fstat(*fd, &status) != 0 ? fail_system(path, reason) : 0;
-    if (err == 0 && !S_ISREG(status.st_mode)) {
+    int err = *fd < 0 || fstat(*fd, status) != 0 ? fail_system(path, reason) : 0;
+    if (err == 0 && !S_ISREG(status->st_mode)) {
         err = sl_reason_fail(reason, SL_ERR_INVALID, "%s: not a regular file", path);
     }
     if (err != 0 && *fd >= 0) {
         (void)close(*fd);
     }
-    *bytes = err == 0 ? (uint64_t)status.st_size : 0;
     return err;
 }
 
@@ -54,8 +51,7 @@ static int open_file(int folder, const char *path, int *fd, uint64_t *bytes,
 struct beside {
     int folder; /* of the model */
     struct sl_graph_memory *memory;
-    struct sl_key_index seen; /* hashes of locations: each adds its bytes to the memory's limit */
-    uint32_t seen_count;
+    struct sl_key_index seen; /* inodes: each file adds its bytes to the memory's limit once */
 };
 
 static int read_beside(void *context, const char *location, uint64_t offset, size_t bytes,
@@ -63,16 +59,15 @@ static int read_beside(void *context, const char *location, uint64_t offset, siz
 {
     struct beside *beside = context;
     char begin[SL_FILE_KIND_BYTES];
-    uint64_t size, number;
+    uint64_t number;
+    struct stat status;
     int fd;
-    int err = open_file(beside->folder, location, &fd, &size, reason);
+    int err = open_file(beside->folder, location, &fd, &status, reason);
     if (err != 0) {
         return err;
     }
-    if (sl_key_index_add(&beside->seen, sl_hash_bytes(location, strlen(location), 0), &number) ==
-            0 &&
-        number == beside->seen_count) {
-        beside->seen_count++;
+    const uint64_t size = (uint64_t)status.st_size, seen_before = beside->seen.count;
+    if (sl_key_index_add(&beside->seen, status.st_ino, &number) == 0 && number == seen_before) {
         beside->memory->bytes_left += 4 * size; /* as of the model itself */
     }
     const bool is_inside = offset <= size && bytes <= size - offset;
@@ -125,12 +120,13 @@ int sl_onnx_file_read(const char *path, struct sl_graph_memory *memory, struct s
                       struct sl_reason *reason)
 {
     int fd;
-    uint64_t count;
+    struct stat status;
     sl_graph_memory_init(memory, 0);
-    int err = open_file(AT_FDCWD, path, &fd, &count, reason);
+    int err = open_file(AT_FDCWD, path, &fd, &status, reason);
     if (err != 0) {
         return err;
     }
+    const uint64_t count = (uint64_t)status.st_size;
     if (count == 0 || count > SL_ONNX_FILE_BYTES_MAX) {
         err = sl_reason_fail(
             reason, SL_ERR_INVALID, "%s: a model has 1 to %d bytes, not %" PRIu64 "%s", path,

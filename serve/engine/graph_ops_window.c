@@ -341,7 +341,8 @@ static int64_t window_taps(const struct axis *axis, uint32_t o, bool counts_pads
     const int64_t begin = (int64_t)o * axis->stride - axis->pads[0], step = axis->dilation;
     const int64_t last = (int64_t)axis->in + (counts_pads ? axis->pads[1] : 0);
     const int64_t before = counts_pads || begin >= 0 ? 0 : (step - 1 - begin) / step;
-    const int64_t until = (last - begin + step - 1) / step; /* the first tap behind */
+    /* The first tap behind; a division for each position would take as long as the window. */
+    const int64_t until = step == 1 ? last - begin : (last - begin + step - 1) / step;
     const int64_t count = (until < axis->kernel ? until : axis->kernel) - before;
     return count > 0 ? count : 1;
 }

@@ -158,6 +158,18 @@ class Deploy(ModelsTest):
             self.assertIn('tensor "w1": ', output)
             self.assertIn("No such file" if location == "gone.bin" else "out of the model's folder", output)
 
+    def test_weights_that_share_bytes(self):
+        """A small file is no reason to take much memory: 80 tensors of 1 MiB are the same MiB, under two names."""
+        os.mkdir(self.path("one"))
+        self.file("one/data.bin", bytes(1 << 20))
+        model = mlp()
+        for i in range(80):
+            tensor = model.graph.initializer.add(name=f"t{i}", data_type=TensorProto.FLOAT, dims=[1 << 18],
+                                                 data_location=TensorProto.EXTERNAL)
+            tensor.external_data.add(key="location", value=("data.bin", "./data.bin")[i % 2])
+        output = self.deploy(self.save("one/m.onnx", model), "--dir", "store", status=1)
+        self.assertIn("no memory, or tensors share bytes of", output)
+
     def test_weights_that_are_too_short(self):
         os.mkdir(self.path("one"))
         external = self.save_external("one/m.onnx", "data.bin")
