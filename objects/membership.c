@@ -287,6 +287,7 @@ void sl_objects_membership_stop(struct sl_objects *node)
     sl_reactor_disarm(node->reactor, &membership->timer);
     sl_reactor_disarm(node->reactor, &membership->progress);
     membership->is_asking = membership->is_attached && !is_host;
+    membership->is_attached = false; /* a report that is lost from now on is not sent again */
     if (membership->is_asking) {
         membership->request.answered = detached;
         sl_objects_link_request(node->link, &membership->request, membership->catalogue, &detach,
