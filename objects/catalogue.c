@@ -38,6 +38,13 @@ int sl_objects_catalogue_create(const struct sl_objects_catalogue_options *optio
     return 0;
 }
 
+void sl_objects_catalogue_set_numbers(struct sl_objects_catalogue *catalogue, uint64_t above,
+                                      bool forgets)
+{
+    catalogue->options.numbers_above = catalogue->promised = above;
+    catalogue->options.forgets = forgets;
+}
+
 void sl_objects_catalogue_destroy(struct sl_objects_catalogue **catalogue)
 {
     if (*catalogue != NULL) {
@@ -231,6 +238,40 @@ static void choose_agent(const struct request *request)
     }
 }
 
+static bool has_disks(const struct sl_objects_catalogue *catalogue)
+{
+    bool has = false;
+    for (uint32_t i = 0; i < catalogue->nodes.count && !has; i++) {
+        const struct sl_catalogue_node *node = sl_catalogue_item(&catalogue->nodes, i);
+        has = (node->roles & SL_OBJECTS_ROLE_DISK) != 0;
+    }
+    return has;
+}
+
+/* The next number of the name: above all that this catalogue, or an earlier one, has given. */
+static uint64_t next_number(const struct request *request, const struct sl_catalogue_object *object)
+{
+    struct sl_objects_catalogue *catalogue = request->catalogue;
+    const struct sl_objects_catalogue_options *options = &catalogue->options;
+    uint64_t last = object->last;
+    if (!object->is_numbered) {
+        const bool is_unknown =
+            options->forgets && request->message->origin == SL_ORIGIN_PS && has_disks(catalogue);
+        const uint64_t above = is_unknown ? options->unix_ms(options->ctx) : options->numbers_above;
+        last = last > above ? last : above;
+    }
+    return last + 1;
+}
+
+/* A number of a version that keepers store outlives this catalogue. */
+static void promise(struct sl_objects_catalogue *catalogue, uint64_t number)
+{
+    if (number > catalogue->promised && catalogue->options.promised != NULL) {
+        catalogue->promised = number;
+        catalogue->options.promised(catalogue->options.ctx, number);
+    }
+}
+
 static int begin(const struct request *request)
 {
     struct sl_objects_catalogue *catalogue = request->catalogue;
@@ -257,7 +298,8 @@ static int begin(const struct request *request)
     if ((message->options & SL_OBJECTS_NEW_NAME) != 0 && sl_catalogue_newest(object) != NULL) {
         return REFUSE(SL_ERR_EXISTS, "%s exists", object->name);
     }
-    const uint64_t version = message->version != 0 ? message->version : object->last + 1;
+    const uint64_t version =
+        message->version != 0 ? message->version : next_number(request, object);
     if (version - 1 >= NUMBER_MAX || catalogue->epoch >= NUMBER_MAX) {
         return REFUSE(SL_ERR_TOO_LARGE, "%s: %" PRIu64 " is the last number of a version",
                       object->name, NUMBER_MAX);
@@ -281,7 +323,11 @@ static int begin(const struct request *request)
     object->publishers[message->part] = sender;
     request->out->epoch = object->epoch;
     object->last = message->version != 0 ? object->last : version;
+    object->is_numbered |= message->version == 0;
     request->out->version = version;
+    if (message->origin == SL_ORIGIN_PS) {
+        promise(catalogue, version);
+    }
     return 0;
 }
 

@@ -47,6 +47,12 @@ struct sl_objects_catalogue_options {
     uint32_t settle_ms;     /* from creation on; 0: there was no earlier catalogue */
     uint32_t keep_versions; /* of a name, but for SL_ORIGIN_CALLER: older ones are retired; 0: 3 */
     uint32_t replicas;      /* of a part, besides the first one; below SL_OBJECTS_KEEPERS_MAX */
+    /* Keepers may have versions that the catalogue does not know of, and that an earlier one
+     * numbered: the first number that it gives of a name is above numbers_above and above those
+     * that it knows. forgets: earlier numbers are not known, and keepers with a directory may be
+     * away: then, with SL_ORIGIN_PS, it is the Unix time in milliseconds at least. */
+    uint64_t numbers_above;
+    bool forgets;
     uint64_t (*unix_ms)(void *ctx);
     /* Sends a message to the node with this address; keeps nothing of either. A message that cannot
      * be delivered is dropped. */
@@ -55,6 +61,9 @@ struct sl_objects_catalogue_options {
      * it delivers any message that is sent after this call. NULL: nothing is stored. */
     void (*changed)(void *ctx, const char *name, uint64_t version,
                     const struct sl_objects_record *record);
+    /* With SL_ORIGIN_PS a number above all before is given: the receiver stores that before it
+     * delivers any message that is sent after this call. NULL: nothing is stored. */
+    void (*promised)(void *ctx, uint64_t number);
     void *ctx;
 };
 
@@ -69,6 +78,10 @@ void sl_objects_catalogue_destroy(struct sl_objects_catalogue **catalogue);
  * forgotten after a lease. */
 void sl_objects_catalogue_load(struct sl_objects_catalogue *catalogue,
                                const struct sl_objects_record *record);
+
+/* Before the first message: what earlier catalogues stored of their numbers. */
+void sl_objects_catalogue_set_numbers(struct sl_objects_catalogue *catalogue, uint64_t above,
+                                      bool forgets);
 
 /* Handles a decoded message from the engine with this address. */
 void sl_objects_catalogue_receive(struct sl_objects_catalogue *catalogue, const char *address,

@@ -50,6 +50,7 @@ struct sl_catalogue_object {
     uint64_t *publishers;     /* node ids of this epoch by part; 0: none yet */
     uint32_t publisher_count; /* parts */
     uint64_t last;            /* the highest number of a version, or promised to a publisher */
+    bool is_numbered;         /* by this catalogue */
     uint64_t removed;         /* the highest number of a version that REMOVE has ended */
     uint64_t touched_ms;
     char name[];
@@ -120,6 +121,7 @@ struct sl_objects_catalogue {
     struct sl_list replans;   /* parts */
     uint32_t copy_count, part_count;
     uint32_t awaited_count; /* nodes */
+    uint64_t promised;      /* the highest number that was, with SL_ORIGIN_PS */
     /* Parts that this catalogue has removed, and those that it has logged as conflicts. */
     struct sl_objects_tombstones removed, conflicts;
     /* Scratch of a plan */

@@ -16,7 +16,12 @@
 #define RETRY_NS         SL_CLOCK_NS_PER_S /* until a removal that failed is tried again */
 #define TEMPORARY_RECORD "record~"
 
+#define MARK_NAME        "numbers" /* a file with a decimal number */
+#define MARK_BYTES       32
+
 struct sl_objects_directory {
+    uint64_t marked; /* when it was opened */
+    bool is_marked;
     const struct sl_disk *disk;
     char path[SL_DISK_PATH_BYTES];
     int lock; /* the directory, open; -1: not locked */
@@ -293,6 +298,29 @@ int sl_objects_directory_write(struct sl_objects_directory *directory,
     return post(job);
 }
 
+static int run_mark(struct job *job)
+{
+    return sl_disk_replace(job->directory->disk, job->directory->path, MARK_NAME, "numbers~",
+                           job->record, job->count, &job->reason);
+}
+
+int sl_objects_directory_mark(struct sl_objects_directory *directory, uint64_t number,
+                              sl_transfer_done_fn *done_fn, void *ctx)
+{
+    const struct sl_objects_pool_key key = {MARK_NAME, 1, 0};
+    struct job *job = create(directory, run_mark, &key, 0, done_fn, ctx);
+    if (job != NULL) {
+        job->count = (uint32_t)snprintf((char *)job->record, MARK_BYTES, "%" PRIu64 "\n", number);
+    }
+    return post(job);
+}
+
+bool sl_objects_directory_marked(const struct sl_objects_directory *directory, uint64_t *number)
+{
+    *number = directory->marked;
+    return directory->is_marked;
+}
+
 int sl_objects_directory_commit(struct sl_objects_directory *directory,
                                 const struct sl_objects_record *record, uint32_t part,
                                 sl_transfer_done_fn *done_fn, void *ctx)
@@ -543,7 +571,7 @@ static int scan_folders(struct scan *scan, struct sl_reason *reason)
         if (folders.items[i].is_subdir) {
             err = scan_folder(scan, folders.items[i].name, reason);
         } else {
-            files++;
+            files += strcmp(folders.items[i].name, MARK_NAME) != 0;
         }
     }
     count_files(&scan->foreign, ".", files);
@@ -582,6 +610,29 @@ static int lock(struct sl_objects_directory *directory, struct sl_reason *reason
     return 0;
 }
 
+/* What it finds not, or cannot read, is not known. */
+static void load_mark(struct sl_objects_directory *directory)
+{
+    char path[SL_DISK_PATH_BYTES], text[MARK_BYTES] = "", *bytes = NULL;
+    struct sl_disk_names names;
+    size_t count = 0;
+    int err = sl_disk_join(directory->path, MARK_NAME, path, NULL);
+    err =
+        err != 0 ? err : sl_disk_load(directory->disk, path, MARK_BYTES - 1, &bytes, &count, NULL);
+    if (err == 0) {
+        char *end;
+        memcpy(text, bytes, count);
+        errno = 0;
+        directory->marked = strtoull(text, &end, 10);
+        directory->is_marked = errno == 0 && end != text && strcmp(end, "\n") == 0;
+    } else if (err == SL_ERR_NOT_FOUND &&
+               sl_disk_list(directory->disk, directory->path, &names, NULL) == 0) {
+        directory->is_marked = names.count == 0;
+        sl_disk_names_fini(&names);
+    }
+    free(bytes);
+}
+
 static void free_directory(struct sl_objects_directory *directory)
 {
     if (directory->lock >= 0) {
@@ -608,7 +659,10 @@ int sl_objects_directory_open(const struct sl_disk *disk, const char *path,
     (void)snprintf(made->path, sizeof made->path, "%s", path);
     int err = sl_disk_make_directory(made->disk, path, reason);
     err = err != 0 || disk != NULL ? err : lock(made, reason);
-    err = err != 0 ? err : scan(made, found, ctx, reason);
+    if (err == 0) {
+        load_mark(made);
+        err = scan(made, found, ctx, reason);
+    }
     if (err != 0) {
         free_directory(made);
         return err;

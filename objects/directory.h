@@ -70,6 +70,14 @@ int sl_objects_directory_read(struct sl_objects_directory *directory,
                               const struct sl_transfer_request *requests, uint32_t count,
                               sl_transfer_done_fn *done, void *ctx);
 
+/* Stores the highest number of a version that the catalogue of this node has given. */
+int sl_objects_directory_mark(struct sl_objects_directory *directory, uint64_t number,
+                              sl_transfer_done_fn *done, void *ctx);
+
+/* The number that was stored when the directory was opened; 0: it was empty. False: it had parts,
+ * and no number. */
+bool sl_objects_directory_marked(const struct sl_objects_directory *directory, uint64_t *number);
+
 /* In the background. Tries again each second until the files are removed, or the directory stops.
  */
 void sl_objects_directory_remove(struct sl_objects_directory *directory,

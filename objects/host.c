@@ -10,6 +10,7 @@
 #include "metastore/held_key.h"
 #include "metastore/remote_metastore.h"
 #include "objects/catalogue.h"
+#include "objects/directory.h"
 #include "objects/journal.h"
 #include "objects/node.h"
 
@@ -36,6 +37,13 @@ struct sl_objects_host {
     char records[SL_METASTORE_KEY_BYTES];
     struct sl_objects_journal *journal; /* NULL: the key is another node's */
     struct sl_timer look;               /* of the key's next tick */
+    uint64_t loaded_count, marked; /* records of earlier hosts; UINT64_MAX: no number was stored */
+
+    /* Without a store, in the directory of this node, if it has one. */
+    uint64_t promised, stored; /* numbers of versions; answers with a higher one are held */
+    bool is_storing;
+    struct sl_list held;
+
     uint64_t term;
     uint64_t leaving_ns; /* since when; 0: not yet */
     bool has_left;
@@ -73,10 +81,87 @@ static void send_now(void *ctx, const char *address, const struct sl_objects_mes
     }
 }
 
-static void send(void *ctx, const char *address, const struct sl_objects_message *message)
+/* Numbers of versions */
+
+/* An answer to BEGIN, until its number is stored. */
+struct held {
+    struct sl_list_link link;
+    char address[SL_OBJECTS_ADDRESS_BYTES];
+    uint32_t bytes;
+    uint8_t message[]; /* encoded */
+};
+
+static void hold(struct sl_objects_host *host, const char *address,
+                 const struct sl_objects_message *message)
+{
+    uint8_t encoded[SL_OBJECTS_MESSAGE_BYTES];
+    const uint32_t bytes = sl_objects_message_encode(message, encoded);
+    struct held *held = malloc(sizeof *held + bytes);
+    if (held == NULL) {
+        return; /* as a message that is lost */
+    }
+    *held = (struct held){.bytes = bytes};
+    (void)snprintf(held->address, sizeof held->address, "%s", address);
+    memcpy(held->message, encoded, bytes);
+    sl_list_append(&host->held, &held->link);
+}
+
+static void store_promised(struct sl_objects_host *host);
+
+static void promise_stored(void *ctx, int err, const char *reason)
+{
+    struct sl_objects_host *host = ctx;
+    host->is_storing = false;
+    SL_LIST_FOREACH (link, &host->held) {
+        struct held *held = SL_CONTAINER_OF(link, struct held, link);
+        struct sl_objects_message message;
+        (void)sl_objects_message_decode(held->message, held->bytes, &message, NULL);
+        if (err == 0 && message.version > host->stored) {
+            continue;
+        }
+        if (err != 0) { /* the next BEGIN tries again */
+            message.err = err;
+            message.text = reason;
+        }
+        send_now(host, held->address, &message);
+        sl_list_remove(link);
+        free(held);
+    }
+    if (err == 0 && host->promised > host->stored) {
+        store_promised(host);
+    }
+}
+
+static void store_promised(struct sl_objects_host *host)
+{
+    host->is_storing = true;
+    host->stored = host->promised; /* when it is over */
+    if (sl_objects_directory_mark(host->node->directory, host->promised, promise_stored, host) !=
+        0) {
+        promise_stored(host, SL_ERR_NO_MEMORY, "out of memory");
+    }
+}
+
+static void promised(void *ctx, uint64_t number)
 {
     struct sl_objects_host *host = ctx;
     if (host->journal != NULL) {
+        sl_objects_journal_mark(host->journal, number);
+        return;
+    }
+    host->promised = number;
+    if (!host->is_storing) {
+        store_promised(host);
+    }
+}
+
+static void send(void *ctx, const char *address, const struct sl_objects_message *message)
+{
+    struct sl_objects_host *host = ctx;
+    if (host->journal == NULL && host->is_storing && message->kind == SL_OBJECTS_BEGIN &&
+        message->is_answer && message->err == 0) {
+        hold(host, address, message);
+    } else if (host->journal != NULL) {
         sl_objects_journal_send(host->journal, address, message);
     } else {
         send_now(host, address, message);
@@ -113,6 +198,17 @@ static void tick(struct sl_timer *timer, uint64_t now_ns)
     arm(host);
 }
 
+/* Without a store: the directory has the last number. In memory alone there is none. */
+static void set_numbers(struct sl_objects_host *host)
+{
+    uint64_t above = 0;
+    const struct sl_objects_directory *directory = host->node->directory;
+    if (directory != NULL && !sl_objects_directory_marked(directory, &above)) {
+        above = unix_ms(host); /* it is of a release that stored no number */
+    }
+    sl_objects_catalogue_set_numbers(host->catalogue, above, directory == NULL);
+}
+
 static int open_catalogue(struct sl_objects_host *host)
 {
     const struct sl_objects_setup *setup = &host->node->setup;
@@ -124,8 +220,13 @@ static int open_catalogue(struct sl_objects_host *host)
         .unix_ms = unix_ms,
         .send = send,
         .changed = host->metastore != NULL ? changed : NULL,
+        .promised = host->metastore != NULL || host->node->directory != NULL ? promised : NULL,
         .ctx = host};
-    return sl_objects_catalogue_create(&options, now_ms(host), &host->catalogue);
+    const int err = sl_objects_catalogue_create(&options, now_ms(host), &host->catalogue);
+    if (err == 0 && host->metastore == NULL) {
+        set_numbers(host);
+    }
+    return err;
 }
 
 static void close_catalogue(struct sl_objects_host *host)
@@ -142,7 +243,13 @@ static void close_catalogue(struct sl_objects_host *host)
 static void on_loaded(void *ctx, const struct sl_objects_record *record)
 {
     struct sl_objects_host *host = ctx;
+    host->loaded_count++;
     sl_objects_catalogue_load(host->catalogue, record);
+}
+
+static void on_marked(void *ctx, uint64_t number)
+{
+    ((struct sl_objects_host *)ctx)->marked = number;
 }
 
 static void on_ready(void *ctx)
@@ -151,6 +258,9 @@ static void on_ready(void *ctx)
     if (host->leaving_ns != 0) {
         return;
     }
+    const bool is_marked = host->marked != UINT64_MAX; /* else by a release that stored no number */
+    sl_objects_catalogue_set_numbers(host->catalogue, is_marked ? host->marked : 0,
+                                     !is_marked && host->loaded_count > 0);
     sl_log_info("objects: this node hosts the catalogue, elected by the metadata store (term "
                 "%" PRIu64 ")",
                 host->term);
@@ -174,12 +284,15 @@ static void on_won(void *ctx, uint64_t term)
                                                  .term = term,
                                                  .timeout_ns = TTL_S * SL_CLOCK_NS_PER_S / 2,
                                                  .loaded = on_loaded,
+                                                 .marked = on_marked,
                                                  .ready = on_ready,
                                                  .send = send_now,
                                                  .failed = on_failed,
                                                  .ctx = host};
     memcpy(options.prefix, host->records, sizeof options.prefix);
     host->term = term;
+    host->loaded_count = 0;
+    host->marked = UINT64_MAX;
     int err = open_catalogue(host);
     err = err != 0 ? err : sl_objects_journal_create(&options, &host->journal);
     if (err != 0) {
@@ -273,6 +386,7 @@ int sl_objects_host_create(struct sl_objects *node, const struct sl_metastore_ad
     }
     made->node = node;
     made->timer.run = tick;
+    sl_list_init(&made->held);
     const int err = store != NULL ? open_store(made, store) : open_catalogue(made);
     if (err != 0) {
         free(made);
@@ -314,6 +428,10 @@ bool sl_objects_host_leave(struct sl_objects_host *host)
 
 void sl_objects_host_stop(struct sl_objects_host *host)
 {
+    struct sl_list_link *link;
+    while ((link = sl_list_pop(&host->held)) != NULL) {
+        free(SL_CONTAINER_OF(link, struct held, link));
+    }
     close_catalogue(host);
     if (host->metastore != NULL) {
         sl_held_key_drop(&host->key);

@@ -11,6 +11,8 @@
 
 #define VALUE_BYTES (SL_OBJECTS_ADDRESS_BYTES + 24)
 
+#define MARK_KEY    "@" /* no name is empty */
+
 enum state { LOADING, READY, FAILED, DESTROYED };
 
 /* A version whose record has changed, or whose record is to be removed. */
@@ -205,29 +207,59 @@ bool sl_objects_journal_is_ready(const struct sl_objects_journal *journal)
     return journal != NULL && journal->state == READY;
 }
 
+/* key: below the prefix. value NULL: it is removed. */
+static void add_change(struct sl_objects_journal *self, const char *key, const void *value,
+                       uint32_t bytes)
+{
+    struct change *change = malloc(sizeof *change + bytes);
+    if (change == NULL) { /* without it the journal is wrong */
+        self->has_no_memory = true;
+        return;
+    }
+    *change = (struct change){.number = ++self->changed_number,
+                              .write = {.removes = value == NULL, .value_bytes = bytes}};
+    if (value != NULL) {
+        change->write.value = change->record;
+        memcpy(change->record, value, bytes);
+    }
+    const int length =
+        snprintf(change->write.key, sizeof change->write.key, "%s%s", self->options.prefix, key);
+    sl_assert(length < (int)sizeof change->write.key);
+    sl_list_append(&self->changes, &change->link);
+}
+
 void sl_objects_journal_change(struct sl_objects_journal *journal, const char *name,
                                uint64_t version, const struct sl_objects_record *record)
 {
     uint8_t encoded[SL_OBJECTS_MESSAGE_BYTES];
+    char key[SL_OBJECTS_NAME_BYTES + 24];
     uint32_t bytes = 0;
     if (record != NULL) {
         const struct sl_objects_message message = {
             .kind = SL_OBJECTS_COMMIT, .is_answer = true, .record_count = 1, .record = *record};
         bytes = sl_objects_message_encode(&message, encoded);
     }
-    struct change *change = malloc(sizeof *change + bytes);
-    if (change == NULL) { /* without it the journal is wrong */
-        journal->has_no_memory = true;
-        return;
+    (void)snprintf(key, sizeof key, "%s@%" PRIu64, name, version);
+    add_change(journal, key, record != NULL ? encoded : NULL, bytes);
+}
+
+void sl_objects_journal_mark(struct sl_objects_journal *journal, uint64_t number)
+{
+    char text[24];
+    const int length = snprintf(text, sizeof text, "%" PRIu64, number);
+    add_change(journal, MARK_KEY, text, (uint32_t)length);
+}
+
+/* True if the item is the mark. */
+static bool read_mark(struct sl_objects_journal *self, const struct sl_metastore_item *item)
+{
+    const size_t prefix_bytes = strlen(self->options.prefix);
+    if (strncmp(item->key, self->options.prefix, prefix_bytes) != 0 ||
+        strcmp(item->key + prefix_bytes, MARK_KEY) != 0) {
+        return false;
     }
-    *change = (struct change){.number = ++journal->changed_number,
-                              .write = {.removes = record == NULL, .value_bytes = bytes}};
-    change->write.value = record == NULL ? NULL : change->record;
-    memcpy(change->record, encoded, bytes);
-    const int length = snprintf(change->write.key, sizeof change->write.key, "%s%s@%" PRIu64,
-                                journal->options.prefix, name, version);
-    sl_assert(length < (int)sizeof change->write.key);
-    sl_list_append(&journal->changes, &change->link);
+    self->options.marked(self->options.ctx, strtoull((const char *)item->value, NULL, 10));
+    return true;
 }
 
 /* Answers */
@@ -238,6 +270,9 @@ static void read_records(struct sl_objects_journal *self, const struct sl_metast
         const struct sl_metastore_item *item = &answer->pairs[i];
         struct sl_objects_message message;
         struct sl_reason reason = {.text = "it is no record"};
+        if (read_mark(self, item)) {
+            continue;
+        }
         if (item->value_bytes > SL_OBJECTS_MESSAGE_BYTES ||
             sl_objects_message_decode(item->value, (uint32_t)item->value_bytes, &message,
                                       &reason) != 0 ||

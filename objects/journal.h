@@ -25,6 +25,8 @@ struct sl_objects_journal_options {
     uint64_t timeout_ns;                 /* of a request to the metastore */
     /* A record that an earlier host wrote; then, once, that there are no more. */
     void (*loaded)(void *ctx, const struct sl_objects_record *record);
+    void (*marked)(void *ctx,
+                   uint64_t number); /* the last one that was stored, if any; before that */
     void (*ready)(void *ctx);
     void (*send)(void *ctx, const char *address, const struct sl_objects_message *message);
     /* Another process is the host, or the records cannot be used. Nothing is sent from now on. May
@@ -47,6 +49,8 @@ bool sl_objects_journal_is_ready(const struct sl_objects_journal *journal);
  * the next tick fails. */
 void sl_objects_journal_change(struct sl_objects_journal *journal, const char *name,
                                uint64_t version, const struct sl_objects_record *record);
+/* Stores the highest number of a version that was given. */
+void sl_objects_journal_mark(struct sl_objects_journal *journal, uint64_t number);
 void sl_objects_journal_send(struct sl_objects_journal *journal, const char *address,
                              const struct sl_objects_message *message);
 

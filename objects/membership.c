@@ -101,6 +101,7 @@ static void attach(struct sl_objects *node)
         .host = membership->host,
         .roles = (node->setup.is_keeper ? SL_OBJECTS_ROLE_KEEPER : 0) |
                  (node->setup.agent != NULL ? SL_OBJECTS_ROLE_AGENT : 0) |
+                 (node->directory != NULL ? SL_OBJECTS_ROLE_DISK : 0) |
                  (membership->are_reports_awaited ? SL_OBJECTS_ROLE_REPORTS : 0),
         .location = node->location,
     };

@@ -64,7 +64,8 @@ enum sl_objects_kind {
 enum sl_objects_role {
     SL_OBJECTS_ROLE_KEEPER = 1,
     SL_OBJECTS_ROLE_AGENT = 2,
-    SL_OBJECTS_ROLE_REPORTS = 4 /* reports follow of what it holds, for the first time */
+    SL_OBJECTS_ROLE_REPORTS = 4, /* reports follow of what it holds, for the first time */
+    SL_OBJECTS_ROLE_DISK = 8     /* a keeper with a directory */
 };
 enum sl_objects_begin {
     SL_OBJECTS_TAKE_OVER = 1,

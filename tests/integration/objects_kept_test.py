@@ -61,6 +61,51 @@ class Kept(objects_test.ObjectsTest):
         self.assertEqual(len(self.versions(catalogue, "m")), 3)
         self.end(keeper)
 
+    def check_numbers(self, *flags):
+        """A keeper is away while the catalogue restarts, and what is published then is newer."""
+        address = f"127.0.0.1:{harness.free_ports(1)[0]}"
+
+        def start(folder):
+            keeper, _ = self.keeper(folder, "--catalogue", address)
+            return keeper
+
+        server, _ = self.serve("--name", address, *flags)
+        old = start("old")
+        for i in range(4):
+            self.tool(address, "put", "m", self.file("content", f"old {i}"), "--origin", "ps")
+        before = self.versions(address, "m")
+        self.end(old, server)
+        server, _ = self.serve("--name", address, *flags)
+        new = start("new")
+        self.tool(address, "put", "m", self.file("content", "new"), "--origin", "ps")
+        after = self.versions(address, "m")[-1]
+        self.assertGreater(after, before[-1])
+        old = start("old")
+        self.wait_for(lambda: self.versions(address, "m") == before + [after])
+        self.tool(address, "get", "m", self.path("out"))
+        with open(self.path("out/content"), encoding="ascii") as file:
+            self.assertEqual(file.read(), "new")
+        self.end(old, new, server)
+
+    def test_numbers_of_a_catalogue_in_memory(self):
+        self.check_numbers()
+
+    def test_numbers_of_a_catalogue_with_a_directory(self):
+        """Numbers go on after a restart, also above a version that was removed."""
+        keeper, catalogue = self.keeper("kept")
+        for i in range(3):
+            self.store(catalogue, "m", f"{i}")
+        before = self.versions(catalogue, "m")
+        self.assertEqual(before[0], 1)
+        self.tool(catalogue, "rm", "m")
+        self.end(keeper)
+        keeper, catalogue = self.keeper("kept")
+        self.store(catalogue, "m", "again")
+        after = self.versions(catalogue, "m")
+        self.assertGreater(after[0], before[-1])
+        self.assertLess(after[0], before[-1] + 10)
+        self.end(keeper)
+
 
 if __name__ == "__main__":
     harness.main()

@@ -344,3 +344,36 @@ CASE(expiry__of_no_copy_of_a_node_that_has_many)
     pass(LEASE_MS * 8, 6); /* without reports */
     assert_int_equal(find(2, name, 0)->err, SL_ERR_NOT_FOUND);
 }
+
+/* Numbers */
+
+static uint64_t number_of(uint64_t node, const char *name, uint32_t origin)
+{
+    const struct sl_objects_message *begun =
+        ask(node, (struct sl_objects_message){
+                      .kind = SL_OBJECTS_BEGIN, .name = name, .part_count = 1, .origin = origin});
+    assert_int_equal(begun->err, 0);
+    return begun->version;
+}
+
+/* Keepers with a directory may be away, with versions of an earlier catalogue. */
+CASE(begin__gives_no_number_of_an_earlier_catalogue)
+{
+    const uint32_t roles = SL_OBJECTS_ROLE_KEEPER | SL_OBJECTS_ROLE_DISK;
+    sl_objects_catalogue_set_numbers(catalogue, 0, true);
+    assert_int_equal(ask(7, attach_of(7, SL_OBJECTS_ATTACH, SL_OBJECTS_ROLE_KEEPER))->err, 0);
+    assert_int_equal(number_of(1, "memory", SL_ORIGIN_PS), 1);
+    assert_int_equal(ask(8, attach_of(8, SL_OBJECTS_ATTACH, roles))->err, 0);
+    const uint64_t first = number_of(1, "llama", SL_ORIGIN_PS);
+    assert_true(first > 1700000000000);
+    assert_int_equal(number_of(1, "llama", SL_ORIGIN_PS), first + 1);
+    assert_int_equal(number_of(1, "caller", SL_ORIGIN_CALLER), 1);
+}
+
+CASE(begin__gives_numbers_above_those_that_were_stored)
+{
+    sl_objects_catalogue_set_numbers(catalogue, 6, false);
+    assert_int_equal(number_of(1, "llama", SL_ORIGIN_CALLER), 7);
+    assert_int_equal(number_of(1, "llama", SL_ORIGIN_CALLER), 8);
+    assert_int_equal(number_of(1, "other", SL_ORIGIN_CALLER), 7);
+}

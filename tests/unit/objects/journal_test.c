@@ -16,6 +16,7 @@ struct world {
     struct sl_objects_journal *journal;
     uint32_t sent, loaded, failed;
     bool is_ready;
+    uint64_t marked;
     uint64_t last_request; /* of the message that was sent last */
     char loaded_name[SL_OBJECTS_NAME_BYTES];
 };
@@ -25,6 +26,11 @@ static void on_loaded(void *ctx, const struct sl_objects_record *record)
     struct world *world = ctx;
     world->loaded++;
     (void)snprintf(world->loaded_name, sizeof world->loaded_name, "%s", record->name);
+}
+
+static void on_marked(void *ctx, uint64_t number)
+{
+    ((struct world *)ctx)->marked = number;
 }
 
 static void on_ready(void *ctx)
@@ -61,6 +67,7 @@ static void begin(struct world *world)
         .prefix = PREFIX,
         .timeout_ns = 1000000000,
         .loaded = on_loaded,
+        .marked = on_marked,
         .ready = on_ready,
         .send = on_send,
         .failed = on_failed,
@@ -218,6 +225,21 @@ CASE(journal__the_key_of_the_host_begins_with_its_address)
     sl_objects_journal_tick(fixture->journal);
     answer_all(fixture);
     assert_string_equal((const char *)memory_store_look(fixture->memory, KEY)->value, "a:1");
+}
+
+CASE(journal__the_next_host_loads_the_highest_number)
+{
+    sl_objects_journal_mark(fixture->journal, 41);
+    sl_objects_journal_mark(fixture->journal, 42);
+    send(fixture, 1);
+    sl_objects_journal_tick(fixture->journal);
+    assert_int_equal(fixture->sent, 0);
+    answer_all(fixture);
+    assert_int_equal(fixture->sent, 1);
+    sl_objects_journal_destroy(&fixture->journal);
+    begin(fixture);
+    assert_int_equal(fixture->marked, 42);
+    assert_int_equal(fixture->loaded, 0);
 }
 
 CASE(journal__ends_while_it_writes)
