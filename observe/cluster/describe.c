@@ -253,11 +253,11 @@ json_t *sl_cluster_describe(const struct sl_cluster *cluster,
     for (uint32_t i = 0; i < view->missing.missing_count; i++) {
         (void)json_array_append_new(missing, json_string(view->missing.missing[i]));
     }
-    return json_pack("{s:o, s:f, s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "age_s",
+    return json_pack("{s:o, s:f, s:s, s:o, s:b, s:s, s:o, s:o, s:o, s:o, s:o}", "age_s",
                      number((double)view_age_ns / (double)SL_CLOCK_NS_PER_S), "time", unix_s, "job",
-                     stages[view->stage], "missing", missing, "coordinator", coordinator, "totals",
-                     describe_totals(cluster), "servers", describe_servers(cluster, view, now_ns),
-                     "workers", describe_workers(cluster, view, now_ns), "tables",
-                     describe_tables(cluster), "checkpoint",
-                     describe_checkpoint(cluster, view->ps_count));
+                     stages[view->stage], "missing", missing, "waits", (int)view->waits,
+                     "coordinator", coordinator, "totals", describe_totals(cluster), "servers",
+                     describe_servers(cluster, view, now_ns), "workers",
+                     describe_workers(cluster, view, now_ns), "tables", describe_tables(cluster),
+                     "checkpoint", describe_checkpoint(cluster, view->ps_count));
 }

@@ -76,7 +76,7 @@ async function poll() {
 async function refresh() {
     cluster = await get("api/cluster");
     received = now();
-    stragglers.update(cluster.workers, received);
+    stragglers.update(cluster.workers, cluster.waits, received);
     if (!exists(selection.of)) selection = job;
     const wanted = [job.refresh(get), TURNS[polls++ % TURNS.length]()];
     if (selection !== job) wanted.push(selection.refresh(get));
@@ -112,7 +112,9 @@ function show() {
 }
 
 function showHeader() {
-    mark($("job"), cluster.job);
+    const alone = cluster.servers.some((s) => ["disconnected", "expired"].includes(s.state) ||
+        s.shards.some((shard) => !shard.backup && shard.in_sync !== null));
+    mark($("job"), alone && cluster.job === "running" ? "warning" : cluster.job, cluster.job);
     const gone = [...cluster.servers, ...cluster.workers].filter((m) => ["disconnected", "expired"].includes(m.state));
     const trouble = [...cluster.missing.map((name) => `${name} is missing`), ...gone.map((m) => `${m.name} is ${m.state}`),
         ...cluster.workers.filter((w) => w.straggler).map((w) => `${w.name} holds up the others`)];

@@ -78,14 +78,14 @@ export class Table {
     }
 }
 
-/** Which workers hold up the others: they are the most behind, and for three seconds their clocks have not
+/** Which workers hold up the others, if workers wait for each other: they are the most behind, and for three seconds their clocks have not
  * moved, or they have made less than half the steps of the median worker. */
 export class Stragglers {
     constructor() {
         this.workers = new Map(); // name -> { clock, since: when it was last fast enough }
     }
 
-    update(workers, now) {
+    update(workers, waits, now) {
         const running = workers.filter((w) => w.state === "running" || w.state === "disconnected");
         const rates = running.map((w) => w.steps_s ?? 0).sort((a, b) => a - b);
         const median = rates[Math.floor(rates.length / 2)] ?? 0;
@@ -95,7 +95,7 @@ export class Stragglers {
             const last = earlier.get(w.name);
             const slow = last && (w.clock === last.clock || w.steps_s < median / 2);
             const since = slow ? last.since : now;
-            w.straggler = lag > 0 && w.lag > lag / 2 && now - since >= 3;
+            w.straggler = waits && lag > 0 && w.lag === lag && now - since >= 3;
             return [w.name, { clock: w.clock, since }];
         }));
     }

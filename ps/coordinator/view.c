@@ -17,6 +17,12 @@ static void fill_job(const struct sl_coordinator *coordinator, struct sl_coordin
         !has_stages && coordinator->cluster_ready ? SL_COORDINATOR_RUNNING : coordinator->job.stage;
     view->missing.missing_count = 0;
     (void)sl_coordinator_cluster_missing(coordinator, &view->missing);
+    view->waits = false;
+    for (uint32_t id = 0; id < coordinator->table_count; id++) {
+        const struct sl_table_spec *spec = &coordinator->tables[id];
+        view->waits =
+            view->waits || (spec->name[0] != '\0' && spec->consistency.mode != SL_CONSISTENCY_ASP);
+    }
     view->ps_count = coordinator->options.ps_count;
     view->task_end = larger(view->task_end, view->worker_end);
     view->task_end = larger(view->task_end, larger(view->ps_count, coordinator->job.worker_count));

@@ -151,6 +151,20 @@ class Identity(JobTest):
         for process in (scheduler, stale):
             self.assertIn("ps/0 has tables and clocks of an earlier job", process.output)
 
+    def test_worker_that_comes_too_late(self):
+        """It trains nothing, and says so in a warning."""
+        [server], flags = self.start_ps()
+        server.wait_line("ready")
+        [worker] = self.start_workers(flags, 1, self.model("--epochs", 1000000, "--batch-size", 4000, "--consistency", "bsp"))
+        worker.wait_line("loss")
+        late = self.start("starling-worker", *flags, "--job-name", "worker", "--task-index", 1, "--join",
+                          *self.model("--epochs", 1, "--batch-size", 4000, "--consistency", "bsp"))
+        self.assertRegex(late.wait_line("trains nothing"), " W worker/1 trains nothing: the job is at iteration [0-9]+, beyond")
+        worker.signal(signal.SIGTERM)
+        for process, status in ((worker, 128 + signal.SIGTERM), (late, 0)):
+            self.assertEqual(process.wait(), status, process.output)
+        self.drain([server])
+
     def test_scheduler_alone_is_restarted(self):
         [self.port] = harness.free_ports(1)
         scheduler, server, worker = self.begin(epochs=1000000)

@@ -289,8 +289,10 @@ static void log_begin(const struct trainer *trainer)
     if (first == NULL && trainer->begin == 0) {
         sl_log_warn("this worker's share of the data has no rows");
     } else if (first == NULL) {
-        sl_log_info("the job is at iteration %u, behind the end of this worker's share of the data",
-                    trainer->begin);
+        sl_log_warn(
+            "trains nothing: the job is at iteration %u, beyond the end of this worker's share "
+            "of the data. If it should train, start a new job: restart the servers",
+            trainer->begin);
     } else if (trainer->begin > 0) {
         sl_log_info("continues with iteration %u, where the job is: epoch %u, batch %u",
                     trainer->begin, first->batch->epoch + 1, first->batch->index + 1);

@@ -1,5 +1,6 @@
 #include "ps/coordinator/view.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +38,28 @@ CASE(coordinator_view__names_missing_tasks)
     assert_int_equal(view->servers[0].shard_count, 2);
     assert_string_equal(view->servers[0].data_endpoint, "tcp://host11:1");
     f->sent_count = 0;
+    free(view);
+}
+
+/* In ASP no worker waits for another one. */
+CASE(coordinator_view__says_whether_workers_wait_for_each_other)
+{
+    struct sl_coordinator_view *view = make();
+    cluster_start(f);
+    for (uint32_t mode = SL_CONSISTENCY_ASP; mode <= SL_CONSISTENCY_BSP; mode++) {
+        struct sl_message open = {.kind = SL_MESSAGE_TABLE_OPEN, .id = 9};
+        struct sl_table_spec *spec = &open.table_open.spec;
+        (void)snprintf(spec->name, sizeof spec->name, "t%u", (unsigned)mode);
+        spec->kind = SL_TABLE_SPARSE;
+        spec->dim = 1;
+        spec->optimizer = (struct sl_optimizer_spec){.kind = SL_OPTIMIZER_SGD, .lr = 1};
+        spec->consistency.mode = (enum sl_consistency_mode)mode;
+        spec->consistency.worker_count = mode == SL_CONSISTENCY_ASP ? 0 : 3;
+        say(f, 11, open);
+        expect_part(f, "11#9 opened");
+        (void)fill(f, view, 0);
+        assert_int_equal(view->waits, mode != SL_CONSISTENCY_ASP);
+    }
     free(view);
 }
 
