@@ -164,11 +164,13 @@ static struct {
     uint64_t next_ns;   /* earliest time of the next try */
 } late_list = {.end = &late_list.first};
 
-static void late_append(struct sl_arena_late *late)
+static void late_insert(struct sl_arena_late **at, struct sl_arena_late *late)
 {
-    late->next = NULL;
-    *late_list.end = late;
-    late_list.end = &late->next;
+    late->next = *at;
+    *at = late;
+    if (late_list.end == at) {
+        late_list.end = &late->next;
+    }
     late_list.count++;
     late->ahead->late_count++;
 }
@@ -202,7 +204,7 @@ static void take_late(struct sl_arena_ahead *ahead)
     struct sl_arena_late *late = atomic_exchange(&ahead->late_inbox, NULL);
     while (late != NULL) {
         struct sl_arena_late *next = late->next;
-        late_append(late);
+        late_insert(late_list.end, late);
         late = next;
         late_list.fruitless = 0;
         late_list.next_ns = 0;
@@ -254,8 +256,10 @@ static uint64_t cpu_ns(void)
     return (uint64_t)time.tv_sec * SL_CLOCK_NS_PER_S + (uint64_t)time.tv_nsec;
 }
 
-/* Tries one page of the first late chunk, which then waits behind the others. The gap to the next
- * is long where the thread had to wait for a core, which reactors use. */
+/* Tries one page of the first late chunk. A chunk with a page that is not ready waits behind the
+ * others; one that made progress stays first, since a chunk of both kinds of pages takes two of the
+ * process's mappings. The gap to the next page is long where the thread had to wait for a core,
+ * which reactors use. */
 static void serve_late(void)
 {
     const uint64_t from_ns = sl_clock_now_ns(sl_clock_system()), from_cpu_ns = cpu_ns();
@@ -266,7 +270,7 @@ static void serve_late(void)
     if ((atomic_load(&ahead->state) & STATE_CLOSING) == 0) {
         collapse_next(late);
         if (late->done < ahead->chunk_bytes) {
-            late_append(late);
+            late_insert(late_list.fruitless == 0 ? &late_list.first : late_list.end, late);
         }
     }
     let_go(ahead);
