@@ -1,5 +1,6 @@
 #include "core/end_signals.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* A blocked signal becomes pending although it is ignored. */
@@ -27,6 +28,15 @@ void sl_end_signals_catch(void (*handler)(int number), int flags)
     if (!hangup_is_ignored()) {
         (void)sigaction(SIGHUP, &action, NULL);
     }
+}
+
+int sl_end_signals_check(struct sl_reason *reason)
+{
+    sigset_t pending;
+    const bool has_come = sigpending(&pending) == 0 && (sigismember(&pending, SIGINT) == 1 ||
+                                                        sigismember(&pending, SIGTERM) == 1 ||
+                                                        sigismember(&pending, SIGHUP) == 1);
+    return has_come ? sl_reason_fail(reason, SL_ERR_CANCELLED, "interrupted by a signal") : 0;
 }
 
 int sl_end_signals_number(int number)

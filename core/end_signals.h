@@ -6,11 +6,17 @@
 
 #include <signal.h>
 
+#include "core/reason.h"
+
 /* Adds the end signals to an initialized set. */
 void sl_end_signals_add(sigset_t *set);
 
 /* Calls `handler` for each end signal; flags: as of sigaction. */
 void sl_end_signals_catch(void (*handler)(int number), int flags);
+
+/* Of a caller that has blocked the end signals, and removes its unfinished files before it lets
+ * them through. 0: none has come; else CANCELLED, with a reason. */
+int sl_end_signals_check(struct sl_reason *reason);
 
 /* Returns SIGTERM for SIGHUP, and other numbers as they are. Async-signal-safe. */
 int sl_end_signals_number(int number);

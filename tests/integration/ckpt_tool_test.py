@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -297,6 +298,8 @@ print(json.dumps([[int(k) for k in arrays["emb.keys"][order]],
         keys = ("I64", [2], [1, 2])
         for tensors, why in (
                 ({"h": ("F16", [2], b"abcd")}, '"h" is F16 [2]: a dense table holds F32; convert it'),
+                ({"h": ("F8_E5M2FNUZ", [4], b"abcd")}, '"h" is F8_E5M2FNUZ [4]: a dense table holds F32; convert it'),
+                ({"h": ("C64", [], b"abcdefgh")}, '"h" is C64 []: a dense table holds F32; convert it'),
                 ({"h": ("F32", [0], [])}, "a dense table has 1 to 2^36 elements"),
                 ({"a b": floats}, 'table "a b"'),
                 ({"n" * 64: floats}, "has at most 63 bytes"),
@@ -336,6 +339,22 @@ print(json.dumps([[int(k) for k in arrays["emb.keys"][order]],
                                   stderr=subprocess.PIPE, text=True, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn("cannot write to the standard output", done.stderr)
+
+
+    def test_interrupted(self):
+        """A signal that comes at any time leaves no unfinished file: here it waits at the start."""
+        def interrupt():
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+            os.kill(os.getpid(), signal.SIGTERM)
+        self.make()
+        for name in ("x.npz", "x.safetensors"):
+            why = self.run_tool("export", self.path("ckpts"), "--out", self.path(name), code=1, preexec_fn=interrupt)
+            self.assertIn("interrupted by a signal", why)
+        why = self.run_tool("import", self.path("in.safetensors"), "--out", self.path("ckpts"), code=1,
+                            preexec_fn=interrupt)
+        self.assertIn("interrupted by a signal", why)
+        self.assertEqual(os.listdir(self.path("ckpts")), ["checkpoint-000001"])
+        self.assertEqual(sorted(os.listdir(self.folder)), ["ckpts", "in.safetensors"])
 
 
 class RealPs(checkpoint_test.CheckpointTest):

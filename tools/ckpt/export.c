@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/end_signals.h"
 #include "tools/ckpt/export_table.h"
 #include "tools/ckpt/spec_text.h"
 
@@ -53,7 +54,8 @@ static int count_block(void *ctx, uint32_t table, const struct sl_snapshot_block
 {
     struct job *job = ctx;
     struct sl_export_table *export = &job->tables[table];
-    return export->table == NULL ? 0 : sl_export_table_count(export, block, reason);
+    const int err = sl_end_signals_check(reason);
+    return err != 0 || export->table == NULL ? err : sl_export_table_count(export, block, reason);
 }
 
 static int write_block(void *ctx, uint32_t table, const struct sl_snapshot_block *block,
@@ -61,7 +63,10 @@ static int write_block(void *ctx, uint32_t table, const struct sl_snapshot_block
 {
     struct job *job = ctx;
     struct sl_export_table *export = &job->tables[table];
-    return export->table == NULL ? 0 : sl_export_table_write(export, block, job->archive, reason);
+    const int err = sl_end_signals_check(reason);
+    return err != 0 || export->table == NULL
+               ? err
+               : sl_export_table_write(export, block, job->archive, reason);
 }
 
 /* Defines tensors, and metadata from which an import restores the table properties. */

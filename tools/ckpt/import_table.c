@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
+#include "core/end_signals.h"
 #include "core/key_index.h"
 #include "core/partition.h"
 #include "tools/ckpt/spec_text.h"
@@ -211,6 +212,7 @@ int sl_import_table_check_keys(const struct sl_safetensors *file,
         const uint64_t count = left < CHUNK_KEYS ? left : CHUNK_KEYS;
         err = sl_safetensors_read(file, table->keys, done * sizeof *keys, keys,
                                   (size_t)count * sizeof *keys, reason);
+        err = err != 0 ? err : sl_end_signals_check(reason);
         for (uint64_t i = 0; err == 0 && i < count; i++) {
             const uint64_t key_count = rows.count;
             uint64_t number;

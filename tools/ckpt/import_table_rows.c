@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "core/end_signals.h"
 #include "core/partition.h"
 #include "tools/ckpt/import_table.h"
 
@@ -33,7 +34,10 @@ static void send(struct pour *pour, enum sl_snapshot_kind next)
     struct sl_import_sink *sink = pour->sink;
     if (pour->err == 0 && sink->block->count > 0) {
         sl_snapshot_end_add(&sink->end, sink->block);
-        pour->err = sl_checkpoint_writer_write(sink->writer, sink->block, pour->reason);
+        pour->err = sl_end_signals_check(pour->reason);
+        if (pour->err == 0) {
+            pour->err = sl_checkpoint_writer_write(sink->writer, sink->block, pour->reason);
+        }
     }
     sl_snapshot_block_begin(sink->block, next, pour->table_id);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "config/cli.h"
+#include "core/end_signals.h"
 #include "core/limits.h"
 #include "core/log.h"
 #include "ps/checkpoint/select.h"
@@ -76,6 +77,7 @@ struct command {
     const struct sl_cli_option *options;
     uint32_t option_count;
     uint32_t words_least, words_most;
+    bool writes; /* an end signal takes effect when what it has begun to write is removed */
     int (*run)(const struct words *words, struct sl_reason *reason);
 };
 
@@ -193,6 +195,7 @@ static const struct command commands[] = {
      .option_count = LENGTH(export_options),
      .words_least = 1,
      .words_most = 2,
+     .writes = true,
      .run = run_export},
     {.name = "import",
      .summary = "Creates a checkpoint for starling-ps --restore from a safetensors file.",
@@ -201,6 +204,7 @@ static const struct command commands[] = {
      .option_count = LENGTH(import_options),
      .words_least = 1,
      .words_most = 1,
+     .writes = true,
      .run = run_import},
 };
 
@@ -274,7 +278,14 @@ static int run(const struct command *command, int argc, char **argv)
     if (words.count < command->words_least) {
         return fail(command, "an argument is missing", SL_CLI_EXIT_USAGE);
     }
+    sigset_t signals, before;
+    (void)sigemptyset(&signals);
+    if (command->writes) {
+        sl_end_signals_add(&signals);
+    }
+    (void)sigprocmask(SIG_BLOCK, &signals, &before);
     int err = command->run(&words, &reason);
+    (void)sigprocmask(SIG_SETMASK, &before, NULL); /* a signal that came ends the process here */
     sl_cli_list_fini(&flags.with);
     if (err == 0 && (fflush(stdout) != 0 || ferror(stdout))) {
         err = sl_reason_fail(&reason, SL_ERR_IO, "cannot write to the standard output");

@@ -10,6 +10,7 @@
 #include <zlib.h>
 
 #include "core/assert.h"
+#include "core/end_signals.h"
 #include "tools/ckpt/npz.h"
 #include "tools/safetensors/safetensors.h"
 
@@ -208,6 +209,10 @@ static int sum(struct sl_tensor_writer *archive, const struct sl_tensor *tensor,
         }
         all = crc32_z(all, buffer, (size_t)got);
         done += (uint64_t)got;
+        const int err = sl_end_signals_check(reason);
+        if (err != 0) {
+            return err;
+        }
     }
     *crc = (uint32_t)all;
     return 0;

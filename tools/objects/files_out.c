@@ -100,15 +100,6 @@ static int begin(struct file *file, const char *path, struct sl_reason *reason)
     return file->fd < 0 ? refuse(file, errno, reason) : 0;
 }
 
-/* The end signals are blocked meanwhile. */
-static bool is_interrupted(void)
-{
-    sigset_t pending;
-    return sigpending(&pending) == 0 &&
-           (sigismember(&pending, SIGINT) == 1 || sigismember(&pending, SIGTERM) == 1 ||
-            sigismember(&pending, SIGHUP) == 1);
-}
-
 static int append(struct file *file, const uint8_t *bytes, uint64_t count, struct sl_reason *reason)
 {
     for (uint64_t done = 0; done < count;) {
@@ -118,8 +109,9 @@ static int append(struct file *file, const uint8_t *bytes, uint64_t count, struc
             return refuse(file, errno, reason);
         }
         done += put < 0 ? 0 : (uint64_t)put;
-        if (is_interrupted()) {
-            return sl_reason_fail(reason, SL_ERR_CANCELLED, "\"%s\": interrupted", file->path);
+        const int err = sl_end_signals_check(reason);
+        if (err != 0) {
+            return err;
         }
     }
     return 0;

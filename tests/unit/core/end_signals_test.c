@@ -21,6 +21,21 @@ SL_CASE(end_signals_add__hangup_is_one_of_them)
     assert_int_equal(sl_end_signals_number(SIGINT), SIGINT);
 }
 
+SL_CASE(end_signals_check__of_signals_that_are_blocked)
+{
+    struct sl_reason reason;
+    sigset_t set, before;
+    (void)sigemptyset(&set);
+    sl_end_signals_add(&set);
+    assert_int_equal(sigprocmask(SIG_BLOCK, &set, &before), 0);
+    assert_int_equal(sl_end_signals_check(&reason), 0);
+    assert_int_equal(raise(SIGHUP), 0);
+    assert_int_equal(sl_end_signals_check(&reason), SL_ERR_CANCELLED);
+    assert_int_equal(sigwait(&set, &(int){0}), 0);
+    assert_int_equal(sl_end_signals_check(&reason), 0);
+    assert_int_equal(sigprocmask(SIG_SETMASK, &before, NULL), 0);
+}
+
 SL_CASE(end_signals__hangup_that_nohup_ignores_stays_ignored)
 {
     sigset_t set;
