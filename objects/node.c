@@ -56,6 +56,12 @@ static void retire(struct sl_objects *node, const struct sl_objects_message *mes
         struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
         if (sl_objects_copy_is_of(copy, message->name, message->version) &&
             copy->part == message->part && sl_hash_128_equal(copy->info.digest, message->digest)) {
+            if (copy->pooled == NULL && !copy->is_withdrawn) {
+                sl_log_warn("objects: %s@%" PRIu64 " was removed; its %" PRIu64
+                            " bytes stay in memory of this process until it withdraws the "
+                            "version, or ends",
+                            copy->name, copy->version, copy->info.bytes);
+            }
             sl_objects_withdraw(node, copy, "it was removed");
         }
     }

@@ -106,6 +106,20 @@ class Kept(objects_test.ObjectsTest):
         self.assertLess(after[0], before[-1] + 10)
         self.end(keeper)
 
+    def test_a_publisher_says_that_its_version_was_removed(self):
+        server, catalogue = self.serve()
+        publisher = self.put(catalogue, "m", self.file("content", "x" * 1000))
+        self.tool(catalogue, "rm", "m")
+        publisher.wait_line("m@1 was removed; its 1000 bytes stay in memory of this process")
+        self.end(publisher, server)
+
+    def test_an_agent_says_its_name(self):
+        server, catalogue = self.serve()
+        name = f"kept-{os.getpid()}"
+        agent = self.start("starling-objects", "serve", "--agent", "--agent-name", name, "--catalogue", catalogue)
+        agent.wait_line(f"serves readers of this host as agent {name} until")
+        self.end(agent, server)
+
 
 if __name__ == "__main__":
     harness.main()

@@ -1,5 +1,4 @@
-/* starling-objects publishes files as versions of objects, fetches them, and shows what there is.
- */
+/* starling-objects publishes files as versions of objects, fetches them, and shows them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -349,24 +348,26 @@ static int run_serve(struct run *run)
                               "stores versions, with --dir; or is an agent, with --agent",
                               flags.catalogue);
     }
+    flags.agent_name = flags.agent_name != NULL ? flags.agent_name : SL_OBJECTS_LOCAL_DEFAULT;
     int err = start_node(run, flags.pool_bytes);
     err = err == 0 && flags.agent ? await_kept(run) : err;
     if (err == 0) {
         const char *address = sl_objects_address(run->objects);
         const sigset_t signals = end_signals(SIG_BLOCK);
-        struct sl_metastore_address store;
-        const bool is_elected = flags.catalogue == NULL && parse_store(&store);
+        const bool is_elected =
+            flags.catalogue == NULL && parse_store(&(struct sl_metastore_address){0});
         print(json_pack("{s:s, s:s, s:s*, s:s*}", "name", address, "catalogue",
                         flags.catalogue != NULL ? flags.catalogue
                         : is_elected            ? flags.metadata
                                                 : address,
                         "directory", flags.directory, "agent",
                         flags.agent ? flags.agent_name : NULL),
-              "%s serves %s until SIGINT or SIGTERM", address,
+              "%s serves %s%s%s until SIGINT or SIGTERM", address,
               is_elected                ? "the catalogue, when etcd names it,"
               : flags.catalogue == NULL ? "the catalogue"
               : flags.agent             ? "readers of this host"
-                                        : "stored versions");
+                                        : "stored versions",
+              flags.agent ? " as agent " : "", flags.agent ? flags.agent_name : "");
         (void)sigwait(&signals, &(int){0});
     }
     return err;
