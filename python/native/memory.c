@@ -22,6 +22,10 @@ static PyObject *allocate(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         (client = sl_native_client_of(given)) == NULL || !sl_native_client_check(client)) {
         return NULL;
     }
+    if (bytes < 1) {
+        PyErr_Format(PyExc_ValueError, "bytes: %zd; accepted: 1 or more", bytes);
+        return NULL;
+    }
     int err = sl_client_buffer_create(client->client, (size_t)bytes, &base);
     if (err != 0) {
         return sl_native_errors_raise(err, "empty", sl_last_error());

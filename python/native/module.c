@@ -17,17 +17,21 @@ static PyObject *unique(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "y*w*w*w*", &keys, &found, &inverse, &counts)) {
         return NULL;
     }
-    int err;
+    int err = SL_ERR_INVALID;
+    const bool has_room = found.len >= keys.len && inverse.len >= keys.len / 2 &&
+                          counts.len >= keys.len / 2; /* of u64, u32 and u32 */
     Py_BEGIN_ALLOW_THREADS;
-    err = sl_keys_unique(keys.buf, (size_t)keys.len / sizeof(uint64_t), found.buf, inverse.buf,
-                         counts.buf, &count);
+    err = !has_room ? err
+                    : sl_keys_unique(keys.buf, (size_t)keys.len / sizeof(uint64_t), found.buf,
+                                     inverse.buf, counts.buf, &count);
     Py_END_ALLOW_THREADS;
     PyBuffer_Release(&keys);
     PyBuffer_Release(&found);
     PyBuffer_Release(&inverse);
     PyBuffer_Release(&counts);
     return err == 0 ? PyLong_FromSize_t(count)
-                    : sl_native_errors_raise(err, "unique", sl_last_error());
+                    : sl_native_errors_raise(err, "unique",
+                                             has_room ? sl_last_error() : "an array is too short");
 }
 
 static PyMethodDef functions[] = {

@@ -165,6 +165,13 @@ class Tables(support.ClusterTest):
         self.client.barrier("one", 1)
         self.connect(task=0).barrier("all")
 
+    def test_calls_of_the_extension(self):
+        """The package checks these before; the extension keeps to its memory without it."""
+        native, short = starling._native, numpy.zeros(1, numpy.uint32)
+        self.refuses(ValueError, ["an array is too short"], native.unique, numpy.arange(100), numpy.arange(100), short, short)
+        self.refuses(ValueError, ["bytes: 0; accepted: 1 or more"], native.Memory, self.client, 0)
+        self.refuses(ValueError, ["bytes: -1"], native.Memory, self.client, -1)
+
     def test_rate(self):
         with self.client.step() as step:
             for bad in (0, -1.0, float("nan"), float("inf"), 1e300, 1e-300):
