@@ -68,15 +68,17 @@ static void create_node(struct sl_sim_objects_app *app)
                                                .host = name,
                                                .pool_bytes = app->options.plan->pool_bytes};
     const bool is_keeper = app->options.host - 1 < app->options.plan->keeper_count;
-    const struct sl_objects_setup setup = {.is_keeper = is_keeper,
-                                           .directory = app->options.disk != NULL ? "/c" : NULL,
-                                           .disk = app->options.disk,
-                                           .replicas = app->options.plan->replicas,
-                                           .reactor = app->base.process.reactors[NODE],
-                                           .unix_us = unix_us,
-                                           .random = draw,
-                                           .wait = sl_sim_app_wait,
-                                           .ctx = app};
+    const struct sl_objects_setup setup = {
+        .is_keeper = is_keeper,
+        .directory = app->options.disk != NULL ? "/c" : NULL,
+        .disk = app->options.disk,
+        .replicas = app->options.plan->replicas,
+        .keep_versions = app->options.plan->resets ? 2 + (uint32_t)(app->options.seed % 4) : 0,
+        .reactor = app->base.process.reactors[NODE],
+        .unix_us = unix_us,
+        .random = draw,
+        .wait = sl_sim_app_wait,
+        .ctx = app};
     int err = sl_objects_create_with(&options, &setup, &app->node);
     sl_assert(err == 0);
     app->options.oracle->node_ids[app->options.host] = app->node->id;

@@ -11,10 +11,11 @@
 #include "objects/message.h"
 #include "tests/sim/random.h"
 
-#define SHARED        (1U << 23)               /* above the numbers of contents */
-#define KEEP_VERSIONS 3                        /* of origins but CALLER */
-#define LEASE_NS      (11 * SL_CLOCK_NS_PER_S) /* and a second */
-#define RECOVERY_NS   (20 * SL_CLOCK_NS_PER_S) /* a lease, and a new start of the catalogue */
+#define SHARED            (1U << 23)               /* above the numbers of contents */
+#define KEEP_VERSIONS     3                        /* of origins but CALLER */
+#define KEEP_VERSIONS_MIN 2                        /* of a plan with other settings */
+#define LEASE_NS          (11 * SL_CLOCK_NS_PER_S) /* and a second */
+#define RECOVERY_NS       (20 * SL_CLOCK_NS_PER_S) /* a lease, and a new start of the catalogue */
 
 void sl_sim_objects_oracle_init(struct sl_sim_objects_oracle *oracle,
                                 const struct sl_sim_objects_plan *plan,
@@ -134,7 +135,7 @@ static bool may_be_retired(const struct sl_sim_objects_oracle *oracle,
         newer += other->name == content->name && other->is_retired && !other->has_failed &&
                  (other->version == 0 || other->version > content->version);
     }
-    return newer >= KEEP_VERSIONS;
+    return newer >= (oracle->plan->resets ? KEEP_VERSIONS_MIN : KEEP_VERSIONS);
 }
 
 /* Of each part some node has had it since then, without a break and without a fault. */

@@ -128,6 +128,7 @@ void sl_sim_objects_plan_make(struct sl_sim_objects_plan *plan, uint64_t seed, u
     draw_network(plan, faults, &random);
     draw_faults(plan, faults, &random);
     draw_more(plan);
+    plan->resets = sl_hash_key(seed ^ 0x0b1ecb) % 3 == 0; /* drawn apart, too */
     draw_disk(plan, faults);
     plan->calm = plan->fault_count == 0 && !has_disk_faults(plan) &&
                  plan->network.connect_fail_permille == 0 && plan->network.break_per_10000 == 0;

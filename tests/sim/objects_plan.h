@@ -30,6 +30,7 @@ struct sl_sim_objects_plan {
     bool impatient;               /* some deadlines pass */
     bool removes;                 /* some versions are removed */
     bool takes_over;              /* names change their publisher */
+    bool resets;                  /* a process that starts again has another --keep-versions */
     bool calm;                    /* nothing fails */
     struct sl_sim_network_options network;
     struct sl_sim_fault faults[SL_SIM_FAULTS_MAX]; /* a, b: nodes; KILL_PS: a node */
