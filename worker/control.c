@@ -330,6 +330,22 @@ void sl_control_table_open(struct sl_control_op *op)
     ask(op, &message, table_opened);
 }
 
+static void table_found(void *ctx, const struct sl_message *answer, int err, const char *reason)
+{
+    struct sl_control_op *op = ctx;
+    if (check_answer(op, answer, err, reason, SL_MESSAGE_TABLE_OPEN)) {
+        *op->found = answer->table_open.spec;
+    }
+    sl_control_op_answer(op);
+}
+
+void sl_control_table_find(struct sl_control_op *op)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN, .table_open = {.asks = true}};
+    snprintf(message.table_open.spec.name, sizeof message.table_open.spec.name, "%s", op->name);
+    ask(op, &message, table_found);
+}
+
 static void barrier_done(void *ctx, const struct sl_message *answer, int err, const char *reason)
 {
     struct sl_control_op *op = ctx;

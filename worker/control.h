@@ -13,6 +13,9 @@ void sl_control_join(struct sl_control_op *op);
 /* Creates or checks op->spec; writes op->table_id. Errors: EXISTS, INVALID, DEADLINE, CLOSED. */
 void sl_control_table_open(struct sl_control_op *op);
 
+/* Uses name and found. */
+void sl_control_table_find(struct sl_control_op *op);
+
 /* Waits at barrier op->name for op->count clients; 0: all workers of the job. Errors: DEADLINE,
  * CLOSED. */
 void sl_control_barrier(struct sl_control_op *op);

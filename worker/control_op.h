@@ -30,6 +30,7 @@ struct sl_control_op {
     uint32_t task_index; /* out: assigned by the coordinator */
     const struct sl_table_spec *spec;
     uint32_t table_id;
+    struct sl_table_spec *found; /* out */
     const char *name;
     uint32_t count;
     uint64_t number;                    /* out: of a checkpoint */

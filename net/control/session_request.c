@@ -21,13 +21,13 @@ struct sl_session_request {
     void *ctx;
 };
 
-static enum sl_message_kind answer_kind(enum sl_message_kind request)
+static enum sl_message_kind answer_kind(const struct sl_message *request)
 {
-    switch (request) {
+    switch (request->kind) {
     case SL_MESSAGE_REGISTER:
         return SL_MESSAGE_CLUSTER;
     case SL_MESSAGE_TABLE_OPEN:
-        return SL_MESSAGE_TABLE_OPENED;
+        return request->table_open.asks ? SL_MESSAGE_TABLE_OPEN : SL_MESSAGE_TABLE_OPENED;
     case SL_MESSAGE_BARRIER:
         return SL_MESSAGE_BARRIER_DONE;
     case SL_MESSAGE_JOIN:
@@ -43,7 +43,7 @@ static enum sl_message_kind answer_kind(enum sl_message_kind request)
     case SL_MESSAGE_FENCE:
         return SL_MESSAGE_FENCED;
     default:
-        sl_assert(request == SL_MESSAGE_STATS_GET); /* no other kind is a request */
+        sl_assert(request->kind == SL_MESSAGE_STATS_GET); /* no other kind is a request */
         return SL_MESSAGE_STATS;
     }
 }
@@ -171,7 +171,7 @@ void sl_session_request(struct sl_session *session, struct sl_message *message, 
         .session = session,
         .message = *message,
         .sent = is_sent,
-        .wanted = answer_kind(message->kind),
+        .wanted = answer_kind(message),
         .asked_ns = now_of(session),
         .timeout_ns = timeout_ns,
         .deadline = {.run = deadline_passed},

@@ -106,7 +106,7 @@ void sl_pipeline_release(struct sl_pipeline *pipeline, struct sl_pipeline_lane *
 static int add_push(const struct sl_pipeline_options *options, struct sl_step *step,
                     const struct sl_pipeline_lane *lane)
 {
-    int err = 0;
+    int err = options->rate == 0 ? 0 : sl_step_set_rate(step, options->rate);
     for (uint32_t t = 0; err == 0 && t < options->table_count; t++) {
         const struct sl_table_spec *spec = &options->specs[t];
         err = spec->kind == SL_TABLE_SPARSE

@@ -37,6 +37,7 @@ struct sl_pipeline_options {
     uint32_t table_count;
     uint32_t step_timeout_ms;
     bool pushing; /* lanes have gradients */
+    float rate;   /* factor of the tables' learning rate; 0: none */
     uint32_t
         staleness_added; /* added to a step's staleness: iterations between its clock and the use */
     const struct sl_clock *clock;

@@ -7,6 +7,7 @@
 #include "core/limits.h"
 #include "core/log.h"
 #include "core/reason.h"
+#include "worker/restored_spec.h"
 #include "worker/train/cpu_time.h"
 #include "worker/train/evaluate.h"
 #include "worker/train/job_progress.h"
@@ -38,6 +39,7 @@ struct trainer {
     struct sl_pipeline pipeline;
     struct sl_progress progress;
     uint32_t lead;
+    float rate;                                   /* of pushes; 0: that of the tables */
     bool fused;                                   /* push, tick and pull are one step */
     uint32_t begin;                               /* the first iteration, or NOTHING_TO_TRAIN */
     uint32_t clock;                               /* the current iteration */
@@ -68,6 +70,32 @@ static struct sl_consistency_spec table_consistency(const struct trainer *traine
     return consistency;
 }
 
+/* The tables of a restored job keep their learning rate: the pushes of another one are scaled. */
+static int open_table(struct trainer *trainer, struct sl_table_spec *spec, struct sl_table **out)
+{
+    const struct sl_trainer_options *options = trainer->options;
+    struct sl_table_spec found;
+    int err = sl_client_table_open(options->client, spec, options->step_timeout_ms, out);
+    if (err != SL_ERR_EXISTS ||
+        sl_restored_spec_read(options->client, spec->name, options->step_timeout_ms, &found) != 0) {
+        return err;
+    }
+    const float asked = options->optimizer.lr;
+    const float rate = asked / found.optimizer.lr;
+    if (found.optimizer.kind != spec->optimizer.kind || found.optimizer.lr == asked ||
+        (trainer->rate != 0 && trainer->rate != rate)) {
+        return err;
+    }
+    spec->optimizer.lr = found.optimizer.lr;
+    err = sl_client_table_open(options->client, spec, options->step_timeout_ms, out);
+    if (err == 0 && trainer->rate == 0) {
+        sl_log_warn("--lr %g: the tables of the restored job have %g, so pushes are scaled by %g",
+                    (double)asked, (double)found.optimizer.lr, (double)rate);
+        trainer->rate = rate;
+    }
+    return err;
+}
+
 static int open_tables(struct trainer *trainer)
 {
     const struct sl_trainer_options *options = trainer->options;
@@ -76,8 +104,7 @@ static int open_tables(struct trainer *trainer)
         struct sl_table_spec *spec = &trainer->specs[t];
         spec->optimizer = options->optimizer;
         spec->consistency = table_consistency(trainer);
-        int err = sl_client_table_open(options->client, spec, options->step_timeout_ms,
-                                       &trainer->tables[t]);
+        int err = open_table(trainer, spec, &trainer->tables[t]);
         if (err != 0) {
             sl_log_error("%s", sl_last_error());
             return err;
@@ -95,6 +122,7 @@ static struct sl_pipeline_options pipeline_options(struct trainer *trainer, bool
         .table_count = trainer->table_count,
         .step_timeout_ms = trainer->options->step_timeout_ms,
         .pushing = pushing,
+        .rate = trainer->rate,
         .staleness_added = trainer->fused ? trainer->lead : 0,
         .clock = trainer->options->clock,
         .report = trainer->report,

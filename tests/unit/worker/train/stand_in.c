@@ -5,6 +5,7 @@
 
 #include "core/assert.h"
 #include "tests/support/unit.h"
+#include "worker/restored_spec.h"
 
 struct train_stand_in fake;
 volatile sig_atomic_t stop;
@@ -25,8 +26,25 @@ int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *s
                          uint32_t timeout_ms, struct sl_table **out)
 {
     static struct sl_table tables[SL_MODEL_TABLES + 1];
+    if (fake.lr != 0 && spec->optimizer.lr != fake.lr &&
+        strncmp(spec->name, "starling-worker/", 16) != 0) {
+        return SL_ERR_EXISTS;
+    }
     fake.specs[fake.table_count] = *spec;
     *out = &tables[fake.table_count++];
+    return 0;
+}
+
+int sl_restored_spec_read(struct sl_client *client, const char *name, uint32_t timeout_ms,
+                          struct sl_table_spec *out)
+{
+    *out = (struct sl_table_spec){.optimizer = {.kind = SL_OPTIMIZER_ADAGRAD, .lr = fake.lr}};
+    return fake.is_restored ? 0 : SL_ERR_NOT_FOUND;
+}
+
+int sl_step_set_rate(struct sl_step *step, float factor)
+{
+    step->seen.rate = factor;
     return 0;
 }
 

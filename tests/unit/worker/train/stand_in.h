@@ -14,6 +14,7 @@ enum { STEPS_MAX = 64, OPERATIONS_MAX = 8, BARRIERS_MAX = 16 };
 struct seen_step {
     uint32_t clock;
     bool pushes, pulls, ticks, finishes, waited;
+    float rate; /* 0: not set */
 };
 
 struct train_stand_in {
@@ -32,6 +33,8 @@ struct train_stand_in {
     float milestones[3];
     struct sl_table_spec specs[SL_MODEL_TABLES + 1];
     uint32_t table_count;
+    float lr; /* that the tables of the models have; 0: the one that is asked for */
+    bool is_restored;
 };
 
 extern struct train_stand_in fake;

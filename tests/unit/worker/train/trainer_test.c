@@ -286,6 +286,23 @@ CASE(trainer_run__ends_when_the_evaluation_does_not_come)
     assert_true(report->complete);
 }
 
+/* --lr of a restored job scales the rate that its tables have. */
+CASE(trainer_run__scales_the_rate_of_a_restored_job)
+{
+    fake.lr = 4;
+    assert_int_equal(train_as(2, FOUR_BATCHES, NULL, SL_CONSISTENCY_ASP, 0, report),
+                     SL_ERR_EXISTS); /* a running job of another rate */
+    fake.is_restored = true;
+    assert_int_equal(train_as(2, FOUR_BATCHES, NULL, SL_CONSISTENCY_ASP, 0, report), 0);
+    assert_true(fake.step_count > 1);
+    float asked = 0;
+    for (uint32_t i = 0; i < fake.step_count; i++) {
+        asked = fake.steps[i].pushes ? fake.steps[i].rate * fake.lr : asked;
+        assert_true(!fake.steps[i].pushes || fake.steps[i].rate != 0);
+    }
+    assert_float_equal(asked, sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD).lr, 1e-6F);
+}
+
 CASE(trainer_run__fails_when_a_ps_has_lost_values)
 {
     fake.values_lost = 1;
