@@ -571,7 +571,8 @@ static int scan_folders(struct scan *scan, struct sl_reason *reason)
         if (folders.items[i].is_subdir) {
             err = scan_folder(scan, folders.items[i].name, reason);
         } else {
-            files += strcmp(folders.items[i].name, MARK_NAME) != 0;
+            files += strcmp(folders.items[i].name, MARK_NAME) != 0 &&
+                     strcmp(folders.items[i].name, MARK_NAME "~") != 0; /* the next mark's */
         }
     }
     count_files(&scan->foreign, ".", files);
