@@ -264,12 +264,6 @@ static bool is_stored(const char *name)
 /* A folder without models is warned of: they may be deployed later. */
 static int check_models(struct sl_reason *reason)
 {
-    if (access(flags.models, F_OK) != 0) {
-        return sl_reason_fail(reason, SL_ERR_INVALID,
-                              "--models %s: there is no such folder; " PROGRAM
-                              " deploy FILE.onnx --dir %s makes it",
-                              flags.models, flags.models);
-    }
     const char *rest = flags.keep != NULL ? flags.keep : "";
     for (size_t length; *rest != '\0'; rest += length + (rest[length] == ',')) {
         char name[256];
@@ -281,10 +275,13 @@ static int check_models(struct sl_reason *reason)
         }
     }
     if (!has_file(flags.models, ".record", true)) {
-        sl_log_warn("%s has no deployed model%s: deploy them by " PROGRAM
+        sl_log_warn("--models %s has no deployed model: %s; deploy models by " PROGRAM
                     " deploy FILE.onnx --dir %s before the start, or with --catalogue now",
                     flags.models,
-                    has_file(flags.models, ".onnx", false) ? ", only files of models" : "",
+                    access(flags.models, F_OK) != 0 ? "the folder did not exist, and is made"
+                    : has_file(flags.models, ".onnx", false)
+                        ? "files are served after they are deployed"
+                        : "the folder is empty",
                     flags.models);
     }
     return 0;

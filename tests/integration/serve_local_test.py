@@ -91,12 +91,18 @@ class Local(Http):
         for worker in range(2):
             self.assertIn(f"the worker {worker} is killed: it has not ended in time", self.all.output)
 
+    def test_a_folder_that_does_not_exist(self):
+        self.all = self.start("starling-serve", "--models", os.path.join(self.folder, "misspelt"), "--http", "127.0.0.1:0",
+                              "--pool-memory", "64M", "--workers", "1")
+        self.all.wait_line("misspelt has no deployed model: the folder did not exist, and is made; deploy models by")
+        self.all.wait_line("serves the models of")
+
     def test_a_folder_without_models(self):
         os.mkdir(os.path.join(self.folder, "models"))
         self.file("models/mlp.onnx", "")
         self.all = self.start("starling-serve", "--models", os.path.join(self.folder, "models"), "--http", "127.0.0.1:0",
                               "--pool-memory", "64M", "--workers", "1")
-        self.all.wait_line("models has no deployed model, only files of models: deploy them by")
+        self.all.wait_line("models has no deployed model: files are served after they are deployed")
         self.all.wait_line("serves the models of")
         self.all.signal(signal.SIGTERM)
         self.assertEqual(self.all.wait(), 0)
@@ -128,9 +134,6 @@ class Local(Http):
         refused("unknown role \"work\"", "work")
         file = self.file("no_folder", "")
         refused("no_folder", "--models", file, status=1)
-        missing = os.path.join(self.folder, "misspelt")
-        refused("misspelt: there is no such folder; starling-serve deploy", "--models", missing)
-        self.assertFalse(os.path.exists(missing))
         self.models = {}
         Local.deploy(self, "plain", Model(1))
         refused("--keep plian: ", "--models", os.path.join(self.folder, "models"), "--keep", "plain,plian")
