@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "core/file_kind.h"
 #include "core/hash.h"
 #include "core/reason.h"
 #include "tests/fuzz/input.h"
@@ -40,6 +41,7 @@ void fuzz_reader_run(const struct sl_reader_format *format, const uint8_t *bytes
     }
     struct fuzz_input_file file = fuzz_input_file_open(bytes + 1, byte_count - 1);
     const char *path = file.path;
+    const bool is_text = sl_file_kind_explain(bytes + 1, byte_count - 1) == NULL;
     uint32_t share_count = 1 + bytes[0] % 4U;
     for (uint32_t share = 0; share < share_count; share++) {
         const struct sl_reader_options options = {
@@ -48,10 +50,14 @@ void fuzz_reader_run(const struct sl_reader_format *format, const uint8_t *bytes
             .path_count = 1,
             .share_index = share,
             .share_count = share_count,
+            .is_silent = true,
         };
         struct sl_reader *reader;
         struct sl_reason reason;
-        sl_assert(sl_reader_open(&options, &reader, &reason) == 0);
+        sl_assert((sl_reader_open(&options, &reader, &reason) == 0) == is_text);
+        if (!is_text) {
+            break;
+        }
         uint64_t first = read_share(reader, format, path);
         sl_reader_rewind(reader);
         sl_assert(read_share(reader, format, path) == first);
