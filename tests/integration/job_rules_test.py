@@ -41,6 +41,7 @@ class Hangup(JobTest):
         catalogue = self.start("starling-objects", "serve")
         catalogue.wait_line("serves the catalogue")
         [worker] = self.start_workers(flags, 1, self.model("--epochs", 100000))
+        worker.wait_line("loss")  # it trains
         server.wait_line("checkpoint 1 is complete")
         for process, status in ((worker, 128 + signal.SIGTERM), (server, 0), (catalogue, 0)):
             process.signal(signal.SIGHUP)
@@ -119,9 +120,8 @@ class Checkpoints(JobTest):
         servers[1] = self.start("starling-ps", *flags, "--job-name", "ps", "--task-index", 1,
                                 *self.flags("--checkpoint-every", 1, "--replicas", 1, "--reactors", 1, "--lease", 6))
         servers[1].wait_line("ready")
-        worker.signal(signal.SIGTERM)
-        self.assertEqual(worker.wait(), 128 + signal.SIGTERM, worker.output)
-        self.drain(servers)
+        for process in (worker, *servers):
+            self.assertTrue(process.running(), process.output)
 
 
 class Identity(JobTest):
