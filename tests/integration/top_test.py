@@ -64,7 +64,7 @@ class Refused(unittest.TestCase):
             result = run(f"127.0.0.1:{server.server_port}")
             thread.join()
         self.assertEqual(result.returncode, 1)
-        self.assertIn("status 500, ?[2Jgone??1m\n", result.stderr)
+        self.assertIn("status 500, \\x1b[2Jgone??1m\n", result.stderr)
 
     def test_bad_interval(self):
         result = run("--interval", "1ms")

@@ -141,7 +141,7 @@ CASE(register__either_all_begin_from_a_checkpoint_or_none_does)
               "must have it");
     register_restoring(f, 31, 2, 0, 6, false);
     expect_part(f, "12#2 cluster of 3 workers beside 9: ");
-    expect_part(f, "31#2 cluster of 3 workers: ");
+    expect_part(f, "31#2 cluster of 3 workers beside 9: ");
 }
 
 CASE(register__none_begins_from_one_above_its_own)

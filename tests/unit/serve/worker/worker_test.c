@@ -529,10 +529,7 @@ CASE(worker__ends_requests_at_their_deadline)
     await_error(fixture, cancelled, SL_ERR_CANCELLED, "cancelled");
     let_run();
     assert_true(await(fixture, first) == 7);
-    /* A model that does not exist. */
-    make(fixture, "absent", 1, 1);
-    fixture->message.deadline_us = 1000000;
-    await_error(fixture, submit(fixture), SL_ERR_DEADLINE, "ms for the load: ");
+    await_error(fixture, ask(fixture, "absent", 1, 1), SL_ERR_NOT_FOUND, "absent has no versions");
 }
 
 CASE(worker__says_that_a_computation_is_stuck)
@@ -557,21 +554,32 @@ CASE(worker__says_that_a_computation_is_stuck)
     assert_int_equal(fixture->message.request, late);
 }
 
+/* More names than the worker can know, although it looks up some of them meanwhile. */
 CASE(worker__answers_when_it_can_know_no_more_models)
 {
-    uint64_t requests[SL_SERVE_KNOWN_MAX + 1];
-    for (uint32_t i = 0; i <= SL_SERVE_KNOWN_MAX; i++) {
+    enum { NAMES = SL_SERVE_KNOWN_MAX + 256 };
+    static uint8_t answers[NAMES];
+    uint64_t first = 0;
+    uint32_t refused = 0;
+    memset(answers, 0, sizeof answers);
+    for (uint32_t i = 0; i < NAMES; i++) {
         char name[16];
         (void)snprintf(name, sizeof name, "absent%u", i);
-        requests[i] = ask(fixture, name, 1, 1);
+        const uint64_t request = ask(fixture, name, 1, 1);
+        first = i == 0 ? request : first;
     }
-    await_error(fixture, requests[SL_SERVE_KNOWN_MAX], SL_ERR_AGAIN, "other models");
-    for (uint32_t i = 0; i < SL_SERVE_KNOWN_MAX; i++) {
+    for (uint32_t i = 0; i < NAMES; i++) {
         fixture->message =
-            (struct sl_serve_message){.kind = SL_SERVE_MESSAGE_CANCEL, .request = requests[i]};
+            (struct sl_serve_message){.kind = SL_SERVE_MESSAGE_CANCEL, .request = first + i};
         send_notice(fixture);
-        await_error(fixture, requests[i], SL_ERR_CANCELLED, "cancelled");
+        take_notice(fixture, SL_SERVE_MESSAGE_DONE);
+        const uint64_t place = fixture->message.request - first;
+        const int err = fixture->message.err;
+        assert_true(place < NAMES && answers[place]++ == 0);
+        refused += err == SL_ERR_AGAIN && strstr(fixture->message.text, "other models") != NULL;
+        assert_true(err == SL_ERR_AGAIN || err == SL_ERR_CANCELLED || err == SL_ERR_NOT_FOUND);
     }
+    assert_true(refused > 0);
 }
 
 CASE(worker__refuses_what_it_cannot_open)
