@@ -221,8 +221,8 @@ SL_CASE(answer__malformed)
         "{\"kvs\":[{\"key\":\"azE=\"}]}",                           /* no revision */
         "{\"kvs\":[{\"key\":\"azI=\",\"create_revision\":\"1\"}]}", /* another key */
         "{\"kvs\":[{\"key\":\"azEA\",\"create_revision\":\"1\"}]}", /* a NUL in it */
-        "{\"kvs\":[{\"key\":\"azE=\",\"create_revision\":\"1\"},"
-        "{\"key\":\"azE=\",\"create_revision\":\"1\"}]}", /* not in order */
+        ("{\"kvs\":[{\"key\":\"azE=\",\"create_revision\":\"1\"},"
+         "{\"key\":\"azE=\",\"create_revision\":\"1\"}]}"), /* not in order */
         "{\"kvs\":[{\"key\":\"\",\"create_revision\":\"1\"}]}",
         "{\"kvs\":[{\"key\":\"a\",\"create_revision\":\"1\"}]}",
         "{\"kvs\":[{\"key\":1,\"create_revision\":\"1\"}]}",
