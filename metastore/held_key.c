@@ -10,6 +10,7 @@
 #define RETRY_NS       (200 * SL_CLOCK_NS_PER_MS)
 
 #define TOO_LATE       "the store did not renew its lease in time"
+#define LOST           "the store has lost its key"
 
 /* Safety margin: a holder gives up a fifth of the lease early, more than two clocks can differ by
  * in one lease. */
@@ -112,13 +113,14 @@ static void set_until(struct sl_held_key *held, uint64_t asked_ns)
     held->until_ns = asked_ns + held->ttl_ns - held->ttl_ns / MARGIN_DIVISOR;
     held->keep_at_ns = asked_ns + held->ttl_ns / KEEPS_A_TTL;
     if (held->has_no_leases) {
-        held->until_ns = held->keep_at_ns = SL_CLOCK_NEVER;
+        held->until_ns = SL_CLOCK_NEVER;
     }
 }
 
 static void win(struct sl_held_key *held, uint64_t term)
 {
     held->state = SL_HELD_KEY_HOLDING;
+    held->is_unread = false;
     set_until(held, held->asked_ns);
     held->options.won(held->options.ctx, term);
 }
@@ -257,11 +259,22 @@ static void on_answer(void *ctx, struct sl_metastore_request *ask)
     look_over(held);
 }
 
-/* Handles an answer to LEASE_RENEW in this term. */
-static void kept(struct sl_held_key *held, int err)
+/* True if the store, which has no leases, answered with what this process wrote. */
+static bool is_own(const struct sl_held_key *held, const struct sl_metastore_answer *answer)
 {
+    const struct sl_metastore_item *item = &answer->pairs[0];
+    return answer->item_count > 0 && item->value_bytes == held->change.value_bytes &&
+           memcmp(item->value, held->change.value, item->value_bytes) == 0;
+}
+
+/* Handles an answer to `keep` in this term. */
+static void kept(struct sl_held_key *held, const struct sl_metastore_answer *answer)
+{
+    const int err = answer->err;
     if (now_of(held) >= held->until_ns) {
         lose(held, TOO_LATE, RETRY_NS); /* messages sent since until_ns were dropped */
+    } else if (err == 0 && held->has_no_leases && !is_own(held, answer)) {
+        lose(held, answer->item_count == 0 ? LOST : "another process has written its key", 0);
     } else if (err == 0) {
         set_until(held, held->keep_asked_ns);
     } else if (err == SL_ERR_NOT_FOUND) {
@@ -278,13 +291,14 @@ static void on_kept(void *ctx, struct sl_metastore_request *ask)
     if (ask->answer.err == SL_ERR_CANCELLED || held->options.metastore == NULL) {
         held->state = SL_HELD_KEY_RELEASED;
     } else {
+        /* An answer about the lease of an earlier term, revoked when that term ended, does not
+         * concern this one. A store that answers without the key does not end the trouble first. */
+        if (held->state == SL_HELD_KEY_HOLDING && ask->lease == held->lease) {
+            kept(held, &ask->answer);
+        }
         note_answer(held, ask->kind, &ask->answer);
     }
-    /* An answer about the lease of an earlier term, revoked when that term ended, does not concern
-     * this one. */
-    if (held->state == SL_HELD_KEY_HOLDING && ask->lease == held->lease) {
-        kept(held, ask->answer.err);
-    }
+    sl_metastore_answer_fini(&ask->answer);
     look_over(held);
 }
 
@@ -295,12 +309,13 @@ static void keep(struct sl_held_key *held, uint64_t now_ns)
     held->keeping = true;
     held->keep_asked_ns = now_ns;
     held->keep = (struct sl_metastore_request){
-        .kind = SL_METASTORE_LEASE_RENEW,
+        .kind = held->has_no_leases ? SL_METASTORE_READ : SL_METASTORE_LEASE_RENEW,
         .timeout_ns = held->ttl_ns / 3,
         .lease = held->lease,
         .done = on_kept,
         .ctx = held,
     };
+    memcpy(held->keep.key, held->options.key, sizeof held->keep.key);
     sl_metastore_request(held->options.metastore, &held->keep);
 }
 

@@ -4,7 +4,9 @@
  *
  * A holder loses when its lease may have ended by its own clock, counted from when it requested the
  * lease: until then no other process can have won. A store without leases (HTTP) is written without
- * comparison, and the key stays if the process is killed.
+ * comparison, and the key stays if the process is killed; the holder reads the key as often as it
+ * would renew a lease, and loses when the key is absent or has another value. Whoever has lost
+ * competes again, so a store that was emptied gets the key again.
  *
  * Time comes from sl_held_key_tick and now_ns. Owner: the metastore's reactor. No allocation. */
 #ifndef SL_METASTORE_HELD_KEY_H
@@ -49,8 +51,8 @@ enum sl_held_key_state {
 struct sl_held_key {
     struct sl_held_key_options options;
     enum sl_held_key_state state;
-    struct sl_metastore_request ask;  /* all kinds but LEASE_RENEW */
-    struct sl_metastore_request keep; /* LEASE_RENEW, after winning */
+    struct sl_metastore_request ask;  /* all kinds but `keep` */
+    struct sl_metastore_request keep; /* LEASE_RENEW, or READ without leases, after winning */
     bool asking, keeping;             /* the request is in flight */
     bool is_unread;                   /* the next attempt does not read the key first */
     bool has_no_leases;               /* the store */

@@ -124,6 +124,13 @@ class Etcd:
             child.kill()
             child.wait()
 
+    def lose_all(self):
+        """It is started again without its records."""
+        self.stop()
+        for index in range(len(self.clients)):
+            shutil.rmtree(os.path.join(self._folder, f"etcd-{index}"))
+        self.start()
+
     def start(self):
         self._children = [self._start(i) for i in range(len(self.clients))]
         self.wait()
@@ -288,6 +295,23 @@ class KilledStore(StoreTest):
         for ps in cluster.ps:
             ps.wait_line("the cluster store answers again")
         self.assertIn(cluster.host(), (0, 1))
+        self.assertTrue(cluster.registered()["ps"])
+        job.open_gate()
+        self.end_well(workers)
+        job.check()
+        cluster.drain()
+
+    def test_it_loses_its_records(self):
+        """The servers write theirs again, and the job goes on."""
+        etcd = Etcd(self)
+        cluster, job, workers = self.sum_job(etcd, goes_on=True, timeout_ms=20000)
+        records = etcd.count()
+        etcd.lose_all()
+        self.assertIn(cluster.host(), (0, 1))
+        end = time.monotonic() + harness.DEADLINE_S
+        while etcd.count() < records:
+            self.assertLess(time.monotonic(), end, f"{etcd.count()} of {records} records")
+            time.sleep(0.1)
         self.assertTrue(cluster.registered()["ps"])
         job.open_gate()
         self.end_well(workers)

@@ -194,6 +194,9 @@ class MetadataServer:
     def put(self, key, value):
         self._values[key] = value
 
+    def lose_all(self):
+        self._values.clear()
+
 
 class EtcdServer:
     def __init__(self, test):
@@ -205,6 +208,9 @@ class EtcdServer:
 
     def put(self, key, value):
         self._etcd.put(key, value)
+
+    def lose_all(self):
+        self._etcd.lose_all()
 
 
 class StoreTest(TransferTest):
@@ -236,6 +242,16 @@ class StoreTest(TransferTest):
         self.assertIsNone(self.record())
         self.assertIn(self.name, self.initiate(self.name, self.flag, status=1))
 
+    def check_written_again(self):
+        """The store loses its records: a live target writes its record again."""
+        target = self.start_named()
+        record = self.record()
+        self.store.lose_all()
+        target.wait_line(f"the metadata store has the record of {self.name} again")
+        self.assertEqual(self.record(), record)
+        self.move()
+        self.end(target)
+
     def check_stale(self):
         """The record of a target that was killed: the initiator does not wait until its deadline."""
         output = self.initiate(self.name, self.flag, status=1)
@@ -253,6 +269,9 @@ class HttpStore(StoreTest):
 
     def test_from_start_to_end(self):
         self.check_life()
+
+    def test_it_loses_its_records(self):
+        self.check_written_again()
 
     def test_a_killed_target_is_started_again_at_once(self):
         self.kill(self.start_named())
@@ -305,6 +324,9 @@ class EtcdStore(StoreTest):
 
     def test_from_start_to_end(self):
         self.check_life()
+
+    def test_it_loses_its_records(self):
+        self.check_written_again()
 
     def test_a_killed_target_is_started_again_at_once(self):
         self.kill(self.start_named())

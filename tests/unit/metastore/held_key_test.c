@@ -1,6 +1,8 @@
 /* A held key against a store that the case plays: what is asked, in which order the answers come,
  * and what they are. */
 
+#include <string.h>
+
 #include "core/clock.h"
 #include "metastore/held_key.h"
 #include "tests/support/unit.h"
@@ -253,8 +255,8 @@ CASE(held_key__trouble)
     assert_int_equal(world->trouble, 0);
 }
 
-/* A store without leases is written without comparison; a key that is given up is removed. */
-CASE(held_key__no_leases)
+/* The key of a store without leases. */
+static void win_without_leases(struct world *world)
 {
     pass(world, SL_CLOCK_NS_PER_S);
     answer(world, SL_METASTORE_READ, (struct sl_metastore_answer){0});
@@ -262,15 +264,68 @@ CASE(held_key__no_leases)
            (struct sl_metastore_answer){.err = SL_ERR_UNSUPPORTED});
     assert_int_equal(find(world, SL_METASTORE_WRITE)->guard, SL_METASTORE_ALWAYS);
     answer(world, SL_METASTORE_WRITE, (struct sl_metastore_answer){.held = true});
+}
+
+/* The holder reads its key, which has that value; NULL: it does not exist. */
+static void read_key(struct world *world, const char *value)
+{
+    struct sl_metastore_answer key = {0};
+    if (value != NULL) {
+        struct sl_metastore_item *item = sl_metastore_answer_add(&key, strlen(value));
+        assert_non_null(item);
+        memcpy(item->value, value, strlen(value));
+    }
+    pass(world, TTL_NS);
+    assert_string_equal(find(world, SL_METASTORE_READ)->key, world->held.options.key);
+    answer(world, SL_METASTORE_READ, key);
+}
+
+/* A store without leases is written without comparison; a key that is given up is removed. */
+CASE(held_key__no_leases)
+{
+    win_without_leases(world);
     assert_int_equal(world->won_count, 1);
     pass(world, 10 * TTL_NS);
+    answer(world, SL_METASTORE_READ, (struct sl_metastore_answer){.err = SL_ERR_IO});
+    read_key(world, "a value");
     assert_int_equal(world->asked_count, 0);
+    assert_int_equal(world->lost_count, 0);
     assert_true(sl_held_key_holds(&world->held, world->now_ns));
     sl_held_key_release(&world->held, on_released);
     assert_true(find(world, SL_METASTORE_WRITE)->changes[0].removes);
     answer(world, SL_METASTORE_WRITE, (struct sl_metastore_answer){.err = SL_ERR_IO});
     assert_int_equal(world->released_count, 1);
     assert_int_equal(world->trouble, SL_ERR_IO);
+}
+
+/* The store was restarted without its keys. */
+CASE(held_key__a_store_without_leases_lost_the_key)
+{
+    win_without_leases(world);
+    pass(world, TTL_NS);
+    answer(world, SL_METASTORE_READ, (struct sl_metastore_answer){.err = SL_ERR_IO});
+    assert_int_equal(world->trouble, SL_ERR_IO);
+    read_key(world, NULL);
+    assert_int_equal(world->lost_count, 1);
+    assert_int_equal(world->trouble, 0);
+    win_without_leases(world);
+    assert_int_equal(world->won_count, 2);
+    read_key(world, "a value");
+    assert_int_equal(world->lost_count, 1);
+}
+
+/* Nobody writes over the key of another process as long as it has one. */
+CASE(held_key__another_process_took_the_key_of_a_store_without_leases)
+{
+    world->dead = 1; /* the items of this store have revision 0 */
+    win_without_leases(world);
+    read_key(world, "of another");
+    assert_int_equal(world->lost_count, 1);
+    assert_false(sl_held_key_holds(&world->held, world->now_ns));
+    read_key(world, "of another");
+    assert_int_equal(world->asked_count, 0);
+    win_without_leases(world);
+    assert_int_equal(world->won_count, 2);
 }
 
 /* What was in flight at the release is given up when its answer comes. */
