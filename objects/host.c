@@ -258,9 +258,13 @@ static void on_ready(void *ctx)
     if (host->leaving_ns != 0) {
         return;
     }
-    const bool is_marked = host->marked != UINT64_MAX; /* else by a release that stored no number */
-    sl_objects_catalogue_set_numbers(host->catalogue, is_marked ? host->marked : 0,
-                                     !is_marked && host->loaded_count > 0);
+    const bool is_marked = host->marked != UINT64_MAX;
+    /* By a release that stored no number, or the store lost it: this node knew a catalogue. */
+    const bool forgets = !is_marked && (host->loaded_count > 0 || host->node->membership.term != 0);
+    sl_objects_catalogue_set_numbers(host->catalogue, is_marked ? host->marked : 0, forgets);
+    if (!is_marked && !forgets) {
+        sl_objects_journal_mark(host->journal, 0);
+    }
     sl_log_info("objects: this node hosts the catalogue, elected by the metadata store (term "
                 "%" PRIu64 ")",
                 host->term);
@@ -290,7 +294,9 @@ static void on_won(void *ctx, uint64_t term)
                                                  .failed = on_failed,
                                                  .ctx = host};
     memcpy(options.prefix, host->records, sizeof options.prefix);
-    host->term = term;
+    /* The revisions of a store that lost its records begin anew. Terms of catalogues do not. */
+    const uint64_t known = host->node->membership.term >> TERM_SHIFT;
+    host->term = term > known ? term : known + 1;
     host->loaded_count = 0;
     host->marked = UINT64_MAX;
     int err = open_catalogue(host);

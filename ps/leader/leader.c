@@ -100,9 +100,10 @@ static int write_value(struct sl_leader *self)
     return 0;
 }
 
+/* The revisions of a store that lost its records begin anew: two leaders may have the same term. */
 static void set_leader(struct sl_leader *self, const struct sl_leader_record *leader)
 {
-    if (self->leader.term != leader->term) {
+    if (self->leader.term != leader->term || self->leader.id != leader->id) {
         self->leader = *leader;
         self->options.leader(self->options.ctx, &self->leader);
     }

@@ -71,6 +71,32 @@ CASE(leader__all_know_the_leader)
     }
 }
 
+/* The revisions of a store that lost its records begin anew: the next leader may have the term of
+ * the one before. The others follow it nevertheless. */
+CASE(leader__another_one_has_the_same_term)
+{
+    world_run_for(world, 5 * SL_CLOCK_NS_PER_S);
+    const struct process *leader = world_holder(world);
+    assert_non_null(leader);
+    memory_store_set(world->memory, KEY,
+                     "{\"name\":\"ps/9\",\"endpoint\":\"tcp://127.0.0.1:9\",\"id\":\"9\"}");
+    assert_int_equal(memory_store_look(world->memory, KEY)->created, world->last_term);
+    for (uint32_t i = 0; i < TTL_S * SL_CLOCK_NS_PER_S / STEP; i++) {
+        for (uint32_t p = 0; p < PROCESSES; p++) {
+            if (&world->processes[p] != leader) {
+                sl_leader_tick(world->processes[p].leader);
+            }
+        }
+        (void)memory_store_answer(world->memory);
+        world->now_ns += STEP;
+    }
+    for (uint32_t p = 0; p < PROCESSES; p++) {
+        const struct sl_leader_record *known = sl_leader_leader(world->processes[p].leader);
+        assert_true(&world->processes[p] == leader || known->id == 9);
+    }
+    memory_store_set(world->memory, KEY, NULL);
+}
+
 /* The store is out of reach: the holder ends by itself, before its lease does; when the store is
  * back somebody goes on. */
 CASE(leader__the_metastore_is_away)
