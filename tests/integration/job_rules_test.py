@@ -108,6 +108,14 @@ class Checkpoints(JobTest):
                                  "--restore", "newest", "--", *self.model("--quiet", "--lr", 0.01))
         self.assertIn("--lr 0.01: the tables of the restored job have 0.07, so pushes are scaled by 0.142857", output)
 
+    def test_rate_is_kept_without_the_flag(self):
+        self.run_to_end("starling-launch", "--ps", 1, "--workers", 1, "--checkpoint-dir", self.checkpoints,
+                        "--checkpoint-every", 0, "--", *self.model("--quiet", "--lr", 0.01))
+        output = self.run_to_end("starling-launch", "--ps", 1, "--workers", 1, "--checkpoint-dir", self.checkpoints,
+                                 "--restore", "newest", "--", *self.model())
+        self.assertIn("it keeps its learning rate of 0.01", output)
+        self.assertNotIn("scaled by", output)
+
     def test_killed_server_returns_to_its_job(self):
         """With the flags that it had, its directory holds checkpoints of its own job."""
         servers, flags = self.start_ps(2, extra=self.flags("--checkpoint-every", 1, "--replicas", 1, "--reactors", 1, "--lease", 6))

@@ -70,7 +70,8 @@ static struct sl_consistency_spec table_consistency(const struct trainer *traine
     return consistency;
 }
 
-/* The tables of a restored job keep their learning rate: the pushes of another one are scaled. */
+/* The tables of a restored job keep their learning rate: if the user asks for another one, pushes
+ * are scaled. */
 static int open_table(struct trainer *trainer, struct sl_table_spec *spec, struct sl_table **out)
 {
     const struct sl_trainer_options *options = trainer->options;
@@ -81,14 +82,17 @@ static int open_table(struct trainer *trainer, struct sl_table_spec *spec, struc
         return err;
     }
     const float asked = options->optimizer.lr;
-    const float rate = asked / found.optimizer.lr;
+    const float rate = options->is_lr_given ? asked / found.optimizer.lr : 1;
     if (found.optimizer.kind != spec->optimizer.kind || found.optimizer.lr == asked ||
         (trainer->rate != 0 && trainer->rate != rate)) {
         return err;
     }
     spec->optimizer.lr = found.optimizer.lr;
     err = sl_client_table_open(options->client, spec, options->step_timeout_ms, out);
-    if (err == 0 && trainer->rate == 0) {
+    if (err == 0 && !options->is_lr_given) {
+        sl_log_info("%s is restored: it keeps its learning rate of %g; --lr scales it", spec->name,
+                    (double)found.optimizer.lr);
+    } else if (err == 0 && trainer->rate == 0) {
         sl_log_warn("--lr %g: the tables of the restored job have %g, so pushes are scaled by %g",
                     (double)asked, (double)found.optimizer.lr, (double)rate);
         trainer->rate = rate;

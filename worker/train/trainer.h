@@ -30,7 +30,8 @@ struct sl_trainer_options {
     uint32_t worker_index, worker_count; /* a worker that joined later may have a larger index */
     const struct sl_model *model;
     struct sl_model_shape shape;
-    struct sl_optimizer_spec optimizer;     /* of all tables of the model */
+    struct sl_optimizer_spec optimizer; /* of all tables of the model */
+    bool is_lr_given; /* by the user: not only the default, so it holds for restored tables too */
     struct sl_consistency_spec consistency; /* as requested; the trainer sets worker_count */
     uint32_t epochs, batch_rows;
     const struct sl_reader_options *test; /* to score after training; NULL: none */

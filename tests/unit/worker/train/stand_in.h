@@ -33,7 +33,8 @@ struct train_stand_in {
     float milestones[3];
     struct sl_table_spec specs[SL_MODEL_TABLES + 1];
     uint32_t table_count;
-    float lr; /* that the tables of the models have; 0: the one that is asked for */
+    float lr;         /* that the tables of the models have; 0: the one that is asked for */
+    bool is_lr_given; /* of the trainer's options */
     bool is_restored;
 };
 

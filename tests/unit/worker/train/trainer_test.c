@@ -45,6 +45,7 @@ static int train_as(uint32_t worker_index, const char *text, const char *test,
         .test = test == NULL ? NULL : &test_options,
         .model = &sl_model_lr,
         .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD),
+        .is_lr_given = fake.is_lr_given,
         .consistency = {.mode = mode, .staleness = staleness},
         .epochs = 1,
         .batch_rows = 2,
@@ -287,9 +288,21 @@ CASE(trainer_run__ends_when_the_evaluation_does_not_come)
 }
 
 /* --lr of a restored job scales the rate that its tables have. */
+CASE(trainer_run__keeps_the_rate_of_a_restored_job)
+{
+    fake.lr = 4;
+    fake.is_restored = true;
+    assert_int_equal(train_as(2, FOUR_BATCHES, NULL, SL_CONSISTENCY_ASP, 0, report), 0);
+    assert_true(fake.step_count > 1);
+    for (uint32_t i = 0; i < fake.step_count; i++) {
+        assert_true(fake.steps[i].rate == 0 || fake.steps[i].rate == 1);
+    }
+}
+
 CASE(trainer_run__scales_the_rate_of_a_restored_job)
 {
     fake.lr = 4;
+    fake.is_lr_given = true;
     assert_int_equal(train_as(2, FOUR_BATCHES, NULL, SL_CONSISTENCY_ASP, 0, report),
                      SL_ERR_EXISTS); /* a running job of another rate */
     fake.is_restored = true;
