@@ -5,9 +5,11 @@
  * The first touch of a fresh huge page takes 0.2 ms to 20 ms, longer than a reactor turn may last.
  * sl_arena_prepare therefore requests the next chunk early: a background thread (arena_ahead.h)
  * maps the chunk and touches every page. An owner that grows faster takes ordinary pages instead
- * (sl_arena_map_ordinary), and the thread turns these into huge ones afterwards. Late chunks also
- * make it prepare up to spare_max chunks beyond the requests, which count only once requested. A
- * late chunk thus changes neither the contents of chunks nor which call meets the limit. */
+ * (sl_arena_map_ordinary), and the thread turns these into huge ones afterwards. A late chunk
+ * is one that was not prepared when the owner needed it. After late chunks the thread prepares up
+ * to spare_max spare chunks besides those requested; a spare chunk counts in mapped_bytes only once
+ * it is requested. Late chunks change neither the contents of chunks nor which call meets the
+ * limit. */
 #ifndef SL_CORE_ARENA_H
 #define SL_CORE_ARENA_H
 
@@ -44,10 +46,10 @@ void *sl_arena_map(struct sl_arena *arena);
 
 /* Maps a fresh chunk of ordinary pages, also in a huge arena, and leaves the prepared chunks in
  * preparation. For an owner that cannot afford the first touch of a huge page: each ordinary page
- * takes only microseconds. In a huge arena the chunk is aligned to 2 MiB, and the background thread
- * turns each 2 MiB into a huge page some time after the owner has touched them, from the beginning
- * on; in an arena that prepares nothing once it has eight chunks. Counts as late if anything was
- * prepared before. NULL as above. */
+ * takes only microseconds. In a huge arena the chunk is aligned to 2 MiB. After the owner
+ * has touched a range of 2 MiB, the background thread turns it into a huge page, in ascending
+ * order. If the arena has prepared nothing so far, this begins when it has eight chunks. Counts as
+ * late if anything was prepared before. NULL as above. */
 void *sl_arena_map_ordinary(struct sl_arena *arena);
 
 /* Requests one more chunk from the background thread; mapped_bytes includes it from now on. The

@@ -20,24 +20,26 @@
 /* A slot is empty, wanted (by the owner), failed (no memory), or the address of a chunk, whose
  * lowest bit tells whether every page is touched. The owner ends each of these states by one
  * exchange; the thread changes a slot only by compare-exchange. */
-#define SLOT_EMPTY       ((uintptr_t)0)
-#define SLOT_WANTED      ((uintptr_t)2)
-#define SLOT_FAILED      ((uintptr_t)4)
-#define SLOT_TOUCHED     ((uintptr_t)1)
-#define SLOT_LEAST       ((uintptr_t)4096) /* no chunk has a lower address */
+#define SLOT_EMPTY      ((uintptr_t)0)
+#define SLOT_WANTED     ((uintptr_t)2)
+#define SLOT_FAILED     ((uintptr_t)4)
+#define SLOT_TOUCHED    ((uintptr_t)1)
+#define SLOT_LEAST      ((uintptr_t)4096) /* no chunk has a lower address */
 
 /* Bits of `state`: the current uses of the arena. */
-#define STATE_QUEUED     1U /* in the thread's inbox */
-#define STATE_WORKING    2U /* in use by the thread */
-#define STATE_LATE       4U /* in the thread's list of arenas with late chunks */
-#define STATE_CLOSING    8U /* the owner waits until the others are clear */
+#define STATE_QUEUED    1U /* in the thread's inbox */
+#define STATE_WORKING   2U /* in use by the thread */
+#define STATE_LATE      4U /* in the thread's list of arenas with late chunks */
+#define STATE_CLOSING   8U /* the owner waits until the others are clear */
 
-#define NODES_MAX        1024
+#define NODES_MAX       1024
 
-#define REFUSED_MAX      8
-#define COLLAPSE_GAP_NS  (3 * SL_CLOCK_NS_PER_MS) /* between two pages, beside... */
-#define BUSY_GAP         8                 /* times the time that the thread waited for a core */
-#define UNTOUCHED_GAP_NS SL_CLOCK_NS_PER_S /* after a round without a touched page */
+#define REFUSED_MAX     8
+/* The pause after a try is COLLAPSE_GAP_NS, plus BUSY_GAP times the time that the thread waited for
+ * a core; after a round over all late chunks that collapsed no page it is IDLE_GAP_NS. */
+#define COLLAPSE_GAP_NS (3 * SL_CLOCK_NS_PER_MS)
+#define BUSY_GAP        8
+#define IDLE_GAP_NS     SL_CLOCK_NS_PER_S
 
 struct sl_arena_ahead {
     size_t chunk_bytes;
@@ -143,8 +145,8 @@ static void fill_slot(struct sl_arena_ahead *ahead, _Atomic uintptr_t *slot)
     atomic_compare_exchange_strong(slot, &expected, (uintptr_t)base | SLOT_TOUCHED);
 }
 
-/* Serves the oldest request that the owner has not ended. If the owner is a whole round of slots
- * ahead, a request may be served under another number, which is harmless. */
+/* Serves the oldest request that the owner has not ended. The slots are a ring: if the
+ * owner is a whole round ahead, a slot holds a newer request, which is like the older one. */
 static void serve_one(struct sl_arena_ahead *ahead)
 {
     while (ahead->served != atomic_load(&ahead->tail)) {
@@ -211,9 +213,9 @@ static void take_late(struct sl_arena_ahead *ahead)
     }
 }
 
-/* The thread's last access to the arena, unless it has late chunks. Notifies a closing owner with
- * the lock held: once the owner has the lock back, the thread no longer takes it for this arena,
- * and can be joined. */
+/* Releases the arena: the thread does not access it any more, unless the arena has late chunks. A
+ * closing owner is notified with the lock held: once the owner has the lock again, the thread does
+ * not take the lock for this arena any more, and can be joined. */
 static void let_go(struct sl_arena_ahead *ahead)
 {
     uint32_t state = atomic_load(&ahead->state);
@@ -256,10 +258,10 @@ static uint64_t cpu_ns(void)
     return (uint64_t)time.tv_sec * SL_CLOCK_NS_PER_S + (uint64_t)time.tv_nsec;
 }
 
-/* Tries one page of the first late chunk. A chunk with a page that is not ready waits behind the
- * others; one that made progress stays first, since a chunk of both kinds of pages takes two of the
- * process's mappings. The gap to the next page is long where the thread had to wait for a core,
- * which reactors use. */
+/* Tries to collapse one page of the first late chunk. If that fails, the chunk moves to the end of
+ * the list. If it succeeds, the chunk stays first: a partly collapsed chunk takes two mappings, of
+ * which a process has a limited number (vm.max_map_count). A thread that had to wait for a core
+ * pauses longer: reactors need the cores. */
 static void serve_late(void)
 {
     const uint64_t from_ns = sl_clock_now_ns(sl_clock_system()), from_cpu_ns = cpu_ns();
@@ -279,7 +281,7 @@ static void serve_late(void)
     const uint64_t now_ns = sl_clock_now_ns(sl_clock_system());
     const uint64_t took_ns = now_ns - from_ns, used_ns = cpu_ns() - from_cpu_ns;
     const uint64_t waited_ns = took_ns > used_ns ? took_ns - used_ns : 0;
-    late_list.next_ns = now_ns + (idle ? UNTOUCHED_GAP_NS : COLLAPSE_GAP_NS + BUSY_GAP * waited_ns);
+    late_list.next_ns = now_ns + (idle ? IDLE_GAP_NS : COLLAPSE_GAP_NS + BUSY_GAP * waited_ns);
 }
 
 /* Serves one chunk, then lets the other arenas proceed. */

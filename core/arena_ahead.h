@@ -27,17 +27,18 @@ struct sl_arena_late {
     struct sl_arena_late *next;
     struct sl_arena_ahead *ahead;
     uint8_t *base;    /* from sl_arena_pages_map_aligned */
-    size_t done;      /* bytes from base on that are huge, or that the system refused */
-    size_t collapsed; /* those that are huge */
-    uint32_t refused; /* times, at `done` */
+    size_t done;      /* offset of the next page to try; those before it are huge or refused */
+    size_t collapsed; /* bytes before `done` that are huge */
+    uint32_t refused; /* refusals of the page at `done` */
 };
 
 /* For chunks of chunk_bytes from sl_arena_pages_map. Takes a lock briefly. NULL: no memory or no
  * thread. */
 struct sl_arena_ahead *sl_arena_ahead_open(size_t chunk_bytes, bool huge);
 
-/* Unmaps the chunks not taken, and nulls *ahead. Waits until the thread releases the arena: up to
- * the time of one chunk of each other arena. Late chunks stay mapped, and are the owner's again. */
+/* Unmaps the chunks not taken, and nulls *ahead. Waits until the thread releases the arena: it ends
+ * its work on this arena after the current huge page, and may prepare a chunk of each other arena
+ * first. Late chunks stay mapped, and are the owner's again. */
 void sl_arena_ahead_close(struct sl_arena_ahead **ahead);
 
 /* Requests one more chunk; at most SL_ARENA_AHEAD_MAX may be pending (asserted). */
@@ -54,9 +55,9 @@ bool sl_arena_ahead_ready(const struct sl_arena_ahead *ahead);
 /* Whether the thread has served every request. */
 bool sl_arena_ahead_is_idle(const struct sl_arena_ahead *ahead);
 
-/* Has the pages of a late chunk turned into huge ones once they are touched. A page that the system
- * refuses eight times stays ordinary. Without effect if the system forbids transparent huge
- * pages. */
+/* Hands a late chunk to the thread, which turns each range of 2 MiB into a huge page after the
+ * owner has touched it. A range that the system refuses eight times stays ordinary. Without effect
+ * if the system forbids transparent huge pages. */
 void sl_arena_ahead_add_late(struct sl_arena_ahead *ahead, struct sl_arena_late *late);
 
 /* Huge pages that the system refused for good, in the whole process. Any thread. */
