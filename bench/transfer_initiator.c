@@ -306,8 +306,9 @@ int sl_bench_transfer_initiate(struct sl_bench_transfer_engine *engine,
         return err;
     }
     if (prints) {
-        sl_log_info("%s is open: %" PRIu64 " threads move blocks for %g s", segment_id,
-                    options->threads, options->duration);
+        sl_log_info("%s is open: %" PRIu64 " thread%s blocks for %g s", segment_id,
+                    options->threads, options->threads == 1 ? " moves" : "s move",
+                    options->duration);
     }
     err = check_remote(&run, segment_id);
     err = err != 0 ? err : run_threads(&run, moved);

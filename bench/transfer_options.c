@@ -225,6 +225,9 @@ static int check(struct sl_bench_transfer_options *options)
     if (options->matrix_file != NULL && options->auto_discovery) {
         return refuse("--auto_discovery and --nic_priority_matrix exclude each other");
     }
+    if (options->use_vram) {
+        return refuse("--use_vram: accepts false, since there is no GPU memory");
+    }
     return 0;
 }
 
@@ -273,6 +276,8 @@ static int parse(struct sl_bench_transfer_options *options, int argc, char **arg
                       "Preferred and available devices by location, as JSON."),
         SL_CLI_OPTION(BOOL, &options->auto_discovery, .name = "auto-discovery",
                       .help = "Discover the devices: what happens without a matrix too."),
+        SL_CLI_OPTION(BOOL, &options->use_vram, .name = "use-vram",
+                      .help = "Accepts false: there is no GPU memory."),
         sl_bench_text("segment-id", &options->segment_id, "NAME", "The target's name."),
         sl_bench_number("buffer-size", &options->buffer_size, 1, BUFFER_SIZE_MAX,
                         "Bytes of each buffer; there is one for each NUMA node."),

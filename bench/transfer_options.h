@@ -43,7 +43,7 @@ struct sl_bench_transfer_options {
 
     /* Private: what `engine` points to. */
     const char *matrix_file, *device_name, *unit_name, *variables_bind;
-    bool auto_discovery, insecure, polling;
+    bool auto_discovery, use_vram, insecure, polling;
     uint64_t lanes, slice_bytes, gid_index;
     struct sl_security_flags security_flags;
     struct sl_security security;

@@ -66,7 +66,7 @@ class Moves(TransferTest):
                             "-buffer-size=33554432", env={"MC_GID_INDEX": "3"})
         name = target.wait_line("serves").split(" ")[0]
         self.assertNotIn("ignored", target.output)
-        output = self.run_to_end("transfer_engine_bench", "--segment-id", name, "-protocol=tcp", "--auto_discovery",
+        output = self.run_to_end("transfer_engine_bench", "--segment-id", name, "-protocol=tcp", "--auto_discovery", "--use_vram=false",
                                  "-threads", "1", *SIZES, "--duration", "0.1", "-report_unit=GiB")
         self.assertIn(" GiB/s", output)
         self.end(target)
@@ -423,6 +423,7 @@ class Flags(TransferTest):
                              (["--segment_id=x", "--timeout=0s"], ["timeout"]),
                              (["--segment_id=x", "--buffer_size=4096"], ["buffer_size"]),
                              (["--segment_id=x", "--nic_priority_matrix=/none"], ["/none"]),
+                             (["--mode=target", "--use_vram=true"], ["use_vram", "false"]),
                              (["--no_such_flag"], ["no-such-flag"])):
             output = self.run_to_end("starling-bench", "transfer", *flags, status=2)
             for word in words:
