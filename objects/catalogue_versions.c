@@ -78,8 +78,10 @@ void sl_catalogue_publish(struct sl_objects_catalogue *catalogue,
 
 /* Restored versions */
 
-/* Adds a version that an earlier catalogue knew, or that a keeper has on disk. The holders of its
- * parts were its publishers. NULL: not acceptable. */
+/* Adds a version from a record of an earlier catalogue or of a node, and does not publish it. If
+ * the epoch of the record is newer than that of the object, the holders of its parts become the
+ * publishers of that epoch. Returns NULL if the record is not committed, has a number that is too
+ * large or that exists already, or if memory or a limit is reached. */
 static struct sl_catalogue_version *restore(struct sl_objects_catalogue *catalogue,
                                             const struct sl_objects_record *record,
                                             struct sl_reason *reason)
@@ -120,9 +122,9 @@ static bool has_record(const struct sl_objects_message *message)
            message->part < record->part_count;
 }
 
-/* Each part is logged once. */
-static bool is_first_conflict(struct sl_objects_catalogue *catalogue,
-                              const struct sl_objects_message *message)
+/* Returns whether the part was not logged before, and notes that it is now. */
+static bool is_first_line(struct sl_objects_catalogue *catalogue,
+                          const struct sl_objects_message *message)
 {
     const struct sl_objects_part *part = &message->record.parts[message->part];
     return sl_objects_tombstones_add(
@@ -149,7 +151,7 @@ struct sl_catalogue_version *sl_catalogue_take_unknown(struct sl_objects_catalog
     }
     if (known != NULL) {
         const bool is_newer = record->time_ms > known->time_ms;
-        if (is_first_conflict(catalogue, message)) {
+        if (is_first_line(catalogue, message)) {
             sl_log_error("objects: %s@%" PRIu64 " exists twice: committed at %" PRIu64
                          " ms (Unix time) and, with other bytes, at %" PRIu64
                          " ms, which %s has; readers get the %s; no file is removed",
@@ -163,8 +165,8 @@ struct sl_catalogue_version *sl_catalogue_take_unknown(struct sl_objects_catalog
     }
     struct sl_reason reason = {.text = "the catalogue cannot use its record"};
     struct sl_catalogue_version *restored = restore(catalogue, record, &reason);
-    if (restored == NULL && is_first_conflict(catalogue, message)) {
-        sl_log_error("objects: %s@%" PRIu64 " at %s is not listed: %s; its files stay",
+    if (restored == NULL && is_first_line(catalogue, message)) {
+        sl_log_error("objects: %s@%" PRIu64 " of %s is not restored: %s; its files stay",
                      message->name, message->version, node->address, reason.text);
     }
     return restored;
