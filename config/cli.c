@@ -2,11 +2,13 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "config/cli_help.h"
 #include "config/cli_option.h"
@@ -494,6 +496,25 @@ static bool print_and_exit(const struct sl_cli *cli, int argc, char **argv)
     return false;
 }
 
+/* A standard stream that the caller closed becomes /dev/null: else the next file or socket gets its
+ * number, and receives the output. */
+static void open_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0) {
+            (void)open("/dev/null", O_RDWR); /* takes the lowest free number, which is fd */
+        }
+    }
+}
+
+/* Ends a call that only prints. */
+static int finish_print(struct sl_reason *reason)
+{
+    return fflush(stdout) == 0 && !ferror(stdout)
+               ? SL_CLI_EXIT_OK
+               : sl_reason_fail(reason, SL_ERR_IO, "cannot write to the standard output");
+}
+
 int sl_cli_parse(const struct sl_cli *cli, int argc, char **argv, struct sl_reason *reason)
 {
     struct sl_cli_given own[SL_CLI_OPTIONS_MAX];
@@ -504,8 +525,11 @@ int sl_cli_parse(const struct sl_cli *cli, int argc, char **argv, struct sl_reas
                             .given = cli->given != NULL ? cli->given : own,
                             .reason = reason};
     sl_assert(cli->option_count <= SL_CLI_OPTIONS_MAX);
+    if (argc > 0 && cli->dashes == NULL) { /* else this is a library in somebody's process */
+        open_standard_streams();
+    }
     if (cli->dashes == NULL && print_and_exit(cli, argc, argv)) {
-        return SL_CLI_EXIT_OK;
+        return finish_print(reason);
     }
     memset(parser.given, 0, cli->option_count * sizeof *parser.given);
     int err = 0;
@@ -534,5 +558,5 @@ int sl_cli_parse(const struct sl_cli *cli, int argc, char **argv, struct sl_reas
             sl_cli_list_fini(cli->options[i].target);
         }
     }
-    return err != 0 ? err : shows ? SL_CLI_EXIT_OK : SL_CLI_RUN;
+    return err != 0 ? err : shows ? finish_print(reason) : SL_CLI_RUN;
 }

@@ -112,7 +112,8 @@ enum sl_cli_result { SL_CLI_RUN = 0, SL_CLI_EXIT_OK = 1 };
  * then variables of flags that are not given, then the file. argc 0: no flags. Returns SL_CLI_RUN,
  * SL_CLI_EXIT_OK (--help, --version or --show-config was printed to stdout), or an error. reason:
  * the flag, variable, or key with file and line, its value, what is accepted; lists are then empty.
- * Errors: INVALID, NO_MEMORY, those of sl_config_file_read. */
+ * Opens /dev/null for each standard stream that is closed: call it before other files are opened.
+ * Errors: INVALID, NO_MEMORY, IO (stdout cannot be written), those of sl_config_file_read. */
 int sl_cli_parse(const struct sl_cli *cli, int argc, char **argv, struct sl_reason *reason);
 void sl_cli_list_fini(struct sl_cli_list *list);
 

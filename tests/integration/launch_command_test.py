@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import stat
+import subprocess
 import time
 
 import harness
@@ -178,6 +179,30 @@ class Local(CommandTest):
         self.assertNotIn("out 1", output)
         with open(os.path.join(logs, "worker-1.log"), encoding="utf-8") as file:
             self.assertEqual(file.read(), "out 1\n")
+
+    def test_closed_output_is_no_other_file(self):
+        """The number of a closed stream must not become that of a pipe or socket, which then gets the output."""
+        for closed in (">&-", "<&- >&-", ">&- 2>&-", "<&- >&- 2>&-"):
+            script = (f'"$0" --bin-dir "$FOLDER" --log-dir "$FOLDER/logs" -- sh -c "echo out; echo err >&2" {closed}; '
+                      'echo status $?')
+            job = subprocess.run(["sh", "-c", script, harness.program("starling-launch")], capture_output=True,
+                                 env=harness.environment({"FOLDER": self.folder}), text=True, check=False,
+                                 timeout=harness.DEADLINE_S)
+            self.assertEqual(job.stdout, "status 0\n", job.stderr)
+            with open(os.path.join(self.folder, "logs", "worker-0.log"), encoding="utf-8") as log:
+                self.assertEqual(sorted(log.read().split())[-2:], ["err", "out"])
+
+    def test_text_that_cannot_be_printed_is_an_error(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("no /dev/full")
+        for program in ("starling-launch", "starling-worker"):
+            for flag in ("--help", "--version", "--show-config"):
+                with open("/dev/full", "wb") as full:
+                    done = subprocess.run([harness.program(program), flag], stdout=full, stderr=subprocess.PIPE,
+                                          env=harness.environment({}), text=True, check=False,
+                                          timeout=harness.DEADLINE_S)
+                self.assertNotEqual(done.returncode, 0, (program, flag))
+                self.assertIn("cannot write to the standard output", done.stderr)
 
     def test_signal_reaches_the_command(self):
         process = self.launch("--", "sh", "-c", UP + "trap 'echo told; exit 0' TERM; echo up; "
