@@ -346,6 +346,16 @@ class StartErrors(harness.StarlingTest):
         self.assertIn("/dev/full", worker.output)
         self.drain(servers)
 
+    def test_part_of_generated_data_is_removed(self):
+        """A file may not grow beyond a limit: what a full disk does to one."""
+        folder = os.path.join(self.folder, "generated")
+        done = subprocess.run(["sh", "-c", 'trap "" XFSZ; ulimit -f 20; exec "$0" generate --out "$1" --rows 4000',
+                               harness.program("starling-worker"), folder], stderr=subprocess.PIPE, text=True,
+                              env=harness.environment({}), check=False, timeout=harness.DEADLINE_S)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("train.tsv: File too large", done.stderr)
+        self.assertEqual(os.listdir(folder), [])
+
     def test_report_into_a_missing_folder(self):
         data = self.file("d", "1 1:1\n")
         output = self.run_to_end("starling-worker", "--ps-hosts", "127.0.0.1:1", "--worker-hosts", "a", "--data",

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "config/cli.h"
 #include "core/log.h"
@@ -112,9 +113,13 @@ static int write_file(struct sl_synthetic *model, const char *path, uint64_t row
     if (err != 0) {
         err = fail_file(path);
         (void)fclose(file);
-        return err;
+    } else if (fclose(file) != 0) {
+        err = fail_file(path);
     }
-    return fclose(file) == 0 ? 0 : fail_file(path);
+    if (err != 0) {
+        (void)unlink(path); /* a part looks like data */
+    }
+    return err;
 }
 
 static double rate(const struct written *written)
