@@ -2,10 +2,24 @@
 """What keepers have stored stays: with many versions, and under a catalogue that has restarted or has other
 settings."""
 
+import base64
 import os
+import zlib
 
 import harness
 import objects_test
+
+# The directory of a keeper of release 0.1.0, whose number of a version was not stored: old@1, compressed.
+OLD = {
+    "1.0.record": (
+        "eNrjYMAD8nNSGBjRxBhBgnDR31X7jsQlsjHU1vWoLGKEijNq1e1f056jnyb7kOOgT90dVwk0MwyBGADfrhAs"),
+    "1.0.data": (
+        "eNrtwSEKwlAAANC/arMZDP8EgmASLAaDTAxG08A/EMYGc2FX8CZq9xKCF/ASegSDt5D33i7fLteb1TQLIWTlsUrzctL1XchG4ecx"
+        "HvaX6/35ep8/i/1tFgAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+        "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+        "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+        "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAACAf9fUKTZlLOrYVIfUxjZVqTilwReoOBeJ"),
+}
 
 
 class Kept(objects_test.ObjectsTest):
@@ -44,6 +58,21 @@ class Kept(objects_test.ObjectsTest):
         self.assertEqual(self.stored("many"), count)
         self.assertNotIn("is lost", keeper.output)
         self.end(keeper, server)
+
+    def test_directory_of_an_older_release(self):
+        """Its versions are served, and the next number is above them."""
+        os.makedirs(self.path("older/old"))
+        for name, text in OLD.items():
+            with open(self.path(f"older/old/{name}"), "wb") as file:
+                file.write(zlib.decompress(base64.b64decode(text)))
+        keeper, catalogue = self.keeper("older")
+        self.tool(catalogue, "get", "old@1", self.path("got"))
+        with open(self.path("got/f.txt"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), "one of an older release\n")
+        self.store(catalogue, "old", "new")
+        self.assertGreater(self.versions(catalogue, "old")[-1], 1)
+        self.assertEqual(self.stored("older"), 2)
+        self.end(keeper)
 
     def test_lower_keep_versions(self):
         """A catalogue that keeps fewer versions removes some at the next commit of a name, and says so."""
