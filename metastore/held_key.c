@@ -262,8 +262,8 @@ static void on_answer(void *ctx, struct sl_metastore_request *ask)
 /* True if the store, which has no leases, answered with what this process wrote. */
 static bool is_own(const struct sl_held_key *held, const struct sl_metastore_answer *answer)
 {
-    const struct sl_metastore_item *item = &answer->pairs[0];
-    return answer->item_count > 0 && item->value_bytes == held->change.value_bytes &&
+    const struct sl_metastore_item *item = answer->item_count > 0 ? &answer->pairs[0] : NULL;
+    return item != NULL && item->value_bytes == held->change.value_bytes &&
            memcmp(item->value, held->change.value, item->value_bytes) == 0;
 }
 
