@@ -37,7 +37,7 @@ def infer(body):
     return head("/v2/models/m0/infer", len(body)) + body
 
 
-# What a connection sends at once, before it sends a byte a second.
+# The bytes that a connection sends first; then it sends one byte a second.
 ATTACKS = (
     lambda: b"GET /v2 HTTP/1.1\r\nX: ",
     lambda: binary(64 * MIB - 256, 1000),

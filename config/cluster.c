@@ -477,7 +477,7 @@ static int read_sources(struct sources *sources, enum sl_cluster_role program,
     err = err != 0 ? err : read_tf_config(sources, program, tf_config);
     err = err != 0 ? err : read_dmlc(sources, program, dmlc);
     err = err != 0 ? err : compare_ps(sources);
-    /* Who has the coordinator needs no servers. */
+    /* A client that has the coordinator's address needs no list of servers. */
     return err != 0 || sources->flags->coordinator != NULL ? err : read_map(sources);
 }
 

@@ -5,8 +5,8 @@
  * A holder loses when its lease may have ended by its own clock, counted from when it requested the
  * lease: until then no other process can have won. A store without leases (HTTP) is written without
  * comparison, and the key stays if the process is killed; the holder reads the key as often as it
- * would renew a lease, and loses when the key is absent or has another value. Whoever has lost
- * competes again, so a store that was emptied gets the key again.
+ * would renew a lease, and loses when the key is absent or has another value. After a
+ * loss the process competes again, so a store that was emptied gets the key again.
  *
  * Time comes from sl_held_key_tick and now_ns. Owner: the metastore's reactor. No allocation. */
 #ifndef SL_METASTORE_HELD_KEY_H

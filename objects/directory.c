@@ -611,7 +611,8 @@ static int lock(struct sl_objects_directory *directory, struct sl_reason *reason
     return 0;
 }
 
-/* What it finds not, or cannot read, is not known. */
+/* Reads the file with the highest number; without the file, or if it is damaged, the number is not
+ * known. */
 static void load_mark(struct sl_objects_directory *directory)
 {
     char path[SL_DISK_PATH_BYTES], text[MARK_BYTES] = "", *bytes = NULL;

@@ -1,6 +1,6 @@
 /* The names that a node follows at the catalogue, for its sessions: one FOLLOW for each name, and
- * again after a restart of the catalogue. What is announced is on the board (board.h). The newest
- * version goes down only if the catalogue says that it was removed.
+ * again after a restart of the catalogue. The board has the announced versions (board.h). The
+ * newest version goes down only if the catalogue says that it was removed.
  *
  * With a user that wants it, the node fetches each new version into its pool: one fetch ends before
  * that of the newest version then begins, and versions in between are skipped. Without, it tells

@@ -41,7 +41,7 @@ static void report(struct sl_objects *node, struct sl_objects_message *message)
     }
 }
 
-/* What the catalogue shall know of a copy. False: nothing, or that of the file. */
+/* Fills the HOLD that reports a copy. False: no HOLD is due, or that of the file is. */
 static bool describe_copy(const struct sl_objects *node, const struct sl_objects_copy *copy,
                           struct sl_objects_message *out)
 {

@@ -1,9 +1,9 @@
 /* Reports tell the catalogue what this node holds: after attaching everything, in batches that the
  * catalogue answers, of which few are in flight, so that ALIVE does not wait behind them; then
  * changes, and with each ALIVE the next SL_OBJECTS_REPORTS_AN_ALIVE of everything in turn: a report
- * may be lost, or overtake another one. What is not reported for two such rounds is forgotten
- * there. A catalogue of a release without batches answers none: it gets single messages. Owner: the
- * node's reactor. */
+ * may be lost, or overtake another one. The catalogue forgets a copy that is not reported for two
+ * such rounds. A catalogue of a release without batches answers none: it gets single messages.
+ * Owner: the node's reactor. */
 #ifndef SL_OBJECTS_REPORTS_H
 #define SL_OBJECTS_REPORTS_H
 

@@ -180,7 +180,7 @@ static int infer_binary(struct sl_graph_infer *infer)
 typedef void loop_fn(float *out, const float *a, const float *b, const uint32_t steps[2],
                      uint64_t count);
 
-/* Constants of i64, of which sizes in shapes are computed. */
+/* Arithmetic of i64 constants: exporters compute the sizes of shapes with it. */
 static int run_whole(const struct sl_graph_node *node, const struct sl_graph_run *run, char sign)
 {
     const struct broadcast *p = sl_graph_ops_params(node);

@@ -1,4 +1,4 @@
-/* Operators of which exporters compute shapes: Shape, Cast, Gather, Slice. Indices and bounds are
+/* Operators with which exporters compute shapes: Shape, Cast, Gather, Slice. Indices and bounds are
  * constants. */
 #include <inttypes.h>
 

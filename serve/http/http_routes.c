@@ -341,8 +341,8 @@ static void decode_text(struct call *call)
     }
 }
 
-/* A piece of the binary tensors. They are kept aside until half of them have come, so that memory
- * of the gateway is not taken by an announcement. */
+/* Takes a piece of the binary tensors. Until half of their bytes have come, the call buffers them:
+ * an announced length alone takes no memory of the gateway. */
 static void receive_binary(struct call *call, const void *piece, size_t bytes)
 {
     const uint64_t all = call->body.binary_bytes, at = call->binary_at;

@@ -16,7 +16,7 @@
 static struct sl_serve_request request;
 static struct sl_http_body body;
 
-/* What the parser accepts, the encoder accepts, and then the decoder. */
+/* A body that the parser accepts is accepted by the encoder, and its message by the decoder. */
 static void pass(struct sl_serve_message *message)
 {
     static struct sl_serve_message received;
