@@ -37,4 +37,21 @@ sl_ftrl_accumulate(float q, float lr, bool square_root, uint32_t dim, const floa
     }
 }
 
+typedef void (*sl_ftrl_update_fn)(const struct sl_optimizer_spec *spec, float lr, bool square_root,
+                                  uint32_t dim, float *restrict w, float *restrict n,
+                                  float *restrict z, const float *restrict g);
+
+/* Body of each kernel's apply: the usual power has its own loops. */
+static SL_SIMD_INLINE void sl_ftrl_apply(const struct sl_optimizer_visit *visit, float *restrict w,
+                                         float *restrict n, const float *restrict g,
+                                         sl_ftrl_update_fn update)
+{
+    float *z = n + visit->slot_stride;
+    if (visit->spec->lr_power == -0.5F) {
+        update(visit->spec, visit->lr, true, visit->dim, w, n, z, g);
+    } else {
+        update(visit->spec, visit->lr, false, visit->dim, w, n, z, g);
+    }
+}
+
 #endif

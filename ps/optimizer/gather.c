@@ -38,26 +38,9 @@ static SL_SIMD_INLINE void gather(struct sl_row *const *records, uint32_t count,
 
 static void gather_rows(struct sl_row *const *records, uint32_t count, uint32_t dim, float *values)
 {
-    switch (dim) {
-    case 8:
-        gather(records, count, 8, values);
-        break;
-    case 16:
-        gather(records, count, 16, values);
-        break;
-    case 32:
-        gather(records, count, 32, values);
-        break;
-    case 64:
-        gather(records, count, 64, values);
-        break;
-    case 128:
-        gather(records, count, 128, values);
-        break;
-    default:
-        gather(records, count, dim, values);
-        break;
-    }
+#define LOOP(length) gather(records, count, (length), values)
+    SL_SIMD_BY_LENGTH(LOOP, dim);
+#undef LOOP
 }
 
 const sl_optimizer_gather_fn SL_SIMD_NAME(sl_gather) = gather_rows;

@@ -21,15 +21,4 @@ static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *
     }
 }
 
-static void apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows)
-{
-    sl_simd_apply_rows(visit, rows, 1, apply);
-}
-
-const struct sl_optimizer SL_SIMD_NAME(sl_opt_adagrad) = {
-    .name = "adagrad",
-    .slots_per_value = 1,
-    .init = sl_simd_init_accumulator,
-    .apply = apply,
-    .apply_rows = apply_rows,
-};
+SL_SIMD_OPTIMIZER(adagrad, 1, .init = sl_simd_init_accumulator);

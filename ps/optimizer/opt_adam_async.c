@@ -31,15 +31,4 @@ static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *
     sl_adam_update(&factors, visit->dim, w, s, s + visit->slot_stride, g);
 }
 
-static void apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows)
-{
-    sl_simd_apply_rows(visit, rows, 2, apply);
-}
-
-const struct sl_optimizer SL_SIMD_NAME(sl_opt_adam_async) = {
-    .name = "adam_async",
-    .slots_per_value = 2,
-    .end_push = end_push,
-    .apply = apply,
-    .apply_rows = apply_rows,
-};
+SL_SIMD_OPTIMIZER(adam_async, 2, .end_push = end_push);

@@ -60,23 +60,7 @@ static inline __attribute__((always_inline)) void update(const struct sl_optimiz
 static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
                                  float *restrict s, float *restrict r, const float *restrict g)
 {
-    float *z = s + visit->slot_stride;
-    if (visit->spec->lr_power == -0.5F) {
-        update(visit->spec, visit->lr, true, visit->dim, w, s, z, g);
-    } else {
-        update(visit->spec, visit->lr, false, visit->dim, w, s, z, g);
-    }
+    sl_ftrl_apply(visit, w, s, g, update);
 }
 
-static void apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows)
-{
-    sl_simd_apply_rows(visit, rows, 2, apply);
-}
-
-const struct sl_optimizer SL_SIMD_NAME(sl_opt_ftrl_group) = {
-    .name = "ftrl_group",
-    .slots_per_value = 2,
-    .init = sl_simd_init_accumulator,
-    .apply = apply,
-    .apply_rows = apply_rows,
-};
+SL_SIMD_OPTIMIZER(ftrl_group, 2, .init = sl_simd_init_accumulator);

@@ -86,33 +86,38 @@ sl_simd_apply_each(const struct sl_optimizer_visit *visit, const struct sl_optim
     }
 }
 
-/* Body of each kernel's apply_rows. Common row lengths have their own loops, with dim as a
- * constant. */
+/* Calls LOOP(dim). Common row lengths have their own loops, with dim as a constant. */
+#define SL_SIMD_BY_LENGTH(LOOP, dim)                                                               \
+    ((dim) == 8     ? LOOP(8)                                                                      \
+     : (dim) == 16  ? LOOP(16)                                                                     \
+     : (dim) == 32  ? LOOP(32)                                                                     \
+     : (dim) == 64  ? LOOP(64)                                                                     \
+     : (dim) == 128 ? LOOP(128)                                                                    \
+                    : LOOP(dim))
+
+/* Body of each kernel's apply_rows. */
 static inline __attribute__((always_inline)) void
 sl_simd_apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows,
                    uint32_t slots_per_value, sl_simd_apply_fn apply)
 {
-    switch (visit->dim) {
-    case 8:
-        sl_simd_apply_each(visit, rows, 8, slots_per_value, apply);
-        break;
-    case 16:
-        sl_simd_apply_each(visit, rows, 16, slots_per_value, apply);
-        break;
-    case 32:
-        sl_simd_apply_each(visit, rows, 32, slots_per_value, apply);
-        break;
-    case 64:
-        sl_simd_apply_each(visit, rows, 64, slots_per_value, apply);
-        break;
-    case 128:
-        sl_simd_apply_each(visit, rows, 128, slots_per_value, apply);
-        break;
-    default:
-        sl_simd_apply_each(visit, rows, visit->dim, slots_per_value, apply);
-        break;
-    }
+#define LOOP(dim) sl_simd_apply_each(visit, rows, (dim), slots_per_value, apply)
+    SL_SIMD_BY_LENGTH(LOOP, visit->dim);
+#undef LOOP
 }
+
+/* Defines the optimizer of a kernel file, whose kernel is `apply`; then come members that it has
+ * beside the usual ones. */
+#define SL_SIMD_OPTIMIZER(optimizer, slots, ...)                                                   \
+    static void apply_rows(const struct sl_optimizer_visit *visit,                                 \
+                           const struct sl_optimizer_rows *rows)                                   \
+    {                                                                                              \
+        sl_simd_apply_rows(visit, rows, (slots), apply);                                           \
+    }                                                                                              \
+    const struct sl_optimizer SL_SIMD_NAME(sl_opt_##optimizer) = {.name = #optimizer,              \
+                                                                  .slots_per_value = (slots),      \
+                                                                  .apply = apply,                  \
+                                                                  .apply_rows = apply_rows,        \
+                                                                  __VA_ARGS__}
 
 /* Fills a slot with initial_accumulator. */
 static inline void sl_simd_init_accumulator(const struct sl_optimizer_spec *spec, uint32_t dim,
