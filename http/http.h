@@ -1,4 +1,4 @@
-/* Parts of an HTTP server, over libmicrohttpd or not: the listening socket, the token that callers
+/* Parts of an HTTP server: the listening socket, the token that callers
  * show, and errors in JSON. Any thread. */
 #ifndef SL_HTTP_HTTP_H
 #define SL_HTTP_HTTP_H

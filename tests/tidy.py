@@ -88,7 +88,7 @@ CONFINED = [
     (r"#include <n?curses", r"tools/top/screen\.c", "ncurses"),
     (r"#include <cblas", r"serve/engine/.*", "OpenBLAS"),
     (r"#include <ini\.h", r"config/config_file\.c", "libinih"),
-    (r"#include <microhttpd", r"(observe|serve)/http/.*|bench/bare_http\.c", "libmicrohttpd"),
+    (r"#include <microhttpd", r"(observe/|serve/)?http/.*|bench/bare_http\.c", "libmicrohttpd"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
      r"core/(spsc|cell)\.h|core/(fork|log)\.c|core/arena_(ahead|pages)\.c|core/shared\.c|reactor/(offload|mailbox|reactor).*|"
      r"net/shm/segment\.h|net/trace\..|objects/board\.h|worker/client_io\.h|reactor/(completion|view)\..|transfer/(route|segment)\..",

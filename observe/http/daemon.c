@@ -83,20 +83,6 @@ static const char *header(struct MHD_Connection *connection, const char *name)
     return MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
 }
 
-static enum MHD_Result take_header(void *ctx, enum MHD_ValueKind kind, const char *name,
-                                   const char *value)
-{
-    sl_http_framing_take(ctx, name, value);
-    return MHD_YES;
-}
-
-static bool has_clear_framing(struct MHD_Connection *connection)
-{
-    struct sl_http_framing framing = {NULL, false, false};
-    (void)MHD_get_connection_values(connection, MHD_HEADER_KIND, take_header, &framing);
-    return sl_http_framing_is_clear(&framing);
-}
-
 static void refuse_method(const char *method, struct sl_reply *reply)
 {
     sl_reply_error(reply, 405, "method %.16s: GET and HEAD are accepted", method);
@@ -242,7 +228,7 @@ static enum MHD_Result answer(struct sl_daemon *daemon, struct MHD_Connection *c
                               struct request *request, const char *method)
 {
     struct sl_reply reply = {.status = 200};
-    if (!has_clear_framing(connection)) {
+    if (!sl_http_framing_is_clear(connection)) {
         sl_reply_error(&reply, 400, "the body has two lengths, or a length and chunks");
         reply.header = "Connection";
         reply.value = "close";
@@ -268,7 +254,7 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
         return MHD_NO;
     }
     if (!request->has_begun && header(connection, "Expect") == NULL &&
-        has_clear_framing(connection)) {
+        sl_http_framing_is_clear(connection)) {
         request->has_begun = true;
         return MHD_YES;
     }

@@ -124,20 +124,6 @@ static bool check_token(const struct sl_serve_http *http, struct sl_serve_http_c
     return false;
 }
 
-static enum MHD_Result take_header(void *ctx, enum MHD_ValueKind kind, const char *name,
-                                   const char *value)
-{
-    sl_http_framing_take(ctx, name, value);
-    return MHD_YES;
-}
-
-static bool has_clear_framing(struct MHD_Connection *connection)
-{
-    struct sl_http_framing framing = {NULL, false, false};
-    (void)MHD_get_connection_values(connection, MHD_HEADER_KIND, take_header, &framing);
-    return sl_http_framing_is_clear(&framing);
-}
-
 static void reply_too_large(struct sl_serve_http_call *call)
 {
     sl_serve_http_reply_error(call, 413, "the body is too large: at most %llu bytes are accepted",
@@ -167,7 +153,7 @@ static struct sl_serve_http_call *begin(struct sl_serve_http *http,
     } else if (!sl_number_parse_u64(length, 0, SL_HTTP_UNKNOWN_BYTES - 1, &call->body_bytes)) {
         call->body_bytes = SL_HTTP_UNKNOWN_BYTES - 1; /* too large, then */
     }
-    if (!has_clear_framing(connection)) {
+    if (!sl_http_framing_is_clear(connection)) {
         sl_serve_http_add_header(call, "Connection", "close");
         sl_serve_http_reply_error(call, 400,
                                   "the body has two lengths, or a Content-Length and a "
@@ -258,7 +244,7 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
         peer_waits(http, peer, 0);
         /* A reply before the end of the body ends the connection, and may get lost. */
         const bool early =
-            sl_serve_http_header(call, "Expect") != NULL || !has_clear_framing(connection) ||
+            sl_serve_http_header(call, "Expect") != NULL || !sl_http_framing_is_clear(connection) ||
             (call->body_bytes != SL_HTTP_UNKNOWN_BYTES && call->body_bytes > discarded_max(call));
         return call->status != 0 && early ? send_reply(http, call) : MHD_YES;
     }
