@@ -15,32 +15,13 @@
 #include "objects/manifest.h"
 #include "tools/safetensors/safetensors.h"
 
-#define ALIGNMENT 64 /* of tensors in an image */
-
+#define ALIGNMENT  64 /* of tensors in an image */
+#define TYPE(name) [SL_OBJECT_##name] = #name
 static const char *const types[] = {
-    [SL_OBJECT_BOOL] = "BOOL",
-    [SL_OBJECT_U8] = "U8",
-    [SL_OBJECT_I8] = "I8",
-    [SL_OBJECT_U16] = "U16",
-    [SL_OBJECT_I16] = "I16",
-    [SL_OBJECT_U32] = "U32",
-    [SL_OBJECT_I32] = "I32",
-    [SL_OBJECT_U64] = "U64",
-    [SL_OBJECT_I64] = "I64",
-    [SL_OBJECT_F16] = "F16",
-    [SL_OBJECT_BF16] = "BF16",
-    [SL_OBJECT_F32] = "F32",
-    [SL_OBJECT_F64] = "F64",
-    [SL_OBJECT_F8_E4M3] = "F8_E4M3",
-    [SL_OBJECT_F8_E5M2] = "F8_E5M2",
-    [SL_OBJECT_F8_E8M0] = "F8_E8M0",
-    [SL_OBJECT_F8_E4M3FNUZ] = "F8_E4M3FNUZ",
-    [SL_OBJECT_F8_E5M2FNUZ] = "F8_E5M2FNUZ",
-    [SL_OBJECT_C64] = "C64",
-    [SL_OBJECT_F4] = "F4",
-    [SL_OBJECT_F6_E2M3] = "F6_E2M3",
-    [SL_OBJECT_F6_E3M2] = "F6_E3M2",
-};
+    TYPE(BOOL), TYPE(U8),      TYPE(I8),      TYPE(U16),     TYPE(I16),         TYPE(U32),
+    TYPE(I32),  TYPE(U64),     TYPE(I64),     TYPE(F16),     TYPE(BF16),        TYPE(F32),
+    TYPE(F64),  TYPE(F8_E4M3), TYPE(F8_E5M2), TYPE(F8_E8M0), TYPE(F8_E4M3FNUZ), TYPE(F8_E5M2FNUZ),
+    TYPE(C64),  TYPE(F4),      TYPE(F6_E2M3), TYPE(F6_E3M2)};
 #define TYPES (sizeof types / sizeof types[0])
 
 const char *sl_files_in_type_name(uint32_t type)
