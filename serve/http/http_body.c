@@ -294,13 +294,23 @@ static void read_fields(struct parser *parser, json_t *root)
     }
 }
 
+static json_t *load(struct parser *parser, const char *text, size_t bytes)
+{
+    json_error_t error;
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    if (!json_is_object(root)) {
+        REFUSE(parser, INVALID, "the body is not a JSON object: %s",
+               root == NULL ? error.text : "an array");
+    }
+    return root;
+}
+
 int sl_http_body_parse(const char *text, size_t bytes, struct sl_http_body *body,
                        struct sl_serve_request *request, struct sl_reason *reason)
 {
     char json[SL_HTTP_BODY_JSON_BYTES];
     struct sl_bytes_writer writer = sl_bytes_writer_over(json, sizeof json);
     struct parser parser = {.body = body, .request = request, .reason = reason};
-    json_error_t error;
     sl_assert(text[bytes] == '\0');
     *body = (struct sl_http_body){0};
     request->input_count = 0;
@@ -309,13 +319,23 @@ int sl_http_body_parse(const char *text, size_t bytes, struct sl_http_body *body
     if (parser.err != 0) {
         return parser.err;
     }
-    json_t *root = json_loadb(json, sizeof json - writer.left, JSON_REJECT_DUPLICATES, &error);
-    if (json_is_object(root)) {
+    json_t *root = load(&parser, json, sizeof json - writer.left);
+    if (parser.err == 0) {
         read_fields(&parser, root);
-    } else {
-        REFUSE(&parser, INVALID, "the body is not a JSON object: %s",
-               root == NULL ? error.text : "an array");
     }
+    json_decref(root);
+    return parser.err;
+}
+
+int sl_http_body_read_option(const char *text, size_t bytes, bool is_parameter, const char *name,
+                             bool *value, struct sl_reason *reason)
+{
+    const char *const accepted[] = {is_parameter ? "parameters" : name, NULL};
+    struct parser parser = {.reason = reason};
+    json_t *root = bytes == 0 ? NULL : load(&parser, text, bytes);
+    refuse_others(&parser, root, "", accepted);
+    *value = json_is_true(is_parameter ? parameter(&parser, root, name, JSON_TRUE)
+                                       : member(&parser, root, name, JSON_TRUE, false));
     json_decref(root);
     return parser.err;
 }

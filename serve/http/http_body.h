@@ -37,6 +37,12 @@ struct sl_http_body {
 int sl_http_body_parse(const char *text, size_t bytes, struct sl_http_body *body,
                        struct sl_serve_request *request, struct sl_reason *reason);
 
+/* Reads a body that is empty, or an object whose only member is the boolean `name`, in its member
+ * `parameters` if is_parameter; name NULL: none. *value: false if it is missing. Errors: INVALID.
+ */
+int sl_http_body_read_option(const char *text, size_t bytes, bool is_parameter, const char *name,
+                             bool *value, struct sl_reason *reason);
+
 /* Reads the elements of the JSON inputs into request->input, which has input_bytes. The text is
  * still there. Errors: INVALID. */
 int sl_http_body_read_elements(const struct sl_http_body *body, struct sl_serve_request *request,

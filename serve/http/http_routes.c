@@ -387,41 +387,16 @@ static void receive(void *ctx, struct sl_serve_http_call *http, const void *piec
     }
 }
 
-/* Reads a body that is empty, or an object with no member but the boolean `name`, perhaps in its
- * member `parameters`; name NULL: none. False: replied. */
+/* Reads the only option of a body. False: replied. */
 static bool read_option(struct call *call, bool is_parameter, const char *name, bool *value)
 {
-    json_error_t error = {.text = "another value"};
-    const size_t bytes = call->text.count;
-    json_t *root = bytes == 0 ? json_object()
-                              : json_loadb(call->text.bytes, bytes, JSON_REJECT_DUPLICATES, &error);
-    json_t *object = is_parameter ? json_object_get(root, "parameters") : root;
-    json_t *at = root, *member;
-    const char *key;
-    struct sl_reason wrong = {""};
-    if (!json_is_object(root) || (object != NULL && !json_is_object(object))) {
-        sl_reason_set(&wrong, "%s is not a JSON object: %.100s",
-                      json_is_object(root) ? "parameters" : "the body", error.text);
+    struct sl_reason reason;
+    const int err = sl_http_body_read_option(call->text.bytes, call->text.count, is_parameter, name,
+                                             value, &reason);
+    if (err != 0) {
+        reply_failure(call, err, reason.text, 0);
     }
-    for (uint32_t i = 0; wrong.text[0] == '\0' && i < 2; i++, at = object) {
-        const char *accepted = at == object ? name : "parameters";
-        json_object_foreach(at, key, member)
-        {
-            if (accepted == NULL || strcmp(key, accepted) != 0) {
-                sl_reason_set(&wrong, "%s%.64s is not supported: it would have no effect",
-                              at == object && is_parameter ? "parameters." : "", key);
-            } else if (at == object && !json_is_boolean(member)) {
-                sl_reason_set(&wrong, "%s is true or false", name);
-            } else if (at == object) {
-                *value = json_is_true(member);
-            }
-        }
-    }
-    json_decref(root);
-    if (wrong.text[0] != '\0') {
-        sl_serve_http_reply_error(&call->http, 400, "%s", wrong.text);
-    }
-    return wrong.text[0] == '\0';
+    return err == 0;
 }
 
 /* ---- routes ---- */
@@ -449,7 +424,7 @@ static void run_describe(struct sl_serve_http_routes *routes, struct call *call)
 
 static void run_load(struct sl_serve_http_routes *routes, struct call *call)
 {
-    if (read_option(call, true, NULL, NULL)) {
+    if (read_option(call, true, NULL, &(bool){false})) {
         submit(call, SL_SERVE_LOAD);
     }
 }
@@ -479,7 +454,7 @@ static void run_unload(struct sl_serve_http_routes *routes, struct call *call)
 
 static void run_index(struct sl_serve_http_routes *routes, struct call *call)
 {
-    bool only_ready = false;
+    bool only_ready;
     if (!read_option(call, false, "ready", &only_ready)) {
         return;
     }

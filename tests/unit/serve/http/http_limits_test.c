@@ -172,7 +172,8 @@ CASE(http_limits__options_without_effect_are_refused)
     static const struct {
         const char *line, *body, *why; /* NULL: accepted */
     } asked[] = {
-        {"POST /v2/repository/index", "{\"ready\":\"yes\"}", "ready is true or false"},
+        {"POST /v2/repository/index", "{\"ready\":\"yes\"}",
+         "ready is of another type: true or false"},
         {"POST /v2/repository/index", "{\"raedy\":true}", "raedy is not supported"},
         {"POST /v2/repository/index", "[]", "the body is not a JSON object"},
         {"POST /v2/repository/index", "{\"ready\":false}", NULL},
@@ -180,11 +181,11 @@ CASE(http_limits__options_without_effect_are_refused)
         {"POST /v2/repository/models/echo/load", "{\"parameters\":{\"config\":\"{}\"}}",
          "parameters.config is not supported"},
         {"POST /v2/repository/models/echo/load", "{\"parameters\":1}",
-         "parameters is not a JSON object"},
+         "parameters is of another type: an object"},
         {"POST /v2/repository/models/echo/load", "{\"config\":1}", "config is not supported"},
         {"POST /v2/repository/models/echo/load", "{\"parameters\":{}}", NULL},
         {"POST /v2/repository/models/echo/unload", "{\"parameters\":{\"unload_dependents\":1}}",
-         "unload_dependents is true or false"},
+         "unload_dependents is of another type"},
         {"POST /v2/repository/models/echo/unload", "{\"parameters\":{\"unload_dependents\":false}}",
          NULL},
         {"POST /v2/repository/models/echo/load", "", NULL},
