@@ -14,15 +14,9 @@ static const char *const results[SL_SERVE_RESULTS] = {
     [SL_SERVE_FAILED] = "failed",     [SL_SERVE_CANCELLED] = "cancelled",
 };
 
-/* Upper ends of the buckets; `le` in seconds. */
-static const struct {
-    const char *le;
-    uint64_t us;
-} bounds[SL_HTTP_METRICS_BUCKETS] = {
-    {"0.0005", 500},  {"0.001", 1000},  {"0.0025", 2500}, {"0.005", 5000},  {"0.01", 10000},
-    {"0.025", 25000}, {"0.05", 50000},  {"0.1", 100000},  {"0.25", 250000}, {"0.5", 500000},
-    {"1", 1000000},   {"2.5", 2500000}, {"10", 10000000},
-};
+/* Upper ends of the buckets. */
+static const uint64_t bounds_us[SL_HTTP_METRICS_BUCKETS] = {
+    500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000, 2500000, 10000000};
 
 static struct sl_http_metrics_model *find(struct sl_http_metrics *metrics, const char *name,
                                           bool is_known)
@@ -53,12 +47,10 @@ void sl_http_metrics_count(struct sl_http_metrics *metrics, const struct sl_serv
     if (request->err != 0) {
         return;
     }
-    while (bucket < SL_HTTP_METRICS_BUCKETS && us > bounds[bucket].us) {
+    while (bucket < SL_HTTP_METRICS_BUCKETS && us > bounds_us[bucket]) {
         bucket++;
     }
-    if (bucket < SL_HTTP_METRICS_BUCKETS) {
-        model->buckets[bucket]++;
-    }
+    model->buckets[bucket]++;
     model->us += us;
     metrics->phase_us[0] += request->queue_us;
     metrics->phase_us[1] += request->load_us;
@@ -70,52 +62,50 @@ static void write_head(FILE *file, const char *name, const char *type, const cha
     (void)fprintf(file, "# HELP " PREFIX "%s %s\n# TYPE " PREFIX "%s %s\n", name, help, name, type);
 }
 
-/* NAME{model="M", with quotation marks escaped. */
-static void write_name(FILE *file, const char *name, const char *model)
+/* A line of a model, whose name may have quotation marks; label: NULL: no other one. */
+static void write_line(FILE *file, const char *name, const char *model, const char *label,
+                       const char *value, double number)
 {
     (void)fprintf(file, PREFIX "%s{model=\"", name);
     for (; *model != '\0'; model++) {
         (void)fprintf(file, "%s%c", *model == '"' || *model == '\\' ? "\\" : "", *model);
     }
-    (void)fputc('"', file);
+    if (label != NULL) {
+        (void)fprintf(file, "\",%s=\"%s", label, value);
+    }
+    (void)fprintf(file, "\"} %.15g\n", number);
 }
 
-static const struct sl_http_metrics_model *model_at(const struct sl_http_metrics *metrics,
-                                                    uint32_t i)
+static void write_results(const struct sl_http_metrics_model *model, FILE *file)
 {
-    return i < metrics->model_count ? &metrics->models[i] : &metrics->others;
+    for (uint32_t i = 0; i < SL_SERVE_RESULTS; i++) {
+        write_line(file, "model_requests_total", model->name, "result", results[i],
+                   (double)model->results[i]);
+    }
 }
 
-static void write_models(const struct sl_http_metrics *metrics, FILE *file)
+static void write_histogram(const struct sl_http_metrics_model *model, FILE *file)
 {
-    write_head(file, "model_requests_total", "counter",
-               "Inferences of each model, by result; model \"\": those beyond 256 models, and of "
-               "unknown ones.");
-    for (uint32_t i = 0; i <= metrics->model_count; i++) {
-        for (uint32_t j = 0; j < SL_SERVE_RESULTS; j++) {
-            write_name(file, "model_requests_total", model_at(metrics, i)->name);
-            (void)fprintf(file, ",result=\"%s\"} %llu\n", results[j],
-                          (unsigned long long)model_at(metrics, i)->results[j]);
+    double count = 0;
+    for (uint32_t i = 0; i <= SL_HTTP_METRICS_BUCKETS; i++) {
+        char end[16] = "+Inf";
+        if (i < SL_HTTP_METRICS_BUCKETS) {
+            (void)snprintf(end, sizeof end, "%g", (double)bounds_us[i] / 1e6);
         }
+        count += (double)model->buckets[i];
+        write_line(file, "model_seconds_bucket", model->name, "le", end, count);
     }
-    write_head(file, "model_seconds", "histogram",
-               "Time from the head of a request to its answer, of answered inferences.");
-    for (uint32_t i = 0; i <= metrics->model_count; i++) {
-        const struct sl_http_metrics_model *model = model_at(metrics, i);
-        const unsigned long long all = model->results[SL_SERVE_ANSWERED];
-        unsigned long long sum = 0;
-        for (uint32_t j = 0; j < SL_HTTP_METRICS_BUCKETS; j++) {
-            sum += model->buckets[j];
-            write_name(file, "model_seconds_bucket", model->name);
-            (void)fprintf(file, ",le=\"%s\"} %llu\n", bounds[j].le, sum);
-        }
-        write_name(file, "model_seconds_bucket", model->name);
-        (void)fprintf(file, ",le=\"+Inf\"} %llu\n", all);
-        write_name(file, "model_seconds_sum", model->name);
-        (void)fprintf(file, "} %.6f\n", (double)model->us / 1e6);
-        write_name(file, "model_seconds_count", model->name);
-        (void)fprintf(file, "} %llu\n", all);
+    write_line(file, "model_seconds_sum", model->name, NULL, NULL, (double)model->us / 1e6);
+    write_line(file, "model_seconds_count", model->name, NULL, NULL, count);
+}
+
+static void write_models(const struct sl_http_metrics *metrics, FILE *file,
+                         void (*write)(const struct sl_http_metrics_model *model, FILE *file))
+{
+    for (uint32_t i = 0; i < metrics->model_count; i++) {
+        write(&metrics->models[i], file);
     }
+    write(&metrics->others, file);
 }
 
 void sl_http_metrics_write(const struct sl_http_metrics *metrics,
@@ -157,7 +147,13 @@ void sl_http_metrics_write(const struct sl_http_metrics *metrics,
         }
         (void)fprintf(file, PREFIX "%s%s %.15g\n", rows[i].name, rows[i].labels, rows[i].value);
     }
-    write_models(metrics, file);
+    write_head(file, "model_requests_total", "counter",
+               "Inferences of each model, by result; model \"\": those beyond 256 models, and of "
+               "unknown ones.");
+    write_models(metrics, file, write_results);
+    write_head(file, "model_seconds", "histogram",
+               "Time from the head of a request to its answer, of answered inferences.");
+    write_models(metrics, file, write_histogram);
 }
 
 void sl_http_metrics_fini(struct sl_http_metrics *metrics)

@@ -9,13 +9,13 @@
 #include "serve/gateway/gateway.h"
 
 #define SL_HTTP_METRICS_MODELS  256
-#define SL_HTTP_METRICS_BUCKETS 13 /* of a model's histogram, without the one that has all */
+#define SL_HTTP_METRICS_BUCKETS 13 /* of a model's histogram, without the last one */
 
 struct sl_http_metrics_model {
     char name[SL_OBJECTS_NAME_BYTES];
     uint64_t results[SL_SERVE_RESULTS];
-    uint64_t buckets[SL_HTTP_METRICS_BUCKETS]; /* answered requests, each in one */
-    uint64_t us;                               /* sum of them */
+    uint64_t buckets[SL_HTTP_METRICS_BUCKETS + 1]; /* answered requests, each in one */
+    uint64_t us;                                   /* sum of them */
 };
 
 /* Zero at first. */
