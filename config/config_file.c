@@ -206,49 +206,37 @@ int sl_config_file_read(const char *path, struct sl_config_file *out, struct sl_
     return err;
 }
 
-/* Returns the values of count entries with commas between them; NULL: no memory. */
-static char *join_values(const struct sl_config_entry *entries, uint32_t count)
+static void entry_free(const struct sl_config_entry *entry)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&text, &bytes);
-    for (uint32_t i = 0; out != NULL && i < count; i++) {
-        const size_t length = strlen(entries[i].value);
-        const bool has_comma = length > 0 && entries[i].value[length - 1] == ',';
-        (void)fprintf(out, "%s%s", entries[i].value, has_comma || i + 1 == count ? "" : ",");
-    }
-    if (out == NULL || fclose(out) != 0) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    free((char *)(uintptr_t)entry->key);
+    free((char *)(uintptr_t)entry->value);
+}
+
+static bool has_comma(const char *value)
+{
+    const size_t length = strlen(value);
+    return length > 0 && value[length - 1] == ',';
 }
 
 int sl_config_file_join(struct sl_config_file *file,
                         bool (*joins)(const void *ctx, const char *key), const void *ctx)
 {
-    uint32_t kept = 0, next;
+    uint32_t kept = 0;
     int err = 0;
-    for (uint32_t i = 0; i < file->count; i = next) {
-        struct sl_config_entry first = file->entries[i];
-        next = i + 1;
-        while (next < file->count && file->entries[next].continues) {
-            next++;
-        }
-        const bool is_joined = err == 0 && next > i + 1 && joins(ctx, first.key);
-        char *value = is_joined ? join_values(&file->entries[i], next - i) : NULL;
-        err = is_joined && value == NULL ? SL_ERR_NO_MEMORY : err;
-        if (value == NULL) {
-            memmove(&file->entries[kept], &file->entries[i], (next - i) * sizeof first);
-            kept += next - i;
+    for (uint32_t i = 0; i < file->count; i++) {
+        const struct sl_config_entry entry = file->entries[i];
+        const bool is_joined = err == 0 && entry.continues && joins(ctx, entry.key);
+        const char **value = is_joined ? &file->entries[kept - 1].value : NULL;
+        char *joined;
+        if (!is_joined ||
+            asprintf(&joined, "%s%s%s", *value, has_comma(*value) ? "" : ",", entry.value) < 0) {
+            err = is_joined ? SL_ERR_NO_MEMORY : err;
+            file->entries[kept++] = entry;
             continue;
         }
-        for (uint32_t k = i; k < next; k++) {
-            free(k > i ? (char *)(uintptr_t)file->entries[k].key : NULL);
-            free((char *)(uintptr_t)file->entries[k].value);
-        }
-        first.value = value;
-        file->entries[kept++] = first;
+        free((char *)(uintptr_t)*value);
+        *value = joined;
+        entry_free(&entry);
     }
     file->count = kept;
     return err;
@@ -257,8 +245,7 @@ int sl_config_file_join(struct sl_config_file *file,
 void sl_config_file_fini(struct sl_config_file *file)
 {
     for (uint32_t i = 0; i < file->count; i++) {
-        free((char *)(uintptr_t)file->entries[i].key);
-        free((char *)(uintptr_t)file->entries[i].value);
+        entry_free(&file->entries[i]);
     }
     free(file->entries);
     *file = (struct sl_config_file){.path = file->path};
