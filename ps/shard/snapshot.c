@@ -286,14 +286,14 @@ static bool run_part(struct sl_shard_snapshot_part *part, uint32_t budget, uint3
     const struct sl_shard_table *table = part->table;
     if (table->sparse != NULL) {
         *spent += sl_copy_sparse_run(&part->sparse, budget);
-        return sl_copy_sparse_done(&part->sparse);
+        return sl_copied_done(&part->sparse.marks);
     }
     if (table->kv != NULL) {
         *spent += sl_copy_kv_run(&part->kv, budget);
-        return sl_copy_kv_done(&part->kv);
+        return sl_copied_done(&part->kv.marks);
     }
     *spent += sl_copy_dense_run(&part->dense, budget);
-    return sl_copy_dense_done(&part->dense);
+    return sl_copied_done(&part->dense.marks);
 }
 
 static bool run_tables(struct sl_shard *shard, uint32_t budget, uint32_t *spent)

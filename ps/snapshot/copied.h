@@ -52,6 +52,11 @@ static inline bool sl_copied_mark(struct sl_copied *marks, uint32_t number)
     return true;
 }
 
+static inline bool sl_copied_done(const struct sl_copied *marks)
+{
+    return marks->at == marks->count;
+}
+
 /* Moves the walk forward to `at`. */
 void sl_copied_pass(struct sl_copied *marks, uint32_t at);
 

@@ -24,7 +24,7 @@ static void before(struct sl_dense_table_hook *hook, uint32_t first, uint32_t co
 {
     struct sl_copy_dense *copy = (struct sl_copy_dense *)hook;
     struct sl_snapshot_builder *blocks = copy->stream.blocks;
-    if (sl_copy_dense_done(copy) || blocks->err != 0) {
+    if (sl_copied_done(&copy->marks) || blocks->err != 0) {
         return;
     }
     blocks->err = sl_copied_begin(&copy->marks);
@@ -66,7 +66,7 @@ uint32_t sl_copy_dense_run(struct sl_copy_dense *copy, uint32_t budget)
         at++;
     }
     sl_copied_pass(&copy->marks, at);
-    if (sl_copy_dense_done(copy)) {
+    if (sl_copied_done(&copy->marks)) {
         sl_snapshot_appender_close(&copy->stream);
     }
     return spent;

@@ -20,10 +20,6 @@ void sl_copy_dense_begin(struct sl_copy_dense *copy, struct sl_dense_table *tabl
                          struct sl_snapshot_builder *blocks, uint32_t table_id,
                          const struct sl_snapshot_base *base, uint64_t step);
 uint32_t sl_copy_dense_run(struct sl_copy_dense *copy, uint32_t budget);
-static inline bool sl_copy_dense_done(const struct sl_copy_dense *copy)
-{
-    return copy->marks.at == copy->marks.count;
-}
 void sl_copy_dense_end(struct sl_copy_dense *copy);
 
 #endif

@@ -245,7 +245,7 @@ uint32_t sl_copy_kv_run(struct sl_copy_kv *copy, uint32_t budget)
         spent += at % 8 == 0;
     }
     sl_copied_pass(&copy->marks, at);
-    if (sl_copy_kv_done(copy)) {
+    if (sl_copied_done(&copy->marks)) {
         sl_snapshot_appender_close(&copy->stream);
     }
     return spent;

@@ -30,10 +30,6 @@ void sl_copy_kv_begin(struct sl_copy_kv *copy, struct sl_kv_table *table,
                       struct sl_snapshot_builder *blocks, uint32_t table_id,
                       const struct sl_snapshot_base *base);
 uint32_t sl_copy_kv_run(struct sl_copy_kv *copy, uint32_t budget);
-static inline bool sl_copy_kv_done(const struct sl_copy_kv *copy)
-{
-    return copy->marks.at == copy->marks.count;
-}
 void sl_copy_kv_end(struct sl_copy_kv *copy);
 
 #endif

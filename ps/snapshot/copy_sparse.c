@@ -31,7 +31,7 @@ static void before(struct sl_sparse_table_hook *hook, const uint32_t *records, u
 {
     struct sl_copy_sparse *copy = (struct sl_copy_sparse *)hook;
     struct sl_snapshot_builder *blocks = copy->stream.blocks;
-    if (sl_copy_sparse_done(copy) || blocks->err != 0) {
+    if (sl_copied_done(&copy->marks) || blocks->err != 0) {
         return;
     }
     blocks->err = sl_copied_begin(&copy->marks);
@@ -91,7 +91,7 @@ uint32_t sl_copy_sparse_run(struct sl_copy_sparse *copy, uint32_t budget)
         spent += at % SCAN_COUNT == 0;
     }
     sl_copied_pass(&copy->marks, at);
-    if (sl_copy_sparse_done(copy)) {
+    if (sl_copied_done(&copy->marks)) {
         sl_snapshot_appender_close(&copy->stream);
     }
     return spent;

@@ -29,11 +29,6 @@ void sl_copy_sparse_begin(struct sl_copy_sparse *copy, struct sl_sparse_table *t
  * has no room. At the end it closes the last block. */
 uint32_t sl_copy_sparse_run(struct sl_copy_sparse *copy, uint32_t budget);
 
-static inline bool sl_copy_sparse_done(const struct sl_copy_sparse *copy)
-{
-    return copy->marks.at == copy->marks.count;
-}
-
 /* Removes the hook and drops the open block. Closed blocks stay in the builder. */
 void sl_copy_sparse_end(struct sl_copy_sparse *copy);
 
