@@ -1,6 +1,5 @@
 /* starling-serve: the roles of model serving. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "config/cli.h"

@@ -1,8 +1,6 @@
 #include "worker/client_report.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/list.h"
 #include "net/control/report.h"

@@ -3,7 +3,6 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/assert.h"
 #include "core/err.h"

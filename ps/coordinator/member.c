@@ -1,7 +1,6 @@
 #include "ps/coordinator/member.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/array.h"
 #include "core/assert.h"

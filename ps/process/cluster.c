@@ -2,7 +2,6 @@
 
 #include <jansson.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "core/clock.h"

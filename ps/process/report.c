@@ -1,7 +1,6 @@
 #include "ps/process/report.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/event.h"

@@ -1,7 +1,5 @@
 #include "ps/server/metrics.h"
 
-#include <string.h>
-
 #include "ps/server/request.h"
 #include "ps/shard/state.h"
 

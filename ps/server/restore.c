@@ -6,7 +6,6 @@
 
 #include "core/assert.h"
 #include "core/event.h"
-#include "core/log.h"
 #include "ps/checkpoint/directory.h"
 #include "ps/checkpoint/reader.h"
 #include "ps/server/handshake.h"

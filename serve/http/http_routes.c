@@ -7,7 +7,6 @@
 
 #include "config/number.h"
 #include "core/array.h"
-#include "core/assert.h"
 #include "core/clock.h"
 #include "serve/http/http_body.h"
 #include "serve/http/http_metrics.h"

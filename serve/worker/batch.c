@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/assert.h"
-
 static uint64_t align(uint64_t bytes)
 {
     return (bytes + 63) & ~63ULL;

@@ -1,7 +1,6 @@
 #include "serve/worker/version.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "core/array.h"

@@ -1,6 +1,5 @@
 /* Writes the records of imported tables. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

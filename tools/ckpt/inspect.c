@@ -1,7 +1,6 @@
 #include "tools/ckpt/inspect.h"
 
 #include <inttypes.h>
-#include <string.h>
 #include <time.h>
 
 #include "tools/ckpt/checkpoint_source.h"

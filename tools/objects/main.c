@@ -1,5 +1,4 @@
 /* starling-objects publishes files as versions of objects, fetches them, and shows them. */
-#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <signal.h>
