@@ -464,10 +464,8 @@ UNIT_TESTS = {
     "replicas: an epoch during a promotion is that of a primary":
         "unit_ps_replication_promotion promotion",
     "objects: HOLD and DROP are of the first part": "unit_objects catalogue",
-    "objects: what the catalogue does not know is removed": "unit_objects catalogue_restore",
     "objects: removed versions have no tombstones": "unit_objects catalogue_restore",
     "objects: of two contents the older commit is found": "unit_objects catalogue_restore",
-    "objects: versions are retired without a commit": "unit_objects catalogue_restore",
     "objects: numbers begin again after a restart": "unit_objects catalogue_restore",
     "objects: the first reports of nodes are not awaited": "unit_objects catalogue_restore",
     "objects: a record is written late": "unit_objects_journal journal",

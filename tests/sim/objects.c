@@ -10,6 +10,7 @@
 #include "objects/node.h"
 #include "tests/sim/objects_app.h"
 #include "tests/sim/objects_catalogue.h"
+#include "tests/sim/objects_old.h"
 #include "tests/sim/random.h"
 #include "tests/sim/world.h"
 
@@ -24,6 +25,7 @@ struct nodes {
     struct sl_sim_objects_oracle oracle;
     struct sl_sim_objects_app apps[SL_SIM_OBJECTS_NODES_MAX];
     struct sl_sim_disk disks[SL_SIM_OBJECTS_KEEPERS_MAX]; /* of nodes 1, 2, ... */
+    struct sl_sim_old old;                                /* versions of node 1 */
     bool is_armed[SL_SIM_OBJECTS_KEEPERS_MAX];            /* the disk of a process that is ready */
     bool has_proved;
     uint32_t committed; /* versions when power was cut last */
@@ -52,8 +54,11 @@ static struct sl_sim_app *start(struct sl_sim_world *world, uint32_t host, uint6
         sl_sim_objects_oracle_judge_files(&nodes->oracle, host, &disk->memory);
         sl_sim_objects_oracle_restart(&nodes->oracle, host);
     }
+    nodes->oracle.known_count = host == 0 ? 0 : nodes->oracle.known_count;
     const struct sl_sim_objects_app_options options = {
-        .disk = disk != NULL ? &disk->memory.disk : NULL,
+        .disk = disk == NULL ? NULL
+                : host == 1  ? &nodes->old.disk
+                             : &disk->memory.disk,
         .network = world->network,
         .oracle = &nodes->oracle,
         .plan = nodes->plan,
@@ -98,6 +103,9 @@ static void judge_power_cut(struct nodes *nodes, uint32_t host)
 static void stepped(struct sl_sim_world *world, uint32_t host)
 {
     struct nodes *nodes = nodes_of(world);
+    if (host == 0 && catalogue_of(nodes) != NULL) {
+        sl_sim_objects_catalogue_judge(catalogue_of(nodes), &nodes->oracle);
+    }
     if (nodes->committed != nodes->oracle.committed) {
         nodes->committed = nodes->oracle.committed;
         for (uint32_t i = 0; i < nodes->plan->node_count; i++) {
@@ -105,9 +113,6 @@ static void stepped(struct sl_sim_world *world, uint32_t host)
         }
     }
     sl_sim_objects_app_judge_pool(&nodes->apps[host]);
-    if (host == 0 && catalogue_of(nodes) != NULL) {
-        sl_sim_objects_catalogue_judge_plans(catalogue_of(nodes), &nodes->oracle);
-    }
 }
 
 static bool stops(struct sl_sim_world *world, uint32_t host)
@@ -155,6 +160,7 @@ static void look(struct sl_sim_world *world)
     } else if (is_due && !nodes->has_proved) {
         world->look_ns = SL_CLOCK_NEVER;
         nodes->has_proved = true;
+        sl_sim_objects_catalogue_judge_old(catalogue_of(nodes), &nodes->oracle);
         sl_sim_world_enter(world, SL_SIM_OBJECTS_PROVING);
     } else if (sl_sim_world_all_are_in(world, SL_SIM_OBJECTS_PROVED)) {
         sl_sim_world_enter(world, SL_SIM_OBJECTS_ENDING);
@@ -189,6 +195,7 @@ bool sl_sim_objects_run(const struct sl_sim_objects_plan *plan, bool verbose, ui
     for (uint32_t i = 0; i < SL_SIM_OBJECTS_KEEPERS_MAX; i++) {
         sl_sim_disk_init(&nodes.disks[i], &plan->disk, sl_hash_key(plan->seed ^ (0x0b1ed2 + i)));
     }
+    sl_sim_old_init(&nodes.old, &nodes.disks[0].memory, plan->old_count, &nodes.oracle.breach);
     sl_sim_world_create(&nodes.world);
     sl_sim_objects_oracle_init(&nodes.oracle, plan, nodes.world.network);
     sl_sim_world_run(&nodes.world);

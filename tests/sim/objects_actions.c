@@ -140,10 +140,11 @@ struct publishing {
 };
 
 /* is_alone: it does not wait for other parts. */
-static int commit(struct sl_sim_objects_app *app, struct sl_publication *publication, bool is_alone,
-                  uint32_t timeout_ms, uint64_t *version)
+static int commit(struct sl_sim_objects_app *app, struct sl_publication *publication, uint32_t name,
+                  bool is_alone, uint32_t timeout_ms, uint64_t *version)
 {
     int err = SL_ERR_DEADLINE;
+    sl_sim_objects_oracle_commit(app->options.oracle, name);
     for (uint32_t i = 0; i < 2 && err == SL_ERR_DEADLINE && !app->base.dying; i++) {
         const struct sl_sim_objects_timing timing = sl_sim_objects_begin(app);
         err = sl_publish_commit(publication, timeout_ms, version);
@@ -152,6 +153,7 @@ static int commit(struct sl_sim_objects_app *app, struct sl_publication *publica
             sl_sim_objects_judge_reached(app, &timing, "commit", timeout_ms, err);
         }
     }
+    sl_sim_objects_oracle_commit_ended(app->options.oracle, name, err);
     return err;
 }
 
@@ -199,7 +201,6 @@ static int publish(struct sl_sim_objects_app *app, const struct publishing *publ
     uint64_t version = 0;
     oracle->attempted[app->options.host][publishing->name] = true;
     oracle->published[app->options.host][publishing->name] = true;
-    oracle->contents[publishing->content].is_retired |= publishing->origin != SL_ORIGIN_CALLER;
     take_memory(held, oracle->contents[publishing->content].bytes[publishing->part]);
     sl_sim_objects_oracle_fill(publishing->content, publishing->part, held->memory, held->bytes);
     const struct sl_sim_objects_timing timing = sl_sim_objects_begin(app);
@@ -214,7 +215,7 @@ static int publish(struct sl_sim_objects_app *app, const struct publishing *publ
     if (err == 0) {
         err = sl_publish_bytes(publication, extents, cut(app, held, extents));
         sl_assert(err == 0);
-        err = commit(app, publication,
+        err = commit(app, publication, publishing->name,
                      options.part_count == 1 && (publishing->origin != SL_ORIGIN_PS || plan->calm),
                      publishing->timeout_ms, &version);
         if (err == 0 && !app->base.dying) {
@@ -222,8 +223,6 @@ static int publish(struct sl_sim_objects_app *app, const struct publishing *publ
             record_keepers(app, publishing, publication);
         }
         sl_publish_end(&publication);
-    } else if (options.part_count == 1) {
-        oracle->contents[publishing->content].has_failed = true;
     }
     if (err != 0 || publishing->origin != SL_ORIGIN_CALLER) {
         let_go(held);

@@ -3,10 +3,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/assert.h"
 #include "objects/node.h"
 #include "tests/sim/objects_actions.h"
+#include "tests/sim/objects_old.h"
 #include "tests/sim/random.h"
 #include "transfer/engine.h"
 
@@ -226,13 +228,13 @@ void sl_sim_objects_app_judge_pool(struct sl_sim_objects_app *app)
 void sl_sim_objects_app_judge_rest(struct sl_sim_objects_app *app)
 {
     struct sl_sim_objects_oracle *oracle = app->options.oracle;
-    if (!sl_list_empty(&app->node->stored)) {
-        sl_sim_fail(
-            &oracle->breach, "rest", "node %u: %s@%" PRIu64 " is stored still", app->options.host,
-            SL_CONTAINER_OF(sl_list_first(&app->node->stored), struct sl_objects_stored, link)
-                ->name,
-            SL_CONTAINER_OF(sl_list_first(&app->node->stored), struct sl_objects_stored, link)
-                ->key.version);
+    SL_LIST_FOREACH (link, &app->node->stored) {
+        const struct sl_objects_stored *stored =
+            SL_CONTAINER_OF(link, struct sl_objects_stored, link);
+        if (strncmp(stored->name, SL_SIM_OLD_NAME, strlen(SL_SIM_OLD_NAME)) != 0) {
+            sl_sim_fail(&oracle->breach, "rest", "node %u: %s@%" PRIu64 " is stored still",
+                        app->options.host, stored->name, stored->key.version);
+        }
     }
     SL_LIST_FOREACH (link, &app->node->copies) {
         const struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);

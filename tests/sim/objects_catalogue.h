@@ -6,9 +6,14 @@
 
 struct sl_objects_catalogue;
 
-/* No fetcher is among those that it fetches a stripe from, directly or through others. */
-void sl_sim_objects_catalogue_judge_plans(const struct sl_objects_catalogue *catalogue,
-                                          struct sl_sim_objects_oracle *oracle);
+/* After each step of its host: no fetcher is among those that it fetches a stripe from, directly or
+ * through others; and versions that have left had a reason to. */
+void sl_sim_objects_catalogue_judge(const struct sl_objects_catalogue *catalogue,
+                                    struct sl_sim_objects_oracle *oracle);
+
+/* The directory of node 1 had so many versions when the run began, and all are found. */
+void sl_sim_objects_catalogue_judge_old(const struct sl_objects_catalogue *catalogue,
+                                        struct sl_sim_objects_oracle *oracle);
 
 /* Everything is withdrawn, and these nodes are all there are. */
 void sl_sim_objects_catalogue_judge_rest(const struct sl_objects_catalogue *catalogue,

@@ -11,11 +11,9 @@
 #include "objects/message.h"
 #include "tests/sim/random.h"
 
-#define SHARED            (1U << 23)               /* above the numbers of contents */
-#define KEEP_VERSIONS     3                        /* of origins but CALLER */
-#define KEEP_VERSIONS_MIN 2                        /* of a plan with other settings */
-#define LEASE_NS          (11 * SL_CLOCK_NS_PER_S) /* and a second */
-#define RECOVERY_NS       (20 * SL_CLOCK_NS_PER_S) /* a lease, and a new start of the catalogue */
+#define SHARED      (1U << 23)               /* above the numbers of contents */
+#define LEASE_NS    (11 * SL_CLOCK_NS_PER_S) /* and a second */
+#define RECOVERY_NS (20 * SL_CLOCK_NS_PER_S) /* a lease, and a new start of the catalogue */
 
 void sl_sim_objects_oracle_init(struct sl_sim_objects_oracle *oracle,
                                 const struct sl_sim_objects_plan *plan,
@@ -26,10 +24,12 @@ void sl_sim_objects_oracle_init(struct sl_sim_objects_oracle *oracle,
                                              .content_count = 1,
                                              .content_room = 64,
                                              .holding_room = 64,
+                                             .left_room = 64,
                                              .random = sl_hash_key(plan->seed ^ 0x0b1ec9)};
     oracle->contents = calloc(oracle->content_room, sizeof *oracle->contents);
     oracle->holdings = calloc(oracle->holding_room, sizeof *oracle->holdings);
-    sl_assert(oracle->contents != NULL && oracle->holdings != NULL);
+    oracle->left = calloc(oracle->left_room, sizeof *oracle->left);
+    sl_assert(oracle->contents != NULL && oracle->holdings != NULL && oracle->left != NULL);
     for (uint32_t i = 0; i < SL_SIM_OBJECTS_NAMES_MAX; i++) {
         for (uint32_t part = 0; part < SL_SIM_OBJECTS_PARTS_MAX; part++) {
             oracle->part_next[i][part] = 1;
@@ -41,6 +41,7 @@ void sl_sim_objects_oracle_fini(struct sl_sim_objects_oracle *oracle)
 {
     free(oracle->contents);
     free(oracle->holdings);
+    free(oracle->left);
 }
 
 /* Contents */
@@ -125,24 +126,22 @@ static bool part_is_held(const struct sl_sim_objects_oracle *oracle, uint32_t co
     return false;
 }
 
-/* Newer versions have retired it, or may have. */
-static bool may_be_retired(const struct sl_sim_objects_oracle *oracle,
-                           const struct sl_sim_objects_content *content)
+static bool has_left(const struct sl_sim_objects_oracle *oracle,
+                     const struct sl_sim_objects_content *content)
 {
-    uint32_t newer = 0;
-    for (uint32_t i = 1; content->is_retired && i < oracle->content_count; i++) {
-        const struct sl_sim_objects_content *other = &oracle->contents[i];
-        newer += other->name == content->name && other->is_retired && !other->has_failed &&
-                 (other->version == 0 || other->version > content->version);
+    bool is = false;
+    for (uint32_t i = 0; i < oracle->left_count; i++) {
+        is = is ||
+             (oracle->left[i].name == content->name && oracle->left[i].version == content->version);
     }
-    return newer >= (oracle->plan->resets ? KEEP_VERSIONS_MIN : KEEP_VERSIONS);
+    return is;
 }
 
 /* Of each part some node has had it since then, without a break and without a fault. */
 static bool is_held(const struct sl_sim_objects_oracle *oracle, uint32_t index, uint64_t since_ns)
 {
     const struct sl_sim_objects_content *content = &oracle->contents[index];
-    bool held = content->acknowledged && !content->may_go && !may_be_retired(oracle, content);
+    bool held = content->acknowledged && !content->may_go && !has_left(oracle, content);
     for (uint32_t part = 0; held && part < oracle->plan->part_counts[content->name]; part++) {
         held = part_is_held(oracle, index, part, since_ns);
     }
@@ -284,7 +283,7 @@ void sl_sim_objects_oracle_judge_files(struct sl_sim_objects_oracle *oracle, uin
         const struct sl_sim_objects_content *content = &oracle->contents[holding->content];
         char path[MEMORY_DISK_PATH];
         if (holding->host != host || !holding->is_stored || content->may_go ||
-            may_be_retired(oracle, content)) {
+            has_left(oracle, content)) {
             continue;
         }
         (void)snprintf(path, sizeof path, "/c/n%u/%" PRIu64 ".%u.record", content->name,
@@ -403,6 +402,46 @@ bool sl_sim_objects_oracle_may_be_removed(const struct sl_sim_objects_oracle *or
                             (content->version == version || content->version == 0));
     }
     return may_be;
+}
+
+/* Retention */
+
+void sl_sim_objects_oracle_commit(struct sl_sim_objects_oracle *oracle, uint32_t name)
+{
+    oracle->commits[name]++;
+}
+
+/* After an error the request may still arrive. */
+void sl_sim_objects_oracle_commit_ended(struct sl_sim_objects_oracle *oracle, uint32_t name,
+                                        int err)
+{
+    const uint64_t until_ns = sl_sim_network_now(oracle->network) + (err == 0 ? 0 : RECOVERY_NS);
+    oracle->commits[name]--;
+    oracle->commit_until_ns[name] =
+        until_ns > oracle->commit_until_ns[name] ? until_ns : oracle->commit_until_ns[name];
+}
+
+void sl_sim_objects_oracle_left(struct sl_sim_objects_oracle *oracle,
+                                const struct sl_sim_objects_known *version, uint32_t newer,
+                                uint32_t keep)
+{
+    const uint32_t name = version->name;
+    const bool is_removed = oracle->removing[name] > 0 ||
+                            sl_sim_objects_oracle_may_be_removed(oracle, name, version->version);
+    const bool is_by_commit = oracle->commits[name] > 0 ||
+                              oracle->commit_until_ns[name] > sl_sim_network_now(oracle->network);
+    if (!is_removed && (!is_by_commit || newer < keep || version->origin == SL_ORIGIN_CALLER)) {
+        sl_sim_fail(&oracle->breach, "retention",
+                    "n%u@%" PRIu64 " of origin %u is retired%s; %u newer ones are left of %u", name,
+                    version->version, version->origin, is_by_commit ? "" : " without a commit",
+                    newer, keep);
+    }
+    if (oracle->left_count == oracle->left_room) {
+        oracle->left_room *= 2;
+        oracle->left = realloc(oracle->left, oracle->left_room * sizeof *oracle->left);
+        sl_assert(oracle->left != NULL);
+    }
+    oracle->left[oracle->left_count++] = *version;
 }
 
 void sl_sim_objects_oracle_touch(struct sl_sim_objects_oracle *oracle, uint32_t host,

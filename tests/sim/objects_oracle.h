@@ -4,6 +4,8 @@
 #ifndef SL_TESTS_SIM_OBJECTS_ORACLE_H
 #define SL_TESTS_SIM_OBJECTS_ORACLE_H
 
+#include "core/hash.h"
+#include "core/limits.h"
 #include "tests/sim/objects_plan.h"
 #include "tests/sim/world.h"
 #include "tests/support/memory_disk.h"
@@ -15,8 +17,6 @@ struct sl_sim_objects_content {
     uint64_t bytes[SL_SIM_OBJECTS_PARTS_MAX];
     bool acknowledged; /* a commit of it */
     bool may_go;       /* removed, or replaced */
-    bool is_retired;   /* not of origin CALLER: newer ones retire it */
-    bool has_failed;   /* no version begins with it */
 };
 
 #define SL_SIM_OBJECTS_ALL UINT32_MAX /* parts of a content */
@@ -37,7 +37,17 @@ struct sl_sim_objects_gone {
     uint64_t until_ns;
 };
 
-#define SL_SIM_OBJECTS_GONE_MAX (SL_SIM_FAULTS_MAX * SL_SIM_OBJECTS_NAMES_MAX)
+/* A version of the catalogue. */
+struct sl_sim_objects_known {
+    uint32_t name;
+    uint64_t version;
+    uint32_t origin;
+    struct sl_hash_128 digest; /* of its first part */
+};
+
+#define SL_SIM_OBJECTS_KNOWN_MAX (SL_SIM_OBJECTS_NAMES_MAX * SL_LIMIT_OBJECTS_VERSIONS)
+
+#define SL_SIM_OBJECTS_GONE_MAX  (SL_SIM_FAULTS_MAX * SL_SIM_OBJECTS_NAMES_MAX)
 
 struct sl_sim_objects_oracle {
     const struct sl_sim_objects_plan *plan;
@@ -56,7 +66,13 @@ struct sl_sim_objects_oracle {
     struct sl_sim_objects_gone gone[SL_SIM_OBJECTS_GONE_MAX];
     uint32_t gone_count;
     uint64_t node_ids[SL_SIM_OBJECTS_NODES_MAX];
-    uint32_t removing[SL_SIM_OBJECTS_NAMES_MAX]; /* removes that may still take effect */
+    uint32_t removing[SL_SIM_OBJECTS_NAMES_MAX];        /* removes that may still take effect */
+    uint32_t commits[SL_SIM_OBJECTS_NAMES_MAX];         /* in progress */
+    uint64_t commit_until_ns[SL_SIM_OBJECTS_NAMES_MAX]; /* one may still take effect */
+    struct sl_sim_objects_known known[SL_SIM_OBJECTS_KNOWN_MAX]; /* after the host's last step */
+    uint32_t known_count;
+    struct sl_sim_objects_known *left; /* that the catalogue has removed */
+    uint32_t left_count, left_room;
     uint32_t committed, fetched;
     struct sl_sim_breach breach;
 };
@@ -122,6 +138,17 @@ void sl_sim_objects_oracle_judge_holders(struct sl_sim_objects_oracle *oracle, u
 /* A begin was refused because that node publishes the name. */
 void sl_sim_objects_oracle_judge_publisher(struct sl_sim_objects_oracle *oracle, uint32_t name,
                                            uint32_t host, uint64_t since_ns);
+
+/* A commit of the name begins, or has ended. */
+void sl_sim_objects_oracle_commit(struct sl_sim_objects_oracle *oracle, uint32_t name);
+void sl_sim_objects_oracle_commit_ended(struct sl_sim_objects_oracle *oracle, uint32_t name,
+                                        int err);
+
+/* The catalogue has removed a version, by REMOVE or by retention. newer: later versions of the name
+ * that are left, but for those of SL_ORIGIN_CALLER; keep: how many a commit leaves. */
+void sl_sim_objects_oracle_left(struct sl_sim_objects_oracle *oracle,
+                                const struct sl_sim_objects_known *version, uint32_t newer,
+                                uint32_t keep);
 
 /* The version is being removed; 0: all of the name. */
 void sl_sim_objects_oracle_remove(struct sl_sim_objects_oracle *oracle, uint32_t name,

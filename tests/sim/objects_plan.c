@@ -4,9 +4,11 @@
 #include <stdio.h>
 
 #include "objects/manifest.h"
+#include "tests/sim/objects_old.h"
 #include "tests/sim/random.h"
 
-#define MS SL_CLOCK_NS_PER_MS
+#define MS      SL_CLOCK_NS_PER_MS
+#define LONG_US 20000000
 
 static void draw_size(struct sl_sim_objects_plan *plan, uint64_t *random)
 {
@@ -97,6 +99,9 @@ static void draw_disk(struct sl_sim_objects_plan *plan, uint32_t allowed)
         plan->disk.stop_every = sl_sim_chance(&random, 500) ? 1 + sl_sim_below(&random, 80) : 0;
         plan->disk.full_permille = sl_sim_chance(&random, 300) ? 1 + sl_sim_below(&random, 10) : 0;
     }
+    if (plan->think_us_max >= LONG_US) { /* a process that starts again begins with its actions */
+        plan->disk.stop_every = 0;
+    }
 }
 
 /* Drawn apart: the rest of a seed stays as it is. In some seeds the pool is too small for most; in
@@ -120,6 +125,42 @@ static void draw_more(struct sl_sim_objects_plan *plan)
     }
 }
 
+static void draw_absence(struct sl_sim_objects_plan *plan, uint32_t host, uint64_t at_ms,
+                         uint64_t duration_ms)
+{
+    plan->faults[plan->fault_count++] = (struct sl_sim_fault){.kind = SL_SIM_FAULT_KILL_PS,
+                                                              .at_ns = at_ms * MS,
+                                                              .duration_ns = duration_ms * MS,
+                                                              .a = host,
+                                                              .b = host,
+                                                              .rail = SL_SIM_RAILS_MAX};
+}
+
+/* Drawn apart. In some seeds the first keeper has thousands of versions. In some, keepers are away
+ * for longer than any lease, while others publish and the catalogue starts again. */
+static void draw_long(struct sl_sim_objects_plan *plan, uint32_t allowed)
+{
+    uint64_t random = sl_hash_key(plan->seed ^ 0x0b1ecc);
+    if (plan->has_disks && sl_sim_chance(&random, 120)) {
+        plan->old_count = SL_SIM_OLD_OF_NAME * (1 + sl_sim_below(&random, 40));
+    }
+    if (!plan->has_disks || !sl_sim_chance(&random, 400) ||
+        (allowed & 1U << SL_SIM_FAULT_KILL_PS) == 0) {
+        return;
+    }
+    plan->think_us_max = LONG_US;
+    for (uint32_t host = 1; host <= plan->keeper_count; host++) {
+        if (host == 1 || sl_sim_chance(&random, 300)) {
+            draw_absence(plan, host, sl_sim_between(&random, 1000, 60000),
+                         sl_sim_between(&random, 30000, 200000));
+        }
+    }
+    for (uint32_t i = sl_sim_below(&random, 3); i > 0; i--) {
+        draw_absence(plan, 0, sl_sim_between(&random, 20000, 200000),
+                     sl_sim_between(&random, 200, 12000));
+    }
+}
+
 void sl_sim_objects_plan_make(struct sl_sim_objects_plan *plan, uint64_t seed, uint32_t faults)
 {
     uint64_t random = sl_hash_key(seed ^ 0x0b1ec7);
@@ -128,6 +169,7 @@ void sl_sim_objects_plan_make(struct sl_sim_objects_plan *plan, uint64_t seed, u
     draw_network(plan, faults, &random);
     draw_faults(plan, faults, &random);
     draw_more(plan);
+    draw_long(plan, faults);
     plan->resets = sl_hash_key(seed ^ 0x0b1ecb) % 3 == 0; /* drawn apart, too */
     draw_disk(plan, faults);
     plan->calm = plan->fault_count == 0 && !has_disk_faults(plan) &&
@@ -137,12 +179,12 @@ void sl_sim_objects_plan_make(struct sl_sim_objects_plan *plan, uint64_t seed, u
 void sl_sim_objects_plan_print(const struct sl_sim_objects_plan *plan)
 {
     printf("seed %" PRIu64 ": %u nodes, %u names of %u, %u, %u parts, up to %u bytes; %u threads "
-           "of %u actions, think %u us, impatient %u ms, pool %u bytes, %u keepers, %u replicas"
-           "%s%s%s%s%s\n",
+           "of %u actions, think %u us, impatient %u ms, pool %u bytes, %u keepers, %u replicas, "
+           "%u old versions%s%s%s%s%s\n",
            plan->seed, plan->node_count, plan->name_count, plan->part_counts[0],
            plan->part_counts[1], plan->part_counts[2], plan->bytes_max, plan->thread_count,
            plan->action_count, plan->think_us_max, plan->impatient_ms, plan->pool_bytes,
-           plan->keeper_count, plan->replicas, plan->has_disks ? ", disks" : "",
+           plan->keeper_count, plan->replicas, plan->old_count, plan->has_disks ? ", disks" : "",
            plan->has_host ? ", origin HOST" : "", plan->impatient ? ", impatient" : "",
            plan->removes ? ", removes" : "", plan->takes_over ? ", takes over" : "");
     printf("delay %u-%u us, late %u/1000, %u B/us, window %u, refused %u/1000, broken %u/10000, "
