@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CAPACITY_FIRST 16
+#define CAPACITY_FIRST 2
 
 bool sl_array_make_room(void *array, uint32_t *capacity, uint32_t index, size_t item_bytes)
 {

@@ -46,14 +46,14 @@
 #define SL_LIMIT_OBJECTS_TENSORS       65536
 #define SL_LIMIT_OBJECTS_GROUPS        16384
 #define SL_LIMIT_OBJECTS_SENDS         16384 /* messages of a node that wait to be sent */
-/* Of a catalogue. All versions together take some 200 MiB, all copies 600 MiB. */
+/* Of a catalogue. A version of one part takes some 260 bytes, and each copy of it 160. */
 #define SL_LIMIT_OBJECTS_NAMES         65536
 #define SL_LIMIT_OBJECTS_VERSIONS      256        /* of a name */
-#define SL_LIMIT_OBJECTS_PARTS         (1U << 20) /* of all versions */
+#define SL_LIMIT_OBJECTS_PARTS         (1U << 24) /* of all versions */
 #define SL_LIMIT_OBJECTS_NODES         16384
 #define SL_LIMIT_OBJECTS_FOLLOWS       1024       /* names that a node follows */
 #define SL_LIMIT_OBJECTS_READERS       1024       /* sessions of other processes at an agent */
-#define SL_LIMIT_OBJECTS_COPIES        (1U << 22) /* of all parts, on all nodes */
+#define SL_LIMIT_OBJECTS_COPIES        (1U << 25) /* of all parts, on all nodes */
 
 /* Unsent answers of one connection. Credits bound the replies. A peer whose control messages cause
  * more than this does not read, or floods: its connection is closed. */

@@ -117,7 +117,8 @@ static int refuse_missing(const struct request *request)
 }
 
 /* Forgets the copies that the node does not report: it has given them up, and its DROP was lost, or
- * overtaken. Followers that wait for NEWS do not know of theirs. */
+ * overtaken. Followers that wait for NEWS do not know of theirs. The first ones were reported
+ * longest ago. */
 static void forget_silent(struct sl_objects_catalogue *catalogue,
                           const struct sl_catalogue_node *node)
 {
@@ -125,9 +126,11 @@ static void forget_silent(struct sl_objects_catalogue *catalogue,
     const uint32_t missed = REPORTS_MISSED + 2 * (node->copy_count / SL_OBJECTS_REPORTS_AN_ALIVE);
     SL_LIST_FOREACH (link, &node->copies) {
         struct sl_catalogue_copy *copy = SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_node);
-        if (node->alives - copy->heard > missed &&
-            catalogue->now_ms - copy->heard_ms >= catalogue->options.lease_ms &&
-            !sl_list_linked(&copy->news)) {
+        if (node->alives - copy->heard <= missed ||
+            catalogue->now_ms - copy->heard_ms < catalogue->options.lease_ms) {
+            return;
+        }
+        if (!sl_list_linked(&copy->news)) {
             sl_catalogue_copy_remove(catalogue, copy);
         }
     }
@@ -396,7 +399,6 @@ static int commit_part(const struct request *request, struct sl_catalogue_versio
         return REFUSE(SL_ERR_AGAIN, "part %u was committed with other bytes, which go",
                       request->message->part);
     }
-    sl_catalogue_version_set(version, record);
     part->info = record->parts[0];
     version->touched_ms = request->catalogue->now_ms;
     sl_list_append(&request->catalogue->by_touch, &version->by_touch);
@@ -435,8 +437,8 @@ static int commit(const struct request *request)
                      record->version);
     }
     err = err != 0 ? err
-                   : sl_catalogue_version_add(catalogue, object, record->version,
-                                              message->part_count, &version, request->reason);
+                   : sl_catalogue_version_add(catalogue, object, record, message->part_count,
+                                              &version, request->reason);
     err = err != 0 ? err : commit_part(request, version);
     if (err != 0) {
         return err;
@@ -682,6 +684,9 @@ static int find_sender(struct request *request, const char *address)
     if (node != NULL && strcmp(node->address, address) != 0) {
         return REFUSE(SL_ERR_EXISTS, "node %016" PRIx64 " is at %s", id, node->address);
     }
+    if (node != NULL && node->expires_ms == 0) {
+        return REFUSE(SL_ERR_AGAIN, "the catalogue still removes what this node had");
+    }
     if (node == NULL && (request->message->kind != SL_OBJECTS_ATTACH || id == 0)) {
         return REFUSE(SL_ERR_AGAIN, "the catalogue does not know this node");
     }
@@ -736,9 +741,15 @@ static void expire(struct sl_objects_catalogue *catalogue)
         if (node->expires_ms > catalogue->now_ms) {
             return;
         }
-        sl_log_warn("objects: node %s expired: no message for %u ms; its copies are gone",
-                    node->address, catalogue->options.lease_ms);
+        const bool had_ended = node->expires_ms == 0;
+        if (!had_ended) {
+            sl_log_warn("objects: node %s expired: no message for %u ms; its copies are gone",
+                        node->address, catalogue->options.lease_ms);
+        }
         sl_catalogue_node_remove(catalogue, node);
+        if (had_ended) {
+            return; /* messages go before the rest of its copies */
+        }
     }
 }
 
@@ -753,9 +764,10 @@ void sl_objects_catalogue_tick(struct sl_objects_catalogue *catalogue, uint64_t 
     SL_LIST_FOREACH (link, &catalogue->by_touch) {
         struct sl_catalogue_version *version =
             SL_CONTAINER_OF(link, struct sl_catalogue_version, by_touch);
-        if (now_ms - version->touched_ms >= lease_ms) {
-            sl_catalogue_version_remove(catalogue, version, false);
+        if (now_ms - version->touched_ms < lease_ms) {
+            break; /* later ones were touched later */
         }
+        sl_catalogue_version_remove(catalogue, version, false);
     }
     SL_LIST_FOREACH (link, &catalogue->replans) {
         struct sl_catalogue_part *part = SL_CONTAINER_OF(link, struct sl_catalogue_part, replan);
@@ -769,6 +781,11 @@ uint64_t sl_objects_catalogue_next_ms(const struct sl_objects_catalogue *catalog
 {
     if (catalogue->nodes.count == 0 && sl_list_empty(&catalogue->by_touch)) {
         return UINT64_MAX;
+    }
+    const struct sl_list_link *link = sl_list_first(&catalogue->by_expiry);
+    if (link != NULL &&
+        SL_CONTAINER_OF(link, struct sl_catalogue_node, by_expiry)->expires_ms == 0) {
+        return catalogue->ticked_ms + 1;
     }
     return catalogue->ticked_ms + (sl_list_empty(&catalogue->replans)
                                        ? catalogue->options.lease_ms / 10

@@ -12,7 +12,7 @@ void sl_catalogue_record_fill(const struct sl_catalogue_version *version,
     out->record_count = 1;
     out->record = (struct sl_objects_record){
         .name = version->object->name,
-        .note = version->note,
+        .note = sl_catalogue_version_note(version),
         .version = version->key.number,
         .epoch = version->epoch,
         .time_ms = version->time_ms,

@@ -6,7 +6,10 @@
 #include "core/array.h"
 #include "objects/manifest.h"
 
-#define UNUSED_MS 60000 /* after which a name without versions and followers makes room */
+#define UNUSED_MS    60000 /* after which a name without versions and followers makes room */
+#define SWEEP_MS     1000  /* at least, between two searches for such names */
+
+#define REMOVALS_MAX 16384 /* copies of a node that ends, in one go: some 20 ms */
 
 /* Sorted lists */
 
@@ -94,6 +97,7 @@ static void remove_object(struct sl_objects_catalogue *catalogue,
 /* Forgets names without versions and followers. */
 static void sweep(struct sl_objects_catalogue *catalogue)
 {
+    catalogue->swept_ms = catalogue->now_ms;
     for (uint32_t i = catalogue->objects.count; i-- > 0;) {
         struct sl_catalogue_object *object = sl_catalogue_item(&catalogue->objects, i);
         if (object->versions.count == 0 && sl_list_empty(&object->follows) &&
@@ -108,7 +112,8 @@ int sl_catalogue_object_add(struct sl_objects_catalogue *catalogue, const char *
 {
     struct sl_catalogue_object *object = sl_catalogue_find(&catalogue->objects, name, 0);
     if (object == NULL) {
-        if (catalogue->objects.count == SL_LIMIT_OBJECTS_NAMES) {
+        if (catalogue->objects.count == SL_LIMIT_OBJECTS_NAMES &&
+            catalogue->now_ms - catalogue->swept_ms >= SWEEP_MS) {
             sweep(catalogue);
         }
         const size_t name_bytes = strlen(name) + 1;
@@ -128,23 +133,26 @@ int sl_catalogue_object_add(struct sl_objects_catalogue *catalogue, const char *
 }
 
 int sl_catalogue_version_add(struct sl_objects_catalogue *catalogue,
-                             struct sl_catalogue_object *object, uint64_t number,
-                             uint32_t part_count, struct sl_catalogue_version **out,
-                             struct sl_reason *reason)
+                             struct sl_catalogue_object *object,
+                             const struct sl_objects_record *record, uint32_t part_count,
+                             struct sl_catalogue_version **out, struct sl_reason *reason)
 {
+    const uint64_t number = record->version;
     struct sl_catalogue_version *version = sl_catalogue_find(&object->versions, NULL, number);
     if (version == NULL) {
-        int err = check_limit(catalogue->part_count, SL_LIMIT_OBJECTS_PARTS - SL_OBJECTS_PARTS_MAX,
+        const size_t note_bytes = strlen(record->note) + 1;
+        int err = check_limit(catalogue->part_count, SL_LIMIT_OBJECTS_PARTS - part_count + 1,
                               "parts of versions", reason);
         err = err != 0 ? err
                        : add(&object->versions, (struct sl_catalogue_key){.number = number},
-                             sizeof *version + part_count * sizeof version->parts[0],
+                             sizeof *version + part_count * sizeof version->parts[0] + note_bytes,
                              SL_LIMIT_OBJECTS_VERSIONS, "versions of the name", &version, reason);
         if (err != 0) {
             return err;
         }
         version->object = object;
         version->part_count = part_count;
+        memcpy(sl_catalogue_version_note(version), record->note, note_bytes);
         for (uint32_t p = 0; p < part_count; p++) {
             version->parts[p].version = version;
             sl_list_init(&version->parts[p].holders);
@@ -153,16 +161,10 @@ int sl_catalogue_version_add(struct sl_objects_catalogue *catalogue,
         catalogue->part_count += part_count;
         object->last = object->last > number ? object->last : number;
     }
-    *out = version;
-    return 0;
-}
-
-void sl_catalogue_version_set(struct sl_catalogue_version *version,
-                              const struct sl_objects_record *record)
-{
     version->epoch = record->epoch;
     version->origin = record->origin;
-    memcpy(version->note, record->note, strnlen(record->note, sizeof version->note - 1) + 1);
+    *out = version;
+    return 0;
 }
 
 static void count_load(const struct sl_catalogue_copy *copy, uint32_t change)
@@ -308,11 +310,11 @@ int sl_catalogue_copy_add(struct sl_objects_catalogue *catalogue, struct sl_cata
         copy->part = part;
         copy->turn = part->copies.count;
         sl_list_append(&part->fetchers, &copy->by_part);
-        sl_list_append(&node->copies, &copy->by_node);
         if (part->version->time_ms != 0) {
             sl_list_remove(&part->version->by_touch); /* of a version that was loaded */
         }
     }
+    sl_list_append(&node->copies, &copy->by_node);
     copy->heard = node->alives;
     copy->heard_ms = catalogue->now_ms;
     *out = copy;
@@ -382,15 +384,21 @@ void sl_catalogue_node_remove(struct sl_objects_catalogue *catalogue,
                               struct sl_catalogue_node *node)
 {
     struct sl_list_link *link;
-    while ((link = sl_list_first(&node->copies)) != NULL) {
-        sl_catalogue_copy_remove(catalogue,
-                                 SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_node));
-    }
+    catalogue->awaited_count -= node->is_awaited;
+    node->is_awaited = false;
     while ((link = sl_list_first(&node->follows)) != NULL) {
         sl_catalogue_follow_remove(SL_CONTAINER_OF(link, struct sl_catalogue_follow, by_node));
     }
+    for (uint32_t i = 0; i < REMOVALS_MAX && (link = sl_list_first(&node->copies)) != NULL; i++) {
+        sl_catalogue_copy_remove(catalogue,
+                                 SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_node));
+    }
+    if (!sl_list_empty(&node->copies)) {
+        node->expires_ms = node->roles = 0;
+        sl_list_prepend(&catalogue->by_expiry, &node->by_expiry);
+        return;
+    }
     sl_list_remove(&node->by_expiry);
-    catalogue->awaited_count -= node->is_awaited;
     erase(&catalogue->nodes, &node->key);
     free(node);
 }
@@ -444,7 +452,7 @@ struct sl_objects_entry sl_catalogue_entry_of(const struct sl_catalogue_version 
 {
     struct sl_objects_entry entry = {
         .name = version->object->name,
-        .note = version->note,
+        .note = sl_catalogue_version_note(version),
         .version = version->key.number,
         .time_ms = version->time_ms,
         .holders = UINT32_MAX,

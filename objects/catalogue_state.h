@@ -3,7 +3,8 @@
  * something returns a limit's error with a reason that names it.
  *
  * A copy is in the sorted list of its part, in one of the part's lists (holders in the order of
- * completion, fetchers in the order of arrival), and in the list of its node. */
+ * completion, fetchers in the order of arrival), and in the list of its node, in the order of the
+ * last messages about them. */
 #ifndef SL_OBJECTS_CATALOGUE_STATE_H
 #define SL_OBJECTS_CATALOGUE_STATE_H
 
@@ -25,11 +26,11 @@ struct sl_catalogue_sorted {
 };
 
 struct sl_catalogue_node {
-    struct sl_catalogue_key key; /* its id */
-    uint64_t host;               /* 0: unknown */
-    uint64_t attached_ms, expires_ms;
-    uint32_t roles;  /* bits, of enum sl_objects_role */
-    uint32_t alives; /* ALIVEs, those within a quarter of a lease counted once */
+    struct sl_catalogue_key key;      /* its id */
+    uint64_t host;                    /* 0: unknown */
+    uint64_t attached_ms, expires_ms; /* 0: it has ended, and its copies are being removed */
+    uint32_t roles;                   /* bits, of enum sl_objects_role */
+    uint32_t alives;                  /* ALIVEs, those within a quarter of a lease counted once */
     uint64_t alive_ms;
     bool is_awaited; /* its first reports, while the catalogue settles */
     struct sl_list_link by_expiry;
@@ -82,8 +83,7 @@ struct sl_catalogue_version {
     struct sl_list_link by_touch; /* while parts are missing, or it was loaded and has no copy */
     uint64_t touched_ms;
     uint32_t origin, part_count;
-    char note[SL_OBJECTS_NOTE_BYTES];
-    struct sl_catalogue_part parts[];
+    struct sl_catalogue_part parts[]; /* [part_count]; then the note, with its NUL */
 };
 
 enum sl_catalogue_stage {
@@ -121,6 +121,7 @@ struct sl_objects_catalogue {
     struct sl_list replans;   /* parts */
     uint32_t copy_count, part_count;
     uint32_t awaited_count; /* nodes */
+    uint64_t swept_ms;      /* when names without versions were forgotten */
     uint64_t promised;      /* the highest number that was, with SL_ORIGIN_PS */
     /* Parts that this catalogue has removed, and those that it has logged as conflicts. */
     struct sl_objects_tombstones removed, conflicts;
@@ -152,15 +153,17 @@ void *sl_catalogue_find(const struct sl_catalogue_sorted *sorted, const char *na
 int sl_catalogue_object_add(struct sl_objects_catalogue *catalogue, const char *name,
                             struct sl_catalogue_object **out, struct sl_reason *reason);
 
-/* Finds or adds. Errors: TOO_LARGE (versions of the name, parts of all), NO_MEMORY. */
+/* Finds or adds the version of the record, whose note is that of the first one. part_count: of the
+ * version. Errors: TOO_LARGE (versions of the name, parts of all), NO_MEMORY. */
 int sl_catalogue_version_add(struct sl_objects_catalogue *catalogue,
-                             struct sl_catalogue_object *object, uint64_t number,
-                             uint32_t part_count, struct sl_catalogue_version **out,
-                             struct sl_reason *reason);
+                             struct sl_catalogue_object *object,
+                             const struct sl_objects_record *record, uint32_t part_count,
+                             struct sl_catalogue_version **out, struct sl_reason *reason);
 
-/* Takes the values that all parts of a record share. */
-void sl_catalogue_version_set(struct sl_catalogue_version *version,
-                              const struct sl_objects_record *record);
+static inline char *sl_catalogue_version_note(const struct sl_catalogue_version *version)
+{
+    return (char *)&version->parts[version->part_count];
+}
 
 /* Frees the version. retire: it is removed: its parts get tombstones, and holders are sent RETIRE.
  */
@@ -201,6 +204,8 @@ void sl_catalogue_copy_remove(struct sl_objects_catalogue *catalogue,
 int sl_catalogue_node_add(struct sl_objects_catalogue *catalogue, const char *address,
                           const struct sl_objects_message *attach, struct sl_catalogue_node **out,
                           struct sl_reason *reason);
+
+/* Removes the node, or some of its many copies: then each tick removes more of them. */
 void sl_catalogue_node_remove(struct sl_objects_catalogue *catalogue,
                               struct sl_catalogue_node *node);
 

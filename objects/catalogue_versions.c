@@ -102,11 +102,10 @@ static struct sl_catalogue_version *restore(struct sl_objects_catalogue *catalog
         }
     }
     if (sl_catalogue_find(&object->versions, NULL, record->version) != NULL ||
-        sl_catalogue_version_add(catalogue, object, record->version, record->part_count, &version,
-                                 reason) != 0) {
+        sl_catalogue_version_add(catalogue, object, record, record->part_count, &version, reason) !=
+            0) {
         return NULL;
     }
-    sl_catalogue_version_set(version, record);
     for (uint32_t p = 0; p < record->part_count; p++) {
         version->parts[p].info = record->parts[p];
     }

@@ -11,6 +11,7 @@
 
 #include "core/list.h"
 #include "core/log.h"
+#include "objects/stored.h"
 #include "reactor/offload.h"
 
 #define RETRY_NS         SL_CLOCK_NS_PER_S /* until a removal that failed is tried again */
@@ -263,25 +264,6 @@ static int run_write(struct job *job)
     return err;
 }
 
-/* The record of a part that is not committed is the STORE of its publisher. */
-static void encode_record(struct job *job, const struct sl_objects_record *record, uint32_t part)
-{
-    struct sl_objects_message message = {.kind = SL_OBJECTS_HOLD,
-                                         .name = record->name,
-                                         .version = record->version,
-                                         .part = part,
-                                         .record_count = 1,
-                                         .record = *record};
-    if (record->time_ms == 0) {
-        message.kind = SL_OBJECTS_STORE;
-        message.part_count = record->part_count;
-        message.timeout_ms = 1;
-        message.record.part_count = 1;
-        message.record.parts[0] = record->parts[part];
-    }
-    job->count = sl_objects_message_encode(&message, job->record);
-}
-
 int sl_objects_directory_write(struct sl_objects_directory *directory,
                                const struct sl_objects_copy *copy,
                                const struct sl_objects_record *record, sl_transfer_done_fn *done_fn,
@@ -293,7 +275,7 @@ int sl_objects_directory_write(struct sl_objects_directory *directory,
         job->copy = copy;
     }
     if (job != NULL && record != NULL) {
-        encode_record(job, record, copy->part);
+        job->count = sl_objects_stored_encode(record, copy->part, job->record);
     }
     return post(job);
 }
@@ -328,7 +310,7 @@ int sl_objects_directory_commit(struct sl_objects_directory *directory,
     const struct sl_objects_pool_key key = {record->name, record->version, part};
     struct job *job = create(directory, write_record, &key, 0, done_fn, ctx);
     if (job != NULL) {
-        encode_record(job, record, part);
+        job->count = sl_objects_stored_encode(record, part, job->record);
     }
     return post(job);
 }
@@ -437,30 +419,19 @@ static void log_tally(const struct sl_objects_directory *directory, const struct
     }
 }
 
-/* The record is one of its place. A STORE becomes a HOLD without time. */
-static int check_record(const struct sl_objects_directory *directory, const char *path,
-                        struct sl_objects_message *hold, struct sl_reason *reason)
+/* Decodes a record, which must be the one of its place. */
+static int decode_record(const struct sl_objects_directory *directory, const char *path,
+                         const char *bytes, size_t count, struct sl_objects_message *hold,
+                         struct sl_reason *reason)
 {
-    struct sl_objects_record *record = &hold->record;
     struct files files;
-    const bool is_store =
-        hold->kind == SL_OBJECTS_STORE && hold->record_count == 1 && record->part_count == 1;
-    if (is_store) {
-        const struct sl_objects_part part = record->parts[0];
-        record->part_count = hold->part_count;
-        record->parts[0] = (struct sl_objects_part){0};
-        record->parts[hold->part] = part;
-        hold->name = record->name;
-        hold->version = record->version;
+    int err = sl_objects_stored_decode(bytes, (uint32_t)count, hold, reason);
+    if (err != 0) {
+        const struct sl_reason why = *reason;
+        return sl_reason_fail(reason, err, "%s: %s", path, why.text);
     }
-    if ((hold->kind != SL_OBJECTS_HOLD && !is_store) || hold->is_answer ||
-        hold->record_count != 1 || (record->time_ms == 0) != is_store ||
-        hold->part >= record->part_count || strcmp(record->name, hold->name) != 0 ||
-        record->version != hold->version) {
-        return sl_reason_fail(reason, SL_ERR_CORRUPT, "%s is no record of a part", path);
-    }
-    const struct sl_objects_pool_key key = {record->name, record->version, hold->part};
-    const int err = find_files(directory, &key, &files, reason);
+    const struct sl_objects_pool_key key = {hold->name, hold->version, hold->part};
+    err = find_files(directory, &key, &files, reason);
     return err == 0 && strcmp(files.record, path) == 0
                ? 0
                : sl_reason_fail(reason, SL_ERR_CORRUPT, "%s is the record of another part", path);
@@ -495,8 +466,7 @@ static enum verdict judge_record(const struct scan *scan, const char *path, bool
     size_t count = 0;
     int err = sl_disk_load(scan->directory->disk, path, SL_OBJECTS_MESSAGE_BYTES, &bytes, &count,
                            &reason);
-    err = err != 0 ? err : sl_objects_message_decode(bytes, (uint32_t)count, &hold, &reason);
-    err = err != 0 ? err : check_record(scan->directory, path, &hold, &reason);
+    err = err != 0 ? err : decode_record(scan->directory, path, bytes, count, &hold, &reason);
     const bool is_leftover = err == 0 && hold.record.time_ms == 0 && !has_data;
     if (err != 0 && !scan->removes) {
         sl_log_error("objects: a stored part is ignored: %s", reason.text);

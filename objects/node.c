@@ -404,7 +404,7 @@ int sl_objects_create_with(const struct sl_objects_options *options,
     }
     sl_list_init(&node->copies);
     sl_list_init(&node->membership.asks);
-    sl_objects_stored_init(node);
+    sl_list_init(&node->stored);
     sl_objects_serve_init(node);
     err = only_reads(options) ? 0 : start(node, options);
     if (err != 0) {

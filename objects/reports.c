@@ -66,21 +66,11 @@ static bool describe_copy(const struct sl_objects *node, const struct sl_objects
 /* A file has all of the part, whatever the pool has. */
 static bool describe_stored(const struct sl_objects_stored *stored, struct sl_objects_message *out)
 {
-    const struct sl_objects_part *part = sl_objects_stored_part(stored);
-    if (!stored->is_kept || !stored->has_file || stored->is_dropped) {
-        return false;
+    const bool is_due = stored->is_kept && stored->has_file && !stored->is_dropped;
+    if (is_due) {
+        sl_objects_stored_read(stored, out);
     }
-    *out = (struct sl_objects_message){
-        .kind = SL_OBJECTS_HOLD,
-        .name = stored->name,
-        .version = stored->key.version,
-        .part = stored->key.part,
-        .blocks = (uint32_t)(sl_objects_block_count(part->manifest_bytes) +
-                             sl_objects_block_count(part->bytes)),
-        .record_count = 1,
-        .record = stored->record,
-    };
-    return true;
+    return is_due;
 }
 
 void sl_objects_report(struct sl_objects *node, const struct sl_objects_copy *copy)

@@ -25,11 +25,9 @@ enum stage {
     KEPT
 };
 
-struct stored {
-    struct sl_objects_stored part;
-    struct sl_objects *node;
-    enum stage stage;
-    bool has_job;                    /* of the directory: then freed when that is over */
+/* A STORE, a commit or a load. Without a directory it also keeps the part in the pool. */
+struct operation {
+    struct stored *stored;
     bool has_failed;                 /* to write the record, and the log says so */
     struct sl_objects_cache_use use; /* its copy NULL: the part may leave the pool */
 
@@ -44,21 +42,52 @@ struct stored {
     struct sl_objects_ask find;
 };
 
+struct stored {
+    struct sl_objects_stored part;
+    struct sl_objects *node;
+    enum stage stage;
+    bool has_job;                /* of the directory: then freed when that is over */
+    struct operation *operation; /* NULL: none is in progress; never before the commit */
+};
+
 static struct stored *of(struct sl_objects_stored *part)
 {
     return part != NULL ? SL_CONTAINER_OF(part, struct stored, part) : NULL;
 }
 
+/* Returns false if there is no memory. */
+static bool begin_operation(struct stored *stored)
+{
+    if (stored->operation == NULL) {
+        stored->operation = calloc(1, sizeof *stored->operation);
+    }
+    if (stored->operation != NULL) {
+        stored->operation->stored = stored;
+    }
+    return stored->operation != NULL;
+}
+
+/* Frees the operation of a kept part, if nothing is in progress. */
+static void end_operation(struct stored *stored)
+{
+    if (stored->stage == KEPT && !stored->has_job && stored->operation->request == 0 &&
+        stored->operation->use.copy == NULL) {
+        free(stored->operation);
+        stored->operation = NULL;
+    }
+}
+
 /* NULL: no memory. */
-static struct stored *add(struct sl_objects *node, const char *name, uint64_t version,
+static struct stored *add(struct sl_objects *node, const struct sl_objects_record *record,
                           uint32_t part)
 {
     struct stored *stored = calloc(1, sizeof *stored);
+    if (stored != NULL && !sl_objects_stored_add(node, &stored->part, record, part)) {
+        free(stored);
+        return NULL;
+    }
     if (stored != NULL) {
-        (void)snprintf(stored->part.name, sizeof stored->part.name, "%s", name);
         stored->node = node;
-        stored->part.key = (struct sl_objects_pool_key){stored->part.name, version, part};
-        sl_objects_stored_add(node, &stored->part);
     }
     return stored;
 }
@@ -66,42 +95,46 @@ static struct stored *add(struct sl_objects *node, const char *name, uint64_t ve
 /* The catalogue knows the commit, or the part is dropped. */
 static void stop_check(struct stored *stored)
 {
-    sl_objects_ask_cancel(&stored->find);
-    sl_reactor_disarm(stored->node->reactor, &stored->check);
-    sl_objects_link_peer_put(stored->node->link, &stored->publisher);
+    if (stored->operation != NULL) {
+        sl_objects_ask_cancel(&stored->operation->find);
+        sl_reactor_disarm(stored->node->reactor, &stored->operation->check);
+        sl_objects_link_peer_put(stored->node->link, &stored->operation->publisher);
+    }
 }
 
 static void unuse(struct stored *stored)
 {
-    if (stored->use.copy != NULL) {
-        sl_objects_cache_put(stored->node, &stored->use);
+    if (stored->operation != NULL && stored->operation->use.copy != NULL) {
+        sl_objects_cache_put(stored->node, &stored->operation->use);
     }
 }
 
 static void answer(struct stored *stored, int err, const char *reason)
 {
-    struct sl_objects_message message = {.kind = SL_OBJECTS_STORE,
-                                         .is_answer = true,
-                                         .request = stored->request,
-                                         .err = err,
-                                         .text = reason};
-    if (stored->request != 0) {
-        sl_objects_link_send(stored->node->link, stored->address, &message, NULL, NULL);
-        stored->request = 0;
+    struct operation *operation = stored->operation;
+    if (operation != NULL && operation->request != 0) {
+        struct sl_objects_message message = {.kind = SL_OBJECTS_STORE,
+                                             .is_answer = true,
+                                             .request = operation->request,
+                                             .err = err,
+                                             .text = reason};
+        sl_objects_link_send(stored->node->link, operation->address, &message, NULL, NULL);
+        operation->request = 0;
     }
 }
 
 static void free_stored(struct stored *stored)
 {
     unuse(stored);
-    sl_objects_stored_remove(&stored->part);
+    sl_objects_stored_remove(stored->node, &stored->part);
+    free(stored->operation);
     free(stored);
 }
 
 /* The part is not kept any more. */
 static void drop(struct stored *stored, int err, const char *reason)
 {
-    struct sl_objects_copy *copy = stored->use.copy;
+    struct sl_objects_copy *copy = stored->operation != NULL ? stored->operation->use.copy : NULL;
     answer(stored, err, reason);
     stop_check(stored);
     if (copy != NULL && copy->is_uncommitted) {
@@ -124,8 +157,8 @@ static void set_stored(struct stored *stored)
 {
     stored->stage = STORED;
     answer(stored, 0, NULL);
-    stored->check.run = check_commit;
-    sl_reactor_arm(stored->node->reactor, &stored->check, CHECK_NS);
+    stored->operation->check.run = check_commit;
+    sl_reactor_arm(stored->node->reactor, &stored->operation->check, CHECK_NS);
 }
 
 static void written(void *ctx, int err, const char *reason)
@@ -140,6 +173,7 @@ static void written(void *ctx, int err, const char *reason)
     if (stored->stage == KEPT) { /* it was damaged */
         answer(stored, err, reason);
         unuse(stored);
+        end_operation(stored);
     } else if (err == 0) {
         set_stored(stored);
     } else {
@@ -150,25 +184,30 @@ static void written(void *ctx, int err, const char *reason)
 
 static void filled(struct sl_objects_cache_use *use, int err, const char *reason)
 {
-    struct stored *stored = SL_CONTAINER_OF(use, struct stored, use);
+    struct stored *stored = SL_CONTAINER_OF(use, struct operation, use)->stored;
     struct sl_objects_directory *directory = stored->node->directory;
+    struct sl_objects_message hold;
     if (err != 0 && stored->stage == FILLING) {
         drop(stored, err, reason);
     } else if (stored->part.has_file) { /* it was read from there */
         unuse(stored);
+        end_operation(stored);
     } else if (err != 0) {
         sl_log_error("objects: %s@%" PRIu64 " part %u is damaged, and not replaced: %s",
-                     stored->part.name, stored->part.key.version, stored->part.key.part, reason);
+                     stored->part.key.name, stored->part.key.version, stored->part.key.part,
+                     reason);
         answer(stored, err, reason);
         unuse(stored);
+        end_operation(stored);
     } else if (directory == NULL) {
         set_stored(stored);
     } else {
         const bool is_new = stored->stage == FILLING;
         stored->stage = is_new ? WRITING : stored->stage;
         stored->has_job = true;
-        if (sl_objects_directory_write(directory, use->copy, is_new ? &stored->part.record : NULL,
-                                       written, stored) != 0) {
+        sl_objects_stored_read(&stored->part, &hold);
+        if (sl_objects_directory_write(directory, use->copy, is_new ? &hold.record : NULL, written,
+                                       stored) != 0) {
             written(stored, SL_ERR_NO_MEMORY, "out of memory");
         }
     }
@@ -180,16 +219,18 @@ static void commit(struct stored *stored);
 
 static void commit_again(struct sl_timer *timer, uint64_t now_ns)
 {
-    commit(SL_CONTAINER_OF(timer, struct stored, check));
+    commit(SL_CONTAINER_OF(timer, struct operation, check)->stored);
 }
 
 /* The file or, without a directory, the use keeps the part. */
 static void keep(struct stored *stored)
 {
-    struct sl_objects_copy *copy = stored->use.copy;
+    struct sl_objects_copy *copy = stored->operation->use.copy;
+    struct sl_objects_message hold;
     stored->part.is_kept = true;
     if (copy != NULL) { /* else the pool does not have it */
-        sl_objects_copy_set_record(copy, &stored->part.record);
+        sl_objects_stored_read(&stored->part, &hold);
+        sl_objects_copy_set_record(copy, &hold.record);
         copy->is_uncommitted = false;
         copy->pooled->keep = false; /* of a publication */
         sl_objects_report(stored->node, copy);
@@ -202,6 +243,7 @@ static void keep(struct stored *stored)
 static void committed(void *ctx, int err, const char *reason)
 {
     struct stored *stored = ctx;
+    struct operation *operation = stored->operation;
     stored->has_job = false;
     if (stored->part.is_dropped) {
         free_stored(stored);
@@ -209,55 +251,61 @@ static void committed(void *ctx, int err, const char *reason)
     }
     stop_check(stored);
     keep(stored);
-    if (err != 0 && !stored->has_failed) {
-        sl_log_error("objects: the commit of %s@%" PRIu64
-                     " part %u is not recorded: %s; the record "
-                     "is written again each second",
-                     stored->part.name, stored->part.key.version, stored->part.key.part, reason);
-    } else if (err == 0 && stored->has_failed) {
+    if (err != 0 && !operation->has_failed) {
+        sl_log_error(
+            "objects: the commit of %s@%" PRIu64 " part %u is not recorded: %s; the record "
+            "is written again each second",
+            stored->part.key.name, stored->part.key.version, stored->part.key.part, reason);
+    } else if (err == 0 && operation->has_failed) {
         sl_log_warn("objects: the commit of %s@%" PRIu64 " part %u is recorded now",
-                    stored->part.name, stored->part.key.version, stored->part.key.part);
+                    stored->part.key.name, stored->part.key.version, stored->part.key.part);
     }
-    stored->has_failed = err != 0;
+    operation->has_failed = err != 0;
     stored->stage = err == 0 ? KEPT : COMMITTING;
     answer(stored, err, reason);
     if (err == 0) {
         sl_objects_report_stored(stored->node, &stored->part);
+        end_operation(stored);
     } else {
-        stored->check.run = commit_again;
-        sl_reactor_arm(stored->node->reactor, &stored->check, CHECK_NS);
+        operation->check.run = commit_again;
+        sl_reactor_arm(stored->node->reactor, &operation->check, CHECK_NS);
     }
 }
 
 /* Writes the record, which is that of the commit. */
 static void commit(struct stored *stored)
 {
+    struct sl_objects_message hold;
     stored->stage = COMMITTING;
     stored->has_job = stored->node->directory != NULL;
+    sl_objects_stored_read(&stored->part, &hold);
     if (!stored->has_job) {
         committed(stored, 0, "");
-    } else if (sl_objects_directory_commit(stored->node->directory, &stored->part.record,
-                                           stored->part.key.part, committed, stored) != 0) {
+    } else if (sl_objects_directory_commit(stored->node->directory, &hold.record, hold.part,
+                                           committed, stored) != 0) {
         committed(stored, SL_ERR_NO_MEMORY, "out of memory");
     }
 }
 
-static bool is_of(const struct stored *stored, const struct sl_objects_part *part)
+static bool is_of(const struct stored *stored, struct sl_hash_128 digest)
 {
-    return sl_hash_128_equal(sl_objects_stored_part(&stored->part)->digest, part->digest);
+    struct sl_objects_message hold;
+    sl_objects_stored_read(&stored->part, &hold);
+    return sl_hash_128_equal(hold.record.parts[hold.part].digest, digest);
 }
 
 static void publisher_ended(struct sl_objects_peer_use *use, const char *reason)
 {
-    struct stored *stored = SL_CONTAINER_OF(use, struct stored, publisher);
-    const uint64_t now_ns = sl_reactor_now_ns(stored->node->reactor);
-    stored->deadline_ns = now_ns < stored->deadline_ns ? now_ns : stored->deadline_ns;
+    struct operation *operation = SL_CONTAINER_OF(use, struct operation, publisher);
+    const uint64_t now_ns = sl_reactor_now_ns(operation->stored->node->reactor);
+    operation->deadline_ns = now_ns < operation->deadline_ns ? now_ns : operation->deadline_ns;
 }
 
 static void found(struct sl_objects_ask *ask, const struct sl_objects_message *news, int err,
                   const char *reason)
 {
-    struct stored *stored = SL_CONTAINER_OF(ask, struct stored, find);
+    struct operation *operation = SL_CONTAINER_OF(ask, struct operation, find);
+    struct stored *stored = operation->stored;
     const uint64_t now_ns = sl_reactor_now_ns(stored->node->reactor);
     const uint32_t part = stored->part.key.part;
     const struct sl_objects_record *record = &news->record;
@@ -265,29 +313,29 @@ static void found(struct sl_objects_ask *ask, const struct sl_objects_message *n
         return;
     }
     const bool is_known = err == 0 && news->record_count == 1;
-    if (is_known && part < record->part_count && is_of(stored, &record->parts[part])) {
-        sl_objects_stored_set_record(&stored->part, record);
+    if (is_known && part < record->part_count && is_of(stored, record->parts[part].digest) &&
+        sl_objects_stored_set_record(&stored->part, record, part)) {
         commit(stored);
-    } else if ((is_known || err == SL_ERR_NOT_FOUND) && now_ns > stored->deadline_ns + UNSEEN_NS) {
+    } else if ((is_known || err == SL_ERR_NOT_FOUND) &&
+               now_ns > operation->deadline_ns + UNSEEN_NS) {
         sl_log_warn("objects: %s@%" PRIu64 " part %u was never acknowledged: its publisher ended "
                     "before the commit; removed",
-                    stored->part.name, stored->part.key.version, part);
+                    stored->part.key.name, stored->part.key.version, part);
         drop(stored, SL_ERR_CLOSED, "it was not committed");
     } else {
-        sl_reactor_arm(stored->node->reactor, &stored->check, CHECK_NS);
+        sl_reactor_arm(stored->node->reactor, &operation->check, CHECK_NS);
     }
 }
 
 /* Usually the publisher says so before. */
 static void check_commit(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct stored *stored = SL_CONTAINER_OF(timer, struct stored, check);
-    stored->find.message = (struct sl_objects_message){.kind = SL_OBJECTS_FIND,
-                                                       .name = stored->part.name,
-                                                       .version = stored->part.key.version,
-                                                       .part = stored->part.key.part};
-    stored->find.answered = found;
-    sl_objects_ask(stored->node, &stored->find, now_ns + CHECK_NS);
+    struct operation *operation = SL_CONTAINER_OF(timer, struct operation, check);
+    const struct sl_objects_pool_key key = operation->stored->part.key;
+    operation->find.message = (struct sl_objects_message){
+        .kind = SL_OBJECTS_FIND, .name = key.name, .version = key.version, .part = key.part};
+    operation->find.answered = found;
+    sl_objects_ask(operation->stored->node, &operation->find, now_ns + CHECK_NS);
 }
 
 /* STORE */
@@ -295,41 +343,40 @@ static void check_commit(struct sl_timer *timer, uint64_t now_ns)
 /* Fetches the part from its publisher, at first from it alone. */
 static int fetch(struct stored *stored, const struct sl_objects_message *message)
 {
-    const struct sl_objects_peer publisher = {.node = message->node, .address = stored->address};
-    const struct sl_objects_message news = {.kind = SL_OBJECTS_NEWS,
-                                            .part = message->part,
-                                            .record_count = 1,
-                                            .record = stored->part.record,
-                                            .parent_count = SL_OBJECTS_STRIPES,
-                                            .parents = {publisher, publisher}};
-    if (stored->use.copy != NULL && stored->use.copy->fetch != NULL) {
-        sl_objects_fetch_news(stored->use.copy->fetch, &news);
+    struct operation *operation = stored->operation;
+    const struct sl_objects_peer publisher = {.node = message->node, .address = operation->address};
+    struct sl_objects_message news;
+    sl_objects_stored_read(&stored->part, &news);
+    news.kind = SL_OBJECTS_NEWS;
+    news.parent_count = SL_OBJECTS_STRIPES;
+    news.parents[0] = news.parents[1] = publisher;
+    if (operation->use.copy != NULL && operation->use.copy->fetch != NULL) {
+        sl_objects_fetch_news(operation->use.copy->fetch, &news);
         return 0;
     }
-    stored->use.ended = filled;
-    return sl_objects_cache_get(stored->node, &stored->use, &news, message->part,
-                                stored->deadline_ns);
+    operation->use.ended = filled;
+    return sl_objects_cache_get(stored->node, &operation->use, &news, news.part,
+                                operation->deadline_ns);
 }
 
 static void begin(struct stored *stored, const struct sl_objects_message *message)
 {
     struct sl_objects *node = stored->node;
-    sl_objects_stored_set_record(&stored->part, &message->record);
-    stored->part.record.part_count = message->part_count;
-    stored->part.record.parts[message->part] = message->record.parts[0];
-    stored->publisher.ended = publisher_ended;
-    sl_objects_link_peer_get(node->link, &stored->publisher, stored->address, message->timeout_ms);
+    struct operation *operation = stored->operation;
+    operation->publisher.ended = publisher_ended;
+    sl_objects_link_peer_get(node->link, &operation->publisher, operation->address,
+                             message->timeout_ms);
     const int err = fetch(stored, message);
     if (err != 0) {
         char reason[SL_REASON_BYTES];
         (void)snprintf(reason, sizeof reason,
                        "its pool of %" PRIu64 " bytes has no room for %" PRIu64 " more",
-                       node->pool_bytes, stored->part.record.parts[message->part].bytes);
+                       node->pool_bytes, message->record.parts[0].bytes);
         drop(stored, err,
              err == SL_ERR_EXISTS ? "the keeper has the part in memory of its application"
                                   : reason);
     } else {
-        stored->use.copy->is_uncommitted = true;
+        operation->use.copy->is_uncommitted = true;
     }
 }
 
@@ -340,14 +387,19 @@ static void store_again(struct stored *stored, const struct sl_objects_message *
         const int err = stored->has_job ? 0 : fetch(stored, message); /* its data is damaged */
         if (err != 0) {
             answer(stored, err, "its data is damaged, and cannot be fetched");
+            end_operation(stored);
         }
     } else if (stored->stage == KEPT || (stored->stage == STORED && !is_commit)) {
         answer(stored, 0, NULL);
+        end_operation(stored);
     } else if (stored->stage == STORED) {
-        sl_objects_stored_set_record(&stored->part, &message->record);
-        commit(stored);
+        if (sl_objects_stored_set_record(&stored->part, &message->record, message->part)) {
+            commit(stored);
+        } else {
+            answer(stored, SL_ERR_NO_MEMORY, "out of memory");
+        }
     } else if (stored->stage == COMMITTING && !stored->has_job) { /* its record was not written */
-        sl_reactor_disarm(stored->node->reactor, &stored->check);
+        sl_reactor_disarm(stored->node->reactor, &stored->operation->check);
         commit(stored);
     } /* else it is answered at the end of the stage */
 }
@@ -369,7 +421,8 @@ void sl_objects_store_receive(struct sl_objects *node, const char *address,
         reason = "this node is not a keeper";
     } else if (is_commit && (stored == NULL || message->part >= record->part_count)) {
         err = SL_ERR_NOT_FOUND;
-    } else if (stored != NULL && !is_of(stored, &record->parts[is_commit ? message->part : 0])) {
+    } else if (stored != NULL &&
+               !is_of(stored, record->parts[is_commit ? message->part : 0].digest)) {
         err = stored->stage < COMMITTING ? SL_ERR_AGAIN : SL_ERR_EXISTS;
         reason = "the version is stored with other bytes";
         if (err == SL_ERR_AGAIN) {
@@ -381,14 +434,23 @@ void sl_objects_store_receive(struct sl_objects *node, const char *address,
         return;
     }
     const bool is_new = stored == NULL;
-    stored = is_new ? add(node, record->name, record->version, message->part) : stored;
-    if (stored == NULL) {
+    if (is_new) {
+        struct sl_objects_record all = *record; /* of which this part is known */
+        all.part_count = message->part_count;
+        all.parts[message->part] = record->parts[0];
+        stored = add(node, &all, message->part);
+    }
+    if (stored == NULL || !begin_operation(stored)) {
         sl_objects_link_refuse(node->link, address, message, SL_ERR_NO_MEMORY, "out of memory");
+        if (is_new && stored != NULL) {
+            free_stored(stored);
+        }
         return;
     }
-    stored->request = message->request;
-    (void)snprintf(stored->address, sizeof stored->address, "%s", address);
-    stored->deadline_ns =
+    struct operation *operation = stored->operation;
+    operation->request = message->request;
+    (void)snprintf(operation->address, sizeof operation->address, "%s", address);
+    operation->deadline_ns =
         sl_reactor_now_ns(node->reactor) + message->timeout_ms * SL_CLOCK_NS_PER_MS;
     if (is_new) {
         begin(stored, message);
@@ -401,8 +463,7 @@ void sl_objects_store_retire(struct sl_objects *node, const struct sl_objects_me
 {
     struct stored *stored =
         of(sl_objects_stored_find(node, message->name, message->version, message->part));
-    if (stored != NULL && stored->stage >= STORED &&
-        sl_hash_128_equal(sl_objects_stored_part(&stored->part)->digest, message->digest)) {
+    if (stored != NULL && stored->stage >= STORED && is_of(stored, message->digest)) {
         drop(stored, SL_ERR_CLOSED, "it was removed");
     }
 }
@@ -410,13 +471,11 @@ void sl_objects_store_retire(struct sl_objects *node, const struct sl_objects_me
 bool sl_objects_store_withdraw(struct sl_objects *node, const char *name, uint64_t version)
 {
     bool was_kept = false;
-    SL_LIST_FOREACH (link, &node->stored) {
-        struct stored *stored = of(SL_CONTAINER_OF(link, struct sl_objects_stored, link));
-        const struct sl_objects_pool_key key = stored->part.key;
-        if (stored->stage >= COMMITTING && !stored->part.is_dropped && key.version == version &&
-            strcmp(stored->part.name, name) == 0) {
+    for (uint32_t part = 0; part < SL_OBJECTS_PARTS_MAX; part++) {
+        struct stored *stored = of(sl_objects_stored_find(node, name, version, part));
+        if (stored != NULL && stored->stage >= COMMITTING) {
             drop(stored, SL_ERR_CLOSED, "it was withdrawn");
-            sl_objects_report_none(node, name, version, key.part);
+            sl_objects_report_none(node, name, version, part);
             was_kept = true;
         }
     }
@@ -426,7 +485,7 @@ bool sl_objects_store_withdraw(struct sl_objects *node, const char *name, uint64
 void sl_objects_store_abandon(struct sl_objects *node, const struct sl_objects_copy *copy)
 {
     struct stored *stored = of(sl_objects_stored_find(node, copy->name, copy->version, copy->part));
-    if (stored != NULL && stored->use.copy == copy && stored->stage < COMMITTING) {
+    if (stored != NULL && stored->stage < COMMITTING && stored->operation->use.copy == copy) {
         drop(stored, SL_ERR_CLOSED, "its publication has ended");
     }
 }
@@ -439,26 +498,26 @@ void sl_objects_store_load(struct sl_objects *node, const struct sl_objects_mess
         of(sl_objects_stored_in_file(node, want->name, want->version, want->part));
     const struct sl_objects_copy *copy =
         sl_objects_copy_find(node, want->name, want->version, want->part);
-    if (stored == NULL || stored->use.copy != NULL ||
+    if (stored == NULL || (stored->operation != NULL && stored->operation->use.copy != NULL) ||
         (copy != NULL && copy->verified_count == sl_objects_copy_block_count(copy))) {
         return;
     }
-    const struct sl_objects_message news = {.kind = SL_OBJECTS_NEWS,
-                                            .part = want->part,
-                                            .record_count = 1,
-                                            .record = stored->part.record};
-    stored->use.ended = filled;
-    (void)sl_objects_cache_get(node, &stored->use, &news, want->part,
-                               sl_reactor_now_ns(node->reactor) + LOAD_NS);
+    if (begin_operation(stored)) {
+        struct sl_objects_message news;
+        sl_objects_stored_read(&stored->part, &news);
+        stored->operation->use.ended = filled;
+        (void)sl_objects_cache_get(node, &stored->operation->use, &news, news.part,
+                                   sl_reactor_now_ns(node->reactor) + LOAD_NS);
+        end_operation(stored);
+    }
 }
 
 /* Start and end */
 
 static void add_found(void *ctx, const struct sl_objects_message *hold)
 {
-    struct stored *stored = add(ctx, hold->name, hold->version, hold->part);
+    struct stored *stored = add(ctx, &hold->record, hold->part);
     if (stored != NULL) {
-        sl_objects_stored_set_record(&stored->part, &hold->record);
         stored->part.is_kept = hold->record.time_ms != 0;
         stored->part.has_file = true;
         stored->stage = stored->part.is_kept ? KEPT : STORED;
@@ -483,13 +542,16 @@ int sl_objects_store_open(struct sl_objects *node)
 
 int sl_objects_store_start(struct sl_objects *node)
 {
-    const int err =
+    int err =
         node->directory != NULL ? sl_objects_directory_start(node->directory, node->reactor) : 0;
     SL_LIST_FOREACH (link, &node->stored) {
         struct stored *stored = of(SL_CONTAINER_OF(link, struct sl_objects_stored, link));
         if (err == 0 && stored->stage == STORED) { /* its publisher may be about to commit it */
-            stored->deadline_ns = sl_reactor_now_ns(node->reactor);
-            set_stored(stored);
+            err = begin_operation(stored) ? 0 : SL_ERR_NO_MEMORY;
+            if (err == 0) {
+                stored->operation->deadline_ns = sl_reactor_now_ns(node->reactor);
+                set_stored(stored);
+            }
         }
     }
     return err;
@@ -507,10 +569,10 @@ void sl_objects_store_stop(struct sl_objects *node)
             drop(stored, SL_ERR_CLOSED, "the keeper ends");
             continue;
         }
-        if (stored->has_failed) {
+        if (stored->operation != NULL && stored->operation->has_failed) {
             sl_log_error("objects: the commit of %s@%" PRIu64 " part %u is still not recorded: the "
                          "next start asks the catalogue whether it was committed",
-                         stored->part.name, stored->part.key.version, stored->part.key.part);
+                         stored->part.key.name, stored->part.key.version, stored->part.key.part);
         }
         stop_check(stored);
         stored->part.is_dropped = true;
@@ -534,5 +596,6 @@ void sl_objects_store_fini(struct sl_objects *node)
     SL_LIST_FOREACH (link, &node->stored) { /* of a node that did not start */
         free_stored(of(SL_CONTAINER_OF(link, struct sl_objects_stored, link)));
     }
+    sl_objects_stored_fini(node);
     sl_objects_directory_close(&node->directory);
 }

@@ -609,8 +609,8 @@ OBJECT_MUTATIONS = [
      "    } else if (since_ns >= membership->lease_ms * SL_CLOCK_NS_PER_MS / 4) {",
      "    } else if (since_ns >= membership->lease_ms * SL_CLOCK_NS_PER_S) {"),
     ("objects: copies that are not reported stay", "objects/catalogue.c",
-     "        if (node->alives - copy->heard > missed &&",
-     "        if (node->alives < copy->heard &&"),
+     "        if (node->alives - copy->heard <= missed ||",
+     "        if (node->alives >= copy->heard ||"),
     ("objects: a node that ends does not detach", "objects/membership.c",
      "membership->is_asking = membership->is_attached && !is_host;",
      "membership->is_asking = false;"),
@@ -640,8 +640,8 @@ OBJECT_MUTATIONS = [
      "    return committed(object, object->versions.count - 1, UINT32_MAX);",
      "    return committed(object, 0, 1);"),
     ("objects: a keeper that starts again does not report its files", "objects/reports.c",
-     "    if (!stored->is_kept || !stored->has_file || stored->is_dropped) {",
-     "    if (stored->is_kept || !stored->has_file) {"),
+     "    const bool is_due = stored->is_kept &&",
+     "    const bool is_due = !stored->is_kept &&"),
     ("objects: a commit that is not recorded is a success", "objects/publish_store.c",
      "    if (err == 0) {\n        target->keeper->node = answer->node;",
      "    if (err == 0 || (answer != NULL && store->is_commit)) {\n        target->keeper->node = answer->node;"),
@@ -674,8 +674,8 @@ OBJECT_MUTATIONS = [
      "        if (made->version != 0 && made->version <= object->removed &&\n            find",
      "        if (made->version != 0 && made->version > object->removed &&\n            find"),
     ("objects: a keeper answers before it has the part", "objects/store.c",
-     "        stored->use.copy->is_uncommitted = true;",
-     "        stored->use.copy->is_uncommitted = true;\n        answer(stored, 0, NULL);"),
+     "        operation->use.copy->is_uncommitted = true;",
+     "        operation->use.copy->is_uncommitted = true;\n        answer(stored, 0, NULL);"),
 ]
 
 SERVE_MUTATIONS = [

@@ -231,9 +231,9 @@ void sl_sim_objects_app_judge_rest(struct sl_sim_objects_app *app)
     SL_LIST_FOREACH (link, &app->node->stored) {
         const struct sl_objects_stored *stored =
             SL_CONTAINER_OF(link, struct sl_objects_stored, link);
-        if (strncmp(stored->name, SL_SIM_OLD_NAME, strlen(SL_SIM_OLD_NAME)) != 0) {
+        if (strncmp(stored->key.name, SL_SIM_OLD_NAME, strlen(SL_SIM_OLD_NAME)) != 0) {
             sl_sim_fail(&oracle->breach, "rest", "node %u: %s@%" PRIu64 " is stored still",
-                        app->options.host, stored->name, stored->key.version);
+                        app->options.host, stored->key.name, stored->key.version);
         }
     }
     SL_LIST_FOREACH (link, &app->node->copies) {
