@@ -7,8 +7,8 @@
 #include <time.h>
 
 #include "core/log.h"
-#include "metastore/held_key.h"
-#include "metastore/remote_metastore.h"
+#include "net/store/held_key.h"
+#include "net/store/remote_metastore.h"
 #include "objects/catalogue.h"
 #include "objects/directory.h"
 #include "objects/journal.h"

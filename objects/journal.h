@@ -10,7 +10,7 @@
 #ifndef SL_OBJECTS_JOURNAL_H
 #define SL_OBJECTS_JOURNAL_H
 
-#include "metastore/metastore.h"
+#include "net/store/metastore.h"
 #include "objects/message.h"
 
 struct sl_objects_journal;

@@ -11,7 +11,7 @@
 #include "core/assert.h"
 #include "core/endpoint.h"
 #include "core/log.h"
-#include "metastore/address.h"
+#include "net/store/address.h"
 #include "objects/call.h"
 #include "objects/directory.h"
 #include "objects/error.h"

@@ -3,7 +3,7 @@
 #define SL_PS_RUN_OPTIONS_H
 
 #include "config/settings.h"
-#include "metastore/address.h"
+#include "net/store/address.h"
 #include "net/transport.h"
 #include "observe/http/observer.h"
 #include "ps/process/process.h"

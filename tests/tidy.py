@@ -34,7 +34,7 @@ ARROWS = {
     "net/dpdk": "net/base+",
     "net/dpdk/module": "net/dpdk+",
     "net/builtin": "net/base+ net/tcp net/shm net/rdma net/dpdk",
-    "metastore": "reactor",
+    "net/store": "reactor",
     "observe/cluster": "ps/coordinator+",
     "observe/web": "",
     "http": "",
@@ -47,15 +47,15 @@ ARROWS = {
     "ps/server": "ps/shard+ ps/checkpoint net/control+",
     "ps/replication": "ps/server+",
     "ps/coordinator": "net/control",
-    "ps/leader": "ps/coordinator+ metastore+",
+    "ps/leader": "ps/coordinator+ net/store+",
     "ps/agent": "net/control+",
     "ps/process": "ps/replication+ ps/leader+ ps/agent+ net/builtin+ observe/cluster observe/http observe/metrics observe/web",
     "ps": "ps/process+ ps/objects observe/http config tools/doctor reactor",
     "ps/objects": "ps/process+ ps objects+",
     "worker": "net/control+ net/builtin+ observe/metrics",
     "worker/train": "worker+ observe/http config",
-    "transfer": "metastore+ net/control+ net/rma net/builtin+",
-    "objects": "transfer metastore net/base net/wire reactor",
+    "transfer": "net/store+ net/control+ net/rma net/builtin+",
+    "objects": "transfer net/store net/base net/wire reactor",
     "kv": "worker+ ps config",
     "serve/base": "objects",
     "serve/gateway": "serve/base objects+ transfer+ reactor",
@@ -66,8 +66,8 @@ ARROWS = {
     "tools/launch": "config",
     "tools/safetensors": "",
     "tools/ckpt": "ps/checkpoint+ ps/optimizer tools/safetensors config",
-    "tools/objects": "objects metastore tools/safetensors config",
-    "tools/top": "metastore config",
+    "tools/objects": "objects net/store tools/safetensors config",
+    "tools/top": "net/store config",
     "tools/doctor": "net/builtin+ transfer config",
     "bench": "worker+ ps/table+ objects serve/engine serve/base serve/worker config",
     "python": "",
@@ -82,8 +82,8 @@ CONFINED = [
     (r"#include <liburing", r"reactor/ring.*|net/(tcp|shm)/.*|bench/bare_.*", "liburing"),
     (r"#include <(infiniband|rdma)/", r"net/rdma/.*", "verbs"),
     (r"#include <rte_", r"net/dpdk/module/.*", "DPDK"),
-    (r"#include <curl/", r"metastore/http\.c|serve/client\.c", "libcurl"),
-    (r"#include <openssl/", r"net/control/auth\.c|net/tcp/tls.*|metastore/etcd_json\.c", "OpenSSL"),
+    (r"#include <curl/", r"net/store/http\.c|serve/client\.c", "libcurl"),
+    (r"#include <openssl/", r"net/control/auth\.c|net/tcp/tls.*|net/store/etcd_json\.c", "OpenSSL"),
     (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/control/.*|serve/engine/onnx\..*", "protobuf-c"),
     (r"#include <n?curses", r"tools/top/screen\.c", "ncurses"),
     (r"#include <cblas", r"serve/engine/.*", "OpenBLAS"),
@@ -112,7 +112,7 @@ FORBIDDEN = [
 # not begin with STARLING_, a launcher would not pass on to other hosts. Slurm's are the launcher's own, PATH and
 # TMPDIR the system's, NOTIFY_SOCKET one service's.
 VARIABLE_TABLE = "config/settings.c"
-VARIABLE_FOLDERS = ("config", "core", "kv", "metastore", "net", "objects", "ps", "reactor", "serve", "tools", "worker")
+VARIABLE_FOLDERS = ("config", "core", "kv", "net", "objects", "ps", "reactor", "serve", "tools", "worker")
 VARIABLE = re.compile(r'"((?:NETWORK|PS|WORKER|DMLC|MC|NCCL)_[A-Z0-9_]+|TF_CONFIG)"|'
                       r'getenv\("(?!SLURM_|PATH"|TMPDIR"|NOTIFY_SOCKET"|STARLING_)(\w+)"\)')
 # Identifiers of words that docs/glossary.md has replaced, and what to say instead.
@@ -133,6 +133,8 @@ RETIRED_WORDS = {
 # What the system says of its errors, as log lines quote it.
 SYSTEM_TEXTS = ("No space left on device", "No such file or directory", "Device or resource busy")
 LINK = re.compile(r"\[[^\]\n]*\]\(<?([^)\s>]+)>?\)")
+# Prefixes that all files below a folder may have, beside their own.
+ROOM_PREFIXES = {"net/store/": "metastore", "serve/": "serve"}
 FUNCTION_LINES_MAX = 70
 DISPATCH_LINES_MAX = 120  # a function that is one switch
 FILE_LINES_MAX = 800
@@ -187,12 +189,12 @@ def functions(code):
 
 def prefix_fits(name, path):
     """sl_<file>_, sl_<folder>_, or a leading part of the file's name: shard/snapshot_base.c may have
-    sl_snapshot_base_, sl_snapshot_ and sl_shard_. All of serve/ may have sl_serve_."""
+    sl_snapshot_base_, sl_snapshot_ and sl_shard_. ROOM_PREFIXES has more."""
     stem = os.path.splitext(os.path.basename(path))[0]
     folder = os.path.basename(os.path.dirname(path))
     words = stem.split("_")
     stems = ["_".join(words[:i]) for i in range(len(words), 0, -1)] + [folder]
-    stems += ["serve"] if path.startswith("serve/") else []
+    stems += [prefix for room, prefix in ROOM_PREFIXES.items() if path.startswith(room)]
     return any(name == f"sl_{s}" or name.startswith(f"sl_{s}_") for s in stems)
 
 

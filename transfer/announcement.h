@@ -10,7 +10,7 @@
 #ifndef SL_TRANSFER_ANNOUNCEMENT_H
 #define SL_TRANSFER_ANNOUNCEMENT_H
 
-#include "metastore/held_key.h"
+#include "net/store/held_key.h"
 #include "reactor/reactor.h"
 #include "reactor/timer.h"
 #include "transfer/record.h"

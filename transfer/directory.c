@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "core/log.h"
-#include "metastore/remote_metastore.h"
+#include "net/store/remote_metastore.h"
 #include "transfer/announcement.h"
 #include "transfer/engine.h"
 #include "transfer/error.h"

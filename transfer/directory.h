@@ -5,7 +5,7 @@
 #ifndef SL_TRANSFER_DIRECTORY_H
 #define SL_TRANSFER_DIRECTORY_H
 
-#include "metastore/metastore.h"
+#include "net/store/metastore.h"
 #include "transfer/record.h"
 #include "transfer/settings.h"
 

@@ -5,7 +5,7 @@
 #include <starling_transfer.h>
 
 #include "core/secret.h"
-#include "metastore/address.h"
+#include "net/store/address.h"
 #include "net/transport.h"
 #include "transfer/matrix.h"
 

@@ -1,16 +1,16 @@
-/* Coordinator log keeps the coordinator's records in the metastore (metastore/metastore.h),
+/* Coordinator log keeps the coordinator's records in the metastore (net/store/metastore.h),
  * under PREFIX/state/. At first it loads them into a new coordinator. Then it writes every changed
  * record, and holds outgoing messages, in order, until all earlier changes are written: no member
  * learns anything that the next leader would not know.
  *
- * Every write compares the term key (metastore/held_key.h), so writes of former terms fail. Every
+ * Every write compares the term key (net/store/held_key.h), so writes of former terms fail. Every
  * write also changes that key's value, which the next write compares: an unanswered write cannot
  * take effect late and overwrite newer records. Owner: the metastore's reactor. Allocates for held
  * messages, up to bytes_max. */
 #ifndef SL_PS_LEADER_COORDINATOR_LOG_H
 #define SL_PS_LEADER_COORDINATOR_LOG_H
 
-#include "metastore/metastore.h"
+#include "net/store/metastore.h"
 #include "ps/coordinator/coordinator.h"
 
 struct sl_coordinator_log_options {

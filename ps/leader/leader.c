@@ -12,7 +12,7 @@
 #include "core/endpoint.h"
 #include "core/event.h"
 #include "core/log.h"
-#include "metastore/held_key.h"
+#include "net/store/held_key.h"
 #include "ps/leader/coordinator_log.h"
 
 #define POLLS_A_TTL 4

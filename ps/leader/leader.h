@@ -1,5 +1,5 @@
 /* Leader elects the process that hosts the coordinator, and runs the coordinator there. Candidates
- * compete for the key PREFIX/coordinator (metastore/held_key.h); its value names the winner and its
+ * compete for the key PREFIX/coordinator (net/store/held_key.h); its value names the winner and its
  * endpoint. The winner reads the coordinator log (ps/leader/coordinator_log.h) and runs the
  * coordinator until its term ends. Then the owner disconnects all members, and they look for the
  * next leader.
@@ -10,8 +10,8 @@
 #define SL_PS_LEADER_LEADER_H
 
 #include "core/limits.h"
-#include "metastore/metastore.h"
 #include "net/control/message.h"
+#include "net/store/metastore.h"
 #include "ps/coordinator/coordinator.h"
 
 /* The leader, as the key's value names it. */

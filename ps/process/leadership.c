@@ -6,7 +6,7 @@
 #include "core/clock.h"
 #include "core/list.h"
 #include "core/log.h"
-#include "metastore/remote_metastore.h"
+#include "net/store/remote_metastore.h"
 #include "ps/leader/leader.h"
 
 /* Bounds of the leader's lease: half of the members' lease, so that a new leader is known before

@@ -1,5 +1,5 @@
 /* Answers of an etcd: whatever a server says, over HTTP to the client or as JSON to what reads it,
- * is an error with a reason, or an answer that keeps what metastore/metastore.h promises. The
+ * is an error with a reason, or an answer that keeps what net/store/metastore.h promises. The
  * input: what is asked, and the answers, one an exchange: what kind of one, and its bytes. */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -12,8 +12,8 @@
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/log.h"
-#include "metastore/etcd.h"
-#include "metastore/etcd_json.h"
+#include "net/store/etcd.h"
+#include "net/store/etcd_json.h"
 #include "tests/fuzz/input.h"
 
 #define ANSWERS_MAX 8

@@ -391,7 +391,7 @@ REPLICA_MUTATIONS = [
     # One primary in an epoch, and none of an older one.
     ("replicas: epochs are not kept", "ps/coordinator/record.c",
      '"epoch", id_json(ps->epoch), "primary"', '"epoch", id_json(1), "primary"'),
-    ("replicas: the end of an old lease ends a new term", "metastore/held_key.c",
+    ("replicas: the end of an old lease ends a new term", "net/store/held_key.c",
      "    if (held->state == SL_HELD_KEY_HOLDING && ask->lease == held->lease) {",
      "    if (held->state == SL_HELD_KEY_HOLDING && ask->lease != 0) {"),
     ("replicas: a take-over is not kept", "ps/coordinator/replica_group.c",
@@ -458,7 +458,7 @@ UNIT_TESTS = {
     "replicas: the backup keeps what it had in another epoch": "unit_ps_replication replication",
     "replicas: nobody connects again to a backup in step": "unit_ps_replication replication",
     "replicas: a shard hands over by itself": "unit_ps_replication_promotion promotion",
-    "replicas: the end of an old lease ends a new term": "unit_metastore held_key",
+    "replicas: the end of an old lease ends a new term": "unit_net_store held_key",
     "transfer: later tokens are not sent to peers": "unit_transfer_engines region",
     "transfer: later tokens are not published": "unit_transfer_engines region",
     "replicas: an epoch during a promotion is that of a primary":

@@ -5,7 +5,7 @@
 #define SL_TESTS_SIM_TRANSFER_STORE_H
 
 #include "core/list.h"
-#include "metastore/metastore.h"
+#include "net/store/metastore.h"
 #include "tests/sim/process.h"
 #include "tests/sim/transfer_plan.h"
 

@@ -1,10 +1,10 @@
-/* A cluster store in memory (metastore/metastore.h), for several askers in one thread and a time
+/* A cluster store in memory (net/store/metastore.h), for several askers in one thread and a time
  * that the test makes pass: real comparisons, revisions and leases. Each asker has a handle of its
  * own, which may be cut off: what it asks then takes effect or not, as the test says, and fails. */
 #ifndef SL_TESTS_SUPPORT_MEMORY_STORE_H
 #define SL_TESTS_SUPPORT_MEMORY_STORE_H
 
-#include "metastore/metastore.h"
+#include "net/store/metastore.h"
 
 struct memory_store;
 

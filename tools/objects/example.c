@@ -15,7 +15,7 @@
 #include "config/security.h"
 #include "core/clock.h"
 #include "core/log.h"
-#include "metastore/address.h"
+#include "net/store/address.h"
 
 #define OBJECT       "foo/bar"
 #define MATRIX_BYTES (1U << 20)

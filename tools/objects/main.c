@@ -17,7 +17,7 @@
 #include "core/end_signals.h"
 #include "core/limits.h"
 #include "core/log.h"
-#include "metastore/address.h"
+#include "net/store/address.h"
 #include "objects/node.h"
 #include "tools/objects/example.h"
 #include "tools/objects/files_in.h"

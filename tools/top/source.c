@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "config/secret.h"
-#include "metastore/http.h"
+#include "net/store/http.h"
 
 #define BODY_BYTES_MAX   (16u << 20)
 #define CONNECT_MS       2000

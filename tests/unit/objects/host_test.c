@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "nodes.h"
-#include "tests/unit/metastore/real_etcd.h"
+#include "tests/unit/net/store/real_etcd.h"
 
 enum { BYTES = 300000 };
 

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "metastore/remote_metastore.h"
+#include "net/store/remote_metastore.h"
 #include "tests/support/memory_store.h"
 #include "tests/support/unit.h"
-#include "tests/unit/metastore/real_etcd.h"
+#include "tests/unit/net/store/real_etcd.h"
 
 #define NAME   "10.0.0.2:12345"
 #define KEY    "starling/ram/" NAME

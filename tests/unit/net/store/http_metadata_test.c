@@ -1,4 +1,4 @@
-#include "metastore/http_metadata.h"
+#include "net/store/http_metadata.h"
 
 #include <stdio.h>
 #include <stdlib.h>

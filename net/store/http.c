@@ -1,4 +1,4 @@
-#include "metastore/http.h"
+#include "net/store/http.h"
 
 #include <curl/curl.h>
 #include <stdio.h>

@@ -5,11 +5,11 @@
  * A server that does not answer is left after a third of the timeout. So a write may happen twice,
  * or happen although an error is reported: callers must send writes that compare a key and can be
  * repeated. Answers are validated, and limited to SL_ETCD_BODY_BYTES_MAX. */
-#ifndef SL_METASTORE_ETCD_H
-#define SL_METASTORE_ETCD_H
+#ifndef SL_NET_STORE_ETCD_H
+#define SL_NET_STORE_ETCD_H
 
-#include "metastore/address.h"
-#include "metastore/metastore.h"
+#include "net/store/address.h"
+#include "net/store/metastore.h"
 
 #define SL_ETCD_BODY_BYTES_MAX (16U << 20) /* per answer */
 #define SL_ETCD_READ_BYTES_MAX (64U << 20) /* all pages of one READ */

@@ -1,4 +1,4 @@
-#include "metastore/etcd.h"
+#include "net/store/etcd.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 
 #include "core/assert.h"
 #include "core/clock.h"
-#include "metastore/etcd_json.h"
-#include "metastore/http.h"
+#include "net/store/etcd_json.h"
+#include "net/store/http.h"
 
 #define TOKEN_BYTES    4096
 #define ATTEMPT_MS_MIN 200

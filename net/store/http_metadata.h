@@ -6,11 +6,11 @@
  * others are answered UNSUPPORTED without being sent: READ of one key, and WRITE of one change of
  * one key with SL_METASTORE_ALWAYS and without a lease. Its answers have no revisions. A server
  * that cannot be reached is tried once. */
-#ifndef SL_METASTORE_HTTP_METADATA_H
-#define SL_METASTORE_HTTP_METADATA_H
+#ifndef SL_NET_STORE_HTTP_METADATA_H
+#define SL_NET_STORE_HTTP_METADATA_H
 
-#include "metastore/address.h"
-#include "metastore/metastore.h"
+#include "net/store/address.h"
+#include "net/store/metastore.h"
 
 struct sl_http_metadata;
 

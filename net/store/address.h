@@ -6,11 +6,11 @@
  *     http://host:port/path           a metadata server over HTTP, or https://
  *
  * Any thread; no allocation. */
-#ifndef SL_METASTORE_ADDRESS_H
-#define SL_METASTORE_ADDRESS_H
+#ifndef SL_NET_STORE_ADDRESS_H
+#define SL_NET_STORE_ADDRESS_H
 
 #include "core/etcd_url.h"
-#include "metastore/metastore.h"
+#include "net/store/metastore.h"
 
 #define SL_METASTORE_URL_BYTES        512
 #define SL_METASTORE_CREDENTIAL_BYTES 128

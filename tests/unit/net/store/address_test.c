@@ -1,4 +1,4 @@
-#include "metastore/address.h"
+#include "net/store/address.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "metastore/etcd_json.h"
+#include "net/store/etcd_json.h"
 #include "tests/support/unit.h"
 
 static struct sl_metastore_request ask_of(enum sl_metastore_kind kind, const char *key)

@@ -1,8 +1,8 @@
 /* HTTP sends one request to a server with libcurl, and blocks for the answer. Variables that name a
  * proxy (http_proxy) are ignored, redirections are not followed, and the answer is limited in time
  * and size. One thread at a time. Allocates. */
-#ifndef SL_METASTORE_HTTP_H
-#define SL_METASTORE_HTTP_H
+#ifndef SL_NET_STORE_HTTP_H
+#define SL_NET_STORE_HTTP_H
 
 #include <stdbool.h>
 #include <stddef.h>

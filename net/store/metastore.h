@@ -7,11 +7,11 @@
  * the end of a timeout. Every request has a timeout and is answered by then. Not on the data path:
  * a process sends a few requests a second.
  *
- * Implementations: metastore/remote_metastore.h, with etcd or, without leases and guards, over
+ * Implementations: net/store/remote_metastore.h, with etcd or, without leases and guards, over
  * HTTP; in memory, for tests: tests/support/memory_store.h.
  */
-#ifndef SL_METASTORE_METASTORE_H
-#define SL_METASTORE_METASTORE_H
+#ifndef SL_NET_STORE_METASTORE_H
+#define SL_NET_STORE_METASTORE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,7 +58,7 @@ struct sl_metastore_item {
 struct sl_metastore_answer {
     int err; /* 0; NOT_FOUND; DEADLINE, IO: unreachable, the request may or may not have happened;
                 REFUSED: access denied; PROTOCOL: invalid answer; TOO_LARGE; NO_MEMORY; CANCELLED;
-                UNSUPPORTED: the store cannot do it, see metastore/http_metadata.h */
+                UNSUPPORTED: the store cannot do it, see net/store/http_metadata.h */
     char reason[SL_METASTORE_REASON_BYTES]; /* if err is not 0: names the server and the cause */
     bool held;                              /* WRITE: the guard held, and all changes are written */
     uint64_t revision;                      /* of a WRITE that held; HTTP: 0 */

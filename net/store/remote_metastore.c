@@ -1,11 +1,11 @@
-#include "metastore/remote_metastore.h"
+#include "net/store/remote_metastore.h"
 
 #include <stdlib.h>
 
 #include "core/assert.h"
 #include "core/list.h"
-#include "metastore/etcd.h"
-#include "metastore/http_metadata.h"
+#include "net/store/etcd.h"
+#include "net/store/http_metadata.h"
 #include "reactor/offload.h"
 
 #define QUEUES 2 /* [0] renews leases, [1] does the rest */

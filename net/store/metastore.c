@@ -1,4 +1,4 @@
-#include "metastore/metastore.h"
+#include "net/store/metastore.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -9,10 +9,10 @@
  * loss the process competes again, so a store that was emptied gets the key again.
  *
  * Time comes from sl_held_key_tick and now_ns. Owner: the metastore's reactor. No allocation. */
-#ifndef SL_METASTORE_HELD_KEY_H
-#define SL_METASTORE_HELD_KEY_H
+#ifndef SL_NET_STORE_HELD_KEY_H
+#define SL_NET_STORE_HELD_KEY_H
 
-#include "metastore/metastore.h"
+#include "net/store/metastore.h"
 
 struct sl_held_key_options {
     struct sl_metastore *metastore;

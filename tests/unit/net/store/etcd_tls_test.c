@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "metastore/etcd.h"
+#include "net/store/etcd.h"
 #include "real_etcd.h"
 #include "tests/conformance/authority.h"
 #include "tests/support/unit.h"

@@ -1,4 +1,4 @@
-#include "metastore/held_key.h"
+#include "net/store/held_key.h"
 
 #include <stdio.h>
 #include <string.h>

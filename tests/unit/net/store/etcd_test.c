@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
-#include "metastore/etcd.h"
+#include "net/store/etcd.h"
 #include "real_etcd.h"
 #include "tests/support/unit.h"
 

@@ -1,4 +1,4 @@
-#include "metastore/http_metadata.h"
+#include "net/store/http_metadata.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "metastore/http.h"
+#include "net/store/http.h"
 
 #define STATUS_NOT_FOUND 404
 #define URL_BYTES        (SL_METASTORE_URL_BYTES + 8 + 3 * SL_METASTORE_KEY_BYTES)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "metastore/held_key.h"
+#include "net/store/held_key.h"
 #include "tests/support/unit.h"
 
 #define TTL_S  10

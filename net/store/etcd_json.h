@@ -1,10 +1,10 @@
 /* Etcd JSON encodes requests and decodes answers of etcd's JSON gateway (etcd 3.4 and later, /v3/).
  * It uses the JSON form of protobuf: 64-bit numbers are strings, bytes are base64, zero fields are
  * omitted. Pure. Any thread; allocates. */
-#ifndef SL_METASTORE_ETCD_JSON_H
-#define SL_METASTORE_ETCD_JSON_H
+#ifndef SL_NET_STORE_ETCD_JSON_H
+#define SL_NET_STORE_ETCD_JSON_H
 
-#include "metastore/metastore.h"
+#include "net/store/metastore.h"
 
 #define SL_ETCD_JSON_PAGE 256 /* items per page of a READ */
 

@@ -1,5 +1,5 @@
 /* A store that accepts requests and never answers: each request ends by its own deadline. */
-#include "metastore/remote_metastore.h"
+#include "net/store/remote_metastore.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,12 +1,12 @@
-/* Remote metastore implements the metastore with blocking clients, of etcd (metastore/etcd.h) or of
- * an HTTP server (metastore/http_metadata.h), on two offload threads (reactor/offload.h): one only
+/* Remote metastore implements the metastore with blocking clients, of etcd (net/store/etcd.h) or of
+ * an HTTP server (net/store/http_metadata.h), on two offload threads (reactor/offload.h): one only
  * renews leases, so that long writes do not delay renewals; the other does the rest. Owner reactor.
  */
-#ifndef SL_METASTORE_REMOTE_METASTORE_H
-#define SL_METASTORE_REMOTE_METASTORE_H
+#ifndef SL_NET_STORE_REMOTE_METASTORE_H
+#define SL_NET_STORE_REMOTE_METASTORE_H
 
-#include "metastore/address.h"
-#include "metastore/metastore.h"
+#include "net/store/address.h"
+#include "net/store/metastore.h"
 #include "reactor/reactor.h"
 
 struct sl_remote_metastore;

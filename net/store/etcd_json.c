@@ -1,4 +1,4 @@
-#include "metastore/etcd_json.h"
+#include "net/store/etcd_json.h"
 
 #include <errno.h>
 #include <inttypes.h>
