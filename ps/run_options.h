@@ -3,9 +3,9 @@
 #define SL_PS_RUN_OPTIONS_H
 
 #include "config/settings.h"
+#include "net/http/observer.h"
 #include "net/store/address.h"
 #include "net/transport.h"
-#include "observe/http/observer.h"
 #include "ps/process/process.h"
 
 /* Memory that the process options point into. */

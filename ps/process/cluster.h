@@ -4,7 +4,7 @@
 #ifndef SL_PS_PROCESS_CLUSTER_H
 #define SL_PS_PROCESS_CLUSTER_H
 
-#include "observe/http/reply.h"
+#include "net/http/reply.h"
 #include "ps/process/state.h"
 
 /* When the reactors exist, before the coordinator is created. Errors: NO_MEMORY, TOO_LARGE. Main

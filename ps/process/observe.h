@@ -1,12 +1,12 @@
-/* Observes a process for operators, on a thread of its own (observe/http): serves HTTP (routes.h),
+/* Observes a process for operators, on a thread of its own (net/http): serves HTTP (routes.h),
  * and pings every reactor once a second. */
 #ifndef SL_PS_PROCESS_OBSERVE_H
 #define SL_PS_PROCESS_OBSERVE_H
 
 #include <string.h>
 
-#include "observe/http/observer.h"
-#include "observe/http/ping.h"
+#include "net/http/observer.h"
+#include "net/http/ping.h"
 #include "ps/process/state.h"
 
 #define SL_PROCESS_OBSERVE_WHY_BYTES    256

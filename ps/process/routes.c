@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "observe/http/observer.h"
-#include "observe/http/self.h"
+#include "net/http/observer.h"
+#include "net/http/self.h"
 #include "observe/metrics/text.h"
 #include "observe/web/web.h"
 #include "ps/process/cluster.h"

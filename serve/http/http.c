@@ -8,9 +8,9 @@
 
 #include "config/number.h"
 #include "config/secret.h"
-#include "http/framing.h"
-#include "http/http.h"
-#include "http/peers.h"
+#include "net/http/framing.h"
+#include "net/http/http.h"
+#include "net/http/peers.h"
 #include "reactor/reactor.h"
 #include "reactor/ring.h"
 

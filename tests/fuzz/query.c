@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "observe/http/query.h"
+#include "net/http/query.h"
 #include "tests/fuzz/input.h"
 
 static void check(const char *text)

@@ -7,7 +7,7 @@
 
 #include "core/assert.h"
 #include "core/clock.h"
-#include "observe/http/ping.h"
+#include "net/http/ping.h"
 #include "observe/metrics/text.h"
 #include "reactor/mailbox.h"
 #include "worker/client_internal.h"

@@ -1,11 +1,11 @@
-/* Observes a worker for operators: HTTP on a thread of its own (observe/http). Part of the program.
+/* Observes a worker for operators: HTTP on a thread of its own (net/http). Part of the program.
  * The main thread calls it. */
 #ifndef SL_WORKER_TRAIN_OBSERVE_H
 #define SL_WORKER_TRAIN_OBSERVE_H
 
 #include "core/reason.h"
-#include "observe/http/observer.h"
-#include "observe/http/self.h"
+#include "net/http/observer.h"
+#include "net/http/self.h"
 #include "worker/train/train_metrics.h"
 
 struct sl_observe;

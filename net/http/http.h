@@ -1,7 +1,7 @@
 /* Parts of an HTTP server: the listening socket, the token that callers
  * show, and errors in JSON. Any thread. */
-#ifndef SL_HTTP_HTTP_H
-#define SL_HTTP_HTTP_H
+#ifndef SL_NET_HTTP_HTTP_H
+#define SL_NET_HTTP_HTTP_H
 
 #include <stdbool.h>
 

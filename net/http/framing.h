@@ -1,6 +1,6 @@
 /* Framing says where the body of a request ends. Owner: the server's thread. */
-#ifndef SL_HTTP_FRAMING_H
-#define SL_HTTP_FRAMING_H
+#ifndef SL_NET_HTTP_FRAMING_H
+#define SL_NET_HTTP_FRAMING_H
 
 #include <stdbool.h>
 

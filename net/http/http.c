@@ -1,4 +1,4 @@
-#include "http/http.h"
+#include "net/http/http.h"
 
 #include <errno.h>
 #include <jansson.h>

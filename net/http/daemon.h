@@ -1,10 +1,10 @@
 /* Daemon answers HTTP requests on the connections that it is given, by libmicrohttpd, which has no
  * thread of its own: its epoll descriptor is watched by the observer. Owner: the observer's
  * thread. */
-#ifndef SL_OBSERVE_HTTP_DAEMON_H
-#define SL_OBSERVE_HTTP_DAEMON_H
+#ifndef SL_NET_HTTP_DAEMON_H
+#define SL_NET_HTTP_DAEMON_H
 
-#include "observe/http/observer.h"
+#include "net/http/observer.h"
 
 struct sl_daemon;
 

@@ -1,4 +1,4 @@
-#include "observe/http/observer.h"
+#include "net/http/observer.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -14,8 +14,8 @@
 #include "core/list.h"
 #include "core/log.h"
 #include "core/thread.h"
-#include "http/http.h"
-#include "observe/http/daemon.h"
+#include "net/http/daemon.h"
+#include "net/http/http.h"
 #include "reactor/mailbox.h"
 
 #define THREAD      "observer"

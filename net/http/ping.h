@@ -1,9 +1,9 @@
 /* Ping is a mail to a reactor, which answers: a reactor that does not has hung. The observer's
  * thread sends one a second to each. */
-#ifndef SL_OBSERVE_HTTP_PING_H
-#define SL_OBSERVE_HTTP_PING_H
+#ifndef SL_NET_HTTP_PING_H
+#define SL_NET_HTTP_PING_H
 
-#include "observe/http/reply.h"
+#include "net/http/reply.h"
 #include "reactor/metrics.h"
 #include "reactor/reactor.h"
 

@@ -1,4 +1,4 @@
-#include "observe/http/daemon.h"
+#include "net/http/daemon.h"
 
 #include <microhttpd.h>
 #include <stdio.h>
@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "http/framing.h"
-#include "http/http.h"
-#include "http/peers.h"
-#include "observe/http/host.h"
+#include "net/http/framing.h"
+#include "net/http/host.h"
+#include "net/http/http.h"
+#include "net/http/peers.h"
 
 /* Of each connection: heads and replies' heads. */
 #define CONNECTION_BYTES  (64U << 10)

@@ -1,8 +1,8 @@
 /* Peers are the connections of an HTTP server. Each waits for its peer: for a head, for a body, or
  * until the peer takes the reply. A peer has 10 s for it, and 1 s more for each MiB; then its
  * connection is shut down. Owner: the server's thread. Allocates for each connection. */
-#ifndef SL_HTTP_PEERS_H
-#define SL_HTTP_PEERS_H
+#ifndef SL_NET_HTTP_PEERS_H
+#define SL_NET_HTTP_PEERS_H
 
 #include <stdbool.h>
 #include <stdint.h>

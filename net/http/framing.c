@@ -1,4 +1,4 @@
-#include "http/framing.h"
+#include "net/http/framing.h"
 
 #include <microhttpd.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "observe/http/ping.h"
+#include "net/http/ping.h"
 
 #include <jansson.h>
 

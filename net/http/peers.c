@@ -1,4 +1,4 @@
-#include "http/peers.h"
+#include "net/http/peers.h"
 
 #include <stdlib.h>
 #include <sys/socket.h>

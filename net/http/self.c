@@ -1,4 +1,4 @@
-#include "observe/http/self.h"
+#include "net/http/self.h"
 
 #include <jansson.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /* Host headers that are accepted. A page of another site can make a browser send requests to a name
  * that resolves to this process; the Host header then has that name. Any thread. */
-#ifndef SL_OBSERVE_HTTP_HOST_H
-#define SL_OBSERVE_HTTP_HOST_H
+#ifndef SL_NET_HTTP_HOST_H
+#define SL_NET_HTTP_HOST_H
 
 #include <stdbool.h>
 

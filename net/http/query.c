@@ -1,4 +1,4 @@
-#include "observe/http/query.h"
+#include "net/http/query.h"
 
 #include <ctype.h>
 #include <stdbool.h>

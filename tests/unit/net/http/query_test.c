@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "observe/http/query.h"
+#include "net/http/query.h"
 #include "tests/support/unit.h"
 
 static struct sl_query query;

@@ -1,4 +1,4 @@
-#include "observe/http/reply.h"
+#include "net/http/reply.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "observe/http/host.h"
+#include "net/http/host.h"
 
 #include <string.h>
 #include <strings.h>

@@ -1,12 +1,12 @@
 /* Self describes the process that serves a request, as JSON: /api/process. The observer's thread.
  */
-#ifndef SL_OBSERVE_HTTP_SELF_H
-#define SL_OBSERVE_HTTP_SELF_H
+#ifndef SL_NET_HTTP_SELF_H
+#define SL_NET_HTTP_SELF_H
 
 #include <stdint.h>
 
 #include "core/option_value.h"
-#include "observe/http/reply.h"
+#include "net/http/reply.h"
 
 struct sl_self {
     const char *name, *role; /* "ps/1", "ps" */

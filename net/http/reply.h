@@ -1,12 +1,12 @@
 /* Reply has the status, headers and body that a reader function fills in. The observer's thread. */
-#ifndef SL_OBSERVE_HTTP_REPLY_H
-#define SL_OBSERVE_HTTP_REPLY_H
+#ifndef SL_NET_HTTP_REPLY_H
+#define SL_NET_HTTP_REPLY_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "observe/http/query.h"
+#include "net/http/query.h"
 
 #define SL_REPLY_LOCATION_BYTES (512 + SL_QUERY_BYTES_MAX)
 

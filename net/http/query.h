@@ -1,7 +1,7 @@
 /* Query is the part of a request's target behind "?": parameters that a route accepts, decoded.
  * Pure. */
-#ifndef SL_OBSERVE_HTTP_QUERY_H
-#define SL_OBSERVE_HTTP_QUERY_H
+#ifndef SL_NET_HTTP_QUERY_H
+#define SL_NET_HTTP_QUERY_H
 
 #include "core/reason.h"
 

@@ -3,7 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "observe/http/host.h"
+#include "net/http/host.h"
 #include "tests/support/unit.h"
 
 struct fixture {

@@ -1,4 +1,4 @@
-#include "observe/http/reply.h"
+#include "net/http/reply.h"
 
 #include <jansson.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 #include <strings.h>
 #include <zlib.h>
 
-#include "http/http.h"
+#include "net/http/http.h"
 
 /* Shorter bodies fit into a few packets without compression. */
 #define COMPRESS_BYTES_MIN 8192

@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "http/http.h"
+#include "net/http/http.h"
 #include "tests/support/unit.h"
 
 static struct sl_secret make_token(const char *text)

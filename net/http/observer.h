@@ -3,8 +3,8 @@
  *
  * Limits: SL_OBSERVER_CONNECTIONS_MAX connections with 64 KiB each; others get status 503. A peer
  * has 10 s to send a request and to take the reply. GET and HEAD only. */
-#ifndef SL_OBSERVE_HTTP_OBSERVER_H
-#define SL_OBSERVE_HTTP_OBSERVER_H
+#ifndef SL_NET_HTTP_OBSERVER_H
+#define SL_NET_HTTP_OBSERVER_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,7 +12,7 @@
 #include "core/endpoint.h"
 #include "core/reason.h"
 #include "core/secret.h"
-#include "observe/http/reply.h"
+#include "net/http/reply.h"
 
 #define SL_OBSERVER_CONNECTIONS_MAX 64
 #define SL_OBSERVER_TICK_NS         1000000000ULL
