@@ -3,7 +3,7 @@
 
 #include "bench/load_internal.h"
 #include "core/assert.h"
-#include "net/control/message.h"
+#include "net/session/message.h"
 
 /* Connections whose welcome is awaited at a time: fewer than a listener has room for. */
 #define GREETING_MAX 64

@@ -1,4 +1,4 @@
-/* The shared secret of a cluster, in memory. config reads it from a file; net/control/auth.c proves
+/* The shared secret of a cluster, in memory. config reads it from a file; net/session/auth.c proves
  * that both ends of a connection have it. Plain data; any thread reads. */
 #ifndef SL_CORE_SECRET_H
 #define SL_CORE_SECRET_H

@@ -16,10 +16,10 @@
 #ifndef SL_OBJECTS_DIRECTORY_H
 #define SL_OBJECTS_DIRECTORY_H
 
+#include "net/transfer/async.h"
 #include "objects/copy.h"
 #include "objects/pool.h"
 #include "reactor/disk.h"
-#include "transfer/async.h"
 
 struct sl_objects_directory;
 

@@ -5,11 +5,11 @@
 
 #include "core/array.h"
 #include "core/assert.h"
+#include "net/transfer/async.h"
 #include "objects/call.h"
 #include "objects/directory.h"
 #include "objects/node.h"
 #include "objects/resident.h"
-#include "transfer/async.h"
 
 #define WINDOW_NS            (20 * SL_CLOCK_NS_PER_MS)
 /* Of a stream from a source that is faster than 10 Gbit/s, so near: what is in flight delays what

@@ -12,9 +12,9 @@
 #define SL_OBJECTS_LINK_H
 
 #include "core/list.h"
+#include "net/transfer/async.h"
 #include "objects/message.h"
 #include "reactor/timer.h"
-#include "transfer/async.h"
 
 struct sl_objects_link;
 struct sl_objects_link_peer;

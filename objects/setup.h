@@ -1,7 +1,7 @@
 /* A setup is what a program adds to a plain node: the roles of keeper and agent, a directory; and
  * what a simulation replaces: reactor, clock, random numbers, the waiting of application threads.
- * Its engine has one too (transfer/setup.h). Zero: a plain node. Texts must outlive the node. Any
- * thread. */
+ * Its engine has one too (net/transfer/setup.h). Zero: a plain node. Texts must outlive the node.
+ * Any thread. */
 #ifndef SL_OBJECTS_SETUP_H
 #define SL_OBJECTS_SETUP_H
 

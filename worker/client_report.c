@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "core/list.h"
-#include "net/control/report.h"
+#include "net/session/report.h"
 #include "observe/metrics/process.h"
 #include "worker/client_internal.h"
 #include "worker/client_metrics.h"

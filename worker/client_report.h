@@ -1,4 +1,4 @@
-/* Reports of a worker to the coordinator, once a second, if it wants them (net/control/report.h).
+/* Reports of a worker to the coordinator, once a second, if it wants them (net/session/report.h).
  * Reactor of client_io 0. */
 #ifndef SL_WORKER_CLIENT_REPORT_H
 #define SL_WORKER_CLIENT_REPORT_H

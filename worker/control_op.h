@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "core/list.h"
-#include "net/control/message.h"
+#include "net/session/message.h"
 #include "reactor/port.h"
 
 #define SL_CONTROL_OP_TEXT_BYTES 1024

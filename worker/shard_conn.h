@@ -16,8 +16,8 @@
 #define SL_WORKER_SHARD_CONN_H
 
 #include "core/endpoint.h"
-#include "net/control/session.h"
 #include "net/credit.h"
+#include "net/session/session.h"
 #include "worker/inflight.h"
 #include "worker/operation.h"
 
@@ -126,7 +126,7 @@ void sl_shard_conn_forget(struct sl_shard_conn *conn, struct sl_request *request
 /* Sends queued requests, as far as credit and the outbox allow. */
 void sl_shard_conn_pump(struct sl_shard_conn *conn);
 
-/* Data events of the session: net/control/session.h. */
+/* Data events of the session: net/session/session.h. */
 void sl_shard_conn_received(void *ctx, struct sl_session *session,
                             const struct sl_transport_message *message);
 void *sl_shard_conn_sink(void *ctx, struct sl_session *session, const struct sl_frame *header);

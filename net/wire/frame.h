@@ -17,7 +17,7 @@
 #define SL_FRAME_MAGIC            0x534c /* "LS" in memory order: not HTTP, TLS or ps-lite */
 
 enum sl_frame_type {
-    SL_FRAME_CONTROL = 1, /* payload: a protobuf Control (net/control/control.proto) */
+    SL_FRAME_CONTROL = 1, /* payload: a protobuf Control (net/session/control.proto) */
     SL_FRAME_REQUEST = 2, /* payload: net/wire/request.h; transfers: net/rma/wire.h */
     SL_FRAME_REPLY = 3,   /* status 0: data, formats likewise; else a UTF-8 error text */
     SL_FRAME_CREDIT = 4,  /* no payload: credits only */

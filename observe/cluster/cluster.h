@@ -6,7 +6,7 @@
 #define SL_OBSERVE_CLUSTER_CLUSTER_H
 
 #include "core/clock.h"
-#include "net/control/report.h"
+#include "net/session/report.h"
 #include "observe/cluster/inbox.h"
 #include "ps/coordinator/view.h"
 
@@ -23,7 +23,7 @@ int sl_cluster_create(struct sl_cluster **out);
 void sl_cluster_destroy(struct sl_cluster **cluster);
 
 /* Takes a report. Reports of members that are neither server nor worker are ignored. Errors, with
- * the report dropped: PROTOCOL (net/control/report.h), TOO_LARGE (SL_CLUSTER_BYTES_MAX),
+ * the report dropped: PROTOCOL (net/session/report.h), TOO_LARGE (SL_CLUSTER_BYTES_MAX),
  * NO_MEMORY. */
 int sl_cluster_take(struct sl_cluster *cluster, const struct sl_cluster_sender *sender,
                     const uint8_t *bytes, uint32_t byte_count, uint64_t now_ns);

@@ -8,7 +8,7 @@
 
 #include "core/cell.h"
 #include "core/spsc.h"
-#include "net/control/message.h"
+#include "net/session/message.h"
 
 #define SL_CLUSTER_INBOX_REPORTS   4096 /* two seconds at the coordinator's limit */
 #define SL_CLUSTER_INBOX_BYTES_MAX (8U << 20)

@@ -2,7 +2,7 @@
 #ifndef SL_OBSERVE_CLUSTER_STATE_H
 #define SL_OBSERVE_CLUSTER_STATE_H
 
-#include "net/control/report.h"
+#include "net/session/report.h"
 #include "observe/cluster/cluster.h"
 #include "observe/cluster/history.h"
 

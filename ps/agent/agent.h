@@ -7,8 +7,8 @@
 
 #include "core/endpoint.h"
 #include "core/secret.h"
-#include "net/control/message.h"
-#include "net/control/session.h"
+#include "net/session/message.h"
+#include "net/session/session.h"
 #include "net/transport.h"
 
 struct sl_agent;

@@ -2,7 +2,7 @@
 #ifndef SL_PS_AGENT_STATE_H
 #define SL_PS_AGENT_STATE_H
 
-#include "net/control/session.h"
+#include "net/session/session.h"
 #include "ps/agent/agent.h"
 
 /* State of the last checkpoint. The coordinator repeats its message after each registration,

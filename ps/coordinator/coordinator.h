@@ -13,7 +13,7 @@
 
 #include "core/cell.h"
 #include "core/reason.h"
-#include "net/control/message.h"
+#include "net/session/message.h"
 
 /* Limit of disconnected clients (members that are clients, but no workers). Their number is
  * unbounded, so the client that was silent longest is removed first. */
@@ -89,7 +89,7 @@ struct sl_coordinator_options {
     /* Reports a changed record. Messages sent from now on may depend on the change: hold them until
      * the record is in the metastore. NULL: no other process can take over. */
     void (*changed)(void *ctx, enum sl_coordinator_record kind, uint32_t index);
-    /* Receives the report of a member (net/control/report.h, not decoded); false: there is no room
+    /* Receives the report of a member (net/session/report.h, not decoded); false: there is no room
      * for it. NULL: members send none. With `report_cells`, which outlive the coordinator. */
     bool (*report)(void *ctx, const struct sl_message_hello *member,
                    const struct sl_message_report *report);

@@ -1,7 +1,7 @@
 #include "ps/coordinator/report.h"
 
 #include "core/clock.h"
-#include "net/control/report.h"
+#include "net/session/report.h"
 
 #define REPORTS_A_SECOND 2000 /* of all members */
 #define PAUSE_NS         (SL_CLOCK_NS_PER_S / 2)

@@ -10,7 +10,7 @@
 #define SL_PS_LEADER_LEADER_H
 
 #include "core/limits.h"
-#include "net/control/message.h"
+#include "net/session/message.h"
 #include "net/store/metastore.h"
 #include "ps/coordinator/coordinator.h"
 

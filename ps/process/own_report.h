@@ -1,9 +1,9 @@
-/* Builds the report of this process (net/control/report.h) from the views of its servers and from
+/* Builds the report of this process (net/session/report.h) from the views of its servers and from
  * cells, once a second. The observer's thread. */
 #ifndef SL_PS_PROCESS_OWN_REPORT_H
 #define SL_PS_PROCESS_OWN_REPORT_H
 
-#include "net/control/report.h"
+#include "net/session/report.h"
 #include "ps/process/state.h"
 
 struct sl_process_own_report;

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "core/list.h"
-#include "net/control/message.h"
+#include "net/session/message.h"
 
 struct sl_snapshot_block;
 struct sl_server;

@@ -4,9 +4,9 @@
 #ifndef SL_PS_REPLICATION_SENDER_H
 #define SL_PS_REPLICATION_SENDER_H
 
-#include "net/control/session.h"
 #include "net/credit.h"
 #include "net/outbox.h"
+#include "net/session/session.h"
 
 struct sl_server;
 

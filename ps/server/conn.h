@@ -4,9 +4,9 @@
 #define SL_PS_SERVER_CONN_H
 
 #include "core/list.h"
-#include "net/control/greeting.h"
 #include "net/credit.h"
 #include "net/outbox.h"
+#include "net/session/greeting.h"
 #include "ps/server/server.h"
 
 enum sl_server_conn_kind {

@@ -1,4 +1,4 @@
-/* The handshake of a connection (net/control/greeting.h): hello, migration to the shard's reactor,
+/* The handshake of a connection (net/session/greeting.h): hello, migration to the shard's reactor,
  * proof of the secret, admission, welcome. Owner reactor. */
 #ifndef SL_PS_SERVER_HANDSHAKE_H
 #define SL_PS_SERVER_HANDSHAKE_H

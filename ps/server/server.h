@@ -14,7 +14,7 @@
 #include "core/endpoint.h"
 #include "core/reason.h"
 #include "core/secret.h"
-#include "net/control/message.h"
+#include "net/session/message.h"
 #include "net/transport.h"
 #include "ps/shard/shard.h"
 

@@ -15,7 +15,7 @@
 #include "core/limits.h"
 #include "core/list.h"
 #include "core/reason.h"
-#include "net/control/message.h"
+#include "net/session/message.h"
 #include "ps/snapshot/builder.h"
 #include "reactor/timer.h"
 

@@ -19,7 +19,7 @@
 
 #include "core/bytes.h"
 #include "core/reason.h"
-#include "net/control/message.h"
+#include "net/session/message.h"
 #include "net/wire/request.h"
 #include "ps/optimizer/optimizer.h"
 #include "ps/shard/main_section.h"

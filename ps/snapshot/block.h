@@ -22,7 +22,7 @@
 
 #include "core/bytes.h"
 #include "core/reason.h"
-#include "net/control/message.h"
+#include "net/session/message.h"
 #include "ps/optimizer/optimizer.h"
 
 enum sl_snapshot_kind {

@@ -6,10 +6,10 @@
 #ifndef SL_SERVE_REMOTE_H
 #define SL_SERVE_REMOTE_H
 
+#include "net/transfer/async.h"
 #include "reactor/offload.h"
 #include "serve/base/range.h"
 #include "serve/gateway/balance.h"
-#include "transfer/async.h"
 
 #define SL_SERVE_OUTPUT_BYTES (64ULL << 20)
 

@@ -4,10 +4,10 @@
 #ifndef SL_SERVE_PEER_H
 #define SL_SERVE_PEER_H
 
+#include "net/transfer/async.h"
 #include "reactor/reactor.h"
 #include "serve/base/message.h"
 #include "serve/worker/worker.h"
-#include "transfer/async.h"
 
 /* A notice on its way, perhaps with a WRITE before it. Storage of the caller until `done`. */
 struct sl_serve_send {

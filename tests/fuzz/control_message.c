@@ -7,7 +7,7 @@
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/log.h"
-#include "net/control/report.h"
+#include "net/session/report.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/members.h"
 

@@ -7,7 +7,7 @@
 
 #include "core/bytes.h"
 #include "core/clock.h"
-#include "net/control/message.h"
+#include "net/session/message.h"
 #include "ps/server/request.h"
 #include "ps/server/state.h"
 #include "tests/support/loop_transport.h"

@@ -5,7 +5,7 @@
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "net/control/report.h"
+#include "net/session/report.h"
 #include "tests/fuzz/input.h"
 
 static void check_printable(const char *text)

@@ -9,7 +9,7 @@
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/log.h"
-#include "net/control/message.h"
+#include "net/session/message.h"
 #include "ps/coordinator/state.h"
 #include "ps/leader/coordinator_log.h"
 #include "tests/fuzz/input.h"

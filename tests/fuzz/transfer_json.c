@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "net/transfer/matrix.h"
+#include "net/transfer/record.h"
 #include "tests/fuzz/input.h"
-#include "transfer/matrix.h"
-#include "transfer/record.h"
 
 #define NAME "10.0.0.2:12345"
 

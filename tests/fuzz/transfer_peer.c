@@ -13,8 +13,8 @@
 #include "core/assert.h"
 #include "core/endpoint.h"
 #include "core/log.h"
-#include "net/control/message.h"
 #include "net/rma/wire.h"
+#include "net/session/message.h"
 #include "net/wire/frame.h"
 #include "tests/fuzz/input.h"
 

@@ -10,8 +10,8 @@
 #include "core/clock.h"
 #include "core/list.h"
 #include "core/log.h"
-#include "net/control/message.h"
 #include "net/dpdk/device_list.h"
+#include "net/session/message.h"
 #include "net/transport.h"
 
 #define EXIT_USAGE     2

@@ -104,7 +104,7 @@ static void watch_packet(void *ctx, const struct sl_sim_passage *passage)
     struct sl_sim_cluster *cluster = ctx;
     struct sl_dpdk_parsed parsed = {.header.kind = 0};
     (void)sl_dpdk_parse(passage->bytes, passage->length, true, &parsed);
-    /* The rest has challenges in it, which the system draws: net/control/auth.h. */
+    /* The rest has challenges in it, which the system draws: net/session/auth.h. */
     mix(cluster, sl_hash_bytes(&parsed.header, offsetof(struct sl_dpdk_header, body_bytes),
                                passage->at_ns + passage->length));
     cluster->packets++;

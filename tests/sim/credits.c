@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "net/control/message.h"
+#include "net/session/message.h"
 #include "tests/sim/oracle.h"
 
 static struct sl_sim_credit *credit_of(struct sl_sim_credits *credits, uint64_t pair)

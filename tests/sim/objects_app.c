@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "net/transfer/engine.h"
 #include "objects/node.h"
 #include "tests/sim/objects_actions.h"
 #include "tests/sim/objects_old.h"
 #include "tests/sim/random.h"
-#include "transfer/engine.h"
 
 #define LOOK_NS  (50 * SL_CLOCK_NS_PER_MS) /* a thread looks for what others have done */
 #define UNIX_US  1700000000000000

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
+#include "net/transfer/engine.h"
 #include "objects/node.h"
 #include "tests/sim/random.h"
-#include "transfer/engine.h"
 
 #define LOOK_NS      (50 * SL_CLOCK_NS_PER_MS)
 #define UNIX_US      1700000000000000

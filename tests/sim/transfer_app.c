@@ -7,10 +7,10 @@
 
 #include "core/assert.h"
 #include "net/rma/target.h"
+#include "net/transfer/async.h"
+#include "net/transfer/memory.h"
+#include "net/transfer/segment.h"
 #include "tests/sim/random.h"
-#include "transfer/async.h"
-#include "transfer/memory.h"
-#include "transfer/segment.h"
 
 #define OPEN_MS        2000
 #define UNREGISTER_MS  2000

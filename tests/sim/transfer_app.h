@@ -8,10 +8,10 @@
 
 #include <starling_transfer.h>
 
+#include "net/transfer/engine.h"
 #include "tests/sim/app.h"
 #include "tests/sim/transfer_batch.h"
 #include "tests/sim/transfer_store.h"
-#include "transfer/engine.h"
 
 enum sl_sim_transfer_stage {
     SL_SIM_TRANSFER_WORKING, /* batches, while there are faults */

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "net/transfer/record.h"
 #include "reactor/timer.h"
 #include "tests/sim/random.h"
 #include "tests/support/memory_store.h"
-#include "transfer/record.h"
 
 #define CALM_US   1000
 #define OUTAGE_NS (500 * SL_CLOCK_NS_PER_MS) /* until what has failed is tried again */

@@ -1,6 +1,6 @@
 #include "tools/doctor/nics.h"
 
-#include "transfer/matrix.h"
+#include "net/transfer/matrix.h"
 
 /* The first anomaly decides on the advice. */
 static void advise(struct sl_doctor_finding *finding, const struct sl_device *device, bool is_near)

@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include "core/hash.h"
+#include "net/transfer/engine.h"
 #include "tests/support/reactor_thread.h"
 #include "tests/support/silent.h"
 #include "tests/support/unit.h"
-#include "transfer/engine.h"
 
 #define TIMEOUT_MS 60000
 #define LEASE_MS   1234

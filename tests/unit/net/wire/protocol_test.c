@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "core/partition.h"
-#include "net/control/message.h"
 #include "net/rma/wire.h"
+#include "net/session/message.h"
 #include "net/wire/frame.h"
 #include "net/wire/request.h"
 #include "tests/support/unit.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "net/control/report.h"
+#include "net/session/report.h"
 #include "observe/cluster/cluster.h"
 #include "tests/support/unit.h"
 

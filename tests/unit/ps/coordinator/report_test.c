@@ -1,7 +1,7 @@
 /* Reports of members: the coordinator passes them on within limits of length and rate. */
 #include <string.h>
 
-#include "net/control/report.h"
+#include "net/session/report.h"
 #include "tests/unit/ps/coordinator/fixture.h"
 
 #define MS          (SECOND / 1000)

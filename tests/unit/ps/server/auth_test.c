@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "fixture.h"
-#include "net/control/auth.h"
+#include "net/session/auth.h"
 #include "stepped.h"
 #include "tests/support/unit.h"
 

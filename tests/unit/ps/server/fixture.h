@@ -6,7 +6,7 @@
 
 #include <semaphore.h>
 
-#include "net/control/message.h"
+#include "net/session/message.h"
 #include "net/wire/frame.h"
 #include "ps/server/server.h"
 #include "tests/support/shard_request.h"

@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "net/transfer/async.h"
 #include "serve/base/message.h"
 #include "tests/support/reactor_thread.h"
 #include "tests/support/unit.h"
-#include "transfer/async.h"
 
 #define TIMEOUT_MS  60000
 #define ARENA_BYTES (1U << 20)

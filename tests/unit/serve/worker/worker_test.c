@@ -9,13 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "net/transfer/async.h"
 #include "reactor/completion.h"
 #include "serve/base/message.h"
 #include "serve/worker/known.h"
 #include "tests/support/free_port.h"
 #include "tests/support/reactor_thread.h"
 #include "tests/support/unit.h"
-#include "transfer/async.h"
 
 #define TIMEOUT_MS   60000
 #define LAYERS       3

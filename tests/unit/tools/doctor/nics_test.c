@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/transfer/matrix.h"
 #include "tests/support/unit.h"
 #include "tests/unit/tools/doctor/machine.h"
-#include "transfer/matrix.h"
 
 MACHINE_CASE(doctor_nics_check__two_sockets)
 {

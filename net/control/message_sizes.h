@@ -1,8 +1,0 @@
-/* Sizes of strings in control messages, with NUL. */
-#ifndef SL_NET_CONTROL_MESSAGE_SIZES_H
-#define SL_NET_CONTROL_MESSAGE_SIZES_H
-
-#define SL_MESSAGE_TEXT_BYTES 512
-#define SL_MESSAGE_NAME_BYTES 64
-
-#endif

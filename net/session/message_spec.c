@@ -1,0 +1,363 @@
+#include <assert.h>
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "net/session/message.h"
+
+/* Largest deviation from the mean, in standard deviations, of a normal initializer
+ * (ps/optimizer/initializer.h). */
+#define DEVIATIONS_MAX      9.0F
+
+#define refuse(reason, ...) sl_reason_fail(reason, SL_ERR_INVALID, __VA_ARGS__)
+
+static int check_name(const char *name, struct sl_reason *reason)
+{
+    size_t length = strnlen(name, SL_TABLE_NAME_BYTES);
+    if (length == 0 || length == SL_TABLE_NAME_BYTES) {
+        return refuse(reason, "the table's name has %zu bytes%s; accepted are 1 to %d", length,
+                      length == 0 ? "" : " or more", SL_TABLE_NAME_BYTES - 1);
+    }
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)name[i];
+        if (c <= ' ' || c > '~') {
+            return refuse(reason,
+                          "byte %zu of the table's name is 0x%02x; accepted is printable ASCII "
+                          "without spaces",
+                          i, c);
+        }
+    }
+    return SL_OK;
+}
+
+static int check_shape(const struct sl_table_spec *spec, struct sl_reason *reason)
+{
+    switch (spec->kind) {
+    case SL_TABLE_SPARSE:
+        if (spec->dim < 1 || spec->dim > SL_LIMIT_DIM) {
+            return refuse(reason, "dim is %" PRIu32 "; accepted is 1 to %d", spec->dim,
+                          SL_LIMIT_DIM);
+        }
+        if (spec->length != 0) {
+            return refuse(reason, "length is %" PRIu64 "; accepted in a sparse table is 0",
+                          spec->length);
+        }
+        return SL_OK;
+    case SL_TABLE_DENSE:
+        if (spec->dim != 0) {
+            return refuse(reason, "dim is %" PRIu32 "; accepted in a dense table is 0", spec->dim);
+        }
+        if (spec->length < 1 || spec->length > SL_LIMIT_DENSE_ELEMENTS) {
+            return refuse(reason, "length is %" PRIu64 "; accepted is 1 to %llu", spec->length,
+                          SL_LIMIT_DENSE_ELEMENTS);
+        }
+        return SL_OK;
+    case SL_TABLE_KV:
+        if (spec->dim != 1 && spec->dim != sizeof(float)) {
+            return refuse(reason,
+                          "dim is %" PRIu32
+                          "; accepted in a KV table is 1 or 4, the bytes of a value",
+                          spec->dim);
+        }
+        if (spec->length != 0) {
+            return refuse(reason, "length is %" PRIu64 "; accepted in a KV table is 0",
+                          spec->length);
+        }
+        return SL_OK;
+    default:
+        return refuse(reason, "kind is %d; accepted is 0 (sparse), 1 (dense) or 2 (KV)",
+                      (int)spec->kind);
+    }
+}
+
+/* A KV table only adds or replaces, starts empty, and never waits for workers. */
+static int check_kv(const struct sl_table_spec *spec, struct sl_reason *reason)
+{
+    if (spec->optimizer.kind != SL_OPTIMIZER_SUM) {
+        return refuse(reason, "optimizer.kind is %d; accepted in a KV table is 0 (sum)",
+                      (int)spec->optimizer.kind);
+    }
+    if (spec->initializer.kind != SL_INITIALIZER_ZEROS) {
+        return refuse(reason, "initializer.kind is %d; accepted in a KV table is 0 (zeros)",
+                      (int)spec->initializer.kind);
+    }
+    if (spec->consistency.mode != SL_CONSISTENCY_ASP) {
+        return refuse(reason, "consistency.mode is %d; accepted in a KV table is %d (ASP)",
+                      (int)spec->consistency.mode, (int)SL_CONSISTENCY_ASP);
+    }
+    if (spec->reject_nonfinite) {
+        return refuse(reason, "reject_nonfinite is 1; accepted in a KV table is 0");
+    }
+    return SL_OK;
+}
+
+/* A hyper-parameter and its accepted range. */
+struct parameter {
+    const char *name;
+    float value;
+    float least, most;
+    bool most_excluded, least_excluded;
+    const char *accepted;
+};
+
+static bool is_within(const struct parameter *parameter)
+{
+    float value = parameter->value;
+    if (!isfinite(value)) {
+        return false;
+    }
+    bool over_least =
+        parameter->least_excluded ? value > parameter->least : value >= parameter->least;
+    bool under_most = parameter->most_excluded ? value < parameter->most : value <= parameter->most;
+    return over_least && under_most;
+}
+
+/* The Adam family and RMSProp start with an average of 0: without epsilon, a coordinate whose
+ * gradients are all 0 would become 0 / 0. */
+static bool divides_by_epsilon(enum sl_optimizer_kind kind)
+{
+    return kind == SL_OPTIMIZER_ADAM || kind == SL_OPTIMIZER_ADAMW ||
+           kind == SL_OPTIMIZER_ADAM_ASYNC || kind == SL_OPTIMIZER_RMSPROP;
+}
+
+/* Adagrad starts with initial_accumulator: this or epsilon may be 0, but both would give 0 / 0. */
+static int check_division(const struct sl_optimizer_spec *spec, struct sl_reason *reason)
+{
+    const bool is_adagrad =
+        spec->kind == SL_OPTIMIZER_ADAGRAD || spec->kind == SL_OPTIMIZER_ADAGRAD_DECAY;
+    return is_adagrad && spec->epsilon == 0 && spec->initial_accumulator == 0
+               ? refuse(reason, "optimizer.epsilon and optimizer.initial_accumulator are 0; "
+                                "accepted with Adagrad is one of them > 0")
+               : SL_OK;
+}
+
+/* Fields that the optimizer ignores may be 0, but must still be in range: an invalid value shows
+ * that the caller meant another optimizer. */
+static int check_optimizer(const struct sl_optimizer_spec *spec, struct sl_reason *reason)
+{
+    if ((uint32_t)spec->kind >= SL_OPTIMIZER_KIND_COUNT) {
+        return refuse(reason, "optimizer.kind is %d; accepted is 0 to %d", (int)spec->kind,
+                      SL_OPTIMIZER_KIND_COUNT - 1);
+    }
+    const bool uses_lr = spec->kind != SL_OPTIMIZER_SUM;
+    const bool decays = spec->kind == SL_OPTIMIZER_ADAGRAD_DECAY;
+    const bool divides = divides_by_epsilon(spec->kind);
+    const struct parameter parameters[] = {
+        {"lr", spec->lr, 0, FLT_MAX, false, uses_lr, uses_lr ? "> 0" : ">= 0"},
+        {"momentum", spec->momentum, 0, 1, true, false, "0 to below 1"},
+        {"rho", spec->rho, 0, 1, false, false, "0 to 1"},
+        {"beta1", spec->beta1, 0, 1, true, false, "0 to below 1"},
+        {"beta2", spec->beta2, 0, 1, true, false, "0 to below 1"},
+        {"epsilon", spec->epsilon, 0, FLT_MAX, false, divides, divides ? "> 0" : ">= 0"},
+        {"weight_decay", spec->weight_decay, 0, FLT_MAX, false, false, ">= 0"},
+        {"initial_accumulator", spec->initial_accumulator, 0, FLT_MAX, false, false, ">= 0"},
+        {"l1", spec->l1, 0, FLT_MAX, false, false, ">= 0"},
+        {"l2", spec->l2, 0, FLT_MAX, false, false, ">= 0"},
+        {"lr_power", spec->lr_power, -FLT_MAX, 0, false, false, "<= 0"},
+        {"decay_baseline", spec->decay_baseline, 0, FLT_MAX, false, decays,
+         decays ? "> 0" : ">= 0"},
+    };
+    for (size_t i = 0; i < sizeof parameters / sizeof parameters[0]; i++) {
+        if (!is_within(&parameters[i])) {
+            return refuse(reason, "optimizer.%s is %g; accepted is %s", parameters[i].name,
+                          (double)parameters[i].value, parameters[i].accepted);
+        }
+    }
+    if (decays && spec->decay_steps == 0) {
+        return refuse(reason, "optimizer.decay_steps is 0; accepted is > 0");
+    }
+    return check_division(spec, reason);
+}
+
+static int check_initializer(const struct sl_initializer_spec *spec, struct sl_reason *reason)
+{
+    if ((uint32_t)spec->kind >= SL_INITIALIZER_KIND_COUNT) {
+        return refuse(reason, "initializer.kind is %d; accepted is 0 to %d", (int)spec->kind,
+                      SL_INITIALIZER_KIND_COUNT - 1);
+    }
+    if (!isfinite(spec->low) || !isfinite(spec->high)) {
+        return refuse(
+            reason, "initializer.low (value, mean) is %g, high (stddev) is %g; accepted is finite",
+            (double)spec->low, (double)spec->high);
+    }
+    if (spec->kind == SL_INITIALIZER_UNIFORM &&
+        !(spec->low < spec->high && isfinite(spec->high - spec->low))) {
+        return refuse(
+            reason,
+            "initializer.low is %g, high is %g; accepted is low < high with a finite difference",
+            (double)spec->low, (double)spec->high);
+    }
+    bool has_deviation =
+        spec->kind == SL_INITIALIZER_NORMAL || spec->kind == SL_INITIALIZER_TRUNCATED_NORMAL;
+    if (has_deviation && spec->stddev < 0) {
+        return refuse(reason, "initializer.stddev is %g; accepted is >= 0", (double)spec->stddev);
+    }
+    if (has_deviation && !isfinite(fabsf(spec->mean) + DEVIATIONS_MAX * spec->stddev)) {
+        return refuse(
+            reason, "initializer.mean is %g, stddev is %g; accepted is |mean| + %g stddev up to %g",
+            (double)spec->mean, (double)spec->stddev, (double)DEVIATIONS_MAX, (double)FLT_MAX);
+    }
+    return SL_OK;
+}
+
+static int check_consistency(const struct sl_consistency_spec *spec, struct sl_reason *reason)
+{
+    if ((uint32_t)spec->mode >= SL_CONSISTENCY_MODE_COUNT) {
+        return refuse(reason, "consistency.mode is %d; accepted is 0 to %d", (int)spec->mode,
+                      SL_CONSISTENCY_MODE_COUNT - 1);
+    }
+    if (spec->mode != SL_CONSISTENCY_SSP && spec->staleness != 0) {
+        return refuse(reason, "consistency.staleness is %" PRIu32 "; accepted is 0 except with SSP",
+                      spec->staleness);
+    }
+    if (spec->mode == SL_CONSISTENCY_ASP) {
+        return spec->worker_count == 0
+                   ? SL_OK
+                   : refuse(reason,
+                            "consistency.worker_count is %" PRIu32 "; accepted with ASP is 0",
+                            spec->worker_count);
+    }
+    if (spec->worker_count < 1 || spec->worker_count > SL_LIMIT_WORKERS) {
+        return refuse(
+            reason, "consistency.worker_count is %" PRIu32 "; accepted with %s is 1 to %d",
+            spec->worker_count, spec->mode == SL_CONSISTENCY_BSP ? "BSP" : "SSP", SL_LIMIT_WORKERS);
+    }
+    return SL_OK;
+}
+
+int sl_message_check_spec(const struct sl_table_spec *spec, struct sl_reason *reason)
+{
+    sl_assert(spec != NULL);
+    int err = check_name(spec->name, reason);
+    if (err == SL_OK) {
+        err = check_shape(spec, reason);
+    }
+    if (err == SL_OK) {
+        err = check_optimizer(&spec->optimizer, reason);
+    }
+    if (err == SL_OK) {
+        err = check_initializer(&spec->initializer, reason);
+    }
+    if (err == SL_OK) {
+        err = check_consistency(&spec->consistency, reason);
+    }
+    if (err == SL_OK && spec->kind == SL_TABLE_KV) {
+        err = check_kv(spec, reason);
+    }
+    return err;
+}
+
+/* Comparison of two specifications, field by field */
+
+enum field_type { FIELD_U32, FIELD_U64, FIELD_FLOAT, FIELD_BOOL };
+
+struct field {
+    const char *name;
+    size_t offset;
+    enum field_type type;
+};
+
+#define FIELD(member, field_type)                                                                  \
+    {                                                                                              \
+        .name = #member, .offset = offsetof(struct sl_table_spec, member), .type = field_type      \
+    }
+
+/* Enums are compared as uint32_t. */
+static_assert(sizeof(enum sl_table_kind) == sizeof(uint32_t), "enums are 32 bits wide");
+
+static const struct field fields[] = {
+    FIELD(kind, FIELD_U32),
+    FIELD(dim, FIELD_U32),
+    FIELD(length, FIELD_U64),
+    FIELD(optimizer.kind, FIELD_U32),
+    FIELD(optimizer.lr, FIELD_FLOAT),
+    FIELD(optimizer.momentum, FIELD_FLOAT),
+    FIELD(optimizer.rho, FIELD_FLOAT),
+    FIELD(optimizer.beta1, FIELD_FLOAT),
+    FIELD(optimizer.beta2, FIELD_FLOAT),
+    FIELD(optimizer.epsilon, FIELD_FLOAT),
+    FIELD(optimizer.weight_decay, FIELD_FLOAT),
+    FIELD(optimizer.initial_accumulator, FIELD_FLOAT),
+    FIELD(optimizer.l1, FIELD_FLOAT),
+    FIELD(optimizer.l2, FIELD_FLOAT),
+    FIELD(optimizer.lr_power, FIELD_FLOAT),
+    FIELD(optimizer.decay_steps, FIELD_U32),
+    FIELD(optimizer.decay_baseline, FIELD_FLOAT),
+    FIELD(initializer.kind, FIELD_U32),
+    FIELD(initializer.low, FIELD_FLOAT),
+    FIELD(initializer.high, FIELD_FLOAT),
+    FIELD(initializer.seed, FIELD_U64),
+    FIELD(consistency.mode, FIELD_U32),
+    FIELD(consistency.staleness, FIELD_U32),
+    FIELD(consistency.worker_count, FIELD_U32),
+    FIELD(reject_nonfinite, FIELD_BOOL), /* last: clients may look for this difference alone */
+};
+
+union value {
+    uint32_t u32;
+    uint64_t u64;
+    float f32;
+};
+
+static union value read_field(const struct sl_table_spec *spec, const struct field *field)
+{
+    union value value = {0};
+    static const size_t bytes[] = {sizeof(uint32_t), sizeof(uint64_t), sizeof(float), sizeof(bool)};
+    memcpy(&value, (const char *)spec + field->offset, bytes[field->type]);
+    return value;
+}
+
+static bool is_same(const struct field *field, union value a, union value b)
+{
+    switch (field->type) {
+    case FIELD_FLOAT:
+        return a.f32 == b.f32;
+    case FIELD_U64:
+        return a.u64 == b.u64;
+    default:
+        return a.u32 == b.u32;
+    }
+}
+
+static void print_value(const struct field *field, union value value, char *to, size_t to_bytes)
+{
+    switch (field->type) {
+    case FIELD_FLOAT:
+        (void)snprintf(to, to_bytes, "%.9g", (double)value.f32);
+        break;
+    case FIELD_U64:
+        (void)snprintf(to, to_bytes, "%" PRIu64, value.u64);
+        break;
+    default:
+        (void)snprintf(to, to_bytes, "%" PRIu32, value.u32);
+        break;
+    }
+}
+
+int sl_message_compare_specs(const struct sl_table_spec *existing,
+                             const struct sl_table_spec *asked, struct sl_reason *reason)
+{
+    sl_assert(existing != NULL);
+    sl_assert(asked != NULL);
+    if (strncmp(existing->name, asked->name, SL_TABLE_NAME_BYTES) != 0) {
+        return sl_reason_fail(reason, SL_ERR_EXISTS, "name: it is %.63s, asked for is %.63s",
+                              existing->name, asked->name);
+    }
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        union value is = read_field(existing, &fields[i]);
+        union value wanted = read_field(asked, &fields[i]);
+        if (!is_same(&fields[i], is, wanted)) {
+            char is_text[32];
+            char wanted_text[32];
+            print_value(&fields[i], is, is_text, sizeof is_text);
+            print_value(&fields[i], wanted, wanted_text, sizeof wanted_text);
+            return sl_reason_fail(reason, SL_ERR_EXISTS,
+                                  "table %.63s exists with %s %s, asked for is %s", existing->name,
+                                  fields[i].name, is_text, wanted_text);
+        }
+    }
+    return SL_OK;
+}

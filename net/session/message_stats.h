@@ -1,0 +1,27 @@
+/* Statistics and reports in control messages, as part of message.h. */
+#ifndef SL_NET_SESSION_MESSAGE_STATS_H
+#define SL_NET_SESSION_MESSAGE_STATS_H
+
+#include <starling.h> /* SL_TABLE_NAME_BYTES */
+#include <stdint.h>
+
+struct sl_message_table_stats {
+    char name[SL_TABLE_NAME_BYTES];
+    uint64_t rows, bytes, pulled_rows, pushed_rows, steps;
+};
+
+struct sl_message_stats {
+    struct sl_message_table_stats *tables; /* owned by the message */
+    uint32_t table_count;
+    uint64_t requests, bytes_in, bytes_out, stalls;
+    uint64_t degraded_writes, degraded_ms; /* of a replicated shard, without a backup in sync */
+    uint64_t degraded_shards;              /* from the coordinator only */
+};
+
+/* An encoded report of a member (report.h). The decoder of messages does not look into it. */
+struct sl_message_report {
+    uint8_t *bytes; /* owned by the message */
+    uint32_t byte_count;
+};
+
+#endif

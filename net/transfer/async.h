@@ -1,0 +1,83 @@
+/* Asynchronous use of an engine by one reactor outside it, such as the one of a node of objects. No
+ * function here waits: results are mail to that reactor. Checks, limits and deadlines are those of
+ * the functions that wait (starling_transfer.h).
+ *
+ * Owner: the reactor; before its start, the thread that creates it. A function that returns an
+ * error has no callback; the reason is in sl_transfer_last_error. After 0 the callback runs once,
+ * in a later turn. Beyond SL_LIMIT_LANE_MAILS calls in progress, further ones wait for their turn.
+ */
+#ifndef SL_NET_TRANSFER_ASYNC_H
+#define SL_NET_TRANSFER_ASYNC_H
+
+#include <starling_transfer.h>
+
+struct sl_metastore_address;
+struct sl_reactor;
+struct sl_transfer_async;
+
+/* The call has ended: err 0 or an error with its reason, which is valid during the callback. */
+typedef void sl_transfer_done_fn(void *ctx, int err, const char *reason);
+
+/* A notice whose name begins with the prefix has arrived; in the order of arrival. Those do not
+ * enter the application's inbox, from create to destroy. SL_LIMIT_TRANSFER_NOTICES of them may
+ * wait; beyond that their senders get AGAIN. `noticed` is valid during the callback. */
+typedef void sl_transfer_arrived_fn(void *ctx, const struct sl_transfer_noticed *noticed);
+
+/* The engine's metadata store. It lives as long as the engine. Any thread. */
+const struct sl_metastore_address *sl_transfer_async_metadata(const struct sl_transfer *transfer);
+
+/* prefix: of the notices that the reactor takes, "objects" or "serve"; static storage. The engine
+ * and the reactor outlive *out. Takes a lock. Errors: EXISTS (there is one per engine), NO_MEMORY,
+ * TOO_LARGE (too many lanes). */
+int sl_transfer_async_create(struct sl_transfer *transfer, struct sl_reactor *reactor,
+                             const char *prefix, sl_transfer_arrived_fn *arrived, void *ctx,
+                             struct sl_transfer_async **out);
+
+/* From now on no notice arrives, and no function but close may be called. Segments that are being
+ * opened are abandoned (CANCELLED), unless their record is being looked up. Other calls in progress
+ * end as they would otherwise: cancel batches before. Then ended(ctx) runs, when nothing is left.
+ * Nulls *async. */
+void sl_transfer_async_destroy(struct sl_transfer_async **async, void (*ended)(void *ctx),
+                               void *ctx);
+
+/* As sl_transfer_segment_open, but with REFUSED at once if no process listens there. *out is
+ * written before done(ctx, 0, ...). */
+int sl_transfer_async_open(struct sl_transfer_async *async, const char *name, uint32_t timeout_ms,
+                           struct sl_transfer_segment **out, sl_transfer_done_fn *done, void *ctx);
+
+/* Segments that are opened from now on are also closed for good as soon as their connection is lost
+ * and no process listens at the address any more. */
+void sl_transfer_async_end_with_process(struct sl_transfer_async *async);
+
+/* A random number of an engine: of this one, and of the one that has the open segment. Another
+ * process of the same name has another one. */
+uint64_t sl_transfer_async_own_incarnation(const struct sl_transfer *transfer);
+uint64_t sl_transfer_async_incarnation(const struct sl_transfer_segment *segment);
+
+/* done(ctx, ...) runs once, when the segment is closed for good: CLOSED, with the reason: its peer
+ * has ended, or was unreachable for 5 s; CANCELLED: by the function below. Once per segment. */
+void sl_transfer_async_watch(struct sl_transfer_async *async, struct sl_transfer_segment *segment,
+                             sl_transfer_done_fn *done, void *ctx);
+
+/* As sl_transfer_segment_close, in the background. No batch or notice to the segment may be in
+ * progress. done(ctx, 0, ...) runs when it is closed; NULL: not wanted. Nulls *segment. */
+void sl_transfer_async_close(struct sl_transfer_async *async, struct sl_transfer_segment **segment,
+                             sl_transfer_done_fn *done, void *ctx);
+
+/* As sl_transfer_notice_send. */
+int sl_transfer_async_send(struct sl_transfer_async *async, struct sl_transfer_segment *segment,
+                           const struct sl_transfer_notice *notice, uint32_t timeout_ms,
+                           sl_transfer_done_fn *done, void *ctx);
+
+/* As sl_transfer_batch_submit; notice: NULL: none. `done` gets the error of the first request that
+ * failed, else that of the notice. From then on, and before the first submission,
+ * sl_transfer_batch_status, _error and _free do not wait; in between none of them may be called. */
+int sl_transfer_async_submit(struct sl_transfer_async *async, struct sl_transfer_batch *batch,
+                             const struct sl_transfer_request *requests, uint32_t count,
+                             uint32_t timeout_ms, const struct sl_transfer_notice *notice,
+                             sl_transfer_done_fn *done, void *ctx);
+
+/* The batch ends soon, at the latest 50 ms later. No effect on one that is over. */
+void sl_transfer_async_cancel(struct sl_transfer_async *async, struct sl_transfer_batch *batch);
+
+#endif

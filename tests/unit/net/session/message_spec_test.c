@@ -1,0 +1,280 @@
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "net/session/message.h"
+#include "random_message.h"
+#include "tests/support/unit.h"
+
+static struct sl_table_spec good_spec(void)
+{
+    return (struct sl_table_spec){.name = "emb",
+                                  .kind = SL_TABLE_SPARSE,
+                                  .dim = 8,
+                                  .optimizer = {.kind = SL_OPTIMIZER_SGD, .lr = 0.1f}};
+}
+
+/* The specification is refused, and the reason names the field. */
+static void assert_refused(const struct sl_table_spec *spec, const char *field)
+{
+    struct sl_reason reason = {0};
+    assert_int_equal(sl_message_check_spec(spec, &reason), SL_ERR_INVALID);
+    assert_non_null(strstr(reason.text, field));
+}
+
+static void assert_accepted(const struct sl_table_spec *spec)
+{
+    assert_int_equal(sl_message_check_spec(spec, NULL), SL_OK);
+}
+
+SL_CASE(message_check_spec__accepts_random_good_ones)
+{
+    uint64_t seed = 5;
+    for (int i = 0; i < 2000; i++) {
+        struct sl_table_spec spec = random_message_spec(&seed);
+        assert_accepted(&spec);
+    }
+    /* What an optimizer does not read may be left 0. */
+    struct sl_table_spec bare = {.name = "n", .kind = SL_TABLE_DENSE, .length = 1};
+    assert_accepted(&bare);
+}
+
+SL_CASE(message_check_spec__refuses_odd_names)
+{
+    struct sl_table_spec spec = good_spec();
+    spec.name[0] = '\0';
+    assert_refused(&spec, "name");
+    snprintf(spec.name, sizeof spec.name, "%s", "a b");
+    assert_refused(&spec, "name");
+    snprintf(spec.name, sizeof spec.name, "%s", "a\x80");
+    assert_refused(&spec, "name");
+    memset(spec.name, 'x', sizeof spec.name);
+    assert_refused(&spec, "name");
+    spec.name[sizeof spec.name - 1] = '\0';
+    assert_accepted(&spec);
+}
+
+SL_CASE(message_check_spec__refuses_shapes_outside_the_limits)
+{
+    struct sl_table_spec spec = good_spec();
+    spec.dim = 0;
+    assert_refused(&spec, "dim");
+    spec.dim = SL_LIMIT_DIM + 1;
+    assert_refused(&spec, "dim");
+    spec.dim = SL_LIMIT_DIM;
+    assert_accepted(&spec);
+    spec.length = 1;
+    assert_refused(&spec, "length");
+    spec.kind = SL_TABLE_DENSE;
+    assert_refused(&spec, "dim");
+    spec.dim = 0;
+    assert_accepted(&spec);
+    spec.length = 0;
+    assert_refused(&spec, "length");
+    spec.length = SL_LIMIT_DENSE_ELEMENTS + 1;
+    assert_refused(&spec, "length");
+    spec.kind = (enum sl_table_kind)SL_TABLE_KIND_COUNT;
+    assert_refused(&spec, "kind");
+}
+
+SL_CASE(message_check_spec__wants_a_kv_table_plain)
+{
+    const struct sl_table_spec good = {.name = "kv", .kind = SL_TABLE_KV, .dim = 4};
+    assert_accepted(&good);
+    for (uint32_t dim = 0; dim < 10; dim++) {
+        struct sl_table_spec spec = good;
+        spec.dim = dim;
+        if (dim == 1 || dim == 4) {
+            assert_accepted(&spec);
+        } else {
+            assert_refused(&spec, "dim");
+        }
+    }
+    struct sl_table_spec spec = good;
+    spec.length = 1;
+    assert_refused(&spec, "length");
+    spec = good;
+    spec.optimizer = (struct sl_optimizer_spec){.kind = SL_OPTIMIZER_SGD, .lr = 1};
+    assert_refused(&spec, "optimizer.kind");
+    spec = good;
+    spec.initializer = (struct sl_initializer_spec){.kind = SL_INITIALIZER_CONSTANT, .value = 1};
+    assert_refused(&spec, "initializer.kind");
+    spec = good;
+    spec.consistency = (struct sl_consistency_spec){.mode = SL_CONSISTENCY_BSP, .worker_count = 1};
+    assert_refused(&spec, "consistency.mode");
+    spec = good;
+    spec.reject_nonfinite = true;
+    assert_refused(&spec, "reject_nonfinite is 1; accepted in a KV table is 0");
+    /* Tables of floats and of bytes are not the same. */
+    struct sl_reason reason;
+    struct sl_table_spec bytes = good;
+    bytes.dim = 1;
+    assert_int_equal(sl_message_compare_specs(&good, &bytes, &reason), SL_ERR_EXISTS);
+    assert_non_null(strstr(reason.text, "dim"));
+}
+
+SL_CASE(message_check_spec__refuses_each_bad_hyper_parameter)
+{
+    static const struct {
+        size_t offset;
+        const char *field;
+        float bad;
+    } cases[] = {
+        {offsetof(struct sl_optimizer_spec, lr), "optimizer.lr", 0},
+        {offsetof(struct sl_optimizer_spec, lr), "optimizer.lr", -1},
+        {offsetof(struct sl_optimizer_spec, momentum), "optimizer.momentum", 1},
+        {offsetof(struct sl_optimizer_spec, rho), "optimizer.rho", 1.01f},
+        {offsetof(struct sl_optimizer_spec, beta1), "optimizer.beta1", 1},
+        {offsetof(struct sl_optimizer_spec, beta2), "optimizer.beta2", -0.1f},
+        {offsetof(struct sl_optimizer_spec, epsilon), "optimizer.epsilon", -1e-9f},
+        {offsetof(struct sl_optimizer_spec, weight_decay), "optimizer.weight_decay", -1},
+        {offsetof(struct sl_optimizer_spec, initial_accumulator), "initial_accumulator", -1},
+        {offsetof(struct sl_optimizer_spec, l1), "optimizer.l1", -1},
+        {offsetof(struct sl_optimizer_spec, l2), "optimizer.l2", -1},
+        {offsetof(struct sl_optimizer_spec, lr_power), "optimizer.lr_power", 0.5f},
+        {offsetof(struct sl_optimizer_spec, decay_baseline), "optimizer.decay_baseline", -1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const float bad[] = {cases[i].bad, NAN, INFINITY, -INFINITY};
+        for (size_t b = 0; b < sizeof bad / sizeof bad[0]; b++) {
+            struct sl_table_spec spec = good_spec();
+            memcpy((char *)&spec.optimizer + cases[i].offset, &bad[b], sizeof bad[b]);
+            assert_refused(&spec, cases[i].field);
+        }
+    }
+    struct sl_table_spec spec = good_spec();
+    spec.optimizer.kind = (enum sl_optimizer_kind)SL_OPTIMIZER_KIND_COUNT;
+    assert_refused(&spec, "optimizer.kind");
+    spec.optimizer.kind = SL_OPTIMIZER_ADAGRAD_DECAY;
+    assert_refused(&spec, "optimizer.decay_baseline");
+    spec.optimizer.decay_baseline = 0.1f;
+    assert_refused(&spec, "optimizer.decay_steps");
+    spec.optimizer.decay_steps = 1;
+    spec.optimizer.initial_accumulator = 0.1f;
+    assert_accepted(&spec);
+}
+
+SL_CASE(message_check_spec__accepts_the_defaults)
+{
+    for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
+        struct sl_table_spec spec = good_spec();
+        spec.optimizer = sl_optimizer_defaults((enum sl_optimizer_kind)kind);
+        assert_int_equal(spec.optimizer.kind, kind);
+        assert_accepted(&spec);
+    }
+}
+
+/* A coordinate whose first gradient is 0 would be 0 / 0 from then on. */
+SL_CASE(message_check_spec__refuses_what_divides_by_zero)
+{
+    static const enum sl_optimizer_kind by_epsilon[] = {
+        SL_OPTIMIZER_ADAM, SL_OPTIMIZER_ADAMW, SL_OPTIMIZER_ADAM_ASYNC, SL_OPTIMIZER_RMSPROP};
+    struct sl_table_spec spec = good_spec();
+    for (size_t i = 0; i < sizeof by_epsilon / sizeof by_epsilon[0]; i++) {
+        spec.optimizer = sl_optimizer_defaults(by_epsilon[i]);
+        spec.optimizer.epsilon = 0;
+        assert_refused(&spec, "optimizer.epsilon is 0; accepted is > 0");
+        spec.optimizer.epsilon = 1e-30F;
+        assert_accepted(&spec);
+    }
+    static const enum sl_optimizer_kind by_either[] = {SL_OPTIMIZER_ADAGRAD,
+                                                       SL_OPTIMIZER_ADAGRAD_DECAY};
+    for (size_t i = 0; i < sizeof by_either / sizeof by_either[0]; i++) {
+        spec.optimizer = sl_optimizer_defaults(by_either[i]);
+        spec.optimizer.epsilon = 0;
+        assert_accepted(&spec);
+        spec.optimizer.initial_accumulator = 0;
+        assert_refused(&spec, "one of them > 0");
+        spec.optimizer.epsilon = 1e-8F;
+        assert_accepted(&spec);
+    }
+    /* Where nothing is divided by it. */
+    spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_FTRL);
+    spec.optimizer.epsilon = 0;
+    spec.optimizer.initial_accumulator = 0;
+    assert_accepted(&spec);
+}
+
+SL_CASE(message_check_spec__refuses_bad_initializers)
+{
+    struct sl_table_spec spec = good_spec();
+    spec.initializer.kind = (enum sl_initializer_kind)SL_INITIALIZER_KIND_COUNT;
+    assert_refused(&spec, "initializer.kind");
+    spec.initializer = (struct sl_initializer_spec){.kind = SL_INITIALIZER_CONSTANT, .value = NAN};
+    assert_refused(&spec, "initializer.low");
+    spec.initializer =
+        (struct sl_initializer_spec){.kind = SL_INITIALIZER_UNIFORM, .low = 1, .high = 1};
+    assert_refused(&spec, "low < high");
+    spec.initializer.low = -3e38f;
+    spec.initializer.high = 3e38f;
+    assert_refused(&spec, "low < high");
+    spec.initializer = (struct sl_initializer_spec){.kind = SL_INITIALIZER_NORMAL, .stddev = -1};
+    assert_refused(&spec, "initializer.stddev");
+    for (int kind = SL_INITIALIZER_NORMAL; kind <= SL_INITIALIZER_TRUNCATED_NORMAL; kind++) {
+        spec.initializer = (struct sl_initializer_spec){
+            .kind = (enum sl_initializer_kind)kind, .mean = -1e38F, .stddev = 3e37F};
+        assert_refused(&spec, "|mean| + 9 stddev");
+        spec.initializer.stddev = 2e37F;
+        assert_accepted(&spec);
+    }
+}
+
+SL_CASE(message_check_spec__wants_workers_where_clocks_count)
+{
+    struct sl_table_spec spec = good_spec();
+    spec.consistency = (struct sl_consistency_spec){.mode = SL_CONSISTENCY_ASP, .worker_count = 1};
+    assert_refused(&spec, "worker_count");
+    spec.consistency = (struct sl_consistency_spec){.mode = SL_CONSISTENCY_ASP, .staleness = 1};
+    assert_refused(&spec, "staleness");
+    spec.consistency = (struct sl_consistency_spec){.mode = SL_CONSISTENCY_BSP};
+    assert_refused(&spec, "worker_count");
+    spec.consistency.worker_count = SL_LIMIT_WORKERS + 1;
+    assert_refused(&spec, "worker_count");
+    spec.consistency.worker_count = SL_LIMIT_WORKERS;
+    assert_accepted(&spec);
+    spec.consistency.staleness = 1;
+    assert_refused(&spec, "staleness");
+    spec.consistency.mode = SL_CONSISTENCY_SSP;
+    assert_accepted(&spec);
+    spec.consistency.mode = (enum sl_consistency_mode)SL_CONSISTENCY_MODE_COUNT;
+    assert_refused(&spec, "consistency.mode");
+}
+
+SL_CASE(message_compare_specs__names_the_first_difference)
+{
+    struct sl_reason reason = {0};
+    struct sl_table_spec existing = good_spec();
+    struct sl_table_spec asked = good_spec();
+    assert_int_equal(sl_message_compare_specs(&existing, &asked, &reason), SL_OK);
+    asked.consistency.worker_count = 3;
+    asked.optimizer.lr = 0.25f;
+    assert_int_equal(sl_message_compare_specs(&existing, &asked, &reason), SL_ERR_EXISTS);
+    assert_string_equal(reason.text,
+                        "table emb exists with optimizer.lr 0.100000001, asked for is 0.25");
+    asked = good_spec();
+    asked.initializer.seed = UINT64_MAX;
+    assert_int_equal(sl_message_compare_specs(&existing, &asked, &reason), SL_ERR_EXISTS);
+    assert_string_equal(reason.text, "table emb exists with initializer.seed 0, asked for is "
+                                     "18446744073709551615");
+    snprintf(asked.name, sizeof asked.name, "%s", "other");
+    assert_int_equal(sl_message_compare_specs(&existing, &asked, &reason), SL_ERR_EXISTS);
+    assert_non_null(strstr(reason.text, "name"));
+}
+
+/* Every byte of a specification counts, but for padding, and for what is behind the name's NUL. */
+SL_CASE(message_compare_specs__sees_every_field)
+{
+    uint64_t seed = 6;
+    const size_t fields_start = offsetof(struct sl_table_spec, kind);
+    size_t differing = 0;
+    const struct sl_table_spec existing = good_spec();
+    for (size_t at = fields_start; at + 4 <= sizeof existing; at += 4) {
+        struct sl_table_spec asked = existing;
+        uint32_t other = 0x3f000000u | (uint32_t)(1 + sl_hash_random(&seed) % 1000);
+        memcpy((char *)&asked + at, &other, sizeof other);
+        differing += sl_message_compare_specs(&existing, &asked, NULL) != SL_OK;
+    }
+    const size_t words = (sizeof existing - fields_start) / 4;
+    assert_true(words - differing <= 2); /* padding before seed and at the end, at most */
+}

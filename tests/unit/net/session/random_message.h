@@ -1,0 +1,26 @@
+/* Parts of control messages drawn from a seed; every one is valid. */
+#ifndef TESTS_UNIT_NET_RANDOM_MESSAGE_H
+#define TESTS_UNIT_NET_RANDOM_MESSAGE_H
+
+#include "net/session/message.h"
+
+/* Printable ASCII without spaces, 1 to to_bytes - 1 bytes, padded with zeros. */
+void random_message_name(uint64_t *seed, char *to, size_t to_bytes);
+
+struct sl_table_spec random_message_spec(uint64_t *seed);
+
+/* Of a checkpoint. */
+uint64_t random_message_number(uint64_t *seed);
+
+/* What is allocated is the caller's to free: sl_message_fini of the message does. */
+void random_message_stats(uint64_t *seed, struct sl_message_stats *to);
+void random_message_part(uint64_t *seed, struct sl_message_checkpoint_part *to);
+void random_message_complete(uint64_t *seed, struct sl_message_checkpoint_publish *to);
+
+/* Of a ps that is filled in already: who serves its shards, and has their backups. */
+void random_message_epoch(uint64_t *seed, struct sl_message_ps *to);
+
+/* The pairs of a ps, and the checkpoints that it has. */
+void random_message_lists(uint64_t *seed, struct sl_message_register *to);
+
+#endif

@@ -1,2 +1,0 @@
-# libstarling_transfer: the transfer engine and what it stands on.
-starling_installed_library(starling_transfer starling-transfer sl_transfer)
