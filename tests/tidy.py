@@ -35,9 +35,9 @@ ARROWS = {
     "net/dpdk/module": "net/dpdk+",
     "net/builtin": "net/base+ net/tcp net/shm net/rdma net/dpdk",
     "net/store": "reactor",
-    "observe/cluster": "ps/coordinator+",
-    "observe/web": "",
-    "net/http": "reactor observe/metrics",
+    "ps/observe": "ps/coordinator+",
+    "ps/observe/web": "",
+    "net/http": "reactor",
     "ps/optimizer": "",
     "ps/table": "ps/optimizer",
     "ps/snapshot": "ps/table+ net/session",
@@ -48,10 +48,10 @@ ARROWS = {
     "ps/coordinator": "net/session",
     "ps/leader": "ps/coordinator+ net/store+",
     "ps/agent": "net/session+",
-    "ps/process": "ps/replication+ ps/leader+ ps/agent+ net/builtin+ observe/cluster net/http observe/metrics observe/web",
+    "ps/process": "ps/replication+ ps/leader+ ps/agent+ net/builtin+ ps/observe net/http ps/observe/web",
     "ps": "ps/process+ ps/objects net/http config tools/doctor reactor",
     "ps/objects": "ps/process+ ps objects+",
-    "worker": "net/session+ net/builtin+ observe/metrics",
+    "worker": "net/session+ net/builtin+",
     "worker/train": "worker+ net/http config",
     "net/transfer": "net/store+ net/session+ net/rma net/builtin+",
     "objects": "net/transfer net/store net/base net/wire reactor",
@@ -70,7 +70,6 @@ ARROWS = {
     "tools/doctor": "net/builtin+ net/transfer config",
     "bench": "worker+ ps/table+ objects serve/engine serve/base serve/worker config",
     "python": "",
-    "observe/metrics": "",
 }
 
 # Rooms that use the public headers alone, not even core.

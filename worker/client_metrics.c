@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "core/metrics_text.h"
 #include "core/reason.h"
-#include "observe/metrics/text.h"
 
 #define ROW(kind, unit, cells, member, name, labels, help)                                         \
     {                                                                                              \

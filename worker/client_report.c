@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "core/list.h"
+#include "core/metrics_process.h"
 #include "net/session/report.h"
-#include "observe/metrics/process.h"
 #include "worker/client_internal.h"
 #include "worker/client_metrics.h"
 

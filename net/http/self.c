@@ -6,7 +6,7 @@
 #include "core/arena_pages.h"
 #include "core/clock.h"
 #include "core/event.h"
-#include "observe/metrics/process.h"
+#include "core/metrics_process.h"
 
 static double seconds(uint64_t ns)
 {

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "core/clock.h"
-#include "observe/cluster/cluster.h"
+#include "ps/observe/cluster.h"
 #include "ps/process/observe.h"
 #include "ps/process/own_report.h"
 #include "ps/process/routes.h"

@@ -1,5 +1,5 @@
 /* The whole job at the process that hosts the coordinator: takes the reports of all members, and
- * replies to the routes that describe the job (observe/cluster). Every server also sends its own
+ * replies to the routes that describe the job (ps/observe). Every server also sends its own
  * report. The observer's thread, unless stated otherwise. */
 #ifndef SL_PS_PROCESS_CLUSTER_H
 #define SL_PS_PROCESS_CLUSTER_H

@@ -1,11 +1,11 @@
 /* The metrics of a process: its registry, and for each core one block with the cells of the objects
  * on that reactor. Blocks outlive these objects. A reader on another thread walks the registry
- * (observe/metrics/text.h). */
+ * (core/metrics_text.h). */
 #ifndef SL_PS_PROCESS_METRICS_H
 #define SL_PS_PROCESS_METRICS_H
 
 #include "core/metrics.h"
-#include "observe/metrics/process.h"
+#include "core/metrics_process.h"
 #include "ps/coordinator/metrics.h"
 #include "ps/replication/metrics.h"
 #include "ps/server/metrics.h"

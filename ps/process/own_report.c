@@ -6,7 +6,7 @@
 
 #include "core/arena_pages.h"
 #include "core/clock.h"
-#include "observe/metrics/process.h"
+#include "core/metrics_process.h"
 #include "ps/process/views.h"
 
 #define NO_TABLE UINT32_MAX

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/metrics_text.h"
 #include "net/http/observer.h"
 #include "net/http/self.h"
-#include "observe/metrics/text.h"
-#include "observe/web/web.h"
+#include "ps/observe/web/web.h"
 #include "ps/process/cluster.h"
 #include "ps/process/observe.h"
 #include "ps/process/views.h"

@@ -7,8 +7,8 @@
 
 #include "core/assert.h"
 #include "core/clock.h"
+#include "core/metrics_text.h"
 #include "net/http/ping.h"
-#include "observe/metrics/text.h"
 #include "reactor/mailbox.h"
 #include "worker/client_internal.h"
 #include "worker/client_report.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "core/clock.h"
-#include "observe/metrics/text.h"
+#include "core/metrics_text.h"
 #include "worker/train/train_report.h"
 
 /* More than a client's page has. */

@@ -3,7 +3,7 @@
 #ifndef SL_WORKER_TRAIN_TRAIN_METRICS_H
 #define SL_WORKER_TRAIN_TRAIN_METRICS_H
 
-#include "observe/metrics/process.h"
+#include "core/metrics_process.h"
 
 struct sl_client;
 struct sl_train_report;

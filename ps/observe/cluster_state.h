@@ -1,0 +1,69 @@
+/* State of a cluster, shared by the files of this room. */
+#ifndef SL_PS_OBSERVE_CLUSTER_STATE_H
+#define SL_PS_OBSERVE_CLUSTER_STATE_H
+
+#include "net/session/report.h"
+#include "ps/observe/cluster.h"
+#include "ps/observe/history.h"
+
+struct sl_cluster_member {
+    struct sl_report report, earlier; /* the last two */
+    bool has_earlier;                 /* of the same process: there are rates */
+    uint64_t received_ns;
+    size_t bytes;
+};
+
+/* Sums over all servers, as of the last tick. */
+struct sl_cluster_table {
+    char name[SL_TABLE_NAME_BYTES];
+    uint64_t second; /* when a server last reported it */
+    uint64_t rows, memory, sampled_keys;
+    double pulled_s, pushed_s;
+    struct sl_history_track track;
+};
+
+struct sl_cluster_slow {
+    struct sl_report_slow request;
+    char table[SL_TABLE_NAME_BYTES];
+    uint32_t server; /* task */
+};
+
+struct sl_cluster {
+    struct sl_cluster_member *servers[SL_LIMIT_PS];      /* by task; NULL: no report */
+    struct sl_cluster_member *workers[SL_LIMIT_WORKERS]; /* by task; NULL: no report */
+    size_t bytes;                                        /* of all members */
+    struct sl_cluster_slow slow[SL_CLUSTER_SLOW_MAX];    /* ring */
+    uint64_t slow_count;
+    uint64_t second, unix_offset; /* of the last tick; second + unix_offset: Unix time */
+    struct sl_history history;
+    struct sl_history_point totals; /* of the last tick */
+    struct sl_history_track job, shards[SL_LIMIT_SHARDS];
+    struct sl_cluster_table tables[SL_LIMIT_TABLES];
+    uint32_t table_count;
+};
+
+/* The last report of a shard. */
+struct sl_cluster_shard {
+    const struct sl_report_shard *now; /* NULL: nothing fresh */
+    const struct sl_report_shard *earlier;
+    double seconds; /* between the two; 0: no rates */
+};
+
+/* Returns the member if its report is fresh, else NULL. */
+const struct sl_cluster_member *sl_cluster_fresh(const struct sl_cluster_member *member,
+                                                 uint64_t now_ns);
+
+/* Returns the time between the member's two reports; 0: it has one only. */
+double sl_cluster_seconds(const struct sl_cluster_member *member);
+
+/* Returns the increase a second; NAN if seconds is 0. */
+double sl_cluster_rate(uint64_t now, uint64_t earlier, double seconds);
+
+/* Finds a shard in the report of the server that serves it. */
+struct sl_cluster_shard sl_cluster_find_shard(const struct sl_cluster *cluster, uint32_t server,
+                                              uint32_t shard, uint64_t now_ns);
+
+/* Returns the task of the server that serves the shards of server `task`. */
+uint32_t sl_cluster_primary(const struct sl_coordinator_view *view, uint32_t task);
+
+#endif

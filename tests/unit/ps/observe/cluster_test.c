@@ -1,0 +1,424 @@
+/* The job as the coordinator shows it, from reports and the coordinator's view. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/session/report.h"
+#include "ps/observe/cluster.h"
+#include "tests/support/unit.h"
+
+#define SECOND SL_CLOCK_NS_PER_S
+#define START  (100 * SECOND)
+#define UNIX_S 1800000000
+
+/* Two servers with two shards each, a backup of each shard on the other server, and a worker. */
+struct fixture {
+    struct sl_cluster *cluster;
+    struct sl_coordinator_view *view;
+    uint64_t now_ns;
+    struct sl_report servers[2];
+    struct sl_report_shard shards[2][4]; /* own, then backups */
+    struct sl_report_table tables[2][2];
+    struct sl_report worker;
+};
+
+static void set_up_server(struct fixture *f, uint32_t task)
+{
+    struct sl_report *report = &f->servers[task];
+    *report = (struct sl_report){
+        .uptime_ms = 5000,
+        .http = "127.0.0.1:9480",
+        .memory = 1000,
+        .memory_limit = 5000,
+        .ordinary_pages = 300,
+        .shards = f->shards[task],
+        .shard_count = 4,
+        .tables = f->tables[task],
+        .table_count = 2,
+        .slow_threshold_us = 10000,
+    };
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t shard = (2 * task + i) % 4;
+        f->shards[task][i] =
+            (struct sl_report_shard){.shard = shard, .is_backup = i >= 2, .rows = 10 + shard};
+    }
+    f->tables[task][0] = (struct sl_report_table){.name = "emb", .rows = 20, .memory = 300};
+    f->tables[task][1] = (struct sl_report_table){.name = "<script>\"'", .rows = 1};
+    f->view->servers[task].shard_count = 2;
+    f->view->servers[task].member.state = SL_COORDINATOR_VIEW_RUNNING;
+    f->view->servers[task].group = (struct sl_coordinator_view_group){
+        .epoch = 1, .primary = task, .backup = 1 - task, .in_sync = true};
+}
+
+static void set_up(struct fixture *f)
+{
+    *f = (struct fixture){.now_ns = START, .view = calloc(1, sizeof *f->view)};
+    assert_non_null(f->view);
+    assert_int_equal(sl_cluster_create(&f->cluster), 0);
+    f->view->is_here = true;
+    f->view->stage = SL_COORDINATOR_RUNNING;
+    f->view->ps_count = 2;
+    f->view->worker_end = 2;
+    f->view->workers[1].state = SL_COORDINATOR_VIEW_RUNNING;
+    set_up_server(f, 0);
+    set_up_server(f, 1);
+    f->worker = (struct sl_report){.uptime_ms = 1000, .has_client = true};
+}
+
+static void tear_down(struct fixture *f)
+{
+    sl_cluster_destroy(&f->cluster);
+    free(f->view);
+}
+
+#define CASE(name) SL_CASE_USING(name, struct fixture, set_up, tear_down)
+
+static int take(struct fixture *f, enum sl_message_role role, uint32_t task,
+                const struct sl_report *report)
+{
+    const struct sl_cluster_sender sender = {.role = role, .task_index = task};
+    uint8_t *encoded = NULL;
+    uint32_t bytes = 0;
+    assert_int_equal(sl_report_encode(report, &encoded, &bytes), 0);
+    const int err = sl_cluster_take(f->cluster, &sender, encoded, bytes, f->now_ns);
+    free(encoded);
+    return err;
+}
+
+static void take_server(struct fixture *f, uint32_t task)
+{
+    assert_int_equal(take(f, SL_MESSAGE_ROLE_PS, task, &f->servers[task]), 0);
+}
+
+static void tick(struct fixture *f)
+{
+    sl_cluster_tick(f->cluster, f->view, f->now_ns,
+                    UNIX_S + (f->now_ns - START) / SL_CLOCK_NS_PER_S);
+}
+
+/* A second in which every shard answers 100 requests with 1,000 keys and 5,000 bytes. */
+static void pass_second(struct fixture *f)
+{
+    f->now_ns += SECOND;
+    for (uint32_t task = 0; task < 2; task++) {
+        f->servers[task].uptime_ms += 1000;
+        for (uint32_t i = 0; i < 4; i++) {
+            f->shards[task][i].requests += 100;
+            f->shards[task][i].keys += 1000;
+            f->shards[task][i].bytes += 5000;
+            f->shards[task][i].busy_us += 250000;
+        }
+        f->tables[task][0].pulled_keys += 600;
+        f->tables[task][0].pushed_keys += 400;
+    }
+    f->worker.uptime_ms += 1000;
+    f->worker.client.steps += 7;
+}
+
+static json_t *describe(struct fixture *f)
+{
+    json_t *json =
+        sl_cluster_describe(f->cluster, f->view, SECOND / 2, "ps/0", f->now_ns, UNIX_S + 0.5);
+    assert_non_null(json);
+    return json;
+}
+
+/* The value at a path such as "servers 0 shards 1 busy", as compact JSON. */
+static const char *at(const json_t *json, const char *path)
+{
+    static char text[512];
+    char copy[256];
+    (void)snprintf(copy, sizeof copy, "%s", path);
+    char *rest = NULL;
+    for (const char *word = strtok_r(copy, " ", &rest); word != NULL;
+         word = strtok_r(NULL, " ", &rest)) {
+        json = json_is_array(json) ? json_array_get(json, strtoul(word, NULL, 10))
+                                   : json_object_get(json, word);
+    }
+    if (json == NULL) {
+        return "(nothing)";
+    }
+    const size_t bytes = json_dumpb(json, text, sizeof text - 1, JSON_ENCODE_ANY | JSON_COMPACT);
+    text[bytes < sizeof text ? bytes : 0] = '\0';
+    return text;
+}
+
+#define EXPECT(json, path, value) assert_string_equal(at((json), (path)), (value))
+
+CASE(cluster_describe__shows_rates_from_the_second_report_on)
+{
+    take_server(fixture, 0);
+    take_server(fixture, 1);
+    tick(fixture);
+    json_t *json = describe(fixture);
+    EXPECT(json, "totals requests_s", "null");
+    EXPECT(json, "totals memory", "2000");
+    EXPECT(json, "servers 0 shards 1 requests_s", "null");
+    json_decref(json);
+    pass_second(fixture);
+    take_server(fixture, 0);
+    take_server(fixture, 1);
+    tick(fixture);
+    json = describe(fixture);
+    EXPECT(json, "age_s", "0.5");
+    EXPECT(json, "job", "\"running\"");
+    EXPECT(json, "coordinator", "\"ps/0\"");
+    EXPECT(json, "totals requests_s", "400.0"); /* not the backups' */
+    EXPECT(json, "totals keys_s", "4000");
+    EXPECT(json, "totals bytes_s", "20000");
+    EXPECT(json, "servers 1 name", "\"ps/1\"");
+    EXPECT(json, "servers 1 state", "\"serving\"");
+    EXPECT(json, "servers 1 http", "\"127.0.0.1:9480\"");
+    EXPECT(json, "servers 1 memory_limit", "5000");
+    EXPECT(json, "servers 1 ordinary_pages", "300");
+    EXPECT(json, "servers 1 shards 0 shard", "2");
+    EXPECT(json, "servers 1 shards 0 serving", "\"ps/1\"");
+    EXPECT(json, "servers 1 shards 0 backup", "\"ps/0\"");
+    EXPECT(json, "servers 1 shards 0 in_sync", "true");
+    EXPECT(json, "servers 1 shards 0 requests_s", "100.0");
+    EXPECT(json, "servers 1 shards 0 busy", "0.25");
+    EXPECT(json, "servers 1 shards 0 rows", "12");
+    EXPECT(json, "servers 1 shards 0 p99_us", "null");
+    EXPECT(json, "tables 0",
+           "{\"name\":\"emb\",\"rows\":40,\"memory\":600,\"pulled_keys_s\":1200,"
+           "\"pushed_keys_s\":800.0}");
+    EXPECT(json, "checkpoint enabled", "false");
+    EXPECT(json, "checkpoint last", "null");
+    json_decref(json);
+}
+
+CASE(cluster_take__begins_anew_with_a_restarted_member)
+{
+    take_server(fixture, 0);
+    pass_second(fixture);
+    take_server(fixture, 0);
+    fixture->now_ns += SECOND;
+    fixture->servers[0].uptime_ms = 200;
+    fixture->shards[0][0].requests = 3;
+    take_server(fixture, 0);
+    tick(fixture);
+    json_t *json = describe(fixture);
+    EXPECT(json, "servers 0 shards 0 requests_s", "null");
+    EXPECT(json, "totals requests_s", "null");
+    json_decref(json);
+    pass_second(fixture);
+    take_server(fixture, 0);
+    json = describe(fixture);
+    EXPECT(json, "servers 0 shards 0 requests_s", "100.0");
+    json_decref(json);
+}
+
+CASE(cluster_describe__shows_a_promoted_backup)
+{
+    take_server(fixture, 1);
+    pass_second(fixture);
+    fixture->shards[1][2].is_backup = fixture->shards[1][3].is_backup = false;
+    take_server(fixture, 1);
+    pass_second(fixture);
+    take_server(fixture, 1);
+    fixture->view->servers[0].member = (struct sl_coordinator_view_member){
+        .state = SL_COORDINATOR_VIEW_EXPIRED, .last_seen_ns = fixture->now_ns - 12 * SECOND};
+    fixture->view->servers[0].group.primary = 1;
+    fixture->view->servers[0].group.backup = SL_MESSAGE_NO_BACKUP;
+    fixture->view->servers[0].group.in_sync = false;
+    fixture->view->servers[1].group.epoch = 0; /* no replicas */
+    tick(fixture);
+    json_t *json = describe(fixture);
+    EXPECT(json, "servers 0 state", "\"expired\"");
+    EXPECT(json, "servers 1 shards 0 in_sync", "null");
+    EXPECT(json, "servers 0 age_s", "12.0");
+    EXPECT(json, "servers 0 shards 0 serving", "\"ps/1\"");
+    EXPECT(json, "servers 0 shards 0 backup", "null");
+    EXPECT(json, "servers 0 shards 0 in_sync", "false");
+    EXPECT(json, "servers 0 shards 0 requests_s", "100.0");
+    EXPECT(json, "totals requests_s", "400.0");
+    json_decref(json);
+}
+
+CASE(cluster_describe__does_not_take_old_reports_for_new)
+{
+    take_server(fixture, 0);
+    pass_second(fixture);
+    take_server(fixture, 0);
+    fixture->now_ns += SL_CLUSTER_FRESH_NS + SECOND;
+    fixture->view->servers[0].member.state = SL_COORDINATOR_VIEW_DISCONNECTED;
+    tick(fixture);
+    json_t *json = describe(fixture);
+    EXPECT(json, "servers 0 state", "\"disconnected\"");
+    EXPECT(json, "servers 0 age_s", "6.0");
+    EXPECT(json, "servers 0 shards 0 requests_s", "null");
+    EXPECT(json, "servers 0 shards 0 serving", "null");
+    EXPECT(json, "totals memory", "null");
+    EXPECT(json, "tables", "[]");
+    json_decref(json);
+}
+
+CASE(cluster_describe__shows_the_lag_of_workers)
+{
+    fixture->view->worker_end = 4;
+    fixture->view->workers[2].state = SL_COORDINATOR_VIEW_RUNNING;
+    fixture->view->workers[3].state = SL_COORDINATOR_VIEW_LEFT;
+    fixture->worker.client.clock = 90;
+    assert_int_equal(take(fixture, SL_MESSAGE_ROLE_WORKER, 1, &fixture->worker), 0);
+    pass_second(fixture);
+    assert_int_equal(take(fixture, SL_MESSAGE_ROLE_WORKER, 1, &fixture->worker), 0);
+    fixture->worker.client.clock = 100;
+    assert_int_equal(take(fixture, SL_MESSAGE_ROLE_WORKER, 2, &fixture->worker), 0);
+    fixture->worker.client.clock = 200;
+    assert_int_equal(take(fixture, SL_MESSAGE_ROLE_WORKER, 3, &fixture->worker), 0);
+    json_t *json = describe(fixture);
+    EXPECT(json, "workers 0 name", "\"worker/1\""); /* worker/0 has never come */
+    EXPECT(json, "workers 0 state", "\"running\"");
+    EXPECT(json, "workers 0 clock", "90");
+    EXPECT(json, "workers 0 lag", "10");
+    EXPECT(json, "workers 0 steps_s", "7.0");
+    EXPECT(json, "workers 0 http", "null");
+    EXPECT(json, "workers 1 lag", "0");
+    EXPECT(json, "workers 2 state", "\"left\"");
+    EXPECT(json, "workers 2 lag", "null");
+    json_decref(json);
+}
+
+CASE(cluster_take__refuses_hostile_reports)
+{
+    const struct sl_cluster_sender server = {.role = SL_MESSAGE_ROLE_PS};
+    const uint8_t junk[] = {0xff, 0xff, 0xff};
+    assert_int_equal(sl_cluster_take(fixture->cluster, &server, junk, 3, START), SL_ERR_PROTOCOL);
+    fixture->tables[0][1].name[0] = '\n';
+    assert_int_equal(take(fixture, SL_MESSAGE_ROLE_PS, 0, &fixture->servers[0]), SL_ERR_PROTOCOL);
+    fixture->tables[0][1].name[0] = '<';
+    take_server(fixture, 0);
+    tick(fixture);
+    json_t *json = describe(fixture);
+    EXPECT(json, "tables 1 name", "\"<script>\\\"'\"");
+    json_decref(json);
+}
+
+CASE(cluster_describe_slow__keeps_the_newest_of_all_servers)
+{
+    for (uint32_t i = 0; i < SL_CLUSTER_SLOW_MAX; i++) {
+        struct sl_report *report = &fixture->servers[i % 2];
+        report->slow_count = 2;
+        report->slow[0] = (struct sl_report_slow){.time_ms = 1000 * i, .client = "worker/3"};
+        report->slow[1] = (struct sl_report_slow){.time_ms = 1000 * i + 500,
+                                                  .client = "worker/4",
+                                                  .shard = 3,
+                                                  .table = 1,
+                                                  .op = SL_REQUEST_KIND_PUSH_PULL,
+                                                  .keys = 9,
+                                                  .total_us = 20000,
+                                                  .phases_us = {1, 2, 3, 4, 5, 6}};
+        take_server(fixture, i % 2);
+    }
+    json_t *json = sl_cluster_describe_slow(fixture->cluster);
+    EXPECT(json, "threshold_us", "10000");
+    assert_int_equal(json_array_size(json_object_get(json, "requests")), SL_CLUSTER_SLOW_MAX);
+    EXPECT(json, "requests 0",
+           "{\"time\":127.5,\"server\":\"ps/1\",\"shard\":3,\"client\":\"worker/4\","
+           "\"table\":\"<script>\\\"'\",\"op\":\"push_pull\",\"keys\":9,\"total_us\":20000,"
+           "\"phases\":{\"iteration_us\":1,\"clock_us\":2,\"memory_us\":3,\"backup_us\":4,"
+           "\"work_us\":5,\"send_us\":6}}");
+    EXPECT(json, "requests 127 time", "64.0");
+    json_decref(json);
+}
+
+CASE(cluster_describe_hot__shares_are_of_the_whole_job)
+{
+    for (uint32_t task = 0; task < 2; task++) {
+        fixture->tables[task][0].sampled_keys = 100;
+        fixture->servers[task].hot_count = 2;
+        fixture->servers[task].hot[0] =
+            (struct sl_report_hot_key){.shard = 2 * task, .key = UINT64_MAX - task, .count = 40};
+        fixture->servers[task].hot[1] = (struct sl_report_hot_key){.key = 7, .count = 20 * task};
+        take_server(fixture, task);
+    }
+    tick(fixture);
+    json_t *json = sl_cluster_describe_hot(fixture->cluster, fixture->now_ns);
+    EXPECT(json, "tables 0 table", "\"emb\"");
+    EXPECT(json, "tables 0 sampled", "200");
+    EXPECT(json, "tables 0 keys 0 share", "0.20000000000000001");
+    EXPECT(json, "tables 0 keys 2", "{\"key\":\"7\",\"share\":0.10000000000000001,\"shard\":0}");
+    EXPECT(json, "tables 1", "(nothing)"); /* no samples */
+    json_decref(json);
+}
+
+CASE(cluster_describe_targets__names_the_http_servers)
+{
+    take_server(fixture, 1);
+    assert_int_equal(take(fixture, SL_MESSAGE_ROLE_WORKER, 1, &fixture->worker), 0); /* no HTTP */
+    json_t *json = sl_cluster_describe_targets(fixture->cluster, fixture->now_ns);
+    EXPECT(json, "0",
+           "{\"targets\":[\"127.0.0.1:9480\"],\"labels\":{\"role\":\"ps\",\"task\":\"1\"}}");
+    assert_int_equal(json_array_size(json), 1);
+    json_decref(json);
+    fixture->now_ns += SL_CLUSTER_FRESH_NS + 1;
+    json = sl_cluster_describe_targets(fixture->cluster, fixture->now_ns);
+    assert_int_equal(json_array_size(json), 0);
+    json_decref(json);
+}
+
+CASE(cluster_describe_history__has_the_job_and_each_shard_and_table)
+{
+    static const char *const of[] = {"job", "shard:3", "table:emb"};
+    static const char *const keys[] = {"[null,4000.0,4000.0]", "[null,1000.0,1000.0]",
+                                       "[0.0,2000.0,2000.0]"};
+    json_t *json = NULL;
+    for (int i = 0; i < 3; i++) {
+        take_server(fixture, 0);
+        take_server(fixture, 1);
+        tick(fixture);
+        pass_second(fixture);
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(sl_cluster_describe_history(fixture->cluster, of[i], 0, &json), 0);
+        EXPECT(json, "series keys_s", keys[i]);
+        EXPECT(json, "end", "1800000002");
+        json_decref(json);
+    }
+    static const char *const bad[] = {
+        "",         "jobs",     "shard:4", "shard:-1",
+        "shard:1x", "table:no", "shard:",  "shard:99999999999999999999"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(sl_cluster_describe_history(fixture->cluster, bad[i], 0, &json),
+                         SL_ERR_NOT_FOUND);
+    }
+}
+
+/* A server that names other tables every second neither fills the memory nor hides the others. */
+CASE(cluster_tick__bounds_the_tables_that_it_remembers)
+{
+    static struct sl_report_table tables[SL_LIMIT_TABLES];
+    fixture->servers[1].tables = tables;
+    fixture->servers[1].table_count = SL_LIMIT_TABLES;
+    for (uint32_t round = 0; round < 5; round++) {
+        take_server(fixture, 0);
+        for (uint32_t i = 0; i < SL_LIMIT_TABLES; i++) {
+            (void)snprintf(tables[i].name, sizeof tables[i].name, "t%u-%u", round, i);
+        }
+        take_server(fixture, 1);
+        tick(fixture);
+        pass_second(fixture);
+        fixture->servers[1].tables = tables;
+    }
+    json_t *json = describe(fixture);
+    EXPECT(json, "tables 0 name", "\"emb\"");
+    json_decref(json);
+}
+
+CASE(cluster_take__bounds_the_memory_of_reports)
+{
+    static struct sl_report_table tables[SL_LIMIT_TABLES];
+    fixture->servers[1].tables = tables;
+    fixture->servers[1].table_count = SL_LIMIT_TABLES;
+    for (uint32_t i = 0; i < SL_LIMIT_TABLES; i++) {
+        (void)snprintf(tables[i].name, sizeof tables[i].name, "t%u", i);
+    }
+    int err = 0;
+    uint32_t task = 0;
+    while (task < SL_LIMIT_PS && err == 0) {
+        err = take(fixture, SL_MESSAGE_ROLE_PS, task++, &fixture->servers[1]);
+    }
+    assert_int_equal(err, SL_ERR_TOO_LARGE);
+    assert_true(task > 300); /* 64 MiB of 110 KiB each */
+    assert_int_equal(take(fixture, SL_MESSAGE_ROLE_PS, 0, &fixture->servers[0]), 0);
+}
