@@ -15,7 +15,7 @@
 #include "bench/options.h"
 #include "core/assert.h"
 #include "core/clock.h"
-#include "serve/worker/version.h"
+#include "programs/serve/worker/version.h"
 
 #define TIMEOUT_MS 60000
 #define LEARN      4  /* runs before the first round */

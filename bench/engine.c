@@ -10,10 +10,10 @@
 #include "bench/options.h"
 #include "core/assert.h"
 #include "core/hash.h"
-#include "serve/engine/graph_fold.h"
-#include "serve/engine/graph_image.h"
-#include "serve/engine/onnx.h"
-#include "serve/worker/schedule.h"
+#include "programs/serve/engine/graph_fold.h"
+#include "programs/serve/engine/graph_image.h"
+#include "programs/serve/engine/onnx.h"
+#include "programs/serve/worker/schedule.h"
 
 #define LAYERS             200
 #define MODEL_MEMORY_BYTES (8ULL << 30)

@@ -9,7 +9,7 @@
 #include "bench/child.h"
 #include "bench/report.h"
 #include "core/log.h"
-#include "serve/engine/blas.h"
+#include "programs/serve/engine/blas.h"
 
 struct benchmark {
     const char *name;

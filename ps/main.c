@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "programs/doctor/command.h"
 #include "ps/objects/ps_objects.h"
 #include "ps/run.h"
-#include "tools/doctor/command.h"
 
 #define EXIT_USAGE   2
 #define EXIT_NO_EXEC 127

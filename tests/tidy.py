@@ -49,26 +49,27 @@ ARROWS = {
     "ps/leader": "ps/coordinator+ net/store+",
     "ps/agent": "net/session+",
     "ps/process": "ps/replication+ ps/leader+ ps/agent+ net/builtin+ ps/observe net/http ps/observe/web",
-    "ps": "ps/process+ ps/objects net/http config tools/doctor reactor",
+    "ps": "ps/process+ ps/objects net/http config programs/doctor reactor",
     "ps/objects": "ps/process+ ps objects+",
     "worker": "net/session+ net/builtin+",
-    "worker/train": "worker+ net/http config",
+    "programs/models": "",
+    "programs/train": "programs/models worker+ net/http config",
     "net/transfer": "net/store+ net/session+ net/rma net/builtin+",
     "objects": "net/transfer net/store net/base net/wire reactor",
     "kv": "worker+ ps config",
-    "serve/base": "objects",
-    "serve/gateway": "serve/base objects+ net/transfer+ reactor",
-    "serve/worker": "serve/base serve/engine objects+ net/transfer+ reactor",
-    "serve/http": "serve/gateway+ net/http reactor config",
-    "serve": "serve/http+ serve/worker+ serve/engine+ tools/launch config",
-    "serve/engine": "objects worker/train ps/optimizer",
-    "tools/launch": "config",
-    "tools/safetensors": "",
-    "tools/ckpt": "ps/checkpoint+ ps/optimizer tools/safetensors config",
-    "tools/objects": "objects net/store tools/safetensors config",
-    "tools/top": "net/store config",
-    "tools/doctor": "net/builtin+ net/transfer config",
-    "bench": "worker+ ps/table+ objects serve/engine serve/base serve/worker config",
+    "programs/serve/base": "objects",
+    "programs/serve/gateway": "programs/serve/base objects+ net/transfer+ reactor",
+    "programs/serve/worker": "programs/serve/base programs/serve/engine objects+ net/transfer+ reactor",
+    "programs/serve/http": "programs/serve/gateway+ net/http reactor config",
+    "programs/serve": "programs/serve/http+ programs/serve/worker+ programs/serve/engine+ programs/launch config",
+    "programs/serve/engine": "objects programs/models ps/optimizer",
+    "programs/launch": "config",
+    "programs/safetensors": "",
+    "programs/ckpt": "ps/checkpoint+ ps/optimizer programs/safetensors config",
+    "programs/objects": "objects net/store programs/safetensors config",
+    "programs/top": "net/store config",
+    "programs/doctor": "net/builtin+ net/transfer config",
+    "bench": "worker+ ps/table+ objects programs/serve/engine programs/serve/base programs/serve/worker config",
     "python": "",
 }
 
@@ -80,13 +81,13 @@ CONFINED = [
     (r"#include <liburing", r"reactor/ring.*|net/(tcp|shm)/.*|bench/bare_.*", "liburing"),
     (r"#include <(infiniband|rdma)/", r"net/rdma/.*", "verbs"),
     (r"#include <rte_", r"net/dpdk/module/.*", "DPDK"),
-    (r"#include <curl/", r"net/store/http\.c|serve/client\.c", "libcurl"),
+    (r"#include <curl/", r"net/store/http\.c|programs/serve/client\.c", "libcurl"),
     (r"#include <openssl/", r"net/session/auth\.c|net/tcp/tls.*|net/store/etcd_json\.c", "OpenSSL"),
-    (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/session/.*|serve/engine/onnx\..*", "protobuf-c"),
-    (r"#include <n?curses", r"tools/top/screen\.c", "ncurses"),
-    (r"#include <cblas", r"serve/engine/.*", "OpenBLAS"),
+    (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/session/.*|programs/serve/engine/onnx\..*", "protobuf-c"),
+    (r"#include <n?curses", r"programs/top/screen\.c", "ncurses"),
+    (r"#include <cblas", r"programs/serve/engine/.*", "OpenBLAS"),
     (r"#include <ini\.h", r"config/config_file\.c", "libinih"),
-    (r"#include <microhttpd", r"(net|serve)/http/.*|bench/bare_http\.c", "libmicrohttpd"),
+    (r"#include <microhttpd", r"(net|programs/serve)/http/.*|bench/bare_http\.c", "libmicrohttpd"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
      r"core/(spsc|cell)\.h|core/(fork|log)\.c|core/arena_(ahead|pages)\.c|core/shared\.c|reactor/(offload|mailbox|reactor).*|"
      r"net/shm/segment\.h|net/trace\..|objects/board\.h|worker/client_io\.h|reactor/(completion|view)\..|net/transfer/(route|segment)\..",
@@ -97,7 +98,7 @@ CONFINED = [
      r"bench/transfer_initiator\.c|kv/engine.*",
      "a lock"),
     (r"#include <Python.h>", r"python/native/python\.h", "Python.h"),
-    (r"#include \"config/", r"config/.*|bench/.*|tools/.*|kv/.*|serve/([^/]*|http/.*)|ps/run.*|worker/train/(main|flags|generate)\..*",
+    (r"#include \"config/", r"config/.*|bench/.*|programs/(?!serve/|train/).*|kv/.*|programs/serve/([^/]*|http/.*)|ps/run.*|programs/train/(main|flags|generate)\..*",
      "config"),
 ]
 FORBIDDEN = [
@@ -110,7 +111,7 @@ FORBIDDEN = [
 # not begin with STARLING_, a launcher would not pass on to other hosts. Slurm's are the launcher's own, PATH and
 # TMPDIR the system's, NOTIFY_SOCKET one service's.
 VARIABLE_TABLE = "config/settings.c"
-VARIABLE_FOLDERS = ("config", "core", "kv", "net", "objects", "ps", "reactor", "serve", "tools", "worker")
+VARIABLE_FOLDERS = ("config", "core", "kv", "net", "objects", "programs", "ps", "reactor", "worker")
 VARIABLE = re.compile(r'"((?:NETWORK|PS|WORKER|DMLC|MC|NCCL)_[A-Z0-9_]+|TF_CONFIG)"|'
                       r'getenv\("(?!SLURM_|PATH"|TMPDIR"|NOTIFY_SOCKET"|STARLING_)(\w+)"\)')
 # Identifiers of words that docs/glossary.md has replaced, and what to say instead.
@@ -132,7 +133,7 @@ RETIRED_WORDS = {
 SYSTEM_TEXTS = ("No space left on device", "No such file or directory", "Device or resource busy")
 LINK = re.compile(r"\[[^\]\n]*\]\(<?([^)\s>]+)>?\)")
 # Prefixes that all files below a folder may have, beside their own.
-ROOM_PREFIXES = {"net/store/": "metastore", "serve/": "serve"}
+ROOM_PREFIXES = {"net/store/": "metastore", "programs/serve/": "serve"}
 FUNCTION_LINES_MAX = 70
 DISPATCH_LINES_MAX = 120  # a function that is one switch
 FILE_LINES_MAX = 800
@@ -150,10 +151,10 @@ HEADERLESS = {
     "net/builtin/builtin.c": "net/transport.h declares them: net calls them and may not include net/builtin",
     "net/dpdk/module/enter.c": "net/dpdk/module.h declares it: the interface of program and plug-in",
     "net/rdma/absent.c": "takes the place of rdma.c and device_list.c",
-    "tools/doctor/cores.c": "checks.h declares the checks, one function each",
-    "tools/doctor/dpdk.c": "likewise",
-    "tools/doctor/kernel.c": "likewise",
-    "tools/doctor/rdma.c": "likewise",
+    "programs/doctor/cores.c": "checks.h declares the checks, one function each",
+    "programs/doctor/dpdk.c": "likewise",
+    "programs/doctor/kernel.c": "likewise",
+    "programs/doctor/rdma.c": "likewise",
 }
 
 

@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "serve/engine/blas.h"
-#include "serve/engine/graph_fold.h"
-#include "serve/engine/graph_image.h"
-#include "serve/engine/onnx.h"
+#include "programs/serve/engine/blas.h"
+#include "programs/serve/engine/graph_fold.h"
+#include "programs/serve/engine/graph_image.h"
+#include "programs/serve/engine/onnx.h"
 #include "tests/fuzz/input.h"
 
 #define ROWS_MAX    2

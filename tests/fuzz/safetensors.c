@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "core/assert.h"
+#include "programs/ckpt/export.h"
+#include "programs/ckpt/import.h"
 #include "tests/fuzz/input.h"
-#include "tools/ckpt/export.h"
-#include "tools/ckpt/import.h"
 
 static char directory[64];
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "serve/base/message.h"
-#include "serve/http/http_body.h"
+#include "programs/serve/base/message.h"
+#include "programs/serve/http/http_body.h"
 #include "tests/fuzz/input.h"
 
 #define INPUT_BYTES_MAX (1U << 20)

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "serve/base/message.h"
+#include "programs/serve/base/message.h"
 #include "tests/fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "serve/engine/ctr.h"
-#include "worker/train/auc.h"
-#include "worker/train/reader.h"
+#include "programs/serve/engine/ctr.h"
+#include "programs/train/auc.h"
+#include "programs/train/reader.h"
 
 enum { TIMEOUT_MS = 60000, ROWS_MAX = 32, TENSORS_MAX = 4096 };
 

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "serve/engine/blas.h"
-#include "serve/engine/graph_fold.h"
-#include "serve/engine/graph_image.h"
-#include "serve/engine/onnx.h"
+#include "programs/serve/engine/blas.h"
+#include "programs/serve/engine/graph_fold.h"
+#include "programs/serve/engine/graph_image.h"
+#include "programs/serve/engine/onnx.h"
 
 #define PATH_BYTES 512
 

@@ -2,7 +2,7 @@
 """Operators and models of ONNX on the engine, beside NumPy in double precision.
 
 Models are made by onnx.helper with weights from a seed. The program onnx_run computes them with the operators of
-serve/engine; evaluate() below is the reference, written from the operators' specification.
+programs/serve/engine; evaluate() below is the reference, written from the operators' specification.
 """
 
 import math

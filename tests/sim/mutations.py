@@ -679,39 +679,39 @@ OBJECT_MUTATIONS = [
 ]
 
 SERVE_MUTATIONS = [
-    ("serve: deadlines at a worker are not kept", "serve/gateway/admission.c",
+    ("serve: deadlines at a worker are not kept", "programs/serve/gateway/admission.c",
      "request->deadline_ns + SL_SERVE_GRACE_NS", "request->deadline_ns + SL_CLOCK_NS_PER_S"),
-    ("serve: an answer is given twice", "serve/gateway/dispatch.c",
+    ("serve: an answer is given twice", "programs/serve/gateway/dispatch.c",
      "    dispatch->stats.results[sl_serve_request_result(err)]++;\n    request->done(request);",
      "    dispatch->stats.results[sl_serve_request_result(err)]++;\n    if (request->tries > 1) {\n"
      "        request->done(request);\n    }\n    request->done(request);"),
-    ("serve: an answer of an earlier request is taken", "serve/gateway/flight.c",
+    ("serve: an answer of an earlier request is taken", "programs/serve/gateway/flight.c",
      "        if (flight->id == id) {", "        if (flight->id <= id) {"),
-    ("serve: ranges of a late request are used at once", "serve/gateway/flight.c",
+    ("serve: ranges of a late request are used at once", "programs/serve/gateway/flight.c",
      "    request->flight = NULL;\n    flight->request = NULL;",
      "    request->flight = NULL;\n    flight->request = NULL;\n"
      "    sl_serve_range_put(&flight->remote->inputs, &flight->input);\n"
      "    sl_serve_range_put(&flight->remote->outputs, &flight->output);"),
-    ("serve: outputs are not kept until they are read", "serve/gateway/dispatch.c",
+    ("serve: outputs are not kept until they are read", "programs/serve/gateway/dispatch.c",
      "    flight->is_read = true;\n    flight->remote->outputs_read++;",
      "    sl_serve_range_put(&flight->remote->outputs, &flight->output);"),
-    ("serve: memory of inputs is not given back", "serve/gateway/gateway.c",
+    ("serve: memory of inputs is not given back", "programs/serve/gateway/gateway.c",
      "    sl_serve_gateway_memory_free(gateway, request->input);\n    request->input = NULL;",
      "    request->input = NULL;"),
-    ("serve: a worker that cannot be reached is forgotten", "serve/gateway/dispatch.c",
+    ("serve: a worker that cannot be reached is forgotten", "programs/serve/gateway/dispatch.c",
      "                           remote->tries == AGAIN_MAX;", "                           true;"),
-    ("serve: a worker that joins again keeps its requests", "serve/gateway/dispatch.c",
+    ("serve: a worker that joins again keeps its requests", "programs/serve/gateway/dispatch.c",
      "        sl_serve_remote_lose(remote, \"it joins once more\");\n", ""),
-    ("serve: the answer names the newest version", "serve/worker/runner.c",
+    ("serve: the answer names the newest version", "programs/serve/worker/runner.c",
      "sl_serve_pending_answer(pending, 0, runner->version->number, pending->output_bytes, \"%s\",",
      "sl_serve_pending_answer(pending, 0, sl_subscription_newest(known->subscription), "
      "pending->output_bytes, \"%s\","),
-    ("serve: layers are computed before their bytes are there", "serve/worker/version.c",
+    ("serve: layers are computed before their bytes are there", "programs/serve/worker/version.c",
      "    if (bytes <= version->verified) {", "    if (bytes <= version->bytes) {"),
-    ("serve: two threads use one subscription", "serve/worker/runner.c",
+    ("serve: two threads use one subscription", "programs/serve/worker/runner.c",
      "            (known->is_opening && !sl_serve_version_is_complete(known->current))) {",
      "            (known->is_opening && known->is_running)) {"),
-    ("serve: views stay open", "serve/worker/version.c",
+    ("serve: views stay open", "programs/serve/worker/version.c",
      "    sl_view_close(&gone->view);\n    free(gone);", "    free(gone);"),
 ]
 

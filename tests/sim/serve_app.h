@@ -8,10 +8,10 @@
 
 #include <starling_objects.h>
 
+#include "programs/serve/engine/engine.h"
+#include "programs/serve/gateway/gateway.h"
+#include "programs/serve/worker/worker.h"
 #include "reactor/offload.h"
-#include "serve/engine/engine.h"
-#include "serve/gateway/gateway.h"
-#include "serve/worker/worker.h"
 #include "tests/sim/serve_plan.h"
 #include "tests/sim/world.h"
 

@@ -1,0 +1,280 @@
+#include "programs/ckpt/spec_text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum word_kind {
+    WORD_F32,
+    WORD_POWER,
+    WORD_U32,
+    WORD_U64,
+    WORD_BOOL,
+    WORD_OPTIMIZER,
+    WORD_INITIALIZER,
+    WORD_MODE
+};
+
+struct word {
+    const char *name;
+    enum word_kind kind;
+    size_t offset; /* in struct sl_snapshot_table */
+};
+
+#define AT(field) offsetof(struct sl_snapshot_table, field)
+#define OPT(field)                                                                                 \
+    {                                                                                              \
+#field, WORD_F32, AT(spec.optimizer.field)                                                 \
+    }
+
+static const struct word words[] = {
+    {"optimizer", WORD_OPTIMIZER, AT(spec.optimizer.kind)},
+    OPT(lr),
+    OPT(momentum),
+    OPT(rho),
+    OPT(beta1),
+    OPT(beta2),
+    OPT(epsilon),
+    OPT(weight_decay),
+    OPT(initial_accumulator),
+    OPT(l1),
+    OPT(l2),
+    OPT(lr_power),
+    {"decay_steps", WORD_U32, AT(spec.optimizer.decay_steps)},
+    OPT(decay_baseline),
+    {"initializer", WORD_INITIALIZER, AT(spec.initializer.kind)},
+    {"a", WORD_F32, AT(spec.initializer.low)},
+    {"b", WORD_F32, AT(spec.initializer.high)},
+    {"seed", WORD_U64, AT(spec.initializer.seed)},
+    {"consistency", WORD_MODE, AT(spec.consistency.mode)},
+    {"staleness", WORD_U32, AT(spec.consistency.staleness)},
+    {"workers", WORD_U32, AT(spec.consistency.worker_count)},
+    {"reject_nonfinite", WORD_BOOL, AT(spec.reject_nonfinite)},
+    {"step", WORD_U64, AT(step)},
+    {"beta1_power", WORD_POWER, AT(state.beta1_power)},
+    {"beta2_power", WORD_POWER, AT(state.beta2_power)},
+};
+#define WORD_COUNT (sizeof words / sizeof words[0])
+
+static const char *const initializers[SL_INITIALIZER_KIND_COUNT] = {"zeros", "constant", "uniform",
+                                                                    "normal", "truncated_normal"};
+static const char *const modes[SL_CONSISTENCY_MODE_COUNT] = {"asp", "bsp", "ssp"};
+
+static const char *optimizer_name(uint32_t kind)
+{
+    return sl_optimizer_find((enum sl_optimizer_kind)kind, SL_OPTIMIZER_SIMD_SCALAR)->name;
+}
+
+/* Writing */
+
+static void write_value(const struct word *word, const struct sl_snapshot_table *table, char *text,
+                        size_t text_bytes)
+{
+    const char *at = (const char *)table + word->offset;
+    float real;
+    uint32_t number;
+    uint64_t large;
+    memcpy(&real, at, sizeof real);
+    memcpy(&number, at, sizeof number);
+    switch (word->kind) {
+    case WORD_F32:
+    case WORD_POWER:
+        (void)snprintf(text, text_bytes, "%.9g", (double)real);
+        break;
+    case WORD_U32:
+        (void)snprintf(text, text_bytes, "%" PRIu32, number);
+        break;
+    case WORD_U64:
+        memcpy(&large, at, sizeof large);
+        (void)snprintf(text, text_bytes, "%" PRIu64, large);
+        break;
+    case WORD_BOOL:
+        (void)snprintf(text, text_bytes, "%d", *(const bool *)at);
+        break;
+    case WORD_OPTIMIZER:
+        (void)snprintf(text, text_bytes, "%s", optimizer_name(number));
+        break;
+    case WORD_INITIALIZER:
+        (void)snprintf(text, text_bytes, "%s", initializers[number]);
+        break;
+    case WORD_MODE:
+        (void)snprintf(text, text_bytes, "%s", modes[number]);
+        break;
+    }
+}
+
+void sl_spec_text_write(const struct sl_snapshot_table *table, char text[SL_SPEC_TEXT_BYTES])
+{
+    size_t done = 0;
+    for (uint32_t i = 0; i < WORD_COUNT; i++) {
+        char value[32];
+        write_value(&words[i], table, value, sizeof value);
+        done += (size_t)snprintf(text + done, SL_SPEC_TEXT_BYTES - done, "%s%s=%s",
+                                 i == 0 ? "" : ",", words[i].name, value);
+    }
+}
+
+/* Reading */
+
+void sl_spec_text_init(struct sl_snapshot_table *table)
+{
+    *table = (struct sl_snapshot_table){.spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SGD)};
+    sl_optimizer_state_init(&table->spec.optimizer, &table->state);
+}
+
+/* Returns the index in names, or -1. */
+static int choose(const char *text, const char *const *names, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
+static int refuse(const struct word *word, const char *text, const char *accepted,
+                  struct sl_reason *reason)
+{
+    return sl_reason_fail(reason, SL_ERR_INVALID, "%s=%.64s: expected %s", word->name, text,
+                          accepted);
+}
+
+static int read_f32(const struct word *word, const char *text, void *at, struct sl_reason *reason)
+{
+    char *end;
+    const float value = strtof(text, &end);
+    if (end == text || *end != '\0' || !isfinite(value)) {
+        return refuse(word, text, "a number", reason);
+    }
+    if (word->kind == WORD_POWER && !(value >= 0 && value < 1)) { /* as in sl_snapshot_take_table */
+        return refuse(word, text, "a number from 0 to below 1", reason);
+    }
+    memcpy(at, &value, sizeof value);
+    return 0;
+}
+
+static int read_whole(const struct word *word, const char *text, uint64_t most, uint64_t *out,
+                      struct sl_reason *reason)
+{
+    char *end;
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || *out > most) {
+        return refuse(word, text, most == 1 ? "0 or 1" : "a whole number that is not negative",
+                      reason);
+    }
+    return 0;
+}
+
+static int read_optimizer(const struct word *word, const char *text,
+                          struct sl_snapshot_table *table, struct sl_reason *reason)
+{
+    enum sl_optimizer_kind kind;
+    if (sl_optimizer_kind_from_name(text, &kind) != 0) {
+        return refuse(word, text, "the name of an optimizer, such as adagrad", reason);
+    }
+    table->spec.optimizer = sl_optimizer_defaults(kind);
+    sl_optimizer_state_init(&table->spec.optimizer, &table->state);
+    return 0;
+}
+
+static int read_value(const struct word *word, const char *text, struct sl_snapshot_table *table,
+                      struct sl_reason *reason)
+{
+    char *at = (char *)table + word->offset;
+    uint64_t large = 0;
+    int index = 0;
+    int err = 0;
+    switch (word->kind) {
+    case WORD_F32:
+    case WORD_POWER:
+        err = read_f32(word, text, at, reason);
+        break;
+    case WORD_U32:
+        err = read_whole(word, text, UINT32_MAX, &large, reason);
+        const uint32_t number = (uint32_t)large;
+        memcpy(at, &number, sizeof number);
+        break;
+    case WORD_U64:
+        err = read_whole(word, text, UINT64_MAX, &large, reason);
+        memcpy(at, &large, sizeof large);
+        break;
+    case WORD_BOOL:
+        err = read_whole(word, text, 1, &large, reason);
+        *(bool *)at = large == 1;
+        break;
+    case WORD_OPTIMIZER:
+        return read_optimizer(word, text, table, reason);
+    case WORD_INITIALIZER:
+        index = choose(text, initializers, SL_INITIALIZER_KIND_COUNT);
+        table->spec.initializer.kind = (enum sl_initializer_kind)(index < 0 ? 0 : index);
+        break;
+    case WORD_MODE:
+        index = choose(text, modes, SL_CONSISTENCY_MODE_COUNT);
+        table->spec.consistency.mode = (enum sl_consistency_mode)(index < 0 ? 0 : index);
+        break;
+    }
+    if (index < 0) {
+        return refuse(word, text,
+                      word->kind == WORD_MODE
+                          ? "asp, bsp or ssp"
+                          : "zeros, constant, uniform, normal or truncated_normal",
+                      reason);
+    }
+    return err;
+}
+
+/* The powers follow from the betas, unless given. */
+static void follow(const struct word *word, struct sl_snapshot_table *table)
+{
+    if (strcmp(word->name, "beta1") == 0 || strcmp(word->name, "beta2") == 0) {
+        sl_optimizer_state_init(&table->spec.optimizer, &table->state);
+    }
+}
+
+static int read_word(char *item, struct sl_snapshot_table *table, struct sl_reason *reason)
+{
+    char *equals = strchr(item, '=');
+    if (equals != NULL) {
+        *equals = '\0';
+        for (uint32_t i = 0; i < WORD_COUNT; i++) {
+            if (strcmp(item, words[i].name) == 0) {
+                int err = read_value(&words[i], equals + 1, table, reason);
+                follow(&words[i], table);
+                return err;
+            }
+        }
+    }
+    return sl_reason_fail(reason, SL_ERR_INVALID,
+                          "\"%.64s\" is none of optimizer=, lr=, momentum=, rho=, beta1=, beta2=, "
+                          "epsilon=, weight_decay=, initial_accumulator=, l1=, l2=, lr_power=, "
+                          "decay_steps=, decay_baseline=, initializer=, a=, b=, seed=, "
+                          "consistency=, staleness=, workers=, reject_nonfinite=, step=, "
+                          "beta1_power=, beta2_power=",
+                          item);
+}
+
+int sl_spec_text_read(const char *text, struct sl_snapshot_table *table, struct sl_reason *reason)
+{
+    char copy[SL_SPEC_TEXT_BYTES];
+    if (strlen(text) >= sizeof copy) {
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "the description of a table is longer than %d bytes",
+                              SL_SPEC_TEXT_BYTES - 1);
+    }
+    (void)snprintf(copy, sizeof copy, "%s", text);
+    char *rest = copy;
+    char *item;
+    while ((item = strsep(&rest, ",")) != NULL) {
+        int err = item[0] == '\0' ? 0 : read_word(item, table, reason);
+        if (err != 0) {
+            return err;
+        }
+    }
+    return 0;
+}

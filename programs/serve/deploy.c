@@ -1,0 +1,363 @@
+#include "programs/serve/deploy.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <starling_objects.h>
+
+#include "config/cli.h"
+#include "config/security.h"
+#include "core/array.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "objects/manifest.h"
+#include "objects/message.h"
+#include "objects/node.h"
+#include "programs/serve/base/request.h"
+#include "programs/serve/engine/engine.h"
+#include "programs/serve/engine/graph_fold.h"
+#include "programs/serve/engine/graph_image.h"
+#include "programs/serve/onnx_file.h"
+
+#define PROGRAM    "starling-serve deploy"
+#define LENGTH(of) (uint32_t)(sizeof(of) / sizeof((of)[0]))
+
+static struct {
+    const char *name, *directory, *catalogue, *metadata;
+    uint64_t timeout_ns;
+    size_t pool_bytes;
+    bool insecure;
+    enum sl_log_level log_level;
+    struct sl_security_flags security;
+} flags = {.timeout_ns = 60 * SL_CLOCK_NS_PER_S, .log_level = SL_LOG_WARN};
+
+static const struct sl_cli_option options[] = {
+    SL_CLI_OPTION(STRING, &flags.catalogue, .name = "catalogue",
+                  .variable = "STARLING_OBJECTS_CATALOGUE", .metavar = "HOST:PORT",
+                  .help = "Publish to the storage of this catalogue, which starling-objects serve "
+                          "prints. Default: that of the etcd of --metadata."),
+    SL_CLI_OPTION(STRING, &flags.directory, .name = "dir", .metavar = "DIR",
+                  .help = "Publish to this directory, from which starling-objects serve --dir DIR "
+                          "serves later. No process may use it now. DIR is created."),
+    SL_CLI_OPTION(STRING, &flags.name, .name = "name", .metavar = "NAME",
+                  .help = "Name of the model. Default: the file's name without " SL_ONNX_FILE_SUFFIX
+                          "."),
+    SL_CLI_OPTION(SIZE, &flags.pool_bytes, .name = "pool-memory",
+                  .help = "Refuse models that do not fit into a pool of this size: the agents' "
+                          "--pool-memory. Default: no limit; workers refuse them."),
+    SL_CLI_OPTION(STRING, &flags.metadata, .name = "metadata", .metavar = "ADDRESS",
+                  .help = "Where processes find each other: see starling-objects --help."),
+    SL_CLI_OPTION(DURATION, &flags.timeout_ns, .name = "timeout", .metavar = "TIME", .least = 0.001,
+                  .most = 3600, .help = "Deadline for a model. Default: 60s"),
+    SL_SECURITY_OPTIONS(&flags.security, &flags.insecure),
+    SL_CLI_OPTION(LOG, &flags.log_level, .variable = "STARLING_LOG",
+                  .help = "Least level of log lines. Default: warn."),
+};
+
+struct file {
+    char *path;
+    char name[SL_OBJECTS_NAME_BYTES]; /* of the object */
+};
+
+struct run {
+    struct file *files;
+    uint32_t file_count, file_capacity;
+    struct sl_objects *objects;
+    struct sl_reason reason;
+};
+
+/* A model as it will be published. */
+struct model {
+    struct sl_graph_memory memory;
+    struct sl_graph graph;
+    struct sl_graph_image image;
+    uint32_t layer_count;
+    double flops; /* of a row */
+};
+
+/* The text of the library's last error. */
+static int fail_objects(struct run *run, int err, const char *of)
+{
+    const char *text = sl_objects_last_error();
+    return sl_reason_fail(&run->reason, err, "%s: %s", of,
+                          text[0] != '\0' ? text : sl_err_name(err));
+}
+
+/* ---- Files ----------------------------------------------------------------------------------- */
+
+static int add_file(struct run *run, const char *path)
+{
+    if (!sl_array_make_room(&run->files, &run->file_capacity, run->file_count,
+                            sizeof *run->files)) {
+        return sl_reason_fail(&run->reason, SL_ERR_NO_MEMORY, "no memory for the list of files");
+    }
+    struct file *file = &run->files[run->file_count];
+    const char *name = flags.name != NULL ? flags.name : basename(path);
+    size_t length = strlen(name);
+    const size_t suffix = strlen(SL_ONNX_FILE_SUFFIX);
+    if (flags.name == NULL && length > suffix &&
+        strcmp(name + length - suffix, SL_ONNX_FILE_SUFFIX) == 0) {
+        length -= suffix;
+    }
+    (void)snprintf(file->name, sizeof file->name, "%.*s", (int)length, name);
+    if (length >= sizeof file->name || !sl_objects_name_is_valid(file->name)) {
+        return sl_reason_fail(&run->reason, SL_ERR_INVALID,
+                              "%s: the name \"%s\" is not accepted: 1 to %d bytes of printable "
+                              "UTF-8, no blank and no @",
+                              path, name, SL_OBJECTS_NAME_BYTES - 1);
+    }
+    for (uint32_t i = 0; i < run->file_count; i++) {
+        if (strcmp(run->files[i].name, file->name) == 0) {
+            return sl_reason_fail(&run->reason, SL_ERR_INVALID, "%s and %s are both named \"%s\"%s",
+                                  run->files[i].path, path, file->name,
+                                  flags.name != NULL ? ": --name is for one model" : "");
+        }
+    }
+    file->path = strdup(path);
+    run->file_count += file->path != NULL;
+    return file->path != NULL
+               ? 0
+               : sl_reason_fail(&run->reason, SL_ERR_NO_MEMORY, "no memory for a path");
+}
+
+static int is_model(const struct dirent *entry)
+{
+    const char *dot = strrchr(entry->d_name, '.');
+    return dot != NULL && dot > entry->d_name && strcmp(dot, SL_ONNX_FILE_SUFFIX) == 0;
+}
+
+/* Adds a file, or all models of a directory. */
+static int add_path(struct run *run, const char *path)
+{
+    struct stat status;
+    struct dirent **entries;
+    if (stat(path, &status) == 0 && !S_ISDIR(status.st_mode)) {
+        return add_file(run, path);
+    }
+    const int count = scandir(path, &entries, is_model, alphasort);
+    if (count <= 0) {
+        return sl_reason_fail(
+            &run->reason, count < 0 ? sl_err_from_errno(errno) : SL_ERR_NOT_FOUND, "%s: %s", path,
+            count < 0 ? strerror(errno) : "no file ends with " SL_ONNX_FILE_SUFFIX);
+    }
+    int err = 0;
+    for (int i = 0; i < count; i++) {
+        char *full = NULL;
+        if (err == 0 && asprintf(&full, "%s/%s", path, entries[i]->d_name) < 0) {
+            err = sl_reason_fail(&run->reason, SL_ERR_NO_MEMORY, "no memory for a path");
+        }
+        err = err != 0 ? err : add_file(run, full);
+        free(full);
+        free(entries[i]);
+    }
+    free(entries);
+    return err;
+}
+
+/* ---- Models ---------------------------------------------------------------------------------- */
+
+static int check_name(const char *name, const char *what, uint32_t bytes, struct sl_reason *reason)
+{
+    return name[0] != '\0' && sl_objects_text_is_valid(name, bytes) && sl_objects_text_is_utf8(name)
+               ? 0
+               : sl_reason_fail(reason, SL_ERR_UNSUPPORTED,
+                                "%s \"%s\": a name has 1 to %u bytes of printable UTF-8", what,
+                                name, bytes - 1);
+}
+
+static int check_tensors(const struct sl_engine_tensor *tensors, uint32_t count, const char *what,
+                         struct sl_reason *reason)
+{
+    int err = 0;
+    if (count > SL_SERVE_TENSORS_MAX) {
+        return sl_reason_fail(reason, SL_ERR_TOO_LARGE, "%u %ss: at most %d are served", count,
+                              what, SL_SERVE_TENSORS_MAX);
+    }
+    for (uint32_t i = 0; err == 0 && i < count; i++) {
+        err = check_name(tensors[i].name, what, SL_SERVE_TENSOR_NAME, reason);
+    }
+    return err;
+}
+
+/* Opens the model as a worker will. */
+static int check(struct model *model, struct sl_reason *reason)
+{
+    const struct sl_engine_image image = sl_graph_image_of(&model->image);
+    const uint32_t rows = model->graph.fixed_rows > 0 ? model->graph.fixed_rows : 1;
+    void *opened;
+    /* A version takes whole blocks, and one more for its manifest. */
+    const uint64_t needed =
+        (model->image.bytes / SL_OBJECTS_BLOCK_BYTES + 2) * SL_OBJECTS_BLOCK_BYTES;
+    if (flags.pool_bytes > 0 && needed > flags.pool_bytes) {
+        return sl_reason_fail(reason, SL_ERR_TOO_LARGE,
+                              "the model takes %" PRIu64 " bytes of a pool, which has %zu "
+                              "(--pool-memory)",
+                              needed, flags.pool_bytes);
+    }
+    int err = 0;
+    for (uint32_t i = 0; err == 0 && i < image.count; i++) {
+        err = check_name(image.tensors[i].name, "tensor", SL_OBJECTS_TENSOR_NAME_BYTES, reason);
+    }
+    err = err != 0 ? err : sl_engine_graph.open(&image, rows, reason, &opened);
+    if (err != 0) {
+        return err;
+    }
+    const struct sl_engine_info *info = sl_engine_graph.info(opened);
+    err = check_tensors(info->inputs, info->input_count, "input", reason);
+    err = err != 0 ? err : check_tensors(info->outputs, info->output_count, "output", reason);
+    model->layer_count = info->layer_count;
+    for (uint32_t i = 0; i < info->layer_count; i++) {
+        model->flops += info->layers[i].flops;
+    }
+    sl_engine_graph.close(&opened);
+    return err;
+}
+
+/* Reads and checks a model. In any case free its memory. */
+static int prepare(struct run *run, const struct file *file, struct model *model)
+{
+    struct sl_reason reason;
+    *model = (struct model){0};
+    int err = sl_onnx_file_read(file->path, &model->memory, &model->graph, &run->reason);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_graph_fold(&model->graph, &model->memory, &reason);
+    err =
+        err != 0 ? err : sl_graph_image_make(&model->graph, &model->memory, &model->image, &reason);
+    err = err != 0 ? err : check(model, &reason);
+    return err == 0 ? 0 : sl_reason_fail(&run->reason, err, "%s: %s", file->path, reason.text);
+}
+
+/* ---- Publish --------------------------------------------------------------------------------- */
+
+/* With --dir this process is the storage, and hosts its catalogue. */
+static int start_node(struct run *run)
+{
+    struct sl_security security;
+    struct sl_transfer_options engine;
+    int err = sl_security_resolve(&flags.security, &security, &run->reason);
+    if (err != 0) {
+        return err;
+    }
+    sl_security_engine(&security, &engine);
+    const bool is_local = flags.directory != NULL;
+    engine.name = is_local ? "127.0.0.1:0" : NULL;
+    engine.metadata = flags.metadata;
+    engine.insecure = flags.insecure;
+    const struct sl_objects_setup setup = {.is_keeper = is_local, .directory = flags.directory};
+    const struct sl_objects_options node = {.struct_size = sizeof node,
+                                            .engine_options = &engine,
+                                            .catalogue = is_local ? NULL : flags.catalogue,
+                                            .agent = "off"};
+    err = sl_objects_create_with(&node, &setup, &run->objects);
+    explicit_bzero(&security, sizeof security);
+    return err == 0 ? 0 : fail_objects(run, err, "the node cannot start");
+}
+
+static int publish(struct run *run, const struct file *file, const struct model *model)
+{
+    const struct sl_publish_options publish_options = {.struct_size = sizeof publish_options,
+                                                       .name = file->name,
+                                                       .note = "onnx",
+                                                       .origin = SL_ORIGIN_PS,
+                                                       .take_over = true};
+    const uint32_t timeout_ms =
+        (uint32_t)((flags.timeout_ns + SL_CLOCK_NS_PER_MS - 1) / SL_CLOCK_NS_PER_MS);
+    struct sl_publication *publication = NULL;
+    uint64_t version = 0;
+    int err = sl_publish_begin(run->objects, &publish_options, timeout_ms, &publication);
+    for (uint32_t i = 0; err == 0 && i < model->image.count; i++) {
+        err = model->image.groups[i] != NULL ? sl_publish_group(publication, model->image.groups[i])
+                                             : 0;
+        err = err != 0 ? err : sl_publish_tensor(publication, &model->image.tensors[i]);
+    }
+    err = err != 0 ? err : sl_publish_commit(publication, timeout_ms, &version);
+    err = err != 0 ? fail_objects(run, err, file->path) : 0;
+    sl_publish_end(&publication);
+    if (err == 0) {
+        (void)printf("%s@%" PRIu64 ": %" PRIu64 " bytes, %u layer%s, %.3f GFLOP a row\n",
+                     file->name, version, model->image.bytes, model->layer_count,
+                     sl_log_plural(model->layer_count), model->flops / 1e9);
+        (void)fflush(stdout);
+    }
+    return err;
+}
+
+static int deploy(struct run *run, char **paths, uint32_t count)
+{
+    struct model model;
+    int err = 0;
+    for (uint32_t i = 0; err == 0 && i < count; i++) {
+        err = add_path(run, paths[i]);
+    }
+    for (uint32_t i = 0; err == 0 && run->file_count > 1 && i < run->file_count; i++) {
+        err = prepare(run, &run->files[i], &model);
+        sl_graph_memory_fini(&model.memory);
+    }
+    for (uint32_t i = 0; err == 0 && i < run->file_count; i++) {
+        err = prepare(run, &run->files[i], &model);
+        err = err != 0 || run->objects != NULL ? err : start_node(run);
+        err = err != 0 ? err : publish(run, &run->files[i], &model);
+        sl_graph_memory_fini(&model.memory);
+    }
+    return err;
+}
+
+/* A catalogue was given. With --dir the variable of --catalogue does not count. */
+static bool is_remote(const struct sl_cli_given *given)
+{
+    const bool is_variable = given[0].from == SL_CLI_FROM_VARIABLE;
+    return flags.metadata != NULL ||
+           (flags.catalogue != NULL && !(flags.directory != NULL && is_variable));
+}
+
+int sl_serve_deploy_run(int argc, char **argv)
+{
+    struct run run = {0};
+    struct sl_cli_given given[LENGTH(options)];
+    const struct sl_cli cli = {.program = PROGRAM,
+                               .summary = "Publishes ONNX models for workers to serve.",
+                               .usage = "MODEL.onnx|DIR... --catalogue HOST:PORT|--dir DIR",
+                               .options = options,
+                               .option_count = LENGTH(options),
+                               .given = given};
+    int words = 0;
+    while (1 + words < argc && argv[1 + words][0] != '-') {
+        words++;
+    }
+    int err = sl_cli_parse(&cli, argc - words, argv + words, &run.reason);
+    if (err == SL_CLI_EXIT_OK) {
+        return EXIT_SUCCESS;
+    }
+    if (err == 0 && words == 0) {
+        err = sl_reason_fail(&run.reason, SL_ERR_INVALID,
+                             "a file or a directory with models is missing, before the flags");
+    } else if (err == 0 && (flags.directory != NULL) == is_remote(given)) {
+        err = sl_reason_fail(&run.reason, SL_ERR_INVALID,
+                             "accepted is one of --catalogue (or --metadata) and --dir");
+    }
+    if (err != 0) {
+        (void)fprintf(stderr, PROGRAM ": %s\nusage: " PROGRAM " %s\n", run.reason.text, cli.usage);
+        return SL_CLI_EXIT_USAGE;
+    }
+    sl_log_setup(flags.log_level, "starling-serve");
+    err = deploy(&run, argv + 1, (uint32_t)words);
+    sl_objects_destroy(&run.objects);
+    for (uint32_t i = 0; i < run.file_count; i++) {
+        free(run.files[i].path);
+    }
+    free(run.files);
+    if (err == 0 && (fflush(stdout) != 0 || ferror(stdout))) {
+        err = sl_reason_fail(&run.reason, SL_ERR_IO, "cannot write to the standard output");
+    }
+    if (err != 0) {
+        (void)fprintf(stderr, PROGRAM ": %s\n", run.reason.text);
+    }
+    return err == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,59 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "programs/serve/engine/graph.h"
+
+bool sl_graph_measure(struct sl_graph_value *value)
+{
+    const uint64_t item_bytes = value->type == SL_OBJECT_F32   ? 4
+                                : value->type == SL_OBJECT_I64 ? 8
+                                                               : 1;
+    uint64_t elements = 1;
+    sl_assert(value->rank <= SL_GRAPH_RANK_MAX);
+    for (uint32_t i = 0; i < value->rank; i++) {
+        if (value->shape[i] > SL_GRAPH_ELEMENTS_MAX) {
+            return false;
+        }
+        elements *= value->shape[i];
+        if (elements == 0 || elements > SL_GRAPH_ELEMENTS_MAX) {
+            return false;
+        }
+    }
+    value->bytes = elements * item_bytes;
+    return true;
+}
+
+const struct sl_graph_attribute *sl_graph_attribute_find(const struct sl_graph_node *node,
+                                                         const char *name)
+{
+    for (uint32_t i = 0; i < node->attribute_count; i++) {
+        if (strcmp(node->attributes[i].name, name) == 0) {
+            return &node->attributes[i];
+        }
+    }
+    return NULL;
+}
+
+int64_t sl_graph_attribute_int(const struct sl_graph_node *node, const char *name, int64_t absent)
+{
+    const struct sl_graph_attribute *a = sl_graph_attribute_find(node, name);
+    return a != NULL ? a->i : absent;
+}
+
+float sl_graph_attribute_float(const struct sl_graph_node *node, const char *name, float absent)
+{
+    const struct sl_graph_attribute *a = sl_graph_attribute_find(node, name);
+    return a != NULL ? a->f : absent;
+}
+
+int sl_graph_fail(const struct sl_graph_infer *infer, int err, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return sl_reason_fail(infer->reason, err, "node \"%s\" (%s): %s", infer->node->name,
+                          infer->node->op_type, text);
+}

@@ -1,0 +1,105 @@
+/* MatMul and Gemm: rows of requests times a matrix of the model, all rows in one product. */
+#include <inttypes.h>
+
+#include "programs/serve/engine/blas.h"
+#include "programs/serve/engine/graph_ops.h"
+
+/* out[m][n] = alpha x[m][k] matrix[k][n] + beta c */
+struct gemm {
+    struct sl_blas_product product; /* m: in a block */
+    float beta;
+    bool c_has_rows, c_has_columns; /* c repeats what it does not have */
+};
+
+/* c is broadcast to the output. */
+static int infer_c(const struct sl_graph_infer *infer, struct gemm *p)
+{
+    const struct sl_graph_value *x = infer->inputs[0], *c = infer->inputs[2];
+    const uint64_t columns = c->rank > 0 ? c->shape[c->rank - 1] : 1;
+    const uint64_t rows = c->rank == 2 ? c->shape[0] : 1;
+    const bool is_row = !c->has_rows && rows == 1;
+    const bool is_whole = c->rank == 2 && c->has_rows == x->has_rows && rows == p->product.m;
+    if (c->rank > 2 || (columns != 1 && columns != p->product.n) || !(is_row || is_whole)) {
+        return sl_graph_fail(infer, SL_ERR_INVALID,
+                             "%s must be a scalar, a row of %" PRIu64 ", or as the output", c->name,
+                             p->product.n);
+    }
+    p->c_has_rows = !is_row;
+    p->c_has_columns = columns > 1;
+    p->beta = sl_graph_attribute_float(infer->node, "beta", 1);
+    p->product.beta = 1; /* the output holds beta c before the product is added */
+    return 0;
+}
+
+/* Shared by both: x [..., k] and the matrix [k, n], or [n, k] if it is transposed. */
+static int infer_product(struct sl_graph_infer *infer, bool is_transposed, float alpha)
+{
+    const struct sl_graph_value *x = infer->inputs[0], *matrix = infer->inputs[1];
+    if (x->rank < 2 || matrix->rank != 2 || matrix->has_rows) {
+        return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
+                             "%s must have 2 dimensions or more, and %s 2 that do not count rows",
+                             x->name, matrix->name);
+    }
+    const uint64_t k = x->shape[x->rank - 1], n = matrix->shape[is_transposed ? 0 : 1];
+    const uint64_t m = sl_graph_elements(x, 0, x->rank - 1);
+    if (k != matrix->shape[is_transposed ? 1 : 0]) {
+        return sl_graph_fail(infer, SL_ERR_INVALID,
+                             "%s has %" PRIu64 " columns, but %s %" PRIu64 " %s", x->name, k,
+                             matrix->name, matrix->shape[is_transposed ? 1 : 0],
+                             is_transposed ? "columns (transB)" : "rows");
+    }
+    if (m > INT32_MAX / infer->rows_max || n > INT32_MAX || k > INT32_MAX) {
+        return sl_graph_fail(infer, SL_ERR_TOO_LARGE,
+                             "%" PRIu64 " x %" PRIu64 " times %" PRIu64 " x %" PRIu64
+                             ": each must be below 2^31 / %u",
+                             m, k, k, n, infer->rows_max);
+    }
+    struct gemm p = {
+        .product = {.m = m, .n = n, .k = k, .alpha = alpha, .b_transposed = is_transposed}};
+    int err = sl_graph_ops_has(infer, 2) ? infer_c(infer, &p) : 0;
+    sl_graph_ops_set_output(infer, x);
+    infer->outputs[0]->shape[x->rank - 1] = n;
+    infer->flops = 2.0 * (double)m * (double)n * (double)k;
+    sl_graph_ops_save(infer->node, &p, sizeof p);
+    return err;
+}
+
+static int infer_matmul(struct sl_graph_infer *infer)
+{
+    return infer_product(infer, false, 1);
+}
+
+static int infer_gemm(struct sl_graph_infer *infer)
+{
+    if (infer->inputs[0]->rank != 2 || sl_graph_attribute_int(infer->node, "transA", 0) != 0) {
+        return sl_graph_fail(infer, SL_ERR_UNSUPPORTED, "%s must be a matrix, and transA 0",
+                             infer->inputs[0]->name);
+    }
+    return infer_product(infer, sl_graph_attribute_int(infer->node, "transB", 0) != 0,
+                         sl_graph_attribute_float(infer->node, "alpha", 1));
+}
+
+static int run_gemm(const struct sl_graph_node *node, const struct sl_graph_run *run)
+{
+    const struct gemm *p = sl_graph_ops_params(node);
+    struct sl_blas_product product = p->product;
+    product.m *= sl_graph_ops_blocks(node, run, 0);
+    const uint64_t n = product.n, c_columns = p->c_has_columns ? n : 1;
+    float *out = run->outputs[0];
+    for (uint64_t i = 0; product.beta != 0 && i < product.m; i++) {
+        const float *c = (const float *)run->inputs[2] + (p->c_has_rows ? i * c_columns : 0);
+        for (uint64_t j = 0; j < n; j++) {
+            out[i * n + j] = p->beta * c[p->c_has_columns ? j : 0];
+        }
+    }
+    sl_blas_multiply(&product, run->inputs[0], run->inputs[1], out);
+    return 0;
+}
+
+const struct sl_graph_op sl_graph_ops_matrix[] = {
+    SL_GRAPH_OPS_ENTRY("MatMul", 2, 2, 0, infer_matmul, run_gemm),
+    SL_GRAPH_OPS_ENTRY("Gemm", 2, 3, 0, infer_gemm, run_gemm, {"alpha", SL_GRAPH_FLOAT},
+                       {"beta", SL_GRAPH_FLOAT}, {"transA", SL_GRAPH_INT},
+                       {"transB", SL_GRAPH_INT}),
+    {.name = NULL},
+};

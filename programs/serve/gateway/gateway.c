@@ -1,0 +1,409 @@
+#include "programs/serve/gateway/gateway.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "programs/serve/gateway/dispatch.h"
+#include "programs/serve/gateway/listing.h"
+#include "reactor/reactor.h"
+
+#define MEMORY_BYTES   (256ULL << 20)
+#define MEMORY_FREE_MS 2000
+#define ROWS_MAX       (1U << 20)
+#define RETRY_MS       1000                    /* of refusals that no expectation explains */
+#define DRAIN_NS       (8 * SL_CLOCK_NS_PER_S) /* for answers to what was accepted */
+
+struct sl_serve_gateway {
+    struct sl_reactor *reactor;
+    struct sl_transfer *transfer;
+    struct sl_transfer_async *async;
+    struct sl_offload *offloads[2]; /* for lists; for memory of workers. NULL: posted elsewhere */
+    struct sl_serve_dispatch dispatch;
+    struct sl_serve_listing listing;
+    struct sl_list unlisted; /* accepted requests for models that the list lacks */
+    struct sl_list refused;  /* requests to be answered in the next turn */
+    uint8_t *memory;
+    struct sl_serve_ranges ranges; /* of it */
+    struct sl_timer next_turn;
+    struct sl_timer give_up; /* while it drains */
+    bool is_draining, is_stopping;
+    void (*drained)(void *ctx);
+    void *drained_ctx;
+    void (*ended)(void *ctx);
+    void *ended_ctx;
+};
+
+/* Memory for inputs: each range begins with its struct */
+
+static void *memory_at(const struct sl_serve_gateway *gateway, uint64_t offset)
+{
+    return gateway->memory + offset;
+}
+
+uint8_t *sl_serve_gateway_memory(struct sl_serve_gateway *gateway, uint64_t bytes)
+{
+    struct sl_serve_range found;
+    sl_assert(bytes <= SL_SERVE_BODY_BYTES_MAX);
+    if (!sl_serve_range_take(&gateway->ranges, SL_SERVE_RANGE_ALIGN + bytes, &found)) {
+        return NULL;
+    }
+    struct sl_serve_range *range = memory_at(gateway, found.offset);
+    *range = (struct sl_serve_range){.offset = found.offset, .bytes = found.bytes};
+    sl_list_insert(&found.link, &range->link);
+    sl_list_remove(&found.link);
+    return memory_at(gateway, found.offset + SL_SERVE_RANGE_ALIGN);
+}
+
+void sl_serve_gateway_memory_free(struct sl_serve_gateway *gateway, uint8_t *memory)
+{
+    if (memory != NULL) {
+        void *range = memory - SL_SERVE_RANGE_ALIGN;
+        sl_serve_range_put(&gateway->ranges, range);
+    }
+}
+
+static void free_memory(void *ctx, uint8_t *memory)
+{
+    sl_serve_gateway_memory_free(ctx, memory);
+}
+
+/* End */
+
+static void end_threads(struct sl_serve_gateway *gateway)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        if (gateway->offloads[i] != NULL) {
+            (void)sl_offload_destroy(&gateway->offloads[i], SL_CLOCK_NS_PER_S);
+        }
+    }
+}
+
+static void async_ended(void *ctx)
+{
+    struct sl_serve_gateway *gateway = ctx;
+    end_threads(gateway);
+    gateway->ended(gateway->ended_ctx);
+}
+
+/* Something has ended: that may have been the last that a drain, or a stop, waits for. */
+static void look_for_end(void *ctx)
+{
+    struct sl_serve_gateway *gateway = ctx;
+    struct sl_serve_dispatch *dispatch = &gateway->dispatch;
+    if (gateway->is_draining && sl_list_empty(&dispatch->admission.due)) {
+        sl_reactor_arm(gateway->reactor, &gateway->next_turn, 0);
+    }
+    if (gateway->is_stopping && gateway->async != NULL && sl_list_empty(&dispatch->remotes) &&
+        sl_serve_listing_stop(&gateway->listing)) {
+        sl_reactor_disarm(gateway->reactor, &gateway->next_turn);
+        sl_transfer_async_destroy(&gateway->async, async_ended, gateway);
+    }
+}
+
+/* Arrival of requests */
+
+static bool is_listed(const struct sl_serve_gateway *gateway,
+                      const struct sl_serve_request *request)
+{
+    const struct sl_object_entry *first;
+    const uint64_t count = sl_serve_listing_find(&gateway->listing, request->model, &first);
+    bool is_found = count > 0 && request->version == 0;
+    for (uint64_t i = 0; i < count && !is_found; i++) {
+        is_found = first[i].version == request->version;
+    }
+    return is_found;
+}
+
+/* The error that the list has no such version, with those that it has. */
+static int not_found(const struct sl_serve_gateway *gateway, struct sl_serve_request *request)
+{
+    const struct sl_object_entry *first;
+    const uint64_t count = sl_serve_listing_find(&gateway->listing, request->model, &first);
+    char *text = request->text;
+    size_t length = (size_t)snprintf(text, sizeof request->text,
+                                     count > 0 ? "model %s has no version %llu; it has:"
+                                               : "there is no model %s",
+                                     request->model, (unsigned long long)request->version);
+    for (uint64_t i = 0; i < count && length + 24 < sizeof request->text; i++) {
+        length += (size_t)snprintf(text + length, sizeof request->text - length, " %llu",
+                                   (unsigned long long)first[i].version);
+    }
+    return request->err = SL_ERR_NOT_FOUND;
+}
+
+/* Whether the list is newer than a moment before the request. */
+static bool is_fresh(const struct sl_serve_listing *listing, const struct sl_serve_request *request)
+{
+    return listing->list != NULL &&
+           listing->listed_ns + SL_SERVE_LISTING_FRESH_NS >= request->arrived_ns;
+}
+
+/* Errors: AGAIN, DEADLINE, NOT_FOUND, NO_MEMORY, with the text. */
+static int admit(struct sl_serve_gateway *gateway, struct sl_serve_request *request)
+{
+    const uint64_t now_ns = sl_reactor_now_ns(gateway->reactor);
+    struct sl_serve_balance *balance = &gateway->dispatch.balance;
+    uint64_t expected_ns = 0;
+    uint32_t workers = 0;
+    if (gateway->is_draining) {
+        (void)snprintf(request->text, sizeof request->text, "the gateway ends");
+        request->retry_ms = RETRY_MS;
+        return request->err = SL_ERR_AGAIN;
+    }
+    if (!is_listed(gateway, request)) {
+        if (is_fresh(&gateway->listing, request)) {
+            return not_found(gateway, request);
+        }
+        const int err =
+            sl_serve_admission_offer(&gateway->dispatch.admission, request, 0, 0, now_ns);
+        if (err == 0) {
+            sl_serve_admission_run(&gateway->dispatch.admission, request);
+            sl_list_append(&gateway->unlisted, &request->link);
+            sl_serve_listing_refresh(&gateway->listing);
+        }
+        return err;
+    }
+    request->state = sl_serve_balance_model(balance, request->model);
+    if (request->state == NULL) {
+        (void)snprintf(request->text, sizeof request->text, "no memory for one more model");
+        return request->err = SL_ERR_NO_MEMORY;
+    }
+    if (sl_serve_balance_expect(balance, request->state, request->rows, now_ns, &expected_ns,
+                                &request->cost_ns)) {
+        workers = balance->worker_count;
+    }
+    const int err = sl_serve_admission_offer(&gateway->dispatch.admission, request, expected_ns,
+                                             workers, now_ns);
+    request->state->waiting += err == 0 ? 1 : 0;
+    return err;
+}
+
+static void listed(void *ctx)
+{
+    struct sl_serve_gateway *gateway = ctx;
+    struct sl_list again;
+    struct sl_list_link *link;
+    sl_list_init(&again);
+    sl_list_append_all(&again, &gateway->unlisted);
+    while ((link = sl_list_pop(&again)) != NULL) {
+        struct sl_serve_request *request = SL_CONTAINER_OF(link, struct sl_serve_request, link);
+        if (is_listed(gateway, request)) {
+            request->state = sl_serve_balance_model(&gateway->dispatch.balance, request->model);
+        }
+        if (request->state != NULL) {
+            request->state->waiting++;
+            sl_serve_admission_wait_again(&gateway->dispatch.admission, request);
+        } else if (is_fresh(&gateway->listing, request)) {
+            sl_serve_dispatch_fail(&gateway->dispatch, request, not_found(gateway, request),
+                                   request->text);
+        } else {
+            sl_list_append(&gateway->unlisted, link);
+            sl_serve_listing_refresh(&gateway->listing);
+        }
+    }
+    sl_serve_dispatch_run(&gateway->dispatch);
+    look_for_end(gateway);
+}
+
+static void take_next_turn(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_serve_gateway *gateway = SL_CONTAINER_OF(timer, struct sl_serve_gateway, next_turn);
+    struct sl_list_link *link;
+    while ((link = sl_list_pop(&gateway->refused)) != NULL) {
+        struct sl_serve_request *request = SL_CONTAINER_OF(link, struct sl_serve_request, link);
+        request->done(request);
+    }
+    if (gateway->is_draining && gateway->drained != NULL &&
+        sl_list_empty(&gateway->dispatch.admission.due)) {
+        void (*const drained)(void *ctx) = gateway->drained;
+        gateway->drained = NULL;
+        drained(gateway->drained_ctx);
+    }
+}
+
+void sl_serve_gateway_submit(struct sl_serve_gateway *gateway, struct sl_serve_request *request)
+{
+    const struct sl_serve_tensor *first = &request->inputs[0];
+    const uint64_t rows = request->input_count > 0 && first->rank > 0 ? first->shape[0] : 1;
+    request->rows = rows == 0 ? 1 : rows < ROWS_MAX ? rows : ROWS_MAX;
+    if (admit(gateway, request) == 0) {
+        gateway->dispatch.stats.accepted++;
+        sl_serve_dispatch_run(&gateway->dispatch);
+    } else {
+        gateway->dispatch.stats.results[sl_serve_request_result(request->err)]++;
+        sl_list_append(&gateway->refused, &request->link);
+        sl_reactor_arm(gateway->reactor, &gateway->next_turn, 0);
+    }
+}
+
+void sl_serve_gateway_release(struct sl_serve_gateway *gateway, struct sl_serve_request *request)
+{
+    sl_serve_flight_detach(request);
+    sl_serve_gateway_memory_free(gateway, request->input);
+    request->input = NULL;
+    sl_serve_dispatch_run(&gateway->dispatch);
+}
+
+void sl_serve_gateway_cancel(struct sl_serve_gateway *gateway, struct sl_serve_request *request)
+{
+    if (sl_list_linked(&request->due_link)) {
+        sl_serve_dispatch_end(&gateway->dispatch, request);
+    }
+    sl_list_remove(&request->link); /* of the refused ones */
+    gateway->dispatch.stats.results[SL_SERVE_CANCELLED]++;
+    sl_serve_gateway_release(gateway, request);
+}
+
+/* The rest */
+
+static void give_up(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_serve_gateway *gateway = SL_CONTAINER_OF(timer, struct sl_serve_gateway, give_up);
+    struct sl_serve_request *request;
+    while ((request = sl_serve_admission_due(&gateway->dispatch.admission, UINT64_MAX)) != NULL) {
+        sl_serve_dispatch_fail(&gateway->dispatch, request, SL_ERR_AGAIN, "the gateway ends");
+    }
+}
+
+void sl_serve_gateway_drain(struct sl_serve_gateway *gateway, void (*drained)(void *ctx), void *ctx)
+{
+    gateway->is_draining = true;
+    gateway->drained = drained;
+    gateway->drained_ctx = ctx;
+    sl_reactor_arm(gateway->reactor, &gateway->give_up, DRAIN_NS);
+    look_for_end(gateway);
+}
+
+bool sl_serve_gateway_is_idle(const struct sl_serve_gateway *gateway)
+{
+    return sl_list_empty(&gateway->dispatch.admission.due) && sl_list_empty(&gateway->refused);
+}
+
+const struct sl_object_list *sl_serve_gateway_models(const struct sl_serve_gateway *gateway)
+{
+    return gateway->listing.list;
+}
+
+uint64_t sl_serve_gateway_versions(const struct sl_serve_gateway *gateway, const char *model,
+                                   const struct sl_object_entry **first)
+{
+    return sl_serve_listing_find(&gateway->listing, model, first);
+}
+
+void sl_serve_gateway_stats(const struct sl_serve_gateway *gateway,
+                            struct sl_serve_gateway_stats *out)
+{
+    *out = gateway->dispatch.stats;
+    out->waiting = gateway->dispatch.admission.waiting_count;
+    out->running = gateway->dispatch.admission.running_count;
+    out->able_workers =
+        sl_serve_balance_able(&gateway->dispatch.balance, sl_reactor_now_ns(gateway->reactor));
+    out->memory_bytes = gateway->ranges.bytes;
+    out->memory_in_use = gateway->ranges.used_bytes;
+    out->is_draining = gateway->is_draining;
+    out->has_models = gateway->listing.list != NULL;
+}
+
+/* Start and end */
+
+void sl_serve_gateway_stop(struct sl_serve_gateway *gateway, void (*ended)(void *ctx), void *ctx)
+{
+    sl_assert(sl_list_empty(&gateway->dispatch.admission.due));
+    gateway->is_stopping = true;
+    sl_reactor_disarm(gateway->reactor, &gateway->give_up);
+    gateway->ended = ended;
+    gateway->ended_ctx = ctx;
+    sl_serve_dispatch_stop(&gateway->dispatch);
+    look_for_end(gateway);
+}
+
+static void post_list(void *ctx, struct sl_offload_job *job)
+{
+    struct sl_serve_gateway *gateway = ctx;
+    sl_offload_post(gateway->offloads[0], job);
+}
+
+static void post_memory(void *ctx, struct sl_offload_job *job)
+{
+    struct sl_serve_gateway *gateway = ctx;
+    sl_offload_post(gateway->offloads[1], job);
+}
+
+void sl_serve_gateway_destroy(struct sl_serve_gateway **gateway)
+{
+    struct sl_serve_gateway *gone = *gateway;
+    *gateway = NULL;
+    end_threads(gone);
+    if (gone->memory != NULL) {
+        (void)sl_transfer_memory_free(gone->transfer, (void **)&gone->memory, MEMORY_FREE_MS);
+    }
+    sl_object_list_free(&gone->listing.list);
+    sl_serve_dispatch_fini(&gone->dispatch);
+    free(gone);
+}
+
+static void init(struct sl_serve_gateway *gateway, const struct sl_serve_gateway_options *options)
+{
+    gateway->reactor = options->reactor;
+    gateway->transfer = options->transfer;
+    sl_serve_dispatch_init(&gateway->dispatch, options->strategy, options->transfer);
+    gateway->dispatch.reactor = options->reactor;
+    gateway->dispatch.list_reason = gateway->listing.reason;
+    gateway->dispatch.ended = look_for_end;
+    gateway->dispatch.ctx = gateway;
+    gateway->dispatch.flights.free_memory = free_memory;
+    gateway->dispatch.flights.memory_ctx = gateway;
+    sl_list_init(&gateway->unlisted);
+    sl_list_init(&gateway->refused);
+    gateway->next_turn.run = take_next_turn;
+    gateway->give_up.run = give_up;
+}
+
+int sl_serve_gateway_create(const struct sl_serve_gateway_options *options,
+                            struct sl_serve_gateway **out, struct sl_reason *reason)
+{
+    const uint64_t memory_bytes = options->memory_bytes != 0 ? options->memory_bytes : MEMORY_BYTES;
+    struct sl_serve_gateway *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for a gateway");
+    }
+    init(made, options);
+    int err = options->post == NULL
+                  ? sl_offload_create(made->reactor, "serve-list", &made->offloads[0])
+                  : 0;
+    err = err == 0 && options->post == NULL
+              ? sl_offload_create(made->reactor, "serve-memory", &made->offloads[1])
+              : err;
+    if (err != 0) {
+        sl_reason_set(reason, "cannot start threads: %s", sl_err_name(err));
+    }
+    if (err == 0) {
+        err = sl_transfer_memory_create(made->transfer, memory_bytes, -1, SL_TRANSFER_LOCAL,
+                                        (void **)&made->memory);
+        err = err != 0 ? err
+                       : sl_transfer_async_create(made->transfer, made->reactor, SL_SERVE_NOTICE,
+                                                  sl_serve_dispatch_arrived, &made->dispatch,
+                                                  &made->async);
+        sl_reason_set(reason, "%s", sl_transfer_last_error());
+    }
+    if (err != 0) {
+        sl_serve_gateway_destroy(&made);
+        return err;
+    }
+    sl_transfer_async_end_with_process(made->async);
+    sl_serve_ranges_init(&made->ranges, memory_bytes);
+    made->dispatch.events.async = made->async;
+    made->dispatch.events.post = options->post != NULL ? options->post : post_memory;
+    made->dispatch.events.post_ctx = options->post != NULL ? options->post_ctx : made;
+    made->listing =
+        (struct sl_serve_listing){.objects = options->objects,
+                                  .reactor = made->reactor,
+                                  .post = options->post != NULL ? options->post : post_list,
+                                  .post_ctx = options->post != NULL ? options->post_ctx : made,
+                                  .listed = listed,
+                                  .ctx = made};
+    sl_serve_listing_start(&made->listing);
+    *out = made;
+    return 0;
+}

@@ -1,0 +1,198 @@
+#include "programs/serve/gateway/remote.h"
+
+#include <stdio.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+
+#define OPEN_MS 5000
+#define FREE_MS 2000
+#define SEND_MS 10000
+
+static struct sl_serve_remote *remote_of(struct sl_offload_job *job)
+{
+    return SL_CONTAINER_OF(job, struct sl_serve_remote, job);
+}
+
+static void post(struct sl_serve_remote *remote, void (*work)(struct sl_offload_job *job),
+                 void (*done)(struct sl_offload_job *job))
+{
+    remote->is_busy = true;
+    remote->job = (struct sl_offload_job){.work = work, .done = done, .allocates = true};
+    remote->events->post(remote->events->post_ctx, &remote->job);
+}
+
+/* Messages */
+
+void sl_serve_remote_sent(struct sl_serve_remote *remote)
+{
+    remote->sends--;
+    sl_serve_remote_look(remote);
+}
+
+static void notice_sent(void *ctx, int err, const char *reason)
+{
+    sl_serve_remote_sent(ctx);
+}
+
+int sl_serve_remote_send(struct sl_serve_remote *remote, const struct sl_serve_message *message,
+                         struct sl_transfer_batch *batch, const struct sl_transfer_request *inputs,
+                         sl_transfer_done_fn *done, void *ctx, struct sl_reason *reason)
+{
+    uint8_t text[SL_SERVE_MESSAGE_BYTES];
+    struct sl_transfer_async *async = remote->events->async;
+    sl_assert(remote->is_joined);
+    const int length = sl_serve_message_encode(message, text, reason);
+    if (length < 0) {
+        return length;
+    }
+    const struct sl_transfer_notice notice = {
+        .name = SL_SERVE_NOTICE, .text = text, .bytes = (uint32_t)length};
+    if (done == NULL) {
+        done = notice_sent;
+        ctx = remote;
+    }
+    const int err =
+        batch != NULL && inputs->bytes > 0
+            ? sl_transfer_async_submit(async, batch, inputs, 1, SEND_MS, &notice, done, ctx)
+            : sl_transfer_async_send(async, remote->segment, &notice, SEND_MS, done, ctx);
+    remote->sends += err == 0 ? 1 : 0;
+    return err == 0 ? 0 : sl_reason_fail(reason, SL_ERR_AGAIN, "%s", sl_transfer_last_error());
+}
+
+/* End */
+
+static void free_memory(struct sl_offload_job *job)
+{
+    struct sl_serve_remote *remote = remote_of(job);
+    if (sl_transfer_memory_free(remote->events->transfer, (void **)&remote->output_base, FREE_MS) !=
+        0) {
+        sl_log_warn("serve: memory for outputs of worker %s is still in use: %s; trying again",
+                    remote->worker.name, sl_transfer_last_error());
+    }
+}
+
+static void freed(struct sl_offload_job *job)
+{
+    struct sl_serve_remote *remote = remote_of(job);
+    remote->is_busy = false;
+    sl_serve_remote_look(remote);
+}
+
+static void closed(void *ctx, int err, const char *reason)
+{
+    struct sl_serve_remote *remote = ctx;
+    remote->ends--;
+    sl_serve_remote_look(remote);
+}
+
+void sl_serve_remote_look(struct sl_serve_remote *remote)
+{
+    struct sl_reason reason;
+    const struct sl_serve_message leave = {
+        .kind = SL_SERVE_MESSAGE_LEAVE,
+        .incarnation = sl_transfer_async_own_incarnation(remote->events->transfer)};
+    if (remote->is_joined && remote->worker.is_leaving && !remote->has_left && remote->sends == 0) {
+        remote->has_left =
+            sl_serve_remote_send(remote, &leave, NULL, NULL, NULL, NULL, &reason) == 0;
+    }
+    if (!remote->is_lost || remote->is_busy || remote->sends > 0) {
+        return;
+    }
+    if (remote->segment != NULL) {
+        remote->ends++;
+        sl_transfer_async_close(remote->events->async, &remote->segment, closed, remote);
+    } else if (remote->ends == 0 && remote->outputs_read == 0) {
+        if (remote->output_base != NULL) {
+            post(remote, free_memory, freed);
+        } else {
+            remote->events->ended(remote->events->ctx, remote);
+        }
+    }
+}
+
+void sl_serve_remote_lose(struct sl_serve_remote *remote, const char *reason)
+{
+    remote->is_lost = true;
+    if (remote->is_joined) {
+        remote->is_joined = false;
+        remote->events->lost(remote->events->ctx, remote, reason);
+    }
+    sl_serve_remote_look(remote);
+}
+
+/* Begin */
+
+static void watched(void *ctx, int err, const char *reason)
+{
+    struct sl_serve_remote *remote = ctx;
+    remote->ends--;
+    sl_serve_remote_lose(remote, reason);
+}
+
+static void opened(void *ctx, int err, const char *reason)
+{
+    struct sl_serve_remote *remote = ctx;
+    remote->is_busy = false;
+    if (err != 0) {
+        if (remote->tries == 0) {
+            sl_log_warn("serve: worker %s cannot join: %s", remote->worker.name, reason);
+        }
+        sl_serve_remote_lose(remote, reason);
+        return;
+    }
+    remote->ends++;
+    sl_transfer_async_watch(remote->events->async, remote->segment, watched, remote);
+    if (sl_transfer_async_incarnation(remote->segment) != remote->join.incarnation) {
+        remote->is_replaced = remote->is_lost = true; /* the other one joins by itself */
+    }
+    if (remote->is_lost) {
+        sl_serve_remote_look(remote);
+    } else {
+        remote->is_joined = true;
+        remote->events->joined(remote->events->ctx, remote);
+    }
+}
+
+static void create_memory(struct sl_offload_job *job)
+{
+    struct sl_serve_remote *remote = remote_of(job);
+    const int err = sl_transfer_memory_create(remote->events->transfer, SL_SERVE_OUTPUT_BYTES, -1,
+                                              SL_TRANSFER_PEERS_READ | SL_TRANSFER_PEERS_WRITE,
+                                              (void **)&remote->output_base);
+    (void)snprintf(remote->reason, sizeof remote->reason, "%s",
+                   err == 0 ? "" : sl_transfer_last_error());
+}
+
+static void created(struct sl_offload_job *job)
+{
+    struct sl_serve_remote *remote = remote_of(job);
+    struct sl_transfer_segment **segment = &remote->segment;
+    remote->is_busy = false;
+    if (job->err != 0 || remote->output_base == NULL) {
+        opened(remote, SL_ERR_NO_MEMORY, remote->reason);
+        return;
+    }
+    if (remote->is_lost) {
+        sl_serve_remote_look(remote);
+        return;
+    }
+    remote->is_busy = true;
+    if (sl_transfer_async_open(remote->events->async, remote->worker.name, OPEN_MS, segment, opened,
+                               remote) != 0) {
+        opened(remote, SL_ERR_INVALID, sl_transfer_last_error());
+    }
+}
+
+void sl_serve_remote_begin(struct sl_serve_remote *remote)
+{
+    sl_assert(remote->segment == NULL && remote->output_base == NULL);
+    remote->is_lost = remote->has_left = remote->is_replaced = false;
+    struct sl_serve_balance_worker worker = {.batch_max = remote->join.batch_max};
+    (void)snprintf(worker.name, sizeof worker.name, "%s", remote->worker.name);
+    (void)snprintf(worker.host, sizeof worker.host, "%s", remote->join.host);
+    remote->worker = worker;
+    sl_serve_ranges_init(&remote->inputs, remote->join.arena_bytes);
+    sl_serve_ranges_init(&remote->outputs, SL_SERVE_OUTPUT_BYTES);
+    post(remote, create_memory, created);
+}

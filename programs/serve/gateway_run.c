@@ -1,0 +1,273 @@
+#include "programs/serve/gateway_run.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "config/cli.h"
+#include "config/number.h"
+#include "config/security.h"
+#include "core/end_signals.h"
+#include "core/log.h"
+#include "core/rlimit.h"
+#include "programs/serve/http/http_routes.h"
+#include "reactor/completion.h"
+#include "reactor/reactor.h"
+
+#define PROGRAM      "starling-serve gateway"
+#define LENGTH(of)   (uint32_t)(sizeof(of) / sizeof((of)[0]))
+#define SPIN_US      20
+#define REPLIES_NS   (2 * SL_CLOCK_NS_PER_S) /* for the last replies to leave */
+#define POLL_NS      (2 * SL_CLOCK_NS_PER_MS)
+#define PATIENCE_NS  (2 * SL_CLOCK_NS_PER_S) /* then the log says what is waited for */
+#define MEMORY_LEAST (SL_SERVE_BODY_BYTES_MAX + 64)
+
+static struct {
+    struct sl_serve_http_flags http;
+    const char *listen, *catalogue, *metadata;
+    int strategy; /* index of "basic|cost" */
+    size_t memory_bytes;
+    bool insecure;
+    enum sl_log_level log_level;
+    struct sl_security_flags security;
+} flags = {.strategy = SL_SERVE_COST, .log_level = SL_LOG_WARN};
+
+static bool parse_memory(const char *text, void *target)
+{
+    size_t *bytes = target;
+    return sl_number_parse_size(text, bytes) && *bytes >= MEMORY_LEAST;
+}
+
+static const struct sl_cli_option options[] = {
+    SL_HTTP_OPTIONS(&flags.http),
+    SL_CLI_OPTION(STRING, &flags.listen, .name = "listen", .metavar = "HOST:PORT",
+                  .preset = "127.0.0.1:9090",
+                  .help = "Address that workers join. Port 0: any free port."),
+    SL_CLI_OPTION(STRING, &flags.catalogue, .name = "catalogue",
+                  .variable = "STARLING_OBJECTS_CATALOGUE", .metavar = "HOST:PORT",
+                  .help = "Address of the catalogue. Default: what the etcd of --metadata says."),
+    SL_CLI_OPTION(STRING, &flags.metadata, .name = "metadata", .metavar = "ADDRESS",
+                  .help = "Where processes find each other: P2PHANDSHAKE (the default), or "
+                          "etcd://HOST:PORT,..."),
+    SL_CLI_OPTION(CHOICE, &flags.strategy, .name = "strategy", .choices = "basic|cost",
+                  .help = "How a worker is chosen. basic: an idle one whose host holds the model, "
+                          "any idle one, else one with few requests. cost: the least expected "
+                          "finish, of queue, load and compute."),
+    SL_CLI_OPTION(PARSED, &flags.memory_bytes, .name = "memory", .parse = parse_memory,
+                  .accepts = "a number of bytes above 64M, such as 500M or 64G", .metavar = "BYTES",
+                  .help = "Memory for the inputs of requests. Default: 256M."),
+    SL_SECURITY_OPTIONS(&flags.security, &flags.insecure),
+    SL_CLI_OPTION(LOG, &flags.log_level, .variable = "STARLING_LOG",
+                  .help = "Least level of log lines. Default: warn."),
+};
+
+static struct run {
+    struct sl_serve_http_settings http_settings;
+    struct sl_objects *objects;
+    struct sl_transfer *transfer;
+    struct sl_reactor *reactor;
+    struct sl_serve_gateway *gateway;
+    struct sl_mailbox_lane *lane; /* to the reactor */
+    struct sl_completion ended;
+    struct sl_reason reason;
+    /* The reactor's. */
+    struct sl_serve_http_routes *routes;
+    struct sl_timer waiting, replies;
+    uint64_t drained_ns;
+    const char *missing; /* what the log has said that it waits for */
+} run;
+
+/* ---- On the reactor -------------------------------------------------------------------------- */
+
+static void tell_waiting(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_serve_gateway_stats stats;
+    sl_serve_gateway_stats(run.gateway, &stats);
+    const char *missing = !stats.has_models    ? "catalogue"
+                          : stats.workers == 0 ? "worker"
+                                               : "nothing";
+    const bool is_new = missing != run.missing;
+    run.missing = missing;
+    if (is_new && !stats.has_models) {
+        sl_log_warn("waiting for the catalogue%s%s", flags.catalogue != NULL ? " at " : "",
+                    flags.catalogue != NULL ? flags.catalogue : "");
+    } else if (is_new && stats.workers == 0) {
+        sl_log_warn("waiting for a worker: starling-serve worker --gateway %s",
+                    sl_transfer_name(run.transfer));
+    }
+    sl_reactor_arm(run.reactor, timer, PATIENCE_NS);
+}
+
+static int start_here(void *ctx)
+{
+    run.waiting.run = tell_waiting;
+    sl_reactor_arm(run.reactor, &run.waiting, PATIENCE_NS);
+    return sl_serve_http_routes_create(run.reactor, run.gateway, &run.http_settings, &run.routes,
+                                       &run.reason);
+}
+
+static void stopped(void *ctx)
+{
+    sl_reactor_stop(run.reactor);
+    sl_completion_end(&run.ended);
+}
+
+static void look_at_replies(struct sl_timer *timer, uint64_t now_ns)
+{
+    const uint32_t calls = sl_serve_http_call_count(sl_serve_http_routes_server(run.routes));
+    if ((calls > 0 && now_ns - run.drained_ns < REPLIES_NS) ||
+        !sl_serve_gateway_is_idle(run.gateway)) {
+        sl_reactor_arm(run.reactor, timer, POLL_NS);
+        return;
+    }
+    sl_serve_http_routes_destroy(&run.routes);
+    sl_reactor_disarm(run.reactor, &run.waiting);
+    sl_serve_gateway_stop(run.gateway, stopped, NULL);
+}
+
+static void drained(void *ctx)
+{
+    sl_serve_http_quiesce(sl_serve_http_routes_server(run.routes));
+    run.drained_ns = sl_reactor_now_ns(run.reactor);
+    run.replies.run = look_at_replies;
+    sl_reactor_arm(run.reactor, &run.replies, 0);
+}
+
+static void drain_here(void *ctx, uint64_t a, uint64_t b)
+{
+    sl_serve_gateway_drain(run.gateway, drained, NULL);
+}
+
+/* ---- Main thread ----------------------------------------------------------------------------- */
+
+static int start_engines(const struct sl_security *security)
+{
+    struct sl_transfer_options engine;
+    sl_security_engine(security, &engine);
+    engine.metadata = flags.metadata;
+    engine.insecure = flags.insecure;
+    engine.name = flags.listen;
+    int err = sl_transfer_create(&engine, &run.transfer);
+    if (err != 0) {
+        return sl_reason_fail(&run.reason, err, "--listen %s: %s", flags.listen,
+                              sl_transfer_last_error());
+    }
+    engine.name = NULL; /* one more, of the node: on loopback, if the catalogue is */
+    const struct sl_objects_options node = {.struct_size = sizeof node,
+                                            .engine_options = &engine,
+                                            .catalogue = flags.catalogue,
+                                            .agent = "off"};
+    err = sl_objects_create(&node, &run.objects);
+    return err == 0 ? 0 : sl_reason_fail(&run.reason, err, "%s", sl_objects_last_error());
+}
+
+static int start_reactor(void)
+{
+    const struct sl_reactor_options reactor = {.name = "gateway", .core = -1, .spin_us = SPIN_US};
+    int err = sl_reactor_create(&reactor, &run.reactor);
+    err = err != 0 ? err : sl_reactor_connect(&run.reactor, 1);
+    err = err != 0 ? err : sl_mailbox_lane_open(sl_reactor_mailbox(run.reactor), &run.lane);
+    if (err != 0) {
+        return sl_reason_fail(&run.reason, err, "cannot start a thread: %s", sl_err_name(err));
+    }
+    const struct sl_serve_gateway_options gateway = {.transfer = run.transfer,
+                                                     .objects = run.objects,
+                                                     .reactor = run.reactor,
+                                                     .strategy =
+                                                         (enum sl_serve_strategy)flags.strategy,
+                                                     .memory_bytes = flags.memory_bytes};
+    err = sl_serve_gateway_create(&gateway, &run.gateway, &run.reason);
+    if (err == 0) {
+        sl_reason_set(&run.reason, "cannot start the reactor");
+        err = sl_reactor_start(run.reactor, start_here, NULL);
+    }
+    return err;
+}
+
+static void serve(const sigset_t *signals)
+{
+    int number;
+    (void)printf("%s is joined by workers, and serves http%s://%s:%u\n",
+                 sl_transfer_name(run.transfer), run.http_settings.key != NULL ? "s" : "",
+                 run.http_settings.endpoint.host,
+                 sl_serve_http_port(sl_serve_http_routes_server(run.routes)));
+    (void)fflush(stdout);
+    (void)sigwait(signals, &number);
+    (void)pthread_sigmask(SIG_UNBLOCK, signals, NULL); /* a second one ends it at once */
+    sl_completion_begin(&run.ended);
+    (void)sl_mailbox_post(run.lane, (struct sl_mail){.run = drain_here});
+    sl_completion_wait(&run.ended);
+    sl_reactor_join(run.reactor);
+}
+
+static void end(void)
+{
+    if (run.gateway != NULL) {
+        sl_serve_gateway_destroy(&run.gateway);
+    }
+    if (run.lane != NULL) {
+        sl_mailbox_lane_close(&run.lane);
+    }
+    if (run.reactor != NULL) {
+        sl_reactor_destroy(&run.reactor);
+    }
+    sl_objects_destroy(&run.objects);
+    if (run.transfer != NULL) {
+        sl_transfer_destroy(&run.transfer);
+    }
+    sl_serve_http_settings_fini(&run.http_settings);
+}
+
+static int parse(int argc, char **argv, struct sl_security *security)
+{
+    const struct sl_cli cli = {.program = PROGRAM,
+                               .summary = "Serves models over HTTP, by workers that join.",
+                               .usage = "[options]",
+                               .options = options,
+                               .option_count = LENGTH(options)};
+    int err = sl_cli_parse(&cli, argc, argv, &run.reason);
+    if (err != 0) {
+        return err;
+    }
+    sl_log_setup(flags.log_level, "gateway");
+    if (flags.catalogue == NULL && flags.metadata == NULL) {
+        return sl_reason_fail(&run.reason, SL_ERR_INVALID,
+                              "--catalogue is missing: the address that starling-objects serve "
+                              "prints, or --metadata with the etcd that knows it");
+    }
+    err = sl_security_resolve(&flags.security, security, &run.reason);
+    return err != 0 ? err
+                    : sl_serve_http_settings_resolve(&flags.http, flags.insecure,
+                                                     &run.http_settings, &run.reason);
+}
+
+int sl_serve_gateway_run(int argc, char **argv)
+{
+    struct sl_security security;
+    sigset_t signals;
+    int err = parse(argc, argv, &security);
+    if (err == SL_CLI_EXIT_OK) {
+        return EXIT_SUCCESS;
+    }
+    if (err != 0) {
+        (void)fprintf(stderr, PROGRAM ": %s\n", run.reason.text);
+        return SL_CLI_EXIT_USAGE;
+    }
+    sl_rlimit_raise(RLIMIT_NOFILE); /* a connection is a descriptor */
+    sl_rlimit_raise(RLIMIT_MEMLOCK);
+    (void)sigemptyset(&signals);
+    sl_end_signals_add(&signals);
+    (void)pthread_sigmask(SIG_BLOCK, &signals, NULL); /* for all threads */
+    err = start_engines(&security);
+    explicit_bzero(&security, sizeof security);
+    err = err != 0 ? err : start_reactor();
+    if (err == 0) {
+        serve(&signals);
+    } else {
+        (void)fprintf(stderr, PROGRAM ": %s\n", run.reason.text);
+    }
+    end();
+    return err == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,338 @@
+#include "programs/top/panel.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/reason.h"
+
+#define CLIP_MIN 8              /* columns that are left of a clipped text */
+#define TIME_MAX 253402300799.0 /* the end of the year 9999 */
+
+enum format {
+    NAME,    /* text, at the left; the filter looks here */
+    PHASES,  /* text, as NAME: clock 12.4ms, send 80us */
+    INTEGER, /* as it is */
+    COUNT,   /* 43.8k */
+    SIZE,    /* bytes: 1.58G, of powers of 1024 */
+    MICROS,  /* 840us, 1.20ms */
+    SECONDS, /* 0.4s, 3.2m, 2h */
+    PERCENT, /* 31% of 0.31 */
+    TIME,    /* 12:03:05 of unix seconds, local */
+};
+
+struct column {
+    const char *title, *field;
+    enum format format;
+};
+
+/* Unused ones have no title. */
+static const struct column servers_columns[SL_PANEL_COLUMNS_MAX + 1] = {
+    {"SERVER", "name", NAME},     {"STATE", "state", NAME},       {"SHARD", "shard", INTEGER},
+    {"SERVING", "serving", NAME}, {"BACKUP", "backup", NAME},     {"SYNC", "in_sync", NAME},
+    {"BUSY", "busy", PERCENT},    {"REQ/S", "requests_s", COUNT}, {"P99", "p99_us", MICROS},
+    {"KEYS/S", "keys_s", COUNT},  {"BYTES/S", "bytes_s", SIZE},   {"MEMORY", "memory", SIZE},
+    {"ROWS", "rows", COUNT}};
+static const struct column workers_columns[SL_PANEL_COLUMNS_MAX + 1] = {
+    {"WORKER", "name", NAME},
+    {"STATE", "state", NAME},
+    {"LAG", "lag", COUNT},
+    {"CLOCK", "clock", INTEGER},
+    {"STEPS/S", "steps_s", COUNT},
+    {"STEP P99", "step_p99_us", MICROS},
+    {"REQ/S", "requests_s", COUNT},
+    {"FLIGHT", "in_flight", COUNT},
+    {"RECONNECTS", "reconnects", COUNT},
+    {"REPORT AGE", "age_s", SECONDS}};
+static const struct column tables_columns[SL_PANEL_COLUMNS_MAX + 1] = {
+    {"TABLE", "name", NAME},
+    {"ROWS", "rows", COUNT},
+    {"MEMORY", "memory", SIZE},
+    {"PULLED/S", "pulled_keys_s", COUNT},
+    {"PUSHED/S", "pushed_keys_s", COUNT}};
+static const struct column keys_columns[SL_PANEL_COLUMNS_MAX + 1] = {{"KEY", "key", NAME},
+                                                                     {"SHARE", "share", PERCENT},
+                                                                     {"SHARD", "shard", INTEGER},
+                                                                     {"TABLE", "table", NAME}};
+static const struct column slow_columns[SL_PANEL_COLUMNS_MAX + 1] = {
+    {"TIME", "time", TIME},      {"TOTAL", "total_us", MICROS},
+    {"OP", "op", NAME},          {"CLIENT", "client", NAME},
+    {"TABLE", "table", NAME},    {"KEYS", "keys", COUNT},
+    {"SHARD", "shard", INTEGER}, {"WHERE THE TIME WENT", "phases", PHASES}};
+
+/* A row for each item of a list in an answer, or for each part of an item, if it has parts. */
+static const struct panel {
+    const char *name, *answer, *list, *parts;
+    const struct column *columns; /* until one without a title */
+} panels[] = {
+    [SL_PANEL_SERVERS] = {"servers", "cluster", "servers", "shards", servers_columns},
+    [SL_PANEL_WORKERS] = {"workers", "cluster", "workers", NULL, workers_columns},
+    [SL_PANEL_TABLES] = {"tables", "cluster", "tables", NULL, tables_columns},
+    [SL_PANEL_KEYS] = {"keys", "hot", "tables", "keys", keys_columns},
+    [SL_PANEL_SLOW] = {"slow", "slow", "requests", NULL, slow_columns},
+};
+
+/* ---- values as text ---- */
+
+static const json_t *value_of(const struct sl_panel_row *row, const char *field)
+{
+    const json_t *value = json_object_get(row->part, field);
+    return value != NULL ? value : json_object_get(row->item, field);
+}
+
+static void write_name(const json_t *value, char text[SL_PANEL_CELL_BYTES])
+{
+    const char *name = json_is_true(value)     ? "yes"
+                       : json_is_false(value)  ? "no"
+                       : json_is_string(value) ? json_string_value(value)
+                                               : "-";
+    (void)snprintf(text, SL_PANEL_CELL_BYTES, "%s", name);
+    sl_reason_make_printable(text, strlen(text));
+}
+
+static void write_time(double unix_seconds, char text[SL_PANEL_CELL_BYTES])
+{
+    const time_t seconds = (time_t)fmin(fmax(unix_seconds, 0), TIME_MAX);
+    struct tm local;
+    (void)localtime_r(&seconds, &local);
+    (void)strftime(text, SL_PANEL_CELL_BYTES, "%H:%M:%S", &local);
+}
+
+static void write_scaled(double value, enum format format, char text[SL_PANEL_CELL_BYTES])
+{
+    static const struct {
+        double factor, base;
+        const char *units[6];
+    } scales[] = {[COUNT] = {1, 1000, {"", "k", "M", "G", "T"}},
+                  [SIZE] = {1, 1024, {"", "K", "M", "G", "T"}},
+                  [MICROS] = {1, 1000, {"us", "ms", "s"}},
+                  [SECONDS] = {1, 60, {"s", "m", "h"}},
+                  [PERCENT] = {100, HUGE_VAL, {"%"}}};
+    const char *const *unit = scales[format].units;
+    value *= scales[format].factor;
+    while (fabs(value) >= scales[format].base && unit[1] != NULL) {
+        value /= scales[format].base;
+        unit++;
+    }
+    const bool is_whole = value == floor(value) || fabs(value) >= 100;
+    const int digits = is_whole ? 0 : fabs(value) >= 10 || format == SECONDS ? 1 : 2;
+    (void)snprintf(text, SL_PANEL_CELL_BYTES, "%.*f%s", digits, value, *unit);
+}
+
+/* Where the time of a slow request went. */
+static void write_phases(const json_t *value, char text[SL_PANEL_CELL_BYTES])
+{
+    static const char *const phases[] = {"iteration", "clock", "memory", "backup", "work", "send"};
+    size_t used = 0;
+    (void)snprintf(text, SL_PANEL_CELL_BYTES, "-");
+    for (size_t i = 0; i < sizeof phases / sizeof phases[0] && used < SL_PANEL_CELL_BYTES; i++) {
+        char field[16], time[SL_PANEL_CELL_BYTES];
+        (void)snprintf(field, sizeof field, "%s_us", phases[i]);
+        const double micros = json_number_value(json_object_get(value, field));
+        if (micros > 0) {
+            write_scaled(micros, MICROS, time);
+            used += (size_t)snprintf(text + used, SL_PANEL_CELL_BYTES - used, "%s%s %s",
+                                     used > 0 ? ", " : "", phases[i], time);
+        }
+    }
+}
+
+static void write_value(const json_t *value, enum format format, char text[SL_PANEL_CELL_BYTES])
+{
+    const double number = json_number_value(value);
+    if (format == PHASES) {
+        write_phases(value, text);
+    } else if (format == NAME || !json_is_number(value)) {
+        write_name(value, text);
+    } else if (format == INTEGER) {
+        (void)snprintf(text, SL_PANEL_CELL_BYTES, "%.15g", number);
+    } else if (format == TIME) {
+        write_time(number, text);
+    } else {
+        write_scaled(number, format, text);
+    }
+}
+
+/* ---- rows ---- */
+
+/* Fills a row; false: it does not match. */
+static bool fill(struct sl_panel_row *row, const struct column *columns, const char *filter)
+{
+    bool matches = *filter == '\0';
+    for (uint32_t i = 0; columns[i].title != NULL; i++) {
+        write_value(value_of(row, columns[i].field), columns[i].format, row->cells[i]);
+        matches |= columns[i].format <= PHASES && strcasestr(row->cells[i], filter) != NULL;
+    }
+    return matches;
+}
+
+/* The titles, and the rows that match. */
+static struct sl_panel_row *collect(const struct panel *panel, const json_t *state,
+                                    const char *filter, uint32_t *count)
+{
+    const json_t *list = json_object_get(json_object_get(state, panel->answer), panel->list), *item;
+    size_t index, room = 1;
+    json_array_foreach(list, index, item)
+    {
+        room += 1 + json_array_size(json_object_get(item, panel->parts));
+    }
+    struct sl_panel_row *rows = calloc(room, sizeof *rows);
+    if (rows == NULL) {
+        return NULL;
+    }
+    for (uint32_t i = 0; panel->columns[i].title != NULL; i++) {
+        (void)snprintf(rows[0].cells[i], sizeof rows[0].cells[i], "%s", panel->columns[i].title);
+    }
+    *count = 0;
+    json_array_foreach(list, index, item)
+    {
+        const json_t *parts = json_object_get(item, panel->parts);
+        size_t i = 0;
+        do {
+            struct sl_panel_row *row = &rows[*count + 1];
+            row->item = item;
+            row->part = json_array_get(parts, i);
+            *count += fill(row, panel->columns, filter);
+        } while (++i < json_array_size(parts));
+    }
+    return rows;
+}
+
+struct sort {
+    const char *field;
+    int sign;
+};
+
+/* Numbers by value, names so that worker/10 follows worker/9; a missing value is the least. */
+static int compare(const void *a, const void *b, void *ctx)
+{
+    const struct sort *sort = ctx;
+    const json_t *x = value_of(a, sort->field), *y = value_of(b, sort->field);
+    if (json_is_string(x) && json_is_string(y)) {
+        return sort->sign * strverscmp(json_string_value(x), json_string_value(y));
+    }
+    const double m = json_is_number(x) ? json_number_value(x) : -1;
+    const double n = json_is_number(y) ? json_number_value(y) : -1;
+    return sort->sign * ((m > n) - (m < n));
+}
+
+/* The columns that fit; the last of them is clipped, if it is text. */
+static void write_line(struct sl_panel_row *row, const struct column *columns, const int *widths,
+                       int width)
+{
+    int used = 0;
+    for (uint32_t i = 0; columns[i].title != NULL; i++) {
+        const bool is_text = columns[i].format <= PHASES;
+        const int gap = i > 0 ? 2 : 0, left = width - used - gap;
+        if (widths[i] > left && (!is_text || left < CLIP_MIN) && i > 0) {
+            break;
+        }
+        const int room = widths[i] < left ? widths[i] : left;
+        used += snprintf(row->line + used, sizeof row->line - (size_t)used, "%*s%*.*s", gap, "",
+                         is_text ? -room : room, room, row->cells[i]);
+    }
+    while (used > 0 && row->line[used - 1] == ' ') {
+        row->line[--used] = '\0';
+    }
+}
+
+struct sl_panel_row *sl_panel_rows(uint32_t panel, const json_t *state, struct sl_panel_order order,
+                                   const char *filter, int width, uint32_t *count)
+{
+    const struct column *columns = panels[panel].columns;
+    struct sl_panel_row *rows = collect(&panels[panel], state, filter, count);
+    if (rows == NULL) {
+        return NULL;
+    }
+    if (order.column > 0) {
+        struct sort sort = {columns[order.column - 1].field, order.is_descending ? -1 : 1};
+        qsort_r(rows + 1, *count, sizeof *rows, compare, &sort);
+    }
+    int widths[SL_PANEL_COLUMNS_MAX] = {0};
+    for (uint32_t i = 0; i < (*count + 1) * SL_PANEL_COLUMNS_MAX; i++) {
+        const uint32_t column = i % SL_PANEL_COLUMNS_MAX;
+        const int bytes = (int)strlen(rows[i / SL_PANEL_COLUMNS_MAX].cells[column]);
+        widths[column] = bytes > widths[column] ? bytes : widths[column];
+    }
+    for (uint32_t i = 0; i <= *count; i++) {
+        write_line(&rows[i], columns, widths,
+                   width < SL_PANEL_LINE_BYTES ? width : SL_PANEL_LINE_BYTES - 1);
+    }
+    return rows;
+}
+
+const char *sl_panel_title(uint32_t panel, uint32_t column)
+{
+    return column == 0 ? panels[panel].name : panels[panel].columns[column - 1].title;
+}
+
+void sl_panel_order_next(uint32_t panel, struct sl_panel_order *order)
+{
+    const struct column *next = &panels[panel].columns[order->column];
+    order->column = next->title != NULL ? order->column + 1 : 0;
+    order->is_descending = next->title != NULL && next->format > PHASES;
+}
+
+/* ---- the job ---- */
+
+static void append(char line[SL_PANEL_LINE_BYTES], const char *title, const json_t *value,
+                   enum format format)
+{
+    char text[SL_PANEL_CELL_BYTES];
+    const size_t used = strlen(line);
+    write_value(value, format, text);
+    (void)snprintf(line + used, SL_PANEL_LINE_BYTES - used, "%s%s %s", used > 0 ? "  " : "", title,
+                   text);
+}
+
+/* Servers or workers without a connection. */
+static void append_trouble(char line[SL_PANEL_LINE_BYTES], const json_t *members)
+{
+    const json_t *member;
+    size_t i;
+    json_array_foreach(members, i, member)
+    {
+        const char *state = json_string_value(json_object_get(member, "state"));
+        if (state != NULL &&
+            (strcmp(state, "disconnected") == 0 || strcmp(state, "expired") == 0)) {
+            append(line, state, json_object_get(member, "name"), NAME);
+        }
+    }
+}
+
+void sl_panel_summary(const json_t *state, char job[SL_PANEL_LINE_BYTES],
+                      char totals[SL_PANEL_LINE_BYTES])
+{
+    static const struct column columns[] = {
+        {"req/s", "requests_s", COUNT},    {"keys/s", "keys_s", COUNT},
+        {"bytes/s", "bytes_s", SIZE},      {"p99", "p99_us", MICROS},
+        {"staleness", "staleness", COUNT}, {"memory", "memory", SIZE}};
+    const json_t *cluster = json_object_get(state, "cluster"), *missing;
+    const json_t *checkpoint = json_object_get(cluster, "checkpoint");
+    const json_t *last = json_object_get(checkpoint, "last");
+    size_t i;
+    job[0] = totals[0] = '\0';
+    append(job, "job", json_object_get(cluster, "job"), NAME);
+    json_array_foreach(json_object_get(cluster, "missing"), i, missing)
+    {
+        append(job, "missing", missing, NAME);
+    }
+    append_trouble(job, json_object_get(cluster, "servers"));
+    append_trouble(job, json_object_get(cluster, "workers"));
+    append(job, "coordinator", json_object_get(cluster, "coordinator"), NAME);
+    if (json_is_number(last)) {
+        json_t *age = json_real(json_number_value(json_object_get(cluster, "time")) -
+                                json_number_value(last));
+        append(job, "checkpoint", json_object_get(checkpoint, "number"), INTEGER);
+        append(job, "age", age, SECONDS);
+        json_decref(age);
+    }
+    const json_t *sums = json_object_get(cluster, "totals");
+    for (i = 0; i < sizeof columns / sizeof columns[0]; i++) {
+        append(totals, columns[i].title, json_object_get(sums, columns[i].field),
+               columns[i].format);
+    }
+}

@@ -1,0 +1,35 @@
+/* Job progress records what the job as a whole has reached. A late worker, such as a replacement,
+ * then does not wait at a barrier that the others have passed. It is stored in its own table on the
+ * servers, as counts of workers, and so outlives each worker. Its pulls and pushes never wait for
+ * clocks. The trainer's thread. */
+#ifndef SL_PROGRAMS_TRAIN_JOB_PROGRESS_H
+#define SL_PROGRAMS_TRAIN_JOB_PROGRESS_H
+
+#include <starling.h>
+
+#define SL_JOB_PROGRESS_TABLE "starling-worker/milestones"
+
+enum sl_job_progress {
+    SL_JOB_PROGRESS_STARTED = 0,   /* all workers had joined and began to train */
+    SL_JOB_PROGRESS_EVALUATED = 1, /* the model was evaluated, or evaluation failed */
+    SL_JOB_PROGRESS_FAILED = 2,    /* evaluation failed; reached before EVALUATED */
+};
+
+struct sl_milestones {
+    struct sl_client *client;
+    struct sl_table *table; /* NULL: not opened */
+    uint32_t timeout_ms;    /* of each step */
+};
+
+/* Errors, logged: as sl_client_table_open. */
+int sl_job_progress_open(struct sl_milestones *milestones, struct sl_client *client,
+                         uint32_t timeout_ms);
+
+/* Records that the job has reached the milestone. Errors, logged: those of a step. */
+int sl_job_progress_reach(const struct sl_milestones *milestones, enum sl_job_progress milestone);
+
+/* Writes whether any worker has recorded the milestone. Errors, logged: those of a step. */
+int sl_job_progress_is_reached(const struct sl_milestones *milestones,
+                               enum sl_job_progress milestone, bool *out);
+
+#endif

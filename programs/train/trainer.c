@@ -1,0 +1,579 @@
+#include "programs/train/trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/limits.h"
+#include "core/log.h"
+#include "core/reason.h"
+#include "programs/train/cpu_time.h"
+#include "programs/train/evaluate.h"
+#include "programs/train/job_progress.h"
+#include "programs/train/pipeline.h"
+#include "programs/train/progress.h"
+#include "worker/restored_spec.h"
+
+#define LEAD_MAX         1
+
+#define VALUES_CHECK_NS  SL_CLOCK_NS_PER_S
+
+#define START_BARRIER    "starling-worker/start"
+#define END_BARRIER      "starling-worker/end"
+
+/* sl_client_clock of a worker that had already finished. */
+#define NOTHING_TO_TRAIN UINT32_MAX
+
+/* Under ASP, a step that pushes iteration i pulls for iteration i + 2. */
+
+struct trainer {
+    const struct sl_trainer_options *options;
+    struct sl_train_report *report;
+    struct sl_table_spec specs[SL_MODEL_TABLES];
+    struct sl_table *tables[SL_MODEL_TABLES];
+    uint32_t table_count;
+    struct sl_milestones milestones;
+    float *scratch;
+
+    struct sl_loader *loader;
+    struct sl_pipeline pipeline;
+    struct sl_progress progress;
+    uint32_t lead;
+    float rate;                                   /* of pushes; 0: that of the tables */
+    bool fused;                                   /* push, tick and pull are one step */
+    uint32_t begin;                               /* the first iteration, or NOTHING_TO_TRAIN */
+    uint32_t clock;                               /* the current iteration */
+    bool stopped;                                 /* by options->stop, before the last batch */
+    uint64_t check_ns;                            /* next check for lost parameters */
+    struct sl_pipeline_lane *ahead[LEAD_MAX + 1]; /* prefetched, in order; NULL: none */
+
+    uint32_t epoch; /* of the loss below */
+    double loss_sum, recent_loss;
+    uint64_t loss_rows;
+};
+
+/* Batches prefetched during computation: 0 or 1. */
+static uint32_t lead_of(const struct sl_consistency_spec *consistency)
+{
+    bool ahead = consistency->mode == SL_CONSISTENCY_ASP ||
+                 (consistency->mode == SL_CONSISTENCY_SSP && consistency->staleness >= 1);
+    return ahead ? LEAD_MAX : 0;
+}
+
+/* Start */
+
+static struct sl_consistency_spec table_consistency(const struct trainer *trainer)
+{
+    struct sl_consistency_spec consistency = trainer->options->consistency;
+    consistency.worker_count =
+        consistency.mode == SL_CONSISTENCY_ASP ? 0 : trainer->options->worker_count;
+    return consistency;
+}
+
+/* The tables of a restored job keep their learning rate: if the user asks for another one, pushes
+ * are scaled. */
+static int open_table(struct trainer *trainer, struct sl_table_spec *spec, struct sl_table **out)
+{
+    const struct sl_trainer_options *options = trainer->options;
+    struct sl_table_spec found;
+    int err = sl_client_table_open(options->client, spec, options->step_timeout_ms, out);
+    if (err != SL_ERR_EXISTS ||
+        sl_restored_spec_read(options->client, spec->name, options->step_timeout_ms, &found) != 0) {
+        return err;
+    }
+    const float asked = options->optimizer.lr;
+    const float rate = options->is_lr_given ? asked / found.optimizer.lr : 1;
+    if (found.optimizer.kind != spec->optimizer.kind || found.optimizer.lr == asked ||
+        (trainer->rate != 0 && trainer->rate != rate)) {
+        return err;
+    }
+    spec->optimizer.lr = found.optimizer.lr;
+    err = sl_client_table_open(options->client, spec, options->step_timeout_ms, out);
+    if (err == 0 && !options->is_lr_given) {
+        sl_log_info("%s is restored: it keeps its learning rate of %g; --lr scales it", spec->name,
+                    (double)found.optimizer.lr);
+    } else if (err == 0 && trainer->rate == 0) {
+        sl_log_warn("--lr %g: the tables of the restored job have %g, so pushes are scaled by %g",
+                    (double)asked, (double)found.optimizer.lr, (double)rate);
+        trainer->rate = rate;
+    }
+    return err;
+}
+
+static int open_tables(struct trainer *trainer)
+{
+    const struct sl_trainer_options *options = trainer->options;
+    trainer->table_count = options->model->tables(&options->shape, trainer->specs);
+    for (uint32_t t = 0; t < trainer->table_count; t++) {
+        struct sl_table_spec *spec = &trainer->specs[t];
+        spec->optimizer = options->optimizer;
+        spec->consistency = table_consistency(trainer);
+        int err = open_table(trainer, spec, &trainer->tables[t]);
+        if (err != 0) {
+            sl_log_error("%s", sl_last_error());
+            return err;
+        }
+    }
+    return sl_job_progress_open(&trainer->milestones, options->client, options->step_timeout_ms);
+}
+
+static struct sl_pipeline_options pipeline_options(struct trainer *trainer, bool pushing)
+{
+    return (struct sl_pipeline_options){
+        .client = trainer->options->client,
+        .tables = trainer->tables,
+        .specs = trainer->specs,
+        .table_count = trainer->table_count,
+        .step_timeout_ms = trainer->options->step_timeout_ms,
+        .pushing = pushing,
+        .rate = trainer->rate,
+        .staleness_added = trainer->fused ? trainer->lead : 0,
+        .clock = trainer->options->clock,
+        .report = trainer->report,
+    };
+}
+
+static int init(struct trainer *trainer, struct sl_reader *train)
+{
+    const struct sl_trainer_options *options = trainer->options;
+    if (trainer->begin == NOTHING_TO_TRAIN) {
+        sl_reader_close(&train);
+        return open_tables(trainer);
+    }
+    int err = sl_loader_create(train, options->batch_rows, options->epochs, trainer->begin,
+                               &trainer->loader);
+    if (err != 0) {
+        sl_log_error("training: no thread to load data: " SL_LOADER_NO_THREAD);
+        return err;
+    }
+    err = open_tables(trainer);
+    if (err != 0) {
+        return err;
+    }
+    size_t floats = options->model->scratch_floats(&options->shape) + 1;
+    trainer->scratch = malloc(floats * sizeof *trainer->scratch);
+    if (trainer->scratch == NULL) {
+        sl_log_error("training: no memory for the model's scratch space");
+        return SL_ERR_NO_MEMORY;
+    }
+    struct sl_pipeline_options pipeline = pipeline_options(trainer, true);
+    sl_pipeline_init(&trainer->pipeline, &pipeline, trainer->loader);
+    return 0;
+}
+
+static void fini(struct trainer *trainer)
+{
+    sl_pipeline_fini(&trainer->pipeline);
+    sl_loader_destroy(&trainer->loader);
+    free(trainer->scratch);
+}
+
+/* Waits at a barrier for all workers that have neither left nor expired. A signal during the wait
+ * ends the process (main.c); an earlier signal skips the wait. */
+static int meet(const struct trainer *trainer, const char *barrier, uint32_t timeout_ms)
+{
+    const struct sl_trainer_options *options = trainer->options;
+    *options->waiting = 1;
+    int err = SL_ERR_CANCELLED;
+    if (*options->stop == 0) {
+        err = sl_client_barrier(options->client, barrier, 0, timeout_ms);
+        if (err != 0) {
+            sl_log_error("%s", sl_last_error());
+        }
+    }
+    *options->waiting = 0;
+    return err;
+}
+
+static int log_meeting(int err, const char *where, uint32_t timeout_ms)
+{
+    if (err == SL_ERR_DEADLINE) {
+        sl_log_error("%s: %s: not all workers of the job came within %u s", where, sl_err_name(err),
+                     timeout_ms / 1000);
+    } else if (err != 0 && err != SL_ERR_CANCELLED) {
+        sl_log_error("%s: %s", where, sl_err_name(err));
+    }
+    return err;
+}
+
+/* The workers start together. A late worker must not wait: the others have passed the barrier,
+ * perhaps while it waited, so it checks again after a timeout. */
+static int meet_at_start(const struct trainer *trainer)
+{
+    const uint32_t timeout_ms = trainer->options->start_timeout_ms;
+    bool started = false;
+    int err = sl_job_progress_is_reached(&trainer->milestones, SL_JOB_PROGRESS_STARTED, &started);
+    if (err != 0 || started) {
+        return err;
+    }
+    int met = meet(trainer, START_BARRIER, timeout_ms);
+    if (met == SL_ERR_DEADLINE) {
+        err = sl_job_progress_is_reached(&trainer->milestones, SL_JOB_PROGRESS_STARTED, &started);
+        if (err == 0 && started) {
+            return 0;
+        }
+    }
+    if (met != 0) {
+        return log_meeting(met, START_BARRIER, timeout_ms);
+    }
+    return sl_job_progress_reach(&trainer->milestones, SL_JOB_PROGRESS_STARTED);
+}
+
+/* One batch */
+
+/* The SUM optimizer only adds, like ps-lite's servers: the worker applies the learning rate. */
+static void turn_into_step(const struct trainer *trainer, const struct sl_pipeline_lane *lane)
+{
+    float scale = -trainer->options->optimizer.lr;
+    for (uint32_t t = 0; t < trainer->table_count; t++) {
+        size_t floats = sl_model_floats(&trainer->specs[t], lane->batch);
+        for (size_t i = 0; i < floats; i++) {
+            lane->grads[t][i] *= scale;
+        }
+    }
+}
+
+static double seconds_of(uint64_t ns)
+{
+    return (double)ns / (double)SL_CLOCK_NS_PER_S;
+}
+
+/* Errors: CORRUPT, with the pipeline's reason, if the loss is not finite; then do not push the
+ * gradients. */
+static int compute(struct trainer *trainer, const struct sl_pipeline_lane *lane)
+{
+    struct sl_model_pass pass = {.shape = &trainer->options->shape, .scratch = trainer->scratch};
+    for (uint32_t t = 0; t < trainer->table_count; t++) {
+        pass.params[t] = lane->params[t];
+        pass.grads[t] = lane->grads[t];
+    }
+    const struct sl_batch *batch = lane->batch;
+    uint64_t begin_ns = sl_clock_now_ns(trainer->options->clock);
+    uint64_t spent_before_ns = sl_cpu_time_ns(CLOCK_THREAD_CPUTIME_ID);
+    double loss = sl_model_train(trainer->options->model, &pass, batch);
+    if (trainer->options->optimizer.kind == SL_OPTIMIZER_SUM) {
+        turn_into_step(trainer, lane);
+    }
+    uint64_t spent_ns = sl_cpu_time_ns(CLOCK_THREAD_CPUTIME_ID) - spent_before_ns;
+    uint64_t end_ns = sl_clock_now_ns(trainer->options->clock);
+
+    struct sl_train_report *report = trainer->report;
+    report->computing_seconds += seconds_of(end_ns - begin_ns);
+    report->processor.computing += seconds_of(spent_ns);
+    report->rows += batch->row_count;
+    report->batches++;
+    if (batch->epoch != trainer->epoch) {
+        trainer->epoch = batch->epoch;
+        trainer->loss_sum = 0;
+        trainer->loss_rows = 0;
+    }
+    trainer->loss_sum += loss;
+    trainer->loss_rows += batch->row_count;
+    report->train_loss = trainer->loss_sum / (double)trainer->loss_rows;
+
+    double mean = loss / batch->row_count;
+    trainer->recent_loss = report->batches == 1 ? mean : 0.95 * trainer->recent_loss + 0.05 * mean;
+    struct sl_progress_state state = {
+        .epoch = batch->epoch,
+        .share = (double)batch->done_bytes / (double)sl_loader_bytes(trainer->loader),
+        .rows = report->rows,
+        .loss = trainer->recent_loss,
+    };
+    sl_progress_update(&trainer->progress, &state, end_ns);
+    if (trainer->options->cells != NULL) {
+        sl_train_metrics_update(trainer->options->cells, report, trainer->recent_loss);
+    }
+    if (!isfinite(loss)) {
+        (void)snprintf(trainer->pipeline.reason, sizeof trainer->pipeline.reason,
+                       "the model has diverged: the loss is not a finite number; choose a smaller "
+                       "--lr, and restore a checkpoint from before");
+        return SL_ERR_CORRUPT;
+    }
+    return 0;
+}
+
+/* Pulls the parameters of iteration `clock` in a separate step. */
+static int send_for(struct trainer *trainer, uint32_t clock, struct sl_pipeline_lane *lane)
+{
+    return sl_pipeline_submit(&trainer->pipeline, clock, NULL, SL_PIPELINE_NO_TICK, lane);
+}
+
+static int send_for_first(struct trainer *trainer)
+{
+    for (uint32_t i = 0; i <= trainer->lead; i++) {
+        int got = sl_pipeline_load(&trainer->pipeline, &trainer->ahead[i]);
+        if (got <= 0) {
+            trainer->ahead[i] = NULL;
+            return got;
+        }
+        int err = send_for(trainer, trainer->begin + i, trainer->ahead[i]);
+        if (err != 0) {
+            return err;
+        }
+    }
+    return 0;
+}
+
+/* Call after the first load. */
+static void log_begin(const struct trainer *trainer)
+{
+    const struct sl_pipeline_lane *first = trainer->ahead[0];
+    if (first == NULL && trainer->begin == 0) {
+        sl_log_warn("this worker's share of the data has no rows");
+    } else if (first == NULL) {
+        sl_log_warn(
+            "trains nothing: the job is at iteration %u, beyond the end of this worker's share "
+            "of the data. If it should train, start a new job: restart the servers",
+            trainer->begin);
+    } else if (trainer->begin > 0) {
+        sl_log_info("continues with iteration %u, where the job is: epoch %u, batch %u",
+                    trainer->begin, first->batch->epoch + 1, first->batch->index + 1);
+    }
+}
+
+/* Pushes the lane's gradients, ticks, and pulls `next` (NULL: nothing). */
+static int push_and_pull(struct trainer *trainer, struct sl_pipeline_lane *lane,
+                         struct sl_pipeline_lane *next)
+{
+    uint32_t clock = trainer->clock++;
+    bool last = trainer->ahead[0] == NULL && !trainer->stopped;
+    int err = sl_pipeline_submit(&trainer->pipeline, clock, lane,
+                                 last ? SL_PIPELINE_FINISH : SL_PIPELINE_TICK,
+                                 trainer->fused ? next : NULL);
+    if (err != 0 || trainer->fused || next == NULL) {
+        return err;
+    }
+    return send_for(trainer, clock + 1 + trainer->lead, next);
+}
+
+/* Errors: CORRUPT, with the pipeline's reason, if a server lost its parameters. */
+static int check_values(struct trainer *trainer)
+{
+    const int32_t ps = sl_client_values_lost(trainer->options->client);
+    if (ps < 0) {
+        return 0;
+    }
+    (void)snprintf(trainer->pipeline.reason, sizeof trainer->pipeline.reason,
+                   "ps/%d restarted without its parameters: restart the job", ps);
+    return SL_ERR_CORRUPT;
+}
+
+static int check_values_if_due(struct trainer *trainer)
+{
+    const uint64_t now_ns = sl_clock_now_ns(trainer->options->clock);
+    if (now_ns < trainer->check_ns) {
+        return 0;
+    }
+    trainer->check_ns = now_ns + VALUES_CHECK_NS;
+    return check_values(trainer);
+}
+
+/* Computes on the next batch, pushes, and prefetches a later batch. */
+static int train_one(struct trainer *trainer)
+{
+    struct sl_pipeline_lane *lane = trainer->ahead[0];
+    int err = sl_pipeline_wait(&trainer->pipeline, lane);
+    if (err != 0) {
+        return err;
+    }
+    err = compute(trainer, lane);
+    if (err != 0) {
+        return err;
+    }
+    for (uint32_t i = 0; i < trainer->lead; i++) {
+        trainer->ahead[i] = trainer->ahead[i + 1];
+    }
+    struct sl_pipeline_lane *next = NULL;
+    if (*trainer->options->stop != 0) {
+        trainer->stopped = true;
+        trainer->ahead[0] = NULL;
+    } else {
+        int got = sl_pipeline_load(&trainer->pipeline, &next);
+        if (got < 0) {
+            return got;
+        }
+        trainer->ahead[trainer->lead] = next;
+    }
+    return push_and_pull(trainer, lane, next);
+}
+
+/* CPU time before the training: waiting for other workers, and the loader's first batches. */
+struct spent {
+    uint64_t process_ns, thread_ns, loader_ns;
+};
+
+static struct spent spent_so_far(const struct trainer *trainer)
+{
+    return (struct spent){
+        .process_ns = sl_cpu_time_ns(CLOCK_PROCESS_CPUTIME_ID),
+        .thread_ns = sl_cpu_time_ns(CLOCK_THREAD_CPUTIME_ID),
+        .loader_ns = sl_loader_processor_ns(trainer->loader),
+    };
+}
+
+static void account_processor(struct trainer *trainer, const struct spent *before)
+{
+    const struct spent after = spent_so_far(trainer);
+    struct sl_train_report_processor *spent = &trainer->report->processor;
+    const double others = seconds_of(after.process_ns - before->process_ns) -
+                          seconds_of(after.thread_ns - before->thread_ns);
+    spent->reading = seconds_of(after.loader_ns - before->loader_ns);
+    spent->calling = seconds_of(after.thread_ns - before->thread_ns) - spent->computing;
+    /* Reading includes the loader's earlier work, which the process time since then excludes. */
+    spent->client = others > spent->reading ? others - spent->reading : 0;
+    spent->all = spent->reading + spent->computing + spent->calling + spent->client;
+}
+
+static int train(struct trainer *trainer)
+{
+    const struct sl_trainer_options *options = trainer->options;
+    const struct spent spent_before = spent_so_far(trainer);
+    uint64_t begin_ns = sl_clock_now_ns(options->clock);
+    sl_progress_begin(&trainer->progress, stderr, options->quiet, options->epochs, begin_ns);
+    int err = send_for_first(trainer);
+    if (err == 0) {
+        log_begin(trainer);
+    }
+    if (err == 0 && trainer->ahead[0] == NULL) {
+        err =
+            sl_pipeline_submit(&trainer->pipeline, trainer->clock, NULL, SL_PIPELINE_FINISH, NULL);
+    }
+    while (err == 0 && trainer->ahead[0] != NULL) {
+        err = check_values_if_due(trainer);
+        err = err != 0 ? err : train_one(trainer);
+    }
+    int drained = err == 0 ? sl_pipeline_drain(&trainer->pipeline) : 0;
+    err = err != 0 ? err : drained;
+    uint64_t spent_ns = sl_clock_now_ns(options->clock) - begin_ns;
+    trainer->report->train_seconds = seconds_of(spent_ns);
+    account_processor(trainer, &spent_before);
+    sl_progress_end(&trainer->progress);
+    if (err != 0) {
+        sl_log_error("training failed in iteration %u: %s", trainer->clock,
+                     trainer->pipeline.reason);
+    }
+    return err;
+}
+
+/* Training and evaluation */
+
+static int evaluate(struct trainer *trainer)
+{
+    const struct sl_trainer_options *options = trainer->options;
+    struct sl_pipeline_options pipeline = pipeline_options(trainer, false);
+    struct sl_reader *reader;
+    struct sl_reason reason;
+    int err = sl_reader_open(options->test, &reader, &reason);
+    if (err != 0) {
+        sl_log_error("evaluation: %s", reason.text);
+    } else {
+        err = sl_evaluate_run(options->model, &options->shape, &pipeline, reader,
+                              options->batch_rows, trainer->report);
+    }
+    /* Recorded after a failure too: another worker would fail alike. */
+    int recorded =
+        err != 0 ? sl_job_progress_reach(&trainer->milestones, SL_JOB_PROGRESS_FAILED) : 0;
+    recorded = recorded != 0
+                   ? recorded
+                   : sl_job_progress_reach(&trainer->milestones, SL_JOB_PROGRESS_EVALUATED);
+    return err != 0 ? err : recorded;
+}
+
+/* Writes whether the evaluation is over. A failed one, by any worker, is an error. */
+static int check_evaluation(const struct trainer *trainer, bool *over)
+{
+    bool failed = false;
+    int err = sl_job_progress_is_reached(&trainer->milestones, SL_JOB_PROGRESS_EVALUATED, over);
+    if (err == 0 && *over) {
+        err = sl_job_progress_is_reached(&trainer->milestones, SL_JOB_PROGRESS_FAILED, &failed);
+    }
+    if (err == 0 && failed) {
+        sl_log_error(
+            "the evaluation of this job failed; the reason is in the log of the worker that "
+            "evaluated");
+        err = SL_ERR_INVALID;
+    }
+    return err;
+}
+
+/* Worker 0 evaluates while the others wait. If it expires before, worker 1 evaluates, and so on.
+ * Each turn ends with a barrier of the active workers, so the turn of an expired worker ends by
+ * itself. All turns use the same barrier name: a late worker meets the others in any turn. It then
+ * takes its own turn and may evaluate in parallel with another worker, with the same result. */
+static int evaluate_in_turn(struct trainer *trainer)
+{
+    const struct sl_trainer_options *options = trainer->options;
+    int failed = 0;
+    for (uint32_t turn = 0; turn < SL_LIMIT_WORKERS; turn++) {
+        bool over = false;
+        int err = check_evaluation(trainer, &over);
+        if (err != 0 || over) {
+            return failed != 0 ? failed : err;
+        }
+        if (turn == options->worker_index) {
+            if (turn > 0) {
+                sl_log_info("evaluates the model, since the workers before it expired");
+            }
+            failed = evaluate(trainer);
+        }
+        err = log_meeting(meet(trainer, END_BARRIER, options->barrier_timeout_ms), END_BARRIER,
+                          options->barrier_timeout_ms);
+        if (err != 0) {
+            return failed != 0 ? failed : err;
+        }
+    }
+    return failed;
+}
+
+static int train_and_evaluate(struct trainer *trainer)
+{
+    const struct sl_trainer_options *options = trainer->options;
+    int err = 0;
+    if (trainer->begin == NOTHING_TO_TRAIN) {
+        sl_log_warn("nothing to train: the worker with this index already finished. Restart the "
+                    "servers to start a new job");
+    } else {
+        err = meet_at_start(trainer);
+        err = err != 0 ? err : train(trainer);
+    }
+    trainer->report->complete = err == 0 && !trainer->stopped;
+    if (err == 0 && *options->stop != 0) {
+        err = SL_ERR_CANCELLED;
+    }
+    if (err != 0) {
+        return err;
+    }
+    err = log_meeting(meet(trainer, END_BARRIER, options->barrier_timeout_ms), END_BARRIER,
+                      options->barrier_timeout_ms);
+    if (err == 0 && options->test != NULL) {
+        err = evaluate_in_turn(trainer);
+    }
+    if (err == 0 && check_values(trainer) != 0) {
+        sl_log_error("parameters of the model are lost: %s", trainer->pipeline.reason);
+        trainer->report->complete = false;
+        err = SL_ERR_CORRUPT;
+    }
+    return err;
+}
+
+int sl_trainer_run(const struct sl_trainer_options *options, struct sl_reader *train_reader,
+                   struct sl_train_report *report)
+{
+    uint32_t lead = lead_of(&options->consistency);
+    const uint32_t begin = sl_client_clock(options->client);
+    struct trainer trainer = {
+        .options = options,
+        .report = report,
+        .lead = lead,
+        /* A pull after the tick is of the next iteration: too early a clock when SSP prefetches
+         * further. */
+        .fused = options->consistency.mode == SL_CONSISTENCY_ASP || lead == 0,
+        .begin = begin,
+        .clock = begin,
+    };
+    int err = init(&trainer, train_reader);
+    err = err != 0 ? err : train_and_evaluate(&trainer);
+    fini(&trainer);
+    sl_client_stats(options->client, &report->traffic);
+    return err;
+}

@@ -1,5 +1,0 @@
-#include "serve/engine/blas.h"
-
-void sl_blas_choose_kernels(void)
-{
-}
