@@ -12,7 +12,7 @@
 #include "core/limits.h"
 #include "core/log.h"
 #include "core/metric.h"
-#include "worker/client_metrics.h"
+#include "worker/client/client_metrics.h"
 
 #define BATCHES        64 /* that are drawn beforehand */
 #define ASSIGN_OF_PUSH 0.9

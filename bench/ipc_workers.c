@@ -13,7 +13,7 @@
 #include "bench/pslite_keep.h"
 #include "core/assert.h"
 #include "core/log.h"
-#include "worker/client_internal.h"
+#include "worker/client/client_internal.h"
 
 #define TABLE_NAME    "ipc"
 #define ROWS_NAME     "ipc/rows"

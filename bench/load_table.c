@@ -7,7 +7,7 @@
 #include "core/log.h"
 #include "core/partition.h"
 #include "core/reason.h"
-#include "worker/client_internal.h"
+#include "worker/client/client_internal.h"
 
 #define TIMEOUT_MS       60000
 #define DRAWN_KEYS       (2U << 20) /* over all shards */

@@ -15,7 +15,7 @@ import sys
 CIRCLES = {
     "ps/checkpoint": 3,
     "ps/server": 4,
-    "worker": 4,
+    "worker/client": 4,
 }
 
 HELP = """    Calls run one way in a room: from the file that decides to the files that do the work.

@@ -51,12 +51,12 @@ ARROWS = {
     "ps/process": "ps/replication+ ps/leader+ ps/agent+ net/builtin+ ps/observe net/http ps/observe/web",
     "ps": "ps/process+ ps/objects net/http config programs/doctor reactor",
     "ps/objects": "ps/process+ ps objects+",
-    "worker": "net/session+ net/builtin+",
+    "worker/client": "net/session+ net/builtin+",
     "programs/models": "",
-    "programs/train": "programs/models worker+ net/http config",
+    "programs/train": "programs/models worker/client+ net/http config",
     "net/transfer": "net/store+ net/session+ net/rma net/builtin+",
     "objects": "net/transfer net/store net/base net/wire reactor",
-    "kv": "worker+ ps config",
+    "worker/kv": "worker/client+ ps config",
     "programs/serve/base": "objects",
     "programs/serve/gateway": "programs/serve/base objects+ net/transfer+ reactor",
     "programs/serve/worker": "programs/serve/base programs/serve/engine objects+ net/transfer+ reactor",
@@ -69,7 +69,7 @@ ARROWS = {
     "programs/objects": "objects net/store programs/safetensors config",
     "programs/top": "net/store config",
     "programs/doctor": "net/builtin+ net/transfer config",
-    "bench": "worker+ ps/table+ objects programs/serve/engine programs/serve/base programs/serve/worker config",
+    "bench": "worker/client+ ps/table+ objects programs/serve/engine programs/serve/base programs/serve/worker config",
     "python": "",
 }
 
@@ -90,15 +90,15 @@ CONFINED = [
     (r"#include <microhttpd", r"(net|programs/serve)/http/.*|bench/bare_http\.c", "libmicrohttpd"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
      r"core/(spsc|cell)\.h|core/(fork|log)\.c|core/arena_(ahead|pages)\.c|core/shared\.c|reactor/(offload|mailbox|reactor).*|"
-     r"net/shm/segment\.h|net/trace\..|objects/board\.h|worker/client_io\.h|reactor/(completion|view)\..|net/transfer/(route|segment)\..",
+     r"net/shm/segment\.h|net/trace\..|objects/board\.h|worker/client/client_io\.h|reactor/(completion|view)\..|net/transfer/(route|segment)\..",
      "atomics"),
     (r"\bpthread_(mutex|rwlock|spin|cond)_",
-     r"core/(arena_ahead|event|log|shared)\.c|core/metrics\..|reactor/(mailbox|port|reactor).*|worker/send_arena\.c|"
+     r"core/(arena_ahead|event|log|shared)\.c|core/metrics\..|reactor/(mailbox|port|reactor).*|worker/client/send_arena\.c|"
      r"net/session/resolve\.c|net/rdma/(cm|device|listen)\.c|net/dpdk/module/(device|memory)\.c|"
-     r"bench/transfer_initiator\.c|kv/engine.*",
+     r"bench/transfer_initiator\.c|worker/kv/engine.*",
      "a lock"),
     (r"#include <Python.h>", r"python/native/python\.h", "Python.h"),
-    (r"#include \"config/", r"config/.*|bench/.*|programs/(?!serve/|train/).*|kv/.*|programs/serve/([^/]*|http/.*)|ps/run.*|programs/train/(main|flags|generate)\..*",
+    (r"#include \"config/", r"config/.*|bench/.*|programs/(?!serve/|train/).*|worker/kv/.*|programs/serve/([^/]*|http/.*)|ps/run.*|programs/train/(main|flags|generate)\..*",
      "config"),
 ]
 FORBIDDEN = [
@@ -111,7 +111,7 @@ FORBIDDEN = [
 # not begin with STARLING_, a launcher would not pass on to other hosts. Slurm's are the launcher's own, PATH and
 # TMPDIR the system's, NOTIFY_SOCKET one service's.
 VARIABLE_TABLE = "config/settings.c"
-VARIABLE_FOLDERS = ("config", "core", "kv", "net", "objects", "programs", "ps", "reactor", "worker")
+VARIABLE_FOLDERS = ("config", "core", "net", "objects", "programs", "ps", "reactor", "worker")
 VARIABLE = re.compile(r'"((?:NETWORK|PS|WORKER|DMLC|MC|NCCL)_[A-Z0-9_]+|TF_CONFIG)"|'
                       r'getenv\("(?!SLURM_|PATH"|TMPDIR"|NOTIFY_SOCKET"|STARLING_)(\w+)"\)')
 # Identifiers of words that docs/glossary.md has replaced, and what to say instead.
@@ -470,7 +470,7 @@ def self_test():
         ("config/cluster.c", 'static const char *name = "DMLC_NOT_IN_THE_TABLE";\n'),
         ("ps/process/a.c", 'static const char *f(void)\n{\n    return getenv("OTHER");\n}\n'),
         ("core/a.c", '#include "ps/shard/shard.h"\n'),
-        ("worker/a.c", '#include "ps/shard/shard.h"\n'),
+        ("worker/client/a.c", '#include "ps/shard/shard.h"\n'),
         ("ps/shard/shard.c", '#include "config/cli.h"\n'),
         ("ps/shard/shard.c", '#include "ps/server/server.h"\n'),
         ("ps/coordinator/table.c", '#include "ps/table/table.h"\n'),
@@ -487,7 +487,7 @@ def self_test():
         ("python/native/step.c", '#include "core/clock.h"\n'),
         ("python/native/step.c", "#include <Python.h>\n"),
         ("ps/shard/shard.c", "    struct sl_image_block *block;\n"),
-        ("worker/step.c", "    bool is_in_step;\n"),
+        ("worker/client/step.c", "    bool is_in_step;\n"),
         ("ps/shard/shard.c", "/* TODO */\n"),
         ("ps/shard/shard.c", "\n" * (FILE_LINES_MAX + 1)),
         ("ps/shard/shard.h", "\n" * (HEADER_LINES_MAX + 1)),

@@ -10,8 +10,8 @@
 #include "core/metrics_text.h"
 #include "net/http/ping.h"
 #include "reactor/mailbox.h"
-#include "worker/client_internal.h"
-#include "worker/client_report.h"
+#include "worker/client/client_internal.h"
+#include "worker/client/client_report.h"
 
 #define JSON   "application/json"
 #define ROUTES 5

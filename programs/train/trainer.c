@@ -12,7 +12,7 @@
 #include "programs/train/job_progress.h"
 #include "programs/train/pipeline.h"
 #include "programs/train/progress.h"
-#include "worker/restored_spec.h"
+#include "worker/client/restored_spec.h"
 
 #define LEAD_MAX         1
 

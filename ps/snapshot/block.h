@@ -159,7 +159,7 @@ enum sl_clocks_state {
 
 /* Layout: u32 worker, u32 clock, u8 state, u8 flags (seen 1, joined 2, began 4, pushed 8), u16 0,
  * u32 0. A worker without a record is in the initial state, so each worker with a non-zero field
- * besides `worker` needs a record. */
+ * besides `worker/client` needs a record. */
 struct sl_clocks_worker {
     uint32_t clock;  /* finished iterations; kept when no longer active */
     uint8_t state;   /* sl_clocks_state */

@@ -213,7 +213,8 @@ static bool take_slots(struct sl_sim_oracle *oracle, struct sl_sim_table *table,
     uint32_t range = sl_partition_range_of_shard(table->id, shard, shards);
     uint64_t start = sl_partition_range_start(table->spec.length, shards, range);
     uint64_t end = sl_partition_range_start(table->spec.length, shards, range + 1);
-    /* A long push is sent in sections of whole blocks (worker/encode_dense.c): both in the first.
+    /* A long push is sent in sections of whole blocks (worker/client/encode_dense.c): both in the
+     * first.
      */
     const uint64_t whole = end - end % SL_PARTITION_BLOCK_ELEMENTS;
     if (end - start > SECTION_ELEMENTS) {

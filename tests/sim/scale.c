@@ -14,14 +14,14 @@
 #include "reactor/spin.h"
 #include "tests/sim/plan.h"
 #include "tests/sim/ps.h"
-#include "worker/start.h"
-#include "worker/table_opening.h"
+#include "worker/client/start.h"
+#include "worker/client/table_opening.h"
 
 #define BATCHES        16 /* of keys, drawn beforehand */
 #define TIMEOUT_MS     600000
 #define GO_NS          (10 * SL_CLOCK_NS_PER_MS) /* from the last that is ready to the first call of all */
 #define SLOTS          20                        /* of the time that counts */
-/* SPIN_US of ps/process/process.c and of worker/client.c. */
+/* SPIN_US of ps/process/process.c and of worker/client/client.c. */
 #define SERVER_SPIN_US 50
 #define CLIENT_SPIN_US 20
 

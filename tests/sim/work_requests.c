@@ -1,7 +1,7 @@
 /* Which request a push went in: known once it was sent. */
 #include "tests/sim/work.h"
-#include "worker/client_internal.h"
-#include "worker/step_internal.h"
+#include "worker/client/client_internal.h"
+#include "worker/client/step_internal.h"
 
 struct section {
     struct sl_request_view view;

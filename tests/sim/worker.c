@@ -6,8 +6,8 @@
 #include "core/assert.h"
 #include "core/clock.h"
 #include "tests/sim/random.h"
-#include "worker/control.h"
-#include "worker/start.h"
+#include "worker/client/control.h"
+#include "worker/client/start.h"
 
 #define OPEN_TIMEOUT_MS 60000
 #define FAILURES_MAX    12

@@ -4,8 +4,8 @@
 #define SL_TESTS_SIM_WORKER_H
 
 #include "tests/sim/work.h"
-#include "worker/client_internal.h"
-#include "worker/table_opening.h"
+#include "worker/client/client_internal.h"
+#include "worker/client/table_opening.h"
 
 #define SL_SIM_WORKS_MAX 48 /* steps of one client under way */
 

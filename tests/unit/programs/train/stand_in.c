@@ -5,7 +5,7 @@
 
 #include "core/assert.h"
 #include "tests/support/unit.h"
-#include "worker/restored_spec.h"
+#include "worker/client/restored_spec.h"
 
 struct train_stand_in fake;
 volatile sig_atomic_t stop;

@@ -1,0 +1,86 @@
+#include "worker/client/client_report.h"
+
+#include <stdio.h>
+
+#include "core/list.h"
+#include "core/metrics_process.h"
+#include "net/session/report.h"
+#include "worker/client/client_internal.h"
+#include "worker/client/client_metrics.h"
+
+#define INTERVAL_NS SL_CLOCK_NS_PER_S
+
+/* False: another thread is reading the metrics, and this report is left out. */
+static bool add_steps(struct sl_client_io *io, struct sl_report_client *report)
+{
+    struct sl_cell_copy times = {0};
+    if (!sl_client_metrics_step_times(io->options->metrics, &times)) {
+        return false;
+    }
+    report->steps = times.count;
+    struct sl_cell_copy last = times;
+    sl_cell_copy_since(&last, &io->coordinator.step_time);
+    io->coordinator.step_time = times;
+    report->step_p99_us = (uint32_t)(sl_cell_quantile_ns(&last, 0.99) / SL_CLOCK_NS_PER_US);
+    return true;
+}
+
+static void add_requests(const struct sl_client_io *io, struct sl_report_client *report)
+{
+    for (uint32_t i = 0; i < io->io_count; i++) { /* the client_ios are one array */
+        const struct sl_client_io_cells *cells = &io[i].cells;
+        const uint32_t clock = (uint32_t)sl_cell_get(&cells->clock);
+        for (uint32_t kind = 0; kind < SL_REQUEST_KINDS; kind++) {
+            report->requests += sl_cell_get(&cells->requests[kind]);
+        }
+        report->in_flight += (uint32_t)sl_cell_get(&cells->in_flight);
+        report->reconnects += sl_cell_get(&cells->reconnects);
+        report->clock = clock > report->clock ? clock : report->clock;
+    }
+}
+
+static void send_report(struct sl_client_io *io, uint64_t now_ns)
+{
+    const char *http = atomic_load_explicit(&io->options->http, memory_order_acquire);
+    struct sl_report report = {
+        .uptime_ms = (now_ns - io->coordinator.begun_ns) / SL_CLOCK_NS_PER_MS + 1,
+        .memory = sl_metrics_process_resident_bytes(),
+        .has_client = true,
+    };
+    struct sl_message message = {.kind = SL_MESSAGE_REPORT};
+    (void)snprintf(report.http, sizeof report.http, "%s", http == NULL ? "" : http);
+    add_requests(io, &report.client);
+    if (add_steps(io, &report.client) &&
+        sl_report_encode(&report, &message.report.bytes, &message.report.byte_count) == 0) {
+        /* Without a connection, or with a full outbox, the next report is sent instead. */
+        (void)sl_session_notify(io->coordinator.session, &message);
+        sl_message_fini(&message);
+    }
+}
+
+static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_client_io *io = SL_CONTAINER_OF(timer, struct sl_client_io, coordinator.report);
+    sl_reactor_arm(io->reactor, timer, INTERVAL_NS);
+    if (sl_session_queue(io->coordinator.session)->count == 0) {
+        send_report(io, now_ns);
+    }
+}
+
+void sl_client_report_start(struct sl_client_io *io, bool wanted)
+{
+    struct sl_timer *timer = &io->coordinator.report;
+    sl_reactor_disarm(io->reactor, timer);
+    if (wanted && io->options->metrics != NULL &&
+        io->options->hello.role == SL_MESSAGE_ROLE_WORKER) {
+        timer->run = on_timer;
+        io->coordinator.begun_ns = io->coordinator.begun_ns == 0 ? sl_reactor_now_ns(io->reactor)
+                                                                 : io->coordinator.begun_ns;
+        sl_reactor_arm(io->reactor, timer, INTERVAL_NS);
+    }
+}
+
+void sl_client_report_http(struct sl_client *client, const char *http)
+{
+    atomic_store_explicit(&client->io_options.http, http, memory_order_release);
+}

@@ -1,0 +1,287 @@
+/* Arrays of KV tables. Keys ascend and shards own key ranges, so the values of one shard, pushed or
+ * pulled, are contiguous in the caller's arrays. */
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/partition.h"
+#include "worker/client/encoder.h"
+
+/* An array longer than a message is sent in chunks that stay in the receiver's cache and delay
+ * other requests little. A multiple of 8. */
+#define PIECE_BYTES_MAX ((uint64_t)1 << 20)
+
+static uint64_t width_of(const struct sl_operation *operation)
+{
+    return operation->table->spec.dim;
+}
+
+static uint64_t len_of(const struct sl_operation *operation, uint32_t key)
+{
+    return operation->lens != NULL ? operation->lens[key] : operation->count / operation->key_count;
+}
+
+/* The section's count is the length of a single key. */
+static bool sends_lens(const struct sl_operation *operation, uint32_t key_count)
+{
+    return operation->lens != NULL && key_count > 1;
+}
+
+/* Routing */
+
+/* Returns the first index in [from, key_count) whose key is >= `least`. */
+static uint32_t lower_bound(const struct sl_operation *operation, uint32_t from, uint64_t least)
+{
+    uint32_t end = operation->key_count;
+    if (from < end && operation->keys[end - 1] < least) {
+        return end;
+    }
+    while (from < end) {
+        uint32_t middle = from + (end - from) / 2;
+        if (operation->keys[middle] < least) {
+            from = middle + 1;
+        } else {
+            end = middle;
+        }
+    }
+    return from;
+}
+
+static uint64_t values_of(const struct sl_operation *operation, uint32_t first, uint32_t end)
+{
+    if (operation->lens == NULL) {
+        return first == end ? 0 : (end - first) * len_of(operation, first);
+    }
+    uint64_t count = 0;
+    for (uint32_t key = first; key < end; key++) {
+        count += operation->lens[key];
+    }
+    return count;
+}
+
+int sl_encode_kv_route(const struct sl_encode_plan *plan, struct sl_operation *operation)
+{
+    uint32_t shards = plan->shard_count;
+    uint32_t *starts = sl_scratch_take(plan->notes, ((size_t)shards + 1) * sizeof *starts);
+    uint64_t *firsts = sl_scratch_take(plan->notes, ((size_t)shards + 1) * sizeof *firsts);
+    if (starts == NULL || firsts == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    starts[0] = 0;
+    firsts[0] = 0;
+    for (uint32_t shard = 0; shard < shards; shard++) {
+        uint32_t first = starts[shard];
+        uint32_t end = shard + 1 == shards ? operation->key_count
+                                           : lower_bound(operation, first,
+                                                         sl_partition_kv_first(shard + 1, shards));
+        starts[shard + 1] = end;
+        firsts[shard + 1] = firsts[shard] + values_of(operation, first, end);
+    }
+    operation->route = (struct sl_route){.keys = operation->keys, .starts = starts};
+    operation->firsts = firsts;
+    return 0;
+}
+
+struct sl_encoder_arrays sl_encode_kv_arrays(const struct sl_operation *operation, uint32_t shard)
+{
+    const uint32_t *starts = operation->route.starts;
+    const uint64_t *firsts = operation->firsts;
+    return (struct sl_encoder_arrays){.key = starts[shard],
+                                      .key_count = starts[shard + 1] - starts[shard],
+                                      .start = firsts[shard],
+                                      .count = firsts[shard + 1] - firsts[shard]};
+}
+
+/* Sizes */
+
+/* Bytes of a section without its values. */
+static uint64_t head_bytes(const struct sl_operation *operation, uint32_t key_count)
+{
+    return SL_ENCODER_SECTION_BYTES + key_count * sizeof(uint64_t) +
+           (sends_lens(operation, key_count) ? sl_bytes_pad8(key_count * sizeof(uint32_t)) : 0);
+}
+
+uint64_t sl_encode_kv_bytes(const struct sl_operation *operation,
+                            const struct sl_encoder_arrays *arrays)
+{
+    return head_bytes(operation, arrays->key_count) +
+           (sl_encoder_pushes(operation) ? sl_bytes_pad8(arrays->count * width_of(operation)) : 0);
+}
+
+uint64_t sl_encode_kv_reply_bytes(const struct sl_operation *operation,
+                                  const struct sl_encoder_arrays *arrays)
+{
+    if (operation->op == SL_REQUEST_KV_LENGTHS) {
+        return sl_bytes_pad8(arrays->key_count * sizeof(uint32_t));
+    }
+    return sl_encoder_pulls(operation) ? sl_bytes_pad8(arrays->count * width_of(operation)) : 0;
+}
+
+static bool fits(const struct sl_encoder *encoder, const struct sl_operation *operation,
+                 const struct sl_encoder_arrays *arrays)
+{
+    return sl_encode_kv_bytes(operation, arrays) <= sl_encoder_section_room(encoder) &&
+           sl_encode_kv_reply_bytes(operation, arrays) <= sl_encoder_reply_room(encoder);
+}
+
+/* Returns as many whole arrays as fit into the open request, or else into a new one. */
+static struct sl_encoder_arrays arrays_that_fit(const struct sl_encoder *encoder,
+                                                const struct sl_operation *operation,
+                                                const struct sl_encoder_arrays *wanted)
+{
+    if (fits(encoder, operation, wanted)) {
+        return *wanted;
+    }
+    struct sl_encoder_arrays fit = {.key = wanted->key, .start = wanted->start};
+    for (;;) {
+        struct sl_encoder_arrays more = fit;
+        more.count += len_of(operation, more.key + more.key_count);
+        more.key_count++;
+        if (!fits(encoder, operation, &more)) {
+            return fit;
+        }
+        fit = more;
+    }
+}
+
+/* Sections */
+
+/* A tail cannot be padded, and the body before it is copied, so it must be short. */
+static bool goes_as_tail(const struct sl_encoder *encoder, const struct sl_operation *operation,
+                         const struct sl_encoder_arrays *arrays)
+{
+    const struct sl_encode_plan *plan = encoder->plan;
+    const bool is_lone = plan->operation_count == 1 && !plan->tick && !plan->finish;
+    const uint64_t bytes_min = is_lone ? SL_ENCODE_LONE_BYTES_MIN : SL_ENCODE_TAIL_BYTES_MIN;
+    uint64_t bytes = arrays->count * width_of(operation);
+    return sl_encoder_pushes(operation) && bytes >= bytes_min && bytes % 8 == 0 &&
+           SL_ENCODER_PREFIX_BYTES + head_bytes(operation, arrays->key_count) <=
+               SL_ENCODE_TAIL_BODY_BYTES_MAX;
+}
+
+static int open_for(struct sl_encoder *encoder, const struct sl_operation *operation,
+                    const struct sl_encoder_arrays *arrays, bool as_tail)
+{
+    if (as_tail) {
+        sl_encoder_close(encoder);
+    }
+    if (encoder->request != NULL) {
+        return 0;
+    }
+    return sl_encoder_open(encoder, as_tail ? head_bytes(operation, arrays->key_count)
+                                            : sl_encode_kv_bytes(operation, arrays));
+}
+
+static int add_read(struct sl_encoder *encoder, const struct sl_operation *operation,
+                    const struct sl_encoder_arrays *arrays)
+{
+    bool lengths = operation->op == SL_REQUEST_KV_LENGTHS;
+    uint64_t row_bytes = lengths ? sizeof(uint32_t) : width_of(operation);
+    uint64_t first = lengths ? arrays->key : arrays->start;
+    return sl_encoder_add_read(
+        encoder,
+        (struct sl_read){.to = (uint8_t *)operation->values + first * row_bytes,
+                         .row_count = lengths ? arrays->key_count : (uint32_t)arrays->count,
+                         .row_bytes = (uint32_t)row_bytes});
+}
+
+static void put_values(struct sl_encoder *encoder, const struct sl_operation *operation,
+                       const struct sl_encoder_arrays *arrays, bool as_tail)
+{
+    uint64_t bytes = arrays->count * width_of(operation);
+    const uint8_t *values =
+        (const uint8_t *)operation->gradients + arrays->start * width_of(operation);
+    if (as_tail) {
+        encoder->request->tail = values;
+        encoder->request->tail_bytes = (uint32_t)bytes;
+        sl_encoder_close(encoder);
+    } else {
+        memcpy(sl_encoder_put_array(encoder, bytes), values, (size_t)bytes);
+    }
+}
+
+/* Writes a section. Its `start` and `bag_count` describe a chunk, or are 0. */
+static int put_section(struct sl_encoder *encoder, const struct sl_operation *operation,
+                       const struct sl_encoder_arrays *arrays, struct sl_request_section section)
+{
+    bool as_tail = goes_as_tail(encoder, operation, arrays);
+    bool with_lens = sends_lens(operation, arrays->key_count);
+    int err = open_for(encoder, operation, arrays, as_tail);
+    if (err != 0) {
+        return err;
+    }
+    section.flags = with_lens ? SL_REQUEST_FLAG_LENS : 0;
+    section.key_count = arrays->key_count;
+    section.count = arrays->count;
+    sl_encoder_put_section(encoder, operation, section);
+    sl_bytes_put(&encoder->writer, operation->keys + arrays->key,
+                 arrays->key_count * sizeof(uint64_t));
+    if (with_lens) {
+        uint64_t bytes = arrays->key_count * sizeof(uint32_t);
+        memcpy(sl_encoder_put_array(encoder, bytes), operation->lens + arrays->key, (size_t)bytes);
+    }
+    if (sl_encoder_pulls(operation)) {
+        err = add_read(encoder, operation, arrays);
+    }
+    if (sl_encoder_pushes(operation)) {
+        put_values(encoder, operation, arrays, as_tail);
+    }
+    return err;
+}
+
+/* An array longer than a message */
+
+/* Upper bound of a chunk's values: a multiple of 8 bytes. */
+static uint64_t piece_count_max(const struct sl_encoder *encoder,
+                                const struct sl_operation *operation)
+{
+    uint64_t room = sl_encoder_section_room(encoder) - head_bytes(operation, 1);
+    uint64_t replies = sl_encoder_reply_room(encoder);
+    uint64_t bytes = room < replies ? room : replies;
+    bytes = bytes < PIECE_BYTES_MAX ? bytes : PIECE_BYTES_MAX;
+    return (bytes & ~(uint64_t)7) / width_of(operation);
+}
+
+/* Encodes the first array in chunks. */
+static int encode_pieces(struct sl_encoder *encoder, const struct sl_operation *operation,
+                         const struct sl_encoder_arrays *arrays)
+{
+    sl_assert(encoder->request == NULL);
+    uint64_t whole = len_of(operation, arrays->key), at = 0;
+    int err = 0;
+    while (err == 0 && at < whole) {
+        uint64_t count = piece_count_max(encoder, operation);
+        count = count < whole - at ? count : whole - at;
+        struct sl_encoder_arrays piece = {
+            .key = arrays->key, .key_count = 1, .start = arrays->start + at, .count = count};
+        err = put_section(encoder, operation, &piece,
+                          (struct sl_request_section){.bag_count = (uint32_t)whole, .start = at});
+        sl_encoder_close(encoder);
+        at += count;
+    }
+    return err;
+}
+
+int sl_encode_kv(struct sl_encoder *encoder, const struct sl_operation *operation,
+                 struct sl_encoder_arrays arrays)
+{
+    int err = 0;
+    while (err == 0 && arrays.key_count > 0) {
+        struct sl_encoder_arrays some = arrays_that_fit(encoder, operation, &arrays);
+        if (some.key_count < arrays.key_count && encoder->request != NULL) {
+            sl_encoder_close(encoder);
+            continue;
+        }
+        if (some.key_count > 0) {
+            err = put_section(encoder, operation, &some, (struct sl_request_section){0});
+        } else {
+            some.key_count = 1;
+            some.count = len_of(operation, arrays.key);
+            err = encode_pieces(encoder, operation, &arrays);
+        }
+        arrays.key += some.key_count;
+        arrays.key_count -= some.key_count;
+        arrays.start += some.count;
+        arrays.count -= some.count;
+    }
+    return err;
+}

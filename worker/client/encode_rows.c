@@ -1,0 +1,205 @@
+/* Rows of sparse tables: pull, push, push_pull, assign. */
+#include <string.h>
+
+#include "core/assert.h"
+#include "worker/client/encoder.h"
+
+uint64_t sl_encode_rows_bytes(const struct sl_operation *operation, uint64_t count)
+{
+    uint64_t row_bytes = operation->table->spec.dim * sizeof(float);
+    return SL_ENCODER_SECTION_BYTES + count * sizeof(uint64_t) +
+           (sl_encoder_pushes(operation) ? sl_bytes_pad8(count * row_bytes) : 0);
+}
+
+/* Returns how many of `wanted` rows fit into the open request, or else into a new one. */
+static uint32_t rows_that_fit(const struct sl_encoder *encoder,
+                              const struct sl_operation *operation, uint32_t wanted)
+{
+    uint64_t row_bytes = operation->table->spec.dim * sizeof(float);
+    uint64_t fit = wanted;
+    uint64_t room = sl_encoder_section_room(encoder);
+    uint64_t each_at_most = sizeof(uint64_t) + row_bytes;
+    if (SL_ENCODER_SECTION_BYTES + 8 + wanted * each_at_most <= room &&
+        8 + wanted * row_bytes <= sl_encoder_reply_room(encoder)) {
+        return wanted;
+    }
+    if (sl_encode_rows_bytes(operation, wanted) > room) {
+        uint64_t overhead = SL_ENCODER_SECTION_BYTES + 8;
+        uint64_t each = sizeof(uint64_t) + (sl_encoder_pushes(operation) ? row_bytes : 0);
+        fit = room < overhead ? 0 : (room - overhead) / each;
+    }
+    if (sl_encoder_pulls(operation) &&
+        sl_bytes_pad8(fit * row_bytes) > sl_encoder_reply_room(encoder)) {
+        fit = (sl_encoder_reply_room(encoder) & ~(uint64_t)7) / row_bytes;
+    }
+    return fit < wanted ? (uint32_t)fit : wanted;
+}
+
+/* Returns how many of `wanted` rows the next section takes. Closes the open request if they do not
+ * all fit. */
+static uint32_t rows_for_section(struct sl_encoder *encoder, const struct sl_operation *operation,
+                                 uint32_t wanted)
+{
+    uint32_t fit = rows_that_fit(encoder, operation, wanted);
+    if (fit < wanted && encoder->request != NULL) {
+        sl_encoder_close(encoder);
+        fit = rows_that_fit(encoder, operation, wanted);
+    }
+    sl_assert(fit > 0);
+    return fit;
+}
+
+static int make_room(struct sl_encoder *encoder, const struct sl_operation *operation,
+                     uint32_t wanted)
+{
+    return encoder->request != NULL
+               ? 0
+               : sl_encoder_open(encoder, sl_encode_rows_bytes(operation, wanted));
+}
+
+static void copy_gradients(float *to, const struct sl_operation *operation,
+                           const struct sl_encoder_rows *rows)
+{
+    const float *gradients = operation->gradients;
+    uint32_t dim = operation->table->spec.dim;
+    if (rows->labels == NULL) {
+        memcpy(to, gradients + (size_t)rows->first_label * dim,
+               (size_t)rows->count * dim * sizeof *to);
+        return;
+    }
+    for (uint32_t i = 0; i < rows->count; i++) {
+        memcpy(to + (size_t)i * dim, gradients + (size_t)rows->labels[i] * dim, dim * sizeof *to);
+    }
+}
+
+static int put_rows(struct sl_encoder *encoder, const struct sl_operation *operation,
+                    const struct sl_encoder_rows *rows)
+{
+    uint32_t dim = operation->table->spec.dim;
+    sl_encoder_put_section(encoder, operation,
+                           (struct sl_request_section){.key_count = rows->count});
+    sl_bytes_put(&encoder->writer, rows->keys, rows->count * sizeof(uint64_t));
+    if (sl_encoder_pushes(operation)) {
+        float *to = sl_encoder_put_array(encoder, (uint64_t)rows->count * dim * sizeof *to);
+        copy_gradients(to, operation, rows);
+    }
+    if (!sl_encoder_pulls(operation)) {
+        return 0;
+    }
+    float *values = operation->values;
+    return sl_encoder_add_read(
+        encoder, (struct sl_read){
+                     .to = rows->labels == NULL ? values + (size_t)rows->first_label * dim : values,
+                     .places = rows->labels,
+                     .row_count = rows->count,
+                     .place_count = rows->count,
+                     .row_bytes = dim * (uint32_t)sizeof(float)});
+}
+
+/* A push that is split: equal keys are grouped into one row */
+
+/* End of the run of equal keys that starts at `first`. */
+static uint32_t run_end(const struct sl_encoder_rows *rows, uint32_t first)
+{
+    uint32_t end = first + 1;
+    while (end < rows->count && rows->keys[end] == rows->keys[first]) {
+        end++;
+    }
+    return end;
+}
+
+static uint32_t count_runs(const struct sl_encoder_rows *rows)
+{
+    uint32_t runs = 0;
+    for (uint32_t i = 0; i < rows->count; i = run_end(rows, i)) {
+        runs++;
+    }
+    return runs;
+}
+
+/* Sums the rows of equal keys; of an assign the last one counts. */
+static void sum_gradients(float *restrict sum, const struct sl_operation *operation,
+                          const uint32_t *labels, uint32_t count)
+{
+    const float *gradients = operation->gradients;
+    uint32_t dim = operation->table->spec.dim;
+    const uint32_t first = operation->op == SL_REQUEST_ASSIGN ? count - 1 : 0;
+    memcpy(sum, gradients + (size_t)labels[first] * dim, dim * sizeof *sum);
+    for (uint32_t i = first + 1; i < count; i++) {
+        const float *gradient = gradients + (size_t)labels[i] * dim;
+        for (uint32_t column = 0; column < dim; column++) {
+            sum[column] += gradient[column];
+        }
+    }
+}
+
+/* Writes the first `run_count` runs of `rows` as one section; *taken: keys of these runs. */
+static int put_grouped(struct sl_encoder *encoder, const struct sl_operation *operation,
+                       const struct sl_encoder_rows *rows, uint32_t run_count, uint32_t *taken)
+{
+    uint32_t dim = operation->table->spec.dim;
+    sl_encoder_put_section(encoder, operation, (struct sl_request_section){.key_count = run_count});
+    uint64_t *keys = sl_encoder_put_array(encoder, run_count * sizeof *keys);
+    float *sums = sl_encoder_put_array(encoder, (uint64_t)run_count * dim * sizeof *sums);
+    uint32_t at = 0;
+    for (uint32_t run = 0; run < run_count; run++) {
+        uint32_t end = run_end(rows, at);
+        keys[run] = rows->keys[at];
+        sum_gradients(sums + (size_t)run * dim, operation, rows->labels + at, end - at);
+        at = end;
+    }
+    *taken = at;
+    if (!sl_encoder_pulls(operation)) {
+        return 0;
+    }
+    return sl_encoder_add_read(encoder,
+                               (struct sl_read){.to = operation->values,
+                                                .places = rows->labels,
+                                                .grouped = rows->keys,
+                                                .row_count = run_count,
+                                                .place_count = at,
+                                                .row_bytes = dim * (uint32_t)sizeof(float)});
+}
+
+static int encode_grouped(struct sl_encoder *encoder, const struct sl_operation *operation,
+                          const struct sl_encoder_rows *cut)
+{
+    struct sl_encoder_rows rows = {.count = cut->count};
+    int err = sl_route_group(encoder->plan->notes, cut->keys, cut->labels, cut->first_label,
+                             cut->count, &rows.keys, &rows.labels);
+    uint32_t runs = err == 0 ? count_runs(&rows) : 0;
+    while (err == 0 && runs > 0) {
+        uint32_t fit = rows_for_section(encoder, operation, runs), taken;
+        err = make_room(encoder, operation, runs);
+        if (err != 0 || (err = put_grouped(encoder, operation, &rows, fit, &taken)) != 0) {
+            break;
+        }
+        runs -= fit;
+        rows.keys += taken;
+        rows.labels += taken;
+        rows.count -= taken;
+    }
+    return err;
+}
+
+int sl_encode_rows(struct sl_encoder *encoder, const struct sl_operation *operation,
+                   struct sl_encoder_rows rows)
+{
+    while (rows.count > 0) {
+        uint32_t fit = rows_for_section(encoder, operation, rows.count);
+        if (fit < rows.count && sl_encoder_pushes(operation)) {
+            return encode_grouped(encoder, operation, &rows);
+        }
+        struct sl_encoder_rows piece = rows;
+        piece.count = fit;
+        int err = make_room(encoder, operation, rows.count);
+        if (err != 0 || (err = put_rows(encoder, operation, &piece)) != 0) {
+            return err;
+        }
+        rows.keys += fit;
+        rows.labels = rows.labels == NULL ? NULL : rows.labels + fit;
+        rows.first_label += fit;
+        rows.count -= fit;
+    }
+    return 0;
+}

@@ -1,0 +1,89 @@
+/* The contents of a step: the operations of the caller and the requests made from them, all in the
+ * step's memory. An application thread builds them. From submit until all substeps have returned,
+ * the reactors read them, and the fields of a request from `queued` on belong to its reactor. */
+#ifndef SL_WORKER_CLIENT_OPERATION_H
+#define SL_WORKER_CLIENT_OPERATION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "net/wire/request.h"
+#include "worker/client/route.h"
+
+struct sl_client;
+struct sl_substep;
+
+struct sl_table {
+    struct sl_client *client;
+    uint32_t id;
+    struct sl_table_spec spec;
+};
+
+/* One shard's sums of (some of) the bags of a pooled pull. The application thread adds them in the
+ * order of shards, so that the result does not depend on timing. */
+struct sl_partial {
+    struct sl_partial *next;
+    const uint32_t *bags; /* [bag_count] */
+    uint32_t bag_count;
+    const float *sums; /* [bag_count][dim] */
+};
+
+struct sl_operation {
+    enum sl_request_op op;
+    enum sl_pooling pooling;
+    const struct sl_table *table;
+    const uint64_t *keys;
+    const uint32_t *bag_ends;
+    uint32_t key_count, bag_count;
+    uint64_t start, count;  /* dense: elements; KV: count values in all */
+    const void *gradients;  /* f32: rows, or elements [start, start + count), to push or assign; */
+                            /* KV: values to push */
+    void *values;           /* likewise; or pooled bags; KV_LENGTHS: u32[key_count] */
+    const uint32_t *lens;   /* KV: values of each key; NULL: count / key_count */
+    uint32_t command;       /* KV; a push to another table: bits of its rate */
+    struct sl_route route;  /* sparse and KV: set by submit */
+    const uint64_t *firsts; /* KV: index of each shard's first value; set by submit */
+    struct sl_partial *first_partial, **partials_end;
+};
+
+/* One array of a reply, and its destination. */
+struct sl_read {
+    struct sl_read *next;
+    void *to;                /* contiguous if places is NULL */
+    const uint32_t *places;  /* row i goes to row places[i] of `to`; may be NULL */
+    const uint64_t *grouped; /* [place_count]: equal neighbours share one row; may be NULL */
+    uint32_t row_count, place_count;
+    uint32_t row_bytes; /* dense: of an element; KV: of a value */
+};
+
+/* One message to one shard. */
+struct sl_request {
+    struct sl_request *next; /* of the substep */
+    struct sl_substep *substep;
+    uint32_t shard;
+    uint32_t body_bytes, tail_bytes;
+    const uint8_t *body; /* prefix, sections and their bodies, in wire format */
+    const void *tail;    /* further payload, in the caller's memory; or NULL */
+    uint64_t reply_bytes;
+    enum sl_request_kind kind; /* of the section with most keys or elements */
+    int32_t priority;          /* among requests never sent */
+    uint32_t clock;            /* of its last read */
+    struct sl_read *first_read;
+    void *reply_memory; /* can receive the whole reply; or NULL */
+    bool writes;        /* pushes, ticks or finishes: applied at most once */
+    bool ticks;         /* iteration tick_clock */
+    bool finishes;
+    uint32_t tick_clock;
+
+    /* The reactor's. The request is over when the next four are false. */
+    bool queued;            /* waits in its connection's queue for credit or a connection */
+    bool in_flight;         /* waits for its reply */
+    bool tail_unsent;       /* the transport may still read the caller's memory */
+    bool reply_memory_lent; /* the transport may still write the caller's memory */
+    bool over;              /* counted by its substep */
+    struct sl_request *queue_prev, *queue_next;
+    uint64_t queued_ns; /* when it was queued last */
+    uint64_t id;        /* since it was first sent; 0: never sent */
+};
+
+#endif

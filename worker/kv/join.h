@@ -1,0 +1,11 @@
+/* sl_join reads the settings of a key-value worker from the environment, like any client. */
+#ifndef SL_WORKER_KV_JOIN_H
+#define SL_WORKER_KV_JOIN_H
+
+#include <starling_kv.h>
+
+/* Reads the environment, sets up the log and fills the options of a client with manual_progress.
+ * They need sl_client_options_fini. Errors: INVALID, NOT_FOUND, IO, TOO_LARGE, NO_MEMORY. */
+int sl_join_read(struct sl_client_options *client);
+
+#endif

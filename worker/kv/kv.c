@@ -1,0 +1,409 @@
+#include <starling_kv.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "core/partition.h"
+#include "core/reason.h"
+#include "ps/run.h"
+#include "worker/client/control.h"
+#include "worker/client/step_internal.h"
+#include "worker/client/table_opening.h"
+#include "worker/kv/engine.h"
+
+#define TIMEOUT_MS 60000U
+
+/* Roles */
+
+int sl_kv_role(enum sl_kv_role *out)
+{
+    static const char *const names[] = {"scheduler", "server", "worker"};
+    sl_assert(out != NULL);
+    const char *role_text = getenv("DMLC_ROLE");
+    if (role_text == NULL || role_text[0] == '\0') {
+        return sl_reason_report(SL_ERR_NOT_FOUND,
+                                "kv: DMLC_ROLE is not set: accepts scheduler, server, worker");
+    }
+    for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(role_text, names[i]) == 0) {
+            *out = (enum sl_kv_role)i;
+            return 0;
+        }
+    }
+    return sl_reason_report(SL_ERR_INVALID, "kv: DMLC_ROLE=%s: accepts scheduler, server, worker",
+                            role_text);
+}
+
+/* Tables */
+
+static int check_options(const struct sl_kv_options *options, struct sl_table_spec *spec,
+                         uint32_t *timeout_ms)
+{
+    const char *name = options->name == NULL ? "kv" : options->name;
+    uint32_t width = options->value_bytes == 0 ? sizeof(float) : options->value_bytes;
+    *timeout_ms = options->timeout_ms == 0 ? TIMEOUT_MS : options->timeout_ms;
+    if (strlen(name) >= sizeof spec->name || (width != 1 && width != sizeof(float)) ||
+        *timeout_ms > SL_STEP_TIMEOUT_MS_MAX) {
+        return sl_reason_report(
+            SL_ERR_INVALID,
+            "kv: table %.80s with values of %u bytes and a timeout of %u ms: accepts "
+            "names of up to %zu bytes, values of 1 or 4, up to %u ms",
+            name, width, *timeout_ms, sizeof spec->name - 1, SL_STEP_TIMEOUT_MS_MAX);
+    }
+    *spec = (struct sl_table_spec){
+        .kind = SL_TABLE_KV, .dim = width, .optimizer = {.kind = SL_OPTIMIZER_SUM}};
+    snprintf(spec->name, sizeof spec->name, "%s", name);
+    return 0;
+}
+
+struct open_job {
+    struct sl_engine_job job; /* must be first: the engine casts it back */
+    const struct sl_table_spec *spec;
+    uint32_t timeout_ms;
+    bool begun;
+    struct sl_table_opening opening;
+    struct sl_table *table;
+};
+
+static int poll_open(struct sl_engine *engine, struct sl_engine_job *job)
+{
+    struct open_job *open = (struct open_job *)(void *)job;
+    if (!open->begun) {
+        int err =
+            sl_table_opening_begin(&open->opening, engine->client, open->spec, open->timeout_ms);
+        open->begun = err == 0;
+        return err == 0 ? SL_ERR_AGAIN : err;
+    }
+    return sl_table_opening_poll(&open->opening, &open->table);
+}
+
+static int open_table(struct sl_engine *engine, const struct sl_table_spec *spec,
+                      uint32_t timeout_ms, struct sl_kv **out)
+{
+    struct open_job open = {.job.poll = poll_open, .spec = spec, .timeout_ms = timeout_ms};
+    struct sl_kv *kv = calloc(1, sizeof *kv);
+    if (kv == NULL) {
+        return sl_reason_report(SL_ERR_NO_MEMORY, "kv: no memory for table %s", spec->name);
+    }
+    int err = sl_engine_run_job(engine, &open.job);
+    if (err != 0) {
+        free(kv);
+        return err;
+    }
+    *kv = (struct sl_kv){.engine = engine, .table = open.table, .timeout_ms = timeout_ms};
+    *out = kv;
+    return 0;
+}
+
+int sl_kv_create(const struct sl_kv_options *options, struct sl_kv **out)
+{
+    sl_assert(options != NULL);
+    sl_assert(out != NULL);
+    struct sl_table_spec spec;
+    struct sl_client_options client;
+    struct sl_engine *engine;
+    uint32_t timeout_ms;
+    int err = check_options(options, &spec, &timeout_ms);
+    if (err != 0 || (err = sl_join_read(&client)) != 0) {
+        return err;
+    }
+    err = sl_engine_create(&client, options->manual_progress, &engine);
+    sl_client_options_fini(&client);
+    if (err != 0) {
+        return err;
+    }
+    char name[32];
+    snprintf(name, sizeof name, "worker/%d", engine->client->task_index);
+    sl_log_rename(name);
+    err = open_table(engine, &spec, timeout_ms, out);
+    if (err != 0) {
+        sl_engine_destroy(&engine);
+        return err;
+    }
+    (*out)->owns_engine = true;
+    return 0;
+}
+
+int sl_kv_open(struct sl_kv *kv, const struct sl_kv_options *options, struct sl_kv **out)
+{
+    sl_assert(kv != NULL);
+    sl_assert(options != NULL);
+    sl_assert(out != NULL);
+    struct sl_table_spec spec;
+    uint32_t timeout_ms;
+    int err = check_options(options, &spec, &timeout_ms);
+    return err == 0 ? open_table(kv->engine, &spec, timeout_ms, out) : err;
+}
+
+void sl_kv_destroy(struct sl_kv **kv)
+{
+    sl_assert(kv != NULL);
+    struct sl_kv *closing = *kv;
+    if (closing == NULL) {
+        return;
+    }
+    sl_engine_drain(closing);
+    if (closing->owns_engine) {
+        sl_engine_destroy(&closing->engine);
+    }
+    *kv = NULL; /* only now: callbacks may begin calls through *kv */
+    free(closing);
+}
+
+/* Calls */
+
+static int begin(struct sl_kv *kv, const struct sl_kv_call *call, uint32_t *lengths,
+                 uint64_t *timestamp)
+{
+    int err = sl_engine_begin(kv, call, lengths, timestamp);
+    return err == 0 ? 0 : sl_reason_report(err, "kv: begin: %s", sl_err_name(err));
+}
+
+int sl_kv_begin(struct sl_kv *kv, const struct sl_kv_call *call, uint64_t *timestamp)
+{
+    sl_assert(kv != NULL);
+    sl_assert(call != NULL);
+    sl_assert(timestamp != NULL);
+    if (!sl_step_kv_is_valid(&call->batch)) {
+        return SL_ERR_INVALID;
+    }
+    return begin(kv, call, NULL, timestamp);
+}
+
+int sl_kv_wait(struct sl_kv *kv, uint64_t timestamp)
+{
+    sl_assert(kv != NULL);
+    int err = sl_engine_wait(kv->engine, timestamp);
+    if (err != 0) {
+        char text[SL_ENGINE_TEXT_BYTES];
+        (void)sl_engine_result(kv->engine, timestamp, text, sizeof text);
+        sl_reason_set(sl_reason_last(), "kv: timestamp %llu: %s", (unsigned long long)timestamp,
+                      text[0] != '\0'         ? text
+                      : err == SL_ERR_INVALID ? "never begun, or waited for in a callback"
+                                              : sl_err_name(err));
+    }
+    return err;
+}
+
+bool sl_kv_done(struct sl_kv *kv, uint64_t timestamp)
+{
+    sl_assert(kv != NULL);
+    return sl_engine_done(kv->engine, timestamp);
+}
+
+void sl_kv_error(struct sl_kv *kv, uint64_t timestamp, char *text, size_t text_bytes)
+{
+    sl_assert(kv != NULL);
+    sl_assert(text != NULL);
+    (void)sl_engine_result(kv->engine, timestamp, text, text_bytes);
+}
+
+static int run(struct sl_kv *kv, struct sl_kv_batch batch)
+{
+    uint64_t timestamp;
+    int err = sl_kv_begin(kv, &(struct sl_kv_call){.batch = batch}, &timestamp);
+    return err == 0 ? sl_kv_wait(kv, timestamp) : err;
+}
+
+int sl_kv_push(struct sl_kv *kv, const uint64_t *keys, uint32_t key_count, const uint32_t *lens,
+               const void *values, uint64_t value_count)
+{
+    return run(kv, (struct sl_kv_batch){.keys = keys,
+                                        .lens = lens,
+                                        .key_count = key_count,
+                                        .value_count = value_count,
+                                        .push = values});
+}
+
+int sl_kv_pull(struct sl_kv *kv, const uint64_t *keys, uint32_t key_count, const uint32_t *lens,
+               void *values, uint64_t value_count)
+{
+    return run(kv, (struct sl_kv_batch){.keys = keys,
+                                        .lens = lens,
+                                        .key_count = key_count,
+                                        .value_count = value_count,
+                                        .pull = values});
+}
+
+int sl_kv_push_pull(struct sl_kv *kv, const uint64_t *keys, uint32_t key_count,
+                    const uint32_t *lens, const void *push, void *pull, uint64_t value_count)
+{
+    return run(kv, (struct sl_kv_batch){.keys = keys,
+                                        .lens = lens,
+                                        .key_count = key_count,
+                                        .value_count = value_count,
+                                        .push = push,
+                                        .pull = pull});
+}
+
+int sl_kv_lengths(struct sl_kv *kv, const uint64_t *keys, uint32_t key_count, uint32_t *lens)
+{
+    sl_assert(kv != NULL);
+    if (key_count > 0 && (keys == NULL || lens == NULL)) {
+        return sl_reason_report(SL_ERR_INVALID, "kv: keys or lens is NULL");
+    }
+    if (!sl_step_kv_ascend(keys, key_count)) {
+        return SL_ERR_INVALID;
+    }
+    const struct sl_kv_call call = {.batch = {.keys = keys, .key_count = key_count}};
+    uint64_t timestamp;
+    int err = key_count == 0 ? 0 : begin(kv, &call, lens, &timestamp);
+    return err == 0 && key_count > 0 ? sl_kv_wait(kv, timestamp) : err;
+}
+
+/* Buffers, barriers and queries */
+
+struct buffer_job {
+    struct sl_engine_job job; /* must be first */
+    size_t bytes;
+    void *buffer;
+};
+
+static int poll_buffer_create(struct sl_engine *engine, struct sl_engine_job *job)
+{
+    struct buffer_job *create = (struct buffer_job *)(void *)job;
+    return sl_client_buffer_create(engine->client, create->bytes, &create->buffer);
+}
+
+static int poll_buffer_free(struct sl_engine *engine, struct sl_engine_job *job)
+{
+    struct buffer_job *release = (struct buffer_job *)(void *)job;
+    sl_client_buffer_free(engine->client, &release->buffer);
+    return 0;
+}
+
+static int poll_buffer_register(struct sl_engine *engine, struct sl_engine_job *job)
+{
+    struct buffer_job *registration = (struct buffer_job *)(void *)job;
+    return sl_client_buffer_register(engine->client, registration->buffer, registration->bytes);
+}
+
+static int poll_buffer_unregister(struct sl_engine *engine, struct sl_engine_job *job)
+{
+    struct buffer_job *registration = (struct buffer_job *)(void *)job;
+    sl_client_buffer_unregister(engine->client, registration->buffer);
+    return 0;
+}
+
+int sl_kv_buffer_create(struct sl_kv *kv, size_t bytes, void **out)
+{
+    sl_assert(kv != NULL);
+    sl_assert(out != NULL);
+    struct buffer_job create = {.job.poll = poll_buffer_create, .bytes = bytes};
+    int err = sl_engine_run_job(kv->engine, &create.job);
+    if (err == 0) {
+        *out = create.buffer;
+    }
+    return err;
+}
+
+void sl_kv_buffer_free(struct sl_kv *kv, void **buffer)
+{
+    sl_assert(kv != NULL);
+    sl_assert(buffer != NULL);
+    if (*buffer == NULL) {
+        return;
+    }
+    struct buffer_job release = {.job.poll = poll_buffer_free, .buffer = *buffer};
+    int err = sl_engine_run_job(kv->engine, &release.job);
+    sl_assert(err == 0); /* fails in a callback, or without memory to wait */
+    *buffer = NULL;
+}
+
+int sl_kv_buffer_register(struct sl_kv *kv, void *base, size_t bytes)
+{
+    sl_assert(kv != NULL);
+    struct buffer_job registration = {
+        .job.poll = poll_buffer_register, .bytes = bytes, .buffer = base};
+    return sl_engine_run_job(kv->engine, &registration.job);
+}
+
+void sl_kv_buffer_unregister(struct sl_kv *kv, void *base)
+{
+    sl_assert(kv != NULL);
+    struct buffer_job registration = {.job.poll = poll_buffer_unregister, .buffer = base};
+    int err = sl_engine_run_job(kv->engine, &registration.job);
+    sl_assert(err == 0); /* fails in a callback, or without memory to wait */
+}
+
+struct barrier_job {
+    struct sl_engine_job job; /* must be first */
+    struct sl_control_op call;
+    bool posted;
+};
+
+static int poll_barrier(struct sl_engine *engine, struct sl_engine_job *job)
+{
+    struct barrier_job *barrier = (struct barrier_job *)(void *)job;
+    if (!barrier->posted) {
+        barrier->posted = true;
+        barrier->call.io = &engine->client->ios[0];
+        sl_control_op_post(&barrier->call, engine->port);
+    }
+    return barrier->call.done ? barrier->call.err : SL_ERR_AGAIN;
+}
+
+int sl_kv_barrier(struct sl_kv *kv, const char *name, uint32_t timeout_ms)
+{
+    sl_assert(kv != NULL);
+    sl_assert(name != NULL);
+    if (name[0] == '\0' || strlen(name) >= SL_MESSAGE_NAME_BYTES) {
+        return sl_reason_report(SL_ERR_INVALID, "barrier %.*s: accepts names of 1 to %d bytes",
+                                SL_MESSAGE_NAME_BYTES, name, SL_MESSAGE_NAME_BYTES - 1);
+    }
+    struct sl_engine *engine = kv->engine;
+    struct barrier_job barrier = {
+        .job.poll = poll_barrier,
+        .call = {.run = sl_control_barrier,
+                 .deadline_ns =
+                     sl_clock_now_ns(engine->client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS,
+                 .name = name},
+    };
+    int err = sl_engine_run_job(engine, &barrier.job);
+    if (err != 0) {
+        return sl_reason_report(err, "barrier %s: %s", name,
+                                barrier.call.text[0] == '\0' ? sl_err_name(err)
+                                                             : barrier.call.text);
+    }
+    return 0;
+}
+
+uint32_t sl_kv_rank(const struct sl_kv *kv)
+{
+    sl_assert(kv != NULL);
+    return (uint32_t)kv->engine->client->task_index;
+}
+
+uint32_t sl_kv_worker_count(const struct sl_kv *kv)
+{
+    sl_assert(kv != NULL);
+    return kv->engine->client->cluster.worker_count;
+}
+
+uint32_t sl_kv_server_count(const struct sl_kv *kv)
+{
+    sl_assert(kv != NULL);
+    return kv->engine->client->shard_count;
+}
+
+void sl_kv_server_range(const struct sl_kv *kv, uint32_t server, uint64_t *first, uint64_t *last)
+{
+    uint32_t count = sl_kv_server_count(kv);
+    sl_assert(server < count);
+    *first = sl_partition_kv_first(server, count);
+    *last = server + 1 == count ? UINT64_MAX : sl_partition_kv_first(server + 1, count) - 1;
+}
+
+struct sl_client *sl_kv_client(struct sl_kv *kv)
+{
+    sl_assert(kv != NULL);
+    return kv->engine->has_thread ? NULL : kv->engine->client;
+}
+
+int sl_kv_serve(int argc, char **argv, const struct sl_kv_handler *handler)
+{
+    return sl_ps_run(argc, argv, handler, NULL);
+}
