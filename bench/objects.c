@@ -23,7 +23,7 @@
 #include "bench/workload.h"
 #include "core/hash.h"
 #include "core/log.h"
-#include "objects/node.h"
+#include "objects/node/node.h"
 
 #define NAME               "model"
 #define TIMEOUT_MS         600000

@@ -9,7 +9,7 @@
 
 #include "bench/now.h"
 #include "bench/staleness.h"
-#include "objects/node.h"
+#include "objects/node/node.h"
 
 #define NAME       "parameters"
 #define TIMEOUT_MS 60000

@@ -50,26 +50,28 @@ ARROWS = {
     "ps/agent": "net/session+",
     "ps/process": "ps/replication+ ps/leader+ ps/agent+ net/builtin+ ps/observe net/http ps/observe/web",
     "ps": "ps/process+ ps/objects net/http config programs/doctor reactor",
-    "ps/objects": "ps/process+ ps objects+",
+    "ps/objects": "ps/process+ ps objects/reader+",
     "worker/client": "net/session+ net/builtin+",
     "programs/models": "",
     "programs/train": "programs/models worker/client+ net/http config",
     "net/transfer": "net/store+ net/session+ net/rma net/builtin+",
-    "objects": "net/transfer net/store net/base net/wire reactor",
+    "objects/catalogue": "",
+    "objects/node": "objects/catalogue net/transfer net/store net/base net/wire reactor",
+    "objects/reader": "objects/catalogue objects/node+",
     "worker/kv": "worker/client+ ps config",
-    "programs/serve/base": "objects",
-    "programs/serve/gateway": "programs/serve/base objects+ net/transfer+ reactor",
-    "programs/serve/worker": "programs/serve/base programs/serve/engine objects+ net/transfer+ reactor",
+    "programs/serve/base": "objects/catalogue objects/node objects/reader",
+    "programs/serve/gateway": "programs/serve/base objects/reader+ net/transfer+ reactor",
+    "programs/serve/worker": "programs/serve/base programs/serve/engine objects/reader+ net/transfer+ reactor",
     "programs/serve/http": "programs/serve/gateway+ net/http reactor config",
     "programs/serve": "programs/serve/http+ programs/serve/worker+ programs/serve/engine+ programs/launch config",
-    "programs/serve/engine": "objects programs/models ps/optimizer",
+    "programs/serve/engine": "objects/catalogue objects/node objects/reader programs/models ps/optimizer",
     "programs/launch": "config",
     "programs/safetensors": "",
     "programs/ckpt": "ps/checkpoint+ ps/optimizer programs/safetensors config",
-    "programs/objects": "objects net/store programs/safetensors config",
+    "programs/objects": "objects/catalogue objects/node objects/reader net/store programs/safetensors config",
     "programs/top": "net/store config",
     "programs/doctor": "net/builtin+ net/transfer config",
-    "bench": "worker/client+ ps/table+ objects programs/serve/engine programs/serve/base programs/serve/worker config",
+    "bench": "worker/client+ ps/table+ objects/catalogue objects/node objects/reader programs/serve/engine programs/serve/base programs/serve/worker config",
     "python": "",
 }
 
@@ -90,7 +92,7 @@ CONFINED = [
     (r"#include <microhttpd", r"(net|programs/serve)/http/.*|bench/bare_http\.c", "libmicrohttpd"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
      r"core/(spsc|cell)\.h|core/(fork|log)\.c|core/arena_(ahead|pages)\.c|core/shared\.c|reactor/(offload|mailbox|reactor).*|"
-     r"net/shm/segment\.h|net/trace\..|objects/board\.h|worker/client/client_io\.h|reactor/(completion|view)\..|net/transfer/(route|segment)\..",
+     r"net/shm/segment\.h|net/trace\..|objects/node/board\.h|worker/client/client_io\.h|reactor/(completion|view)\..|net/transfer/(route|segment)\..",
      "atomics"),
     (r"\bpthread_(mutex|rwlock|spin|cond)_",
      r"core/(arena_ahead|event|log|shared)\.c|core/metrics\..|reactor/(mailbox|port|reactor).*|worker/client/send_arena\.c|"
@@ -133,7 +135,7 @@ RETIRED_WORDS = {
 SYSTEM_TEXTS = ("No space left on device", "No such file or directory", "Device or resource busy")
 LINK = re.compile(r"\[[^\]\n]*\]\(<?([^)\s>]+)>?\)")
 # Prefixes that all files below a folder may have, beside their own.
-ROOM_PREFIXES = {"net/store/": "metastore", "programs/serve/": "serve"}
+ROOM_PREFIXES = {"net/store/": "metastore", "objects/": "objects", "programs/serve/": "serve"}
 FUNCTION_LINES_MAX = 70
 DISPATCH_LINES_MAX = 120  # a function that is one switch
 FILE_LINES_MAX = 800

@@ -12,7 +12,7 @@
 
 #include "core/array.h"
 #include "core/log.h"
-#include "objects/manifest.h"
+#include "objects/catalogue/manifest.h"
 #include "programs/safetensors/safetensors.h"
 
 #define ALIGNMENT  64 /* of tensors in an image */

@@ -14,7 +14,7 @@
 
 #include "core/bytes.h"
 #include "core/end_signals.h"
-#include "objects/get.h"
+#include "objects/node/get.h"
 #include "programs/objects/files_in.h"
 
 #define SELF        "/proc/self/fd"

@@ -18,7 +18,7 @@
 #include "core/limits.h"
 #include "core/log.h"
 #include "net/store/address.h"
-#include "objects/node.h"
+#include "objects/node/node.h"
 #include "programs/objects/example.h"
 #include "programs/objects/files_in.h"
 #include "programs/objects/files_out.h"

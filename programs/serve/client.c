@@ -13,7 +13,7 @@
 #include "config/secret.h"
 #include "core/array.h"
 #include "core/clock.h"
-#include "objects/manifest.h"
+#include "objects/catalogue/manifest.h"
 #include "programs/serve/base/request.h"
 
 #define PROGRAM                "starling-serve client"

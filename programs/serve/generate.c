@@ -11,7 +11,7 @@
 #include "config/cli.h"
 #include "core/array.h"
 #include "core/hash.h"
-#include "objects/message.h"
+#include "objects/catalogue/message.h"
 #include "programs/serve/onnx_file.h"
 
 #define PROGRAM       "starling-serve generate"

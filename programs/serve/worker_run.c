@@ -16,7 +16,7 @@
 #include "core/end_signals.h"
 #include "core/endpoint.h"
 #include "core/log.h"
-#include "objects/local.h"
+#include "objects/node/local.h"
 #include "programs/serve/base/message.h"
 #include "programs/serve/worker/batch.h"
 #include "programs/serve/worker/worker.h"

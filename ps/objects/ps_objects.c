@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "core/log.h"
-#include "objects/node.h"
+#include "objects/node/node.h"
 #include "ps/objects/ps_tables.h"
 #include "ps/process/state.h"
 #include "ps/run_options.h"

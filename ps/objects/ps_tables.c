@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "objects/error.h"
+#include "objects/node/error.h"
 #include "ps/process/state.h"
 #include "ps/process/tables.h"
 

@@ -3,7 +3,7 @@
 #ifndef SL_PS_OBJECTS_PS_TABLES_H
 #define SL_PS_OBJECTS_PS_TABLES_H
 
-#include "objects/publish_tables.h"
+#include "objects/node/publish_tables.h"
 
 struct sl_port_set;
 struct sl_process;

@@ -5,7 +5,7 @@
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "objects/directory.h"
+#include "objects/node/directory.h"
 #include "reactor/reactor.h"
 #include "tests/fuzz/input.h"
 #include "tests/support/memory_disk.h"

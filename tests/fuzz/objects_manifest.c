@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "objects/manifest.h"
+#include "objects/catalogue/manifest.h"
 #include "tests/fuzz/input.h"
 
 #define DIGEST_BYTES_MAX 1024

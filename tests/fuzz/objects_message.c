@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "objects/message.h"
+#include "objects/catalogue/message.h"
 #include "tests/fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)

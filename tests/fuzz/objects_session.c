@@ -11,8 +11,8 @@
 #include "core/assert.h"
 #include "core/log.h"
 #include "net/base/unix_socket.h"
-#include "objects/local.h"
-#include "objects/node.h"
+#include "objects/node/local.h"
+#include "objects/node/node.h"
 #include "tests/fuzz/input.h"
 
 #define STEPS_MAX  64

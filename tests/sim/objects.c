@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "objects/host.h"
-#include "objects/node.h"
+#include "objects/node/host.h"
+#include "objects/node/node.h"
 #include "tests/sim/objects_app.h"
 #include "tests/sim/objects_catalogue.h"
 #include "tests/sim/objects_old.h"

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "objects/node.h"
-#include "objects/publish.h"
+#include "objects/node/node.h"
+#include "objects/node/publish.h"
 #include "tests/sim/objects_views.h"
 #include "tests/sim/random.h"
 

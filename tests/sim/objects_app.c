@@ -7,7 +7,7 @@
 
 #include "core/assert.h"
 #include "net/transfer/engine.h"
-#include "objects/node.h"
+#include "objects/node/node.h"
 #include "tests/sim/objects_actions.h"
 #include "tests/sim/objects_old.h"
 #include "tests/sim/random.h"

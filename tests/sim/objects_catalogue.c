@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "objects/catalogue_state.h"
+#include "objects/catalogue/catalogue_state.h"
 #include "tests/sim/objects_actions.h"
 #include "tests/sim/objects_old.h"
 

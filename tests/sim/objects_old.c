@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "objects/message.h"
+#include "objects/catalogue/message.h"
 
 #define PREFIX "/c/" SL_SIM_OLD_NAME
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "objects/manifest.h"
-#include "objects/message.h"
+#include "objects/catalogue/manifest.h"
+#include "objects/catalogue/message.h"
 #include "tests/sim/random.h"
 
 #define SHARED      (1U << 23)               /* above the numbers of contents */

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "objects/manifest.h"
+#include "objects/catalogue/manifest.h"
 #include "tests/sim/objects_old.h"
 #include "tests/sim/random.h"
 

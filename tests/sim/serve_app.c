@@ -5,7 +5,7 @@
 
 #include "core/assert.h"
 #include "net/transfer/engine.h"
-#include "objects/node.h"
+#include "objects/node/node.h"
 #include "tests/sim/random.h"
 
 #define LOOK_NS      (50 * SL_CLOCK_NS_PER_MS)

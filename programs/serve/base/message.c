@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "core/bytes.h"
-#include "objects/manifest.h"
-#include "objects/message.h"
+#include "objects/catalogue/manifest.h"
+#include "objects/catalogue/message.h"
 
 /* A message passes through a function of its kind, which names its members in the order of the
  * wire. The same function encodes and decodes: it writes each member, or reads it. */

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "objects/message.h"
+#include "objects/catalogue/message.h"
 
 /* By enum sl_object_type; the last ones have no name in the protocol. */
 static const char *const datatypes[] = {"BOOL",   "UINT8", "INT8",   "UINT16", "INT16",

@@ -8,7 +8,7 @@
 
 #include "core/assert.h"
 #include "core/partition.h"
-#include "objects/rows.h"
+#include "objects/reader/rows.h"
 #include "programs/models/model_note.h"
 #include "ps/optimizer/initializer.h"
 
@@ -29,7 +29,8 @@ struct ctr {
     struct sl_model_shape shape;
     struct table tables[SL_MODEL_TABLES];
     uint32_t table_count, fields;
-    /* In the scratch, for rows_max rows: sl_model_pass, objects/rows.h, programs/models/batch.h. */
+    /* In the scratch, for rows_max rows: sl_model_pass, objects/reader/rows.h,
+     * programs/models/batch.h. */
     uint64_t pass_offset, found_offset, features_offset, row_ends_offset;
     struct sl_engine_tensor inputs[2], output; /* keys, values */
     struct sl_engine_layer layer;

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "objects/message.h"
+#include "objects/catalogue/message.h"
 #include "programs/serve/engine/onnx.h"
 
 #define GROUP_NAME_BYTES 256

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "objects/manifest.h"
+#include "objects/catalogue/manifest.h"
 
 #define ALIGNMENT 64
 #define SPACES    " \t\n\r"

@@ -5,7 +5,7 @@
 #ifndef SL_SERVE_KNOWN_H
 #define SL_SERVE_KNOWN_H
 
-#include "objects/cost.h"
+#include "objects/node/cost.h"
 #include "programs/serve/base/message.h"
 #include "programs/serve/worker/version.h"
 

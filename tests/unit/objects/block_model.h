@@ -1,6 +1,7 @@
 /* A model of a fan-out: every node's uplink sends one block in one unit of time, to its children by
  * turns. Downlinks and the network between are free, so a single fetcher takes as many units as the
- * image has blocks. Used with the parents that objects/choose.h or the catalogue chooses. */
+ * image has blocks. Used with the parents that objects/catalogue/choose.h or the catalogue chooses.
+ */
 #ifndef SL_TESTS_UNIT_OBJECTS_BLOCK_MODEL_H
 #define SL_TESTS_UNIT_OBJECTS_BLOCK_MODEL_H
 

@@ -1,4 +1,4 @@
-#include "objects/cache.h"
+#include "objects/node/cache.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "nodes.h"
-#include "objects/call.h"
-#include "objects/node.h"
+#include "objects/node/call.h"
+#include "objects/node/node.h"
 
 /* The pool of a node has 256 slots. Each version has COUNT blocks, and a manifest of one. */
 enum { BLOCK = SL_OBJECTS_BLOCK_BYTES, COUNT = 100, NAMES = 3 };

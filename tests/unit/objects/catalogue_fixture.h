@@ -2,7 +2,7 @@
 #ifndef SL_TESTS_UNIT_OBJECTS_CATALOGUE_FIXTURE_H
 #define SL_TESTS_UNIT_OBJECTS_CATALOGUE_FIXTURE_H
 
-#include "objects/catalogue.h"
+#include "objects/catalogue/catalogue.h"
 
 #define LEASE_MS 10000
 

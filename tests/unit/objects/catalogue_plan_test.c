@@ -1,12 +1,12 @@
 /* The catalogue's plans, played in the model of blocks: node 1 is the origin and the model's first
  * node, node n the model's n-th. */
-#include "objects/catalogue_plan.h"
+#include "objects/catalogue/catalogue_plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/hash.h"
-#include "objects/manifest.h"
+#include "objects/catalogue/manifest.h"
 #include "tests/support/unit.h"
 #include "tests/unit/objects/block_model.h"
 #include "tests/unit/objects/catalogue_fixture.h"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "core/hash.h"
-#include "objects/tombstones.h"
+#include "objects/catalogue/tombstones.h"
 #include "tests/support/unit.h"
 #include "tests/unit/objects/catalogue_fixture.h"
 

@@ -1,4 +1,4 @@
-#include "objects/catalogue.h"
+#include "objects/catalogue/catalogue.h"
 
 #include <stdio.h>
 #include <stdlib.h>

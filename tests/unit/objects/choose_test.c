@@ -1,4 +1,4 @@
-#include "objects/choose.h"
+#include "objects/catalogue/choose.h"
 
 #include <string.h>
 

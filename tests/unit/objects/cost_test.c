@@ -1,4 +1,4 @@
-#include "objects/cost.h"
+#include "objects/node/cost.h"
 
 #include <math.h>
 #include <stdint.h>

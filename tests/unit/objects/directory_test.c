@@ -1,5 +1,5 @@
 /* Files of a keeper, on a disk in memory that crashes, fills up and is damaged. */
-#include "objects/directory.h"
+#include "objects/node/directory.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
 #include <time.h>
 
 #include "nodes.h"
-#include "objects/copy.h"
-#include "objects/node.h"
+#include "objects/node/copy.h"
+#include "objects/node/node.h"
 
 static struct nodes nodes;
 

@@ -3,10 +3,10 @@
 #include <unistd.h>
 
 #include "nodes.h"
-#include "objects/call.h"
-#include "objects/fetch.h"
-#include "objects/manifest.h"
-#include "objects/node.h"
+#include "objects/catalogue/manifest.h"
+#include "objects/node/call.h"
+#include "objects/node/fetch.h"
+#include "objects/node/node.h"
 #include "tests/support/reactor_thread.h"
 
 static struct nodes nodes;

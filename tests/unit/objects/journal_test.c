@@ -1,5 +1,5 @@
 /* A journal against a store in memory, which answers when the case says so. */
-#include "objects/journal.h"
+#include "objects/node/journal.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The catalogue and keepers: which of them store a part, and that they hold it after the commit. */
-#include "objects/catalogue.h"
+#include "objects/catalogue/catalogue.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Two nodes' links, each with an engine on loopback and a reactor; and a stranger with an engine.
  */
-#include "objects/link.h"
+#include "objects/node/link.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "objects/local.h"
+#include "objects/node/local.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -12,8 +12,8 @@
 #include "core/limits.h"
 #include "net/base/unix_socket.h"
 #include "nodes.h"
-#include "objects/mapping.h"
-#include "objects/node.h"
+#include "objects/node/node.h"
+#include "objects/reader/mapping.h"
 
 enum { BYTES = 2 * SL_OBJECTS_BLOCK_BYTES + 77 };
 

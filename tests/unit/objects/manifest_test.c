@@ -1,4 +1,4 @@
-#include "objects/manifest.h"
+#include "objects/catalogue/manifest.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
-#include "objects/mapping.h"
+#include "objects/reader/mapping.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "objects/board.h"
+#include "objects/node/board.h"
 #include "tests/support/unit.h"
 
 #define BLOCK SL_OBJECTS_BLOCK_BYTES

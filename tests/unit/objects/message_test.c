@@ -1,6 +1,6 @@
 /* The formats here are written down once more, as in docs/protocol.md: random messages are made of
  * them byte by byte, and must be decoded, and encoded again to the same bytes. */
-#include "objects/message.h"
+#include "objects/catalogue/message.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 
 #include "core/clock.h"
 #include "nodes.h"
-#include "objects/download.h"
-#include "objects/node.h"
+#include "objects/node/download.h"
+#include "objects/node/node.h"
 
 enum { BLOCK = SL_OBJECTS_BLOCK_BYTES, BYTES = 8 * BLOCK };
 

@@ -1,4 +1,4 @@
-#include "objects/pool.h"
+#include "objects/node/pool.h"
 
 #include <stdio.h>
 #include <stdlib.h>

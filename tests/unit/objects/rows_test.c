@@ -1,4 +1,4 @@
-#include "objects/rows.h"
+#include "objects/reader/rows.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "objects/session.h"
+#include "objects/node/session.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "nodes.h"
-#include "objects/copy.h"
-#include "objects/mapping.h"
+#include "objects/node/copy.h"
+#include "objects/reader/mapping.h"
 
 static struct nodes nodes;
 static uint8_t *bytes;

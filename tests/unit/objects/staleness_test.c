@@ -1,4 +1,4 @@
-#include "objects/staleness.h"
+#include "objects/reader/staleness.h"
 
 #include <math.h>
 #include <string.h>

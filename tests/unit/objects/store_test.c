@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include "core/log.h"
-#include "objects/call.h"
-#include "objects/directory.h"
-#include "objects/node.h"
-#include "objects/publish.h"
+#include "objects/node/call.h"
+#include "objects/node/directory.h"
+#include "objects/node/node.h"
+#include "objects/node/publish.h"
 #include "tests/support/memory_disk.h"
 #include "tests/support/unit.h"
 #include "tests/unit/objects/nodes.h"

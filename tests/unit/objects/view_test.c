@@ -6,8 +6,8 @@
 
 #include "core/partition.h"
 #include "nodes.h"
-#include "objects/get.h"
-#include "objects/node.h"
+#include "objects/node/get.h"
+#include "objects/node/node.h"
 
 #define NAME  "model"
 #define BYTES (3 * SL_OBJECTS_BLOCK_BYTES + 17)

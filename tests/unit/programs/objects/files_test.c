@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
-#include "objects/get.h"
+#include "objects/node/get.h"
 #include "programs/objects/files_in.h"
 #include "programs/objects/files_out.h"
 #include "programs/safetensors/safetensors.h"

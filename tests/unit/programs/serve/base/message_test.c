@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "objects/manifest.h"
+#include "objects/catalogue/manifest.h"
 #include "tests/support/unit.h"
 
 static struct sl_serve_message message, again;

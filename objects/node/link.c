@@ -1,0 +1,605 @@
+#include "objects/node/link.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "reactor/reactor.h"
+
+#define NOTICE_NAME "objects"
+#define OPEN_MS     5000
+#define SEND_MS     10000 /* a message without answer */
+#define IDLE_NS     (60 * SL_CLOCK_NS_PER_S)
+#define BUCKETS     256
+
+struct sl_objects_link {
+    struct sl_transfer_async *async;
+    struct sl_reactor *reactor;
+    uint64_t id;
+    sl_objects_link_message_fn *arrived;
+    void *ctx;
+    struct sl_list buckets[BUCKETS]; /* of peers, by their name */
+    uint32_t send_count;
+    uint32_t last_request;
+    uint64_t refused;
+    void (*ended)(void *ctx);
+    void *ended_ctx;
+};
+
+struct sl_objects_link_peer {
+    struct sl_list_link link; /* not linked: it has ended, failed, or was idle */
+    struct sl_objects_link *owner;
+    struct sl_transfer_segment *segment; /* NULL: not open */
+    bool is_opening, is_watched;
+    uint32_t pins;           /* keep the peer: messages at the engine, callbacks in progress */
+    struct sl_list waiting;  /* messages, for the segment */
+    struct sl_list requests; /* unanswered */
+    struct sl_list uses;
+    struct sl_timer news; /* at once: of waiting messages and uses */
+    struct sl_timer idle;
+    int err; /* the opening could not begin */
+    char name[SL_TRANSFER_NAME_BYTES];
+};
+
+/* A message on its way. */
+struct sl_objects_link_send {
+    struct sl_list_link link; /* it waits */
+    struct sl_objects_link_peer *peer;
+    struct sl_objects_request *request; /* NULL: a message without answer, or the request is over */
+    sl_transfer_done_fn *sent;
+    void *ctx;
+    uint32_t timeout_ms;
+    int err; /* it was refused */
+    uint32_t bytes;
+    uint8_t text[];
+};
+
+/* Peers */
+
+static struct sl_list *bucket_of(struct sl_objects_link *self, const char *name)
+{
+    return &self->buckets[sl_hash_bytes(name, strlen(name), 0) % BUCKETS];
+}
+
+static struct sl_objects_link_peer *find(struct sl_objects_link *self, const char *name)
+{
+    SL_LIST_FOREACH (link, bucket_of(self, name)) {
+        struct sl_objects_link_peer *peer =
+            SL_CONTAINER_OF(link, struct sl_objects_link_peer, link);
+        if (strcmp(peer->name, name) == 0) {
+            return peer;
+        }
+    }
+    return NULL;
+}
+
+static bool is_idle(const struct sl_objects_link_peer *peer)
+{
+    return peer->pins == 0 && !peer->is_opening && sl_list_empty(&peer->waiting) &&
+           sl_list_empty(&peer->requests) && sl_list_empty(&peer->uses);
+}
+
+/* After every change: a peer that nothing needs any more waits for its next use, or, if it has
+ * left the table, is closed and freed. */
+static void settle(struct sl_objects_link_peer *peer)
+{
+    struct sl_objects_link *self = peer->owner;
+    if (!is_idle(peer)) {
+        return;
+    }
+    if (sl_list_linked(&peer->link)) {
+        sl_reactor_arm(self->reactor, &peer->idle, IDLE_NS);
+        return;
+    }
+    if (peer->segment != NULL) {
+        sl_transfer_async_close(self->async, &peer->segment, NULL, NULL);
+    }
+    if (!peer->is_watched) { /* else the close ends the watch */
+        sl_reactor_disarm(self->reactor, &peer->news);
+        sl_reactor_disarm(self->reactor, &peer->idle);
+        free(peer);
+    }
+}
+
+static void unpin(struct sl_objects_link_peer *peer)
+{
+    peer->pins--;
+    settle(peer);
+}
+
+/* Messages */
+
+/* Ends the message, which has been sent or has failed. May end its request. */
+static void end_send(struct sl_objects_link_send *send, int err, const char *reason);
+
+static void sent(void *ctx, int err, const char *reason)
+{
+    struct sl_objects_link_send *send = ctx;
+    struct sl_objects_link_peer *peer = send->peer;
+    end_send(send, err, reason);
+    unpin(peer);
+}
+
+static void transmit(struct sl_objects_link_send *send)
+{
+    struct sl_objects_link_peer *peer = send->peer;
+    const struct sl_transfer_notice notice = {
+        .name = NOTICE_NAME, .text = send->text, .bytes = send->bytes};
+    sl_list_remove(&send->link);
+    peer->pins++;
+    const int err = sl_transfer_async_send(peer->owner->async, peer->segment, &notice,
+                                           send->timeout_ms, sent, send);
+    if (err != 0) {
+        sent(send, err, sl_transfer_last_error());
+    }
+}
+
+/* Ends what was refused, and sends the rest once the segment is open. */
+static void flush(struct sl_objects_link_peer *peer)
+{
+    struct sl_list now;
+    struct sl_list_link *link;
+    sl_list_init(&now);
+    sl_list_append_all(&now, &peer->waiting);
+    while ((link = sl_list_pop(&now)) != NULL) {
+        struct sl_objects_link_send *send =
+            SL_CONTAINER_OF(link, struct sl_objects_link_send, link);
+        if (send->err != 0) {
+            end_send(send, send->err, "this node sends too much at once");
+        } else if (peer->segment != NULL) {
+            transmit(send);
+        } else {
+            sl_list_append(&peer->waiting, link);
+        }
+    }
+}
+
+/* Requests */
+
+static void detach(struct sl_objects_request *request)
+{
+    struct sl_objects_link_send *send = request->send;
+    sl_reactor_disarm(request->peer->owner->reactor, &request->timer);
+    sl_list_remove(&request->link);
+    request->peer = NULL;
+    request->send = NULL;
+    if (send != NULL && sl_list_linked(&send->link)) { /* need not be sent any more */
+        send->peer->owner->send_count--;
+        sl_list_remove(&send->link);
+        free(send);
+    } else if (send != NULL) {
+        send->request = NULL;
+    }
+}
+
+static void complete(struct sl_objects_request *request, const struct sl_objects_message *answer,
+                     int err, const char *reason)
+{
+    struct sl_objects_link_peer *peer = request->peer;
+    peer->pins++;
+    detach(request);
+    request->answered(request, answer, err, reason);
+    unpin(peer);
+}
+
+static void request_late(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_objects_request *request = SL_CONTAINER_OF(timer, struct sl_objects_request, timer);
+    char reason[SL_TRANSFER_REASON_BYTES];
+    if (request->peer == NULL) {
+        request->answered(request, NULL, SL_ERR_NO_MEMORY, "no memory for a message");
+        return;
+    }
+    (void)snprintf(reason, sizeof reason, "%s has not answered %s within %u ms",
+                   request->peer->name, sl_objects_message_name(request->kind),
+                   request->timeout_ms);
+    complete(request, NULL, SL_ERR_DEADLINE, reason);
+}
+
+static void end_send(struct sl_objects_link_send *send, int err, const char *reason)
+{
+    struct sl_objects_request *request = send->request;
+    send->peer->owner->send_count--;
+    if (request != NULL) {
+        request->send = NULL;
+        if (err != 0) {
+            complete(request, NULL, err, reason);
+        }
+    } else if (send->sent != NULL) {
+        send->sent(send->ctx, err, reason);
+    }
+    free(send);
+}
+
+/* Uses */
+
+static void report_uses(struct sl_objects_link_peer *peer, int err, const char *reason)
+{
+    bool is_all = false;
+    while (!is_all) { /* a callback may remove others */
+        is_all = true;
+        SL_LIST_FOREACH (link, &peer->uses) {
+            struct sl_objects_peer_use *use =
+                SL_CONTAINER_OF(link, struct sl_objects_peer_use, link);
+            const bool has_ended = use->has_opened && err != 0 && use->ended != NULL;
+            if (use->has_opened && !has_ended) {
+                continue;
+            }
+            use->has_opened = true;
+            if (err != 0) {
+                sl_list_remove(&use->link);
+                use->peer = NULL;
+            }
+            if (has_ended) {
+                use->ended(use, reason);
+            } else if (use->opened != NULL) {
+                use->opened(use, err == 0 ? peer->segment : NULL, err, reason);
+            }
+            is_all = false;
+            break;
+        }
+    }
+}
+
+/* Takes the peer from the table and ends what waits for it. A later use opens another segment. */
+static void leave(struct sl_objects_link_peer *peer, int err, const char *reason)
+{
+    struct sl_list_link *link;
+    peer->pins++;
+    sl_list_remove(&peer->link);
+    while ((link = sl_list_first(&peer->requests)) != NULL) {
+        complete(SL_CONTAINER_OF(link, struct sl_objects_request, link), NULL, err, reason);
+    }
+    while ((link = sl_list_pop(&peer->waiting)) != NULL) {
+        end_send(SL_CONTAINER_OF(link, struct sl_objects_link_send, link), err, reason);
+    }
+    report_uses(peer, err, reason);
+    unpin(peer);
+}
+
+static void idle_over(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_objects_link_peer *peer = SL_CONTAINER_OF(timer, struct sl_objects_link_peer, idle);
+    if (is_idle(peer)) {
+        leave(peer, SL_ERR_CANCELLED, "not used");
+    }
+}
+
+static void news_due(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_objects_link_peer *peer = SL_CONTAINER_OF(timer, struct sl_objects_link_peer, news);
+    char reason[SL_TRANSFER_REASON_BYTES];
+    if (peer->err != 0) {
+        (void)snprintf(reason, sizeof reason, "cannot open %.250s: %s", peer->name,
+                       sl_err_name(peer->err));
+        leave(peer, peer->err, reason);
+        return;
+    }
+    peer->pins++;
+    flush(peer);
+    if (peer->segment != NULL) {
+        report_uses(peer, 0, "");
+    }
+    unpin(peer);
+}
+
+static void watched(void *ctx, int err, const char *reason)
+{
+    struct sl_objects_link_peer *peer = ctx;
+    peer->is_watched = false;
+    if (sl_list_linked(&peer->link)) {
+        leave(peer, err, reason);
+    } else {
+        settle(peer);
+    }
+}
+
+static void opened(void *ctx, int err, const char *reason)
+{
+    struct sl_objects_link_peer *peer = ctx;
+    struct sl_objects_link *self = peer->owner;
+    peer->is_opening = false;
+    if (!sl_list_linked(&peer->link)) {
+        settle(peer);
+    } else if (err != 0) {
+        leave(peer, err, reason);
+    } else {
+        peer->is_watched = true;
+        sl_transfer_async_watch(self->async, peer->segment, watched, peer);
+        news_due(&peer->news, 0);
+    }
+}
+
+/* Returns NULL without memory. */
+static struct sl_objects_link_peer *get(struct sl_objects_link *self, const char *name,
+                                        uint32_t timeout_ms)
+{
+    struct sl_objects_link_peer *peer = find(self, name);
+    if (peer != NULL) {
+        return peer;
+    }
+    peer = calloc(1, sizeof *peer);
+    if (peer == NULL) {
+        return NULL;
+    }
+    peer->owner = self;
+    peer->news.run = news_due;
+    peer->idle.run = idle_over;
+    (void)snprintf(peer->name, sizeof peer->name, "%s", name);
+    sl_list_init(&peer->waiting);
+    sl_list_init(&peer->requests);
+    sl_list_init(&peer->uses);
+    sl_list_append(bucket_of(self, peer->name), &peer->link);
+    peer->err = sl_transfer_async_open(self->async, name, timeout_ms, &peer->segment, opened, peer);
+    peer->is_opening = peer->err == 0;
+    if (peer->err != 0) {
+        sl_reactor_arm(self->reactor, &peer->news, 0);
+    }
+    return peer;
+}
+
+/* Sending */
+
+/* Returns NULL without memory. */
+static struct sl_objects_link_send *send_create(struct sl_objects_link *self, const char *address,
+                                                struct sl_objects_message *message,
+                                                uint32_t timeout_ms)
+{
+    uint8_t text[SL_OBJECTS_MESSAGE_BYTES];
+    message->node = self->id;
+    const uint32_t bytes = sl_objects_message_encode(message, text);
+    struct sl_objects_link_send *made = calloc(1, sizeof *made + bytes);
+    struct sl_objects_link_peer *peer = made != NULL ? get(self, address, OPEN_MS) : NULL;
+    if (peer == NULL) {
+        free(made);
+        return NULL;
+    }
+    made->peer = peer;
+    made->timeout_ms = timeout_ms;
+    made->bytes = bytes;
+    memcpy(made->text, text, bytes);
+    made->err = self->send_count >= SL_LIMIT_OBJECTS_SENDS ? SL_ERR_AGAIN : 0;
+    self->send_count++;
+    sl_list_append(&peer->waiting, &made->link);
+    sl_reactor_arm(self->reactor, &peer->news, 0);
+    return made;
+}
+
+void sl_objects_link_request(struct sl_objects_link *self, struct sl_objects_request *request,
+                             const char *address, struct sl_objects_message *message,
+                             uint32_t timeout_ms)
+{
+    sl_assert(request->peer == NULL);
+    self->last_request += self->last_request == UINT32_MAX ? 2 : 1; /* 0: no answer is expected */
+    message->request = self->last_request;
+    request->number = message->request;
+    request->kind = message->kind;
+    request->timeout_ms = timeout_ms;
+    request->timer = (struct sl_timer){.run = request_late};
+    request->link = (struct sl_list_link){NULL, NULL};
+    request->send = send_create(self, address, message, timeout_ms);
+    if (request->send != NULL) {
+        request->send->request = request;
+        request->peer = request->send->peer;
+        sl_list_append(&request->peer->requests, &request->link);
+    }
+    sl_reactor_arm(self->reactor, &request->timer,
+                   request->send != NULL ? timeout_ms * SL_CLOCK_NS_PER_MS : 0);
+}
+
+void sl_objects_link_cancel(struct sl_objects_link *self, struct sl_objects_request *request)
+{
+    struct sl_objects_link_peer *peer = request->peer;
+    if (peer != NULL) {
+        detach(request);
+        settle(peer);
+    } else {
+        sl_reactor_disarm(self->reactor, &request->timer);
+    }
+}
+
+void sl_objects_link_send(struct sl_objects_link *self, const char *address,
+                          struct sl_objects_message *message, sl_transfer_done_fn *done, void *ctx)
+{
+    struct sl_objects_link_send *send = send_create(self, address, message, SEND_MS);
+    if (send != NULL) {
+        send->sent = done;
+        send->ctx = ctx;
+    } else if (done != NULL) {
+        done(ctx, SL_ERR_NO_MEMORY, "no memory for a message");
+    }
+}
+
+void sl_objects_link_refuse(struct sl_objects_link *self, const char *address,
+                            const struct sl_objects_message *message, int err, const char *text)
+{
+    struct sl_objects_message answer = {.kind = message->kind,
+                                        .is_answer = true,
+                                        .request = message->request,
+                                        .err = err,
+                                        .text = text};
+    if (message->request != 0) {
+        sl_objects_link_send(self, address, &answer, NULL, NULL);
+    }
+}
+
+static void use_failed(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_objects_peer_use *use = SL_CONTAINER_OF(timer, struct sl_objects_peer_use, no_memory);
+    if (use->opened != NULL) {
+        use->opened(use, NULL, SL_ERR_NO_MEMORY, "no memory for a peer");
+    }
+}
+
+void sl_objects_link_peer_get(struct sl_objects_link *self, struct sl_objects_peer_use *use,
+                              const char *address, uint32_t timeout_ms)
+{
+    sl_assert(use->peer == NULL);
+    use->peer = get(self, address, timeout_ms);
+    use->has_opened = false;
+    use->link = (struct sl_list_link){NULL, NULL};
+    if (use->peer == NULL) {
+        use->no_memory = (struct sl_timer){.run = use_failed};
+        sl_reactor_arm(self->reactor, &use->no_memory, 0);
+        return;
+    }
+    sl_list_append(&use->peer->uses, &use->link);
+    sl_reactor_arm(self->reactor, &use->peer->news, 0);
+}
+
+void sl_objects_link_peer_put(struct sl_objects_link *self, struct sl_objects_peer_use *use)
+{
+    struct sl_objects_link_peer *peer = use->peer;
+    if (peer != NULL) {
+        sl_list_remove(&use->link);
+        use->peer = NULL;
+        settle(peer);
+    } else {
+        sl_reactor_disarm(self->reactor, &use->no_memory);
+    }
+}
+
+/* Receiving */
+
+/* Refuses what a stranger could send without end: logged at powers of two. */
+static void refuse(struct sl_objects_link *self, const char *sender, const char *why)
+{
+    self->refused++;
+    if ((self->refused & (self->refused - 1)) == 0) {
+        sl_log_warn("objects: a message of %.255s is refused (number %llu): %.500s", sender,
+                    (unsigned long long)self->refused, why);
+    }
+}
+
+static struct sl_objects_request *find_request(const struct sl_objects_link_peer *peer,
+                                               const struct sl_objects_message *message)
+{
+    SL_LIST_FOREACH (link, &peer->requests) {
+        struct sl_objects_request *request = SL_CONTAINER_OF(link, struct sl_objects_request, link);
+        if (request->number == message->request && request->kind == message->kind) {
+            return request;
+        }
+    }
+    return NULL;
+}
+
+/* A peer may be asked by another name than its engine's: "localhost:7000". */
+static struct sl_objects_request *find_answered(struct sl_objects_link *self, const char *sender,
+                                                const struct sl_objects_message *message)
+{
+    struct sl_objects_link_peer *peer = find(self, sender);
+    struct sl_objects_request *request = peer != NULL ? find_request(peer, message) : NULL;
+    for (uint32_t i = 0; request == NULL && i < BUCKETS; i++) {
+        SL_LIST_FOREACH (link, &self->buckets[i]) {
+            peer = SL_CONTAINER_OF(link, struct sl_objects_link_peer, link);
+            request = request != NULL ? request : find_request(peer, message);
+        }
+    }
+    return request;
+}
+
+static void arrive(void *ctx, const struct sl_transfer_noticed *noticed)
+{
+    struct sl_objects_link *self = ctx;
+    struct sl_objects_message message;
+    struct sl_reason reason;
+    int err = SL_ERR_PROTOCOL;
+    if (strcmp(noticed->name, NOTICE_NAME) != 0) {
+        sl_reason_set(&reason, "it is no notice of objects");
+    } else if (!sl_objects_text_is_valid(noticed->sender, SL_OBJECTS_ADDRESS_BYTES)) {
+        sl_reason_set(&reason, "the name of its engine is longer than %d bytes",
+                      SL_OBJECTS_ADDRESS_BYTES - 1);
+    } else {
+        err = sl_objects_message_decode(noticed->text, noticed->bytes, &message, &reason);
+    }
+    if (err != 0) {
+        refuse(self, noticed->sender, reason.text);
+        return;
+    }
+    struct sl_objects_request *request =
+        message.is_answer ? find_answered(self, noticed->sender, &message) : NULL;
+    if (request != NULL) {
+        complete(request, &message, message.err, message.err != 0 ? message.text : "");
+    } else if (!message.is_answer || message.kind == SL_OBJECTS_NEWS) {
+        self->arrived(self->ctx, noticed->sender, &message);
+    } else if (message.request > self->last_request) { /* else the request was cancelled */
+        refuse(self, noticed->sender, "it answers no request");
+    }
+}
+
+/* Create and destroy */
+
+int sl_objects_link_create(struct sl_transfer *transfer, struct sl_reactor *reactor, uint64_t id,
+                           sl_objects_link_message_fn *arrived, void *ctx,
+                           struct sl_objects_link **out)
+{
+    if (!sl_objects_text_is_valid(sl_transfer_name(transfer), SL_OBJECTS_ADDRESS_BYTES)) {
+        return SL_ERR_TOO_LARGE;
+    }
+    struct sl_objects_link *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    made->reactor = reactor;
+    made->id = id;
+    made->arrived = arrived;
+    made->ctx = ctx;
+    for (uint32_t i = 0; i < BUCKETS; i++) {
+        sl_list_init(&made->buckets[i]);
+    }
+    const int err =
+        sl_transfer_async_create(transfer, reactor, NOTICE_NAME, arrive, made, &made->async);
+    if (err != 0) {
+        free(made);
+        return err;
+    }
+    *out = made;
+    return 0;
+}
+
+static void async_ended(void *ctx)
+{
+    struct sl_objects_link *self = ctx;
+    void (*const ended)(void *ctx) = self->ended;
+    void *const ended_ctx = self->ended_ctx;
+    free(self);
+    ended(ended_ctx);
+}
+
+static void end_peer(struct sl_objects_link_peer *peer)
+{
+    struct sl_list_link *link;
+    while ((link = sl_list_first(&peer->requests)) != NULL) {
+        detach(SL_CONTAINER_OF(link, struct sl_objects_request, link));
+    }
+    sl_assert(sl_list_empty(&peer->uses));
+    leave(peer, SL_ERR_CANCELLED, "this node ends");
+}
+
+void sl_objects_link_destroy(struct sl_objects_link **link, void (*ended)(void *ctx), void *ctx)
+{
+    struct sl_objects_link *self = *link;
+    struct sl_transfer_async *async = self->async; /* it lives until its end */
+    *link = NULL;
+    self->ended = ended;
+    self->ended_ctx = ctx;
+    sl_transfer_async_destroy(&async, async_ended, self);
+    for (uint32_t i = 0; i < BUCKETS; i++) {
+        struct sl_list_link *first;
+        while ((first = sl_list_first(&self->buckets[i])) != NULL) {
+            end_peer(SL_CONTAINER_OF(first, struct sl_objects_link_peer, link));
+        }
+    }
+}
+
+struct sl_transfer_async *sl_objects_link_async(struct sl_objects_link *link)
+{
+    return link->async;
+}
+
+uint64_t sl_objects_link_refused(const struct sl_objects_link *link)
+{
+    return link->refused;
+}

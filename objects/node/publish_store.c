@@ -1,0 +1,154 @@
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "objects/node/call.h"
+#include "objects/node/error.h"
+#include "objects/node/publish.h"
+#include "objects/node/store.h"
+#include "objects/node/withdraw.h"
+
+#define RETRY_NS (100 * SL_CLOCK_NS_PER_MS)
+
+/* STORE to all keepers of a publication. */
+struct store_call {
+    struct sl_objects_call call;
+    struct sl_publication *publication;
+    struct sl_objects_message message;
+    bool is_commit;
+    uint64_t deadline_ns;
+    uint32_t left;
+    struct target {
+        struct store_call *store;
+        struct sl_publication_keeper *keeper;
+        struct sl_objects_request request;
+        struct sl_timer retry;
+        char reason[SL_OBJECTS_TEXT_BYTES];
+    } targets[SL_OBJECTS_KEEPERS_MAX];
+};
+
+/* The node serves the copy to keepers, and nobody else learns of it. */
+static void serve(struct sl_publication *publication)
+{
+    struct sl_objects_copy *copy = publication->copy;
+    if (!publication->is_served) {
+        publication->is_served = true;
+        copy->is_uncommitted = true;
+        copy->uses++; /* the publication's; another is the list's */
+        sl_objects_serve_add(publication->node, copy);
+    }
+}
+
+static void end_one(struct store_call *store)
+{
+    if (--store->left == 0) {
+        sl_objects_answer(&store->call, 0, "stored");
+    }
+}
+
+/* The others are not needed any more. */
+static void fail(struct store_call *store, const struct target *failed, int err, const char *reason)
+{
+    struct sl_objects *node = store->publication->node;
+    for (uint32_t i = 0; i < store->publication->keeper_count; i++) {
+        sl_objects_link_cancel(node->link, &store->targets[i].request);
+        sl_reactor_disarm(node->reactor, &store->targets[i].retry);
+    }
+    sl_objects_answer(&store->call, err, "%s@%" PRIu64 " is %s %s: %s", store->publication->name,
+                      store->publication->version,
+                      store->is_commit ? "visible, but its commit is not recorded at"
+                                       : "not stored at",
+                      failed->keeper->address, reason);
+}
+
+static void answered(struct sl_objects_request *request, const struct sl_objects_message *answer,
+                     int err, const char *reason)
+{
+    struct target *target = SL_CONTAINER_OF(request, struct target, request);
+    struct store_call *store = target->store;
+    struct sl_objects *node = store->publication->node;
+    const bool is_passing = /* it may have restarted; without the part: it is stored again */
+        answer == NULL || err == SL_ERR_AGAIN || (store->is_commit && err == SL_ERR_NOT_FOUND);
+    const uint64_t now_ns = sl_reactor_now_ns(node->reactor);
+    if (err == 0) {
+        target->keeper->node = answer->node;
+        end_one(store);
+    } else if (is_passing && now_ns + RETRY_NS < store->deadline_ns) {
+        (void)snprintf(target->reason, sizeof target->reason, "%s", reason);
+        sl_reactor_arm(node->reactor, &target->retry, RETRY_NS);
+    } else {
+        fail(store, target, is_passing ? SL_ERR_DEADLINE : err, reason);
+    }
+}
+
+static void retry(struct sl_timer *timer, uint64_t now_ns)
+{
+    const struct target *target = SL_CONTAINER_OF(timer, struct target, retry);
+    fail(target->store, target, SL_ERR_AGAIN, target->reason);
+}
+
+static void send(struct target *target)
+{
+    struct store_call *store = target->store;
+    struct sl_objects *node = store->publication->node;
+    store->message.timeout_ms = sl_objects_ms_left(node, store->deadline_ns);
+    sl_objects_link_request(node->link, &target->request, target->keeper->address, &store->message,
+                            store->message.timeout_ms);
+}
+
+static void store_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    struct store_call *store = SL_CONTAINER_OF(call, struct store_call, call);
+    struct sl_publication *publication = store->publication;
+    serve(publication);
+    store->left = publication->keeper_count;
+    for (uint32_t i = 0; i < publication->keeper_count; i++) {
+        struct target *target = &store->targets[i];
+        target->store = store;
+        target->keeper = &publication->keepers[i];
+        target->request.answered = answered;
+        target->retry.run = retry;
+        send(target);
+    }
+}
+
+int sl_publish_store_send(struct sl_publication *publication,
+                          const struct sl_objects_record *record, uint64_t deadline_ns)
+{
+    struct store_call store = {.call = {.run = store_here},
+                               .publication = publication,
+                               .message = {.kind = SL_OBJECTS_STORE,
+                                           .part = publication->part,
+                                           .part_count = publication->part_count,
+                                           .record_count = 1,
+                                           .record = *record},
+                               .is_commit = record->time_ms != 0,
+                               .deadline_ns = deadline_ns};
+    return sl_objects_call(publication->node, &store.call);
+}
+
+static void put_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    struct sl_objects_copy *copy =
+        SL_CONTAINER_OF(call, struct store_call, call)->publication->copy;
+    if (copy->is_withdrawn) {
+        sl_objects_store_abandon(node, copy);
+    }
+    if (copy->pooled != NULL) {
+        sl_objects_pool_unpin(&node->pool, copy->pooled);
+    }
+    sl_objects_copy_put(copy);
+    sl_objects_answer(call, 0, "put");
+}
+
+int sl_publish_store_release(struct sl_publication *publication, bool is_over, uint32_t timeout_ms)
+{
+    struct store_call put = {.call = {.run = put_here}, .publication = publication};
+    const int err =
+        is_over ? sl_objects_withdraw_copy(publication->node, publication->copy, timeout_ms) : 0;
+    if (err != 0 && err != SL_ERR_NOT_FOUND) {
+        return err;
+    }
+    (void)sl_objects_call(publication->node, &put.call);
+    publication->copy = NULL;
+    return 0;
+}

@@ -1,0 +1,334 @@
+#include "objects/node/publish_tables.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/assert.h"
+#include "objects/node/call.h"
+#include "objects/node/error.h"
+#include "objects/node/publish.h"
+#include "reactor/offload.h"
+
+#define PAUSE_US  20000 /* before the servers are asked again */
+#define COMMIT_MS 2000  /* of one try: the node may end meanwhile */
+
+/* Server */
+
+struct job {
+    struct sl_offload_job job; /* first */
+    struct sl_objects *node;
+    char address[SL_OBJECTS_ADDRESS_BYTES]; /* of the asker */
+    uint32_t number;                        /* of its request */
+    struct sl_objects_tables_request request;
+    struct sl_objects_tables_state state;
+    int err;
+    struct sl_reason reason;
+};
+
+static void look_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    sl_objects_answer(call, node->tables.is_closing ? SL_ERR_CLOSED : 0, "this node ends");
+}
+
+/* The deadline has passed, or the node ends. */
+static bool is_over(struct sl_objects *node, const struct sl_objects_tables_request *request)
+{
+    struct sl_objects_call look = {.run = look_here};
+    return sl_clock_now_ns(sl_reactor_clock(node->reactor)) >= request->deadline_ns ||
+           sl_objects_call(node, &look) != 0;
+}
+
+static void job_work(struct sl_offload_job *offload_job)
+{
+    struct job *job = (struct job *)offload_job;
+    const struct sl_objects_setup *setup = &job->node->setup;
+    sl_reason_set(&job->reason, "it came too late");
+    job->err = is_over(job->node, &job->request)
+                   ? SL_ERR_DEADLINE
+                   : setup->publish_tables(setup->ctx, job->node, &job->request, &job->state,
+                                           &job->reason);
+}
+
+static void job_done(struct sl_offload_job *offload_job)
+{
+    struct job *job = (struct job *)offload_job;
+    struct sl_objects_tables *tables = &job->node->tables;
+    struct sl_objects_message answer = {.kind = SL_OBJECTS_TABLES,
+                                        .is_answer = true,
+                                        .request = job->number,
+                                        .iterations = job->state.iterations,
+                                        .shards = job->state.shards,
+                                        .shard_count = job->state.shard_count,
+                                        .err = job->job.err != 0 ? job->job.err : job->err,
+                                        .text = job->job.err != 0 ? "no thread" : job->reason.text};
+    sl_objects_link_send(job->node->link, job->address, &answer, NULL, NULL);
+    free(job);
+    if (--tables->job_count == 0 && tables->closing != NULL) {
+        sl_objects_answer(tables->closing, 0, "closed");
+    }
+}
+
+void sl_objects_tables_receive(struct sl_objects *node, const char *address,
+                               const struct sl_objects_message *message)
+{
+    struct sl_objects_tables *tables = &node->tables;
+    if (node->setup.publish_tables == NULL || tables->is_closing) {
+        sl_objects_link_refuse(node->link, address, message, SL_ERR_UNSUPPORTED,
+                               "this node is no server of a job");
+        return;
+    }
+    struct job *job = calloc(1, sizeof *job);
+    if (job == NULL || (tables->offload == NULL &&
+                        sl_offload_create(node->reactor, "tables", &tables->offload) != 0)) {
+        free(job);
+        sl_objects_link_refuse(node->link, address, message, SL_ERR_NO_MEMORY, "out of memory");
+        return;
+    }
+    *job =
+        (struct job){.job = {.work = job_work, .done = job_done, .allocates = true},
+                     .node = node,
+                     .number = message->request,
+                     .request = {.version = message->version,
+                                 .epoch = message->epoch,
+                                 .part = message->part,
+                                 .part_count = message->part_count,
+                                 .iterations = message->iterations,
+                                 .deadline_ns = sl_objects_deadline_ns(node, message->timeout_ms)}};
+    (void)snprintf(job->address, sizeof job->address, "%s", address);
+    (void)snprintf(job->request.name, sizeof job->request.name, "%s", message->name);
+    (void)snprintf(job->request.note, sizeof job->request.note, "%s", message->text);
+    (void)snprintf(job->request.tables, sizeof job->request.tables, "%s", message->tables);
+    tables->job_count++;
+    sl_offload_post(tables->offload, &job->job);
+}
+
+int sl_objects_tables_begin(struct sl_objects *node,
+                            const struct sl_objects_tables_request *request,
+                            struct sl_publication **out)
+{
+    const struct sl_publish_options options = {.struct_size = sizeof options,
+                                               .name = request->name,
+                                               .note = request->note,
+                                               .origin = SL_ORIGIN_PS,
+                                               .part = request->part,
+                                               .part_count = request->part_count};
+    const int err = sl_publish_create(node, &options, out);
+    if (err == 0) {
+        struct sl_publication *made = *out;
+        made->version = request->version;
+        made->epoch = request->epoch;
+        made->is_kept_here = true;
+        made->keeper_count = 1;
+        (void)snprintf(made->keepers[0].address, sizeof made->keepers[0].address, "%s",
+                       sl_transfer_name(node->transfer));
+    }
+    return err;
+}
+
+int sl_objects_tables_commit(struct sl_objects *node,
+                             const struct sl_objects_tables_request *request,
+                             struct sl_publication *publication)
+{
+    uint64_t version;
+    int err;
+    do {
+        err = sl_publish_commit(publication, COMMIT_MS, &version);
+    } while (err == SL_ERR_DEADLINE && !is_over(node, request));
+    return err;
+}
+
+static void close_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    node->tables.is_closing = true;
+    if (node->tables.job_count > 0) {
+        node->tables.closing = call;
+    } else {
+        sl_objects_answer(call, 0, "closed");
+    }
+}
+
+void sl_objects_tables_close(struct sl_objects *node)
+{
+    struct sl_objects_call close = {.run = close_here};
+    (void)sl_objects_call(node, &close);
+}
+
+/* Publisher */
+
+struct publish {
+    struct sl_objects_call call;
+    const char *name, *note, *tables;
+    uint64_t deadline_ns, version, epoch;
+    uint32_t part_count, left;
+    uint32_t iterations, most; /* asked for; the most that a server has */
+    uint32_t shards, shard_count;
+    struct server {
+        struct publish *publish;
+        struct sl_objects_request request;
+        char address[SL_OBJECTS_ADDRESS_BYTES];
+    } servers[SL_OBJECTS_PARTS_MAX];
+};
+
+struct begun {
+    struct publish *publish;
+    uint32_t part, keeper_total;
+};
+
+static void take_begun(void *ctx, const struct sl_objects_message *answer)
+{
+    struct begun *begun = ctx;
+    struct publish *publish = begun->publish;
+    publish->version = answer->version;
+    publish->epoch = answer->epoch;
+    begun->keeper_total = answer->keeper_total;
+    if (answer->keeper_count > 0) {
+        (void)snprintf(publish->servers[begun->part].address,
+                       sizeof publish->servers[begun->part].address, "%s",
+                       answer->keepers[0].address);
+    }
+}
+
+/* Asks for the keeper of a part, which is its publisher from then on. */
+static int begin_part(struct sl_objects *objects, struct publish *publish, struct begun *begun,
+                      uint32_t options)
+{
+    struct sl_objects_message begin = {.kind = SL_OBJECTS_BEGIN,
+                                       .name = publish->name,
+                                       .version = publish->version,
+                                       .part = begun->part,
+                                       .part_count = publish->part_count,
+                                       .origin = SL_ORIGIN_PS,
+                                       .options =
+                                           options | SL_OBJECTS_TAKE_OVER | SL_OBJECTS_BY_KEEPER};
+    return sl_objects_ask_and_wait(
+        objects, &begin, sl_objects_ms_left(objects, publish->deadline_ns), take_begun, begun);
+}
+
+/* The first answer says how many keepers there are, so how many parts. */
+static int begin_parts(struct sl_objects *objects, struct publish *publish, uint32_t options)
+{
+    struct begun begun = {.publish = publish};
+    publish->part_count = 1;
+    int err = begin_part(objects, publish, &begun, options);
+    const uint32_t total = begun.keeper_total;
+    if (err == 0 && total > SL_OBJECTS_PARTS_MAX) {
+        return sl_objects_fail(SL_ERR_TOO_LARGE, "%u servers: tables of at most %d are published",
+                               total, SL_OBJECTS_PARTS_MAX);
+    }
+    for (uint32_t part = 0; err == 0 && total > 1 && part < total; part++) {
+        publish->part_count = total;
+        begun.part = part;
+        err = begin_part(objects, publish, &begun, 0);
+        if (err == 0 && begun.keeper_total != total) {
+            err = sl_objects_fail(SL_ERR_AGAIN, "a server has come or gone");
+        }
+    }
+    return err;
+}
+
+static void answered(struct sl_objects_request *request, const struct sl_objects_message *answer,
+                     int err, const char *reason)
+{
+    struct server *server = SL_CONTAINER_OF(request, struct server, request);
+    struct publish *publish = server->publish;
+    struct sl_objects *node = publish->call.node;
+    if (err == 0) {
+        publish->most = answer->iterations > publish->most ? answer->iterations : publish->most;
+        publish->shards += answer->shards;
+        publish->shard_count = answer->shard_count;
+    }
+    if (err == 0 && --publish->left > 0) {
+        return;
+    }
+    for (uint32_t i = 0; i < publish->part_count; i++) {
+        sl_objects_link_cancel(node->link, &publish->servers[i].request);
+    }
+    sl_objects_answer(&publish->call, err, "the server at %s: %s", server->address, reason);
+}
+
+static void ask_servers(struct sl_objects *node, struct sl_objects_call *call)
+{
+    struct publish *publish = SL_CONTAINER_OF(call, struct publish, call);
+    publish->left = publish->part_count;
+    publish->shards = 0;
+    for (uint32_t i = 0; i < publish->part_count; i++) {
+        struct server *server = &publish->servers[i];
+        const uint32_t timeout_ms = sl_objects_ms_left(node, publish->deadline_ns);
+        struct sl_objects_message ask = {.kind = SL_OBJECTS_TABLES,
+                                         .name = publish->name,
+                                         .text = publish->note,
+                                         .tables = publish->tables,
+                                         .version = publish->version,
+                                         .epoch = publish->epoch,
+                                         .part = i,
+                                         .part_count = publish->part_count,
+                                         .iterations = publish->iterations,
+                                         .timeout_ms = timeout_ms};
+        server->publish = publish;
+        server->request = (struct sl_objects_request){.answered = answered};
+        sl_objects_link_request(node->link, &server->request, server->address, &ask, timeout_ms);
+    }
+}
+
+/* All shards take their snapshots after the same number of iterations: that of the shard which is
+ * farthest now, or, if others pass that before they are asked, some more. */
+static int publish_at_one_iteration(struct sl_objects *objects, struct publish *publish,
+                                    uint32_t options)
+{
+    const char *tables = publish->tables;
+    uint32_t ahead = 0;
+    int err;
+    do {
+        const uint32_t before = publish->most;
+        err = begin_parts(objects, publish, options);
+        publish->tables = "";
+        err = err != 0 ? err : sl_objects_call(objects, &publish->call);
+        if (err == 0 && publish->shards != publish->shard_count) {
+            err = sl_objects_fail(SL_ERR_AGAIN, "the keepers have %u shards, the job has %u",
+                                  publish->shards, publish->shard_count);
+        }
+        const bool is_waiting = publish->most - before < ahead; /* it trains slowly, or has ended */
+        ahead = is_waiting ? 0 : ahead;
+        const bool is_over = publish->most >= UINT32_MAX - ahead;
+        publish->iterations = is_over ? publish->most : publish->most + ahead;
+        publish->tables = tables;
+        err = err != 0 ? err : sl_objects_call(objects, &publish->call);
+        ahead = 4 * ahead + 1;
+    } while (err == SL_ERR_AGAIN && sl_objects_ms_left(objects, publish->deadline_ns) > 1 &&
+             usleep(PAUSE_US) == 0);
+    return err;
+}
+
+int sl_publish_tables(struct sl_objects *objects, const struct sl_publish_options *options,
+                      const char *tables, uint32_t timeout_ms, uint64_t *version)
+{
+    sl_assert(objects != NULL && options != NULL);
+    sl_assert(version != NULL);
+    int err = sl_publish_check(options);
+    err = err != 0 ? err : sl_objects_check_timeout(timeout_ms);
+    if (err == 0 && (tables == NULL || tables[0] == '\0' ||
+                     !sl_objects_text_is_valid(tables, SL_OBJECTS_TABLES_BYTES))) {
+        err = sl_objects_fail(SL_ERR_INVALID, "names of tables have 1 to %d characters together",
+                              SL_OBJECTS_TABLES_BYTES - 1);
+    }
+    if (err != 0) {
+        return err;
+    }
+    struct publish *publish = calloc(1, sizeof *publish);
+    if (publish == NULL) {
+        return sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
+    }
+    *publish = (struct publish){.call = {.run = ask_servers},
+                                .name = options->name,
+                                .note = options->note,
+                                .tables = tables,
+                                .version = options->version,
+                                .deadline_ns = sl_objects_deadline_ns(objects, timeout_ms)};
+    err = publish_at_one_iteration(objects, publish, options->new_name ? SL_OBJECTS_NEW_NAME : 0);
+    *version = err == 0 ? publish->version : *version;
+    free(publish);
+    return err == 0 ? sl_objects_succeed() : err;
+}

@@ -1,0 +1,601 @@
+#include "objects/node/store.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "objects/node/cache.h"
+#include "objects/node/directory.h"
+#include "objects/node/error.h"
+#include "objects/node/fetch.h"
+#include "objects/node/node.h"
+#include "objects/node/withdraw.h"
+
+#define CHECK_NS  SL_CLOCK_NS_PER_S        /* whether a part was committed */
+#define UNSEEN_NS (10 * SL_CLOCK_NS_PER_S) /* after the publisher's end: its lease */
+#define LOAD_NS   (60 * SL_CLOCK_NS_PER_S)
+
+enum stage {
+    FILLING,    /* fetched from the publisher */
+    WRITING,    /* to the directory */
+    STORED,     /* waits for the commit */
+    COMMITTING, /* the record is being written; or again, after it could not be written */
+    KEPT
+};
+
+/* A STORE, a commit or a load. Without a directory it also keeps the part in the pool. */
+struct operation {
+    struct stored *stored;
+    bool has_failed;                 /* to write the record, and the log says so */
+    struct sl_objects_cache_use use; /* its copy NULL: the part may leave the pool */
+
+    /* The STORE that is not answered yet; request 0: none. */
+    char address[SL_OBJECTS_ADDRESS_BYTES];
+    uint32_t request;
+
+    /* Until the commit. */
+    uint64_t deadline_ns;                 /* of the publisher; then of its commit */
+    struct sl_objects_peer_use publisher; /* so that its end is known */
+    struct sl_timer check;
+    struct sl_objects_ask find;
+};
+
+struct stored {
+    struct sl_objects_stored part;
+    struct sl_objects *node;
+    enum stage stage;
+    bool has_job;                /* of the directory: then freed when that is over */
+    struct operation *operation; /* NULL: none is in progress; never before the commit */
+};
+
+static struct stored *of(struct sl_objects_stored *part)
+{
+    return part != NULL ? SL_CONTAINER_OF(part, struct stored, part) : NULL;
+}
+
+/* Returns false if there is no memory. */
+static bool begin_operation(struct stored *stored)
+{
+    if (stored->operation == NULL) {
+        stored->operation = calloc(1, sizeof *stored->operation);
+    }
+    if (stored->operation != NULL) {
+        stored->operation->stored = stored;
+    }
+    return stored->operation != NULL;
+}
+
+/* Frees the operation of a kept part, if nothing is in progress. */
+static void end_operation(struct stored *stored)
+{
+    if (stored->stage == KEPT && !stored->has_job && stored->operation->request == 0 &&
+        stored->operation->use.copy == NULL) {
+        free(stored->operation);
+        stored->operation = NULL;
+    }
+}
+
+/* NULL: no memory. */
+static struct stored *add(struct sl_objects *node, const struct sl_objects_record *record,
+                          uint32_t part)
+{
+    struct stored *stored = calloc(1, sizeof *stored);
+    if (stored != NULL && !sl_objects_stored_add(node, &stored->part, record, part)) {
+        free(stored);
+        return NULL;
+    }
+    if (stored != NULL) {
+        stored->node = node;
+    }
+    return stored;
+}
+
+/* The catalogue knows the commit, or the part is dropped. */
+static void stop_check(struct stored *stored)
+{
+    if (stored->operation != NULL) {
+        sl_objects_ask_cancel(&stored->operation->find);
+        sl_reactor_disarm(stored->node->reactor, &stored->operation->check);
+        sl_objects_link_peer_put(stored->node->link, &stored->operation->publisher);
+    }
+}
+
+static void unuse(struct stored *stored)
+{
+    if (stored->operation != NULL && stored->operation->use.copy != NULL) {
+        sl_objects_cache_put(stored->node, &stored->operation->use);
+    }
+}
+
+static void answer(struct stored *stored, int err, const char *reason)
+{
+    struct operation *operation = stored->operation;
+    if (operation != NULL && operation->request != 0) {
+        struct sl_objects_message message = {.kind = SL_OBJECTS_STORE,
+                                             .is_answer = true,
+                                             .request = operation->request,
+                                             .err = err,
+                                             .text = reason};
+        sl_objects_link_send(stored->node->link, operation->address, &message, NULL, NULL);
+        operation->request = 0;
+    }
+}
+
+static void free_stored(struct stored *stored)
+{
+    unuse(stored);
+    sl_objects_stored_remove(stored->node, &stored->part);
+    free(stored->operation);
+    free(stored);
+}
+
+/* The part is not kept any more. */
+static void drop(struct stored *stored, int err, const char *reason)
+{
+    struct sl_objects_copy *copy = stored->operation != NULL ? stored->operation->use.copy : NULL;
+    answer(stored, err, reason);
+    stop_check(stored);
+    if (copy != NULL && copy->is_uncommitted) {
+        sl_objects_withdraw(stored->node, copy, reason);
+    }
+    stored->part.is_dropped = true;
+    if (stored->node->directory != NULL && stored->stage > FILLING) {
+        sl_objects_directory_remove(stored->node->directory, &stored->part.key);
+    }
+    if (!stored->has_job) {
+        free_stored(stored);
+    }
+}
+
+/* Fetch and write */
+
+static void check_commit(struct sl_timer *timer, uint64_t now_ns);
+
+static void set_stored(struct stored *stored)
+{
+    stored->stage = STORED;
+    answer(stored, 0, NULL);
+    stored->operation->check.run = check_commit;
+    sl_reactor_arm(stored->node->reactor, &stored->operation->check, CHECK_NS);
+}
+
+static void written(void *ctx, int err, const char *reason)
+{
+    struct stored *stored = ctx;
+    stored->has_job = false;
+    if (stored->part.is_dropped) {
+        free_stored(stored);
+        return;
+    }
+    stored->part.has_file = err == 0;
+    if (stored->stage == KEPT) { /* it was damaged */
+        answer(stored, err, reason);
+        unuse(stored);
+        end_operation(stored);
+    } else if (err == 0) {
+        set_stored(stored);
+    } else {
+        stored->stage = err == SL_ERR_EXISTS ? FILLING : stored->stage; /* they are not its files */
+        drop(stored, err, reason);
+    }
+}
+
+static void filled(struct sl_objects_cache_use *use, int err, const char *reason)
+{
+    struct stored *stored = SL_CONTAINER_OF(use, struct operation, use)->stored;
+    struct sl_objects_directory *directory = stored->node->directory;
+    struct sl_objects_message hold;
+    if (err != 0 && stored->stage == FILLING) {
+        drop(stored, err, reason);
+    } else if (stored->part.has_file) { /* it was read from there */
+        unuse(stored);
+        end_operation(stored);
+    } else if (err != 0) {
+        sl_log_error("objects: %s@%" PRIu64 " part %u is damaged, and not replaced: %s",
+                     stored->part.key.name, stored->part.key.version, stored->part.key.part,
+                     reason);
+        answer(stored, err, reason);
+        unuse(stored);
+        end_operation(stored);
+    } else if (directory == NULL) {
+        set_stored(stored);
+    } else {
+        const bool is_new = stored->stage == FILLING;
+        stored->stage = is_new ? WRITING : stored->stage;
+        stored->has_job = true;
+        sl_objects_stored_read(&stored->part, &hold);
+        if (sl_objects_directory_write(directory, use->copy, is_new ? &hold.record : NULL, written,
+                                       stored) != 0) {
+            written(stored, SL_ERR_NO_MEMORY, "out of memory");
+        }
+    }
+}
+
+/* Commit */
+
+static void commit(struct stored *stored);
+
+static void commit_again(struct sl_timer *timer, uint64_t now_ns)
+{
+    commit(SL_CONTAINER_OF(timer, struct operation, check)->stored);
+}
+
+/* The file or, without a directory, the use keeps the part. */
+static void keep(struct stored *stored)
+{
+    struct sl_objects_copy *copy = stored->operation->use.copy;
+    struct sl_objects_message hold;
+    stored->part.is_kept = true;
+    if (copy != NULL) { /* else the pool does not have it */
+        sl_objects_stored_read(&stored->part, &hold);
+        sl_objects_copy_set_record(copy, &hold.record);
+        copy->is_uncommitted = false;
+        copy->pooled->keep = false; /* of a publication */
+        sl_objects_report(stored->node, copy);
+    }
+    if (stored->part.has_file) {
+        unuse(stored);
+    }
+}
+
+static void committed(void *ctx, int err, const char *reason)
+{
+    struct stored *stored = ctx;
+    struct operation *operation = stored->operation;
+    stored->has_job = false;
+    if (stored->part.is_dropped) {
+        free_stored(stored);
+        return;
+    }
+    stop_check(stored);
+    keep(stored);
+    if (err != 0 && !operation->has_failed) {
+        sl_log_error(
+            "objects: the commit of %s@%" PRIu64 " part %u is not recorded: %s; the record "
+            "is written again each second",
+            stored->part.key.name, stored->part.key.version, stored->part.key.part, reason);
+    } else if (err == 0 && operation->has_failed) {
+        sl_log_warn("objects: the commit of %s@%" PRIu64 " part %u is recorded now",
+                    stored->part.key.name, stored->part.key.version, stored->part.key.part);
+    }
+    operation->has_failed = err != 0;
+    stored->stage = err == 0 ? KEPT : COMMITTING;
+    answer(stored, err, reason);
+    if (err == 0) {
+        sl_objects_report_stored(stored->node, &stored->part);
+        end_operation(stored);
+    } else {
+        operation->check.run = commit_again;
+        sl_reactor_arm(stored->node->reactor, &operation->check, CHECK_NS);
+    }
+}
+
+/* Writes the record, which is that of the commit. */
+static void commit(struct stored *stored)
+{
+    struct sl_objects_message hold;
+    stored->stage = COMMITTING;
+    stored->has_job = stored->node->directory != NULL;
+    sl_objects_stored_read(&stored->part, &hold);
+    if (!stored->has_job) {
+        committed(stored, 0, "");
+    } else if (sl_objects_directory_commit(stored->node->directory, &hold.record, hold.part,
+                                           committed, stored) != 0) {
+        committed(stored, SL_ERR_NO_MEMORY, "out of memory");
+    }
+}
+
+static bool is_of(const struct stored *stored, struct sl_hash_128 digest)
+{
+    struct sl_objects_message hold;
+    sl_objects_stored_read(&stored->part, &hold);
+    return sl_hash_128_equal(hold.record.parts[hold.part].digest, digest);
+}
+
+static void publisher_ended(struct sl_objects_peer_use *use, const char *reason)
+{
+    struct operation *operation = SL_CONTAINER_OF(use, struct operation, publisher);
+    const uint64_t now_ns = sl_reactor_now_ns(operation->stored->node->reactor);
+    operation->deadline_ns = now_ns < operation->deadline_ns ? now_ns : operation->deadline_ns;
+}
+
+static void found(struct sl_objects_ask *ask, const struct sl_objects_message *news, int err,
+                  const char *reason)
+{
+    struct operation *operation = SL_CONTAINER_OF(ask, struct operation, find);
+    struct stored *stored = operation->stored;
+    const uint64_t now_ns = sl_reactor_now_ns(stored->node->reactor);
+    const uint32_t part = stored->part.key.part;
+    const struct sl_objects_record *record = &news->record;
+    if (stored->stage != STORED) {
+        return;
+    }
+    const bool is_known = err == 0 && news->record_count == 1;
+    if (is_known && part < record->part_count && is_of(stored, record->parts[part].digest) &&
+        sl_objects_stored_set_record(&stored->part, record, part)) {
+        commit(stored);
+    } else if ((is_known || err == SL_ERR_NOT_FOUND) &&
+               now_ns > operation->deadline_ns + UNSEEN_NS) {
+        sl_log_warn("objects: %s@%" PRIu64 " part %u was never acknowledged: its publisher ended "
+                    "before the commit; removed",
+                    stored->part.key.name, stored->part.key.version, part);
+        drop(stored, SL_ERR_CLOSED, "it was not committed");
+    } else {
+        sl_reactor_arm(stored->node->reactor, &operation->check, CHECK_NS);
+    }
+}
+
+/* Usually the publisher says so before. */
+static void check_commit(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct operation *operation = SL_CONTAINER_OF(timer, struct operation, check);
+    const struct sl_objects_pool_key key = operation->stored->part.key;
+    operation->find.message = (struct sl_objects_message){
+        .kind = SL_OBJECTS_FIND, .name = key.name, .version = key.version, .part = key.part};
+    operation->find.answered = found;
+    sl_objects_ask(operation->stored->node, &operation->find, now_ns + CHECK_NS);
+}
+
+/* STORE */
+
+/* Fetches the part from its publisher, at first from it alone. */
+static int fetch(struct stored *stored, const struct sl_objects_message *message)
+{
+    struct operation *operation = stored->operation;
+    const struct sl_objects_peer publisher = {.node = message->node, .address = operation->address};
+    struct sl_objects_message news;
+    sl_objects_stored_read(&stored->part, &news);
+    news.kind = SL_OBJECTS_NEWS;
+    news.parent_count = SL_OBJECTS_STRIPES;
+    news.parents[0] = news.parents[1] = publisher;
+    if (operation->use.copy != NULL && operation->use.copy->fetch != NULL) {
+        sl_objects_fetch_news(operation->use.copy->fetch, &news);
+        return 0;
+    }
+    operation->use.ended = filled;
+    return sl_objects_cache_get(stored->node, &operation->use, &news, news.part,
+                                operation->deadline_ns);
+}
+
+static void begin(struct stored *stored, const struct sl_objects_message *message)
+{
+    struct sl_objects *node = stored->node;
+    struct operation *operation = stored->operation;
+    operation->publisher.ended = publisher_ended;
+    sl_objects_link_peer_get(node->link, &operation->publisher, operation->address,
+                             message->timeout_ms);
+    const int err = fetch(stored, message);
+    if (err != 0) {
+        char reason[SL_REASON_BYTES];
+        (void)snprintf(reason, sizeof reason,
+                       "its pool of %" PRIu64 " bytes has no room for %" PRIu64 " more",
+                       node->pool_bytes, message->record.parts[0].bytes);
+        drop(stored, err,
+             err == SL_ERR_EXISTS ? "the keeper has the part in memory of its application"
+                                  : reason);
+    } else {
+        operation->use.copy->is_uncommitted = true;
+    }
+}
+
+static void store_again(struct stored *stored, const struct sl_objects_message *message)
+{
+    const bool is_commit = message->record.time_ms != 0;
+    if (stored->stage == KEPT && !stored->part.has_file && stored->node->directory != NULL) {
+        const int err = stored->has_job ? 0 : fetch(stored, message); /* its data is damaged */
+        if (err != 0) {
+            answer(stored, err, "its data is damaged, and cannot be fetched");
+            end_operation(stored);
+        }
+    } else if (stored->stage == KEPT || (stored->stage == STORED && !is_commit)) {
+        answer(stored, 0, NULL);
+        end_operation(stored);
+    } else if (stored->stage == STORED) {
+        if (sl_objects_stored_set_record(&stored->part, &message->record, message->part)) {
+            commit(stored);
+        } else {
+            answer(stored, SL_ERR_NO_MEMORY, "out of memory");
+        }
+    } else if (stored->stage == COMMITTING && !stored->has_job) { /* its record was not written */
+        sl_reactor_disarm(stored->node->reactor, &stored->operation->check);
+        commit(stored);
+    } /* else it is answered at the end of the stage */
+}
+
+void sl_objects_store_receive(struct sl_objects *node, const char *address,
+                              const struct sl_objects_message *message)
+{
+    const struct sl_objects_record *record = &message->record;
+    const bool is_commit = record->time_ms != 0;
+    struct stored *stored =
+        of(sl_objects_stored_find(node, record->name, record->version, message->part));
+    int err = 0;
+    const char *reason = "this keeper does not have the part";
+    if (node->is_leaving) {
+        err = SL_ERR_CLOSED;
+        reason = "this keeper ends";
+    } else if (!node->setup.is_keeper && node->setup.agent == NULL) {
+        err = SL_ERR_UNSUPPORTED;
+        reason = "this node is not a keeper";
+    } else if (is_commit && (stored == NULL || message->part >= record->part_count)) {
+        err = SL_ERR_NOT_FOUND;
+    } else if (stored != NULL &&
+               !is_of(stored, record->parts[is_commit ? message->part : 0].digest)) {
+        err = stored->stage < COMMITTING ? SL_ERR_AGAIN : SL_ERR_EXISTS;
+        reason = "the version is stored with other bytes";
+        if (err == SL_ERR_AGAIN) {
+            drop(stored, SL_ERR_CLOSED, "another publisher stores the version");
+        }
+    }
+    if (err != 0) {
+        sl_objects_link_refuse(node->link, address, message, err, reason);
+        return;
+    }
+    const bool is_new = stored == NULL;
+    if (is_new) {
+        struct sl_objects_record all = *record; /* of which this part is known */
+        all.part_count = message->part_count;
+        all.parts[message->part] = record->parts[0];
+        stored = add(node, &all, message->part);
+    }
+    if (stored == NULL || !begin_operation(stored)) {
+        sl_objects_link_refuse(node->link, address, message, SL_ERR_NO_MEMORY, "out of memory");
+        if (is_new && stored != NULL) {
+            free_stored(stored);
+        }
+        return;
+    }
+    struct operation *operation = stored->operation;
+    operation->request = message->request;
+    (void)snprintf(operation->address, sizeof operation->address, "%s", address);
+    operation->deadline_ns =
+        sl_reactor_now_ns(node->reactor) + message->timeout_ms * SL_CLOCK_NS_PER_MS;
+    if (is_new) {
+        begin(stored, message);
+    } else {
+        store_again(stored, message);
+    }
+}
+
+void sl_objects_store_retire(struct sl_objects *node, const struct sl_objects_message *message)
+{
+    struct stored *stored =
+        of(sl_objects_stored_find(node, message->name, message->version, message->part));
+    if (stored != NULL && stored->stage >= STORED && is_of(stored, message->digest)) {
+        drop(stored, SL_ERR_CLOSED, "it was removed");
+    }
+}
+
+bool sl_objects_store_withdraw(struct sl_objects *node, const char *name, uint64_t version)
+{
+    bool was_kept = false;
+    for (uint32_t part = 0; part < SL_OBJECTS_PARTS_MAX; part++) {
+        struct stored *stored = of(sl_objects_stored_find(node, name, version, part));
+        if (stored != NULL && stored->stage >= COMMITTING) {
+            drop(stored, SL_ERR_CLOSED, "it was withdrawn");
+            sl_objects_report_none(node, name, version, part);
+            was_kept = true;
+        }
+    }
+    return was_kept;
+}
+
+void sl_objects_store_abandon(struct sl_objects *node, const struct sl_objects_copy *copy)
+{
+    struct stored *stored = of(sl_objects_stored_find(node, copy->name, copy->version, copy->part));
+    if (stored != NULL && stored->stage < COMMITTING && stored->operation->use.copy == copy) {
+        drop(stored, SL_ERR_CLOSED, "its publication has ended");
+    }
+}
+
+/* Files */
+
+void sl_objects_store_load(struct sl_objects *node, const struct sl_objects_message *want)
+{
+    struct stored *stored =
+        of(sl_objects_stored_in_file(node, want->name, want->version, want->part));
+    const struct sl_objects_copy *copy =
+        sl_objects_copy_find(node, want->name, want->version, want->part);
+    if (stored == NULL || (stored->operation != NULL && stored->operation->use.copy != NULL) ||
+        (copy != NULL && copy->verified_count == sl_objects_copy_block_count(copy))) {
+        return;
+    }
+    if (begin_operation(stored)) {
+        struct sl_objects_message news;
+        sl_objects_stored_read(&stored->part, &news);
+        stored->operation->use.ended = filled;
+        (void)sl_objects_cache_get(node, &stored->operation->use, &news, news.part,
+                                   sl_reactor_now_ns(node->reactor) + LOAD_NS);
+        end_operation(stored);
+    }
+}
+
+/* Start and end */
+
+static void add_found(void *ctx, const struct sl_objects_message *hold)
+{
+    struct stored *stored = add(ctx, &hold->record, hold->part);
+    if (stored != NULL) {
+        stored->part.is_kept = hold->record.time_ms != 0;
+        stored->part.has_file = true;
+        stored->stage = stored->part.is_kept ? KEPT : STORED;
+    }
+}
+
+int sl_objects_store_open(struct sl_objects *node)
+{
+    const struct sl_objects_setup *setup = &node->setup;
+    struct sl_reason reason;
+    if (!setup->is_keeper && setup->agent == NULL) {
+        return 0;
+    }
+    int err = sl_objects_copy_open_pool(node);
+    if (err == 0 && setup->directory != NULL) {
+        err = sl_objects_directory_open(setup->disk, setup->directory, add_found, node,
+                                        &node->directory, &reason);
+        err = err != 0 ? sl_objects_fail(err, "%s", reason.text) : 0;
+    }
+    return err;
+}
+
+int sl_objects_store_start(struct sl_objects *node)
+{
+    int err =
+        node->directory != NULL ? sl_objects_directory_start(node->directory, node->reactor) : 0;
+    SL_LIST_FOREACH (link, &node->stored) {
+        struct stored *stored = of(SL_CONTAINER_OF(link, struct sl_objects_stored, link));
+        if (err == 0 && stored->stage == STORED) { /* its publisher may be about to commit it */
+            err = begin_operation(stored) ? 0 : SL_ERR_NO_MEMORY;
+            if (err == 0) {
+                stored->operation->deadline_ns = sl_reactor_now_ns(node->reactor);
+                set_stored(stored);
+            }
+        }
+    }
+    return err;
+}
+
+void sl_objects_store_stop(struct sl_objects *node)
+{
+    node->is_leaving = true;
+    SL_LIST_FOREACH (link, &node->stored) {
+        struct stored *stored = of(SL_CONTAINER_OF(link, struct sl_objects_stored, link));
+        if (stored->part.is_dropped) {
+            continue;
+        }
+        if (stored->stage < STORED || (stored->stage == STORED && node->directory == NULL)) {
+            drop(stored, SL_ERR_CLOSED, "the keeper ends");
+            continue;
+        }
+        if (stored->operation != NULL && stored->operation->has_failed) {
+            sl_log_error("objects: the commit of %s@%" PRIu64 " part %u is still not recorded: the "
+                         "next start asks the catalogue whether it was committed",
+                         stored->part.key.name, stored->part.key.version, stored->part.key.part);
+        }
+        stop_check(stored);
+        stored->part.is_dropped = true;
+        if (!stored->has_job) {
+            free_stored(stored);
+        }
+    }
+    if (node->directory != NULL) {
+        sl_objects_directory_stop(node->directory);
+    }
+}
+
+bool sl_objects_store_is_over(const struct sl_objects *node)
+{
+    return sl_list_empty(&node->stored) &&
+           (node->directory == NULL || !sl_objects_directory_is_busy(node->directory));
+}
+
+void sl_objects_store_fini(struct sl_objects *node)
+{
+    SL_LIST_FOREACH (link, &node->stored) { /* of a node that did not start */
+        free_stored(of(SL_CONTAINER_OF(link, struct sl_objects_stored, link)));
+    }
+    sl_objects_stored_fini(node);
+    sl_objects_directory_close(&node->directory);
+}

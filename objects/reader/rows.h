@@ -1,0 +1,21 @@
+/* Rows of a published table: each shard of the parameter server has its keys, in ascending order,
+ * and its rows in the same order. Pure; any thread. */
+#ifndef SL_OBJECTS_READER_ROWS_H
+#define SL_OBJECTS_READER_ROWS_H
+
+#include <stdint.h>
+
+struct sl_objects_rows_shard {
+    const uint64_t *keys; /* [count], ascending */
+    const float *rows;    /* [count][dim] */
+    uint64_t count;
+};
+
+/* Copies the rows of keys[key_count] to rows[key_count][dim], and sets found[key_count] to 1 or 0.
+ * Looks first
+ * in the shard that has the key in a sparse table (core/partition.h), then in the others. */
+void sl_objects_rows_copy(const struct sl_objects_rows_shard *shards, uint32_t shard_count,
+                          uint32_t dim, const uint64_t *keys, uint64_t key_count, float *rows,
+                          uint8_t *found);
+
+#endif
