@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "programs/doctor/command.h"
-#include "ps/objects/ps_objects.h"
+#include "ps/publish/ps_objects.h"
 #include "ps/run.h"
 
 #define EXIT_USAGE   2

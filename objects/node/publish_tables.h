@@ -1,6 +1,6 @@
 /* Tables of a job as versions. sl_publish_tables asks the catalogue for a number and for the
  * keepers, and each of them for a part (TABLES): the rows of its shards. Each keeper is a server of
- * the job (ps/objects), which reads them on an offload thread, stores them as its own keeper, and
+ * the job (ps/publish), which reads them on an offload thread, stores them as its own keeper, and
  * commits its part. */
 #ifndef SL_OBJECTS_NODE_PUBLISH_TABLES_H
 #define SL_OBJECTS_NODE_PUBLISH_TABLES_H

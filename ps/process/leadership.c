@@ -7,7 +7,7 @@
 #include "core/list.h"
 #include "core/log.h"
 #include "net/store/remote_metastore.h"
-#include "ps/leader/leader.h"
+#include "ps/coordinator/leader.h"
 
 /* Bounds of the leader's lease: half of the members' lease, so that a new leader is known before
  * members expire. */

@@ -4,7 +4,7 @@
 #define SL_TESTS_FUZZ_MEMBERS_H
 
 #include "core/bytes.h"
-#include "ps/leader/coordinator_log.h"
+#include "ps/coordinator/coordinator_log.h"
 
 #define FUZZ_MEMBERS 6
 

@@ -1,4 +1,4 @@
-#include "ps/leader/coordinator_log.h"
+#include "ps/coordinator/coordinator_log.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,11 +1,11 @@
 /* Several processes that could host the coordinator, over one store in memory, which is cut off
  * from them, answers late or not at all; processes die, or stand still, by seed. At no time does
  * one act whose term is over, and what anybody was told stays true in every later term. */
-#ifndef SL_TESTS_UNIT_PS_LEADER_LEADER_WORLD_H
-#define SL_TESTS_UNIT_PS_LEADER_LEADER_WORLD_H
+#ifndef SL_TESTS_UNIT_PS_COORDINATOR_LEADER_WORLD_H
+#define SL_TESTS_UNIT_PS_COORDINATOR_LEADER_WORLD_H
 
 #include "core/clock.h"
-#include "ps/leader/leader.h"
+#include "ps/coordinator/leader.h"
 #include "tests/support/memory_store.h"
 
 #define MS        SL_CLOCK_NS_PER_MS

@@ -7,8 +7,8 @@
  * write also changes that key's value, which the next write compares: an unanswered write cannot
  * take effect late and overwrite newer records. Owner: the metastore's reactor. Allocates for held
  * messages, up to bytes_max. */
-#ifndef SL_PS_LEADER_COORDINATOR_LOG_H
-#define SL_PS_LEADER_COORDINATOR_LOG_H
+#ifndef SL_PS_COORDINATOR_COORDINATOR_LOG_H
+#define SL_PS_COORDINATOR_COORDINATOR_LOG_H
 
 #include "net/store/metastore.h"
 #include "ps/coordinator/coordinator.h"

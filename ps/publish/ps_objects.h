@@ -2,8 +2,8 @@
  * beside the reactors. It keeps what others publish with SL_ORIGIN_PS. In the process that hosts
  * the coordinator it also hosts the catalogue, unless the settings name another host. Main thread.
  */
-#ifndef SL_PS_OBJECTS_PS_OBJECTS_H
-#define SL_PS_OBJECTS_PS_OBJECTS_H
+#ifndef SL_PS_PUBLISH_PS_OBJECTS_H
+#define SL_PS_PUBLISH_PS_OBJECTS_H
 
 #include "ps/run.h"
 

@@ -1,4 +1,4 @@
-#include "ps/objects/ps_tables.h"
+#include "ps/publish/ps_tables.h"
 
 #include <stdio.h>
 

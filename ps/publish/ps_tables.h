@@ -1,7 +1,7 @@
 /* Publishes rows of this process's tables as a part of a version: the hook of its node. Any one
  * thread. */
-#ifndef SL_PS_OBJECTS_PS_TABLES_H
-#define SL_PS_OBJECTS_PS_TABLES_H
+#ifndef SL_PS_PUBLISH_PS_TABLES_H
+#define SL_PS_PUBLISH_PS_TABLES_H
 
 #include "objects/node/publish_tables.h"
 

@@ -1,4 +1,4 @@
-#include "ps/objects/ps_objects.h"
+#include "ps/publish/ps_objects.h"
 
 #include <starling_objects.h>
 
@@ -8,8 +8,8 @@
 
 #include "core/log.h"
 #include "objects/node/node.h"
-#include "ps/objects/ps_tables.h"
 #include "ps/process/state.h"
+#include "ps/publish/ps_tables.h"
 #include "ps/run_options.h"
 #include "reactor/disk.h"
 #include "reactor/port.h"

@@ -1,4 +1,4 @@
-#include "tests/unit/ps/leader/leader_world.h"
+#include "tests/unit/ps/coordinator/leader_world.h"
 #include "tests/support/unit.h"
 
 #include <stdio.h>

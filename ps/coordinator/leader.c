@@ -1,4 +1,4 @@
-#include "ps/leader/leader.h"
+#include "ps/coordinator/leader.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 #include "core/event.h"
 #include "core/log.h"
 #include "net/store/held_key.h"
-#include "ps/leader/coordinator_log.h"
+#include "ps/coordinator/coordinator_log.h"
 
 #define POLLS_A_TTL 4
 

@@ -1,13 +1,13 @@
 /* Leader elects the process that hosts the coordinator, and runs the coordinator there. Candidates
  * compete for the key PREFIX/coordinator (net/store/held_key.h); its value names the winner and its
- * endpoint. The winner reads the coordinator log (ps/leader/coordinator_log.h) and runs the
+ * endpoint. The winner reads the coordinator log (ps/coordinator/coordinator_log.h) and runs the
  * coordinator until its term ends. Then the owner disconnects all members, and they look for the
  * next leader.
  *
  * Pure except for the metastore; time comes from now_ns and sl_leader_tick. Owner: the metastore's
  * reactor, which is also that of the server with the members' connections. */
-#ifndef SL_PS_LEADER_LEADER_H
-#define SL_PS_LEADER_LEADER_H
+#ifndef SL_PS_COORDINATOR_LEADER_H
+#define SL_PS_COORDINATOR_LEADER_H
 
 #include "core/limits.h"
 #include "net/session/message.h"

@@ -7,7 +7,7 @@
 
 #include "core/log.h"
 #include "tests/support/unit.h"
-#include "tests/unit/ps/leader/leader_world.h"
+#include "tests/unit/ps/coordinator/leader_world.h"
 
 SL_CASE(leader__under_random_faults)
 {
