@@ -139,6 +139,81 @@ FUNCTION_LINES_MAX = 70
 DISPATCH_LINES_MAX = 120  # a function that is one switch
 FILE_LINES_MAX = 800
 HEADER_LINES_MAX = 300
+STRUCT_MEMBERS_MAX = 25
+STRUCT_BOOLEANS_MAX = 3
+# Structs that have more members, or more booleans; the numbers may only become smaller.
+LARGE_STRUCTS = {
+    "config/cluster.h:sl_cluster": (25, 4),
+    "config/settings.h:sl_settings": (34, 7),
+    "include/starling.h:sl_client_options": (30, 9),
+    "include/starling_transfer.h:sl_transfer_options": (25, 5),
+    "net/dpdk/module/module.h:sl_module_traits": (25, 8),
+    "net/dpdk/module/module.h:sl_module_device": (27, 7),
+    "net/dpdk/module/module.h:sl_module_port": (25, 4),
+    "net/dpdk/neighbour.c:entry": (25, 4),
+    "net/dpdk/port.h:sl_dpdk_port_info": (25, 4),
+    "net/dpdk/send_queue.h:sl_dpdk_sending": (25, 5),
+    "net/dpdk/state.h:sl_dpdk_conn": (27, 3),
+    "net/rdma/library.h:sl_rdma_library": (52, 3),
+    "net/rdma/send.h:sl_rdma_send": (25, 4),
+    "net/rdma/state.h:sl_rdma": (27, 3),
+    "net/rdma/state.h:sl_rdma_link": (25, 4),
+    "net/rdma/state.h:sl_rdma_end": (25, 4),
+    "net/session/message.h:sl_message_hello": (25, 4),
+    "net/session/message.h:sl_message_welcome": (25, 4),
+    "net/session/session.h:sl_session_options": (25, 4),
+    "net/session/session_internal.h:sl_session": (51, 7),
+    "net/shm/state.h:sl_shm_conn": (28, 6),
+    "net/store/held_key.h:sl_held_key": (25, 4),
+    "net/tcp/state.h:sl_tcp_receive": (25, 9),
+    "net/tcp/state.h:sl_tcp_send": (25, 5),
+    "net/tcp/tls.h:sl_tcp_tls": (25, 4),
+    "net/transfer/batch.h:sl_transfer_batch": (25, 4),
+    "net/transfer/segment.h:sl_transfer_segment": (39, 7),
+    "net/transfer/settings.h:sl_transfer_settings": (25, 4),
+    "objects/catalogue/catalogue_state.h:sl_objects_catalogue": (27, 3),
+    "objects/catalogue/message.h:sl_objects_message": (51, 3),
+    "objects/node/copy.h:sl_objects_copy": (33, 3),
+    "objects/node/download.h:sl_objects_download": (27, 3),
+    "objects/node/node.h:sl_objects": (27, 3),
+    "objects/node/reports.h:sl_objects_reports": (25, 4),
+    "programs/doctor/doctor.h:sl_doctor_options": (25, 4),
+    "programs/launch/options.h:sl_launch_options": (31, 6),
+    "programs/objects/files_out.c:content": (25, 4),
+    "programs/serve/base/message.h:sl_serve_message": (28, 3),
+    "programs/serve/base/request.h:sl_serve_request": (31, 3),
+    "programs/serve/client.c:client": (27, 3),
+    "programs/serve/gateway/remote.h:sl_serve_remote": (25, 5),
+    "programs/serve/worker/known.h:sl_serve_known": (26, 3),
+    "programs/serve/worker/peer.h:sl_serve_peer": (25, 5),
+    "ps/agent/agent.h:sl_agent_options": (37, 4),
+    "ps/agent/state.h:sl_agent": (27, 7),
+    "ps/coordinator/state.h:sl_coordinator_ps": (26, 4),
+    "ps/coordinator/state.h:sl_coordinator": (27, 3),
+    "ps/process/memory_plan.h:sl_memory_plan_options": (25, 6),
+    "ps/process/process.h:sl_process_options": (36, 7),
+    "ps/process/state.h:sl_process": (41, 8),
+    "ps/server/conn.h:sl_server_conn": (25, 4),
+    "ps/server/hooks.h:sl_server_hooks": (25, 6),
+    "ps/server/hooks.h:sl_server_role": (25, 4),
+    "ps/server/restore.c:batch": (25, 4),
+    "ps/server/server.h:sl_server_options": (27, 4),
+    "ps/server/state.h:sl_server": (32, 3),
+    "ps/server/view.h:sl_server_view": (25, 4),
+    "ps/shard/shard.h:sl_shard_request": (37, 8),
+    "ps/shard/snapshot_internal.h:sl_shard_snapshot": (25, 4),
+    "ps/snapshot/block.h:sl_clocks_worker": (25, 4),
+    "python/native/step.h:sl_native_step": (25, 4),
+    "reactor/offload.c:sl_offload": (25, 5),
+    "reactor/reactor_internal.h:sl_reactor": (35, 7),
+    "reactor/ring.h:sl_ring": (25, 6),
+    "worker/client/client_internal.h:sl_client": (26, 3),
+    "worker/client/control_op.h:sl_control_op": (29, 5),
+    "worker/client/encode.h:sl_encode_plan": (25, 4),
+    "worker/client/operation.h:sl_request": (26, 8),
+    "worker/client/step_internal.h:sl_step": (29, 5),
+    "worker/kv/engine.h:sl_engine": (25, 6),
+}
 # Headers that are longer, and may only become shorter. The public API is one header by intent.
 LONG_HEADERS = {
     "include/starling.h": 620,
@@ -391,6 +466,35 @@ def known_variables():
         return set(re.findall(r"[A-Z][A-Z0-9]*_[A-Z0-9_]+", file.read()))
 
 
+def structs(code):
+    """Yields (name, line, members, booleans) of each named struct; a nested struct is one member."""
+    for match in re.finditer(r"^struct (\w+) \{\n(.*?)^\}", code, re.S | re.M):
+        body, before = match.group(2), None
+        while before != body:
+            before, body = body, re.sub(r"\{[^{}]*\}|\([^()]*\)", "", body)
+        members = [(part.count(",") + 1, re.search(r"\bbool\b", part)) for part in body.split(";") if part.strip()]
+        yield (match.group(1), code.count("\n", 0, match.start()) + 1, sum(count for count, _ in members),
+               sum(count for count, is_bool in members if is_bool))
+
+
+def check_structs(codes, large=None):
+    """Yields (path, line, reason): structs beyond the limits that LARGE_STRUCTS does not allow, and what it allows
+    in vain. codes: {path: code without comments}."""
+    left = dict(LARGE_STRUCTS if large is None else large)
+    for path, code in codes.items():
+        for name, line, members, booleans in structs(code):
+            allowed = left.pop(f"{path}:{name}", (STRUCT_MEMBERS_MAX, STRUCT_BOOLEANS_MAX))
+            found = (members if members > STRUCT_MEMBERS_MAX else STRUCT_MEMBERS_MAX,
+                     booleans if booleans > STRUCT_BOOLEANS_MAX else STRUCT_BOOLEANS_MAX)
+            if found[0] > allowed[0] or found[1] > allowed[1]:
+                yield path, line, (f"struct {name} has {members} members, {booleans} of them booleans: more than "
+                                   f"{allowed[0]} and {allowed[1]}; group members, or make an enum of the booleans")
+            elif found != allowed:
+                yield path, line, f"struct {name} has become smaller: LARGE_STRUCTS should say {found}"
+    for name in left:
+        yield "tests/tidy.py", 1, f"LARGE_STRUCTS has {name}, which does not exist"
+
+
 def check_variables(path, text, known):
     if path.split("/")[0] not in VARIABLE_FOLDERS or path == VARIABLE_TABLE:
         return
@@ -515,6 +619,9 @@ def self_test():
     alone = {"net/tcp": {"net/tcp/alone.c": "int sl_alone_run(void)\n{\n}\n"}}
     assert list(check_headers(alone, {})) and not list(check_headers(alone, {"net/tcp/alone.c": "a test"}))
     assert list(check_headers({}, {"net/tcp/alone.c": "gone"}))
+    crowd = {"a.h": "struct sl_a {\n    bool a, b, (*c)(int, int), d;\n" + "    int i;\n" * 22 + "};\n"}
+    assert list(check_structs(crowd, {})) and list(check_structs(crowd, {"a.h:sl_a": (27, 4)}))
+    assert not list(check_structs(crowd, {"a.h:sl_a": (26, 4)}))
     for path, text in breaches:
         assert list(check_file(path, text)), f"not caught: {path}: {text[:60]!r}"
     for path, text in clean:
@@ -545,6 +652,10 @@ def main():
         breaches += is_breach
     for path, reason in check_headers(product(), HEADERLESS):
         print(f"{path}: {reason}")
+        breaches += 1
+    codes = {path: code for files in product().values() for path, code in files.items()}
+    for path, line, reason in check_structs(codes):
+        print(f"{path}:{line}: {reason}")
         breaches += 1
     if breaches:
         print(f"{breaches} breaches of the tree's rules")
