@@ -6,6 +6,7 @@
 #define SL_PROGRAMS_TRAIN_LOADER_H
 
 #include "programs/models/batch.h"
+#include "programs/train/reader.h"
 
 #define SL_LOADER_BATCHES 6 /* the trainer may hold four; two are prepared ahead */
 

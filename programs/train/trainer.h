@@ -22,6 +22,7 @@
 
 #include "core/clock.h"
 #include "programs/models/model.h"
+#include "programs/train/reader.h"
 #include "programs/train/train_metrics.h"
 #include "programs/train/train_report.h"
 

@@ -1,4 +1,5 @@
 #include "programs/models/batch.h"
+#include "programs/train/reader.h"
 #include "tests/support/unit.h"
 
 SL_CASE(batch_add__keeps_rows_and_distinct_keys)

@@ -5,6 +5,7 @@
 #include "core/hash.h"
 #include "programs/models/loss.h"
 #include "programs/models/model.h"
+#include "programs/train/reader.h"
 #include "tests/support/unit.h"
 
 enum { ROWS = 5, FIELDS = 4, KEYS = 7 };
