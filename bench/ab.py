@@ -93,11 +93,11 @@ def compare_case(name, options):
 def compare_instructions(options):
     """Instructions of the server per request, of each load of profile.py, and of an idle turn."""
     counts = {}
-    for name, load in profile.LOADS.items():
+    for name in profile.DEFAULT_LOADS:
         for build in options.builds:
             with tempfile.TemporaryDirectory(prefix="starling-ab-") as folder:
                 bench = profile.Bench(profile.parse_arguments(["--bin", build]), folder)
-                request, idle_turn, _ = profile.measure_instructions(bench, load)
+                request, idle_turn, _ = profile.measure_instructions(bench, profile.LOADS[name])["server"]
             counts.setdefault(f"{name}: instructions per request", []).append(request)
             if idle_turn is not None:
                 counts.setdefault("idle turn: instructions", []).append(idle_turn)

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "bench/contest.h"
+#include "bench/options.h"
 #include "core/metric.h"
 
 #define SL_BENCH_BARE_MESSAGE_BYTES_MAX (64U << 10)
@@ -26,16 +26,6 @@ struct sl_bench_bare_echo {
 int sl_bench_bare_echo_run(const struct sl_bench_bare_echo *options,
                            const struct sl_bench_common *common, double *requests_per_s,
                            struct sl_metric_histogram *latency);
-
-/* The same as a contestant, and what it measures, in this order; both must outlive the contest. */
-enum sl_bench_echo_quantity {
-    SL_BENCH_ECHO_REQUESTS, /* 1/s */
-    SL_BENCH_ECHO_P50,      /* us */
-    SL_BENCH_ECHO_P99,
-    SL_BENCH_ECHO_QUANTITIES
-};
-struct sl_bench_contestant sl_bench_bare_echo_contestant(const char *name,
-                                                         struct sl_bench_bare_echo *echo);
 
 /* Bytes one way over one connection in pieces of `bytes` from and into memory of this program, by
  * blocking calls, than which no form of io_uring was faster here;

@@ -167,8 +167,8 @@ int sl_bench_bare_peer_end(struct sl_bench_bare_peer *peer)
     free(peer->fds);
     peer->fds = NULL;
     if (peer->pid > 0) {
-        struct sl_bench_child child = {.pid = peer->pid, .in = -1, .out = -1};
-        if (sl_bench_child_wait(&child, END_WAIT_MS) != 0) {
+        pid_t pid = peer->pid;
+        if (sl_bench_child_wait(&pid, END_WAIT_MS) != 0) {
             sl_log_error("baseline: the process at the other end failed");
             err = SL_ERR_IO;
         }

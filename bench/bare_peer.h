@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #include "bench/fork.h"
-#include "bench/report.h"
+#include "bench/options.h"
 
 #define SL_BENCH_BARE_CONNECTIONS_MAX 4096
 

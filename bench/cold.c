@@ -1,4 +1,4 @@
-/* starling-bench cold: models that are not in the agent's pool, opened and computed as a worker
+/* The load `cold`: models that are not in the agent's pool, opened and computed as a worker
  * does, without requests: the time from the open to the answer, under each schedule; and, with
  * --timeline, when bytes arrived and layers were computed. An agent, with a pool that does not hold
  * the model beside those of --evict, runs already. */
@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "bench/bench.h"
-#include "bench/contest.h"
 #include "bench/now.h"
 #include "bench/options.h"
+#include "bench/turns.h"
 #include "core/assert.h"
 #include "core/clock.h"
 #include "programs/serve/worker/version.h"
@@ -44,7 +44,6 @@ struct bench {
     const char *agent, *model, *evict, *timeline;
     uint64_t rows, drops;
     struct sl_bench_common common;
-    struct sl_bench_contest contest;
     struct sl_objects *objects;
     struct sl_subscription *subscription, *watched;
     struct sl_serve_profile profile;
@@ -63,18 +62,12 @@ struct bench {
     json_t *lines;
 };
 
-struct entry {
-    struct bench *bench;
-    uint32_t rule;
-    bool is_first; /* of the round's timeline */
-};
-
-static const struct sl_bench_quantity TIME[] = {{"time", "ms"}};
+static const struct sl_bench_quantity time_quantity = {"time", "ms"};
 
 static void check(int err, const char *what, const struct sl_reason *reason)
 {
     if (err != 0) {
-        (void)fprintf(stderr, "starling-bench cold: %s: %s\n", what,
+        (void)fprintf(stderr, "load cold: %s: %s\n", what,
                       reason != NULL ? reason->text : sl_objects_last_error());
         exit(1);
     }
@@ -235,132 +228,110 @@ static void add_line(struct bench *bench, const char *name, const struct sl_serv
                                 "layers", describe_layers(bench, version->info->layer_count)));
 }
 
-/* ---- Contestants ----------------------------------------------------------------------------- */
+/* ---- Turns ----------------------------------------------------------------------------------- */
 
-static int run_cold(void *ctx, const struct sl_bench_common *common, double *values)
+static double since_ms(uint64_t from_ns)
 {
-    struct entry *entry = ctx;
-    struct bench *bench = entry->bench;
+    return (double)(sl_bench_now_ns() - from_ns) / SL_CLOCK_NS_PER_MS;
+}
+
+/* From the open to the answer. */
+static double run_cold(struct bench *bench, uint32_t rule, bool is_watched)
+{
     pthread_t thread;
     evict(bench);
     bench->look_count = 0;
     bench->began_ns = sl_bench_now_ns();
-    const bool is_watched = bench->timeline != NULL && entry->is_first;
     if (is_watched) {
         sl_assert(pthread_create(&thread, NULL, watch, bench) == 0);
     }
-    struct sl_serve_version *version = open_model(bench, entry->rule);
+    struct sl_serve_version *version = open_model(bench, rule);
     run_model(bench, version);
-    values[0] = (double)(sl_bench_now_ns() - bench->began_ns) / SL_CLOCK_NS_PER_MS;
+    const double ms = since_ms(bench->began_ns);
     if (is_watched) {
         (void)pthread_cancel(thread);
         (void)pthread_join(thread, NULL);
-        add_line(bench, rules[entry->rule].name, version);
-        entry->is_first = false;
+        add_line(bench, rules[rule].name, version);
     }
     sl_serve_version_close(&version);
-    return 0;
+    return ms;
 }
 
-static int run_warm(void *ctx, const struct sl_bench_common *common, double *values)
+static double run_warm(struct bench *bench)
 {
-    struct bench *bench = ctx;
     struct sl_serve_version *version = open_model(bench, WHOLE);
     run_model(bench, version);
     run_model(bench, version);
-    values[0] = (double)(sl_bench_now_ns() - bench->ran_ns) / SL_CLOCK_NS_PER_MS;
+    const double ms = since_ms(bench->ran_ns);
     learn(bench, version);
     sl_serve_version_close(&version);
-    return 0;
+    return ms;
 }
 
-static int run_load(void *ctx, const struct sl_bench_common *common, double *values)
+static double run_load(struct bench *bench)
 {
-    struct bench *bench = ctx;
     struct sl_view *view;
     evict(bench);
     const uint64_t began_ns = sl_bench_now_ns();
     check(sl_view_open(bench->subscription, NULL, TIMEOUT_MS, &view), bench->model, NULL);
-    values[0] = (double)(sl_bench_now_ns() - began_ns) / SL_CLOCK_NS_PER_MS;
+    const double ms = since_ms(began_ns);
     sl_view_close(&view);
-    return 0;
+    return ms;
+}
+
+/* Words of a turn: load, compute, or a schedule; and "watch" if it is for the timeline. */
+static int run(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    struct bench *bench = ctx;
+    const char *words = common->words;
+    if (sl_bench_turns_word(&words, "load")) {
+        values[0] = run_load(bench);
+        return 0;
+    }
+    if (sl_bench_turns_word(&words, "compute")) {
+        values[0] = run_warm(bench);
+        return 0;
+    }
+    for (uint32_t rule = 0; rule < RULES; rule++) {
+        if (sl_bench_turns_word(&words, rules[rule].name)) {
+            values[0] = run_cold(bench, rule, sl_bench_turns_word(&words, "watch"));
+            return 0;
+        }
+    }
+    return SL_ERR_INVALID;
 }
 
 /* ---- The whole ------------------------------------------------------------------------------- */
-
-static void conclude(void *ctx, struct sl_bench_report *report)
-{
-    struct bench *bench = ctx;
-    const struct sl_bench_contest *contest = &bench->contest;
-    const struct sl_bench_figure *load = sl_bench_contest_figure(contest, "load alone", "time");
-    const struct sl_bench_figure *compute =
-        sl_bench_contest_figure(contest, "compute alone", "time");
-    const struct sl_bench_figure *optimal = sl_bench_contest_figure(contest, "optimal", "time");
-    struct sl_bench_figure *longer =
-        sl_bench_report_figure(report, "the longer of load and compute", "time", "ms");
-    struct sl_bench_figure *fixed =
-        sl_bench_report_figure(report, "the best fixed schedule", "time", "ms");
-    for (uint32_t i = 0; i < optimal->count; i++) {
-        double best = 1e9;
-        for (uint32_t rule = LAYER; rule < RULES; rule++) {
-            const double time =
-                sl_bench_contest_figure(contest, rules[rule].name, "time")->samples[i];
-            best = time < best ? time : best;
-        }
-        sl_bench_figure_sample(fixed, best);
-        sl_bench_figure_sample(longer, load->samples[i] > compute->samples[i]
-                                           ? load->samples[i]
-                                           : compute->samples[i]);
-    }
-    sl_bench_report_ratio(report, "optimal / the longer of load and compute", optimal, longer, 0,
-                          1.2);
-    sl_bench_report_ratio(report, "optimal / whole", optimal,
-                          sl_bench_contest_figure(contest, "whole", "time"), 0, 0.65);
-    sl_bench_report_ratio(report, "optimal / the best fixed schedule", optimal, fixed, 0, 1.05);
-}
 
 static void prepare(struct bench *bench)
 {
     const struct sl_objects_options options = {.struct_size = sizeof options,
                                                .agent = bench->agent};
-    double ignored;
     bench->times = (struct sl_serve_times){.layers = bench->layers, .waits = bench->waits};
     bench->lines = json_array();
     check(sl_objects_create(&options, &bench->objects), bench->agent, NULL);
     check(sl_subscription_open(bench->objects, bench->model, NULL, TIMEOUT_MS, &bench->watched),
           bench->model, NULL);
     for (uint32_t i = 0; i < LEARN; i++) {
-        (void)run_warm(bench, &bench->common, &ignored);
+        (void)run_warm(bench);
         evict(bench);
     }
 }
 
-static int measure(struct bench *bench)
+static void finish(struct bench *bench)
 {
-    static struct entry entries[RULES];
-    struct sl_bench_contestant contestant = {.quantities = TIME, .quantity_count = 1};
-    for (uint32_t i = 0; i < RULES; i++) {
-        entries[i] = (struct entry){.bench = bench, .rule = i, .is_first = true};
-        contestant.run = run_cold;
-        contestant.ctx = &entries[i];
-        (void)sl_bench_contest_add(&bench->contest, &contestant, "%s", rules[i].name);
-    }
-    contestant.ctx = bench;
-    contestant.run = run_load;
-    (void)sl_bench_contest_add(&bench->contest, &contestant, "load alone");
-    contestant.run = run_warm;
-    (void)sl_bench_contest_add(&bench->contest, &contestant, "compute alone");
-    char setting[256];
-    (void)snprintf(setting, sizeof setting, "%.100s, %u rows; open to answer", bench->model,
-                   (unsigned)bench->rows);
-    const int err =
-        sl_bench_contest_report(&bench->contest, "cold", setting, conclude, bench, &bench->common);
-    if (err == 0 && bench->timeline != NULL &&
+    if (bench->timeline != NULL &&
         json_dump_file(bench->lines, bench->timeline, JSON_COMPACT) != 0) {
-        (void)fprintf(stderr, "starling-bench cold: cannot write %s\n", bench->timeline);
-        return SL_ERR_IO;
+        (void)fprintf(stderr, "load cold: cannot write %s\n", bench->timeline);
     }
-    return err;
+    sl_subscription_close(&bench->subscription);
+    sl_subscription_close(&bench->watched);
+    sl_objects_destroy(&bench->objects);
+    free((void *)(uintptr_t)bench->item.input);
+    free(bench->item.output);
+    free(bench->scratch);
+    free(bench->profile.layers);
+    json_decref(bench->lines);
 }
 
 int sl_bench_cold_run(int argc, char **argv)
@@ -377,26 +348,18 @@ int sl_bench_cold_run(int argc, char **argv)
         sl_bench_number("drop-caches", &bench.drops, 0, 1,
                         "1: empty the page cache before each load: files come from the disk."),
         sl_bench_text("timeline", &bench.timeline, "FILE",
-                      "Write what happened in the first round: bench/serve.py draws it."),
+                      "Write there at the end what happened in the turns that were watched."),
     };
-    const int parsed = sl_bench_parse("cold", "Cold models, under each schedule.", table,
-                                      sizeof table / sizeof table[0], &bench.common, argc, argv);
+    const int parsed = sl_bench_parse_load("cold", table, sizeof table / sizeof table[0],
+                                           &bench.common, argc, argv);
     if (parsed != SL_CLI_RUN) {
         return parsed < 0 ? 2 : 0;
     }
-    if (bench.agent == NULL || bench.model == NULL || bench.evict == NULL) {
-        (void)fprintf(stderr, "starling-bench cold: --agent, --model and --evict are required\n");
-        return 2;
-    }
     prepare(&bench);
-    const int err = measure(&bench);
-    sl_subscription_close(&bench.subscription);
-    sl_subscription_close(&bench.watched);
-    sl_objects_destroy(&bench.objects);
-    free((void *)(uintptr_t)bench.item.input);
-    free(bench.item.output);
-    free(bench.scratch);
-    free(bench.profile.layers);
-    json_decref(bench.lines);
-    return err == 0 ? 0 : 1;
+    const int status = sl_bench_turns_serve(
+        &(struct sl_bench_turns){
+            .quantities = &time_quantity, .quantity_count = 1, .run = run, .ctx = &bench},
+        &bench.common);
+    finish(&bench);
+    return status;
 }

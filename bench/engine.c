@@ -1,13 +1,13 @@
-/* starling-bench engine: an ONNX model that one process computes in a loop, as a worker does
- * without requests; and the grouping of 200 layers. */
+/* The load `engine`: an ONNX model that one process computes in a loop, as a worker does without
+ * requests; and the grouping of 200 layers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/bench.h"
-#include "bench/contest.h"
 #include "bench/now.h"
 #include "bench/options.h"
+#include "bench/turns.h"
 #include "core/assert.h"
 #include "core/hash.h"
 #include "programs/serve/engine/graph_fold.h"
@@ -22,7 +22,6 @@ struct bench {
     const char *path;
     uint64_t rows;
     struct sl_bench_common common;
-    struct sl_bench_contest contest;
     struct sl_graph_memory memory;
     struct sl_graph graph;
     struct sl_graph_image image;
@@ -32,8 +31,9 @@ struct bench {
     struct sl_serve_search search;
 };
 
-static const struct sl_bench_quantity ROWS[] = {{"rows", "1/s"}, {"batch", "ms"}};
-static const struct sl_bench_quantity TIME[] = {{"time", "ms"}};
+enum { ROWS, BATCH, TIME, QUANTITIES };
+static const struct sl_bench_quantity quantities[QUANTITIES] = {
+    [ROWS] = {"rows", "1/s"}, [BATCH] = {"batch", "ms"}, [TIME] = {"time", "ms"}};
 
 /* ---- The model ------------------------------------------------------------------------------- */
 
@@ -68,7 +68,7 @@ static int open_model(struct bench *bench)
         err = sl_engine_graph.open(&image, (uint32_t)bench->rows, &reason, &bench->model);
     }
     if (err != 0) {
-        (void)fprintf(stderr, "starling-bench engine: %s: %s\n", bench->path, reason.text);
+        (void)fprintf(stderr, "load engine: %s: %s\n", bench->path, reason.text);
         return err;
     }
     const uint64_t bytes = sl_engine_graph.info(bench->model)->scratch_bytes;
@@ -94,22 +94,20 @@ static double run_for(struct bench *bench, double seconds, uint64_t *batches)
     return passed;
 }
 
-static int run_model(void *ctx, const struct sl_bench_common *common, double *values)
+static void run_model(struct bench *bench, const struct sl_bench_common *common, double *values)
 {
     uint64_t batches;
-    (void)run_for(ctx, common->warm_up, &batches);
-    const double seconds = run_for(ctx, common->seconds, &batches);
-    values[0] = (double)(batches * ((struct bench *)ctx)->rows) / seconds;
-    values[1] = 1000 * seconds / (double)batches;
-    return 0;
+    (void)run_for(bench, common->warm_up, &batches);
+    const double seconds = run_for(bench, common->seconds, &batches);
+    values[ROWS] = (double)(batches * bench->rows) / seconds;
+    values[BATCH] = 1000 * seconds / (double)batches;
 }
 
 /* ---- The grouping ---------------------------------------------------------------------------- */
 
 /* Layers of 100 KB to 2 MB and 50 us to 1 ms, over a source of 1 GB/s. */
-static int run_grouping(void *ctx, const struct sl_bench_common *common, double *values)
+static double run_grouping(struct bench *bench)
 {
-    struct bench *bench = ctx;
     const struct sl_serve_costs costs = {.transfer_us = 20, .byte_us = 0.001, .group_us = 5};
     struct sl_serve_schedule schedule;
     uint64_t seed = 1;
@@ -121,7 +119,18 @@ static int run_grouping(void *ctx, const struct sl_bench_common *common, double 
     const uint64_t begin_ns = sl_bench_now_ns();
     sl_serve_schedule_plan(SL_SERVE_OPTIMAL, 0, &costs, bench->layers, LAYERS, &bench->search,
                            &schedule);
-    values[0] = (double)(sl_bench_now_ns() - begin_ns) / SL_CLOCK_NS_PER_MS;
+    return (double)(sl_bench_now_ns() - begin_ns) / SL_CLOCK_NS_PER_MS;
+}
+
+/* Word of a turn: model or grouping. */
+static int run(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    const char *words = common->words;
+    if (sl_bench_turns_word(&words, "grouping")) {
+        values[TIME] = run_grouping(ctx);
+        return 0;
+    }
+    run_model(ctx, common, values);
     return 0;
 }
 
@@ -134,34 +143,24 @@ int sl_bench_engine_run(int argc, char **argv)
         sl_bench_text("model", &bench.path, "FILE", "An ONNX model. Required."),
         sl_bench_number("rows", &bench.rows, 1, 65536, "Rows that are computed together."),
     };
-    const int parsed = sl_bench_parse("engine", "A model in a loop, without requests.", table,
-                                      sizeof table / sizeof table[0], &bench.common, argc, argv);
+    const int parsed = sl_bench_parse_load("engine", table, sizeof table / sizeof table[0],
+                                           &bench.common, argc, argv);
     if (parsed != SL_CLI_RUN) {
         return parsed < 0 ? 2 : 0;
     }
     if (bench.path == NULL) {
-        (void)fprintf(stderr, "starling-bench engine: --model is missing\n");
+        (void)fprintf(stderr, "load engine: --model is missing\n");
         return 2;
     }
     if (open_model(&bench) != 0) {
         return 1;
     }
-    (void)sl_bench_contest_add(
-        &bench.contest,
-        &(struct sl_bench_contestant){
-            .quantities = ROWS, .quantity_count = 2, .run = run_model, .ctx = &bench},
-        "engine");
-    (void)sl_bench_contest_add(
-        &bench.contest,
-        &(struct sl_bench_contestant){
-            .quantities = TIME, .quantity_count = 1, .run = run_grouping, .ctx = &bench},
-        "grouping of 200 layers");
-    char setting[256];
-    (void)snprintf(setting, sizeof setting, "%.200s, %u rows", bench.path, (unsigned)bench.rows);
-    const int err =
-        sl_bench_contest_report(&bench.contest, "engine", setting, NULL, NULL, &bench.common);
+    const int status = sl_bench_turns_serve(
+        &(struct sl_bench_turns){
+            .quantities = quantities, .quantity_count = QUANTITIES, .run = run, .ctx = &bench},
+        &bench.common);
     sl_engine_graph.close(&bench.model);
     sl_graph_memory_fini(&bench.memory);
     free(bench.scratch);
-    return err == 0 ? 0 : 1;
+    return status;
 }

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "bench/report.h"
+#include "bench/options.h"
 #include "core/metric.h"
 #include "net/dpdk/dpdk.h"
 

@@ -1,5 +1,5 @@
-/* starling-bench objects: publishing and getting versions, beside hashing and READs of the same
- * bytes; versions that many processes get at the same time, each with a limited uplink, beside one
+/* The load `objects`: publishing and getting versions, beside hashing and READs of the same bytes;
+ * versions that many processes get at the same time, each with a limited uplink, beside one
  * process, and beside all of them reading from the origin; views of many readers of an agent; and
  * short versions beside pulls of one row. Each process is forked, in each turn again: this one has
  * no thread. */
@@ -14,45 +14,29 @@
 #include <starling_objects.h>
 
 #include "bench/bench.h"
-#include "bench/contest.h"
 #include "bench/fork.h"
 #include "bench/now.h"
 #include "bench/options.h"
-#include "bench/ps_process.h"
 #include "bench/staleness.h"
+#include "bench/turns.h"
 #include "bench/workload.h"
 #include "core/hash.h"
 #include "core/log.h"
 #include "objects/node/node.h"
 
-#define NAME               "model"
-#define TIMEOUT_MS         600000
-#define READ_BYTES         (1ULL << 20)
-#define READS              16 /* of a batch */
-#define BATCHES            2  /* in flight */
-#define GETTERS_MAX        256
+#define NAME           "model"
+#define TIMEOUT_MS     600000
+#define READ_BYTES     (1ULL << 20)
+#define READS          16 /* of a batch */
+#define BATCHES        2  /* in flight */
+#define GETTERS_MAX    256
 
-#define GET_OF_READ        0.55
-#define UNVERIFIED_OF_READ 0.85
-#define PUBLISH_OF_HASH    0.8
-
-#define SHORT_BYTES        (64ULL << 10)
-#define SHORTS             200 /* short versions, or pulls of a row, of a turn */
-#define SHORT_PAUSE_NS     (2 * SL_CLOCK_NS_PER_MS)
+#define SHORTS         200 /* short versions, or pulls of a row, of a turn */
+#define SHORT_PAUSE_NS (2 * SL_CLOCK_NS_PER_MS)
 
 /* CROWD: nodes that follow. VIEWS, SHORT: the first process is the agent of the others. */
 enum kind { PUBLISH, HASH, GET, GET_UNVERIFIED, READ, FAN_OUT, STAR, CROWD, VIEWS, SHORT, PULL };
-enum part { PART_ALL, PART_ONE, PART_FAN_OUT, PART_CROWD, PART_READERS, PART_SHORT };
-
-struct options {
-    struct sl_bench_common common;
-    int part;
-    uint64_t megabytes;
-    uint64_t getters, getter_megabytes, getter_rate;
-    uint64_t crowd, crowd_megabytes, crowd_rate;
-    uint64_t readers, reader_megabytes;
-};
-
+#define KIND_CHOICES "publish|hash|get|get-unverified|read|fan-out|star|crowd|views|short|pull"
 /* Memory that the origin shares with the processes of its turn. It writes the name before it writes
  * the first byte to them, and the rest before the second byte. */
 struct board {
@@ -69,8 +53,8 @@ struct entry {
     enum kind kind;
     uint64_t bytes, rate; /* rate: of each process, bytes per second; 0: no limit */
     uint32_t getters;
-    uint32_t index; /* of the getter that is forked */
-    int core;       /* PULL: of the server */
+    uint32_t index;          /* of the getter that is forked */
+    const char *coordinator; /* PULL: of the server */
     struct board *board;
 };
 
@@ -79,17 +63,13 @@ struct found {
     uint64_t begun_ns, ended_ns;
 };
 
-struct bench {
-    struct options options;
-    struct sl_bench_contest contest;
-    struct entry entries[14];
-    uint32_t entry_count;
-};
-
-static const struct sl_bench_quantity BYTES[] = {{"bytes", "B/s"}};
-static const struct sl_bench_quantity TIMES[] = {
-    {"time", "s"}, {"images from the origin", ""}, {"Pss / bytes", ""}}; /* the last: VIEWS */
-static const struct sl_bench_quantity TRIPS[] = {{"p50", "us"}};
+enum { BYTES, TIME, IMAGES, PSS, P50, QUANTITIES };
+static const struct sl_bench_quantity quantities[QUANTITIES] = {
+    [BYTES] = {"bytes", "B/s"},
+    [TIME] = {"time", "s"},
+    [IMAGES] = {"images from the origin", ""},
+    [PSS] = {"Pss / bytes", ""},
+    [P50] = {"p50", "us"}};
 
 /* ---- In processes of a turn ------------------------------------------------------------------ */
 
@@ -399,21 +379,18 @@ static int compare_times(const void *a, const void *b)
     return *left < *right ? -1 : *left > *right;
 }
 
-/* Pulls a row from a server of its own; the median is the time of one. */
+/* Pulls a row; the median is the time of one. */
 static _Noreturn void run_pulls(const struct entry *entry, int to)
 {
-    const struct sl_bench_ps_options options = {.reactors = 1, .first_core = entry->core};
     const struct sl_table_spec spec = sl_bench_rows_table("rows", 16, SL_OPTIMIZER_SGD);
-    struct sl_bench_ps *ps = NULL;
     struct sl_client *client;
     struct sl_table *table;
     struct found found = {0};
     uint64_t times[SHORTS];
     const uint64_t key = sl_bench_workload_key(0);
     float row[16] = {0};
-    must(sl_bench_ps_start(&options, &ps), "server");
     const struct sl_client_options connect = {.struct_size = sizeof connect,
-                                              .coordinator = sl_bench_ps_coordinator(ps),
+                                              .coordinator = entry->coordinator,
                                               .task_index = -1,
                                               .manual_progress = true,
                                               .disable_shm = true};
@@ -425,7 +402,7 @@ static _Noreturn void run_pulls(const struct entry *entry, int to)
         must(sl_client_pull(client, table, &key, 1, row, TIMEOUT_MS), "pull");
         times[i % SHORTS] = sl_bench_now_ns() - begun_ns;
     }
-    sl_bench_ps_kill(&ps);
+    sl_client_destroy(&client);
     qsort(times, SHORTS, sizeof times[0], compare_times);
     found.ended_ns = times[SHORTS / 2];
     sl_bench_fork_tell(to, &found, sizeof found);
@@ -545,6 +522,23 @@ static uint64_t median_of_shorts(const struct board *board)
     return times[SHORTS / 2];
 }
 
+static void note(const struct entry *entry, const struct found *found, uint64_t sent, uint64_t pss,
+                 double *values)
+{
+    if (entry->kind == SHORT || entry->kind == PULL) {
+        values[P50] =
+            (double)(entry->kind == PULL ? found->ended_ns : median_of_shorts(entry->board)) / 1e3;
+    } else if (is_group(entry)) {
+        values[TIME] = sl_bench_seconds(found->ended_ns - entry->board->open_ns);
+        values[IMAGES] = (double)sent / (double)entry->bytes;
+        if (entry->kind == VIEWS) {
+            values[PSS] = (double)pss / (double)entry->bytes;
+        }
+    } else {
+        values[BYTES] = (double)entry->bytes / sl_bench_seconds(found->ended_ns - found->begun_ns);
+    }
+}
+
 static int run(void *ctx, const struct sl_bench_common *common, double *values)
 {
     static struct sl_bench_fork getters[GETTERS_MAX + 1];
@@ -571,183 +565,36 @@ static int run(void *ctx, const struct sl_bench_common *common, double *values)
     }
     if (err != 0) {
         sl_log_error("a process of the turn has ended: %s", sl_err_name(err));
-    } else if (entry->kind == SHORT || entry->kind == PULL) {
-        values[0] =
-            (double)(entry->kind == PULL ? found.ended_ns : median_of_shorts(entry->board)) / 1e3;
-    } else if (is_group(entry)) {
-        values[0] = sl_bench_seconds(found.ended_ns - entry->board->open_ns);
-        values[1] = (double)sent / (double)entry->bytes;
-        if (entry->kind == VIEWS) {
-            values[2] = (double)pss / (double)entry->bytes;
-        }
     } else {
-        values[0] = (double)entry->bytes / sl_bench_seconds(found.ended_ns - found.begun_ns);
+        note(entry, &found, sent, pss, values);
     }
     return err;
 }
 
-/* ---- Contestants and ratios ------------------------------------------------------------------ */
-
-static void add(struct bench *bench, const struct entry *what, const char *name)
-{
-    struct entry *entry = &bench->entries[bench->entry_count++];
-    const bool is_alone = what->kind == PUBLISH || what->kind == HASH;
-    const bool is_trip = what->kind == SHORT || what->kind == PULL;
-    *entry = *what;
-    entry->board =
-        mmap(NULL, sizeof *entry->board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    const struct sl_bench_contestant contestant = {.quantities = is_group(what) ? TIMES
-                                                                 : is_trip      ? TRIPS
-                                                                                : BYTES,
-                                                   .quantity_count = what->kind == VIEWS ? 3
-                                                                     : is_group(what)    ? 2
-                                                                                         : 1,
-                                                   .transport = is_alone ? NULL : "TCP",
-                                                   .run = run,
-                                                   .ctx = entry};
-    sl_bench_contest_add(&bench->contest, &contestant, "%s", name);
-}
-
-/* Their names; ratios name the same. */
-static void group_name(char name[SL_BENCH_NAME_BYTES], const char *what, uint64_t getters,
-                       uint64_t megabytes, uint64_t rate)
-{
-    (void)snprintf(name, SL_BENCH_NAME_BYTES, "%s %llu x %llu MiB, uplinks %llu MB/s", what,
-                   (unsigned long long)getters, (unsigned long long)megabytes,
-                   (unsigned long long)rate);
-}
-
-static void add_group(struct bench *bench, enum kind kind, uint64_t getters, uint64_t megabytes,
-                      uint64_t rate)
-{
-    char name[SL_BENCH_NAME_BYTES];
-    struct entry entry = {.kind = kind,
-                          .bytes = megabytes << 20,
-                          .rate = rate * 1000000,
-                          .getters = (uint32_t)getters};
-    group_name(name, "get", getters, megabytes, rate);
-    add(bench, &entry, name);
-    entry.getters = 1;
-    group_name(name, "get", 1, megabytes, rate);
-    add(bench, &entry, name);
-    if (kind == FAN_OUT) {
-        entry.kind = STAR;
-        entry.getters = (uint32_t)getters;
-        group_name(name, "star", getters, megabytes, rate);
-        add(bench, &entry, name);
-    }
-}
-
-static void add_all(struct bench *bench)
-{
-    const struct options *o = &bench->options;
-    const struct {
-        enum kind kind;
-        const char *name;
-    } single[] = {{PUBLISH, "publish"},
-                  {HASH, "XXH3-128"},
-                  {GET, "get"},
-                  {GET_UNVERIFIED, "get without digests"},
-                  {READ, "READ of 1 MB"}};
-    for (uint32_t i = 0; i < 5 && (o->part == PART_ALL || o->part == PART_ONE); i++) {
-        const struct entry entry = {
-            .kind = single[i].kind, .bytes = o->megabytes << 20, .getters = 1};
-        add(bench, &entry, single[i].name);
-    }
-    if (o->part == PART_ALL || o->part == PART_FAN_OUT) {
-        add_group(bench, FAN_OUT, o->getters, o->getter_megabytes, o->getter_rate);
-    }
-    if (o->part == PART_ALL || o->part == PART_CROWD) {
-        add_group(bench, CROWD, o->crowd, o->crowd_megabytes, o->crowd_rate);
-    }
-    for (uint32_t i = 0; i < 2 && (o->part == PART_ALL || o->part == PART_READERS); i++) {
-        const struct entry entry = {.kind = VIEWS,
-                                    .bytes = o->reader_megabytes << 20,
-                                    .getters = 1 + (i == 0 ? (uint32_t)o->readers : 1)};
-        add(bench, &entry, i == 0 ? "views of all readers" : "view of 1 reader");
-    }
-    if (o->part == PART_ALL || o->part == PART_SHORT) {
-        const struct entry entry = {.kind = SHORT, .bytes = SHORT_BYTES, .getters = 2},
-                           pull = {.kind = PULL, .core = o->common.server_core};
-        add(bench, &entry, "64 KB, commit to a polling reader");
-        add(bench, &pull, "pull of a row");
-    }
-}
-
-static void conclude_group(const struct bench *bench, struct sl_bench_report *report,
-                           uint64_t getters, uint64_t megabytes, uint64_t rate, double most)
-{
-    char name[SL_BENCH_NAME_BYTES], other[SL_BENCH_NAME_BYTES];
-    group_name(name, "get", getters, megabytes, rate);
-    group_name(other, "get", 1, megabytes, rate);
-    sl_bench_contest_ratio(&bench->contest, report, "time", name, other, 0, most);
-    group_name(other, "star", getters, megabytes, rate);
-    sl_bench_contest_ratio(&bench->contest, report, "time", other, name, 0, 0);
-}
-
-static void conclude(void *ctx, struct sl_bench_report *report)
-{
-    const struct bench *bench = ctx;
-    const struct options *o = &bench->options;
-    sl_bench_contest_ratio(&bench->contest, report, "bytes", "publish", "XXH3-128", PUBLISH_OF_HASH,
-                           0);
-    sl_bench_contest_ratio(&bench->contest, report, "bytes", "get", "READ of 1 MB", GET_OF_READ, 0);
-    sl_bench_contest_ratio(&bench->contest, report, "bytes", "get without digests", "READ of 1 MB",
-                           UNVERIFIED_OF_READ, 0);
-    conclude_group(bench, report, o->getters, o->getter_megabytes, o->getter_rate, 1.3);
-    for (uint32_t i = 0; i < 2; i++) {
-        sl_bench_contest_ratio(&bench->contest, report, TIMES[i].name, "views of all readers",
-                               "view of 1 reader", 0, i == 0 ? 1.2 : 1.01);
-    }
-    sl_bench_contest_ratio(&bench->contest, report, "p50", "64 KB, commit to a polling reader",
-                           "pull of a row", 0, 15);
-    conclude_group(bench, report, o->crowd, o->crowd_megabytes, o->crowd_rate, 1.8);
-}
-
-static int parse(int argc, char **argv, struct options *o)
-{
-    const struct sl_cli_option table[] = {
-        sl_bench_choice("part", &o->part, "all|one|fan-out|crowd|readers|short",
-                        "What is measured."),
-        sl_bench_number("megabytes", &o->megabytes, 1, 65536,
-                        "MiB of the version that one process publishes and gets."),
-        sl_bench_number("getters", &o->getters, 2, GETTERS_MAX, "Processes of fan-out."),
-        sl_bench_number("getter-megabytes", &o->getter_megabytes, 1, 65536, "MiB that they get."),
-        sl_bench_number("getter-rate", &o->getter_rate, 1, 100000,
-                        "MB/s that leave each of them, and the origin."),
-        sl_bench_number("crowd", &o->crowd, 2, GETTERS_MAX, "Nodes of crowd, which follow."),
-        sl_bench_number("crowd-megabytes", &o->crowd_megabytes, 1, 65536, "MiB that they get."),
-        sl_bench_number("crowd-rate", &o->crowd_rate, 1, 100000,
-                        "MB/s that leave each of them, and the origin."),
-        sl_bench_number("readers", &o->readers, 2, GETTERS_MAX, "Readers of an agent."),
-        sl_bench_number("reader-megabytes", &o->reader_megabytes, 1, 65536, "MiB of their view."),
-    };
-    return sl_bench_parse("objects", "Publishing and getting versions, alone and in a crowd.",
-                          table, sizeof table / sizeof table[0], &o->common, argc, argv);
-}
-
 int sl_bench_objects_run(int argc, char **argv)
 {
-    static struct bench bench;
-    bench.options = (struct options){.common = sl_bench_common_defaults(),
-                                     .megabytes = 1024,
-                                     .getters = 8,
-                                     .getter_megabytes = 256,
-                                     .getter_rate = 100,
-                                     .crowd = 64,
-                                     .crowd_megabytes = 10,
-                                     .crowd_rate = 20,
-                                     .readers = 32,
-                                     .reader_megabytes = 256};
-    const int parsed = parse(argc, argv, &bench.options);
+    struct sl_bench_common common = sl_bench_common_defaults();
+    struct entry entry = {0};
+    uint64_t getters = 1;
+    int kind = 0;
+    const struct sl_cli_option table[] = {
+        sl_bench_choice("kind", &kind, KIND_CHOICES, "What is done."),
+        sl_bench_number("bytes", &entry.bytes, 0, 1e11, "Of the version."),
+        sl_bench_number("rate", &entry.rate, 0, 1e12, "Bytes per second of each process; 0: any."),
+        sl_bench_number("getters", &getters, 1, GETTERS_MAX + 1, "Processes, the agent included."),
+        sl_bench_text("coordinator", &entry.coordinator, "HOST:PORT", "Of --kind=pull."),
+    };
+    const int parsed =
+        sl_bench_parse_load("objects", table, sizeof table / sizeof table[0], &common, argc, argv);
     if (parsed != SL_CLI_RUN) {
         return parsed < 0 ? 2 : 0;
     }
-    add_all(&bench);
-    return sl_bench_contest_report(&bench.contest, "objects",
-                                   "processes on any core; every process of a group is a host of "
-                                   "its own; time from the commit to the last getter",
-                                   conclude, &bench, &bench.options.common) == 0
-               ? 0
-               : 1;
+    entry.kind = (enum kind)kind;
+    entry.getters = (uint32_t)getters;
+    entry.board =
+        mmap(NULL, sizeof *entry.board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return sl_bench_turns_serve(
+        &(struct sl_bench_turns){
+            .quantities = quantities, .quantity_count = QUANTITIES, .run = run, .ctx = &entry},
+        &common);
 }

@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sched.h>
@@ -16,7 +18,7 @@
 #include "core/reason.h"
 #include "reactor/topology.h"
 
-#define COMMON_OPTIONS 9
+#define COMMON_OPTIONS 4
 
 #define CONGESTION     "congestion"
 
@@ -25,8 +27,7 @@
 
 struct sl_bench_common sl_bench_common_defaults(void)
 {
-    return (struct sl_bench_common){
-        .rounds = 5, .seconds = 1, .warm_up = 0.3, .server_core = -1, .client_core = -1};
+    return (struct sl_bench_common){.server_core = -1, .client_core = -1};
 }
 
 static struct sl_cli_option option(enum sl_cli_kind kind, const char *name, void *target,
@@ -95,40 +96,36 @@ struct sl_cli_option sl_bench_exponent(const char *name, double *target)
     return sl_bench_real(name, target, 0.01, 10, "Exponent of Zipf's law.");
 }
 
-/* Puts the common options behind the benchmark's own; returns how many. */
-static uint32_t add_common(struct sl_cli_option *table, bool is_one_run,
+/* Puts the common options behind the program's own; returns how many. */
+static uint32_t add_common(struct sl_cli_option *table, bool is_load,
                            struct sl_bench_common *common, int64_t *server_core,
                            int64_t *client_core)
 {
-    const struct sl_cli_option turns[] = {
-        sl_bench_number("rounds", &common->rounds, 1, SL_BENCH_ROUNDS_MAX,
-                        "How often everything is measured, in turns; medians are reported."),
-        sl_bench_real("seconds", &common->seconds, 0.001, 600, "How long one measurement takes."),
-        sl_bench_real("warm-up", &common->warm_up, 0, 600,
-                      "How long it runs before that, uncounted."),
-        sl_bench_text("compare", &common->compare, "FILE",
-                      "An older report as JSON, to print the ratios to."),
-        sl_bench_text("plot", &common->plot, "DIR",
-                      "Draw charts there, as SVG by gnuplot (Debian package gnuplot-nox)."),
-    };
-    const struct sl_cli_option every[] = {
-        sl_bench_text("json", &common->json, "FILE", "Write the report there as JSON too."),
-        sl_bench_core("server-core", server_core,
-                      "The core of the server; -1: the first that may be used."),
-        sl_bench_core(
-            "client-core", client_core,
-            "The core of the client; -1: the next one, or the same where there is one only."),
-    };
     uint32_t count = 0;
-    table[count++] = (struct sl_cli_option){.kind = SL_CLI_SECTION, .name = "Of every benchmark"};
-    if (!is_one_run) {
-        memcpy(table + count, turns, sizeof turns);
-        count += sizeof turns / sizeof turns[0];
+    table[count++] = (struct sl_cli_option){.kind = SL_CLI_SECTION, .name = "Common"};
+    if (!is_load) {
+        table[count++] =
+            sl_bench_text("json", &common->json, "FILE", "Write the report there as JSON too.");
     }
-    memcpy(table + count, every, sizeof every);
-    count += sizeof every / sizeof every[0];
-    sl_assert(count <= COMMON_OPTIONS);
+    table[count++] = sl_bench_core("server-core", server_core,
+                                   "The core of the server; -1: the first that may be used.");
+    table[count++] = sl_bench_core(
+        "client-core", client_core,
+        "The core of the client; -1: the next one, or the same where there is one only.");
     return count;
+}
+
+/* Whether the report can be written, before anything is measured. */
+static int check_json(const char *path, struct sl_reason *reason)
+{
+    char folder[PATH_MAX];
+    if (path == NULL || access(path, W_OK) == 0) {
+        return 0;
+    }
+    (void)snprintf(folder, sizeof folder, "%s", path);
+    return errno == ENOENT && access(dirname(folder), W_OK) == 0
+               ? 0
+               : sl_reason_fail(reason, SL_ERR_INVALID, "--json=%s: cannot be written", path);
 }
 
 /* A core that was asked for is one that this process may run on. */
@@ -224,21 +221,23 @@ static int check_congestion(const struct sl_cli_option *own, uint32_t own_count,
         "--" CONGESTION "=%s: the kernel has no such congestion control; accepts%s", name, known);
 }
 
-static int parse_table(struct sl_cli *cli, bool is_one_run, struct sl_bench_common *common,
-                       struct sl_cli_option *table, int argc, char **argv, struct sl_reason *reason)
+static int parse_table(struct sl_cli *cli, const struct sl_bench_program *program,
+                       struct sl_bench_common *common, struct sl_cli_option *table, int argc,
+                       char **argv, struct sl_reason *reason)
 {
     const uint32_t own_count = cli->option_count;
     int64_t server_core = common->server_core;
     int64_t client_core = common->client_core;
     cli->option_count +=
-        add_common(table + own_count, is_one_run, common, &server_core, &client_core);
+        add_common(table + own_count, program->is_load, common, &server_core, &client_core);
     const int result = sl_cli_parse(cli, argc, argv, reason);
     if (result != SL_CLI_RUN) {
         return result;
     }
     common->server_core = (int)server_core;
     common->client_core = (int)client_core;
-    const int err = choose_cores(common, reason);
+    int err = choose_cores(common, reason);
+    err = err != 0 ? err : check_json(common->json, reason);
     return err != 0 ? err : check_congestion(table, own_count, reason);
 }
 
@@ -262,56 +261,36 @@ int sl_bench_parse_program(const struct sl_bench_program *program, const struct 
         if (own_count > 0) {
             memcpy(table, own, own_count * sizeof *table);
         }
-        result = parse_table(&cli, program->is_one_run, common, table, argc, argv, &reason);
+        result = parse_table(&cli, program, common, table, argc, argv, &reason);
     }
     free(table);
     if (result < 0) {
         (void)fprintf(stderr, "%s: %s\n", name, reason.text);
     }
-    return result == SL_CLI_RUN ? sl_bench_report_check(program->name, common) : result;
+    return result;
 }
 
-int sl_bench_parse(const char *benchmark, const char *summary, const struct sl_cli_option *own,
-                   uint32_t own_count, struct sl_bench_common *common, int argc, char **argv)
+int sl_bench_parse_load(const char *load, const struct sl_cli_option *own, uint32_t own_count,
+                        struct sl_bench_common *common, int argc, char **argv)
 {
+    char name[64];
+    (void)snprintf(name, sizeof name, "load %s", load);
     const struct sl_bench_program program = {
-        .name = benchmark, .summary = summary, .usage = "[options]"};
+        .name = name,
+        .summary = "A load: README.md of the folder bench says how to run it.",
+        .usage = "[options]",
+        .is_load = true};
     return sl_bench_parse_program(&program, own, own_count, common, argc, argv);
 }
 
-struct suffix {
-    char letter;
-    uint64_t times;
-};
-static const struct suffix decimal[] = {{'k', 1000}, {'M', 1000000}, {'G', 1000000000}, {0}};
-static const struct suffix binary[] = {{'K', 1 << 10}, {'M', 1 << 20}, {'G', 1 << 30}, {0}};
-
-/* Limits of a list. */
-struct range {
-    const struct suffix *suffixes;
-    uint64_t least, most, multiple;
-};
-
 /* One number at *text, which is moved behind it and its comma. */
-static int read_number(const char **text, const struct range *range, uint64_t *out)
+static int read_number(const char **text, uint64_t least, uint64_t most, uint64_t *out)
 {
     char *end;
     errno = 0;
-    uint64_t value = strtoull(*text, &end, 10);
-    if (**text < '0' || **text > '9' || errno != 0) {
-        return SL_ERR_INVALID;
-    }
-    for (const struct suffix *suffix = range->suffixes; suffix->letter != 0; suffix++) {
-        if (*end == suffix->letter) {
-            if (__builtin_mul_overflow(value, suffix->times, &value)) {
-                return SL_ERR_INVALID;
-            }
-            end++;
-            break;
-        }
-    }
-    if ((*end != '\0' && (*end != ',' || end[1] == '\0')) || value < range->least ||
-        value > range->most || value % range->multiple != 0) {
+    const uint64_t value = strtoull(*text, &end, 10);
+    if (**text < '0' || **text > '9' || errno != 0 || value < least || value > most ||
+        (*end != '\0' && (*end != ',' || end[1] == '\0'))) {
         return SL_ERR_INVALID;
     }
     *text = end + (*end == ',');
@@ -319,55 +298,23 @@ static int read_number(const char **text, const struct range *range, uint64_t *o
     return 0;
 }
 
-static int read_list(const char *text, const struct range *range, uint64_t *values,
-                     uint32_t values_max, uint32_t *count)
+int sl_bench_list(const char *program, const char *flag, const char *text, uint64_t least,
+                  uint64_t most, uint64_t *values, uint32_t values_max, uint32_t *count)
 {
+    const char *at = text;
     uint32_t found = 0;
     do {
-        if (found == values_max || read_number(&text, range, &values[found]) != 0) {
+        if (found == values_max || read_number(&at, least, most, &values[found]) != 0) {
+            (void)fprintf(stderr,
+                          "starling-bench %s: --%s=%s: accepts 1 to %u numbers from %" PRIu64
+                          " to %" PRIu64 ", with commas between them\n",
+                          program, flag, text, values_max, least, most);
             return SL_ERR_INVALID;
         }
         found++;
-    } while (*text != '\0');
+    } while (*at != '\0');
     *count = found;
     return 0;
-}
-
-int sl_bench_list(const char *benchmark, const char *flag, const char *text, uint64_t least,
-                  uint64_t most, uint64_t *values, uint32_t values_max, uint32_t *count)
-{
-    const struct range range = {decimal, least, most, 1};
-    const int err = read_list(text, &range, values, values_max, count);
-    if (err != 0) {
-        (void)fprintf(stderr,
-                      "starling-bench %s: --%s=%s: accepts 1 to %u numbers from %" PRIu64
-                      " to %" PRIu64 ", with commas between them\n",
-                      benchmark, flag, text, values_max, least, most);
-    }
-    return err;
-}
-
-int sl_bench_sizes(const char *benchmark, const char *flag, const char *text, uint64_t multiple,
-                   uint64_t most, uint64_t *values, uint32_t values_max, uint32_t *count)
-{
-    const struct range range = {binary, multiple, most, multiple};
-    const int err = read_list(text, &range, values, values_max, count);
-    if (err != 0) {
-        (void)fprintf(stderr,
-                      "starling-bench %s: --%s=%s: accepts 1 to %u sizes such as 64K or 16M, "
-                      "multiples of %" PRIu64 " up to %" PRIu64 "M, with commas between them\n",
-                      benchmark, flag, text, values_max, multiple, most >> 20);
-    }
-    return err;
-}
-
-void sl_bench_size_text(uint64_t bytes, char text[SL_BENCH_SIZE_BYTES])
-{
-    const unsigned shift = bytes % (1 << 20) == 0 ? 20 : bytes % (1 << 10) == 0 ? 10 : 0;
-    (void)snprintf(text, SL_BENCH_SIZE_BYTES, "%" PRIu64 " %s", bytes >> shift,
-                   shift == 20   ? "MB"
-                   : shift == 10 ? "KB"
-                                 : "B");
 }
 
 int sl_bench_check_connections(const char *benchmark, uint64_t connections)

@@ -1,13 +1,7 @@
-#!/usr/bin/env python3
-"""Other systems that starling-bench measures beside Starling: Redis, iperf3 and perftest, as Debian packages them.
+"""Other systems that are measured beside Starling: Redis, iperf3 and perftest, as Debian packages them. Each is made with
+the options of a benchmark, and its `turn` gives the turns of a contestant. Servers run on --server-core, clients on
+--client-core, as Starling's do."""
 
-peers.py SYSTEM [OPTION...]: starts what the system needs and prints "ready". Then, for each line of its input,
-WARM_UP SECONDS LOAD..., measures once and prints the values on a line. It ends with its input. Exit status 77: the
-system is not installed. peers.py device: prints name, address and GID index of the RDMA device to measure.
-Servers run on --server-core, clients on --client-core, as Starling's do.
-"""
-
-import argparse
 import csv
 import fcntl
 import glob
@@ -16,30 +10,19 @@ import ipaddress
 import json
 import math
 import os
-import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 
-from processes import child_setup
+from processes import Failure, Found, child_setup, find_program, free_port
 from report import read_line
 
 START_S, RUN_S, TRIES = 10, 120, 5
-NOT_INSTALLED = 77
 VALUE_BYTES = 256  # of each value of Redis: a row of 64 f32
 
 
-class Failure(Exception):
-    """The system cannot be measured; the text is for the user."""
-
-
 # ---- Processes -------------------------------------------------------------------------------------------------
-
-
-def find_program(name):
-    return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
 
 
 def start(args, core, **more):
@@ -63,12 +46,6 @@ def run(args, core, timeout=RUN_S):
 def stop(process):
     process.kill()
     process.wait()
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def is_listening(port):
@@ -99,14 +76,13 @@ def start_server(make_args, core):
 
 
 class Redis:
-    """One server without persistence, stopped between measurements. A load: KEYS PIPELINE; values: requests and
-    keys per second."""
+    """One server without persistence, stopped between turns."""
 
     title = "Redis"
     programs, packages = ("redis-server", "redis-benchmark"), "redis-server and redis-tools"
 
-    def __init__(self, options):
-        self.core, self.rows = options.client_core, options.rows
+    def __init__(self, options, rows):
+        self.core, self.rows = options.client_core, rows
         self.keys_per_s = {}
         self.server, self.port = start_server(
             lambda port: [find_program("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--save", "",
@@ -127,14 +103,16 @@ class Redis:
 
     def measure(self, warm_up, seconds, keys, pipeline):
         """redis-benchmark counts requests, not seconds: the rate before gives how many. The first run looks twice."""
-        keys, pipeline = int(keys), int(pipeline)
         known = self.keys_per_s.get((keys, pipeline), 0) / keys
         self.server.send_signal(signal.SIGCONT)
         rate = self.offer(keys, pipeline, known * warm_up if known else 20000 / keys)
         rate = self.offer(keys, pipeline, (known or rate) * seconds)
         self.server.send_signal(signal.SIGSTOP)
         self.keys_per_s[keys, pipeline] = rate * keys
-        return rate, rate * keys
+        return Found({"requests": ("1/s", rate), "keys": ("1/s", rate * keys)})
+
+    def turn(self, keys, pipeline):
+        return lambda warm_up, seconds: self.measure(warm_up, seconds, keys, pipeline)
 
 
 def redis_rate(output):
@@ -150,7 +128,7 @@ def redis_rate(output):
 
 
 class Iperf:
-    """One connection with pieces of 1 MiB. A load: push or pull; value: bytes received per second."""
+    """One connection with pieces of 1 MiB, by which the bytes go to the server (push) or from it (pull)."""
 
     title = "iperf3"
     programs, packages = ("iperf3",), "iperf3"
@@ -172,8 +150,11 @@ class Iperf:
             report = json.loads(output)
             bits = report.get("end", {}).get("sum_received", {}).get("bits_per_second", 0)
             if bits > 0:
-                return (bits / 8,)
+                return Found({"bytes": ("1/s", bits / 8)})
         raise Failure(f"iperf3 received nothing: {report.get('error', '')}")
+
+    def turn(self, direction):
+        return lambda warm_up, seconds: self.measure(warm_up, seconds, direction)
 
 
 # ---- perftest --------------------------------------------------------------------------------------------------
@@ -217,37 +198,36 @@ def perftest_latency(text):
 
 
 class Perftest:
-    """A server and a client on one device. A load: TOOL BYTES DEPTH poll|events; values: p50 and p99 of the round
-    trip in us, or bytes and messages per second."""
+    """A server and a client on one device, as find_device describes it: (name, address, GID index)."""
 
     title = "perftest"
     programs, packages = ("ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_send_lat"), "perftest"
 
-    def __init__(self, options):
-        self.options = options
+    def __init__(self, options, device):
+        self.options, (self.device, self.address, self.gid) = options, device
         self.per_s = {}
 
     def offer(self, load, messages):
         """It measures the processor's clock first; where that was disturbed it prints zeros, or nothing."""
         tool, size, depth, mode = load
         is_latency, sends = tool.endswith("_lat"), "_send_" in tool
-        command = [find_program(tool), "-F", "-d", self.options.device, "-s", size, "-n",
+        command = [find_program(tool), "-F", "-d", self.device, "-s", str(size), "-n",
                    str(int(min(max(messages, 20), 1e8)))]
-        command += ["-x", str(self.options.gid)] if self.options.gid >= 0 else []
-        command += [] if is_latency else ["-t", depth]
-        command += ["-I", size] if sends else []  # without a key, as Starling's frames; else only latency is
+        command += ["-x", str(self.gid)] if self.gid >= 0 else []
+        command += [] if is_latency else ["-t", str(depth)]
+        command += ["-I", str(size)] if sends else []  # without a key, as Starling's frames; else only latency is
         command += ["-e"] if mode == "events" else []
         # A server of Starling writes what is pulled and reads what is pushed: so the client has the server's core.
         cores = self.options.server_core, self.options.client_core
         server_core, client_core = cores if sends else cores[::-1]
         for _ in range(TRIES):
             server, port = start_server(lambda port: [*command, "-p", str(port)], server_core)
-            output = run([*command, "-p", str(port), self.options.address], client_core)
+            output = run([*command, "-p", str(port), self.address], client_core)
             try:
                 server.wait(START_S)
             except subprocess.TimeoutExpired:
                 stop(server)
-            values = perftest_latency(output) if is_latency else perftest_rate(output, int(size))
+            values = perftest_latency(output) if is_latency else perftest_rate(output, size)
             if values is not None:
                 self.per_s[load] = 1e6 / values[0] if is_latency else values[1]
                 return values
@@ -257,8 +237,15 @@ class Perftest:
         """It counts messages, not seconds: the run before gives how many. The first run looks twice."""
         del warm_up  # pages and caches are warm from the run before
         if load not in self.per_s:
-            self.offer(load, min(1000, 4 * MEGABYTE / int(load[1])))
-        return self.offer(load, self.per_s[load] * seconds)
+            self.offer(load, min(1000, 4 * MEGABYTE / load[1]))
+        values = self.offer(load, self.per_s[load] * seconds)
+        if load[0].endswith("_lat"):
+            return Found({"p50": ("us", values[0]), "p99": ("us", values[1])})
+        return Found({"bytes": ("1/s", values[0]), "messages": ("1/s", values[1])})
+
+    def turn(self, tool, size, depth, mode="poll"):
+        """size: bytes of a message; depth: messages in flight; mode: poll or events."""
+        return lambda warm_up, seconds: self.measure(warm_up, seconds, tool, size, depth, mode)
 
 
 # ---- The RDMA device -------------------------------------------------------------------------------------------
@@ -308,52 +295,3 @@ def find_device(sysfs, name, address):
                 return own_name, *found
             why += f"; {own_name}: {found}"
     raise Failure(why)
-
-
-# ---- The whole -------------------------------------------------------------------------------------------------
-
-
-SYSTEMS = {"redis": Redis, "iperf3": Iperf, "perftest": Perftest}
-
-
-def serve(system):
-    print("ready", flush=True)
-    for line in sys.stdin:
-        warm_up, seconds, *load = line.split()
-        print(*(f"{value:.17g}" for value in system.measure(float(warm_up), float(seconds), *load)), flush=True)
-
-
-def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("system", choices=[*SYSTEMS, "device"])
-    parser.add_argument("--server-core", type=int, default=-1)
-    parser.add_argument("--client-core", type=int, default=-1)
-    parser.add_argument("--rows", type=int, help="redis: values in the server")
-    parser.add_argument("--congestion", help="iperf3: of TCP")
-    parser.add_argument("--device", help="perftest, device: its name")
-    parser.add_argument("--address", help="perftest, device: of its network interface")
-    parser.add_argument("--gid", type=int, default=-1, help="perftest: index in the GID table")
-    parser.add_argument("--sysfs", default="/sys")
-    return parser.parse_args(argv)
-
-
-def main(argv):
-    options = parse_arguments(argv)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the benchmark ends this process
-    try:
-        if options.system == "device":
-            print(*find_device(options.sysfs, options.device, options.address))
-            return 0
-        kind = SYSTEMS[options.system]
-        if not all(map(find_program, kind.programs)):
-            print(f"{kind.title} is left out: install Debian's {kind.packages} to compare", file=sys.stderr)
-            return NOT_INSTALLED
-        serve(kind(options))
-    except (Failure, OSError, ValueError) as failure:
-        print(f"starling-bench: {failure}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""What a request costs a starling-ps: system calls and where the time goes (perf), instructions (callgrind), and
-bytes copied (dhat), each under a load of starling-bench on a real ps. docs/performance.md says how to read it.
+"""What a request costs, and where: system calls and where the time goes (perf), instructions (callgrind), and bytes
+copied (dhat), each under a load of starling-bench. Of pulls and pushes of rows it measures the server; of dense pulls
+and pushes (16 MB a step, four in flight, per MB) and of READs and WRITEs of transfer engines (blocks of 64 KB of two
+threads that do not touch, per block) both sides. docs/performance.md says how to read it.
 
 Standard library only. A tool that is missing is named, and its part left out; exit status 1 when a part that
 could be measured failed."""
@@ -15,38 +17,170 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 
 import processes  # bench/processes.py
+from processes import Failure
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 START_S = 30
-RUN_S = 90  # that a load, or a tool's answer, may take
+RUN_S = 90  # that a tool's answer may take
+LOAD_S = 60  # of a load that runs longer than it is looked at
+WINDOWS, WINDOW_S = 3, 0.7  # of callgrind
+DHAT_S = 3
+TURN = "sl_reactor_turn"  # called once for every turn of a reactor
 # Called once for every frame that comes, in this build and in older ones that ab.py compares it with.
 RECEIVED = re.compile(r"/ps/(server\.c|server/\w+\.c)$"), "on_received"
-TURN = "sl_reactor_turn"  # likewise, for every turn of a reactor
-Load = collections.namedtuple("Load", "benchmark keys connections depth dim")
+BY_CLIENT = re.compile(r"/worker/\w+\.c$"), "sl_shard_conn_received"
+NET_RMA = re.compile(r"/net/rma/\w+\.c$")
+BLOCK_BYTES = 65536
+
+
+# ---- Loads -----------------------------------------------------------------------------------------------------
+
+
+# Each has: unit, what costs are counted by; sides: {side: what it calls once for every frame}; frames, and bytes that are
+# delivered, of a unit; title(); and start(bench, tools): a context with a Running, tools: {side: a command before its own}.
+
+
+def valgrind_polls(tools):
+    """valgrind lets no thread sleep in the ring."""
+    return any("valgrind" in tool for tool in tools.values())
+
+
+def client(bench, tools, name, *flags):
+    return processes.Load(bench.options.bin, name, f"--client-core={bench.options.client_core}", *flags,
+                          core=bench.options.client_core, tool=tools.get("client", ()))
+
+
+class Rows:
+    """Pulls or pushes of rows."""
+
+    def __init__(self, operation, keys, connections, depth, dim):
+        self.operation, self.keys, self.connections, self.depth, self.dim = operation, keys, connections, depth, dim
+        self.unit, self.sides, self.frames, self.bytes = "request", {"server": RECEIVED}, 1, keys * dim * 4
+
+    def title(self):
+        return f"{self.operation} of {self.keys} row{'s' * (self.keys > 1)}, dim {self.dim}, {self.connections} x {self.depth}"
+
+    @contextlib.contextmanager
+    def start(self, bench, tools):
+        rows = 10000 if tools else bench.options.rows
+        with bench.ps(tools.get("server", ()), polling=valgrind_polls(tools)) as ps:
+            load = client(bench, {}, "rows", f"--coordinator={ps.address}", f"--operation={self.operation}",
+                          f"--keys={self.keys}", f"--connections={self.connections}", f"--depth={self.depth}",
+                          f"--dim={self.dim}", f"--rows={rows}", f"--congestion={bench.options.congestion}")
+            with contextlib.closing(Running({"server": ps.child}, load, (), lambda found: found.value("requests"))) as running:
+                yield running
+
+
+class Dense:
+    """Pulls or pushes of 16 MB. The frames of a step are requests of 1 MB each, or pushes of 512 KiB."""
+
+    step_mb = 16
+
+    def __init__(self, way):
+        self.way, self.unit, self.bytes = way, "MB", 2**20
+        self.sides, self.frames = {"server": RECEIVED, "client": BY_CLIENT}, {"pull": 1, "push": 2}[way]
+
+    def title(self):
+        return f"dense {self.way}s of {self.step_mb} MB over TCP"
+
+    @contextlib.contextmanager
+    def start(self, bench, tools):
+        polls = valgrind_polls(tools)
+        with bench.ps(tools.get("server", ()), polling=polls) as ps:
+            load = client(bench, tools, "bulk", f"--coordinator={ps.address}", f"--congestion={bench.options.congestion}",
+                          *(["--polling"] if polls else []))
+            with contextlib.closing(Running({"server": ps.child, "client": load.child}, load,
+                                            (self.way, self.step_mb << 20),
+                                            lambda found: found.value("bytes") / 2**20)) as running:
+                yield running
+
+
+class Blocks:
+    """READs or WRITEs of a transfer engine. What is counted is never inlined: it is called through a pointer, or from
+    another file."""
+
+    def __init__(self, op):
+        self.op, self.unit, self.bytes, self.frames = op, "block", BLOCK_BYTES, 1
+        names = {"READ": ("reply_sent", "sl_rma_initiator_sink"), "WRITE": ("sl_rma_target_sink", "data_sent")}[op]
+        self.sides = {side: (NET_RMA, name) for side, name in zip(("target", "client"), names)}
+
+    def title(self):
+        return f"{self.op}s of {BLOCK_BYTES >> 10} KB, 2 threads x 32"
+
+    @contextlib.contextmanager
+    def start(self, bench, tools):
+        flags = ["--protocol=" + bench.options.protocol, f"--congestion={bench.options.congestion}",
+                 f"--buffer-size={128 << 20}", *(["--polling"] if valgrind_polls(tools) else [])]
+        target = subprocess.Popen([*tools.get("target", ()), processes.program(bench.options.bin, "starling-bench"),
+                                   "transfer", "--mode=target", *flags], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, text=True,
+                                  preexec_fn=processes.child_setup(bench.options.server_core))
+        try:
+            name = target.stdout.readline().partition(" serves ")[0]
+            if not name:
+                raise Failure("the target does not start")
+            load = client(bench, tools, "transfer", f"--segment-id={name}", *flags)
+            with contextlib.closing(Running({"target": target, "client": load.child}, load, (self.op, BLOCK_BYTES, 32, 2),
+                                            lambda found: found.value("bytes") / BLOCK_BYTES)) as running:
+                yield running
+        finally:
+            processes.end(target)
+
+
 LOADS = {
-    "pull-1": Load("pull", 1, 16, 32, 16),
-    "pull-100": Load("pull", 100, 4, 8, 16),
-    "push-1": Load("push", 1, 16, 32, 16),
-    "push-100": Load("push", 100, 4, 8, 16),
+    "pull-1": Rows("pull", 1, 16, 32, 16),
+    "pull-100": Rows("pull", 100, 4, 8, 16),
+    "push-1": Rows("push", 1, 16, 32, 16),
+    "push-100": Rows("push", 100, 4, 8, 16),
+    "dense-pull": Dense("pull"),
+    "dense-push": Dense("push"),
+    "read": Blocks("READ"),
+    "write": Blocks("WRITE"),
 }
+DEFAULT_LOADS = ["pull-1", "pull-100", "push-1", "push-100"]
 
 
-class Failure(Exception):
-    """A part cannot be measured; what it says is for the user."""
+class Running:
+    """A load beside its server. rate(found): units a second of one of its turns."""
 
+    def __init__(self, sides, load, words, rate):
+        self.sides, self.load, self.words, self.rate = sides, load, words, rate
 
-def end_process(process):
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        if process.poll() is None:
-            process.send_signal(number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(5)
+    def begin(self, seconds):
+        """The load runs for so long."""
+        self.load.begin(0, seconds, *self.words)
+
+    def end(self):
+        """Units a second of it."""
+        return self.rate(self.load.wait())
+
+    def others(self, side):
+        """The processes that make the side work."""
+        return {self.load.child.pid, *(process.pid for name, process in self.sides.items())} - {self.sides[side].pid}
+
+    def close(self):
+        self.load.stop()
+
+    def wait_traffic(self):
+        """Until the first side has been at work for a while."""
+        process = next(iter(self.sides.values()))
+
+        def used():
+            ran_ns = 0
+            for path in glob.glob(f"/proc/{process.pid}/task/*/schedstat"):
+                with open(path, encoding="ascii") as file:
+                    ran_ns += int(file.read().split()[0])
+            return ran_ns / 1e9
+        end, target = time.monotonic() + START_S, used() + 0.3
+        while used() < target:
+            if time.monotonic() > end:
+                raise Failure("the load does not reach the other side")
+            time.sleep(0.05)
 
 
 def run_tool(args):
@@ -58,108 +192,42 @@ def run_tool(args):
 
 
 class Bench:
-    """Starts a ps, alone or under a tool, and loads on it."""
+    """Where programs and files are, and servers, alone or under a tool."""
 
     def __init__(self, options, folder):
-        self.options = options
-        self.folder = folder
-
-    def program(self, name):
-        path = os.path.join(self.options.bin, name)
-        if not os.access(path, os.X_OK):
-            raise Failure(f"{path} is not there: build it, or say where it is with --bin")
-        return path
+        self.options, self.folder = options, folder
 
     @contextlib.contextmanager
-    def ps(self, tool=(), polling=False, workers=1, more=()):
-        with contextlib.closing(socket.socket()) as probe:
-            probe.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{probe.getsockname()[1]}"
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("PS_", "NETWORK_PS_", "STARLING_", "TF_CONFIG"))}
-        env.update(NETWORK_PS_CORE_NUMBER="1", STARLING_TCP_CONGESTION=self.options.congestion,
-                   PS_ENABLE_POLLING="true" if polling else "false")
-        log_path = os.path.join(self.folder, "ps.log")
-        with open(log_path, "wb") as log:
-            process = subprocess.Popen([*tool, self.program("starling-ps"), "--ps-hosts", address, "--worker-hosts",
-                                        ",".join(["w"] * workers),
-                                        "--job-name", "ps", "--task-index", "0", "--lease", "3600", *more],
-                                       env=env, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                       preexec_fn=processes.child_setup())
+    def ps(self, tool=(), polling=False, workers=1):
+        ps = processes.Ps(self.options, self.folder, polling=polling, workers=workers, tool=tool)
         try:
-            os.sched_setaffinity(process.pid, {self.options.server_core})
-            end = time.monotonic() + START_S
-            while True:
-                with open(log_path, encoding="utf-8", errors="replace") as log:
-                    text = log.read()
-                if " ready: " in text:
-                    break
-                if process.poll() is not None or time.monotonic() > end:
-                    raise Failure(f"starling-ps does not start:\n{text[-1000:]}")
-                time.sleep(0.05)
-            yield process, address
+            yield ps
         finally:
-            end_process(process)
-
-    @contextlib.contextmanager
-    def load(self, address, load, rows, seconds):
-        """A load in its full course; the block may wait for its requests a second."""
-        path = os.path.join(self.folder, "load.json")
-        process = subprocess.Popen(
-            [self.program("starling-bench"), load.benchmark, "--coordinator", address, "--keys", str(load.keys),
-             "--connections", str(load.connections), "--depth", str(load.depth), "--dim", str(load.dim),
-             "--rows", str(rows), "--rounds", "1", "--warm-up", "0", "--seconds", str(seconds),
-             "--client-core", str(self.options.client_core), "--congestion", self.options.congestion, "--json", path],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            preexec_fn=processes.child_setup())
-
-        def rate():
-            try:
-                output = process.communicate(timeout=RUN_S)[0]
-            except subprocess.TimeoutExpired:
-                raise Failure(f"starling-bench {load.benchmark} does not end") from None
-            if process.returncode != 0:
-                raise Failure(f"starling-bench {load.benchmark}: {output.strip()[-500:]}")
-            with open(path, encoding="utf-8") as file:
-                return next(f["median"] for f in json.load(file)["figures"] if f["quantity"] == "requests")
-
-        try:
-            yield rate
-        finally:
-            end_process(process)
-
-
-def wait_traffic(process, rate):
-    """Until the ps has been at work for a while: its table is then filled, and the load in its course."""
-    def used():
-        ran_ns = 0
-        for path in glob.glob(f"/proc/{process.pid}/task/*/schedstat"):
-            with open(path, encoding="ascii") as file:
-                ran_ns += int(file.read().split()[0])
-        return ran_ns / 1e9
-
-    end = time.monotonic() + START_S
-    target = used() + 0.3
-    while used() < target:
-        if time.monotonic() > end:
-            rate()  # says what is wrong with it
-            raise Failure("the load does not reach the ps")
-        time.sleep(0.05)
+            ps.stop()
 
 
 # ---- System calls ----------------------------------------------------------------------------------------------
 
 
+def perf_counts(process, events):
+    """{event: count} of one second; those that this machine counts."""
+    text = run_tool(["perf", "stat", "-x,", "-e", ",".join(events), "-p", str(process.pid), "--", "sleep", "1"])
+    fields = [line.split(",") for line in text.splitlines() if line.count(",") > 3]
+    return {field[2]: int(field[0]) for field in fields if field[0].isdigit()}
+
+
 def measure_system_calls(bench, load):
-    """Calls a second in a second of the load, by the requests a second of all of it."""
-    events = {"all": "raw_syscalls:sys_enter", "io_uring_enter": "syscalls:sys_enter_io_uring_enter"}
-    with bench.ps() as (process, address), bench.load(address, load, bench.options.rows, 4) as rate:
-        wait_traffic(process, rate)
-        text = run_tool(["perf", "stat", "-x,", "-e", ",".join(events.values()), "-p", str(process.pid), "--", "sleep", "1"])
-        counts = {line.split(",")[2]: line.split(",")[0] for line in text.splitlines() if line.count(",") > 3}
-        requests = rate()
-    if not counts.get(events["all"], "").isdigit():
-        raise Failure(f"perf counts no system calls here: {text.strip()[-200:]}")
-    return {name: int(counts[event]) / requests for name, event in events.items()}
+    """Counts of a second of each side, by the units a second of all of it: {side: {what: count}}."""
+    events = {"system calls": "raw_syscalls:sys_enter", "io_uring_enter": "syscalls:sys_enter_io_uring_enter",
+              "sleeps and other switches": "context-switches"}
+    with load.start(bench, {}) as running:
+        running.begin(4)
+        running.wait_traffic()
+        counts = {side: perf_counts(process, events.values()) for side, process in running.sides.items()}
+        units = running.end()
+    if not all(events["system calls"] in of for of in counts.values()):
+        raise Failure("perf counts no system calls here")
+    return {side: {what: of[event] / units for what, event in events.items() if event in of} for side, of in counts.items()}
 
 
 # ---- Flame graphs ----------------------------------------------------------------------------------------------
@@ -220,22 +288,26 @@ def draw_flames(stacks, title, path, least=0.5):
         file.write("</svg>\n")
 
 
-def measure_flames(bench, load, path):
-    """Draws where the ps's time goes; returns the functions in which most of it was spent, with their shares."""
-    data = os.path.join(bench.folder, "perf.data")
-    with bench.ps() as (process, address), bench.load(address, load, bench.options.rows, 4) as rate:
-        wait_traffic(process, rate)
-        run_tool(["perf", "record", "-q", "-e", "cpu-clock", "-F", "499", "--call-graph", "dwarf,8192", "-o", data, "-p",
-                  str(process.pid), "--", "sleep", "1.5"])
-    stacks = fold(run_tool(["perf", "script", "-i", data, "--no-inline", "-F", "ip,sym"]))
-    if not stacks:
-        raise Failure("perf took no samples")
-    draw_flames(stacks, f"starling-ps, {describe(load)}", path)
-    total = sum(stacks.values())
-    own = collections.Counter()
-    for stack, count in stacks.items():
-        own[stack[-1]] += count
-    return [(name, count / total) for name, count in own.most_common(8)]
+def measure_flames(bench, load, name):
+    """Draws where each side's time goes. {side: (path, the functions in which most of it was spent, with their
+    shares)}"""
+    found, data = {}, os.path.join(bench.folder, "perf.data")
+    with load.start(bench, {}) as running:
+        running.begin(4 * len(load.sides))
+        running.wait_traffic()
+        for side, process in running.sides.items():
+            run_tool(["perf", "record", "-q", "-e", "cpu-clock", "-F", "499", "--call-graph", "dwarf,8192", "-o", data, "-p",
+                      str(process.pid), "--", "sleep", "1.5"])
+            stacks = fold(run_tool(["perf", "script", "-i", data, "--no-inline", "-F", "ip,sym"]))
+            if not stacks:
+                raise Failure("perf took no samples")
+            path = os.path.join(bench.options.out, f"{name}{'' if len(load.sides) == 1 else '-' + side}.svg")
+            draw_flames(stacks, f"{load.title()}, the {side}", path)
+            own = collections.Counter()
+            for stack, count in stacks.items():
+                own[stack[-1]] += count
+            found[side] = path, [(function, count / own.total()) for function, count in own.most_common(8)]
+    return found
 
 
 # ---- Instructions ----------------------------------------------------------------------------------------------
@@ -273,18 +345,6 @@ def read_callgrind(path):
     return own, calls
 
 
-def count_instructions(bench, load):
-    """By the processor's counter, for machines without valgrind: turns and interrupts add some per cent."""
-    with bench.ps(polling=True) as (process, address), bench.load(address, load, bench.options.rows, 4) as rate:
-        wait_traffic(process, rate)
-        text = run_tool(["perf", "stat", "-x,", "-e", "instructions:u", "-p", str(process.pid), "--", "sleep", "1"])
-        requests = rate()
-    count = next((line.split(",")[0] for line in text.splitlines() if "instructions" in line), "")
-    if not count.isdigit():
-        raise Failure(f"perf counts no instructions here: {text.strip()[-200:]}")
-    return int(count) / requests, None, []
-
-
 def run_callgrind(process, dump, seconds, received=RECEIVED):
     """In so many seconds: instructions of each function itself, turns of the reactor, and calls of `received`: the
     frames that came."""
@@ -298,30 +358,59 @@ def run_callgrind(process, dump, seconds, received=RECEIVED):
     return own, turns, frames
 
 
+def idle_cost(running, side, dump):
+    """Instructions of a turn of the side's reactor while the other processes are stopped."""
+    others = running.others(side)
+    for pid in others:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(0.5)
+    own, turns, _ = run_callgrind(running.sides[side], f"{dump}.1", 1)
+    for pid in others:
+        os.kill(pid, signal.SIGCONT)
+    if turns == 0:
+        raise Failure("callgrind saw no turn")
+    return sum(own.values()) / turns
+
+
+def cost_of(running, side, load, dump):
+    """(instructions of a unit, those of an idle turn, the functions with the most). How many turns find nothing to do
+    depends on what else the machine runs, so every turn is subtracted as if it were idle."""
+    idle_turn = idle_cost(running, side, dump)
+    time.sleep(0.5)
+    windows = [run_callgrind(running.sides[side], f"{dump}.{number}", WINDOW_S, load.sides[side])
+               for number in range(2, 2 + WINDOWS)]
+    windows = [window for window in windows if window[2]]
+    if not windows:
+        raise Failure(f"callgrind saw no frame at the {side}")
+    costs = [(sum(own.values()) - turns * idle_turn) / frames for own, turns, frames in windows]
+    own, _, frames = windows[costs.index(min(costs))]  # in some of them rows may have been created
+    top = [(f"{name} ({os.path.basename(file)})", count / frames * load.frames) for (file, name), count in own.most_common(8)]
+    return min(costs) * load.frames, idle_turn, top
+
+
+def count_instructions(bench, load):
+    """By the processor's counter, for machines without valgrind: turns and interrupts add some per cent."""
+    with load.start(bench, {}) as running:
+        running.begin(4)
+        running.wait_traffic()
+        counts = {side: perf_counts(process, ["instructions:u"]) for side, process in running.sides.items()}
+        units = running.end()
+    if not all(counts.values()):
+        raise Failure("perf counts no instructions here")
+    return {side: (sum(of.values()) / units, None, []) for side, of in counts.items()}
+
+
 def measure_instructions(bench, load):
-    """User-space instructions of the whole ps for each frame that came, without those of turns; of an idle turn; and
-    the functions with the most. The ps polls: callgrind does not let a thread sleep in the ring. How many turns find
-    nothing to do depends on what else the machine runs, so every turn is subtracted as if it were idle."""
+    """In user space, of each side: {side: as cost_of has it}. Both poll: callgrind does not let a thread sleep in the
+    ring."""
     if shutil.which("valgrind") is None:
         return count_instructions(bench, load)
-    out = os.path.join(bench.folder, "callgrind.out")
-    tool = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--instr-atstart=no"]
-    with bench.ps(tool, polling=True) as (process, address):
-        own, turns, _ = run_callgrind(process, out + ".1", 1)
-        if turns == 0:
-            raise Failure("callgrind saw no turn")
-        idle_turn = sum(own.values()) / turns
-        with bench.load(address, load, 10000, 6) as rate:
-            wait_traffic(process, rate)
-            found = [run_callgrind(process, f"{out}.{number}", 0.7) for number in (2, 3, 4)]
-            rate()
-    if not all(frames for _, _, frames in found):
-        raise Failure("callgrind saw no request")
-    totals = [(sum(own.values()) - turns * idle_turn) / frames for own, turns, frames in found]
-    total = min(totals)  # some windows may have seen rows being created
-    own, _, frames = found[totals.index(total)]
-    top = [(f"{name} ({os.path.basename(file)})", count / frames) for (file, name), count in own.most_common(8)]
-    return total, idle_turn, top
+    out = os.path.join(bench.folder, "callgrind")
+    tool = ["valgrind", "-q", "--tool=callgrind", f"--callgrind-out-file={out}.%p", "--instr-atstart=no"]
+    with load.start(bench, dict.fromkeys(load.sides, tool)) as running:
+        running.begin(LOAD_S)
+        running.wait_traffic()
+        return {side: cost_of(running, side, load, f"{out}.{process.pid}") for side, process in running.sides.items()}
 
 
 # ---- Bytes copied ----------------------------------------------------------------------------------------------
@@ -352,49 +441,48 @@ def read_dhat(path):
 
 
 def measure_copies(bench, load):
-    """Bytes that the ps hands to memcpy and its kin, by byte of rows or gradients delivered."""
-    out = os.path.join(bench.folder, "dhat.out")
-    tool = dhat_copies(out)
-    seconds = 3
-    with bench.ps(tool, polling=True) as (_, address), bench.load(address, load, 10000, seconds) as rate:
-        delivered = rate() * seconds * load.keys * load.dim * 4
-    copied = read_dhat(out)
-    return sum(copied.values()) / delivered, [(name, count / delivered) for name, count in copied.most_common(4)]
+    """Bytes that each side hands to memcpy and its kin, by byte delivered: {side: (all, by function)}."""
+    out = {side: os.path.join(bench.folder, f"dhat-{side}") for side in load.sides}
+    with load.start(bench, {side: dhat_copies(path) for side, path in out.items()}) as running:
+        running.begin(DHAT_S)
+        delivered = running.end() * DHAT_S * load.bytes
+    found = {}
+    for side, path in out.items():
+        copied = read_dhat(path)
+        found[side] = copied.total() / delivered, [(name, count / delivered) for name, count in copied.most_common(4)]
+    return found
 
 
 # ---- The whole -------------------------------------------------------------------------------------------------
-
-
-def describe(load):
-    return f"{load.benchmark} of {load.keys} row{'s' * (load.keys > 1)}, dim {load.dim}, {load.connections} x {load.depth}"
 
 
 INSTRUCTION_TOOLS = ["valgrind", "callgrind_control"] if shutil.which("valgrind") else ["perf"]
 PARTS = {"calls": ["perf"], "flames": ["perf"], "instructions": INSTRUCTION_TOOLS, "copies": ["valgrind"]}
 
 
+def print_top(side, what, text, top, form):
+    print(f"  {side:7} {what:30} {text}")
+    for function, value in top:
+        print(f"    {value:{form}}  {function}")
+
+
 def profile(bench, name, part):
     load = LOADS[name]
     if part == "calls":
-        found = measure_system_calls(bench, load)
-        print(f"  system calls per request       {found['all']:.4f}, of which io_uring_enter {found['io_uring_enter']:.4f}")
+        for side, counts in measure_system_calls(bench, load).items():
+            print(f"  {side:7} per {load.unit:26} " + ", ".join(f"{count:.4f} {what}" for what, count in counts.items()))
     elif part == "flames":
-        path = os.path.join(bench.options.out, f"{name}.svg")
-        top = measure_flames(bench, load, path)
-        print(f"  flame graph                    {path}")
-        for function, share in top:
-            print(f"    {share:6.1%}  {function}")
+        for side, (path, top) in measure_flames(bench, load, name).items():
+            print_top(side, "flame graph", path, top, "6.1%")
     elif part == "instructions":
-        total, idle_turn, top = measure_instructions(bench, load)
-        print(f"  instructions per request       {total:.0f}, {total / load.keys:.1f} a key" +
-              (f"; of an idle turn {idle_turn:.0f}" if idle_turn else ""))
-        for function, count in top:
-            print(f"    {count:8.1f}  {function}")
+        for side, (total, idle_turn, top) in measure_instructions(bench, load).items():
+            a_key = f", {total / load.keys:.1f} a key" if isinstance(load, Rows) else ""
+            idle = f"; of an idle turn {idle_turn:.0f}" if idle_turn else ""
+            print_top(side, f"instructions per {load.unit}", f"{total:.0f}{a_key}{idle}", top, "8.1f")
     else:
-        total, top = measure_copies(bench, load)
-        print(f"  bytes copied per byte          {total:.3f}, but for the kernel's copies and loops of our own")
-        for function, share in top:
-            print(f"    {share:6.3f}  {function}")
+        for side, (total, top) in measure_copies(bench, load).items():
+            print_top(side, "bytes copied per byte", f"{total:.3f}, but for the kernel's copies and loops of our own", top,
+                      "6.3f")
     sys.stdout.flush()
 
 
@@ -413,10 +501,11 @@ def parse_arguments(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--bin", default=os.path.join(HERE, "../build/release/bin"), help="where the programs are")
     parser.add_argument("--out", default="profile", help="folder of the flame graphs")
-    parser.add_argument("--loads", type=names_of(LOADS), default=list(LOADS), help=",".join(LOADS))
+    parser.add_argument("--loads", type=names_of(LOADS), default=DEFAULT_LOADS, help=",".join(LOADS))
     parser.add_argument("--parts", type=names_of(PARTS), default=list(PARTS), help=",".join(PARTS))
     parser.add_argument("--rows", type=int, default=100000, help="of the table, but under valgrind")
     parser.add_argument("--congestion", default="cubic")
+    parser.add_argument("--protocol", default="tcp", help="of transfers")
     parser.add_argument("--server-core", type=int, choices=cores, default=cores[0])
     parser.add_argument("--client-core", type=int, choices=cores, default=cores[1] if len(cores) > 1 else cores[0])
     return parser.parse_args(argv)
@@ -427,7 +516,7 @@ def measure_all(options, folder):
     is_complete = True
     bench = Bench(options, folder)
     for name in options.loads:
-        print(f"{name}: {describe(LOADS[name])}")
+        print(f"{name}: {LOADS[name].title()}")
         for part in options.parts:
             missing = [tool for tool in PARTS[part] if shutil.which(tool) is None]
             if missing:

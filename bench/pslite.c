@@ -25,13 +25,15 @@ struct command {
 static void add(struct sl_bench_report *report, const struct command *command, uint32_t rank,
                 const char *quantity, const char *unit, const double *samples, uint32_t count)
 {
-    char name[SL_BENCH_NAME_BYTES];
+    char name[32];
     (void)snprintf(name, sizeof name, "worker %u", rank);
-    struct sl_bench_figure *figure = sl_bench_report_figure(report, name, quantity, unit);
-    sl_bench_figure_over(figure, sl_bench_over_names[command->over]);
-    for (uint32_t i = 0; i < count; i++) {
-        sl_bench_figure_sample(figure, samples[i]);
-    }
+    sl_bench_report_figure(
+        report, &(struct sl_bench_figure){.name = name,
+                                          .quantity = quantity,
+                                          .unit = unit,
+                                          .transport = sl_bench_over_names[command->over],
+                                          .samples = samples,
+                                          .count = count});
 }
 
 static int finish(const struct command *command, const struct sl_bench_pslite_found *found)
@@ -55,9 +57,7 @@ static int finish(const struct command *command, const struct sl_bench_pslite_fo
         add(report, command, found->rank, "goodput", "Gb/s", found->goodput, found->report_count);
         add(report, command, found->rank, "time per key", "us", found->key_us, found->report_count);
     }
-    const int err = sl_bench_report_finish(report, &command->common);
-    sl_bench_report_destroy(&report);
-    return err;
+    return sl_bench_report_finish(&report, &command->common);
 }
 
 /* ---- Roles ----------------------------------------------------------------------------------- */
@@ -119,7 +119,6 @@ static int parse(struct command *command, enum sl_kv_role *role, int argc, char 
             "LOG_DURATION (10 rounds between two reports), TOTAL_DURATION (rounds, in place of "
             "REPEAT). `ipc` measures the same on one machine.",
         .usage = "[LEN [REPEAT [MODE]]] [options]",
-        .is_one_run = true,
     };
     int taken;
     const int parsed =

@@ -18,8 +18,8 @@ static double now_ns(void)
 
 void sl_bench_pslite_worker_note(struct sl_bench_pslite_found *found, double goodput, double key_us)
 {
-    if (found->report_count == SL_BENCH_ROUNDS_MAX) {
-        const size_t bytes = (SL_BENCH_ROUNDS_MAX - 1) * sizeof(double);
+    if (found->report_count == SL_BENCH_PSLITE_REPORTS_MAX) {
+        const size_t bytes = (SL_BENCH_PSLITE_REPORTS_MAX - 1) * sizeof(double);
         memmove(found->goodput, found->goodput + 1, bytes);
         memmove(found->key_us, found->key_us + 1, bytes);
         found->report_count--;

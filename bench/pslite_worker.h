@@ -6,14 +6,15 @@
 #include <stdbool.h>
 
 #include "bench/pslite_options.h"
-#include "bench/report.h"
+
+#define SL_BENCH_PSLITE_REPORTS_MAX 64 /* the newest are kept */
 
 /* Results of a worker. */
 struct sl_bench_pslite_found {
     uint32_t rank, key_count;
     /* Of the last reports, the oldest first. */
-    double goodput[SL_BENCH_ROUNDS_MAX]; /* Gb/s, payload of one direction */
-    double key_us[SL_BENCH_ROUNDS_MAX];  /* mean time of a key */
+    double goodput[SL_BENCH_PSLITE_REPORTS_MAX]; /* Gb/s, payload of one direction */
+    double key_us[SL_BENCH_PSLITE_REPORTS_MAX];  /* mean time of a key */
     uint32_t report_count;
     double push_ms, pull_ms; /* mode 0: of all its rounds together */
 };

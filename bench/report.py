@@ -21,6 +21,8 @@ import sys
 import tempfile
 import time
 
+from processes import Failure
+
 FORMAT = "starling-bench report 1"
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999, "p99.999": 0.99999}
 QUIET_PERCENT = 10  # of a core: bench/quiet.h
@@ -30,10 +32,6 @@ CHARTS_MAX = 64
 CHART_PIXELS, KEY_PIXELS, BAR_PIXELS = 560, 11, 26
 TARGETS = [("serving", []), ("bulk", ["--sizes", "1M,16M"]), ("bulk", ["--sizes", "1M,16M", "--over", "shm"]),
            ("scale", []), ("ipc", []), ("train", []), ("train", ["--over", "shm"])]
-
-
-class Failure(Exception):
-    """The report cannot be made; the text is for the user."""
 
 
 # ---- Completing ------------------------------------------------------------------------------------------------

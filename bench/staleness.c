@@ -8,6 +8,7 @@
 #include "bench/bench.h"
 #include "bench/now.h"
 #include "bench/options.h"
+#include "bench/report.h"
 #include "bench/staleness_trainer.h"
 
 #define WORKERS_MAX 400
@@ -56,8 +57,7 @@ static int parse(int argc, char **argv, struct sl_bench_staleness_options *o)
     const struct sl_bench_program program = {
         .name = "staleness",
         .summary = "How old the parameters are that workers use. Frequencies are intervals.",
-        .usage = "[options]",
-        .is_one_run = true};
+        .usage = "[options]"};
     return sl_bench_parse_program(&program, table, sizeof table / sizeof table[0], &o->common, argc,
                                   argv);
 }
@@ -70,32 +70,38 @@ static void add_times(struct sl_bench_report *report, const char *name,
         double share;
     } shares[] = {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}};
     const double mean_ns = times->count > 0 ? (double)times->sum / (double)times->count : 0;
-    (void)sl_bench_report_add(report, name, "mean", "s", mean_ns / (double)SL_CLOCK_NS_PER_S);
+    sl_bench_report_add(report, name, "mean", "s", mean_ns / (double)SL_CLOCK_NS_PER_S);
     for (uint32_t i = 0; i < 3; i++) {
-        (void)sl_bench_report_add(report, name, shares[i].quantity, "s",
-                                  sl_bench_seconds(sl_metric_quantile(times, shares[i].share)));
+        sl_bench_report_add(report, name, shares[i].quantity, "s",
+                            sl_bench_seconds(sl_metric_quantile(times, shares[i].share)));
     }
-    sl_bench_report_histogram(report, name, times);
+    sl_bench_report_times(report, name, times);
 }
 
 static void add_versions(struct sl_bench_report *report, const struct sl_metric_histogram *behind)
 {
     static const char *const NAME = "difference at every step";
     const double count = behind->count > 0 ? (double)behind->count : 1;
-    (void)sl_bench_report_add(report, NAME, "mean", "versions", (double)behind->sum / count);
+    sl_bench_report_add(report, NAME, "mean", "versions", (double)behind->sum / count);
     static const double shares[] = {0.5, 0.9, 0.99, 1};
     static const char *const names[] = {"p50", "p90", "p99", "most"};
     for (uint32_t i = 0; i < 4; i++) {
-        (void)sl_bench_report_add(report, NAME, names[i], "versions",
-                                  (double)sl_metric_quantile(behind, shares[i]));
+        sl_bench_report_add(report, NAME, names[i], "versions",
+                            (double)sl_metric_quantile(behind, shares[i]));
     }
     uint64_t upper;
     for (uint32_t i = 0; i < SL_METRIC_BUCKETS; i++) {
         const uint64_t in = sl_metric_bucket(behind, i, &upper);
         if (in > 0) {
-            struct sl_bench_figure *figure =
-                sl_bench_report_add(report, "steps", "share", "", (double)in / count);
-            sl_bench_figure_at(figure, "versions behind, at most", (double)upper);
+            const double share = (double)in / count;
+            sl_bench_report_figure(report,
+                                   &(struct sl_bench_figure){.name = "steps",
+                                                             .quantity = "share",
+                                                             .unit = "",
+                                                             .x_name = "versions behind, at most",
+                                                             .x = (double)upper,
+                                                             .samples = &share,
+                                                             .count = 1});
         }
     }
 }
@@ -113,21 +119,18 @@ static int report(const struct sl_bench_staleness *run,
                    o->push_frequency, o->pull_frequency, o->post_frequency, o->step_frequency,
                    o->loss);
     struct sl_bench_report *report = sl_bench_report_create("staleness", setting);
-    (void)sl_bench_report_add(report, "difference at posts, as SRL", "mean", "versions",
-                              found->average);
+    sl_bench_report_add(report, "difference at posts, as SRL", "mean", "versions", found->average);
     add_versions(report, &found->behind);
     add_times(report, "behind at every step", &found->behind_time);
     add_times(report, "commit to visible", &found->visible);
     add_times(report, "begin of push to visible", &found->delivered);
-    (void)sl_bench_report_add(report, "push", "mean", "s", found->push_seconds);
-    (void)sl_bench_report_add(report, "pushes", "versions", "", (double)found->pushes);
-    (void)sl_bench_report_add(report, "pulls", "versions", "", (double)found->pulls);
-    (void)sl_bench_report_add(report, "torn reads", "pulls", "", (double)found->torn);
-    (void)sl_bench_report_add(report, "sent by the trainer's host", "bytes", "B",
-                              (double)found->sent_bytes);
-    const int err = sl_bench_report_finish(report, &o->common);
-    sl_bench_report_destroy(&report);
-    return err;
+    sl_bench_report_add(report, "push", "mean", "s", found->push_seconds);
+    sl_bench_report_add(report, "pushes", "versions", "", (double)found->pushes);
+    sl_bench_report_add(report, "pulls", "versions", "", (double)found->pulls);
+    sl_bench_report_add(report, "torn reads", "pulls", "", (double)found->torn);
+    sl_bench_report_add(report, "sent by the trainer's host", "bytes", "B",
+                        (double)found->sent_bytes);
+    return sl_bench_report_finish(&report, &o->common);
 }
 
 int sl_bench_staleness_run(int argc, char **argv)
@@ -149,7 +152,6 @@ int sl_bench_staleness_run(int argc, char **argv)
     if (parsed != SL_CLI_RUN) {
         return parsed < 0 ? 2 : 0;
     }
-    run.options.common.rounds = 0;
     sl_log_setup(run.options.log_level, "bench");
     run.mode = modes[run.options.mode];
     run.bytes = run.options.data_size << 20;

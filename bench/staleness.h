@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "bench/child.h"
-#include "bench/report.h"
+#include "bench/options.h"
 #include "core/log.h"
 
 #define SL_BENCH_STALENESS_PAGE  4096 /* each begins with the version */

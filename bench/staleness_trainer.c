@@ -30,7 +30,7 @@ struct sl_bench_staleness_trainer {
     bool is_worker[1 + CONNECTIONS_MAX]; /* from READY to LOG */
     uint32_t ready_count, log_count, host_count;
     struct sockaddr_in hosts[1 + CONNECTIONS_MAX];
-    struct sl_bench_child *children;
+    pid_t *children;
     uint32_t child_count;
 
     uint8_t *memories[SL_BENCH_STALENESS_KEPT];
@@ -248,16 +248,15 @@ static int start_workers(struct sl_bench_staleness_trainer *trainer, int argc, c
     const struct sl_bench_staleness *run = trainer->run;
     const struct sl_bench_staleness_options *options = &run->options;
     static struct sl_bench_arguments arguments;
-    char program[SL_BENCH_PATH_BYTES], srun[SL_BENCH_PATH_BYTES];
-    if (!sl_bench_child_beside("starling-bench", program) ||
-        (run->is_distributed && !sl_bench_child_find("srun", srun))) {
-        sl_log_error("there is no starling-bench beside this program, or no srun");
+    char program[SL_BENCH_PATH_BYTES];
+    if (!sl_bench_child_beside("starling-bench", X_OK, program)) {
+        sl_log_error("there is no starling-bench beside this program");
         return SL_ERR_NOT_FOUND;
     }
     const uint64_t workers = options->workers;
     const uint64_t per_node = options->workers_per_node > 0 ? options->workers_per_node : workers;
     if (run->is_distributed) {
-        sl_bench_arguments_add(&arguments, "%s", srun);
+        sl_bench_arguments_add(&arguments, "srun");
         sl_bench_arguments_add(&arguments, "--ntasks=%" PRIu64, workers);
         sl_bench_arguments_add(&arguments, "--nodes=%" PRIu64, (workers + per_node - 1) / per_node);
         sl_bench_arguments_add(&arguments, "--ntasks-per-node=%" PRIu64, per_node);
@@ -270,12 +269,12 @@ static int start_workers(struct sl_bench_staleness_trainer *trainer, int argc, c
         sl_bench_arguments_add(&arguments, "%s", argv[i]);
     }
     sl_bench_arguments_add(&arguments, "--trainer=%s", trainer->address);
-    const struct sl_bench_child_options child = {.argv = arguments.items, .core = -1};
     const uint32_t count = run->is_distributed ? 1 : (uint32_t)workers;
     trainer->children = calloc(count, sizeof *trainer->children);
     int err = trainer->children != NULL ? 0 : SL_ERR_NO_MEMORY;
     while (err == 0 && trainer->child_count < count) {
-        err = sl_bench_child_start(&child, &trainer->children[trainer->child_count++]);
+        err = sl_bench_child_start(&arguments, false, &trainer->children[trainer->child_count]);
+        trainer->child_count += err == 0;
     }
     return err;
 }
@@ -296,8 +295,7 @@ static bool has_ended(const struct sl_bench_staleness_trainer *trainer)
 {
     for (uint32_t i = 0; i < trainer->child_count; i++) {
         siginfo_t info = {.si_pid = 0};
-        if (waitid(P_PID, (id_t)trainer->children[i].pid, &info, WEXITED | WNOHANG | WNOWAIT) ==
-                0 &&
+        if (waitid(P_PID, (id_t)trainer->children[i], &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
             info.si_pid != 0) {
             return true;
         }

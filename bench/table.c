@@ -1,139 +1,42 @@
-/* starling-bench table: one shard's sparse table in this process, without any network: its growth,
- * while rows that exist are read; its memory; lookups, reads and updates of rows in turns. */
+/* The load `table`: one shard's sparse table in this process, without any network: its growth,
+ * while rows that exist are read; its memory; lookups, reads and updates of rows. */
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "bench/bench.h"
-#include "bench/contest.h"
+#include "bench/fork.h"
 #include "bench/now.h"
 #include "bench/options.h"
+#include "bench/turns.h"
 #include "bench/workload.h"
-#include "config/cli.h"
 #include "core/hash.h"
 #include "core/limits.h"
 #include "core/log.h"
 #include "core/metric.h"
 #include "ps/optimizer/optimizer.h"
 #include "ps/table/sparse_table.h"
-#include "reactor/topology.h"
 
 #define GROUP_ROWS    256 /* created between two looks at the processor time */
 /* Of what the memory's records take: index, directory and slack at most. */
 #define MEMORY_FACTOR 1.4
 
-#define LIST_MAX      8 /* values of --rows or --dim */
 #define DISTRIBUTIONS 2
 
-/* A table is made for each of rows, optimizers and dims. */
 struct options {
     struct sl_bench_common common;
-    uint64_t rows[LIST_MAX], dims[LIST_MAX];
-    enum sl_optimizer_kind optimizers[SL_OPTIMIZER_KIND_COUNT];
-    uint32_t row_counts, dim_counts, optimizer_counts;
-    bool distributions[DISTRIBUTIONS]; /* by enum sl_bench_distribution */
-    uint64_t operations, batch, seed;
+    uint64_t rows, dim, operations, batch, seed;
     double exponent; /* of Zipf's law */
+    int optimizer;
 };
-
-/* Lists from the command line, not parsed yet. */
-struct texts {
-    const char *rows, *dims, *optimizers;
-    int keys;
-    bool all;
-};
-
-#define KEYS_BOTH "both"
-enum { KEYS_OF_BOTH = 2 };
-
-/* "adagrad,adam" or "all". */
-static int read_optimizers(const char *text, struct options *o)
-{
-    const bool all = strcmp(text, "all") == 0;
-    char name[32];
-    for (int i = 0; all && i < SL_OPTIMIZER_KIND_COUNT; i++) {
-        o->optimizers[o->optimizer_counts++] = (enum sl_optimizer_kind)i;
-    }
-    while (!all && text != NULL) {
-        const int length = (int)strcspn(text, ",");
-        (void)snprintf(name, sizeof name, "%.*s", length, text);
-        if (o->optimizer_counts == SL_OPTIMIZER_KIND_COUNT ||
-            sl_optimizer_kind_from_name(name, &o->optimizers[o->optimizer_counts]) != 0) {
-            (void)fprintf(stderr,
-                          "starling-bench table: --optimizer: \"%s\": accepts all, or of these "
-                          "with commas between them: sum sgd momentum adagrad adagrad_decay "
-                          "rmsprop adam adamw adam_async ftrl ftrl_group\n",
-                          name);
-            return SL_ERR_INVALID;
-        }
-        o->optimizer_counts++;
-        text = text[length] == ',' ? text + length + 1 : NULL;
-    }
-    return 0;
-}
-
-static int read_lists(const struct texts *texts, struct options *o)
-{
-    o->distributions[SL_BENCH_UNIFORM] = texts->keys != SL_BENCH_ZIPF;
-    o->distributions[SL_BENCH_ZIPF] = texts->keys != SL_BENCH_UNIFORM;
-    int err = sl_bench_list("table", "rows", texts->rows, 1, 4000000000, o->rows, LIST_MAX,
-                            &o->row_counts);
-    err = err != 0 ? err
-                   : sl_bench_list("table", "dim", texts->dims, 1, SL_LIMIT_DIM, o->dims, LIST_MAX,
-                                   &o->dim_counts);
-    return err != 0 ? err : read_optimizers(texts->optimizers, o);
-}
-
-/* SL_CLI_RUN, SL_CLI_EXIT_OK, or an error, which has been printed. */
-static int parse(int argc, char **argv, struct options *o)
-{
-    struct texts texts = {NULL, NULL, NULL, KEYS_OF_BOTH, false};
-    *o = (struct options){.common = sl_bench_common_defaults(),
-                          .operations = 2000000,
-                          .batch = 256,
-                          .seed = 1,
-                          .exponent = 1.05};
-    o->common.seconds = 0.1;
-    o->common.warm_up = 0.02;
-    const struct sl_cli_option table[] = {
-        sl_bench_text("rows", &texts.rows, "LIST",
-                      "Rows that the table holds, \"1M,20M\"; 1M unless given."),
-        sl_bench_text("dim", &texts.dims, "LIST", "Columns of a row; 16,64,128 unless given."),
-        sl_bench_text("optimizer", &texts.optimizers, "LIST",
-                      "Optimizers of the table, or all; adagrad unless given."),
-        {.kind = SL_CLI_BOOL,
-         .name = "all",
-         .target = &texts.all,
-         .help = "What is not given as a list is 1M,20M rows and all optimizers; what does not fit "
-                 "into memory is left out. About 20 minutes."},
-        sl_bench_choice("keys", &texts.keys, SL_BENCH_DISTRIBUTION_CHOICES "|" KEYS_BOTH,
-                        "How keys are drawn."),
-        sl_bench_exponent("exponent", &o->exponent),
-        sl_bench_number("operations", &o->operations, 1, 1e9,
-                        "Keys drawn, which each measurement goes through again and again."),
-        sl_bench_number("batch", &o->batch, 1, SL_LIMIT_TURN_COST, "Keys of one call."),
-        sl_bench_number("seed", &o->seed, 0, 0, "Seed of the keys drawn."),
-    };
-    const int result = sl_bench_parse("table", "Measures sparse tables in this process.", table,
-                                      sizeof table / sizeof table[0], &o->common, argc, argv);
-    if (result != SL_CLI_RUN) {
-        return result;
-    }
-    texts.rows = texts.rows != NULL ? texts.rows : texts.all ? "1M,20M" : "1M";
-    texts.dims = texts.dims != NULL ? texts.dims : "16,64,128";
-    texts.optimizers = texts.optimizers != NULL ? texts.optimizers : texts.all ? "all" : "adagrad";
-    return read_lists(&texts, o);
-}
 
 static const char *const distribution_names[DISTRIBUTIONS] = {"uniform", "zipf"};
 
-/* Contestants of each round. */
 enum phase { PHASE_LOOKUP, PHASE_GATHER, PHASE_UPDATE, PHASE_PULL, PHASE_PUSH, PHASE_COUNT };
-static const char *const phase_names[PHASE_COUNT] = {"lookup", "gather", "update",
-                                                     "lookup and gather", "lookup and update"};
+static const char *const phase_names[PHASE_COUNT] = {"lookup", "gather", "update", "lookup-gather",
+                                                     "lookup-update"};
 
 /* Creations that took longer than a reactor's turn may. Those of our own making are told from those
  * in which the system ran something else by the processor time of the group around them. */
@@ -143,16 +46,13 @@ struct pauses {
 
 /* Keys of one distribution, and where their rows are. */
 struct drawn {
-    uint64_t *keys;    /* [operations] */
+    uint64_t *keys;    /* [operations]; NULL: not yet */
     uint32_t *records; /* [operations] */
     uint64_t at;       /* of the next batch */
 };
 
-/* One table: its rows, columns and optimizer. */
 struct bench {
-    const struct options *options;
-    uint64_t rows;
-    uint32_t dim;
+    struct options options;
     struct sl_sparse_table *store;
     struct sl_optimizer_push push;
     struct drawn drawn[DISTRIBUTIONS];
@@ -160,9 +60,10 @@ struct bench {
     float *values;    /* [batch][dim] */
     float *gradients; /* [batch][dim] */
     uint64_t random;
-    struct sl_metric_histogram *create; /* ns of one creation */
-    struct sl_metric_histogram *serve;  /* ns of a batch that is read between creations */
+    struct sl_metric_histogram create; /* ns of one creation */
+    struct sl_metric_histogram serve;  /* ns of a batch that is read between creations */
     struct pauses pauses;
+    struct sl_bench_turns turns;
 };
 
 /* ---- Growth ---------------------------------------------------------------------------------- */
@@ -184,7 +85,7 @@ static int create_group(struct bench *bench, uint64_t first, uint64_t count, uin
         }
         const uint64_t now = sl_clock_now_ns(clock);
         const uint64_t took_ns = now - before;
-        sl_metric_record(bench->create, took_ns);
+        sl_metric_record(&bench->create, took_ns);
         bench->pauses.count += took_ns > SL_LIMIT_TURN_STALL_NS;
         *longest_ns = took_ns > *longest_ns ? took_ns : *longest_ns;
         before = now;
@@ -196,7 +97,7 @@ static int create_group(struct bench *bench, uint64_t first, uint64_t count, uin
 static void serve(struct bench *bench, uint64_t row_count)
 {
     const struct sl_clock *clock = sl_clock_system();
-    const uint32_t count = (uint32_t)bench->options->batch;
+    const uint32_t count = (uint32_t)bench->options.batch;
     uint64_t keys[SL_LIMIT_TURN_COST];
     for (uint32_t i = 0; i < count; i++) {
         keys[i] = sl_bench_workload_key(sl_hash_random(&bench->random) % row_count);
@@ -204,7 +105,7 @@ static void serve(struct bench *bench, uint64_t row_count)
     const uint64_t before = sl_clock_now_ns(clock);
     sl_sparse_table_find(bench->store, keys, count, bench->found);
     sl_sparse_table_gather(bench->store, bench->found, count, bench->values);
-    sl_metric_record(bench->serve, sl_clock_now_ns(clock) - before);
+    sl_metric_record(&bench->serve, sl_clock_now_ns(clock) - before);
 }
 
 /* A group has at most one pause worth the name, and all the time that its thread did not run is
@@ -223,8 +124,8 @@ static void count_own_pause(struct pauses *pauses, uint64_t longest_ns, uint64_t
 static int create_rows(struct bench *bench)
 {
     const struct sl_clock *clock = sl_clock_system();
-    for (uint64_t first = 0; first < bench->rows; first += GROUP_ROWS) {
-        const uint64_t left = bench->rows - first;
+    for (uint64_t first = 0; first < bench->options.rows; first += GROUP_ROWS) {
+        const uint64_t left = bench->options.rows - first;
         const uint64_t count = left < GROUP_ROWS ? left : GROUP_ROWS;
         const uint64_t wall_before = sl_clock_now_ns(clock);
         const uint64_t processor_before = sl_bench_cpu_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -243,14 +144,6 @@ static int create_rows(struct bench *bench)
 }
 
 /* ---- Phases ---------------------------------------------------------------------------------- */
-
-/* A contestant: one phase over keys of one distribution. */
-struct turn {
-    struct bench *bench;
-    struct drawn *drawn;
-    enum phase phase;
-    char name[SL_BENCH_NAME_BYTES];
-};
 
 static void run_batch(struct bench *bench, enum phase phase, const uint64_t *keys,
                       const uint32_t *records, uint32_t count)
@@ -281,11 +174,10 @@ static void run_batch(struct bench *bench, enum phase phase, const uint64_t *key
 }
 
 /* Batches of the drawn keys, again and again, for so long; ns a key. */
-static double run_for(struct turn *turn, double seconds)
+static double run_for(struct bench *bench, enum phase phase, struct drawn *drawn, double seconds)
 {
     const struct sl_clock *clock = sl_clock_system();
-    const struct options *options = turn->bench->options;
-    struct drawn *drawn = turn->drawn;
+    const struct options *options = &bench->options;
     const uint64_t before = sl_clock_now_ns(clock);
     const uint64_t wanted_ns = sl_bench_ns(seconds);
     uint64_t took_ns;
@@ -293,8 +185,7 @@ static double run_for(struct turn *turn, double seconds)
     do {
         const uint64_t left = options->operations - drawn->at;
         const uint32_t count = (uint32_t)(left < options->batch ? left : options->batch);
-        run_batch(turn->bench, turn->phase, drawn->keys + drawn->at, drawn->records + drawn->at,
-                  count);
+        run_batch(bench, phase, drawn->keys + drawn->at, drawn->records + drawn->at, count);
         keys += count;
         drawn->at = (drawn->at + count) % options->operations;
         took_ns = sl_clock_now_ns(clock) - before;
@@ -302,205 +193,38 @@ static double run_for(struct turn *turn, double seconds)
     return (double)took_ns / (double)keys;
 }
 
-static int run_turn(void *ctx, const struct sl_bench_common *common, double *values)
+static int draw_keys(struct bench *bench, enum sl_bench_distribution distribution)
 {
-    struct turn *turn = ctx;
-    (void)run_for(turn, common->warm_up);
-    values[0] = run_for(turn, common->seconds);
+    const struct options *options = &bench->options;
+    struct drawn *drawn = &bench->drawn[distribution];
+    struct sl_bench_workload workload;
+    drawn->keys = calloc(options->operations, sizeof *drawn->keys);
+    drawn->records = calloc(options->operations, sizeof *drawn->records);
+    if (drawn->keys == NULL || drawn->records == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    sl_bench_workload_init(&workload, distribution, options->rows, options->exponent,
+                           options->seed);
+    for (uint64_t i = 0; i < options->operations; i++) {
+        drawn->keys[i] = sl_bench_workload_next(&workload);
+    }
+    sl_sparse_table_find(bench->store, drawn->keys, (uint32_t)options->operations, drawn->records);
     return 0;
 }
 
-/* ---- Report ---------------------------------------------------------------------------------- */
+/* ---- Turns ----------------------------------------------------------------------------------- */
 
-static bool rows_on_axis(const struct bench *bench)
-{
-    return bench->options->row_counts > 1 && bench->options->dim_counts == 1;
-}
-
-/* "gather, uniform keys, adagrad, 1000000 rows, dim 16"; of a curve without what stands on its
- * axis. */
-static void write_name(const struct bench *bench, const char *what, bool on_curve,
-                       char name[SL_BENCH_NAME_BYTES])
-{
-    char rows[32] = "";
-    char dim[32] = "";
-    if (!on_curve || !rows_on_axis(bench)) {
-        (void)snprintf(rows, sizeof rows, ", %" PRIu64 " rows", bench->rows);
-    }
-    if (!on_curve || rows_on_axis(bench)) {
-        (void)snprintf(dim, sizeof dim, ", dim %u", bench->dim);
-    }
-    (void)snprintf(name, SL_BENCH_NAME_BYTES, "%s, %s%s%s", what,
-                   sl_sparse_table_optimizer(bench->store)->name, rows, dim);
-}
-
-static void put_on_axis(const struct bench *bench, struct sl_bench_figure *figure)
-{
-    if (rows_on_axis(bench)) {
-        sl_bench_figure_at(figure, "rows", (double)bench->rows);
-    } else {
-        sl_bench_figure_at(figure, "dim", bench->dim);
-    }
-}
-
-static void add(const struct bench *bench, struct sl_bench_report *report, const char *what,
-                const char *quantity, const char *unit, double value)
-{
-    char name[SL_BENCH_NAME_BYTES];
-    write_name(bench, what, false, name);
-    (void)sl_bench_report_add(report, name, quantity, unit, value);
-}
-
-static void report_memory(const struct bench *bench, struct sl_bench_report *report)
-{
-    const double record = (double)sl_sparse_table_record_bytes(bench->store);
-    const double bytes = (double)sl_sparse_table_memory_bytes(bench->store);
-    const double per_row = bytes / (double)sl_sparse_table_row_count(bench->store);
-    add(bench, report, "memory", "record", "B", record);
-    add(bench, report, "memory", "all, per row", "B", per_row);
-    add(bench, report, "memory", "all / records", "", per_row / record);
-}
-
-static void report_spread(const struct bench *bench, struct sl_bench_report *report,
-                          const char *what, const struct sl_metric_histogram *histogram)
-{
-    char name[SL_BENCH_NAME_BYTES];
-    write_name(bench, what, false, name);
-    sl_bench_report_histogram(report, name, histogram);
-}
-
-static void report_growth(const struct bench *bench, struct sl_bench_report *report)
-{
-    const struct sl_metric_histogram *create = bench->create;
-    const struct pauses *pauses = &bench->pauses;
-    add(bench, report, "growth", "rows created", "1/s",
-        1e9 * (double)create->count / (double)create->sum);
-    add(bench, report, "growth", "pauses over 1 ms", "", (double)pauses->count);
-    add(bench, report, "growth", "those of our own making", "", (double)pauses->own_count);
-    add(bench, report, "growth", "longest of our own", "us", (double)pauses->own_max_ns / 1e3);
-    add(bench, report, "growth", "late chunks", "",
-        (double)sl_sparse_table_chunks_late(bench->store));
-    report_spread(bench, report, "creation of a row", create);
-    report_spread(bench, report, "read of a batch between creations", bench->serve);
-}
-
-/* Each phase over each distribution, in turns. */
-struct contest {
-    struct sl_bench_contestant contestants[PHASE_COUNT * DISTRIBUTIONS];
-    struct turn turns[PHASE_COUNT * DISTRIBUTIONS];
-    uint32_t count;
-};
-
-static void enter_all(struct contest *contest, struct bench *bench)
-{
-    static const struct sl_bench_quantity quantity = {"per key", "ns"};
-    char what[48];
-    contest->count = 0;
-    for (uint32_t i = 0; i < PHASE_COUNT * DISTRIBUTIONS; i++) {
-        const uint32_t distribution = i / PHASE_COUNT;
-        struct turn *turn = &contest->turns[contest->count];
-        if (bench->options->distributions[distribution]) {
-            turn->bench = bench;
-            turn->drawn = &bench->drawn[distribution];
-            turn->phase = (enum phase)(i % PHASE_COUNT);
-            (void)snprintf(what, sizeof what, "%s, %s keys", phase_names[turn->phase],
-                           distribution_names[distribution]);
-            write_name(bench, what, true, turn->name);
-            contest->contestants[contest->count++] =
-                (struct sl_bench_contestant){.name = turn->name,
-                                             .quantities = &quantity,
-                                             .quantity_count = 1,
-                                             .run = run_turn,
-                                             .ctx = turn};
-        }
-    }
-}
-
-static int report_phases(struct bench *bench, struct sl_bench_report *report)
-{
-    const struct sl_bench_common *common = &bench->options->common;
-    struct contest contest;
-    cpu_set_t cores;
-    enter_all(&contest, bench);
-    /* Only meanwhile: the thread that prepares the next table's memory runs where ours may. */
-    const bool pinned = sched_getaffinity(0, sizeof cores, &cores) == 0 &&
-                        sl_topology_pin_thread(common->server_core) == 0;
-    const int err = sl_bench_contest_run(contest.contestants, contest.count, common, report);
-    if (pinned) {
-        (void)sched_setaffinity(0, sizeof cores, &cores);
-    }
-    for (uint32_t i = 0; err == 0 && i < contest.count; i++) {
-        put_on_axis(bench, contest.contestants[i].figures[0]);
-    }
-    return err;
-}
-
-/* ---- One table ------------------------------------------------------------------------------- */
-
-static int allocate(struct bench *bench)
-{
-    const struct options *options = bench->options;
-    bool all = true;
-    for (uint32_t i = 0; i < DISTRIBUTIONS; i++) {
-        struct drawn *drawn = &bench->drawn[i];
-        drawn->keys = calloc(options->operations, sizeof *drawn->keys);
-        drawn->records = calloc(options->operations, sizeof *drawn->records);
-        all = all && drawn->keys != NULL && drawn->records != NULL;
-    }
-    bench->found = calloc(options->batch, sizeof *bench->found);
-    bench->values = calloc(options->batch * bench->dim, sizeof *bench->values);
-    bench->gradients = calloc(options->batch * bench->dim, sizeof *bench->gradients);
-    bench->create = malloc(sizeof *bench->create);
-    bench->serve = malloc(sizeof *bench->serve);
-    return all && bench->found != NULL && bench->values != NULL && bench->gradients != NULL &&
-                   bench->create != NULL && bench->serve != NULL
-               ? 0
-               : SL_ERR_NO_MEMORY;
-}
-
-static int bench_init(struct bench *bench, const struct options *options, uint64_t rows,
-                      uint64_t dim, enum sl_optimizer_kind optimizer)
-{
-    const struct sl_table_spec spec = {
-        .name = "bench",
-        .kind = SL_TABLE_SPARSE,
-        .dim = (uint32_t)dim,
-        .optimizer = sl_optimizer_defaults(optimizer),
-        .initializer = {.kind = SL_INITIALIZER_UNIFORM, .low = -0.05F, .high = 0.05F, .seed = 1},
-    };
-    *bench = (struct bench){
-        .options = options, .rows = rows, .dim = (uint32_t)dim, .random = options->seed};
-    sl_optimizer_state_init(&spec.optimizer, &bench->push.state);
-    bench->push.rate = 1;
-    if (allocate(bench) != 0) {
-        sl_log_error("no memory for the benchmark");
-        return SL_ERR_NO_MEMORY;
-    }
-    sl_metric_init(bench->create);
-    sl_metric_init(bench->serve);
-    for (uint64_t i = 0; i < options->batch * dim; i++) {
-        bench->gradients[i] = (float)(i % 13) * 0.001F - 0.006F;
-    }
-    const int err = sl_sparse_table_create(&spec, 0, &bench->store);
-    if (err != 0) {
-        sl_log_error("the table cannot be made: %s", sl_err_name(err));
-    }
-    return err;
-}
-
-static void bench_fini(struct bench *bench)
-{
-    sl_sparse_table_destroy(&bench->store);
-    for (uint32_t i = 0; i < DISTRIBUTIONS; i++) {
-        free(bench->drawn[i].keys);
-        free(bench->drawn[i].records);
-    }
-    free(bench->found);
-    free(bench->values);
-    free(bench->gradients);
-    free(bench->create);
-    free(bench->serve);
-}
+enum quantity { A_KEY, RECORD, ALL, OVERHEAD, CREATED, PAUSES, OWN, LONGEST, LATE, QUANTITIES };
+static const struct sl_bench_quantity quantities[QUANTITIES] = {
+    [A_KEY] = {"per key", "ns"},
+    [RECORD] = {"record", "B"},
+    [ALL] = {"all, per row", "B"},
+    [OVERHEAD] = {"all / records", ""},
+    [CREATED] = {"rows created", "1/s"},
+    [PAUSES] = {"pauses over 1 ms", ""},
+    [OWN] = {"those of our own making", ""},
+    [LONGEST] = {"longest of our own", "us"},
+    [LATE] = {"late chunks", ""}};
 
 /* Memory available without swapping; 0: unknown. */
 static double available_bytes(void)
@@ -521,88 +245,155 @@ static double available_bytes(void)
 
 static bool fits(const struct bench *bench)
 {
-    const double records = (double)bench->rows * (double)sl_sparse_table_record_bytes(bench->store);
-    const double needed = records * MEMORY_FACTOR;
+    const double records =
+        (double)bench->options.rows * (double)sl_sparse_table_record_bytes(bench->store);
     const double available = available_bytes();
-    if (available > 0 && needed > available) {
-        sl_log_warn("left out: %" PRIu64 " rows of dim %u with %s take %.1f GB, %.1f GB are free",
-                    bench->rows, bench->dim, sl_sparse_table_optimizer(bench->store)->name,
-                    needed / 1e9, available / 1e9);
-        return false;
-    }
-    return true;
+    return available == 0 || records * MEMORY_FACTOR <= available;
 }
 
-static void draw_keys(struct bench *bench, enum sl_bench_distribution distribution)
-{
-    const struct options *options = bench->options;
-    struct drawn *drawn = &bench->drawn[distribution];
-    struct sl_bench_workload workload;
-    sl_bench_workload_init(&workload, distribution, bench->rows, options->exponent, options->seed);
-    for (uint64_t i = 0; i < options->operations; i++) {
-        drawn->keys[i] = sl_bench_workload_next(&workload);
-    }
-    sl_sparse_table_find(bench->store, drawn->keys, (uint32_t)options->operations, drawn->records);
-}
-
-static int measure(struct bench *bench, struct sl_bench_report *report)
+/* Creates the rows; if they do not fit into the memory, there is no measurement. */
+static int grow(struct bench *bench, double *values)
 {
     if (!fits(bench)) {
         return 0;
     }
-    int err = create_rows(bench);
+    const int err = create_rows(bench);
+    const double rows = (double)sl_sparse_table_row_count(bench->store);
+    values[RECORD] = (double)sl_sparse_table_record_bytes(bench->store);
+    values[ALL] = (double)sl_sparse_table_memory_bytes(bench->store) / rows;
+    values[OVERHEAD] = values[ALL] / values[RECORD];
+    values[CREATED] = 1e9 * (double)bench->create.count / (double)bench->create.sum;
+    values[PAUSES] = (double)bench->pauses.count;
+    values[OWN] = (double)bench->pauses.own_count;
+    values[LONGEST] = (double)bench->pauses.own_max_ns / 1e3;
+    values[LATE] = (double)sl_sparse_table_chunks_late(bench->store);
+    return err;
+}
+
+static int measure_phase(struct bench *bench, const char *words,
+                         const struct sl_bench_common *common, double *a_key)
+{
+    int phase = 0, distribution = 0;
+    while (phase < PHASE_COUNT && !sl_bench_turns_word(&words, phase_names[phase])) {
+        phase++;
+    }
+    while (distribution < DISTRIBUTIONS &&
+           !sl_bench_turns_word(&words, distribution_names[distribution])) {
+        distribution++;
+    }
+    if (phase == PHASE_COUNT || distribution == DISTRIBUTIONS) {
+        return SL_ERR_INVALID;
+    }
+    struct drawn *drawn = &bench->drawn[distribution];
+    int err = drawn->keys != NULL ? 0 : draw_keys(bench, (enum sl_bench_distribution)distribution);
+    if (err == 0) {
+        (void)run_for(bench, (enum phase)phase, drawn, common->warm_up);
+        *a_key = run_for(bench, (enum phase)phase, drawn, common->seconds);
+    }
+    return err;
+}
+
+/* Words of a turn: "grow", first; "growth" and "reads" for the times of that; or what is done with
+ * keys, and how they are drawn. */
+static int run(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    struct bench *bench = ctx;
+    const char *words = common->words;
+    bench->turns.times = NULL;
+    if (sl_bench_turns_word(&words, "grow")) {
+        bench->turns.times = &bench->create;
+        return grow(bench, values);
+    }
+    if (sl_bench_turns_word(&words, "reads")) {
+        bench->turns.times = &bench->serve;
+        values[PAUSES] = 0;
+        return 0;
+    }
+    /* Only meanwhile: the thread that prepares the table's memory runs where ours may. */
+    cpu_set_t before;
+    int err = sl_bench_pin_begin(common->server_core, &before);
+    err = err != 0 ? err : measure_phase(bench, words, common, &values[A_KEY]);
+    sl_bench_pin_end(&before);
+    return err;
+}
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+static int bench_init(struct bench *bench)
+{
+    const struct options *options = &bench->options;
+    const struct sl_table_spec spec = {
+        .name = "bench",
+        .kind = SL_TABLE_SPARSE,
+        .dim = (uint32_t)options->dim,
+        .optimizer = sl_optimizer_defaults((enum sl_optimizer_kind)options->optimizer),
+        .initializer = {.kind = SL_INITIALIZER_UNIFORM, .low = -0.05F, .high = 0.05F, .seed = 1},
+    };
+    bench->random = options->seed;
+    sl_optimizer_state_init(&spec.optimizer, &bench->push.state);
+    bench->push.rate = 1;
+    sl_metric_init(&bench->create);
+    sl_metric_init(&bench->serve);
+    bench->found = calloc(options->batch, sizeof *bench->found);
+    bench->values = calloc(options->batch * options->dim, sizeof *bench->values);
+    bench->gradients = calloc(options->batch * options->dim, sizeof *bench->gradients);
+    if (bench->found == NULL || bench->values == NULL || bench->gradients == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    for (uint64_t i = 0; i < options->batch * options->dim; i++) {
+        bench->gradients[i] = (float)(i % 13) * 0.001F - 0.006F;
+    }
+    const int err = sl_sparse_table_create(&spec, 0, &bench->store);
     if (err != 0) {
-        return err;
+        sl_log_error("the table cannot be made: %s", sl_err_name(err));
     }
+    return err;
+}
+
+static void bench_fini(struct bench *bench)
+{
+    sl_sparse_table_destroy(&bench->store);
     for (uint32_t i = 0; i < DISTRIBUTIONS; i++) {
-        if (bench->options->distributions[i]) {
-            draw_keys(bench, (enum sl_bench_distribution)i);
-        }
+        free(bench->drawn[i].keys);
+        free(bench->drawn[i].records);
     }
-    report_memory(bench, report);
-    report_growth(bench, report);
-    return report_phases(bench, report);
-}
-
-/* ---- The whole ------------------------------------------------------------------------------- */
-
-static int measure_all(const struct options *options, struct sl_bench_report *report)
-{
-    const uint32_t tables = options->row_counts * options->optimizer_counts * options->dim_counts;
-    int err = 0;
-    for (uint32_t i = 0; err == 0 && i < tables; i++) {
-        const uint32_t dim = i % options->dim_counts;
-        const uint32_t optimizer = i / options->dim_counts % options->optimizer_counts;
-        const uint32_t rows = i / options->dim_counts / options->optimizer_counts;
-        struct bench bench;
-        err = bench_init(&bench, options, options->rows[rows], options->dims[dim],
-                         options->optimizers[optimizer]);
-        err = err != 0 ? err : measure(&bench, report);
-        bench_fini(&bench);
-    }
-    return err;
-}
-
-static int run(const struct options *options)
-{
-    char setting[128];
-    (void)snprintf(setting, sizeof setting,
-                   "one table in this process, batches of %" PRIu64
-                   ", kernels %s, Zipf's exponent %g",
-                   options->batch, sl_optimizer_best_form_name(), options->exponent);
-    struct sl_bench_report *report = sl_bench_report_create("table", setting);
-    int err = measure_all(options, report);
-    err = err != 0 ? err : sl_bench_report_finish(report, &options->common);
-    sl_bench_report_destroy(&report);
-    return err;
+    free(bench->found);
+    free(bench->values);
+    free(bench->gradients);
 }
 
 int sl_bench_table_run(int argc, char **argv)
 {
-    struct options options;
-    const int parsed = parse(argc, argv, &options);
+    static struct bench bench;
+    struct options *o = &bench.options;
+    *o = (struct options){.common = sl_bench_common_defaults(),
+                          .rows = 1000000,
+                          .dim = 16,
+                          .optimizer = SL_OPTIMIZER_ADAGRAD,
+                          .operations = 2000000,
+                          .batch = 256,
+                          .seed = 1,
+                          .exponent = 1.05};
+    const struct sl_cli_option table[] = {
+        sl_bench_number("rows", &o->rows, 1, 4e9, "Rows that the table holds."),
+        sl_bench_number("dim", &o->dim, 1, SL_LIMIT_DIM, "Columns of a row."),
+        sl_bench_choice("optimizer", &o->optimizer, SL_BENCH_OPTIMIZER_CHOICES, "Of the table."),
+        sl_bench_exponent("exponent", &o->exponent),
+        sl_bench_number("operations", &o->operations, 1, 1e9, "Keys drawn."),
+        sl_bench_number("batch", &o->batch, 1, SL_LIMIT_TURN_COST, "Keys of one call."),
+        sl_bench_number("seed", &o->seed, 0, 0, "Seed of the keys drawn."),
+    };
+    const int parsed =
+        sl_bench_parse_load("table", table, sizeof table / sizeof table[0], &o->common, argc, argv);
     if (parsed != SL_CLI_RUN) {
         return parsed < 0 ? 2 : 0;
     }
-    return run(&options) == 0 ? 0 : 1;
+    int status = bench_init(&bench) == 0 ? 0 : 1;
+    if (status == 0) {
+        bench.turns = (struct sl_bench_turns){
+            .quantities = quantities, .quantity_count = QUANTITIES, .run = run, .ctx = &bench};
+        status = sl_bench_turns_serve(&bench.turns, &o->common);
+    }
+    bench_fini(&bench);
+    return status;
 }

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "bench/bench.h"
+#include "bench/report.h"
 #include "bench/transfer.h"
 #include "config/cli.h"
 #include "core/arena_pages.h"
@@ -164,13 +165,10 @@ static int write_report(const struct sl_bench_transfer_options *options,
                    options->operation == SL_TRANSFER_READ ? "READ" : "WRITE", options->segment_id,
                    options->threads, options->batch_size, options->block_size);
     struct sl_bench_report *report = sl_bench_report_create("transfer", setting);
-    (void)sl_bench_report_add(report, "transfer", "bytes", "1/s",
-                              (double)moved->bytes / moved->seconds);
-    (void)sl_bench_report_add(report, "transfer", "batches", "1/s",
-                              (double)moved->batches / moved->seconds);
-    const int err = sl_bench_report_finish(report, &options->common);
-    sl_bench_report_destroy(&report);
-    return err;
+    sl_bench_report_add(report, "transfer", "bytes", "1/s", (double)moved->bytes / moved->seconds);
+    sl_bench_report_add(report, "transfer", "batches", "1/s",
+                        (double)moved->batches / moved->seconds);
+    return sl_bench_report_finish(&report, &options->common);
 }
 
 static int run_initiator(const struct sl_bench_transfer_options *options)
@@ -202,9 +200,8 @@ int sl_bench_transfer_run(int argc, char **argv)
     const int parsed = sl_bench_transfer_options_parse(&options, argc, argv);
     int status = parsed < 0 ? 2 : 0;
     if (parsed == SL_CLI_RUN) {
-        status = options.compare                            ? sl_bench_transfer_compare(&options)
-                 : options.mode == SL_BENCH_TRANSFER_TARGET ? run_target(&options)
-                                                            : run_initiator(&options);
+        status = options.mode == SL_BENCH_TRANSFER_TARGET ? run_target(&options)
+                                                          : run_initiator(&options);
     }
     sl_bench_transfer_options_fini(&options);
     return status;

@@ -37,7 +37,4 @@ int sl_bench_transfer_initiate(struct sl_bench_transfer_engine *engine,
                                const char *segment_id, bool prints,
                                struct sl_bench_transfer_moved *moved);
 
-/* In turns with bare sockets, iperf3 and memcpy. Returns the program's exit status. */
-int sl_bench_transfer_compare(struct sl_bench_transfer_options *options);
-
 #endif

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "bench/options.h"
 #include "config/number.h"
 #include "core/clock.h"
 #include "core/log.h"
@@ -207,8 +206,7 @@ static int check(struct sl_bench_transfer_options *options)
         return refuse("--report_unit=%s: accepts GB, GiB, Gb, MB, MiB, Mb, KB, KiB, Kb",
                       options->unit_name);
     }
-    if (options->mode == SL_BENCH_TRANSFER_INITIATOR && options->segment_id == NULL &&
-        !options->compare) {
+    if (options->mode == SL_BENCH_TRANSFER_INITIATOR && options->segment_id == NULL) {
         return refuse("--mode=initiator needs --segment_id=NAME, which the target prints; without "
                       "a target use --compare");
     }
@@ -258,6 +256,7 @@ static char *with_dashes(int argc, char **argv, char **out)
 static int parse(struct sl_bench_transfer_options *options, int argc, char **argv)
 {
     struct sl_security_flags *security = &options->security_flags;
+    bool compares; /* then this program is another one: bench/main.c */
     const struct sl_cli_option own[] = {
         sl_bench_choice("mode", &options->mode, "initiator|target",
                         "The target registers memory and waits; the initiator moves bytes."),
@@ -298,11 +297,9 @@ static int parse(struct sl_bench_transfer_options *options, int argc, char **arg
         SL_CLI_OPTION(BOOL, &options->verify, .name = "verify",
                       .help = "Write blocks whose bytes depend on place and round, read them back "
                               "and compare."),
-        SL_CLI_OPTION(BOOL, &options->compare, .name = "compare",
+        SL_CLI_OPTION(BOOL, &compares, .name = "compare",
                       .help = "Measure READ and WRITE on this machine in turns with bare sockets, "
-                              "iperf3 and memcpy."),
-        sl_bench_number("rounds", &options->common.rounds, 1, SL_BENCH_ROUNDS_MAX,
-                        "Of --compare; in each, everything is measured for --duration."),
+                              "iperf3 and memcpy (bench/transfer.py)."),
         sl_bench_congestion(&options->engine.congestion_control),
         SL_CLI_OPTION(BOOL, &options->polling, .name = "polling",
                       .help = "Reactors spin instead of sleeping."),
@@ -320,7 +317,6 @@ static int parse(struct sl_bench_transfer_options *options, int argc, char **arg
             "Moves blocks between registered memory of two processes, with the flags and the "
             "output of Mooncake's transfer_engine_bench.",
         .usage = "[options]",
-        .is_one_run = true,
     };
     return sl_bench_parse_program(&program, own, sizeof own / sizeof own[0], &options->common, argc,
                                   argv);

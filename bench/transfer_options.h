@@ -5,7 +5,7 @@
 
 #include <starling_transfer.h>
 
-#include "bench/report.h"
+#include "bench/options.h"
 #include "config/security.h"
 
 enum sl_bench_transfer_mode { SL_BENCH_TRANSFER_INITIATOR, SL_BENCH_TRANSFER_TARGET };
@@ -35,8 +35,8 @@ struct sl_bench_transfer_options {
     double duration;
     const struct sl_bench_transfer_unit *unit;
     uint64_t timeout_ns;
-    bool verify, compare;
-    bool has_bulk; /* one more thread writes blocks of 16 MB meanwhile; of --compare only */
+    bool verify;
+    bool has_bulk; /* one more thread writes blocks of 16 MB meanwhile; no flag */
     /* For the engine; strings as given, or freed with the options. */
     struct sl_transfer_options engine;
     struct sl_bench_common common;

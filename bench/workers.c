@@ -1,5 +1,5 @@
-/* starling-bench workers: real worker processes of one job, each with the client library, which
- * pull rows, push gradients to them and tick, one call at a time. */
+/* The load `workers`: real worker processes of one job, each with the client library, which pull
+ * rows, push gradients to them and tick, one call at a time. It has one turn. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,11 +8,10 @@
 #include <unistd.h>
 
 #include "bench/bench.h"
-#include "bench/contest.h"
 #include "bench/fork.h"
 #include "bench/now.h"
 #include "bench/options.h"
-#include "bench/ps_process.h"
+#include "bench/turns.h"
 #include "bench/workload.h"
 #include "core/limits.h"
 #include "core/log.h"
@@ -26,14 +25,14 @@
 
 struct options {
     struct sl_bench_common common;
-    const char *workers_text, *congestion;
-    struct sl_bench_numbers workers;
-    uint64_t rows, dim, keys, reactors, worker_cores, think_us;
+    const char *coordinator, *congestion;
+    uint64_t workers, rows, dim, keys, worker_cores, think_us;
 };
 
-struct entry {
-    const struct options *options;
-    uint32_t workers;
+/* The beginning of the turn, which all workers are sent. */
+struct go {
+    uint64_t at_ns;
+    double warm_up, seconds;
 };
 
 /* Measurements that a worker reports to its parent. */
@@ -43,16 +42,14 @@ struct tally {
     struct sl_metric_histogram latency; /* of each call */
 };
 
-static const struct sl_bench_quantity quantities[] = {
-    {"calls", "1/s"},
-    {"mean", "us"},
-    {"p50", "us"},
-    {"p99", "us"},
-    {"worker cpu", "us/call"},
-    {"server cpu", "us/call"},
-    {"server memory", "MB"},
+enum { CALLS, MEAN, P50, P99, WORKER_CPU, QUANTITIES };
+static const struct sl_bench_quantity quantities[QUANTITIES] = {
+    [CALLS] = {"calls", "1/s"},
+    [MEAN] = {"mean", "us"},
+    [P50] = {"p50", "us"},
+    [P99] = {"p99", "us"},
+    [WORKER_CPU] = {"worker cpu", "us/call"},
 };
-enum { CALLS, MEAN, P50, P99, WORKER_CPU, SERVER_CPU, SERVER_MEMORY, QUANTITIES };
 
 /* ---- In a worker ----------------------------------------------------------------------------- */
 
@@ -80,11 +77,11 @@ static int call(struct worker *worker, uint32_t clock, bool pushes)
     return sl_bench_rows_finish(step, err, "a call has failed");
 }
 
-static int join(struct worker *worker, const char *coordinator, uint32_t index)
+static int join(struct worker *worker, uint32_t index)
 {
     const struct options *options = worker->options;
     struct sl_client_options client = SL_CLIENT_OPTIONS_INIT;
-    client.coordinator = coordinator;
+    client.coordinator = options->coordinator;
     client.task_index = (int32_t)index;
     client.manual_progress = true;
     client.disable_shm = true;
@@ -113,11 +110,11 @@ static int join(struct worker *worker, const char *coordinator, uint32_t index)
 }
 
 /* The time measured is that of all workers. */
-static int measure(struct worker *worker, uint64_t go_ns, struct tally *tally)
+static int measure(struct worker *worker, const struct go *go, struct tally *tally)
 {
     const struct options *options = worker->options;
-    const uint64_t from_ns = go_ns + sl_bench_ns(options->common.warm_up);
-    const uint64_t to_ns = from_ns + sl_bench_ns(options->common.seconds);
+    const uint64_t from_ns = go->at_ns + sl_bench_ns(go->warm_up);
+    const uint64_t to_ns = from_ns + sl_bench_ns(go->seconds);
     uint64_t now_ns = sl_bench_now_ns();
     uint64_t cpu_ns = sl_bench_cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
     int err = 0;
@@ -138,19 +135,18 @@ static int measure(struct worker *worker, uint64_t go_ns, struct tally *tally)
     return err;
 }
 
-static void work(const struct options *options, const char *coordinator, uint32_t index, int go,
-                 int to)
+static void work(const struct options *options, uint32_t index, int from, int to)
 {
-    uint64_t go_ns = 0;
+    struct go go = {0};
     struct worker worker = {.options = options};
     struct tally tally = {0};
     sl_metric_init(&tally.latency);
-    tally.err = join(&worker, coordinator, index);
+    tally.err = join(&worker, index);
     sl_bench_fork_tell(to, &tally.err, sizeof tally.err);
-    if (tally.err == 0 && read(go, &go_ns, sizeof go_ns) != sizeof go_ns) {
+    if (tally.err == 0 && read(from, &go, sizeof go) != sizeof go) {
         tally.err = SL_ERR_CLOSED;
     }
-    tally.err = tally.err != 0 ? tally.err : measure(&worker, go_ns, &tally);
+    tally.err = tally.err != 0 ? tally.err : measure(&worker, &go, &tally);
     sl_bench_fork_tell(to, &tally, sizeof tally);
     for (;;) {
         (void)pause(); /* until the others have told, too */
@@ -192,113 +188,86 @@ static int await_all(struct sl_bench_fork *processes, uint32_t count)
     return err;
 }
 
-static int run_workers(const struct entry *entry, struct sl_bench_ps *ps,
-                       struct sl_bench_fork *processes, double *values)
+/* A job's workers, and the pipe by which they begin. */
+struct crew {
+    const struct options *options;
+    struct sl_bench_fork *processes; /* [options->workers] */
+    int go[2];
+};
+
+static int start_crew(struct crew *crew)
 {
-    const struct options *options = entry->options;
-    struct sl_bench_ps_memory memory = {0};
-    int err = 0, to, go[2];
-    if (pipe2(go, O_CLOEXEC) != 0) {
-        return SL_ERR_IO;
+    const struct options *options = crew->options;
+    int err = 0, to;
+    crew->processes = calloc(options->workers, sizeof *crew->processes);
+    if (crew->processes == NULL || pipe2(crew->go, O_CLOEXEC) != 0) {
+        return SL_ERR_NO_MEMORY;
     }
-    for (uint32_t i = 0; err == 0 && i < entry->workers; i++) {
+    for (uint32_t i = 0; err == 0 && i < options->workers; i++) {
         const uint32_t core = i % (uint32_t)options->worker_cores;
-        err = sl_bench_fork_start(&processes[i], options->common.client_core + (int)core, &to);
-        if (err == 0 && processes[i].pid == 0) {
-            work(options, sl_bench_ps_coordinator(ps), i, go[0], to);
+        err =
+            sl_bench_fork_start(&crew->processes[i], options->common.client_core + (int)core, &to);
+        if (err == 0 && crew->processes[i].pid == 0) {
+            work(options, i, crew->go[0], to);
         }
     }
-    err = err != 0 ? err : await_all(processes, entry->workers);
-    const double server_before = sl_bench_ps_cpu_seconds(ps);
-    const uint64_t go_ns = sl_bench_now_ns() + GO_NS;
-    for (uint32_t i = 0; err == 0 && i < entry->workers; i++) {
-        err = write(go[1], &go_ns, sizeof go_ns) == sizeof go_ns ? 0 : SL_ERR_IO;
+    return err != 0 ? err : await_all(crew->processes, (uint32_t)options->workers);
+}
+
+static void end_crew(struct crew *crew)
+{
+    for (uint32_t i = 0; crew->processes != NULL && i < crew->options->workers; i++) {
+        sl_bench_fork_end(&crew->processes[i]);
     }
-    err = err != 0 ? err : collect(processes, entry->workers, options->common.seconds, values);
-    const double server_s = sl_bench_ps_cpu_seconds(ps) - server_before;
-    const double lasted = options->common.warm_up + options->common.seconds;
-    values[SERVER_CPU] = server_s * 1e6 / (values[CALLS] * lasted);
-    err = err != 0 ? err : sl_bench_ps_memory(ps, &memory);
-    values[SERVER_MEMORY] = (double)memory.resident / 1e6;
-    (void)close(go[0]);
-    (void)close(go[1]);
-    return err;
+    free(crew->processes);
 }
 
 static int run(void *ctx, const struct sl_bench_common *common, double *values)
 {
-    const struct entry *entry = ctx;
-    struct sl_bench_fork *processes = calloc(entry->workers, sizeof *processes);
-    struct sl_bench_ps *ps = NULL;
-    int err =
-        processes == NULL
-            ? SL_ERR_NO_MEMORY
-            : sl_bench_ps_start(
-                  &(struct sl_bench_ps_options){.reactors = (uint32_t)entry->options->reactors,
-                                                .first_core = common->server_core,
-                                                .worker_count = entry->workers,
-                                                .congestion = entry->options->congestion},
-                  &ps);
-    memset(values, 0, QUANTITIES * sizeof *values);
-    err = err != 0 ? err : run_workers(entry, ps, processes, values);
-    for (uint32_t i = 0; processes != NULL && i < entry->workers; i++) {
-        sl_bench_fork_end(&processes[i]);
+    const struct crew *crew = ctx;
+    const uint32_t count = (uint32_t)crew->options->workers;
+    const struct go go = {
+        .at_ns = sl_bench_now_ns() + GO_NS, .warm_up = common->warm_up, .seconds = common->seconds};
+    int err = 0;
+    for (uint32_t i = 0; err == 0 && i < count; i++) {
+        err = write(crew->go[1], &go, sizeof go) == sizeof go ? 0 : SL_ERR_IO;
     }
-    sl_bench_ps_stop(&ps);
-    free(processes);
-    return err;
+    return err != 0 ? err : collect(crew->processes, count, common->seconds, values);
 }
 
 int sl_bench_workers_run(int argc, char **argv)
 {
     static struct options o;
-    static struct entry entries[SL_BENCH_NUMBERS_MAX];
     o = (struct options){.common = sl_bench_common_defaults(),
-                         .workers_text = "1,8,64,200",
+                         .workers = 1,
                          .rows = 200000,
                          .dim = 16,
                          .keys = 100,
-                         .reactors = 1,
                          .worker_cores = 1};
     const struct sl_cli_option table[] = {
-        sl_bench_text("workers", &o.workers_text, "N,...", "Worker processes of one job."),
+        sl_bench_text("coordinator", &o.coordinator, "HOST:PORT", "Of the cluster. Required."),
+        sl_bench_number("workers", &o.workers, 1, 2000, "Worker processes of the job."),
         sl_bench_number("worker-cores", &o.worker_cores, 1, 1024,
                         "That the workers share, from the client's upwards."),
         sl_bench_number("think-us", &o.think_us, 0, 1e9,
-                        "That a worker sleeps between a pull and a push, as it does while an "
-                        "accelerator computes."),
-        sl_bench_number("reactors", &o.reactors, 1, SL_LIMIT_REACTORS,
-                        "Of the server, on the cores from its own upwards."),
+                        "That a worker sleeps between a pull and a push."),
         sl_bench_number("rows", &o.rows, 1, 1e8, "Rows of the table."),
         sl_bench_number("dim", &o.dim, 1, SL_LIMIT_DIM, "Columns of a row, in f32."),
         sl_bench_number("keys", &o.keys, 1, 8192, "Of a call."),
         sl_bench_congestion(&o.congestion),
     };
-    int parsed = sl_bench_parse("workers", "Worker processes that pull, push and tick in turns.",
-                                table, sizeof table / sizeof table[0], &o.common, argc, argv);
-    if (parsed == SL_CLI_RUN &&
-        sl_bench_list("workers", "workers", o.workers_text, 1, 2000, o.workers.items,
-                      SL_BENCH_NUMBERS_MAX, &o.workers.count) != 0) {
-        parsed = SL_ERR_INVALID;
-    }
+    const int parsed = sl_bench_parse_load("workers", table, sizeof table / sizeof table[0],
+                                           &o.common, argc, argv);
     if (parsed != SL_CLI_RUN) {
         return parsed < 0 ? 2 : 0;
     }
-    struct sl_bench_contest contest = {0};
-    char setting[128];
-    for (uint32_t i = 0; i < o.workers.count; i++) {
-        entries[i] = (struct entry){.options = &o, .workers = (uint32_t)o.workers.items[i]};
-        const struct sl_bench_contestant contestant = {.quantities = quantities,
-                                                       .quantity_count = QUANTITIES,
-                                                       .transport = "TCP",
-                                                       .run = run,
-                                                       .ctx = &entries[i]};
-        (void)sl_bench_contest_add(&contest, &contestant, "%u worker%s", entries[i].workers,
-                                   sl_log_plural(entries[i].workers));
+    struct crew crew = {.options = &o};
+    int status = start_crew(&crew) == 0 ? 0 : 1;
+    if (status == 0) {
+        const struct sl_bench_turns turns = {
+            .quantities = quantities, .quantity_count = QUANTITIES, .run = run, .ctx = &crew};
+        status = sl_bench_turns_serve(&turns, &o.common);
     }
-    (void)snprintf(setting, sizeof setting, "%llu keys of %llu rows of dim %llu, adagrad",
-                   (unsigned long long)o.keys, (unsigned long long)o.rows,
-                   (unsigned long long)o.dim);
-    return sl_bench_contest_report(&contest, "workers", setting, NULL, NULL, &o.common) == 0 ? 0
-                                                                                             : 1;
+    end_crew(&crew);
+    return status;
 }

@@ -2,6 +2,7 @@
 """starling-bench's loads on real ps processes: that they run, and that the report says what was asked. What
 they measure is not judged here, but for one thing: a pause of the server is not left out."""
 
+import argparse
 import contextlib
 import importlib.util
 import json
@@ -57,6 +58,20 @@ class BenchTest(harness.StarlingTest):
                     return child
             time.sleep(0.01)
         raise AssertionError(f"starling-bench has not started a ps:\n{bench.output}")
+
+    def test_a_load_measures_when_it_is_told_to(self):
+        """Its numbers have units; what it does not know is an error."""
+        command = [harness.program("starling-bench"), "load", "memory"]
+        done = subprocess.run(command, input="0.01 0.02 4096 3\n0 0.01 64 1\n", text=True, capture_output=True, check=True)
+        ready, *turns = done.stdout.splitlines()
+        self.assertEqual((ready, len(turns)), ("ready", 2))
+        for turn in turns:
+            (quantity, unit, value), = json.loads(turn)["numbers"]
+            self.assertEqual((quantity, unit), ("bytes", "1/s"))
+            self.assertGreater(value, 1e6)
+        for line, status in (("0.01", 2), ("0 0 64 1", 2), ("0 0.1 63 1", 1), ("0 0.1 64", 1)):
+            done = subprocess.run(command, input=line + "\n", text=True, capture_output=True, check=False)
+            self.assertEqual(done.returncode, status, done.stderr)
 
     def test_every_combination_is_measured(self):
         report = self.report("pull", *QUICK, "--keys", "1,100", "--depth", "2", "--connections",
@@ -149,6 +164,73 @@ def figure_of(name, samples, unit="1/s", **more):
 
 def ratio_of(name, samples, least=0, most=0):
     return {"name": name, "transport": "TCP", "least": least, "most": most, "samples": samples}
+
+
+class DriverTest(unittest.TestCase):
+    """bench/driver.py, without processes."""
+
+    def setUp(self):
+        self.driver = load_script("driver")
+        options = argparse.Namespace(rounds=4, seconds=1, warm_up=0, server_core=0, client_core=0)
+        self.bench = self.driver.Bench("pull", options, None, None)
+        self.others, self.order = 0, []
+        self.driver.processes.others_seconds = lambda: self.others
+
+    def contestant(self, name, disturbed=(), transport="TCP"):
+        """Finds the number of its turns, in some of which other programs take a minute of a core."""
+        def turn(warm_up, seconds):
+            self.order.append(name)
+            number = self.order.count(name)
+            self.others += 60 if number in disturbed else 0
+            return self.driver.processes.Found({"requests": ("1/s", 10 * number)})
+        return self.driver.Contestant(name, turn, transport)
+
+    def test_rounds_alternate(self):
+        self.bench.measure([self.contestant(name) for name in "abc"])
+        self.assertEqual("".join(self.order), "abc" "bca" "cab" "abc")
+        self.assertEqual(self.bench.figure("b", "requests")["samples"], [10, 20, 30, 40])
+        self.assertEqual((self.bench.left_out, self.bench.disturbed), (0, 0))
+
+    def test_a_disturbed_round_is_left_out_of_all(self):
+        self.bench.measure([self.contestant("a"), self.contestant("b", disturbed=(2, 3))])
+        for name in "ab":
+            self.assertEqual(self.bench.figure(name, "requests")["samples"], [10, 40])
+        self.assertEqual((self.bench.left_out, self.bench.disturbed), (2, 0))
+
+    def test_without_a_quiet_round_all_count(self):
+        self.bench.measure([self.contestant("a", disturbed=(1, 2, 3, 4))])
+        self.assertEqual(self.bench.figure("a", "requests")["samples"], [10, 20, 30, 40])
+        self.assertEqual((self.bench.left_out, self.bench.disturbed), (0, 4))
+
+    def test_a_failure_names_the_contestant_and_the_round(self):
+        def turn(warm_up, seconds):
+            raise self.driver.Failure("it has ended")
+        with self.assertRaisesRegex(self.driver.Failure, "a failed in round 1: it has ended"):
+            self.bench.measure([self.driver.Contestant("a", turn)])
+
+    def test_ratios_are_of_one_transport(self):
+        contestants = [self.contestant("a"), self.contestant("b", transport="shared memory"), self.contestant("c", transport="")]
+        self.bench.measure(contestants)
+        a, b, c = (self.bench.figure(name, "requests") for name in "abc")
+        with self.assertRaisesRegex(ValueError, "a / b: compares"):
+            self.bench.ratio("a / b", a, b)
+        self.bench.ratio("a / b", a, b, mixed=True)
+        self.bench.ratio("c / a", c, a, least=0.5)
+        self.bench.ratio("a / none", a, None)
+        self.assertEqual([(ratio["name"], ratio["transport"], ratio["samples"]) for ratio in self.bench.ratios],
+                         [("a / b", "", [1] * 4), ("c / a", "TCP", [1] * 4)])
+
+    def test_lists_of_numbers(self):
+        parse = self.driver.numbers("rows", 1, 20000000, 3)
+        self.assertEqual(parse("1M,16,5k"), [1000000, 16, 5000])
+        for text in ("", ",", "1,", ",1", "1,,2", "x", "1x", "1kM", "1 ,2", "-1", "0", "21M", "1,2,3,4", "20000000000G"):
+            with self.assertRaisesRegex(argparse.ArgumentTypeError, "accepts 1 to 3 numbers"):
+                parse(text)
+        parse = self.driver.sizes("sizes", 256 << 20, 4, 2)
+        self.assertEqual(parse("64K,1M"), [64 << 10, 1 << 20])
+        for text in ("", "1G", "64K,,1M", "3", "lots", "0", "1k", "64B", "4,", "-4K", "4,8,16"):
+            self.assertRaises(argparse.ArgumentTypeError, parse, text)
+        self.assertEqual(list(map(self.driver.size_text, (65536, 1 << 24, 3))), ["64 KB", "16 MB", "3 B"])
 
 
 class ReportTest(harness.StarlingTest):

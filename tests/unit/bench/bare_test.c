@@ -9,7 +9,7 @@
 #include "tests/support/unit.h"
 
 static const struct sl_bench_common BRIEF = {
-    .rounds = 1, .seconds = 0.05, .warm_up = 0.01, .server_core = -1, .client_core = -1};
+    .seconds = 0.05, .warm_up = 0.01, .server_core = -1, .client_core = -1};
 
 static struct sl_metric_histogram latency;
 

@@ -1,106 +1,62 @@
 #include "bench/child.h"
 
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/log.h"
 #include "tests/support/unit.h"
 
 enum { PATIENCE_MS = 30000 };
 
-static struct sl_bench_child start(const char *script, bool reads)
+static pid_t start(const char *script)
 {
-    const char *const argv[] = {"/bin/sh", "-c", script, NULL};
-    static const char *const environment[] = {"STARLING_CHILD_TEST=seen", NULL};
-    const struct sl_bench_child_options options = {
-        .argv = argv, .environment = environment, .core = -1, .reads = reads};
-    struct sl_bench_child child;
-    assert_int_equal(sl_bench_child_start(&options, &child), 0);
-    return child;
+    struct sl_bench_arguments arguments = {0};
+    pid_t pid;
+    sl_bench_arguments_add(&arguments, "%s", "sh"); /* along PATH */
+    sl_bench_arguments_add(&arguments, "-c");
+    sl_bench_arguments_add(&arguments, "%s", script);
+    assert_int_equal(sl_bench_child_start(&arguments, false, &pid), 0);
+    return pid;
 }
 
-SL_CASE(collect__is_all_that_was_written)
+SL_CASE(wait__returns_how_it_ended)
 {
-    struct sl_bench_child child =
-        start("i=0; while [ $i -lt 20000 ]; do echo 0123456; i=$((i+1)); done; "
-              "echo $STARLING_CHILD_TEST",
-              true);
-    char *text = NULL;
-    assert_int_equal(sl_bench_child_collect(&child, PATIENCE_MS, &text), 0);
-    assert_int_equal(strlen(text), 20000 * 8 + 5);
-    assert_string_equal(text + 20000 * 8, "seen\n");
-    assert_int_equal(child.pid, 0);
-    free(text);
+    pid_t pid = start("exit 0");
+    assert_int_equal(sl_bench_child_wait(&pid, PATIENCE_MS), 0);
+    assert_int_equal(pid, 0);
+    pid = start("exit 3");
+    assert_int_equal(sl_bench_child_wait(&pid, PATIENCE_MS), SL_ERR_CLOSED);
+    pid = start("exec /nowhere/to/be/found");
+    assert_int_equal(sl_bench_child_wait(&pid, PATIENCE_MS), SL_ERR_CLOSED);
 }
 
-SL_CASE(collect__tells_a_bad_end)
+SL_CASE(wait__kills_at_the_deadline)
 {
-    char *text = NULL;
-    struct sl_bench_child child = start("echo words; exit 3", true);
-    assert_int_equal(sl_bench_child_collect(&child, PATIENCE_MS, &text), SL_ERR_CLOSED);
-    assert_null(text);
+    pid_t pid = start("exec sleep 1000");
+    const pid_t id = pid;
+    assert_int_equal(sl_bench_child_wait(&pid, 50), SL_ERR_DEADLINE);
+    assert_int_equal(kill(id, 0), -1);
 }
 
-SL_CASE(collect__kills_at_the_deadline)
+SL_CASE(stop__ends_the_child)
 {
-    char *text = NULL;
-    struct sl_bench_child child = start("exec sleep 1000", true);
-    pid_t pid = child.pid;
-    assert_int_equal(sl_bench_child_collect(&child, 50, &text), SL_ERR_DEADLINE);
-    assert_int_equal(kill(pid, 0), -1);
+    pid_t pid = start("exec sleep 1000");
+    const pid_t id = pid;
+    sl_bench_child_stop(&pid);
+    assert_int_equal(kill(id, 0), -1);
+    assert_int_equal(pid, 0);
+    sl_bench_child_stop(&pid); /* again: nothing */
 }
 
-SL_CASE(line__is_read_up_to_its_end)
-{
-    char line[8];
-    struct sl_bench_child child = start("echo ready; echo longer than the room; exit 0", true);
-    assert_int_equal(sl_bench_child_line(&child, line, sizeof line, PATIENCE_MS), 0);
-    assert_string_equal(line, "ready");
-    assert_int_equal(sl_bench_child_line(&child, line, sizeof line, PATIENCE_MS), SL_ERR_TOO_LARGE);
-    sl_bench_child_stop(&child);
-    assert_int_equal(child.pid, 0);
-    child = start("printf half", true);
-    assert_int_equal(sl_bench_child_line(&child, line, sizeof line, PATIENCE_MS), SL_ERR_CLOSED);
-    assert_int_equal(sl_bench_child_wait(&child, PATIENCE_MS), 0);
-    child = start("exec sleep 1000", true);
-    assert_int_equal(sl_bench_child_line(&child, line, sizeof line, 20), SL_ERR_DEADLINE);
-    sl_bench_child_stop(&child);
-}
-
-SL_CASE(stop__ends_one_that_is_parked)
-{
-    struct sl_bench_child child = start("exec sleep 1000", false);
-    pid_t pid = child.pid;
-    assert_int_equal(kill(pid, SIGSTOP), 0);
-    sl_bench_child_stop(&child);
-    assert_int_equal(kill(pid, 0), -1);
-    sl_bench_child_stop(&child); /* again: nothing */
-}
-
-SL_CASE(wait__a_program_that_is_not_there)
-{
-    const char *const argv[] = {"/nowhere/to/be/found", NULL};
-    const struct sl_bench_child_options options = {.argv = argv, .core = -1};
-    struct sl_bench_child child;
-    assert_int_equal(sl_bench_child_start(&options, &child), 0);
-    assert_int_equal(sl_bench_child_wait(&child, PATIENCE_MS), SL_ERR_CLOSED);
-}
-
-SL_CASE(find__looks_along_the_path)
+SL_CASE(script__is_in_the_source_tree)
 {
     char path[SL_BENCH_PATH_BYTES];
-    assert_true(sl_bench_child_find("sh", path));
-    assert_string_equal(strrchr(path, '/'), "/sh");
-    assert_false(sl_bench_child_find("no-program-has-this-name", path));
-    assert_true(sl_bench_child_beside("unit_bench_threads", path));
-}
-
-SL_CASE(listens__not_before_somebody_does)
-{
-    uint16_t port;
-    assert_int_equal(sl_bench_child_port(&port), 0);
-    assert_false(sl_bench_child_listens(port));
+    assert_true(sl_bench_child_beside("unit_bench_threads", X_OK, path));
+    assert_false(sl_bench_child_beside("no-program-has-this-name", F_OK, path));
+    sl_bench_child_script("driver.py", path);
+    assert_string_equal(strrchr(path, '/'), "/driver.py");
+    assert_int_equal(access(path, R_OK), 0);
 }
 
 SL_UNIT_SETUP()

@@ -3,7 +3,6 @@
 
 #include <time.h>
 
-#include "bench/ps_process.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "tests/support/cluster.h"
@@ -311,13 +310,6 @@ SL_CASE(load_run__fails_when_the_ps_ends)
     sl_bench_load_close(&load);
     sl_cluster_restart(cluster, 0);
     sl_cluster_stop(&cluster);
-}
-
-SL_CASE(ps_process_start__needs_the_program_beside_this_one)
-{
-    struct sl_bench_ps *ps;
-    const struct sl_bench_ps_options options = {.reactors = 1};
-    assert_int_equal(sl_bench_ps_start(&options, &ps), SL_ERR_NOT_FOUND);
 }
 
 SL_UNIT_SETUP()

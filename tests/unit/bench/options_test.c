@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "bench/options.h"
+#include "bench/turns.h"
 #include "reactor/topology.h"
 #include "tests/support/unit.h"
 
@@ -23,6 +24,8 @@ static int parse(char *first, char *second)
         sl_bench_text("name", &name, "NAME", "A name."),
         sl_bench_congestion(&congestion),
     };
+    const struct sl_bench_program program = {
+        .name = "pull", .summary = "Pulls.", .usage = "[options]"};
     FILE *file = tmpfile();
     common = sl_bench_common_defaults();
     depth = 8;
@@ -31,7 +34,7 @@ static int parse(char *first, char *second)
     const int kept = dup(STDERR_FILENO);
     (void)dup2(fileno(file), STDERR_FILENO);
     const int argc = first == NULL ? 1 : second == NULL ? 2 : 3;
-    const int result = sl_bench_parse("pull", "Pulls.", own, 4, &common, argc, argv);
+    const int result = sl_bench_parse_program(&program, own, 4, &common, argc, argv);
     (void)fflush(stderr);
     (void)dup2(kept, STDERR_FILENO);
     (void)close(kept);
@@ -44,11 +47,10 @@ static int parse(char *first, char *second)
 SL_CASE(bench_parse__takes_own_and_common_flags)
 {
     char first[] = "--depth=32";
-    char second[] = "--rounds=9";
+    char second[] = "--json=/tmp/report.json";
     assert_int_equal(parse(first, second), SL_CLI_RUN);
     assert_int_equal(depth, 32);
-    assert_int_equal(common.rounds, 9);
-    assert_true(common.seconds == 1);
+    assert_string_equal(common.json, "/tmp/report.json");
     assert_string_equal(said, "");
 }
 
@@ -74,9 +76,8 @@ SL_CASE(bench_parse__names_what_is_accepted)
     } cases[] = {
         {"--depth=129", "128"},
         {"--keys=normal", "zipf"},
-        {"--rounds=65", "64"},
-        {"--seconds=0", "600"},
-        {"--round=3", "rounds"},
+        {"--json=/nowhere/report.json", "cannot be written"},
+        {"--jsom=x", "json"},
         {"--server-core=1022", "may not run there; accepts"},
         {"--congestion=nosuch", "no such congestion control; accepts "},
     };
@@ -91,34 +92,18 @@ SL_CASE(bench_parse__names_what_is_accepted)
 SL_CASE(bench_list__reads_numbers_between_commas)
 {
     static const char *const wrong[] = {
-        "",  ",",   "1,",      ",1",           "1,,2",
-        "x", "1x",  "1kM",     "1 ,2",         "-1",
-        "0", "21M", "1,2,3,4", "20000000000G", "99999999999999999999"};
+        "",   ",",    "1,", ",1", "1,,2",     "x",       "1x",
+        "1k", "1 ,2", "-1", "0",  "21000000", "1,2,3,4", "99999999999999999999"};
     uint64_t values[3];
     uint32_t count = 0;
-    assert_int_equal(sl_bench_list("table", "rows", "1M,16,5k", 1, 20000000, values, 3, &count), 0);
+    assert_int_equal(
+        sl_bench_list("table", "rows", "1000000,16,5000", 1, 20000000, values, 3, &count), 0);
     assert_int_equal(count, 3);
     assert_int_equal(values[0], 1000000);
     assert_int_equal(values[1], 16);
     assert_int_equal(values[2], 5000);
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         assert_int_equal(sl_bench_list("table", "rows", wrong[i], 1, 20000000, values, 3, &count),
-                         SL_ERR_INVALID);
-    }
-}
-
-SL_CASE(bench_sizes__reads_bytes_between_commas)
-{
-    static const char *const wrong[] = {"",   "1G",  "64K,,1M", "3",   "lots",  "0",
-                                        "1k", "64B", "4,",      "-4K", "4,8,16"};
-    uint64_t values[2];
-    uint32_t count = 0;
-    assert_int_equal(sl_bench_sizes("bulk", "sizes", "64K,1M", 4, 256 << 20, values, 2, &count), 0);
-    assert_int_equal(count, 2);
-    assert_int_equal(values[0], 64 << 10);
-    assert_int_equal(values[1], 1 << 20);
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        assert_int_equal(sl_bench_sizes("bulk", "sizes", wrong[i], 4, 256 << 20, values, 2, &count),
                          SL_ERR_INVALID);
     }
 }
@@ -134,4 +119,20 @@ SL_CASE(bench_check_connections__knows_the_limit)
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     assert_int_equal(limit.rlim_cur, limit.rlim_max);
     assert_int_equal(sl_bench_check_connections("pull", limit.rlim_max), SL_ERR_INVALID);
+}
+
+SL_CASE(bench_turns__words_are_taken_one_by_one)
+{
+    const char *words = " push 65536 7 beside";
+    uint64_t value = 0;
+    assert_false(sl_bench_turns_word(&words, "pus"));
+    assert_false(sl_bench_turns_word(&words, "pull"));
+    assert_true(sl_bench_turns_word(&words, "push"));
+    assert_int_equal(sl_bench_turns_number(&words, 1, 65535, &value), SL_ERR_INVALID);
+    assert_int_equal(sl_bench_turns_number(&words, 1, 65536, &value), 0);
+    assert_int_equal(value, 65536);
+    assert_int_equal(sl_bench_turns_number(&words, 0, 9, &value), 0);
+    assert_int_equal(sl_bench_turns_number(&words, 0, 9, &value), SL_ERR_INVALID);
+    assert_true(sl_bench_turns_word(&words, "beside"));
+    assert_string_equal(words, "");
 }

@@ -154,12 +154,13 @@ SL_CASE(first__and_blocking_go_one_by_one)
 SL_CASE(note__keeps_the_last)
 {
     static struct sl_bench_pslite_found found;
-    for (uint32_t i = 0; i < SL_BENCH_ROUNDS_MAX + 2; i++) {
+    for (uint32_t i = 0; i < SL_BENCH_PSLITE_REPORTS_MAX + 2; i++) {
         sl_bench_pslite_worker_note(&found, i, 2 * i);
     }
-    assert_int_equal(found.report_count, SL_BENCH_ROUNDS_MAX);
+    assert_int_equal(found.report_count, SL_BENCH_PSLITE_REPORTS_MAX);
     assert_float_equal(found.goodput[0], 2, 0);
-    assert_float_equal(found.key_us[SL_BENCH_ROUNDS_MAX - 1], 2 * (SL_BENCH_ROUNDS_MAX + 1), 0);
+    assert_float_equal(found.key_us[SL_BENCH_PSLITE_REPORTS_MAX - 1],
+                       2 * (SL_BENCH_PSLITE_REPORTS_MAX + 1), 0);
 }
 
 /* Of the worker's file, which these tests do not run. */
