@@ -9,6 +9,7 @@
 
 #include "core/hash.h"
 #include "net/transfer/engine.h"
+#include "objects/node/node.h"
 #include "tests/support/reactor_thread.h"
 #include "tests/support/silent.h"
 #include "tests/support/unit.h"
@@ -29,7 +30,7 @@ struct node {
     _Atomic enum habit habit;
 
     /* What has arrived. */
-    _Atomic uint32_t arrived;
+    _Atomic uint32_t arrived, uses; /* messages; USE of them */
     char sender[SL_TRANSFER_NAME_BYTES];
     uint64_t last_node;
     uint32_t last_blocks, last_request;
@@ -79,6 +80,7 @@ static void arrived(void *ctx, const char *address, const struct sl_objects_mess
     node->disordered = node->disordered ||
                        (message->kind == SL_OBJECTS_HOLD && message->blocks <= node->last_blocks);
     node->last_blocks = message->blocks;
+    atomic_fetch_add(&node->uses, message->kind == SL_OBJECTS_USE);
     atomic_fetch_add(&node->arrived, 1);
 }
 
@@ -511,4 +513,50 @@ CASE(link_peer_put__follows_the_end_of_the_peer)
     assert_int_not_equal(fixture->err, 0);
     reactor_thread_run(&fixture->a.thread, put, fixture);
     await_segments(&fixture->a, 0);
+}
+
+/* Reports */
+
+static struct sl_objects reporter; /* a's */
+
+static void alive_answered(struct sl_timer *timer, uint64_t now_ns)
+{
+    sl_objects_reports_continue(&reporter);
+}
+
+static void attach_reporter(void *ctx)
+{
+    static struct sl_objects_follow follow = {.name = "n"};
+    struct fixture *f = ctx;
+    struct sl_objects_membership *membership = &reporter.membership;
+    memset(&reporter, 0, sizeof reporter);
+    sl_list_init(&reporter.copies);
+    sl_list_init(&reporter.stored);
+    reporter.link = f->a.link;
+    reporter.reactor = f->a.thread.reactor;
+    reporter.follows.items[0] = &follow;
+    memcpy(membership->catalogue, f->address, sizeof membership->catalogue);
+    membership->is_attached = true;
+    membership->timer.run = alive_answered;
+    sl_objects_reports_begin(&reporter);
+}
+
+static void detach_reporter(void *ctx)
+{
+    reporter.membership.is_attached = false;
+    sl_objects_reports_cancel(&reporter);
+    sl_reactor_disarm(reporter.reactor, &reporter.membership.timer);
+}
+
+/* b is a catalogue of a release that ignores BATCH. */
+CASE(reports__are_single_messages_if_no_batch_is_answered)
+{
+    reactor_thread_run(&fixture->a.thread, attach_reporter, fixture);
+    await_arrived(&fixture->b, 1);
+    assert_int_equal(fixture->b.uses, 0);
+    advance(&fixture->a, 11);
+    while (atomic_load(&fixture->b.uses) == 0) {
+        (void)usleep(100);
+    }
+    reactor_thread_run(&fixture->a.thread, detach_reporter, fixture);
 }
