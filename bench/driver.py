@@ -22,10 +22,10 @@ import report
 from processes import Failure
 
 # The module of each benchmark.
-NAMES = {"bulk": "bulk", "calls": "calls", "checkpoint": "checkpoint", "cold": "cold", "dpdk": "dpdk", "engine": "engine",
-         "ipc": "ipc", "objects": "objects", "pull": "exchange", "push": "exchange", "pushpull": "exchange", "rdma": "rdma",
-         "replicas": "replicas", "scale": "exchange", "serving": "serving", "table": "table", "tables": "tables_publish",
-         "train": "train", "transfer": "transfer", "workers": "workers"}
+NAMES = {name: name for name in (
+    "bulk", "calls", "checkpoint", "cold", "dpdk", "engine", "ipc", "objects", "observe", "python", "rdma", "replicas", "serve",
+    "serving", "table", "train", "transfer", "workers")}
+NAMES.update(pull="exchange", push="exchange", pushpull="exchange", scale="exchange", tables="tables_publish")
 ROUNDS_MAX = 64
 DECIMAL = {"k": 10**3, "M": 10**6, "G": 10**9}
 BINARY = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -166,6 +166,20 @@ class Bench:
         figure = {"name": name, "quantity": quantity, "unit": unit, "transport": transport, "samples": list(samples)}
         self.figures.append(figure)
         return figure
+
+    def sample(self, name, quantity, unit, value, transport=""):
+        """One more sample of a figure, for a benchmark that measures its rounds itself. Returns the value."""
+        figure = self.figure(name, quantity) or self.add(name, quantity, unit, transport=transport)
+        figure["samples"].append(value)
+        return value
+
+    def sample_ratio(self, name, value, least=0, most=0):
+        """The same of a ratio."""
+        ratio = next((ratio for ratio in self.ratios if ratio["name"] == name), None)
+        if ratio is None:
+            ratio = {"name": name, "transport": "", "least": least, "most": most, "samples": []}
+            self.ratios.append(ratio)
+        ratio["samples"].append(value)
 
     def ratio(self, name, a, b, least=0, most=0, mixed=False):
         """a / b of two figures, round by round, if both were measured; held against `least` or `most` if they are not 0.
@@ -362,7 +376,7 @@ def main(argv):
         module.check(parser, options)
     try:
         run(name, module, options)
-    except (Failure, subprocess.TimeoutExpired, OSError) as failure:
+    except (Failure, ImportError, subprocess.TimeoutExpired, OSError) as failure:
         print(f"starling-bench {name}: {failure}", file=sys.stderr)
         return 1
     return 0

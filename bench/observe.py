@@ -18,7 +18,7 @@ import threading
 import time
 import urllib.request
 
-import measurements  # bench/measurements.py
+import driver
 import processes
 import report
 
@@ -109,7 +109,7 @@ class Watcher:
         self.thread.join()
 
 
-def bench(options, *words):
+def report_of(options, *words):
     """The report of a starling-bench."""
     path = os.path.join(options.folder, "load.json")
     done = subprocess.run([os.path.join(options.bin, "starling-bench"), *words, "--rounds=1", f"--client-core={options.client_core}",
@@ -122,7 +122,7 @@ def bench(options, *words):
 
 
 def pulls(options, server, keys, connections, depth):
-    return bench(options, "pull", f"--coordinator={server.address}", f"--keys={keys}", f"--connections={connections}",
+    return report_of(options, "pull", f"--coordinator={server.address}", f"--keys={keys}", f"--connections={connections}",
                  f"--depth={depth}", f"--seconds={options.seconds}", "--warm-up=0.5", "--congestion=cubic")
 
 
@@ -133,7 +133,7 @@ def in_turns(items, number):
 # ---- Parts -----------------------------------------------------------------------------------------------------
 
 
-def measure_rate(options, figures):
+def measure_rate(options, bench):
     """Single-row pulls, 16 connections x 32, with a scrape and a page poll a second: of the server under load, or of an
     idle one, while the server under load has --http off. The watcher takes its own time from the load in both."""
     with contextlib.ExitStack() as stack:
@@ -146,12 +146,12 @@ def measure_rate(options, figures):
                 asked = servers["watched" if name == "watched" else "idle"]
                 with contextlib.closing(Watcher(asked, ("/metrics", *PAGE), 1)):
                     found = pulls(options, servers[name], 1, 16, 32)
-                rates[name] = figures.add(f"pulls of 1 row, {name}", "requests", "1/s",
+                rates[name] = bench.sample(f"pulls of 1 row, {name}", "requests", "1/s",
                                           next(f["median"] for f in found["figures"] if f["quantity"] == "requests"))
-            figures.ratio("pulls of 1 row: watched / off", rates["watched"] / rates["off"], least=0.99)
+            bench.sample_ratio("pulls of 1 row: watched / off", rates["watched"] / rates["off"], least=0.99)
 
 
-def measure_tail(options, figures):
+def measure_tail(options, bench):
     """100-row pulls with ten scrapes a second: of the server under load, or of an idle one."""
     with contextlib.closing(Server(options, "--http=127.0.0.1:0")) as loaded, \
             contextlib.closing(Server(options, "--http=127.0.0.1:0", cores=options.idle_cores)) as idle:
@@ -161,9 +161,9 @@ def measure_tail(options, figures):
             for name, asked in in_turns((("idle", idle), ("loaded", loaded)), number):
                 with contextlib.closing(Watcher(asked, ("/metrics",), 0.1)):
                     found = pulls(options, loaded, 100, 4, 8)
-                tails[name] = figures.add(f"pulls of 100 rows, ten scrapes a second of the {name} server", "p99", "us",
+                tails[name] = bench.sample(f"pulls of 100 rows, ten scrapes a second of the {name} server", "p99", "us",
                                           found["distributions"][0]["quantiles"]["p99"] / 1000)
-            figures.ratio("p99 of pulls of 100 rows: scrapes of this server / of another", tails["loaded"] / tails["idle"], most=1.05)
+            bench.sample_ratio("p99 of pulls of 100 rows: scrapes of this server / of another", tails["loaded"] / tails["idle"], most=1.05)
 
 
 def metric(text, name, **labels):
@@ -176,11 +176,11 @@ def metric(text, name, **labels):
     return total
 
 
-def measure_scrape(options, figures):
+def measure_scrape(options, bench):
     """A server with 16 shards and 64 tables."""
     with contextlib.closing(Server(options, "--reactors=16", "--pin-cores=false", "--http=127.0.0.1:0", cores=options.cores)) as server:
         for dim in range(1, 65):  # each has a table of its own
-            bench(options, "pull", f"--coordinator={server.address}", f"--dim={dim}", "--rows=1000", "--seconds=0.01", "--warm-up=0")
+            report_of(options, "pull", f"--coordinator={server.address}", f"--dim={dim}", "--rows=1000", "--seconds=0.01", "--warm-up=0")
         time.sleep(3)  # until the observer has seen the tables
         before = metric(server.get("/metrics").decode(), "starling_reactor_stalls_total")
         for _ in range(options.rounds):
@@ -189,15 +189,15 @@ def measure_scrape(options, figures):
                 begun = time.perf_counter()
                 text = server.get("/metrics")
                 times.append(time.perf_counter() - begun)
-            figures.add("16 shards, 64 tables", "scrape", "ms", 1000 * sorted(times)[len(times) // 2])
-            figures.add("16 shards, 64 tables", "size", "B", len(text))
-            figures.add("16 shards, 64 tables", "series", "", sum(not line.startswith("#") for line in text.decode().splitlines()))
-            figures.ratio("a scrape of 16 shards and 64 tables / 20 ms", 1000 * sorted(times)[len(times) // 2] / 20, most=1)
+            bench.sample("16 shards, 64 tables", "scrape", "ms", 1000 * sorted(times)[len(times) // 2])
+            bench.sample("16 shards, 64 tables", "size", "B", len(text))
+            bench.sample("16 shards, 64 tables", "series", "", sum(not line.startswith("#") for line in text.decode().splitlines()))
+            bench.sample_ratio("a scrape of 16 shards and 64 tables / 20 ms", 1000 * sorted(times)[len(times) // 2] / 20, most=1)
         stalls = metric(server.get("/metrics").decode(), "starling_reactor_stalls_total") - before
-        figures.add("16 shards, 64 tables", "iterations over 1 ms", "", stalls)
+        bench.sample("16 shards, 64 tables", "iterations over 1 ms", "", stalls)
 
 
-def measure_idle(options, figures):
+def measure_idle(options, bench):
     """A server without requests while the page is open."""
     with contextlib.closing(Server(options, "--http=127.0.0.1:0")) as server, \
             contextlib.closing(Watcher(server, PAGE + ("/api/slow", "/api/hot", "/api/events"), 1)):
@@ -205,8 +205,8 @@ def measure_idle(options, figures):
             begun, used = time.monotonic(), server.cpu_seconds().total()
             time.sleep(10)
             share = (server.cpu_seconds().total() - used) / (time.monotonic() - begun)
-            figures.add("idle server with the page open", "processor", "%", 100 * share)
-            figures.ratio("idle server with the page open / 0.5 % of a core", share / 0.005, most=1)
+            bench.sample("idle server with the page open", "processor", "%", 100 * share)
+            bench.sample_ratio("idle server with the page open / 0.5 % of a core", share / 0.005, most=1)
 
 
 def send_reports(members, seconds):
@@ -220,7 +220,7 @@ def send_reports(members, seconds):
             "client": {"clock": uptime // 100, "steps": uptime // 10, "requests": uptime, "step_p99_us": 4000}})
 
 
-def measure_reports(options, figures):
+def measure_reports(options, bench):
     """The coordinator with 1,000 workers, each of which sends a report a second, or none."""
     sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/integration"))
     import protocol_client as protocol
@@ -243,9 +243,9 @@ def measure_reports(options, figures):
                 now = server.cpu_seconds()
                 elapsed = time.monotonic() - begun
                 for thread, seconds in now.items():
-                    figures.add(f"coordinator of {MEMBERS} workers, {name}", thread, "%", 100 * (seconds - used[thread]) / elapsed)
+                    bench.sample(f"coordinator of {MEMBERS} workers, {name}", thread, "%", 100 * (seconds - used[thread]) / elapsed)
                 shares[name] = (now.total() - used.total()) / elapsed
-            figures.ratio(f"reports of {MEMBERS} workers / 5 % of a core", (shares["reports"] - shares["none"]) / 0.05, most=1)
+            bench.sample_ratio(f"reports of {MEMBERS} workers / 5 % of a core", (shares["reports"] - shares["none"]) / 0.05, most=1)
         time.sleep(2)  # until the observer has read the last ones
         text = server.get("/metrics").decode()
         received, dropped = metric(text, "starling_reports_total"), metric(text, "starling_reports_dropped_total")
@@ -253,17 +253,17 @@ def measure_reports(options, figures):
             raise report.Failure(f"the coordinator has received {received:g} reports and dropped {dropped:g}")
 
 
-def measure_hot(options, figures):
+def measure_hot(options, bench):
     """Hot keys at Zipf 1.1 against the true top ten."""
     with contextlib.closing(Server(options, "--http=127.0.0.1:0")) as server:
         for _ in range(options.rounds):
-            bench(options, "pull", f"--coordinator={server.address}", "--keys=100", "--connections=4", "--depth=8",
+            report_of(options, "pull", f"--coordinator={server.address}", "--keys=100", "--connections=4", "--depth=8",
                   "--distribution=zipf", "--zipf=1.1", f"--seconds={options.seconds}", "--warm-up=1", "--congestion=cubic")
             time.sleep(2)  # the observer's next view
             keys = json.loads(server.get("/api/hot"))["tables"][0]["keys"]
             shown = {int(key["key"]) for key in keys[:10]}
-            true = figures.add("Zipf 1.1", "of the true top ten", "", len(shown & {key_of(rank) for rank in range(10)}))
-            figures.ratio("hot keys: found of the true top ten / 9", true / 9, least=1)
+            true = bench.sample("Zipf 1.1", "of the true top ten", "", len(shown & {key_of(rank) for rank in range(10)}))
+            bench.sample_ratio("hot keys: found of the true top ten / 9", true / 9, least=1)
 
 
 def key_of(rank):
@@ -274,43 +274,40 @@ def key_of(rank):
     return key ^ key >> 31
 
 
-def measure_quantiles(options, figures):
+def measure_quantiles(options, bench):
     """p99 of the client library's histogram of step times against that of the same steps, as starling-bench has timed them.
     Both count until the thread that waits for a step has been woken up."""
     with contextlib.closing(Server(options, "--http=127.0.0.1:0")) as server:
         for _ in range(options.rounds):
-            found = bench(options, "calls", f"--coordinator={server.address}", f"--seconds={options.seconds}")["figures"]
+            found = report_of(options, "calls", f"--coordinator={server.address}", f"--seconds={options.seconds}")["figures"]
             for name in sorted({figure["name"] for figure in found}):
-                own, shown = (figures.add(name, quantity, "us", next(figure["median"] for figure in found if (
+                own, shown = (bench.sample(name, quantity, "us", next(figure["median"] for figure in found if (
                     figure["name"], figure["quantity"]) == (name, quantity)))
                               for quantity in ("p99 of a step", "p99 by the client's metrics"))
-                figures.ratio(f"{name}: p99 by the client's metrics / of a step", shown / own, least=0.87, most=1.13)
+                bench.sample_ratio(f"{name}: p99 by the client's metrics / of a step", shown / own, least=0.87, most=1.13)
 
 
 # ---- The whole -------------------------------------------------------------------------------------------------
 
 
-def run(options, folder):
-    figures, options.folder = measurements.Figures(), folder
+def add_arguments(parser):
+    parser.set_defaults(rounds=7, seconds=2, warm_up=0)
+    parser.add_argument("--part", choices=("all", *PARTS), default="all", help="what is measured")
+
+
+def run(bench):
+    options = bench.options
+    options.folder = bench.folder
     share_cores(options)
     for part in PARTS:
         if options.part in ("all", part):
-            globals()[f"measure_{part}"](options, figures)
-    setting = "the server's reactor on the first core; load and watchers on the other, observers on both"
-    if options.load_cores:
-        setting = (f"cores: {options.server_cores} of the server's reactor and observer, {options.load_cores} of the load, "
-                   f"{os.sched_getaffinity(0)} of the watchers")
+            globals()[f"measure_{part}"](options, bench)
     os.sched_setaffinity(0, options.cores)
-    figures.finish("observe", setting, options, seconds=options.seconds)
-
-
-def main(argv):
-    parser = measurements.parser("observe.py", __doc__, PARTS, rounds=7)
-    parser.add_argument("--seconds", type=float, default=2, help="of one load")
-    options = parser.parse_args(argv)
-    options.bin = os.path.abspath(options.bin)
-    return measurements.run("observe", options, run)
+    if options.load_cores:
+        return (f"cores: {options.server_cores} of the server's reactor and observer, {options.load_cores} of the load, the rest "
+                "of the watchers")
+    return "the server's reactor on the first core; load and watchers on the other, observers on both"
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    driver.run_program(lambda argv: driver.main(["observe", *argv]))

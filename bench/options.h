@@ -59,9 +59,9 @@ struct sl_cli_option sl_bench_over(int *target);
 /* The exponent of Zipf's law. */
 struct sl_cli_option sl_bench_exponent(const char *name, double *target);
 
-/* Reads the value of a flag that takes numbers between commas, "16,64" or "1M,20M" (k, M and G are
- * decimal), each within [least, most]. Errors, printed: INVALID. */
-int sl_bench_list(const char *benchmark, const char *flag, const char *text, uint64_t least,
+/* Reads the value of a flag that takes numbers between commas, "16,64", each within [least, most].
+ * Errors, printed: INVALID. */
+int sl_bench_list(const char *program, const char *flag, const char *text, uint64_t least,
                   uint64_t most, uint64_t *values, uint32_t values_max, uint32_t *count);
 
 /* Whether this process, and a ps that it starts, may have so many connections open at a time; the

@@ -3,15 +3,13 @@
 server, DLRM with its tables against torch.nn.EmbeddingBag in one process, with the exact Pipeline against without."""
 
 import itertools
-import json
 import os
-import subprocess
 import sys
 import time
 
-import measurements  # bench/measurements.py
-import processes
-import report
+import driver
+from driver import Contestant, real
+from processes import Found
 
 PARTS = ("calls", "dlrm")
 TRANSPORT = "shared memory"  # of clients of this machine
@@ -42,7 +40,7 @@ def repeat(function, warm_up, seconds):
 class Calls:
     """Figures are of calls a second, by starling-bench's names: all of C, and the same of Python."""
 
-    def __init__(self, client, coordinator, options, folder):
+    def __init__(self, bench, client, coordinator):
         random = numpy.random.default_rng(1)
         population = random.integers(0, 2**63, ROWS)
         table = client.sparse("python", DIM, starling.SGD(LEARNING_RATE), starling.Uniform(-0.1, 0.1))
@@ -54,31 +52,17 @@ class Calls:
         python = {f"pull, {LONG} keys": lambda: table.pull(next(batches), values),
                   f"push, {LONG} keys": lambda: table.push(next(batches), values),
                   f"pull, {SHORT} keys": lambda: table.pull(next(short_batches))}
-        self.contestants = {f"Python, {name}": lambda function=function: self.of_python(function)
-                            for name, function in python.items()}
-        self.contestants["C"] = self.of_c
         self.ratios = [(f"Python / C, {name}", f"Python, {name}", f"C, {name}", least)
                        for name, least in zip(python, (0.95, 0.95, 0.8))]
         self.ratios.append(("C, assign / push", f"C, assign, {LONG} keys", f"C, push, {LONG} keys", 0.9))
-        self.coordinator, self.options, self.path = coordinator, options, os.path.join(folder, "calls.json")
-
-    def of_python(self, function):
-        return repeat(function, self.options.warm_up, self.options.seconds)
-
-    def of_c(self):
-        options = self.options
-        done = subprocess.run(
-            [os.path.join(options.bin, "starling-bench"), "calls", "--coordinator", self.coordinator, f"--keys={LONG}",
-             f"--short-keys={SHORT}", f"--rows={ROWS}", f"--dim={DIM}", "--rounds=1", f"--warm-up={options.warm_up}",
-             f"--seconds={options.seconds}", f"--server-core={options.client_core}",
-             f"--client-core={options.client_core}", "--json", self.path],
-            check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-            preexec_fn=processes.child_setup())
-        if done.returncode != 0:
-            raise report.Failure(done.stdout.strip()[-1000:])
-        with open(self.path, encoding="utf-8") as file:
-            return {f"C, {figure['name']}": figure["samples"][0] for figure in json.load(file)["figures"]
-                    if figure["quantity"] == "calls"}
+        core = bench.options.client_core
+        load = bench.load("calls", f"--server-core={core}", f"--client-core={core}", f"--coordinator={coordinator}",
+                          f"--rows={ROWS}", f"--dim={DIM}", f"--keys-max={LONG}")
+        self.contestants = [Contestant(f"Python, {name}", lambda *times, function=function: Found(
+            calls=("1/s", repeat(function, *times))), TRANSPORT) for name, function in python.items()]
+        self.contestants += [Contestant(f"C, {operation}, {keys} keys", lambda *times, words=(operation, keys): load.turn(
+            *times, *words).only("calls"), TRANSPORT)
+                             for operation, keys in (("pull", LONG), ("push", LONG), ("assign", LONG), ("pull", SHORT))]
 
 
 # ---- DLRM ------------------------------------------------------------------------------------------------------
@@ -164,9 +148,10 @@ class Dlrm:
         models = {"torch.nn.EmbeddingBag": in_process(batches),
                   "starling.torch": on_servers(client, "plain", batches, False),
                   "starling.torch, Pipeline": on_servers(client, "ahead", batches, True)}
-        self.contestants = {
-            f"DLRM, {name}": lambda train=model.train: BATCH * repeat(train, options.warm_up, options.dlrm_seconds)
-            for name, model in models.items()}
+        self.contestants = [
+            Contestant(f"DLRM, {name}", lambda warm_up, _, train=model.train: Found(
+                samples=("1/s", BATCH * repeat(train, warm_up, options.dlrm_seconds))), "" if "torch.nn" in name else TRANSPORT)
+            for name, model in models.items()]
         ours = "DLRM, starling.torch"
         self.ratios = [("DLRM, starling.torch / torch.nn.EmbeddingBag", ours, "DLRM, torch.nn.EmbeddingBag", 0.8),
                        ("DLRM, starling.torch, Pipeline / torch.nn.EmbeddingBag", f"{ours}, Pipeline",
@@ -177,44 +162,16 @@ class Dlrm:
 # ---- The whole -------------------------------------------------------------------------------------------------
 
 
-def measure(parts, rounds):
-    """A {name: value} for each round, in which each contestant runs once, in an order that shifts."""
-    contestants = [item for part in parts for item in part.contestants.items()]
-    found = []
-    for number in range(rounds):
-        values = {}
-        for i in range(len(contestants)):
-            name, run = contestants[(i + number) % len(contestants)]
-            value = run()
-            values.update(value if isinstance(value, dict) else {name: value})
-        found.append(values)
-    return found
-
-
-def finish(parts, rounds, options):
-    figures = measurements.Figures()
-    for values in rounds:
-        for name, value in values.items():
-            figures.add(name, "samples" if name.startswith("DLRM") else "calls", "1/s", value,
-                        "" if "torch.nn" in name else TRANSPORT)
-        for part in parts:
-            for name, of, other, least in part.ratios:
-                figures.ratio(name, values[of] / values[other], least, transport=TRANSPORT)
-    setting = (f"one server; calls one at a time, {ROWS} rows of dim {DIM}, SGD; DLRM: batch {BATCH}, {WORDS} tables, torch "
-               "on one thread")
-    figures.finish("python", setting, options, f"starling {starling.__version__}", options.seconds, options.warm_up)
-
-
-def parse_arguments(argv):
-    parser = measurements.parser("python.py", __doc__, PARTS, rounds=7)
-    parser.add_argument("--seconds", type=float, default=0.5, help="of calls")
-    parser.add_argument("--dlrm-seconds", type=float, default=5)
-    parser.add_argument("--warm-up", type=float, default=0.2)
-    return parser.parse_args(argv)
+def add_arguments(parser):
+    parser.set_defaults(rounds=7, seconds=0.5, warm_up=0.2)
+    parser.add_argument("--part", choices=("all", *PARTS), default="all", help="what is measured")
+    parser.add_argument("--dlrm-seconds", type=real("dlrm-seconds", 0.01, 600), default=5)
 
 
 def load_packages(options):
     global numpy, starling, torch
+    sys.path.insert(0, os.path.join(options.bin, "..", "python"))
+    os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
     import numpy
     import starling
     if options.part != "calls":
@@ -223,8 +180,9 @@ def load_packages(options):
         torch.set_num_threads(1)
 
 
-def run(options, folder):
+def run(bench):
     """The server has its core; everything else has the others."""
+    options = bench.options
     load_packages(options)
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {options.server_core})
@@ -233,19 +191,21 @@ def run(options, folder):
         with cluster.connect() as client:
             parts = []
             if options.part in ("all", "calls"):
-                parts.append(Calls(client, cluster.coordinator, options, folder))
+                parts.append(Calls(bench, client, cluster.coordinator))
             if options.part in ("all", "dlrm"):
                 parts.append(Dlrm(client, options))
-            finish(parts, measure(parts, options.rounds), options)
+            bench.measure([contestant for part in parts for contestant in part.contestants])
+    for part in parts:
+        for name, of, other, least in part.ratios:
+            quantity = "samples" if name.startswith("DLRM") else "calls"
+            bench.ratio(name, bench.figure(of, quantity), bench.figure(other, quantity), least)
+    return (f"one server; calls one at a time, {ROWS} rows of dim {DIM}, SGD; DLRM: batch {BATCH}, {WORDS} tables, torch on one "
+            "thread")
 
 
 def main(argv):
-    options = parse_arguments(argv)
-    options.bin = os.path.abspath(options.bin)
-    sys.path.insert(0, os.path.join(options.bin, "..", "python"))
-    os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
-    return measurements.run("python", options, run)
+    return driver.main(["python", *argv])
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    driver.run_program(main)

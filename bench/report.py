@@ -459,6 +459,17 @@ def check(benchmark, options):
         check_writable(options.plot)
 
 
+def text_of(report):
+    """As JSON, with each figure on one line."""
+    members = []
+    for name, value in report.items():
+        text = json.dumps(value)
+        if isinstance(value, list) and value:
+            text = "[\n" + ",\n".join("    " + json.dumps(item) for item in value) + "\n  ]"
+        members.append(f"  {json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(members) + "\n}\n"
+
+
 def finish(raw, options):
     """Prints the report, compares it, writes it, draws it. The older report may be the file that is written."""
     report = complete(raw)
@@ -468,8 +479,7 @@ def finish(raw, options):
         print_comparison(report, older, options.compare)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(report, file, indent=2)
-            file.write("\n")
+            file.write(text_of(report))
     if options.plot:
         draw_charts(report, options.plot)
 

@@ -9,14 +9,13 @@ import os
 import random
 import re
 import signal
-import struct
 import subprocess
-import sys
 import time
 
-import measurements  # bench/measurements.py
+import driver
 import processes
 import report
+from driver import number
 
 PARTS = ("cold", "schedules", "resident", "http", "zipf", "strategies", "many", "memory")
 MIB = 1 << 20
@@ -196,7 +195,7 @@ def run_cold(options, serving, model, evict, rows, rounds, *flags):
         return {figure["name"]: figure["samples"] for figure in json.load(file)["figures"]}
 
 
-def measure_cold(options, models, figures):
+def measure_cold(options, models, bench):
     """A model whose load and compute take about equally long."""
     models.deploy("mlp", ["a", "b", "c"])
     with Serving(options, models.dir, 35 * MIB, {}) as serving:
@@ -208,10 +207,10 @@ def measure_cold(options, models, figures):
         found = run_cold(options, serving, "a", "b,c", rows, options.rounds, f"--timeline={timeline}")
     for name, samples in found.items():
         for value in samples:
-            figures.add(f"cold MLP of 32 MB, {rows} rows: {name}", "time", "ms", value)
+            bench.sample(f"cold MLP of 32 MB, {rows} rows: {name}", "time", "ms", value)
     for optimal, longer, whole in zip(found["optimal"], found["the longer of load and compute"], found["whole"]):
-        figures.ratio("cold: optimal / the longer of load and compute", optimal / longer, most=1.2)
-        figures.ratio("cold: optimal / reading all, then computing", optimal / whole, most=0.65)
+        bench.sample_ratio("cold: optimal / the longer of load and compute", optimal / longer, most=1.2)
+        bench.sample_ratio("cold: optimal / reading all, then computing", optimal / whole, most=0.65)
     if options.timeline:
         with open(timeline, encoding="utf-8") as file:
             draw_timeline(json.load(file), options.timeline)
@@ -246,7 +245,7 @@ def draw_timeline(lines, path):
         file.write("\n".join(out))
 
 
-def measure_schedules(options, models, figures):
+def measure_schedules(options, models, bench):
     models.deploy("resnet", ["resnet", "other"]).deploy("large", ["large", "large2"])
     for source in ("page cache", "disk", "TCP"):
         with Serving(options, models.dir, 290 * MIB, {}, source) as serving:
@@ -255,9 +254,9 @@ def measure_schedules(options, models, figures):
                                  *(["--drop-caches=1"] if source == "disk" else []))
                 for name, samples in found.items():
                     for value in samples:
-                        figures.add(f"{model} from {source}: {name}", "time", "ms", value, "TCP" if source == "TCP" else "")
+                        bench.sample(f"{model} from {source}: {name}", "time", "ms", value, "TCP" if source == "TCP" else "")
                 for optimal, best in zip(found["optimal"], found["the best fixed schedule"]):
-                    figures.ratio(f"{model} from {source}: optimal / the best fixed schedule", optimal / best, most=1.05)
+                    bench.sample_ratio(f"{model} from {source}: optimal / the best fixed schedule", optimal / best, most=1.05)
 
 
 def run_engine(options, path, rows):
@@ -272,7 +271,7 @@ def run_engine(options, path, rows):
         return {figure["quantity"]: figure["samples"][0] for figure in json.load(file)["figures"]}
 
 
-def measure_resident(options, models, figures):
+def measure_resident(options, models, bench):
     models.deploy("mlp", ["a"])
     path = models.requests(["a"], 32)
     single = os.path.join(models.folder, "single.txt")
@@ -286,15 +285,15 @@ def measure_resident(options, models, figures):
             one = run_engine(options, models.file("mlp"), 1)
             served = client(options, url, path, "--mode=max", "--concurrency=4", "--requests=300")
             alone = client(options, url, single, "--mode=one", "--requests=500")
-            figures.add("engine, 32 rows", "rows", "1/s", engine["rows"])
-            figures.add("served, 32 rows", "rows", "1/s", 32 * served["answers_per_s"])
-            figures.add("engine, 1 row", "time", "ms", one["batch"])
-            figures.add("served, 1 row", "p50", "ms", alone["p50_ms"])
-            figures.add("added by HTTP, gateway and worker, 1 row", "p50", "us", 1000 * (alone["p50_ms"] - one["batch"]))
-            figures.ratio("served / the engine in a loop, 32 rows", 32 * served["answers_per_s"] / engine["rows"], least=0.85)
+            bench.sample("engine, 32 rows", "rows", "1/s", engine["rows"])
+            bench.sample("served, 32 rows", "rows", "1/s", 32 * served["answers_per_s"])
+            bench.sample("engine, 1 row", "time", "ms", one["batch"])
+            bench.sample("served, 1 row", "p50", "ms", alone["p50_ms"])
+            bench.sample("added by HTTP, gateway and worker, 1 row", "p50", "us", 1000 * (alone["p50_ms"] - one["batch"]))
+            bench.sample_ratio("served / the engine in a loop, 32 rows", 32 * served["answers_per_s"] / engine["rows"], least=0.85)
 
 
-def measure_http(options, models, figures):
+def measure_http(options, models, bench):
     """A model whose computation takes no time, beside libmicrohttpd with a constant answer."""
     path = models.deploy("tiny", ["t"]).requests(["t"], 1)
     with Serving(options, models.dir, 10 * MIB, {"cost": []}) as serving:
@@ -303,13 +302,13 @@ def measure_http(options, models, figures):
             rates = {}
             for name in sorted(urls, reverse=bool(number % 2)):
                 result = client(options, urls[name], path, "--mode=max", "--concurrency=16", "--requests=10000")
-                rates[name] = figures.add(f"64 values, {name}", "answers", "1/s", result["answers_per_s"])
+                rates[name] = bench.sample(f"64 values, {name}", "answers", "1/s", result["answers_per_s"])
                 result = client(options, urls[name], path, "--mode=one", "--requests=1000")
-                figures.add(f"64 values, {name}", "p50", "us", 1000 * result["p50_ms"])
-            figures.ratio("starling-serve / libmicrohttpd with a constant answer", rates["starling-serve"] / rates["libmicrohttpd"])
+                bench.sample(f"64 values, {name}", "p50", "us", 1000 * result["p50_ms"])
+            bench.sample_ratio("starling-serve / libmicrohttpd with a constant answer", rates["starling-serve"] / rates["libmicrohttpd"])
 
 
-def measure_zipf(options, models, figures):
+def measure_zipf(options, models, bench):
     names = [f"m{i}" for i in range(options.models)]
     models.deploy("mlp", names)
     path = models.requests(names, 8)
@@ -322,13 +321,13 @@ def measure_zipf(options, models, figures):
             for front in sorted(rules, reverse=bool(number % 2)):
                 result = client(options, serving.urls[front], path, "--mode=max", "--concurrency=8", "--zipf=1",
                                 f"--seed={number + 1}", f"--requests={options.requests}")
-                rates[front] = figures.add(f"{options.models} models, pool for {options.pool_models}, {front}", "answers", "1/s",
+                rates[front] = bench.sample(f"{options.models} models, pool for {options.pool_models}, {front}", "answers", "1/s",
                                            result["answers_per_s"])
-                figures.add(f"{options.models} models, pool for {options.pool_models}, {front}", "p99", "ms", result["p99_ms"])
-            figures.ratio("Zipf 1: optimal / whole, answers", rates["optimal"] / rates["whole"], least=1.3)
+                bench.sample(f"{options.models} models, pool for {options.pool_models}, {front}", "p99", "ms", result["p99_ms"])
+            bench.sample_ratio("Zipf 1: optimal / whole, answers", rates["optimal"] / rates["whole"], least=1.3)
 
 
-def measure_strategies(options, models, figures):
+def measure_strategies(options, models, bench):
     """Two agents, as on two hosts, with one worker each; a gateway for each strategy."""
     names = [f"m{i}" for i in range(20)]
     models.deploy("mlp", names)
@@ -344,12 +343,12 @@ def measure_strategies(options, models, figures):
             for strategy in sorted(serving.urls, reverse=bool(number % 2)):
                 result[strategy] = client(options, serving.urls[strategy], path, "--mode=max", "--concurrency=6", "--zipf=1",
                                           f"--seed={number + 1}", f"--requests={options.requests}")
-                figures.add(f"20 models, 2 agents with room for 6, {strategy}", "answers", "1/s", result[strategy]["answers_per_s"])
-                figures.add(f"20 models, 2 agents with room for 6, {strategy}", "p99", "ms", result[strategy]["p99_ms"])
-            figures.ratio("p99: cost / basic", result["cost"]["p99_ms"] / result["basic"]["p99_ms"])
+                bench.sample(f"20 models, 2 agents with room for 6, {strategy}", "answers", "1/s", result[strategy]["answers_per_s"])
+                bench.sample(f"20 models, 2 agents with room for 6, {strategy}", "p99", "ms", result[strategy]["p99_ms"])
+            bench.sample_ratio("p99: cost / basic", result["cost"]["p99_ms"] / result["basic"]["p99_ms"])
 
 
-def measure_many(options, models, figures):
+def measure_many(options, models, bench):
     names = [f"s{i}" for i in range(1000)]
     models.deploy("small", names)  # 4 MB
     with Serving(options, models.dir, 10 * 5 * MIB, {"cost": []}) as serving:
@@ -360,9 +359,9 @@ def measure_many(options, models, figures):
                 seconds, _ = serving.infer("cost", name, [1, 512])
                 times.append(1000 * seconds)
             times.sort()
-            figures.add("1000 models, 10 resident, cold", "p50", "ms", times[len(times) // 2])
-            figures.add("1000 models, 10 resident, cold", "p99", "ms", times[len(times) * 99 // 100])
-            figures.ratio("1000 models: p99 / p50 of cold requests", times[len(times) * 99 // 100] / times[len(times) // 2], most=3)
+            bench.sample("1000 models, 10 resident, cold", "p50", "ms", times[len(times) // 2])
+            bench.sample("1000 models, 10 resident, cold", "p99", "ms", times[len(times) * 99 // 100])
+            bench.sample_ratio("1000 models: p99 / p50 of cold requests", times[len(times) * 99 // 100] / times[len(times) // 2], most=3)
 
 
 def private_bytes(pid):
@@ -371,7 +370,7 @@ def private_bytes(pid):
     return 1024 * (int(found["Private_Dirty"]) + int(found["Private_Clean"]))
 
 
-def measure_memory(options, models, figures):
+def measure_memory(options, models, bench):
     names = [f"k{i}" for i in range(20)]
     models.deploy("small", names)
     with Serving(options, models.dir, 8 * 5 * MIB, {"cost": []}) as serving:
@@ -385,39 +384,35 @@ def measure_memory(options, models, figures):
         early = private_bytes(worker)
         load(1000)
         late = private_bytes(worker)
-        figures.add("private memory of a worker, 20 loads", "memory", "B", early)
-        figures.add("private memory of a worker, 1020 loads", "memory", "B", late)
-        figures.ratio("memory after 1020 loads / after 20", late / early, most=1.02)
+        bench.sample("private memory of a worker, 20 loads", "memory", "B", early)
+        bench.sample("private memory of a worker, 1020 loads", "memory", "B", late)
+        bench.sample_ratio("memory after 1020 loads / after 20", late / early, most=1.02)
 
 
 # ---- The whole -------------------------------------------------------------------------------------------------
 
 
-def parse_arguments(argv):
-    parser = measurements.parser("serve.py", __doc__, PARTS, rounds=5)
-    parser.add_argument("--models", type=int, default=100, help="of zipf")
-    parser.add_argument("--pool-models", type=int, default=10, help="of zipf: so many fit into the pool")
-    parser.add_argument("--requests", type=int, default=400, help="of zipf, a round")
-    parser.add_argument("--pixels", type=int, default=224, help="of ResNet-50")
-    parser.add_argument("--timeline", help="of cold: write an SVG with transfers and layers")
-    return parser.parse_args(argv)
+def add_arguments(parser):
+    parser.set_defaults(seconds=0, warm_up=0)
+    add = parser.add_argument
+    add("--part", choices=("all", *PARTS), default="all", help="what is measured")
+    add("--models", type=number("models", 1, 10**6), default=100, help="of zipf")
+    add("--pool-models", type=number("pool-models", 1, 10**6), default=10, help="of zipf: so many fit into the pool")
+    add("--requests", type=number("requests", 1, 10**9), default=400, help="of zipf, a round")
+    add("--pixels", type=number("pixels", 1, 4096), default=224, help="of ResNet-50")
+    add("--timeline", metavar="FILE", help="of cold: write an SVG with transfers and layers")
 
 
-def run(options, folder):
-    figures, options.folder = measurements.Figures(), folder
+def run(bench):
+    options = bench.options
+    options.folder = bench.folder
     for part in PARTS:
         if options.part in ("all", part):
-            models = Models(options, os.path.join(folder, part))
+            models = Models(options, os.path.join(bench.folder, part))
             os.mkdir(models.folder)
-            globals()[f"measure_{part}"](options, models, figures)
-    figures.finish("serve", "one worker on a core of its own; gateway, storage, agent and client share the others", options)
-
-
-def main(argv):
-    options = parse_arguments(argv)
-    options.bin = os.path.abspath(options.bin)
-    return measurements.run("serve", options, run)
+            globals()[f"measure_{part}"](options, models, bench)
+    return "one worker on a core of its own; gateway, storage, agent and client share the others"
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    driver.run_program(lambda argv: driver.main(["serve", *argv]))

@@ -278,6 +278,16 @@ class ReportTest(harness.StarlingTest):
                      "0.550  0.525 .. 0.575  at most 0.6   holds\n", "at least 0.5  MISSED\n", "1 round is left out"):
             self.assertIn(line, output)
 
+    def test_a_report_has_each_figure_on_one_line(self):
+        path = os.path.join(self.folder, "now.json")
+        self.finish(self.raw([figure_of("a", [1, 2]), figure_of("b", [3])], [ratio_of("a / b", [None])]), "--json", path)
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        self.assertEqual([figure["samples"] for figure in json.loads(text)["figures"]], [[1, 2], [3]])
+        for name in ("a", "b", "a / b"):
+            line, = (line for line in text.splitlines() if f'"name": "{name}"' in line)
+            self.assertIn('"median"', line)
+
     def test_quantiles_that_cannot_be_known_are_left_out(self):
         spread = {"name": "pull", "count": 100, "max": 31000, "buckets": [[10239, 98], [31743, 2]]}
         output = self.finish(self.raw(distributions=[spread]))
