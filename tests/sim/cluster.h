@@ -1,9 +1,9 @@
-/* A whole cluster in one thread: ps processes, an observer, workers that come and go, the network
- * between them, and the faults of the plan. Time is the network's; it jumps from one event to the
- * next. Run once. Allocates. */
+/* A whole cluster: ps processes, an observer and workers that come and go, in a world (world.h).
+ * Run once. Allocates. */
 #ifndef SL_TESTS_SIM_CLUSTER_H
 #define SL_TESTS_SIM_CLUSTER_H
 
+#include "core/list.h"
 #include "core/secret.h"
 #include "tests/sim/credits.h"
 #include "tests/sim/oracle.h"
@@ -12,9 +12,9 @@
 
 /* A task's place in the cluster: one process after another may fill it. */
 struct sl_sim_place {
+    uint32_t host;
     struct sl_sim_worker *worker; /* NULL: nobody is there */
     uint32_t lives;               /* processes that may still come */
-    uint64_t start_ns;            /* when the next comes; SL_CLOCK_NEVER: none does */
     bool crashes;                 /* how the next one that fails goes */
 };
 
@@ -28,17 +28,12 @@ struct sl_sim_pair {
 
 struct sl_sim_cluster {
     const struct sl_sim_plan *plan;
-    bool verbose;
-    uint64_t random;
-    struct sl_sim_network *network;
+    struct sl_sim_world world;
     struct sl_sim_oracle oracle;
     struct sl_sim_credits credits;
     struct sl_secret secret;
-    uint64_t now_ns;
-    struct sl_sim_ps *ps; /* [server_count] */
-    uint64_t ps_start_ns[SL_SIM_PS_MAX];
-    struct sl_sim_ps scheduler;  /* the coordinator's process, where it has one of its own */
-    uint64_t scheduler_start_ns; /* when the next comes; SL_CLOCK_NEVER: none does */
+    struct sl_sim_ps *ps;       /* [server_count] */
+    struct sl_sim_ps scheduler; /* the coordinator's process, where it has one of its own */
     struct sl_sim_records records;
     struct sl_sim_disk *disks;               /* [server_count]; NULL: there are none */
     uint32_t inspected_count;                /* checkpoints: inspect.h */
@@ -49,21 +44,13 @@ struct sl_sim_cluster {
     struct sl_sim_place *places; /* [tasks] */
     uint64_t *hurt_ns;           /* [hosts] for how long each was out of reach, at the worst */
     uint64_t hurt_all_ns;
-    uint64_t fault_begin_ns[SL_SIM_FAULTS_MAX], fault_end_ns[SL_SIM_FAULTS_MAX];
-    bool faults_are_over;
     bool is_final; /* the observer's steps are its last */
     uint32_t flood_count;
     uint64_t observe_ns; /* when the observer looks next */
     uint64_t views_ns;   /* when the readers of views look next; SL_CLOCK_NEVER: there are none */
-    uint64_t trace;      /* hash over all that happened */
-    uint64_t frames, packets, turns;
 };
 
-/* True: everything was as it must be. Else oracle.breach says what was not. */
-bool sl_sim_cluster_run(struct sl_sim_cluster *cluster, const struct sl_sim_plan *plan,
-                        bool verbose);
-
-/* Frees what run has left, also after a breach. */
+/* Frees what is left, also after a breach. */
 void sl_sim_cluster_fini(struct sl_sim_cluster *cluster);
 
 /* In two steps: nothing runs yet; all ps are there, and the observer has opened the tables. False:
@@ -72,9 +59,10 @@ void sl_sim_cluster_create(struct sl_sim_cluster *cluster, const struct sl_sim_p
                            bool verbose);
 bool sl_sim_cluster_start(struct sl_sim_cluster *cluster);
 
-/* Prints a line of the trace, when asked to, and adds it to the hash. */
-void sl_sim_cluster_trace(struct sl_sim_cluster *cluster, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+static inline struct sl_sim_cluster *sl_sim_cluster_of(struct sl_sim_world *world)
+{
+    return SL_CONTAINER_OF(world, struct sl_sim_cluster, world);
+}
 
 static inline bool sl_sim_cluster_is_scheduler(const struct sl_sim_cluster *cluster, uint32_t host)
 {
@@ -94,9 +82,6 @@ struct sl_coordinator *sl_sim_cluster_coordinator(const struct sl_sim_cluster *c
 /* That serves the shard; NULL: nobody does, now. */
 struct sl_server *sl_sim_cluster_primary(const struct sl_sim_cluster *cluster, uint32_t shard);
 
-/* The process on a host; NULL: none. */
-struct sl_sim_process *sl_sim_cluster_process(const struct sl_sim_cluster *cluster, uint32_t host);
-
 void sl_sim_cluster_start_ps(struct sl_sim_cluster *cluster, uint32_t index);
 void sl_sim_cluster_kill_ps(struct sl_sim_cluster *cluster, uint32_t index, bool silent);
 void sl_sim_cluster_start_worker(struct sl_sim_cluster *cluster, struct sl_sim_place *place,
@@ -106,9 +91,10 @@ void sl_sim_cluster_start_worker(struct sl_sim_cluster *cluster, struct sl_sim_p
 void sl_sim_cluster_kill_worker(struct sl_sim_cluster *cluster, struct sl_sim_place *place,
                                 bool silent);
 
-/* faults.c: begins and ends what is due; returns when the next is. */
-void sl_sim_faults_schedule(struct sl_sim_cluster *cluster);
-uint64_t sl_sim_faults_run(struct sl_sim_cluster *cluster);
+/* faults.c: what a fault means to the cluster (world.h). */
+void sl_sim_faults_change(struct sl_sim_world *world, const struct sl_sim_fault *fault, bool begins,
+                          uint64_t broken_ns);
+bool sl_sim_faults_delays(struct sl_sim_world *world, const struct sl_sim_fault *fault);
 
 /* A ps with a disk was killed: the next one knows its sessions, but not for how long. */
 void sl_sim_faults_restored(struct sl_sim_cluster *cluster);
@@ -142,13 +128,17 @@ void sl_sim_cluster_kill_scheduler(struct sl_sim_cluster *cluster, bool silent, 
 void sl_sim_cluster_limit_backups(struct sl_sim_cluster *cluster);
 void sl_sim_cluster_look_at_pairs(struct sl_sim_cluster *cluster);
 
-/* Of the oracle: a push was acknowledged; ctx: the cluster. */
-void sl_sim_cluster_acknowledged(void *ctx, const struct sl_sim_unit *unit);
+/* Of the oracle of a cluster: a push was acknowledged. */
+void sl_sim_cluster_acknowledged(struct sl_sim_oracle *oracle, const struct sl_sim_unit *unit);
 
 /* All is healed, and nothing goes on: every shard has a backup, and that has what the shard has. */
 void sl_sim_cluster_compare_pairs(struct sl_sim_cluster *cluster);
 
 /* Whether the host may have been believed lost by now. */
 bool sl_sim_faults_taint(const struct sl_sim_cluster *cluster, uint32_t host);
+
+/* One run of a cluster, and of what follows from the seed: see sl_sim_run_fn. */
+bool sl_sim_cluster_run(const struct sl_sim_choice *choice, uint64_t seed, bool verbose,
+                        uint64_t *trace);
 
 #endif

@@ -75,8 +75,8 @@ void sl_sim_cluster_begin_anew(struct sl_sim_cluster *cluster, uint32_t index)
     for (uint32_t i = 0; i < cluster->plan->ps_count; i++) {
         struct sl_sim_ps *ps = &cluster->ps[i];
         if (i != index && !has_joined(ps) && sl_sim_disk_restores(&cluster->disks[i])) {
-            sl_sim_cluster_trace(cluster, "ps/%u is to begin with nothing, as ps/%u does", i,
-                                 index);
+            sl_sim_world_note(&cluster->world, "ps/%u is to begin with nothing, as ps/%u does", i,
+                              index);
             sl_sim_disk_give_up(&cluster->disks[i]);
             ps->failed = true;
         }
@@ -93,10 +93,10 @@ void sl_sim_cluster_look_at_complete(struct sl_sim_cluster *cluster)
     if (coordinator != NULL && is_kept && complete != cluster->complete) {
         cluster->complete = complete;
         if (complete != 0 && coordinator->values_lost != 0) {
-            sl_sim_oracle_fail(&cluster->oracle, "values",
-                               "checkpoint %u is complete, although the job has lost the values of "
-                               "ps/%u",
-                               (uint32_t)complete, coordinator->values_lost - 1);
+            sl_sim_fail(&cluster->oracle.breach, "values",
+                        "checkpoint %u is complete, although the job has lost the values of "
+                        "ps/%u",
+                        (uint32_t)complete, coordinator->values_lost - 1);
         } else if (complete != 0) {
             sl_sim_oracle_complete(&cluster->oracle, complete);
             sl_sim_inspect(cluster, complete);

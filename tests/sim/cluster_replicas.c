@@ -11,6 +11,11 @@
 
 #define SCHEDULER_TASK 999 /* no ps */
 
+static struct sl_sim_world_place *scheduler_place(struct sl_sim_cluster *cluster)
+{
+    return &cluster->world.places[sl_sim_plan_coordinator_host(cluster->plan)];
+}
+
 void sl_sim_cluster_start_scheduler(struct sl_sim_cluster *cluster)
 {
     const struct sl_sim_plan *plan = cluster->plan;
@@ -18,7 +23,7 @@ void sl_sim_cluster_start_scheduler(struct sl_sim_cluster *cluster)
         return;
     }
     const struct sl_sim_ps_options options = {
-        .network = cluster->network,
+        .network = cluster->world.network,
         .host = sl_sim_plan_coordinator_host(plan),
         .task_index = SCHEDULER_TASK,
         .ps_count = plan->ps_count,
@@ -28,7 +33,7 @@ void sl_sim_cluster_start_scheduler(struct sl_sim_cluster *cluster)
         .start_timeout_ns = plan->start_timeout_ns,
         .peer_timeout_ms = plan->peer_timeout_ms,
         .secret = plan->secret ? &cluster->secret : NULL,
-        .seed = sl_hash_random(&cluster->random),
+        .seed = sl_hash_random(&cluster->world.random),
         .gap_ns = plan->gap_ns,
         .hosts_coordinator = true,
         .is_scheduler = true,
@@ -37,21 +42,22 @@ void sl_sim_cluster_start_scheduler(struct sl_sim_cluster *cluster)
         .oracle = &cluster->oracle,
         .has_views = plan->has_views,
     };
-    sl_sim_cluster_trace(cluster, "the coordinator starts");
-    sl_sim_network_revive(cluster->network, options.host);
-    cluster->scheduler_start_ns = SL_CLOCK_NEVER;
+    sl_sim_world_note(&cluster->world, "the coordinator starts");
+    sl_sim_network_revive(cluster->world.network, options.host);
     sl_sim_ps_start(&cluster->scheduler, &options);
+    *scheduler_place(cluster) = (struct sl_sim_world_place){.process = &cluster->scheduler.process,
+                                                            .start_ns = SL_CLOCK_NEVER};
 }
 
 void sl_sim_cluster_run_scheduler(struct sl_sim_cluster *cluster)
 {
     struct sl_sim_ps *scheduler = &cluster->scheduler;
     if (cluster->plan->replica.apart && !scheduler->running &&
-        cluster->scheduler_start_ns <= cluster->now_ns) {
+        scheduler_place(cluster)->start_ns <= cluster->world.now_ns) {
         sl_sim_cluster_start_scheduler(cluster);
     }
-    if (scheduler->running && sl_sim_process_due(&scheduler->process) <= cluster->now_ns) {
-        cluster->turns += sl_sim_process_step(&scheduler->process);
+    if (scheduler->running && sl_sim_process_due(&scheduler->process) <= cluster->world.now_ns) {
+        cluster->world.turns += sl_sim_process_step(&scheduler->process);
         sl_sim_cluster_look_at_complete(cluster);
     }
 }
@@ -59,9 +65,10 @@ void sl_sim_cluster_run_scheduler(struct sl_sim_cluster *cluster)
 void sl_sim_cluster_kill_scheduler(struct sl_sim_cluster *cluster, bool silent, uint64_t for_ns)
 {
     if (cluster->scheduler.running) {
-        sl_sim_cluster_trace(cluster, "the coordinator is killed");
+        sl_sim_world_note(&cluster->world, "the coordinator is killed");
         sl_sim_ps_kill(&cluster->scheduler, silent);
-        cluster->scheduler_start_ns = cluster->now_ns + for_ns;
+        *scheduler_place(cluster) =
+            (struct sl_sim_world_place){.start_ns = cluster->world.now_ns + for_ns};
     }
 }
 
@@ -110,11 +117,11 @@ static void look_at_doubles(struct sl_sim_cluster *cluster, uint32_t owner)
         if (!is_primary(own) || !is_primary(guest)) {
             continue;
         }
-        cluster->oracle.doubled_ns[owner] = cluster->now_ns;
+        cluster->oracle.doubled_ns[owner] = cluster->world.now_ns;
         if (own->replica->config.epoch == guest->replica->config.epoch) {
-            sl_sim_oracle_fail(&cluster->oracle, "epochs",
-                               "shard %u has two primaries in epoch %" PRIu64, shard,
-                               own->replica->config.epoch);
+            sl_sim_fail(&cluster->oracle.breach, "epochs",
+                        "shard %u has two primaries in epoch %" PRIu64, shard,
+                        own->replica->config.epoch);
         }
     }
 }
@@ -136,20 +143,20 @@ static void look_at_pair(struct sl_sim_cluster *cluster, uint32_t owner,
     if (told->epoch == 0 || (told->epoch == pair->epoch && holder == pair->holder)) {
         return;
     }
-    sl_sim_cluster_trace(cluster, "the shards of ps/%u: epoch %" PRIu64 ", ps/%u, backup %d", owner,
-                         told->epoch, told->primary, (int)told->backup);
+    sl_sim_world_note(&cluster->world, "the shards of ps/%u: epoch %" PRIu64 ", ps/%u, backup %d",
+                      owner, told->epoch, told->primary, (int)told->backup);
     /* The first epoch has another holder only where the job has begun anew in its first one. */
     const bool is_anew =
         told->epoch < pair->epoch || (told->epoch == pair->epoch && told->epoch == 1);
     cluster->oracle.forgot = cluster->oracle.forgot || is_anew;
     if (told->epoch <= pair->epoch && generation(cluster) == pair->generation) {
-        sl_sim_oracle_fail(&cluster->oracle, "epochs",
-                           "the shards of ps/%u were in epoch %" PRIu64 ", of ps/%u, and are in "
-                           "%" PRIu64 ", of ps/%u",
-                           owner, pair->epoch, pair->primary, told->epoch, told->primary);
+        sl_sim_fail(&cluster->oracle.breach, "epochs",
+                    "the shards of ps/%u were in epoch %" PRIu64 ", of ps/%u, and are in "
+                    "%" PRIu64 ", of ps/%u",
+                    owner, pair->epoch, pair->primary, told->epoch, told->primary);
     }
     if (pair->holder != 0 && told->primary != pair->primary && !is_anew) {
-        cluster->oracle.moved_ns[owner] = cluster->now_ns;
+        cluster->oracle.moved_ns[owner] = cluster->world.now_ns;
     } else if (pair->holder != 0 && holder != pair->holder) {
         sl_sim_oracle_loses(&cluster->oracle, owner, coordinator->ps[told->primary].restore);
     }
@@ -221,9 +228,9 @@ static const struct sl_server *in_sync_with(const struct sl_sim_cluster *cluster
     return backup->replica->config.epoch == replica->config.epoch ? backup : NULL;
 }
 
-void sl_sim_cluster_acknowledged(void *ctx, const struct sl_sim_unit *unit)
+void sl_sim_cluster_acknowledged(struct sl_sim_oracle *oracle, const struct sl_sim_unit *unit)
 {
-    struct sl_sim_cluster *cluster = ctx;
+    struct sl_sim_cluster *cluster = SL_CONTAINER_OF(oracle, struct sl_sim_cluster, oracle);
     const uint32_t owner = sl_sim_oracle_ps_of(cluster->plan, unit->shard);
     const struct sl_server *primary = sl_sim_cluster_primary(cluster, unit->shard);
     const bool is_staged =
@@ -236,11 +243,11 @@ void sl_sim_cluster_acknowledged(void *ctx, const struct sl_sim_unit *unit)
     const bool is_here = value_of(primary, unit->table, unit->witness[0]) != 0;
     const bool is_there = backup == NULL || value_of(backup, unit->table, unit->witness[0]) != 0;
     if (!is_here || !is_there) {
-        sl_sim_oracle_fail(&cluster->oracle, "backups",
-                           "worker/%u's push of iteration %u to t%u on shard %u is acknowledged, "
-                           "and is not at its %s",
-                           cluster->oracle.instances[unit->instance].task, unit->clock, unit->table,
-                           unit->shard, is_here ? "backup" : "primary");
+        sl_sim_fail(&cluster->oracle.breach, "backups",
+                    "worker/%u's push of iteration %u to t%u on shard %u is acknowledged, "
+                    "and is not at its %s",
+                    cluster->oracle.instances[unit->instance].task, unit->clock, unit->table,
+                    unit->shard, is_here ? "backup" : "primary");
     }
 }
 
@@ -269,12 +276,12 @@ static void compare_rows(struct sl_sim_cluster *cluster, uint32_t shard, uint32_
         const struct sl_row *row = sl_sparse_table_record(one->sparse, i);
         const struct sl_row *same = is_written(row) ? row_of(other, row->key) : row;
         if (same == NULL || memcmp(row, same, bytes) != 0) {
-            sl_sim_oracle_fail(&cluster->oracle, "backups",
-                               "key %" PRIu64 " of t%u is %g in step %u at one of shard %u and its "
-                               "backup, and %g in step %u at the other",
-                               row->key, table_id, (double)row->values[0], row->last_step, shard,
-                               same == NULL ? 0.0 : (double)same->values[0],
-                               same == NULL ? 0 : same->last_step);
+            sl_sim_fail(&cluster->oracle.breach, "backups",
+                        "key %" PRIu64 " of t%u is %g in step %u at one of shard %u and its "
+                        "backup, and %g in step %u at the other",
+                        row->key, table_id, (double)row->values[0], row->last_step, shard,
+                        same == NULL ? 0.0 : (double)same->values[0],
+                        same == NULL ? 0 : same->last_step);
             return;
         }
     }
@@ -290,10 +297,10 @@ static void compare_elements(struct sl_sim_cluster *cluster, uint32_t shard, uin
         sl_dense_table_read(primary, i, 1, &here);
         sl_dense_table_read(backup, i, 1, &there);
         if (here != there) {
-            sl_sim_oracle_fail(&cluster->oracle, "backups",
-                               "element %" PRIu64 " of t%u is %g at the primary of shard %u, and "
-                               "%g at its backup",
-                               i, table_id, (double)here, shard, (double)there);
+            sl_sim_fail(&cluster->oracle.breach, "backups",
+                        "element %" PRIu64 " of t%u is %g at the primary of shard %u, and "
+                        "%g at its backup",
+                        i, table_id, (double)here, shard, (double)there);
             return;
         }
     }
@@ -306,9 +313,9 @@ static void compare_tables(struct sl_sim_cluster *cluster, uint32_t shard, uint3
     const struct sl_shard_table *there = table_of(backup, table_id);
     if (here == NULL || there == NULL) {
         if (here != there) {
-            sl_sim_oracle_fail(&cluster->oracle, "backups",
-                               "the %s of shard %u has no t%u, and the other has it",
-                               here == NULL ? "primary" : "backup", shard, table_id);
+            sl_sim_fail(&cluster->oracle.breach, "backups",
+                        "the %s of shard %u has no t%u, and the other has it",
+                        here == NULL ? "primary" : "backup", shard, table_id);
         }
     } else if (here->dense != NULL) {
         compare_elements(cluster, shard, table_id, here->dense, there->dense);
@@ -323,9 +330,9 @@ static void compare_shard(struct sl_sim_cluster *cluster, uint32_t shard)
     const struct sl_server *primary = sl_sim_cluster_primary(cluster, shard);
     const struct sl_server *backup = primary == NULL ? NULL : in_sync_with(cluster, primary);
     if (backup == NULL) {
-        sl_sim_oracle_fail(&cluster->oracle, "backups",
-                           "all is healed, and shard %u has no %s in step", shard,
-                           primary == NULL ? "primary" : "backup");
+        sl_sim_fail(&cluster->oracle.breach, "backups",
+                    "all is healed, and shard %u has no %s in step", shard,
+                    primary == NULL ? "primary" : "backup");
         return;
     }
     for (uint32_t i = 0; i < cluster->plan->table_count; i++) {

@@ -41,10 +41,9 @@ static void spend(struct sl_sim_credit *credit, struct sl_sim_oracle *oracle,
     credit->requests--;
     credit->bytes -= frame->header.payload_bytes + SL_FRAME_HEADER_BYTES;
     if (credit->requests < 0 || credit->bytes < 0) {
-        sl_sim_oracle_fail(oracle, "memory",
-                           "connection %" PRIu64 ": request %" PRIu64
-                           " was sent without credit for it",
-                           frame->pair, frame->header.request_id);
+        sl_sim_fail(&oracle->breach, "memory",
+                    "connection %" PRIu64 ": request %" PRIu64 " was sent without credit for it",
+                    frame->pair, frame->header.request_id);
     }
 }
 
@@ -54,9 +53,9 @@ static void grant(struct sl_sim_credit *credit, struct sl_sim_oracle *oracle,
     credit->requests += frame->header.credit_requests;
     credit->bytes += frame->header.credit_bytes;
     if (credit->requests > credit->granted_requests) {
-        sl_sim_oracle_fail(oracle, "memory",
-                           "connection %" PRIu64 ": more request credit came back than was granted",
-                           frame->pair);
+        sl_sim_fail(&oracle->breach, "memory",
+                    "connection %" PRIu64 ": more request credit came back than was granted",
+                    frame->pair);
     }
 }
 

@@ -23,11 +23,6 @@ struct shards {
     uint32_t count;
 };
 
-static bool goes_on(const struct sl_sim_cluster *cluster)
-{
-    return cluster->oracle.breach[0] == '\0';
-}
-
 static void shards_of(const struct sl_sim_cluster *cluster, struct shards *out)
 {
     const struct sl_sim_plan *plan = cluster->plan;
@@ -153,10 +148,10 @@ static void compare_steps(struct sl_sim_oracle *oracle, const struct shards *old
             const bool is_same = old->count == new->count &&table != NULL;
             const uint64_t want = is_same ? old->items[i]->tables[id]->step : greatest;
             if (table != NULL && table->step != want) {
-                sl_sim_oracle_fail(oracle, "elsewhere",
-                                   "t%u is at step %" PRIu64 " on shard %u of %u, and was at "
-                                   "%" PRIu64 " on %u shards",
-                                   id, table->step, i, new->count, want, old->count);
+                sl_sim_fail(&oracle->breach, "elsewhere",
+                            "t%u is at step %" PRIu64 " on shard %u of %u, and was at "
+                            "%" PRIu64 " on %u shards",
+                            id, table->step, i, new->count, want, old->count);
             }
         }
     }
@@ -173,9 +168,9 @@ static void compare(struct sl_sim_oracle *oracle, const struct sl_sim_cluster *c
     }
     const char *what = shard_stream_differ(old.items, old.count, new.items, new.count);
     if (what != NULL) {
-        sl_sim_oracle_fail(oracle, "elsewhere",
-                           "checkpoint %" PRIu64 " of %u shards, restored on %u: %s",
-                           oracle->complete, old.count, new.count, what);
+        sl_sim_fail(&oracle->breach, "elsewhere",
+                    "checkpoint %" PRIu64 " of %u shards, restored on %u: %s", oracle->complete,
+                    old.count, new.count, what);
     }
     compare_steps(oracle, &old, &new);
     sl_sim_oracle_rows(oracle, "elsewhere", new.items, new.count, SL_CLOCK_NEVER, NULL);
@@ -186,40 +181,39 @@ static void restore(struct sl_sim_cluster *cluster, struct sl_sim_cluster *other
     struct sl_sim_oracle *oracle = &cluster->oracle;
     static struct sl_sim_plan plan;
     draw_plan(cluster->plan, &plan);
-    sl_sim_oracle_note(oracle, "checkpoint %" PRIu64 " is restored by %u ps of %u shards",
-                       oracle->complete, plan.ps_count, plan.shards_of_ps);
-    sl_sim_cluster_create(other, &plan, cluster->verbose);
+    sl_sim_world_note(oracle->world, "checkpoint %" PRIu64 " is restored by %u ps of %u shards",
+                      oracle->complete, plan.ps_count, plan.shards_of_ps);
+    sl_sim_cluster_create(other, &plan, cluster->world.verbose);
     other->oracle.is_elsewhere = true;
     bring(other, cluster);
     if (sl_sim_cluster_start(other)) {
         compare(oracle, cluster, other);
     } else {
-        sl_sim_oracle_fail(oracle, "elsewhere", "%u ps of %u shards: %s: %s", plan.ps_count,
-                           plan.shards_of_ps, other->oracle.breach_of, other->oracle.breach);
+        sl_sim_fail(&oracle->breach, "elsewhere", "%u ps of %u shards: %s: %s", plan.ps_count,
+                    plan.shards_of_ps, other->oracle.breach.of, other->oracle.breach.what);
     }
     sl_sim_cluster_fini(other);
 }
 
-void sl_sim_elsewhere_run(struct sl_sim_cluster *cluster,
-                          void (*moment)(struct sl_sim_cluster *cluster))
+void sl_sim_elsewhere_run(struct sl_sim_cluster *cluster)
 {
     uint64_t random = sl_hash_key(cluster->plan->seed ^ (SALT + 1));
-    const uint64_t began_ns = cluster->now_ns;
+    const uint64_t began_ns = cluster->world.now_ns;
     if (!sl_sim_cluster_saves(cluster) || is_any_damaged(cluster) ||
         !sl_sim_chance(&random, SHARE)) {
         return;
     }
-    while (goes_on(cluster) && !has_checkpoint_since(cluster, began_ns)) {
-        if (cluster->now_ns > began_ns + WAIT_NS) {
-            sl_sim_oracle_fail(&cluster->oracle, "checkpoints",
-                               "all have gone, and no checkpoint becomes complete");
+    while (sl_sim_world_is_good(&cluster->world) && !has_checkpoint_since(cluster, began_ns)) {
+        if (cluster->world.now_ns > began_ns + WAIT_NS) {
+            sl_sim_fail(&cluster->oracle.breach, "checkpoints",
+                        "all have gone, and no checkpoint becomes complete");
         } else {
-            moment(cluster);
+            sl_sim_world_moment(&cluster->world);
         }
     }
     struct sl_sim_cluster *other = calloc(1, sizeof *other);
     sl_assert(other != NULL);
-    if (goes_on(cluster)) {
+    if (sl_sim_world_is_good(&cluster->world)) {
         restore(cluster, other);
     }
     free(other);

@@ -7,7 +7,6 @@
 
 /* Nobody is there any more but the ps. They make another checkpoint of what they are then, and the
  * other cluster must be the same: rows, slots and steps, bit for bit. */
-void sl_sim_elsewhere_run(struct sl_sim_cluster *cluster,
-                          void (*moment)(struct sl_sim_cluster *cluster));
+void sl_sim_elsewhere_run(struct sl_sim_cluster *cluster);
 
 #endif

@@ -12,11 +12,6 @@
 #define TURNS_OF_SECOND           400   /* of a ps that has nothing to do: heartbeats, sweeps */
 #define TURNS_OF_SECOND_WITH_DISK 10000 /* and checkpoints */
 
-static bool goes_on(const struct sl_sim_cluster *cluster)
-{
-    return cluster->oracle.breach[0] == '\0';
-}
-
 static void judge_table(struct sl_sim_oracle *oracle, const struct sl_sim_operation *operation)
 {
     const struct sl_sim_table *table = &oracle->tables[operation->table];
@@ -44,9 +39,9 @@ void sl_sim_final_ended(void *ctx, struct sl_sim_work *work, int err)
         return;
     }
     if (err != 0) {
-        sl_sim_oracle_fail(&cluster->oracle, "progress",
-                           "all is healed, and yet the observer's pull fails: %s: %s",
-                           sl_err_name(err), sl_step_error(work->step));
+        sl_sim_fail(&cluster->oracle.breach, "progress",
+                    "all is healed, and yet the observer's pull fails: %s: %s", sl_err_name(err),
+                    sl_step_error(work->step));
         return;
     }
     judge_table(&cluster->oracle, &work->operations[0]);
@@ -58,21 +53,22 @@ static void check_server(struct sl_sim_oracle *oracle, const struct sl_server *s
     if (server->memory.buffers.used_bytes != 0 || server->scheduler.parked_bytes != 0 ||
         server->memory.requests.free_count != server->memory.requests.block_count ||
         server->memory.replies.frame_count != 0) {
-        sl_sim_oracle_fail(oracle, "memory",
-                           "%s keeps %zu bytes of buffers, %zu of parked requests, %u requests and "
-                           "%u frames after all clients have gone",
-                           name, server->memory.buffers.used_bytes, server->scheduler.parked_bytes,
-                           server->memory.requests.block_count - server->memory.requests.free_count,
-                           server->memory.replies.frame_count);
+        sl_sim_fail(&oracle->breach, "memory",
+                    "%s keeps %zu bytes of buffers, %zu of parked requests, %u requests and "
+                    "%u frames after all clients have gone",
+                    name, server->memory.buffers.used_bytes, server->scheduler.parked_bytes,
+                    server->memory.requests.block_count - server->memory.requests.free_count,
+                    server->memory.replies.frame_count);
     }
     if (server->sessions.away_count != 0) {
-        sl_sim_oracle_fail(oracle, "memory", "%s keeps %u sessions longer than their lease", name,
-                           server->sessions.away_count);
+        sl_sim_fail(&oracle->breach, "memory", "%s keeps %u sessions longer than their lease", name,
+                    server->sessions.away_count);
     }
     bool waits_for_nobody = !sl_sim_oracle_forgets(oracle);
     if (waits_for_nobody && server->shard != NULL && server->shard->push_buffer.entry_count != 0) {
-        sl_sim_oracle_fail(oracle, "memory", "%s keeps %u pushes aside after all workers have gone",
-                           name, server->shard->push_buffer.entry_count);
+        sl_sim_fail(&oracle->breach, "memory",
+                    "%s keeps %u pushes aside after all workers have gone", name,
+                    server->shard->push_buffer.entry_count);
     }
 }
 
@@ -96,10 +92,10 @@ static void check_credit(struct sl_sim_cluster *cluster)
         if (link->state == SL_SHARD_CONN_OPEN &&
             (link->credit.requests != SL_LIMIT_CREDIT_REQUESTS ||
              link->credit.bytes != SL_LIMIT_CREDIT_BYTES)) {
-            sl_sim_oracle_fail(&cluster->oracle, "memory",
-                               "the observer waits for nothing, and has credit for %u requests and "
-                               "%" PRIu64 " bytes on shard %u",
-                               link->credit.requests, link->credit.bytes, i);
+            sl_sim_fail(&cluster->oracle.breach, "memory",
+                        "the observer waits for nothing, and has credit for %u requests and "
+                        "%" PRIu64 " bytes on shard %u",
+                        link->credit.requests, link->credit.bytes, i);
         }
     }
 }
@@ -111,10 +107,9 @@ static void check_rest(struct sl_sim_cluster *cluster, uint64_t turns, uint64_t 
     const uint64_t each = cluster->disks == NULL ? TURNS_OF_SECOND : TURNS_OF_SECOND_WITH_DISK;
     const uint64_t most = each * cluster->plan->ps_count * (ns / SL_CLOCK_NS_PER_S + 1);
     if (turns > most && (!network->has_packets || network->ether.wakes)) {
-        sl_sim_oracle_fail(&cluster->oracle, "rest",
-                           "nothing is to be done, and the ps have %" PRIu64 " turns in %" PRIu64
-                           " ms",
-                           turns, sl_sim_ms(ns));
+        sl_sim_fail(&cluster->oracle.breach, "rest",
+                    "nothing is to be done, and the ps have %" PRIu64 " turns in %" PRIu64 " ms",
+                    turns, sl_sim_ms(ns));
     }
 }
 
@@ -122,66 +117,67 @@ static void check_rest(struct sl_sim_cluster *cluster, uint64_t turns, uint64_t 
 static void check_checkpoints(struct sl_sim_cluster *cluster, uint32_t before)
 {
     if (sl_sim_cluster_saves(cluster) && cluster->oracle.complete_count == before) {
-        sl_sim_oracle_fail(&cluster->oracle, "checkpoints",
-                           "all is healed, and no checkpoint becomes complete");
+        sl_sim_fail(&cluster->oracle.breach, "checkpoints",
+                    "all is healed, and no checkpoint becomes complete");
     }
 }
 
-static void pull_tables(struct sl_sim_cluster *cluster,
-                        void (*moment)(struct sl_sim_cluster *cluster))
+static void pull_tables(struct sl_sim_cluster *cluster)
 {
     struct sl_sim_worker *observer = cluster->observer.worker;
     cluster->is_final = true;
-    for (uint32_t i = 0; goes_on(cluster) && i < cluster->plan->table_count; i++) {
+    for (uint32_t i = 0; sl_sim_world_is_good(&cluster->world) && i < cluster->plan->table_count;
+         i++) {
         struct sl_sim_work *work = sl_sim_worker_begin(observer, 0);
         sl_sim_work_pull_all(work, i);
         sl_sim_worker_submit(observer, work, PULL_TIMEOUT_MS);
-        while (goes_on(cluster) && !sl_sim_worker_is_idle(observer)) {
-            moment(cluster);
+        while (sl_sim_world_is_good(&cluster->world) && !sl_sim_worker_is_idle(observer)) {
+            sl_sim_world_moment(&cluster->world);
         }
     }
     cluster->is_final = false;
 }
 
-void sl_sim_final_run(struct sl_sim_cluster *cluster,
-                      void (*moment)(struct sl_sim_cluster *cluster))
+void sl_sim_final_run(struct sl_sim_cluster *cluster)
 {
     const struct sl_sim_plan *plan = cluster->plan;
     /* Whoever is still believed to be there is lost by then, and every connection is back. */
-    uint64_t settled_ns = cluster->now_ns + 3 * plan->lease_ns +
+    uint64_t settled_ns = cluster->world.now_ns + 3 * plan->lease_ns +
                           2 * plan->peer_timeout_ms * SL_CLOCK_NS_PER_MS + 15 * SL_CLOCK_NS_PER_S;
     struct sl_sim_worker *observer = cluster->observer.worker;
-    sl_sim_network_calm(cluster->network);
+    sl_sim_network_calm(cluster->world.network);
     sl_sim_cluster_calm_disks(cluster);
     const uint32_t complete_count = cluster->oracle.complete_count;
-    while (goes_on(cluster) && (cluster->now_ns < settled_ns || !sl_sim_worker_is_idle(observer))) {
-        moment(cluster);
+    while (sl_sim_world_is_good(&cluster->world) &&
+           (cluster->world.now_ns < settled_ns || !sl_sim_worker_is_idle(observer))) {
+        sl_sim_world_moment(&cluster->world);
     }
-    if (goes_on(cluster)) {
-        pull_tables(cluster, moment);
+    if (sl_sim_world_is_good(&cluster->world)) {
+        pull_tables(cluster);
     }
-    if (goes_on(cluster)) {
+    if (sl_sim_world_is_good(&cluster->world)) {
         sl_sim_oracle_judge(&cluster->oracle);
         check_credit(cluster);
         check_checkpoints(cluster, complete_count);
         sl_sim_cluster_compare_pairs(cluster);
-        sl_sim_views_final(cluster, moment);
+        sl_sim_views_final(cluster);
     }
     observer->finished = true;
-    uint64_t gone_ns = cluster->now_ns + 3 * plan->lease_ns;
-    if (goes_on(cluster)) {
+    uint64_t gone_ns = cluster->world.now_ns + 3 * plan->lease_ns;
+    if (sl_sim_world_is_good(&cluster->world)) {
         sl_sim_worker_close(observer);
     }
     uint64_t idle_ns = gone_ns - plan->lease_ns, turns = 0;
-    while (goes_on(cluster) && (cluster->now_ns < gone_ns || cluster->observer.worker != NULL)) {
-        turns = cluster->now_ns < idle_ns ? cluster->turns : turns;
-        moment(cluster);
+    while (sl_sim_world_is_good(&cluster->world) &&
+           (cluster->world.now_ns < gone_ns || cluster->observer.worker != NULL)) {
+        turns = cluster->world.now_ns < idle_ns ? cluster->world.turns : turns;
+        sl_sim_world_moment(&cluster->world);
     }
-    if (goes_on(cluster)) {
+    if (sl_sim_world_is_good(&cluster->world)) {
         check_memory(cluster);
-        check_rest(cluster, cluster->turns - turns, cluster->now_ns - idle_ns);
+        check_rest(cluster, cluster->world.turns - turns, cluster->world.now_ns - idle_ns);
     }
-    if (goes_on(cluster)) {
-        sl_sim_elsewhere_run(cluster, moment);
+    if (sl_sim_world_is_good(&cluster->world)) {
+        sl_sim_elsewhere_run(cluster);
     }
 }

@@ -5,9 +5,7 @@
 
 #include "tests/sim/cluster.h"
 
-/* moment(cluster) does what is due and moves on. */
-void sl_sim_final_run(struct sl_sim_cluster *cluster,
-                      void (*moment)(struct sl_sim_cluster *cluster));
+void sl_sim_final_run(struct sl_sim_cluster *cluster);
 
 /* A step of the observer has ended. */
 void sl_sim_final_ended(void *ctx, struct sl_sim_work *work, int err);

@@ -140,8 +140,8 @@ static void inspect_part(struct sl_sim_cluster *cluster, const struct sl_sim_che
     int err = load_part(&part);
     sl_sim_disk_go_on(part.disk, &troubles);
     if (err != 0) {
-        sl_sim_oracle_fail(&cluster->oracle, "durability", "%s cannot be read: %s", who,
-                           part.reason.text);
+        sl_sim_fail(&cluster->oracle.breach, "durability", "%s cannot be read: %s", who,
+                    part.reason.text);
     } else {
         sl_sim_oracle_rows(&cluster->oracle, who, part.shards, plan->shards_of_ps,
                            checkpoint->begun_ns, &part.windows);

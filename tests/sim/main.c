@@ -18,14 +18,21 @@
 
 #define REPLAY_EVERY 64 /* of so many seeds one is run twice */
 
+/* What runs. */
+static const struct mode {
+    const char *flag;
+    sl_sim_run_fn *run;
+} modes[] = {{"", sl_sim_cluster_run},
+             {" --transfer", sl_sim_transfer_run},
+             {" --objects", sl_sim_objects_run},
+             {" --serve", sl_sim_serve_run}};
+
 struct flags {
     uint64_t first, last;
     double minutes; /* > 0: seeds from `first` on, for so long */
     struct sl_sim_choice choice;
-    bool transfer; /* transfer engines, and no cluster */
-    bool objects;  /* nodes of objects, and no cluster */
-    bool serve;    /* gateways and workers of model serving, and no cluster */
-    bool twice;    /* each seed */
+    const struct mode *mode;
+    bool twice; /* each seed */
     bool verbose;
     bool all; /* go on after a breach */
     FILE *traces;
@@ -77,14 +84,16 @@ static bool parse_bare(const char *text, struct flags *flags)
                        : strcmp(text, "--replicas") == 0  ? &flags->choice.replicas
                        : strcmp(text, "--strangers") == 0 ? &flags->choice.strangers
                        : strcmp(text, "--link") == 0      ? &flags->choice.link
-                       : strcmp(text, "--transfer") == 0  ? &flags->transfer
-                       : strcmp(text, "--objects") == 0   ? &flags->objects
-                       : strcmp(text, "--serve") == 0     ? &flags->serve
                                                           : NULL;
+    bool is_mode = false;
+    for (size_t i = 1; i < sizeof modes / sizeof modes[0] && flags->mode == modes; i++) {
+        is_mode = is_mode || strcmp(text, modes[i].flag + 1) == 0;
+        flags->mode = is_mode ? &modes[i] : modes;
+    }
     if (flag != NULL) {
         *flag = true;
     }
-    return flag != NULL;
+    return flag != NULL || is_mode;
 }
 
 static bool parse(int argc, char **argv, struct flags *flags)
@@ -125,73 +134,11 @@ static bool parse(int argc, char **argv, struct flags *flags)
     }
     const struct sl_sim_choice *choice = &flags->choice;
     const bool others = choice->packets || choice->disks || choice->replicas;
-    const int apps = flags->transfer + flags->objects + flags->serve;
-    if ((choice->link && others) || apps > 1 || (apps == 1 && (others || choice->link))) {
+    if ((choice->link || flags->mode != modes) &&
+        others + choice->link + (flags->mode != modes) > 1) {
         return false;
     }
     return (seeded && flags->first <= flags->last) || flags->minutes > 0;
-}
-
-static bool run_transfer(const struct flags *flags, uint64_t seed, bool verbose, uint64_t *trace)
-{
-    static struct sl_sim_transfer_plan plan;
-    sl_sim_transfer_plan_make(&plan, seed, flags->choice.faults);
-    if (verbose) {
-        sl_sim_transfer_plan_print(&plan);
-    }
-    return sl_sim_transfer_run(&plan, verbose, trace);
-}
-
-static bool run_objects(const struct flags *flags, uint64_t seed, bool verbose, uint64_t *trace)
-{
-    static struct sl_sim_objects_plan plan;
-    sl_sim_objects_plan_make(&plan, seed, flags->choice.faults);
-    if (verbose) {
-        sl_sim_objects_plan_print(&plan);
-    }
-    return sl_sim_objects_run(&plan, verbose, trace);
-}
-
-static bool run_serve(const struct flags *flags, uint64_t seed, bool verbose, uint64_t *trace)
-{
-    static struct sl_sim_serve_plan plan;
-    sl_sim_serve_plan_make(&plan, seed, flags->choice.faults);
-    if (verbose) {
-        sl_sim_serve_plan_print(&plan);
-    }
-    return sl_sim_serve_run(&plan, verbose, trace);
-}
-
-/* True when all was well; *trace: the hash over all that happened. */
-static bool run_seed(const struct flags *flags, uint64_t seed, bool verbose, uint64_t *trace)
-{
-    static struct sl_sim_plan plan;
-    static struct sl_sim_cluster cluster;
-    if (flags->transfer) {
-        return run_transfer(flags, seed, verbose, trace);
-    }
-    if (flags->objects) {
-        return run_objects(flags, seed, verbose, trace);
-    }
-    if (flags->serve) {
-        return run_serve(flags, seed, verbose, trace);
-    }
-    sl_sim_plan_make(&plan, seed, &flags->choice);
-    if (verbose) {
-        sl_sim_plan_print(&plan);
-    }
-    bool good = sl_sim_cluster_run(&cluster, &plan, verbose);
-    *trace = cluster.trace;
-    if (!good) {
-        printf("seed %" PRIu64 ": %s: %s\n", seed, cluster.oracle.breach_of, cluster.oracle.breach);
-    } else if (verbose) {
-        printf("seed %" PRIu64 ": well after %" PRIu64 " ms, %" PRIu64 " frames, %" PRIu64
-               " packets, %" PRIu64 " turns, %u pushes; trace %016" PRIx64 "\n",
-               seed, sl_sim_ms(cluster.now_ns), cluster.frames, cluster.packets, cluster.turns,
-               cluster.oracle.unit_count, *trace);
-    }
-    sl_sim_cluster_fini(&cluster);
-    return good;
 }
 
 /* How to see the seed that is being run again; an assertion that fails says it too. */
@@ -204,12 +151,11 @@ static void set_replay(const struct flags *flags, uint64_t seed)
         snprintf(faults, sizeof faults, " --faults 0x%x", flags->choice.faults);
     }
     snprintf(replay, sizeof replay,
-             "replay: starling-sim%s%s%s%s%s%s%s%s --seed %" PRIu64 "%s --verbose\n",
+             "replay: starling-sim%s%s%s%s%s%s --seed %" PRIu64 "%s --verbose\n",
              flags->choice.packets ? " --transport dpdk" : "",
              flags->choice.strangers ? " --strangers" : "", flags->choice.disks ? " --disks" : "",
              flags->choice.replicas ? " --replicas" : "", flags->choice.link ? " --link" : "",
-             flags->transfer ? " --transfer" : "", flags->objects ? " --objects" : "",
-             flags->serve ? " --serve" : "", seed, faults);
+             flags->mode->flag, seed, faults);
 }
 
 static void on_abort(int signal_number)
@@ -224,7 +170,7 @@ static bool run_into(FILE *file, const struct flags *flags, uint64_t seed, uint6
     fflush(stdout);
     const int saved = dup(STDOUT_FILENO);
     sl_assert(file != NULL && saved >= 0 && dup2(fileno(file), STDOUT_FILENO) >= 0);
-    const bool good = run_seed(flags, seed, true, trace);
+    const bool good = flags->mode->run(&flags->choice, seed, true, trace);
     fflush(stdout);
     sl_assert(dup2(saved, STDOUT_FILENO) >= 0);
     close(saved);
@@ -269,14 +215,14 @@ static bool run_checked(const struct flags *flags, uint64_t seed)
     if (flags->twice && flags->verbose) {
         return run_compared(flags, seed);
     }
-    if (!run_seed(flags, seed, flags->verbose, &trace)) {
+    if (!flags->mode->run(&flags->choice, seed, flags->verbose, &trace)) {
         return false;
     }
     if (flags->traces != NULL) {
         fprintf(flags->traces, "%" PRIu64 " %016" PRIx64 "\n", seed, trace);
     }
-    if ((flags->twice || seed % REPLAY_EVERY == 0) && run_seed(flags, seed, false, &again) &&
-        again != trace) {
+    if ((flags->twice || seed % REPLAY_EVERY == 0) &&
+        flags->mode->run(&flags->choice, seed, false, &again) && again != trace) {
         printf("seed %" PRIu64 ": replay: two runs of it differ: see --twice --verbose\n", seed);
         return false;
     }
@@ -285,7 +231,7 @@ static bool run_checked(const struct flags *flags, uint64_t seed)
 
 int main(int argc, char **argv)
 {
-    struct flags flags = {.choice.faults = UINT32_MAX};
+    struct flags flags = {.choice.faults = UINT32_MAX, .mode = modes};
     if (argc > 1 && strcmp(argv[1], "--scale") == 0) {
         return sl_sim_scale_main(argc - 2, argv + 2);
     }

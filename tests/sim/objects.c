@@ -135,7 +135,8 @@ static bool stops(struct sl_sim_world *world, uint32_t host)
     return false;
 }
 
-static void fault(struct sl_sim_world *world, const struct sl_sim_fault *fault, bool begins)
+static void fault(struct sl_sim_world *world, const struct sl_sim_fault *fault, bool begins,
+                  uint64_t broken_ns)
 {
     /* A node that ends cleanly loses nothing of others, unless it hosts the catalogue, or keeps. */
     if (begins &&
@@ -178,11 +179,18 @@ static void look(struct sl_sim_world *world)
     }
 }
 
-bool sl_sim_objects_run(const struct sl_sim_objects_plan *plan, bool verbose, uint64_t *trace)
+bool sl_sim_objects_run(const struct sl_sim_choice *choice, uint64_t seed, bool verbose,
+                        uint64_t *trace)
 {
+    static struct sl_sim_objects_plan made;
+    const struct sl_sim_objects_plan *plan = &made;
     static const struct sl_sim_world_actions actions = {
         .start = start, .stepped = stepped, .stops = stops, .look = look, .fault = fault};
     static struct nodes nodes;
+    sl_sim_objects_plan_make(&made, seed, choice->faults);
+    if (verbose) {
+        sl_sim_objects_plan_print(&made);
+    }
     nodes = (struct nodes){.world = {.actions = &actions,
                                      .breach = &nodes.oracle.breach,
                                      .seed = plan->seed,
@@ -202,7 +210,8 @@ bool sl_sim_objects_run(const struct sl_sim_objects_plan *plan, bool verbose, ui
     if (verbose) {
         printf("%u published, %u fetched\n", nodes.oracle.committed, nodes.oracle.fetched);
     }
-    const bool good = sl_sim_world_fini(&nodes.world);
+    const bool good = sl_sim_world_report(&nodes.world);
+    sl_sim_world_fini(&nodes.world);
     sl_sim_objects_oracle_fini(&nodes.oracle);
     for (uint32_t i = 0; i < SL_SIM_OBJECTS_KEEPERS_MAX; i++) {
         sl_sim_disk_fini(&nodes.disks[i]);

@@ -3,10 +3,8 @@
 #ifndef SL_TESTS_SIM_OBJECTS_H
 #define SL_TESTS_SIM_OBJECTS_H
 
-#include "tests/sim/objects_plan.h"
+#include "tests/sim/plan.h"
 
-/* Runs the plan. Returns true if all was well, else prints the breach; *trace: a hash over all that
- * happened. */
-bool sl_sim_objects_run(const struct sl_sim_objects_plan *plan, bool verbose, uint64_t *trace);
+sl_sim_run_fn sl_sim_objects_run; /* of the choice, faults alone */
 
 #endif

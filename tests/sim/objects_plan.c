@@ -60,27 +60,12 @@ static void draw_network(struct sl_sim_objects_plan *plan, uint32_t faults, uint
 
 static void draw_faults(struct sl_sim_objects_plan *plan, uint32_t allowed, uint64_t *random)
 {
-    static const enum sl_sim_fault_kind kinds[] = {SL_SIM_FAULT_BREAK, SL_SIM_FAULT_PARTITION,
-                                                   SL_SIM_FAULT_PAUSE, SL_SIM_FAULT_REFUSE,
-                                                   SL_SIM_FAULT_KILL_PS};
     static const uint32_t counts[] = {0, 0, 1, 3, 8};
     const uint32_t count = counts[sl_sim_below(random, 5)];
     const uint64_t work_ns = 50 * MS + plan->action_count * (plan->think_us_max * 500ULL + 5 * MS);
     for (uint32_t i = 0; i < count; i++) {
         struct sl_sim_fault *fault = &plan->faults[plan->fault_count];
-        *fault = (struct sl_sim_fault){
-            .kind = kinds[sl_sim_below(random, 5)],
-            .at_ns = sl_hash_random(random) % work_ns,
-            .duration_ns = sl_sim_chance(random, 400) ? sl_sim_between(random, 200, 16000) * MS
-                                                      : sl_sim_between(random, 1, 200) * MS,
-            .a = sl_sim_below(random, plan->node_count),
-            .b = sl_sim_below(random, plan->node_count),
-            .one_way = sl_sim_chance(random, 300),
-            .all = sl_sim_chance(random, 300),
-            .silent = sl_sim_chance(random, 300),
-            .amount = 1 + sl_sim_below(random, 50000),
-            .rail = SL_SIM_RAILS_MAX,
-        };
+        sl_sim_plan_draw_fault(fault, plan->node_count, work_ns, 400, 16000, random);
         plan->fault_count += (allowed & 1U << fault->kind) != 0;
     }
 }
@@ -187,21 +172,10 @@ void sl_sim_objects_plan_print(const struct sl_sim_objects_plan *plan)
            plan->keeper_count, plan->replicas, plan->old_count, plan->has_disks ? ", disks" : "",
            plan->has_host ? ", origin HOST" : "", plan->impatient ? ", impatient" : "",
            plan->removes ? ", removes" : "", plan->takes_over ? ", takes over" : "");
-    printf("delay %u-%u us, late %u/1000, %u B/us, window %u, refused %u/1000, broken %u/10000, "
-           "peer timeout %u ms\n",
-           plan->network.delay_us_min, plan->network.delay_us_max, plan->network.late_permille,
-           plan->network.bytes_per_us, plan->network.window_bytes,
-           plan->network.connect_fail_permille, plan->network.break_per_10000,
-           plan->network.peer_timeout_ms);
+    sl_sim_plan_print_network(&plan->network);
     if (has_disk_faults(plan)) {
         printf("disks: one of %u operations fails, one of %u is the last, full %u/1000\n",
                plan->disk.fail_every, plan->disk.stop_every, plan->disk.full_permille);
     }
-    for (uint32_t i = 0; i < plan->fault_count; i++) {
-        const struct sl_sim_fault *fault = &plan->faults[i];
-        printf("fault at +%" PRIu64 " us: kind %d a=%u b=%u for %" PRIu64 " us%s%s%s\n",
-               sl_sim_us(fault->at_ns), (int)fault->kind, fault->a, fault->b,
-               sl_sim_us(fault->duration_ns), fault->one_way ? " one-way" : "",
-               fault->all ? " all" : "", fault->silent ? " silent" : "");
-    }
+    sl_sim_plan_print_faults(plan->faults, plan->fault_count);
 }

@@ -85,10 +85,10 @@ static void init_table(struct sl_sim_oracle *oracle, uint32_t index)
 }
 
 void sl_sim_oracle_init(struct sl_sim_oracle *oracle, const struct sl_sim_plan *plan,
-                        const uint64_t *now_ns)
+                        struct sl_sim_world *world)
 {
     *oracle = (struct sl_sim_oracle){
-        .plan = plan, .random = sl_hash_key(plan->seed ^ 0x5eed), .now_ns = now_ns};
+        .plan = plan, .random = sl_hash_key(plan->seed ^ 0x5eed), .world = world};
     oracle->task_instance = calloc(sl_sim_plan_tasks(plan), sizeof *oracle->task_instance);
     oracle->replied_ns =
         calloc((size_t)plan->ps_count * plan->network.host_count, sizeof *oracle->replied_ns);
@@ -118,28 +118,6 @@ void sl_sim_oracle_fini(struct sl_sim_oracle *oracle)
     free(oracle->replied_ns);
 }
 
-void sl_sim_oracle_fail(struct sl_sim_oracle *oracle, const char *of, const char *format, ...)
-{
-    if (oracle->breach[0] != '\0') {
-        return;
-    }
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(oracle->breach, sizeof oracle->breach, format, args);
-    va_end(args);
-    oracle->breach_of = of;
-}
-
-void sl_sim_oracle_note(struct sl_sim_oracle *oracle, const char *format, ...)
-{
-    char text[300];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    oracle->note(oracle->note_ctx, text);
-}
-
 uint32_t sl_sim_oracle_instance(struct sl_sim_oracle *oracle, uint32_t task, bool has_clock)
 {
     GROW(oracle, instance);
@@ -159,10 +137,11 @@ void sl_sim_oracle_started(struct sl_sim_oracle *oracle, uint32_t instance, uint
 {
     struct sl_sim_instance *started = &oracle->instances[instance];
     started->first_clock = started->ticks = started->ticks_acked = clock;
-    started->started_ns = *oracle->now_ns;
+    started->started_ns = oracle->world->now_ns;
     started->counts =
         started->has_clock && !started->tainted && !started->forgotten && clock != UINT32_MAX;
-    sl_sim_oracle_note(oracle, "worker/%d starts at iteration %d", (int)started->task, (int)clock);
+    sl_sim_world_note(oracle->world, "worker/%d starts at iteration %d", (int)started->task,
+                      (int)clock);
 }
 
 void sl_sim_oracle_gone(struct sl_sim_oracle *oracle, uint32_t instance)
@@ -175,16 +154,16 @@ void sl_sim_oracle_lost(struct sl_sim_oracle *oracle, uint32_t task)
 {
     const struct sl_sim_instance *instance = &oracle->instances[oracle->task_instance[task]];
     if (oracle->plan->network.link_bytes_per_ms != 0 && !instance->is_gone) {
-        sl_sim_oracle_fail(oracle, "leases",
-                           "worker/%u is lost, though no fault is as long as its lease", task);
+        sl_sim_fail(&oracle->breach, "leases",
+                    "worker/%u is lost, though no fault is as long as its lease", task);
     }
 }
 
 void sl_sim_oracle_taint(struct sl_sim_oracle *oracle, uint32_t instance)
 {
     if (!oracle->instances[instance].tainted) {
-        sl_sim_oracle_note(oracle, "worker/%d may be believed lost from now on",
-                           (int)oracle->instances[instance].task);
+        sl_sim_world_note(oracle->world, "worker/%d may be believed lost from now on",
+                          (int)oracle->instances[instance].task);
     }
     oracle->instances[instance].tainted = true;
     oracle->instances[instance].counts = false;
@@ -242,7 +221,7 @@ uint32_t sl_sim_oracle_push(struct sl_sim_oracle *oracle, uint32_t table_index, 
                                .clock = clock,
                                .eraser = SL_SIM_NO_UNIT,
                                .part_first = oracle->part_count,
-                               .begun_ns = *oracle->now_ns,
+                               .begun_ns = oracle->world->now_ns,
                                .ended_ns = SL_CLOCK_NEVER,
                                .ticked_ns = SL_CLOCK_NEVER,
                                .epoch_begun = epoch_of(oracle, shard),
@@ -300,11 +279,11 @@ void sl_sim_oracle_pushed(struct sl_sim_oracle *oracle, uint32_t index, bool ack
 {
     struct sl_sim_unit *unit = &oracle->units[index];
     sl_assert(unit->ended_ns == SL_CLOCK_NEVER);
-    unit->ended_ns = *oracle->now_ns;
+    unit->ended_ns = oracle->world->now_ns;
     unit->epoch_ended = epoch_of(oracle, unit->shard);
     unit->acked = acked;
     if (acked && oracle->acknowledged != NULL) {
-        oracle->acknowledged(oracle->note_ctx, unit);
+        oracle->acknowledged(oracle, unit);
     }
 }
 
@@ -336,11 +315,11 @@ void sl_sim_oracle_pulled(struct sl_sim_oracle *oracle, uint32_t instance, uint3
     for (uint32_t task = 0; task < oracle->plan->worker_count; task++) {
         uint32_t ticks = certain_ticks(oracle, task);
         if (ticks != UINT32_MAX && ticks + mode->staleness < clock) {
-            sl_sim_oracle_fail(oracle, "staleness",
-                               "worker/%u has pulled from t%u for iteration %u, with staleness %u, "
-                               "while worker/%u has ticked %u iterations only",
-                               oracle->instances[instance].task, table, clock, mode->staleness,
-                               task, ticks);
+            sl_sim_fail(&oracle->breach, "staleness",
+                        "worker/%u has pulled from t%u for iteration %u, with staleness %u, "
+                        "while worker/%u has ticked %u iterations only",
+                        oracle->instances[instance].task, table, clock, mode->staleness, task,
+                        ticks);
         }
     }
 }
@@ -362,11 +341,11 @@ static bool read_witness(struct sl_sim_oracle *oracle, const struct sl_sim_unit 
 {
     float one = oracle->tables[unit->table].sign != 0 ? 1.0F : -1.0F;
     if (value != 0.0F && value != one) {
-        sl_sim_oracle_fail(oracle, "exactly-once",
-                           "a witness of worker/%u's push of iteration %u to t%u on shard %u is "
-                           "%g: carried out %g times",
-                           oracle->instances[unit->instance].task, unit->clock, unit->table,
-                           unit->shard, (double)value, (double)(value / one));
+        sl_sim_fail(&oracle->breach, "exactly-once",
+                    "a witness of worker/%u's push of iteration %u to t%u on shard %u is "
+                    "%g: carried out %g times",
+                    oracle->instances[unit->instance].task, unit->clock, unit->table, unit->shard,
+                    (double)value, (double)(value / one));
     }
     return value != 0.0F;
 }
@@ -385,10 +364,10 @@ void sl_sim_oracle_saw(struct sl_sim_oracle *oracle, uint32_t look, uint32_t uni
                 oracle->looks[look].begun_ns >
                     oracle->doubled_ns[sl_sim_oracle_ps_of(oracle->plan, of->shard)];
     if (must && (!sight.seen[0] || !sight.seen[1])) {
-        sl_sim_oracle_fail(oracle, "exactly-once",
-                           "a pull from t%u does not show a push to shard %u that was acknowledged "
-                           "before it began",
-                           of->table, of->shard);
+        sl_sim_fail(&oracle->breach, "exactly-once",
+                    "a pull from t%u does not show a push to shard %u that was acknowledged "
+                    "before it began",
+                    of->table, of->shard);
     }
     if (stages && oracle->epochs[sl_sim_oracle_ps_of(oracle->plan, of->shard)] == of->epoch_begun) {
         GROW(oracle, sight);

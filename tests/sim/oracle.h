@@ -12,7 +12,7 @@
 
 #include <starling.h>
 
-#include "tests/sim/plan.h"
+#include "tests/sim/world.h"
 
 #define SL_SIM_NO_UNIT  UINT32_MAX
 #define SL_SIM_ASSIGNED 9 /* in tables whose rows shrink: -9 */
@@ -106,7 +106,7 @@ struct sl_sim_checkpoint {
 struct sl_sim_oracle {
     const struct sl_sim_plan *plan;
     uint64_t random;
-    const uint64_t *now_ns;
+    struct sl_sim_world *world;
     struct sl_sim_table tables[SL_SIM_TABLES_MAX];
     struct sl_sim_instance *instances;
     uint32_t instance_count, instance_capacity;
@@ -129,26 +129,16 @@ struct sl_sim_oracle {
     uint64_t *replied_ns;    /* [server_count][hosts] when a reply was sent there last */
     uint32_t *task_instance; /* [tasks_max] the newest instance of each */
     uint32_t epochs[SL_SIM_PS_MAX];
-    uint64_t doubled_ns[SL_SIM_PS_MAX];        /* with replicas: when two had its shards last */
-    uint64_t moved_ns[SL_SIM_PS_MAX];          /* likewise: when they went to another ps last */
-    void (*note)(void *ctx, const char *text); /* for the trace */
-    void (*acknowledged)(void *ctx, const struct sl_sim_unit *unit); /* may be NULL */
-    void *note_ctx;
-    char breach[512];      /* "": none */
-    const char *breach_of; /* "exactly-once", "staleness", … */
+    uint64_t doubled_ns[SL_SIM_PS_MAX]; /* with replicas: when two had its shards last */
+    uint64_t moved_ns[SL_SIM_PS_MAX];   /* likewise: when they went to another ps last */
+    void (*acknowledged)(struct sl_sim_oracle *oracle,
+                         const struct sl_sim_unit *unit); /* may be NULL */
+    struct sl_sim_breach breach;                          /* of "exactly-once", "staleness", … */
 };
 
 void sl_sim_oracle_init(struct sl_sim_oracle *oracle, const struct sl_sim_plan *plan,
-                        const uint64_t *now_ns);
+                        struct sl_sim_world *world);
 void sl_sim_oracle_fini(struct sl_sim_oracle *oracle);
-
-/* Records a breach, unless there is one. */
-void sl_sim_oracle_fail(struct sl_sim_oracle *oracle, const char *of, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* Adds a line to the trace. */
-void sl_sim_oracle_note(struct sl_sim_oracle *oracle, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
 
 uint32_t sl_sim_oracle_instance(struct sl_sim_oracle *oracle, uint32_t task, bool has_clock);
 void sl_sim_oracle_started(struct sl_sim_oracle *oracle, uint32_t instance, uint32_t clock);

@@ -53,11 +53,10 @@ static void check_fate(struct sl_sim_oracle *oracle, const struct sl_sim_unit *u
         wrong = unit->seen != 0 ? "is there, though its worker was lost in the middle of it" : NULL;
     }
     if (wrong != NULL) {
-        sl_sim_oracle_fail(oracle, "exactly-once",
-                           "worker/%u's push of iteration %u to t%u on shard %u, %s at %" PRIu64
-                           " us, %s",
-                           oracle->instances[unit->instance].task, unit->clock, unit->table,
-                           unit->shard, fate_of(unit), sl_sim_us(unit->ended_ns), wrong);
+        sl_sim_fail(&oracle->breach, "exactly-once",
+                    "worker/%u's push of iteration %u to t%u on shard %u, %s at %" PRIu64 " us, %s",
+                    oracle->instances[unit->instance].task, unit->clock, unit->table, unit->shard,
+                    fate_of(unit), sl_sim_us(unit->ended_ns), wrong);
     }
 }
 
@@ -67,12 +66,11 @@ void sl_sim_oracle_final(struct sl_sim_oracle *oracle, uint32_t index, float fir
     float one = oracle->tables[unit->table].sign != 0 ? 1.0F : -1.0F;
     bool whole = first == second && (first == 0.0F || first == one);
     if (!whole) {
-        sl_sim_oracle_fail(oracle, "exactly-once",
-                           "worker/%u's push of iteration %u to t%u on shard %u, %s, was carried "
-                           "out %g and %g times",
-                           oracle->instances[unit->instance].task, unit->clock, unit->table,
-                           unit->shard, fate_of(unit), (double)(first / one),
-                           (double)(second / one));
+        sl_sim_fail(&oracle->breach, "exactly-once",
+                    "worker/%u's push of iteration %u to t%u on shard %u, %s, was carried "
+                    "out %g and %g times",
+                    oracle->instances[unit->instance].task, unit->clock, unit->table, unit->shard,
+                    fate_of(unit), (double)(first / one), (double)(second / one));
     }
     unit->seen = first != 0.0F;
     if (whole) {
@@ -91,12 +89,12 @@ void sl_sim_oracle_final_bait(struct sl_sim_oracle *oracle, uint32_t index, floa
     /* In BSP the push may follow an assign. */
     const bool is_left = value == left || (stages(oracle, unit) && value == left + pushed);
     if (erased ? value != left : value != pushed && !(may_be_erased && is_left)) {
-        sl_sim_oracle_fail(
-            oracle, "erase", "a key that worker/%u pushed once to t%u on shard %u is %g, though %s",
-            oracle->instances[unit->instance].task, unit->table, unit->shard, (double)value,
-            erased          ? "its erase or assign was acknowledged"
-            : may_be_erased ? "its push was carried out once at most"
-                            : "no one erased it");
+        sl_sim_fail(&oracle->breach, "erase",
+                    "a key that worker/%u pushed once to t%u on shard %u is %g, though %s",
+                    oracle->instances[unit->instance].task, unit->table, unit->shard, (double)value,
+                    erased          ? "its erase or assign was acknowledged"
+                    : may_be_erased ? "its push was carried out once at most"
+                                    : "no one erased it");
     }
 }
 
@@ -112,11 +110,10 @@ void sl_sim_oracle_sum(struct sl_sim_oracle *oracle, uint32_t table, uint32_t sh
     }
     sum = oracle->tables[table].sign != 0 ? sum : -sum;
     if (value != (float)sum) {
-        sl_sim_oracle_fail(oracle, "exactly-once",
-                           "shared key %u of t%u (shard %u) is %g; the pushes that were carried "
-                           "out add up to %" PRId64,
-                           shared, table, oracle->tables[table].shared_shard[shared], (double)value,
-                           sum);
+        sl_sim_fail(&oracle->breach, "exactly-once",
+                    "shared key %u of t%u (shard %u) is %g; the pushes that were carried "
+                    "out add up to %" PRId64,
+                    shared, table, oracle->tables[table].shared_shard[shared], (double)value, sum);
     }
 }
 
@@ -133,10 +130,10 @@ static void judge_group(struct sl_sim_oracle *oracle, uint32_t first)
             continue;
         }
         if (other->seen != unit->seen) {
-            sl_sim_oracle_fail(oracle, "whole steps",
-                               "of worker/%u's pushes of iteration %u on shard %u one is there "
-                               "and one is not, in the end",
-                               oracle->instances[unit->instance].task, unit->clock, unit->shard);
+            sl_sim_fail(&oracle->breach, "whole steps",
+                        "of worker/%u's pushes of iteration %u on shard %u one is there "
+                        "and one is not, in the end",
+                        oracle->instances[unit->instance].task, unit->clock, unit->shard);
         }
         return; /* the others are compared from there */
     }
@@ -158,12 +155,12 @@ static void breach(struct sl_sim_oracle *oracle, const struct sl_sim_sight *sigh
 {
     const struct sl_sim_unit *unit = &oracle->units[sight->unit];
     const struct sl_sim_look *look = &oracle->looks[sight->look];
-    sl_sim_oracle_fail(oracle, "whole steps",
-                       "worker/%u's pull of iteration %u from t%u, begun at %" PRIu64 " us, %s of "
-                       "worker/%u's push of iteration %u on shard %u (%s)",
-                       oracle->instances[look->instance].task, look->clock, look->table,
-                       sl_sim_us(look->begun_ns), what, oracle->instances[unit->instance].task,
-                       unit->clock, unit->shard, fate_of(unit));
+    sl_sim_fail(&oracle->breach, "whole steps",
+                "worker/%u's pull of iteration %u from t%u, begun at %" PRIu64 " us, %s of "
+                "worker/%u's push of iteration %u on shard %u (%s)",
+                oracle->instances[look->instance].task, look->clock, look->table,
+                sl_sim_us(look->begun_ns), what, oracle->instances[unit->instance].task,
+                unit->clock, unit->shard, fate_of(unit));
 }
 
 static void judge_sight(struct sl_sim_oracle *oracle, const struct sl_sim_sight *sight)

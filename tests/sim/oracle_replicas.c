@@ -9,7 +9,7 @@ bool sl_sim_oracle_forgets(const struct sl_sim_oracle *oracle)
 
 void sl_sim_oracle_loses(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number)
 {
-    sl_sim_oracle_note(oracle, "the shards of ps/%u are lost", ps);
+    sl_sim_world_note(oracle->world, "the shards of ps/%u are lost", ps);
     sl_sim_oracle_crashed(oracle, ps);
     sl_sim_oracle_restores(oracle, ps, number);
 }

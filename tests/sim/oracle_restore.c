@@ -21,7 +21,7 @@ static uint64_t *replied_to(const struct sl_sim_oracle *oracle, uint32_t ps, uin
 
 void sl_sim_oracle_replies(struct sl_sim_oracle *oracle, uint32_t ps, uint32_t host)
 {
-    *replied_to(oracle, ps, host) = *oracle->now_ns;
+    *replied_to(oracle, ps, host) = oracle->world->now_ns;
 }
 
 void sl_sim_oracle_note_unanswered(struct sl_sim_oracle *oracle, uint32_t ps)
@@ -44,46 +44,49 @@ void sl_sim_oracle_note_unanswered(struct sl_sim_oracle *oracle, uint32_t ps)
 /* One that is begun again under its number was cut at one of its beginnings. */
 void sl_sim_oracle_checkpoint_begins(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number)
 {
-    sl_sim_oracle_note(oracle, "ps/%u begins checkpoint %" PRIu64, ps, number);
+    sl_sim_world_note(oracle->world, "ps/%u begins checkpoint %" PRIu64, ps, number);
     if (find(oracle, ps, number) == NULL) {
-        *sl_sim_oracle_add_checkpoint(oracle) = (struct sl_sim_checkpoint){
-            .ps = ps, .number = number, .begun_ns = *oracle->now_ns, .cut_ns = SL_CLOCK_NEVER};
+        *sl_sim_oracle_add_checkpoint(oracle) =
+            (struct sl_sim_checkpoint){.ps = ps,
+                                       .number = number,
+                                       .begun_ns = oracle->world->now_ns,
+                                       .cut_ns = SL_CLOCK_NEVER};
     }
 }
 
 void sl_sim_oracle_checkpoint_written(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number)
 {
     struct sl_sim_checkpoint *checkpoint = find(oracle, ps, number);
-    sl_sim_oracle_note(oracle, "ps/%u has its files of checkpoint %" PRIu64, ps, number);
+    sl_sim_world_note(oracle->world, "ps/%u has its files of checkpoint %" PRIu64, ps, number);
     if (checkpoint != NULL) {
-        checkpoint->cut_ns = *oracle->now_ns;
+        checkpoint->cut_ns = oracle->world->now_ns;
     }
 }
 
 void sl_sim_oracle_complete(struct sl_sim_oracle *oracle, uint64_t number)
 {
-    sl_sim_oracle_note(oracle, "checkpoint %" PRIu64 " is complete", number);
+    sl_sim_world_note(oracle->world, "checkpoint %" PRIu64 " is complete", number);
     oracle->complete = number > oracle->complete ? number : oracle->complete;
     oracle->complete_count++;
 }
 
 void sl_sim_oracle_finds(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number, bool damaged)
 {
-    sl_sim_oracle_note(oracle, "ps/%u finds checkpoint %" PRIu64, ps, number);
+    sl_sim_world_note(oracle->world, "ps/%u finds checkpoint %" PRIu64, ps, number);
     damaged =
         damaged || (number == 0 && oracle->was_damaged); /* somebody else's, for which it gave up */
     if (!damaged && number < oracle->complete) {
-        sl_sim_oracle_fail(oracle, "durability",
-                           "checkpoint %" PRIu64 " was complete, and ps/%u, whose disk is whole, "
-                           "finds none after %" PRIu64,
-                           oracle->complete, ps, number);
+        sl_sim_fail(&oracle->breach, "durability",
+                    "checkpoint %" PRIu64 " was complete, and ps/%u, whose disk is whole, "
+                    "finds none after %" PRIu64,
+                    oracle->complete, ps, number);
     }
 }
 
 void sl_sim_oracle_abandons(struct sl_sim_oracle *oracle, uint64_t above, uint64_t to)
 {
     if (oracle->complete > above && oracle->complete <= to) {
-        sl_sim_oracle_note(oracle, "checkpoint %" PRIu64 " is abandoned", oracle->complete);
+        sl_sim_world_note(oracle->world, "checkpoint %" PRIu64 " is abandoned", oracle->complete);
         oracle->complete = above;
     }
 }
@@ -141,18 +144,17 @@ static void forget_replacements(struct sl_sim_oracle *oracle,
 void sl_sim_oracle_restores(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number)
 {
     const struct sl_sim_checkpoint *checkpoint = number == 0 ? NULL : find(oracle, ps, number);
-    sl_sim_oracle_note(oracle, "ps/%u begins from checkpoint %" PRIu64, ps, number);
+    sl_sim_world_note(oracle->world, "ps/%u begins from checkpoint %" PRIu64, ps, number);
     if (number != 0 && (checkpoint == NULL || checkpoint->cut_ns == SL_CLOCK_NEVER)) {
-        sl_sim_oracle_fail(oracle, "damage",
-                           "ps/%u begins from checkpoint %" PRIu64 ", which was never whole", ps,
-                           number);
+        sl_sim_fail(&oracle->breach, "damage",
+                    "ps/%u begins from checkpoint %" PRIu64 ", which was never whole", ps, number);
         return;
     }
     if (number < oracle->complete && !oracle->was_damaged) {
-        sl_sim_oracle_fail(oracle, "durability",
-                           "checkpoint %" PRIu64 " was complete, and the shards of ps/%u begin "
-                           "from %" PRIu64,
-                           oracle->complete, ps, number);
+        sl_sim_fail(&oracle->breach, "durability",
+                    "checkpoint %" PRIu64 " was complete, and the shards of ps/%u begin "
+                    "from %" PRIu64,
+                    oracle->complete, ps, number);
         return;
     }
     for (uint32_t i = 0; i < oracle->unit_count; i++) {
@@ -165,7 +167,7 @@ void sl_sim_oracle_restores(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t 
     if (checkpoint != NULL) {
         forget_replacements(oracle, checkpoint);
     }
-    oracle->restored_ns[ps] = *oracle->now_ns;
+    oracle->restored_ns[ps] = oracle->world->now_ns;
 }
 
 void sl_sim_oracle_ticked(struct sl_sim_oracle *oracle, uint32_t instance, uint32_t clock)
@@ -174,7 +176,7 @@ void sl_sim_oracle_ticked(struct sl_sim_oracle *oracle, uint32_t instance, uint3
         struct sl_sim_unit *unit = &oracle->units[i];
         if (unit->instance == instance && unit->clock == clock &&
             unit->ticked_ns == SL_CLOCK_NEVER) {
-            unit->ticked_ns = *oracle->now_ns;
+            unit->ticked_ns = oracle->world->now_ns;
         }
     }
 }

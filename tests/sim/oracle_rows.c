@@ -183,12 +183,11 @@ static void check_presence(const struct rows *rows, const struct sl_sim_unit *un
                       unit->ended_ns < rows->before_ns;
     const bool must_not = unit->fate == SL_SIM_FATE_GONE;
     if (is_there ? must_not : must) {
-        sl_sim_oracle_fail(rows->oracle, "one cut",
-                           "%s: worker/%u's push of iteration %u to t%u, %s at %" PRIu64
-                           " us, is %s",
-                           rows->who, rows->oracle->instances[unit->instance].task, unit->clock,
-                           rows->table, unit->acked ? "acknowledged" : "not acknowledged",
-                           sl_sim_us(unit->ended_ns), is_there ? "there" : "not there");
+        sl_sim_fail(&rows->oracle->breach, "one cut",
+                    "%s: worker/%u's push of iteration %u to t%u, %s at %" PRIu64 " us, is %s",
+                    rows->who, rows->oracle->instances[unit->instance].task, unit->clock,
+                    rows->table, unit->acked ? "acknowledged" : "not acknowledged",
+                    sl_sim_us(unit->ended_ns), is_there ? "there" : "not there");
     }
 }
 
@@ -217,14 +216,14 @@ static void check_bait(struct rows *rows, const struct sl_sim_unit *unit, bool i
     }
     const bool is_lost = unit->is_assigned && (is_erased || is_there); /* neither is there */
     if (is_pushed ? !is_there || is_erased : is_lost || !may_lack || !is_as(rows, &bait, &never)) {
-        sl_sim_oracle_fail(rows->oracle, "erase",
-                           "%s: key %" PRIu64 " of t%u is %g, slot %g, visits %u; its push is %s, "
-                           "its erase %s",
-                           rows->who, unit->bait, rows->table, (double)bait.value,
-                           (double)bait.slot, bait.visits, is_there ? "there" : "not there",
-                           is_erased                        ? "was acknowledged"
-                           : unit->eraser == SL_SIM_NO_UNIT ? "was never sent"
-                                                            : "may be there");
+        sl_sim_fail(&rows->oracle->breach, "erase",
+                    "%s: key %" PRIu64 " of t%u is %g, slot %g, visits %u; its push is %s, "
+                    "its erase %s",
+                    rows->who, unit->bait, rows->table, (double)bait.value, (double)bait.slot,
+                    bait.visits, is_there ? "there" : "not there",
+                    is_erased                        ? "was acknowledged"
+                    : unit->eraser == SL_SIM_NO_UNIT ? "was never sent"
+                                                     : "may be there");
     }
     rows->visited += is_pushed;
 }
@@ -240,12 +239,12 @@ static void check_unit(struct rows *rows, const struct sl_sim_unit *unit, struct
     }
     const bool is_there = is_as(rows, &first, &once) && is_as(rows, &second, &once);
     if (!is_there && (!is_as(rows, &first, &never) || !is_as(rows, &second, &never))) {
-        sl_sim_oracle_fail(rows->oracle, "one cut",
-                           "%s: of worker/%u's push of iteration %u to t%u there are %g and %g, "
-                           "slots %g and %g, visits %u and %u",
-                           rows->who, rows->oracle->instances[unit->instance].task, unit->clock,
-                           rows->table, (double)first.value, (double)second.value,
-                           (double)first.slot, (double)second.slot, first.visits, second.visits);
+        sl_sim_fail(&rows->oracle->breach, "one cut",
+                    "%s: of worker/%u's push of iteration %u to t%u there are %g and %g, "
+                    "slots %g and %g, visits %u and %u",
+                    rows->who, rows->oracle->instances[unit->instance].task, unit->clock,
+                    rows->table, (double)first.value, (double)second.value, (double)first.slot,
+                    (double)second.slot, first.visits, second.visits);
     }
     check_presence(rows, unit, is_there);
     if (rows->windows != NULL) {
@@ -266,11 +265,11 @@ static void check_shared(struct rows *rows, uint32_t shared, const struct sum *s
     const struct view view = view_at(rows, table_of(rows)->shared[shared]);
     rows->visited += sum->visits > 0;
     if (view.is_held && !is_as(rows, &view, sum)) {
-        sl_sim_oracle_fail(rows->oracle, "one cut",
-                           "%s: shared key %u of t%u is %g, slot %g, visits %u; the pushes that "
-                           "are there add up to %" PRId64 ", %" PRId64 " squared, %u visits",
-                           rows->who, shared, rows->table, (double)view.value, (double)view.slot,
-                           view.visits, sum->value, sum->slot, sum->visits);
+        sl_sim_fail(&rows->oracle->breach, "one cut",
+                    "%s: shared key %u of t%u is %g, slot %g, visits %u; the pushes that "
+                    "are there add up to %" PRId64 ", %" PRId64 " squared, %u visits",
+                    rows->who, shared, rows->table, (double)view.value, (double)view.slot,
+                    view.visits, sum->value, sum->slot, sum->visits);
     }
 }
 
@@ -289,11 +288,11 @@ static void check_row(struct walk *walk, const struct sl_row *record)
         const bool is_assigned = i < walk->dim && fabsf(first) == SL_SIM_ASSIGNED;
         const float like = record->count == 0 && !is_assigned ? 0 : first;
         if (record->values[i] != like) {
-            sl_sim_oracle_fail(walk->rows->oracle, "one cut",
-                               "%s: float %u of row %" PRIu64 " of t%u, which has %u visits, is "
-                               "%g",
-                               walk->rows->who, i, record->key, walk->rows->table, record->count,
-                               (double)record->values[i]);
+            sl_sim_fail(&walk->rows->oracle->breach, "one cut",
+                        "%s: float %u of row %" PRIu64 " of t%u, which has %u visits, is "
+                        "%g",
+                        walk->rows->who, i, record->key, walk->rows->table, record->count,
+                        (double)record->values[i]);
         }
     }
 }
@@ -316,10 +315,10 @@ static void check_rows(struct rows *rows)
         }
     }
     if (walk.visited != rows->visited) {
-        sl_sim_oracle_fail(rows->oracle, "one cut",
-                           "%s: t%u has %" PRIu64 " rows that were pushed; of the pushes that are "
-                           "there, %" PRIu64,
-                           rows->who, rows->table, walk.visited, rows->visited);
+        sl_sim_fail(&rows->oracle->breach, "one cut",
+                    "%s: t%u has %" PRIu64 " rows that were pushed; of the pushes that are "
+                    "there, %" PRIu64,
+                    rows->who, rows->table, walk.visited, rows->visited);
     }
 }
 

@@ -271,19 +271,55 @@ void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, const struct sl_s
     sl_sim_plan_draw_disk(plan, choice);
     sl_sim_plan_draw_losses(plan, choice);
     sl_sim_plan_draw_link(plan, choice);
+    for (uint32_t i = 0; i < plan->fault_count; i++) {
+        plan->faults[i].rail = SL_SIM_RAILS_MAX;
+    }
     /* None of the seeds in CMakeLists.txt that once found a defect. */
     plan->has_views = seed % 8 == 7;
 }
 
-static void print_fault(const struct sl_sim_fault *fault)
+void sl_sim_plan_draw_fault(struct sl_sim_fault *fault, uint32_t hosts, uint64_t horizon_ns,
+                            uint32_t long_permille, uint64_t long_ms, uint64_t *random)
 {
-    static const char *const names[] = {"break", "partition", "pause",       "slow",
-                                        "jump",  "refuse",    "kill-worker", "kill-ps",
-                                        "join",  "leave",     "disks",       "memory"};
-    printf("fault at +%" PRIu64 " us: %s a=%u b=%d for %" PRIu64 " us%s%s%s amount=%u\n",
-           sl_sim_us(fault->at_ns), names[fault->kind], fault->a, (int)fault->b,
-           sl_sim_us(fault->duration_ns), fault->one_way ? " one-way" : "",
-           fault->all ? " all" : "", fault->silent ? " silent" : "", fault->amount);
+    static const enum sl_sim_fault_kind kinds[] = {SL_SIM_FAULT_BREAK, SL_SIM_FAULT_PARTITION,
+                                                   SL_SIM_FAULT_PAUSE, SL_SIM_FAULT_REFUSE,
+                                                   SL_SIM_FAULT_KILL_PS};
+    *fault =
+        (struct sl_sim_fault){.kind = kinds[sl_sim_below(random, 5)], .rail = SL_SIM_RAILS_MAX};
+    fault->at_ns = sl_hash_random(random) % horizon_ns;
+    fault->duration_ns = SL_CLOCK_NS_PER_MS * (sl_sim_chance(random, long_permille)
+                                                   ? sl_sim_between(random, 200, long_ms)
+                                                   : sl_sim_between(random, 1, 200));
+    fault->a = sl_sim_below(random, hosts);
+    fault->b = sl_sim_below(random, hosts);
+    fault->one_way = sl_sim_chance(random, 300);
+    fault->all = sl_sim_chance(random, 300);
+    fault->silent = sl_sim_chance(random, 300);
+    fault->amount = 1 + sl_sim_below(random, 50000);
+}
+
+void sl_sim_plan_print_faults(const struct sl_sim_fault *faults, uint32_t count)
+{
+    static const char *const names[] = {"break",  "partition",   "pause",   "slow", "jump",
+                                        "refuse", "kill-worker", "kill-ps", "join", "leave",
+                                        "disks",  "memory",      "store"};
+    for (uint32_t i = 0; i < count; i++) {
+        const struct sl_sim_fault *fault = &faults[i];
+        printf("fault at +%" PRIu64 " us: %s a=%u b=%d rail=%u for %" PRIu64
+               " us%s%s%s amount=%u\n",
+               sl_sim_us(fault->at_ns), names[fault->kind], fault->a, (int)fault->b, fault->rail,
+               sl_sim_us(fault->duration_ns), fault->one_way ? " one-way" : "",
+               fault->all ? " all" : "", fault->silent ? " silent" : "", fault->amount);
+    }
+}
+
+void sl_sim_plan_print_network(const struct sl_sim_network_options *network)
+{
+    printf("delay %u-%u us, late %u/1000, %u B/us, window %u, short %u/1000, refused %u/1000, "
+           "broken %u/10000, peer timeout %u ms\n",
+           network->delay_us_min, network->delay_us_max, network->late_permille,
+           network->bytes_per_us, network->window_bytes, network->short_permille,
+           network->connect_fail_permille, network->break_per_10000, network->peer_timeout_ms);
 }
 
 static void print_ether(const struct sl_sim_ether_options *ether)
@@ -318,11 +354,7 @@ void sl_sim_plan_print(const struct sl_sim_plan *plan)
     if (plan->has_views) {
         printf("views are read\n");
     }
-    printf("delay %u-%u us, late %u/1000, %u B/us, window %u, short %u/1000, refused %u/1000, "
-           "broken %u/10000\n",
-           plan->network.delay_us_min, plan->network.delay_us_max, plan->network.late_permille,
-           plan->network.bytes_per_us, plan->network.window_bytes, plan->network.short_permille,
-           plan->network.connect_fail_permille, plan->network.break_per_10000);
+    sl_sim_plan_print_network(&plan->network);
     if (plan->network.link_bytes_per_ms != 0) {
         printf("all share a link of %u kB/s\n", plan->network.link_bytes_per_ms);
     }
@@ -345,7 +377,5 @@ void sl_sim_plan_print(const struct sl_sim_plan *plan)
                modes[spec->consistency.mode], spec->consistency.staleness,
                (int)spec->optimizer.kind);
     }
-    for (uint32_t i = 0; i < plan->fault_count; i++) {
-        print_fault(&plan->faults[i]);
-    }
+    sl_sim_plan_print_faults(plan->faults, plan->fault_count);
 }

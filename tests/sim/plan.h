@@ -105,7 +105,20 @@ struct sl_sim_choice {
     bool link;       /* all hosts share a slow link, on which much is sent; none of the former */
 };
 
+/* One run of a seed. Returns true if all was well, else prints the breach; *trace: a hash over all
+ * that happened. */
+typedef bool sl_sim_run_fn(const struct sl_sim_choice *choice, uint64_t seed, bool verbose,
+                           uint64_t *trace);
+
 void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, const struct sl_sim_choice *choice);
+
+/* A fault of applications: of any of their kinds, on any of so many hosts, before horizon_ns; of so
+ * many of 1,000 for 0.2 s to long_ms, else for up to 0.2 s. */
+void sl_sim_plan_draw_fault(struct sl_sim_fault *fault, uint32_t hosts, uint64_t horizon_ns,
+                            uint32_t long_permille, uint64_t long_ms, uint64_t *random);
+
+void sl_sim_plan_print_network(const struct sl_sim_network_options *network);
+void sl_sim_plan_print_faults(const struct sl_sim_fault *faults, uint32_t count);
 
 /* plan_link.c: in the end. */
 void sl_sim_plan_draw_link(struct sl_sim_plan *plan, const struct sl_sim_choice *choice);

@@ -35,6 +35,7 @@ void sl_sim_process_init(struct sl_sim_process *process, struct sl_sim_network *
                                        .host = host,
                                        .offset_ns = offset_ns,
                                        .gap_ns = gap_ns,
+                                       .usual_gap_ns = gap_ns,
                                        .aside_random = seed,
                                        .due_ns = sl_sim_network_now(network)};
     process->clock = (struct sl_clock){.now_ns = clock_now, .ctx = process};

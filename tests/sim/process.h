@@ -16,6 +16,7 @@ struct sl_sim_process {
     uint64_t turned_ns[SL_SIM_REACTORS_MAX]; /* when each had its last turn */
     uint32_t reactor_count;
     uint64_t gap_ns;       /* a turn takes so long */
+    uint64_t usual_gap_ns; /* while it is not slow */
     uint32_t aside_us_max; /* jobs beside the reactors wait so long, at most */
     uint64_t aside_random;
     uint64_t paused_until_ns; /* it stands still; the network's time */

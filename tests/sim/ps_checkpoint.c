@@ -55,16 +55,16 @@ static void check_files(struct sl_sim_ps *ps, uint32_t which, uint64_t number)
                                             NULL, &chain, &reason);
     sl_sim_disk_go_on(disk, &troubles);
     if (err != 0) {
-        sl_sim_oracle_fail(ps->options.oracle, "damage", "ps/%u has restored: %s",
-                           ps->options.task_index, reason.text);
+        sl_sim_fail(&ps->options.oracle->breach, "damage", "ps/%u has restored: %s",
+                    ps->options.task_index, reason.text);
         return;
     }
     for (uint32_t i = 0; i < chain.count; i++) {
         const char *path = sl_sim_disk_damage(disk, chain.items[i].number);
         if (path != NULL) {
-            sl_sim_oracle_fail(ps->options.oracle, "damage",
-                               "ps/%u has restored checkpoint %u, although %s is damaged",
-                               ps->options.task_index, (uint32_t)number, path);
+            sl_sim_fail(&ps->options.oracle->breach, "damage",
+                        "ps/%u has restored checkpoint %u, although %s is damaged",
+                        ps->options.task_index, (uint32_t)number, path);
         }
     }
     sl_checkpoint_chain_fini(&chain);

@@ -81,11 +81,18 @@ static void look(struct sl_sim_world *world)
     }
 }
 
-bool sl_sim_serve_run(const struct sl_sim_serve_plan *plan, bool verbose, uint64_t *trace)
+bool sl_sim_serve_run(const struct sl_sim_choice *choice, uint64_t seed, bool verbose,
+                      uint64_t *trace)
 {
+    static struct sl_sim_serve_plan made;
+    const struct sl_sim_serve_plan *plan = &made;
     static const struct sl_sim_world_actions actions = {
         .start = start, .stepped = stepped, .look = look};
     static struct serving serving;
+    sl_sim_serve_plan_make(&made, seed, choice->faults);
+    if (verbose) {
+        sl_sim_serve_plan_print(&made);
+    }
     serving = (struct serving){.world = {.actions = &actions,
                                          .breach = &serving.oracle.breach,
                                          .seed = plan->seed,
@@ -102,7 +109,8 @@ bool sl_sim_serve_run(const struct sl_sim_serve_plan *plan, bool verbose, uint64
         printf("%u answered, %u refused, %u late\n", serving.oracle.answered,
                serving.oracle.refused, serving.oracle.late);
     }
-    const bool good = sl_sim_world_fini(&serving.world);
+    const bool good = sl_sim_world_report(&serving.world);
+    sl_sim_world_fini(&serving.world);
     *trace = serving.world.trace;
     return good;
 }

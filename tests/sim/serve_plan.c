@@ -53,28 +53,13 @@ static void draw_network(struct sl_sim_serve_plan *plan, uint32_t faults, uint64
 /* The process of the catalogue is not killed: its versions would be lost. */
 static void draw_faults(struct sl_sim_serve_plan *plan, uint32_t allowed, uint64_t *random)
 {
-    static const enum sl_sim_fault_kind kinds[] = {SL_SIM_FAULT_BREAK, SL_SIM_FAULT_PARTITION,
-                                                   SL_SIM_FAULT_PAUSE, SL_SIM_FAULT_REFUSE,
-                                                   SL_SIM_FAULT_KILL_PS};
     static const uint32_t counts[] = {0, 0, 1, 3, 8};
     const uint32_t count = counts[sl_sim_below(random, 5)];
     const uint64_t work_ns =
         100 * MS + plan->request_count * (plan->think_us_max * 500ULL + 20 * MS);
     for (uint32_t i = 0; i < count; i++) {
         struct sl_sim_fault *fault = &plan->faults[plan->fault_count];
-        *fault = (struct sl_sim_fault){
-            .kind = kinds[sl_sim_below(random, 5)],
-            .at_ns = sl_hash_random(random) % work_ns,
-            .duration_ns = sl_sim_chance(random, 300) ? sl_sim_between(random, 200, 12000) * MS
-                                                      : sl_sim_between(random, 1, 200) * MS,
-            .a = sl_sim_below(random, plan->network.host_count),
-            .b = sl_sim_below(random, plan->network.host_count),
-            .one_way = sl_sim_chance(random, 300),
-            .all = sl_sim_chance(random, 300),
-            .silent = sl_sim_chance(random, 300),
-            .amount = 1 + sl_sim_below(random, 50000),
-            .rail = SL_SIM_RAILS_MAX,
-        };
+        sl_sim_plan_draw_fault(fault, plan->network.host_count, work_ns, 300, 12000, random);
         const bool fits = fault->kind != SL_SIM_FAULT_KILL_PS || fault->a > 0;
         plan->fault_count += fits && (allowed & 1U << fault->kind) != 0;
     }
@@ -99,14 +84,6 @@ void sl_sim_serve_plan_print(const struct sl_sim_serve_plan *plan)
            plan->think_us_max, plan->timeout_ms_max, plan->worker_count, plan->batch_max,
            plan->pool_bytes, plan->model_count, plan->model_bytes, plan->version_count,
            plan->compute_us_max, plan->is_basic ? "basic" : "cost");
-    printf("delay %u-%u us, %u B/us, window %u, broken %u/10000\n", plan->network.delay_us_min,
-           plan->network.delay_us_max, plan->network.bytes_per_us, plan->network.window_bytes,
-           plan->network.break_per_10000);
-    for (uint32_t i = 0; i < plan->fault_count; i++) {
-        const struct sl_sim_fault *fault = &plan->faults[i];
-        printf("fault at +%" PRIu64 " us: kind %d a=%u b=%u for %" PRIu64 " us%s%s%s\n",
-               sl_sim_us(fault->at_ns), (int)fault->kind, fault->a, fault->b,
-               sl_sim_us(fault->duration_ns), fault->one_way ? " one-way" : "",
-               fault->all ? " all" : "", fault->silent ? " silent" : "");
-    }
+    sl_sim_plan_print_network(&plan->network);
+    sl_sim_plan_print_faults(plan->faults, plan->fault_count);
 }

@@ -67,7 +67,8 @@ static struct sl_sim_app *start(struct sl_sim_world *world, uint32_t host, uint6
     return &engines->places[host].app.base;
 }
 
-static void fault(struct sl_sim_world *world, const struct sl_sim_fault *fault, bool begins)
+static void fault(struct sl_sim_world *world, const struct sl_sim_fault *fault, bool begins,
+                  uint64_t broken_ns)
 {
     if (fault->kind == SL_SIM_FAULT_STORE) {
         engines_of(world)->store.outages += begins ? 1 : UINT32_MAX;
@@ -121,11 +122,18 @@ static void look(struct sl_sim_world *world)
     }
 }
 
-bool sl_sim_transfer_run(const struct sl_sim_transfer_plan *plan, bool verbose, uint64_t *trace)
+bool sl_sim_transfer_run(const struct sl_sim_choice *choice, uint64_t seed, bool verbose,
+                         uint64_t *trace)
 {
+    static struct sl_sim_transfer_plan made;
+    const struct sl_sim_transfer_plan *plan = &made;
     static const struct sl_sim_world_actions actions = {
         .start = start, .moment = moment, .look = look, .fault = fault, .sent = sent};
     static struct engines engines;
+    sl_sim_transfer_plan_make(&made, seed, choice->faults);
+    if (verbose) {
+        sl_sim_transfer_plan_print(&made);
+    }
     engines = (struct engines){.world = {.actions = &actions,
                                          .breach = &engines.oracle.breach,
                                          .seed = plan->seed,
@@ -142,7 +150,8 @@ bool sl_sim_transfer_run(const struct sl_sim_transfer_plan *plan, bool verbose, 
     if (plan->has_store && sl_sim_transfer_store_count(&engines.store) > 0) {
         sl_sim_fail(&engines.oracle.breach, "names", "a record stays, but all have ended");
     }
-    const bool good = sl_sim_world_fini(&engines.world);
+    const bool good = sl_sim_world_report(&engines.world);
+    sl_sim_world_fini(&engines.world);
     sl_sim_transfer_store_fini(&engines.store);
     sl_sim_transfer_oracle_fini(&engines.oracle);
     *trace = engines.world.trace;

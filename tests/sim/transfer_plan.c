@@ -130,32 +130,14 @@ static void draw_network(struct sl_sim_transfer_plan *plan, uint32_t faults, uin
     network->host_count = plan->process_count;
 }
 
-static void draw_fault(const struct sl_sim_transfer_plan *plan, struct sl_sim_fault *fault,
-                       uint64_t horizon_ns, uint64_t *random)
-{
-    fault->at_ns = sl_hash_random(random) % horizon_ns;
-    fault->duration_ns = sl_sim_chance(random, 300) ? sl_sim_between(random, 200, 8000) * MS
-                                                    : sl_sim_between(random, 1, 200) * MS;
-    fault->a = sl_sim_below(random, plan->process_count);
-    fault->b = sl_sim_below(random, plan->process_count);
-    fault->one_way = sl_sim_chance(random, 300);
-    fault->all = sl_sim_chance(random, 300);
-    fault->silent = sl_sim_chance(random, 300);
-    fault->amount = 1 + sl_sim_below(random, 50000);
-}
-
 static void draw_faults(struct sl_sim_transfer_plan *plan, uint32_t allowed, uint64_t *random)
 {
-    static const enum sl_sim_fault_kind kinds[] = {SL_SIM_FAULT_BREAK, SL_SIM_FAULT_PARTITION,
-                                                   SL_SIM_FAULT_PAUSE, SL_SIM_FAULT_REFUSE,
-                                                   SL_SIM_FAULT_KILL_PS};
     static const uint32_t counts[] = {0, 1, 3, 8, 16};
     const uint32_t count = counts[sl_sim_below(random, 5)];
     const uint64_t work_ns = 20 * MS + plan->batch_count * plan->think_us_max * 1000ULL;
     for (uint32_t i = 0; i < count; i++) {
         struct sl_sim_fault *fault = &plan->faults[plan->fault_count];
-        *fault = (struct sl_sim_fault){.kind = kinds[sl_sim_below(random, 5)]};
-        draw_fault(plan, fault, work_ns, random);
+        sl_sim_plan_draw_fault(fault, plan->process_count, work_ns, 300, 8000, random);
         plan->fault_count += (allowed & 1U << fault->kind) != 0;
     }
 }
@@ -197,17 +179,6 @@ void sl_sim_transfer_plan_print(const struct sl_sim_transfer_plan *plan)
         printf("metadata store: %u us, late %u/1000, %u us\n", plan->store_delay_us,
                plan->store_late_permille, plan->store_late_us);
     }
-    printf("delay %u-%u us, late %u/1000, %u B/us, window %u, refused %u/1000, broken %u/10000, "
-           "peer timeout %u ms\n",
-           plan->network.delay_us_min, plan->network.delay_us_max, plan->network.late_permille,
-           plan->network.bytes_per_us, plan->network.window_bytes,
-           plan->network.connect_fail_permille, plan->network.break_per_10000,
-           plan->network.peer_timeout_ms);
-    for (uint32_t i = 0; i < plan->fault_count; i++) {
-        const struct sl_sim_fault *fault = &plan->faults[i];
-        printf("fault at +%" PRIu64 " us: kind %d a=%u b=%u rail=%u for %" PRIu64 " us%s%s%s\n",
-               sl_sim_us(fault->at_ns), (int)fault->kind, fault->a, fault->b, fault->rail,
-               sl_sim_us(fault->duration_ns), fault->one_way ? " one-way" : "",
-               fault->all ? " all" : "", fault->silent ? " silent" : "");
-    }
+    sl_sim_plan_print_network(&plan->network);
+    sl_sim_plan_print_faults(plan->faults, plan->fault_count);
 }

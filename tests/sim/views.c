@@ -12,7 +12,7 @@
 #define LOOK_NS             (37 * SL_CLOCK_NS_PER_MS)
 #define TURNS_MAX           100 /* in which a view must be there */
 
-#define BREACH(oracle, ...) sl_sim_oracle_fail(oracle, "views", __VA_ARGS__)
+#define BREACH(oracle, ...) sl_sim_fail(&(oracle)->breach, "views", __VA_ARGS__)
 
 static struct sl_reactor *reactor_of(const struct sl_sim_ps *ps, uint32_t index)
 {
@@ -216,7 +216,7 @@ uint64_t sl_sim_views_look(struct sl_sim_cluster *cluster)
     if (cluster->scheduler.running) {
         look_at(&cluster->scheduler);
     }
-    return cluster->now_ns + LOOK_NS;
+    return cluster->world.now_ns + LOOK_NS;
 }
 
 /* The end */
@@ -245,17 +245,16 @@ static void compare(struct sl_sim_oracle *oracle, const struct sl_server_view *v
     }
 }
 
-void sl_sim_views_final(struct sl_sim_cluster *cluster,
-                        void (*moment)(struct sl_sim_cluster *cluster))
+void sl_sim_views_final(struct sl_sim_cluster *cluster)
 {
     uint64_t age_ns;
     if (cluster->views_ns == SL_CLOCK_NEVER) {
         return;
     }
     /* Those that are on their way, and the next ones. */
-    const uint64_t end_ns = cluster->now_ns + 10 * SL_CLOCK_NS_PER_S;
-    while (cluster->oracle.breach[0] == '\0' && cluster->now_ns < end_ns) {
-        moment(cluster);
+    const uint64_t end_ns = cluster->world.now_ns + 10 * SL_CLOCK_NS_PER_S;
+    while (sl_sim_world_is_good(&cluster->world) && cluster->world.now_ns < end_ns) {
+        sl_sim_world_moment(&cluster->world);
     }
     for (uint32_t i = 0; i < cluster->plan->ps_count; i++) {
         const struct sl_sim_ps *ps = &cluster->ps[i];

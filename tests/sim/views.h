@@ -38,7 +38,6 @@ void sl_sim_views_fini(struct sl_sim_ps *ps);
 uint64_t sl_sim_views_look(struct sl_sim_cluster *cluster);
 
 /* Nothing goes on any more: one more view of everything, which shows what there is. */
-void sl_sim_views_final(struct sl_sim_cluster *cluster,
-                        void (*moment)(struct sl_sim_cluster *cluster));
+void sl_sim_views_final(struct sl_sim_cluster *cluster);
 
 #endif

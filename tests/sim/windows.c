@@ -148,16 +148,16 @@ void sl_sim_windows_check(const struct sl_sim_windows *windows, struct sl_sim_or
         return;
     }
     if (must ? !is_known : !is_there && is_surely_done(oracle, window, unit)) {
-        sl_sim_oracle_fail(oracle, "one cut",
-                           "%s: worker/%d's push of iteration %u to t%u on shard %u, section %u of "
-                           "request %" PRIu64 ", is %s; %s, %" PRIu64 " is its last write, of "
-                           "%" PRIu64 " %u sections are done, and %u have failed",
-                           who, (int)instance->task, unit->clock, unit->table, unit->shard,
-                           unit->section, unit->request_id, is_there ? "there" : "not there",
-                           window != NULL ? "its client is known" : "its client is not known",
-                           window != NULL ? window->last_write_id : 0,
-                           window != NULL ? window->partial_id : 0,
-                           window != NULL ? window->partial_sections : 0,
-                           window != NULL ? window->failed_count : 0);
+        sl_sim_fail(&oracle->breach, "one cut",
+                    "%s: worker/%d's push of iteration %u to t%u on shard %u, section %u of "
+                    "request %" PRIu64 ", is %s; %s, %" PRIu64 " is its last write, of "
+                    "%" PRIu64 " %u sections are done, and %u have failed",
+                    who, (int)instance->task, unit->clock, unit->table, unit->shard, unit->section,
+                    unit->request_id, is_there ? "there" : "not there",
+                    window != NULL ? "its client is known" : "its client is not known",
+                    window != NULL ? window->last_write_id : 0,
+                    window != NULL ? window->partial_id : 0,
+                    window != NULL ? window->partial_sections : 0,
+                    window != NULL ? window->failed_count : 0);
     }
 }

@@ -371,10 +371,10 @@ static void note_step(struct sl_sim_work *work)
                                  operation->pushes ? "push" : "", operation->pulls ? "pull" : "",
                                  operation->table);
     }
-    sl_sim_oracle_note(work->oracle, "worker/%d submits iteration %u:%s%s%s, %u ms",
-                       (int)work->oracle->instances[work->instance].task, work->clock, what,
-                       work->ticks ? " tick" : "", work->finishes ? " finish" : "",
-                       work->timeout_ms);
+    sl_sim_world_note(work->oracle->world, "worker/%d submits iteration %u:%s%s%s, %u ms",
+                      (int)work->oracle->instances[work->instance].task, work->clock, what,
+                      work->ticks ? " tick" : "", work->finishes ? " finish" : "",
+                      work->timeout_ms);
 }
 
 int sl_sim_work_submit(struct sl_sim_work *work, uint32_t timeout_ms)
@@ -411,11 +411,11 @@ static void check_late(struct sl_sim_work *work)
     work->late_ns = work->late_ns == 0 ? now_ns : work->late_ns;
     uint64_t paused_ns = work->process->paused_ns - work->paused_ns;
     if (now_ns - work->late_ns > LATE_NS + paused_ns) {
-        sl_sim_oracle_fail(work->oracle, "deadline",
-                           "a step of worker/%u, begun at %" PRIu64 " us, has not ended %" PRIu64
-                           " ms after its deadline",
-                           work->oracle->instances[work->instance].task, sl_sim_us(work->begun_ns),
-                           sl_sim_ms(now_ns - work->late_ns));
+        sl_sim_fail(&work->oracle->breach, "deadline",
+                    "a step of worker/%u, begun at %" PRIu64 " us, has not ended %" PRIu64
+                    " ms after its deadline",
+                    work->oracle->instances[work->instance].task, sl_sim_us(work->begun_ns),
+                    sl_sim_ms(now_ns - work->late_ns));
     }
     sl_sim_process_wake(work->process, now_ns + LATE_NS);
 }
@@ -432,11 +432,11 @@ static void check_excuse(struct sl_sim_work *work, int err)
     }
     bool is_calm = oracle->plan->fault_count == 0 && was_patient && !crashed;
     if (is_calm || (err != SL_ERR_DEADLINE && !crashed && !instance->tainted)) {
-        sl_sim_oracle_fail(work->oracle, "continuity",
-                           "a step of worker/%d, begun at %" PRIu64 " us, failed without need: %s: "
-                           "%s",
-                           (int)instance->task, sl_sim_us(work->begun_ns), sl_err_name(err),
-                           sl_step_error(work->step));
+        sl_sim_fail(&work->oracle->breach, "continuity",
+                    "a step of worker/%d, begun at %" PRIu64 " us, failed without need: %s: "
+                    "%s",
+                    (int)instance->task, sl_sim_us(work->begun_ns), sl_err_name(err),
+                    sl_step_error(work->step));
     }
 }
 
@@ -444,9 +444,9 @@ static void check_error(struct sl_sim_work *work, int err)
 {
     const char *text = sl_step_error(work->step);
     if (strstr(text, "ps/") == NULL && strstr(text, "coordinator") == NULL) {
-        sl_sim_oracle_fail(work->oracle, "deadline",
-                           "the error of a step of worker/%u names nobody: %s: \"%s\"",
-                           work->oracle->instances[work->instance].task, sl_err_name(err), text);
+        sl_sim_fail(&work->oracle->breach, "deadline",
+                    "the error of a step of worker/%u names nobody: %s: \"%s\"",
+                    work->oracle->instances[work->instance].task, sl_err_name(err), text);
     }
 }
 
@@ -458,9 +458,9 @@ static void check_values(struct sl_sim_work *work, const struct sl_sim_operation
         const float *values = &operation->values[row * dim];
         for (uint32_t column = 0; column < dim; column++) {
             if (isnan(values[column]) || values[column] != values[0]) {
-                sl_sim_oracle_fail(work->oracle, "exactly-once",
-                                   "a pull from t%u gave %g in column %u of row %" PRIu64,
-                                   operation->table, (double)values[column], column, row);
+                sl_sim_fail(&work->oracle->breach, "exactly-once",
+                            "a pull from t%u gave %g in column %u of row %" PRIu64,
+                            operation->table, (double)values[column], column, row);
                 return;
             }
         }
@@ -509,9 +509,9 @@ int sl_sim_work_poll(struct sl_sim_work *work)
     }
     check_late(work);
     int err = sl_step_wait(work->step);
-    sl_sim_oracle_note(work->oracle, "worker/%d's step of %" PRIu64 " us ends: %s %s",
-                       (int)work->oracle->instances[work->instance].task, sl_sim_us(work->begun_ns),
-                       sl_err_name(err), sl_step_error(work->step));
+    sl_sim_world_note(work->oracle->world, "worker/%d's step of %" PRIu64 " us ends: %s %s",
+                      (int)work->oracle->instances[work->instance].task, sl_sim_us(work->begun_ns),
+                      sl_err_name(err), sl_step_error(work->step));
     sl_sim_work_note_requests(work);
     book_end(work, err == 0);
     if (err == 0) {

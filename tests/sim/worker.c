@@ -166,8 +166,8 @@ static void poll_opening(struct sl_sim_worker *worker)
     }
     struct sl_sim_table *table = &worker->options.oracle->tables[worker->opened];
     if (worker->tables[worker->opened]->id != table->id) {
-        sl_sim_oracle_fail(worker->options.oracle, "tables", "table t%u has id %u, not %u",
-                           worker->opened, worker->tables[worker->opened]->id, table->id);
+        sl_sim_fail(&worker->options.oracle->breach, "tables", "table t%u has id %u, not %u",
+                    worker->opened, worker->tables[worker->opened]->id, table->id);
     }
     worker->opened++;
     if (worker->opened < worker->options.plan->table_count) {
@@ -449,11 +449,11 @@ static void check_late(struct sl_sim_worker *worker)
     uint64_t paused_ns = worker->process.paused_ns - worker->stage_paused_ns;
     if (now_ns - worker->late_ns > LATE_NS + paused_ns) {
         static const char *const names[] = {"start", "table open", "barrier", "", "", "close"};
-        sl_sim_oracle_fail(worker->options.oracle, "deadline",
-                           "the %s of worker/%u, begun at %" PRIu64 " us, has not ended %" PRIu64
-                           " ms after its deadline",
-                           names[worker->stage], worker->options.task, sl_sim_us(worker->stage_ns),
-                           sl_sim_ms(now_ns - worker->late_ns));
+        sl_sim_fail(&worker->options.oracle->breach, "deadline",
+                    "the %s of worker/%u, begun at %" PRIu64 " us, has not ended %" PRIu64
+                    " ms after its deadline",
+                    names[worker->stage], worker->options.task, sl_sim_us(worker->stage_ns),
+                    sl_sim_ms(now_ns - worker->late_ns));
     }
     sl_sim_process_wake(&worker->process, now_ns + LATE_NS + SL_CLOCK_NS_PER_MS);
 }
