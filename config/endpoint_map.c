@@ -2,13 +2,13 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "config/hosts.h"
+#include "core/format.h"
 #include "core/limits.h"
 
 /* Enough for SL_LIMIT_PS lines of three endpoints each, and comments. */
@@ -32,10 +32,7 @@ static int refuse(struct reader *reader, int err, const char *format, ...)
 static int refuse(struct reader *reader, int err, const char *format, ...)
 {
     char why[512];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(why, sizeof why, format, arguments);
-    va_end(arguments);
+    SL_FORMAT(why, format);
     return sl_reason_fail(reader->reason, err, "%s:%u: %s", reader->path, reader->line, why);
 }
 

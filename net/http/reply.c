@@ -2,12 +2,12 @@
 
 #include <jansson.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <zlib.h>
 
+#include "core/format.h"
 #include "net/http/http.h"
 
 /* Shorter bodies fit into a few packets without compression. */
@@ -66,10 +66,7 @@ void sl_reply_error(struct sl_reply *reply, uint32_t status, const char *format,
 
 void sl_reply_redirect(struct sl_reply *reply, const char *format, ...)
 {
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(reply->location, sizeof reply->location, format, arguments);
-    va_end(arguments);
+    SL_FORMAT(reply->location, format);
     sl_reply_error(reply, 307, "it is at %s", reply->location);
     reply->header = "Location";
     reply->value = reply->location;

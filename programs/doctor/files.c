@@ -3,10 +3,11 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "core/format.h"
 
 #define PATH_BYTES 1024
 
@@ -31,10 +32,7 @@ bool sl_doctor_files_line(const struct sl_doctor *doctor, char *line, size_t lin
                           const char *path, ...)
 {
     char text[PATH_BYTES];
-    va_list arguments;
-    va_start(arguments, path);
-    (void)vsnprintf(text, sizeof text, path, arguments);
-    va_end(arguments);
+    SL_FORMAT(text, path);
     line[0] = '\0';
     FILE *file = open_below(doctor, text);
     if (file == NULL) {
@@ -101,10 +99,7 @@ bool sl_doctor_files_link(const struct sl_doctor *doctor, char *name, size_t nam
                           const char *path, ...)
 {
     char text[PATH_BYTES], whole[PATH_BYTES + 64], target[PATH_BYTES];
-    va_list arguments;
-    va_start(arguments, path);
-    (void)vsnprintf(text, sizeof text, path, arguments);
-    va_end(arguments);
+    SL_FORMAT(text, path);
     (void)snprintf(whole, sizeof whole, "%s%s", doctor->system->root, text);
     const ssize_t bytes = readlink(whole, target, sizeof target - 1);
     target[bytes > 0 ? bytes : 0] = '\0';

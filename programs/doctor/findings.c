@@ -1,9 +1,9 @@
 #include "programs/doctor/findings.h"
 
-#include <stdarg.h>
 #include <string.h>
 
 #include "core/assert.h"
+#include "core/format.h"
 
 struct sl_doctor_finding *sl_doctor_find(struct sl_doctor *doctor, enum sl_doctor_verdict verdict,
                                          uint32_t needed_by, const char *check, const char *format,
@@ -19,19 +19,13 @@ struct sl_doctor_finding *sl_doctor_find(struct sl_doctor *doctor, enum sl_docto
         .check = check,
     };
     doctor->stopped |= finding->needed_by;
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(finding->found, sizeof finding->found, format, arguments);
-    va_end(arguments);
+    SL_FORMAT(finding->found, format);
     return finding;
 }
 
 void sl_doctor_advise(struct sl_doctor_finding *finding, const char *format, ...)
 {
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(finding->advice, sizeof finding->advice, format, arguments);
-    va_end(arguments);
+    SL_FORMAT(finding->advice, format);
 }
 
 bool sl_doctor_check_transport(struct sl_doctor *doctor, enum sl_endpoint_scheme scheme,

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 
 #include "core/assert.h"
 #include "core/file_kind.h"
+#include "core/format.h"
 #include "programs/safetensors/safetensors.h"
 
 #define METADATA "__metadata__"
@@ -27,10 +27,7 @@ static int refuse(const struct parser *parser, int err, const char *format, ...)
 static int refuse(const struct parser *parser, int err, const char *format, ...)
 {
     char why[512];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(why, sizeof why, format, arguments);
-    va_end(arguments);
+    SL_FORMAT(why, format);
     return sl_reason_fail(parser->reason, err, "%s: %s", parser->file->path, why);
 }
 

@@ -2,11 +2,11 @@
 
 #include <jansson.h>
 #include <ncurses.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/format.h"
 #include "programs/top/panel.h"
 #include "programs/top/source.h"
 
@@ -51,10 +51,7 @@ static void put(int y, int attributes, const char *format, ...)
 static void put(int y, int attributes, const char *format, ...)
 {
     char line[SL_REASON_BYTES + 64];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(line, sizeof line, format, arguments);
-    va_end(arguments);
+    SL_FORMAT(line, format);
     (void)attrset(attributes);
     (void)mvaddnstr(y, 0, line, COLS);
 }

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "core/array.h"
 #include "core/assert.h"
 #include "core/file_kind.h"
+#include "core/format.h"
 #include "core/log.h"
 
 /* A whole line fits at any offset, and a refill moves at most half of the buffer. */
@@ -87,10 +87,7 @@ static void quote(char *text, size_t room, struct sl_bytes tail)
 int sl_reader_refuse(struct sl_reader_fault *fault, const struct sl_bytes *line,
                      const struct sl_bytes *tail, const char *format, ...)
 {
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(fault->text, sizeof fault->text, format, args);
-    va_end(args);
+    SL_FORMAT(fault->text, format);
     quote(fault->text, sizeof fault->text, *tail);
     fault->column = (size_t)(tail->next - line->next) + 1;
     return SL_ERR_INVALID;

@@ -1,13 +1,12 @@
 #include "ps/checkpoint/reader.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zstd.h>
 
 #include "core/assert.h"
+#include "core/format.h"
 #include "ps/checkpoint/directory.h"
 #include "ps/checkpoint/format.h"
 
@@ -37,10 +36,7 @@ static int refuse(struct sl_checkpoint_reader *reader, int err, const char *form
 static int refuse(struct sl_checkpoint_reader *reader, int err, const char *format, ...)
 {
     char why[200];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(why, sizeof why, format, arguments);
-    va_end(arguments);
+    SL_FORMAT(why, format);
     sl_reason_set(&reader->reason, "%s: %s", reader->file.path, why);
     return err;
 }

@@ -1,12 +1,12 @@
 #include "ps/coordinator/checkpoint.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "core/clock.h"
 #include "core/event.h"
+#include "core/format.h"
 #include "core/log.h"
 #include "ps/coordinator/checkpoint_request.h"
 #include "ps/coordinator/metrics.h"
@@ -151,10 +151,7 @@ static void give_up(struct sl_coordinator *coordinator, uint64_t now_ns, int err
     struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
     struct sl_message message = {.kind = SL_MESSAGE_ERROR, .error.err = err};
     char why[SL_MESSAGE_TEXT_BYTES - 64];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(why, sizeof why, format, args);
-    va_end(args);
+    SL_FORMAT(why, format);
     (void)snprintf(message.error.text, sizeof message.error.text,
                    "checkpoint %" PRIu64 " is aborted: %s", checkpoint->number, why);
     sl_log_event(SL_LOG_WARN,

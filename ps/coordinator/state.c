@@ -1,8 +1,8 @@
 #include "ps/coordinator/state.h"
 
 #include "core/event.h"
+#include "core/format.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
 void sl_coordinator_send(struct sl_coordinator *coordinator,
@@ -37,10 +37,7 @@ void sl_coordinator_refuse(struct sl_coordinator *coordinator,
                            const char *format, ...)
 {
     struct sl_message message = {.kind = SL_MESSAGE_ERROR, .id = id, .error.err = err};
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(message.error.text, sizeof message.error.text, format, args);
-    va_end(args);
+    SL_FORMAT(message.error.text, format);
     sl_log_event(SL_LOG_WARN,
                  SL_EVENT("request_refused", SL_EVENT_TEXT("member", member->name),
                           SL_EVENT_TEXT("reason", message.error.text)),

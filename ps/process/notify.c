@@ -1,8 +1,6 @@
 #include "ps/process/notify.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -11,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/err.h"
+#include "core/format.h"
 
 #define LINES_BYTES 512
 
@@ -46,9 +45,6 @@ int sl_notify_send(const char *format, ...)
         return 0;
     }
     char lines[LINES_BYTES];
-    va_list values;
-    va_start(values, format);
-    (void)vsnprintf(lines, sizeof lines, format, values);
-    va_end(values);
+    SL_FORMAT(lines, format);
     return send_lines(address, lines);
 }

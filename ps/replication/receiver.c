@@ -1,10 +1,10 @@
 #include "ps/replication/receiver.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "core/format.h"
 #include "core/log.h"
 #include "core/reason.h"
 #include "ps/replication/state.h"
@@ -211,10 +211,7 @@ static bool fail(struct sl_server *server, const char *format, ...)
 {
     struct sl_replication_backup *backup = &server->replica->backup;
     char what[SL_MESSAGE_TEXT_BYTES / 2];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(what, sizeof what, format, args);
-    va_end(args);
+    SL_FORMAT(what, format);
     char text[SL_MESSAGE_TEXT_BYTES];
     (void)snprintf(text, sizeof text, "the backup is not in sync at entry %" PRIu64 ": %s",
                    backup->position + 1, what);

@@ -1,8 +1,6 @@
 #include "ps/server/conn.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-
+#include "core/format.h"
 #include "core/log.h"
 #include "ps/server/shm.h"
 #include "ps/server/state.h"
@@ -13,20 +11,14 @@ void sl_server_log(struct sl_server *server, const char *format, ...)
         return;
     }
     char text[SL_MESSAGE_TEXT_BYTES];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
-    va_end(args);
+    SL_FORMAT(text, format);
     sl_log_warn("%s", text);
 }
 
 void sl_server_conn_drop(struct sl_server_conn *conn, int err, const char *format, ...)
 {
     char text[SL_MESSAGE_TEXT_BYTES];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
-    va_end(args);
+    SL_FORMAT(text, format);
     sl_server_log(conn->server, "closing %s (%s): %s: %s", conn->name, conn->conn->peer,
                   sl_err_name(err), text);
     if (conn->kind == SL_SERVER_CONN_NEW || conn->kind == SL_SERVER_CONN_CHALLENGED ||

@@ -1,10 +1,10 @@
 #include "ps/server/handshake.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/assert.h"
+#include "core/format.h"
 #include "core/log.h"
 #include "ps/server/shm.h"
 #include "ps/server/state.h"
@@ -12,10 +12,7 @@
 void sl_server_handshake_refuse(struct sl_server_conn *conn, int err, const char *format, ...)
 {
     char text[SL_MESSAGE_TEXT_BYTES];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
-    va_end(args);
+    SL_FORMAT(text, format);
     sl_server_send_error(conn, conn->greeting.hello_id, err, text);
     sl_server_conn_drop(conn, err, "%s", text);
 }

@@ -1,7 +1,7 @@
 /* Errors of a snapshot that is loaded. */
-#include <stdarg.h>
 #include <stdio.h>
 
+#include "core/format.h"
 #include "core/reason.h"
 #include "ps/shard/load_internal.h"
 
@@ -9,10 +9,7 @@ int sl_shard_load_fail(const struct sl_shard_load *load, struct sl_shard_slice *
                        const char *format, ...)
 {
     char what[256];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(what, sizeof what, format, args);
-    va_end(args);
+    SL_FORMAT(what, format);
     char where[SL_TABLE_NAME_BYTES + 64] = "";
     const struct sl_snapshot_block *block = load->block;
     if (block != NULL) {

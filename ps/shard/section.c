@@ -1,8 +1,8 @@
 #include "ps/shard/section.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
+#include "core/format.h"
 #include "core/partition.h"
 
 uint64_t sl_shard_dense_step(uint64_t at, uint64_t end, uint32_t budget)
@@ -30,10 +30,7 @@ int sl_shard_fail(const struct sl_shard *shard, const struct sl_shard_request *r
                   struct sl_shard_slice *slice, int err, const char *format, ...)
 {
     char what[256];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(what, sizeof what, format, args);
-    va_end(args);
+    SL_FORMAT(what, format);
     const struct sl_request_section *section = &request->view.section;
     uint32_t index = request->prefix.section_count - request->sections_left;
     const struct sl_shard_table *table = shard->tables[section->table_id];

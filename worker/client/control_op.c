@@ -1,10 +1,9 @@
 #include "worker/client/control_op.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/assert.h"
+#include "core/format.h"
 #include "worker/client/client_io.h"
 
 void sl_control_op_fail(struct sl_control_op *op, int err, const char *format, ...)
@@ -14,10 +13,7 @@ void sl_control_op_fail(struct sl_control_op *op, int err, const char *format, .
         return;
     }
     op->err = err;
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(op->text, sizeof op->text, format, arguments);
-    va_end(arguments);
+    SL_FORMAT(op->text, format);
 }
 
 void sl_control_op_take_clock(struct sl_control_op *op, bool counts, uint32_t clock)

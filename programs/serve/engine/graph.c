@@ -1,7 +1,7 @@
-#include <stdio.h>
 #include <string.h>
 
 #include "core/assert.h"
+#include "core/format.h"
 #include "programs/serve/engine/graph.h"
 
 bool sl_graph_measure(struct sl_graph_value *value)
@@ -50,10 +50,7 @@ float sl_graph_attribute_float(const struct sl_graph_node *node, const char *nam
 int sl_graph_fail(const struct sl_graph_infer *infer, int err, const char *format, ...)
 {
     char text[512];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
+    SL_FORMAT(text, format);
     return sl_reason_fail(infer->reason, err, "node \"%s\" (%s): %s", infer->node->name,
                           infer->node->op_type, text);
 }

@@ -8,6 +8,7 @@
 
 #include "config/number.h"
 #include "config/secret.h"
+#include "core/format.h"
 #include "net/http/framing.h"
 #include "net/http/http.h"
 #include "net/http/peers.h"
@@ -287,10 +288,7 @@ void sl_serve_http_add_header(struct sl_serve_http_call *call, const char *name,
 {
     struct sl_serve_http_header *header = &call->headers[call->headers[0].name != NULL];
     sl_assert(header->name == NULL);
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(header->value, sizeof header->value, format, arguments);
-    va_end(arguments);
+    SL_FORMAT(header->value, format);
     header->name = name;
 }
 

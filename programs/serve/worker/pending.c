@@ -1,9 +1,9 @@
 #include "programs/serve/worker/pending.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/format.h"
 
 void sl_serve_pendings_init(struct sl_serve_pendings *pendings, uint8_t *output,
                             void (*ended)(void *ctx), void *ctx)
@@ -95,10 +95,7 @@ void sl_serve_pending_answer(struct sl_serve_pending *pending, int err, uint64_t
                                   .compute_us = microseconds(pending->compute_ns),
                                   .tensor_count = err == 0 ? item->output_count : 0};
     memcpy(done->tensors, item->outputs, done->tensor_count * sizeof done->tensors[0]);
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(done->text, sizeof done->text, format, arguments);
-    va_end(arguments);
+    SL_FORMAT(done->text, format);
     sl_serve_peer_send(pending->peer, &pending->send, item->output, pending->output_address,
                        err == 0 ? bytes : 0);
 }
