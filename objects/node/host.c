@@ -42,7 +42,7 @@ struct sl_objects_host {
     /* Without a store, in the directory of this node, if it has one. */
     uint64_t promised, stored; /* numbers of versions; answers with a higher one are held */
     bool is_storing;
-    struct sl_list held;
+    struct sl_list held; /* journal.h */
 
     uint64_t term;
     uint64_t leaving_ns; /* since when; 0: not yet */
@@ -83,50 +83,15 @@ static void send_now(void *ctx, const char *address, const struct sl_objects_mes
 
 /* Numbers of versions */
 
-/* An answer to BEGIN, until its number is stored. */
-struct held {
-    struct sl_list_link link;
-    char address[SL_OBJECTS_ADDRESS_BYTES];
-    uint32_t bytes;
-    uint8_t message[]; /* encoded */
-};
-
-static void hold(struct sl_objects_host *host, const char *address,
-                 const struct sl_objects_message *message)
-{
-    uint8_t encoded[SL_OBJECTS_MESSAGE_BYTES];
-    const uint32_t bytes = sl_objects_message_encode(message, encoded);
-    struct held *held = malloc(sizeof *held + bytes);
-    if (held == NULL) {
-        return; /* as a message that is lost */
-    }
-    *held = (struct held){.bytes = bytes};
-    (void)snprintf(held->address, sizeof held->address, "%s", address);
-    memcpy(held->message, encoded, bytes);
-    sl_list_append(&host->held, &held->link);
-}
-
 static void store_promised(struct sl_objects_host *host);
 
 static void promise_stored(void *ctx, int err, const char *reason)
 {
     struct sl_objects_host *host = ctx;
     host->is_storing = false;
-    SL_LIST_FOREACH (link, &host->held) {
-        struct held *held = SL_CONTAINER_OF(link, struct held, link);
-        struct sl_objects_message message;
-        (void)sl_objects_message_decode(held->message, held->bytes, &message, NULL);
-        if (err == 0 && message.version > host->stored) {
-            continue;
-        }
-        if (err != 0) { /* the next BEGIN tries again */
-            message.err = err;
-            message.text = reason;
-        }
-        send_now(host, held->address, &message);
-        sl_list_remove(link);
-        free(held);
-    }
+    /* After an error all of them fail, and the next BEGIN tries again. */
+    sl_objects_journal_release(&host->held, err == 0 ? host->stored : UINT64_MAX, err, reason,
+                               send_now, host);
     if (err == 0 && host->promised > host->stored) {
         store_promised(host);
     }
@@ -160,7 +125,7 @@ static void send(void *ctx, const char *address, const struct sl_objects_message
     struct sl_objects_host *host = ctx;
     if (host->journal == NULL && host->is_storing && message->kind == SL_OBJECTS_BEGIN &&
         message->is_answer && message->err == 0) {
-        hold(host, address, message);
+        sl_objects_journal_hold(&host->held, host->promised, address, message);
     } else if (host->journal != NULL) {
         sl_objects_journal_send(host->journal, address, message);
     } else {
@@ -434,10 +399,7 @@ bool sl_objects_host_leave(struct sl_objects_host *host)
 
 void sl_objects_host_stop(struct sl_objects_host *host)
 {
-    struct sl_list_link *link;
-    while ((link = sl_list_pop(&host->held)) != NULL) {
-        free(SL_CONTAINER_OF(link, struct held, link));
-    }
+    sl_objects_journal_release(&host->held, UINT64_MAX, 0, NULL, NULL, NULL);
     close_catalogue(host);
     if (host->metastore != NULL) {
         sl_held_key_drop(&host->key);

@@ -23,10 +23,9 @@ struct change {
     uint8_t record[]; /* encoded */
 };
 
-/* A message that is held until all changes up to `needs` are written. */
-struct kept {
+struct held {
     struct sl_list_link link;
-    uint64_t needs;
+    uint64_t number;
     char address[SL_OBJECTS_ADDRESS_BYTES];
     uint32_t bytes;
     uint8_t message[]; /* encoded */
@@ -36,7 +35,7 @@ struct sl_objects_journal {
     struct sl_objects_journal_options options;
     enum state state;
     struct sl_list changes; /* not written yet */
-    struct sl_list kept;
+    struct sl_list held;
     uint64_t changed_number, written_number; /* of the last change, and the last one written */
     bool is_asking, has_no_memory;
     struct sl_metastore_request ask;
@@ -61,9 +60,7 @@ static void destroy(struct sl_objects_journal *self)
     while ((link = sl_list_pop(&self->changes)) != NULL) {
         free(SL_CONTAINER_OF(link, struct change, link));
     }
-    while ((link = sl_list_pop(&self->kept)) != NULL) {
-        free(SL_CONTAINER_OF(link, struct kept, link));
-    }
+    sl_objects_journal_release(&self->held, UINT64_MAX, 0, NULL, NULL, NULL);
     free(self);
 }
 
@@ -79,32 +76,42 @@ void sl_objects_journal_send(struct sl_objects_journal *journal, const char *add
         journal->options.send(journal->options.ctx, address, message);
         return;
     }
-    uint8_t encoded[SL_OBJECTS_MESSAGE_BYTES];
-    const uint32_t bytes = sl_objects_message_encode(message, encoded);
-    struct kept *kept = malloc(sizeof *kept + bytes);
-    if (kept == NULL) {
-        return; /* as a message that is lost */
-    }
-    *kept = (struct kept){.needs = journal->changed_number, .bytes = bytes};
-    (void)snprintf(kept->address, sizeof kept->address, "%s", address);
-    memcpy(kept->message, encoded, bytes);
-    sl_list_append(&journal->kept, &kept->link);
+    sl_objects_journal_hold(&journal->held, journal->changed_number, address, message);
 }
 
-static void release(struct sl_objects_journal *self)
+void sl_objects_journal_hold(struct sl_list *list, uint64_t number, const char *address,
+                             const struct sl_objects_message *message)
+{
+    uint8_t encoded[SL_OBJECTS_MESSAGE_BYTES];
+    const uint32_t bytes = sl_objects_message_encode(message, encoded);
+    struct held *held = malloc(sizeof *held + bytes);
+    if (held == NULL) {
+        return; /* as a message that is lost */
+    }
+    *held = (struct held){.number = number, .bytes = bytes};
+    (void)snprintf(held->address, sizeof held->address, "%s", address);
+    memcpy(held->message, encoded, bytes);
+    sl_list_append(list, &held->link);
+}
+
+void sl_objects_journal_release(struct sl_list *list, uint64_t number, int err, const char *reason,
+                                sl_objects_journal_send_fn *send, void *ctx)
 {
     struct sl_list_link *link;
-    while ((link = sl_list_first(&self->kept)) != NULL) {
-        struct kept *kept = SL_CONTAINER_OF(link, struct kept, link);
+    while ((link = sl_list_first(list)) != NULL) {
+        struct held *held = SL_CONTAINER_OF(link, struct held, link);
         struct sl_objects_message message;
-        if (kept->needs > self->written_number) {
+        if (held->number > number) {
             return;
         }
         sl_list_remove(link);
-        if (sl_objects_message_decode(kept->message, kept->bytes, &message, NULL) == 0) {
-            self->options.send(self->options.ctx, kept->address, &message);
+        if (send != NULL &&
+            sl_objects_message_decode(held->message, held->bytes, &message, NULL) == 0) {
+            message.err = err != 0 ? err : message.err;
+            message.text = err != 0 ? reason : message.text;
+            send(ctx, held->address, &message);
         }
-        free(kept);
+        free(held);
     }
 }
 
@@ -294,7 +301,8 @@ static void written(struct sl_objects_journal *self, size_t count)
         self->written_number = change->number;
         free(change);
     }
-    release(self);
+    sl_objects_journal_release(&self->held, self->written_number, 0, NULL, self->options.send,
+                               self->options.ctx);
     sl_objects_journal_tick(self);
 }
 
@@ -339,7 +347,7 @@ int sl_objects_journal_create(const struct sl_objects_journal_options *options,
     made->value_bytes = strlen(options->value);
     memcpy(made->value, options->value, made->value_bytes + 1);
     sl_list_init(&made->changes);
-    sl_list_init(&made->kept);
+    sl_list_init(&made->held);
     load(made);
     *out = made;
     return 0;

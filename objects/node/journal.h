@@ -10,6 +10,7 @@
 #ifndef SL_OBJECTS_NODE_JOURNAL_H
 #define SL_OBJECTS_NODE_JOURNAL_H
 
+#include "core/list.h"
 #include "net/store/metastore.h"
 #include "objects/catalogue/message.h"
 
@@ -53,6 +54,19 @@ void sl_objects_journal_change(struct sl_objects_journal *journal, const char *n
 void sl_objects_journal_mark(struct sl_objects_journal *journal, uint64_t number);
 void sl_objects_journal_send(struct sl_objects_journal *journal, const char *address,
                              const struct sl_objects_message *message);
+
+/* Messages that wait, in ascending order, until all changes up to a number are stored. */
+typedef void sl_objects_journal_send_fn(void *ctx, const char *address,
+                                        const struct sl_objects_message *message);
+
+/* Appends a copy of the message. Without memory it is lost. */
+void sl_objects_journal_hold(struct sl_list *held, uint64_t number, const char *address,
+                             const struct sl_objects_message *message);
+
+/* Frees the messages up to the number, after sending them, with this error if it is not 0. send
+ * NULL: nothing is sent. */
+void sl_objects_journal_release(struct sl_list *held, uint64_t number, int err, const char *reason,
+                                sl_objects_journal_send_fn *send, void *ctx);
 
 /* The memory is freed with the answer to the request in flight. Nulls *journal. */
 void sl_objects_journal_destroy(struct sl_objects_journal **journal);
