@@ -141,16 +141,14 @@ static int alive(const struct request *request)
     struct sl_objects_catalogue *catalogue = request->catalogue;
     struct sl_catalogue_node *node = request->node;
     const uint32_t lease_ms = catalogue->options.lease_ms;
+    const uint64_t term = request->message->term;
     node->roles = request->message->roles;
     const bool reports = (node->roles & SL_OBJECTS_ROLE_REPORTS) != 0;
     const bool is_awaited = reports && (node->is_awaited || is_settling(catalogue));
     catalogue->awaited_count += (uint32_t)is_awaited - (uint32_t)node->is_awaited;
     node->is_awaited = is_awaited;
-    if (request->message->kind == SL_OBJECTS_ATTACH) {
-        const uint64_t term = request->message->term;
-        node->attached_ms = catalogue->now_ms;
-        catalogue->is_restart |= term != 0 && term != catalogue->options.term;
-    }
+    catalogue->is_restart |=
+        request->message->kind == SL_OBJECTS_ATTACH && term != 0 && term != catalogue->options.term;
     if (node->told_request != 0 && catalogue->now_ms - node->told_ms >= lease_ms / 2) {
         /* The NEWS, or its answer, is lost: send it again. */
         if (node->told != NULL) {
@@ -171,7 +169,7 @@ static int alive(const struct request *request)
 /* Its copies are gone, and its names are free. */
 static int detach(const struct request *request)
 {
-    sl_catalogue_node_remove(request->catalogue, request->node);
+    (void)sl_catalogue_node_remove(request->catalogue, request->node, SL_CATALOGUE_REMOVALS_MAX);
     return 0;
 }
 
@@ -199,16 +197,23 @@ static const char *address_of(const struct sl_objects_catalogue *catalogue, uint
     return node == NULL ? "another node" : node->address;
 }
 
+static uint32_t count_nodes(const struct sl_objects_catalogue *catalogue, uint32_t role)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < catalogue->nodes.count; i++) {
+        const struct sl_catalogue_node *node = sl_catalogue_item(&catalogue->nodes, i);
+        count += (node->roles & role) != 0;
+    }
+    return count;
+}
+
 /* Fills in the keepers of the part, its first one first. */
 static void choose_keepers(const struct request *request)
 {
     const struct sl_catalogue_sorted *nodes = &request->catalogue->nodes;
     struct sl_objects_message *out = request->out;
     uint32_t index = 0;
-    for (uint32_t i = 0; i < nodes->count; i++) {
-        const struct sl_catalogue_node *node = sl_catalogue_item(nodes, i);
-        out->keeper_total += (node->roles & SL_OBJECTS_ROLE_KEEPER) != 0;
-    }
+    out->keeper_total = count_nodes(request->catalogue, SL_OBJECTS_ROLE_KEEPER);
     const uint32_t total = out->keeper_total, replicas = request->catalogue->options.replicas;
     out->keeper_count = total > replicas ? replicas + 1 : total;
     for (uint32_t i = 0; i < nodes->count; i++) {
@@ -241,16 +246,6 @@ static void choose_agent(const struct request *request)
     }
 }
 
-static bool has_disks(const struct sl_objects_catalogue *catalogue)
-{
-    bool has = false;
-    for (uint32_t i = 0; i < catalogue->nodes.count && !has; i++) {
-        const struct sl_catalogue_node *node = sl_catalogue_item(&catalogue->nodes, i);
-        has = (node->roles & SL_OBJECTS_ROLE_DISK) != 0;
-    }
-    return has;
-}
-
 /* The next number of the name: above all that this catalogue, or an earlier one, has given. */
 static uint64_t next_number(const struct request *request, const struct sl_catalogue_object *object)
 {
@@ -258,8 +253,8 @@ static uint64_t next_number(const struct request *request, const struct sl_catal
     const struct sl_objects_catalogue_options *options = &catalogue->options;
     uint64_t last = object->last;
     if (!object->is_numbered) {
-        const bool is_unknown =
-            options->forgets && request->message->origin == SL_ORIGIN_PS && has_disks(catalogue);
+        const bool is_unknown = options->forgets && request->message->origin == SL_ORIGIN_PS &&
+                                count_nodes(catalogue, SL_OBJECTS_ROLE_DISK) > 0;
         const uint64_t above = is_unknown ? options->unix_ms(options->ctx) : options->numbers_above;
         last = last > above ? last : above;
     }
@@ -684,9 +679,6 @@ static int find_sender(struct request *request, const char *address)
     if (node != NULL && strcmp(node->address, address) != 0) {
         return REFUSE(SL_ERR_EXISTS, "node %016" PRIx64 " is at %s", id, node->address);
     }
-    if (node != NULL && node->expires_ms == 0) {
-        return REFUSE(SL_ERR_AGAIN, "the catalogue still removes what this node had");
-    }
     if (node == NULL && (request->message->kind != SL_OBJECTS_ATTACH || id == 0)) {
         return REFUSE(SL_ERR_AGAIN, "the catalogue does not know this node");
     }
@@ -734,22 +726,18 @@ void sl_objects_catalogue_receive(struct sl_objects_catalogue *catalogue, const 
 
 static void expire(struct sl_objects_catalogue *catalogue)
 {
-    struct sl_list_link *link;
-    while (catalogue->now_ms >= catalogue->expire_from_ms &&
-           (link = sl_list_first(&catalogue->by_expiry)) != NULL) {
+    uint32_t left = SL_CATALOGUE_REMOVALS_MAX; /* messages go before the rest */
+    SL_LIST_FOREACH (link, &catalogue->by_expiry) {
         struct sl_catalogue_node *node = SL_CONTAINER_OF(link, struct sl_catalogue_node, by_expiry);
-        if (node->expires_ms > catalogue->now_ms) {
-            return;
-        }
-        const bool had_ended = node->expires_ms == 0;
-        if (!had_ended) {
+        if (node->expires_ms != 0) {
+            if (catalogue->now_ms < node->expires_ms ||
+                catalogue->now_ms < catalogue->expire_from_ms) {
+                return;
+            }
             sl_log_warn("objects: node %s expired: no message for %u ms; its copies are gone",
                         node->address, catalogue->options.lease_ms);
         }
-        sl_catalogue_node_remove(catalogue, node);
-        if (had_ended) {
-            return; /* messages go before the rest of its copies */
-        }
+        left -= sl_catalogue_node_remove(catalogue, node, left);
     }
 }
 
@@ -779,10 +767,10 @@ void sl_objects_catalogue_tick(struct sl_objects_catalogue *catalogue, uint64_t 
 
 uint64_t sl_objects_catalogue_next_ms(const struct sl_objects_catalogue *catalogue)
 {
-    if (catalogue->nodes.count == 0 && sl_list_empty(&catalogue->by_touch)) {
+    const struct sl_list_link *link = sl_list_first(&catalogue->by_expiry);
+    if (link == NULL && sl_list_empty(&catalogue->by_touch)) {
         return UINT64_MAX;
     }
-    const struct sl_list_link *link = sl_list_first(&catalogue->by_expiry);
     if (link != NULL &&
         SL_CONTAINER_OF(link, struct sl_catalogue_node, by_expiry)->expires_ms == 0) {
         return catalogue->ticked_ms + 1;

@@ -50,7 +50,7 @@ static uint32_t collect_others(struct sl_objects_catalogue *catalogue,
     SL_LIST_FOREACH (link, pass < 2 ? &part->holders : &part->fetchers) {
         const struct sl_catalogue_copy *copy =
             SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_part);
-        if (copy->blocks > 0 && !(pass == 0 && is_spared(copy))) {
+        if (copy->blocks > 0 && copy->node->expires_ms != 0 && !(pass == 0 && is_spared(copy))) {
             add_source(catalogue, &count, copy);
         }
     }
@@ -153,7 +153,7 @@ static uint64_t first_on_host(struct sl_objects_catalogue *catalogue,
 {
     const uint64_t known = catalogue->hosts.count;
     uint64_t number;
-    if (node->host == 0 ||
+    if (node->host == 0 || node->expires_ms == 0 ||
         !sl_array_make_room(&catalogue->first_on_host, &catalogue->host_capacity, (uint32_t)known,
                             sizeof *catalogue->first_on_host) ||
         sl_key_index_add(&catalogue->hosts, node->host, &number) != 0) {
@@ -179,6 +179,7 @@ static uint32_t collect_batch(struct sl_objects_catalogue *catalogue,
     }
     SL_LIST_FOREACH (link, &part->fetchers) {
         struct sl_catalogue_copy *copy = SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_part);
+        copy->stage = copy->node->expires_ms != 0 ? copy->stage : SL_CATALOGUE_PASSIVE;
         const uint64_t local =
             copy->stage != SL_CATALOGUE_PASSIVE ? first_on_host(catalogue, copy->node) : 0;
         if (copy->stage == SL_CATALOGUE_JOINED && local != 0) {
@@ -197,7 +198,7 @@ static uint32_t collect_batch(struct sl_objects_catalogue *catalogue,
 /* Complete, or planned before: it gets all blocks without the batch. */
 static bool is_source(const struct sl_catalogue_copy *copy)
 {
-    return copy->is_complete ? !sl_catalogue_copy_is_origin(copy) || copy->part->holder_count <= 2
+    return copy->is_complete ? copy->node->expires_ms != 0 && !is_spared(copy)
                              : copy->stage == SL_CATALOGUE_PLANNED && !copy->is_local;
 }
 

@@ -6,10 +6,8 @@
 #include "core/array.h"
 #include "objects/catalogue/manifest.h"
 
-#define UNUSED_MS    60000 /* after which a name without versions and followers makes room */
-#define SWEEP_MS     1000  /* at least, between two searches for such names */
-
-#define REMOVALS_MAX 16384 /* copies of a node that ends, in one go: some 20 ms */
+#define UNUSED_MS 60000 /* after which a name without versions and followers makes room */
+#define SWEEP_MS  1000  /* at least, between two searches for such names */
 
 /* Sorted lists */
 
@@ -313,6 +311,11 @@ int sl_catalogue_copy_add(struct sl_objects_catalogue *catalogue, struct sl_cata
         if (part->version->time_ms != 0) {
             sl_list_remove(&part->version->by_touch); /* of a version that was loaded */
         }
+    } else if (copy->node != node) { /* the node had ended, and has attached again */
+        sl_list_remove(&copy->news);
+        copy->node->copy_count--;
+        node->copy_count++;
+        copy->node = node;
     }
     sl_list_append(&node->copies, &copy->by_node);
     copy->heard = node->alives;
@@ -380,27 +383,29 @@ int sl_catalogue_node_add(struct sl_objects_catalogue *catalogue, const char *ad
     return 0;
 }
 
-void sl_catalogue_node_remove(struct sl_objects_catalogue *catalogue,
-                              struct sl_catalogue_node *node)
+uint32_t sl_catalogue_node_remove(struct sl_objects_catalogue *catalogue,
+                                  struct sl_catalogue_node *node, uint32_t copies_max)
 {
     struct sl_list_link *link;
-    catalogue->awaited_count -= node->is_awaited;
-    node->is_awaited = false;
+    uint32_t removed = 0;
+    if (node->expires_ms != 0) {
+        node->expires_ms = 0;
+        sl_list_prepend(&catalogue->by_expiry, &node->by_expiry);
+        erase(&catalogue->nodes, &node->key);
+        catalogue->awaited_count -= node->is_awaited;
+    }
     while ((link = sl_list_first(&node->follows)) != NULL) {
         sl_catalogue_follow_remove(SL_CONTAINER_OF(link, struct sl_catalogue_follow, by_node));
     }
-    for (uint32_t i = 0; i < REMOVALS_MAX && (link = sl_list_first(&node->copies)) != NULL; i++) {
+    for (; removed < copies_max && (link = sl_list_first(&node->copies)) != NULL; removed++) {
         sl_catalogue_copy_remove(catalogue,
                                  SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_node));
     }
-    if (!sl_list_empty(&node->copies)) {
-        node->expires_ms = node->roles = 0;
-        sl_list_prepend(&catalogue->by_expiry, &node->by_expiry);
-        return;
+    if (sl_list_empty(&node->copies)) {
+        sl_list_remove(&node->by_expiry);
+        free(node);
     }
-    sl_list_remove(&node->by_expiry);
-    erase(&catalogue->nodes, &node->key);
-    free(node);
+    return removed;
 }
 
 struct sl_catalogue_follow *sl_catalogue_follow_find(const struct sl_catalogue_object *object,
@@ -495,8 +500,9 @@ void sl_catalogue_list_followers(const struct sl_objects_catalogue *catalogue,
 
 void sl_catalogue_clear(struct sl_objects_catalogue *catalogue)
 {
-    while (catalogue->nodes.count > 0) {
-        sl_catalogue_node_remove(catalogue, sl_catalogue_item(&catalogue->nodes, 0));
+    SL_LIST_FOREACH (link, &catalogue->by_expiry) {
+        (void)sl_catalogue_node_remove(
+            catalogue, SL_CONTAINER_OF(link, struct sl_catalogue_node, by_expiry), UINT32_MAX);
     }
     while (catalogue->objects.count > 0) { /* versions without copies are not committed yet */
         struct sl_catalogue_object *object =

@@ -20,17 +20,19 @@ struct sl_catalogue_key {
     uint64_t number;
 };
 
+#define SL_CATALOGUE_REMOVALS_MAX 16384 /* copies of nodes that end, in one go: some 20 ms */
+
 struct sl_catalogue_sorted {
     struct sl_catalogue_key **items;
     uint32_t count, capacity;
 };
 
 struct sl_catalogue_node {
-    struct sl_catalogue_key key;      /* its id */
-    uint64_t host;                    /* 0: unknown */
-    uint64_t attached_ms, expires_ms; /* 0: it has ended, and its copies are being removed */
-    uint32_t roles;                   /* bits, of enum sl_objects_role */
-    uint32_t alives;                  /* ALIVEs, those within a quarter of a lease counted once */
+    struct sl_catalogue_key key; /* its id */
+    uint64_t host;               /* 0: unknown */
+    uint64_t expires_ms;         /* 0: it has ended, and its copies are being removed */
+    uint32_t roles;              /* bits, of enum sl_objects_role */
+    uint32_t alives;             /* ALIVEs, those within a quarter of a lease counted once */
     uint64_t alive_ms;
     bool is_awaited; /* its first reports, while the catalogue settles */
     struct sl_list_link by_expiry;
@@ -116,7 +118,7 @@ struct sl_objects_catalogue {
     bool is_restart; /* a node knew an earlier catalogue */
     uint32_t request;
     struct sl_catalogue_sorted nodes, objects;
-    struct sl_list by_expiry; /* nodes */
+    struct sl_list by_expiry; /* nodes; first those that have ended */
     struct sl_list by_touch;  /* versions that miss parts, or copies */
     struct sl_list replans;   /* parts */
     uint32_t copy_count, part_count;
@@ -205,9 +207,10 @@ int sl_catalogue_node_add(struct sl_objects_catalogue *catalogue, const char *ad
                           const struct sl_objects_message *attach, struct sl_catalogue_node **out,
                           struct sl_reason *reason);
 
-/* Removes the node, or some of its many copies: then each tick removes more of them. */
-void sl_catalogue_node_remove(struct sl_objects_catalogue *catalogue,
-                              struct sl_catalogue_node *node);
+/* The node has ended: it is not found any more, fetches nothing, and is no source. Removes as many
+ * of its copies, and returns how many it was; with the last one frees the node. */
+uint32_t sl_catalogue_node_remove(struct sl_objects_catalogue *catalogue,
+                                  struct sl_catalogue_node *node, uint32_t copies_max);
 
 /* Finds or adds. Errors: TOO_LARGE (names that a node follows), NO_MEMORY. */
 int sl_catalogue_follow_add(struct sl_catalogue_object *object, struct sl_catalogue_node *node,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/hash.h"
+#include "objects/catalogue/catalogue_state.h"
 #include "tests/support/unit.h"
 #include "tests/unit/objects/catalogue_fixture.h"
 
@@ -491,6 +492,50 @@ CASE(follow__answers_with_the_newest_version)
     assert_int_equal(news->record.version, 2);
     assert_int_equal(news->parents[0].node, 1);
     assert_int_equal(ask(3, of_name(SL_OBJECTS_FOLLOW, "llama", 2))->record_count, 0);
+}
+
+/* Nodes that end */
+
+/* Its copies go in turns. */
+CASE(detach__of_a_node_with_many_copies_ends_it_at_once)
+{
+    char name[32];
+    uint64_t epoch, version;
+    for (uint32_t i = 0; i < SL_CATALOGUE_REMOVALS_MAX; i++) {
+        (void)snprintf(name, sizeof name, "name-%u", i);
+        (void)publish(3, name);
+    }
+    (void)publish(3, "llama");
+    hold(2, "llama", 1, PART_BLOCKS);
+    assert_int_equal(ask(3, of_name(SL_OBJECTS_DETACH, "", 0))->err, 0);
+    assert_int_equal(holders_of("llama"), 2); /* the copy that is left */
+    const struct sl_objects_message *news = find(4, "llama", 0);
+    assert_int_equal(news->parents[0].node, 2);
+    assert_int_equal(news->parents[1].node, 2);
+    assert_false(has_other(news, 3));
+    assert_int_equal(begin(5, "llama", 0, &epoch, &version), 0);
+    assert_int_equal(ask(5, commit_of(3, "llama", version, epoch, 2))->err, SL_ERR_CLOSED);
+    /* It attaches again. */
+    assert_int_equal(attach(3), 0);
+    hold(3, "llama", 1, PART_BLOCKS);
+    pass(LEASE_MS / 10, 6);
+    assert_int_equal(ask(1, list_of("", "", 0))->entry_count, 1);
+    assert_int_equal(holders_of("llama"), 2);
+    assert_int_equal(find(5, "llama", 0)->err, 0);
+}
+
+CASE(expiry__of_nodes_with_many_copies_ends_all_of_them_at_once)
+{
+    char name[32];
+    uint64_t epoch, version;
+    for (uint32_t i = 0; i < 2 * SL_CATALOGUE_REMOVALS_MAX + 2; i++) {
+        (void)snprintf(name, sizeof name, "name-%u", i);
+        (void)publish(2 + i % 2, name);
+    }
+    while (begin(1, "name-0", 0, &epoch, &version) == SL_ERR_EXISTS) {
+        pass(1, 0);
+    }
+    assert_int_equal(begin(1, "name-1", 0, &epoch, &version), 0);
 }
 
 /* Lists */
