@@ -130,6 +130,23 @@ int sl_catalogue_object_add(struct sl_objects_catalogue *catalogue, const char *
     return 0;
 }
 
+/* A commit may add a version to those that are committed if it removes the oldest of them. */
+static uint32_t versions_max(const struct sl_catalogue_object *object,
+                             const struct sl_objects_record *record, uint32_t keep_versions)
+{
+    uint32_t max = SL_LIMIT_OBJECTS_VERSIONS, kept = 0;
+    uint64_t oldest = UINT64_MAX;
+    for (uint32_t i = object->versions.count; record->time_ms == 0 && i-- > 0;) {
+        const struct sl_catalogue_version *version = sl_catalogue_item(&object->versions, i);
+        const bool is_kept = version->time_ms != 0 && version->origin != SL_ORIGIN_CALLER;
+        max += version->time_ms == 0;
+        kept += is_kept;
+        oldest = is_kept ? version->key.number : oldest;
+    }
+    return max + (record->origin != SL_ORIGIN_CALLER && record->version > oldest &&
+                  kept >= keep_versions);
+}
+
 int sl_catalogue_version_add(struct sl_objects_catalogue *catalogue,
                              struct sl_catalogue_object *object,
                              const struct sl_objects_record *record, uint32_t part_count,
@@ -144,7 +161,8 @@ int sl_catalogue_version_add(struct sl_objects_catalogue *catalogue,
         err = err != 0 ? err
                        : add(&object->versions, (struct sl_catalogue_key){.number = number},
                              sizeof *version + part_count * sizeof version->parts[0] + note_bytes,
-                             SL_LIMIT_OBJECTS_VERSIONS, "versions of the name", &version, reason);
+                             versions_max(object, record, catalogue->options.keep_versions),
+                             "versions of the name", &version, reason);
         if (err != 0) {
             return err;
         }

@@ -53,7 +53,7 @@ static uint64_t unix_ms(void *ctx)
     return 1700000000000 + now_ms;
 }
 
-static void create(uint64_t term, uint32_t settle_ms, uint32_t replicas)
+static void create(uint64_t term, uint32_t settle_ms, uint32_t replicas, uint32_t keep_versions)
 {
     end_catalogue();
     sl_log_setup(SL_LOG_ERROR, "catalogue");
@@ -62,6 +62,7 @@ static void create(uint64_t term, uint32_t settle_ms, uint32_t replicas)
                                                          .settle_ms = settle_ms,
                                                          .lease_ms = LEASE_MS,
                                                          .replicas = replicas,
+                                                         .keep_versions = keep_versions,
                                                          .unix_ms = unix_ms,
                                                          .send = on_send};
     assert_int_equal(sl_objects_catalogue_create(&options, now_ms, &catalogue), 0);
@@ -69,12 +70,12 @@ static void create(uint64_t term, uint32_t settle_ms, uint32_t replicas)
 
 void begin_catalogue(uint64_t term, uint32_t settle_ms)
 {
-    create(term, settle_ms, 0);
+    create(term, settle_ms, 0, 0);
 }
 
-void begin_catalogue_with(uint32_t replicas)
+void begin_catalogue_with(uint32_t replicas, uint32_t keep_versions)
 {
-    create(1, 0, replicas);
+    create(1, 0, replicas, keep_versions);
 }
 
 void end_catalogue(void)

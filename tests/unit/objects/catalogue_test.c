@@ -599,6 +599,42 @@ CASE(limit__of_versions_of_a_name)
     check_refused(ask(1, commit_of(1, "llama", version, epoch, 1)), "256 versions");
 }
 
+static int commit_host(uint64_t version, uint64_t epoch, uint32_t part_count)
+{
+    struct sl_objects_message message = commit_of(1, "llama", version, epoch, version);
+    message.part_count = part_count;
+    message.record.origin = SL_ORIGIN_HOST;
+    return ask(1, message)->err;
+}
+
+CASE(limit__of_versions_of_a_name_leaves_room_for_a_commit_that_removes_one)
+{
+    enum { LIMIT = SL_LIMIT_OBJECTS_VERSIONS };
+    uint64_t epoch, version;
+    begin_catalogue_with(0, LIMIT);
+    assert_int_equal(attach(1), 0);
+    assert_int_equal(begin(1, "llama", 0, &epoch, &version), 0);
+    for (version = 2; version <= LIMIT + 3; version++) {
+        assert_int_equal(commit_host(version, epoch, 1), 0);
+    }
+    assert_int_equal(find(1, "llama", 3)->err, SL_ERR_NOT_FOUND);
+    assert_int_equal(find(1, "llama", 4)->err, 0);
+    /* One that removes none. */
+    assert_int_equal(commit_host(1, epoch, 1), SL_ERR_TOO_LARGE);
+    check_refused(ask(1, commit_of(1, "llama", version, epoch, 1)), "256 versions");
+    /* Those that wait for other parts do not count. */
+    struct sl_objects_message message = {.kind = SL_OBJECTS_BEGIN,
+                                         .name = "llama",
+                                         .version = version,
+                                         .part_count = 2,
+                                         .options = SL_OBJECTS_TAKE_OVER};
+    epoch = ask(1, message)->epoch;
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(commit_host(version + i, epoch, 2), SL_ERR_AGAIN);
+    }
+    assert_int_equal(find(1, "llama", 4)->err, 0);
+}
+
 CASE(limit__of_names_that_a_node_follows)
 {
     char name[32];

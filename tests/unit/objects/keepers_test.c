@@ -10,7 +10,7 @@
 static int setup(void **state)
 {
     known_term = 0;
-    begin_catalogue_with(0);
+    begin_catalogue_with(0, 0);
     for (uint64_t node = 1; node <= 6; node++) {
         assert_int_equal(attach(node), 0);
     }
@@ -46,7 +46,7 @@ static struct sl_objects_message begin_stored(uint32_t part)
 
 CASE(begin__names_the_keepers_of_a_part)
 {
-    begin_catalogue_with(2);
+    begin_catalogue_with(2, 0);
     assert_int_equal(attach(1), 0);
     const struct sl_objects_message *refused = ask(1, begin_stored(0));
     assert_int_equal(refused->err, SL_ERR_AGAIN);
@@ -85,7 +85,7 @@ static struct sl_objects_message commit_part(uint64_t holder, uint32_t part, uin
 CASE(begin__by_keepers)
 {
     struct sl_objects_message begin = begin_stored(0);
-    begin_catalogue_with(0);
+    begin_catalogue_with(0, 0);
     begin.options = SL_OBJECTS_BY_KEEPER | SL_OBJECTS_TAKE_OVER;
     begin.part_count = 2;
     assert_int_equal(attach(1), 0);
