@@ -37,17 +37,20 @@ struct sl_offload {
     /* Held by the owner, the thread and each mail that refers to it; the last one frees it. */
     _Atomic uint32_t references;
 
-    /* Owned by the thread: */
-    struct sl_idle_thread *idle_thread; /* NULL: the thread itself runs jobs */
-    sem_t ended;
-    _Atomic bool stopping;
-    _Atomic uint64_t finished; /* jobs that ended */
-    struct sl_mailbox *jobs;
-    struct sl_mailbox_lane *to_reactor;
+    /* Owned by the thread. */
+    struct {
+        struct sl_idle_thread *idle; /* NULL: the thread itself runs jobs */
+        sem_t ended;
+        _Atomic bool stopping;
+        _Atomic uint64_t finished; /* jobs that ended */
+        struct sl_mailbox *jobs;
+        struct sl_mailbox_lane *to_reactor;
+    } thread;
 
-    /* Stepped: */
-    struct sl_timer timer;
-    bool has_worked; /* the first job has run and completes in the next turn */
+    struct {
+        struct sl_timer timer;
+        bool has_worked; /* the first job has run and completes in the next turn */
+    } stepped;
 };
 
 /* Runs on the thread that releases the last reference. */
@@ -57,8 +60,8 @@ static void unref(void *ctx)
     if (atomic_fetch_sub(&offload->references, 1) > 1) {
         return;
     }
-    sl_mailbox_destroy(&offload->jobs);
-    sem_destroy(&offload->ended);
+    sl_mailbox_destroy(&offload->thread.jobs);
+    sem_destroy(&offload->thread.ended);
     free(offload);
 }
 
@@ -83,18 +86,18 @@ static void work_on_idle_thread(void *ctx)
 static void thread_work(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_offload *offload = ctx;
-    if (atomic_load(&offload->stopping)) {
+    if (atomic_load(&offload->thread.stopping)) {
         return; /* sl_offload_destroy completes the job */
     }
     struct sl_offload_job *job = (struct sl_offload_job *)(uintptr_t)a;
-    if (offload->idle_thread != NULL && !job->allocates) {
-        sl_idle_thread_run(offload->idle_thread, work_on_idle_thread, job);
+    if (offload->thread.idle != NULL && !job->allocates) {
+        sl_idle_thread_run(offload->thread.idle, work_on_idle_thread, job);
     } else {
         job->work(job);
     }
     job->err = 0;
-    atomic_fetch_add(&offload->finished, 1);
-    tell(offload->to_reactor, offload);
+    atomic_fetch_add(&offload->thread.finished, 1);
+    tell(offload->thread.to_reactor, offload);
 }
 
 /* Resets the core and priority inherited from a reactor. */
@@ -110,14 +113,14 @@ static void *thread_main(void *arg)
 {
     struct sl_offload *offload = arg;
     settle_thread(offload);
-    while (!atomic_load(&offload->stopping)) {
-        if (sl_mailbox_drain(offload->jobs, 1) == 0) {
-            sl_mailbox_wait(offload->jobs, SL_CLOCK_NEVER);
+    while (!atomic_load(&offload->thread.stopping)) {
+        if (sl_mailbox_drain(offload->thread.jobs, 1) == 0) {
+            sl_mailbox_wait(offload->thread.jobs, SL_CLOCK_NEVER);
         }
     }
-    sl_idle_thread_destroy(&offload->idle_thread);
-    sl_mailbox_lane_close(&offload->to_reactor); /* mail in it holds a reference */
-    sem_post(&offload->ended);
+    sl_idle_thread_destroy(&offload->thread.idle);
+    sl_mailbox_lane_close(&offload->thread.to_reactor); /* mail in it holds a reference */
+    sem_post(&offload->thread.ended);
     unref(offload);
     return NULL;
 }
@@ -135,19 +138,19 @@ static int thread_run(struct sl_offload *offload)
 /* After a failure, the next call continues with the parts already created. */
 static void thread_create(struct sl_offload *offload)
 {
-    int err = offload->jobs == NULL ? sl_mailbox_create(&offload->jobs) : 0;
+    int err = offload->thread.jobs == NULL ? sl_mailbox_create(&offload->thread.jobs) : 0;
     if (err == 0 && offload->to_jobs == NULL) {
-        err = sl_mailbox_lane_open(offload->jobs, &offload->to_jobs);
+        err = sl_mailbox_lane_open(offload->thread.jobs, &offload->to_jobs);
     }
-    if (err == 0 && offload->to_reactor == NULL) {
-        err = sl_mailbox_lane_open(offload->reactor->mailbox, &offload->to_reactor);
+    if (err == 0 && offload->thread.to_reactor == NULL) {
+        err = sl_mailbox_lane_open(offload->reactor->mailbox, &offload->thread.to_reactor);
     }
     if (err == 0 && offload->place == SL_OFFLOAD_PRIORITY_IDLE) {
-        (void)sl_idle_thread_create(offload->name, &offload->idle_thread); /* optional */
+        (void)sl_idle_thread_create(offload->name, &offload->thread.idle); /* optional */
     }
     offload->has_thread = err == 0 && thread_run(offload) == 0;
     if (!offload->has_thread) {
-        sl_idle_thread_destroy(&offload->idle_thread);
+        sl_idle_thread_destroy(&offload->thread.idle);
     }
     offload->done_count = 0;
 }
@@ -155,8 +158,8 @@ static void thread_create(struct sl_offload *offload)
 /* False: the thread did not end in time. */
 static bool thread_end(struct sl_offload *offload, uint64_t timeout_ns)
 {
-    atomic_store(&offload->stopping, true);
-    sl_mailbox_wake(offload->jobs);
+    atomic_store(&offload->thread.stopping, true);
+    sl_mailbox_wake(offload->thread.jobs);
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     const uint64_t until_ns = (uint64_t)until.tv_nsec + timeout_ns;
@@ -164,7 +167,7 @@ static bool thread_end(struct sl_offload *offload, uint64_t timeout_ns)
     until.tv_nsec = (long)(until_ns % SL_CLOCK_NS_PER_S);
     int failed;
     do {
-        failed = sem_clockwait(&offload->ended, CLOCK_MONOTONIC, &until);
+        failed = sem_clockwait(&offload->thread.ended, CLOCK_MONOTONIC, &until);
     } while (failed != 0 && errno == EINTR);
     if (failed != 0) {
         pthread_detach(offload->id);
@@ -180,7 +183,7 @@ static bool thread_end(struct sl_offload *offload, uint64_t timeout_ns)
 static void cpu_yield_for(struct sl_offload *offload)
 {
     const bool is_busy =
-        offload->idle_thread != NULL && offload->has_thread && offload->sent_count > 0;
+        offload->thread.idle != NULL && offload->has_thread && offload->sent_count > 0;
     if (is_busy == offload->is_busy) {
         return;
     }
@@ -190,7 +193,7 @@ static void cpu_yield_for(struct sl_offload *offload)
         return;
     }
     clockid_t own;
-    offload->resting.clocks[0] = sl_idle_thread_clock(offload->idle_thread);
+    offload->resting.clocks[0] = sl_idle_thread_clock(offload->thread.idle);
     offload->resting.clocks[1] =
         pthread_getcpuclockid(offload->id, &own) == 0 ? own : offload->resting.clocks[0];
     sl_cpu_yield_add(&offload->reactor->cpu_yield, &offload->resting);
@@ -246,22 +249,22 @@ static void arm(struct sl_offload *offload)
 {
     const struct sl_reactor_options *options = &offload->reactor->options;
     uint64_t wait_ns = options->offload_ns == NULL ? 0 : options->offload_ns(options->offload_ctx);
-    sl_timer_arm(&offload->reactor->timers, &offload->timer,
+    sl_timer_arm(&offload->reactor->timers, &offload->stepped.timer,
                  offload->reactor->head.now_ns + wait_ns);
 }
 
 static void step(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_offload *offload = SL_CONTAINER_OF(timer, struct sl_offload, timer);
-    if (!offload->has_worked) {
+    struct sl_offload *offload = SL_CONTAINER_OF(timer, struct sl_offload, stepped.timer);
+    if (!offload->stepped.has_worked) {
         offload->first->work(offload->first);
         offload->first->err = 0;
-        offload->has_worked = true;
+        offload->stepped.has_worked = true;
         sl_timer_arm(&offload->reactor->timers, timer, now_ns);
         return;
     }
     struct sl_offload_job *job = take_first(offload);
-    offload->has_worked = false;
+    offload->stepped.has_worked = false;
     if (offload->first != NULL) {
         arm(offload);
     }
@@ -278,9 +281,9 @@ int sl_offload_create(struct sl_reactor *reactor, const char *name, struct sl_of
         return SL_ERR_NO_MEMORY;
     }
     offload->reactor = reactor;
-    offload->timer.run = step;
+    offload->stepped.timer.run = step;
     offload->references = 1;
-    sem_init(&offload->ended, 0, 0);
+    sem_init(&offload->thread.ended, 0, 0);
     memcpy(offload->name, name, strnlen(name, sizeof offload->name - 1));
     /* Opened now, so that a job can fail if the thread cannot start. */
     int err = sl_mailbox_lane_open(reactor->mailbox, &offload->to_self);
@@ -333,7 +336,7 @@ void sl_offload_post(struct sl_offload *offload, struct sl_offload_job *job)
 static void finish_jobs(struct sl_offload *offload, bool ended)
 {
     uint64_t done = offload->done_count;
-    uint64_t finished = offload->has_thread ? atomic_load(&offload->finished) : UINT64_MAX;
+    uint64_t finished = offload->has_thread ? atomic_load(&offload->thread.finished) : UINT64_MAX;
     while (offload->first != NULL) {
         bool stuck = !ended && offload->sent_count > 0 && done == finished;
         done++;
@@ -355,12 +358,12 @@ bool sl_offload_destroy(struct sl_offload **pointer, uint64_t timeout_ns)
     sl_cpu_yield_remove(&offload->reactor->cpu_yield, &offload->resting);
     bool ended = !offload->has_thread || thread_end(offload, timeout_ns);
     offload->closing = true;
-    sl_timer_disarm(&offload->reactor->timers, &offload->timer);
+    sl_timer_disarm(&offload->reactor->timers, &offload->stepped.timer);
     finish_jobs(offload, ended);
     sl_mailbox_lane_close(&offload->to_jobs);
     sl_mailbox_lane_close(&offload->to_self);
     if (!offload->has_thread) {
-        sl_mailbox_lane_close(&offload->to_reactor);
+        sl_mailbox_lane_close(&offload->thread.to_reactor);
     }
     unref(offload);
     return ended;

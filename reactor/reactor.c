@@ -130,12 +130,12 @@ int sl_reactor_create(const struct sl_reactor_options *options, struct sl_reacto
     }
     reactor->options = *options;
     reactor->clock = options->clock != NULL ? options->clock : sl_clock_system();
-    reactor->head.now_ns = reactor->turn_began_ns = sl_clock_now_ns(reactor->clock);
+    reactor->head.now_ns = reactor->last_turn.began_ns = sl_clock_now_ns(reactor->clock);
     reactor->cells = options->cells != NULL ? options->cells : &reactor->own_cells;
     reactor->random_state = options->seed != 0 ? options->seed : seed_from_system();
     sl_spin_init(&reactor->spin, options->spin_us * SL_CLOCK_NS_PER_US);
     sl_timer_wheel_init(&reactor->timers, reactor->head.now_ns);
-    sem_init(&reactor->start_done, 0, 0);
+    sem_init(&reactor->thread.start_done, 0, 0);
     *out = reactor;
     return 0;
 }
@@ -145,11 +145,10 @@ void sl_reactor_destroy(struct sl_reactor **reactor)
     if (*reactor == NULL) {
         return;
     }
-    sl_assert(!(*reactor)->thread_started);
-    sl_assert(!(*reactor)->attached);
+    sl_assert((*reactor)->thread.kind == SL_REACTOR_THREAD_NONE);
     sl_outbound_close(&(*reactor)->outbound);
     sl_mailbox_destroy(&(*reactor)->mailbox);
-    sem_destroy(&(*reactor)->start_done);
+    sem_destroy(&(*reactor)->thread.start_done);
     free(*reactor);
     *reactor = NULL;
 }
@@ -312,7 +311,7 @@ static uint32_t turn(struct sl_reactor *reactor, uint64_t now_ns, bool with_time
     struct sl_reactor *outer = running; /* a turn may step another, stepped reactor */
     running = reactor;
     reactor->in_turn = true;
-    reactor->head.now_ns = reactor->turn_began_ns = now_ns;
+    reactor->head.now_ns = reactor->last_turn.began_ns = now_ns;
     if (reactor->outbound.spilled_count > 0) {
         sl_outbound_retry(&reactor->outbound);
     }
@@ -320,8 +319,8 @@ static uint32_t turn(struct sl_reactor *reactor, uint64_t now_ns, bool with_time
     uint32_t did = work(reactor, with_timers);
     sources_flush(reactor);
     reactor->last_phase = did > 0 ? "flush" : "unreported work";
-    reactor->submitted = reactor->ring_ready && sl_ring_has_to_submit(&reactor->ring);
-    if (reactor->submitted) {
+    reactor->last_turn.has_submitted = reactor->ring_ready && sl_ring_has_to_submit(&reactor->ring);
+    if (reactor->last_turn.has_submitted) {
         ring_submit(reactor, did);
     }
 
@@ -377,6 +376,6 @@ uint64_t sl_reactor_next_ns(const struct sl_reactor *reactor)
 void sl_reactor_on_stop(struct sl_reactor *reactor, void (*on_stop)(void *ctx), void *ctx)
 {
     sl_reactor_assert_owner(reactor);
-    reactor->on_stop = on_stop;
-    reactor->on_stop_ctx = ctx;
+    reactor->thread.on_stop = on_stop;
+    reactor->thread.on_stop_ctx = ctx;
 }

@@ -15,6 +15,12 @@
 #include "reactor/spin.h"
 #include "reactor/stall.h"
 
+enum sl_reactor_thread {
+    SL_REACTOR_THREAD_NONE,
+    SL_REACTOR_THREAD_OWN,    /* sl_reactor_start */
+    SL_REACTOR_THREAD_CALLERS /* sl_reactor_attach */
+};
+
 struct sl_reactor {
     struct sl_reactor_head head; /* first: reactor.h reads it there */
     struct sl_reactor_options options;
@@ -36,25 +42,30 @@ struct sl_reactor {
     struct sl_outbound outbound;
 
     bool ring_ready;
-    bool thread_started;
-    bool attached; /* to a caller's thread: sl_reactor_attach */
-    pthread_t thread;
-    sem_t start_done;
-    int start_result;
-    int (*on_start)(void *ctx);
-    void *on_start_ctx;
-    void (*on_stop)(void *ctx);
-    void *on_stop_ctx;
+    struct {
+        enum sl_reactor_thread kind;
+        pthread_t id;
+        sem_t start_done;
+        int start_result;
+        int (*on_start)(void *ctx);
+        void *on_start_ctx;
+        void (*on_stop)(void *ctx);
+        void *on_stop_ctx;
+    } thread;
 
     struct sl_ring ring;
     struct sl_ring_watch mailbox_watch;
     struct sl_stall stall;
-    const char *last_phase;  /* charged with the time after the last mark */
-    bool submitted;          /* the last turn submitted to the ring */
-    bool (*done)(void *ctx); /* what sl_reactor_drive_until waits for; NULL: it does not run */
-    void *done_ctx;
-    uint64_t turn_began_ns; /* the last one; what came since waits to be taken in */
-    uint32_t untimed_turns; /* since the clock was last read */
+    const char *last_phase; /* charged with the time after the last mark */
+    struct {
+        bool (*done)(void *ctx); /* NULL: sl_reactor_drive_until does not run */
+        void *ctx;
+    } wait;
+    struct {
+        bool has_submitted;     /* to the ring */
+        uint64_t began_ns;      /* events since then wait to be taken in */
+        uint32_t untimed_count; /* turns since the clock was last read */
+    } last_turn;
     struct sl_timer_wheel timers;
 };
 

@@ -104,8 +104,8 @@ static void loop_time_turn(struct sl_reactor *reactor, uint64_t now_ns, bool did
  * wait for a clock reading then, and the flush is not timed. */
 static bool ends_wait(const struct sl_reactor *reactor, uint32_t did)
 {
-    return did > 0 && !reactor->submitted && reactor->done != NULL &&
-           reactor->done(reactor->done_ctx);
+    return did > 0 && !reactor->last_turn.has_submitted && reactor->wait.done != NULL &&
+           reactor->wait.done(reactor->wait.ctx);
 }
 
 /* Runs one turn from *now_ns and sets *now_ns to its end: one clock reading ends a turn and begins
@@ -114,14 +114,14 @@ static bool ends_wait(const struct sl_reactor *reactor, uint32_t did)
 static uint32_t loop_turn(struct sl_reactor *reactor, uint64_t *now_ns, uint32_t idle_turns,
                           uint32_t (*turn)(struct sl_reactor *reactor, uint64_t now_ns))
 {
-    if (reactor->untimed_turns == 0) {
+    if (reactor->last_turn.untimed_count == 0) {
         sl_stall_begin(&reactor->stall, *now_ns);
     }
     uint32_t did = turn(reactor, *now_ns);
-    if (did == 0 && ++reactor->untimed_turns < idle_turns) {
+    if (did == 0 && ++reactor->last_turn.untimed_count < idle_turns) {
         return 0;
     }
-    reactor->untimed_turns = 0;
+    reactor->last_turn.untimed_count = 0;
     *now_ns = ends_wait(reactor, did) ? reactor->stall.mark_ns : sl_clock_now_ns(reactor->clock);
     loop_time_turn(reactor, *now_ns, did > 0);
     return did;
@@ -140,7 +140,7 @@ static uint64_t loop_cpu_yield(struct sl_reactor *reactor, uint32_t did, uint64_
     } else if (!reactor->options.polling && !sl_spin_idle(&reactor->spin, now_ns)) {
         return loop_sleep(reactor, now_ns);
     }
-    if (reactor->untimed_turns == 0 && sl_cpu_yield_is_due(&reactor->cpu_yield, now_ns)) {
+    if (reactor->last_turn.untimed_count == 0 && sl_cpu_yield_is_due(&reactor->cpu_yield, now_ns)) {
         return did > 0 ? loop_pause(reactor) : loop_sleep(reactor, now_ns);
     }
     return now_ns;
@@ -194,7 +194,9 @@ static int thread_begin(struct sl_reactor *reactor)
         sl_spin_lengthen(&reactor->spin);
     }
     err = make_ring(reactor);
-    return err == 0 && reactor->on_start != NULL ? reactor->on_start(reactor->on_start_ctx) : err;
+    return err == 0 && reactor->thread.on_start != NULL
+               ? reactor->thread.on_start(reactor->thread.on_start_ctx)
+               : err;
 }
 
 static void *thread_main(void *arg)
@@ -202,12 +204,12 @@ static void *thread_main(void *arg)
     struct sl_reactor *reactor = arg;
     sl_reactor_own(reactor);
     int err = thread_begin(reactor);
-    reactor->start_result = err;
-    sem_post(&reactor->start_done);
+    reactor->thread.start_result = err;
+    sem_post(&reactor->thread.start_done);
     if (err == 0) {
         loop(reactor);
-        if (reactor->on_stop != NULL) {
-            reactor->on_stop(reactor->on_stop_ctx);
+        if (reactor->thread.on_stop != NULL) {
+            reactor->thread.on_stop(reactor->thread.on_stop_ctx);
         }
     }
     drop_ring(reactor);
@@ -216,7 +218,7 @@ static void *thread_main(void *arg)
 
 static int thread_create(struct sl_reactor *reactor)
 {
-    int err = sl_thread_start(&reactor->thread, reactor->options.name, thread_main, reactor);
+    int err = sl_thread_start(&reactor->thread.id, reactor->options.name, thread_main, reactor);
     if (err != 0) {
         sl_thread_log_failure(sl_reactor_name(reactor), err);
     }
@@ -226,19 +228,18 @@ static int thread_create(struct sl_reactor *reactor)
 int sl_reactor_start(struct sl_reactor *reactor, int (*on_start)(void *ctx), void *ctx)
 {
     sl_assert(!reactor->options.stepped);
-    sl_assert(!reactor->thread_started);
-    sl_assert(!reactor->attached);
-    reactor->on_start = on_start;
-    reactor->on_start_ctx = ctx;
+    sl_assert(reactor->thread.kind == SL_REACTOR_THREAD_NONE);
+    reactor->thread.on_start = on_start;
+    reactor->thread.on_start_ctx = ctx;
     int err = thread_create(reactor);
     if (err != 0) {
         return err;
     }
-    reactor->thread_started = true;
-    while (sem_wait(&reactor->start_done) != 0) {
+    reactor->thread.kind = SL_REACTOR_THREAD_OWN;
+    while (sem_wait(&reactor->thread.start_done) != 0) {
         /* Interrupted by a signal. */
     }
-    err = reactor->start_result;
+    err = reactor->thread.start_result;
     if (err != 0) {
         sl_reactor_join(reactor);
     }
@@ -253,11 +254,11 @@ void sl_reactor_stop(struct sl_reactor *reactor)
 
 void sl_reactor_join(struct sl_reactor *reactor)
 {
-    if (!reactor->thread_started) {
+    if (reactor->thread.kind != SL_REACTOR_THREAD_OWN) {
         return;
     }
-    pthread_join(reactor->thread, NULL);
-    reactor->thread_started = false;
+    pthread_join(reactor->thread.id, NULL);
+    reactor->thread.kind = SL_REACTOR_THREAD_NONE;
     sl_reactor_disown(reactor);
 }
 
@@ -266,15 +267,14 @@ void sl_reactor_join(struct sl_reactor *reactor)
 int sl_reactor_attach(struct sl_reactor *reactor)
 {
     sl_assert(!reactor->options.stepped);
-    sl_assert(!reactor->thread_started);
-    sl_assert(!reactor->attached);
+    sl_assert(reactor->thread.kind == SL_REACTOR_THREAD_NONE);
     sl_reactor_own(reactor);
     int err = make_ring(reactor);
     if (err != 0) {
         sl_reactor_disown(reactor);
         return err;
     }
-    reactor->attached = true;
+    reactor->thread.kind = SL_REACTOR_THREAD_CALLERS;
     sl_stall_init(&reactor->stall, reactor->clock, reactor->options.name,
                   sl_clock_now_ns(reactor->clock));
     return 0;
@@ -282,12 +282,12 @@ int sl_reactor_attach(struct sl_reactor *reactor)
 
 void sl_reactor_detach(struct sl_reactor *reactor)
 {
-    if (!reactor->attached) {
+    if (reactor->thread.kind != SL_REACTOR_THREAD_CALLERS) {
         return;
     }
     sl_reactor_assert_owner(reactor);
     drop_ring(reactor);
-    reactor->attached = false;
+    reactor->thread.kind = SL_REACTOR_THREAD_NONE;
     sl_reactor_disown(reactor);
 }
 
@@ -296,8 +296,8 @@ void sl_reactor_detach(struct sl_reactor *reactor)
 static uint64_t catch_up(struct sl_reactor *reactor, uint32_t *did)
 {
     uint64_t now_ns = sl_clock_now_ns(reactor->clock);
-    reactor->untimed_turns = 0;
-    uint32_t turns = now_ns - reactor->turn_began_ns < AWAY_NS ? 0 : CATCH_UP_TURNS;
+    reactor->last_turn.untimed_count = 0;
+    uint32_t turns = now_ns - reactor->last_turn.began_ns < AWAY_NS ? 0 : CATCH_UP_TURNS;
     for (*did = 0; turns > 0; turns--) {
         uint32_t more = loop_turn(reactor, &now_ns, 1, sl_reactor_turn_untimed);
         if (more == 0) {
@@ -311,7 +311,7 @@ static uint64_t catch_up(struct sl_reactor *reactor, uint32_t *did)
 bool sl_reactor_enter(struct sl_reactor *reactor, uint64_t now_ns)
 {
     sl_reactor_assert_owner(reactor);
-    sl_assert(reactor->attached);
+    sl_assert(reactor->thread.kind == SL_REACTOR_THREAD_CALLERS);
     if (reactor->in_turn || sl_mailbox_is_rung(reactor->mailbox)) {
         return false;
     }
@@ -326,7 +326,7 @@ uint64_t sl_reactor_driven_ns(const struct sl_reactor *reactor)
 
 uint32_t sl_reactor_drive_once(struct sl_reactor *reactor)
 {
-    sl_assert(reactor->attached);
+    sl_assert(reactor->thread.kind == SL_REACTOR_THREAD_CALLERS);
     uint32_t did;
     uint64_t now_ns = catch_up(reactor, &did);
     return did + loop_turn(reactor, &now_ns, 1, sl_reactor_turn);
@@ -334,15 +334,15 @@ uint32_t sl_reactor_drive_once(struct sl_reactor *reactor)
 
 void sl_reactor_drive_until(struct sl_reactor *reactor, bool (*done)(void *ctx), void *ctx)
 {
-    sl_assert(reactor->attached);
+    sl_assert(reactor->thread.kind == SL_REACTOR_THREAD_CALLERS);
     uint32_t did;
     uint64_t now_ns = catch_up(reactor, &did);
-    reactor->done = done;
-    reactor->done_ctx = ctx;
+    reactor->wait.done = done;
+    reactor->wait.ctx = ctx;
     for (; !done(ctx); did = 0) {
         /* Work of catch_up counts: the caller may wait for it. */
         did += loop_turn(reactor, &now_ns, idle_turns(reactor), sl_reactor_turn);
         now_ns = loop_cpu_yield(reactor, did, now_ns);
     }
-    reactor->done = NULL;
+    reactor->wait.done = NULL;
 }

@@ -68,7 +68,6 @@ static int setup(struct sl_ring *ring, uint32_t entries, enum sl_ring_setup best
     (void)io_uring_ring_dontfork(&ring->uring);
     sl_fork_register(ring->uring.ring_fd);
     ring->deferred_taskrun = (ring->uring.flags & IORING_SETUP_DEFER_TASKRUN) != 0;
-    ring->taskrun_flag = (ring->uring.flags & IORING_SETUP_TASKRUN_FLAG) != 0;
     return 0;
 }
 
@@ -110,17 +109,6 @@ static bool probe_provided_buffer_rings(struct sl_ring *ring)
     return known;
 }
 
-static bool probe_send_zero_copy(struct sl_ring *ring)
-{
-    struct io_uring_probe *probe = io_uring_get_probe_ring(&ring->uring);
-    if (probe == NULL) {
-        return false;
-    }
-    bool known = io_uring_opcode_supported(probe, IORING_OP_SEND_ZC) != 0;
-    io_uring_free_probe(probe);
-    return known;
-}
-
 int sl_ring_init(struct sl_ring *ring, uint32_t entries)
 {
     return sl_ring_init_at_best(ring, entries, SL_RING_DEFERRED);
@@ -135,10 +123,9 @@ int sl_ring_init_at_best(struct sl_ring *ring, uint32_t entries, enum sl_ring_se
     if (err != 0) {
         return err;
     }
-    ring->registered_fd = io_uring_register_ring_fd(&ring->uring) == 1;
+    (void)io_uring_register_ring_fd(&ring->uring); /* optional: calls are faster */
     ring->multishot_recv = probe_multishot_recv(ring);
     ring->provided_buffer_rings = probe_provided_buffer_rings(ring);
-    ring->send_zero_copy = probe_send_zero_copy(ring);
     return 0;
 }
 

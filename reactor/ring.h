@@ -33,11 +33,8 @@ struct sl_ring_watch {
 struct sl_ring {
     struct io_uring uring;
     bool deferred_taskrun;      /* probed: completions run only on request */
-    bool registered_fd;         /* probed */
     bool multishot_recv;        /* probed: kernel 6.0 */
     bool provided_buffer_rings; /* probed: kernel 5.19 */
-    bool send_zero_copy;        /* probed: kernel 6.0 */
-    bool taskrun_flag;          /* probed: a flag in shared memory announces pending work */
     uint16_t buffer_groups;     /* number of the next group of provided buffers */
     uint64_t submit_calls;      /* system calls */
     uint64_t completions;
