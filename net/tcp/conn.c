@@ -53,8 +53,8 @@ static void reset(struct sl_tcp_conn *conn, int fd)
     conn->receive =
         (struct sl_tcp_receive){.op.complete = on_receive, .phase = SL_TCP_PHASE_HEADER};
     conn->send.op.complete = on_sent;
-    conn->send.in_flight = conn->send.wants_room = conn->send.shut = conn->send.broken = false;
-    conn->send.in_doubt = false;
+    conn->send.in_flight = conn->send.wants_room = conn->send.in_doubt = false;
+    conn->send.write = SL_TCP_WRITE_OPEN;
     conn->send.piece_head = conn->send.piece_tail = 0;
     conn->send.run_head = conn->send.run_tail = 0;
     conn->send.run_sent = 0;
@@ -147,7 +147,7 @@ static void cancel_all(struct sl_tcp_conn *conn)
     if (conn->connecting) {
         sl_ring_cancel(conn->tcp->ring, &conn->connect_op);
     }
-    if (conn->receive.in_flight) {
+    if (conn->receive.flight != SL_TCP_FLIGHT_NONE) {
         sl_ring_cancel(conn->tcp->ring, &conn->receive.op);
     }
     if (conn->send.in_flight) {
@@ -335,7 +335,7 @@ void sl_tcp_conn_disconnect(struct sl_conn *base)
     }
     base->state = SL_CONN_CLOSING;
     conn->life = SL_TCP_LIFE_DRAINING;
-    if (conn->send.broken) {
+    if (conn->send.write == SL_TCP_WRITE_BROKEN) {
         sl_tcp_conn_end(conn, SL_OK);
         return;
     }
@@ -351,15 +351,16 @@ static void drain(struct sl_tcp_conn *conn)
     if (conn->life != SL_TCP_LIFE_DRAINING || !sl_tcp_send_idle(conn)) {
         return;
     }
-    if (conn->tls != NULL && conn->tls->done && !conn->tls->notified && !conn->receive.eof) {
+    if (conn->tls != NULL && conn->tls->state != SL_TCP_TLS_SHAKING && !conn->tls->notified &&
+        conn->receive.input != SL_TCP_INPUT_ENDED) {
         sl_tcp_tls_notify(conn->tls);
         sl_tcp_send_tls_output(conn);
         return;
     }
-    if (conn->receive.eof) {
+    if (conn->receive.input == SL_TCP_INPUT_ENDED) {
         sl_tcp_conn_end(conn, SL_OK);
-    } else if (!conn->send.shut) {
-        conn->send.shut = true;
+    } else if (conn->send.write != SL_TCP_WRITE_SHUT) {
+        conn->send.write = SL_TCP_WRITE_SHUT;
         (void)shutdown(conn->fd, SHUT_WR); /* if the peer is gone, the receive fails */
     }
 }
@@ -463,7 +464,7 @@ static void drop(void *ctx)
 /* Moves the connection to its reactor when no operation is in flight. */
 static void depart(struct sl_tcp_conn *conn)
 {
-    if (conn->send.in_flight || conn->receive.in_flight) {
+    if (conn->send.in_flight || conn->receive.flight != SL_TCP_FLIGHT_NONE) {
         return;
     }
     struct sl_tcp_conn *moved = conn->moved;
@@ -493,7 +494,7 @@ static void depart(struct sl_tcp_conn *conn)
 static void refuse(struct sl_tcp_conn *conn, const char *reason)
 {
     sl_transport_warn(&conn->tcp->base, "%s: no TLS connection, since %s", conn->base.peer, reason);
-    if (conn->send.broken) {
+    if (conn->send.write == SL_TCP_WRITE_BROKEN) {
         sl_tcp_conn_end(conn, SL_ERR_REFUSED);
         return;
     }
@@ -506,10 +507,10 @@ static void refuse(struct sl_tcp_conn *conn, const char *reason)
 static void shake(struct sl_tcp_conn *conn)
 {
     int err = sl_tcp_tls_shake(conn->tls);
-    if (err == SL_ERR_AGAIN && conn->receive.eof) {
+    if (err == SL_ERR_AGAIN && conn->receive.input == SL_TCP_INPUT_ENDED) {
         refuse(conn, "it closed the connection in the handshake: is TLS on at both ends?");
     } else if (err == SL_ERR_AGAIN) {
-        conn->receive.dry = true;
+        conn->receive.input = SL_TCP_INPUT_DRY;
     } else if (err != 0) {
         refuse(conn, conn->tls->reason);
     } else if (conn->accept_pending) {
@@ -527,7 +528,7 @@ static void shake(struct sl_tcp_conn *conn)
 static int stream_end_err(const struct sl_tcp_conn *conn)
 {
     struct sl_tcp_progress progress;
-    if (conn->tls != NULL && conn->tls->ended) {
+    if (conn->tls != NULL && conn->tls->state == SL_TCP_TLS_ENDED) {
         return SL_ERR_CLOSED;
     }
     if (sl_tcp_socket_progress(conn->fd, &progress) && progress.over &&
@@ -541,7 +542,8 @@ void sl_tcp_conn_advance(struct sl_tcp_conn *conn)
 {
     const struct sl_tcp_receive *receive = &conn->receive;
     sl_tcp_conn_check(conn);
-    if (conn->tls != NULL && !conn->tls->done && conn->life == SL_TCP_LIFE_LIVE) {
+    if (conn->tls != NULL && conn->tls->state == SL_TCP_TLS_SHAKING &&
+        conn->life == SL_TCP_LIFE_LIVE) {
         shake(conn);
     }
     sl_tcp_receive_parse(conn);
@@ -554,11 +556,11 @@ void sl_tcp_conn_advance(struct sl_tcp_conn *conn)
         return;
     }
     sl_tcp_send_tls_output(conn);
-    if (receive->in_flight || receive->wait_memory) {
+    if (receive->flight != SL_TCP_FLIGHT_NONE || receive->wait_memory) {
         sl_tcp_receive_start(conn);
     } else if (conn->life == SL_TCP_LIFE_LEAVING) {
         depart(conn);
-    } else if (!receive->eof) {
+    } else if (receive->input != SL_TCP_INPUT_ENDED) {
         sl_tcp_receive_start(conn);
     } else if (conn->life == SL_TCP_LIFE_LIVE) {
         sl_tcp_conn_end(conn, stream_end_err(conn));
@@ -599,9 +601,9 @@ static void send_failed(struct sl_tcp_conn *conn, int error)
         sl_tcp_conn_end(conn, SL_ERR_DEADLINE); /* the receive will not report it */
         return;
     }
-    conn->send.broken = true;
+    conn->send.write = SL_TCP_WRITE_BROKEN;
     sl_list_remove(&conn->sending);
-    if (conn->life == SL_TCP_LIFE_DRAINING || conn->receive.eof) {
+    if (conn->life == SL_TCP_LIFE_DRAINING || conn->receive.input == SL_TCP_INPUT_ENDED) {
         sl_tcp_conn_end(conn, SL_ERR_CLOSED);
     } else if (conn->life == SL_TCP_LIFE_LIVE) {
         start_timer(conn);

@@ -61,7 +61,7 @@ static void watch_window(struct sl_tcp_conn *conn, const struct sl_tcp_progress 
 static void visit_open(struct sl_tcp_conn *conn, uint64_t now_ns)
 {
     struct sl_tcp_progress progress;
-    bool listens = conn->receive.in_flight; /* it will report the end */
+    bool listens = conn->receive.flight != SL_TCP_FLIGHT_NONE; /* it will report the end */
     if (listens && !conn->send.in_doubt && !sl_tcp_receive_owed(conn)) {
         return;
     }

@@ -48,10 +48,8 @@ static uint32_t take_decrypted(struct sl_tcp_conn *conn, uint8_t *to, uint32_t w
         sl_cell_add(&conn->tcp->base.cells->bytes_received, bytes);
         return bytes;
     }
-    conn->receive.dry = true;
-    if (err == SL_ERR_CLOSED) {
-        conn->receive.eof = true;
-    } else if (err != SL_ERR_AGAIN) {
+    conn->receive.input = err == SL_ERR_CLOSED ? SL_TCP_INPUT_ENDED : SL_TCP_INPUT_DRY;
+    if (err != SL_ERR_CLOSED && err != SL_ERR_AGAIN) {
         sl_conn_fail(&conn->base, err, conn->tls->reason);
     }
     return 0;
@@ -80,7 +78,7 @@ bool sl_tcp_receive_owed(const struct sl_tcp_conn *conn)
         begun = sl_tcp_tls_has_part(conn->tls);
     }
     /* A receive from before memory ran short may still be completing. */
-    return begun && receive->in_flight && !receive->wait_memory;
+    return begun && receive->flight != SL_TCP_FLIGHT_NONE && !receive->wait_memory;
 }
 
 void sl_tcp_receive_drop(struct sl_tcp_conn *conn)
@@ -234,7 +232,7 @@ static bool step_sink(struct sl_tcp_conn *conn)
 
 static bool deliver_long(struct sl_tcp_conn *conn)
 {
-    conn->receive.peek = true;
+    conn->receive.mode = SL_TCP_RECEIVE_PEEK;
     return deliver(conn, conn->receive.payload, NULL);
 }
 
@@ -312,7 +310,8 @@ static bool step(struct sl_tcp_conn *conn)
 
 static bool has_more(const struct sl_tcp_conn *conn)
 {
-    return conn->tls == NULL ? conn->receive.first != NULL : !conn->receive.dry;
+    return conn->tls == NULL ? conn->receive.first != NULL
+                             : conn->receive.input == SL_TCP_INPUT_OPEN;
 }
 
 static bool can_step(const struct sl_tcp_conn *conn)
@@ -341,8 +340,7 @@ void sl_tcp_receive_parse(struct sl_tcp_conn *conn)
 
 static struct io_uring_sqe *begin(struct sl_tcp_conn *conn)
 {
-    conn->receive.in_flight = true;
-    conn->receive.cancelling = false;
+    conn->receive.flight = SL_TCP_FLIGHT_RECEIVING;
     sl_cell_add(&conn->tcp->base.cells->receive_calls, 1);
     sl_tcp_op_begin(conn);
     return sl_ring_sqe(conn->tcp->ring, &conn->receive.op);
@@ -369,8 +367,7 @@ static bool await_most(struct sl_tcp_conn *conn, size_t bytes)
 static void receive_direct(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
-    receive->multishot = false;
-    receive->direct = true;
+    receive->mode = SL_TCP_RECEIVE_DIRECT;
     const uint32_t left = receive->frame.payload_bytes - receive->payload_have;
     size_t bytes = sl_tcp_slice(conn, left);
     bool patient = await_most(conn, bytes);
@@ -407,14 +404,14 @@ static void receive_buffers(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
     struct sl_tcp_buffers *buffers = &conn->tcp->buffers;
-    receive->direct = false;
     if (receive->low_bytes > 1) {
         (void)await_bytes(conn, 1);
     }
-    const bool peek = receive->peek || is_crowded(conn->tcp);
-    receive->multishot = conn->tcp->ring->multishot_recv && !peek;
+    const bool peek = receive->mode == SL_TCP_RECEIVE_PEEK || is_crowded(conn->tcp);
+    receive->mode = SL_TCP_RECEIVE_BUFFERS;
+    const bool multishot = conn->tcp->ring->multishot_recv && !peek;
     struct io_uring_sqe *sqe = begin(conn);
-    if (receive->multishot) {
+    if (multishot) {
         io_uring_prep_recv_multishot(sqe, conn->fd, NULL, 0, 0);
     } else {
         bool little = peek && SL_TCP_PEEK_BYTES < buffers->buffer_bytes;
@@ -423,7 +420,6 @@ static void receive_buffers(struct sl_tcp_conn *conn)
     }
     sqe->flags |= IOSQE_BUFFER_SELECT;
     sqe->buf_group = buffers->group;
-    receive->peek = false;
 }
 
 /* Whether to receive the rest of a long payload in place: if it is long, if that has begun, or if
@@ -433,7 +429,7 @@ static bool wants_direct(const struct sl_tcp_conn *conn)
     const struct sl_tcp_receive *receive = &conn->receive;
     return conn->tls == NULL && conn->life == SL_TCP_LIFE_LIVE &&
            receive->phase == SL_TCP_PHASE_LONG &&
-           (receive->direct ||
+           (receive->mode == SL_TCP_RECEIVE_DIRECT ||
             receive->frame.payload_bytes - receive->payload_have >= SL_TCP_DIRECT_BYTES ||
             conn->tcp->buffers.offered == 0 || receive->empty_ring);
 }
@@ -443,15 +439,16 @@ static void reconsider(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
     bool unwanted = conn->life == SL_TCP_LIFE_LEAVING || receive->wait_memory || wants_direct(conn);
-    if (unwanted && !receive->direct && !receive->cancelling) {
-        receive->cancelling = true;
+    if (unwanted && receive->mode != SL_TCP_RECEIVE_DIRECT &&
+        receive->flight != SL_TCP_FLIGHT_CANCELLING) {
+        receive->flight = SL_TCP_FLIGHT_CANCELLING;
         sl_ring_cancel(conn->tcp->ring, &receive->op);
     }
 }
 
 static void receive_encrypted(struct sl_tcp_conn *conn)
 {
-    conn->receive.direct = conn->receive.multishot = false;
+    conn->receive.mode = SL_TCP_RECEIVE_BUFFERS;
     io_uring_prep_recv(begin(conn), conn->fd, sl_tcp_tls_input(conn->tls), SL_TCP_TLS_INPUT_BYTES,
                        0);
 }
@@ -459,7 +456,7 @@ static void receive_encrypted(struct sl_tcp_conn *conn)
 void sl_tcp_receive_start(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
-    if (receive->in_flight) {
+    if (receive->flight != SL_TCP_FLIGHT_NONE) {
         reconsider(conn);
     } else if (receive->wait_memory) {
         return; /* a later poll retries */
@@ -505,13 +502,13 @@ static void note_result(struct sl_tcp_conn *conn, int32_t result)
 {
     struct sl_tcp_receive *receive = &conn->receive;
     if (result == 0) {
-        receive->eof = true;
+        receive->input = SL_TCP_INPUT_ENDED;
     } else if (result == -ENOBUFS) {
         receive->empty_ring = true;
     } else if (result != -ECANCELED && result != -EINTR && result != -EAGAIN) {
         int err = sl_tcp_socket_err(-result);
-        if (err == SL_ERR_CLOSED && conn->tls != NULL && !conn->tls->done) {
-            receive->eof = true; /* the handshake failed */
+        if (err == SL_ERR_CLOSED && conn->tls != NULL && conn->tls->state == SL_TCP_TLS_SHAKING) {
+            receive->input = SL_TCP_INPUT_ENDED; /* the handshake failed */
         } else {
             sl_conn_fail(&conn->base, err, NULL);
         }
@@ -544,14 +541,15 @@ static void take_direct(struct sl_tcp_conn *conn, uint32_t bytes)
     }
     receive->header_have = bytes - left;
     deliver_long(conn);
-    receive->peek = receive->header_have < SL_FRAME_HEADER_BYTES;
+    receive->mode =
+        receive->header_have < SL_FRAME_HEADER_BYTES ? SL_TCP_RECEIVE_PEEK : SL_TCP_RECEIVE_DIRECT;
 }
 
 static void take_encrypted(struct sl_tcp_conn *conn, uint32_t bytes)
 {
     if (conn->life == SL_TCP_LIFE_LIVE || conn->life == SL_TCP_LIFE_LEAVING) {
         sl_tcp_tls_add_input(conn->tls, bytes);
-        conn->receive.dry = false;
+        conn->receive.input = SL_TCP_INPUT_OPEN;
     }
 }
 
@@ -559,13 +557,13 @@ void sl_tcp_receive_complete(struct sl_tcp_conn *conn, int32_t result, uint32_t 
 {
     const uint32_t bytes = result > 0 ? (uint32_t)result : 0;
     if ((cqe_flags & IORING_CQE_F_MORE) == 0) {
-        conn->receive.in_flight = false;
+        conn->receive.flight = SL_TCP_FLIGHT_NONE;
         sl_tcp_op_end(conn);
         if (bytes == 0) {
             note_result(conn, result);
         }
     }
-    if (conn->tls == NULL && !conn->receive.direct) {
+    if (conn->tls == NULL && conn->receive.mode != SL_TCP_RECEIVE_DIRECT) {
         take_buffer(conn, bytes, cqe_flags);
     } else if (bytes > 0 && conn->tls == NULL) {
         take_direct(conn, bytes);

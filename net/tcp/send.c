@@ -61,7 +61,7 @@ uint32_t sl_tcp_send_burst(struct sl_conn *base, const struct sl_transport_frame
 {
     struct sl_tcp_conn *conn = (struct sl_tcp_conn *)base;
     struct sl_tcp_send *send = &conn->send;
-    if (base->state != SL_CONN_OPEN || send->broken) {
+    if (base->state != SL_CONN_OPEN || send->write == SL_TCP_WRITE_BROKEN) {
         return 0;
     }
     uint32_t taken = 0;
@@ -261,7 +261,8 @@ uint32_t sl_tcp_send_now(struct sl_conn *base, const struct iovec *parts, uint32
 {
     struct sl_tcp_conn *conn = (struct sl_tcp_conn *)base;
     struct sl_tcp_send *send = &conn->send;
-    if (base->state != SL_CONN_OPEN || send->broken || !sl_tcp_send_idle(conn)) {
+    if (base->state != SL_CONN_OPEN || send->write == SL_TCP_WRITE_BROKEN ||
+        !sl_tcp_send_idle(conn)) {
         return 0;
     }
     struct msghdr call = {.msg_iov = (struct iovec *)(uintptr_t)parts, .msg_iovlen = count};

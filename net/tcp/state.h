@@ -79,17 +79,25 @@ enum sl_tcp_phase {
     SL_TCP_PHASE_LONG    /* a long payload, into `payload` */
 };
 
+enum sl_tcp_flight { SL_TCP_FLIGHT_NONE, SL_TCP_FLIGHT_RECEIVING, SL_TCP_FLIGHT_CANCELLING };
+
+/* Where the receive in flight, or the last one, puts its data, and the kind of the next. */
+enum sl_tcp_receive_mode {
+    SL_TCP_RECEIVE_BUFFERS,
+    SL_TCP_RECEIVE_PEEK,  /* likewise; the last frame was long: the next receive is short */
+    SL_TCP_RECEIVE_DIRECT /* into `payload`, and `header` behind it */
+};
+
+/* DRY, with TLS: nothing to decrypt until more is received. */
+enum sl_tcp_input { SL_TCP_INPUT_OPEN, SL_TCP_INPUT_DRY, SL_TCP_INPUT_ENDED };
+
 struct sl_tcp_receive {
     struct sl_ring_op op; /* at most one receive is in flight */
-    bool in_flight;
-    bool multishot;  /* kind of the receive in flight */
-    bool direct;     /* the receive in flight is into `payload`, and `header` behind it */
-    bool cancelling; /* the receive in flight is being cancelled */
-    bool eof;
+    enum sl_tcp_flight flight;
+    enum sl_tcp_receive_mode mode;
+    enum sl_tcp_input input;
     bool empty_ring;  /* the last receive ended because the ring was empty */
-    bool peek;        /* the last frame was long: the next receive is short */
     bool wait_memory; /* parsing waits for memory */
-    bool dry;         /* TLS: nothing to decrypt until more is received */
     enum sl_tcp_phase phase;
     struct sl_tcp_rx_buf *first, *last; /* received, not parsed yet */
     struct sl_frame frame;              /* in all phases but HEADER */
@@ -99,7 +107,7 @@ struct sl_tcp_receive {
     struct sl_tcp_staging *staging; /* INLINE: being filled, or NULL */
     uint8_t *payload;               /* LONG: memory from `sink` */
     uint8_t header[SL_FRAME_HEADER_BYTES];
-    struct msghdr message; /* direct: the payload, and the header behind it */
+    struct msghdr message; /* DIRECT: the payload, and the header behind it */
     struct iovec parts[2];
 };
 
@@ -109,15 +117,17 @@ struct sl_tcp_run {
     uint32_t bytes, frames;
 };
 
+/* State of the write half. BROKEN: a send failed; data that the peer sent before is still read. */
+enum sl_tcp_write { SL_TCP_WRITE_OPEN, SL_TCP_WRITE_SHUT, SL_TCP_WRITE_BROKEN };
+
 /* The send queue, in two views with the same total bytes: memory pieces, and runs. Indices count up
  * freely and are masked on access. */
 struct sl_tcp_send {
     struct sl_ring_op op; /* at most one send is in flight */
     bool in_flight;
     bool wants_room; /* a `writable` is due */
-    bool shut;       /* the write half was shut down */
-    bool broken;     /* a send failed; data that the peer sent before is still read */
     bool in_doubt;   /* data was sent that no liveness check has seen acknowledged */
+    enum sl_tcp_write write;
     uint32_t piece_head, piece_tail;
     uint32_t run_head, run_tail;
     /* Bytes sent of the run at run_head; the pieces no longer contain them. */
@@ -160,7 +170,7 @@ struct sl_tcp_conn {
      * earlier connections in this memory. */
     uint32_t held;
     struct sl_list_link alive, sending, waiting; /* alive: in the list of liveness */
-    struct sl_timer timer; /* limit of DRAINING, or of reading when send.broken */
+    struct sl_timer timer; /* limit of DRAINING, or of reading when sends are BROKEN */
     struct sl_ring_op connect_op;
     bool connecting;
     struct sockaddr_storage address; /* of the peer, while connecting */

@@ -177,11 +177,11 @@ static void explain(struct sl_tcp_tls *tls)
 
 int sl_tcp_tls_shake(struct sl_tcp_tls *tls)
 {
-    sl_assert(!tls->done);
+    sl_assert(tls->state == SL_TCP_TLS_SHAKING);
     ERR_clear_error();
     int result = SSL_do_handshake(tls->ssl);
     if (result == 1) {
-        tls->done = true;
+        tls->state = SL_TCP_TLS_SHAKEN;
         return 0;
     }
     if (SSL_get_error(tls->ssl, result) == SSL_ERROR_WANT_READ) {
@@ -217,7 +217,7 @@ static int open_record(struct sl_tcp_tls *tls, uint8_t *to, uint32_t wanted, uin
     int result = SSL_read_ex(tls->ssl, to, wanted, &bytes);
     if (result == 1) {
         *out_bytes = (uint32_t)bytes;
-        tls->opened = true;
+        tls->state = SL_TCP_TLS_OPENED;
         return 0;
     }
     /* The client completes the handshake before the server verifies the client's certificate. */
@@ -226,11 +226,11 @@ static int open_record(struct sl_tcp_tls *tls, uint8_t *to, uint32_t wanted, uin
     case SSL_ERROR_WANT_READ:
         return SL_ERR_AGAIN;
     case SSL_ERROR_ZERO_RETURN:
-        tls->ended = true;
+        tls->state = SL_TCP_TLS_ENDED;
         return SL_ERR_CLOSED;
     default:
         explain(tls);
-        return alert && !tls->opened ? SL_ERR_REFUSED : SL_ERR_PROTOCOL;
+        return alert && tls->state == SL_TCP_TLS_SHAKEN ? SL_ERR_REFUSED : SL_ERR_PROTOCOL;
     }
 }
 

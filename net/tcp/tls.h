@@ -38,11 +38,16 @@ void sl_tcp_tls_context_close(struct sl_tcp_tls_context **context);
 
 struct ssl_st;
 
+enum sl_tcp_tls_state {
+    SL_TCP_TLS_SHAKING, /* the handshake is not complete */
+    SL_TCP_TLS_SHAKEN,
+    SL_TCP_TLS_OPENED, /* data was received */
+    SL_TCP_TLS_ENDED   /* the peer has sent close_notify */
+};
+
 struct sl_tcp_tls {
     struct ssl_st *ssl;
-    bool done;        /* the handshake is complete */
-    bool opened;      /* data was received */
-    bool ended;       /* the peer has sent close_notify */
+    enum sl_tcp_tls_state state;
     bool notified;    /* this side has sent close_notify */
     uint32_t records; /* encrypted under the current key */
     uint32_t key_records;
