@@ -163,7 +163,6 @@ LARGE_STRUCTS = {
     "net/session/message.h:sl_message_welcome": (25, 4),
     "net/session/session.h:sl_session_options": (25, 4),
     "net/session/session_internal.h:sl_session": (51, 7),
-    "net/shm/state.h:sl_shm_conn": (28, 6),
     "net/store/held_key.h:sl_held_key": (25, 4),
     "net/transfer/batch.h:sl_transfer_batch": (25, 4),
     "net/transfer/segment.h:sl_transfer_segment": (39, 7),

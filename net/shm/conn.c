@@ -78,7 +78,7 @@ static void put_spare(struct sl_shm *shm, struct sl_shm_conn *conn)
 static void link_to(struct sl_shm *shm, struct sl_shm_conn *conn)
 {
     conn->shm = shm;
-    sl_silence_restart(&conn->silence, sl_reactor_now_ns(shm->base.reactor));
+    sl_silence_restart(&conn->watch.silence, sl_reactor_now_ns(shm->base.reactor));
     sl_liveness_add(&shm->liveness, &conn->alive);
     sl_cell_add(&shm->base.cells->connections, 1);
 }
@@ -158,7 +158,7 @@ static void end(struct sl_shm_conn *conn, int err)
         return;
     }
     sl_reactor_disarm(conn->shm->base.reactor, &conn->timer);
-    conn->end_err = conn->phase == SL_SHM_DRAINING ? SL_OK : err;
+    conn->end.err = conn->phase == SL_SHM_DRAINING ? SL_OK : err;
     conn->base.state = SL_CONN_CLOSING;
     conn->phase = SL_SHM_ENDED;
     conn->busy = conn->ready = true;
@@ -185,7 +185,7 @@ static void finish(struct sl_shm_conn *conn)
     sl_shm_reply_buffer_close(conn);
     sl_shm_rma_close(conn);
     if (!conn->accept_pending) {
-        sl_conn_report_closed(&conn->base, conn->end_err);
+        sl_conn_report_closed(&conn->base, conn->end.err);
     }
     sl_fork_close(conn->link.fd); /* the upper layer no longer uses the peer's memory */
     if (conn->receive.claims_open > 0) {
@@ -199,7 +199,7 @@ static void finish(struct sl_shm_conn *conn)
 void sl_shm_conn_cancel(struct sl_shm_conn *conn)
 {
     end(conn, SL_ERR_CANCELLED);
-    conn->end_err = SL_ERR_CANCELLED;
+    conn->end.err = SL_ERR_CANCELLED;
     finish(conn);
 }
 
@@ -254,7 +254,7 @@ void sl_shm_conn_disconnect(struct sl_conn *base)
  * to our memory is revoked. */
 static void await_close(struct sl_shm_conn *conn)
 {
-    conn->has_shut = true;
+    conn->end.has_shut = true;
     (void)shutdown(conn->link.fd, SHUT_WR);
     sl_reactor_arm(conn->shm->base.reactor, &conn->timer, CLOSE_NS);
 }
@@ -269,9 +269,9 @@ static void drain(struct sl_shm_conn *conn)
     const bool is_sent =
         conn->base.is_abrupt || (send->head == send->tail && send->consumed == send->number);
     const bool is_written = sl_shm_reply_buffer_is_exported(conn) || sl_shm_rma_is_mapped(conn);
-    if (conn->eof || (is_sent && !is_written)) {
+    if (conn->end.eof || (is_sent && !is_written)) {
         end(conn, SL_OK);
-    } else if (is_sent && !conn->has_shut) {
+    } else if (is_sent && !conn->end.has_shut) {
         await_close(conn);
     }
 }
@@ -331,8 +331,8 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
     link_to(shm, conn);
     sl_shm_handshake_attach(conn);
     if (sl_shm_socket_watch(shm, conn->link.fd, conn, false) != 0) {
-        conn->eof = true;
-        conn->eof_head = conn->receive.head;
+        conn->end.eof = true;
+        conn->end.eof_head = conn->receive.head;
     }
 }
 
@@ -347,7 +347,7 @@ static void depart(struct sl_shm_conn *conn)
     sl_shm_side_consume(sl_shm_our_side(conn), conn->receive.consumed);
     sl_shm_segment_fence();
     sl_shm_conn_wake(conn);
-    if (!conn->eof) {
+    if (!conn->end.eof) {
         sl_shm_socket_unwatch(shm, conn->link.fd);
     }
     conn->link.sent = conn->send.number;
@@ -396,8 +396,8 @@ static uint32_t visit_live(struct sl_shm_conn *conn, uint32_t budget)
     work += sl_shm_rma_run(conn);
     /* Frames sent before the end are delivered; frames written to the ring after it are not. */
     bool over = conn->receive.phase == SL_SHM_PHASE_HELD || !sl_shm_receive_pending(conn) ||
-                conn->receive.head - conn->eof_head >= SL_SHM_SLOTS;
-    if (conn->eof && conn->phase == SL_SHM_LIVE && over) {
+                conn->receive.head - conn->end.eof_head >= SL_SHM_SLOTS;
+    if (conn->end.eof && conn->phase == SL_SHM_LIVE && over) {
         end(conn, SL_ERR_CLOSED);
     }
     return work;
@@ -424,7 +424,7 @@ uint32_t sl_shm_conn_visit(struct sl_shm_conn *conn, uint32_t budget)
         finish(conn);
         return work + 1;
     }
-    conn->busy = conn->ready || conn->eof || conn->receive.phase != SL_SHM_PHASE_NEXT ||
+    conn->busy = conn->ready || conn->end.eof || conn->receive.phase != SL_SHM_PHASE_NEXT ||
                  sl_shm_send_waits(conn) || conn->phase == SL_SHM_DRAINING;
     conn->ready = conn->ready || conn->receive.phase == SL_SHM_PHASE_COPY;
     return work;

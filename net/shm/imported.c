@@ -81,8 +81,8 @@ static void see_end(struct sl_shm_conn *conn)
         sl_shm_fail(conn, SL_ERR_REFUSED, NULL);
         return;
     }
-    conn->eof = conn->busy = conn->ready = true;
-    conn->eof_head = conn->receive.head;
+    conn->end.eof = conn->busy = conn->ready = true;
+    conn->end.eof_head = conn->receive.head;
     sl_shm_socket_unwatch(conn->shm, conn->link.fd); /* else it would stay readable */
 }
 
@@ -122,7 +122,7 @@ static void take_msg(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *msg
 
 static bool is_read(const struct sl_shm_conn *conn)
 {
-    return !conn->eof && conn->base.failure == 0 && conn->phase >= SL_SHM_HANDSHAKE &&
+    return !conn->end.eof && conn->base.failure == 0 && conn->phase >= SL_SHM_HANDSHAKE &&
            conn->phase <= SL_SHM_DRAINING;
 }
 
@@ -135,7 +135,7 @@ void sl_shm_imported_read(struct sl_shm_conn *conn)
         if (err == SL_ERR_AGAIN) {
             return;
         }
-        conn->heard = true;
+        conn->watch.heard = true;
         sl_cell_add(&conn->shm->base.cells->receive_calls, 1);
         if (err == SL_ERR_CLOSED) {
             see_end(conn);

@@ -26,16 +26,16 @@ static void visit_live(struct sl_shm_conn *conn, uint64_t now_ns)
     if (conn->base.failure != 0) {
         return;
     }
-    if ((send->next == send->tail && send->consumed == send->number && !is_asking) || conn->heard ||
-        send->consumed != conn->quiet_consumed) {
-        sl_silence_restart(&conn->silence, now_ns);
-        conn->quiet_consumed = send->consumed;
-        conn->heard = false;
+    if ((send->next == send->tail && send->consumed == send->number && !is_asking) ||
+        conn->watch.heard || send->consumed != conn->watch.consumed) {
+        sl_silence_restart(&conn->watch.silence, now_ns);
+        conn->watch.consumed = send->consumed;
+        conn->watch.heard = false;
     }
     if (send->consumed != send->number || is_asking) {
         (void)sl_shm_ctrl_msg_send(conn, (struct sl_shm_ctrl_msg){.kind = SL_SHM_CTRL_MSG_PING},
                                    -1);
-        if (sl_silence_lasts(&conn->silence, now_ns, timeout_ns(conn->shm))) {
+        if (sl_silence_lasts(&conn->watch.silence, now_ns, timeout_ns(conn->shm))) {
             sl_shm_fail(conn, SL_ERR_DEADLINE, "it takes nothing and does not answer");
         }
     }
@@ -47,7 +47,7 @@ static void visit(struct sl_list_link *link, uint64_t now_ns)
     if (conn->phase == SL_SHM_LIVE) {
         visit_live(conn, now_ns);
     } else if (conn->phase <= SL_SHM_HANDSHAKE &&
-               sl_silence_lasts(&conn->silence, now_ns, handshake_ns(conn->shm))) {
+               sl_silence_lasts(&conn->watch.silence, now_ns, handshake_ns(conn->shm))) {
         sl_shm_fail(conn, SL_ERR_DEADLINE, "it did not shake hands in time");
     }
 }

@@ -102,7 +102,7 @@ static void take_from_peer(struct sl_shm_conn *conn, const struct reply_buffer *
 
 void sl_shm_reply_buffer_close(struct sl_shm_conn *conn)
 {
-    const bool writes = sl_shm_reply_buffer_is_exported(conn) && !conn->eof &&
+    const bool writes = sl_shm_reply_buffer_is_exported(conn) && !conn->end.eof &&
                         sl_shm_side_stays(sl_shm_peer_side(conn));
     for (uint32_t i = 0; writes && i < LANDINGS; i++) {
         if (conn->reply_buffers->items[i].bytes != 0) {

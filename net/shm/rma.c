@@ -491,7 +491,7 @@ static uint32_t copy_some(struct sl_shm_conn *conn)
 
 static bool is_live(const struct sl_shm_conn *conn)
 {
-    return conn->phase == SL_SHM_LIVE && conn->base.failure == 0 && !conn->eof;
+    return conn->phase == SL_SHM_LIVE && conn->base.failure == 0 && !conn->end.eof;
 }
 
 bool sl_shm_rma_has_copied(const struct sl_shm_conn *conn)
@@ -551,7 +551,7 @@ void sl_shm_rma_close(struct sl_shm_conn *conn)
         }
     }
     /* A peer that has left, or has closed its socket, writes no more. */
-    const bool is_lost = !conn->eof && sl_shm_side_stays(sl_shm_peer_side(conn));
+    const bool is_lost = !conn->end.eof && sl_shm_side_stays(sl_shm_peer_side(conn));
     SL_LIST_FOREACH (link, &rma->grants) {
         struct grant *grant = SL_CONTAINER_OF(link, struct grant, of_conn);
         grant->region->is_lost = grant->region->is_lost || is_lost;

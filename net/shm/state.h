@@ -155,11 +155,13 @@ struct sl_shm_conn {
     enum sl_shm_life phase;
     bool busy;  /* visited in every poll */
     bool ready; /* has work: the reactor must not sleep */
-    bool eof;
-    bool heard; /* a control message arrived since the last liveness check */
     bool accept_pending;
-    int end_err;
-    uint32_t eof_head; /* receive.head when the end of the socket was seen */
+    struct {
+        bool eof;          /* the end of the socket was seen, */
+        uint32_t eof_head; /* with this receive.head */
+        bool has_shut;     /* DRAINING: the peer was asked to close */
+        int err;
+    } end;
     uint32_t notified; /* frames published when the peer was last woken, or seen awake */
     struct sl_shm_link link;
     struct sl_list_link dirty;
@@ -167,12 +169,14 @@ struct sl_shm_conn {
     struct sl_timer timer; /* RETRYING: next attempt; DRAINING: limit */
     struct sockaddr_un address;
     socklen_t address_bytes;
-    struct sl_silence silence;
-    uint32_t quiet_consumed;   /* frames consumed by the peer, at the last check */
+    struct {
+        struct sl_silence silence;
+        bool heard;            /* a control message arrived since the last check */
+        uint32_t consumed;     /* frames consumed by the peer, at the last check */
+    } watch;                   /* for liveness */
     struct sl_shm_conn *moved; /* LEAVING: the connection on the target reactor, bound_for */
     struct sl_reactor *bound_for;
     uint8_t announced[SL_SHM_REGIONS];
-    bool has_shut;                              /* DRAINING: the peer was asked to close */
     struct sl_shm_reply_buffers *reply_buffers; /* NULL: none yet */
     struct sl_shm_rma *rma;                     /* NULL: no one-sided operations yet */
     struct sl_shm_receive receive;
