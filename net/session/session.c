@@ -49,8 +49,8 @@ int sl_session_open(const struct sl_session_options *options, struct sl_session 
     (void)snprintf(session->peer_name, sizeof session->peer_name, "%s", options->peer_name);
     session->options.peer_name = session->peer_name;
     sl_session_take_path(session, false);
-    session->first = options->endpoint;
-    session->next_id = 1;
+    session->candidate.first = options->endpoint;
+    session->requests.next_id = 1;
     sl_session_begin(session);
     *out = session;
     return SL_OK;
@@ -95,7 +95,7 @@ struct sl_outbox_queue *sl_session_queue(struct sl_session *session)
 struct sl_outbox *sl_session_outbox(struct sl_session *session)
 {
     sl_assert(session != NULL);
-    return session->outbox;
+    return session->path.outbox;
 }
 
 void sl_session_reconnect(struct sl_session *session, const char *why)
@@ -104,8 +104,8 @@ void sl_session_reconnect(struct sl_session *session, const char *why)
     sl_assert(session->options.persistent);
     sl_assert(why != NULL);
     sl_reactor_assert_owner(session->reactor);
-    if (session->state != SL_SESSION_ENDED && !session->breaking) {
-        session->is_given_up = true;
+    if (session->state != SL_SESSION_ENDED && !session->breaking.has_begun) {
+        session->breaking.by_owner = true;
         sl_session_break(session, SL_ERR_CLOSED, why);
     }
 }
@@ -113,8 +113,8 @@ void sl_session_reconnect(struct sl_session *session, const char *why)
 void sl_session_move(struct sl_session *session, const char *why)
 {
     sl_assert(session != NULL);
-    if (session->next_target == SL_SESSION_NEXT_SAME) {
-        session->next_target = SL_SESSION_NEXT_CANDIDATE;
+    if (session->candidate.next == SL_SESSION_NEXT_SAME) {
+        session->candidate.next = SL_SESSION_NEXT_CANDIDATE;
     }
     sl_session_reconnect(session, why);
 }
@@ -128,10 +128,10 @@ void sl_session_set_endpoint(struct sl_session *session, const struct sl_endpoin
         return;
     }
     session->options.endpoint = *endpoint;
-    session->first = *endpoint;
-    session->place = 0;
-    session->next_target = SL_SESSION_NEXT_NAMED; /* before the other candidates */
-    if (!session->is_preferred || session->conn == NULL) {
+    session->candidate.first = *endpoint;
+    session->candidate.place = 0;
+    session->candidate.next = SL_SESSION_NEXT_NAMED; /* before the other candidates */
+    if (!session->path.is_preferred || session->conn == NULL) {
         sl_session_take_path(session, false);
     }
     sl_session_retry_soon(session);
@@ -166,13 +166,13 @@ void sl_session_set_preferred(struct sl_session *session,
 
 const char *sl_session_waits_for(const struct sl_session *session)
 {
-    return session->waited_for;
+    return session->requests.waited_for;
 }
 
 const struct sl_endpoint *sl_session_endpoint(const struct sl_session *session)
 {
     sl_assert(session != NULL);
-    return &session->path;
+    return &session->path.endpoint;
 }
 
 int sl_session_notify(struct sl_session *session, struct sl_message *message)
@@ -180,7 +180,7 @@ int sl_session_notify(struct sl_session *session, struct sl_message *message)
     sl_assert(session != NULL);
     sl_assert(message != NULL);
     sl_reactor_assert_owner(session->reactor);
-    if (session->state != SL_SESSION_WELCOMED || session->breaking) {
+    if (session->state != SL_SESSION_WELCOMED || session->breaking.has_begun) {
         return SL_ERR_CLOSED;
     }
     message->id = 0;

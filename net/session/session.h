@@ -108,8 +108,10 @@ struct sl_session_options {
     const char *peer_name;
     uint64_t start_timeout_ns; /* until the first welcome, retries included; > 0 */
     bool persistent;           /* requires `lost` */
-    bool ends_if_refused;      /* before the first welcome, when no process listens */
-    bool ends_with_process;    /* the same later: the process that has sent a welcome has ended */
+    struct {
+        bool if_refused;   /* before the first welcome, when no process listens */
+        bool with_process; /* the same later: the process that has sent a welcome has ended */
+    } ends;
     /* Outlives the session; NULL: the cluster has none. It decides which peers are trusted to
      * refuse:
      * - With a secret, a peer that has proved it on this connection.

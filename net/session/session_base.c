@@ -14,12 +14,12 @@ void sl_session_arm(struct sl_session *session, struct sl_timer *timer, uint64_t
 void sl_session_disarm_all(struct sl_session *session)
 {
     struct sl_timer_wheel *timers = sl_reactor_timers(session->reactor);
-    sl_timer_disarm(timers, &session->retry);
-    sl_timer_disarm(timers, &session->report);
-    sl_timer_disarm(timers, &session->start_deadline);
-    sl_timer_disarm(timers, &session->greeting_deadline);
-    sl_timer_disarm(timers, &session->resend);
-    sl_timer_disarm(timers, &session->preferred_timer);
+    sl_timer_disarm(timers, &session->retry.timer);
+    sl_timer_disarm(timers, &session->report.timer);
+    sl_timer_disarm(timers, &session->start.deadline);
+    sl_timer_disarm(timers, &session->attempt.deadline);
+    sl_timer_disarm(timers, &session->requests.resend);
+    sl_timer_disarm(timers, &session->probe.timer);
 }
 
 /* Lifetime */
@@ -34,8 +34,8 @@ void sl_session_leave(struct sl_session *session)
     sl_assert(session->in_use > 0);
     session->in_use--;
     if (session->in_use == 0 && session->abandoned && session->conn == NULL &&
-        session->probe == NULL) {
-        sl_assert(session->requests == NULL);
+        session->probe.conn == NULL) {
+        sl_assert(session->requests.first == NULL);
         free(session->control_memory);
         free(session);
     }
@@ -47,24 +47,24 @@ void sl_session_name_reason(const struct sl_session *session, const char *why,
                             char reason[SL_SESSION_REASON_BYTES])
 {
     (void)snprintf(reason, SL_SESSION_REASON_BYTES, "%s (%s): %s", session->peer_name,
-                   session->peer, why);
+                   session->path.text, why);
 }
 
 void sl_session_set_last_error(struct sl_session *session, const char *what)
 {
     (void)snprintf(session->last_error, sizeof session->last_error, "%s", what);
-    if (sl_endpoint_same(&session->options.endpoint, &session->refused_at)) {
-        session->refused_since_ns = 0;
+    if (sl_endpoint_same(&session->options.endpoint, &session->refusal.endpoint)) {
+        session->refusal.since_ns = 0;
     }
 }
 
 void sl_session_break(struct sl_session *session, int err, const char *why)
 {
-    if (session->breaking || session->conn == NULL) {
+    if (session->breaking.has_begun || session->conn == NULL) {
         return;
     }
-    session->breaking = true;
-    session->break_err = err;
+    session->breaking.has_begun = true;
+    session->breaking.err = err;
     sl_session_set_last_error(session, why);
     sl_transport_disconnect(session->conn);
 }
@@ -78,13 +78,13 @@ bool sl_session_has_failed(const struct sl_session *session)
 int sl_session_local_err(const struct sl_session *session)
 {
     sl_assert(session != NULL);
-    return session->local_err;
+    return session->attempt.local_err;
 }
 
 const char *sl_session_last_error(const struct sl_session *session)
 {
     sl_assert(session != NULL);
-    if (session->state == SL_SESSION_WELCOMED && !session->breaking) {
+    if (session->state == SL_SESSION_WELCOMED && !session->breaking.has_begun) {
         return "";
     }
     if (session->last_error[0] != '\0') {
@@ -104,12 +104,13 @@ int sl_session_send(struct sl_session *session, const struct sl_message *message
 {
     size_t bytes = sl_message_encoded_bytes(message);
     sl_assert(bytes <= SL_LIMIT_CONTROL_PAYLOAD_BYTES);
-    uint8_t *room = sl_outbox_reserve(session->outbox, (uint32_t)bytes);
+    uint8_t *room = sl_outbox_reserve(session->path.outbox, (uint32_t)bytes);
     if (room == NULL) {
         return SL_ERR_NO_MEMORY;
     }
     sl_message_encode(message, room + SL_FRAME_HEADER_BYTES);
     struct sl_frame frame = {.type = SL_FRAME_CONTROL, .payload_bytes = (uint32_t)bytes};
-    sl_outbox_commit(session->outbox, session->conn, &session->queue, &frame, NULL, 0, NULL, NULL);
+    sl_outbox_commit(session->path.outbox, session->conn, &session->queue, &frame, NULL, 0, NULL,
+                     NULL);
     return SL_OK;
 }

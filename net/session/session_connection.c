@@ -17,15 +17,15 @@ static const struct sl_transport_events transport_events;
 
 static struct sl_transport *transport_in_use(const struct sl_session *session)
 {
-    return session->is_preferred ? session->options.preferred.transport
-                                 : session->options.transport;
+    return session->path.is_preferred ? session->options.preferred.transport
+                                      : session->options.transport;
 }
 
 static const char *last_error_name(const struct sl_session *session, int err)
 {
     switch (err) {
     case SL_ERR_REFUSED:
-        return session->is_preferred ? "refused"
+        return session->path.is_preferred ? "refused"
                : session->options.transport->secure
                    ? "refused: no process listens there yet, or TLS failed, as the log says then"
                    : "refused: no process listens there yet";
@@ -42,21 +42,24 @@ static const char *last_error_name(const struct sl_session *session, int err)
 
 void sl_session_take_path(struct sl_session *session, bool preferred)
 {
-    session->is_preferred = preferred;
-    session->path = preferred ? session->options.preferred.endpoint : session->options.endpoint;
-    session->outbox = preferred ? session->options.preferred.outbox : session->options.outbox;
-    sl_endpoint_format(&session->path, session->peer, sizeof session->peer);
+    session->path.is_preferred = preferred;
+    session->path.endpoint =
+        preferred ? session->options.preferred.endpoint : session->options.endpoint;
+    session->path.outbox = preferred ? session->options.preferred.outbox : session->options.outbox;
+    sl_endpoint_format(&session->path.endpoint, session->path.text, sizeof session->path.text);
 }
 
 /* After a failed attempt: selects the next candidate endpoint. */
 static void choose_place(struct sl_session *session)
 {
-    if (session->options.follows && session->next_target == SL_SESSION_NEXT_CANDIDATE) {
-        session->place = (session->place + 1) % (session->options.other_count + 1);
-        session->options.endpoint =
-            session->place == 0 ? session->first : session->options.others[session->place - 1];
+    if (session->options.follows && session->candidate.next == SL_SESSION_NEXT_CANDIDATE) {
+        session->candidate.place =
+            (session->candidate.place + 1) % (session->options.other_count + 1);
+        session->options.endpoint = session->candidate.place == 0
+                                        ? session->candidate.first
+                                        : session->options.others[session->candidate.place - 1];
     }
-    session->next_target = SL_SESSION_NEXT_CANDIDATE;
+    session->candidate.next = SL_SESSION_NEXT_CANDIDATE;
 }
 
 /* Doubles the pause up to its maximum. The jitter, up to half of the pause, spreads clients that
@@ -65,11 +68,11 @@ static void pause_and_retry(struct sl_session *session)
 {
     session->state = SL_SESSION_PAUSING;
     choose_place(session);
-    uint64_t jitter_ns = sl_reactor_random(session->reactor) % (session->back_off_ns / 2);
-    sl_session_arm(session, &session->retry, session->back_off_ns + jitter_ns);
-    session->back_off_ns *= 2;
-    if (session->back_off_ns > session->back_off_max_ns) {
-        session->back_off_ns = session->back_off_max_ns;
+    uint64_t jitter_ns = sl_reactor_random(session->reactor) % (session->retry.wait_ns / 2);
+    sl_session_arm(session, &session->retry.timer, session->retry.wait_ns + jitter_ns);
+    session->retry.wait_ns *= 2;
+    if (session->retry.wait_ns > session->retry.max_ns) {
+        session->retry.wait_ns = session->retry.max_ns;
     }
 }
 
@@ -80,24 +83,23 @@ static void attempt_failed(struct sl_session *session, const char *why);
 static void limit_attempt(struct sl_session *session, uint64_t wait_ns)
 {
     const uint64_t now_ns = sl_clock_now_ns(sl_reactor_clock(session->reactor));
-    sl_timer_arm(sl_reactor_timers(session->reactor), &session->greeting_deadline,
-                 now_ns + wait_ns);
+    sl_timer_arm(sl_reactor_timers(session->reactor), &session->attempt.deadline, now_ns + wait_ns);
 }
 
 static void connect_to(struct sl_session *session, const struct sl_endpoint *numeric)
 {
-    session->challenged = session->proved = false;
-    session->is_given_up = false;
+    session->proof.state = SL_SESSION_UNPROVED;
+    session->breaking.by_owner = false;
     int err = sl_transport_connect(transport_in_use(session), numeric, sl_session_target(session),
                                    &transport_events, NULL, session, &session->conn);
-    session->local_err = err;
+    session->attempt.local_err = err;
     if (err != SL_OK) {
         session->conn = NULL;
         attempt_failed(session, last_error_name(session, err));
         return;
     }
     session->state = SL_SESSION_CONNECTING;
-    if (session->is_preferred) {
+    if (session->path.is_preferred) {
         limit_attempt(session, sl_session_path_patience_ns(session));
     } else if (session->options.other_count > 0) {
         limit_attempt(session, SL_SESSION_PLACE_NS);
@@ -115,14 +117,14 @@ static void resolved(void *ctx, const struct sl_resolve_found *found)
         attempt_failed(session, found->reason);
         return;
     }
-    uint32_t attempt = session->attempt_counts[session->is_preferred]++;
+    uint32_t attempt = session->attempt.counts[session->path.is_preferred]++;
     connect_to(session, &found->addresses[attempt % found->address_count]);
 }
 
 static void attempt_by(struct sl_session *session, bool preferred)
 {
     sl_session_take_path(session, preferred);
-    const struct sl_endpoint *path = &session->path;
+    const struct sl_endpoint *path = &session->path.endpoint;
     if (path->scheme == SL_ENDPOINT_SHM || sl_resolve_is_numeric(path)) {
         connect_to(session, path);
         return;
@@ -141,9 +143,9 @@ static void attempt_by(struct sl_session *session, bool preferred)
  * the fallback is welcomed. */
 static void attempt_failed(struct sl_session *session, const char *why)
 {
-    if (session->is_preferred) {
+    if (session->path.is_preferred) {
         session->preferred.failed = true;
-        (void)snprintf(session->preferred_last_error, sizeof session->preferred_last_error, "%s",
+        (void)snprintf(session->preferred.last_error, sizeof session->preferred.last_error, "%s",
                        why);
         attempt_by(session, false);
     } else {
@@ -154,14 +156,14 @@ static void attempt_failed(struct sl_session *session, const char *why)
 
 static void attempt(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_session *session = SL_CONTAINER_OF(timer, struct sl_session, retry);
+    struct sl_session *session = SL_CONTAINER_OF(timer, struct sl_session, retry.timer);
     attempt_by(session, session->options.preferred.transport != NULL &&
                             now_ns >= session->preferred.from_ns);
 }
 
 static void greeting_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_session *session = SL_CONTAINER_OF(timer, struct sl_session, greeting_deadline);
+    struct sl_session *session = SL_CONTAINER_OF(timer, struct sl_session, attempt.deadline);
     sl_session_break(session, SL_ERR_DEADLINE,
                      session->state == SL_SESSION_CONNECTING ? "no answer from the host"
                                                              : "it does not welcome this process");
@@ -170,35 +172,36 @@ static void greeting_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
 /* Logs that the session waits; less and less often if there is no deadline. */
 static void report(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_session *session = SL_CONTAINER_OF(timer, struct sl_session, report);
-    const char *what = session->state == SL_SESSION_GREETING || session->refused_since_ns != 0
+    struct sl_session *session = SL_CONTAINER_OF(timer, struct sl_session, report.timer);
+    const char *what = session->state == SL_SESSION_GREETING || session->refusal.since_ns != 0
                            ? "waiting for the welcome of"
                            : "cannot reach";
     const char *colon = session->last_error[0] == '\0' ? "" : ": ";
-    const uint64_t left_ns = session->deadline_ns > now_ns ? session->deadline_ns - now_ns : 0;
+    const uint64_t end_ns = session->start.opened_ns + session->options.start_timeout_ns;
+    const uint64_t left_ns = end_ns > now_ns ? end_ns - now_ns : 0;
     if (session->was_welcomed || left_ns > NO_END_NS) {
-        sl_log_info("%s %s at %s%s%s; retrying", what, session->peer_name, session->peer, colon,
-                    session->last_error);
-        session->report_wait_ns *= session->report_wait_ns < REPORT_MAX_NS ? 2 : 1;
+        sl_log_info("%s %s at %s%s%s; retrying", what, session->peer_name, session->path.text,
+                    colon, session->last_error);
+        session->report.wait_ns *= session->report.wait_ns < REPORT_MAX_NS ? 2 : 1;
     } else {
-        sl_log_info("%s %s at %s%s%s; giving up in %llu s", what, session->peer_name, session->peer,
-                    colon, session->last_error, left_ns / SL_CLOCK_NS_PER_S);
+        sl_log_info("%s %s at %s%s%s; giving up in %llu s", what, session->peer_name,
+                    session->path.text, colon, session->last_error, left_ns / SL_CLOCK_NS_PER_S);
     }
-    sl_session_arm(session, &session->report, session->report_wait_ns);
+    sl_session_arm(session, &session->report.timer, session->report.wait_ns);
 }
 
 static void start_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_session *session = SL_CONTAINER_OF(timer, struct sl_session, start_deadline);
-    const bool is_refused = session->refused_since_ns != 0;
+    struct sl_session *session = SL_CONTAINER_OF(timer, struct sl_session, start.deadline);
+    const bool is_refused = session->refusal.since_ns != 0;
     const char *what = session->state == SL_SESSION_GREETING || is_refused ? "was not welcomed by"
                                                                            : "could not reach";
     char reason[2 * SL_SESSION_REASON_BYTES];
     (void)snprintf(reason, sizeof reason, "%s %s at %s within %llu ms%s%s", what,
-                   session->peer_name, session->peer,
-                   (now_ns - session->opened_ns) / SL_CLOCK_NS_PER_MS,
+                   session->peer_name, session->path.text,
+                   (now_ns - session->start.opened_ns) / SL_CLOCK_NS_PER_MS,
                    session->last_error[0] == '\0' ? "" : ": ", session->last_error);
-    sl_session_end(session, is_refused ? session->refusal_err : SL_ERR_DEADLINE, reason);
+    sl_session_end(session, is_refused ? session->refusal.err : SL_ERR_DEADLINE, reason);
 }
 
 /* Messages and transport events */
@@ -236,7 +239,7 @@ static void unasked(struct sl_session *session, const struct sl_message *message
     const struct sl_session_events *events = session->options.events;
     if (message->id != 0) {
         sl_log_debug("%s (%s): an answer to nothing, or too late", session->peer_name,
-                     session->peer);
+                     session->path.text);
     } else if (message->kind == SL_MESSAGE_ERROR) {
         complained(session, &message->error);
     } else if (message->kind == SL_MESSAGE_GOODBYE && is_transfer_control(session)) {
@@ -249,7 +252,7 @@ static void unasked(struct sl_session *session, const struct sl_message *message
         }
     } else {
         sl_log_debug("%s (%s): a message of kind %d that means nothing here", session->peer_name,
-                     session->peer, (int)message->kind);
+                     session->path.text, (int)message->kind);
     }
 }
 
@@ -281,17 +284,17 @@ static bool takes_data(const struct sl_session *session)
 static void on_connected(void *ctx, struct sl_conn *conn)
 {
     struct sl_session *session = conn->user;
-    if (session->state != SL_SESSION_CONNECTING || session->breaking) {
+    if (session->state != SL_SESSION_CONNECTING || session->breaking.has_begun) {
         return; /* `closed` follows */
     }
     session->state = SL_SESSION_GREETING;
-    if (session->refused_since_ns == 0) {
+    if (session->refusal.since_ns == 0) {
         sl_session_set_last_error(session, "");
     }
-    if (session->is_preferred && session->was_welcomed) {
-        sl_session_arm(session, &session->greeting_deadline, SL_SESSION_GREETING_NS);
-    } else if (session->is_preferred) {
-        sl_reactor_disarm(session->reactor, &session->greeting_deadline);
+    if (session->path.is_preferred && session->was_welcomed) {
+        sl_session_arm(session, &session->attempt.deadline, SL_SESSION_GREETING_NS);
+    } else if (session->path.is_preferred) {
+        sl_reactor_disarm(session->reactor, &session->attempt.deadline);
     }
     sl_session_greet(session);
 }
@@ -299,7 +302,7 @@ static void on_connected(void *ctx, struct sl_conn *conn)
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
     struct sl_session *session = conn->user;
-    if (session->state == SL_SESSION_ENDED || session->breaking) {
+    if (session->state == SL_SESSION_ENDED || session->breaking.has_begun) {
         return NULL;
     }
     if (header->type == SL_FRAME_CONTROL) {
@@ -321,7 +324,7 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
 {
     struct sl_session *session = conn->user;
     uint8_t type = message->header.type;
-    if (session->state == SL_SESSION_ENDED || session->breaking) {
+    if (session->state == SL_SESSION_ENDED || session->breaking.has_begun) {
         sl_transport_release(conn, message);
         return;
     }
@@ -350,13 +353,13 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
 static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
     struct sl_session *session = conn->user;
-    sl_outbox_sent(session->outbox, cookie);
+    sl_outbox_sent(session->path.outbox, cookie);
 }
 
 static void on_writable(void *ctx, struct sl_conn *conn)
 {
     struct sl_session *session = conn->user;
-    sl_outbox_writable(session->outbox, conn, &session->queue);
+    sl_outbox_writable(session->path.outbox, conn, &session->queue);
     if (session->state == SL_SESSION_WELCOMED && session->options.events->writable != NULL) {
         sl_session_enter(session);
         session->options.events->writable(session->options.ctx, session);
@@ -382,11 +385,11 @@ static void reject_closed(struct sl_session *session, int err, const char *why)
 
 static void closed_early(struct sl_session *session, int err)
 {
-    if (session->is_preferred && err != SL_ERR_CANCELLED) {
+    if (session->path.is_preferred && err != SL_ERR_CANCELLED) {
         attempt_failed(session, last_error_name(session, err));
     } else if (err == SL_ERR_REFUSED &&
-               (session->was_welcomed ? session->options.ends_with_process
-                                      : session->options.ends_if_refused)) {
+               (session->was_welcomed ? session->options.ends.with_process
+                                      : session->options.ends.if_refused)) {
         sl_session_end_because(session, err, last_error_name(session, err));
     } else if (may_change(err)) {
         sl_session_set_last_error(session, last_error_name(session, err));
@@ -408,8 +411,8 @@ static void closed_early(struct sl_session *session, int err)
  * only; a peer that refuses without proof may be another process. */
 static void closed_by_us(struct sl_session *session)
 {
-    if (session->is_preferred &&
-        (session->break_err == SL_ERR_DEADLINE || session->refused_since_ns != 0)) {
+    if (session->path.is_preferred &&
+        (session->breaking.err == SL_ERR_DEADLINE || session->refusal.since_ns != 0)) {
         attempt_failed(session, session->last_error);
     } else {
         pause_and_retry(session);
@@ -421,19 +424,19 @@ static void closed_by_us(struct sl_session *session)
 static void lose(struct sl_session *session, int err)
 {
     const uint64_t now_ns = sl_reactor_now_ns(session->reactor);
-    if (session->is_preferred) {
+    if (session->path.is_preferred) {
         sl_session_path_lost(session, err);
     }
     sl_session_path_stop(session);
-    if (now_ns - session->welcomed_ns >= session->back_off_ns) {
-        session->back_off_ns = SL_SESSION_BACK_OFF_MIN_NS;
+    if (now_ns - session->welcomed_ns >= session->retry.wait_ns) {
+        session->retry.wait_ns = SL_SESSION_BACK_OFF_MIN_NS;
     }
-    session->waited_for[0] = '\0';
-    sl_reactor_disarm(session->reactor, &session->resend);
+    session->requests.waited_for[0] = '\0';
+    sl_reactor_disarm(session->reactor, &session->requests.resend);
     sl_session_request_lose_all(session);
     pause_and_retry(session);
-    session->report_wait_ns = REPORT_NS;
-    sl_session_arm(session, &session->report, REPORT_NS);
+    session->report.wait_ns = REPORT_NS;
+    sl_session_arm(session, &session->report.timer, REPORT_NS);
     char reason[SL_SESSION_REASON_BYTES];
     sl_session_name_reason(session, session->last_error, reason);
     session->options.events->lost(session->options.ctx, session, err, reason);
@@ -456,19 +459,19 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
     struct sl_session *session = conn->user;
     sl_session_enter(session);
     session->conn = NULL;
-    sl_outbox_closed(session->outbox, conn, &session->queue);
+    sl_outbox_closed(session->path.outbox, conn, &session->queue);
     free(session->control_memory);
     session->control_memory = NULL;
-    sl_reactor_disarm(session->reactor, &session->greeting_deadline);
+    sl_reactor_disarm(session->reactor, &session->attempt.deadline);
     /* CANCELLED: the transport is closing, which takes precedence. */
-    bool broken = session->breaking && err != SL_ERR_CANCELLED;
-    session->breaking = false;
+    bool broken = session->breaking.has_begun && err != SL_ERR_CANCELLED;
+    session->breaking.has_begun = false;
     if (session->state == SL_SESSION_WELCOMED) {
         if (!broken) {
             (void)snprintf(session->last_error, sizeof session->last_error,
                            "the connection ended: %s", sl_err_name(err));
         }
-        closed_late(session, broken ? session->break_err : err);
+        closed_late(session, broken ? session->breaking.err : err);
     } else if (session->state != SL_SESSION_ENDED && broken) {
         closed_by_us(session);
     } else if (session->state != SL_SESSION_ENDED) {
@@ -490,27 +493,26 @@ static const struct sl_transport_events transport_events = {
 
 static void resend(struct sl_timer *timer, uint64_t now_ns)
 {
-    sl_session_request_send_all(SL_CONTAINER_OF(timer, struct sl_session, resend));
+    sl_session_request_send_all(SL_CONTAINER_OF(timer, struct sl_session, requests.resend));
 }
 
 void sl_session_begin(struct sl_session *session)
 {
-    session->back_off_max_ns = SL_SESSION_BACK_OFF_MAX_NS;
-    session->back_off_ns = SL_SESSION_BACK_OFF_MIN_NS;
-    session->report_wait_ns = REPORT_NS;
-    session->opened_ns = sl_reactor_now_ns(session->reactor);
-    session->deadline_ns = session->opened_ns + session->options.start_timeout_ns;
-    session->retry.run = attempt;
-    session->report.run = report;
-    session->start_deadline.run = start_deadline_passed;
-    session->greeting_deadline.run = greeting_deadline_passed;
-    session->resend.run = resend;
-    session->preferred_timer.run = sl_session_path_timer;
+    session->retry.max_ns = SL_SESSION_BACK_OFF_MAX_NS;
+    session->retry.wait_ns = SL_SESSION_BACK_OFF_MIN_NS;
+    session->report.wait_ns = REPORT_NS;
+    session->start.opened_ns = sl_reactor_now_ns(session->reactor);
+    session->retry.timer.run = attempt;
+    session->report.timer.run = report;
+    session->start.deadline.run = start_deadline_passed;
+    session->attempt.deadline.run = greeting_deadline_passed;
+    session->requests.resend.run = resend;
+    session->probe.timer.run = sl_session_path_timer;
     session->state = SL_SESSION_PAUSING;
     /* By a timer, since no event may come before open returns. */
-    sl_session_arm(session, &session->retry, 0);
-    sl_session_arm(session, &session->report, REPORT_NS);
-    sl_session_arm(session, &session->start_deadline, session->options.start_timeout_ns);
+    sl_session_arm(session, &session->retry.timer, 0);
+    sl_session_arm(session, &session->report.timer, REPORT_NS);
+    sl_session_arm(session, &session->start.deadline, session->options.start_timeout_ns);
 }
 
 /* The pause or lookup in progress was for another endpoint. */
@@ -518,7 +520,7 @@ void sl_session_retry_soon(struct sl_session *session)
 {
     if (session->state == SL_SESSION_PAUSING || session->state == SL_SESSION_RESOLVING) {
         sl_resolve_cancel(&session->resolve);
-        session->back_off_ns = SL_SESSION_BACK_OFF_MIN_NS;
+        session->retry.wait_ns = SL_SESSION_BACK_OFF_MIN_NS;
         pause_and_retry(session);
     }
 }

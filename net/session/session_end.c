@@ -43,27 +43,28 @@ void sl_session_end_because(struct sl_session *session, int err, const char *why
 /* Whether an error from the peer may end the session (see sl_session_options.secret). */
 static bool is_trusted(const struct sl_session *session)
 {
-    return sl_session_has_secret(session) ? session->proved : !session->was_welcomed;
+    return sl_session_has_secret(session) ? session->proof.state == SL_SESSION_PROVED
+                                          : !session->was_welcomed;
 }
 
-/* Without a secret no refusal can be proved. A session that is refused for refusal_wait_ns still
+/* Without a secret no refusal can be proved. A session that is refused for refusal.wait_ns still
  * ends: another process may have replaced this member. */
 static bool is_refused_for_long(const struct sl_session *session)
 {
-    const uint64_t since_ns = session->refused_since_ns;
+    const uint64_t since_ns = session->refusal.since_ns;
     return !sl_session_has_secret(session) && since_ns != 0 &&
-           sl_reactor_now_ns(session->reactor) - since_ns >= session->refusal_wait_ns;
+           sl_reactor_now_ns(session->reactor) - since_ns >= session->refusal.wait_ns;
 }
 
 static void log_refusal(struct sl_session *session, const char *why)
 {
     const uint64_t now_ns = sl_reactor_now_ns(session->reactor);
-    if (now_ns < session->refusal_log_ns) {
+    if (now_ns < session->refusal.log_ns) {
         return;
     }
-    session->refusal_log_ns = now_ns + REFUSAL_LOG_NS;
+    session->refusal.log_ns = now_ns + REFUSAL_LOG_NS;
     sl_log_warn("%s (%s): %s; retrying, since the peer has not proved that it is a member%s",
-                session->peer_name, session->peer, why,
+                session->peer_name, session->path.text, why,
                 sl_session_has_secret(session) ? ": compare the secret files of both ends" : "");
 }
 
@@ -74,12 +75,12 @@ void sl_session_reject(struct sl_session *session, int err, const char *why)
         return;
     }
     const uint64_t now_ns = sl_reactor_now_ns(session->reactor);
-    const uint64_t since_ns = session->refused_since_ns;
+    const uint64_t since_ns = session->refusal.since_ns;
     sl_session_break(session, err, why);
     sl_session_set_last_error(session, why);
-    session->refused_since_ns = since_ns != 0 ? since_ns : now_ns;
-    session->refused_at = session->options.endpoint;
-    session->refusal_err = err;
+    session->refusal.since_ns = since_ns != 0 ? since_ns : now_ns;
+    session->refusal.endpoint = session->options.endpoint;
+    session->refusal.err = err;
     log_refusal(session, why);
 }
 

@@ -9,7 +9,7 @@
 
 static bool is_unproved(const struct sl_session *session)
 {
-    return sl_session_has_secret(session) && !session->proved;
+    return sl_session_has_secret(session) && session->proof.state != SL_SESSION_PROVED;
 }
 
 /* The handshake */
@@ -36,12 +36,12 @@ static void challenged(struct sl_session *session, const struct sl_message_chall
         sl_session_reject(session, SL_ERR_REFUSED, "this cluster asks for a secret: --secret-file");
         return;
     }
-    if (session->challenged) {
+    if (session->proof.state != SL_SESSION_UNPROVED) {
         sl_session_reject(session, SL_ERR_PROTOCOL, "it sent two challenges");
         return;
     }
-    session->challenged = true;
-    memcpy(session->challenge, challenge->nonce, sizeof session->challenge);
+    session->proof.state = SL_SESSION_CHALLENGED;
+    memcpy(session->proof.challenge, challenge->nonce, sizeof session->proof.challenge);
     struct sl_message proof = {.kind = SL_MESSAGE_PROOF};
     if (sl_auth_prove(options->secret, SL_AUTH_CLIENT, &options->hello, challenge->nonce,
                       proof.proof.proof) != SL_OK ||
@@ -53,32 +53,32 @@ static void challenged(struct sl_session *session, const struct sl_message_chall
 static void proved(struct sl_session *session, const struct sl_message_proof *proof)
 {
     const struct sl_session_options *options = &session->options;
-    if (!session->challenged || session->proved) {
+    if (session->proof.state != SL_SESSION_CHALLENGED) {
         sl_session_reject(session, SL_ERR_PROTOCOL, "its proof answers no challenge");
         return;
     }
-    if (!sl_auth_check(options->secret, SL_AUTH_SERVER, &options->hello, session->challenge,
+    if (!sl_auth_check(options->secret, SL_AUTH_SERVER, &options->hello, session->proof.challenge,
                        proof->proof)) {
         sl_session_reject(session, SL_ERR_REFUSED,
                           "it did not prove that it has the secret: its own is another");
         return;
     }
-    session->proved = true;
+    session->proof.state = SL_SESSION_PROVED;
 }
 
 /* Adapts the back-off to the welcome's lease, in ms; 0: no lease. A peer expires a silent member
  * after one lease: several attempts must fit into it. */
 static void note_lease(struct sl_session *session, uint32_t lease_ms)
 {
-    session->refusal_wait_ns =
+    session->refusal.wait_ns =
         lease_ms == 0 ? SL_SESSION_GREETING_NS : lease_ms * SL_CLOCK_NS_PER_MS;
     uint64_t max_ns = lease_ms * SL_CLOCK_NS_PER_MS / ATTEMPTS_A_LEASE;
     max_ns =
         lease_ms == 0 || max_ns > SL_SESSION_BACK_OFF_MAX_NS ? SL_SESSION_BACK_OFF_MAX_NS : max_ns;
-    session->back_off_max_ns =
+    session->retry.max_ns =
         max_ns < SL_SESSION_BACK_OFF_MIN_NS ? SL_SESSION_BACK_OFF_MIN_NS : max_ns;
-    if (session->back_off_ns > session->back_off_max_ns) {
-        session->back_off_ns = session->back_off_max_ns;
+    if (session->retry.wait_ns > session->retry.max_ns) {
+        session->retry.wait_ns = session->retry.max_ns;
     }
 }
 
@@ -106,10 +106,10 @@ static void welcome(struct sl_session *session, const struct sl_message_welcome 
     }
     session->state = SL_SESSION_WELCOMED;
     session->was_welcomed = true;
-    if (session->next_target == SL_SESSION_NEXT_CANDIDATE) {
-        session->next_target = SL_SESSION_NEXT_SAME;
+    if (session->candidate.next == SL_SESSION_NEXT_CANDIDATE) {
+        session->candidate.next = SL_SESSION_NEXT_SAME;
     }
-    session->refused_since_ns = session->refusal_log_ns = 0;
+    session->refusal.since_ns = session->refusal.log_ns = 0;
     session->welcomed_ns = sl_reactor_now_ns(session->reactor);
     note_lease(session, message->lease_ms);
     sl_session_disarm_all(session);
@@ -130,7 +130,7 @@ static bool follow_redirect(struct sl_session *session, const char *endpoint)
         return false;
     }
     session->options.endpoint = where;
-    session->next_target = SL_SESSION_NEXT_NAMED;
+    session->candidate.next = SL_SESSION_NEXT_NAMED;
     return true;
 }
 
@@ -138,11 +138,11 @@ static void refused(struct sl_session *session, const struct sl_message_error *e
 {
     char why[SL_MESSAGE_TEXT_BYTES + 32];
     (void)snprintf(why, sizeof why, "it refuses this process: %s", error->text);
-    const uint64_t since_ns = session->refused_since_ns;
+    const uint64_t since_ns = session->refusal.since_ns;
     if (!is_unproved(session) && follow_redirect(session, error->coordinator)) {
         sl_session_break(session, SL_ERR_AGAIN, why);
         /* The redirect may lead back to the endpoint that refused. */
-        session->refused_since_ns = since_ns;
+        session->refusal.since_ns = since_ns;
     } else if (is_unproved(session) || sl_session_is_final(error->err)) {
         sl_session_reject(session, error->err, why);
     } else {

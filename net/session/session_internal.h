@@ -47,9 +47,17 @@ enum sl_session_probe {
     SL_SESSION_PROBE_STOPPED /* by this side: says nothing about the path */
 };
 
+/* Proof of the secret on one connection. */
+enum sl_session_proof {
+    SL_SESSION_UNPROVED,
+    SL_SESSION_CHALLENGED, /* by the peer, whose own proof is due */
+    SL_SESSION_PROVED      /* the peer has the secret */
+};
+
 /* State of the preferred path; zeros: unknown. */
 struct sl_session_preferred_state {
-    bool failed;       /* since the last welcome; cause: preferred_last_error */
+    bool failed; /* since the last welcome; cause: last_error */
+    char last_error[SL_SESSION_LAST_ERROR_BYTES];
     uint64_t from_ns;  /* end of the pause */
     uint64_t pause_ns; /* the last pause; 0: no failure known */
     /* A probe succeeded and the fallback connection was closed for it. If the new connection fails,
@@ -62,56 +70,74 @@ struct sl_session {
     struct sl_session_options options;
     struct sl_reactor *reactor; /* outlives its transports, which may close one by one */
     char peer_name[SL_MESSAGE_NAME_BYTES];
-    char peer[SL_LIMIT_ENDPOINT_BYTES]; /* `path`, for messages */
-
     enum sl_session_state state;
+    struct {
+        struct sl_endpoint endpoint;
+        char text[SL_LIMIT_ENDPOINT_BYTES]; /* `endpoint`, for messages */
+        bool is_preferred;
+        struct sl_outbox *outbox;
+    } path;                     /* in use */
     struct sl_resolve *resolve; /* NULL: no lookup in progress */
-    struct sl_endpoint path;    /* endpoint in use */
-    bool is_preferred;          /* path is the preferred one */
-    /* Attempts at a host name, by is_preferred: each one uses the next address. */
-    uint32_t attempt_counts[2];
-    struct sl_outbox *outbox;                    /* of the path in use */
+    struct {
+        /* At a host name, by path.is_preferred: each one uses the next address. */
+        uint32_t counts[2];
+        struct sl_timer deadline; /* of connecting and greeting */
+        int local_err;            /* of the last connect that did not begin, or 0 */
+    } attempt;
     struct sl_session_preferred_state preferred; /* session_path.c */
-    /* A connection that tests the preferred path, beside conn; NULL: none. */
-    struct sl_conn *probe;
-    enum sl_session_probe probe_result;
-    struct sl_timer preferred_timer; /* for the next probe, or limits the current one */
-    char preferred_last_error[SL_SESSION_LAST_ERROR_BYTES];
-    struct sl_conn *conn; /* NULL: none; else its `closed` has not come yet */
+    struct {
+        struct sl_conn *conn; /* beside the session's; NULL: none */
+        enum sl_session_probe result;
+        struct sl_timer timer; /* for the next probe, or limits the current one */
+    } probe;                   /* of the preferred path */
+    struct sl_conn *conn;      /* NULL: none; else its `closed` has not come yet */
     struct sl_outbox_queue queue;
     uint8_t *control_memory; /* for a long control frame being received; NULL: none */
-    /* This side has disconnected: `closed` uses break_err and last_error. */
-    bool breaking;
-    int break_err;
-    /* The candidate being tried; 0: options.endpoint, n: options.others[n - 1]. */
-    uint32_t place;
-    struct sl_endpoint first; /* options.endpoint before candidates and redirects */
-    enum sl_session_next_target next_target;
-    /* The owner broke the connection: that is no failure of the path. */
-    bool is_given_up;
-    bool challenged; /* on this connection, with the nonce in `challenge` */
-    bool proved;     /* the peer has proved the secret on this connection */
-    uint8_t challenge[SL_MESSAGE_NONCE_BYTES];
-    bool was_welcomed; /* at least once: from then on only the greeting has a deadline */
-
-    struct sl_timer retry, report, start_deadline, greeting_deadline, resend;
-    uint64_t opened_ns, deadline_ns, welcomed_ns;
-    uint64_t back_off_ns, back_off_max_ns, report_wait_ns;
+    struct {
+        bool has_begun; /* this side has disconnected: `closed` uses err and last_error */
+        int err;
+        bool by_owner; /* that is no failure of the path */
+    } breaking;
+    struct {
+        uint32_t place;           /* 0: options.endpoint, n: options.others[n - 1] */
+        struct sl_endpoint first; /* options.endpoint before candidates and redirects */
+        enum sl_session_next_target next;
+    } candidate; /* being tried */
+    struct {
+        enum sl_session_proof state;
+        uint8_t challenge[SL_MESSAGE_NONCE_BYTES];
+    } proof;
+    bool was_welcomed; /* at least once: from then on only an attempt has a deadline */
+    uint64_t welcomed_ns;
+    struct {
+        uint64_t opened_ns;
+        struct sl_timer deadline;
+    } start; /* until the first welcome */
+    struct {
+        struct sl_timer timer;
+        uint64_t wait_ns, max_ns;
+    } retry;
+    struct {
+        struct sl_timer timer;
+        uint64_t wait_ns;
+    } report;
     char last_error[SL_SESSION_LAST_ERROR_BYTES]; /* "": none */
-    int local_err;                                /* of the last connect that did not begin, or 0 */
-    /* Start of a run of refusals by untrusted peers (sl_session_reject), and the endpoint of the
-     * last one. 0: none. Another error at that endpoint, or a welcome, ends the run. */
-    uint64_t refused_since_ns;
-    struct sl_endpoint refused_at;
-    int refusal_err;          /* of the last refusal */
-    uint64_t refusal_wait_ns; /* without a secret, a run of this length ends the session */
-    uint64_t refusal_log_ns;  /* no refusal is logged before this time */
-
-    /* Names in the peer's last Waiting, "ps/1, worker/3"; "": none since the last answer. */
-    char waited_for[SL_MESSAGE_MISSING_COUNT * (SL_MESSAGE_NAME_BYTES + 2)];
-
-    struct sl_session_request *requests; /* in flight, oldest first */
-    uint64_t next_id;
+    /* A run of refusals by untrusted peers (sl_session_reject). Another error at the endpoint of
+     * the last one, or a welcome, ends the run. */
+    struct {
+        uint64_t since_ns; /* 0: none */
+        struct sl_endpoint endpoint;
+        int err;          /* of the last refusal */
+        uint64_t wait_ns; /* without a secret, a run of this length ends the session */
+        uint64_t log_ns;  /* no refusal is logged before this time */
+    } refusal;
+    struct {
+        struct sl_session_request *first; /* in flight, oldest first */
+        uint64_t next_id;
+        struct sl_timer resend;
+        /* Names in the peer's last Waiting, "ps/1, worker/3"; "": none since the last answer. */
+        char waited_for[SL_MESSAGE_MISSING_COUNT * (SL_MESSAGE_NAME_BYTES + 2)];
+    } requests;
 
     bool abandoned;  /* closed by the owner; freed when nothing refers to it */
     uint32_t in_use; /* depth of sl_session_enter */

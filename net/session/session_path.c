@@ -69,8 +69,9 @@ static bool note_loss(struct sl_session_preferred_state *path, uint64_t lasted_n
 /* Whether the session is on the fallback and may return to the preferred path. */
 static bool may_go_back(const struct sl_session *session)
 {
-    return session->state == SL_SESSION_WELCOMED && !session->is_preferred && !session->breaking &&
-           session->options.persistent && session->options.preferred.transport != NULL;
+    return session->state == SL_SESSION_WELCOMED && !session->path.is_preferred &&
+           !session->breaking.has_begun && session->options.persistent &&
+           session->options.preferred.transport != NULL;
 }
 
 /* The jitter spreads clients that lost the path at the same time. */
@@ -84,29 +85,29 @@ static void probe_later(struct sl_session *session)
         session->preferred.from_ns > now_ns ? session->preferred.from_ns - now_ns : 0;
     wait_ns = wait_ns > SL_SESSION_PATH_PAUSE_NS ? wait_ns : SL_SESSION_PATH_PAUSE_NS;
     uint64_t jitter_ns = sl_reactor_random(session->reactor) % (wait_ns / 4);
-    sl_session_arm(session, &session->preferred_timer, wait_ns + jitter_ns);
+    sl_session_arm(session, &session->probe.timer, wait_ns + jitter_ns);
 }
 
 void sl_session_path_lost(struct sl_session *session, int err)
 {
     const uint64_t now_ns = sl_reactor_now_ns(session->reactor);
     const uint64_t lasted_ns = now_ns - session->welcomed_ns;
-    if (session->is_given_up && lasted_ns < SL_SESSION_PATH_LASTS_NS) {
+    if (session->breaking.by_owner && lasted_ns < SL_SESSION_PATH_LASTS_NS) {
         return;
     }
     if (note_loss(&session->preferred, lasted_ns, err, now_ns)) {
         sl_log_warn("%s: connections over %s do not last: paused for %llu s", session->peer_name,
-                    session->peer, session->preferred.pause_ns / SL_CLOCK_NS_PER_S);
+                    session->path.text, session->preferred.pause_ns / SL_CLOCK_NS_PER_S);
     }
 }
 
 void sl_session_path_welcomed(struct sl_session *session)
 {
-    if (session->preferred.failed && !session->is_preferred) {
+    if (session->preferred.failed && !session->path.is_preferred) {
         char preferred[SL_LIMIT_ENDPOINT_BYTES];
         sl_endpoint_format(&session->options.preferred.endpoint, preferred, sizeof preferred);
         sl_log_warn("%s: not through %s: %s; over %s", session->peer_name, preferred,
-                    session->preferred_last_error, session->peer);
+                    session->preferred.last_error, session->path.text);
         pause_path(&session->preferred, sl_reactor_now_ns(session->reactor));
     }
     session->preferred.failed = false;
@@ -121,7 +122,7 @@ bool sl_session_path_changed(struct sl_session *session)
         probe_later(session);
         return false;
     }
-    return session->is_preferred && session->state == SL_SESSION_RESOLVING;
+    return session->path.is_preferred && session->state == SL_SESSION_RESOLVING;
 }
 
 /* Probes */
@@ -138,8 +139,8 @@ static void probe_failed(struct sl_session *session)
 static void on_connected(void *ctx, struct sl_conn *conn)
 {
     struct sl_session *session = conn->user;
-    if (session->probe_result == SL_SESSION_PROBE_FAILED) {
-        session->probe_result = SL_SESSION_PROBE_CONNECTED;
+    if (session->probe.result == SL_SESSION_PROBE_FAILED) {
+        session->probe.result = SL_SESSION_PROBE_CONNECTED;
     }
     sl_transport_disconnect(conn);
 }
@@ -166,13 +167,13 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
 {
     struct sl_session *session = conn->user;
     sl_session_enter(session);
-    session->probe = NULL;
-    if (session->probe_result == SL_SESSION_PROBE_STOPPED || err == SL_ERR_CANCELLED) {
+    session->probe.conn = NULL;
+    if (session->probe.result == SL_SESSION_PROBE_STOPPED || err == SL_ERR_CANCELLED) {
         sl_session_leave(session);
         return;
     }
-    sl_reactor_disarm(session->reactor, &session->preferred_timer);
-    if (session->probe_result == SL_SESSION_PROBE_FAILED) {
+    sl_reactor_disarm(session->reactor, &session->probe.timer);
+    if (session->probe.result == SL_SESSION_PROBE_FAILED) {
         probe_failed(session);
     } else if (may_go_back(session)) {
         session->preferred.from_ns = 0;
@@ -193,16 +194,16 @@ static const struct sl_transport_events probe_events = {
 
 static void probe_at(struct sl_session *session, const struct sl_endpoint *numeric)
 {
-    session->probe_result = SL_SESSION_PROBE_FAILED; /* until on_connected */
+    session->probe.result = SL_SESSION_PROBE_FAILED; /* until on_connected */
     int err = sl_transport_connect(session->options.preferred.transport, numeric,
                                    sl_session_target(session), &probe_events, NULL, session,
-                                   &session->probe);
+                                   &session->probe.conn);
     if (err != SL_OK) {
-        session->probe = NULL;
+        session->probe.conn = NULL;
         probe_failed(session);
         return;
     }
-    sl_session_arm(session, &session->preferred_timer, CONNECT_NS);
+    sl_session_arm(session, &session->probe.timer, CONNECT_NS);
 }
 
 static void resolved(void *ctx, const struct sl_resolve_found *found)
@@ -213,7 +214,7 @@ static void resolved(void *ctx, const struct sl_resolve_found *found)
         probe_failed(session);
         return;
     }
-    uint32_t attempt = session->attempt_counts[true]++;
+    uint32_t attempt = session->attempt.counts[true]++;
     probe_at(session, &found->addresses[attempt % found->address_count]);
 }
 
@@ -231,9 +232,9 @@ static void probe(struct sl_session *session)
 
 void sl_session_path_timer(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_session *session = SL_CONTAINER_OF(timer, struct sl_session, preferred_timer);
-    if (session->probe != NULL) {
-        sl_transport_disconnect(session->probe); /* timed out */
+    struct sl_session *session = SL_CONTAINER_OF(timer, struct sl_session, probe.timer);
+    if (session->probe.conn != NULL) {
+        sl_transport_disconnect(session->probe.conn); /* timed out */
     } else if (may_go_back(session)) {
         probe(session);
     }
@@ -241,10 +242,10 @@ void sl_session_path_timer(struct sl_timer *timer, uint64_t now_ns)
 
 void sl_session_path_stop(struct sl_session *session)
 {
-    sl_reactor_disarm(session->reactor, &session->preferred_timer);
+    sl_reactor_disarm(session->reactor, &session->probe.timer);
     sl_resolve_cancel(&session->resolve);
-    if (session->probe != NULL) {
-        session->probe_result = SL_SESSION_PROBE_STOPPED;
-        sl_transport_disconnect(session->probe);
+    if (session->probe.conn != NULL) {
+        session->probe.result = SL_SESSION_PROBE_STOPPED;
+        sl_transport_disconnect(session->probe.conn);
     }
 }

@@ -50,14 +50,14 @@ static enum sl_message_kind answer_kind(const struct sl_message *request)
 
 void sl_session_note_waiting(struct sl_session *session, const struct sl_message_waiting *waiting)
 {
-    char *names = session->waited_for;
+    char *names = session->requests.waited_for;
     size_t used = 0;
     names[0] = '\0';
     for (uint32_t i = 0; i < waiting->missing_count; i++) {
-        int more = snprintf(names + used, sizeof session->waited_for - used, "%s%s",
+        int more = snprintf(names + used, sizeof session->requests.waited_for - used, "%s%s",
                             i == 0 ? "" : ", ", waiting->missing[i]);
         used += (size_t)more;
-        sl_assert(used < sizeof session->waited_for);
+        sl_assert(used < sizeof session->requests.waited_for);
     }
     sl_log_info("waiting for %s (says %s)", used == 0 ? "others" : names, session->peer_name);
 }
@@ -78,7 +78,7 @@ static void finish(struct sl_session_request **at, const struct sl_message *answ
 
 static struct sl_session_request **find(struct sl_session *session, uint64_t id)
 {
-    struct sl_session_request **at = &session->requests;
+    struct sl_session_request **at = &session->requests.first;
     while (*at != NULL && (*at)->message.id != id) {
         at = &(*at)->next;
     }
@@ -92,7 +92,7 @@ static uint64_t now_of(const struct sl_session *session)
 
 static bool is_up(const struct sl_session *session)
 {
-    return session->state == SL_SESSION_WELCOMED && !session->breaking;
+    return session->state == SL_SESSION_WELCOMED && !session->breaking.has_begun;
 }
 
 static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
@@ -100,15 +100,15 @@ static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
     struct sl_session_request *request =
         SL_CONTAINER_OF(timer, struct sl_session_request, deadline);
     struct sl_session *session = request->session;
-    const char *more = session->waited_for[0] == '\0' ? "" : ": still waiting for ";
-    const char *what = session->waited_for;
+    const char *more = session->requests.waited_for[0] == '\0' ? "" : ": still waiting for ";
+    const char *what = session->requests.waited_for;
     if (!is_up(session)) {
         more = ": it is not connected: ";
         what = sl_session_last_error(session);
     }
     char reason[SL_SESSION_REASON_BYTES];
     (void)snprintf(reason, sizeof reason, "%s (%s) did not answer within %llu ms%s%s",
-                   session->peer_name, session->peer, request->timeout_ns / SL_CLOCK_NS_PER_MS,
+                   session->peer_name, session->path.text, request->timeout_ns / SL_CLOCK_NS_PER_MS,
                    more, what);
     finish(find(session, request->message.id), NULL, SL_ERR_DEADLINE, reason);
 }
@@ -117,7 +117,8 @@ static void refuse(struct sl_session *session, sl_session_answer_fn *answer, voi
                    const char *why)
 {
     char reason[SL_SESSION_REASON_BYTES];
-    (void)snprintf(reason, sizeof reason, "%s (%s): %s", session->peer_name, session->peer, why);
+    (void)snprintf(reason, sizeof reason, "%s (%s): %s", session->peer_name, session->path.text,
+                   why);
     sl_session_enter(session);
     answer(ctx, NULL, err, reason);
     sl_session_leave(session);
@@ -133,7 +134,7 @@ static void start_deadline(struct sl_session_request *request)
 
 static bool has_unsent(const struct sl_session *session, enum sl_message_kind kind)
 {
-    const struct sl_session_request *at = session->requests;
+    const struct sl_session_request *at = session->requests.first;
     while (at != NULL && (at->sent || at->message.kind != kind)) {
         at = at->next;
     }
@@ -161,7 +162,7 @@ void sl_session_request(struct sl_session *session, struct sl_message *message, 
         return;
     }
     const bool is_sent = is_up(session) && !has_unsent(session, message->kind);
-    message->id = session->next_id++;
+    message->id = session->requests.next_id++;
     if (is_sent && sl_session_send(session, message) != SL_OK) {
         free(request);
         refuse(session, answer, ctx, SL_ERR_NO_MEMORY, "outgoing buffers are full");
@@ -185,7 +186,7 @@ void sl_session_request(struct sl_session *session, struct sl_message *message, 
 void sl_session_cancel(struct sl_session *session, const void *ctx)
 {
     sl_reactor_assert_owner(session->reactor);
-    struct sl_session_request **at = &session->requests;
+    struct sl_session_request **at = &session->requests.first;
     while (*at != NULL && (*at)->ctx != ctx) {
         at = &(*at)->next;
     }
@@ -196,7 +197,7 @@ void sl_session_cancel(struct sl_session *session, const void *ctx)
 
 bool sl_session_request_renew(struct sl_session *session, const struct sl_message *message)
 {
-    struct sl_session_request *at = session->requests;
+    struct sl_session_request *at = session->requests.first;
     while (at != NULL && (at->sent || at->message.kind != message->kind)) {
         at = at->next;
     }
@@ -211,7 +212,7 @@ bool sl_session_request_renew(struct sl_session *session, const struct sl_messag
 
 void sl_session_request_lose_all(struct sl_session *session)
 {
-    for (struct sl_session_request *at = session->requests; at != NULL; at = at->next) {
+    for (struct sl_session_request *at = session->requests.first; at != NULL; at = at->next) {
         at->sent = false;
     }
 }
@@ -242,7 +243,7 @@ static bool keeps_id(const struct sl_session_request *request)
 /* Returns false if the outbox is full. */
 static bool send_those(struct sl_session *session, bool that_keep_ids)
 {
-    for (struct sl_session_request *at = session->requests; at != NULL && is_up(session);
+    for (struct sl_session_request *at = session->requests.first; at != NULL && is_up(session);
          at = at->next) {
         struct sl_message message = as_of_now(at);
         if (keeps_id(at) != that_keep_ids) {
@@ -261,7 +262,7 @@ static bool send_those(struct sl_session *session, bool that_keep_ids)
 void sl_session_request_send_all(struct sl_session *session)
 {
     if (!send_those(session, true) || !send_those(session, false)) {
-        sl_session_arm(session, &session->resend, RESEND_NS);
+        sl_session_arm(session, &session->requests.resend, RESEND_NS);
     }
 }
 
@@ -271,7 +272,7 @@ bool sl_session_request_answered(struct sl_session *session, const struct sl_mes
         sl_session_note_waiting(session, &message->waiting);
         return true;
     }
-    session->waited_for[0] = '\0';
+    session->requests.waited_for[0] = '\0';
     struct sl_session_request **at = find(session, message->id);
     if (message->id == 0 || *at == NULL) {
         return false;
@@ -288,7 +289,7 @@ bool sl_session_request_answered(struct sl_session *session, const struct sl_mes
 
 void sl_session_request_fail_all(struct sl_session *session, int err, const char *reason)
 {
-    while (session->requests != NULL) {
-        finish(&session->requests, NULL, err, reason);
+    while (session->requests.first != NULL) {
+        finish(&session->requests.first, NULL, err, reason);
     }
 }

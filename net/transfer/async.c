@@ -162,8 +162,8 @@ void sl_transfer_async_destroy(struct sl_transfer_async **async, void (*destroye
     gone->is_ending = true;
     SL_LIST_FOREACH (link, &gone->openings) {
         struct sl_transfer_segment *segment =
-            SL_CONTAINER_OF(link, struct sl_transfer_segment, opening);
-        atomic_store_explicit(&segment->is_abandoned, true, memory_order_relaxed);
+            SL_CONTAINER_OF(link, struct sl_transfer_segment, opening.link);
+        atomic_store_explicit(&segment->opening.is_abandoned, true, memory_order_relaxed);
     }
     gone->destroyed = destroyed;
     gone->destroyed_ctx = ctx;
@@ -177,10 +177,10 @@ void sl_transfer_async_destroy(struct sl_transfer_async **async, void (*destroye
 static void opened(struct sl_transfer_call *call)
 {
     struct sl_transfer_segment *segment = SL_CONTAINER_OF(call, struct sl_transfer_segment, call);
-    sl_list_remove(&segment->opening);
+    sl_list_remove(&segment->opening.link);
     const int err = call->err; /* `done` may close the segment, which uses the call again */
     if (err == 0) {
-        *segment->out = segment;
+        *segment->opening.out = segment;
     }
     call->done(call->ctx, err, call->text);
     if (err != 0) {
@@ -196,9 +196,9 @@ int sl_transfer_async_open(struct sl_transfer_async *async, const char *name, ui
     if (err != 0) {
         return err;
     }
-    segment->out = out;
+    segment->opening.out = out;
     segment->ends_with_process = async->ends_with_process;
-    sl_list_append(&async->openings, &segment->opening);
+    sl_list_append(&async->openings, &segment->opening.link);
     start(async, &segment->call, opened, done, ctx);
     return sl_transfer_succeed();
 }
@@ -226,9 +226,9 @@ static void watched(struct sl_transfer_call *call)
 void sl_transfer_async_watch(struct sl_transfer_async *async, struct sl_transfer_segment *segment,
                              sl_transfer_done_fn *done, void *ctx)
 {
-    segment->watch.run = sl_transfer_segment_watch;
-    segment->watch.io = segment->home;
-    start(async, &segment->watch, watched, done, ctx);
+    segment->watch.call.run = sl_transfer_segment_watch;
+    segment->watch.call.io = segment->home;
+    start(async, &segment->watch.call, watched, done, ctx);
 }
 
 static void closed(struct sl_transfer_call *call)

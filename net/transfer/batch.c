@@ -69,12 +69,12 @@ static void abandon_notice(struct sl_transfer_batch *batch)
 /* All requests have results: sends the notice, if they have completed, or finishes. */
 static void conclude(struct sl_transfer_batch *batch)
 {
-    bool completed = batch->sending != NULL && !batch->is_ending;
+    bool completed = batch->sending != NULL && batch->stage != SL_TRANSFER_BATCH_ENDING;
     for (uint32_t i = 0; completed && i < batch->count; i++) {
         completed = batch->items[i].err == 0;
     }
     if (completed) {
-        batch->is_notifying = true;
+        batch->stage = SL_TRANSFER_BATCH_NOTIFYING;
         batch->sending->call.io = batch->call.io;
         batch->sending->done = notice_done;
         batch->sending->ctx = batch;
@@ -91,7 +91,7 @@ static void part_over(struct sl_transfer_part *part)
 {
     struct sl_transfer_batch *batch = part->batch;
     sl_assert(batch->parts_left > 0);
-    if (batch->is_ending) {
+    if (batch->stage == SL_TRANSFER_BATCH_ENDING) {
         give_up(batch, part);
     }
     if (--batch->parts_left == 0) {
@@ -103,8 +103,9 @@ static void part_over(struct sl_transfer_part *part)
 static void end(struct sl_transfer_batch *batch)
 {
     bool is_over = false;
-    batch->is_ending = true;
-    if (batch->is_notifying) {
+    const bool is_notifying = batch->stage == SL_TRANSFER_BATCH_NOTIFYING;
+    batch->stage = SL_TRANSFER_BATCH_ENDING;
+    if (is_notifying) {
         abandon_notice(batch);
         return;
     }
@@ -140,7 +141,7 @@ static void end_lanes(struct sl_transfer_batch *batch)
 static void timer_passed(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_transfer_batch *batch = SL_CONTAINER_OF(timer, struct sl_transfer_batch, timer);
-    if (batch->is_ending) {
+    if (batch->stage == SL_TRANSFER_BATCH_ENDING) {
         end_lanes(batch);
     } else {
         end(batch);
@@ -200,11 +201,11 @@ static void start(struct sl_transfer_io *io, struct sl_transfer_call *call)
     const uint64_t now_ns = sl_reactor_now_ns(io->reactor);
     check_all(batch);
     batch->parts_left = batch->part_count;
+    batch->stage = SL_TRANSFER_BATCH_STARTED;
     for (uint32_t i = 0; i < batch->part_count; i++) {
         batch->parts[i].route->building = NULL;
         sl_transfer_route_add(batch->parts[i].route, &batch->parts[i]);
     }
-    batch->has_started = true;
     if (batch->part_count == 0) {
         conclude(batch);
     } else if (batch->is_cancelled) {
@@ -218,9 +219,10 @@ static void start(struct sl_transfer_io *io, struct sl_transfer_call *call)
 static void cancel_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     struct sl_transfer_batch *batch = SL_CONTAINER_OF(call, struct sl_transfer_batch, cancelling);
-    if (!sl_completion_ended(&batch->call.completion) && !batch->is_ending) {
+    if (!sl_completion_ended(&batch->call.completion) && batch->stage != SL_TRANSFER_BATCH_ENDING) {
         batch->is_cancelled = true;
-        if (batch->has_started) { /* else its start, on its way from another thread, ends it */
+        if (batch->stage != SL_TRANSFER_BATCH_SUBMITTED) { /* else its start, on its way from
+                                                              another thread, ends it */
             end(batch);
         }
     }
@@ -252,7 +254,7 @@ int sl_transfer_batch_create(struct sl_transfer *transfer, uint32_t request_max,
     if (err == 0 && transfer->batch_count == SL_LIMIT_TRANSFER_BATCHES) {
         err = SL_ERR_TOO_LARGE;
     } else if (err == 0) {
-        batch->call.io = &transfer->ios[transfer->batch_next++ % transfer->settings.reactor_count];
+        batch->call.io = &transfer->ios[transfer->batch_next++ % transfer->settings.reactors.count];
         transfer->batch_count++;
         sl_list_append(&transfer->batches, &batch->link);
     }
@@ -369,7 +371,8 @@ int sl_transfer_batch_prepare(struct sl_transfer_batch *batch,
     batch->count = count;
     batch->timeout_ms = timeout_ms;
     batch->causes.count = 0;
-    batch->has_started = batch->is_ending = batch->is_cancelled = batch->is_notifying = false;
+    batch->stage = SL_TRANSFER_BATCH_SUBMITTED;
+    batch->is_cancelled = false;
     batch->call.run = start;
     return 0;
 }

@@ -11,6 +11,13 @@
 
 #define SL_TRANSFER_BATCH_GRACE_NS (25 * SL_CLOCK_NS_PER_MS)
 
+enum sl_transfer_batch_stage {
+    SL_TRANSFER_BATCH_SUBMITTED,
+    SL_TRANSFER_BATCH_STARTED,   /* its parts are with their routes */
+    SL_TRANSFER_BATCH_NOTIFYING, /* all requests completed, the notice is on its way */
+    SL_TRANSFER_BATCH_ENDING     /* nothing more is sent */
+};
+
 struct sl_transfer_batch {
     struct sl_list_link link; /* of the engine's, under its lock */
     struct sl_transfer *engine;
@@ -33,10 +40,8 @@ struct sl_transfer_batch {
     uint32_t parts_left; /* not over */
     struct sl_timer timer;
     uint64_t deadline_ns;
-    bool has_started;  /* its parts are with their routes */
-    bool is_ending;    /* nothing more is sent */
+    enum sl_transfer_batch_stage stage;
     bool is_cancelled; /* by the application */
-    bool is_notifying; /* all requests completed, the notice is on its way */
 
     /* As the items. */
     struct sl_transfer_sending *sending; /* of the notice; NULL: none */

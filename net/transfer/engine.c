@@ -29,7 +29,7 @@ static int create_reactors(struct sl_transfer *transfer)
 {
     const struct sl_transfer_settings *settings = &transfer->settings;
     int err = 0;
-    for (uint32_t i = 0; err == 0 && i < settings->reactor_count; i++) {
+    for (uint32_t i = 0; err == 0 && i < settings->reactors.count; i++) {
         transfer->ios[i].engine = transfer;
         transfer->ios[i].index = i;
         if (transfer->setup.reactors != NULL) {
@@ -37,9 +37,9 @@ static int create_reactors(struct sl_transfer *transfer)
             continue;
         }
         struct sl_reactor_options options = {
-            .index = i, .core = -1, .polling = settings->polling, .spin_us = SPIN_US};
+            .index = i, .core = -1, .polling = settings->reactors.polling, .spin_us = SPIN_US};
         (void)snprintf(options.name, sizeof options.name, "transfer.%u", i % SL_LIMIT_REACTORS);
-        if (settings->pin_cores && sl_topology_core_for(i, true, &options.core) != 0) {
+        if (settings->reactors.pin_cores && sl_topology_core_for(i, true, &options.core) != 0) {
             sl_log_warn("transfer: reactor %u: no core left to pin it to", i);
             options.core = -1;
         }
@@ -48,13 +48,13 @@ static int create_reactors(struct sl_transfer *transfer)
     }
     return err != 0 || transfer->setup.reactors != NULL
                ? err
-               : sl_reactor_connect(transfer->reactors, settings->reactor_count);
+               : sl_reactor_connect(transfer->reactors, settings->reactors.count);
 }
 
 static void destroy_reactors(struct sl_transfer *transfer)
 {
     const bool has_own = transfer->reactors != NULL && transfer->setup.reactors == NULL;
-    const uint32_t count = has_own ? transfer->settings.reactor_count : 0;
+    const uint32_t count = has_own ? transfer->settings.reactors.count : 0;
     for (uint32_t i = 0; i < count; i++) {
         if (transfer->reactors[i] != NULL) {
             sl_reactor_stop(transfer->reactors[i]);
@@ -74,7 +74,7 @@ static void destroy_reactors(struct sl_transfer *transfer)
 
 static int start_reactors(struct sl_transfer *transfer)
 {
-    const uint32_t count = transfer->settings.reactor_count;
+    const uint32_t count = transfer->settings.reactors.count;
     int err = create_reactors(transfer);
     if (err == 0 && (err = sl_transfer_directory_create(transfer)) != 0) {
         return err;
@@ -94,7 +94,7 @@ static int call_all(struct sl_transfer *transfer,
                     void (*run)(struct sl_transfer_io *io, struct sl_transfer_call *call))
 {
     int err = 0;
-    for (uint32_t i = 0; err == 0 && i < transfer->settings.reactor_count; i++) {
+    for (uint32_t i = 0; err == 0 && i < transfer->settings.reactors.count; i++) {
         struct sl_transfer_call call = {.run = run};
         err = sl_transfer_io_call(&transfer->ios[i], &call);
     }
@@ -138,7 +138,7 @@ static int start(struct sl_transfer *transfer)
 
 static int allocate(struct sl_transfer *transfer)
 {
-    const uint32_t count = transfer->settings.reactor_count;
+    const uint32_t count = transfer->settings.reactors.count;
     transfer->reactors = calloc(count, sizeof(struct sl_reactor *));
     transfer->ios = calloc(count, sizeof *transfer->ios);
     sl_list_init(&transfer->segments);

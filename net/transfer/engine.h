@@ -15,7 +15,7 @@ struct sl_transfer {
     struct sl_transfer_settings settings;
     char name[SL_TRANSFER_NAME_BYTES]; /* of the segment: "host:port" */
     uint64_t incarnation;              /* random */
-    struct sl_reactor **reactors;      /* [settings.reactor_count] */
+    struct sl_reactor **reactors;      /* [settings.reactors.count] */
     struct sl_transfer_io *ios;        /* likewise */
     struct sl_transfer_listing *listing;
     struct sl_port_set *ports;

@@ -133,7 +133,7 @@ bool sl_transfer_io_may_send(struct sl_transfer_io *io, uint32_t bytes)
     const uint64_t now_ns = sl_reactor_now_ns(io->reactor);
     const uint64_t passed_ns =
         now_ns - io->tokens_ns < TOKENS_NS ? now_ns - io->tokens_ns : TOKENS_NS;
-    const double rate = (double)settings->bytes_per_s_max / settings->reactor_count;
+    const double rate = (double)settings->bytes_per_s_max / settings->reactors.count;
     const int64_t most = (int64_t)(rate * TOKENS_NS / SL_CLOCK_NS_PER_S);
     const int64_t more = (int64_t)(rate * (double)passed_ns / SL_CLOCK_NS_PER_S);
     if (more > 0) { /* else the time is counted later */

@@ -18,7 +18,7 @@ int sl_transfer_listing_create(struct sl_transfer *engine)
     }
     for (uint32_t device = 0; device < settings->endpoint_count; device++) {
         engine->ios[0].devices[device].list_index = (uint16_t)listing->endpoint_count;
-        for (uint32_t i = 0; i < settings->reactor_count && i < most; i++) {
+        for (uint32_t i = 0; i < settings->reactors.count && i < most; i++) {
             const struct sl_endpoint *endpoint = &engine->ios[i].devices[device].endpoint;
             if (endpoint->port == 0) {
                 continue;

@@ -86,7 +86,7 @@ static int registration_create(const struct sl_transfer *transfer,
     if (err != 0) {
         return err;
     }
-    const uint32_t reactor_count = transfer->settings.reactor_count;
+    const uint32_t reactor_count = transfer->settings.reactors.count;
     const uint32_t device_count = transfer->settings.endpoint_count;
     struct sl_transfer_registration *made =
         calloc(1, sizeof *made + reactor_count * (sizeof made->regions[0] +
@@ -326,7 +326,7 @@ static int change_all(struct sl_transfer *transfer,
                       uint64_t deadline_ns)
 {
     int err = 0;
-    for (uint32_t i = transfer->settings.reactor_count; err == 0 && i-- > 0;) {
+    for (uint32_t i = transfer->settings.reactors.count; err == 0 && i-- > 0;) {
         struct change change = {
             .call = {.run = run}, .items = items, .count = count, .deadline_ns = deadline_ns};
         err = sl_transfer_io_call(&transfer->ios[i], &change.call);
@@ -491,7 +491,7 @@ int sl_transfer_memory_free(struct sl_transfer *transfer, void **memory, uint32_
 int sl_transfer_memory_init(struct sl_transfer *transfer)
 {
     transfer->registered = calloc(1, sizeof *transfer->registered);
-    for (uint32_t i = 0; i < transfer->settings.reactor_count; i++) {
+    for (uint32_t i = 0; i < transfer->settings.reactors.count; i++) {
         transfer->ios[i].change_work.run = look;
     }
     return transfer->registered != NULL ? 0 : SL_ERR_NO_MEMORY;

@@ -124,7 +124,7 @@ static int open_lane(struct sl_transfer_route *route, uint32_t rail_index, uint3
         .endpoint = &endpoint,
         .incarnation = route->incarnation,
         .client_id = route->client_id,
-        .number = rail_index * settings->reactor_count * settings->lanes + first + index + 1,
+        .number = rail_index * settings->reactors.count * settings->lanes + first + index + 1,
         .rail = rail_index,
     };
     return sl_transfer_lane_open(&rail->lanes[index], &options);

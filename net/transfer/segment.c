@@ -28,10 +28,10 @@
 /* It is closed, or could not be opened. */
 static void finish_closing(struct sl_transfer_segment *segment)
 {
-    free(segment->endpoints);
-    free(segment->matrix);
-    free(segment->remote);
-    if (segment->has_opened) {
+    free(segment->offer.endpoints);
+    free(segment->offer.matrix);
+    free(segment->list.remote);
+    if (segment->opening.is_done) {
         sl_transfer_io_answer(&segment->call, 0, "closed");
         return;
     }
@@ -51,9 +51,9 @@ static void answered(void *ctx, uint64_t a, uint64_t b)
     }
     if (segment->is_closing) {
         finish_closing(segment);
-    } else if (!segment->has_opened) {
-        segment->has_opened = true;
-        sl_reactor_disarm(segment->home->reactor, &segment->open_late);
+    } else if (!segment->opening.is_done) {
+        segment->opening.is_done = true;
+        sl_reactor_disarm(segment->home->reactor, &segment->opening.late);
         sl_transfer_io_answer(&segment->call, 0, "open");
     }
 }
@@ -76,7 +76,7 @@ static void post(struct sl_transfer_segment *segment, uint32_t index, sl_mail_fn
 
 static void post_all(struct sl_transfer_segment *segment, sl_mail_fn *run)
 {
-    for (uint32_t i = 0; i < segment->engine->settings.reactor_count; i++) {
+    for (uint32_t i = 0; i < segment->engine->settings.reactors.count; i++) {
         post(segment, i, run, NULL);
     }
 }
@@ -93,8 +93,8 @@ static void take_list(void *ctx, uint64_t index, uint64_t remote)
     struct sl_transfer_segment *segment = ctx;
     struct sl_transfer_route *route = &segment->routes[index];
     route->incarnation = segment->incarnation;
-    if (sl_transfer_rails_create(route, segment->endpoints, segment->endpoint_count, segment->rails,
-                                 segment->rail_count) != 0) {
+    if (sl_transfer_rails_create(route, segment->offer.endpoints, segment->offer.endpoint_count,
+                                 segment->offer.rails, segment->offer.rail_count) != 0) {
         free((void *)(uintptr_t)remote);
         sl_transfer_route_fail(route, SL_ERR_NO_MEMORY, "no memory for lanes");
     } else {
@@ -109,17 +109,17 @@ static void fail(struct sl_transfer_segment *segment, int err, const char *reaso
 static bool publish(struct sl_transfer_work *work)
 {
     struct sl_transfer_segment *segment =
-        SL_CONTAINER_OF(work, struct sl_transfer_segment, publishing);
+        SL_CONTAINER_OF(work, struct sl_transfer_segment, list.publishing);
     if (segment->mails_out > 0) {
         return true;
     }
-    for (uint32_t i = 0; i < segment->remote->count && segment->matrix != NULL; i++) {
-        struct sl_transfer_remote_buffer *buffer = &segment->remote->buffers[i];
-        buffer->near = sl_rail_near_remote(segment->rails, segment->rail_count, segment->matrix,
-                                           buffer->location);
+    for (uint32_t i = 0; i < segment->list.remote->count && segment->offer.matrix != NULL; i++) {
+        struct sl_transfer_remote_buffer *buffer = &segment->list.remote->buffers[i];
+        buffer->near = sl_rail_near_remote(segment->offer.rails, segment->offer.rail_count,
+                                           segment->offer.matrix, buffer->location);
     }
-    for (uint32_t i = 0; i < segment->engine->settings.reactor_count; i++) {
-        struct sl_transfer_remote *copy = sl_transfer_remote_copy(segment->remote);
+    for (uint32_t i = 0; i < segment->engine->settings.reactors.count; i++) {
+        struct sl_transfer_remote *copy = sl_transfer_remote_copy(segment->list.remote);
         if (copy == NULL) {
             fail(segment, SL_ERR_NO_MEMORY, "no memory for the list of its buffers");
             return false;
@@ -153,16 +153,17 @@ static void close_all_routes(struct sl_transfer_segment *segment)
 
 static void end_watch(struct sl_transfer_segment *segment)
 {
-    if (segment->is_watched) {
-        segment->is_watched = false;
-        sl_transfer_io_answer(&segment->watch, segment->err, "%s", segment->reason);
+    if (segment->watch.is_on) {
+        segment->watch.is_on = false;
+        sl_transfer_io_answer(&segment->watch.call, segment->err, "%s", segment->reason);
     }
 }
 
 void sl_transfer_segment_watch(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
-    struct sl_transfer_segment *segment = SL_CONTAINER_OF(call, struct sl_transfer_segment, watch);
-    segment->is_watched = true;
+    struct sl_transfer_segment *segment =
+        SL_CONTAINER_OF(call, struct sl_transfer_segment, watch.call);
+    segment->watch.is_on = true;
     if (segment->err != 0) {
         end_watch(segment);
     }
@@ -177,14 +178,14 @@ static void fail(struct sl_transfer_segment *segment, int err, const char *reaso
     segment->err = err;
     (void)snprintf(segment->reason, sizeof segment->reason, "%s", reason);
     sl_session_close(&segment->session);
-    sl_list_remove(&segment->publishing.link);
-    sl_reactor_disarm(segment->home->reactor, &segment->open_late);
+    sl_list_remove(&segment->list.publishing.link);
+    sl_reactor_disarm(segment->home->reactor, &segment->opening.late);
     sl_reactor_disarm(segment->home->reactor, &segment->gone);
-    if (!segment->has_opened) {
+    if (!segment->opening.is_done) {
         close_all_routes(segment);
         return;
     }
-    if (!segment->is_watched) { /* else its user learns of it at once, and may expect it */
+    if (!segment->watch.is_on) { /* else its user learns of it at once, and may expect it */
         sl_log_warn("transfer: segment %s is closed: %s", segment->name, reason);
     }
     end_watch(segment);
@@ -205,12 +206,12 @@ static void take_matrix(struct sl_transfer_segment *segment,
                         const struct sl_message_segment *message)
 {
     struct sl_reason reason;
-    segment->matrix = message->matrix != NULL ? malloc(sizeof *segment->matrix) : NULL;
-    if (segment->matrix != NULL &&
-        sl_matrix_parse(message->matrix, segment->name, NULL, segment->matrix, &reason) != 0) {
+    segment->offer.matrix = message->matrix != NULL ? malloc(sizeof *segment->offer.matrix) : NULL;
+    if (segment->offer.matrix != NULL && sl_matrix_parse(message->matrix, segment->name, NULL,
+                                                         segment->offer.matrix, &reason) != 0) {
         sl_log_warn("transfer: its NIC priority matrix is not used: %s", reason.text);
-        free(segment->matrix);
-        segment->matrix = NULL;
+        free(segment->offer.matrix);
+        segment->offer.matrix = NULL;
     }
 }
 
@@ -218,37 +219,38 @@ static void take_matrix(struct sl_transfer_segment *segment,
 static int take_endpoints(struct sl_transfer_segment *segment,
                           const struct sl_message_segment *message)
 {
-    if (segment->endpoints != NULL) {
+    if (segment->offer.endpoints != NULL) {
         return 0;
     }
-    segment->endpoints = calloc(message->endpoint_count + 1, sizeof *segment->endpoints);
-    if (segment->endpoints == NULL) {
+    segment->offer.endpoints =
+        calloc(message->endpoint_count + 1, sizeof *segment->offer.endpoints);
+    if (segment->offer.endpoints == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    segment->endpoint_count = message->endpoint_count;
+    segment->offer.endpoint_count = message->endpoint_count;
     for (uint32_t i = 0; i < message->endpoint_count; i++) {
-        struct sl_endpoint *to = &segment->endpoints[i];
+        struct sl_endpoint *to = &segment->offer.endpoints[i];
         if (sl_endpoint_parse(message->endpoints[i].endpoint, to, NULL) != 0 ||
             (to->scheme == SL_ENDPOINT_SHM && !is_here(message->host))) {
             *to = (struct sl_endpoint){.port = 0};
         }
     }
-    segment->rail_count = sl_rail_pair(
-        segment->home->devices, segment->engine->settings.endpoint_count, segment->endpoints,
-        segment->endpoint_count, segment->rails, SL_TRANSFER_RAILS_MAX);
-    for (uint32_t i = 0; i < segment->rail_count; i++) {
-        struct sl_rail *rail = &segment->rails[i];
+    segment->offer.rail_count = sl_rail_pair(
+        segment->home->devices, segment->engine->settings.endpoint_count, segment->offer.endpoints,
+        segment->offer.endpoint_count, segment->offer.rails, SL_TRANSFER_RAILS_MAX);
+    for (uint32_t i = 0; i < segment->offer.rail_count; i++) {
+        struct sl_rail *rail = &segment->offer.rails[i];
         (void)snprintf(rail->nic, sizeof rail->nic, "%s", message->endpoints[rail->remote].device);
     }
     take_matrix(segment, message);
-    return segment->rail_count > 0 ? 0 : SL_ERR_UNSUPPORTED;
+    return segment->offer.rail_count > 0 ? 0 : SL_ERR_UNSUPPORTED;
 }
 
 static int add_buffers(struct sl_transfer_segment *segment,
                        const struct sl_message_buffers *buffers)
 {
-    return sl_transfer_remote_add(&segment->remote, buffers, segment->endpoints,
-                                  segment->endpoint_count);
+    return sl_transfer_remote_add(&segment->list.remote, buffers, segment->offer.endpoints,
+                                  segment->offer.endpoint_count);
 }
 
 /* So a list has an end. */
@@ -268,36 +270,38 @@ static void page_received(void *ctx, const struct sl_message *message, int err, 
 static void request_page(struct sl_transfer_segment *segment, uint64_t above)
 {
     struct sl_message message = {.kind = SL_MESSAGE_SEGMENT_GET, .above = above};
-    segment->is_listing = true;
-    segment->above = above;
+    segment->list.state = SL_TRANSFER_LIST_REQUESTED;
+    segment->list.above = above;
     sl_session_request(segment->session, &message, PAGE_NS, page_received, segment);
 }
 
 /* The session repeats a request in flight: the list begins anew with its answer. */
 static void request_list(struct sl_transfer_segment *segment)
 {
-    segment->is_stale = segment->is_listing;
-    if (!segment->is_listing) {
+    if (segment->list.state == SL_TRANSFER_LIST_COMPLETE) {
         request_page(segment, 0);
+    } else {
+        segment->list.state = SL_TRANSFER_LIST_OUTDATED;
     }
 }
 
 static int take_page(struct sl_transfer_segment *segment, const struct sl_message_segment *page)
 {
     const int err = take_endpoints(segment, page); /* tokens name them */
-    return err != 0                                   ? err
-           : !ascends(&page->buffers, segment->above) ? SL_ERR_PROTOCOL
-                                                      : add_buffers(segment, &page->buffers);
+    return err != 0                                        ? err
+           : !ascends(&page->buffers, segment->list.above) ? SL_ERR_PROTOCOL
+                                                           : add_buffers(segment, &page->buffers);
 }
 
 static void page_received(void *ctx, const struct sl_message *message, int err, const char *reason)
 {
     struct sl_transfer_segment *segment = ctx;
-    segment->is_listing = false;
+    const bool is_stale = segment->list.state == SL_TRANSFER_LIST_OUTDATED;
+    segment->list.state = SL_TRANSFER_LIST_COMPLETE;
     if (segment->err != 0) {
         return;
     }
-    if (err == 0 && segment->is_stale) {
+    if (err == 0 && is_stale) {
         request_list(segment);
         return;
     }
@@ -313,7 +317,7 @@ static void page_received(void *ctx, const struct sl_message *message, int err, 
         const struct sl_message_buffers *buffers = &message->segment.buffers;
         request_page(segment, buffers->items[buffers->count - 1].address);
     } else {
-        sl_transfer_io_wake(segment->home, &segment->publishing);
+        sl_transfer_io_wake(segment->home, &segment->list.publishing);
     }
 }
 
@@ -342,7 +346,7 @@ static void fenced(void *ctx, const struct sl_message *message, int err, const c
     }
     if (err != 0) {
         fail(segment, SL_ERR_CLOSED, reason);
-    } else if (atomic_fetch_sub_explicit(&segment->fences, 1, memory_order_acq_rel) == 1) {
+    } else if (atomic_fetch_sub_explicit(&segment->fences.count, 1, memory_order_acq_rel) == 1) {
         post_all(segment, wake_route);
     }
 }
@@ -361,7 +365,7 @@ static void fence_here(void *ctx, uint64_t lane, uint64_t epoch)
 static void fence(struct sl_transfer_route *route, uint32_t lane, uint64_t epoch)
 {
     struct sl_transfer_segment *segment = segment_of(route);
-    atomic_fetch_add_explicit(&segment->fences, 1, memory_order_acq_rel);
+    atomic_fetch_add_explicit(&segment->fences.count, 1, memory_order_acq_rel);
     sl_reactor_post(route->io->reactor, segment->home->index,
                     (struct sl_mail){.run = fence_here, .ctx = segment, .a = lane, .b = epoch});
 }
@@ -375,15 +379,15 @@ static void arm_open_late(struct sl_transfer_segment *segment)
     const uint64_t now_ns = sl_reactor_now_ns(segment->home->reactor);
     const uint64_t left_ns = segment->until_ns > now_ns ? segment->until_ns - now_ns : 0;
     const bool looks = segment->call.async != NULL && left_ns > ABANDON_NS;
-    sl_reactor_arm(segment->home->reactor, &segment->open_late, looks ? ABANDON_NS : left_ns);
+    sl_reactor_arm(segment->home->reactor, &segment->opening.late, looks ? ABANDON_NS : left_ns);
 }
 
 /* The session's start timeout is over with the welcome. */
 static void open_late(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_transfer_segment *segment =
-        SL_CONTAINER_OF(timer, struct sl_transfer_segment, open_late);
-    if (atomic_load_explicit(&segment->is_abandoned, memory_order_relaxed)) {
+        SL_CONTAINER_OF(timer, struct sl_transfer_segment, opening.late);
+    if (atomic_load_explicit(&segment->opening.is_abandoned, memory_order_relaxed)) {
         fail(segment, SL_ERR_CANCELLED, "abandoned");
     } else if (now_ns < segment->until_ns) {
         arm_open_late(segment);
@@ -415,10 +419,10 @@ static void welcomed(void *ctx, struct sl_session *session,
     if (segment->incarnation == 0) { /* from then on other reactors read it */
         segment->incarnation = welcome->incarnation;
     }
-    if (segment->remote != NULL) {
-        segment->remote->count = 0; /* changes may have been missed */
+    if (segment->list.remote != NULL) {
+        segment->list.remote->count = 0; /* changes may have been missed */
     }
-    sl_list_remove(&segment->publishing.link); /* until the list is complete again */
+    sl_list_remove(&segment->list.publishing.link); /* until the list is complete again */
     request_list(segment);
 }
 
@@ -426,20 +430,20 @@ static void notified(void *ctx, struct sl_session *session, const struct sl_mess
 {
     struct sl_transfer_segment *segment = ctx;
     int err = 0;
-    if (segment->err != 0 || segment->remote == NULL) {
+    if (segment->err != 0 || segment->list.remote == NULL) {
         return; /* the requested list has it too */
     }
     if (message->kind == SL_MESSAGE_BUFFER_ADDED) {
         err = add_buffers(segment, &message->buffers);
     } else if (message->kind == SL_MESSAGE_BUFFER_GONE) {
-        sl_transfer_remote_remove(segment->remote, &message->keys);
+        sl_transfer_remote_remove(segment->list.remote, &message->keys);
     } else {
         return;
     }
     if (err != 0) {
         fail(segment, err, "it has too many buffers");
-    } else if (!segment->is_listing) {
-        sl_transfer_io_wake(segment->home, &segment->publishing);
+    } else if (segment->list.state == SL_TRANSFER_LIST_COMPLETE) {
+        sl_transfer_io_wake(segment->home, &segment->list.publishing);
     }
 }
 
@@ -512,8 +516,8 @@ static void open_session(struct sl_transfer_segment *segment)
         .persistent = true,
         /* A process listens there, or has ended: the store or the user of the reactor outside has
          * its address from it. */
-        .ends_if_refused = engine->directory != NULL || segment->call.async != NULL,
-        .ends_with_process = segment->ends_with_process,
+        .ends.if_refused = engine->directory != NULL || segment->call.async != NULL,
+        .ends.with_process = segment->ends_with_process,
         .secret = &engine->settings.secret,
     };
     segment->until_ns = now_ns + options.start_timeout_ns + SL_CLOCK_NS_PER_MS;
@@ -550,16 +554,17 @@ static void look_up(void *ctx, uint64_t a, uint64_t b)
     segment->lookup.name = segment->name;
     segment->lookup.done = looked_up;
     sl_transfer_directory_look_up(segment->engine, &segment->lookup,
-                                  segment->timeout_ms * SL_CLOCK_NS_PER_MS);
+                                  segment->opening.timeout_ms * SL_CLOCK_NS_PER_MS);
 }
 
 static void open_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     struct sl_transfer_segment *segment = SL_CONTAINER_OF(call, struct sl_transfer_segment, call);
-    segment->publishing.run = publish;
-    segment->open_late.run = open_late;
+    segment->list.publishing.run = publish;
+    segment->opening.late.run = open_late;
     segment->gone.run = peer_gone;
-    segment->until_ns = sl_reactor_now_ns(io->reactor) + segment->timeout_ms * SL_CLOCK_NS_PER_MS;
+    segment->until_ns =
+        sl_reactor_now_ns(io->reactor) + segment->opening.timeout_ms * SL_CLOCK_NS_PER_MS;
     if (segment->engine->directory == NULL) {
         open_session(segment);
         return;
@@ -570,7 +575,7 @@ static void open_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 int sl_transfer_segment_create(struct sl_transfer *transfer, const char *name, uint32_t timeout_ms,
                                struct sl_transfer_segment **out)
 {
-    const uint32_t reactor_count = transfer->settings.reactor_count;
+    const uint32_t reactor_count = transfer->settings.reactors.count;
     struct sl_endpoint endpoint;
     int err = sl_transfer_settings_check_timeout(timeout_ms);
     err = err != 0 ? err : sl_transfer_directory_check(transfer, name, &endpoint);
@@ -584,13 +589,13 @@ int sl_transfer_segment_create(struct sl_transfer *transfer, const char *name, u
     }
     made->engine = transfer;
     made->endpoint = endpoint;
-    made->timeout_ms = timeout_ms;
+    made->opening.timeout_ms = timeout_ms;
     made->client_id = sl_transfer_setup_random(&transfer->setup);
     (void)snprintf(made->name, sizeof made->name, "%s", name);
     for (uint32_t i = 0; i < reactor_count; i++) {
         sl_transfer_route_init(&made->routes[i], &transfer->ios[i], made->name);
         made->routes[i].fence = fence;
-        made->routes[i].fences = &made->fences;
+        made->routes[i].fences = &made->fences.count;
         made->routes[i].client_id = made->client_id;
     }
     sl_port_set_lock(transfer->ports);
@@ -621,7 +626,7 @@ static void close_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
         segment->err = SL_ERR_CANCELLED;
     }
     end_watch(segment);
-    sl_list_remove(&segment->publishing.link);
+    sl_list_remove(&segment->list.publishing.link);
     sl_reactor_disarm(io->reactor, &segment->gone);
     sl_session_close(&segment->session);
     close_all_routes(segment);
@@ -630,8 +635,8 @@ static void close_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 static void look_at_fences(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_transfer_segment *segment =
-        SL_CONTAINER_OF(timer, struct sl_transfer_segment, fence_look);
-    const bool has_fences = atomic_load_explicit(&segment->fences, memory_order_acquire) > 0;
+        SL_CONTAINER_OF(timer, struct sl_transfer_segment, fences.look);
+    const bool has_fences = atomic_load_explicit(&segment->fences.count, memory_order_acquire) > 0;
     if (has_fences && segment->err == 0 && now_ns < segment->until_ns) {
         sl_reactor_arm(segment->home->reactor, timer, SL_CLOCK_NS_PER_MS);
         return;
@@ -649,9 +654,9 @@ static void wait_for_fences(struct sl_transfer_io *io, struct sl_transfer_call *
 {
     struct sl_transfer_segment *segment = SL_CONTAINER_OF(call, struct sl_transfer_segment, call);
     const uint64_t now_ns = sl_reactor_now_ns(io->reactor);
-    segment->fence_look.run = look_at_fences;
+    segment->fences.look.run = look_at_fences;
     segment->until_ns = now_ns + CLOSE_NS;
-    look_at_fences(&segment->fence_look, now_ns);
+    look_at_fences(&segment->fences.look, now_ns);
 }
 
 void sl_transfer_segment_prepare_close(struct sl_transfer_segment *segment)

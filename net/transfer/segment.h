@@ -7,6 +7,13 @@
 #include "net/transfer/directory.h"
 #include "net/transfer/route.h"
 
+/* The list of the peer's buffers. */
+enum sl_transfer_list_state {
+    SL_TRANSFER_LIST_COMPLETE,
+    SL_TRANSFER_LIST_REQUESTED, /* a page is requested */
+    SL_TRANSFER_LIST_OUTDATED   /* likewise; the list begins anew when it comes */
+};
+
 struct sl_transfer_segment {
     struct sl_list_link link; /* of the engine's, under its lock */
     struct sl_transfer *engine;
@@ -14,12 +21,16 @@ struct sl_transfer_segment {
     char name[SL_TRANSFER_NAME_BYTES];
     uint64_t client_id;           /* of all hellos to the peer: random */
     struct sl_transfer_call call; /* opens it, or closes it */
-    uint32_t timeout_ms;          /* of the opening */
-    /* Of an opening by a reactor outside (async.c). */
-    struct sl_transfer_segment **out;
-    struct sl_list_link opening;
-    _Atomic bool is_abandoned; /* set there: it ends soon */
-    bool ends_with_process;    /* set there: closed for good once no process listens any more */
+    bool ends_with_process; /* set in async.c: closed for good once no process listens any more */
+    struct {
+        uint32_t timeout_ms;
+        bool is_done;
+        struct sl_timer late; /* until it is done */
+        /* By a reactor outside (async.c). */
+        struct sl_transfer_segment **out;
+        struct sl_list_link link;
+        _Atomic bool is_abandoned; /* set there: it ends soon */
+    } opening;
 
     /* The home reactor's. */
     struct sl_transfer_lookup lookup; /* of its record: incarnation 0: any; the first reactor's */
@@ -27,29 +38,33 @@ struct sl_transfer_segment {
     uint64_t until_ns;                /* the call's deadline */
     struct sl_session *session;
     uint64_t incarnation; /* 0: not welcomed yet */
-    /* What the peer offers; from then on for all reactors. Port 0: not usable. */
-    struct sl_endpoint *endpoints;
-    uint32_t endpoint_count;
-    struct sl_rail rails[SL_TRANSFER_RAILS_MAX];
-    uint32_t rail_count;
-    struct sl_matrix *matrix;           /* of the peer's NICs; NULL: unknown */
-    struct sl_transfer_remote *remote;  /* what the peer has sent so far */
-    bool is_listing;                    /* a page is requested: the list is not complete */
-    bool is_stale;                      /* the list begins anew when that page comes */
-    uint64_t above;                     /* the address that was given for that page */
-    struct sl_transfer_work publishing; /* the list has changed */
-    uint64_t notice_sequence;           /* of the last notice */
-    struct sl_timer open_late;          /* disarmed once the segment is open */
-    struct sl_timer fence_look;         /* a close waits for fences */
-    struct sl_timer gone;               /* after a disconnect: until the peer counts as ended */
-    int err;                            /* not 0: closed for good */
+    struct {
+        struct sl_endpoint *endpoints; /* port 0: not usable */
+        uint32_t endpoint_count;
+        struct sl_rail rails[SL_TRANSFER_RAILS_MAX];
+        uint32_t rail_count;
+        struct sl_matrix *matrix; /* of the peer's NICs; NULL: unknown */
+    } offer;                      /* of the peer; from then on for all reactors */
+    struct {
+        struct sl_transfer_remote *remote; /* what the peer has sent so far */
+        enum sl_transfer_list_state state;
+        uint64_t above;                     /* the address that was given for the page */
+        struct sl_transfer_work publishing; /* it has changed */
+    } list;
+    uint64_t notice_sequence; /* of the last notice */
+    struct sl_timer gone;     /* after a disconnect: until the peer counts as ended */
+    int err;                  /* not 0: closed for good */
     char reason[SL_TRANSFER_REASON_BYTES];
     uint32_t mails_out; /* to the routes, unanswered */
-    bool has_opened, is_closing;
-    struct sl_transfer_call watch; /* ends when err is set */
-    bool is_watched;
-
-    _Atomic uint32_t fences;           /* unanswered; raised by any reactor, lowered at home */
+    bool is_closing;
+    struct {
+        struct sl_transfer_call call; /* ends when err is set */
+        bool is_on;
+    } watch;
+    struct {
+        _Atomic uint32_t count; /* unanswered; raised by any reactor, lowered at home */
+        struct sl_timer look;   /* a close waits for fences */
+    } fences;
     struct sl_transfer_route routes[]; /* by reactor */
 };
 
@@ -61,7 +76,8 @@ int sl_transfer_segment_create(struct sl_transfer *transfer, const char *name, u
 /* segment->call, made again on its home, closes it; then it has to be freed. */
 void sl_transfer_segment_prepare_close(struct sl_transfer_segment *segment);
 
-/* Run function of segment->watch: it ends when the segment is closed for good, with the reason. */
+/* Run function of segment->watch.call: it ends when the segment is closed for good, with the
+ * reason. */
 void sl_transfer_segment_watch(struct sl_transfer_io *io, struct sl_transfer_call *call);
 
 /* Any thread. */

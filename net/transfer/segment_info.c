@@ -18,7 +18,7 @@ struct buffers_call {
 static void copy_buffers(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     struct buffers_call *buffers = SL_CONTAINER_OF(call, struct buffers_call, call);
-    const struct sl_transfer_remote *remote = buffers->segment->remote;
+    const struct sl_transfer_remote *remote = buffers->segment->list.remote;
     buffers->count = remote->count;
     for (uint32_t i = 0; i < remote->count && i < buffers->room; i++) {
         const struct sl_transfer_remote_buffer *from = &remote->buffers[i];
@@ -56,17 +56,17 @@ static void describe_segment(struct sl_transfer_io *io, struct sl_transfer_call 
     struct sl_transfer_info *out = info->info;
     memset(out, 0, sizeof *out);
     memcpy(out->name, segment->name, sizeof out->name);
-    out->state = segment->err != 0      ? SL_TRANSFER_SEGMENT_CLOSED
-                 : segment->fences != 0 ? SL_TRANSFER_SEGMENT_FENCING
-                                        : SL_TRANSFER_SEGMENT_OPEN;
-    out->rail_count = segment->rail_count;
+    out->state = segment->err != 0            ? SL_TRANSFER_SEGMENT_CLOSED
+                 : segment->fences.count != 0 ? SL_TRANSFER_SEGMENT_FENCING
+                                              : SL_TRANSFER_SEGMENT_OPEN;
+    out->rail_count = segment->offer.rail_count;
     for (uint32_t i = 0; i < out->rail_count; i++) {
-        const struct sl_rail *rail = &segment->rails[i];
+        const struct sl_rail *rail = &segment->offer.rails[i];
         (void)snprintf(out->rails[i].local, sizeof out->rails[i].local, "%.250s",
                        rail->scheme == SL_ENDPOINT_SHM
                            ? "shared memory"
                            : segment->engine->ios[0].devices[rail->device].endpoint.host);
-        sl_endpoint_format(&segment->endpoints[rail->remote], out->rails[i].remote,
+        sl_endpoint_format(&segment->offer.endpoints[rail->remote], out->rails[i].remote,
                            sizeof out->rails[i].remote);
     }
     sl_transfer_io_answer(call, 0, "described");
@@ -86,7 +86,7 @@ int sl_transfer_segment_info(struct sl_transfer_segment *segment, struct sl_tran
     struct info_call info = {.call = {.run = describe_segment}, .segment = segment, .info = out};
     int err = sl_transfer_io_call(segment->home, &info.call);
     info.call.run = report_rails;
-    for (uint32_t i = 0; err == 0 && i < segment->engine->settings.reactor_count; i++) {
+    for (uint32_t i = 0; err == 0 && i < segment->engine->settings.reactors.count; i++) {
         err = sl_transfer_io_call(&segment->engine->ios[i], &info.call);
     }
     return err != 0 ? err : sl_transfer_succeed();

@@ -387,7 +387,7 @@ static int take_numbers(struct sl_transfer_settings *out, const struct sl_transf
         const char *name;
         uint32_t value, standard, min, max, *out;
     } numbers[] = {
-        {"reactor_count", options->reactor_count, 1, 1, SL_LIMIT_REACTORS, &out->reactor_count},
+        {"reactor_count", options->reactor_count, 1, 1, SL_LIMIT_REACTORS, &out->reactors.count},
         {"lanes", options->lanes, SL_TRANSFER_SETTINGS_LANES, 1, SL_TRANSFER_SETTINGS_LANES_MAX,
          &out->lanes},
         {"slice_bytes", options->slice_bytes, SL_TRANSFER_SETTINGS_SLICE_BYTES,
@@ -441,8 +441,8 @@ int sl_transfer_settings_init(struct sl_transfer_settings *out,
 {
     *out = (struct sl_transfer_settings){.idle_ns = SL_TRANSFER_SETTINGS_IDLE_NS,
                                          .bytes_per_s_max = options->bytes_per_s_max,
-                                         .polling = options->polling,
-                                         .pin_cores = options->pin_cores,
+                                         .reactors.polling = options->polling,
+                                         .reactors.pin_cores = options->pin_cores,
                                          .checksum = options->checksum};
     struct sl_devices devices;
     sl_devices_read_host(&devices);

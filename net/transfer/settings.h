@@ -38,10 +38,14 @@ struct sl_transfer_settings {
     char *rdma_device;                /* NULL: any */
     struct sl_dpdk_device_list *dpdk; /* NULL: none */
     char *congestion_control;         /* NULL: the system's default */
-    uint32_t reactor_count, lanes, slice_bytes, stall_ms, start_timeout_ms;
+    struct {
+        uint32_t count;
+        bool polling, pin_cores;
+    } reactors;
+    uint32_t lanes, slice_bytes, stall_ms, start_timeout_ms;
     uint64_t idle_ns;         /* lanes that are not used for so long are closed */
     uint64_t bytes_per_s_max; /* 0: none */
-    bool polling, pin_cores, checksum;
+    bool checksum;
 };
 
 /* Errors, with the reason in sl_transfer_last_error: INVALID, REFUSED (open to the network without

@@ -283,9 +283,9 @@ static void take_fence(struct guest *guest, const struct sl_message *message)
                             .client_id = guest->greeting.hello.client_id,
                             .epoch = message->fence.epoch,
                             .lane = message->fence.lane,
-                            .left = io->engine->settings.reactor_count};
+                            .left = io->engine->settings.reactors.count};
     guest->fence_count++;
-    for (uint32_t i = 0; i < io->engine->settings.reactor_count; i++) {
+    for (uint32_t i = 0; i < io->engine->settings.reactors.count; i++) {
         sl_reactor_post(io->reactor, i, (struct sl_mail){.run = fence_lanes, .ctx = fence, .a = i});
     }
 }

@@ -531,10 +531,10 @@ TRANSFER_MUTATIONS = [
      "        sl_transfer_route_add(batch->parts[i].route, &batch->parts[i]);\n    }\n"
      "    if (batch->sending != NULL) {\n        conclude(batch);\n        return;\n    }\n"),
     ("transfer: notices reach the next incarnation", "net/transfer/segment.c",
-     "    sl_session_close(&segment->session);\n    sl_list_remove(&segment->publishing.link);\n"
-     "    sl_reactor_disarm(segment->home->reactor, &segment->open_late);\n",
-     "    sl_list_remove(&segment->publishing.link);\n"
-     "    sl_reactor_disarm(segment->home->reactor, &segment->open_late);\n"),
+     "    sl_session_close(&segment->session);\n    sl_list_remove(&segment->list.publishing.link);\n"
+     "    sl_reactor_disarm(segment->home->reactor, &segment->opening.late);\n",
+     "    sl_list_remove(&segment->list.publishing.link);\n"
+     "    sl_reactor_disarm(segment->home->reactor, &segment->opening.late);\n"),
     ("transfer: a notice that comes again is taken again", "net/transfer/inbox.c",
      "    if (notice->sequence <= sender->sequence) {",
      "    if (notice->sequence < sender->sequence) {"),
@@ -551,8 +551,8 @@ TRANSFER_MUTATIONS = [
      "        settle(io, region);\n    } else {\n        announce(io, region);",
      "        settle(io, region);\n    } else {\n        (void)announce;"),
     ("transfer: later tokens are not published", "net/transfer/segment.c",
-     "    } else if (!segment->is_listing) {\n        sl_transfer_io_wake(segment->home, &segment->publishing);",
-     "    } else if (segment->remote->count == 0) {\n        sl_transfer_io_wake(segment->home, &segment->publishing);"),
+     "    } else if (segment->list.state == SL_TRANSFER_LIST_COMPLETE) {\n        sl_transfer_io_wake(segment->home, &segment->list.publishing);",
+     "    } else if (segment->list.remote->count == 0) {\n        sl_transfer_io_wake(segment->home, &segment->list.publishing);"),
     ("transfer: slices of a lost lane fail", "net/transfer/route.c",
      "    return slice->attempts++ <= route->rail_count && !slice->part->is_stopped;",
      "    return slice->attempts++ > route->rail_count && !slice->part->is_stopped;"),

@@ -311,7 +311,7 @@ static void hold(struct sl_transfer *transfer)
     struct sl_port *port;
     atomic_store(&goes_on, false);
     assert_int_equal(sl_port_here(transfer->ports, &port), 0);
-    for (uint32_t i = 0; i < transfer->settings.reactor_count; i++) {
+    for (uint32_t i = 0; i < transfer->settings.reactors.count; i++) {
         assert_int_equal(sl_mailbox_post(port->lanes[i].to, (struct sl_mail){.run = hold_reactor}),
                          0);
     }
