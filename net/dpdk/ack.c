@@ -40,12 +40,12 @@ static void on_lost(void *ctx, const struct sl_dpdk_sent_packet *sent_packet)
                                   .kind = sent_packet->kind};
         break;
     case SL_DPDK_FIN:
-        send->fin_due = true;
+        send->due.fin = true;
         break;
     case SL_DPDK_PROBE: /* the sender probes again by itself; only a full-size probe is
                            retransmitted */
-        send->wide_due = send->wide_due || (sent_packet->offset != 0 && send->wide_tries > 0);
-        send->wide_tries -= send->wide_due && send->wide_tries > 0;
+        send->due.wide = send->due.wide || (sent_packet->offset != 0 && send->due.wide_tries > 0);
+        send->due.wide_tries -= send->due.wide && send->due.wide_tries > 0;
         break;
     default:
         break;

@@ -19,7 +19,7 @@
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_dpdk_conn *conn = SL_CONTAINER_OF(timer, struct sl_dpdk_conn, timer);
+    struct sl_dpdk_conn *conn = SL_CONTAINER_OF(timer, struct sl_dpdk_conn, due.timer);
     if (conn->phase == SL_DPDK_DRAINING && now_ns >= conn->end.deadline_ns) {
         sl_dpdk_conn_end(conn, SL_OK, true);
         return;
@@ -34,21 +34,21 @@ static struct sl_dpdk_conn *allocate(struct sl_dpdk *dpdk)
 {
     struct sl_dpdk_conn *conn = dpdk->spare;
     if (conn != NULL) {
-        dpdk->spare = conn->spare_next;
+        dpdk->spare = conn->next;
     } else {
         conn = malloc(sizeof *conn);
     }
     if (conn != NULL) {
         memset(conn, 0, sizeof *conn);
-        conn->timer.run = on_timer;
-        conn->pace_ns = SL_CLOCK_NEVER;
+        conn->due.timer.run = on_timer;
+        conn->due.pace_ns = SL_CLOCK_NEVER;
     }
     return conn;
 }
 
 static void put_spare(struct sl_dpdk *dpdk, struct sl_dpdk_conn *conn)
 {
-    conn->spare_next = dpdk->spare;
+    conn->next = dpdk->spare;
     dpdk->spare = conn;
 }
 
@@ -104,15 +104,15 @@ struct sl_dpdk_conn *sl_dpdk_conn_new(struct sl_dpdk *dpdk,
 void sl_dpdk_conn_set_timer(struct sl_dpdk_conn *conn)
 {
     uint64_t due_ns = sl_dpdk_sent_packets_timer(&conn->sent_packets);
-    due_ns = conn->pace_ns < due_ns ? conn->pace_ns : due_ns;
+    due_ns = conn->due.pace_ns < due_ns ? conn->due.pace_ns : due_ns;
     if (conn->phase == SL_DPDK_DRAINING && conn->end.deadline_ns < due_ns) {
         due_ns = conn->end.deadline_ns;
     }
     if (due_ns == SL_CLOCK_NEVER ||
-        (sl_timer_armed(&conn->timer) && conn->timer.due_ns <= due_ns)) {
+        (sl_timer_armed(&conn->due.timer) && conn->due.timer.due_ns <= due_ns)) {
         return;
     }
-    sl_timer_arm(sl_reactor_timers(conn->dpdk->base.reactor), &conn->timer, due_ns);
+    sl_timer_arm(sl_reactor_timers(conn->dpdk->base.reactor), &conn->due.timer, due_ns);
 }
 
 /* Received packets */
@@ -357,7 +357,7 @@ void sl_dpdk_conn_free_all(struct sl_dpdk *dpdk)
 {
     while (dpdk->spare != NULL) {
         struct sl_dpdk_conn *conn = dpdk->spare;
-        dpdk->spare = conn->spare_next;
+        dpdk->spare = conn->next;
         free(conn);
     }
 }

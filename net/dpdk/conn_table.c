@@ -25,7 +25,7 @@ struct sl_dpdk_conn *sl_dpdk_conn_table_find(const struct sl_dpdk *dpdk, uint64_
 {
     struct sl_dpdk_conn *conn = dpdk->by_id[(id >> SL_DPDK_ID_SHIFT) % SL_DPDK_BUCKETS];
     while (conn != NULL && conn->id != id) {
-        conn = conn->id_next;
+        conn = conn->next;
     }
     return conn;
 }
@@ -34,7 +34,7 @@ void sl_dpdk_conn_table_add(struct sl_dpdk_conn *conn)
 {
     struct sl_dpdk *dpdk = conn->dpdk;
     struct sl_dpdk_conn **bucket = bucket_of(dpdk, conn->id);
-    conn->id_next = *bucket;
+    conn->next = *bucket;
     *bucket = conn;
     sl_list_prepend(&dpdk->conns, &conn->alive);
     sl_cell_add(&dpdk->base.cells->connections, 1);
@@ -45,9 +45,9 @@ void sl_dpdk_conn_table_remove(struct sl_dpdk_conn *conn)
     struct sl_dpdk *dpdk = conn->dpdk;
     struct sl_dpdk_conn **at = bucket_of(dpdk, conn->id);
     while (*at != conn) {
-        at = &(*at)->id_next;
+        at = &(*at)->next;
     }
-    *at = conn->id_next;
+    *at = conn->next;
     sl_list_remove(&conn->alive);
     sl_list_remove(&conn->dirty);
     sl_list_remove(&conn->ready);

@@ -7,7 +7,7 @@
 
 void sl_dpdk_conn_stop_timers(struct sl_dpdk_conn *conn)
 {
-    sl_reactor_disarm(conn->dpdk->base.reactor, &conn->timer);
+    sl_reactor_disarm(conn->dpdk->base.reactor, &conn->due.timer);
     sl_reactor_disarm(conn->dpdk->base.reactor, &conn->handshake.timer);
 }
 

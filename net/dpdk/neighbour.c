@@ -13,13 +13,16 @@
 #define ASK_NS   (100 * SL_CLOCK_NS_PER_MS)
 #define FRESH_NS (30 * SL_CLOCK_NS_PER_S)
 
+enum knowledge { UNKNOWN, KNOWN, DOUBTED };
+
 struct entry {
     struct in6_addr ip;
     uint8_t mac[6];
-    bool known, asked, doubted;
+    enum knowledge mac_is;
+    bool asked;
     bool wanted;           /* looked up by a connection */
     uint16_t next;         /* in its bucket */
-    uint64_t last_seen_ns; /* known: time of the last confirmation; else of creation */
+    uint64_t last_seen_ns; /* not UNKNOWN: time of the last confirmation; else of creation */
     uint64_t asked_ns;
 };
 
@@ -150,11 +153,11 @@ static struct entry *find_or_make(struct sl_dpdk_neighbours *neighbours, const s
 static void learn(struct sl_dpdk_neighbours *neighbours, struct entry *entry, const uint8_t *mac,
                   uint64_t now_ns)
 {
-    neighbours->news = neighbours->news || (!entry->known && entry->asked) ||
-                       (entry->known && memcmp(entry->mac, mac, sizeof entry->mac) != 0);
-    entry->doubted = false;
+    neighbours->news =
+        neighbours->news || (entry->mac_is == UNKNOWN && entry->asked) ||
+        (entry->mac_is != UNKNOWN && memcmp(entry->mac, mac, sizeof entry->mac) != 0);
     memcpy(entry->mac, mac, sizeof entry->mac);
-    entry->known = true;
+    entry->mac_is = KNOWN;
     entry->last_seen_ns = now_ns;
 }
 
@@ -169,16 +172,16 @@ bool sl_dpdk_neighbours_find(struct sl_dpdk_neighbours *neighbours, const struct
         return false;
     }
     struct entry *entry = find_or_make(neighbours, hop, true, now_ns);
-    bool is_fresh = entry->known && !entry->doubted && now_ns - entry->last_seen_ns < FRESH_NS;
+    bool is_fresh = entry->mac_is == KNOWN && now_ns - entry->last_seen_ns < FRESH_NS;
     if (!is_fresh && (!entry->asked || now_ns - entry->asked_ns >= ASK_NS)) {
         entry->asked = true;
         entry->asked_ns = now_ns;
         *ask_bytes = sl_dpdk_neighbour_ask(&neighbours->self, hop, ask);
     }
-    if (entry->known) {
+    if (entry->mac_is != UNKNOWN) {
         memcpy(mac, entry->mac, sizeof entry->mac);
     }
-    return entry->known;
+    return entry->mac_is != UNKNOWN;
 }
 
 bool sl_dpdk_neighbours_look(struct sl_dpdk_neighbours *neighbours, const struct in6_addr *ip,
@@ -186,7 +189,7 @@ bool sl_dpdk_neighbours_look(struct sl_dpdk_neighbours *neighbours, const struct
 {
     const struct in6_addr *hop = next_hop(&neighbours->self, ip);
     const struct entry *entry = hop != NULL ? find(neighbours, hop) : NULL;
-    if (entry == NULL || !entry->known) {
+    if (entry == NULL || entry->mac_is == UNKNOWN) {
         return false;
     }
     memcpy(mac, entry->mac, sizeof entry->mac);
@@ -197,8 +200,8 @@ void sl_dpdk_neighbours_doubt(struct sl_dpdk_neighbours *neighbours, const struc
 {
     const struct in6_addr *hop = next_hop(&neighbours->self, ip);
     struct entry *entry = hop != NULL ? find(neighbours, hop) : NULL;
-    if (entry != NULL) {
-        entry->doubted = true;
+    if (entry != NULL && entry->mac_is == KNOWN) {
+        entry->mac_is = DOUBTED;
     }
 }
 
@@ -254,8 +257,9 @@ void sl_dpdk_neighbours_confirm(struct sl_dpdk_neighbours *neighbours, const str
     }
     /* The return path of a routed peer may use another gateway. */
     struct entry *entry = find(neighbours, hop);
-    if (entry != NULL && entry->known && memcmp(entry->mac, mac, sizeof entry->mac) == 0) {
+    if (entry != NULL && entry->mac_is != UNKNOWN &&
+        memcmp(entry->mac, mac, sizeof entry->mac) == 0) {
         entry->last_seen_ns = now_ns;
-        entry->doubted = false;
+        entry->mac_is = KNOWN;
     }
 }

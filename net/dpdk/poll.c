@@ -147,7 +147,7 @@ void sl_dpdk_poll_take_misrouted(struct sl_dpdk *dpdk, struct sl_dpdk_netif *net
 static void flush_one(struct sl_dpdk_conn *conn)
 {
     if (conn->phase == SL_DPDK_LIVE || conn->phase == SL_DPDK_DRAINING) {
-        conn->pace_ns = sl_dpdk_send_flush(conn);
+        conn->due.pace_ns = sl_dpdk_send_flush(conn);
         sl_dpdk_conn_set_timer(conn);
     }
 }

@@ -351,8 +351,8 @@ static bool send_probe(struct turn *turn)
     struct sl_dpdk_sending *send = conn->send;
     struct sl_dpdk_header header = {.kind = SL_DPDK_PROBE, .flags = SL_DPDK_FLAG_ANSWER};
     struct draft draft;
-    header.offset = send->wide_due ? sl_dpdk_piece_bytes(conn) : 0;
-    if (!begin(&draft, conn, send->wide_due ? header.offset : sizeof conn->id)) {
+    header.offset = send->due.wide ? sl_dpdk_piece_bytes(conn) : 0;
+    if (!begin(&draft, conn, send->due.wide ? header.offset : sizeof conn->id)) {
         return false;
     }
     sl_dpdk_body_add(&draft.body, (const uint8_t *)&conn->id, sizeof conn->id);
@@ -361,7 +361,7 @@ static bool send_probe(struct turn *turn)
         const uint32_t left = header.offset - draft.body.bytes;
         sl_dpdk_body_add(&draft.body, zeros, left < sizeof zeros ? left : sizeof zeros);
     }
-    send->wide_due = false;
+    send->due.wide = false;
     emit_numbered(turn, &draft, &header, 0);
     return true;
 }
@@ -371,8 +371,8 @@ static void send_due(struct turn *turn)
 {
     struct sl_dpdk_sending *send = turn->conn->send;
     struct sl_dpdk_sent_packets *sent_packets = &turn->conn->sent_packets;
-    if ((send->probe_due || send->wide_due) && !sl_dpdk_sent_packets_full(sent_packets)) {
-        send->probe_due = !send_probe(turn);
+    if ((send->due.probe || send->due.wide) && !sl_dpdk_sent_packets_full(sent_packets)) {
+        send->due.probe = !send_probe(turn);
     }
 }
 
@@ -382,10 +382,10 @@ static void send_fin(struct turn *turn)
     struct sl_dpdk_header header = {
         .kind = SL_DPDK_FIN, .flags = SL_DPDK_FLAG_ANSWER, .message = send->message_next};
     struct draft draft;
-    if (send->fin_due && send->next.entry == send->tail &&
+    if (send->due.fin && send->next.entry == send->tail &&
         !sl_dpdk_sent_packets_full(&turn->conn->sent_packets) && begin(&draft, turn->conn, 0)) {
         emit_numbered(turn, &draft, &header, 0);
-        send->fin_due = false;
+        send->due.fin = false;
     }
 }
 
@@ -445,20 +445,20 @@ uint64_t sl_dpdk_send_flush(struct sl_dpdk_conn *conn)
 
 void sl_dpdk_send_probe(struct sl_dpdk_conn *conn)
 {
-    conn->send->probe_due = true;
+    conn->send->due.probe = true;
     sl_dpdk_mark_dirty(conn);
 }
 
 void sl_dpdk_send_wide_probe(struct sl_dpdk_conn *conn)
 {
-    conn->send->wide_due = true;
-    conn->send->wide_tries = WIDE_TRIES;
+    conn->send->due.wide = true;
+    conn->send->due.wide_tries = WIDE_TRIES;
     sl_dpdk_mark_dirty(conn);
 }
 
 void sl_dpdk_send_bye(struct sl_dpdk_conn *conn)
 {
-    conn->send->fin_due = true;
+    conn->send->due.fin = true;
     sl_dpdk_mark_dirty(conn);
 }
 

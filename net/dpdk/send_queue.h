@@ -51,9 +51,11 @@ struct sl_dpdk_sending {
     uint32_t lost_head, lost_tail;
     bool wants_room; /* send_burst took fewer frames than offered */
     bool goes_on;    /* the next poll marks the connection dirty */
-    bool probe_due, fin_due;
-    bool wide_due;       /* a full-size probe is due */
-    uint32_t wide_tries; /* remaining immediate retransmissions of a lost full-size probe */
+    struct {
+        bool probe, fin;
+        bool wide;           /* a full-size probe */
+        uint32_t wide_tries; /* remaining immediate retransmissions of a lost full-size probe */
+    } due;
     /* All sent content is acknowledged, and more waits for a grant, whose update may be lost.
      * ask_ns: when the peer is asked; 0: not waiting. ask_pause_ns: the current wait. */
     uint64_t ask_ns, ask_pause_ns;

@@ -99,7 +99,7 @@ struct sl_dpdk {
     uint32_t netif_count;
     struct sl_dpdk_conn *by_id[SL_DPDK_BUCKETS]; /* by local id */
     struct sl_list conns;                        /* all */
-    struct sl_dpdk_conn *spare;                  /* freed structs, linked by `spare_next` */
+    struct sl_dpdk_conn *spare;                  /* freed structs, linked by `next` */
     struct sl_list dirty;                        /* for the next flush */
     struct sl_list ready;                        /* for the next poll: pending delivery, ends */
     bool awake;                                  /* the next poll has work for `ready` */
@@ -189,8 +189,8 @@ struct sl_dpdk_conn {
     bool inbound;        /* accepted by listen */
     bool accept_pending; /* visit has not yet reported `accepted` or `connected` */
     uint64_t id; /* local id: reactor index (8 bits), boot epoch (16 bits), random (40 bits) */
-    uint64_t id_peers; /* id of the peer; 0: not known yet */
-    struct sl_dpdk_conn *id_next, *spare_next;
+    uint64_t id_peers;                       /* id of the peer; 0: not known yet */
+    struct sl_dpdk_conn *next;               /* in its bucket of by_id, or in `spare` */
     struct sl_list_link alive, dirty, ready; /* alive: in `conns` */
     struct sl_dpdk_handshake handshake;
     struct sl_dpdk_path path;
@@ -203,8 +203,10 @@ struct sl_dpdk_conn {
     struct sl_dpdk_grant grant;
     uint32_t granted_theirs; /* message bytes that this side may send in total */
     uint32_t offered;        /* message bytes sent in total, without retransmissions */
-    struct sl_timer timer;   /* LIVE, DRAINING: loss detection, pacing, drain */
-    uint64_t pace_ns;        /* the last result of sl_dpdk_send_flush */
+    struct {
+        struct sl_timer timer; /* LIVE, DRAINING: loss detection, pacing, drain */
+        uint64_t pace_ns;      /* the last result of sl_dpdk_send_flush */
+    } due;
     struct sl_dpdk_sending *send;
     struct sl_dpdk_receiving *receive;
 };

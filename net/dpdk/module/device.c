@@ -62,7 +62,8 @@ static uint32_t pool_count(const struct sl_module_device *device)
     const uint32_t share = device->queues / device->reactors;
     const uint32_t kept =
         device->traits.packets_kept != 0 ? device->traits.packets_kept : 2 * DESCRIPTORS;
-    return device->packets + RESERVED + 2 * CACHE + (device->traits.copies ? 0 : share * kept);
+    return device->packets + RESERVED + 2 * CACHE +
+           (sl_module_has(device, SL_MODULE_COPIES) ? 0 : share * kept);
 }
 
 static uint32_t queues_of(const struct sl_dpdk_device *wanted, uint32_t reactor_count)
@@ -113,7 +114,7 @@ static int set_mtu(struct sl_module_device *device, uint16_t wanted)
                         ? device->traits.frame_bytes_max - RTE_ETHER_HDR_LEN
                         : MTU_MAX;
     most = most < MTU_MAX ? most : MTU_MAX;
-    if (device->traits.kernels) {
+    if (sl_module_has(device, SL_MODULE_KERNELS)) {
         most = most < device->info.max_mtu ? most : device->info.max_mtu;
         const uint32_t head = device->traits.head_bytes + RTE_ETHER_HDR_LEN;
         if (device->traits.room_bytes_min > head && most > device->traits.room_bytes_min - head) {
@@ -146,7 +147,7 @@ static int set_queues(struct sl_module_device *device, const struct sl_dpdk_devi
     const uint32_t queues = queues_of(wanted, reactor_count);
     const uint32_t rx_most = device->info.max_rx_queues, tx_most = device->info.max_tx_queues;
     if (reactors > SL_MODULE_REACTORS || queues % reactors != 0 || queues > tx_most ||
-        rx_most == 0 || (device->traits.straight && queues > rx_most)) {
+        rx_most == 0 || (sl_module_has(device, SL_MODULE_STRAIGHT) && queues > rx_most)) {
         module_log(SL_LOG_ERROR,
                    "dpdk: %s: %u reactors cannot share %u queues of %u: take a multiple of the "
                    "reactors, fewer of these, or a device with more (net_af_packet: qpairs=)",
@@ -169,14 +170,15 @@ static void set_offloads(struct sl_module_device *device, struct rte_eth_conf *c
     const bool is_sound = strcmp(info->driver_name, "net_af_xdp") != 0 &&
                           strcmp(info->driver_name, "net_virtio_user") != 0 &&
                           strcmp(info->driver_name, "net_vhost") != 0;
-    device->checksums = (info->tx_offload_capa & checksums) == checksums;
-    device->sees_checksums = (info->rx_offload_capa & received) == received;
-    device->gathers = is_sound && device->checksums &&
-                      (info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0 &&
-                      (device->traits.copies || rte_eal_iova_mode() == RTE_IOVA_VA);
-    conf->txmode.offloads =
-        (device->checksums ? checksums : 0) | (device->gathers ? RTE_ETH_TX_OFFLOAD_MULTI_SEGS : 0);
-    conf->rxmode.offloads = device->sees_checksums ? received : 0;
+    device->offloads.checksums = (info->tx_offload_capa & checksums) == checksums;
+    device->offloads.sees_checksums = (info->rx_offload_capa & received) == received;
+    device->offloads.gathers =
+        is_sound && device->offloads.checksums &&
+        (info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0 &&
+        (sl_module_has(device, SL_MODULE_COPIES) || rte_eal_iova_mode() == RTE_IOVA_VA);
+    conf->txmode.offloads = (device->offloads.checksums ? checksums : 0) |
+                            (device->offloads.gathers ? RTE_ETH_TX_OFFLOAD_MULTI_SEGS : 0);
+    conf->rxmode.offloads = device->offloads.sees_checksums ? received : 0;
     const uint64_t hashed = info->flow_type_rss_offloads &
                             (RTE_ETH_RSS_NONFRAG_IPV4_UDP | RTE_ETH_RSS_NONFRAG_IPV6_UDP);
     if (device->rx_queues > 1 && hashed != 0) {
@@ -194,7 +196,7 @@ static int make_pools(struct sl_module_device *device)
         device->pools[i] = rte_pktmbuf_pool_create_by_ops(
             name, pool_count(device), CACHE, 0, (uint16_t)room_of(device),
             rte_eth_dev_socket_id(device->id), "ring_sp_sc");
-        if (device->pools[i] != NULL && device->gathers) {
+        if (device->pools[i] != NULL && device->offloads.gathers) {
             (void)snprintf(name, sizeof name, "sl%u", made++);
             device->rests[i] = rte_pktmbuf_pool_create_by_ops(
                 name, RESTS, CACHE,
@@ -202,9 +204,10 @@ static int make_pools(struct sl_module_device *device)
                 rte_eth_dev_socket_id(device->id), "ring_sp_sc");
         }
         /* AF_XDP's driver requires a pool in contiguous memory. */
-        const bool split = device->traits.single && device->pools[i] != NULL &&
+        const bool split = sl_module_has(device, SL_MODULE_SINGLE) && device->pools[i] != NULL &&
                            device->pools[i]->nb_mem_chunks != 1;
-        if (device->pools[i] == NULL || split || (device->gathers && device->rests[i] == NULL)) {
+        if (device->pools[i] == NULL || split ||
+            (device->offloads.gathers && device->rests[i] == NULL)) {
             return refuse(device,
                           "no memory for its packets: reserve more huge pages, or give "
                           "STARLING_DPDK_EAL_ARGS a larger -m",
@@ -242,7 +245,7 @@ static int set_up_queues(struct sl_module_device *device)
 static int apply_mtu(const struct sl_module_device *device)
 {
     int code = 0;
-    if (device->traits.kernels) {
+    if (sl_module_has(device, SL_MODULE_KERNELS)) {
         code = sl_module_kernel_set_mtu(&device->info, device->mtu);
     } else if (device->traits.frame_bytes_max == 0 && device->mtu != MTU) {
         code = -rte_eth_dev_set_mtu(device->id, device->mtu);
@@ -250,7 +253,9 @@ static int apply_mtu(const struct sl_module_device *device)
     if (code != 0) {
         module_log(SL_LOG_ERROR, "dpdk: %s: its mtu cannot be %u: %s; it has at most %u%s",
                    device->name, device->mtu, strerror(code), device->info.max_mtu,
-                   device->traits.kernels ? ", and `ip link set ... mtu` may change it" : "");
+                   sl_module_has(device, SL_MODULE_KERNELS)
+                       ? ", and `ip link set ... mtu` may change it"
+                       : "");
         return SL_ERR_INVALID;
     }
     return 0;
@@ -260,7 +265,8 @@ static int apply_mtu(const struct sl_module_device *device)
  * the last tail for ever. */
 static bool gives_back(const struct sl_module_device *device)
 {
-    return device->traits.copies || rte_eth_tx_done_cleanup(device->id, 0, 0) >= 0;
+    return sl_module_has(device, SL_MODULE_COPIES) ||
+           rte_eth_tx_done_cleanup(device->id, 0, 0) >= 0;
 }
 
 static void stop(struct sl_module_device *device)
@@ -282,7 +288,7 @@ static int configure(struct sl_module_device *device)
     memset(device->rests, 0, sizeof rests);
     device->configured = false;
     set_offloads(device, &conf);
-    conf.intr_conf.rxq = device->traits.wakes;
+    conf.intr_conf.rxq = sl_module_has(device, SL_MODULE_WAKES);
     const int code = rte_eth_dev_configure(device->id, device->rx_queues, device->queues, &conf);
     int err = code != 0 ? refuse(device, "it cannot be configured", -code) : make_pools(device);
     err = err != 0 ? err : set_up_queues(device);
@@ -330,8 +336,8 @@ static int describe(struct sl_module_device *device, const struct sl_dpdk_option
 static int begin(struct sl_module_device *device)
 {
     const int code = rte_eth_dev_start(device->id);
-    device->redial_ns = now_ns() + REDIAL_NS;
-    if (code != 0 && device->traits.dials) {
+    device->link.redial_ns = now_ns() + REDIAL_NS;
+    if (code != 0 && sl_module_has(device, SL_MODULE_DIALS)) {
         return 0;
     }
     if (code != 0) {
@@ -339,7 +345,7 @@ static int begin(struct sl_module_device *device)
     }
     device->started = true;
     (void)rte_eth_allmulticast_enable(device->id); /* neighbour discovery uses multicast */
-    if (!device->traits.straight && device->rx_queues > 1) {
+    if (!sl_module_has(device, SL_MODULE_STRAIGHT) && device->rx_queues > 1) {
         sl_module_flow_steer(device);
     }
     return 0;
@@ -349,13 +355,13 @@ static int begin(struct sl_module_device *device)
  * queues while its reactors use them. */
 static void end(struct sl_module_device *device)
 {
-    if (!device->traits.straight) {
+    if (!sl_module_has(device, SL_MODULE_STRAIGHT)) {
         stop(device);
     }
-    if (device->traits.once || device->traits.single) {
+    if (sl_module_has(device, SL_MODULE_ONCE) || sl_module_has(device, SL_MODULE_SINGLE)) {
         sl_module_find_give_back(device);
     }
-    if (device->traits.once) {
+    if (sl_module_has(device, SL_MODULE_ONCE)) {
         device->configured = false;
         free_pools(device->pools);
         free_pools(device->rests);
@@ -366,7 +372,7 @@ bool sl_module_device_link(const struct sl_module_device *device)
 {
     struct sl_module_kernel kernel;
     struct rte_eth_link link = {0};
-    if (device->traits.kernels) {
+    if (sl_module_has(device, SL_MODULE_KERNELS)) {
         return sl_module_kernel_look(&device->info, &kernel) == 0 && kernel.link_is_up;
     }
     return rte_eth_link_get_nowait(device->id, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
@@ -375,22 +381,23 @@ bool sl_module_device_link(const struct sl_module_device *device)
 static void watch_link(struct sl_module_device *device, bool is_up, uint64_t time_ns)
 {
     if (is_up) {
-        if (!device->link_was_up) {
+        if (!device->link.was_up) {
             module_log(SL_LOG_INFO, "dpdk: %s: its link is up", device->name);
         }
-        device->since_ns = time_ns;
-        device->told_down = false;
-    } else if (device->link_was_up ||
-               (!device->told_down &&
-                (device->traits.kernels || /* whose link state is known at once */
-                 time_ns - device->since_ns >= DOWN_NS))) {
+        device->link.since_ns = time_ns;
+        device->link.told_down = false;
+    } else if (device->link.was_up ||
+               (!device->link.told_down &&
+                (sl_module_has(device, SL_MODULE_KERNELS) || /* whose link state is known at once */
+                 time_ns - device->link.since_ns >= DOWN_NS))) {
         module_log(SL_LOG_WARN, "dpdk: %s: its link is down: %s", device->name,
-                   device->traits.straight  ? "its peer is not there, or went"
-                   : device->traits.kernels ? "`ip link set ... up`, and the cable, the other side"
-                                            : "look at the cable, the switch, the other side");
-        device->told_down = true;
+                   sl_module_has(device, SL_MODULE_STRAIGHT) ? "its peer is not there, or went"
+                   : sl_module_has(device, SL_MODULE_KERNELS)
+                       ? "`ip link set ... up`, and the cable, the other side"
+                       : "look at the cable, the switch, the other side");
+        device->link.told_down = true;
     }
-    device->link_was_up = is_up;
+    device->link.was_up = is_up;
 }
 
 static bool is_in_use(const struct sl_module_device *device)
@@ -409,8 +416,9 @@ static void follow_memif(struct sl_module_port *port, bool link_is_up, uint64_t 
     struct sl_module_device *device = port->device;
     port->on = link_is_up;
     if (link_is_up) {
-        device->redial_ns = time_ns + REDIAL_NS;
-    } else if (device->traits.dials && !is_in_use(device) && time_ns >= device->redial_ns) {
+        device->link.redial_ns = time_ns + REDIAL_NS;
+    } else if (sl_module_has(device, SL_MODULE_DIALS) && !is_in_use(device) &&
+               time_ns >= device->link.redial_ns) {
         stop(device);
         (void)begin(device);
     }
@@ -424,7 +432,7 @@ uint64_t sl_module_device_look(struct sl_module_port *port)
     }
     const uint64_t time_ns = now_ns();
     const bool is_up = device->started && sl_module_device_link(device);
-    if (device->traits.straight) {
+    if (sl_module_has(device, SL_MODULE_STRAIGHT)) {
         follow_memif(port, is_up, time_ns);
     }
     watch_link(device, is_up, time_ns);
@@ -458,7 +466,7 @@ static struct sl_module_device *get_device(uint16_t id)
 static int open_device(struct sl_module_device *device, const struct sl_dpdk_options *options,
                        uint32_t which, uint32_t reactor_count)
 {
-    if (device->configured && device->traits.single) {
+    if (device->configured && sl_module_has(device, SL_MODULE_SINGLE)) {
         module_log(
             SL_LOG_ERROR,
             "dpdk: %s: its driver sets it up but once in a process, and it was in use before",
@@ -476,12 +484,12 @@ static int open_device(struct sl_module_device *device, const struct sl_dpdk_opt
     if (err != 0) {
         return err;
     }
-    device->since_ns = now_ns();
-    device->link_was_up = device->told_down = false;
+    device->link.since_ns = now_ns();
+    device->link.was_up = device->link.told_down = false;
     if (!device->started) {
         err = begin(device);
     }
-    device->gathers = device->gathers && gives_back(device);
+    device->offloads.gathers = device->offloads.gathers && gives_back(device);
     return err;
 }
 
@@ -494,9 +502,9 @@ static void take_place(struct sl_module_device *device, struct sl_module_port *p
     port->id = device->id;
     port->pool = device->pools[index];
     port->rests = device->rests[index];
-    port->gathers = device->gathers;
-    port->checksums = device->checksums;
-    port->on = !device->traits.straight; /* memif: when its link is up */
+    port->gathers = device->offloads.gathers;
+    port->checksums = device->offloads.checksums;
+    port->on = !sl_module_has(device, SL_MODULE_STRAIGHT); /* memif: when its link is up */
     for (uint16_t i = 0; i < device->rx_queues; i++) {
         if (sl_module_device_owner(device, i) == index) {
             port->queues[port->queue_count++] = i;

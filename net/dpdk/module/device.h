@@ -16,8 +16,9 @@ uint64_t sl_module_device_look(struct sl_module_port *port);
 bool sl_module_device_link(const struct sl_module_device *device);
 static inline uint16_t sl_module_device_owner(const struct sl_module_device *device, uint16_t queue)
 {
-    return (uint16_t)(device->traits.blocks ? queue / (device->queues / device->reactors)
-                                            : queue % device->reactors);
+    return (uint16_t)(sl_module_has(device, SL_MODULE_BLOCKS)
+                          ? queue / (device->queues / device->reactors)
+                          : queue % device->reactors);
 }
 
 #endif

@@ -397,8 +397,8 @@ static int find_memif(const struct rte_eth_dev_info *info, struct sl_module_trai
     struct sl_module_memif_arguments arguments;
     const int err =
         read_memif(rte_dev_name(info->device), devargs != NULL ? devargs->args : NULL, &arguments);
-    out->straight = out->copies = true;
-    out->dials = out->blocks = !arguments.is_server;
+    out->flags |= SL_MODULE_STRAIGHT | SL_MODULE_COPIES;
+    out->flags |= arguments.is_server ? 0U : SL_MODULE_DIALS | SL_MODULE_BLOCKS;
     out->frame_bytes_max = arguments.buffer_bytes;
     return err;
 }
@@ -414,18 +414,18 @@ static bool has_interrupts(const struct rte_eth_dev_info *info)
 int sl_module_find_traits(const struct rte_eth_dev_info *info, struct sl_module_traits *out)
 {
     *out = (struct sl_module_traits){0};
-    out->wakes = has_interrupts(info);
+    out->flags = has_interrupts(info) ? SL_MODULE_WAKES : 0;
     if (strcmp(info->driver_name, "net_memif") == 0) {
         return find_memif(info, out);
     }
     if (strcmp(info->driver_name, "net_af_packet") == 0) {
         const char *bytes = argument_of(info, "framesz");
-        out->copies = out->once = out->kernels = true;
+        out->flags |= SL_MODULE_COPIES | SL_MODULE_ONCE | SL_MODULE_KERNELS;
         out->head_bytes = PACKET_HEADER_BYTES;
         out->room_bytes_min =
             bytes != NULL ? (uint32_t)strtoul(bytes, NULL, 10) : PACKET_FRAME_BYTES;
     } else if (strcmp(info->driver_name, "net_af_xdp") == 0) {
-        out->single = out->kernels = true;
+        out->flags |= SL_MODULE_SINGLE | SL_MODULE_KERNELS;
         out->packets_kept = XDP_PACKETS_KEPT;
     }
     return 0;

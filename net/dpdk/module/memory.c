@@ -71,7 +71,7 @@ static int add_new(const struct sl_module_device *device, void *base, size_t byt
 
 int sl_module_memory_add(const struct sl_module_device *device, void *base, size_t bytes)
 {
-    if (device->traits.copies) {
+    if (sl_module_has(device, SL_MODULE_COPIES)) {
         return 0;
     }
     int err = 0;

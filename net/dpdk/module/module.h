@@ -20,15 +20,19 @@ extern const struct sl_dpdk_port_ops sl_module_ports;
 struct sl_module_port;
 
 /* Properties of a device's driver. */
+enum sl_module_trait {
+    SL_MODULE_STRAIGHT = 1 << 0, /* memif: packets keep their queue number */
+    SL_MODULE_COPIES = 1 << 1,   /* a send call has copied the packet when it returns */
+    SL_MODULE_DIALS = 1 << 2,    /* memif client: the start fails until its server listens */
+    SL_MODULE_BLOCKS = 1 << 3, /* memif client: a reactor has consecutive queues, not every n-th */
+    SL_MODULE_ONCE = 1 << 4,   /* after a stop the device must be created again */
+    SL_MODULE_SINGLE = 1 << 5, /* it cannot be: AF_XDP's driver leaves its sockets open */
+    SL_MODULE_WAKES = 1 << 6,  /* has receive interrupts */
+    SL_MODULE_KERNELS = 1 << 7 /* an interface of the kernel, which reports its link state */
+};
+
 struct sl_module_traits {
-    bool straight; /* memif: packets keep their queue number */
-    bool copies;   /* a send call has copied the packet when it returns */
-    bool dials;    /* memif client: the start fails until its server listens */
-    bool blocks;   /* memif client: a reactor owns consecutive queues; else every n-th */
-    bool once;     /* cannot start again after a stop: the device must be created again */
-    bool single;   /* nor be created again: AF_XDP's driver leaves its sockets open on close */
-    bool wakes;    /* has receive interrupts */
-    bool kernels;  /* an interface of the kernel, which reports its link state */
+    uint32_t flags;           /* of enum sl_module_trait */
     uint32_t frame_bytes_max; /* 0: as configured */
     uint32_t room_bytes_min;  /* least packet buffer; head_bytes of it are not for the packet */
     uint32_t head_bytes;
@@ -48,15 +52,24 @@ struct sl_module_device {
     uint16_t port_base, mtu, frame_bytes_max, packets;
     uint16_t queues, rx_queues, reactors;
     uint32_t first_reactor;
-    bool gathers, checksums, sees_checksums;
+    struct {
+        bool gathers, checksums, sees_checksums;
+    } offloads;
     struct rte_mempool *pools[SL_MODULE_REACTORS], *rests[SL_MODULE_REACTORS];
     struct sl_module_port *ports[SL_MODULE_REACTORS];
     uint32_t users;
     bool configured, started;
-    bool link_was_up, told_down;
-    uint64_t since_ns;  /* time of open, or when the link was last up */
-    uint64_t redial_ns; /* dials: next start while the link is down */
+    struct {
+        bool was_up, told_down;
+        uint64_t since_ns;  /* time of open, or when the link was last up */
+        uint64_t redial_ns; /* DIALS: next start while the link is down */
+    } link;
 };
+
+static inline bool sl_module_has(const struct sl_module_device *device, enum sl_module_trait trait)
+{
+    return (device->traits.flags & trait) != 0;
+}
 
 struct sl_module_port {
     struct sl_dpdk_port base;
@@ -67,11 +80,11 @@ struct sl_module_port {
     uint16_t *queues; /* receive queues */
     bool on;          /* may use the queues */
     bool gathers, checksums;
-    /* With receive interrupts: the epoll descriptor, its watch in the ring, and whether interrupts
-     * are on. */
-    int wake_fd;
-    struct sl_dpdk_watch *watch;
-    bool armed;
+    struct {
+        int fd;                      /* of epoll */
+        struct sl_dpdk_watch *watch; /* in the ring; NULL: no receive interrupts */
+        bool armed;
+    } wake;
     uint32_t lent; /* tails that the device still reads */
     struct sl_dpdk_port_stats stats;
 };

@@ -151,13 +151,13 @@ static void port_info(const struct sl_dpdk_port *base, struct sl_dpdk_port_info 
         .packets = device->packets,
         .tx_gather = port->gathers,
         .tx_checksum = port->checksums,
-        .rx_interrupt = port->watch != NULL,
-        .is_one_peers = device->traits.straight,
+        .rx_interrupt = port->wake.watch != NULL,
+        .is_one_peers = sl_module_has(device, SL_MODULE_STRAIGHT),
         .queues = {.queues = device->queues,
                    .reactors = device->reactors,
                    .index = port->index,
-                   .blocks = device->traits.blocks,
-                   .straight = device->traits.straight},
+                   .blocks = sl_module_has(device, SL_MODULE_BLOCKS),
+                   .straight = sl_module_has(device, SL_MODULE_STRAIGHT)},
     };
     memcpy(out->name, device->name, sizeof out->name);
 }
@@ -221,7 +221,7 @@ static uint32_t port_receive(struct sl_dpdk_port *base, struct sl_dpdk_packet *p
         port->next_queue++;
         port->next_queue = port->next_queue < port->queue_count ? port->next_queue : 0;
     }
-    if (port->armed && (done > 0 || !sl_module_host->watch_is_set(port->watch))) {
+    if (port->wake.armed && (done > 0 || !sl_module_host->watch_is_set(port->wake.watch))) {
         sl_module_wake_disarm(port);
     }
     port->stats.received += done;
@@ -398,7 +398,7 @@ static uint32_t port_send(struct sl_dpdk_port *base, const struct sl_dpdk_packet
 static bool port_arm(struct sl_dpdk_port *base)
 {
     struct sl_module_port *port = port_of(base);
-    return port->lent == 0 && (port->watch == NULL || sl_module_wake_arm(port));
+    return port->lent == 0 && (port->wake.watch == NULL || sl_module_wake_arm(port));
 }
 
 /* Memory, statistics */

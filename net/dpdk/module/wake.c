@@ -20,21 +20,21 @@ static void switch_all(const struct sl_module_port *port, bool on)
 static void drain(const struct sl_module_port *port)
 {
     struct rte_epoll_event events[EVENTS];
-    while (rte_epoll_wait(port->wake_fd, events, EVENTS, 0) == EVENTS) {
+    while (rte_epoll_wait(port->wake.fd, events, EVENTS, 0) == EVENTS) {
     }
 }
 
 static void control_all(const struct sl_module_port *port, uint16_t count, int how)
 {
     for (uint16_t i = 0; i < count; i++) {
-        (void)rte_eth_dev_rx_intr_ctl_q(port->id, port->queues[i], port->wake_fd, how, NULL);
+        (void)rte_eth_dev_rx_intr_ctl_q(port->id, port->queues[i], port->wake.fd, how, NULL);
     }
 }
 
 static bool add_all(const struct sl_module_port *port)
 {
     for (uint16_t i = 0; i < port->queue_count; i++) {
-        if (rte_eth_dev_rx_intr_ctl_q(port->id, port->queues[i], port->wake_fd, RTE_INTR_EVENT_ADD,
+        if (rte_eth_dev_rx_intr_ctl_q(port->id, port->queues[i], port->wake.fd, RTE_INTR_EVENT_ADD,
                                       NULL) != 0) {
             control_all(port, i, RTE_INTR_EVENT_DEL);
             return false;
@@ -45,41 +45,42 @@ static bool add_all(const struct sl_module_port *port)
 
 void sl_module_wake_open(struct sl_module_port *port)
 {
-    port->wake_fd = port->device->traits.wakes ? epoll_create1(EPOLL_CLOEXEC) : -1;
-    if (port->wake_fd >= 0 && add_all(port)) {
-        port->watch = sl_module_host->watch_open(port->base.reactor, port->wake_fd);
-        if (port->watch != NULL) {
+    port->wake.fd =
+        sl_module_has(port->device, SL_MODULE_WAKES) ? epoll_create1(EPOLL_CLOEXEC) : -1;
+    if (port->wake.fd >= 0 && add_all(port)) {
+        port->wake.watch = sl_module_host->watch_open(port->base.reactor, port->wake.fd);
+        if (port->wake.watch != NULL) {
             module_log(SL_LOG_INFO, "dpdk: %s: a reactor that sleeps is woken by its interrupts",
                        port->device->name);
             return;
         }
         control_all(port, port->queue_count, RTE_INTR_EVENT_DEL);
     }
-    if (port->wake_fd >= 0) {
-        (void)close(port->wake_fd);
-        port->wake_fd = -1;
+    if (port->wake.fd >= 0) {
+        (void)close(port->wake.fd);
+        port->wake.fd = -1;
     }
 }
 
 void sl_module_wake_close(struct sl_module_port *port)
 {
-    if (port->watch == NULL) {
+    if (port->wake.watch == NULL) {
         return;
     }
     sl_module_wake_disarm(port);
-    sl_module_host->watch_close(&port->watch);
+    sl_module_host->watch_close(&port->wake.watch);
     control_all(port, port->queue_count, RTE_INTR_EVENT_DEL);
-    (void)close(port->wake_fd);
+    (void)close(port->wake.fd);
 }
 
 /* A packet may have arrived before the interrupts were on, so that the first call returns false. */
 bool sl_module_wake_arm(struct sl_module_port *port)
 {
-    if (!port->armed) {
+    if (!port->wake.armed) {
         drain(port);
         switch_all(port, true);
-        sl_module_host->watch_set(port->watch);
-        port->armed = true;
+        sl_module_host->watch_set(port->wake.watch);
+        port->wake.armed = true;
         return false;
     }
     return true;
@@ -87,8 +88,8 @@ bool sl_module_wake_arm(struct sl_module_port *port)
 
 void sl_module_wake_disarm(struct sl_module_port *port)
 {
-    if (port->armed) {
-        port->armed = false;
+    if (port->wake.armed) {
+        port->wake.armed = false;
         switch_all(port, false);
         drain(port);
     }

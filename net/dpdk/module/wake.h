@@ -4,7 +4,7 @@
 
 #include "net/dpdk/module/module.h"
 
-/* Leaves port->watch NULL if the device has no receive interrupts. */
+/* Leaves port->wake.watch NULL if the device has no receive interrupts. */
 void sl_module_wake_open(struct sl_module_port *port);
 void sl_module_wake_close(struct sl_module_port *port);
 /* As `arm` of port.h. */
