@@ -29,7 +29,7 @@ static void ping(struct sl_rdma_conn *conn, uint32_t pings_max)
 static void visit_idle(struct sl_rdma_conn *conn, uint64_t now_ns)
 {
     sl_silence_restart(&conn->watch.silence, now_ns);
-    if (conn->rdma->sweep_rounds % ROUNDS_PER_PROBE == 0) {
+    if (conn->rdma->sweep.count % ROUNDS_PER_PROBE == 0) {
         ping(conn, PROBES_UNHEARD);
     }
 }
@@ -73,8 +73,8 @@ static bool has_device(const struct sl_rdma *rdma)
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_rdma *rdma = SL_CONTAINER_OF(timer, struct sl_rdma, sweep);
-    rdma->sweep_rounds++;
+    struct sl_rdma *rdma = SL_CONTAINER_OF(timer, struct sl_rdma, sweep.timer);
+    rdma->sweep.count++;
     for (uint32_t i = 0; i < rdma->conns.capacity; i++) {
         if (rdma->conns.by_index[i] != NULL) {
             visit(rdma->conns.by_index[i], now_ns);
@@ -96,21 +96,21 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 
 static void on_retry(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_rdma *rdma = SL_CONTAINER_OF(timer, struct sl_rdma, retry);
-    rdma->retry_rounds++;
+    struct sl_rdma *rdma = SL_CONTAINER_OF(timer, struct sl_rdma, retry.timer);
+    rdma->retry.count++;
     rdma->awake = rdma->awake || !sl_list_empty(&rdma->ready);
 }
 
 void sl_rdma_liveness_open(struct sl_rdma *rdma)
 {
-    rdma->sweep.run = on_timer;
-    rdma->retry.run = on_retry;
+    rdma->sweep.timer.run = on_timer;
+    rdma->retry.timer.run = on_retry;
 }
 
 void sl_rdma_liveness_close(struct sl_rdma *rdma)
 {
-    sl_reactor_disarm(rdma->base.reactor, &rdma->sweep);
-    sl_reactor_disarm(rdma->base.reactor, &rdma->retry);
+    sl_reactor_disarm(rdma->base.reactor, &rdma->sweep.timer);
+    sl_reactor_disarm(rdma->base.reactor, &rdma->retry.timer);
 }
 
 void sl_rdma_liveness_add(struct sl_rdma *rdma, struct sl_rdma_conn *conn)

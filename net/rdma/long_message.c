@@ -150,7 +150,7 @@ static enum outcome find_source(struct source *source, const struct sl_rdma_view
     if (outcome == FOUND) {
         outcome = add_part(source, view->tail, view->tail_bytes);
     }
-    source->conn->send->refused = source->conn->send->refused && outcome != FOUND;
+    source->conn->send->refusal.is_set = source->conn->send->refusal.is_set && outcome != FOUND;
     if (outcome != FOUND) {
         bool awake = source->conn->rdma->awake;
         put_blocks(&source->blocks);
@@ -167,12 +167,12 @@ static void wait_for_memory(struct sl_rdma_conn *conn)
     struct sl_rdma *rdma = conn->rdma;
     struct sl_rdma_send *send = conn->send;
     const uint64_t now_ns = sl_reactor_now_ns(rdma->base.reactor);
-    if (!send->refused) {
-        send->refused = true;
-        send->refused_since_ns = now_ns;
+    if (!send->refusal.is_set) {
+        send->refusal.is_set = true;
+        send->refusal.since_ns = now_ns;
     }
-    send->refused_round = rdma->retry_rounds;
-    if (now_ns - send->refused_since_ns < sl_rdma_patience_ns(rdma)) {
+    send->refusal.round = rdma->retry.count;
+    if (now_ns - send->refusal.since_ns < sl_rdma_patience_ns(rdma)) {
         send->wait_buffer = true;
         sl_rdma_wake_retry(rdma);
         return;
@@ -189,7 +189,7 @@ static void wait_for_memory(struct sl_rdma_conn *conn)
 static bool waits_for_memory(struct sl_rdma_conn *conn)
 {
     struct sl_rdma_send *send = conn->send;
-    bool waits = send->refused && send->refused_round == conn->rdma->retry_rounds;
+    bool waits = send->refusal.is_set && send->refusal.round == conn->rdma->retry.count;
     send->wait_buffer = send->wait_buffer || waits;
     return waits;
 }

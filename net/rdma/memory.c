@@ -55,7 +55,7 @@ void sl_rdma_memory_explain(struct sl_rdma_nic *nic, size_t bytes, int reason)
 void sl_rdma_memory_refused(struct sl_rdma_nic *nic, struct sl_rdma_refusal *refusal, size_t bytes)
 {
     sl_rdma_memory_explain(nic, bytes, errno);
-    *refusal = (struct sl_rdma_refusal){.round = nic->rdma->retry_rounds, .bytes = bytes};
+    *refusal = (struct sl_rdma_refusal){.round = nic->rdma->retry.count, .bytes = bytes};
     sl_rdma_wake_retry(nic->rdma);
 }
 
@@ -63,7 +63,7 @@ bool sl_rdma_memory_is_refused(const struct sl_rdma_nic *nic, const struct sl_rd
                                size_t bytes)
 {
     return refusal->bytes != 0 && bytes >= refusal->bytes &&
-           refusal->round == nic->rdma->retry_rounds;
+           refusal->round == nic->rdma->retry.count;
 }
 
 struct ibv_mr *sl_rdma_memory_pin(struct sl_rdma_nic *nic, void *at, size_t bytes, int access)

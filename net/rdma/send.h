@@ -27,12 +27,14 @@ struct sl_rdma_send {
     uint32_t offset;           /* bytes of the entry at `next` that are packed */
     bool wants_room;           /* the upper layer is due a `writable` */
     bool wait_buffer;          /* waits for a block, or for memory */
-    bool refused;              /* the frame at `next` could not be registered: */
-    uint32_t refused_round;    /* last in this round of retries, */
-    uint64_t refused_since_ns; /* first at this time */
-    bool stall_told;           /* the peer was sent STALLED for this limit */
-    uint32_t notes_unheard;    /* CREDIT_UPDATEs sent since the last packet arrived */
-    uint32_t signalled;        /* number of the last signalled work request */
+    struct {
+        bool is_set;
+        uint32_t round;     /* last in this round of retries, */
+        uint64_t since_ns;  /* first at this time */
+    } refusal;              /* of the registration of the frame at `next` */
+    bool stall_told;        /* the peer was sent STALLED for this limit */
+    uint32_t notes_unheard; /* CREDIT_UPDATEs sent since the last packet arrived */
+    uint32_t signalled;     /* number of the last signalled work request */
     uint32_t flight_head, flight_tail;
     struct sl_rdma_reply_buffers *reply_buffers; /* NULL: none yet */
     struct sl_rdma_flight flights[SL_RDMA_SENDS];

@@ -87,9 +87,10 @@ struct sl_rdma {
     uint32_t region_end;
     uint64_t region_serial;
     struct sl_rdma_rma_memory *rma_memory; /* NULL: no regions of one-sided operations yet */
-    struct sl_timer sweep, retry;
-    uint32_t sweep_rounds;
-    uint32_t retry_rounds; /* a refused registration is retried in the next round; wraps */
+    struct {
+        struct sl_timer timer;
+        uint32_t count;
+    } sweep, retry; /* rounds; a refused registration is retried in the next; wrap */
 };
 
 enum sl_rdma_life {

@@ -19,15 +19,15 @@ void sl_rdma_wake_unwatch(struct sl_rdma *rdma, int fd)
 
 void sl_rdma_wake_sweep(struct sl_rdma *rdma)
 {
-    if (!sl_timer_armed(&rdma->sweep)) {
-        sl_reactor_arm(rdma->base.reactor, &rdma->sweep,
+    if (!sl_timer_armed(&rdma->sweep.timer)) {
+        sl_reactor_arm(rdma->base.reactor, &rdma->sweep.timer,
                        sl_rdma_patience_ns(rdma) / SL_LIVENESS_ROUNDS);
     }
 }
 
 void sl_rdma_wake_retry(struct sl_rdma *rdma)
 {
-    if (!sl_timer_armed(&rdma->retry)) {
-        sl_reactor_arm(rdma->base.reactor, &rdma->retry, RETRY_NS);
+    if (!sl_timer_armed(&rdma->retry.timer)) {
+        sl_reactor_arm(rdma->base.reactor, &rdma->retry.timer, RETRY_NS);
     }
 }

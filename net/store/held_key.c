@@ -65,8 +65,8 @@ static void on_answer(void *ctx, struct sl_metastore_request *ask);
 static void ask_metastore(struct sl_held_key *held, enum sl_held_key_state state,
                           enum sl_metastore_kind kind)
 {
-    sl_assert(!held->asking);
-    struct sl_metastore_request *ask = &held->ask;
+    sl_assert(!held->ask.in_flight);
+    struct sl_metastore_request *ask = &held->ask.request;
     *ask = (struct sl_metastore_request){
         .kind = kind,
         .timeout_ns = held->ttl_ns / 2,
@@ -87,9 +87,9 @@ static void ask_metastore(struct sl_held_key *held, enum sl_held_key_state state
         held->change.removes = state == SL_HELD_KEY_RELEASED;
     }
     held->state = state;
-    held->asking = true;
+    held->ask.in_flight = true;
     if (kind != SL_METASTORE_WRITE) {
-        held->asked_ns = now_of(held); /* a lease counts from its request */
+        held->ask.asked_ns = now_of(held); /* a lease counts from its request */
     }
     sl_metastore_request(held->options.metastore, ask);
 }
@@ -103,7 +103,7 @@ static void watch_again(struct sl_held_key *held, uint64_t pause_ns)
 static void revoke(struct sl_held_key *held, uint64_t pause_ns)
 {
     held->pause_ns = pause_ns;
-    if (!held->asking && held->lease != 0) { /* else the lease expires by itself */
+    if (!held->ask.in_flight && held->lease != 0) { /* else the lease expires by itself */
         ask_metastore(held, SL_HELD_KEY_REVOKING, SL_METASTORE_LEASE_REVOKE);
     }
 }
@@ -121,7 +121,7 @@ static void win(struct sl_held_key *held, uint64_t term)
 {
     held->state = SL_HELD_KEY_HOLDING;
     held->is_unread = false;
-    set_until(held, held->asked_ns);
+    set_until(held, held->ask.asked_ns);
     held->options.won(held->options.ctx, term);
 }
 
@@ -191,7 +191,7 @@ static void claim_came(struct sl_held_key *held, const struct sl_metastore_answe
 static void look_over(struct sl_held_key *held)
 {
     void (*released)(void *ctx, int err, const char *reason) = held->released;
-    if (released != NULL && !held->asking && !held->keeping) {
+    if (released != NULL && !held->ask.in_flight && !held->keep.in_flight) {
         held->released = NULL;
         released(held->options.ctx, held->release_err, held->release_reason);
     }
@@ -207,7 +207,7 @@ static void give_up(struct sl_held_key *held)
 /* Gives up what a request in flight created before sl_held_key_release. */
 static void answer_released(struct sl_held_key *held, const struct sl_metastore_answer *answer)
 {
-    const enum sl_metastore_kind kind = held->ask.kind;
+    const enum sl_metastore_kind kind = held->ask.request.kind;
     const bool is_end =
         kind == SL_METASTORE_LEASE_REVOKE || (kind == SL_METASTORE_WRITE && held->change.removes);
     if (is_end) {
@@ -227,7 +227,7 @@ static void on_answer(void *ctx, struct sl_metastore_request *ask)
     struct sl_held_key *held = ctx;
     struct sl_metastore_answer answer = ask->answer; /* a callback may reuse the request */
     ask->answer = (struct sl_metastore_answer){0};
-    held->asking = false;
+    held->ask.in_flight = false;
     if (answer.err == SL_ERR_CANCELLED || held->options.metastore == NULL) {
         held->state = SL_HELD_KEY_RELEASED; /* the metastore is closing: send no more requests */
         sl_metastore_answer_fini(&answer);
@@ -276,7 +276,7 @@ static void kept(struct sl_held_key *held, const struct sl_metastore_answer *ans
     } else if (err == 0 && held->has_no_leases && !is_own(held, answer)) {
         lose(held, answer->item_count == 0 ? LOST : "another process has written its key", 0);
     } else if (err == 0) {
-        set_until(held, held->keep_asked_ns);
+        set_until(held, held->keep.asked_ns);
     } else if (err == SL_ERR_NOT_FOUND) {
         lose(held, "the store has ended its lease", RETRY_NS);
     } else {
@@ -287,7 +287,7 @@ static void kept(struct sl_held_key *held, const struct sl_metastore_answer *ans
 static void on_kept(void *ctx, struct sl_metastore_request *ask)
 {
     struct sl_held_key *held = ctx;
-    held->keeping = false;
+    held->keep.in_flight = false;
     if (ask->answer.err == SL_ERR_CANCELLED || held->options.metastore == NULL) {
         held->state = SL_HELD_KEY_RELEASED;
     } else {
@@ -306,17 +306,17 @@ static void on_kept(void *ctx, struct sl_metastore_request *ask)
 
 static void keep(struct sl_held_key *held, uint64_t now_ns)
 {
-    held->keeping = true;
-    held->keep_asked_ns = now_ns;
-    held->keep = (struct sl_metastore_request){
+    held->keep.in_flight = true;
+    held->keep.asked_ns = now_ns;
+    held->keep.request = (struct sl_metastore_request){
         .kind = held->has_no_leases ? SL_METASTORE_READ : SL_METASTORE_LEASE_RENEW,
         .timeout_ns = held->ttl_ns / 3,
         .lease = held->lease,
         .done = on_kept,
         .ctx = held,
     };
-    memcpy(held->keep.key, held->options.key, sizeof held->keep.key);
-    sl_metastore_request(held->options.metastore, &held->keep);
+    memcpy(held->keep.request.key, held->options.key, sizeof held->keep.request.key);
+    sl_metastore_request(held->options.metastore, &held->keep.request);
 }
 
 void sl_held_key_tick(struct sl_held_key *held, uint64_t now_ns)
@@ -324,9 +324,10 @@ void sl_held_key_tick(struct sl_held_key *held, uint64_t now_ns)
     const bool is_holding = held->state == SL_HELD_KEY_HOLDING;
     if (is_holding && now_ns >= held->until_ns) {
         lose(held, TOO_LATE, RETRY_NS);
-    } else if (is_holding && !held->keeping && now_ns >= held->keep_at_ns) {
+    } else if (is_holding && !held->keep.in_flight && now_ns >= held->keep_at_ns) {
         keep(held, now_ns);
-    } else if (held->state == SL_HELD_KEY_WATCHING && !held->asking && now_ns >= held->look_at_ns) {
+    } else if (held->state == SL_HELD_KEY_WATCHING && !held->ask.in_flight &&
+               now_ns >= held->look_at_ns) {
         ask_metastore(held, held->is_unread ? SL_HELD_KEY_GRANTING : SL_HELD_KEY_READING,
                       held->is_unread ? SL_METASTORE_LEASE_GRANT : SL_METASTORE_READ);
     }
@@ -363,7 +364,7 @@ void sl_held_key_release(struct sl_held_key *held,
     const bool holds = held->state == SL_HELD_KEY_HOLDING;
     held->released = released;
     held->state = SL_HELD_KEY_RELEASED;
-    if (holds && !held->asking) {
+    if (holds && !held->ask.in_flight) {
         give_up(held);
     }
     look_over(held);

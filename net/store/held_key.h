@@ -48,21 +48,24 @@ enum sl_held_key_state {
 };
 
 /* Caller's storage. All members but `options` are private. */
+struct sl_held_key_call {
+    struct sl_metastore_request request;
+    bool in_flight;
+    uint64_t asked_ns; /* when it was sent */
+};
+
 struct sl_held_key {
     struct sl_held_key_options options;
     enum sl_held_key_state state;
-    struct sl_metastore_request ask;  /* all kinds but `keep` */
-    struct sl_metastore_request keep; /* LEASE_RENEW, or READ without leases, after winning */
-    bool asking, keeping;             /* the request is in flight */
-    bool is_unread;                   /* the next attempt does not read the key first */
-    bool has_no_leases;               /* the store */
-    int trouble;                      /* of the store */
+    struct sl_held_key_call ask;  /* all kinds but `keep` */
+    struct sl_held_key_call keep; /* LEASE_RENEW, or READ without leases, after winning */
+    bool is_unread;               /* the next attempt does not read the key first */
+    bool has_no_leases;           /* the store */
+    int trouble;                  /* of the store */
     struct sl_metastore_change change;
     uint64_t lease, ttl_ns;
-    uint64_t replaced;      /* creation revision of the item to replace; 0: none */
-    uint64_t asked_ns;      /* when the request in flight was sent */
-    uint64_t keep_asked_ns; /* likewise */
-    uint64_t until_ns;      /* the lease lasts at least until then */
+    uint64_t replaced; /* creation revision of the item to replace; 0: none */
+    uint64_t until_ns; /* the lease lasts at least until then */
     uint64_t keep_at_ns, look_at_ns;
     uint64_t pause_ns; /* before the next attempt after a revocation */
     void (*released)(void *ctx, int err, const char *reason); /* NULL: nobody waits */
