@@ -442,11 +442,11 @@ static int choose_task(const struct sources *sources, int64_t index, const char 
         return 0; /* there is only one */
     }
     if (sources->tf.is_evaluator && sources->flag_index < 0) {
-        cluster->has_no_task = true;
+        cluster->task = SL_CLUSTER_TASK_NONE;
         return 0;
     }
     if (index < 0 && cluster->has_scheduler) {
-        cluster->any_task = true;
+        cluster->task = SL_CLUSTER_TASK_ANY;
         return 0;
     }
     if (index < 0 && count > 1) {

@@ -31,14 +31,19 @@ struct sl_cluster_ps {
     bool has_bypass;
 };
 
+enum sl_cluster_task {
+    SL_CLUSTER_TASK_GIVEN, /* task_index */
+    SL_CLUSTER_TASK_ANY,   /* chosen by the coordinator; task_index is 0 */
+    SL_CLUSTER_TASK_NONE   /* an evaluator: a client without a clock; task_index is 0 */
+};
+
 struct sl_cluster {
     enum sl_cluster_role role;
     bool has_scheduler; /* The coordinator is not on ps 0, and the ps hosts are unknown. */
     struct sl_endpoint coordinator; /* its control endpoint */
     uint32_t task_index;            /* 0 for a scheduler */
-    bool any_task;                  /* chosen by the coordinator; task_index is 0 */
-    bool has_no_task;               /* an evaluator: a client without a clock; task_index is 0 */
-    struct sl_cluster_ps *ps;       /* [ps_count]; NULL with a scheduler */
+    enum sl_cluster_task task;
+    struct sl_cluster_ps *ps; /* [ps_count]; NULL with a scheduler */
     uint32_t ps_count;
     bool is_default;                 /* no source names a server: this one is alone, on loopback */
     const char *map_path;            /* the endpoint map that was read; NULL: none */

@@ -108,7 +108,7 @@ static const struct row rows[] = {
     SECTION("Client"),
     ROW(C | LOCAL, flags.cluster.coordinator, PARSED, .name = "coordinator", .parse = parse_places,
         .accepts = "HOST:PORT, or several, separated by commas", .metavar = "HOST:PORT,..."),
-    ROW(C | LOCAL, task, PARSED, .name = "task-index", .parse = parse_task,
+    ROW(C | LOCAL, client.task, PARSED, .name = "task-index", .parse = parse_task,
         .accepts = "an index from 0 to 16383, any or none"),
     ROW(C | LOCAL, flags.cluster.rank, I64, .variable = "RANK", .least = 0,
         .most = SL_LIMIT_WORKERS - 1),
@@ -118,11 +118,12 @@ static const struct row rows[] = {
         .most = SL_LIMIT_WORKERS - 1),
     ROW(C | LOCAL, flags.cluster.slurm_tasks, U32, .variable = "SLURM_NTASKS", .least = 1,
         .most = SL_LIMIT_WORKERS),
-    ROW(C, server_count, U32, .name = "num-servers", .least = 1, .most = SL_LIMIT_PS),
-    ROW(C, protocol, CHOICE, .name = "protocol", .choices = "batched|per-table"),
-    ROW(C, start_timeout_ns, DURATION, .name = "start-timeout", .preset = "60s",
+    ROW(C, client.server_count, U32, .name = "num-servers", .least = 1, .most = SL_LIMIT_PS),
+    ROW(C, client.protocol, CHOICE, .name = "protocol", .choices = "batched|per-table"),
+    ROW(C, times.start_timeout_ns, DURATION, .name = "start-timeout", .preset = "60s",
         .least = TIMEOUT_LEAST, .most = UINT32_MAX / 1000),
-    ROW(C, heartbeat_ns, DURATION, .name = "heartbeat", .preset = "0", .least = 0, .most = HOUR),
+    ROW(C, client.heartbeat_ns, DURATION, .name = "heartbeat", .preset = "0", .least = 0,
+        .most = HOUR),
 
     SECTION("Cluster (or TF_CONFIG, or ps-lite's variables, or an endpoint map)"),
     ROW(P | W, flags.cluster.ps_hosts, STRING, .name = "ps-hosts", .metavar = "HOST:PORT,...",
@@ -173,44 +174,44 @@ static const struct row rows[] = {
                 "exit."),
 
     SECTION("This process"),
-    ROW(P | D, reactors, U32, .name = "reactors",
+    ROW(P | D, reactors.count, U32, .name = "reactors",
         .aliases = "STARLING_PS_REACTORS NETWORK_PS_CORE_NUMBER", .refuses_empty = true, .least = 1,
         .most = SL_LIMIT_REACTORS,
         .help = "Reactor threads; each owns one shard. Default: the available cores, at most 16."),
-    ROW(W, reactors, U32, .name = "reactors",
+    ROW(W, reactors.count, U32, .name = "reactors",
         .aliases = "STARLING_WORKER_REACTORS NETWORK_WORKER_CORE_NUMBER", .refuses_empty = true,
         .least = 0, .most = SL_LIMIT_REACTORS,
         .help = "Reactor threads, which share the connections to the servers. 0: the training "
                 "thread does network I/O inside API calls. Default: 1."),
-    ROW(P | D, polling, BOOL, .name = "polling", .aliases = "STARLING_PS_POLLING PS_ENABLE_POLLING",
-        .refuses_empty = true,
+    ROW(P | D, reactors.polling, BOOL, .name = "polling",
+        .aliases = "STARLING_PS_POLLING PS_ENABLE_POLLING", .refuses_empty = true,
         .help = "Idle reactors spin instead of sleeping. Never use more reactors than cores then."),
-    ROW(W, polling, BOOL, .name = "polling",
+    ROW(W, reactors.polling, BOOL, .name = "polling",
         .aliases = "STARLING_WORKER_POLLING WORKER_ENABLE_POLLING", .refuses_empty = true,
         .help = "Idle reactors spin instead of sleeping. Never use more reactors than cores then."),
-    ROW(P | D, pin_cores, BOOL, .name = "pin-cores",
+    ROW(P | D, reactors.pin_cores, BOOL, .name = "pin-cores",
         .aliases = "STARLING_PS_PIN_CORES !PS_DISABLE_PIN_CORES", .refuses_empty = true,
         .help = "Pin each reactor to a core, from the first core on."),
-    ROW(W, pin_cores, BOOL, .name = "pin-cores",
+    ROW(W, reactors.pin_cores, BOOL, .name = "pin-cores",
         .aliases = "STARLING_WORKER_PIN_CORES !WORKER_DISABLE_PIN_CORES", .refuses_empty = true,
         .help = "Pin each reactor to a core, from the last core downwards."),
     ROW(P, memory_bytes_max, PARSED, .name = "memory-limit", .preset = "0", .parse = parse_size,
         .accepts = "a number of bytes, such as 0, 500M or 64G", .metavar = "BYTES",
         .help = "Limit of the memory of this process, in bytes or with K, M, G or T; 0: none. Rows "
                 "beyond it are refused. A limit below the minimum is an error."),
-    ROW(P | L, lease_ns, DURATION, .name = "lease", .preset = "10s", .least = LEASE_LEAST,
+    ROW(P | L, times.lease_ns, DURATION, .name = "lease", .preset = "10s", .least = LEASE_LEAST,
         .most = HOUR,
         .help = "How long a process may send no heartbeat before it expires and the job continues "
                 "without it. The coordinator's value applies. PS_HEARTBEAT_TIMEOUT, in seconds, "
                 "must agree."),
-    ROW(P, start_timeout_ns, DURATION, .name = "start-timeout", .preset = "60s",
+    ROW(P, times.start_timeout_ns, DURATION, .name = "start-timeout", .preset = "60s",
         .least = TIMEOUT_LEAST, .most = DAY,
         .help = "Longest wait for the coordinator and the other servers; of a scheduler: for all "
                 "processes."),
-    ROW(P, drain_timeout_ns, DURATION, .name = "drain-timeout", .preset = "10s",
+    ROW(P, times.drain_timeout_ns, DURATION, .name = "drain-timeout", .preset = "10s",
         .least = TIMEOUT_LEAST, .most = HOUR,
         .help = "Longest wait for accepted requests after SIGTERM or SIGINT."),
-    ROW(P, slow_request_ns, DURATION, .name = "slow-request", .preset = "10ms", .least = 0,
+    ROW(P, times.slow_request_ns, DURATION, .name = "slow-request", .preset = "10ms", .least = 0,
         .most = HOUR,
         .help = "Requests that take as long are kept, with the time of each phase, and shown at "
                 "/api/slow; 0: none."),
@@ -230,15 +231,15 @@ static const struct row rows[] = {
         .parse = parse_congestion_control,
         .accepts = "a name of net.ipv4.tcp_available_congestion_control, such as cubic",
         .metavar = "NAME", .help = "TCP congestion control, such as cubic. Default: the system's."),
-    ROW(P | W, uses_shm, BOOL, .name = "shm", .refuses_empty = true, .preset = "1",
+    ROW(P | W, transports.uses_shm, BOOL, .name = "shm", .refuses_empty = true, .preset = "1",
         .help = "Shared memory between a server and workers of the same host and user."),
-    ROW(P | L, offers_rdma, BOOL, .name = "serve-rdma", .aliases = "rdma",
+    ROW(P | L, transports.offers_rdma, BOOL, .name = "serve-rdma", .aliases = "rdma",
         .help = "Serve over RDMA beside TCP, on the same host and a free port. An endpoint map can "
                 "name the port, or omit TCP. `starling-ps doctor` reports what is missing."),
-    ROW(P | D, uses_rdma, BOOL, .name = "use-rdma", .aliases = "STARLING_RDMA",
+    ROW(P | D, transports.uses_rdma, BOOL, .name = "use-rdma", .aliases = "STARLING_RDMA",
         .refuses_empty = true, .preset = "1",
         .help = "RDMA beside TCP, if it is configured. 0: TCP only."),
-    ROW(W, uses_rdma, BOOL, .name = "use-rdma", .aliases = "rdma STARLING_RDMA",
+    ROW(W, transports.uses_rdma, BOOL, .name = "use-rdma", .aliases = "rdma STARLING_RDMA",
         .refuses_empty = true, .preset = "1",
         .help = "RDMA beside TCP, if servers offer it. 0: TCP only."),
     ROW(P | W | D, flags.rdma.device, PARSED, .name = "rdma-device",
@@ -424,11 +425,11 @@ uint32_t sl_settings_options(enum sl_program program, uint32_t core_count,
 {
     sl_assert(core_count > 0);
     *settings = (struct sl_settings){
-        .reactors = (program & (W | C)) != 0            ? 1
-                    : core_count < REACTORS_DEFAULT_MAX ? core_count
-                                                        : REACTORS_DEFAULT_MAX,
+        .reactors.count = (program & (W | C)) != 0            ? 1
+                          : core_count < REACTORS_DEFAULT_MAX ? core_count
+                                                              : REACTORS_DEFAULT_MAX,
         .dmlc = {.rank = -1, .worker_id = -1},
-        .task = SL_SETTINGS_NO_TASK,
+        .client.task = SL_SETTINGS_NO_TASK,
         .flags.cluster = {.task_index = -1,
                           .rank = -1,
                           .slurm_task = -1,
@@ -500,17 +501,17 @@ static int agree_on_reactors(const struct sl_cli *cli, struct sl_settings *setti
                              struct sl_reason *reason)
 {
     const struct sl_dmlc *dmlc = &settings->dmlc;
-    const struct sl_cli_given *given = sl_settings_given(cli, &settings->reactors);
+    const struct sl_cli_given *given = sl_settings_given(cli, &settings->reactors.count);
     if (!dmlc->in_use || dmlc->group_size == 0) {
         return 0;
     }
-    if (given->from > SL_CLI_FROM_FILE && settings->reactors != dmlc->group_size) {
+    if (given->from > SL_CLI_FROM_FILE && settings->reactors.count != dmlc->group_size) {
         return sl_reason_fail(reason, SL_ERR_INVALID,
                               "%s is %u, but DMLC_GROUP_SIZE is %u; both are the shards of this "
                               "process, and must agree",
-                              given->source, settings->reactors, dmlc->group_size);
+                              given->source, settings->reactors.count, dmlc->group_size);
     }
-    settings->reactors = dmlc->group_size;
+    settings->reactors.count = dmlc->group_size;
     return 0;
 }
 
@@ -519,16 +520,16 @@ static int agree_on_lease(const struct sl_cli *cli, struct sl_settings *settings
                           struct sl_reason *reason)
 {
     const uint64_t timeout_ns = settings->dmlc.heartbeat_timeout_s * SL_CLOCK_NS_PER_S;
-    const struct sl_cli_given *given = sl_settings_given(cli, &settings->lease_ns);
+    const struct sl_cli_given *given = sl_settings_given(cli, &settings->times.lease_ns);
     if (timeout_ns == 0) {
         return 0;
     }
-    if (given->from > SL_CLI_FROM_FILE && settings->lease_ns != timeout_ns) {
+    if (given->from > SL_CLI_FROM_FILE && settings->times.lease_ns != timeout_ns) {
         return sl_reason_fail(reason, SL_ERR_INVALID,
                               "%s is %s, but PS_HEARTBEAT_TIMEOUT is %u; they must agree",
                               given->source, given->text, settings->dmlc.heartbeat_timeout_s);
     }
-    settings->lease_ns = timeout_ns;
+    settings->times.lease_ns = timeout_ns;
     return 0;
 }
 
@@ -576,7 +577,7 @@ static bool names_everything(const struct sl_cli *cli, const struct sl_settings 
 {
     const struct sl_cluster_flags *cluster = &settings->flags.cluster;
     return sl_settings_given(cli, &cluster->coordinator)->from > SL_CLI_FROM_FILE &&
-           sl_settings_given(cli, &settings->task)->from > SL_CLI_FROM_FILE &&
+           sl_settings_given(cli, &settings->client.task)->from > SL_CLI_FROM_FILE &&
            sl_settings_given(cli, &cluster->worker_count)->from > SL_CLI_FROM_FILE;
 }
 
@@ -600,7 +601,8 @@ static void drop_cluster_of_file(const struct sl_cli *cli, struct sl_settings *s
         if (is_counted) {
             cluster->worker_count = target == &cluster->worker_count ? 0 : cluster->worker_count;
             cluster->task_index = target == &cluster->task_index ? -1 : cluster->task_index;
-            settings->task = target == &settings->task ? SL_SETTINGS_NO_TASK : settings->task;
+            settings->client.task =
+                target == &settings->client.task ? SL_SETTINGS_NO_TASK : settings->client.task;
         }
     }
 }
@@ -673,8 +675,8 @@ int sl_settings_resolve(enum sl_program program, const struct sl_cli *cli,
     }
     int err = is_whole ? 0 : sl_dmlc_resolve(&settings->dmlc, reason);
     drop_cluster_of_file(cli, settings);
-    if (settings->task != SL_SETTINGS_NO_TASK) {
-        settings->flags.cluster.task_index = settings->task < 0 ? 0 : settings->task;
+    if (settings->client.task != SL_SETTINGS_NO_TASK) {
+        settings->flags.cluster.task_index = settings->client.task < 0 ? 0 : settings->client.task;
     }
     if (err == 0 &&
         (set_variables_of_dpdk(flags) != 0 || sl_cli_values_read(cli, &settings->values) != 0)) {
@@ -719,16 +721,17 @@ void sl_settings_client(const struct sl_settings *settings, struct sl_client_opt
     const struct sl_security *security = &settings->security;
     *out = (struct sl_client_options){
         .struct_size = sizeof *out,
-        .task_index = settings->task != SL_SETTINGS_NO_TASK ? settings->task
-                      : cluster->has_no_task                ? -1
-                      : cluster->any_task                   ? SL_CLIENT_ANY_TASK
-                                                            : (int32_t)cluster->task_index,
-        .server_count = settings->server_count != 0 ? settings->server_count : cluster->ps_count,
+        .task_index = settings->client.task != SL_SETTINGS_NO_TASK ? settings->client.task
+                      : cluster->task == SL_CLUSTER_TASK_NONE      ? -1
+                      : cluster->task == SL_CLUSTER_TASK_ANY       ? SL_CLIENT_ANY_TASK
+                                                                   : (int32_t)cluster->task_index,
+        .server_count =
+            settings->client.server_count != 0 ? settings->client.server_count : cluster->ps_count,
         .worker_count = cluster->worker_count,
-        .reactor_count = settings->reactors,
-        .polling = settings->polling,
-        .manual_progress = settings->reactors == 0,
-        .pin_cores = settings->pin_cores,
+        .reactor_count = settings->reactors.count,
+        .polling = settings->reactors.polling,
+        .manual_progress = settings->reactors.count == 0,
+        .pin_cores = settings->reactors.pin_cores,
         .checksum = settings->checksum,
         .congestion_control = unless_empty(settings->congestion_control),
         .join_running = settings->flags.cluster.joins,
@@ -738,17 +741,17 @@ void sl_settings_client(const struct sl_settings *settings, struct sl_client_opt
         .tls_key = security->key,
         .tls_authority = security->authority,
         .tls_peer_name = security->peer_name,
-        .disable_shm = !settings->uses_shm,
-        .heartbeat_ms = settings->heartbeat_ns != 0
-                            ? (uint32_t)(settings->heartbeat_ns / SL_CLOCK_NS_PER_MS)
+        .disable_shm = !settings->transports.uses_shm,
+        .heartbeat_ms = settings->client.heartbeat_ns != 0
+                            ? (uint32_t)(settings->client.heartbeat_ns / SL_CLOCK_NS_PER_MS)
                             : settings->dmlc.heartbeat_interval_s * 1000,
-        .disable_rdma = !settings->uses_rdma || settings->rdma.flaw[0] != '\0',
+        .disable_rdma = !settings->transports.uses_rdma || settings->rdma.flaw[0] != '\0',
         .rdma_device = unless_empty(settings->rdma.device),
         .has_rdma_gid_index = settings->rdma.has_gid_index,
         .rdma_gid_index = settings->rdma.gid_index,
         .dpdk_device = unless_empty(settings->dpdk.text),
-        .protocol = (enum sl_protocol)settings->protocol,
-        .start_timeout_ms = (uint32_t)(settings->start_timeout_ns / SL_CLOCK_NS_PER_MS),
+        .protocol = (enum sl_protocol)settings->client.protocol,
+        .start_timeout_ms = (uint32_t)(settings->times.start_timeout_ns / SL_CLOCK_NS_PER_MS),
     };
 }
 

@@ -65,30 +65,37 @@ enum sl_settings_log_format { SL_SETTINGS_LOG_TEXT, SL_SETTINGS_LOG_JSON };
 struct sl_settings {
     struct sl_settings_flags flags;
 
-    uint32_t reactors;
-    bool polling, pin_cores;
+    struct {
+        uint32_t count;
+        bool polling, pin_cores;
+    } reactors;
     bool checksum;
     enum sl_log_level log_level;
     int log_format; /* enum sl_settings_log_format */
 
     /* Servers only. */
     size_t memory_bytes_max; /* 0: no limit */
-    uint64_t lease_ns, start_timeout_ns, drain_timeout_ns, slow_request_ns;
+    struct {
+        uint64_t lease_ns, start_timeout_ns, drain_timeout_ns, slow_request_ns;
+    } times;
     uint32_t replicas;
     bool insecure;
     struct sl_checkpoint_settings checkpoint;
     struct sl_objects_settings objects;
 
     char congestion_control[16]; /* of TCP, such as "cubic"; "": the system's */
-    bool uses_shm, uses_rdma;    /* if possible */
-    bool offers_rdma;            /* --rdma */
+    struct {
+        bool uses_shm, uses_rdma; /* if possible */
+        bool offers_rdma;         /* --rdma */
+    } transports;
 
-    /* Clients only. */
-    int32_t task; /* index, SL_CLIENT_ANY_TASK, -1: a client without a clock; SL_SETTINGS_NO_TASK */
-    uint32_t server_count; /* 0: not given */
-    int protocol;          /* enum sl_protocol */
-    uint64_t heartbeat_ns; /* 0: not given */
-    struct sl_dmlc dmlc;   /* as given; sl_dmlc_resolve completes it */
+    struct {
+        int32_t task; /* index, SL_CLIENT_ANY_TASK, -1: without a clock; SL_SETTINGS_NO_TASK */
+        uint32_t server_count; /* 0: not given */
+        int protocol;          /* enum sl_protocol */
+        uint64_t heartbeat_ns; /* 0: not given */
+    } client;
+    struct sl_dmlc dmlc; /* as given; sl_dmlc_resolve completes it */
 
     struct sl_config_file file;     /* strings point into it */
     struct sl_cli_file cli_file;    /* for sl_cli.file; points into this struct */

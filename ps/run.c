@@ -20,7 +20,7 @@ static void name_log(const struct sl_settings *settings)
     char name[32] = "ps";
     if (cluster->role == SL_CLUSTER_SCHEDULER) {
         (void)snprintf(name, sizeof name, "scheduler");
-    } else if (!cluster->any_task) {
+    } else if (cluster->task != SL_CLUSTER_TASK_ANY) {
         (void)snprintf(name, sizeof name, "ps/%u", cluster->task_index);
     }
     sl_log_setup(settings->log_level, name);

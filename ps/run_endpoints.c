@@ -63,7 +63,7 @@ static int find_host(const struct sl_settings *settings, char host[SL_LIMIT_ENDP
                      struct sl_reason *reason)
 {
     const struct sl_clock *clock = sl_clock_system();
-    uint64_t until_ns = sl_clock_now_ns(clock) + settings->start_timeout_ns;
+    uint64_t until_ns = sl_clock_now_ns(clock) + settings->times.start_timeout_ns;
     int err = sl_dmlc_find_host(&settings->dmlc, host, reason);
     for (uint32_t i = 0; err == SL_ERR_NOT_FOUND && sl_clock_now_ns(clock) < until_ns; i++) {
         if (i % 4 == 0) {
@@ -157,7 +157,7 @@ static void note_unused(const struct sl_run *run, const struct sl_process_option
                     "%s and no dpdk endpoint",
                     data);
     }
-    if (run->settings.offers_rdma && options->has_bypass &&
+    if (run->settings.transports.offers_rdma && options->has_bypass &&
         options->bypass.scheme != SL_ENDPOINT_RDMA) {
         sl_log_warn("--rdma has no effect: the endpoint map names another transport beside %s",
                     data);
@@ -174,10 +174,10 @@ static int settle_bypass(const struct sl_run *run, struct sl_process_options *op
     }
     char text[SL_LIMIT_ENDPOINT_BYTES];
     sl_endpoint_format(&options->data, text, sizeof text);
-    if (run->settings.offers_rdma && !run->settings.uses_rdma) {
+    if (run->settings.transports.offers_rdma && !run->settings.transports.uses_rdma) {
         sl_log_info("STARLING_RDMA=0 has precedence over --rdma: no RDMA beside TCP");
     }
-    if (run->settings.offers_rdma && options->data.scheme == SL_ENDPOINT_SHM) {
+    if (run->settings.transports.offers_rdma && options->data.scheme == SL_ENDPOINT_SHM) {
         sl_reason_set(reason,
                       "--rdma contradicts the data endpoint %s: RDMA is possible beside TCP only",
                       text);
@@ -185,15 +185,17 @@ static int settle_bypass(const struct sl_run *run, struct sl_process_options *op
     }
     note_unused(run, options, text);
     const bool by_dmlc = options->kind == SL_PROCESS_SERVER && run->settings.dmlc.rdma != NULL;
-    const bool is_rdma = (run->settings.offers_rdma || by_dmlc) && run->settings.uses_rdma;
+    const bool is_rdma =
+        (run->settings.transports.offers_rdma || by_dmlc) && run->settings.transports.uses_rdma;
     int err = settle_beside(run, options, is_rdma, reason);
     if (err != 0) {
         return err;
     }
     const bool is_bypass_rdma = options->has_bypass && options->bypass.scheme == SL_ENDPOINT_RDMA;
-    options->has_bypass = options->has_bypass && (!is_bypass_rdma || run->settings.uses_rdma);
+    options->has_bypass =
+        options->has_bypass && (!is_bypass_rdma || run->settings.transports.uses_rdma);
     return sl_rdma_settings_check(&run->settings.rdma,
-                                  (is_bypass_rdma && run->settings.uses_rdma) ||
+                                  (is_bypass_rdma && run->settings.transports.uses_rdma) ||
                                       options->data.scheme == SL_ENDPOINT_RDMA,
                                   reason);
 }

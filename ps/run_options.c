@@ -55,11 +55,11 @@ static void fill_http(struct sl_run *run, struct sl_process_options *options)
 /* A scheduler has no shards. */
 static void fill_shards(const struct sl_settings *settings, struct sl_process_options *options)
 {
-    options->reactor_count = settings->reactors;
+    options->reactor_count = settings->reactors.count;
     options->replicas = settings->replicas;
-    options->polling = settings->polling;
-    options->pin = settings->pin_cores;
-    options->shm = settings->uses_shm;
+    options->polling = settings->reactors.polling;
+    options->pin = settings->reactors.pin_cores;
+    options->shm = settings->transports.uses_shm;
     options->checkpoint.directory = settings->checkpoint.dir;
 }
 
@@ -69,18 +69,18 @@ void sl_run_options_fill(struct sl_run *run, struct sl_process_options *options)
     const struct sl_cluster *cluster = &settings->cluster;
     const struct sl_checkpoint_settings *checkpoint = &settings->checkpoint;
     options->task_index = cluster->task_index;
-    options->any_task = cluster->any_task;
+    options->any_task = cluster->task == SL_CLUSTER_TASK_ANY;
     options->ps_count = cluster->ps_count;
     options->worker_count = cluster->worker_count;
     options->worker_count_source = cluster->worker_count_source;
     options->reactor_count = 1;
     options->memory_bytes_max = settings->memory_bytes_max;
     options->checksum = settings->checksum;
-    options->lease_ns = settings->lease_ns;
+    options->lease_ns = settings->times.lease_ns;
     options->heartbeat_ns = settings->dmlc.heartbeat_interval_s * SL_CLOCK_NS_PER_S;
-    options->start_timeout_ns = settings->start_timeout_ns;
-    options->drain_timeout_ns = settings->drain_timeout_ns;
-    options->slow_request_ns = settings->slow_request_ns;
+    options->start_timeout_ns = settings->times.start_timeout_ns;
+    options->drain_timeout_ns = settings->times.drain_timeout_ns;
+    options->slow_request_ns = settings->times.slow_request_ns;
     options->congestion_control =
         settings->congestion_control[0] == '\0' ? NULL : settings->congestion_control;
     options->rdma_device = settings->rdma.device[0] == '\0' ? NULL : settings->rdma.device;

@@ -143,8 +143,6 @@ STRUCT_MEMBERS_MAX = 25
 STRUCT_BOOLEANS_MAX = 3
 # Structs that have more members, or more booleans; the numbers may only become smaller.
 LARGE_STRUCTS = {
-    "config/cluster.h:sl_cluster": (25, 4),
-    "config/settings.h:sl_settings": (34, 7),
     "include/starling.h:sl_client_options": (30, 9),
     "include/starling_transfer.h:sl_transfer_options": (25, 5),
     "net/dpdk/port.h:sl_dpdk_port_info": (25, 4),
@@ -185,7 +183,6 @@ LARGE_STRUCTS = {
     "ps/shard/shard.h:sl_shard_request": (37, 8),
     "ps/shard/snapshot_internal.h:sl_shard_snapshot": (25, 4),
     "ps/snapshot/block.h:sl_clocks_worker": (25, 4),
-    "python/native/step.h:sl_native_step": (25, 4),
     "worker/client/client_internal.h:sl_client": (26, 3),
     "worker/client/control_op.h:sl_control_op": (29, 5),
     "worker/client/encode.h:sl_encode_plan": (25, 4),

@@ -71,7 +71,7 @@ static int take_map(const struct sl_endpoint_map *map, struct sources *sources)
         const struct sl_endpoint *bypass = entry->has_bypass ? &entry->bypass : &entry->data;
         options->transports |= SL_DOCTOR_OF(entry->data.scheme);
         if (bypass->scheme == SL_ENDPOINT_RDMA &&
-            (sources->settings.uses_rdma || !entry->has_bypass)) {
+            (sources->settings.transports.uses_rdma || !entry->has_bypass)) {
             options->transports |= SL_DOCTOR_OF(SL_ENDPOINT_RDMA);
             sources->endpoints[options->endpoint_count++] = numeric(bypass);
         } else if (bypass->scheme == SL_ENDPOINT_DPDK) {
@@ -134,7 +134,7 @@ static void choose_transports(struct sources *sources)
     if (options->transports == 0) {
         options->transports = SL_DOCTOR_OF(SL_ENDPOINT_TCP);
     }
-    if (serves && dmlc->rdma != NULL && sources->settings.uses_rdma) {
+    if (serves && dmlc->rdma != NULL && sources->settings.transports.uses_rdma) {
         options->transports |= SL_DOCTOR_OF(SL_ENDPOINT_RDMA);
     }
 }
@@ -154,9 +154,9 @@ static int fill_options(struct sources *sources, struct sl_reason *reason)
     options->rdma_device = settings->rdma.device[0] == '\0' ? NULL : settings->rdma.device;
     options->has_rdma_gid_index = settings->rdma.has_gid_index;
     options->rdma_gid_index = settings->rdma.gid_index;
-    options->reactors = settings->reactors;
-    options->pin = settings->pin_cores;
-    options->polling = settings->polling;
+    options->reactors = settings->reactors.count;
+    options->pin = settings->reactors.pin_cores;
+    options->polling = settings->reactors.polling;
     options->congestion_control =
         settings->congestion_control[0] == '\0' ? NULL : settings->congestion_control;
     return err;

@@ -210,7 +210,7 @@ static int parse(int argc, char **argv, struct sl_reason *reason)
     options.core_count = core_count();
     const uint32_t shared = sl_settings_options(SL_PROGRAM_LAUNCH, options.core_count,
                                                 &options.settings, all + OWN_OPTIONS);
-    options.ps_reactors = options.settings.reactors;
+    options.ps_reactors = options.settings.reactors.count;
     const struct sl_cli cli = {
         .program = "starling-launch",
         .summary = "Starts a Starling job, supervises it, and ends it.",

@@ -100,7 +100,7 @@ static const struct sl_endpoint *find_only(const struct job *job, enum sl_endpoi
 static bool asks_for_rdma(const struct job *job)
 {
     return (job->flags.settings.dmlc.in_use && job->flags.settings.dmlc.rdma != NULL &&
-            job->flags.settings.uses_rdma) ||
+            job->flags.settings.transports.uses_rdma) ||
            find_only(job, SL_ENDPOINT_RDMA) != NULL;
 }
 
@@ -283,9 +283,10 @@ static void describe_job(struct job *job)
 static void warn_without_rdma(const struct job *job)
 {
     const bool is_asked = job->flags.settings.dmlc.in_use &&
-                          job->flags.settings.dmlc.rdma != NULL && job->flags.settings.uses_rdma;
+                          job->flags.settings.dmlc.rdma != NULL &&
+                          job->flags.settings.transports.uses_rdma;
     const bool is_flawed =
-        job->flags.settings.rdma.flaw[0] != '\0' && job->flags.settings.uses_rdma;
+        job->flags.settings.rdma.flaw[0] != '\0' && job->flags.settings.transports.uses_rdma;
     const char *why = is_asked || is_flawed ? sl_builtin_missing(SL_ENDPOINT_RDMA) : NULL;
     if (is_flawed && why == NULL) {
         sl_log_warn("%s; continues without RDMA", job->flags.settings.rdma.flaw);
@@ -331,7 +332,7 @@ static int take_task(struct job *job)
 {
     char name[32];
     struct sl_reason reason;
-    if (!job->flags.settings.cluster.any_task) {
+    if (job->flags.settings.cluster.task != SL_CLUSTER_TASK_ANY) {
         return 0;
     }
     set_index(job, (uint32_t)sl_client_task_index(job->options.client));
@@ -437,7 +438,7 @@ static int run(struct job *job)
         return EXIT_FAILED; /* logged */
     }
     if (take_task(job) != 0 || sl_observe_connected(job->observe, job->options.client,
-                                                    job->flags.settings.reactors == 0) != 0) {
+                                                    job->flags.settings.reactors.count == 0) != 0) {
         end_as_lost(EXIT_FAILED);
     }
     describe_job(job);
@@ -492,7 +493,7 @@ int main(int argc, char **argv)
         goto out;
     }
     char name[32] = "worker";
-    if (!job->flags.settings.cluster.any_task) {
+    if (job->flags.settings.cluster.task != SL_CLUSTER_TASK_ANY) {
         (void)snprintf(name, sizeof name, "worker/%u", job->flags.settings.cluster.task_index);
     }
     sl_log_setup(job->flags.settings.log_level, name);
@@ -505,10 +506,10 @@ int main(int argc, char **argv)
         goto out;
     }
     const uint32_t cores = sl_topology_core_count();
-    if (job->flags.settings.reactors > cores) {
+    if (job->flags.settings.reactors.count > cores) {
         sl_log_warn("--reactors is %u, but this process may use %u core%s%s",
-                    job->flags.settings.reactors, cores, sl_log_plural(cores),
-                    job->flags.settings.polling
+                    job->flags.settings.reactors.count, cores, sl_log_plural(cores),
+                    job->flags.settings.reactors.polling
                         ? ": reactors that poll take the cores from each other"
                         : "");
     }

@@ -115,7 +115,7 @@ bool sl_native_step_submit(struct sl_native_step *step, uint32_t timeout_ms)
         return false;
     }
     step->state = SL_NATIVE_STEP_SUBMITTED;
-    if (step->advances) {
+    if (step->content == SL_NATIVE_STEP_ADVANCES) {
         step->client->clock = step->clock + 1;
     }
     return true;
@@ -140,7 +140,8 @@ int sl_native_step_wait(struct sl_native_step *step, uint32_t timeout_ms)
     }
     step->state = SL_NATIVE_STEP_COMPLETE;
     step->err = err;
-    if (err == SL_ERR_INVALID && step->advances && step->client->clock == step->clock + 1) {
+    if (err == SL_ERR_INVALID && step->content == SL_NATIVE_STEP_ADVANCES &&
+        step->client->clock == step->clock + 1) {
         step->client->clock = step->clock; /* a refused step does not end its iteration */
     }
     return 1;

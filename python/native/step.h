@@ -17,6 +17,12 @@ enum sl_native_step_state {
 
 struct sl_native_step_array; /* one array in use */
 
+enum sl_native_step_content {
+    SL_NATIVE_STEP_EMPTY,
+    SL_NATIVE_STEP_OPERATIONS,
+    SL_NATIVE_STEP_ADVANCES /* a tick, and perhaps operations */
+};
+
 struct sl_native_step {
     struct sl_native_client *client;
     struct sl_native_step *previous, *next; /* of the client */
@@ -24,8 +30,8 @@ struct sl_native_step {
     struct sl_native_step_array *arrays;
     unsigned long thread; /* that began it, and may use it */
     enum sl_native_step_state state;
-    bool has_content; /* operations, or a tick */
-    bool advances, is_abandoned;
+    enum sl_native_step_content content;
+    bool is_abandoned;
     bool is_in_use; /* by a call, during which other Python code may run */
     uint32_t clock;
     int err; /* of a complete step */

@@ -82,18 +82,20 @@ static PyObject *advance(PyObject *object, PyObject *unused)
     if (step == NULL) {
         return NULL;
     }
-    if (sl_client_task_index(step->client->client) < 0 || step->advances) {
+    if (sl_client_task_index(step->client->client) < 0 ||
+        step->content == SL_NATIVE_STEP_ADVANCES) {
         PyErr_SetString(PyExc_RuntimeError,
-                        step->advances ? "advance: this step has advanced already"
-                                       : "advance: this client has no task; connect(task=...) or "
-                                         "the launcher gives it one");
+                        step->content == SL_NATIVE_STEP_ADVANCES
+                            ? "advance: this step has advanced already"
+                            : "advance: this client has no task; connect(task=...) or "
+                              "the launcher gives it one");
         return NULL;
     }
     int err = sl_step_tick(step->step);
     if (err != 0) {
         return sl_native_errors_raise(err, "advance", sl_last_error());
     }
-    step->advances = step->has_content = true;
+    step->content = SL_NATIVE_STEP_ADVANCES;
     Py_RETURN_NONE;
 }
 
@@ -159,7 +161,7 @@ static PyObject *drop(PyObject *object, PyObject *unused)
 static PyObject *get_has_content(PyObject *object, void *closure)
 {
     const struct step *self = (struct step *)object;
-    return PyBool_FromLong(self->step != NULL && self->step->has_content);
+    return PyBool_FromLong(self->step != NULL && self->step->content != SL_NATIVE_STEP_EMPTY);
 }
 
 static PyObject *get_is_submitted(PyObject *object, void *closure)

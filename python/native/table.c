@@ -226,7 +226,9 @@ static PyObject *add(struct operation *operation, PyObject *const *args)
         Py_CLEAR(result);
         raise_error(operation, err, sl_last_error());
     }
-    step->has_content |= result != NULL;
+    if (result != NULL && step->content == SL_NATIVE_STEP_EMPTY) {
+        step->content = SL_NATIVE_STEP_OPERATIONS;
+    }
     return result;
 }
 

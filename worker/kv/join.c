@@ -16,7 +16,7 @@ static int resolve(struct sl_client_options *client, struct sl_reason *reason)
     }
     const struct sl_settings *settings = sl_client_options_settings(client);
     const bool is_asked =
-        settings->dmlc.in_use && settings->dmlc.rdma != NULL && settings->uses_rdma;
+        settings->dmlc.in_use && settings->dmlc.rdma != NULL && settings->transports.uses_rdma;
     return sl_rdma_settings_check(&settings->rdma, is_asked, reason);
 }
 
@@ -42,7 +42,7 @@ int sl_join_read(struct sl_client_options *client)
     }
     const struct sl_settings *settings = sl_client_options_settings(client);
     (void)pthread_once(&log_once, set_up_log);
-    if (settings->rdma.flaw[0] != '\0' && settings->uses_rdma &&
+    if (settings->rdma.flaw[0] != '\0' && settings->transports.uses_rdma &&
         sl_builtin_missing(SL_ENDPOINT_RDMA) == NULL) {
         sl_log_warn("kv: %s; continues without RDMA", settings->rdma.flaw);
     }

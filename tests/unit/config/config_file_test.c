@@ -132,7 +132,8 @@ static int parse(enum sl_program program, const char *text, const char *argument
 
 static void check_lease(const char *source, const char *text)
 {
-    const struct sl_cli_given *given = sl_settings_given(&parsed.cli, &parsed.settings.lease_ns);
+    const struct sl_cli_given *given =
+        sl_settings_given(&parsed.cli, &parsed.settings.times.lease_ns);
     assert_string_equal(given->text, text);
     assert_non_null(strstr(given->source, source));
 }
@@ -159,18 +160,18 @@ SL_CASE_WITH(config_file__a_value_of_higher_precedence_hides_no_error, begin, en
 {
     setenv("PS_DISABLE_PIN_CORES", "1", 1);
     assert_int_equal(parse(SL_PROGRAM_PS, "[all]\npin-cores = true\n", NULL), SL_CLI_RUN);
-    assert_false(parsed.settings.pin_cores);
+    assert_false(parsed.settings.reactors.pin_cores);
     assert_int_equal(parse(SL_PROGRAM_PS, "[all]\npin-cores = 2\n", NULL), SL_ERR_INVALID);
     expect_words(parsed.reason.text, WORDS(":2: pin-cores=2: accepts 0, 1"));
     assert_int_equal(parse(SL_PROGRAM_PS, "[all]\nlease = 1s\n", "--lease=4s"), SL_CLI_RUN);
-    assert_int_equal(parsed.settings.lease_ns, 4 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(parsed.settings.times.lease_ns, 4 * SL_CLOCK_NS_PER_S);
     assert_int_equal(parse(SL_PROGRAM_PS, "[all]\nlease = soon\n", "--lease=4s"), SL_ERR_INVALID);
     expect_words(parsed.reason.text, WORDS(":2: lease=soon: accepts a duration"));
     static const char sections[] = "[server]\nlease = 2s\n[all]\nlease = soon\n";
     assert_int_equal(parse(SL_PROGRAM_PS, sections, NULL), SL_ERR_INVALID);
     expect_words(parsed.reason.text, WORDS(":4: lease=soon: accepts a duration"));
     assert_int_equal(parse(SL_PROGRAM_PS, "[server]\nlease = 2s\n[all]\nlease = 1s\n", NULL), 0);
-    assert_int_equal(parsed.settings.lease_ns, 2 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(parsed.settings.times.lease_ns, 2 * SL_CLOCK_NS_PER_S);
     sl_config_file_fini(&parsed.settings.file);
 }
 
@@ -205,7 +206,7 @@ SL_CASE_WITH(config_file__refuses_keys_and_values_with_their_place, begin, end)
     /* Keys that other programs have. */
     assert_int_equal(parse(SL_PROGRAM_WORKER, "[all]\nlease = 1s\n[server]\nx = 1\n", NULL), 0);
     assert_int_equal(parse(SL_PROGRAM_DOCTOR, "[server]\nlease = 1s\nreactors = 3\n", NULL), 0);
-    assert_int_equal(parsed.settings.reactors, 3);
+    assert_int_equal(parsed.settings.reactors.count, 3);
     sl_config_file_fini(&parsed.settings.file);
 }
 
@@ -236,7 +237,7 @@ SL_CASE_WITH(config_file__a_list_with_commas_continues_on_indented_lines, begin,
     assert_string_equal(parsed.settings.cluster.ps[199].control.host, "10.0.0.200");
     assert_int_equal(parsed.settings.cluster.ps[199].control.port, 200);
     assert_string_equal(parsed.settings.rdma.device, "a,b");
-    assert_int_equal(parsed.settings.lease_ns, SL_CLOCK_NS_PER_S);
+    assert_int_equal(parsed.settings.times.lease_ns, SL_CLOCK_NS_PER_S);
     sl_settings_fini(&parsed.settings);
     /* Keys of another program that are lists there. */
     assert_int_equal(parse(SL_PROGRAM_PS, "[worker]\nps-hosts = a:1\n  b:1\ndata = c\n  d\n", NULL),

@@ -32,12 +32,12 @@ static void refuse(enum sl_program program, const char *const *arguments, const 
 SL_CASE_WITH(settings__defaults, clear, clear)
 {
     const struct sl_settings *settings = expect(SL_PROGRAM_PS, NO_ARGUMENTS);
-    assert_int_equal(settings->reactors, 4);
-    assert_false(settings->polling || settings->pin_cores || settings->insecure);
+    assert_int_equal(settings->reactors.count, 4);
+    assert_false(settings->reactors.polling || settings->reactors.pin_cores || settings->insecure);
     assert_int_equal(settings->log_level, SL_LOG_INFO);
     assert_string_equal(settings->congestion_control, "");
-    assert_true(settings->uses_shm && settings->uses_rdma);
-    assert_int_equal(settings->lease_ns, 10 * SL_CLOCK_NS_PER_S);
+    assert_true(settings->transports.uses_shm && settings->transports.uses_rdma);
+    assert_int_equal(settings->times.lease_ns, 10 * SL_CLOCK_NS_PER_S);
     assert_int_equal(settings->memory_bytes_max, 0);
     assert_null(settings->checkpoint.dir);
     assert_int_equal(settings->checkpoint.every_ns, 600 * SL_CLOCK_NS_PER_S);
@@ -46,7 +46,7 @@ SL_CASE_WITH(settings__defaults, clear, clear)
     assert_int_equal(settings->checkpoint.compression_level, 1);
     assert_int_equal(settings->checkpoint.restore, SL_CHECKPOINT_RESTORE_NONE);
     (void)sl_settings_options(SL_PROGRAM_PS, 96, &parsed.settings, parsed.options);
-    assert_int_equal(parsed.settings.reactors, 16);
+    assert_int_equal(parsed.settings.reactors.count, 16);
 }
 
 SL_CASE_WITH(settings__objects, clear, clear)
@@ -93,11 +93,11 @@ SL_CASE_WITH(settings__flags_and_variables_of_servers, clear, clear)
         setenv(variables[i][0], variables[i][1], 1);
     }
     const struct sl_settings *settings = expect(SL_PROGRAM_PS, NO_ARGUMENTS);
-    assert_int_equal(settings->reactors, 3);
-    assert_true(settings->polling && settings->pin_cores);
+    assert_int_equal(settings->reactors.count, 3);
+    assert_true(settings->reactors.polling && settings->reactors.pin_cores);
     assert_int_equal(settings->log_level, SL_LOG_WARN);
     assert_string_equal(settings->congestion_control, "bbr");
-    assert_false(settings->uses_shm || settings->uses_rdma);
+    assert_false(settings->transports.uses_shm || settings->transports.uses_rdma);
     assert_string_equal(settings->checkpoint.dir, "/v");
     assert_int_equal(settings->checkpoint.every_ns, 0);
     assert_int_equal(settings->checkpoint.incrementals_max, 63);
@@ -110,12 +110,12 @@ SL_CASE_WITH(settings__flags_and_variables_of_servers, clear, clear)
                                 "--checkpoint-every", "1500ms", "--checkpoint-incrementals", "0",
                                 "--checkpoint-keep", "1", "--checkpoint-compression", "0",
                                 "--restore", "newest", "--lease", "300ms", "--memory-limit", "2K"));
-    assert_int_equal(settings->reactors, 2);
-    assert_false(settings->polling);
+    assert_int_equal(settings->reactors.count, 2);
+    assert_false(settings->reactors.polling);
     assert_string_equal(settings->checkpoint.dir, "/f");
     assert_int_equal(settings->checkpoint.every_ns, 1500 * SL_CLOCK_NS_PER_MS);
     assert_int_equal(settings->checkpoint.restore, SL_CHECKPOINT_RESTORE_NEWEST);
-    assert_int_equal(settings->lease_ns, 300 * SL_CLOCK_NS_PER_MS);
+    assert_int_equal(settings->times.lease_ns, 300 * SL_CLOCK_NS_PER_MS);
     assert_int_equal(settings->memory_bytes_max, 2048);
 }
 
@@ -128,27 +128,27 @@ SL_CASE_WITH(settings__older_names_of_variables, clear, clear)
     setenv("PS_DISABLE_PIN_CORES", "0", 1);
     setenv("WORKER_DISABLE_PIN_CORES", "False", 1);
     const struct sl_settings *settings = expect(SL_PROGRAM_PS, NO_ARGUMENTS);
-    assert_int_equal(settings->reactors, 256);
-    assert_true(settings->polling && settings->pin_cores);
+    assert_int_equal(settings->reactors.count, 256);
+    assert_true(settings->reactors.polling && settings->reactors.pin_cores);
     settings = expect(SL_PROGRAM_WORKER, NO_ARGUMENTS);
-    assert_int_equal(settings->reactors, 0);
-    assert_true(settings->pin_cores && !settings->polling);
+    assert_int_equal(settings->reactors.count, 0);
+    assert_true(settings->reactors.pin_cores && !settings->reactors.polling);
     setenv("PS_DISABLE_PIN_CORES", "1", 1);
-    assert_false(expect(SL_PROGRAM_PS, NO_ARGUMENTS)->pin_cores);
+    assert_false(expect(SL_PROGRAM_PS, NO_ARGUMENTS)->reactors.pin_cores);
 }
 
 SL_CASE_WITH(settings__both_names_must_agree, clear, clear)
 {
     setenv("NETWORK_PS_CORE_NUMBER", "2", 1);
     setenv("STARLING_PS_REACTORS", "2", 1);
-    assert_int_equal(expect(SL_PROGRAM_PS, NO_ARGUMENTS)->reactors, 2);
+    assert_int_equal(expect(SL_PROGRAM_PS, NO_ARGUMENTS)->reactors.count, 2);
     setenv("STARLING_PS_REACTORS", "3", 1);
     refuse(SL_PROGRAM_PS, NO_ARGUMENTS,
            WORDS("STARLING_PS_REACTORS is 3", "NETWORK_PS_CORE_NUMBER is 2", "must agree"));
-    assert_int_equal(expect(SL_PROGRAM_PS, ARGUMENTS("--reactors=4"))->reactors, 4);
+    assert_int_equal(expect(SL_PROGRAM_PS, ARGUMENTS("--reactors=4"))->reactors.count, 4);
     setenv("WORKER_DISABLE_PIN_CORES", "0", 1);
     setenv("STARLING_WORKER_PIN_CORES", "1", 1);
-    assert_true(expect(SL_PROGRAM_WORKER, NO_ARGUMENTS)->pin_cores);
+    assert_true(expect(SL_PROGRAM_WORKER, NO_ARGUMENTS)->reactors.pin_cores);
     setenv("STARLING_WORKER_PIN_CORES", "0", 1);
     refuse(SL_PROGRAM_WORKER, NO_ARGUMENTS, WORDS("WORKER_DISABLE_PIN_CORES is 0"));
 }
@@ -256,7 +256,7 @@ SL_CASE_WITH(settings_resolve__lease_and_heartbeat_timeout_must_agree, clear, cl
     const char *const some[] = {"--ps-hosts=a:1", "--lease=3", NULL};
     setenv("PS_HEARTBEAT_TIMEOUT", "5", 1);
     assert_int_equal(resolve(SL_PROGRAM_PS, ARGUMENTS("--ps-hosts=a:1")), 0);
-    assert_int_equal(parsed.settings.lease_ns, 5 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(parsed.settings.times.lease_ns, 5 * SL_CLOCK_NS_PER_S);
     sl_settings_fini(&parsed.settings);
     assert_int_equal(resolve(SL_PROGRAM_PS, some), SL_ERR_INVALID);
     expect_words(parsed.reason.text, WORDS("--lease is 3", "PS_HEARTBEAT_TIMEOUT is 5"));
@@ -275,7 +275,7 @@ SL_CASE_WITH(settings_resolve__reactors_and_group_size_must_agree, clear, clear)
     setenv("DMLC_NUM_SERVER", "1", 1);
     setenv("DMLC_GROUP_SIZE", "8", 1);
     assert_int_equal(resolve(SL_PROGRAM_PS, NO_ARGUMENTS), 0);
-    assert_int_equal(parsed.settings.reactors, 8);
+    assert_int_equal(parsed.settings.reactors.count, 8);
     sl_settings_fini(&parsed.settings);
     setenv("NETWORK_PS_CORE_NUMBER", "2", 1);
     assert_int_equal(resolve(SL_PROGRAM_PS, NO_ARGUMENTS), SL_ERR_INVALID);
