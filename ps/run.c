@@ -62,10 +62,11 @@ static int configure(struct sl_run *run, struct sl_process_options *options,
 static void warn(const struct sl_process_options *options)
 {
     const uint32_t cores = sl_topology_core_count();
-    if (options->reactor_count > cores) {
-        sl_log_warn("--reactors is %u, but this process may use %u core%s%s",
-                    options->reactor_count, cores, sl_log_plural(cores),
-                    options->polling ? ": reactors that poll take the cores from each other" : "");
+    if (options->reactors.count > cores) {
+        sl_log_warn(
+            "--reactors is %u, but this process may use %u core%s%s", options->reactors.count,
+            cores, sl_log_plural(cores),
+            options->reactors.polling ? ": reactors that poll take the cores from each other" : "");
     }
     sl_run_endpoints_warn(options);
     if (options->kv_handler != NULL && options->checkpoint.directory != NULL) {

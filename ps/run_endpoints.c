@@ -28,15 +28,16 @@ static uint32_t list_endpoints(const struct sl_process_options *options,
 {
     uint32_t count = 0;
     if (options->kind != SL_PROCESS_SERVER) {
-        endpoints[count++] = &options->control;
+        endpoints[count++] = &options->endpoints.control;
     }
-    bool has_data = options->kind != SL_PROCESS_SCHEDULER &&
-                    options->data.scheme != SL_ENDPOINT_SHM; /* reachable by the same user only */
+    bool has_data =
+        options->kind != SL_PROCESS_SCHEDULER &&
+        options->endpoints.data.scheme != SL_ENDPOINT_SHM; /* reachable by the same user only */
     if (has_data) {
-        endpoints[count++] = &options->data;
+        endpoints[count++] = &options->endpoints.data;
     }
-    if (options->has_bypass) {
-        endpoints[count++] = &options->bypass;
+    if (options->endpoints.has_bypass) {
+        endpoints[count++] = &options->endpoints.bypass;
     }
     return count;
 }
@@ -82,34 +83,35 @@ int sl_run_endpoints_fill(const struct sl_run *run, struct sl_process_options *o
     options->coordinator = cluster->coordinator;
     if (cluster->role == SL_CLUSTER_SCHEDULER) {
         options->kind = SL_PROCESS_SCHEDULER;
-        options->control = cluster->coordinator;
+        options->endpoints.control = cluster->coordinator;
         return 0;
     }
     if (!cluster->has_scheduler) {
         options->kind = SL_PROCESS_PS;
-        options->control = cluster->ps[cluster->task_index].control;
-        options->data = cluster->ps[cluster->task_index].data;
-        options->bypass = cluster->ps[cluster->task_index].bypass;
-        options->has_bypass = cluster->ps[cluster->task_index].has_bypass;
+        options->endpoints.control = cluster->ps[cluster->task_index].control;
+        options->endpoints.data = cluster->ps[cluster->task_index].data;
+        options->endpoints.bypass = cluster->ps[cluster->task_index].bypass;
+        options->endpoints.has_bypass = cluster->ps[cluster->task_index].has_bypass;
         return 0;
     }
     options->kind = SL_PROCESS_SERVER;
-    options->data.scheme = SL_ENDPOINT_TCP;
-    options->data.port = (uint16_t)run->settings.dmlc.port;
-    return find_host(&run->settings, options->data.host, reason);
+    options->endpoints.data.scheme = SL_ENDPOINT_TCP;
+    options->endpoints.data.port = (uint16_t)run->settings.dmlc.port;
+    return find_host(&run->settings, options->endpoints.data.host, reason);
 }
 
 /* Errors: UNSUPPORTED. */
 static int check_transport(const struct sl_process_options *options, struct sl_reason *reason)
 {
-    const char *missing =
-        options->kind == SL_PROCESS_SCHEDULER ? NULL : sl_builtin_missing(options->data.scheme);
+    const char *missing = options->kind == SL_PROCESS_SCHEDULER
+                              ? NULL
+                              : sl_builtin_missing(options->endpoints.data.scheme);
     if (missing == NULL) {
         return 0;
     }
     char text[SL_LIMIT_ENDPOINT_BYTES];
-    sl_endpoint_format(&options->data, text, sizeof text);
-    const bool is_rdma = options->data.scheme == SL_ENDPOINT_RDMA;
+    sl_endpoint_format(&options->endpoints.data, text, sizeof text);
+    const bool is_rdma = options->endpoints.data.scheme == SL_ENDPOINT_RDMA;
     const enum sl_endpoint_scheme other = is_rdma ? SL_ENDPOINT_DPDK : SL_ENDPOINT_RDMA;
     const char *also = sl_builtin_missing(other) != NULL ? "" : is_rdma ? ", dpdk" : ", rdma";
     sl_reason_set(reason,
@@ -124,7 +126,8 @@ static int settle_beside(const struct sl_run *run, struct sl_process_options *op
                          struct sl_reason *reason)
 {
     const bool is_dpdk = run->settings.dpdk.text[0] != '\0';
-    if (options->has_bypass || options->data.scheme != SL_ENDPOINT_TCP || !(is_rdma || is_dpdk)) {
+    if (options->endpoints.has_bypass || options->endpoints.data.scheme != SL_ENDPOINT_TCP ||
+        !(is_rdma || is_dpdk)) {
         return 0;
     }
     if (is_rdma && is_dpdk) {
@@ -132,14 +135,14 @@ static int settle_beside(const struct sl_run *run, struct sl_process_options *op
                               "only one of them is possible beside TCP");
         return SL_ERR_INVALID;
     }
-    options->has_bypass = true;
-    options->bypass = options->data;
-    options->bypass.scheme = SL_ENDPOINT_RDMA;
-    options->bypass.port = 0;
+    options->endpoints.has_bypass = true;
+    options->endpoints.bypass = options->endpoints.data;
+    options->endpoints.bypass.scheme = SL_ENDPOINT_RDMA;
+    options->endpoints.bypass.port = 0;
     if (is_dpdk) {
-        options->bypass.scheme = SL_ENDPOINT_DPDK;
-        options->bypass.port = SL_DPDK_PORT_BASE;
-        memcpy(options->bypass.host, run->settings.dpdk.first.host,
+        options->endpoints.bypass.scheme = SL_ENDPOINT_DPDK;
+        options->endpoints.bypass.port = SL_DPDK_PORT_BASE;
+        memcpy(options->endpoints.bypass.host, run->settings.dpdk.first.host,
                sizeof run->settings.dpdk.first.host);
     }
     return 0;
@@ -149,16 +152,17 @@ static int settle_beside(const struct sl_run *run, struct sl_process_options *op
 static void note_unused(const struct sl_run *run, const struct sl_process_options *options,
                         const char *data)
 {
-    const bool is_used = options->data.scheme == SL_ENDPOINT_DPDK ||
-                         (options->has_bypass ? options->bypass.scheme == SL_ENDPOINT_DPDK
-                                              : options->data.scheme == SL_ENDPOINT_TCP);
+    const bool is_used =
+        options->endpoints.data.scheme == SL_ENDPOINT_DPDK ||
+        (options->endpoints.has_bypass ? options->endpoints.bypass.scheme == SL_ENDPOINT_DPDK
+                                       : options->endpoints.data.scheme == SL_ENDPOINT_TCP);
     if (run->settings.dpdk.text[0] != '\0' && !is_used) {
         sl_log_warn("--dpdk-device (or STARLING_DPDK_DEVICE) has no effect: the endpoint map has "
                     "%s and no dpdk endpoint",
                     data);
     }
-    if (run->settings.transports.offers_rdma && options->has_bypass &&
-        options->bypass.scheme != SL_ENDPOINT_RDMA) {
+    if (run->settings.transports.offers_rdma && options->endpoints.has_bypass &&
+        options->endpoints.bypass.scheme != SL_ENDPOINT_RDMA) {
         sl_log_warn("--rdma has no effect: the endpoint map names another transport beside %s",
                     data);
     }
@@ -173,11 +177,11 @@ static int settle_bypass(const struct sl_run *run, struct sl_process_options *op
         return 0; /* serves no data */
     }
     char text[SL_LIMIT_ENDPOINT_BYTES];
-    sl_endpoint_format(&options->data, text, sizeof text);
+    sl_endpoint_format(&options->endpoints.data, text, sizeof text);
     if (run->settings.transports.offers_rdma && !run->settings.transports.uses_rdma) {
         sl_log_info("STARLING_RDMA=0 has precedence over --rdma: no RDMA beside TCP");
     }
-    if (run->settings.transports.offers_rdma && options->data.scheme == SL_ENDPOINT_SHM) {
+    if (run->settings.transports.offers_rdma && options->endpoints.data.scheme == SL_ENDPOINT_SHM) {
         sl_reason_set(reason,
                       "--rdma contradicts the data endpoint %s: RDMA is possible beside TCP only",
                       text);
@@ -191,12 +195,13 @@ static int settle_bypass(const struct sl_run *run, struct sl_process_options *op
     if (err != 0) {
         return err;
     }
-    const bool is_bypass_rdma = options->has_bypass && options->bypass.scheme == SL_ENDPOINT_RDMA;
-    options->has_bypass =
-        options->has_bypass && (!is_bypass_rdma || run->settings.transports.uses_rdma);
+    const bool is_bypass_rdma =
+        options->endpoints.has_bypass && options->endpoints.bypass.scheme == SL_ENDPOINT_RDMA;
+    options->endpoints.has_bypass =
+        options->endpoints.has_bypass && (!is_bypass_rdma || run->settings.transports.uses_rdma);
     return sl_rdma_settings_check(&run->settings.rdma,
                                   (is_bypass_rdma && run->settings.transports.uses_rdma) ||
-                                      options->data.scheme == SL_ENDPOINT_RDMA,
+                                      options->endpoints.data.scheme == SL_ENDPOINT_RDMA,
                                   reason);
 }
 
@@ -205,13 +210,15 @@ static int settle_bypass(const struct sl_run *run, struct sl_process_options *op
 static int settle_dpdk(struct sl_run *run, struct sl_process_options *options,
                        struct sl_reason *reason)
 {
-    const bool is_bypass = options->has_bypass && options->bypass.scheme == SL_ENDPOINT_DPDK;
+    const bool is_bypass =
+        options->endpoints.has_bypass && options->endpoints.bypass.scheme == SL_ENDPOINT_DPDK;
     const bool is_data =
-        options->kind != SL_PROCESS_SCHEDULER && options->data.scheme == SL_ENDPOINT_DPDK;
+        options->kind != SL_PROCESS_SCHEDULER && options->endpoints.data.scheme == SL_ENDPOINT_DPDK;
     if (!is_bypass && !is_data) {
         return 0;
     }
-    const struct sl_endpoint *endpoint = is_bypass ? &options->bypass : &options->data;
+    const struct sl_endpoint *endpoint =
+        is_bypass ? &options->endpoints.bypass : &options->endpoints.data;
     struct sl_reason why;
     char text[SL_LIMIT_ENDPOINT_BYTES];
     int err = sl_dpdk_device_list_create(run->settings.dpdk.text, endpoint, &run->devices, &why);
@@ -230,7 +237,7 @@ static int settle_dpdk(struct sl_run *run, struct sl_process_options *options,
                   text, endpoint->host, endpoint->host, endpoint->port);
     if (is_bypass) {
         sl_log_warn("%s: workers connect over the other data endpoint", reason->text);
-        options->has_bypass = false;
+        options->endpoints.has_bypass = false;
         return 0;
     }
     return SL_ERR_INVALID;
@@ -244,9 +251,9 @@ static int check_endpoints(const struct sl_run *run, const struct sl_process_opt
     uint32_t count = list_endpoints(options, endpoints);
     int err = 0;
     for (uint32_t i = 0; i < count && err == 0; i++) {
-        err = sl_security_check_exposure(is_allowed,
-                                         endpoints[i] == &options->control ? "control" : "data",
-                                         endpoints[i], reason);
+        err = sl_security_check_exposure(
+            is_allowed, endpoints[i] == &options->endpoints.control ? "control" : "data",
+            endpoints[i], reason);
     }
     return err;
 }
@@ -262,6 +269,6 @@ int sl_run_endpoints_check(struct sl_run *run, struct sl_process_options *option
 
 void sl_run_endpoints_warn(const struct sl_process_options *options)
 {
-    warn_wildcard(&options->data);
+    warn_wildcard(&options->endpoints.data);
     warn_insecure(options);
 }

@@ -55,10 +55,10 @@ static void fill_http(struct sl_run *run, struct sl_process_options *options)
 /* A scheduler has no shards. */
 static void fill_shards(const struct sl_settings *settings, struct sl_process_options *options)
 {
-    options->reactor_count = settings->reactors.count;
+    options->reactors.count = settings->reactors.count;
     options->replicas = settings->replicas;
-    options->polling = settings->reactors.polling;
-    options->pin = settings->reactors.pin_cores;
+    options->reactors.polling = settings->reactors.polling;
+    options->reactors.pin = settings->reactors.pin_cores;
     options->shm = settings->transports.uses_shm;
     options->checkpoint.directory = settings->checkpoint.dir;
 }
@@ -73,19 +73,19 @@ void sl_run_options_fill(struct sl_run *run, struct sl_process_options *options)
     options->ps_count = cluster->ps_count;
     options->worker_count = cluster->worker_count;
     options->worker_count_source = cluster->worker_count_source;
-    options->reactor_count = 1;
+    options->reactors.count = 1;
     options->memory_bytes_max = settings->memory_bytes_max;
     options->checksum = settings->checksum;
-    options->lease_ns = settings->times.lease_ns;
-    options->heartbeat_ns = settings->dmlc.heartbeat_interval_s * SL_CLOCK_NS_PER_S;
-    options->start_timeout_ns = settings->times.start_timeout_ns;
-    options->drain_timeout_ns = settings->times.drain_timeout_ns;
-    options->slow_request_ns = settings->times.slow_request_ns;
+    options->times.lease_ns = settings->times.lease_ns;
+    options->times.heartbeat_ns = settings->dmlc.heartbeat_interval_s * SL_CLOCK_NS_PER_S;
+    options->times.start_timeout_ns = settings->times.start_timeout_ns;
+    options->times.drain_timeout_ns = settings->times.drain_timeout_ns;
+    options->times.slow_request_ns = settings->times.slow_request_ns;
     options->congestion_control =
         settings->congestion_control[0] == '\0' ? NULL : settings->congestion_control;
-    options->rdma_device = settings->rdma.device[0] == '\0' ? NULL : settings->rdma.device;
-    options->has_rdma_gid_index = settings->rdma.has_gid_index;
-    options->rdma_gid_index = settings->rdma.gid_index;
+    options->rdma.device = settings->rdma.device[0] == '\0' ? NULL : settings->rdma.device;
+    options->rdma.has_gid_index = settings->rdma.has_gid_index;
+    options->rdma.gid_index = settings->rdma.gid_index;
     options->checkpoint = (struct sl_process_checkpoint){
         .every_ns = checkpoint->every_ns,
         .incrementals_max = checkpoint->incrementals_max,

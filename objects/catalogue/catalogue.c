@@ -108,12 +108,12 @@ static int refuse_missing(const struct request *request)
     if (newest == NULL) {
         return REFUSE(SL_ERR_NOT_FOUND, "%s has no versions", request->message->name);
     }
-    request->out->oldest = sl_catalogue_oldest(object)->key.number;
-    request->out->newest = newest->key.number;
+    request->out->find.oldest = sl_catalogue_oldest(object)->key.number;
+    request->out->find.newest = newest->key.number;
     return REFUSE(SL_ERR_NOT_FOUND,
                   "%s has no version %" PRIu64 "; the oldest is %" PRIu64 ", the newest %" PRIu64,
-                  object->name, request->message->version, request->out->oldest,
-                  request->out->newest);
+                  object->name, request->message->version, request->out->find.oldest,
+                  request->out->find.newest);
 }
 
 /* Forgets the copies that the node does not report: it has given them up, and its DROP was lost, or
@@ -142,7 +142,7 @@ static int alive(const struct request *request)
     struct sl_catalogue_node *node = request->node;
     const uint32_t lease_ms = catalogue->options.lease_ms;
     const uint64_t term = request->message->term;
-    node->roles = request->message->roles;
+    node->roles = request->message->attach.roles;
     const bool reports = (node->roles & SL_OBJECTS_ROLE_REPORTS) != 0;
     const bool is_awaited = reports && (node->is_awaited || is_settling(catalogue));
     catalogue->awaited_count += (uint32_t)is_awaited - (uint32_t)node->is_awaited;
@@ -162,7 +162,7 @@ static int alive(const struct request *request)
         node->alives++;
         forget_silent(catalogue, node);
     }
-    request->out->lease_ms = lease_ms;
+    request->out->attach.lease_ms = lease_ms;
     return 0;
 }
 
@@ -213,15 +213,15 @@ static void choose_keepers(const struct request *request)
     const struct sl_catalogue_sorted *nodes = &request->catalogue->nodes;
     struct sl_objects_message *out = request->out;
     uint32_t index = 0;
-    out->keeper_total = count_nodes(request->catalogue, SL_OBJECTS_ROLE_KEEPER);
-    const uint32_t total = out->keeper_total, replicas = request->catalogue->options.replicas;
-    out->keeper_count = total > replicas ? replicas + 1 : total;
+    out->keepers.total = count_nodes(request->catalogue, SL_OBJECTS_ROLE_KEEPER);
+    const uint32_t total = out->keepers.total, replicas = request->catalogue->options.replicas;
+    out->keepers.count = total > replicas ? replicas + 1 : total;
     for (uint32_t i = 0; i < nodes->count; i++) {
         const struct sl_catalogue_node *node = sl_catalogue_item(nodes, i);
         if ((node->roles & SL_OBJECTS_ROLE_KEEPER) != 0) {
             const uint32_t turn = (index++ + total - request->message->part % total) % total;
-            if (turn < out->keeper_count) {
-                out->keepers[turn] =
+            if (turn < out->keepers.count) {
+                out->keepers.peers[turn] =
                     (struct sl_objects_peer){.node = node->key.number, .address = node->address};
             }
         }
@@ -237,10 +237,10 @@ static void choose_agent(const struct request *request)
     if (sender->host == 0 || (sender->roles & SL_OBJECTS_ROLE_AGENT) != 0) {
         return;
     }
-    for (uint32_t i = 0; i < nodes->count && out->keeper_count == 0; i++) {
+    for (uint32_t i = 0; i < nodes->count && out->keepers.count == 0; i++) {
         const struct sl_catalogue_node *node = sl_catalogue_item(nodes, i);
         if (node->host == sender->host && (node->roles & SL_OBJECTS_ROLE_AGENT) != 0) {
-            out->keepers[out->keeper_count++] =
+            out->keepers.peers[out->keepers.count++] =
                 (struct sl_objects_peer){.node = node->key.number, .address = node->address};
         }
     }
@@ -253,7 +253,8 @@ static uint64_t next_number(const struct request *request, const struct sl_catal
     const struct sl_objects_catalogue_options *options = &catalogue->options;
     uint64_t last = object->last;
     if (!object->is_numbered) {
-        const bool is_unknown = options->forgets && request->message->origin == SL_ORIGIN_PS &&
+        const bool is_unknown = options->forgets &&
+                                request->message->begin.origin == SL_ORIGIN_PS &&
                                 count_nodes(catalogue, SL_OBJECTS_ROLE_DISK) > 0;
         const uint64_t above = is_unknown ? options->unix_ms(options->ctx) : options->numbers_above;
         last = last > above ? last : above;
@@ -278,12 +279,13 @@ static int begin(const struct request *request)
     if (is_settling(catalogue)) {
         return refuse_settling(request);
     }
-    if (message->origin == SL_ORIGIN_PS) {
+    if (message->begin.origin == SL_ORIGIN_PS) {
         choose_keepers(request);
-        if (request->out->keeper_count == 0) {
+        if (request->out->keepers.count == 0) {
             return REFUSE(SL_ERR_AGAIN, "no keeper is attached");
         }
-    } else if (message->origin == SL_ORIGIN_HOST && (message->options & SL_OBJECTS_NO_AGENT) == 0) {
+    } else if (message->begin.origin == SL_ORIGIN_HOST &&
+               (message->begin.options & SL_OBJECTS_NO_AGENT) == 0) {
         choose_agent(request);
     }
     if (message->version == 0 && message->part_count > 1) {
@@ -293,7 +295,8 @@ static int begin(const struct request *request)
     if (err != 0) {
         return err;
     }
-    if ((message->options & SL_OBJECTS_NEW_NAME) != 0 && sl_catalogue_newest(object) != NULL) {
+    if ((message->begin.options & SL_OBJECTS_NEW_NAME) != 0 &&
+        sl_catalogue_newest(object) != NULL) {
         return REFUSE(SL_ERR_EXISTS, "%s exists", object->name);
     }
     const uint64_t version =
@@ -302,11 +305,12 @@ static int begin(const struct request *request)
         return REFUSE(SL_ERR_TOO_LARGE, "%s: %" PRIu64 " is the last number of a version",
                       object->name, NUMBER_MAX);
     }
-    const bool by_keeper =
-        message->origin == SL_ORIGIN_PS && (message->options & SL_OBJECTS_BY_KEEPER) != 0;
-    const uint64_t sender = by_keeper ? request->out->keepers[0].node : request->node->key.number;
+    const bool by_keeper = message->begin.origin == SL_ORIGIN_PS &&
+                           (message->begin.options & SL_OBJECTS_BY_KEEPER) != 0;
+    const uint64_t sender =
+        by_keeper ? request->out->keepers.peers[0].node : request->node->key.number;
     const uint64_t other = other_publisher(object, request, sender);
-    if ((message->options & SL_OBJECTS_TAKE_OVER) == 0 &&
+    if ((message->begin.options & SL_OBJECTS_TAKE_OVER) == 0 &&
         sl_catalogue_find(&catalogue->nodes, NULL, other) != NULL) {
         return REFUSE(SL_ERR_EXISTS, "%s publishes %s; a publisher can take over the name",
                       address_of(catalogue, other), object->name);
@@ -323,7 +327,7 @@ static int begin(const struct request *request)
     object->last = message->version != 0 ? object->last : version;
     object->is_numbered |= message->version == 0;
     request->out->version = version;
-    if (message->origin == SL_ORIGIN_PS) {
+    if (message->begin.origin == SL_ORIGIN_PS) {
         promise(catalogue, version);
     }
     return 0;
@@ -334,7 +338,7 @@ static int check_publisher(const struct request *request, struct sl_catalogue_ob
 {
     struct sl_objects_catalogue *catalogue = request->catalogue;
     const struct sl_objects_message *message = request->message;
-    const uint64_t epoch = message->record.epoch;
+    const uint64_t epoch = message->commit.record.epoch;
     if (epoch > NUMBER_MAX) {
         return REFUSE(SL_ERR_INVALID, "no catalogue began epoch %" PRIu64, epoch);
     }
@@ -357,7 +361,7 @@ static int check_publisher(const struct request *request, struct sl_catalogue_ob
 /* The holder, or the keepers, of the part have the copies from which all others come. */
 static int add_origins(const struct request *request, struct sl_catalogue_part *part)
 {
-    const struct sl_objects_record *record = &request->message->record;
+    const struct sl_objects_record *record = &request->message->commit.record;
     const bool has_holder = part->info.holder != 0;
     uint32_t found = 0;
     for (uint32_t i = 0; i < (has_holder ? 1 : record->keeper_count); i++) {
@@ -387,7 +391,7 @@ static bool is_same(const struct sl_objects_part *a, const struct sl_objects_par
 
 static int commit_part(const struct request *request, struct sl_catalogue_version *version)
 {
-    const struct sl_objects_record *record = &request->message->record;
+    const struct sl_objects_record *record = &request->message->commit.record;
     struct sl_catalogue_part *part = &version->parts[request->message->part];
     if (part->copies.count > 0 && !is_same(&part->info, &record->parts[0])) {
         sl_catalogue_version_remove(request->catalogue, version, false);
@@ -411,7 +415,7 @@ static int commit(const struct request *request)
 {
     struct sl_objects_catalogue *catalogue = request->catalogue;
     const struct sl_objects_message *message = request->message;
-    const struct sl_objects_record *record = &message->record;
+    const struct sl_objects_record *record = &message->commit.record;
     struct sl_catalogue_object *object;
     if (is_settling(catalogue)) {
         return refuse_settling(request);
@@ -459,8 +463,8 @@ static int fetch(const struct request *request, struct sl_catalogue_part *part)
         sl_catalogue_plan_join(request->catalogue, copy);
     }
     sl_list_remove(&copy->news);
-    sl_catalogue_news_fill(request->catalogue, copy, request->message->bad,
-                           request->message->bad_count, request->out);
+    sl_catalogue_news_fill(request->catalogue, copy, request->message->find.bad,
+                           request->message->find.bad_count, request->out);
     return 0;
 }
 
@@ -527,9 +531,9 @@ static int hold(const struct request *request)
     struct sl_catalogue_version *restored = NULL;
     struct sl_catalogue_part *part = find_part(version, message->part);
     struct sl_catalogue_copy *copy;
-    const struct sl_objects_part *held = &message->record.parts[message->part];
+    const struct sl_objects_part *held = &message->commit.record.parts[message->part];
     const bool is_known =
-        part != NULL && (message->record_count == 0 || is_same(&part->info, held));
+        part != NULL && (message->commit.record_count == 0 || is_same(&part->info, held));
     /* A node that has this version here has sent the HOLD of another one earlier. */
     const bool is_late =
         part != NULL && sl_catalogue_find(&part->copies, NULL, request->node->key.number) != NULL;
@@ -540,10 +544,10 @@ static int hold(const struct request *request)
     const bool has_copy = (is_known || restored != NULL) &&
                           sl_catalogue_copy_add(catalogue, part, request->node, &copy, NULL) == 0;
     if (has_copy) {
-        sl_catalogue_copy_set_blocks(copy, message->blocks);
+        sl_catalogue_copy_set_blocks(copy, message->commit.blocks);
     }
     if (has_copy && restored != NULL) {
-        sl_catalogue_publish(catalogue, restored, message->record.time_ms);
+        sl_catalogue_publish(catalogue, restored, message->commit.record.time_ms);
     } else if (restored != NULL) {
         sl_catalogue_version_remove(catalogue, restored, false);
     }
@@ -579,7 +583,7 @@ static int list(const struct request *request)
 {
     const struct sl_objects_message *message = request->message;
     const struct sl_catalogue_sorted *objects = &request->catalogue->objects;
-    const char *first = message->name[0] != '\0' ? message->name : message->prefix;
+    const char *first = message->name[0] != '\0' ? message->name : message->list.prefix;
     if (is_settling(request->catalogue)) {
         return refuse_settling(request);
     }
@@ -587,7 +591,7 @@ static int list(const struct request *request)
          i < objects->count; i++) {
         const struct sl_catalogue_object *object = sl_catalogue_item(objects, i);
         const bool is_first = strcmp(object->name, message->name) == 0;
-        if (strncmp(object->name, message->prefix, strlen(message->prefix)) != 0) {
+        if (strncmp(object->name, message->list.prefix, strlen(message->list.prefix)) != 0) {
             return 0;
         }
         for (uint32_t v = 0; v < object->versions.count; v++) {
@@ -595,11 +599,12 @@ static int list(const struct request *request)
             if (version->time_ms == 0 || (is_first && version->key.number <= message->version)) {
                 continue;
             }
-            if (request->out->entry_count == SL_OBJECTS_ENTRIES_MAX) {
-                request->out->more = 1;
+            if (request->out->list.entry_count == SL_OBJECTS_ENTRIES_MAX) {
+                request->out->list.more = 1;
                 return 0;
             }
-            request->out->entries[request->out->entry_count++] = sl_catalogue_entry_of(version);
+            request->out->list.entries[request->out->list.entry_count++] =
+                sl_catalogue_entry_of(version);
         }
     }
     return 0;
@@ -611,7 +616,8 @@ static int followers(const struct request *request)
     if (object == NULL || is_settling(request->catalogue)) {
         return refuse_missing(request);
     }
-    sl_catalogue_list_followers(request->catalogue, object, request->message->after, request->out);
+    sl_catalogue_list_followers(request->catalogue, object, request->message->followers.after,
+                                request->out);
     return 0;
 }
 

@@ -9,8 +9,8 @@
 void sl_catalogue_record_fill(const struct sl_catalogue_version *version,
                               struct sl_objects_message *out)
 {
-    out->record_count = 1;
-    out->record = (struct sl_objects_record){
+    out->commit.record_count = 1;
+    out->commit.record = (struct sl_objects_record){
         .name = version->object->name,
         .note = sl_catalogue_version_note(version),
         .version = version->key.number,
@@ -20,7 +20,7 @@ void sl_catalogue_record_fill(const struct sl_catalogue_version *version,
         .part_count = version->part_count,
     };
     for (uint32_t p = 0; p < version->part_count; p++) {
-        out->record.parts[p] = version->parts[p].info;
+        out->commit.record.parts[p] = version->parts[p].info;
     }
 }
 
@@ -28,9 +28,9 @@ void sl_catalogue_record_fill(const struct sl_catalogue_version *version,
 static void add_source(struct sl_objects_catalogue *catalogue, uint32_t *count,
                        const struct sl_catalogue_copy *copy)
 {
-    if (sl_array_make_room(&catalogue->sources, &catalogue->source_capacity, *count,
-                           sizeof *catalogue->sources)) {
-        catalogue->sources[(*count)++] =
+    if (sl_array_make_room(&catalogue->plan.sources, &catalogue->plan.source_capacity, *count,
+                           sizeof *catalogue->plan.sources)) {
+        catalogue->plan.sources[(*count)++] =
             (struct sl_objects_source){.node = copy->key.number, .location = copy->node->location};
     }
 }
@@ -72,14 +72,14 @@ static uint32_t fill_others(struct sl_objects_catalogue *catalogue, struct sl_ca
     uint32_t chosen[SL_OBJECTS_OTHERS_MAX], found = 0, pass = 0;
     for (; pass < 3 && found == 0; pass++) {
         const uint32_t count = collect_others(catalogue, copy->part, pass);
-        found =
-            sl_objects_choose_others(catalogue->sources, count, copy->turn, copy->node->location,
-                                     refused, refused_count, chosen, SL_OBJECTS_OTHERS_MAX);
+        found = sl_objects_choose_others(catalogue->plan.sources, count, copy->turn,
+                                         copy->node->location, refused, refused_count, chosen,
+                                         SL_OBJECTS_OTHERS_MAX);
     }
     for (uint32_t i = 0; i < found; i++) {
-        out->others[i] = peer_of(catalogue, catalogue->sources[chosen[i]].node);
+        out->news.others[i] = peer_of(catalogue, catalogue->plan.sources[chosen[i]].node);
     }
-    out->other_count = found;
+    out->news.other_count = found;
     copy->turn += found;
     return pass < 3 ? found : 0;
 }
@@ -96,24 +96,26 @@ void sl_catalogue_news_fill(struct sl_objects_catalogue *catalogue, struct sl_ca
     }
     refused[refused_count++] = copy->key.number;
     for (uint32_t s = 0; s < SL_OBJECTS_STRIPES; s++) {
-        out->parents[s] = peer_of(catalogue, copy->parents[s]);
+        out->news.parents[s] = peer_of(catalogue, copy->parents[s]);
         for (uint32_t b = 0; b < bad_count; b++) {
             if (bad[b] == copy->parents[s]) {
-                out->parents[s].node = 0;
+                out->news.parents[s].node = 0;
             }
         }
         refused[refused_count++] = copy->parents[s];
     }
     sl_catalogue_record_fill(version, out);
     out->part = sl_catalogue_part_index(copy->part);
-    out->age_ms = unix_ms > version->time_ms ? unix_ms - version->time_ms : 0;
+    out->news.age_ms = unix_ms > version->time_ms ? unix_ms - version->time_ms : 0;
     const uint32_t complete = fill_others(catalogue, copy, refused, refused_count, out);
     for (uint32_t s = 0; s < SL_OBJECTS_STRIPES; s++) {
-        if (out->parents[s].node == 0) {
-            out->parents[s] = complete > 0 ? out->others[s % complete] : out->parents[1 - s];
+        if (out->news.parents[s].node == 0) {
+            out->news.parents[s] =
+                complete > 0 ? out->news.others[s % complete] : out->news.parents[1 - s];
         }
     }
-    out->parent_count = out->parents[0].node != 0 && out->parents[1].node != 0 ? 2 : 0;
+    out->news.parent_count =
+        out->news.parents[0].node != 0 && out->news.parents[1].node != 0 ? 2 : 0;
     copy->is_known = true;
 }
 
@@ -151,19 +153,19 @@ void sl_catalogue_news_taken(struct sl_objects_catalogue *catalogue, struct sl_c
 static uint64_t first_on_host(struct sl_objects_catalogue *catalogue,
                               const struct sl_catalogue_node *node)
 {
-    const uint64_t known = catalogue->hosts.count;
+    const uint64_t known = catalogue->plan.hosts.count;
     uint64_t number;
     if (node->host == 0 || node->expires_ms == 0 ||
-        !sl_array_make_room(&catalogue->first_on_host, &catalogue->host_capacity, (uint32_t)known,
-                            sizeof *catalogue->first_on_host) ||
-        sl_key_index_add(&catalogue->hosts, node->host, &number) != 0) {
+        !sl_array_make_room(&catalogue->plan.first_on_host, &catalogue->plan.host_capacity,
+                            (uint32_t)known, sizeof *catalogue->plan.first_on_host) ||
+        sl_key_index_add(&catalogue->plan.hosts, node->host, &number) != 0) {
         return 0;
     }
     if (number == known) {
-        catalogue->first_on_host[number] = node->key.number;
+        catalogue->plan.first_on_host[number] = node->key.number;
         return 0;
     }
-    return catalogue->first_on_host[number];
+    return catalogue->plan.first_on_host[number];
 }
 
 /* Writes the fetchers that have joined to `batch`. One with a source on its host is not among them:
@@ -172,7 +174,7 @@ static uint32_t collect_batch(struct sl_objects_catalogue *catalogue,
                               const struct sl_catalogue_part *part)
 {
     uint32_t count = 0;
-    sl_key_index_clear(&catalogue->hosts);
+    sl_key_index_clear(&catalogue->plan.hosts);
     SL_LIST_FOREACH (link, &part->holders) {
         (void)first_on_host(catalogue,
                             SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_part)->node);
@@ -186,9 +188,9 @@ static uint32_t collect_batch(struct sl_objects_catalogue *catalogue,
             copy->stage = SL_CATALOGUE_PLANNED;
             sl_catalogue_copy_set_parents(copy, local, local, true);
         } else if (copy->stage == SL_CATALOGUE_JOINED &&
-                   sl_array_make_room(&catalogue->batch, &catalogue->batch_capacity, count,
-                                      sizeof *catalogue->batch)) {
-            catalogue->batch[count++] = (struct sl_catalogue_planned){
+                   sl_array_make_room(&catalogue->plan.batch, &catalogue->plan.batch_capacity,
+                                      count, sizeof *catalogue->plan.batch)) {
+            catalogue->plan.batch[count++] = (struct sl_catalogue_planned){
                 .copy = copy, .before = {copy->parents[0], copy->parents[1]}};
         }
     }
@@ -233,8 +235,8 @@ static uint64_t parent_of(const struct sl_objects_catalogue *catalogue, uint32_t
 {
     const struct sl_objects_parent parent =
         sl_objects_choose_parent(fetcher, stripe, holders, fetchers);
-    return parent.is_holder ? catalogue->sources[parent.index].node
-                            : catalogue->batch[parent.index].copy->key.number;
+    return parent.is_holder ? catalogue->plan.sources[parent.index].node
+                            : catalogue->plan.batch[parent.index].copy->key.number;
 }
 
 /* Plans the batch; joining: only this fetcher, its last one. */
@@ -243,12 +245,12 @@ static void plan(struct sl_objects_catalogue *catalogue, struct sl_catalogue_par
 {
     const uint32_t fetchers = collect_batch(catalogue, part);
     for (uint32_t r = 0; r < fetchers; r++) {
-        sl_catalogue_copy_set_parents(catalogue->batch[r].copy, 0, 0, false);
+        sl_catalogue_copy_set_parents(catalogue->plan.batch[r].copy, 0, 0, false);
     }
     const uint32_t holders = collect_free(catalogue, part, fetchers);
     for (uint32_t r = 0; r < fetchers; r++) {
-        const uint64_t *before = catalogue->batch[r].before;
-        struct sl_catalogue_copy *copy = catalogue->batch[r].copy;
+        const uint64_t *before = catalogue->plan.batch[r].before;
+        struct sl_catalogue_copy *copy = catalogue->plan.batch[r].copy;
         if (joining != NULL && copy != joining) {
             sl_catalogue_copy_set_parents(copy, before[0], before[1], false);
         } else if (holders > 0) {

@@ -391,9 +391,10 @@ int sl_catalogue_node_add(struct sl_objects_catalogue *catalogue, const char *ad
     if (err != 0) {
         return err;
     }
-    node->host = attach->host;
+    node->host = attach->attach.host;
     memcpy(node->address, address, address_bytes);
-    memcpy(node->location, attach->location, strnlen(attach->location, sizeof node->location - 1));
+    memcpy(node->location, attach->attach.location,
+           strnlen(attach->attach.location, sizeof node->location - 1));
     sl_list_init(&node->copies);
     sl_list_init(&node->follows);
     sl_list_init(&node->news);
@@ -496,14 +497,14 @@ void sl_catalogue_list_followers(const struct sl_objects_catalogue *catalogue,
 {
     const struct sl_catalogue_version *newest = sl_catalogue_newest(object);
     for (uint32_t i = 0;
-         i < catalogue->nodes.count && out->follower_count < SL_OBJECTS_FOLLOWERS_MAX; i++) {
+         i < catalogue->nodes.count && out->followers.count < SL_OBJECTS_FOLLOWERS_MAX; i++) {
         const struct sl_catalogue_node *node = sl_catalogue_item(&catalogue->nodes, i);
         const struct sl_catalogue_follow *follow =
             node->key.number > after ? sl_catalogue_follow_find(object, node) : NULL;
         if (follow != NULL) {
             const uint64_t in_use = follow->in_use;
             const uint64_t last = in_use != 0 && newest != NULL ? newest->key.number : 0;
-            out->followers[out->follower_count++] = (struct sl_objects_follower){
+            out->followers.nodes[out->followers.count++] = (struct sl_objects_follower){
                 .node = node->key.number,
                 .address = node->address,
                 .location = node->location,
@@ -532,8 +533,8 @@ void sl_catalogue_clear(struct sl_objects_catalogue *catalogue)
     }
     free(catalogue->nodes.items);
     free(catalogue->objects.items);
-    free(catalogue->sources);
-    free(catalogue->batch);
-    free(catalogue->first_on_host);
-    sl_key_index_fini(&catalogue->hosts);
+    free(catalogue->plan.sources);
+    free(catalogue->plan.batch);
+    free(catalogue->plan.first_on_host);
+    sl_key_index_fini(&catalogue->plan.hosts);
 }

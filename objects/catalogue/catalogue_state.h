@@ -127,15 +127,17 @@ struct sl_objects_catalogue {
     uint64_t promised;      /* the highest number that was, with SL_ORIGIN_PS */
     /* Parts that this catalogue has removed, and those that it has logged as conflicts. */
     struct sl_objects_tombstones removed, conflicts;
-    /* Scratch of a plan */
-    struct sl_objects_source *sources;
-    struct sl_catalogue_planned {
-        struct sl_catalogue_copy *copy;
-        uint64_t before[SL_OBJECTS_STRIPES]; /* parents */
-    } * batch;
-    uint64_t *first_on_host;
-    uint32_t source_capacity, batch_capacity, host_capacity;
-    struct sl_key_index hosts;
+    /* Memory of a plan */
+    struct {
+        struct sl_objects_source *sources;
+        struct sl_catalogue_planned {
+            struct sl_catalogue_copy *copy;
+            uint64_t before[SL_OBJECTS_STRIPES]; /* parents */
+        } * batch;
+        uint64_t *first_on_host;
+        uint32_t source_capacity, batch_capacity, host_capacity;
+        struct sl_key_index hosts;
+    } plan;
 };
 
 /* Index of the first item that is not below the key. */

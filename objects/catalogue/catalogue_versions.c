@@ -69,7 +69,7 @@ void sl_catalogue_publish(struct sl_objects_catalogue *catalogue,
         struct sl_objects_message message = {0};
         sl_catalogue_record_fill(version, &message);
         catalogue->options.changed(catalogue->options.ctx, version->object->name,
-                                   version->key.number, &message.record);
+                                   version->key.number, &message.commit.record);
     }
     if (sl_catalogue_newest(version->object) == version) {
         sl_catalogue_plan_announce(catalogue, version);
@@ -115,8 +115,8 @@ static struct sl_catalogue_version *restore(struct sl_objects_catalogue *catalog
 /* A HOLD has a record of its version. */
 static bool has_record(const struct sl_objects_message *message)
 {
-    const struct sl_objects_record *record = &message->record;
-    return message->record_count == 1 && record->time_ms != 0 &&
+    const struct sl_objects_record *record = &message->commit.record;
+    return message->commit.record_count == 1 && record->time_ms != 0 &&
            record->version == message->version && strcmp(record->name, message->name) == 0 &&
            message->part < record->part_count;
 }
@@ -125,7 +125,7 @@ static bool has_record(const struct sl_objects_message *message)
 static bool is_first_line(struct sl_objects_catalogue *catalogue,
                           const struct sl_objects_message *message)
 {
-    const struct sl_objects_part *part = &message->record.parts[message->part];
+    const struct sl_objects_part *part = &message->commit.record.parts[message->part];
     return sl_objects_tombstones_add(
         &catalogue->conflicts,
         sl_objects_tombstone_of(message->name, message->version, message->part, part->digest));
@@ -136,7 +136,7 @@ struct sl_catalogue_version *sl_catalogue_take_unknown(struct sl_objects_catalog
                                                        const struct sl_objects_message *message,
                                                        struct sl_catalogue_version *known)
 {
-    const struct sl_objects_record *record = &message->record;
+    const struct sl_objects_record *record = &message->commit.record;
     if (!has_record(message)) {
         return NULL;
     }

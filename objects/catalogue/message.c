@@ -87,7 +87,7 @@ static const struct field RECORD[] = {
 #define M_NEWEST        ANY(message, version) /* 0: the newest, or none */
 #define M_PART          INT(message, part, 0, SL_OBJECTS_PARTS_MAX - 1)
 #define M_PART_COUNT    INT(message, part_count, 1, SL_OBJECTS_PARTS_MAX)
-#define M_RECORD(least) ITEMS(message, record, record_count, least, 1, RECORD)
+#define M_RECORD(least) ITEMS(message, commit.record, commit.record_count, least, 1, RECORD)
 
 static const struct field HEADER[] = {INT(message, kind, 1, SL_OBJECTS_KINDS - 1),
                                       INT(message, is_answer, 0, 1),
@@ -96,25 +96,27 @@ static const struct field HEADER[] = {INT(message, kind, 1, SL_OBJECTS_KINDS - 1
                                       ANY(message, term),
                                       ANY(message, node),
                                       {0}};
-static const struct field ERROR[] = {M_TEXT, ANY(message, oldest), ANY(message, newest), {0}};
+static const struct field ERROR[] = {
+    M_TEXT, ANY(message, find.oldest), ANY(message, find.newest), {0}};
 static const struct field NOTHING[] = {{0}};
-static const struct field ATTACH[] = {ANY(message, host),
-                                      ANY(message, roles),
-                                      STRING(message, location, TEXT, SL_OBJECTS_LOCATION_BYTES),
-                                      {0}};
-static const struct field LEASE[] = {INT(message, lease_ms, 1, UINT32_MAX), {0}};
+static const struct field ATTACH[] = {
+    ANY(message, attach.host),
+    ANY(message, attach.roles),
+    STRING(message, attach.location, TEXT, SL_OBJECTS_LOCATION_BYTES),
+    {0}};
+static const struct field LEASE[] = {INT(message, attach.lease_ms, 1, UINT32_MAX), {0}};
 static const struct field BEGIN[] = {M_NAME,
                                      M_NEWEST,
                                      M_PART,
                                      M_PART_COUNT,
-                                     INT(message, origin, 0, ORIGIN_MAX),
-                                     ANY(message, options),
+                                     INT(message, begin.origin, 0, ORIGIN_MAX),
+                                     ANY(message, begin.options),
                                      {0}};
 static const struct field BEGUN[] = {
     M_VERSION,
     ANY(message, epoch),
-    ANY(message, keeper_total),
-    ITEMS(message, keepers, keeper_count, 0, SL_OBJECTS_KEEPERS_MAX, PEER),
+    ANY(message, keepers.total),
+    ITEMS(message, keepers.peers, keepers.count, 0, SL_OBJECTS_KEEPERS_MAX, PEER),
     {0}};
 static const struct field COMMIT[] = {M_PART, M_PART_COUNT, M_RECORD(1), {0}};
 static const struct field COMMITTED[] = {M_RECORD(1), {0}};
@@ -123,27 +125,31 @@ static const struct field OF_NAME[] = {M_NAME, M_NEWEST, {0}};
 static const struct field OF_PART[] = {M_NAME, M_VERSION, M_PART, {0}};
 static const struct field DROP[] = {M_NAME, M_NEWEST, M_PART, {0}};
 static const struct field FIND[] = {
-    M_NAME, M_NEWEST, M_PART, ITEMS(message, bad, bad_count, 0, SL_OBJECTS_OTHERS_MAX, NODE), {0}};
+    M_NAME,
+    M_NEWEST,
+    M_PART,
+    ITEMS(message, find.bad, find.bad_count, 0, SL_OBJECTS_OTHERS_MAX, NODE),
+    {0}};
 static const struct field NEWS[] = {
     M_RECORD(0),
     M_PART,
-    ANY(message, age_ms),
-    ITEMS(message, parents, parent_count, 0, SL_OBJECTS_STRIPES, PEER),
-    ITEMS(message, others, other_count, 0, SL_OBJECTS_OTHERS_MAX, PEER),
+    ANY(message, news.age_ms),
+    ITEMS(message, news.parents, news.parent_count, 0, SL_OBJECTS_STRIPES, PEER),
+    ITEMS(message, news.others, news.other_count, 0, SL_OBJECTS_OTHERS_MAX, PEER),
     {0}};
-static const struct field HOLD[] = {M_NAME,      M_VERSION, M_PART, ANY(message, blocks),
+static const struct field HOLD[] = {M_NAME,      M_VERSION, M_PART, ANY(message, commit.blocks),
                                     M_RECORD(0), {0}};
-static const struct field LIST_FROM[] = {STRING(message, prefix, TEXT, SL_OBJECTS_NAME_BYTES),
+static const struct field LIST_FROM[] = {STRING(message, list.prefix, TEXT, SL_OBJECTS_NAME_BYTES),
                                          STRING(message, name, TEXT, SL_OBJECTS_NAME_BYTES),
                                          M_NEWEST,
                                          {0}};
 static const struct field LISTED[] = {
-    INT(message, more, 0, 1),
-    ITEMS(message, entries, entry_count, 0, SL_OBJECTS_ENTRIES_MAX, ENTRY),
+    INT(message, list.more, 0, 1),
+    ITEMS(message, list.entries, list.entry_count, 0, SL_OBJECTS_ENTRIES_MAX, ENTRY),
     {0}};
-static const struct field FOLLOWERS[] = {M_NAME, ANY(message, after), {0}};
+static const struct field FOLLOWERS[] = {M_NAME, ANY(message, followers.after), {0}};
 static const struct field FOLLOWING[] = {
-    ITEMS(message, followers, follower_count, 0, SL_OBJECTS_FOLLOWERS_MAX, FOLLOWER), {0}};
+    ITEMS(message, followers.nodes, followers.count, 0, SL_OBJECTS_FOLLOWERS_MAX, FOLLOWER), {0}};
 static const struct field STORE[] = {
     M_PART, M_PART_COUNT, INT(message, timeout_ms, 1, UINT32_MAX), M_RECORD(1), {0}};
 static const struct field OF_BYTES[] = {
@@ -152,11 +158,12 @@ static const struct field HAVE[] = {
     M_NAME,
     M_VERSION,
     M_PART,
-    ANY(message, rate),
-    ITEMS(message, ranges, range_count, 0, SL_OBJECTS_RANGES_MAX, RANGE),
+    ANY(message, have.rate),
+    ITEMS(message, have.ranges, have.range_count, 0, SL_OBJECTS_RANGES_MAX, RANGE),
     {0}};
-static const struct field BATCH[] = {{AT(message, batch), 1, REST, 1, SL_OBJECTS_BATCH_BYTES,
-                                      offsetof(struct sl_objects_message, batch_bytes), NULL},
+static const struct field BATCH[] = {{AT(message, batch.messages), 1, REST, 1,
+                                      SL_OBJECTS_BATCH_BYTES,
+                                      offsetof(struct sl_objects_message, batch.bytes), NULL},
                                      {0}};
 static const struct field GONE[] = {M_NAME, M_VERSION, M_PART, M_TEXT, {0}};
 
@@ -166,12 +173,14 @@ static const struct field TABLES[] = {M_NAME,
                                       M_PART_COUNT,
                                       ANY(message, epoch),
                                       INT(message, timeout_ms, 1, UINT32_MAX),
-                                      ANY(message, iterations),
-                                      STRING(message, tables, TEXT, SL_OBJECTS_TABLES_BYTES),
+                                      ANY(message, tables.iterations),
+                                      STRING(message, tables.names, TEXT, SL_OBJECTS_TABLES_BYTES),
                                       M_TEXT,
                                       {0}};
-static const struct field TABLES_DONE[] = {
-    ANY(message, iterations), ANY(message, shards), ANY(message, shard_count), {0}};
+static const struct field TABLES_DONE[] = {ANY(message, tables.iterations),
+                                           ANY(message, tables.shards),
+                                           ANY(message, tables.shard_count),
+                                           {0}};
 
 static const struct kind {
     const char *name;
@@ -406,18 +415,18 @@ bool sl_objects_message_batch(struct sl_objects_message *batch,
     uint8_t encoded[SL_OBJECTS_MESSAGE_BYTES];
     const uint32_t bytes = sl_objects_message_encode(message, encoded);
     struct sl_bytes_writer writer = sl_bytes_writer_over(
-        text + batch->batch_bytes, SL_OBJECTS_BATCH_BYTES - batch->batch_bytes);
+        text + batch->batch.bytes, SL_OBJECTS_BATCH_BYTES - batch->batch.bytes);
     sl_bytes_put_u16(&writer, (uint16_t)bytes);
     sl_bytes_put(&writer, encoded, bytes);
-    batch->batch_bytes += writer.bad ? 0 : bytes + (uint32_t)sizeof(uint16_t);
+    batch->batch.bytes += writer.bad ? 0 : bytes + (uint32_t)sizeof(uint16_t);
     return !writer.bad;
 }
 
 int sl_objects_message_unbatch(struct sl_objects_message *batch, struct sl_objects_message *out,
                                struct sl_reason *reason)
 {
-    struct sl_bytes cursor = sl_bytes_over(batch->batch, batch->batch_bytes);
-    if (batch->batch_bytes == 0) {
+    struct sl_bytes cursor = sl_bytes_over(batch->batch.messages, batch->batch.bytes);
+    if (batch->batch.bytes == 0) {
         return SL_ERR_NOT_FOUND;
     }
     const uint16_t bytes = sl_bytes_u16(&cursor);
@@ -425,7 +434,7 @@ int sl_objects_message_unbatch(struct sl_objects_message *batch, struct sl_objec
     if (cursor.bad) {
         return sl_reason_fail(reason, SL_ERR_PROTOCOL, "BATCH: a message is cut short");
     }
-    batch->batch += bytes + sizeof bytes;
-    batch->batch_bytes = (uint32_t)cursor.left;
+    batch->batch.messages += bytes + sizeof bytes;
+    batch->batch.bytes = (uint32_t)cursor.left;
     return sl_objects_message_decode(message, bytes, out, reason);
 }

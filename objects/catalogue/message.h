@@ -134,56 +134,72 @@ struct sl_objects_message {
     uint64_t version;          /* 0 means the newest, or none, where the kind allows it */
     uint32_t part, part_count; /* part < part_count, where a kind has both */
 
-    const char *text;        /* error, GONE: the reason. A longer text is sent truncated */
-    uint64_t oldest, newest; /* error NOT_FOUND of FIND: versions of the name; 0: none */
+    const char *text; /* error, GONE: the reason. A longer text is sent truncated */
 
-    uint64_t host;        /* ATTACH, ALIVE: same number, same host */
-    const char *location; /* a label; "": none */
-    uint32_t roles;       /* bits, of enum sl_objects_role */
-    uint32_t lease_ms;    /* their answer */
-
-    uint32_t options;          /* BEGIN: bits, of enum sl_objects_begin */
-    uint32_t origin;           /* BEGIN: enum sl_object_origin */
+    struct {                  /* ATTACH, ALIVE */
+        uint64_t host;        /* same number, same host */
+        const char *location; /* a label; "": none */
+        uint32_t roles;       /* bits, of enum sl_objects_role */
+        uint32_t lease_ms;    /* their answer */
+    } attach;
+    struct {
+        uint32_t options; /* bits, of enum sl_objects_begin */
+        uint32_t origin;  /* enum sl_object_origin */
+    } begin;
+    struct {
+        uint64_t oldest, newest; /* error NOT_FOUND: versions of the name; 0: none */
+        uint32_t bad_count;      /* sources that failed */
+        uint64_t bad[SL_OBJECTS_OTHERS_MAX];
+    } find;
     uint64_t epoch;            /* BEGIN's answer, TABLES */
     struct sl_hash_128 digest; /* WANT, RETIRE: of the part's manifest */
 
     /* COMMIT and STORE: of the sender: its one part is number `part` of `part_count`. COMMIT's
      * answer, NEWS, HOLD, and STORE after the commit: the whole record, or none. */
-    uint32_t record_count; /* 0 or 1 */
-    struct sl_objects_record record;
+    struct {
+        uint32_t record_count; /* 0 or 1 */
+        struct sl_objects_record record;
+        uint32_t blocks; /* HOLD: verified blocks of the stored part */
+    } commit;
+    struct {
+        uint64_t age_ms;       /* time since the commit, on the catalogue's clock */
+        uint32_t parent_count; /* 0, or one for each stripe */
+        uint32_t other_count;
+        struct sl_objects_peer parents[SL_OBJECTS_STRIPES];
+        struct sl_objects_peer others[SL_OBJECTS_OTHERS_MAX];
+    } news;
+    struct {
+        uint32_t count; /* BEGIN's answer: those that are to store the part; HOST: the agent */
+        uint32_t total; /* BEGIN's answer: all keepers that are attached */
+        struct sl_objects_peer peers[SL_OBJECTS_KEEPERS_MAX];
+    } keepers;
 
-    uint64_t age_ms;       /* NEWS: time since the commit, on the catalogue's clock */
-    uint32_t parent_count; /* NEWS: 0, or one for each stripe */
-    uint32_t other_count;
-    struct sl_objects_peer parents[SL_OBJECTS_STRIPES];
-    struct sl_objects_peer others[SL_OBJECTS_OTHERS_MAX];
-    uint32_t keeper_count; /* BEGIN's answer: those that are to store the part; HOST: the agent */
-    uint32_t keeper_total; /* BEGIN's answer: all keepers that are attached */
-    uint32_t bad_count;    /* FIND: sources that failed */
-    struct sl_objects_peer keepers[SL_OBJECTS_KEEPERS_MAX];
-    uint64_t bad[SL_OBJECTS_OTHERS_MAX];
-
-    uint32_t blocks;              /* HOLD: verified blocks of the stored part */
-    uint32_t timeout_ms;          /* STORE, TABLES: until the publisher gives up */
-    uint32_t iterations;          /* TABLES: that the rows have; its answer: that the server has */
-    uint32_t shards, shard_count; /* TABLES' answer: that the server has, of all of the job */
-    const char *tables; /* TABLES: names, with commas between them; its `text` is the note */
-
-    const char *prefix; /* LIST: of names; list those after `name` and `version` */
-    uint32_t more;      /* LIST's answer: 1: entries follow after the last one */
-    uint32_t entry_count;
-    struct sl_objects_entry entries[SL_OBJECTS_ENTRIES_MAX];
-
-    uint64_t after;          /* FOLLOWERS: list nodes with higher numbers */
-    uint32_t follower_count; /* its answer: the most, if others may follow */
-    struct sl_objects_follower followers[SL_OBJECTS_FOLLOWERS_MAX];
-
-    const uint8_t *batch; /* BATCH: messages, each behind its length, u16 */
-    uint32_t batch_bytes;
-
-    uint64_t rate; /* HAVE: bytes per second that the child may read; 0: no limit */
-    uint32_t range_count;
-    struct sl_objects_range ranges[SL_OBJECTS_RANGES_MAX];
+    uint32_t timeout_ms; /* STORE, TABLES: until the publisher gives up */
+    struct {
+        uint32_t iterations;          /* that the rows have; the answer: that the server has */
+        uint32_t shards, shard_count; /* the answer: that the server has, of all of the job */
+        const char *names;            /* with commas between them; the note is in `text` */
+    } tables;
+    struct {
+        const char *prefix; /* of names; list those after `name` and `version` */
+        uint32_t more;      /* the answer: 1: entries follow after the last one */
+        uint32_t entry_count;
+        struct sl_objects_entry entries[SL_OBJECTS_ENTRIES_MAX];
+    } list;
+    struct {
+        uint64_t after; /* list nodes with higher numbers */
+        uint32_t count; /* the answer: the most, if others may follow */
+        struct sl_objects_follower nodes[SL_OBJECTS_FOLLOWERS_MAX];
+    } followers;
+    struct {
+        const uint8_t *messages; /* each behind its length, u16 */
+        uint32_t bytes;
+    } batch;
+    struct {
+        uint64_t rate; /* bytes per second that the child may read; 0: no limit */
+        uint32_t range_count;
+        struct sl_objects_range ranges[SL_OBJECTS_RANGES_MAX];
+    } have;
 };
 
 /* Writes the message to `to`, which has room for SL_OBJECTS_MESSAGE_BYTES, and returns its length:

@@ -11,7 +11,8 @@
 
 static bool is_complete(const struct sl_objects_copy *copy)
 {
-    return copy->range_count > 0 && copy->verified_count == sl_objects_copy_block_count(copy);
+    return copy->verified.range_count > 0 &&
+           copy->verified.count == sl_objects_copy_block_count(copy);
 }
 
 static void end_use(struct sl_objects *node, struct sl_objects_cache_use *use, int err,
@@ -31,7 +32,7 @@ static struct sl_objects_cache_use *next_use(struct sl_objects_copy *copy, struc
     if (link == NULL) {
         return NULL;
     }
-    sl_list_append(&copy->cache_uses, link);
+    sl_list_append(&copy->cache.uses, link);
     return SL_CONTAINER_OF(link, struct sl_objects_cache_use, link);
 }
 
@@ -40,7 +41,7 @@ static void grown(struct sl_objects_copy *copy)
     struct sl_objects_cache_use *use;
     struct sl_list left;
     sl_list_init(&left);
-    sl_list_append_all(&left, &copy->cache_uses);
+    sl_list_append_all(&left, &copy->cache.uses);
     while ((use = next_use(copy, &left)) != NULL) {
         if (use->grown != NULL && !use->has_ended) {
             use->grown(use);
@@ -59,7 +60,7 @@ static void fetch_over(struct sl_objects *node, struct sl_objects_copy *copy, vo
         sl_objects_withdraw(node, copy, reason);
     }
     sl_list_init(&left);
-    sl_list_append_all(&left, &copy->cache_uses);
+    sl_list_append_all(&left, &copy->cache.uses);
     while ((use = next_use(copy, &left)) != NULL) {
         end_use(node, use, err, reason);
     }
@@ -138,10 +139,10 @@ static int get(struct sl_objects *node, struct sl_objects_cache_use *use,
                struct sl_reason *reason)
 {
     bool is_other;
-    struct sl_objects_copy *copy = find(node, &news->record, part, &is_other);
+    struct sl_objects_copy *copy = find(node, &news->commit.record, part, &is_other);
     int err = 0;
     if (copy == NULL) {
-        err = add(node, &news->record, part, &copy, reason);
+        err = add(node, &news->commit.record, part, &copy, reason);
     } else if (is_other) {
         err = sl_reason_fail(reason, SL_ERR_EXISTS, "the version has other bytes here");
     } else if (copy->pooled == NULL) {
@@ -155,8 +156,8 @@ static int get(struct sl_objects *node, struct sl_objects_cache_use *use,
     use->copy = copy;
     use->timer.run = timer_passed;
     use->has_ended = false;
-    sl_list_append(&copy->cache_uses, &use->link);
-    copy->cache_use_count++;
+    sl_list_append(&copy->cache.uses, &use->link);
+    copy->cache.use_count++;
     if (copy->fetch != NULL) {
         sl_objects_fetch_prolong(copy->fetch, deadline_ns);
     } else if (!is_complete(copy)) {
@@ -165,7 +166,7 @@ static int get(struct sl_objects *node, struct sl_objects_cache_use *use,
     const uint64_t now_ns = sl_reactor_now_ns(node->reactor);
     sl_reactor_arm(node->reactor, &use->timer,
                    copy->fetch != NULL && deadline_ns > now_ns ? deadline_ns - now_ns : 0);
-    if (err != 0 && copy->range_count == 0) {
+    if (err != 0 && copy->verified.range_count == 0) {
         sl_objects_withdraw(node, copy, "it cannot be fetched");
     }
     if (err != 0) {
@@ -177,10 +178,10 @@ static int get(struct sl_objects *node, struct sl_objects_cache_use *use,
 int sl_objects_cache_get(struct sl_objects *node, struct sl_objects_cache_use *use,
                          const struct sl_objects_message *news, uint32_t part, uint64_t deadline_ns)
 {
-    const struct sl_objects_record *record = &news->record;
+    const struct sl_objects_record *record = &news->commit.record;
     struct sl_reason reason = {.text = "out of memory"};
     sl_reactor_assert_owner(node->reactor);
-    sl_assert(news->record_count == 1);
+    sl_assert(news->commit.record_count == 1);
     sl_assert(part < record->part_count);
     const int err = get(node, use, news, part, deadline_ns, &reason);
     if (err != 0 && err != SL_ERR_EXISTS) {
@@ -199,7 +200,7 @@ void sl_objects_cache_put(struct sl_objects *node, struct sl_objects_cache_use *
     use->copy = NULL;
     sl_list_remove(&use->link);
     sl_reactor_disarm(node->reactor, &use->timer);
-    if (--copy->cache_use_count == 0 && copy->fetch != NULL) {
+    if (--copy->cache.use_count == 0 && copy->fetch != NULL) {
         sl_objects_withdraw(node, copy, "it is not used any more");
     }
     sl_objects_pool_unpin(&node->pool, pooled);
@@ -214,7 +215,8 @@ void sl_objects_cache_shrunk(void *ctx, struct sl_objects_pool_version *version)
     }
     copy->place_count = version->resident_count;
     if (version->resident_count > 0) {
-        copy->range_count = copy->ranges_sent = 0; /* no child reads it, or knows its ranges */
+        copy->verified.range_count = copy->verified.sent =
+            0; /* no child reads it, or knows its ranges */
         (void)sl_objects_copy_add_first(copy, version->resident_count - version->head_count);
         sl_objects_report(node, copy);
         sl_objects_resident_changed(node, copy->name);

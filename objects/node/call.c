@@ -27,7 +27,7 @@ int sl_objects_check_engine(const struct sl_objects *node)
                ? 0
                : sl_objects_fail(SL_ERR_UNSUPPORTED,
                                  "this node only reads from agent %s: it has no catalogue",
-                                 node->agent);
+                                 node->names.agent);
 }
 
 int sl_objects_call(struct sl_objects *node, struct sl_objects_call *call)

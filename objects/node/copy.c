@@ -27,8 +27,8 @@ int sl_objects_copy_create(const char *name, uint64_t version, uint32_t part,
     made->part = part;
     made->info = *info;
     sl_objects_manifest_init(&made->manifest);
-    sl_list_init(&made->children);
-    sl_list_init(&made->cache_uses);
+    sl_list_init(&made->children.list);
+    sl_list_init(&made->cache.uses);
     *out = made;
     return 0;
 }
@@ -62,8 +62,8 @@ void sl_objects_copy_free(struct sl_objects_copy *copy)
     free(copy->record);
     free(copy->stored_manifest);
     free(copy->places);
-    free(copy->ranges);
-    free(copy->stops);
+    free(copy->verified.ranges);
+    free(copy->stops.offsets);
     free(copy);
 }
 
@@ -122,18 +122,19 @@ bool sl_objects_copy_exists(const struct sl_objects *node, const char *name, uin
 static int add_range(struct sl_objects_copy *copy, uint64_t offset, const void *at, uint64_t bytes)
 {
     const uint64_t address = (uintptr_t)at;
-    struct sl_objects_range *last =
-        copy->range_count > copy->ranges_sent ? &copy->ranges[copy->range_count - 1] : NULL;
+    struct sl_objects_range *last = copy->verified.range_count > copy->verified.sent
+                                        ? &copy->verified.ranges[copy->verified.range_count - 1]
+                                        : NULL;
     if (last != NULL && last->offset + last->bytes == offset &&
         last->address + last->bytes == address) {
         last->bytes += bytes;
         return 0;
     }
-    if (!sl_array_make_room(&copy->ranges, &copy->range_capacity, copy->range_count,
-                            sizeof copy->ranges[0])) {
+    if (!sl_array_make_room(&copy->verified.ranges, &copy->verified.range_capacity,
+                            copy->verified.range_count, sizeof copy->verified.ranges[0])) {
         return SL_ERR_NO_MEMORY;
     }
-    copy->ranges[copy->range_count++] =
+    copy->verified.ranges[copy->verified.range_count++] =
         (struct sl_objects_range){.offset = offset, .address = address, .bytes = bytes};
     return 0;
 }
@@ -172,11 +173,12 @@ int sl_objects_copy_add_block(struct sl_objects_copy *copy, uint32_t block)
     const uint64_t from = sl_objects_copy_image_at(copy) + (uint64_t)block * SL_OBJECTS_BLOCK_BYTES;
     const int err =
         add_bytes(copy, from, from + sl_objects_manifest_block_bytes(&copy->manifest, block));
-    copy->verified_count += err == 0 ? 1 : 0;
+    copy->verified.count += err == 0 ? 1 : 0;
     const uint32_t first = sl_objects_copy_manifest_blocks(copy);
-    while (copy->pooled != NULL && first + copy->beginning < copy->pooled->resident_count &&
-           copy->pooled->blocks[first + copy->beginning].is_verified) {
-        copy->beginning++;
+    while (copy->pooled != NULL &&
+           first + copy->verified.beginning < copy->pooled->resident_count &&
+           copy->pooled->blocks[first + copy->verified.beginning].is_verified) {
+        copy->verified.beginning++;
     }
     return err;
 }
@@ -189,7 +191,7 @@ int sl_objects_copy_add_first(struct sl_objects_copy *copy, uint32_t count)
     err = err != 0 ? err
                    : add_bytes(copy, image_at,
                                image_at + (bytes < copy->info.bytes ? bytes : copy->info.bytes));
-    copy->verified_count = copy->beginning = err == 0 ? count : 0;
+    copy->verified.count = copy->verified.beginning = err == 0 ? count : 0;
     return err;
 }
 
@@ -200,9 +202,9 @@ void sl_objects_copy_set_stops(struct sl_objects_copy *copy, const uint64_t *sto
     uint64_t *made = count > 0 ? malloc(count * sizeof *made) : NULL;
     if (made != NULL) {
         memcpy(made, stops, count * sizeof *made);
-        free(copy->stops);
-        copy->stops = made;
-        copy->stop_count = count;
+        free(copy->stops.offsets);
+        copy->stops.offsets = made;
+        copy->stops.count = count;
     }
 }
 
@@ -210,8 +212,8 @@ bool sl_objects_copy_stops_behind(const struct sl_objects_copy *copy, uint32_t b
 {
     const uint64_t begin = (uint64_t)block * SL_OBJECTS_BLOCK_BYTES;
     const uint64_t next_end = begin + (uint64_t)SL_OBJECTS_STRIPES * SL_OBJECTS_BLOCK_BYTES;
-    for (uint32_t i = 0; i < copy->stop_count; i++) {
-        if (copy->stops[i] > begin && copy->stops[i] <= next_end) {
+    for (uint32_t i = 0; i < copy->stops.count; i++) {
+        if (copy->stops.offsets[i] > begin && copy->stops.offsets[i] <= next_end) {
             return true;
         }
     }

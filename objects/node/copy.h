@@ -52,23 +52,31 @@ struct sl_objects_copy {
     uint8_t *stored_manifest;
     /* The pool: the places are slots, one for each block. NULL: memory of a caller. */
     struct sl_objects_pool_version *pooled;
-    struct sl_list cache_uses; /* cache.h */
-    uint32_t cache_use_count;
+    struct {
+        struct sl_list uses; /* cache.h */
+        uint32_t use_count;
+    } cache;
     void (*grown)(
         struct sl_objects_copy *copy); /* it has more verified blocks; NULL: of no interest */
 
     struct sl_objects_fetch *fetch; /* fills it; NULL: whole, failed, or blocks were evicted */
     struct sl_objects_fetch_counts counts; /* of the last fetch */
-    uint32_t verified_count;               /* blocks of the image that are listed in `ranges` */
-    uint32_t beginning; /* in the pool: verified blocks of the image from the first one on */
-    /* Places of verified bytes, for children, in the order in which they were verified. */
-    struct sl_objects_range *ranges;
-    uint32_t range_count, range_capacity;
-    uint32_t ranges_sent; /* some child knows this many: they do not change any more */
-    struct sl_list children;
-    uint64_t *stops; /* ascending offsets in the image, where READs end; NULL: none */
-    uint32_t stop_count;
-    bool is_read; /* they pin it in the pool (serve.c) */
+    struct {
+        uint32_t count;     /* blocks of the image that are listed in `ranges` */
+        uint32_t beginning; /* in the pool: blocks of the image from the first one on */
+        /* Places of bytes, for children, in the order in which they were verified. */
+        struct sl_objects_range *ranges;
+        uint32_t range_count, range_capacity;
+        uint32_t sent; /* ranges that some child knows: they do not change any more */
+    } verified;
+    struct {
+        struct sl_list list;
+        bool pins; /* they pin it in the pool (serve.c) */
+    } children;
+    struct {
+        uint64_t *offsets; /* ascending, in the image, where READs end; NULL: none */
+        uint32_t count;
+    } stops;
 };
 
 /* Without memory for the part. Any thread. Errors: NO_MEMORY. */
@@ -137,9 +145,9 @@ int sl_objects_copy_add_first(struct sl_objects_copy *copy, uint32_t count);
  * 0. */
 static inline uint64_t sl_objects_copy_beginning(const struct sl_objects_copy *copy)
 {
-    return copy->verified_count == sl_objects_copy_block_count(copy)
+    return copy->verified.count == sl_objects_copy_block_count(copy)
                ? copy->info.bytes
-               : copy->beginning * (uint64_t)SL_OBJECTS_BLOCK_BYTES;
+               : copy->verified.beginning * (uint64_t)SL_OBJECTS_BLOCK_BYTES;
 }
 
 /* READs end at these offsets of the image, so that each piece is verified without waiting for the

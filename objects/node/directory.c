@@ -467,7 +467,7 @@ static enum verdict judge_record(const struct scan *scan, const char *path, bool
     int err = sl_disk_load(scan->directory->disk, path, SL_OBJECTS_MESSAGE_BYTES, &bytes, &count,
                            &reason);
     err = err != 0 ? err : decode_record(scan->directory, path, bytes, count, &hold, &reason);
-    const bool is_leftover = err == 0 && hold.record.time_ms == 0 && !has_data;
+    const bool is_leftover = err == 0 && hold.commit.record.time_ms == 0 && !has_data;
     if (err != 0 && !scan->removes) {
         sl_log_error("objects: a stored part is ignored: %s", reason.text);
     } else if (err == 0 && !is_leftover && !scan->removes) {

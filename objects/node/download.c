@@ -61,7 +61,7 @@ static void free_if_closed(struct sl_objects_download *download)
     sl_reactor_disarm(download->node->reactor, &download->want_again);
     sl_reactor_disarm(download->node->reactor, &download->paced);
     sl_objects_link_peer_put(download->node->link, &download->peer);
-    free(download->ranges);
+    free(download->offered.ranges);
     free(download);
     closed(ctx);
 }
@@ -121,23 +121,24 @@ void sl_objects_download_have(struct sl_objects_download *download,
 {
     const uint64_t image_end =
         sl_objects_copy_image_at(download->copy) + download->copy->info.bytes;
-    sl_objects_pace_set(&download->pace, have->rate, sl_reactor_now_ns(download->node->reactor));
+    sl_objects_pace_set(&download->pace, have->have.rate,
+                        sl_reactor_now_ns(download->node->reactor));
     if (have->is_answer) { /* it lists all ranges again */
-        download->range_count = 0;
+        download->offered.count = 0;
         sl_objects_download_rewind(download);
     }
-    for (uint32_t i = 0; i < have->range_count; i++) {
-        const struct sl_objects_range *range = &have->ranges[i];
+    for (uint32_t i = 0; i < have->have.range_count; i++) {
+        const struct sl_objects_range *range = &have->have.ranges[i];
         if (range->offset + range->bytes > image_end ||
-            download->range_count == ranges_max(download) ||
-            !sl_array_make_room(&download->ranges, &download->range_capacity, download->range_count,
-                                sizeof download->ranges[0])) {
+            download->offered.count == ranges_max(download) ||
+            !sl_array_make_room(&download->offered.ranges, &download->offered.capacity,
+                                download->offered.count, sizeof download->offered.ranges[0])) {
             fail(download, SL_ERR_PROTOCOL, "it lists too many ranges, or bytes behind the end");
             return;
         }
-        download->ranges[download->range_count++] = *range;
+        download->offered.ranges[download->offered.count++] = *range;
     }
-    if (have->range_count > 0) {
+    if (have->have.range_count > 0) {
         download->arrived_ns = sl_reactor_now_ns(download->node->reactor);
         download->events->grown(download);
     }
@@ -199,14 +200,14 @@ static int list_file(struct sl_objects_download *download)
 {
     const struct sl_objects_copy *copy = download->copy;
     const uint64_t image_at = sl_objects_copy_image_at(copy);
-    if (!sl_array_make_room(&download->ranges, &download->range_capacity, 2,
-                            sizeof download->ranges[0])) {
+    if (!sl_array_make_room(&download->offered.ranges, &download->offered.capacity, 2,
+                            sizeof download->offered.ranges[0])) {
         return SL_ERR_NO_MEMORY;
     }
-    download->ranges[0] = (struct sl_objects_range){.bytes = copy->info.manifest_bytes};
-    download->ranges[1] = (struct sl_objects_range){
+    download->offered.ranges[0] = (struct sl_objects_range){.bytes = copy->info.manifest_bytes};
+    download->offered.ranges[1] = (struct sl_objects_range){
         .offset = image_at, .address = image_at, .bytes = copy->info.bytes};
-    download->range_count = copy->info.bytes == 0 ? 1 : 2;
+    download->offered.count = copy->info.bytes == 0 ? 1 : 2;
     return 0;
 }
 
@@ -253,9 +254,9 @@ int sl_objects_download_create(struct sl_objects *node, struct sl_objects_copy *
 static uint64_t reach(const struct sl_objects_download *download, uint32_t range, uint64_t enough,
                       uint32_t *last)
 {
-    const struct sl_objects_range *at = &download->ranges[range];
+    const struct sl_objects_range *at = &download->offered.ranges[range];
     uint64_t end = at->offset + at->bytes;
-    while (end < enough && range + 1 < download->range_count && at[1].offset == end) {
+    while (end < enough && range + 1 < download->offered.count && at[1].offset == end) {
         at++;
         range++;
         end += at->bytes;
@@ -270,37 +271,38 @@ bool sl_objects_download_manifest(const struct sl_objects_download *download,
     uint32_t last;
     *out = (struct sl_objects_stretch){.bytes = download->copy->info.manifest_bytes,
                                        .block = SL_OBJECTS_MANIFEST_STRETCH};
-    return download->range_count > 0 && download->ranges[0].offset == 0 &&
+    return download->offered.count > 0 && download->offered.ranges[0].offset == 0 &&
            reach(download, 0, out->bytes, &last) >= out->bytes;
 }
 
 bool sl_objects_download_next(struct sl_objects_download *download, struct sl_objects_stretch *out)
 {
     const uint64_t image_at = sl_objects_copy_image_at(download->copy);
-    while (download->next_range < download->range_count) {
-        const struct sl_objects_range *range = &download->ranges[download->next_range];
-        const uint64_t from =
-            range->offset > download->next_offset ? range->offset : download->next_offset;
+    while (download->offered.next < download->offered.count) {
+        const struct sl_objects_range *range = &download->offered.ranges[download->offered.next];
+        const uint64_t from = range->offset > download->offered.next_offset
+                                  ? range->offset
+                                  : download->offered.next_offset;
         /* The first block that begins there or behind. */
         const uint64_t block = from > image_at ? sl_objects_block_count(from - image_at) : 0;
         const uint64_t begin = image_at + block * SL_OBJECTS_BLOCK_BYTES;
         const uint64_t left = image_at + download->copy->info.bytes - begin;
         uint32_t last;
         if (begin >= range->offset + range->bytes) {
-            download->next_range++;
-            download->next_offset = 0;
+            download->offered.next++;
+            download->offered.next_offset = 0;
             continue;
         }
         *out = (struct sl_objects_stretch){
             .offset = begin,
             .bytes = left < SL_OBJECTS_BLOCK_BYTES ? left : SL_OBJECTS_BLOCK_BYTES,
-            .range = download->next_range,
+            .range = download->offered.next,
             .block = (uint32_t)block};
-        const uint64_t end = reach(download, download->next_range, begin + out->bytes, &last);
-        if (end < begin + out->bytes && last + 1 == download->range_count) {
+        const uint64_t end = reach(download, download->offered.next, begin + out->bytes, &last);
+        if (end < begin + out->bytes && last + 1 == download->offered.count) {
             return false; /* the rest of the block may come with the next HAVE */
         }
-        download->next_offset = begin + 1;
+        download->offered.next_offset = begin + 1;
         if (end >= begin + out->bytes) {
             return true;
         }
@@ -310,8 +312,8 @@ bool sl_objects_download_next(struct sl_objects_download *download, struct sl_ob
 
 void sl_objects_download_rewind(struct sl_objects_download *download)
 {
-    download->next_range = 0;
-    download->next_offset = 0;
+    download->offered.next = 0;
+    download->offered.next_offset = 0;
 }
 
 /* READs */
@@ -355,7 +357,7 @@ static bool add_stretch(struct sl_objects_download *download, uint32_t *count,
     uint64_t offset = stretch->offset;
     uint32_t i = stretch->range;
     while (offset < end) {
-        const struct sl_objects_range *range = &download->ranges[i];
+        const struct sl_objects_range *range = &download->offered.ranges[i];
         const uint64_t there = range->offset + range->bytes - offset;
         uint64_t here;
         uint8_t *local = local_at(download->copy, offset, &here);
@@ -459,7 +461,8 @@ uint32_t sl_objects_download_window(struct sl_objects_download *download)
         sl_reactor_arm(download->node->reactor, &download->paced, download->pace.due_ns - now_ns);
         return 0;
     }
-    const bool is_near = download->copy->stops != NULL && block_ns(download) < NEAR_BLOCK_NS;
+    const bool is_near =
+        download->copy->stops.offsets != NULL && block_ns(download) < NEAR_BLOCK_NS;
     const uint64_t window_ns = is_near ? NEAR_WINDOW_NS : WINDOW_NS;
     const uint64_t blocks = block_ns(download) == 0 ? 0 : window_ns / block_ns(download);
     return blocks < WINDOW_BLOCKS_MIN   ? WINDOW_BLOCKS_MIN
@@ -469,9 +472,10 @@ uint32_t sl_objects_download_window(struct sl_objects_download *download)
 
 uint32_t sl_objects_download_read_max(const struct sl_objects_download *download, uint32_t window)
 {
-    const uint32_t most = download->copy->stops != NULL && download->blocks_max > STREAM_BLOCKS
-                              ? STREAM_BLOCKS
-                              : download->blocks_max;
+    const uint32_t most =
+        download->copy->stops.offsets != NULL && download->blocks_max > STREAM_BLOCKS
+            ? STREAM_BLOCKS
+            : download->blocks_max;
     return window / 4 < most ? window / 4 : most;
 }
 

@@ -60,10 +60,12 @@ struct sl_objects_download {
     uint64_t wanted_ns;
     bool is_closing;
 
-    struct sl_objects_range *ranges; /* in the order of arrival */
-    uint32_t range_count, range_capacity;
-    uint32_t next_range; /* with next_offset: where the search for the next block begins */
-    uint64_t next_offset;
+    struct {
+        struct sl_objects_range *ranges; /* in the order of arrival */
+        uint32_t count, capacity;
+        uint32_t next; /* with next_offset: where the search for the next block begins */
+        uint64_t next_offset;
+    } offered;
 
     struct sl_list reads;
     uint32_t flying_count; /* blocks of them */

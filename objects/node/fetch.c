@@ -171,11 +171,11 @@ static void add_holder(struct sl_objects_fetch *fetch, const struct sl_objects_p
 
 static void add_holders(struct sl_objects_fetch *fetch, const struct sl_objects_message *news)
 {
-    for (uint32_t i = 0; i < news->parent_count; i++) {
-        add_holder(fetch, &news->parents[i]);
+    for (uint32_t i = 0; i < news->news.parent_count; i++) {
+        add_holder(fetch, &news->news.parents[i]);
     }
-    for (uint32_t i = 0; i < news->other_count; i++) {
-        add_holder(fetch, &news->others[i]);
+    for (uint32_t i = 0; i < news->news.other_count; i++) {
+        add_holder(fetch, &news->news.others[i]);
     }
 }
 
@@ -359,8 +359,8 @@ static void find_more(struct sl_objects_fetch *fetch)
                                         .version = fetch->copy->version,
                                         .part = fetch->copy->part};
     for (uint32_t i = 0; i < fetch->holder_count; i++) {
-        if (!is_usable(&fetch->holders[i]) && find->bad_count < SL_OBJECTS_OTHERS_MAX) {
-            find->bad[find->bad_count++] = fetch->holders[i].node;
+        if (!is_usable(&fetch->holders[i]) && find->find.bad_count < SL_OBJECTS_OTHERS_MAX) {
+            find->find.bad[find->find.bad_count++] = fetch->holders[i].node;
         }
     }
     fetch->find.answered = found;
@@ -688,7 +688,7 @@ void sl_objects_fetch_news(struct sl_objects_fetch *fetch, const struct sl_objec
 {
     add_holders(fetch, news);
     for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
-        fetch->planned[i] = i < news->parent_count ? news->parents[i].node : 0;
+        fetch->planned[i] = i < news->news.parent_count ? news->news.parents[i].node : 0;
     }
     if (fetch->is_started && !fetch->is_ending) {
         follow_plan(fetch);
@@ -720,10 +720,10 @@ int sl_objects_fetch_create(struct sl_objects *node, struct sl_objects_copy *cop
         made->missing[stripe_of(made, i)]++;
     }
     copy->counts = (struct sl_objects_fetch_counts){0};
-    if (copy->range_count > 0) { /* it had all blocks, and the last ones were evicted */
+    if (copy->verified.range_count > 0) { /* it had all blocks, and the last ones were evicted */
         made->manifest = VERIFIED;
-        memset(blocks, VERIFIED, copy->verified_count);
-        for (uint32_t i = 0; i < copy->verified_count; i++) {
+        memset(blocks, VERIFIED, copy->verified.count);
+        for (uint32_t i = 0; i < copy->verified.count; i++) {
             made->missing[stripe_of(made, i)]--;
             copy->counts.verified_bytes += sl_objects_manifest_block_bytes(&copy->manifest, i);
         }

@@ -78,7 +78,7 @@ static void fetch(struct sl_objects_follow *follow, const struct sl_objects_mess
     const int err = sl_objects_pin_open(node, news, sl_reactor_now_ns(node->reactor) + FETCH_NS,
                                         &follow->fetching, &reason);
     if (err != 0) {
-        set_reason(follow, news->record.version, reason.text);
+        set_reason(follow, news->commit.record.version, reason.text);
         if (err != SL_ERR_TOO_LARGE) { /* a newer one may fit */
             sl_reactor_arm(node->reactor, &follow->retry, RETRY_NS);
         }
@@ -92,7 +92,7 @@ static void found(struct sl_objects_ask *ask, const struct sl_objects_message *a
                   const char *reason)
 {
     struct sl_objects_follow *follow = SL_CONTAINER_OF(ask, struct sl_objects_follow, find);
-    if (err == 0 && answer->record_count == 1) {
+    if (err == 0 && answer->commit.record_count == 1) {
         fetch(follow, answer);
     } else if (sl_objects_board_announced(follow->entry) > follow->find.message.version) {
         look_for_fetch(follow); /* it was removed, and a newer one came meanwhile */
@@ -143,8 +143,8 @@ static void stop_fetch(struct sl_objects_follow *follow)
 static void announce(struct sl_objects_follow *follow, const struct sl_objects_message *news)
 {
     const uint64_t now_ns = sl_reactor_now_ns(follow->node->reactor);
-    const uint64_t age_ns = news->age_ms * SL_CLOCK_NS_PER_MS;
-    sl_objects_board_announce(follow->entry, follow->announced_count++, news->record.version,
+    const uint64_t age_ns = news->news.age_ms * SL_CLOCK_NS_PER_MS;
+    sl_objects_board_announce(follow->entry, follow->announced_count++, news->commit.record.version,
                               age_ns < now_ns ? now_ns - age_ns : 0);
 }
 
@@ -161,7 +161,7 @@ void sl_objects_follow_removed(struct sl_objects *node, const char *name, uint64
 /* The newest version was removed: that of the news is it now, or there is none. */
 static void retreat(struct sl_objects_follow *follow, const struct sl_objects_message *news)
 {
-    const uint64_t newest = news->record_count > 0 ? news->record.version : 0;
+    const uint64_t newest = news->commit.record_count > 0 ? news->commit.record.version : 0;
     sl_objects_board_retreat(follow->entry, newest);
     if (newest != 0) {
         announce(follow, news);
@@ -179,8 +179,8 @@ static void retreat(struct sl_objects_follow *follow, const struct sl_objects_me
 
 void sl_objects_follow_news(struct sl_objects *node, const struct sl_objects_message *news)
 {
-    const struct sl_objects_record *record = &news->record;
-    if (news->record_count == 0) {
+    const struct sl_objects_record *record = &news->commit.record;
+    if (news->commit.record_count == 0) {
         return;
     }
     struct sl_objects_follow *follow = sl_objects_follow_find(&node->follows, record->name);

@@ -83,8 +83,8 @@ static void pin_ended(struct sl_objects_pin *pin)
 static void pin_found(void *ctx, const struct sl_objects_message *answer)
 {
     struct sl_get *get = ctx;
-    const struct sl_objects_record *record = &answer->record;
-    if (answer->record_count == 1) {
+    const struct sl_objects_record *record = &answer->commit.record;
+    if (answer->commit.record_count == 1) {
         get->version = record->version;
         get->start_err = sl_objects_pin_open(get->node, answer, get->deadline_ns, &get->pin, NULL);
     }
@@ -105,10 +105,10 @@ static void pin_found(void *ctx, const struct sl_objects_message *answer)
 static void take_found(void *ctx, const struct sl_objects_message *answer)
 {
     struct sl_get *get = ctx;
-    const struct sl_objects_record *record = &answer->record;
+    const struct sl_objects_record *record = &answer->commit.record;
     get->version = record->version;
-    for (uint32_t i = 0; get->start_err == 0 && answer->record_count == 1 && i < record->part_count;
-         i++) {
+    for (uint32_t i = 0;
+         get->start_err == 0 && answer->commit.record_count == 1 && i < record->part_count; i++) {
         struct sl_objects_copy *copy;
         get->start_err =
             sl_objects_copy_create(get->name, record->version, i, &record->parts[i], &copy);

@@ -243,7 +243,9 @@ void sl_objects_journal_change(struct sl_objects_journal *journal, const char *n
     uint32_t bytes = 0;
     if (record != NULL) {
         const struct sl_objects_message message = {
-            .kind = SL_OBJECTS_COMMIT, .is_answer = true, .record_count = 1, .record = *record};
+            .kind = SL_OBJECTS_COMMIT,
+            .is_answer = true,
+            .commit = {.record_count = 1, .record = *record}};
         bytes = sl_objects_message_encode(&message, encoded);
     }
     (void)snprintf(key, sizeof key, "%s@%" PRIu64, name, version);
@@ -283,11 +285,12 @@ static void read_records(struct sl_objects_journal *self, const struct sl_metast
         if (item->value_bytes > SL_OBJECTS_MESSAGE_BYTES ||
             sl_objects_message_decode(item->value, (uint32_t)item->value_bytes, &message,
                                       &reason) != 0 ||
-            message.kind != SL_OBJECTS_COMMIT || !message.is_answer || message.record_count == 0) {
+            message.kind != SL_OBJECTS_COMMIT || !message.is_answer ||
+            message.commit.record_count == 0) {
             sl_log_error("objects: %s in the metadata store is ignored: %s", item->key,
                          reason.text);
         } else {
-            self->options.loaded(self->options.ctx, &message.record);
+            self->options.loaded(self->options.ctx, &message.commit.record);
         }
     }
     self->state = READY;

@@ -23,10 +23,10 @@ static void attached(struct sl_objects *node, const struct sl_objects_message *a
     struct sl_objects_membership *membership = &node->membership;
     membership->is_attached = true;
     membership->term = answer->term;
-    membership->lease_ms = answer->lease_ms;
+    membership->lease_ms = answer->attach.lease_ms;
     membership->reported_ns = sl_reactor_now_ns(node->reactor);
     sl_objects_reports_cancel(node); /* those of an earlier catalogue */
-    membership->reports.is_answered = membership->reports.is_single = false;
+    membership->reports.way = SL_OBJECTS_REPORTS_TRY_BATCH;
     sl_objects_reports_begin(node);
     membership->attached(node);
 }
@@ -98,12 +98,12 @@ static void attach(struct sl_objects *node)
     struct sl_objects_message message = {
         .kind = membership->is_attached ? SL_OBJECTS_ALIVE : SL_OBJECTS_ATTACH,
         .term = membership->term,
-        .host = membership->host,
-        .roles = (node->setup.is_keeper ? SL_OBJECTS_ROLE_KEEPER : 0) |
-                 (node->setup.agent != NULL ? SL_OBJECTS_ROLE_AGENT : 0) |
-                 (node->directory != NULL ? SL_OBJECTS_ROLE_DISK : 0) |
-                 (membership->are_reports_awaited ? SL_OBJECTS_ROLE_REPORTS : 0),
-        .location = node->location,
+        .attach.host = membership->host,
+        .attach.roles = (node->setup.is_keeper ? SL_OBJECTS_ROLE_KEEPER : 0) |
+                        (node->setup.agent != NULL ? SL_OBJECTS_ROLE_AGENT : 0) |
+                        (node->directory != NULL ? SL_OBJECTS_ROLE_DISK : 0) |
+                        (membership->are_reports_awaited ? SL_OBJECTS_ROLE_REPORTS : 0),
+        .attach.location = node->names.location,
     };
     if (membership->use.peer == NULL) {
         membership->use.ended = catalogue_ended;

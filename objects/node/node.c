@@ -37,10 +37,10 @@ static void take_news(struct sl_objects *node, const char *address,
     struct sl_objects_message taken = {
         .kind = SL_OBJECTS_NEWS, .is_answer = true, .request = news->request};
     sl_objects_link_send(node->link, address, &taken, NULL, NULL);
-    if (news->record_count == 0) {
+    if (news->commit.record_count == 0) {
         return;
     }
-    const struct sl_objects_record *record = &news->record;
+    const struct sl_objects_record *record = &news->commit.record;
     const struct sl_objects_copy *copy =
         sl_objects_copy_find(node, record->name, record->version, news->part);
     if (copy != NULL && copy->fetch != NULL) {
@@ -387,16 +387,16 @@ int sl_objects_create_with(const struct sl_objects_options *options,
     node->scratch = scratch;
     node->pool_bytes = options->pool_bytes != 0 ? options->pool_bytes : POOL_BYTES;
     node->rate_bytes = options->rate_bytes;
-    (void)snprintf(node->location, sizeof node->location, "%s",
+    (void)snprintf(node->names.location, sizeof node->names.location, "%s",
                    options->location != NULL ? options->location : "");
-    (void)snprintf(node->agent, sizeof node->agent, "%s",
+    (void)snprintf(node->names.agent, sizeof node->names.agent, "%s",
                    options->agent != NULL ? options->agent : "");
     if (setup != NULL) {
         node->setup = *setup;
     }
     if (options->host != NULL) {
-        (void)snprintf(node->host_label, sizeof node->host_label, "%s", options->host);
-        node->setup.host = node->host_label;
+        (void)snprintf(node->names.host, sizeof node->names.host, "%s", options->host);
+        node->setup.host = node->names.host;
     }
     node->id = node->setup.random != NULL ? node->setup.random(node->setup.ctx) : 0;
     while (node->id == 0) {

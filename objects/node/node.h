@@ -29,10 +29,12 @@ struct sl_objects {
     bool owns_transfer;
     struct sl_objects_setup setup;
     uint64_t pool_bytes, rate_bytes;
-    char location[SL_OBJECTS_LOCATION_BYTES];
-    char host_label[SL_OBJECTS_LOCATION_BYTES];
-    char
-        agent[SL_OBJECTS_LOCAL_NAME_BYTES]; /* for subscriptions; "": the default one, if it fits */
+    struct {
+        char location[SL_OBJECTS_LOCATION_BYTES];
+        char host[SL_OBJECTS_LOCATION_BYTES];
+        char
+            agent[SL_OBJECTS_LOCAL_NAME_BYTES]; /* for subscriptions; "": the default, if it fits */
+    } names;
     struct sl_reactor *reactor;
     struct sl_port_set *ports;
 

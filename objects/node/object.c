@@ -67,8 +67,8 @@ struct listing {
 static void take_page(void *ctx, const struct sl_objects_message *answer)
 {
     struct listing *listing = ctx;
-    for (uint32_t i = 0; i < answer->entry_count; i++) {
-        const struct sl_objects_entry *from = &answer->entries[i];
+    for (uint32_t i = 0; i < answer->list.entry_count; i++) {
+        const struct sl_objects_entry *from = &answer->list.entries[i];
         if (!sl_array_make_room(&listing->entries, &listing->capacity, listing->count,
                                 sizeof listing->entries[0])) {
             listing->has_no_memory = true;
@@ -84,7 +84,7 @@ static void take_page(void *ctx, const struct sl_objects_message *answer)
         (void)snprintf(to->name, sizeof to->name, "%s", from->name);
         (void)snprintf(to->note, sizeof to->note, "%s", from->note);
     }
-    listing->has_more = answer->more != 0 && answer->entry_count > 0;
+    listing->has_more = answer->list.more != 0 && answer->list.entry_count > 0;
 }
 
 /* Asks for the versions that follow (name, version), page after page. */
@@ -93,7 +93,7 @@ static int ask_for_pages(struct sl_objects *objects, const char *prefix, const c
 {
     const uint64_t deadline_ns = sl_objects_deadline_ns(objects, timeout_ms);
     struct sl_objects_message message = {
-        .kind = SL_OBJECTS_LIST, .prefix = prefix, .name = name, .version = version};
+        .kind = SL_OBJECTS_LIST, .list.prefix = prefix, .name = name, .version = version};
     int err = 0;
     do {
         listing->has_more = false;

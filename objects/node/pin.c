@@ -52,10 +52,10 @@ static int open_part(struct sl_objects_pin *pin, const struct sl_objects_message
         pin->left += err == 0 ? 1 : 0;
         return err;
     }
-    struct sl_objects_copy *copy =
-        sl_objects_copy_find(pin->node, news->record.name, news->record.version, index);
+    struct sl_objects_copy *copy = sl_objects_copy_find(pin->node, news->commit.record.name,
+                                                        news->commit.record.version, index);
     if (copy == NULL || copy->fetch != NULL || copy->is_uncommitted ||
-        !sl_hash_128_equal(copy->info.digest, news->record.parts[index].digest)) {
+        !sl_hash_128_equal(copy->info.digest, news->commit.record.parts[index].digest)) {
         return SL_ERR_AGAIN;
     }
     copy->uses++;
@@ -83,14 +83,14 @@ static int fail(const struct sl_objects *node, const struct sl_objects_record *r
 int sl_objects_pin_open(struct sl_objects *node, const struct sl_objects_message *news,
                         uint64_t deadline_ns, struct sl_objects_pin **out, struct sl_reason *reason)
 {
-    const uint32_t part_count = news->record.part_count;
+    const uint32_t part_count = news->commit.record.part_count;
     struct sl_objects_pin *made = calloc(1, sizeof *made + part_count * sizeof made->parts[0]);
     int err = 0;
     if (made == NULL) {
         return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "out of memory");
     }
     made->node = node;
-    made->version = news->record.version;
+    made->version = news->commit.record.version;
     made->timer.run = timer_passed;
     made->part_count = part_count;
     for (uint32_t i = 0; err == 0 && i < part_count; i++) {
@@ -98,7 +98,7 @@ int sl_objects_pin_open(struct sl_objects *node, const struct sl_objects_message
     }
     if (err != 0) {
         sl_objects_pin_close(&made);
-        return fail(node, &news->record, err, reason);
+        return fail(node, &news->commit.record, err, reason);
     }
     if (made->left == 0) {
         sl_reactor_arm(node->reactor, &made->timer, 0);

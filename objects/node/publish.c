@@ -52,11 +52,12 @@ static void take_begun(void *ctx, const struct sl_objects_message *answer)
     struct sl_publication *publication = ctx;
     publication->version = answer->version;
     publication->epoch = answer->epoch;
-    publication->keeper_count = answer->keeper_count;
-    for (uint32_t i = 0; i < answer->keeper_count; i++) {
+    publication->keeper_count = answer->keepers.count;
+    for (uint32_t i = 0; i < answer->keepers.count; i++) {
         struct sl_publication_keeper *keeper = &publication->keepers[i];
-        publication->is_kept_here |= answer->keepers[i].node == publication->node->id;
-        (void)snprintf(keeper->address, sizeof keeper->address, "%s", answer->keepers[i].address);
+        publication->is_kept_here |= answer->keepers.peers[i].node == publication->node->id;
+        (void)snprintf(keeper->address, sizeof keeper->address, "%s",
+                       answer->keepers.peers[i].address);
     }
 }
 
@@ -101,10 +102,11 @@ int sl_publish_begin(struct sl_objects *objects, const struct sl_publish_options
         .version = options->version,
         .part = made->part,
         .part_count = made->part_count,
-        .origin = made->origin,
-        .options = (options->take_over ? SL_OBJECTS_TAKE_OVER : 0) |
-                   (options->new_name ? SL_OBJECTS_NEW_NAME : 0) |
-                   (strcmp(objects->agent, SL_OBJECTS_LOCAL_OFF) == 0 ? SL_OBJECTS_NO_AGENT : 0),
+        .begin.origin = made->origin,
+        .begin.options =
+            (options->take_over ? SL_OBJECTS_TAKE_OVER : 0) |
+            (options->new_name ? SL_OBJECTS_NEW_NAME : 0) |
+            (strcmp(objects->names.agent, SL_OBJECTS_LOCAL_OFF) == 0 ? SL_OBJECTS_NO_AGENT : 0),
     };
     err = sl_objects_ask_and_wait(objects, &begin, sl_objects_ms_left(objects, deadline_ns),
                                   take_begun, made);
@@ -379,7 +381,7 @@ static void take_committed(void *ctx, const struct sl_objects_message *answer)
 {
     struct sl_publication *publication = ctx;
     struct sl_objects_copy *copy = publication->copy;
-    sl_objects_copy_set_record(copy, &answer->record);
+    sl_objects_copy_set_record(copy, &answer->commit.record);
     if (publication->is_served) {
         return;
     }
@@ -393,7 +395,7 @@ static void take_committed(void *ctx, const struct sl_objects_message *answer)
     if (copy->pooled != NULL) {
         sl_objects_pool_unpin(&publication->node->pool, copy->pooled);
     }
-    if (answer->record.parts[copy->part].holder != publication->node->id) {
+    if (answer->commit.record.parts[copy->part].holder != publication->node->id) {
         sl_objects_report(publication->node, copy); /* another node published the same bytes */
     }
 }
@@ -407,7 +409,7 @@ static int store(struct sl_publication *publication, const struct sl_objects_rec
                                        .version = publication->version,
                                        .part = publication->part,
                                        .part_count = publication->part_count,
-                                       .origin = SL_ORIGIN_PS};
+                                       .begin.origin = SL_ORIGIN_PS};
     int err, begin_err = 0;
     while ((err = sl_publish_store_send(publication, record, deadline_ns)) == SL_ERR_AGAIN) {
         const uint32_t left_ms = sl_objects_ms_left(publication->node, deadline_ns);
@@ -429,11 +431,11 @@ static int store_and_commit(struct sl_publication *publication, struct sl_object
                             uint64_t deadline_ns)
 {
     const bool is_kept = publication->keeper_count > 0;
-    int err = is_kept ? store(publication, &commit->record, deadline_ns) : 0;
-    commit->record.epoch = publication->epoch;
-    commit->record.keeper_count = publication->keeper_count;
+    int err = is_kept ? store(publication, &commit->commit.record, deadline_ns) : 0;
+    commit->commit.record.epoch = publication->epoch;
+    commit->commit.record.keeper_count = publication->keeper_count;
     for (uint32_t i = 0; i < publication->keeper_count; i++) {
-        commit->record.keepers[i] = publication->keepers[i].node;
+        commit->commit.record.keepers[i] = publication->keepers[i].node;
     }
     err = err != 0 ? err
                    : sl_objects_ask_and_wait(publication->node, commit,
@@ -468,14 +470,14 @@ int sl_publish_commit(struct sl_publication *publication, uint32_t timeout_ms, u
         .kind = SL_OBJECTS_COMMIT,
         .part = publication->part,
         .part_count = publication->part_count,
-        .record_count = 1,
-        .record = {.name = publication->name,
-                   .note = publication->note,
-                   .version = publication->version,
-                   .epoch = publication->epoch,
-                   .origin = publication->origin,
-                   .part_count = 1,
-                   .parts = {publication->copy->info}},
+        .commit.record_count = 1,
+        .commit.record = {.name = publication->name,
+                          .note = publication->note,
+                          .version = publication->version,
+                          .epoch = publication->epoch,
+                          .origin = publication->origin,
+                          .part_count = 1,
+                          .parts = {publication->copy->info}},
     };
     do {
         err = store_and_commit(publication, &commit, deadline_ns);

@@ -119,8 +119,8 @@ int sl_publish_store_send(struct sl_publication *publication,
                                .message = {.kind = SL_OBJECTS_STORE,
                                            .part = publication->part,
                                            .part_count = publication->part_count,
-                                           .record_count = 1,
-                                           .record = *record},
+                                           .commit.record_count = 1,
+                                           .commit.record = *record},
                                .is_commit = record->time_ms != 0,
                                .deadline_ns = deadline_ns};
     return sl_objects_call(publication->node, &store.call);

@@ -59,9 +59,9 @@ static void job_done(struct sl_offload_job *offload_job)
     struct sl_objects_message answer = {.kind = SL_OBJECTS_TABLES,
                                         .is_answer = true,
                                         .request = job->number,
-                                        .iterations = job->state.iterations,
-                                        .shards = job->state.shards,
-                                        .shard_count = job->state.shard_count,
+                                        .tables = {.iterations = job->state.iterations,
+                                                   .shards = job->state.shards,
+                                                   .shard_count = job->state.shard_count},
                                         .err = job->job.err != 0 ? job->job.err : job->err,
                                         .text = job->job.err != 0 ? "no thread" : job->reason.text};
     sl_objects_link_send(job->node->link, job->address, &answer, NULL, NULL);
@@ -95,12 +95,12 @@ void sl_objects_tables_receive(struct sl_objects *node, const char *address,
                                  .epoch = message->epoch,
                                  .part = message->part,
                                  .part_count = message->part_count,
-                                 .iterations = message->iterations,
+                                 .iterations = message->tables.iterations,
                                  .deadline_ns = sl_objects_deadline_ns(node, message->timeout_ms)}};
     (void)snprintf(job->address, sizeof job->address, "%s", address);
     (void)snprintf(job->request.name, sizeof job->request.name, "%s", message->name);
     (void)snprintf(job->request.note, sizeof job->request.note, "%s", message->text);
-    (void)snprintf(job->request.tables, sizeof job->request.tables, "%s", message->tables);
+    (void)snprintf(job->request.tables, sizeof job->request.tables, "%s", message->tables.names);
     tables->job_count++;
     sl_offload_post(tables->offload, &job->job);
 }
@@ -183,11 +183,11 @@ static void take_begun(void *ctx, const struct sl_objects_message *answer)
     struct publish *publish = begun->publish;
     publish->version = answer->version;
     publish->epoch = answer->epoch;
-    begun->keeper_total = answer->keeper_total;
-    if (answer->keeper_count > 0) {
+    begun->keeper_total = answer->keepers.total;
+    if (answer->keepers.count > 0) {
         (void)snprintf(publish->servers[begun->part].address,
                        sizeof publish->servers[begun->part].address, "%s",
-                       answer->keepers[0].address);
+                       answer->keepers.peers[0].address);
     }
 }
 
@@ -200,8 +200,8 @@ static int begin_part(struct sl_objects *objects, struct publish *publish, struc
                                        .version = publish->version,
                                        .part = begun->part,
                                        .part_count = publish->part_count,
-                                       .origin = SL_ORIGIN_PS,
-                                       .options =
+                                       .begin.origin = SL_ORIGIN_PS,
+                                       .begin.options =
                                            options | SL_OBJECTS_TAKE_OVER | SL_OBJECTS_BY_KEEPER};
     return sl_objects_ask_and_wait(
         objects, &begin, sl_objects_ms_left(objects, publish->deadline_ns), take_begun, begun);
@@ -236,9 +236,10 @@ static void answered(struct sl_objects_request *request, const struct sl_objects
     struct publish *publish = server->publish;
     struct sl_objects *node = publish->call.node;
     if (err == 0) {
-        publish->most = answer->iterations > publish->most ? answer->iterations : publish->most;
-        publish->shards += answer->shards;
-        publish->shard_count = answer->shard_count;
+        publish->most =
+            answer->tables.iterations > publish->most ? answer->tables.iterations : publish->most;
+        publish->shards += answer->tables.shards;
+        publish->shard_count = answer->tables.shard_count;
     }
     if (err == 0 && --publish->left > 0) {
         return;
@@ -260,12 +261,12 @@ static void ask_servers(struct sl_objects *node, struct sl_objects_call *call)
         struct sl_objects_message ask = {.kind = SL_OBJECTS_TABLES,
                                          .name = publish->name,
                                          .text = publish->note,
-                                         .tables = publish->tables,
+                                         .tables.names = publish->tables,
                                          .version = publish->version,
                                          .epoch = publish->epoch,
                                          .part = i,
                                          .part_count = publish->part_count,
-                                         .iterations = publish->iterations,
+                                         .tables.iterations = publish->iterations,
                                          .timeout_ms = timeout_ms};
         server->publish = publish;
         server->request = (struct sl_objects_request){.answered = answered};

@@ -54,11 +54,12 @@ static bool describe_copy(const struct sl_objects *node, const struct sl_objects
         .name = copy->name,
         .version = copy->version,
         .part = copy->part,
-        .blocks = copy->range_count == 0 ? 0
-                                         : copy->verified_count + (uint32_t)sl_objects_block_count(
-                                                                      copy->info.manifest_bytes),
-        .record_count = copy->record != NULL ? 1 : 0,
-        .record = copy->record != NULL ? *copy->record : (struct sl_objects_record){0},
+        .commit = {.blocks = copy->verified.range_count == 0
+                                 ? 0
+                                 : copy->verified.count +
+                                       (uint32_t)sl_objects_block_count(copy->info.manifest_bytes),
+                   .record_count = copy->record != NULL ? 1 : 0,
+                   .record = copy->record != NULL ? *copy->record : (struct sl_objects_record){0}},
     };
     return true;
 }
@@ -98,7 +99,8 @@ static bool is_committing(const struct sl_objects *node, const char *name, uint6
         const struct sl_objects_message *message =
             &SL_CONTAINER_OF(link, struct sl_objects_ask, link)->message;
         is = is || (message->kind == SL_OBJECTS_COMMIT && message->part == part &&
-                    message->record.version == version && strcmp(message->record.name, name) == 0);
+                    message->commit.record.version == version &&
+                    strcmp(message->commit.record.name, name) == 0);
     }
     return is;
 }
@@ -182,8 +184,11 @@ static void batch_answered(struct sl_objects_request *request,
     struct sl_objects *node = batch->node;
     struct sl_objects_reports *reports = &node->membership.reports;
     batch->node = NULL;
-    reports->is_answered |= err == 0;
-    reports->is_single |= err == SL_ERR_DEADLINE && !reports->is_answered;
+    if (reports->way == SL_OBJECTS_REPORTS_TRY_BATCH && err == 0) {
+        reports->way = SL_OBJECTS_REPORTS_BATCHED;
+    } else if (reports->way == SL_OBJECTS_REPORTS_TRY_BATCH && err == SL_ERR_DEADLINE) {
+        reports->way = SL_OBJECTS_REPORTS_SINGLE;
+    }
     if (err == 0) {
         pump(node);
     } else {
@@ -215,9 +220,9 @@ static void send_batch(struct sl_objects *node, struct sl_objects_reports_batch 
     struct sl_objects_reports *reports = &node->membership.reports;
     uint8_t text[SL_OBJECTS_BATCH_BYTES];
     struct sl_objects_message items = {
-        .kind = SL_OBJECTS_BATCH, .term = node->membership.term, .batch = text};
+        .kind = SL_OBJECTS_BATCH, .term = node->membership.term, .batch.messages = text};
     struct sl_objects_message item;
-    while (may_report(node) && items.batch_bytes <= sizeof text - SL_OBJECTS_BATCH_ROOM) {
+    while (may_report(node) && items.batch.bytes <= sizeof text - SL_OBJECTS_BATCH_ROOM) {
         if (!take_next(node, &item)) {
             end_round(node);
             break;
@@ -228,7 +233,7 @@ static void send_batch(struct sl_objects *node, struct sl_objects_reports_batch 
             report(node, &item); /* a record of many parts */
         }
     }
-    if (items.batch_bytes > 0) {
+    if (items.batch.bytes > 0) {
         batch->node = node;
         batch->request.answered = batch_answered;
         sl_objects_link_request(node->link, &batch->request, node->membership.catalogue, &items,
@@ -254,11 +259,12 @@ static void pump(struct sl_objects *node)
 {
     struct sl_objects_reports *reports = &node->membership.reports;
     struct sl_objects_reports_batch *batch;
-    while (may_report(node) && reports->is_single && reports->singles < SINGLES_MAX) {
+    while (may_report(node) && reports->way == SL_OBJECTS_REPORTS_SINGLE &&
+           reports->singles < SINGLES_MAX) {
         send_single(node);
     }
-    while (may_report(node) && !reports->is_single && reports->singles < SINGLES_MAX &&
-           (batch = find_batch(reports)) != NULL) {
+    while (may_report(node) && reports->way != SL_OBJECTS_REPORTS_SINGLE &&
+           reports->singles < SINGLES_MAX && (batch = find_batch(reports)) != NULL) {
         send_batch(node, batch);
     }
 }

@@ -29,8 +29,12 @@ struct sl_objects_reports {
     uint32_t round, next_follow;
     bool is_complete; /* everything was reported since the node attached */
     bool is_lost;     /* a message was: everything is reported again */
-    bool is_answered; /* a batch was, since the node attached */
-    bool is_single;   /* the catalogue answers no batch */
+    /* Since the node attached. */
+    enum sl_objects_reports_way {
+        SL_OBJECTS_REPORTS_TRY_BATCH, /* none was answered yet */
+        SL_OBJECTS_REPORTS_BATCHED,
+        SL_OBJECTS_REPORTS_SINGLE, /* the catalogue answers no batch */
+    } way;
 };
 
 /* The node has attached: everything is to be reported. */

@@ -73,17 +73,17 @@ static void child_free(struct child *child)
 static void fill_have(struct child *child, struct sl_objects_message *have)
 {
     struct sl_objects_copy *copy = child->copy;
-    const uint32_t left = copy->range_count - child->next;
+    const uint32_t left = copy->verified.range_count - child->next;
     have->kind = SL_OBJECTS_HAVE;
     have->name = copy->name;
     have->version = copy->version;
     have->part = copy->part;
-    have->rate = child->rate = rate_of_child(child->node);
-    have->range_count = left < SL_OBJECTS_RANGES_MAX ? left : SL_OBJECTS_RANGES_MAX;
-    for (uint32_t i = 0; i < have->range_count; i++) {
-        have->ranges[i] = copy->ranges[child->next++];
+    have->have.rate = child->rate = rate_of_child(child->node);
+    have->have.range_count = left < SL_OBJECTS_RANGES_MAX ? left : SL_OBJECTS_RANGES_MAX;
+    for (uint32_t i = 0; i < have->have.range_count; i++) {
+        have->have.ranges[i] = copy->verified.ranges[child->next++];
     }
-    copy->ranges_sent = child->next > copy->ranges_sent ? child->next : copy->ranges_sent;
+    copy->verified.sent = child->next > copy->verified.sent ? child->next : copy->verified.sent;
 }
 
 static void send_more(struct child *child);
@@ -91,9 +91,9 @@ static void send_more(struct child *child);
 /* A copy in the pool is pinned while children read it; the end of that may free it. */
 static void pin(struct sl_objects *node, struct sl_objects_copy *copy)
 {
-    const bool is_read = !sl_list_empty(&copy->children);
-    if (copy->pooled != NULL && is_read != copy->is_read) {
-        copy->is_read = is_read;
+    const bool is_read = !sl_list_empty(&copy->children.list);
+    if (copy->pooled != NULL && is_read != copy->children.pins) {
+        copy->children.pins = is_read;
         (is_read ? sl_objects_pool_pin : sl_objects_pool_unpin)(&node->pool, copy->pooled);
     }
 }
@@ -118,7 +118,8 @@ static void have_sent(void *ctx, int err, const char *reason)
 static void send_more(struct child *child)
 {
     if (child->is_sending || child->copy->is_withdrawn ||
-        (child->next == child->copy->range_count && child->rate == rate_of_child(child->node))) {
+        (child->next == child->copy->verified.range_count &&
+         child->rate == rate_of_child(child->node))) {
         return;
     }
     struct sl_objects_message have = {0};
@@ -129,7 +130,7 @@ static void send_more(struct child *child)
 
 static struct child *find_child(struct sl_objects_copy *copy, uint64_t id)
 {
-    SL_LIST_FOREACH (link, &copy->children) {
+    SL_LIST_FOREACH (link, &copy->children.list) {
         struct child *child = SL_CONTAINER_OF(link, struct child, link);
         if (child->id == id) {
             return child;
@@ -144,7 +145,7 @@ static uint32_t forget_silent(struct sl_objects_copy *copy, uint64_t now_ns)
     const bool is_late =
         copy->is_withdrawn && copy->pooled != NULL && now_ns - copy->withdrawn_ns > GONE_NS;
     uint32_t count = 0;
-    SL_LIST_FOREACH (link, &copy->children) {
+    SL_LIST_FOREACH (link, &copy->children.list) {
         struct child *child = SL_CONTAINER_OF(link, struct child, link);
         if (is_late || now_ns - child->wanted_ns > CHILD_NS) {
             child_free(child);
@@ -187,7 +188,7 @@ static void accept(struct sl_objects *node, struct sl_objects_copy *copy, const 
     child->id = want->node;
     child->wanted_ns = now_ns;
     (void)snprintf(child->address, sizeof child->address, "%s", address);
-    sl_list_append(&copy->children, &child->link);
+    sl_list_append(&copy->children.list, &child->link);
     pin(node, copy);
     node->serve.child_count++;
     divide_rate(node);
@@ -309,7 +310,7 @@ static void send_grown(struct sl_timer *timer, uint64_t now_ns)
     serve->grown_blocks = 0;
     SL_LIST_FOREACH (link, &node->copies) {
         const struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
-        SL_LIST_FOREACH (child, &copy->children) {
+        SL_LIST_FOREACH (child, &copy->children.list) {
             send_more(SL_CONTAINER_OF(child, struct child, link));
         }
     }
@@ -334,7 +335,7 @@ void sl_objects_serve_gone(struct sl_objects *node, struct sl_objects_copy *copy
                                       .version = copy->version,
                                       .part = copy->part,
                                       .text = reason};
-    SL_LIST_FOREACH (link, &copy->children) {
+    SL_LIST_FOREACH (link, &copy->children.list) {
         struct child *child = SL_CONTAINER_OF(link, struct child, link);
         sl_objects_link_send(node->link, child->address, &gone, NULL, NULL);
     }
@@ -344,7 +345,7 @@ bool sl_objects_serve_is_ending(const struct sl_objects *node)
 {
     SL_LIST_FOREACH (link, &node->copies) {
         const struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
-        if (copy->is_withdrawn && copy->is_read) {
+        if (copy->is_withdrawn && copy->children.pins) {
             return true;
         }
     }
@@ -353,7 +354,7 @@ bool sl_objects_serve_is_ending(const struct sl_objects *node)
 
 void sl_objects_serve_forget(struct sl_objects *node, struct sl_objects_copy *copy)
 {
-    SL_LIST_FOREACH (link, &copy->children) {
+    SL_LIST_FOREACH (link, &copy->children.list) {
         child_free(SL_CONTAINER_OF(link, struct child, link));
     }
     pin(node, copy);

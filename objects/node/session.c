@@ -252,7 +252,7 @@ static void open_view(struct sl_objects_session *session, const struct sl_object
                                            &view->pin, &reason);
     if (err != 0) {
         free(view);
-        fail(session, err, "%s@%" PRIu64 ": %s", session->follow->name, news->record.version,
+        fail(session, err, "%s@%" PRIu64 ": %s", session->follow->name, news->commit.record.version,
              reason.text);
         return;
     }
@@ -273,7 +273,7 @@ static void found(struct sl_objects_ask *ask, const struct sl_objects_message *a
                   const char *reason)
 {
     struct sl_objects_session *session = SL_CONTAINER_OF(ask, struct sl_objects_session, find);
-    const int failed = err == 0 && answer->record_count == 0 ? SL_ERR_NOT_FOUND : err;
+    const int failed = err == 0 && answer->commit.record_count == 0 ? SL_ERR_NOT_FOUND : err;
     if (takes_other(session, failed)) {
         session->tried = session->find.message.version;
         look(session);
@@ -311,7 +311,7 @@ static void begin_open(struct sl_objects_session *session, uint64_t version)
         sl_objects_copy_find(session->node, session->follow->name, version, 0);
     if (copy != NULL && copy->record != NULL && copy->record->time_ms != 0) {
         struct sl_objects_message news = {
-            .kind = SL_OBJECTS_NEWS, .record_count = 1, .record = *copy->record};
+            .kind = SL_OBJECTS_NEWS, .commit.record_count = 1, .commit.record = *copy->record};
         open_view(session, &news);
         return;
     }

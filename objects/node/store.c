@@ -206,8 +206,8 @@ static void filled(struct sl_objects_cache_use *use, int err, const char *reason
         stored->stage = is_new ? WRITING : stored->stage;
         stored->has_job = true;
         sl_objects_stored_read(&stored->part, &hold);
-        if (sl_objects_directory_write(directory, use->copy, is_new ? &hold.record : NULL, written,
-                                       stored) != 0) {
+        if (sl_objects_directory_write(directory, use->copy, is_new ? &hold.commit.record : NULL,
+                                       written, stored) != 0) {
             written(stored, SL_ERR_NO_MEMORY, "out of memory");
         }
     }
@@ -230,7 +230,7 @@ static void keep(struct stored *stored)
     stored->part.is_kept = true;
     if (copy != NULL) { /* else the pool does not have it */
         sl_objects_stored_read(&stored->part, &hold);
-        sl_objects_copy_set_record(copy, &hold.record);
+        sl_objects_copy_set_record(copy, &hold.commit.record);
         copy->is_uncommitted = false;
         copy->pooled->keep = false; /* of a publication */
         sl_objects_report(stored->node, copy);
@@ -281,7 +281,7 @@ static void commit(struct stored *stored)
     sl_objects_stored_read(&stored->part, &hold);
     if (!stored->has_job) {
         committed(stored, 0, "");
-    } else if (sl_objects_directory_commit(stored->node->directory, &hold.record, hold.part,
+    } else if (sl_objects_directory_commit(stored->node->directory, &hold.commit.record, hold.part,
                                            committed, stored) != 0) {
         committed(stored, SL_ERR_NO_MEMORY, "out of memory");
     }
@@ -291,7 +291,7 @@ static bool is_of(const struct stored *stored, struct sl_hash_128 digest)
 {
     struct sl_objects_message hold;
     sl_objects_stored_read(&stored->part, &hold);
-    return sl_hash_128_equal(hold.record.parts[hold.part].digest, digest);
+    return sl_hash_128_equal(hold.commit.record.parts[hold.part].digest, digest);
 }
 
 static void publisher_ended(struct sl_objects_peer_use *use, const char *reason)
@@ -308,11 +308,11 @@ static void found(struct sl_objects_ask *ask, const struct sl_objects_message *n
     struct stored *stored = operation->stored;
     const uint64_t now_ns = sl_reactor_now_ns(stored->node->reactor);
     const uint32_t part = stored->part.key.part;
-    const struct sl_objects_record *record = &news->record;
+    const struct sl_objects_record *record = &news->commit.record;
     if (stored->stage != STORED) {
         return;
     }
-    const bool is_known = err == 0 && news->record_count == 1;
+    const bool is_known = err == 0 && news->commit.record_count == 1;
     if (is_known && part < record->part_count && is_of(stored, record->parts[part].digest) &&
         sl_objects_stored_set_record(&stored->part, record, part)) {
         commit(stored);
@@ -348,8 +348,8 @@ static int fetch(struct stored *stored, const struct sl_objects_message *message
     struct sl_objects_message news;
     sl_objects_stored_read(&stored->part, &news);
     news.kind = SL_OBJECTS_NEWS;
-    news.parent_count = SL_OBJECTS_STRIPES;
-    news.parents[0] = news.parents[1] = publisher;
+    news.news.parent_count = SL_OBJECTS_STRIPES;
+    news.news.parents[0] = news.news.parents[1] = publisher;
     if (operation->use.copy != NULL && operation->use.copy->fetch != NULL) {
         sl_objects_fetch_news(operation->use.copy->fetch, &news);
         return 0;
@@ -371,7 +371,7 @@ static void begin(struct stored *stored, const struct sl_objects_message *messag
         char reason[SL_REASON_BYTES];
         (void)snprintf(reason, sizeof reason,
                        "its pool of %" PRIu64 " bytes has no room for %" PRIu64 " more",
-                       node->pool_bytes, message->record.parts[0].bytes);
+                       node->pool_bytes, message->commit.record.parts[0].bytes);
         drop(stored, err,
              err == SL_ERR_EXISTS ? "the keeper has the part in memory of its application"
                                   : reason);
@@ -382,7 +382,7 @@ static void begin(struct stored *stored, const struct sl_objects_message *messag
 
 static void store_again(struct stored *stored, const struct sl_objects_message *message)
 {
-    const bool is_commit = message->record.time_ms != 0;
+    const bool is_commit = message->commit.record.time_ms != 0;
     if (stored->stage == KEPT && !stored->part.has_file && stored->node->directory != NULL) {
         const int err = stored->has_job ? 0 : fetch(stored, message); /* its data is damaged */
         if (err != 0) {
@@ -393,7 +393,7 @@ static void store_again(struct stored *stored, const struct sl_objects_message *
         answer(stored, 0, NULL);
         end_operation(stored);
     } else if (stored->stage == STORED) {
-        if (sl_objects_stored_set_record(&stored->part, &message->record, message->part)) {
+        if (sl_objects_stored_set_record(&stored->part, &message->commit.record, message->part)) {
             commit(stored);
         } else {
             answer(stored, SL_ERR_NO_MEMORY, "out of memory");
@@ -407,7 +407,7 @@ static void store_again(struct stored *stored, const struct sl_objects_message *
 void sl_objects_store_receive(struct sl_objects *node, const char *address,
                               const struct sl_objects_message *message)
 {
-    const struct sl_objects_record *record = &message->record;
+    const struct sl_objects_record *record = &message->commit.record;
     const bool is_commit = record->time_ms != 0;
     struct stored *stored =
         of(sl_objects_stored_find(node, record->name, record->version, message->part));
@@ -499,7 +499,7 @@ void sl_objects_store_load(struct sl_objects *node, const struct sl_objects_mess
     const struct sl_objects_copy *copy =
         sl_objects_copy_find(node, want->name, want->version, want->part);
     if (stored == NULL || (stored->operation != NULL && stored->operation->use.copy != NULL) ||
-        (copy != NULL && copy->verified_count == sl_objects_copy_block_count(copy))) {
+        (copy != NULL && copy->verified.count == sl_objects_copy_block_count(copy))) {
         return;
     }
     if (begin_operation(stored)) {
@@ -516,9 +516,9 @@ void sl_objects_store_load(struct sl_objects *node, const struct sl_objects_mess
 
 static void add_found(void *ctx, const struct sl_objects_message *hold)
 {
-    struct stored *stored = add(ctx, &hold->record, hold->part);
+    struct stored *stored = add(ctx, &hold->commit.record, hold->part);
     if (stored != NULL) {
-        stored->part.is_kept = hold->record.time_ms != 0;
+        stored->part.is_kept = hold->commit.record.time_ms != 0;
         stored->part.has_file = true;
         stored->stage = stored->part.is_kept ? KEPT : STORED;
     }

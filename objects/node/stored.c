@@ -18,14 +18,13 @@ uint32_t sl_objects_stored_encode(const struct sl_objects_record *record, uint32
                                          .name = record->name,
                                          .version = record->version,
                                          .part = part,
-                                         .record_count = 1,
-                                         .record = *record};
+                                         .commit = {.record_count = 1, .record = *record}};
     if (record->time_ms == 0) {
         message.kind = SL_OBJECTS_STORE;
         message.part_count = record->part_count;
         message.timeout_ms = 1;
-        message.record.part_count = 1;
-        message.record.parts[0] = record->parts[part];
+        message.commit.record.part_count = 1;
+        message.commit.record.parts[0] = record->parts[part];
     }
     return sl_objects_message_encode(&message, to);
 }
@@ -33,10 +32,10 @@ uint32_t sl_objects_stored_encode(const struct sl_objects_record *record, uint32
 int sl_objects_stored_decode(const void *bytes, uint32_t byte_count,
                              struct sl_objects_message *hold, struct sl_reason *reason)
 {
-    struct sl_objects_record *record = &hold->record;
+    struct sl_objects_record *record = &hold->commit.record;
     const int err = sl_objects_message_decode(bytes, byte_count, hold, reason);
-    const bool is_store = err == 0 && hold->kind == SL_OBJECTS_STORE && hold->record_count == 1 &&
-                          record->part_count == 1;
+    const bool is_store = err == 0 && hold->kind == SL_OBJECTS_STORE &&
+                          hold->commit.record_count == 1 && record->part_count == 1;
     if (is_store) {
         const struct sl_objects_part part = record->parts[0];
         record->part_count = hold->part_count;
@@ -46,7 +45,7 @@ int sl_objects_stored_decode(const void *bytes, uint32_t byte_count,
         hold->version = record->version;
     }
     if (err == 0 && ((hold->kind != SL_OBJECTS_HOLD && !is_store) || hold->is_answer ||
-                     hold->record_count != 1 || (record->time_ms == 0) != is_store ||
+                     hold->commit.record_count != 1 || (record->time_ms == 0) != is_store ||
                      hold->part >= record->part_count || strcmp(record->name, hold->name) != 0 ||
                      record->version != hold->version)) {
         return sl_reason_fail(reason, SL_ERR_CORRUPT, "it is no record of a part");
@@ -59,9 +58,9 @@ void sl_objects_stored_read(const struct sl_objects_stored *stored, struct sl_ob
 {
     const int err = sl_objects_stored_decode(stored->record, stored->record_bytes, hold, NULL);
     sl_assert(err == 0);
-    const struct sl_objects_part *part = &hold->record.parts[hold->part];
-    hold->blocks = (uint32_t)(sl_objects_block_count(part->manifest_bytes) +
-                              sl_objects_block_count(part->bytes));
+    const struct sl_objects_part *part = &hold->commit.record.parts[hold->part];
+    hold->commit.blocks = (uint32_t)(sl_objects_block_count(part->manifest_bytes) +
+                                     sl_objects_block_count(part->bytes));
 }
 
 bool sl_objects_stored_set_record(struct sl_objects_stored *stored,

@@ -222,12 +222,12 @@ void sl_subscription_staleness(const struct sl_subscription *subscription, struc
 static int start_anywhere(struct sl_subscription *subscription, uint64_t deadline_ns)
 {
     const struct sl_objects *node = subscription->node;
-    const bool is_off = strcmp(node->agent, SL_OBJECTS_LOCAL_OFF) == 0;
-    const bool is_named = !is_off && node->agent[0] != '\0';
+    const bool is_off = strcmp(node->names.agent, SL_OBJECTS_LOCAL_OFF) == 0;
+    const bool is_named = !is_off && node->names.agent[0] != '\0';
     int err = SL_ERR_NOT_FOUND;
     if (is_named || (!is_off && node->setup.reactor == NULL)) {
         (void)snprintf(subscription->agent, sizeof subscription->agent, "%s",
-                       is_named ? node->agent : SL_OBJECTS_LOCAL_DEFAULT);
+                       is_named ? node->names.agent : SL_OBJECTS_LOCAL_DEFAULT);
         err = start_session(subscription,
                             is_named ? deadline_ns : sl_objects_deadline_ns(node, DETECT_MS),
                             is_named);

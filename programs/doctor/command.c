@@ -151,9 +151,9 @@ static int fill_options(struct sources *sources, struct sl_reason *reason)
         const bool is_asked = (options->transports & SL_DOCTOR_OF(SL_ENDPOINT_RDMA)) != 0;
         err = sl_rdma_settings_check(&settings->rdma, is_asked, reason);
     }
-    options->rdma_device = settings->rdma.device[0] == '\0' ? NULL : settings->rdma.device;
-    options->has_rdma_gid_index = settings->rdma.has_gid_index;
-    options->rdma_gid_index = settings->rdma.gid_index;
+    options->rdma.device = settings->rdma.device[0] == '\0' ? NULL : settings->rdma.device;
+    options->rdma.has_gid_index = settings->rdma.has_gid_index;
+    options->rdma.gid_index = settings->rdma.gid_index;
     options->reactors = settings->reactors.count;
     options->pin = settings->reactors.pin_cores;
     options->polling = settings->reactors.polling;

@@ -20,10 +20,12 @@
 #define SL_DOCTOR_DEVICES_MAX 32
 
 struct sl_doctor_options {
-    uint32_t transports;     /* required: a set, not empty */
-    const char *rdma_device; /* comma-separated names; NULL: any */
-    bool has_rdma_gid_index; /* else the address decides */
-    uint32_t rdma_gid_index;
+    uint32_t transports; /* required: a set, not empty */
+    struct {
+        const char *device; /* comma-separated names; NULL: any */
+        bool has_gid_index; /* else the address decides */
+        uint32_t gid_index;
+    } rdma;
     /* The cluster's RDMA endpoints, including this host's. */
     const struct sl_endpoint *endpoints;
     uint32_t endpoint_count;

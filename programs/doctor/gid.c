@@ -86,8 +86,8 @@ static void say_gid(struct sl_doctor *doctor, const struct sl_doctor_port *port,
 
 void sl_doctor_gid_check(struct sl_doctor *doctor, const struct sl_doctor_port *port)
 {
-    const bool is_named = port->is_first && doctor->options->has_rdma_gid_index;
-    const uint32_t chosen = is_named ? doctor->options->rdma_gid_index : UINT32_MAX;
+    const bool is_named = port->is_first && doctor->options->rdma.has_gid_index;
+    const uint32_t chosen = is_named ? doctor->options->rdma.gid_index : UINT32_MAX;
     uint32_t usable = 0;
     bool has_chosen = false;
     struct gid gid;

@@ -50,7 +50,7 @@ static void join_names(const struct devices *devices, char *text, size_t text_by
 static void choose_devices(struct sl_doctor *doctor, const struct devices *all,
                            struct devices *chosen)
 {
-    const char *at = doctor->options->rdma_device;
+    const char *at = doctor->options->rdma.device;
     if (at == NULL) {
         *chosen = *all;
         return;
@@ -78,7 +78,7 @@ static void choose_devices(struct sl_doctor *doctor, const struct devices *all,
  */
 static void leave_out_iwarp(struct sl_doctor *doctor, struct devices *devices)
 {
-    const bool is_named = doctor->options->rdma_device != NULL;
+    const bool is_named = doctor->options->rdma.device != NULL;
     uint32_t count = 0;
     for (uint32_t i = 0; i < devices->count; i++) {
         char type[32];

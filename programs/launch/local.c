@@ -140,7 +140,7 @@ static int list_hosts(const struct sl_launch_options *options, struct sl_plan_ho
                       struct sl_reason *reason)
 {
     const bool ipv6 = strchr(options->bind, ':') != NULL;
-    const uint32_t count = (uint32_t)options->ps_count;
+    const uint32_t count = (uint32_t)options->ps.count;
     const uint32_t port_count = options->objects ? 2 * count : count;
     uint16_t *ports = calloc(port_count + 1, sizeof *ports); /* the last one: MASTER_PORT */
     char host[64];
@@ -151,7 +151,7 @@ static int list_hosts(const struct sl_launch_options *options, struct sl_plan_ho
     for (uint32_t i = 0; err == 0 && i < count; i++) {
         err = sl_plan_hosts_append(hosts, options, host, ports[i], ports[port_count - 1 - i]);
     }
-    for (uint64_t i = 0; err == 0 && i < options->worker_count; i++) {
+    for (uint64_t i = 0; err == 0 && i < options->worker.count; i++) {
         err = sl_words_append(&hosts->workers, host);
     }
     if (err == 0) {
@@ -166,8 +166,8 @@ static int list_hosts(const struct sl_launch_options *options, struct sl_plan_ho
 static void check_polling(const struct sl_launch_options *options)
 {
     const uint64_t polling =
-        (options->ps_polling ? options->ps_count * options->ps_reactors : 0) +
-        (options->worker_polling ? options->worker_count * options->worker_reactors : 0);
+        (options->ps.polling ? options->ps.count * options->ps.reactors : 0) +
+        (options->worker.polling ? options->worker.count * options->worker.reactors : 0);
     if (polling > options->core_count) {
         sl_log_warn("%llu reactors of this job poll on %u cores and take the cores from each "
                     "other: use fewer, or unset STARLING_PS_POLLING and STARLING_WORKER_POLLING "

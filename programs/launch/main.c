@@ -21,24 +21,24 @@ static struct sl_launch_options options = {
 static const struct sl_cli_option table[] = {
     {.kind = SL_CLI_SECTION, .name = "Job"},
     SL_CLI_OPTION(
-        U64, &options.ps_count, .name = "ps", .least = 1, .most = SL_LIMIT_PS,
+        U64, &options.ps.count, .name = "ps", .least = 1, .most = SL_LIMIT_PS,
         .help = "Parameter server processes. Default: one, or as many as the host list names."),
     SL_CLI_OPTION(
-        U64, &options.worker_count, .name = "workers", .least = 1, .most = SL_LIMIT_WORKERS,
+        U64, &options.worker.count, .name = "workers", .least = 1, .most = SL_LIMIT_WORKERS,
         .help =
             "Worker processes: COMMAND, else starling-worker. Default: one, or as many as the host "
             "list names, or, under Slurm, the tasks of the allocation that are left."),
-    SL_CLI_OPTION(U32, &options.ps_reactors, .name = "ps-reactors",
+    SL_CLI_OPTION(U32, &options.ps.reactors, .name = "ps-reactors",
                   .aliases = "NETWORK_PS_CORE_NUMBER", .refuses_empty = true, .least = 1,
                   .most = SL_LIMIT_REACTORS,
                   .help = "Reactor threads of each server, as in its --reactors."),
-    SL_CLI_OPTION(U32, &options.worker_reactors, .name = "worker-reactors", .preset = "1",
+    SL_CLI_OPTION(U32, &options.worker.reactors, .name = "worker-reactors", .preset = "1",
                   .aliases = "NETWORK_WORKER_CORE_NUMBER", .refuses_empty = true,
                   .most = SL_LIMIT_REACTORS,
                   .help = "Reactor threads of each worker, as in its --reactors; 0: none."),
-    SL_CLI_OPTION(BOOL, &options.ps_polling, .name = "ps-polling", .aliases = "PS_ENABLE_POLLING",
+    SL_CLI_OPTION(BOOL, &options.ps.polling, .name = "ps-polling", .aliases = "PS_ENABLE_POLLING",
                   .refuses_empty = true, .help = "Idle reactors of servers spin."),
-    SL_CLI_OPTION(BOOL, &options.worker_polling, .name = "worker-polling",
+    SL_CLI_OPTION(BOOL, &options.worker.polling, .name = "worker-polling",
                   .aliases = "WORKER_ENABLE_POLLING", .refuses_empty = true,
                   .help = "Idle reactors of workers spin."),
     SL_CLI_OPTION(
@@ -46,12 +46,12 @@ static const struct sl_cli_option table[] = {
         .help = "More arguments for every server, as one word; quotes and backslashes work as in a "
                 "shell. Flags of starling-launch are refused."),
     SL_CLI_OPTION(
-        STRING, &options.ps_devices, .name = "ps-dpdk-device", .metavar = "DEVICE?addr=A;...",
+        STRING, &options.ps.devices, .name = "ps-dpdk-device", .metavar = "DEVICE?addr=A;...",
         .help =
             "DPDK devices of each server, as in its --dpdk-device. {task} stands for the server's "
             "index, {task+N} for that plus N; a device with {worker} or {worker+N} is repeated "
             "for each worker."),
-    SL_CLI_OPTION(STRING, &options.worker_devices, .name = "worker-dpdk-device",
+    SL_CLI_OPTION(STRING, &options.worker.devices, .name = "worker-dpdk-device",
                   .metavar = "DEVICE?addr=A;...",
                   .help = "DPDK devices of each worker, with which it reaches such servers: "
                           "0000:3b:00.0?addr=10.0.0.{task+10}/24."),
@@ -88,7 +88,7 @@ static const struct sl_cli_option table[] = {
                           "host. Default: a free port; on other hosts 29500."),
     {.kind = SL_CLI_SECTION, .name = "Failures"},
     SL_CLI_OPTION(
-        U64, &options.restarts, .name = "restart-workers", .metavar = "N", .most = 1e9,
+        U64, &options.worker.restarts, .name = "restart-workers", .metavar = "N", .most = 1e9,
         .help = "Restart a worker that ended with a signal or another exit status than 0, up to N "
                 "times in all (if srun starts the launchers: N times each). It continues at the "
                 "job's iteration."),
@@ -96,7 +96,7 @@ static const struct sl_cli_option table[] = {
                   .choices = "fail|continue",
                   .help = "What happens to the job when a worker failed and is not restarted."),
     SL_CLI_OPTION(
-        U64, &options.ps_restarts, .name = "restart-ps", .metavar = "N", .most = 1e9,
+        U64, &options.ps.restarts, .name = "restart-ps", .metavar = "N", .most = 1e9,
         .help =
             "Restart a server that a signal or an exit status other than 0 ended, up to N times in "
             "all (if srun starts the launchers: N times each). Needs --replicas 1 (the server then "
@@ -149,12 +149,13 @@ static int check(const struct sl_cli *cli, struct sl_reason *reason)
     } else if (options.agents && !options.objects && settings->objects.catalogue == NULL) {
         err = sl_reason_fail(reason, SL_ERR_INVALID,
                              "--agents needs --objects, or --catalogue: where objects are listed");
-    } else if (options.is_command && strchr(options.worker_args[0], '=') != NULL) {
+    } else if (options.worker_program.is_command &&
+               strchr(options.worker_program.args[0], '=') != NULL) {
         err = sl_reason_fail(reason, SL_ERR_INVALID,
                              "%.120s: accepts a command without =; for a variable write: env "
                              "NAME=VALUE COMMAND",
-                             options.worker_args[0]);
-    } else if (options.is_command && options.worker_devices != NULL) {
+                             options.worker_program.args[0]);
+    } else if (options.worker_program.is_command && options.worker.devices != NULL) {
         err = sl_reason_fail(reason, SL_ERR_INVALID,
                              "--worker-dpdk-device is for starling-worker: a command finds its "
                              "devices in STARLING_DPDK_DEVICE");
@@ -169,7 +170,7 @@ static int check(const struct sl_cli *cli, struct sl_reason *reason)
     if (err == 0) {
         err = sl_settings_check_checkpoint_flags(cli, settings, false, reason);
     }
-    if (err == 0 && options.ps_restarts > 0 && settings->replicas == 0 &&
+    if (err == 0 && options.ps.restarts > 0 && settings->replicas == 0 &&
         settings->checkpoint.restore != SL_CHECKPOINT_RESTORE_NEWEST) {
         err = sl_reason_fail(reason, SL_ERR_INVALID,
                              "--restart-ps has no effect without --checkpoint-dir and --restore "
@@ -190,8 +191,8 @@ static int plan_job(struct sl_plan *plan, struct sl_completion *completion,
         return options.slurm ? sl_slurm_plan(&options, plan, completion, reason)
                              : sl_ssh_plan(&options, plan, reason);
     }
-    options.ps_count = options.ps_count == 0 ? 1 : options.ps_count;
-    options.worker_count = options.worker_count == 0 ? 1 : options.worker_count;
+    options.ps.count = options.ps.count == 0 ? 1 : options.ps.count;
+    options.worker.count = options.worker.count == 0 ? 1 : options.worker.count;
     return sl_local_plan(&options, plan, reason);
 }
 
@@ -210,7 +211,7 @@ static int parse(int argc, char **argv, struct sl_reason *reason)
     options.core_count = core_count();
     const uint32_t shared = sl_settings_options(SL_PROGRAM_LAUNCH, options.core_count,
                                                 &options.settings, all + OWN_OPTIONS);
-    options.ps_reactors = options.settings.reactors.count;
+    options.ps.reactors = options.settings.reactors.count;
     const struct sl_cli cli = {
         .program = "starling-launch",
         .summary = "Starts a Starling job, supervises it, and ends it.",
@@ -235,8 +236,9 @@ int main(int argc, char **argv)
     while (own < argc && strcmp(argv[own], "--") != 0) {
         own++;
     }
-    options.worker_args = own < argc ? argv + own + 1 : argv + argc;
-    options.is_command = options.worker_args[0] != NULL && options.worker_args[0][0] != '-';
+    options.worker_program.args = own < argc ? argv + own + 1 : argv + argc;
+    options.worker_program.is_command =
+        options.worker_program.args[0] != NULL && options.worker_program.args[0][0] != '-';
     sl_log_setup(SL_LOG_INFO, "launch");
     int result = parse(own, argv, &reason);
     if (result == SL_CLI_EXIT_OK) {
@@ -258,8 +260,8 @@ int main(int argc, char **argv)
     }
     sl_completion_fini(&completion);
     sl_plan_fini(&plan);
-    sl_words_fini(&options.ps_flags);
-    sl_words_fini(&options.worker_flags);
+    sl_words_fini(&options.ps.flags);
+    sl_words_fini(&options.worker.flags);
     sl_words_fini(&options.agent_flags);
     return status;
 }

@@ -11,16 +11,25 @@
 /* Reaction to a worker that failed and is not restarted. */
 enum sl_launch_loss { SL_LAUNCH_LOSS_FAIL, SL_LAUNCH_LOSS_CONTINUE };
 
+/* Options of all servers, or of all workers. */
+struct sl_launch_role {
+    uint64_t count;    /* 0: not given */
+    uint32_t reactors; /* of servers, if not given: as on this host */
+    bool polling;
+    uint64_t restarts;     /* of all together */
+    const char *devices;   /* of DPDK (device.h), or NULL */
+    struct sl_words flags; /* for each one; of workers that are a command: NAME=VALUE */
+};
+
 struct sl_launch_options {
-    uint64_t ps_count;
-    uint64_t worker_count;                 /* 0: not given */
-    uint32_t ps_reactors, worker_reactors; /* of servers, if not given: as on this host */
-    uint32_t core_count;                   /* available on this host */
-    bool ps_polling, worker_polling;
+    struct sl_launch_role ps, worker;
+    uint32_t core_count; /* available on this host */
     bool objects, agents;
-    const char *ps_args;   /* split like shell words; or NULL */
-    char **worker_args;    /* NULL-terminated: the words after -- */
-    bool is_command;       /* worker_args run instead of starling-worker */
+    const char *ps_args; /* split like shell words; or NULL */
+    struct {
+        char **args;     /* NULL-terminated: the words after -- */
+        bool is_command; /* args run instead of starling-worker */
+    } worker_program;
     const char *bin_dir;   /* of the programs; NULL: beside this one, else PATH */
     const char *bind;      /* local: 127.0.0.1 or ::1 */
     const char *host_list; /* ssh: the file's name, or NULL */
@@ -29,15 +38,10 @@ struct sl_launch_options {
     uint64_t port_base;   /* ssh, Slurm: ps i uses port_base + i; 0: not given */
     uint32_t master_port; /* MASTER_PORT of the workers; 0: not given */
     const char *log_dir;
-    uint64_t job_timeout_ns; /* 0: none */
-    uint64_t grace_ns;       /* from the request to end until the kill */
-    uint64_t restarts;       /* of all workers together */
-    uint64_t ps_restarts;
-    int on_worker_loss;                      /* enum sl_launch_loss */
-    const char *ps_devices, *worker_devices; /* of DPDK (device.h), or NULL */
-    struct sl_settings settings;             /* as given; not resolved */
-    struct sl_words ps_flags;                /* flags for every server */
-    struct sl_words worker_flags;            /* for every worker; of a command: NAME=VALUE */
+    uint64_t job_timeout_ns;     /* 0: none */
+    uint64_t grace_ns;           /* from the request to end until the kill */
+    int on_worker_loss;          /* enum sl_launch_loss */
+    struct sl_settings settings; /* as given; not resolved */
     struct sl_words agent_flags;
 };
 

@@ -135,7 +135,7 @@ static int append_ps_args(struct sl_launch_options *options, struct sl_reason *r
                                  "--ps-args has %s: give it to starling-launch, which passes it on",
                                  flag);
         }
-        err = err != 0 ? err : sl_words_append(&options->ps_flags, word);
+        err = err != 0 ? err : sl_words_append(&options->ps.flags, word);
     }
     sl_words_fini(&words);
     return err;
@@ -157,21 +157,21 @@ int sl_plan_flags(const struct sl_cli *cli, struct sl_launch_options *options,
             continue; /* variables reach the processes as variables, other sections in --config */
         }
         const bool of_ps =
-            option->target == &options->ps_reactors || option->target == &options->ps_polling;
-        const bool of_worker = option->target == &options->worker_reactors ||
-                               option->target == &options->worker_polling;
+            option->target == &options->ps.reactors || option->target == &options->ps.polling;
+        const bool of_worker = option->target == &options->worker.reactors ||
+                               option->target == &options->worker.polling;
         const struct sl_cli_option *passed = !of_ps && !of_worker          ? option
                                              : option->kind == SL_CLI_BOOL ? &polling
                                                                            : &reactors;
         const uint32_t programs = sl_settings_programs(option->name);
         const bool is_shared = (programs & SL_PROGRAM_LAUNCH) != 0;
         if (of_ps || (is_shared && (programs & SL_PROGRAM_PS) != 0)) {
-            err = append_flag(&options->ps_flags, passed, given->text);
+            err = append_flag(&options->ps.flags, passed, given->text);
         }
         if (err == 0 && (of_worker || (is_shared && (programs & SL_PROGRAM_WORKER) != 0))) {
-            err = options->is_command
-                      ? sl_worker_variables_append_flag(&options->worker_flags, option, given->text)
-                      : append_flag(&options->worker_flags, passed, given->text);
+            err = options->worker_program.is_command
+                      ? sl_worker_variables_append_flag(&options->worker.flags, option, given->text)
+                      : append_flag(&options->worker.flags, passed, given->text);
         }
         if (err == 0 && is_shared && (programs & SL_PROGRAM_AGENT) != 0) {
             err = append_flag(&options->agent_flags, passed, given->text);
@@ -209,7 +209,7 @@ static int append_devices(struct sl_plan_task *task, const struct sl_launch_opti
 {
     const bool is_ps = task->role == SL_CLUSTER_PS;
     return sl_device_append(is_ps ? "--ps-dpdk-device" : "--worker-dpdk-device",
-                            is_ps ? options->ps_devices : options->worker_devices, task->index,
+                            is_ps ? options->ps.devices : options->worker.devices, task->index,
                             hosts->workers.count, &task->argv, reason);
 }
 
@@ -283,7 +283,7 @@ static int append_member(struct sl_plan_task *task, const struct sl_launch_optio
         err = sl_words_append_all(&task->argv, flag, sizeof flag / sizeof flag[0]);
     }
     if (err == 0) {
-        err = append_words(&task->argv, is_ps ? &options->ps_flags : &options->worker_flags);
+        err = append_words(&task->argv, is_ps ? &options->ps.flags : &options->worker.flags);
     }
     return err != 0 ? err : append_devices(task, options, hosts, reason);
 }
@@ -304,9 +304,9 @@ int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *o
                     const struct sl_plan_hosts *hosts, struct sl_reason *reason)
 {
     const bool is_worker = task->role == SL_CLUSTER_WORKER;
-    const bool is_command = is_worker && options->is_command;
+    const bool is_command = is_worker && options->worker_program.is_command;
     task->program =
-        is_command ? strdup(options->worker_args[0])
+        is_command ? strdup(options->worker_program.args[0])
                    : find_program(is_worker ? "starling-worker" : "starling-ps", options->bin_dir);
     sl_reason_set(reason, "out of memory");
     int err = task->program == NULL ? SL_ERR_NO_MEMORY : name_catalogue(options, hosts);
@@ -315,13 +315,13 @@ int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *o
         err = sl_worker_variables_append(&task->variables, options, hosts, task->index);
     }
     if (err == 0 && is_command) {
-        err = append_words(&task->variables, &options->worker_flags);
+        err = append_words(&task->variables, &options->worker.flags);
     } else if (err == 0 && task->role == SL_PLAN_AGENT) {
         err = append_agent(task, options);
     } else if (err == 0) {
         err = append_member(task, options, hosts, reason);
     }
-    for (char **argument = options->worker_args; is_worker && err == 0 && *argument != NULL;
+    for (char **argument = options->worker_program.args; is_worker && err == 0 && *argument != NULL;
          argument++) {
         err = sl_words_append(&task->argv, *argument);
     }

@@ -92,8 +92,8 @@ static int choose_port(struct slurm *slurm)
 /* Splits `tasks` into servers and workers. */
 static int choose_counts(struct slurm *slurm, uint32_t tasks, bool exactly)
 {
-    const uint64_t ps = slurm->options->ps_count == 0 ? 1 : slurm->options->ps_count;
-    const uint64_t workers = slurm->options->worker_count != 0 ? slurm->options->worker_count
+    const uint64_t ps = slurm->options->ps.count == 0 ? 1 : slurm->options->ps.count;
+    const uint64_t workers = slurm->options->worker.count != 0 ? slurm->options->worker.count
                              : tasks > ps                      ? tasks - ps
                                                                : 1;
     if (exactly && ps + workers != tasks) {

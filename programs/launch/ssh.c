@@ -165,8 +165,8 @@ static int check_counts(const struct sl_launch_options *options, const struct ho
             "--host-list=%s: it names %u server%s and %u worker%s; at least one of each is needed",
             list->path, ps, sl_log_plural(ps), workers, sl_log_plural(workers));
     }
-    if ((options->ps_count != 0 && options->ps_count != ps) ||
-        (options->worker_count != 0 && options->worker_count != workers)) {
+    if ((options->ps.count != 0 && options->ps.count != ps) ||
+        (options->worker.count != 0 && options->worker.count != workers)) {
         return sl_reason_fail(list->reason, SL_ERR_INVALID,
                               "--host-list=%s names %u server%s and %u worker%s, but --ps or "
                               "--workers says otherwise; leave them out",

@@ -545,9 +545,9 @@ int sl_supervisor_run(const struct sl_plan *plan, const struct sl_launch_options
 {
     struct supervisor supervisor = {
         .options = options,
-        .policy = {.restarts_max = options->restarts,
+        .policy = {.restarts_max = options->worker.restarts,
                    .continues = options->on_worker_loss == SL_LAUNCH_LOSS_CONTINUE},
-        .ps_policy = {.restarts_max = options->ps_restarts},
+        .ps_policy = {.restarts_max = options->ps.restarts},
         .completion = completion,
         .signal_fd = -1,
         .timeout_ns = SL_CLOCK_NEVER,

@@ -32,9 +32,9 @@ struct file {
 
 /* What an object is made of. Loose tensors follow no "file:" tensor of their part. */
 struct content {
-    bool has_files, has_parts;
+    bool has_parts;
+    bool is_split; /* into a file of each part: it has files, or loose tensors of one name */
     bool is_bytes; /* each part is what sl_publish_bytes makes: one tensor, and no other one */
-    bool repeats;  /* two parts have a loose tensor of one name */
 };
 
 static int refuse(const struct file *file, int err, struct sl_reason *reason)
@@ -165,15 +165,16 @@ static int begin_loose(struct file *file, struct sl_get *get, uint64_t cursor, c
                        const struct content *content, struct sl_reason *reason)
 {
     const char *slash = strrchr(object, '/'), *base = slash == NULL ? object : slash + 1;
-    const bool is_whole = !content->has_files && !content->repeats;
     char part[16] = "";
-    if (!is_whole && content->has_parts) {
+    if (content->is_split && content->has_parts) {
         (void)snprintf(part, sizeof part, ".%u", sl_get_part(get, cursor));
     }
     (void)snprintf(file->own, sizeof file->own, "%s%s%s", base, part,
                    content->is_bytes ? "" : ".safetensors");
     const int err = begin(file, file->own, reason);
-    return err != 0 || content->is_bytes ? err : append_head(file, get, cursor, is_whole, reason);
+    return err != 0 || content->is_bytes
+               ? err
+               : append_head(file, get, cursor, !content->is_split, reason);
 }
 
 /* Gives the file its name if everything went well; else removes it. No effect without a file. */
@@ -209,7 +210,7 @@ static int survey(struct sl_get *get, struct content *content, struct sl_reason 
     struct sl_object_tensor tensor;
     json_t *names = json_object();
     const char *bad = NULL;
-    bool is_loose = true;
+    bool is_loose = true, repeats = false;
     uint64_t at;
     uint32_t part = 0;
     *content = (struct content){.is_bytes = true};
@@ -218,11 +219,11 @@ static int survey(struct sl_get *get, struct content *content, struct sl_reason 
         part = sl_get_part(get, next - 1);
         is_loose = (is_loose || is_first) && !is_file(&tensor);
         content->has_parts |= part > 0;
-        content->has_files |= is_file(&tensor);
+        content->is_split |= is_file(&tensor);
         content->is_bytes &= is_first && strcmp(tensor.name, "bytes") == 0 &&
                              tensor.type == SL_OBJECT_U8 && tensor.rank == 1;
         if (is_loose) {
-            content->repeats |= json_object_get(names, tensor.name) != NULL;
+            repeats |= json_object_get(names, tensor.name) != NULL;
             bad = strcmp(tensor.name, "__metadata__") == 0 ||
                           json_object_set_new(names, tensor.name, json_true()) != 0
                       ? tensor.name
@@ -230,7 +231,7 @@ static int survey(struct sl_get *get, struct content *content, struct sl_reason 
         }
     }
     json_decref(names);
-    content->repeats &= !content->is_bytes;
+    content->is_split |= repeats && !content->is_bytes;
     return bad == NULL ? 0
                        : sl_reason_fail(reason, SL_ERR_INVALID,
                                         "the object has a tensor \"%s\": a safetensors file "
@@ -246,10 +247,9 @@ static int write_files(struct file *file, struct sl_get *get, const char *name, 
     uint64_t cursor = 0, at = 0;
     uint32_t part = 0;
     int err = survey(get, &content, reason);
-    const bool is_split = content.has_files || content.repeats;
     while (err == 0 && sl_get_next_tensor(get, &cursor, &tensor, &at) == 0) {
         const uint32_t of = sl_get_part(get, cursor - 1);
-        if (is_file(&tensor) || (is_split && of != part)) {
+        if (is_file(&tensor) || (content.is_split && of != part)) {
             err = end(file, 0, reason);
         }
         part = of;

@@ -542,9 +542,9 @@ static int run_list(struct run *run)
 static void print_followers(void *ctx, const struct sl_objects_message *answer)
 {
     struct sl_objects_message *next = ctx;
-    next->follower_count = answer->follower_count;
-    for (uint32_t i = 0; i < answer->follower_count; i++) {
-        const struct sl_objects_follower *of = &answer->followers[i];
+    next->followers.count = answer->followers.count;
+    for (uint32_t i = 0; i < answer->followers.count; i++) {
+        const struct sl_objects_follower *of = &answer->followers.nodes[i];
         char host[20];
         (void)snprintf(host, sizeof host, "%016" PRIx64, of->host);
         print(json_pack("{s:s, s:s, s:s, s:I, s:I, s:I}", "follower", of->address, "host", host,
@@ -553,7 +553,7 @@ static void print_followers(void *ctx, const struct sl_objects_message *answer)
               "follower %s\n  host: %s\n  location: %s\n  in use: %" PRIu64 "\n  behind: %" PRIu64
               "\n  last report: %.1f s ago",
               of->address, host, of->location, of->version, of->behind, (double)of->age_ms / 1e3);
-        next->after = of->node;
+        next->followers.after = of->node;
     }
 }
 
@@ -561,8 +561,8 @@ static int run_stat(struct run *run)
 {
     struct sl_objects_message message = {.kind = SL_OBJECTS_FOLLOWERS, .name = run->name};
     int err = run_list(run);
-    message.follower_count = flags.followers ? SL_OBJECTS_FOLLOWERS_MAX : 0;
-    while (err == 0 && message.follower_count == SL_OBJECTS_FOLLOWERS_MAX) {
+    message.followers.count = flags.followers ? SL_OBJECTS_FOLLOWERS_MAX : 0;
+    while (err == 0 && message.followers.count == SL_OBJECTS_FOLLOWERS_MAX) {
         err = sl_objects_ask_and_wait(run->objects, &message, run->timeout_ms, print_followers,
                                       &message);
         err = err != 0 ? failed(run, err) : 0;

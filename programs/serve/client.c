@@ -54,14 +54,14 @@ struct slot {
 };
 
 struct client {
-    /* Flags */
-    const char *address, *list, *token_file, *authority;
-    int mode;
-    uint32_t concurrency, timeout_ms, request_count;
-    double zipf;
+    struct {
+        const char *address, *list, *token_file, *authority;
+        int mode;
+        uint32_t concurrency, timeout_ms, request_count;
+        double zipf;
+        bool json;
+    } flags;
     uint64_t random;
-    bool json;
-
     struct line *lines;
     struct model *models;
     uint32_t line_count, line_capacity, model_count, model_capacity;
@@ -100,7 +100,7 @@ static int find_model(struct client *client, const char *name, uint32_t rows, ui
         return SL_ERR_NO_MEMORY;
     }
     struct model *model = &client->models[client->model_count++];
-    *model = (struct model){.rows = rows, .weight = pow(client->model_count, -client->zipf)};
+    *model = (struct model){.rows = rows, .weight = pow(client->model_count, -client->flags.zipf)};
     model->weight += *out > 0 ? model[-1].weight : 0;
     memcpy(model->name, name, strlen(name) + 1);
     return 0;
@@ -135,9 +135,9 @@ static const char *read_line(struct client *client, const char *text)
 
 static int read_list(struct client *client)
 {
-    FILE *file = fopen(client->list, "re");
+    FILE *file = fopen(client->flags.list, "re");
     if (file == NULL) {
-        return FAIL(client, SL_ERR_NOT_FOUND, "%s: %s", client->list, strerror(errno));
+        return FAIL(client, SL_ERR_NOT_FOUND, "%s: %s", client->flags.list, strerror(errno));
     }
     int err = 0;
     char text[1024];
@@ -145,12 +145,13 @@ static int read_list(struct client *client)
         const bool is_blank = text[strspn(text, " \t\r\n")] == '\0';
         const char *why = number == 1 || is_blank ? "" : read_line(client, text);
         if (*why != '\0') {
-            err = FAIL(client, SL_ERR_INVALID, "%s:%u: %s", client->list, number, why);
+            err = FAIL(client, SL_ERR_INVALID, "%s:%u: %s", client->flags.list, number, why);
         }
     }
     (void)fclose(file);
     if (err == 0 && client->line_count == 0) {
-        err = FAIL(client, SL_ERR_INVALID, "%s has no request below its title line", client->list);
+        err = FAIL(client, SL_ERR_INVALID, "%s has no request below its title line",
+                   client->flags.list);
     }
     return err;
 }
@@ -169,8 +170,8 @@ static int prepare(struct client *client, struct slot *slot, const char *model, 
         return FAIL(client, SL_ERR_NO_MEMORY, "no memory for a request");
     }
     (void)snprintf(url, sizeof url, "%s%s/v2/models/%s%s",
-                   strstr(client->address, "://") != NULL ? "" : "http://", client->address,
-                   escaped, suffix);
+                   strstr(client->flags.address, "://") != NULL ? "" : "http://",
+                   client->flags.address, escaped, suffix);
     curl_free(escaped);
     curl_easy_setopt(slot->curl, CURLOPT_URL, url);
     curl_easy_setopt(slot->curl, CURLOPT_HTTPHEADER, headers);
@@ -178,8 +179,8 @@ static int prepare(struct client *client, struct slot *slot, const char *model, 
     curl_easy_setopt(slot->curl, CURLOPT_PRIVATE, slot);
     curl_easy_setopt(slot->curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(slot->curl, CURLOPT_TIMEOUT_MS, (long)timeout_ms + 1000);
-    if (client->authority != NULL) {
-        curl_easy_setopt(slot->curl, CURLOPT_CAINFO, client->authority);
+    if (client->flags.authority != NULL) {
+        curl_easy_setopt(slot->curl, CURLOPT_CAINFO, client->flags.authority);
     }
     return 0;
 }
@@ -260,8 +261,8 @@ static int make_request(struct client *client, struct model *model)
     uint32_t sizes[SL_SERVE_TENSORS_MAX];
     uint64_t bytes[SL_SERVE_TENSORS_MAX];
     if (count == 0 || count > SL_SERVE_TENSORS_MAX || file == NULL) {
-        return FAIL(client, SL_ERR_INVALID, "%s: model %s: status %ld: %.300s", client->address,
-                    model->name, status,
+        return FAIL(client, SL_ERR_INVALID, "%s: model %s: status %ld: %.300s",
+                    client->flags.address, model->name, status,
                     code != CURLE_OK ? curl_easy_strerror(code) : slot->answer);
     }
     for (size_t i = 0; i < count; i++) {
@@ -279,7 +280,7 @@ static int make_request(struct client *client, struct model *model)
     (void)json_dumpf(request, file, JSON_COMPACT);
     (void)snprintf(json_bytes, sizeof json_bytes, "Inference-Header-Content-Length: %ld",
                    ftell(file));
-    model->headers = curl_slist_append(make_headers(client, client->timeout_ms), json_bytes);
+    model->headers = curl_slist_append(make_headers(client, client->flags.timeout_ms), json_bytes);
     for (size_t i = 0; i < count; i++) {
         const json_t *input = json_array_get(inputs, i);
         put_values(client, file, json_string_value(json_object_get(input, "datatype")), sizes[i],
@@ -300,7 +301,7 @@ static int begin(struct client *client, uint32_t id)
     }
     slot->id = id;
     slot->model = client->lines[id % client->line_count].model;
-    if (client->zipf > 0) {
+    if (client->flags.zipf > 0) {
         const double at = draw(client) * client->models[client->model_count - 1].weight;
         for (slot->model = 0; client->models[slot->model].weight <= at;) {
             slot->model++;
@@ -308,7 +309,7 @@ static int begin(struct client *client, uint32_t id)
     }
     const struct model *model = &client->models[slot->model];
     const int err =
-        prepare(client, slot, model->name, "/infer", model->headers, client->timeout_ms);
+        prepare(client, slot, model->name, "/infer", model->headers, client->flags.timeout_ms);
     if (err != 0) {
         return err;
     }
@@ -337,9 +338,9 @@ static void end(struct client *client, struct slot *slot, CURLcode code)
         json_decref(root);
         client->latencies_ms[client->answer_count++] = ms;
     }
-    if (!client->json && status == 200) {
+    if (!client->flags.json && status == 200) {
         (void)printf("%u %s Latency: %f ms\n", slot->id, model, ms);
-    } else if (!client->json) {
+    } else if (!client->flags.json) {
         (void)printf("%u %s Error: %ld %.300s\n", slot->id, model, status,
                      code != CURLE_OK ? curl_easy_strerror(code) : slot->answer);
     }
@@ -351,10 +352,11 @@ static void end(struct client *client, struct slot *slot, CURLcode code)
 static int run(struct client *client)
 {
     uint64_t due_ns = sl_clock_now_ns(sl_clock_system());
-    for (uint32_t sent = 0; sent < client->request_count || client->busy_count > 0;) {
+    for (uint32_t sent = 0; sent < client->flags.request_count || client->busy_count > 0;) {
         const uint64_t now_ns = sl_clock_now_ns(sl_clock_system());
-        const bool left = sent < client->request_count && client->busy_count < client->slot_count;
-        if (left && (client->mode != RATE || now_ns >= due_ns)) {
+        const bool left =
+            sent < client->flags.request_count && client->busy_count < client->slot_count;
+        if (left && (client->flags.mode != RATE || now_ns >= due_ns)) {
             due_ns += client->lines[sent % client->line_count].interval_ns;
             const int err = begin(client, sent++);
             if (err != 0) {
@@ -408,9 +410,10 @@ static void print_results(struct client *client, double seconds)
     const double mean = sum / divisor;
     const double stdev = count > 1 ? sqrt(fmax(squares - mean * sum, 0) / (count - 1)) : 0;
     json_t *errors = json_object();
-    json_t *root = json_pack("{s:i,s:i,s:o,s:f,s:f,s:f,s:f}", "requests", client->request_count,
-                             "answers", count, "errors", errors, "seconds", seconds,
-                             "answers_per_s", count / seconds, "mean_ms", mean, "stdev_ms", stdev);
+    json_t *root =
+        json_pack("{s:i,s:i,s:o,s:f,s:f,s:f,s:f}", "requests", client->flags.request_count,
+                  "answers", count, "errors", errors, "seconds", seconds, "answers_per_s",
+                  count / seconds, "mean_ms", mean, "stdev_ms", stdev);
     for (uint32_t status = 0; status < STATUSES; status++) {
         char text[8];
         (void)snprintf(text, sizeof text, "%u", status);
@@ -426,10 +429,11 @@ static void print_results(struct client *client, double seconds)
     for (size_t i = 0; i < sizeof phases / sizeof phases[0]; i++) {
         json_object_set_new(root, phases[i], json_real(client->phases_ms[i] / divisor));
     }
-    if (!client->json) {
+    if (!client->flags.json) {
         (void)printf("Average Latency: %f (%f)\n", mean, stdev);
     }
-    (void)json_dumpf(root, stdout, (client->json ? 0 : JSON_INDENT(2)) | JSON_REAL_PRECISION(9));
+    (void)json_dumpf(root, stdout,
+                     (client->flags.json ? 0 : JSON_INDENT(2)) | JSON_REAL_PRECISION(9));
     (void)putchar('\n');
     json_decref(root);
 }
@@ -439,10 +443,10 @@ static void print_results(struct client *client, double seconds)
 static int read_token(struct client *client)
 {
     struct sl_secret token;
-    const int err = client->token_file != NULL
-                        ? sl_secret_read(client->token_file, &token, &client->reason)
+    const int err = client->flags.token_file != NULL
+                        ? sl_secret_read(client->flags.token_file, &token, &client->reason)
                         : 0;
-    if (err == 0 && client->token_file != NULL) {
+    if (err == 0 && client->flags.token_file != NULL) {
         (void)snprintf(client->token, sizeof client->token, "Authorization: Bearer %.*s",
                        (int)token.byte_count, (const char *)token.bytes);
         explicit_bzero(&token, sizeof token);
@@ -460,11 +464,12 @@ static int run_list(struct client *client)
     if (err != 0) {
         return err;
     }
-    client->request_count = client->request_count > 0 ? client->request_count : client->line_count;
-    client->slot_count = client->mode == ONE   ? 1
-                         : client->mode == MAX ? client->concurrency
-                                               : SLOTS_MAX;
-    client->latencies_ms = calloc(client->request_count, sizeof *client->latencies_ms);
+    client->flags.request_count =
+        client->flags.request_count > 0 ? client->flags.request_count : client->line_count;
+    client->slot_count = client->flags.mode == ONE   ? 1
+                         : client->flags.mode == MAX ? client->flags.concurrency
+                                                     : SLOTS_MAX;
+    client->latencies_ms = calloc(client->flags.request_count, sizeof *client->latencies_ms);
     client->multi = curl_multi_init();
     if (client->latencies_ms == NULL || client->multi == NULL) {
         return FAIL(client, SL_ERR_NO_MEMORY, "no memory");
@@ -484,26 +489,27 @@ int sl_serve_client_run(int argc, char **argv)
 {
     static struct client client = {.random = 1};
     const struct sl_cli_option options[] = {
-        SL_CLI_OPTION(CHOICE, &client.mode, .name = "mode", .choices = "one|rate|max",
+        SL_CLI_OPTION(CHOICE, &client.flags.mode, .name = "mode", .choices = "one|rate|max",
                       .preset = "one",
                       .help = "When a request is sent. one: after the answer before; rate: at the "
                               "intervals of the list; max: while fewer than --concurrency run."),
-        SL_CLI_OPTION(U32, &client.concurrency, .name = "concurrency", .least = 1,
+        SL_CLI_OPTION(U32, &client.flags.concurrency, .name = "concurrency", .least = 1,
                       .most = SLOTS_MAX, .preset = "16",
                       .help = "Requests at one time, with --mode max."),
-        SL_CLI_OPTION(U32, &client.request_count, .name = "requests", .least = 0, .most = 1e8,
+        SL_CLI_OPTION(U32, &client.flags.request_count, .name = "requests", .least = 0, .most = 1e8,
                       .help = "Number of requests; the list is repeated. 0: as many as it has."),
-        SL_CLI_OPTION(F64, &client.zipf, .name = "zipf", .least = 0, .most = 10,
+        SL_CLI_OPTION(F64, &client.flags.zipf, .name = "zipf", .least = 0, .most = 10,
                       .help = "Draw the models of the list by a Zipf distribution with this "
                               "exponent, the first one most often. 0: as listed."),
         SL_CLI_OPTION(U64, &client.random, .name = "seed", .help = "Of the inputs, and of --zipf."),
-        SL_CLI_OPTION(U32, &client.timeout_ms, .name = "timeout-ms", .least = 1, .most = 3600000,
-                      .preset = "1000", .help = "Of each request."),
-        SL_CLI_OPTION(STRING, &client.token_file, .name = "http-token-file", .metavar = "FILE",
-                      .help = "The server's token."),
-        SL_CLI_OPTION(STRING, &client.authority, .name = "tls-ca", .metavar = "FILE",
+        SL_CLI_OPTION(U32, &client.flags.timeout_ms, .name = "timeout-ms", .least = 1,
+                      .most = 3600000, .preset = "1000", .help = "Of each request."),
+        SL_CLI_OPTION(STRING, &client.flags.token_file, .name = "http-token-file",
+                      .metavar = "FILE", .help = "The server's token."),
+        SL_CLI_OPTION(STRING, &client.flags.authority, .name = "tls-ca", .metavar = "FILE",
                       .help = "Authority of a server at https://HOST:PORT, PEM."),
-        SL_CLI_OPTION(BOOL, &client.json, .name = "json", .help = "Print the results as JSON."),
+        SL_CLI_OPTION(BOOL, &client.flags.json, .name = "json",
+                      .help = "Print the results as JSON."),
     };
     const struct sl_cli cli = {.program = PROGRAM,
                                .summary = "Sends the requests of a list, and prints latencies.",
@@ -525,8 +531,8 @@ int sl_serve_client_run(int argc, char **argv)
         (void)fprintf(stderr, PROGRAM ": %s\nusage: " PROGRAM " " USAGE "\n", client.reason.text);
         return SL_CLI_EXIT_USAGE;
     }
-    client.list = argv[1];
-    client.address = argv[2];
+    client.flags.list = argv[1];
+    client.flags.address = argv[2];
     (void)curl_global_init(CURL_GLOBAL_DEFAULT);
     err = run_list(&client);
     if (err == 0 && (fflush(stdout) != 0 || ferror(stdout))) {

@@ -38,7 +38,7 @@ static void fail(struct sl_agent *agent, int err, const char *reason)
     sl_log_event(SL_LOG_ERROR, SL_EVENT("membership_lost", SL_EVENT_TEXT("reason", reason)),
                  "%s the cluster: %s", agent->joined ? "no longer a member of" : "cannot join",
                  reason);
-    agent->options.failed(agent->options.ctx, err);
+    agent->options.events.failed(agent->options.ctx, err);
 }
 
 /* Registration */
@@ -63,8 +63,8 @@ static bool find_shards(const struct sl_agent *agent, const struct sl_message_cl
 
 static void notify_cluster(struct sl_agent *agent, const struct sl_message_cluster *cluster)
 {
-    if (agent->options.cluster != NULL) {
-        agent->options.cluster(agent->options.ctx, cluster);
+    if (agent->options.events.cluster != NULL) {
+        agent->options.events.cluster(agent->options.ctx, cluster);
     }
 }
 
@@ -81,7 +81,7 @@ static void cluster_came(struct sl_agent *agent, const struct sl_message_cluster
         fail(agent, SL_ERR_PROTOCOL, "its shards are numbered otherwise than before");
         return;
     }
-    agent->registered = true;
+    agent->registration.is_done = true;
     notify_cluster(agent, cluster);
     if (agent->failed) {
         return; /* the owner rejected the cluster */
@@ -100,7 +100,8 @@ static void cluster_came(struct sl_agent *agent, const struct sl_message_cluster
         agent->abandoned_to = cluster->abandoned_to;
         agent->kept_to = cluster->kept_to;
         agent->job = cluster->job;
-        agent->options.joined(agent->options.ctx, first_shard, shard_count, agent->lease_ns);
+        agent->options.events.joined(agent->options.ctx, first_shard, shard_count,
+                                     agent->welcome.lease_ns);
     }
 }
 
@@ -110,7 +111,7 @@ static void register_answered(void *ctx, const struct sl_message *answer, int er
                               const char *reason)
 {
     struct sl_agent *agent = ctx;
-    agent->registering = false;
+    agent->registration.is_pending = false;
     if (agent->session == NULL) {
         return; /* after sl_agent_leave */
     }
@@ -118,11 +119,11 @@ static void register_answered(void *ctx, const struct sl_message *answer, int er
         cluster_came(agent, &answer->cluster);
     } else if (agent->joined && (err == SL_ERR_DEADLINE || err == SL_ERR_NO_MEMORY)) {
         sl_log_debug("not registered again: %s", reason);
-        agent->registered = false; /* the next heartbeat retries */
+        agent->registration.is_done = false; /* the next heartbeat retries */
     } else {
         fail(agent, err, reason);
     }
-    if (agent->has_news && !agent->failed && sl_session_conn(agent->session) != NULL) {
+    if (agent->registration.has_news && !agent->failed && sl_session_conn(agent->session) != NULL) {
         register_once(agent);
     }
 }
@@ -143,18 +144,21 @@ static void register_once(struct sl_agent *agent)
         .reg = {.shard_count = options->shard_count,
                 .ps_count = options->ps_count,
                 .worker_count = options->worker_count,
-                .restore = agent->joined ? sl_agent_checkpoint_latest(agent) : options->restore,
-                .complete = options->complete,
-                .unfinished = options->unfinished,
+                .restore = agent->joined ? sl_agent_checkpoint_latest(agent)
+                                         : options->checkpoints.restore,
+                .complete = options->checkpoints.complete,
+                .unfinished = options->checkpoints.unfinished,
                 .checkpoint_newest = sl_agent_checkpoint_newest(agent),
                 .serving = agent->joined,
-                .has_tables = options->has_tables != NULL && options->has_tables(options->ctx),
+                .has_tables =
+                    options->events.has_tables != NULL && options->events.has_tables(options->ctx),
                 .job = agent->job,
-                .unclaimed = agent->joined ? 0 : options->unclaimed,
+                .unclaimed = agent->joined ? 0 : options->checkpoints.unclaimed,
                 .replicas = options->replicas,
-                .replica_report_count = agent->pair_count},
+                .replica_report_count = agent->registration.pair_count},
     };
-    memcpy(message.reg.replica_reports, agent->pairs, sizeof agent->pairs);
+    memcpy(message.reg.replica_reports, agent->registration.pairs,
+           sizeof agent->registration.pairs);
     sl_endpoint_format(&options->data, message.reg.data_endpoint, sizeof message.reg.data_endpoint);
     if (options->has_bypass) {
         sl_endpoint_format(&options->bypass, message.reg.bypass_endpoint,
@@ -162,15 +166,15 @@ static void register_once(struct sl_agent *agent)
     }
     (void)snprintf(message.reg.host, sizeof message.reg.host, "%s",
                    options->host == NULL ? "" : options->host);
-    if (agent->registering) {
+    if (agent->registration.is_pending) {
         /* The session may send the Register again: it takes the current one. If the request is
          * already in flight, the news stay pending. */
         const bool is_renewed = sl_session_request_renew(agent->session, &message);
-        agent->has_news = agent->has_news && !is_renewed;
+        agent->registration.has_news = agent->registration.has_news && !is_renewed;
         return;
     }
-    agent->has_news = false;
-    agent->registering = true;
+    agent->registration.has_news = false;
+    agent->registration.is_pending = true;
     sl_session_request(agent->session, &message, register_timeout_ns(agent), register_answered,
                        agent);
 }
@@ -180,14 +184,15 @@ static void register_once(struct sl_agent *agent)
 static bool may_choose_interval(const struct sl_agent *agent)
 {
     uint64_t wish_ns = agent->options.heartbeat_ns;
-    return wish_ns != 0 && (agent->lease_ns == 0 || wish_ns < agent->lease_ns);
+    return wish_ns != 0 && (agent->welcome.lease_ns == 0 || wish_ns < agent->welcome.lease_ns);
 }
 
 static void arm_heartbeat(struct sl_agent *agent)
 {
     uint64_t interval_ns = may_choose_interval(agent) ? agent->options.heartbeat_ns
-                           : agent->lease_ns == 0     ? INTERVAL_WITHOUT_LEASE
-                                                      : agent->lease_ns / HEARTBEATS_OF_A_LEASE;
+                           : agent->welcome.lease_ns == 0
+                               ? INTERVAL_WITHOUT_LEASE
+                               : agent->welcome.lease_ns / HEARTBEATS_OF_A_LEASE;
     sl_reactor_arm(agent->options.reactor, &agent->heartbeat, interval_ns);
 }
 
@@ -195,12 +200,12 @@ static void on_heartbeat(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_agent *agent = SL_CONTAINER_OF(timer, struct sl_agent, heartbeat);
     arm_heartbeat(agent);
-    if (agent->lease_ns != 0) {
+    if (agent->welcome.lease_ns != 0) {
         struct sl_message message = {.kind = SL_MESSAGE_HEARTBEAT};
         /* A full outbox holds other messages, which renew the lease as well. */
         (void)sl_session_notify(agent->session, &message);
     }
-    if (!agent->registered && sl_session_conn(agent->session) != NULL) {
+    if (!agent->registration.is_done && sl_session_conn(agent->session) != NULL) {
         register_once(agent);
     }
     sl_agent_checkpoint_beat(agent);
@@ -215,16 +220,16 @@ static void on_absence(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_agent *agent = SL_CONTAINER_OF(timer, struct sl_agent, absence);
     arm_absence(agent, ABSENCE_INTERVAL);
-    agent->options.absent(agent->options.ctx);
+    agent->options.events.absent(agent->options.ctx);
 }
 
 static void on_welcomed(void *ctx, struct sl_session *session,
                         const struct sl_message_welcome *welcome)
 {
     struct sl_agent *agent = ctx;
-    agent->lease_ns = welcome->lease_ms * SL_CLOCK_NS_PER_MS;
-    agent->wants_reports = welcome->wants_reports;
-    memcpy(agent->coordinator_http, welcome->http, sizeof agent->coordinator_http);
+    agent->welcome.lease_ns = welcome->lease_ms * SL_CLOCK_NS_PER_MS;
+    agent->welcome.wants_reports = welcome->wants_reports;
+    memcpy(agent->welcome.http, welcome->http, sizeof agent->welcome.http);
     sl_reactor_disarm(agent->options.reactor, &agent->absence);
     if (agent->options.any_task) {
         agent->options.any_task = false; /* the session keeps it as well */
@@ -233,7 +238,7 @@ static void on_welcomed(void *ctx, struct sl_session *session,
     if (agent->options.heartbeat_ns != 0 && !may_choose_interval(agent)) {
         sl_log_warn("a heartbeat every %llu s does not keep a lease of %g s: four come in each",
                     agent->options.heartbeat_ns / SL_CLOCK_NS_PER_S,
-                    (double)agent->lease_ns / (double)SL_CLOCK_NS_PER_S);
+                    (double)agent->welcome.lease_ns / (double)SL_CLOCK_NS_PER_S);
     }
     arm_heartbeat(agent);
     register_once(agent);
@@ -243,10 +248,10 @@ static void on_expired(void *ctx, struct sl_session *session, int err, const cha
 {
     struct sl_agent *agent = ctx;
     disarm(agent);
-    if (agent->joined && agent->options.absent != NULL) {
+    if (agent->joined && agent->options.events.absent != NULL) {
         arm_absence(agent, agent->options.start_timeout_ns);
     }
-    agent->registered = false;
+    agent->registration.is_done = false;
     agent->expirations++;
     if (agent->options.losses != NULL) {
         sl_cell_add(agent->options.losses, 1);
@@ -267,7 +272,7 @@ static void on_closed(void *ctx, struct sl_session *session, int err, const char
 static void peer_expired(const struct sl_agent *agent, const struct sl_message_expired *expired)
 {
     if (expired->role == SL_MESSAGE_ROLE_WORKER) {
-        agent->options.expired(agent->options.ctx, expired); /* the server logs it */
+        agent->options.events.expired(agent->options.ctx, expired); /* the server logs it */
     } else if (agent->options.task_index != 0 || agent->options.peer_name != NULL) {
         /* If the coordinator is on this process, it has logged this. */
         sl_log_warn("ps/%" PRIu32 " expired: %s", expired->task_index, expired->why);
@@ -282,8 +287,8 @@ static void on_notified(void *ctx, struct sl_session *session, const struct sl_m
     }
     switch (message->kind) {
     case SL_MESSAGE_ENDED:
-        if (agent->options.ended != NULL) {
-            agent->options.ended(agent->options.ctx, message->why);
+        if (agent->options.events.ended != NULL) {
+            agent->options.events.ended(agent->options.ctx, message->why);
         }
         break;
     case SL_MESSAGE_EXPIRED:
@@ -296,8 +301,9 @@ static void on_notified(void *ctx, struct sl_session *session, const struct sl_m
         sl_agent_checkpoint_publish_notified(agent, &message->checkpoint_publish);
         break;
     case SL_MESSAGE_CHECKPOINT_DONE:
-        if (agent->options.checkpoint_completed != NULL) {
-            agent->options.checkpoint_completed(agent->options.ctx, message->checkpoint_number);
+        if (agent->options.events.checkpoint_completed != NULL) {
+            agent->options.events.checkpoint_completed(agent->options.ctx,
+                                                       message->checkpoint_number);
         }
         break;
     case SL_MESSAGE_CLUSTER:
@@ -345,10 +351,10 @@ static int open_session(struct sl_agent *agent)
 
 int sl_agent_open(const struct sl_agent_options *options, struct sl_agent **out)
 {
-    sl_assert(options->joined != NULL);
-    sl_assert(options->failed != NULL);
-    sl_assert(options->expired != NULL);
-    sl_assert((options->checkpoint == NULL) == (options->checkpoint_publish == NULL));
+    sl_assert(options->events.joined != NULL);
+    sl_assert(options->events.failed != NULL);
+    sl_assert(options->events.expired != NULL);
+    sl_assert((options->events.checkpoint == NULL) == (options->events.checkpoint_publish == NULL));
     sl_reactor_assert_owner(options->reactor);
     struct sl_agent *agent = calloc(1, sizeof *agent);
     if (agent == NULL) {
@@ -415,23 +421,23 @@ void sl_agent_report(struct sl_agent *agent, const struct sl_message_replica_rep
 {
     sl_reactor_assert_owner(agent->options.reactor);
     sl_assert(pair_count <= SL_MESSAGE_REPLICA_REPORTS_MAX);
-    memcpy(agent->pairs, pairs, pair_count * sizeof *pairs);
-    agent->pair_count = pair_count;
-    agent->has_news = agent->has_news || is_news;
-    if (is_news && agent->session != NULL && !agent->failed && agent->registered) {
+    memcpy(agent->registration.pairs, pairs, pair_count * sizeof *pairs);
+    agent->registration.pair_count = pair_count;
+    agent->registration.has_news = agent->registration.has_news || is_news;
+    if (is_news && agent->session != NULL && !agent->failed && agent->registration.is_done) {
         register_once(agent);
     }
 }
 
 bool sl_agent_has_news(const struct sl_agent *agent)
 {
-    return agent->has_news;
+    return agent->registration.has_news;
 }
 
 void sl_agent_send_report(struct sl_agent *agent, struct sl_message_report *report)
 {
     sl_reactor_assert_owner(agent->options.reactor);
-    if (!agent->wants_reports || agent->session == NULL || agent->failed ||
+    if (!agent->welcome.wants_reports || agent->session == NULL || agent->failed ||
         sl_session_queue(agent->session)->count > 0) {
         return;
     }
@@ -442,7 +448,7 @@ void sl_agent_send_report(struct sl_agent *agent, struct sl_message_report *repo
 
 const char *sl_agent_coordinator_http(const struct sl_agent *agent)
 {
-    return agent->coordinator_http;
+    return agent->welcome.http;
 }
 
 bool sl_agent_explain(const struct sl_agent *agent, char *text, size_t text_bytes)

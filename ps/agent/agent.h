@@ -13,33 +13,8 @@
 
 struct sl_agent;
 
-struct sl_agent_options {
-    struct sl_reactor *reactor;
-    const struct sl_transport_ops *transport;
-    struct sl_transport_options transport_options; /* connections and buffers are set here */
-    struct sl_endpoint coordinator;
-    const char *peer_name; /* the coordinator in messages; NULL: it is on ps/0 */
-    uint32_t task_index;
-    bool any_task;        /* the coordinator assigns it; task_index is 0 */
-    uint32_t shard_count; /* of this process */
-    uint32_t ps_count, worker_count;
-    uint32_t replicas;         /* of each shard: 0 or 1 */
-    struct sl_endpoint data;   /* endpoint of its shards */
-    struct sl_endpoint bypass; /* their RDMA or DPDK endpoint */
-    bool has_bypass;
-    const char *host; /* net/shm/shm.h, if its shards are reachable over shared memory; else NULL or
-                         "". Outlives the agent */
-    uint64_t incarnation;           /* the client_id of this process */
-    const struct sl_secret *secret; /* outlives the agent; NULL: none */
-    bool checksum;
-    uint64_t heartbeat_ns;      /* between two; 0, or not below the lease: a quarter of the lease */
-    uint64_t start_timeout_ns;  /* for joining; later for each registration attempt */
-    uint64_t restore;           /* newest checkpoint it can restore; 0: none */
-    uint64_t checkpoint_newest; /* greatest number it knows, complete or not */
-    uint64_t unclaimed;         /* as in struct sl_message_register */
-    struct sl_message_numbers complete;   /* other complete checkpoints; restorable too */
-    struct sl_message_numbers unfinished; /* with files but without a manifest */
-
+/* Calls to the owner, with its ctx. */
+struct sl_agent_events {
     /* The cluster is known; called once. This process has shards first_shard and following of
      * shard_count. */
     void (*joined)(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64_t lease_ns);
@@ -66,6 +41,37 @@ struct sl_agent_options {
     /* All servers have written the manifest. Not called if the connection was lost then. May be
      * NULL. */
     void (*checkpoint_completed)(void *ctx, uint64_t number);
+};
+
+struct sl_agent_options {
+    struct sl_reactor *reactor;
+    const struct sl_transport_ops *transport;
+    struct sl_transport_options transport_options; /* connections and buffers are set here */
+    struct sl_endpoint coordinator;
+    const char *peer_name; /* the coordinator in messages; NULL: it is on ps/0 */
+    uint32_t task_index;
+    bool any_task;        /* the coordinator assigns it; task_index is 0 */
+    uint32_t shard_count; /* of this process */
+    uint32_t ps_count, worker_count;
+    uint32_t replicas;         /* of each shard: 0 or 1 */
+    struct sl_endpoint data;   /* endpoint of its shards */
+    struct sl_endpoint bypass; /* their RDMA or DPDK endpoint */
+    bool has_bypass;
+    const char *host; /* net/shm/shm.h, if its shards are reachable over shared memory; else NULL or
+                         "". Outlives the agent */
+    uint64_t incarnation;           /* the client_id of this process */
+    const struct sl_secret *secret; /* outlives the agent; NULL: none */
+    bool checksum;
+    uint64_t heartbeat_ns;     /* between two; 0, or not below the lease: a quarter of the lease */
+    uint64_t start_timeout_ns; /* for joining; later for each registration attempt */
+    struct {
+        uint64_t restore;                     /* newest one that it can restore; 0: none */
+        uint64_t newest;                      /* greatest number it knows, complete or not */
+        uint64_t unclaimed;                   /* as in struct sl_message_register */
+        struct sl_message_numbers complete;   /* other complete ones; restorable too */
+        struct sl_message_numbers unfinished; /* with files but without a manifest */
+    } checkpoints;
+    struct sl_agent_events events;
     void *ctx;
     struct sl_cell *losses; /* counts connections that broke; outlives the agent; NULL: none */
 };

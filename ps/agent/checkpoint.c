@@ -68,12 +68,12 @@ void sl_agent_checkpoint_notified(struct sl_agent *agent, const struct sl_messag
     }
     checkpoint->number = begun->number;
     checkpoint->is_publishing = false;
-    if (agent->options.checkpoint == NULL) {
+    if (agent->options.events.checkpoint == NULL) {
         sl_agent_checkpoint_fail(agent, begun->number, SL_ERR_UNSUPPORTED,
                                  "it was started without a directory for checkpoints");
         return;
     }
-    agent->options.checkpoint(agent->options.ctx, begun);
+    agent->options.events.checkpoint(agent->options.ctx, begun);
 }
 
 void sl_agent_checkpoint_publish_notified(struct sl_agent *agent,
@@ -91,7 +91,7 @@ void sl_agent_checkpoint_publish_notified(struct sl_agent *agent,
     }
     forget_answer(checkpoint);
     checkpoint->is_publishing = true;
-    agent->options.checkpoint_publish(agent->options.ctx, complete);
+    agent->options.events.checkpoint_publish(agent->options.ctx, complete);
 }
 
 void sl_agent_checkpoint_beat(struct sl_agent *agent)
@@ -103,7 +103,7 @@ void sl_agent_checkpoint_beat(struct sl_agent *agent)
 
 uint64_t sl_agent_checkpoint_newest(const struct sl_agent *agent)
 {
-    uint64_t newest = agent->options.checkpoint_newest;
+    uint64_t newest = agent->options.checkpoints.newest;
     return newest > agent->checkpoint.number ? newest : agent->checkpoint.number;
 }
 

@@ -24,11 +24,19 @@ struct sl_agent {
     struct sl_timer heartbeat;
     struct sl_timer absence; /* armed after `joined` while disconnected */
     uint64_t opened_ns;
-    uint64_t lease_ns;
-    bool wants_reports;                             /* the coordinator's last welcome said so */
-    char coordinator_http[SL_LIMIT_ENDPOINT_BYTES]; /* HOST:PORT of the last welcome; "": none */
-    bool registering;     /* a Register is in flight, or queued in the session */
-    bool registered;      /* since the last welcome */
+    /* Of the coordinator's last welcome. */
+    struct {
+        uint64_t lease_ns;
+        bool wants_reports;
+        char http[SL_LIMIT_ENDPOINT_BYTES]; /* HOST:PORT; "": none */
+    } welcome;
+    struct {
+        bool is_pending; /* a Register is in flight, or queued in the session */
+        bool is_done;    /* since the last welcome */
+        bool has_news;   /* pairs changed since the last Register */
+        struct sl_message_replica_report pairs[SL_MESSAGE_REPLICA_REPORTS_MAX]; /* by the owner */
+        uint32_t pair_count;
+    } registration;
     bool joined;          /* the owner was notified */
     bool failed;          /* the owner was notified; the agent stops */
     uint32_t expirations; /* lost connections */
@@ -37,9 +45,6 @@ struct sl_agent {
     uint64_t restore;                       /* checkpoint to restore; 0: none */
     uint64_t abandoned_above, abandoned_to; /* received with it */
     uint64_t kept_to, job;                  /* likewise */
-    struct sl_message_replica_report pairs[SL_MESSAGE_REPLICA_REPORTS_MAX]; /* set by the owner */
-    uint32_t pair_count;
-    bool has_news; /* pairs changed since the last Register */
     struct sl_agent_checkpoint checkpoint;
 };
 

@@ -43,7 +43,7 @@ static void wait_for_all(struct sl_coordinator *coordinator)
     coordinator->checkpoint.acks_pending = 0;
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
         const bool serves = sl_coordinator_replica_needs(coordinator, task);
-        coordinator->ps[task].ack_pending = serves;
+        coordinator->ps[task].checkpoints.ack_pending = serves;
         coordinator->checkpoint.acks_pending += serves;
     }
 }
@@ -243,7 +243,7 @@ static bool is_current(struct sl_coordinator *coordinator,
 static bool acknowledge(struct sl_coordinator *coordinator,
                         const struct sl_coordinator_member *member)
 {
-    coordinator->ps[member->hello.task_index].ack_pending = false;
+    coordinator->ps[member->hello.task_index].checkpoints.ack_pending = false;
     return --coordinator->checkpoint.acks_pending == 0;
 }
 
@@ -284,7 +284,7 @@ void sl_coordinator_checkpoint_part(struct sl_coordinator *coordinator,
         return;
     }
     if (checkpoint->stage != SL_COORDINATOR_CHECKPOINT_WRITING ||
-        !coordinator->ps[member->hello.task_index].ack_pending) {
+        !coordinator->ps[member->hello.task_index].checkpoints.ack_pending) {
         return; /* a repeated message */
     }
     if (!take_files(coordinator, member, part)) {
@@ -308,7 +308,8 @@ void sl_coordinator_checkpoint_done(struct sl_coordinator *coordinator,
 {
     if (is_current(coordinator, member, message, message->checkpoint_number) &&
         coordinator->checkpoint.stage == SL_COORDINATOR_CHECKPOINT_PUBLISHING &&
-        coordinator->ps[member->hello.task_index].ack_pending && acknowledge(coordinator, member)) {
+        coordinator->ps[member->hello.task_index].checkpoints.ack_pending &&
+        acknowledge(coordinator, member)) {
         finish(coordinator, now_ns);
     }
 }
@@ -326,7 +327,7 @@ void sl_coordinator_checkpoint_resend(struct sl_coordinator *coordinator,
 {
     const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
     if (!sl_coordinator_is_ps(member) || checkpoint->stage == SL_COORDINATOR_CHECKPOINT_IDLE ||
-        !coordinator->ps[member->hello.task_index].ack_pending) {
+        !coordinator->ps[member->hello.task_index].checkpoints.ack_pending) {
         return;
     }
     struct sl_message message = checkpoint->stage == SL_COORDINATOR_CHECKPOINT_WRITING
@@ -354,7 +355,8 @@ void sl_coordinator_checkpoint_register(struct sl_coordinator *coordinator,
     }
     checkpoint->incremental_base =
         0; /* a new process may lack its files, and does not know its content */
-    if (coordinator->ps[member->hello.task_index].restore != checkpoint->last_on_all_servers) {
+    if (coordinator->ps[member->hello.task_index].checkpoints.restore !=
+        checkpoint->last_on_all_servers) {
         checkpoint->last_on_all_servers = 0;
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     }
@@ -386,7 +388,7 @@ static void list_missing(const struct sl_coordinator *coordinator,
         return;
     }
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
-        if (coordinator->ps[task].ack_pending) {
+        if (coordinator->ps[task].checkpoints.ack_pending) {
             sl_coordinator_list_missing(waiting, &total, "ps", task);
         }
     }

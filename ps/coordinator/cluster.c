@@ -50,7 +50,7 @@ static void send_cluster_to(struct sl_coordinator *coordinator,
 {
     message->id = member->waits_for_cluster ? member->cluster_waiter.request : 0;
     message->cluster.restore = sl_coordinator_is_ps(member)
-                                   ? coordinator->ps[member->hello.task_index].restore
+                                   ? coordinator->ps[member->hello.task_index].checkpoints.restore
                                    : coordinator->began_from;
     message->cluster.abandoned_above = sl_coordinator_is_ps(member) ? coordinator->began_from : 0;
     message->cluster.abandoned_to = sl_coordinator_is_ps(member) ? coordinator->abandoned_to : 0;
@@ -227,23 +227,24 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
                  strcmp(known->host, reg->host) != 0 ||
                  strcmp(known->bypass_endpoint, reg->bypass_endpoint) != 0;
     if (is_new || !coordinator->cluster_ready) {
-        known->restore = reg->serving ? 0
-                         : coordinator->cluster_ready
-                             ? sl_coordinator_restore_of_replacement(coordinator, reg)
-                             : reg->restore;
+        known->checkpoints.restore = reg->serving ? 0
+                                     : coordinator->cluster_ready
+                                         ? sl_coordinator_restore_of_replacement(coordinator, reg)
+                                         : reg->restore;
         known->serving = reg->serving;
-        known->complete = reg->complete;
-        known->unfinished = reg->unfinished;
-        known->unclaimed = reg->unclaimed;
+        known->checkpoints.complete = reg->complete;
+        known->checkpoints.unfinished = reg->unfinished;
+        known->checkpoints.unclaimed = reg->unclaimed;
     }
     if (coordinator->cluster_ready &&
         !sl_coordinator_replica_needs(coordinator, member->hello.task_index)) {
-        known->restore = 0; /* another server serves its shards; it becomes the backup */
+        known->checkpoints.restore =
+            0; /* another server serves its shards; it becomes the backup */
     }
     if (is_known && (is_new || moved)) {
         coordinator->cluster_version++;
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
-        log_return(member, reg, known->restore, is_new && known->epoch == 0);
+        log_return(member, reg, known->checkpoints.restore, is_new && known->epoch == 0);
     }
     known->restarted = known->restarted || (is_known && is_new);
     coordinator->has_older_tables =
@@ -260,7 +261,7 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
     if (is_new || moved || !coordinator->cluster_ready) {
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, member->hello.task_index);
     }
-    const bool has_tables = coordinator->table_count > 0 || coordinator->has_older_tables;
+    const bool has_tables = coordinator->tables.count > 0 || coordinator->has_older_tables;
     if (is_known && is_new && coordinator->cluster_ready && has_tables) {
         sl_coordinator_restore_check_values(coordinator, member->hello.task_index);
     }

@@ -74,7 +74,7 @@ void sl_coordinator_destroy(struct sl_coordinator **coordinator)
     free((*coordinator)->peers);
     free((*coordinator)->ps);
     free((*coordinator)->workers);
-    free((*coordinator)->tables);
+    free((*coordinator)->tables.specs);
     free(*coordinator);
     *coordinator = NULL;
 }

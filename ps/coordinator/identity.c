@@ -45,7 +45,7 @@ bool sl_coordinator_identity_refuses(struct sl_coordinator *coordinator,
 static bool refuses_unclaimed(struct sl_coordinator *coordinator,
                               struct sl_coordinator_member *member)
 {
-    const uint64_t number = coordinator->ps[member->hello.task_index].unclaimed;
+    const uint64_t number = coordinator->ps[member->hello.task_index].checkpoints.unclaimed;
     if (number == 0) {
         return false;
     }

@@ -84,11 +84,12 @@ static json_t *ps_json(const struct sl_coordinator *coordinator, uint32_t task)
     json_t *record = json_pack(
         "{sI so ss ss ss so sb sb sb sI so sI sI sb so}", "shards", (json_int_t)ps->shard_count,
         "client", id_json(ps->client_id), "data", ps->data_endpoint, "fast", ps->bypass_endpoint,
-        "host", ps->host, "restore", id_json(ps->restore), "serving", ps->serving ? 1 : 0,
-        "restarted", ps->restarted ? 1 : 0, "gone", ps->gone ? 1 : 0, "replicas",
-        (json_int_t)ps->replicas, "epoch", id_json(ps->epoch), "primary", (json_int_t)ps->primary,
-        "backup", (json_int_t)(ps->backup == SL_MESSAGE_NO_BACKUP ? SL_LIMIT_PS : ps->backup),
-        "in_step", ps->in_sync ? 1 : 0, "deposed", id_json(ps->deposed_id));
+        "host", ps->host, "restore", id_json(ps->checkpoints.restore), "serving",
+        ps->serving ? 1 : 0, "restarted", ps->restarted ? 1 : 0, "gone", ps->gone ? 1 : 0,
+        "replicas", (json_int_t)ps->replicas, "epoch", id_json(ps->epoch), "primary",
+        (json_int_t)ps->primary, "backup",
+        (json_int_t)(ps->backup == SL_MESSAGE_NO_BACKUP ? SL_LIMIT_PS : ps->backup), "in_step",
+        ps->in_sync ? 1 : 0, "deposed", id_json(ps->deposed_id));
     if (record != NULL && add_member_json(coordinator, SL_MESSAGE_ROLE_PS, task, record) != 0) {
         json_decref(record);
         record = NULL;
@@ -132,7 +133,7 @@ static int table_write(const struct sl_coordinator *coordinator, uint32_t id, ui
 {
     const struct sl_message message = {
         .kind = SL_MESSAGE_TABLE_OPEN,
-        .table_open = {.spec = coordinator->tables[id], .table_id = id, .keep_id = true},
+        .table_open = {.spec = coordinator->tables.specs[id], .table_id = id, .keep_id = true},
     };
     *value_bytes = sl_message_encoded_bytes(&message);
     *value = malloc(*value_bytes);
@@ -330,7 +331,8 @@ static int read_ps(struct sl_coordinator *coordinator, uint32_t task, const json
         !read_text(record, "data", ps.data_endpoint, sizeof ps.data_endpoint) ||
         !read_text(record, "fast", ps.bypass_endpoint, sizeof ps.bypass_endpoint) ||
         !read_text(record, "host", ps.host, sizeof ps.host) ||
-        !read_id(record, "restore", &ps.restore) || !read_flag(record, "serving", &ps.serving) ||
+        !read_id(record, "restore", &ps.checkpoints.restore) ||
+        !read_flag(record, "serving", &ps.serving) ||
         !read_flag(record, "restarted", &ps.restarted) || !read_flag(record, "gone", &gone) ||
         !read_group(coordinator, record, &ps) ||
         (ps.shard_count != 0 && !is_endpoint(ps.data_endpoint)) ||
@@ -574,7 +576,7 @@ static void forget(struct sl_coordinator *coordinator)
     coordinator->kept_to = coordinator->identity = 0;
     coordinator->checkpoint.max_seen = coordinator->checkpoint.last_on_all_servers = 0;
     coordinator->checkpoint.job_latest = 0;
-    coordinator->table_count = 0;
+    coordinator->tables.count = 0;
     coordinator->recovery_deadline_ns = 0;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_ALL, 0);
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0); /* marks the prefix as used */

@@ -318,7 +318,7 @@ void sl_coordinator_replica_begin(struct sl_coordinator *coordinator)
     }
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
         if (!sl_coordinator_replica_needs(coordinator, task)) {
-            coordinator->ps[task].restore =
+            coordinator->ps[task].checkpoints.restore =
                 0; /* another server serves its shards; it becomes the backup */
         }
     }

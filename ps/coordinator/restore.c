@@ -26,19 +26,20 @@ static bool has(const struct sl_message_numbers *numbers, uint64_t number)
 /* True if the server has the checkpoint complete and may restore one that new. */
 static bool can_begin_from(const struct sl_coordinator_ps *ps, uint64_t number)
 {
-    return number <= ps->restore && (number == ps->restore || has(&ps->complete, number));
+    return number <= ps->checkpoints.restore &&
+           (number == ps->checkpoints.restore || has(&ps->checkpoints.complete, number));
 }
 
 /* The newest checkpoint below `below` that the first server can restore; 0: none. */
 static uint64_t next_of_first(const struct parties *parties, uint64_t below)
 {
     const struct sl_coordinator_ps *first = parties->ps[0];
-    if (first->restore < below) {
-        return first->restore;
+    if (first->checkpoints.restore < below) {
+        return first->checkpoints.restore;
     }
-    for (uint32_t i = 0; i < first->complete.count; i++) {
-        if (first->complete.items[i] < below) {
-            return first->complete.items[i];
+    for (uint32_t i = 0; i < first->checkpoints.complete.count; i++) {
+        if (first->checkpoints.complete.items[i] < below) {
+            return first->checkpoints.complete.items[i];
         }
     }
     return 0;
@@ -67,7 +68,7 @@ static uint64_t choose_common(const struct parties *parties)
 static bool was_never_complete(const struct parties *parties, uint64_t number)
 {
     for (uint32_t i = 0; i < parties->count; i++) {
-        if (has(&parties->ps[i]->unfinished, number)) {
+        if (has(&parties->ps[i]->checkpoints.unfinished, number)) {
             return true;
         }
     }
@@ -80,13 +81,13 @@ static uint32_t find_complete(const struct parties *parties, uint64_t *number)
 {
     for (uint32_t i = 0; i < parties->count; i++) {
         const struct sl_coordinator_ps *ps = parties->ps[i];
-        *number = ps->restore;
-        if (ps->restore != 0 && !was_never_complete(parties, ps->restore)) {
+        *number = ps->checkpoints.restore;
+        if (ps->checkpoints.restore != 0 && !was_never_complete(parties, ps->checkpoints.restore)) {
             return i;
         }
-        for (uint32_t k = 0; k < ps->complete.count; k++) {
-            *number = ps->complete.items[k];
-            if (*number <= ps->restore && !was_never_complete(parties, *number)) {
+        for (uint32_t k = 0; k < ps->checkpoints.complete.count; k++) {
+            *number = ps->checkpoints.complete.items[k];
+            if (*number <= ps->checkpoints.restore && !was_never_complete(parties, *number)) {
                 return i;
             }
         }
@@ -108,7 +109,7 @@ static void refuse(struct sl_coordinator *coordinator, const struct sl_coordinat
                    uint64_t id, const struct parties *parties, uint32_t who, uint64_t number)
 {
     const uint32_t other = find_other(parties, number);
-    const uint64_t others = parties->ps[other]->restore;
+    const uint64_t others = parties->ps[other]->checkpoints.restore;
     if (others == 0) {
         sl_coordinator_refuse(coordinator, member, id, SL_ERR_INVALID,
                               "ps/%u has checkpoint %" PRIu64
@@ -127,9 +128,9 @@ bool sl_coordinator_restore_agrees(struct sl_coordinator *coordinator,
                                    const struct sl_coordinator_member *member,
                                    const struct sl_message *message)
 {
-    const struct sl_coordinator_ps mine = {.restore = message->reg.restore,
-                                           .complete = message->reg.complete,
-                                           .unfinished = message->reg.unfinished};
+    const struct sl_coordinator_ps mine = {.checkpoints = {.restore = message->reg.restore,
+                                                           .complete = message->reg.complete,
+                                                           .unfinished = message->reg.unfinished}};
     struct parties parties = {.ps = {&mine}, .tasks = {member->hello.task_index}, .count = 1};
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         const struct sl_coordinator_member *other = coordinator->members[i];
@@ -155,7 +156,7 @@ bool sl_coordinator_restore_agrees(struct sl_coordinator *coordinator,
 static void log_passed_over(const struct parties *parties, uint64_t number)
 {
     for (uint32_t i = 0; i < parties->count; i++) {
-        const uint64_t newest = parties->ps[i]->restore;
+        const uint64_t newest = parties->ps[i]->checkpoints.restore;
         if (newest > number) {
             sl_log_event(SL_LOG_WARN,
                          SL_EVENT("checkpoint_skipped", SL_EVENT_NUMBER("number", newest),
@@ -192,8 +193,9 @@ static void restore_replacements(struct sl_coordinator *coordinator)
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
         struct sl_coordinator_ps *ps = &coordinator->ps[task];
         if (!ps->serving) {
-            ps->restore =
-                newest_up_to(coordinator->checkpoint.job_latest, ps->restore, &ps->complete);
+            ps->checkpoints.restore =
+                newest_up_to(coordinator->checkpoint.job_latest, ps->checkpoints.restore,
+                             &ps->checkpoints.complete);
             sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, task);
         }
     }
@@ -211,7 +213,7 @@ static void begin_from(struct sl_coordinator *coordinator, uint64_t number, bool
     coordinator->abandoned_to = restores ? checkpoint->max_seen : 0;
     coordinator->kept_to = number == 0 && !restores ? checkpoint->max_seen : 0;
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
-        coordinator->ps[task].restore = number;
+        coordinator->ps[task].checkpoints.restore = number;
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, task);
     }
 }
@@ -219,8 +221,8 @@ static void begin_from(struct sl_coordinator *coordinator, uint64_t number, bool
 void sl_coordinator_restore_check_values(struct sl_coordinator *coordinator, uint32_t task)
 {
     const struct sl_coordinator_ps *ps = &coordinator->ps[task];
-    if (coordinator->values_lost != 0 || ps->shard_count == 0 || ps->serving || ps->restore != 0 ||
-        !sl_coordinator_replica_needs(coordinator, task)) {
+    if (coordinator->values_lost != 0 || ps->shard_count == 0 || ps->serving ||
+        ps->checkpoints.restore != 0 || !sl_coordinator_replica_needs(coordinator, task)) {
         return;
     }
     sl_log_event(SL_LOG_ERROR, SL_EVENT("values_lost", SL_EVENT_NUMBER("task", task)),
@@ -240,7 +242,7 @@ void sl_coordinator_restore_choose(struct sl_coordinator *coordinator)
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
         const struct sl_coordinator_ps *ps = &coordinator->ps[task];
         if (!ps->serving) {
-            restores = restores || ps->restore != 0;
+            restores = restores || ps->checkpoints.restore != 0;
             parties.ps[parties.count] = ps;
             parties.tasks[parties.count++] = task;
         }

@@ -58,12 +58,14 @@ struct sl_coordinator_ps {
     char bypass_endpoint[SL_LIMIT_ENDPOINT_BYTES];
     char host[SL_MESSAGE_NAME_BYTES];
     bool serving; /* it was already serving when it first registered */
-    uint64_t
-        restore; /* newest that it can restore; from the job's start, the chosen one; 0: none */
-    struct sl_message_numbers complete;   /* restorable ones; used until the job begins */
-    struct sl_message_numbers unfinished; /* likewise; files without a manifest */
-    uint64_t unclaimed;                   /* likewise; as in sl_message_register */
-    bool ack_pending;                     /* its CheckpointPart or CheckpointDone is outstanding */
+    struct {
+        /* Newest that it can restore; from the job's start, the chosen one; 0: none */
+        uint64_t restore;
+        struct sl_message_numbers complete;   /* restorable ones; used until the job begins */
+        struct sl_message_numbers unfinished; /* likewise; files without a manifest */
+        uint64_t unclaimed;                   /* likewise; as in sl_message_register */
+        bool ack_pending; /* its CheckpointPart or CheckpointDone is outstanding */
+    } checkpoints;
 
     /* The replica group of this server's own shards: replica_group.c. */
     uint32_t replicas;   /* backups of each shard: 0 or 1 */
@@ -186,10 +188,12 @@ struct sl_coordinator {
     struct sl_coordinator_worker *workers; /* [SL_LIMIT_WORKERS] */
     uint32_t unnotified_count;             /* workers with `unnotified` */
     struct sl_coordinator_job job;
-    uint32_t cluster_version;     /* from 1; grows when the cluster changes */
-    struct sl_table_spec *tables; /* by id; empty name: id is free */
-    uint32_t table_count;         /* ids in use are below it */
-    uint32_t table_max;
+    uint32_t cluster_version; /* from 1; grows when the cluster changes */
+    struct {
+        struct sl_table_spec *specs; /* by id; empty name: id is free */
+        uint32_t count;              /* ids in use are below it */
+        uint32_t max;
+    } tables;
     struct sl_coordinator_barriers barriers;
     bool has_older_tables; /* the job is older than this coordinator: a server that is serving, or a
                               table opened with keep_id, proves it */

@@ -11,14 +11,14 @@
 
 static bool is_used(const struct sl_coordinator *coordinator, uint32_t id)
 {
-    return id < coordinator->table_count && coordinator->tables[id].name[0] != '\0';
+    return id < coordinator->tables.count && coordinator->tables.specs[id].name[0] != '\0';
 }
 
 /* Returns the table's id; SL_LIMIT_TABLES: not found. */
 static uint32_t find(const struct sl_coordinator *coordinator, const char *name)
 {
-    for (uint32_t id = 0; id < coordinator->table_count; id++) {
-        if (strcmp(coordinator->tables[id].name, name) == 0) {
+    for (uint32_t id = 0; id < coordinator->tables.count; id++) {
+        if (strcmp(coordinator->tables.specs[id].name, name) == 0) {
             return id;
         }
     }
@@ -29,7 +29,7 @@ static uint32_t find(const struct sl_coordinator *coordinator, const char *name)
  * not reconnected yet. SL_LIMIT_TABLES: none is left. */
 static uint32_t choose(const struct sl_coordinator *coordinator)
 {
-    uint32_t id = coordinator->table_count;
+    uint32_t id = coordinator->tables.count;
     if (id == SL_LIMIT_TABLES) {
         for (id = 0; id < SL_LIMIT_TABLES && is_used(coordinator, id); id++) {
         }
@@ -40,14 +40,14 @@ static uint32_t choose(const struct sl_coordinator *coordinator)
 /* Makes room for `id`. Errors: NO_MEMORY. */
 static int reserve(struct sl_coordinator *coordinator, uint32_t id)
 {
-    if (!sl_array_make_room(&coordinator->tables, &coordinator->table_max, id,
-                            sizeof *coordinator->tables)) {
+    if (!sl_array_make_room(&coordinator->tables.specs, &coordinator->tables.max, id,
+                            sizeof *coordinator->tables.specs)) {
         return SL_ERR_NO_MEMORY;
     }
-    if (id >= coordinator->table_count) {
-        memset(&coordinator->tables[coordinator->table_count], 0,
-               (id + 1 - coordinator->table_count) * sizeof *coordinator->tables);
-        coordinator->table_count = id + 1;
+    if (id >= coordinator->tables.count) {
+        memset(&coordinator->tables.specs[coordinator->tables.count], 0,
+               (id + 1 - coordinator->tables.count) * sizeof *coordinator->tables.specs);
+        coordinator->tables.count = id + 1;
     }
     return 0;
 }
@@ -57,7 +57,7 @@ int sl_coordinator_table_load(struct sl_coordinator *coordinator, uint32_t id,
 {
     int err = reserve(coordinator, id);
     if (err == 0) {
-        coordinator->tables[id] = *spec;
+        coordinator->tables.specs[id] = *spec;
     }
     return err;
 }
@@ -76,13 +76,13 @@ static int place(struct sl_coordinator *coordinator, const struct sl_message_tab
     if (is_used(coordinator, *id)) {
         return sl_reason_fail(reason, SL_ERR_EXISTS,
                               "table %s cannot keep its id %u: table %s has it", name, *id,
-                              coordinator->tables[*id].name);
+                              coordinator->tables.specs[*id].name);
     }
     int err = reserve(coordinator, *id);
     if (err != 0) {
         return sl_reason_fail(reason, err, "the coordinator has no memory for table %s", name);
     }
-    coordinator->tables[*id] = open->spec;
+    coordinator->tables.specs[*id] = open->spec;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_TABLE, *id);
     /* A table that has an id already belongs to a job older than this coordinator. */
     coordinator->has_older_tables = coordinator->has_older_tables || open->keep_id;
@@ -103,7 +103,7 @@ static int compare(const struct sl_coordinator *coordinator,
                               "table %s cannot keep its id %u: it has id %u now", open->spec.name,
                               open->table_id, id);
     }
-    return sl_message_compare_specs(&coordinator->tables[id], &open->spec, reason);
+    return sl_message_compare_specs(&coordinator->tables.specs[id], &open->spec, reason);
 }
 
 /* Answers a tool that knows only the table's name with all it needs to open the table. */
@@ -121,7 +121,7 @@ static void answer_lookup(struct sl_coordinator *coordinator,
     const struct sl_message answer = {
         .kind = SL_MESSAGE_TABLE_OPEN,
         .id = message->id,
-        .table_open = {.spec = coordinator->tables[id], .table_id = id},
+        .table_open = {.spec = coordinator->tables.specs[id], .table_id = id},
     };
     sl_coordinator_send(coordinator, member, &answer);
 }
@@ -164,15 +164,15 @@ void sl_coordinator_table_open(struct sl_coordinator *coordinator,
 void sl_coordinator_table_stats(struct sl_coordinator *coordinator,
                                 const struct sl_coordinator_member *member, uint64_t id)
 {
-    struct sl_message_table_stats *tables = calloc(coordinator->table_count + 1, sizeof *tables);
+    struct sl_message_table_stats *tables = calloc(coordinator->tables.count + 1, sizeof *tables);
     if (tables == NULL) {
         sl_coordinator_refuse(coordinator, member, id, SL_ERR_NO_MEMORY, "no memory");
         return;
     }
     uint32_t count = 0;
-    for (uint32_t i = 0; i < coordinator->table_count; i++) {
+    for (uint32_t i = 0; i < coordinator->tables.count; i++) {
         if (is_used(coordinator, i)) {
-            memcpy(tables[count++].name, coordinator->tables[i].name, sizeof tables[0].name);
+            memcpy(tables[count++].name, coordinator->tables.specs[i].name, sizeof tables[0].name);
         }
     }
     struct sl_message answer = {

@@ -18,8 +18,8 @@ static void fill_job(const struct sl_coordinator *coordinator, struct sl_coordin
     view->missing.missing_count = 0;
     (void)sl_coordinator_cluster_missing(coordinator, &view->missing);
     view->waits = false;
-    for (uint32_t id = 0; id < coordinator->table_count; id++) {
-        const struct sl_table_spec *spec = &coordinator->tables[id];
+    for (uint32_t id = 0; id < coordinator->tables.count; id++) {
+        const struct sl_table_spec *spec = &coordinator->tables.specs[id];
         view->waits =
             view->waits || (spec->name[0] != '\0' && spec->consistency.mode != SL_CONSISTENCY_ASP);
     }

@@ -104,7 +104,7 @@ struct part {
 /* Decides which servers take part, and the places of their files. Returns false if none does. */
 static bool choose_servers(const struct sl_process *process)
 {
-    struct sl_process_checkpoints *all = process->checkpoints;
+    struct sl_process_checkpoints *all = process->directory.checkpoints;
     all->file_count = 0;
     const bool partner_first = process->hosted[SL_PROCESS_PARTNER].first_shard <
                                process->hosted[SL_PROCESS_HOME].first_shard;
@@ -112,7 +112,7 @@ static bool choose_servers(const struct sl_process *process)
         const uint32_t which = partner_first ? SL_PROCESS_PARTNER - i : i;
         all->takes_part[which] = sl_process_replica_is_primary(process, which);
         all->first_file[which] = all->file_count;
-        all->file_count += all->takes_part[which] ? process->options.reactor_count : 0;
+        all->file_count += all->takes_part[which] ? process->options.reactors.count : 0;
     }
     return all->file_count > 0;
 }
@@ -121,8 +121,8 @@ static bool choose_servers(const struct sl_process *process)
  * If these are not adjacent, only its home shards. */
 static struct sl_checkpoint_shard_range range_of(const struct sl_process *process)
 {
-    const struct sl_process_checkpoints *all = process->checkpoints;
-    const uint32_t count = process->options.reactor_count;
+    const struct sl_process_checkpoints *all = process->directory.checkpoints;
+    const uint32_t count = process->options.reactors.count;
     const uint32_t own = process->hosted[SL_PROCESS_HOME].first_shard;
     const uint32_t partner = process->hosted[SL_PROCESS_PARTNER].first_shard;
     const bool is_adjacent = !all->takes_part[SL_PROCESS_HOME] || partner + count == own;
@@ -138,7 +138,7 @@ static void give_up(struct sl_process *process, uint64_t number, int err, const 
                  SL_EVENT("checkpoint_part_failed", SL_EVENT_NUMBER("number", number),
                           SL_EVENT_TEXT("reason", why)),
                  "checkpoint %" PRIu64 " is aborted, serving continues: %s", number, why);
-    process->checkpoints->waited = 0;
+    process->directory.checkpoints->waited = 0;
     sl_agent_checkpoint_fail(process->agent, number, err, why);
 }
 
@@ -146,7 +146,7 @@ static void give_up(struct sl_process *process, uint64_t number, int err, const 
 static void part_expired(void *ctx, uint64_t number, uint64_t b)
 {
     struct sl_process *process = ctx;
-    const struct sl_process_checkpoints *all = process->checkpoints;
+    const struct sl_process_checkpoints *all = process->directory.checkpoints;
     if (process->agent != NULL && number == all->number && all->waited > 0) {
         give_up(process, number, SL_ERR_NO_MEMORY, "no memory to tell of a file");
     }
@@ -158,7 +158,7 @@ static void part_came(void *ctx, uint64_t a, uint64_t b)
     struct part *part = ctx;
     const struct sl_process_seat *seat = part->seat;
     struct sl_process *process = seat->core->process;
-    struct sl_process_checkpoints *all = process->checkpoints;
+    struct sl_process_checkpoints *all = process->directory.checkpoints;
     const struct sl_server_checkpoint_result *result = &part->result;
     if (process->agent == NULL || result->number != all->number || all->waited == 0) {
         free(part); /* of an aborted checkpoint */
@@ -215,8 +215,8 @@ static void seat_checkpoint(void *ctx, uint64_t number, uint64_t base)
 static void post_seats(struct sl_process *process, struct sl_mail mail)
 {
     for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX; which++) {
-        const bool takes_part = process->checkpoints->takes_part[which];
-        for (uint32_t core = 0; takes_part && core < process->options.reactor_count; core++) {
+        const bool takes_part = process->directory.checkpoints->takes_part[which];
+        for (uint32_t core = 0; takes_part && core < process->options.reactors.count; core++) {
             mail.ctx = &process->cores[core].seats[which];
             sl_reactor_post(process->reactors[0], core, mail);
         }
@@ -233,7 +233,7 @@ static void seat_completed(void *ctx, uint64_t number, uint64_t b)
 static void count_completed(struct sl_process *process, uint64_t number)
 {
     struct sl_process_cells *cells = &process->metrics.cells;
-    const struct sl_process_checkpoints *all = process->checkpoints;
+    const struct sl_process_checkpoints *all = process->directory.checkpoints;
     if (number != all->number || number == sl_cell_get(&cells->checkpoint.number)) {
         return;
     }
@@ -299,14 +299,14 @@ static void prune(struct sl_process *process, const struct sl_message_checkpoint
                                                          .below = begun->number};
     work->kept_to = sl_agent_kept(process->agent);
     work->base.job.allocates = true;
-    sl_process_disk_job_post(process, process->checkpoints->offload, &work->base, prune_work,
-                             prune_done);
+    sl_process_disk_job_post(process, process->directory.checkpoints->offload, &work->base,
+                             prune_work, prune_done);
 }
 
 void sl_process_on_checkpoint(void *ctx, const struct sl_message_checkpoint *begun)
 {
     struct sl_process *process = ctx;
-    struct sl_process_checkpoints *all = process->checkpoints;
+    struct sl_process_checkpoints *all = process->directory.checkpoints;
     if (!process->is_open) {
         sl_agent_checkpoint_fail(process->agent, begun->number, SL_ERR_AGAIN,
                                  "it is still being restored");
@@ -346,7 +346,7 @@ static void report(const struct sl_process *process, const struct sl_checkpoint_
         rows += manifest->files[i].rows;
     }
     const uint64_t took_ns =
-        sl_reactor_now_ns(process->reactors[0]) - process->checkpoints->begun_ns;
+        sl_reactor_now_ns(process->reactors[0]) - process->directory.checkpoints->begun_ns;
     char base[48] = "";
     if (manifest->base != 0) {
         (void)snprintf(base, sizeof base, " (base %" PRIu64 ")", manifest->base);
@@ -418,11 +418,11 @@ void sl_process_on_checkpoint_publish(void *ctx,
                                  "no memory for the manifest");
         return;
     }
-    work->writer = process->task_index;
+    work->writer = process->member.task_index;
     work->range = range_of(process);
     work->base.job.allocates = true;
-    sl_process_disk_job_post(process, process->checkpoints->offload, &work->base, publish_work,
-                             publish_done);
+    sl_process_disk_job_post(process, process->directory.checkpoints->offload, &work->base,
+                             publish_work, publish_done);
 }
 
 /* Last checkpoint */
@@ -432,7 +432,7 @@ static void ask_for_last(struct sl_process *process);
 static void last_answered(void *ctx, const struct sl_message *answer, int err, const char *reason)
 {
     struct sl_process *process = ctx;
-    struct sl_process_checkpoints *all = process->checkpoints;
+    struct sl_process_checkpoints *all = process->directory.checkpoints;
     if (err == SL_ERR_DEADLINE && all->waited > 0) {
         all->asks_left = LAST_ASKS; /* still writing */
     }
@@ -449,15 +449,15 @@ static void last_answered(void *ctx, const struct sl_message *answer, int err, c
         sl_log_event(
             SL_LOG_ERROR, SL_EVENT("last_checkpoint_failed", SL_EVENT_TEXT("reason", reason)),
             "no last checkpoint: %s; what was written since the last complete one is lost", reason);
-        process->is_unsaved = true;
+        process->directory.is_unsaved = true;
     }
     sl_process_answer(&process->cores[0], 0);
 }
 
 static void ask_for_last(struct sl_process *process)
 {
-    process->checkpoints->asks_left--;
-    sl_agent_checkpoint_ask(process->agent, process->options.drain_timeout_ns, last_answered,
+    process->directory.checkpoints->asks_left--;
+    sl_agent_checkpoint_ask(process->agent, process->options.times.drain_timeout_ns, last_answered,
                             process);
 }
 
@@ -472,14 +472,14 @@ static void all_quiet(struct sl_process *process, bool holds_all)
         return;
     }
     sl_log_info("a last checkpoint is written; SIGQUIT ends the process without");
-    process->checkpoints->asks_left = LAST_ASKS;
+    process->directory.checkpoints->asks_left = LAST_ASKS;
     ask_for_last(process);
 }
 
 static void core_is_quiet(void *ctx, uint64_t holds_all, uint64_t b)
 {
     struct sl_process *process = ctx;
-    struct sl_process_checkpoints *all = process->checkpoints;
+    struct sl_process_checkpoints *all = process->directory.checkpoints;
     all->holds_all = all->holds_all && holds_all != 0;
     if (--all->quiet_waited == 0) {
         all_quiet(process, all->holds_all);
@@ -506,8 +506,8 @@ void sl_process_checkpoint_last(void *ctx, uint64_t a, uint64_t b)
 {
     const struct sl_process_core *core = ctx;
     struct sl_process *process = core->process;
-    process->checkpoints->quiet_waited = process->options.reactor_count;
-    process->checkpoints->holds_all = true;
+    process->directory.checkpoints->quiet_waited = process->options.reactors.count;
+    process->directory.checkpoints->holds_all = true;
     sl_process_replica_end(process, core_quiet);
 }
 
@@ -540,9 +540,9 @@ int sl_process_checkpoint_open(struct sl_process_core *core)
     if (all == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    process->checkpoints = all;
+    process->directory.checkpoints = all;
     all->files =
-        calloc((size_t)process->options.reactor_count * SL_PROCESS_HOSTED_MAX, sizeof *all->files);
+        calloc((size_t)process->options.reactors.count * SL_PROCESS_HOSTED_MAX, sizeof *all->files);
     err = all->files == NULL ? SL_ERR_NO_MEMORY
                              : sl_offload_create(core->reactor, "manifest", &all->offload);
     if (err == 0) {
@@ -553,12 +553,12 @@ int sl_process_checkpoint_open(struct sl_process_core *core)
 
 void sl_process_checkpoint_close(struct sl_process *process)
 {
-    struct sl_process_checkpoints *all = process->checkpoints;
+    struct sl_process_checkpoints *all = process->directory.checkpoints;
     if (all == NULL) {
         return;
     }
     (void)sl_offload_destroy(&all->offload, DISK_WAIT_NS);
     free(all->files);
     free(all);
-    process->checkpoints = NULL;
+    process->directory.checkpoints = NULL;
 }

@@ -58,7 +58,7 @@ int sl_process_cluster_create(struct sl_process *process)
     if (cluster == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    process->cluster = cluster;
+    process->observer.cluster = cluster;
     sl_cluster_inbox_init(&cluster->inbox);
     cluster->source = (struct sl_metrics_source){
         .rows = rows, .row_count = sizeof rows / sizeof rows[0], .cells = &cluster->cells};
@@ -71,7 +71,7 @@ int sl_process_cluster_create(struct sl_process *process)
 
 void sl_process_cluster_destroy(struct sl_process *process)
 {
-    struct sl_process_cluster *cluster = process->cluster;
+    struct sl_process_cluster *cluster = process->observer.cluster;
     if (cluster == NULL) {
         return;
     }
@@ -83,7 +83,7 @@ void sl_process_cluster_destroy(struct sl_process *process)
     sl_metrics_remove(&process->metrics.registry, &cluster->source);
     sl_cluster_inbox_fini(&cluster->inbox);
     free(cluster);
-    process->cluster = NULL;
+    process->observer.cluster = NULL;
 }
 
 /* Reports */
@@ -95,15 +95,15 @@ static bool on_report(void *ctx, const struct sl_message_hello *member,
     struct sl_process *process = ctx;
     const struct sl_cluster_sender sender = {
         .role = member->role, .task_index = member->task_index, .client_id = member->client_id};
-    return sl_cluster_inbox_push(&process->cluster->inbox, &sender, report->bytes,
+    return sl_cluster_inbox_push(&process->observer.cluster->inbox, &sender, report->bytes,
                                  report->byte_count);
 }
 
 void sl_process_cluster_options(struct sl_process *process, struct sl_coordinator_options *options)
 {
-    if (process->cluster != NULL) {
+    if (process->observer.cluster != NULL) {
         options->report = on_report;
-        options->report_cells = &process->cluster->cells.coordinator;
+        options->report_cells = &process->observer.cluster->cells.coordinator;
     }
 }
 
@@ -144,16 +144,16 @@ static void send_report(void *ctx, uint64_t a, uint64_t b)
 /* Reports this process to its coordinator, unless reactor 0 is late. */
 static void report_self(struct sl_process *process, uint64_t now_ns)
 {
-    const struct sl_ping *ping = &process->observe->pings[0];
+    const struct sl_ping *ping = &process->observer.observe->pings[0];
     struct outgoing *outgoing = ping->is_pending ? NULL : malloc(sizeof *outgoing);
     if (outgoing == NULL) {
         return;
     }
     outgoing->process = process;
-    outgoing->report =
-        sl_process_own_report_build(process->cluster->own, sl_process_observe_http(process),
-                                    (now_ns - process->observe->begun_ns) / SL_CLOCK_NS_PER_MS,
-                                    now_ns, (uint64_t)(unix_time() * 1000));
+    outgoing->report = sl_process_own_report_build(
+        process->observer.cluster->own, sl_process_observe_http(process),
+        (now_ns - process->observer.observe->begun_ns) / SL_CLOCK_NS_PER_MS, now_ns,
+        (uint64_t)(unix_time() * 1000));
     const struct sl_mail mail = {.run = send_report, .ctx = outgoing, .drop = drop_report};
     if (outgoing->report.bytes == NULL || sl_mailbox_post(ping->to, mail) != 0) {
         drop_report(outgoing);
@@ -162,7 +162,7 @@ static void report_self(struct sl_process *process, uint64_t now_ns)
 
 void sl_process_cluster_tick(struct sl_process *process, uint64_t now_ns)
 {
-    struct sl_process_cluster *cluster = process->cluster;
+    struct sl_process_cluster *cluster = process->observer.cluster;
     uint64_t age_ns;
     const struct sl_coordinator_view *view = sl_process_views_coordinator(process, now_ns, &age_ns);
     take_reports(cluster, now_ns);
@@ -195,8 +195,9 @@ void sl_process_cluster_read(void *ctx, const struct sl_query *query, struct sl_
         sl_reply_error(reply, 503, "the coordinator has just started here");
         return;
     }
-    sl_reply_json(reply, sl_cluster_describe(process->cluster->job, view, age_ns,
-                                             process->observe->facts.name, now_ns, unix_time()));
+    sl_reply_json(reply,
+                  sl_cluster_describe(process->observer.cluster->job, view, age_ns,
+                                      process->observer.observe->facts.name, now_ns, unix_time()));
 }
 
 void sl_process_cluster_read_history(void *ctx, const struct sl_query *query,
@@ -215,8 +216,8 @@ void sl_process_cluster_read_history(void *ctx, const struct sl_query *query,
         sl_reply_error(reply, 400, "parameter since: a Unix time in seconds is accepted");
         return;
     }
-    const int err = sl_cluster_describe_history(process->cluster->job, of == NULL ? "job" : of,
-                                                (uint64_t)from, &json);
+    const int err = sl_cluster_describe_history(process->observer.cluster->job,
+                                                of == NULL ? "job" : of, (uint64_t)from, &json);
     if (err == SL_ERR_NOT_FOUND) {
         sl_reply_error(reply, 404,
                        "parameter of: job, shard:N or table:NAME is accepted, of this job");
@@ -229,7 +230,7 @@ void sl_process_cluster_read_slow(void *ctx, const struct sl_query *query, struc
 {
     const struct sl_process *process = ctx;
     if (sl_process_routes_at_coordinator(process, "/api/slow", reply)) {
-        sl_reply_json(reply, sl_cluster_describe_slow(process->cluster->job));
+        sl_reply_json(reply, sl_cluster_describe_slow(process->observer.cluster->job));
     }
 }
 
@@ -237,7 +238,7 @@ void sl_process_cluster_read_hot(void *ctx, const struct sl_query *query, struct
 {
     const struct sl_process *process = ctx;
     if (sl_process_routes_at_coordinator(process, "/api/hot", reply)) {
-        sl_reply_json(reply, sl_cluster_describe_hot(process->cluster->job, now()));
+        sl_reply_json(reply, sl_cluster_describe_hot(process->observer.cluster->job, now()));
     }
 }
 
@@ -248,7 +249,7 @@ void sl_process_cluster_read_targets(void *ctx, const struct sl_query *query,
     if (!sl_process_routes_at_coordinator(process, "/sd", reply)) {
         return;
     }
-    json_t *list = sl_cluster_describe_targets(process->cluster->job, now());
+    json_t *list = sl_cluster_describe_targets(process->observer.cluster->job, now());
     if (list != NULL && is_scheduler(process) && sl_process_observe_http(process)[0] != '\0') {
         (void)json_array_append_new(list, json_pack("{s:[s], s:{s:s, s:s}}", "targets",
                                                     sl_process_observe_http(process), "labels",

@@ -23,17 +23,17 @@ static void main_ended(void *ctx, uint64_t a, uint64_t b)
     struct sl_process *process = ctx;
     sl_log_event(
         SL_LOG_INFO,
-        SL_EVENT("job_ended", SL_EVENT_TEXT("reason", process->why[SL_COORDINATOR_ENDING])),
-        "the job has ended: %s", process->why[SL_COORDINATOR_ENDING]);
-    process->over = true;
+        SL_EVENT("job_ended", SL_EVENT_TEXT("reason", process->job.why[SL_COORDINATOR_ENDING])),
+        "the job has ended: %s", process->job.why[SL_COORDINATOR_ENDING]);
+    process->main.is_over = true;
 }
 
 void sl_process_on_ended(void *ctx, const char *why)
 {
     struct sl_process *process = ctx;
-    char *text = process->why[SL_COORDINATOR_ENDING];
+    char *text = process->job.why[SL_COORDINATOR_ENDING];
     if (text[0] == '\0') {
-        (void)snprintf(text, sizeof process->why[0], "%s", why[0] == '\0' ? "no more" : why);
+        (void)snprintf(text, sizeof process->job.why[0], "%s", why[0] == '\0' ? "no more" : why);
         tell_main(process, main_ended, 0, 0);
     }
 }
@@ -42,15 +42,15 @@ static void main_stage(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_process *process = ctx;
     int err = (int)(int64_t)b;
-    process->over = a == SL_COORDINATOR_OVER;
-    process->job_failed = process->job_failed || err != 0;
+    process->main.is_over = a == SL_COORDINATOR_OVER;
+    process->main.job_failed = process->main.job_failed || err != 0;
     sl_process_report_stage(process, (enum sl_coordinator_stage)a, err);
 }
 
 void sl_process_on_stage(void *ctx, enum sl_coordinator_stage stage, int err, const char *why)
 {
     struct sl_process *process = ctx;
-    (void)snprintf(process->why[stage], sizeof process->why[stage], "%s", why);
+    (void)snprintf(process->job.why[stage], sizeof process->job.why[stage], "%s", why);
     tell_main(process, main_stage, (uint64_t)stage, (uint64_t)(int64_t)err);
 }
 
@@ -64,13 +64,13 @@ static void core_look_for_worker(void *ctx, uint64_t a, uint64_t b)
             return; /* checked again in a second */
         }
     }
-    if (core->index + 1 < process->options.reactor_count) {
+    if (core->index + 1 < process->options.reactors.count) {
         sl_reactor_post(core->reactor, core->index + 1,
                         (struct sl_mail){.run = core_look_for_worker, .ctx = core + 1});
-    } else if (!process->abandoned) {
-        process->abandoned = true;
+    } else if (!process->job.is_abandoned) {
+        process->job.is_abandoned = true;
         sl_log_error("no connection to the scheduler for %g s, and no worker is left: ends",
-                     (double)process->options.start_timeout_ns / (double)SL_CLOCK_NS_PER_S);
+                     (double)process->options.times.start_timeout_ns / (double)SL_CLOCK_NS_PER_S);
         sl_process_answer(core, SL_ERR_DEADLINE);
     }
 }
@@ -83,7 +83,7 @@ void sl_process_on_absent(void *ctx)
 void sl_process_end_job(void *ctx, uint64_t a, uint64_t b)
 {
     const struct sl_process_core *core = ctx;
-    core->process->ends_job = true;
+    core->process->job.ends_by_signal = true;
     if (core->process->coordinator == NULL) {
         sl_process_on_stage(core->process, SL_COORDINATOR_OVER, 0, "it is another's to end");
         return;
@@ -109,7 +109,7 @@ static void core_drain_servers(void *ctx)
     core->drains_left = sl_process_hosted_count(process);
     for (uint32_t which = 0; which < sl_process_hosted_count(process); which++) {
         sl_server_drain(sl_process_server(process, which, core->index),
-                        process->options.drain_timeout_ns, core_drained, core);
+                        process->options.times.drain_timeout_ns, core_drained, core);
     }
 }
 

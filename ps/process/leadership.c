@@ -85,7 +85,7 @@ static void on_unseated(void *ctx, const char *why)
     struct sl_process *process = leadership->process;
     process->coordinator = NULL;
     sl_server_set_coordinator(process->servers[0], NULL);
-    if (process->ends_job) {
+    if (process->job.ends_by_signal) {
         report_over(leadership, "it is another's to end");
     }
 }
@@ -128,7 +128,7 @@ static void on_woken(struct sl_timer *timer, uint64_t now_ns)
 
 static uint32_t choose_ttl(const struct sl_process_options *options)
 {
-    uint64_t half_s = options->lease_ns / 2 / SL_CLOCK_NS_PER_S;
+    uint64_t half_s = options->times.lease_ns / 2 / SL_CLOCK_NS_PER_S;
     return half_s < TTL_MIN_S ? TTL_MIN_S : half_s > TTL_MAX_S ? TTL_MAX_S : (uint32_t)half_s;
 }
 
@@ -152,7 +152,7 @@ static int create_leader(struct sl_process_leadership *leadership)
         .ctx = leadership,
     };
     (void)snprintf(leader.name, sizeof leader.name, "%s", process->name);
-    sl_endpoint_format(&options->control, leader.endpoint, sizeof leader.endpoint);
+    sl_endpoint_format(&options->endpoints.control, leader.endpoint, sizeof leader.endpoint);
     leadership->tick_ns = leader.ttl_s * SL_CLOCK_NS_PER_S / TICKS_A_TTL;
     return sl_leader_create(&leader, &leadership->leader);
 }
@@ -236,7 +236,7 @@ void sl_process_leadership_end(struct sl_process_core *core, void (*done)(void *
     if (process->coordinator != NULL) {
         const bool is_ps = process->options.kind == SL_PROCESS_PS;
         if (is_ps) {
-            sl_coordinator_depart(process->coordinator, process->task_index,
+            sl_coordinator_depart(process->coordinator, process->member.task_index,
                                   sl_reactor_now_ns(reactor_of(leadership)));
         }
         erases = is_ps ? sl_coordinator_is_deserted(process->coordinator) : true;

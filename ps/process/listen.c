@@ -18,13 +18,14 @@ static bool is_bypass(const struct sl_endpoint *endpoint)
 /* True if the data endpoint itself is RDMA or DPDK, so there is no fallback. */
 static bool needs_bypass(const struct sl_process_options *options)
 {
-    return options->kind != SL_PROCESS_SCHEDULER && is_bypass(&options->data);
+    return options->kind != SL_PROCESS_SCHEDULER && is_bypass(&options->endpoints.data);
 }
 
 /* Scheme of the bypass endpoint, or of a data endpoint that is one. */
 static enum sl_endpoint_scheme bypass_scheme(const struct sl_process_options *options)
 {
-    return options->has_bypass ? options->bypass.scheme : options->data.scheme;
+    return options->endpoints.has_bypass ? options->endpoints.bypass.scheme
+                                         : options->endpoints.data.scheme;
 }
 
 /* Returns why it cannot be used here; NULL: no known reason. */
@@ -42,17 +43,17 @@ static void drop_bypass(struct sl_process *process, const char *why)
 {
     struct sl_process_options *options = &process->options;
     char text[SL_LIMIT_ENDPOINT_BYTES];
-    sl_endpoint_format(&options->bypass, text, sizeof text);
+    sl_endpoint_format(&options->endpoints.bypass, text, sizeof text);
     sl_log_warn("%s: %s: workers connect over the other data endpoint%s%s", text, why,
                 options->tls != NULL ? "" : "; ", options->tls != NULL ? "" : DOCTOR);
-    options->has_bypass = false;
+    options->endpoints.has_bypass = false;
 }
 
 static void explain_failure(const struct sl_process *process, const char *why)
 {
     const struct sl_process_options *options = &process->options;
     char text[SL_LIMIT_ENDPOINT_BYTES];
-    sl_endpoint_format(&options->data, text, sizeof text);
+    sl_endpoint_format(&options->endpoints.data, text, sizeof text);
     sl_log_error("data endpoint %s: %s; %s", text, why,
                  options->tls != NULL ? "name one of tcp" : DOCTOR);
 }
@@ -60,15 +61,16 @@ static void explain_failure(const struct sl_process *process, const char *why)
 int sl_process_listen_check(struct sl_process *process)
 {
     struct sl_process_options *options = &process->options;
-    options->has_bypass = options->has_bypass && options->kind != SL_PROCESS_SCHEDULER;
-    sl_assert(!options->has_bypass || options->data.scheme == SL_ENDPOINT_TCP);
-    sl_assert(!options->has_bypass || is_bypass(&options->bypass));
-    const bool wants = options->has_bypass || needs_bypass(options);
+    options->endpoints.has_bypass =
+        options->endpoints.has_bypass && options->kind != SL_PROCESS_SCHEDULER;
+    sl_assert(!options->endpoints.has_bypass || options->endpoints.data.scheme == SL_ENDPOINT_TCP);
+    sl_assert(!options->endpoints.has_bypass || is_bypass(&options->endpoints.bypass));
+    const bool wants = options->endpoints.has_bypass || needs_bypass(options);
     const char *why = wants ? why_not_bypass(options) : NULL;
     if (why == NULL) {
         return 0;
     }
-    if (options->has_bypass) {
+    if (options->endpoints.has_bypass) {
         drop_bypass(process, why);
         return 0;
     }
@@ -79,12 +81,12 @@ int sl_process_listen_check(struct sl_process *process)
 void sl_process_listen_choose(const struct sl_process *process, struct sl_server_options *server)
 {
     const struct sl_process_options *options = &process->options;
-    const bool has_shm = options->shm || options->data.scheme == SL_ENDPOINT_SHM;
-    const bool has_bypass = options->has_bypass || needs_bypass(options);
-    server->transport = sl_builtin_find(SL_ENDPOINT_TCP);
-    server->shm = has_shm ? sl_builtin_find(SL_ENDPOINT_SHM) : NULL;
-    server->bypass = has_bypass ? sl_builtin_find(bypass_scheme(options)) : NULL;
-    server->needs_bypass = needs_bypass(options);
+    const bool has_shm = options->shm || options->endpoints.data.scheme == SL_ENDPOINT_SHM;
+    const bool has_bypass = options->endpoints.has_bypass || needs_bypass(options);
+    server->transports.first = sl_builtin_find(SL_ENDPOINT_TCP);
+    server->transports.shm = has_shm ? sl_builtin_find(SL_ENDPOINT_SHM) : NULL;
+    server->transports.bypass = has_bypass ? sl_builtin_find(bypass_scheme(options)) : NULL;
+    server->transports.needs_bypass = needs_bypass(options);
 }
 
 void sl_process_listen_created(struct sl_process_core *core, int err)
@@ -92,7 +94,8 @@ void sl_process_listen_created(struct sl_process_core *core, int err)
     struct sl_process *process = core->process;
     if (err != 0 && needs_bypass(&process->options)) {
         explain_failure(process, sl_err_name(err));
-    } else if (err == 0 && process->options.has_bypass && !sl_server_has_bypass(home(core))) {
+    } else if (err == 0 && process->options.endpoints.has_bypass &&
+               !sl_server_has_bypass(home(core))) {
         drop_bypass(process, "it cannot be used"); /* other cores skip it; none listens yet */
     }
 }
@@ -103,13 +106,13 @@ static void listen_preferred(struct sl_process_core *core)
 {
     struct sl_process *process = core->process;
     const struct sl_process_options *options = &process->options;
-    if (options->data.scheme != SL_ENDPOINT_SHM) {
+    if (options->endpoints.data.scheme != SL_ENDPOINT_SHM) {
         if (!options->shm) {
             return;
         }
-        struct sl_endpoint preferred = options->data;
+        struct sl_endpoint preferred = options->endpoints.data;
         preferred.scheme = SL_ENDPOINT_SHM;
-        preferred.port = process->bound_data.port;
+        preferred.port = process->bound.data.port;
         int err = sl_server_listen(home(core), &preferred, NULL);
         if (err != 0) {
             char text[SL_LIMIT_ENDPOINT_BYTES];
@@ -145,12 +148,12 @@ int sl_process_listen_core(struct sl_process_core *core)
     const struct sl_process_options *options = &process->options;
     int err = 0;
     if (needs_bypass(options)) {
-        err = listen_bypass(core, &options->data, &process->bound_data);
+        err = listen_bypass(core, &options->endpoints.data, &process->bound.data);
         if (err != 0) {
             explain_failure(process, sl_err_name(err));
         }
-    } else if (options->has_bypass) {
-        const int why = listen_bypass(core, &options->bypass, &process->bound_bypass);
+    } else if (options->endpoints.has_bypass) {
+        const int why = listen_bypass(core, &options->endpoints.bypass, &process->bound.bypass);
         if (why != 0) {
             drop_bypass(process, sl_err_name(why));
         }
@@ -164,16 +167,16 @@ int sl_process_listen(struct sl_process_core *core)
     const struct sl_process_options *options = &process->options;
     int err = 0;
     if (options->kind != SL_PROCESS_SERVER) {
-        err = sl_server_listen(home(core), &options->control, &process->bound_control);
+        err = sl_server_listen(home(core), &options->endpoints.control, &process->bound.control);
     }
     if (options->kind != SL_PROCESS_SERVER && !needs_bypass(options)) {
-        process->bound_data = process->bound_control;
+        process->bound.data = process->bound.control;
     }
-    bool has_more =
-        options->kind == SL_PROCESS_SERVER ||
-        (options->kind == SL_PROCESS_PS && !sl_endpoint_same(&options->control, &options->data));
+    bool has_more = options->kind == SL_PROCESS_SERVER ||
+                    (options->kind == SL_PROCESS_PS &&
+                     !sl_endpoint_same(&options->endpoints.control, &options->endpoints.data));
     if (err == 0 && has_more && !needs_bypass(options)) {
-        err = sl_server_listen(home(core), &options->data, &process->bound_data);
+        err = sl_server_listen(home(core), &options->endpoints.data, &process->bound.data);
     }
     if (err == 0 && options->kind != SL_PROCESS_SCHEDULER) {
         listen_preferred(core);

@@ -30,19 +30,19 @@ int sl_process_block_signals(struct sl_process *process)
     (void)signal(SIGQUIT, on_quit);
     (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe on our output must not kill the process */
     (void)signal(SIGXFSZ, SIG_IGN); /* nor must a checkpoint beyond the file size limit */
-    process->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    return process->signal_fd < 0 ? SL_ERR_IO : 0;
+    process->main.signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return process->main.signal_fd < 0 ? SL_ERR_IO : 0;
 }
 
 static void take_signal(struct sl_process *process)
 {
     struct signalfd_siginfo info;
-    if (read(process->signal_fd, &info, sizeof info) != (ssize_t)sizeof info) {
+    if (read(process->main.signal_fd, &info, sizeof info) != (ssize_t)sizeof info) {
         return;
     }
     /* A repeated signal has no effect: control groups, timeout(1) and launchers all send one. */
-    process->signal =
-        process->signal != 0 ? process->signal : sl_end_signals_number((int)info.ssi_signo);
+    process->main.signal = process->main.signal != 0 ? process->main.signal
+                                                     : sl_end_signals_number((int)info.ssi_signo);
 }
 
 /* Mail */
@@ -50,13 +50,13 @@ static void take_signal(struct sl_process *process)
 static void on_answer(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_process *process = ctx;
-    process->answers_wanted--;
+    process->main.answers_wanted--;
 }
 
 static void on_failure(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_process *process = ctx;
-    process->result = process->result == 0 ? (int)(int64_t)a : process->result;
+    process->main.result = process->main.result == 0 ? (int)(int64_t)a : process->main.result;
 }
 
 void sl_process_answer(struct sl_process_core *core, int result)
@@ -82,14 +82,14 @@ void sl_process_post(struct sl_process_core *core, sl_mail_fn *run, uint64_t a)
 void sl_process_wait_once(struct sl_process *process)
 {
     struct pollfd fds[] = {
-        {.fd = process->signal_fd, .events = POLLIN},
-        {.fd = sl_mailbox_fd(process->mailbox), .events = POLLIN},
+        {.fd = process->main.signal_fd, .events = POLLIN},
+        {.fd = sl_mailbox_fd(process->main.mailbox), .events = POLLIN},
     };
-    if (sl_mailbox_arm(process->mailbox)) {
+    if (sl_mailbox_arm(process->main.mailbox)) {
         (void)poll(fds, 2, -1);
     }
-    sl_mailbox_disarm(process->mailbox);
-    (void)sl_mailbox_drain(process->mailbox, UINT32_MAX);
+    sl_mailbox_disarm(process->main.mailbox);
+    (void)sl_mailbox_drain(process->main.mailbox, UINT32_MAX);
     if ((fds[0].revents & POLLIN) != 0) {
         take_signal(process);
     }

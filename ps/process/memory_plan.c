@@ -63,12 +63,13 @@ static void list_pools(const struct sl_memory_plan_options *options, struct pool
 {
     const bool cuts = options->has_checkpoints || options->has_snapshots || options->replicas > 0;
     const size_t sessions = SESSION_BYTES * (options->replicas > 0 ? 1 + SESSIONS_AWAY : 2);
-    const size_t connection = TCP_BYTES + sessions + (options->has_shm ? SHM_BYTES : 0) +
-                              (options->has_bypass ? FAST_CONN_BYTES : 0) +
-                              (options->has_tls ? TLS_BYTES : 0);
-    const size_t receive = RECEIVE_BUFFER + STAGED_FRAME + (options->has_shm ? RECEIVE_BUFFER : 0);
+    const size_t connection = TCP_BYTES + sessions + (options->transports.has_shm ? SHM_BYTES : 0) +
+                              (options->transports.has_bypass ? FAST_CONN_BYTES : 0) +
+                              (options->transports.has_tls ? TLS_BYTES : 0);
+    const size_t receive =
+        RECEIVE_BUFFER + STAGED_FRAME + (options->transports.has_shm ? RECEIVE_BUFFER : 0);
     pools[BUFFERS] = (struct pool){32 * MIB / 4096, 256 * MIB / 4096, 4096, 8};
-    pools[BUFFERS].unit_bytes += options->has_shm ? pools[BUFFERS].unit_bytes / 2 : 0;
+    pools[BUFFERS].unit_bytes += options->transports.has_shm ? pools[BUFFERS].unit_bytes / 2 : 0;
     pools[KEPT] = (struct pool){2 * MIB, 256 * MIB, 1, 2};
     pools[LOG] = options->replicas > 0 ? (struct pool){SL_OUTBOX_MEMORY_BYTES_MIN, 16 * MIB, 1, 1}
                                        : (struct pool){0};
@@ -88,7 +89,7 @@ static size_t pool_size(const struct pool *pool, size_t surplus)
 
 static size_t process_least(const struct sl_memory_plan_options *options)
 {
-    return PROCESS_BYTES + (options->has_bypass ? LIBRARIES_BYTES : 0) +
+    return PROCESS_BYTES + (options->transports.has_bypass ? LIBRARIES_BYTES : 0) +
            (options->has_metastore ? COORDINATOR_LOG_LEAST : 0);
 }
 
@@ -96,8 +97,8 @@ static size_t server_least(const struct sl_memory_plan_options *options)
 {
     struct pool pools[POOL_COUNT];
     size_t bytes = SERVER_BYTES + RECEIVE_BYTES + SL_OUTBOX_MEMORY_BYTES_MIN + TABLES_LEAST +
-                   (options->has_shm ? LOCAL_BYTES : 0) + (options->has_bypass ? FAST_BYTES : 0) +
-                   writer_bytes(options);
+                   (options->transports.has_shm ? LOCAL_BYTES : 0) +
+                   (options->transports.has_bypass ? FAST_BYTES : 0) + writer_bytes(options);
     list_pools(options, pools);
     for (int i = 0; i < POOL_COUNT; i++) {
         bytes += pools[i].least * pools[i].unit_bytes;

@@ -19,9 +19,11 @@ struct sl_memory_plan_options {
     size_t limit_bytes; /* of the process; 0: none */
     uint32_t reactors;  /* 1 to SL_LIMIT_REACTORS */
     uint32_t replicas;  /* 0 or 1 */
-    bool has_shm;       /* local workers may connect over shared memory */
-    bool has_bypass;    /* RDMA or DPDK */
-    bool has_tls;
+    struct {
+        bool has_shm;    /* local workers may connect over shared memory */
+        bool has_bypass; /* RDMA or DPDK */
+        bool has_tls;
+    } transports;
     bool has_metastore; /* the coordinator keeps a log in the metastore */
     bool has_checkpoints, has_snapshots;
     uint32_t checkpoint_level; /* of zstd */

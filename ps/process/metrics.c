@@ -94,9 +94,9 @@ void sl_process_metrics_use(struct sl_process_block *block, uint32_t which,
 {
     struct sl_process_server_sources *sources = &block->server_sources[which];
     server->cells = &block->servers[which];
-    name_transport(sources, SL_SERVER_TRANSPORT_FIRST, server->transport);
-    name_transport(sources, SL_SERVER_TRANSPORT_SHM, server->shm);
-    name_transport(sources, SL_SERVER_TRANSPORT_BYPASS, server->bypass);
+    name_transport(sources, SL_SERVER_TRANSPORT_FIRST, server->transports.first);
+    name_transport(sources, SL_SERVER_TRANSPORT_SHM, server->transports.shm);
+    name_transport(sources, SL_SERVER_TRANSPORT_BYPASS, server->transports.bypass);
 }
 
 static void add_transports(struct sl_process *process, uint32_t core, uint32_t which,
@@ -132,7 +132,7 @@ void sl_process_metrics_add_server(struct sl_process *process, uint32_t core, ui
 int sl_process_metrics_init(struct sl_process *process)
 {
     struct sl_process_metrics *metrics = &process->metrics;
-    const uint32_t count = process->options.reactor_count;
+    const uint32_t count = process->options.reactors.count;
     const size_t bytes = count * sizeof *metrics->blocks;
     metrics->blocks = aligned_alloc(_Alignof(struct sl_process_block), bytes);
     if (metrics->blocks == NULL) {

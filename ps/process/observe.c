@@ -42,7 +42,7 @@ static void visit(void *ctx)
     const struct sl_process *process = observe->process;
     struct sl_process_facts *facts = &observe->visited;
     memcpy(facts->name, process->name, sizeof facts->name);
-    facts->task_index = process->task_index;
+    facts->task_index = process->member.task_index;
     facts->hosts_coordinator = process->coordinator != NULL;
     (void)snprintf(facts->coordinator_http, sizeof facts->coordinator_http, "%s",
                    process->agent != NULL ? sl_agent_coordinator_http(process->agent) : "");
@@ -60,7 +60,7 @@ static void answered(void *ctx)
  * needs more time: to restore, or for other servers. */
 static void feed_watchdog(const struct sl_process_observe *observe, uint64_t now_ns)
 {
-    for (uint32_t i = 0; i < observe->process->options.reactor_count; i++) {
+    for (uint32_t i = 0; i < observe->process->options.reactors.count; i++) {
         const struct sl_ping *ping = &observe->pings[i];
         if (ping->is_pending && now_ns >= ping->sent_ns + 2 * SL_PING_HANGING_NS) {
             return;
@@ -77,7 +77,7 @@ static void tick(void *ctx, uint64_t now_ns)
     struct sl_process_observe *observe = ctx;
     feed_watchdog(observe, now_ns);
     sl_process_cluster_tick(observe->process, now_ns);
-    for (uint32_t i = 0; i < observe->process->options.reactor_count; i++) {
+    for (uint32_t i = 0; i < observe->process->options.reactors.count; i++) {
         sl_ping_send(&observe->pings[i], now_ns);
     }
 }
@@ -89,13 +89,14 @@ int sl_process_observe_open(struct sl_process *process, struct sl_reason *reason
     struct sl_process_observe *observe = calloc(1, sizeof *observe);
     uint32_t route_count = 0;
     if (observe == NULL ||
-        (observe->pings = calloc(process->options.reactor_count, sizeof *observe->pings)) == NULL ||
+        (observe->pings = calloc(process->options.reactors.count, sizeof *observe->pings)) ==
+            NULL ||
         (observe->routes = sl_process_routes_list(process, &route_count)) == NULL) {
         free(observe != NULL ? observe->pings : NULL);
         free(observe);
         return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for the observer");
     }
-    process->observe = observe;
+    process->observer.observe = observe;
     observe->process = process;
     observe->begun_ns = now();
     const struct sl_observer_options options = {
@@ -112,20 +113,21 @@ int sl_process_observe_open(struct sl_process *process, struct sl_reason *reason
     }
     const bool is_server = process->options.kind == SL_PROCESS_SERVER;
     sl_observer_address(observe->observer,
-                        is_server ? process->options.data.host : process->options.control.host,
+                        is_server ? process->options.endpoints.data.host
+                                  : process->options.endpoints.control.host,
                         observe->address, sizeof observe->address);
     return 0;
 }
 
 int sl_process_observe_start(struct sl_process *process)
 {
-    struct sl_process_observe *observe = process->observe;
+    struct sl_process_observe *observe = process->observer.observe;
     struct sl_mailbox *mailbox = sl_observer_mailbox(observe->observer);
     observe->pings[0].visit = visit;
     observe->pings[0].answered = answered;
     observe->pings[0].ctx = observe;
     int err = sl_mailbox_lane_open(mailbox, &observe->from_main);
-    for (uint32_t i = 0; err == 0 && i < process->options.reactor_count; i++) {
+    for (uint32_t i = 0; err == 0 && i < process->options.reactors.count; i++) {
         observe->pings[i].cells = &process->metrics.blocks[i].reactor;
         err = sl_ping_open(&observe->pings[i], process->reactors[i], mailbox);
     }
@@ -149,7 +151,7 @@ static void became_ready(void *ctx, uint64_t a, uint64_t b)
 
 void sl_process_observe_ready(const struct sl_process *process, const char *serves)
 {
-    struct sl_process_observe *observe = process->observe;
+    struct sl_process_observe *observe = process->observer.observe;
     (void)snprintf(observe->serves, sizeof observe->serves, "%s", serves);
     const int err =
         sl_mailbox_post(observe->from_main, (struct sl_mail){.run = became_ready, .ctx = observe});
@@ -158,13 +160,13 @@ void sl_process_observe_ready(const struct sl_process *process, const char *serv
 
 void sl_process_observe_stop(struct sl_process *process)
 {
-    sl_observer_stop(process->observe->observer);
+    sl_observer_stop(process->observer.observe->observer);
 }
 
 void sl_process_observe_close(struct sl_process *process)
 {
-    struct sl_process_observe *observe = process->observe;
-    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+    struct sl_process_observe *observe = process->observer.observe;
+    for (uint32_t i = 0; i < process->options.reactors.count; i++) {
         sl_ping_close(&observe->pings[i]);
     }
     if (observe->from_main != NULL) {
@@ -174,5 +176,5 @@ void sl_process_observe_close(struct sl_process *process)
     free(observe->pings);
     free(observe->routes);
     free(observe);
-    process->observe = NULL;
+    process->observer.observe = NULL;
 }

@@ -43,7 +43,8 @@ int sl_process_observe_open(struct sl_process *process, struct sl_reason *reason
 /* HOST:PORT of HTTP, for other processes; "": off. Any thread, after _open. */
 static inline const char *sl_process_observe_http(const struct sl_process *process)
 {
-    const char *address = process->observe == NULL ? "off" : process->observe->address;
+    const char *address =
+        process->observer.observe == NULL ? "off" : process->observer.observe->address;
     return strcmp(address, "off") == 0 ? "" : address;
 }
 

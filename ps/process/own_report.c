@@ -25,7 +25,7 @@ struct sl_process_own_report {
 
 static uint32_t server_count(const struct sl_process *process)
 {
-    return process->options.reactor_count * sl_process_hosted_count(process);
+    return process->options.reactors.count * sl_process_hosted_count(process);
 }
 
 int sl_process_own_report_create(const struct sl_process *process,
@@ -179,7 +179,7 @@ static void add_shard(struct sl_process_own_report *own, uint32_t server,
                       const struct sl_server_view *view)
 {
     const struct sl_process *process = own->process;
-    const uint32_t reactors = process->options.reactor_count;
+    const uint32_t reactors = process->options.reactors.count;
     const struct sl_process_block *block = &process->metrics.blocks[server % reactors];
     const struct sl_replication_cells *replica = &block->replicas[server / reactors];
     struct sl_report_shard *shard = &own->shards[own->report.shard_count++];
@@ -198,7 +198,7 @@ static void add_shard(struct sl_process_own_report *own, uint32_t server,
         shard->memory += view->shard.tables[i].stats.bytes;
     }
     add_requests(&block->servers[server / reactors], &own->times[server], shard);
-    own->report.is_restoring = own->report.is_restoring || !view->is_open;
+    own->report.is_restoring = own->report.is_restoring || view->stage != SL_SERVER_VIEW_OPEN;
     if (view->serves) {
         add_tables(own, view, shard);
         add_slow(own, view, &own->slow_counts[server]);
@@ -231,7 +231,8 @@ struct sl_message_report sl_process_own_report_build(struct sl_process_own_repor
         .memory = sl_metrics_process_resident_bytes(),
         .memory_limit = process->options.memory_bytes_max,
         .ordinary_pages = sl_arena_pages_ordinary_bytes(),
-        .slow_threshold_us = (uint32_t)(process->options.slow_request_ns / SL_CLOCK_NS_PER_US),
+        .slow_threshold_us =
+            (uint32_t)(process->options.times.slow_request_ns / SL_CLOCK_NS_PER_US),
         .shards = own->shards,
         .tables = own->tables,
     };

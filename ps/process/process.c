@@ -54,19 +54,19 @@ static uint64_t wall_ms(void *ctx)
 static struct sl_coordinator_options coordinator_options(struct sl_process *process)
 {
     const struct sl_process_options *options = &process->options;
-    uint64_t half = options->start_timeout_ns / 2;
+    uint64_t half = options->times.start_timeout_ns / 2;
     struct sl_coordinator_options coordinator = {
         .ps_count = options->ps_count,
         .worker_count = options->worker_count,
         .worker_count_source = options->worker_count_source,
         .waiting_interval_ns = half < WAITING_INTERVAL_NS ? half : WAITING_INTERVAL_NS,
-        .lease_ns = options->lease_ns,
+        .lease_ns = options->times.lease_ns,
         .identity = process->incarnation,
         .send = sl_server_send_to_peer,
         .close = sl_server_close_peer,
         .http = sl_process_observe_http(process),
         .stage_changed = options->kind == SL_PROCESS_SCHEDULER ? sl_process_on_stage : NULL,
-        .start_timeout_ns = options->start_timeout_ns,
+        .start_timeout_ns = options->times.start_timeout_ns,
         .checkpoint_interval_ns = options->checkpoint.every_ns,
         .incrementals_max = options->checkpoint.incrementals_max,
         .time_ms = wall_ms,
@@ -94,14 +94,14 @@ static void set_pools(const struct sl_memory_plan *plan, struct sl_server_option
     server->buffer_bytes_max = plan->buffer_bytes;
     server->kept_bytes_max = plan->kept_bytes;
     server->waiting_max = plan->waiting;
-    server->transport_options.connections_max = plan->connections;
-    server->transport_options.buffer_count = plan->receive;
-    server->transport_options.unplaced_bytes = plan->unplaced_bytes;
+    server->transports.options.connections_max = plan->connections;
+    server->transports.options.buffer_count = plan->receive;
+    server->transports.options.unplaced_bytes = plan->unplaced_bytes;
 }
 
 static uint32_t server_count(const struct sl_process *process)
 {
-    return process->options.reactor_count * sl_process_hosted_count(process);
+    return process->options.reactors.count * sl_process_hosted_count(process);
 }
 
 static int core_start(void *ctx)
@@ -119,23 +119,23 @@ static int core_start(void *ctx)
     };
     struct sl_server_options server = {
         .reactor = core->reactor,
-        .transport_options = {.congestion_control = options->congestion_control,
-                              .tls = options->tls,
-                              .rdma_device = options->rdma_device,
-                              .has_rdma_gid_index = options->has_rdma_gid_index,
-                              .rdma_gid_index = options->rdma_gid_index,
-                              .dpdk = options->dpdk},
+        .transports.options = {.congestion_control = options->congestion_control,
+                               .tls = options->tls,
+                               .rdma_device = options->rdma.device,
+                               .has_rdma_gid_index = options->rdma.has_gid_index,
+                               .rdma_gid_index = options->rdma.gid_index,
+                               .dpdk = options->dpdk},
         .shard = {.kv_handler = options->kv_handler},
         .task_index = options->task_index,
         .local_index = core->index,
         .servers = process->servers,
-        .server_count = is_scheduler(process) ? 0 : options->reactor_count,
+        .server_count = is_scheduler(process) ? 0 : options->reactors.count,
         .coordinator = core->index == 0 ? process->coordinator : NULL,
         .coordinator_ops = &sl_process_coordinator_ops,
         .elects = options->metastore != NULL && options->kind != SL_PROCESS_SERVER,
         .control_gone = sl_process_leadership_gone,
         .control_gone_ctx = process,
-        .slow_request_ns = options->slow_request_ns,
+        .slow_request_ns = options->times.slow_request_ns,
         .checksum = options->checksum,
         .secret = options->secret,
         .incarnation = process->incarnation,
@@ -149,7 +149,7 @@ static int core_start(void *ctx)
     int err = sl_server_create(&server, &process->servers[server.local_index]);
     sl_process_listen_created(core, err);
     if (err == 0 && server.hooks != NULL) {
-        server.local_index += options->reactor_count;
+        server.local_index += options->reactors.count;
         replication.cells = &block->replicas[SL_PROCESS_PARTNER];
         sl_process_metrics_use(block, SL_PROCESS_PARTNER, &server);
         server.coordinator = NULL;
@@ -193,7 +193,8 @@ static void core_stop(void *ctx)
         0) {
         sl_log_warn("no memory for the totals of %s", sl_reactor_name(core->reactor));
     }
-    for (uint32_t i = core->index; i < server_count(process); i += process->options.reactor_count) {
+    for (uint32_t i = core->index; i < server_count(process);
+         i += process->options.reactors.count) {
         if (i != core->index) {
             add_stats(core, process->servers[i]);
         }
@@ -208,12 +209,12 @@ static void core_set_shard(void *ctx, uint64_t restore, uint64_t b)
     const struct sl_process *process = core->process;
     for (uint32_t which = 0; which < sl_process_hosted_count(process); which++) {
         struct sl_server *server = sl_process_server(process, which, core->index);
-        sl_server_set_task(server, process->task_index);
-        if (process->lease_ns != 0) {
-            sl_server_set_lease(server, process->lease_ns);
+        sl_server_set_task(server, process->member.task_index);
+        if (process->member.lease_ns != 0) {
+            sl_server_set_lease(server, process->member.lease_ns);
         }
         int err = sl_server_set_shard(server, process->hosted[which].first_shard + core->index,
-                                      process->shard_count);
+                                      process->member.shard_count);
         if (err != 0) {
             sl_process_answer(core, err);
             return;
@@ -229,13 +230,13 @@ static void core_set_shard(void *ctx, uint64_t restore, uint64_t b)
 static void on_joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64_t lease_ns)
 {
     struct sl_process *process = ctx;
-    process->task_index = sl_agent_task_index(process->agent);
+    process->member.task_index = sl_agent_task_index(process->agent);
     sl_process_report_name(process);
     process->hosted[SL_PROCESS_HOME].first_shard = first_shard;
-    process->shard_count = shard_count;
-    process->lease_ns = lease_ns;
+    process->member.shard_count = shard_count;
+    process->member.lease_ns = lease_ns;
     const uint64_t restore = sl_process_restore_joined(process);
-    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+    for (uint32_t i = 0; i < process->options.reactors.count; i++) {
         sl_reactor_post(
             process->reactors[0], i,
             (struct sl_mail){.run = core_set_shard, .ctx = &process->cores[i], .a = restore});
@@ -256,7 +257,7 @@ static void on_join_failed(void *ctx, int err)
     struct sl_process *process = ctx;
     const uint64_t unclaimed = sl_process_restore_found(process).unclaimed;
     if (err == SL_ERR_IN_USE && unclaimed != 0) {
-        process->is_misused = true;
+        process->directory.is_misused = true;
         sl_log_error("--checkpoint-dir %s has checkpoints of an earlier job, the newest is %" PRIu64
                      ": --restore newest continues that job; --fresh starts empty, and keeps them",
                      process->options.checkpoint.directory, unclaimed);
@@ -269,7 +270,7 @@ static void on_expired(void *ctx, const struct sl_message_expired *expired)
     struct sl_process *process = ctx;
     for (uint32_t i = 0; i < server_count(process); i++) {
         sl_server_post_expired(process->servers[i], process->reactors[0],
-                               i % process->options.reactor_count, expired);
+                               i % process->options.reactors.count, expired);
     }
 }
 
@@ -277,17 +278,16 @@ static void on_expired(void *ctx, const struct sl_message_expired *expired)
 static int join(struct sl_process *process)
 {
     const struct sl_process_options *options = &process->options;
-    struct sl_endpoint data = options->data;
-    data.port = process->bound_data.port; /* the configured host with the bound port */
+    struct sl_endpoint data = options->endpoints.data;
+    data.port = process->bound.data.port; /* the configured host with the bound port */
     if (data.scheme == SL_ENDPOINT_DPDK) {
-        data =
-            process
-                ->bound_data; /* "any" stands for the device's address, which peers do not know */
+        /* "any" stands for the device's address, which peers do not know */
+        data = process->bound.data;
     }
-    struct sl_endpoint bypass = options->bypass;
-    bypass.port = process->bound_bypass.port;
+    struct sl_endpoint bypass = options->endpoints.bypass;
+    bypass.port = process->bound.bypass.port;
     if (bypass.scheme == SL_ENDPOINT_DPDK) {
-        bypass = process->bound_bypass;
+        bypass = process->bound.bypass;
     }
     const bool has_directory = options->checkpoint.directory != NULL;
     const struct sl_process_restore_candidate found = sl_process_restore_found(process);
@@ -302,34 +302,35 @@ static int join(struct sl_process *process)
                                                         : NULL,
         .task_index = options->task_index,
         .any_task = options->any_task,
-        .shard_count = options->reactor_count,
+        .shard_count = options->reactors.count,
         .ps_count = options->ps_count,
         .worker_count = options->worker_count,
         .replicas = options->replicas,
         .data = data,
         .bypass = bypass,
-        .has_bypass = options->has_bypass,
+        .has_bypass = options->endpoints.has_bypass,
         .host = process->host,
         .incarnation = process->incarnation,
         .secret = options->secret,
         .checksum = options->checksum,
-        .heartbeat_ns = options->heartbeat_ns,
-        .start_timeout_ns = options->start_timeout_ns,
-        .restore = found.number,
-        .checkpoint_newest = found.highest,
-        .complete = found.complete,
-        .unfinished = found.unfinished,
-        .unclaimed = found.unclaimed,
-        .joined = on_joined,
-        .has_tables = has_tables,
-        .cluster = sl_process_on_cluster,
-        .failed = on_join_failed,
-        .expired = on_expired,
-        .ended = sl_process_on_ended,
-        .checkpoint = has_directory ? sl_process_on_checkpoint : NULL,
-        .checkpoint_publish = has_directory ? sl_process_on_checkpoint_publish : NULL,
-        .checkpoint_completed = has_directory ? sl_process_on_checkpoint_completed : NULL,
-        .absent = options->kind == SL_PROCESS_SERVER ? sl_process_on_absent : NULL,
+        .heartbeat_ns = options->times.heartbeat_ns,
+        .start_timeout_ns = options->times.start_timeout_ns,
+        .checkpoints = {.restore = found.number,
+                        .newest = found.highest,
+                        .complete = found.complete,
+                        .unfinished = found.unfinished,
+                        .unclaimed = found.unclaimed},
+        .events = {.joined = on_joined,
+                   .has_tables = has_tables,
+                   .cluster = sl_process_on_cluster,
+                   .failed = on_join_failed,
+                   .expired = on_expired,
+                   .ended = sl_process_on_ended,
+                   .checkpoint = has_directory ? sl_process_on_checkpoint : NULL,
+                   .checkpoint_publish = has_directory ? sl_process_on_checkpoint_publish : NULL,
+                   .checkpoint_completed =
+                       has_directory ? sl_process_on_checkpoint_completed : NULL,
+                   .absent = options->kind == SL_PROCESS_SERVER ? sl_process_on_absent : NULL},
         .ctx = process,
         .losses = &process->metrics.cells.coordinator_losses,
     };
@@ -361,14 +362,14 @@ static void core_join(void *ctx, uint64_t a, uint64_t b)
  * ended first. */
 static int wait_answers(struct sl_process *process)
 {
-    while (process->answers_wanted > 0 && process->signal == 0 && process->result == 0 &&
-           !process->over) {
+    while (process->main.answers_wanted > 0 && process->main.signal == 0 &&
+           process->main.result == 0 && !process->main.is_over) {
         sl_process_wait_once(process);
     }
-    return process->result != 0          ? process->result
-           : process->signal != 0        ? SL_ERR_CANCELLED
-           : process->answers_wanted > 0 ? SL_ERR_CLOSED
-                                         : 0;
+    return process->main.result != 0          ? process->main.result
+           : process->main.signal != 0        ? SL_ERR_CANCELLED
+           : process->main.answers_wanted > 0 ? SL_ERR_CLOSED
+                                              : 0;
 }
 
 /* Each connection needs a descriptor, and the usual limit of 1024 is too low. Memory registered for
@@ -386,7 +387,7 @@ static int create_core(struct sl_process *process, uint32_t index)
     struct sl_reactor_options reactor = {
         .index = index,
         .core = -1,
-        .polling = options->polling,
+        .polling = options->reactors.polling,
         .spin_us = SPIN_US,
         .cells = &process->metrics.blocks[index].reactor,
     };
@@ -397,7 +398,7 @@ static int create_core(struct sl_process *process, uint32_t index)
     } else {
         (void)snprintf(reactor.name, sizeof reactor.name, "ps%u.%u", options->task_index, index);
     }
-    if (options->pin && sl_topology_core_for(index, false, &reactor.core) != 0) {
+    if (options->reactors.pin && sl_topology_core_for(index, false, &reactor.core) != 0) {
         sl_log_warn("reactor %u is not pinned: this process may use %u core%s", index,
                     sl_topology_core_count(), sl_log_plural(sl_topology_core_count()));
         reactor.core = -1;
@@ -412,7 +413,7 @@ static int create_core(struct sl_process *process, uint32_t index)
     process->created_count++;
     sl_reactor_on_stop(core->reactor, core_stop, core);
     err = sl_mailbox_lane_open(sl_reactor_mailbox(core->reactor), &core->to_core);
-    return err != 0 ? err : sl_mailbox_lane_open(process->mailbox, &core->to_main);
+    return err != 0 ? err : sl_mailbox_lane_open(process->main.mailbox, &core->to_main);
 }
 
 static int create_coordinator(struct sl_process *process)
@@ -428,8 +429,8 @@ static int create_coordinator(struct sl_process *process)
 
 static int create(struct sl_process *process)
 {
-    uint32_t count = process->options.reactor_count;
-    process->task_index = process->options.task_index;
+    uint32_t count = process->options.reactors.count;
+    process->member.task_index = process->options.task_index;
     sl_process_report_name(process);
     process->cores = calloc(count, sizeof *process->cores);
     process->reactors = calloc(count, sizeof *process->reactors);
@@ -441,7 +442,7 @@ static int create(struct sl_process *process)
     int err = sl_process_metrics_init(process);
     err = err != 0 ? err : sl_process_listen_check(process);
     err = err != 0 ? err : sl_process_block_signals(process);
-    err = err != 0 ? err : sl_mailbox_create(&process->mailbox);
+    err = err != 0 ? err : sl_mailbox_create(&process->main.mailbox);
     for (uint32_t i = 0; i < count && err == 0; i++) {
         err = create_core(process, i);
     }
@@ -455,14 +456,14 @@ static int create(struct sl_process *process)
 
 static int start(struct sl_process *process)
 {
-    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+    for (uint32_t i = 0; i < process->options.reactors.count; i++) {
         int err = sl_reactor_start(process->reactors[i], core_start, &process->cores[i]);
         if (err != 0) {
             return err;
         }
         process->started_count++;
     }
-    process->answers_wanted = process->options.reactor_count;
+    process->main.answers_wanted = process->options.reactors.count;
     sl_process_post(&process->cores[0], core_join, 0);
     return wait_answers(process);
 }
@@ -471,12 +472,12 @@ static int start(struct sl_process *process)
  * another process holds this task and may write the same files. */
 static void make_last_checkpoint(struct sl_process *process)
 {
-    if (process->checkpoints == NULL || process->result != 0) {
+    if (process->directory.checkpoints == NULL || process->main.result != 0) {
         return;
     }
-    process->answers_wanted = 1;
+    process->main.answers_wanted = 1;
     sl_process_post(&process->cores[0], sl_process_checkpoint_last, 0);
-    while (process->answers_wanted > 0) {
+    while (process->main.answers_wanted > 0) {
         sl_process_wait_once(process);
     }
 }
@@ -485,15 +486,15 @@ static void make_last_checkpoint(struct sl_process *process)
 static void drain(struct sl_process *process)
 {
     sl_log_event(SL_LOG_INFO,
-                 SL_EVENT("draining", SL_EVENT_NUMBER("signal", (uint64_t)process->signal)),
+                 SL_EVENT("draining", SL_EVENT_NUMBER("signal", (uint64_t)process->main.signal)),
                  "%s: draining",
-                 process->signal != 0                 ? sl_process_signal_name(process->signal)
-                 : process->result == SL_ERR_DEADLINE ? "no process is left"
-                 : process->over                      ? "the job has ended"
-                                                      : "no longer a member");
-    process->answers_wanted = process->options.reactor_count;
+                 process->main.signal != 0 ? sl_process_signal_name(process->main.signal)
+                 : process->main.result == SL_ERR_DEADLINE ? "no process is left"
+                 : process->main.is_over                   ? "the job has ended"
+                                                           : "no longer a member");
+    process->main.answers_wanted = process->options.reactors.count;
     sl_process_post(&process->cores[0], sl_process_drain, 0);
-    while (process->answers_wanted > 0) {
+    while (process->main.answers_wanted > 0) {
         sl_process_wait_once(process);
     }
 }
@@ -510,7 +511,7 @@ static void stop(struct sl_process *process)
 static void destroy(struct sl_process *process)
 {
     sl_process_cluster_destroy(process);
-    for (uint32_t i = 0; process->cores != NULL && i < process->options.reactor_count; i++) {
+    for (uint32_t i = 0; process->cores != NULL && i < process->options.reactors.count; i++) {
         struct sl_process_core *core = &process->cores[i];
         if (core->to_core != NULL) {
             sl_mailbox_lane_close(&core->to_core);
@@ -527,11 +528,11 @@ static void destroy(struct sl_process *process)
     if (process->coordinator != NULL) {
         sl_coordinator_destroy(&process->coordinator);
     }
-    if (process->mailbox != NULL) {
-        sl_mailbox_destroy(&process->mailbox);
+    if (process->main.mailbox != NULL) {
+        sl_mailbox_destroy(&process->main.mailbox);
     }
-    if (process->signal_fd >= 0) {
-        (void)close(process->signal_fd);
+    if (process->main.signal_fd >= 0) {
+        (void)close(process->main.signal_fd);
     }
     free(process->servers);
     free(process->reactors);
@@ -543,12 +544,12 @@ static void destroy(struct sl_process *process)
  * ends its job, so that no process looks for it afterwards. */
 static void serve(struct sl_process *process)
 {
-    while (process->signal == 0 && process->result == 0 && !process->over) {
+    while (process->main.signal == 0 && process->main.result == 0 && !process->main.is_over) {
         sl_process_wait_once(process);
     }
-    if (is_scheduler(process) && !process->over) {
-        sl_process_post(&process->cores[0], sl_process_end_job, (uint64_t)process->signal);
-        while (!process->over) {
+    if (is_scheduler(process) && !process->main.is_over) {
+        sl_process_post(&process->cores[0], sl_process_end_job, (uint64_t)process->main.signal);
+        while (!process->main.is_over) {
             sl_process_wait_once(process);
         }
     }
@@ -560,12 +561,14 @@ int sl_process_memory_plan(const struct sl_process_options *options, struct sl_m
     const bool serves = options->kind != SL_PROCESS_SCHEDULER;
     const struct sl_memory_plan_options plan = {
         .limit_bytes = options->memory_bytes_max,
-        .reactors = options->reactor_count,
+        .reactors = options->reactors.count,
         .replicas = options->replicas,
-        .has_shm = serves && (options->shm || options->data.scheme == SL_ENDPOINT_SHM),
-        .has_bypass = serves && (options->has_bypass || options->data.scheme == SL_ENDPOINT_RDMA ||
-                                 options->data.scheme == SL_ENDPOINT_DPDK),
-        .has_tls = options->tls != NULL,
+        .transports.has_shm =
+            serves && (options->shm || options->endpoints.data.scheme == SL_ENDPOINT_SHM),
+        .transports.has_bypass = serves && (options->endpoints.has_bypass ||
+                                            options->endpoints.data.scheme == SL_ENDPOINT_RDMA ||
+                                            options->endpoints.data.scheme == SL_ENDPOINT_DPDK),
+        .transports.has_tls = options->tls != NULL,
         .has_metastore = options->metastore != NULL,
         .has_checkpoints = serves && options->checkpoint.directory != NULL,
         .has_snapshots = serves && options->beside != NULL,
@@ -576,9 +579,9 @@ int sl_process_memory_plan(const struct sl_process_options *options, struct sl_m
 
 int sl_process_run(const struct sl_process_options *options)
 {
-    sl_assert(options->reactor_count > 0);
-    sl_assert(options->kind != SL_PROCESS_SCHEDULER || options->reactor_count == 1);
-    struct sl_process process = {.options = *options, .signal_fd = -1};
+    sl_assert(options->reactors.count > 0);
+    sl_assert(options->kind != SL_PROCESS_SCHEDULER || options->reactors.count == 1);
+    struct sl_process process = {.options = *options, .main.signal_fd = -1};
     struct sl_reason reason;
     int err = sl_process_memory_plan(options, &process.memory, &reason);
     if (err != 0) {
@@ -596,18 +599,18 @@ int sl_process_run(const struct sl_process_options *options)
     err = err != 0 ? err : start(&process);
     err = err != 0 || beside == NULL ? err : beside->start(beside, &process);
     bool ready = err == 0;
-    bool failed = !ready && process.signal == 0;
+    bool failed = !ready && process.main.signal == 0;
     if (ready) {
         sl_process_report_ready(&process);
         serve(&process);
         (void)sl_notify_send("STOPPING=1\nSTATUS=saves and drains");
-        failed = process.result != 0 || process.job_failed;
+        failed = process.main.result != 0 || process.main.job_failed;
         make_last_checkpoint(&process);
         drain(&process);
         if (beside != NULL) {
             beside->stop(beside);
         }
-    } else if (process.signal != 0) {
+    } else if (process.main.signal != 0) {
         sl_log_info("stopped by a signal before it was ready");
     } else {
         sl_process_report_failure(&process, err);
@@ -619,5 +622,5 @@ int sl_process_run(const struct sl_process_options *options)
     }
     sl_process_observe_close(&process);
     destroy(&process);
-    return process.is_misused ? 2 : failed || process.is_unsaved ? 1 : 0;
+    return process.directory.is_misused ? 2 : failed || process.directory.is_unsaved ? 1 : 0;
 }

@@ -57,28 +57,36 @@ struct sl_process_options {
     uint32_t worker_count;           /* 0: unknown; SCHEDULER: not 0 */
     const char *worker_count_source; /* origin, e.g. "--worker-hosts"; NULL: unknown */
     struct sl_endpoint coordinator;  /* control endpoint of ps/0 or of the scheduler */
-    struct sl_endpoint control;      /* of this process; not SERVER */
-    struct sl_endpoint data;         /* of this process; may equal control; not SCHEDULER */
-    struct sl_endpoint bypass; /* of this process: RDMA or DPDK, beside data, which is TCP then */
-    bool has_bypass;
-    uint32_t reactor_count; /* SCHEDULER: 1 */
+    /* Of this process. */
+    struct {
+        struct sl_endpoint control; /* not SERVER */
+        struct sl_endpoint data;    /* may equal control; not SCHEDULER */
+        struct sl_endpoint bypass;  /* RDMA or DPDK, beside data, which is TCP then */
+        bool has_bypass;
+    } endpoints;
+    struct {
+        uint32_t count; /* SCHEDULER: 1 */
+        bool polling, pin;
+    } reactors;
     uint32_t replicas; /* backups of each shard on another server: 0 or 1. 1 needs ps_count of at
                           least 2, data over TCP, and no kv_handler */
-    bool polling;
-    bool pin;
     bool checksum;
     size_t memory_bytes_max; /* of the process: ps/process/memory_plan.h; 0: no limit */
-    uint64_t start_timeout_ns;
-    uint64_t drain_timeout_ns;
-    uint64_t slow_request_ns;           /* as in struct sl_server_options */
-    uint64_t lease_ns;                  /* of members; the coordinator's value applies */
-    uint64_t heartbeat_ns;              /* of this process; 0: a quarter of the lease */
+    struct {
+        uint64_t start_timeout_ns, drain_timeout_ns;
+        uint64_t slow_request_ns; /* as in struct sl_server_options */
+        uint64_t lease_ns;        /* of members; the coordinator's value applies */
+        uint64_t heartbeat_ns;    /* of this process; 0: a quarter of the lease */
+    } times;
     const struct sl_secret *secret;     /* outlives the run; NULL: none */
     const struct sl_transport_tls *tls; /* outlives the run; NULL: no TLS */
     const char *congestion_control;     /* NULL: the system's default */
-    const char *rdma_device;            /* this and the index as in struct sl_transport_options */
-    bool has_rdma_gid_index;
-    uint32_t rdma_gid_index;
+    /* As in struct sl_transport_options. */
+    struct {
+        const char *device;
+        bool has_gid_index;
+        uint32_t gid_index;
+    } rdma;
     const struct sl_dpdk_options *dpdk; /* outlives the run; for DPDK endpoints */
     bool shm;                           /* local workers may connect over shared memory */
     struct sl_process_checkpoint checkpoint;

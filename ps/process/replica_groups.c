@@ -13,7 +13,7 @@ const char *sl_process_replica_flaw(const struct sl_process_options *options)
            : options->kv_handler != NULL
                ? "does not go with a handler of KV tables, whose state it "
                  "does not know"
-           : options->data.scheme != SL_ENDPOINT_TCP
+           : options->endpoints.data.scheme != SL_ENDPOINT_TCP
                ? "needs a data endpoint of tcp, to which the backup's primary connects"
                : NULL;
 }
@@ -35,7 +35,7 @@ bool sl_process_replica_is_primary(const struct sl_process *process, uint32_t wh
 {
     return process->options.replicas == 0
                ? which == SL_PROCESS_HOME
-               : process->hosted[which].group.ps.primary == process->task_index;
+               : process->hosted[which].group.ps.primary == process->member.task_index;
 }
 
 /* Sets the address of the backup of a primary here: a partner on the next server, or a home server
@@ -44,7 +44,7 @@ static bool fill_backup(const struct sl_process *process, uint32_t which, uint32
                         const struct sl_message_ps *at, struct sl_replica_config *config)
 {
     config->backup_task = at->task_index;
-    config->backup_shard = core + (which == SL_PROCESS_HOME ? process->options.reactor_count : 0);
+    config->backup_shard = core + (which == SL_PROCESS_HOME ? process->options.reactors.count : 0);
     if (sl_endpoint_parse(at->data_endpoint, &config->backup, NULL) != 0 ||
         config->backup.scheme != SL_ENDPOINT_TCP) {
         sl_log_error("ps/%u has no endpoint of tcp for backups: %s", at->task_index,
@@ -65,7 +65,7 @@ static void tell_core(struct sl_process *process, uint32_t which, uint32_t core)
     }
     *new = (struct new_config){.server = sl_process_server(process, which, core)};
     new->config.epoch = config->ps.epoch;
-    new->config.is_primary = config->ps.primary == process->task_index;
+    new->config.is_primary = config->ps.primary == process->member.task_index;
     new->config.has_backup =
         new->config.is_primary &&
         config->ps.backup !=
@@ -84,7 +84,7 @@ void sl_process_replica_tell(struct sl_process *process)
         config->notified_epoch = config->ps.epoch;
         config->in_sync_count = 0;
         config->report = SL_PROCESS_REPORT_NOTHING;
-        for (uint32_t core = 0; core < process->options.reactor_count; core++) {
+        for (uint32_t core = 0; core < process->options.reactors.count; core++) {
             tell_core(process, which, core);
         }
     }
@@ -183,7 +183,7 @@ void sl_process_on_cluster(void *ctx, const struct sl_message_cluster *cluster)
 static void config_moved(void *ctx, uint64_t local_index, uint64_t epoch)
 {
     struct sl_process *process = ctx;
-    const uint32_t count = process->options.reactor_count;
+    const uint32_t count = process->options.reactors.count;
     const bool in_sync = (local_index & SL_PROCESS_IN_SYNC) != 0;
     const uint32_t index = (uint32_t)(local_index & ~SL_PROCESS_IN_SYNC);
     struct sl_process_replica_group *config =
@@ -229,11 +229,11 @@ void sl_process_replica_end(struct sl_process *process, sl_mail_fn *run)
     for (uint32_t which = SL_PROCESS_HOME;
          process->options.replicas > 0 && which <= SL_PROCESS_PARTNER; which++) {
         const struct sl_process_replica_group *group = &process->hosted[which].group;
-        process->hosted[which].switches_over = group->ps.primary == process->task_index &&
+        process->hosted[which].switches_over = group->ps.primary == process->member.task_index &&
                                                group->ps.epoch != 0 &&
                                                is_known_in_sync(process, group);
     }
-    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+    for (uint32_t i = 0; i < process->options.reactors.count; i++) {
         sl_reactor_post(process->reactors[0], i,
                         (struct sl_mail){.run = run, .ctx = &process->cores[i]});
     }

@@ -14,7 +14,7 @@ void sl_process_report_name(struct sl_process *process)
     if (options->kind == SL_PROCESS_SCHEDULER) {
         (void)snprintf(process->name, sizeof process->name, "scheduler");
     } else if (is_known) {
-        (void)snprintf(process->name, sizeof process->name, "ps/%u", process->task_index);
+        (void)snprintf(process->name, sizeof process->name, "ps/%u", process->member.task_index);
     } else {
         (void)snprintf(process->name, sizeof process->name, "ps");
     }
@@ -35,18 +35,18 @@ static void describe_server(const struct sl_process *process, const char *contro
                             size_t bytes)
 {
     char data[SL_LIMIT_ENDPOINT_BYTES];
-    sl_endpoint_format(&process->bound_data, data, sizeof data);
+    sl_endpoint_format(&process->bound.data, data, sizeof data);
     char bypass[SL_LIMIT_ENDPOINT_BYTES] = "";
-    if (process->options.has_bypass) {
-        sl_endpoint_format(&process->bound_bypass, bypass, sizeof bypass);
+    if (process->options.endpoints.has_bypass) {
+        sl_endpoint_format(&process->bound.bypass, bypass, sizeof bypass);
     }
     const uint32_t first_shard = process->hosted[SL_PROCESS_HOME].first_shard;
     const bool has_control = process->options.kind == SL_PROCESS_PS;
     (void)snprintf(out, bytes, "%s%s%sdata %s%s%s, shards %u-%u of %u",
                    has_control ? "control " : "", has_control ? control : "",
                    has_control ? ", " : "", data, bypass[0] == '\0' ? "" : " and ", bypass,
-                   first_shard, first_shard + process->options.reactor_count - 1,
-                   process->shard_count);
+                   first_shard, first_shard + process->options.reactors.count - 1,
+                   process->member.shard_count);
 }
 
 /* The level of events that are lines on stdout, too: as text they are shown once. */
@@ -59,7 +59,7 @@ void sl_process_report_ready(const struct sl_process *process)
 {
     char control[SL_LIMIT_ENDPOINT_BYTES];
     char text[SL_PROCESS_OBSERVE_SERVES_BYTES];
-    sl_endpoint_format(&process->bound_control, control, sizeof control);
+    sl_endpoint_format(&process->bound.control, control, sizeof control);
     if (process->options.kind == SL_PROCESS_SCHEDULER) {
         describe_scheduler(process, control, text, sizeof text);
     } else {
@@ -67,7 +67,8 @@ void sl_process_report_ready(const struct sl_process *process)
     }
     const size_t used = strlen(text);
     (void)snprintf(text + used, sizeof text - used, ", %s %s",
-                   process->options.tls != NULL ? "https" : "http", process->observe->address);
+                   process->options.tls != NULL ? "https" : "http",
+                   process->observer.observe->address);
     sl_process_observe_ready(process, text); /* before a reader of the line asks for /readyz */
     (void)printf("%s ready: %s\n", process->name, text);
     (void)fflush(stdout);
@@ -76,8 +77,8 @@ void sl_process_report_ready(const struct sl_process *process)
                      ? SL_EVENT("scheduler_ready",
                                 SL_EVENT_NUMBER("servers", process->options.ps_count),
                                 SL_EVENT_NUMBER("workers", process->options.worker_count))
-                     : SL_EVENT("server_ready", SL_EVENT_NUMBER("task", process->task_index),
-                                SL_EVENT_NUMBER("shards", process->options.reactor_count)),
+                     : SL_EVENT("server_ready", SL_EVENT_NUMBER("task", process->member.task_index),
+                                SL_EVENT_NUMBER("shards", process->options.reactors.count)),
                  "ready: %s", text);
 }
 
@@ -99,7 +100,7 @@ void sl_process_report_failure(const struct sl_process *process, int err)
 void sl_process_report_stage(const struct sl_process *process, enum sl_coordinator_stage stage,
                              int err)
 {
-    const char *why = process->why[stage];
+    const char *why = process->job.why[stage];
     if (stage == SL_COORDINATOR_RUNNING) {
         (void)printf("%s: the job has begun: %s\n", process->name, why);
         sl_log_event(beside_stdout(), SL_EVENT("job_begun", SL_EVENT_TEXT("summary", why)),
@@ -124,11 +125,11 @@ void sl_process_report_stage(const struct sl_process *process, enum sl_coordinat
 /* Prints the rows of each table over all shards, e.g. "emb 1000 rows". */
 static void print_tables(const struct sl_process *process)
 {
-    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+    for (uint32_t i = 0; i < process->options.reactors.count; i++) {
         const struct sl_message_stats *stats = &process->cores[i].stats;
         for (uint32_t t = 0; i == 0 && t < stats->table_count; t++) {
             uint64_t rows = 0;
-            for (uint32_t k = 0; k < process->options.reactor_count; k++) {
+            for (uint32_t k = 0; k < process->options.reactors.count; k++) {
                 const struct sl_message_stats *other = &process->cores[k].stats;
                 for (uint32_t u = 0; u < other->table_count; u++) {
                     bool same = strcmp(other->tables[u].name, stats->tables[t].name) == 0;
@@ -143,7 +144,7 @@ static void print_tables(const struct sl_process *process)
 void sl_process_report_totals(const struct sl_process *process)
 {
     struct sl_message_stats total = {0};
-    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+    for (uint32_t i = 0; i < process->options.reactors.count; i++) {
         const struct sl_message_stats *stats = &process->cores[i].stats;
         total.requests += stats->requests;
         total.bytes_in += stats->bytes_in;

@@ -148,7 +148,7 @@ static void find_done(struct sl_process_disk_job *job)
 {
     struct find *find = (struct find *)job;
     struct sl_process *process = job->process;
-    struct sl_process_restore *restore = process->restore;
+    struct sl_process_restore *restore = process->directory.restore;
     int err = job->err;
     if (restore->is_closing) {
         free(find);
@@ -207,8 +207,8 @@ static void abandon(struct sl_process *process)
     }
     work->above = above;
     work->to = to;
-    sl_process_disk_job_post(process, process->restore->offload, &work->base, abandon_work,
-                             abandon_done);
+    sl_process_disk_job_post(process, process->directory.restore->offload, &work->base,
+                             abandon_work, abandon_done);
 }
 
 /* All cores have loaded */
@@ -233,7 +233,7 @@ static void core_open_up(void *ctx, uint64_t a, uint64_t b)
 static void open_up(struct sl_process *process)
 {
     process->is_open = true;
-    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+    for (uint32_t i = 0; i < process->options.reactors.count; i++) {
         sl_reactor_post(process->reactors[0], i,
                         (struct sl_mail){.run = core_open_up, .ctx = &process->cores[i]});
     }
@@ -252,7 +252,7 @@ static void table_kept(void *ctx, const struct sl_message *answer, int err, cons
         sl_process_answer(&process->cores[0], err);
         return;
     }
-    process->restore->table++;
+    process->directory.restore->table++;
     keep_tables(process);
 }
 
@@ -265,15 +265,15 @@ static void keep_tables(struct sl_process *process)
         sl_server_restore_tables(sl_process_server(process, which, 0), &count);
     /* After a reconnect the coordinator may be another, which could assign the earlier ids to new
      * tables: start again. */
-    if (process->restore->expirations != sl_agent_expirations(process->agent)) {
-        process->restore->expirations = sl_agent_expirations(process->agent);
-        process->restore->table = 0;
+    if (process->directory.restore->expirations != sl_agent_expirations(process->agent)) {
+        process->directory.restore->expirations = sl_agent_expirations(process->agent);
+        process->directory.restore->table = 0;
     }
-    if (process->restore->table == count) {
+    if (process->directory.restore->table == count) {
         open_up(process);
         return;
     }
-    const struct sl_server_restore_table *table = &tables[process->restore->table];
+    const struct sl_server_restore_table *table = &tables[process->directory.restore->table];
     sl_agent_table_keep(process->agent, table->id, &table->spec, TABLE_WAIT_NS, table_kept,
                         process);
 }
@@ -288,7 +288,7 @@ static void core_came(void *ctx, uint64_t a, uint64_t b)
 {
     struct loaded *loaded = ctx;
     struct sl_process *process = loaded->core->process;
-    struct sl_process_restore *restore = process->restore;
+    struct sl_process_restore *restore = process->directory.restore;
     const int err = loaded->err;
     if (err != 0 && !restore->failed) {
         restore->failed = true;
@@ -363,12 +363,12 @@ void sl_process_restore_core(struct sl_process_core *core, uint64_t number)
 
 uint64_t sl_process_restore_joined(struct sl_process *process)
 {
-    struct sl_process_restore *restore = process->restore;
+    struct sl_process_restore *restore = process->directory.restore;
     const uint64_t number = restore == NULL ? 0 : sl_agent_restore(process->agent);
     uint32_t server_count = 0;
     for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX; which++) {
         process->hosted[which].restores = sl_process_replica_is_primary(process, which);
-        server_count += process->hosted[which].restores ? process->options.reactor_count : 0;
+        server_count += process->hosted[which].restores ? process->options.reactors.count : 0;
     }
     process->is_open = number == 0;
     if (number != 0) {
@@ -396,8 +396,8 @@ uint64_t sl_process_restore_joined(struct sl_process *process)
 
 struct sl_process_restore_candidate sl_process_restore_found(const struct sl_process *process)
 {
-    return process->restore == NULL ? (struct sl_process_restore_candidate){0}
-                                    : process->restore->found;
+    return process->directory.restore == NULL ? (struct sl_process_restore_candidate){0}
+                                              : process->directory.restore->found;
 }
 
 int sl_process_restore_begin(struct sl_process *process, int (*join)(struct sl_process *process))
@@ -414,24 +414,25 @@ int sl_process_restore_begin(struct sl_process *process, int (*join)(struct sl_p
     }
     find->join = join;
     find->options = options->checkpoint;
-    find->shard_count = options->ps_count * options->reactor_count;
+    find->shard_count = options->ps_count * options->reactors.count;
     if (!options->any_task) {
-        find->own = (struct sl_checkpoint_shard_range){
-            .first = options->task_index * options->reactor_count, .count = options->reactor_count};
+        find->own = (struct sl_checkpoint_shard_range){.first = options->task_index *
+                                                                options->reactors.count,
+                                                       .count = options->reactors.count};
     }
-    process->restore = restore;
+    process->directory.restore = restore;
     sl_process_disk_job_post(process, restore->offload, &find->base, find_work, find_done);
     return 0;
 }
 
 void sl_process_restore_close(struct sl_process *process)
 {
-    struct sl_process_restore *restore = process->restore;
+    struct sl_process_restore *restore = process->directory.restore;
     if (restore == NULL) {
         return;
     }
     restore->is_closing = true;
     (void)sl_offload_destroy(&restore->offload, DISK_WAIT_NS);
     free(restore);
-    process->restore = NULL;
+    process->directory.restore = NULL;
 }

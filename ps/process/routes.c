@@ -26,7 +26,7 @@ static const char *role(const struct sl_process *process)
 static void read_health(void *ctx, const struct sl_query *query, struct sl_reply *reply)
 {
     const struct sl_process *process = ctx;
-    sl_ping_reply_health(process->observe->pings, process->options.reactor_count, reply);
+    sl_ping_reply_health(process->observer.observe->pings, process->options.reactors.count, reply);
 }
 
 /* Of a job with a scheduler that has not begun: the tasks that it waits for. False: none. */
@@ -47,7 +47,7 @@ static bool list_missing(const struct sl_process *process, char *text, size_t by
 static void read_readiness(void *ctx, const struct sl_query *query, struct sl_reply *reply)
 {
     const struct sl_process *process = ctx;
-    const struct sl_process_observe *observe = process->observe;
+    const struct sl_process_observe *observe = process->observer.observe;
     char missing[SL_PROCESS_OBSERVE_WHY_BYTES];
     const char *why = observe->facts.why;
     if (process->options.kind == SL_PROCESS_SCHEDULER &&
@@ -80,7 +80,7 @@ static void read_metrics(void *ctx, const struct sl_query *query, struct sl_repl
 static void read_process(void *ctx, const struct sl_query *query, struct sl_reply *reply)
 {
     const struct sl_process *process = ctx;
-    const struct sl_process_observe *observe = process->observe;
+    const struct sl_process_observe *observe = process->observer.observe;
     const struct sl_self self = {
         .name = observe->facts.name,
         .role = role(process),
@@ -88,7 +88,7 @@ static void read_process(void *ctx, const struct sl_query *query, struct sl_repl
         .http = observe->address,
         .begun_ns = observe->begun_ns,
         .memory_limit = process->options.memory_bytes_max,
-        .reactors = sl_ping_describe(observe->pings, process->options.reactor_count),
+        .reactors = sl_ping_describe(observe->pings, process->options.reactors.count),
         .options = &process->options.shown,
     };
     sl_self_reply(&self, reply);
@@ -99,7 +99,7 @@ static void read_process(void *ctx, const struct sl_query *query, struct sl_repl
 bool sl_process_routes_at_coordinator(const struct sl_process *process, const char *path,
                                       struct sl_reply *reply)
 {
-    const struct sl_process_facts *facts = &process->observe->facts;
+    const struct sl_process_facts *facts = &process->observer.observe->facts;
     const bool is_secure = process->options.http->key != NULL;
     if (!facts->hosts_coordinator && facts->coordinator_http[0] == '\0') {
         sl_reply_error(reply, 503, "the address of the coordinator's HTTP is not known");
@@ -120,7 +120,8 @@ static void read_page(void *ctx, const struct sl_query *query, struct sl_reply *
 
 static void read_index(void *ctx, const struct sl_query *query, struct sl_reply *reply)
 {
-    const struct sl_process_facts *facts = &((const struct sl_process *)ctx)->observe->facts;
+    const struct sl_process_facts *facts =
+        &((const struct sl_process *)ctx)->observer.observe->facts;
     if (facts->coordinator_http[0] != '\0' && !sl_process_routes_at_coordinator(ctx, "/", reply)) {
         return;
     }

@@ -88,38 +88,51 @@ struct sl_process {
     uint32_t created_count;     /* reactors */
     uint32_t started_count;
     struct sl_coordinator *coordinator;
-    struct sl_endpoint bound_control, bound_data, bound_bypass;
+    struct {
+        struct sl_endpoint control, data, bypass;
+    } bound;
     char host[SL_SHM_HOST_BYTES]; /* "": shared memory is not used */
     char name[16];                /* "ps/1", "scheduler"; "ps" until the task is known */
 
-    /* Reactor 0. Other threads read the numbers after the mail that announces them. */
+    /* Reactor 0. Other threads read the member's numbers after the mail that announces them. */
     struct sl_agent *agent;
-    uint32_t shard_count;
+    struct {
+        uint32_t shard_count;
+        uint32_t task_index; /* valid once the cluster is known */
+        uint64_t lease_ns;
+    } member;
     struct sl_process_hosted hosted[SL_PROCESS_HOSTED_MAX]; /* by HOME, PARTNER */
     bool has_shards;                                        /* the cores have their shard numbers */
-    uint64_t lease_ns;
-    uint32_t task_index;                                /* valid once the cluster is known */
-    char why[SL_PROCESS_STAGES][SL_MESSAGE_TEXT_BYTES]; /* each written once, before its mail */
-    struct sl_process_checkpoints *checkpoints;         /* NULL: no checkpoint directory */
-    struct sl_process_restore *restore;                 /* likewise */
-    bool is_open;                                 /* clients are welcomed, or will be at once */
-    struct sl_process_leadership *leadership;     /* NULL: none */
-    bool ends_job;                                /* SCHEDULER: a signal ends the job */
+    bool is_open; /* clients are welcomed, or will be at once */
+    /* Of the checkpoint directory; NULL: there is none. */
+    struct {
+        struct sl_process_checkpoints *checkpoints;
+        struct sl_process_restore *restore;
+        bool is_unsaved; /* the last checkpoint failed; written by reactor 0 until it stops */
+        bool is_misused; /* the options do not fit it */
+    } directory;
+    struct sl_process_leadership *leadership; /* NULL: none */
+    struct {
+        char why[SL_PROCESS_STAGES][SL_MESSAGE_TEXT_BYTES]; /* each written once, before its mail */
+        bool ends_by_signal;                                /* SCHEDULER */
+        bool is_abandoned; /* last reactor: no scheduler and no worker is left */
+    } job;
     const struct sl_process_sim_hooks *sim_hooks; /* NULL: a real process */
-    bool abandoned; /* last reactor: no scheduler and no worker is left */
 
-    struct sl_process_views *views;     /* of the observer */
-    struct sl_process_observe *observe; /* NULL: none, in a simulation */
-    struct sl_process_cluster *cluster; /* NULL: none, in a simulation */
-    struct sl_mailbox *mailbox;         /* of the main thread */
-    int signal_fd;
-    int signal;              /* received; 0: none */
-    uint32_t answers_wanted; /* from cores */
-    int result;              /* first error of a core */
-    bool over;               /* the job has ended, and this process stops */
-    bool job_failed;         /* SCHEDULER: the job ended with an error */
-    bool is_unsaved;         /* the last checkpoint failed; written by reactor 0 until it stops */
-    bool is_misused;         /* the options do not fit the checkpoint directory */
+    struct {
+        struct sl_process_views *views;
+        struct sl_process_observe *observe; /* NULL: none, in a simulation */
+        struct sl_process_cluster *cluster; /* NULL: none, in a simulation */
+    } observer;
+    struct {
+        struct sl_mailbox *mailbox;
+        int signal_fd;
+        int signal;              /* received; 0: none */
+        uint32_t answers_wanted; /* from cores */
+        int result;              /* first error of a core */
+        bool is_over;            /* the job has ended, and this process stops */
+        bool job_failed;         /* SCHEDULER: the job ended with an error */
+    } main;
 };
 
 /* Number of hosted sets of shards. */
@@ -132,7 +145,7 @@ static inline uint32_t sl_process_hosted_count(const struct sl_process *process)
 static inline struct sl_server *sl_process_server(const struct sl_process *process, uint32_t which,
                                                   uint32_t core)
 {
-    return process->servers[which * process->options.reactor_count + core];
+    return process->servers[which * process->options.reactors.count + core];
 }
 
 /* The coordinator's functions, for the server on its reactor. */

@@ -61,7 +61,7 @@ int sl_process_tables_read(struct sl_process *process, struct sl_port_set *ports
                            uint32_t iterations, struct sl_process_tables *out,
                            struct sl_reason *reason)
 {
-    const uint32_t cores = process->options.reactor_count;
+    const uint32_t cores = process->options.reactors.count;
     const uint32_t count = cores * sl_process_hosted_count(process);
     struct read *reads = calloc(count, sizeof *reads);
     struct sl_port *port;

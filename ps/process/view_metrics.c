@@ -100,7 +100,7 @@ static void collect(void *ctx, struct sl_metrics_visitor *visitor)
     const struct sl_server_view *views[2 * SL_LIMIT_REACTORS];
     const uint64_t now_ns = sl_clock_now_ns(sl_clock_system());
     uint64_t age_ns;
-    if (process->views == NULL) {
+    if (process->observer.views == NULL) {
         return;
     }
     const struct sl_coordinator_view *members =

@@ -13,13 +13,13 @@ struct sl_process_views {
 int sl_process_views_create(struct sl_process *process)
 {
     const bool is_scheduler = process->options.kind == SL_PROCESS_SCHEDULER;
-    const uint32_t reactors = process->options.reactor_count;
+    const uint32_t reactors = process->options.reactors.count;
     const uint32_t count = is_scheduler ? 0 : reactors * sl_process_hosted_count(process);
     struct sl_process_views *views = calloc(1, sizeof *views + count * sizeof views->servers[0]);
     if (views == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    process->views = views;
+    process->observer.views = views;
     views->server_count = count;
     int err = sl_view_create(process->reactors[0], sizeof(struct sl_coordinator_view),
                              sl_coordinator_view_fill, &process->coordinator, &views->coordinator);
@@ -35,7 +35,7 @@ int sl_process_views_create(struct sl_process *process)
 
 void sl_process_views_destroy(struct sl_process *process)
 {
-    struct sl_process_views *views = process->views;
+    struct sl_process_views *views = process->observer.views;
     if (views == NULL) {
         return;
     }
@@ -44,12 +44,12 @@ void sl_process_views_destroy(struct sl_process *process)
     }
     sl_view_destroy(&views->coordinator);
     free(views);
-    process->views = NULL;
+    process->observer.views = NULL;
 }
 
 void sl_process_views_request(const struct sl_process *process)
 {
-    const struct sl_process_views *views = process->views;
+    const struct sl_process_views *views = process->observer.views;
     sl_view_request(views->coordinator);
     for (uint32_t i = 0; i < views->server_count; i++) {
         sl_view_request(views->servers[i]);
@@ -60,17 +60,17 @@ const struct sl_server_view *sl_process_views_server(const struct sl_process *pr
                                                      uint32_t index, uint64_t now_ns,
                                                      uint64_t *age_ns)
 {
-    sl_assert(index < process->views->server_count);
+    sl_assert(index < process->observer.views->server_count);
     const struct sl_server_view *view =
-        sl_view_read(process->views->servers[index], now_ns, age_ns);
-    return view != NULL && view->has_shard ? view : NULL;
+        sl_view_read(process->observer.views->servers[index], now_ns, age_ns);
+    return view != NULL && view->stage != SL_SERVER_VIEW_NO_SHARD ? view : NULL;
 }
 
 const struct sl_coordinator_view *sl_process_views_coordinator(const struct sl_process *process,
                                                                uint64_t now_ns, uint64_t *age_ns)
 {
     const struct sl_coordinator_view *view =
-        sl_view_read(process->views->coordinator, now_ns, age_ns);
+        sl_view_read(process->observer.views->coordinator, now_ns, age_ns);
     return view != NULL && view->is_here ? view : NULL;
 }
 
@@ -80,7 +80,7 @@ uint32_t sl_process_views_serving(const struct sl_process *process,
 {
     uint32_t count = 0;
     uint64_t age_ns;
-    for (uint32_t i = 0; i < process->views->server_count; i++) {
+    for (uint32_t i = 0; i < process->observer.views->server_count; i++) {
         const struct sl_server_view *view = sl_process_views_server(process, i, now_ns, &age_ns);
         if (view != NULL && view->serves) {
             views[count++] = view;

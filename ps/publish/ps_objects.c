@@ -45,7 +45,7 @@ static int start(struct sl_process_beside *beside, struct sl_process *process)
         (void)mkdir(objects->directory, 0700);
         (void)sl_disk_make_directory(sl_disk_system(), objects->directory, NULL); /* synced */
         (void)snprintf(self->directory, sizeof self->directory, "%s/ps-%u", objects->directory,
-                       process->task_index);
+                       process->member.task_index);
     }
     const struct sl_objects_options options = {.struct_size = sizeof options,
                                                .engine_options = &engine,
@@ -61,7 +61,7 @@ static int start(struct sl_process_beside *beside, struct sl_process *process)
         .publish_tables = self->is_keeper ? publish_tables : NULL,
         .ctx = self};
     self->process = process;
-    int err = sl_port_set_create(process->reactors, process->options.reactor_count, NULL,
+    int err = sl_port_set_create(process->reactors, process->options.reactors.count, NULL,
                                  sizeof(struct sl_port), &self->ports);
     if (err != 0) {
         sl_log_error("--objects: %s", sl_err_name(err));

@@ -56,7 +56,7 @@ int sl_ps_tables_publish(struct sl_process *process, struct sl_port_set *ports,
                                      reason);
     *state = (struct sl_objects_tables_state){.iterations = tables.iterations,
                                               .shards = tables.primary_count,
-                                              .shard_count = process->shard_count};
+                                              .shard_count = process->member.shard_count};
     if (err != 0 || request->tables[0] == '\0') {
         sl_process_tables_fini(&tables);
         return err;

@@ -147,12 +147,12 @@ static void report_in_sync(struct sl_server *server)
     }
     replica->is_in_sync = true;
     replica->catch_up.late_count = 0;
-    server->role.degraded_since_ns = 0;
+    server->role.backup.degraded_since_ns = 0;
     sl_replication_metrics_update(server);
     sl_log_info("shard %u: its backup on ps/%u is in sync (epoch %" PRIu64
                 "); acknowledged while degraded so far: %" PRIu64 " writes",
                 server->options.shard.index, replica->config.backup_task, replica->config.epoch,
-                server->role.degraded_writes);
+                server->role.backup.degraded_writes);
     sl_replication_report(server, true);
     sl_replication_start_serving(server);
 }
@@ -299,7 +299,7 @@ void sl_replication_log_abort(struct sl_server *server)
     sl_list_append_all(entries, &replica->log.unsent);
     sl_list_append_all(entries, &replica->log.behind);
     SL_LIST_FOREACH (link, entries) {
-        server->role.degraded_writes += is_acknowledged_degraded(replica, entry_of(link));
+        server->role.backup.degraded_writes += is_acknowledged_degraded(replica, entry_of(link));
     }
     sl_replication_set_link(replica, SL_REPLICATION_NONE);
     replica->is_in_sync = false;
@@ -391,7 +391,7 @@ static struct sl_replication_entry *make(struct sl_server *server, size_t bytes)
 /* Clears the padding of values from shared memory, which the request did not check. */
 static void clean(const struct sl_server *server, struct sl_server_request *request)
 {
-    if (request->work.out_of_line) {
+    if (sl_flags_has(request->work.flags, SL_SHARD_OUT_OF_LINE)) {
         sl_shard_clean_padding(server->shard, &request->work, request->payload,
                                request->payload_bytes);
     }
@@ -505,7 +505,7 @@ bool sl_replication_log_done(struct sl_server_request *request)
         sl_server_scheduler_remove(request);
         take_request(request, section_end, 0);
     } else if (!sl_shard_skips_writes(&request->work)) {
-        request->server->role.degraded_writes++;
+        request->server->role.backup.degraded_writes++;
         take_payload(request, section_end);
     }
     return waits;
@@ -574,7 +574,7 @@ void sl_replication_log_answer(struct sl_server_conn *conn, const struct sl_mess
         .body_bytes = (uint32_t)sl_bytes_pad8(bytes),
         .message_bytes = (uint32_t)bytes,
     };
-    name_client(&head, conn->session);
+    name_client(&head, conn->client.session);
     struct sl_replication_entry *entry = make(server, sizeof *entry + head.body_bytes);
     if (entry == NULL && waits) {
         sl_server_send_error(conn, message->id, SL_ERR_NO_MEMORY, "no memory for the log");

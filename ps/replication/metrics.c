@@ -45,7 +45,7 @@ static void count_degraded(const struct sl_server *server)
     if (replica->degraded_ns != 0 && now_ns > replica->degraded_ns) {
         sl_cell_add(&replica->cells->degraded_ns, now_ns - replica->degraded_ns);
     }
-    replica->degraded_ns = server->role.degraded_since_ns == 0 ? 0 : now_ns;
+    replica->degraded_ns = server->role.backup.degraded_since_ns == 0 ? 0 : now_ns;
 }
 
 void sl_replication_metrics_update(const struct sl_server *server)

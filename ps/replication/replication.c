@@ -40,7 +40,7 @@ static void promoted(struct sl_server *server)
         return;
     }
     sl_replication_set_stage(replica, SL_REPLICATION_SERVES);
-    server->role.is_touched = true;
+    server->role.backup.needs_snapshot = true;
     sl_server_sessions_await(server, TAKE_OVER_LEASES);
     sl_replication_expirations_apply(server);
     sl_log_info("shard %u: the backup is promoted (epoch %" PRIu64 ")", server->options.shard.index,
@@ -84,8 +84,8 @@ static void become_primary(struct sl_server *server, bool was_primary, bool was_
 static void note_degraded(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    if (!replica->is_in_sync && server->role.degraded_since_ns == 0) {
-        server->role.degraded_since_ns = sl_server_now_ns(server);
+    if (!replica->is_in_sync && server->role.backup.degraded_since_ns == 0) {
+        server->role.backup.degraded_since_ns = sl_server_now_ns(server);
     }
     sl_replication_metrics_update(server);
 }

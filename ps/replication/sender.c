@@ -75,7 +75,7 @@ static void on_welcomed(void *ctx, struct sl_session *session,
         sl_replication_log_acknowledged(server, welcome->position);
         sl_replication_log_resend(server);
         sl_replication_expect_ack(server);
-    } else if (!server->role.is_touched) {
+    } else if (!server->role.backup.needs_snapshot) {
         sl_replication_log_begin(server);
     } else if (welcome->position != 0) {
         sl_replication_give_up(server, "it is not empty"); /* a new epoch empties it */

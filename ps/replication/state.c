@@ -87,7 +87,7 @@ void sl_replication_report(struct sl_server *server, bool in_sync)
 void sl_replication_start_serving(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    if (replica->stage == SL_REPLICATION_WAITS_FOR_BACKUP && server->is_restored) {
+    if (replica->stage == SL_REPLICATION_WAITS_FOR_BACKUP && server->restore.is_done) {
         sl_server_sessions_await(server, 1); /* they could not connect during the wait */
     }
     if (replica->config.is_primary) { /* else fenced */

@@ -58,9 +58,9 @@ static void check_sink(struct sl_server_conn *conn)
 void sl_server_admission_check(struct sl_server *server)
 {
     const uint32_t checks_max = server->admission.is_short ? CHECKS_MAX_SHORT : CHECKS_MAX;
-    const struct sl_list_link *end = &server->conns.head;
+    const struct sl_list_link *end = &server->conns.list.head;
     struct sl_list_link *link =
-        server->admission.next == NULL ? server->conns.head.next : server->admission.next;
+        server->admission.next == NULL ? server->conns.list.head.next : server->admission.next;
     for (uint32_t i = 0; i < CHECKED_CONNS && link != end; i++) {
         struct sl_server_conn *conn = sl_server_conn_of(link);
         link = link->next;
@@ -90,7 +90,7 @@ static void check_again(struct sl_timer *timer, uint64_t now_ns)
     struct sl_server *server = SL_CONTAINER_OF(timer, struct sl_server, admission.timer);
     sl_server_admission_check(server);
     const bool has_more = server->admission.next == NULL && give_back(server);
-    if (!sl_list_empty(&server->conns) || has_more) {
+    if (!sl_list_empty(&server->conns.list) || has_more) {
         /* An unfinished round continues in the next turn. */
         uint64_t wait_ns = server->admission.next == NULL ? CHECK_NS : 0;
         sl_timer_arm(sl_server_timers(server), timer, now_ns + wait_ns);
@@ -106,8 +106,8 @@ void sl_server_admission_init(struct sl_server *server)
 void sl_server_admission_add(struct sl_server *server, struct sl_server_conn *conn)
 {
     conn->server = server;
-    sl_list_prepend(&server->conns, &conn->link);
-    server->conn_count++;
+    sl_list_prepend(&server->conns.list, &conn->link);
+    server->conns.count++;
     if (!sl_timer_armed(&server->admission.timer)) {
         sl_timer_arm(sl_server_timers(server), &server->admission.timer,
                      sl_server_now_ns(server) + CHECK_NS);
@@ -119,10 +119,11 @@ void sl_server_admission_remove(struct sl_server_conn *conn)
     struct sl_server *server = conn->server;
     sl_list_remove(&conn->sink.link);
     if (server->admission.next == &conn->link) {
-        server->admission.next = conn->link.next == &server->conns.head ? NULL : conn->link.next;
+        server->admission.next =
+            conn->link.next == &server->conns.list.head ? NULL : conn->link.next;
     }
     sl_list_remove(&conn->link);
-    server->conn_count--;
+    server->conns.count--;
 }
 
 /* Long payloads */

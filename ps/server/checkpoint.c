@@ -68,7 +68,7 @@ struct sl_server_checkpoint {
     int64_t time_s;
     struct sl_server_checkpoint_file *file; /* NULL: none, or left to the thread */
     uint64_t progress_ns;                   /* last progress */
-    uint64_t writes;                        /* server->write_count at the snapshot */
+    uint64_t writes;                        /* server->writes.count at the snapshot */
     bool goes_on;                           /* sl_server_job_continues at the snapshot */
     uint32_t jobs_away;                     /* of all files, also of aborted ones */
     struct sl_snapshot_block *returned;     /* by the thread */
@@ -350,7 +350,7 @@ static void begin_snapshot(struct sl_server_checkpoint *checkpoint)
         give_up(checkpoint, err != 0 ? err : SL_ERR_NO_MEMORY, "no memory to begin it");
         return;
     }
-    checkpoint->writes = server->write_count;
+    checkpoint->writes = server->writes.count;
     checkpoint->goes_on = sl_server_job_continues(server);
     checkpoint->progress_ns = sl_server_now_ns(server);
     sl_server_unblock(server);
@@ -570,7 +570,7 @@ bool sl_server_checkpoint_holds_all(const struct sl_server *server)
 {
     const struct sl_server_checkpoint *checkpoint = server->checkpoint;
     sl_reactor_assert_owner(server->options.reactor);
-    return checkpoint != NULL && checkpoint->complete_writes == server->write_count &&
+    return checkpoint != NULL && checkpoint->complete_writes == server->writes.count &&
            sl_server_is_idle(server); /* waiting requests may still write */
 }
 
@@ -578,7 +578,7 @@ void sl_server_fence_writes(struct sl_server *server)
 {
     sl_reactor_assert_owner(server->options.reactor);
     sl_server_pull_batch_answer(server);
-    server->writes_fenced = true;
+    server->writes.are_fenced = true;
 }
 
 /* Blocks returned later are freed with the shard. */

@@ -7,7 +7,7 @@
 
 void sl_server_log(struct sl_server *server, const char *format, ...)
 {
-    if (!sl_log_limit_allows(&server->log_limit, sl_server_now_ns(server))) {
+    if (!sl_log_limit_allows(&server->logged.limit, sl_server_now_ns(server))) {
         return;
     }
     char text[SL_MESSAGE_TEXT_BYTES];

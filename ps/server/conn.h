@@ -67,13 +67,15 @@ struct sl_server_conn {
     struct sl_server_conn_sink sink;
 
     /* Kinds ADMITTED and DATA: */
-    struct sl_server_session *session; /* NULL: before the hello, or replaced */
-    bool resumed;
-    bool has_pulls;          /* in the server's batch */
-    struct sl_credit credit; /* left to the peer */
-    uint64_t request_id_last;
-    struct sl_list queue;           /* of requests; only the first may have started */
-    struct sl_list_link ready_link; /* of connections whose first request may run */
+    struct {
+        struct sl_server_session *session; /* NULL: before the hello, or replaced */
+        bool resumed;
+        bool has_pulls;          /* in the server's batch */
+        struct sl_credit credit; /* left to the peer */
+        uint64_t request_id_last;
+        struct sl_list queue;           /* of requests; only the first may have started */
+        struct sl_list_link ready_link; /* of connections whose first request may run */
+    } client;
 };
 
 extern const struct sl_transport_events sl_server_conn_events;
@@ -81,7 +83,7 @@ extern const struct sl_transport_events sl_server_conn_events;
 /* Returns true when no request of the connection is queued. */
 static inline bool sl_server_conn_is_free(const struct sl_server_conn *conn)
 {
-    return sl_list_empty(&conn->queue);
+    return sl_list_empty(&conn->client.queue);
 }
 
 static inline bool sl_server_conn_is_welcomed(const struct sl_server_conn *conn)

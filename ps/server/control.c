@@ -82,7 +82,7 @@ static void on_join(struct sl_server_conn *conn, const struct sl_message *messag
 static void on_data_message(struct sl_server_conn *conn, const struct sl_message *message)
 {
     const struct sl_server *server = conn->server;
-    const bool is_first = !conn->session->confirmed;
+    const bool is_first = !conn->client.session->confirmed;
     const bool is_logged =
         is_first || message->kind == SL_MESSAGE_TABLE_OPEN || message->kind == SL_MESSAGE_JOIN;
     if (is_logged && server->role.log_room == SL_SERVER_LOG_OVERFULL) {
@@ -90,9 +90,9 @@ static void on_data_message(struct sl_server_conn *conn, const struct sl_message
         return;
     }
     if (is_first && server->role.logs) {
-        server->options.hooks->client_event(conn->session, SL_SERVER_CLIENT_CONFIRMED);
+        server->options.hooks->client_event(conn->client.session, SL_SERVER_CLIENT_CONFIRMED);
     }
-    sl_server_session_confirm(conn->session);
+    sl_server_session_confirm(conn->client.session);
     switch (message->kind) {
     case SL_MESSAGE_TABLE_OPEN:
         on_table_open(conn, message);

@@ -27,7 +27,8 @@ static void on_timeout(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_server *server = server_of(timer);
     sl_log_warn("shard %u: %u connection%s still open at the drain timeout",
-                server->options.shard.index, server->conn_count, sl_log_plural(server->conn_count));
+                server->options.shard.index, server->conns.count,
+                sl_log_plural(server->conns.count));
     finish(server);
 }
 
@@ -41,7 +42,7 @@ void sl_server_drain_conn(struct sl_server_conn *conn)
 void sl_server_drain_say_goodbye(struct sl_server *server)
 {
     server->drain.stage = SL_SERVER_SAID_GOODBYE;
-    SL_LIST_FOREACH (link, &server->conns) {
+    SL_LIST_FOREACH (link, &server->conns.list) {
         struct sl_server_conn *conn = sl_server_conn_of(link);
         if (sl_server_conn_is_welcomed(conn) && !conn->said_goodbye &&
             conn->conn->state == SL_CONN_OPEN) {
@@ -59,7 +60,7 @@ bool sl_server_is_idle(const struct sl_server *server)
         server->pulls.count > 0 || (hooks != NULL && hooks->is_awaited(server))) {
         return false;
     }
-    SL_LIST_FOREACH (link, &server->conns) {
+    SL_LIST_FOREACH (link, &server->conns.list) {
         if (!sl_server_conn_is_free(sl_server_conn_of(link))) {
             return false;
         }
@@ -72,7 +73,7 @@ void sl_server_drain_update(struct sl_server *server)
     if (server->drain.drained == NULL) {
         return;
     }
-    if (server->conn_count == 0) {
+    if (server->conns.count == 0) {
         server->drain.timer.run = finish_later;
         sl_timer_arm(sl_server_timers(server), &server->drain.timer, 0);
     } else if (server->drain.stage == SL_SERVER_DRAINS && sl_server_is_idle(server)) {

@@ -35,7 +35,7 @@ static void on_accepted(void *ctx, struct sl_conn *transport_conn)
         sl_transport_disconnect(transport_conn);
         return;
     }
-    sl_list_init(&conn->queue);
+    sl_list_init(&conn->client.queue);
     sl_list_init(&conn->pending.messages);
     conn->conn = transport_conn;
     conn->outbox = &server->memory.control;
@@ -61,7 +61,7 @@ static void *on_sink(void *ctx, struct sl_conn *transport_conn, const struct sl_
         return NULL;
     }
     if (!sl_server_conn_is_welcomed(conn) ||
-        (header->type == SL_FRAME_REQUEST && conn->credit.bytes < header->payload_bytes)) {
+        (header->type == SL_FRAME_REQUEST && conn->client.credit.bytes < header->payload_bytes)) {
         sl_server_pull_batch_before(conn);
         sl_server_conn_drop(conn, SL_ERR_PROTOCOL,
                             "a frame of %u bytes, for which it has no credit",

@@ -31,12 +31,12 @@ void sl_server_handshake_refuse_version(struct sl_server_conn *conn, uint32_t ve
 static void fill_data_welcome(const struct sl_server_conn *conn, struct sl_message_welcome *out)
 {
     const struct sl_server *server = conn->server;
-    out->credit_bytes = conn->credit.bytes;
-    out->credit_requests = conn->credit.requests;
+    out->credit_bytes = conn->client.credit.bytes;
+    out->credit_requests = conn->client.credit.requests;
     out->shard = server->options.shard.index;
     out->shard_count = server->options.shard.count;
-    out->resumed = conn->resumed;
-    out->restored = conn->resumed ? conn->session->restored : server->is_restored;
+    out->resumed = conn->client.resumed;
+    out->restored = conn->client.resumed ? conn->client.session->restored : server->restore.is_done;
     out->incarnation = server->role.state;
     out->payload_bytes_max = server->payload_bytes_max;
     if (conn->greeting.hello.role == SL_MESSAGE_ROLE_WORKER) {
@@ -72,8 +72,8 @@ static void welcome(struct sl_server_conn *conn)
     sl_assert(conn->kind == SL_SERVER_CONN_ADMITTED);
     conn->kind = SL_SERVER_CONN_DATA;
     conn->conn->sink_bytes = SL_SERVER_SHM_SINK_BYTES;
-    conn->server->role.is_touched = true;
-    conn->credit = (struct sl_credit){
+    conn->server->role.backup.needs_snapshot = true;
+    conn->client.credit = (struct sl_credit){
         .bytes = SL_LIMIT_CREDIT_BYTES,
         .requests = SL_LIMIT_CREDIT_REQUESTS,
     };
@@ -85,9 +85,9 @@ static void welcome(struct sl_server_conn *conn)
 
 void sl_server_handshake_welcome(struct sl_server *server)
 {
-    SL_LIST_FOREACH (link, &server->conns) {
+    SL_LIST_FOREACH (link, &server->conns.list) {
         struct sl_server_conn *conn = sl_server_conn_of(link);
-        if (conn->kind == SL_SERVER_CONN_ADMITTED && conn->session != NULL) {
+        if (conn->kind == SL_SERVER_CONN_ADMITTED && conn->client.session != NULL) {
             welcome(conn);
         }
     }
@@ -133,14 +133,15 @@ static void send_elsewhere(struct sl_server_conn *conn)
     struct sl_message message = {
         .kind = SL_MESSAGE_ERROR, .id = conn->greeting.hello_id, .error.err = SL_ERR_AGAIN};
     char *text = message.error.text;
-    if (server->leader.endpoint[0] == '\0') {
+    if (server->coordinator.leader.endpoint[0] == '\0') {
         (void)snprintf(text, sizeof message.error.text,
                        "no process hosts the coordinator at the moment");
     } else {
         (void)snprintf(text, sizeof message.error.text, "%s hosts the coordinator, at %s",
-                       server->leader.name, server->leader.endpoint);
+                       server->coordinator.leader.name, server->coordinator.leader.endpoint);
     }
-    memcpy(message.error.coordinator, server->leader.endpoint, sizeof server->leader.endpoint);
+    memcpy(message.error.coordinator, server->coordinator.leader.endpoint,
+           sizeof server->coordinator.leader.endpoint);
     sl_server_send(conn, &message);
     conn->kind = SL_SERVER_CONN_REFUSED;
     sl_log_debug("%s (%s) is redirected: %s", conn->name, conn->conn->peer, text);

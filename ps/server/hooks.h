@@ -110,13 +110,16 @@ struct sl_server_role {
     bool has_entries; /* of a primary, received and not executed: nothing else runs */
     enum sl_server_log_room log_room;
     enum sl_server_switchover switchover;
-    uint64_t state;             /* id of the shard's state; clients see it as incarnation */
-    uint64_t degraded_since_ns; /* 0: in sync, or a backup */
+    uint64_t state; /* id of the shard's state; clients see it as incarnation */
 
-    /* The shard may not be empty: a client was welcomed or has expired, or it was restored or
-     * promoted. A new backup needs a snapshot. */
-    bool is_touched;
-    uint64_t degraded_writes; /* acknowledged while no backup was in sync; counted by both */
+    /* Of the backup. */
+    struct {
+        /* The shard may not be empty: a client was welcomed or has expired, or it was restored or
+         * promoted. */
+        bool needs_snapshot;
+        uint64_t degraded_since_ns; /* 0: in sync, or this is the backup */
+        uint64_t degraded_writes;   /* acknowledged while none was in sync; counted by both */
+    } backup;
 };
 
 #endif

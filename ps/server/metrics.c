@@ -93,7 +93,7 @@ static void record_late(struct sl_server *server, uint64_t now_ns)
     struct sl_server_turn_counts *turn = &server->turn;
     for (uint32_t i = 0; i < turn->late_count; i++) {
         const struct sl_server_late *late = &turn->late[i];
-        sl_cell_record(&server->cells->request_time[late->op], now_ns - late->arrived_ns, 1);
+        sl_cell_record(&server->cells.used->request_time[late->op], now_ns - late->arrived_ns, 1);
     }
     turn->late_count = 0;
 }
@@ -107,7 +107,7 @@ void sl_server_metrics_answered(const struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
     struct sl_server_turn_counts *turn = &server->turn;
-    record_waits(server->cells, request->timing, sl_server_now_ns(server));
+    record_waits(server->cells.used, request->timing, sl_server_now_ns(server));
     if (turn->late_count == sizeof turn->late / sizeof turn->late[0]) {
         record_late(server, clock_ns(server));
     }
@@ -122,7 +122,7 @@ void sl_server_metrics_answered(const struct sl_server_request *request)
 void sl_server_metrics_set_gauges(struct sl_server *server)
 {
     server->turn.gauges_ns = sl_server_now_ns(server);
-    struct sl_server_cells *cells = server->cells;
+    struct sl_server_cells *cells = server->cells.used;
     const struct sl_pool *requests = &server->memory.requests;
     const struct sl_shard *shard = server->shard;
     sl_cell_set(&cells->queued, requests->block_count - requests->free_count);
@@ -150,8 +150,9 @@ uint64_t sl_server_metrics_end_turn(struct sl_server *server)
     record_late(server, now_ns);
     for (uint32_t op = 0; op < SL_REQUEST_KINDS; op++) {
         if (turn->at_once[op] > 0) {
-            sl_cell_add(&server->cells->requests[op], turn->at_once[op]);
-            sl_cell_record(&server->cells->request_time[op], now_ns - begun_ns, turn->at_once[op]);
+            sl_cell_add(&server->cells.used->requests[op], turn->at_once[op]);
+            sl_cell_record(&server->cells.used->request_time[op], now_ns - begun_ns,
+                           turn->at_once[op]);
             turn->at_once[op] = 0;
         }
     }
@@ -160,9 +161,9 @@ uint64_t sl_server_metrics_end_turn(struct sl_server *server)
 
 uint64_t sl_server_metrics_requests(const struct sl_server *server)
 {
-    uint64_t count = sl_cell_get(&server->cells->entries);
+    uint64_t count = sl_cell_get(&server->cells.used->entries);
     for (uint32_t op = 0; op < SL_REQUEST_KINDS; op++) {
-        count += sl_cell_get(&server->cells->requests[op]) + server->turn.at_once[op];
+        count += sl_cell_get(&server->cells.used->requests[op]) + server->turn.at_once[op];
     }
     return count;
 }

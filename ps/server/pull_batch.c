@@ -36,7 +36,7 @@ static void append(struct sl_server_conn *conn, const struct sl_transport_messag
     to->table_id = pull->table_id;
     pulls->key_count += pull->key_count;
     pulls->cost += pull->cost;
-    conn->has_pulls = true;
+    conn->client.has_pulls = true;
 }
 
 /* Returns the cost that further pulls may spend in this turn. */
@@ -59,7 +59,7 @@ bool sl_server_pull_batch_take(struct sl_server_conn *conn,
         !sl_server_conn_is_free(conn) ||
         !sl_shard_small_pull_parse(server->shard, &caller, message->payload, bytes, &pull) ||
         pull.cost > keys_left(server) ||
-        !sl_credit_spend(&conn->credit, sl_request_credit_bytes(bytes, pull.reply_bytes))) {
+        !sl_credit_spend(&conn->client.credit, sl_request_credit_bytes(bytes, pull.reply_bytes))) {
         return false;
     }
     append(conn, message, &pull);
@@ -123,7 +123,7 @@ static bool answer_run(struct sl_server *server, const struct sl_server_pull *pu
         header.payload_bytes = pull->reply_bytes;
         header.request_id = pull->message.header.request_id;
         header.credit_bytes = (uint32_t)credit_of(pull);
-        sl_credit_grant(&conn->credit, header.credit_bytes, 1);
+        sl_credit_grant(&conn->client.credit, header.credit_bytes, 1);
         sl_frame_encode(&header, frame);
         sl_shard_small_pull_write(server->shard, pull->table_id, keys, rows, pull->key_count,
                                   frame + SL_FRAME_HEADER_BYTES);
@@ -203,7 +203,7 @@ void sl_server_pull_batch_answer(struct sl_server *server)
     }
     for (uint32_t i = 0; i < count; i++) {
         if (pulls->pulls[i].conn != NULL) {
-            pulls->pulls[i].conn->has_pulls = false;
+            pulls->pulls[i].conn->client.has_pulls = false;
         }
     }
     sl_server_spend(server, pulls->cost);
@@ -218,7 +218,7 @@ void sl_server_pull_batch_answer(struct sl_server *server)
 
 void sl_server_pull_batch_before(struct sl_server_conn *conn)
 {
-    if (conn->has_pulls) {
+    if (conn->client.has_pulls) {
         sl_server_pull_batch_answer(conn->server);
     }
 }
@@ -226,12 +226,12 @@ void sl_server_pull_batch_before(struct sl_server_conn *conn)
 void sl_server_pull_batch_drop(struct sl_server_conn *conn)
 {
     struct sl_server_pull_batch *pulls = &conn->server->pulls;
-    for (uint32_t i = 0; conn->has_pulls && i < pulls->count; i++) {
+    for (uint32_t i = 0; conn->client.has_pulls && i < pulls->count; i++) {
         struct sl_server_pull *pull = &pulls->pulls[i];
         if (pull->conn == conn) {
             sl_server_conn_release(conn, &pull->message);
             pull->conn = NULL;
         }
     }
-    conn->has_pulls = false;
+    conn->client.has_pulls = false;
 }

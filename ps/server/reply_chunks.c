@@ -33,8 +33,8 @@ bool sl_server_reply_chunks_fits(const struct sl_server_conn *conn,
 /* A write of the session has started and is not done: its end may tick a clock. */
 static bool is_written_beside(const struct sl_server_conn *conn)
 {
-    const struct sl_server_request *first = sl_server_request_first(&conn->queue);
-    return conn->session->overtaken_writes > 0 ||
+    const struct sl_server_request *first = sl_server_request_first(&conn->client.queue);
+    return conn->client.session->overtaken_writes > 0 ||
            (first != NULL && sl_server_request_started(first) &&
             sl_server_request_writes(&first->work));
 }

@@ -24,7 +24,7 @@ static bool is_due(const struct sl_server *server, uint64_t *logged_ns)
 
 static void log_out_of_memory(struct sl_server *server, const char *text)
 {
-    if (!is_due(server, &server->out_of_memory_ns)) {
+    if (!is_due(server, &server->logged.out_of_memory_ns)) {
         return;
     }
     const uint32_t shard = server->options.shard.index;
@@ -40,7 +40,7 @@ static void reply_error(const struct sl_server_reply_to *to, int err, const char
 {
     struct sl_server_conn *conn = to->conn;
     uint32_t bytes = (uint32_t)strlen(text);
-    sl_server_metrics_failed(conn->server->cells, err);
+    sl_server_metrics_failed(conn->server->cells.used, err);
     if (err == SL_ERR_NO_MEMORY) {
         log_out_of_memory(conn->server, text);
     }
@@ -62,7 +62,7 @@ static void fail(const struct sl_server_reply_to *to, const struct sl_shard_requ
                  const char *text)
 {
     const struct sl_server *server = to->conn->server;
-    struct sl_server_session *session = to->conn->session;
+    struct sl_server_session *session = to->conn->client.session;
     if (sl_server_request_writes(work)) {
         sl_server_session_failed(session, to->id, err);
         if (server->role.logs) {
@@ -78,8 +78,8 @@ static void fail_not_finite(const struct sl_server_reply_to *to,
 {
     struct sl_server *server = to->conn->server;
     const uint32_t shard = server->options.shard.index;
-    sl_cell_add(&server->cells->not_finite, 1);
-    if (is_due(server, &server->not_finite_ns)) {
+    sl_cell_add(&server->cells.used->not_finite, 1);
+    if (is_due(server, &server->logged.not_finite_ns)) {
         sl_log_event(SL_LOG_WARN,
                      SL_EVENT("push_refused", SL_EVENT_NUMBER("shard", shard),
                               SL_EVENT_TEXT("client", to->conn->name),
@@ -129,7 +129,7 @@ static enum sl_server_outcome run_in_place(const struct sl_server_reply_to *to,
         return SL_SERVER_CONTINUES;
     }
     struct sl_reason reason;
-    server->write_count += sl_server_request_writes(work);
+    server->writes.count += sl_server_request_writes(work);
     int result = sl_shard_run(server->shard, work,
                               to->buffer == NULL ? frame + SL_FRAME_HEADER_BYTES : to->buffer,
                               UINT32_MAX, spent, &reason);
@@ -150,8 +150,8 @@ static enum sl_server_outcome run_in_place(const struct sl_server_reply_to *to,
     }
     sl_assert(result == SL_SHARD_DONE);
     if (sl_server_request_writes(work)) {
-        sl_server_session_wrote(conn->session, to->id);
-        server->role.degraded_writes++;
+        sl_server_session_wrote(conn->client.session, to->id);
+        server->role.backup.degraded_writes++;
     }
     const void *tail = tail_of_reply(to, work, frame);
     struct sl_frame header = sl_server_reply_header(conn, to->id, to->credit_bytes, bytes);
@@ -218,7 +218,7 @@ static struct sl_server_request *request_make(struct sl_server_conn *conn,
     }
     *request = (struct sl_server_request){
         .server = server,
-        .session = conn->session,
+        .session = conn->client.session,
         .conn = conn,
         .deadline.run = deadline_passed,
         .timing = {.arrived_ns = sl_server_now_ns(server), .since_ns = sl_server_now_ns(server)},
@@ -272,7 +272,7 @@ static bool may_run_at_once(const struct sl_server_conn *conn, const struct sl_s
 static bool has_crowd(const struct sl_server_conn *conn)
 {
     return !sl_server_conn_is_free(conn) &&
-           sl_server_request_of(conn->queue.head.prev)->is_runnable;
+           sl_server_request_of(conn->client.queue.head.prev)->is_runnable;
 }
 
 /* Validates the whole request. payload: its bytes, without values that stay in place. */
@@ -324,18 +324,19 @@ static void enqueue(struct sl_server_incoming *incoming, const struct sl_shard_r
 static bool check_header(struct sl_server_conn *conn, const struct sl_frame *header,
                          bool *comes_again)
 {
-    struct sl_server_session *session = conn->session;
+    struct sl_server_session *session = conn->client.session;
     uint64_t id = header->request_id;
     *comes_again = id <= session->id_max;
-    if (header->budget_us == 0 || (*comes_again && id <= conn->request_id_last)) {
+    if (header->budget_us == 0 || (*comes_again && id <= conn->client.request_id_last)) {
         sl_server_pull_batch_before(conn);
-        sl_server_conn_drop(
-            conn, SL_ERR_PROTOCOL, "request %llu with a budget of %u us, behind %llu",
-            (unsigned long long)id, header->budget_us, (unsigned long long)conn->request_id_last);
+        sl_server_conn_drop(conn, SL_ERR_PROTOCOL,
+                            "request %llu with a budget of %u us, behind %llu",
+                            (unsigned long long)id, header->budget_us,
+                            (unsigned long long)conn->client.request_id_last);
         return false;
     }
     sl_server_session_arrived(session, id);
-    conn->request_id_last = id;
+    conn->client.request_id_last = id;
     return true;
 }
 
@@ -353,11 +354,11 @@ static void adopt(struct sl_server_request *orphan, const struct sl_server_reply
 static bool replay(const struct sl_server_incoming *incoming, struct sl_shard_request *work)
 {
     struct sl_server_conn *conn = incoming->to.conn;
-    struct sl_server_session *session = conn->session;
+    struct sl_server_session *session = conn->client.session;
     const uint64_t id = incoming->to.id;
     char text[SL_MESSAGE_TEXT_BYTES];
     int err = 0;
-    if (!work->writes) {
+    if (!sl_flags_has(work->flags, SL_SHARD_WRITES)) {
         return false;
     }
     switch (sl_server_session_write_outcome(session, id, &err)) {
@@ -385,7 +386,7 @@ static bool replay(const struct sl_server_incoming *incoming, struct sl_shard_re
  * The hook decides whether its answer waits for the backup. */
 static bool is_to_be_logged(const struct sl_server *server, const struct sl_shard_request *work)
 {
-    return work->writes && server->role.logs;
+    return sl_flags_has(work->flags, SL_SHARD_WRITES) && server->role.logs;
 }
 
 void sl_server_request_serve(struct sl_server_incoming *incoming, struct sl_shard_request *work)
@@ -393,14 +394,14 @@ void sl_server_request_serve(struct sl_server_incoming *incoming, struct sl_shar
     struct sl_server_conn *conn = incoming->to.conn;
     struct sl_server *server = conn->server;
     const bool writes = sl_server_request_writes(work);
-    if (sl_server_drains(server) || (server->writes_fenced && writes)) {
+    if (sl_server_drains(server) || (server->writes.are_fenced && writes)) {
         /* Else: no answer, the client retries at the backup. */
         if (server->role.switchover == SL_SERVER_NO_SWITCHOVER) {
             fail(&incoming->to, work, SL_ERR_CANCELLED, "the server is shutting down");
         }
         return;
     }
-    const bool is_held = writes && conn->session->overtaken_writes > 0;
+    const bool is_held = writes && conn->client.session->overtaken_writes > 0;
     const bool is_free = sl_server_conn_is_free(conn) && !is_held;
     const bool is_short = !is_to_be_logged(server, work) &&
                           !sl_server_reply_chunks_fits(conn, work) &&
@@ -461,11 +462,11 @@ static void arrive(struct sl_server_conn *conn, const struct sl_transport_messag
     }
     to->buffer = reply_buffer_for(conn->conn, work.reply_bytes);
     to->credit_bytes = sl_request_credit_bytes(header->payload_bytes, work.reply_bytes);
-    if (!sl_credit_spend(&conn->credit, to->credit_bytes)) {
+    if (!sl_credit_spend(&conn->client.credit, to->credit_bytes)) {
         sl_server_conn_drop(conn, SL_ERR_PROTOCOL, "it spends more credit than it was granted");
     } else if (comes_again && replay(&incoming, &work)) {
         return;
-    } else if (work.wants_finite &&
+    } else if (sl_flags_has(work.flags, SL_SHARD_WANTS_FINITE) &&
                (err = sl_shard_check_finite(conn->server->shard, &work, &reason)) != 0) {
         fail_not_finite(to, &work, err, reason.text);
     } else {
@@ -603,7 +604,8 @@ void sl_server_request_free(struct sl_server_request *request)
 static uint32_t slice_of(const struct sl_server_request *request)
 {
     const struct sl_shard_request *work = &request->work;
-    const bool is_short = work->cost <= SL_SERVER_PUSH_KEYS && work->writes;
+    const bool is_short =
+        work->cost <= SL_SERVER_PUSH_KEYS && sl_flags_has(work->flags, SL_SHARD_WRITES);
     return is_short && request->server->role.logs
                ? SL_SERVER_PUSH_KEYS
                : SL_SERVER_SLICE_KEYS * sl_server_request_speed(request);
@@ -624,7 +626,7 @@ static enum sl_server_outcome complete(struct sl_server_request *request)
             return SL_SERVER_ANSWERED;
         }
     } else {
-        server->role.degraded_writes += writes;
+        server->role.backup.degraded_writes += writes;
     }
     return reply_from_buffer(request);
 }
@@ -645,7 +647,7 @@ static enum sl_server_outcome run_slice(struct sl_server_request *request, uint3
     if (writes && session != NULL) {
         sl_server_session_touch(session);
     }
-    server->write_count += writes;
+    server->writes.count += writes;
     const uint32_t slice = slice_of(request);
     int result = sl_shard_run(server->shard, &request->work, reply_of(request),
                               keys < slice ? keys : slice, spent, &reason);
@@ -698,7 +700,7 @@ static enum sl_server_outcome start(struct sl_server_request *request, uint32_t 
                                     uint32_t *spent)
 {
     struct sl_server *server = request->server;
-    if (server->writes_fenced && sl_server_request_writes(&request->work)) {
+    if (server->writes.are_fenced && sl_server_request_writes(&request->work)) {
         refuse(request);
         return SL_SERVER_ANSWERED;
     }

@@ -104,7 +104,7 @@ static inline void sl_server_request_begun(struct sl_server *server,
                                            const struct sl_shard_request *work)
 {
     server->turn.has_requests = true;
-    sl_cell_add(&server->cells->requests[sl_request_kind_of(work->main.op)], 1);
+    sl_cell_add(&server->cells.used->requests[sl_request_kind_of(work->main.op)], 1);
 }
 
 /* The request begins another phase. */
@@ -119,7 +119,7 @@ static inline void sl_server_request_enter(struct sl_server_request *request,
 /* Returns true for a write that was not applied before. */
 static inline bool sl_server_request_writes(const struct sl_shard_request *work)
 {
-    return work->writes && !sl_shard_skips_writes(work);
+    return sl_flags_has(work->flags, SL_SHARD_WRITES) && !sl_shard_skips_writes(work);
 }
 
 static inline bool sl_server_request_started(const struct sl_server_request *request)
@@ -140,7 +140,8 @@ static inline uint32_t sl_server_request_speed(const struct sl_server_request *r
 {
     const struct sl_shard_request *work = &request->work;
     const uint8_t op = work->view.section.op;
-    bool copies = work->in_section && (op == SL_REQUEST_DENSE_PULL || op == SL_REQUEST_KV_PULL);
+    bool copies = sl_flags_has(work->flags, SL_SHARD_IN_SECTION) &&
+                  (op == SL_REQUEST_DENSE_PULL || op == SL_REQUEST_KV_PULL);
     return copies ? SL_SERVER_DENSE_PULL : 1;
 }
 
@@ -157,7 +158,7 @@ static inline struct sl_shard_client sl_server_request_client(const struct sl_se
 static inline struct sl_frame sl_server_reply_header(struct sl_server_conn *conn, uint64_t id,
                                                      uint64_t credit_bytes, uint32_t payload_bytes)
 {
-    sl_credit_grant(&conn->credit, credit_bytes, 1);
+    sl_credit_grant(&conn->client.credit, credit_bytes, 1);
     return (struct sl_frame){
         .payload_bytes = payload_bytes,
         .type = SL_FRAME_REPLY,

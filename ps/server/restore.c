@@ -32,10 +32,12 @@ struct batch {
     struct sl_server_restore *owner;                /* used by the reactor only */
     struct sl_snapshot_block *blocks[BATCH_BLOCKS]; /* reused: swapped with the reader's block */
     uint32_t count;
-    uint32_t stream_shard, stream_shard_count;
-    enum sl_checkpoint_workers workers;
+    struct {
+        uint32_t shard, shard_count;
+        enum sl_checkpoint_workers workers;
+        bool is_newest; /* of the checkpoint itself, not of a base */
+    } stream;
     bool begins, ends; /* at the start or end of a file */
-    bool is_newest;    /* of the checkpoint itself, not of a base */
     bool is_last;      /* nothing is left to read after it */
     int err;
 };
@@ -147,10 +149,10 @@ static int read_batch(struct batch *batch)
     if (err != 0) {
         return err;
     }
-    batch->stream_shard = files->stream_shard;
-    batch->stream_shard_count = current(files)->shard_count;
-    batch->workers = current(files)->workers;
-    batch->is_newest = files->item + 1 == files->chain.count;
+    batch->stream.shard = files->stream_shard;
+    batch->stream.shard_count = current(files)->shard_count;
+    batch->stream.workers = current(files)->workers;
+    batch->stream.is_newest = files->item + 1 == files->chain.count;
     while (batch->count < BATCH_BLOCKS && !batch->ends) {
         const struct sl_snapshot_block *block;
         err = sl_checkpoint_reader_next(files->reader, &block, &files->reason);
@@ -202,7 +204,7 @@ static void batch_done(struct sl_offload_job *job);
 static void batch_post(struct sl_server_restore *restore, struct batch *batch)
 {
     batch->count = 0;
-    batch->begins = batch->ends = batch->is_newest = batch->is_last = false;
+    batch->begins = batch->ends = batch->stream.is_newest = batch->is_last = false;
     batch->err = 0;
     sl_offload_post(restore->offload, &batch->job);
 }
@@ -262,7 +264,7 @@ static int begin_block(struct sl_server_restore *restore, const struct sl_snapsh
 static int load_some(struct sl_server_restore *restore, const struct batch *batch,
                      const struct sl_snapshot_block *block, struct sl_reason *reason)
 {
-    if (block->kind == SL_SNAPSHOT_SESSIONS && batch->is_newest && restore->is_same) {
+    if (block->kind == SL_SNAPSHOT_SESSIONS && batch->stream.is_newest && restore->is_same) {
         return sl_server_session_load(restore->server, block, &restore->session_load,
                                       SL_LIMIT_TURN_COST, reason);
     }
@@ -277,12 +279,12 @@ static int load_slice(struct sl_server_restore *restore, struct batch *batch,
     struct sl_shard *shard = restore->server->shard;
     if (batch->begins) {
         batch->begins = false;
-        int err = sl_shard_load_begin(&restore->load, shard, batch->stream_shard,
-                                      batch->stream_shard_count, reason);
+        int err = sl_shard_load_begin(&restore->load, shard, batch->stream.shard,
+                                      batch->stream.shard_count, reason);
         if (err != 0) {
             return err;
         }
-        restore->is_same = batch->stream_shard_count == restore->files->shard_count;
+        restore->is_same = batch->stream.shard_count == restore->files->shard_count;
     }
     if (restore->block < batch->count) {
         const struct sl_snapshot_block *block = batch->blocks[restore->block];
@@ -320,9 +322,9 @@ static void report(const struct sl_server_restore *restore, bool goes_on)
  * took its snapshot at another moment; so the manifest decides if it can. */
 static bool goes_on(const struct sl_server_restore *restore, const struct batch *batch)
 {
-    return batch->workers == SL_CHECKPOINT_WORKERS_UNKNOWN
+    return batch->stream.workers == SL_CHECKPOINT_WORKERS_UNKNOWN
                ? sl_server_job_continues(restore->server)
-               : batch->workers == SL_CHECKPOINT_WORKERS_SOME;
+               : batch->stream.workers == SL_CHECKPOINT_WORKERS_SOME;
 }
 
 /* The batch is loaded: reuses its memory for the next read. */
@@ -347,7 +349,7 @@ static void next_batch(struct sl_server_restore *restore, struct batch *batch)
 
 uint32_t sl_server_restore_run(struct sl_server *server)
 {
-    struct sl_server_restore *restore = server->restore;
+    struct sl_server_restore *restore = server->restore.progress;
     if (restore == NULL || restore->ready == 0) {
         return 0;
     }
@@ -361,7 +363,7 @@ uint32_t sl_server_restore_run(struct sl_server *server)
     if (result < 0) {
         struct sl_reason reason;
         char name[SL_CHECKPOINT_NAME_BYTES];
-        sl_checkpoint_file_name(batch->stream_shard, batch->stream_shard_count, name);
+        sl_checkpoint_file_name(batch->stream.shard, batch->stream.shard_count, name);
         sl_reason_set(&reason, "%s of checkpoint %" PRIu64 " in %s: %s", name,
                       restore->options.number, restore->options.directory, why.text);
         finish(restore, result, reason.text);
@@ -373,7 +375,7 @@ uint32_t sl_server_restore_run(struct sl_server *server)
 
 bool sl_server_restore_is_idle(const struct sl_server *server)
 {
-    return server->restore == NULL || server->restore->ready == 0;
+    return server->restore.progress == NULL || server->restore.progress->ready == 0;
 }
 
 /* Interface */
@@ -383,7 +385,7 @@ int sl_server_restore_begin(struct sl_server *server,
 {
     sl_reactor_assert_owner(server->options.reactor);
     sl_assert(server->shard != NULL);
-    sl_assert(server->restore == NULL);
+    sl_assert(server->restore.progress == NULL);
     sl_assert(!server->is_open);
     struct sl_server_restore *restore = calloc(1, sizeof *restore);
     struct restore_files *files = calloc(1, sizeof *files);
@@ -413,8 +415,8 @@ int sl_server_restore_begin(struct sl_server *server,
     restore->options = *options;
     restore->files = files;
     restore->begun_ns = sl_server_now_ns(server);
-    server->restore = restore;
-    server->role.is_touched = true;
+    server->restore.progress = restore;
+    server->role.backup.needs_snapshot = true;
     for (uint32_t i = 0; i < BATCHES; i++) {
         batch_post(restore, &files->batches[i]);
     }
@@ -424,13 +426,13 @@ int sl_server_restore_begin(struct sl_server *server,
 const struct sl_server_restore_table *sl_server_restore_tables(const struct sl_server *server,
                                                                uint32_t *count)
 {
-    *count = server->restore == NULL ? 0 : server->restore->table_count;
-    return server->restore == NULL ? NULL : server->restore->tables;
+    *count = server->restore.progress == NULL ? 0 : server->restore.progress->table_count;
+    return server->restore.progress == NULL ? NULL : server->restore.progress->tables;
 }
 
 void sl_server_restore_fini(struct sl_server *server)
 {
-    struct sl_server_restore *restore = server->restore;
+    struct sl_server_restore *restore = server->restore.progress;
     if (restore == NULL) {
         return;
     }
@@ -439,7 +441,7 @@ void sl_server_restore_fini(struct sl_server *server)
         files_free(restore->files);
     } /* else they belong to the thread until the process exits */
     free(restore);
-    server->restore = NULL;
+    server->restore.progress = NULL;
 }
 
 /* Admits connections in order of arrival: a client's later connection replaces its earlier one. */
@@ -449,11 +451,12 @@ void sl_server_start_serving(struct sl_server *server)
     sl_assert(server->shard != NULL);
     sl_assert(!server->is_open);
     server->is_open = true;
-    server->is_restored = server->restore != NULL;
+    server->restore.is_done = server->restore.progress != NULL;
     sl_server_restore_fini(server);
     sl_server_sessions_await(server, 1);
     sl_server_sessions_number(server);
-    for (struct sl_list_link *link = server->conns.head.prev; link != &server->conns.head;) {
+    for (struct sl_list_link *link = server->conns.list.head.prev;
+         link != &server->conns.list.head;) {
         struct sl_server_conn *conn = sl_server_conn_of(link);
         link = link->prev;
         if (conn->kind == SL_SERVER_CONN_WAITING) {

@@ -8,26 +8,26 @@
 /* Returns true when no other request keeps the first of the connection's queue from running. */
 static bool head_may_run(const struct sl_server_conn *conn)
 {
-    const struct sl_server_request *first = sl_server_request_first(&conn->queue);
+    const struct sl_server_request *first = sl_server_request_first(&conn->client.queue);
     const bool has_room = conn->server->role.log_room == SL_SERVER_LOG_HAS_ROOM;
     return first != NULL &&
            (sl_server_request_started(first) || !sl_server_request_writes(&first->work) ||
-            (conn->session->overtaken_writes == 0 && has_room));
+            (conn->client.session->overtaken_writes == 0 && has_room));
 }
 
 static void ready_append(struct sl_server_conn *conn)
 {
     struct sl_server_scheduler *scheduler = &conn->server->scheduler;
-    if (!sl_list_linked(&conn->ready_link) && head_may_run(conn)) {
-        sl_list_append(&scheduler->ready, &conn->ready_link);
+    if (!sl_list_linked(&conn->client.ready_link) && head_may_run(conn)) {
+        sl_list_append(&scheduler->ready, &conn->client.ready_link);
         scheduler->runnable_count++;
     }
 }
 
 static void ready_remove(struct sl_server_conn *conn)
 {
-    if (sl_list_linked(&conn->ready_link)) {
-        sl_list_remove(&conn->ready_link);
+    if (sl_list_linked(&conn->client.ready_link)) {
+        sl_list_remove(&conn->client.ready_link);
         conn->server->scheduler.runnable_count--;
     }
 }
@@ -76,7 +76,7 @@ static void shrink(struct sl_server_request *request)
     if (request->work.reply_done == 0) {
         sl_server_admission_put_reply(request);
     }
-    if (server->options.hooks != NULL && request->work.writes) {
+    if (server->options.hooks != NULL && sl_flags_has(request->work.flags, SL_SHARD_WRITES)) {
         return; /* the log may need all of it */
     }
     size_t bytes = sl_shard_rest_bytes(server->shard, &request->work);
@@ -152,7 +152,7 @@ void sl_server_scheduler_add(struct sl_server_request *request, bool park_it)
         return;
     }
     request->server->scheduler.crowded_count += request->is_runnable;
-    sl_server_request_append(&request->conn->queue, request);
+    sl_server_request_append(&request->conn->client.queue, request);
     ready_append(request->conn);
     sl_server_unblock(request->server); /* this request may need less memory */
 }
@@ -253,7 +253,7 @@ static void orphan(struct sl_server_request *request)
     bool begun =
         request->stage == SL_SERVER_REQUEST_STARTED && sl_server_request_writes(&request->work);
     bool is_parked = request->list == &server->scheduler.parked;
-    bool is_queued = request->list == &request->conn->queue;
+    bool is_queued = request->list == &request->conn->client.queue;
     if (!begun || is_parked || is_queued) {
         unlist(request);
     }
@@ -287,12 +287,12 @@ static void orphan_of(struct sl_list *list, const struct sl_server_conn *conn)
 void sl_server_scheduler_drop(struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
-    sl_assert(conn->session->conn == NULL);
+    sl_assert(conn->client.session->conn == NULL);
     ready_remove(conn);
     orphan_of(&server->scheduler.resumed, conn);
     orphan_of(&server->scheduler.parked, conn);
     struct sl_server_request *request;
-    while ((request = sl_server_request_first(&conn->queue)) != NULL) {
+    while ((request = sl_server_request_first(&conn->client.queue)) != NULL) {
         orphan(request);
     }
 }
@@ -342,9 +342,9 @@ void sl_server_scheduler_answer(struct sl_server_request *request)
 
 void sl_server_scheduler_wake(struct sl_server *server)
 {
-    SL_LIST_FOREACH (link, &server->conns) {
+    SL_LIST_FOREACH (link, &server->conns.list) {
         struct sl_server_conn *conn = sl_server_conn_of(link);
-        if (conn->session != NULL) {
+        if (conn->client.session != NULL) {
             ready_append(conn);
         }
     }
@@ -363,11 +363,11 @@ struct sl_server_request *sl_server_scheduler_next(struct sl_server *server)
         return resumed;
     }
     while (!sl_list_empty(&scheduler->ready)) {
-        struct sl_server_conn *conn =
-            SL_CONTAINER_OF(sl_list_first(&scheduler->ready), struct sl_server_conn, ready_link);
+        struct sl_server_conn *conn = SL_CONTAINER_OF(sl_list_first(&scheduler->ready),
+                                                      struct sl_server_conn, client.ready_link);
         ready_remove(conn);
         if (head_may_run(conn)) {
-            return sl_server_request_first(&conn->queue);
+            return sl_server_request_first(&conn->client.queue);
         }
     }
     return NULL;

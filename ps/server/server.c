@@ -24,7 +24,7 @@
 
 static void tick_coordinator(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_server *server = SL_CONTAINER_OF(timer, struct sl_server, coordinator_timer);
+    struct sl_server *server = SL_CONTAINER_OF(timer, struct sl_server, coordinator.timer);
     const struct sl_server_coordinator_ops *ops = server->options.coordinator_ops;
     ops->tick(server->options.coordinator, now_ns);
     uint64_t pause_ns = ops->lease_ns(server->options.coordinator) / TICKS_PER_LEASE;
@@ -47,11 +47,11 @@ void sl_server_set_coordinator(struct sl_server *server, struct sl_coordinator *
     sl_assert(server->options.elects);
     server->options.coordinator = coordinator;
     if (coordinator != NULL) {
-        tick_coordinator(&server->coordinator_timer, sl_server_now_ns(server));
+        tick_coordinator(&server->coordinator.timer, sl_server_now_ns(server));
         return;
     }
-    sl_timer_disarm(sl_server_timers(server), &server->coordinator_timer);
-    SL_LIST_FOREACH (link, &server->conns) {
+    sl_timer_disarm(sl_server_timers(server), &server->coordinator.timer);
+    SL_LIST_FOREACH (link, &server->conns.list) {
         dismiss(sl_server_conn_of(link));
     }
 }
@@ -59,8 +59,10 @@ void sl_server_set_coordinator(struct sl_server *server, struct sl_coordinator *
 void sl_server_set_leader(struct sl_server *server, const char *name, const char *endpoint)
 {
     sl_reactor_assert_owner(server->options.reactor);
-    (void)snprintf(server->leader.name, sizeof server->leader.name, "%s", name);
-    (void)snprintf(server->leader.endpoint, sizeof server->leader.endpoint, "%s", endpoint);
+    (void)snprintf(server->coordinator.leader.name, sizeof server->coordinator.leader.name, "%s",
+                   name);
+    (void)snprintf(server->coordinator.leader.endpoint, sizeof server->coordinator.leader.endpoint,
+                   "%s", endpoint);
 }
 
 /* Pools and buffers for buffer_bytes_max. */
@@ -113,7 +115,7 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
     const size_t bytes =
         options->buffer_bytes_max == 0 ? BUFFER_BYTES_DEFAULT : options->buffer_bytes_max;
     server->options = *options;
-    server->cells = options->cells != NULL ? options->cells : &server->own_cells;
+    server->cells.used = options->cells != NULL ? options->cells : &server->cells.own;
     server->options.buffer_bytes_max = bytes < BUFFER_BYTES_LEAST ? BUFFER_BYTES_LEAST : bytes;
     server->lease_ns = SL_SERVER_LEASE_DEFAULT_NS;
     server->hot_halved_ns = sl_reactor_now_ns(options->reactor);
@@ -121,7 +123,7 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
     server->payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES;
     server->role =
         (struct sl_server_role){.serves = options->hooks == NULL, .state = options->incarnation};
-    sl_list_init(&server->conns);
+    sl_list_init(&server->conns.list);
     sl_server_admission_init(server);
     sl_server_control_out_init(server);
     int err = memory_init(server);
@@ -143,9 +145,9 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
     }
     sl_server_scheduler_init(server);
     sl_server_turn_init(server);
-    server->coordinator_timer.run = tick_coordinator;
+    server->coordinator.timer.run = tick_coordinator;
     if (options->coordinator != NULL) {
-        tick_coordinator(&server->coordinator_timer, sl_reactor_now_ns(options->reactor));
+        tick_coordinator(&server->coordinator.timer, sl_reactor_now_ns(options->reactor));
     }
     *out = server;
     return 0;
@@ -166,7 +168,7 @@ void sl_server_destroy(struct sl_server **server)
     struct sl_server *self = *server;
     sl_reactor_assert_owner(self->options.reactor);
     struct sl_timer_wheel *timers = sl_server_timers(self);
-    sl_timer_disarm(timers, &self->coordinator_timer);
+    sl_timer_disarm(timers, &self->coordinator.timer);
     sl_timer_disarm(timers, &self->drain.timer);
     self->drain.drained = NULL;
     self->drain.stage = SL_SERVER_DRAINS;
@@ -175,7 +177,7 @@ void sl_server_destroy(struct sl_server **server)
         hooks->stop(self);
     }
     sl_server_transports_close(self);
-    sl_assert(sl_list_empty(&self->conns));
+    sl_assert(sl_list_empty(&self->conns.list));
     sl_timer_disarm(timers, &self->admission.timer);
     sl_server_restore_fini(self);
     sl_server_checkpoint_fini(self);
@@ -249,10 +251,11 @@ int sl_server_stats(const struct sl_server *server, struct sl_message_stats *out
     sl_server_transports_count(server, &stats.bytes_in, &stats.bytes_out);
     stats.stalls = reactor.stalls;
     if (server->options.hooks != NULL) {
-        stats.degraded_writes = server->role.degraded_writes;
+        stats.degraded_writes = server->role.backup.degraded_writes;
     }
-    if (server->role.degraded_since_ns != 0) {
-        const uint64_t degraded_ns = sl_server_now_ns(server) - server->role.degraded_since_ns;
+    if (server->role.backup.degraded_since_ns != 0) {
+        const uint64_t degraded_ns =
+            sl_server_now_ns(server) - server->role.backup.degraded_since_ns;
         stats.degraded_ms = 1 + degraded_ns / SL_CLOCK_NS_PER_MS;
     }
     *out = stats;
@@ -271,7 +274,7 @@ static void hand_over(struct sl_server *server)
         sl_server_scheduler_discard(request);
     }
     sl_server_drain_say_goodbye(server);
-    SL_LIST_FOREACH (link, &server->conns) {
+    SL_LIST_FOREACH (link, &server->conns.list) {
         const struct sl_server_conn *conn = sl_server_conn_of(link);
         if (conn->kind == SL_SERVER_CONN_DATA) {
             sl_transport_disconnect(conn->conn); /* also within a reply */

@@ -49,14 +49,13 @@ struct sl_server_coordinator_ops {
 
 struct sl_server_options {
     struct sl_reactor *reactor;
-    const struct sl_transport_ops *transport;
-    /* Second transport, for endpoints shm:// (shared memory); NULL: none. */
-    const struct sl_transport_ops *shm;
-    /* Third transport, for endpoints rdma:// or dpdk:// (kernel bypass); NULL: none. */
-    const struct sl_transport_ops *bypass;
-    bool needs_bypass; /* fail if the bypass transport cannot be opened */
-    /* For all three; TLS applies to the first only. */
-    struct sl_transport_options transport_options;
+    struct {
+        const struct sl_transport_ops *first;
+        const struct sl_transport_ops *shm;    /* endpoints shm:// (shared memory); NULL: none */
+        const struct sl_transport_ops *bypass; /* rdma:// or dpdk://; NULL: none */
+        bool needs_bypass;                     /* fail if it cannot be opened */
+        struct sl_transport_options options;   /* for all three; TLS applies to the first only */
+    } transports;
     struct sl_shard_options shard; /* without index and count: sl_server_set_shard */
     uint32_t task_index;           /* of this process */
     uint32_t local_index;          /* of the shard in this process = index of the reactor */

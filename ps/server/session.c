@@ -81,7 +81,7 @@ static void conn_release(struct sl_server_session *session)
     if (conn->server->options.hooks != NULL) {
         conn->server->options.hooks->leave(conn);
     }
-    conn->session = NULL;
+    conn->client.session = NULL;
 }
 
 static void clock_ends(const struct sl_server_session *session, enum sl_server_client_event event)
@@ -203,7 +203,7 @@ static void expire_early(struct sl_server_sessions *sessions, uint32_t worker)
  * those connected to the primary; after a promotion they stay so until the clients reconnect. */
 static uint32_t away_max(const struct sl_server *server)
 {
-    const uint32_t connections_max = server->options.transport_options.connections_max;
+    const uint32_t connections_max = server->options.transports.options.connections_max;
     const uint32_t factor = server->options.hooks == NULL ? 1 : server->role.serves ? 2 : 3;
     return (connections_max == 0 ? SL_LIMIT_CONNECTIONS : connections_max) * factor;
 }
@@ -293,7 +293,7 @@ int sl_server_session_attach(struct sl_server_conn *conn, struct sl_reason *reas
         return sl_reason_fail(reason, SL_ERR_INVALID, "%s has the client id of %s", conn->name,
                               session->name);
     } else {
-        conn->resumed = session->confirmed || session->id_max != 0;
+        conn->client.resumed = session->confirmed || session->id_max != 0;
         if (session->conn != NULL) {
             struct sl_server_conn *old = session->conn;
             conn_release(session);
@@ -304,7 +304,7 @@ int sl_server_session_attach(struct sl_server_conn *conn, struct sl_reason *reas
         report(session, "is back");
     }
     session->conn = conn;
-    conn->session = session;
+    conn->client.session = session;
     return 0;
 }
 
@@ -320,7 +320,7 @@ static void wait_for(struct sl_server_session *session)
 void sl_server_session_detach(struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
-    struct sl_server_session *session = conn->session;
+    struct sl_server_session *session = conn->client.session;
     if (session == NULL) {
         return;
     }
@@ -364,7 +364,7 @@ void sl_server_on_expired(struct sl_server *server, const struct sl_message_expi
         expire_early(&server->sessions, expired->task_index);
         return;
     }
-    server->role.is_touched = true;
+    server->role.backup.needs_snapshot = true;
     if (session == NULL) {
         const struct sl_server_session unknown = {
             .server = server, .role = expired->role, .task_index = expired->task_index};

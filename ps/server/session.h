@@ -100,9 +100,9 @@ void sl_server_sessions_number(struct sl_server *server);
 
 /* Attaches an admitted connection to the session of its client_id, or to a new session. Replaces
  * the session's previous connection, if any. A worker's older session under another client_id ends
- * if it is disconnected. Sets conn->resumed only if the client has confirmed the old session.
- * Otherwise its first welcome may be lost, and the client would mistake this session for its
- * expired one. Errors: AGAIN (the worker's older session is connected), INVALID (the client_id
+ * if it is disconnected. Sets conn->client.resumed only if the client has confirmed the old
+ * session. Otherwise its first welcome may be lost, and the client would mistake this session for
+ * its expired one. Errors: AGAIN (the worker's older session is connected), INVALID (the client_id
  * belongs to another client), NO_MEMORY; with a reason. */
 int sl_server_session_attach(struct sl_server_conn *conn, struct sl_reason *reason);
 

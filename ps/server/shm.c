@@ -121,7 +121,8 @@ void sl_server_shm_read(struct sl_server_conn *conn, const struct sl_transport_m
 uint64_t sl_server_shm_cost(const struct sl_shard_request *work)
 {
     const uint8_t op = work->view.section.op;
-    const bool copies = work->in_section && work->prefix.section_count == 1 &&
+    const bool copies = sl_flags_has(work->flags, SL_SHARD_IN_SECTION) &&
+                        work->prefix.section_count == 1 &&
                         (op == SL_REQUEST_DENSE_PULL || op == SL_REQUEST_DENSE_PUSH_PULL ||
                          op == SL_REQUEST_KV_PULL || op == SL_REQUEST_KV_PUSH_PULL);
     const uint64_t pull_cost = work->cost - work->push_cost;

@@ -27,8 +27,10 @@ struct sl_server {
     struct sl_server_options options;
     struct sl_server_transports transports;
     struct sl_server_memory memory;
-    struct sl_list conns;
-    uint32_t conn_count;
+    struct {
+        struct sl_list list;
+        uint32_t count;
+    } conns;
     struct sl_server_pending pending;
     struct sl_server_admission admission;
     struct sl_server_sessions sessions;
@@ -38,29 +40,38 @@ struct sl_server {
     struct sl_server_pull_batch pulls;
     struct sl_server_scheduler scheduler;
     uint32_t payload_bytes_max; /* of a request */
-    /* Operations that may have changed a table, except rows created by pulls. */
-    uint64_t write_count;
+    struct {
+        /* Operations that may have changed a table, except rows created by pulls. */
+        uint64_t count;
+        bool are_fenced; /* no more writes */
+    } writes;
 
     struct sl_server_role role;
     struct sl_replication *replica;          /* of ps/replication; NULL: no replicas */
     struct sl_server_checkpoint *checkpoint; /* NULL: no checkpoints */
-    struct sl_server_restore *restore;       /* NULL: no restore in progress */
-    bool is_restored;                        /* the shard started from a checkpoint */
-    bool is_open;                            /* clients are welcomed once there is a shard */
-    bool writes_fenced;                      /* no more writes */
+    struct {
+        struct sl_server_restore *progress; /* NULL: none */
+        bool is_done;                       /* the shard started from a checkpoint */
+    } restore;
+    bool is_open; /* clients are welcomed once there is a shard */
     struct sl_server_drain drain;
 
-    struct sl_server_cells *cells; /* of the options, or own_cells */
-    struct sl_server_cells own_cells;
+    struct {
+        struct sl_server_cells *used; /* of the options, or own */
+        struct sl_server_cells own;
+    } cells;
     struct sl_server_turn_counts turn;
     struct sl_server_slow slow;
     uint64_t hot_halved_ns; /* when the counts of hot keys were halved */
 
-    struct sl_timer coordinator_timer;
-    struct sl_server_leader leader;
-    struct sl_log_limit log_limit;
-    /* When the last line about a refused request was logged; 0: none */
-    uint64_t out_of_memory_ns, not_finite_ns;
+    struct {
+        struct sl_timer timer;
+        struct sl_server_leader leader;
+    } coordinator;
+    struct {
+        struct sl_log_limit limit;
+        uint64_t out_of_memory_ns, not_finite_ns; /* last line about a refused request; 0: none */
+    } logged;
 };
 
 static inline struct sl_timer_wheel *sl_server_timers(const struct sl_server *server)

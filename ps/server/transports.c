@@ -14,7 +14,7 @@ static int open_beside(struct sl_server *server, const struct sl_transport_ops *
                        struct sl_transport **out)
 {
     const struct sl_server_options *options = &server->options;
-    struct sl_transport_options transport = options->transport_options;
+    struct sl_transport_options transport = options->transports.options;
     transport.cells = cells;
     transport.tls = NULL;
     transport.number = options->local_index;
@@ -52,29 +52,30 @@ static void answer_pulls(void *server)
 int sl_server_transports_open(struct sl_server *server)
 {
     const struct sl_server_options *options = &server->options;
-    struct sl_transport_cells *cells = server->cells->transports;
-    struct sl_transport_options first = options->transport_options;
+    struct sl_transport_cells *cells = server->cells.used->transports;
+    struct sl_transport_options first = options->transports.options;
     first.cells = &cells[SL_SERVER_TRANSPORT_FIRST];
-    int err =
-        sl_transport_open(options->transport, options->reactor, &first, &server->transports.first);
+    int err = sl_transport_open(options->transports.first, options->reactor, &first,
+                                &server->transports.first);
     if (err != 0) {
         return err;
     }
-    if (options->shm != NULL) {
-        err = open_beside(server, options->shm, &cells[SL_SERVER_TRANSPORT_SHM],
+    if (options->transports.shm != NULL) {
+        err = open_beside(server, options->transports.shm, &cells[SL_SERVER_TRANSPORT_SHM],
                           "through shared memory", &server->transports.shm);
         if (err == 0) {
             server->transports.shm->polled = answer_pulls;
             server->transports.shm->polled_ctx = server;
         }
     }
-    if (options->bypass != NULL) {
-        const char *over = strcmp(options->bypass->scheme, "rdma") == 0 ? "over RDMA" : "over DPDK";
-        err = open_beside(server, options->bypass, &cells[SL_SERVER_TRANSPORT_BYPASS], over,
-                          &server->transports.bypass);
+    if (options->transports.bypass != NULL) {
+        const char *over =
+            strcmp(options->transports.bypass->scheme, "rdma") == 0 ? "over RDMA" : "over DPDK";
+        err = open_beside(server, options->transports.bypass, &cells[SL_SERVER_TRANSPORT_BYPASS],
+                          over, &server->transports.bypass);
         if (err == 0) {
             register_memory(server);
-        } else if (options->needs_bypass) {
+        } else if (options->transports.needs_bypass) {
             sl_server_transports_close(server);
             return err;
         }

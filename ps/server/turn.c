@@ -39,7 +39,7 @@ static uint32_t commit(struct sl_server *server, uint32_t keys)
     uint32_t slice = keys < SL_SERVER_SLICED_KEYS ? keys : SL_SERVER_SLICED_KEYS;
     uint32_t spent =
         sl_shard_iteration_due(server->shard) ? sl_shard_apply_iteration(server->shard, slice) : 0;
-    server->write_count += spent > 0;
+    server->writes.count += spent > 0;
     if (!sl_shard_iteration_due(server->shard) && sl_shard_take_wakeup(server->shard)) {
         sl_server_scheduler_resume_parked(server);
     }

@@ -17,12 +17,12 @@ bool sl_server_view_fill(void *ctx, void *into, uint32_t slice)
 {
     struct sl_server *server = *(struct sl_server **)ctx;
     struct sl_server_view *view = into;
-    view->has_shard = server != NULL && server->shard != NULL;
-    if (!view->has_shard) {
+    if (server == NULL || server->shard == NULL) {
+        view->stage = SL_SERVER_VIEW_NO_SHARD;
         return true;
     }
     if (slice == 0) {
-        view->is_open = server->is_open;
+        view->stage = server->is_open ? SL_SERVER_VIEW_OPEN : SL_SERVER_VIEW_RESTORING;
         view->serves = server->role.serves;
         view->shard_index = server->options.shard.index;
         view->halves = is_half_life_over(server);

@@ -8,9 +8,12 @@
 struct sl_server;
 
 struct sl_server_view {
-    bool has_shard; /* false: the rest is empty */
-    bool is_open;   /* clients are welcomed: no checkpoint is being restored */
-    bool serves;    /* the shard's primary; false: its backup */
+    enum sl_server_view_stage {
+        SL_SERVER_VIEW_NO_SHARD, /* the rest is empty */
+        SL_SERVER_VIEW_RESTORING,
+        SL_SERVER_VIEW_OPEN, /* clients are welcomed: no checkpoint is being restored */
+    } stage;
+    bool serves; /* the shard's primary; false: its backup */
     uint32_t shard_index;
     bool halves; /* the counts of hot keys, after they were copied */
     struct sl_shard_view shard;

@@ -31,7 +31,7 @@ static bool sections_ready(const struct sl_shard *shard, const struct sl_shard_r
     uint32_t clock = request->prefix.clock;
     for (uint32_t i = 0; i < request->sections_left; i++) {
         struct sl_request_section section = request->view.section;
-        if (!request->in_section) {
+        if (!sl_flags_has(request->flags, SL_SHARD_IN_SECTION)) {
             int err = sl_request_read_section(&cursor, &section);
             sl_assert(err == 0);
         }
@@ -64,16 +64,17 @@ bool sl_shard_ready(const struct sl_shard *shard, const struct sl_shard_request 
         request->write_from > 0) { /* unknown which sections push */
         return false;
     }
-    return request->plain || sections_ready(shard, request);
+    return sl_flags_has(request->flags, SL_SHARD_PLAIN) || sections_ready(shard, request);
 }
 
 bool sl_shard_waits(const struct sl_shard *shard, struct sl_shard_request *request)
 {
     struct sl_request_section section = request->view.section;
-    if (request->in_section && request->phase > SL_SHARD_PHASE_ADMIT) {
+    if (sl_flags_has(request->flags, SL_SHARD_IN_SECTION) &&
+        request->phase > SL_SHARD_PHASE_ADMIT) {
         return false;
     }
-    if (!request->in_section) {
+    if (!sl_flags_has(request->flags, SL_SHARD_IN_SECTION)) {
         struct sl_bytes cursor = request->cursor;
         if (request->sections_left == 0 || sl_request_read_section(&cursor, &section) != 0) {
             return false;

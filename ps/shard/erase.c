@@ -12,7 +12,7 @@ int sl_shard_erase_begin(struct sl_shard *shard, struct sl_shard_request *reques
         return SL_SHARD_AGAIN;
     }
     shard->large.owner = request;
-    request->scratch = &shard->large;
+    request->push.scratch = &shard->large;
     return SL_SHARD_DONE;
 }
 

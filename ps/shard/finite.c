@@ -43,7 +43,7 @@ static int check_section(const struct sl_shard *shard, const struct sl_request_v
 int sl_shard_check_finite(const struct sl_shard *shard, const struct sl_shard_request *request,
                           struct sl_reason *reason)
 {
-    if (request->in_section) {
+    if (sl_flags_has(request->flags, SL_SHARD_IN_SECTION)) {
         return check_section(shard, &request->view, reason);
     }
     struct sl_bytes cursor = request->cursor;

@@ -51,7 +51,7 @@ static int error_of(int result)
 
 static int ask_again(struct sl_shard *shard, struct sl_shard_request *request)
 {
-    request->asks_again = true;
+    sl_flags_set(&request->flags, SL_SHARD_ASKS_AGAIN, true);
     request->handled_seen = shard->handled;
     request->parked_on = request->view.section.table_id;
     shard->asks_again++;
@@ -60,8 +60,8 @@ static int ask_again(struct sl_shard *shard, struct sl_shard_request *request)
 
 void sl_shard_handler_stop_waiting(struct sl_shard *shard, struct sl_shard_request *request)
 {
-    if (request->asks_again) {
-        request->asks_again = false;
+    if (sl_flags_has(request->flags, SL_SHARD_ASKS_AGAIN)) {
+        sl_flags_set(&request->flags, SL_SHARD_ASKS_AGAIN, false);
         shard->asks_again--;
     }
 }
@@ -122,5 +122,6 @@ int sl_shard_handler_run(struct sl_shard *shard, struct sl_shard_table *table,
 
 bool sl_shard_handler_waits(const struct sl_shard *shard, const struct sl_shard_request *request)
 {
-    return request->asks_again && request->handled_seen == shard->handled;
+    return sl_flags_has(request->flags, SL_SHARD_ASKS_AGAIN) &&
+           request->handled_seen == shard->handled;
 }

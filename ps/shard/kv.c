@@ -135,7 +135,7 @@ static int collect_many(struct sl_shard *shard, struct sl_shard_table *table,
         const uint32_t count = sl_shard_batch(key_count - request->key, UINT32_MAX);
         const int err =
             reservation_batch(shard, table, request, slice, sl_kv_table_own_reservation(table->kv),
-                              count, request->records + request->key);
+                              count, request->push.records + request->key);
         if (err != 0) {
             return err;
         }
@@ -153,8 +153,8 @@ static int push_begin(struct sl_shard *shard, struct sl_shard_table *table,
         return SL_SHARD_AGAIN;
     }
     shard->large.owner = request;
-    request->scratch = &shard->large;
-    request->records = shard->large.records;
+    request->push.scratch = &shard->large;
+    request->push.records = shard->large.records;
     sl_kv_table_reservation_begin(table->kv, sl_kv_table_own_reservation(table->kv));
     return SL_SHARD_DONE;
 }
@@ -162,12 +162,12 @@ static int push_begin(struct sl_shard *shard, struct sl_shard_table *table,
 void sl_shard_kv_drop(struct sl_shard *shard, struct sl_shard_request *request)
 {
     sl_shard_handler_stop_waiting(shard, request);
-    if (request->scratch != NULL && sl_shard_op_kv(request->view.section.op)) {
+    if (request->push.scratch != NULL && sl_shard_op_kv(request->view.section.op)) {
         struct sl_shard_table *table = shard->tables[request->view.section.table_id];
         sl_kv_table_reservation_end(table->kv, sl_kv_table_own_reservation(table->kv));
         sl_shard_kv_count_memory(shard, table);
-        request->scratch->owner = NULL;
-        request->scratch = NULL;
+        request->push.scratch->owner = NULL;
+        request->push.scratch = NULL;
     }
 }
 
@@ -256,7 +256,7 @@ static int make_next(struct sl_shard *shard, struct sl_shard_table *table,
                      struct sl_shard_request *request, struct sl_shard_slice *slice, uint32_t count,
                      struct sl_kv_array **arrays)
 {
-    const uint32_t *records = request->records + request->key;
+    const uint32_t *records = request->push.records + request->key;
     const int err = make_batch(shard, table, request, slice, sl_kv_table_own_reservation(table->kv),
                                records, count);
     for (uint32_t i = 0; i < count; i++) {
@@ -276,7 +276,7 @@ static int visit_all(struct sl_shard *shard, struct sl_shard_table *table,
             return SL_SHARD_AGAIN;
         }
         const uint32_t count = sl_shard_batch(key_count - request->key, paid);
-        const int err = request->scratch != NULL
+        const int err = request->push.scratch != NULL
                             ? make_next(shard, table, request, slice, count, arrays)
                             : find_batch(shard, table, request, slice, count, arrays);
         if (err != 0) {
@@ -342,11 +342,11 @@ static int push_collect(struct sl_shard *shard, struct sl_shard_table *table,
                         struct sl_shard_request *request, struct sl_shard_slice *slice)
 {
     int result =
-        request->scratch != NULL ? collect_many(shard, table, request, slice) : SL_SHARD_DONE;
+        request->push.scratch != NULL ? collect_many(shard, table, request, slice) : SL_SHARD_DONE;
     if (result == SL_SHARD_DONE && shard->snapshots.wanted && is_held(table, request, slice)) {
         result = SL_SHARD_AGAIN;
     }
-    if (result == SL_SHARD_DONE && request->scratch == NULL) {
+    if (result == SL_SHARD_DONE && request->push.scratch == NULL) {
         result = collect_few(shard, table, request, slice);
     }
     if (result == SL_SHARD_DONE) {

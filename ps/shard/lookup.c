@@ -136,6 +136,6 @@ int sl_shard_lookup(struct sl_shard *shard, struct sl_shard_table *table,
     if (err != 0) {
         return err;
     }
-    err = sl_shard_find(shard, table, keys, count, true, records, &request->created_end);
+    err = sl_shard_find(shard, table, keys, count, true, records, &request->push.created_end);
     return err == SL_ERR_NO_MEMORY ? sl_shard_fail_memory(shard, request, slice) : err;
 }

@@ -55,9 +55,9 @@ static int buffer_begin(struct sl_shard *shard, const struct sl_shard_table *tab
     buffered->clock = clock;
     buffered->start = section->start;
     buffered->rate = sl_rate_from_bits(section->command);
-    request->buffered = buffered;
-    request->records = buffered->records;
-    request->sums = buffered->gradients;
+    request->push.buffered = buffered;
+    request->push.records = buffered->records;
+    request->push.sums = buffered->gradients;
     return SL_SHARD_DONE;
 }
 
@@ -74,10 +74,10 @@ int sl_shard_push_begin(struct sl_shard *shard, struct sl_shard_table *table,
             sl_assert(scratch == &shard->large);
             return SL_SHARD_AGAIN;
         }
-        request->records = scratch->records;
+        request->push.records = scratch->records;
     }
-    request->sums = NULL;
-    request->distinct = 0;
+    request->push.sums = NULL;
+    request->push.distinct = 0;
     request->done = 0;
     bool is_empty = table->sparse != NULL && request->view.section.key_count == 0;
     if (!is_empty && !assigns(request) && sl_shard_buffers_pushes(shard, table, &request->caller)) {
@@ -89,17 +89,17 @@ int sl_shard_push_begin(struct sl_shard *shard, struct sl_shard_table *table,
     if (scratch != NULL) {
         sl_shard_scratch_begin(scratch, request->view.section.key_count);
         scratch->owner = request;
-        request->scratch = scratch;
-        request->created_end = scratch->created;
+        request->push.scratch = scratch;
+        request->push.created_end = scratch->created;
     }
     return SL_SHARD_DONE;
 }
 
 static void scratch_put(struct sl_shard_request *request)
 {
-    if (request->scratch != NULL) {
-        request->scratch->owner = NULL;
-        request->scratch = NULL;
+    if (request->push.scratch != NULL) {
+        request->push.scratch->owner = NULL;
+        request->push.scratch = NULL;
     }
 }
 
@@ -108,9 +108,9 @@ void sl_shard_push_drop(struct sl_shard *shard, struct sl_shard_request *request
     sl_shard_kv_drop(shard, request);
     sl_shard_part_end(shard, request);
     scratch_put(request);
-    if (request->buffered != NULL) {
-        sl_shard_push_buffer_put(&shard->push_buffer, request->buffered);
-        request->buffered = NULL;
+    if (request->push.buffered != NULL) {
+        sl_shard_push_buffer_put(&shard->push_buffer, request->push.buffered);
+        request->push.buffered = NULL;
     }
 }
 
@@ -127,23 +127,23 @@ static void add_row(float *restrict sum, const float *restrict row, uint32_t dim
 static void collect_record(struct sl_shard_request *request, uint32_t dim, uint32_t record,
                            const float *gradient)
 {
-    uint32_t at =
-        sl_shard_scratch_find(request->scratch, request->records, record, request->distinct);
-    bool repeats = at < request->distinct;
-    if (repeats && request->sums == NULL) {
-        request->sums = request->scratch->gradients;
-        memcpy(request->sums, request->view.gradients,
-               (size_t)request->distinct * dim * sizeof(float));
+    uint32_t at = sl_shard_scratch_find(request->push.scratch, request->push.records, record,
+                                        request->push.distinct);
+    bool repeats = at < request->push.distinct;
+    if (repeats && request->push.sums == NULL) {
+        request->push.sums = request->push.scratch->gradients;
+        memcpy(request->push.sums, request->view.gradients,
+               (size_t)request->push.distinct * dim * sizeof(float));
     }
     if (repeats && !assigns(request)) {
-        add_row(request->sums + (size_t)at * dim, gradient, dim);
+        add_row(request->push.sums + (size_t)at * dim, gradient, dim);
         return;
     }
-    request->records[at] = record;
-    if (request->sums != NULL) {
-        memcpy(request->sums + (size_t)at * dim, gradient, dim * sizeof(float));
+    request->push.records[at] = record;
+    if (request->push.sums != NULL) {
+        memcpy(request->push.sums + (size_t)at * dim, gradient, dim * sizeof(float));
     }
-    request->distinct += !repeats;
+    request->push.distinct += !repeats;
 }
 
 static int collect_sparse(struct sl_shard *shard, struct sl_shard_table *table,
@@ -181,16 +181,16 @@ static int collect_sparse(struct sl_shard *shard, struct sl_shard_table *table,
 static int undo(struct sl_shard *shard, struct sl_shard_table *table,
                 struct sl_shard_request *request, struct sl_shard_slice *slice)
 {
-    const uint32_t *created = request->scratch->created;
+    const uint32_t *created = request->push.scratch->created;
     table->holds_erased |= table->buffered_count > 0;
-    while (request->created_end > created) {
+    while (request->push.created_end > created) {
         if (sl_shard_slice_left(slice) == 0 && !is_small(table, request)) {
             return SL_SHARD_AGAIN;
         }
         const uint32_t count =
-            sl_shard_batch((uint64_t)(request->created_end - created), UINT32_MAX);
-        request->created_end -= count;
-        sl_sparse_table_erase_unvisited(table->sparse, request->created_end, count);
+            sl_shard_batch((uint64_t)(request->push.created_end - created), UINT32_MAX);
+        request->push.created_end -= count;
+        sl_sparse_table_erase_unvisited(table->sparse, request->push.created_end, count);
         sl_shard_count_memory(shard, table);
         slice->spent += count + sl_shard_snapshot_copy_debt(shard);
     }
@@ -203,13 +203,13 @@ static int undo(struct sl_shard *shard, struct sl_shard_table *table,
 /* Only a buffered dense push is copied; there are no keys to look up. */
 static int collect_dense(struct sl_shard_request *request, struct sl_shard_slice *slice)
 {
-    while (request->buffered != NULL && request->done < request->view.section.count) {
+    while (request->push.buffered != NULL && request->done < request->view.section.count) {
         uint32_t left = sl_shard_slice_left(slice);
         if (left == 0) {
             return SL_SHARD_AGAIN;
         }
         uint64_t count = sl_shard_dense_step(request->done, request->view.section.count, left);
-        memcpy(request->buffered->gradients + request->done,
+        memcpy(request->push.buffered->gradients + request->done,
                request->view.gradients + request->done, count * sizeof(float));
         request->done += count;
         slice->spent += (uint32_t)sl_shard_dense_cost(count);
@@ -221,9 +221,9 @@ static int collect_dense(struct sl_shard_request *request, struct sl_shard_slice
 static void buffer_end(struct sl_shard *shard, struct sl_shard_table *table,
                        struct sl_shard_request *request)
 {
-    struct sl_shard_buffered_push *buffered = request->buffered;
+    struct sl_shard_buffered_push *buffered = request->push.buffered;
     buffered->count =
-        table->sparse != NULL ? request->distinct : (uint32_t)request->view.section.count;
+        table->sparse != NULL ? request->push.distinct : (uint32_t)request->view.section.count;
     if (table->sparse != NULL) {
         sl_shard_push_buffer_trim(&shard->push_buffer, buffered, buffered->count * table->spec.dim);
     }
@@ -231,7 +231,7 @@ static void buffer_end(struct sl_shard *shard, struct sl_shard_table *table,
         sl_shard_push_drop(shard, request);
         return;
     }
-    request->buffered = NULL;
+    request->push.buffered = NULL;
     scratch_put(request);
     sl_shard_iteration_add(shard, table, request->caller.worker, buffered);
     if (buffered->clock < sl_clocks_min(&shard->clocks, table->clock_group)) {
@@ -242,22 +242,24 @@ static void buffer_end(struct sl_shard *shard, struct sl_shard_table *table,
 static int apply_sparse(struct sl_shard_table *table, struct sl_shard_request *request,
                         struct sl_shard_slice *slice)
 {
-    const float *gradients = request->sums != NULL ? request->sums : request->view.gradients;
-    while (request->done < request->distinct) {
+    const float *gradients =
+        request->push.sums != NULL ? request->push.sums : request->view.gradients;
+    while (request->done < request->push.distinct) {
         uint32_t left = sl_shard_slice_left(slice);
         if (left == 0 && !is_small(table, request)) {
             return SL_SHARD_AGAIN;
         }
-        uint64_t count = request->distinct - request->done;
+        uint64_t count = request->push.distinct - request->done;
         uint64_t paid = (uint64_t)left / table->key_cost + 1;
         count = is_small(table, request) || count < paid ? count : paid;
-        const uint32_t *records = request->records + request->done;
+        const uint32_t *records = request->push.records + request->done;
         const float *rows = gradients + request->done * table->spec.dim;
         if (assigns(request)) {
             sl_sparse_table_assign(table->sparse, records, (uint32_t)count, rows,
-                                   request->push.step);
+                                   request->push.optimizer.step);
         } else {
-            sl_sparse_table_apply(table->sparse, records, (uint32_t)count, rows, &request->push);
+            sl_sparse_table_apply(table->sparse, records, (uint32_t)count, rows,
+                                  &request->push.optimizer);
         }
         request->done += count;
         slice->spent += (uint32_t)count * table->key_cost;
@@ -278,9 +280,9 @@ static int apply_dense(struct sl_shard_table *table, struct sl_shard_request *re
         uint64_t count = sl_shard_dense_step(at, section->start + section->count, left);
         const float *values = request->view.gradients + request->done;
         if (assigns(request)) {
-            sl_dense_table_assign(table->dense, at, count, values, request->push.step);
+            sl_dense_table_assign(table->dense, at, count, values, request->push.optimizer.step);
         } else {
-            sl_dense_table_apply(table->dense, at, count, values, &request->push);
+            sl_dense_table_apply(table->dense, at, count, values, &request->push.optimizer);
         }
         request->done += count;
         slice->spent += (uint32_t)sl_shard_dense_cost(count);
@@ -292,9 +294,9 @@ static int apply_dense(struct sl_shard_table *table, struct sl_shard_request *re
 static bool is_held(const struct sl_shard *shard, const struct sl_shard_table *table,
                     const struct sl_shard_request *request, const struct sl_shard_slice *slice)
 {
-    const uint64_t cost = table->sparse != NULL ? (uint64_t)request->distinct * table->key_cost
+    const uint64_t cost = table->sparse != NULL ? (uint64_t)request->push.distinct * table->key_cost
                                                 : sl_shard_dense_cost(request->view.section.count);
-    return request->scratch != &shard->small && cost > sl_shard_slice_left(slice);
+    return request->push.scratch != &shard->small && cost > sl_shard_slice_left(slice);
 }
 
 static void apply_end(struct sl_shard *shard, struct sl_shard_table *table,
@@ -304,7 +306,8 @@ static void apply_end(struct sl_shard *shard, struct sl_shard_table *table,
     if (table->optimizer->end_push != NULL && !assigns(request)) {
         table->optimizer->end_push(&table->spec.optimizer, &table->state);
     }
-    table->pushed_rows += table->sparse != NULL ? request->distinct : request->view.section.count;
+    table->pushed_rows +=
+        table->sparse != NULL ? request->push.distinct : request->view.section.count;
     scratch_put(request);
 }
 
@@ -321,11 +324,11 @@ int sl_shard_push_run(struct sl_shard *shard, struct sl_shard_table *table,
         if (result != SL_SHARD_DONE) {
             return result;
         }
-        if (request->buffered != NULL) {
+        if (request->push.buffered != NULL) {
             buffer_end(shard, table, request);
             return SL_SHARD_DONE;
         }
-        if (table->sparse != NULL && request->distinct == 0) {
+        if (table->sparse != NULL && request->push.distinct == 0) {
             scratch_put(request);
             return SL_SHARD_DONE;
         }
@@ -334,7 +337,8 @@ int sl_shard_push_run(struct sl_shard *shard, struct sl_shard_table *table,
         }
         request->phase = SL_SHARD_PHASE_APPLY;
         request->done = 0;
-        request->push = sl_shard_next_push(table, sl_rate_from_bits(request->view.section.command));
+        request->push.optimizer =
+            sl_shard_next_push(table, sl_rate_from_bits(request->view.section.command));
     }
     if (request->phase == SL_SHARD_PHASE_UNDO) {
         return undo(shard, table, request, slice);

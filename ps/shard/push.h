@@ -20,16 +20,16 @@ void sl_shard_push_drop(struct sl_shard *shard, struct sl_shard_request *request
  * idempotent. */
 static inline void sl_shard_part_begin(struct sl_shard *shard, struct sl_shard_request *request)
 {
-    if (!request->in_part) {
-        request->in_part = true;
+    if (!sl_flags_has(request->flags, SL_SHARD_IN_PART)) {
+        sl_flags_set(&request->flags, SL_SHARD_IN_PART, true);
         shard->snapshots.pushes_in_part++;
     }
 }
 
 static inline void sl_shard_part_end(struct sl_shard *shard, struct sl_shard_request *request)
 {
-    if (request->in_part) {
-        request->in_part = false;
+    if (sl_flags_has(request->flags, SL_SHARD_IN_PART)) {
+        sl_flags_set(&request->flags, SL_SHARD_IN_PART, false);
         shard->snapshots.pushes_in_part--;
     }
 }

@@ -21,7 +21,7 @@ static bool stands_still(const struct sl_shard *shard, const struct sl_shard_req
 
 bool sl_shard_is_chunked(const struct sl_shard *shard, const struct sl_shard_request *request)
 {
-    if (request->prefix.section_count != 1 || !request->in_section ||
+    if (request->prefix.section_count != 1 || !sl_flags_has(request->flags, SL_SHARD_IN_SECTION) ||
         request->phase != SL_SHARD_PHASE_NEW || request->reply_bytes < CHUNKED_BYTES_MIN ||
         shard->iteration.due) {
         return false;
@@ -66,7 +66,7 @@ static uint32_t pass(struct sl_shard_table *table, struct sl_shard_request *requ
     request->reply_done += bytes;
     if (request->reply_done == request->reply_bytes) {
         sl_assert(request->done == section->count);
-        request->in_section = false;
+        sl_flags_set(&request->flags, SL_SHARD_IN_SECTION, false);
         request->sections_left = 0;
         table->pulled_rows += table->kv != NULL ? section->key_count : section->count;
     }

@@ -203,7 +203,8 @@ static int run_read(struct sl_shard *shard, struct sl_shard_table *table,
 static int run_section(struct sl_shard *shard, struct sl_shard_request *request, uint8_t *reply,
                        struct sl_shard_slice *slice)
 {
-    if (!request->reads && sl_shard_op_pulls(request->view.section.op)) {
+    if (!sl_flags_has(request->flags, SL_SHARD_READS) &&
+        sl_shard_op_pulls(request->view.section.op)) {
         return SL_SHARD_DONE;
     }
     if (request->view.section.op == SL_REQUEST_TICK) {
@@ -246,10 +247,10 @@ static void section_read(struct sl_shard *shard, struct sl_shard_request *reques
         err = sl_request_read_body(&request->cursor, &section, dim, &request->view);
         sl_assert(err == 0);
     }
-    if (!request->reads) {
+    if (!sl_flags_has(request->flags, SL_SHARD_READS)) {
         sl_shard_drop_pull_part(request);
     }
-    request->in_section = true;
+    sl_flags_set(&request->flags, SL_SHARD_IN_SECTION, true);
 }
 
 /* Without padding. */
@@ -268,9 +269,9 @@ static uint64_t returned_bytes(const struct sl_shard_table *table,
 static void section_end(struct sl_shard *shard, struct sl_shard_request *request, uint8_t *reply)
 {
     const struct sl_request_section *section = &request->view.section;
-    request->in_section = false;
+    sl_flags_set(&request->flags, SL_SHARD_IN_SECTION, false);
     request->sections_left--;
-    if (!sl_shard_op_pulls(section->op) || !request->reads) {
+    if (!sl_shard_op_pulls(section->op) || !sl_flags_has(request->flags, SL_SHARD_READS)) {
         return;
     }
     const struct sl_shard_table *table = shard->tables[section->table_id];
@@ -290,11 +291,12 @@ static int run_sections(struct sl_shard *shard, struct sl_shard_request *request
         if (shard->iteration.due) {
             return SL_SHARD_AGAIN;
         }
-        if (!request->in_section || request->phase == SL_SHARD_PHASE_NEW) {
+        if (!sl_flags_has(request->flags, SL_SHARD_IN_SECTION) ||
+            request->phase == SL_SHARD_PHASE_NEW) {
             if (sl_shard_slice_left(slice) == 0) {
                 return SL_SHARD_AGAIN;
             }
-            if (!request->in_section) {
+            if (!sl_flags_has(request->flags, SL_SHARD_IN_SECTION)) {
                 section_read(shard, request);
             }
             slice->spent++;
@@ -328,7 +330,7 @@ int sl_shard_run(struct sl_shard *shard, struct sl_shard_request *request, uint8
 /* Returns the bytes of the section that waits for admission; 0 when none has been read. */
 static size_t section_bytes(const struct sl_shard *shard, const struct sl_shard_request *request)
 {
-    if (!request->in_section) {
+    if (!sl_flags_has(request->flags, SL_SHARD_IN_SECTION)) {
         return 0;
     }
     sl_assert(request->phase <= SL_SHARD_PHASE_ADMIT);
@@ -363,14 +365,14 @@ void sl_shard_move_rest(const struct sl_shard *shard, struct sl_shard_request *r
 {
     sl_assert((uintptr_t)to % 8 == 0);
     size_t bytes = sl_shard_rest_bytes(shard, request);
-    if (request->out_of_line) {
+    if (sl_flags_has(request->flags, SL_SHARD_OUT_OF_LINE)) {
         move_out_of_line(shard, request, to);
     } else {
         memcpy(to, request->cursor.next - section_bytes(shard, request), bytes);
     }
     request->cursor = sl_bytes_over(to, bytes);
-    request->out_of_line = false;
-    request->in_section = false; /* read it again from its new place */
+    /* Read the section again from its new place. */
+    sl_flags_set(&request->flags, SL_SHARD_OUT_OF_LINE | SL_SHARD_IN_SECTION, false);
 }
 
 void sl_shard_clean_padding(const struct sl_shard *shard, const struct sl_shard_request *request,

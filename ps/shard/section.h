@@ -120,7 +120,8 @@ static inline void sl_shard_section_wrote(struct sl_shard_request *request)
 /* Returns true when the current section has begun to run. */
 static inline bool sl_shard_has_begun(const struct sl_shard_request *request)
 {
-    return request->in_section && request->phase != SL_SHARD_PHASE_NEW;
+    return sl_flags_has(request->flags, SL_SHARD_IN_SECTION) &&
+           request->phase != SL_SHARD_PHASE_NEW;
 }
 
 /* Returns true when the current section does not write: it has before, or writes are stopped. */

@@ -18,6 +18,7 @@
 #include <sys/uio.h>
 
 #include "core/bytes.h"
+#include "core/flags.h"
 #include "core/reason.h"
 #include "net/session/message.h"
 #include "net/wire/request.h"
@@ -73,21 +74,26 @@ struct sl_shard_client {
 
 /* A request in progress. The caller provides the memory. It and the request's bytes must not move
  * until the request is done or abandoned, also while parked. */
+enum sl_shard_request_flag {
+    SL_SHARD_IN_SECTION = 1,    /* view is valid and partly done */
+    SL_SHARD_OUT_OF_LINE = 2,   /* values do not follow the structure: sl_shard_begin_out_of_line */
+    SL_SHARD_WRITES = 4,        /* contains a push or a tick */
+    SL_SHARD_IN_PART = 8,       /* its push is partly applied between slices */
+    SL_SHARD_READS = 16,        /* else it only writes, without a reply: sl_shard_apply_only */
+    SL_SHARD_WANTS_FINITE = 32, /* some section needs sl_shard_check_finite */
+    SL_SHARD_PLAIN = 64,        /* waits for no clock and needs no shared working memory */
+    SL_SHARD_ASKS_AGAIN = 128,  /* KV table: the handler has returned AGAIN */
+};
+
 struct sl_shard_request {
     struct sl_bytes cursor; /* at the next section */
     struct sl_shard_client caller;
     struct sl_request_prefix prefix; /* a tick advances clock */
     uint32_t sections_left;
-    bool in_section;  /* view is valid and partly done */
-    bool out_of_line; /* the values do not follow the structure: sl_shard_begin_out_of_line */
-    bool writes;      /* contains a push or a tick */
-    bool in_part;     /* its push is partly applied between slices */
-    bool reads;       /* false: it only writes, without a reply: sl_shard_apply_only */
+    uint32_t flags;                   /* of enum sl_shard_request_flag */
     uint32_t write_from, write_to;    /* sections whose writes are not skipped: [from, to) */
     uint32_t effect_end, effect_left; /* end of the last section that wrote; bytes behind it */
     struct sl_request_view view;
-    bool wants_finite;        /* some section needs sl_shard_check_finite */
-    bool plain;               /* waits for no clock and needs no shared working memory */
     uint64_t cost, push_cost; /* in units of the budget: of the request, and of its pushes */
     struct sl_shard_main_section main;
     uint64_t done;                    /* keys or elements done in this phase of the section */
@@ -98,17 +104,18 @@ struct sl_shard_request {
     uint8_t phase;      /* of a section: sl_shard_phase in section.h */
     uint32_t bags_done; /* pooled pull */
     /* Push in progress: */
-    struct sl_shard_scratch *scratch;        /* owned by this push */
-    struct sl_shard_buffered_push *buffered; /* buffer entry being filled */
-    uint32_t *records;     /* [distinct] record indexes, in the scratch or the buffer entry */
-    uint32_t *created_end; /* behind the scratch's notes of rows that this push has created */
-    float *sums; /* gradients of records; NULL: no key repeats, so the view's gradients apply */
-    uint32_t distinct;
-    struct sl_optimizer_push push;
+    struct {
+        struct sl_shard_scratch *scratch;        /* owned by this push */
+        struct sl_shard_buffered_push *buffered; /* buffer entry being filled */
+        uint32_t *records;     /* [distinct] record indexes, in the scratch or the buffer entry */
+        uint32_t *created_end; /* behind the scratch's notes of rows that this push has created */
+        float *sums; /* gradients of records; NULL: no key repeats, so the view's gradients apply */
+        uint32_t distinct;
+        struct sl_optimizer_push optimizer;
+    } push;
     /* Section of a KV table: */
     uint32_t key;          /* current key; `done` counts values of the section */
     uint32_t key_done;     /* values of that key done */
-    bool asks_again;       /* the handler has returned AGAIN */
     uint64_t handled_seen; /* `handled` of the shard at that time */
 };
 

@@ -59,8 +59,10 @@ static int check_section(const struct sl_shard *shard, struct sl_shard_request *
     struct sl_request_section section = request->view.section;
     if (section.op == SL_REQUEST_TICK) {
         request->cost += 1;
-        request->writes = true;
-        request->plain &= request->sections_left == 1; /* it may make pushes due */
+        request->flags |= SL_SHARD_WRITES;
+        if (request->sections_left != 1) {
+            sl_flags_set(&request->flags, SL_SHARD_PLAIN, false); /* it may make pushes due */
+        }
         return request->caller.has_clock ? 0
                                          : sl_shard_fail(shard, request, slice, SL_ERR_PROTOCOL,
                                                          "a client without a clock cannot tick");
@@ -92,13 +94,15 @@ static int check_section(const struct sl_shard *shard, struct sl_shard_request *
                              (unsigned long long)section.start,
                              (unsigned long long)(section.start + section.count - 1));
     }
-    request->writes |= sl_shard_op_pushes(section.op);
-    request->wants_finite |= table->spec.reject_nonfinite;
+    request->flags |= (sl_shard_op_pushes(section.op) ? SL_SHARD_WRITES : 0U) |
+                      (table->spec.reject_nonfinite ? SL_SHARD_WANTS_FINITE : 0U);
     uint64_t push_cost;
     request->cost += section_cost(table, &section, &push_cost);
     request->cost += push_cost;
     request->push_cost += push_cost;
-    request->plain &= is_plain(shard, table, request, &section);
+    if (!is_plain(shard, table, request, &section)) {
+        sl_flags_set(&request->flags, SL_SHARD_PLAIN, false);
+    }
     request->reply_bytes += sl_request_reply_bytes(&section, table->spec.dim);
     if (request->reply_bytes > SL_LIMIT_FRAME_PAYLOAD_BYTES) {
         return sl_shard_fail(shard, request, slice, SL_ERR_TOO_LARGE,
@@ -128,9 +132,7 @@ static void request_init(struct sl_shard_request *request, const struct sl_shard
 {
     request->cursor = sl_bytes_over(payload, payload_bytes);
     request->caller = *caller;
-    request->in_section = request->out_of_line = request->writes = request->in_part = false;
-    request->wants_finite = false;
-    request->reads = request->plain = true;
+    request->flags = SL_SHARD_READS | SL_SHARD_PLAIN;
     request->write_from = request->effect_end = 0;
     request->write_to = UINT32_MAX;
     request->phase = SL_SHARD_PHASE_NEW;
@@ -138,9 +140,8 @@ static void request_init(struct sl_shard_request *request, const struct sl_shard
     request->reply_done = request->reply_bytes = 0;
     request->answer = NULL;
     request->parked_on = 0;
-    request->scratch = NULL;
-    request->buffered = NULL;
-    request->asks_again = false;
+    request->push.scratch = NULL;
+    request->push.buffered = NULL;
 }
 
 /* Checks the request from its prefix on. */
@@ -178,7 +179,7 @@ static int check_request(const struct sl_shard *shard, struct sl_shard_request *
     }
     request->sections_left = count;
     if (count == 1) {
-        request->in_section = true; /* already read */
+        sl_flags_set(&request->flags, SL_SHARD_IN_SECTION, true); /* already read */
         request->cursor = cursor;
     }
     return 0;
@@ -205,6 +206,6 @@ int sl_shard_begin_out_of_line(struct sl_shard *shard, const struct sl_shard_cli
     const struct sl_bytes there = sl_bytes_over(values, values_bytes);
     request_init(request, caller, structure, structure_bytes);
     const int err = check_request(shard, request, &there, reason);
-    request->out_of_line = err == 0;
+    sl_flags_set(&request->flags, SL_SHARD_OUT_OF_LINE, err == 0);
     return err;
 }

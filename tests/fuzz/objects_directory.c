@@ -18,11 +18,11 @@ static bool has_found, is_read;
 
 static void found(void *ctx, const struct sl_objects_message *hold)
 {
-    sl_assert(strcmp(hold->name, "m") == 0 && strcmp(hold->record.name, "m") == 0);
-    sl_assert(hold->version == 1 && hold->record.version == 1);
-    sl_assert(hold->part == 0 && hold->record.part_count > 0);
+    sl_assert(strcmp(hold->name, "m") == 0 && strcmp(hold->commit.record.name, "m") == 0);
+    sl_assert(hold->version == 1 && hold->commit.record.version == 1);
+    sl_assert(hold->part == 0 && hold->commit.record.part_count > 0);
     sl_assert(!has_found);
-    part = hold->record.parts[0];
+    part = hold->commit.record.parts[0];
     has_found = true;
 }
 

@@ -126,8 +126,7 @@ struct sl_server_options fuzz_world_options(struct fuzz_world *world, uint32_t r
 {
     return (struct sl_server_options){
         .reactor = world->ps_reactors[reactor],
-        .transport = &sl_loop_transport_ops,
-        .transport_options.medium = &world->network,
+        .transports = {.first = &sl_loop_transport_ops, .options.medium = &world->network},
         .local_index = reactor,
         .servers = world->servers,
         .server_count = world->reactor_count,
@@ -159,7 +158,7 @@ struct sl_endpoint fuzz_world_accept(struct fuzz_world *world, uint32_t first)
 static bool has_conns(const struct fuzz_world *world)
 {
     for (uint32_t i = 0; i < FUZZ_SERVERS; i++) {
-        if (world->servers[i]->conn_count > 0) {
+        if (world->servers[i]->conns.count > 0) {
             return true;
         }
     }

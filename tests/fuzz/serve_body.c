@@ -44,9 +44,9 @@ static void answer(void)
     done.request = 1;
     done.output_bytes = request.input_bytes;
     pass(&done);
-    request.output = request.input;
-    request.output_count = done.tensor_count;
-    memcpy(request.outputs, done.tensors, sizeof request.outputs);
+    request.answer.output = request.input;
+    request.answer.output_count = done.tensor_count;
+    memcpy(request.answer.outputs, done.tensors, sizeof request.answer.outputs);
     struct sl_reason reason = {""};
     char *text;
     size_t bytes, json_bytes;

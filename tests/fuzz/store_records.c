@@ -175,8 +175,8 @@ static void check_round_trip(const struct world *world)
     for (uint32_t i = 0; i < from->options.ps_count; i++) {
         copy_record(from, to, SL_COORDINATOR_RECORD_PS, i);
     }
-    for (uint32_t i = 0; i < from->table_count; i++) {
-        if (from->tables[i].name[0] != '\0') {
+    for (uint32_t i = 0; i < from->tables.count; i++) {
+        if (from->tables.specs[i].name[0] != '\0') {
             copy_record(from, to, SL_COORDINATOR_RECORD_TABLE, i);
         }
     }

@@ -64,7 +64,7 @@ void sl_sim_cluster_note_requests(struct sl_sim_cluster *cluster)
 /* The coordinator knows of it. */
 static bool has_joined(const struct sl_sim_ps *ps)
 {
-    return ps->running && ps->wiring.shard_count != 0;
+    return ps->running && ps->wiring.member.shard_count != 0;
 }
 
 void sl_sim_cluster_begin_anew(struct sl_sim_cluster *cluster, uint32_t index)

@@ -158,7 +158,8 @@ static void look_at_pair(struct sl_sim_cluster *cluster, uint32_t owner,
     if (pair->holder != 0 && told->primary != pair->primary && !is_anew) {
         cluster->oracle.moved_ns[owner] = cluster->world.now_ns;
     } else if (pair->holder != 0 && holder != pair->holder) {
-        sl_sim_oracle_loses(&cluster->oracle, owner, coordinator->ps[told->primary].restore);
+        sl_sim_oracle_loses(&cluster->oracle, owner,
+                            coordinator->ps[told->primary].checkpoints.restore);
     }
     *pair = (struct sl_sim_pair){.epoch = told->epoch,
                                  .primary = told->primary,

@@ -88,7 +88,7 @@ MUTATIONS = [
     # Exactly once.
     ("replays are carried out again", "ps/server/request.c",
      "} else if (comes_again && replay(&incoming, &work)) {",
-     "} else if (comes_again && !work.writes && replay(&incoming, &work)) {"),
+     "} else if (comes_again && !sl_flags_has(work.flags, SL_SHARD_WRITES) && replay(&incoming, &work)) {"),
     ("a replay pushes again", "ps/server/request.c",
      "        sl_shard_skip_writes(work);\n        return false;", "        return false;"),
     ("the last write done is not remembered", "ps/server/session.c",
@@ -337,12 +337,12 @@ DISK_MUTATIONS = [
      "    if (!parser->failed && out->id == 0) {"),
     # All begin from one.
     ("disks: one that was never complete is not passed over", "ps/coordinator/restore.c",
-     "        if (has(&parties->ps[i]->unfinished, number)) {",
-     "        if (has(&parties->ps[i]->unfinished, number) && number == 0) {"),
+     "        if (has(&parties->ps[i]->checkpoints.unfinished, number)) {",
+     "        if (has(&parties->ps[i]->checkpoints.unfinished, number) && number == 0) {"),
     ("disks: all begin from what one of them has", "ps/coordinator/restore.c",
      "        if (agree == parties->count) {", "        if (agree > 0) {"),
     ("disks: a coordinator that begins anew is told the last tables only", "ps/process/restore.c",
-     "        process->restore->table = 0;\n", ""),
+     "        process->directory.restore->table = 0;\n", ""),
     # It goes on.
     ("disks: long pushes wait for ever once there was a cut", "ps/shard/snapshot.c",
      "    shard->snapshots.wanted = false;\n"
@@ -351,8 +351,8 @@ DISK_MUTATIONS = [
     ("disks: checkpoints go on without values that were lost", "ps/coordinator/checkpoint.c",
      "    if (coordinator->values_lost != 0) {", "    if (coordinator->values_lost > 1 + SL_LIMIT_PS) {"),
     ("disks: nobody is told of a checkpoint that failed", "ps/process/checkpoint.c",
-     "    process->checkpoints->waited = 0;\n    sl_agent_checkpoint_fail(process->agent, number, err, why);\n",
-     "    process->checkpoints->waited = 0;\n    (void)err;\n"),
+     "    process->directory.checkpoints->waited = 0;\n    sl_agent_checkpoint_fail(process->agent, number, err, why);\n",
+     "    process->directory.checkpoints->waited = 0;\n    (void)err;\n"),
 ]
 
 # Of backups: with --replicas.
@@ -584,8 +584,8 @@ OBJECT_MUTATIONS = [
     ("objects: HOLD and DROP are of the first part", "objects/catalogue/catalogue.c",
      "? &version->parts[part] : NULL;", "? &version->parts[0] : NULL;"),
     ("objects: copies are held without their record", "objects/node/reports.c",
-     "        .record_count = copy->record != NULL ? 1 : 0,",
-     "        .record_count = 0,"),
+     ".record_count = copy->record != NULL ? 1 : 0,",
+     ".record_count = 0,"),
     ("objects: a node does not attach again", "objects/node/membership.c",
      "    } else if (err != 0 || answer->term != membership->term) {",
      "    } else if (err != 0 && answer == NULL && !membership->is_attached) {"),
@@ -624,7 +624,7 @@ OBJECT_MUTATIONS = [
      "        pool->free_count += --pool->users[block->slot] == 0;\n        block->slot = NONE;",
      "        --pool->users[block->slot];\n        block->slot = NONE;"),
     ("objects: parts that are found in files are not kept", "objects/node/store.c",
-     "        stored->part.is_kept = hold->record.time_ms != 0;",
+     "        stored->part.is_kept = hold->commit.record.time_ms != 0;",
      "        stored->part.is_kept = false;"),
     ("objects: slots are not given back", "objects/node/cache.c",
      "        sl_objects_withdraw(node, copy, \"it is not used any more\");\n    }\n"
@@ -635,7 +635,7 @@ OBJECT_MUTATIONS = [
      "        (is_read ? sl_objects_pool_pin : sl_objects_pool_unpin)(&node->pool, copy->pooled);",
      "        (void)is_read;"),
     ("objects: blocks that were evicted stay listed", "objects/node/cache.c",
-     "(copy, version->resident_count - version->head_count)", "(copy, copy->verified_count)"),
+     "(copy, version->resident_count - version->head_count)", "(copy, copy->verified.count)"),
     ("objects: FIND finds the oldest version", "objects/catalogue/catalogue_state.c",
      "    return committed(object, object->versions.count - 1, UINT32_MAX);",
      "    return committed(object, 0, 1);"),
@@ -661,8 +661,8 @@ OBJECT_MUTATIONS = [
     ("objects: of two contents the older commit is found", "objects/catalogue/catalogue_versions.c",
      "record->time_ms > known->time_ms;", "record->time_ms < known->time_ms;"),
     ("objects: versions are retired without a commit", "objects/catalogue/catalogue.c",
-     "        sl_catalogue_publish(catalogue, restored, message->record.time_ms);",
-     "        sl_catalogue_publish(catalogue, restored, message->record.time_ms);\n"
+     "        sl_catalogue_publish(catalogue, restored, message->commit.record.time_ms);",
+     "        sl_catalogue_publish(catalogue, restored, message->commit.record.time_ms);\n"
      "        sl_catalogue_retire_old(catalogue, restored);"),
     ("objects: numbers begin again after a restart", "objects/catalogue/catalogue.c",
      "        last = last > above ? last : above;", "        last = last > above ? above : last;"),
@@ -699,7 +699,7 @@ SERVE_MUTATIONS = [
      "    sl_serve_gateway_memory_free(gateway, request->input);\n    request->input = NULL;",
      "    request->input = NULL;"),
     ("serve: a worker that cannot be reached is forgotten", "programs/serve/gateway/dispatch.c",
-     "                           remote->tries == AGAIN_MAX;", "                           true;"),
+     "remote->end != SL_SERVE_REMOTE_STAYS || remote->tries == AGAIN_MAX;", "true;"),
     ("serve: a worker that joins again keeps its requests", "programs/serve/gateway/dispatch.c",
      "        sl_serve_remote_lose(remote, \"it joins once more\");\n", ""),
     ("serve: the answer names the newest version", "programs/serve/worker/runner.c",

@@ -271,8 +271,8 @@ static bool is_committed(const struct memory_disk_node *record)
     struct sl_objects_message message;
     return record != NULL &&
            sl_objects_message_decode(record->bytes, (uint32_t)record->count, &message, NULL) == 0 &&
-           message.kind == SL_OBJECTS_HOLD && message.record_count == 1 &&
-           message.record.time_ms != 0;
+           message.kind == SL_OBJECTS_HOLD && message.commit.record_count == 1 &&
+           message.commit.record.time_ms != 0;
 }
 
 void sl_sim_objects_oracle_judge_files(struct sl_sim_objects_oracle *oracle, uint32_t host,

@@ -104,10 +104,10 @@ static void make_servers(struct sl_sim_ps *ps)
         ps->cores[i] = (struct sl_sim_core){.ps = ps, .index = i};
         struct sl_server_options server = {
             .reactor = ps->process.reactors[i % options->shard_count],
-            .transport = sl_sim_network_transport(options->network),
-            .transport_options = {.medium =
-                                      sl_sim_network_medium(options->network, options->host, 0),
-                                  .peer_timeout_ms = options->peer_timeout_ms},
+            .transports.first = sl_sim_network_transport(options->network),
+            .transports.options = {.medium =
+                                       sl_sim_network_medium(options->network, options->host, 0),
+                                   .peer_timeout_ms = options->peer_timeout_ms},
             .task_index = options->task_index,
             .local_index = i,
             .servers = ps->servers,
@@ -156,9 +156,7 @@ void sl_sim_ps_join(struct sl_sim_ps *ps)
         .incarnation = ps->incarnation,
         .secret = options->secret,
         .start_timeout_ns = options->start_timeout_ns,
-        .joined = joined,
-        .failed = failed,
-        .expired = lost,
+        .events = {.joined = joined, .failed = failed, .expired = lost},
         .ctx = ps,
     };
     sl_sim_network_endpoint(options->network, options->coordinator_host, &member.coordinator);

@@ -149,15 +149,15 @@ void sl_sim_ps_wire_member(struct sl_sim_ps *ps, struct sl_agent_options *member
 {
     if (ps->options.disk != NULL) {
         const struct sl_process_restore_candidate found = sl_process_restore_found(&ps->wiring);
-        member->restore = found.number;
-        member->checkpoint_newest = found.highest;
-        member->unclaimed = found.unclaimed;
-        member->complete = found.complete;
-        member->unfinished = found.unfinished;
-        member->has_tables = has_tables;
-        member->checkpoint = begins;
-        member->checkpoint_publish = is_written;
-        member->checkpoint_completed = is_complete;
+        member->checkpoints.restore = found.number;
+        member->checkpoints.newest = found.highest;
+        member->checkpoints.unclaimed = found.unclaimed;
+        member->checkpoints.complete = found.complete;
+        member->checkpoints.unfinished = found.unfinished;
+        member->events.has_tables = has_tables;
+        member->events.checkpoint = begins;
+        member->events.checkpoint_publish = is_written;
+        member->events.checkpoint_completed = is_complete;
     }
 }
 
@@ -167,7 +167,7 @@ uint64_t sl_sim_ps_wire_joined(struct sl_sim_ps *ps, uint32_t first_shard, uint3
     if (ps->options.disk != NULL) {
         ps->wiring.agent = ps->member;
         ps->wiring.hosted[SL_PROCESS_HOME].first_shard = first_shard;
-        ps->wiring.shard_count = shard_count;
+        ps->wiring.member.shard_count = shard_count;
         uint64_t above;
         uint64_t to;
         sl_agent_abandoned(ps->member, &above, &to);
@@ -190,7 +190,7 @@ void sl_sim_ps_wire(struct sl_sim_ps *ps)
                     .task_index = options->task_index,
                     .ps_count = options->ps_count,
                     .worker_count = options->worker_count,
-                    .reactor_count = options->shard_count,
+                    .reactors.count = options->shard_count,
                     .replicas = options->has_replica,
                     .checkpoint = {.directory = SL_SIM_DISK_FOLDER,
                                    .keep = disk->plan.keep,
@@ -204,7 +204,7 @@ void sl_sim_ps_wire(struct sl_sim_ps *ps)
         .cores = ps->wired,
         .reactors = ps->process.reactors,
         .servers = ps->servers,
-        .task_index = options->task_index,
+        .member.task_index = options->task_index,
         .sim_hooks = &ps->sim_hooks,
     };
     for (uint32_t i = 0; i < options->shard_count; i++) {

@@ -20,13 +20,13 @@ void sl_sim_ps_pair(struct sl_sim_ps *ps)
                     .task_index = options->task_index,
                     .ps_count = options->ps_count,
                     .worker_count = options->worker_count,
-                    .reactor_count = options->shard_count,
+                    .reactors.count = options->shard_count,
                     .replicas = 1},
         .incarnation = ps->incarnation,
         .cores = ps->wired,
         .reactors = ps->process.reactors,
         .servers = ps->servers,
-        .task_index = options->task_index,
+        .member.task_index = options->task_index,
         .sim_hooks = &ps->sim_hooks,
     };
     for (uint32_t i = 0; i < options->shard_count; i++) {
@@ -58,7 +58,7 @@ void sl_sim_ps_pair_member(const struct sl_sim_ps *ps, struct sl_agent_options *
 {
     if (ps->options.has_replica) {
         member->replicas = 1;
-        member->cluster = on_cluster;
+        member->events.cluster = on_cluster;
     }
 }
 

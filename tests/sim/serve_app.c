@@ -273,7 +273,7 @@ static void judge_pins(struct sl_sim_serve_app *app)
         for (const struct sl_objects_pool_version *version = app->node->pool.buckets[i];
              version != NULL; version = version->next) {
             const struct sl_objects_copy *copy = version->owner;
-            const uint32_t children = copy != NULL && copy->is_read ? 1 : 0;
+            const uint32_t children = copy != NULL && copy->children.pins ? 1 : 0;
             if (version->pins > children && app->options.role == SL_SIM_SERVE_WORKER) {
                 sl_sim_fail(&app->options.oracle->breach, "rest", "worker %u: %s has %u pins",
                             app->options.host, version->name, version->pins);

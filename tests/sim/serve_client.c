@@ -78,7 +78,7 @@ static void judge_time(const struct call *call)
                     "gateway %u answers m%u %" PRIu64 " ms after the deadline: %s: %s",
                     call->app->options.host, call->model,
                     sl_sim_ms(call->done_ns - call->request.deadline_ns),
-                    sl_err_name(call->request.err), call->request.text);
+                    sl_err_name(call->request.answer.err), call->request.answer.text);
     }
 }
 
@@ -88,25 +88,28 @@ static void judge_outputs(const struct call *call)
     const struct sl_serve_request *request = &call->request;
     struct sl_sim_breach *breach = &call->app->options.oracle->breach;
     const uint32_t host = call->app->options.host;
-    if (request->output_count != 1 || request->outputs[0].bytes != request->rows * 24) {
-        sl_sim_fail(breach, "outputs", "gateway %u: %u outputs", host, request->output_count);
+    if (request->answer.output_count != 1 ||
+        request->answer.outputs[0].bytes != request->rows * 24) {
+        sl_sim_fail(breach, "outputs", "gateway %u: %u outputs", host,
+                    request->answer.output_count);
         return;
     }
     for (uint64_t i = 0; i < request->rows; i++) {
         uint64_t row[SL_SIM_SERVE_OUT];
-        memcpy(row, request->output + request->outputs[0].offset + i * sizeof row, sizeof row);
+        memcpy(row, request->answer.output + request->answer.outputs[0].offset + i * sizeof row,
+               sizeof row);
         if (row[0] != call->model || row[2] != call->inputs[i]) {
             sl_sim_fail(breach, "outputs",
                         "gateway %u: row %u of m%u is that of m%" PRIu64 ", input %" PRIu64
                         " and not %" PRIu64,
                         host, (uint32_t)i, call->model, row[0], row[2], call->inputs[i]);
-        } else if (row[1] != request->answered_version ||
+        } else if (row[1] != request->answer.version ||
                    (request->version != 0 && row[1] != request->version) ||
                    row[1] > call->app->options.oracle->newest[call->model]) {
             sl_sim_fail(breach, "version",
                         "gateway %u: m%u@%" PRIu64 " was asked for, @%" PRIu64
                         " computed, and the answer says @%" PRIu64,
-                        host, call->model, request->version, row[1], request->answered_version);
+                        host, call->model, request->version, row[1], request->answer.version);
         }
     }
 }
@@ -114,7 +117,7 @@ static void judge_outputs(const struct call *call)
 static void judge(const struct call *call)
 {
     struct sl_sim_serve_oracle *oracle = call->app->options.oracle;
-    const int err = call->request.err;
+    const int err = call->request.answer.err;
     const bool may_be_gone = oracle->plan->version_count > 0 || call->request.version != 0;
     judge_time(call);
     oracle->answered += err == 0;
@@ -125,11 +128,12 @@ static void judge(const struct call *call)
     } else if (err != SL_ERR_AGAIN && err != SL_ERR_DEADLINE &&
                !(err == SL_ERR_NOT_FOUND && may_be_gone)) {
         sl_sim_fail(&oracle->breach, "error", "gateway %u: m%u: %s: %s", call->app->options.host,
-                    call->model, sl_err_name(err), call->request.text);
+                    call->model, sl_err_name(err), call->request.answer.text);
     } else if (err != SL_ERR_NOT_FOUND && oracle->plan->calm &&
                call->request.deadline_ns - call->request.arrived_ns >= ENOUGH_NS) {
         sl_sim_fail(&oracle->breach, "progress", "gateway %u: m%u, without any fault: %s: %s",
-                    call->app->options.host, call->model, sl_err_name(err), call->request.text);
+                    call->app->options.host, call->model, sl_err_name(err),
+                    call->request.answer.text);
     }
 }
 
@@ -173,15 +177,16 @@ static int finish(struct call *call)
     judge(call);
     if (app->options.verbose) {
         printf("           %u: m%u@%" PRIu64 ": %s%s%s\n", app->options.host, call->model,
-               call->request.answered_version, sl_err_name(call->request.err),
-               call->request.err != 0 ? ": " : "", call->request.text);
+               call->request.answer.version, sl_err_name(call->request.answer.err),
+               call->request.answer.err != 0 ? ": " : "", call->request.answer.text);
     }
-    if (call->request.err == 0 && sl_sim_chance(&app->base.random, 300)) { /* the outputs stay */
+    if (call->request.answer.err == 0 &&
+        sl_sim_chance(&app->base.random, 300)) { /* the outputs stay */
         sl_sim_app_sleep(&app->base, sl_sim_below(&app->base.random, 50) * SL_CLOCK_NS_PER_MS);
         judge_outputs(call);
     }
     sl_sim_serve_app_run(app, release_here, call);
-    return call->request.err;
+    return call->request.answer.err;
 }
 
 static void act(struct sl_sim_serve_app *app)
@@ -217,7 +222,7 @@ static void prove(struct sl_sim_serve_app *app)
         }
         if (err != 0 && !app->base.dying) {
             sl_sim_fail(&app->options.oracle->breach, "progress", "gateway %u: m%u: %s",
-                        app->options.host, model, call.request.text);
+                        app->options.host, model, call.request.answer.text);
         }
     }
 }

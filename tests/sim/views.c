@@ -50,7 +50,7 @@ static uint64_t digest_server(const void *read)
 {
     const struct sl_server_view *view = read;
     const struct sl_shard_view *shard = &view->shard;
-    if (!view->has_shard) {
+    if (view->stage == SL_SERVER_VIEW_NO_SHARD) {
         return 1;
     }
     return sl_hash_bytes(shard->tables, shard->table_count * sizeof shard->tables[0],
@@ -105,7 +105,7 @@ static void check_tables(struct sl_sim_oracle *oracle, struct sl_sim_view *held,
 static void check_server(struct sl_sim_oracle *oracle, struct sl_sim_view *held,
                          const struct sl_server_view *view)
 {
-    if (!view->has_shard) {
+    if (view->stage == SL_SERVER_VIEW_NO_SHARD) {
         return;
     }
     if (view->slow_count < held->slow_count) {
@@ -116,7 +116,7 @@ static void check_server(struct sl_sim_oracle *oracle, struct sl_sim_view *held,
             check_slow(oracle, &view->slow[i % SL_SERVER_SLOW_REQUESTS]);
         }
     }
-    const bool serves = view->serves && view->is_open;
+    const bool serves = view->serves && view->stage == SL_SERVER_VIEW_OPEN;
     if (serves) {
         check_tables(oracle, held, view);
     }
@@ -231,7 +231,8 @@ static void compare(struct sl_sim_oracle *oracle, const struct sl_server_view *v
     }
     int err = sl_shard_stats(server->shard, &now.stats);
     sl_assert(err == 0);
-    bool agrees = view->has_shard && view->shard.table_count == now.stats.table_count &&
+    bool agrees = view->stage != SL_SERVER_VIEW_NO_SHARD &&
+                  view->shard.table_count == now.stats.table_count &&
                   view->shard.clock_min == sl_shard_clock_min(server->shard) &&
                   view->slow_count == server->slow.count;
     for (uint32_t i = 0; agrees && i < now.stats.table_count; i++) {

@@ -118,8 +118,8 @@ static int create_server(void *ctx)
     struct ps *ps = seat->ps;
     const struct sl_server_options options = {
         .reactor = seat->reactor,
-        .transport = sl_builtin_find(SL_ENDPOINT_TCP),
-        .shm = ps->cluster->options.shm ? sl_builtin_find(SL_ENDPOINT_SHM) : NULL,
+        .transports = {.first = sl_builtin_find(SL_ENDPOINT_TCP),
+                       .shm = ps->cluster->options.shm ? sl_builtin_find(SL_ENDPOINT_SHM) : NULL},
         .shard.memory_bytes_max = (size_t)ps->cluster->options.memory_bytes_max,
         .task_index = ps->task_index,
         .local_index = seat->local_index,
@@ -243,9 +243,7 @@ static void join_cluster(struct seat *seat)
         .host = ps->host,
         .incarnation = incarnation_of(ps),
         .start_timeout_ns = START_TIMEOUT_NS,
-        .joined = joined,
-        .failed = join_failed,
-        .expired = lost,
+        .events = {.joined = joined, .failed = join_failed, .expired = lost},
         .ctx = ps,
     };
     int err = sl_agent_open(&options, &ps->member);

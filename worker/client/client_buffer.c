@@ -97,9 +97,9 @@ static void run_on_ios(struct sl_client *client, struct sl_port *port,
     for (uint32_t i = 0; i < client->io_count; i++) {
         struct sl_control_op op = {.io = &client->ios[i],
                                    .run = run,
-                                   .memory = buffer->base,
-                                   .memory_bytes = buffer->bytes,
-                                   .memory_is_shared = buffer->shared.base != NULL};
+                                   .buffer = {.memory = buffer->base,
+                                              .bytes = buffer->bytes,
+                                              .is_shared = buffer->shared.base != NULL}};
         sl_control_op_run(&op, port);
     }
 }

@@ -35,8 +35,10 @@ struct sl_client {
     uint64_t deadline_ns; /* of the start, then of the close */
     uint32_t start_clock; /* requested, finally agreed: sl_client_clock */
     bool finished;
-    bool (*interrupted)(void *ctx); /* of the options */
-    void *interrupted_ctx;
+    struct {
+        bool (*is_set)(void *ctx); /* of the options */
+        void *ctx;
+    } interrupt;
 
     struct sl_metrics metrics; /* cells of the client_ios and of the application threads */
     struct sl_port_set *ports; /* each in a struct sl_thread_ctx */

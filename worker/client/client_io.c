@@ -85,7 +85,7 @@ void sl_client_io_connect(struct sl_control_op *op)
     op->left = conn_count + 1;
     op->payload_bytes_max = UINT32_MAX;
     op->uses_tcp = false;
-    op->counts = true;
+    op->clock.counts = true;
     if (conn_count > 0 && take_buffers(io, conn_count) != 0) {
         sl_control_op_fail(op, SL_ERR_NO_MEMORY, "no memory for receive buffers");
         sl_control_op_answer(op);
@@ -219,7 +219,7 @@ static void joined(void *ctx, const struct sl_message *answer, int err, const ch
     struct asked *asked = ctx;
     if (take_answer(asked, err, reason)) {
         struct sl_shard_conn *conn = asked->conn;
-        conn->clock.is_counted = answer->clock == asked->op->clock_asked;
+        conn->clock.is_counted = answer->clock == asked->op->clock.asked;
         conn->clock.at_shard = answer->clock;
         sl_control_op_take_clock(asked->op, conn->clock.is_counted, answer->clock);
     }
@@ -230,9 +230,9 @@ void sl_client_io_join(struct sl_control_op *op)
 {
     struct sl_client_io *io = op->io;
     op->left = 1;
-    op->counts = true;
+    op->clock.counts = true;
     for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
-        struct sl_message message = {.kind = SL_MESSAGE_JOIN, .clock = op->clock_asked};
+        struct sl_message message = {.kind = SL_MESSAGE_JOIN, .clock = op->clock.asked};
         ask(&io->conns[shard], op, &message, joined);
     }
     sl_control_op_answer_one(op);
@@ -242,7 +242,7 @@ void sl_client_io_begin(struct sl_control_op *op)
 {
     struct sl_client_io *io = op->io;
     for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
-        sl_shard_conn_set_clock(&io->conns[shard], op->clock_asked);
+        sl_shard_conn_set_clock(&io->conns[shard], op->clock.asked);
     }
     sl_control_op_answer(op);
 }

@@ -164,16 +164,15 @@ static inline void sl_client_io_lose_values(struct sl_client_io *io, uint32_t lo
 void sl_client_io_start(struct sl_control_op *op);
 
 /* Connects this client_io's shards in op->conns, an array of op->shard_count connections. Writes
- * op->payload_bytes_max, op->uses_tcp and, for a worker, op->counts and op->clock. Errors: as
- * sl_shard_conn_open.
+ * op->payload_bytes_max, op->uses_tcp and, for a worker, op->clock. Errors: as sl_shard_conn_open.
  */
 void sl_client_io_connect(struct sl_control_op *op);
 
-/* Asks every shard to count this worker's clock from op->clock_asked on. Writes op->counts, and the
- * largest clock of the answers to op->clock. Errors: DEADLINE, CLOSED, errors of a shard. */
+/* Asks every shard to count this worker's clock from op->clock.asked on. Writes op->clock.counts,
+ * and op->clock.largest. Errors: DEADLINE, CLOSED, errors of a shard. */
 void sl_client_io_join(struct sl_control_op *op);
 
-/* Sets the first clock of the shard connections to op->clock_asked, on which the shards agreed;
+/* Sets the first clock of the shard connections to op->clock.asked, on which the shards agreed;
  * UINT32_MAX: this worker had already finished. No error. */
 void sl_client_io_begin(struct sl_control_op *op);
 

@@ -108,7 +108,7 @@ void sl_client_io_export(struct sl_control_op *op)
     sl_assert(io->export_count < SL_CLIENT_BUFFERS_MAX);
     struct sl_client_io_buffer *buffer = &io->exports[io->export_count++];
     *buffer = (struct sl_client_io_buffer){
-        .base = op->memory, .bytes = op->memory_bytes, .is_shared = op->memory_is_shared};
+        .base = op->buffer.memory, .bytes = op->buffer.bytes, .is_shared = op->buffer.is_shared};
     for (uint32_t scheme = 0; scheme < SL_CLIENT_IO_SCHEMES; scheme++) {
         export_over(io, scheme, buffer);
     }
@@ -119,13 +119,13 @@ void sl_client_io_unexport(struct sl_control_op *op)
 {
     struct sl_client_io *io = op->io;
     uint32_t index = 0;
-    while (index < io->export_count && io->exports[index].base != op->memory) {
+    while (index < io->export_count && io->exports[index].base != op->buffer.memory) {
         index++;
     }
     sl_assert(index < io->export_count);
     for (uint32_t scheme = 0; scheme < SL_CLIENT_IO_SCHEMES; scheme++) {
         if ((io->exports[index].registered_with & 1U << scheme) != 0) {
-            sl_transport_memory_unregister(io->transports[scheme], op->memory);
+            sl_transport_memory_unregister(io->transports[scheme], op->buffer.memory);
         }
     }
     io->exports[index] = io->exports[--io->export_count];

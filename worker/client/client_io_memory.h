@@ -8,9 +8,9 @@
 
 /* Run functions of control operations.
  *
- * Exports a client buffer, [op->memory, + op->memory_bytes), over every transport, present or
- * future, that registers memory or, for shared memory, maps it; unexport reverts this. No error: a
- * transport that cannot use the buffer copies. */
+ * Exports a client buffer, [op->buffer.memory, + op->buffer.bytes), over every transport, present
+ * or future, that registers memory or, for shared memory, maps it; unexport reverts this. No error:
+ * a transport that cannot use the buffer copies. */
 void sl_client_io_export(struct sl_control_op *op);
 void sl_client_io_unexport(struct sl_control_op *op);
 

@@ -18,8 +18,8 @@ void sl_control_op_fail(struct sl_control_op *op, int err, const char *format, .
 
 void sl_control_op_take_clock(struct sl_control_op *op, bool counts, uint32_t clock)
 {
-    op->counts = op->counts && counts;
-    op->clock = clock > op->clock ? clock : op->clock;
+    op->clock.counts = op->clock.counts && counts;
+    op->clock.largest = clock > op->clock.largest ? clock : op->clock.largest;
 }
 
 static void mark_done(void *ctx, uint64_t a, uint64_t b)

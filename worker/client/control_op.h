@@ -39,12 +39,16 @@ struct sl_control_op {
     uint32_t shard_count;
     uint32_t payload_bytes_max; /* out: smallest limit of the shards */
     bool uses_tcp;              /* out: some shard is reached over TCP */
-    void *memory;               /* of a client buffer */
-    size_t memory_bytes;
-    bool memory_is_shared;
-    uint32_t clock_asked;
-    uint32_t clock; /* out: largest clock of a shard's answers */
-    bool counts;    /* out: the clock counts on every shard */
+    struct {
+        void *memory;
+        size_t bytes;
+        bool is_shared;
+    } buffer;
+    struct {
+        uint32_t asked;
+        uint32_t largest; /* out: of the shards' answers */
+        bool counts;      /* out: on every shard */
+    } clock;
 
     /* The reactor's, while running. */
     struct sl_mailbox_lane *answers;

@@ -126,7 +126,7 @@ static int encode_operation(struct sl_encoder *encoder, struct sl_operation *ope
 static int encode_tick(struct sl_encoder *encoder)
 {
     const struct sl_encode_plan *plan = encoder->plan;
-    bool separate = !plan->batched || plan->finish;
+    bool separate = !plan->batched || plan->tick == SL_TICK_FINISH;
     if (separate || sl_encoder_section_room(encoder) < SL_ENCODER_SECTION_BYTES) {
         sl_encoder_close(encoder);
     }
@@ -137,10 +137,9 @@ static int encode_tick(struct sl_encoder *encoder)
         }
     }
     sl_encoder_put_section(encoder, NULL, (struct sl_request_section){.op = SL_REQUEST_TICK});
-    encoder->request->ticks = plan->tick;
+    encoder->request->tick = plan->tick;
     encoder->request->tick_clock = plan->clock;
-    encoder->request->finishes = plan->finish;
-    if (plan->finish) {
+    if (plan->tick == SL_TICK_FINISH) {
         encoder->prefix.clock = SL_REQUEST_CLOCK_FINISHED;
     }
     if (separate) {
@@ -169,15 +168,16 @@ static int encode_operations(struct sl_encoder *encoder, uint32_t first, uint32_
 int sl_encode_shard(const struct sl_encode_plan *plan, uint32_t shard, struct sl_encode_list *list)
 {
     sl_assert(plan->payload_bytes_max >= SL_ENCODE_PAYLOAD_BYTES_MIN);
-    sl_assert(!plan->tick || plan->tick_at <= plan->operation_count);
+    sl_assert(plan->tick != SL_TICK_ITERATION || plan->tick_at <= plan->operation_count);
     struct sl_encoder encoder = {.plan = plan, .list = list, .shard = shard, .clock = plan->clock};
     for (uint32_t i = 0; plan->batched && i < plan->operation_count; i++) {
         encoder.step_bytes += operation_bytes(plan, shard, &plan->operations[i]);
     }
-    encoder.step_bytes += plan->tick ? SL_ENCODER_SECTION_BYTES : 0;
-    uint32_t before = plan->tick ? plan->tick_at : plan->operation_count;
+    const bool ticks = plan->tick == SL_TICK_ITERATION;
+    encoder.step_bytes += ticks ? SL_ENCODER_SECTION_BYTES : 0;
+    uint32_t before = ticks ? plan->tick_at : plan->operation_count;
     int err = encode_operations(&encoder, 0, before);
-    if (err == 0 && (plan->tick || plan->finish)) {
+    if (err == 0 && plan->tick != SL_TICK_NONE) {
         err = encode_tick(&encoder);
     }
     err = err != 0 ? err : encode_operations(&encoder, before, plan->operation_count);

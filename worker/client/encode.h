@@ -41,9 +41,10 @@ struct sl_encode_plan {
     uint32_t clock;
     int32_t priority;
     bool batched; /* batched protocol: operations share short requests; else one request each */
-    bool tick;    /* tick `clock` after `tick_at` operations; later operations are of clock + 1 */
+    /* ITERATION: of `clock` after `tick_at` operations; later operations are of clock + 1.
+     * FINISH: at the end, in its own request. */
+    enum sl_tick_kind tick;
     uint32_t tick_at;
-    bool finish; /* end with a tick of SL_REQUEST_CLOCK_FINISHED in its own request */
 };
 
 struct sl_encode_list {

@@ -150,7 +150,7 @@ static bool goes_as_tail(const struct sl_encoder *encoder, const struct sl_opera
                          const struct sl_encoder_arrays *arrays)
 {
     const struct sl_encode_plan *plan = encoder->plan;
-    const bool is_lone = plan->operation_count == 1 && !plan->tick && !plan->finish;
+    const bool is_lone = plan->operation_count == 1 && plan->tick == SL_TICK_NONE;
     const uint64_t bytes_min = is_lone ? SL_ENCODE_LONE_BYTES_MIN : SL_ENCODE_TAIL_BYTES_MIN;
     uint64_t bytes = arrays->count * width_of(operation);
     return sl_encoder_pushes(operation) && bytes >= bytes_min && bytes % 8 == 0 &&

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/flags.h"
 #include "net/wire/request.h"
 #include "worker/client/route.h"
 
@@ -57,6 +58,19 @@ struct sl_read {
 };
 
 /* One message to one shard. */
+enum sl_tick_kind {
+    SL_TICK_NONE,
+    SL_TICK_ITERATION,
+    SL_TICK_FINISH, /* of SL_REQUEST_CLOCK_FINISHED */
+};
+
+enum sl_request_wait {
+    SL_REQUEST_QUEUED = 1,            /* in its connection's queue, for credit or a connection */
+    SL_REQUEST_IN_FLIGHT = 2,         /* for its reply */
+    SL_REQUEST_TAIL_UNSENT = 4,       /* the transport may still read the caller's memory */
+    SL_REQUEST_REPLY_MEMORY_LENT = 8, /* the transport may still write the caller's memory */
+};
+
 struct sl_request {
     struct sl_request *next; /* of the substep */
     struct sl_substep *substep;
@@ -69,18 +83,14 @@ struct sl_request {
     int32_t priority;          /* among requests never sent */
     uint32_t clock;            /* of its last read */
     struct sl_read *first_read;
-    void *reply_memory; /* can receive the whole reply; or NULL */
-    bool writes;        /* pushes, ticks or finishes: applied at most once */
-    bool ticks;         /* iteration tick_clock */
-    bool finishes;
+    void *reply_memory;     /* can receive the whole reply; or NULL */
+    bool writes;            /* pushes, ticks or finishes: applied at most once */
+    enum sl_tick_kind tick; /* ITERATION: tick_clock */
     uint32_t tick_clock;
 
-    /* The reactor's. The request is over when the next four are false. */
-    bool queued;            /* waits in its connection's queue for credit or a connection */
-    bool in_flight;         /* waits for its reply */
-    bool tail_unsent;       /* the transport may still read the caller's memory */
-    bool reply_memory_lent; /* the transport may still write the caller's memory */
-    bool over;              /* counted by its substep */
+    /* The reactor's. The request is over when it waits for nothing. */
+    uint32_t waits; /* bits, of enum sl_request_wait */
+    bool over;      /* counted by its substep */
     struct sl_request *queue_prev, *queue_next;
     uint64_t queued_ns; /* when it was queued last */
     uint64_t id;        /* since it was first sent; 0: never sent */

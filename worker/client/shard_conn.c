@@ -21,7 +21,7 @@ static void queue_insert(struct sl_shard_conn *conn, struct sl_request *prev,
                          struct sl_request *request)
 {
     struct sl_request *next = prev == NULL ? conn->queue_first : prev->queue_next;
-    request->queued = true;
+    sl_flags_set(&request->waits, SL_REQUEST_QUEUED, true);
     request->queued_ns = sl_reactor_now_ns(conn->io->reactor);
     request->queue_prev = prev;
     request->queue_next = next;
@@ -31,9 +31,9 @@ static void queue_insert(struct sl_shard_conn *conn, struct sl_request *prev,
 
 void sl_shard_conn_withdraw(struct sl_shard_conn *conn, struct sl_request *request)
 {
-    sl_assert(request->queued);
+    sl_assert(sl_flags_has(request->waits, SL_REQUEST_QUEUED));
     struct sl_request *prev = request->queue_prev, *next = request->queue_next;
-    request->queued = false;
+    sl_flags_set(&request->waits, SL_REQUEST_QUEUED, false);
     *(prev == NULL ? &conn->queue_first : &prev->queue_next) = next;
     *(next == NULL ? &conn->queue_last : &next->queue_prev) = prev;
 }
@@ -100,7 +100,7 @@ static bool takes_direct_reply(const struct sl_shard_conn *conn, const struct sl
 /* From now until the reply or the end of the connection, the shard may write to the memory. */
 static void request_direct_reply(struct sl_shard_conn *conn, struct sl_request *request)
 {
-    request->reply_memory_lent = true;
+    sl_flags_set(&request->waits, SL_REQUEST_REPLY_MEMORY_LENT, true);
     sl_outbox_set_reply_buffer(conn->path.outbox, request->reply_memory,
                                (uint32_t)request->reply_bytes);
 }
@@ -141,10 +141,10 @@ static void commit(struct sl_shard_conn *conn, struct sl_request *request,
     if (request->id == 0) {
         request->id = conn->next_id++;
     }
-    request->in_flight = true;
-    request->tail_unsent = tail != NULL && tail == request->tail;
+    sl_flags_set(&request->waits, SL_REQUEST_IN_FLIGHT, true);
+    sl_flags_set(&request->waits, SL_REQUEST_TAIL_UNSENT, tail != NULL && tail == request->tail);
     substep->unsent += tail != NULL ? 1 : 0;
-    conn->clock.is_finished = conn->clock.is_finished || request->finishes;
+    conn->clock.is_finished = conn->clock.is_finished || request->tick == SL_TICK_FINISH;
     struct sl_inflight_entry *entry = begin_flight(conn, request->id, request);
     if (takes_direct_reply(conn, request)) {
         request_direct_reply(conn, request);
@@ -235,8 +235,8 @@ static struct sl_request *queue_place(const struct sl_shard_conn *conn,
                                       const struct sl_request *request)
 {
     struct sl_request *prev = conn->queue_last;
-    while (prev != NULL && prev->id == 0 && prev->priority < request->priority && !prev->ticks &&
-           !prev->finishes) {
+    while (prev != NULL && prev->id == 0 && prev->priority < request->priority &&
+           prev->tick == SL_TICK_NONE) {
         prev = prev->queue_prev;
     }
     return prev;
@@ -275,18 +275,18 @@ void sl_shard_conn_pump(struct sl_shard_conn *conn)
 /* The worker's clock on the shard after the request; 0: the request does not tick. */
 static uint32_t clock_after(const struct sl_request *request)
 {
-    return request->ticks ? request->tick_clock + 1 : 0;
+    return request->tick == SL_TICK_ITERATION ? request->tick_clock + 1 : 0;
 }
 
 void sl_shard_conn_forget(struct sl_shard_conn *conn, struct sl_request *request)
 {
-    sl_assert(request->in_flight);
-    sl_assert(!request->reply_memory_lent);
+    sl_assert(sl_flags_has(request->waits, SL_REQUEST_IN_FLIGHT));
+    sl_assert(!sl_flags_has(request->waits, SL_REQUEST_REPLY_MEMORY_LENT));
     struct sl_inflight_entry *entry = sl_inflight_find(&conn->inflight, request->id);
     sl_assert(entry != NULL);
     entry->request = NULL;
     entry->clock_after = clock_after(request);
-    request->in_flight = false;
+    sl_flags_set(&request->waits, SL_REQUEST_IN_FLIGHT, false);
 }
 
 void *sl_shard_conn_sink(void *ctx, struct sl_session *session, const struct sl_frame *header)
@@ -297,11 +297,12 @@ void *sl_shard_conn_sink(void *ctx, struct sl_session *session, const struct sl_
     /* Over RDMA the caller's memory is named only if it was lent: reads into other memory are slow.
      */
     const bool may_be_named =
-        !conn->path.needs_registered || (request != NULL && request->reply_memory_lent);
+        !conn->path.needs_registered ||
+        (request != NULL && sl_flags_has(request->waits, SL_REQUEST_REPLY_MEMORY_LENT));
     if (may_be_named && request != NULL && request->reply_memory != NULL &&
         header->type == SL_FRAME_REPLY && header->status == 0 &&
         header->payload_bytes == request->reply_bytes) {
-        request->reply_memory_lent = true;
+        sl_flags_set(&request->waits, SL_REQUEST_REPLY_MEMORY_LENT, true);
         conn->direct_request = request;
         return request->reply_memory;
     }
@@ -322,7 +323,7 @@ static void end_direct_reply(struct sl_shard_conn *conn)
         conn->buffer = NULL;
     }
     if (conn->direct_request != NULL) {
-        conn->direct_request->reply_memory_lent = false;
+        sl_flags_set(&conn->direct_request->waits, SL_REQUEST_REPLY_MEMORY_LENT, false);
         conn->direct_request = NULL;
     }
 }
@@ -366,8 +367,9 @@ static void take_reply(struct sl_shard_conn *conn, struct sl_request *request, u
                        const struct sl_transport_message *message)
 {
     if (request != NULL) {
-        request->in_flight = false;
-        request->reply_memory_lent = request == conn->direct_request;
+        sl_flags_set(&request->waits, SL_REQUEST_IN_FLIGHT, false);
+        sl_flags_set(&request->waits, SL_REQUEST_REPLY_MEMORY_LENT,
+                     request == conn->direct_request);
     }
     if (message->header.status != 0) {
         refused(conn, request, message);
@@ -438,7 +440,7 @@ static struct sl_request *take_inflight(struct sl_shard_conn *conn)
         end_flight(conn, entry);
     }
     if (request != NULL) {
-        request->in_flight = request->reply_memory_lent = false;
+        sl_flags_set(&request->waits, SL_REQUEST_IN_FLIGHT | SL_REQUEST_REPLY_MEMORY_LENT, false);
     }
     return request;
 }
@@ -448,7 +450,9 @@ void sl_shard_conn_requeue(struct sl_shard_conn *conn)
     struct sl_request *kept[SL_INFLIGHT_MAX];
     uint32_t count = 0;
     for (struct sl_request *request; (request = take_inflight(conn)) != NULL;) {
-        sl_assert(!request->tail_unsent); /* the transport returned all memory when it closed */
+        sl_assert(!sl_flags_has(
+            request->waits,
+            SL_REQUEST_TAIL_UNSENT)); /* the transport returned all memory when it closed */
         if (request->substep->err != 0) {
             sl_substep_settle(request); /* the substep failed: the request is abandoned */
         } else {

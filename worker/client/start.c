@@ -38,7 +38,7 @@ static void call_io(struct sl_client *client, struct sl_port *port, uint32_t ind
         .cluster = &client->cluster,
         .conns = client->conns,
         .shard_count = client->shard_count,
-        .clock_asked = client->start_clock,
+        .clock.asked = client->start_clock,
     };
     sl_control_op_post(op, port);
 }
@@ -263,8 +263,8 @@ int sl_start_begin(const struct sl_client_options *options, const struct sl_clie
     }
     client->protocol = options->protocol;
     client->task_index = options->task_index;
-    client->interrupted = options->interrupted;
-    client->interrupted_ctx = options->interrupted_ctx;
+    client->interrupt.is_set = options->interrupted;
+    client->interrupt.ctx = options->interrupted_ctx;
     client->clock = sl_reactor_clock(setup->reactors[0]);
     uint32_t timeout_ms =
         options->start_timeout_ms == 0 ? START_TIMEOUT_MS : options->start_timeout_ms;
@@ -480,8 +480,8 @@ static bool clocks_agree(struct sl_client *client)
     bool counts = true;
     uint32_t clock = 0;
     for (uint32_t i = 0; i < client->io_count; i++) {
-        counts = counts && client->ops[i].counts;
-        clock = client->ops[i].clock > clock ? client->ops[i].clock : clock;
+        counts = counts && client->ops[i].clock.counts;
+        clock = client->ops[i].clock.largest > clock ? client->ops[i].clock.largest : clock;
     }
     bool agree = counts && clock == client->start_clock;
     client->start_clock = clock;

@@ -47,7 +47,7 @@ static void free_step(struct sl_step *step)
     sl_assert(step->state == SL_STEP_FREE); /* the caller must destroy every step */
     sl_scratch_fini(&step->wire);
     sl_scratch_fini(&step->notes);
-    free(step->operations);
+    free(step->operations.items);
     free(step);
 }
 
@@ -84,12 +84,13 @@ int sl_step_begin(struct sl_client *client, uint32_t clock, struct sl_step **out
         }
     }
     step->state = SL_STEP_BUILDING;
-    step->bad = step->wants_finite = step->tick = step->finish = false;
+    step->bad = step->wants_finite = false;
+    step->tick = SL_TICK_NONE;
     step->clock = clock;
     step->priority = 0;
     step->rate_bits = 0;
-    step->on_done = NULL;
-    step->operation_count = 0;
+    step->on_done.call = NULL;
+    step->operations.count = 0;
     step->err = 0;
     step->error = "";
     step->staleness = 0;
@@ -148,13 +149,13 @@ int sl_step_add(struct sl_step *step, const struct sl_operation *operation)
             spec->name, (double)spec->optimizer.lr, (double)sl_rate_from_bits(operation->command));
         return sl_step_refuse(step);
     }
-    if (!sl_array_make_room(&step->operations, &step->operation_capacity, step->operation_count,
-                            sizeof *step->operations)) {
+    if (!sl_array_make_room(&step->operations.items, &step->operations.capacity,
+                            step->operations.count, sizeof *step->operations.items)) {
         step->bad = true;
         return sl_reason_report(SL_ERR_NO_MEMORY, "step: no memory for operation %u",
-                                step->operation_count);
+                                step->operations.count);
     }
-    step->operations[step->operation_count++] = *operation;
+    step->operations.items[step->operations.count++] = *operation;
     step->wants_finite |= spec->reject_nonfinite;
     return 0;
 }
@@ -340,7 +341,7 @@ int sl_step_dense_assign(struct sl_step *step, struct sl_table *table, uint64_t 
 int sl_step_set_priority(struct sl_step *step, int32_t priority)
 {
     sl_assert(step != NULL);
-    if (!is_building(step) || (priority != 0 && (step->tick || step->finish))) {
+    if (!is_building(step) || (priority != 0 && step->tick != SL_TICK_NONE)) {
         sl_reason_set(sl_reason_last(),
                       "priority %d: the step is submitted, or has a tick or finish", priority);
         return sl_step_refuse(step);
@@ -365,7 +366,7 @@ int sl_step_set_rate(struct sl_step *step, float factor)
 int sl_step_tick(struct sl_step *step)
 {
     sl_assert(step != NULL);
-    if (!is_building(step) || step->client->task_index < 0 || step->tick || step->finish ||
+    if (!is_building(step) || step->client->task_index < 0 || step->tick != SL_TICK_NONE ||
         step->priority != 0 || step->clock == SL_REQUEST_CLOCK_FINISHED) {
         sl_reason_set(sl_reason_last(), "tick of iteration %u: %s", step->clock,
                       step->client->task_index < 0
@@ -373,22 +374,23 @@ int sl_step_tick(struct sl_step *step)
                           : "the step is submitted, or has a tick, a finish or a priority");
         return sl_step_refuse(step);
     }
-    step->tick = true;
-    step->tick_at = step->operation_count;
+    step->tick = SL_TICK_ITERATION;
+    step->tick_at = step->operations.count;
     return 0;
 }
 
 int sl_step_finish(struct sl_step *step)
 {
     sl_assert(step != NULL);
-    if (!is_building(step) || step->client->task_index < 0 || step->tick || step->priority != 0) {
+    if (!is_building(step) || step->client->task_index < 0 || step->tick == SL_TICK_ITERATION ||
+        step->priority != 0) {
         sl_reason_set(sl_reason_last(), "finish: %s",
                       step->client->task_index < 0
                           ? "the client has no task_index, so no clock"
                           : "the step is submitted, or has a tick or a priority");
         return sl_step_refuse(step);
     }
-    step->finish = true;
+    step->tick = SL_TICK_FINISH;
     return 0;
 }
 
@@ -397,13 +399,13 @@ int sl_step_finish(struct sl_step *step)
 static void complete(struct sl_step *step)
 {
     step->state = SL_STEP_COMPLETE;
-    for (uint32_t i = 0; step->err == 0 && i < step->operation_count; i++) {
-        if (step->operations[i].op == SL_REQUEST_PULL_POOLED) {
-            sl_scatter_pool(&step->operations[i]);
+    for (uint32_t i = 0; step->err == 0 && i < step->operations.count; i++) {
+        if (step->operations.items[i].op == SL_REQUEST_PULL_POOLED) {
+            sl_scatter_pool(&step->operations.items[i]);
         }
     }
-    if (step->on_done != NULL) {
-        step->on_done(step->on_done_ctx);
+    if (step->on_done.call != NULL) {
+        step->on_done.call(step->on_done.ctx);
     }
 }
 
@@ -478,8 +480,8 @@ static int encode(struct sl_step *step)
     const struct sl_encode_plan plan = {
         .wire = &step->wire,
         .notes = &step->notes,
-        .operations = step->operations,
-        .operation_count = step->operation_count,
+        .operations = step->operations.items,
+        .operation_count = step->operations.count,
         .shard_count = client->shard_count,
         .payload_bytes_max = client->payload_bytes_max,
         .over_tcp = client->uses_tcp,
@@ -488,7 +490,6 @@ static int encode(struct sl_step *step)
         .batched = client->protocol == SL_PROTOCOL_BATCHED,
         .tick = step->tick,
         .tick_at = step->tick_at,
-        .finish = step->finish,
     };
     sl_scratch_reset(&step->wire);
     sl_scratch_reset(&step->notes);
@@ -545,7 +546,7 @@ static int check_submission(const struct sl_step *step, uint32_t timeout_ms)
 {
     const char *wrong = step->state != SL_STEP_BUILDING ? "the step is submitted already"
                         : step->bad                     ? "an operation was refused before"
-                        : step->operation_count == 0 && !step->tick && !step->finish
+                        : step->operations.count == 0 && step->tick == SL_TICK_NONE
                             ? "the step has no operation"
                             : NULL;
     if (wrong != NULL) {
@@ -562,8 +563,8 @@ static int check_submission(const struct sl_step *step, uint32_t timeout_ms)
  * element alone: its shard refuses, counts and logs it, and nothing of the step takes effect. */
 static void reduce_to_refused(struct sl_step *step)
 {
-    for (uint32_t i = 0; i < step->operation_count; i++) {
-        struct sl_operation refused = step->operations[i];
+    for (uint32_t i = 0; i < step->operations.count; i++) {
+        struct sl_operation refused = step->operations.items[i];
         const struct sl_table_spec *spec = &refused.table->spec;
         const bool has_keys = spec->kind == SL_TABLE_SPARSE;
         const uint64_t count = has_keys ? (uint64_t)refused.key_count * spec->dim : refused.count;
@@ -582,9 +583,9 @@ static void reduce_to_refused(struct sl_step *step)
         refused.key_count = has_keys;
         refused.start += has_keys ? 0 : row;
         refused.count = has_keys ? 0 : 1;
-        step->operations[0] = refused;
-        step->operation_count = 1;
-        step->tick = step->finish = false;
+        step->operations.items[0] = refused;
+        step->operations.count = 1;
+        step->tick = SL_TICK_NONE;
         return;
     }
 }
@@ -610,9 +611,9 @@ int sl_step_submit_at(struct sl_step *step, uint32_t timeout_ms, uint64_t now_ns
     err = encode(step);
     if (err != 0) {
         return sl_reason_report(err, "submit: cannot make the messages of %u operations: %s",
-                                step->operation_count, sl_err_name(err));
+                                step->operations.count, sl_err_name(err));
     }
-    if (step->finish) {
+    if (step->tick == SL_TICK_FINISH) {
         step->client->finished = true;
     }
     step->state = SL_STEP_SUBMITTED;

@@ -27,14 +27,16 @@ struct sl_step {
     enum sl_step_state state;
     bool bad;          /* an operation was refused */
     bool wants_finite; /* an operation sends values to a table with reject_nonfinite */
-    bool tick, finish;
+    enum sl_tick_kind tick;
     int32_t priority;
     uint32_t clock;
     uint32_t tick_at;   /* operations before the tick */
     uint32_t rate_bits; /* of the pushes added next: sl_rate_to_bits */
 
-    struct sl_operation *operations; /* reused */
-    uint32_t operation_count, operation_capacity;
+    struct {
+        struct sl_operation *items; /* reused */
+        uint32_t count, capacity;
+    } operations;
     struct sl_scratch wire, notes;
 
     uint64_t submitted_ns;
@@ -47,8 +49,10 @@ struct sl_step {
     uint32_t staleness;
     /* Called on the step's thread when the step completes, before any wait returns; perhaps inside
      * a reactor's turn. NULL: none. Set after begin, which clears it. */
-    void (*on_done)(void *ctx);
-    void *on_done_ctx;
+    struct {
+        void (*call)(void *ctx);
+        void *ctx;
+    } on_done;
     struct sl_substep substeps[]; /* one per client_io */
 };
 

@@ -39,8 +39,7 @@ static void release(struct sl_substep *substep)
 
 void sl_substep_settle(struct sl_request *request)
 {
-    if (request->over || request->queued || request->in_flight || request->tail_unsent ||
-        request->reply_memory_lent) {
+    if (request->over || request->waits != 0) {
         return;
     }
     struct sl_substep *substep = request->substep;
@@ -57,13 +56,15 @@ static void abandon(struct sl_substep *substep, bool by_force)
             continue;
         }
         struct sl_shard_conn *conn = sl_client_io_conn(substep->io, at->shard);
-        if (at->queued) {
+        if (sl_flags_has(at->waits, SL_REQUEST_QUEUED)) {
             sl_shard_conn_withdraw(conn, at);
         }
-        if (at->in_flight && !at->reply_memory_lent) {
+        if (sl_flags_has(at->waits, SL_REQUEST_IN_FLIGHT) &&
+            !sl_flags_has(at->waits, SL_REQUEST_REPLY_MEMORY_LENT)) {
             sl_shard_conn_forget(conn, at);
         }
-        if (by_force && (at->tail_unsent || at->reply_memory_lent)) {
+        if (by_force &&
+            sl_flags_has(at->waits, SL_REQUEST_TAIL_UNSENT | SL_REQUEST_REPLY_MEMORY_LENT)) {
             sl_shard_conn_break(
                 conn, "disconnected when a deadline passed in the middle of a transfer", false);
         }
@@ -122,7 +123,7 @@ void sl_substep_tail_sent(void *ctx)
     struct sl_substep *substep = request->substep;
     sl_assert(substep->unsent > 0);
     substep->unsent--;
-    request->tail_unsent = false;
+    sl_flags_set(&request->waits, SL_REQUEST_TAIL_UNSENT, false);
     if (!substep->completed) {
         sl_substep_settle(request);
     } else if (substep->unsent == 0) {
@@ -161,8 +162,8 @@ static bool is_worth_waiting(const struct sl_substep *substep)
     uint32_t count = 0;
     for (const struct sl_request *at = substep->requests.first; at != NULL; at = at->next) {
         const struct sl_shard_conn *conn = sl_client_io_conn(substep->io, at->shard);
-        if (!at->over &&
-            (at->tail_unsent || !conn->path.direct_replies || conn->state != SL_SHARD_CONN_OPEN)) {
+        if (!at->over && (sl_flags_has(at->waits, SL_REQUEST_TAIL_UNSENT) ||
+                          !conn->path.direct_replies || conn->state != SL_SHARD_CONN_OPEN)) {
             return false;
         }
         count += at->over ? 0 : 1;

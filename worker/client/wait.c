@@ -7,9 +7,9 @@
 int sl_wait_until(const struct sl_client *client, struct sl_port *port, uint64_t timeout_ns,
                   bool (*done)(void *ctx), void *ctx)
 {
-    const uint64_t ask_ns = client->interrupted == NULL ? SL_CLOCK_NEVER : ASK_NS;
+    const uint64_t ask_ns = client->interrupt.is_set == NULL ? SL_CLOCK_NEVER : ASK_NS;
     while (!sl_port_wait_until(port, timeout_ns < ask_ns ? timeout_ns : ask_ns, done, ctx)) {
-        if (client->interrupted != NULL && client->interrupted(client->interrupted_ctx)) {
+        if (client->interrupt.is_set != NULL && client->interrupt.is_set(client->interrupt.ctx)) {
             return SL_ERR_CANCELLED;
         }
         if (timeout_ns <= ask_ns) {

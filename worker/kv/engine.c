@@ -24,7 +24,7 @@ static void append(struct sl_engine_list *list, struct sl_engine_call *call)
 static void step_is_done(void *ctx)
 {
     struct sl_engine_call *call = ctx;
-    append(&call->kv->engine->ended, call);
+    append(&call->kv->engine->driver.ended, call);
 }
 
 static int add_operation(const struct sl_engine_call *call)
@@ -52,36 +52,36 @@ static void start(struct sl_engine *engine, struct sl_engine_call *call, uint64_
     const bool is_whole = sl_client_values_lost(engine->client) < 0;
     int err = is_whole ? sl_step_begin(engine->client, 0, &call->step) : SL_ERR_CORRUPT;
     if (err == 0) {
-        call->step->on_done = step_is_done;
-        call->step->on_done_ctx = call;
+        call->step->on_done.call = step_is_done;
+        call->step->on_done.ctx = call;
         err = add_operation(call);
     }
     err = err != 0 ? err
                    : sl_step_submit_at(call->step, time_left_ms(call->deadline_ns, now_ns), now_ns);
     if (err != 0) {
         call->err = err;
-        append(&engine->ended, call);
+        append(&engine->driver.ended, call);
     }
 }
 
 /* Starts all admitted calls before the next turn, so that their messages are sent together. */
 static void admit(struct sl_engine *engine)
 {
-    uint32_t room = SL_THREAD_CTX_STEPS_MAX - sl_thread_ctx_of(engine->port)->steps_out;
+    uint32_t room = SL_THREAD_CTX_STEPS_MAX - sl_thread_ctx_of(engine->driver.port)->steps_out;
     struct sl_engine_list taken = {0};
     sl_engine_lock(engine);
     engine->wake_pending = false;
-    engine->woken = false;
+    engine->driver.woken = false;
     struct sl_engine_call *call = NULL;
     for (; room > 0 && (call = sl_engine_dequeue(engine)) != NULL; room--) {
         append(&taken, call);
     }
-    engine->backlog = engine->heap_count > 0;
+    engine->driver.backlog = engine->heap_count > 0;
     while (engine->new_jobs != NULL) {
         struct sl_engine_job *job = engine->new_jobs;
         engine->new_jobs = job->next;
-        job->next = engine->jobs;
-        engine->jobs = job;
+        job->next = engine->driver.jobs;
+        engine->driver.jobs = job;
     }
     sl_engine_unlock(engine);
     const uint64_t now_ns = taken.first == NULL ? 0 : sl_clock_now_ns(sl_clock_system());
@@ -159,8 +159,8 @@ static void close_call(struct sl_engine *engine, struct sl_engine_call *call)
 
 static void finish(struct sl_engine *engine)
 {
-    struct sl_engine_list over = engine->ended;
-    engine->ended = (struct sl_engine_list){0};
+    struct sl_engine_list over = engine->driver.ended;
+    engine->driver.ended = (struct sl_engine_list){0};
     for (struct sl_engine_call *call = over.first; call != NULL; call = call->next) {
         run_callback(call);
     }
@@ -175,7 +175,7 @@ static void finish(struct sl_engine *engine)
 
 static void poll_jobs(struct sl_engine *engine)
 {
-    struct sl_engine_job **at = &engine->jobs;
+    struct sl_engine_job **at = &engine->driver.jobs;
     while (*at != NULL) {
         struct sl_engine_job *job = *at;
         int err = job->poll(engine, job);
@@ -191,29 +191,30 @@ static void poll_jobs(struct sl_engine *engine)
 
 void sl_engine_progress(struct sl_engine *engine)
 {
-    sl_assert(!engine->is_running);
-    engine->is_running = true;
+    sl_assert(!engine->driver.is_running);
+    engine->driver.is_running = true;
     admit(engine);
-    while (engine->ended.first != NULL) {
+    while (engine->driver.ended.first != NULL) {
         finish(engine);
         admit(engine);
     }
     poll_jobs(engine);
-    engine->is_running = false;
+    engine->driver.is_running = false;
 }
 
 static bool has_work(void *ctx)
 {
     const struct sl_engine *engine = ctx;
-    return engine->woken || engine->ended.first != NULL ||
-           (engine->backlog && sl_thread_ctx_of(engine->port)->steps_out < SL_THREAD_CTX_STEPS_MAX);
+    return engine->driver.woken || engine->driver.ended.first != NULL ||
+           (engine->driver.backlog &&
+            sl_thread_ctx_of(engine->driver.port)->steps_out < SL_THREAD_CTX_STEPS_MAX);
 }
 
 void sl_engine_rest(struct sl_engine *engine)
 {
-    if (engine->jobs != NULL) {
-        sl_port_wait(engine->port); /* any mail may complete a job */
+    if (engine->driver.jobs != NULL) {
+        sl_port_wait(engine->driver.port); /* any mail may complete a job */
     } else {
-        (void)sl_port_wait_until(engine->port, SL_CLOCK_NEVER, has_work, engine);
+        (void)sl_port_wait_until(engine->driver.port, SL_CLOCK_NEVER, has_work, engine);
     }
 }

@@ -106,12 +106,14 @@ struct sl_engine {
     struct sl_engine_failures failures;
 
     /* The driving thread's. */
-    struct sl_port *port; /* to the client's reactors */
-    bool woken;           /* the wake-up mail has arrived */
-    bool is_running; /* inside sl_engine_progress, which also admits the calls of its callbacks */
-    bool backlog;    /* calls stay queued because too many steps are out */
-    struct sl_engine_list ended;
-    struct sl_engine_job *jobs;
+    struct {
+        struct sl_port *port; /* to the client's reactors */
+        bool woken;           /* the wake-up mail has arrived */
+        bool is_running; /* inside sl_engine_progress, which also admits its callbacks' calls */
+        bool backlog;    /* calls stay queued because too many steps are out */
+        struct sl_engine_list ended;
+        struct sl_engine_job *jobs;
+    } driver;
 };
 
 /* Creates the client and, unless caller_drives, its thread. The caller owns *out. Errors: as

@@ -16,7 +16,7 @@
 static bool is_inside(const struct sl_engine *engine)
 {
     bool drives = !engine->has_thread || pthread_equal(pthread_self(), engine->thread) != 0;
-    return drives && engine->is_running;
+    return drives && engine->driver.is_running;
 }
 
 /* Beginning */
@@ -56,7 +56,7 @@ static int copy_arrays(struct sl_engine_call *call)
 static void wake_up(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_engine *engine = ctx;
-    engine->woken = true;
+    engine->driver.woken = true;
 }
 
 /* A failed post is harmless: a full lane wakes the thread too. */
@@ -82,7 +82,7 @@ static int publish(struct sl_engine *engine, struct sl_engine_call *call, uint64
     sl_engine_unlock(engine);
     if (err == 0 && burst && !engine->has_thread && !is_inside(engine)) {
         sl_engine_progress(engine);
-        sl_port_kick(engine->port);
+        sl_port_kick(engine->driver.port);
     }
     return err;
 }
@@ -174,9 +174,9 @@ int sl_engine_wait(struct sl_engine *engine, uint64_t timestamp)
 
 bool sl_engine_done(struct sl_engine *engine, uint64_t timestamp)
 {
-    if (!engine->has_thread && !engine->is_running) {
+    if (!engine->has_thread && !engine->driver.is_running) {
         sl_engine_progress(engine);
-        sl_port_drain(engine->port);
+        sl_port_drain(engine->driver.port);
         sl_engine_progress(engine);
     }
     sl_engine_lock(engine);
@@ -213,7 +213,7 @@ static int run_here(struct sl_engine *engine, struct sl_engine_job *job)
 {
     int err;
     while ((err = job->poll(engine, job)) == SL_ERR_AGAIN) {
-        sl_port_wait(engine->port);
+        sl_port_wait(engine->driver.port);
         sl_engine_progress(engine);
     }
     return err;

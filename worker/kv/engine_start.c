@@ -11,9 +11,9 @@
 static int take_port(struct sl_engine *engine)
 {
     struct sl_client *client = engine->client;
-    int err = sl_port_here(client->ports, &engine->port);
+    int err = sl_port_here(client->ports, &engine->driver.port);
     if (err == 0 && engine->has_thread) {
-        err = sl_mailbox_lane_open(sl_reactor_mailbox(engine->port->driven), &engine->lane);
+        err = sl_mailbox_lane_open(sl_reactor_mailbox(engine->driver.port->driven), &engine->lane);
     }
     return err;
 }
@@ -59,7 +59,7 @@ static bool is_asked_to_end(struct sl_engine *engine)
     sl_engine_lock(engine);
     bool ends = engine->stopping && engine->outstanding == 0 && engine->new_jobs == NULL;
     sl_engine_unlock(engine);
-    return ends && engine->jobs == NULL;
+    return ends && engine->driver.jobs == NULL;
 }
 
 static void *run(void *ctx)

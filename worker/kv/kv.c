@@ -341,7 +341,7 @@ static int poll_barrier(struct sl_engine *engine, struct sl_engine_job *job)
     if (!barrier->posted) {
         barrier->posted = true;
         barrier->call.io = &engine->client->ios[0];
-        sl_control_op_post(&barrier->call, engine->port);
+        sl_control_op_post(&barrier->call, engine->driver.port);
     }
     return barrier->call.done ? barrier->call.err : SL_ERR_AGAIN;
 }

@@ -106,10 +106,10 @@ static void tensors(struct pass *pass, struct sl_serve_message *message, uint64_
 static void join(struct pass *pass, struct sl_serve_message *message)
 {
     NUMBER(incarnation, 1, ANY);
-    TEXT(host);
-    check(pass, "host", sl_objects_text_is_valid(message->host, sizeof message->host));
-    range(pass, "arena", &message->arena_address, &message->arena_bytes);
-    NUMBER(batch_max, 1, UINT32_MAX);
+    TEXT(join.host);
+    check(pass, "host", sl_objects_text_is_valid(message->join.host, sizeof message->join.host));
+    range(pass, "arena", &message->join.arena_address, &message->join.arena_bytes);
+    NUMBER(join.batch_max, 1, UINT32_MAX);
 }
 
 static void leave(struct pass *pass, struct sl_serve_message *message)

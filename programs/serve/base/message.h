@@ -55,11 +55,12 @@ struct sl_serve_message {
      * and memory at the same addresses; and a gateway may have several names. */
     uint64_t incarnation;
 
-    /* JOIN */
-    char host[SL_SERVE_LABEL_BYTES]; /* workers of one label share a pool */
-    /* The worker's memory for inputs. The sum does not overflow. */
-    uint64_t arena_address, arena_bytes;
-    uint32_t batch_max; /* rows that the worker computes together, > 0 */
+    struct {
+        char host[SL_SERVE_LABEL_BYTES]; /* workers of one label share a pool */
+        /* The worker's memory for inputs. The sum does not overflow. */
+        uint64_t arena_address, arena_bytes;
+        uint32_t batch_max; /* rows that the worker computes together, > 0 */
+    } join;
 
     /* LOAD */
     uint32_t queue_count; /* requests that the worker has: waiting, loading, computing */

@@ -56,14 +56,16 @@ struct sl_serve_request {
      * (model or version; the text lists the versions), DEADLINE (the text says where the time
      * went), AGAIN (cannot be answered in time: retry after retry_ms), CORRUPT, TOO_LARGE,
      * CANCELLED. */
-    int err;
-    char text[SL_SERVE_TEXT_BYTES];
-    uint32_t retry_ms;
-    uint64_t answered_version; /* that computed */
-    struct sl_serve_tensor outputs[SL_SERVE_TENSORS_MAX];
-    uint32_t output_count;
-    const uint8_t *output; /* valid until the gateway's release of the request */
-    uint32_t queue_us, load_us, compute_us;
+    struct {
+        int err;
+        char text[SL_SERVE_TEXT_BYTES];
+        uint32_t retry_ms;
+        uint64_t version; /* that computed */
+        struct sl_serve_tensor outputs[SL_SERVE_TENSORS_MAX];
+        uint32_t output_count;
+        const uint8_t *output; /* valid until the gateway's release of the request */
+        uint32_t queue_us, load_us, compute_us;
+    } answer;
 
     /* The gateway's own. */
     struct sl_list_link link, due_link;

@@ -51,9 +51,9 @@ static void leave(struct sl_serve_admission *admission, struct sl_serve_request 
 static int refuse(struct sl_serve_request *request, uint64_t retry_ns, const char *why)
 {
     const uint64_t retry_ms = retry_ns / SL_CLOCK_NS_PER_MS + 1;
-    request->retry_ms = (uint32_t)(retry_ms < RETRY_MS_MAX ? retry_ms : RETRY_MS_MAX);
-    (void)snprintf(request->text, sizeof request->text, "%s", why);
-    return request->err = SL_ERR_AGAIN;
+    request->answer.retry_ms = (uint32_t)(retry_ms < RETRY_MS_MAX ? retry_ms : RETRY_MS_MAX);
+    (void)snprintf(request->answer.text, sizeof request->answer.text, "%s", why);
+    return request->answer.err = SL_ERR_AGAIN;
 }
 
 int sl_serve_admission_offer(struct sl_serve_admission *admission, struct sl_serve_request *request,
@@ -61,9 +61,9 @@ int sl_serve_admission_offer(struct sl_serve_admission *admission, struct sl_ser
 {
     char why[160];
     if (request->deadline_ns <= now_ns) {
-        (void)snprintf(request->text, sizeof request->text,
+        (void)snprintf(request->answer.text, sizeof request->answer.text,
                        "the deadline passed before the request was accepted");
-        return request->err = SL_ERR_DEADLINE;
+        return request->answer.err = SL_ERR_DEADLINE;
     }
     const uint64_t left_ns = request->deadline_ns - now_ns;
     const uint64_t queue_ns = worker_count > 0 ? admission->waiting_ns / worker_count : 0;

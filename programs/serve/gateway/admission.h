@@ -21,9 +21,9 @@ struct sl_serve_admission {
 
 void sl_serve_admission_init(struct sl_serve_admission *admission);
 
-/* Accepts the request, which then waits, or refuses it: sets err, text and retry_ms. Sets
- * request->cost_ns before. expected_ns: time that workers need for it, if it were the first, and
- * for those that wait; worker_count 0: nothing is known of that. Returns request->err: AGAIN, or
+/* Accepts the request, which then waits, or refuses it: sets err, text and retry_ms of `answer`.
+ * Sets request->cost_ns before. expected_ns: time that workers need for it, if it were the first,
+ * and for those that wait; worker_count 0: nothing is known of that. Returns the err: AGAIN, or
  * DEADLINE if that has passed already. */
 int sl_serve_admission_offer(struct sl_serve_admission *admission, struct sl_serve_request *request,
                              uint64_t expected_ns, uint32_t worker_count, uint64_t now_ns);

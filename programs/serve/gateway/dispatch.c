@@ -39,7 +39,7 @@ void sl_serve_dispatch_end(struct sl_serve_dispatch *dispatch, struct sl_serve_r
 static void answer(struct sl_serve_dispatch *dispatch, struct sl_serve_request *request, int err)
 {
     sl_serve_dispatch_end(dispatch, request);
-    request->err = err;
+    request->answer.err = err;
     dispatch->stats.results[sl_serve_request_result(err)]++;
     request->done(request);
 }
@@ -48,10 +48,10 @@ void sl_serve_dispatch_fail(struct sl_serve_dispatch *dispatch, struct sl_serve_
                             int err, const char *text)
 {
     sl_serve_flight_detach(request);
-    if (text != request->text) {
-        (void)snprintf(request->text, sizeof request->text, "%s", text);
+    if (text != request->answer.text) {
+        (void)snprintf(request->answer.text, sizeof request->answer.text, "%s", text);
     }
-    request->retry_ms = err == SL_ERR_AGAIN ? RETRY_MS : 0;
+    request->answer.retry_ms = err == SL_ERR_AGAIN ? RETRY_MS : 0;
     answer(dispatch, request, err);
 }
 
@@ -200,10 +200,10 @@ static void answer_well(struct sl_serve_dispatch *dispatch, struct sl_serve_flig
     struct sl_serve_request *request = flight->request;
     flight->is_read = true;
     flight->remote->outputs_read++;
-    request->answered_version = done->version;
-    request->output_count = done->tensor_count;
-    memcpy(request->outputs, done->tensors, done->tensor_count * sizeof done->tensors[0]);
-    request->output = flight->remote->output_base + flight->output.offset;
+    request->answer.version = done->version;
+    request->answer.output_count = done->tensor_count;
+    memcpy(request->answer.outputs, done->tensors, done->tensor_count * sizeof done->tensors[0]);
+    request->answer.output = flight->remote->output_base + flight->output.offset;
     answer(dispatch, request, 0);
 }
 
@@ -232,9 +232,9 @@ static void take_done(struct sl_serve_dispatch *dispatch, struct sl_serve_remote
         return;
     }
     const uint64_t waited_us = (flight->sent_ns - request->arrived_ns) / SL_CLOCK_NS_PER_US;
-    request->queue_us = done->queue_us + (uint32_t)waited_us;
-    request->load_us = done->load_us;
-    request->compute_us = done->compute_us;
+    request->answer.queue_us = done->queue_us + (uint32_t)waited_us;
+    request->answer.load_us = done->load_us;
+    request->answer.compute_us = done->compute_us;
     if (done->err == 0 && done->output_bytes <= flight->output.bytes) {
         answer_well(dispatch, flight, done);
     } else if (done->err == SL_ERR_TOO_LARGE && done->output_bytes > flight->output.bytes &&
@@ -284,11 +284,11 @@ static void take_join(struct sl_serve_dispatch *dispatch, const char *name,
                       const struct sl_serve_message *message)
 {
     struct sl_serve_remote *remote = find_remote(dispatch, name);
-    struct sl_serve_join join = {.arena_address = message->arena_address,
-                                 .arena_bytes = message->arena_bytes,
+    struct sl_serve_join join = {.arena_address = message->join.arena_address,
+                                 .arena_bytes = message->join.arena_bytes,
                                  .incarnation = message->incarnation,
-                                 .batch_max = message->batch_max};
-    (void)snprintf(join.host, sizeof join.host, "%s", message->host);
+                                 .batch_max = message->join.batch_max};
+    (void)snprintf(join.host, sizeof join.host, "%s", message->join.host);
     if (dispatch->is_stopping) {
         return;
     }
@@ -377,10 +377,11 @@ static void lost(void *ctx, struct sl_serve_remote *remote, const char *reason)
         return;
     }
     dispatch->stats.workers--;
-    dispatch->stats.lost_workers += remote->has_left ? 0 : 1;
+    dispatch->stats.lost_workers += remote->end == SL_SERVE_REMOTE_LEFT ? 0 : 1;
     if (!dispatch->is_stopping) {
         sl_log_info("serve: worker %s has %s: %s; %u requests go to others", remote->worker.name,
-                    remote->has_left ? "left" : "ended", reason, remote->worker.use_count);
+                    remote->end == SL_SERVE_REMOTE_LEFT ? "left" : "ended", reason,
+                    remote->worker.use_count);
     }
     remote->worker.is_leaving = true;
     while ((link = sl_list_first(&remote->worker.uses)) != NULL) {
@@ -399,8 +400,8 @@ static void lost(void *ctx, struct sl_serve_remote *remote, const char *reason)
 static void remote_ended(void *ctx, struct sl_serve_remote *remote)
 {
     struct sl_serve_dispatch *dispatch = ctx;
-    const bool has_ended = dispatch->is_stopping || remote->has_left || remote->is_replaced ||
-                           remote->tries == AGAIN_MAX;
+    const bool has_ended =
+        dispatch->is_stopping || remote->end != SL_SERVE_REMOTE_STAYS || remote->tries == AGAIN_MAX;
     if (remote->next.batch_max > 0 || !has_ended) { /* `next` is none if the gateway ends */
         remote->tries++;
         sl_reactor_arm(dispatch->reactor, &remote->again,

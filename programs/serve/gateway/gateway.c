@@ -120,16 +120,16 @@ static int not_found(const struct sl_serve_gateway *gateway, struct sl_serve_req
 {
     const struct sl_object_entry *first;
     const uint64_t count = sl_serve_listing_find(&gateway->listing, request->model, &first);
-    char *text = request->text;
-    size_t length = (size_t)snprintf(text, sizeof request->text,
+    char *text = request->answer.text;
+    size_t length = (size_t)snprintf(text, sizeof request->answer.text,
                                      count > 0 ? "model %s has no version %llu; it has:"
                                                : "there is no model %s",
                                      request->model, (unsigned long long)request->version);
-    for (uint64_t i = 0; i < count && length + 24 < sizeof request->text; i++) {
-        length += (size_t)snprintf(text + length, sizeof request->text - length, " %llu",
+    for (uint64_t i = 0; i < count && length + 24 < sizeof request->answer.text; i++) {
+        length += (size_t)snprintf(text + length, sizeof request->answer.text - length, " %llu",
                                    (unsigned long long)first[i].version);
     }
-    return request->err = SL_ERR_NOT_FOUND;
+    return request->answer.err = SL_ERR_NOT_FOUND;
 }
 
 /* Whether the list is newer than a moment before the request. */
@@ -147,9 +147,9 @@ static int admit(struct sl_serve_gateway *gateway, struct sl_serve_request *requ
     uint64_t expected_ns = 0;
     uint32_t workers = 0;
     if (gateway->is_draining) {
-        (void)snprintf(request->text, sizeof request->text, "the gateway ends");
-        request->retry_ms = RETRY_MS;
-        return request->err = SL_ERR_AGAIN;
+        (void)snprintf(request->answer.text, sizeof request->answer.text, "the gateway ends");
+        request->answer.retry_ms = RETRY_MS;
+        return request->answer.err = SL_ERR_AGAIN;
     }
     if (!is_listed(gateway, request)) {
         if (is_fresh(&gateway->listing, request)) {
@@ -166,8 +166,9 @@ static int admit(struct sl_serve_gateway *gateway, struct sl_serve_request *requ
     }
     request->state = sl_serve_balance_model(balance, request->model);
     if (request->state == NULL) {
-        (void)snprintf(request->text, sizeof request->text, "no memory for one more model");
-        return request->err = SL_ERR_NO_MEMORY;
+        (void)snprintf(request->answer.text, sizeof request->answer.text,
+                       "no memory for one more model");
+        return request->answer.err = SL_ERR_NO_MEMORY;
     }
     if (sl_serve_balance_expect(balance, request->state, request->rows, now_ns, &expected_ns,
                                 &request->cost_ns)) {
@@ -196,7 +197,7 @@ static void listed(void *ctx)
             sl_serve_admission_wait_again(&gateway->dispatch.admission, request);
         } else if (is_fresh(&gateway->listing, request)) {
             sl_serve_dispatch_fail(&gateway->dispatch, request, not_found(gateway, request),
-                                   request->text);
+                                   request->answer.text);
         } else {
             sl_list_append(&gateway->unlisted, link);
             sl_serve_listing_refresh(&gateway->listing);
@@ -231,7 +232,7 @@ void sl_serve_gateway_submit(struct sl_serve_gateway *gateway, struct sl_serve_r
         gateway->dispatch.stats.accepted++;
         sl_serve_dispatch_run(&gateway->dispatch);
     } else {
-        gateway->dispatch.stats.results[sl_serve_request_result(request->err)]++;
+        gateway->dispatch.stats.results[sl_serve_request_result(request->answer.err)]++;
         sl_list_append(&gateway->refused, &request->link);
         sl_reactor_arm(gateway->reactor, &gateway->next_turn, 0);
     }

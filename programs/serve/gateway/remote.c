@@ -92,9 +92,10 @@ void sl_serve_remote_look(struct sl_serve_remote *remote)
     const struct sl_serve_message leave = {
         .kind = SL_SERVE_MESSAGE_LEAVE,
         .incarnation = sl_transfer_async_own_incarnation(remote->events->transfer)};
-    if (remote->is_joined && remote->worker.is_leaving && !remote->has_left && remote->sends == 0) {
-        remote->has_left =
-            sl_serve_remote_send(remote, &leave, NULL, NULL, NULL, NULL, &reason) == 0;
+    if (remote->is_joined && remote->worker.is_leaving && remote->end == SL_SERVE_REMOTE_STAYS &&
+        remote->sends == 0 &&
+        sl_serve_remote_send(remote, &leave, NULL, NULL, NULL, NULL, &reason) == 0) {
+        remote->end = SL_SERVE_REMOTE_LEFT;
     }
     if (!remote->is_lost || remote->is_busy || remote->sends > 0) {
         return;
@@ -144,7 +145,8 @@ static void opened(void *ctx, int err, const char *reason)
     remote->ends++;
     sl_transfer_async_watch(remote->events->async, remote->segment, watched, remote);
     if (sl_transfer_async_incarnation(remote->segment) != remote->join.incarnation) {
-        remote->is_replaced = remote->is_lost = true; /* the other one joins by itself */
+        remote->end = SL_SERVE_REMOTE_REPLACED; /* the other one joins by itself */
+        remote->is_lost = true;
     }
     if (remote->is_lost) {
         sl_serve_remote_look(remote);
@@ -187,7 +189,8 @@ static void created(struct sl_offload_job *job)
 void sl_serve_remote_begin(struct sl_serve_remote *remote)
 {
     sl_assert(remote->segment == NULL && remote->output_base == NULL);
-    remote->is_lost = remote->has_left = remote->is_replaced = false;
+    remote->is_lost = false;
+    remote->end = SL_SERVE_REMOTE_STAYS;
     struct sl_serve_balance_worker worker = {.batch_max = remote->join.batch_max};
     (void)snprintf(worker.name, sizeof worker.name, "%s", remote->worker.name);
     (void)snprintf(worker.host, sizeof worker.host, "%s", remote->join.host);

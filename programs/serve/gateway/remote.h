@@ -42,12 +42,15 @@ struct sl_serve_remote {
     struct sl_serve_ranges inputs, outputs; /* of join's arena; of output_base */
     uint8_t *output_base;
     uint32_t outputs_read; /* requests whose outputs are read; the gateway's */
-    bool is_replaced;      /* another process has its name */
+    enum sl_serve_remote_end {
+        SL_SERVE_REMOTE_STAYS,
+        SL_SERVE_REMOTE_LEFT,     /* its LEAVE was answered */
+        SL_SERVE_REMOTE_REPLACED, /* another process has its name */
+    } end;
     struct sl_timer again; /* until it begins again by itself; the gateway's, like `tries` */
     uint32_t tries;
     /* Private */
     bool is_joined, is_lost;
-    bool has_left;  /* its LEAVE was answered */
     uint32_t sends; /* batches and notices in progress */
     bool is_busy;   /* a job, or the opening of the segment */
     uint32_t ends;  /* callbacks of the segment that are to come */

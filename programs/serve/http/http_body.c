@@ -537,8 +537,8 @@ static const struct sl_serve_tensor *output_at(const struct sl_http_body *body,
                                                bool *binary)
 {
     const bool all = body->output_count == 0;
-    const struct sl_serve_tensor *tensor = &request->outputs[all ? i : 0];
-    const struct sl_serve_tensor *end = request->outputs + request->output_count;
+    const struct sl_serve_tensor *tensor = &request->answer.outputs[all ? i : 0];
+    const struct sl_serve_tensor *end = request->answer.outputs + request->answer.output_count;
     while (!all && tensor < end && strcmp(tensor->name, body->outputs[i].name) != 0) {
         tensor++;
     }
@@ -555,19 +555,18 @@ static void put_answer(FILE *file, const struct sl_http_body *body,
     bool binary;
     (void)fputs("{\"model_name\":", file);
     put_text(file, request->model);
-    (void)fprintf(file, ",\"model_version\":\"%llu\"",
-                  (unsigned long long)request->answered_version);
+    (void)fprintf(file, ",\"model_version\":\"%llu\"", (unsigned long long)request->answer.version);
     if (body->id[0] != '\0') {
         (void)fputs(",\"id\":", file);
         put_text(file, body->id);
     }
     (void)fprintf(
         file, ",\"parameters\":{\"queue_us\":%u,\"load_us\":%u,\"compute_us\":%u},\"outputs\":[",
-        request->queue_us, request->load_us, request->compute_us);
+        request->answer.queue_us, request->answer.load_us, request->answer.compute_us);
     for (uint32_t i = 0; i < count; i++) {
         (void)(i == 0 ? 0 : fputc(',', file));
         const struct sl_serve_tensor *tensor = output_at(body, request, i, &binary);
-        put_output(file, tensor, request->output, binary);
+        put_output(file, tensor, request->answer.output, binary);
     }
     (void)fputs("]}", file);
     const size_t end = (size_t)ftell(file);
@@ -576,7 +575,7 @@ static void put_answer(FILE *file, const struct sl_http_body *body,
         const struct sl_serve_tensor *tensor = output_at(body, request, i, &binary);
         if (binary) {
             *json_bytes = end;
-            (void)fwrite(request->output + tensor->offset, 1, tensor->bytes, file);
+            (void)fwrite(request->answer.output + tensor->offset, 1, tensor->bytes, file);
         }
     }
 }
@@ -584,14 +583,15 @@ static void put_answer(FILE *file, const struct sl_http_body *body,
 int sl_http_body_answer(const struct sl_http_body *body, const struct sl_serve_request *request,
                         char **out, size_t *out_bytes, size_t *json_bytes, struct sl_reason *reason)
 {
-    const uint32_t count = body->output_count == 0 ? request->output_count : body->output_count;
+    const uint32_t count =
+        body->output_count == 0 ? request->answer.output_count : body->output_count;
     for (uint32_t i = 0; i < count; i++) {
         bool binary;
         if (output_at(body, request, i, &binary) == NULL) {
             return body->output_count == 0
                        ? sl_reason_fail(reason, SL_ERR_UNSUPPORTED,
                                         "output `%s` has a datatype that the protocol lacks",
-                                        request->outputs[i].name)
+                                        request->answer.outputs[i].name)
                        : sl_reason_fail(reason, SL_ERR_INVALID,
                                         "output `%s`: the model has no such output",
                                         body->outputs[i].name);

@@ -43,8 +43,8 @@ void sl_http_metrics_count(struct sl_http_metrics *metrics, const struct sl_serv
     struct sl_http_metrics_model *model = find(metrics, request->model, is_known);
     const uint64_t us = (now_ns - request->arrived_ns) / SL_CLOCK_NS_PER_US;
     uint32_t bucket = 0;
-    model->results[sl_serve_request_result(request->err)]++;
-    if (request->err != 0) {
+    model->results[sl_serve_request_result(request->answer.err)]++;
+    if (request->answer.err != 0) {
         return;
     }
     while (bucket < SL_HTTP_METRICS_BUCKETS && us > bounds_us[bucket]) {
@@ -52,9 +52,9 @@ void sl_http_metrics_count(struct sl_http_metrics *metrics, const struct sl_serv
     }
     model->buckets[bucket]++;
     model->us += us;
-    metrics->phase_us[0] += request->queue_us;
-    metrics->phase_us[1] += request->load_us;
-    metrics->phase_us[2] += request->compute_us;
+    metrics->phase_us[0] += request->answer.queue_us;
+    metrics->phase_us[1] += request->answer.load_us;
+    metrics->phase_us[2] += request->answer.compute_us;
 }
 
 static void write_head(FILE *file, const char *name, const char *type, const char *help)

@@ -113,13 +113,13 @@ static void reply_answer(struct call *call)
 static void reply_description(struct call *call)
 {
     const struct sl_serve_request *request = &call->request;
-    const struct sl_serve_tensor *output = &request->outputs[0];
+    const struct sl_serve_tensor *output = &request->answer.outputs[0];
     const struct sl_object_entry *first;
     const uint64_t count = sl_serve_gateway_versions(call->routes->gateway, request->model, &first);
-    json_t *all =
-        request->output_count == 1
-            ? json_loadb((const char *)request->output + output->offset, output->bytes, 0, NULL)
-            : NULL;
+    json_t *all = request->answer.output_count == 1
+                      ? json_loadb((const char *)request->answer.output + output->offset,
+                                   output->bytes, 0, NULL)
+                      : NULL;
     if (!json_is_object(all)) {
         json_decref(all);
         reply_failure(call, SL_ERR_CORRUPT, "the worker's description of the model is no JSON", 0);
@@ -199,10 +199,10 @@ static void on_done(struct sl_serve_request *request)
                                   0,
                               sl_serve_http_now_ns(&call->http));
     }
-    if (request->err == SL_ERR_NOT_FOUND && reply_no_route(call)) {
+    if (request->answer.err == SL_ERR_NOT_FOUND && reply_no_route(call)) {
         /* replied */
-    } else if (request->err != 0) {
-        reply_failure(call, request->err, request->text, request->retry_ms);
+    } else if (request->answer.err != 0) {
+        reply_failure(call, request->answer.err, request->answer.text, request->answer.retry_ms);
     } else if (request->kind == SL_SERVE_INFER) {
         reply_answer(call);
     } else if (call->route->end[0] == '\0') {

@@ -106,7 +106,7 @@ struct sl_subscription *sl_serve_known_spare(struct sl_serve_known_models *model
 
 void sl_serve_known_change(struct sl_serve_known_models *models, struct sl_serve_known *known)
 {
-    known->change = ++models->change_count;
+    known->reported.change = ++models->change_count;
     sl_list_append(&models->changed, &known->changed);
 }
 
@@ -114,9 +114,9 @@ void sl_serve_known_opened(struct sl_serve_known_models *models, struct sl_serve
                            struct sl_serve_version *version, uint64_t now_ns)
 {
     known->profile.head = version->head;
-    known->number = version->number;
-    known->bytes = version->bytes;
-    known->resident_bytes = 0; /* until the next look */
+    known->reported.number = version->number;
+    known->reported.bytes = version->bytes;
+    known->reported.resident_bytes = 0; /* until the next look */
     known->used_ns = now_ns;
     if (known->current == NULL) {
         known->current = version;
@@ -172,8 +172,9 @@ double sl_serve_known_run_ns(const struct sl_serve_known *known, uint32_t rows)
 
 double sl_serve_known_exposed_ns(const struct sl_serve_known *known)
 {
-    const double missing = (double)(known->bytes - known->resident_bytes);
-    const double load_us = missing > 0 ? known->read_us + missing / MIB * known->mib_us : 0;
+    const double missing = (double)(known->reported.bytes - known->reported.resident_bytes);
+    const double load_us =
+        missing > 0 ? known->reported.read_us + missing / MIB * known->reported.mib_us : 0;
     const double exposed_ns = load_us * SL_CLOCK_NS_PER_US - sl_serve_known_run_ns(known, 1);
     return exposed_ns > 0 ? exposed_ns : 0;
 }
@@ -186,18 +187,18 @@ void sl_serve_known_look(struct sl_serve_known_models *models)
         struct sl_serve_known *known = SL_CONTAINER_OF(link, struct sl_serve_known, link);
         struct sl_residency now;
         if (known->subscription == NULL || known->is_opening || known->wanted != 0 ||
-            known->bytes == 0) {
+            known->reported.bytes == 0) {
             continue;
         }
         sl_subscription_residency(known->subscription, &now);
-        now.bytes = now.bytes < known->bytes ? now.bytes : known->bytes;
-        if (now.version != known->number) {
+        now.bytes = now.bytes < known->reported.bytes ? now.bytes : known->reported.bytes;
+        if (now.version != known->reported.number) {
             now.bytes = 0;
         }
-        if (now.bytes != known->resident_bytes) {
-            known->resident_bytes = now.bytes;
-            known->read_us = now.read_us;
-            known->mib_us = now.mib_us;
+        if (now.bytes != known->reported.resident_bytes) {
+            known->reported.resident_bytes = now.bytes;
+            known->reported.read_us = now.read_us;
+            known->reported.mib_us = now.mib_us;
             sl_serve_known_change(models, known);
         }
     }
@@ -208,25 +209,26 @@ uint64_t sl_serve_known_report(const struct sl_serve_known_models *models, uint6
 {
     const struct sl_list_link *end = &models->changed.head;
     const struct sl_list_link *link = end->prev;
-    while (link != end && SL_CONTAINER_OF(link, struct sl_serve_known, changed)->change > seen) {
+    while (link != end &&
+           SL_CONTAINER_OF(link, struct sl_serve_known, changed)->reported.change > seen) {
         link = link->prev;
     }
     for (link = link->next; link != end && load->load_count < SL_SERVE_LOADS_MAX;
          link = link->next) {
         const struct sl_serve_known *known = SL_CONTAINER_OF(link, struct sl_serve_known, changed);
         double batch_ns, row_ns;
-        seen = known->change;
-        if (known->number == 0 || known->wanted != 0) {
+        seen = known->reported.change;
+        if (known->reported.number == 0 || known->wanted != 0) {
             continue;
         }
         sl_objects_cost_fit(&known->runs, &batch_ns, &row_ns);
         struct sl_serve_load *to = &load->loads[load->load_count++];
         *to = (struct sl_serve_load){
-            .version = known->number,
-            .bytes = known->bytes,
-            .resident_bytes = known->resident_bytes,
-            .alpha_ns = (uint64_t)(known->read_us * SL_CLOCK_NS_PER_US),
-            .beta_ps = (uint64_t)(known->mib_us * SL_CLOCK_NS_PER_US * 1000 / MIB),
+            .version = known->reported.number,
+            .bytes = known->reported.bytes,
+            .resident_bytes = known->reported.resident_bytes,
+            .alpha_ns = (uint64_t)(known->reported.read_us * SL_CLOCK_NS_PER_US),
+            .beta_ps = (uint64_t)(known->reported.mib_us * SL_CLOCK_NS_PER_US * 1000 / MIB),
             .batch_ns = (uint64_t)batch_ns,
             .row_ns = (uint64_t)row_ns,
             .exposed_ns = (uint64_t)sl_serve_known_exposed_ns(known)};

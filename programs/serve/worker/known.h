@@ -32,10 +32,11 @@ struct sl_serve_known {
     struct sl_reason reason; /* why the last open or run has failed; "": it has not */
     struct sl_serve_profile profile;
     struct sl_objects_cost runs; /* ns of runs, by rows */
-    /* As reported */
-    uint64_t change; /* number of the last change */
-    uint64_t number, bytes, resident_bytes;
-    double read_us, mib_us;
+    struct {
+        uint64_t change; /* number of the last change */
+        uint64_t number, bytes, resident_bytes;
+        double read_us, mib_us;
+    } reported;
 };
 
 struct sl_serve_known_models {

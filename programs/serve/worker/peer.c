@@ -130,17 +130,17 @@ void sl_serve_peer_send(struct sl_serve_peer *peer, struct sl_serve_send *send, 
 
 static void told(struct sl_serve_send *send)
 {
-    SL_CONTAINER_OF(send, struct sl_serve_peer, own)->own_is_busy = false;
+    SL_CONTAINER_OF(send, struct sl_serve_peer, own.send)->own.is_busy = false;
 }
 
 bool sl_serve_peer_tell(struct sl_serve_peer *peer)
 {
-    if (peer->own_is_busy || peer->state != SL_SERVE_PEER_OPEN) {
+    if (peer->own.is_busy || peer->state != SL_SERVE_PEER_OPEN) {
         return false;
     }
-    peer->own_is_busy = true;
-    peer->own.done = told;
-    sl_serve_peer_send(peer, &peer->own, NULL, 0, 0);
+    peer->own.is_busy = true;
+    peer->own.send.done = told;
+    sl_serve_peer_send(peer, &peer->own.send, NULL, 0, 0);
     return true;
 }
 
@@ -151,11 +151,11 @@ static void join(struct sl_serve_peer *peer)
     struct sl_serve_message *join = peer->message;
     *join = (struct sl_serve_message){
         .kind = SL_SERVE_MESSAGE_JOIN,
-        .arena_address = (uintptr_t)peer->arena,
-        .arena_bytes = peer->options->arena_bytes,
-        .batch_max = peer->options->batch_max,
+        .join = {.arena_address = (uintptr_t)peer->arena,
+                 .arena_bytes = peer->options->arena_bytes,
+                 .batch_max = peer->options->batch_max},
         .incarnation = sl_transfer_async_own_incarnation(peer->options->transfer)};
-    (void)snprintf(join->host, sizeof join->host, "%s", peer->options->host);
+    (void)snprintf(join->join.host, sizeof join->join.host, "%s", peer->options->host);
     const bool is_told = sl_serve_peer_tell(peer);
     sl_assert(is_told); /* nothing else was sent since it was opened */
 }
@@ -193,7 +193,7 @@ static void passed(struct sl_timer *timer, uint64_t now_ns)
     struct sl_serve_peer *peer = SL_CONTAINER_OF(timer, struct sl_serve_peer, timer);
     if (peer->state == SL_SERVE_PEER_FAILED) {
         peer->state = SL_SERVE_PEER_CLOSING;
-        peer->has_sent_leave = peer->has_left = false;
+        peer->leave.is_sent = peer->leave.is_confirmed = false;
         peer->gone(peer);
         close_if_quiet(peer);
         return;

@@ -28,8 +28,10 @@ struct sl_serve_peer {
     void (*gone)(struct sl_serve_peer *peer);
     void (*idle)(struct sl_serve_peer *peer); /* after stop: nothing is in progress */
     void *ctx;
-    uint64_t seen;                 /* the worker's number of the last change that was reported */
-    bool has_sent_leave, has_left; /* the gateway has confirmed LEAVE */
+    uint64_t seen; /* the worker's number of the last change that was reported */
+    struct {
+        bool is_sent, is_confirmed; /* by the gateway */
+    } leave;
 
     /* Private */
     enum sl_serve_peer_state {
@@ -42,8 +44,10 @@ struct sl_serve_peer {
     bool is_stopping, has_warned;
     uint32_t sending;
     struct sl_transfer_segment *segment;
-    struct sl_serve_send own; /* JOIN, LEAVE, LOAD: one at a time */
-    bool own_is_busy;
+    struct {
+        struct sl_serve_send send; /* JOIN, LEAVE, LOAD: one at a time */
+        bool is_busy;
+    } own;
     struct sl_timer timer;
 };
 

@@ -165,7 +165,7 @@ static void arrived(void *ctx, const struct sl_transfer_noticed *noticed)
         cancel(worker, peer);
         break;
     case SL_SERVE_MESSAGE_LEAVE:
-        peer->has_left = true;
+        peer->leave.is_confirmed = true;
         wake(worker);
         break;
     default:
@@ -256,8 +256,8 @@ static bool leave(struct sl_serve_worker *worker)
         worker->out = (struct sl_serve_message){
             .kind = SL_SERVE_MESSAGE_LEAVE,
             .incarnation = sl_transfer_async_own_incarnation(worker->options.transfer)};
-        peer->has_sent_leave = peer->has_sent_leave || sl_serve_peer_tell(peer);
-        open += sl_serve_peer_is_open(peer) && !peer->has_left;
+        peer->leave.is_sent = peer->leave.is_sent || sl_serve_peer_tell(peer);
+        open += sl_serve_peer_is_open(peer) && !peer->leave.is_confirmed;
     }
     may_get_more = may_get_more && open > 0;
     if (may_get_more || sl_serve_opener_is_busy(&worker->opener) ||

@@ -37,7 +37,7 @@ static void grown(struct sl_objects_cache_use *use)
         sl_objects_cache_put(user->call.node, use);
         return;
     }
-    const uint32_t beginning = use->copy->beginning;
+    const uint32_t beginning = use->copy->verified.beginning;
     assert_true(beginning >= user->beginning);
     user->beginning = beginning;
     user->grown_count++;
@@ -257,8 +257,8 @@ SL_CASE(cache_get__leaves_memory_of_the_application_alone)
 static void take_parents(void *ctx, const struct sl_objects_message *answer)
 {
     uint64_t *parents = ctx;
-    for (uint32_t i = 0; i < answer->parent_count; i++) {
-        parents[i] = answer->parents[i].node;
+    for (uint32_t i = 0; i < answer->news.parent_count; i++) {
+        parents[i] = answer->news.parents[i].node;
     }
 }
 

@@ -114,15 +114,17 @@ const struct sl_objects_message *ask(uint64_t node, struct sl_objects_message me
 
 int attach(uint64_t node)
 {
-    return ask(node,
-               (struct sl_objects_message){.kind = SL_OBJECTS_ATTACH, .host = node, .location = ""})
+    return ask(node, (struct sl_objects_message){.kind = SL_OBJECTS_ATTACH,
+                                                 .attach.host = node,
+                                                 .attach.location = ""})
         ->err;
 }
 
 int alive(uint64_t node)
 {
-    return ask(node,
-               (struct sl_objects_message){.kind = SL_OBJECTS_ALIVE, .host = node, .location = ""})
+    return ask(node, (struct sl_objects_message){.kind = SL_OBJECTS_ALIVE,
+                                                 .attach.host = node,
+                                                 .attach.location = ""})
         ->err;
 }
 
@@ -134,9 +136,10 @@ const struct sl_objects_message *find(uint64_t node, const char *name, uint64_t 
 
 void hold(uint64_t node, const char *name, uint64_t version, uint32_t blocks)
 {
-    (void)ask(node,
-              (struct sl_objects_message){
-                  .kind = SL_OBJECTS_HOLD, .name = name, .version = version, .blocks = blocks});
+    (void)ask(node, (struct sl_objects_message){.kind = SL_OBJECTS_HOLD,
+                                                .name = name,
+                                                .version = version,
+                                                .commit.blocks = blocks});
 }
 
 int begin(uint64_t node, const char *name, uint32_t options, uint64_t *epoch, uint64_t *version)
@@ -145,8 +148,8 @@ int begin(uint64_t node, const char *name, uint32_t options, uint64_t *epoch, ui
         ask(node, (struct sl_objects_message){.kind = SL_OBJECTS_BEGIN,
                                               .name = name,
                                               .part_count = 1,
-                                              .origin = SL_ORIGIN_CALLER,
-                                              .options = options});
+                                              .begin.origin = SL_ORIGIN_CALLER,
+                                              .begin.options = options});
     if (begun->err == 0) {
         *epoch = begun->epoch;
         *version = begun->version;
@@ -160,17 +163,17 @@ struct sl_objects_message commit_of(uint64_t node, const char *name, uint64_t ve
     return (struct sl_objects_message){
         .kind = SL_OBJECTS_COMMIT,
         .part_count = 1,
-        .record_count = 1,
-        .record = {.name = name,
-                   .note = "a note",
-                   .version = version,
-                   .epoch = epoch,
-                   .origin = SL_ORIGIN_CALLER,
-                   .part_count = 1,
-                   .parts = {{.digest = {.low = digest},
-                              .bytes = (PART_BLOCKS - 1) * SL_OBJECTS_BLOCK_BYTES,
-                              .holder = node,
-                              .manifest_bytes = 1}}},
+        .commit.record_count = 1,
+        .commit.record = {.name = name,
+                          .note = "a note",
+                          .version = version,
+                          .epoch = epoch,
+                          .origin = SL_ORIGIN_CALLER,
+                          .part_count = 1,
+                          .parts = {{.digest = {.low = digest},
+                                     .bytes = (PART_BLOCKS - 1) * SL_OBJECTS_BLOCK_BYTES,
+                                     .holder = node,
+                                     .manifest_bytes = 1}}},
     };
 }
 
@@ -181,7 +184,7 @@ uint64_t publish(uint64_t node, const char *name)
     const struct sl_objects_message *committed =
         ask(node, commit_of(node, name, version, epoch, version));
     assert_int_equal(committed->err, 0);
-    assert_int_equal(committed->record.version, version);
+    assert_int_equal(committed->commit.record.version, version);
     return version;
 }
 
@@ -226,7 +229,7 @@ void pass(uint64_t ms, uint64_t live)
 struct sl_objects_message list_of(const char *prefix, const char *name, uint64_t version)
 {
     return (struct sl_objects_message){
-        .kind = SL_OBJECTS_LIST, .prefix = prefix, .name = name, .version = version};
+        .kind = SL_OBJECTS_LIST, .list.prefix = prefix, .name = name, .version = version};
 }
 
 struct sl_objects_message of_name(uint32_t kind, const char *name, uint64_t version)
@@ -237,6 +240,6 @@ struct sl_objects_message of_name(uint32_t kind, const char *name, uint64_t vers
 uint32_t holders_of(const char *name)
 {
     const struct sl_objects_message *listed = ask(1, list_of(name, "", 0));
-    assert_int_equal(listed->entry_count, 1);
-    return listed->entries[0].holders;
+    assert_int_equal(listed->list.entry_count, 1);
+    return listed->list.entries[0].holders;
 }

@@ -43,7 +43,7 @@ static void name_of(char name[32], uint32_t index)
 static void report(uint64_t keeper, uint32_t names, uint32_t keepers)
 {
     uint8_t text[SL_OBJECTS_BATCH_BYTES];
-    struct sl_objects_message batch = {.kind = SL_OBJECTS_BATCH, .batch = text};
+    struct sl_objects_message batch = {.kind = SL_OBJECTS_BATCH, .batch.messages = text};
     char name[32];
     for (uint32_t n = (uint32_t)keeper - 1; n < names; n += keepers) {
         name_of(name, n);
@@ -52,17 +52,17 @@ static void report(uint64_t keeper, uint32_t names, uint32_t keepers)
             held.kind = SL_OBJECTS_HOLD;
             held.name = name;
             held.version = v;
-            held.blocks = PART_BLOCKS;
-            held.record.time_ms = v;
-            held.record.origin = SL_ORIGIN_PS;
+            held.commit.blocks = PART_BLOCKS;
+            held.commit.record.time_ms = v;
+            held.commit.record.origin = SL_ORIGIN_PS;
             assert_true(sl_objects_message_batch(&batch, text, &held));
-            if (batch.batch_bytes > sizeof text - SL_OBJECTS_BATCH_ROOM) {
+            if (batch.batch.bytes > sizeof text - SL_OBJECTS_BATCH_ROOM) {
                 assert_int_equal(timed_ask(keeper, batch)->err, 0);
-                batch.batch_bytes = 0;
+                batch.batch.bytes = 0;
             }
         }
     }
-    assert_int_equal(batch.batch_bytes > 0 ? timed_ask(keeper, batch)->err : 0, 0);
+    assert_int_equal(batch.batch.bytes > 0 ? timed_ask(keeper, batch)->err : 0, 0);
 }
 
 /* Lists page by page, as sl_object_list does, and expects each version once, in order. */
@@ -74,13 +74,13 @@ static void expect_all(uint32_t names)
     while (has_more) {
         const struct sl_objects_message *page = timed_ask(1, list_of("", name, version));
         assert_int_equal(page->err, 0);
-        has_more = page->more != 0;
-        for (uint32_t i = 0; i < page->entry_count; i++, count++) {
+        has_more = page->list.more != 0;
+        for (uint32_t i = 0; i < page->list.entry_count; i++, count++) {
             version = count % SL_LIMIT_OBJECTS_VERSIONS + 1;
             name_of(wanted, (uint32_t)(count / SL_LIMIT_OBJECTS_VERSIONS));
-            assert_string_equal(page->entries[i].name, wanted);
-            assert_int_equal(page->entries[i].version, version);
-            assert_int_equal(page->entries[i].holders, 1);
+            assert_string_equal(page->list.entries[i].name, wanted);
+            assert_int_equal(page->list.entries[i].version, version);
+            assert_int_equal(page->list.entries[i].holders, 1);
         }
         memcpy(name, wanted, sizeof name);
     }
@@ -105,10 +105,10 @@ SL_CASE(restart__lists_all_versions_that_keepers_report)
            (double)(mallinfo2().uordblks - before) / (double)count);
     now_ms += LEASE_MS / 3;
     for (uint64_t keeper = 1; keeper <= KEEPERS; keeper++) {
-        assert_int_equal(
-            timed_ask(keeper, (struct sl_objects_message){.kind = SL_OBJECTS_ALIVE, .location = ""})
-                ->err,
-            0);
+        assert_int_equal(timed_ask(keeper, (struct sl_objects_message){.kind = SL_OBJECTS_ALIVE,
+                                                                       .attach.location = ""})
+                             ->err,
+                         0);
     }
     sl_objects_catalogue_tick(catalogue, now_ms);
     print_times("ALIVE", KEEPERS);
@@ -121,7 +121,7 @@ SL_CASE(restart__lists_all_versions_that_keepers_report)
     const struct sl_objects_message detach = {.kind = SL_OBJECTS_DETACH};
     assert_int_equal(timed_ask(KEEPERS, detach)->err, 0);
     print_times("DETACH", 1);
-    while (ask(1, list_of(last, "", 0))->entry_count > 0) {
+    while (ask(1, list_of(last, "", 0))->list.entry_count > 0) {
         now_ms = sl_objects_catalogue_next_ms(catalogue);
         sl_objects_catalogue_tick(catalogue, now_ms);
         assert_int_equal(alive(1), 0);

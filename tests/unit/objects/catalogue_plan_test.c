@@ -40,7 +40,7 @@ static int teardown(void **state)
 static void commit(void)
 {
     struct sl_objects_message message = commit_of(1, "llama", 1, 1001, 1);
-    message.record.parts[0].bytes = (BLOCKS - 1) * SL_OBJECTS_BLOCK_BYTES;
+    message.commit.record.parts[0].bytes = (BLOCKS - 1) * SL_OBJECTS_BLOCK_BYTES;
     assert_int_equal(ask(1, message)->err, 0);
 }
 
@@ -56,7 +56,7 @@ static void take_parents(uint64_t node, const struct sl_objects_message *news)
 {
     for (uint32_t s = 0; s < SL_OBJECTS_STRIPES; s++) {
         model.nodes[node - 1].parents[s] =
-            news->parent_count == 0 ? MODEL_NOBODY : (uint32_t)news->parents[s].node - 1;
+            news->news.parent_count == 0 ? MODEL_NOBODY : (uint32_t)news->news.parents[s].node - 1;
     }
 }
 
@@ -143,13 +143,13 @@ CASE(plan__at_a_commit_spreads_the_version_to_all_followers)
 static const struct sl_objects_message *followers(uint64_t after)
 {
     return ask(1, (struct sl_objects_message){
-                      .kind = SL_OBJECTS_FOLLOWERS, .name = "llama", .after = after});
+                      .kind = SL_OBJECTS_FOLLOWERS, .name = "llama", .followers.after = after});
 }
 
 CASE(followers__are_listed_with_what_they_use)
 {
     commit();
-    assert_int_equal(followers(0)->follower_count, 0);
+    assert_int_equal(followers(0)->followers.count, 0);
     for (uint64_t n = 2; n <= 11; n++) {
         assert_int_equal(attach(n), 0);
         (void)ask(n, (struct sl_objects_message){.kind = SL_OBJECTS_FOLLOW, .name = "llama"});
@@ -163,18 +163,18 @@ CASE(followers__are_listed_with_what_they_use)
     assert_int_equal(publish(1, "llama"), 2);
     now_ms += 100;
     const struct sl_objects_message *listed = followers(0);
-    assert_int_equal(listed->follower_count, 8);
-    assert_int_equal(listed->followers[0].version, 0);
-    assert_int_equal(listed->followers[0].behind, 0);
-    const struct sl_objects_follower *third = &listed->followers[1];
+    assert_int_equal(listed->followers.count, 8);
+    assert_int_equal(listed->followers.nodes[0].version, 0);
+    assert_int_equal(listed->followers.nodes[0].behind, 0);
+    const struct sl_objects_follower *third = &listed->followers.nodes[1];
     assert_string_equal(third->address, "node-3");
     assert_int_equal(third->host, 3);
     assert_int_equal(third->version, 1);
     assert_int_equal(third->behind, 1);
     assert_int_equal(third->age_ms, 100);
-    listed = followers(listed->followers[7].node);
-    assert_int_equal(listed->follower_count, 2);
-    assert_int_equal(listed->followers[1].node, 11);
+    listed = followers(listed->followers.nodes[7].node);
+    assert_int_equal(listed->followers.count, 2);
+    assert_int_equal(listed->followers.nodes[1].node, 11);
 }
 
 CASE(plan__of_many_at_once_is_the_same_after_a_tenth_of_a_second)
@@ -214,11 +214,11 @@ CASE(plan__of_processes_on_one_host_reads_from_the_network_once)
     fetch(add_node());
     for (uint64_t node = 10; node < 13; node++) {
         const struct sl_objects_message message = {
-            .kind = SL_OBJECTS_ATTACH, .host = 2, .location = ""};
+            .kind = SL_OBJECTS_ATTACH, .attach.host = 2, .attach.location = ""};
         assert_int_equal(ask(node, message)->err, 0);
         const struct sl_objects_message *news = find(node, "llama", 1);
-        assert_int_equal(news->parents[0].node, 2);
-        assert_int_equal(news->parents[1].node, 2);
+        assert_int_equal(news->news.parents[0].node, 2);
+        assert_int_equal(news->news.parents[1].node, 2);
     }
     const uint64_t next = add_node();
     fetch(next);
@@ -325,19 +325,20 @@ CASE(news__names_no_fetcher_as_a_parent_in_place_of_a_bad_one)
     (void)ask(1,
               (struct sl_objects_message){.kind = SL_OBJECTS_DROP, .name = "llama", .version = 1});
     const struct sl_objects_message *news = find(node, "llama", 1);
-    assert_int_equal(news->parent_count, 0);
-    assert_int_equal(news->other_count, 1);
-    assert_int_equal(news->others[0].node, child);
+    assert_int_equal(news->news.parent_count, 0);
+    assert_int_equal(news->news.other_count, 1);
+    assert_int_equal(news->news.others[0].node, child);
 }
 
 /* Sources besides parents */
 
 static const struct sl_objects_message *find_without(uint64_t node, uint64_t bad)
 {
-    return ask(
-        node,
-        (struct sl_objects_message){
-            .kind = SL_OBJECTS_FIND, .name = "llama", .version = 1, .bad_count = 1, .bad = {bad}});
+    return ask(node, (struct sl_objects_message){.kind = SL_OBJECTS_FIND,
+                                                 .name = "llama",
+                                                 .version = 1,
+                                                 .find.bad_count = 1,
+                                                 .find.bad = {bad}});
 }
 
 CASE(news__names_no_bad_source)
@@ -346,11 +347,11 @@ CASE(news__names_no_bad_source)
     const uint64_t holder = add_node(), node = add_node();
     hold(holder, "llama", 1, BLOCKS);
     const struct sl_objects_message *news = find_without(node, 1);
-    assert_int_equal(news->parents[0].node, holder);
-    assert_int_equal(news->parents[1].node, holder);
+    assert_int_equal(news->news.parents[0].node, holder);
+    assert_int_equal(news->news.parents[1].node, holder);
     news = find_without(node, holder);
-    assert_int_equal(news->parents[0].node, 1);
-    assert_int_equal(news->other_count, 0);
+    assert_int_equal(news->news.parents[0].node, 1);
+    assert_int_equal(news->news.other_count, 0);
 }
 
 CASE(news__has_holders_of_the_same_location_first)
@@ -358,17 +359,18 @@ CASE(news__has_holders_of_the_same_location_first)
     commit();
     for (uint64_t node = 10; node < 20; node++) {
         const struct sl_objects_message message = {.kind = SL_OBJECTS_ATTACH,
-                                                   .host = node,
-                                                   .location = node % 5 == 0 ? "rack-1" : "rack-2"};
+                                                   .attach.host = node,
+                                                   .attach.location =
+                                                       node % 5 == 0 ? "rack-1" : "rack-2"};
         assert_int_equal(ask(node, message)->err, 0);
         hold(node, "llama", 1, node == 19 ? 0 : BLOCKS);
     }
     const struct sl_objects_message message = {
-        .kind = SL_OBJECTS_ATTACH, .host = 30, .location = "rack-1"};
+        .kind = SL_OBJECTS_ATTACH, .attach.host = 30, .attach.location = "rack-1"};
     assert_int_equal(ask(30, message)->err, 0);
     const struct sl_objects_message *news = find(30, "llama", 1);
-    assert_int_equal(news->other_count, 4);
-    const bool has_near = news->others[0].node % 5 == 0 || news->parents[0].node % 5 == 0;
+    assert_int_equal(news->news.other_count, 4);
+    const bool has_near = news->news.others[0].node % 5 == 0 || news->news.parents[0].node % 5 == 0;
     assert_true(has_near);
 }
 
@@ -386,9 +388,9 @@ CASE(news__without_a_holder_has_each_fetcher_with_blocks_in_turn)
     const uint64_t node = add_node();
     for (uint32_t i = 0; i < 3; i++) {
         const struct sl_objects_message *news = find(node, "llama", 1);
-        assert_int_equal(news->other_count, 4);
-        for (uint32_t o = 0; o < news->other_count; o++) {
-            seen[news->others[o].node] = true;
+        assert_int_equal(news->news.other_count, 4);
+        for (uint32_t o = 0; o < news->news.other_count; o++) {
+            seen[news->news.others[o].node] = true;
         }
     }
     for (uint32_t i = 0; i < 20; i++) {

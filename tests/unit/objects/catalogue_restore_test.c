@@ -28,18 +28,17 @@ static int teardown(void **state)
 
 static struct sl_objects_message hold_with(const struct sl_objects_record *record, uint32_t blocks)
 {
-    return (struct sl_objects_message){.kind = SL_OBJECTS_HOLD,
-                                       .name = record->name,
-                                       .version = record->version,
-                                       .blocks = blocks,
-                                       .record_count = 1,
-                                       .record = *record};
+    return (struct sl_objects_message){
+        .kind = SL_OBJECTS_HOLD,
+        .name = record->name,
+        .version = record->version,
+        .commit = {.blocks = blocks, .record_count = 1, .record = *record}};
 }
 
 /* Its texts outlive the answer. */
 static struct sl_objects_record record_of(const char *name, uint64_t version)
 {
-    struct sl_objects_record record = find(2, name, version)->record;
+    struct sl_objects_record record = find(2, name, version)->commit.record;
     record.name = name;
     record.note = "";
     return record;
@@ -59,13 +58,13 @@ CASE(restart__learns_from_nodes_what_they_hold)
     assert_int_equal(find(3, "llama", 1)->err, SL_ERR_AGAIN);
     assert_int_equal(begin(2, "llama", 0, &epoch, &version), SL_ERR_AGAIN);
     assert_int_equal(ask(1, commit_of(1, "lama", 1, record.epoch, 1))->err, SL_ERR_AGAIN);
-    assert_int_equal(ask(3, of_name(SL_OBJECTS_FOLLOW, "llama", 0))->record_count, 0);
-    assert_int_equal(ask(4, of_name(SL_OBJECTS_FOLLOW, "llama", 1))->record_count, 0);
+    assert_int_equal(ask(3, of_name(SL_OBJECTS_FOLLOW, "llama", 0))->commit.record_count, 0);
+    assert_int_equal(ask(4, of_name(SL_OBJECTS_FOLLOW, "llama", 1))->commit.record_count, 0);
     (void)ask(2, hold_with(&record, 1));
     (void)ask(1, hold_with(&record, PART_BLOCKS));
-    assert_int_equal(find(3, "llama", 1)->parents[0].node, 1);
+    assert_int_equal(find(3, "llama", 1)->news.parents[0].node, 1);
     const struct sl_objects_message *news = received(3);
-    assert_int_equal(news->record.time_ms, record.time_ms);
+    assert_int_equal(news->commit.record.time_ms, record.time_ms);
     assert_null(received(4));
     pass(3000, 4);
     assert_int_equal(find(3, "lama", 1)->err, SL_ERR_NOT_FOUND);
@@ -95,7 +94,7 @@ CASE(restart__loads_records)
     assert_int_equal(find(2, "llama", 3)->err, SL_ERR_AGAIN); /* there was an earlier one */
     hold(1, "llama", 2, PART_BLOCKS);
     pass(2700, 2);
-    assert_int_equal(find(2, "llama", 0)->parents[0].node, 1);
+    assert_int_equal(find(2, "llama", 0)->news.parents[0].node, 1);
     assert_int_equal(ask(1, commit_of(1, "llama", 2, two.epoch, 99))->err, SL_ERR_EXISTS);
     pass(LEASE_MS, 2);
     assert_int_equal(find(2, "llama", 2)->err, 0);
@@ -189,15 +188,15 @@ CASE(hold__of_other_bytes_is_found_if_its_commit_is_newer)
     record.time_ms--;
     (void)ask(3, hold_with(&record, PART_BLOCKS));
     assert_null(received(3));
-    assert_int_equal(find(2, "llama", 1)->record.parts[0].digest.high, 0);
+    assert_int_equal(find(2, "llama", 1)->commit.record.parts[0].digest.high, 0);
     record.time_ms += 2;
     record.parts[0].digest.high++;
     (void)ask(3, hold_with(&record, PART_BLOCKS));
     assert_null(received(3));
     assert_null(received(1));
     const struct sl_objects_message *found = find(2, "llama", 1);
-    assert_int_equal(found->record.parts[0].digest.high, 2);
-    assert_int_equal(found->parents[0].node, 3);
+    assert_int_equal(found->commit.record.parts[0].digest.high, 2);
+    assert_int_equal(found->news.parents[0].node, 3);
 }
 
 CASE(hold__of_earlier_bytes_does_not_retire_what_the_node_has_now)
@@ -230,10 +229,10 @@ CASE(retention__is_at_commits_only)
         (void)ask(1, hold_with(&records[i], PART_BLOCKS));
     }
     assert_null(received(1));
-    assert_int_equal(ask(1, list_of("", "", 0))->entry_count, 5);
+    assert_int_equal(ask(1, list_of("", "", 0))->list.entry_count, 5);
     assert_int_equal(begin(1, "llama", SL_OBJECTS_TAKE_OVER, &epoch, &version), 0);
     struct sl_objects_message message = commit_of(1, "llama", version, epoch, 6);
-    message.record.origin = SL_ORIGIN_HOST;
+    message.commit.record.origin = SL_ORIGIN_HOST;
     assert_int_equal(ask(1, message)->err, 0);
     for (uint64_t i = 3; i > 0; i--) {
         const struct sl_objects_message *retired = received(1);
@@ -261,13 +260,14 @@ CASE(restart__accepts_a_commit_of_an_epoch_that_is_new_to_it)
 
 static struct sl_objects_message attach_of(uint64_t node, uint32_t kind, uint32_t roles)
 {
-    return (struct sl_objects_message){.kind = kind, .host = node, .location = "", .roles = roles};
+    return (struct sl_objects_message){
+        .kind = kind, .attach.host = node, .attach.location = "", .attach.roles = roles};
 }
 
 CASE(batch__restores_the_versions_that_it_holds)
 {
     uint8_t text[SL_OBJECTS_BATCH_BYTES];
-    struct sl_objects_message batch = {.kind = SL_OBJECTS_BATCH, .batch = text};
+    struct sl_objects_message batch = {.kind = SL_OBJECTS_BATCH, .batch.messages = text};
     (void)publish(1, "llama");
     struct sl_objects_record record = record_of("llama", 1);
     begin_catalogue(500, 0);
@@ -278,11 +278,11 @@ CASE(batch__restores_the_versions_that_it_holds)
         assert_true(sl_objects_message_batch(&batch, text, &item));
     }
     assert_int_equal(ask(1, batch)->err, 0);
-    assert_int_equal(find(1, "llama", 0)->record.version, 10);
+    assert_int_equal(find(1, "llama", 0)->commit.record.version, 10);
     const struct sl_objects_message other = of_name(SL_OBJECTS_DROP, "llama", 1);
     assert_true(sl_objects_message_batch(&batch, text, &other));
     assert_int_equal(ask(1, batch)->err, SL_ERR_PROTOCOL);
-    batch.batch_bytes--;
+    batch.batch.bytes--;
     assert_int_equal(ask(1, batch)->err, SL_ERR_PROTOCOL);
 }
 
@@ -349,9 +349,9 @@ CASE(expiry__of_no_copy_of_a_node_that_has_many)
 
 static uint64_t number_of(uint64_t node, const char *name, uint32_t origin)
 {
-    const struct sl_objects_message *begun =
-        ask(node, (struct sl_objects_message){
-                      .kind = SL_OBJECTS_BEGIN, .name = name, .part_count = 1, .origin = origin});
+    const struct sl_objects_message *begun = ask(
+        node, (struct sl_objects_message){
+                  .kind = SL_OBJECTS_BEGIN, .name = name, .part_count = 1, .begin.origin = origin});
     assert_int_equal(begun->err, 0);
     return begun->version;
 }

@@ -30,8 +30,8 @@ static int teardown(void **state)
 
 static bool has_other(const struct sl_objects_message *news, uint64_t node)
 {
-    for (uint32_t i = 0; i < news->other_count; i++) {
-        if (news->others[i].node == node) {
+    for (uint32_t i = 0; i < news->news.other_count; i++) {
+        if (news->news.others[i].node == node) {
             return true;
         }
     }
@@ -44,21 +44,21 @@ CASE(commit__makes_a_version_that_others_find)
 {
     assert_int_equal(publish(1, "llama"), 1);
     const struct sl_objects_message *listed = ask(2, list_of("", "", 0));
-    assert_int_equal(listed->entry_count, 1);
-    assert_string_equal(listed->entries[0].name, "llama");
-    assert_string_equal(listed->entries[0].note, "a note");
-    assert_int_equal(listed->entries[0].bytes, (PART_BLOCKS - 1) * SL_OBJECTS_BLOCK_BYTES);
-    assert_int_equal(listed->entries[0].holders, 1);
-    assert_int_equal(listed->entries[0].origin, SL_ORIGIN_CALLER);
+    assert_int_equal(listed->list.entry_count, 1);
+    assert_string_equal(listed->list.entries[0].name, "llama");
+    assert_string_equal(listed->list.entries[0].note, "a note");
+    assert_int_equal(listed->list.entries[0].bytes, (PART_BLOCKS - 1) * SL_OBJECTS_BLOCK_BYTES);
+    assert_int_equal(listed->list.entries[0].holders, 1);
+    assert_int_equal(listed->list.entries[0].origin, SL_ORIGIN_CALLER);
     now_ms += 7;
     const struct sl_objects_message *news = find(2, "llama", 0);
     assert_int_equal(news->err, 0);
     assert_int_equal(news->term, 1000);
-    assert_int_equal(news->record.version, 1);
-    assert_int_equal(news->age_ms, 7);
-    assert_int_equal(news->parent_count, 2);
-    assert_int_equal(news->parents[0].node, 1);
-    assert_string_equal(news->parents[1].address, "node-1");
+    assert_int_equal(news->commit.record.version, 1);
+    assert_int_equal(news->news.age_ms, 7);
+    assert_int_equal(news->news.parent_count, 2);
+    assert_int_equal(news->news.parents[0].node, 1);
+    assert_string_equal(news->news.parents[1].address, "node-1");
 }
 
 CASE(commit__of_several_parts_is_visible_with_the_last_one)
@@ -70,7 +70,7 @@ CASE(commit__of_several_parts_is_visible_with_the_last_one)
                                              .version = 7,
                                              .part = p,
                                              .part_count = 3,
-                                             .options = SL_OBJECTS_TAKE_OVER};
+                                             .begin.options = SL_OBJECTS_TAKE_OVER};
         const struct sl_objects_message *begun = ask(p + 1, message);
         assert_int_equal(begun->err, 0);
         assert_true(p == 0 || begun->epoch == epoch);
@@ -86,8 +86,8 @@ CASE(commit__of_several_parts_is_visible_with_the_last_one)
         if (p < 2) {
             assert_non_null(strstr(committed->text, p == 0 ? "1 of 3" : "2 of 3"));
         } else {
-            assert_int_equal(committed->record.part_count, 3);
-            assert_int_equal(committed->record.parts[1].holder, 2);
+            assert_int_equal(committed->commit.record.part_count, 3);
+            assert_int_equal(committed->commit.record.parts[1].holder, 2);
         }
     }
     struct sl_objects_message again = commit_of(1, "llama", 7, epoch, 0);
@@ -98,7 +98,7 @@ CASE(commit__of_several_parts_is_visible_with_the_last_one)
         message.part = p;
         const struct sl_objects_message *news = ask(5, message);
         assert_int_equal(news->part, p);
-        assert_int_equal(news->parents[0].node, p + 1);
+        assert_int_equal(news->news.parents[0].node, p + 1);
     }
     struct sl_objects_message beyond = of_name(SL_OBJECTS_FIND, "llama", 7);
     beyond.part = 3;
@@ -134,7 +134,7 @@ CASE(commit__of_missing_parts_is_forgotten_after_a_lease)
     struct sl_objects_message first = commit_of(1, "llama", 1, epoch, 1), second = first;
     first.part_count = second.part_count = 2;
     second.part = 1;
-    second.record.parts[0].holder = 2;
+    second.commit.record.parts[0].holder = 2;
     assert_int_equal(ask(1, first)->err, SL_ERR_AGAIN);
     pass(LEASE_MS + 1000, 6);
     assert_int_equal(ask(2, second)->err, SL_ERR_AGAIN);
@@ -151,7 +151,7 @@ CASE(drop__by_a_publisher_takes_back_its_part_of_a_version_that_misses_others)
     struct sl_objects_message first = commit_of(1, "llama", 1, epoch, 1), second = first;
     first.part_count = second.part_count = 2;
     second.part = 1;
-    second.record.parts[0].holder = 2;
+    second.commit.record.parts[0].holder = 2;
     assert_int_equal(ask(1, first)->err, SL_ERR_AGAIN);
     (void)ask(3, of_name(SL_OBJECTS_DROP, "llama", 1));
     (void)ask(1, of_name(SL_OBJECTS_DROP, "llama", 1));
@@ -175,18 +175,18 @@ CASE(drop__is_of_one_part)
     for (uint32_t p = 0; p < 2; p++) {
         struct sl_objects_message held = of_name(SL_OBJECTS_HOLD, "llama", 1);
         held.part = p;
-        held.blocks = PART_BLOCKS;
+        held.commit.blocks = PART_BLOCKS;
         (void)ask(3, held);
     }
     struct sl_objects_message dropped = of_name(SL_OBJECTS_DROP, "llama", 1);
     dropped.part = 1;
     (void)ask(3, dropped);
     struct sl_objects_message wanted = of_name(SL_OBJECTS_FIND, "llama", 1);
-    assert_int_equal(ask(4, wanted)->parents[1].node, 3);
+    assert_int_equal(ask(4, wanted)->news.parents[1].node, 3);
     wanted.part = 1;
     const struct sl_objects_message *news = ask(4, wanted);
-    assert_int_equal(news->parents[1].node, 2);
-    assert_int_equal(news->other_count, 0);
+    assert_int_equal(news->news.parents[1].node, 2);
+    assert_int_equal(news->news.other_count, 0);
 }
 
 CASE(begin__of_another_publisher_is_refused_unless_it_takes_over)
@@ -284,7 +284,7 @@ CASE(expiry__of_the_last_holder_takes_the_version_with_it)
     pass(LEASE_MS / 2 + 2000, 5);
     assert_int_equal(holders_of("llama"), 1);
     const struct sl_objects_message *news = find(1, "llama", 0);
-    assert_int_equal(news->parents[0].node, 5);
+    assert_int_equal(news->news.parents[0].node, 5);
     assert_false(has_other(news, 6));
     (void)ask(1, of_name(SL_OBJECTS_DROP, "llama", 1));
     pass(LEASE_MS + 2000, 4);
@@ -303,7 +303,7 @@ CASE(expiry__of_a_copy_that_its_node_does_not_report)
     pass(LEASE_MS - 1000, 6);
     assert_int_equal(holders_of("llama"), 1);
     const struct sl_objects_message *news = find(1, "llama", 0);
-    assert_int_equal(news->parents[0].node, 6);
+    assert_int_equal(news->news.parents[0].node, 6);
     assert_false(has_other(news, 5) || has_other(news, 4));
 }
 
@@ -340,8 +340,8 @@ CASE(drop__of_the_only_copy_takes_the_version_with_it)
     (void)ask(1, of_name(SL_OBJECTS_DROP, "llama", 1));
     const struct sl_objects_message *refused = find(2, "llama", 1);
     assert_int_equal(refused->err, SL_ERR_NOT_FOUND);
-    assert_int_equal(refused->oldest, 2);
-    assert_int_equal(refused->newest, 2);
+    assert_int_equal(refused->find.oldest, 2);
+    assert_int_equal(refused->find.newest, 2);
 }
 
 CASE(hold__makes_a_holder_of_a_fetcher_and_back)
@@ -367,7 +367,7 @@ CASE(remove__retires_all_copies)
     assert_int_equal(ask(3, of_name(SL_OBJECTS_REMOVE, "llama", 1))->err, SL_ERR_NOT_FOUND);
     assert_int_equal(publish(1, "llama"), 3);
     assert_int_equal(ask(3, of_name(SL_OBJECTS_REMOVE, "llama", 0))->err, 0);
-    assert_int_equal(ask(3, list_of("", "", 0))->entry_count, 0);
+    assert_int_equal(ask(3, list_of("", "", 0))->list.entry_count, 0);
     assert_int_equal(ask(3, of_name(SL_OBJECTS_REMOVE, "llama", 0))->err, SL_ERR_NOT_FOUND);
 }
 
@@ -377,10 +377,10 @@ static uint32_t count_versions_after(uint32_t published, uint32_t origin)
         uint64_t epoch, version;
         assert_int_equal(begin(1, "llama", 0, &epoch, &version), 0);
         struct sl_objects_message message = commit_of(1, "llama", version, epoch, i);
-        message.record.origin = origin;
+        message.commit.record.origin = origin;
         assert_int_equal(ask(1, message)->err, 0);
     }
-    return ask(1, list_of("", "", 0))->entry_count;
+    return ask(1, list_of("", "", 0))->list.entry_count;
 }
 
 CASE(retention__keeps_the_newest_three_versions_of_a_host)
@@ -390,8 +390,8 @@ CASE(retention__keeps_the_newest_three_versions_of_a_host)
     assert_int_equal(received(1)->version, 2);
     assert_null(received(1));
     const struct sl_objects_message *refused = find(2, "llama", 1);
-    assert_int_equal(refused->oldest, 3);
-    assert_int_equal(refused->newest, 5);
+    assert_int_equal(refused->find.oldest, 3);
+    assert_int_equal(refused->find.newest, 5);
 }
 
 CASE(retention__keeps_all_versions_in_memory_of_callers)
@@ -403,17 +403,17 @@ CASE(retention__keeps_all_versions_in_memory_of_callers)
 
 CASE(news__tells_followers_of_the_newest_version_only)
 {
-    assert_int_equal(ask(2, of_name(SL_OBJECTS_FOLLOW, "llama", 0))->record_count, 0);
+    assert_int_equal(ask(2, of_name(SL_OBJECTS_FOLLOW, "llama", 0))->commit.record_count, 0);
     (void)publish(1, "llama");
     const struct sl_objects_message *news = received(2);
-    assert_int_equal(news->record.version, 1);
-    assert_int_equal(news->parents[0].node, 1);
+    assert_int_equal(news->commit.record.version, 1);
+    assert_int_equal(news->news.parents[0].node, 1);
     (void)publish(1, "llama");
     (void)publish(1, "llama");
     assert_null(received(2));
     answer_news(2, news);
     news = received(2);
-    assert_int_equal(news->record.version, 3);
+    assert_int_equal(news->commit.record.version, 3);
     assert_null(received(2));
     answer_news(2, news);
     assert_null(received(2));
@@ -423,7 +423,7 @@ CASE(news__goes_to_the_publisher_too)
 {
     (void)ask(1, of_name(SL_OBJECTS_FOLLOW, "llama", 0));
     (void)publish(1, "llama");
-    assert_int_equal(received(1)->record.version, 1);
+    assert_int_equal(received(1)->commit.record.version, 1);
 }
 
 /* A follower of the newest version is sent RETIRE, without bytes, and asks FOLLOW. */
@@ -431,7 +431,7 @@ CASE(remove__of_the_newest_version_is_sent_to_followers)
 {
     (void)publish(1, "llama");
     (void)publish(1, "llama");
-    assert_int_equal(ask(2, of_name(SL_OBJECTS_FOLLOW, "llama", 0))->record.version, 2);
+    assert_int_equal(ask(2, of_name(SL_OBJECTS_FOLLOW, "llama", 0))->commit.record.version, 2);
     (void)ask(2, of_name(SL_OBJECTS_DROP, "llama", 2));
     (void)ask(4, of_name(SL_OBJECTS_FOLLOW, "llama", 1));
     (void)ask(4, of_name(SL_OBJECTS_DROP, "llama", 2));
@@ -439,7 +439,7 @@ CASE(remove__of_the_newest_version_is_sent_to_followers)
     assert_null(received(2));
     assert_int_equal(publish(1, "llama"), 3);
     const struct sl_objects_message *news = received(2);
-    assert_int_equal(news->record.version, 3);
+    assert_int_equal(news->commit.record.version, 3);
     answer_news(2, news);
     assert_int_equal(ask(3, of_name(SL_OBJECTS_REMOVE, "llama", 3))->err, 0);
     const struct sl_objects_message *retired = received(2);
@@ -448,9 +448,9 @@ CASE(remove__of_the_newest_version_is_sent_to_followers)
     }
     assert_int_equal(retired->kind, SL_OBJECTS_RETIRE);
     assert_int_equal(retired->version, 3);
-    assert_int_equal(ask(2, of_name(SL_OBJECTS_FOLLOW, "llama", 0))->record.version, 2);
+    assert_int_equal(ask(2, of_name(SL_OBJECTS_FOLLOW, "llama", 0))->commit.record.version, 2);
     assert_int_equal(ask(3, of_name(SL_OBJECTS_REMOVE, "llama", 0))->err, 0);
-    assert_int_equal(ask(2, of_name(SL_OBJECTS_FOLLOW, "llama", 0))->record_count, 0);
+    assert_int_equal(ask(2, of_name(SL_OBJECTS_FOLLOW, "llama", 0))->commit.record_count, 0);
 }
 
 /* It was not attached when the version was removed. */
@@ -459,7 +459,7 @@ CASE(follow__of_a_removed_version_is_answered_with_retire)
     (void)publish(1, "llama");
     (void)publish(1, "llama");
     assert_int_equal(ask(3, of_name(SL_OBJECTS_REMOVE, "llama", 2))->err, 0);
-    assert_int_equal(ask(2, of_name(SL_OBJECTS_FOLLOW, "llama", 2))->record_count, 0);
+    assert_int_equal(ask(2, of_name(SL_OBJECTS_FOLLOW, "llama", 2))->commit.record_count, 0);
     const struct sl_objects_message *retired = received(2);
     assert_int_equal(retired->kind, SL_OBJECTS_RETIRE);
     assert_int_equal(retired->version, 2);
@@ -471,9 +471,9 @@ CASE(news__is_sent_again_if_it_has_no_answer)
 {
     (void)ask(2, of_name(SL_OBJECTS_FOLLOW, "llama", 0));
     (void)publish(1, "llama");
-    assert_int_equal(received(2)->record.version, 1);
+    assert_int_equal(received(2)->commit.record.version, 1);
     pass(LEASE_MS, 6);
-    assert_int_equal(received(2)->record.version, 1);
+    assert_int_equal(received(2)->commit.record.version, 1);
 }
 
 CASE(news__ends_with_the_subscription)
@@ -489,9 +489,9 @@ CASE(follow__answers_with_the_newest_version)
     (void)publish(1, "llama");
     (void)publish(1, "llama");
     const struct sl_objects_message *news = ask(2, of_name(SL_OBJECTS_FOLLOW, "llama", 1));
-    assert_int_equal(news->record.version, 2);
-    assert_int_equal(news->parents[0].node, 1);
-    assert_int_equal(ask(3, of_name(SL_OBJECTS_FOLLOW, "llama", 2))->record_count, 0);
+    assert_int_equal(news->commit.record.version, 2);
+    assert_int_equal(news->news.parents[0].node, 1);
+    assert_int_equal(ask(3, of_name(SL_OBJECTS_FOLLOW, "llama", 2))->commit.record_count, 0);
 }
 
 /* Nodes that end */
@@ -510,8 +510,8 @@ CASE(detach__of_a_node_with_many_copies_ends_it_at_once)
     assert_int_equal(ask(3, of_name(SL_OBJECTS_DETACH, "", 0))->err, 0);
     assert_int_equal(holders_of("llama"), 2); /* the copy that is left */
     const struct sl_objects_message *news = find(4, "llama", 0);
-    assert_int_equal(news->parents[0].node, 2);
-    assert_int_equal(news->parents[1].node, 2);
+    assert_int_equal(news->news.parents[0].node, 2);
+    assert_int_equal(news->news.parents[1].node, 2);
     assert_false(has_other(news, 3));
     assert_int_equal(begin(5, "llama", 0, &epoch, &version), 0);
     assert_int_equal(ask(5, commit_of(3, "llama", version, epoch, 2))->err, SL_ERR_CLOSED);
@@ -519,7 +519,7 @@ CASE(detach__of_a_node_with_many_copies_ends_it_at_once)
     assert_int_equal(attach(3), 0);
     hold(3, "llama", 1, PART_BLOCKS);
     pass(LEASE_MS / 10, 6);
-    assert_int_equal(ask(1, list_of("", "", 0))->entry_count, 1);
+    assert_int_equal(ask(1, list_of("", "", 0))->list.entry_count, 1);
     assert_int_equal(holders_of("llama"), 2);
     assert_int_equal(find(5, "llama", 0)->err, 0);
 }
@@ -553,14 +553,14 @@ CASE(list__has_all_versions_of_a_prefix_in_order)
     uint64_t version = 0;
     while (more != 0) {
         const struct sl_objects_message *listed = ask(1, list_of("model-", last, version));
-        for (uint32_t i = 0; i < listed->entry_count; i++, count++) {
+        for (uint32_t i = 0; i < listed->list.entry_count; i++, count++) {
             (void)snprintf(name, sizeof name, "model-%u", count / 2);
-            assert_string_equal(listed->entries[i].name, name);
-            version = listed->entries[i].version;
+            assert_string_equal(listed->list.entries[i].name, name);
+            version = listed->list.entries[i].version;
             assert_int_equal(version, count % 2 + 1);
         }
         memcpy(last, name, sizeof last);
-        more = listed->more;
+        more = listed->list.more;
     }
     assert_int_equal(count, 20);
 }
@@ -603,7 +603,7 @@ static int commit_host(uint64_t version, uint64_t epoch, uint32_t part_count)
 {
     struct sl_objects_message message = commit_of(1, "llama", version, epoch, version);
     message.part_count = part_count;
-    message.record.origin = SL_ORIGIN_HOST;
+    message.commit.record.origin = SL_ORIGIN_HOST;
     return ask(1, message)->err;
 }
 
@@ -627,7 +627,7 @@ CASE(limit__of_versions_of_a_name_leaves_room_for_a_commit_that_removes_one)
                                          .name = "llama",
                                          .version = version,
                                          .part_count = 2,
-                                         .options = SL_OBJECTS_TAKE_OVER};
+                                         .begin.options = SL_OBJECTS_TAKE_OVER};
     epoch = ask(1, message)->epoch;
     for (uint32_t i = 0; i < 3; i++) {
         assert_int_equal(commit_host(version + i, epoch, 2), SL_ERR_AGAIN);
@@ -663,7 +663,7 @@ CASE(receive__refuses_nodes_that_did_not_attach_or_are_elsewhere)
     assert_int_equal(begin(9, "llama", 0, &epoch, &version), SL_ERR_AGAIN);
     assert_int_equal(attach(0), SL_ERR_AGAIN);
     struct sl_objects_message message = {
-        .kind = SL_OBJECTS_LIST, .prefix = "", .name = "", .node = 1};
+        .kind = SL_OBJECTS_LIST, .list.prefix = "", .name = "", .node = 1};
     sl_objects_catalogue_receive(catalogue, "node-2", &message, now_ms);
     message.kind = SL_OBJECTS_STORE;
     sl_objects_catalogue_receive(catalogue, "node-1", &message, now_ms);
@@ -691,18 +691,18 @@ static struct sl_objects_message random_message(uint64_t *random, uint64_t node)
     message.part = (uint32_t)(sl_hash_random(random) % part_count);
     message.name = name;
     message.version = version;
-    message.host = sl_hash_random(random) % 4;
-    message.location = message.prefix = sl_hash_random(random) % 2 == 0 ? "" : "a";
-    message.options = (uint32_t)(sl_hash_random(random) % 4);
-    message.blocks = (uint32_t)(sl_hash_random(random) % (PART_BLOCKS + 2));
-    message.bad[0] = 1 + sl_hash_random(random) % 8;
-    message.bad_count = (uint32_t)(sl_hash_random(random) % 2);
+    message.attach.host = sl_hash_random(random) % 4;
+    message.attach.location = message.list.prefix = sl_hash_random(random) % 2 == 0 ? "" : "a";
+    message.begin.options = (uint32_t)(sl_hash_random(random) % 4);
+    message.commit.blocks = (uint32_t)(sl_hash_random(random) % (PART_BLOCKS + 2));
+    message.find.bad[0] = 1 + sl_hash_random(random) % 8;
+    message.find.bad_count = (uint32_t)(sl_hash_random(random) % 2);
     if (message.kind == SL_OBJECTS_HOLD) {
-        message.version = message.record.version;
-        message.record.time_ms = sl_hash_random(random) % 2;
-        message.record.part_count = part_count;
-        message.record.parts[1] = message.record.parts[0];
-        message.record_count = (uint32_t)(sl_hash_random(random) % 2);
+        message.version = message.commit.record.version;
+        message.commit.record.time_ms = sl_hash_random(random) % 2;
+        message.commit.record.part_count = part_count;
+        message.commit.record.parts[1] = message.commit.record.parts[0];
+        message.commit.record_count = (uint32_t)(sl_hash_random(random) % 2);
     } else if (message.kind == SL_OBJECTS_NEWS) {
         message.is_answer = true;
     }

@@ -49,8 +49,8 @@ static void on_found(void *ctx, const struct sl_objects_message *hold)
     (void)snprintf(world->found[world->found_count].name, SL_OBJECTS_NAME_BYTES, "%s", hold->name);
     world->found[world->found_count].version = hold->version;
     world->found[world->found_count].part = hold->part;
-    world->found[world->found_count].time_ms = hold->record.time_ms;
-    world->found[world->found_count++].bytes = hold->record.parts[hold->part].bytes;
+    world->found[world->found_count].time_ms = hold->commit.record.time_ms;
+    world->found[world->found_count++].bytes = hold->commit.record.parts[hold->part].bytes;
 }
 
 static void open_directory(void)

@@ -52,7 +52,7 @@ static void wait_for_bytes(struct sl_get *get, uint64_t bytes)
 static bool has_served(uint32_t node)
 {
     const struct sl_objects_copy *copy = sl_objects_copy_find(nodes.node[node], "model", 1, 0);
-    return copy != NULL && copy->ranges_sent > 0;
+    return copy != NULL && copy->verified.sent > 0;
 }
 
 SL_CASE(fetch__serves_while_it_receives)
@@ -70,10 +70,10 @@ SL_CASE(fetch__serves_while_it_receives)
 /* A plan in which the node is the parent of all stripes. */
 static void plan(struct sl_objects_fetch *fetch, uint32_t node)
 {
-    struct sl_objects_message news = {.parent_count = SL_OBJECTS_STRIPES};
+    struct sl_objects_message news = {.news.parent_count = SL_OBJECTS_STRIPES};
     for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
-        news.parents[i].node = nodes.node[node]->id;
-        news.parents[i].address = sl_objects_address(nodes.node[node]);
+        news.news.parents[i].node = nodes.node[node]->id;
+        news.news.parents[i].address = sl_objects_address(nodes.node[node]);
     }
     sl_objects_fetch_news(fetch, &news);
 }
@@ -88,7 +88,7 @@ static void plan_away_and_back(struct sl_objects *node, struct sl_objects_call *
 
 static void look_for_children(struct sl_objects *node, struct sl_objects_call *call)
 {
-    const bool is_read = !sl_list_empty(&sl_objects_copy_find(node, "model", 1, 0)->children);
+    const bool is_read = !sl_list_empty(&sl_objects_copy_find(node, "model", 1, 0)->children.list);
     sl_objects_answer(call, is_read ? 0 : SL_ERR_NOT_FOUND, "it has no children");
 }
 
@@ -188,7 +188,7 @@ static void attached(struct sl_objects_request *request, const struct sl_objects
 {
     struct pretender *pretender = SL_CONTAINER_OF(request, struct pretender, attach);
     struct sl_objects_message hold = {
-        .kind = SL_OBJECTS_HOLD, .name = "model", .version = 1, .blocks = COUNT + 1};
+        .kind = SL_OBJECTS_HOLD, .name = "model", .version = 1, .commit.blocks = COUNT + 1};
     assert_int_equal(err, 0);
     hold.term = answer->term;
     sl_objects_link_send(pretender->link, sl_objects_address(nodes.node[0]), &hold, reported,
@@ -198,7 +198,7 @@ static void attached(struct sl_objects_request *request, const struct sl_objects
 static void attach(void *ctx)
 {
     struct pretender *pretender = ctx;
-    struct sl_objects_message message = {.kind = SL_OBJECTS_ATTACH, .host = 1};
+    struct sl_objects_message message = {.kind = SL_OBJECTS_ATTACH, .attach.host = 1};
     pretender->attach.answered = attached;
     sl_objects_link_request(pretender->link, &pretender->attach, sl_objects_address(nodes.node[0]),
                             &message, NODES_TIMEOUT);

@@ -27,10 +27,10 @@ static int teardown(void **state)
 
 static int attach_keeper(uint64_t node)
 {
-    return ask(node, (struct sl_objects_message){.kind = SL_OBJECTS_ATTACH,
-                                                 .host = node,
-                                                 .roles = SL_OBJECTS_ROLE_KEEPER,
-                                                 .location = ""})
+    return ask(node,
+               (struct sl_objects_message){
+                   .kind = SL_OBJECTS_ATTACH,
+                   .attach = {.host = node, .roles = SL_OBJECTS_ROLE_KEEPER, .location = ""}})
         ->err;
 }
 
@@ -41,7 +41,7 @@ static struct sl_objects_message begin_stored(uint32_t part)
                                        .version = 1,
                                        .part = part,
                                        .part_count = 4,
-                                       .origin = SL_ORIGIN_PS};
+                                       .begin.origin = SL_ORIGIN_PS};
 }
 
 CASE(begin__names_the_keepers_of_a_part)
@@ -55,20 +55,20 @@ CASE(begin__names_the_keepers_of_a_part)
         assert_int_equal(attach_keeper(node), 0);
         const struct sl_objects_message *begun = ask(1, begin_stored(0));
         assert_int_equal(begun->err, 0);
-        assert_int_equal(begun->keeper_total, node - 1);
-        assert_int_equal(begun->keeper_count, node - 1);
+        assert_int_equal(begun->keepers.total, node - 1);
+        assert_int_equal(begun->keepers.count, node - 1);
     }
     assert_int_equal(attach_keeper(5), 0);
     static const uint64_t expected[4][3] = {{2, 3, 4}, {3, 4, 5}, {4, 5, 2}, {5, 2, 3}};
     for (uint32_t part = 0; part < 4; part++) {
         const struct sl_objects_message *begun = ask(1, begin_stored(part));
-        assert_int_equal(begun->keeper_total, 4);
-        assert_int_equal(begun->keeper_count, 3);
+        assert_int_equal(begun->keepers.total, 4);
+        assert_int_equal(begun->keepers.count, 3);
         for (uint32_t i = 0; i < 3; i++) {
-            assert_int_equal(begun->keepers[i].node, expected[part][i]);
+            assert_int_equal(begun->keepers.peers[i].node, expected[part][i]);
         }
     }
-    assert_string_equal(ask(1, begin_stored(1))->keepers[0].address, "node-3");
+    assert_string_equal(ask(1, begin_stored(1))->keepers.peers[0].address, "node-3");
 }
 
 static struct sl_objects_message commit_part(uint64_t holder, uint32_t part, uint64_t version,
@@ -86,7 +86,7 @@ CASE(begin__by_keepers)
 {
     struct sl_objects_message begin = begin_stored(0);
     begin_catalogue_with(0, 0);
-    begin.options = SL_OBJECTS_BY_KEEPER | SL_OBJECTS_TAKE_OVER;
+    begin.begin.options = SL_OBJECTS_BY_KEEPER | SL_OBJECTS_TAKE_OVER;
     begin.part_count = 2;
     assert_int_equal(attach(1), 0);
     assert_int_equal(attach_keeper(2), 0);
@@ -102,7 +102,7 @@ CASE(begin__by_keepers)
         for (begin.part = 0; begin.part < 2; begin.part++) {
             const struct sl_objects_message *begun = ask(1, begin);
             assert_int_equal(begun->err, 0);
-            assert_int_equal(begun->keepers[0].node, 2 + begin.part);
+            assert_int_equal(begun->keepers.peers[0].node, 2 + begin.part);
             assert_true(begin.part == 0 || begun->epoch == epochs[round]);
             epochs[round] = begun->epoch;
         }
@@ -117,10 +117,10 @@ CASE(begin__by_keepers)
 static struct sl_objects_message commit_stored(uint64_t version, uint64_t epoch)
 {
     struct sl_objects_message message = commit_of(0, "llama", version, epoch, 1);
-    message.record.origin = SL_ORIGIN_PS;
-    message.record.keeper_count = 2;
-    message.record.keepers[0] = 2;
-    message.record.keepers[1] = 3;
+    message.commit.record.origin = SL_ORIGIN_PS;
+    message.commit.record.keeper_count = 2;
+    message.commit.record.keepers[0] = 2;
+    message.commit.record.keepers[1] = 3;
     return message;
 }
 
@@ -131,8 +131,8 @@ CASE(commit__of_a_stored_part_makes_its_keepers_holders)
     assert_int_equal(ask(1, commit_stored(version, epoch))->err, 0);
     assert_int_equal(holders_of("llama"), 2);
     const struct sl_objects_message *news = find(5, "llama", 0);
-    assert_int_equal(news->record.parts[0].holder, 0);
-    assert_true(news->parents[0].node == 2 || news->parents[0].node == 3);
+    assert_int_equal(news->commit.record.parts[0].holder, 0);
+    assert_true(news->news.parents[0].node == 2 || news->news.parents[0].node == 3);
     (void)ask(2, of_name(SL_OBJECTS_DROP, "llama", version));
     assert_int_equal(holders_of("llama"), 1);
     (void)ask(3, of_name(SL_OBJECTS_DROP, "llama", version));
@@ -145,10 +145,10 @@ CASE(commit__of_a_stored_part_needs_one_keeper_that_is_attached)
     uint64_t epoch, version;
     assert_int_equal(begin(1, "llama", 0, &epoch, &version), 0);
     struct sl_objects_message message = commit_stored(version, epoch);
-    message.record.keepers[0] = 98;
-    message.record.keepers[1] = 99;
+    message.commit.record.keepers[0] = 98;
+    message.commit.record.keepers[1] = 99;
     assert_int_equal(ask(1, message)->err, SL_ERR_CLOSED);
-    message.record.keepers[1] = 3;
+    message.commit.record.keepers[1] = 3;
     assert_int_equal(ask(1, message)->err, 0);
     assert_int_equal(holders_of("llama"), 1);
 }
@@ -161,8 +161,8 @@ CASE(commit__of_a_part_with_other_bytes_than_before_replaces_it)
     struct sl_objects_message first = commit_stored(1, epoch), second = commit_stored(1, epoch);
     first.part_count = second.part_count = 2;
     assert_int_equal(ask(1, first)->err, SL_ERR_AGAIN);
-    first.record.parts[0].digest.low = 2;
-    first.record.keeper_count = 1;
+    first.commit.record.parts[0].digest.low = 2;
+    first.commit.record.keeper_count = 1;
     const struct sl_objects_message *refused = ask(1, first);
     assert_int_equal(refused->err, SL_ERR_AGAIN);
     assert_non_null(strstr(refused->text, "other bytes"));
@@ -175,20 +175,20 @@ CASE(commit__of_a_part_with_other_bytes_than_before_replaces_it)
 CASE(begin__names_the_agent_of_the_publishers_host)
 {
     struct sl_objects_message agent = {.kind = SL_OBJECTS_ATTACH,
-                                       .host = 1, /* that of node 1 */
-                                       .roles = SL_OBJECTS_ROLE_AGENT,
-                                       .location = ""};
+                                       .attach = {.host = 1, /* that of node 1 */
+                                                  .roles = SL_OBJECTS_ROLE_AGENT,
+                                                  .location = ""}};
     assert_int_equal(ask(9, agent)->err, 0);
     struct sl_objects_message begin = begin_stored(0);
-    begin.origin = SL_ORIGIN_HOST;
+    begin.begin.origin = SL_ORIGIN_HOST;
     const struct sl_objects_message *begun = ask(1, begin);
-    assert_int_equal(begun->keeper_count, 1);
-    assert_int_equal(begun->keepers[0].node, 9);
-    begin.options = SL_OBJECTS_NO_AGENT;
-    assert_int_equal(ask(1, begin)->keeper_count, 0);
-    begin.options = SL_OBJECTS_TAKE_OVER;
-    assert_int_equal(ask(2, begin)->keeper_count, 0); /* another host */
-    assert_int_equal(ask(9, begin)->keeper_count, 0); /* the agent itself */
-    begin.origin = SL_ORIGIN_CALLER;
-    assert_int_equal(ask(1, begin)->keeper_count, 0);
+    assert_int_equal(begun->keepers.count, 1);
+    assert_int_equal(begun->keepers.peers[0].node, 9);
+    begin.begin.options = SL_OBJECTS_NO_AGENT;
+    assert_int_equal(ask(1, begin)->keepers.count, 0);
+    begin.begin.options = SL_OBJECTS_TAKE_OVER;
+    assert_int_equal(ask(2, begin)->keepers.count, 0); /* another host */
+    assert_int_equal(ask(9, begin)->keepers.count, 0); /* the agent itself */
+    begin.begin.origin = SL_ORIGIN_CALLER;
+    assert_int_equal(ask(1, begin)->keepers.count, 0);
 }

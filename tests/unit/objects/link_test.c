@@ -71,15 +71,15 @@ static void arrived(void *ctx, const char *address, const struct sl_objects_mess
                                             .request = message->request,
                                             .err = habit == REFUSES ? SL_ERR_NOT_FOUND : 0,
                                             .text = "not here",
-                                            .lease_ms = LEASE_MS};
+                                            .attach.lease_ms = LEASE_MS};
         sl_objects_link_send(node->link, address, &answer, NULL, NULL);
     }
     (void)snprintf(node->sender, sizeof node->sender, "%s", address);
     node->last_node = message->node;
     node->last_request = message->request;
-    node->disordered = node->disordered ||
-                       (message->kind == SL_OBJECTS_HOLD && message->blocks <= node->last_blocks);
-    node->last_blocks = message->blocks;
+    node->disordered = node->disordered || (message->kind == SL_OBJECTS_HOLD &&
+                                            message->commit.blocks <= node->last_blocks);
+    node->last_blocks = message->commit.blocks;
     atomic_fetch_add(&node->uses, message->kind == SL_OBJECTS_USE);
     atomic_fetch_add(&node->arrived, 1);
 }
@@ -180,7 +180,7 @@ static void answered(struct sl_objects_request *request, const struct sl_objects
 {
     struct fixture *f = SL_CONTAINER_OF(request, struct fixture, request);
     f->has_answer = answer != NULL;
-    f->lease_ms = answer != NULL ? answer->lease_ms : 0;
+    f->lease_ms = answer != NULL ? answer->attach.lease_ms : 0;
     f->err = err;
     (void)snprintf(f->reason, sizeof f->reason, "%s", reason);
     f->ended++;
@@ -190,7 +190,7 @@ static void answered(struct sl_objects_request *request, const struct sl_objects
 static void request(void *ctx)
 {
     struct fixture *f = ctx;
-    struct sl_objects_message message = {.kind = SL_OBJECTS_ALIVE, .host = 1};
+    struct sl_objects_message message = {.kind = SL_OBJECTS_ALIVE, .attach.host = 1};
     f->request.answered = answered;
     sl_objects_link_request(f->a.link, &f->request, f->address, &message, f->timeout_ms);
     assert_int_equal(f->ended, 0);
@@ -310,7 +310,7 @@ static void send_many(void *ctx)
     struct fixture *f = ctx;
     for (uint32_t i = 0; i < f->count; i++) {
         struct sl_objects_message message = {
-            .kind = SL_OBJECTS_HOLD, .name = "n", .version = 1, .blocks = i + 1};
+            .kind = SL_OBJECTS_HOLD, .name = "n", .version = 1, .commit.blocks = i + 1};
         sl_objects_link_send(f->a.link, f->address, &message, sent, f);
     }
     assert_int_equal(f->ended, 0);
@@ -378,7 +378,7 @@ CASE(link__refuses_garbage)
     struct sl_transfer_segment *segment;
     struct sl_transfer_notice notice = {.name = "objects", .text = text};
     struct sl_objects_message answer = {
-        .kind = SL_OBJECTS_ALIVE, .is_answer = true, .request = 1, .lease_ms = 1, .node = 5};
+        .kind = SL_OBJECTS_ALIVE, .is_answer = true, .request = 1, .attach.lease_ms = 1, .node = 5};
     assert_int_equal(
         sl_transfer_segment_open(fixture->a.transfer, fixture->b.address, TIMEOUT_MS, &segment), 0);
     for (uint32_t i = 0; i < 300; i++) {

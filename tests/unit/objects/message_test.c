@@ -359,8 +359,7 @@ static const struct sl_objects_message ATTACH = {
     .kind = SL_OBJECTS_ATTACH,
     .request = 1,
     .node = 0x1f2e3d4c5b6a7988,
-    .host = 7,
-    .location = "rack-2",
+    .attach = {.host = 7, .location = "rack-2"},
 };
 static const struct sl_objects_message WANT = {
     .kind = SL_OBJECTS_WANT,
@@ -379,8 +378,8 @@ static const struct sl_objects_message HAVE = {
     .node = 0x42,
     .name = "llama",
     .version = 12,
-    .range_count = 2,
-    .ranges = {{0, 0x7f0000000000, 262144}, {262144, 0x7f0010000000, 1048576}},
+    .have = {.range_count = 2,
+             .ranges = {{0, 0x7f0000000000, 262144}, {262144, 0x7f0010000000, 1048576}}},
 };
 static const struct sl_objects_message REFUSED = {
     .kind = SL_OBJECTS_FIND,
@@ -390,8 +389,7 @@ static const struct sl_objects_message REFUSED = {
     .term = 3,
     .node = 0x42,
     .text = "llama has no version 2",
-    .oldest = 9,
-    .newest = 12,
+    .find = {.oldest = 9, .newest = 12},
 };
 
 static const struct {
@@ -445,16 +443,16 @@ SL_CASE(message_decode__members_are_those_that_were_sent)
     assert_string_equal(message.name, "llama");
     assert_true(message.is_answer);
     assert_true(message.version == 12);
-    assert_int_equal(message.range_count, 2);
-    assert_memory_equal(message.ranges, HAVE.ranges, 2 * sizeof HAVE.ranges[0]);
-    assert_int_equal(message.record_count, 0);
+    assert_int_equal(message.have.range_count, 2);
+    assert_memory_equal(message.have.ranges, HAVE.have.ranges, 2 * sizeof HAVE.have.ranges[0]);
+    assert_int_equal(message.commit.record_count, 0);
     assert_int_equal(sl_objects_message_decode(bytes, sl_objects_message_encode(&REFUSED, bytes),
                                                &message, &reason),
                      0);
     assert_int_equal(message.err, SL_ERR_NOT_FOUND);
     assert_string_equal(message.text, "llama has no version 2");
-    assert_true(message.oldest == 9);
-    assert_true(message.newest == 12);
+    assert_true(message.find.oldest == 9);
+    assert_true(message.find.newest == 12);
 }
 
 SL_CASE(message_encode__a_long_reason_is_truncated)
@@ -480,24 +478,24 @@ SL_CASE(message_decode__gives_the_record_that_was_sent)
     static struct sl_objects_message commit = {
         .kind = SL_OBJECTS_COMMIT,
         .is_answer = true,
-        .record_count = 1,
-        .record = {.name = "llama",
-                   .version = 3,
-                   .epoch = 2,
-                   .origin = SL_ORIGIN_CALLER,
-                   .keeper_count = 1,
-                   .part_count = SL_OBJECTS_PARTS_MAX,
-                   .keepers = {77}},
+        .commit.record_count = 1,
+        .commit.record = {.name = "llama",
+                          .version = 3,
+                          .epoch = 2,
+                          .origin = SL_ORIGIN_CALLER,
+                          .keeper_count = 1,
+                          .part_count = SL_OBJECTS_PARTS_MAX,
+                          .keepers = {77}},
     };
     uint8_t bytes[SL_OBJECTS_MESSAGE_BYTES];
-    const struct sl_objects_record *out = &message.record;
+    const struct sl_objects_record *out = &message.commit.record;
     for (uint32_t i = 0; i < SL_OBJECTS_PARTS_MAX; i++) {
-        commit.record.parts[i] = (struct sl_objects_part){
+        commit.commit.record.parts[i] = (struct sl_objects_part){
             .digest = {i, 2 * i}, .bytes = 1000 + i, .holder = i, .manifest_bytes = 1 + i};
     }
     const uint32_t length = sl_objects_message_encode(&commit, bytes);
     assert_int_equal(sl_objects_message_decode(bytes, length, &message, &reason), 0);
-    assert_int_equal(message.record_count, 1);
+    assert_int_equal(message.commit.record_count, 1);
     assert_string_equal(out->name, "llama");
     assert_string_equal(out->note, "");
     assert_true(out->version == 3);
@@ -506,7 +504,7 @@ SL_CASE(message_decode__gives_the_record_that_was_sent)
     assert_true(out->keepers[0] == 77);
     assert_int_equal(out->part_count, SL_OBJECTS_PARTS_MAX);
     for (uint32_t i = 0; i < SL_OBJECTS_PARTS_MAX; i++) {
-        assert_true(sl_hash_128_equal(out->parts[i].digest, commit.record.parts[i].digest));
+        assert_true(sl_hash_128_equal(out->parts[i].digest, commit.commit.record.parts[i].digest));
         assert_true(out->parts[i].bytes == 1000 + i);
         assert_true(out->parts[i].holder == i);
         assert_int_equal(out->parts[i].manifest_bytes, 1 + i);
@@ -538,9 +536,9 @@ SL_CASE(name_is_valid__takes_no_blank_and_no_at)
 static struct sl_objects_message batch_of(uint8_t *text, uint32_t *count)
 {
     const struct sl_objects_message item = {
-        .kind = SL_OBJECTS_HOLD, .name = "llama", .version = 7, .part = 1, .blocks = 3};
+        .kind = SL_OBJECTS_HOLD, .name = "llama", .version = 7, .part = 1, .commit.blocks = 3};
     struct sl_objects_message batch = {
-        .kind = SL_OBJECTS_BATCH, .request = 1, .term = 2, .node = 3, .batch = text};
+        .kind = SL_OBJECTS_BATCH, .request = 1, .term = 2, .node = 3, .batch.messages = text};
     for (*count = 0; sl_objects_message_batch(&batch, text, &item); ++*count) {
     }
     return batch;
@@ -559,10 +557,10 @@ SL_CASE(message_batch__has_what_fits_into_a_notice)
     for (; sl_objects_message_unbatch(&taken, &item, &reason) == 0; left++) {
         assert_int_equal(item.kind, SL_OBJECTS_HOLD);
         assert_string_equal(item.name, "llama");
-        assert_int_equal(item.blocks, 3);
+        assert_int_equal(item.commit.blocks, 3);
     }
     assert_int_equal(left, count);
-    assert_int_equal(taken.batch_bytes, 0);
+    assert_int_equal(taken.batch.bytes, 0);
 }
 
 SL_CASE(message_batch__that_is_cut_short_is_an_error)
@@ -570,18 +568,18 @@ SL_CASE(message_batch__that_is_cut_short_is_an_error)
     uint8_t text[SL_OBJECTS_BATCH_BYTES];
     uint32_t count;
     const struct sl_objects_message batch = batch_of(text, &count);
-    for (uint32_t bytes = 1; bytes < batch.batch_bytes; bytes++) {
+    for (uint32_t bytes = 1; bytes < batch.batch.bytes; bytes++) {
         struct sl_objects_message cut = batch, item;
         uint8_t *exact = malloc(bytes);
         int err = 0;
         assert_non_null(exact);
         memcpy(exact, text, bytes);
-        cut.batch = exact;
-        cut.batch_bytes = bytes;
+        cut.batch.messages = exact;
+        cut.batch.bytes = bytes;
         for (uint32_t i = 0; err == 0 && i <= count; i++) {
             err = sl_objects_message_unbatch(&cut, &item, &reason);
         }
-        assert_int_equal(err, bytes % (batch.batch_bytes / count) == 0 ? SL_ERR_NOT_FOUND
+        assert_int_equal(err, bytes % (batch.batch.bytes / count) == 0 ? SL_ERR_NOT_FOUND
                                                                        : SL_ERR_PROTOCOL);
         free(exact);
     }

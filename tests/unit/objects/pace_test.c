@@ -95,7 +95,7 @@ static void expect(uint32_t kind, uint64_t rate, int err)
         assert_int_equal(sl_transfer_notice_take(stranger, NODES_TIMEOUT, &noticed), 0);
         assert_int_equal(sl_objects_message_decode(noticed.text, noticed.bytes, &message, &reason),
                          0);
-    } while (message.kind != kind || message.rate != rate || message.err != err);
+    } while (message.kind != kind || message.have.rate != rate || message.err != err);
 }
 
 static void expect_rate(uint32_t kind, uint64_t rate)

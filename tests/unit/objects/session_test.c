@@ -320,7 +320,7 @@ CASE(session__reads_end_at_stops)
     enum { BLOCK = SL_OBJECTS_BLOCK_BYTES };
     uint64_t stops[] = {1, 5 * BLOCK, 8 * BLOCK + 1};
     const bool behind[] = {true, false, false, true, true, false, false, true, true, false};
-    const struct sl_objects_copy copy = {.stops = stops, .stop_count = 3};
+    const struct sl_objects_copy copy = {.stops.offsets = stops, .stops.count = 3};
     for (uint32_t i = 0; i < 10; i++) {
         assert_int_equal(sl_objects_copy_stops_behind(&copy, i), behind[i]);
     }

@@ -47,10 +47,10 @@ MACHINE_CASE(doctor_rdma_check__devices_are_chosen_by_name)
 {
     add_roce();
     machine_add_device("mlx5_1", "1: DOWN", "Ethernet");
-    machine.options.rdma_device = "mlx5_0";
+    machine.options.rdma.device = "mlx5_0";
     machine_run(sl_doctor_rdma_check);
     assert_int_equal(machine_count("rdma port"), 1);
-    machine.options.rdma_device = "mlx5_9,mlx5_0";
+    machine.options.rdma.device = "mlx5_9,mlx5_0";
     machine_run(sl_doctor_rdma_check);
     machine_expect("rdma device", 0, SL_DOCTOR_MISSING, "mlx5_9: there is no such device");
     machine_expect("rdma device", 0, SL_DOCTOR_MISSING, "mlx5_0, mlx5_1");
@@ -112,8 +112,8 @@ MACHINE_CASE(doctor_gid_check__a_chosen_index)
     };
     add_roce();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        machine.options.has_rdma_gid_index = true;
-        machine.options.rdma_gid_index = cases[i].index;
+        machine.options.rdma.has_gid_index = true;
+        machine.options.rdma.gid_index = cases[i].index;
         machine_run(sl_doctor_rdma_check);
         machine_expect("rdma gid", cases[i].nth, cases[i].verdict, cases[i].words);
     }
@@ -162,7 +162,7 @@ MACHINE_CASE(doctor_rdma_check__iwarp)
     assert_int_equal(machine_count("rdma device"), 1);
     assert_int_equal(machine_count("rdma port"), 1);
     assert_int_equal(machine.doctor.stopped, 0);
-    machine.options.rdma_device = "mlx5_0,irdma0";
+    machine.options.rdma.device = "mlx5_0,irdma0";
     machine_run(sl_doctor_rdma_check);
     machine_expect("rdma device", 0, SL_DOCTOR_MISSING, "irdma0: iWARP is not supported");
     assert_int_equal(machine.doctor.stopped, rdma);
@@ -200,8 +200,8 @@ MACHINE_CASE(doctor_gid_check__a_table_without_end)
     for (uint32_t i = 4; i < 300; i++) {
         machine_add_gid("mlx5_0", i, V4, "RoCE v2", "eth2");
     }
-    machine.options.has_rdma_gid_index = true;
-    machine.options.rdma_gid_index = 289;
+    machine.options.rdma.has_gid_index = true;
+    machine.options.rdma.gid_index = 289;
     machine_run(sl_doctor_rdma_check);
     assert_int_equal(machine_count("rdma gid"), 65);
     machine_expect("rdma gid", 64, SL_DOCTOR_OK, "mlx5_0/1 289");

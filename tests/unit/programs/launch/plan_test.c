@@ -83,7 +83,7 @@ SL_CASE(plan_command__passes_on_flags_of_all_processes)
                                             "--restore-fallback",
                                             NULL};
     struct sl_launch_options options = {
-        .bin_dir = "/bin", .ps_args = "--x", .worker_args = some_arguments};
+        .bin_dir = "/bin", .ps_args = "--x", .worker_program.args = some_arguments};
     assert_int_equal(setenv("STARLING_CHECKPOINT_KEEP", "9", 1), 0);
     assert_int_equal(collect(arguments, &options, NULL), 0);
     assert_int_equal(unsetenv("STARLING_CHECKPOINT_KEEP"), 0);
@@ -94,8 +94,8 @@ SL_CASE(plan_command__passes_on_flags_of_all_processes)
     assert_ends(SL_CLUSTER_WORKER, &options,
                 " '--secret-file' 's' '--tls-cert' 'c' '--tls-key' 'k' '--tls-ca' 'a' '--data' "
                 "'d'");
-    sl_words_fini(&options.ps_flags);
-    sl_words_fini(&options.worker_flags);
+    sl_words_fini(&options.ps.flags);
+    sl_words_fini(&options.worker.flags);
     sl_words_fini(&options.agent_flags);
 }
 
@@ -106,7 +106,7 @@ SL_CASE(plan_command__a_command_gets_flags_as_variables)
                                             "--restore",     "newest", NULL};
     static char *command[] = {(char *)"python3", (char *)"a b.py", (char *)"--lr=1", NULL};
     struct sl_launch_options options = {
-        .bin_dir = "/bin", .worker_args = command, .is_command = true};
+        .bin_dir = "/bin", .worker_program.args = command, .worker_program.is_command = true};
     const struct sl_plan_hosts hosts = {
         .ps = (char *)"h:1", .ps_count = 1, .workers = {.items = one_worker, .count = 1}};
     struct sl_plan plan;
@@ -122,8 +122,8 @@ SL_CASE(plan_command__a_command_gets_flags_as_variables)
     assert_string_equal(task->variables.items[count - 2], "STARLING_SECRET_FILE=s");
     assert_string_equal(task->variables.items[count - 1], "STARLING_TLS_CERT=c");
     sl_plan_fini(&plan);
-    sl_words_fini(&options.ps_flags);
-    sl_words_fini(&options.worker_flags);
+    sl_words_fini(&options.ps.flags);
+    sl_words_fini(&options.worker.flags);
     sl_words_fini(&options.agent_flags);
 }
 
@@ -142,17 +142,17 @@ SL_CASE(plan_flags__ps_args_leave_the_launcher_its_flags)
         struct sl_reason reason = {0};
         assert_int_equal(collect(none, &options, &reason), cases[i].err);
         assert_true(cases[i].err == 0 || strstr(reason.text, "--ps-args") != NULL);
-        sl_words_fini(&options.ps_flags);
-        sl_words_fini(&options.worker_flags);
+        sl_words_fini(&options.ps.flags);
+        sl_words_fini(&options.worker.flags);
     }
 }
 
 SL_CASE(plan_command__devices_are_of_the_role)
 {
     const struct sl_launch_options options = {.bin_dir = "/bin",
-                                              .worker_args = some_arguments,
-                                              .ps_devices = "m{worker}?addr=10.0.0.1",
-                                              .worker_devices = "m?addr=10.0.0.{task+2}"};
+                                              .worker_program.args = some_arguments,
+                                              .ps.devices = "m{worker}?addr=10.0.0.1",
+                                              .worker.devices = "m?addr=10.0.0.{task+2}"};
     assert_ends(SL_CLUSTER_PS, &options, " '--dpdk-device' 'm0?addr=10.0.0.1'");
     assert_ends(SL_CLUSTER_WORKER, &options, " '--dpdk-device' 'm?addr=10.0.0.2' '--data' 'd'");
 }
@@ -161,7 +161,7 @@ SL_CASE(plan_command__servers_with_objects_and_agents)
 {
     static const char *const arguments[] = {"--secret-file", "s", "--keep-versions", "2", NULL};
     struct sl_launch_options options = {
-        .bin_dir = "/bin", .worker_args = some_arguments, .objects = true, .agents = true};
+        .bin_dir = "/bin", .worker_program.args = some_arguments, .objects = true, .agents = true};
     struct sl_plan_hosts hosts = {.agent_count = 1};
     struct sl_plan plan;
     struct sl_reason reason;
@@ -191,8 +191,8 @@ SL_CASE(plan_command__servers_with_objects_and_agents)
     unsetenv("STARLING_OBJECTS_AGENT");
     sl_plan_fini(&plan);
     sl_plan_hosts_fini(&hosts);
-    sl_words_fini(&options.ps_flags);
-    sl_words_fini(&options.worker_flags);
+    sl_words_fini(&options.ps.flags);
+    sl_words_fini(&options.worker.flags);
     sl_words_fini(&options.agent_flags);
 }
 

@@ -13,9 +13,7 @@
 static const struct sl_memory_plan_options EVERYTHING = {
     .reactors = 1,
     .replicas = 1,
-    .has_shm = true,
-    .has_bypass = true,
-    .has_tls = true,
+    .transports = {.has_shm = true, .has_bypass = true, .has_tls = true},
     .has_metastore = true,
     .has_checkpoints = true,
     .checkpoint_level = 19,
@@ -37,8 +35,9 @@ static size_t sum_of(const struct sl_memory_plan_options *options,
                      const struct sl_memory_plan *plan)
 {
     const size_t servers = (size_t)options->reactors * (1 + options->replicas);
-    const size_t buffers = options->has_shm ? plan->buffer_bytes / 2 * 3 : plan->buffer_bytes;
-    const size_t receive = (options->has_shm ? 81U : 49U) << 10;
+    const size_t buffers =
+        options->transports.has_shm ? plan->buffer_bytes / 2 * 3 : plan->buffer_bytes;
+    const size_t receive = (options->transports.has_shm ? 81U : 49U) << 10;
     return plan->coordinator_log_bytes +
            servers * (plan->tables_bytes + buffers + plan->kept_bytes + plan->log_bytes +
                       plan->snapshot_bytes + plan->unplaced_bytes + plan->receive * receive +

@@ -40,8 +40,8 @@ static int setup(void **state)
     world->core =
         (struct sl_process_core){.process = &world->process, .reactor = world->reactors[0]};
     world->process = (struct sl_process){
-        .options = {.kind = SL_PROCESS_PS, .ps_count = 3, .reactor_count = SHARDS, .replicas = 1},
-        .task_index = 1,
+        .options = {.kind = SL_PROCESS_PS, .ps_count = 3, .reactors.count = SHARDS, .replicas = 1},
+        .member.task_index = 1,
         .cores = &world->core,
         .reactors = world->reactors,
     };
@@ -86,10 +86,10 @@ static void on_end(void *ctx, uint64_t a, uint64_t b)
 static uint32_t handovers_of(struct world *world)
 {
     const uint32_t before = world->end_count;
-    world->process.options.reactor_count = 1;
+    world->process.options.reactors.count = 1;
     sl_process_replica_end(&world->process, on_end);
     stepped_turns(&world->stepped, 2);
-    world->process.options.reactor_count = SHARDS;
+    world->process.options.reactors.count = SHARDS;
     assert_int_equal(world->end_count, before + 1);
     return (world->process.hosted[SL_PROCESS_HOME].switches_over ? OWN : 0) |
            (world->process.hosted[SL_PROCESS_PARTNER].switches_over ? GUEST : 0);
@@ -144,6 +144,6 @@ CASE(process__hands_over_what_the_coordinator_hears_first)
     moved(world, 1, EPOCH, true);
     assert_true(sl_agent_has_news(&world->member));
     assert_int_equal(handovers_of(world), 0);
-    world->member.has_news = false; /* as when it has been sent */
+    world->member.registration.has_news = false; /* as when it has been sent */
     assert_int_equal(handovers_of(world), OWN);
 }

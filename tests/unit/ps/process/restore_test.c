@@ -86,7 +86,7 @@ static void on_joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uin
 {
     struct world *world = ctx;
     world->process.hosted[SL_PROCESS_HOME].first_shard = first_shard;
-    world->process.shard_count = shard_count;
+    world->process.member.shard_count = shard_count;
     const uint64_t number = sl_process_restore_joined(&world->process);
     assert_int_equal(number, CHECKPOINT);
     sl_server_set_lease(world->servers[0], lease_ns);
@@ -137,16 +137,16 @@ static int join_now(struct sl_process *process)
         .data = {.scheme = SL_ENDPOINT_TCP, .port = PORT + 1, .host = "127.0.0.1"},
         .incarnation = INCARNATION,
         .start_timeout_ns = START_TIMEOUT_NS,
-        .joined = on_joined,
-        .failed = on_failed,
-        .expired = on_lost,
-        .restore = found.number,
-        .checkpoint_newest = found.highest,
-        .complete = found.complete,
-        .unfinished = found.unfinished,
-        .checkpoint = on_checkpoint,
-        .checkpoint_publish = on_complete,
-        .checkpoint_completed = on_completed,
+        .checkpoints = {.restore = found.number,
+                        .newest = found.highest,
+                        .complete = found.complete,
+                        .unfinished = found.unfinished},
+        .events = {.joined = on_joined,
+                   .failed = on_failed,
+                   .expired = on_lost,
+                   .checkpoint = on_checkpoint,
+                   .checkpoint_publish = on_complete,
+                   .checkpoint_completed = on_completed},
         .ctx = world,
     };
     return sl_agent_open(&options, &world->process.agent);
@@ -164,8 +164,7 @@ static void begin(struct world *world)
 {
     const struct sl_server_options server = {
         .reactor = world->reactors[0],
-        .transport = &sl_loop_transport_ops,
-        .transport_options = {.medium = &world->f->network},
+        .transports = {.first = &sl_loop_transport_ops, .options = {.medium = &world->f->network}},
         .servers = world->servers,
         .server_count = 1,
         .incarnation = INCARNATION,
@@ -176,7 +175,7 @@ static void begin(struct world *world)
     world->process = (struct sl_process){
         .options = {.kind = SL_PROCESS_PS,
                     .ps_count = 1,
-                    .reactor_count = 1,
+                    .reactors.count = 1,
                     .checkpoint = {.directory = "/c",
                                    .keep = 1,
                                    .restores = true,
@@ -327,8 +326,8 @@ static void fail_last(struct world *world, bool is_completed)
     struct fixture *f = world->f;
     restore(world);
     world->process.options.ps_count = 2;
-    world->process.options.drain_timeout_ns = SL_CLOCK_NS_PER_S;
-    world->servers[0]->write_count++;
+    world->process.options.times.drain_timeout_ns = SL_CLOCK_NS_PER_S;
+    world->servers[0]->writes.count++;
     send_message(f, &(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT, .checkpoint.number = 2});
     until(f, &f->part_count, 1);
     assert_int_equal(f->part.err, 0);
@@ -352,12 +351,12 @@ static void fail_last(struct world *world, bool is_completed)
 CASE(process_checkpoint__a_failed_last_one_loses_nothing_if_the_newest_is_complete)
 {
     fail_last(world, true);
-    assert_false(world->process.is_unsaved);
+    assert_false(world->process.directory.is_unsaved);
 }
 
 /* This server has its manifest, and another may lack it. */
 CASE(process_checkpoint__a_failed_last_one_loses_what_only_an_incomplete_one_holds)
 {
     fail_last(world, false);
-    assert_true(world->process.is_unsaved);
+    assert_true(world->process.directory.is_unsaved);
 }

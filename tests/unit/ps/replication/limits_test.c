@@ -17,8 +17,8 @@
  * than connections. */
 PAIR_CASE(replica__a_backup_forgets_nobody_whom_its_primary_knows)
 {
-    pair->stepped.server->options.transport_options.connections_max = 2;
-    pair->backup->options.transport_options.connections_max = 1;
+    pair->stepped.server->options.transports.options.connections_max = 2;
+    pair->backup->options.transports.options.connections_max = 1;
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
     stepped_join(&pair->other, &pair->stepped, UINT32_MAX, 8);

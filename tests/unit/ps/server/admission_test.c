@@ -30,7 +30,7 @@ static int setup_with_timeout(void **state, uint32_t peer_timeout_ms)
     assert_non_null(fixture);
     server_fixture_keys(0, keys, LONG_KEYS);
     fixture->options.buffer_bytes_max = 1;
-    fixture->options.transport_options.peer_timeout_ms = peer_timeout_ms;
+    fixture->options.transports.options.peer_timeout_ms = peer_timeout_ms;
     server_fixture_start(fixture, false);
     *state = fixture;
     return 0;
@@ -82,10 +82,10 @@ static bool newest_has_sink;
 static void observe(struct server_fixture *fixture, uint32_t index)
 {
     const struct sl_server *server = fixture->servers[index];
-    conn_count = server->conn_count;
-    newest_has_sink = !sl_list_empty(&server->conns) &&
-                      sl_server_conn_of(server->conns.head.next)->sink.buffer != NULL &&
-                      sl_server_conn_of(server->conns.head.next)->conn->state == SL_CONN_OPEN;
+    conn_count = server->conns.count;
+    newest_has_sink = !sl_list_empty(&server->conns.list) &&
+                      sl_server_conn_of(server->conns.list.head.next)->sink.buffer != NULL &&
+                      sl_server_conn_of(server->conns.list.head.next)->conn->state == SL_CONN_OPEN;
 }
 
 /* Only the test looks from now on. */
@@ -163,7 +163,7 @@ static void observe_taken(struct server_fixture *fixture, uint32_t index)
     taken_bytes =
         conn_count == 0
             ? 0
-            : sl_server_conn_of(fixture->servers[index]->conns.head.next)->conn->taken_bytes;
+            : sl_server_conn_of(fixture->servers[index]->conns.list.head.next)->conn->taken_bytes;
 }
 
 /* Returns when the transport has seen that the peer has taken more. */
@@ -296,7 +296,7 @@ SERVER_CASE(server_watch__frames_that_stop_do_not_keep_others_out, setup_impatie
 static void share(struct server_fixture *fixture, uint32_t index)
 {
     struct sl_server *server = fixture->servers[index];
-    struct sl_server_conn *other = sl_server_conn_of(server->conns.head.next);
+    struct sl_server_conn *other = sl_server_conn_of(server->conns.list.head.next);
     struct sl_server_conn *conn = sl_server_conn_of(other->link.next);
     uint8_t *sinks[4];
     sinks[0] = sl_server_admission_sink(conn, SL_LIMIT_FRAME_PAYLOAD_BYTES);
@@ -337,7 +337,7 @@ CASE(server_watch__one_connection_does_not_take_all_the_room)
 static void overtake(struct server_fixture *fixture, uint32_t index)
 {
     struct sl_server *server = fixture->servers[index];
-    struct sl_server_conn *conn = sl_server_conn_of(server->conns.head.next);
+    struct sl_server_conn *conn = sl_server_conn_of(server->conns.list.head.next);
     struct sl_server_conn *client = sl_server_conn_of(conn->link.next);
     uint8_t *sinks[4];
     for (int i = 0; i < 3; i++) {
@@ -378,7 +378,7 @@ CASE(server_watch__clients_do_not_keep_members_waiting)
 static void hurry(struct server_fixture *fixture, uint32_t index)
 {
     struct sl_server *server = fixture->servers[index];
-    struct sl_server_conn *conn = sl_server_conn_of(server->conns.head.next);
+    struct sl_server_conn *conn = sl_server_conn_of(server->conns.list.head.next);
     const size_t reply_bytes = server->admission.reply_bytes;
     uint8_t *sinks[3];
     for (int i = 0; i < 3; i++) {
@@ -408,7 +408,7 @@ CASE(server_watch__long_requests_that_wait_hurry_no_reader)
 static void close_the_first(struct server_fixture *fixture, uint32_t index)
 {
     struct sl_server *server = fixture->servers[index];
-    struct sl_server_conn *other = sl_server_conn_of(server->conns.head.next);
+    struct sl_server_conn *other = sl_server_conn_of(server->conns.list.head.next);
     struct sl_server_conn *first = sl_server_conn_of(other->link.next);
     uint8_t *sinks[3];
     for (int i = 0; i < 3; i++) {

@@ -38,9 +38,9 @@ static struct world *create(uint64_t seed, bool registers_nothing)
 {
     struct world *world = calloc(1, sizeof *world);
     assert_non_null(world);
-    world->stepped.options.shm = registers_nothing ? NULL : &sl_loop_shared_ops;
-    world->stepped.options.bypass = &sl_loop_device_ops;
-    world->stepped.options.needs_bypass = true;
+    world->stepped.options.transports.shm = registers_nothing ? NULL : &sl_loop_shared_ops;
+    world->stepped.options.transports.bypass = &sl_loop_device_ops;
+    world->stepped.options.transports.needs_bypass = true;
     world->stepped.registers_nothing = registers_nothing;
     stepped_start(&world->stepped, seed);
     register_peer(world);
@@ -157,12 +157,12 @@ TWO_CASE(server_create__does_without_a_bypass_transport_that_is_not_needed)
     struct sl_transport_ops broken = sl_loop_device_ops;
     broken.open = open_nothing;
     struct sl_server_options options = world->stepped.server->options;
-    options.bypass = &broken;
+    options.transports.bypass = &broken;
     struct sl_server *server;
     assert_int_equal(sl_server_create(&options, &server), 0);
     assert_false(sl_server_has_bypass(server));
     sl_server_destroy(&server);
-    options.needs_bypass = true;
+    options.transports.needs_bypass = true;
     assert_int_equal(sl_server_create(&options, &server), SL_ERR_NOT_FOUND);
 }
 
@@ -188,15 +188,17 @@ CASE(server_hand_over__keeps_the_kind_of_the_connection)
         const struct sl_message *welcome = stepped_again(peers[i]);
         assert_int_equal(welcome->kind, SL_MESSAGE_WELCOME);
         assert_int_equal(welcome->welcome.shard, 1);
-        assert_int_equal(servers[1]->conn_count, i + 1);
-        assert_ptr_equal(sl_server_conn_of(servers[1]->conns.head.next)->conn->transport, kinds[i]);
-        assert_int_equal(sl_server_conn_of(servers[1]->conns.head.next)->uses_shm, peers[i]->path);
+        assert_int_equal(servers[1]->conns.count, i + 1);
+        assert_ptr_equal(sl_server_conn_of(servers[1]->conns.list.head.next)->conn->transport,
+                         kinds[i]);
+        assert_int_equal(sl_server_conn_of(servers[1]->conns.list.head.next)->uses_shm,
+                         peers[i]->path);
     }
     world->bypass.hello.shard = 1;
     const struct sl_message *refusal = stepped_again(&world->bypass);
     assert_int_equal(refusal->kind, SL_MESSAGE_ERROR);
     assert_int_equal(refusal->error.err, SL_ERR_REFUSED);
-    assert_int_equal(servers[1]->conn_count, 2);
+    assert_int_equal(servers[1]->conns.count, 2);
     first->options.server_count = 1;
     first->options.servers = &world->stepped.server;
     sl_server_destroy(&servers[1]);

@@ -27,7 +27,7 @@ static int start_server(void *ctx)
     struct server_fixture *fixture = start->fixture;
     struct sl_server_options options = fixture->options;
     options.reactor = fixture->reactors[start->index];
-    options.transport = sl_builtin_find(SL_ENDPOINT_TCP);
+    options.transports.first = sl_builtin_find(SL_ENDPOINT_TCP);
     options.local_index = start->index;
     options.servers = fixture->servers;
     options.server_count = SERVER_COUNT;

@@ -51,8 +51,8 @@ static int setup(void **state)
     struct world *world = calloc(1, sizeof *world);
     assert_non_null(world);
     world->handler = (struct sl_kv_handler){.handle = handle, .ctx = world};
-    world->stepped.options.shm = &sl_loop_shared_ops;
-    world->stepped.options.bypass = &sl_loop_device_ops;
+    world->stepped.options.transports.shm = &sl_loop_shared_ops;
+    world->stepped.options.transports.bypass = &sl_loop_device_ops;
     world->stepped.options.shard.kv_handler = &world->handler;
     stepped_start(&world->stepped, 5);
     assert_int_equal(sl_transport_memory_register(world->stepped.path, world->reply_buffer,

@@ -17,7 +17,7 @@ static struct sl_server_cells *begin(struct stepped_two *world)
 {
     stepped_join_two(&world->first, &world->second, &world->stepped);
     stepped_turns(&world->stepped, 2);
-    return world->stepped.server->cells;
+    return world->stepped.server->cells.used;
 }
 
 static struct sl_cell_copy copy_of(const struct sl_cell_histogram *histogram)

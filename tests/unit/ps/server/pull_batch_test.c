@@ -227,9 +227,9 @@ CASE(requests__that_wait_for_their_turn_are_not_overtaken)
 {
     stepped_start(world, 5);
     struct stepped_peer *peer = join(world, 7);
-    struct sl_server_conn *conn = sl_server_conn_of(world->server->conns.head.next);
+    struct sl_server_conn *conn = sl_server_conn_of(world->server->conns.list.head.next);
     struct stepped_peer *other = join(world, 8);
-    struct sl_server_conn *other_conn = sl_server_conn_of(world->server->conns.head.next);
+    struct sl_server_conn *other_conn = sl_server_conn_of(world->server->conns.list.head.next);
     stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
     world->server->scheduler.budget_left = 50; /* of which the others have used up the rest */
     arrive(world, conn, 1);
@@ -256,7 +256,8 @@ CASE(pushes__rest_while_small_pulls_are_answered_but_not_for_long)
 {
     stepped_start(world, 5);
     struct stepped_peer *peer = join(world, 7);
-    const struct sl_list *queue = &sl_server_conn_of(world->server->conns.head.next)->queue;
+    const struct sl_list *queue =
+        &sl_server_conn_of(world->server->conns.list.head.next)->client.queue;
     struct stepped_peer *other = join(world, 8);
     stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
     stepped_push(peer, 1, 0, STEPPED_KEYS);

@@ -353,7 +353,7 @@ TWO_CASE(server_session_load__a_worker_has_no_place)
     save(world, &saved);
     begin_again(world);
     struct sl_server *server = world->stepped.server;
-    server->options.transport_options.connections_max = 1;
+    server->options.transports.options.connections_max = 1;
     server->is_open = false;
     assert_int_equal(load_block(server, saved.sessions), 0);
     const uint32_t left = server->sessions.workers[0] == NULL ? 0 : 1;

@@ -24,7 +24,7 @@ static struct world *create(uint64_t seed)
 {
     struct world *world = calloc(1, sizeof *world);
     assert_non_null(world);
-    world->stepped.options.shm = &sl_loop_shared_ops;
+    world->stepped.options.transports.shm = &sl_loop_shared_ops;
     stepped_start(&world->stepped, seed);
     assert_int_equal(sl_transport_memory_register(world->stepped.path, world->reply_buffer,
                                                   sizeof world->reply_buffer),
@@ -134,7 +134,7 @@ CASE(server_drain__ends_connections_of_both)
     stepped_expect_end(&world->far);
     stepped_turns(&world->stepped, 50);
     assert_true(drained);
-    assert_int_equal(world->stepped.server->conn_count, 0);
+    assert_int_equal(world->stepped.server->conns.count, 0);
 }
 
 /* As many as come, one after the other, in one place or in two: each is carried out when it is

@@ -24,26 +24,26 @@ void stepped_start(struct stepped *world, uint64_t seed)
     sl_stepped_pair_turn(&world->pair, SL_CLOCK_NS_PER_MS); /* the reactors are this thread's */
     struct sl_server_options options = world->options;
     options.reactor = world->pair.a.reactor;
-    options.transport = &sl_loop_transport_ops;
-    options.transport_options.medium = &world->network;
+    options.transports.first = &sl_loop_transport_ops;
+    options.transports.options.medium = &world->network;
     options.servers = world->servers;
     options.server_count = 1;
     assert_int_equal(sl_server_create(&options, &world->server), 0);
     world->servers[0] = world->server;
     struct sl_endpoint any = {.scheme = SL_ENDPOINT_TCP, .host = "127.0.0.1"};
     assert_int_equal(sl_server_listen(world->server, &any, &world->endpoint), 0);
-    if (options.shm != NULL) {
+    if (options.transports.shm != NULL) {
         any.scheme = SL_ENDPOINT_SHM;
         assert_int_equal(sl_server_listen(world->server, &any, &world->path_endpoint), 0);
-        assert_int_equal(sl_transport_open(options.shm, world->pair.b.reactor,
-                                           &options.transport_options, &world->path),
+        assert_int_equal(sl_transport_open(options.transports.shm, world->pair.b.reactor,
+                                           &options.transports.options, &world->path),
                          0);
     }
-    if (options.bypass != NULL) {
+    if (options.transports.bypass != NULL) {
         any.scheme = SL_ENDPOINT_RDMA;
         assert_int_equal(sl_server_listen(world->server, &any, &world->bypass_endpoint), 0);
-        assert_int_equal(sl_transport_open(options.bypass, world->pair.b.reactor,
-                                           &options.transport_options, &world->bypass),
+        assert_int_equal(sl_transport_open(options.transports.bypass, world->pair.b.reactor,
+                                           &options.transports.options, &world->bypass),
                          0);
     }
     sl_server_set_lease(world->server, STEPPED_LEASE);
@@ -64,7 +64,7 @@ int stepped_two_setup_with(void **state, uint32_t connections_max)
 {
     struct stepped_two *two = calloc(1, sizeof *two);
     assert_non_null(two);
-    two->stepped.options.transport_options.connections_max = connections_max;
+    two->stepped.options.transports.options.connections_max = connections_max;
     stepped_start(&two->stepped, 1);
     *state = two;
     return 0;

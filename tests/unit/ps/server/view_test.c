@@ -35,7 +35,7 @@ TWO_CASE(server_view__shows_what_the_server_did)
     stepped_join_two(&world->first, &world->second, &world->stepped);
     stepped_push_done(&world->second, 2, 1, 500);
     const struct sl_server_view *view = ask(&shown);
-    assert_true(view->has_shard && view->is_open && view->serves);
+    assert_true(view->stage == SL_SERVER_VIEW_OPEN && view->serves);
     assert_int_equal(view->shard_index, 0);
     assert_int_equal(view->shard.table_count, 2);
     assert_int_equal(view->shard.tables[1].stats.rows, 500);
@@ -68,6 +68,6 @@ TWO_CASE(server_view__is_empty_without_a_server)
     struct sl_server_view *view = calloc(1, sizeof *view);
     assert_non_null(view);
     assert_true(sl_server_view_fill(&none, view, 0));
-    assert_false(view->has_shard);
+    assert_int_equal(view->stage, SL_SERVER_VIEW_NO_SHARD);
     free(view);
 }

@@ -150,7 +150,7 @@ CASE(erase__happens_once)
     other.shard = f->shard;
     assert_int_equal(fixture_push(&other, NOBODY, 0, ASP, key, 1.0F), SL_SHARD_DONE);
     fixture_begin(f, NOBODY);
-    assert_true(f->work.writes);
+    assert_true(sl_flags_has(f->work.flags, SL_SHARD_WRITES));
     sl_shard_skip_writes(&f->work);
     assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
     assert_true(has_row(f, ASP, key));

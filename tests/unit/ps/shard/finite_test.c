@@ -35,8 +35,9 @@ static void push(struct fixture *f, uint8_t op, uint16_t table, const float *val
 static void expect(struct fixture *f, const char *text)
 {
     fixture_begin(f, NOBODY);
-    const int err =
-        f->work.wants_finite ? sl_shard_check_finite(f->shard, &f->work, &f->reason) : 0;
+    const int err = sl_flags_has(f->work.flags, SL_SHARD_WANTS_FINITE)
+                        ? sl_shard_check_finite(f->shard, &f->work, &f->reason)
+                        : 0;
     assert_int_equal(err, text == NULL ? 0 : SL_ERR_INVALID);
     if (text != NULL && strstr(f->reason.text, text) == NULL) {
         fail_msg("%s", f->reason.text);
@@ -61,7 +62,7 @@ CASE(shard_check_finite__names_table_key_and_column)
         shard_request_begin(&f->request, 0);
         push(f, ops[i], ASP, values); /* a table without the option */
         expect(f, NULL);
-        assert_false(f->work.wants_finite);
+        assert_false(sl_flags_has(f->work.flags, SL_SHARD_WANTS_FINITE));
     }
 }
 

@@ -120,7 +120,7 @@ CASE(shard_curtail__completes_a_push_that_is_half_applied)
 {
     make_long(f);
     fixture_begin(f, NOBODY);
-    while (f->work.done == 0 || f->work.records == NULL || f->work.push.step == 0) {
+    while (f->work.done == 0 || f->work.push.records == NULL || f->work.push.optimizer.step == 0) {
         run_some(f, 100);
     }
     assert_false(sl_shard_stop_writes(&f->work));

@@ -21,7 +21,7 @@ static void begin_large(struct fixture *f, uint32_t worker, uint32_t clock, uint
 /* Runs the request until some of it has been applied, but not all: a later snapshot_slice has. */
 static void run_half(struct fixture *f)
 {
-    while (f->work.done == 0 || !f->work.in_part) {
+    while (f->work.done == 0 || !sl_flags_has(f->work.flags, SL_SHARD_IN_PART)) {
         (void)snapshot_slice(f, 100, SL_SHARD_AGAIN);
     }
 }
@@ -55,7 +55,7 @@ CASE(begin__long_pushes_wait_for_it_and_it_for_those_that_have_begun)
     shard_request_dense(&other.request, SL_REQUEST_DENSE_PUSH, DENSE, 0, 3000, snapshot_gradients);
     fixture_begin(&other, NOBODY);
     (void)snapshot_slice(&other, 20, SL_SHARD_AGAIN);
-    assert_false(other.work.in_part);
+    assert_false(sl_flags_has(other.work.flags, SL_SHARD_IN_PART));
     assert_int_equal(snapshot_slice(&other, 20, SL_SHARD_AGAIN), 0);
     const struct sl_shard_request held = other.work;
 
@@ -85,7 +85,7 @@ CASE(begin__a_long_push_that_is_held_when_the_wish_ends)
     snapshot_fill(3000, 0, 1.0F);
     shard_request_dense(&other.request, SL_REQUEST_DENSE_PUSH, DENSE, 0, 3000, snapshot_gradients);
     fixture_begin(&other, NOBODY);
-    while (!other.work.in_part) {
+    while (!sl_flags_has(other.work.flags, SL_SHARD_IN_PART)) {
         (void)snapshot_slice(&other, 20, SL_SHARD_AGAIN);
     }
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), SL_ERR_AGAIN);
@@ -93,7 +93,7 @@ CASE(begin__a_long_push_that_is_held_when_the_wish_ends)
     for (uint32_t i = 0; i < 100; i++) {
         (void)snapshot_slice(f, 100, SL_SHARD_AGAIN);
     }
-    assert_false(f->work.in_part);
+    assert_false(sl_flags_has(f->work.flags, SL_SHARD_IN_PART));
     snapshot_end(f);
     snapshot_run_to_end(f);
     snapshot_run_to_end(&other);

@@ -43,11 +43,10 @@ void path_call_io(struct peer_world *world, void (*run)(struct sl_control_op *ca
 {
     struct sl_port *port;
     assert_int_equal(sl_port_here(world->client->ports, &port), 0);
-    struct sl_control_op call = {.io = &world->client->ios[0],
-                                 .run = run,
-                                 .memory = memory,
-                                 .memory_bytes = bytes,
-                                 .memory_is_shared = !path_memory_is_plain};
+    struct sl_control_op call = {
+        .io = &world->client->ios[0],
+        .run = run,
+        .buffer = {.memory = memory, .bytes = bytes, .is_shared = !path_memory_is_plain}};
     sl_control_op_post(&call, port);
     for (int turns = 0; !call.done && turns < PEER_TURNS_MAX; turns++) {
         peer_turn(world);

@@ -430,7 +430,7 @@ CASE(encode_shard__lite_puts_a_step_into_one_request_per_shard)
         .op = SL_REQUEST_PULL, .table = &sparse, .keys = keys, .key_count = 300, .values = rows};
     add(fixture, pull);
     add(fixture, pull)->values = more;
-    fixture->plan.tick = true;
+    fixture->plan.tick = SL_TICK_ITERATION;
     fixture->plan.tick_at = 2;
     run(fixture);
     assert_int_equal(fixture->list.count, 9);
@@ -450,8 +450,7 @@ CASE(encode_shard__lite_puts_a_step_into_one_request_per_shard)
     assert_int_equal(fixture->list.count, 9);
     assert_int_equal(fixture->sections_of_next, 6);
     fixture->plan.batched = true;
-    fixture->plan.tick = false;
-    fixture->plan.finish = true;
+    fixture->plan.tick = SL_TICK_FINISH;
     run(fixture);
     assert_int_equal(fixture->list.count, 6);
     assert_int_equal(fixture->finishes, 3);
@@ -467,7 +466,7 @@ static uint32_t count_requests(struct fixture *fixture, const struct sl_operatio
     for (uint32_t i = 0; i < 8; i++) {
         add(fixture, *operation);
     }
-    fixture->plan.tick = tick;
+    fixture->plan.tick = tick ? SL_TICK_ITERATION : SL_TICK_NONE;
     fixture->plan.tick_at = 8;
     run(fixture);
     return fixture->list.count;

@@ -44,10 +44,10 @@ static void make_full(uint32_t kind)
     message.incarnation = kind == SL_SERVE_MESSAGE_LOAD || kind == SL_SERVE_MESSAGE_DONE ? 0 : 5;
     switch (kind) {
     case SL_SERVE_MESSAGE_JOIN:
-        fill(message.host, sizeof message.host, 'h');
-        message.arena_address = INT64_MAX;
-        message.arena_bytes = 64 << 20;
-        message.batch_max = 32;
+        fill(message.join.host, sizeof message.join.host, 'h');
+        message.join.arena_address = INT64_MAX;
+        message.join.arena_bytes = 64 << 20;
+        message.join.batch_max = 32;
         break;
     case SL_SERVE_MESSAGE_LOAD:
         message.queue_count = 3;
@@ -192,7 +192,7 @@ static void refuse(uint32_t kind, uint64_t *member, uint64_t bad, const char *na
 SL_CASE(message_decode__numbers_have_their_limits)
 {
     make_full(SL_SERVE_MESSAGE_JOIN);
-    refuse(message.kind, &message.arena_bytes, 1ULL << 63, "`arena`");
+    refuse(message.kind, &message.join.arena_bytes, 1ULL << 63, "`arena`");
     make_full(SL_SERVE_MESSAGE_LOAD);
     refuse(message.kind, &message.loads[2].resident_bytes, 102, "`resident_bytes`");
     refuse(message.kind, &message.loads[2].exposed_ns, 1ULL << 63, "`times`");

@@ -41,8 +41,8 @@ CASE(admission_offer__refuses_what_cannot_be_kept)
     assert_int_equal(offer(fixture, 0, 100 * MS, 10 * MS, 10 * MS, 2), 0);
     assert_int_equal(offer(fixture, 1, 20 * MS, 10 * MS, 15 * MS, 2), 0);
     assert_int_equal(offer(fixture, 2, 20 * MS, 10 * MS, 11 * MS, 2), SL_ERR_AGAIN);
-    assert_int_equal(fixture->requests[2].retry_ms, 2);
-    assert_string_equal(fixture->requests[2].text,
+    assert_int_equal(fixture->requests[2].answer.retry_ms, 2);
+    assert_string_equal(fixture->requests[2].answer.text,
                         "the answer is expected in 21 ms, and the deadline is in 20 ms");
     /* Without workers nothing is expected. */
     assert_int_equal(offer(fixture, 3, MS, 0, 0, 0), 0);
@@ -56,7 +56,7 @@ CASE(admission_offer__has_room_for_so_many)
         assert_int_equal(offer(fixture, i, 1000 * MS, MS, 0, 1000), 0);
     }
     assert_int_equal(offer(fixture, SL_SERVE_WAITING_MAX, 1000 * MS, MS, 0, 1000), SL_ERR_AGAIN);
-    assert_true(fixture->requests[SL_SERVE_WAITING_MAX].retry_ms > 0);
+    assert_true(fixture->requests[SL_SERVE_WAITING_MAX].answer.retry_ms > 0);
     /* What runs needs no room. */
     sl_serve_admission_run(&fixture->admission, &fixture->requests[0]);
     assert_int_equal(offer(fixture, SL_SERVE_WAITING_MAX, 1000 * MS, MS, 0, 1000), 0);

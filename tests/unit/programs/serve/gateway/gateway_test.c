@@ -122,10 +122,10 @@ static void tell(struct worker *worker, const struct sl_serve_message *message)
 static void join(struct worker *worker)
 {
     tell(worker, &(struct sl_serve_message){.kind = SL_SERVE_MESSAGE_JOIN,
-                                            .host = "host",
-                                            .arena_address = (uintptr_t)worker->arena,
-                                            .arena_bytes = ARENA_BYTES,
-                                            .batch_max = 4});
+                                            .join = {.host = "host",
+                                                     .arena_address = (uintptr_t)worker->arena,
+                                                     .arena_bytes = ARENA_BYTES,
+                                                     .batch_max = 4}});
 }
 
 static struct worker *start_worker(struct fixture *f, uint32_t index)
@@ -282,8 +282,8 @@ static void cancel_here(void *ctx)
 static void wait_for(struct call *call, int err)
 {
     sl_completion_wait(&call->done);
-    if (call->request.err != err) {
-        fail_msg("%d, not %d: %s", call->request.err, err, call->request.text);
+    if (call->request.answer.err != err) {
+        fail_msg("%d, not %d: %s", call->request.answer.err, err, call->request.answer.text);
     }
     assert_int_equal(call->done_count, 1);
 }
@@ -304,11 +304,11 @@ static void finish(struct call *call, int err)
 static void finish_well(struct call *call, uint64_t bytes, uint8_t value)
 {
     wait_for(call, 0);
-    assert_int_equal(call->request.answered_version, 5);
-    assert_int_equal(call->request.output_count, 1);
-    assert_int_equal(call->request.outputs[0].bytes, bytes);
+    assert_int_equal(call->request.answer.version, 5);
+    assert_int_equal(call->request.answer.output_count, 1);
+    assert_int_equal(call->request.answer.outputs[0].bytes, bytes);
     for (uint64_t i = 0; i < bytes; i++) {
-        assert_int_equal(call->request.output[i], value);
+        assert_int_equal(call->request.answer.output[i], value);
     }
     release(call);
 }
@@ -367,8 +367,8 @@ CASE(gateway_submit__passes_inputs_and_outputs)
     }
     answer(worker, &infer, 500, 9);
     finish_well(call, 500, 9);
-    assert_int_equal(call->request.load_us, 2);
-    assert_int_equal(call->request.compute_us, 3);
+    assert_int_equal(call->request.answer.load_us, 2);
+    assert_int_equal(call->request.answer.compute_us, 3);
     /* Without inputs; a given version. */
     call = submit(fixture, 0, "a", 3, 0, LONG_NS);
     take(worker, SL_SERVE_MESSAGE_INFER, &infer);
@@ -383,10 +383,10 @@ CASE(gateway_submit__knows_models_and_versions)
 {
     struct call *call = submit(fixture, 0, "c", 0, 8, LONG_NS);
     finish(call, SL_ERR_NOT_FOUND);
-    assert_string_equal(call->request.text, "there is no model c");
+    assert_string_equal(call->request.answer.text, "there is no model c");
     call = submit(fixture, 0, "a", 4, 8, LONG_NS);
     finish(call, SL_ERR_NOT_FOUND);
-    assert_string_equal(call->request.text, "model a has no version 4; it has: 3 5");
+    assert_string_equal(call->request.answer.text, "model a has no version 4; it has: 3 5");
     /* One that was published since then. */
     struct sl_serve_message infer;
     struct worker *worker = start_worker(fixture, 0);
@@ -408,8 +408,8 @@ CASE(gateway_submit__waits_for_a_worker)
     struct call *call = submit(fixture, 0, "a", 0, 8, LONG_NS);
     struct call *late = submit(fixture, 1, "b", 0, 8, 50 * SL_CLOCK_NS_PER_MS);
     finish(late, SL_ERR_AGAIN);
-    assert_string_equal(late->request.text, "no worker has joined");
-    assert_true(late->request.retry_ms > 0);
+    assert_string_equal(late->request.answer.text, "no worker has joined");
+    assert_true(late->request.answer.retry_ms > 0);
     struct worker *worker = start_worker(fixture, 0);
     take(worker, SL_SERVE_MESSAGE_INFER, &infer);
     answer(worker, &infer, 8, 2);
@@ -424,7 +424,7 @@ CASE(gateway_deadline__leaves_the_ranges_to_the_worker)
     struct call *call = submit(fixture, 0, "a", 0, 1000, 100 * SL_CLOCK_NS_PER_MS);
     take(worker, SL_SERVE_MESSAGE_INFER, &first);
     finish(call, SL_ERR_DEADLINE);
-    assert_non_null(strstr(call->request.text, sl_transfer_name(worker->engine)));
+    assert_non_null(strstr(call->request.answer.text, sl_transfer_name(worker->engine)));
     take(worker, SL_SERVE_MESSAGE_CANCEL, &cancel);
     assert_int_equal(cancel.request, first.request);
     call = submit(fixture, 0, "a", 0, 1000, LONG_NS);
@@ -485,7 +485,7 @@ CASE(gateway_worker_ends__others_get_its_requests)
     }
     for (uint32_t i = 0; i < 3; i++) {
         wait_for(calls[i], 0);
-        assert_int_equal(calls[i]->request.outputs[0].bytes, 100 + 2 * i);
+        assert_int_equal(calls[i]->request.answer.outputs[0].bytes, 100 + 2 * i);
         release(calls[i]);
     }
     assert_int_equal(stats(fixture)->lost_workers, 1);
@@ -580,14 +580,14 @@ CASE(gateway_errors__of_a_worker_are_passed_or_tried_elsewhere)
     take(worker, SL_SERVE_MESSAGE_INFER, &infer);
     refuse(worker, &infer, SL_ERR_INVALID, 0);
     finish(call, SL_ERR_INVALID);
-    assert_string_equal(call->request.text, "why");
+    assert_string_equal(call->request.answer.text, "why");
     call = submit(fixture, 0, "a", 0, 8, LONG_NS);
     for (uint32_t i = 0; i < 3; i++) {
         take(worker, SL_SERVE_MESSAGE_INFER, &infer);
         refuse(worker, &infer, SL_ERR_AGAIN, 0);
     }
     finish(call, SL_ERR_AGAIN);
-    assert_true(call->request.retry_ms > 0);
+    assert_true(call->request.answer.retry_ms > 0);
 }
 
 CASE(gateway_slots__are_not_exceeded)
@@ -626,10 +626,10 @@ CASE(gateway_arena__is_shared_by_turns)
         finish(calls[i], SL_ERR_INVALID);
     }
     tell(worker, &(struct sl_serve_message){.kind = SL_SERVE_MESSAGE_JOIN,
-                                            .host = "host",
-                                            .arena_address = (uintptr_t)worker->arena,
-                                            .arena_bytes = 1024,
-                                            .batch_max = 4});
+                                            .join = {.host = "host",
+                                                     .arena_address = (uintptr_t)worker->arena,
+                                                     .arena_bytes = 1024,
+                                                     .batch_max = 4}});
     AWAIT(fixture, lost_workers == 1);
     AWAIT(fixture, workers == 1);
     struct call *first = submit(fixture, 0, "a", 0, 1000, LONG_NS);

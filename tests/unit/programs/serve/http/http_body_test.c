@@ -300,15 +300,15 @@ static void answered(void)
     memcpy(output, y, sizeof y);
     memcpy(output + 64, n, sizeof n);
     memcpy(request.model, "m\"1", 4);
-    request.answered_version = 7;
-    request.queue_us = 1;
-    request.load_us = 2;
-    request.compute_us = 3;
-    request.output = output;
-    request.output_count = 2;
-    request.outputs[0] =
+    request.answer.version = 7;
+    request.answer.queue_us = 1;
+    request.answer.load_us = 2;
+    request.answer.compute_us = 3;
+    request.answer.output = output;
+    request.answer.output_count = 2;
+    request.answer.outputs[0] =
         (struct sl_serve_tensor){"y", SL_OBJECT_F32, 2, {1, 3}, .offset = 0, .bytes = 12};
-    request.outputs[1] =
+    request.answer.outputs[1] =
         (struct sl_serve_tensor){"n", SL_OBJECT_I16, 1, {2}, .offset = 64, .bytes = 4};
 }
 
@@ -354,8 +354,8 @@ SL_CASE(http_body_answer__puts_binary_outputs_behind_the_json)
               "\xfb\xff\xf4\x01", 4);
     assert_int_equal(parse("{\"parameters\":{\"binary_data_output\":true}," X "}"), 0);
     answered();
-    request.output_count = 1;
-    request.outputs[0] = request.outputs[1];
+    request.answer.output_count = 1;
+    request.answer.outputs[0] = request.answer.outputs[1];
     answer_is(BEGIN("") "{\"name\":\"n\",\"datatype\":\"INT16\",\"shape\":[2],"
                         "\"parameters\":{\"binary_data_size\":4}}]}",
               "\xfb\xff\xf4\x01", 4);
@@ -376,7 +376,7 @@ SL_CASE(http_body_answer__refuses_a_datatype_that_the_protocol_lacks)
 {
     assert_int_equal(parse("{" X "}"), 0);
     answered();
-    request.outputs[1].type = SL_OBJECT_F8_E4M3;
+    request.answer.outputs[1].type = SL_OBJECT_F8_E4M3;
     char *text;
     size_t bytes, json_bytes;
     assert_int_equal(sl_http_body_answer(&body, &request, &text, &bytes, &json_bytes, &reason),
@@ -404,8 +404,8 @@ SL_CASE(http_body_answer__has_null_for_values_that_are_not_finite)
     const float y[] = {__builtin_inff(), __builtin_nanf(""), -0.0F};
     static _Alignas(64) uint8_t output[64];
     memcpy(output, y, sizeof y);
-    request.output = output;
-    request.output_count = 1;
+    request.answer.output = output;
+    request.answer.output_count = 1;
     answer_is(BEGIN("") "{\"name\":\"y\",\"datatype\":\"FP32\",\"shape\":[1,3],"
                         "\"data\":[null,null,-0]}]}",
               "", 0);

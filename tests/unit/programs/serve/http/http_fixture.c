@@ -34,17 +34,17 @@ void sl_serve_gateway_memory_free(struct sl_serve_gateway *gateway, uint8_t *mem
 
 static void refuse(struct sl_serve_request *request, int err, const char *text)
 {
-    request->err = err;
-    (void)snprintf(request->text, sizeof request->text, "%s", text);
+    request->answer.err = err;
+    (void)snprintf(request->answer.text, sizeof request->answer.text, "%s", text);
 }
 
 static void compute(const struct sl_serve_gateway *gateway, struct sl_serve_request *request)
 {
     static const char description[] = "{\"name\":\"echo\",\"inputs\":[]}";
-    request->answered_version = request->version != 0 ? request->version : 7;
-    request->queue_us = 10;
-    request->load_us = 20;
-    request->compute_us = 30;
+    request->answer.version = request->version != 0 ? request->version : 7;
+    request->answer.queue_us = 10;
+    request->answer.load_us = 20;
+    request->answer.compute_us = 30;
     if (gateway->workers == 0) {
         refuse(request, SL_ERR_AGAIN, "no worker has joined");
     } else if (request->version == 8) {
@@ -52,7 +52,7 @@ static void compute(const struct sl_serve_gateway *gateway, struct sl_serve_requ
     } else if (strcmp(request->model, "late") == 0) {
         refuse(request, SL_ERR_DEADLINE, "20 ms in the queue, 981 ms for loading");
     } else if (strcmp(request->model, "busy") == 0) {
-        request->retry_ms = 1200;
+        request->answer.retry_ms = 1200;
         refuse(request, SL_ERR_AGAIN, "cannot be answered in time");
     } else if (strcmp(request->model, "damaged") == 0) {
         refuse(request, SL_ERR_CORRUPT, "block 3");
@@ -61,13 +61,13 @@ static void compute(const struct sl_serve_gateway *gateway, struct sl_serve_requ
     } else if (strcmp(request->model, "echo") != 0 && strcmp(request->model, "team/model") != 0) {
         refuse(request, SL_ERR_NOT_FOUND, "model \xff is unknown");
     } else if (request->kind == SL_SERVE_DESCRIBE) {
-        request->output = (const uint8_t *)description;
-        request->output_count = 1;
-        request->outputs[0].bytes = sizeof description - 1;
+        request->answer.output = (const uint8_t *)description;
+        request->answer.output_count = 1;
+        request->answer.outputs[0].bytes = sizeof description - 1;
     } else if (request->kind == SL_SERVE_INFER) {
-        request->output = request->input;
-        request->output_count = request->input_count;
-        memcpy(request->outputs, request->inputs, sizeof request->outputs);
+        request->answer.output = request->input;
+        request->answer.output_count = request->input_count;
+        memcpy(request->answer.outputs, request->inputs, sizeof request->answer.outputs);
     }
 }
 

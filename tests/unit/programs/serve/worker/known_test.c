@@ -35,9 +35,9 @@ SL_CASE(known_find__forgets_the_longest_unused)
     find(1, 0)->waiting = 1;
     assert_non_null(find(5000, 0));
     assert_int_equal(models.count, SL_SERVE_KNOWN_MAX);
-    find(3, 0)->change = 9;
+    find(3, 0)->reported.change = 9;
     assert_non_null(find(2, 0)); /* a new one: it was forgotten, and now 4 is */
-    assert_int_equal(find(3, 0)->change, 9);
+    assert_int_equal(find(3, 0)->reported.change, 9);
     assert_int_equal(find(0, 0)->waiting, 1);
     assert_int_equal(models.count, SL_SERVE_KNOWN_MAX);
     SL_LIST_FOREACH (link, &models.all) {
@@ -86,13 +86,13 @@ SL_CASE(known_exposed_ns__is_the_load_beyond_the_run)
     sl_serve_known_init(&models);
     struct sl_serve_known *known = find(0, 0);
     learn(known, 1, 1000000);
-    known->bytes = known->resident_bytes = 16 << 20;
-    known->read_us = 100;
-    known->mib_us = 400;
+    known->reported.bytes = known->reported.resident_bytes = 16 << 20;
+    known->reported.read_us = 100;
+    known->reported.mib_us = 400;
     assert_true(sl_serve_known_exposed_ns(known) == 0);
-    known->resident_bytes = 8 << 20; /* 3.3 ms to come */
+    known->reported.resident_bytes = 8 << 20; /* 3.3 ms to come */
     assert_true(is_about(sl_serve_known_exposed_ns(known), 2300000));
-    known->resident_bytes = 15 << 20;
+    known->reported.resident_bytes = 15 << 20;
     assert_true(sl_serve_known_exposed_ns(known) == 0);
     sl_serve_known_fini(&models);
 }
@@ -102,10 +102,10 @@ SL_CASE(known_report__all_changes_in_their_order)
     static struct sl_serve_message load;
     sl_serve_known_init(&models);
     for (uint32_t i = 0; i < 30; i++) {
-        find(i, 0)->number = 1;
+        find(i, 0)->reported.number = 1;
         sl_serve_known_change(&models, find(i, 0));
     }
-    find(30, 5)->number = 5; /* of a given version: not reported */
+    find(30, 5)->reported.number = 5; /* of a given version: not reported */
     sl_serve_known_change(&models, find(30, 5));
     sl_serve_known_change(&models, find(3, 0)); /* once more: it comes last */
     uint64_t seen = 0;

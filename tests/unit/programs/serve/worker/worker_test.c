@@ -205,9 +205,9 @@ static void end_gateway(struct fixture *f)
 static void await_join(struct fixture *f)
 {
     take_notice(f, SL_SERVE_MESSAGE_JOIN);
-    assert_string_equal(f->message.host, "here");
-    assert_int_equal(f->message.batch_max, 8);
-    f->arena = f->message.arena_address;
+    assert_string_equal(f->message.join.host, "here");
+    assert_int_equal(f->message.join.batch_max, 8);
+    f->arena = f->message.join.arena_address;
     expect(sl_transfer_segment_open(f->gateway, f->noticed.sender, TIMEOUT_MS, &f->segment),
            sl_transfer_last_error());
     expect(sl_transfer_batch_create(f->gateway, 1, &f->batch), sl_transfer_last_error());
