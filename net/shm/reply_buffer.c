@@ -4,8 +4,8 @@
 
 #include "net/shm/region.h"
 
-/* Reply buffers that a connection remembers, in slot request_id % LANDINGS; a power of two. */
-#define LANDINGS 512U
+/* Reply buffers that a connection remembers, in slot request_id % SLOTS; a power of two. */
+#define SLOTS 512U
 
 struct reply_buffer {
     uint64_t request_id;
@@ -15,7 +15,7 @@ struct reply_buffer {
 
 struct sl_shm_reply_buffers {
     uint32_t count;
-    struct reply_buffer items[LANDINGS];
+    struct reply_buffer items[SLOTS];
 };
 
 static struct reply_buffer *place_of(struct sl_shm_conn *conn, uint64_t request_id)
@@ -23,7 +23,7 @@ static struct reply_buffer *place_of(struct sl_shm_conn *conn, uint64_t request_
     if (conn->reply_buffers == NULL) {
         conn->reply_buffers = calloc(1, sizeof *conn->reply_buffers);
     }
-    return conn->reply_buffers == NULL ? NULL : &conn->reply_buffers->items[request_id % LANDINGS];
+    return conn->reply_buffers == NULL ? NULL : &conn->reply_buffers->items[request_id % SLOTS];
 }
 
 static uint64_t id_of(const struct sl_transport_frame *frame)
@@ -63,7 +63,7 @@ void sl_shm_reply_buffer_unexport(struct sl_shm_conn *conn, uint64_t request_id)
     if (!sl_shm_reply_buffer_is_exported(conn)) {
         return;
     }
-    struct reply_buffer *reply_buffer = &conn->reply_buffers->items[request_id % LANDINGS];
+    struct reply_buffer *reply_buffer = &conn->reply_buffers->items[request_id % SLOTS];
     if (reply_buffer->bytes != 0 && reply_buffer->request_id == request_id) {
         reply_buffer->bytes = 0;
         conn->reply_buffers->count--;
@@ -104,7 +104,7 @@ void sl_shm_reply_buffer_close(struct sl_shm_conn *conn)
 {
     const bool writes = sl_shm_reply_buffer_is_exported(conn) && !conn->end.eof &&
                         sl_shm_side_stays(sl_shm_peer_side(conn));
-    for (uint32_t i = 0; writes && i < LANDINGS; i++) {
+    for (uint32_t i = 0; writes && i < SLOTS; i++) {
         if (conn->reply_buffers->items[i].bytes != 0) {
             take_from_peer(conn, &conn->reply_buffers->items[i]);
         }

@@ -148,24 +148,24 @@ struct sl_tcp_rx_buf *sl_tcp_buffers_heap(uint32_t bytes, uint8_t **payload)
     return rx_buf;
 }
 
-struct sl_tcp_rx_buf *sl_tcp_buffers_set_aside(struct sl_tcp_buffers *buffers,
-                                               struct sl_tcp_rx_buf *rx_buf)
+struct sl_tcp_rx_buf *sl_tcp_buffers_copy_unplaced(struct sl_tcp_buffers *buffers,
+                                                   struct sl_tcp_rx_buf *rx_buf)
 {
     sl_assert(rx_buf->left > 0);
     uint8_t *to;
-    struct sl_tcp_rx_buf *aside =
+    struct sl_tcp_rx_buf *unplaced =
         rx_buf->left > buffers->unplaced_bytes_max - buffers->unplaced_bytes
             ? NULL
             : sl_tcp_buffers_heap(rx_buf->left, &to);
-    if (aside == NULL) {
+    if (unplaced == NULL) {
         return NULL;
     }
     memcpy(to, rx_buf->at, rx_buf->left);
-    aside->kind = SL_TCP_RX_BUF_ASIDE;
-    aside->bytes = rx_buf->left;
+    unplaced->kind = SL_TCP_RX_BUF_UNPLACED;
+    unplaced->bytes = rx_buf->left;
     buffers->unplaced_bytes += rx_buf->left;
     sl_tcp_buffers_put(buffers, rx_buf);
-    return aside;
+    return unplaced;
 }
 
 void sl_tcp_buffers_put_last(struct sl_tcp_buffers *buffers, struct sl_tcp_rx_buf *rx_buf)
@@ -181,7 +181,7 @@ void sl_tcp_buffers_put_last(struct sl_tcp_buffers *buffers, struct sl_tcp_rx_bu
     case SL_TCP_RX_BUF_POOLED:
         sl_pool_put(&buffers->staging, rx_buf);
         break;
-    case SL_TCP_RX_BUF_ASIDE:
+    case SL_TCP_RX_BUF_UNPLACED:
         buffers->unplaced_bytes -= rx_buf->bytes;
         free(rx_buf);
         break;

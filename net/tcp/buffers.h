@@ -15,12 +15,12 @@
 #include "reactor/ring.h"
 
 enum sl_tcp_rx_buf_kind {
-    SL_TCP_RX_BUF_BUFFER, /* of the ring; returned to the kernel */
-    SL_TCP_RX_BUF_POOLED, /* a staging block of the pool */
-    SL_TCP_RX_BUF_OWNED,  /* a connection's own staging block */
-    SL_TCP_RX_BUF_HEAP,   /* freed */
-    SL_TCP_RX_BUF_ASIDE,  /* freed; its bytes count in unplaced_bytes */
-    SL_TCP_RX_BUF_EMPTY   /* for messages without a payload; nothing to free */
+    SL_TCP_RX_BUF_BUFFER,   /* of the ring; returned to the kernel */
+    SL_TCP_RX_BUF_POOLED,   /* a staging block of the pool */
+    SL_TCP_RX_BUF_OWNED,    /* a connection's own staging block */
+    SL_TCP_RX_BUF_HEAP,     /* freed */
+    SL_TCP_RX_BUF_UNPLACED, /* freed; its bytes count in unplaced_bytes */
+    SL_TCP_RX_BUF_EMPTY     /* for messages without a payload; nothing to free */
 };
 
 struct sl_tcp_rx_buf {
@@ -28,7 +28,7 @@ struct sl_tcp_rx_buf {
     const uint8_t *at;          /* the unparsed bytes */
     uint32_t left;
     uint32_t refs;
-    uint32_t bytes; /* ASIDE: its part of unplaced_bytes */
+    uint32_t bytes; /* of an UNPLACED block: its part of unplaced_bytes */
     uint16_t id;    /* buffer id of the kernel */
     uint8_t kind;
 };
@@ -49,7 +49,7 @@ struct sl_tcp_buffers {
     struct sl_pool staging;        /* of struct sl_tcp_staging */
     struct sl_tcp_rx_buf empty;
     uint32_t buffer_bytes, buffer_count;
-    size_t unplaced_bytes, unplaced_bytes_max; /* of all ASIDE blocks */
+    size_t unplaced_bytes, unplaced_bytes_max; /* of all UNPLACED blocks */
     /* Buffers that the kernel may fill, according to the completions seen. */
     uint32_t offered;
     uint16_t group;
@@ -75,8 +75,8 @@ struct sl_tcp_rx_buf *sl_tcp_buffers_heap(uint32_t bytes, uint8_t **payload);
 
 /* Copies the unparsed bytes of rx_buf into a heap block and drops its reference. Returns NULL, and
  * leaves rx_buf unchanged, without memory or beyond unplaced_bytes_max. */
-struct sl_tcp_rx_buf *sl_tcp_buffers_set_aside(struct sl_tcp_buffers *buffers,
-                                               struct sl_tcp_rx_buf *rx_buf);
+struct sl_tcp_rx_buf *sl_tcp_buffers_copy_unplaced(struct sl_tcp_buffers *buffers,
+                                                   struct sl_tcp_rx_buf *rx_buf);
 
 /* Frees a buffer whose last reference is dropped. */
 void sl_tcp_buffers_put_last(struct sl_tcp_buffers *buffers, struct sl_tcp_rx_buf *rx_buf);

@@ -119,18 +119,18 @@ static bool deliver(struct sl_tcp_conn *conn, const uint8_t *payload, void *toke
 /* Copies unparsed data out of the ring buffers: a connection that may wait for long must not hold
  * buffers that all connections need. Only data received before the cancel is copied; the rest stays
  * with the peer. Returns false without memory: the connection ends. */
-static bool set_aside(struct sl_tcp_conn *conn)
+static bool copy_unplaced(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_buffers *buffers = &conn->tcp->buffers;
     for (struct sl_tcp_rx_buf **at = &conn->receive.first; *at != NULL; at = &(*at)->next) {
         struct sl_tcp_rx_buf *next = (*at)->next;
         if ((*at)->kind == SL_TCP_RX_BUF_BUFFER) {
-            struct sl_tcp_rx_buf *aside = sl_tcp_buffers_set_aside(buffers, *at);
-            if (aside == NULL) {
+            struct sl_tcp_rx_buf *unplaced = sl_tcp_buffers_copy_unplaced(buffers, *at);
+            if (unplaced == NULL) {
                 return false;
             }
-            *at = aside;
-            aside->next = next;
+            *at = unplaced;
+            unplaced->next = next;
         }
         conn->receive.last = *at;
     }
@@ -140,7 +140,7 @@ static bool set_aside(struct sl_tcp_conn *conn)
 /* Makes the connection wait for memory; later polls retry. */
 static bool stall(struct sl_tcp_conn *conn)
 {
-    if (!set_aside(conn)) {
+    if (!copy_unplaced(conn)) {
         return sl_conn_fail(&conn->base, SL_ERR_NO_MEMORY,
                             "there is no memory for its frame, nor for the part that has come");
     }

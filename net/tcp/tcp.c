@@ -13,11 +13,11 @@
 #include "net/tcp/send.h"
 #include "net/tcp/socket.h"
 
-#define BUFFER_BYTES_DEFAULT (32U << 10)
-#define BUFFER_COUNT_DEFAULT 256
-#define ASIDE_BYTES_DEFAULT  ((size_t)256 << 20) /* the first segments of some thousand frames */
-#define CLOSE_WAIT_NS        (100 * SL_CLOCK_NS_PER_MS)
-#define ASKS_A_TURN          32 /* takes some microseconds */
+#define BUFFER_BYTES_DEFAULT   (32U << 10)
+#define BUFFER_COUNT_DEFAULT   256
+#define UNPLACED_BYTES_DEFAULT ((size_t)256 << 20) /* of some thousand frames */
+#define CLOSE_WAIT_NS          (100 * SL_CLOCK_NS_PER_MS)
+#define ASKS_A_TURN            32 /* takes some microseconds */
 
 /* Open and close */
 
@@ -37,9 +37,9 @@ static int init_buffers(struct sl_tcp *tcp, const struct sl_transport_options *o
 {
     uint32_t count = options->buffer_count != 0 ? options->buffer_count : BUFFER_COUNT_DEFAULT;
     uint32_t bytes = options->buffer_bytes != 0 ? options->buffer_bytes : BUFFER_BYTES_DEFAULT;
-    const size_t aside =
-        options->unplaced_bytes != 0 ? options->unplaced_bytes : ASIDE_BYTES_DEFAULT;
-    int err = sl_tcp_buffers_init(&tcp->buffers, tcp->ring, count, bytes, aside);
+    const size_t unplaced =
+        options->unplaced_bytes != 0 ? options->unplaced_bytes : UNPLACED_BYTES_DEFAULT;
+    int err = sl_tcp_buffers_init(&tcp->buffers, tcp->ring, count, bytes, unplaced);
     if (err == SL_ERR_INVALID) {
         sl_log_error("tcp: %u receive buffers of %u bytes cannot be: their number must be a power "
                      "of two up to 32768, their size a multiple of 64",

@@ -27,7 +27,7 @@ struct sl_leader {
     struct sl_leader_record leader; /* as the key was seen last */
     struct sl_coordinator_log *log; /* NULL: not the leader */
     uint64_t term;
-    bool is_seated;                          /* the owner was notified by `seated` */
+    bool is_elected;                         /* the owner was notified by `elected` */
     char failure[SL_METASTORE_REASON_BYTES]; /* of the log, which cannot be destroyed inside its
                                                 callback; "": none */
 
@@ -141,10 +141,10 @@ static void on_ready(void *ctx, bool anew)
     struct sl_coordinator *coordinator = sl_coordinator_log_coordinator(self->log);
     sl_coordinator_record_end(coordinator, now_of(self));
     if (self->ending == NOT_ENDING) {
-        self->is_seated = true;
+        self->is_elected = true;
         sl_log_event(SL_LOG_INFO, SL_EVENT("leader_elected", SL_EVENT_NUMBER("term", self->term)),
                      "is elected leader and hosts the coordinator (term %" PRIu64 ")", self->term);
-        self->options.seated(self->options.ctx, coordinator, anew);
+        self->options.elected(self->options.ctx, coordinator, anew);
     }
 }
 
@@ -202,11 +202,11 @@ static void on_won(void *ctx, uint64_t term)
 /* Destroys the log. Not from inside one of its callbacks. */
 static void end_term(struct sl_leader *self, const char *why)
 {
-    if (self->is_seated) {
-        self->is_seated = false;
+    if (self->is_elected) {
+        self->is_elected = false;
         sl_log_event(SL_LOG_WARN, SL_EVENT("leader_resigned", SL_EVENT_TEXT("reason", why)),
                      "does not host the coordinator any more: %s", why);
-        self->options.unseated(self->options.ctx, why);
+        self->options.term_ended(self->options.ctx, why);
     } else {
         sl_log_warn("cannot host the coordinator: %s", why);
     }
@@ -256,7 +256,7 @@ void sl_leader_resign(struct sl_leader *self, bool erases, uint64_t timeout_ns,
     sl_assert(self->ending == NOT_ENDING);
     self->ending = WRITING;
     self->ending_until_ns = now_of(self) + timeout_ns;
-    self->is_seated = false;
+    self->is_elected = false;
     self->done = done;
     self->done_ctx = ctx;
     if (erases && self->log != NULL) {

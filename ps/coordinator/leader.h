@@ -34,10 +34,10 @@ struct sl_leader_options {
     struct sl_coordinator_options coordinator; /* as without a metastore */
     uint64_t (*now_ns)(void *ctx);
     /* The coordinator runs here from now on. anew: the metastore had no records of the job. */
-    void (*seated)(void *ctx, struct sl_coordinator *coordinator, bool anew);
-    /* Follows `seated` when the term ends. The coordinator must not be used any more, and
+    void (*elected)(void *ctx, struct sl_coordinator *coordinator, bool anew);
+    /* Follows `elected` when the term ends. The coordinator must not be used any more, and
      * sl_leader_gone has no effect. */
-    void (*unseated)(void *ctx, const char *why);
+    void (*term_ended)(void *ctx, const char *why);
     /* Reports a change of leader: another process, this process, or none (term 0). */
     void (*leader)(void *ctx, const struct sl_leader_record *leader);
     /* Requests a call of sl_leader_run soon, but not from inside this callback. */
@@ -61,7 +61,7 @@ const struct sl_leader_record *sl_leader_leader(const struct sl_leader *self);
 
 /* Stops in order: writes pending changes, or with `erases` removes all records because the job is
  * over; then frees the leadership. Then, or after timeout_ns, calls done(ctx); until then keep
- * calling tick and run. The coordinator must not be used after this call; `unseated` does not
+ * calling tick and run. The coordinator must not be used after this call; `term_ended` does not
  * follow. */
 void sl_leader_resign(struct sl_leader *self, bool erases, uint64_t timeout_ns,
                       void (*done)(void *ctx), void *ctx);

@@ -97,7 +97,7 @@ static int64_t now_s(const struct sl_process *process)
 /* Results of the shards */
 
 struct part {
-    const struct sl_process_seat *seat;
+    const struct sl_process_server_ref *ref;
     struct sl_server_checkpoint_result result;
 };
 
@@ -156,8 +156,8 @@ static void part_expired(void *ctx, uint64_t number, uint64_t b)
 static void part_came(void *ctx, uint64_t a, uint64_t b)
 {
     struct part *part = ctx;
-    const struct sl_process_seat *seat = part->seat;
-    struct sl_process *process = seat->core->process;
+    const struct sl_process_server_ref *ref = part->ref;
+    struct sl_process *process = ref->core->process;
     struct sl_process_checkpoints *all = process->directory.checkpoints;
     const struct sl_server_checkpoint_result *result = &part->result;
     if (process->agent == NULL || result->number != all->number || all->waited == 0) {
@@ -170,7 +170,7 @@ static void part_came(void *ctx, uint64_t a, uint64_t b)
         return;
     }
     struct sl_message_checkpoint_file *file =
-        &all->files[all->first_file[seat->which] + seat->core->index];
+        &all->files[all->first_file[ref->which] + ref->core->index];
     *file = (struct sl_message_checkpoint_file){.shard = result->file.shard,
                                                 .bytes = result->file.bytes,
                                                 .hash = result->file.hash,
@@ -187,43 +187,43 @@ static void part_came(void *ctx, uint64_t a, uint64_t b)
 /* The core's reactor. */
 static void on_ended(void *ctx, const struct sl_server_checkpoint_result *result)
 {
-    const struct sl_process_seat *seat = ctx;
+    const struct sl_process_server_ref *ref = ctx;
     struct part *part = malloc(sizeof *part);
     if (part == NULL) {
         sl_reactor_post(
-            seat->core->reactor, 0,
-            (struct sl_mail){.run = part_expired, .ctx = seat->core->process, .a = result->number});
+            ref->core->reactor, 0,
+            (struct sl_mail){.run = part_expired, .ctx = ref->core->process, .a = result->number});
         return;
     }
-    *part = (struct part){.seat = seat, .result = *result};
-    sl_reactor_post(seat->core->reactor, 0,
+    *part = (struct part){.ref = ref, .result = *result};
+    sl_reactor_post(ref->core->reactor, 0,
                     (struct sl_mail){.run = part_came, .ctx = part, .drop = free});
 }
 
-static struct sl_server *server_of(const struct sl_process_seat *seat)
+static struct sl_server *server_of(const struct sl_process_server_ref *ref)
 {
-    return sl_process_server(seat->core->process, seat->which, seat->core->index);
+    return sl_process_server(ref->core->process, ref->which, ref->core->index);
 }
 
-static void seat_checkpoint(void *ctx, uint64_t number, uint64_t base)
+static void server_checkpoint(void *ctx, uint64_t number, uint64_t base)
 {
-    const struct sl_process_seat *seat = ctx;
-    sl_server_checkpoint_begin(server_of(seat), number, base, now_s(seat->core->process));
+    const struct sl_process_server_ref *ref = ctx;
+    sl_server_checkpoint_begin(server_of(ref), number, base, now_s(ref->core->process));
 }
 
 /* Posts a mail to each server that takes part. */
-static void post_seats(struct sl_process *process, struct sl_mail mail)
+static void post_servers(struct sl_process *process, struct sl_mail mail)
 {
     for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX; which++) {
         const bool takes_part = process->directory.checkpoints->takes_part[which];
         for (uint32_t core = 0; takes_part && core < process->options.reactors.count; core++) {
-            mail.ctx = &process->cores[core].seats[which];
+            mail.ctx = &process->cores[core].server_refs[which];
             sl_reactor_post(process->reactors[0], core, mail);
         }
     }
 }
 
-static void seat_completed(void *ctx, uint64_t number, uint64_t b)
+static void server_completed(void *ctx, uint64_t number, uint64_t b)
 {
     sl_server_checkpoint_completed(server_of(ctx), number);
 }
@@ -251,7 +251,7 @@ static void count_completed(struct sl_process *process, uint64_t number)
 void sl_process_on_checkpoint_completed(void *ctx, uint64_t number)
 {
     count_completed(ctx, number);
-    post_seats(ctx, (struct sl_mail){.run = seat_completed, .a = number});
+    post_servers(ctx, (struct sl_mail){.run = server_completed, .a = number});
 }
 
 static void prune_work(struct sl_process_disk_job *job)
@@ -325,8 +325,8 @@ void sl_process_on_checkpoint(void *ctx, const struct sl_message_checkpoint *beg
     all->has_worker = false;
     all->waited = all->file_count;
     all->begun_ns = sl_reactor_now_ns(process->reactors[0]);
-    post_seats(process,
-               (struct sl_mail){.run = seat_checkpoint, .a = begun->number, .b = begun->base});
+    post_servers(process,
+                 (struct sl_mail){.run = server_checkpoint, .a = begun->number, .b = begun->base});
 }
 
 /* Manifest */
@@ -528,9 +528,9 @@ int sl_process_checkpoint_open(struct sl_process_core *core)
     };
     int err = 0;
     for (uint32_t which = 0; which < sl_process_hosted_count(core->process) && err == 0; which++) {
-        core->seats[which] = (struct sl_process_seat){.core = core, .which = which};
-        server.ctx = &core->seats[which];
-        err = sl_server_checkpoint_open(server_of(&core->seats[which]), &server);
+        core->server_refs[which] = (struct sl_process_server_ref){.core = core, .which = which};
+        server.ctx = &core->server_refs[which];
+        err = sl_server_checkpoint_open(server_of(&core->server_refs[which]), &server);
     }
     if (err != 0 || core->index != 0 || options->directory == NULL) {
         return err;

@@ -68,7 +68,7 @@ static void job_is_over(struct sl_process_leadership *leadership)
     report_over(leadership, "another has ended it");
 }
 
-static void on_seated(void *ctx, struct sl_coordinator *coordinator, bool anew)
+static void on_elected(void *ctx, struct sl_coordinator *coordinator, bool anew)
 {
     struct sl_process_leadership *leadership = ctx;
     struct sl_process *process = leadership->process;
@@ -79,7 +79,7 @@ static void on_seated(void *ctx, struct sl_coordinator *coordinator, bool anew)
     }
 }
 
-static void on_unseated(void *ctx, const char *why)
+static void on_term_ended(void *ctx, const char *why)
 {
     struct sl_process_leadership *leadership = ctx;
     struct sl_process *process = leadership->process;
@@ -145,8 +145,8 @@ static int create_leader(struct sl_process_leadership *leadership)
         .coordinator_log_bytes_max = process->memory.coordinator_log_bytes,
         .coordinator = leadership->coordinator,
         .now_ns = on_now,
-        .seated = on_seated,
-        .unseated = on_unseated,
+        .elected = on_elected,
+        .term_ended = on_term_ended,
         .leader = on_leader,
         .wake = on_wake,
         .ctx = leadership,

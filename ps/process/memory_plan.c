@@ -47,7 +47,7 @@ struct pool {
     uint32_t share;
 };
 
-enum pool_index { BUFFERS, KEPT, LOG, CUT, ASIDE, CONNECTIONS, RECEIVE, WAITING, POOL_COUNT };
+enum pool_index { BUFFERS, KEPT, LOG, SNAPSHOT, UNPLACED, CONNECTIONS, RECEIVE, WAITING, POOLS };
 #define SHARES 64
 
 static size_t writer_bytes(const struct sl_memory_plan_options *options)
@@ -59,9 +59,10 @@ static size_t writer_bytes(const struct sl_memory_plan_options *options)
     return options->has_checkpoints ? CHECKPOINT_BYTES + packer : 0;
 }
 
-static void list_pools(const struct sl_memory_plan_options *options, struct pool pools[POOL_COUNT])
+static void list_pools(const struct sl_memory_plan_options *options, struct pool pools[POOLS])
 {
-    const bool cuts = options->has_checkpoints || options->has_snapshots || options->replicas > 0;
+    const bool takes_snapshots =
+        options->has_checkpoints || options->has_snapshots || options->replicas > 0;
     const size_t sessions = SESSION_BYTES * (options->replicas > 0 ? 1 + SESSIONS_AWAY : 2);
     const size_t connection = TCP_BYTES + sessions + (options->transports.has_shm ? SHM_BYTES : 0) +
                               (options->transports.has_bypass ? FAST_CONN_BYTES : 0) +
@@ -73,8 +74,8 @@ static void list_pools(const struct sl_memory_plan_options *options, struct pool
     pools[KEPT] = (struct pool){2 * MIB, 256 * MIB, 1, 2};
     pools[LOG] = options->replicas > 0 ? (struct pool){SL_OUTBOX_MEMORY_BYTES_MIN, 16 * MIB, 1, 1}
                                        : (struct pool){0};
-    pools[CUT] = cuts ? (struct pool){16 * MIB, 128 * MIB, 1, 1} : (struct pool){0};
-    pools[ASIDE] = (struct pool){8 * MIB, 256 * MIB, 1, 2};
+    pools[SNAPSHOT] = takes_snapshots ? (struct pool){16 * MIB, 128 * MIB, 1, 1} : (struct pool){0};
+    pools[UNPLACED] = (struct pool){8 * MIB, 256 * MIB, 1, 2};
     pools[CONNECTIONS] = (struct pool){128, SL_LIMIT_CONNECTIONS, connection, 3};
     pools[RECEIVE] = (struct pool){64, 256, receive, 1};
     pools[WAITING] = (struct pool){4096, 65536, WAITING_BYTES, 1};
@@ -95,12 +96,12 @@ static size_t process_least(const struct sl_memory_plan_options *options)
 
 static size_t server_least(const struct sl_memory_plan_options *options)
 {
-    struct pool pools[POOL_COUNT];
+    struct pool pools[POOLS];
     size_t bytes = SERVER_BYTES + RECEIVE_BYTES + SL_OUTBOX_MEMORY_BYTES_MIN + TABLES_LEAST +
                    (options->transports.has_shm ? LOCAL_BYTES : 0) +
                    (options->transports.has_bypass ? FAST_BYTES : 0) + writer_bytes(options);
     list_pools(options, pools);
-    for (int i = 0; i < POOL_COUNT; i++) {
+    for (int i = 0; i < POOLS; i++) {
         bytes += pools[i].least * pools[i].unit_bytes;
     }
     return bytes;
@@ -146,19 +147,19 @@ static uint32_t power_of_two_below(size_t number)
 static void divide(const struct sl_memory_plan_options *options, size_t surplus,
                    struct sl_memory_plan *out)
 {
-    struct pool pools[POOL_COUNT];
-    size_t sizes[POOL_COUNT];
+    struct pool pools[POOLS];
+    size_t sizes[POOLS];
     size_t left = surplus;
     list_pools(options, pools);
-    for (int i = 0; i < POOL_COUNT; i++) {
+    for (int i = 0; i < POOLS; i++) {
         sizes[i] = pool_size(&pools[i], surplus);
         left -= (sizes[i] - pools[i].least) * pools[i].unit_bytes;
     }
     out->buffer_bytes = sizes[BUFFERS] * 4096;
     out->kept_bytes = sizes[KEPT];
     out->log_bytes = sizes[LOG];
-    out->snapshot_bytes = sizes[CUT];
-    out->unplaced_bytes = sizes[ASIDE];
+    out->snapshot_bytes = sizes[SNAPSHOT];
+    out->unplaced_bytes = sizes[UNPLACED];
     out->connections = (uint32_t)sizes[CONNECTIONS];
     out->receive = power_of_two_below(sizes[RECEIVE]);
     out->waiting = (uint32_t)sizes[WAITING];

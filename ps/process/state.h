@@ -34,7 +34,7 @@ struct sl_process_sim_hooks {
 struct sl_process_core;
 
 /* Names one server of a core for a callback. */
-struct sl_process_seat {
+struct sl_process_server_ref {
     struct sl_process_core *core;
     uint32_t which; /* SL_PROCESS_HOME or SL_PROCESS_PARTNER */
 };
@@ -44,7 +44,7 @@ struct sl_process_core {
     struct sl_process *process;
     uint32_t index;
     struct sl_reactor *reactor;
-    struct sl_process_seat seats[SL_PROCESS_HOSTED_MAX];
+    struct sl_process_server_ref server_refs[SL_PROCESS_HOSTED_MAX];
     bool loads[SL_PROCESS_HOSTED_MAX]; /* the server loads a checkpoint */
     uint32_t drains_left;
     struct sl_mailbox_lane *to_core; /* used by the main thread */

@@ -115,11 +115,11 @@ void sl_replication_set_config(struct sl_server *server, const struct sl_replica
     }
 }
 
-void sl_replication_set_switchover(struct sl_server *server, bool hands_over)
+void sl_replication_set_switchover(struct sl_server *server, bool may_switch_over)
 {
     sl_reactor_assert_owner(server->options.reactor);
     if (server->replica != NULL) {
-        sl_replication_set_may_switch_over(server->replica, hands_over);
+        sl_replication_set_may_switch_over(server->replica, may_switch_over);
     }
 }
 

@@ -46,6 +46,6 @@ void sl_replication_set_config(struct sl_server *server, const struct sl_replica
  * ends. If so, requests that would be answered CANCELLED are left to the backups. Call before
  * sl_server_fence_writes and sl_server_drain. Valid until the next epoch; default false. No effect
  * without replicas. */
-void sl_replication_set_switchover(struct sl_server *server, bool hands_over);
+void sl_replication_set_switchover(struct sl_server *server, bool may_switch_over);
 
 #endif

@@ -266,7 +266,7 @@ int sl_server_stats(const struct sl_server *server, struct sl_message_stats *out
 
 /* The backup will be promoted: stops executing and answering, so that clients connect to it at
  * once. */
-static void hand_over(struct sl_server *server)
+static void switch_over(struct sl_server *server)
 {
     server->role.switchover = SL_SERVER_SWITCHED_OVER;
     struct sl_server_request *request;
@@ -289,7 +289,7 @@ void sl_server_drain(struct sl_server *server, uint64_t timeout_ns, void (*drain
     sl_server_pull_batch_answer(server);
     sl_server_drain_begin(server, timeout_ns, drained, ctx);
     if (server->role.switchover != SL_SERVER_NO_SWITCHOVER) {
-        hand_over(server);
+        switch_over(server);
     } else {
         sl_server_scheduler_cancel_parked(server, SL_ERR_CANCELLED, "the server is shutting down");
     }

@@ -58,8 +58,9 @@ static inline uint64_t sl_shard_kv_cost(const struct sl_request_section *section
     return section->key_count + section->count * dim / SL_SHARD_KV_BYTES_PER_COST;
 }
 
-/* Returns how many elements of a dense range, from `at` on, the budget pays for. At least
- * one block's part, and never a cut inside a block, because slots may belong to the whole block. */
+/* Returns how many elements of a dense range, from `at` on, the budget pays for. At least one
+ * block's part; the range never ends inside a block, because slots may belong to the whole
+ * block. */
 uint64_t sl_shard_dense_step(uint64_t at, uint64_t end, uint32_t budget);
 
 /* Sets of operations, one bit each. Operations are validated and below 32. An assign is a push

@@ -148,7 +148,7 @@ static void disconnect_from_idle_peer(bool is_closing)
     }
     pthread_t thread;
     uint32_t sizes[50];
-    struct world *world = world_open_in_amber(2, NULL);
+    struct world *world = world_open_with_frozen_clock(2, NULL);
     struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
     WAIT_UNTIL(client->open);
     struct peer *server = node_peer(&world->nodes[0], 0);
@@ -323,7 +323,7 @@ SL_CASE(transport_close__on_the_connecting_side)
  * for it. No time passes, so that no timer helps. */
 SL_CASE(disconnect__says_that_nothing_follows)
 {
-    struct raw raw = raw_open(world_open_in_amber(2, NULL));
+    struct raw raw = raw_open(world_open_with_frozen_clock(2, NULL));
     node_set_policy(&raw.world->nodes[0], (struct policy){.echo = true, .disconnect_at = 1});
     uint8_t frame[FRAME_BYTES(40)], answer[FRAME_BYTES(40)], byte;
     raw_make_frame(frame, 1, 40);
@@ -338,7 +338,7 @@ SL_CASE(disconnect__says_that_nothing_follows)
 }
 
 /* How long a disconnect may take is measured by connection, not by the memory that it lies in. */
-WORLD_CASE(disconnect__its_timer_ends_with_it, world_open_in_amber(2, NULL))
+WORLD_CASE(disconnect__its_timer_ends_with_it, world_open_with_frozen_clock(2, NULL))
 {
     node_set_policy(&world->nodes[0], (struct policy){.echo = true});
     struct peer *clients[5];

@@ -112,7 +112,7 @@ static struct world *open_with(struct setup setup)
     }
     /* Over shared memory a side that waits for a processor would be given up, and still write. */
     const bool maps = (conformance_target->ops->capabilities & SL_TRANSPORT_MAPS_MEMORY) != 0;
-    struct world *world = maps ? world_open_in_amber(2, NULL) : world_open(2, NULL);
+    struct world *world = maps ? world_open_with_frozen_clock(2, NULL) : world_open(2, NULL);
     for (uint32_t i = 0; i < 2; i++) {
         struct side *side = &sides[i];
         memset(side, 0, sizeof *side);

@@ -31,7 +31,7 @@ static uint32_t quarters_until_closed(struct world *world, struct peer *peer)
 /* Sends the first `cut` bytes of a frame, and no more. */
 static void fall_silent_in_a_frame(uint32_t payload_bytes, uint32_t cut)
 {
-    struct raw raw = raw_open(world_open_in_amber(2, &patient));
+    struct raw raw = raw_open(world_open_with_frozen_clock(2, &patient));
     uint8_t *frame = malloc(FRAME_BYTES(payload_bytes));
     raw_make_frame(frame, 1, payload_bytes);
     raw_write(raw.fd, frame, cut);
@@ -74,7 +74,7 @@ SL_CASE(silence__gives_the_memory_back)
     enum { CONNECTIONS = 12 };
     struct sl_transport_options options = {
         .peer_timeout_ms = TIMEOUT_MS, .buffer_count = 8, .buffer_bytes = 4096};
-    struct raw raw = raw_open(world_open_in_amber(2, &options));
+    struct raw raw = raw_open(world_open_with_frozen_clock(2, &options));
     struct node *server = &raw.world->nodes[0];
     uint8_t frame[FRAME_BYTES(9000)];
     raw_make_frame(frame, 1, 9000);
@@ -115,7 +115,7 @@ static void wait_for_bytes(struct node *node, uint64_t bytes)
 /* A little now and then is slow, but no silence. */
 SL_CASE(slow__is_not_silent)
 {
-    struct raw raw = raw_open(world_open_in_amber(2, &patient));
+    struct raw raw = raw_open(world_open_with_frozen_clock(2, &patient));
     uint8_t frame[FRAME_BYTES(40)], answer[FRAME_BYTES(40)];
     raw_make_frame(frame, 1, 40);
     for (size_t i = 0; i < sizeof frame; i++) {
@@ -133,7 +133,7 @@ SL_CASE(slow__is_not_silent)
 /* We were stopped, and looked at nobody: what the peer sent in the meantime has yet to be seen. */
 SL_CASE(stopped__is_not_the_peers_silence)
 {
-    struct raw raw = raw_open(world_open_in_amber(2, &patient));
+    struct raw raw = raw_open(world_open_with_frozen_clock(2, &patient));
     uint8_t *frame = malloc(FRAME_BYTES(LONG_BYTES)), *answer = malloc(FRAME_BYTES(LONG_BYTES));
     raw_make_frame(frame, 1, LONG_BYTES);
     raw_write(raw.fd, frame, FRAME_BYTES(5000));
@@ -152,7 +152,7 @@ SL_CASE(stopped__is_not_the_peers_silence)
 /* It is we who have no memory, for as long as it takes. */
 SL_CASE(sink__refused_is_not_the_peers_silence)
 {
-    struct world *world = world_open_in_amber(2, &patient);
+    struct world *world = world_open_with_frozen_clock(2, &patient);
     struct node *server = &world->nodes[0];
     node_set_policy(server, (struct policy){.echo = true, .refuse_sink = true});
     struct peer *client = peer_connect(&world->nodes[1], &server->bound);
@@ -171,7 +171,7 @@ SL_CASE(sink__refused_is_not_the_peers_silence)
 
 SL_CASE(idle__is_not_silence)
 {
-    struct world *world = world_open_in_amber(2, &patient);
+    struct world *world = world_open_with_frozen_clock(2, &patient);
     struct node *server = &world->nodes[0];
     node_set_policy(server, (struct policy){.echo = true});
     struct peer *client = peer_connect(&world->nodes[1], &server->bound);

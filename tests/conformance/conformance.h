@@ -101,13 +101,14 @@ struct world *world_open(uint32_t node_count, const struct sl_transport_options 
 
 /* As world_open, with reactors whose time moves only by world_pass: what waits for a timer waits
  * for the test, however long that takes. */
-struct world *world_open_in_amber(uint32_t node_count, const struct sl_transport_options *options);
+struct world *world_open_with_frozen_clock(uint32_t node_count,
+                                           const struct sl_transport_options *options);
 
 /* Lets time pass for such reactors, and waits until each has had a turn in which it had. */
 void world_pass(struct world *world, uint64_t time_ms);
 
-/* As world_open_in_amber, but not for world_pass. Over a lossy medium, where what is lost is sent
- * again in time, time passes at a sixteenth of its pace: every limit is so much longer. */
+/* As world_open_with_frozen_clock, but not for world_pass. Over a lossy medium, where what is lost
+ * is sent again in time, time passes at a sixteenth of its pace: every limit is so much longer. */
 struct world *world_open_unhurried(uint32_t node_count, const struct sl_transport_options *options);
 
 /* Closes everything, and checks that nobody wrote to memory that was given back. */
@@ -218,7 +219,7 @@ void raw_make_frame(uint8_t *to, uint32_t number, uint32_t payload_bytes);
 
 /* conformance_run refers to them, so that a program that calls it has these files. */
 extern const char conformance_transfer_cases, conformance_close_cases, conformance_raw_cases,
-    conformance_silence_cases, conformance_hand_over_cases, conformance_target_cases,
+    conformance_silence_cases, conformance_migrate_cases, conformance_target_cases,
     conformance_rma_cases;
 
 #endif

@@ -8,7 +8,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "dpdk_real.h"
-#include "nursery.h"
+#include "spawner.h"
 #include "tests/support/veth.h"
 
 #define DEATHS      4
@@ -39,8 +39,8 @@ static void live(const void *given)
     }
     conformance_target = &target;
     struct world *world = world_open(1, NULL);
-    struct peer *peer = nursery_connect(&world->nodes[0], &order->endpoint);
-    nursery_send(peer, order->seed, 50000);
+    struct peer *peer = spawner_connect(&world->nodes[0], &order->endpoint);
+    spawner_send(peer, order->seed, 50000);
 }
 
 static const struct sl_transport_options impatient = {.peer_timeout_ms = TIMEOUT_MS};
@@ -76,7 +76,7 @@ SL_CASE(survivor__keeps_everything)
         pid_t pids[AT_ONCE];
         const uint32_t accepted = server->open_count;
         for (uint32_t k = 0; k < AT_ONCE; k++) {
-            pids[k] = nursery_bear(&(struct order){
+            pids[k] = spawner_fork(&(struct order){
                 .endpoint = server->bound, .seed = sl_hash_random(&seed), .place = k});
         }
         WAIT_UNTIL(server->open_count >= accepted + AT_ONCE);
@@ -100,7 +100,7 @@ SL_CASE(stopped__is_given_up)
 {
     struct peer *bystander;
     struct world *world = open_with_bystander(&impatient, &bystander);
-    const pid_t pid = nursery_bear(&(struct order){.endpoint = world->nodes[0].bound, .seed = 7});
+    const pid_t pid = spawner_fork(&(struct order){.endpoint = world->nodes[0].bound, .seed = 7});
     struct peer *accepted = node_peer(&world->nodes[0], 1);
     WAIT_UNTIL(accepted->received > 0);
     assert_int_equal(kill(pid, SIGSTOP), 0);
@@ -176,7 +176,7 @@ SL_CASE(link__down_ends_by_the_timeout)
     assert_int_equal(late->close_err, SL_ERR_DEADLINE);
     assert_false(late->open);
     assert_true(veth_set_up("cable", 'a', true));
-    serve(nursery_connect(&world->nodes[1], &world->nodes[0].bound));
+    serve(spawner_connect(&world->nodes[1], &world->nodes[0].bound));
     world_close(world);
 }
 
@@ -194,7 +194,7 @@ int main(void)
         fprintf(stderr, "skipped: %s\n", why);
         return SKIPPED;
     }
-    if (!nursery_open(sizeof(struct order), live)) {
+    if (!spawner_open(sizeof(struct order), live)) {
         return 1;
     }
     int failed = SKIPPED;
@@ -202,6 +202,6 @@ int main(void)
         conformance_target = &target;
         failed = sl_unit_run("dpdk death", __FILE__);
     }
-    nursery_close();
+    spawner_close();
     return failed;
 }

@@ -330,7 +330,7 @@ static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *hea
     return sink;
 }
 
-static void hand_over(struct peer *peer)
+static void migrate(struct peer *peer)
 {
     struct sl_conn *conn = peer->conn;
     struct node *owner = peer->node->policy.owner;
@@ -376,7 +376,7 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
     }
     peer->received++;
     if (policy->owner != NULL) {
-        hand_over(peer);
+        migrate(peer);
         return;
     }
     if (policy->echo) {

@@ -8,7 +8,7 @@
 
 #include "core/hash.h"
 #include "net/transport_rma.h"
-#include "nursery.h"
+#include "spawner.h"
 
 #define DEATHS      48
 #define AT_ONCE     4 /* processes that live at the same time */
@@ -88,7 +88,7 @@ static _Noreturn void write_for_ever(const struct order *order)
     rma.theirs = order->token;
     node_run(&world->nodes[1], add_region, &access);
     WAIT_UNTIL(rma.added == 1);
-    struct peer *peer = nursery_connect(&world->nodes[1], &order->endpoint);
+    struct peer *peer = spawner_connect(&world->nodes[1], &order->endpoint);
     WAIT_UNTIL(peer->received == 1); /* it is admitted */
     node_run(&world->nodes[1], post_write, peer->conn);
     for (;;) {
@@ -105,11 +105,11 @@ static void live(const void *given)
     }
     struct world *world = world_open(2, NULL);
     node_set_policy(&world->nodes[1], (struct policy){.echo = order->only_answers});
-    struct peer *peer = nursery_connect(&world->nodes[1], &order->endpoint);
+    struct peer *peer = spawner_connect(&world->nodes[1], &order->endpoint);
     while (order->only_answers) {
         pause();
     }
-    nursery_send(peer, order->seed, 150000);
+    spawner_send(peer, order->seed, 150000);
 }
 
 static const char *const kinds[] = {"pd", "cq", "qp", "cm_id", "mr", "srq"};
@@ -144,7 +144,7 @@ static void kill_some(struct world *world, struct peer *bystander, uint64_t *see
     uint32_t accepted = server->open_count;
     for (uint32_t k = 0; k < AT_ONCE; k++) {
         pids[k] =
-            nursery_bear(&(struct order){.endpoint = server->bound, .seed = sl_hash_random(seed)});
+            spawner_fork(&(struct order){.endpoint = server->bound, .seed = sl_hash_random(seed)});
     }
     WAIT_UNTIL(die_young || server->open_count >= accepted + AT_ONCE);
     for (uint32_t k = 0; k < AT_ONCE; k++) {
@@ -189,11 +189,11 @@ SL_CASE(survivor__keeps_everything)
     expect_objects(before);
 }
 
-static pid_t bear_and_stop(struct world *world, bool only_answers, struct peer **accepted)
+static pid_t fork_and_stop(struct world *world, bool only_answers, struct peer **accepted)
 {
     struct node *server = &world->nodes[0];
     uint32_t before = server->peer_count;
-    pid_t pid = nursery_bear(
+    pid_t pid = spawner_fork(
         &(struct order){.endpoint = server->bound, .seed = 7, .only_answers = only_answers});
     *accepted = node_peer(server, before);
     WAIT_UNTIL((*accepted)->open);
@@ -217,7 +217,7 @@ SL_CASE(stopped__is_given_up)
     WAIT_UNTIL(bystander->open);
     (void)node_peer(server, 0);
     struct peer *accepted;
-    pid_t pid = bear_and_stop(world, false, &accepted);
+    pid_t pid = fork_and_stop(world, false, &accepted);
     uint32_t size = 2000;
     peer_send_from_test(accepted, &size, 1); /* its number is not what the other one expects */
     WAIT_UNTIL(accepted->closed == 1);
@@ -234,7 +234,7 @@ SL_CASE(stopped__is_not_flooded)
     struct sl_transport_options options = {.peer_timeout_ms = 4 * WAIT_S * 1000};
     struct world *world = world_open(2, &options);
     struct peer *accepted;
-    pid_t pid = bear_and_stop(world, true, &accepted);
+    pid_t pid = fork_and_stop(world, true, &accepted);
     uint64_t refused = rdma_read_counter("rcvd_rnr_err");
     for (uint32_t i = 0; i < FLOOD; i++) {
         sizes[i] = i % 8 == 0 ? 1500 + i : i % 100;
@@ -265,7 +265,7 @@ SL_CASE(writer__is_killed)
     WAIT_UNTIL(rma.added == 1);
     for (uint32_t i = 0; i < 3; i++) {
         memset(rma.memory, 0x22, RMA_BYTES);
-        pid_t pid = nursery_bear(
+        pid_t pid = spawner_fork(
             &(struct order){.endpoint = server->bound, .only_writes = true, .token = rma.ours});
         struct peer *accepted = node_peer(server, i);
         WAIT_UNTIL(accepted->open);
@@ -288,10 +288,10 @@ int main(void)
     if (!rdma_target_init(&target, "rdma death", "RDMA_IP")) {
         return SKIPPED;
     }
-    if (!nursery_open(sizeof(struct order), live)) {
+    if (!spawner_open(sizeof(struct order), live)) {
         return 1;
     }
     int failed = sl_unit_run("rdma death", __FILE__);
-    nursery_close();
+    spawner_close();
     return failed;
 }

@@ -11,7 +11,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "net/transport_rma.h"
-#include "nursery.h"
+#include "spawner.h"
 
 #define DEATHS      200
 #define AT_ONCE     4 /* processes that live at the same time */
@@ -103,7 +103,7 @@ static void live(const void *given)
     struct world *world = world_open(2, NULL);
     struct peer *peer = peer_connect(&world->nodes[1], &order->endpoint);
     if (order->work == SENDS) {
-        nursery_send(peer, order->seed, 150000);
+        spawner_send(peer, order->seed, 150000);
     }
     WAIT_UNTIL(peer->open);
     if (order->work == WRITES) {
@@ -155,7 +155,7 @@ WORLD_CASE(survivor__keeps_everything, world_open(2, NULL))
         pid_t pids[AT_ONCE];
         uint32_t accepted = server->open_count;
         for (uint32_t k = 0; k < AT_ONCE; k++) {
-            pids[k] = nursery_bear(
+            pids[k] = spawner_fork(
                 &(struct order){.endpoint = server->bound, .seed = sl_hash_random(&seed)});
         }
         bool may_die_young = i % (4 * AT_ONCE) == 0;
@@ -215,12 +215,12 @@ static bool is_stopped(pid_t pid)
 SL_CASE(stopped__is_given_up)
 {
     struct sl_transport_options options = {.peer_timeout_ms = TIMEOUT_MS};
-    struct world *world = world_open_in_amber(2, &options);
+    struct world *world = world_open_with_frozen_clock(2, &options);
     struct node *server = &world->nodes[0];
     node_set_policy(server, (struct policy){.echo = true});
     struct peer *bystander = peer_connect(&world->nodes[1], &server->bound);
     WAIT_UNTIL(bystander->open);
-    pid_t pid = nursery_bear(&(struct order){.endpoint = server->bound, .seed = 7});
+    pid_t pid = spawner_fork(&(struct order){.endpoint = server->bound, .seed = 7});
     struct peer *accepted = node_peer(server, 1);
     WAIT_UNTIL(accepted->received > 10);
     assert_int_equal(kill(pid, SIGSTOP), 0);
@@ -245,7 +245,7 @@ SL_CASE(writer__is_killed)
     struct world *world = world_open(1, NULL);
     struct node *server = &world->nodes[0];
     for (uint32_t i = 0; i < 5; i++) {
-        pid_t pid = nursery_bear(&(struct order){.endpoint = server->bound, .work = WRITES});
+        pid_t pid = spawner_fork(&(struct order){.endpoint = server->bound, .work = WRITES});
         struct peer *accepted = node_peer(server, i);
         node_run(server, add_region, accepted);
         WAIT_UNTIL(((const volatile uint8_t *)rma.memory.base)[RMA_BYTES - 1] == 0x11);
@@ -267,7 +267,7 @@ SL_CASE(writer__is_stopped)
 {
     struct world *world = world_open(1, NULL);
     struct node *server = &world->nodes[0];
-    pid_t pid = nursery_bear(&(struct order){.endpoint = server->bound, .work = WRITES});
+    pid_t pid = spawner_fork(&(struct order){.endpoint = server->bound, .work = WRITES});
     struct peer *accepted = node_peer(server, 0);
     node_run(server, add_region, accepted);
     WAIT_UNTIL(((const volatile uint8_t *)rma.memory.base)[0] == 0x11);
@@ -289,7 +289,7 @@ SL_CASE(written__is_killed)
     struct world *world = world_open(1, NULL);
     struct node *server = &world->nodes[0];
     for (uint32_t i = 0; i < 5; i++) {
-        pid_t pid = nursery_bear(&(struct order){.endpoint = server->bound, .work = IS_WRITTEN});
+        pid_t pid = spawner_fork(&(struct order){.endpoint = server->bound, .work = IS_WRITTEN});
         struct peer *accepted = node_peer(server, i);
         rma.written = 0;
         node_run(server, open_rma, accepted);
@@ -307,10 +307,10 @@ int main(void)
     target.ops = sl_builtin_find(SL_ENDPOINT_SHM);
     conformance_target = &target;
     sl_log_setup(SL_LOG_OFF, target.name);
-    if (!nursery_open(sizeof(struct order), live)) {
+    if (!spawner_open(sizeof(struct order), live)) {
         return 1;
     }
     int failed = sl_unit_run("shm death", __FILE__);
-    nursery_close();
+    spawner_close();
     return failed;
 }

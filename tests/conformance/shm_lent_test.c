@@ -1,4 +1,5 @@
-/* Memory that a mad peer lends, takes back, and names all the same; or that it goes on writing. */
+/* A malicious peer lends memory, takes it back, and names it all the same; or goes on writing to
+ * it. */
 #include "shm_raw.h"
 
 #include <fcntl.h>

@@ -129,11 +129,11 @@ static uint64_t always(void *ctx)
     return SL_CLOCK_NS_PER_S;
 }
 
-/* No time passes: whoever is waited for may be as late as he likes. */
-static int open_both_in_amber(void **state)
+/* The clock stands still, so that no wait for the other side ever times out. */
+static int open_both_with_frozen_clock(void **state)
 {
-    static const struct sl_clock amber = {.now_ns = always};
-    return open_at(&amber);
+    static const struct sl_clock frozen = {.now_ns = always};
+    return open_at(&frozen);
 }
 
 static int close_both(void **state)
@@ -394,7 +394,8 @@ SL_CASE_WITH(reply_buffer__in_memory_that_is_read_only, open_both, close_both)
     release_last(server);
 }
 
-/* Who still holds a landing after it was withdrawn writes to nothing, and lives. */
+/* A server that still has a reply buffer after the client withdrew it writes to memory of no
+ * effect, and does not crash. */
 SL_CASE_WITH(reply_buffer__after_it_was_withdrawn, open_both, close_both)
 {
     struct side *server = &sides[0], *client = &sides[1];
@@ -447,7 +448,7 @@ SL_CASE_WITH(reply_buffer__of_a_peer_that_stood_still, open_both, close_both)
 }
 
 /* One that closes its end writes no more: the memory stays what it is. */
-SL_CASE_WITH(reply_buffer__of_a_peer_that_says_goodbye, open_both_in_amber, close_both)
+SL_CASE_WITH(reply_buffer__of_a_peer_that_says_goodbye, open_both_with_frozen_clock, close_both)
 {
     struct side *server = &sides[0], *client = &sides[1];
     send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, client->lands.base, LONG_BYTES);

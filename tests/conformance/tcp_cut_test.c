@@ -1,6 +1,6 @@
-/* The cable is cut: nothing arrives any more, and nobody is told. Two network namespaces, one a
+/* The cable is cut: packets are lost, and neither side gets an error. Two network namespaces, one a
  * reactor, with a pair of virtual interfaces between them; the cut gives each side a wrong address
- * of the other's interface, so that what it sends is lost in silence. */
+ * of the other's interface, so that its packets are lost in silence. */
 #include "tcp.h"
 
 #include <fcntl.h>

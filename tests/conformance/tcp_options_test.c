@@ -254,7 +254,7 @@ struct unanswered {
 static struct unanswered unanswered_open(void)
 {
     struct sl_transport_options options = {.peer_timeout_ms = 60000};
-    struct unanswered it = {.world = world_open_in_amber(2, &options)};
+    struct unanswered it = {.world = world_open_with_frozen_clock(2, &options)};
     struct sl_endpoint full;
     it.listener = listen_full(&full, &it.filler);
     it.client = peer_connect(&it.world->nodes[1], &full);
@@ -333,7 +333,7 @@ enum { LONG_FRAMES = 4 };
  * reactors' time stands still; returns how often the server asked for bytes. */
 static uint64_t receive_calls_of_long_frames(bool short_one_before)
 {
-    struct world *world = world_open_in_amber(2, NULL);
+    struct world *world = world_open_with_frozen_clock(2, NULL);
     struct node *server = &world->nodes[0];
     node_set_policy(server, (struct policy){.echo = true});
     struct peer *other = peer_connect(&world->nodes[1], &server->bound);
@@ -408,7 +408,7 @@ SL_CASE(long_frames__slices_are_received_after_short_ones_are_sent)
     enum { ROUNDS = 20, SHORT_FRAMES = 50 };
     struct order order = {
         .source = {.name = "order", .poll = poll_nothing, .flush = look_at_order}};
-    struct world *world = world_open_in_amber(2, NULL);
+    struct world *world = world_open_with_frozen_clock(2, NULL);
     struct node *server = &world->nodes[0];
     node_set_policy(server, (struct policy){.echo = true});
     struct peer *other = peer_connect(&world->nodes[1], &server->bound);
@@ -467,7 +467,7 @@ static void add_blocker(struct node *node, void *ctx)
     sl_reactor_add_source(node->reactor, ctx);
 }
 
-SL_CASE(hand_over__to_a_reactor_that_ends)
+SL_CASE(migrate__to_a_reactor_that_ends)
 {
     uint32_t descriptors_before = count_descriptors();
     struct world *world = world_open(3, NULL);

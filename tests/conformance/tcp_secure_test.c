@@ -197,7 +197,7 @@ SL_CASE(handshake__stalls)
     static const size_t cuts[] = {0, 3, 5, 100};
     uint8_t hello[200] = {0x16, 3, 1, 1, 0, 1, 0, 0, 0xfc, 3, 3};
     struct sl_transport_options options = {.tls = authority_files(AUTHORITY_NODE)};
-    struct world *world = world_open_in_amber(2, &options);
+    struct world *world = world_open_with_frozen_clock(2, &options);
     node_set_policy(&world->nodes[0], (struct policy){.echo = true});
     for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
         int fd = tcp_connect_raw(&world->nodes[0].bound);

@@ -21,15 +21,15 @@ const struct conformance_target *conformance_target;
 
 static uint8_t *content;
 
-static atomic_ullong amber_ns = SL_CLOCK_NS_PER_S;
+static atomic_ullong frozen_ns = SL_CLOCK_NS_PER_S;
 
 /* What a medium has lost is sent again in time: there it passes by itself too, as it does. */
 static uint64_t amber_now_ns(void *ctx)
 {
-    return amber_ns + (conformance_target->is_lossy ? sl_clock_now_ns(sl_clock_system()) : 0);
+    return frozen_ns + (conformance_target->is_lossy ? sl_clock_now_ns(sl_clock_system()) : 0);
 }
 
-static const struct sl_clock amber = {.now_ns = amber_now_ns};
+static const struct sl_clock frozen = {.now_ns = amber_now_ns};
 
 static uint64_t slow_now_ns(void *ctx)
 {
@@ -58,11 +58,11 @@ static uint64_t turns_of(const struct node *node)
  * is that the node has seen the new time, and that this turn has ended. */
 static void pass_at_once(struct world *world, uint64_t time_ns)
 {
-    amber_ns += time_ns;
+    frozen_ns += time_ns;
     for (uint32_t i = 0; i < world->node_count; i++) {
         struct node *node = &world->nodes[i];
         uint64_t seen_ns = 0;
-        while (seen_ns < amber_ns) {
+        while (seen_ns < frozen_ns) {
             node_run(node, read_now, &seen_ns);
         }
         uint64_t turns = turns_of(node);
@@ -237,7 +237,7 @@ static void open_node(struct world *world, uint32_t index)
     struct sl_reactor_options options = {.index = index,
                                          .core = -1,
                                          .polling = conformance_target->polling,
-                                         .spin_us = world->clock != &amber ? 20 : 0,
+                                         .spin_us = world->clock != &frozen ? 20 : 0,
                                          .clock = world->clock};
     snprintf(options.name, sizeof options.name, "node%u", index);
     assert_int_equal(sl_reactor_create(&options, &node->reactor), 0);
@@ -286,14 +286,15 @@ struct world *world_open(uint32_t node_count, const struct sl_transport_options 
     return open_at(node_count, options, NULL);
 }
 
-struct world *world_open_in_amber(uint32_t node_count, const struct sl_transport_options *options)
+struct world *world_open_with_frozen_clock(uint32_t node_count,
+                                           const struct sl_transport_options *options)
 {
-    return open_at(node_count, options, &amber);
+    return open_at(node_count, options, &frozen);
 }
 
 struct world *world_open_unhurried(uint32_t node_count, const struct sl_transport_options *options)
 {
-    return open_at(node_count, options, conformance_target->is_lossy ? &slow : &amber);
+    return open_at(node_count, options, conformance_target->is_lossy ? &slow : &frozen);
 }
 
 void world_close(struct world *world)
@@ -322,9 +323,9 @@ void world_close(struct world *world)
 
 int conformance_run(const struct conformance_target *target)
 {
-    static const char *const files[] = {&conformance_transfer_cases,  &conformance_close_cases,
-                                        &conformance_raw_cases,       &conformance_silence_cases,
-                                        &conformance_hand_over_cases, &conformance_target_cases,
+    static const char *const files[] = {&conformance_transfer_cases, &conformance_close_cases,
+                                        &conformance_raw_cases,      &conformance_silence_cases,
+                                        &conformance_migrate_cases,  &conformance_target_cases,
                                         &conformance_rma_cases};
     (void)*(const char *const volatile *)files;
     conformance_target = target;

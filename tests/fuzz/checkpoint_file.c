@@ -1,5 +1,5 @@
 /* Files of checkpoints: any bytes are read to their end or refused with a reason that names the
- * file; so are files that were mended, so that every checksum is right; and of a file that was
+ * file; so are files that were is_fixed, so that every checksum is right; and of a file that was
  * written and then changed, nothing is taken. */
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +54,7 @@ static void fit(struct sl_checkpoint_manifest *manifest, const uint8_t *bytes, s
 
 /* Makes the checksums of header, blocks and end right; what else they say stays, but for what the
  * end must say when `totals`. */
-static void mend(uint8_t *bytes, size_t byte_count, bool totals)
+static void fix_checksums(uint8_t *bytes, size_t byte_count, bool totals)
 {
     struct sl_format_header header = {.number = 1, .shard_count = 1};
     struct sl_format_end end = {0};
@@ -141,7 +141,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
         sl_assert(copy != NULL);
         memcpy(copy, input.next, input.left);
         if (mode > 0) {
-            mend(copy, input.left, mode == 2);
+            fix_checksums(copy, input.left, mode == 2);
         }
         sl_assert(disk.disk.ops->make_subdir(&disk, "/c/checkpoint-000001", why) == 0);
         memory_disk_put(&disk, PATH, copy, input.left);

@@ -45,7 +45,7 @@ static void decode(const char *text, size_t bytes)
 
 /* The digits behind "id": those of the files, wherever they come from: a fuzzer cannot guess them.
  */
-static void mend_id(char *text, size_t bytes)
+static void fix_id(char *text, size_t bytes)
 {
     static const char key[] = "\"id\": \"";
     char *at = memmem(text, bytes, key, sizeof key - 1);
@@ -73,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
     sl_assert(text != NULL);
     memcpy(text, bytes, byte_count);
     decode(text, byte_count);
-    mend_id(text, byte_count);
+    fix_id(text, byte_count);
     sl_checkpoint_manifest_seal(text, byte_count, text + byte_count);
     decode(text, byte_count + SL_CHECKPOINT_SEAL_BYTES - 1);
     free(text);

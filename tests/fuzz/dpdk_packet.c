@@ -1,4 +1,4 @@
-/* Packets as a device may receive them, mended and not: what is parsed has its parts within the
+/* Packets as a device may receive them, is_fixed and not: what is parsed has its parts within the
  * packet and is the same when it is written again; hellos, neighbours, numbers and acknowledgements
  * that peers make up. Nothing may crash; nothing counts that was never sent. */
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static void settled(void *ctx, const struct sl_dpdk_sent_packet *packet)
 }
 
 /* The sums and lengths as they should be: else few inputs get behind them. */
-static void mend(uint8_t *packet, uint32_t length)
+static void fix_checksums(uint8_t *packet, uint32_t length)
 {
     static const uint8_t ipv4[2] = {8, 0};
     if (length >= 74 && memcmp(packet + 12, ipv4, 2) == 0) {
@@ -155,7 +155,7 @@ static void step(struct victim *victim, struct sl_bytes *input)
     sl_assert(packet != NULL);
     sl_bytes_copy(&piece, packet, length);
     if ((what & 1) != 0) {
-        mend(packet, length);
+        fix_checksums(packet, length);
     }
     receive(victim, packet, length, (what & 2) != 0);
     free(packet);

@@ -349,7 +349,7 @@ static bool is_of_the_friend(const uint8_t *packet, uint32_t length, bool *carri
 }
 
 /* The sums as they should be: else few get behind them. */
-static void mend(uint8_t *packet, uint32_t length)
+static void fix_checksums(uint8_t *packet, uint32_t length)
 {
     if (length >= 74 && packet[12] == 8 && packet[13] == 0) {
         memset(packet + 24, 0, 2);
@@ -367,12 +367,12 @@ static void mend(uint8_t *packet, uint32_t length)
     }
 }
 
-static void send_bytes(struct dpdk_world_peer *peer, uint8_t *packet, uint32_t length, bool mended,
-                       uint16_t queue)
+static void send_bytes(struct dpdk_world_peer *peer, uint8_t *packet, uint32_t length,
+                       bool is_fixed, uint16_t queue)
 {
     bool carries;
-    if (mended) {
-        mend(packet, length);
+    if (is_fixed) {
+        fix_checksums(packet, length);
     }
     if (length < 14 || is_of_the_friend(packet, length, &carries)) {
         return;
@@ -380,7 +380,7 @@ static void send_bytes(struct dpdk_world_peer *peer, uint8_t *packet, uint32_t l
     for (uint32_t i = 0; carries && i < DPDK_WORLD_PEERS; i++) {
         world.peers[i].is_wild = true;
     }
-    for (uint32_t i = 0; i < DPDK_WORLD_PEERS; i++) { /* whoever it names */
+    for (uint32_t i = 0; i < DPDK_WORLD_PEERS; i++) { /* whichever peer the packet names */
         world.peers[i].said_bytes += length;
     }
     dpdk_world_inject(&world, peer, packet, length, queue);

@@ -1,8 +1,8 @@
 /* Packets of a peer over RDMA, well made or badly, to a connection of a device that is not there:
- * with answers to requests that had landings, sinks that are refused and given, messages that are
- * held, reads that end or do not, and the end in the middle of all. Nothing may crash or leak; the
- * device may be asked for nothing that is not registered; no more may be delivered than was sent.
- */
+ * with answers to requests that had reply buffers, sinks that are refused and given, messages that
+ * are held, reads that end or do not, and the end in the middle of all. Nothing may crash or leak;
+ * the device may be asked for nothing that is not registered; no more may be delivered than was
+ * sent. */
 #include <string.h>
 
 #include "core/assert.h"
@@ -14,10 +14,10 @@
 #include "tests/fuzz/input.h"
 #include "tests/unit/net/rdma/wire.h"
 
-#define STEPS_MAX     64 /* of one input */
-#define SINK_BYTES    SL_LIMIT_FRAME_PAYLOAD_BYTES
-#define FRAME_BYTES   (SL_FRAME_HEADER_BYTES + 20000)
-#define LANDING_BYTES 65536U
+#define STEPS_MAX          64 /* of one input */
+#define SINK_BYTES         SL_LIMIT_FRAME_PAYLOAD_BYTES
+#define FRAME_BYTES        (SL_FRAME_HEADER_BYTES + 20000)
+#define REPLY_BUFFER_BYTES 65536U
 
 static struct rdma_wire wire; /* large */
 static struct sl_shared reply_buffer;
@@ -34,7 +34,7 @@ static struct rdma_wire_end *victim(void)
 }
 
 /* The head as it should be, as far as the length allows: else few inputs get behind it. */
-static void mend(uint8_t *packet, uint32_t bytes)
+static void fix_checksums(uint8_t *packet, uint32_t bytes)
 {
     struct sl_rdma_packet head;
     if (bytes < sizeof head) {
@@ -59,12 +59,12 @@ static bool is_over(void)
 static void say_anything(struct sl_bytes *input)
 {
     uint8_t packet[SL_RDMA_PACKET_BYTES];
-    bool mended = sl_bytes_u8(input) % 8 != 0;
+    bool is_fixed = sl_bytes_u8(input) % 8 != 0;
     struct sl_bytes piece = fuzz_input_piece(input, sizeof packet);
     uint32_t bytes = (uint32_t)piece.left;
     sl_bytes_copy(&piece, packet, bytes);
-    if (mended) {
-        mend(packet, bytes);
+    if (is_fixed) {
+        fix_checksums(packet, bytes);
     }
     if (!is_over() && wire.fake.posted_count > 0) {
         rdma_wire_inject(victim(), packet, bytes);
@@ -86,7 +86,7 @@ static void say_frame(struct sl_bytes *input)
     }
 }
 
-/* The victim's, whose answer may be written to the landing. */
+/* A request of the victim, whose answer may be written to the reply buffer. */
 static void ask(struct sl_bytes *input)
 {
     static _Alignas(8) uint8_t request[SL_FRAME_HEADER_BYTES];
@@ -95,7 +95,7 @@ static void ask(struct sl_bytes *input)
                                                .head_bytes = sizeof request,
                                                .cookie = request,
                                                .reply_buffer = reply_buffer.base,
-                                               .reply_buffer_bytes = LANDING_BYTES};
+                                               .reply_buffer_bytes = REPLY_BUFFER_BYTES};
     (void)sl_rdma_send_burst(&victim()->conn->base, &offered, 1);
 }
 
@@ -164,7 +164,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
 {
     rdma_wire_init(&wire);
     sl_log_setup(SL_LOG_OFF, "fuzz");
-    sl_assert(sl_shared_create("landing", LANDING_BYTES, SL_SHARED_WRITE, &reply_buffer) == 0);
+    sl_assert(
+        sl_shared_create("reply buffer", REPLY_BUFFER_BYTES, SL_SHARED_WRITE, &reply_buffer) == 0);
     sl_assert(
         sl_rdma_memory_register(&wire.fake.rdma.base, reply_buffer.base, reply_buffer.bytes) == 0);
     victim()->hold = true;

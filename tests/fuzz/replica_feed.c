@@ -1,7 +1,8 @@
-/* What a backup is fed by its primary: hellos of any epoch and state, raw entries, entries that
- * fit, blocks of images, ends, new epochs, and the passing of time. The backup may refuse, and say
- * that it is out of step; nothing may crash or leak. One that was not broken takes over in the end,
- * and its shard can be cut and makes an image. The input: a step each, what and how. */
+/* Input of a backup from its primary: hellos of any epoch and state, raw entries, entries that fit,
+ * blocks of snapshots, ends, new epochs, and the passing of time. The backup may refuse them, and
+ * report that it is not in sync; nothing may crash or leak. A backup that was not broken is
+ * promoted in the end, and a snapshot of its shard can be taken. Each step of the input has a kind
+ * and its arguments. */
 #include <stddef.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/ps_world.h"
 #include "tests/fuzz/request_make.h"
-#include "tests/support/shard_image.h"
+#include "tests/support/shard_stream.h"
 
 #define STEPS_MAX    64
 #define ON_THE_WAY   30 /* turns in which what was sent last arrives */

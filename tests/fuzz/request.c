@@ -75,7 +75,7 @@ static void make_raw_frame(struct fuzz_world *world, struct fuzz_peer *peer, str
     sl_bytes_copy(&piece, peer->head + SL_FRAME_HEADER_BYTES, piece.left);
     uint32_t said;
     memcpy(&said, peer->head, sizeof said);
-    said %= SAID_BYTES_MAX; /* the medium sets memory for all of it aside */
+    said %= SAID_BYTES_MAX; /* the medium allocates memory for all of it */
     memcpy(peer->head, &said, sizeof said);
     if (said > FUZZ_PAYLOAD_BYTES) {
         said = 0; /* the medium carries whole frames: this one ends early, the connection with it */

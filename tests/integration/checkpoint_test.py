@@ -338,7 +338,7 @@ class Damage(CheckpointTest):
                 self.assertIn(f"checkpoint {number} is skipped", said)
 
     def test_what_was_gone_back_from(self):
-        """It is set aside: neither the newest, nor what is fallen back to."""
+        """Abandoned checkpoints are neither the newest, nor restored from."""
         ps, coordinator = self.cluster(more=["--restore", "1"])
         ps[0].wait_line("2 checkpoints of")
         self.kill(ps)

@@ -45,7 +45,7 @@ class DpdkTest(failures_test.FaultTest):
     faults = None  # of all devices: tests/support/fault_port.h
 
     def start(self, name, *args, env=None, **options):
-        """Whoever is a worker has the device of its index, and is where that is."""
+        """A worker has the device of its index, in the namespace of that device."""
         env = {"STARLING_SHM": "0", "PS_VERBOSE": "1", **(env or {})}
         if self.faults is not None:
             env["STARLING_DPDK_MODULE"] = os.path.join(harness.BIN, "../tests/starling-dpdk-faulty.so")

@@ -21,7 +21,7 @@ import sum_job
 
 ETCD = os.environ.get("STARLING_ETCD") or shutil.which("etcd") or "/usr/bin/etcd"
 PREFIX = "/jobs/test"
-LEASE_S = 10  # of which the seat has half: who stands still for 3 s keeps it
+LEASE_S = 10  # the leader has half of it: a process that stops for 3 s stays leader
 GONE = "does not host the coordinator any more"
 HOSTS = "is elected leader and hosts the coordinator"
 
@@ -244,7 +244,7 @@ class KilledHost(StoreTest):
         self.assertTrue(shown["workers"])
 
     def tables_and_barriers(self, cluster):
-        """Whoever asks the new coordinator is answered as by the one before."""
+        """The new coordinator gives the same answers as the one before."""
         clients = [self.connect(cluster) for _ in range(2)]
         spec = {"kind": protocol_client.SPARSE, "dim": 1, "initializer": {},
                 "optimizer": {"kind": sum_job.TABLES[0][1], "lr": 1.0},
@@ -258,7 +258,7 @@ class KilledHost(StoreTest):
             client.goodbye()
 
     def test_it_is_told_to_end(self):
-        """Where a ps is to be restarted, the seat goes to another at once."""
+        """A leader that is stopped orderly is replaced at once."""
         cluster, job, workers = self.sum_job(Etcd(self), ps_count=3, goes_on=True, timeout_ms=20000)
         host = cluster.host()
         cluster.ps[host].signal(signal.SIGTERM)

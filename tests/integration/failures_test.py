@@ -130,7 +130,7 @@ class Network(FaultTest):
 
     def test_coordinator_connections(self):
         """Of the workers and of ps/1; barriers are asked for again."""
-        cluster = self.cluster(lease_s=20)  # a busy machine makes a welcome take as long as a cut
+        cluster = self.cluster(lease_s=20)  # on a busy machine a welcome takes as long as a lost connection
         args = self.training("--epochs", "20", "--consistency", "bsp")
         cuts = cluster.control.cut()  # of ps/1: the workers may be done before the next one
         workers = self.start_workers(cluster.worker_flags, 4, args)

@@ -142,7 +142,7 @@ class Process:
         def prepare():
             if before is not None:
                 before()
-            end_with_parent()  # last: whoever becomes another user has to say it anew
+            end_with_parent()  # last: a change of user resets it
 
         self.name = " ".join([name] + [a for a in args if a in ("ps", "worker")])
         self.lines = []

@@ -119,7 +119,7 @@ class Store(EtcdTest):
         self.end(publisher, server)
 
     def test_loses_its_records(self):
-        """Whoever is elected writes them again, from what the nodes report, and gives no number twice."""
+        """The elected node writes them again, from the reports of the nodes, and gives no number twice."""
         content = os.urandom(70000)
         server, _, publisher = self.serve_and_put("m", content)
         keeper = self.start_objects("serve", "--dir", self.path("kept"))

@@ -320,7 +320,7 @@ class MoreFaults(FaultsTest):
         self.assertEqual(self.end(cluster, job, workers), 4 * job.iterations)
 
     def test_stopped_ps(self):
-        """SIGSTOP: whoever sends to it waits for its credit, and loses nothing."""
+        """SIGSTOP: senders to the ps wait for its credit, and lose nothing."""
         cluster, job, workers = self.begin()
         cluster.ps[1].signal(signal.SIGSTOP)
         time.sleep(2)

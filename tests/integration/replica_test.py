@@ -40,13 +40,13 @@ class ReplicaTest(harness.StarlingTest):
                                        extra=["--replicas", 1, *extra])
         for ps in self.cluster.ps:
             ps.wait_line("ready")
-        self.in_step = 0
-        self.wait_in_step(ps_count)
+        self.in_sync = 0
+        self.wait_in_sync(ps_count)
 
-    def wait_in_step(self, more):
-        """So many more pairs of a ps and its backup are in step."""
-        self.in_step += more
-        wait_count(self.cluster.ps[0], ": they are in sync", self.in_step)
+    def wait_in_sync(self, more):
+        """Waits until so many more pairs of a ps and its backup are in sync."""
+        self.in_sync += more
+        wait_count(self.cluster.ps[0], ": they are in sync", self.in_sync)
 
     def start_job(self, consistency, **options):
         self.job = sum_job.SumJob(self, self.cluster, consistency, gated=True, **options)
@@ -106,7 +106,7 @@ class TakeOver(ReplicaTest):
         self.end_job()
         self.assertGreater(self.alone(2), 0)
         self.cluster.ps[1] = self.cluster.start_ps(1)
-        self.wait_in_step(2)
+        self.wait_in_sync(2)
         alone = self.alone(0)
         self.assertGreater(alone, 0)
         ps = [self.cluster.ps[i] for i in (1, 2, 0)]
@@ -140,15 +140,15 @@ class TakeOver(ReplicaTest):
                     self.cluster.ps[index].signal(signal.SIGTERM)
                     self.assertEqual(self.cluster.ps[index].wait(), 0)
                     self.cluster.ps[index] = self.cluster.start_ps(index)
-                    self.wait_in_step(2)
+                    self.wait_in_sync(2)
                 self.end_job()
 
 
 class Again(ReplicaTest):
     def restart(self, index):
-        """Another process in its place gets the backups that nobody has; then they are in step."""
+        """The process that replaces it gets the backups that no server has; then they are in sync."""
         self.cluster.ps[index] = self.cluster.start_ps(index)
-        self.wait_in_step(2)
+        self.wait_in_sync(2)
 
     def test_the_one_and_then_the_other(self):
         self.start_cluster(reactors=2)
@@ -156,7 +156,7 @@ class Again(ReplicaTest):
         for index, backup in ((1, 2), (2, 1), (1, 2)):
             self.kill(index)
             wait_count(self.cluster.ps[0], f"ps/{backup} serves the shards of ps/1 from now on",
-                       2 if (index, self.in_step) == (1, 7) else 1)
+                       2 if (index, self.in_sync) == (1, 7) else 1)
             self.restart(index)
         self.end_job()
 
@@ -167,7 +167,7 @@ class WithTheCoordinator(ReplicaTest):
 
     def restart_ps_0(self):
         self.cluster.ps[0] = self.cluster.start_ps(0)
-        self.in_step = 0
+        self.in_sync = 0
 
     def test_its_backup_serves(self):
         for consistency in ("bsp", "asp"):
@@ -177,7 +177,7 @@ class WithTheCoordinator(ReplicaTest):
                 self.kill(0)
                 self.restart_ps_0()
                 self.wait_served(0, 1)
-                self.wait_in_step(2)
+                self.wait_in_sync(2)
                 self.end_job()
 
     def test_after_a_take_over(self):
@@ -187,12 +187,12 @@ class WithTheCoordinator(ReplicaTest):
         self.kill(1)
         self.wait_served(1, 2)
         self.cluster.ps[1] = self.cluster.start_ps(1)
-        self.wait_in_step(2)
+        self.wait_in_sync(2)
         for _ in range(2):
             self.kill(0)
             self.restart_ps_0()
             self.wait_served(0, 1) if _ == 0 else None
-            self.wait_in_step(2)
+            self.wait_in_sync(2)
         self.kill(2)
         self.wait_served(1, 1)
         self.wait_served(2, 0)
@@ -210,7 +210,7 @@ class Workers(ReplicaTest):
 
 
 class Checkpoints(ReplicaTest):
-    """Whoever is the primary of a shard writes its part of a checkpoint."""
+    """The primary of a shard writes its part of a checkpoint."""
 
     def setUp(self):
         super().setUp()
@@ -231,12 +231,12 @@ class Checkpoints(ReplicaTest):
         self.cluster._extra = ["--lease", LEASE_S, *self.flags, "--restore", "newest", *flags]
         self.cluster._extra += ["--replicas", 1] if replicas else []
         self.cluster.ps = [self.cluster.start_ps(i) for i in range(3)]
-        self.in_step = 0
+        self.in_sync = 0
         for ps in self.cluster.ps:
             ps.wait_line("is restored")
             ps.wait_line("ready")
         if replicas:
-            self.wait_in_step(3)
+            self.wait_in_sync(3)
 
     def test_by_who_has_taken_over(self):
         self.start_cluster(reactors=2, extra=self.flags)
@@ -258,7 +258,7 @@ class Checkpoints(ReplicaTest):
         self.job.check()
         self.cluster.ps[1] = self.cluster.start_ps(1)
         self.cluster.ps[1].wait_line("restores nothing: others serve its shards now")
-        self.wait_in_step(2)
+        self.wait_in_sync(2)
         self.cluster.ps[1].wait_line("ready")
         self.assertEqual(self.ask(), 5)
         self.job.check()

@@ -123,7 +123,7 @@ class SumJob:
                                "--run", run, "--record", self._record(index), *self._flags)
 
     def open_gate(self):
-        """Whoever waits before his last iteration goes on, and whoever comes to it later."""
+        """Lets the workers that wait before their last iteration go on, and those that reach it later."""
         with open(self._gate, "xb"):
             pass
 

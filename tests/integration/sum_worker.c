@@ -90,7 +90,8 @@ static void say(const char *text, uint32_t iteration)
     (void)fflush(stdout);
 }
 
-/* One line, written whole: whoever reads the file finds what had been said before a kill. */
+/* Writes one line with one call: a reader of the file finds all lines that were written before a
+ * kill. */
 static void note(const struct worker *worker, const char *what, uint32_t iteration)
 {
     char line[64];

@@ -41,7 +41,7 @@ def _join(path):
 
 
 def meet(path, seconds):
-    """The connection to the other machine's rdma-vm: whoever comes first waits for the second."""
+    """The connection to the other machine's rdma-vm: the first of the two waits for the second."""
     end = time.monotonic() + seconds
     try:
         while time.monotonic() < end:

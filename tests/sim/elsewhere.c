@@ -10,7 +10,7 @@
 #include "ps/server/state.h"
 #include "ps/shard/state.h"
 #include "tests/sim/random.h"
-#include "tests/support/shard_image.h"
+#include "tests/support/shard_stream.h"
 
 #define SALT         0xe15e
 #define SHARE        500 /* of 1000 seeds */

@@ -23,7 +23,7 @@
 struct ps;
 
 /* A reactor with its server. */
-struct seat {
+struct core {
     struct ps *ps;
     uint32_t local_index;
     struct sl_reactor *reactor;
@@ -35,7 +35,7 @@ struct ps {
     uint32_t task_index;
     uint32_t start_count; /* tells its incarnations apart */
     bool stopped;
-    struct seat *seats;
+    struct core *cores;
     struct sl_server **servers;
     struct sl_reactor **reactors;
     struct sl_coordinator *coordinator; /* of ps 0 */
@@ -56,33 +56,33 @@ struct sl_cluster {
 };
 
 struct errand {
-    void (*run)(struct seat *seat);
-    struct seat *seat;
+    void (*run)(struct core *core);
+    struct core *core;
     sem_t done;
 };
 
 static void run_errand(void *ctx, uint64_t a, uint64_t b)
 {
     struct errand *errand = ctx;
-    errand->run(errand->seat);
+    errand->run(errand->core);
     sem_post(&errand->done);
 }
 
-static void post(struct seat *seat, struct sl_mail mail)
+static void post(struct core *core, struct sl_mail mail)
 {
     struct sl_mailbox_lane *lane;
-    int err = sl_mailbox_lane_open(sl_reactor_mailbox(seat->reactor), &lane);
+    int err = sl_mailbox_lane_open(sl_reactor_mailbox(core->reactor), &lane);
     sl_assert(err == 0);
     err = sl_mailbox_post(lane, mail);
     sl_assert(err == 0);
     sl_mailbox_lane_close(&lane);
 }
 
-static void run_on(struct seat *seat, void (*run)(struct seat *seat))
+static void run_on(struct core *core, void (*run)(struct core *core))
 {
-    struct errand errand = {.run = run, .seat = seat};
+    struct errand errand = {.run = run, .core = core};
     sem_init(&errand.done, 0, 0);
-    post(seat, (struct sl_mail){.run = run_errand, .ctx = &errand});
+    post(core, (struct sl_mail){.run = run_errand, .ctx = &errand});
     while (sem_wait(&errand.done) != 0) {
     }
     sem_destroy(&errand.done);
@@ -114,34 +114,34 @@ static uint64_t incarnation_of(const struct ps *ps)
 
 static int create_server(void *ctx)
 {
-    struct seat *seat = ctx;
-    struct ps *ps = seat->ps;
+    struct core *core = ctx;
+    struct ps *ps = core->ps;
     const struct sl_server_options options = {
-        .reactor = seat->reactor,
+        .reactor = core->reactor,
         .transports = {.first = sl_builtin_find(SL_ENDPOINT_TCP),
                        .shm = ps->cluster->options.shm ? sl_builtin_find(SL_ENDPOINT_SHM) : NULL},
         .shard.memory_bytes_max = (size_t)ps->cluster->options.memory_bytes_max,
         .task_index = ps->task_index,
-        .local_index = seat->local_index,
+        .local_index = core->local_index,
         .servers = ps->servers,
         .server_count = ps->cluster->options.shards_of_ps,
-        .coordinator = seat->local_index == 0 ? ps->coordinator : NULL,
+        .coordinator = core->local_index == 0 ? ps->coordinator : NULL,
         .coordinator_ops = &sl_process_coordinator_ops,
         .incarnation = incarnation_of(ps),
     };
-    int err = sl_server_create(&options, &ps->servers[seat->local_index]);
+    int err = sl_server_create(&options, &ps->servers[core->local_index]);
     return err;
 }
 
 static void destroy_server(void *ctx)
 {
-    struct seat *seat = ctx;
-    struct ps *ps = seat->ps;
-    if (seat->local_index == 0) {
+    struct core *core = ctx;
+    struct ps *ps = core->ps;
+    if (core->local_index == 0) {
         is_mute = true;
         sl_agent_close(&ps->member);
     }
-    sl_server_destroy(&ps->servers[seat->local_index]);
+    sl_server_destroy(&ps->servers[core->local_index]);
 }
 
 static void listen_near(struct ps *ps)
@@ -154,10 +154,11 @@ static void listen_near(struct ps *ps)
     }
 }
 
-/* One that is started again is found by the near way first: clients try that first. */
-static void listen_on_loopback(struct seat *seat)
+/* A ps that is started again listens on its preferred path first, because clients try that path
+ * first. */
+static void listen_on_loopback(struct core *core)
 {
-    struct ps *ps = seat->ps;
+    struct ps *ps = core->ps;
     struct sl_endpoint endpoint = {
         .scheme = SL_ENDPOINT_TCP, .host = "127.0.0.1", .port = ps->bound.port};
     bool is_again = ps->start_count > 1;
@@ -173,10 +174,10 @@ static void listen_on_loopback(struct seat *seat)
 
 static void number_shard(void *ctx, uint64_t first_shard, uint64_t shard_count)
 {
-    struct seat *seat = ctx;
-    struct ps *ps = seat->ps;
-    int err = sl_server_set_shard(ps->servers[seat->local_index],
-                                  (uint32_t)first_shard + seat->local_index, (uint32_t)shard_count);
+    struct core *core = ctx;
+    struct ps *ps = core->ps;
+    int err = sl_server_set_shard(ps->servers[core->local_index],
+                                  (uint32_t)first_shard + core->local_index, (uint32_t)shard_count);
     sl_assert(err == 0);
     struct sl_cluster *cluster = ps->cluster;
     pthread_mutex_lock(&cluster->lock);
@@ -185,15 +186,15 @@ static void number_shard(void *ctx, uint64_t first_shard, uint64_t shard_count)
     pthread_mutex_unlock(&cluster->lock);
 }
 
-/* On every seat of the process, from its reactor 0. */
+/* Runs the mail on every reactor of the process; called on its reactor 0. */
 static void run_on_all(struct ps *ps, struct sl_mail mail)
 {
     for (uint32_t i = 0; i < ps->cluster->options.shards_of_ps; i++) {
-        mail.ctx = &ps->seats[i];
+        mail.ctx = &ps->cores[i];
         if (i == 0) {
             mail.run(mail.ctx, mail.a, mail.b);
         } else {
-            sl_reactor_post(ps->seats[0].reactor, i, mail);
+            sl_reactor_post(ps->cores[0].reactor, i, mail);
         }
     }
 }
@@ -211,14 +212,14 @@ static void join_failed(void *ctx, int err)
 
 static void lose_worker(void *ctx, uint64_t task_index, uint64_t client_id)
 {
-    const struct seat *seat = ctx;
+    const struct core *core = ctx;
     const struct sl_message_expired lost = {
         .role = SL_MESSAGE_ROLE_WORKER,
         .task_index = (uint32_t)task_index,
         .client_id = client_id,
         .why = "the coordinator says so",
     };
-    sl_server_on_expired(seat->ps->servers[seat->local_index], &lost);
+    sl_server_on_expired(core->ps->servers[core->local_index], &lost);
 }
 
 static void lost(void *ctx, const struct sl_message_expired *who)
@@ -227,14 +228,14 @@ static void lost(void *ctx, const struct sl_message_expired *who)
                (struct sl_mail){.run = lose_worker, .a = who->task_index, .b = who->client_id});
 }
 
-static void join_cluster(struct seat *seat)
+static void join_cluster(struct core *core)
 {
-    struct ps *ps = seat->ps;
+    struct ps *ps = core->ps;
     if (ps->cluster->options.shm) {
         sl_shm_host(ps->host);
     }
     const struct sl_agent_options options = {
-        .reactor = seat->reactor,
+        .reactor = core->reactor,
         .transport = &link_ops,
         .coordinator = ps->cluster->coordinator_endpoint,
         .task_index = ps->task_index,
@@ -264,18 +265,18 @@ static void make_coordinator(struct ps *ps)
     sl_assert(err == 0);
 }
 
-static void make_seat(struct ps *ps, uint32_t index)
+static void make_core(struct ps *ps, uint32_t index)
 {
-    struct seat *seat = &ps->seats[index];
-    *seat = (struct seat){.ps = ps, .local_index = index};
-    sem_init(&seat->paused, 0, 0);
-    sem_init(&seat->resume, 0, 0);
+    struct core *core = &ps->cores[index];
+    *core = (struct core){.ps = ps, .local_index = index};
+    sem_init(&core->paused, 0, 0);
+    sem_init(&core->resume, 0, 0);
     struct sl_reactor_options options = {.index = index, .core = -1};
     snprintf(options.name, sizeof options.name, "ps%u.%u", ps->task_index, index);
-    int err = sl_reactor_create(&options, &seat->reactor);
+    int err = sl_reactor_create(&options, &core->reactor);
     sl_assert(err == 0);
-    ps->reactors[index] = seat->reactor;
-    sl_reactor_on_stop(seat->reactor, destroy_server, seat);
+    ps->reactors[index] = core->reactor;
+    sl_reactor_on_stop(core->reactor, destroy_server, core);
 }
 
 static void start_ps(struct sl_cluster *cluster, uint32_t task_index)
@@ -286,27 +287,27 @@ static void start_ps(struct sl_cluster *cluster, uint32_t task_index)
                       .task_index = task_index,
                       .start_count = ps->start_count + 1,
                       .bound = ps->bound};
-    ps->seats = calloc(count, sizeof *ps->seats);
+    ps->cores = calloc(count, sizeof *ps->cores);
     ps->servers = calloc(count, sizeof(struct sl_server *));
     ps->reactors = calloc(count, sizeof(struct sl_reactor *));
-    sl_assert(ps->seats != NULL && ps->servers != NULL && ps->reactors != NULL);
+    sl_assert(ps->cores != NULL && ps->servers != NULL && ps->reactors != NULL);
     if (task_index == 0) {
         make_coordinator(ps);
     }
     for (uint32_t i = 0; i < count; i++) {
-        make_seat(ps, i);
+        make_core(ps, i);
     }
     int err = sl_reactor_connect(ps->reactors, count);
     for (uint32_t i = 0; err == 0 && i < count; i++) {
-        err = sl_reactor_start(ps->reactors[i], create_server, &ps->seats[i]);
+        err = sl_reactor_start(ps->reactors[i], create_server, &ps->cores[i]);
     }
     sl_assert(err == 0);
-    run_on(&ps->seats[0], listen_on_loopback);
+    run_on(&ps->cores[0], listen_on_loopback);
     if (task_index == 0) {
         cluster->coordinator_endpoint = ps->bound;
         snprintf(cluster->coordinator, sizeof cluster->coordinator, "127.0.0.1:%u", ps->bound.port);
     }
-    run_on(&ps->seats[0], join_cluster);
+    run_on(&ps->cores[0], join_cluster);
 }
 
 static void wait_numbered(struct sl_cluster *cluster, const struct ps *ps)
@@ -342,13 +343,13 @@ static void free_ps(struct ps *ps)
 {
     for (uint32_t i = 0; i < ps->cluster->options.shards_of_ps; i++) {
         sl_reactor_destroy(&ps->reactors[i]);
-        sem_destroy(&ps->seats[i].paused);
-        sem_destroy(&ps->seats[i].resume);
+        sem_destroy(&ps->cores[i].paused);
+        sem_destroy(&ps->cores[i].resume);
     }
     if (ps->coordinator != NULL) {
         sl_coordinator_destroy(&ps->coordinator);
     }
-    free(ps->seats);
+    free(ps->cores);
     free(ps->servers);
     free(ps->reactors);
 }
@@ -396,20 +397,20 @@ const char *sl_cluster_coordinator(const struct sl_cluster *cluster)
 
 static void wait_for_resume(void *ctx, uint64_t a, uint64_t b)
 {
-    struct seat *seat = ctx;
-    sem_post(&seat->paused);
-    while (sem_wait(&seat->resume) != 0) {
+    struct core *core = ctx;
+    sem_post(&core->paused);
+    while (sem_wait(&core->resume) != 0) {
     }
 }
 
 void sl_cluster_pause(struct sl_cluster *cluster, uint32_t ps)
 {
-    struct seat *seats = cluster->ps[ps].seats;
+    struct core *cores = cluster->ps[ps].cores;
     for (uint32_t i = 0; i < cluster->options.shards_of_ps; i++) {
-        post(&seats[i], (struct sl_mail){.run = wait_for_resume, .ctx = &seats[i]});
+        post(&cores[i], (struct sl_mail){.run = wait_for_resume, .ctx = &cores[i]});
     }
     for (uint32_t i = 0; i < cluster->options.shards_of_ps; i++) {
-        while (sem_wait(&seats[i].paused) != 0) {
+        while (sem_wait(&cores[i].paused) != 0) {
         }
     }
 }
@@ -417,7 +418,7 @@ void sl_cluster_pause(struct sl_cluster *cluster, uint32_t ps)
 void sl_cluster_resume(struct sl_cluster *cluster, uint32_t ps)
 {
     for (uint32_t i = 0; i < cluster->options.shards_of_ps; i++) {
-        sem_post(&cluster->ps[ps].seats[i].resume);
+        sem_post(&cluster->ps[ps].cores[i].resume);
     }
 }
 
@@ -435,7 +436,7 @@ static bool is_name_of(const struct sockaddr_un *address, socklen_t bytes, uint1
     return length > (size_t)end_bytes && strcmp(name + length - (size_t)end_bytes, end) == 0;
 }
 
-/* An accepted connection of whoever listens at the port. */
+/* Whether the descriptor is a connection that a listener at the port has accepted. */
 static bool is_connection_to(int fd, uint16_t port)
 {
     union {

@@ -170,7 +170,7 @@ static void remember_reply_buffer(struct loop_conn *conn, uint64_t request_id,
     struct loop_reply_buffer *reply_buffer = conn->reply_buffers;
     while (reply_buffer->at != NULL) {
         reply_buffer++;
-        sl_assert(reply_buffer < conn->reply_buffers + LOOP_LANDINGS_MAX);
+        sl_assert(reply_buffer < conn->reply_buffers + LOOP_REPLY_BUFFERS_MAX);
     }
     *reply_buffer = (struct loop_reply_buffer){
         .request_id = request_id, .at = frame->reply_buffer, .bytes = frame->reply_buffer_bytes};
@@ -180,7 +180,7 @@ static void remember_reply_buffer(struct loop_conn *conn, uint64_t request_id,
 static struct loop_reply_buffer take_reply_buffer(struct loop_conn *conn, uint64_t request_id)
 {
     struct loop_reply_buffer found = {0};
-    for (uint32_t i = 0; i < LOOP_LANDINGS_MAX; i++) {
+    for (uint32_t i = 0; i < LOOP_REPLY_BUFFERS_MAX; i++) {
         struct loop_reply_buffer *reply_buffer = &conn->reply_buffers[i];
         if (reply_buffer->at != NULL && reply_buffer->request_id == request_id) {
             found = *reply_buffer;

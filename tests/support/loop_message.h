@@ -6,9 +6,9 @@
 #include "core/hash.h"
 #include "tests/support/loop_transport.h"
 
-#define LOOP_QUEUE_FRAMES 16 /* taken and not reported sent, of one connection */
-#define LOOP_REGIONS_MAX  16
-#define LOOP_LANDINGS_MAX 32 /* of requests of one connection that are not answered */
+#define LOOP_QUEUE_FRAMES      16 /* taken and not reported sent, of one connection */
+#define LOOP_REGIONS_MAX       16
+#define LOOP_REPLY_BUFFERS_MAX 32 /* of requests of one connection that are not answered */
 
 struct loop_transport;
 
@@ -35,7 +35,7 @@ struct loop_reply_buffer {
 
 struct loop_conn {
     struct sl_conn base;
-    struct loop_reply_buffer reply_buffers[LOOP_LANDINGS_MAX];
+    struct loop_reply_buffer reply_buffers[LOOP_REPLY_BUFFERS_MAX];
     struct loop_conn *next;
     struct loop_conn *peer; /* NULL: none yet, or gone */
     struct sl_endpoint target;

@@ -374,7 +374,7 @@ static uint32_t loop_poll(struct sl_transport *transport, uint32_t budget)
 {
     (void)budget; /* a test's handful of events */
     struct loop_transport *loop = loop_of(transport);
-    if (loop->network->peers_are_mad) {
+    if (loop->network->peers_are_malicious) {
         sl_loop_message_spoil(loop);
     }
     uint32_t events = 0;

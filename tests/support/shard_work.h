@@ -1,6 +1,6 @@
 /* A cluster of shards with tables of every kind and optimizer, and random work for it: pushes
- * without a clock, and pushes and ticks of three workers. For tests of images. Asserts that what is
- * sent is served. */
+ * without a clock, and pushes and ticks of three workers. For tests of snapshots. Asserts that
+ * requests are served. */
 #ifndef SL_TESTS_SUPPORT_SHARD_WORK_H
 #define SL_TESTS_SUPPORT_SHARD_WORK_H
 

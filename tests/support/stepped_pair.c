@@ -7,9 +7,9 @@ static uint64_t now_ns(void *ctx)
     return ((const struct sl_stepped_pair *)ctx)->now_ns;
 }
 
-static uint64_t aside_ns(void *ctx)
+static uint64_t offload_ns(void *ctx)
 {
-    return ((const struct sl_stepped_pair *)ctx)->aside_ns;
+    return ((const struct sl_stepped_pair *)ctx)->offload_ns;
 }
 
 static void side_init(struct sl_stepped_side *side, const struct sl_clock *clock, const char *name,
@@ -20,7 +20,7 @@ static void side_init(struct sl_stepped_side *side, const struct sl_clock *clock
                                          .stepped = true,
                                          .clock = clock,
                                          .seed = 1 + index,
-                                         .offload_ns = aside_ns,
+                                         .offload_ns = offload_ns,
                                          .offload_ctx = clock->ctx};
     (void)snprintf(options.name, sizeof options.name, "%s", name);
     int err = sl_reactor_create(&options, &side->reactor);

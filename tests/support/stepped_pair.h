@@ -13,7 +13,8 @@ struct sl_stepped_side {
 struct sl_stepped_pair {
     struct sl_clock clock;
     uint64_t now_ns;
-    uint64_t aside_ns; /* how long a job that is done aside waits, as struct sl_reactor_options */
+    uint64_t
+        offload_ns; /* how long a job of an offload thread waits, as struct sl_reactor_options */
     struct sl_stepped_side a, b;
 };
 

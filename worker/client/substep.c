@@ -10,7 +10,7 @@
 
 /* Longest wait after the deadline for shards that may be writing replies into the caller's
  * memory. */
-#define LANDING_NS (50 * SL_CLOCK_NS_PER_MS)
+#define REPLY_BUFFER_NS (50 * SL_CLOCK_NS_PER_MS)
 
 static void post(struct sl_substep *substep, sl_mail_fn *run, uint64_t a)
 {
@@ -189,7 +189,7 @@ static void expire(struct sl_timer *timer, uint64_t now_ns)
     fail_late(substep, culprit, kind, sl_shard_conn_last_error(culprit));
     if (is_worth_waiting(substep)) {
         substep->timer.run = expire_at_last;
-        sl_reactor_arm(substep->io->reactor, &substep->timer, LANDING_NS);
+        sl_reactor_arm(substep->io->reactor, &substep->timer, REPLY_BUFFER_NS);
     } else {
         abandon(substep, true);
     }

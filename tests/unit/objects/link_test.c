@@ -17,7 +17,7 @@
 #define TIMEOUT_MS 60000
 #define LEASE_MS   1234
 
-enum habit { ANSWERS, REFUSES, IGNORES };
+enum behaviour { ANSWERS, REFUSES, IGNORES };
 
 struct node {
     struct sl_transfer *transfer;
@@ -27,7 +27,7 @@ struct node {
     _Atomic uint64_t ahead_ns; /* of the system's clock */
     uint64_t turn_ns;          /* time of the reactor's turn in which read_turn ran */
     struct sl_objects_link *link;
-    _Atomic enum habit habit;
+    _Atomic enum behaviour behaviour;
 
     /* What has arrived. */
     _Atomic uint32_t arrived, uses; /* messages; USE of them */
@@ -63,13 +63,13 @@ static uint64_t clock_now(void *ctx)
 static void arrived(void *ctx, const char *address, const struct sl_objects_message *message)
 {
     struct node *node = ctx;
-    const enum habit habit = atomic_load(&node->habit);
-    if (!message->is_answer && habit != IGNORES &&
+    const enum behaviour behaviour = atomic_load(&node->behaviour);
+    if (!message->is_answer && behaviour != IGNORES &&
         (message->kind == SL_OBJECTS_ALIVE || message->kind == SL_OBJECTS_NEWS)) {
         struct sl_objects_message answer = {.kind = message->kind,
                                             .is_answer = true,
                                             .request = message->request,
-                                            .err = habit == REFUSES ? SL_ERR_NOT_FOUND : 0,
+                                            .err = behaviour == REFUSES ? SL_ERR_NOT_FOUND : 0,
                                             .text = "not here",
                                             .attach.lease_ms = LEASE_MS};
         sl_objects_link_send(node->link, address, &answer, NULL, NULL);
@@ -213,7 +213,7 @@ CASE(link_request__gets_the_answer)
     assert_int_equal(fixture->b.last_node, 11);
     /* The same request again, over the same segment; and the error of an answer. */
     fixture->ended = 0;
-    fixture->b.habit = REFUSES;
+    fixture->b.behaviour = REFUSES;
     run_and_wait(fixture, request);
     assert_true(fixture->has_answer);
     assert_int_equal(fixture->err, SL_ERR_NOT_FOUND);
@@ -234,7 +234,7 @@ CASE(link_request__ends_at_its_deadline)
 {
     run_and_wait(fixture, request); /* there is a connection from now on */
     fixture->ended = 0;
-    fixture->b.habit = IGNORES;
+    fixture->b.behaviour = IGNORES;
     fixture->timeout_ms = 50;
     run_and_wait(fixture, request);
     assert_false(fixture->has_answer);
@@ -245,7 +245,7 @@ CASE(link_request__ends_at_its_deadline)
 
 CASE(link_request__fails_when_the_peer_ends)
 {
-    fixture->b.habit = IGNORES;
+    fixture->b.behaviour = IGNORES;
     sl_completion_begin(&fixture->completion);
     reactor_thread_run(&fixture->a.thread, request, fixture);
     await_arrived(&fixture->b, 1);
@@ -280,13 +280,13 @@ CASE(link_request__fails_when_no_peer_is_there)
 
 CASE(link_cancel__is_silent)
 {
-    fixture->b.habit = IGNORES;
+    fixture->b.behaviour = IGNORES;
     reactor_thread_run(&fixture->a.thread, request, fixture);
     reactor_thread_run(&fixture->a.thread, cancel, fixture); /* it has perhaps not been sent */
     reactor_thread_run(&fixture->a.thread, request, fixture);
     await_arrived(&fixture->b, 1);
     reactor_thread_run(&fixture->a.thread, cancel, fixture);
-    fixture->b.habit = ANSWERS;
+    fixture->b.behaviour = ANSWERS;
     run_and_wait(fixture, request);
     assert_int_equal(fixture->ended, 1);
     assert_int_equal(fixture->err, 0);

@@ -9,7 +9,7 @@
 #include "core/bytes.h"
 #include "tests/support/unit.h"
 
-/* A letter is a number or a text, as LETTERS has it; [a-b ...] is a list of a to b items. */
+/* A letter stands for a number or a text, as FIELDS says; [a-b ...] is a list of a to b items. */
 #define RECORD "nNVQQo[0-16Q][1-64QQiQm]"
 #define PEER   "QA"
 
@@ -62,11 +62,11 @@ static const struct format {
 
 #define STORED       ((256ULL << 30) + (48U << 20))
 
-static const struct letter {
+static const struct field {
     char letter;
     uint32_t bytes;       /* of a number; 0: a text */
     uint64_t least, most; /* a text: its length without NUL */
-} LETTERS[] = {
+} FIELDS[] = {
     {'Q', 8, 0, UINT64_MAX}, {'V', 8, 1, UINT64_MAX}, {'I', 4, 0, UINT32_MAX},
     {'J', 4, 1, UINT32_MAX}, {'p', 4, 0, 63},         {'c', 4, 1, 64},
     {'o', 4, 0, 2},          {'b', 4, 0, 1},          {'i', 8, 0, 256ULL << 30},
@@ -105,20 +105,20 @@ static uint64_t choose(uint64_t least, uint64_t most)
 }
 
 /* False: every number of its bytes is right. */
-static bool add_number(const struct letter *letter, bool spoil)
+static bool add_number(const struct field *field, bool spoil)
 {
-    uint64_t number = choose(letter->least, letter->most);
-    const uint64_t room = letter->bytes == 8 ? UINT64_MAX : UINT32_MAX;
+    uint64_t number = choose(field->least, field->most);
+    const uint64_t room = field->bytes == 8 ? UINT64_MAX : UINT32_MAX;
     if (spoil) {
-        number = letter->most < room ? letter->most + 1 : letter->least - 1;
+        number = field->most < room ? field->most + 1 : field->least - 1;
     }
-    add(&number, letter->bytes);
-    return letter->most < room || letter->least > 0;
+    add(&number, field->bytes);
+    return field->most < room || field->least > 0;
 }
 
-static void add_text(const struct letter *letter, bool spoil)
+static void add_text(const struct field *field, bool spoil)
 {
-    const uint64_t length = spoil ? letter->most + 1 : choose(letter->least, letter->most);
+    const uint64_t length = spoil ? field->most + 1 : choose(field->least, field->most);
     for (uint64_t i = 0; i < length; i++) {
         const char byte = (char)('a' + sl_hash_random(&maker.seed) % 26);
         add(&byte, 1);
@@ -147,15 +147,15 @@ static bool add_body(const char *format, const char *end)
             }
             continue;
         }
-        const struct letter *letter = LETTERS;
-        while (letter->letter != *format) {
-            letter++;
+        const struct field *field = FIELDS;
+        while (field->letter != *format) {
+            field++;
         }
         format++;
-        if (letter->bytes > 0) {
-            done &= add_number(letter, spoil) || !spoil;
+        if (field->bytes > 0) {
+            done &= add_number(field, spoil) || !spoil;
         } else {
-            add_text(letter, spoil);
+            add_text(field, spoil);
         }
     }
     return done;
@@ -163,7 +163,7 @@ static bool add_body(const char *format, const char *end)
 
 /* A format that has both begins with part and number of parts, or has them behind name and version:
  * the part is made small enough. */
-static void mend_part(const struct format *format)
+static void fix_part(const struct format *format)
 {
     const char *both = strstr(format->body, "pc");
     if (both == NULL) {
@@ -209,7 +209,7 @@ static bool make(const struct format *format, enum choice choice, int spoil)
         "\x31\x32\x33\x34\x35\x36\x37\x38",
         16);
     const bool done = add_body(format->body, format->body + strlen(format->body));
-    mend_part(format);
+    fix_part(format);
     return done;
 }
 

@@ -330,7 +330,7 @@ SL_CASE(destroy__cancels_what_has_not_begun)
     detach(reactor);
 }
 
-/* A disk that hangs does not hang who destroys the aside; what hangs is never done. */
+/* A disk that hangs does not block the destruction of the offload thread; its job is never done. */
 static struct job hanging, behind, before;
 static struct record hanging_record;
 static sem_t hanging_gate, hanging_entered, hanging_left;

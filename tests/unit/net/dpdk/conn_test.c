@@ -289,7 +289,7 @@ SL_CASE(spoofed__from_another_address)
     hosts_close(&hosts);
 }
 
-/* Whoever asks for a connection that this life has not is told nothing. */
+/* A peer that asks for a connection unknown to this incarnation gets no answer. */
 SL_CASE(restart__an_id_of_this_life_is_not)
 {
     struct hosts hosts;
@@ -344,7 +344,7 @@ SL_CASE(packets__that_come_twice)
 }
 
 /* What is no message of ours ends the connection on both sides. */
-SL_CASE(peer__that_is_mad)
+SL_CASE(peer__that_is_malicious)
 {
     struct hosts hosts;
     hosts_open(&hosts, NULL);

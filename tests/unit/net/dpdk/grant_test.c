@@ -211,7 +211,7 @@ static void check_budget(const struct incast *incast)
     assert_true(shares <= BUDGET);
 }
 
-/* The port takes one packet from whoever's turn it is by chance among those who may send. */
+/* The port takes one packet from a sender that may send, chosen by chance. */
 static bool one_packet(struct incast *incast)
 {
     uint32_t start = (uint32_t)(sl_hash_random(&incast->random) % incast->count);

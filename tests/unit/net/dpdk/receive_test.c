@@ -244,7 +244,7 @@ SL_CASE_WITH(window__bounds_what_is_ahead, setup, teardown)
     assert_int_equal(end.frame_count, 1);
 }
 
-/* ---- What a mad peer may send -----------------------------------------------------------------
+/* ---- What a malicious peer may send -----------------------------------------------------------
  */
 
 static void expect_end(void)
@@ -252,7 +252,7 @@ static void expect_end(void)
     assert_int_equal(end.conn->base.failure, SL_ERR_PROTOCOL); /* conn.c ends the connection */
 }
 
-SL_CASE_WITH(mad__pieces_with_wrong_bounds, setup, teardown)
+SL_CASE_WITH(malicious__pieces_with_wrong_bounds, setup, teardown)
 {
     uint8_t *frame = end_frame_make(1, 5000);
     const uint32_t last = 3 * PIECE, tail = 5032 - last;
@@ -274,7 +274,7 @@ SL_CASE_WITH(mad__pieces_with_wrong_bounds, setup, teardown)
     free(frame);
 }
 
-SL_CASE_WITH(mad__the_first_piece_of_a_long_message, setup, teardown)
+SL_CASE_WITH(malicious__the_first_piece_of_a_long_message, setup, teardown)
 {
     uint8_t *frame = end_frame_make(1, LONG);
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, 0, frame, 400), SL_DPDK_PROTOCOL_ERROR);
@@ -283,7 +283,7 @@ SL_CASE_WITH(mad__the_first_piece_of_a_long_message, setup, teardown)
     free(frame);
 }
 
-SL_CASE_WITH(mad__parked_pieces_beyond_the_end, setup, teardown)
+SL_CASE_WITH(malicious__parked_pieces_beyond_the_end, setup, teardown)
 {
     uint8_t *frame = end_frame_make(1, 5000);
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, 7 * PIECE, frame, PIECE), SL_DPDK_PARKED);
@@ -291,7 +291,7 @@ SL_CASE_WITH(mad__parked_pieces_beyond_the_end, setup, teardown)
     free(frame);
 }
 
-SL_CASE_WITH(mad__parked_pieces_beyond_the_end_of_a_long_message, setup, teardown)
+SL_CASE_WITH(malicious__parked_pieces_beyond_the_end_of_a_long_message, setup, teardown)
 {
     uint8_t *frame = end_frame_make(1, LONG), *sink = malloc(LONG);
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, 99 * PIECE, frame, PIECE), SL_DPDK_PARKED);
@@ -304,7 +304,7 @@ SL_CASE_WITH(mad__parked_pieces_beyond_the_end_of_a_long_message, setup, teardow
     free(sink);
 }
 
-SL_CASE_WITH(mad__a_piece_of_another_length, setup, teardown)
+SL_CASE_WITH(malicious__a_piece_of_another_length, setup, teardown)
 {
     uint8_t *frame = end_frame_make(1, LONG);
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, PIECE, frame, PIECE), SL_DPDK_PARKED);
@@ -313,7 +313,7 @@ SL_CASE_WITH(mad__a_piece_of_another_length, setup, teardown)
     free(frame);
 }
 
-SL_CASE_WITH(mad__headers_that_are_none, setup, teardown)
+SL_CASE_WITH(malicious__headers_that_are_none, setup, teardown)
 {
     uint8_t zeros[256] = {0};
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, 0, zeros, 256), SL_DPDK_PROTOCOL_ERROR);
@@ -323,7 +323,7 @@ SL_CASE_WITH(mad__headers_that_are_none, setup, teardown)
     assert_int_equal(end.frame_count, 0);
 }
 
-SL_CASE_WITH(mad__bundles_that_lie, setup, teardown)
+SL_CASE_WITH(malicious__bundles_that_lie, setup, teardown)
 {
     uint8_t bytes[PIECE] = {0};
     assert_int_equal(end_take(&end, SL_DPDK_BUNDLE, 0, 0, bytes, 24), SL_DPDK_PROTOCOL_ERROR);
@@ -336,7 +336,7 @@ SL_CASE_WITH(mad__bundles_that_lie, setup, teardown)
     expect_end();
 }
 
-SL_CASE_WITH(mad__a_long_frame_in_a_bundle, setup, teardown)
+SL_CASE_WITH(malicious__a_long_frame_in_a_bundle, setup, teardown)
 {
     uint8_t *frame = end_frame_make(1, LONG);
     assert_int_equal(end_take(&end, SL_DPDK_BUNDLE, 0, 0, frame, PIECE), SL_DPDK_TAKEN);
@@ -346,7 +346,7 @@ SL_CASE_WITH(mad__a_long_frame_in_a_bundle, setup, teardown)
     free(frame);
 }
 
-SL_CASE_WITH(mad__one_message_of_two_kinds, setup, teardown)
+SL_CASE_WITH(malicious__one_message_of_two_kinds, setup, teardown)
 {
     uint8_t *frame = end_frame_make(1, 5000);
     assert_int_equal(take_one(1, 1, 64), SL_DPDK_TAKEN);
@@ -359,7 +359,7 @@ SL_CASE_WITH(mad__one_message_of_two_kinds, setup, teardown)
 }
 
 /* What has come before is not counted, and so no offence, when all that was granted is used. */
-SL_CASE_WITH(mad__more_than_was_granted, setup, teardown)
+SL_CASE_WITH(malicious__more_than_was_granted, setup, teardown)
 {
     uint8_t *frame = end_frame_make(1, 200000);
     uint32_t bytes = 200032, n = 0;

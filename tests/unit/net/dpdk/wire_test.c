@@ -116,7 +116,8 @@ SL_CASE(parse__returns_what_was_written)
     }
 }
 
-/* However the body is divided, and whoever sums it. */
+/* The checksum is the same however the body is divided, and whether software or the device computes
+ * it. */
 SL_CASE(seal__of_a_body_in_two)
 {
     struct packet whole, parts;
@@ -230,7 +231,7 @@ SL_CASE(parse__checked_by_the_device)
     assert_int_equal(sl_dpdk_parse(packet.bytes, packet.length, true, &parsed), SL_DPDK_MALFORMED);
 }
 
-static void mend_ipv4(struct packet *packet)
+static void fix_ipv4_checksum(struct packet *packet)
 {
     memset(packet->bytes + 24, 0, 2);
     uint16_t checksum = sl_dpdk_checksum_fold(sl_dpdk_checksum(0, packet->bytes + 14, 20));
@@ -264,7 +265,7 @@ SL_CASE(parse__what_is_not_for_us)
         build(&packet, cases[i].is_v6, &header, 4);
         packet.bytes[cases[i].at] = cases[i].value;
         if (!cases[i].is_v6) {
-            mend_ipv4(&packet);
+            fix_ipv4_checksum(&packet);
         }
         assert_int_equal(class_of(&packet), cases[i].class);
         if (cases[i].value == 58) {

@@ -163,8 +163,8 @@ SL_CASE_WITH(find__peers_write_where_it_was_shared_for_it, setup, teardown)
     assert_int_equal(region_of(fixture, 0)->access & IBV_ACCESS_REMOTE_WRITE, 0);
 }
 
-/* Memory that the caller registered and does not share: peers write it from its first landing on,
- * chunk by chunk, and no key that was for something else lets them. */
+/* Memory that the caller registered and does not share: peers write it from its first use as a
+ * reply buffer on, chunk by chunk, and no key of another use lets them. */
 SL_CASE_WITH(find__own_memory_is_registered_once_as_a_reply_buffer, setup, teardown)
 {
     struct fixture *fixture = *state;

@@ -246,7 +246,7 @@ SL_CASE_WITH(credit__is_overdrawn, setup, teardown)
     }
 }
 
-/* A piece of a LONG or of a LANDING, in a packet that is right but for it. */
+/* A piece of a LONG, or of an answer to a reply buffer, in a packet that is otherwise right. */
 static struct packet with_remote_sge(enum sl_rdma_packet_kind kind, uint32_t remote_sge_bytes,
                                      uint32_t payload_bytes)
 {

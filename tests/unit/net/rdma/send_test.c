@@ -481,7 +481,8 @@ SL_CASE_WITH(long__waits_for_memory, setup, teardown)
     }
 }
 
-/* There is room for the payload or for the landing: the payload goes, the answer comes as any. */
+/* There is memory for the payload or for the reply buffer: the payload is sent, and the answer
+ * comes as any other. */
 SL_CASE_WITH(long__its_reply_buffer_does_not_take_its_memory, setup, teardown)
 {
     struct fixture *fixture = *state;

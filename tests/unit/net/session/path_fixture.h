@@ -1,4 +1,4 @@
-/* What tests of sessions with a nearer way to their peer begin with. */
+/* The fixture for tests of sessions with a preferred path to their peer. */
 #ifndef SL_TESTS_UNIT_NET_SESSION_PATH_FIXTURE_H
 #define SL_TESTS_UNIT_NET_SESSION_PATH_FIXTURE_H
 
@@ -7,7 +7,7 @@
 #include "tests/support/unit.h"
 #include "tests/unit/net/session/session_fixture.h"
 
-/* The near way leads over a network of its own, to the same acceptor. */
+/* The preferred path leads over a network of its own, to the same acceptor. */
 struct path_fixture {
     struct session_fixture base; /* first: what the fixture's functions are given */
     struct sl_loop_network network;
@@ -16,7 +16,7 @@ struct path_fixture {
     struct sl_session_preferred path;
 };
 
-/* What a connection by the near way ends with, as its owner hears of it; 0: as it is. */
+/* The error with which a connection over the preferred path ends for its owner; 0: its own. */
 extern int path_end;
 extern bool path_is_silent;            /* what is connected to gives no answer */
 extern uint64_t path_takes_ns;         /* what the turn takes in which it is made */

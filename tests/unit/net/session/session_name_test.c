@@ -20,7 +20,7 @@ static void go_to(struct session_fixture *fixture, const char *host)
     sl_session_set_endpoint(fixture->session, &endpoint);
 }
 
-/* In step with the real time that a look-up takes. */
+/* As fast as the real time that a look-up takes. */
 static void until_slowly(struct session_fixture *fixture, bool (*done)(void *ctx))
 {
     for (int i = 0; i < 8000 && !done(fixture); i++) {

@@ -1,4 +1,4 @@
-/* Sessions with a nearer way to their peer than their endpoint. */
+/* Sessions with a preferred path to their peer, beside their endpoint. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -30,8 +30,8 @@ PATH_CASE(session_path__names_the_shard_when_connecting)
     assert_int_equal(path_number, 3);
 }
 
-/* Whoever closes several transports under connections that have not ended closes one before the
- * other: that of the endpoint is gone when the near connection hears of its end. */
+/* An owner closes several transports one after the other, under connections that have not ended:
+ * the endpoint's transport is closed when the connection of the preferred path ends. */
 PATH_CASE(session_path__outlives_the_transport_of_its_endpoint)
 {
     path_listen(fixture);
@@ -77,7 +77,7 @@ PATH_CASE(session_path__that_is_refused_goes_on_by_the_endpoint_at_once)
     assert_true(fixture->base.pair.now_ns < SL_CLOCK_NS_PER_S + 45 * SL_CLOCK_NS_PER_MS);
 }
 
-/* The session that goes by its endpoint finds the near way, and takes it. */
+/* The session that uses its endpoint finds the preferred path, and takes it. */
 static void comes_back(struct path_fixture *fixture)
 {
     session_fixture_pass(&fixture->base,
@@ -115,7 +115,7 @@ PATH_CASE(session_set_path__forgets_that_it_was_refused)
     path_greeted(fixture, false);
 }
 
-/* A peer that is gone is to be reached by neither: nothing is wrong with the near way. */
+/* A peer that has stopped answers on neither: the preferred path is not to blame. */
 PATH_CASE(session_path__is_tried_again_as_long_as_the_endpoint_fails_too)
 {
     session_fixture_pass(&fixture->base, 3000);
@@ -142,7 +142,7 @@ PATH_CASE(session_path__without_a_welcome_goes_on_by_the_endpoint)
     path_greeted(fixture, false);
 }
 
-/* What the peer says by the near way it would say by any: it is asked again there. */
+/* The peer would give this answer on any path: the session asks again over the preferred path. */
 PATH_CASE(session_path__is_kept_when_the_peer_says_not_yet)
 {
     path_listen(fixture);
@@ -180,7 +180,7 @@ PATH_CASE(session_path__refused_after_a_welcome_goes_on_by_the_endpoint)
     assert_int_equal(fixture->base.closed_count, 0);
 }
 
-/* As the near way is from now on. */
+/* The state of the preferred path from now on. */
 static void go_over_rdma(struct path_fixture *fixture, const char *host)
 {
     fixture->path.endpoint.scheme = SL_ENDPOINT_RDMA;
@@ -188,7 +188,7 @@ static void go_over_rdma(struct path_fixture *fixture, const char *host)
     sl_session_set_preferred(fixture->base.session, &fixture->path);
 }
 
-/* In step with the real time that a look-up takes. */
+/* As fast as the real time that a look-up takes. */
 static void until_slowly(struct path_fixture *fixture, bool (*done)(void *ctx))
 {
     for (int i = 0; i < 8000 && !done(&fixture->base); i++) {
@@ -362,7 +362,7 @@ PATH_CASE(session_path__that_leads_astray_is_looked_for_less_and_less)
     }
 }
 
-static uint32_t probe_count; /* connections that were begun by the near way */
+static uint32_t probe_count; /* connections that were begun over the preferred path */
 
 static void pass_and_count(struct path_fixture *fixture, uint32_t seconds)
 {

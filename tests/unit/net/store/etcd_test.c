@@ -17,10 +17,10 @@
 /* A machine that is busy may take long. */
 #define TIMEOUT (60 * SL_CLOCK_NS_PER_S)
 
-enum habit { SAYS, SAYS_WITHOUT_END, LISTS_WITHOUT_END, IS_SILENT, CLOSES };
+enum behaviour { SAYS, SAYS_WITHOUT_END, LISTS_WITHOUT_END, IS_SILENT, CLOSES };
 
 struct server {
-    enum habit habit;
+    enum behaviour behaviour;
     const char *says;
     int listener, stop[2];
     uint16_t port;
@@ -76,13 +76,13 @@ static void serve_one(struct server *server, int fd)
 {
     if (read_request(server, fd)) {
         server->asked++;
-        if (server->habit == SAYS) {
+        if (server->behaviour == SAYS) {
             (void)send(fd, server->says, strlen(server->says), MSG_NOSIGNAL);
-        } else if (server->habit == SAYS_WITHOUT_END) {
+        } else if (server->behaviour == SAYS_WITHOUT_END) {
             say_without_end(fd);
-        } else if (server->habit == LISTS_WITHOUT_END) {
+        } else if (server->behaviour == LISTS_WITHOUT_END) {
             list_without_end(fd, server->asked);
-        } else if (server->habit == IS_SILENT) {
+        } else if (server->behaviour == IS_SILENT) {
             struct pollfd stop = {.fd = server->stop[0], .events = POLLIN};
             (void)poll(&stop, 1, -1);
         }
@@ -104,9 +104,9 @@ static void *serve(void *ctx)
     return NULL;
 }
 
-static void server_start(struct server *server, enum habit habit, const char *says)
+static void server_start(struct server *server, enum behaviour behaviour, const char *says)
 {
-    *server = (struct server){.habit = habit, .says = says};
+    *server = (struct server){.behaviour = behaviour, .says = says};
     server->listener = real_etcd_listen(&server->port);
     assert_int_equal(pipe(server->stop), 0);
     assert_int_equal(pthread_create(&server->thread, NULL, serve, server), 0);
@@ -140,10 +140,10 @@ static struct sl_metastore_request ask_of(enum sl_metastore_kind kind, const cha
     return ask;
 }
 
-static int ask_one(enum habit habit, const char *says, struct sl_metastore_request *ask)
+static int ask_one(enum behaviour behaviour, const char *says, struct sl_metastore_request *ask)
 {
     struct server server;
-    server_start(&server, habit, says);
+    server_start(&server, behaviour, says);
     struct sl_etcd *etcd = client_of(&server.port, 1);
     sl_etcd_perform(etcd, ask);
     sl_etcd_destroy(&etcd);
@@ -158,7 +158,7 @@ static int ask_one(enum habit habit, const char *says, struct sl_metastore_reque
 SL_CASE(perform__servers_that_misbehave)
 {
     static const struct {
-        enum habit habit;
+        enum behaviour behaviour;
         const char *says;
         int err;
     } CASES[] = {
@@ -177,7 +177,7 @@ SL_CASE(perform__servers_that_misbehave)
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         struct sl_metastore_request ask = ask_of(SL_METASTORE_READ, "k");
         ask.timeout_ns = CASES[i].err != SL_ERR_IO ? TIMEOUT : 500 * SL_CLOCK_NS_PER_MS;
-        int err = ask_one(CASES[i].habit, CASES[i].says, &ask);
+        int err = ask_one(CASES[i].behaviour, CASES[i].says, &ask);
         /* Out of reach: the last attempt of several says how. */
         err = err == SL_ERR_DEADLINE ? SL_ERR_IO : err;
         if (err != CASES[i].err) {

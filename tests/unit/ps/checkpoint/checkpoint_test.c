@@ -518,7 +518,7 @@ CASE(clear__takes_a_manifest_that_comes_late)
     assert_null(find(disk, "000001/manifest.json"));
 }
 
-CASE(abandon__sets_aside_what_lies_between)
+CASE(abandon__renames_the_checkpoints_between)
 {
     uint32_t count;
     for (uint64_t i = 1; i <= 6; i++) {

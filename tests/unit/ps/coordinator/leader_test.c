@@ -1,4 +1,4 @@
-/* The coordinator's seat: under faults by seed, and one by one. */
+/* The leader of the coordinator: under faults by seed, and under single faults. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ SL_CASE(leader__under_random_faults)
         for (uint32_t i = 0; i < 1500; i++) { /* half a minute */
             world_step(&world);
         }
-        assert_int_equal(world_count_seated(&world), 1);
+        assert_int_equal(world_count_leaders(&world), 1);
         assert_non_null(world.members[0].at);
         assert_non_null(world.members[1].at);
         const uint32_t before = world.told_count;
@@ -102,16 +102,16 @@ CASE(leader__another_one_has_the_same_term)
 CASE(leader__the_metastore_is_away)
 {
     world_run_for(world, 20 * SL_CLOCK_NS_PER_S);
-    assert_int_equal(world_count_seated(world), 1);
+    assert_int_equal(world_count_leaders(world), 1);
     assert_true(world->told_count > 0);
     for (uint32_t i = 0; i < PROCESSES; i++) {
         memory_store_cut(world->processes[i].metastore, true, false);
     }
     world_run_for(world, TTL_S * SL_CLOCK_NS_PER_S);
-    assert_int_equal(world_count_seated(world), 0);
+    assert_int_equal(world_count_leaders(world), 0);
     world_heal(world);
     world_run_for(world, 10 * SL_CLOCK_NS_PER_S);
-    assert_int_equal(world_count_seated(world), 1);
+    assert_int_equal(world_count_leaders(world), 1);
     assert_int_equal(world->term_count, 2);
 }
 
@@ -150,11 +150,11 @@ CASE(leader__the_metastore_is_full)
     assert_int_equal(over_early, 0);
     assert_int_equal(count_logged(file, "is out of reach: database space exceeded"), PROCESSES);
     assert_int_equal(count_logged(file, "the cluster store answers again"), PROCESSES);
-    assert_int_equal(world_count_seated(world), 1);
+    assert_int_equal(world_count_leaders(world), 1);
     (void)fclose(file);
 }
 
-/* One that is told to end gives the seat away at once, and what it knew is written. */
+/* A leader that resigns deletes its key at once, after its records are written. */
 CASE(leader__resigns)
 {
     world_run_for(world, 20 * SL_CLOCK_NS_PER_S);
@@ -201,7 +201,7 @@ CASE(leader__claims_twice)
         memory_store_repeat(world->processes[i].metastore, true);
     }
     world_run_for(world, 10 * SL_CLOCK_NS_PER_S);
-    assert_int_equal(world_count_seated(world), 1);
+    assert_int_equal(world_count_leaders(world), 1);
     assert_int_equal(world->term_count, 1);
     assert_true(world->told_count > 0);
 }
@@ -219,9 +219,9 @@ CASE(leader__is_prolonged_too_late)
     memory_store_hold(leader->metastore, false);
     while (memory_store_answer(world->memory)) {
     }
-    assert_int_equal(world_count_seated(world), 0);
+    assert_int_equal(world_count_leaders(world), 0);
     world_run_for(world, 10 * SL_CLOCK_NS_PER_S);
-    assert_int_equal(world_count_seated(world), 1);
+    assert_int_equal(world_count_leaders(world), 1);
 }
 
 /* A server of the store was asked first, did not answer, and does it when others have long done it,
@@ -277,16 +277,16 @@ CASE(leader__strange_keys)
     for (size_t i = 0; i < sizeof VALUES / sizeof VALUES[0]; i++) {
         memory_store_set(world->memory, KEY, VALUES[i]);
         world_run_for(world, 5 * SL_CLOCK_NS_PER_S);
-        assert_int_equal(world_count_seated(world), 0);
+        assert_int_equal(world_count_leaders(world), 0);
         assert_int_equal(world->processes[0].leader_term, 0);
         memory_store_set(world->memory, KEY, NULL);
     }
     memory_store_set(world->memory, "jobs/a/state/ps/00007", "{}");
     world_run_for(world, 20 * SL_CLOCK_NS_PER_S);
-    assert_int_equal(world_count_seated(world), 0);
+    assert_int_equal(world_count_leaders(world), 0);
     memory_store_set(world->memory, "jobs/a/state/ps/00007", NULL);
     world_run_for(world, 20 * SL_CLOCK_NS_PER_S);
-    assert_int_equal(world_count_seated(world), 1);
+    assert_int_equal(world_count_leaders(world), 1);
 }
 
 SL_UNIT_SETUP()

@@ -47,7 +47,7 @@ void world_disconnect(struct world *world, const struct process *process)
     }
 }
 
-static void on_seated(void *ctx, struct sl_coordinator *coordinator, bool anew)
+static void on_elected(void *ctx, struct sl_coordinator *coordinator, bool anew)
 {
     assert_int_equal(anew, ((struct process *)ctx)->world->term_count == 0);
     struct process *process = ctx;
@@ -58,7 +58,7 @@ static void on_seated(void *ctx, struct sl_coordinator *coordinator, bool anew)
     process->world->last_term = term;
 }
 
-static void on_unseated(void *ctx, const char *why)
+static void on_term_ended(void *ctx, const char *why)
 {
     struct process *process = ctx;
     assert_string_not_equal(why, "");
@@ -111,8 +111,8 @@ static void start(struct world *world, struct process *process)
                         .report_cells = &process->report_cells,
                         .ctx = process},
         .now_ns = on_now,
-        .seated = on_seated,
-        .unseated = on_unseated,
+        .elected = on_elected,
+        .term_ended = on_term_ended,
         .leader = on_leader,
         .wake = on_wake,
         .ctx = process,
@@ -300,7 +300,7 @@ void world_heal(struct world *world)
     }
 }
 
-uint32_t world_count_seated(const struct world *world)
+uint32_t world_count_leaders(const struct world *world)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < PROCESSES; i++) {
@@ -309,7 +309,7 @@ uint32_t world_count_seated(const struct world *world)
     return count;
 }
 
-/* In good order: the seat is given away, and nothing is under way. */
+/* An orderly end: the leader resigns, and no request is in flight. */
 void world_end_process(struct world *world, struct process *process, bool erases)
 {
     world_disconnect(world, process);

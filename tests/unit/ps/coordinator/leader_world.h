@@ -55,7 +55,7 @@ struct world {
 };
 
 void world_cause_trouble(struct world *world);
-uint32_t world_count_seated(const struct world *world);
+uint32_t world_count_leaders(const struct world *world);
 void world_disconnect(struct world *world, const struct process *process);
 void world_end_process(struct world *world, struct process *process, bool erases);
 void world_heal(struct world *world);

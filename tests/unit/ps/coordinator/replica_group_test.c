@@ -57,8 +57,8 @@ static void begin(struct fixture *f)
     join_worker(f, 1, 0, 1, 1);
 }
 
-/* Of the cluster that was told last: "0:e1 0>1" is epoch 1 of ps 0, which is its own primary, and
- * whose backup is on ps 1; in step with a "!". */
+/* Compares the pairs of the last cluster message: "0:e1 0>1" is epoch 1 of ps 0, which is its own
+ * primary, and whose backup is on ps 1; "!" means in sync. */
 static void expect_pairs(struct fixture *f, const char *wanted)
 {
     assert_true(f->sent_count > 0);
@@ -108,7 +108,7 @@ CASE(coordinator_replica__the_backup_takes_over)
     expect_pairs(f, "0:e3 0>1 1:e4 1>- 2:e2 0>-");
 }
 
-/* Who watches the cluster is told how many shards have no backup in step. */
+/* The statistics have the number of shards without a backup that is in sync. */
 CASE(coordinator_replica__counts_the_shards_without_a_backup)
 {
     begin(f);
@@ -126,7 +126,7 @@ CASE(coordinator_replica__counts_the_shards_without_a_backup)
     expect(f, "1#4 stats of 0 tables, 2 shards alone");
 }
 
-/* Whoever serves shards has a part in a checkpoint: their files, and no others. */
+/* Each server that serves shards has a part in a checkpoint: their files, and no others. */
 CASE(coordinator_replica__who_serves_writes_the_checkpoint)
 {
     begin(f);
@@ -320,7 +320,7 @@ CASE(coordinator_replica__a_backup_that_keeps_failing_is_tried_after_pauses)
                        (unsigned long long)(epoch + 1));
         expect_pairs(f, pairs);
     }
-    /* Who was in step meanwhile is tried at once. */
+    /* A backup that was in sync meanwhile is tried at once. */
     report(f, 12, 1, 5, true);
     report(f, 12, 1, 5, false);
     expect_pairs(f, "0:e1 0>1 1:e6 1>2 2:e1 2>0");
@@ -456,8 +456,8 @@ CASE(coordinator_replica__one_that_begins_anew_lets_a_backup_take_over)
     expect_pairs(f, "0:e2 0>1 1:e2 2>1 2:e1 2>0!");
 }
 
-/* Epochs go on, whoever serves in them. One that has a newer epoch than the primary had knows of
- * one that has ended. */
+/* Epochs ascend, whichever server is primary. A server with a newer epoch than the primary's knows
+ * of an epoch that has ended. */
 CASE(coordinator_replica__one_that_begins_anew_goes_on_with_epochs)
 {
     forget_all(f);

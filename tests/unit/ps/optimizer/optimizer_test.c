@@ -483,7 +483,7 @@ SL_CASE(optimizer_apply__stays_finite)
     }
 }
 
-/* Whoever pushes no number is to see it: no kernel may take it for a zero, or leave the value as
+/* A client that pushes NaN gets NaN back: no kernel may take it for a zero, or leave the value as
  * it was. */
 static void check_no_number(enum sl_optimizer_kind kind, enum sl_optimizer_simd form, uint32_t dim)
 {

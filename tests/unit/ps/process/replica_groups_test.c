@@ -28,8 +28,8 @@ static struct world *world_of(void *core)
     return SL_CONTAINER_OF(core, struct world, core);
 }
 
-/* ps/1 is the primary of its own shards, and of the guests', and the coordinator has said that the
- * backups of both are in step. */
+/* ps/1 is the primary of its own shards, and of another server's; the coordinator has sent that the
+ * backups of both are in sync. */
 static int setup(void **state)
 {
     struct world *world = calloc(1, sizeof *world);
@@ -83,7 +83,7 @@ static void on_end(void *ctx, uint64_t a, uint64_t b)
 }
 
 /* What the cores would be told now. */
-static uint32_t handovers_of(struct world *world)
+static uint32_t switchovers_of(struct world *world)
 {
     const uint32_t before = world->end_count;
     world->process.options.reactors.count = 1;
@@ -95,46 +95,46 @@ static uint32_t handovers_of(struct world *world)
            (world->process.hosted[SL_PROCESS_PARTNER].switches_over ? GUEST : 0);
 }
 
-CASE(process__hands_over_when_all_shards_are_in_sync)
+CASE(process__switches_over_when_all_shards_are_in_sync)
 {
-    assert_int_equal(handovers_of(world), 0);
+    assert_int_equal(switchovers_of(world), 0);
     moved(world, 0, EPOCH, true);
-    assert_int_equal(handovers_of(world), 0);
+    assert_int_equal(switchovers_of(world), 0);
     moved(world, 1, EPOCH, true);
-    assert_int_equal(handovers_of(world), OWN);
+    assert_int_equal(switchovers_of(world), OWN);
     moved(world, SHARDS, EPOCH, true);
     moved(world, SHARDS + 1, EPOCH, true);
-    assert_int_equal(handovers_of(world), OWN | GUEST);
+    assert_int_equal(switchovers_of(world), OWN | GUEST);
 }
 
 /* One of them gives its backup up: the coordinator is told so of the pair. */
-CASE(process__hands_over_no_shard_when_one_gives_up)
+CASE(process__switches_over_no_shard_when_one_gives_up)
 {
     moved(world, 0, EPOCH, true);
     moved(world, 1, EPOCH, true);
     moved(world, 0, EPOCH, false);
-    assert_int_equal(handovers_of(world), 0);
+    assert_int_equal(switchovers_of(world), 0);
 }
 
 /* The coordinator has not heard it, or has begun another epoch, or another is the primary. */
-CASE(process__hands_over_what_the_coordinator_knows)
+CASE(process__switches_over_only_if_the_coordinator_agrees)
 {
     struct sl_process_replica_group *pair = &world->process.hosted[SL_PROCESS_HOME].group;
     moved(world, 0, EPOCH, true);
     moved(world, 1, EPOCH, true);
     pair->ps.in_sync = false;
-    assert_int_equal(handovers_of(world), 0);
+    assert_int_equal(switchovers_of(world), 0);
     pair->ps.in_sync = true;
     pair->ps.epoch++;
-    assert_int_equal(handovers_of(world), 0);
+    assert_int_equal(switchovers_of(world), 0);
     pair->ps.epoch--;
     pair->ps.primary = 2;
-    assert_int_equal(handovers_of(world), 0);
+    assert_int_equal(switchovers_of(world), 0);
 }
 
 /* What was sent to the coordinator is there before this ps's goodbye; what waits to be sent is not.
  */
-CASE(process__hands_over_what_the_coordinator_hears_first)
+CASE(process__switches_over_after_the_report_is_sent)
 {
     struct sl_process_replica_group *pair = &world->process.hosted[SL_PROCESS_HOME].group;
     pair->ps.in_sync = false;
@@ -143,7 +143,7 @@ CASE(process__hands_over_what_the_coordinator_hears_first)
     moved(world, 0, EPOCH, true);
     moved(world, 1, EPOCH, true);
     assert_true(sl_agent_has_news(&world->member));
-    assert_int_equal(handovers_of(world), 0);
+    assert_int_equal(switchovers_of(world), 0);
     world->member.registration.has_news = false; /* as when it has been sent */
-    assert_int_equal(handovers_of(world), OWN);
+    assert_int_equal(switchovers_of(world), OWN);
 }

@@ -1,4 +1,5 @@
-/* Checkpoints of a primary, whose shard is cut for its backup's image too: one after the other. */
+/* Checkpoints of a primary whose shard is also read for its backup's snapshot: one after the
+ * other. */
 #include <stdlib.h>
 
 #include "pair.h"
@@ -35,7 +36,7 @@ static struct saved *make_disk(struct pair *pair)
     return saved;
 }
 
-/* And rows enough for an image of some turns. */
+/* The disk, and rows enough for a snapshot of some turns. */
 static struct saved *begin_with_disk(struct pair *pair)
 {
     struct saved *saved = make_disk(pair);
@@ -58,8 +59,8 @@ static void both_end(struct pair *pair, struct saved *saved, uint32_t count)
     assert_int_equal(pair->failed_count, 0);
 }
 
-/* One that is given up leaves the image alone. */
-PAIR_CASE(server_replica__a_checkpoint_waits_for_an_snapshot)
+/* A checkpoint that is aborted does not disturb the snapshot. */
+PAIR_CASE(server_replica__a_checkpoint_waits_for_a_snapshot)
 {
     struct saved *saved = begin_with_disk(pair);
     begin_later(pair);
@@ -79,7 +80,7 @@ PAIR_CASE(server_replica__a_checkpoint_waits_for_an_snapshot)
     free(saved);
 }
 
-PAIR_CASE(server_replica__an_snapshot_waits_for_a_checkpoint)
+PAIR_CASE(server_replica__a_snapshot_waits_for_a_checkpoint)
 {
     struct saved *saved = begin_with_disk(pair);
     sl_server_checkpoint_begin(pair->stepped.server, 1, 0, 0);

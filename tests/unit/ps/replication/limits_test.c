@@ -75,9 +75,9 @@ static uint64_t fill_log(struct pair *pair, uint32_t budget_us)
     return id;
 }
 
-/* An image that takes longer than those who push can wait is given up: they go on, and it is tried
- * again later. */
-PAIR_CASE(replica__an_snapshot_that_takes_too_long_is_given_up)
+/* A snapshot that takes longer than pushes can wait is given up: the pushes go on, and the snapshot
+ * is tried again later. */
+PAIR_CASE(replica__a_snapshot_that_takes_too_long_is_given_up)
 {
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
@@ -105,7 +105,8 @@ PAIR_CASE(replica__an_snapshot_that_takes_too_long_is_given_up)
     assert_int_equal(pair->in_sync_count, 2);
 }
 
-/* One in step that does not keep up: whom it was too late for is told why. */
+/* The backup is in sync and does not keep up: a request that missed its deadline is answered with
+ * the reason. */
 PAIR_CASE(replica__who_waits_for_a_backup_that_is_behind_is_told_so)
 {
     struct shard_request *request = &pair->stepped.request;

@@ -31,7 +31,7 @@ void turns(struct pair *pair, uint32_t count);
 void tell(struct pair *pair, struct sl_server *server, uint64_t epoch, bool is_primary,
           bool has_backup);
 
-/* Both are in step, and a client has joined; worker UINT32_MAX: without a clock. */
+/* Both are in sync, and a client has joined; worker UINT32_MAX: without a clock. */
 void begin(struct pair *pair, uint32_t worker);
 
 /* A backup begins in the second epoch, when there is something already. */

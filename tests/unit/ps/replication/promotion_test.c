@@ -88,7 +88,7 @@ PAIR_CASE(replica__a_backup_that_fails_while_it_takes_over_never_serves)
 }
 
 /* Likewise of one that has a part of its snapshot. */
-PAIR_CASE(replica__a_backup_with_half_an_snapshot_never_serves)
+PAIR_CASE(replica__a_backup_with_half_a_snapshot_never_serves)
 {
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
@@ -143,9 +143,9 @@ PAIR_CASE(replica__a_loss_that_cannot_be_kept_ends_the_process)
     turns(pair, 50);
 }
 
-/* The process that has come in the place of the lost primary gets the backup before the promotion
- * is complete: it gets an image all the same, and nothing is forgotten. */
-PAIR_CASE(replica__a_new_backup_during_a_promotion_gets_an_snapshot)
+/* The process that replaces the lost primary becomes the backup before the promotion is complete:
+ * it gets a snapshot all the same, and no write is lost. */
+PAIR_CASE(replica__a_new_backup_during_a_promotion_gets_a_snapshot)
 {
     const struct sl_message_expired lost = {
         .role = SL_MESSAGE_ROLE_WORKER, .task_index = 1, .client_id = 9, .why = "of the test"};
@@ -184,7 +184,7 @@ PAIR_CASE(replica__a_new_backup_during_a_promotion_gets_an_snapshot)
     assert_int_equal(stepped_reply(&pair->peer, 5)->status, 0);
 }
 
-/* A pull waits for worker/1 at the primary, whose backup is in step. */
+/* A pull waits for worker/1 at the primary, whose backup is in sync. */
 static void begin_to_wait(struct pair *pair)
 {
     begin(pair, 0);
@@ -196,17 +196,17 @@ static void begin_to_wait(struct pair *pair)
     assert_int_equal(pair->peer.reply_count, 1);
 }
 
-/* The ps ends, and another of its shards has no backup in step, so that the coordinator promotes
- * the backup of none: the client is told, although the backup of this shard could go on. */
-PAIR_CASE(replica__a_shard_does_not_hand_over_without_the_others)
+/* The ps ends, and another of its shards has no backup in sync, so that the coordinator promotes no
+ * backup: the client gets an error, although the backup of this shard could go on. */
+PAIR_CASE(replica__a_shard_does_not_switch_over_without_the_others)
 {
     begin_to_wait(pair);
     sl_server_drain(pair->stepped.server, STEPPED_LEASE, NULL, NULL);
     assert_int_equal(stepped_reply(&pair->peer, 2)->status, SL_ERR_CANCELLED);
 }
 
-/* All of them are in step: nothing is said, and the client asks the backup. */
-PAIR_CASE(replica__a_shard_hands_over_with_the_others)
+/* All backups are in sync: the client gets no error, and asks the backup. */
+PAIR_CASE(replica__a_shard_switches_over_with_the_others)
 {
     begin_to_wait(pair);
     sl_replication_set_switchover(pair->stepped.server, true);

@@ -300,13 +300,13 @@ PAIR_CASE(replication_metrics__show_a_backup_that_is_late)
     assert_int_equal(sl_cell_get(&backup->is_primary), 0);
 }
 
-PAIR_CASE(replica__a_backup_that_comes_later_gets_an_snapshot)
+PAIR_CASE(replica__a_backup_that_comes_later_gets_a_snapshot)
 {
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
     stepped_push_done(&pair->peer, 1, ASP, STEPPED_KEYS);
     begin_later(pair);
-    /* What is pushed meanwhile is acknowledged, and follows the image. */
+    /* Pushes during the snapshot are acknowledged, and sent after it. */
     uint64_t id = 2;
     while (pair->in_sync_count < 2) {
         assert_true(id < 1000);
@@ -457,7 +457,7 @@ PAIR_CASE(replica__a_client_that_comes_again_while_its_reply_waits)
     assert_int_equal(pair->peer.reply_count, 0);
 }
 
-/* A request of which the image has a part: the rest follows. */
+/* The snapshot has a part of a request: the rest is sent after it. */
 PAIR_CASE(replica__the_rest_of_a_request_follows_the_snapshot)
 {
     struct shard_request *request = &pair->stepped.request;
@@ -498,7 +498,7 @@ PAIR_CASE(replica__a_backup_that_says_nothing_is_given_up)
     assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
 }
 
-/* Likewise when it has its image: what is pushed meanwhile is limited. */
+/* The same after the snapshot: the size of the log is limited. */
 PAIR_CASE(replica__a_backup_that_says_nothing_of_its_snapshot_is_given_up)
 {
     begin(pair, UINT32_MAX);
@@ -511,8 +511,8 @@ PAIR_CASE(replica__a_backup_that_says_nothing_of_its_snapshot_is_given_up)
     assert_int_equal(pair->failed_count, 1);
 }
 
-/* What cannot be done there as it was here puts the backup out of step; it never takes over. */
-PAIR_CASE(replica__a_backup_out_of_step_says_so)
+/* A backup that cannot apply an entry is no longer in sync; it is never promoted. */
+PAIR_CASE(replica__a_backup_that_is_not_in_sync_reports_it)
 {
     begin(pair, UINT32_MAX);
     const struct sl_table_spec other = {.name = "other",

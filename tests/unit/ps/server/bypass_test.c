@@ -168,7 +168,7 @@ TWO_CASE(server_create__does_without_a_bypass_transport_that_is_not_needed)
 
 /* A second shard, on the other reactor, gets the connections that name it: each keeps its kind. A
  * connection through the device has to be to the shard's own reactor. */
-CASE(server_hand_over__keeps_the_kind_of_the_connection)
+CASE(server_migrate__keeps_the_kind_of_the_connection)
 {
     struct sl_server *first = world->stepped.server;
     struct sl_server *servers[2] = {first};
@@ -267,8 +267,8 @@ CASE(server_reply__of_any_size_is_one_frame_to_its_reply_buffer)
     assert_int_equal(copied_bytes(world), 0);
 }
 
-/* Small pulls that arrive together are answered in one piece of several frames, whose landings are
- * given back though nothing is written there: the device remembers no more than a few. */
+/* Small pulls that arrive together are answered in one piece of several frames. Their reply buffers
+ * are given back though nothing is written there: the device remembers no more than a few. */
 CASE(server_pulls__of_one_run_are_answered_each)
 {
     struct stepped *stepped = &world->stepped;
@@ -293,7 +293,7 @@ CASE(server_pulls__of_one_run_are_answered_each)
 }
 
 /* What cannot be carried out is answered in words, which lie elsewhere. */
-CASE(server_reply__of_an_error_leaves_the_reply_buffer_degraded)
+CASE(server_reply__of_an_error_leaves_the_reply_buffer_alone)
 {
     struct stepped *stepped = &world->stepped;
     memset(world->reply_buffer, 0xff, sizeof world->reply_buffer);
@@ -308,7 +308,8 @@ CASE(server_reply__of_an_error_leaves_the_reply_buffer_degraded)
     assert_int_equal(stepped->network.landed_count, 0);
 }
 
-/* The landing is lost with its connection; the answer comes whole to the one of the next. */
+/* The reply buffer is lost with its connection; the whole answer goes to the buffer of the next
+ * one. */
 CASE(server_reply__is_whole_after_its_reply_buffer_was_lost)
 {
     for (uint64_t id = 1; id <= 40; id++) {

@@ -202,7 +202,7 @@ CASE(save__adds_to_what_is_complete_only)
 /* Requests are answered while it is made, and what they push is not in it. */
 CASE(save__is_of_one_moment)
 {
-    world->two.stepped.pair.aside_ns = 30 * SL_CLOCK_NS_PER_MS;
+    world->two.stepped.pair.offload_ns = 30 * SL_CLOCK_NS_PER_MS;
     assert_int_equal(push(world, STEPPED_KEYS), 0);
     begin(world, 1, 0);
     stepped_turns(&world->two.stepped, 2);
@@ -292,7 +292,7 @@ CASE(save__a_full_disk)
 CASE(save__a_disk_that_stands_still)
 {
     assert_int_equal(push(world, 3000), 0);
-    world->two.stepped.pair.aside_ns = 3 * PATIENCE;
+    world->two.stepped.pair.offload_ns = 3 * PATIENCE;
     begin(world, 1, 0);
     stepped_pass(&world->two.stepped, PATIENCE / 2);
     assert_int_equal(world->result_count, 0);
@@ -306,7 +306,7 @@ CASE(save__a_disk_that_stands_still)
     const struct sl_server_checkpoint_result second = take_result(world);
     assert_int_equal(second.err, SL_ERR_DEADLINE);
     assert_non_null(strstr(second.reason.text, "the disk"));
-    world->two.stepped.pair.aside_ns = 0;
+    world->two.stepped.pair.offload_ns = 0;
     stepped_pass(&world->two.stepped, 3 * PATIENCE);
     assert_int_equal(push(world, 10), 0);
     assert_int_equal(save(world, 3, 0), 3000);
@@ -415,7 +415,7 @@ static void leave_and_restore(struct world *world, bool finishes)
     sl_server_start_serving(world->two.stepped.server);
 }
 
-/* What was kept aside for worker/1 is there, and workers begin anew. */
+/* The buffered push of worker/1 is restored, and workers start from clock 0. */
 CASE(restore__of_a_job_that_is_over_begins_another)
 {
     leave_and_restore(world, true);

@@ -1,4 +1,4 @@
-/* Sessions in an image: a ps that ends and begins again, as it was, knows its clients. */
+/* Sessions in a snapshot: a ps that is restarted from it knows its clients. */
 
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #include "ps/shard/state.h"
 #include "ps/snapshot/block.h"
 #include "stepped.h"
-#include "tests/support/shard_image.h"
+#include "tests/support/shard_stream.h"
 #include "tests/support/unit.h"
 
 static struct sl_reason reason;
@@ -120,7 +120,8 @@ static float first_value_of(struct stepped_two *world, uint16_t table)
     return stepped_values(&world->stepped, table, 1);
 }
 
-/* The image does not know of the first client's second push, which comes again to who has it. */
+/* The snapshot lacks the first client's second push, which the client sends again to the new
+ * server. */
 static void push_is_carried_out_again(struct stepped_two *world, struct saved *saved)
 {
     struct stepped_peer *peer = &world->first;
@@ -200,8 +201,8 @@ TWO_CASE(server_session_snapshot__of_clients_and_workers_only)
     assert_non_null(sl_server_session_find(world->stepped.server, 7));
 }
 
-/* What comes while the sessions are walked is not in the image: it is carried out when it comes
- * again, once. */
+/* A push during the walk of the sessions is not in the snapshot: it is applied once, when the
+ * client sends it again. */
 TWO_CASE(server_session_snapshot__what_is_done_meanwhile_is_not_in_it)
 {
     struct stepped_peer *peer = &world->first;
@@ -214,8 +215,8 @@ TWO_CASE(server_session_snapshot__what_is_done_meanwhile_is_not_in_it)
     push_is_carried_out_again(world, &saved);
 }
 
-/* worker/0's step has written its first sections at the moment of the image, and is done before the
- * walk comes to it. */
+/* worker/0's step has written its first sections when the snapshot begins, and is done before the
+ * walk reaches its session. */
 TWO_CASE(server_session_snapshot__what_goes_on_meanwhile_is_in_it_as_it_was)
 {
     stepped_join_two(&world->first, &world->second, &world->stepped);

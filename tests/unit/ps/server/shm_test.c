@@ -208,7 +208,7 @@ CASE(server_push__of_several_turns_is_copied)
     while (world->stepped.server->scheduler.runnable_count == 0) {
         stepped_turns(&world->stepped, 1);
     }
-    world->stepped.network.peers_are_mad = true; /* it is too late */
+    world->stepped.network.peers_are_malicious = true; /* it is too late */
     assert_int_equal(world->stepped.network.message_count, 0);
     stepped_expect_ok(&world->path, 2);
     assert_true(stepped_values(&world->stepped, SPARSE, STEPPED_KEYS) == 1);
@@ -269,14 +269,14 @@ static uint64_t rows_of_sparse(const struct world *world)
     return rows;
 }
 
-/* What a mad peer writes to while it is read spoils its values and nothing else: every request is
- * as valid as when it came, and names the keys that it named then. */
-SL_CASE(server_push__of_a_mad_peer_spoils_only_values)
+/* A malicious peer that writes to a request while the server reads it spoils its values and nothing
+ * else: every request is as valid as when it arrived, and names the same keys. */
+SL_CASE(server_push__of_a_malicious_peer_spoils_only_values)
 {
     for (uint64_t seed = 1; seed <= 6; seed++) {
         struct world *world = create(seed);
         uint64_t random = seed;
-        world->stepped.network.peers_are_mad = true;
+        world->stepped.network.peers_are_malicious = true;
         for (uint64_t id = 1; id <= 30; id++) {
             const uint64_t what = sl_hash_random(&random);
             if (what % 3 == 0) {
@@ -398,8 +398,8 @@ CASE(server_reply__lies_elsewhere_when_the_reply_buffer_is_of_another_size)
     }
 }
 
-/* The landing goes with its connection, wherever the answer was; the one that comes in its place
- * has all of it, also what had been made. */
+/* The reply buffer is lost with its connection, wherever the answer was; the buffer of the next
+ * connection gets the whole answer, also the part that had been computed. */
 CASE(server_reply__is_whole_after_its_reply_buffer_was_taken_off)
 {
     const uint32_t floats = STEPPED_KEYS * STEPPED_DIM;

@@ -7,7 +7,7 @@
 #define KEYS     600 /* of a pull: its turn is looked at */
 #define REQUESTS 8   /* in all fewer keys than a turn has */
 
-/* Whoever reads the clock finds that so much time has gone by since somebody did. */
+/* Each reading of the clock finds that reading_ns have passed since the last one. */
 static uint64_t reading_ns;
 static uint64_t read_ns;
 

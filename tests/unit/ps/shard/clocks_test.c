@@ -221,7 +221,7 @@ CASE(clocks_take_moved__also_when_nobody_is_left_to_wait_for)
     assert_true(sl_clocks_take_moved(clocks));
 }
 
-CASE(clocks_min_clock_of_all__counts_whoever_was_heard_of)
+CASE(clocks_min_clock_of_all__counts_all_known_workers)
 {
     assert_int_equal(sl_clocks_min_of_all(clocks), 0);
     sl_clocks_mark_seen(clocks, 0);
@@ -316,7 +316,7 @@ static void act(struct sl_clocks *clocks, uint32_t worker, uint64_t what, uint64
 }
 
 /* The counting of workers at the floor against a plain minimum, which never goes down. */
-CASE(clocks_min_clock__is_the_minimum_whoever_comes_and_goes)
+CASE(clocks_min_clock__is_the_minimum_while_workers_come_and_go)
 {
     enum { WORKERS = 12, GROUPS = 3 };
     static const uint32_t counts[GROUPS] = {1, 5, 9};

@@ -1,4 +1,4 @@
-/* What is no image of a shard is refused, and what may be one does no harm. */
+/* Bytes that are no snapshot of a shard are refused, and a damaged snapshot does no harm. */
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "core/hash.h"
 #include "ps/shard/load.h"
-#include "tests/support/shard_image.h"
+#include "tests/support/shard_stream.h"
 #include "tests/support/shard_work.h"
 #include "tests/support/unit.h"
 
@@ -142,7 +142,7 @@ static void append(struct shard_stream *stream, const char *text)
     }
 }
 
-SL_CASE(shard_load__refuses_what_is_no_image)
+SL_CASE(shard_load__refuses_what_is_no_snapshot)
 {
     static const struct {
         const char *says;
@@ -183,7 +183,7 @@ SL_CASE(shard_load__refuses_what_is_no_image)
     }
 }
 
-SL_CASE(shard_load__an_image_that_lacks_a_block)
+SL_CASE(shard_load__a_snapshot_that_lacks_a_block)
 {
     struct shard_stream stream = {0};
     append_table(&stream, 0, "emb", SL_TABLE_SPARSE, 3);
@@ -196,7 +196,7 @@ SL_CASE(shard_load__an_image_that_lacks_a_block)
     assert_non_null(strstr(reason.text, "it counts 1 records of rows, and 0 came"));
 }
 
-/* Key 1 is of one of two shards, so that no image of the other can have it. */
+/* Key 1 belongs to one of two shards, so that no snapshot of the other can have it. */
 SL_CASE(shard_load__a_row_of_another_shard)
 {
     int corrupt = 0;
@@ -236,8 +236,8 @@ SL_CASE(shard_load__memory_ends_and_the_limit_is_named)
     assert_non_null(strstr(reason.text, "the limit is 1048576"));
 }
 
-/* Of images of shards of another number, the greatest step counts, and the state that goes with it.
- */
+/* Of snapshots of another number of shards, the greatest step counts, and the state that goes with
+ * it. */
 SL_CASE(shard_load__the_greatest_step_brings_its_state)
 {
     static const uint64_t steps[3] = {7, 9, 8};
@@ -297,7 +297,8 @@ SL_CASE(shard_load__pushes_that_are_due)
     shard_stream_fini(&stream);
 }
 
-/* A later image of a shard takes the place of an earlier one, also where that was further on. */
+/* A later snapshot of a shard replaces an earlier one, also if the earlier one had the higher
+ * clock. */
 SL_CASE(shard_load__clocks_may_go_back)
 {
     struct sl_shard *shard = shard_work_shard(0, 1, 0);
@@ -317,7 +318,7 @@ SL_CASE(shard_load__clocks_may_go_back)
     sl_shard_destroy(&shard);
 }
 
-/* An image with a few records of every kind, packed. */
+/* A snapshot with a few records of every kind, packed. */
 static uint8_t *small_stream(size_t *bytes)
 {
     struct shard_stream stream = {0};
@@ -399,8 +400,8 @@ SL_CASE(shard_load__snapshot_short_anywhere)
     free(packed);
 }
 
-/* The same ones each time, and few: the fuzz target `image` looks for others. STARLING_TEST_FLIPS:
- * how many. */
+/* The same ones each time, and few: the fuzz target `snapshot` looks for others.
+ * STARLING_TEST_FLIPS: how many. */
 SL_CASE(shard_load__bits_flipped_anywhere)
 {
     const char *flips = getenv("STARLING_TEST_FLIPS");

@@ -1,8 +1,8 @@
-/* Shards whose images are loaded are what they were, bit for bit, whatever the number of shards;
- * and what is no image of a shard is refused. */
+/* Shards whose snapshots are loaded are what they were, bit for bit, whatever the number of shards;
+ * and bytes that are no snapshot of a shard are refused. */
 
 #include "ps/shard/snapshot.h"
-#include "tests/support/shard_image.h"
+#include "tests/support/shard_stream.h"
 #include "tests/support/shard_work.h"
 #include "tests/support/unit.h"
 
@@ -25,34 +25,34 @@ static void load(const struct shard_stream *stream, struct sl_shard *shard, uint
     }
 }
 
-/* All shards of the cluster, loaded from all images of another one. */
-static void restore(const struct shard_stream *images, uint32_t stream_count, uint32_t count,
+/* All shards of the cluster, loaded from all snapshots of another one. */
+static void restore(const struct shard_stream *streams, uint32_t stream_count, uint32_t count,
                     struct shard_work *out)
 {
     shard_work_init(out, count, false, 99);
     for (uint32_t s = 0; s < count; s++) {
         for (uint32_t i = 0; i < stream_count; i++) {
-            load(&images[i], out->shards[s], 50);
+            load(&streams[i], out->shards[s], 50);
         }
     }
 }
 
-static void make_all(const struct shard_work *work, struct shard_stream *images)
+static void make_all(const struct shard_work *work, struct shard_stream *streams)
 {
     for (uint32_t s = 0; s < work->count; s++) {
-        shard_stream_make(work->shards[s], NULL, BLOCK_BYTES, &images[s]);
+        shard_stream_make(work->shards[s], NULL, BLOCK_BYTES, &streams[s]);
     }
 }
 
-static void fini_all(struct shard_stream *images, uint32_t count)
+static void fini_all(struct shard_stream *streams, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        shard_stream_fini(&images[i]);
+        shard_stream_fini(&streams[i]);
     }
 }
 
-/* The same shard: everything, pushes that are kept aside and clocks too; and what is done to both
- * from then on has the same effect. */
+/* The same shard: everything, also buffered pushes and clocks; and all later requests have the same
+ * effect on both. */
 SL_CASE(shard_load__the_same_shard_goes_on_as_it_would_have)
 {
     uint64_t buffered = 0;
@@ -98,21 +98,21 @@ SL_CASE(shard_load__a_difference_is_seen)
     shard_work_fini(&work);
 }
 
-/* One of three, with what was kept aside there. */
+/* One shard of three, with its buffered pushes. */
 SL_CASE(shard_load__one_shard_of_three)
 {
     struct shard_work work;
     shard_work_init(&work, 3, true, 11);
     shard_work_run(&work, 900);
-    struct shard_stream images[3];
-    make_all(&work, images);
+    struct shard_stream streams[3];
+    make_all(&work, streams);
     for (uint32_t s = 0; s < 3; s++) {
         struct sl_shard *shard = shard_work_shard(s, 3, 0);
-        load(&images[s], shard, 100);
+        load(&streams[s], shard, 100);
         assert_no_difference(shard_stream_differ_at_all(work.shards[s], shard));
         sl_shard_destroy(&shard);
     }
-    fini_all(images, 3);
+    fini_all(streams, 3);
     shard_work_fini(&work);
 }
 
@@ -123,25 +123,25 @@ SL_CASE(shard_load__onto_another_number_of_shards)
     struct shard_work three;
     struct shard_work two;
     struct shard_work again;
-    struct shard_stream images[3];
+    struct shard_stream streams[3];
     shard_work_init(&one, 1, true, 21);
     shard_work_run(&one, 900);
 
-    make_all(&one, images);
-    restore(images, 1, 3, &three);
+    make_all(&one, streams);
+    restore(streams, 1, 3, &three);
     assert_no_difference(shard_stream_differ(one.shards, 1, three.shards, 3));
-    fini_all(images, 1);
+    fini_all(streams, 1);
 
-    make_all(&three, images);
-    restore(images, 3, 2, &two);
+    make_all(&three, streams);
+    restore(streams, 3, 2, &two);
     assert_no_difference(shard_stream_differ(one.shards, 1, two.shards, 2));
-    fini_all(images, 3);
+    fini_all(streams, 3);
 
-    make_all(&two, images);
-    restore(images, 2, 1, &again);
+    make_all(&two, streams);
+    restore(streams, 2, 1, &again);
     assert_no_difference(shard_stream_differ(one.shards, 1, again.shards, 1));
     assert_no_difference(shard_stream_differ(again.shards, 1, one.shards, 1));
-    fini_all(images, 2);
+    fini_all(streams, 2);
 
     shard_work_fini(&again);
     shard_work_fini(&two);
@@ -149,37 +149,39 @@ SL_CASE(shard_load__onto_another_number_of_shards)
     shard_work_fini(&one);
 }
 
-/* Three shards, an image in full and two that add to it, onto the same shards and onto two. */
-SL_CASE(shard_load__images_that_add_to_others)
+/* Three shards, a full snapshot and two incremental ones of each, onto the same shards and onto
+ * two. */
+SL_CASE(shard_load__incremental_snapshots)
 {
     struct shard_work work;
-    struct shard_stream images[9]; /* of shard 0 in order, of shard 1, of shard 2 */
+    struct shard_stream streams[9]; /* of shard 0 in order, of shard 1, of shard 2 */
     struct shard_stream_base bases[3];
     shard_work_init(&work, 3, true, 31);
     for (uint32_t step = 0; step < 3; step++) {
         shard_work_run(&work, step == 0 ? 600 : 150);
         for (uint32_t s = 0; s < 3; s++) {
             shard_stream_make(work.shards[s], step == 0 ? NULL : &bases[s], BLOCK_BYTES,
-                              &images[s * 3 + step]);
+                              &streams[s * 3 + step]);
             shard_stream_base_of(work.shards[s], &bases[s]);
         }
     }
-    assert_true(images[1].end.records[SL_SNAPSHOT_ROWS] < images[0].end.records[SL_SNAPSHOT_ROWS]);
-    assert_true(images[1].end.records[SL_SNAPSHOT_ROWS] > 0);
+    assert_true(streams[1].end.records[SL_SNAPSHOT_ROWS] <
+                streams[0].end.records[SL_SNAPSHOT_ROWS]);
+    assert_true(streams[1].end.records[SL_SNAPSHOT_ROWS] > 0);
     for (uint32_t s = 0; s < 3; s++) {
         struct sl_shard *shard = shard_work_shard(s, 3, 0);
         for (uint32_t step = 0; step < 3; step++) {
-            load(&images[s * 3 + step], shard, 100);
+            load(&streams[s * 3 + step], shard, 100);
         }
         assert_no_difference(shard_stream_differ_at_all(work.shards[s], shard));
         sl_shard_destroy(&shard);
     }
     struct shard_work two;
-    restore(images, 9, 2, &two);
+    restore(streams, 9, 2, &two);
     assert_no_difference(shard_stream_differ(work.shards, 3, two.shards, 2));
     assert_no_difference(shard_stream_differ(two.shards, 2, work.shards, 3));
     shard_work_fini(&two);
-    fini_all(images, 9);
+    fini_all(streams, 9);
     shard_work_fini(&work);
 }
 
@@ -200,7 +202,8 @@ static void snapshot(struct shard_work *work, uint32_t shard, struct sl_shard_sn
     assert_non_null(*base);
 }
 
-/* The shard as it was when the snapshot began: from an image made plainly, in that moment. */
+/* The shard as it was when the snapshot began: from a second snapshot, made at once in that
+ * moment. */
 static struct sl_shard *as_it_was(struct sl_shard *shard, uint32_t index, uint32_t count)
 {
     struct shard_stream stream;
@@ -257,11 +260,11 @@ static void take(struct sl_shard *shard, struct sl_shard_snapshot_base **base,
     assert_non_null(*base);
 }
 
-static uint32_t count_erased(const struct shard_stream *images, uint32_t count)
+static uint32_t count_erased(const struct shard_stream *streams, uint32_t count)
 {
     uint32_t keys = 0;
     for (uint32_t i = 0; i < count; i++) {
-        for (const struct sl_snapshot_block *at = images[i].first; at != NULL; at = at->next) {
+        for (const struct sl_snapshot_block *at = streams[i].first; at != NULL; at = at->next) {
             keys += at->kind == SL_SNAPSHOT_ERASED ? at->count : 0;
         }
     }
@@ -273,7 +276,7 @@ static uint32_t count_erased(const struct shard_stream *images, uint32_t count)
 SL_CASE(shard_load__erased_rows_stay_erased)
 {
     struct shard_work work;
-    struct shard_stream images[12]; /* of shard 0 in order, of shard 1, of shard 2 */
+    struct shard_stream streams[12]; /* of shard 0 in order, of shard 1, of shard 2 */
     struct sl_shard_snapshot_base *bases[3] = {NULL};
     shard_work_init(&work, 3, true, 61);
     for (uint32_t step = 0; step < 4; step++) {
@@ -281,13 +284,13 @@ SL_CASE(shard_load__erased_rows_stay_erased)
         shard_work_erase(&work, 40);
         shard_work_run(&work, 30);
         for (uint32_t s = 0; s < 3; s++) {
-            take(work.shards[s], &bases[s], &images[s * 4 + step]);
+            take(work.shards[s], &bases[s], &streams[s * 4 + step]);
         }
     }
-    assert_true(count_erased(images, 12) > 500);
+    assert_true(count_erased(streams, 12) > 500);
     for (uint32_t count = 1; count <= 3; count++) {
         struct shard_work again;
-        restore(images, 12, count, &again);
+        restore(streams, 12, count, &again);
         assert_no_difference(shard_stream_differ(work.shards, 3, again.shards, count));
         assert_no_difference(shard_stream_differ(again.shards, count, work.shards, 3));
         shard_work_fini(&again);
@@ -295,6 +298,6 @@ SL_CASE(shard_load__erased_rows_stay_erased)
     for (uint32_t s = 0; s < 3; s++) {
         sl_shard_snapshot_base_destroy(&bases[s]);
     }
-    fini_all(images, 12);
+    fini_all(streams, 12);
     shard_work_fini(&work);
 }

@@ -224,7 +224,7 @@ static void act(struct fixture *f, struct model *model)
     settle(model);
 }
 
-CASE(shard_model__whole_iterations_whoever_comes_and_goes)
+CASE(shard_model__whole_iterations_while_workers_come_and_go)
 {
     static struct model model;
     uint64_t acts = 0;

@@ -4,8 +4,8 @@
 #include <stdio.h>
 
 const struct sl_shard_snapshot_options snapshot_everything;
-uint64_t snapshot_keys[CUT_KEYS];
-float snapshot_gradients[CUT_KEYS * 8];
+uint64_t snapshot_keys[SNAPSHOT_KEYS];
+float snapshot_gradients[SNAPSHOT_KEYS * 8];
 
 void snapshot_fill(uint32_t count, uint64_t first, float value)
 {

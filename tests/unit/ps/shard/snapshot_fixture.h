@@ -5,19 +5,19 @@
 
 #include "fixture.h"
 #include "ps/shard/snapshot.h"
-#include "tests/support/shard_image.h"
+#include "tests/support/shard_stream.h"
 
-#define LARGE    2000 /* keys of a push that takes several slices */
-#define CUT_KEYS 40000
-#define WIDE     4 /* ids of tables that a test opens: */
-#define BLOCK    5
-#define KV       6
+#define LARGE         2000 /* keys of a push that takes several slices */
+#define SNAPSHOT_KEYS 40000
+#define WIDE          4 /* ids of tables that a test opens: */
+#define BLOCK         5
+#define KV            6
 
 extern const struct sl_shard_snapshot_options snapshot_everything;
 
 /* For requests. */
-extern uint64_t snapshot_keys[CUT_KEYS];
-extern float snapshot_gradients[CUT_KEYS * 8];
+extern uint64_t snapshot_keys[SNAPSHOT_KEYS];
+extern float snapshot_gradients[SNAPSHOT_KEYS * 8];
 
 /* Keys from `first` on, and gradients that are all the same. */
 void snapshot_fill(uint32_t count, uint64_t first, float value);
@@ -52,7 +52,7 @@ uint64_t snapshot_records(const struct shard_stream *stream);
 /* Loads the stream into *shard, or into a new one where that is NULL. */
 void snapshot_load(const struct shard_stream *stream, struct sl_shard **shard);
 
-/* A shard that is as this one is now, made plainly (tests/support/shard_image.h). */
+/* A shard that is as this one is now, made plainly (tests/support/shard_stream.h). */
 struct sl_shard *snapshot_copy(struct sl_shard *shard);
 
 /* The stream makes a shard that is as `still`, bit for bit. Frees both. */

@@ -264,7 +264,8 @@ static void act(struct model *model)
     }
 }
 
-/* The shard serves until the snapshot can begin, which is soon, whoever waits, comes or goes. */
+/* The shard serves until the snapshot can begin, which is soon, whichever worker waits, joins or
+ * leaves. */
 static void want_snapshot(struct model *model)
 {
     const struct sl_shard_snapshot_options options = {0};

@@ -1,9 +1,9 @@
-/* What a snapshot's image holds, what it adds to another, and how a shard goes on that is made of
- * it. */
+/* What a snapshot contains, what an incremental one adds, and how a shard goes on that is loaded
+ * from it. */
 
 #include "ps/snapshot/builder.h"
 #include "snapshot_fixture.h"
-#include "tests/support/shard_image.h"
+#include "tests/support/shard_stream.h"
 #include "tests/support/unit.h"
 
 /* A second request beside the fixture's. */
@@ -126,8 +126,8 @@ static struct sl_shard *load_of(struct sl_shard *from)
     return to;
 }
 
-/* A request has pushed and ticked, and waits: with what is kept of it, the rest is done by a shard
- * that is made of the image, and nothing twice. */
+/* A request has pushed and ticked, and waits: a shard that is loaded from the snapshot and the
+ * session's record does the rest, and nothing twice. */
 CASE(written__a_request_in_its_middle_is_done_once)
 {
     const uint64_t key = 5;
@@ -160,7 +160,7 @@ CASE(written__a_request_in_its_middle_is_done_once)
     sl_shard_destroy(&was);
 }
 
-/* The push of a section is in the image, what it pulls has not all been read. */
+/* The push of a section is in the snapshot; its pull has not read all rows. */
 CASE(written__a_push_whose_pull_goes_on)
 {
     snapshot_fill(LARGE, 0, 1.0F);

@@ -1,5 +1,5 @@
-/* When a snapshot begins, what it does with pushes that are kept aside, and where there is no
- * memory. That it is of one moment is snapshot_model_test.c's. */
+/* When a snapshot begins, how it treats buffered pushes, and where memory is short. That a snapshot
+ * shows one moment is tested in snapshot_model_test.c. */
 
 #include <string.h>
 
@@ -130,7 +130,7 @@ CASE(begin__a_commit_that_a_push_in_part_waits_for)
     snapshot_end(f);
 }
 
-/* A commit that has begun is whole in an image; one that has not, is not in it at all. */
+/* A commit that has begun is in a snapshot whole; one that has not begun is not in it at all. */
 CASE(begin__a_commit_is_in_it_whole_or_not_at_all)
 {
     fixture_push_all(f, 0, BSP, 1, 1.0F);

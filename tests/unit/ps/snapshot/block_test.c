@@ -1,4 +1,5 @@
-/* The codec of image blocks: what is put is taken again, and what is no record is not taken. */
+/* The codec of snapshot blocks: encoded records are decoded again, and bytes that are no record are
+ * refused. */
 
 #include <math.h>
 #include <string.h>

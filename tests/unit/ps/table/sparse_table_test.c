@@ -418,7 +418,7 @@ static uint64_t fill_up(size_t limit, uint64_t naps, size_t *memory_bytes)
 }
 
 /* The row that meets the limit is the same, whether the background thread keeps up or not. */
-SL_CASE(table_table__memory_limit_whoever_is_late)
+SL_CASE(table_table__memory_limit_at_any_moment)
 {
     size_t hurried_bytes;
     size_t rested_bytes;

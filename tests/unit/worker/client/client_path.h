@@ -12,7 +12,7 @@ extern float path_rows[NEAR_KEYS + 4]; /* the last ones are not lent */
 /* The connection that a pull goes over is of this kind, and the link's name says so. */
 void path_expect_way(struct peer_world *world, bool path);
 
-/* The client has registered it with its transport for the near way. */
+/* Whether the client has registered the memory with its transport of the preferred path. */
 bool path_is_registered(const struct peer_world *world, const void *base);
 
 /* sl_client_buffer_create and its counterpart wait for the client's reactors, which the test steps:

@@ -299,7 +299,7 @@ static const struct sl_transport_events ps_events = {.accepted = accepted,
                                                      .writable = writable,
                                                      .closed = closed};
 
-/* The near way leads over a network of its own. It is neither shared memory nor RDMA nor
+/* The preferred path leads over a network of its own. It is neither shared memory nor RDMA nor
  * DPDK, but is treated as such. */
 static struct peer_world *path_world;
 

@@ -39,7 +39,7 @@ struct peer_heard {
     uint32_t clock;            /* of a request, or of a JOIN */
 };
 
-/* What the client has told its transport for the near way. */
+/* What the client has requested of its transport of the preferred path. */
 struct peer_path {
     enum sl_endpoint_scheme scheme; /* shm, unless the case says another */
     struct sl_loop_network network;
@@ -105,7 +105,7 @@ int peer_teardown(void **state); /* closes the client, which may have failed to 
 void peer_turn(struct peer_world *world);
 void peer_turns(struct peer_world *world, uint32_t count);
 
-/* What the ps registers for the near way. */
+/* Fills in the preferred path that the ps registers. */
 void peer_fill_path(const struct peer_world *world, struct sl_message_ps *ps);
 
 /* The result of the start. */
@@ -115,7 +115,7 @@ void peer_start_with_table(struct peer_world *world, int32_t task_index);
 /* Sends a message that was not asked for on the control connection. */
 void peer_tell(struct peer_world *world, const struct sl_message *message);
 
-/* The ps listens by the near way, too, or does so no more. */
+/* The ps begins, or ceases, to listen on the preferred path. */
 void peer_listen_path(struct peer_world *world);
 void peer_ignore_path(struct peer_world *world);
 

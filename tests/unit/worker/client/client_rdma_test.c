@@ -305,7 +305,7 @@ static uint32_t count_lines(const char *text)
     return count;
 }
 
-/* Two hubs of a client, of which the first has no shard of this kind, ask some times. The log's
+/* Two reactors of a client, of which the first has no shard of this kind, ask some times. The log's
  * lines go to words. */
 static void ask_for_rdma(struct peer_world *world, char *words, size_t bytes)
 {

@@ -137,7 +137,7 @@ static pid_t start_stranger(void)
     return pid;
 }
 
-SL_CASE(client_create__goes_over_tcp_where_a_stranger_listens_path)
+SL_CASE(client_create__uses_tcp_if_another_process_has_the_shm_path)
 {
     if (geteuid() != 0) {
         skip();

@@ -69,7 +69,7 @@ CASE(http_limits__a_body_that_stands_still_loses_its_memory)
     expect(f, 200, "");
     await_memory(f, 0);
     dial(f);
-    begin_binary(f, 3000, 3000); /* a whole one: half of it would be kept aside */
+    begin_binary(f, 3000, 3000); /* a whole one: half of it would be buffered */
     assert_true(hear(f));
     assert_int_equal(f->status, 200);
     const int other = f->fd;

@@ -4,7 +4,7 @@
 #define CONNECTIONS 12
 #define FRAMES      200
 
-static bool hands_over(void)
+static bool migrates(void)
 {
     return (conformance_target->ops->capabilities & SL_TRANSPORT_MIGRATES) != 0;
 }
@@ -20,7 +20,7 @@ static struct world *open_three(const struct sl_transport_options *options)
     return world;
 }
 
-static void hand_over_under_traffic(const struct sl_transport_options *options)
+static void migrate_under_traffic(const struct sl_transport_options *options)
 {
     struct world *world = open_three(options);
     struct peer *peers[CONNECTIONS];
@@ -40,27 +40,27 @@ static void hand_over_under_traffic(const struct sl_transport_options *options)
     world_close(world);
 }
 
-SL_CASE(hand_over__under_traffic)
+SL_CASE(migrate__under_traffic)
 {
-    if (!hands_over()) {
+    if (!migrates()) {
         skip();
     }
-    hand_over_under_traffic(NULL);
+    migrate_under_traffic(NULL);
 }
 
-SL_CASE(hand_over__with_tiny_buffers)
+SL_CASE(migrate__with_tiny_buffers)
 {
-    if (!hands_over()) {
+    if (!migrates()) {
         skip();
     }
     struct sl_transport_options options = {.buffer_count = 16, .buffer_bytes = 320};
-    hand_over_under_traffic(&options);
+    migrate_under_traffic(&options);
 }
 
 /* The first frame is long, so that the receive in flight is into the sink's memory. */
-SL_CASE(hand_over__after_a_long_frame)
+SL_CASE(migrate__after_a_long_frame)
 {
-    if (!hands_over()) {
+    if (!migrates()) {
         skip();
     }
     struct world *world = open_three(NULL);
@@ -71,10 +71,11 @@ SL_CASE(hand_over__after_a_long_frame)
     world_close(world);
 }
 
-/* Whoever owned it may have told the kernel how much of the long frame he waits for. */
-SL_CASE(hand_over__between_a_long_frame_and_a_short_one)
+/* The first owner may have given the kernel the number of bytes of the long frame that it waits
+ * for. */
+SL_CASE(migrate__between_a_long_frame_and_a_short_one)
 {
-    if (!hands_over()) {
+    if (!migrates()) {
         skip();
     }
     struct world *world = open_three(NULL);
@@ -88,9 +89,9 @@ SL_CASE(hand_over__between_a_long_frame_and_a_short_one)
     world_close(world);
 }
 
-SL_CASE(hand_over__then_either_side_disconnects)
+SL_CASE(migrate__then_either_side_disconnects)
 {
-    if (!hands_over()) {
+    if (!migrates()) {
         skip();
     }
     struct world *world = open_three(NULL);
@@ -111,9 +112,9 @@ SL_CASE(hand_over__then_either_side_disconnects)
 }
 
 /* To the very reactor that it is on: a shard may well be owned by who accepts. */
-SL_CASE(hand_over__to_the_same_reactor)
+SL_CASE(migrate__to_the_same_reactor)
 {
-    if (!hands_over()) {
+    if (!migrates()) {
         skip();
     }
     struct world *world = world_open(2, NULL);
@@ -130,9 +131,9 @@ SL_CASE(hand_over__to_the_same_reactor)
 }
 
 /* The peer is gone before the connection has arrived. */
-SL_CASE(hand_over__of_a_connection_that_ends)
+SL_CASE(migrate__of_a_connection_that_ends)
 {
-    if (!hands_over()) {
+    if (!migrates()) {
         skip();
     }
     struct world *world = open_three(NULL);
@@ -152,10 +153,10 @@ SL_CASE(hand_over__of_a_connection_that_ends)
 
 /* A reactor that never accepts must not keep memory for every connection that it was ever given:
  * the first ones' serves the later ones. */
-SL_CASE(hand_over__reuses_the_memory_of_those_that_ended)
+SL_CASE(migrate__reuses_the_memory_of_those_that_ended)
 {
     enum { TIMES = 8 };
-    if (!hands_over()) {
+    if (!migrates()) {
         skip();
     }
     struct world *world = open_three(NULL);
@@ -180,4 +181,4 @@ SL_CASE(hand_over__reuses_the_memory_of_those_that_ended)
     world_close(world);
 }
 
-const char conformance_hand_over_cases;
+const char conformance_migrate_cases;

@@ -1,4 +1,4 @@
-#include "tests/support/shard_image.h"
+#include "tests/support/shard_stream.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "nursery.h"
+#include "spawner.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -12,12 +12,13 @@
 #define IN_FLIGHT_MAX   60
 #define ORDER_BYTES_MAX 1024
 
-static int nurse_fd;
-static pid_t nurse_pid;
+static int spawner_fd;
+static pid_t spawner_pid;
 static size_t bytes_of_order;
 
-/* Whoever is stopped would keep our output open, so all of them end with who made them. */
-_Noreturn static void nurse(int fd, void (*live)(const void *order))
+/* A child that only stops would keep the test's output open, so all children are killed when their
+ * parent ends. */
+_Noreturn static void spawn(int fd, void (*live)(const void *order))
 {
     _Alignas(max_align_t) uint8_t order[ORDER_BYTES_MAX];
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -36,7 +37,7 @@ _Noreturn static void nurse(int fd, void (*live)(const void *order))
     _exit(0);
 }
 
-bool nursery_open(size_t order_bytes, void (*live)(const void *order))
+bool spawner_open(size_t order_bytes, void (*live)(const void *order))
 {
     int ends[2];
     bytes_of_order = order_bytes;
@@ -44,32 +45,32 @@ bool nursery_open(size_t order_bytes, void (*live)(const void *order))
         socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
         return false;
     }
-    nurse_pid = fork();
-    if (nurse_pid == 0) {
+    spawner_pid = fork();
+    if (spawner_pid == 0) {
         close(ends[0]);
-        nurse(ends[1], live);
+        spawn(ends[1], live);
     }
     close(ends[1]);
-    nurse_fd = ends[0];
-    return nurse_pid > 0;
+    spawner_fd = ends[0];
+    return spawner_pid > 0;
 }
 
-void nursery_close(void)
+void spawner_close(void)
 {
-    close(nurse_fd);
-    waitpid(nurse_pid, NULL, 0);
+    close(spawner_fd);
+    waitpid(spawner_pid, NULL, 0);
 }
 
-pid_t nursery_bear(const void *order)
+pid_t spawner_fork(const void *order)
 {
     pid_t pid = -1;
-    assert_int_equal(write(nurse_fd, order, bytes_of_order), bytes_of_order);
-    assert_int_equal(read(nurse_fd, &pid, sizeof pid), sizeof pid);
+    assert_int_equal(write(spawner_fd, order, bytes_of_order), bytes_of_order);
+    assert_int_equal(read(spawner_fd, &pid, sizeof pid), sizeof pid);
     assert_true(pid > 0);
     return pid;
 }
 
-struct peer *nursery_connect(struct node *node, const struct sl_endpoint *endpoint)
+struct peer *spawner_connect(struct node *node, const struct sl_endpoint *endpoint)
 {
     for (;;) {
         struct peer *peer = peer_connect(node, endpoint);
@@ -81,7 +82,7 @@ struct peer *nursery_connect(struct node *node, const struct sl_endpoint *endpoi
     }
 }
 
-_Noreturn void nursery_send(struct peer *peer, uint64_t seed, uint32_t long_bytes)
+_Noreturn void spawner_send(struct peer *peer, uint64_t seed, uint32_t long_bytes)
 {
     for (uint32_t made = 16;; made += 16) {
         uint32_t sizes[16];

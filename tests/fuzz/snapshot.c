@@ -1,6 +1,6 @@
-/* Images of shards: any sequence of blocks is refused, or loaded into a shard that can be used,
- * cut, and made again of what the cut gives, the same bit for bit; and a block of sessions, whose
- * records are put as they were taken. The input: whose image it is, and the blocks as
+/* Snapshots of shards: any sequence of blocks is refused, or loaded into a shard that can be used;
+ * a snapshot of that shard is loaded again, the same bit for bit. Also a block of sessions, whose
+ * records are encoded as they were decoded. The input: the shard of the snapshot, and the blocks as
  * shard_stream_pack has them. */
 #include <string.h>
 
@@ -8,12 +8,12 @@
 #include "core/log.h"
 #include "ps/shard/snapshot.h"
 #include "tests/fuzz/input.h"
-#include "tests/support/shard_image.h"
+#include "tests/support/shard_stream.h"
 
 #define MEMORY_BYTES  ((size_t)2 << 20)
 #define STAGING_BYTES ((size_t)1 << 20)
 #define SHARDS        3
-#define COMMITS       10000 /* slices, more than such images need */
+#define COMMITS       10000 /* slices, more than such snapshots need */
 
 static struct sl_reason reason;
 
@@ -38,7 +38,7 @@ static void commit(struct sl_shard *shard)
     }
 }
 
-/* What a cut makes of the shard, makes the shard again. */
+/* A snapshot of the shard, loaded, gives the same shard again. */
 static void check_snapshot(struct sl_shard *shard, uint32_t index, uint32_t count)
 {
     const struct sl_shard_snapshot_options options = {.base = NULL};

@@ -48,7 +48,7 @@ static const struct sl_endpoint *server_endpoint(void)
     return &world->nodes[0].bound;
 }
 
-/* Whoever said this is turned away, and nobody above hears of him. */
+/* The transport refuses the sender of this message, and the layer above is not notified. */
 static void expect_turned_away(struct shm_raw *raw)
 {
     uint32_t before = world->nodes[0].peer_count;
@@ -162,15 +162,15 @@ SL_CASE(hello__and_the_peer_is_gone)
 SL_CASE(hello__that_never_comes)
 {
     struct sl_transport_options options = {.peer_timeout_ms = 20000};
-    struct world *amber = world_open_in_amber(1, &options);
-    struct shm_raw raw = shm_raw_dial(&amber->nodes[0].bound);
+    struct world *frozen = world_open_with_frozen_clock(1, &options);
+    struct shm_raw raw = shm_raw_dial(&frozen->nodes[0].bound);
     struct sl_shm_ctrl_msg note;
     while (recv(raw.fd, &note, sizeof note, MSG_DONTWAIT) < 0 && errno == EAGAIN) {
-        world_pass(amber, 1000);
+        world_pass(frozen, 1000);
     }
-    assert_int_equal(amber->nodes[0].peer_count, 0);
+    assert_int_equal(frozen->nodes[0].peer_count, 0);
     shm_raw_close(&raw);
-    world_close(amber);
+    world_close(frozen);
 }
 
 /* Runs in another process, as another user, `play` on the address; its result is the status. */
