@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the rules of the source tree that no compiler checks: which folder may include which, what
 global symbols are called, how long functions and files may be, where atomics, locks and foreign
-headers may appear; and which words the pages (*.md) may use, and that their links lead somewhere.
+headers may appear; which words pages (*.md) and comments may use, and that links lead somewhere.
 Prints each breach as FILE:LINE: reason and exits 1 if there is any.
 
     tests/tidy.py [--self-test]
@@ -128,8 +128,16 @@ RETIRED_WORDS = {
     r"(?<!container )images?": "snapshot", r"(a|an|the|its|each|every|no|one|whose) cuts?": "snapshot",
     r"seats?": "leader", r"ledgers?": "coordinator log", r"landings?": "reply buffer", r"aside": "offload, or buffered",
     r"hubs?": "client reactor", r"(in|out of) step": "in sync, or not in sync", r"mad": "malicious",
-    r"whoever": "a noun", r"farewells?": "goodbye", r"nearer way|near way": "preferred path",
+    r"whoever": "a noun", r"farewells?": "goodbye", r"near(er)? ways?": "preferred path",
 }
+# Where comments are not checked for these words; the list may only become shorter.
+UNCHECKED_COMMENTS = ("bench/", "tests/sim/")
+# Where "image" is the bytes of one part of an object, or of a container, and where a cable is cut.
+TERMS_OF_PLACES = {
+    "image": r"objects|serve|onnx|container|rdma-vm|core/limits\.h", "the cut": r"tests/conformance/tcp_cut_test\.c"}
+# Folders whose README is that of a folder above, which names each of them in backticks.
+README_ABOVE = ("programs/", "python/", "tests/python", "tests/unit/")
+FOLDER_FILES_MAX = 5  # without a README
 # What the system says of its errors, as log lines quote it.
 SYSTEM_TEXTS = ("No space left on device", "No such file or directory", "Device or resource busy")
 LINK = re.compile(r"\[[^\]\n]*\]\(<?([^)\s>]+)>?\)")
@@ -360,10 +368,44 @@ def check_quotes(text, texts):
 
 def check_prose(_, text):
     for number, line in enumerate(text.split("\n"), 1):
-        for pattern, instead in RETIRED_WORDS.items():
+        for pattern, instead in RETIRED_WORDS.items() if ANY_RETIRED.search(line) else ():
             match = re.search(rf"\b(?:{pattern})\b", line, re.I)
             if match:
                 yield number, f"{match.group()}: a retired word (docs/glossary.md); say {instead}"
+
+
+COMMENT = re.compile(r'"""(?P<doc>.*?)"""|"(?:\\.|[^"\\\n])*"|/\*(?P<c>.*?)\*/|//(?P<line>[^\n]*)', re.S)
+PYTHON_COMMENT = re.compile(
+    r'"""(?P<doc>.*?)"""|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|#(?P<line>[^\n]*)', re.S)
+NAME = re.compile(r"`[^`]*`|\w*_\w+|\w+\(\)|[\w-]+(?:[./][\w-]+)+")
+ANY_RETIRED = re.compile(r"\b(?:%s)\b" % "|".join(
+    re.sub(r"\(\?<!.*?\)", "", words).replace(" ", r"[\s*#]+") for words in RETIRED_WORDS), re.I)
+
+
+def check_comments(path, text):
+    """Words of comments and docstrings; names of code and of files are none."""
+    if path.startswith(UNCHECKED_COMMENTS) or not ANY_RETIRED.search(text):
+        return
+    for match in (PYTHON_COMMENT if path.endswith(".py") else COMMENT).finditer(text):
+        comment = next((part for part in match.groups() if part), "")
+        words = re.sub(r"[\s*#]+", " ", NAME.sub(" ", comment))
+        for _, reason in check_prose(path, words):
+            word = reason.split(":")[0].lower()
+            if not any(word.startswith(term) and re.search(where, path) for term, where in TERMS_OF_PLACES.items()):
+                yield text[:match.start()].count("\n") + 1, reason
+
+
+def check_readmes(paths):
+    """Yields (folder, reason) of each folder that no README describes."""
+    folders = [os.path.dirname(path) for path in paths]
+    for folder in sorted(set(folders)):
+        readme = f"{folder}/README.md"
+        while folder.startswith(README_ABOVE) and not os.path.exists(os.path.join(ROOT, readme)):
+            readme = f"{os.path.dirname(os.path.dirname(readme))}/README.md"
+        is_named = (os.path.exists(os.path.join(ROOT, readme)) and
+                    (readme == f"{folder}/README.md" or f"`{os.path.relpath(folder, os.path.dirname(readme))}" in read(readme)))
+        if folders.count(folder) > FOLDER_FILES_MAX and not is_named:
+            yield folder, f"has more than {FOLDER_FILES_MAX} source files: {readme} does not exist, or does not name the folder"
 
 
 def check_examples(text):
@@ -454,6 +496,7 @@ def check_file(path, text):
     yield from check_patterns(path, text, code)
     yield from check_functions(path, code)
     yield from check_words(path, code)
+    yield from check_comments(path, text)
     yield from check_variables(path, text, KNOWN_VARIABLES)
 
 
@@ -533,6 +576,9 @@ def self_test():
         ("ps/shard/shard.c", "    struct sl_image_block *block;\n"),
         ("worker/client/step.c", "    bool is_in_step;\n"),
         ("ps/shard/shard.c", "/* TODO */\n"),
+        ("ps/shard/shard.c", "/* An image of a shard, as a stream. */\n"),
+        ("net/session/session.c", "/* By the near\n * way. */\n"),
+        ("tests/support/unit.h", "int a; // whoever calls\n"),
         ("ps/shard/shard.c", "\n" * (FILE_LINES_MAX + 1)),
         ("ps/shard/shard.h", "\n" * (HEADER_LINES_MAX + 1)),
     ]
@@ -551,6 +597,12 @@ def self_test():
     assert list(check_quotes("| `ps/1 has said what no program says` |", SOURCE_TEXTS))
     assert list(check_page("docs/objects.md", "```c\nint nowhere;\n```\n"))
     assert not list(check_page("a.md", "[b](README.md#limits) `image`\n\n    a cut\n"))
+    assert list(check_comments("tests/a.py", 'def f():\n    """Whoever calls."""\n'))
+    assert not list(check_comments("tests/a.py", 'x = "whoever" + \'#\' \'whoever\'\n'))
+    assert not list(check_comments("objects/a.c", 'f("whoever"); /* an image; sl_seat_open() */\n'))
+    assert list(check_readmes([f"nowhere/{i}.c" for i in range(FOLDER_FILES_MAX + 1)]))
+    assert list(check_readmes([f"programs/nowhere/{i}.c" for i in range(FOLDER_FILES_MAX + 1)]))
+    assert not list(check_readmes([f"core/{i}.c" for i in range(FOLDER_FILES_MAX + 1)]))
     ring = {"net/tcp/a.c": "void sl_a(void)\n{\n    sl_b();\n}\n",
             "net/tcp/b.c": "void sl_b(void)\n{\n    sl_a();\n}\n"}
     assert [is_breach for _, is_breach, _ in circles.check({"net/tcp": ring}, {})] == [True]
@@ -586,6 +638,13 @@ def main():
             for line, reason in check(path, file.read()):
                 print(f"{path}:{line}: {reason}")
                 breaches += 1
+    for path in sources(".py"):
+        for line, reason in check_comments(path, read(path)) if path != "tests/tidy.py" else []:
+            print(f"{path}:{line}: {reason}")
+            breaches += 1
+    for folder, reason in check_readmes(sources(".c", ".h", ".py")):
+        print(f"{folder}: {reason}")
+        breaches += 1
     for room, is_breach, reason in circles.check(product(), circles.CIRCLES):
         print(f"{room}: {reason}")
         breaches += is_breach

@@ -1,4 +1,4 @@
-/* What the tests of near ways share: pulls, the way that they go, and what is lent. */
+/* What the tests of preferred paths share: pulls, their path, and the memory that is lent. */
 #ifndef SL_TESTS_UNIT_WORKER_CLIENT_CLIENT_PATH_H
 #define SL_TESTS_UNIT_WORKER_CLIENT_CLIENT_PATH_H
 
