@@ -48,7 +48,7 @@ def content(build):
         with open(os.path.join(package, path), "rb") as file:
             found[f"starling/{path}"] = file.read()
     found["starling/_native.abi3.so"] = stripped(os.path.join(package, "_native.abi3.so"))
-    found["starling/libstarling.so.0"] = stripped(os.path.join(build, "worker", "libstarling.so.0"))
+    found["starling/libstarling.so.0"] = stripped(os.path.join(build, "worker", "client", "libstarling.so.0"))
     for name in PROGRAMS:
         found[f"starling/bin/{name}"] = stripped(os.path.join(build, "bin", name))
     return found
