@@ -69,7 +69,7 @@ static int client_of(struct load *load, const char **words)
     return connect_client(load);
 }
 
-/* ---- What is asked for ----------------------------------------------------------------------- */
+/* ---- Requests of the driver ------------------------------------------------------------------ */
 
 static int ask(struct load *load, double *values)
 {

@@ -7,7 +7,7 @@
 
 #include "config/cli.h"
 
-/* What a program or a load is told beside its own flags. */
+/* Options that every program and every load has, beside its own flags. */
 struct sl_bench_common {
     const char *json;             /* NULL, or where the report is written; not of a load */
     int server_core, client_core; /* -1: chosen: the first and the second that we may run on */

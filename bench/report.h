@@ -6,7 +6,7 @@
 #include "bench/options.h"
 #include "core/metric.h"
 
-/* What was measured of something, once or some times. Strings and samples are copied. */
+/* A figure holds the samples of one quantity of one contestant. It copies strings and samples. */
 struct sl_bench_figure {
     const char *name, *quantity, *unit; /* "worker 0", "goodput", "Gb/s" */
     const char *transport;              /* NULL: none */

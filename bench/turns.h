@@ -1,5 +1,5 @@
-/* A load measures one thing, whenever it is told to: it is what bench/driver.py runs in turns with
- * others. It prepares, prints "ready", and then answers each line of its input,
+/* A load measures one thing in turns that bench/driver.py requests, alternating with other loads.
+ * It prepares, prints "ready", and then answers each line of its input,
  * WARM_UP SECONDS [WORD...], with one line of JSON: {"numbers": [[quantity, unit, value], ...],
  * "times": {"count": N, "max": NS, "buckets": [[NS, N], ...]}}. It ends with its input. One thread.
  */

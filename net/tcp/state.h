@@ -83,8 +83,8 @@ enum sl_tcp_flight { SL_TCP_FLIGHT_NONE, SL_TCP_FLIGHT_RECEIVING, SL_TCP_FLIGHT_
 
 /* Where the receive in flight, or the last one, puts its data, and the kind of the next. */
 enum sl_tcp_receive_mode {
-    SL_TCP_RECEIVE_BUFFERS,
-    SL_TCP_RECEIVE_PEEK,  /* likewise; the last frame was long: the next receive is short */
+    SL_TCP_RECEIVE_BUFFERS, /* into provided buffers */
+    SL_TCP_RECEIVE_PEEK,  /* into them; the next receive is short, since the last frame was long */
     SL_TCP_RECEIVE_DIRECT /* into `payload`, and `header` behind it */
 };
 

@@ -11,7 +11,7 @@
 enum sl_transfer_list_state {
     SL_TRANSFER_LIST_COMPLETE,
     SL_TRANSFER_LIST_REQUESTED, /* a page is requested */
-    SL_TRANSFER_LIST_OUTDATED   /* likewise; the list begins anew when it comes */
+    SL_TRANSFER_LIST_OUTDATED   /* a page is requested; the list begins anew when the page comes */
 };
 
 struct sl_transfer_segment {

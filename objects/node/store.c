@@ -435,7 +435,7 @@ void sl_objects_store_receive(struct sl_objects *node, const char *address,
     }
     const bool is_new = stored == NULL;
     if (is_new) {
-        struct sl_objects_record all = *record; /* of which this part is known */
+        struct sl_objects_record all = *record; /* only this part of the version is known here */
         all.part_count = message->part_count;
         all.parts[message->part] = record->parts[0];
         stored = add(node, &all, message->part);

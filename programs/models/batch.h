@@ -15,7 +15,7 @@ struct sl_reader_row {
     uint32_t feature_count;
     uint32_t feature_room;
     uint64_t *keys; /* [feature_count]; owned by the row, grown by sl_reader_row_add */
-    float *values;  /* likewise */
+    float *values;  /* [feature_count]; owned and grown as `keys` are */
 };
 
 struct sl_batch {

@@ -61,10 +61,11 @@ struct sl_coordinator_ps {
     struct {
         /* Newest that it can restore; from the job's start, the chosen one; 0: none */
         uint64_t restore;
-        struct sl_message_numbers complete;   /* restorable ones; used until the job begins */
-        struct sl_message_numbers unfinished; /* likewise; files without a manifest */
-        uint64_t unclaimed;                   /* likewise; as in sl_message_register */
-        bool ack_pending; /* its CheckpointPart or CheckpointDone is outstanding */
+        struct sl_message_numbers complete; /* restorable ones; used until the job begins */
+        struct sl_message_numbers
+            unfinished;     /* with files but without a manifest; until the job begins */
+        uint64_t unclaimed; /* as in struct sl_message_register; until the job begins */
+        bool ack_pending;   /* its CheckpointPart or CheckpointDone is outstanding */
     } checkpoints;
 
     /* The replica group of this server's own shards: replica_group.c. */

@@ -1,5 +1,5 @@
-/* A malicious peer lends memory, takes it back, and names it all the same; or goes on writing to
- * it. */
+/* A malicious peer lends memory and takes it back, but still names it in frames, or still writes
+ * to it. */
 #include "shm_raw.h"
 
 #include <fcntl.h>

@@ -1,10 +1,10 @@
-/* What the plan's faults mean to a cluster, besides what they do to the network and to processes.
- */
+/* Faults of the plan that the cluster itself carries out. world.c applies their effects on the
+ * network and on processes. */
 
 #include "core/clock.h"
 #include "tests/sim/cluster.h"
 
-/* Who is cut off for longer may take so long to come back: back-off. */
+/* A host that was cut off for the peer timeout comes back this much later: its back-off. */
 #define COME_BACK_NS  (2 * SL_CLOCK_NS_PER_S)
 
 /* How long the first death of a ps waits for a complete checkpoint: without one the job has lost
