@@ -182,11 +182,11 @@ static void capture_end(const struct capture *capture, const char *expected)
     assert_contains(text, expected);
 }
 
+/* On a busy machine a reactor may stand still, and says so: that is nobody's error. */
 static void count_line(void *ctx, enum sl_log_level level, const char *line)
 {
     (void)level;
-    (void)line;
-    (*(uint32_t *)ctx)++;
+    *(uint32_t *)ctx += strstr(line, ": a turn took ") == NULL;
 }
 
 static void check_create(const struct sl_client_options *options, int err, const char *expected)
