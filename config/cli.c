@@ -46,7 +46,7 @@ static const char *see_help(const struct sl_cli *cli)
     return cli->dashes == NULL ? " (see --help)" : "";
 }
 
-static const struct sl_cli_option *find_named(const struct sl_cli *cli, const char *name)
+static const struct sl_cli_option *cli_find_named(const struct sl_cli *cli, const char *name)
 {
     for (uint32_t i = 0; i < cli->option_count; i++) {
         if (sl_cli_option_is_named(&cli->options[i], name)) {
@@ -57,8 +57,8 @@ static const struct sl_cli_option *find_named(const struct sl_cli *cli, const ch
 }
 
 /* Finds the option of "--name" or "--name=value". *value: the part after =, or NULL. */
-static const struct sl_cli_option *find(const struct sl_cli *cli, const char *argument,
-                                        const char **value)
+static const struct sl_cli_option *cli_find(const struct sl_cli *cli, const char *argument,
+                                            const char **value)
 {
     char name[SL_CLI_NAME_BYTES];
     const size_t dashes = strlen(dashes_of(cli));
@@ -68,7 +68,7 @@ static const struct sl_cli_option *find(const struct sl_cli *cli, const char *ar
     }
     (void)snprintf(name, sizeof name, "%.*s", (int)(length - dashes), argument + dashes);
     *value = argument[length] == '=' ? argument + length + 1 : NULL;
-    return find_named(cli, name);
+    return cli_find_named(cli, name);
 }
 
 /* Levenshtein distance, with one row of the matrix. */
@@ -145,7 +145,7 @@ static const char *take_value(struct parser *parser)
 {
     const char *ignored;
     if (parser->next == parser->argc ||
-        find(parser->cli, parser->argv[parser->next], &ignored) != NULL) {
+        cli_find(parser->cli, parser->argv[parser->next], &ignored) != NULL) {
         return NULL;
     }
     return parser->argv[parser->next++];
@@ -275,8 +275,8 @@ static int append(const struct parser *parser, struct sl_cli_list *list, const c
 }
 
 /* Takes one value and records its source. */
-static int take(const struct parser *parser, const struct sl_cli_option *option,
-                struct sl_cli_given given)
+static int cli_take(const struct parser *parser, const struct sl_cli_option *option,
+                    struct sl_cli_given given)
 {
     char accepted[256];
     parser->given[option - parser->cli->options] = given;
@@ -294,7 +294,7 @@ static int take(const struct parser *parser, const struct sl_cli_option *option,
 static int parse_argument(struct parser *parser, const char *argument)
 {
     struct sl_cli_given given = {.from = SL_CLI_FROM_FLAG};
-    const struct sl_cli_option *option = find(parser->cli, argument, &given.text);
+    const struct sl_cli_option *option = cli_find(parser->cli, argument, &given.text);
     if (option == NULL) {
         return refuse_unknown(parser, argument);
     }
@@ -308,12 +308,12 @@ static int parse_argument(struct parser *parser, const char *argument)
         return sl_reason_fail(parser->reason, SL_ERR_INVALID, "%s needs a value%s", given.source,
                               see_help(parser->cli));
     }
-    int err = take(parser, option, given);
+    int err = cli_take(parser, option, given);
     /* A list takes values up to the next argument that looks like a flag; after "--name=" one. */
     while (err == 0 && option->kind == SL_CLI_STRINGS && !spelt_with_equals &&
            parser->next < parser->argc && strncmp(parser->argv[parser->next], "--", 2) != 0) {
         given.text = parser->argv[parser->next++];
-        err = take(parser, option, given);
+        err = cli_take(parser, option, given);
     }
     return err;
 }
@@ -347,7 +347,7 @@ static int parse_variable(const struct parser *parser, const struct sl_cli_optio
     if (!is_first && option->kind == SL_CLI_STRINGS) {
         return 0; /* no list has older names */
     }
-    int err = take(parser, option, taken);
+    int err = cli_take(parser, option, taken);
     if (err == 0 && inverts) {
         *(bool *)option->target = !*(bool *)option->target;
     }
@@ -401,7 +401,7 @@ static int check_entry(const struct parser *parser, const struct sl_cli_option *
         return 0; /* accepts any text */
     }
     const bool was_true = option->kind == SL_CLI_BOOL && *(bool *)option->target;
-    const int err = take(parser, option, given);
+    const int err = cli_take(parser, option, given);
     *kept = before;
     if (option->kind == SL_CLI_BOOL) {
         *(bool *)option->target = was_true; /* its variable may invert */
@@ -415,7 +415,7 @@ static int check_entry(const struct parser *parser, const struct sl_cli_option *
 static int take_entry(const struct parser *parser, const struct sl_config_entry *entry)
 {
     const struct sl_cli_file *file = parser->cli->file;
-    const struct sl_cli_option *option = find_named(parser->cli, entry->key);
+    const struct sl_cli_option *option = cli_find_named(parser->cli, entry->key);
     const uint32_t programs = file->programs_of(entry->key);
     const bool is_shared = (programs & file->programs) != 0;
     const bool is_own = strcmp(entry->section, file->sections[0]) == 0;
@@ -446,14 +446,14 @@ static int take_entry(const struct parser *parser, const struct sl_config_entry 
                               given.source, before->source);
     }
     if (before->from == SL_CLI_FROM_DEFAULT || is_again) {
-        return take(parser, option, given);
+        return cli_take(parser, option, given);
     }
     return check_entry(parser, option, given);
 }
 
 static bool has_commas(const void *ctx, const char *key)
 {
-    const struct sl_cli_option *option = find_named(ctx, key);
+    const struct sl_cli_option *option = cli_find_named(ctx, key);
     return option != NULL && sl_cli_option_has_commas(option);
 }
 

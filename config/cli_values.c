@@ -119,7 +119,7 @@ static void put_source(FILE *out, const struct sl_cli_given *given)
     }
 }
 
-static const char *name_of(const struct sl_cli_option *option)
+static const char *cli_values_name_of(const struct sl_cli_option *option)
 {
     return option->name != NULL ? option->name : option->variable;
 }
@@ -133,7 +133,7 @@ static char *format(const struct sl_cli_option *option, const struct sl_cli_give
     if (out == NULL) {
         return NULL;
     }
-    fprintf(out, "%s%c", name_of(option), '\0');
+    fprintf(out, "%s%c", cli_values_name_of(option), '\0');
     put_value(out, option, given, "");
     fputc('\0', out);
     put_source(out, given);
@@ -193,7 +193,7 @@ static void print_value(const struct sl_cli_option *option, const struct sl_cli_
 {
     const bool is_set = given->from != SL_CLI_FROM_DEFAULT;
     const bool is_key = option->name != NULL && !option->no_key;
-    fprintf(file, "%s%s = ", is_set && is_key ? "" : "; ", name_of(option));
+    fprintf(file, "%s%s = ", is_set && is_key ? "" : "; ", cli_values_name_of(option));
     put_value(file, option, given, is_set && is_key ? "    " : ";     ");
     fputs("  ; ", file);
     put_source(file, given);

@@ -64,7 +64,7 @@ static int read_settings(struct sl_client_settings *owned, int argc, char **argv
                                       : sl_reason_fail(reason, SL_ERR_NO_MEMORY, "out of memory");
 }
 
-static void destroy(struct sl_client_settings *owned)
+static void client_options_destroy(struct sl_client_settings *owned)
 {
     if (owned != NULL) {
         free(owned->coordinator);
@@ -89,7 +89,7 @@ int sl_client_options_read(struct sl_client_options *options, int *argc, char **
               : read_settings(owned, take_flags(arguments, argv, flags), flags, reason);
     free(flags);
     if (err != 0) {
-        destroy(owned);
+        client_options_destroy(owned);
         return err;
     }
     sl_settings_client(&owned->settings, &read);
@@ -128,7 +128,7 @@ void sl_client_options_fini(struct sl_client_options *options)
     struct sl_client_options own;
     const struct sl_client_options none = SL_CLIENT_OPTIONS_INIT;
     if (sl_struct_size_read(options, &own, sizeof own, MACRO, NULL) == 0) {
-        destroy(own.settings);
+        client_options_destroy(own.settings);
         sl_struct_size_write(&none, options, sizeof none);
     }
 }

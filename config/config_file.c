@@ -56,7 +56,7 @@ static void enter_section(struct parser *parser, const char *line)
 }
 
 /* Gives libinih the next line, as fgets does. A line that does not fit would be split. */
-static char *read_line(char *line, int bytes, void *context)
+static char *config_file_read_line(char *line, int bytes, void *context)
 {
     struct parser *parser = context;
     if (parser->err != 0 || parser->at == parser->end) {
@@ -113,7 +113,7 @@ static bool append(struct parser *parser, struct sl_config_entry entry)
 }
 
 /* Takes a value from libinih. Returns 0 on error. */
-static int take(void *context, const char *section, const char *key, const char *value)
+static int config_file_take(void *context, const char *section, const char *key, const char *value)
 {
     struct parser *parser = context;
     const bool continues = parser->is_indented && parser->has_key;
@@ -148,7 +148,8 @@ int sl_config_file_parse(const char *text, size_t bytes, const char *path,
         return sl_reason_fail(reason, SL_ERR_INVALID, "%s: byte %zu is NUL: this is no text file",
                               path, (size_t)(nul - text));
     }
-    const int flawed_line = ini_parse_stream(read_line, &parser, take, &parser);
+    const int flawed_line =
+        ini_parse_stream(config_file_read_line, &parser, config_file_take, &parser);
     if (flawed_line > 0 && (parser.err == 0 || (uint32_t)flawed_line < parser.line)) {
         parser.line = (uint32_t)flawed_line;
         refuse(&parser, LINE_ACCEPTED);

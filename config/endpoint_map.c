@@ -26,10 +26,10 @@ struct reader {
     struct sl_reason *reason;
 };
 
-static int refuse(struct reader *reader, int err, const char *format, ...)
+static int endpoint_map_refuse(struct reader *reader, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static int refuse(struct reader *reader, int err, const char *format, ...)
+static int endpoint_map_refuse(struct reader *reader, int err, const char *format, ...)
 {
     char why[512];
     SL_FORMAT(why, format);
@@ -113,15 +113,17 @@ static int check_unique(struct reader *reader, const struct sl_endpoint_map *map
     for (uint32_t i = 0; i < map->count; i++) {
         const struct sl_endpoint_map_entry *other = &map->entries[i];
         if (sl_hosts_same(&other->control, &entry->control)) {
-            return refuse(reader, SL_ERR_INVALID,
-                          "control endpoint %s:%u is already in line %u; each is named once",
-                          entry->control.host, entry->control.port, reader->entry_lines[i]);
+            return endpoint_map_refuse(
+                reader, SL_ERR_INVALID,
+                "control endpoint %s:%u is already in line %u; each is named once",
+                entry->control.host, entry->control.port, reader->entry_lines[i]);
         }
         const struct sl_endpoint *shared = find_shared(entry, other);
         if (shared != NULL) {
-            return refuse(reader, SL_ERR_INVALID,
-                          "data endpoint %s:%u is already in line %u; each server has its own",
-                          shared->host, shared->port, reader->entry_lines[i]);
+            return endpoint_map_refuse(
+                reader, SL_ERR_INVALID,
+                "data endpoint %s:%u is already in line %u; each server has its own", shared->host,
+                shared->port, reader->entry_lines[i]);
         }
     }
     return 0;
@@ -132,7 +134,7 @@ static int parse_endpoint(struct reader *reader, char *text, struct sl_endpoint 
     struct sl_reason why;
     return sl_endpoint_parse(trim(text), out, &why) == 0
                ? 0
-               : refuse(reader, SL_ERR_INVALID, "data endpoint %s", why.text);
+               : endpoint_map_refuse(reader, SL_ERR_INVALID, "data endpoint %s", why.text);
 }
 
 /* Finds the comma between two endpoints. A dpdk device may have arguments with commas, but only
@@ -159,7 +161,7 @@ static int parse_data(struct reader *reader, char *text, struct sl_endpoint_map_
     }
     const bool has_empty = text[0] == ',' || text[strlen(text) - 1] == ',';
     if (has_empty || find_comma(comma + 1) != NULL) {
-        return refuse(reader, SL_ERR_INVALID, "\"%.120s\": " DATA_ACCEPTED, text);
+        return endpoint_map_refuse(reader, SL_ERR_INVALID, "\"%.120s\": " DATA_ACCEPTED, text);
     }
     *comma = '\0';
     struct sl_endpoint first, second;
@@ -173,8 +175,8 @@ static int parse_data(struct reader *reader, char *text, struct sl_endpoint_map_
     entry->data = is_bypass_first ? second : first;
     entry->has_bypass = true;
     if (!is_bypass(&entry->bypass) || entry->data.scheme != SL_ENDPOINT_TCP) {
-        return refuse(reader, SL_ERR_INVALID, "\"%.120s,%.120s\": " DATA_ACCEPTED, trim(text),
-                      trim(comma + 1));
+        return endpoint_map_refuse(reader, SL_ERR_INVALID, "\"%.120s,%.120s\": " DATA_ACCEPTED,
+                                   trim(text), trim(comma + 1));
     }
     return 0;
 }
@@ -187,16 +189,16 @@ static int parse_line(struct reader *reader, char *line, struct sl_endpoint_map 
     }
     char *equals = strchr(line, '=');
     if (equals == NULL) {
-        return refuse(reader, SL_ERR_INVALID,
-                      "\"%.80s\": expected control_host:port=data_uri, such as "
-                      "127.0.0.1:3333=tcp://127.0.0.1:5555",
-                      line);
+        return endpoint_map_refuse(reader, SL_ERR_INVALID,
+                                   "\"%.80s\": expected control_host:port=data_uri, such as "
+                                   "127.0.0.1:3333=tcp://127.0.0.1:5555",
+                                   line);
     }
     *equals = '\0';
     struct sl_reason why;
     struct sl_endpoint_map_entry entry = {0};
     if (sl_hosts_parse_control(trim(line), &entry.control, &why) != 0) {
-        return refuse(reader, SL_ERR_INVALID, "control endpoint %s", why.text);
+        return endpoint_map_refuse(reader, SL_ERR_INVALID, "control endpoint %s", why.text);
     }
     int err = parse_data(reader, equals + 1, &entry);
     err = err != 0 ? err : check_unique(reader, map, &entry);
@@ -204,7 +206,7 @@ static int parse_line(struct reader *reader, char *line, struct sl_endpoint_map 
         return err;
     }
     if (map->count == SL_LIMIT_PS) {
-        return refuse(reader, SL_ERR_TOO_LARGE, "more than %d servers", SL_LIMIT_PS);
+        return endpoint_map_refuse(reader, SL_ERR_TOO_LARGE, "more than %d servers", SL_LIMIT_PS);
     }
     reader->entry_lines[map->count] = reader->line;
     map->entries[map->count] = entry;
@@ -219,7 +221,8 @@ static int parse_text(struct reader *reader, char *text, size_t bytes, struct sl
         char *end = memchr(line, '\n', (size_t)(text + bytes - line));
         end = end == NULL ? text + bytes : end;
         if (memchr(line, '\0', (size_t)(end - line)) != NULL) {
-            return refuse(reader, SL_ERR_INVALID, "a NUL byte; expected lines of text");
+            return endpoint_map_refuse(reader, SL_ERR_INVALID,
+                                       "a NUL byte; expected lines of text");
         }
         *end = '\0';
         int err = parse_line(reader, line, map);

@@ -66,7 +66,7 @@ int sl_hosts_append(struct sl_hosts *hosts, const char *text, const char *source
 
 /* Copies the first item of *list and advances *list after its comma; NULL after the last. An item
  * that does not fit is truncated: it is longer than any host, so it is refused. */
-static void take_item(const char **list, char *item, size_t item_bytes)
+static void hosts_take_item(const char **list, char *item, size_t item_bytes)
 {
     const size_t length = strcspn(*list, ",");
     const size_t copied = length < item_bytes ? length : item_bytes - 1;
@@ -80,7 +80,7 @@ int sl_hosts_append_list(struct sl_hosts *hosts, const char *list, const char *s
 {
     while (list != NULL) {
         char item[SL_LIMIT_ENDPOINT_BYTES * 2];
-        take_item(&list, item, sizeof item);
+        hosts_take_item(&list, item, sizeof item);
         int err = sl_hosts_append(hosts, item, source, reason);
         if (err != 0) {
             return err;
@@ -124,7 +124,7 @@ int sl_hosts_count_workers(const char *list, const char *source, uint32_t *out,
     uint32_t count = 0;
     while (list != NULL) {
         char item[SL_LIMIT_ENDPOINT_BYTES * 2];
-        take_item(&list, item, sizeof item);
+        hosts_take_item(&list, item, sizeof item);
         int err = sl_hosts_check_worker(item, source, reason);
         if (err != 0) {
             return err;

@@ -5,7 +5,7 @@
 
 #include "config/secret.h"
 
-static bool parse_address(const char *text, struct sl_endpoint *out)
+static bool http_settings_parse_address(const char *text, struct sl_endpoint *out)
 {
     return strstr(text, "://") == NULL && sl_endpoint_parse(text, out, NULL) == 0;
 }
@@ -14,7 +14,7 @@ bool sl_http_settings_parse(const char *text, void *target)
 {
     struct sl_endpoint endpoint;
     *(const char **)target = text;
-    return strcmp(text, "off") == 0 || parse_address(text, &endpoint);
+    return strcmp(text, "off") == 0 || http_settings_parse_address(text, &endpoint);
 }
 
 /* A header cannot hold other bytes. */
@@ -51,7 +51,7 @@ int sl_http_settings_resolve(const struct sl_http_settings_flags *flags,
     out->is_default = given->source[0] == '\0';
     (void)snprintf(out->source, sizeof out->source, "%s=%s",
                    out->is_default ? "--http" : given->source, flags->address);
-    if (!parse_address(flags->address, &out->endpoint)) {
+    if (!http_settings_parse_address(flags->address, &out->endpoint)) {
         return sl_reason_fail(reason, SL_ERR_INVALID, "%s: accepted: " SL_HTTP_SETTINGS_ACCEPTS,
                               out->source);
     }

@@ -48,7 +48,7 @@ static bool parse_congestion_control(const char *text, void *target)
     return true;
 }
 
-static bool parse_task(const char *text, void *target)
+static bool config_settings_parse_task(const char *text, void *target)
 {
     uint32_t index = 0;
     const bool is_any = strcmp(text, "any") == 0, is_none = strcmp(text, "none") == 0;
@@ -108,7 +108,7 @@ static const struct row rows[] = {
     SECTION("Client"),
     ROW(C | LOCAL, flags.cluster.coordinator, PARSED, .name = "coordinator", .parse = parse_places,
         .accepts = "HOST:PORT, or several, separated by commas", .metavar = "HOST:PORT,..."),
-    ROW(C | LOCAL, client.task, PARSED, .name = "task-index", .parse = parse_task,
+    ROW(C | LOCAL, client.task, PARSED, .name = "task-index", .parse = config_settings_parse_task,
         .accepts = "an index from 0 to 16383, any or none"),
     ROW(C | LOCAL, flags.cluster.rank, I64, .variable = "RANK", .least = 0,
         .most = SL_LIMIT_WORKERS - 1),

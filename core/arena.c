@@ -53,7 +53,7 @@ static bool limit_reached(const struct sl_arena *arena)
 
 /* A late chunk asks for one more spare; a chunk taken while the thread has nothing to do for the
  * arena, for one less. */
-static void measure(struct sl_arena *arena, bool late)
+static void arena_measure(struct sl_arena *arena, bool late)
 {
     const size_t most = arena->mapped_bytes / arena->chunk_bytes / SPARE_SHARE;
     if (late) {
@@ -70,7 +70,7 @@ static void *take_prepared(struct sl_arena *arena)
     bool ready;
     void *base = sl_arena_ahead_take(arena->ahead, &ready);
     arena->prepared_count--;
-    measure(arena, !ready);
+    arena_measure(arena, !ready);
     if (base == NULL) {
         base = sl_arena_pages_map(arena->chunk_bytes, arena->huge);
     }
@@ -86,14 +86,14 @@ static void *map_fresh(struct sl_arena *arena, void *(*map)(const struct sl_aren
     if (base != NULL) {
         arena->mapped_bytes += arena->chunk_bytes;
         if (arena->ahead != NULL) {
-            measure(arena, true);
+            arena_measure(arena, true);
         }
     }
     return base;
 }
 
 /* Creates the record of a chunk; chunk_keep sets its base or frees the record. */
-static struct sl_arena_chunk *chunk_create(struct sl_arena *arena)
+static struct sl_arena_chunk *arena_chunk_create(struct sl_arena *arena)
 {
     struct sl_arena_chunk *chunk = calloc(1, sizeof *chunk);
     if (chunk != NULL) {
@@ -150,7 +150,7 @@ static void *map_as_arena(const struct sl_arena *arena)
     return sl_arena_pages_map(arena->chunk_bytes, arena->huge);
 }
 
-static void *map_ordinary(const struct sl_arena *arena)
+static void *arena_map_ordinary(const struct sl_arena *arena)
 {
     return arena->huge ? sl_arena_pages_map_aligned(arena->chunk_bytes)
                        : sl_arena_pages_map(arena->chunk_bytes, false);
@@ -158,7 +158,7 @@ static void *map_ordinary(const struct sl_arena *arena)
 
 void *sl_arena_map(struct sl_arena *arena)
 {
-    struct sl_arena_chunk *chunk = chunk_create(arena);
+    struct sl_arena_chunk *chunk = arena_chunk_create(arena);
     if (chunk == NULL) {
         return NULL;
     }
@@ -188,8 +188,8 @@ static void add_late(struct sl_arena *arena)
 
 void *sl_arena_map_ordinary(struct sl_arena *arena)
 {
-    struct sl_arena_chunk *chunk = chunk_create(arena);
-    void *base = chunk == NULL ? NULL : map_fresh(arena, map_ordinary);
+    struct sl_arena_chunk *chunk = arena_chunk_create(arena);
+    void *base = chunk == NULL ? NULL : map_fresh(arena, arena_map_ordinary);
     base = chunk == NULL ? NULL : chunk_keep(arena, chunk, base, true);
     if (base != NULL && arena->huge) {
         add_late(arena);

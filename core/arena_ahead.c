@@ -101,7 +101,7 @@ static void settle_thread(void)
 }
 
 /* Puts the arena into the inbox if it is not there. */
-static void enqueue(struct sl_arena_ahead *ahead)
+static void arena_ahead_enqueue(struct sl_arena_ahead *ahead)
 {
     if ((atomic_fetch_or(&ahead->state, STATE_QUEUED) & STATE_QUEUED) != 0) {
         return;
@@ -294,7 +294,7 @@ static void serve(struct sl_arena_ahead *ahead)
         serve_one(ahead);
         take_late(ahead);
         if (ahead->served != atomic_load(&ahead->tail)) {
-            enqueue(ahead);
+            arena_ahead_enqueue(ahead);
         }
     }
     let_go(ahead);
@@ -396,7 +396,7 @@ void sl_arena_ahead_close(struct sl_arena_ahead **ahead)
         return;
     }
     if ((atomic_fetch_or(&closing->state, STATE_CLOSING) & STATE_LATE) != 0) {
-        enqueue(closing);
+        arena_ahead_enqueue(closing);
     }
     pthread_mutex_lock(&helper.lock);
     while ((atomic_load(&closing->state) & ~STATE_CLOSING) != 0) {
@@ -426,7 +426,7 @@ void sl_arena_ahead_request(struct sl_arena_ahead *ahead)
     sl_assert(tail - ahead->head < SL_ARENA_AHEAD_MAX);
     atomic_store(&ahead->slots[tail % SL_ARENA_AHEAD_MAX], SLOT_WANTED);
     atomic_store(&ahead->tail, tail + 1);
-    enqueue(ahead);
+    arena_ahead_enqueue(ahead);
 }
 
 void *sl_arena_ahead_take(struct sl_arena_ahead *ahead, bool *touched)
@@ -460,7 +460,7 @@ void sl_arena_ahead_add_late(struct sl_arena_ahead *ahead, struct sl_arena_late 
     late->next = atomic_load(&ahead->late_inbox);
     while (!atomic_compare_exchange_weak(&ahead->late_inbox, &late->next, late)) {
     }
-    enqueue(ahead);
+    arena_ahead_enqueue(ahead);
 }
 
 uint64_t sl_arena_ahead_refused_count(void)

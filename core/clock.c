@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <time.h>
 
-static uint64_t now_ns(void *ctx)
+static uint64_t clock_now_ns(void *ctx)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -12,6 +12,6 @@ static uint64_t now_ns(void *ctx)
 
 const struct sl_clock *sl_clock_system(void)
 {
-    static const struct sl_clock system = {.now_ns = now_ns, .ctx = NULL};
+    static const struct sl_clock system = {.now_ns = clock_now_ns, .ctx = NULL};
     return &system;
 }

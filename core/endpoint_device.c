@@ -18,7 +18,7 @@ struct parser {
     const char *wrong;
 };
 
-static bool copy(char *to, size_t to_bytes, const char *from, size_t bytes)
+static bool endpoint_device_copy(char *to, size_t to_bytes, const char *from, size_t bytes)
 {
     if (bytes >= to_bytes) {
         return false;
@@ -30,7 +30,7 @@ static bool copy(char *to, size_t to_bytes, const char *from, size_t bytes)
 
 /* Values */
 
-static bool parse_number(const char *text, uint32_t most, uint32_t *out)
+static bool endpoint_device_parse_number(const char *text, uint32_t most, uint32_t *out)
 {
     uint32_t value = 0;
     if (*text == '\0') {
@@ -51,7 +51,7 @@ static bool parse_number(const char *text, uint32_t most, uint32_t *out)
 
 /* Accepts the address of one host: neither unspecified, multicast nor broadcast. *bits: the length
  * of an address of its family. */
-static bool parse_address(const char *text, uint32_t *bits)
+static bool endpoint_device_parse_address(const char *text, uint32_t *bits)
 {
     struct in6_addr six;
     struct in_addr four;
@@ -73,12 +73,13 @@ static const char *take_addr(struct parser *parser, const char *value)
     if (out->address[0] != '\0') {
         return "addr is given twice";
     }
-    if (!copy(out->host, sizeof out->host, value, strcspn(value, "/")) ||
-        !parse_address(out->host, &bits)) {
+    if (!endpoint_device_copy(out->host, sizeof out->host, value, strcspn(value, "/")) ||
+        !endpoint_device_parse_address(out->host, &bits)) {
         return "addr is not the IPv4 or IPv6 address of one host, such as 10.0.0.1/24";
     }
-    if (slash != NULL && (!parse_number(slash + 1, bits, &prefix) ||
-                          !copy(out->address, sizeof out->address, value, strlen(value)))) {
+    if (slash != NULL &&
+        (!endpoint_device_parse_number(slash + 1, bits, &prefix) ||
+         !endpoint_device_copy(out->address, sizeof out->address, value, strlen(value)))) {
         return bits == 32 ? "the prefix of addr is not a number from 0 to 32"
                           : "the prefix of addr is not a number from 0 to 128";
     }
@@ -93,8 +94,8 @@ static const char *take_gateway(struct parser *parser, const char *value)
     if (out->gateway[0] != '\0') {
         return "gateway is given twice";
     }
-    return copy(out->gateway, sizeof out->gateway, value, strlen(value)) &&
-                   parse_address(out->gateway, &bits)
+    return endpoint_device_copy(out->gateway, sizeof out->gateway, value, strlen(value)) &&
+                   endpoint_device_parse_address(out->gateway, &bits)
                ? NULL
                : "gateway is not the IPv4 or IPv6 address of one host";
 }
@@ -105,7 +106,7 @@ static const char *take_mtu(struct parser *parser, const char *value)
     if (parser->out->mtu != 0) {
         return "mtu is given twice";
     }
-    if (!parse_number(value, MTU_MOST, &number) || number < MTU_LEAST) {
+    if (!endpoint_device_parse_number(value, MTU_MOST, &number) || number < MTU_LEAST) {
         return "mtu is not a number from 576 to 9600";
     }
     parser->out->mtu = (uint16_t)number;
@@ -118,14 +119,14 @@ static const char *take_queues(struct parser *parser, const char *value)
     if (parser->out->queues != 0) {
         return "queues is given twice";
     }
-    if (!parse_number(value, QUEUE_MOST, &number) || number == 0) {
+    if (!endpoint_device_parse_number(value, QUEUE_MOST, &number) || number == 0) {
         return "queues is not a number from 1 to 1024";
     }
     parser->out->queues = (uint16_t)number;
     return NULL;
 }
 
-static const char *take_port(struct parser *parser, const char *value)
+static const char *endpoint_device_take_port(struct parser *parser, const char *value)
 {
     uint32_t number;
     if (!parser->with_port) {
@@ -136,7 +137,7 @@ static const char *take_port(struct parser *parser, const char *value)
     if (parser->has_port) {
         return "port is given twice";
     }
-    if (!parse_number(value, UINT16_MAX, &number)) {
+    if (!endpoint_device_parse_number(value, UINT16_MAX, &number)) {
         return "port is not a number from 0 to 65535";
     }
     parser->out->port = (uint16_t)number;
@@ -150,15 +151,15 @@ static const struct {
     const char *name;
     const char *(*take)(struct parser *parser, const char *value);
 } keys[] = {
-    {"addr", take_addr},     {"gateway", take_gateway}, {"mtu", take_mtu},
-    {"queues", take_queues}, {"port", take_port},
+    {"addr", take_addr},     {"gateway", take_gateway},           {"mtu", take_mtu},
+    {"queues", take_queues}, {"port", endpoint_device_take_port},
 };
 
 /* "name=value" */
 static const char *take_pair(struct parser *parser, const char *pair, size_t bytes)
 {
     char text[SL_LIMIT_ENDPOINT_BYTES];
-    (void)copy(text, sizeof text, pair, bytes); /* bounded by the caller */
+    (void)endpoint_device_copy(text, sizeof text, pair, bytes); /* bounded by the caller */
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const size_t length = strlen(keys[i].name);
         if (strncmp(text, keys[i].name, length) == 0 && text[length] == '=') {
@@ -194,14 +195,15 @@ static const char *take_name(struct parser *parser, const char *text, size_t byt
     if (name_bytes == 0 || text[0] == '-') {
         return "the device is missing; expected " FORM;
     }
-    if (!copy(out->name, sizeof out->name, text, name_bytes) ||
+    if (!endpoint_device_copy(out->name, sizeof out->name, text, name_bytes) ||
         strspn(out->name, letters) != name_bytes) {
         return "the device is not a name of DPDK's, such as 0000:3b:00.0 or net_memif0";
     }
     if (comma == NULL) {
         return NULL;
     }
-    (void)copy(out->arguments, sizeof out->arguments, comma + 1, bytes - name_bytes - 1);
+    (void)endpoint_device_copy(out->arguments, sizeof out->arguments, comma + 1,
+                               bytes - name_bytes - 1);
     for (const char *at = out->arguments; *at != '\0'; at++) {
         if (!isgraph((unsigned char)*at)) {
             return "the device's arguments have a blank in them, or what cannot be printed";
@@ -258,7 +260,7 @@ int sl_endpoint_device_next(const char **text, struct sl_endpoint_device *out,
     if (*at == '\0') {
         return 0;
     }
-    if (!copy(one, sizeof one, at, bytes)) {
+    if (!endpoint_device_copy(one, sizeof one, at, bytes)) {
         return sl_reason_fail(reason, SL_ERR_INVALID, "\"%.120s\": longer than 255 bytes", at);
     }
     int err = sl_endpoint_device_parse(one, false, out, reason);

@@ -31,9 +31,10 @@ struct writer {
     size_t left;
 };
 
-static void put(struct writer *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void event_put(struct writer *to, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-static void put(struct writer *to, const char *format, ...)
+static void event_put(struct writer *to, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -49,26 +50,26 @@ static void put(struct writer *to, const char *format, ...)
  * and bytes that are not ASCII "?". */
 static void put_string(struct writer *to, const char *text, size_t characters_max)
 {
-    put(to, "\"");
+    event_put(to, "\"");
     for (size_t i = 0; i < characters_max && text[i] != '\0'; i++) {
         const unsigned char c = (unsigned char)text[i];
-        put(to, "%s%c", c == '"' || c == '\\' ? "\\" : "",
-            c < ' ' || c == 0x7f ? ' '
-            : c >= 0x80          ? '?'
-                                 : c);
+        event_put(to, "%s%c", c == '"' || c == '\\' ? "\\" : "",
+                  c < ' ' || c == 0x7f ? ' '
+                  : c >= 0x80          ? '?'
+                                       : c);
     }
-    put(to, "\"");
+    event_put(to, "\"");
 }
 
 static void put_fields(struct writer *to, const struct sl_event *event, const char *before)
 {
     for (int i = 0; event->fields[i].name != NULL; i++) {
         const struct sl_event_field *field = &event->fields[i];
-        put(to, "%s\"%s\":", before, field->name);
+        event_put(to, "%s\"%s\":", before, field->name);
         if (field->text != NULL) {
             put_string(to, field->text, FIELD_CHARACTERS);
         } else {
-            put(to, "%" PRIu64, field->number);
+            event_put(to, "%" PRIu64, field->number);
         }
         before = ",";
     }
@@ -81,17 +82,17 @@ size_t sl_event_write_json(const struct sl_event_line *line, char to[SL_EVENT_JS
     char time[32];
     gmtime_r(&line->time.tv_sec, &utc);
     (void)strftime(time, sizeof time, "%Y-%m-%dT%H:%M:%S", &utc);
-    put(&writer, "{\"time\":\"%s.%03dZ\",\"level\":\"%s\",\"process\":\"%s\"", time,
-        (int)(line->time.tv_nsec / 1000000), levels[line->level], line->process);
+    event_put(&writer, "{\"time\":\"%s.%03dZ\",\"level\":\"%s\",\"process\":\"%s\"", time,
+              (int)(line->time.tv_nsec / 1000000), levels[line->level], line->process);
     if (line->event != NULL) {
-        put(&writer, ",\"event\":\"%s\"", line->event->name);
+        event_put(&writer, ",\"event\":\"%s\"", line->event->name);
     }
-    put(&writer, ",\"text\":");
+    event_put(&writer, ",\"text\":");
     put_string(&writer, line->text, SL_EVENT_TEXT_CHARACTERS);
     if (line->event != NULL) {
         put_fields(&writer, line->event, ",");
     }
-    put(&writer, "}\n");
+    event_put(&writer, "}\n");
     return (size_t)(writer.at - to);
 }
 
@@ -99,14 +100,14 @@ void sl_event_keep(const struct sl_event_line *line)
 {
     (void)pthread_mutex_lock(&kept.lock);
     struct writer writer = {.at = kept.events[kept.count++ % SL_EVENT_KEPT], .left = KEPT_BYTES};
-    put(&writer, "{\"time\":%lld.%03d,\"level\":\"%s\",\"event\":\"%s\",\"process\":\"%s\"",
-        (long long)line->time.tv_sec, (int)(line->time.tv_nsec / 1000000), levels[line->level],
-        line->event->name, line->process);
-    put(&writer, ",\"text\":");
+    event_put(&writer, "{\"time\":%lld.%03d,\"level\":\"%s\",\"event\":\"%s\",\"process\":\"%s\"",
+              (long long)line->time.tv_sec, (int)(line->time.tv_nsec / 1000000),
+              levels[line->level], line->event->name, line->process);
+    event_put(&writer, ",\"text\":");
     put_string(&writer, line->text, KEPT_CHARACTERS);
-    put(&writer, ",\"fields\":{");
+    event_put(&writer, ",\"fields\":{");
     put_fields(&writer, line->event, "");
-    put(&writer, "}}");
+    event_put(&writer, "}}");
     (void)pthread_mutex_unlock(&kept.lock);
 }
 
@@ -118,13 +119,14 @@ char *sl_event_list(size_t *bytes)
         return NULL;
     }
     struct writer writer = {.at = list, .left = size};
-    put(&writer, "{\"events\":[");
+    event_put(&writer, "{\"events\":[");
     (void)pthread_mutex_lock(&kept.lock);
     for (uint64_t i = 0; i < kept.count && i < SL_EVENT_KEPT; i++) {
-        put(&writer, "%s%s", i == 0 ? "" : ",", kept.events[(kept.count - 1 - i) % SL_EVENT_KEPT]);
+        event_put(&writer, "%s%s", i == 0 ? "" : ",",
+                  kept.events[(kept.count - 1 - i) % SL_EVENT_KEPT]);
     }
     (void)pthread_mutex_unlock(&kept.lock);
-    put(&writer, "]}");
+    event_put(&writer, "]}");
     *bytes = (size_t)(writer.at - list);
     return list;
 }

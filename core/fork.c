@@ -25,7 +25,7 @@ static void enter_child(void)
     }
 }
 
-static void watch(void)
+static void fork_watch(void)
 {
     int err = pthread_atfork(NULL, NULL, enter_child);
     sl_assert(err == 0);
@@ -33,13 +33,13 @@ static void watch(void)
 
 uint32_t sl_fork_count(void)
 {
-    (void)pthread_once(&once, watch);
+    (void)pthread_once(&once, fork_watch);
     return sl_fork_counted;
 }
 
 void sl_fork_register(int fd)
 {
-    (void)pthread_once(&once, watch);
+    (void)pthread_once(&once, fork_watch);
     if (fd < DESCRIPTORS_MAX) {
         atomic_fetch_or_explicit(&registered[fd / 64], UINT64_C(1) << (fd % 64),
                                  memory_order_relaxed);

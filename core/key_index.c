@@ -5,7 +5,7 @@
 #include "core/hash.h"
 
 /* Returns the slot of the key, or a free slot for it. */
-static struct sl_key_index_slot *seek(const struct sl_key_index *index, uint64_t key)
+static struct sl_key_index_slot *key_index_seek(const struct sl_key_index *index, uint64_t key)
 {
     uint64_t at = sl_hash_key(key);
     for (;; at++) {
@@ -26,7 +26,7 @@ static int grow(struct sl_key_index *index)
     }
     for (uint64_t i = 0; i < index->capacity; i++) {
         if (index->slots[i].serial > index->base) {
-            *seek(&more, index->slots[i].key) = index->slots[i];
+            *key_index_seek(&more, index->slots[i].key) = index->slots[i];
         }
     }
     free(index->slots);
@@ -39,7 +39,7 @@ int sl_key_index_add(struct sl_key_index *index, uint64_t key, uint64_t *number)
     if (index->count >= index->capacity / 4 * 3 && grow(index) != 0) {
         return SL_ERR_NO_MEMORY;
     }
-    struct sl_key_index_slot *slot = seek(index, key);
+    struct sl_key_index_slot *slot = key_index_seek(index, key);
     if (slot->serial <= index->base) {
         slot->key = key;
         slot->serial = index->base + ++index->count;
@@ -53,7 +53,7 @@ bool sl_key_index_find(const struct sl_key_index *index, uint64_t key, uint64_t 
     if (index->capacity == 0) {
         return false;
     }
-    const struct sl_key_index_slot *slot = seek(index, key);
+    const struct sl_key_index_slot *slot = key_index_seek(index, key);
     *number = slot->serial - index->base - 1;
     return slot->serial > index->base;
 }

@@ -55,7 +55,7 @@ static void visit_rows(const struct sl_metrics_source *source, struct sl_metrics
     }
 }
 
-static void walk(struct sl_metrics *metrics, struct sl_metrics_visitor *visitor)
+static void core_metrics_walk(struct sl_metrics *metrics, struct sl_metrics_visitor *visitor)
 {
     SL_LIST_FOREACH (link, &metrics->sources) {
         const struct sl_metrics_source *source =
@@ -74,7 +74,7 @@ static void walk(struct sl_metrics *metrics, struct sl_metrics_visitor *visitor)
 void sl_metrics_walk(struct sl_metrics *metrics, struct sl_metrics_visitor *visitor)
 {
     (void)pthread_mutex_lock(&metrics->lock);
-    walk(metrics, visitor);
+    core_metrics_walk(metrics, visitor);
     (void)pthread_mutex_unlock(&metrics->lock);
 }
 
@@ -83,7 +83,7 @@ bool sl_metrics_try_walk(struct sl_metrics *metrics, struct sl_metrics_visitor *
     if (pthread_mutex_trylock(&metrics->lock) != 0) {
         return false;
     }
-    walk(metrics, visitor);
+    core_metrics_walk(metrics, visitor);
     (void)pthread_mutex_unlock(&metrics->lock);
     return true;
 }

@@ -46,7 +46,7 @@ static uint64_t time_ns(clockid_t clock)
 }
 
 /* Reads a file of /proc/self; "" if that is impossible. */
-static void read_text(const char *path, char *text, size_t room)
+static void metrics_process_read_text(const char *path, char *text, size_t room)
 {
     FILE *file = fopen(path, "re");
     const size_t bytes = file == NULL ? 0 : fread(text, 1, room - 1, file);
@@ -61,7 +61,7 @@ static uint64_t start_ns(void)
 {
     char text[1024];
     uint64_t ticks = 0;
-    read_text("/proc/self/stat", text, sizeof text);
+    metrics_process_read_text("/proc/self/stat", text, sizeof text);
     const char *field = strrchr(text, ')');
     for (int i = 0; field != NULL && i < 20; i++) {
         field = strchr(field + 1, ' ');
@@ -77,7 +77,7 @@ uint64_t sl_metrics_process_resident_bytes(void)
 {
     char text[256];
     uint64_t pages = 0;
-    read_text("/proc/self/statm", text, sizeof text);
+    metrics_process_read_text("/proc/self/statm", text, sizeof text);
     return sscanf(text, "%*u %" SCNu64, &pages) == 1 ? pages * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
@@ -95,7 +95,7 @@ static uint64_t open_fds(void)
     return count > 3 ? count - 3 : 0;
 }
 
-static void collect(void *ctx, struct sl_metrics_visitor *visitor)
+static void metrics_process_collect(void *ctx, struct sl_metrics_visitor *visitor)
 {
     static const char *const levels[] = {"level=\"debug\"", "level=\"info\"", "level=\"warning\"",
                                          "level=\"error\""};
@@ -119,7 +119,8 @@ static void collect(void *ctx, struct sl_metrics_visitor *visitor)
 void sl_metrics_process_add(struct sl_metrics *metrics, struct sl_metrics_process *process,
                             const char *role)
 {
-    *process = (struct sl_metrics_process){.source = {.collect = collect, .ctx = process}};
+    *process =
+        (struct sl_metrics_process){.source = {.collect = metrics_process_collect, .ctx = process}};
     sl_metrics_label(process->labels, "version", sl_version());
     sl_metrics_label(process->labels, "role", role);
     sl_metrics_add(metrics, &process->source);

@@ -73,7 +73,8 @@ static struct value value_of(const struct sl_metrics_series *series)
     return value;
 }
 
-static void collect(struct sl_metrics_visitor *visitor, const struct sl_metrics_series *series)
+static void metrics_text_collect(struct sl_metrics_visitor *visitor,
+                                 const struct sl_metrics_series *series)
 {
     struct collection *collection = SL_CONTAINER_OF(visitor, struct collection, visitor);
     if (!sl_array_make_room(&collection->series, &collection->capacity, collection->count,
@@ -88,7 +89,7 @@ static void collect(struct sl_metrics_visitor *visitor, const struct sl_metrics_
     append_labels(to->labels, collection->one_by_one ? series->detail : NULL);
 }
 
-static int compare(const void *a, const void *b)
+static int metrics_text_compare(const void *a, const void *b)
 {
     const struct series *left = *(const struct series *const *)a;
     const struct series *right = *(const struct series *const *)b;
@@ -122,10 +123,10 @@ static void merge(struct series *into, const struct series *from)
 /* Sorts the series and merges equal ones. Returns their number. */
 static uint32_t sort(struct series **sorted, uint32_t count)
 {
-    qsort(sorted, count, sizeof(struct series *), compare);
+    qsort(sorted, count, sizeof(struct series *), metrics_text_compare);
     uint32_t used = 0;
     for (uint32_t i = 0; i < count; i++) {
-        if (used > 0 && compare(&sorted[used - 1], &sorted[i]) == 0) {
+        if (used > 0 && metrics_text_compare(&sorted[used - 1], &sorted[i]) == 0) {
             merge(sorted[used - 1], sorted[i]);
         } else {
             sorted[used++] = sorted[i];
@@ -153,7 +154,7 @@ static const char *decimal(char text[DECIMAL_BYTES], uint64_t value, int digits)
     return text;
 }
 
-static void write_name(FILE *to, const struct sl_metrics_row *row, const char *suffix)
+static void metrics_text_write_name(FILE *to, const struct sl_metrics_row *row, const char *suffix)
 {
     const bool is_standard = strncmp(row->name, "process_", strlen("process_")) == 0;
     (void)fprintf(to, "%s%s%s", is_standard ? "" : "starling_", row->name, suffix);
@@ -164,7 +165,7 @@ static void write_line(FILE *to, const struct series *series, const char *suffix
                        const char *value)
 {
     const bool has_labels = series->labels[0] != '\0';
-    write_name(to, series->row, suffix);
+    metrics_text_write_name(to, series->row, suffix);
     if (le != NULL) {
         (void)fprintf(to, "{%s%sle=\"%s\"}", series->labels, has_labels ? "," : "", le);
     } else if (has_labels) {
@@ -200,7 +201,7 @@ static void write_head(FILE *to, const struct sl_metrics_row *row, const char *h
         [SL_METRICS_HISTOGRAM] = "histogram",
     };
     (void)fprintf(to, "# HELP ");
-    write_name(to, row, " ");
+    metrics_text_write_name(to, row, " ");
     for (; *help != '\0'; help++) {
         if (*help == '\n' || *help == '\\') {
             (void)fputc('\\', to);
@@ -208,7 +209,7 @@ static void write_head(FILE *to, const struct sl_metrics_row *row, const char *h
         (void)fputc(*help == '\n' ? 'n' : *help, to);
     }
     (void)fprintf(to, "\n# TYPE ");
-    write_name(to, row, " ");
+    metrics_text_write_name(to, row, " ");
     (void)fprintf(to, "%s\n", types[row->kind]);
 }
 
@@ -257,7 +258,8 @@ static int write_text(struct collection *collection, char **text, size_t *bytes)
 
 int sl_metrics_text_create(struct sl_metrics *metrics, bool one_by_one, char **text, size_t *bytes)
 {
-    struct collection collection = {.visitor.visit = collect, .one_by_one = one_by_one};
+    struct collection collection = {.visitor.visit = metrics_text_collect,
+                                    .one_by_one = one_by_one};
     sl_metrics_walk(metrics, &collection.visitor);
     const int err =
         collection.is_short_of_memory ? SL_ERR_NO_MEMORY : write_text(&collection, text, bytes);

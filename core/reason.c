@@ -9,7 +9,7 @@
 static pthread_key_t last_key;
 static pthread_once_t last_once = PTHREAD_ONCE_INIT;
 
-static void make_key(void)
+static void reason_make_key(void)
 {
     (void)pthread_key_create(&last_key, free);
 }
@@ -19,7 +19,7 @@ static void make_key(void)
 struct sl_reason *sl_reason_last(void)
 {
     static struct sl_reason shared; /* of threads without memory for their own */
-    (void)pthread_once(&last_once, make_key);
+    (void)pthread_once(&last_once, reason_make_key);
     struct sl_reason *last = pthread_getspecific(last_key);
     if (last != NULL) {
         return last;

@@ -155,7 +155,7 @@ void sl_shared_destroy(struct sl_shared *shared)
     }
 }
 
-static bool holds(const struct sl_shared *shared, const void *at, size_t bytes)
+static bool shared_holds(const struct sl_shared *shared, const void *at, size_t bytes)
 {
     uintptr_t from = (uintptr_t)at;
     uintptr_t base = (uintptr_t)shared->base;
@@ -163,10 +163,10 @@ static bool holds(const struct sl_shared *shared, const void *at, size_t bytes)
 }
 
 /* With the lock held. */
-static struct created *find(const void *at, size_t bytes)
+static struct created *shared_find(const void *at, size_t bytes)
 {
     struct created *created = created_first;
-    while (created != NULL && !holds(&created->shared, at, bytes)) {
+    while (created != NULL && !shared_holds(&created->shared, at, bytes)) {
         created = created->next;
     }
     return created;
@@ -175,7 +175,7 @@ static struct created *find(const void *at, size_t bytes)
 const struct sl_shared *sl_shared_find(const void *at, size_t bytes)
 {
     pthread_mutex_lock(&created_lock);
-    const struct created *created = find(at, bytes);
+    const struct created *created = shared_find(at, bytes);
     const bool is_found = created != NULL && !atomic_load(&created->hold.is_revoked);
     pthread_mutex_unlock(&created_lock);
     return is_found ? &created->shared : NULL;
@@ -186,7 +186,7 @@ const struct sl_shared *sl_shared_find(const void *at, size_t bytes)
 void sl_shared_pin(const void *at, size_t bytes)
 {
     pthread_mutex_lock(&created_lock);
-    struct created *created = find(at, bytes);
+    struct created *created = shared_find(at, bytes);
     if (created != NULL) {
         atomic_store(&created->hold.is_pinned, true);
     }
@@ -255,7 +255,7 @@ int sl_shared_revoke(const struct sl_shared *shared, const void *at, size_t byte
     struct sl_shared_hold *hold = shared->hold;
     sl_assert(hold != NULL);
     sl_assert(shared->access == SL_SHARED_WRITE);
-    sl_assert(holds(shared, at, bytes));
+    sl_assert(shared_holds(shared, at, bytes));
     pthread_mutex_lock(&created_lock);
     int err = hold->is_private                 ? 0
               : atomic_load(&hold->is_pinned)  ? SL_ERR_UNSUPPORTED

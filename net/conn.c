@@ -39,14 +39,14 @@ void sl_conn_log_failure(struct sl_conn *conn)
     }
 }
 
-static bool enter(struct sl_transport *transport)
+static bool net_conn_enter(struct sl_transport *transport)
 {
     bool before = transport->in_upcall;
     transport->in_upcall = true;
     return before;
 }
 
-static void leave(struct sl_transport *transport, bool before)
+static void net_conn_leave(struct sl_transport *transport, bool before)
 {
     transport->in_upcall = before;
 }
@@ -59,13 +59,13 @@ static void report_open(struct sl_conn *conn, bool accepted)
     if (sl_trace_wants(SL_VERBOSE_CONNECTIONS)) {
         sl_trace_connection(conn, accepted ? "accepted" : "made", "");
     }
-    bool before = enter(conn->transport);
+    bool before = net_conn_enter(conn->transport);
     if (accepted) {
         conn->events->accepted(conn->ctx, conn);
     } else {
         conn->events->connected(conn->ctx, conn);
     }
-    leave(conn->transport, before);
+    net_conn_leave(conn->transport, before);
 }
 
 void sl_conn_report_accepted(struct sl_conn *conn)
@@ -82,9 +82,9 @@ void sl_conn_report_connected(struct sl_conn *conn)
 void *sl_conn_ask_sink(struct sl_conn *conn, const struct sl_frame *header)
 {
     sl_assert(conn->state == SL_CONN_OPEN);
-    bool before = enter(conn->transport);
+    bool before = net_conn_enter(conn->transport);
     void *memory = conn->events->sink(conn->ctx, conn, header);
-    leave(conn->transport, before);
+    net_conn_leave(conn->transport, before);
     sl_assert(memory != SL_TRANSPORT_IN_PLACE ||
               (conn->transport->ops->capabilities & SL_TRANSPORT_MAPS_MEMORY) != 0);
     return memory;
@@ -97,25 +97,25 @@ void sl_conn_report_received(struct sl_conn *conn, const struct sl_transport_mes
     if (sl_trace_wants(SL_VERBOSE_MESSAGES)) {
         sl_trace_received(conn, &message->header);
     }
-    bool before = enter(conn->transport);
+    bool before = net_conn_enter(conn->transport);
     conn->events->received(conn->ctx, conn, message);
-    leave(conn->transport, before);
+    net_conn_leave(conn->transport, before);
 }
 
 void sl_conn_report_sent(struct sl_conn *conn, void *cookie)
 {
     sl_assert(conn->state == SL_CONN_OPEN || conn->state == SL_CONN_CLOSING);
-    bool before = enter(conn->transport);
+    bool before = net_conn_enter(conn->transport);
     conn->events->sent(conn->ctx, conn, cookie);
-    leave(conn->transport, before);
+    net_conn_leave(conn->transport, before);
 }
 
 void sl_conn_report_writable(struct sl_conn *conn)
 {
     sl_assert(conn->state == SL_CONN_OPEN);
-    bool before = enter(conn->transport);
+    bool before = net_conn_enter(conn->transport);
     conn->events->writable(conn->ctx, conn);
-    leave(conn->transport, before);
+    net_conn_leave(conn->transport, before);
 }
 
 void sl_conn_report_closed(struct sl_conn *conn, int err)
@@ -127,7 +127,7 @@ void sl_conn_report_closed(struct sl_conn *conn, int err)
     conn->state = SL_CONN_CLOSED;
     struct sl_transport *transport = conn->transport;
     sl_transport_metrics_closed(transport->cells, err);
-    bool before = enter(transport);
+    bool before = net_conn_enter(transport);
     conn->events->closed(conn->ctx, conn, err);
-    leave(transport, before);
+    net_conn_leave(transport, before);
 }

@@ -32,7 +32,7 @@ struct sl_outbox_waiting {
 
 static_assert(sizeof(struct sl_outbox_waiting) % 8 == 0, "keeps the tail aligned");
 
-static uint8_t *room_of(struct sl_outbox_block *block)
+static uint8_t *outbox_room_of(struct sl_outbox_block *block)
 {
     return (uint8_t *)block + HEADER_BYTES;
 }
@@ -56,7 +56,7 @@ static uint32_t bytes_needed(uint32_t payload_bytes)
 }
 
 /* Initializes all but the memory. */
-static int init(struct sl_outbox *outbox, size_t memory_bytes_max, bool checksum)
+static int outbox_init(struct sl_outbox *outbox, size_t memory_bytes_max, bool checksum)
 {
     sl_assert(outbox != NULL);
     const size_t block_count = memory_bytes_max / 2 / SL_OUTBOX_BLOCK_BYTES;
@@ -77,7 +77,7 @@ static int init(struct sl_outbox *outbox, size_t memory_bytes_max, bool checksum
 
 int sl_outbox_init(struct sl_outbox *outbox, size_t memory_bytes_max, bool checksum)
 {
-    int err = init(outbox, memory_bytes_max, checksum);
+    int err = outbox_init(outbox, memory_bytes_max, checksum);
     if (err != 0) {
         return err;
     }
@@ -96,7 +96,7 @@ int sl_outbox_init_shared(struct sl_outbox *outbox, size_t memory_bytes_max, boo
 {
     sl_assert(
         (transport->ops->capabilities & (SL_TRANSPORT_MAPS_MEMORY | SL_TRANSPORT_REGISTERS)) != 0);
-    int err = init(outbox, memory_bytes_max, checksum);
+    int err = outbox_init(outbox, memory_bytes_max, checksum);
     if (err != 0) {
         return err;
     }
@@ -156,7 +156,7 @@ static struct sl_outbox_block *large_get(struct sl_outbox *outbox, uint32_t room
 }
 
 /* Frees a block without frames. The block being filled stays current, empty. */
-static void block_put(struct sl_outbox *outbox, struct sl_outbox_block *block)
+static void outbox_block_put(struct sl_outbox *outbox, struct sl_outbox_block *block)
 {
     if (block->unit_count > 0) {
         const size_t at = (size_t)((uint8_t *)block - sl_outbox_unit_at(outbox, 0));
@@ -221,15 +221,15 @@ void sl_outbox_fini(struct sl_outbox *outbox)
     *outbox = (struct sl_outbox){0};
 }
 
-static uint8_t *reserve(struct sl_outbox *outbox, struct sl_outbox_block *block,
-                        uint32_t reserved_bytes)
+static uint8_t *outbox_reserve(struct sl_outbox *outbox, struct sl_outbox_block *block,
+                               uint32_t reserved_bytes)
 {
     if (block == NULL) {
         return NULL;
     }
     outbox->reserved = block;
     outbox->reserved_bytes = reserved_bytes;
-    return room_of(block) + block->head;
+    return outbox_room_of(block) + block->head;
 }
 
 uint8_t *sl_outbox_reserve(struct sl_outbox *outbox, uint32_t payload_bytes)
@@ -240,7 +240,7 @@ uint8_t *sl_outbox_reserve(struct sl_outbox *outbox, uint32_t payload_bytes)
     uint32_t bytes = bytes_needed(payload_bytes);
     struct sl_outbox_block *block =
         bytes > ROOM_BYTES ? large_get(outbox, bytes) : small_get(outbox, bytes);
-    return reserve(outbox, block, payload_bytes);
+    return outbox_reserve(outbox, block, payload_bytes);
 }
 
 uint8_t *sl_outbox_reserve_run(struct sl_outbox *outbox, uint32_t run_bytes, uint32_t frame_count)
@@ -250,7 +250,7 @@ uint8_t *sl_outbox_reserve_run(struct sl_outbox *outbox, uint32_t run_bytes, uin
     sl_assert(run_bytes <= SL_OUTBOX_RUN_BYTES_MAX);
     sl_assert(frame_count <= SL_OUTBOX_RUN_FRAMES_MAX);
     uint32_t bytes = run_bytes + frame_count * (uint32_t)sizeof(struct sl_outbox_waiting);
-    return reserve(outbox, small_get(outbox, bytes), run_bytes);
+    return outbox_reserve(outbox, small_get(outbox, bytes), run_bytes);
 }
 
 bool sl_outbox_is_half_full(const struct sl_outbox *outbox)
@@ -266,12 +266,13 @@ void sl_outbox_abandon(struct sl_outbox *outbox)
     struct sl_outbox_block *block = outbox->reserved;
     outbox->reserved = NULL;
     if (block->waiting_count == 0) {
-        block_put(outbox, block);
+        outbox_block_put(outbox, block);
     }
 }
 
 /* Takes the frame's room from the block; the rest of the reservation stays free. */
-static void take_head(struct sl_outbox *outbox, struct sl_outbox_block *block, uint32_t head_bytes)
+static void outbox_take_head(struct sl_outbox *outbox, struct sl_outbox_block *block,
+                             uint32_t head_bytes)
 {
     block->head += (uint32_t)sl_bytes_pad8(head_bytes);
     outbox->frame_count++;
@@ -282,7 +283,7 @@ static struct sl_outbox_waiting *take_waiting(struct sl_outbox_block *block)
     block->tail -= (uint32_t)sizeof(struct sl_outbox_waiting);
     sl_assert(block->head <= block->tail);
     block->waiting_count++;
-    return (void *)(room_of(block) + block->tail);
+    return (void *)(outbox_room_of(block) + block->tail);
 }
 
 static_assert(SL_OUTBOX_RUN_BYTES_MAX +
@@ -290,8 +291,8 @@ static_assert(SL_OUTBOX_RUN_BYTES_MAX +
                   ROOM_BYTES,
               "a block has room for the longest run");
 
-static void append(struct sl_outbox_waiting **first, struct sl_outbox_waiting **last,
-                   struct sl_outbox_waiting *waiting)
+static void outbox_append(struct sl_outbox_waiting **first, struct sl_outbox_waiting **last,
+                          struct sl_outbox_waiting *waiting)
 {
     *(*last == NULL ? first : &(*last)->next) = waiting;
     *last = waiting;
@@ -314,7 +315,7 @@ static struct sl_transport_frame frame_of(struct sl_outbox_waiting *waiting)
 static void offer_next(struct sl_conn *conn, struct sl_outbox_queue *queue,
                        struct sl_outbox_waiting *waiting)
 {
-    append(&queue->first, &queue->last, waiting);
+    outbox_append(&queue->first, &queue->last, waiting);
     if (queue->offer != NULL) {
         return;
     }
@@ -330,7 +331,7 @@ static void send_waiting(struct sl_conn *conn, struct sl_outbox_queue *queue,
     waiting->queue = queue;
     queue->count++;
     if (queue->is_open) {
-        append(&queue->behind_first, &queue->behind_last, waiting);
+        outbox_append(&queue->behind_first, &queue->behind_last, waiting);
         queue->behind_count++;
     } else {
         offer_next(conn, queue, waiting);
@@ -362,7 +363,7 @@ static bool join(struct sl_outbox *outbox, struct sl_conn *conn, struct sl_outbo
     if (sl_transport_send_burst(conn, &offered, 1) == 0) {
         return false;
     }
-    take_head(outbox, outbox->reserved, head_bytes);
+    outbox_take_head(outbox, outbox->reserved, head_bytes);
     outbox->reserved = NULL;
     last->frame_count++;
     queue->count++;
@@ -395,7 +396,7 @@ void sl_outbox_commit(struct sl_outbox *outbox, struct sl_conn *conn, struct sl_
     uint32_t near_bytes = frame->payload_bytes - tail_bytes;
     sl_assert(near_bytes <= outbox->reserved_bytes);
 
-    uint8_t *head = room_of(block) + block->head;
+    uint8_t *head = outbox_room_of(block) + block->head;
     uint32_t head_bytes = SL_FRAME_HEADER_BYTES + near_bytes;
     encode(outbox, head, frame, tail, tail_bytes);
     if (tail == NULL && tail_sent == NULL && outbox->reply_buffer == NULL &&
@@ -403,7 +404,7 @@ void sl_outbox_commit(struct sl_outbox *outbox, struct sl_conn *conn, struct sl_
         return;
     }
 
-    take_head(outbox, block, head_bytes);
+    outbox_take_head(outbox, block, head_bytes);
     outbox->reserved = NULL;
     struct sl_outbox_waiting *waiting = take_waiting(block);
     *waiting = (struct sl_outbox_waiting){
@@ -423,7 +424,7 @@ void sl_outbox_commit(struct sl_outbox *outbox, struct sl_conn *conn, struct sl_
 }
 
 /* Length of the encoded frame at `head`. */
-static uint32_t frame_bytes(const uint8_t *head)
+static uint32_t outbox_frame_bytes(const uint8_t *head)
 {
     uint32_t payload_bytes;
     memcpy(&payload_bytes, head, sizeof payload_bytes);
@@ -432,9 +433,9 @@ static uint32_t frame_bytes(const uint8_t *head)
 
 static void seal_run(uint8_t *head, uint32_t run_bytes)
 {
-    for (const uint8_t *end = head + run_bytes; head < end; head += frame_bytes(head)) {
-        sl_frame_seal(head, head + SL_FRAME_HEADER_BYTES, frame_bytes(head) - SL_FRAME_HEADER_BYTES,
-                      NULL, 0);
+    for (const uint8_t *end = head + run_bytes; head < end; head += outbox_frame_bytes(head)) {
+        sl_frame_seal(head, head + SL_FRAME_HEADER_BYTES,
+                      outbox_frame_bytes(head) - SL_FRAME_HEADER_BYTES, NULL, 0);
     }
 }
 
@@ -443,8 +444,8 @@ static void commit_piece(struct sl_outbox *outbox, struct sl_conn *conn,
                          struct sl_outbox_queue *queue, struct sl_outbox_block *block,
                          uint32_t bytes)
 {
-    const uint8_t *head = room_of(block) + block->head;
-    take_head(outbox, block, bytes);
+    const uint8_t *head = outbox_room_of(block) + block->head;
+    outbox_take_head(outbox, block, bytes);
     struct sl_outbox_waiting *waiting = take_waiting(block);
     *waiting = (struct sl_outbox_waiting){
         .block = block, .head = head, .head_bytes = bytes, .frame_count = 1};
@@ -468,7 +469,7 @@ void sl_outbox_commit_run(struct sl_outbox *outbox, struct sl_conn *conn,
 {
     sl_assert(run_bytes % 8 == 0);
     struct sl_outbox_block *block = take_reserved(outbox, run_bytes);
-    uint8_t *head = room_of(block) + block->head;
+    uint8_t *head = outbox_room_of(block) + block->head;
     if (outbox->checksum || seal) {
         seal_run(head, run_bytes);
     }
@@ -476,8 +477,8 @@ void sl_outbox_commit_run(struct sl_outbox *outbox, struct sl_conn *conn,
         commit_piece(outbox, conn, queue, block, run_bytes);
         return;
     }
-    for (const uint8_t *end = head + run_bytes; head < end; head += frame_bytes(head)) {
-        commit_piece(outbox, conn, queue, block, frame_bytes(head));
+    for (const uint8_t *end = head + run_bytes; head < end; head += outbox_frame_bytes(head)) {
+        commit_piece(outbox, conn, queue, block, outbox_frame_bytes(head));
     }
 }
 
@@ -519,7 +520,7 @@ static void waiting_release(struct sl_outbox *outbox, struct sl_outbox_waiting *
     outbox->frame_count -= waiting->frame_count;
     block->waiting_count--;
     if (block->waiting_count == 0 && block != outbox->reserved) {
-        block_put(outbox, block);
+        outbox_block_put(outbox, block);
     }
     if (tail_sent != NULL) {
         tail_sent(tail_ctx);

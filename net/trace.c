@@ -13,15 +13,15 @@ void sl_trace_set(uint32_t level)
 }
 
 /* If a connect fails early, the connection has no address yet. */
-static const char *peer_of(const struct sl_conn *conn)
+static const char *trace_peer_of(const struct sl_conn *conn)
 {
     return conn->peer[0] == '\0' ? "a peer without an address" : conn->peer;
 }
 
 void sl_trace_connection(const struct sl_conn *conn, const char *what, const char *why)
 {
-    sl_log_info("connection %s: %s over %s%s%s", what, peer_of(conn), conn->transport->ops->scheme,
-                why[0] == '\0' ? "" : ": ", why);
+    sl_log_info("connection %s: %s over %s%s%s", what, trace_peer_of(conn),
+                conn->transport->ops->scheme, why[0] == '\0' ? "" : ": ", why);
 }
 
 static void write_frame(const struct sl_conn *conn, const char *what, const struct sl_frame *frame)
@@ -33,7 +33,7 @@ static void write_frame(const struct sl_conn *conn, const char *what, const stru
     const bool is_known = frame->type >= SL_FRAME_CONTROL && frame->type <= SL_FRAME_DATA;
     sl_log_info("%s %s %" PRIu64 ", %u bytes%s, %s over %s", what,
                 is_known ? types[frame->type] : "unknown frame", frame->request_id,
-                frame->payload_bytes, frame->status == 0 ? "" : ", an error", peer_of(conn),
+                frame->payload_bytes, frame->status == 0 ? "" : ", an error", trace_peer_of(conn),
                 conn->transport->ops->scheme);
 }
 
@@ -57,7 +57,7 @@ void sl_trace_sent(const struct sl_conn *conn, const struct sl_transport_frame *
         }
         if (at == 0) {
             sl_log_info("sent %u bytes more, %s over %s",
-                        frames[i].head_bytes + frames[i].payload_bytes, peer_of(conn),
+                        frames[i].head_bytes + frames[i].payload_bytes, trace_peer_of(conn),
                         conn->transport->ops->scheme);
         }
     }

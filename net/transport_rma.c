@@ -81,7 +81,7 @@ int sl_transport_rma_check(const struct sl_transport_rma_op *op)
 
 /* Upcalls */
 
-static bool enter(struct sl_transport *transport)
+static bool transport_rma_enter(struct sl_transport *transport)
 {
     const bool before = transport->in_upcall;
     transport->in_upcall = true;
@@ -91,14 +91,14 @@ static bool enter(struct sl_transport *transport)
 void sl_transport_rma_report_added(struct sl_transport *transport, uint64_t key,
                                    const struct sl_transport_rma_token *token, int err)
 {
-    const bool before = enter(transport);
+    const bool before = transport_rma_enter(transport);
     transport->rma_events->region_added(transport->rma_ctx, key, token, err);
     transport->in_upcall = before;
 }
 
 void sl_transport_rma_report_removed(struct sl_transport *transport, uint64_t key, int err)
 {
-    const bool before = enter(transport);
+    const bool before = transport_rma_enter(transport);
     transport->rma_events->region_removed(transport->rma_ctx, key, err);
     transport->in_upcall = before;
 }
@@ -107,7 +107,7 @@ void sl_transport_rma_report_completed(struct sl_conn *conn, void *cookie, int e
 {
     struct sl_transport *transport = conn->transport;
     sl_assert(conn->state == SL_CONN_OPEN);
-    const bool before = enter(transport);
+    const bool before = transport_rma_enter(transport);
     transport->rma_events->completed(transport->rma_ctx, conn, cookie, err);
     transport->in_upcall = before;
 }

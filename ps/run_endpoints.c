@@ -23,8 +23,8 @@ static void warn_wildcard(const struct sl_endpoint *endpoint)
 }
 
 /* Lists the endpoints that other users or hosts can reach. */
-static uint32_t list_endpoints(const struct sl_process_options *options,
-                               const struct sl_endpoint *endpoints[ENDPOINTS_MAX])
+static uint32_t run_endpoints_list_endpoints(const struct sl_process_options *options,
+                                             const struct sl_endpoint *endpoints[ENDPOINTS_MAX])
 {
     uint32_t count = 0;
     if (options->kind != SL_PROCESS_SERVER) {
@@ -45,7 +45,7 @@ static uint32_t list_endpoints(const struct sl_process_options *options,
 static void warn_insecure(const struct sl_process_options *options)
 {
     const struct sl_endpoint *endpoints[ENDPOINTS_MAX];
-    uint32_t count = list_endpoints(options, endpoints);
+    uint32_t count = run_endpoints_list_endpoints(options, endpoints);
     const struct sl_endpoint *endpoint = NULL;
     for (uint32_t i = 0; i < count && endpoint == NULL; i++) {
         endpoint = sl_endpoint_is_loopback(endpoints[i]) ? NULL : endpoints[i];
@@ -248,7 +248,7 @@ static int check_endpoints(const struct sl_run *run, const struct sl_process_opt
 {
     const bool is_allowed = run->settings.security.secret.byte_count != 0 || run->settings.insecure;
     const struct sl_endpoint *endpoints[ENDPOINTS_MAX];
-    uint32_t count = list_endpoints(options, endpoints);
+    uint32_t count = run_endpoints_list_endpoints(options, endpoints);
     int err = 0;
     for (uint32_t i = 0; i < count && err == 0; i++) {
         err = sl_security_check_exposure(

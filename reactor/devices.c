@@ -39,11 +39,11 @@ static void path_of(const struct reader *reader, char path[PATH_MAX], const char
 }
 
 /* Reads the first line of a file; false, and "": there is none. */
-static bool read_line(const struct reader *reader, char *line, size_t line_bytes,
-                      const char *format, ...) __attribute__((format(printf, 4, 5)));
+static bool devices_read_line(const struct reader *reader, char *line, size_t line_bytes,
+                              const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-static bool read_line(const struct reader *reader, char *line, size_t line_bytes,
-                      const char *format, ...)
+static bool devices_read_line(const struct reader *reader, char *line, size_t line_bytes,
+                              const char *format, ...)
 {
     char path[PATH_MAX];
     va_list args;
@@ -60,10 +60,11 @@ static bool read_line(const struct reader *reader, char *line, size_t line_bytes
 }
 
 /* Resolves all links of a path; false, and "": it does not exist. */
-static bool resolve(const struct reader *reader, char resolved[PATH_MAX], const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+static bool devices_resolve(const struct reader *reader, char resolved[PATH_MAX],
+                            const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-static bool resolve(const struct reader *reader, char resolved[PATH_MAX], const char *format, ...)
+static bool devices_resolve(const struct reader *reader, char resolved[PATH_MAX],
+                            const char *format, ...)
 {
     char path[PATH_MAX];
     va_list args;
@@ -75,7 +76,7 @@ static bool resolve(const struct reader *reader, char resolved[PATH_MAX], const 
     return exists;
 }
 
-static int compare_names(const void *a, const void *b)
+static int devices_compare_names(const void *a, const void *b)
 {
     return strverscmp(a, b);
 }
@@ -86,7 +87,7 @@ static void list_names(const struct reader *reader, const char *directory, const
 {
     char path[PATH_MAX];
     names->count = 0;
-    DIR *open = resolve(reader, path, "%s", directory) ? opendir(path) : NULL;
+    DIR *open = devices_resolve(reader, path, "%s", directory) ? opendir(path) : NULL;
     const struct dirent *entry;
     while (open != NULL && names->count < NAMES_MAX && (entry = readdir(open)) != NULL) {
         const size_t bytes = strlen(entry->d_name) + 1;
@@ -98,7 +99,7 @@ static void list_names(const struct reader *reader, const char *directory, const
     if (open != NULL) {
         (void)closedir(open);
     }
-    qsort(names->list, names->count, sizeof names->list[0], compare_names);
+    qsort(names->list, names->count, sizeof names->list[0], devices_compare_names);
 }
 
 /* NUMA nodes */
@@ -124,7 +125,7 @@ static void read_allowed(const struct reader *reader, cpu_set_t *allowed)
     static const char KEY[] = "Cpus_allowed_list:";
     char path[PATH_MAX], line[4096];
     memset(allowed, 0xff, sizeof *allowed);
-    FILE *file = resolve(reader, path, "/proc/self/status") ? fopen(path, "re") : NULL;
+    FILE *file = devices_resolve(reader, path, "/proc/self/status") ? fopen(path, "re") : NULL;
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         if (strncmp(line, KEY, sizeof KEY - 1) == 0) {
             parse_cores(line + sizeof KEY - 1 + strspn(line + sizeof KEY - 1, " \t"), allowed);
@@ -152,7 +153,7 @@ static int read_nodes(const struct reader *reader)
         }
         node = atoi(names.list[i] + 4);
         count++;
-        (void)read_line(reader, line, sizeof line, NODES "/%s/cpulist", names.list[i]);
+        (void)devices_read_line(reader, line, sizeof line, NODES "/%s/cpulist", names.list[i]);
         parse_cores(line, &cores);
         CPU_AND(&cores, &cores, &allowed);
         if (CPU_COUNT(&cores) > 0 && out->node_count < SL_DEVICES_NODES_MAX) {
@@ -187,8 +188,8 @@ static void find_pci(const struct reader *reader, const char *directory, struct 
             memcpy(device->bridge, device->pci, sizeof device->bridge);
             (void)snprintf(device->pci, sizeof device->pci, "%.*s", (int)length, at);
             const struct reader absolute = {.root = ""};
-            if (read_line(&absolute, line, sizeof line, "%.*s/numa_node",
-                          (int)(at + length - directory), directory)) {
+            if (devices_read_line(&absolute, line, sizeof line, "%.*s/numa_node",
+                                  (int)(at + length - directory), directory)) {
                 device->node = atoi(line);
             }
         }
@@ -228,14 +229,14 @@ static bool find_hardware(const struct reader *reader, const char *netdev, struc
 {
     struct names lower;
     char path[PATH_MAX];
-    if (resolve(reader, path, NET "/%s/device", netdev)) {
+    if (devices_resolve(reader, path, NET "/%s/device", netdev)) {
         find_pci(reader, path, device);
         return true;
     }
     (void)snprintf(path, sizeof path, NET "/%s", netdev);
     list_names(reader, path, "lower_", &lower);
     for (uint32_t i = 0; i < lower.count; i++) {
-        if (resolve(reader, path, NET "/%s/%s/device", netdev, lower.list[i])) {
+        if (devices_resolve(reader, path, NET "/%s/%s/device", netdev, lower.list[i])) {
             find_pci(reader, path, device);
             return true;
         }
@@ -256,22 +257,23 @@ static void read_rdma(const struct reader *reader, const char *name)
     struct names netdevs;
     struct sl_device *device = new_device(reader, name, true);
     char path[PATH_MAX], line[64];
-    if (resolve(reader, path, RDMA "/%s/device", name)) {
+    if (devices_resolve(reader, path, RDMA "/%s/device", name)) {
         find_pci(reader, path, device);
     }
     for (uint32_t port = 1; port <= PORTS_MAX; port++) {
-        if (!read_line(reader, line, sizeof line, RDMA "/%s/ports/%u/state", name, port)) {
+        if (!devices_read_line(reader, line, sizeof line, RDMA "/%s/ports/%u/state", name, port)) {
             break;
         }
         device->is_up = device->is_up || strstr(line, "ACTIVE") != NULL;
     }
-    (void)read_line(reader, line, sizeof line, RDMA "/%s/ports/1/link_layer", name);
+    (void)devices_read_line(reader, line, sizeof line, RDMA "/%s/ports/1/link_layer", name);
     device->is_infiniband = strcmp(line, "InfiniBand") == 0;
     (void)snprintf(path, sizeof path, RDMA "/%s/device/net", name);
     list_names(reader, path, "", &netdevs);
     if (netdevs.count > 0) {
         memcpy(device->netdev, netdevs.list[0], sizeof device->netdev);
-    } else if (read_line(reader, device->netdev, sizeof device->netdev, RDMA "/%s/parent", name)) {
+    } else if (devices_read_line(reader, device->netdev, sizeof device->netdev, RDMA "/%s/parent",
+                                 name)) {
         (void)find_hardware(reader, device->netdev, device); /* soft RoCE */
     }
     add_addresses(reader, device->netdev, device);
@@ -282,19 +284,19 @@ static void read_netdev(const struct reader *reader, const char *name)
 {
     struct sl_device *device = new_device(reader, name, false);
     char line[32], path[PATH_MAX];
-    const bool is_loopback =
-        read_line(reader, line, sizeof line, NET "/%s/type", name) && atoi(line) == ARPHRD_LOOPBACK;
+    const bool is_loopback = devices_read_line(reader, line, sizeof line, NET "/%s/type", name) &&
+                             atoi(line) == ARPHRD_LOOPBACK;
     /* A member of a bond or bridge has no address: peers use the bond's. */
-    if (is_loopback || resolve(reader, path, NET "/%s/master", name)) {
+    if (is_loopback || devices_resolve(reader, path, NET "/%s/master", name)) {
         return;
     }
     const bool has_hardware = find_hardware(reader, name, device);
     add_addresses(reader, name, device);
-    const bool is_bridge = resolve(reader, path, NET "/%s/bridge", name);
+    const bool is_bridge = devices_resolve(reader, path, NET "/%s/bridge", name);
     if (!has_hardware && (is_bridge || device->address_count == 0)) {
         return;
     }
-    (void)read_line(reader, line, sizeof line, NET "/%s/operstate", name);
+    (void)devices_read_line(reader, line, sizeof line, NET "/%s/operstate", name);
     device->is_up = strcmp(line, "up") == 0 || strcmp(line, "unknown") == 0;
     reader->out->count++;
 }

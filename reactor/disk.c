@@ -7,8 +7,8 @@
 #include "core/array.h"
 #include "core/assert.h"
 
-static int refuse(int err, const char *what, const char *path, const char *why,
-                  struct sl_reason *reason)
+static int disk_refuse(int err, const char *what, const char *path, const char *why,
+                       struct sl_reason *reason)
 {
     if (err != 0) {
         sl_reason_set(reason, "cannot %s %s: %s", what, path, why);
@@ -22,7 +22,7 @@ int sl_disk_open(const struct sl_disk *disk, const char *path, enum sl_disk_mode
     char why[SL_DISK_WHY_BYTES] = "";
     void *handle = NULL;
     if (strlen(path) >= sizeof out->path) {
-        return refuse(SL_ERR_TOO_LARGE, "open", path, "the path is too long", reason);
+        return disk_refuse(SL_ERR_TOO_LARGE, "open", path, "the path is too long", reason);
     }
     int err = disk->ops->open(disk->ctx, path, mode, &handle, why);
     if (err == 0) {
@@ -30,7 +30,7 @@ int sl_disk_open(const struct sl_disk *disk, const char *path, enum sl_disk_mode
         out->handle = handle;
         (void)snprintf(out->path, sizeof out->path, "%s", path);
     }
-    return refuse(err, mode == SL_DISK_READ ? "open" : "create", path, why, reason);
+    return disk_refuse(err, mode == SL_DISK_READ ? "open" : "create", path, why, reason);
 }
 
 int sl_disk_write(struct sl_disk_file *file, const void *from, size_t bytes,
@@ -40,7 +40,7 @@ int sl_disk_write(struct sl_disk_file *file, const void *from, size_t bytes,
     sl_assert(file->disk != NULL);
     sl_assert(bytes <= SL_DISK_WRITE_BYTES);
     int err = file->disk->ops->write(file->disk->ctx, file->handle, from, bytes, why);
-    return refuse(err, "write", file->path, why, reason);
+    return disk_refuse(err, "write", file->path, why, reason);
 }
 
 int sl_disk_read(struct sl_disk_file *file, uint64_t offset, void *to, size_t bytes, size_t *got,
@@ -51,7 +51,7 @@ int sl_disk_read(struct sl_disk_file *file, uint64_t offset, void *to, size_t by
     sl_assert(bytes <= SL_DISK_WRITE_BYTES);
     int err = file->disk->ops->read(file->disk->ctx, file->handle, offset, to, bytes, got, why);
     sl_assert(err != 0 || *got <= bytes);
-    return refuse(err, "read", file->path, why, reason);
+    return disk_refuse(err, "read", file->path, why, reason);
 }
 
 int sl_disk_size(struct sl_disk_file *file, uint64_t *bytes, struct sl_reason *reason)
@@ -59,7 +59,7 @@ int sl_disk_size(struct sl_disk_file *file, uint64_t *bytes, struct sl_reason *r
     char why[SL_DISK_WHY_BYTES] = "";
     sl_assert(file->disk != NULL);
     int err = file->disk->ops->size(file->disk->ctx, file->handle, bytes, why);
-    return refuse(err, "learn the size of", file->path, why, reason);
+    return disk_refuse(err, "learn the size of", file->path, why, reason);
 }
 
 int sl_disk_sync(struct sl_disk_file *file, struct sl_reason *reason)
@@ -67,7 +67,7 @@ int sl_disk_sync(struct sl_disk_file *file, struct sl_reason *reason)
     char why[SL_DISK_WHY_BYTES] = "";
     sl_assert(file->disk != NULL);
     int err = file->disk->ops->sync(file->disk->ctx, file->handle, why);
-    return refuse(err, "sync", file->path, why, reason);
+    return disk_refuse(err, "sync", file->path, why, reason);
 }
 
 int sl_disk_close(struct sl_disk_file *file, struct sl_reason *reason)
@@ -79,7 +79,7 @@ int sl_disk_close(struct sl_disk_file *file, struct sl_reason *reason)
     const struct sl_disk *disk = file->disk;
     file->disk = NULL;
     int err = disk->ops->close(disk->ctx, file->handle, why);
-    return refuse(err, "close", file->path, why, reason);
+    return disk_refuse(err, "close", file->path, why, reason);
 }
 
 int sl_disk_rename(const struct sl_disk *disk, const char *from, const char *to,
@@ -87,38 +87,38 @@ int sl_disk_rename(const struct sl_disk *disk, const char *from, const char *to,
 {
     char why[SL_DISK_WHY_BYTES] = "";
     int err = disk->ops->rename(disk->ctx, from, to, why);
-    return refuse(err, "give its name to", to, why, reason);
+    return disk_refuse(err, "give its name to", to, why, reason);
 }
 
 int sl_disk_sync_directory(const struct sl_disk *disk, const char *path, struct sl_reason *reason)
 {
     char why[SL_DISK_WHY_BYTES] = "";
     int err = disk->ops->sync_directory(disk->ctx, path, why);
-    return refuse(err, "sync the directory", path, why, reason);
+    return disk_refuse(err, "sync the directory", path, why, reason);
 }
 
 int sl_disk_make_subdir(const struct sl_disk *disk, const char *path, struct sl_reason *reason)
 {
     char why[SL_DISK_WHY_BYTES] = "";
     int err = disk->ops->make_subdir(disk->ctx, path, why);
-    return refuse(err, "make the directory", path, why, reason);
+    return disk_refuse(err, "make the directory", path, why, reason);
 }
 
 int sl_disk_remove(const struct sl_disk *disk, const char *path, struct sl_reason *reason)
 {
     char why[SL_DISK_WHY_BYTES] = "";
     int err = disk->ops->remove(disk->ctx, path, why);
-    return refuse(err, "remove", path, why, reason);
+    return disk_refuse(err, "remove", path, why, reason);
 }
 
 int sl_disk_remove_subdir(const struct sl_disk *disk, const char *path, struct sl_reason *reason)
 {
     char why[SL_DISK_WHY_BYTES] = "";
     int err = disk->ops->remove_subdir(disk->ctx, path, why);
-    return refuse(err, "remove the directory", path, why, reason);
+    return disk_refuse(err, "remove the directory", path, why, reason);
 }
 
-static int by_name(const void *one, const void *other)
+static int disk_by_name(const void *one, const void *other)
 {
     return strcmp(((const struct sl_disk_name *)one)->name,
                   ((const struct sl_disk_name *)other)->name);
@@ -132,10 +132,10 @@ int sl_disk_list(const struct sl_disk *disk, const char *path, struct sl_disk_na
     int err = disk->ops->list(disk->ctx, path, &names, why);
     if (err != 0) {
         sl_disk_names_fini(&names);
-        return refuse(err, "list the directory", path, why, reason);
+        return disk_refuse(err, "list the directory", path, why, reason);
     }
     if (names.count > 1) {
-        qsort(names.items, names.count, sizeof names.items[0], by_name);
+        qsort(names.items, names.count, sizeof names.items[0], disk_by_name);
     }
     *out = names;
     return 0;

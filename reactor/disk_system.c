@@ -11,7 +11,7 @@
 
 #include "reactor/disk.h"
 
-static int fail(int system_errno, char *why)
+static int disk_system_fail(int system_errno, char *why)
 {
     char text[SL_DISK_WHY_BYTES];
     const char *said = strerror_r(system_errno, text, sizeof text);
@@ -40,7 +40,7 @@ static int check_regular(int fd, char *why)
 {
     struct stat info;
     if (fstat(fd, &info) != 0) {
-        return fail(errno, why);
+        return disk_system_fail(errno, why);
     }
     if (!S_ISREG(info.st_mode)) {
         (void)snprintf(why, SL_DISK_WHY_BYTES, "it is not a regular file");
@@ -60,7 +60,7 @@ static int disk_open(void *ctx, const char *path, enum sl_disk_mode mode, void *
             (void)snprintf(why, SL_DISK_WHY_BYTES, "it is a symbolic link");
             return SL_ERR_IO;
         }
-        return fail(errno, why);
+        return disk_system_fail(errno, why);
     }
     int err = check_regular(fd, why);
     if (err != 0) {
@@ -85,7 +85,7 @@ static int disk_write(void *ctx, void *file, const void *from, size_t bytes, cha
             continue;
         }
         if (done <= 0) {
-            return fail(done < 0 ? errno : EIO, why);
+            return disk_system_fail(done < 0 ? errno : EIO, why);
         }
         next += done;
         bytes -= (size_t)done;
@@ -104,7 +104,7 @@ static int disk_read(void *ctx, void *file, uint64_t offset, void *to, size_t by
             continue;
         }
         if (done < 0) {
-            return fail(errno, why);
+            return disk_system_fail(errno, why);
         }
         if (done == 0) {
             break;
@@ -119,7 +119,7 @@ static int disk_size(void *ctx, void *file, uint64_t *bytes, char *why)
 {
     struct stat info;
     if (fstat(descriptor(file), &info) != 0) {
-        return fail(errno, why);
+        return disk_system_fail(errno, why);
     }
     *bytes = (uint64_t)info.st_size;
     return 0;
@@ -127,45 +127,45 @@ static int disk_size(void *ctx, void *file, uint64_t *bytes, char *why)
 
 static int disk_sync(void *ctx, void *file, char *why)
 {
-    return fsync(descriptor(file)) == 0 ? 0 : fail(errno, why);
+    return fsync(descriptor(file)) == 0 ? 0 : disk_system_fail(errno, why);
 }
 
 static int disk_close(void *ctx, void *file, char *why)
 {
     /* After EINTR the descriptor is closed as well. */
-    return close(descriptor(file)) == 0 || errno == EINTR ? 0 : fail(errno, why);
+    return close(descriptor(file)) == 0 || errno == EINTR ? 0 : disk_system_fail(errno, why);
 }
 
 static int disk_rename(void *ctx, const char *from, const char *to, char *why)
 {
-    return rename(from, to) == 0 ? 0 : fail(errno, why);
+    return rename(from, to) == 0 ? 0 : disk_system_fail(errno, why);
 }
 
 static int disk_sync_subdir(void *ctx, const char *path, char *why)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
-        return fail(errno, why);
+        return disk_system_fail(errno, why);
     }
     /* EINVAL: the file system does not support this, and makes names durable in its own way. */
-    int err = fsync(fd) == 0 || errno == EINVAL ? 0 : fail(errno, why);
+    int err = fsync(fd) == 0 || errno == EINVAL ? 0 : disk_system_fail(errno, why);
     (void)close(fd);
     return err;
 }
 
 static int disk_make_subdir(void *ctx, const char *path, char *why)
 {
-    return mkdir(path, 0777) == 0 ? 0 : fail(errno, why);
+    return mkdir(path, 0777) == 0 ? 0 : disk_system_fail(errno, why);
 }
 
 static int disk_remove(void *ctx, const char *path, char *why)
 {
-    return unlink(path) == 0 ? 0 : fail(errno, why);
+    return unlink(path) == 0 ? 0 : disk_system_fail(errno, why);
 }
 
 static int disk_remove_subdir(void *ctx, const char *path, char *why)
 {
-    return rmdir(path) == 0 ? 0 : fail(errno, why);
+    return rmdir(path) == 0 ? 0 : disk_system_fail(errno, why);
 }
 
 static bool is_subdir(int fd, const struct dirent *entry)
@@ -181,7 +181,7 @@ static int disk_list(void *ctx, const char *path, struct sl_disk_names *out, cha
 {
     DIR *subdir = opendir(path);
     if (subdir == NULL) {
-        return fail(errno, why);
+        return disk_system_fail(errno, why);
     }
     int err = 0;
     const struct dirent *entry;
@@ -193,7 +193,7 @@ static int disk_list(void *ctx, const char *path, struct sl_disk_names *out, cha
         errno = 0;
     }
     if (err == 0 && errno != 0) {
-        err = fail(errno, why);
+        err = disk_system_fail(errno, why);
     }
     (void)closedir(subdir);
     return err;

@@ -31,7 +31,7 @@ struct sl_idle_thread {
     uint64_t passed_until_ns;
 };
 
-static void wait_for(sem_t *sem)
+static void idle_thread_wait_for(sem_t *sem)
 {
     while (sem_wait(sem) != 0) {
         /* Interrupted by a signal. */
@@ -52,14 +52,15 @@ static void free_idle_thread(struct sl_idle_thread *idle_thread)
     free(idle_thread);
 }
 
-static void *thread_main(void *arg)
+static void *idle_thread_main(void *arg)
 {
     struct sl_idle_thread *idle_thread = arg;
     const struct sched_param none = {0};
     sl_thread_unpin();
     (void)sched_setscheduler(0, SCHED_IDLE,
                              &none); /* if it is not permitted, normal priority will do */
-    for (wait_for(&idle_thread->given); idle_thread->work != NULL; wait_for(&idle_thread->given)) {
+    for (idle_thread_wait_for(&idle_thread->given); idle_thread->work != NULL;
+         idle_thread_wait_for(&idle_thread->given)) {
         idle_thread->work(idle_thread->ctx);
         sem_post(&idle_thread->ran);
     }
@@ -67,7 +68,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-static void give(struct sl_idle_thread *idle_thread, void (*work)(void *ctx), void *ctx)
+static void idle_thread_give(struct sl_idle_thread *idle_thread, void (*work)(void *ctx), void *ctx)
 {
     idle_thread->work = work;
     idle_thread->ctx = ctx;
@@ -82,7 +83,7 @@ int sl_idle_thread_create(const char *name, struct sl_idle_thread **out)
     }
     sem_init(&idle_thread->given, 0, 0);
     sem_init(&idle_thread->ran, 0, 0);
-    if (sl_thread_start(&idle_thread->id, name, thread_main, idle_thread) != 0) {
+    if (sl_thread_start(&idle_thread->id, name, idle_thread_main, idle_thread) != 0) {
         free_idle_thread(idle_thread);
         return SL_ERR_NO_MEMORY;
     }
@@ -114,8 +115,8 @@ void sl_idle_thread_run(struct sl_idle_thread *idle_thread, void (*work)(void *c
         return;
     }
     const uint64_t ran_ns = read_clock(idle_thread->clock);
-    give(idle_thread, work, ctx);
-    wait_for(&idle_thread->ran);
+    idle_thread_give(idle_thread, work, ctx);
+    idle_thread_wait_for(&idle_thread->ran);
     judge(idle_thread, began_ns, read_clock(idle_thread->clock) - ran_ns);
 }
 
@@ -130,6 +131,6 @@ void sl_idle_thread_destroy(struct sl_idle_thread **pointer)
     *pointer = NULL;
     if (idle_thread != NULL) {
         pthread_detach(idle_thread->id); /* it may take seconds to get a core */
-        give(idle_thread, NULL, NULL);
+        idle_thread_give(idle_thread, NULL, NULL);
     }
 }

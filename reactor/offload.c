@@ -69,7 +69,7 @@ static void unref(void *ctx)
 
 static void mail_done(void *ctx, uint64_t a, uint64_t b);
 
-static void tell(struct sl_mailbox_lane *lane, struct sl_offload *offload)
+static void offload_tell(struct sl_mailbox_lane *lane, struct sl_offload *offload)
 {
     atomic_fetch_add(&offload->references, 1);
     int err =
@@ -97,7 +97,7 @@ static void thread_work(void *ctx, uint64_t a, uint64_t b)
     }
     job->err = 0;
     atomic_fetch_add(&offload->thread.finished, 1);
-    tell(offload->thread.to_reactor, offload);
+    offload_tell(offload->thread.to_reactor, offload);
 }
 
 /* Resets the core and priority inherited from a reactor. */
@@ -109,7 +109,7 @@ static void settle_thread(const struct sl_offload *offload)
     }
 }
 
-static void *thread_main(void *arg)
+static void *offload_thread_main(void *arg)
 {
     struct sl_offload *offload = arg;
     settle_thread(offload);
@@ -128,7 +128,7 @@ static void *thread_main(void *arg)
 static int thread_run(struct sl_offload *offload)
 {
     atomic_fetch_add(&offload->references, 1);
-    if (sl_thread_start(&offload->id, offload->name, thread_main, offload) != 0) {
+    if (sl_thread_start(&offload->id, offload->name, offload_thread_main, offload) != 0) {
         unref(offload);
         return SL_ERR_NO_MEMORY;
     }
@@ -208,7 +208,7 @@ static void hand_out(struct sl_offload *offload)
         offload->sent_count++;
         if (!offload->has_thread) {
             job->err = SL_ERR_NO_MEMORY;
-            tell(offload->to_self, offload);
+            offload_tell(offload->to_self, offload);
             continue;
         }
         int err = sl_mailbox_post(
@@ -219,7 +219,7 @@ static void hand_out(struct sl_offload *offload)
     cpu_yield_for(offload);
 }
 
-static struct sl_offload_job *take_first(struct sl_offload *offload)
+static struct sl_offload_job *offload_take_first(struct sl_offload *offload)
 {
     struct sl_offload_job *job = offload->first;
     offload->first = job->next;
@@ -235,7 +235,7 @@ static void mail_done(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_offload *offload = ctx;
     if (!offload->closing) {
-        struct sl_offload_job *job = take_first(offload);
+        struct sl_offload_job *job = offload_take_first(offload);
         offload->done_count++;
         hand_out(offload);
         job->done(job);
@@ -245,7 +245,7 @@ static void mail_done(void *ctx, uint64_t a, uint64_t b)
 
 /* Stepped */
 
-static void arm(struct sl_offload *offload)
+static void offload_arm(struct sl_offload *offload)
 {
     const struct sl_reactor_options *options = &offload->reactor->options;
     uint64_t wait_ns = options->offload_ns == NULL ? 0 : options->offload_ns(options->offload_ctx);
@@ -253,7 +253,7 @@ static void arm(struct sl_offload *offload)
                  offload->reactor->head.now_ns + wait_ns);
 }
 
-static void step(struct sl_timer *timer, uint64_t now_ns)
+static void offload_step(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_offload *offload = SL_CONTAINER_OF(timer, struct sl_offload, stepped.timer);
     if (!offload->stepped.has_worked) {
@@ -263,10 +263,10 @@ static void step(struct sl_timer *timer, uint64_t now_ns)
         sl_timer_arm(&offload->reactor->timers, timer, now_ns);
         return;
     }
-    struct sl_offload_job *job = take_first(offload);
+    struct sl_offload_job *job = offload_take_first(offload);
     offload->stepped.has_worked = false;
     if (offload->first != NULL) {
-        arm(offload);
+        offload_arm(offload);
     }
     job->done(job);
 }
@@ -281,7 +281,7 @@ int sl_offload_create(struct sl_reactor *reactor, const char *name, struct sl_of
         return SL_ERR_NO_MEMORY;
     }
     offload->reactor = reactor;
-    offload->stepped.timer.run = step;
+    offload->stepped.timer.run = offload_step;
     offload->references = 1;
     sem_init(&offload->thread.ended, 0, 0);
     memcpy(offload->name, name, strnlen(name, sizeof offload->name - 1));
@@ -321,7 +321,7 @@ void sl_offload_post(struct sl_offload *offload, struct sl_offload_job *job)
     }
     if (offload->reactor->options.stepped) {
         if (offload->first == job) {
-            arm(offload);
+            offload_arm(offload);
         }
         return;
     }
@@ -340,7 +340,7 @@ static void finish_jobs(struct sl_offload *offload, bool ended)
     while (offload->first != NULL) {
         bool stuck = !ended && offload->sent_count > 0 && done == finished;
         done++;
-        struct sl_offload_job *job = take_first(offload);
+        struct sl_offload_job *job = offload_take_first(offload);
         if (!stuck) {
             job->done(job);
         }

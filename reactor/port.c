@@ -40,7 +40,7 @@ int sl_port_set_check(const struct sl_port_set *set)
 }
 
 /* Thread exit: the port can be reused. */
-static void detach(void *value)
+static void reactor_port_detach(void *value)
 {
     struct sl_port *port = value;
     struct sl_port_set *set = port->set;
@@ -65,7 +65,7 @@ int sl_port_set_create(struct sl_reactor *const *reactors, uint32_t reactor_coun
     set->driven = driven;
     set->port_bytes = port_bytes;
     set->fork_count = sl_fork_count();
-    if (pthread_key_create(&set->key, detach) != 0) {
+    if (pthread_key_create(&set->key, reactor_port_detach) != 0) {
         free(set);
         return SL_ERR_NO_MEMORY;
     }
@@ -178,7 +178,7 @@ static void drop_lane(void *ctx)
     sl_mailbox_lane_close(&lane);
 }
 
-static void close_lane(void *ctx, uint64_t a, uint64_t b)
+static void reactor_port_close_lane(void *ctx, uint64_t a, uint64_t b)
 {
     drop_lane(ctx);
 }
@@ -189,9 +189,10 @@ void sl_port_close(struct sl_port **port)
     struct sl_port **at = &set->ports;
     for (uint32_t i = 0; i < set->reactor_count; i++) {
         /* A reactor may still be in its last post to this port: it closes its lane itself. */
-        sl_port_post(
-            *port, i,
-            (struct sl_mail){.run = close_lane, .drop = drop_lane, .ctx = (*port)->lanes[i].from});
+        sl_port_post(*port, i,
+                     (struct sl_mail){.run = reactor_port_close_lane,
+                                      .drop = drop_lane,
+                                      .ctx = (*port)->lanes[i].from});
         (*port)->lanes[i].from = NULL;
     }
     pthread_mutex_lock(&set->lock);

@@ -199,7 +199,7 @@ static int thread_begin(struct sl_reactor *reactor)
                : err;
 }
 
-static void *thread_main(void *arg)
+static void *reactor_loop_thread_main(void *arg)
 {
     struct sl_reactor *reactor = arg;
     sl_reactor_own(reactor);
@@ -218,7 +218,8 @@ static void *thread_main(void *arg)
 
 static int thread_create(struct sl_reactor *reactor)
 {
-    int err = sl_thread_start(&reactor->thread.id, reactor->options.name, thread_main, reactor);
+    int err = sl_thread_start(&reactor->thread.id, reactor->options.name, reactor_loop_thread_main,
+                              reactor);
     if (err != 0) {
         sl_thread_log_failure(sl_reactor_name(reactor), err);
     }

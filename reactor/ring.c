@@ -142,7 +142,7 @@ static bool passes(int err)
     return err >= 0 || err == -EINTR || err == -EAGAIN || err == -EBUSY || err == -ETIME;
 }
 
-static void submit(struct sl_ring *ring)
+static void reactor_ring_submit(struct sl_ring *ring)
 {
     ring->submit_calls++;
     int err = io_uring_submit(&ring->uring);
@@ -163,7 +163,7 @@ static struct io_uring_sqe *sqe_after_making_room(struct sl_ring *ring)
 {
     uint64_t until_ns = sl_clock_now_ns(sl_clock_system()) + ROOM_WAIT_NS;
     for (;;) {
-        submit(ring);
+        reactor_ring_submit(ring);
         struct io_uring_sqe *sqe = io_uring_get_sqe(&ring->uring);
         if (sqe != NULL) {
             return sqe;
@@ -191,7 +191,7 @@ bool sl_ring_has_to_submit(const struct sl_ring *ring)
 void sl_ring_submit(struct sl_ring *ring)
 {
     if (sl_ring_has_to_submit(ring)) {
-        submit(ring);
+        reactor_ring_submit(ring);
     }
 }
 

@@ -59,7 +59,7 @@ static bool is_armed(struct sl_reactor_source *source)
 }
 
 /* Mail of the reader. */
-static void begin(void *ctx, uint64_t a, uint64_t b)
+static void reactor_view_begin(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_view *view = ctx;
     sl_assert(!view->is_filling);
@@ -127,7 +127,7 @@ void sl_view_request(struct sl_view *view)
         return;
     }
     /* A lane with one mail at a time is never full. */
-    int err = sl_mailbox_post(view->lane, (struct sl_mail){.run = begin, .ctx = view});
+    int err = sl_mailbox_post(view->lane, (struct sl_mail){.run = reactor_view_begin, .ctx = view});
     sl_assert(err == 0);
     view->requested++;
 }

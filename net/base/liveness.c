@@ -4,7 +4,7 @@
 
 /* Visited connections move to the end of the list, where new ones are, too. So a round over several
  * turns only stores how many are left. */
-static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+static void base_liveness_on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_liveness *liveness = SL_CONTAINER_OF(timer, struct sl_liveness, timer);
     if (liveness->left == 0) {
@@ -32,7 +32,7 @@ void sl_liveness_init(struct sl_liveness *liveness, struct sl_reactor *reactor, 
     *liveness = (struct sl_liveness){.reactor = reactor,
                                      .visit = visit,
                                      .round_ns = limit_ns / SL_LIVENESS_ROUNDS,
-                                     .timer.run = on_timer};
+                                     .timer.run = base_liveness_on_timer};
     sl_list_init(&liveness->conns);
 }
 

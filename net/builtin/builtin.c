@@ -8,7 +8,7 @@
 #include "net/transport.h"
 
 /* Sets *why if there is no implementation. */
-static const struct sl_transport_ops *find(enum sl_endpoint_scheme scheme, const char **why)
+static const struct sl_transport_ops *builtin_find(enum sl_endpoint_scheme scheme, const char **why)
 {
     switch (scheme) {
     case SL_ENDPOINT_TCP:
@@ -27,13 +27,13 @@ static const struct sl_transport_ops *find(enum sl_endpoint_scheme scheme, const
 const struct sl_transport_ops *sl_builtin_find(enum sl_endpoint_scheme scheme)
 {
     const char *why;
-    return find(scheme, &why);
+    return builtin_find(scheme, &why);
 }
 
 const char *sl_builtin_missing(enum sl_endpoint_scheme scheme)
 {
     const char *why = NULL;
-    if (find(scheme, &why) == NULL) {
+    if (builtin_find(scheme, &why) == NULL) {
         return why;
     }
     const bool has_device = scheme != SL_ENDPOINT_RDMA || sl_rdma_device_list(NULL, 0) != 0;

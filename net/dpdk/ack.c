@@ -24,7 +24,7 @@ static void on_came(void *ctx, const struct sl_dpdk_sent_packet *sent_packet)
     }
 }
 
-static void on_lost(void *ctx, const struct sl_dpdk_sent_packet *sent_packet)
+static void ack_on_lost(void *ctx, const struct sl_dpdk_sent_packet *sent_packet)
 {
     struct heard *heard = ctx;
     struct sl_dpdk_sending *send = heard->conn->send;
@@ -54,7 +54,7 @@ static void on_lost(void *ctx, const struct sl_dpdk_sent_packet *sent_packet)
 
 static struct sl_dpdk_sent_packet_events events_of(struct heard *heard)
 {
-    return (struct sl_dpdk_sent_packet_events){.came = on_came, .lost = on_lost, .ctx = heard};
+    return (struct sl_dpdk_sent_packet_events){.came = on_came, .lost = ack_on_lost, .ctx = heard};
 }
 
 static void note_lost(const struct heard *heard, uint64_t now_ns)

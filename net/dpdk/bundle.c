@@ -20,31 +20,31 @@ void sl_dpdk_body_add(struct sl_dpdk_body *body, const uint8_t *from, uint32_t b
     body->bytes += bytes;
 }
 
-static uint32_t entry_bytes(const struct sl_dpdk_entry *entry)
+static uint32_t bundle_entry_bytes(const struct sl_dpdk_entry *entry)
 {
     return entry->head_bytes + entry->payload_bytes;
 }
 
 /* The length of the frame at `at`, including its header. */
-static inline uint32_t frame_bytes(const struct sl_dpdk_entry *entry, uint32_t at)
+static inline uint32_t bundle_frame_bytes(const struct sl_dpdk_entry *entry, uint32_t at)
 {
     uint32_t payload_bytes;
     sl_assert(entry->head_bytes - at >= SL_FRAME_HEADER_BYTES);
     memcpy(&payload_bytes, entry->head + at, sizeof payload_bytes);
-    sl_assert(payload_bytes <= entry_bytes(entry) - at - SL_FRAME_HEADER_BYTES);
+    sl_assert(payload_bytes <= bundle_entry_bytes(entry) - at - SL_FRAME_HEADER_BYTES);
     return SL_FRAME_HEADER_BYTES + payload_bytes;
 }
 
 uint32_t sl_dpdk_frame_bytes(struct sl_dpdk_sending *send, const struct sl_dpdk_place *place)
 {
-    return frame_bytes(sl_dpdk_entry_at(send, place->entry), place->at);
+    return bundle_frame_bytes(sl_dpdk_entry_at(send, place->entry), place->at);
 }
 
-static inline void pass(const struct sl_dpdk_entry *entry, struct sl_dpdk_place *place,
-                        uint32_t bytes)
+static inline void bundle_pass(const struct sl_dpdk_entry *entry, struct sl_dpdk_place *place,
+                               uint32_t bytes)
 {
     place->at += bytes;
-    if (place->at == entry_bytes(entry)) {
+    if (place->at == bundle_entry_bytes(entry)) {
         place->entry++;
         place->at = 0;
     }
@@ -52,7 +52,7 @@ static inline void pass(const struct sl_dpdk_entry *entry, struct sl_dpdk_place 
 
 void sl_dpdk_place_pass(struct sl_dpdk_sending *send, struct sl_dpdk_place *place, uint32_t bytes)
 {
-    pass(sl_dpdk_entry_at(send, place->entry), place, bytes);
+    bundle_pass(sl_dpdk_entry_at(send, place->entry), place, bytes);
 }
 
 void sl_dpdk_piece_fill(const struct sl_dpdk_entry *entry, uint32_t at, struct sl_dpdk_body *body,
@@ -109,13 +109,13 @@ uint32_t sl_dpdk_bundle_fill(struct sl_dpdk_sending *send, struct sl_dpdk_place 
     uint32_t frames = 0;
     while (at.entry != send->tail) {
         const struct sl_dpdk_entry *entry = sl_dpdk_entry_at(send, at.entry);
-        uint32_t bytes = frame_bytes(entry, at.at);
+        uint32_t bytes = bundle_frame_bytes(entry, at.at);
         uint32_t padded = (uint32_t)sl_bytes_pad8(bytes);
         if (padded > room) {
             break;
         }
         add_frame(&run, entry, at.at, &bundle, bytes);
-        pass(entry, &at, bytes);
+        bundle_pass(entry, &at, bytes);
         room -= padded;
         frames++;
     }

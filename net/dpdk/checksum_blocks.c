@@ -28,7 +28,7 @@ static inline uint64_t total(const struct checksums *checksums)
 }
 
 /* Also copies if `to` is not NULL. */
-static inline uint64_t run(uint8_t *to, const uint8_t *from, uint32_t blocks)
+static inline uint64_t checksum_blocks_run(uint8_t *to, const uint8_t *from, uint32_t blocks)
 {
     struct checksums checksums = {0};
     const uint8_t *end = from + (uint64_t)blocks * SL_DPDK_CHECKSUM_BLOCK;
@@ -51,16 +51,17 @@ static inline uint64_t run(uint8_t *to, const uint8_t *from, uint32_t blocks)
 
 static uint64_t checksum(const uint8_t *from, uint32_t blocks)
 {
-    return run(NULL, from, blocks);
+    return checksum_blocks_run(NULL, from, blocks);
 }
 
-static uint64_t copy(uint8_t *to, const uint8_t *from, uint32_t blocks)
+static uint64_t checksum_blocks_copy(uint8_t *to, const uint8_t *from, uint32_t blocks)
 {
-    return run(to, from, blocks);
+    return checksum_blocks_run(to, from, blocks);
 }
 
 #define JOIN(a, b) a##b
 #define NAME(form) JOIN(sl_dpdk_checksum_form_, form)
 
 extern const struct sl_dpdk_checksum_form NAME(SL_SIMD);
-const struct sl_dpdk_checksum_form NAME(SL_SIMD) = {.checksum = checksum, .copy = copy};
+const struct sl_dpdk_checksum_form NAME(SL_SIMD) = {.checksum = checksum,
+                                                    .copy = checksum_blocks_copy};

@@ -17,7 +17,7 @@
 
 /* Begin */
 
-static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+static void dpdk_conn_on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_dpdk_conn *conn = SL_CONTAINER_OF(timer, struct sl_dpdk_conn, due.timer);
     if (conn->phase == SL_DPDK_DRAINING && now_ns >= conn->end.deadline_ns) {
@@ -40,13 +40,13 @@ static struct sl_dpdk_conn *allocate(struct sl_dpdk *dpdk)
     }
     if (conn != NULL) {
         memset(conn, 0, sizeof *conn);
-        conn->due.timer.run = on_timer;
+        conn->due.timer.run = dpdk_conn_on_timer;
         conn->due.pace_ns = SL_CLOCK_NEVER;
     }
     return conn;
 }
 
-static void put_spare(struct sl_dpdk *dpdk, struct sl_dpdk_conn *conn)
+static void dpdk_conn_put_spare(struct sl_dpdk *dpdk, struct sl_dpdk_conn *conn)
 {
     conn->next = dpdk->spare;
     dpdk->spare = conn;
@@ -83,7 +83,7 @@ struct sl_dpdk_conn *sl_dpdk_conn_make(struct sl_dpdk *dpdk,
     conn->handshake.first_sequence = (uint32_t)sl_dpdk_conn_table_random(dpdk);
     if (open_parts(conn) != 0) {
         close_parts(conn);
-        put_spare(dpdk, conn);
+        dpdk_conn_put_spare(dpdk, conn);
         return NULL;
     }
     sl_dpdk_conn_table_add(conn);
@@ -269,7 +269,7 @@ static void announce(struct sl_dpdk_conn *conn)
     }
 }
 
-static void unmake(struct sl_dpdk_conn *conn)
+static void dpdk_conn_unmake(struct sl_dpdk_conn *conn)
 {
     sl_dpdk_conn_stop_timers(conn);
     sl_dpdk_conn_table_remove(conn);
@@ -277,12 +277,12 @@ static void unmake(struct sl_dpdk_conn *conn)
     sl_dpdk_grant_close(&conn->dpdk->grants, &conn->grant);
 }
 
-static void finish(struct sl_dpdk_conn *conn)
+static void dpdk_conn_finish(struct sl_dpdk_conn *conn)
 {
     sl_dpdk_time_wait_ended(conn);
-    unmake(conn);
+    dpdk_conn_unmake(conn);
     sl_conn_report_closed(&conn->base, conn->end.err);
-    put_spare(conn->dpdk, conn);
+    dpdk_conn_put_spare(conn->dpdk, conn);
 }
 
 /* Ends the connection if all is delivered or the peer has ended it. */
@@ -323,7 +323,7 @@ bool sl_dpdk_conn_visit(struct sl_dpdk_conn *conn)
     if (conn->phase == SL_DPDK_ENDED && sl_dpdk_send_is_reading(conn)) {
         sl_dpdk_mark_ready(conn);
     } else if (conn->phase == SL_DPDK_ENDED) {
-        finish(conn);
+        dpdk_conn_finish(conn);
         return true;
     }
     return work;
@@ -345,10 +345,10 @@ void sl_dpdk_conn_cancel_all(struct sl_dpdk *dpdk)
     while (!sl_list_empty(&dpdk->conns)) {
         struct sl_dpdk_conn *conn = sl_dpdk_conn_alive(sl_list_first(&dpdk->conns));
         if (conn->inbound && conn->accept_pending) {
-            unmake(conn); /* not reported yet */
-            put_spare(dpdk, conn);
+            dpdk_conn_unmake(conn); /* not reported yet */
+            dpdk_conn_put_spare(dpdk, conn);
         } else {
-            finish(conn);
+            dpdk_conn_finish(conn);
         }
     }
 }

@@ -16,7 +16,7 @@ uint64_t sl_dpdk_conn_table_id(const struct sl_dpdk *dpdk, uint64_t random)
            sl_reactor_index(dpdk->base.reactor);
 }
 
-static struct sl_dpdk_conn **bucket_of(struct sl_dpdk *dpdk, uint64_t id)
+static struct sl_dpdk_conn **dpdk_conn_table_bucket_of(struct sl_dpdk *dpdk, uint64_t id)
 {
     return &dpdk->by_id[(id >> SL_DPDK_ID_SHIFT) % SL_DPDK_BUCKETS];
 }
@@ -33,7 +33,7 @@ struct sl_dpdk_conn *sl_dpdk_conn_table_find(const struct sl_dpdk *dpdk, uint64_
 void sl_dpdk_conn_table_add(struct sl_dpdk_conn *conn)
 {
     struct sl_dpdk *dpdk = conn->dpdk;
-    struct sl_dpdk_conn **bucket = bucket_of(dpdk, conn->id);
+    struct sl_dpdk_conn **bucket = dpdk_conn_table_bucket_of(dpdk, conn->id);
     conn->next = *bucket;
     *bucket = conn;
     sl_list_prepend(&dpdk->conns, &conn->alive);
@@ -43,7 +43,7 @@ void sl_dpdk_conn_table_add(struct sl_dpdk_conn *conn)
 void sl_dpdk_conn_table_remove(struct sl_dpdk_conn *conn)
 {
     struct sl_dpdk *dpdk = conn->dpdk;
-    struct sl_dpdk_conn **at = bucket_of(dpdk, conn->id);
+    struct sl_dpdk_conn **at = dpdk_conn_table_bucket_of(dpdk, conn->id);
     while (*at != conn) {
         at = &(*at)->next;
     }

@@ -75,7 +75,7 @@ void sl_dpdk_connect_say(struct sl_dpdk_conn *conn, enum sl_dpdk_kind kind)
 
 /* The client */
 
-static void ask(struct sl_dpdk_conn *conn, uint64_t now_ns)
+static void dpdk_connect_ask(struct sl_dpdk_conn *conn, uint64_t now_ns)
 {
     struct sl_dpdk_handshake *handshake = &conn->handshake;
     if (handshake->asked_count > 0) { /* the peer may have another Ethernet address now */
@@ -113,7 +113,7 @@ static void explain(const struct sl_dpdk_conn *conn)
     }
 }
 
-static void on_timer(struct sl_timer *timer, uint64_t timer_ns)
+static void dpdk_connect_on_timer(struct sl_timer *timer, uint64_t timer_ns)
 {
     struct sl_dpdk_conn *conn = SL_CONTAINER_OF(timer, struct sl_dpdk_conn, handshake.timer);
     struct sl_dpdk_handshake *handshake = &conn->handshake;
@@ -129,13 +129,13 @@ static void on_timer(struct sl_timer *timer, uint64_t timer_ns)
     handshake->pause_ns =
         2 * handshake->pause_ns < PAUSE_MAX_NS ? 2 * handshake->pause_ns : PAUSE_MAX_NS;
     handshake->pause_ns = is_late ? PAUSE_MIN_NS : handshake->pause_ns;
-    ask(conn, now_ns);
+    dpdk_connect_ask(conn, now_ns);
 }
 
 void sl_dpdk_connect_routed(struct sl_dpdk_conn *conn)
 {
     conn->handshake.pause_ns = PAUSE_MIN_NS;
-    ask(conn, sl_dpdk_now_ns(conn->dpdk));
+    dpdk_connect_ask(conn, sl_dpdk_now_ns(conn->dpdk));
 }
 
 int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
@@ -167,7 +167,7 @@ int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *en
         (struct sl_dpdk_address){.ip = netif->info.self.ip, .port = dpdk->settings.port};
     conn->path.there =
         (struct sl_dpdk_address){.ip = ip, .port = (uint16_t)(endpoint->port + target)};
-    conn->handshake.timer.run = on_timer;
+    conn->handshake.timer.run = dpdk_connect_on_timer;
     conn->handshake.deadline_ns = now_ns + sl_dpdk_patience_ns(dpdk);
     conn->handshake.pause_ns = PAUSE_MIN_NS;
     *out = &conn->base;
@@ -175,7 +175,7 @@ int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *en
         sl_dpdk_conn_end(conn, SL_ERR_REFUSED, false); /* there is no such port */
         return 0;
     }
-    ask(conn, now_ns);
+    dpdk_connect_ask(conn, now_ns);
     return 0;
 }
 
@@ -186,7 +186,7 @@ static void take_retry(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *he
     }
     conn->handshake.cookie = hello->cookie;
     conn->handshake.asked_count = 0;
-    ask(conn, sl_dpdk_now_ns(conn->dpdk));
+    dpdk_connect_ask(conn, sl_dpdk_now_ns(conn->dpdk));
 }
 
 static void take_accept(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *hello,

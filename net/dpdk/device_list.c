@@ -20,8 +20,8 @@ static bool has_name(const struct sl_dpdk_device_list *list, const char *name)
     return false;
 }
 
-static int add(struct sl_dpdk_device_list *list, const struct sl_endpoint_device *said,
-               struct sl_reason *reason)
+static int dpdk_device_list_add(struct sl_dpdk_device_list *list,
+                                const struct sl_endpoint_device *said, struct sl_reason *reason)
 {
     const uint32_t count = list->options.device_count;
     if (count == SL_DPDK_DEVICE_LIST_MAX) {
@@ -57,7 +57,7 @@ static int add_endpoints(struct sl_dpdk_device_list *list, const char *text,
     while (err == 0 && sl_endpoint_device_next(&text, &other, NULL) == 1) {
         is_said = is_said || strcmp(own.name, other.name) == 0;
     }
-    return err != 0 || is_said ? err : add(list, &own, reason);
+    return err != 0 || is_said ? err : dpdk_device_list_add(list, &own, reason);
 }
 
 static int fill(struct sl_dpdk_device_list *list, const char *text,
@@ -68,7 +68,7 @@ static int fill(struct sl_dpdk_device_list *list, const char *text,
                      ? 0
                      : add_endpoints(list, text, listens, reason);
     while (result == 0 && (result = sl_endpoint_device_next(&text, &said, reason)) == 1) {
-        result = add(list, &said, reason);
+        result = dpdk_device_list_add(list, &said, reason);
         if (result != 0) {
             return result;
         }

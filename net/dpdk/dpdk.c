@@ -191,7 +191,7 @@ static void set_options(struct sl_dpdk *dpdk, const struct sl_transport_options 
     dpdk->idle.timer.run = on_idle;
 }
 
-static void unmake(struct sl_dpdk *dpdk)
+static void dpdk_unmake(struct sl_dpdk *dpdk)
 {
     close_ports(dpdk);
     sl_dpdk_time_wait_close(dpdk);
@@ -236,7 +236,7 @@ static int dpdk_open(struct sl_reactor *reactor, const struct sl_transport_optio
     err = err != 0 ? err : sl_dpdk_time_wait_open(dpdk);
     err = err != 0 ? err : sl_dpdk_store_open(dpdk);
     if (err != 0) {
-        unmake(dpdk);
+        dpdk_unmake(dpdk);
         return err;
     }
     set_options(dpdk, options);
@@ -260,7 +260,7 @@ static void dpdk_close(struct sl_transport **transport)
     sl_reactor_disarm(dpdk->base.reactor, &dpdk->idle.timer);
     sl_dpdk_store_close(dpdk);
     sl_dpdk_conn_free_all(dpdk);
-    unmake(dpdk);
+    dpdk_unmake(dpdk);
     *transport = NULL;
 }
 

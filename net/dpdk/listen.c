@@ -143,8 +143,8 @@ static const struct sl_dpdk_listener *find_listener(const struct sl_dpdk *dpdk,
 
 enum use { COOKIE, ID };
 
-static uint64_t hash(const struct sl_dpdk *dpdk, const struct sl_dpdk_parsed *packet, uint64_t id,
-                     uint8_t use, uint64_t more)
+static uint64_t dpdk_listen_hash(const struct sl_dpdk *dpdk, const struct sl_dpdk_parsed *packet,
+                                 uint64_t id, uint8_t use, uint64_t more)
 {
     uint8_t text[2 * (sizeof(struct in6_addr) + sizeof(uint16_t)) + 2 * sizeof id + 1];
     struct sl_bytes_writer writer = sl_bytes_writer_over(text, sizeof text);
@@ -162,7 +162,7 @@ static uint64_t hash(const struct sl_dpdk *dpdk, const struct sl_dpdk_parsed *pa
 static uint64_t cookie_of(const struct sl_dpdk *dpdk, const struct sl_dpdk_parsed *packet,
                           uint64_t id, uint64_t slot)
 {
-    const uint64_t cookie = hash(dpdk, packet, id, COOKIE, slot);
+    const uint64_t cookie = dpdk_listen_hash(dpdk, packet, id, COOKIE, slot);
     return cookie != 0 ? cookie : 1;
 }
 
@@ -182,10 +182,10 @@ static bool is_good(const struct sl_dpdk *dpdk, const struct sl_dpdk_parsed *pac
 /* Answers */
 
 /* words: text for a REFUSE, or "". */
-static void answer(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
-                   const struct sl_dpdk_parsed *packet, enum sl_dpdk_kind kind,
-                   const struct sl_dpdk_hello *asked, const struct sl_dpdk_hello *hello,
-                   const char *words)
+static void dpdk_listen_answer(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
+                               const struct sl_dpdk_parsed *packet, enum sl_dpdk_kind kind,
+                               const struct sl_dpdk_hello *asked, const struct sl_dpdk_hello *hello,
+                               const char *words)
 {
     struct sl_dpdk_route route;
     const size_t words_bytes = strlen(words);
@@ -202,13 +202,13 @@ static void answer(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                             &header, body);
 }
 
-static void refuse(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
-                   const struct sl_dpdk_parsed *packet, const struct sl_dpdk_hello *asked, int err,
-                   const char *words)
+static void dpdk_listen_refuse(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
+                               const struct sl_dpdk_parsed *packet,
+                               const struct sl_dpdk_hello *asked, int err, const char *words)
 {
     const struct sl_dpdk_hello hello = {
         .connection = asked->connection, .body_max = SL_DPDK_BODY_MIN, .err = (uint8_t)-err};
-    answer(dpdk, netif, packet, SL_DPDK_REFUSE, asked, &hello, words);
+    dpdk_listen_answer(dpdk, netif, packet, SL_DPDK_REFUSE, asked, &hello, words);
 }
 
 /* An OPEN begins with the sender's id in every version. The address is not proven, so that the
@@ -228,7 +228,7 @@ void sl_dpdk_listen_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                     "both sides must run releases that go together",
                     text, packet->version, SL_DPDK_VERSION);
     }
-    refuse(dpdk, netif, packet, &asked, SL_ERR_VERSION, "");
+    dpdk_listen_refuse(dpdk, netif, packet, &asked, SL_ERR_VERSION, "");
 }
 
 static void turn_away(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
@@ -241,7 +241,7 @@ static void turn_away(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
         sl_dpdk_route_format(&packet->from, text);
         sl_log_warn("%s refused: %s", text, words);
     }
-    refuse(dpdk, netif, packet, asked, SL_ERR_TOO_LARGE, words);
+    dpdk_listen_refuse(dpdk, netif, packet, asked, SL_ERR_TOO_LARGE, words);
 }
 
 static void accept_one(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
@@ -250,7 +250,7 @@ static void accept_one(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
 {
     const struct sl_dpdk_listener *listener = find_listener(dpdk, &packet->to);
     if (listener == NULL) {
-        refuse(dpdk, netif, packet, asked, SL_ERR_REFUSED, "no process listens there");
+        dpdk_listen_refuse(dpdk, netif, packet, asked, SL_ERR_REFUSED, "no process listens there");
         return;
     }
     if (sl_cell_get(&dpdk->base.cells->connections) >= dpdk->settings.connections_max) {
@@ -259,7 +259,8 @@ static void accept_one(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
     }
     struct sl_dpdk_conn *conn = sl_dpdk_conn_make(dpdk, listener->events, listener->ctx, id);
     if (conn == NULL) {
-        refuse(dpdk, netif, packet, asked, SL_ERR_NO_MEMORY, "there is no memory for it");
+        dpdk_listen_refuse(dpdk, netif, packet, asked, SL_ERR_NO_MEMORY,
+                           "there is no memory for it");
         return;
     }
     conn->inbound = true;
@@ -288,10 +289,10 @@ void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
             .connection = asked.connection,
             .cookie = cookie_of(dpdk, packet, asked.connection, slot_now(dpdk)),
             .body_max = SL_DPDK_BODY_MIN};
-        answer(dpdk, netif, packet, SL_DPDK_RETRY, &asked, &hello, "");
+        dpdk_listen_answer(dpdk, netif, packet, SL_DPDK_RETRY, &asked, &hello, "");
         return;
     }
-    const uint64_t random = hash(dpdk, packet, asked.connection, ID, 0);
+    const uint64_t random = dpdk_listen_hash(dpdk, packet, asked.connection, ID, 0);
     const uint64_t id = sl_dpdk_conn_table_id(dpdk, random);
     struct sl_dpdk_conn *conn = sl_dpdk_conn_table_find(dpdk, id);
     if (conn != NULL && conn->id_peers == asked.connection) {
@@ -300,7 +301,8 @@ void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
         dpdk->counts.not_ours++; /* practically impossible: another connection has this id; the
                              client may retry with another */
     } else if (sl_dpdk_time_wait_has(dpdk, id)) {
-        refuse(dpdk, netif, packet, &asked, SL_ERR_CLOSED, "it ended before you heard of it");
+        dpdk_listen_refuse(dpdk, netif, packet, &asked, SL_ERR_CLOSED,
+                           "it ended before you heard of it");
     } else {
         accept_one(dpdk, netif, packet, &asked, id);
     }

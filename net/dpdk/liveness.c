@@ -15,7 +15,8 @@
 #define ROUNDS_PER_PROBE   2U /* of an idle connection */
 #define LINKS_NS           (100 * SL_CLOCK_NS_PER_MS)
 
-static bool is_over(const struct sl_dpdk *dpdk, uint32_t rounds, uint64_t since_ns, uint64_t now_ns)
+static bool dpdk_liveness_is_over(const struct sl_dpdk *dpdk, uint32_t rounds, uint64_t since_ns,
+                                  uint64_t now_ns)
 {
     return rounds > ROUNDS_PER_TIMEOUT && now_ns - since_ns >= sl_dpdk_patience_ns(dpdk);
 }
@@ -42,7 +43,7 @@ static void look_for_liveness(struct sl_dpdk_conn *conn, uint64_t now_ns)
     }
     liveness->rounds++;
     sl_dpdk_send_probe(conn);
-    if (is_over(conn->dpdk, liveness->rounds, liveness->since_ns, now_ns)) {
+    if (dpdk_liveness_is_over(conn->dpdk, liveness->rounds, liveness->since_ns, now_ns)) {
         sl_dpdk_conn_lost(conn, "it takes nothing and does not answer");
     }
 }
@@ -65,8 +66,8 @@ static void look_for_narrows(struct sl_dpdk_conn *conn, uint64_t now_ns)
     if (liveness->narrow_rounds++ > 0) {
         sl_dpdk_send_wide_probe(conn);
     }
-    if (liveness->rounds <= 1 &&
-        is_over(conn->dpdk, liveness->narrow_rounds, liveness->narrow_since_ns, now_ns)) {
+    if (liveness->rounds <= 1 && dpdk_liveness_is_over(conn->dpdk, liveness->narrow_rounds,
+                                                       liveness->narrow_since_ns, now_ns)) {
         sl_dpdk_conn_lost(conn, "it answers, but no packet of full length reaches it: something on "
                                 "the way has a smaller MTU than the devices of both sides");
     }
@@ -87,7 +88,8 @@ static void look_for_standstill(struct sl_dpdk_conn *conn, bool is_owed, const c
         return;
     }
     liveness->stuck_rounds++;
-    if (is_over(conn->dpdk, liveness->stuck_rounds, liveness->stuck_since_ns, now_ns)) {
+    if (dpdk_liveness_is_over(conn->dpdk, liveness->stuck_rounds, liveness->stuck_since_ns,
+                              now_ns)) {
         sl_dpdk_conn_lost(conn, what);
     }
 }
@@ -112,14 +114,14 @@ static void visit(struct sl_dpdk_conn *conn, uint64_t now_ns)
     }
 }
 
-static void arm(struct sl_dpdk *dpdk)
+static void dpdk_liveness_arm(struct sl_dpdk *dpdk)
 {
     sl_reactor_arm(dpdk->base.reactor, &dpdk->sweep,
                    sl_dpdk_patience_ns(dpdk) / ROUNDS_PER_TIMEOUT);
 }
 
 /* A visit that ends a connection only marks it, so that the list stays valid. */
-static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+static void dpdk_liveness_on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_dpdk *dpdk = SL_CONTAINER_OF(timer, struct sl_dpdk, sweep);
     dpdk->sweep_rounds++;
@@ -127,7 +129,7 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
         visit(sl_dpdk_conn_alive(link), now_ns);
     }
     if (!sl_list_empty(&dpdk->conns)) {
-        arm(dpdk);
+        dpdk_liveness_arm(dpdk);
     }
 }
 
@@ -177,7 +179,7 @@ static void on_links_timer(struct sl_timer *timer, uint64_t now_ns)
 void sl_dpdk_liveness_open(struct sl_dpdk *dpdk)
 {
     bool has_links = false;
-    dpdk->sweep.run = on_timer;
+    dpdk->sweep.run = dpdk_liveness_on_timer;
     dpdk->links.run = on_links_timer;
     for (uint32_t i = 0; i < dpdk->netif_count; i++) {
         has_links = has_links || dpdk->netifs[i].info.is_one_peers;
@@ -205,6 +207,6 @@ void sl_dpdk_liveness_add(struct sl_dpdk_conn *conn)
                                                .narrow_since_ns = now_ns,
                                                .stuck_since_ns = now_ns};
     if (!sl_timer_armed(&dpdk->sweep)) {
-        arm(dpdk);
+        dpdk_liveness_arm(dpdk);
     }
 }

@@ -4,7 +4,7 @@
 
 #include "core/bytes.h"
 
-static uint32_t index_of(const struct sl_dpdk_conn *conn, uint32_t offset)
+static uint32_t dpdk_long_message_index_of(const struct sl_dpdk_conn *conn, uint32_t offset)
 {
     return offset / sl_dpdk_piece_bytes(conn);
 }
@@ -16,7 +16,7 @@ static uint32_t message_bytes(const struct sl_dpdk_receiving *receive)
 
 bool sl_dpdk_long_has(const struct sl_dpdk_conn *conn, uint32_t offset)
 {
-    uint32_t index = index_of(conn, offset);
+    uint32_t index = dpdk_long_message_index_of(conn, offset);
     return (conn->receive->pieces[index / 64] >> index % 64 & 1) != 0;
 }
 
@@ -24,7 +24,7 @@ bool sl_dpdk_long_place(struct sl_dpdk_conn *conn, uint32_t offset, const uint8_
                         uint32_t bytes)
 {
     struct sl_dpdk_receiving *receive = conn->receive;
-    uint32_t index = index_of(conn, offset);
+    uint32_t index = dpdk_long_message_index_of(conn, offset);
     const uint32_t end = message_bytes(receive);
     if (offset > end || bytes > end - offset || bytes > receive->missing ||
         (offset == 0 && bytes < SL_FRAME_HEADER_BYTES) ||
@@ -80,7 +80,8 @@ static bool ask(struct sl_dpdk_conn *conn, const struct sl_dpdk_slot *slot)
     uint32_t bytes = message_bytes(receive);
     receive->sink = sink;
     receive->missing = bytes;
-    memset(receive->pieces, 0, (index_of(conn, bytes - 1) / 64 + 1) * sizeof receive->pieces[0]);
+    memset(receive->pieces, 0,
+           (dpdk_long_message_index_of(conn, bytes - 1) / 64 + 1) * sizeof receive->pieces[0]);
     sl_dpdk_grant_wants(&conn->dpdk->grants, &conn->grant, bytes - parked_bytes(slot));
     return true;
 }

@@ -99,7 +99,7 @@ static struct sl_dpdk_netif *find_netif(const struct sl_dpdk_misrouted *misroute
 /* Hands the packet to poll.c. Its memory is returned at once: code that keeps it copies it. No
  * packet buffer of the port is used: these are few, and parked packets in them could block the
  * answer that the sender waits for. */
-static void arrive(void *ctx, uint64_t a, uint64_t b)
+static void misrouted_arrive(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_dpdk_misrouted *misrouted = ctx;
     struct sl_dpdk_packet packet = {.bytes = misrouted->bytes,
@@ -131,8 +131,9 @@ static struct sl_dpdk_misrouted *get_misrouted(struct sl_dpdk *dpdk, uint32_t by
     return misrouted;
 }
 
-static void post(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif, uint32_t reactor,
-                 const struct sl_dpdk_packet *packet, bool for_neighbours)
+static void misrouted_post(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif,
+                           uint32_t reactor, const struct sl_dpdk_packet *packet,
+                           bool for_neighbours)
 {
     const uint32_t most = netif->info.frame_bytes_max;
     const uint32_t room = packet->length > most ? packet->length : most;
@@ -155,7 +156,7 @@ static void post(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif, uint32
     dpdk->misrouted.out[reactor]++;
     dpdk->counts.misrouted_sent++;
     sl_reactor_post(dpdk->base.reactor, reactor,
-                    (struct sl_mail){.run = arrive, .ctx = misrouted, .drop = free});
+                    (struct sl_mail){.run = misrouted_arrive, .ctx = misrouted, .drop = free});
 }
 
 /* A device's reactors have consecutive indices in their group. */
@@ -183,7 +184,7 @@ bool sl_dpdk_misrouted_forward(struct sl_dpdk *dpdk, const struct sl_dpdk_netif 
     if (reactor == index || !is_one_of(dpdk, netif, reactor)) {
         return false;
     }
-    post(dpdk, netif, reactor, packet, false);
+    misrouted_post(dpdk, netif, reactor, packet, false);
     return true;
 }
 
@@ -198,7 +199,7 @@ void sl_dpdk_misrouted_neighbour(struct sl_dpdk *dpdk, const struct sl_dpdk_neti
     for (uint32_t i = 0; i < queues->reactors; i++) {
         const uint32_t reactor = index - queues->index + i;
         if (reactor != index && is_one_of(dpdk, netif, reactor)) {
-            post(dpdk, netif, reactor, packet, true);
+            misrouted_post(dpdk, netif, reactor, packet, true);
         }
     }
 }

@@ -28,7 +28,7 @@ struct sl_dpdk_watch {
 };
 
 /* Its only purpose is to wake the reactor. */
-static void on_readable(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
+static void dpdk_module_on_readable(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
 {
     ((struct sl_dpdk_watch *)op)->is_set = false;
 }
@@ -38,7 +38,7 @@ static struct sl_dpdk_watch *watch_open(struct sl_reactor *reactor, int fd)
     struct sl_dpdk_watch *watch = calloc(1, sizeof *watch);
     if (watch != NULL) {
         *watch = (struct sl_dpdk_watch){
-            .op.complete = on_readable, .ring = sl_reactor_ring(reactor), .fd = fd};
+            .op.complete = dpdk_module_on_readable, .ring = sl_reactor_ring(reactor), .fd = fd};
     }
     return watch;
 }

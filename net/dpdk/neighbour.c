@@ -55,7 +55,7 @@ void sl_dpdk_neighbours_close(struct sl_dpdk_neighbours **neighbours)
 
 /* The next hop */
 
-static bool is_same(const struct in6_addr *a, const struct in6_addr *b)
+static bool neighbour_is_same(const struct in6_addr *a, const struct in6_addr *b)
 {
     return memcmp(a, b, sizeof *a) == 0;
 }
@@ -82,17 +82,20 @@ static const struct in6_addr *next_hop(const struct sl_dpdk_self *self, const st
 
 /* The table */
 
-static uint16_t *bucket_of(struct sl_dpdk_neighbours *neighbours, const struct in6_addr *ip)
+static uint16_t *neighbour_bucket_of(struct sl_dpdk_neighbours *neighbours,
+                                     const struct in6_addr *ip)
 {
     uint64_t words[2];
     memcpy(words, ip, sizeof words);
     return &neighbours->buckets[sl_hash_key(words[0] ^ sl_hash_key(words[1])) % BUCKETS];
 }
 
-static struct entry *find(struct sl_dpdk_neighbours *neighbours, const struct in6_addr *ip)
+static struct entry *neighbour_find(struct sl_dpdk_neighbours *neighbours,
+                                    const struct in6_addr *ip)
 {
-    for (uint16_t i = *bucket_of(neighbours, ip); i != NOBODY; i = neighbours->entries[i].next) {
-        if (is_same(&neighbours->entries[i].ip, ip)) {
+    for (uint16_t i = *neighbour_bucket_of(neighbours, ip); i != NOBODY;
+         i = neighbours->entries[i].next) {
+        if (neighbour_is_same(&neighbours->entries[i].ip, ip)) {
             return &neighbours->entries[i];
         }
     }
@@ -116,7 +119,7 @@ static uint16_t find_oldest(const struct sl_dpdk_neighbours *neighbours)
 
 static void forget(struct sl_dpdk_neighbours *neighbours, uint16_t index)
 {
-    uint16_t *at = bucket_of(neighbours, &neighbours->entries[index].ip);
+    uint16_t *at = neighbour_bucket_of(neighbours, &neighbours->entries[index].ip);
     while (*at != index) {
         at = &neighbours->entries[*at].next;
     }
@@ -124,10 +127,11 @@ static void forget(struct sl_dpdk_neighbours *neighbours, uint16_t index)
 }
 
 /* NULL: full of wanted entries, and this one is not wanted. */
-static struct entry *find_or_make(struct sl_dpdk_neighbours *neighbours, const struct in6_addr *ip,
-                                  bool is_wanted, uint64_t now_ns)
+static struct entry *neighbour_find_or_make(struct sl_dpdk_neighbours *neighbours,
+                                            const struct in6_addr *ip, bool is_wanted,
+                                            uint64_t now_ns)
 {
-    struct entry *entry = find(neighbours, ip);
+    struct entry *entry = neighbour_find(neighbours, ip);
     if (entry != NULL) {
         entry->wanted = entry->wanted || is_wanted;
         return entry;
@@ -142,7 +146,7 @@ static struct entry *find_or_make(struct sl_dpdk_neighbours *neighbours, const s
         }
         forget(neighbours, index);
     }
-    uint16_t *bucket = bucket_of(neighbours, ip);
+    uint16_t *bucket = neighbour_bucket_of(neighbours, ip);
     entry = &neighbours->entries[index];
     *entry =
         (struct entry){.ip = *ip, .wanted = is_wanted, .next = *bucket, .last_seen_ns = now_ns};
@@ -171,7 +175,7 @@ bool sl_dpdk_neighbours_find(struct sl_dpdk_neighbours *neighbours, const struct
     if (hop == NULL) {
         return false;
     }
-    struct entry *entry = find_or_make(neighbours, hop, true, now_ns);
+    struct entry *entry = neighbour_find_or_make(neighbours, hop, true, now_ns);
     bool is_fresh = entry->mac_is == KNOWN && now_ns - entry->last_seen_ns < FRESH_NS;
     if (!is_fresh && (!entry->asked || now_ns - entry->asked_ns >= ASK_NS)) {
         entry->asked = true;
@@ -188,7 +192,7 @@ bool sl_dpdk_neighbours_look(struct sl_dpdk_neighbours *neighbours, const struct
                              uint8_t mac[6])
 {
     const struct in6_addr *hop = next_hop(&neighbours->self, ip);
-    const struct entry *entry = hop != NULL ? find(neighbours, hop) : NULL;
+    const struct entry *entry = hop != NULL ? neighbour_find(neighbours, hop) : NULL;
     if (entry == NULL || entry->mac_is == UNKNOWN) {
         return false;
     }
@@ -199,7 +203,7 @@ bool sl_dpdk_neighbours_look(struct sl_dpdk_neighbours *neighbours, const struct
 void sl_dpdk_neighbours_doubt(struct sl_dpdk_neighbours *neighbours, const struct in6_addr *ip)
 {
     const struct in6_addr *hop = next_hop(&neighbours->self, ip);
-    struct entry *entry = hop != NULL ? find(neighbours, hop) : NULL;
+    struct entry *entry = hop != NULL ? neighbour_find(neighbours, hop) : NULL;
     if (entry != NULL && entry->mac_is == KNOWN) {
         entry->mac_is = DOUBTED;
     }
@@ -228,15 +232,15 @@ uint32_t sl_dpdk_neighbours_take(struct sl_dpdk_neighbours *neighbours, const ui
     if (!sl_dpdk_neighbour_parse(packet, length, &said)) {
         return 0;
     }
-    bool for_us = said.asks && is_same(&said.target, &self->ip);
-    const bool says_to_be_us = said.tells && is_same(&said.who, &self->ip);
+    bool for_us = said.asks && neighbour_is_same(&said.target, &self->ip);
+    const bool says_to_be_us = said.tells && neighbour_is_same(&said.who, &self->ip);
     if (says_to_be_us && memcmp(said.mac, self->mac, sizeof said.mac) != 0) {
         neighbours->has_rival = true;
         memcpy(neighbours->rival, said.mac, sizeof neighbours->rival);
     }
     if (said.tells && !says_to_be_us) {
-        struct entry *entry = for_us ? find_or_make(neighbours, &said.who, false, now_ns)
-                                     : find(neighbours, &said.who);
+        struct entry *entry = for_us ? neighbour_find_or_make(neighbours, &said.who, false, now_ns)
+                                     : neighbour_find(neighbours, &said.who);
         if (entry != NULL) {
             learn(neighbours, entry, said.mac, now_ns);
         }
@@ -252,11 +256,11 @@ void sl_dpdk_neighbours_confirm(struct sl_dpdk_neighbours *neighbours, const str
         return;
     }
     if (hop == ip) {
-        learn(neighbours, find_or_make(neighbours, ip, true, now_ns), mac, now_ns);
+        learn(neighbours, neighbour_find_or_make(neighbours, ip, true, now_ns), mac, now_ns);
         return;
     }
     /* The return path of a routed peer may use another gateway. */
-    struct entry *entry = find(neighbours, hop);
+    struct entry *entry = neighbour_find(neighbours, hop);
     if (entry != NULL && entry->mac_is != UNKNOWN &&
         memcmp(entry->mac, mac, sizeof entry->mac) == 0) {
         entry->last_seen_ns = now_ns;

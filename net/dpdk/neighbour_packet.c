@@ -32,7 +32,7 @@ static const struct in6_addr all_nodes = {{{0xff, 2, [15] = 1}}};
 static const uint8_t arp_types[6] = {0, 1, 8, 0, 6, 4};
 static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 
-static uint16_t read_be16(const uint8_t *from)
+static uint16_t neighbour_packet_read_be16(const uint8_t *from)
 {
     return (uint16_t)(from[0] << 8 | from[1]);
 }
@@ -49,7 +49,7 @@ static bool is_station(const uint8_t *mac)
     return (mac[0] & 1) == 0 && memcmp(mac, none, 6) != 0;
 }
 
-static void tell(struct sl_dpdk_neighbour_said *out, const uint8_t *mac)
+static void neighbour_packet_tell(struct sl_dpdk_neighbour_said *out, const uint8_t *mac)
 {
     memcpy(out->mac, mac, 6);
     out->tells = is_station(mac) && !is_unspecified(&out->who);
@@ -69,15 +69,15 @@ static bool parse_arp(struct sl_bytes cursor, struct sl_dpdk_neighbour_said *out
     if (arp == NULL || memcmp(arp, arp_types, sizeof arp_types) != 0) {
         return false;
     }
-    uint16_t what = read_be16(arp + 6);
+    uint16_t what = neighbour_packet_read_be16(arp + 6);
     out->asks = what == ARP_ASKS;
     map_ipv4(&out->who, arp + 14);
     map_ipv4(&out->target, arp + 24);
-    tell(out, arp + 8);
+    neighbour_packet_tell(out, arp + 8);
     return is_station(out->mac) && (what == ARP_ASKS || what == ARP_ANSWERS);
 }
 
-static void put(uint8_t **to, const void *from, size_t bytes)
+static void neighbour_packet_put(uint8_t **to, const void *from, size_t bytes)
 {
     memcpy(*to, from, bytes);
     *to += bytes;
@@ -86,9 +86,9 @@ static void put(uint8_t **to, const void *from, size_t bytes)
 static void put_ether(uint8_t **at, const uint8_t *to, const uint8_t *from, uint16_t type)
 {
     const uint8_t type_be[2] = {(uint8_t)(type >> 8), (uint8_t)type};
-    put(at, to, 6);
-    put(at, from, 6);
-    put(at, type_be, 2);
+    neighbour_packet_put(at, to, 6);
+    neighbour_packet_put(at, from, 6);
+    neighbour_packet_put(at, type_be, 2);
 }
 
 static uint32_t write_arp(const struct sl_dpdk_self *self, uint8_t what, const uint8_t *mac,
@@ -99,12 +99,12 @@ static uint32_t write_arp(const struct sl_dpdk_self *self, uint8_t what, const u
     memset(to, 0, ETHER_BYTES_MIN);
     uint8_t *at = to;
     put_ether(&at, mac != NULL ? mac : broadcast, self->mac, 0x0806);
-    put(&at, arp_types, sizeof arp_types);
-    put(&at, what_be, 2);
-    put(&at, self->mac, 6);
-    put(&at, self->ip.s6_addr + 12, 4);
-    put(&at, mac != NULL ? mac : unknown, 6);
-    put(&at, ip->s6_addr + 12, 4);
+    neighbour_packet_put(&at, arp_types, sizeof arp_types);
+    neighbour_packet_put(&at, what_be, 2);
+    neighbour_packet_put(&at, self->mac, 6);
+    neighbour_packet_put(&at, self->ip.s6_addr + 12, 4);
+    neighbour_packet_put(&at, mac != NULL ? mac : unknown, 6);
+    neighbour_packet_put(&at, ip->s6_addr + 12, 4);
     return ETHER_BYTES_MIN;
 }
 
@@ -128,7 +128,7 @@ static bool parse_options(struct sl_bytes *cursor, uint8_t wanted,
         }
         const uint8_t *tail = sl_bytes_take(cursor, head[1] * 8U - 2);
         if (tail != NULL && head[0] == wanted && head[1] == 1) {
-            tell(out, tail);
+            neighbour_packet_tell(out, tail);
         }
     }
     return !cursor->bad;
@@ -139,10 +139,10 @@ static bool parse_nd(struct sl_bytes cursor, const uint8_t *from_mac,
 {
     const uint8_t *ip = sl_bytes_take(&cursor, IPV6_BYTES);
     if (ip == NULL || ip[0] >> 4 != 6 || ip[6] != PROTOCOL_ICMPV6 || ip[7] != ND_HOPS ||
-        read_be16(ip + 4) > cursor.left) {
+        neighbour_packet_read_be16(ip + 4) > cursor.left) {
         return false;
     }
-    cursor.left = read_be16(ip + 4);
+    cursor.left = neighbour_packet_read_be16(ip + 4);
     uint32_t icmp_bytes = (uint32_t)cursor.left;
     const uint8_t *nd = sl_bytes_take(&cursor, ND_BYTES);
     if (nd == NULL || nd[1] != 0 || (nd[0] != ND_ASKS && nd[0] != ND_ANSWERS) ||
@@ -153,7 +153,7 @@ static bool parse_nd(struct sl_bytes cursor, const uint8_t *from_mac,
     memcpy(&out->target, nd + 8, sizeof out->target);
     memcpy(&out->who, out->asks ? ip + 8 : nd + 8, sizeof out->who);
     if (out->asks) {
-        tell(out, from_mac); /* a unicast solicitation may omit the option */
+        neighbour_packet_tell(out, from_mac); /* a unicast solicitation may omit the option */
     }
     return parse_options(&cursor, out->asks ? ND_LINK_OF_SOURCE : ND_LINK_OF_TARGET, out);
 }
@@ -168,13 +168,13 @@ static uint32_t write_nd(const struct sl_dpdk_self *self, const uint8_t *mac,
     const uint8_t option[2] = {type_flags[0] == ND_ASKS ? ND_LINK_OF_SOURCE : ND_LINK_OF_TARGET, 1};
     uint8_t *at = to;
     put_ether(&at, mac, self->mac, 0x86dd);
-    put(&at, ip_head, sizeof ip_head);
-    put(&at, &self->ip, sizeof self->ip);
-    put(&at, ip, sizeof *ip);
-    put(&at, nd_head, sizeof nd_head);
-    put(&at, target, sizeof *target);
-    put(&at, option, sizeof option);
-    put(&at, self->mac, 6);
+    neighbour_packet_put(&at, ip_head, sizeof ip_head);
+    neighbour_packet_put(&at, &self->ip, sizeof self->ip);
+    neighbour_packet_put(&at, ip, sizeof *ip);
+    neighbour_packet_put(&at, nd_head, sizeof nd_head);
+    neighbour_packet_put(&at, target, sizeof *target);
+    neighbour_packet_put(&at, option, sizeof option);
+    neighbour_packet_put(&at, self->mac, 6);
     uint16_t checksum = nd_checksum(to + ETHER_BYTES + 8, ICMP_BYTES);
     memcpy(to + ETHER_BYTES + IPV6_BYTES + 2, &checksum, sizeof checksum);
     return BYTES;
@@ -214,7 +214,7 @@ bool sl_dpdk_neighbour_parse(const uint8_t *packet, uint32_t length,
     if (ether == NULL) {
         return false;
     }
-    switch (read_be16(ether + 12)) {
+    switch (neighbour_packet_read_be16(ether + 12)) {
     case 0x0806:
         return parse_arp(cursor, out);
     case 0x86dd:

@@ -99,7 +99,7 @@ void sl_dpdk_netif_send(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif)
     }
 }
 
-static bool get(struct sl_dpdk_netif *netif, uint32_t places, struct sl_dpdk_packet *out)
+static bool netif_get(struct sl_dpdk_netif *netif, uint32_t places, struct sl_dpdk_packet *out)
 {
     if (netif->out_count >= places) {
         return false;
@@ -116,12 +116,12 @@ static bool get(struct sl_dpdk_netif *netif, uint32_t places, struct sl_dpdk_pac
 
 bool sl_dpdk_netif_get(struct sl_dpdk_netif *netif, struct sl_dpdk_packet *out)
 {
-    return get(netif, SL_DPDK_BURST, out);
+    return netif_get(netif, SL_DPDK_BURST, out);
 }
 
 bool sl_dpdk_netif_get_unnumbered(struct sl_dpdk_netif *netif, struct sl_dpdk_packet *out)
 {
-    return get(netif, SL_DPDK_BURST + SL_DPDK_UNNUMBERED, out);
+    return netif_get(netif, SL_DPDK_BURST + SL_DPDK_UNNUMBERED, out);
 }
 
 void sl_dpdk_netif_put(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,

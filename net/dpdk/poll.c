@@ -41,8 +41,9 @@ static bool take_for(struct sl_dpdk_conn *conn, struct sl_dpdk_netif *netif,
 }
 
 /* A packet of class OURS for a local address. Returns whether its memory was kept. */
-static bool take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif, struct sl_dpdk_packet *packet,
-                 const struct sl_dpdk_parsed *parsed, bool is_misrouted)
+static bool poll_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
+                      struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed,
+                      bool is_misrouted)
 {
     const struct sl_dpdk_header *header = &parsed->header;
     if (header->kind == SL_DPDK_OPEN) {
@@ -104,7 +105,7 @@ static bool take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
     switch (sl_dpdk_parse(packet->bytes, packet->length, packet->checked, &parsed)) {
     case SL_DPDK_OURS:
         if (memcmp(&parsed.to.ip, &netif->info.self.ip, sizeof parsed.to.ip) == 0) {
-            return take(dpdk, netif, packet, &parsed, false);
+            return poll_take(dpdk, netif, packet, &parsed, false);
         }
         dpdk->counts.not_ours++;
         return false;
@@ -136,7 +137,7 @@ void sl_dpdk_poll_take_misrouted(struct sl_dpdk *dpdk, struct sl_dpdk_netif *net
         return;
     }
     if (sl_dpdk_parse(packet->bytes, packet->length, true, &parsed) == SL_DPDK_OURS) {
-        (void)take(dpdk, netif, packet, &parsed, true);
+        (void)poll_take(dpdk, netif, packet, &parsed, true);
     } else if (parsed.version != 0) {
         (void)take_other(dpdk, netif, packet, &parsed, true);
     }
@@ -195,7 +196,7 @@ static void tell_early(struct sl_dpdk *dpdk)
     send_all(dpdk, 1);
 }
 
-static uint32_t visit_ready(struct sl_dpdk *dpdk)
+static uint32_t poll_visit_ready(struct sl_dpdk *dpdk)
 {
     uint32_t work = 0;
     struct sl_list visits; /* a connection that is marked again waits for the next poll */
@@ -217,7 +218,7 @@ static uint32_t end_group(struct sl_dpdk *dpdk)
         tell_early(dpdk);
     }
     if (!sl_list_empty(&dpdk->ready)) {
-        work = visit_ready(dpdk);
+        work = poll_visit_ready(dpdk);
     }
     flush_those(dpdk, sl_dpdk_send_is_full);
     send_all(dpdk, GROUP_PACKETS);
@@ -267,7 +268,7 @@ uint32_t sl_dpdk_poll(struct sl_transport *transport, uint32_t budget)
         tell_early(dpdk);
     }
     if (!sl_list_empty(&dpdk->ready)) {
-        work += visit_ready(dpdk);
+        work += poll_visit_ready(dpdk);
     } else {
         dpdk->awake = false; /* the connection that set it is gone */
     }

@@ -18,12 +18,12 @@
  * stop it for many times as long. */
 #define PACE_NS_MAX  (100 * SL_CLOCK_NS_PER_MS)
 
-static uint64_t smaller(uint64_t a, uint64_t b)
+static uint64_t rate_smaller(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-static uint64_t larger(uint64_t a, uint64_t b)
+static uint64_t rate_larger(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
@@ -41,12 +41,12 @@ void sl_dpdk_rate_init(struct sl_dpdk_rate *rate, uint32_t packet_bytes, uint64_
 
 uint64_t sl_dpdk_rate_target_ns(const struct sl_dpdk_rtt *rtt)
 {
-    return rtt->least_ns + larger(rtt->least_ns / 2, QUEUE_NS_MIN);
+    return rtt->least_ns + rate_larger(rtt->least_ns / 2, QUEUE_NS_MIN);
 }
 
 static uint64_t delay_ns(const struct sl_dpdk_rtt *rtt)
 {
-    return smaller(rtt->latest_ns, rtt->smoothed_ns);
+    return rate_smaller(rtt->latest_ns, rtt->smoothed_ns);
 }
 
 /* Multiplies the window by kept/whole, at least 1/2. It does not fall below `bytes_min`; if it is
@@ -56,9 +56,9 @@ static void fall(struct sl_dpdk_rate *rate, uint64_t kept, uint64_t whole, uint6
 {
     if (rate->bypassed) {
         /* While bypassed, the bytes of one round trip are the effective window. */
-        uint64_t came = larger(rate->came_bytes, rate->came_before_bytes);
-        came = larger(came, larger(2 * (uint64_t)rate->packet_bytes, bytes_min));
-        rate->window_q8 = smaller(came, rate->bytes_max) << 8;
+        uint64_t came = rate_larger(rate->came_bytes, rate->came_before_bytes);
+        came = rate_larger(came, rate_larger(2 * (uint64_t)rate->packet_bytes, bytes_min));
+        rate->window_q8 = rate_smaller(came, rate->bytes_max) << 8;
         rate->bypassed = false;
     }
     /* Prevents overflow of the product. */
@@ -66,10 +66,10 @@ static void fall(struct sl_dpdk_rate *rate, uint64_t kept, uint64_t whole, uint6
         whole >>= 1;
         kept >>= 1;
     }
-    uint64_t least = larger((uint64_t)rate->packet_bytes * 256 / PACKET_PART,
-                            smaller(bytes_min << 8, rate->window_q8));
+    uint64_t least = rate_larger((uint64_t)rate->packet_bytes * 256 / PACKET_PART,
+                                 rate_smaller(bytes_min << 8, rate->window_q8));
     uint64_t window = rate->window_q8 * kept / whole;
-    rate->window_q8 = larger(larger(window, rate->window_q8 / 2), least);
+    rate->window_q8 = rate_larger(rate_larger(window, rate->window_q8 / 2), least);
     rate->decreased_ns = now_ns;
     rate->good_rounds = 0;
 }
@@ -109,8 +109,8 @@ static void count_told(struct sl_dpdk_rate *rate, uint32_t bytes)
 static void grow(struct sl_dpdk_rate *rate, uint32_t bytes)
 {
     uint64_t step = (uint64_t)rate->packet_bytes * (rate->good_rounds + 1);
-    uint64_t window = larger(rate->window_q8 >> 8, rate->packet_bytes);
-    rate->window_q8 += step * 256 * smaller(bytes, window) / window;
+    uint64_t window = rate_larger(rate->window_q8 >> 8, rate->packet_bytes);
+    rate->window_q8 += step * 256 * rate_smaller(bytes, window) / window;
     if (rate->window_q8 >= rate->bytes_max << 8) {
         rate->window_q8 = rate->bytes_max << 8;
         rate->bypassed = true;
@@ -177,7 +177,7 @@ void sl_dpdk_rate_sent(struct sl_dpdk_rate *rate, const struct sl_dpdk_rtt *rtt,
 {
     uint64_t window_q8 = rate->window_q8;
     if (!rate->bypassed && window_q8 >> 8 < rate->packet_bytes) {
-        uint64_t trip_ns = smaller(delay_ns(rtt), PACE_NS_MAX);
-        rate->next_ns = now_ns + smaller((trip_ns * bytes << 8) / window_q8, PACE_NS_MAX);
+        uint64_t trip_ns = rate_smaller(delay_ns(rtt), PACE_NS_MAX);
+        rate->next_ns = now_ns + rate_smaller((trip_ns * bytes << 8) / window_q8, PACE_NS_MAX);
     }
 }

@@ -18,7 +18,7 @@ static bool may_be_piece(const struct sl_dpdk_conn *conn, uint32_t offset, uint3
 }
 
 /* Counts new bytes as arrived. False: the peer exceeds its grant. */
-static bool admit(struct sl_dpdk_conn *conn, uint32_t bytes)
+static bool dpdk_receive_admit(struct sl_dpdk_conn *conn, uint32_t bytes)
 {
     if (!sl_dpdk_grant_allows(&conn->grant, bytes)) {
         return false;
@@ -29,9 +29,9 @@ static bool admit(struct sl_dpdk_conn *conn, uint32_t bytes)
 
 /* Parks the packet until its message is at the head. Not if too many are parked, or this piece is
  * parked already. */
-static enum sl_dpdk_taken park(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot,
-                               const struct sl_dpdk_packet *packet,
-                               const struct sl_dpdk_parsed *parsed)
+static enum sl_dpdk_taken dpdk_receive_park(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot,
+                                            const struct sl_dpdk_packet *packet,
+                                            const struct sl_dpdk_parsed *parsed)
 {
     for (const struct sl_dpdk_parked *at = slot->parked; at != NULL; at = at->next) {
         if (at->offset == parsed->header.offset) {
@@ -46,7 +46,7 @@ static enum sl_dpdk_taken park(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *s
     if (parked == NULL) {
         return SL_DPDK_NO_ROOM;
     }
-    (void)admit(conn, parsed->body_bytes);
+    (void)dpdk_receive_admit(conn, parsed->body_bytes);
     parked->next = slot->parked;
     slot->parked = parked;
     sl_dpdk_receive_begin_slot(conn->receive, slot, SL_DPDK_SLOT_PARKED);
@@ -79,7 +79,7 @@ static enum sl_dpdk_taken take_short(struct sl_dpdk_conn *conn, struct sl_dpdk_s
         const bool is_same = offset != 0 || memcmp(slot->memory, parsed->body, bytes) == 0;
         return is_same ? SL_DPDK_TAKEN : SL_DPDK_PROTOCOL_ERROR;
     }
-    if (!admit(conn, bytes)) {
+    if (!dpdk_receive_admit(conn, bytes)) {
         return SL_DPDK_PROTOCOL_ERROR;
     }
     place_short(conn, slot, offset, parsed->body, bytes);
@@ -177,7 +177,7 @@ static enum sl_dpdk_taken take_first(struct sl_dpdk_conn *conn, struct sl_dpdk_s
     if (!sl_dpdk_receive_is_piece(conn, 0, parsed->body_bytes, bytes)) {
         return SL_DPDK_PROTOCOL_ERROR;
     }
-    enum sl_dpdk_taken taken = park(conn, slot, packet, parsed);
+    enum sl_dpdk_taken taken = dpdk_receive_park(conn, slot, packet, parsed);
     if (taken != SL_DPDK_NO_ROOM) {
         slot->bytes = bytes;
     } else if (parsed->header.message == receive->head) {
@@ -211,11 +211,13 @@ static enum sl_dpdk_taken take_data(struct sl_dpdk_conn *conn, struct sl_dpdk_sl
         if (sl_dpdk_long_has(conn, offset)) {
             return SL_DPDK_TAKEN;
         }
-        return admit(conn, bytes) && sl_dpdk_long_place(conn, offset, parsed->body, bytes)
+        return dpdk_receive_admit(conn, bytes) &&
+                       sl_dpdk_long_place(conn, offset, parsed->body, bytes)
                    ? SL_DPDK_TAKEN
                    : SL_DPDK_PROTOCOL_ERROR;
     }
-    return offset == 0 ? take_first(conn, slot, packet, parsed) : park(conn, slot, packet, parsed);
+    return offset == 0 ? take_first(conn, slot, packet, parsed)
+                       : dpdk_receive_park(conn, slot, packet, parsed);
 }
 
 static enum sl_dpdk_taken take_bundle(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot,
@@ -236,7 +238,7 @@ static enum sl_dpdk_taken take_bundle(struct sl_dpdk_conn *conn, struct sl_dpdk_
     if (memory == NULL) {
         return SL_DPDK_NO_ROOM;
     }
-    (void)admit(conn, bytes);
+    (void)dpdk_receive_admit(conn, bytes);
     memcpy(memory, parsed->body, bytes);
     sl_cell_add(&conn->dpdk->base.cells->copied_bytes, bytes);
     slot->memory = memory;
@@ -278,7 +280,7 @@ enum sl_dpdk_taken sl_dpdk_receive_take(struct sl_dpdk_conn *conn, struct sl_dpd
 
 /* Delivery */
 
-static void consume(struct sl_dpdk_conn *conn, uint32_t bytes)
+static void dpdk_receive_consume(struct sl_dpdk_conn *conn, uint32_t bytes)
 {
     sl_dpdk_grant_consumed(&conn->dpdk->grants, &conn->grant, bytes);
 }
@@ -323,7 +325,7 @@ static void deliver_bundle(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot)
         }
         sl_dpdk_receive_report(conn, &frame, payload, block);
     }
-    consume(conn, bytes - left);
+    dpdk_receive_consume(conn, bytes - left);
     sl_dpdk_block_put(block);
 }
 
@@ -336,7 +338,7 @@ static bool deliver_short(struct sl_dpdk_conn *conn, const struct sl_dpdk_slot *
     const uint8_t *memory = slot->memory;
     struct sl_dpdk_block *block = slot->block;
     (void)sl_frame_decode_received(memory, &frame); /* valid: checked on arrival */
-    consume(conn, slot->bytes);
+    dpdk_receive_consume(conn, slot->bytes);
     sl_dpdk_receive_pass(conn->receive);
     sl_dpdk_receive_report(conn, &frame, memory + SL_FRAME_HEADER_BYTES, block);
     return true;

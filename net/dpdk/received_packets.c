@@ -23,7 +23,7 @@ void sl_dpdk_received_packets_init(struct sl_dpdk_received_packets *received, ui
 }
 
 /* Advances `next` past received numbers, a word at a time. */
-static void advance(struct sl_dpdk_received_packets *received)
+static void received_packets_advance(struct sl_dpdk_received_packets *received)
 {
     while (received->next != received->end) {
         uint64_t *word = word_of(received, received->next);
@@ -66,7 +66,7 @@ bool sl_dpdk_received_packets_settle(struct sl_dpdk_received_packets *received, 
     if (sl_dpdk_before(received->end, settled)) {
         received->end = settled;
     }
-    advance(received);
+    received_packets_advance(received);
     return true;
 }
 
@@ -94,7 +94,7 @@ void sl_dpdk_received_packets_take(struct sl_dpdk_received_packets *received, ui
         received->end = sequence + 1;
     }
     if (sequence == received->next) {
-        advance(received);
+        received_packets_advance(received);
     }
 }
 

@@ -40,7 +40,7 @@ static void go_on(struct sl_dpdk_conn *conn)
 
 /* Starts a packet. body_bytes: least length of its content. SACK words that do not fit beside it
  * are sent in an ACK. False: the port has no buffer now. */
-static bool begin(struct draft *draft, struct sl_dpdk_conn *conn, uint32_t body_bytes)
+static bool dpdk_send_begin(struct draft *draft, struct sl_dpdk_conn *conn, uint32_t body_bytes)
 {
     uint64_t words[SL_DPDK_SACK_WORDS];
     draft->conn = conn;
@@ -81,7 +81,7 @@ static bool tells_all(const struct draft *draft)
 }
 
 /* header: kind, message, offset and flags are set. */
-static void emit(struct draft *draft, struct sl_dpdk_header *header)
+static void dpdk_send_emit(struct draft *draft, struct sl_dpdk_header *header)
 {
     struct sl_dpdk_conn *conn = draft->conn;
     struct sl_dpdk_packet *packet = &draft->packet;
@@ -126,7 +126,7 @@ static void emit_numbered(struct turn *turn, struct draft *draft, struct sl_dpdk
         .body_bytes = (uint16_t)content_bytes,
         .kind = header->kind,
     };
-    emit(draft, header);
+    dpdk_send_emit(draft, header);
     sl_dpdk_sent_packets_sent(&conn->sent_packets, &sent_packet, turn->now_ns);
 }
 
@@ -169,8 +169,8 @@ static void add_tail(struct draft *draft, const uint8_t *from, uint32_t bytes, u
 }
 
 /* Adds a piece of a message. */
-static void add_piece(struct draft *draft, struct sl_dpdk_message *message, uint32_t offset,
-                      uint32_t bytes)
+static void dpdk_send_add_piece(struct draft *draft, struct sl_dpdk_message *message,
+                                uint32_t offset, uint32_t bytes)
 {
     const struct sl_dpdk_entry *entry = sl_dpdk_entry_at(draft->conn->send, message->begin.entry);
     uint32_t at = message->begin.at + offset;
@@ -199,13 +199,13 @@ static bool send_again(struct turn *turn)
     struct sl_dpdk_place place = message->begin;
     struct sl_dpdk_header header = {
         .kind = lost->kind, .message = lost->message, .offset = lost->offset};
-    if (!begin(&draft, conn, lost->body_bytes)) {
+    if (!dpdk_send_begin(&draft, conn, lost->body_bytes)) {
         return false;
     }
     if (lost->kind == SL_DPDK_BUNDLE) {
         (void)sl_dpdk_bundle_fill(send, &place, &draft.body, lost->body_bytes);
     } else {
-        add_piece(&draft, message, lost->offset, lost->body_bytes);
+        dpdk_send_add_piece(&draft, message, lost->offset, lost->body_bytes);
     }
     emit_content(turn, &draft, &header, lost->body_bytes);
     send->lost_head++;
@@ -262,7 +262,7 @@ static bool send_bundle(struct turn *turn, uint32_t bytes_min)
     struct sl_dpdk_sending *send = conn->send;
     struct draft draft;
     uint32_t left = granted_left(conn);
-    if (!begin(&draft, conn, bytes_min)) {
+    if (!dpdk_send_begin(&draft, conn, bytes_min)) {
         return false;
     }
     uint32_t before = draft.body.bytes, room = bundle_bytes_max(conn);
@@ -288,12 +288,12 @@ static bool send_piece(struct turn *turn)
     struct draft draft;
     uint32_t piece_bytes = sl_dpdk_piece_bytes(conn), left = send->cut_bytes - send->cut;
     uint32_t bytes = left < piece_bytes ? left : piece_bytes;
-    if (bytes > granted_left(conn) || !begin(&draft, conn, bytes)) {
+    if (bytes > granted_left(conn) || !dpdk_send_begin(&draft, conn, bytes)) {
         return false;
     }
     struct sl_dpdk_header header = {
         .kind = SL_DPDK_DATA, .message = send->message_next - 1, .offset = send->cut};
-    add_piece(&draft, sl_dpdk_message_at(send, header.message), send->cut, bytes);
+    dpdk_send_add_piece(&draft, sl_dpdk_message_at(send, header.message), send->cut, bytes);
     conn->offered += bytes;
     send->cut += bytes;
     if (send->cut == send->cut_bytes) {
@@ -352,7 +352,7 @@ static bool send_probe(struct turn *turn)
     struct sl_dpdk_header header = {.kind = SL_DPDK_PROBE, .flags = SL_DPDK_FLAG_ANSWER};
     struct draft draft;
     header.offset = send->due.wide ? sl_dpdk_piece_bytes(conn) : 0;
-    if (!begin(&draft, conn, send->due.wide ? header.offset : sizeof conn->id)) {
+    if (!dpdk_send_begin(&draft, conn, send->due.wide ? header.offset : sizeof conn->id)) {
         return false;
     }
     sl_dpdk_body_add(&draft.body, (const uint8_t *)&conn->id, sizeof conn->id);
@@ -383,7 +383,8 @@ static void send_fin(struct turn *turn)
         .kind = SL_DPDK_FIN, .flags = SL_DPDK_FLAG_ANSWER, .message = send->message_next};
     struct draft draft;
     if (send->due.fin && send->next.entry == send->tail &&
-        !sl_dpdk_sent_packets_full(&turn->conn->sent_packets) && begin(&draft, turn->conn, 0)) {
+        !sl_dpdk_sent_packets_full(&turn->conn->sent_packets) &&
+        dpdk_send_begin(&draft, turn->conn, 0)) {
         emit_numbered(turn, &draft, &header, 0);
         send->due.fin = false;
     }
@@ -412,8 +413,8 @@ static void send_ack(struct sl_dpdk_conn *conn)
 {
     struct draft draft;
     struct sl_dpdk_header header = {.kind = SL_DPDK_ACK};
-    if (begin(&draft, conn, 0)) {
-        emit(&draft, &header);
+    if (dpdk_send_begin(&draft, conn, 0)) {
+        dpdk_send_emit(&draft, &header);
     }
 }
 

@@ -50,7 +50,7 @@ static bool grow_entries(struct sl_dpdk_sending *send)
     return grown != NULL;
 }
 
-static bool has_room(struct sl_dpdk_sending *send)
+static bool send_queue_has_room(struct sl_dpdk_sending *send)
 {
     return send->tail - send->head <= send->entries_mask || grow_entries(send);
 }
@@ -116,7 +116,7 @@ uint32_t sl_dpdk_send_burst(struct sl_conn *base, const struct sl_transport_fram
     if (base->state != SL_CONN_OPEN) {
         return 0;
     }
-    while (taken < count && has_room(send)) {
+    while (taken < count && send_queue_has_room(send)) {
         const struct sl_transport_frame *frame = &frames[taken++];
         *sl_dpdk_entry_at(send, send->tail++) = (struct sl_dpdk_entry){
             .head = frame->head,
@@ -142,7 +142,7 @@ static bool first_has_come(struct sl_dpdk_sending *send)
 }
 
 /* An acknowledged message may also be in a retransmission that the device has not read yet. */
-static void advance(struct sl_dpdk_sending *send)
+static void send_queue_advance(struct sl_dpdk_sending *send)
 {
     const struct sl_dpdk_message *first;
     while (first_has_come(send) &&
@@ -155,7 +155,7 @@ static void advance(struct sl_dpdk_sending *send)
 void sl_dpdk_queue_came(struct sl_dpdk_conn *conn, uint32_t number)
 {
     sl_dpdk_message_at(conn->send, number)->pending--;
-    advance(conn->send);
+    send_queue_advance(conn->send);
 }
 
 bool sl_dpdk_queue_is_ready(struct sl_dpdk_sending *send)
@@ -221,14 +221,14 @@ void sl_dpdk_send_report(struct sl_dpdk_conn *conn)
 {
     struct sl_dpdk_sending *send = conn->send;
     uint32_t end;
-    advance(send);
+    send_queue_advance(send);
     while (reports_to(conn) && (end = sent_run(send)) != send->head) {
         void *cookie = sl_dpdk_entry_at(send, send->head)->cookie;
         take_out(send, end);
         sl_conn_report_sent(&conn->base, cookie);
     }
     if (send->wants_room && conn->phase == SL_DPDK_LIVE && conn->base.state == SL_CONN_OPEN &&
-        has_room(send)) {
+        send_queue_has_room(send)) {
         send->wants_room = false;
         sl_conn_report_writable(&conn->base);
     }

@@ -98,15 +98,15 @@ void sl_dpdk_sent_packets_sent(struct sl_dpdk_sent_packets *sent_packets,
     sent_packets->quiet_ns = now_ns;
 }
 
-static void settle(struct sl_dpdk_sent_packets *sent_packets,
-                   struct sl_dpdk_sent_packet *sent_packet)
+static void sent_packets_settle(struct sl_dpdk_sent_packets *sent_packets,
+                                struct sl_dpdk_sent_packet *sent_packet)
 {
     sent_packet->state = SETTLED;
     sent_packets->outstanding_bytes -= sent_packet->body_bytes;
 }
 
 /* Advances `first` past settled packets. */
-static void advance(struct sl_dpdk_sent_packets *sent_packets)
+static void sent_packets_advance(struct sl_dpdk_sent_packets *sent_packets)
 {
     while (sent_packets->first != sent_packets->next &&
            at(sent_packets, sent_packets->first)->state == SETTLED) {
@@ -128,10 +128,11 @@ static uint64_t loss_age_ns(const struct sl_dpdk_rtt *rtt)
     return age_ns > LOSS_NS_MIN ? age_ns : LOSS_NS_MIN;
 }
 
-static void lose(struct sl_dpdk_sent_packets *sent_packets, struct sl_dpdk_sent_packet *sent_packet,
-                 const struct sl_dpdk_sent_packet_events *events)
+static void sent_packets_lose(struct sl_dpdk_sent_packets *sent_packets,
+                              struct sl_dpdk_sent_packet *sent_packet,
+                              const struct sl_dpdk_sent_packet_events *events)
 {
-    settle(sent_packets, sent_packet);
+    sent_packets_settle(sent_packets, sent_packet);
     events->lost(events->ctx, sent_packet);
 }
 
@@ -153,9 +154,9 @@ static void find_lost(struct sl_dpdk_sent_packets *sent_packets, uint64_t now_ns
             sent_packets->loss_ns = sent_packet->sent_ns + age_ns;
             break;
         }
-        lose(sent_packets, sent_packet, events);
+        sent_packets_lose(sent_packets, sent_packet, events);
     }
-    advance(sent_packets);
+    sent_packets_advance(sent_packets);
 }
 
 /* Acknowledgements */
@@ -171,7 +172,7 @@ static void came(struct sl_dpdk_sent_packets *sent_packets, uint32_t sequence,
 {
     if (is_outstanding(sent_packets, sequence)) {
         struct sl_dpdk_sent_packet *sent_packet = at(sent_packets, sequence);
-        settle(sent_packets, sent_packet);
+        sent_packets_settle(sent_packets, sent_packet);
         events->came(events->ctx, sent_packet);
     }
 }
@@ -250,14 +251,14 @@ bool sl_dpdk_sent_packets_acknowledged(struct sl_dpdk_sent_packets *sent_packets
     if (sl_dpdk_before(sent_packets->largest_acked, end)) {
         sent_packets->largest_acked = end;
     }
-    advance(sent_packets);
+    sent_packets_advance(sent_packets);
     find_lost(sent_packets, now_ns, events);
     return true;
 }
 
 /* Timers */
 
-static uint64_t timeout_ns(const struct sl_dpdk_sent_packets *sent_packets)
+static uint64_t sent_packets_timeout_ns(const struct sl_dpdk_sent_packets *sent_packets)
 {
     const struct sl_dpdk_rtt *rtt = &sent_packets->rtt;
     uint64_t ns = rtt->smoothed_ns == 0 ? RTO_NS_UNKNOWN : rtt->smoothed_ns + 4 * rtt->variance_ns;
@@ -283,7 +284,7 @@ static uint64_t probe_ns(const struct sl_dpdk_sent_packets *sent_packets)
 /* The time without progress before the peer is probed. */
 static uint64_t patience_ns(const struct sl_dpdk_sent_packets *sent_packets)
 {
-    uint64_t probe = probe_ns(sent_packets), timeout = timeout_ns(sent_packets);
+    uint64_t probe = probe_ns(sent_packets), timeout = sent_packets_timeout_ns(sent_packets);
     return probe < timeout ? probe : timeout;
 }
 
@@ -301,10 +302,10 @@ static void lose_all(struct sl_dpdk_sent_packets *sent_packets,
 {
     for (uint32_t n = sent_packets->first; n != sent_packets->next; n++) {
         if (at(sent_packets, n)->state != SETTLED) {
-            lose(sent_packets, at(sent_packets, n), events);
+            sent_packets_lose(sent_packets, at(sent_packets, n), events);
         }
     }
-    advance(sent_packets);
+    sent_packets_advance(sent_packets);
     sent_packets->loss_ns = SL_CLOCK_NEVER;
 }
 
@@ -318,7 +319,7 @@ bool sl_dpdk_sent_packets_expire(struct sl_dpdk_sent_packets *sent_packets, uint
         sent_packets->quiet_ns + patience_ns(sent_packets) > now_ns) {
         return false;
     }
-    const bool is_timeout = timeout_ns(sent_packets) <= probe_ns(sent_packets);
+    const bool is_timeout = sent_packets_timeout_ns(sent_packets) <= probe_ns(sent_packets);
     sent_packets->quiet_ns = now_ns;
     if (!is_timeout) {
         sent_packets->probes++;

@@ -37,7 +37,7 @@ static uint32_t waiting_max(const struct sl_dpdk_netif *netif)
     return netif->info.packets / 2U;
 }
 
-static uint8_t *map(size_t bytes)
+static uint8_t *dpdk_store_map(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -80,7 +80,7 @@ static bool open_parked(const struct sl_dpdk *dpdk, struct sl_dpdk_store *store)
     store->parked = malloc(count * sizeof *store->parked);
     if (has_misrouted) {
         store->copies_bytes = count * store->copy_bytes;
-        store->copies = map(store->copies_bytes);
+        store->copies = dpdk_store_map(store->copies_bytes);
     }
     return store->parked != NULL && (store->copies != NULL || !has_misrouted);
 }
@@ -91,7 +91,7 @@ int sl_dpdk_store_open(struct sl_dpdk *dpdk)
     if (store == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    store->memory = map((size_t)BLOCK_COUNT * BLOCK_BYTES);
+    store->memory = dpdk_store_map((size_t)BLOCK_COUNT * BLOCK_BYTES);
     if (store->memory == NULL || !open_parked(dpdk, store)) {
         free_store(store);
         return SL_ERR_NO_MEMORY;

@@ -39,14 +39,14 @@ void sl_dpdk_time_wait_close(struct sl_dpdk *dpdk)
     dpdk->pasts = NULL;
 }
 
-static struct time_wait *place_of(struct sl_dpdk *dpdk, uint64_t id)
+static struct time_wait *time_wait_place_of(struct sl_dpdk *dpdk, uint64_t id)
 {
     return &dpdk->pasts->places[(id >> SL_DPDK_ID_SHIFT) % PASTS];
 }
 
-static struct time_wait *find(struct sl_dpdk *dpdk, uint64_t id)
+static struct time_wait *time_wait_find(struct sl_dpdk *dpdk, uint64_t id)
 {
-    struct time_wait *time_wait = place_of(dpdk, id);
+    struct time_wait *time_wait = time_wait_place_of(dpdk, id);
     bool is_it = time_wait->id == id && sl_dpdk_now_ns(dpdk) < time_wait->until_ns;
     return is_it ? time_wait : NULL;
 }
@@ -81,7 +81,7 @@ void sl_dpdk_time_wait_ended(const struct sl_dpdk_conn *conn)
     if (conn->id_peers == 0 || !conn->path.routed) {
         return;
     }
-    struct time_wait *time_wait = place_of(dpdk, conn->id);
+    struct time_wait *time_wait = time_wait_place_of(dpdk, conn->id);
     *time_wait = (struct time_wait){.id = conn->id,
                                     .until_ns = until_ns(dpdk),
                                     .netif = conn->path.netif,
@@ -95,7 +95,7 @@ void sl_dpdk_time_wait_ended(const struct sl_dpdk_conn *conn)
 
 bool sl_dpdk_time_wait_has(struct sl_dpdk *dpdk, uint64_t id)
 {
-    return find(dpdk, id) != NULL;
+    return time_wait_find(dpdk, id) != NULL;
 }
 
 /* Only packets that expect an answer get one, so that two ended sides do not answer each other for
@@ -121,7 +121,7 @@ static void tell_again(struct sl_dpdk *dpdk, struct time_wait *time_wait,
 
 bool sl_dpdk_time_wait_take(struct sl_dpdk *dpdk, const struct sl_dpdk_parsed *parsed)
 {
-    struct time_wait *time_wait = find(dpdk, parsed->header.connection);
+    struct time_wait *time_wait = time_wait_find(dpdk, parsed->header.connection);
     if (time_wait == NULL) {
         return false;
     }

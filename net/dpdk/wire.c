@@ -24,7 +24,7 @@
 
 /* Numbers in network order */
 
-static uint16_t read_be16(const uint8_t *from)
+static uint16_t dpdk_wire_read_be16(const uint8_t *from)
 {
     return (uint16_t)(from[0] << 8 | from[1]);
 }
@@ -204,11 +204,12 @@ uint32_t sl_dpdk_write(uint8_t *packet, const struct sl_dpdk_route *route,
 static uint64_t head_checksum(uint8_t **udp)
 {
     uint8_t *packet = *udp;
-    bool is_v6 = read_be16(packet + 12) == ETHER_IPV6;
+    bool is_v6 = dpdk_wire_read_be16(packet + 12) == ETHER_IPV6;
     uint32_t addresses = is_v6 ? 32 : 8;
     *udp = packet + ETHER_BYTES + (is_v6 ? IPV6_BYTES : IPV4_BYTES);
     memset(*udp + 6, 0, 2);
-    return sl_dpdk_checksum(checksum_of_be16(PROTOCOL_UDP) + checksum_of_be16(read_be16(*udp + 4)),
+    return sl_dpdk_checksum(checksum_of_be16(PROTOCOL_UDP) +
+                                checksum_of_be16(dpdk_wire_read_be16(*udp + 4)),
                             *udp - addresses, addresses + UDP_BYTES + SL_DPDK_HEADER_BYTES);
 }
 
@@ -227,7 +228,8 @@ void sl_dpdk_seal(uint8_t *packet, uint32_t length)
     const uint8_t *body = udp + UDP_BYTES + SL_DPDK_HEADER_BYTES;
     uint32_t head_bytes = (uint32_t)(body - packet);
     sl_assert(length >= head_bytes);
-    sl_assert_slow(read_be16(udp + 4) == UDP_BYTES + SL_DPDK_HEADER_BYTES + length - head_bytes);
+    sl_assert_slow(dpdk_wire_read_be16(udp + 4) ==
+                   UDP_BYTES + SL_DPDK_HEADER_BYTES + length - head_bytes);
     store_checksum(udp, sl_dpdk_checksum(checksum, body, length - head_bytes));
 }
 
@@ -247,7 +249,7 @@ static enum sl_dpdk_class parse_udp(const uint8_t *addresses, uint32_t address_b
 {
     struct sl_bytes datagram = sl_bytes_over(addresses + address_bytes, bytes);
     const uint8_t *udp = sl_bytes_take(&datagram, UDP_BYTES);
-    if (udp == NULL || read_be16(udp + 4) != bytes || (udp[6] == 0 && udp[7] == 0)) {
+    if (udp == NULL || dpdk_wire_read_be16(udp + 4) != bytes || (udp[6] == 0 && udp[7] == 0)) {
         return SL_DPDK_MALFORMED;
     }
     if (!checked) {
@@ -257,8 +259,8 @@ static enum sl_dpdk_class parse_udp(const uint8_t *addresses, uint32_t address_b
             return SL_DPDK_MALFORMED;
         }
     }
-    out->from.port = read_be16(udp);
-    out->to.port = read_be16(udp + 2);
+    out->from.port = dpdk_wire_read_be16(udp);
+    out->to.port = dpdk_wire_read_be16(udp + 2);
     uint8_t version;
     if (!header_decode(&datagram, &out->header, &version)) {
         return SL_DPDK_MALFORMED;
@@ -295,10 +297,10 @@ static enum sl_dpdk_class parse_ipv4(struct sl_bytes cursor, bool checked,
 {
     const uint8_t *ip = sl_bytes_take(&cursor, IPV4_BYTES);
     if (ip == NULL || ip[0] != IPV4_SIMPLE || ip[9] != PROTOCOL_UDP ||
-        (read_be16(ip + 6) & IPV4_FRAGMENT) != 0) {
+        (dpdk_wire_read_be16(ip + 6) & IPV4_FRAGMENT) != 0) {
         return SL_DPDK_NOT_OURS;
     }
-    uint32_t total = read_be16(ip + 2);
+    uint32_t total = dpdk_wire_read_be16(ip + 2);
     if (!ipv4_head_is_sound(ip) || total < IPV4_BYTES || total - IPV4_BYTES > cursor.left) {
         return SL_DPDK_MALFORMED;
     }
@@ -323,7 +325,7 @@ static enum sl_dpdk_class parse_ipv6(struct sl_bytes cursor, bool checked,
     if (ip[6] != PROTOCOL_UDP) {
         return SL_DPDK_NOT_OURS;
     }
-    uint32_t bytes = read_be16(ip + 4);
+    uint32_t bytes = dpdk_wire_read_be16(ip + 4);
     if (bytes > cursor.left) {
         return SL_DPDK_MALFORMED;
     }
@@ -347,7 +349,7 @@ enum sl_dpdk_class sl_dpdk_parse(const uint8_t *packet, uint32_t length, bool ch
     }
     out->from_mac = ether + 6;
     out->version = 0;
-    switch (read_be16(ether + 12)) {
+    switch (dpdk_wire_read_be16(ether + 12)) {
     case ETHER_IPV4:
         return parse_ipv4(cursor, checked, out);
     case ETHER_IPV6:

@@ -33,13 +33,13 @@ struct request {
     char target[TARGET_BYTES_MAX]; /* path, "?", query, as received */
 };
 
-static struct sl_peer *peer_of(struct MHD_Connection *connection)
+static struct sl_peer *daemon_peer_of(struct MHD_Connection *connection)
 {
     return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 }
 
-static void on_connection(void *ctx, struct MHD_Connection *connection, void **context,
-                          enum MHD_ConnectionNotificationCode code)
+static void daemon_on_connection(void *ctx, struct MHD_Connection *connection, void **context,
+                                 enum MHD_ConnectionNotificationCode code)
 {
     struct sl_daemon *daemon = ctx;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
@@ -64,13 +64,13 @@ static void *on_target(void *ctx, const char *target, struct MHD_Connection *con
     return request;
 }
 
-static void on_completed(void *ctx, struct MHD_Connection *connection, void **context,
-                         enum MHD_RequestTerminationCode code)
+static void daemon_on_completed(void *ctx, struct MHD_Connection *connection, void **context,
+                                enum MHD_RequestTerminationCode code)
 {
     const struct sl_daemon *daemon = ctx;
     free(*context);
     *context = NULL;
-    struct sl_peer *peer = peer_of(connection);
+    struct sl_peer *peer = daemon_peer_of(connection);
     if (peer != NULL) {
         sl_peers_wait(peer, 0, daemon->now_ns);
     }
@@ -116,7 +116,7 @@ static bool check_host(const struct sl_daemon *daemon, struct MHD_Connection *co
     const char *host = header(connection, "Host");
     const char *own = daemon->options.listen->endpoint.host;
     const struct sl_secret *token = daemon->options.listen->token;
-    if (host == NULL || sl_host_is_accepted(host, peer_of(connection)->fd, own) ||
+    if (host == NULL || sl_host_is_accepted(host, daemon_peer_of(connection)->fd, own) ||
         (token->byte_count > 0 &&
          sl_http_check_token(token, header(connection, "Authorization")) == SL_HTTP_CALLER_KNOWN)) {
         return true;
@@ -220,7 +220,7 @@ static enum MHD_Result send_reply(struct sl_daemon *daemon, struct MHD_Connectio
     const enum MHD_Result result =
         added ? MHD_queue_response(connection, reply->status, response) : MHD_NO;
     MHD_destroy_response(response);
-    sl_peers_wait(peer_of(connection), reply->bytes, daemon->now_ns);
+    sl_peers_wait(daemon_peer_of(connection), reply->bytes, daemon->now_ns);
     return result;
 }
 
@@ -244,13 +244,13 @@ static enum MHD_Result answer(struct sl_daemon *daemon, struct MHD_Connection *c
 }
 
 /* libmicrohttpd calls this with a head, with each piece of a body, and at its end. */
-static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, const char *url,
-                                  const char *method, const char *version, const char *piece,
-                                  size_t *piece_bytes, void **context)
+static enum MHD_Result daemon_on_request(void *ctx, struct MHD_Connection *connection,
+                                         const char *url, const char *method, const char *version,
+                                         const char *piece, size_t *piece_bytes, void **context)
 {
     struct sl_daemon *daemon = ctx;
     struct request *request = *context;
-    if (request == NULL || peer_of(connection) == NULL || daemon->is_ending) {
+    if (request == NULL || daemon_peer_of(connection) == NULL || daemon->is_ending) {
         return MHD_NO;
     }
     if (!request->has_begun && header(connection, "Expect") == NULL &&
@@ -278,11 +278,11 @@ static int start(struct sl_daemon *daemon, char *certificate, char *key, struct 
         tls[1] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_KEY, 0, key};
     }
     daemon->mhd = MHD_start_daemon(
-        flags, 0, NULL, NULL, on_request, daemon, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
-        daemon, MHD_OPTION_NOTIFY_COMPLETED, on_completed, daemon, MHD_OPTION_URI_LOG_CALLBACK,
-        on_target, daemon, MHD_OPTION_CONNECTION_LIMIT, SL_OBSERVER_CONNECTIONS_MAX,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES, MHD_OPTION_ARRAY, tls,
-        MHD_OPTION_END);
+        flags, 0, NULL, NULL, daemon_on_request, daemon, MHD_OPTION_NOTIFY_CONNECTION,
+        daemon_on_connection, daemon, MHD_OPTION_NOTIFY_COMPLETED, daemon_on_completed, daemon,
+        MHD_OPTION_URI_LOG_CALLBACK, on_target, daemon, MHD_OPTION_CONNECTION_LIMIT,
+        SL_OBSERVER_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
+        MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
     if (daemon->mhd == NULL) {
         return sl_reason_fail(reason, SL_ERR_INVALID, "%s: HTTP cannot be started%s",
                               daemon->options.listen->source,

@@ -52,7 +52,8 @@ struct refused {
 
 /* ---- connections beyond the limit ---- */
 
-static int watch(struct sl_observer *observer, int operation, int fd, uint32_t events, void *key)
+static int observer_watch(struct sl_observer *observer, int operation, int fd, uint32_t events,
+                          void *key)
 {
     struct epoll_event event = {.events = events, .data.ptr = key};
     return epoll_ctl(observer->epoll, operation, fd, &event) == 0 ? 0 : SL_ERR_IO;
@@ -78,7 +79,7 @@ static void refuse(struct sl_observer *observer, int fd, uint64_t now_ns)
     }
     (void)shutdown(fd, SHUT_WR);
     if (refused == NULL || observer->refused_count == REFUSED_MAX ||
-        watch(observer, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLRDHUP, refused) != 0) {
+        observer_watch(observer, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLRDHUP, refused) != 0) {
         free(refused);
         (void)close(fd);
         return;
@@ -125,7 +126,8 @@ static void accept_some(struct sl_observer *observer, uint64_t now_ns)
             return;
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             observer->is_paused = true;
-            (void)watch(observer, EPOLL_CTL_MOD, observer->listener, 0, &observer->listener);
+            (void)observer_watch(observer, EPOLL_CTL_MOD, observer->listener, 0,
+                                 &observer->listener);
             return;
         }
     }
@@ -139,7 +141,8 @@ static void tick(struct sl_observer *observer, uint64_t now_ns)
     }
     if (observer->is_paused) {
         observer->is_paused = false;
-        (void)watch(observer, EPOLL_CTL_MOD, observer->listener, EPOLLIN, &observer->listener);
+        (void)observer_watch(observer, EPOLL_CTL_MOD, observer->listener, EPOLLIN,
+                             &observer->listener);
     }
     if (observer->options.tick != NULL) {
         observer->options.tick(observer->options.ctx, now_ns);
@@ -159,7 +162,7 @@ static void take_events(struct sl_observer *observer, const struct epoll_event *
     }
 }
 
-static void *run(void *arg)
+static void *observer_run(void *arg)
 {
     struct sl_observer *observer = arg;
     const struct sl_clock *clock = sl_clock_system();
@@ -220,10 +223,10 @@ static int open_http(struct sl_observer *observer, struct sl_reason *reason)
         return sl_reason_fail(reason, SL_ERR_IO, "%s: %s", listen->source, strerror(errno));
     }
     int err = sl_daemon_create(&observer->options, &observer->daemon, reason);
-    if (err == 0 &&
-        (watch(observer, EPOLL_CTL_ADD, observer->listener, EPOLLIN, &observer->listener) != 0 ||
-         watch(observer, EPOLL_CTL_ADD, sl_daemon_fd(observer->daemon), EPOLLIN,
-               &observer->daemon) != 0)) {
+    if (err == 0 && (observer_watch(observer, EPOLL_CTL_ADD, observer->listener, EPOLLIN,
+                                    &observer->listener) != 0 ||
+                     observer_watch(observer, EPOLL_CTL_ADD, sl_daemon_fd(observer->daemon),
+                                    EPOLLIN, &observer->daemon) != 0)) {
         err = sl_reason_fail(reason, SL_ERR_IO, "%s: %s", listen->source, strerror(errno));
     }
     return err;
@@ -237,8 +240,8 @@ static int open_mailbox(struct sl_observer *observer, struct sl_reason *reason)
         err = sl_err_from_errno(errno);
     }
     if (err == 0) {
-        err = watch(observer, EPOLL_CTL_ADD, sl_mailbox_fd(observer->mailbox), EPOLLIN,
-                    &observer->mailbox);
+        err = observer_watch(observer, EPOLL_CTL_ADD, sl_mailbox_fd(observer->mailbox), EPOLLIN,
+                             &observer->mailbox);
     }
     return err == 0 ? 0
                     : sl_reason_fail(reason, err, "the observer cannot be created: %s",
@@ -270,7 +273,7 @@ int sl_observer_create(const struct sl_observer_options *options, struct sl_obse
 int sl_observer_start(struct sl_observer *observer)
 {
     sl_assert(!observer->is_running);
-    const int failed = sl_thread_start(&observer->thread, THREAD, run, observer);
+    const int failed = sl_thread_start(&observer->thread, THREAD, observer_run, observer);
     if (failed != 0) {
         sl_thread_log_failure(THREAD, failed);
     }

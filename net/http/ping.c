@@ -6,12 +6,12 @@
 #include "core/clock.h"
 #include "reactor/mailbox.h"
 
-static uint64_t now(void)
+static uint64_t ping_now(void)
 {
     return sl_clock_now_ns(sl_clock_system());
 }
 
-static double seconds(uint64_t ns)
+static double ping_seconds(uint64_t ns)
 {
     return (double)ns / (double)SL_CLOCK_NS_PER_S;
 }
@@ -41,11 +41,11 @@ void sl_ping_close(struct sl_ping *ping)
 }
 
 /* On the observer's thread. */
-static void on_answer(void *ctx, uint64_t a, uint64_t b)
+static void ping_on_answer(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_ping *ping = ctx;
     ping->is_pending = false;
-    ping->answered_ns = now();
+    ping->answered_ns = ping_now();
     if (ping->answered != NULL) {
         ping->answered(ping->ctx);
     }
@@ -58,7 +58,8 @@ static void on_ping(void *ctx, uint64_t a, uint64_t b)
     if (ping->visit != NULL) {
         ping->visit(ping->ctx);
     }
-    const int err = sl_mailbox_post(ping->from, (struct sl_mail){.run = on_answer, .ctx = ping});
+    const int err =
+        sl_mailbox_post(ping->from, (struct sl_mail){.run = ping_on_answer, .ctx = ping});
     sl_assert(err == 0); /* one at a time */
 }
 
@@ -84,12 +85,12 @@ void sl_ping_send(struct sl_ping *ping, uint64_t now_ns)
 
 void sl_ping_reply_health(const struct sl_ping *pings, uint32_t count, struct sl_reply *reply)
 {
-    const uint64_t now_ns = now();
+    const uint64_t now_ns = ping_now();
     for (uint32_t i = 0; i < count; i++) {
         const struct sl_ping *ping = &pings[i];
         if (ping->is_pending && now_ns >= ping->sent_ns + SL_PING_HANGING_NS) {
             sl_reply_error(reply, 503, "reactor %s has not answered for %.1f s",
-                           sl_reactor_name(ping->reactor), seconds(now_ns - ping->sent_ns));
+                           sl_reactor_name(ping->reactor), ping_seconds(now_ns - ping->sent_ns));
             return;
         }
     }
@@ -98,12 +99,12 @@ void sl_ping_reply_health(const struct sl_ping *pings, uint32_t count, struct sl
 
 struct json_t *sl_ping_describe(const struct sl_ping *pings, uint32_t count)
 {
-    const uint64_t now_ns = now();
+    const uint64_t now_ns = ping_now();
     json_t *list = json_array();
     for (uint32_t i = 0; i < count; i++) {
         const struct sl_ping *ping = &pings[i];
         const uint64_t stalls = ping->cells != NULL ? sl_cell_get(&ping->cells->stalls) : 0;
-        const double age_s = ping->answered_ns != 0 ? seconds(now_ns - ping->answered_ns) : 0;
+        const double age_s = ping->answered_ns != 0 ? ping_seconds(now_ns - ping->answered_ns) : 0;
         (void)json_array_append_new(list, json_pack("{s:I, s:f, s:I, s:f}", "index", (json_int_t)i,
                                                     "busy", ping->busy, "stalls",
                                                     (json_int_t)stalls, "age_s", age_s));

@@ -49,7 +49,8 @@ void sl_rdma_address_set_root(const char *root)
 }
 
 /* First line of a file, without its newline. */
-static bool read_line(const char *device, const char *file, char *line, size_t line_bytes)
+static bool rdma_address_read_line(const char *device, const char *file, char *line,
+                                   size_t line_bytes)
 {
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "%s/class/infiniband/%s/%s", sysfs, device, file);
@@ -68,14 +69,15 @@ static bool read_line(const char *device, const char *file, char *line, size_t l
 static bool is_iwarp(const char *device)
 {
     char line[NAME_BYTES];
-    return read_line(device, "node_type", line, sizeof line) && atoi(line) == NODE_TYPE_IWARP;
+    return rdma_address_read_line(device, "node_type", line, sizeof line) &&
+           atoi(line) == NODE_TYPE_IWARP;
 }
 
 static bool exists(const char *device)
 {
     char line[NAME_BYTES];
     return device[0] != '\0' && strchr(device, '/') == NULL &&
-           read_line(device, "node_type", line, sizeof line);
+           rdma_address_read_line(device, "node_type", line, sizeof line);
 }
 
 static void add_device(struct search *search, const char *name)
@@ -87,7 +89,7 @@ static void add_device(struct search *search, const char *name)
     char line[NAME_BYTES];
     snprintf(device->name, sizeof device->name, "%s", name);
     device->numa_node = -1;
-    if (read_line(name, "device/numa_node", line, sizeof line)) {
+    if (rdma_address_read_line(name, "device/numa_node", line, sizeof line)) {
         device->numa_node = atoi(line);
     }
 }
@@ -116,7 +118,7 @@ static void add_all_devices(struct search *search)
 }
 
 /* Takes the next name from a comma-separated list. */
-static bool next_name(const char **list, char *name, size_t name_bytes)
+static bool rdma_address_next_name(const char **list, char *name, size_t name_bytes)
 {
     *list += strspn(*list, ", ");
     size_t bytes = strcspn(*list, ", ");
@@ -136,7 +138,7 @@ static void find_devices(const struct sl_rdma *rdma, struct search *search)
         add_all_devices(search);
         return;
     }
-    while (next_name(&list, name, sizeof name)) {
+    while (rdma_address_next_name(&list, name, sizeof name)) {
         add_device(search, name);
     }
 }
@@ -145,7 +147,7 @@ int sl_rdma_address_check(const struct sl_rdma *rdma)
 {
     const char *list = rdma->options.devices;
     char name[NAME_BYTES];
-    while (next_name(&list, name, sizeof name)) {
+    while (rdma_address_next_name(&list, name, sizeof name)) {
         if (!exists(name)) {
             sl_log_error("rdma: there is no device %s; starling-ps doctor lists those that there "
                          "are",
@@ -169,8 +171,8 @@ static bool parse_gid(const char *device, uint32_t port, uint32_t index,
     struct in6_addr gid;
     static const struct in6_addr none;
     snprintf(file, sizeof file, "ports/%u/gids/%u", port, index);
-    if (!read_line(device, file, line, sizeof line) || inet_pton(AF_INET6, line, &gid) != 1 ||
-        memcmp(&gid, &none, sizeof gid) == 0) {
+    if (!rdma_address_read_line(device, file, line, sizeof line) ||
+        inet_pton(AF_INET6, line, &gid) != 1 || memcmp(&gid, &none, sizeof gid) == 0) {
         return false;
     }
     memset(out, 0, sizeof *out);
@@ -184,7 +186,7 @@ static bool parse_gid(const char *device, uint32_t port, uint32_t index,
     v6->sin6_family = AF_INET6;
     v6->sin6_addr = gid;
     snprintf(file, sizeof file, "ports/%u/gid_attrs/ndevs/%u", port, index);
-    if (IN6_IS_ADDR_LINKLOCAL(&gid) && read_line(device, file, line, sizeof line)) {
+    if (IN6_IS_ADDR_LINKLOCAL(&gid) && rdma_address_read_line(device, file, line, sizeof line)) {
         v6->sin6_scope_id = if_nametoindex(line);
     }
     return true;
@@ -230,7 +232,7 @@ static bool has_gid_of(const char *device, uint32_t port, const char *interface)
     uint32_t empty = 0;
     for (uint32_t i = 0; i < GIDS_MAX && empty < GIDS_EMPTY; i++) {
         snprintf(file, sizeof file, "ports/%u/gid_attrs/ndevs/%u", port, i);
-        if (!read_line(device, file, line, sizeof line)) {
+        if (!rdma_address_read_line(device, file, line, sizeof line)) {
             empty++;
         } else if (strcmp(line, interface) == 0) {
             return true;
@@ -252,7 +254,7 @@ static bool is_of_device(const char *device, const char *interface)
     return has_directory(device, "device/net", interface);
 }
 
-static uint32_t bytes_of(const struct sockaddr *address, const uint8_t **out)
+static uint32_t rdma_address_bytes_of(const struct sockaddr *address, const uint8_t **out)
 {
     if (address->sa_family == AF_INET) {
         *out = (const uint8_t *)&((const struct sockaddr_in *)(const void *)address)->sin_addr;
@@ -275,7 +277,7 @@ static void add_candidate(struct search *search, const struct device *device,
            is_v4 ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
     if (interface->ifa_netmask != NULL) {
         const uint8_t *mask;
-        uint32_t bytes = bytes_of(interface->ifa_netmask, &mask);
+        uint32_t bytes = rdma_address_bytes_of(interface->ifa_netmask, &mask);
         memcpy(candidate->mask, mask, bytes);
     }
 }
@@ -283,8 +285,8 @@ static void add_candidate(struct search *search, const struct device *device,
 static bool shares_network(const struct candidate *candidate, const struct sockaddr_storage *to)
 {
     const uint8_t *ours, *theirs;
-    uint32_t bytes = bytes_of((const struct sockaddr *)&candidate->address, &ours);
-    (void)bytes_of((const struct sockaddr *)to, &theirs);
+    uint32_t bytes = rdma_address_bytes_of((const struct sockaddr *)&candidate->address, &ours);
+    (void)rdma_address_bytes_of((const struct sockaddr *)to, &theirs);
     for (uint32_t i = 0; i < bytes; i++) {
         if (((ours[i] ^ theirs[i]) & candidate->mask[i]) != 0) {
             return false;
@@ -347,7 +349,7 @@ bool sl_rdma_address_is_any(const struct sockaddr_storage *address)
 {
     static const uint8_t zeros[16];
     const uint8_t *at;
-    uint32_t bytes = bytes_of((const struct sockaddr *)address, &at);
+    uint32_t bytes = rdma_address_bytes_of((const struct sockaddr *)address, &at);
     return memcmp(zeros, at, bytes) == 0;
 }
 

@@ -18,7 +18,7 @@
 
 /* Timers */
 
-static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+static void rdma_conn_on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_rdma_conn *conn = SL_CONTAINER_OF(timer, struct sl_rdma_conn, timer);
     switch (conn->phase) {
@@ -53,12 +53,12 @@ static struct sl_rdma_conn *allocate(struct sl_rdma *rdma)
     }
     if (conn != NULL) {
         memset(conn, 0, sizeof *conn);
-        conn->timer.run = on_timer;
+        conn->timer.run = rdma_conn_on_timer;
     }
     return conn;
 }
 
-static void put_spare(struct sl_rdma *rdma, struct sl_rdma_conn *conn)
+static void rdma_conn_put_spare(struct sl_rdma *rdma, struct sl_rdma_conn *conn)
 {
     conn->spare_next = rdma->spare;
     rdma->spare = conn;
@@ -76,7 +76,7 @@ struct sl_rdma_conn *sl_rdma_conn_new(struct sl_rdma *rdma,
     conn->credit.window = SL_RDMA_WINDOW_MIN;
     conn->credit.limit_ours = conn->credit.limit_told = conn->credit.window;
     if (!sl_rdma_conn_table_add(rdma, conn)) {
-        put_spare(rdma, conn);
+        rdma_conn_put_spare(rdma, conn);
         return NULL;
     }
     int err = sl_rdma_send_open(conn);
@@ -88,7 +88,7 @@ struct sl_rdma_conn *sl_rdma_conn_new(struct sl_rdma *rdma,
     }
     if (err != 0) {
         sl_rdma_conn_table_remove(conn);
-        put_spare(rdma, conn);
+        rdma_conn_put_spare(rdma, conn);
         return NULL;
     }
     return conn;
@@ -277,7 +277,7 @@ static bool returned_all(struct sl_rdma_conn *conn)
     return saw_all(conn);
 }
 
-static void finish(struct sl_rdma_conn *conn)
+static void rdma_conn_finish(struct sl_rdma_conn *conn)
 {
     struct sl_rdma *rdma = conn->rdma;
     sl_rdma_conn_stop_timer(conn);
@@ -289,7 +289,7 @@ static void finish(struct sl_rdma_conn *conn)
     if (!conn->accept_pending) {
         sl_conn_report_closed(&conn->base, conn->end.err);
     }
-    put_spare(rdma, conn);
+    rdma_conn_put_spare(rdma, conn);
 }
 
 static bool visit_ended(struct sl_rdma_conn *conn)
@@ -303,7 +303,7 @@ static bool visit_ended(struct sl_rdma_conn *conn)
     if (conn->link.id != NULL && !returned_all(conn)) {
         return false;
     }
-    finish(conn);
+    rdma_conn_finish(conn);
     return true;
 }
 
@@ -338,7 +338,7 @@ void sl_rdma_conn_cancel_all(struct sl_rdma *rdma)
         if (conn->link.id != NULL && conn->link.established) {
             (void)rdma->library->disconnect(conn->link.id);
         }
-        finish(conn);
+        rdma_conn_finish(conn);
     }
 }
 

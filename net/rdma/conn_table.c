@@ -69,21 +69,21 @@ struct sl_rdma_conn *sl_rdma_conn_of(struct sl_rdma *rdma, uint64_t wr_id)
 
 /* By queue pair */
 
-static struct sl_rdma_conn **bucket_of(struct sl_rdma *rdma, uint32_t queue_pair)
+static struct sl_rdma_conn **rdma_conn_table_bucket_of(struct sl_rdma *rdma, uint32_t queue_pair)
 {
     return &rdma->conns.by_queue_pair[queue_pair % SL_RDMA_BUCKETS];
 }
 
 void sl_rdma_conn_table_add_queue_pair(struct sl_rdma_conn *conn)
 {
-    struct sl_rdma_conn **bucket = bucket_of(conn->rdma, conn->link.id->qp->qp_num);
+    struct sl_rdma_conn **bucket = rdma_conn_table_bucket_of(conn->rdma, conn->link.id->qp->qp_num);
     conn->queue_pair_next = *bucket;
     *bucket = conn;
 }
 
 void sl_rdma_conn_table_remove_queue_pair(struct sl_rdma_conn *conn)
 {
-    struct sl_rdma_conn **at = bucket_of(conn->rdma, conn->link.id->qp->qp_num);
+    struct sl_rdma_conn **at = rdma_conn_table_bucket_of(conn->rdma, conn->link.id->qp->qp_num);
     while (*at != NULL && *at != conn) {
         at = &(*at)->queue_pair_next;
     }
@@ -94,7 +94,7 @@ void sl_rdma_conn_table_remove_queue_pair(struct sl_rdma_conn *conn)
 
 struct sl_rdma_conn *sl_rdma_conn_of_queue_pair(const struct sl_rdma_nic *nic, uint32_t number)
 {
-    struct sl_rdma_conn *conn = *bucket_of(nic->rdma, number);
+    struct sl_rdma_conn *conn = *rdma_conn_table_bucket_of(nic->rdma, number);
     while (conn != NULL && (conn->link.id->qp->qp_num != number || conn->nic != nic)) {
         conn = conn->queue_pair_next;
     }

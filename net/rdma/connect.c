@@ -16,7 +16,7 @@
 #define ACK_NS_SHIFT  12U /* the device's timeout is 4.096 us times a power of two */
 #define ACK_SHIFT_MAX 31U
 
-static int err_of(int error)
+static int rdma_connect_err_of(int error)
 {
     switch (error) {
     case ECONNREFUSED:
@@ -47,7 +47,7 @@ static void set_ack_timeout(struct sl_rdma_conn *conn)
                                           &shift, sizeof shift);
 }
 
-static int resolve(struct sl_rdma_conn *conn, struct sockaddr_storage *to)
+static int rdma_connect_resolve(struct sl_rdma_conn *conn, struct sockaddr_storage *to)
 {
     struct sl_reason reason;
     socklen_t bytes;
@@ -60,12 +60,12 @@ static int resolve(struct sl_rdma_conn *conn, struct sockaddr_storage *to)
 }
 
 /* RESOLVING. Ends the connection on an error. */
-static void begin(struct sl_rdma_conn *conn)
+static void rdma_connect_begin(struct sl_rdma_conn *conn)
 {
     struct sl_rdma *rdma = conn->rdma;
     const struct sl_rdma_library *library = rdma->library;
     struct sockaddr_storage to;
-    int err = resolve(conn, &to);
+    int err = rdma_connect_resolve(conn, &to);
     if (err != 0) {
         sl_rdma_conn_end(conn, err);
         return;
@@ -79,7 +79,7 @@ static void begin(struct sl_rdma_conn *conn)
     bool bound = conn->connect.local.ss_family != AF_UNSPEC;
     if (library->resolve_addr(conn->link.id, bound ? (struct sockaddr *)&conn->connect.local : NULL,
                               (struct sockaddr *)&to, (int)rdma->options.peer_timeout_ms) != 0) {
-        sl_rdma_conn_end(conn, err_of(errno));
+        sl_rdma_conn_end(conn, rdma_connect_err_of(errno));
     }
 }
 
@@ -103,7 +103,7 @@ int sl_rdma_connect(struct sl_transport *transport, const struct sl_endpoint *en
     conn->connect.target = target;
     *out = &conn->base;
     struct sockaddr_storage to;
-    int err = resolve(conn, &to);
+    int err = rdma_connect_resolve(conn, &to);
     if (err == 0) {
         err = sl_rdma_address_choose(rdma, endpoint, &to, &conn->connect.local);
     }
@@ -112,7 +112,7 @@ int sl_rdma_connect(struct sl_transport *transport, const struct sl_endpoint *en
         return 0;
     }
     sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(rdma));
-    begin(conn);
+    rdma_connect_begin(conn);
     return 0;
 }
 
@@ -121,7 +121,7 @@ bool sl_rdma_connect_visit(struct sl_rdma_conn *conn)
     const bool is_due = conn->link.id == NULL && !sl_timer_armed(&conn->timer);
     if (is_due) {
         sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(conn->rdma));
-        begin(conn);
+        rdma_connect_begin(conn);
     }
     return is_due;
 }
@@ -132,7 +132,7 @@ static void resolved(struct sl_rdma_conn *conn)
 {
     const struct sl_rdma *rdma = conn->rdma;
     if (rdma->library->resolve_route(conn->link.id, (int)rdma->options.peer_timeout_ms) != 0) {
-        sl_rdma_conn_end(conn, err_of(errno));
+        sl_rdma_conn_end(conn, rdma_connect_err_of(errno));
     }
 }
 
@@ -146,7 +146,7 @@ static void routed(struct sl_rdma_conn *conn)
     struct sl_rdma_hello hello;
     struct rdma_conn_param param = sl_rdma_hello_param(conn, &hello);
     if (conn->rdma->library->connect(conn->link.id, &param) != 0) {
-        sl_rdma_conn_end(conn, err_of(errno));
+        sl_rdma_conn_end(conn, rdma_connect_err_of(errno));
     }
 }
 
@@ -235,7 +235,7 @@ void sl_rdma_connect_event(struct sl_rdma_conn *conn, const struct sl_rdma_cm_ev
     case RDMA_CM_EVENT_ADDR_ERROR:
     case RDMA_CM_EVENT_ROUTE_ERROR:
     case RDMA_CM_EVENT_CONNECT_ERROR:
-        sl_rdma_conn_end(conn, err_of(-event->status));
+        sl_rdma_conn_end(conn, rdma_connect_err_of(-event->status));
         return;
     default:
         return;

@@ -119,7 +119,7 @@ void sl_rdma_device_leave(struct sl_rdma_member *member)
 /* Events */
 
 /* Without memory the event is lost: connections have deadlines. */
-static void pass(struct sl_rdma_member *member, struct sl_rdma_device_event event)
+static void rdma_device_pass(struct sl_rdma_member *member, struct sl_rdma_device_event event)
 {
     if (!sl_array_make_room(&member->events, &member->capacity, member->count,
                             sizeof *member->events)) {
@@ -140,7 +140,7 @@ void sl_rdma_device_remove(struct sl_rdma_member *member)
     if (!device->removed) {
         device->removed = true;
         for (struct sl_rdma_member *each = device->members; each != NULL; each = each->next) {
-            pass(each, event);
+            rdma_device_pass(each, event);
         }
     }
     pthread_mutex_unlock(&shared.lock);
@@ -187,7 +187,7 @@ static void read_device(const struct sl_rdma_device *device, const struct sl_rdm
         for (struct sl_rdma_member *member = device->members; member != NULL;
              member = member->next) {
             if (nic == NULL || member->nic == nic) {
-                pass(member, out);
+                rdma_device_pass(member, out);
             }
         }
         library->ack_async_event(&event);

@@ -40,7 +40,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sl_rdma_listener *all;
 
 /* With the lock. */
-static struct sl_rdma_listener *find(const struct sl_endpoint *bound, uint32_t number)
+static struct sl_rdma_listener *rdma_listen_find(const struct sl_endpoint *bound, uint32_t number)
 {
     struct sl_rdma_listener *at = all;
     while (at != NULL &&
@@ -52,8 +52,8 @@ static struct sl_rdma_listener *find(const struct sl_endpoint *bound, uint32_t n
 
 /* Connect requests */
 
-static void turn_away(struct sl_rdma *rdma, struct rdma_cm_id *id, const char *peer,
-                      enum sl_rdma_reason reason, const char *why)
+static void rdma_listen_turn_away(struct sl_rdma *rdma, struct rdma_cm_id *id, const char *peer,
+                                  enum sl_rdma_reason reason, const char *why)
 {
     sl_transport_warn(&rdma->base, "%s: refused: %s", peer, why);
     sl_rdma_cm_reject(rdma->library, id, reason);
@@ -71,17 +71,19 @@ static void name_peer(struct rdma_cm_id *id, char *peer, size_t peer_bytes)
 }
 
 /* Accepts the request, at the transport that shall own the connection. */
-static void take(const struct sl_rdma_listener *listener, struct rdma_cm_id *id, const char *peer,
-                 const struct sl_rdma_hello *hello)
+static void rdma_listen_take(const struct sl_rdma_listener *listener, struct rdma_cm_id *id,
+                             const char *peer, const struct sl_rdma_hello *hello)
 {
     struct sl_rdma *rdma = listener->rdma;
     if (sl_cell_get(&rdma->base.cells->connections) >= rdma->options.connections_max) {
-        turn_away(rdma, id, peer, SL_RDMA_FULL, "as many connections are open as may be");
+        rdma_listen_turn_away(rdma, id, peer, SL_RDMA_FULL,
+                              "as many connections are open as may be");
         return;
     }
     struct sl_rdma_conn *conn = sl_rdma_conn_new(rdma, listener->events, listener->ctx);
     if (conn == NULL) {
-        turn_away(rdma, id, peer, SL_RDMA_NO_MEMORY, "no memory for another connection");
+        rdma_listen_turn_away(rdma, id, peer, SL_RDMA_NO_MEMORY,
+                              "no memory for another connection");
         return;
     }
     snprintf(conn->base.peer, sizeof conn->base.peer, "%s", peer);
@@ -128,18 +130,19 @@ static void reject(void *ctx)
 
 /* On the thread of the transport. migrate_id returns when all events of the id that the first
  * transport has read are acknowledged; later ones come here. */
-static void arrive(void *ctx, uint64_t a, uint64_t b)
+static void rdma_listen_arrive(void *ctx, uint64_t a, uint64_t b)
 {
     struct request *request = ctx;
     pthread_mutex_lock(&lock);
-    const struct sl_rdma_listener *listener = find(&request->bound, request->hello.target);
+    const struct sl_rdma_listener *listener =
+        rdma_listen_find(&request->bound, request->hello.target);
     pthread_mutex_unlock(&lock);
     if (listener == NULL || request->library->migrate_id(request->id, listener->rdma->cm) != 0) {
         reject(request);
         return;
     }
     sl_rdma_cm_let_go(&request->from);
-    take(listener, request->id, request->peer, &request->hello);
+    rdma_listen_take(listener, request->id, request->peer, &request->hello);
     free(request);
 }
 
@@ -149,7 +152,8 @@ static void pass_on(const struct sl_rdma_listener *first, uint32_t reactor,
     struct sl_rdma *rdma = first->rdma;
     struct request *request = malloc(sizeof *request);
     if (request == NULL) {
-        turn_away(rdma, event->id, peer, SL_RDMA_NO_MEMORY, "no memory for another connection");
+        rdma_listen_turn_away(rdma, event->id, peer, SL_RDMA_NO_MEMORY,
+                              "no memory for another connection");
         return;
     }
     *request = (struct request){.id = event->id,
@@ -159,10 +163,11 @@ static void pass_on(const struct sl_rdma_listener *first, uint32_t reactor,
                                 .bound = first->bound};
     memcpy(request->peer, peer, sizeof request->peer);
     if (reactor == sl_reactor_index(rdma->base.reactor)) {
-        arrive(request, 0, 0);
+        rdma_listen_arrive(request, 0, 0);
     } else {
-        sl_reactor_post(rdma->base.reactor, reactor,
-                        (struct sl_mail){.run = arrive, .ctx = request, .drop = reject});
+        sl_reactor_post(
+            rdma->base.reactor, reactor,
+            (struct sl_mail){.run = rdma_listen_arrive, .ctx = request, .drop = reject});
     }
 }
 
@@ -171,14 +176,14 @@ static void direct(struct sl_rdma_listener *first, const struct sl_rdma_cm_event
                    const char *peer)
 {
     pthread_mutex_lock(&lock);
-    const struct sl_rdma_listener *listener = find(&first->bound, event->hello.target);
+    const struct sl_rdma_listener *listener = rdma_listen_find(&first->bound, event->hello.target);
     const uint32_t reactor = listener != NULL ? sl_reactor_index(listener->rdma->base.reactor) : 0;
     pthread_mutex_unlock(&lock);
     if (listener == NULL) {
-        turn_away(first->rdma, event->id, peer, SL_RDMA_NO_TARGET,
-                  "it names a shard that this process does not have");
+        rdma_listen_turn_away(first->rdma, event->id, peer, SL_RDMA_NO_TARGET,
+                              "it names a shard that this process does not have");
     } else if (listener == first) {
-        take(first, event->id, peer, &event->hello);
+        rdma_listen_take(first, event->id, peer, &event->hello);
     } else {
         pass_on(first, reactor, event, peer);
     }
@@ -191,13 +196,14 @@ void sl_rdma_listen_request(struct sl_rdma_listener *listener, const struct sl_r
     name_peer(event->id, peer, sizeof peer);
     event->id->context = NULL;
     if (!event->has_hello) {
-        turn_away(rdma, event->id, peer, SL_RDMA_NO_REASON, "what it said is not ours");
+        rdma_listen_turn_away(rdma, event->id, peer, SL_RDMA_NO_REASON, "what it said is not ours");
     } else if (event->hello.version != SL_RDMA_VERSION) {
-        turn_away(rdma, event->id, peer, SL_RDMA_NO_REASON,
-                  "it is of another version: both ends must run releases that go together");
+        rdma_listen_turn_away(
+            rdma, event->id, peer, SL_RDMA_NO_REASON,
+            "it is of another version: both ends must run releases that go together");
     } else if (!sl_rdma_hello_is_sane(&event->hello)) {
-        turn_away(rdma, event->id, peer, SL_RDMA_NOT_SANE,
-                  "it gives no credit, or more than anybody has");
+        rdma_listen_turn_away(rdma, event->id, peer, SL_RDMA_NOT_SANE,
+                              "it gives no credit, or more than anybody has");
     } else {
         direct(listener, event, peer);
     }
@@ -218,8 +224,8 @@ static int err_of(int error)
     }
 }
 
-static int find_address(struct sl_rdma *rdma, const struct sl_endpoint *endpoint,
-                        struct sockaddr_storage *out)
+static int rdma_listen_find_address(struct sl_rdma *rdma, const struct sl_endpoint *endpoint,
+                                    struct sockaddr_storage *out)
 {
     struct sl_reason reason;
     socklen_t bytes;
@@ -282,22 +288,23 @@ static void close_id(struct sl_rdma_listener *listener)
 
 /* Opens the NIC when listening: missing memory is an error of the listener, not of each later
  * connect request. */
-static int open_nic(const struct sl_rdma_listener *listener)
+static int rdma_listen_open_nic(const struct sl_rdma_listener *listener)
 {
     struct sl_rdma_nic *nic;
     return listener->verbs != NULL ? sl_rdma_nic_get(listener->rdma, listener->verbs, &nic) : 0;
 }
 
-static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+static void rdma_listen_on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_rdma_listener *listener = SL_CONTAINER_OF(timer, struct sl_rdma_listener, timer);
     struct sl_rdma *rdma = listener->rdma;
     struct sockaddr_storage address;
-    if (find_address(rdma, &listener->bound, &address) != 0 || open_id(listener, &address) != 0) {
+    if (rdma_listen_find_address(rdma, &listener->bound, &address) != 0 ||
+        open_id(listener, &address) != 0) {
         sl_reactor_arm(rdma->base.reactor, timer, RETRY_NS);
         return;
     }
-    (void)open_nic(listener); /* regions have tokens before peers connect */
+    (void)rdma_listen_open_nic(listener); /* regions have tokens before peers connect */
     sl_log_info("rdma: listening on %s:%u again", listener->bound.host, listener->bound.port);
 }
 
@@ -331,7 +338,8 @@ static int join_first(struct sl_rdma_listener *listener, bool *joined)
            (!first->is_first || !sl_endpoint_same(&first->bound, &listener->bound))) {
         first = first->shared;
     }
-    const bool is_taken = find(&listener->bound, listener->rdma->options.number) != NULL;
+    const bool is_taken =
+        rdma_listen_find(&listener->bound, listener->rdma->options.number) != NULL;
     *joined = first != NULL && listener->bound.port != 0;
     listener->verbs = *joined ? first->verbs : NULL;
     pthread_mutex_unlock(&lock);
@@ -345,7 +353,7 @@ static int begin(struct sl_rdma_listener *listener)
     bool joined;
     int err = join_first(listener, &joined);
     if (err == 0 && !joined) {
-        err = find_address(rdma, &listener->bound, &address);
+        err = rdma_listen_find_address(rdma, &listener->bound, &address);
         if (err != 0) {
             return err; /* logged */
         }
@@ -353,7 +361,7 @@ static int begin(struct sl_rdma_listener *listener)
         listener->is_first = true;
     }
     if (err == 0) {
-        err = open_nic(listener);
+        err = rdma_listen_open_nic(listener);
     }
     if (err != 0) {
         char text[SL_LIMIT_ENDPOINT_BYTES];
@@ -378,7 +386,7 @@ int sl_rdma_listen(struct sl_transport *transport, const struct sl_endpoint *end
                                           .next = rdma->listeners,
                                           .events = events,
                                           .ctx = ctx,
-                                          .timer.run = on_timer,
+                                          .timer.run = rdma_listen_on_timer,
                                           .bound = *endpoint};
     int err = begin(listener);
     if (err != 0) {

@@ -9,7 +9,7 @@
 #define ROUNDS_PER_PROBE 2  /* an idle connection is probed every second round */
 #define PROBES_UNHEARD   2U /* each uses a receive buffer of a peer that may not be polling */
 
-static void forget(struct sl_rdma_conn *conn, uint64_t now_ns)
+static void rdma_liveness_forget(struct sl_rdma_conn *conn, uint64_t now_ns)
 {
     sl_silence_restart(&conn->watch.silence, now_ns);
     conn->watch.heard = false;
@@ -49,7 +49,7 @@ static void visit(struct sl_rdma_conn *conn, uint64_t now_ns)
         return; /* this phase has its own timer */
     }
     if (conn->watch.heard) {
-        forget(conn, now_ns);
+        rdma_liveness_forget(conn, now_ns);
     }
     if (sl_rdma_send_waits(conn)) {
         visit_waiting(conn, now_ns);
@@ -71,7 +71,7 @@ static bool has_device(const struct sl_rdma *rdma)
     return nic != NULL;
 }
 
-static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+static void rdma_liveness_on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_rdma *rdma = SL_CONTAINER_OF(timer, struct sl_rdma, sweep.timer);
     rdma->sweep.count++;
@@ -103,7 +103,7 @@ static void on_retry(struct sl_timer *timer, uint64_t now_ns)
 
 void sl_rdma_liveness_open(struct sl_rdma *rdma)
 {
-    rdma->sweep.timer.run = on_timer;
+    rdma->sweep.timer.run = rdma_liveness_on_timer;
     rdma->retry.timer.run = on_retry;
 }
 
@@ -115,6 +115,6 @@ void sl_rdma_liveness_close(struct sl_rdma *rdma)
 
 void sl_rdma_liveness_add(struct sl_rdma *rdma, struct sl_rdma_conn *conn)
 {
-    forget(conn, sl_reactor_now_ns(rdma->base.reactor));
+    rdma_liveness_forget(conn, sl_reactor_now_ns(rdma->base.reactor));
     sl_rdma_wake_sweep(rdma);
 }

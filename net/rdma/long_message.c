@@ -23,7 +23,7 @@ enum outcome {
     REFUSED /* memory can be neither registered nor copied now */
 };
 
-static uint32_t frame_bytes(const struct sl_rdma_view *view)
+static uint32_t rdma_long_message_frame_bytes(const struct sl_rdma_view *view)
 {
     return view->head_bytes + view->tail_bytes;
 }
@@ -45,7 +45,7 @@ static bool has_reply_buffer(const struct sl_rdma_view *view)
 static const struct sl_rdma_remote_sge *target_of(const struct sl_rdma_conn *conn,
                                                   const struct sl_rdma_view *view, uint32_t *count)
 {
-    uint32_t payload_bytes = frame_bytes(view) - SL_FRAME_HEADER_BYTES;
+    uint32_t payload_bytes = rdma_long_message_frame_bytes(view) - SL_FRAME_HEADER_BYTES;
     if (conn->send->reply_buffers == NULL || payload_bytes < SL_RDMA_LONG_BYTES) {
         return NULL;
     }
@@ -194,7 +194,7 @@ static bool waits_for_memory(struct sl_rdma_conn *conn)
     return waits;
 }
 
-static void fail(struct sl_rdma_conn *conn, enum outcome outcome)
+static void rdma_long_message_fail(struct sl_rdma_conn *conn, enum outcome outcome)
 {
     if (outcome == LATER) {
         conn->send->wait_buffer = true;
@@ -204,7 +204,7 @@ static void fail(struct sl_rdma_conn *conn, enum outcome outcome)
 }
 
 /* An entry collects the copies of all its frames. */
-static void keep(struct sl_rdma_entry *entry, struct source *source)
+static void rdma_long_message_keep(struct sl_rdma_entry *entry, struct source *source)
 {
     struct sl_rdma_block **end = &source->blocks;
     while (*end != NULL) {
@@ -236,8 +236,9 @@ static void end_builder(struct sl_rdma_packet_builder *builder)
 }
 
 /* Cannot fail: the builder has a block. */
-static void emit(struct sl_rdma_send_batch *batch, struct sl_rdma_packet_builder *builder,
-                 struct sl_rdma_entry *entry)
+static void rdma_long_message_emit(struct sl_rdma_send_batch *batch,
+                                   struct sl_rdma_packet_builder *builder,
+                                   struct sl_rdma_entry *entry)
 {
     bool by_reference;
     bool done = sl_rdma_packet_builder_emit(batch, builder, &by_reference);
@@ -260,10 +261,10 @@ static bool builder_long(struct sl_rdma_conn *conn, const struct sl_rdma_view *v
     struct source source = {.conn = conn, .use = SL_RDMA_USE_READ};
     enum outcome outcome = find_source(&source, view, prefix_bytes);
     if (outcome != FOUND) {
-        fail(conn, outcome);
+        rdma_long_message_fail(conn, outcome);
         return false;
     }
-    keep(view->entry, &source);
+    rdma_long_message_keep(view->entry, &source);
     builder->kind = SL_RDMA_LONG;
     builder->remote_sge_count = (uint8_t)source.count;
     for (uint32_t i = 0; i < source.count; i++) {
@@ -283,7 +284,7 @@ static bool fits_packet(const struct sl_rdma_view *view)
     size_t front =
         sizeof(struct sl_rdma_packet) +
         (has_reply_buffer(view) ? SL_RDMA_REMOTE_SGES * sizeof(struct sl_rdma_remote_sge) : 0);
-    return front + (uint64_t)frame_bytes(view) <= SL_RDMA_PACKET_BYTES;
+    return front + (uint64_t)rdma_long_message_frame_bytes(view) <= SL_RDMA_PACKET_BYTES;
 }
 
 static void lend_reply_buffer(struct sl_rdma_conn *conn, const struct sl_rdma_view *view,
@@ -323,7 +324,7 @@ static bool pack_alone(struct sl_rdma_send_batch *batch, const struct sl_rdma_vi
     if (header.type == SL_FRAME_REPLY) {
         sl_rdma_reply_buffer_forget(conn, header.request_id);
     }
-    emit(batch, &builder, view->entry);
+    rdma_long_message_emit(batch, &builder, view->entry);
     return true;
 }
 
@@ -381,16 +382,16 @@ static bool pack_written(struct sl_rdma_send_batch *batch, const struct sl_rdma_
     struct source source = {.conn = conn, .use = SL_RDMA_USE_SEND};
     enum outcome outcome = find_source(&source, view, 0);
     if (outcome != FOUND) {
-        fail(conn, outcome);
+        rdma_long_message_fail(conn, outcome);
         end_builder(&builder);
         return false;
     }
-    keep(view->entry, &source);
-    write_all(batch, &source, targets, frame_bytes(view) - SL_FRAME_HEADER_BYTES);
+    rdma_long_message_keep(view->entry, &source);
+    write_all(batch, &source, targets, rdma_long_message_frame_bytes(view) - SL_FRAME_HEADER_BYTES);
     sl_rdma_reply_buffer_forget(conn, header_of(view).request_id);
     builder.kind = SL_RDMA_WRITTEN;
     sl_rdma_packet_builder_add(&builder, view->head, SL_FRAME_HEADER_BYTES);
-    emit(batch, &builder, view->entry);
+    rdma_long_message_emit(batch, &builder, view->entry);
     view->entry->waits_device = true;
     view->entry->device_due = sl_rdma_send_batch_number(batch);
     batch->wants_signal = true;

@@ -134,8 +134,8 @@ static bool holds(const struct sl_rdma_region *region, const void *at, size_t by
            offset <= region->bytes && bytes <= region->bytes - offset;
 }
 
-static const struct sl_rdma_region *find_region(struct sl_rdma_nic *nic, const void *at,
-                                                size_t bytes)
+static const struct sl_rdma_region *rdma_memory_find_region(struct sl_rdma_nic *nic, const void *at,
+                                                            size_t bytes)
 {
     const struct sl_rdma *rdma = nic->rdma;
     struct sl_rdma_chunks *chunks = nic->chunks;
@@ -242,7 +242,7 @@ static uint32_t find_in_region(struct sl_rdma_nic *nic, const struct sl_rdma_reg
 
 bool sl_rdma_memory_is_registered(struct sl_rdma_nic *nic, const void *at, uint32_t bytes)
 {
-    return nic->chunks != NULL && find_region(nic, at, bytes) != NULL;
+    return nic->chunks != NULL && rdma_memory_find_region(nic, at, bytes) != NULL;
 }
 
 uint32_t sl_rdma_memory_find(struct sl_rdma_nic *nic, const void *at, uint32_t bytes,
@@ -254,7 +254,7 @@ uint32_t sl_rdma_memory_find(struct sl_rdma_nic *nic, const void *at, uint32_t b
     if (nic->gone || nic->chunks == NULL) {
         return 0;
     }
-    const struct sl_rdma_region *region = find_region(nic, at, bytes);
+    const struct sl_rdma_region *region = rdma_memory_find_region(nic, at, bytes);
     if (region == NULL || (use == SL_RDMA_USE_REPLY_BUFFER && !region->lands)) {
         return 0;
     }

@@ -15,14 +15,14 @@
 #define CQ_ENTRIES_ONCE  65536U /* if it cannot */
 #define SRQ_ENTRIES      32768U /* most entries used of what the device offers */
 
-static uint32_t least(uint32_t a, uint32_t b)
+static uint32_t nic_least(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
 }
 
 /* Objects of the device */
 
-static int fail(const struct sl_rdma_nic *nic, const char *what)
+static int nic_fail(const struct sl_rdma_nic *nic, const char *what)
 {
     int reason = errno;
     sl_log_error("rdma: %s: %s: %s", nic->name, what, strerror(reason));
@@ -33,15 +33,15 @@ static int open_channel(struct sl_rdma_nic *nic)
 {
     nic->channel = nic->rdma->library->create_comp_channel(nic->verbs);
     if (nic->channel == NULL) {
-        return fail(nic, "no completion channel can be had");
+        return nic_fail(nic, "no completion channel can be had");
     }
-    return sl_rdma_make_non_blocking(nic->channel->fd) != 0 ? fail(nic, "fcntl") : 0;
+    return sl_rdma_make_non_blocking(nic->channel->fd) != 0 ? nic_fail(nic, "fcntl") : 0;
 }
 
 static bool make_completion_queue(struct sl_rdma_nic *nic, uint32_t entries)
 {
     const struct sl_rdma_library *library = nic->rdma->library;
-    entries = least(entries, nic->caps.cqe_max);
+    entries = nic_least(entries, nic->caps.cqe_max);
     nic->cq = library->create_cq(nic->verbs, (int)entries, nic, nic->channel, 0);
     nic->cq_entries = nic->cq != NULL ? (uint32_t)nic->cq->cqe : 0;
     return nic->cq != NULL;
@@ -52,9 +52,9 @@ static int open_completion_queue(struct sl_rdma_nic *nic)
 {
     const struct sl_rdma_library *library = nic->rdma->library;
     if (!make_completion_queue(nic, CQ_ENTRIES_FIRST)) {
-        return fail(nic, "no completion queue can be had");
+        return nic_fail(nic, "no completion queue can be had");
     }
-    uint32_t more = least(2 * CQ_ENTRIES_FIRST, nic->caps.cqe_max);
+    uint32_t more = nic_least(2 * CQ_ENTRIES_FIRST, nic->caps.cqe_max);
     nic->caps.resizes = library->resize_cq(nic->cq, (int)more) == 0;
     if (nic->caps.resizes) {
         nic->cq_entries = (uint32_t)nic->cq->cqe;
@@ -63,16 +63,16 @@ static int open_completion_queue(struct sl_rdma_nic *nic)
     (void)library->destroy_cq(nic->cq);
     return make_completion_queue(nic, CQ_ENTRIES_ONCE)
                ? 0
-               : fail(nic, "no completion queue can be had");
+               : nic_fail(nic, "no completion queue can be had");
 }
 
 static int open_shared_receive_queue(struct sl_rdma_nic *nic)
 {
-    uint32_t entries = least(nic->caps.srq_max, SRQ_ENTRIES);
+    uint32_t entries = nic_least(nic->caps.srq_max, SRQ_ENTRIES);
     struct ibv_srq_init_attr attr = {.srq_context = nic, .attr = {.max_wr = entries, .max_sge = 1}};
     nic->srq = nic->rdma->library->create_srq(nic->pd, &attr);
     nic->srq_entries = entries;
-    return nic->srq != NULL ? 0 : fail(nic, "no shared receive queue can be had");
+    return nic->srq != NULL ? 0 : nic_fail(nic, "no shared receive queue can be had");
 }
 
 static int watch_all(struct sl_rdma_nic *nic)
@@ -92,7 +92,7 @@ static int open_objects(struct sl_rdma_nic *nic)
     }
     nic->pd = nic->rdma->library->alloc_pd(nic->verbs);
     if (nic->pd == NULL) {
-        return fail(nic, "no protection domain can be had");
+        return nic_fail(nic, "no protection domain can be had");
     }
     err = open_channel(nic);
     if (err == 0) {

@@ -99,7 +99,7 @@ static size_t next_slab_bytes(const struct sl_rdma_pool *pool, enum sl_rdma_bloc
 }
 
 /* Skips sizes that were refused in this round: asking the kernel is slow. */
-static bool grow(struct sl_rdma_nic *nic, enum sl_rdma_block_kind kind, bool at_all_costs)
+static bool rdma_pool_grow(struct sl_rdma_nic *nic, enum sl_rdma_block_kind kind, bool at_all_costs)
 {
     struct sl_rdma_pool *pool = &nic->pool;
     if (nic->gone ||
@@ -126,8 +126,9 @@ static bool grow(struct sl_rdma_nic *nic, enum sl_rdma_block_kind kind, bool at_
 
 int sl_rdma_pool_open(struct sl_rdma_nic *nic)
 {
-    bool can = grow(nic, SL_RDMA_BLOCK_RECEIVE, true) && grow(nic, SL_RDMA_BLOCK_SEND, true) &&
-               grow(nic, SL_RDMA_BLOCK_STAGING, true);
+    bool can = rdma_pool_grow(nic, SL_RDMA_BLOCK_RECEIVE, true) &&
+               rdma_pool_grow(nic, SL_RDMA_BLOCK_SEND, true) &&
+               rdma_pool_grow(nic, SL_RDMA_BLOCK_STAGING, true);
     return can ? 0 : SL_ERR_NO_MEMORY;
 }
 
@@ -177,7 +178,7 @@ static void batch_add(struct batch *batch, struct sl_rdma_block *block)
 }
 
 /* Blocks that the device refuses become free: the device is about to fail. */
-static void batch_post(struct sl_rdma_nic *nic, struct batch *batch)
+static void rdma_pool_batch_post(struct sl_rdma_nic *nic, struct batch *batch)
 {
     if (batch->count == 0) {
         return;
@@ -209,7 +210,7 @@ static void post_free(struct sl_rdma_nic *nic)
         if (batch.count == BATCH || room == 0 || pool->free[SL_RDMA_BLOCK_RECEIVE] == NULL) {
             uint32_t offered = batch.count;
             uint32_t before = pool->posted;
-            batch_post(nic, &batch);
+            rdma_pool_batch_post(nic, &batch);
             room = pool->posted - before == offered ? room : 0;
         }
     }
@@ -230,7 +231,7 @@ void sl_rdma_pool_flush(struct sl_rdma_nic *nic)
         }
     }
     pool->again_count = 0;
-    batch_post(nic, &batch);
+    rdma_pool_batch_post(nic, &batch);
 }
 
 void sl_rdma_pool_refill(struct sl_rdma_nic *nic)
@@ -277,7 +278,7 @@ static bool reserve_buffers(struct sl_rdma_nic *nic, uint32_t promised, bool at_
         return false;
     }
     while (pool->total[SL_RDMA_BLOCK_RECEIVE] < promised) {
-        if (!grow(nic, SL_RDMA_BLOCK_RECEIVE, at_all_costs)) {
+        if (!rdma_pool_grow(nic, SL_RDMA_BLOCK_RECEIVE, at_all_costs)) {
             return false;
         }
     }
@@ -339,7 +340,7 @@ struct sl_rdma_block *sl_rdma_pool_get(struct sl_rdma_nic *nic, enum sl_rdma_blo
     sl_assert(kind != SL_RDMA_BLOCK_RECEIVE);
     struct sl_rdma_block *block = pop_free(pool, kind);
     if (block == NULL && pool->total[kind] < nic->rdma->options.buffers_max &&
-        grow(nic, kind, false)) {
+        rdma_pool_grow(nic, kind, false)) {
         block = pop_free(pool, kind);
     }
     return block;
@@ -349,8 +350,8 @@ struct sl_rdma_block *sl_rdma_pool_lend(struct sl_rdma_nic *nic)
 {
     struct sl_rdma_pool *pool = &nic->pool;
     const uint32_t total = pool->total[SL_RDMA_BLOCK_STAGING];
-    if (pool->lent + 1 >= total &&
-        (total >= nic->rdma->options.buffers_max || !grow(nic, SL_RDMA_BLOCK_STAGING, false))) {
+    if (pool->lent + 1 >= total && (total >= nic->rdma->options.buffers_max ||
+                                    !rdma_pool_grow(nic, SL_RDMA_BLOCK_STAGING, false))) {
         return NULL;
     }
     struct sl_rdma_block *block = sl_rdma_pool_get(nic, SL_RDMA_BLOCK_STAGING);

@@ -41,7 +41,7 @@ static void read_channel(struct sl_rdma_nic *nic)
     }
 }
 
-static void on_readable(struct sl_ring_watch *watch)
+static void rdma_on_readable(struct sl_ring_watch *watch)
 {
     struct sl_rdma *rdma = SL_CONTAINER_OF(watch, struct sl_rdma, watch);
     struct epoll_event events[WATCHED_A_TURN];
@@ -126,7 +126,7 @@ static int rdma_open(struct sl_reactor *reactor, const struct sl_transport_optio
     sl_rdma_liveness_open(rdma);
     sl_list_init(&rdma->dirty);
     sl_list_init(&rdma->ready);
-    sl_ring_watch_level(ring, &rdma->watch, rdma->epoll_fd, on_readable);
+    sl_ring_watch_level(ring, &rdma->watch, rdma->epoll_fd, rdma_on_readable);
     *out = &rdma->base;
     return 0;
 }
@@ -167,7 +167,7 @@ static int err_of(enum ibv_wc_status status)
 }
 
 /* Errors after the end of a connection say nothing new. */
-static void fail(struct sl_rdma_conn *conn, enum ibv_wc_status status)
+static void rdma_fail(struct sl_rdma_conn *conn, enum ibv_wc_status status)
 {
     if (conn->phase == SL_RDMA_ENDED || conn->end.is_suspected) {
         return;
@@ -194,7 +194,7 @@ static void take_packet(struct sl_rdma_nic *nic, const struct ibv_wc *wc)
     if (wc->status != IBV_WC_SUCCESS || conn == NULL) {
         sl_rdma_pool_put(block);
         if (conn != NULL) {
-            fail(conn, wc->status);
+            rdma_fail(conn, wc->status);
             sl_rdma_mark_ready(conn);
         }
         return;
@@ -227,7 +227,7 @@ static void take_completion(struct sl_rdma *rdma, const struct ibv_wc *wc)
     uint32_t number = sl_rdma_wr_number(wc->wr_id);
     bool failed = wc->status != IBV_WC_SUCCESS;
     if (failed) {
-        fail(conn, wc->status);
+        rdma_fail(conn, wc->status);
     }
     if (failed && conn->phase != SL_RDMA_ENDED) {
         return; /* the connection ends: nothing is reported as sent */
@@ -244,7 +244,7 @@ static void take_completion(struct sl_rdma *rdma, const struct ibv_wc *wc)
 
 /* The turn */
 
-static void fetch(struct sl_rdma_nic *nic)
+static void rdma_fetch(struct sl_rdma_nic *nic)
 {
     int count = ibv_poll_cq(nic->cq, SL_RDMA_POLL_BATCH, nic->seen);
     nic->seen_next = 0;
@@ -258,7 +258,7 @@ static uint32_t poll_nic(struct sl_rdma_nic *nic, uint32_t budget)
     uint32_t work = 0;
     do {
         if (nic->seen_next == nic->seen_count) {
-            fetch(nic);
+            rdma_fetch(nic);
         }
         for (; nic->seen_next < nic->seen_count && work < budget; work++) {
             const struct ibv_wc *wc = &nic->seen[nic->seen_next++];
@@ -340,7 +340,7 @@ static bool arm_nic(struct sl_rdma_nic *nic)
         return nic->gone;
     }
     nic->armed = true;
-    fetch(nic);
+    rdma_fetch(nic);
     return nic->seen_count == 0;
 }
 

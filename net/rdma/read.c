@@ -91,7 +91,7 @@ static bool has_reads_left(const struct sl_rdma_conn *conn)
     return conn->receive->reading == 0 || conn->receive->reading < limit;
 }
 
-static void begin_short(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
+static void read_begin_short(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
 {
     if (!has_reads_left(conn)) {
         return;
@@ -123,7 +123,7 @@ void sl_rdma_read_ahead(struct sl_rdma_conn *conn)
         struct sl_rdma_item *item = sl_rdma_item_at(receive, i);
         if (item->head.kind == SL_RDMA_LONG && item->state == SL_RDMA_ITEM_WAITS &&
             is_short(item)) {
-            begin_short(conn, item);
+            read_begin_short(conn, item);
             if (item->state == SL_RDMA_ITEM_WAITS) {
                 return;
             }
@@ -202,7 +202,7 @@ bool sl_rdma_read_next(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
 {
     if (item->state == SL_RDMA_ITEM_WAITS) {
         if (is_short(item)) {
-            begin_short(conn, item);
+            read_begin_short(conn, item);
         } else {
             begin_long(conn, item);
         }

@@ -31,7 +31,7 @@ bool sl_rdma_receive_is_done(const struct sl_rdma_conn *conn)
 /* Blocks */
 
 /* The last reference returns the packet's credit, if its connection still exists. */
-static void put_block(struct sl_rdma_block *block)
+static void rdma_receive_put_block(struct sl_rdma_block *block)
 {
     if (--block->refs > 0) {
         return;
@@ -46,7 +46,7 @@ static void put_block(struct sl_rdma_block *block)
 void sl_rdma_receive_release(struct sl_conn *conn, const struct sl_transport_message *message)
 {
     if (message->token != NOTHING) {
-        put_block(message->token);
+        rdma_receive_put_block(message->token);
     }
 }
 
@@ -61,7 +61,7 @@ void sl_rdma_receive_close(struct sl_rdma_conn *conn)
         struct sl_rdma_item *item = sl_rdma_item_at(receive, receive->head);
         item->state = SL_RDMA_ITEM_READ;
         (void)sl_rdma_read_drop(conn, item);
-        put_block(item->block);
+        rdma_receive_put_block(item->block);
     }
     free(receive);
     conn->receive = NULL;
@@ -69,13 +69,13 @@ void sl_rdma_receive_close(struct sl_rdma_conn *conn)
 
 /* Delivery */
 
-static bool readable(const struct sl_rdma_conn *conn)
+static bool rdma_receive_readable(const struct sl_rdma_conn *conn)
 {
     return conn->base.state == SL_CONN_OPEN && conn->phase != SL_RDMA_ENDED;
 }
 
-static void deliver(struct sl_rdma_conn *conn, const struct sl_frame *frame, const uint8_t *payload,
-                    void *token)
+static void rdma_receive_deliver(struct sl_rdma_conn *conn, const struct sl_frame *frame,
+                                 const uint8_t *payload, void *token)
 {
     struct sl_transport_message message = {.header = *frame, .payload = payload, .token = token};
     sl_cell_add(&conn->rdma->base.cells->frames_received, 1);
@@ -121,7 +121,7 @@ static void remember_reply_buffer(struct sl_rdma_conn *conn, const struct sl_rdm
     }
 }
 
-static struct sl_rdma_item take_item(struct sl_rdma_conn *conn)
+static struct sl_rdma_item rdma_receive_take_item(struct sl_rdma_conn *conn)
 {
     return *sl_rdma_item_at(conn->receive, conn->receive->head++);
 }
@@ -130,19 +130,19 @@ static struct sl_rdma_item take_item(struct sl_rdma_conn *conn)
 
 static bool deliver_frames(struct sl_rdma_conn *conn)
 {
-    struct sl_rdma_item item = take_item(conn);
+    struct sl_rdma_item item = rdma_receive_take_item(conn);
     struct sl_bytes cursor = sl_bytes_over(sl_rdma_item_frames(&item), item.head.frame_bytes);
     struct sl_frame frame;
-    while (cursor.left > 0 && readable(conn)) {
+    while (cursor.left > 0 && rdma_receive_readable(conn)) {
         const uint8_t *payload = next_frame(conn, &cursor, &frame);
         if (payload == NULL) {
             break;
         }
         remember_reply_buffer(conn, &item, &frame);
         item.block->refs++;
-        deliver(conn, &frame, payload, item.block);
+        rdma_receive_deliver(conn, &frame, payload, item.block);
     }
-    put_block(item.block);
+    rdma_receive_put_block(item.block);
     return true;
 }
 
@@ -159,7 +159,7 @@ static bool deliver_long(struct sl_rdma_conn *conn)
     if (!sl_rdma_read_next(conn, at)) {
         return false;
     }
-    struct sl_rdma_item item = take_item(conn);
+    struct sl_rdma_item item = rdma_receive_take_item(conn);
     uint8_t *sink = receive->sink;
     receive->sink = NULL;
     count_read(conn);
@@ -167,11 +167,11 @@ static bool deliver_long(struct sl_rdma_conn *conn)
     if (item.staging != NULL) {
         item.staging->refs = 1;
         item.staging->counted = 0;
-        deliver(conn, &item.frame, item.staging->at, item.staging);
+        rdma_receive_deliver(conn, &item.frame, item.staging->at, item.staging);
     } else {
-        deliver(conn, &item.frame, sink, NULL);
+        rdma_receive_deliver(conn, &item.frame, sink, NULL);
     }
-    put_block(item.block);
+    rdma_receive_put_block(item.block);
     return true;
 }
 
@@ -189,7 +189,7 @@ static bool deliver_written(struct sl_rdma_conn *conn)
     uint8_t *payload = reply_buffer;
     if (bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES) {
         payload = sl_conn_ask_sink(&conn->base, &at->frame);
-        if (payload == NULL || !readable(conn)) {
+        if (payload == NULL || !rdma_receive_readable(conn)) {
             sl_rdma_mark_waiting(conn);
             return false;
         }
@@ -198,9 +198,10 @@ static bool deliver_written(struct sl_rdma_conn *conn)
         memcpy(payload, reply_buffer, bytes);
         sl_cell_add(&conn->rdma->base.cells->copied_bytes, bytes);
     }
-    struct sl_rdma_item item = take_item(conn);
-    deliver(conn, &item.frame, payload, bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES ? NULL : NOTHING);
-    put_block(item.block);
+    struct sl_rdma_item item = rdma_receive_take_item(conn);
+    rdma_receive_deliver(conn, &item.frame, payload,
+                         bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES ? NULL : NOTHING);
+    rdma_receive_put_block(item.block);
     return true;
 }
 
@@ -211,17 +212,17 @@ static bool drop_item(struct sl_rdma_conn *conn)
     if (!sl_rdma_read_drop(conn, at)) {
         return false;
     }
-    struct sl_rdma_item item = take_item(conn);
+    struct sl_rdma_item item = rdma_receive_take_item(conn);
     if (item.head.kind == SL_RDMA_LONG) {
         count_read(conn);
     }
-    put_block(item.block);
+    rdma_receive_put_block(item.block);
     return true;
 }
 
 static bool take_next(struct sl_rdma_conn *conn)
 {
-    if (!readable(conn)) {
+    if (!rdma_receive_readable(conn)) {
         return conn->phase == SL_RDMA_DRAINING && drop_item(conn);
     }
     switch (sl_rdma_item_at(conn->receive, conn->receive->head)->head.kind) {
@@ -241,7 +242,7 @@ bool sl_rdma_receive_visit(struct sl_rdma_conn *conn)
     while (receive->head != receive->tail && take_next(conn)) {
         work = true;
     }
-    if (readable(conn) && receive->head != receive->tail) {
+    if (rdma_receive_readable(conn) && receive->head != receive->tail) {
         sl_rdma_read_ahead(conn);
     }
     return work;
@@ -335,7 +336,7 @@ static int check(struct sl_rdma_item *item)
 
 static void take_uncounted(struct sl_rdma_conn *conn, const struct sl_rdma_item *item)
 {
-    put_block(item->block);
+    rdma_receive_put_block(item->block);
     if (item->head.kind == SL_RDMA_FIN) {
         sl_rdma_conn_sent_fin(conn);
     }
@@ -349,7 +350,7 @@ static void take_packet(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
         return;
     }
     if (conn->credit.counted_received == conn->credit.limit_ours) {
-        put_block(item->block);
+        rdma_receive_put_block(item->block);
         sl_rdma_conn_refuse(conn, "it sent more than there is room for", SL_ERR_PROTOCOL);
         return;
     }
@@ -367,7 +368,7 @@ void sl_rdma_receive_block(struct sl_rdma_conn *conn, struct sl_rdma_block *bloc
     block->conn = conn;
     block->conn_serial = conn->serial;
     if (conn->end.fin_received) {
-        put_block(block); /* FIN was the last packet */
+        rdma_receive_put_block(block); /* FIN was the last packet */
         return;
     }
     int err = check(&item);
@@ -375,7 +376,7 @@ void sl_rdma_receive_block(struct sl_rdma_conn *conn, struct sl_rdma_block *bloc
         err = sl_rdma_credit_heard(conn, &item.head);
     }
     if (err != 0) {
-        put_block(block);
+        rdma_receive_put_block(block);
         sl_rdma_conn_refuse(conn, "it sent a packet that is not ours", err);
         return;
     }

@@ -37,14 +37,14 @@ static struct sl_rdma_nic *open_nic(struct sl_rdma *rdma)
     return nic;
 }
 
-static int region_add(struct sl_transport *transport, uint64_t key, void *base, size_t bytes,
-                      unsigned access)
+static int rdma_rma_region_add(struct sl_transport *transport, uint64_t key, void *base,
+                               size_t bytes, unsigned access)
 {
     struct sl_rdma *rdma = (struct sl_rdma *)transport;
     return sl_rdma_rma_memory_add(rdma, open_nic(rdma), key, base, bytes, access);
 }
 
-static void region_remove(struct sl_transport *transport, uint64_t key)
+static void rdma_rma_region_remove(struct sl_transport *transport, uint64_t key)
 {
     sl_rdma_rma_memory_remove((struct sl_rdma *)transport, key);
 }
@@ -68,7 +68,7 @@ struct sl_rdma_operations {
     struct op queue[QUEUE];
 };
 
-static int admit(struct sl_conn *base)
+static int rdma_rma_admit(struct sl_conn *base)
 {
     struct sl_rdma_conn *conn = (struct sl_rdma_conn *)base;
     if (!conn->link.is_shut) {
@@ -100,7 +100,8 @@ static struct op op_of(const struct sl_rdma_conn *conn, const struct sl_transpor
     return out;
 }
 
-static uint32_t post(struct sl_conn *base, const struct sl_transport_rma_op *ops, uint32_t count)
+static uint32_t rdma_rma_post(struct sl_conn *base, const struct sl_transport_rma_op *ops,
+                              uint32_t count)
 {
     struct sl_rdma_conn *conn = (struct sl_rdma_conn *)base;
     if (conn->operations == NULL) {
@@ -197,5 +198,7 @@ void sl_rdma_rma_drop(struct sl_rdma_conn *conn)
     conn->operations = NULL;
 }
 
-const struct sl_transport_rma_ops sl_rdma_rma_ops = {
-    .region_add = region_add, .region_remove = region_remove, .admit = admit, .post = post};
+const struct sl_transport_rma_ops sl_rdma_rma_ops = {.region_add = rdma_rma_region_add,
+                                                     .region_remove = rdma_rma_region_remove,
+                                                     .admit = rdma_rma_admit,
+                                                     .post = rdma_rma_post};

@@ -54,7 +54,7 @@ static void insert(struct sl_rdma_rma_memory *memory, struct region *region)
     memory->count++;
 }
 
-static uint32_t index_of(const struct sl_rdma_rma_memory *memory, uint64_t key)
+static uint32_t rma_memory_index_of(const struct sl_rdma_rma_memory *memory, uint64_t key)
 {
     uint32_t index = 0;
     while (index < memory->count && memory->regions[index]->key != key) {
@@ -65,7 +65,7 @@ static uint32_t index_of(const struct sl_rdma_rma_memory *memory, uint64_t key)
 
 static void take_out(struct sl_rdma_rma_memory *memory, const struct region *region)
 {
-    const uint32_t index = index_of(memory, region->key);
+    const uint32_t index = rma_memory_index_of(memory, region->key);
     memory->count--;
     memmove(memory->regions + index, memory->regions + index + 1,
             (memory->count - index) * sizeof memory->regions[0]);
@@ -91,7 +91,7 @@ bool sl_rdma_rma_memory_key(const struct sl_rdma_nic *nic, const void *at, uint3
 /* Registration. Relaxed ordering could let a peer's later write become visible before an earlier
  * one. */
 
-static void pin(struct sl_offload_job *job)
+static void rma_memory_pin(struct sl_offload_job *job)
 {
     struct region *region = SL_CONTAINER_OF(job, struct region, job);
     const struct sl_rdma_nic *nic = region->nic;
@@ -149,7 +149,8 @@ static void start_pin(struct region *region, struct sl_rdma_nic *nic)
     struct sl_rdma_rma_memory *memory = region->rdma->rma_memory;
     region->nic = nic;
     region->is_busy = true;
-    region->job = (struct sl_offload_job){.work = pin, .done = on_pinned, .allocates = true};
+    region->job =
+        (struct sl_offload_job){.work = rma_memory_pin, .done = on_pinned, .allocates = true};
     memory->jobs++;
     sl_offload_post(memory->offload, &region->job);
 }
@@ -176,7 +177,7 @@ int sl_rdma_rma_memory_add(struct sl_rdma *rdma, struct sl_rdma_nic *nic, uint64
         return err;
     }
     struct sl_rdma_rma_memory *memory = rdma->rma_memory;
-    if (index_of(memory, key) < memory->count) {
+    if (rma_memory_index_of(memory, key) < memory->count) {
         return SL_ERR_EXISTS;
     }
     if (memory->count == SL_LIMIT_TRANSFER_BUFFERS) {
@@ -201,7 +202,7 @@ static void dereg(struct region *region)
     }
 }
 
-static void unpin(struct sl_offload_job *job)
+static void rma_memory_unpin(struct sl_offload_job *job)
 {
     dereg(SL_CONTAINER_OF(job, struct region, job));
 }
@@ -223,7 +224,8 @@ static void start_removal(struct region *region)
 {
     struct sl_rdma_rma_memory *memory = region->rdma->rma_memory;
     take_out(memory, region);
-    region->job = (struct sl_offload_job){.work = unpin, .done = on_unpinned, .allocates = true};
+    region->job =
+        (struct sl_offload_job){.work = rma_memory_unpin, .done = on_unpinned, .allocates = true};
     memory->jobs++;
     sl_offload_post(memory->offload, &region->job);
 }
@@ -231,7 +233,7 @@ static void start_removal(struct region *region)
 void sl_rdma_rma_memory_remove(struct sl_rdma *rdma, uint64_t key)
 {
     struct sl_rdma_rma_memory *memory = rdma->rma_memory;
-    const uint32_t index = memory != NULL ? index_of(memory, key) : 0;
+    const uint32_t index = memory != NULL ? rma_memory_index_of(memory, key) : 0;
     sl_assert(memory != NULL && index < memory->count);
     memory->regions[index]->is_removed = true;
     if (!memory->regions[index]->is_busy) {

@@ -80,7 +80,7 @@ static bool is_sent(struct sl_rdma_conn *conn, uint32_t index)
 }
 
 /* End of the run at the head if all of it is sent; else the head. */
-static uint32_t sent_run(struct sl_rdma_conn *conn)
+static uint32_t rdma_send_sent_run(struct sl_rdma_conn *conn)
 {
     struct sl_rdma_send *send = conn->send;
     if (send->head == send->next || !is_sent(conn, send->head)) {
@@ -114,7 +114,7 @@ static void report_sent(struct sl_rdma_conn *conn)
     struct sl_rdma_send *send = conn->send;
     uint32_t end;
     while ((conn->base.state == SL_CONN_OPEN || conn->base.state == SL_CONN_CLOSING) &&
-           conn->phase != SL_RDMA_ENDED && (end = sent_run(conn)) != send->head) {
+           conn->phase != SL_RDMA_ENDED && (end = rdma_send_sent_run(conn)) != send->head) {
         void *cookie = sl_rdma_entry_at(send, send->head)->frame.cookie;
         take_out(conn, end);
         sl_conn_report_sent(&conn->base, cookie);
@@ -137,7 +137,7 @@ void sl_rdma_send_report(struct sl_rdma_conn *conn)
 
 static bool has_reports(struct sl_rdma_conn *conn)
 {
-    return sent_run(conn) != conn->send->head || sl_rdma_rma_has_reports(conn);
+    return rdma_send_sent_run(conn) != conn->send->head || sl_rdma_rma_has_reports(conn);
 }
 
 void sl_rdma_send_completed(struct sl_rdma_conn *conn, uint32_t number)
@@ -240,7 +240,8 @@ static void forget_reply_buffer(struct sl_rdma_conn *conn, const struct sl_rdma_
 }
 
 /* The frames up to `to` are in the last packet. */
-static void advance(struct sl_rdma_send_batch *batch, const struct cursor *to, bool by_reference)
+static void rdma_send_advance(struct sl_rdma_send_batch *batch, const struct cursor *to,
+                              bool by_reference)
 {
     struct sl_rdma_send *send = batch->conn->send;
     uint32_t end = to->offset > 0 ? to->next + 1 : to->next;
@@ -283,7 +284,7 @@ static bool pack_short(struct sl_rdma_send_batch *batch)
         return false;
     }
     sl_cell_add(&conn->rdma->base.cells->frames_sent, frames);
-    advance(batch, &cursor, by_reference);
+    rdma_send_advance(batch, &cursor, by_reference);
     return true;
 }
 
@@ -305,7 +306,7 @@ static bool pack(struct sl_rdma_send_batch *batch)
         return false;
     }
     sl_cell_add(&conn->rdma->base.cells->frames_sent, 1);
-    advance(batch, &cursor, false);
+    rdma_send_advance(batch, &cursor, false);
     return true;
 }
 

@@ -5,7 +5,7 @@
 
 #define TEXT_BYTES 128
 
-static struct sl_rma_slice *slice_of(struct sl_list_link *link)
+static struct sl_rma_slice *initiator_slice_of(struct sl_list_link *link)
 {
     return SL_CONTAINER_OF(link, struct sl_rma_slice, link);
 }
@@ -75,7 +75,7 @@ static bool send_request(struct sl_rma_initiator *lane, struct sl_rma_slice *con
     return true;
 }
 
-static void finish(struct sl_rma_slice *slice, const char *text)
+static void initiator_finish(struct sl_rma_slice *slice, const char *text)
 {
     struct sl_rma_initiator *lane = slice->lane;
     sl_list_remove(&slice->link);
@@ -89,7 +89,7 @@ static void data_sent(void *ctx)
     struct sl_rma_slice *slice = ctx;
     slice->is_lent = false;
     if (slice->is_answered) {
-        finish(slice, slice->err == 0 ? "" : sl_rma_wire_error_text(slice->err));
+        initiator_finish(slice, slice->err == 0 ? "" : sl_rma_wire_error_text(slice->err));
     }
 }
 
@@ -114,10 +114,10 @@ static bool send_data(struct sl_rma_initiator *lane, struct sl_rma_slice *slice)
 /* Returns the first WRITE from the link on. */
 static struct sl_rma_slice *first_write(struct sl_rma_initiator *lane, struct sl_list_link *link)
 {
-    while (link != &lane->in_flight.head && slice_of(link)->op != SL_RMA_WRITE) {
+    while (link != &lane->in_flight.head && initiator_slice_of(link)->op != SL_RMA_WRITE) {
         link = link->next;
     }
-    return link == &lane->in_flight.head ? NULL : slice_of(link);
+    return link == &lane->in_flight.head ? NULL : initiator_slice_of(link);
 }
 
 void sl_rma_initiator_pump(struct sl_rma_initiator *lane)
@@ -167,10 +167,10 @@ uint32_t sl_rma_initiator_send(struct sl_rma_initiator *lane, struct sl_rma_slic
 /* Receive */
 
 /* Returns the slice that may be answered with this id; NULL: none. A WRITE must have been sent. */
-static struct sl_rma_slice *find(struct sl_rma_initiator *lane, uint64_t id)
+static struct sl_rma_slice *initiator_find(struct sl_rma_initiator *lane, uint64_t id)
 {
     SL_LIST_FOREACH (link, &lane->in_flight) {
-        struct sl_rma_slice *slice = slice_of(link);
+        struct sl_rma_slice *slice = initiator_slice_of(link);
         if (slice->id >= id) {
             const bool is_sent =
                 slice->op == SL_RMA_READ || lane->unsent == NULL || slice->id < lane->unsent->id;
@@ -183,19 +183,19 @@ static struct sl_rma_slice *find(struct sl_rma_initiator *lane, uint64_t id)
 void *sl_rma_initiator_sink(struct sl_rma_initiator *lane, const struct sl_frame *header)
 {
     const struct sl_rma_slice *slice = header->type == SL_FRAME_REPLY && header->status == 0
-                                           ? find(lane, header->request_id)
+                                           ? initiator_find(lane, header->request_id)
                                            : NULL;
     const bool fits =
         slice != NULL && slice->op == SL_RMA_READ && slice->bytes == header->payload_bytes;
     return fits ? slice->local : NULL;
 }
 
-static void answered(struct sl_rma_slice *slice, int err, const char *text)
+static void initiator_answered(struct sl_rma_slice *slice, int err, const char *text)
 {
     slice->is_answered = true;
     slice->err = err;
     if (!slice->is_lent) {
-        finish(slice, text);
+        initiator_finish(slice, text);
     }
 }
 
@@ -218,7 +218,7 @@ static int read_answered(struct sl_rma_slice *slice, const struct sl_transport_m
         memcpy(slice->local, message->payload, slice->bytes);
     }
     sl_transport_release(conn, message);
-    answered(slice, 0, "");
+    initiator_answered(slice, 0, "");
     return 0;
 }
 
@@ -230,11 +230,11 @@ static int writes_applied(struct sl_rma_initiator *lane, uint64_t id,
     int err = sl_rma_wire_read_applied(&cursor, &count);
     sl_transport_release(lane->conn, message);
     for (uint32_t i = 0; err == 0 && i < count; i++) {
-        struct sl_rma_slice *slice = find(lane, id + i);
+        struct sl_rma_slice *slice = initiator_find(lane, id + i);
         if (slice == NULL || slice->op != SL_RMA_WRITE) {
             err = SL_ERR_PROTOCOL;
         } else {
-            answered(slice, 0, "");
+            initiator_answered(slice, 0, "");
         }
     }
     if (err != 0) {
@@ -249,7 +249,7 @@ static void refused(struct sl_rma_slice *slice, const struct sl_transport_messag
     sl_reason_copy_printable(text, sizeof text, message->payload, message->header.payload_bytes);
     sl_transport_release(slice->lane->conn, message);
     const int err = read_error(&message->header);
-    answered(slice, err, text[0] == '\0' ? sl_rma_wire_error_text(err) : text);
+    initiator_answered(slice, err, text[0] == '\0' ? sl_rma_wire_error_text(err) : text);
 }
 
 int sl_rma_initiator_received(struct sl_rma_initiator *lane,
@@ -263,7 +263,7 @@ int sl_rma_initiator_received(struct sl_rma_initiator *lane,
         return 0;
     }
     struct sl_rma_slice *slice =
-        header.type == SL_FRAME_REPLY ? find(lane, header.request_id) : NULL;
+        header.type == SL_FRAME_REPLY ? initiator_find(lane, header.request_id) : NULL;
     if (slice == NULL) {
         *violation = "it sent a frame that answers nothing";
         sl_transport_release(lane->conn, message);
@@ -291,7 +291,7 @@ void sl_rma_initiator_closed(struct sl_rma_initiator *lane, int err, const char 
     lane->in_flight_bytes = 0;
     struct sl_list_link *link;
     while ((link = sl_list_pop(&over)) != NULL) {
-        sl_assert(!slice_of(link)->is_lent);
-        lane->events->done(lane->ctx, slice_of(link), err, text);
+        sl_assert(!initiator_slice_of(link)->is_lent);
+        lane->events->done(lane->ctx, initiator_slice_of(link), err, text);
     }
 }

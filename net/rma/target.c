@@ -172,7 +172,7 @@ int sl_rma_target_received(struct sl_rma_target *target, const struct sl_transpo
 
 /* Returns NULL if the outbox is full. A peer that has not taken its older answers leaves half of
  * the outbox to the others. */
-static uint8_t *reserve(struct sl_rma_target *target, uint32_t payload_bytes)
+static uint8_t *rma_target_reserve(struct sl_rma_target *target, uint32_t payload_bytes)
 {
     return target->queue->count > 0 && sl_outbox_is_half_full(target->outbox)
                ? NULL
@@ -180,8 +180,9 @@ static uint8_t *reserve(struct sl_rma_target *target, uint32_t payload_bytes)
 }
 
 /* Commits a reserved frame, which returns what credit may be returned. */
-static void commit(struct sl_rma_target *target, struct sl_frame frame, const uint8_t *tail,
-                   struct sl_rma_target_slice *slice, void (*tail_sent)(void *ctx))
+static void rma_target_commit(struct sl_rma_target *target, struct sl_frame frame,
+                              const uint8_t *tail, struct sl_rma_target_slice *slice,
+                              void (*tail_sent)(void *ctx))
 {
     struct sl_credit *credit = &target->credit, *due = &target->due;
     const uint32_t room = target->free_count - credit->requests;
@@ -204,14 +205,14 @@ static bool refuse_first(struct sl_rma_target *target, struct sl_rma_target_queu
                                    .payload_bytes = (uint32_t)strlen(text),
                                    .request_id = queue->first->id,
                                    .status = (uint8_t)-err};
-    uint8_t *head = reserve(target, frame.payload_bytes);
+    uint8_t *head = rma_target_reserve(target, frame.payload_bytes);
     if (head == NULL) {
         return false;
     }
     memcpy(head + SL_FRAME_HEADER_BYTES, text, frame.payload_bytes);
     sl_credit_grant(&target->due, queue->first->bytes, 1);
     end_slice(pop(queue));
-    commit(target, frame, NULL, NULL, NULL);
+    rma_target_commit(target, frame, NULL, NULL, NULL);
     return true;
 }
 
@@ -223,7 +224,7 @@ static bool acknowledge_run(struct sl_rma_target *target)
     const struct sl_frame frame = {.type = SL_FRAME_REPLY,
                                    .payload_bytes = sizeof applied,
                                    .request_id = target->applied.first->id};
-    uint8_t *head = reserve(target, frame.payload_bytes);
+    uint8_t *head = rma_target_reserve(target, frame.payload_bytes);
     if (head == NULL) {
         return false;
     }
@@ -236,11 +237,11 @@ static bool acknowledge_run(struct sl_rma_target *target)
         end_slice(pop(&target->applied));
     }
     memcpy(head + SL_FRAME_HEADER_BYTES, &applied, sizeof applied);
-    commit(target, frame, NULL, NULL, NULL);
+    rma_target_commit(target, frame, NULL, NULL, NULL);
     return true;
 }
 
-static void reply_sent(void *ctx)
+static void rma_target_reply_sent(void *ctx)
 {
     end_slice(ctx);
 }
@@ -253,7 +254,7 @@ static bool answer_read(struct sl_rma_target *target)
         .type = SL_FRAME_REPLY, .payload_bytes = slice->bytes, .request_id = slice->id};
     /* A checksum would not fit memory that a WRITE changes before it is sent. */
     const bool copies = target->checksum || sl_rma_payload_is_copied(target->conn, slice->bytes);
-    uint8_t *head = reserve(target, copies ? slice->bytes : 0);
+    uint8_t *head = rma_target_reserve(target, copies ? slice->bytes : 0);
     if (head == NULL) {
         return false;
     }
@@ -266,9 +267,9 @@ static bool answer_read(struct sl_rma_target *target)
     if (copies) {
         memcpy(head + SL_FRAME_HEADER_BYTES, slice->at, slice->bytes);
         end_slice(slice);
-        commit(target, frame, NULL, NULL, NULL);
+        rma_target_commit(target, frame, NULL, NULL, NULL);
     } else {
-        commit(target, frame, slice->at, slice, reply_sent);
+        rma_target_commit(target, frame, slice->at, slice, rma_target_reply_sent);
     }
     return true;
 }
@@ -293,10 +294,10 @@ static bool return_credit(struct sl_rma_target *target)
     if (target->due.requests < CREDIT_REQUESTS || room < CREDIT_REQUESTS) {
         return true;
     }
-    if (reserve(target, 0) == NULL) {
+    if (rma_target_reserve(target, 0) == NULL) {
         return false;
     }
-    commit(target, (struct sl_frame){.type = SL_FRAME_CREDIT}, NULL, NULL, NULL);
+    rma_target_commit(target, (struct sl_frame){.type = SL_FRAME_CREDIT}, NULL, NULL, NULL);
     return true;
 }
 

@@ -1,7 +1,7 @@
 #include "net/rma/wire.h"
 
 /* Reads a prefix with a count from 1 to the limit. */
-static int read_count(struct sl_bytes *cursor, uint32_t *slice_count)
+static int rma_wire_read_count(struct sl_bytes *cursor, uint32_t *slice_count)
 {
     const uint32_t count = sl_bytes_u32(cursor);
     const uint32_t zero = sl_bytes_u32(cursor);
@@ -15,7 +15,7 @@ static int read_count(struct sl_bytes *cursor, uint32_t *slice_count)
 int sl_rma_wire_read_request(struct sl_bytes *cursor, uint64_t first_id, uint32_t *slice_count)
 {
     uint32_t count;
-    if (read_count(cursor, &count) != 0 ||
+    if (rma_wire_read_count(cursor, &count) != 0 ||
         cursor->left != count * sizeof(struct sl_rma_wire_slice) || first_id == 0 ||
         first_id > UINT64_MAX - count) {
         return SL_ERR_PROTOCOL;
@@ -40,7 +40,7 @@ int sl_rma_wire_read_slice(struct sl_bytes *cursor, struct sl_rma_wire_slice *ou
 int sl_rma_wire_read_applied(struct sl_bytes *cursor, uint32_t *slice_count)
 {
     uint32_t count;
-    if (read_count(cursor, &count) != 0 || cursor->left != 0) {
+    if (rma_wire_read_count(cursor, &count) != 0 || cursor->left != 0) {
         return SL_ERR_PROTOCOL;
     }
     *slice_count = count;

@@ -446,7 +446,7 @@ static void build_control(struct build *build, const struct sl_message *from)
 static size_t pack_with_files(const struct sl_message *from, uint8_t *to) __attribute__((noinline));
 
 /* Returns the packed size. Writes the message unless `to` is NULL. */
-static size_t pack(const struct sl_message *from, struct files *files, uint8_t *to)
+static size_t session_message_pack(const struct sl_message *from, struct files *files, uint8_t *to)
 {
     struct build build;
     build.files = files;
@@ -458,7 +458,7 @@ static size_t pack(const struct sl_message *from, struct files *files, uint8_t *
 static size_t pack_with_files(const struct sl_message *from, uint8_t *to)
 {
     struct files files;
-    return pack(from, &files, to);
+    return session_message_pack(from, &files, to);
 }
 
 static size_t pack_any(const struct sl_message *from, uint8_t *to)
@@ -468,7 +468,7 @@ static size_t pack_any(const struct sl_message *from, uint8_t *to)
     }
     bool has_files =
         from->kind == SL_MESSAGE_CHECKPOINT_PART || from->kind == SL_MESSAGE_CHECKPOINT_PUBLISH;
-    return has_files ? pack_with_files(from, to) : pack(from, NULL, to);
+    return has_files ? pack_with_files(from, to) : session_message_pack(from, NULL, to);
 }
 
 size_t sl_message_encoded_bytes(const struct sl_message *message)

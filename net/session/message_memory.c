@@ -15,7 +15,7 @@
 /* Each allocation is preceded by its size, padded to keep the allocation aligned. */
 #define HEADER_BYTES   16
 
-static void *allocate(void *ctx, size_t bytes)
+static void *message_memory_allocate(void *ctx, size_t bytes)
 {
     struct sl_message_memory *memory = ctx;
     size_t left = memory->bytes - memory->used;
@@ -29,7 +29,7 @@ static void *allocate(void *ctx, size_t bytes)
     return at + HEADER_BYTES;
 }
 
-static void release(void *ctx, void *at)
+static void message_memory_release(void *ctx, void *at)
 {
 }
 
@@ -45,7 +45,9 @@ int sl_message_memory_init(struct sl_message_memory *memory, size_t message_byte
         return SL_ERR_NO_MEMORY;
     }
     *memory = (struct sl_message_memory){
-        .allocator = {.alloc = allocate, .free = release, .allocator_data = memory},
+        .allocator = {.alloc = message_memory_allocate,
+                      .free = message_memory_release,
+                      .allocator_data = memory},
         .base = base,
         .bytes = bytes,
     };

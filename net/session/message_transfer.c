@@ -17,7 +17,8 @@ struct buffers {
     Starling__Token *token_list[SL_MESSAGE_BUFFERS_MAX][SL_MESSAGE_TOKENS_MAX];
 };
 
-static size_t pack(const struct sl_message *from, Starling__Control *control, uint8_t *to)
+static size_t message_transfer_pack(const struct sl_message *from, Starling__Control *control,
+                                    uint8_t *to)
 {
     control->id = from->id;
     control->body_case = (Starling__Control__BodyCase)from->kind;
@@ -83,7 +84,7 @@ static size_t pack_segment(const struct sl_message *from, Starling__Control *con
     message.n_buffers = segment->buffers.count;
     message.more = segment->more;
     control->segment = &message;
-    return pack(from, control, to);
+    return message_transfer_pack(from, control, to);
 }
 
 static size_t pack_added(const struct sl_message *from, Starling__Control *control, uint8_t *to)
@@ -94,7 +95,7 @@ static size_t pack_added(const struct sl_message *from, Starling__Control *contr
     message.buffers = buffers.list;
     message.n_buffers = from->buffers.count;
     control->buffer_added = &message;
-    return pack(from, control, to);
+    return message_transfer_pack(from, control, to);
 }
 
 /* Drops the const, as in text(). */
@@ -115,7 +116,7 @@ static size_t pack_notice(const struct sl_message *from, Starling__Control *cont
     message.name = text(notice->name, sizeof notice->name);
     message.text = binary(notice->bytes, notice->byte_count);
     control->notice = &message;
-    return pack(from, control, to);
+    return message_transfer_pack(from, control, to);
 }
 
 size_t sl_message_transfer_pack(const struct sl_message *from, uint8_t *to)
@@ -161,7 +162,7 @@ size_t sl_message_transfer_pack(const struct sl_message *from, uint8_t *to)
         control.fenced = &fenced;
         break;
     }
-    return pack(from, &control, to);
+    return message_transfer_pack(from, &control, to);
 }
 
 /* Decode */

@@ -94,7 +94,7 @@ void sl_resolve_lookup(const struct sl_endpoint *endpoint, struct sl_resolve_fou
 }
 
 /* Runs on the reactor: the thread is done with `resolve`. */
-static void arrive(void *ctx, uint64_t a, uint64_t b)
+static void resolve_arrive(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_resolve *resolve = ctx;
     if (resolve->done != NULL) {
@@ -104,7 +104,7 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
     free(resolve);
 }
 
-static void *run(void *ctx)
+static void *resolve_run(void *ctx)
 {
     struct sl_resolve *resolve = ctx;
     struct sl_mailbox_lane *lane = resolve->lane;
@@ -112,7 +112,8 @@ static void *run(void *ctx)
     /* Before the result is posted, so that a caller that retries on the result finds a free
      * slot. */
     running_end();
-    int err = sl_mailbox_post(lane, (struct sl_mail){.run = arrive, .ctx = resolve, .drop = free});
+    int err = sl_mailbox_post(
+        lane, (struct sl_mail){.run = resolve_arrive, .ctx = resolve, .drop = free});
     sl_assert(err == SL_OK); /* the only mail of its lane */
     sl_mailbox_lane_close(&lane);
     return NULL;
@@ -121,7 +122,7 @@ static void *run(void *ctx)
 static int start_thread(struct sl_resolve *resolve)
 {
     pthread_t thread;
-    if (sl_thread_start(&thread, NULL, run, resolve) != 0) {
+    if (sl_thread_start(&thread, NULL, resolve_run, resolve) != 0) {
         return SL_ERR_IO;
     }
     pthread_detach(thread);
@@ -130,7 +131,7 @@ static int start_thread(struct sl_resolve *resolve)
 
 /* Reactor */
 
-static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
+static void resolve_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_resolve *resolve = SL_CONTAINER_OF(timer, struct sl_resolve, deadline);
     sl_resolve_done_fn *done = resolve->done;
@@ -160,7 +161,7 @@ int sl_resolve_start(struct sl_reactor *reactor, const struct sl_endpoint *endpo
         .reactor = reactor,
         .done = done,
         .ctx = ctx,
-        .deadline = {.run = deadline_passed},
+        .deadline = {.run = resolve_deadline_passed},
         .timeout_ns = timeout_ns,
         .endpoint = *endpoint,
         .lookup = lookup,

@@ -86,7 +86,8 @@ static void limit_attempt(struct sl_session *session, uint64_t wait_ns)
     sl_timer_arm(sl_reactor_timers(session->reactor), &session->attempt.deadline, now_ns + wait_ns);
 }
 
-static void connect_to(struct sl_session *session, const struct sl_endpoint *numeric)
+static void session_connection_connect_to(struct sl_session *session,
+                                          const struct sl_endpoint *numeric)
 {
     session->proof.state = SL_SESSION_UNPROVED;
     session->breaking.by_owner = false;
@@ -109,7 +110,7 @@ static void connect_to(struct sl_session *session, const struct sl_endpoint *num
 }
 
 /* Each attempt uses the next address of a name: some addresses may have no listener. */
-static void resolved(void *ctx, const struct sl_resolve_found *found)
+static void session_connection_resolved(void *ctx, const struct sl_resolve_found *found)
 {
     struct sl_session *session = ctx;
     session->resolve = NULL;
@@ -118,7 +119,7 @@ static void resolved(void *ctx, const struct sl_resolve_found *found)
         return;
     }
     uint32_t attempt = session->attempt.counts[session->path.is_preferred]++;
-    connect_to(session, &found->addresses[attempt % found->address_count]);
+    session_connection_connect_to(session, &found->addresses[attempt % found->address_count]);
 }
 
 static void attempt_by(struct sl_session *session, bool preferred)
@@ -126,11 +127,11 @@ static void attempt_by(struct sl_session *session, bool preferred)
     sl_session_take_path(session, preferred);
     const struct sl_endpoint *path = &session->path.endpoint;
     if (path->scheme == SL_ENDPOINT_SHM || sl_resolve_is_numeric(path)) {
-        connect_to(session, path);
+        session_connection_connect_to(session, path);
         return;
     }
     int err = sl_resolve_start(session->reactor, path, SL_SESSION_RESOLVE_NS, sl_resolve_lookup,
-                               resolved, session, &session->resolve);
+                               session_connection_resolved, session, &session->resolve);
     if (err != SL_OK) {
         attempt_failed(session, err == SL_ERR_AGAIN ? "too many names are being resolved at a time"
                                                     : "no memory or thread to resolve its name");
@@ -170,7 +171,7 @@ static void greeting_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
 }
 
 /* Logs that the session waits; less and less often if there is no deadline. */
-static void report(struct sl_timer *timer, uint64_t now_ns)
+static void session_connection_report(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_session *session = SL_CONTAINER_OF(timer, struct sl_session, report.timer);
     const char *what = session->state == SL_SESSION_GREETING || session->refusal.since_ns != 0
@@ -281,7 +282,7 @@ static bool takes_data(const struct sl_session *session)
     return session->state == SL_SESSION_WELCOMED && !sl_session_is_control(&session->options);
 }
 
-static void on_connected(void *ctx, struct sl_conn *conn)
+static void session_connection_on_connected(void *ctx, struct sl_conn *conn)
 {
     struct sl_session *session = conn->user;
     if (session->state != SL_SESSION_CONNECTING || session->breaking.has_begun) {
@@ -299,7 +300,8 @@ static void on_connected(void *ctx, struct sl_conn *conn)
     sl_session_greet(session);
 }
 
-static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
+static void *session_connection_on_sink(void *ctx, struct sl_conn *conn,
+                                        const struct sl_frame *header)
 {
     struct sl_session *session = conn->user;
     if (session->state == SL_SESSION_ENDED || session->breaking.has_begun) {
@@ -320,7 +322,8 @@ static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *hea
     return NULL;
 }
 
-static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message)
+static void session_connection_on_received(void *ctx, struct sl_conn *conn,
+                                           const struct sl_transport_message *message)
 {
     struct sl_session *session = conn->user;
     uint8_t type = message->header.type;
@@ -350,13 +353,13 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
     sl_session_leave(session);
 }
 
-static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
+static void session_connection_on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
     struct sl_session *session = conn->user;
     sl_outbox_sent(session->path.outbox, cookie);
 }
 
-static void on_writable(void *ctx, struct sl_conn *conn)
+static void session_connection_on_writable(void *ctx, struct sl_conn *conn)
 {
     struct sl_session *session = conn->user;
     sl_outbox_writable(session->path.outbox, conn, &session->queue);
@@ -454,7 +457,7 @@ static void closed_late(struct sl_session *session, int err)
     }
 }
 
-static void on_closed(void *ctx, struct sl_conn *conn, int err)
+static void session_connection_on_closed(void *ctx, struct sl_conn *conn, int err)
 {
     struct sl_session *session = conn->user;
     sl_session_enter(session);
@@ -481,12 +484,12 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
 }
 
 static const struct sl_transport_events transport_events = {
-    .connected = on_connected,
-    .sink = on_sink,
-    .received = on_received,
-    .sent = on_sent,
-    .writable = on_writable,
-    .closed = on_closed,
+    .connected = session_connection_on_connected,
+    .sink = session_connection_on_sink,
+    .received = session_connection_on_received,
+    .sent = session_connection_on_sent,
+    .writable = session_connection_on_writable,
+    .closed = session_connection_on_closed,
 };
 
 /* Start */
@@ -503,7 +506,7 @@ void sl_session_begin(struct sl_session *session)
     session->report.wait_ns = REPORT_NS;
     session->start.opened_ns = sl_reactor_now_ns(session->reactor);
     session->retry.timer.run = attempt;
-    session->report.timer.run = report;
+    session->report.timer.run = session_connection_report;
     session->start.deadline.run = start_deadline_passed;
     session->attempt.deadline.run = greeting_deadline_passed;
     session->requests.resend.run = resend;

@@ -136,7 +136,7 @@ static void probe_failed(struct sl_session *session)
 }
 
 /* A probe only tests whether a peer accepts. The session's next connection does the handshake. */
-static void on_connected(void *ctx, struct sl_conn *conn)
+static void session_path_on_connected(void *ctx, struct sl_conn *conn)
 {
     struct sl_session *session = conn->user;
     if (session->probe.result == SL_SESSION_PROBE_FAILED) {
@@ -145,25 +145,26 @@ static void on_connected(void *ctx, struct sl_conn *conn)
     sl_transport_disconnect(conn);
 }
 
-static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
+static void *session_path_on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
     return NULL;
 }
 
-static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message)
+static void session_path_on_received(void *ctx, struct sl_conn *conn,
+                                     const struct sl_transport_message *message)
 {
     sl_transport_release(conn, message);
 }
 
-static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
+static void session_path_on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
 }
 
-static void on_writable(void *ctx, struct sl_conn *conn)
+static void session_path_on_writable(void *ctx, struct sl_conn *conn)
 {
 }
 
-static void on_closed(void *ctx, struct sl_conn *conn, int err)
+static void session_path_on_closed(void *ctx, struct sl_conn *conn, int err)
 {
     struct sl_session *session = conn->user;
     sl_session_enter(session);
@@ -184,12 +185,12 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
 }
 
 static const struct sl_transport_events probe_events = {
-    .connected = on_connected,
-    .sink = on_sink,
-    .received = on_received,
-    .sent = on_sent,
-    .writable = on_writable,
-    .closed = on_closed,
+    .connected = session_path_on_connected,
+    .sink = session_path_on_sink,
+    .received = session_path_on_received,
+    .sent = session_path_on_sent,
+    .writable = session_path_on_writable,
+    .closed = session_path_on_closed,
 };
 
 static void probe_at(struct sl_session *session, const struct sl_endpoint *numeric)
@@ -206,7 +207,7 @@ static void probe_at(struct sl_session *session, const struct sl_endpoint *numer
     sl_session_arm(session, &session->probe.timer, CONNECT_NS);
 }
 
-static void resolved(void *ctx, const struct sl_resolve_found *found)
+static void session_path_resolved(void *ctx, const struct sl_resolve_found *found)
 {
     struct sl_session *session = ctx;
     session->resolve = NULL;
@@ -225,7 +226,8 @@ static void probe(struct sl_session *session)
     if (preferred->scheme == SL_ENDPOINT_SHM || sl_resolve_is_numeric(preferred)) {
         probe_at(session, preferred);
     } else if (sl_resolve_start(session->reactor, preferred, SL_SESSION_RESOLVE_NS,
-                                sl_resolve_lookup, resolved, session, &session->resolve) != SL_OK) {
+                                sl_resolve_lookup, session_path_resolved, session,
+                                &session->resolve) != SL_OK) {
         probe_failed(session);
     }
 }

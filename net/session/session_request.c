@@ -63,8 +63,8 @@ void sl_session_note_waiting(struct sl_session *session, const struct sl_message
 }
 
 /* Removes the request and calls its owner. */
-static void finish(struct sl_session_request **at, const struct sl_message *answer, int err,
-                   const char *reason)
+static void session_request_finish(struct sl_session_request **at, const struct sl_message *answer,
+                                   int err, const char *reason)
 {
     struct sl_session_request *request = *at;
     struct sl_session *session = request->session;
@@ -76,7 +76,7 @@ static void finish(struct sl_session_request **at, const struct sl_message *answ
     sl_session_leave(session);
 }
 
-static struct sl_session_request **find(struct sl_session *session, uint64_t id)
+static struct sl_session_request **session_request_find(struct sl_session *session, uint64_t id)
 {
     struct sl_session_request **at = &session->requests.first;
     while (*at != NULL && (*at)->message.id != id) {
@@ -85,24 +85,24 @@ static struct sl_session_request **find(struct sl_session *session, uint64_t id)
     return at;
 }
 
-static uint64_t now_of(const struct sl_session *session)
+static uint64_t session_request_now_of(const struct sl_session *session)
 {
     return sl_reactor_now_ns(session->reactor);
 }
 
-static bool is_up(const struct sl_session *session)
+static bool session_request_is_up(const struct sl_session *session)
 {
     return session->state == SL_SESSION_WELCOMED && !session->breaking.has_begun;
 }
 
-static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
+static void session_request_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_session_request *request =
         SL_CONTAINER_OF(timer, struct sl_session_request, deadline);
     struct sl_session *session = request->session;
     const char *more = session->requests.waited_for[0] == '\0' ? "" : ": still waiting for ";
     const char *what = session->requests.waited_for;
-    if (!is_up(session)) {
+    if (!session_request_is_up(session)) {
         more = ": it is not connected: ";
         what = sl_session_last_error(session);
     }
@@ -110,7 +110,8 @@ static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
     (void)snprintf(reason, sizeof reason, "%s (%s) did not answer within %llu ms%s%s",
                    session->peer_name, session->path.text, request->timeout_ns / SL_CLOCK_NS_PER_MS,
                    more, what);
-    finish(find(session, request->message.id), NULL, SL_ERR_DEADLINE, reason);
+    session_request_finish(session_request_find(session, request->message.id), NULL,
+                           SL_ERR_DEADLINE, reason);
 }
 
 static void refuse(struct sl_session *session, sl_session_answer_fn *answer, void *ctx, int err,
@@ -152,7 +153,7 @@ void sl_session_request(struct sl_session *session, struct sl_message *message, 
     sl_assert(answer != NULL);
     sl_reactor_assert_owner(session->reactor);
     bool keeps = session->options.persistent && session->state != SL_SESSION_ENDED;
-    if (!is_up(session) && !keeps) {
+    if (!session_request_is_up(session) && !keeps) {
         refuse(session, answer, ctx, SL_ERR_CLOSED, "not connected");
         return;
     }
@@ -161,7 +162,7 @@ void sl_session_request(struct sl_session *session, struct sl_message *message, 
         refuse(session, answer, ctx, SL_ERR_NO_MEMORY, "no memory for a request");
         return;
     }
-    const bool is_sent = is_up(session) && !has_unsent(session, message->kind);
+    const bool is_sent = session_request_is_up(session) && !has_unsent(session, message->kind);
     message->id = session->requests.next_id++;
     if (is_sent && sl_session_send(session, message) != SL_OK) {
         free(request);
@@ -173,13 +174,14 @@ void sl_session_request(struct sl_session *session, struct sl_message *message, 
         .message = *message,
         .sent = is_sent,
         .wanted = answer_kind(message),
-        .asked_ns = now_of(session),
+        .asked_ns = session_request_now_of(session),
         .timeout_ns = timeout_ns,
-        .deadline = {.run = deadline_passed},
+        .deadline = {.run = session_request_deadline_passed},
         .answer = answer,
         .ctx = ctx,
     };
-    *find(session, 0) = request; /* no request has id 0: find() returns the end of the list */
+    *session_request_find(session, 0) =
+        request; /* no request has id 0: find() returns the end of the list */
     start_deadline(request);
 }
 
@@ -191,7 +193,7 @@ void sl_session_cancel(struct sl_session *session, const void *ctx)
         at = &(*at)->next;
     }
     if (*at != NULL) {
-        finish(at, NULL, SL_ERR_CANCELLED, "interrupted");
+        session_request_finish(at, NULL, SL_ERR_CANCELLED, "interrupted");
     }
 }
 
@@ -219,7 +221,8 @@ void sl_session_request_lose_all(struct sl_session *session)
 
 static uint32_t timeout_left_ms(const struct sl_session_request *request, uint32_t timeout_ms)
 {
-    uint64_t gone_ms = (now_of(request->session) - request->asked_ns) / SL_CLOCK_NS_PER_MS;
+    uint64_t gone_ms =
+        (session_request_now_of(request->session) - request->asked_ns) / SL_CLOCK_NS_PER_MS;
     return timeout_ms == 0 ? 0 : gone_ms < timeout_ms ? timeout_ms - (uint32_t)gone_ms : 1;
 }
 
@@ -243,8 +246,8 @@ static bool keeps_id(const struct sl_session_request *request)
 /* Returns false if the outbox is full. */
 static bool send_those(struct sl_session *session, bool that_keep_ids)
 {
-    for (struct sl_session_request *at = session->requests.first; at != NULL && is_up(session);
-         at = at->next) {
+    for (struct sl_session_request *at = session->requests.first;
+         at != NULL && session_request_is_up(session); at = at->next) {
         struct sl_message message = as_of_now(at);
         if (keeps_id(at) != that_keep_ids) {
             continue;
@@ -273,16 +276,17 @@ bool sl_session_request_answered(struct sl_session *session, const struct sl_mes
         return true;
     }
     session->requests.waited_for[0] = '\0';
-    struct sl_session_request **at = find(session, message->id);
+    struct sl_session_request **at = session_request_find(session, message->id);
     if (message->id == 0 || *at == NULL) {
         return false;
     }
     if (message->kind == SL_MESSAGE_ERROR) {
-        finish(at, NULL, message->error.err, message->error.text);
+        session_request_finish(at, NULL, message->error.err, message->error.text);
     } else if (message->kind == (*at)->wanted) {
-        finish(at, message, SL_OK, "");
+        session_request_finish(at, message, SL_OK, "");
     } else {
-        finish(at, NULL, SL_ERR_PROTOCOL, "the answer is of another kind than was asked for");
+        session_request_finish(at, NULL, SL_ERR_PROTOCOL,
+                               "the answer is of another kind than was asked for");
     }
     return true;
 }
@@ -290,6 +294,6 @@ bool sl_session_request_answered(struct sl_session *session, const struct sl_mes
 void sl_session_request_fail_all(struct sl_session *session, int err, const char *reason)
 {
     while (session->requests.first != NULL) {
-        finish(&session->requests.first, NULL, err, reason);
+        session_request_finish(&session->requests.first, NULL, err, reason);
     }
 }

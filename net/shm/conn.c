@@ -20,7 +20,7 @@
 
 /* Creation and end */
 
-static void end(struct sl_shm_conn *conn, int err);
+static void shm_conn_end(struct sl_shm_conn *conn, int err);
 
 static void try_connect(struct sl_shm_conn *conn)
 {
@@ -29,17 +29,17 @@ static void try_connect(struct sl_shm_conn *conn)
     if (err == SL_ERR_AGAIN) {
         sl_reactor_arm(conn->shm->base.reactor, &conn->timer, RETRY_NS);
     } else if (err != 0) {
-        end(conn, err);
+        shm_conn_end(conn, err);
     }
 }
 
-static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+static void shm_conn_on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_shm_conn *conn = SL_CONTAINER_OF(timer, struct sl_shm_conn, timer);
     if (conn->phase == SL_SHM_RETRYING) {
         try_connect(conn);
     } else {
-        end(conn, SL_ERR_CLOSED);
+        shm_conn_end(conn, SL_ERR_CLOSED);
     }
 }
 
@@ -48,14 +48,14 @@ static void reset(struct sl_shm_conn *conn)
 {
     memset(conn, 0, offsetof(struct sl_shm_conn, send));
     memset(&conn->send, 0, offsetof(struct sl_shm_send, arena_ends));
-    conn->timer.run = on_timer;
+    conn->timer.run = shm_conn_on_timer;
     for (uint32_t i = 0; i < SL_SHM_SLOTS; i++) {
         conn->receive.claims[i] =
             (struct sl_shm_loan){.token.kind = SL_SHM_TOKEN_LOAN, .conn = conn};
     }
 }
 
-static struct sl_shm_conn *allocate(struct sl_shm *shm)
+static struct sl_shm_conn *shm_conn_allocate(struct sl_shm *shm)
 {
     struct sl_shm_conn *conn = shm != NULL ? shm->spare : NULL;
     if (conn != NULL) {
@@ -69,13 +69,13 @@ static struct sl_shm_conn *allocate(struct sl_shm *shm)
     return conn;
 }
 
-static void put_spare(struct sl_shm *shm, struct sl_shm_conn *conn)
+static void shm_conn_put_spare(struct sl_shm *shm, struct sl_shm_conn *conn)
 {
     conn->spare_next = shm->spare;
     shm->spare = conn;
 }
 
-static void link_to(struct sl_shm *shm, struct sl_shm_conn *conn)
+static void shm_conn_link_to(struct sl_shm *shm, struct sl_shm_conn *conn)
 {
     conn->shm = shm;
     sl_silence_restart(&conn->watch.silence, sl_reactor_now_ns(shm->base.reactor));
@@ -95,17 +95,17 @@ static void unlink_from(struct sl_shm_conn *conn)
 struct sl_shm_conn *sl_shm_conn_create(struct sl_shm *shm, int fd, uint32_t side,
                                        const struct sl_transport_events *events, void *ctx)
 {
-    struct sl_shm_conn *conn = allocate(shm);
+    struct sl_shm_conn *conn = shm_conn_allocate(shm);
     if (conn == NULL) {
         return NULL;
     }
     sl_conn_init(&conn->base, &shm->base, events, ctx);
     conn->phase = SL_SHM_HANDSHAKE;
     conn->link = (struct sl_shm_link){.fd = fd, .side = side, .memory.fd = -1};
-    link_to(shm, conn);
+    shm_conn_link_to(shm, conn);
     if (side == 1 && sl_shm_socket_watch(shm, fd, conn, false) != 0) {
         unlink_from(conn);
-        put_spare(shm, conn);
+        shm_conn_put_spare(shm, conn);
         return NULL;
     }
     return conn;
@@ -140,7 +140,7 @@ int sl_shm_conn_connect(struct sl_transport *transport, const struct sl_endpoint
     return 0;
 }
 
-static void unmap(struct sl_shm_link *link)
+static void shm_conn_unmap(struct sl_shm_link *link)
 {
     sl_shm_imported_drop(&link->imported);
     if (link->side == 0) {
@@ -152,7 +152,7 @@ static void unmap(struct sl_shm_link *link)
 }
 
 /* `closed` follows from a poll. The first error counts; after disconnect it is OK. */
-static void end(struct sl_shm_conn *conn, int err)
+static void shm_conn_end(struct sl_shm_conn *conn, int err)
 {
     if (conn->phase == SL_SHM_ENDED) {
         return;
@@ -169,12 +169,12 @@ static void check(struct sl_shm_conn *conn)
 {
     if (conn->base.failure != 0 && conn->phase != SL_SHM_LEAVING) {
         sl_conn_log_failure(&conn->base);
-        end(conn, conn->base.failure);
+        shm_conn_end(conn, conn->base.failure);
     }
 }
 
 /* Makes the `closed` upcall and frees the connection's resources. */
-static void finish(struct sl_shm_conn *conn)
+static void shm_conn_finish(struct sl_shm_conn *conn)
 {
     struct sl_shm *shm = conn->shm;
     sl_assert(conn->phase == SL_SHM_ENDED);
@@ -191,24 +191,24 @@ static void finish(struct sl_shm_conn *conn)
     if (conn->receive.claims_open > 0) {
         sl_list_append(&shm->kept, &conn->alive);
     } else {
-        unmap(&conn->link);
-        put_spare(shm, conn);
+        shm_conn_unmap(&conn->link);
+        shm_conn_put_spare(shm, conn);
     }
 }
 
 void sl_shm_conn_cancel(struct sl_shm_conn *conn)
 {
-    end(conn, SL_ERR_CANCELLED);
+    shm_conn_end(conn, SL_ERR_CANCELLED);
     conn->end.err = SL_ERR_CANCELLED;
-    finish(conn);
+    shm_conn_finish(conn);
 }
 
 /* After `closed`: the last message in the peer's memory was released. */
 static void free_kept(struct sl_shm_conn *conn)
 {
     sl_list_remove(&conn->alive);
-    unmap(&conn->link);
-    put_spare(conn->shm, conn);
+    shm_conn_unmap(&conn->link);
+    shm_conn_put_spare(conn->shm, conn);
 }
 
 void sl_shm_conn_release(struct sl_conn *base, const struct sl_transport_message *message)
@@ -242,7 +242,7 @@ void sl_shm_conn_disconnect(struct sl_conn *base)
         return;
     }
     if (base->state == SL_CONN_CONNECTING) {
-        end(conn, SL_OK);
+        shm_conn_end(conn, SL_OK);
         return;
     }
     base->state = SL_CONN_CLOSING;
@@ -270,7 +270,7 @@ static void drain(struct sl_shm_conn *conn)
         conn->base.is_abrupt || (send->head == send->tail && send->consumed == send->number);
     const bool is_written = sl_shm_reply_buffer_is_exported(conn) || sl_shm_rma_is_mapped(conn);
     if (conn->end.eof || (is_sent && !is_written)) {
-        end(conn, SL_OK);
+        shm_conn_end(conn, SL_OK);
     } else if (is_sent && !conn->end.has_shut) {
         await_close(conn);
     }
@@ -286,9 +286,9 @@ int sl_shm_conn_migrate(struct sl_conn *base, struct sl_transport *to,
     sl_assert(conn->send.head == conn->send.tail);
     sl_assert(conn->receive.claims_open == 0);
     sl_assert(conn->rma == NULL);
-    struct sl_shm_conn *moved = allocate(NULL);
+    struct sl_shm_conn *moved = shm_conn_allocate(NULL);
     if (moved == NULL) {
-        end(conn, SL_ERR_NO_MEMORY);
+        shm_conn_end(conn, SL_ERR_NO_MEMORY);
         return SL_ERR_NO_MEMORY;
     }
     sl_conn_init(&moved->base, to, events, ctx);
@@ -307,28 +307,28 @@ static struct sl_shm_conn *settle(struct sl_shm *shm, struct sl_shm_conn *moved)
     if (shm->spare == NULL) {
         return moved;
     }
-    struct sl_shm_conn *conn = allocate(shm);
+    struct sl_shm_conn *conn = shm_conn_allocate(shm);
     conn->base = moved->base;
     conn->link = moved->link;
     free(moved);
     return conn;
 }
 
-static void drop(void *ctx)
+static void shm_conn_drop(void *ctx)
 {
     struct sl_shm_conn *moved = ctx;
     sl_fork_close(moved->link.fd);
-    unmap(&moved->link);
+    shm_conn_unmap(&moved->link);
     free(moved);
 }
 
 /* Runs on the target reactor. */
-static void arrive(void *ctx, uint64_t a, uint64_t b)
+static void shm_conn_arrive(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_shm_conn *moved = ctx;
     struct sl_shm *shm = (struct sl_shm *)moved->base.transport;
     struct sl_shm_conn *conn = settle(shm, moved);
-    link_to(shm, conn);
+    shm_conn_link_to(shm, conn);
     sl_shm_handshake_attach(conn);
     if (sl_shm_socket_watch(shm, conn->link.fd, conn, false) != 0) {
         conn->end.eof = true;
@@ -356,12 +356,13 @@ static void depart(struct sl_shm_conn *conn)
     moved->link = conn->link;
     sl_shm_reply_buffer_close(conn);
     unlink_from(conn);
-    put_spare(shm, conn);
+    shm_conn_put_spare(shm, conn);
     if (from == to) {
-        arrive(moved, 0, 0);
+        shm_conn_arrive(moved, 0, 0);
     } else {
-        sl_reactor_post(from, sl_reactor_index(to),
-                        (struct sl_mail){.run = arrive, .ctx = moved, .drop = drop});
+        sl_reactor_post(
+            from, sl_reactor_index(to),
+            (struct sl_mail){.run = shm_conn_arrive, .ctx = moved, .drop = shm_conn_drop});
     }
 }
 
@@ -398,7 +399,7 @@ static uint32_t visit_live(struct sl_shm_conn *conn, uint32_t budget)
     bool over = conn->receive.phase == SL_SHM_PHASE_HELD || !sl_shm_receive_pending(conn) ||
                 conn->receive.head - conn->end.eof_head >= SL_SHM_SLOTS;
     if (conn->end.eof && conn->phase == SL_SHM_LIVE && over) {
-        end(conn, SL_ERR_CLOSED);
+        shm_conn_end(conn, SL_ERR_CLOSED);
     }
     return work;
 }
@@ -421,7 +422,7 @@ uint32_t sl_shm_conn_visit(struct sl_shm_conn *conn, uint32_t budget)
     }
     check(conn);
     if (conn->phase == SL_SHM_ENDED) {
-        finish(conn);
+        shm_conn_finish(conn);
         return work + 1;
     }
     conn->busy = conn->ready || conn->end.eof || conn->receive.phase != SL_SHM_PHASE_NEXT ||

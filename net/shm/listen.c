@@ -25,7 +25,7 @@ struct sl_shm_listener {
     int fd;
 };
 
-static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+static void shm_listen_on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_shm_listener *listener = SL_CONTAINER_OF(timer, struct sl_shm_listener, timer);
     if (sl_shm_socket_watch(listener->shm, listener->fd, listener, true) != 0) {
@@ -157,7 +157,7 @@ int sl_shm_listen_open(struct sl_transport *transport, const struct sl_endpoint 
                                          .next = shm->listeners,
                                          .events = events,
                                          .ctx = ctx,
-                                         .timer.run = on_timer,
+                                         .timer.run = shm_listen_on_timer,
                                          .fd = fd};
     if (sl_shm_socket_watch(shm, fd, listener, true) != 0) {
         close(fd);

@@ -6,14 +6,15 @@
 
 #define HANDSHAKE_NS_MAX (10 * SL_CLOCK_NS_PER_S)
 
-static uint64_t timeout_ns(const struct sl_shm *shm)
+static uint64_t shm_liveness_timeout_ns(const struct sl_shm *shm)
 {
     return shm->peer_timeout_ms * SL_CLOCK_NS_PER_MS;
 }
 
-static uint64_t handshake_ns(const struct sl_shm *shm)
+static uint64_t shm_liveness_handshake_ns(const struct sl_shm *shm)
 {
-    return timeout_ns(shm) < HANDSHAKE_NS_MAX ? timeout_ns(shm) : HANDSHAKE_NS_MAX;
+    return shm_liveness_timeout_ns(shm) < HANDSHAKE_NS_MAX ? shm_liveness_timeout_ns(shm)
+                                                           : HANDSHAKE_NS_MAX;
 }
 
 /* A peer that consumes nothing may wait for memory for long, but then its reactor runs and answers
@@ -35,24 +36,26 @@ static void visit_live(struct sl_shm_conn *conn, uint64_t now_ns)
     if (send->consumed != send->number || is_asking) {
         (void)sl_shm_ctrl_msg_send(conn, (struct sl_shm_ctrl_msg){.kind = SL_SHM_CTRL_MSG_PING},
                                    -1);
-        if (sl_silence_lasts(&conn->watch.silence, now_ns, timeout_ns(conn->shm))) {
+        if (sl_silence_lasts(&conn->watch.silence, now_ns, shm_liveness_timeout_ns(conn->shm))) {
             sl_shm_fail(conn, SL_ERR_DEADLINE, "it takes nothing and does not answer");
         }
     }
 }
 
-static void visit(struct sl_list_link *link, uint64_t now_ns)
+static void shm_liveness_visit(struct sl_list_link *link, uint64_t now_ns)
 {
     struct sl_shm_conn *conn = SL_CONTAINER_OF(link, struct sl_shm_conn, alive);
     if (conn->phase == SL_SHM_LIVE) {
         visit_live(conn, now_ns);
     } else if (conn->phase <= SL_SHM_HANDSHAKE &&
-               sl_silence_lasts(&conn->watch.silence, now_ns, handshake_ns(conn->shm))) {
+               sl_silence_lasts(&conn->watch.silence, now_ns,
+                                shm_liveness_handshake_ns(conn->shm))) {
         sl_shm_fail(conn, SL_ERR_DEADLINE, "it did not shake hands in time");
     }
 }
 
 void sl_shm_liveness_init(struct sl_shm *shm)
 {
-    sl_liveness_init(&shm->liveness, shm->base.reactor, handshake_ns(shm), visit);
+    sl_liveness_init(&shm->liveness, shm->base.reactor, shm_liveness_handshake_ns(shm),
+                     shm_liveness_visit);
 }

@@ -13,7 +13,7 @@ static struct sl_shm_loan *loan_at(struct sl_shm_receive *receive, uint32_t numb
 }
 
 /* Reports frames to the peer in order, independent of the order of release. */
-static void consume(struct sl_shm_conn *conn)
+static void shm_receive_consume(struct sl_shm_conn *conn)
 {
     struct sl_shm_receive *receive = &conn->receive;
     while (receive->consumed != receive->head && loan_at(receive, receive->consumed)->done) {
@@ -31,7 +31,7 @@ static void finish_slot(struct sl_shm_conn *conn)
     loan_at(receive, receive->head)->done = true;
     receive->head++;
     receive->phase = SL_SHM_PHASE_NEXT;
-    consume(conn);
+    shm_receive_consume(conn);
 }
 
 /* Keeps the slot at the head, and the memory it names, until the message is released. */
@@ -58,7 +58,7 @@ struct sl_shm_conn *sl_shm_receive_release(struct sl_shm *shm, struct sl_shm_tok
     loan->done = true;
     conn->receive.claims_open--;
     if (conn->base.state != SL_CONN_CLOSED) {
-        consume(conn);
+        shm_receive_consume(conn);
         return NULL;
     }
     return conn->receive.claims_open == 0 ? conn : NULL;
@@ -66,12 +66,12 @@ struct sl_shm_conn *sl_shm_receive_release(struct sl_shm *shm, struct sl_shm_tok
 
 /* Delivery. Functions return whether another frame may follow. */
 
-static bool readable(const struct sl_shm_conn *conn)
+static bool shm_receive_readable(const struct sl_shm_conn *conn)
 {
     return conn->phase == SL_SHM_LIVE && conn->base.failure == 0;
 }
 
-static bool deliver(struct sl_shm_conn *conn, const uint8_t *payload, void *token)
+static bool shm_receive_deliver(struct sl_shm_conn *conn, const uint8_t *payload, void *token)
 {
     struct sl_shm_receive *receive = &conn->receive;
     struct sl_transport_message message = {
@@ -88,7 +88,7 @@ static bool deliver(struct sl_shm_conn *conn, const uint8_t *payload, void *toke
     conn->base.reply_buffer = NULL;
     conn->base.tail = NULL;
     conn->base.reply_buffer_bytes = conn->base.tail_bytes = 0;
-    return readable(conn);
+    return shm_receive_readable(conn);
 }
 
 static bool lies_in_one(const struct sl_shm_receive *receive)
@@ -105,7 +105,7 @@ static bool still_imported(struct sl_shm_conn *conn)
 }
 
 /* Copies bytes [from, from + bytes) of the payload. */
-static void copy(struct sl_shm_conn *conn, uint8_t *to, uint32_t from, uint32_t bytes)
+static void shm_receive_copy(struct sl_shm_conn *conn, uint8_t *to, uint32_t from, uint32_t bytes)
 {
     const struct sl_shm_receive *receive = &conn->receive;
     for (uint32_t i = 0; i < receive->part_count && bytes > 0; i++) {
@@ -133,7 +133,7 @@ static bool deliver_copy(struct sl_shm_conn *conn, const uint8_t *memory,
         return false;
     }
     finish_slot(conn);
-    return deliver(conn, memory, token);
+    return shm_receive_deliver(conn, memory, token);
 }
 
 static bool deliver_short(struct sl_shm_conn *conn)
@@ -143,7 +143,7 @@ static bool deliver_short(struct sl_shm_conn *conn)
     if (receive->frame.type == SL_FRAME_REPLY && receive->slot.kind == SL_SHM_PIECES &&
         lies_in_one(receive)) {
         const uint8_t *payload = receive->parts[0];
-        return deliver(conn, payload, loan_slot(conn));
+        return shm_receive_deliver(conn, payload, loan_slot(conn));
     }
     struct sl_shm_token *token;
     uint8_t *memory = sl_shm_staging_get(&conn->shm->staging, bytes, &token);
@@ -151,7 +151,7 @@ static bool deliver_short(struct sl_shm_conn *conn)
     if (memory == NULL) {
         return false;
     }
-    copy(conn, memory, 0, bytes);
+    shm_receive_copy(conn, memory, 0, bytes);
     if (receive->slot.kind == SL_SHM_PIECES) {
         sl_cell_add(&conn->shm->base.cells->copied_bytes, bytes);
     }
@@ -166,7 +166,7 @@ static bool deliver_in_place(struct sl_shm_conn *conn)
         const uint8_t *payload = receive->parts[0];
         conn->base.tail = receive->part_count == 2 ? receive->parts[1] : NULL;
         conn->base.tail_bytes = receive->part_count == 2 ? receive->part_bytes[1] : 0;
-        return deliver(conn, payload, loan_slot(conn));
+        return shm_receive_deliver(conn, payload, loan_slot(conn));
     }
     uint32_t bytes = receive->frame.payload_bytes;
     struct sl_shm_token *token;
@@ -174,7 +174,7 @@ static bool deliver_in_place(struct sl_shm_conn *conn)
     if (memory == NULL) {
         return false;
     }
-    copy(conn, memory, 0, bytes);
+    shm_receive_copy(conn, memory, 0, bytes);
     return deliver_copy(conn, memory, token);
 }
 
@@ -182,7 +182,7 @@ static bool ask(struct sl_shm_conn *conn)
 {
     struct sl_shm_receive *receive = &conn->receive;
     void *memory = sl_conn_ask_sink(&conn->base, &receive->frame);
-    if (!readable(conn) || memory == NULL) {
+    if (!shm_receive_readable(conn) || memory == NULL) {
         return false;
     }
     if (memory == SL_TRANSPORT_IN_PLACE) {
@@ -190,7 +190,7 @@ static bool ask(struct sl_shm_conn *conn)
     }
     if (lies_in_one(receive) && receive->parts[0] == memory) {
         finish_slot(conn);
-        return deliver(conn, memory, NULL);
+        return shm_receive_deliver(conn, memory, NULL);
     }
     receive->sink = memory;
     receive->sink_have = 0;
@@ -218,7 +218,7 @@ static bool place(struct sl_shm_conn *conn)
     if (bytes == 0) {
         struct sl_shm_token *empty = &conn->shm->staging.empty;
         finish_slot(conn);
-        return deliver(conn, conn->shm->staging.memory, empty);
+        return shm_receive_deliver(conn, conn->shm->staging.memory, empty);
     }
     return has_sink(conn) ? ask(conn) : deliver_short(conn);
 }
@@ -229,7 +229,7 @@ static bool copy_on(struct sl_shm_conn *conn, uint32_t *slice)
     struct sl_shm_receive *receive = &conn->receive;
     uint32_t left = receive->frame.payload_bytes - receive->sink_have;
     uint32_t bytes = left < *slice ? left : *slice;
-    copy(conn, receive->sink + receive->sink_have, receive->sink_have, bytes);
+    shm_receive_copy(conn, receive->sink + receive->sink_have, receive->sink_have, bytes);
     receive->sink_have += bytes;
     *slice -= bytes;
     return bytes == left && deliver_copy(conn, receive->sink, NULL);
@@ -301,7 +301,7 @@ static bool read_slot(struct sl_shm_conn *conn)
         return sl_shm_fail(conn, SL_ERR_PROTOCOL, "it sent a frame that lies where nothing is");
     }
     receive->phase = SL_SHM_PHASE_HELD;
-    return readable(conn);
+    return shm_receive_readable(conn);
 }
 
 /* Resolves a payload in our memory again: the region may have been unregistered since the last

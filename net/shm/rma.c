@@ -66,7 +66,7 @@ struct sl_shm_rma {
     struct op ops[QUEUE];
 };
 
-static struct region *find_region(struct sl_shm *shm, uint64_t key)
+static struct region *shm_rma_find_region(struct sl_shm *shm, uint64_t key)
 {
     SL_LIST_FOREACH (link, &shm->rma_regions) {
         struct region *region = SL_CONTAINER_OF(link, struct region, link);
@@ -94,7 +94,7 @@ static void drop_grant(struct grant *grant)
     }
 }
 
-static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+static void shm_rma_on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct region *region = SL_CONTAINER_OF(timer, struct region, timer);
     region->is_lost = true;
@@ -118,11 +118,11 @@ static int find_memory(struct region *region, const uint8_t *base)
     return 0;
 }
 
-static int region_add(struct sl_transport *transport, uint64_t key, void *base, size_t bytes,
-                      unsigned access)
+static int shm_rma_region_add(struct sl_transport *transport, uint64_t key, void *base,
+                              size_t bytes, unsigned access)
 {
     struct sl_shm *shm = (struct sl_shm *)transport;
-    if (find_region(shm, key) != NULL) {
+    if (shm_rma_find_region(shm, key) != NULL) {
         return SL_ERR_EXISTS;
     }
     if (shm->rma_region_count == SL_LIMIT_TRANSFER_BUFFERS) {
@@ -133,7 +133,7 @@ static int region_add(struct sl_transport *transport, uint64_t key, void *base, 
         return SL_ERR_NO_MEMORY;
     }
     *region = (struct region){
-        .shm = shm, .key = key, .bytes = bytes, .access = access, .timer.run = on_timer};
+        .shm = shm, .key = key, .bytes = bytes, .access = access, .timer.run = shm_rma_on_timer};
     const int err = access != SL_TRANSPORT_RMA_LOCAL ? find_memory(region, base) : 0;
     if (err != 0) {
         free(region);
@@ -153,9 +153,9 @@ static int send_msg(struct sl_shm_conn *conn, struct sl_shm_ctrl_msg msg, int fd
     return err == SL_ERR_AGAIN ? SL_ERR_DEADLINE : err;
 }
 
-static void region_remove(struct sl_transport *transport, uint64_t key)
+static void shm_rma_region_remove(struct sl_transport *transport, uint64_t key)
 {
-    struct region *region = find_region((struct sl_shm *)transport, key);
+    struct region *region = shm_rma_find_region((struct sl_shm *)transport, key);
     sl_assert(region != NULL);
     sl_assert(region->state == ADDED);
     if (sl_list_empty(&region->grants)) {
@@ -222,7 +222,7 @@ static struct sl_shm_rma *state_of(struct sl_shm_conn *conn)
     return conn->rma;
 }
 
-static int admit(struct sl_conn *base)
+static int shm_rma_admit(struct sl_conn *base)
 {
     struct sl_shm_rma *rma = state_of((struct sl_shm_conn *)base);
     if (rma == NULL) {
@@ -268,7 +268,7 @@ static int take_ask(struct sl_shm_conn *conn, uint64_t key)
         return SL_ERR_PROTOCOL;
     }
     const bool is_admitted = conn->rma != NULL && conn->rma->is_admitted;
-    struct region *region = is_admitted ? find_region(conn->shm, key) : NULL;
+    struct region *region = is_admitted ? shm_rma_find_region(conn->shm, key) : NULL;
     if (region != NULL && region->access != SL_TRANSPORT_RMA_LOCAL && region->state <= ADDED) {
         return give(conn, region);
     }
@@ -295,7 +295,7 @@ static struct mapping **find_mapping(struct sl_shm_rma *rma, uint64_t key)
     return at;
 }
 
-static void unmap(struct sl_shm_rma *rma, struct mapping **at)
+static void shm_rma_unmap(struct sl_shm_rma *rma, struct mapping **at)
 {
     struct mapping *mapping = *at;
     *at = mapping->next;
@@ -376,7 +376,7 @@ static int take_withdraw(struct sl_shm_conn *conn, uint64_t key)
     fail_ops(conn, key, SL_ERR_NOT_FOUND);
     struct mapping **at = find_mapping(rma, key);
     if (*at != NULL) {
-        unmap(rma, at);
+        shm_rma_unmap(rma, at);
     }
     return send_unmapped(conn, key);
 }
@@ -399,7 +399,8 @@ int sl_shm_rma_take(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *msg,
 
 /* The initiator's end: operations */
 
-static uint32_t post(struct sl_conn *base, const struct sl_transport_rma_op *ops, uint32_t count)
+static uint32_t shm_rma_post(struct sl_conn *base, const struct sl_transport_rma_op *ops,
+                             uint32_t count)
 {
     struct sl_shm_conn *conn = (struct sl_shm_conn *)base;
     struct sl_shm_rma *rma = state_of(conn);
@@ -547,7 +548,7 @@ void sl_shm_rma_close(struct sl_shm_conn *conn)
     }
     for (uint32_t i = 0; i < BUCKETS; i++) {
         while (rma->buckets[i] != NULL) {
-            unmap(rma, &rma->buckets[i]);
+            shm_rma_unmap(rma, &rma->buckets[i]);
         }
     }
     /* A peer that has left, or has closed its socket, writes no more. */
@@ -561,5 +562,7 @@ void sl_shm_rma_close(struct sl_shm_conn *conn)
     conn->rma = NULL;
 }
 
-const struct sl_transport_rma_ops sl_shm_rma_ops = {
-    .region_add = region_add, .region_remove = region_remove, .admit = admit, .post = post};
+const struct sl_transport_rma_ops sl_shm_rma_ops = {.region_add = shm_rma_region_add,
+                                                    .region_remove = shm_rma_region_remove,
+                                                    .admit = shm_rma_admit,
+                                                    .post = shm_rma_post};

@@ -8,7 +8,7 @@
 
 #define LEFT_IN_PLACE_BYTES 4096U /* of a payload part, if the part before it must be copied */
 
-static struct sl_shm_entry *entry_at(struct sl_shm_send *send, uint32_t index)
+static struct sl_shm_entry *shm_send_entry_at(struct sl_shm_send *send, uint32_t index)
 {
     return &send->queue[index % SL_SHM_QUEUE];
 }
@@ -84,7 +84,7 @@ static struct payload payload_of(const struct sl_transport_frame *frame)
                             .second_bytes = frame->payload_bytes};
 }
 
-static void copy(uint8_t *to, const struct payload *payload)
+static void shm_send_copy(uint8_t *to, const struct payload *payload)
 {
     memcpy(to, payload->first, payload->first_bytes);
     if (payload->second_bytes > 0) {
@@ -132,7 +132,7 @@ static uint8_t find_pieces(struct sl_shm_conn *conn, const struct payload *paylo
     if (!take_arena(conn, payload->first_bytes + payload->second_bytes, &pieces[0])) {
         return 0;
     }
-    copy(arena + pieces[0].offset, payload);
+    shm_send_copy(arena + pieces[0].offset, payload);
     sl_cell_add(&conn->shm->base.cells->copied_bytes, pieces[0].bytes);
     return 1;
 }
@@ -150,7 +150,7 @@ static bool fill_slot(struct sl_shm_conn *conn, const struct sl_transport_frame 
     if (payload.first_bytes <= inline_max &&
         payload.second_bytes <= inline_max - payload.first_bytes) {
         slot->kind = SL_SHM_INLINE;
-        copy(slot->inlined, &payload);
+        shm_send_copy(slot->inlined, &payload);
     } else {
         slot->kind = SL_SHM_PIECES;
         slot->piece_count = find_pieces(conn, &payload, pieces, by_ref);
@@ -176,7 +176,7 @@ static bool has_slot(struct sl_shm_conn *conn)
     return send->number - send->consumed < SL_SHM_SLOTS && conn->base.failure == 0;
 }
 
-static bool publish(struct sl_shm_conn *conn, struct sl_shm_entry *entry)
+static bool shm_send_publish(struct sl_shm_conn *conn, struct sl_shm_entry *entry)
 {
     struct sl_shm_send *send = &conn->send;
     if (!has_slot(conn)) {
@@ -209,9 +209,9 @@ uint32_t sl_shm_send_burst(struct sl_conn *base, const struct sl_transport_frame
         return 0;
     }
     while (taken < count && send->tail - send->head < SL_SHM_QUEUE) {
-        struct sl_shm_entry *entry = entry_at(send, send->tail);
+        struct sl_shm_entry *entry = shm_send_entry_at(send, send->tail);
         entry->frame = frames[taken++];
-        if (send->next == send->tail && publish(conn, entry)) {
+        if (send->next == send->tail && shm_send_publish(conn, entry)) {
             send->next++;
         }
         send->tail++;
@@ -225,7 +225,7 @@ uint32_t sl_shm_send_burst(struct sl_conn *base, const struct sl_transport_frame
 
 static bool is_sent(struct sl_shm_send *send, uint32_t index)
 {
-    const struct sl_shm_entry *entry = entry_at(send, index);
+    const struct sl_shm_entry *entry = shm_send_entry_at(send, index);
     return index != send->next && (!entry->by_ref || (int32_t)(send->consumed - entry->due) >= 0);
 }
 
@@ -236,7 +236,8 @@ static uint32_t sent_run(struct sl_shm_send *send)
         return send->head;
     }
     uint32_t end = send->head + 1;
-    while (end != send->tail && entry_at(send, end)->frame.cookie == SL_TRANSPORT_COALESCED) {
+    while (end != send->tail &&
+           shm_send_entry_at(send, end)->frame.cookie == SL_TRANSPORT_COALESCED) {
         if (!is_sent(send, end)) {
             return send->head;
         }
@@ -251,7 +252,7 @@ static uint32_t report(struct sl_shm_conn *conn)
     struct sl_shm_send *send = &conn->send;
     uint32_t reported = 0, end;
     while (conn->phase != SL_SHM_ENDED && (end = sent_run(send)) != send->head) {
-        void *cookie = entry_at(send, send->head)->frame.cookie;
+        void *cookie = shm_send_entry_at(send, send->head)->frame.cookie;
         sl_cell_add(&conn->shm->base.cells->frames_sent, end - send->head);
         reported += end - send->head;
         send->head = end;
@@ -267,7 +268,8 @@ uint32_t sl_shm_send_run(struct sl_shm_conn *conn)
     if (sl_shm_send_waits(conn)) {
         sl_shm_send_refresh(conn);
     }
-    while (send->next != send->tail && publish(conn, entry_at(send, send->next))) {
+    while (send->next != send->tail &&
+           shm_send_publish(conn, shm_send_entry_at(send, send->next))) {
         send->next++;
         work++;
     }

@@ -41,7 +41,7 @@ void sl_shm_host(char host[SL_SHM_HOST_BYTES])
 
 /* Memory of connections is not freed while the transport is open: an event for an ended one does no
  * harm. */
-static void on_readable(struct sl_ring_watch *watch)
+static void shm_on_readable(struct sl_ring_watch *watch)
 {
     struct sl_shm *shm = SL_CONTAINER_OF(watch, struct sl_shm, watch);
     struct epoll_event events[SOCKETS_A_TURN];
@@ -101,7 +101,7 @@ static int shm_open_transport(struct sl_reactor *reactor,
     sl_list_init(&shm->rma_due);
     sl_shm_liveness_init(shm);
     shm->next = &shm->liveness.conns.head;
-    sl_ring_watch_level(ring, &shm->watch, shm->epoll_fd, on_readable);
+    sl_ring_watch_level(ring, &shm->watch, shm->epoll_fd, shm_on_readable);
     *out = &shm->base;
     return 0;
 }

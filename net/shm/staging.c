@@ -9,7 +9,7 @@
 
 #define ALIGNMENT 64U
 
-static uint32_t round_up(uint32_t bytes)
+static uint32_t staging_round_up(uint32_t bytes)
 {
     return (bytes + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
 }
@@ -17,7 +17,7 @@ static uint32_t round_up(uint32_t bytes)
 int sl_shm_staging_init(struct sl_shm_staging *staging, uint32_t buffer_count,
                         uint32_t buffer_bytes)
 {
-    uint32_t bytes = buffer_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES ? round_up(buffer_bytes)
+    uint32_t bytes = buffer_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES ? staging_round_up(buffer_bytes)
                                                                   : SL_LIMIT_INLINE_PAYLOAD_BYTES;
     *staging = (struct sl_shm_staging){
         .buffer_bytes = bytes, .buffer_count = buffer_count, .empty.kind = SL_SHM_TOKEN_EMPTY};
@@ -53,22 +53,22 @@ void sl_shm_staging_fini(struct sl_shm_staging *staging)
     free(staging->buffers);
 }
 
-static bool fits(const struct sl_shm_staging *staging, uint32_t bytes)
+static bool staging_fits(const struct sl_shm_staging *staging, uint32_t bytes)
 {
     return staging->current != NULL &&
-           round_up(bytes) <= staging->buffer_bytes - staging->current->used;
+           staging_round_up(bytes) <= staging->buffer_bytes - staging->current->used;
 }
 
 bool sl_shm_staging_has(const struct sl_shm_staging *staging, uint32_t bytes)
 {
-    return staging->free != NULL || fits(staging, bytes);
+    return staging->free != NULL || staging_fits(staging, bytes);
 }
 
 uint8_t *sl_shm_staging_get(struct sl_shm_staging *staging, uint32_t bytes,
                             struct sl_shm_token **token)
 {
     sl_assert(bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES);
-    if (!fits(staging, bytes)) {
+    if (!staging_fits(staging, bytes)) {
         if (staging->free == NULL) {
             return NULL;
         }
@@ -77,7 +77,7 @@ uint8_t *sl_shm_staging_get(struct sl_shm_staging *staging, uint32_t bytes,
     }
     struct sl_shm_buffer *buffer = staging->current;
     uint8_t *memory = buffer->memory + buffer->used;
-    buffer->used += round_up(bytes);
+    buffer->used += staging_round_up(bytes);
     buffer->refs++;
     *token = &buffer->token;
     return memory;
@@ -86,7 +86,7 @@ uint8_t *sl_shm_staging_get(struct sl_shm_staging *staging, uint32_t bytes,
 uint8_t *sl_shm_staging_get_heap(struct sl_shm_staging *staging, uint32_t bytes,
                                  struct sl_shm_token **token)
 {
-    size_t total = sizeof(struct sl_shm_heap) + round_up(bytes);
+    size_t total = sizeof(struct sl_shm_heap) + staging_round_up(bytes);
     struct sl_shm_heap *heap = aligned_alloc(ALIGNMENT, total);
     if (heap == NULL) {
         return NULL;

@@ -11,7 +11,7 @@
     "host:port for etcd, http://host:port/path and https://"
 
 /* The server of a URL without a scheme, "host:port" before a slash. */
-static int parse_server(const char *url, struct sl_endpoint *out)
+static int store_address_parse_server(const char *url, struct sl_endpoint *out)
 {
     char server[SL_LIMIT_ENDPOINT_BYTES];
     const size_t length = strcspn(url, "/");
@@ -36,7 +36,7 @@ static int parse_http(const char *text, struct sl_metastore_address *out, struct
         return sl_reason_fail(why, SL_ERR_INVALID, "the URL is too long");
     }
     memcpy(out->url, text, strlen(text) + 1);
-    return parse_server(strstr(text, "//") + 2, &server) == 0 && server.port != 0
+    return store_address_parse_server(strstr(text, "//") + 2, &server) == 0 && server.port != 0
                ? 0
                : sl_reason_fail(why, SL_ERR_INVALID, "a server is not host:port");
 }
@@ -76,5 +76,5 @@ bool sl_metastore_address_is_loopback(const struct sl_metastore_address *address
     const bool is_http = address->kind == SL_METASTORE_ADDRESS_HTTP;
     const char *server = is_http ? strstr(address->url, "//") + 2 : address->etcd.servers[0];
     struct sl_endpoint endpoint;
-    return parse_server(server, &endpoint) == 0 && sl_endpoint_is_loopback(&endpoint);
+    return store_address_parse_server(server, &endpoint) == 0 && sl_endpoint_is_loopback(&endpoint);
 }

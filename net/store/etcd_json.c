@@ -161,14 +161,14 @@ int sl_etcd_json_login(const char *user, const char *password, char **body)
 
 /* Answers */
 
-static int malformed(struct sl_metastore_answer *answer, const char *what)
+static int etcd_json_malformed(struct sl_metastore_answer *answer, const char *what)
 {
     sl_metastore_answer_fail(answer, SL_ERR_PROTOCOL, "its answer is not etcd's: %s", what);
     return SL_ERR_PROTOCOL;
 }
 
 /* Reads an integer or a string of digits; a missing field is 0. */
-static bool read_number(const json_t *object, const char *name, uint64_t *out)
+static bool etcd_json_read_number(const json_t *object, const char *name, uint64_t *out)
 {
     const json_t *value = json_object_get(object, name);
     *out = 0;
@@ -191,7 +191,7 @@ static bool read_number(const json_t *object, const char *name, uint64_t *out)
 
 /* Writes length / 4 * 3 bytes, of which *bytes count. OpenSSL alone also accepts spaces around the
  * text and padding inside it. */
-static bool decode(const char *text, size_t length, uint8_t *to, size_t *bytes)
+static bool etcd_json_decode(const char *text, size_t length, uint8_t *to, size_t *bytes)
 {
     static const char DIGITS[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const size_t padding = length - strspn(text, DIGITS);
@@ -207,7 +207,7 @@ static bool read_key(const json_t *item, char key[SL_METASTORE_KEY_BYTES])
     size_t bytes;
     uint8_t decoded[SL_METASTORE_KEY_BYTES + 4];
     if (length == 0 || length > base64_length(SL_METASTORE_KEY_BYTES - 1) ||
-        !decode(json_string_value(text), length, decoded, &bytes) ||
+        !etcd_json_decode(json_string_value(text), length, decoded, &bytes) ||
         bytes >= SL_METASTORE_KEY_BYTES || memchr(decoded, '\0', bytes) != NULL) {
         return false;
     }
@@ -231,9 +231,9 @@ static int read_item(const struct sl_metastore_request *ask, const json_t *from,
     uint64_t lease;
     const json_t *value = json_object_get(from, "value");
     if (!read_key(from, key) || !is_asked(ask, key) || (value != NULL && !json_is_string(value)) ||
-        !read_number(from, "create_revision", &created) || created == 0 ||
-        !read_number(from, "lease", &lease)) {
-        return malformed(answer, "a pair");
+        !etcd_json_read_number(from, "create_revision", &created) || created == 0 ||
+        !etcd_json_read_number(from, "lease", &lease)) {
+        return etcd_json_malformed(answer, "a pair");
     }
     size_t length = value == NULL ? 0 : json_string_length(value);
     if (length > base64_length(SL_METASTORE_VALUE_BYTES_MAX)) {
@@ -248,20 +248,20 @@ static int read_item(const struct sl_metastore_request *ask, const json_t *from,
     memcpy(item->key, key, sizeof key);
     item->created = created;
     item->lease = lease;
-    if (!decode(length == 0 ? "" : json_string_value(value), length, item->value,
-                &item->value_bytes)) {
-        return malformed(answer, "a value");
+    if (!etcd_json_decode(length == 0 ? "" : json_string_value(value), length, item->value,
+                          &item->value_bytes)) {
+        return etcd_json_malformed(answer, "a value");
     }
     item->value[item->value_bytes] = '\0';
     return 0;
 }
 
-static int read_pairs(const struct sl_metastore_request *ask, const json_t *range,
-                      struct sl_metastore_answer *answer)
+static int etcd_json_read_pairs(const struct sl_metastore_request *ask, const json_t *range,
+                                struct sl_metastore_answer *answer)
 {
     const json_t *pairs = json_object_get(range, "kvs");
     if (pairs != NULL && (!json_is_array(pairs) || json_array_size(pairs) > SL_ETCD_JSON_PAGE)) {
-        return malformed(answer, "kvs");
+        return etcd_json_malformed(answer, "kvs");
     }
     for (size_t i = 0; i < json_array_size(pairs); i++) {
         int err = read_item(ask, json_array_get(pairs, i), answer);
@@ -270,7 +270,7 @@ static int read_pairs(const struct sl_metastore_request *ask, const json_t *rang
         }
         const size_t count = answer->item_count;
         if (count > 1 && strcmp(answer->pairs[count - 2].key, answer->pairs[count - 1].key) >= 0) {
-            return malformed(answer, "the order of keys");
+            return etcd_json_malformed(answer, "the order of keys");
         }
     }
     return 0;
@@ -279,12 +279,12 @@ static int read_pairs(const struct sl_metastore_request *ask, const json_t *rang
 static int read_range(const struct sl_metastore_request *ask, const json_t *root,
                       struct sl_metastore_answer *answer, bool *more)
 {
-    const int err = read_pairs(ask, root, answer);
+    const int err = etcd_json_read_pairs(ask, root, answer);
     if (err != 0 || !json_is_true(json_object_get(root, "more"))) {
         return err;
     }
     if (!ask->is_prefix || json_array_size(json_object_get(root, "kvs")) == 0) {
-        return malformed(answer, "more");
+        return etcd_json_malformed(answer, "more");
     }
     *more = true;
     return 0;
@@ -297,21 +297,21 @@ static int read_write(const struct sl_metastore_request *ask, const json_t *root
     answer->held = json_is_true(json_object_get(root, "succeeded"));
     if (answer->held) {
         bool is_number =
-            read_number(json_object_get(root, "header"), "revision", &answer->revision);
-        return is_number && answer->revision != 0 ? 0 : malformed(answer, "revision");
+            etcd_json_read_number(json_object_get(root, "header"), "revision", &answer->revision);
+        return is_number && answer->revision != 0 ? 0 : etcd_json_malformed(answer, "revision");
     }
     const json_t *range = json_object_get(json_array_get(responses, 0), "response_range");
     if (ask->guard == SL_METASTORE_ALWAYS || range == NULL) {
-        return malformed(answer, "responses");
+        return etcd_json_malformed(answer, "responses");
     }
-    return read_pairs(ask, range, answer);
+    return etcd_json_read_pairs(ask, range, answer);
 }
 
 static int read_ttl(const json_t *from, struct sl_metastore_answer *answer)
 {
     uint64_t ttl_s;
-    if (!read_number(from, "TTL", &ttl_s) || ttl_s > UINT32_MAX) {
-        return malformed(answer, "TTL");
+    if (!etcd_json_read_number(from, "TTL", &ttl_s) || ttl_s > UINT32_MAX) {
+        return etcd_json_malformed(answer, "TTL");
     }
     answer->ttl_s = (uint32_t)ttl_s;
     return 0;
@@ -319,18 +319,18 @@ static int read_ttl(const json_t *from, struct sl_metastore_answer *answer)
 
 static int read_grant(const json_t *root, struct sl_metastore_answer *answer)
 {
-    if (!read_number(root, "ID", &answer->lease) || answer->lease == 0) {
-        return malformed(answer, "ID");
+    if (!etcd_json_read_number(root, "ID", &answer->lease) || answer->lease == 0) {
+        return etcd_json_malformed(answer, "ID");
     }
     int err = read_ttl(root, answer);
-    return err == 0 && answer->ttl_s == 0 ? malformed(answer, "TTL") : err;
+    return err == 0 && answer->ttl_s == 0 ? etcd_json_malformed(answer, "TTL") : err;
 }
 
 static int read_keep(const json_t *root, struct sl_metastore_answer *answer)
 {
     const json_t *result = json_object_get(root, "result");
     if (!json_is_object(result)) {
-        return malformed(answer, "result");
+        return etcd_json_malformed(answer, "result");
     }
     int err = read_ttl(result, answer);
     if (err == 0 && answer->ttl_s == 0) {
@@ -348,7 +348,7 @@ int sl_etcd_json_answer(const struct sl_metastore_request *ask, const char *body
         json_loadb(body, body_bytes, JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK, NULL);
     int err = 0;
     if (!json_is_object(root)) {
-        err = malformed(answer, "no JSON object");
+        err = etcd_json_malformed(answer, "no JSON object");
     } else if (ask->kind == SL_METASTORE_LEASE_GRANT) {
         err = read_grant(root, answer);
     } else if (ask->kind == SL_METASTORE_LEASE_RENEW) {
@@ -403,7 +403,7 @@ enum sl_etcd_json_remedy sl_etcd_json_failure(long status, const char *body, siz
     char text[128];
     copy_text(said == NULL ? "" : said, text, sizeof text);
     uint64_t code = 0;
-    (void)read_number(root, "code", &code);
+    (void)etcd_json_read_number(root, "code", &code);
     json_decref(root);
     int err;
     enum sl_etcd_json_remedy remedy = remedy_of(status, code, text, &err);

@@ -22,7 +22,7 @@ enum trouble {
     REFUSES_CHANGES /* a change failed: a successful read does not end it */
 };
 
-static uint64_t now_of(const struct sl_held_key *held)
+static uint64_t held_key_now_of(const struct sl_held_key *held)
 {
     return held->options.now_ns(held->options.ctx);
 }
@@ -60,10 +60,10 @@ static void note_answer(struct sl_held_key *held, enum sl_metastore_kind kind,
 
 /* Requests */
 
-static void on_answer(void *ctx, struct sl_metastore_request *ask);
+static void held_key_on_answer(void *ctx, struct sl_metastore_request *ask);
 
-static void ask_metastore(struct sl_held_key *held, enum sl_held_key_state state,
-                          enum sl_metastore_kind kind)
+static void held_key_ask_metastore(struct sl_held_key *held, enum sl_held_key_state state,
+                                   enum sl_metastore_kind kind)
 {
     sl_assert(!held->ask.in_flight);
     struct sl_metastore_request *ask = &held->ask.request;
@@ -72,7 +72,7 @@ static void ask_metastore(struct sl_held_key *held, enum sl_held_key_state state
         .timeout_ns = held->ttl_ns / 2,
         .ttl_s = held->options.ttl_s,
         .lease = held->lease,
-        .done = on_answer,
+        .done = held_key_on_answer,
         .ctx = held,
     };
     memcpy(ask->key, held->options.key, sizeof ask->key);
@@ -89,7 +89,7 @@ static void ask_metastore(struct sl_held_key *held, enum sl_held_key_state state
     held->state = state;
     held->ask.in_flight = true;
     if (kind != SL_METASTORE_WRITE) {
-        held->ask.asked_ns = now_of(held); /* a lease counts from its request */
+        held->ask.asked_ns = held_key_now_of(held); /* a lease counts from its request */
     }
     sl_metastore_request(held->options.metastore, ask);
 }
@@ -97,14 +97,14 @@ static void ask_metastore(struct sl_held_key *held, enum sl_held_key_state state
 static void watch_again(struct sl_held_key *held, uint64_t pause_ns)
 {
     held->state = SL_HELD_KEY_WATCHING;
-    held->look_at_ns = now_of(held) + pause_ns;
+    held->look_at_ns = held_key_now_of(held) + pause_ns;
 }
 
 static void revoke(struct sl_held_key *held, uint64_t pause_ns)
 {
     held->pause_ns = pause_ns;
     if (!held->ask.in_flight && held->lease != 0) { /* else the lease expires by itself */
-        ask_metastore(held, SL_HELD_KEY_REVOKING, SL_METASTORE_LEASE_REVOKE);
+        held_key_ask_metastore(held, SL_HELD_KEY_REVOKING, SL_METASTORE_LEASE_REVOKE);
     }
 }
 
@@ -125,7 +125,7 @@ static void win(struct sl_held_key *held, uint64_t term)
     held->options.won(held->options.ctx, term);
 }
 
-static void lose(struct sl_held_key *held, const char *why, uint64_t pause_ns)
+static void held_key_lose(struct sl_held_key *held, const char *why, uint64_t pause_ns)
 {
     watch_again(held, pause_ns);
     held->options.lost(held->options.ctx, why);
@@ -136,7 +136,7 @@ static void lose(struct sl_held_key *held, const char *why, uint64_t pause_ns)
 
 /* Answers */
 
-static bool replaces(struct sl_held_key *held, const struct sl_metastore_item *item)
+static bool held_key_replaces(struct sl_held_key *held, const struct sl_metastore_item *item)
 {
     return held->options.replaces != NULL && held->options.replaces(held->options.ctx, item);
 }
@@ -150,8 +150,8 @@ static void read_came(struct sl_held_key *held, const struct sl_metastore_answer
     }
     held->options.seen(held->options.ctx, item);
     if (held->state == SL_HELD_KEY_WATCHING && held->options.campaigns &&
-        (item == NULL || replaces(held, item))) {
-        ask_metastore(held, SL_HELD_KEY_GRANTING, SL_METASTORE_LEASE_GRANT);
+        (item == NULL || held_key_replaces(held, item))) {
+        held_key_ask_metastore(held, SL_HELD_KEY_GRANTING, SL_METASTORE_LEASE_GRANT);
     }
 }
 
@@ -162,7 +162,7 @@ static void grant_came(struct sl_held_key *held, const struct sl_metastore_answe
     if (answer->err == 0 || held->has_no_leases) {
         held->lease = answer->lease;
         held->replaced = 0;
-        ask_metastore(held, SL_HELD_KEY_CLAIMING, SL_METASTORE_WRITE);
+        held_key_ask_metastore(held, SL_HELD_KEY_CLAIMING, SL_METASTORE_WRITE);
     }
 }
 
@@ -175,9 +175,9 @@ static void claim_came(struct sl_held_key *held, const struct sl_metastore_answe
         win(held, held->replaced != 0 ? held->replaced : answer->revision);
     } else if (answer->err == 0 && item != NULL && item->lease == held->lease) {
         win(held, item->created);
-    } else if (answer->err == 0 && item != NULL && replaces(held, item)) {
+    } else if (answer->err == 0 && item != NULL && held_key_replaces(held, item)) {
         held->replaced = item->created;
-        ask_metastore(held, SL_HELD_KEY_CLAIMING, SL_METASTORE_WRITE);
+        held_key_ask_metastore(held, SL_HELD_KEY_CLAIMING, SL_METASTORE_WRITE);
     } else {
         if (answer->err == 0) {
             held->options.seen(held->options.ctx, item);
@@ -198,10 +198,10 @@ static void look_over(struct sl_held_key *held)
 }
 
 /* Gives up the key; without leases, by its removal. */
-static void give_up(struct sl_held_key *held)
+static void held_key_give_up(struct sl_held_key *held)
 {
-    ask_metastore(held, SL_HELD_KEY_RELEASED,
-                  held->has_no_leases ? SL_METASTORE_WRITE : SL_METASTORE_LEASE_REVOKE);
+    held_key_ask_metastore(held, SL_HELD_KEY_RELEASED,
+                           held->has_no_leases ? SL_METASTORE_WRITE : SL_METASTORE_LEASE_REVOKE);
 }
 
 /* Gives up what a request in flight created before sl_held_key_release. */
@@ -218,11 +218,11 @@ static void answer_released(struct sl_held_key *held, const struct sl_metastore_
     held->lease = kind == SL_METASTORE_LEASE_GRANT ? answer->lease : held->lease;
     if (kind != SL_METASTORE_READ &&
         (held->lease != 0 || (held->has_no_leases && kind == SL_METASTORE_WRITE))) {
-        give_up(held);
+        held_key_give_up(held);
     }
 }
 
-static void on_answer(void *ctx, struct sl_metastore_request *ask)
+static void held_key_on_answer(void *ctx, struct sl_metastore_request *ask)
 {
     struct sl_held_key *held = ctx;
     struct sl_metastore_answer answer = ask->answer; /* a callback may reuse the request */
@@ -271,16 +271,17 @@ static bool is_own(const struct sl_held_key *held, const struct sl_metastore_ans
 static void kept(struct sl_held_key *held, const struct sl_metastore_answer *answer)
 {
     const int err = answer->err;
-    if (now_of(held) >= held->until_ns) {
-        lose(held, TOO_LATE, RETRY_NS); /* messages sent since until_ns were dropped */
+    if (held_key_now_of(held) >= held->until_ns) {
+        held_key_lose(held, TOO_LATE, RETRY_NS); /* messages sent since until_ns were dropped */
     } else if (err == 0 && held->has_no_leases && !is_own(held, answer)) {
-        lose(held, answer->item_count == 0 ? LOST : "another process has written its key", 0);
+        held_key_lose(held, answer->item_count == 0 ? LOST : "another process has written its key",
+                      0);
     } else if (err == 0) {
         set_until(held, held->keep.asked_ns);
     } else if (err == SL_ERR_NOT_FOUND) {
-        lose(held, "the store has ended its lease", RETRY_NS);
+        held_key_lose(held, "the store has ended its lease", RETRY_NS);
     } else {
-        held->keep_at_ns = now_of(held) + RETRY_NS; /* until_ns decides when to give up */
+        held->keep_at_ns = held_key_now_of(held) + RETRY_NS; /* until_ns decides when to give up */
     }
 }
 
@@ -323,13 +324,13 @@ void sl_held_key_tick(struct sl_held_key *held, uint64_t now_ns)
 {
     const bool is_holding = held->state == SL_HELD_KEY_HOLDING;
     if (is_holding && now_ns >= held->until_ns) {
-        lose(held, TOO_LATE, RETRY_NS);
+        held_key_lose(held, TOO_LATE, RETRY_NS);
     } else if (is_holding && !held->keep.in_flight && now_ns >= held->keep_at_ns) {
         keep(held, now_ns);
     } else if (held->state == SL_HELD_KEY_WATCHING && !held->ask.in_flight &&
                now_ns >= held->look_at_ns) {
-        ask_metastore(held, held->is_unread ? SL_HELD_KEY_GRANTING : SL_HELD_KEY_READING,
-                      held->is_unread ? SL_METASTORE_LEASE_GRANT : SL_METASTORE_READ);
+        held_key_ask_metastore(held, held->is_unread ? SL_HELD_KEY_GRANTING : SL_HELD_KEY_READING,
+                               held->is_unread ? SL_METASTORE_LEASE_GRANT : SL_METASTORE_READ);
     }
 }
 
@@ -341,7 +342,7 @@ bool sl_held_key_holds(const struct sl_held_key *held, uint64_t now_ns)
 void sl_held_key_depose(struct sl_held_key *held, const char *why)
 {
     if (held->state == SL_HELD_KEY_HOLDING) {
-        lose(held, why, held->ttl_ns); /* gives other candidates time to win */
+        held_key_lose(held, why, held->ttl_ns); /* gives other candidates time to win */
     }
 }
 
@@ -365,7 +366,7 @@ void sl_held_key_release(struct sl_held_key *held,
     held->released = released;
     held->state = SL_HELD_KEY_RELEASED;
     if (holds && !held->ask.in_flight) {
-        give_up(held);
+        held_key_give_up(held);
     }
     look_over(held);
 }

@@ -43,8 +43,8 @@ static const char *unsupported(const struct sl_metastore_request *ask)
                                              : NULL;
 }
 
-static void fail(const struct sl_http_metadata *store, struct sl_metastore_answer *answer, int err,
-                 const char *why)
+static void http_metadata_fail(const struct sl_http_metadata *store,
+                               struct sl_metastore_answer *answer, int err, const char *why)
 {
     sl_metastore_answer_fail(answer, err, "%.120s: %s", store->address.url, why);
 }
@@ -54,7 +54,7 @@ static void add_item(const struct sl_http_metadata *store, const struct sl_http_
 {
     struct sl_metastore_item *item = sl_metastore_answer_add(&ask->answer, got->body_bytes);
     if (item == NULL) {
-        fail(store, &ask->answer, SL_ERR_NO_MEMORY, "no memory for its answer");
+        http_metadata_fail(store, &ask->answer, SL_ERR_NO_MEMORY, "no memory for its answer");
         return;
     }
     memcpy(item->key, ask->key, sizeof item->key);
@@ -66,7 +66,7 @@ void sl_http_metadata_perform(struct sl_http_metadata *store, struct sl_metastor
     struct sl_metastore_answer *answer = &ask->answer;
     const char *why = unsupported(ask);
     if (why != NULL) {
-        fail(store, answer, SL_ERR_UNSUPPORTED, why);
+        http_metadata_fail(store, answer, SL_ERR_UNSUPPORTED, why);
         return;
     }
     const bool reads = ask->kind == SL_METASTORE_READ;
@@ -86,7 +86,7 @@ void sl_http_metadata_perform(struct sl_http_metadata *store, struct sl_metastor
     struct sl_http_answer got;
     int err = sl_http_exchange(store->http, &request, &got);
     if (err != 0) {
-        fail(store, answer, err, sl_http_error(store->http));
+        http_metadata_fail(store, answer, err, sl_http_error(store->http));
     } else if (got.status / 100 == 2) {
         answer->held = !reads;
         if (reads) {
@@ -97,11 +97,11 @@ void sl_http_metadata_perform(struct sl_http_metadata *store, struct sl_metastor
     } else {
         char text[64];
         (void)snprintf(text, sizeof text, "it answers with status %ld", got.status);
-        fail(store, answer,
-             got.status >= 500                        ? SL_ERR_IO
-             : got.status == 401 || got.status == 403 ? SL_ERR_REFUSED
-                                                      : SL_ERR_PROTOCOL,
-             text);
+        http_metadata_fail(store, answer,
+                           got.status >= 500                        ? SL_ERR_IO
+                           : got.status == 401 || got.status == 403 ? SL_ERR_REFUSED
+                                                                    : SL_ERR_PROTOCOL,
+                           text);
     }
 }
 

@@ -35,7 +35,7 @@ struct sl_remote_metastore {
     struct queue queues[QUEUES];
 };
 
-static void work(struct sl_offload_job *base)
+static void remote_metastore_work(struct sl_offload_job *base)
 {
     struct job *job = SL_CONTAINER_OF(base, struct job, base);
     if (job->queue->etcd != NULL) {
@@ -46,7 +46,7 @@ static void work(struct sl_offload_job *base)
 }
 
 /* Frees the job. reason: if err is not 0. */
-static void answer(struct job *job, int err, const char *reason)
+static void remote_metastore_answer(struct job *job, int err, const char *reason)
 {
     struct sl_metastore_request *ask = job->ask;
     sl_reactor_disarm(job->queue->reactor, &job->late);
@@ -62,12 +62,13 @@ static void answer(struct job *job, int err, const char *reason)
 
 static void start_next(struct queue *queue);
 
-static void done(struct sl_offload_job *base)
+static void remote_metastore_done(struct sl_offload_job *base)
 {
     struct job *job = SL_CONTAINER_OF(base, struct job, base);
     struct queue *queue = job->queue;
     queue->is_busy = false;
-    answer(job, base->err, base->err == SL_ERR_CANCELLED ? "closed" : "no thread to ask it");
+    remote_metastore_answer(job, base->err,
+                            base->err == SL_ERR_CANCELLED ? "closed" : "no thread to ask it");
     start_next(queue);
 }
 
@@ -88,7 +89,8 @@ static void start_next(struct queue *queue)
 
 static void on_late(struct sl_timer *timer, uint64_t now_ns)
 {
-    answer(SL_CONTAINER_OF(timer, struct job, late), SL_ERR_DEADLINE, "no answer in time");
+    remote_metastore_answer(SL_CONTAINER_OF(timer, struct job, late), SL_ERR_DEADLINE,
+                            "no answer in time");
 }
 
 /* Asserts on a failed allocation: without a job no answer is possible. */
@@ -98,7 +100,7 @@ static void ask(struct sl_metastore *base, struct sl_metastore_request *ask)
     struct queue *queue = &metastore->queues[ask->kind == SL_METASTORE_LEASE_RENEW ? 0 : 1];
     struct job *job = calloc(1, sizeof *job);
     sl_assert(job != NULL);
-    *job = (struct job){.base = {.work = work, .done = done},
+    *job = (struct job){.base = {.work = remote_metastore_work, .done = remote_metastore_done},
                         .queue = queue,
                         .ask = ask,
                         .timeout_ns = ask->timeout_ns,
@@ -151,7 +153,8 @@ static bool end(struct queue *queue, uint64_t timeout_ns)
     struct sl_list_link *link;
     const bool has_ended = sl_offload_destroy(&queue->offload, timeout_ns);
     while ((link = sl_list_first(&queue->waiting)) != NULL) {
-        answer(SL_CONTAINER_OF(link, struct job, link), SL_ERR_CANCELLED, "closed");
+        remote_metastore_answer(SL_CONTAINER_OF(link, struct job, link), SL_ERR_CANCELLED,
+                                "closed");
     }
     if (has_ended && queue->etcd != NULL) {
         sl_etcd_destroy(&queue->etcd);

@@ -16,9 +16,9 @@
 /* Creation and end */
 
 static void on_receive(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags);
-static void on_sent(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags);
+static void tcp_conn_on_sent(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags);
 
-static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+static void tcp_conn_on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     sl_tcp_conn_end(SL_CONTAINER_OF(timer, struct sl_tcp_conn, timer), SL_ERR_CLOSED);
 }
@@ -35,7 +35,7 @@ static void stop_timer(struct sl_tcp_conn *conn)
 
 /* Keeps the staging block: the receiver may still read a message of the previous connection in it.
  * The arrays are not cleared, so that unused memory is never touched. */
-static void reset(struct sl_tcp_conn *conn, int fd)
+static void tcp_conn_reset(struct sl_tcp_conn *conn, int fd)
 {
     conn->fd = fd;
     conn->ops_in_flight = 0;
@@ -46,13 +46,13 @@ static void reset(struct sl_tcp_conn *conn, int fd)
     conn->moved = NULL;
     conn->spare_next = NULL;
     conn->alive = conn->sending = conn->waiting = (struct sl_list_link){0};
-    conn->timer = (struct sl_timer){.run = on_timer};
+    conn->timer = (struct sl_timer){.run = tcp_conn_on_timer};
     conn->connecting = false;
     conn->watch = (struct sl_tcp_watch){0};
     conn->long_until_ns = 0;
     conn->receive =
         (struct sl_tcp_receive){.op.complete = on_receive, .phase = SL_TCP_PHASE_HEADER};
-    conn->send.op.complete = on_sent;
+    conn->send.op.complete = tcp_conn_on_sent;
     conn->send.in_flight = conn->send.wants_room = conn->send.in_doubt = false;
     conn->send.write = SL_TCP_WRITE_OPEN;
     conn->send.piece_head = conn->send.piece_tail = 0;
@@ -60,7 +60,7 @@ static void reset(struct sl_tcp_conn *conn, int fd)
     conn->send.run_sent = 0;
 }
 
-static struct sl_tcp_conn *allocate(void)
+static struct sl_tcp_conn *tcp_conn_allocate(void)
 {
     struct sl_tcp_conn *conn = aligned_alloc(_Alignof(struct sl_tcp_conn), sizeof *conn);
     if (conn != NULL) {
@@ -70,7 +70,7 @@ static struct sl_tcp_conn *allocate(void)
     return conn;
 }
 
-static void link_to(struct sl_tcp *tcp, struct sl_tcp_conn *conn)
+static void tcp_conn_link_to(struct sl_tcp *tcp, struct sl_tcp_conn *conn)
 {
     conn->tcp = tcp;
     conn->watch.patience_ms = tcp->peer_timeout_ms;
@@ -102,19 +102,19 @@ static struct sl_tcp_conn *take_spare(struct sl_tcp *tcp)
     return conn;
 }
 
-static struct sl_tcp_conn *create(struct sl_tcp *tcp, int fd,
-                                  const struct sl_transport_events *events, void *ctx)
+static struct sl_tcp_conn *tcp_conn_create(struct sl_tcp *tcp, int fd,
+                                           const struct sl_transport_events *events, void *ctx)
 {
     struct sl_tcp_conn *conn = take_spare(tcp);
     if (conn == NULL) {
-        conn = allocate();
+        conn = tcp_conn_allocate();
     }
     if (conn == NULL) {
         return NULL;
     }
-    reset(conn, fd);
+    tcp_conn_reset(conn, fd);
     sl_conn_init(&conn->base, &tcp->base, events, ctx);
-    link_to(tcp, conn);
+    tcp_conn_link_to(tcp, conn);
     return conn;
 }
 
@@ -277,7 +277,7 @@ int sl_tcp_conn_connect(struct sl_transport *transport, const struct sl_endpoint
     if (err != 0) {
         return err;
     }
-    struct sl_tcp_conn *conn = create(tcp, fd, events, ctx);
+    struct sl_tcp_conn *conn = tcp_conn_create(tcp, fd, events, ctx);
     if (conn == NULL) {
         close(fd);
         return SL_ERR_NO_MEMORY;
@@ -303,7 +303,7 @@ int sl_tcp_conn_connect(struct sl_transport *transport, const struct sl_endpoint
 int sl_tcp_conn_accept(struct sl_tcp *tcp, int fd, const char *peer,
                        const struct sl_transport_events *events, void *ctx)
 {
-    struct sl_tcp_conn *conn = create(tcp, fd, events, ctx);
+    struct sl_tcp_conn *conn = tcp_conn_create(tcp, fd, events, ctx);
     if (conn == NULL) {
         return SL_ERR_NO_MEMORY;
     }
@@ -346,7 +346,7 @@ void sl_tcp_conn_disconnect(struct sl_conn *base)
 }
 
 /* DRAINING: takes the next step of closing, if nothing is in flight for it. */
-static void drain(struct sl_tcp_conn *conn)
+static void tcp_conn_drain(struct sl_tcp_conn *conn)
 {
     if (conn->life != SL_TCP_LIFE_DRAINING || !sl_tcp_send_idle(conn)) {
         return;
@@ -375,12 +375,12 @@ int sl_tcp_conn_migrate(struct sl_conn *base, struct sl_transport *to,
     /* TLS's own messages may be queued or in flight. */
     sl_assert(conn->tls != NULL ? conn->send.run_head == conn->send.run_tail
                                 : sl_tcp_send_idle(conn));
-    struct sl_tcp_conn *moved = allocate();
+    struct sl_tcp_conn *moved = tcp_conn_allocate();
     if (moved == NULL) {
         sl_tcp_conn_end(conn, SL_ERR_NO_MEMORY);
         return SL_ERR_NO_MEMORY;
     }
-    reset(moved, conn->fd);
+    tcp_conn_reset(moved, conn->fd);
     sl_conn_init(&moved->base, to, events, ctx);
     moved->base.user = user;
     moved->receive.low_bytes = conn->receive.low_bytes; /* the socket keeps the setting */
@@ -430,7 +430,7 @@ static struct sl_tcp_conn *settle(struct sl_tcp *tcp, struct sl_tcp_conn *moved)
     if (conn == NULL) {
         return moved;
     }
-    reset(conn, moved->fd);
+    tcp_conn_reset(conn, moved->fd);
     conn->base = moved->base;
     conn->tls = moved->tls;
     conn->receive.first = moved->receive.first;
@@ -441,18 +441,18 @@ static struct sl_tcp_conn *settle(struct sl_tcp *tcp, struct sl_tcp_conn *moved)
 }
 
 /* Runs on the target reactor. */
-static void arrive(void *ctx, uint64_t a, uint64_t b)
+static void tcp_conn_arrive(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_tcp_conn *moved = ctx;
     struct sl_tcp *tcp = (struct sl_tcp *)moved->base.transport;
     struct sl_tcp_conn *conn = settle(tcp, moved);
-    link_to(tcp, conn);
+    tcp_conn_link_to(tcp, conn);
     sl_list_append(&tcp->pending, &conn->waiting);
     sl_tcp_send_tls_output(conn);
 }
 
 /* The target reactor has stopped. */
-static void drop(void *ctx)
+static void tcp_conn_drop(void *ctx)
 {
     struct sl_tcp_conn *moved = ctx;
     sl_fork_close(moved->fd);
@@ -462,7 +462,7 @@ static void drop(void *ctx)
 }
 
 /* Moves the connection to its reactor when no operation is in flight. */
-static void depart(struct sl_tcp_conn *conn)
+static void tcp_conn_depart(struct sl_tcp_conn *conn)
 {
     if (conn->send.in_flight || conn->receive.flight != SL_TCP_FLIGHT_NONE) {
         return;
@@ -481,10 +481,11 @@ static void depart(struct sl_tcp_conn *conn)
     sl_tcp_receive_drop(conn);
     unlink_and_spare(conn);
     if (from == to) {
-        arrive(moved, 0, 0);
+        tcp_conn_arrive(moved, 0, 0);
     } else {
-        sl_reactor_post(from, sl_reactor_index(to),
-                        (struct sl_mail){.run = arrive, .ctx = moved, .drop = drop});
+        sl_reactor_post(
+            from, sl_reactor_index(to),
+            (struct sl_mail){.run = tcp_conn_arrive, .ctx = moved, .drop = tcp_conn_drop});
     }
 }
 
@@ -550,7 +551,7 @@ void sl_tcp_conn_advance(struct sl_tcp_conn *conn)
     sl_tcp_conn_check(conn);
     if (conn->life == SL_TCP_LIFE_DRAINING) {
         sl_tcp_receive_drop(conn);
-        drain(conn);
+        tcp_conn_drain(conn);
     }
     if (conn->life == SL_TCP_LIFE_ENDING) {
         return;
@@ -559,7 +560,7 @@ void sl_tcp_conn_advance(struct sl_tcp_conn *conn)
     if (receive->flight != SL_TCP_FLIGHT_NONE || receive->wait_memory) {
         sl_tcp_receive_start(conn);
     } else if (conn->life == SL_TCP_LIFE_LEAVING) {
-        depart(conn);
+        tcp_conn_depart(conn);
     } else if (receive->input != SL_TCP_INPUT_ENDED) {
         sl_tcp_receive_start(conn);
     } else if (conn->life == SL_TCP_LIFE_LIVE) {
@@ -610,7 +611,7 @@ static void send_failed(struct sl_tcp_conn *conn, int error)
     }
 }
 
-static void on_sent(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
+static void tcp_conn_on_sent(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
 {
     struct sl_tcp_conn *conn = SL_CONTAINER_OF(op, struct sl_tcp_conn, send.op);
     conn->send.in_flight = false;
@@ -626,8 +627,8 @@ static void on_sent(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
     }
     sl_tcp_send_complete(conn, result > 0 ? (uint32_t)result : 0);
     if (conn->life == SL_TCP_LIFE_LEAVING) {
-        depart(conn);
+        tcp_conn_depart(conn);
     } else {
-        drain(conn);
+        tcp_conn_drain(conn);
     }
 }

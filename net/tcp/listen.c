@@ -24,7 +24,7 @@ struct sl_tcp_listener {
     bool multishot;
 };
 
-static void arm(struct sl_tcp_listener *listener)
+static void tcp_listen_arm(struct sl_tcp_listener *listener)
 {
     struct io_uring_sqe *sqe = sl_ring_sqe(listener->tcp->ring, &listener->op);
     if (listener->multishot) {
@@ -36,9 +36,9 @@ static void arm(struct sl_tcp_listener *listener)
     listener->tcp->ops_in_flight++;
 }
 
-static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+static void tcp_listen_on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
-    arm(SL_CONTAINER_OF(timer, struct sl_tcp_listener, timer));
+    tcp_listen_arm(SL_CONTAINER_OF(timer, struct sl_tcp_listener, timer));
 }
 
 static void take(struct sl_tcp_listener *listener, int fd)
@@ -75,11 +75,11 @@ static void handle_error(struct sl_tcp_listener *listener, int error)
     struct sl_tcp *tcp = listener->tcp;
     if (error == EINVAL && listener->multishot) {
         listener->multishot = false;
-        arm(listener);
+        tcp_listen_arm(listener);
         return;
     }
     if (error != EMFILE && error != ENFILE && error != ENOBUFS && error != ENOMEM) {
-        arm(listener);
+        tcp_listen_arm(listener);
         return;
     }
     sl_transport_warn(&tcp->base, "tcp: cannot accept a connection: %s; retrying", strerror(error));
@@ -102,7 +102,7 @@ static void on_accept(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
     if (result < 0) {
         handle_error(listener, -result);
     } else {
-        arm(listener);
+        tcp_listen_arm(listener);
     }
 }
 
@@ -159,11 +159,11 @@ int sl_tcp_listen_open(struct sl_transport *transport, const struct sl_endpoint 
                                          .next = tcp->listeners,
                                          .events = events,
                                          .ctx = ctx,
-                                         .timer.run = on_timer,
+                                         .timer.run = tcp_listen_on_timer,
                                          .fd = fd,
                                          .multishot = tcp->ring->multishot_recv};
     tcp->listeners = listener;
-    arm(listener);
+    tcp_listen_arm(listener);
     return 0;
 }
 

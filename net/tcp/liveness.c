@@ -8,14 +8,15 @@
 /* Linux does not answer the same probe sooner (tcp_invalid_ratelimit) */
 #define SAME_ANSWER_MS   500
 
-static uint64_t timeout_ns(const struct sl_tcp *tcp)
+static uint64_t tcp_liveness_timeout_ns(const struct sl_tcp *tcp)
 {
     return tcp->peer_timeout_ms * SL_CLOCK_NS_PER_MS;
 }
 
-static uint64_t handshake_ns(const struct sl_tcp *tcp)
+static uint64_t tcp_liveness_handshake_ns(const struct sl_tcp *tcp)
 {
-    return timeout_ns(tcp) < HANDSHAKE_NS_MAX ? timeout_ns(tcp) : HANDSHAKE_NS_MAX;
+    return tcp_liveness_timeout_ns(tcp) < HANDSHAKE_NS_MAX ? tcp_liveness_timeout_ns(tcp)
+                                                           : HANDSHAKE_NS_MAX;
 }
 
 /* Counts bytes in the kernel as progress, since a large receive may be in flight. */
@@ -26,7 +27,7 @@ static void watch_frame(struct sl_tcp_conn *conn, const struct sl_tcp_progress *
     if (!sl_tcp_receive_owed(conn) || progress->received != watch->received) {
         watch->received = progress->received;
         sl_silence_restart(&watch->silence, now_ns);
-    } else if (sl_silence_lasts(&watch->silence, now_ns, timeout_ns(conn->tcp))) {
+    } else if (sl_silence_lasts(&watch->silence, now_ns, tcp_liveness_timeout_ns(conn->tcp))) {
         sl_conn_fail(&conn->base, SL_ERR_DEADLINE, "it began a frame and did not go on in time");
     }
 }
@@ -81,7 +82,8 @@ static void visit_open(struct sl_tcp_conn *conn, uint64_t now_ns)
 static void visit_connecting(struct sl_tcp_conn *conn, uint64_t now_ns)
 {
     const struct sl_tcp *tcp = conn->tcp;
-    const uint64_t limit_ns = conn->connecting ? timeout_ns(tcp) : handshake_ns(tcp);
+    const uint64_t limit_ns =
+        conn->connecting ? tcp_liveness_timeout_ns(tcp) : tcp_liveness_handshake_ns(tcp);
     if (sl_silence_lasts(&conn->watch.silence, now_ns, limit_ns)) {
         sl_conn_fail(&conn->base, SL_ERR_DEADLINE,
                      conn->connecting ? "it was asked to connect and did not go on in time"
@@ -89,7 +91,7 @@ static void visit_connecting(struct sl_tcp_conn *conn, uint64_t now_ns)
     }
 }
 
-static void visit(struct sl_list_link *link, uint64_t now_ns)
+static void tcp_liveness_visit(struct sl_list_link *link, uint64_t now_ns)
 {
     struct sl_tcp_conn *conn = SL_CONTAINER_OF(link, struct sl_tcp_conn, alive);
     if (conn->life != SL_TCP_LIFE_LIVE) {
@@ -106,5 +108,7 @@ static void visit(struct sl_list_link *link, uint64_t now_ns)
 void sl_tcp_liveness_init(struct sl_tcp *tcp)
 {
     sl_liveness_init(&tcp->liveness, tcp->base.reactor,
-                     tcp->tls != NULL ? handshake_ns(tcp) : timeout_ns(tcp), visit);
+                     tcp->tls != NULL ? tcp_liveness_handshake_ns(tcp)
+                                      : tcp_liveness_timeout_ns(tcp),
+                     tcp_liveness_visit);
 }

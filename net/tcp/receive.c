@@ -29,7 +29,7 @@ static void pop_rx_buf(struct sl_tcp_conn *conn)
     sl_tcp_buffers_put(&conn->tcp->buffers, rx_buf);
 }
 
-static void consume(struct sl_tcp_conn *conn, uint32_t bytes)
+static void tcp_receive_consume(struct sl_tcp_conn *conn, uint32_t bytes)
 {
     struct sl_tcp_rx_buf *rx_buf = conn->receive.first;
     rx_buf->at += bytes;
@@ -56,7 +56,7 @@ static uint32_t take_decrypted(struct sl_tcp_conn *conn, uint8_t *to, uint32_t w
 }
 
 /* Moves up to `wanted` received bytes to `to`; returns the number. */
-static uint32_t take(struct sl_tcp_conn *conn, uint8_t *to, uint32_t wanted)
+static uint32_t tcp_receive_take(struct sl_tcp_conn *conn, uint8_t *to, uint32_t wanted)
 {
     if (conn->tls != NULL) {
         return take_decrypted(conn, to, wanted);
@@ -65,7 +65,7 @@ static uint32_t take(struct sl_tcp_conn *conn, uint8_t *to, uint32_t wanted)
     uint32_t bytes = rx_buf->left < wanted ? rx_buf->left : wanted;
     memcpy(to, rx_buf->at, bytes);
     sl_cell_add(&conn->tcp->base.cells->copied_bytes, bytes);
-    consume(conn, bytes);
+    tcp_receive_consume(conn, bytes);
     return bytes;
 }
 
@@ -99,12 +99,12 @@ void sl_tcp_receive_drop(struct sl_tcp_conn *conn)
 /* Parser. A step handles one header, one part of a payload, or one call of `sink`. It returns
  * whether another step may follow. */
 
-static bool readable(const struct sl_tcp_conn *conn)
+static bool tcp_receive_readable(const struct sl_tcp_conn *conn)
 {
     return conn->life == SL_TCP_LIFE_LIVE && conn->base.state == SL_CONN_OPEN;
 }
 
-static bool deliver(struct sl_tcp_conn *conn, const uint8_t *payload, void *token)
+static bool tcp_receive_deliver(struct sl_tcp_conn *conn, const uint8_t *payload, void *token)
 {
     struct sl_tcp_receive *receive = &conn->receive;
     struct sl_transport_message message = {
@@ -113,7 +113,7 @@ static bool deliver(struct sl_tcp_conn *conn, const uint8_t *payload, void *toke
     sl_cell_add(&conn->tcp->base.cells->frames_received, 1);
     conn->held += token != NULL;
     sl_conn_report_received(&conn->base, &message);
-    return readable(conn);
+    return tcp_receive_readable(conn);
 }
 
 /* Copies unparsed data out of the ring buffers: a connection that may wait for long must not hold
@@ -161,11 +161,11 @@ static bool step_header(struct sl_tcp_conn *conn)
     int err;
     if (receive->header_have == 0 && lies_here(conn, SL_FRAME_HEADER_BYTES)) {
         err = sl_frame_decode_received(receive->first->at, &receive->frame);
-        consume(conn, SL_FRAME_HEADER_BYTES);
+        tcp_receive_consume(conn, SL_FRAME_HEADER_BYTES);
     } else {
         if (receive->header_have < SL_FRAME_HEADER_BYTES) {
-            receive->header_have += take(conn, receive->header + receive->header_have,
-                                         SL_FRAME_HEADER_BYTES - receive->header_have);
+            receive->header_have += tcp_receive_take(conn, receive->header + receive->header_have,
+                                                     SL_FRAME_HEADER_BYTES - receive->header_have);
         }
         if (receive->header_have < SL_FRAME_HEADER_BYTES) {
             return true;
@@ -178,7 +178,7 @@ static bool step_header(struct sl_tcp_conn *conn)
     }
     if (receive->frame.payload_bytes == 0) {
         struct sl_tcp_rx_buf *empty = &conn->tcp->buffers.empty;
-        return deliver(conn, (const uint8_t *)empty, empty);
+        return tcp_receive_deliver(conn, (const uint8_t *)empty, empty);
     }
     receive->payload_have = 0;
     receive->phase = receive->frame.payload_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES
@@ -196,8 +196,8 @@ static bool step_inline(struct sl_tcp_conn *conn)
         struct sl_tcp_rx_buf *rx_buf = receive->first;
         const uint8_t *payload = rx_buf->at;
         rx_buf->refs++;
-        consume(conn, payload_bytes);
-        return deliver(conn, payload, rx_buf);
+        tcp_receive_consume(conn, payload_bytes);
+        return tcp_receive_deliver(conn, payload, rx_buf);
     }
     if (receive->staging == NULL) {
         receive->staging = sl_tcp_buffers_stage(&conn->tcp->buffers, &conn->staging);
@@ -206,20 +206,20 @@ static bool step_inline(struct sl_tcp_conn *conn)
         }
     }
     struct sl_tcp_staging *staging = receive->staging;
-    receive->payload_have +=
-        take(conn, staging->payload + receive->payload_have, payload_bytes - receive->payload_have);
+    receive->payload_have += tcp_receive_take(conn, staging->payload + receive->payload_have,
+                                              payload_bytes - receive->payload_have);
     if (receive->payload_have < payload_bytes) {
         return true;
     }
     receive->staging = NULL;
-    return deliver(conn, staging->payload, &staging->rx_buf);
+    return tcp_receive_deliver(conn, staging->payload, &staging->rx_buf);
 }
 
 static bool step_sink(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
     void *memory = sl_conn_ask_sink(&conn->base, &receive->frame);
-    if (!readable(conn)) {
+    if (!tcp_receive_readable(conn)) {
         return false;
     }
     if (memory == NULL) {
@@ -230,18 +230,18 @@ static bool step_sink(struct sl_tcp_conn *conn)
     return true;
 }
 
-static bool deliver_long(struct sl_tcp_conn *conn)
+static bool tcp_receive_deliver_long(struct sl_tcp_conn *conn)
 {
     conn->receive.mode = SL_TCP_RECEIVE_PEEK;
-    return deliver(conn, conn->receive.payload, NULL);
+    return tcp_receive_deliver(conn, conn->receive.payload, NULL);
 }
 
 static bool step_long(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
-    receive->payload_have += take(conn, receive->payload + receive->payload_have,
-                                  receive->frame.payload_bytes - receive->payload_have);
-    return receive->payload_have < receive->frame.payload_bytes || deliver_long(conn);
+    receive->payload_have += tcp_receive_take(conn, receive->payload + receive->payload_have,
+                                              receive->frame.payload_bytes - receive->payload_have);
+    return receive->payload_have < receive->frame.payload_bytes || tcp_receive_deliver_long(conn);
 }
 
 /* Fast path: delivers plain short frames that lie whole in the buffer. The steps handle all
@@ -269,13 +269,13 @@ static bool deliver_whole(struct sl_tcp_conn *conn)
         conn->base.ahead = rx_buf->at;
         conn->base.ahead_bytes = rx_buf->left;
         sl_conn_report_received(&conn->base, &message);
-        if (!readable(conn)) {
+        if (!tcp_receive_readable(conn)) {
             break;
         }
     }
     conn->base.ahead_bytes = 0;
     sl_cell_add(&conn->tcp->base.cells->frames_received, frames);
-    if (!readable(conn)) {
+    if (!tcp_receive_readable(conn)) {
         return false;
     }
     if (rx_buf->left == 0) {
@@ -327,7 +327,7 @@ void sl_tcp_receive_parse(struct sl_tcp_conn *conn)
         receive->wait_memory = false;
         sl_list_remove(&conn->waiting);
     }
-    bool more = readable(conn);
+    bool more = tcp_receive_readable(conn);
     while (more && can_step(conn)) {
         more = may_be_whole(conn) ? deliver_whole(conn) : true;
         if (more && can_step(conn)) {
@@ -338,7 +338,7 @@ void sl_tcp_receive_parse(struct sl_tcp_conn *conn)
 
 /* Next receive */
 
-static struct io_uring_sqe *begin(struct sl_tcp_conn *conn)
+static struct io_uring_sqe *tcp_receive_begin(struct sl_tcp_conn *conn)
 {
     conn->receive.flight = SL_TCP_FLIGHT_RECEIVING;
     sl_cell_add(&conn->tcp->base.cells->receive_calls, 1);
@@ -371,7 +371,7 @@ static void receive_direct(struct sl_tcp_conn *conn)
     const uint32_t left = receive->frame.payload_bytes - receive->payload_have;
     size_t bytes = sl_tcp_slice(conn, left);
     bool patient = await_most(conn, bytes);
-    struct io_uring_sqe *sqe = begin(conn);
+    struct io_uring_sqe *sqe = tcp_receive_begin(conn);
     uint8_t *to = receive->payload + receive->payload_have;
     if (bytes < left) {
         io_uring_prep_recv(sqe, conn->fd, to, bytes, 0);
@@ -410,7 +410,7 @@ static void receive_buffers(struct sl_tcp_conn *conn)
     const bool peek = receive->mode == SL_TCP_RECEIVE_PEEK || is_crowded(conn->tcp);
     receive->mode = SL_TCP_RECEIVE_BUFFERS;
     const bool multishot = conn->tcp->ring->multishot_recv && !peek;
-    struct io_uring_sqe *sqe = begin(conn);
+    struct io_uring_sqe *sqe = tcp_receive_begin(conn);
     if (multishot) {
         io_uring_prep_recv_multishot(sqe, conn->fd, NULL, 0, 0);
     } else {
@@ -449,8 +449,8 @@ static void reconsider(struct sl_tcp_conn *conn)
 static void receive_encrypted(struct sl_tcp_conn *conn)
 {
     conn->receive.mode = SL_TCP_RECEIVE_BUFFERS;
-    io_uring_prep_recv(begin(conn), conn->fd, sl_tcp_tls_input(conn->tls), SL_TCP_TLS_INPUT_BYTES,
-                       0);
+    io_uring_prep_recv(tcp_receive_begin(conn), conn->fd, sl_tcp_tls_input(conn->tls),
+                       SL_TCP_TLS_INPUT_BYTES, 0);
 }
 
 void sl_tcp_receive_start(struct sl_tcp_conn *conn)
@@ -536,11 +536,11 @@ static void take_direct(struct sl_tcp_conn *conn, uint32_t bytes)
     const uint32_t left = receive->frame.payload_bytes - receive->payload_have;
     sl_cell_add(&conn->tcp->base.cells->bytes_received, bytes);
     receive->payload_have += bytes < left ? bytes : left;
-    if (!readable(conn) || bytes < left) {
+    if (!tcp_receive_readable(conn) || bytes < left) {
         return;
     }
     receive->header_have = bytes - left;
-    deliver_long(conn);
+    tcp_receive_deliver_long(conn);
     receive->mode =
         receive->header_have < SL_FRAME_HEADER_BYTES ? SL_TCP_RECEIVE_PEEK : SL_TCP_RECEIVE_DIRECT;
 }

@@ -10,7 +10,7 @@ static struct iovec *piece_at(struct sl_tcp_send *send, uint32_t index)
     return &send->pieces[index & (SL_TCP_SEND_PIECES - 1)];
 }
 
-static bool has_room(const struct sl_tcp_send *send)
+static bool tcp_send_has_room(const struct sl_tcp_send *send)
 {
     return send->run_tail - send->run_head < SL_TCP_SEND_RUNS &&
            send->piece_tail - send->piece_head <= SL_TCP_SEND_PIECES - 2;
@@ -65,7 +65,7 @@ uint32_t sl_tcp_send_burst(struct sl_conn *base, const struct sl_transport_frame
         return 0;
     }
     uint32_t taken = 0;
-    while (taken < count && has_room(send)) {
+    while (taken < count && tcp_send_has_room(send)) {
         add_frame(send, &frames[taken]);
         taken++;
     }
@@ -144,7 +144,7 @@ void sl_tcp_send_complete(struct sl_tcp_conn *conn, uint32_t bytes)
         send->run_head = send->run_tail = 0;
     }
     sl_tcp_send_tls_output(conn);
-    if (send->wants_room && conn->base.state == SL_CONN_OPEN && has_room(send)) {
+    if (send->wants_room && conn->base.state == SL_CONN_OPEN && tcp_send_has_room(send)) {
         send->wants_room = false;
         sl_conn_report_writable(&conn->base);
     }
@@ -152,7 +152,7 @@ void sl_tcp_send_complete(struct sl_tcp_conn *conn, uint32_t bytes)
 
 /* Sends */
 
-static struct io_uring_sqe *begin(struct sl_tcp_conn *conn)
+static struct io_uring_sqe *tcp_send_begin(struct sl_tcp_conn *conn)
 {
     sl_assert(!conn->send.in_flight);
     conn->send.in_flight = conn->send.in_doubt = true;
@@ -233,7 +233,7 @@ static void send_encrypted(struct sl_tcp_conn *conn, int flags)
     if (err != 0) {
         sl_conn_fail(&conn->base, err, tls->reason);
     } else if (bytes > 0) {
-        io_uring_prep_send(begin(conn), conn->fd, tls->out + tls->out_at, bytes, flags);
+        io_uring_prep_send(tcp_send_begin(conn), conn->fd, tls->out + tls->out_at, bytes, flags);
     }
 }
 
@@ -246,7 +246,7 @@ void sl_tcp_send_start(struct sl_tcp_conn *conn)
     }
     struct sl_tcp_send *send = &conn->send;
     struct msghdr call = gather(conn);
-    struct io_uring_sqe *sqe = begin(conn);
+    struct io_uring_sqe *sqe = tcp_send_begin(conn);
     if (call.msg_iovlen == 1) {
         io_uring_prep_send(sqe, conn->fd, call.msg_iov->iov_base, call.msg_iov->iov_len, flags);
     } else {

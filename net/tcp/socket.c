@@ -89,7 +89,7 @@ int sl_tcp_socket_end_err(int fd)
     return sl_tcp_socket_err(error);
 }
 
-static int set_congestion(int fd, const char *name)
+static int tcp_socket_set_congestion(int fd, const char *name)
 {
     return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name));
 }
@@ -101,7 +101,7 @@ int sl_tcp_socket_open(const struct sl_tcp *tcp, int family, int *out_fd)
     if (fd < 0) {
         return sl_err_from_errno(errno);
     }
-    if (tcp->congestion[0] != '\0' && set_congestion(fd, tcp->congestion) != 0) {
+    if (tcp->congestion[0] != '\0' && tcp_socket_set_congestion(fd, tcp->congestion) != 0) {
         const int err = sl_err_from_errno(errno);
         close(fd);
         return err;
@@ -177,7 +177,7 @@ int sl_tcp_socket_check_congestion(const char *name)
     if (fd < 0) {
         return sl_err_from_errno(errno);
     }
-    int failed = set_congestion(fd, name) != 0 ? errno : 0;
+    int failed = tcp_socket_set_congestion(fd, name) != 0 ? errno : 0;
     close(fd);
     if (failed == 0) {
         return 0;

@@ -155,7 +155,7 @@ static const char *failure_reason(int reason)
     }
 }
 
-static void explain(struct sl_tcp_tls *tls)
+static void tls_explain(struct sl_tcp_tls *tls)
 {
     unsigned long code = ERR_peek_error();
     long verdict = SSL_get_verify_result(tls->ssl);
@@ -187,7 +187,7 @@ int sl_tcp_tls_shake(struct sl_tcp_tls *tls)
     if (SSL_get_error(tls->ssl, result) == SSL_ERROR_WANT_READ) {
         return SL_ERR_AGAIN;
     }
-    explain(tls);
+    tls_explain(tls);
     return SL_ERR_REFUSED;
 }
 
@@ -229,7 +229,7 @@ static int open_record(struct sl_tcp_tls *tls, uint8_t *to, uint32_t wanted, uin
         tls->state = SL_TCP_TLS_ENDED;
         return SL_ERR_CLOSED;
     default:
-        explain(tls);
+        tls_explain(tls);
         return alert && tls->state == SL_TCP_TLS_SHAKEN ? SL_ERR_REFUSED : SL_ERR_PROTOCOL;
     }
 }
@@ -266,11 +266,11 @@ bool sl_tcp_tls_has_part(const struct sl_tcp_tls *tls)
 
 static int fail_write(struct sl_tcp_tls *tls)
 {
-    explain(tls);
+    tls_explain(tls);
     return SL_ERR_IO;
 }
 
-static int seal(struct sl_tcp_tls *tls, const uint8_t *bytes, uint32_t byte_count)
+static int tls_seal(struct sl_tcp_tls *tls, const uint8_t *bytes, uint32_t byte_count)
 {
     size_t written = 0;
     ERR_clear_error();
@@ -303,7 +303,7 @@ int sl_tcp_tls_flush(struct sl_tcp_tls *tls)
 {
     uint32_t bytes = tls->small_bytes;
     tls->small_bytes = 0;
-    return bytes > 0 ? seal(tls, tls->small, bytes) : 0;
+    return bytes > 0 ? tls_seal(tls, tls->small, bytes) : 0;
 }
 
 /* Full records are encrypted in place; shorter data is collected, so that small frames share a
@@ -315,7 +315,7 @@ int sl_tcp_tls_write(struct sl_tcp_tls *tls, const uint8_t *bytes, uint32_t byte
         int err = 0;
         count = count < byte_count ? count : byte_count;
         if (count == SL_TCP_TLS_RECORD_BYTES) {
-            err = seal(tls, bytes, count);
+            err = tls_seal(tls, bytes, count);
         } else {
             memcpy(tls->small + tls->small_bytes, bytes, count);
             tls->small_bytes += count;

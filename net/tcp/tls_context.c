@@ -41,7 +41,7 @@ static int complain_with(const char *what, const char *file, const char *prefix)
 
 /* Opens the file first, so that the system's error can be logged. A pipe would block, and can be
  * read only once. */
-static int open_file(const char *what, const char *file, FILE **out)
+static int tls_context_open_file(const char *what, const char *file, FILE **out)
 {
     if (file == NULL || file[0] == '\0') {
         sl_log_error("tls: no %s: a certificate, its key and an authority are needed", what);
@@ -59,10 +59,10 @@ static int open_file(const char *what, const char *file, FILE **out)
     return 0;
 }
 
-static int check_file(const char *what, const char *file)
+static int tls_context_check_file(const char *what, const char *file)
 {
     FILE *opened;
-    int err = open_file(what, file, &opened);
+    int err = tls_context_open_file(what, file, &opened);
     if (err == 0) {
         fclose(opened);
     }
@@ -84,7 +84,7 @@ static void warn_of_end(const char *file, const X509 *certificate)
 
 static int load_certificate(SSL_CTX *ctx, const char *file)
 {
-    int err = check_file("certificate", file);
+    int err = tls_context_check_file("certificate", file);
     if (err != 0) {
         return err;
     }
@@ -119,7 +119,7 @@ static int use_key(SSL_CTX *ctx, const char *file, FILE *opened)
 static int load_key(SSL_CTX *ctx, const char *file)
 {
     FILE *opened;
-    int err = open_file("key", file, &opened);
+    int err = tls_context_open_file("key", file, &opened);
     if (err == 0) {
         err = use_key(ctx, file, opened);
         fclose(opened);
@@ -129,7 +129,7 @@ static int load_key(SSL_CTX *ctx, const char *file)
 
 static int load_authority(SSL_CTX *ctx, const char *file)
 {
-    int err = check_file("authority", file);
+    int err = tls_context_check_file("authority", file);
     if (err == 0 && SSL_CTX_load_verify_file(ctx, file) != 1) {
         err = complain_with("authority", file, "no good certificate in PEM");
     }

@@ -22,7 +22,7 @@ bool sl_announcement_is_loopback(const char *host)
            (inet_pton(AF_INET6, host, &in6) == 1 && IN6_IS_ADDR_LOOPBACK(&in6));
 }
 
-static void finish(struct sl_announcement *self, int err, const char *reason)
+static void announcement_finish(struct sl_announcement *self, int err, const char *reason)
 {
     void (*done)(void *ctx, int err, const char *reason) = self->done;
     if (done != NULL) {
@@ -32,32 +32,32 @@ static void finish(struct sl_announcement *self, int err, const char *reason)
     }
 }
 
-static void on_released(void *ctx, int err, const char *reason)
+static void announcement_on_released(void *ctx, int err, const char *reason)
 {
     struct sl_announcement *self = ctx;
     sl_reactor_disarm(self->reactor, &self->timer);
-    finish(self, err, reason);
+    announcement_finish(self, err, reason);
 }
 
 /* Nothing is announced any more. */
-static void stop(struct sl_announcement *self)
+static void announcement_stop(struct sl_announcement *self)
 {
     self->is_stopping = true;
-    sl_held_key_release(&self->key, on_released);
+    sl_held_key_release(&self->key, announcement_on_released);
 }
 
 /* An error before the record was written for the first time. An earlier answer may have been that
  * the key is taken. */
-static void fail(struct sl_announcement *self, int err, const char *reason)
+static void announcement_fail(struct sl_announcement *self, int err, const char *reason)
 {
     const bool is_taken = self->reason[0] != '\0' && err == SL_ERR_DEADLINE;
-    finish(self, is_taken ? SL_ERR_EXISTS : err, is_taken ? self->reason : reason);
-    stop(self);
+    announcement_finish(self, is_taken ? SL_ERR_EXISTS : err, is_taken ? self->reason : reason);
+    announcement_stop(self);
 }
 
 /* The key */
 
-static void on_won(void *ctx, uint64_t term)
+static void announcement_on_won(void *ctx, uint64_t term)
 {
     struct sl_announcement *self = ctx;
     self->reason[0] = '\0';
@@ -65,7 +65,7 @@ static void on_won(void *ctx, uint64_t term)
         self->has_logged = false;
         sl_log_info("the metadata store has the record of %s again", self->record.name);
     }
-    finish(self, 0, "");
+    announcement_finish(self, 0, "");
 }
 
 static void log_loss(struct sl_announcement *self, const char *reason)
@@ -78,20 +78,20 @@ static void log_loss(struct sl_announcement *self, const char *reason)
     }
 }
 
-static void on_lost(void *ctx, const char *why)
+static void announcement_on_lost(void *ctx, const char *why)
 {
     log_loss(ctx, why);
 }
 
-static void on_trouble(void *ctx, int err, const char *reason)
+static void announcement_on_trouble(void *ctx, int err, const char *reason)
 {
     struct sl_announcement *self = ctx;
     if (err != 0 && self->done != NULL && !self->is_stopping) {
-        fail(self, err, reason);
+        announcement_fail(self, err, reason);
     } else if (err != 0) {
         log_loss(self, reason);
     } else if (sl_held_key_holds(&self->key, sl_reactor_now_ns(self->reactor))) {
-        on_won(self, 0);
+        announcement_on_won(self, 0);
     }
 }
 
@@ -120,7 +120,7 @@ static bool on_replaces(void *ctx, const struct sl_metastore_item *item)
             !sl_announcement_is_loopback(other.host));
 }
 
-static void on_seen(void *ctx, const struct sl_metastore_item *item)
+static void announcement_on_seen(void *ctx, const struct sl_metastore_item *item)
 {
     struct sl_announcement *self = ctx;
     if (item == NULL) {
@@ -132,16 +132,16 @@ static void on_seen(void *ctx, const struct sl_metastore_item *item)
 
 /* Time */
 
-static uint64_t on_now(void *ctx)
+static uint64_t announcement_on_now(void *ctx)
 {
     return sl_reactor_now_ns(((struct sl_announcement *)ctx)->reactor);
 }
 
-static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+static void announcement_on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_announcement *self = SL_CONTAINER_OF(timer, struct sl_announcement, timer);
     if (self->is_stopping) {
-        stop(self);
+        announcement_stop(self);
         return;
     }
     sl_reactor_arm(self->reactor, timer, TICK_NS);
@@ -150,12 +150,12 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 
 static void on_deadline(struct sl_timer *timer, uint64_t now_ns)
 {
-    fail(SL_CONTAINER_OF(timer, struct sl_announcement, deadline), SL_ERR_DEADLINE,
-         "no answer in time");
+    announcement_fail(SL_CONTAINER_OF(timer, struct sl_announcement, deadline), SL_ERR_DEADLINE,
+                      "no answer in time");
 }
 
-static void await(struct sl_announcement *self, uint64_t timeout_ns,
-                  void (*done)(void *ctx, int err, const char *reason), void *ctx)
+static void announcement_await(struct sl_announcement *self, uint64_t timeout_ns,
+                               void (*done)(void *ctx, int err, const char *reason), void *ctx)
 {
     sl_assert(self->done == NULL);
     self->done = done;
@@ -178,18 +178,18 @@ void sl_announcement_start(struct sl_announcement *announcement, struct sl_react
                                           .claims_unread = true,
                                           .ttl_s = SL_ANNOUNCEMENT_TTL_S,
                                           .poll_ns = POLL_NS,
-                                          .now_ns = on_now,
-                                          .won = on_won,
-                                          .lost = on_lost,
-                                          .seen = on_seen,
+                                          .now_ns = announcement_on_now,
+                                          .won = announcement_on_won,
+                                          .lost = announcement_on_lost,
+                                          .seen = announcement_on_seen,
                                           .replaces = on_replaces,
-                                          .trouble = on_trouble,
+                                          .trouble = announcement_on_trouble,
                                           .ctx = announcement};
     (void)snprintf(options.key, sizeof options.key, "%s", key);
-    *announcement =
-        (struct sl_announcement){.reactor = reactor, .record = *record, .timer.run = on_timer};
+    *announcement = (struct sl_announcement){
+        .reactor = reactor, .record = *record, .timer.run = announcement_on_timer};
     sl_held_key_init(&announcement->key, &options);
-    await(announcement, timeout_ns, done, ctx);
+    announcement_await(announcement, timeout_ns, done, ctx);
 }
 
 void sl_announcement_stop(struct sl_announcement *announcement, uint64_t timeout_ns,
@@ -198,7 +198,7 @@ void sl_announcement_stop(struct sl_announcement *announcement, uint64_t timeout
     sl_reactor_assert_owner(announcement->reactor);
     announcement->is_stopping = true;
     announcement->reason[0] = '\0';
-    await(announcement, timeout_ns, done, ctx);
+    announcement_await(announcement, timeout_ns, done, ctx);
 }
 
 void sl_announcement_drop(struct sl_announcement *announcement)

@@ -39,7 +39,7 @@ struct sl_transfer_async {
 
 static void ended(void *ctx, uint64_t a, uint64_t b);
 
-static void begin(struct sl_transfer_async *async, struct sl_transfer_call *call)
+static void async_begin(struct sl_transfer_async *async, struct sl_transfer_call *call)
 {
     if (async->in_progress == SL_LIMIT_LANE_MAILS) {
         sl_list_append(&async->waiting, &call->link);
@@ -53,15 +53,15 @@ static void begin(struct sl_transfer_async *async, struct sl_transfer_call *call
 }
 
 /* finish, if not NULL, runs before done, which may be NULL, or instead of it. */
-static void start(struct sl_transfer_async *async, struct sl_transfer_call *call,
-                  void (*finish)(struct sl_transfer_call *call), sl_transfer_done_fn *done,
-                  void *ctx)
+static void async_start(struct sl_transfer_async *async, struct sl_transfer_call *call,
+                        void (*finish)(struct sl_transfer_call *call), sl_transfer_done_fn *done,
+                        void *ctx)
 {
     call->async = async;
     call->finish = finish;
     call->done = done;
     call->ctx = ctx;
-    begin(async, call);
+    async_begin(async, call);
 }
 
 static void end_of_all(struct sl_transfer_async *async)
@@ -85,7 +85,7 @@ static void ended(void *ctx, uint64_t a, uint64_t b)
     async->in_progress--;
     struct sl_list_link *link = sl_list_pop(&async->waiting);
     if (link != NULL) {
-        begin(async, SL_CONTAINER_OF(link, struct sl_transfer_call, link));
+        async_begin(async, SL_CONTAINER_OF(link, struct sl_transfer_call, link));
     }
     call->finish(call);
     if (async->is_ending && async->in_progress == 0) {
@@ -95,7 +95,7 @@ static void ended(void *ctx, uint64_t a, uint64_t b)
 
 /* Arriving notices */
 
-static void arrive(struct sl_transfer_call *call)
+static void async_arrive(struct sl_transfer_call *call)
 {
     struct take *take = SL_CONTAINER_OF(call, struct take, take.call);
     struct sl_transfer_async *async = call->async;
@@ -103,11 +103,11 @@ static void arrive(struct sl_transfer_call *call)
         async->arrived(async->arrived_ctx, &take->noticed);
     }
     if (!async->is_ending) { /* it may be by now */
-        begin(async, call);
+        async_begin(async, call);
     }
 }
 
-static void stopped(struct sl_transfer_call *call)
+static void async_stopped(struct sl_transfer_call *call)
 {
 }
 
@@ -148,7 +148,7 @@ int sl_transfer_async_create(struct sl_transfer *transfer, struct sl_reactor *re
             .call = {.run = sl_transfer_inbox_take, .io = &transfer->ios[0]},
             .outside_prefix = prefix,
             .out = &take->noticed};
-        start(made, &take->take.call, arrive, NULL, NULL);
+        async_start(made, &take->take.call, async_arrive, NULL, NULL);
     }
     *out = made;
     return sl_transfer_succeed();
@@ -169,12 +169,12 @@ void sl_transfer_async_destroy(struct sl_transfer_async **async, void (*destroye
     gone->destroyed_ctx = ctx;
     gone->stopping =
         (struct sl_transfer_call){.run = sl_transfer_inbox_stop, .io = &gone->engine->ios[0]};
-    start(gone, &gone->stopping, stopped, NULL, NULL);
+    async_start(gone, &gone->stopping, async_stopped, NULL, NULL);
 }
 
 /* Segments */
 
-static void opened(struct sl_transfer_call *call)
+static void async_opened(struct sl_transfer_call *call)
 {
     struct sl_transfer_segment *segment = SL_CONTAINER_OF(call, struct sl_transfer_segment, call);
     sl_list_remove(&segment->opening.link);
@@ -199,7 +199,7 @@ int sl_transfer_async_open(struct sl_transfer_async *async, const char *name, ui
     segment->opening.out = out;
     segment->ends_with_process = async->ends_with_process;
     sl_list_append(&async->openings, &segment->opening.link);
-    start(async, &segment->call, opened, done, ctx);
+    async_start(async, &segment->call, async_opened, done, ctx);
     return sl_transfer_succeed();
 }
 
@@ -218,7 +218,7 @@ uint64_t sl_transfer_async_incarnation(const struct sl_transfer_segment *segment
     return segment->incarnation;
 }
 
-static void watched(struct sl_transfer_call *call)
+static void async_watched(struct sl_transfer_call *call)
 {
     call->done(call->ctx, call->err, call->text);
 }
@@ -228,10 +228,10 @@ void sl_transfer_async_watch(struct sl_transfer_async *async, struct sl_transfer
 {
     segment->watch.call.run = sl_transfer_segment_watch;
     segment->watch.call.io = segment->home;
-    start(async, &segment->watch.call, watched, done, ctx);
+    async_start(async, &segment->watch.call, async_watched, done, ctx);
 }
 
-static void closed(struct sl_transfer_call *call)
+static void async_closed(struct sl_transfer_call *call)
 {
     sl_transfer_done_fn *const done = call->done;
     void *const ctx = call->ctx;
@@ -247,12 +247,12 @@ void sl_transfer_async_close(struct sl_transfer_async *async, struct sl_transfer
     struct sl_transfer_segment *gone = *segment;
     *segment = NULL;
     sl_transfer_segment_prepare_close(gone);
-    start(async, &gone->call, closed, done, ctx);
+    async_start(async, &gone->call, async_closed, done, ctx);
 }
 
 /* Notices */
 
-static void sent(struct sl_transfer_call *call)
+static void async_sent(struct sl_transfer_call *call)
 {
     call->done(call->ctx, call->err, call->text);
     free(SL_CONTAINER_OF(call, struct sl_transfer_sending, call));
@@ -267,7 +267,7 @@ int sl_transfer_async_send(struct sl_transfer_async *async, struct sl_transfer_s
     if (err != 0) {
         return err;
     }
-    start(async, &sending->call, sent, done, ctx);
+    async_start(async, &sending->call, async_sent, done, ctx);
     return sl_transfer_succeed();
 }
 
@@ -303,7 +303,7 @@ int sl_transfer_async_submit(struct sl_transfer_async *async, struct sl_transfer
         return err;
     }
     batch->calls_left = 1;
-    start(async, &batch->call, over, done, ctx);
+    async_start(async, &batch->call, over, done, ctx);
     return sl_transfer_succeed();
 }
 
@@ -314,5 +314,5 @@ void sl_transfer_async_cancel(struct sl_transfer_async *async, struct sl_transfe
     }
     batch->calls_left++;
     batch->cancelling.io = batch->call.io;
-    start(async, &batch->cancelling, cancelled, NULL, NULL);
+    async_start(async, &batch->cancelling, cancelled, NULL, NULL);
 }

@@ -12,14 +12,14 @@
 
 /* On the reactor */
 
-static void finish(struct sl_transfer_batch *batch)
+static void transfer_batch_finish(struct sl_transfer_batch *batch)
 {
     sl_reactor_disarm(batch->call.io->reactor, &batch->timer);
     sl_transfer_io_end(&batch->call); /* from here on it may be freed */
 }
 
 /* Marks what has no result yet: that of a deadline, or of a cancellation. */
-static void give_up(struct sl_transfer_batch *batch, struct sl_transfer_part *part)
+static void transfer_batch_give_up(struct sl_transfer_batch *batch, struct sl_transfer_part *part)
 {
     char text[SL_TRANSFER_REASON_BYTES];
     char rails[SL_TRANSFER_REASON_BYTES - 64];
@@ -48,7 +48,7 @@ static void notice_done(struct sl_transfer_sending *sending)
         if (sending->call.err != 0) {
             notice_failed(batch, sending->call.err, sending->call.text);
         }
-        finish(batch);
+        transfer_batch_finish(batch);
     }
     free(sending);
 }
@@ -63,11 +63,11 @@ static void abandon_notice(struct sl_transfer_batch *batch)
     } else {
         notice_failed(batch, SL_ERR_DEADLINE, "the peer has not confirmed it in time");
     }
-    finish(batch);
+    transfer_batch_finish(batch);
 }
 
 /* All requests have results: sends the notice, if they have completed, or finishes. */
-static void conclude(struct sl_transfer_batch *batch)
+static void transfer_batch_conclude(struct sl_transfer_batch *batch)
 {
     bool completed = batch->sending != NULL && batch->stage != SL_TRANSFER_BATCH_ENDING;
     for (uint32_t i = 0; completed && i < batch->count; i++) {
@@ -84,7 +84,7 @@ static void conclude(struct sl_transfer_batch *batch)
     if (batch->sending != NULL) {
         notice_failed(batch, SL_ERR_CANCELLED, "not sent, since a request has failed");
     }
-    finish(batch);
+    transfer_batch_finish(batch);
 }
 
 static void part_over(struct sl_transfer_part *part)
@@ -92,15 +92,15 @@ static void part_over(struct sl_transfer_part *part)
     struct sl_transfer_batch *batch = part->batch;
     sl_assert(batch->parts_left > 0);
     if (batch->stage == SL_TRANSFER_BATCH_ENDING) {
-        give_up(batch, part);
+        transfer_batch_give_up(batch, part);
     }
     if (--batch->parts_left == 0) {
-        conclude(batch);
+        transfer_batch_conclude(batch);
     }
 }
 
 /* Sends nothing more. Answers that are on their way still count. */
-static void end(struct sl_transfer_batch *batch)
+static void transfer_batch_end(struct sl_transfer_batch *batch)
 {
     bool is_over = false;
     const bool is_notifying = batch->stage == SL_TRANSFER_BATCH_NOTIFYING;
@@ -115,12 +115,12 @@ static void end(struct sl_transfer_batch *batch)
             continue;
         }
         if (sl_transfer_route_stop(part->route, part)) {
-            give_up(batch, part);
+            transfer_batch_give_up(batch, part);
             is_over = --batch->parts_left == 0;
         }
     }
     if (is_over) {
-        conclude(batch);
+        transfer_batch_conclude(batch);
     } else {
         sl_reactor_arm(batch->call.io->reactor, &batch->timer, SL_TRANSFER_BATCH_GRACE_NS);
     }
@@ -132,19 +132,19 @@ static void end_lanes(struct sl_transfer_batch *batch)
     for (uint32_t i = 0; i < batch->part_count; i++) {
         struct sl_transfer_part *part = &batch->parts[i];
         if (sl_list_linked(&part->link)) {
-            give_up(batch, part);
+            transfer_batch_give_up(batch, part);
             sl_transfer_route_break(part->route, part, "its answers came too late");
         }
     }
 }
 
-static void timer_passed(struct sl_timer *timer, uint64_t now_ns)
+static void transfer_batch_timer_passed(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_transfer_batch *batch = SL_CONTAINER_OF(timer, struct sl_transfer_batch, timer);
     if (batch->stage == SL_TRANSFER_BATCH_ENDING) {
         end_lanes(batch);
     } else {
-        end(batch);
+        transfer_batch_end(batch);
     }
 }
 
@@ -195,7 +195,7 @@ static void check_all(struct sl_transfer_batch *batch)
     }
 }
 
-static void start(struct sl_transfer_io *io, struct sl_transfer_call *call)
+static void transfer_batch_start(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     struct sl_transfer_batch *batch = SL_CONTAINER_OF(call, struct sl_transfer_batch, call);
     const uint64_t now_ns = sl_reactor_now_ns(io->reactor);
@@ -207,23 +207,23 @@ static void start(struct sl_transfer_io *io, struct sl_transfer_call *call)
         sl_transfer_route_add(batch->parts[i].route, &batch->parts[i]);
     }
     if (batch->part_count == 0) {
-        conclude(batch);
+        transfer_batch_conclude(batch);
     } else if (batch->is_cancelled) {
-        end(batch);
+        transfer_batch_end(batch);
     } else {
         sl_reactor_arm(io->reactor, &batch->timer,
                        batch->deadline_ns > now_ns ? batch->deadline_ns - now_ns : 0);
     }
 }
 
-static void cancel_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
+static void transfer_batch_cancel_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     struct sl_transfer_batch *batch = SL_CONTAINER_OF(call, struct sl_transfer_batch, cancelling);
     if (!sl_completion_ended(&batch->call.completion) && batch->stage != SL_TRANSFER_BATCH_ENDING) {
         batch->is_cancelled = true;
         if (batch->stage != SL_TRANSFER_BATCH_SUBMITTED) { /* else its start, on its way from
                                                               another thread, ends it */
-            end(batch);
+            transfer_batch_end(batch);
         }
     }
     sl_transfer_io_answer(call, 0, "cancelled");
@@ -269,10 +269,10 @@ int sl_transfer_batch_create(struct sl_transfer *transfer, uint32_t request_max,
                                 SL_LIMIT_TRANSFER_BATCHES);
     }
     batch->engine = transfer;
-    batch->cancelling.run = cancel_here;
+    batch->cancelling.run = transfer_batch_cancel_here;
     batch->request_max = request_max;
     batch->part_max = part_max;
-    batch->timer.run = timer_passed;
+    batch->timer.run = transfer_batch_timer_passed;
     *out = batch;
     return sl_transfer_succeed();
 }
@@ -341,7 +341,7 @@ static int check_submit(const struct sl_transfer_batch *batch, uint32_t count, u
 }
 
 /* The batch is without requests, and its result is the error of the submission. */
-static int refuse(struct sl_transfer_batch *batch, int err)
+static int transfer_batch_refuse(struct sl_transfer_batch *batch, int err)
 {
     batch->count = 0;
     batch->call.err = err;
@@ -366,14 +366,14 @@ int sl_transfer_batch_prepare(struct sl_transfer_batch *batch,
     batch->sending = NULL;
     err = err == 0 && notice != NULL ? take_notice(batch, requests, count, notice) : err;
     if (err != 0) {
-        return refuse(batch, err);
+        return transfer_batch_refuse(batch, err);
     }
     batch->count = count;
     batch->timeout_ms = timeout_ms;
     batch->causes.count = 0;
     batch->stage = SL_TRANSFER_BATCH_SUBMITTED;
     batch->is_cancelled = false;
-    batch->call.run = start;
+    batch->call.run = transfer_batch_start;
     return 0;
 }
 
@@ -391,7 +391,7 @@ int sl_transfer_batch_submit(struct sl_transfer_batch *batch,
         (void)sl_transfer_fail(err, "%d batches of this thread wait to be started",
                                SL_LIMIT_LANE_MAILS);
     }
-    return err != 0 ? refuse(batch, err) : sl_transfer_succeed();
+    return err != 0 ? transfer_batch_refuse(batch, err) : sl_transfer_succeed();
 }
 
 bool sl_transfer_batch_done(struct sl_transfer_batch *batch)

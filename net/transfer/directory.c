@@ -66,8 +66,8 @@ void sl_transfer_directory_destroy(struct sl_transfer *transfer)
 }
 
 /* Returns false if the name is empty or too long. */
-static bool make_key(const struct sl_transfer *transfer, const char *name,
-                     char key[SL_METASTORE_KEY_BYTES])
+static bool transfer_directory_make_key(const struct sl_transfer *transfer, const char *name,
+                                        char key[SL_METASTORE_KEY_BYTES])
 {
     return name[0] != '\0' && strlen(name) < SL_LIMIT_ENDPOINT_BYTES &&
            sl_metastore_address_key(&transfer->settings.metadata, SL_TRANSFER_RECORD_KEY_PREFIX,
@@ -76,7 +76,7 @@ static bool make_key(const struct sl_transfer *transfer, const char *name,
 
 /* The engine's own record */
 
-static void done(void *ctx, int err, const char *reason)
+static void transfer_directory_done(void *ctx, int err, const char *reason)
 {
     sl_transfer_io_answer(ctx, err, "%s", reason);
 }
@@ -108,7 +108,8 @@ static void publish_here(struct sl_transfer_io *io, struct sl_transfer_call *cal
     struct sl_transfer_directory *directory = io->engine->directory;
     sl_announcement_start(&directory->announcement, io->reactor, directory->metastore, publish->key,
                           &publish->record, directory->text,
-                          io->engine->settings.start_timeout_ms * SL_CLOCK_NS_PER_MS, done, call);
+                          io->engine->settings.start_timeout_ms * SL_CLOCK_NS_PER_MS,
+                          transfer_directory_done, call);
 }
 
 int sl_transfer_directory_publish(struct sl_transfer *transfer)
@@ -122,7 +123,7 @@ int sl_transfer_directory_publish(struct sl_transfer *transfer)
         return 0;
     }
     if (sl_endpoint_parse(transfer->name, &control, NULL) != 0 ||
-        !make_key(transfer, transfer->name, publish.key)) {
+        !transfer_directory_make_key(transfer, transfer->name, publish.key)) {
         return sl_transfer_fail(SL_ERR_INVALID, "name %s: no record can be made of it",
                                 transfer->name);
     }
@@ -156,7 +157,8 @@ int sl_transfer_directory_publish(struct sl_transfer *transfer)
 
 static void withdraw_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
-    sl_announcement_stop(&io->engine->directory->announcement, END_NS, done, call);
+    sl_announcement_stop(&io->engine->directory->announcement, END_NS, transfer_directory_done,
+                         call);
 }
 
 void sl_transfer_directory_withdraw(struct sl_transfer *transfer)
@@ -179,7 +181,7 @@ int sl_transfer_directory_check(const struct sl_transfer *transfer, const char *
     if (transfer->directory == NULL) {
         return sl_transfer_settings_parse_name(name, out);
     }
-    if (name == NULL || !make_key(transfer, name, key)) {
+    if (name == NULL || !transfer_directory_make_key(transfer, name, key)) {
         return sl_transfer_fail(SL_ERR_INVALID, "a name has 1 to %d characters",
                                 SL_LIMIT_ENDPOINT_BYTES - 1);
     }
@@ -187,10 +189,11 @@ int sl_transfer_directory_check(const struct sl_transfer *transfer, const char *
     return 0;
 }
 
-static int fail(struct sl_transfer_lookup *lookup, int err, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+static int transfer_directory_fail(struct sl_transfer_lookup *lookup, int err, const char *format,
+                                   ...) __attribute__((format(printf, 3, 4)));
 
-static int fail(struct sl_transfer_lookup *lookup, int err, const char *format, ...)
+static int transfer_directory_fail(struct sl_transfer_lookup *lookup, int err, const char *format,
+                                   ...)
 {
     char why[SL_TRANSFER_REASON_BYTES];
     va_list args;
@@ -211,25 +214,27 @@ static int take_record(struct sl_transfer_lookup *lookup, const struct sl_metast
     const int err = sl_transfer_record_decode((const char *)item->value, item->value_bytes,
                                               lookup->name, record, &flaw);
     if (err != 0) {
-        return fail(lookup, err, "record %s: %s", lookup->read.key, flaw.text);
+        return transfer_directory_fail(lookup, err, "record %s: %s", lookup->read.key, flaw.text);
     }
     (void)snprintf(text, sizeof text, strchr(record->host, ':') != NULL ? "[%s]:%u" : "%s:%u",
                    record->host, record->port);
     if (strstr(record->host, "://") != NULL ||
         sl_endpoint_parse(text, &lookup->endpoint, NULL) != 0) {
-        return fail(lookup, SL_ERR_PROTOCOL, "the record has an invalid address, %.200s", text);
+        return transfer_directory_fail(lookup, SL_ERR_PROTOCOL,
+                                       "the record has an invalid address, %.200s", text);
     }
     return 0;
 }
 
-static void on_read(void *ctx, struct sl_metastore_request *read)
+static void transfer_directory_on_read(void *ctx, struct sl_metastore_request *read)
 {
     struct sl_transfer_lookup *lookup = ctx;
     const struct sl_metastore_answer *answer = &read->answer;
-    lookup->err = answer->err != 0 ? fail(lookup, answer->err, "%s", answer->reason)
-                  : answer->item_count == 0
-                      ? fail(lookup, SL_ERR_NOT_FOUND, "there is no record %s", read->key)
-                      : take_record(lookup, &answer->pairs[0]);
+    lookup->err =
+        answer->err != 0 ? transfer_directory_fail(lookup, answer->err, "%s", answer->reason)
+        : answer->item_count == 0
+            ? transfer_directory_fail(lookup, SL_ERR_NOT_FOUND, "there is no record %s", read->key)
+            : take_record(lookup, &answer->pairs[0]);
     sl_metastore_answer_fini(&read->answer);
     lookup->done(lookup);
 }
@@ -237,9 +242,11 @@ static void on_read(void *ctx, struct sl_metastore_request *read)
 void sl_transfer_directory_look_up(struct sl_transfer *transfer, struct sl_transfer_lookup *lookup,
                                    uint64_t timeout_ns)
 {
-    lookup->read = (struct sl_metastore_request){
-        .kind = SL_METASTORE_READ, .timeout_ns = timeout_ns, .done = on_read, .ctx = lookup};
-    (void)make_key(transfer, lookup->name, lookup->read.key);
+    lookup->read = (struct sl_metastore_request){.kind = SL_METASTORE_READ,
+                                                 .timeout_ns = timeout_ns,
+                                                 .done = transfer_directory_on_read,
+                                                 .ctx = lookup};
+    (void)transfer_directory_make_key(transfer, lookup->name, lookup->read.key);
     sl_metastore_request(transfer->directory->metastore, &lookup->read);
 }
 

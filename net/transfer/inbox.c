@@ -63,7 +63,7 @@ void sl_transfer_inbox_fini(struct sl_transfer_inbox *inbox)
 
 /* Taking */
 
-static void give(struct sl_transfer_io *io, struct sl_transfer_inbox_queue *queue)
+static void inbox_give(struct sl_transfer_io *io, struct sl_transfer_inbox_queue *queue)
 {
     struct sl_list_link *first = sl_list_pop(&queue->takers);
     struct sl_list_link *link = sl_list_pop(&queue->notices);
@@ -82,7 +82,7 @@ static void give(struct sl_transfer_io *io, struct sl_transfer_inbox_queue *queu
     sl_transfer_io_answer(&take->call, 0, "taken");
 }
 
-static void take_late(struct sl_timer *timer, uint64_t now_ns)
+static void inbox_take_late(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_transfer_take *take = SL_CONTAINER_OF(timer, struct sl_transfer_take, timer);
     sl_list_remove(&take->link);
@@ -119,10 +119,10 @@ void sl_transfer_inbox_take(struct sl_transfer_io *io, struct sl_transfer_call *
         inbox->outside_prefix = take->outside_prefix;
         move_to_outside(inbox);
     }
-    take->timer.run = take_late;
+    take->timer.run = inbox_take_late;
     sl_list_append(&queue->takers, &take->link);
     if (queue->count > 0) {
-        give(io, queue);
+        inbox_give(io, queue);
     } else if (take->outside_prefix == NULL) {
         sl_reactor_arm(io->reactor, &take->timer, take->timeout_ms * SL_CLOCK_NS_PER_MS);
     }
@@ -236,7 +236,7 @@ int sl_transfer_inbox_put(struct sl_transfer_io *io, uint64_t client_id,
     sl_list_append(&queue->notices, &made->link);
     queue->count++;
     if (!sl_list_empty(&queue->takers)) {
-        give(io, queue);
+        inbox_give(io, queue);
     }
     return 0;
 }

@@ -16,7 +16,7 @@
 
 /* Calls */
 
-static void deliver(void *ctx, uint64_t a, uint64_t b)
+static void io_deliver(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_transfer_call *call = ctx;
     call->run(call->io, call);
@@ -34,7 +34,7 @@ int sl_transfer_io_begin(struct sl_port *port, struct sl_transfer_call *call)
     call->text[0] = '\0';
     sl_completion_begin(&call->completion);
     const int err = sl_mailbox_post(port->lanes[call->io->index].to,
-                                    (struct sl_mail){.run = deliver, .ctx = call});
+                                    (struct sl_mail){.run = io_deliver, .ctx = call});
     if (err != 0) {
         sl_completion_end(&call->completion);
     }
@@ -112,12 +112,12 @@ static uint32_t poll(struct sl_reactor_source *source, uint32_t budget)
     return count;
 }
 
-static bool arm(struct sl_reactor_source *source)
+static bool io_arm(struct sl_reactor_source *source)
 {
     return sl_list_empty(&io_of(source)->work);
 }
 
-static void retry(struct sl_timer *timer, uint64_t now_ns)
+static void io_retry(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_transfer_io *io = SL_CONTAINER_OF(timer, struct sl_transfer_io, retry);
     sl_list_append_all(&io->work, &io->later);
@@ -173,8 +173,8 @@ void sl_transfer_io_start(struct sl_transfer_io *io, struct sl_transfer_call *ca
     sl_list_init(&io->later);
     char text[SL_TRANSFER_REASON_BYTES] = "started";
     const int err = open_all(io, text, sizeof text);
-    io->source = (struct sl_reactor_source){.name = "transfer", .poll = poll, .arm = arm};
-    io->retry.run = retry;
+    io->source = (struct sl_reactor_source){.name = "transfer", .poll = poll, .arm = io_arm};
+    io->retry.run = io_retry;
     sl_reactor_add_source(io->reactor, &io->source);
     io->has_source = true;
     sl_transfer_io_answer(call, err, "%s", text);

@@ -10,12 +10,12 @@
 /* A lane connects as long as its segment is open: batches have deadlines. */
 #define CONNECT_NS (2 * SL_TRANSFER_TIMEOUT_MS_MAX * SL_CLOCK_NS_PER_MS)
 
-static struct sl_transfer_slice *slice_of(struct sl_list_link *link)
+static struct sl_transfer_slice *lane_slice_of(struct sl_list_link *link)
 {
     return SL_CONTAINER_OF(link, struct sl_transfer_slice, rma.link);
 }
 
-static uint64_t now_ns(const struct sl_transfer_lane *lane)
+static uint64_t lane_now_ns(const struct sl_transfer_lane *lane)
 {
     return sl_reactor_now_ns(lane->io->reactor);
 }
@@ -50,7 +50,7 @@ static void posts_done(struct sl_transfer_lane *lane, struct sl_list *slices, in
 {
     struct sl_list_link *link;
     while ((link = sl_list_pop(slices)) != NULL) {
-        slice_done(lane, &slice_of(link)->rma, err, text);
+        slice_done(lane, &lane_slice_of(link)->rma, err, text);
     }
 }
 
@@ -61,7 +61,7 @@ void sl_transfer_lane_completed(void *ctx, struct sl_conn *conn, void *cookie, i
     struct sl_transfer_slice *slice = cookie;
     struct sl_transfer_lane *lane = SL_CONTAINER_OF(slice->rma.lane, struct sl_transfer_lane, rma);
     lane->operation_count--;
-    lane->completed_ns = now_ns(lane);
+    lane->completed_ns = lane_now_ns(lane);
     if (slice == &lane->flush) {
         posts_done(lane, &lane->written, err, sl_err_name(err));
     } else if (slice->rma.op == SL_RMA_WRITE && err == 0) {
@@ -99,7 +99,7 @@ uint32_t sl_transfer_lane_post(struct sl_transfer_lane *lane, struct sl_rma_slic
             .kind = SL_TRANSPORT_RMA_FLUSH, .token = written, .cookie = &lane->flush};
     }
     if (lane->operation_count == 0) {
-        lane->completed_ns = now_ns(lane);
+        lane->completed_ns = lane_now_ns(lane);
     }
     const uint32_t taken = sl_transport_rma_post(lane->rma.conn, operations, operation_count);
     const uint32_t posted = taken < count ? taken : count;
@@ -124,8 +124,8 @@ static void posts_closed(struct sl_transfer_lane *lane, int err, const char *tex
 
 /* Events of the session */
 
-static void welcomed(void *ctx, struct sl_session *session,
-                     const struct sl_message_welcome *welcome)
+static void lane_welcomed(void *ctx, struct sl_session *session,
+                          const struct sl_message_welcome *welcome)
 {
     struct sl_transfer_lane *lane = ctx;
     struct sl_conn *conn = sl_session_conn(session);
@@ -141,8 +141,8 @@ static void welcomed(void *ctx, struct sl_session *session,
     lane->events->ready(lane->ctx, lane);
 }
 
-static void received(void *ctx, struct sl_session *session,
-                     const struct sl_transport_message *message)
+static void lane_received(void *ctx, struct sl_session *session,
+                          const struct sl_transport_message *message)
 {
     struct sl_transfer_lane *lane = ctx;
     const char *text;
@@ -153,7 +153,7 @@ static void received(void *ctx, struct sl_session *session,
     }
 }
 
-static void *sink(void *ctx, struct sl_session *session, const struct sl_frame *header)
+static void *lane_sink(void *ctx, struct sl_session *session, const struct sl_frame *header)
 {
     struct sl_transfer_lane *lane = ctx;
     void *memory = sl_rma_initiator_sink(&lane->rma, header);
@@ -163,19 +163,19 @@ static void *sink(void *ctx, struct sl_session *session, const struct sl_frame *
     return memory;
 }
 
-static void writable(void *ctx, struct sl_session *session)
+static void lane_writable(void *ctx, struct sl_session *session)
 {
     struct sl_transfer_lane *lane = ctx;
     lane->events->ready(lane->ctx, lane);
 }
 
-static void end(struct sl_transfer_lane *lane, int err, const char *reason)
+static void lane_end(struct sl_transfer_lane *lane, int err, const char *reason)
 {
     sl_rma_initiator_closed(&lane->rma, err, reason);
     posts_closed(lane, err, reason);
 }
 
-static void lost(void *ctx, struct sl_session *session, int err, const char *reason)
+static void lane_lost(void *ctx, struct sl_session *session, int err, const char *reason)
 {
     struct sl_transfer_lane *lane = ctx;
     lane->is_open = false;
@@ -183,27 +183,27 @@ static void lost(void *ctx, struct sl_session *session, int err, const char *rea
     sl_log_debug("transfer: lane lost: %s; reconnecting", reason);
     lane->events->lost(lane->ctx, lane, reason);
     sl_session_set_lane_epoch(session, ++lane->epoch);
-    end(lane, err, reason);
+    lane_end(lane, err, reason);
 }
 
-static void closed(void *ctx, struct sl_session *session, int err, const char *reason)
+static void lane_closed(void *ctx, struct sl_session *session, int err, const char *reason)
 {
     struct sl_transfer_lane *lane = ctx;
     sl_session_close(&lane->session);
     if (lane->is_open) { /* the transport is closing */
         lane->is_open = false;
-        end(lane, err, reason);
+        lane_end(lane, err, reason);
     }
     lane->events->refused(lane->ctx, lane, err, reason);
 }
 
 static const struct sl_session_events session_events = {
-    .welcomed = welcomed,
-    .received = received,
-    .sink = sink,
-    .writable = writable,
-    .lost = lost,
-    .closed = closed,
+    .welcomed = lane_welcomed,
+    .received = lane_received,
+    .sink = lane_sink,
+    .writable = lane_writable,
+    .lost = lane_lost,
+    .closed = lane_closed,
 };
 
 /* Opening and closing */
@@ -335,7 +335,7 @@ static bool any(const struct sl_transfer_lane *lane, const struct sl_transfer_pa
     const struct sl_list *lists[] = {&lane->rma.in_flight, &lane->posted, &lane->written};
     for (uint32_t i = 0; lane->in_flight_count > 0 && i < sizeof lists / sizeof lists[0]; i++) {
         SL_LIST_FOREACH (link, lists[i]) {
-            const struct sl_transfer_slice *slice = slice_of(link);
+            const struct sl_transfer_slice *slice = lane_slice_of(link);
             if (part != NULL ? slice->part == part : slice->rma.op == op) {
                 return true;
             }

@@ -13,7 +13,7 @@ struct parser {
 };
 
 /* Returns the device's index in the matrix, and adds it when it is new there. */
-static uint8_t index_of(struct sl_matrix *matrix, const char *device)
+static uint8_t matrix_index_of(struct sl_matrix *matrix, const char *device)
 {
     uint32_t i = 0;
     while (i < matrix->device_count && strcmp(matrix->devices[i], device) != 0) {
@@ -32,7 +32,8 @@ static bool has(const struct sl_matrix_list *list, uint8_t device)
 }
 
 /* Adds a device that the location does not have yet. */
-static void add(struct sl_matrix_location *location, struct sl_matrix_list *list, uint8_t device)
+static void matrix_add(struct sl_matrix_location *location, struct sl_matrix_list *list,
+                       uint8_t device)
 {
     if (!has(&location->preferred, device) && !has(&location->available, device)) {
         list->devices[list->count++] = device;
@@ -67,7 +68,7 @@ static int parse_list(struct parser *parser, const json_t *from,
                 "location \"%s\": there is no device \"%.80s\"; this host has: %s", location->name,
                 name, names[0] == '\0' ? "none" : names);
         }
-        add(location, list, index_of(parser->matrix, name));
+        matrix_add(location, list, matrix_index_of(parser->matrix, name));
     }
     return 0;
 }
@@ -154,9 +155,10 @@ void sl_matrix_discover(const struct sl_devices *devices, struct sl_matrix *out)
         for (uint32_t k = 0; k < devices->count; k++) {
             const struct sl_device *device = &devices->list[k];
             if (device->is_up && sl_devices_is_reachable(device)) {
-                add(location,
-                    device->node == devices->nodes[i] ? &location->preferred : &location->available,
-                    index_of(out, device->name));
+                matrix_add(location,
+                           device->node == devices->nodes[i] ? &location->preferred
+                                                             : &location->available,
+                           matrix_index_of(out, device->name));
             }
         }
     }

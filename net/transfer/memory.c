@@ -226,7 +226,7 @@ struct change {
     bool has_closed; /* the connections that use the memory */
 };
 
-static void end(struct sl_transfer_io *io, struct change *change, int err)
+static void transfer_memory_end(struct sl_transfer_io *io, struct change *change, int err)
 {
     sl_list_remove(&change->link);
     sl_reactor_disarm(io->reactor, &change->timer);
@@ -249,13 +249,13 @@ static bool is_busy(const struct change *change, uint32_t index)
 }
 
 /* Work of a reactor: some memory has come to rest, or has to. */
-static bool look(struct sl_transfer_work *work)
+static bool transfer_memory_look(struct sl_transfer_work *work)
 {
     struct sl_transfer_io *io = SL_CONTAINER_OF(work, struct sl_transfer_io, change_work);
     SL_LIST_FOREACH (link, &io->changes) {
         struct change *change = SL_CONTAINER_OF(link, struct change, link);
         if (!is_busy(change, io->index)) {
-            end(io, change, 0);
+            transfer_memory_end(io, change, 0);
         }
     }
     return false;
@@ -267,7 +267,7 @@ static void wait_for_rest(struct sl_transfer_io *io, struct change *change)
     sl_transfer_io_wake(io, &io->change_work);
 }
 
-static void add_all(struct sl_transfer_io *io, struct sl_transfer_call *call)
+static void transfer_memory_add_all(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     struct change *change = SL_CONTAINER_OF(call, struct change, call);
     for (uint32_t i = 0; i < change->count; i++) {
@@ -298,7 +298,7 @@ static void removal_late(struct sl_timer *timer, uint64_t now_ns)
     struct change *change = SL_CONTAINER_OF(timer, struct change, timer);
     struct sl_transfer_io *io = change->call.io;
     if (change->has_closed) {
-        end(io, change, SL_ERR_DEADLINE);
+        transfer_memory_end(io, change, SL_ERR_DEADLINE);
         return;
     }
     change->has_closed = true;
@@ -336,7 +336,7 @@ static int change_all(struct sl_transfer *transfer,
 
 /* Registering */
 
-static int compare(const void *a, const void *b)
+static int transfer_memory_compare(const void *a, const void *b)
 {
     const uint8_t *x = (*(struct sl_transfer_registration *const *)a)->regions[0].memory.base;
     const uint8_t *y = (*(struct sl_transfer_registration *const *)b)->regions[0].memory.base;
@@ -360,12 +360,12 @@ static int register_all(struct sl_transfer *transfer, const struct sl_transfer_m
         made += err == 0 ? 1 : 0;
     }
     if (err == 0) {
-        qsort(items, count, sizeof(struct sl_transfer_registration *), compare);
+        qsort(items, count, sizeof(struct sl_transfer_registration *), transfer_memory_compare);
         items[0]->shared = shared != NULL ? *shared : (struct sl_shared){0};
         err = add_to_table(transfer, items, count);
     }
     if (err == 0) {
-        err = change_all(transfer, add_all, items, count, 0);
+        err = change_all(transfer, transfer_memory_add_all, items, count, 0);
         end_change(transfer, items, count, true);
     } else {
         for (uint32_t i = 0; i < made; i++) {
@@ -492,7 +492,7 @@ int sl_transfer_memory_init(struct sl_transfer *transfer)
 {
     transfer->registered = calloc(1, sizeof *transfer->registered);
     for (uint32_t i = 0; i < transfer->settings.reactors.count; i++) {
-        transfer->ios[i].change_work.run = look;
+        transfer->ios[i].change_work.run = transfer_memory_look;
     }
     return transfer->registered != NULL ? 0 : SL_ERR_NO_MEMORY;
 }

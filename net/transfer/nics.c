@@ -7,7 +7,7 @@
 #include "net/transfer/error.h"
 
 /* Takes the next name from a comma-separated list. */
-static bool next_name(const char **names, char name[SL_DEVICE_NAME_BYTES])
+static bool transfer_nics_next_name(const char **names, char name[SL_DEVICE_NAME_BYTES])
 {
     *names += strspn(*names, ", ");
     const size_t length = strcspn(*names, ", ");
@@ -21,7 +21,7 @@ static bool has_name(const char *names, const char *name)
 {
     char one[SL_DEVICE_NAME_BYTES];
     bool is_named = names == NULL || names[0] == '\0';
-    while (!is_named && next_name(&names, one)) {
+    while (!is_named && transfer_nics_next_name(&names, one)) {
         is_named = strcmp(one, name) == 0;
     }
     return is_named;
@@ -30,7 +30,7 @@ static bool has_name(const char *names, const char *name)
 int sl_transfer_nics_check(const struct sl_devices *devices, const char *names)
 {
     char name[SL_DEVICE_NAME_BYTES], all[256] = "";
-    while (next_name(&names, name)) {
+    while (transfer_nics_next_name(&names, name)) {
         const struct sl_device *device = sl_devices_find(devices, name);
         if (device != NULL && device->is_rdma) {
             continue;
@@ -49,7 +49,7 @@ int sl_transfer_nics_check(const struct sl_devices *devices, const char *names)
 }
 
 /* The value of an address, which has several notations. Returns its family; 0: it is a name. */
-static int parse(const char *host, struct in6_addr *out)
+static int transfer_nics_parse(const char *host, struct in6_addr *out)
 {
     memset(out, 0, sizeof *out);
     return inet_pton(AF_INET, host, out) == 1    ? AF_INET
@@ -58,12 +58,12 @@ static int parse(const char *host, struct in6_addr *out)
 }
 
 /* The device's address that is `wanted`, or its first one of that family; NULL: it has none. */
-static const char *address_of(const struct sl_device *device, int family,
-                              const struct in6_addr *wanted)
+static const char *transfer_nics_address_of(const struct sl_device *device, int family,
+                                            const struct in6_addr *wanted)
 {
     struct in6_addr address;
     for (uint32_t i = 0; i < device->address_count; i++) {
-        if (parse(device->addresses[i], &address) == family &&
+        if (transfer_nics_parse(device->addresses[i], &address) == family &&
             (IN6_IS_ADDR_UNSPECIFIED(wanted) || IN6_ARE_ADDR_EQUAL(wanted, &address))) {
             return device->addresses[i];
         }
@@ -75,13 +75,13 @@ uint32_t sl_transfer_nics_find(const struct sl_devices *devices, const char *nam
                                const struct sl_endpoint *endpoint, struct sl_endpoint *out)
 {
     struct in6_addr wanted;
-    const int family = parse(endpoint->host, &wanted);
+    const int family = transfer_nics_parse(endpoint->host, &wanted);
     const bool is_any = sl_endpoint_is_any(endpoint);
     uint32_t count = 0;
     for (uint32_t i = 0; i < devices->count && count < SL_TRANSFER_NICS_MAX; i++) {
         const struct sl_device *device = &devices->list[i];
         const char *address = device->is_rdma && has_name(names, device->name)
-                                  ? address_of(device, family, &wanted)
+                                  ? transfer_nics_address_of(device, family, &wanted)
                                   : NULL;
         if (address != NULL && (device->is_up || !is_any)) {
             struct sl_endpoint *to = &out[count++];
@@ -109,13 +109,13 @@ void sl_transfer_nics_name(const struct sl_devices *devices, const struct sl_mat
                            const struct sl_endpoint *endpoint, char name[SL_DEVICE_NAME_BYTES])
 {
     struct in6_addr wanted;
-    const int family = parse(endpoint->host, &wanted);
+    const int family = transfer_nics_parse(endpoint->host, &wanted);
     name[0] = '\0';
     for (uint32_t i = 0; i < devices->count && endpoint->scheme != SL_ENDPOINT_SHM; i++) {
         const struct sl_device *device = &devices->list[i];
         const bool is_its_own = strcmp(endpoint->device, device->name) == 0;
         if (is_its_own || (family != 0 && !sl_endpoint_is_any(endpoint) &&
-                           address_of(device, family, &wanted) != NULL &&
+                           transfer_nics_address_of(device, family, &wanted) != NULL &&
                            (name[0] == '\0' || is_in(matrix, device->name)))) {
             (void)snprintf(name, SL_DEVICE_NAME_BYTES, "%s", device->name);
         }

@@ -48,13 +48,14 @@ int sl_transfer_notice_create(struct sl_transfer_segment *segment,
     return 0;
 }
 
-static void deliver(void *ctx, uint64_t a, uint64_t b)
+static void notice_deliver(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_transfer_sending *sending = ctx;
     sending->done(sending);
 }
 
-static void answered(void *ctx, const struct sl_message *message, int err, const char *reason)
+static void notice_answered(void *ctx, const struct sl_message *message, int err,
+                            const char *reason)
 {
     struct sl_transfer_sending *sending = ctx;
     struct sl_reactor *home = sl_reactor_running();
@@ -63,7 +64,7 @@ static void answered(void *ctx, const struct sl_message *message, int err, const
     (void)snprintf(sending->call.text, sizeof sending->call.text, "%s",
                    is_closed ? sending->segment->reason : reason);
     sl_reactor_post(home, sending->call.io->index,
-                    (struct sl_mail){.run = deliver, .ctx = sending});
+                    (struct sl_mail){.run = notice_deliver, .ctx = sending});
 }
 
 static void send_here(void *ctx, uint64_t a, uint64_t b)
@@ -72,13 +73,13 @@ static void send_here(void *ctx, uint64_t a, uint64_t b)
     struct sl_transfer_segment *segment = sending->segment;
     const uint64_t now_ns = sl_reactor_now_ns(segment->home->reactor);
     if (segment->err != 0 || segment->session == NULL) {
-        answered(sending, NULL, SL_ERR_CLOSED, segment->reason);
+        notice_answered(sending, NULL, SL_ERR_CLOSED, segment->reason);
         return;
     }
     sending->message.notice.sequence = ++segment->notice_sequence;
     sl_session_request(segment->session, &sending->message,
-                       sending->deadline_ns > now_ns ? sending->deadline_ns - now_ns : 1, answered,
-                       sending);
+                       sending->deadline_ns > now_ns ? sending->deadline_ns - now_ns : 1,
+                       notice_answered, sending);
 }
 
 /* The mail is delivered before the answer of this reactor's route to a close. */

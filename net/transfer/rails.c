@@ -17,7 +17,7 @@
 /* How long a rail stays closed after a refusal, or after a lane could not be opened. */
 #define PAUSE_NS (60 * SL_CLOCK_NS_PER_S)
 
-static bool is_up(const struct sl_transfer_route_rail *rail)
+static bool rails_is_up(const struct sl_transfer_route_rail *rail)
 {
     for (uint32_t i = 0; i < rail->lane_count; i++) {
         if (rail->lanes[i].is_open) {
@@ -82,7 +82,7 @@ void sl_transfer_rails_update(struct sl_transfer_route *route, struct sl_transfe
                               const char *reason)
 {
     char name[SL_TRANSFER_LANE_NAME_BYTES];
-    const bool is_down = !is_up(rail);
+    const bool is_down = !rails_is_up(rail);
     if (rail->opened_ns == 0 || rail->is_down == is_down ||
         (is_down && reason == NULL && is_starting(route, rail))) {
         return;
@@ -168,7 +168,7 @@ uint32_t sl_transfer_rails_usable(struct sl_transfer_route *route, bool needs_fr
             break;
         }
         open_rail(route, i);
-        const uint32_t up = is_up(rail) ? 1U << i : 0;
+        const uint32_t up = rails_is_up(rail) ? 1U << i : 0;
         if (now_ns < rail->rest_end_ns) {
             resting |= up;
         } else {

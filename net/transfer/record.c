@@ -89,8 +89,8 @@ static bool is_printable(const char *text)
 }
 
 /* Reads a string of 1 to bytes - 1 printable characters. */
-static int read_text(const json_t *root, const char *member, char *to, size_t bytes,
-                     struct sl_reason *reason)
+static int transfer_record_read_text(const json_t *root, const char *member, char *to, size_t bytes,
+                                     struct sl_reason *reason)
 {
     const json_t *value = json_object_get(root, member);
     if (!json_is_string(value)) {
@@ -126,7 +126,7 @@ static int read_port(const json_t *root, uint16_t *port, struct sl_reason *reaso
 static int read_incarnation(const json_t *root, uint64_t *incarnation, struct sl_reason *reason)
 {
     char text[17];
-    const int err = read_text(root, "incarnation", text, sizeof text, reason);
+    const int err = transfer_record_read_text(root, "incarnation", text, sizeof text, reason);
     if (err != 0) {
         return err;
     }
@@ -140,7 +140,7 @@ static int read_incarnation(const json_t *root, uint64_t *incarnation, struct sl
 static int read_time(const json_t *root, int64_t *written_s, struct sl_reason *reason)
 {
     char text[32];
-    const int err = read_text(root, "timestamp", text, sizeof text, reason);
+    const int err = transfer_record_read_text(root, "timestamp", text, sizeof text, reason);
     if (err != 0) {
         return err;
     }
@@ -157,18 +157,21 @@ static int read_members(const json_t *root, const char *name, struct sl_transfer
                         struct sl_reason *reason)
 {
     char protocol[sizeof record->name];
-    int err = read_text(root, "protocol", protocol, sizeof protocol, reason);
+    int err = transfer_record_read_text(root, "protocol", protocol, sizeof protocol, reason);
     if (err == 0 && strcmp(protocol, PROTOCOL_NAME) != 0) {
         err = sl_reason_fail(reason, SL_ERR_PROTOCOL,
                              "\"protocol\" is not \"" PROTOCOL_NAME "\" but \"%s\"", protocol);
     }
-    err = err != 0 ? err : read_text(root, "name", record->name, sizeof record->name, reason);
+    err = err != 0
+              ? err
+              : transfer_record_read_text(root, "name", record->name, sizeof record->name, reason);
     if (err == 0 && strcmp(record->name, name) != 0) {
         err = sl_reason_fail(reason, SL_ERR_PROTOCOL, "\"name\" is that of another segment, \"%s\"",
                              record->name);
     }
     err = err != 0 ? err
-                   : read_text(root, "ip_or_host_name", record->host, sizeof record->host, reason);
+                   : transfer_record_read_text(root, "ip_or_host_name", record->host,
+                                               sizeof record->host, reason);
     err = err != 0 ? err : read_port(root, &record->port, reason);
     err = err != 0 ? err : read_incarnation(root, &record->incarnation, reason);
     return err != 0 ? err : read_time(root, &record->written_s, reason);

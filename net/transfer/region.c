@@ -49,7 +49,7 @@ static void announce(struct sl_transfer_io *io, struct sl_transfer_region *regio
     }
 }
 
-static void settle(struct sl_transfer_io *io, struct sl_transfer_region *region)
+static void transfer_region_settle(struct sl_transfer_io *io, struct sl_transfer_region *region)
 {
     sl_assert(region->pending_count > 0);
     region->pending_count--;
@@ -77,7 +77,7 @@ static void region_added(void *ctx, uint64_t key, const struct sl_transport_rma_
                     sl_err_name(err));
     }
     if (is_first) {
-        settle(io, region);
+        transfer_region_settle(io, region);
     } else {
         announce(io, region);
     }
@@ -110,7 +110,7 @@ static void region_removed(void *ctx, uint64_t key, int err)
     SL_LIST_FOREACH (link, &device->io->leaving) {
         struct sl_transfer_region *region = SL_CONTAINER_OF(link, struct sl_transfer_region, link);
         if (region->memory.key == key) {
-            settle(device->io, region);
+            transfer_region_settle(device->io, region);
             return;
         }
     }

@@ -282,7 +282,7 @@ static bool find_usable(struct sl_transfer_route *route)
     return connects;
 }
 
-static bool pump(struct sl_transfer_work *work)
+static bool transfer_route_pump(struct sl_transfer_work *work)
 {
     struct sl_transfer_route *route = SL_CONTAINER_OF(work, struct sl_transfer_route, work);
     struct sl_transfer_lane *lane;
@@ -338,7 +338,7 @@ static void ready(void *ctx, struct sl_transfer_lane *lane)
     sl_transfer_io_wake(route->io, &route->work);
 }
 
-static void lost(void *ctx, struct sl_transfer_lane *lane, const char *reason)
+static void transfer_route_lost(void *ctx, struct sl_transfer_lane *lane, const char *reason)
 {
     struct sl_transfer_route *route = ctx;
     sl_transfer_rails_update(route, &route->rails[lane->rail], reason);
@@ -375,8 +375,8 @@ static void fail_slice(const struct sl_transfer_route *route, const struct sl_tr
                           sl_transfer_part_cause(slice->part->causes, cause));
 }
 
-static void done(void *ctx, struct sl_transfer_lane *lane, struct sl_transfer_slice *slice, int err,
-                 const char *text)
+static void transfer_route_done(void *ctx, struct sl_transfer_lane *lane,
+                                struct sl_transfer_slice *slice, int err, const char *text)
 {
     struct sl_transfer_route *route = ctx;
     struct sl_transfer_part *part = slice->part;
@@ -400,7 +400,8 @@ static void done(void *ctx, struct sl_transfer_lane *lane, struct sl_transfer_sl
 }
 
 /* Without any rail that may be opened, the peer is gone: it was restarted, or denies access. */
-static void refused(void *ctx, struct sl_transfer_lane *lane, int err, const char *text)
+static void transfer_route_refused(void *ctx, struct sl_transfer_lane *lane, int err,
+                                   const char *text)
 {
     struct sl_transfer_route *route = ctx;
     if (err != SL_ERR_CANCELLED && !sl_transfer_rails_refused(route, lane, text)) {
@@ -411,9 +412,9 @@ static void refused(void *ctx, struct sl_transfer_lane *lane, int err, const cha
 
 static const struct sl_transfer_lane_events lane_events = {
     .ready = ready,
-    .lost = lost,
-    .done = done,
-    .refused = refused,
+    .lost = transfer_route_lost,
+    .done = transfer_route_done,
+    .refused = transfer_route_refused,
 };
 
 /* Parts */
@@ -481,7 +482,7 @@ void sl_transfer_route_init(struct sl_transfer_route *route, struct sl_transfer_
 {
     route->io = io;
     route->name = name;
-    route->work.run = pump;
+    route->work.run = transfer_route_pump;
     route->stall.run = look_for_stalls;
     route->lane_events = &lane_events;
     sl_list_init(&route->parts);

@@ -41,7 +41,7 @@ static void finish_closing(struct sl_transfer_segment *segment)
     sl_transfer_io_answer(&segment->call, segment->err, "%s", segment->reason);
 }
 
-static void answered(void *ctx, uint64_t a, uint64_t b)
+static void segment_answered(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_transfer_segment *segment = ctx;
     sl_assert(segment->mails_out > 0);
@@ -58,15 +58,16 @@ static void answered(void *ctx, uint64_t a, uint64_t b)
     }
 }
 
-static void answer(struct sl_transfer_segment *segment)
+static void segment_answer(struct sl_transfer_segment *segment)
 {
     struct sl_reactor *here = sl_reactor_running();
-    sl_reactor_post(here, segment->home->index, (struct sl_mail){.run = answered, .ctx = segment});
+    sl_reactor_post(here, segment->home->index,
+                    (struct sl_mail){.run = segment_answered, .ctx = segment});
 }
 
 /* argument: of the mail, which has the index of the route too. */
-static void post(struct sl_transfer_segment *segment, uint32_t index, sl_mail_fn *run,
-                 void *argument)
+static void segment_post(struct sl_transfer_segment *segment, uint32_t index, sl_mail_fn *run,
+                         void *argument)
 {
     segment->mails_out++;
     sl_reactor_post(
@@ -77,7 +78,7 @@ static void post(struct sl_transfer_segment *segment, uint32_t index, sl_mail_fn
 static void post_all(struct sl_transfer_segment *segment, sl_mail_fn *run)
 {
     for (uint32_t i = 0; i < segment->engine->settings.reactors.count; i++) {
-        post(segment, i, run, NULL);
+        segment_post(segment, i, run, NULL);
     }
 }
 
@@ -85,7 +86,7 @@ static void fail_route(void *ctx, uint64_t index, uint64_t b)
 {
     struct sl_transfer_segment *segment = ctx;
     sl_transfer_route_fail(&segment->routes[index], segment->err, segment->reason);
-    answer(segment);
+    segment_answer(segment);
 }
 
 static void take_list(void *ctx, uint64_t index, uint64_t remote)
@@ -100,13 +101,13 @@ static void take_list(void *ctx, uint64_t index, uint64_t remote)
     } else {
         sl_transfer_route_set_remote(route, (struct sl_transfer_remote *)(uintptr_t)remote);
     }
-    answer(segment);
+    segment_answer(segment);
 }
 
-static void fail(struct sl_transfer_segment *segment, int err, const char *reason);
+static void segment_fail(struct sl_transfer_segment *segment, int err, const char *reason);
 
 /* Sends every reactor its own copy of the list, one at a time: peers may change it without end. */
-static bool publish(struct sl_transfer_work *work)
+static bool segment_publish(struct sl_transfer_work *work)
 {
     struct sl_transfer_segment *segment =
         SL_CONTAINER_OF(work, struct sl_transfer_segment, list.publishing);
@@ -121,10 +122,10 @@ static bool publish(struct sl_transfer_work *work)
     for (uint32_t i = 0; i < segment->engine->settings.reactors.count; i++) {
         struct sl_transfer_remote *copy = sl_transfer_remote_copy(segment->list.remote);
         if (copy == NULL) {
-            fail(segment, SL_ERR_NO_MEMORY, "no memory for the list of its buffers");
+            segment_fail(segment, SL_ERR_NO_MEMORY, "no memory for the list of its buffers");
             return false;
         }
-        post(segment, i, take_list, copy);
+        segment_post(segment, i, take_list, copy);
     }
     return false;
 }
@@ -141,7 +142,7 @@ static void close_route(void *ctx, uint64_t index, uint64_t b)
         return;
     }
     sl_transfer_route_fini(route);
-    answer(segment);
+    segment_answer(segment);
 }
 
 /* Nothing is sent from now on. `answered` goes on when the routes are at rest. */
@@ -170,7 +171,7 @@ void sl_transfer_segment_watch(struct sl_transfer_io *io, struct sl_transfer_cal
 }
 
 /* The segment is closed for good. */
-static void fail(struct sl_transfer_segment *segment, int err, const char *reason)
+static void segment_fail(struct sl_transfer_segment *segment, int err, const char *reason)
 {
     if (segment->err != 0) {
         return;
@@ -312,7 +313,7 @@ static void page_received(void *ctx, const struct sl_message *message, int err, 
                                            : sl_err_name(err);
     }
     if (err != 0) {
-        fail(segment, err, reason);
+        segment_fail(segment, err, reason);
     } else if (message->segment.more && message->segment.buffers.count > 0) {
         const struct sl_message_buffers *buffers = &message->segment.buffers;
         request_page(segment, buffers->items[buffers->count - 1].address);
@@ -335,7 +336,7 @@ static void wake_route(void *ctx, uint64_t index, uint64_t b)
     struct sl_transfer_segment *segment = ctx;
     struct sl_transfer_route *route = &segment->routes[index];
     sl_transfer_io_wake(route->io, &route->work);
-    answer(segment);
+    segment_answer(segment);
 }
 
 static void fenced(void *ctx, const struct sl_message *message, int err, const char *reason)
@@ -345,7 +346,7 @@ static void fenced(void *ctx, const struct sl_message *message, int err, const c
         return; /* nothing is sent any more */
     }
     if (err != 0) {
-        fail(segment, SL_ERR_CLOSED, reason);
+        segment_fail(segment, SL_ERR_CLOSED, reason);
     } else if (atomic_fetch_sub_explicit(&segment->fences.count, 1, memory_order_acq_rel) == 1) {
         post_all(segment, wake_route);
     }
@@ -388,17 +389,17 @@ static void open_late(struct sl_timer *timer, uint64_t now_ns)
     struct sl_transfer_segment *segment =
         SL_CONTAINER_OF(timer, struct sl_transfer_segment, opening.late);
     if (atomic_load_explicit(&segment->opening.is_abandoned, memory_order_relaxed)) {
-        fail(segment, SL_ERR_CANCELLED, "abandoned");
+        segment_fail(segment, SL_ERR_CANCELLED, "abandoned");
     } else if (now_ns < segment->until_ns) {
         arm_open_late(segment);
     } else {
-        fail(segment, SL_ERR_DEADLINE,
-             "a process listens there, but has not sent the list of its buffers");
+        segment_fail(segment, SL_ERR_DEADLINE,
+                     "a process listens there, but has not sent the list of its buffers");
     }
 }
 
-static void welcomed(void *ctx, struct sl_session *session,
-                     const struct sl_message_welcome *welcome)
+static void segment_welcomed(void *ctx, struct sl_session *session,
+                             const struct sl_message_welcome *welcome)
 {
     struct sl_transfer_segment *segment = ctx;
     segment->session = session; /* in the first event the owner does not have it yet */
@@ -409,11 +410,11 @@ static void welcomed(void *ctx, struct sl_session *session,
         (void)snprintf(reason, sizeof reason,
                        "%s has another incarnation than its record: its process was restarted",
                        segment->name);
-        fail(segment, SL_ERR_REFUSED, reason);
+        segment_fail(segment, SL_ERR_REFUSED, reason);
         return;
     }
     if (segment->incarnation != 0 && segment->incarnation != welcome->incarnation) {
-        fail(segment, SL_ERR_CLOSED, "its process was restarted: open the segment again");
+        segment_fail(segment, SL_ERR_CLOSED, "its process was restarted: open the segment again");
         return;
     }
     if (segment->incarnation == 0) { /* from then on other reactors read it */
@@ -426,7 +427,8 @@ static void welcomed(void *ctx, struct sl_session *session,
     request_list(segment);
 }
 
-static void notified(void *ctx, struct sl_session *session, const struct sl_message *message)
+static void segment_notified(void *ctx, struct sl_session *session,
+                             const struct sl_message *message)
 {
     struct sl_transfer_segment *segment = ctx;
     int err = 0;
@@ -441,7 +443,7 @@ static void notified(void *ctx, struct sl_session *session, const struct sl_mess
         return;
     }
     if (err != 0) {
-        fail(segment, err, "it has too many buffers");
+        segment_fail(segment, err, "it has too many buffers");
     } else if (segment->list.state == SL_TRANSFER_LIST_COMPLETE) {
         sl_transfer_io_wake(segment->home, &segment->list.publishing);
     }
@@ -453,10 +455,10 @@ static void peer_gone(struct sl_timer *timer, uint64_t now_ns)
     char reason[SL_TRANSFER_REASON_BYTES];
     (void)snprintf(reason, sizeof reason, "%s has ended or is unreachable: %.200s", segment->name,
                    sl_session_last_error(segment->session));
-    fail(segment, SL_ERR_CLOSED, reason);
+    segment_fail(segment, SL_ERR_CLOSED, reason);
 }
 
-static void lost(void *ctx, struct sl_session *session, int err, const char *reason)
+static void segment_lost(void *ctx, struct sl_session *session, int err, const char *reason)
 {
     struct sl_transfer_segment *segment = ctx;
     if (segment->err == 0) {
@@ -464,38 +466,38 @@ static void lost(void *ctx, struct sl_session *session, int err, const char *rea
     }
 }
 
-static void closed(void *ctx, struct sl_session *session, int err, const char *reason)
+static void segment_closed(void *ctx, struct sl_session *session, int err, const char *reason)
 {
     struct sl_transfer_segment *segment = ctx;
     segment->session = session;
-    fail(segment, segment->incarnation != 0 ? SL_ERR_CLOSED : err, reason);
+    segment_fail(segment, segment->incarnation != 0 ? SL_ERR_CLOSED : err, reason);
 }
 
-static void received(void *ctx, struct sl_session *session,
-                     const struct sl_transport_message *message)
+static void segment_received(void *ctx, struct sl_session *session,
+                             const struct sl_transport_message *message)
 {
     sl_transport_release(sl_session_conn(session), message);
     sl_session_reconnect(session, "it sent data on a control connection");
 }
 
-static void *sink(void *ctx, struct sl_session *session, const struct sl_frame *header)
+static void *segment_sink(void *ctx, struct sl_session *session, const struct sl_frame *header)
 {
     sl_session_reconnect(session, "it sent data on a control connection");
     return NULL;
 }
 
 static const struct sl_session_events session_events = {
-    .welcomed = welcomed,
-    .received = received,
-    .sink = sink,
-    .notified = notified,
-    .lost = lost,
-    .closed = closed,
+    .welcomed = segment_welcomed,
+    .received = segment_received,
+    .sink = segment_sink,
+    .notified = segment_notified,
+    .lost = segment_lost,
+    .closed = segment_closed,
 };
 
 /* Opening */
 
-static void open_session(struct sl_transfer_segment *segment)
+static void segment_open_session(struct sl_transfer_segment *segment)
 {
     const struct sl_transfer *engine = segment->engine;
     struct sl_transfer_io *io = segment->home;
@@ -524,7 +526,7 @@ static void open_session(struct sl_transfer_segment *segment)
     arm_open_late(segment);
     const int err = sl_session_open(&options, &segment->session);
     if (err != 0) {
-        fail(segment, err, "no memory for a session");
+        segment_fail(segment, err, "no memory for a session");
     }
 }
 
@@ -532,10 +534,10 @@ static void take_address(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_transfer_segment *segment = ctx;
     if (segment->lookup.err != 0) {
-        fail(segment, segment->lookup.err, segment->lookup.reason);
+        segment_fail(segment, segment->lookup.err, segment->lookup.reason);
     } else {
         segment->endpoint = segment->lookup.endpoint;
-        open_session(segment);
+        segment_open_session(segment);
     }
 }
 
@@ -560,13 +562,13 @@ static void look_up(void *ctx, uint64_t a, uint64_t b)
 static void open_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     struct sl_transfer_segment *segment = SL_CONTAINER_OF(call, struct sl_transfer_segment, call);
-    segment->list.publishing.run = publish;
+    segment->list.publishing.run = segment_publish;
     segment->opening.late.run = open_late;
     segment->gone.run = peer_gone;
     segment->until_ns =
         sl_reactor_now_ns(io->reactor) + segment->opening.timeout_ms * SL_CLOCK_NS_PER_MS;
     if (segment->engine->directory == NULL) {
-        open_session(segment);
+        segment_open_session(segment);
         return;
     }
     sl_reactor_post(io->reactor, 0, (struct sl_mail){.run = look_up, .ctx = segment});
@@ -619,7 +621,7 @@ int sl_transfer_segment_create(struct sl_transfer *transfer, const char *name, u
 
 /* Closing */
 
-static void close_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
+static void segment_close_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     struct sl_transfer_segment *segment = SL_CONTAINER_OF(call, struct sl_transfer_segment, call);
     if (segment->err == 0) { /* else routes may be reading it */
@@ -646,7 +648,7 @@ static void look_at_fences(struct sl_timer *timer, uint64_t now_ns)
                     "applied",
                     segment->name);
     }
-    close_here(segment->home, &segment->call);
+    segment_close_here(segment->home, &segment->call);
 }
 
 /* If it is opened again, it has lanes of its own, which no older fence holds back. */
@@ -675,7 +677,7 @@ void sl_transfer_segment_free(struct sl_transfer_segment *segment)
 }
 
 /* A thread that gets no port leaves the segment to the end of the engine. */
-static void close_and_free(struct sl_transfer_segment *segment)
+static void segment_close_and_free(struct sl_transfer_segment *segment)
 {
     if (sl_transfer_io_call(segment->home, &segment->call) != 0) {
         sl_log_warn("transfer: segment %s stays open: %s", segment->name, sl_transfer_last_error());
@@ -689,8 +691,8 @@ void sl_transfer_segment_close_all(struct sl_transfer *transfer)
     SL_LIST_FOREACH (link, &transfer->segments) {
         struct sl_transfer_segment *segment =
             SL_CONTAINER_OF(link, struct sl_transfer_segment, link);
-        segment->call.run = close_here;
-        close_and_free(segment);
+        segment->call.run = segment_close_here;
+        segment_close_and_free(segment);
     }
 }
 
@@ -720,7 +722,7 @@ void sl_transfer_segment_close(struct sl_transfer_segment **segment)
     sl_assert(segment != NULL);
     if (*segment != NULL) {
         sl_transfer_segment_prepare_close(*segment);
-        close_and_free(*segment);
+        segment_close_and_free(*segment);
         *segment = NULL;
     }
 }

@@ -17,7 +17,7 @@
 /* TCP_CA_NAME_MAX of Linux, with NUL. */
 #define CONGESTION_CONTROL_BYTES 16
 
-static bool is_given(const char *text)
+static bool transfer_settings_is_given(const char *text)
 {
     return text != NULL && text[0] != '\0';
 }
@@ -40,7 +40,7 @@ int sl_transfer_settings_check_timeout(uint32_t timeout_ms)
 int sl_transfer_settings_parse_name(const char *name, struct sl_endpoint *out)
 {
     struct sl_reason reason;
-    if (!is_given(name) || strlen(name) >= SL_TRANSFER_NAME_BYTES) {
+    if (!transfer_settings_is_given(name) || strlen(name) >= SL_TRANSFER_NAME_BYTES) {
         return sl_transfer_fail(SL_ERR_INVALID, "a name has 1 to %d characters, \"host:port\"",
                                 SL_TRANSFER_NAME_BYTES - 1);
     }
@@ -78,7 +78,7 @@ static int find_address(struct sl_endpoint *out)
 }
 
 /* Peers are told this host. */
-static int check_host(const char *option, const struct sl_endpoint *endpoint)
+static int transfer_settings_check_host(const char *option, const struct sl_endpoint *endpoint)
 {
     return !sl_endpoint_is_any(endpoint)
                ? 0
@@ -92,7 +92,7 @@ static int take_name(struct sl_transfer_settings *out, const struct sl_transfer_
 {
     int err = options->name == NULL ? find_address(&out->control)
                                     : sl_transfer_settings_parse_name(options->name, &out->control);
-    return err != 0 ? err : check_host("name", &out->control);
+    return err != 0 ? err : transfer_settings_check_host("name", &out->control);
 }
 
 /* Those of TCP come first. */
@@ -187,10 +187,10 @@ static int take_endpoint(struct sl_transfer_settings *out, const char *text,
     }
     const bool is_rdma = endpoint.scheme == SL_ENDPOINT_RDMA;
     if (!is_rdma && endpoint.scheme != SL_ENDPOINT_DPDK) {
-        const int err = check_host("endpoints", &endpoint);
+        const int err = transfer_settings_check_host("endpoints", &endpoint);
         return err != 0 ? err : add_endpoint(out, &endpoint);
     }
-    if (is_given(options->tls_certificate)) {
+    if (transfer_settings_is_given(options->tls_certificate)) {
         sl_log_warn("transfer: %s has no effect with TLS, which does not protect it", text);
         return 0;
     }
@@ -220,11 +220,13 @@ static int add_standards(struct sl_transfer_settings *out,
 {
     const bool has_rdma = devices->count > 0 && devices->list[0].is_rdma;
     int err = add_standard(out, SL_ENDPOINT_SHM);
-    if (err == 0 && !is_given(options->tls_certificate) &&
-        (is_given(out->rdma_device) || (has_rdma && !sl_endpoint_is_loopback(&out->control)))) {
+    if (err == 0 && !transfer_settings_is_given(options->tls_certificate) &&
+        (transfer_settings_is_given(out->rdma_device) ||
+         (has_rdma && !sl_endpoint_is_loopback(&out->control)))) {
         err = take_endpoint(out, "rdma://0.0.0.0:0", options, devices);
     }
-    if (err == 0 && !is_given(options->tls_certificate) && is_given(options->dpdk_device)) {
+    if (err == 0 && !transfer_settings_is_given(options->tls_certificate) &&
+        transfer_settings_is_given(options->dpdk_device)) {
         err = take_endpoint(out, "dpdk://0.0.0.0:0", options, devices);
     }
     return err;
@@ -286,7 +288,7 @@ static int take_matrix(struct sl_transfer_settings *out, const char *text,
                        const struct sl_devices *devices)
 {
     struct sl_reason reason;
-    if (is_given(text)) {
+    if (transfer_settings_is_given(text)) {
         const int err = sl_matrix_parse(text, "nic_priority_matrix", devices, &out->nics, &reason);
         if (err != 0) {
             return sl_transfer_fail(err, "%s", reason.text);
@@ -303,7 +305,7 @@ static int take_matrix(struct sl_transfer_settings *out, const char *text,
     if (strlen(out->matrix) < SL_MESSAGE_MATRIX_BYTES) {
         return 0;
     }
-    if (is_given(text)) {
+    if (transfer_settings_is_given(text)) {
         return sl_transfer_fail(SL_ERR_TOO_LARGE, "nic_priority_matrix: it has more than %u bytes",
                                 SL_MESSAGE_MATRIX_BYTES - 1);
     }
@@ -324,7 +326,7 @@ static int take_tls(struct sl_transfer_settings *out, const struct sl_transfer_o
                  {options->tls_peer_name, &out->tls.peer_name}};
     uint32_t given = 0;
     for (uint32_t i = 0; i < 3; i++) {
-        given += is_given(files[i].from) ? 1 : 0;
+        given += transfer_settings_is_given(files[i].from) ? 1 : 0;
     }
     if (given == 0 && options->tls_peer_name == NULL) {
         return 0;
@@ -413,7 +415,7 @@ static int take_rdma_device(struct sl_transfer_settings *out,
 {
     out->transport.has_rdma_gid_index = options->has_rdma_gid_index;
     out->transport.rdma_gid_index = options->rdma_gid_index;
-    if (!is_given(options->rdma_device)) {
+    if (!transfer_settings_is_given(options->rdma_device)) {
         return 0;
     }
     out->rdma_device = strdup(options->rdma_device);

@@ -48,7 +48,7 @@ struct guest {
     struct sl_rma_target *lane; /* NULL: it is no lane */
 };
 
-static void drop(struct guest *guest, const char *why)
+static void transfer_target_drop(struct guest *guest, const char *why)
 {
     if (guest->state != GUEST_ENDING) {
         sl_log_debug("transfer: the connection of %s is closed: %s", guest->conn->peer, why);
@@ -62,12 +62,12 @@ static void drop(struct guest *guest, const char *why)
 static void drop_at_once(struct guest *guest, const char *why)
 {
     guest->conn->is_abrupt = true;
-    drop(guest, why);
+    transfer_target_drop(guest, why);
     sl_transport_disconnect(guest->conn);
 }
 
 /* Runs every STUCK_NS once the guest is welcomed. */
-static void look_if_stuck(struct sl_timer *timer, uint64_t now_ns)
+static void transfer_target_look_if_stuck(struct sl_timer *timer, uint64_t now_ns)
 {
     struct guest *guest = SL_CONTAINER_OF(timer, struct guest, timer);
     if (guest->may_be_stuck) {
@@ -88,7 +88,7 @@ static void send_message(struct guest *guest, const struct sl_message *message)
                         ? NULL
                         : sl_outbox_reserve(&guest->io->outbox, (uint32_t)bytes);
     if (room == NULL) {
-        drop(guest, "it does not read what is sent to it");
+        transfer_target_drop(guest, "it does not read what is sent to it");
         return;
     }
     sl_message_encode(message, room + SL_FRAME_HEADER_BYTES);
@@ -101,10 +101,10 @@ static void send_message(struct guest *guest, const struct sl_message *message)
 }
 
 /* Refuses the hello. */
-static void refuse(struct guest *guest, int err, const char *format, ...)
+static void transfer_target_refuse(struct guest *guest, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static void refuse(struct guest *guest, int err, const char *format, ...)
+static void transfer_target_refuse(struct guest *guest, int err, const char *format, ...)
 {
     struct sl_message message = {
         .kind = SL_MESSAGE_ERROR, .id = guest->greeting.hello_id, .error.err = err};
@@ -116,7 +116,7 @@ static void refuse(struct guest *guest, int err, const char *format, ...)
         sl_log_warn("transfer: %s is refused: %s", guest->conn->peer, message.error.text);
     }
     send_message(guest, &message);
-    drop(guest, message.error.text);
+    transfer_target_drop(guest, message.error.text);
 }
 
 /* The lists of buffers */
@@ -125,7 +125,7 @@ static void answer_segment(struct guest *guest, const struct sl_message *request
 {
     struct sl_message message = {.kind = SL_MESSAGE_SEGMENT, .id = request->id};
     if (guest->queue.count > 0 && sl_outbox_is_half_full(&guest->io->outbox)) {
-        drop(guest, "it does not read what is sent to it");
+        transfer_target_drop(guest, "it does not read what is sent to it");
         return;
     }
     guest->wants_changes = true;
@@ -174,7 +174,7 @@ void sl_transfer_target_gone(struct sl_transfer_io *io,
 
 /* One-sided operations */
 
-static struct sl_rma_memory *find(void *ctx, uint64_t key)
+static struct sl_rma_memory *transfer_target_find(void *ctx, uint64_t key)
 {
     struct guest *guest = ctx;
     struct sl_transfer_region *region = sl_transfer_table_find(guest->io->table, key);
@@ -189,15 +189,15 @@ static void unused(void *ctx, struct sl_rma_memory *memory)
     }
 }
 
-static bool may_send(void *ctx, uint32_t bytes)
+static bool transfer_target_may_send(void *ctx, uint32_t bytes)
 {
     return sl_transfer_io_may_send(((struct guest *)ctx)->io, bytes);
 }
 
 static const struct sl_rma_target_events rma_events = {
-    .find = find, .unused = unused, .may_send = may_send};
+    .find = transfer_target_find, .unused = unused, .may_send = transfer_target_may_send};
 
-static bool pump(struct sl_transfer_work *work)
+static bool transfer_target_pump(struct sl_transfer_work *work)
 {
     struct guest *guest = SL_CONTAINER_OF(work, struct guest, work);
     return guest->state == GUEST_LANE && sl_rma_target_pump(guest->lane);
@@ -269,12 +269,12 @@ static void take_fence(struct guest *guest, const struct sl_message *message)
 {
     struct sl_transfer_io *io = guest->io;
     if (guest->fence_count == FENCES_MAX) {
-        drop(guest, "it has sent too many fences");
+        transfer_target_drop(guest, "it has sent too many fences");
         return;
     }
     struct fence *fence = calloc(1, sizeof *fence);
     if (fence == NULL) {
-        drop(guest, "no memory to answer it");
+        transfer_target_drop(guest, "no memory to answer it");
         return;
     }
     *fence = (struct fence){.home = io,
@@ -300,7 +300,7 @@ static void welcome(struct guest *guest)
     message.welcome.credit_bytes = SL_LIMIT_TRANSFER_CREDIT_BYTES;
     guest->conn->is_welcome = true;
     guest->state = guest->greeting.hello.lane == 0 ? GUEST_CONTROL : GUEST_LANE;
-    guest->timer.run = look_if_stuck;
+    guest->timer.run = transfer_target_look_if_stuck;
     sl_reactor_arm(guest->io->reactor, &guest->timer, STUCK_NS);
     send_message(guest, &message);
     if (guest->lane != NULL) {
@@ -316,17 +316,21 @@ static void admit(struct guest *guest)
     const struct sl_transfer *engine = guest->io->engine;
     const struct sl_message_hello *hello = &guest->greeting.hello;
     if (hello->purpose != SL_MESSAGE_PURPOSE_TRANSFER) {
-        refuse(guest, SL_ERR_REFUSED, "%s is a transfer engine, no server", engine->name);
+        transfer_target_refuse(guest, SL_ERR_REFUSED, "%s is a transfer engine, no server",
+                               engine->name);
     } else if (hello->incarnation != 0 && hello->incarnation != engine->incarnation) {
-        refuse(guest, SL_ERR_REFUSED, "%s has another incarnation: its process was restarted",
-               engine->name);
+        transfer_target_refuse(guest, SL_ERR_REFUSED,
+                               "%s has another incarnation: its process was restarted",
+                               engine->name);
     } else if (hello->lane == 0 &&
                (guest->io->index != 0 || guest->device->scheme != SL_ENDPOINT_TCP)) {
-        refuse(guest, SL_ERR_REFUSED, "control connections go to %s", engine->name);
+        transfer_target_refuse(guest, SL_ERR_REFUSED, "control connections go to %s", engine->name);
     } else if (hello->lane > 0 && (guest->lane = calloc(1, sizeof *guest->lane)) == NULL) {
-        refuse(guest, SL_ERR_NO_MEMORY, "%s has no memory for one more lane", engine->name);
+        transfer_target_refuse(guest, SL_ERR_NO_MEMORY, "%s has no memory for one more lane",
+                               engine->name);
     } else if (guest->device->is_one_sided && sl_transport_rma_admit(guest->conn) != 0) {
-        refuse(guest, SL_ERR_NO_MEMORY, "%s has no memory for one more peer", engine->name);
+        transfer_target_refuse(guest, SL_ERR_NO_MEMORY, "%s has no memory for one more peer",
+                               engine->name);
     } else {
         welcome(guest);
     }
@@ -340,9 +344,9 @@ static void authenticate(struct guest *guest, const struct sl_message *message)
     const int err = sl_greeting_authenticate(&guest->greeting, &guest->io->engine->settings.secret,
                                              message, &answer, &why);
     if (err == SL_ERR_PROTOCOL) {
-        drop(guest, why);
+        transfer_target_drop(guest, why);
     } else if (err != 0) {
-        refuse(guest, err, "%s", why);
+        transfer_target_refuse(guest, err, "%s", why);
     } else if (answer.kind == SL_MESSAGE_CHALLENGE) {
         guest->state = GUEST_CHALLENGED;
         send_message(guest, &answer);
@@ -361,17 +365,18 @@ static void take_hello(struct guest *guest, const struct sl_message *message)
         char text[SL_MESSAGE_TEXT_BYTES];
         sl_greeting_version_text(&guest->greeting, guest->io->engine->name, guest->conn->peer,
                                  guest->greeting.hello.protocol_version, text);
-        refuse(guest, err, "%s", text);
+        transfer_target_refuse(guest, err, "%s", text);
     } else if (err != 0) {
-        drop(guest, "its first message is not a hello");
+        transfer_target_drop(guest, "its first message is not a hello");
     } else {
         authenticate(guest, NULL);
     }
 }
 
-static void hello_late(struct sl_timer *timer, uint64_t now_ns)
+static void transfer_target_hello_late(struct sl_timer *timer, uint64_t now_ns)
 {
-    drop(SL_CONTAINER_OF(timer, struct guest, timer), "it has not authenticated itself");
+    transfer_target_drop(SL_CONTAINER_OF(timer, struct guest, timer),
+                         "it has not authenticated itself");
 }
 
 /* Frames */
@@ -406,10 +411,10 @@ static void take_control(struct guest *guest, const struct sl_message *message)
     case SL_MESSAGE_BUFFER_RELEASED:
         break; /* keys are checked with every request: nothing waits for this */
     case SL_MESSAGE_GOODBYE:
-        drop(guest, "it says goodbye");
+        transfer_target_drop(guest, "it says goodbye");
         break;
     default:
-        drop(guest, "it sent a message that does not belong here");
+        transfer_target_drop(guest, "it sent a message that does not belong here");
         break;
     }
 }
@@ -427,8 +432,9 @@ static void take_message(struct guest *guest, const struct sl_message *message)
         take_control(guest, message);
         break;
     default:
-        drop(guest, message->kind == SL_MESSAGE_GOODBYE ? "it says goodbye"
-                                                        : "a lane carries data frames only");
+        transfer_target_drop(guest, message->kind == SL_MESSAGE_GOODBYE
+                                        ? "it says goodbye"
+                                        : "a lane carries data frames only");
         break;
     }
 }
@@ -441,7 +447,7 @@ static void received_control(struct guest *guest, const struct sl_transport_mess
     free(guest->control_memory);
     guest->control_memory = NULL;
     if (err != 0) {
-        drop(guest, "it sent a control message that is malformed");
+        transfer_target_drop(guest, "it sent a control message that is malformed");
         return;
     }
     take_message(guest, &message);
@@ -453,7 +459,7 @@ static void received_data(struct guest *guest, const struct sl_transport_message
     const char *text = "it sent frames over RDMA, which moves data by one-sided operations only";
     if (sl_transport_needs_registered(guest->conn) ||
         sl_rma_target_received(guest->lane, frame, &text) != 0) {
-        drop(guest, text);
+        transfer_target_drop(guest, text);
     } else {
         sl_transfer_io_wake(guest->io, &guest->work);
     }
@@ -461,7 +467,7 @@ static void received_data(struct guest *guest, const struct sl_transport_message
 
 /* Transport events */
 
-static void on_accepted(void *ctx, struct sl_conn *conn)
+static void transfer_target_on_accepted(void *ctx, struct sl_conn *conn)
 {
     struct sl_transfer_device *device = ctx;
     struct sl_transfer_io *io = device->io;
@@ -475,13 +481,13 @@ static void on_accepted(void *ctx, struct sl_conn *conn)
     guest->device = device;
     guest->number = io->guest_count++;
     guest->conn = conn;
-    guest->work.run = pump;
-    guest->timer.run = hello_late;
+    guest->work.run = transfer_target_pump;
+    guest->timer.run = transfer_target_hello_late;
     sl_list_append(&io->guests, &guest->link);
     sl_reactor_arm(io->reactor, &guest->timer, SL_GREETING_TIMEOUT_NS);
 }
 
-static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
+static void *transfer_target_on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
     struct guest *guest = conn->user;
     if (guest == NULL || guest->state == GUEST_ENDING) {
@@ -495,12 +501,13 @@ static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *hea
         memory = guest->control_memory = malloc(header->payload_bytes);
     }
     if (memory == NULL) {
-        drop(guest, "it sent a long frame that was not announced");
+        transfer_target_drop(guest, "it sent a long frame that was not announced");
     }
     return memory;
 }
 
-static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transport_message *frame)
+static void transfer_target_on_received(void *ctx, struct sl_conn *conn,
+                                        const struct sl_transport_message *frame)
 {
     struct guest *guest = conn->user;
     const char *flaw = NULL;
@@ -517,7 +524,7 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
     }
     if (flaw != NULL) {
         sl_transport_release(conn, frame);
-        drop(guest, flaw);
+        transfer_target_drop(guest, flaw);
     } else if (frame->header.type == SL_FRAME_CONTROL) {
         received_control(guest, frame);
     } else {
@@ -525,7 +532,7 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
     }
 }
 
-static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
+static void transfer_target_on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
     struct guest *guest = conn->user;
     guest->may_be_stuck = false;
@@ -535,7 +542,7 @@ static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
     }
 }
 
-static void on_writable(void *ctx, struct sl_conn *conn)
+static void transfer_target_on_writable(void *ctx, struct sl_conn *conn)
 {
     struct guest *guest = conn->user;
     sl_outbox_writable(&guest->io->outbox, conn, &guest->queue);
@@ -560,7 +567,7 @@ static void withdraw_unmapped(struct sl_rma_target *rma)
     }
 }
 
-static void on_closed(void *ctx, struct sl_conn *conn, int err)
+static void transfer_target_on_closed(void *ctx, struct sl_conn *conn, int err)
 {
     struct guest *guest = conn->user;
     if (guest == NULL) {
@@ -583,12 +590,12 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
 }
 
 static const struct sl_transport_events guest_events = {
-    .accepted = on_accepted,
-    .sink = on_sink,
-    .received = on_received,
-    .sent = on_sent,
-    .writable = on_writable,
-    .closed = on_closed,
+    .accepted = transfer_target_on_accepted,
+    .sink = transfer_target_on_sink,
+    .received = transfer_target_on_received,
+    .sent = transfer_target_on_sent,
+    .writable = transfer_target_on_writable,
+    .closed = transfer_target_on_closed,
 };
 
 /* The end of the engine */
@@ -618,7 +625,7 @@ static void look_if_left(struct sl_timer *timer, uint64_t now_ns)
     }
 }
 
-static void leave_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
+static void transfer_target_leave_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     struct leaving *leaving = SL_CONTAINER_OF(call, struct leaving, call);
     const uint64_t now_ns = sl_reactor_now_ns(io->reactor);
@@ -627,7 +634,7 @@ static void leave_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
         struct guest *guest = SL_CONTAINER_OF(link, struct guest, link);
         if (guest->state == GUEST_CONTROL) {
             send_message(guest, &goodbye);
-            drop(guest, "this engine ends");
+            transfer_target_drop(guest, "this engine ends");
         }
     }
     leaving->timer.run = look_if_left;
@@ -637,7 +644,7 @@ static void leave_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 
 void sl_transfer_target_leave(struct sl_transfer *engine)
 {
-    struct leaving leaving = {.call = {.run = leave_here}};
+    struct leaving leaving = {.call = {.run = transfer_target_leave_here}};
     (void)sl_transfer_io_call(&engine->ios[0], &leaving.call);
 }
 

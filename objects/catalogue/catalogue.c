@@ -167,7 +167,7 @@ static int alive(const struct request *request)
 }
 
 /* Its copies are gone, and its names are free. */
-static int detach(const struct request *request)
+static int catalogue_detach(const struct request *request)
 {
     (void)sl_catalogue_node_remove(request->catalogue, request->node, SL_CATALOGUE_REMOVALS_MAX);
     return 0;
@@ -191,7 +191,7 @@ static uint64_t other_publisher(const struct sl_catalogue_object *object,
     return 0;
 }
 
-static const char *address_of(const struct sl_objects_catalogue *catalogue, uint64_t id)
+static const char *catalogue_address_of(const struct sl_objects_catalogue *catalogue, uint64_t id)
 {
     const struct sl_catalogue_node *node = sl_catalogue_find(&catalogue->nodes, NULL, id);
     return node == NULL ? "another node" : node->address;
@@ -271,7 +271,7 @@ static void promise(struct sl_objects_catalogue *catalogue, uint64_t number)
     }
 }
 
-static int begin(const struct request *request)
+static int catalogue_begin(const struct request *request)
 {
     struct sl_objects_catalogue *catalogue = request->catalogue;
     const struct sl_objects_message *message = request->message;
@@ -313,7 +313,7 @@ static int begin(const struct request *request)
     if ((message->begin.options & SL_OBJECTS_TAKE_OVER) == 0 &&
         sl_catalogue_find(&catalogue->nodes, NULL, other) != NULL) {
         return REFUSE(SL_ERR_EXISTS, "%s publishes %s; a publisher can take over the name",
-                      address_of(catalogue, other), object->name);
+                      catalogue_address_of(catalogue, other), object->name);
     }
     if (other != 0 || object->publisher_count != message->part_count) {
         err = sl_catalogue_begin_epoch(catalogue, object, catalogue->epoch + 1, message->part_count,
@@ -351,7 +351,7 @@ static int check_publisher(const struct request *request, struct sl_catalogue_ob
     }
     const uint64_t other = other_publisher(object, request, request->node->key.number);
     if (epoch < object->epoch || other != 0 || message->part_count != object->publisher_count) {
-        return REFUSE(SL_ERR_CLOSED, "%s has taken over %s", address_of(catalogue, other),
+        return REFUSE(SL_ERR_CLOSED, "%s has taken over %s", catalogue_address_of(catalogue, other),
                       object->name);
     }
     object->publishers[message->part] = request->node->key.number;
@@ -384,7 +384,7 @@ static int add_origins(const struct request *request, struct sl_catalogue_part *
                               request->message->part);
 }
 
-static bool is_same(const struct sl_objects_part *a, const struct sl_objects_part *b)
+static bool catalogue_is_same(const struct sl_objects_part *a, const struct sl_objects_part *b)
 {
     return sl_hash_128_equal(a->digest, b->digest) && a->bytes == b->bytes;
 }
@@ -393,7 +393,7 @@ static int commit_part(const struct request *request, struct sl_catalogue_versio
 {
     const struct sl_objects_record *record = &request->message->commit.record;
     struct sl_catalogue_part *part = &version->parts[request->message->part];
-    if (part->copies.count > 0 && !is_same(&part->info, &record->parts[0])) {
+    if (part->copies.count > 0 && !catalogue_is_same(&part->info, &record->parts[0])) {
         sl_catalogue_version_remove(request->catalogue, version, false);
         return REFUSE(SL_ERR_AGAIN, "part %u was committed with other bytes, which go",
                       request->message->part);
@@ -411,7 +411,7 @@ static int commit_part(const struct request *request, struct sl_catalogue_versio
                : REFUSE(SL_ERR_AGAIN, "%u of %u parts are there", there, version->part_count);
 }
 
-static int commit(const struct request *request)
+static int catalogue_commit(const struct request *request)
 {
     struct sl_objects_catalogue *catalogue = request->catalogue;
     const struct sl_objects_message *message = request->message;
@@ -426,7 +426,7 @@ static int commit(const struct request *request)
     }
     struct sl_catalogue_version *version = find_version(object, record->version);
     if (version != NULL && version->part_count == message->part_count &&
-        is_same(&version->parts[message->part].info, &record->parts[0])) {
+        catalogue_is_same(&version->parts[message->part].info, &record->parts[0])) {
         sl_catalogue_record_fill(version, request->out);
         return 0;
     }
@@ -451,7 +451,7 @@ static int commit(const struct request *request)
 /* Fetchers and followers */
 
 /* Fills in from which nodes the sender fetches. */
-static int fetch(const struct request *request, struct sl_catalogue_part *part)
+static int catalogue_fetch(const struct request *request, struct sl_catalogue_part *part)
 {
     struct sl_catalogue_copy *copy;
     const int err =
@@ -468,7 +468,7 @@ static int fetch(const struct request *request, struct sl_catalogue_part *part)
     return 0;
 }
 
-static int find(const struct request *request)
+static int catalogue_find(const struct request *request)
 {
     const struct sl_objects_message *message = request->message;
     struct sl_catalogue_version *version = find_version(find_object(request), message->version);
@@ -476,11 +476,11 @@ static int find(const struct request *request)
         return refuse_missing(request);
     }
     return message->part < version->part_count
-               ? fetch(request, &version->parts[message->part])
+               ? catalogue_fetch(request, &version->parts[message->part])
                : REFUSE(SL_ERR_INVALID, "the version has %u parts", version->part_count);
 }
 
-static int follow(const struct request *request)
+static int catalogue_follow(const struct request *request)
 {
     struct sl_catalogue_object *object;
     struct sl_catalogue_follow *made;
@@ -503,10 +503,10 @@ static int follow(const struct request *request)
         return 0;
     }
     made->version = version->key.number;
-    return fetch(request, &version->parts[0]);
+    return catalogue_fetch(request, &version->parts[0]);
 }
 
-static int use(const struct request *request)
+static int catalogue_use(const struct request *request)
 {
     struct sl_catalogue_follow *made =
         sl_catalogue_follow_find(find_object(request), request->node);
@@ -523,7 +523,7 @@ static struct sl_catalogue_part *find_part(struct sl_catalogue_version *version,
     return version != NULL && part < version->part_count ? &version->parts[part] : NULL;
 }
 
-static int hold(const struct request *request)
+static int catalogue_hold(const struct request *request)
 {
     struct sl_objects_catalogue *catalogue = request->catalogue;
     const struct sl_objects_message *message = request->message;
@@ -533,7 +533,7 @@ static int hold(const struct request *request)
     struct sl_catalogue_copy *copy;
     const struct sl_objects_part *held = &message->commit.record.parts[message->part];
     const bool is_known =
-        part != NULL && (message->commit.record_count == 0 || is_same(&part->info, held));
+        part != NULL && (message->commit.record_count == 0 || catalogue_is_same(&part->info, held));
     /* A node that has this version here has sent the HOLD of another one earlier. */
     const bool is_late =
         part != NULL && sl_catalogue_find(&part->copies, NULL, request->node->key.number) != NULL;
@@ -554,7 +554,7 @@ static int hold(const struct request *request)
     return 0;
 }
 
-static int drop(const struct request *request)
+static int catalogue_drop(const struct request *request)
 {
     const struct sl_objects_message *message = request->message;
     const struct sl_catalogue_object *object = find_object(request);
@@ -579,7 +579,7 @@ static int drop(const struct request *request)
 /* Lists */
 
 /* Entries behind the name and version of the message, as many as fit. */
-static int list(const struct request *request)
+static int catalogue_list(const struct request *request)
 {
     const struct sl_objects_message *message = request->message;
     const struct sl_catalogue_sorted *objects = &request->catalogue->objects;
@@ -659,7 +659,7 @@ static int batch(const struct request *request)
         if (item.is_answer || (item.kind != SL_OBJECTS_HOLD && item.kind != SL_OBJECTS_USE)) {
             return REFUSE(SL_ERR_PROTOCOL, "a batch has HOLD and USE only");
         }
-        (void)(item.kind == SL_OBJECTS_HOLD ? hold : use)(&each);
+        (void)(item.kind == SL_OBJECTS_HOLD ? catalogue_hold : catalogue_use)(&each);
     }
     return err == SL_ERR_NOT_FOUND ? 0 : err;
 }
@@ -667,13 +667,20 @@ static int batch(const struct request *request)
 /* Messages */
 
 static handler_fn *const HANDLERS[SL_OBJECTS_KINDS] = {
-    [SL_OBJECTS_ATTACH] = alive,        [SL_OBJECTS_ALIVE] = alive,
-    [SL_OBJECTS_BEGIN] = begin,         [SL_OBJECTS_COMMIT] = commit,
-    [SL_OBJECTS_FOLLOW] = follow,       [SL_OBJECTS_FIND] = find,
-    [SL_OBJECTS_HOLD] = hold,           [SL_OBJECTS_DROP] = drop,
-    [SL_OBJECTS_LIST] = list,           [SL_OBJECTS_REMOVE] = remove_versions,
-    [SL_OBJECTS_DETACH] = detach,       [SL_OBJECTS_USE] = use,
-    [SL_OBJECTS_FOLLOWERS] = followers, [SL_OBJECTS_BATCH] = batch,
+    [SL_OBJECTS_ATTACH] = alive,
+    [SL_OBJECTS_ALIVE] = alive,
+    [SL_OBJECTS_BEGIN] = catalogue_begin,
+    [SL_OBJECTS_COMMIT] = catalogue_commit,
+    [SL_OBJECTS_FOLLOW] = catalogue_follow,
+    [SL_OBJECTS_FIND] = catalogue_find,
+    [SL_OBJECTS_HOLD] = catalogue_hold,
+    [SL_OBJECTS_DROP] = catalogue_drop,
+    [SL_OBJECTS_LIST] = catalogue_list,
+    [SL_OBJECTS_REMOVE] = remove_versions,
+    [SL_OBJECTS_DETACH] = catalogue_detach,
+    [SL_OBJECTS_USE] = catalogue_use,
+    [SL_OBJECTS_FOLLOWERS] = followers,
+    [SL_OBJECTS_BATCH] = batch,
 };
 
 /* Finds, or with ATTACH adds, the sender. Its lease begins again. */

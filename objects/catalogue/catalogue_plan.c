@@ -57,7 +57,8 @@ static uint32_t collect_others(struct sl_objects_catalogue *catalogue,
     return count;
 }
 
-static struct sl_objects_peer peer_of(const struct sl_objects_catalogue *catalogue, uint64_t id)
+static struct sl_objects_peer catalogue_plan_peer_of(const struct sl_objects_catalogue *catalogue,
+                                                     uint64_t id)
 {
     const struct sl_catalogue_node *node = sl_catalogue_find(&catalogue->nodes, NULL, id);
     return node == NULL ? (struct sl_objects_peer){.address = ""}
@@ -77,7 +78,8 @@ static uint32_t fill_others(struct sl_objects_catalogue *catalogue, struct sl_ca
                                          SL_OBJECTS_OTHERS_MAX);
     }
     for (uint32_t i = 0; i < found; i++) {
-        out->news.others[i] = peer_of(catalogue, catalogue->plan.sources[chosen[i]].node);
+        out->news.others[i] =
+            catalogue_plan_peer_of(catalogue, catalogue->plan.sources[chosen[i]].node);
     }
     out->news.other_count = found;
     copy->turn += found;
@@ -96,7 +98,7 @@ void sl_catalogue_news_fill(struct sl_objects_catalogue *catalogue, struct sl_ca
     }
     refused[refused_count++] = copy->key.number;
     for (uint32_t s = 0; s < SL_OBJECTS_STRIPES; s++) {
-        out->news.parents[s] = peer_of(catalogue, copy->parents[s]);
+        out->news.parents[s] = catalogue_plan_peer_of(catalogue, copy->parents[s]);
         for (uint32_t b = 0; b < bad_count; b++) {
             if (bad[b] == copy->parents[s]) {
                 out->news.parents[s].node = 0;

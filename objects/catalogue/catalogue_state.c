@@ -11,7 +11,7 @@
 
 /* Sorted lists */
 
-static int compare(struct sl_catalogue_key a, struct sl_catalogue_key b)
+static int catalogue_state_compare(struct sl_catalogue_key a, struct sl_catalogue_key b)
 {
     const int order = a.name == NULL ? 0 : strcmp(a.name, b.name);
     return order != 0 ? order : (a.number > b.number) - (a.number < b.number);
@@ -23,7 +23,7 @@ uint32_t sl_catalogue_position(const struct sl_catalogue_sorted *sorted,
     uint32_t low = 0, high = sorted->count;
     while (low < high) {
         const uint32_t middle = (low + high) / 2;
-        if (compare(*sorted->items[middle], key) < 0) {
+        if (catalogue_state_compare(*sorted->items[middle], key) < 0) {
             low = middle + 1;
         } else {
             high = middle;
@@ -36,16 +36,19 @@ void *sl_catalogue_find(const struct sl_catalogue_sorted *sorted, const char *na
 {
     const struct sl_catalogue_key key = {name, number};
     const uint32_t at = sl_catalogue_position(sorted, key);
-    return at < sorted->count && compare(*sorted->items[at], key) == 0 ? sorted->items[at] : NULL;
+    return at < sorted->count && catalogue_state_compare(*sorted->items[at], key) == 0
+               ? sorted->items[at]
+               : NULL;
 }
 
-static void erase(struct sl_catalogue_sorted *sorted, const struct sl_catalogue_key *item)
+static void catalogue_state_erase(struct sl_catalogue_sorted *sorted,
+                                  const struct sl_catalogue_key *item)
 {
     struct sl_catalogue_key **at = &sorted->items[sl_catalogue_position(sorted, *item)];
     memmove(at, at + 1, (size_t)(&sorted->items[--sorted->count] - at) * sizeof *at);
 }
 
-static int no_memory(struct sl_reason *reason)
+static int catalogue_state_no_memory(struct sl_reason *reason)
 {
     return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "the catalogue has no memory left");
 }
@@ -60,8 +63,9 @@ static int check_limit(uint32_t count, uint32_t limit, const char *what, struct 
 
 /* Allocates an item of a sorted list; `limit`: of the items. The key's name must outlive the call.
  * *out: the pointer to the item. */
-static int add(struct sl_catalogue_sorted *sorted, struct sl_catalogue_key key, size_t bytes,
-               uint32_t limit, const char *what, void *out, struct sl_reason *reason)
+static int catalogue_state_add(struct sl_catalogue_sorted *sorted, struct sl_catalogue_key key,
+                               size_t bytes, uint32_t limit, const char *what, void *out,
+                               struct sl_reason *reason)
 {
     const int err = check_limit(sorted->count, limit, what, reason);
     if (err != 0) {
@@ -71,7 +75,7 @@ static int add(struct sl_catalogue_sorted *sorted, struct sl_catalogue_key key, 
     if (item == NULL || !sl_array_make_room(&sorted->items, &sorted->capacity, sorted->count,
                                             sizeof *sorted->items)) {
         free(item);
-        return no_memory(reason);
+        return catalogue_state_no_memory(reason);
     }
     struct sl_catalogue_key **at = &sorted->items[sl_catalogue_position(sorted, key)];
     memmove(at + 1, at, (size_t)(&sorted->items[sorted->count++] - at) * sizeof *at);
@@ -86,7 +90,7 @@ static int add(struct sl_catalogue_sorted *sorted, struct sl_catalogue_key key, 
 static void remove_object(struct sl_objects_catalogue *catalogue,
                           struct sl_catalogue_object *object)
 {
-    erase(&catalogue->objects, &object->key);
+    catalogue_state_erase(&catalogue->objects, &object->key);
     free(object->versions.items);
     free(object->publishers);
     free(object);
@@ -115,9 +119,9 @@ int sl_catalogue_object_add(struct sl_objects_catalogue *catalogue, const char *
             sweep(catalogue);
         }
         const size_t name_bytes = strlen(name) + 1;
-        const int err =
-            add(&catalogue->objects, (struct sl_catalogue_key){.name = name},
-                sizeof *object + name_bytes, SL_LIMIT_OBJECTS_NAMES, "names", &object, reason);
+        const int err = catalogue_state_add(
+            &catalogue->objects, (struct sl_catalogue_key){.name = name},
+            sizeof *object + name_bytes, SL_LIMIT_OBJECTS_NAMES, "names", &object, reason);
         if (err != 0) {
             return err;
         }
@@ -159,7 +163,8 @@ int sl_catalogue_version_add(struct sl_objects_catalogue *catalogue,
         int err = check_limit(catalogue->part_count, SL_LIMIT_OBJECTS_PARTS - part_count + 1,
                               "parts of versions", reason);
         err = err != 0 ? err
-                       : add(&object->versions, (struct sl_catalogue_key){.number = number},
+                       : catalogue_state_add(
+                             &object->versions, (struct sl_catalogue_key){.number = number},
                              sizeof *version + part_count * sizeof version->parts[0] + note_bytes,
                              versions_max(object, record, catalogue->options.keep_versions),
                              "versions of the name", &version, reason);
@@ -228,7 +233,7 @@ static void free_copy(struct sl_objects_catalogue *catalogue, struct sl_catalogu
     sl_list_remove(&copy->by_part);
     sl_list_remove(&copy->by_node);
     sl_list_remove(&copy->news);
-    erase(&copy->part->copies, &copy->key);
+    catalogue_state_erase(&copy->part->copies, &copy->key);
     catalogue->copy_count--;
     copy->node->copy_count--;
     free(copy);
@@ -278,13 +283,13 @@ void sl_catalogue_version_remove(struct sl_objects_catalogue *catalogue,
     sl_list_remove(&version->by_touch);
     catalogue->part_count -= version->part_count;
     object->touched_ms = catalogue->now_ms;
-    erase(&object->versions, &version->key);
+    catalogue_state_erase(&object->versions, &version->key);
     free(version);
 }
 
 /* The first committed version from index `at` on, in steps of 1, or of -1 modulo 2^32. */
-static struct sl_catalogue_version *committed(const struct sl_catalogue_object *object, uint32_t at,
-                                              uint32_t step)
+static struct sl_catalogue_version *
+catalogue_state_committed(const struct sl_catalogue_object *object, uint32_t at, uint32_t step)
 {
     for (; at < object->versions.count; at += step) {
         struct sl_catalogue_version *version = sl_catalogue_item(&object->versions, at);
@@ -297,12 +302,12 @@ static struct sl_catalogue_version *committed(const struct sl_catalogue_object *
 
 struct sl_catalogue_version *sl_catalogue_newest(const struct sl_catalogue_object *object)
 {
-    return committed(object, object->versions.count - 1, UINT32_MAX);
+    return catalogue_state_committed(object, object->versions.count - 1, UINT32_MAX);
 }
 
 struct sl_catalogue_version *sl_catalogue_oldest(const struct sl_catalogue_object *object)
 {
-    return committed(object, 0, 1);
+    return catalogue_state_committed(object, 0, 1);
 }
 
 /* Copies */
@@ -314,9 +319,10 @@ int sl_catalogue_copy_add(struct sl_objects_catalogue *catalogue, struct sl_cata
     struct sl_catalogue_copy *copy = sl_catalogue_find(&part->copies, NULL, node->key.number);
     if (copy == NULL) {
         int err = check_limit(catalogue->copy_count, SL_LIMIT_OBJECTS_COPIES, "copies", reason);
-        err = err != 0 ? err
-                       : add(&part->copies, node->key, sizeof *copy, SL_LIMIT_OBJECTS_NODES,
-                             "copies of a part", &copy, reason);
+        err = err != 0
+                  ? err
+                  : catalogue_state_add(&part->copies, node->key, sizeof *copy,
+                                        SL_LIMIT_OBJECTS_NODES, "copies of a part", &copy, reason);
         if (err != 0) {
             return err;
         }
@@ -385,9 +391,9 @@ int sl_catalogue_node_add(struct sl_objects_catalogue *catalogue, const char *ad
 {
     struct sl_catalogue_node *node;
     const size_t address_bytes = strlen(address) + 1;
-    const int err =
-        add(&catalogue->nodes, (struct sl_catalogue_key){.number = attach->node},
-            sizeof *node + address_bytes, SL_LIMIT_OBJECTS_NODES, "nodes", &node, reason);
+    const int err = catalogue_state_add(
+        &catalogue->nodes, (struct sl_catalogue_key){.number = attach->node},
+        sizeof *node + address_bytes, SL_LIMIT_OBJECTS_NODES, "nodes", &node, reason);
     if (err != 0) {
         return err;
     }
@@ -410,7 +416,7 @@ uint32_t sl_catalogue_node_remove(struct sl_objects_catalogue *catalogue,
     if (node->expires_ms != 0) {
         node->expires_ms = 0;
         sl_list_prepend(&catalogue->by_expiry, &node->by_expiry);
-        erase(&catalogue->nodes, &node->key);
+        catalogue_state_erase(&catalogue->nodes, &node->key);
         catalogue->awaited_count -= node->is_awaited;
     }
     while ((link = sl_list_first(&node->follows)) != NULL) {
@@ -451,7 +457,7 @@ int sl_catalogue_follow_add(struct sl_catalogue_object *object, struct sl_catalo
                                 "names that the node follows", reason);
     struct sl_catalogue_follow *follow = err != 0 ? NULL : calloc(1, sizeof *follow);
     if (follow == NULL) {
-        return err != 0 ? err : no_memory(reason);
+        return err != 0 ? err : catalogue_state_no_memory(reason);
     }
     follow->node = node;
     follow->object = object;

@@ -83,8 +83,9 @@ struct entries {
 
 /* Makes room for an entry, and copies its name behind the texts. It counts once text_bytes includes
  * it: see take_name. */
-static int prepare(struct sl_objects_manifest *manifest, const struct entries *to, const char *name,
-                   struct sl_reason *reason)
+static int catalogue_manifest_prepare(struct sl_objects_manifest *manifest,
+                                      const struct entries *to, const char *name,
+                                      struct sl_reason *reason)
 {
     sl_assert(manifest->digests == NULL);
     if (name == NULL || name[0] == '\0' ||
@@ -106,7 +107,7 @@ static int prepare(struct sl_objects_manifest *manifest, const struct entries *t
     return 0;
 }
 
-static uint32_t take_name(struct sl_objects_manifest *manifest)
+static uint32_t catalogue_manifest_take_name(struct sl_objects_manifest *manifest)
 {
     const uint32_t at = manifest->text_bytes;
     const uint32_t bytes = (uint32_t)strlen(manifest->texts + at) + 1;
@@ -124,7 +125,7 @@ int sl_objects_manifest_add_group(struct sl_objects_manifest *manifest, const ch
                                manifest->group_count,
                                SL_LIMIT_OBJECTS_GROUPS,
                                sizeof *manifest->groups};
-    const int err = prepare(manifest, &to, name, reason);
+    const int err = catalogue_manifest_prepare(manifest, &to, name, reason);
     if (err != 0) {
         return err;
     }
@@ -132,8 +133,8 @@ int sl_objects_manifest_add_group(struct sl_objects_manifest *manifest, const ch
         return sl_reason_fail(reason, SL_ERR_INVALID, "group %s follows a group without tensors",
                               name);
     }
-    manifest->groups[manifest->group_count++] =
-        (struct sl_objects_group){.name = take_name(manifest), .first = manifest->tensor_count};
+    manifest->groups[manifest->group_count++] = (struct sl_objects_group){
+        .name = catalogue_manifest_take_name(manifest), .first = manifest->tensor_count};
     manifest->encoded_bytes += 1;
     return 0;
 }
@@ -178,7 +179,7 @@ int sl_objects_manifest_add_tensor(struct sl_objects_manifest *manifest, const c
                                sizeof *manifest->tensors};
     struct sl_objects_tensor tensor;
     uint64_t number;
-    int err = prepare(manifest, &to, name, reason);
+    int err = catalogue_manifest_prepare(manifest, &to, name, reason);
     if (err == 0) {
         err = place_tensor(manifest, name, type, rank, shape, &tensor, reason);
     }
@@ -192,7 +193,7 @@ int sl_objects_manifest_add_tensor(struct sl_objects_manifest *manifest, const c
     if (number != manifest->tensor_count) {
         return sl_reason_fail(reason, SL_ERR_EXISTS, "there are two tensors %s", name);
     }
-    tensor.name = take_name(manifest);
+    tensor.name = catalogue_manifest_take_name(manifest);
     manifest->tensors[manifest->tensor_count++] = tensor;
     manifest->encoded_bytes += 2 + sizeof *shape * rank;
     manifest->image_bytes = tensor.offset + tensor.bytes;

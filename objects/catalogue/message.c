@@ -258,7 +258,7 @@ const char *sl_objects_message_name(uint32_t kind)
 }
 
 /* The list of fields of a body; NULL: no such message. */
-static const struct field *body_of(const struct sl_objects_message *message)
+static const struct field *catalogue_message_body_of(const struct sl_objects_message *message)
 {
     const struct kind *kind = &KINDS[message->kind];
     if (message->err != 0) {
@@ -334,7 +334,7 @@ uint32_t sl_objects_message_encode(const struct sl_objects_message *message, voi
 {
     struct sl_bytes_writer writer = sl_bytes_writer_over(to, SL_OBJECTS_MESSAGE_BYTES);
     put(&writer, HEADER, message);
-    const struct field *body = body_of(message);
+    const struct field *body = catalogue_message_body_of(message);
     sl_assert(body != NULL);
     sl_assert(find_misfit(message) == NULL);
     put(&writer, body, message);
@@ -390,7 +390,7 @@ int sl_objects_message_decode(const void *bytes, uint32_t byte_count,
     memset(out, 0, sizeof *out);
     const char *wrong =
         byte_count > SL_OBJECTS_MESSAGE_BYTES ? "length" : take(&cursor, HEADER, out);
-    const struct field *body = wrong == NULL ? body_of(out) : NULL;
+    const struct field *body = wrong == NULL ? catalogue_message_body_of(out) : NULL;
     if (body == NULL) {
         return sl_reason_fail(reason, SL_ERR_PROTOCOL, "a message of kind %u is not known (%s)",
                               out->kind, wrong == NULL ? "body" : wrong);

@@ -19,7 +19,7 @@ struct sl_hash_128 sl_objects_tombstone_of(const char *name, uint64_t version, u
 }
 
 /* The way of the hash in its row; WAYS: it has none. */
-static uint32_t find(const struct sl_hash_128 *row, struct sl_hash_128 of)
+static uint32_t tombstones_find(const struct sl_hash_128 *row, struct sl_hash_128 of)
 {
     uint32_t way = 0;
     while (way < WAYS && !sl_hash_128_equal(row[way], of)) {
@@ -31,13 +31,13 @@ static uint32_t find(const struct sl_hash_128 *row, struct sl_hash_128 of)
 bool sl_objects_tombstones_has(const struct sl_objects_tombstones *tombstones,
                                struct sl_hash_128 of)
 {
-    return find(tombstones->rows[of.low % SL_OBJECTS_TOMBSTONE_ROWS], of) < WAYS;
+    return tombstones_find(tombstones->rows[of.low % SL_OBJECTS_TOMBSTONE_ROWS], of) < WAYS;
 }
 
 bool sl_objects_tombstones_add(struct sl_objects_tombstones *tombstones, struct sl_hash_128 of)
 {
     struct sl_hash_128 *row = tombstones->rows[of.low % SL_OBJECTS_TOMBSTONE_ROWS];
-    const uint32_t way = find(row, of);
+    const uint32_t way = tombstones_find(row, of);
     memmove(row + 1, row, (way < WAYS ? way : WAYS - 1) * sizeof *row);
     row[0] = of;
     return way == WAYS;
@@ -46,7 +46,7 @@ bool sl_objects_tombstones_add(struct sl_objects_tombstones *tombstones, struct 
 void sl_objects_tombstones_remove(struct sl_objects_tombstones *tombstones, struct sl_hash_128 of)
 {
     struct sl_hash_128 *row = tombstones->rows[of.low % SL_OBJECTS_TOMBSTONE_ROWS];
-    const uint32_t way = find(row, of);
+    const uint32_t way = tombstones_find(row, of);
     if (way < WAYS) {
         memmove(row + way, row + way + 1, (WAYS - 1 - way) * sizeof *row);
         row[WAYS - 1] = (struct sl_hash_128){0};

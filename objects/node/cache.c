@@ -36,7 +36,7 @@ static struct sl_objects_cache_use *next_use(struct sl_objects_copy *copy, struc
     return SL_CONTAINER_OF(link, struct sl_objects_cache_use, link);
 }
 
-static void grown(struct sl_objects_copy *copy)
+static void cache_grown(struct sl_objects_copy *copy)
 {
     struct sl_objects_cache_use *use;
     struct sl_list left;
@@ -50,8 +50,8 @@ static void grown(struct sl_objects_copy *copy)
 }
 
 /* A failed fetch drops its blocks: the catalogue must not expect the others from this node. */
-static void fetch_over(struct sl_objects *node, struct sl_objects_copy *copy, void *ctx, int err,
-                       const char *reason)
+static void cache_fetch_over(struct sl_objects *node, struct sl_objects_copy *copy, void *ctx,
+                             int err, const char *reason)
 {
     struct sl_objects_pool_version *pooled = copy->pooled;
     struct sl_objects_cache_use *use;
@@ -73,7 +73,7 @@ static int start_fetch(struct sl_objects *node, struct sl_objects_copy *copy,
                        struct sl_reason *reason)
 {
     int err = sl_objects_copy_reserve(node, copy, reason);
-    err = err != 0 ? err : sl_objects_fetch_create(node, copy, deadline_ns, fetch_over, NULL);
+    err = err != 0 ? err : sl_objects_fetch_create(node, copy, deadline_ns, cache_fetch_over, NULL);
     if (err == 0) {
         sl_objects_pool_pin(&node->pool, copy->pooled);
         if (news->part == copy->part) {
@@ -101,7 +101,7 @@ static int add(struct sl_objects *node, const struct sl_objects_record *record, 
         sl_objects_copy_free(copy);
         return err;
     }
-    copy->grown = grown;
+    copy->grown = cache_grown;
     sl_objects_copy_set_record(copy, record);
     sl_objects_serve_add(node, copy);
     *out = copy;
@@ -122,7 +122,7 @@ static struct sl_objects_copy *find(struct sl_objects *node, const struct sl_obj
     return copy;
 }
 
-static void timer_passed(struct sl_timer *timer, uint64_t now_ns)
+static void cache_timer_passed(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_objects_cache_use *use = SL_CONTAINER_OF(timer, struct sl_objects_cache_use, timer);
     const struct sl_objects_fetch *fetch = use->copy->fetch;
@@ -154,7 +154,7 @@ static int get(struct sl_objects *node, struct sl_objects_cache_use *use,
         return err;
     }
     use->copy = copy;
-    use->timer.run = timer_passed;
+    use->timer.run = cache_timer_passed;
     use->has_ended = false;
     sl_list_append(&copy->cache.uses, &use->link);
     copy->cache.use_count++;

@@ -6,7 +6,7 @@
 #include "objects/node/error.h"
 #include "objects/node/node.h"
 
-static void deliver(void *ctx, uint64_t a, uint64_t b)
+static void call_deliver(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_objects_call *call = ctx;
     call->run(call->node, call);
@@ -45,7 +45,7 @@ int sl_objects_call(struct sl_objects *node, struct sl_objects_call *call)
     call->err = 0;
     call->text[0] = '\0';
     sl_completion_begin(&call->completion);
-    sl_port_post(port, 0, (struct sl_mail){.run = deliver, .ctx = call});
+    sl_port_post(port, 0, (struct sl_mail){.run = call_deliver, .ctx = call});
     sl_objects_wait(node, &call->completion);
     return call->err == 0 ? 0 : sl_objects_fail(call->err, "%s", call->text);
 }

@@ -141,7 +141,7 @@ static int add_range(struct sl_objects_copy *copy, uint64_t offset, const void *
 
 /* Bytes [from, to) of the stored part. Those in no place lie between two tensors, and are zero:
  * children read them behind the manifest. */
-static int add_bytes(struct sl_objects_copy *copy, uint64_t from, uint64_t to)
+static int copy_add_bytes(struct sl_objects_copy *copy, uint64_t from, uint64_t to)
 {
     uint32_t i = sl_objects_place_find(copy->places, copy->place_count, from);
     int err = 0;
@@ -165,14 +165,14 @@ static int add_bytes(struct sl_objects_copy *copy, uint64_t from, uint64_t to)
 
 int sl_objects_copy_add_manifest(struct sl_objects_copy *copy)
 {
-    return add_bytes(copy, 0, copy->info.manifest_bytes);
+    return copy_add_bytes(copy, 0, copy->info.manifest_bytes);
 }
 
 int sl_objects_copy_add_block(struct sl_objects_copy *copy, uint32_t block)
 {
     const uint64_t from = sl_objects_copy_image_at(copy) + (uint64_t)block * SL_OBJECTS_BLOCK_BYTES;
     const int err =
-        add_bytes(copy, from, from + sl_objects_manifest_block_bytes(&copy->manifest, block));
+        copy_add_bytes(copy, from, from + sl_objects_manifest_block_bytes(&copy->manifest, block));
     copy->verified.count += err == 0 ? 1 : 0;
     const uint32_t first = sl_objects_copy_manifest_blocks(copy);
     while (copy->pooled != NULL &&
@@ -188,8 +188,9 @@ int sl_objects_copy_add_first(struct sl_objects_copy *copy, uint32_t count)
     const uint64_t image_at = sl_objects_copy_image_at(copy);
     const uint64_t bytes = (uint64_t)count * SL_OBJECTS_BLOCK_BYTES;
     int err = sl_objects_copy_add_manifest(copy);
-    err = err != 0 ? err
-                   : add_bytes(copy, image_at,
+    err = err != 0
+              ? err
+              : copy_add_bytes(copy, image_at,
                                image_at + (bytes < copy->info.bytes ? bytes : copy->info.bytes));
     copy->verified.count = copy->verified.beginning = err == 0 ? count : 0;
     return err;
@@ -306,7 +307,7 @@ int sl_objects_copy_reserve(struct sl_objects *node, struct sl_objects_copy *cop
 
 /* Memory */
 
-static int compare(const void *a, const void *b)
+static int copy_compare(const void *a, const void *b)
 {
     const uint8_t *x = ((const struct sl_transfer_memory *)a)->base;
     const uint8_t *y = ((const struct sl_transfer_memory *)b)->base;
@@ -322,7 +323,7 @@ static uint32_t join(struct sl_transfer_memory *ranges, uint32_t count)
     if (count == 0) {
         return 0;
     }
-    qsort(ranges, count, sizeof *ranges, compare);
+    qsort(ranges, count, sizeof *ranges, copy_compare);
     for (uint32_t i = 1; i < count; i++) {
         const uint64_t end = (uintptr_t)ranges[last].base + ranges[last].bytes;
         const uint64_t begin = (uintptr_t)ranges[i].base;

@@ -103,7 +103,7 @@ static int ignore(int err, int ignored)
 
 /* Jobs */
 
-static void work(struct sl_offload_job *base)
+static void node_directory_work(struct sl_offload_job *base)
 {
     struct job *job = SL_CONTAINER_OF(base, struct job, base);
     job->err = job->files.folder[0] == '\0' ? job->err : job->run(job);
@@ -153,15 +153,17 @@ static void done(struct sl_offload_job *base)
 }
 
 /* NULL: no memory. */
-static struct job *create(struct sl_objects_directory *directory, int (*run)(struct job *job),
-                          const struct sl_objects_pool_key *key, uint32_t requests,
-                          sl_transfer_done_fn *done_fn, void *ctx)
+static struct job *node_directory_create(struct sl_objects_directory *directory,
+                                         int (*run)(struct job *job),
+                                         const struct sl_objects_pool_key *key, uint32_t requests,
+                                         sl_transfer_done_fn *done_fn, void *ctx)
 {
     struct job *job = calloc(1, sizeof *job + requests * sizeof job->requests[0]);
     if (job == NULL) {
         return NULL;
     }
-    job->base = (struct sl_offload_job){.work = work, .done = done, .allocates = true};
+    job->base =
+        (struct sl_offload_job){.work = node_directory_work, .done = done, .allocates = true};
     job->directory = directory;
     job->run = run;
     job->done = done_fn;
@@ -171,7 +173,7 @@ static struct job *create(struct sl_objects_directory *directory, int (*run)(str
     return job;
 }
 
-static int post(struct job *job)
+static int node_directory_post(struct job *job)
 {
     if (job == NULL) {
         return SL_ERR_NO_MEMORY;
@@ -186,7 +188,7 @@ static void retry_removals(struct sl_timer *timer, uint64_t now_ns)
         SL_CONTAINER_OF(timer, struct sl_objects_directory, retry);
     struct sl_list_link *link;
     while ((link = sl_list_pop(&directory->failed)) != NULL) {
-        (void)post(SL_CONTAINER_OF(link, struct job, link));
+        (void)node_directory_post(SL_CONTAINER_OF(link, struct job, link));
     }
 }
 
@@ -270,14 +272,14 @@ int sl_objects_directory_write(struct sl_objects_directory *directory,
                                void *ctx)
 {
     const struct sl_objects_pool_key key = {copy->name, copy->version, copy->part};
-    struct job *job = create(directory, run_write, &key, 0, done_fn, ctx);
+    struct job *job = node_directory_create(directory, run_write, &key, 0, done_fn, ctx);
     if (job != NULL) {
         job->copy = copy;
     }
     if (job != NULL && record != NULL) {
         job->count = sl_objects_stored_encode(record, copy->part, job->record);
     }
-    return post(job);
+    return node_directory_post(job);
 }
 
 static int run_mark(struct job *job)
@@ -290,11 +292,11 @@ int sl_objects_directory_mark(struct sl_objects_directory *directory, uint64_t n
                               sl_transfer_done_fn *done_fn, void *ctx)
 {
     const struct sl_objects_pool_key key = {MARK_NAME, 1, 0};
-    struct job *job = create(directory, run_mark, &key, 0, done_fn, ctx);
+    struct job *job = node_directory_create(directory, run_mark, &key, 0, done_fn, ctx);
     if (job != NULL) {
         job->count = (uint32_t)snprintf((char *)job->record, MARK_BYTES, "%" PRIu64 "\n", number);
     }
-    return post(job);
+    return node_directory_post(job);
 }
 
 bool sl_objects_directory_marked(const struct sl_objects_directory *directory, uint64_t *number)
@@ -308,11 +310,11 @@ int sl_objects_directory_commit(struct sl_objects_directory *directory,
                                 sl_transfer_done_fn *done_fn, void *ctx)
 {
     const struct sl_objects_pool_key key = {record->name, record->version, part};
-    struct job *job = create(directory, write_record, &key, 0, done_fn, ctx);
+    struct job *job = node_directory_create(directory, write_record, &key, 0, done_fn, ctx);
     if (job != NULL) {
         job->count = sl_objects_stored_encode(record, part, job->record);
     }
-    return post(job);
+    return node_directory_post(job);
 }
 
 /* The part counts for nothing, also at the next start, once its record has another name. That goes
@@ -336,7 +338,8 @@ static int run_remove(struct job *job)
 void sl_objects_directory_remove(struct sl_objects_directory *directory,
                                  const struct sl_objects_pool_key *key)
 {
-    if (post(create(directory, run_remove, key, 0, NULL, NULL)) != 0) {
+    if (node_directory_post(node_directory_create(directory, run_remove, key, 0, NULL, NULL)) !=
+        0) {
         sl_log_error("objects: a removed version keeps its files: %s@%" PRIu64
                      ": out of memory; remove it again if the next start of this process shows it",
                      key->name, key->version);
@@ -345,7 +348,7 @@ void sl_objects_directory_remove(struct sl_objects_directory *directory,
 
 /* Read */
 
-static int run_read(struct job *job)
+static int node_directory_run_read(struct job *job)
 {
     struct sl_disk_file file = {.disk = NULL};
     int err =
@@ -369,12 +372,13 @@ int sl_objects_directory_read(struct sl_objects_directory *directory,
                               const struct sl_transfer_request *requests, uint32_t count,
                               sl_transfer_done_fn *done_fn, void *ctx)
 {
-    struct job *job = create(directory, run_read, key, count, done_fn, ctx);
+    struct job *job =
+        node_directory_create(directory, node_directory_run_read, key, count, done_fn, ctx);
     if (job != NULL) {
         memcpy(job->requests, requests, count * sizeof requests[0]);
         job->count = count;
     }
-    return post(job);
+    return node_directory_post(job);
 }
 
 /* Start */

@@ -66,7 +66,7 @@ static void free_if_closed(struct sl_objects_download *download)
     closed(ctx);
 }
 
-static void fail(struct sl_objects_download *download, int err, const char *reason)
+static void download_fail(struct sl_objects_download *download, int err, const char *reason)
 {
     if (!download->is_closing) {
         download->events->failed(download, err, reason);
@@ -133,7 +133,8 @@ void sl_objects_download_have(struct sl_objects_download *download,
             download->offered.count == ranges_max(download) ||
             !sl_array_make_room(&download->offered.ranges, &download->offered.capacity,
                                 download->offered.count, sizeof download->offered.ranges[0])) {
-            fail(download, SL_ERR_PROTOCOL, "it lists too many ranges, or bytes behind the end");
+            download_fail(download, SL_ERR_PROTOCOL,
+                          "it lists too many ranges, or bytes behind the end");
             return;
         }
         download->offered.ranges[download->offered.count++] = *range;
@@ -150,7 +151,7 @@ static void wanted(struct sl_objects_request *request, const struct sl_objects_m
     struct sl_objects_download *download =
         SL_CONTAINER_OF(request, struct sl_objects_download, want);
     if (err != 0) {
-        fail(download, err, reason);
+        download_fail(download, err, reason);
         return;
     }
     sl_objects_download_have(download, answer);
@@ -183,12 +184,12 @@ static void want_again(struct sl_timer *timer, uint64_t now_ns)
     send_want(download);
 }
 
-static void opened(struct sl_objects_peer_use *peer, struct sl_transfer_segment *segment, int err,
-                   const char *reason)
+static void download_opened(struct sl_objects_peer_use *peer, struct sl_transfer_segment *segment,
+                            int err, const char *reason)
 {
     struct sl_objects_download *download = SL_CONTAINER_OF(peer, struct sl_objects_download, peer);
     if (err != 0) {
-        fail(download, err, reason);
+        download_fail(download, err, reason);
     } else if (!download->is_closing) {
         download->segment = segment;
         send_want(download);
@@ -231,7 +232,7 @@ int sl_objects_download_create(struct sl_objects *node, struct sl_objects_copy *
     download->arrived_ns = sl_reactor_now_ns(node->reactor);
     download->want_again.run = want_again;
     download->paced.run = paced;
-    download->peer.opened = opened;
+    download->peer.opened = download_opened;
     sl_list_init(&download->reads);
     if (id == node->id) {
         const int err = list_file(download);

@@ -71,7 +71,7 @@ static bool needs(const struct sl_objects_fetch *fetch, uint32_t stripe)
 /* End */
 
 /* Closes the sources; the fetch is over when the last of them is closed. */
-static void end(struct sl_objects_fetch *fetch, int err, const char *reason)
+static void fetch_end(struct sl_objects_fetch *fetch, int err, const char *reason)
 {
     if (fetch->is_ending) {
         return;
@@ -179,7 +179,7 @@ static void add_holders(struct sl_objects_fetch *fetch, const struct sl_objects_
     }
 }
 
-static bool is_usable(const struct holder *holder)
+static bool fetch_is_usable(const struct holder *holder)
 {
     return !holder->has_failed && holder->mismatches < MISMATCHES_MAX;
 }
@@ -222,7 +222,7 @@ static bool has_stripe(const struct sl_objects_download *download)
 }
 
 /* Reads as much as the window allows: the manifest, and then blocks of the source's stripes. */
-static void pump(struct sl_objects_download *download)
+static void fetch_pump(struct sl_objects_download *download)
 {
     struct sl_objects_fetch *fetch = download->ctx;
     struct sl_objects_stretch stretches[SL_OBJECTS_READ_BLOCKS];
@@ -267,7 +267,8 @@ static void pump(struct sl_objects_download *download)
 /* Makes the holder the source of the stripe. The one before is closed if it has no other stripe.
  * While an earlier download from the holder closes, nothing changes, and a tick tries again: its
  * DONE would end a new one at the source. */
-static void assign(struct sl_objects_fetch *fetch, uint32_t stripe, const struct holder *holder)
+static void fetch_assign(struct sl_objects_fetch *fetch, uint32_t stripe,
+                         const struct holder *holder)
 {
     struct sl_objects_download *before = fetch->of_stripe[stripe];
     struct sl_objects_download *download = find_download(fetch, holder->node);
@@ -287,7 +288,7 @@ static void assign(struct sl_objects_fetch *fetch, uint32_t stripe, const struct
         sl_objects_download_close(before);
     }
     sl_objects_download_rewind(download);
-    pump(download);
+    fetch_pump(download);
 }
 
 /* The source is not used any more for now: other ones take over its stripes. */
@@ -316,20 +317,20 @@ static void replace(struct sl_objects_download *download, const char *reason)
     }
 }
 
-static void failed(struct sl_objects_download *download, int err, const char *reason)
+static void fetch_failed(struct sl_objects_download *download, int err, const char *reason)
 {
     replace(download, reason);
 }
 
-static void closed(void *ctx)
+static void fetch_closed(void *ctx)
 {
     end_if_closed(ctx);
 }
 
 /* FIND */
 
-static void found(struct sl_objects_ask *ask, const struct sl_objects_message *answer, int err,
-                  const char *reason)
+static void fetch_found(struct sl_objects_ask *ask, const struct sl_objects_message *answer,
+                        int err, const char *reason)
 {
     struct sl_objects_fetch *fetch = SL_CONTAINER_OF(ask, struct sl_objects_fetch, find);
     fetch->found_ns = sl_reactor_now_ns(fetch->node->reactor);
@@ -359,23 +360,23 @@ static void find_more(struct sl_objects_fetch *fetch)
                                         .version = fetch->copy->version,
                                         .part = fetch->copy->part};
     for (uint32_t i = 0; i < fetch->holder_count; i++) {
-        if (!is_usable(&fetch->holders[i]) && find->find.bad_count < SL_OBJECTS_OTHERS_MAX) {
+        if (!fetch_is_usable(&fetch->holders[i]) && find->find.bad_count < SL_OBJECTS_OTHERS_MAX) {
             find->find.bad[find->find.bad_count++] = fetch->holders[i].node;
         }
     }
-    fetch->find.answered = found;
+    fetch->find.answered = fetch_found;
     sl_objects_ask(fetch->node, &fetch->find, fetch->deadline_ns);
 }
 
 /* A holder that can take the place of this one: it has not failed yet, or not for the longest time.
  * So each of them gets its turn, however many have ended. NULL: there is none. */
-static const struct holder *find_other(const struct sl_objects_fetch *fetch,
-                                       const struct sl_objects_download *now)
+static const struct holder *fetch_find_other(const struct sl_objects_fetch *fetch,
+                                             const struct sl_objects_download *now)
 {
     const struct holder *best = NULL;
     for (uint32_t i = 0; i < fetch->holder_count; i++) {
         const struct holder *holder = &fetch->holders[i];
-        if (is_usable(holder) && (now == NULL || now->id != holder->node) &&
+        if (fetch_is_usable(holder) && (now == NULL || now->id != holder->node) &&
             (best == NULL || holder->failed_ns < best->failed_ns)) {
             best = holder;
         }
@@ -385,9 +386,9 @@ static const struct holder *find_other(const struct sl_objects_fetch *fetch,
 
 static void find_parent(struct sl_objects_fetch *fetch, uint32_t stripe)
 {
-    const struct holder *other = find_other(fetch, fetch->of_stripe[stripe]);
+    const struct holder *other = fetch_find_other(fetch, fetch->of_stripe[stripe]);
     if (other != NULL) {
-        assign(fetch, stripe, other);
+        fetch_assign(fetch, stripe, other);
     } else {
         find_more(fetch);
     }
@@ -405,15 +406,15 @@ static void look_at(struct sl_objects_fetch *fetch, uint32_t stripe, uint64_t no
     }
     const bool waits_for_manifest = fetch->manifest == FLYING && download->flying_count == 0;
     if (waits_for_manifest || now_ns <= sl_objects_download_slow_ns(download)) {
-        pump(download);
-    } else if (find_other(fetch, download) != NULL) {
+        fetch_pump(download);
+    } else if (fetch_find_other(fetch, download) != NULL) {
         replace(download, "it has brought nothing for a while");
     } else {
         find_more(fetch);
     }
 }
 
-static void timer_passed(struct sl_timer *timer, uint64_t now_ns)
+static void fetch_timer_passed(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_objects_fetch *fetch = SL_CONTAINER_OF(timer, struct sl_objects_fetch, timer);
     if (fetch->is_ending) {
@@ -423,7 +424,7 @@ static void timer_passed(struct sl_timer *timer, uint64_t now_ns)
     if (now_ns >= fetch->deadline_ns) {
         char text[SL_REASON_BYTES];
         sl_objects_fetch_describe(fetch, text);
-        end(fetch, SL_ERR_DEADLINE, text);
+        fetch_end(fetch, SL_ERR_DEADLINE, text);
         return;
     }
     forgive(fetch, now_ns);
@@ -476,7 +477,7 @@ static void end_if_complete(struct sl_objects_fetch *fetch)
             return;
         }
     }
-    end(fetch, 0, "");
+    fetch_end(fetch, 0, "");
 }
 
 static void tell_grown(struct sl_objects_fetch *fetch)
@@ -488,7 +489,7 @@ static void tell_grown(struct sl_objects_fetch *fetch)
 }
 
 /* The block has the right bytes. */
-static int count_block(struct sl_objects_fetch *fetch, uint32_t block)
+static int fetch_count_block(struct sl_objects_fetch *fetch, uint32_t block)
 {
     struct sl_objects_copy *copy = fetch->copy;
     const int err = sl_objects_copy_add_block(copy, block);
@@ -510,7 +511,7 @@ static int count_shared(struct sl_objects_fetch *fetch)
     int err = 0;
     for (uint32_t i = from; err == 0 && pooled != NULL && i < pooled->resident_count; i++) {
         err = pooled->blocks[i].is_verified && fetch->blocks[i - from] != VERIFIED
-                  ? count_block(fetch, i - from)
+                  ? fetch_count_block(fetch, i - from)
                   : 0;
     }
     return err;
@@ -569,7 +570,7 @@ static void manifest_arrived(struct sl_objects_download *download)
         char text[SL_REASON_BYTES];
         (void)snprintf(text, sizeof text, "%s@%" PRIu64 " part %u: manifest: %.1500s", copy->name,
                        copy->version, copy->part, reason.text);
-        end(fetch, err, text);
+        fetch_end(fetch, err, text);
         return;
     }
     fetch->manifest = VERIFIED;
@@ -578,7 +579,7 @@ static void manifest_arrived(struct sl_objects_download *download)
     end_if_complete(fetch); /* an image without bytes */
     for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
         if (fetch->of_stripe[i] != NULL) {
-            pump(fetch->of_stripe[i]);
+            fetch_pump(fetch->of_stripe[i]);
         }
     }
 }
@@ -599,8 +600,8 @@ static bool block_arrived(struct sl_objects_fetch *fetch, uint32_t block)
     if (copy->pooled != NULL) {
         sl_objects_pool_set_verified(copy->pooled, sl_objects_copy_manifest_blocks(copy) + block);
     }
-    if (count_block(fetch, block) != 0) {
-        end(fetch, SL_ERR_NO_MEMORY, "out of memory");
+    if (fetch_count_block(fetch, block) != 0) {
+        fetch_end(fetch, SL_ERR_NO_MEMORY, "out of memory");
     }
     return true;
 }
@@ -620,12 +621,12 @@ static void blocks_arrived(struct sl_objects_download *download,
         (void)snprintf(what, sizeof what, "block %u", wrong);
         mismatch(download, what);
     }
-    pump(download);
+    fetch_pump(download);
 }
 
-static void arrived(struct sl_objects_download *download,
-                    const struct sl_objects_stretch *stretches, uint32_t count, int err,
-                    const char *reason)
+static void fetch_arrived(struct sl_objects_download *download,
+                          const struct sl_objects_stretch *stretches, uint32_t count, int err,
+                          const char *reason)
 {
     struct sl_objects_fetch *fetch = download->ctx;
     const bool is_manifest = stretches[0].block == SL_OBJECTS_MANIFEST_STRETCH;
@@ -647,13 +648,13 @@ static void arrived(struct sl_objects_download *download,
     for (uint32_t i = 0; download->is_closing && i < SL_OBJECTS_STRIPES; i++) {
         if (fetch->of_stripe[i] != NULL) { /* what was in flight is missing again */
             sl_objects_download_rewind(fetch->of_stripe[i]);
-            pump(fetch->of_stripe[i]);
+            fetch_pump(fetch->of_stripe[i]);
         }
     }
 }
 
 static const struct sl_objects_download_events EVENTS = {
-    .grown = pump, .arrived = arrived, .failed = failed, .closed = closed};
+    .grown = fetch_pump, .arrived = fetch_arrived, .failed = fetch_failed, .closed = fetch_closed};
 
 /* Messages */
 
@@ -678,8 +679,8 @@ static void follow_plan(struct sl_objects_fetch *fetch)
 {
     for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
         const struct holder *holder = find_holder(fetch, fetch->planned[i]);
-        if (needs(fetch, i) && holder != NULL && is_usable(holder)) {
-            assign(fetch, i, holder);
+        if (needs(fetch, i) && holder != NULL && fetch_is_usable(holder)) {
+            fetch_assign(fetch, i, holder);
         }
     }
 }
@@ -714,7 +715,7 @@ int sl_objects_fetch_create(struct sl_objects *node, struct sl_objects_copy *cop
     made->ctx = ctx;
     made->deadline_ns = deadline_ns;
     made->blocks = blocks;
-    made->timer.run = timer_passed;
+    made->timer.run = fetch_timer_passed;
     sl_list_init(&made->downloads);
     for (uint32_t i = 0; i < count; i++) {
         made->missing[stripe_of(made, i)]++;
@@ -759,7 +760,7 @@ static void use_file(struct sl_objects_fetch *fetch)
                                   sizeof file->address);
     for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
         if (needs(fetch, i)) {
-            assign(fetch, i, file);
+            fetch_assign(fetch, i, file);
         }
     }
 }
@@ -782,7 +783,7 @@ void sl_objects_fetch_start(struct sl_objects_fetch *fetch)
 
 void sl_objects_fetch_cancel(struct sl_objects_fetch *fetch, const char *reason)
 {
-    end(fetch, SL_ERR_CANCELLED, reason);
+    fetch_end(fetch, SL_ERR_CANCELLED, reason);
 }
 
 void sl_objects_fetch_prolong(struct sl_objects_fetch *fetch, uint64_t deadline_ns)

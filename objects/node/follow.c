@@ -26,7 +26,7 @@ static void notify(struct sl_objects_follow *follow, int err, const char *reason
 /* Fetches */
 
 static void look_for_fetch(struct sl_objects_follow *follow);
-static void send(struct sl_objects_follow *follow);
+static void follow_send(struct sl_objects_follow *follow);
 
 void sl_objects_follow_completed(struct sl_objects_follow *follow, uint64_t version)
 {
@@ -37,7 +37,8 @@ void sl_objects_follow_completed(struct sl_objects_follow *follow, uint64_t vers
 }
 
 /* Why the newest version is not complete. Logged once, as long as it does not change. */
-static void set_reason(struct sl_objects_follow *follow, uint64_t version, const char *reason)
+static void follow_set_reason(struct sl_objects_follow *follow, uint64_t version,
+                              const char *reason)
 {
     if (strncmp(follow->reason, reason, sizeof follow->reason - 1) != 0) {
         sl_log_warn("objects: %s@%" PRIu64 " is followed, and was not fetched: %s", follow->name,
@@ -53,7 +54,7 @@ static void fetched(struct sl_objects_pin *pin)
     const uint64_t version = pin->version;
     const int err = pin->err;
     if (err != 0 && err != SL_ERR_CANCELLED) { /* it was not removed */
-        set_reason(follow, version, pin->reason);
+        follow_set_reason(follow, version, pin->reason);
     } else if (err == 0 && follow->is_kept) {
         sl_objects_pin_close(&follow->kept);
         follow->kept = pin;
@@ -71,14 +72,14 @@ static void fetched(struct sl_objects_pin *pin)
     }
 }
 
-static void fetch(struct sl_objects_follow *follow, const struct sl_objects_message *news)
+static void follow_fetch(struct sl_objects_follow *follow, const struct sl_objects_message *news)
 {
     struct sl_objects *node = follow->node;
     struct sl_reason reason;
     const int err = sl_objects_pin_open(node, news, sl_reactor_now_ns(node->reactor) + FETCH_NS,
                                         &follow->fetching, &reason);
     if (err != 0) {
-        set_reason(follow, news->commit.record.version, reason.text);
+        follow_set_reason(follow, news->commit.record.version, reason.text);
         if (err != SL_ERR_TOO_LARGE) { /* a newer one may fit */
             sl_reactor_arm(node->reactor, &follow->retry, RETRY_NS);
         }
@@ -88,12 +89,12 @@ static void fetch(struct sl_objects_follow *follow, const struct sl_objects_mess
     follow->fetching->ended = fetched;
 }
 
-static void found(struct sl_objects_ask *ask, const struct sl_objects_message *answer, int err,
-                  const char *reason)
+static void follow_found(struct sl_objects_ask *ask, const struct sl_objects_message *answer,
+                         int err, const char *reason)
 {
     struct sl_objects_follow *follow = SL_CONTAINER_OF(ask, struct sl_objects_follow, find);
     if (err == 0 && answer->commit.record_count == 1) {
-        fetch(follow, answer);
+        follow_fetch(follow, answer);
     } else if (sl_objects_board_announced(follow->entry) > follow->find.message.version) {
         look_for_fetch(follow); /* it was removed, and a newer one came meanwhile */
     }
@@ -114,12 +115,12 @@ static void look_for_fetch(struct sl_objects_follow *follow)
             (struct sl_objects_message){.kind = SL_OBJECTS_FIND,
                                         .name = follow->name,
                                         .version = sl_objects_board_announced(follow->entry)};
-        follow->find.answered = found;
+        follow->find.answered = follow_found;
         sl_objects_ask(follow->node, &follow->find, SL_CLOCK_NEVER);
     }
 }
 
-static void retry(struct sl_timer *timer, uint64_t now_ns)
+static void follow_retry(struct sl_timer *timer, uint64_t now_ns)
 {
     look_for_fetch(SL_CONTAINER_OF(timer, struct sl_objects_follow, retry));
 }
@@ -140,7 +141,7 @@ static void stop_fetch(struct sl_objects_follow *follow)
     sl_objects_pin_close(&follow->kept);
 }
 
-static void announce(struct sl_objects_follow *follow, const struct sl_objects_message *news)
+static void follow_announce(struct sl_objects_follow *follow, const struct sl_objects_message *news)
 {
     const uint64_t now_ns = sl_reactor_now_ns(follow->node->reactor);
     const uint64_t age_ns = news->news.age_ms * SL_CLOCK_NS_PER_MS;
@@ -154,7 +155,7 @@ void sl_objects_follow_removed(struct sl_objects *node, const char *name, uint64
     if (follow != NULL && version >= sl_objects_board_announced(follow->entry)) {
         follow->removed = version;
         sl_objects_ask_cancel(&follow->ask);
-        send(follow);
+        follow_send(follow);
     }
 }
 
@@ -164,13 +165,13 @@ static void retreat(struct sl_objects_follow *follow, const struct sl_objects_me
     const uint64_t newest = news->commit.record_count > 0 ? news->commit.record.version : 0;
     sl_objects_board_retreat(follow->entry, newest);
     if (newest != 0) {
-        announce(follow, news);
+        follow_announce(follow, news);
     }
     if (follow->kept != NULL && follow->kept->version > newest) {
         sl_objects_pin_close(&follow->kept);
     }
     if (newest != 0 && wants_fetch(follow)) {
-        fetch(follow, news);
+        follow_fetch(follow, news);
     } else if (newest != 0) {
         sl_objects_report_none(follow->node, follow->name, newest, news->part);
     }
@@ -187,10 +188,10 @@ void sl_objects_follow_news(struct sl_objects *node, const struct sl_objects_mes
     const bool is_newer =
         follow != NULL && record->version > sl_objects_board_announced(follow->entry);
     if (is_newer) {
-        announce(follow, news);
+        follow_announce(follow, news);
     }
     if (is_newer && wants_fetch(follow)) {
-        fetch(follow, news);
+        follow_fetch(follow, news);
     } else { /* the catalogue counts this node as a fetcher of the version */
         sl_objects_report_none(node, record->name, record->version, news->part);
     }
@@ -220,7 +221,7 @@ static void followed(struct sl_objects_ask *ask, const struct sl_objects_message
     notify(follow, err, reason);
 }
 
-static void send(struct sl_objects_follow *follow)
+static void follow_send(struct sl_objects_follow *follow)
 {
     const uint64_t known = sl_objects_board_announced(follow->entry);
     follow->ask.message =
@@ -237,7 +238,7 @@ void sl_objects_follow_again(struct sl_objects *node)
         struct sl_objects_follow *follow = node->follows.items[i];
         if (follow != NULL) {
             sl_objects_ask_cancel(&follow->ask);
-            send(follow);
+            follow_send(follow);
         }
     }
 }
@@ -272,9 +273,9 @@ static int add(struct sl_objects *node, const char *name, struct sl_objects_foll
     made->entry = &((struct sl_objects_board *)(void *)follows->board.base)->entries[index];
     (void)snprintf(made->name, sizeof made->name, "%s", name);
     sl_list_init(&made->waits);
-    made->retry.run = retry;
+    made->retry.run = follow_retry;
     follows->items[index] = made;
-    send(made);
+    follow_send(made);
     *out = made;
     return 0;
 }

@@ -39,7 +39,7 @@ struct get_call {
 
 /* On the reactor */
 
-static void cancel(struct sl_get *get, const char *reason)
+static void get_cancel(struct sl_get *get, const char *reason)
 {
     for (uint32_t i = 0; i < get->part_count; i++) {
         if (get->copies[i]->fetch != NULL) {
@@ -55,13 +55,13 @@ static void note_error(struct sl_get *get, int err, const char *reason)
 }
 
 /* One fetch is over. If it has failed, the others are not needed any more. */
-static void fetch_over(struct sl_objects *node, struct sl_objects_copy *copy, void *ctx, int err,
-                       const char *reason)
+static void get_fetch_over(struct sl_objects *node, struct sl_objects_copy *copy, void *ctx,
+                           int err, const char *reason)
 {
     struct sl_get *get = ctx;
     if (err != 0 && get->err == 0) {
         note_error(get, err, reason);
-        cancel(get, reason);
+        get_cancel(get, reason);
     }
     if (--get->left > 0) {
         return;
@@ -117,7 +117,7 @@ static void take_found(void *ctx, const struct sl_objects_message *answer)
             get->bytes += record->parts[i].bytes;
             sl_objects_copy_set_record(copy, record);
             get->start_err =
-                sl_objects_fetch_create(get->node, copy, get->deadline_ns, fetch_over, get);
+                sl_objects_fetch_create(get->node, copy, get->deadline_ns, get_fetch_over, get);
         }
     }
     if (get->part_count > 0 && get->copies[0]->fetch != NULL) {
@@ -125,7 +125,7 @@ static void take_found(void *ctx, const struct sl_objects_message *answer)
     }
 }
 
-static void start_here(struct sl_objects *node, struct sl_objects_call *call)
+static void get_start_here(struct sl_objects *node, struct sl_objects_call *call)
 {
     struct sl_get *get = SL_CONTAINER_OF(call, struct get_call, call)->get;
     if (sl_objects_copy_exists(node, get->name, get->version)) {
@@ -171,14 +171,14 @@ static void abandon_here(struct sl_objects *node, struct sl_objects_call *call)
     sl_objects_answer(call, 0, "abandoned");
 }
 
-static void cancel_here(struct sl_objects *node, struct sl_objects_call *call)
+static void get_cancel_here(struct sl_objects *node, struct sl_objects_call *call)
 {
     struct sl_get *get = SL_CONTAINER_OF(call, struct get_call, call)->get;
-    cancel(get, "the get was closed");
+    get_cancel(get, "the get was closed");
     sl_objects_answer(call, 0, "cancelled");
 }
 
-static void put_here(struct sl_objects *node, struct sl_objects_call *call)
+static void get_put_here(struct sl_objects *node, struct sl_objects_call *call)
 {
     struct sl_get *get = SL_CONTAINER_OF(call, struct get_call, call)->get;
     for (uint32_t i = 0; get->pin == NULL && i < get->part_count; i++) {
@@ -274,8 +274,8 @@ static int check_start(const char *name, uint32_t count, uint32_t timeout_ms)
     return err != 0 ? err : sl_objects_check_timeout(timeout_ms);
 }
 
-static int find(struct sl_get *get,
-                void (*take)(void *ctx, const struct sl_objects_message *answer))
+static int get_find(struct sl_get *get,
+                    void (*take)(void *ctx, const struct sl_objects_message *answer))
 {
     struct sl_objects_message message = {
         .kind = SL_OBJECTS_FIND, .name = get->name, .version = get->version};
@@ -315,8 +315,8 @@ static void abandon(struct sl_get *get)
 /* Into memory of the caller. */
 static int start(struct sl_get *get, const struct sl_object_extent *extents, uint32_t count)
 {
-    struct get_call start = {.call = {.run = start_here}, .get = get};
-    int err = find(get, take_found);
+    struct get_call start = {.call = {.run = get_start_here}, .get = get};
+    int err = get_find(get, take_found);
     err = err != 0 ? err : take_memory(get, extents, count);
     return err != 0 ? err : sl_objects_call(get->node, &start.call);
 }
@@ -324,7 +324,7 @@ static int start(struct sl_get *get, const struct sl_object_extent *extents, uin
 static int start_in_pool(struct sl_get *get)
 {
     const int err = sl_objects_copy_open_pool(get->node);
-    return err != 0 ? err : find(get, pin_found);
+    return err != 0 ? err : get_find(get, pin_found);
 }
 
 int sl_get_start(struct sl_objects *objects, const char *name, uint64_t version,
@@ -421,8 +421,8 @@ void sl_get_close(struct sl_get **get)
         return;
     }
     const struct sl_reason saved = sl_objects_error_save();
-    struct get_call cancelled = {.call = {.run = cancel_here}, .get = gone};
-    struct get_call put = {.call = {.run = put_here}, .get = gone};
+    struct get_call cancelled = {.call = {.run = get_cancel_here}, .get = gone};
+    struct get_call put = {.call = {.run = get_put_here}, .get = gone};
     if (gone->pin == NULL && !sl_completion_ended(&gone->completion)) {
         (void)sl_objects_call(gone->node, &cancelled.call);
         sl_objects_wait(gone->node, &gone->completion);

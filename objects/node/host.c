@@ -66,7 +66,7 @@ static uint64_t unix_ms(void *ctx)
     return unix_us(&((struct sl_objects_host *)ctx)->node->setup) / 1000;
 }
 
-static uint64_t on_now(void *ctx)
+static uint64_t node_host_on_now(void *ctx)
 {
     return sl_reactor_now_ns(((struct sl_objects_host *)ctx)->node->reactor);
 }
@@ -76,7 +76,7 @@ static void send_now(void *ctx, const char *address, const struct sl_objects_mes
 {
     struct sl_objects_host *host = ctx;
     struct sl_objects_message sent = *message;
-    if (host->metastore == NULL || sl_held_key_holds(&host->key, on_now(host))) {
+    if (host->metastore == NULL || sl_held_key_holds(&host->key, node_host_on_now(host))) {
         sl_objects_link_send(host->node->link, address, &sent, NULL, NULL);
     }
 }
@@ -120,7 +120,7 @@ static void promised(void *ctx, uint64_t number)
     }
 }
 
-static void send(void *ctx, const char *address, const struct sl_objects_message *message)
+static void node_host_send(void *ctx, const char *address, const struct sl_objects_message *message)
 {
     struct sl_objects_host *host = ctx;
     if (host->journal == NULL && host->is_storing && message->kind == SL_OBJECTS_BEGIN &&
@@ -133,8 +133,8 @@ static void send(void *ctx, const char *address, const struct sl_objects_message
     }
 }
 
-static void changed(void *ctx, const char *name, uint64_t version,
-                    const struct sl_objects_record *record)
+static void node_host_changed(void *ctx, const char *name, uint64_t version,
+                              const struct sl_objects_record *record)
 {
     sl_objects_journal_change(((struct sl_objects_host *)ctx)->journal, name, version, record);
 }
@@ -145,7 +145,7 @@ static uint64_t now_ms(const struct sl_objects_host *host)
 }
 
 /* After each use of the catalogue. */
-static void arm(struct sl_objects_host *host)
+static void node_host_arm(struct sl_objects_host *host)
 {
     const uint64_t next_ms = sl_objects_catalogue_next_ms(host->catalogue);
     const uint64_t left_ms = next_ms > now_ms(host) ? next_ms - now_ms(host) : 0;
@@ -156,11 +156,11 @@ static void arm(struct sl_objects_host *host)
     }
 }
 
-static void tick(struct sl_timer *timer, uint64_t now_ns)
+static void node_host_tick(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_objects_host *host = SL_CONTAINER_OF(timer, struct sl_objects_host, timer);
     sl_objects_catalogue_tick(host->catalogue, now_ms(host));
-    arm(host);
+    node_host_arm(host);
 }
 
 /* Without a store: the directory has the last number. In memory alone there is none. */
@@ -183,8 +183,8 @@ static int open_catalogue(struct sl_objects_host *host)
         .keep_versions = setup->keep_versions,
         .replicas = setup->replicas,
         .unix_ms = unix_ms,
-        .send = send,
-        .changed = host->metastore != NULL ? changed : NULL,
+        .send = node_host_send,
+        .changed = host->metastore != NULL ? node_host_changed : NULL,
         .promised = host->metastore != NULL || host->node->directory != NULL ? promised : NULL,
         .ctx = host};
     const int err = sl_objects_catalogue_create(&options, now_ms(host), &host->catalogue);
@@ -205,7 +205,7 @@ static void close_catalogue(struct sl_objects_host *host)
 
 /* The key */
 
-static void on_loaded(void *ctx, const struct sl_objects_record *record)
+static void node_host_on_loaded(void *ctx, const struct sl_objects_record *record)
 {
     struct sl_objects_host *host = ctx;
     host->loaded_count++;
@@ -217,7 +217,7 @@ static void on_marked(void *ctx, uint64_t number)
     ((struct sl_objects_host *)ctx)->marked = number;
 }
 
-static void on_ready(void *ctx)
+static void node_host_on_ready(void *ctx)
 {
     struct sl_objects_host *host = ctx;
     if (host->leaving_ns != 0) {
@@ -234,16 +234,16 @@ static void on_ready(void *ctx)
                 "%" PRIu64 ")",
                 host->term);
     sl_objects_membership_move(host->node, host->key.options.value);
-    arm(host);
+    node_host_arm(host);
 }
 
-static void on_failed(void *ctx, const char *why)
+static void node_host_on_failed(void *ctx, const char *why)
 {
     struct sl_objects_host *host = ctx;
     sl_held_key_depose(&host->key, why);
 }
 
-static void on_won(void *ctx, uint64_t term)
+static void node_host_on_won(void *ctx, uint64_t term)
 {
     struct sl_objects_host *host = ctx;
     struct sl_objects_journal_options options = {.metastore = host->metastore,
@@ -252,11 +252,11 @@ static void on_won(void *ctx, uint64_t term)
                                                  .lease = sl_held_key_lease(&host->key),
                                                  .term = term,
                                                  .timeout_ns = TTL_S * SL_CLOCK_NS_PER_S / 2,
-                                                 .loaded = on_loaded,
+                                                 .loaded = node_host_on_loaded,
                                                  .marked = on_marked,
-                                                 .ready = on_ready,
+                                                 .ready = node_host_on_ready,
                                                  .send = send_now,
-                                                 .failed = on_failed,
+                                                 .failed = node_host_on_failed,
                                                  .ctx = host};
     memcpy(options.prefix, host->records, sizeof options.prefix);
     /* The revisions of a store that lost its records begin anew. Terms of catalogues do not. */
@@ -271,7 +271,7 @@ static void on_won(void *ctx, uint64_t term)
     }
 }
 
-static void on_lost(void *ctx, const char *why)
+static void node_host_on_lost(void *ctx, const char *why)
 {
     struct sl_objects_host *host = ctx;
     sl_log_warn("objects: this node does not host the catalogue any more: %s", why);
@@ -279,7 +279,7 @@ static void on_lost(void *ctx, const char *why)
     sl_objects_membership_move(host->node, "");
 }
 
-static void on_seen(void *ctx, const struct sl_metastore_item *item)
+static void node_host_on_seen(void *ctx, const struct sl_metastore_item *item)
 {
     const struct sl_objects_host *host = ctx;
     const char *address = item == NULL ? "" : (const char *)item->value;
@@ -290,7 +290,7 @@ static void on_seen(void *ctx, const struct sl_metastore_item *item)
     sl_objects_membership_move(host->node, address);
 }
 
-static void on_trouble(void *ctx, int err, const char *reason)
+static void node_host_on_trouble(void *ctx, int err, const char *reason)
 {
     struct sl_objects_membership *membership = &((struct sl_objects_host *)ctx)->node->membership;
     (void)snprintf(membership->trouble, sizeof membership->trouble, "%s%s",
@@ -309,7 +309,7 @@ static void look(struct sl_timer *timer, uint64_t now_ns)
     }
 }
 
-static void on_released(void *ctx, int err, const char *reason)
+static void node_host_on_released(void *ctx, int err, const char *reason)
 {
     ((struct sl_objects_host *)ctx)->has_left = true;
 }
@@ -320,11 +320,11 @@ static int open_store(struct sl_objects_host *host, const struct sl_metastore_ad
                                       .campaigns = true,
                                       .ttl_s = TTL_S,
                                       .poll_ns = POLL_NS,
-                                      .now_ns = on_now,
-                                      .won = on_won,
-                                      .lost = on_lost,
-                                      .seen = on_seen,
-                                      .trouble = on_trouble,
+                                      .now_ns = node_host_on_now,
+                                      .won = node_host_on_won,
+                                      .lost = node_host_on_lost,
+                                      .seen = node_host_on_seen,
+                                      .trouble = node_host_on_trouble,
                                       .ctx = host};
     if (!sl_metastore_address_key(store, SL_OBJECTS_HOST_KEY, "", key.key) ||
         !sl_metastore_address_key(store, SL_OBJECTS_RECORD_KEYS, "", host->records) ||
@@ -356,7 +356,7 @@ int sl_objects_host_create(struct sl_objects *node, const struct sl_metastore_ad
         return SL_ERR_NO_MEMORY;
     }
     made->node = node;
-    made->timer.run = tick;
+    made->timer.run = node_host_tick;
     sl_list_init(&made->held);
     const int err = store != NULL ? open_store(made, store) : open_catalogue(made);
     if (err != 0) {
@@ -364,7 +364,7 @@ int sl_objects_host_create(struct sl_objects *node, const struct sl_metastore_ad
         return err;
     }
     if (store == NULL) {
-        arm(made);
+        node_host_arm(made);
     }
     *out = made;
     return 0;
@@ -373,11 +373,12 @@ int sl_objects_host_create(struct sl_objects *node, const struct sl_metastore_ad
 void sl_objects_host_receive(struct sl_objects_host *host, const char *address,
                              const struct sl_objects_message *message)
 {
-    const bool is_held = host->metastore == NULL || (sl_held_key_holds(&host->key, on_now(host)) &&
-                                                     sl_objects_journal_is_ready(host->journal));
+    const bool is_held =
+        host->metastore == NULL || (sl_held_key_holds(&host->key, node_host_on_now(host)) &&
+                                    sl_objects_journal_is_ready(host->journal));
     if (is_held) {
         sl_objects_catalogue_receive(host->catalogue, address, message, now_ms(host));
-        arm(host);
+        node_host_arm(host);
     } else if (!message->is_answer) {
         sl_objects_link_refuse(host->node->link, address, message, SL_ERR_AGAIN,
                                "this node does not host the catalogue");
@@ -386,13 +387,13 @@ void sl_objects_host_receive(struct sl_objects_host *host, const char *address,
 
 bool sl_objects_host_leave(struct sl_objects_host *host)
 {
-    const uint64_t now_ns = on_now(host);
+    const uint64_t now_ns = node_host_on_now(host);
     if (host->metastore == NULL) {
         return true;
     }
     if (host->leaving_ns == 0) {
         host->leaving_ns = now_ns;
-        sl_held_key_release(&host->key, on_released);
+        sl_held_key_release(&host->key, node_host_on_released);
     }
     return host->has_left || now_ns - host->leaving_ns >= LEAVE_NS;
 }

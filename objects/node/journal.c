@@ -46,7 +46,7 @@ struct sl_objects_journal {
     size_t value_bytes; /* that the key has */
 };
 
-static void fail(struct sl_objects_journal *self, const char *why)
+static void journal_fail(struct sl_objects_journal *self, const char *why)
 {
     char copy[SL_METASTORE_REASON_BYTES];
     (void)snprintf(copy, sizeof copy, "%s", why);
@@ -54,7 +54,7 @@ static void fail(struct sl_objects_journal *self, const char *why)
     self->options.failed(self->options.ctx, copy);
 }
 
-static void destroy(struct sl_objects_journal *self)
+static void journal_destroy(struct sl_objects_journal *self)
 {
     struct sl_list_link *link;
     while ((link = sl_list_pop(&self->changes)) != NULL) {
@@ -117,7 +117,7 @@ void sl_objects_journal_release(struct sl_list *list, uint64_t number, int err, 
 
 /* Changes */
 
-static void on_answer(void *ctx, struct sl_metastore_request *ask);
+static void journal_on_answer(void *ctx, struct sl_metastore_request *ask);
 
 static bool is_in_batch(const struct sl_objects_journal *self, const char *key)
 {
@@ -164,7 +164,7 @@ static void write_changes(struct sl_objects_journal *self)
                                               .was = self->value,
                                               .was_bytes = self->value_bytes,
                                               .changes = self->batch,
-                                              .done = on_answer,
+                                              .done = journal_on_answer,
                                               .ctx = self};
     (void)snprintf(self->ask.key, sizeof self->ask.key, "%s", options->key);
     take_turn(self);
@@ -180,12 +180,12 @@ static void write_changes(struct sl_objects_journal *self)
     sl_metastore_request(options->metastore, &self->ask);
 }
 
-static void load(struct sl_objects_journal *self)
+static void journal_load(struct sl_objects_journal *self)
 {
     self->ask = (struct sl_metastore_request){.kind = SL_METASTORE_READ,
                                               .timeout_ns = 4 * self->options.timeout_ns,
                                               .is_prefix = true,
-                                              .done = on_answer,
+                                              .done = journal_on_answer,
                                               .ctx = self};
     memcpy(self->ask.key, self->options.prefix, sizeof self->ask.key);
     self->is_asking = true;
@@ -198,9 +198,9 @@ void sl_objects_journal_tick(struct sl_objects_journal *journal)
         return;
     }
     if (journal->state == LOADING) {
-        load(journal);
+        journal_load(journal);
     } else if (journal->state == READY && journal->has_no_memory) {
-        fail(journal, "no memory for a record");
+        journal_fail(journal, "no memory for a record");
     } else if (journal->state == READY && journal->ask.change_count > 0) { /* it is repeated */
         journal->is_asking = true;
         sl_metastore_request(journal->options.metastore, &journal->ask);
@@ -309,23 +309,23 @@ static void written(struct sl_objects_journal *self, size_t count)
     sl_objects_journal_tick(self);
 }
 
-static void on_answer(void *ctx, struct sl_metastore_request *ask)
+static void journal_on_answer(void *ctx, struct sl_metastore_request *ask)
 {
     struct sl_objects_journal *self = ctx;
     struct sl_metastore_answer answer = ask->answer; /* a callback may reuse the request */
     ask->answer = (struct sl_metastore_answer){0};
     self->is_asking = false;
     if (self->state == DESTROYED) {
-        destroy(self);
+        journal_destroy(self);
     } else if (answer.err == SL_ERR_DEADLINE || answer.err == SL_ERR_IO ||
                answer.err == SL_ERR_CANCELLED) {
         /* It is tried again while the lease lasts. */
     } else if (answer.err != 0) {
-        fail(self, answer.reason);
+        journal_fail(self, answer.reason);
     } else if (ask->kind == SL_METASTORE_READ) {
         read_records(self, &answer);
     } else if (!is_written(self, &answer)) {
-        fail(self, "another process hosts it");
+        journal_fail(self, "another process hosts it");
     } else {
         memcpy(self->value, self->next_value, self->batch[0].value_bytes);
         self->value_bytes = self->batch[0].value_bytes;
@@ -351,7 +351,7 @@ int sl_objects_journal_create(const struct sl_objects_journal_options *options,
     memcpy(made->value, options->value, made->value_bytes + 1);
     sl_list_init(&made->changes);
     sl_list_init(&made->held);
-    load(made);
+    journal_load(made);
     *out = made;
     return 0;
 }
@@ -362,6 +362,6 @@ void sl_objects_journal_destroy(struct sl_objects_journal **journal)
     *journal = NULL;
     gone->state = DESTROYED;
     if (!gone->is_asking) {
-        destroy(gone);
+        journal_destroy(gone);
     }
 }

@@ -58,14 +58,14 @@ struct sl_objects_link_send {
 
 /* Peers */
 
-static struct sl_list *bucket_of(struct sl_objects_link *self, const char *name)
+static struct sl_list *link_bucket_of(struct sl_objects_link *self, const char *name)
 {
     return &self->buckets[sl_hash_bytes(name, strlen(name), 0) % BUCKETS];
 }
 
-static struct sl_objects_link_peer *find(struct sl_objects_link *self, const char *name)
+static struct sl_objects_link_peer *link_find(struct sl_objects_link *self, const char *name)
 {
-    SL_LIST_FOREACH (link, bucket_of(self, name)) {
+    SL_LIST_FOREACH (link, link_bucket_of(self, name)) {
         struct sl_objects_link_peer *peer =
             SL_CONTAINER_OF(link, struct sl_objects_link_peer, link);
         if (strcmp(peer->name, name) == 0) {
@@ -75,7 +75,7 @@ static struct sl_objects_link_peer *find(struct sl_objects_link *self, const cha
     return NULL;
 }
 
-static bool is_idle(const struct sl_objects_link_peer *peer)
+static bool link_is_idle(const struct sl_objects_link_peer *peer)
 {
     return peer->pins == 0 && !peer->is_opening && sl_list_empty(&peer->waiting) &&
            sl_list_empty(&peer->requests) && sl_list_empty(&peer->uses);
@@ -83,10 +83,10 @@ static bool is_idle(const struct sl_objects_link_peer *peer)
 
 /* After every change: a peer that nothing needs any more waits for its next use, or, if it has
  * left the table, is closed and freed. */
-static void settle(struct sl_objects_link_peer *peer)
+static void link_settle(struct sl_objects_link_peer *peer)
 {
     struct sl_objects_link *self = peer->owner;
-    if (!is_idle(peer)) {
+    if (!link_is_idle(peer)) {
         return;
     }
     if (sl_list_linked(&peer->link)) {
@@ -103,10 +103,10 @@ static void settle(struct sl_objects_link_peer *peer)
     }
 }
 
-static void unpin(struct sl_objects_link_peer *peer)
+static void link_unpin(struct sl_objects_link_peer *peer)
 {
     peer->pins--;
-    settle(peer);
+    link_settle(peer);
 }
 
 /* Messages */
@@ -119,7 +119,7 @@ static void sent(void *ctx, int err, const char *reason)
     struct sl_objects_link_send *send = ctx;
     struct sl_objects_link_peer *peer = send->peer;
     end_send(send, err, reason);
-    unpin(peer);
+    link_unpin(peer);
 }
 
 static void transmit(struct sl_objects_link_send *send)
@@ -158,7 +158,7 @@ static void flush(struct sl_objects_link_peer *peer)
 
 /* Requests */
 
-static void detach(struct sl_objects_request *request)
+static void link_detach(struct sl_objects_request *request)
 {
     struct sl_objects_link_send *send = request->send;
     sl_reactor_disarm(request->peer->owner->reactor, &request->timer);
@@ -174,14 +174,14 @@ static void detach(struct sl_objects_request *request)
     }
 }
 
-static void complete(struct sl_objects_request *request, const struct sl_objects_message *answer,
-                     int err, const char *reason)
+static void link_complete(struct sl_objects_request *request,
+                          const struct sl_objects_message *answer, int err, const char *reason)
 {
     struct sl_objects_link_peer *peer = request->peer;
     peer->pins++;
-    detach(request);
+    link_detach(request);
     request->answered(request, answer, err, reason);
-    unpin(peer);
+    link_unpin(peer);
 }
 
 static void request_late(struct sl_timer *timer, uint64_t now_ns)
@@ -195,7 +195,7 @@ static void request_late(struct sl_timer *timer, uint64_t now_ns)
     (void)snprintf(reason, sizeof reason, "%s has not answered %s within %u ms",
                    request->peer->name, sl_objects_message_name(request->kind),
                    request->timeout_ms);
-    complete(request, NULL, SL_ERR_DEADLINE, reason);
+    link_complete(request, NULL, SL_ERR_DEADLINE, reason);
 }
 
 static void end_send(struct sl_objects_link_send *send, int err, const char *reason)
@@ -205,7 +205,7 @@ static void end_send(struct sl_objects_link_send *send, int err, const char *rea
     if (request != NULL) {
         request->send = NULL;
         if (err != 0) {
-            complete(request, NULL, err, reason);
+            link_complete(request, NULL, err, reason);
         }
     } else if (send->sent != NULL) {
         send->sent(send->ctx, err, reason);
@@ -244,26 +244,26 @@ static void report_uses(struct sl_objects_link_peer *peer, int err, const char *
 }
 
 /* Takes the peer from the table and ends what waits for it. A later use opens another segment. */
-static void leave(struct sl_objects_link_peer *peer, int err, const char *reason)
+static void link_leave(struct sl_objects_link_peer *peer, int err, const char *reason)
 {
     struct sl_list_link *link;
     peer->pins++;
     sl_list_remove(&peer->link);
     while ((link = sl_list_first(&peer->requests)) != NULL) {
-        complete(SL_CONTAINER_OF(link, struct sl_objects_request, link), NULL, err, reason);
+        link_complete(SL_CONTAINER_OF(link, struct sl_objects_request, link), NULL, err, reason);
     }
     while ((link = sl_list_pop(&peer->waiting)) != NULL) {
         end_send(SL_CONTAINER_OF(link, struct sl_objects_link_send, link), err, reason);
     }
     report_uses(peer, err, reason);
-    unpin(peer);
+    link_unpin(peer);
 }
 
 static void idle_over(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_objects_link_peer *peer = SL_CONTAINER_OF(timer, struct sl_objects_link_peer, idle);
-    if (is_idle(peer)) {
-        leave(peer, SL_ERR_CANCELLED, "not used");
+    if (link_is_idle(peer)) {
+        link_leave(peer, SL_ERR_CANCELLED, "not used");
     }
 }
 
@@ -274,7 +274,7 @@ static void news_due(struct sl_timer *timer, uint64_t now_ns)
     if (peer->err != 0) {
         (void)snprintf(reason, sizeof reason, "cannot open %.250s: %s", peer->name,
                        sl_err_name(peer->err));
-        leave(peer, peer->err, reason);
+        link_leave(peer, peer->err, reason);
         return;
     }
     peer->pins++;
@@ -282,41 +282,41 @@ static void news_due(struct sl_timer *timer, uint64_t now_ns)
     if (peer->segment != NULL) {
         report_uses(peer, 0, "");
     }
-    unpin(peer);
+    link_unpin(peer);
 }
 
-static void watched(void *ctx, int err, const char *reason)
+static void link_watched(void *ctx, int err, const char *reason)
 {
     struct sl_objects_link_peer *peer = ctx;
     peer->is_watched = false;
     if (sl_list_linked(&peer->link)) {
-        leave(peer, err, reason);
+        link_leave(peer, err, reason);
     } else {
-        settle(peer);
+        link_settle(peer);
     }
 }
 
-static void opened(void *ctx, int err, const char *reason)
+static void link_opened(void *ctx, int err, const char *reason)
 {
     struct sl_objects_link_peer *peer = ctx;
     struct sl_objects_link *self = peer->owner;
     peer->is_opening = false;
     if (!sl_list_linked(&peer->link)) {
-        settle(peer);
+        link_settle(peer);
     } else if (err != 0) {
-        leave(peer, err, reason);
+        link_leave(peer, err, reason);
     } else {
         peer->is_watched = true;
-        sl_transfer_async_watch(self->async, peer->segment, watched, peer);
+        sl_transfer_async_watch(self->async, peer->segment, link_watched, peer);
         news_due(&peer->news, 0);
     }
 }
 
 /* Returns NULL without memory. */
-static struct sl_objects_link_peer *get(struct sl_objects_link *self, const char *name,
-                                        uint32_t timeout_ms)
+static struct sl_objects_link_peer *link_get(struct sl_objects_link *self, const char *name,
+                                             uint32_t timeout_ms)
 {
-    struct sl_objects_link_peer *peer = find(self, name);
+    struct sl_objects_link_peer *peer = link_find(self, name);
     if (peer != NULL) {
         return peer;
     }
@@ -331,8 +331,9 @@ static struct sl_objects_link_peer *get(struct sl_objects_link *self, const char
     sl_list_init(&peer->waiting);
     sl_list_init(&peer->requests);
     sl_list_init(&peer->uses);
-    sl_list_append(bucket_of(self, peer->name), &peer->link);
-    peer->err = sl_transfer_async_open(self->async, name, timeout_ms, &peer->segment, opened, peer);
+    sl_list_append(link_bucket_of(self, peer->name), &peer->link);
+    peer->err =
+        sl_transfer_async_open(self->async, name, timeout_ms, &peer->segment, link_opened, peer);
     peer->is_opening = peer->err == 0;
     if (peer->err != 0) {
         sl_reactor_arm(self->reactor, &peer->news, 0);
@@ -351,7 +352,7 @@ static struct sl_objects_link_send *send_create(struct sl_objects_link *self, co
     message->node = self->id;
     const uint32_t bytes = sl_objects_message_encode(message, text);
     struct sl_objects_link_send *made = calloc(1, sizeof *made + bytes);
-    struct sl_objects_link_peer *peer = made != NULL ? get(self, address, OPEN_MS) : NULL;
+    struct sl_objects_link_peer *peer = made != NULL ? link_get(self, address, OPEN_MS) : NULL;
     if (peer == NULL) {
         free(made);
         return NULL;
@@ -393,8 +394,8 @@ void sl_objects_link_cancel(struct sl_objects_link *self, struct sl_objects_requ
 {
     struct sl_objects_link_peer *peer = request->peer;
     if (peer != NULL) {
-        detach(request);
-        settle(peer);
+        link_detach(request);
+        link_settle(peer);
     } else {
         sl_reactor_disarm(self->reactor, &request->timer);
     }
@@ -437,7 +438,7 @@ void sl_objects_link_peer_get(struct sl_objects_link *self, struct sl_objects_pe
                               const char *address, uint32_t timeout_ms)
 {
     sl_assert(use->peer == NULL);
-    use->peer = get(self, address, timeout_ms);
+    use->peer = link_get(self, address, timeout_ms);
     use->has_opened = false;
     use->link = (struct sl_list_link){NULL, NULL};
     if (use->peer == NULL) {
@@ -455,7 +456,7 @@ void sl_objects_link_peer_put(struct sl_objects_link *self, struct sl_objects_pe
     if (peer != NULL) {
         sl_list_remove(&use->link);
         use->peer = NULL;
-        settle(peer);
+        link_settle(peer);
     } else {
         sl_reactor_disarm(self->reactor, &use->no_memory);
     }
@@ -489,7 +490,7 @@ static struct sl_objects_request *find_request(const struct sl_objects_link_peer
 static struct sl_objects_request *find_answered(struct sl_objects_link *self, const char *sender,
                                                 const struct sl_objects_message *message)
 {
-    struct sl_objects_link_peer *peer = find(self, sender);
+    struct sl_objects_link_peer *peer = link_find(self, sender);
     struct sl_objects_request *request = peer != NULL ? find_request(peer, message) : NULL;
     for (uint32_t i = 0; request == NULL && i < BUCKETS; i++) {
         SL_LIST_FOREACH (link, &self->buckets[i]) {
@@ -500,7 +501,7 @@ static struct sl_objects_request *find_answered(struct sl_objects_link *self, co
     return request;
 }
 
-static void arrive(void *ctx, const struct sl_transfer_noticed *noticed)
+static void link_arrive(void *ctx, const struct sl_transfer_noticed *noticed)
 {
     struct sl_objects_link *self = ctx;
     struct sl_objects_message message;
@@ -521,7 +522,7 @@ static void arrive(void *ctx, const struct sl_transfer_noticed *noticed)
     struct sl_objects_request *request =
         message.is_answer ? find_answered(self, noticed->sender, &message) : NULL;
     if (request != NULL) {
-        complete(request, &message, message.err, message.err != 0 ? message.text : "");
+        link_complete(request, &message, message.err, message.err != 0 ? message.text : "");
     } else if (!message.is_answer || message.kind == SL_OBJECTS_NEWS) {
         self->arrived(self->ctx, noticed->sender, &message);
     } else if (message.request > self->last_request) { /* else the request was cancelled */
@@ -550,7 +551,7 @@ int sl_objects_link_create(struct sl_transfer *transfer, struct sl_reactor *reac
         sl_list_init(&made->buckets[i]);
     }
     const int err =
-        sl_transfer_async_create(transfer, reactor, NOTICE_NAME, arrive, made, &made->async);
+        sl_transfer_async_create(transfer, reactor, NOTICE_NAME, link_arrive, made, &made->async);
     if (err != 0) {
         free(made);
         return err;
@@ -559,7 +560,7 @@ int sl_objects_link_create(struct sl_transfer *transfer, struct sl_reactor *reac
     return 0;
 }
 
-static void async_ended(void *ctx)
+static void link_async_ended(void *ctx)
 {
     struct sl_objects_link *self = ctx;
     void (*const ended)(void *ctx) = self->ended;
@@ -572,10 +573,10 @@ static void end_peer(struct sl_objects_link_peer *peer)
 {
     struct sl_list_link *link;
     while ((link = sl_list_first(&peer->requests)) != NULL) {
-        detach(SL_CONTAINER_OF(link, struct sl_objects_request, link));
+        link_detach(SL_CONTAINER_OF(link, struct sl_objects_request, link));
     }
     sl_assert(sl_list_empty(&peer->uses));
-    leave(peer, SL_ERR_CANCELLED, "this node ends");
+    link_leave(peer, SL_ERR_CANCELLED, "this node ends");
 }
 
 void sl_objects_link_destroy(struct sl_objects_link **link, void (*ended)(void *ctx), void *ctx)
@@ -585,7 +586,7 @@ void sl_objects_link_destroy(struct sl_objects_link **link, void (*ended)(void *
     *link = NULL;
     self->ended = ended;
     self->ended_ctx = ctx;
-    sl_transfer_async_destroy(&async, async_ended, self);
+    sl_transfer_async_destroy(&async, link_async_ended, self);
     for (uint32_t i = 0; i < BUCKETS; i++) {
         struct sl_list_link *first;
         while ((first = sl_list_first(&self->buckets[i])) != NULL) {

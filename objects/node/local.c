@@ -42,7 +42,7 @@ static int watch(struct sl_objects_local *local, int fd, struct reader *what)
     return epoll_ctl(local->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : SL_ERR_NO_MEMORY;
 }
 
-static bool may_log(struct sl_objects_local *local)
+static bool node_local_may_log(struct sl_objects_local *local)
 {
     return sl_log_limit_allows(&local->log_limit, sl_reactor_now_ns(local->node->reactor));
 }
@@ -59,7 +59,8 @@ static void end_reader(struct reader *reader)
 }
 
 /* A reader that does not take its answers, or has ended, is ended by the next event. */
-static void answered(void *ctx, const struct sl_objects_session_answer *answer, const int *fds)
+static void node_local_answered(void *ctx, const struct sl_objects_session_answer *answer,
+                                const int *fds)
 {
     const struct reader *reader = ctx;
     if (sl_unix_socket_send(reader->fd, answer, sizeof *answer, fds, answer->fd_count) != 0) {
@@ -105,13 +106,13 @@ static void add_reader(struct sl_objects_local *local, int fd)
                                                                         : NULL;
     if (why == NULL) {
         made = calloc(1, sizeof *made);
-        why = made == NULL || sl_objects_session_create(local->node, pid, answered, made,
+        why = made == NULL || sl_objects_session_create(local->node, pid, node_local_answered, made,
                                                         &made->session) != 0
                   ? "out of memory"
                   : NULL;
     }
     if (why != NULL) {
-        if (may_log(local)) {
+        if (node_local_may_log(local)) {
             sl_log_warn("objects: process %d cannot read here: %s", pid, why);
         }
         (void)close(fd);
@@ -144,7 +145,7 @@ static void accept_reader(struct sl_objects_local *local)
     if (fd >= 0) {
         add_reader(local, fd);
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        if (may_log(local)) {
+        if (node_local_may_log(local)) {
             sl_log_warn("objects: cannot accept a reader: out of descriptors or memory; retrying");
         }
         (void)epoll_ctl(local->epoll_fd, EPOLL_CTL_DEL, local->fd, NULL);
@@ -152,7 +153,7 @@ static void accept_reader(struct sl_objects_local *local)
     }
 }
 
-static void readable(struct sl_ring_watch *ring_watch)
+static void node_local_readable(struct sl_ring_watch *ring_watch)
 {
     struct sl_objects_local *local = SL_CONTAINER_OF(ring_watch, struct sl_objects_local, watch);
     struct epoll_event events[EVENTS];
@@ -199,7 +200,7 @@ int sl_objects_local_open(struct sl_objects *node, const char *name)
         sl_objects_local_close(node);
         return err;
     }
-    sl_ring_watch_level(ring, &made->watch, made->epoll_fd, readable);
+    sl_ring_watch_level(ring, &made->watch, made->epoll_fd, node_local_readable);
     return 0;
 }
 

@@ -31,7 +31,7 @@ static void attached(struct sl_objects *node, const struct sl_objects_message *a
     membership->attached(node);
 }
 
-static void lose(struct sl_objects *node, const char *reason)
+static void membership_lose(struct sl_objects *node, const char *reason)
 {
     struct sl_objects_membership *membership = &node->membership;
     if (membership->is_attached) {
@@ -46,12 +46,13 @@ static void lose(struct sl_objects *node, const char *reason)
 static void catalogue_ended(struct sl_objects_peer_use *use, const char *reason)
 {
     struct sl_objects *node = SL_CONTAINER_OF(use, struct sl_objects, membership.use);
-    lose(node, reason);
+    membership_lose(node, reason);
     sl_reactor_arm(node->reactor, &node->membership.timer, RETRY_NS);
 }
 
-static void answered(struct sl_objects_request *request, const struct sl_objects_message *answer,
-                     int err, const char *reason)
+static void membership_answered(struct sl_objects_request *request,
+                                const struct sl_objects_message *answer, int err,
+                                const char *reason)
 {
     struct sl_objects_membership *membership =
         SL_CONTAINER_OF(request, struct sl_objects_membership, request);
@@ -61,7 +62,7 @@ static void answered(struct sl_objects_request *request, const struct sl_objects
     if (err == 0 && !membership->is_attached) {
         attached(node, answer);
     } else if (err != 0 || answer->term != membership->term) {
-        lose(node, err != 0 ? reason : "it has restarted");
+        membership_lose(node, err != 0 ? reason : "it has restarted");
     } else if (since_ns >= membership->lease_ms * SL_CLOCK_NS_PER_MS / 4) {
         membership->reported_ns = sl_reactor_now_ns(node->reactor);
         sl_objects_reports_continue(node);
@@ -110,12 +111,12 @@ static void attach(struct sl_objects *node)
         sl_objects_link_peer_get(node->link, &membership->use, membership->catalogue, TRY_MS);
     }
     membership->is_asking = true;
-    membership->request.answered = answered;
+    membership->request.answered = membership_answered;
     sl_objects_link_request(node->link, &membership->request, membership->catalogue, &message,
                             TRY_MS);
 }
 
-static void timer_passed(struct sl_timer *timer, uint64_t now_ns)
+static void membership_timer_passed(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_objects_membership *membership =
         SL_CONTAINER_OF(timer, struct sl_objects_membership, timer);
@@ -264,7 +265,7 @@ void sl_objects_membership_start(struct sl_objects *node, void (*attached_fn)(st
     struct sl_objects_membership *membership = &node->membership;
     membership->attached = attached_fn;
     membership->host = host_of(node);
-    membership->timer.run = timer_passed;
+    membership->timer.run = membership_timer_passed;
     membership->progress.run = report_progress;
     sl_reactor_arm(node->reactor, &membership->timer, 0);
     sl_reactor_arm(node->reactor, &membership->progress, PROGRESS_NS);
@@ -302,9 +303,9 @@ void sl_objects_membership_move(struct sl_objects *node, const char *address)
     if (strcmp(membership->catalogue, address) == 0) {
         return;
     }
-    lose(node, address[0] == '\0'                 ? "no process hosts it"
-               : membership->catalogue[0] != '\0' ? "it has moved"
-                                                  : "");
+    membership_lose(node, address[0] == '\0'                 ? "no process hosts it"
+                          : membership->catalogue[0] != '\0' ? "it has moved"
+                                                             : "");
     (void)snprintf(membership->catalogue, sizeof membership->catalogue, "%s", address);
     sl_objects_link_peer_put(node->link, &membership->use);
     sl_objects_link_cancel(node->link, &membership->request);

@@ -70,7 +70,7 @@ static void retire(struct sl_objects *node, const struct sl_objects_message *mes
     }
 }
 
-static void arrived(void *ctx, const char *address, const struct sl_objects_message *message)
+static void node_arrived(void *ctx, const char *address, const struct sl_objects_message *message)
 {
     struct sl_objects *node = ctx;
     const struct sl_objects_copy *copy;
@@ -183,12 +183,12 @@ static void start_agent(struct sl_objects *node, struct sl_objects_call *call)
                       err == SL_ERR_IN_USE ? "another process is this agent" : sl_err_name(err));
 }
 
-static void start_here(struct sl_objects *node, struct sl_objects_call *call)
+static void node_start_here(struct sl_objects *node, struct sl_objects_call *call)
 {
     const bool is_host = strcmp(node->membership.catalogue, sl_transfer_name(node->transfer)) == 0;
     const bool is_elected = node->membership.catalogue[0] == '\0';
-    int err =
-        sl_objects_link_create(node->transfer, node->reactor, node->id, arrived, node, &node->link);
+    int err = sl_objects_link_create(node->transfer, node->reactor, node->id, node_arrived, node,
+                                     &node->link);
     if (err == 0 && (is_host || is_elected)) {
         err = sl_objects_host_create(
             node, is_elected ? sl_transfer_async_metadata(node->transfer) : NULL, &node->host);
@@ -234,7 +234,7 @@ static void link_ended(void *ctx)
 }
 
 /* Waits for fetches, the catalogue, and a moment for the last messages. */
-static void look_for_end(struct sl_timer *timer, uint64_t now_ns)
+static void node_look_for_end(struct sl_timer *timer, uint64_t now_ns)
 {
     struct leave_call *leave = SL_CONTAINER_OF(timer, struct leave_call, timer);
     struct sl_objects *node = leave->call.node;
@@ -257,7 +257,7 @@ static void look_for_end(struct sl_timer *timer, uint64_t now_ns)
     sl_objects_link_destroy(&node->link, link_ended, &leave->call);
 }
 
-static void leave_here(struct sl_objects *node, struct sl_objects_call *call)
+static void node_leave_here(struct sl_objects *node, struct sl_objects_call *call)
 {
     struct leave_call *leave = SL_CONTAINER_OF(call, struct leave_call, call);
     if (node->link == NULL) {
@@ -289,7 +289,8 @@ static void free_copies(struct sl_objects *node)
 
 static void node_free(struct sl_objects *node)
 {
-    struct leave_call leave = {.call = {.run = leave_here}, .timer = {.run = look_for_end}};
+    struct leave_call leave = {.call = {.run = node_leave_here},
+                               .timer = {.run = node_look_for_end}};
     if (node->ports != NULL) {
         sl_objects_tables_close(node);
         (void)sl_objects_call(node, &leave.call);
@@ -333,7 +334,7 @@ static void node_free(struct sl_objects *node)
 
 static int start(struct sl_objects *node, const struct sl_objects_options *options)
 {
-    struct sl_objects_call call = {.run = start_here};
+    struct sl_objects_call call = {.run = node_start_here};
     int err = start_engine(node, options);
     if (err != 0) {
         return err;

@@ -64,7 +64,7 @@ struct listing {
     bool has_more, has_no_memory;
 };
 
-static void take_page(void *ctx, const struct sl_objects_message *answer)
+static void object_take_page(void *ctx, const struct sl_objects_message *answer)
 {
     struct listing *listing = ctx;
     for (uint32_t i = 0; i < answer->list.entry_count; i++) {
@@ -98,7 +98,7 @@ static int ask_for_pages(struct sl_objects *objects, const char *prefix, const c
     do {
         listing->has_more = false;
         err = sl_objects_ask_and_wait(objects, &message, sl_objects_ms_left(objects, deadline_ns),
-                                      take_page, listing);
+                                      object_take_page, listing);
         if (err == 0 && listing->has_no_memory) {
             err = sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
         }

@@ -9,7 +9,7 @@
 #include "objects/node/node.h"
 #include "objects/node/session.h"
 
-static void end(struct sl_objects_pin *pin, int err, const char *reason)
+static void pin_end(struct sl_objects_pin *pin, int err, const char *reason)
 {
     if (!pin->has_ended) {
         pin->has_ended = true;
@@ -19,9 +19,9 @@ static void end(struct sl_objects_pin *pin, int err, const char *reason)
     }
 }
 
-static void timer_passed(struct sl_timer *timer, uint64_t now_ns)
+static void pin_timer_passed(struct sl_timer *timer, uint64_t now_ns)
 {
-    end(SL_CONTAINER_OF(timer, struct sl_objects_pin, timer), 0, "");
+    pin_end(SL_CONTAINER_OF(timer, struct sl_objects_pin, timer), 0, "");
 }
 
 static void part_grown(struct sl_objects_cache_use *use)
@@ -36,7 +36,7 @@ static void part_ended(struct sl_objects_cache_use *use, int err, const char *re
 {
     struct sl_objects_pin *pin = SL_CONTAINER_OF(use, struct sl_objects_pin_part, use)->pin;
     if (err != 0 || --pin->left == 0) {
-        end(pin, err, reason);
+        pin_end(pin, err, reason);
     }
 }
 
@@ -91,7 +91,7 @@ int sl_objects_pin_open(struct sl_objects *node, const struct sl_objects_message
     }
     made->node = node;
     made->version = news->commit.record.version;
-    made->timer.run = timer_passed;
+    made->timer.run = pin_timer_passed;
     made->part_count = part_count;
     for (uint32_t i = 0; err == 0 && i < part_count; i++) {
         err = open_part(made, news, i, deadline_ns);

@@ -30,20 +30,20 @@ int sl_objects_pool_init(struct sl_objects_pool *pool, void *base, uint64_t byte
 }
 
 /* All versions of a name and part are in one bucket. */
-static uint32_t bucket_of(const struct sl_objects_pool_key *key)
+static uint32_t node_pool_bucket_of(const struct sl_objects_pool_key *key)
 {
     return (uint32_t)(sl_hash_bytes(key->name, strlen(key->name), key->part) %
                       SL_OBJECTS_POOL_BUCKETS);
 }
 
 /* Returns the newest version of the name and part up to number `most`; NULL: none. */
-static struct sl_objects_pool_version *find_newest(const struct sl_objects_pool *pool,
-                                                   const struct sl_objects_pool_key *key,
-                                                   uint64_t most)
+static struct sl_objects_pool_version *node_pool_find_newest(const struct sl_objects_pool *pool,
+                                                             const struct sl_objects_pool_key *key,
+                                                             uint64_t most)
 {
     struct sl_objects_pool_version *newest = NULL;
-    for (struct sl_objects_pool_version *version = pool->buckets[bucket_of(key)]; version != NULL;
-         version = version->next) {
+    for (struct sl_objects_pool_version *version = pool->buckets[node_pool_bucket_of(key)];
+         version != NULL; version = version->next) {
         if (!version->is_retired && version->key.version <= most &&
             (newest == NULL || version->key.version > newest->key.version) &&
             version->key.part == key->part && strcmp(version->name, key->name) == 0) {
@@ -56,7 +56,7 @@ static struct sl_objects_pool_version *find_newest(const struct sl_objects_pool 
 struct sl_objects_pool_version *sl_objects_pool_find(const struct sl_objects_pool *pool,
                                                      const struct sl_objects_pool_key *key)
 {
-    struct sl_objects_pool_version *version = find_newest(pool, key, key->version);
+    struct sl_objects_pool_version *version = node_pool_find_newest(pool, key, key->version);
     return version != NULL && version->key.version == key->version ? version : NULL;
 }
 
@@ -71,9 +71,9 @@ static void drop_last_block(struct sl_objects_pool *pool, struct sl_objects_pool
     }
 }
 
-static void destroy(struct sl_objects_pool *pool, struct sl_objects_pool_version *version)
+static void node_pool_destroy(struct sl_objects_pool *pool, struct sl_objects_pool_version *version)
 {
-    struct sl_objects_pool_version **at = &pool->buckets[bucket_of(&version->key)];
+    struct sl_objects_pool_version **at = &pool->buckets[node_pool_bucket_of(&version->key)];
     while (*at != version) {
         at = &(*at)->next;
     }
@@ -90,7 +90,7 @@ void sl_objects_pool_fini(struct sl_objects_pool *pool)
 {
     for (uint32_t i = 0; i < SL_OBJECTS_POOL_BUCKETS; i++) {
         while (pool->buckets[i] != NULL) {
-            destroy(pool, pool->buckets[i]);
+            node_pool_destroy(pool, pool->buckets[i]);
         }
     }
     free(pool->users);
@@ -102,7 +102,7 @@ static uint32_t share_slots(struct sl_objects_pool *pool, struct sl_objects_pool
                             uint32_t first)
 {
     const struct sl_objects_pool_version *before =
-        find_newest(pool, &version->key, version->key.version - 1);
+        node_pool_find_newest(pool, &version->key, version->key.version - 1);
     uint32_t missing_count = version->resident_count - first;
     for (size_t i = first; before != NULL && i < version->resident_count; i++) {
         struct sl_objects_pool_block *block = &version->blocks[i];
@@ -181,7 +181,7 @@ static void evict(struct sl_objects_pool *pool, uint32_t count)
         if (version->resident_count > version->head_count) {
             pool->shrunk(pool->context, version);
         } else {
-            destroy(pool, version);
+            node_pool_destroy(pool, version);
         }
     }
     sl_assert(pool->free_count >= count);
@@ -271,8 +271,8 @@ int sl_objects_pool_reserve(struct sl_objects_pool *pool, const struct sl_object
     int err = fill(pool, version, count, reason);
     if (err == 0) {
         if (is_new) {
-            version->next = pool->buckets[bucket_of(key)];
-            pool->buckets[bucket_of(key)] = version;
+            version->next = pool->buckets[node_pool_bucket_of(key)];
+            pool->buckets[node_pool_bucket_of(key)] = version;
         }
         *out = version;
     } else if (is_new) {
@@ -296,7 +296,7 @@ void sl_objects_pool_unpin(struct sl_objects_pool *pool, struct sl_objects_pool_
         return;
     }
     if (version->is_retired) {
-        destroy(pool, version);
+        node_pool_destroy(pool, version);
     } else {
         sl_list_append(&pool->unpinned, &version->link);
     }
@@ -306,7 +306,7 @@ void sl_objects_pool_retire(struct sl_objects_pool *pool, struct sl_objects_pool
 {
     version->is_retired = true;
     if (version->pins == 0) {
-        destroy(pool, version);
+        node_pool_destroy(pool, version);
     }
 }
 

@@ -47,7 +47,7 @@ int sl_publish_check(const struct sl_publish_options *options)
     return sl_objects_check_name(options->name);
 }
 
-static void take_begun(void *ctx, const struct sl_objects_message *answer)
+static void publish_take_begun(void *ctx, const struct sl_objects_message *answer)
 {
     struct sl_publication *publication = ctx;
     publication->version = answer->version;
@@ -109,7 +109,7 @@ int sl_publish_begin(struct sl_objects *objects, const struct sl_publish_options
             (strcmp(objects->names.agent, SL_OBJECTS_LOCAL_OFF) == 0 ? SL_OBJECTS_NO_AGENT : 0),
     };
     err = sl_objects_ask_and_wait(objects, &begin, sl_objects_ms_left(objects, deadline_ns),
-                                  take_begun, made);
+                                  publish_take_begun, made);
     if (err != 0) {
         free(made);
         return err;
@@ -415,8 +415,8 @@ static int store(struct sl_publication *publication, const struct sl_objects_rec
         const uint32_t left_ms = sl_objects_ms_left(publication->node, deadline_ns);
         if (publication->origin == SL_ORIGIN_PS && !publication->is_kept_here) {
             begin_err = sl_objects_ask_and_wait(publication->node, &begin,
-                                                left_ms < BEGIN_MS ? left_ms : BEGIN_MS, take_begun,
-                                                publication);
+                                                left_ms < BEGIN_MS ? left_ms : BEGIN_MS,
+                                                publish_take_begun, publication);
         }
         if (begin_err != 0 && begin_err != SL_ERR_DEADLINE) {
             return begin_err;

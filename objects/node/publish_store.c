@@ -46,7 +46,8 @@ static void end_one(struct store_call *store)
 }
 
 /* The others are not needed any more. */
-static void fail(struct store_call *store, const struct target *failed, int err, const char *reason)
+static void publish_store_fail(struct store_call *store, const struct target *failed, int err,
+                               const char *reason)
 {
     struct sl_objects *node = store->publication->node;
     for (uint32_t i = 0; i < store->publication->keeper_count; i++) {
@@ -60,8 +61,9 @@ static void fail(struct store_call *store, const struct target *failed, int err,
                       failed->keeper->address, reason);
 }
 
-static void answered(struct sl_objects_request *request, const struct sl_objects_message *answer,
-                     int err, const char *reason)
+static void publish_store_answered(struct sl_objects_request *request,
+                                   const struct sl_objects_message *answer, int err,
+                                   const char *reason)
 {
     struct target *target = SL_CONTAINER_OF(request, struct target, request);
     struct store_call *store = target->store;
@@ -76,14 +78,14 @@ static void answered(struct sl_objects_request *request, const struct sl_objects
         (void)snprintf(target->reason, sizeof target->reason, "%s", reason);
         sl_reactor_arm(node->reactor, &target->retry, RETRY_NS);
     } else {
-        fail(store, target, is_passing ? SL_ERR_DEADLINE : err, reason);
+        publish_store_fail(store, target, is_passing ? SL_ERR_DEADLINE : err, reason);
     }
 }
 
 static void retry(struct sl_timer *timer, uint64_t now_ns)
 {
     const struct target *target = SL_CONTAINER_OF(timer, struct target, retry);
-    fail(target->store, target, SL_ERR_AGAIN, target->reason);
+    publish_store_fail(target->store, target, SL_ERR_AGAIN, target->reason);
 }
 
 static void send(struct target *target)
@@ -105,7 +107,7 @@ static void store_here(struct sl_objects *node, struct sl_objects_call *call)
         struct target *target = &store->targets[i];
         target->store = store;
         target->keeper = &publication->keepers[i];
-        target->request.answered = answered;
+        target->request.answered = publish_store_answered;
         target->retry.run = retry;
         send(target);
     }
@@ -126,7 +128,7 @@ int sl_publish_store_send(struct sl_publication *publication,
     return sl_objects_call(publication->node, &store.call);
 }
 
-static void put_here(struct sl_objects *node, struct sl_objects_call *call)
+static void publish_store_put_here(struct sl_objects *node, struct sl_objects_call *call)
 {
     struct sl_objects_copy *copy =
         SL_CONTAINER_OF(call, struct store_call, call)->publication->copy;
@@ -142,7 +144,7 @@ static void put_here(struct sl_objects *node, struct sl_objects_call *call)
 
 int sl_publish_store_release(struct sl_publication *publication, bool is_over, uint32_t timeout_ms)
 {
-    struct store_call put = {.call = {.run = put_here}, .publication = publication};
+    struct store_call put = {.call = {.run = publish_store_put_here}, .publication = publication};
     const int err =
         is_over ? sl_objects_withdraw_copy(publication->node, publication->copy, timeout_ms) : 0;
     if (err != 0 && err != SL_ERR_NOT_FOUND) {

@@ -41,7 +41,7 @@ static bool is_over(struct sl_objects *node, const struct sl_objects_tables_requ
            sl_objects_call(node, &look) != 0;
 }
 
-static void job_work(struct sl_offload_job *offload_job)
+static void publish_tables_job_work(struct sl_offload_job *offload_job)
 {
     struct job *job = (struct job *)offload_job;
     const struct sl_objects_setup *setup = &job->node->setup;
@@ -52,7 +52,7 @@ static void job_work(struct sl_offload_job *offload_job)
                                            &job->reason);
 }
 
-static void job_done(struct sl_offload_job *offload_job)
+static void publish_tables_job_done(struct sl_offload_job *offload_job)
 {
     struct job *job = (struct job *)offload_job;
     struct sl_objects_tables *tables = &job->node->tables;
@@ -88,7 +88,9 @@ void sl_objects_tables_receive(struct sl_objects *node, const char *address,
         return;
     }
     *job =
-        (struct job){.job = {.work = job_work, .done = job_done, .allocates = true},
+        (struct job){.job = {.work = publish_tables_job_work,
+                             .done = publish_tables_job_done,
+                             .allocates = true},
                      .node = node,
                      .number = message->request,
                      .request = {.version = message->version,
@@ -140,7 +142,7 @@ int sl_objects_tables_commit(struct sl_objects *node,
     return err;
 }
 
-static void close_here(struct sl_objects *node, struct sl_objects_call *call)
+static void publish_tables_close_here(struct sl_objects *node, struct sl_objects_call *call)
 {
     node->tables.is_closing = true;
     if (node->tables.job_count > 0) {
@@ -152,7 +154,7 @@ static void close_here(struct sl_objects *node, struct sl_objects_call *call)
 
 void sl_objects_tables_close(struct sl_objects *node)
 {
-    struct sl_objects_call close = {.run = close_here};
+    struct sl_objects_call close = {.run = publish_tables_close_here};
     (void)sl_objects_call(node, &close);
 }
 
@@ -177,7 +179,7 @@ struct begun {
     uint32_t part, keeper_total;
 };
 
-static void take_begun(void *ctx, const struct sl_objects_message *answer)
+static void publish_tables_take_begun(void *ctx, const struct sl_objects_message *answer)
 {
     struct begun *begun = ctx;
     struct publish *publish = begun->publish;
@@ -203,8 +205,9 @@ static int begin_part(struct sl_objects *objects, struct publish *publish, struc
                                        .begin.origin = SL_ORIGIN_PS,
                                        .begin.options =
                                            options | SL_OBJECTS_TAKE_OVER | SL_OBJECTS_BY_KEEPER};
-    return sl_objects_ask_and_wait(
-        objects, &begin, sl_objects_ms_left(objects, publish->deadline_ns), take_begun, begun);
+    return sl_objects_ask_and_wait(objects, &begin,
+                                   sl_objects_ms_left(objects, publish->deadline_ns),
+                                   publish_tables_take_begun, begun);
 }
 
 /* The first answer says how many keepers there are, so how many parts. */
@@ -229,8 +232,9 @@ static int begin_parts(struct sl_objects *objects, struct publish *publish, uint
     return err;
 }
 
-static void answered(struct sl_objects_request *request, const struct sl_objects_message *answer,
-                     int err, const char *reason)
+static void publish_tables_answered(struct sl_objects_request *request,
+                                    const struct sl_objects_message *answer, int err,
+                                    const char *reason)
 {
     struct server *server = SL_CONTAINER_OF(request, struct server, request);
     struct publish *publish = server->publish;
@@ -269,7 +273,7 @@ static void ask_servers(struct sl_objects *node, struct sl_objects_call *call)
                                          .tables.iterations = publish->iterations,
                                          .timeout_ms = timeout_ms};
         server->publish = publish;
-        server->request = (struct sl_objects_request){.answered = answered};
+        server->request = (struct sl_objects_request){.answered = publish_tables_answered};
         sl_objects_link_request(node->link, &server->request, server->address, &ask, timeout_ms);
     }
 }

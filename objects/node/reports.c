@@ -8,10 +8,10 @@
 #define BATCH_MS    10000                      /* without an answer */
 #define RETRY_NS    (100 * SL_CLOCK_NS_PER_MS) /* until an ALIVE, after a report was lost */
 
-static void pump(struct sl_objects *node);
+static void reports_pump(struct sl_objects *node);
 
 /* Reports go on with the next ALIVE, all of them. */
-static void lose(struct sl_objects *node)
+static void reports_lose(struct sl_objects *node)
 {
     struct sl_objects_membership *membership = &node->membership;
     if (membership->is_attached && !membership->reports.is_lost) {
@@ -21,23 +21,23 @@ static void lose(struct sl_objects *node)
 }
 
 /* A message is in the catalogue's inbox, or it is lost. */
-static void sent(void *ctx, int err, const char *reason)
+static void reports_sent(void *ctx, int err, const char *reason)
 {
     struct sl_objects *node = ctx;
     node->membership.reports.singles--;
     if (err == 0) {
-        pump(node);
+        reports_pump(node);
     } else {
-        lose(node);
+        reports_lose(node);
     }
 }
 
-static void report(struct sl_objects *node, struct sl_objects_message *message)
+static void reports_report(struct sl_objects *node, struct sl_objects_message *message)
 {
     message->term = node->membership.term;
     if (node->membership.catalogue[0] != '\0') {
         node->membership.reports.singles++;
-        sl_objects_link_send(node->link, node->membership.catalogue, message, sent, node);
+        sl_objects_link_send(node->link, node->membership.catalogue, message, reports_sent, node);
     }
 }
 
@@ -78,7 +78,7 @@ void sl_objects_report(struct sl_objects *node, const struct sl_objects_copy *co
 {
     struct sl_objects_message message;
     if (node->membership.is_attached && describe_copy(node, copy, &message)) {
-        report(node, &message);
+        reports_report(node, &message);
     }
 }
 
@@ -86,7 +86,7 @@ void sl_objects_report_stored(struct sl_objects *node, const struct sl_objects_s
 {
     struct sl_objects_message message;
     if (node->membership.is_attached && describe_stored(stored, &message)) {
-        report(node, &message);
+        reports_report(node, &message);
     }
 }
 
@@ -118,7 +118,7 @@ void sl_objects_report_none(struct sl_objects *node, const char *name, uint64_t 
                                          .name = name,
                                          .version = version,
                                          .part = part};
-    report(node, &message);
+    reports_report(node, &message);
 }
 
 /* Rounds */
@@ -126,7 +126,7 @@ void sl_objects_report_none(struct sl_objects *node, const char *name, uint64_t 
 /* Takes the first item that this round has not reported. Items go to the end of their list, so
  * those of earlier rounds come first. out->kind 0: there is nothing to say of it. Returns false if
  * the round is over. */
-static bool take_next(struct sl_objects *node, struct sl_objects_message *out)
+static bool reports_take_next(struct sl_objects *node, struct sl_objects_message *out)
 {
     struct sl_objects_reports *reports = &node->membership.reports;
     struct sl_list_link *link = sl_list_first(&node->copies);
@@ -190,9 +190,9 @@ static void batch_answered(struct sl_objects_request *request,
         reports->way = SL_OBJECTS_REPORTS_SINGLE;
     }
     if (err == 0) {
-        pump(node);
+        reports_pump(node);
     } else {
-        lose(node);
+        reports_lose(node);
     }
 }
 
@@ -223,14 +223,14 @@ static void send_batch(struct sl_objects *node, struct sl_objects_reports_batch 
         .kind = SL_OBJECTS_BATCH, .term = node->membership.term, .batch.messages = text};
     struct sl_objects_message item;
     while (may_report(node) && items.batch.bytes <= sizeof text - SL_OBJECTS_BATCH_ROOM) {
-        if (!take_next(node, &item)) {
+        if (!reports_take_next(node, &item)) {
             end_round(node);
             break;
         }
         reports->credit -= reports->is_complete;
         item.term = node->membership.term;
         if (item.kind != 0 && !sl_objects_message_batch(&items, text, &item)) {
-            report(node, &item); /* a record of many parts */
+            reports_report(node, &item); /* a record of many parts */
         }
     }
     if (items.batch.bytes > 0) {
@@ -245,17 +245,17 @@ static void send_single(struct sl_objects *node)
 {
     struct sl_objects_reports *reports = &node->membership.reports;
     struct sl_objects_message item;
-    if (!take_next(node, &item)) {
+    if (!reports_take_next(node, &item)) {
         end_round(node);
         return;
     }
     reports->credit -= reports->is_complete;
     if (item.kind != 0) {
-        report(node, &item);
+        reports_report(node, &item);
     }
 }
 
-static void pump(struct sl_objects *node)
+static void reports_pump(struct sl_objects *node)
 {
     struct sl_objects_reports *reports = &node->membership.reports;
     struct sl_objects_reports_batch *batch;
@@ -285,7 +285,7 @@ void sl_objects_reports_begin(struct sl_objects *node)
     struct sl_objects_reports *reports = &node->membership.reports;
     begin_round(reports);
     reports->is_complete = reports->is_lost = false;
-    pump(node);
+    reports_pump(node);
 }
 
 void sl_objects_reports_continue(struct sl_objects *node)
@@ -296,5 +296,5 @@ void sl_objects_reports_continue(struct sl_objects *node)
         return;
     }
     reports->credit = SL_OBJECTS_REPORTS_AN_ALIVE;
-    pump(node);
+    reports_pump(node);
 }

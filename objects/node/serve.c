@@ -86,10 +86,10 @@ static void fill_have(struct child *child, struct sl_objects_message *have)
     copy->verified.sent = child->next > copy->verified.sent ? child->next : copy->verified.sent;
 }
 
-static void send_more(struct child *child);
+static void serve_send_more(struct child *child);
 
 /* A copy in the pool is pinned while children read it; the end of that may free it. */
-static void pin(struct sl_objects *node, struct sl_objects_copy *copy)
+static void serve_pin(struct sl_objects *node, struct sl_objects_copy *copy)
 {
     const bool is_read = !sl_list_empty(&copy->children.list);
     if (copy->pooled != NULL && is_read != copy->children.pins) {
@@ -107,15 +107,15 @@ static void have_sent(void *ctx, int err, const char *reason)
     if (copy == NULL || err != 0) { /* it sends WANT again, if it is alive */
         child_free(child);
         if (copy != NULL) {
-            pin(node, copy);
+            serve_pin(node, copy);
         }
     } else {
-        send_more(child);
+        serve_send_more(child);
     }
 }
 
 /* One HAVE at a time is on its way to a child. */
-static void send_more(struct child *child)
+static void serve_send_more(struct child *child)
 {
     if (child->is_sending || child->copy->is_withdrawn ||
         (child->next == child->copy->verified.range_count &&
@@ -140,7 +140,7 @@ static struct child *find_child(struct sl_objects_copy *copy, uint64_t id)
 }
 
 /* Returns how many are left. */
-static uint32_t forget_silent(struct sl_objects_copy *copy, uint64_t now_ns)
+static uint32_t serve_forget_silent(struct sl_objects_copy *copy, uint64_t now_ns)
 {
     const bool is_late =
         copy->is_withdrawn && copy->pooled != NULL && now_ns - copy->withdrawn_ns > GONE_NS;
@@ -160,8 +160,8 @@ void sl_objects_serve_look(struct sl_objects *node)
 {
     SL_LIST_FOREACH (link, &node->copies) {
         struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
-        (void)forget_silent(copy, sl_reactor_now_ns(node->reactor));
-        pin(node, copy);
+        (void)serve_forget_silent(copy, sl_reactor_now_ns(node->reactor));
+        serve_pin(node, copy);
     }
 }
 
@@ -177,7 +177,7 @@ static void accept(struct sl_objects *node, struct sl_objects_copy *copy, const 
         child_free(child);
     }
     const uint32_t most = node->rate_bytes > 0 ? CHILDREN_LIMITED_MAX : CHILDREN_MAX;
-    child = forget_silent(copy, now_ns) < most ? calloc(1, sizeof *child) : NULL;
+    child = serve_forget_silent(copy, now_ns) < most ? calloc(1, sizeof *child) : NULL;
     if (child == NULL) {
         sl_objects_link_refuse(node->link, address, want, SL_ERR_AGAIN,
                                "too many processes fetch the version from here");
@@ -189,7 +189,7 @@ static void accept(struct sl_objects *node, struct sl_objects_copy *copy, const 
     child->wanted_ns = now_ns;
     (void)snprintf(child->address, sizeof child->address, "%s", address);
     sl_list_append(&copy->children.list, &child->link);
-    pin(node, copy);
+    serve_pin(node, copy);
     node->serve.child_count++;
     divide_rate(node);
     struct sl_objects_message answer = {.is_answer = true, .request = want->request};
@@ -199,7 +199,8 @@ static void accept(struct sl_objects *node, struct sl_objects_copy *copy, const 
     sl_objects_link_send(node->link, address, &answer, have_sent, child);
 }
 
-static bool is_wanted(const struct sl_objects_copy *copy, const struct sl_objects_message *want)
+static bool serve_is_wanted(const struct sl_objects_copy *copy,
+                            const struct sl_objects_message *want)
 {
     return sl_hash_128_equal(copy->info.digest, want->digest);
 }
@@ -241,8 +242,8 @@ void sl_objects_serve_want(struct sl_objects *node, const char *address,
         struct sl_objects_copy *each = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
         if (!each->is_withdrawn && each->part == message->part &&
             sl_objects_copy_is_of(each, message->name, message->version)) {
-            copy = is_wanted(each, message) ? each : copy;
-            has_other |= !is_wanted(each, message);
+            copy = serve_is_wanted(each, message) ? each : copy;
+            has_other |= !serve_is_wanted(each, message);
         }
     }
     if (copy == NULL && !has_other) {
@@ -265,7 +266,7 @@ void sl_objects_serve_done(struct sl_objects *node, const struct sl_objects_mess
                                   : NULL;
         if (child != NULL) {
             child_free(child);
-            pin(node, copy);
+            serve_pin(node, copy);
         }
     }
 }
@@ -278,7 +279,7 @@ void sl_objects_serve_add(struct sl_objects *node, struct sl_objects_copy *copy)
         struct parked *parked = SL_CONTAINER_OF(link, struct parked, link);
         const struct sl_objects_message *want = &parked->message;
         if (want->version == copy->version && want->part == copy->part &&
-            strcmp(want->name, copy->name) == 0 && is_wanted(copy, want)) {
+            strcmp(want->name, copy->name) == 0 && serve_is_wanted(copy, want)) {
             accept(node, copy, parked->address, want);
             unpark(&node->serve, parked);
         }
@@ -311,7 +312,7 @@ static void send_grown(struct sl_timer *timer, uint64_t now_ns)
     SL_LIST_FOREACH (link, &node->copies) {
         const struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
         SL_LIST_FOREACH (child, &copy->children.list) {
-            send_more(SL_CONTAINER_OF(child, struct child, link));
+            serve_send_more(SL_CONTAINER_OF(child, struct child, link));
         }
     }
 }
@@ -357,7 +358,7 @@ void sl_objects_serve_forget(struct sl_objects *node, struct sl_objects_copy *co
     SL_LIST_FOREACH (link, &copy->children.list) {
         child_free(SL_CONTAINER_OF(link, struct child, link));
     }
-    pin(node, copy);
+    serve_pin(node, copy);
 }
 
 void sl_objects_serve_init(struct sl_objects *node)

@@ -67,9 +67,9 @@ static void answer(struct sl_objects_session *session, struct sl_objects_session
     session->answered(session->ctx, answer, fds);
 }
 
-static void fail(struct sl_objects_session *session, int err, const char *format, ...)
+static void node_session_fail(struct sl_objects_session *session, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-static void fail(struct sl_objects_session *session, int err, const char *format, ...)
+static void node_session_fail(struct sl_objects_session *session, int err, const char *format, ...)
 {
     struct sl_objects_session_answer failed = {.err = err};
     va_list args;
@@ -156,7 +156,7 @@ static void answer_open(struct sl_objects_session *session, struct view *view)
         node->pool.base != NULL ? sl_shared_find(node->pool.base, node->pool_bytes) : NULL;
     const int err = make_table(view);
     if (err != 0) {
-        fail(session, err, "no memory for the view");
+        node_session_fail(session, err, "no memory for the view");
         close_view(view);
         return;
     }
@@ -182,12 +182,12 @@ static void answer_wait_view(struct sl_objects_session *session, struct view *vi
         sl_objects_pin_verified(view->pin) >= session->request.image_bytes) {
         answer(session, &(struct sl_objects_session_answer){.version = pin->version}, NULL);
     } else if (pin->has_ended) {
-        fail(session, pin->err, "%s@%" PRIu64 ": %s", session->follow->name, pin->version,
-             pin->reason);
+        node_session_fail(session, pin->err, "%s@%" PRIu64 ": %s", session->follow->name,
+                          pin->version, pin->reason);
     }
 }
 
-static void grown(struct sl_objects_pin *pin)
+static void node_session_grown(struct sl_objects_pin *pin)
 {
     struct view *view = pin->ctx;
     struct sl_objects_session *session = view->session;
@@ -213,9 +213,9 @@ static bool takes_other(const struct sl_objects_session *session, int err)
     return session->request.version == 0 && (err == SL_ERR_NOT_FOUND || err == SL_ERR_CANCELLED);
 }
 
-static void look(struct sl_objects_session *session);
+static void node_session_look(struct sl_objects_session *session);
 
-static void ended(struct sl_objects_pin *pin)
+static void node_session_ended(struct sl_objects_pin *pin)
 {
     struct view *view = pin->ctx;
     struct sl_objects_session *session = view->session;
@@ -223,24 +223,25 @@ static void ended(struct sl_objects_pin *pin)
         sl_objects_follow_completed(session->follow, pin->version);
     }
     if (session->opening != view) {
-        grown(pin);
+        node_session_grown(pin);
     } else if (pin->err == 0) {
         answer_open(session, view);
     } else if (takes_other(session, pin->err)) {
         session->tried = pin->version;
         session->opening = NULL;
         close_view(view);
-        look(session);
+        node_session_look(session);
     } else {
-        fail(session, pin->err, "%s@%" PRIu64 ": %s", session->follow->name, pin->version,
-             pin->reason);
+        node_session_fail(session, pin->err, "%s@%" PRIu64 ": %s", session->follow->name,
+                          pin->version, pin->reason);
         close_view(view);
     }
 }
 
 /* OPEN */
 
-static void open_view(struct sl_objects_session *session, const struct sl_objects_message *news)
+static void node_session_open_view(struct sl_objects_session *session,
+                                   const struct sl_objects_message *news)
 {
     struct sl_objects *node = session->node;
     struct view *view = calloc(1, sizeof *view);
@@ -252,8 +253,8 @@ static void open_view(struct sl_objects_session *session, const struct sl_object
                                            &view->pin, &reason);
     if (err != 0) {
         free(view);
-        fail(session, err, "%s@%" PRIu64 ": %s", session->follow->name, news->commit.record.version,
-             reason.text);
+        node_session_fail(session, err, "%s@%" PRIu64 ": %s", session->follow->name,
+                          news->commit.record.version, reason.text);
         return;
     }
     view->session = session;
@@ -261,27 +262,27 @@ static void open_view(struct sl_objects_session *session, const struct sl_object
     view->old.run = old_passed;
     sl_objects_pin_set_stops(view->pin, session->request.stops, session->request.stop_count);
     view->pin->ctx = view;
-    view->pin->grown = grown;
-    view->pin->ended = ended;
+    view->pin->grown = node_session_grown;
+    view->pin->ended = node_session_ended;
     session->opening = view;
     session->view_count++;
     sl_list_append(&session->views, &view->link);
-    grown(view->pin);
+    node_session_grown(view->pin);
 }
 
-static void found(struct sl_objects_ask *ask, const struct sl_objects_message *answer, int err,
-                  const char *reason)
+static void node_session_found(struct sl_objects_ask *ask, const struct sl_objects_message *answer,
+                               int err, const char *reason)
 {
     struct sl_objects_session *session = SL_CONTAINER_OF(ask, struct sl_objects_session, find);
     const int failed = err == 0 && answer->commit.record_count == 0 ? SL_ERR_NOT_FOUND : err;
     if (takes_other(session, failed)) {
         session->tried = session->find.message.version;
-        look(session);
+        node_session_look(session);
     } else if (failed != 0) {
-        fail(session, failed, "%s@%" PRIu64 ": %s", session->follow->name,
-             session->find.message.version, reason);
+        node_session_fail(session, failed, "%s@%" PRIu64 ": %s", session->follow->name,
+                          session->find.message.version, reason);
     } else {
-        open_view(session, answer);
+        node_session_open_view(session, answer);
     }
 }
 
@@ -312,12 +313,12 @@ static void begin_open(struct sl_objects_session *session, uint64_t version)
     if (copy != NULL && copy->record != NULL && copy->record->time_ms != 0) {
         struct sl_objects_message news = {
             .kind = SL_OBJECTS_NEWS, .commit.record_count = 1, .commit.record = *copy->record};
-        open_view(session, &news);
+        node_session_open_view(session, &news);
         return;
     }
     session->find.message = (struct sl_objects_message){
         .kind = SL_OBJECTS_FIND, .name = session->follow->name, .version = version};
-    session->find.answered = found;
+    session->find.answered = node_session_found;
     sl_objects_ask(session->node, &session->find, SL_CLOCK_NEVER);
 }
 
@@ -333,7 +334,7 @@ static void cancel_find(struct sl_objects_session *session)
 /* Requests */
 
 /* Answers a request if it can be, else waits. */
-static void look(struct sl_objects_session *session)
+static void node_session_look(struct sl_objects_session *session)
 {
     const struct sl_objects_follow *follow = session->follow;
     const uint32_t kind = session->request.kind;
@@ -357,13 +358,13 @@ static void look(struct sl_objects_session *session)
     }
 }
 
-static void changed(struct sl_objects_follow_wait *wait, int err, const char *reason)
+static void node_session_changed(struct sl_objects_follow_wait *wait, int err, const char *reason)
 {
     struct sl_objects_session *session = SL_CONTAINER_OF(wait, struct sl_objects_session, wait);
     if (err != 0 && session->request.kind == SL_OBJECTS_SESSION_FOLLOW) {
-        fail(session, err, "%s", reason);
+        node_session_fail(session, err, "%s", reason);
     } else {
-        look(session);
+        node_session_look(session);
     }
 }
 
@@ -371,14 +372,15 @@ static void hello(struct sl_objects_session *session)
 {
     const int err = sl_objects_follow_open_board(session->node);
     if (session->request.version != SL_OBJECTS_SESSION_MAGIC) {
-        fail(session, SL_ERR_VERSION, "process %d of this host uses another version of the library",
-             (int)getpid());
+        node_session_fail(session, SL_ERR_VERSION,
+                          "process %d of this host uses another version of the library",
+                          (int)getpid());
     } else if (session->request.name[0] != '\0' &&
                strcmp(session->request.name, session->node->membership.identity) != 0) {
-        fail(session, SL_ERR_REFUSED, "the agent has the catalogue at %s",
-             session->node->membership.identity);
+        node_session_fail(session, SL_ERR_REFUSED, "the agent has the catalogue at %s",
+                          session->node->membership.identity);
     } else if (err != 0) {
-        fail(session, err, "the board: %s", sl_err_name(err));
+        node_session_fail(session, err, "the board: %s", sl_err_name(err));
     } else {
         answer(session, &(struct sl_objects_session_answer){.fd_count = 1},
                &session->node->follows.board.fd);
@@ -391,17 +393,18 @@ static void follow(struct sl_objects_session *session)
     const int err = sl_objects_follow_get(session->node, session->request.name, session->fetches,
                                           &session->follow);
     if (err != 0) {
-        fail(session, err, "%s: cannot follow it: %s", session->request.name, sl_err_name(err));
+        node_session_fail(session, err, "%s: cannot follow it: %s", session->request.name,
+                          sl_err_name(err));
         return;
     }
-    look(session);
+    node_session_look(session);
 }
 
 static void request_view(struct sl_objects_session *session)
 {
     struct view *view = find_view(session);
     if (view == NULL) {
-        fail(session, SL_ERR_NOT_FOUND, "there is no such view");
+        node_session_fail(session, SL_ERR_NOT_FOUND, "there is no such view");
     } else if (session->request.kind == SL_OBJECTS_SESSION_WAIT_VIEW) {
         answer_wait_view(session, view);
     } else {
@@ -418,24 +421,26 @@ static void late_passed(struct sl_timer *timer, uint64_t now_ns)
     struct view *view = session->opening != NULL ? session->opening : find_view(session);
     if (session->request.kind == SL_OBJECTS_SESSION_FOLLOW || sl_list_linked(&session->find.link)) {
         cancel_find(session);
-        fail(session, SL_ERR_DEADLINE, "the catalogue at %s has not answered: %s",
-             sl_objects_membership_place(membership), sl_objects_membership_reason(membership));
+        node_session_fail(session, SL_ERR_DEADLINE, "the catalogue at %s has not answered: %s",
+                          sl_objects_membership_place(membership),
+                          sl_objects_membership_reason(membership));
     } else if (view != NULL) {
         const bool is_opening = view == session->opening;
         char text[SL_REASON_BYTES];
         sl_objects_pin_describe(view->pin, text);
-        fail(session, SL_ERR_DEADLINE, "%s@%" PRIu64 ": %s", name, view->pin->version, text);
+        node_session_fail(session, SL_ERR_DEADLINE, "%s@%" PRIu64 ": %s", name, view->pin->version,
+                          text);
         if (is_opening) {
             close_view(view);
         }
     } else {
         const char *reason = membership->is_attached ? session->follow->reason
                                                      : sl_objects_membership_reason(membership);
-        fail(session, SL_ERR_DEADLINE,
-             "%s: no version above %" PRIu64 " in time; the catalogue at %s %s%s%s", name,
-             session->request.version, sl_objects_membership_place(membership),
-             membership->is_attached ? "answers" : "does not answer", reason[0] != '\0' ? ": " : "",
-             reason);
+        node_session_fail(session, SL_ERR_DEADLINE,
+                          "%s: no version above %" PRIu64 " in time; the catalogue at %s %s%s%s",
+                          name, session->request.version, sl_objects_membership_place(membership),
+                          membership->is_attached ? "answers" : "does not answer",
+                          reason[0] != '\0' ? ": " : "", reason);
     }
 }
 
@@ -471,13 +476,14 @@ int sl_objects_session_request(struct sl_objects_session *session,
         break;
     case SL_OBJECTS_SESSION_OPEN:
         if (session->view_count == VIEWS_MAX) {
-            fail(session, SL_ERR_TOO_LARGE, "%d views are open: close some", VIEWS_MAX);
+            node_session_fail(session, SL_ERR_TOO_LARGE, "%d views are open: close some",
+                              VIEWS_MAX);
             break;
         }
-        look(session);
+        node_session_look(session);
         break;
     case SL_OBJECTS_SESSION_WAIT:
-        look(session);
+        node_session_look(session);
         break;
     default:
         request_view(session);
@@ -502,7 +508,7 @@ int sl_objects_session_create(struct sl_objects *node, int pid,
     made->ctx = ctx;
     sl_list_init(&made->views);
     made->late.run = late_passed;
-    made->wait.changed = changed;
+    made->wait.changed = node_session_changed;
     *out = made;
     return 0;
 }
@@ -557,7 +563,7 @@ static void request_here(struct sl_objects *node, struct sl_objects_call *call)
     }
 }
 
-static void close_here(struct sl_objects *node, struct sl_objects_call *call)
+static void node_session_close_here(struct sl_objects *node, struct sl_objects_call *call)
 {
     sl_objects_session_destroy(&SL_CONTAINER_OF(call, struct session_call, call)->session);
     sl_objects_answer(call, 0, "closed");
@@ -591,7 +597,7 @@ void sl_objects_session_close(struct sl_objects_session **session)
     struct sl_objects_session *gone = *session;
     *session = NULL;
     if (gone != NULL) {
-        struct session_call call = {.call = {.run = close_here}, .session = gone};
+        struct session_call call = {.call = {.run = node_session_close_here}, .session = gone};
         (void)sl_objects_call(gone->node, &call.call);
     }
 }

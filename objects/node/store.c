@@ -78,8 +78,8 @@ static void end_operation(struct stored *stored)
 }
 
 /* NULL: no memory. */
-static struct stored *add(struct sl_objects *node, const struct sl_objects_record *record,
-                          uint32_t part)
+static struct stored *node_store_add(struct sl_objects *node,
+                                     const struct sl_objects_record *record, uint32_t part)
 {
     struct stored *stored = calloc(1, sizeof *stored);
     if (stored != NULL && !sl_objects_stored_add(node, &stored->part, record, part)) {
@@ -109,7 +109,7 @@ static void unuse(struct stored *stored)
     }
 }
 
-static void answer(struct stored *stored, int err, const char *reason)
+static void node_store_answer(struct stored *stored, int err, const char *reason)
 {
     struct operation *operation = stored->operation;
     if (operation != NULL && operation->request != 0) {
@@ -132,10 +132,10 @@ static void free_stored(struct stored *stored)
 }
 
 /* The part is not kept any more. */
-static void drop(struct stored *stored, int err, const char *reason)
+static void node_store_drop(struct stored *stored, int err, const char *reason)
 {
     struct sl_objects_copy *copy = stored->operation != NULL ? stored->operation->use.copy : NULL;
-    answer(stored, err, reason);
+    node_store_answer(stored, err, reason);
     stop_check(stored);
     if (copy != NULL && copy->is_uncommitted) {
         sl_objects_withdraw(stored->node, copy, reason);
@@ -156,12 +156,12 @@ static void check_commit(struct sl_timer *timer, uint64_t now_ns);
 static void set_stored(struct stored *stored)
 {
     stored->stage = STORED;
-    answer(stored, 0, NULL);
+    node_store_answer(stored, 0, NULL);
     stored->operation->check.run = check_commit;
     sl_reactor_arm(stored->node->reactor, &stored->operation->check, CHECK_NS);
 }
 
-static void written(void *ctx, int err, const char *reason)
+static void node_store_written(void *ctx, int err, const char *reason)
 {
     struct stored *stored = ctx;
     stored->has_job = false;
@@ -171,14 +171,14 @@ static void written(void *ctx, int err, const char *reason)
     }
     stored->part.has_file = err == 0;
     if (stored->stage == KEPT) { /* it was damaged */
-        answer(stored, err, reason);
+        node_store_answer(stored, err, reason);
         unuse(stored);
         end_operation(stored);
     } else if (err == 0) {
         set_stored(stored);
     } else {
         stored->stage = err == SL_ERR_EXISTS ? FILLING : stored->stage; /* they are not its files */
-        drop(stored, err, reason);
+        node_store_drop(stored, err, reason);
     }
 }
 
@@ -188,7 +188,7 @@ static void filled(struct sl_objects_cache_use *use, int err, const char *reason
     struct sl_objects_directory *directory = stored->node->directory;
     struct sl_objects_message hold;
     if (err != 0 && stored->stage == FILLING) {
-        drop(stored, err, reason);
+        node_store_drop(stored, err, reason);
     } else if (stored->part.has_file) { /* it was read from there */
         unuse(stored);
         end_operation(stored);
@@ -196,7 +196,7 @@ static void filled(struct sl_objects_cache_use *use, int err, const char *reason
         sl_log_error("objects: %s@%" PRIu64 " part %u is damaged, and not replaced: %s",
                      stored->part.key.name, stored->part.key.version, stored->part.key.part,
                      reason);
-        answer(stored, err, reason);
+        node_store_answer(stored, err, reason);
         unuse(stored);
         end_operation(stored);
     } else if (directory == NULL) {
@@ -207,19 +207,19 @@ static void filled(struct sl_objects_cache_use *use, int err, const char *reason
         stored->has_job = true;
         sl_objects_stored_read(&stored->part, &hold);
         if (sl_objects_directory_write(directory, use->copy, is_new ? &hold.commit.record : NULL,
-                                       written, stored) != 0) {
-            written(stored, SL_ERR_NO_MEMORY, "out of memory");
+                                       node_store_written, stored) != 0) {
+            node_store_written(stored, SL_ERR_NO_MEMORY, "out of memory");
         }
     }
 }
 
 /* Commit */
 
-static void commit(struct stored *stored);
+static void node_store_commit(struct stored *stored);
 
 static void commit_again(struct sl_timer *timer, uint64_t now_ns)
 {
-    commit(SL_CONTAINER_OF(timer, struct operation, check)->stored);
+    node_store_commit(SL_CONTAINER_OF(timer, struct operation, check)->stored);
 }
 
 /* The file or, without a directory, the use keeps the part. */
@@ -240,7 +240,7 @@ static void keep(struct stored *stored)
     }
 }
 
-static void committed(void *ctx, int err, const char *reason)
+static void node_store_committed(void *ctx, int err, const char *reason)
 {
     struct stored *stored = ctx;
     struct operation *operation = stored->operation;
@@ -262,7 +262,7 @@ static void committed(void *ctx, int err, const char *reason)
     }
     operation->has_failed = err != 0;
     stored->stage = err == 0 ? KEPT : COMMITTING;
-    answer(stored, err, reason);
+    node_store_answer(stored, err, reason);
     if (err == 0) {
         sl_objects_report_stored(stored->node, &stored->part);
         end_operation(stored);
@@ -273,21 +273,21 @@ static void committed(void *ctx, int err, const char *reason)
 }
 
 /* Writes the record, which is that of the commit. */
-static void commit(struct stored *stored)
+static void node_store_commit(struct stored *stored)
 {
     struct sl_objects_message hold;
     stored->stage = COMMITTING;
     stored->has_job = stored->node->directory != NULL;
     sl_objects_stored_read(&stored->part, &hold);
     if (!stored->has_job) {
-        committed(stored, 0, "");
+        node_store_committed(stored, 0, "");
     } else if (sl_objects_directory_commit(stored->node->directory, &hold.commit.record, hold.part,
-                                           committed, stored) != 0) {
-        committed(stored, SL_ERR_NO_MEMORY, "out of memory");
+                                           node_store_committed, stored) != 0) {
+        node_store_committed(stored, SL_ERR_NO_MEMORY, "out of memory");
     }
 }
 
-static bool is_of(const struct stored *stored, struct sl_hash_128 digest)
+static bool node_store_is_of(const struct stored *stored, struct sl_hash_128 digest)
 {
     struct sl_objects_message hold;
     sl_objects_stored_read(&stored->part, &hold);
@@ -301,8 +301,8 @@ static void publisher_ended(struct sl_objects_peer_use *use, const char *reason)
     operation->deadline_ns = now_ns < operation->deadline_ns ? now_ns : operation->deadline_ns;
 }
 
-static void found(struct sl_objects_ask *ask, const struct sl_objects_message *news, int err,
-                  const char *reason)
+static void node_store_found(struct sl_objects_ask *ask, const struct sl_objects_message *news,
+                             int err, const char *reason)
 {
     struct operation *operation = SL_CONTAINER_OF(ask, struct operation, find);
     struct stored *stored = operation->stored;
@@ -313,15 +313,16 @@ static void found(struct sl_objects_ask *ask, const struct sl_objects_message *n
         return;
     }
     const bool is_known = err == 0 && news->commit.record_count == 1;
-    if (is_known && part < record->part_count && is_of(stored, record->parts[part].digest) &&
+    if (is_known && part < record->part_count &&
+        node_store_is_of(stored, record->parts[part].digest) &&
         sl_objects_stored_set_record(&stored->part, record, part)) {
-        commit(stored);
+        node_store_commit(stored);
     } else if ((is_known || err == SL_ERR_NOT_FOUND) &&
                now_ns > operation->deadline_ns + UNSEEN_NS) {
         sl_log_warn("objects: %s@%" PRIu64 " part %u was never acknowledged: its publisher ended "
                     "before the commit; removed",
                     stored->part.key.name, stored->part.key.version, part);
-        drop(stored, SL_ERR_CLOSED, "it was not committed");
+        node_store_drop(stored, SL_ERR_CLOSED, "it was not committed");
     } else {
         sl_reactor_arm(stored->node->reactor, &operation->check, CHECK_NS);
     }
@@ -334,14 +335,14 @@ static void check_commit(struct sl_timer *timer, uint64_t now_ns)
     const struct sl_objects_pool_key key = operation->stored->part.key;
     operation->find.message = (struct sl_objects_message){
         .kind = SL_OBJECTS_FIND, .name = key.name, .version = key.version, .part = key.part};
-    operation->find.answered = found;
+    operation->find.answered = node_store_found;
     sl_objects_ask(operation->stored->node, &operation->find, now_ns + CHECK_NS);
 }
 
 /* STORE */
 
 /* Fetches the part from its publisher, at first from it alone. */
-static int fetch(struct stored *stored, const struct sl_objects_message *message)
+static int node_store_fetch(struct stored *stored, const struct sl_objects_message *message)
 {
     struct operation *operation = stored->operation;
     const struct sl_objects_peer publisher = {.node = message->node, .address = operation->address};
@@ -366,15 +367,15 @@ static void begin(struct stored *stored, const struct sl_objects_message *messag
     operation->publisher.ended = publisher_ended;
     sl_objects_link_peer_get(node->link, &operation->publisher, operation->address,
                              message->timeout_ms);
-    const int err = fetch(stored, message);
+    const int err = node_store_fetch(stored, message);
     if (err != 0) {
         char reason[SL_REASON_BYTES];
         (void)snprintf(reason, sizeof reason,
                        "its pool of %" PRIu64 " bytes has no room for %" PRIu64 " more",
                        node->pool_bytes, message->commit.record.parts[0].bytes);
-        drop(stored, err,
-             err == SL_ERR_EXISTS ? "the keeper has the part in memory of its application"
-                                  : reason);
+        node_store_drop(
+            stored, err,
+            err == SL_ERR_EXISTS ? "the keeper has the part in memory of its application" : reason);
     } else {
         operation->use.copy->is_uncommitted = true;
     }
@@ -384,23 +385,24 @@ static void store_again(struct stored *stored, const struct sl_objects_message *
 {
     const bool is_commit = message->commit.record.time_ms != 0;
     if (stored->stage == KEPT && !stored->part.has_file && stored->node->directory != NULL) {
-        const int err = stored->has_job ? 0 : fetch(stored, message); /* its data is damaged */
+        const int err =
+            stored->has_job ? 0 : node_store_fetch(stored, message); /* its data is damaged */
         if (err != 0) {
-            answer(stored, err, "its data is damaged, and cannot be fetched");
+            node_store_answer(stored, err, "its data is damaged, and cannot be fetched");
             end_operation(stored);
         }
     } else if (stored->stage == KEPT || (stored->stage == STORED && !is_commit)) {
-        answer(stored, 0, NULL);
+        node_store_answer(stored, 0, NULL);
         end_operation(stored);
     } else if (stored->stage == STORED) {
         if (sl_objects_stored_set_record(&stored->part, &message->commit.record, message->part)) {
-            commit(stored);
+            node_store_commit(stored);
         } else {
-            answer(stored, SL_ERR_NO_MEMORY, "out of memory");
+            node_store_answer(stored, SL_ERR_NO_MEMORY, "out of memory");
         }
     } else if (stored->stage == COMMITTING && !stored->has_job) { /* its record was not written */
         sl_reactor_disarm(stored->node->reactor, &stored->operation->check);
-        commit(stored);
+        node_store_commit(stored);
     } /* else it is answered at the end of the stage */
 }
 
@@ -422,11 +424,11 @@ void sl_objects_store_receive(struct sl_objects *node, const char *address,
     } else if (is_commit && (stored == NULL || message->part >= record->part_count)) {
         err = SL_ERR_NOT_FOUND;
     } else if (stored != NULL &&
-               !is_of(stored, record->parts[is_commit ? message->part : 0].digest)) {
+               !node_store_is_of(stored, record->parts[is_commit ? message->part : 0].digest)) {
         err = stored->stage < COMMITTING ? SL_ERR_AGAIN : SL_ERR_EXISTS;
         reason = "the version is stored with other bytes";
         if (err == SL_ERR_AGAIN) {
-            drop(stored, SL_ERR_CLOSED, "another publisher stores the version");
+            node_store_drop(stored, SL_ERR_CLOSED, "another publisher stores the version");
         }
     }
     if (err != 0) {
@@ -438,7 +440,7 @@ void sl_objects_store_receive(struct sl_objects *node, const char *address,
         struct sl_objects_record all = *record; /* only this part of the version is known here */
         all.part_count = message->part_count;
         all.parts[message->part] = record->parts[0];
-        stored = add(node, &all, message->part);
+        stored = node_store_add(node, &all, message->part);
     }
     if (stored == NULL || !begin_operation(stored)) {
         sl_objects_link_refuse(node->link, address, message, SL_ERR_NO_MEMORY, "out of memory");
@@ -463,8 +465,8 @@ void sl_objects_store_retire(struct sl_objects *node, const struct sl_objects_me
 {
     struct stored *stored =
         of(sl_objects_stored_find(node, message->name, message->version, message->part));
-    if (stored != NULL && stored->stage >= STORED && is_of(stored, message->digest)) {
-        drop(stored, SL_ERR_CLOSED, "it was removed");
+    if (stored != NULL && stored->stage >= STORED && node_store_is_of(stored, message->digest)) {
+        node_store_drop(stored, SL_ERR_CLOSED, "it was removed");
     }
 }
 
@@ -474,7 +476,7 @@ bool sl_objects_store_withdraw(struct sl_objects *node, const char *name, uint64
     for (uint32_t part = 0; part < SL_OBJECTS_PARTS_MAX; part++) {
         struct stored *stored = of(sl_objects_stored_find(node, name, version, part));
         if (stored != NULL && stored->stage >= COMMITTING) {
-            drop(stored, SL_ERR_CLOSED, "it was withdrawn");
+            node_store_drop(stored, SL_ERR_CLOSED, "it was withdrawn");
             sl_objects_report_none(node, name, version, part);
             was_kept = true;
         }
@@ -486,7 +488,7 @@ void sl_objects_store_abandon(struct sl_objects *node, const struct sl_objects_c
 {
     struct stored *stored = of(sl_objects_stored_find(node, copy->name, copy->version, copy->part));
     if (stored != NULL && stored->stage < COMMITTING && stored->operation->use.copy == copy) {
-        drop(stored, SL_ERR_CLOSED, "its publication has ended");
+        node_store_drop(stored, SL_ERR_CLOSED, "its publication has ended");
     }
 }
 
@@ -516,7 +518,7 @@ void sl_objects_store_load(struct sl_objects *node, const struct sl_objects_mess
 
 static void add_found(void *ctx, const struct sl_objects_message *hold)
 {
-    struct stored *stored = add(ctx, &hold->commit.record, hold->part);
+    struct stored *stored = node_store_add(ctx, &hold->commit.record, hold->part);
     if (stored != NULL) {
         stored->part.is_kept = hold->commit.record.time_ms != 0;
         stored->part.has_file = true;
@@ -566,7 +568,7 @@ void sl_objects_store_stop(struct sl_objects *node)
             continue;
         }
         if (stored->stage < STORED || (stored->stage == STORED && node->directory == NULL)) {
-            drop(stored, SL_ERR_CLOSED, "the keeper ends");
+            node_store_drop(stored, SL_ERR_CLOSED, "the keeper ends");
             continue;
         }
         if (stored->operation != NULL && stored->operation->has_failed) {

@@ -9,7 +9,7 @@ static uint64_t lower_bound(uint32_t bucket, uint64_t unit)
     return bucket == 0 ? 0 : unit << (bucket - 1);
 }
 
-static uint32_t bucket_of(uint64_t value, uint64_t unit)
+static uint32_t staleness_bucket_of(uint64_t value, uint64_t unit)
 {
     const uint64_t units = value / unit;
     const uint32_t bucket = units == 0 ? 0 : 64 - (uint32_t)__builtin_clzll(units);
@@ -20,9 +20,9 @@ static uint32_t bucket_of(uint64_t value, uint64_t unit)
 static void add_ramp(uint64_t *histogram, uint64_t unit, uint64_t low, uint64_t high,
                      uint64_t time_ns)
 {
-    const uint32_t last = bucket_of(high, unit);
+    const uint32_t last = staleness_bucket_of(high, unit);
     uint64_t left_ns = time_ns;
-    for (uint32_t i = bucket_of(low, unit); i < last; i++) {
+    for (uint32_t i = staleness_bucket_of(low, unit); i < last; i++) {
         const uint64_t begin = lower_bound(i, unit), end = lower_bound(i + 1, unit);
         const uint64_t within = end - (low > begin ? low : begin);
         const uint64_t share_ns = (uint64_t)((unsigned __int128)time_ns * within / (high - low));
@@ -63,8 +63,9 @@ static void add_time(struct sl_objects_staleness *staleness, uint64_t *at_ns, ui
 }
 
 /* Adds the time of the version in use up to now. Its newest and newer_ns become those of now. */
-static void measure(struct sl_objects_staleness *staleness, uint64_t now_ns,
-                    const struct sl_objects_commit *commits, uint32_t count, bool is_partial)
+static void staleness_measure(struct sl_objects_staleness *staleness, uint64_t now_ns,
+                              const struct sl_objects_commit *commits, uint32_t count,
+                              bool is_partial)
 {
     const uint64_t version = staleness->total.version;
     uint64_t at_ns = staleness->since_ns;
@@ -112,8 +113,8 @@ static void use(struct sl_objects_staleness *staleness, uint64_t version, uint64
     staleness->newest = version;
     for (uint32_t i = 0; i < count; i++) {
         if (commits[i].version == version) {
-            total->visible_us_histogram[bucket_of(time_since(now_ns, commits[i].time_ns),
-                                                  SL_CLOCK_NS_PER_US)]++;
+            total->visible_us_histogram[staleness_bucket_of(time_since(now_ns, commits[i].time_ns),
+                                                            SL_CLOCK_NS_PER_US)]++;
         } else if (commits[i].version > version) {
             staleness->newest = commits[i].version;
             staleness->newer_ns =
@@ -127,7 +128,7 @@ void sl_objects_staleness_open(struct sl_objects_staleness *staleness, uint64_t 
                                uint32_t count, bool is_partial)
 {
     if (staleness->total.version != 0) {
-        measure(staleness, now_ns, commits, count, is_partial);
+        staleness_measure(staleness, now_ns, commits, count, is_partial);
     }
     if (version != staleness->total.version) {
         use(staleness, version, now_ns, commits, count);
@@ -141,7 +142,7 @@ void sl_objects_staleness_read(const struct sl_objects_staleness *staleness, uin
 {
     struct sl_objects_staleness now = *staleness;
     if (now.total.version != 0) {
-        measure(&now, now_ns, commits, count, is_partial);
+        staleness_measure(&now, now_ns, commits, count, is_partial);
     }
     *out = now.total;
     out->newest = now.newest;

@@ -184,8 +184,8 @@ int sl_view_wait(struct sl_view *view, uint64_t image_bytes, uint32_t timeout_ms
 
 /* Tensors and groups */
 
-static void describe(const struct sl_objects_mapping_image *image, uint32_t index, uint64_t at,
-                     struct sl_object_tensor *out, uint64_t *image_offset)
+static void reader_view_describe(const struct sl_objects_mapping_image *image, uint32_t index,
+                                 uint64_t at, struct sl_object_tensor *out, uint64_t *image_offset)
 {
     sl_objects_manifest_describe(image->manifest, image->places, image->place_count,
                                  image->image_at, index, out);
@@ -195,8 +195,8 @@ static void describe(const struct sl_objects_mapping_image *image, uint32_t inde
 }
 
 /* How many parts have a tensor with the name; describes the last one's. */
-static uint32_t find_tensor(const struct sl_view *view, const char *name,
-                            struct sl_object_tensor *out, uint64_t *image_offset)
+static uint32_t reader_view_find_tensor(const struct sl_view *view, const char *name,
+                                        struct sl_object_tensor *out, uint64_t *image_offset)
 {
     uint64_t at = 0;
     uint32_t count = 0;
@@ -204,7 +204,7 @@ static uint32_t find_tensor(const struct sl_view *view, const char *name,
         const struct sl_objects_mapping_image *image = &view->mapping.images[i];
         const uint32_t index = sl_objects_manifest_find(image->manifest, name);
         if (index < image->manifest->tensor_count) {
-            describe(image, index, at, out, image_offset);
+            reader_view_describe(image, index, at, out, image_offset);
             count++;
         }
         at += image->bytes;
@@ -234,7 +234,7 @@ int sl_view_tensor(const struct sl_view *view, const char *name, struct sl_objec
     sl_assert(out != NULL);
     struct sl_object_tensor found;
     uint64_t at;
-    const uint32_t count = find_tensor(view, name, &found, &at);
+    const uint32_t count = reader_view_find_tensor(view, name, &found, &at);
     if (count != 1) {
         return fail_to_find(view, "tensor", name, count);
     }
@@ -255,7 +255,7 @@ int sl_view_next_tensor(const struct sl_view *view, uint64_t *cursor, struct sl_
     for (uint32_t i = 0; i < view->mapping.image_count; i++) {
         const struct sl_objects_mapping_image *image = &view->mapping.images[i];
         if (index < image->manifest->tensor_count) {
-            describe(image, (uint32_t)index, at, out, image_offset);
+            reader_view_describe(image, (uint32_t)index, at, out, image_offset);
             ++*cursor;
             return sl_objects_succeed();
         }
@@ -304,7 +304,7 @@ static uint32_t find_shard_tensor(const struct sl_view *view, const char *table,
 {
     char name[SL_OBJECTS_TENSOR_NAME_BYTES + 32];
     (void)snprintf(name, sizeof name, "%s/%s.%u", table, kind, shard);
-    return find_tensor(view, name, out, NULL);
+    return reader_view_find_tensor(view, name, out, NULL);
 }
 
 static int find_table(const struct sl_view *view, const char *name, struct view_table *table)

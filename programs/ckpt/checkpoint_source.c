@@ -144,8 +144,9 @@ static int walk_file(struct sl_checkpoint_source *source,
     return err;
 }
 
-static int walk(struct sl_checkpoint_source *source, uint32_t kinds,
-                sl_checkpoint_source_visit_fn visit, void *ctx, struct sl_reason *reason)
+static int checkpoint_source_walk(struct sl_checkpoint_source *source, uint32_t kinds,
+                                  sl_checkpoint_source_visit_fn visit, void *ctx,
+                                  struct sl_reason *reason)
 {
     const struct sl_checkpoint_chain *chain = &source->chain;
     const uint32_t shard_count = chain->items[chain->count - 1].shard_count;
@@ -177,7 +178,7 @@ int sl_checkpoint_source_open(const char *directory, uint64_t number,
     if (err != 0) {
         return err;
     }
-    err = walk(&source, 1U << SL_SNAPSHOT_TABLE, NULL, NULL, reason);
+    err = checkpoint_source_walk(&source, 1U << SL_SNAPSHOT_TABLE, NULL, NULL, reason);
     if (err != 0) {
         sl_checkpoint_source_close(&source);
         return err;
@@ -191,10 +192,11 @@ int sl_checkpoint_source_walk(const struct sl_checkpoint_source *source,
                               struct sl_reason *reason)
 {
     struct sl_checkpoint_source known = *source; /* all tables are known, so none is added */
-    return walk(&known,
-                1U << SL_SNAPSHOT_TABLE | 1U << SL_SNAPSHOT_ERASED | 1U << SL_SNAPSHOT_ROWS |
-                    1U << SL_SNAPSHOT_DENSE | 1U << SL_SNAPSHOT_KV,
-                visit, ctx, reason);
+    return checkpoint_source_walk(&known,
+                                  1U << SL_SNAPSHOT_TABLE | 1U << SL_SNAPSHOT_ERASED |
+                                      1U << SL_SNAPSHOT_ROWS | 1U << SL_SNAPSHOT_DENSE |
+                                      1U << SL_SNAPSHOT_KV,
+                                  visit, ctx, reason);
 }
 
 void sl_checkpoint_source_close(struct sl_checkpoint_source *source)

@@ -18,7 +18,7 @@ struct job {
     struct sl_tensor_writer *archive;
 };
 
-static int no_memory(struct sl_reason *reason)
+static int export_no_memory(struct sl_reason *reason)
 {
     return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory");
 }
@@ -29,7 +29,7 @@ static int choose_tables(struct job *job, struct sl_reason *reason)
     uint32_t chosen = 0;
     job->tables = calloc(job->source.table_count + 1, sizeof *job->tables);
     if (job->tables == NULL) {
-        return no_memory(reason);
+        return export_no_memory(reason);
     }
     for (uint32_t i = 0; i < job->source.table_count; i++) {
         const struct sl_checkpoint_source_table *table = &job->source.tables[i];
@@ -49,8 +49,8 @@ static int choose_tables(struct job *job, struct sl_reason *reason)
     return 0;
 }
 
-static int count_block(void *ctx, uint32_t table, const struct sl_snapshot_block *block,
-                       struct sl_reason *reason)
+static int export_count_block(void *ctx, uint32_t table, const struct sl_snapshot_block *block,
+                              struct sl_reason *reason)
 {
     struct job *job = ctx;
     struct sl_export_table *export = &job->tables[table];
@@ -90,10 +90,10 @@ static int describe(struct job *job, struct sl_reason *reason)
         (void)snprintf(name, sizeof name, "starling.table.%s", export->table->info.spec.name);
         sl_spec_text_write(&export->table->info, text);
         if (json_object_set_new(job->metadata, name, json_string(text)) != 0) {
-            return no_memory(reason);
+            return export_no_memory(reason);
         }
     }
-    return job->metadata == NULL ? no_memory(reason) : 0;
+    return job->metadata == NULL ? export_no_memory(reason) : 0;
 }
 
 static int write_all(struct job *job, struct sl_reason *reason)
@@ -115,7 +115,7 @@ static int run(struct job *job, struct sl_reason *reason)
 {
     int err = choose_tables(job, reason);
     if (err == 0) {
-        err = sl_checkpoint_source_walk(&job->source, count_block, job, reason);
+        err = sl_checkpoint_source_walk(&job->source, export_count_block, job, reason);
     }
     err = err != 0 ? err : describe(job, reason);
     if (err == 0) {

@@ -6,13 +6,13 @@
 #include "core/assert.h"
 #include "core/partition.h"
 
-static int malformed(const struct sl_export_table *export, struct sl_reason *reason)
+static int export_table_malformed(const struct sl_export_table *export, struct sl_reason *reason)
 {
     return sl_reason_fail(reason, SL_ERR_CORRUPT, "a record of table \"%s\" is malformed",
                           export->table->info.spec.name);
 }
 
-static int no_memory(const struct sl_export_table *export, struct sl_reason *reason)
+static int export_table_no_memory(const struct sl_export_table *export, struct sl_reason *reason)
 {
     return sl_reason_fail(reason, SL_ERR_NO_MEMORY,
                           "no memory for the %llu keys of table \"%s\" so far: export table by "
@@ -20,7 +20,7 @@ static int no_memory(const struct sl_export_table *export, struct sl_reason *rea
                           (unsigned long long)export->rows.count, export->table->info.spec.name);
 }
 
-static uint64_t block_count(const struct sl_table_spec *spec)
+static uint64_t export_table_block_count(const struct sl_table_spec *spec)
 {
     return (spec->length + SL_PARTITION_BLOCK_ELEMENTS - 1) / SL_PARTITION_BLOCK_ELEMENTS;
 }
@@ -69,11 +69,11 @@ static int count_row(struct sl_export_table *export, struct sl_bytes *cursor,
     const uint64_t count = export->rows.count;
     uint64_t number;
     if (!sl_snapshot_take_record(cursor, row_floats(export), &record)) {
-        return malformed(export, reason);
+        return export_table_malformed(export, reason);
     }
     if (sl_key_index_add(&export->rows, record.key, &number) != 0 ||
         (number == count && add_length(export, number, 0) != 0)) {
-        return no_memory(export, reason);
+        return export_table_no_memory(export, reason);
     }
     export->value_count += 1 - export->lens[number];
     export->lens[number] = 1;
@@ -86,7 +86,7 @@ static int count_erased(struct sl_export_table *export, struct sl_bytes *cursor,
     uint64_t key;
     uint64_t number;
     if (!sl_snapshot_take_erased(cursor, &key)) {
-        return malformed(export, reason);
+        return export_table_malformed(export, reason);
     }
     if (sl_key_index_find(&export->rows, key, &number)) {
         export->value_count -= export->lens[number];
@@ -111,13 +111,13 @@ static int count_dense(struct sl_export_table *export, struct sl_bytes *cursor,
     struct sl_snapshot_record record;
     uint32_t elements;
     if (!take_dense(export, cursor, &record, &elements)) {
-        return malformed(export, reason);
+        return export_table_malformed(export, reason);
     }
     if (export->seen == NULL) {
-        export->seen = calloc(block_count(&export->table->info.spec) / 8 + 1, 1);
+        export->seen = calloc(export_table_block_count(&export->table->info.spec) / 8 + 1, 1);
     }
     if (export->seen == NULL) {
-        return no_memory(export, reason);
+        return export_table_no_memory(export, reason);
     }
     export->seen[record.key / 8] |= (uint8_t)(1U << record.key % 8);
     return 0;
@@ -130,13 +130,13 @@ static int count_kv(struct sl_export_table *export, struct sl_bytes *cursor,
     const uint64_t count = export->rows.count;
     uint64_t number;
     if (!sl_snapshot_take_kv(cursor, export->table->value_bytes, &piece)) {
-        return malformed(export, reason);
+        return export_table_malformed(export, reason);
     }
     if (sl_key_index_add(&export->rows, piece.key, &number) != 0 ||
         (number == count && add_length(export, number, piece.length) != 0)) {
-        return no_memory(export, reason);
+        return export_table_no_memory(export, reason);
     }
-    return export->lens[number] == piece.length ? 0 : malformed(export, reason);
+    return export->lens[number] == piece.length ? 0 : export_table_malformed(export, reason);
 }
 
 int sl_export_table_count(struct sl_export_table *export, const struct sl_snapshot_block *block,
@@ -153,7 +153,7 @@ int sl_export_table_count(struct sl_export_table *export, const struct sl_snapsh
             return err;
         }
     }
-    return cursor.left == 0 ? 0 : malformed(export, reason);
+    return cursor.left == 0 ? 0 : export_table_malformed(export, reason);
 }
 
 /* Tensors */
@@ -166,8 +166,8 @@ struct describer {
 };
 
 /* Adds a tensor [rows], or [rows][columns] if columns is not 0. Returns its index. */
-static uint32_t add(struct describer *describer, const char *suffix, enum sl_tensor_type type,
-                    uint64_t rows, uint64_t columns)
+static uint32_t export_table_add(struct describer *describer, const char *suffix,
+                                 enum sl_tensor_type type, uint64_t rows, uint64_t columns)
 {
     struct sl_tensor tensor = {
         .type = type, .rank = columns == 0 ? 1 : 2, .shape = {rows, columns}};
@@ -202,34 +202,36 @@ static void describe_sparse(struct describer *describer, struct sl_export_table 
                             enum sl_tensor_type keys)
 {
     const uint64_t n = export->value_count;
-    export->keys = add(describer, ".keys", keys, n, 0);
-    export->values = add(describer, ".values", SL_TENSOR_F32, n, export->table->info.spec.dim);
+    export->keys = export_table_add(describer, ".keys", keys, n, 0);
+    export->values =
+        export_table_add(describer, ".values", SL_TENSOR_F32, n, export->table->info.spec.dim);
     set_offsets(export);
     if (slots) {
         if (export->table->slot_floats != 0) {
-            export->slots = add(describer, ".slots", SL_TENSOR_F32, n, export->table->slot_floats);
+            export->slots =
+                export_table_add(describer, ".slots", SL_TENSOR_F32, n, export->table->slot_floats);
         }
-        export->steps = add(describer, ".steps", SL_TENSOR_I64, n, 0);
-        export->counts = add(describer, ".counts", SL_TENSOR_I64, n, 0);
+        export->steps = export_table_add(describer, ".steps", SL_TENSOR_I64, n, 0);
+        export->counts = export_table_add(describer, ".counts", SL_TENSOR_I64, n, 0);
     }
 }
 
 static void describe_dense(struct describer *describer, struct sl_export_table *export, bool slots)
 {
     const struct sl_table_spec *spec = &export->table->info.spec;
-    const uint64_t blocks = block_count(spec);
-    export->values = add(describer, "", SL_TENSOR_F32, spec->length, 0);
+    const uint64_t blocks = export_table_block_count(spec);
+    export->values = export_table_add(describer, "", SL_TENSOR_F32, spec->length, 0);
     if (slots) {
         if (export->table->slots_per_value != 0) {
-            export->slots = add(describer, ".slots", SL_TENSOR_F32, export->table->slots_per_value,
-                                spec->length);
+            export->slots = export_table_add(describer, ".slots", SL_TENSOR_F32,
+                                             export->table->slots_per_value, spec->length);
         }
         if (export->table->slots_per_row != 0) {
-            export->block_slots =
-                add(describer, ".block_slots", SL_TENSOR_F32, blocks, export->table->slots_per_row);
+            export->block_slots = export_table_add(describer, ".block_slots", SL_TENSOR_F32, blocks,
+                                                   export->table->slots_per_row);
         }
-        export->steps = add(describer, ".steps", SL_TENSOR_I64, blocks, 0);
-        export->counts = add(describer, ".counts", SL_TENSOR_I64, blocks, 0);
+        export->steps = export_table_add(describer, ".steps", SL_TENSOR_I64, blocks, 0);
+        export->counts = export_table_add(describer, ".counts", SL_TENSOR_I64, blocks, 0);
     }
 }
 
@@ -238,16 +240,16 @@ static void describe_kv(struct describer *describer, struct sl_export_table *exp
 {
     const uint64_t n = export->rows.count;
     const enum sl_tensor_type type = export->table->value_bytes == 4 ? SL_TENSOR_F32 : SL_TENSOR_U8;
-    export->keys = add(describer, ".keys", keys, n, 0);
-    export->lengths = add(describer, ".lens", SL_TENSOR_I64, n, 0);
-    export->values = add(describer, ".values", type, export->value_count, 0);
+    export->keys = export_table_add(describer, ".keys", keys, n, 0);
+    export->lengths = export_table_add(describer, ".lens", SL_TENSOR_I64, n, 0);
+    export->values = export_table_add(describer, ".values", type, export->value_count, 0);
     set_offsets(export);
 }
 
 static int check_blocks(const struct sl_export_table *export, struct sl_reason *reason)
 {
     const struct sl_table_spec *spec = &export->table->info.spec;
-    for (uint64_t i = 0; i < block_count(spec); i++) {
+    for (uint64_t i = 0; i < export_table_block_count(spec); i++) {
         if (export->seen == NULL || (export->seen[i / 8] >> i % 8 & 1) == 0) {
             return sl_reason_fail(reason, SL_ERR_CORRUPT,
                                   "block %llu of the dense table \"%s\" is in none of the files",
@@ -287,8 +289,8 @@ struct output {
 };
 
 /* Writes items [first, first + count) of a tensor, if it exists. */
-static void put(struct output *output, uint32_t tensor, uint64_t first, const void *from,
-                uint64_t count, size_t item_bytes)
+static void export_table_put(struct output *output, uint32_t tensor, uint64_t first,
+                             const void *from, uint64_t count, size_t item_bytes)
 {
     if (output->err == 0 && tensor != SL_EXPORT_NONE) {
         output->err = sl_tensor_writer_write(output->archive, tensor, first * item_bytes, from,
@@ -301,8 +303,8 @@ static void put_visits(struct output *output, const struct sl_export_table *expo
 {
     const int64_t step = record->last_step;
     const int64_t count = record->count;
-    put(output, export->steps, at, &step, 1, sizeof step);
-    put(output, export->counts, at, &count, 1, sizeof count);
+    export_table_put(output, export->steps, at, &step, 1, sizeof step);
+    export_table_put(output, export->counts, at, &count, 1, sizeof count);
 }
 
 static void write_row(struct output *output, const struct sl_export_table *export,
@@ -317,9 +319,9 @@ static void write_row(struct output *output, const struct sl_export_table *expor
         return; /* erased later */
     }
     const uint64_t at = export->lens[number];
-    put(output, export->keys, at, &record->key, 1, sizeof record->key);
-    put(output, export->values, at * dim, record->floats, dim, sizeof(float));
-    put(output, export->slots, at * slots, record->floats + dim, slots, sizeof(float));
+    export_table_put(output, export->keys, at, &record->key, 1, sizeof record->key);
+    export_table_put(output, export->values, at * dim, record->floats, dim, sizeof(float));
+    export_table_put(output, export->slots, at * slots, record->floats + dim, slots, sizeof(float));
     put_visits(output, export, at, record);
 }
 
@@ -329,14 +331,14 @@ static void write_dense(struct output *output, const struct sl_export_table *exp
     const struct sl_checkpoint_source_table *table = export->table;
     const uint64_t first = record->key * SL_PARTITION_BLOCK_ELEMENTS;
     const float *floats = record->floats;
-    put(output, export->values, first, floats, elements, sizeof(float));
+    export_table_put(output, export->values, first, floats, elements, sizeof(float));
     for (uint32_t i = 0; i < table->slots_per_value; i++) {
         floats += elements;
-        put(output, export->slots, i * table->info.spec.length + first, floats, elements,
-            sizeof(float));
+        export_table_put(output, export->slots, i * table->info.spec.length + first, floats,
+                         elements, sizeof(float));
     }
-    put(output, export->block_slots, record->key * table->slots_per_row, floats + elements,
-        table->slots_per_row, sizeof(float));
+    export_table_put(output, export->block_slots, record->key * table->slots_per_row,
+                     floats + elements, table->slots_per_row, sizeof(float));
     put_visits(output, export, record->key, record);
 }
 
@@ -346,9 +348,9 @@ static void write_kv(struct output *output, const struct sl_export_table *export
     uint64_t at = 0;
     const bool found = sl_key_index_find(&export->rows, piece->key, &at);
     sl_assert(found);
-    put(output, export->keys, at, &piece->key, 1, sizeof piece->key);
-    put(output, export->values, export->lens[at] + piece->first, piece->values, piece->count,
-        export->table->value_bytes);
+    export_table_put(output, export->keys, at, &piece->key, 1, sizeof piece->key);
+    export_table_put(output, export->values, export->lens[at] + piece->first, piece->values,
+                     piece->count, export->table->value_bytes);
 }
 
 int sl_export_table_write(struct sl_export_table *export, const struct sl_snapshot_block *block,
@@ -366,19 +368,19 @@ int sl_export_table_write(struct sl_export_table *export, const struct sl_snapsh
         switch (block->kind) {
         case SL_SNAPSHOT_ROWS:
             if (!sl_snapshot_take_record(&cursor, row_floats(export), &record)) {
-                return malformed(export, reason);
+                return export_table_malformed(export, reason);
             }
             write_row(&output, export, &record);
             break;
         case SL_SNAPSHOT_DENSE:
             if (!take_dense(export, &cursor, &record, &elements)) {
-                return malformed(export, reason);
+                return export_table_malformed(export, reason);
             }
             write_dense(&output, export, &record, elements);
             break;
         default:
             if (!sl_snapshot_take_kv(&cursor, export->table->value_bytes, &piece)) {
-                return malformed(export, reason);
+                return export_table_malformed(export, reason);
             }
             write_kv(&output, export, &piece);
             break;
@@ -393,7 +395,7 @@ int sl_export_table_end(struct sl_export_table *export, struct sl_tensor_writer 
     struct output output = {.archive = archive, .reason = reason};
     for (uint64_t i = 0; export->lengths != SL_EXPORT_NONE && i < export->rows.count; i++) {
         const int64_t length = (int64_t)length_of(export, i);
-        put(&output, export->lengths, i, &length, 1, sizeof length);
+        export_table_put(&output, export->lengths, i, &length, 1, sizeof length);
     }
     return output.err;
 }

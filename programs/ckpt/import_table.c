@@ -23,7 +23,8 @@ static const struct sl_tensor *find(const struct sl_safetensors *file, const cha
     return sl_tensor_find(&file->tensors, whole);
 }
 
-static int refuse(const struct sl_tensor *tensor, const char *why, struct sl_reason *reason)
+static int import_table_refuse(const struct sl_tensor *tensor, const char *why,
+                               struct sl_reason *reason)
 {
     char shape[256] = "[";
     size_t done = 1;
@@ -36,12 +37,12 @@ static int refuse(const struct sl_tensor *tensor, const char *why, struct sl_rea
 }
 
 /* Checks that the tensor is i64 [n], or NULL. */
-static int check_numbers(const struct sl_tensor *tensor, uint64_t n, const char *why,
-                         struct sl_reason *reason)
+static int import_table_check_numbers(const struct sl_tensor *tensor, uint64_t n, const char *why,
+                                      struct sl_reason *reason)
 {
     if (tensor != NULL &&
         (tensor->type != SL_TENSOR_I64 || tensor->rank != 1 || tensor->count != n)) {
-        return refuse(tensor, why, reason);
+        return import_table_refuse(tensor, why, reason);
     }
     return 0;
 }
@@ -49,7 +50,8 @@ static int check_numbers(const struct sl_tensor *tensor, uint64_t n, const char 
 static int check_keys(const struct sl_tensor *keys, struct sl_reason *reason)
 {
     if ((keys->type != SL_TENSOR_I64 && keys->type != SL_TENSOR_U64) || keys->rank != 1) {
-        return refuse(keys, "the keys of a table are I64 or U64, of one dimension", reason);
+        return import_table_refuse(keys, "the keys of a table are I64 or U64, of one dimension",
+                                   reason);
     }
     return 0;
 }
@@ -59,11 +61,11 @@ static int find_sparse(struct sl_import_table *table, struct sl_reason *reason)
     const struct sl_tensor *values = table->values;
     if (values->type != SL_TENSOR_F32 || values->rank != 2 ||
         values->shape[0] != table->keys->count) {
-        return refuse(values, "the values of a sparse table are F32 [keys][columns]; convert them",
-                      reason);
+        return import_table_refuse(
+            values, "the values of a sparse table are F32 [keys][columns]; convert them", reason);
     }
     if (values->shape[1] == 0 || values->shape[1] > SL_LIMIT_DIM) {
-        return refuse(values, "a row has 1 to 4096 columns", reason);
+        return import_table_refuse(values, "a row has 1 to 4096 columns", reason);
     }
     table->info.spec.kind = SL_TABLE_SPARSE;
     table->info.spec.dim = (uint32_t)values->shape[1];
@@ -74,23 +76,24 @@ static int find_kv(struct sl_import_table *table, struct sl_reason *reason)
 {
     const struct sl_tensor *values = table->values;
     if ((values->type != SL_TENSOR_F32 && values->type != SL_TENSOR_U8) || values->rank != 1) {
-        return refuse(values, "the values of a KV table are F32 or U8, of one dimension", reason);
+        return import_table_refuse(
+            values, "the values of a KV table are F32 or U8, of one dimension", reason);
     }
     table->info.spec.kind = SL_TABLE_KV;
     table->info.spec.dim = values->type == SL_TENSOR_F32 ? 4 : 1;
     table->info.spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM);
-    return check_numbers(table->lens, table->keys->count, "lengths are I64, one for each key",
-                         reason);
+    return import_table_check_numbers(table->lens, table->keys->count,
+                                      "lengths are I64, one for each key", reason);
 }
 
 static int find_dense(struct sl_import_table *table, struct sl_reason *reason)
 {
     const struct sl_tensor *values = table->values;
     if (values->type != SL_TENSOR_F32) {
-        return refuse(values, "a dense table holds F32; convert it", reason);
+        return import_table_refuse(values, "a dense table holds F32; convert it", reason);
     }
     if (values->count == 0 || values->count > SL_LIMIT_DENSE_ELEMENTS) {
-        return refuse(values, "a dense table has 1 to 2^36 elements", reason);
+        return import_table_refuse(values, "a dense table has 1 to 2^36 elements", reason);
     }
     table->info.spec.kind = SL_TABLE_DENSE;
     table->info.spec.length = values->count;
@@ -152,7 +155,7 @@ static int check_slots(const struct sl_import_table *table, const struct sl_tens
                        "the optimizer %s needs F32 [%" PRIu64 ", %" PRIu64
                        "]; say which one it was: --with %.63s:optimizer=NAME",
                        table->optimizer->name, rows, columns, table->info.spec.name);
-        return refuse(slots, why, reason);
+        return import_table_refuse(slots, why, reason);
     }
     return 0;
 }
@@ -171,12 +174,12 @@ static int check_state(struct sl_import_table *table, struct sl_reason *reason)
         err = check_slots(table, table->block_slots, records, optimizer->slots_per_row, reason);
     }
     if (err == 0) {
-        err = check_numbers(table->steps, records, "steps are I64, one for each row or block",
-                            reason);
+        err = import_table_check_numbers(table->steps, records,
+                                         "steps are I64, one for each row or block", reason);
     }
     if (err == 0) {
-        err = check_numbers(table->counts, records, "counts are I64, one for each row or block",
-                            reason);
+        err = import_table_check_numbers(table->counts, records,
+                                         "counts are I64, one for each row or block", reason);
     }
     return err;
 }

@@ -28,7 +28,7 @@ struct pour {
 };
 
 /* Writes the block, and begins the next one. */
-static void send(struct pour *pour, enum sl_snapshot_kind next)
+static void import_table_rows_send(struct pour *pour, enum sl_snapshot_kind next)
 {
     struct sl_import_sink *sink = pour->sink;
     if (pour->err == 0 && sink->block->count > 0) {
@@ -47,7 +47,7 @@ static void put_record(struct pour *pour, enum sl_snapshot_kind kind,
     if (pour->err != 0 || sl_snapshot_put_record(pour->sink->block, record, floats)) {
         return;
     }
-    send(pour, kind);
+    import_table_rows_send(pour, kind);
     const bool fits = sl_snapshot_put_record(pour->sink->block, record, floats);
     sl_assert(fits);
 }
@@ -83,7 +83,8 @@ static void take_visits(struct pour *pour, uint32_t at, struct sl_snapshot_recor
 }
 
 /* Sets the optimizer's initial slots. */
-static void init_slots(const struct sl_import_table *table, uint32_t values, float *slots)
+static void import_table_rows_init_slots(const struct sl_import_table *table, uint32_t values,
+                                         float *slots)
 {
     memset(slots, 0, sl_optimizer_slot_floats(table->optimizer, values) * sizeof(float));
     if (table->optimizer->init != NULL) {
@@ -115,7 +116,7 @@ static void pour_row(struct pour *pour, uint32_t at)
     if (table->slots != NULL) {
         memcpy(pour->record + dim, pour->slots + at * slots, slots * sizeof(float));
     } else {
-        init_slots(table, dim, pour->record + dim);
+        import_table_rows_init_slots(table, dim, pour->record + dim);
     }
     take_visits(pour, at, &record);
     put_record(pour, SL_SNAPSHOT_ROWS, &record, dim + (uint32_t)slots);
@@ -146,7 +147,7 @@ static void pour_block(struct pour *pour, uint64_t number)
     const uint32_t row_slots = table->optimizer->slots_per_row;
     struct sl_snapshot_record record = {.key = number, .floats = pour->record};
     float *slots = pour->record + elements;
-    init_slots(table, elements, slots);
+    import_table_rows_init_slots(table, elements, slots);
     read_items(pour, table->values, first, pour->record, elements, sizeof(float));
     for (uint32_t i = 0; i < table->optimizer->slots_per_value; i++) {
         read_items(pour, table->slots, i * table->info.spec.length + first, slots, elements,
@@ -196,7 +197,7 @@ static void pour_array(struct pour *pour, uint64_t key, uint32_t length, uint64_
         const uint32_t put = sl_snapshot_put_kv(pour->sink->block, &piece, value_bytes);
         done += put;
         if (put < count) {
-            send(pour, SL_SNAPSHOT_KV);
+            import_table_rows_send(pour, SL_SNAPSHOT_KV);
         }
     }
 }
@@ -262,19 +263,19 @@ static void pour_table(struct pour *pour)
     sl_snapshot_put_table(pour->sink->block, pour->table_id, &pour->table->info);
     switch (pour->table->info.spec.kind) {
     case SL_TABLE_SPARSE:
-        send(pour, SL_SNAPSHOT_ROWS);
+        import_table_rows_send(pour, SL_SNAPSHOT_ROWS);
         pour_rows(pour);
         break;
     case SL_TABLE_DENSE:
-        send(pour, SL_SNAPSHOT_DENSE);
+        import_table_rows_send(pour, SL_SNAPSHOT_DENSE);
         pour_dense(pour);
         break;
     case SL_TABLE_KV:
-        send(pour, SL_SNAPSHOT_KV);
+        import_table_rows_send(pour, SL_SNAPSHOT_KV);
         pour_kv(pour);
         break;
     }
-    send(pour, SL_SNAPSHOT_END); /* writes the rest of the block */
+    import_table_rows_send(pour, SL_SNAPSHOT_END); /* writes the rest of the block */
 }
 
 int sl_import_table_write(const struct sl_safetensors *file, const struct sl_import_table *table,

@@ -82,7 +82,8 @@ struct command {
 };
 
 /* Parses "12" or "000012"; "newest" or none: 0. */
-static int take_number(const struct words *words, uint64_t *number, struct sl_reason *reason)
+static int ckpt_main_take_number(const struct words *words, uint64_t *number,
+                                 struct sl_reason *reason)
 {
     const char *text = words->count > 1 ? words->items[1] : "newest";
     *number = 0;
@@ -103,7 +104,7 @@ static int take_number(const struct words *words, uint64_t *number, struct sl_re
 static int run_ls(const struct words *words, struct sl_reason *reason)
 {
     uint64_t number;
-    int err = take_number(words, &number, reason);
+    int err = ckpt_main_take_number(words, &number, reason);
     if (err != 0 || words->count > 1) {
         return err != 0 ? err : sl_inspect_tables(words->items[0], number, stdout, reason);
     }
@@ -115,7 +116,7 @@ static int run_verify(const struct words *words, struct sl_reason *reason)
     const struct sl_checkpoint_shard_range range = {.first = (uint32_t)flags.first_shard,
                                                     .count = (uint32_t)flags.shards};
     uint64_t number;
-    int err = take_number(words, &number, reason);
+    int err = ckpt_main_take_number(words, &number, reason);
     if (err == 0 && words->count > 1 && number == 0) {
         err = sl_checkpoint_newest(sl_disk_system(), words->items[0], range, &number, reason);
     }
@@ -140,7 +141,7 @@ static int run_export(const struct words *words, struct sl_reason *reason)
     uint64_t number;
     uint32_t tensors;
     int err = need_out(reason);
-    err = err != 0 ? err : take_number(words, &options.number, reason);
+    err = err != 0 ? err : ckpt_main_take_number(words, &options.number, reason);
     err = err != 0 ? err : sl_export_run(&options, &number, &tensors, reason);
     if (err == 0) {
         (void)printf("%s: %u tensors of checkpoint %" PRIu64 "\n", flags.out, tensors, number);

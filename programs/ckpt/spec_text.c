@@ -137,8 +137,8 @@ static int choose(const char *text, const char *const *names, uint32_t count)
     return -1;
 }
 
-static int refuse(const struct word *word, const char *text, const char *accepted,
-                  struct sl_reason *reason)
+static int spec_text_refuse(const struct word *word, const char *text, const char *accepted,
+                            struct sl_reason *reason)
 {
     return sl_reason_fail(reason, SL_ERR_INVALID, "%s=%.64s: expected %s", word->name, text,
                           accepted);
@@ -149,10 +149,10 @@ static int read_f32(const struct word *word, const char *text, void *at, struct 
     char *end;
     const float value = strtof(text, &end);
     if (end == text || *end != '\0' || !isfinite(value)) {
-        return refuse(word, text, "a number", reason);
+        return spec_text_refuse(word, text, "a number", reason);
     }
     if (word->kind == WORD_POWER && !(value >= 0 && value < 1)) { /* as in sl_snapshot_take_table */
-        return refuse(word, text, "a number from 0 to below 1", reason);
+        return spec_text_refuse(word, text, "a number from 0 to below 1", reason);
     }
     memcpy(at, &value, sizeof value);
     return 0;
@@ -165,8 +165,8 @@ static int read_whole(const struct word *word, const char *text, uint64_t most, 
     errno = 0;
     *out = strtoull(text, &end, 10);
     if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || *out > most) {
-        return refuse(word, text, most == 1 ? "0 or 1" : "a whole number that is not negative",
-                      reason);
+        return spec_text_refuse(
+            word, text, most == 1 ? "0 or 1" : "a whole number that is not negative", reason);
     }
     return 0;
 }
@@ -176,7 +176,7 @@ static int read_optimizer(const struct word *word, const char *text,
 {
     enum sl_optimizer_kind kind;
     if (sl_optimizer_kind_from_name(text, &kind) != 0) {
-        return refuse(word, text, "the name of an optimizer, such as adagrad", reason);
+        return spec_text_refuse(word, text, "the name of an optimizer, such as adagrad", reason);
     }
     table->spec.optimizer = sl_optimizer_defaults(kind);
     sl_optimizer_state_init(&table->spec.optimizer, &table->state);
@@ -220,11 +220,11 @@ static int read_value(const struct word *word, const char *text, struct sl_snaps
         break;
     }
     if (index < 0) {
-        return refuse(word, text,
-                      word->kind == WORD_MODE
-                          ? "asp, bsp or ssp"
-                          : "zeros, constant, uniform, normal or truncated_normal",
-                      reason);
+        return spec_text_refuse(word, text,
+                                word->kind == WORD_MODE
+                                    ? "asp, bsp or ssp"
+                                    : "zeros, constant, uniform, normal or truncated_normal",
+                                reason);
     }
     return err;
 }

@@ -51,15 +51,15 @@ bool sl_tensor_writer_format_of(const char *path, enum sl_tensor_writer_format *
     return false;
 }
 
-static int refuse(const struct sl_tensor_writer *archive, const char *what,
-                  struct sl_reason *reason)
+static int tensor_writer_refuse(const struct sl_tensor_writer *archive, const char *what,
+                                struct sl_reason *reason)
 {
     const int said = errno;
     return sl_reason_fail(reason, SL_ERR_IO, "cannot %s %s: %s", what, archive->path,
                           strerror(said));
 }
 
-static int no_memory(struct sl_reason *reason)
+static int tensor_writer_no_memory(struct sl_reason *reason)
 {
     return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory");
 }
@@ -74,7 +74,7 @@ static int write_at(struct sl_tensor_writer *archive, uint64_t at, const void *f
             continue;
         }
         if (done <= 0) {
-            return refuse(archive, "write", reason);
+            return tensor_writer_refuse(archive, "write", reason);
         }
         next += done;
         at += (uint64_t)done;
@@ -92,7 +92,7 @@ static int open_part(struct sl_tensor_writer *archive, struct sl_reason *reason)
     }
     (void)unlink(archive->part);
     archive->fd = open(archive->part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    return archive->fd < 0 ? refuse(archive, "create", reason) : 0;
+    return archive->fd < 0 ? tensor_writer_refuse(archive, "create", reason) : 0;
 }
 
 /* Sets offsets and writes the header. The zip's headers are written at the end, since they contain
@@ -119,7 +119,9 @@ static int begin(struct sl_tensor_writer *archive, const json_t *metadata, struc
         }
     }
     /* Unwritten bytes are zero. */
-    return ftruncate(archive->fd, (off_t)archive->end) == 0 ? 0 : refuse(archive, "write", reason);
+    return ftruncate(archive->fd, (off_t)archive->end) == 0
+               ? 0
+               : tensor_writer_refuse(archive, "write", reason);
 }
 
 int sl_tensor_writer_create(const char *path, enum sl_tensor_writer_format format, bool replace,
@@ -131,7 +133,7 @@ int sl_tensor_writer_create(const char *path, enum sl_tensor_writer_format forma
     }
     struct sl_tensor_writer *archive = calloc(1, sizeof *archive);
     if (archive == NULL) {
-        return no_memory(reason);
+        return tensor_writer_no_memory(reason);
     }
     archive->format = format;
     archive->replace = replace;
@@ -151,7 +153,8 @@ int sl_tensor_writer_create(const char *path, enum sl_tensor_writer_format forma
     return 0;
 }
 
-static int flush(struct sl_tensor_writer *archive, struct run *run, struct sl_reason *reason)
+static int tensor_writer_flush(struct sl_tensor_writer *archive, struct run *run,
+                               struct sl_reason *reason)
 {
     const uint64_t at = archive->tensors->items[run->tensor].at + run->first;
     int err = write_at(archive, at, run->held, run->bytes, reason);
@@ -169,7 +172,7 @@ int sl_tensor_writer_write(struct sl_tensor_writer *archive, uint32_t tensor, ui
     const bool adjoins = run->tensor == tensor && run->first + run->bytes == first &&
                          bytes <= RUN_BYTES - run->bytes;
     if (run->bytes != 0 && !adjoins) {
-        int err = flush(archive, run, reason);
+        int err = tensor_writer_flush(archive, run, reason);
         if (err != 0) {
             return err;
         }
@@ -178,7 +181,7 @@ int sl_tensor_writer_write(struct sl_tensor_writer *archive, uint32_t tensor, ui
         return write_at(archive, archive->tensors->items[tensor].at + first, from, bytes, reason);
     }
     if (run->held == NULL && (run->held = malloc(RUN_BYTES)) == NULL) {
-        return no_memory(reason);
+        return tensor_writer_no_memory(reason);
     }
     if (run->bytes == 0) {
         run->tensor = tensor;
@@ -205,7 +208,7 @@ static int sum(struct sl_tensor_writer *archive, const struct sl_tensor *tensor,
         }
         if (got <= 0) {
             errno = got < 0 ? errno : EIO;
-            return refuse(archive, "read", reason);
+            return tensor_writer_refuse(archive, "read", reason);
         }
         all = crc32_z(all, buffer, (size_t)got);
         done += (uint64_t)got;
@@ -238,7 +241,7 @@ static int end_zip(struct sl_tensor_writer *archive, uint32_t *crcs, uint8_t *bu
     }
     uint8_t *directory = sl_npz_directory(tensors, crcs, archive->end, &bytes);
     if (directory == NULL) {
-        return no_memory(reason);
+        return tensor_writer_no_memory(reason);
     }
     int err = write_at(archive, archive->end, directory, bytes, reason);
     free(directory);
@@ -250,13 +253,13 @@ static int end(struct sl_tensor_writer *archive, struct sl_reason *reason)
     int err = 0;
     for (uint32_t i = 0; err == 0 && i < RUNS; i++) {
         if (archive->runs[i].bytes != 0) {
-            err = flush(archive, &archive->runs[i], reason);
+            err = tensor_writer_flush(archive, &archive->runs[i], reason);
         }
     }
     if (err == 0 && archive->format == SL_TENSOR_WRITER_NPZ) {
         uint32_t *crcs = calloc(archive->tensors->count + 1, sizeof *crcs);
         uint8_t *buffer = malloc(RUN_BYTES);
-        err = crcs == NULL || buffer == NULL ? no_memory(reason)
+        err = crcs == NULL || buffer == NULL ? tensor_writer_no_memory(reason)
                                              : end_zip(archive, crcs, buffer, reason);
         free(crcs);
         free(buffer);
@@ -270,7 +273,7 @@ static int sync_directory(const struct sl_tensor_writer *archive, struct sl_reas
     (void)snprintf(path, sizeof path, "%s", archive->path);
     int fd = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     const bool done = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
-    int err = done ? 0 : refuse(archive, "sync the directory of", reason);
+    int err = done ? 0 : tensor_writer_refuse(archive, "sync the directory of", reason);
     if (fd >= 0) {
         (void)close(fd);
     }
@@ -291,10 +294,10 @@ int sl_tensor_writer_finish(struct sl_tensor_writer **archive, struct sl_reason 
     struct sl_tensor_writer *self = *archive;
     int err = end(self, reason);
     if (err == 0 && fsync(self->fd) != 0) {
-        err = refuse(self, "sync", reason);
+        err = tensor_writer_refuse(self, "sync", reason);
     }
     if (err == 0 && rename(self->part, self->path) != 0) {
-        err = refuse(self, "give its name to", reason);
+        err = tensor_writer_refuse(self, "give its name to", reason);
     }
     if (err != 0) {
         sl_tensor_writer_abandon(archive);

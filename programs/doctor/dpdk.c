@@ -26,8 +26,9 @@
 
 static const uint32_t dpdk = SL_DOCTOR_OF(SL_ENDPOINT_DPDK);
 
-static struct sl_doctor_finding *missing(struct sl_doctor *doctor, const char *check,
-                                         const struct sl_endpoint_device *device, const char *what)
+static struct sl_doctor_finding *doctor_dpdk_missing(struct sl_doctor *doctor, const char *check,
+                                                     const struct sl_endpoint_device *device,
+                                                     const char *what)
 {
     return sl_doctor_find(doctor, SL_DOCTOR_MISSING, dpdk, check, "%s: %s", device->name, what);
 }
@@ -83,7 +84,7 @@ static void check_node(struct sl_doctor *doctor, const struct sl_endpoint_device
     if (err != 0) {
         char what[256];
         (void)snprintf(what, sizeof what, "%s: %s", path, strerror(err));
-        sl_doctor_advise(missing(doctor, "dpdk node", device, what),
+        sl_doctor_advise(doctor_dpdk_missing(doctor, "dpdk node", device, what),
                          err == EACCES ? "run as root, or give the user read and write access to it"
                                        : "modprobe vfio-pci; in a container: docker run "
                                          "--device=/dev/vfio");
@@ -96,9 +97,10 @@ static void check_vfio(struct sl_doctor *doctor, const struct sl_endpoint_device
     char group[64], path[128];
     check_node(doctor, device, "/dev/vfio/vfio", sl_doctor_files_access(doctor, "/dev/vfio/vfio"));
     if (!sl_doctor_files_link(doctor, group, sizeof group, PCI "/%s/iommu_group", device->name)) {
-        sl_doctor_advise(missing(doctor, "dpdk driver", device, "vfio-pci, but there is no IOMMU"),
-                         "turn it on in the firmware, and by intel_iommu=on or amd_iommu=on; or, "
-                         "unsafe: modprobe vfio enable_unsafe_noiommu_mode=1");
+        sl_doctor_advise(
+            doctor_dpdk_missing(doctor, "dpdk driver", device, "vfio-pci, but there is no IOMMU"),
+            "turn it on in the firmware, and by intel_iommu=on or amd_iommu=on; or, "
+            "unsafe: modprobe vfio enable_unsafe_noiommu_mode=1");
         return;
     }
     (void)snprintf(path, sizeof path, "/dev/vfio/noiommu-%s", group);
@@ -125,7 +127,8 @@ static void check_interface(struct sl_doctor *doctor, const struct sl_endpoint_d
     if (!sl_doctor_files_line(doctor, state, sizeof state, NET "/%.64s/operstate", name)) {
         char what[128];
         (void)snprintf(what, sizeof what, "there is no network interface %.64s", name);
-        sl_doctor_advise(missing(doctor, "dpdk link", device, what), "ip link lists them");
+        sl_doctor_advise(doctor_dpdk_missing(doctor, "dpdk link", device, what),
+                         "ip link lists them");
         return;
     }
     const bool is_down = strcmp(state, "down") == 0 || strcmp(state, "lowerlayerdown") == 0;
@@ -142,8 +145,8 @@ static void check_pci(struct sl_doctor *doctor, const struct sl_endpoint_device 
     static const char *const shared[] = {"mlx5_core", "mlx4_core", "mana"};
     char vendor[32], driver[64], names[8][SL_RDMA_DEVICE_NAME_BYTES], directory[160];
     if (!sl_doctor_files_line(doctor, vendor, sizeof vendor, PCI "/%s/vendor", device->name)) {
-        sl_doctor_advise(missing(doctor, "dpdk device", device,
-                                 "this machine has no such device on its PCI bus"),
+        sl_doctor_advise(doctor_dpdk_missing(doctor, "dpdk device", device,
+                                             "this machine has no such device on its PCI bus"),
                          "dpdk-devbind.py --status-dev net lists them");
         return;
     }
@@ -171,7 +174,7 @@ static void check_pci(struct sl_doctor *doctor, const struct sl_endpoint_device 
         char what[128];
         (void)snprintf(what, sizeof what, "%s %s", driver,
                        has_driver ? "leaves it to no program" : "has it");
-        sl_doctor_advise(missing(doctor, "dpdk driver", device, what),
+        sl_doctor_advise(doctor_dpdk_missing(doctor, "dpdk driver", device, what),
                          "dpdk-devbind.py --bind=vfio-pci %s, by which the kernel loses it",
                          device->name);
     }
@@ -217,7 +220,7 @@ static void check_memif(struct sl_doctor *doctor, const struct sl_endpoint_devic
     } else if (is_server || err != ENOENT) {
         char what[256];
         (void)snprintf(what, sizeof what, "%s: %s", is_server ? directory : socket, strerror(err));
-        sl_doctor_advise(missing(doctor, "dpdk device", device, what),
+        sl_doctor_advise(doctor_dpdk_missing(doctor, "dpdk device", device, what),
                          "make the directory, and let the user write to it");
     } else {
         sl_doctor_advise(sl_doctor_find(doctor, SL_DOCTOR_WARNING, 0, "dpdk device",
@@ -234,11 +237,12 @@ static void check_rights(struct sl_doctor *doctor, const struct sl_endpoint_devi
         sl_doctor_files_may(doctor, CAP_SYS_ADMIN) ||
         (sl_doctor_files_may(doctor, CAP_NET_ADMIN) && sl_doctor_files_may(doctor, CAP_BPF));
     if (!may_raw || (is_xdp && !may_load)) {
-        sl_doctor_advise(missing(doctor, "dpdk rights", device,
-                                 is_xdp ? "AF_XDP needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF"
-                                        : "AF_PACKET needs CAP_NET_RAW"),
-                         "run as root, or setcap %s+ep starling-ps",
-                         is_xdp ? "cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock" : "cap_net_raw");
+        sl_doctor_advise(
+            doctor_dpdk_missing(doctor, "dpdk rights", device,
+                                is_xdp ? "AF_XDP needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF"
+                                       : "AF_PACKET needs CAP_NET_RAW"),
+            "run as root, or setcap %s+ep starling-ps",
+            is_xdp ? "cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock" : "cap_net_raw");
     }
 }
 
@@ -257,8 +261,9 @@ static void check_made(struct sl_doctor *doctor, const struct sl_endpoint_device
         if (find_argument(device, "iface", interface, sizeof interface)) {
             check_interface(doctor, device, interface);
         } else {
-            sl_doctor_advise(missing(doctor, "dpdk link", device, "it does not say of what"),
-                             "add iface=NAME to its arguments");
+            sl_doctor_advise(
+                doctor_dpdk_missing(doctor, "dpdk link", device, "it does not say of what"),
+                "add iface=NAME to its arguments");
         }
         check_rights(doctor, device, is_xdp);
     }

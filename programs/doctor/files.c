@@ -69,7 +69,7 @@ bool sl_doctor_files_field(const char *text, const char *key, char *value, size_
     return false;
 }
 
-static int compare_names(const void *a, const void *b)
+static int files_compare_names(const void *a, const void *b)
 {
     return strcmp(a, b);
 }
@@ -91,7 +91,7 @@ uint32_t sl_doctor_files_list(const struct sl_doctor *doctor, const char *path,
     if (directory != NULL) {
         (void)closedir(directory);
     }
-    qsort(names, count, SL_RDMA_DEVICE_NAME_BYTES, compare_names);
+    qsort(names, count, SL_RDMA_DEVICE_NAME_BYTES, files_compare_names);
     return count;
 }
 

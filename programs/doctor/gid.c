@@ -46,7 +46,7 @@ static bool read_gid(const struct sl_doctor *doctor, const struct sl_doctor_port
 }
 
 /* RoCE v2 is the only RoCE type with IP addresses, and routable. */
-static bool is_usable(const struct sl_doctor_port *port, const struct gid *gid)
+static bool gid_is_usable(const struct sl_doctor_port *port, const struct gid *gid)
 {
     return gid->address[0] != '\0' && (!port->is_ethernet || strcmp(gid->type, "RoCE v2") == 0);
 }
@@ -73,7 +73,7 @@ static void say_gid(struct sl_doctor *doctor, const struct sl_doctor_port *port,
     if (doctor->gids_said++ >= GIDS_SAID_MAX && !is_chosen) {
         return;
     }
-    const bool is_bad_choice = is_chosen && !is_usable(port, gid);
+    const bool is_bad_choice = is_chosen && !gid_is_usable(port, gid);
     struct sl_doctor_finding *finding = sl_doctor_find(
         doctor, is_bad_choice ? SL_DOCTOR_WARNING : SL_DOCTOR_OK, 0, "rdma gid",
         "%s/%u %3u: %-10s %s%s%s%s", port->device, port->number, index, gid->type, gid->address,
@@ -97,7 +97,7 @@ void sl_doctor_gid_check(struct sl_doctor *doctor, const struct sl_doctor_port *
         }
         has_chosen = has_chosen || i == chosen;
         say_gid(doctor, port, i, &gid, i == chosen);
-        if (is_usable(port, &gid)) {
+        if (gid_is_usable(port, &gid)) {
             usable++;
             match_endpoints(doctor, port, i, &gid);
         }

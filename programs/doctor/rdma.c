@@ -26,7 +26,7 @@ struct devices {
     uint32_t count;
 };
 
-static bool has_name(const struct devices *devices, const char *name, size_t length)
+static bool doctor_rdma_has_name(const struct devices *devices, const char *name, size_t length)
 {
     for (uint32_t i = 0; i < devices->count; i++) {
         if (strlen(devices->names[i]) == length && memcmp(devices->names[i], name, length) == 0) {
@@ -58,7 +58,7 @@ static void choose_devices(struct sl_doctor *doctor, const struct devices *all,
     chosen->count = 0;
     while (*at != '\0') {
         const size_t length = strcspn(at, ",");
-        if (has_name(all, at, length)) {
+        if (doctor_rdma_has_name(all, at, length)) {
             if (chosen->count < SL_DOCTOR_DEVICES_MAX) {
                 (void)snprintf(chosen->names[chosen->count++], SL_RDMA_DEVICE_NAME_BYTES, "%.*s",
                                (int)length, at);
@@ -147,7 +147,7 @@ static void check_nodes(struct sl_doctor *doctor, const struct devices *devices)
         char name[SL_RDMA_DEVICE_NAME_BYTES], path[128];
         (void)snprintf(path, sizeof path, "/dev/infiniband/%.63s", nodes[i]);
         if (sl_doctor_files_line(doctor, name, sizeof name, "%s/%s/ibdev", directory, nodes[i]) &&
-            has_name(devices, name, strlen(name))) {
+            doctor_rdma_has_name(devices, name, strlen(name))) {
             check_node(doctor, path, "ib_uverbs");
         }
     }
@@ -162,7 +162,7 @@ static void check_providers(struct sl_doctor *doctor, const struct devices *devi
     known.count = count < SL_DOCTOR_DEVICES_MAX ? count : SL_DOCTOR_DEVICES_MAX;
     for (uint32_t i = 0; i < devices->count; i++) {
         const char *name = devices->names[i];
-        if (!has_name(&known, name, strlen(name))) {
+        if (!doctor_rdma_has_name(&known, name, strlen(name))) {
             lacking++;
             sl_doctor_advise(sl_doctor_find(doctor, SL_DOCTOR_MISSING, rdma, "rdma provider",
                                             "%s: libibverbs has none for it", name),

@@ -67,7 +67,7 @@ static uint64_t hard_limit(__rlimit_resource_t resource)
 }
 
 /* Devices are checked separately. */
-static const char *missing(enum sl_endpoint_scheme scheme)
+static const char *system_missing(enum sl_endpoint_scheme scheme)
 {
     return sl_builtin_find(scheme) == NULL ? sl_builtin_missing(scheme) : NULL;
 }
@@ -82,7 +82,7 @@ void sl_doctor_system_read(struct sl_doctor_system *out)
         .no_memfd = why_no_memfd(),
         .no_abstract = why_no_abstract(),
         .probe_ring = probe_ring,
-        .missing = missing,
+        .missing = system_missing,
         .rdma_devices = sl_rdma_device_list,
         .read_devices = sl_devices_read_host,
     };

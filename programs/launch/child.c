@@ -27,7 +27,7 @@ static bool open_pipe(struct ends *ends)
     return true;
 }
 
-static void close_fd(int *fd)
+static void child_close_fd(int *fd)
 {
     if (*fd >= 0) {
         close(*fd);
@@ -38,8 +38,8 @@ static void close_fd(int *fd)
 static void close_pipes(struct ends pipes[static PIPES])
 {
     for (int i = 0; i < PIPES; i++) {
-        close_fd(&pipes[i].read);
-        close_fd(&pipes[i].write);
+        child_close_fd(&pipes[i].read);
+        child_close_fd(&pipes[i].write);
     }
 }
 
@@ -151,14 +151,14 @@ int sl_child_start(const struct sl_child_options *options, struct sl_child *out,
         close_pipes(pipes);
         return fail("start", program, fork_errno, reason);
     }
-    close_fd(&pipes[IN].read);
-    close_fd(&pipes[OUT].write);
-    close_fd(&pipes[ERR].write);
-    close_fd(&pipes[STATUS].write);
+    child_close_fd(&pipes[IN].read);
+    child_close_fd(&pipes[OUT].write);
+    child_close_fd(&pipes[ERR].write);
+    child_close_fd(&pipes[STATUS].write);
     /* Returns 0 bytes when the program runs, because exec closes the pipe. */
     int failure = 0;
     const ssize_t got = read(pipes[STATUS].read, &failure, sizeof failure);
-    close_fd(&pipes[STATUS].read);
+    child_close_fd(&pipes[STATUS].read);
     *out = (struct sl_child){
         .pid = pid, .in = pipes[IN].write, .out = pipes[OUT].read, .err = pipes[ERR].read};
     if (got == (ssize_t)sizeof failure) {

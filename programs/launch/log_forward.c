@@ -61,7 +61,7 @@ static void write_all(struct sl_log_forward *forward, int fd, const char *bytes,
 }
 
 /* Writes `end` bytes of the buffer as one line; the rest starts the next line. */
-static void write_line(struct sl_log_forward *forward, size_t end)
+static void log_forward_write_line(struct sl_log_forward *forward, size_t end)
 {
     if (forward->reads != NULL) {
         forward->reads(forward->line + forward->start, end - forward->start);
@@ -79,12 +79,12 @@ static void write_lines(struct sl_log_forward *forward, size_t fresh)
 {
     char *newline;
     while ((newline = memchr(forward->line + fresh, '\n', forward->used - fresh)) != NULL) {
-        write_line(forward, (size_t)(newline - forward->line) + 1);
+        log_forward_write_line(forward, (size_t)(newline - forward->line) + 1);
         fresh = forward->start;
     }
     if (forward->used == sizeof forward->line - 1) {
         forward->line[forward->used++] = '\n';
-        write_line(forward, forward->used);
+        log_forward_write_line(forward, forward->used);
     }
 }
 
@@ -114,7 +114,7 @@ void sl_log_forward_fini(struct sl_log_forward *forward)
     }
     if (forward->used > forward->start) {
         forward->line[forward->used++] = '\n';
-        write_line(forward, forward->used);
+        log_forward_write_line(forward, forward->used);
     }
     close(forward->from);
     forward->from = -1;

@@ -25,7 +25,7 @@ void sl_launch_process_init(struct sl_launch_process *process, const struct sl_p
                                           .restart_ns = SL_CLOCK_NEVER};
 }
 
-static void close_fd(int *fd)
+static void launch_process_close_fd(int *fd)
 {
     if (*fd >= 0) {
         close(*fd);
@@ -35,7 +35,7 @@ static void close_fd(int *fd)
 
 void sl_launch_process_fini(struct sl_launch_process *process)
 {
-    close_fd(&process->shown_log);
+    launch_process_close_fd(&process->shown_log);
 }
 
 const char *sl_launch_process_name(const struct sl_launch_process *process,
@@ -141,10 +141,10 @@ int sl_launch_process_start(struct sl_launch_process *process, const char *log_d
     process->out.waits_on = process->err.waits_on = waits_on;
     process->out.ctx = process->err.ctx = ctx;
     if ((shown || is_read) && err == 0) {
-        close_fd(&process->shown_log);
+        launch_process_close_fd(&process->shown_log);
         process->shown_log = log;
     } else {
-        close_fd(&log);
+        launch_process_close_fd(&log);
     }
     return err;
 }
@@ -159,7 +159,7 @@ void sl_launch_process_ask_to_end(struct sl_launch_process *process, int signal_
         kill(process->child.pid, SIGINT);
         break;
     case SL_PLAN_STOP_STDIN:
-        close_fd(&process->child.in);
+        launch_process_close_fd(&process->child.in);
         break;
     }
 }
@@ -183,7 +183,7 @@ bool sl_launch_process_reap(struct sl_launch_process *process)
     process->unjudged = true;
     sl_log_forward_fini(&process->out);
     sl_log_forward_fini(&process->err);
-    close_fd(&process->child.in);
+    launch_process_close_fd(&process->child.in);
     return true;
 }
 

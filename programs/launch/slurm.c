@@ -25,7 +25,7 @@ struct slurm {
     struct sl_reason *reason;
 };
 
-static int refuse(const struct slurm *slurm, int err, const char *name, const char *accepted)
+static int slurm_refuse(const struct slurm *slurm, int err, const char *name, const char *accepted)
 {
     const char *value = getenv(name);
     return sl_reason_fail(slurm->reason, err, "--slurm: %s%s%.80s: %s", name,
@@ -33,14 +33,15 @@ static int refuse(const struct slurm *slurm, int err, const char *name, const ch
                           accepted);
 }
 
-static int read_number(const struct slurm *slurm, const char *name, uint32_t most, uint32_t *out)
+static int slurm_read_number(const struct slurm *slurm, const char *name, uint32_t most,
+                             uint32_t *out)
 {
     const char *value = getenv(name);
     if (value == NULL) {
-        return refuse(slurm, SL_ERR_NOT_FOUND, name, "this runs in no Slurm allocation");
+        return slurm_refuse(slurm, SL_ERR_NOT_FOUND, name, "this runs in no Slurm allocation");
     }
     if (!sl_number_parse_u32(value, 0, most, out)) {
-        return refuse(slurm, SL_ERR_INVALID, name, "accepts a whole number");
+        return slurm_refuse(slurm, SL_ERR_INVALID, name, "accepts a whole number");
     }
     return 0;
 }
@@ -50,14 +51,14 @@ static int expand_nodes(struct slurm *slurm, const char *variable)
 {
     const char *list = getenv(variable);
     if (list == NULL) {
-        return refuse(slurm, SL_ERR_NOT_FOUND, variable, "this runs in no Slurm allocation");
+        return slurm_refuse(slurm, SL_ERR_NOT_FOUND, variable, "this runs in no Slurm allocation");
     }
     char *const words[] = {(char *)"scontrol", (char *)"show", (char *)"hostnames", (char *)list};
     char *command = sl_words_quote(words, 4);
     FILE *pipe = command == NULL ? NULL : popen(command, "re");
     free(command);
     if (pipe == NULL) {
-        return refuse(slurm, SL_ERR_IO, variable, "cannot run scontrol show hostnames");
+        return slurm_refuse(slurm, SL_ERR_IO, variable, "cannot run scontrol show hostnames");
     }
     char line[300];
     int err = 0;
@@ -67,8 +68,8 @@ static int expand_nodes(struct slurm *slurm, const char *variable)
     }
     const int status = pclose(pipe);
     if (err == 0 && (status != 0 || slurm->nodes.count == 0)) {
-        err =
-            refuse(slurm, SL_ERR_NOT_FOUND, variable, "scontrol show hostnames does not expand it");
+        err = slurm_refuse(slurm, SL_ERR_NOT_FOUND, variable,
+                           "scontrol show hostnames does not expand it");
     }
     return err;
 }
@@ -115,7 +116,7 @@ static int choose_counts(struct slurm *slurm, uint32_t tasks, bool exactly)
     return choose_port(slurm);
 }
 
-static int list_hosts(const struct slurm *slurm, struct sl_plan_hosts *hosts)
+static int slurm_list_hosts(const struct slurm *slurm, struct sl_plan_hosts *hosts)
 {
     int err = 0;
     for (uint32_t i = 0; err == 0 && i < slurm->ps_count + slurm->worker_count; i++) {
@@ -151,7 +152,7 @@ static int plan_steps(struct slurm *slurm, struct sl_plan *plan)
 {
     uint32_t tasks = 0;
     if (getenv("SLURM_NTASKS") != NULL) {
-        int err = read_number(slurm, "SLURM_NTASKS", TASKS_MAX, &tasks);
+        int err = slurm_read_number(slurm, "SLURM_NTASKS", TASKS_MAX, &tasks);
         if (err != 0) {
             return err;
         }
@@ -165,7 +166,7 @@ static int plan_steps(struct slurm *slurm, struct sl_plan *plan)
         slurm->node_of[i] = i % nodes;
     }
     struct sl_plan_hosts hosts = {0};
-    err = list_hosts(slurm, &hosts);
+    err = slurm_list_hosts(slurm, &hosts);
     hosts.agent_count = !slurm->options->agents ? 0 : members < nodes ? members : nodes;
     if (err == 0) {
         err = sl_plan_fill(plan, slurm->options, &hosts, slurm->reason);
@@ -207,7 +208,7 @@ static int place_tasks(struct slurm *slurm)
     const char *distribution = getenv("SLURM_DISTRIBUTION");
     const bool cyclic = distribution != NULL && strncmp(distribution, "cyclic", 6) == 0;
     if (distribution != NULL && !cyclic && strncmp(distribution, "block", 5) != 0) {
-        return refuse(slurm, SL_ERR_INVALID, "SLURM_DISTRIBUTION", "accepts block or cyclic");
+        return slurm_refuse(slurm, SL_ERR_INVALID, "SLURM_DISTRIBUTION", "accepts block or cyclic");
     }
     uint32_t *room = calloc(slurm->nodes.count, sizeof *room);
     if (room == NULL) {
@@ -233,7 +234,7 @@ static int place_tasks(struct slurm *slurm)
     }
     free(room);
     if (placed < count) {
-        return refuse(slurm, SL_ERR_INVALID, variable, "does not say where every task is");
+        return slurm_refuse(slurm, SL_ERR_INVALID, variable, "does not say where every task is");
     }
     return 0;
 }
@@ -274,7 +275,7 @@ static int plan_task(struct slurm *slurm, uint32_t proc, struct sl_plan *plan)
     task->index = is_ps ? proc : proc - slurm->ps_count;
     snprintf(task->name, sizeof task->name, "%s/%u", is_ps ? "ps" : "worker", task->index);
     struct sl_plan_hosts hosts = {0};
-    err = list_hosts(slurm, &hosts);
+    err = slurm_list_hosts(slurm, &hosts);
     if (err == 0) {
         err = sl_plan_check(slurm->options, &hosts, slurm->reason);
     }
@@ -289,12 +290,13 @@ static int plan_inside(struct slurm *slurm, uint32_t tasks, struct sl_plan *plan
                        struct sl_completion *completion)
 {
     uint32_t proc = 0, step = 0;
-    int err = read_number(slurm, "SLURM_PROCID", TASKS_MAX, &proc);
-    err = err != 0 ? err : read_number(slurm, "SLURM_STEP_ID", UINT32_MAX, &step);
+    int err = slurm_read_number(slurm, "SLURM_PROCID", TASKS_MAX, &proc);
+    err = err != 0 ? err : slurm_read_number(slurm, "SLURM_STEP_ID", UINT32_MAX, &step);
     err = err != 0 ? err : choose_counts(slurm, tasks, true);
     err = err != 0 ? err : place_tasks(slurm);
     if (err == 0 && proc >= tasks) {
-        err = refuse(slurm, SL_ERR_INVALID, "SLURM_PROCID", "is not below the number of tasks");
+        err =
+            slurm_refuse(slurm, SL_ERR_INVALID, "SLURM_PROCID", "is not below the number of tasks");
     }
     err = err != 0 ? err : plan_task(slurm, proc, plan);
     return err != 0 ? err : plan_completion(slurm, &plan->tasks[0], step, completion);
@@ -308,11 +310,11 @@ int sl_slurm_plan(const struct sl_launch_options *options, struct sl_plan *plan,
     /* salloc's shell and the batch script are not steps, or steps of one task. */
     uint32_t tasks = 0;
     const bool is_step = getenv("SLURM_STEP_ID") != NULL;
-    int err = read_number(&slurm, "SLURM_JOB_ID", UINT32_MAX, &slurm.job);
+    int err = slurm_read_number(&slurm, "SLURM_JOB_ID", UINT32_MAX, &slurm.job);
     if (err == 0 && is_step) {
         const char *number =
             getenv("SLURM_STEP_NUM_TASKS") != NULL ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
-        err = read_number(&slurm, number, TASKS_MAX, &tasks);
+        err = slurm_read_number(&slurm, number, TASKS_MAX, &tasks);
     }
     const bool inside = tasks > 1;
     if (err == 0) {

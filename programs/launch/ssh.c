@@ -33,7 +33,7 @@ struct host_list {
     struct sl_reason *reason;
 };
 
-static int refuse(const struct host_list *list, const char *text, const char *why)
+static int ssh_refuse(const struct host_list *list, const char *text, const char *why)
 {
     return sl_reason_fail(list->reason, SL_ERR_INVALID,
                           "%s:%u: \"%.80s\": %s; expected [user@]host[:slots] ps|worker",
@@ -41,7 +41,7 @@ static int refuse(const struct host_list *list, const char *text, const char *wh
 }
 
 /* Writes the host part of "user@host" for an endpoint, with brackets for IPv6. */
-static void host_of(const char *target, char *host, size_t host_bytes)
+static void ssh_host_of(const char *target, char *host, size_t host_bytes)
 {
     const char *at = strrchr(target, '@');
     const char *name = at == NULL ? target : at + 1;
@@ -63,7 +63,7 @@ static bool is_target(const char *target)
     if (target[0] == '-' || (at != NULL && strspn(target, user) != (size_t)(at - target))) {
         return false;
     }
-    host_of(target, host, sizeof host);
+    ssh_host_of(target, host, sizeof host);
     snprintf(with_port, sizeof with_port, "%s:0", host);
     return host[0] != '-' && sl_endpoint_parse(with_port, &endpoint, NULL) == 0;
 }
@@ -103,24 +103,25 @@ static int parse_line(struct host_list *list, char *line)
     const char *role_name = strtok_r(NULL, " \t\r\n", &rest);
     const bool is_ps = role_name != NULL && strcmp(role_name, "ps") == 0;
     if (!is_ps && (role_name == NULL || strcmp(role_name, "worker") != 0)) {
-        return refuse(list, whole, "the role is missing or unknown");
+        return ssh_refuse(list, whole, "the role is missing or unknown");
     }
     if (strtok_r(NULL, " \t\r\n", &rest) != NULL) {
-        return refuse(list, whole, "more than a host and a role");
+        return ssh_refuse(list, whole, "more than a host and a role");
     }
     uint32_t slots;
     if (!take_slots(target, &slots)) {
-        return refuse(list, whole, "slots is not a number from 1, or an address lacks brackets");
+        return ssh_refuse(list, whole,
+                          "slots is not a number from 1, or an address lacks brackets");
     }
     if (!is_target(target)) {
-        return refuse(list, whole, "not a host");
+        return ssh_refuse(list, whole, "not a host");
     }
     struct sl_words *targets = &list->targets[is_ps ? SL_CLUSTER_PS : SL_CLUSTER_WORKER];
     if (slots + targets->count > (is_ps ? SL_LIMIT_PS : SL_LIMIT_WORKERS)) {
         char why[80];
         snprintf(why, sizeof why, "more than %d servers or %d workers in all", SL_LIMIT_PS,
                  SL_LIMIT_WORKERS);
-        return refuse(list, whole, why);
+        return ssh_refuse(list, whole, why);
     }
     int err = 0;
     for (uint32_t i = 0; err == 0 && i < slots; i++) {
@@ -142,7 +143,7 @@ static int read_list(struct host_list *list)
         list->line++;
         /* A NUL also hides the newline, so binary files are rejected. */
         if (strchr(line, '\n') == NULL && !feof(file)) {
-            err = refuse(list, line, "too long, or a NUL byte");
+            err = ssh_refuse(list, line, "too long, or a NUL byte");
         } else {
             err = parse_line(list, line);
         }
@@ -216,12 +217,12 @@ static int list_hosts(const struct sl_launch_options *options, const struct host
     int err = 0;
     const struct sl_words *workers = &list->targets[SL_CLUSTER_WORKER];
     for (uint32_t i = 0; err == 0 && i < workers->count; i++) {
-        host_of(workers->items[i], host, sizeof host);
+        ssh_host_of(workers->items[i], host, sizeof host);
         err = sl_words_append(&hosts->workers, host);
     }
     const struct sl_words *ps = &list->targets[SL_CLUSTER_PS];
     for (uint32_t i = 0; err == 0 && i < ps->count; i++) {
-        host_of(ps->items[i], host, sizeof host);
+        ssh_host_of(ps->items[i], host, sizeof host);
         err = sl_plan_hosts_append(hosts, options, host, first_port(options) + i,
                                    first_port(options) + ps->count + i);
     }

@@ -58,7 +58,7 @@ struct supervisor {
     bool child_ended;    /* SIGCHLD arrived after the last reap */
 };
 
-static uint64_t now_ns(void)
+static uint64_t supervisor_now_ns(void)
 {
     return sl_clock_now_ns(sl_clock_system());
 }
@@ -84,12 +84,12 @@ static void stop_ps_when_due(struct supervisor *supervisor, uint64_t now)
 }
 
 /* Asks the workers, later the servers, and gives all the grace period. */
-static void stop(struct supervisor *supervisor, int status, int signal_number)
+static void supervisor_stop(struct supervisor *supervisor, int status, int signal_number)
 {
     if (supervisor->status == 0) {
         supervisor->status = status;
     }
-    const uint64_t now = now_ns();
+    const uint64_t now = supervisor_now_ns();
     const uint64_t grace_ns = supervisor->options->grace_ns;
     supervisor->phase = STOPPING;
     supervisor->timeout_ns = SL_CLOCK_NEVER;
@@ -119,7 +119,7 @@ static void kill_all(struct supervisor *supervisor)
     supervisor->kill_ns = SL_CLOCK_NEVER;
 }
 
-static void take_signal(struct supervisor *supervisor)
+static void supervisor_take_signal(struct supervisor *supervisor)
 {
     struct signalfd_siginfo info;
     while (read(supervisor->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
@@ -131,21 +131,22 @@ static void take_signal(struct supervisor *supervisor)
         }
         if (number == SIGQUIT) {
             sl_log_warn("%s: the job is killed", strsignal(number));
-            stop(supervisor, SL_SUPERVISOR_SIGNALED + number, SIGTERM);
+            supervisor_stop(supervisor, SL_SUPERVISOR_SIGNALED + number, SIGTERM);
             kill_all(supervisor);
         } else if (supervisor->phase != STOPPING) {
             sl_log_warn("%s: the job is stopped (SIGQUIT kills it)", strsignal(number));
-            stop(supervisor, SL_SUPERVISOR_SIGNALED + number, number == SIGINT ? SIGINT : SIGTERM);
+            supervisor_stop(supervisor, SL_SUPERVISOR_SIGNALED + number,
+                            number == SIGINT ? SIGINT : SIGTERM);
         } /* else a duplicate: from a control group, timeout(1), a batch system */
     }
 }
 
 static void check_time(struct supervisor *supervisor)
 {
-    const uint64_t now = now_ns();
+    const uint64_t now = supervisor_now_ns();
     if (now >= supervisor->timeout_ns) {
         sl_log_error("the job has not ended within --job-timeout: it is stopped");
-        stop(supervisor, SL_SUPERVISOR_TIMEOUT, SIGTERM);
+        supervisor_stop(supervisor, SL_SUPERVISOR_TIMEOUT, SIGTERM);
     }
     stop_ps_when_due(supervisor, now);
     if (now >= supervisor->kill_ns) {
@@ -157,9 +158,9 @@ static void check_time(struct supervisor *supervisor)
 static bool waits_on(void *ctx)
 {
     struct supervisor *supervisor = ctx;
-    take_signal(supervisor);
+    supervisor_take_signal(supervisor);
     check_time(supervisor);
-    return supervisor->phase != STOPPING || now_ns() < supervisor->unread_ns;
+    return supervisor->phase != STOPPING || supervisor_now_ns() < supervisor->unread_ns;
 }
 
 static void fail(struct supervisor *supervisor, const struct sl_launch_process *process,
@@ -173,7 +174,7 @@ static void fail(struct supervisor *supervisor, const struct sl_launch_process *
         snprintf(log, sizeof log, "; see %s", path);
     }
     sl_log_error("%s%s", text, log);
-    stop(supervisor, SL_SUPERVISOR_FAILED, SIGTERM);
+    supervisor_stop(supervisor, SL_SUPERVISOR_FAILED, SIGTERM);
 }
 
 static void reap(struct supervisor *supervisor)
@@ -201,7 +202,7 @@ static void schedule_restart(struct supervisor *supervisor, struct sl_launch_pro
 {
     char text[512];
     process->restarts++;
-    process->restart_ns = now_ns() + sl_restart_policy_delay_ns(process->restarts);
+    process->restart_ns = supervisor_now_ns() + sl_restart_policy_delay_ns(process->restarts);
     supervisor->awaiting_restart[process->task->role]++;
     sl_launch_process_describe_end(process, "failed", text, sizeof text);
     sl_log_warn(
@@ -241,7 +242,7 @@ static bool has_backup(const struct supervisor *supervisor, const struct sl_laun
     return supervisor->options->settings.replicas != 0;
 }
 
-static void lose(struct supervisor *supervisor, const struct sl_launch_process *process)
+static void supervisor_lose(struct supervisor *supervisor, const struct sl_launch_process *process)
 {
     char text[512];
     sl_launch_process_describe_end(process, "failed", text, sizeof text);
@@ -261,7 +262,7 @@ static void act_on_end(struct supervisor *supervisor, struct sl_launch_process *
         schedule_restart(supervisor, process, policy);
         break;
     case SL_RESTART_POLICY_CONTINUE:
-        lose(supervisor, process);
+        supervisor_lose(supervisor, process);
         break;
     }
 }
@@ -306,7 +307,7 @@ static void end_job(struct supervisor *supervisor)
             0) { /* else this launcher sees only its own worker */
             sl_log_error("no worker is left: all failed");
         }
-        stop(supervisor, SL_SUPERVISOR_FAILED, SIGTERM);
+        supervisor_stop(supervisor, SL_SUPERVISOR_FAILED, SIGTERM);
         return;
     }
     if (supervisor->lost_count > LOST_NAMED_MAX) {
@@ -317,7 +318,7 @@ static void end_job(struct supervisor *supervisor)
     }
     supervisor->phase = DRAINING;
     supervisor->awaiting_restart[SL_CLUSTER_PS] = 0;
-    supervisor->kill_ns = now_ns() + supervisor->options->grace_ns;
+    supervisor->kill_ns = supervisor_now_ns() + supervisor->options->grace_ns;
     ask_role(supervisor, SL_CLUSTER_PS, SIGTERM);
     ask_role(supervisor, SL_PLAN_AGENT, SIGTERM);
 }
@@ -354,7 +355,8 @@ static void judge(struct supervisor *supervisor)
         } else if (process->task->role == SL_CLUSTER_WORKER) {
             judge_worker(supervisor, process);
         } else if (supervisor->phase == RUNNING) {
-            lose(supervisor, process); /* an agent: readers continue with what they have */
+            supervisor_lose(supervisor,
+                            process); /* an agent: readers continue with what they have */
         }
     }
     if (supervisor->phase == RUNNING && workers_left(supervisor) == 0) {
@@ -374,7 +376,7 @@ static void start_all(struct supervisor *supervisor)
 {
     for (uint32_t i = 0; i < supervisor->count; i++) {
         if (!start_process(supervisor, &supervisor->processes[i])) {
-            stop(supervisor, SL_SUPERVISOR_FAILED, SIGTERM);
+            supervisor_stop(supervisor, SL_SUPERVISOR_FAILED, SIGTERM);
             return;
         }
     }
@@ -391,13 +393,13 @@ static void restart_due(struct supervisor *supervisor)
 {
     for (uint32_t i = 0; awaits_restart(supervisor) && i < supervisor->count; i++) {
         struct sl_launch_process *process = &supervisor->processes[i];
-        if (process->restart_ns > now_ns()) {
+        if (process->restart_ns > supervisor_now_ns()) {
             continue;
         }
         process->restart_ns = SL_CLOCK_NEVER;
         supervisor->awaiting_restart[process->task->role]--;
         if (!start_process(supervisor, process)) {
-            stop(supervisor, SL_SUPERVISOR_FAILED, SIGTERM);
+            supervisor_stop(supervisor, SL_SUPERVISOR_FAILED, SIGTERM);
         }
     }
 }
@@ -424,7 +426,7 @@ static int poll_ms(const struct supervisor *supervisor)
     if (due == SL_CLOCK_NEVER) {
         return -1;
     }
-    const uint64_t now = now_ns();
+    const uint64_t now = supervisor_now_ns();
     const uint64_t ms = due <= now ? 0 : (due - now) / SL_CLOCK_NS_PER_MS + 1;
     return ms > 1000000 ? 1000000 : (int)ms;
 }
@@ -455,7 +457,7 @@ static void take_completions(struct supervisor *supervisor)
             go_on_without(supervisor, name);
         } else {
             sl_log_error("worker/%u failed: its launcher reports status %d", worker, status);
-            stop(supervisor, SL_SUPERVISOR_FAILED, SIGTERM);
+            supervisor_stop(supervisor, SL_SUPERVISOR_FAILED, SIGTERM);
         }
     }
 }
@@ -476,7 +478,7 @@ static void run_once(struct supervisor *supervisor)
             pump(&supervisor->processes[i].err, &polled[3 + 2 * i]);
         }
     }
-    take_signal(supervisor);
+    supervisor_take_signal(supervisor);
     take_completions(supervisor);
     reap(supervisor);
     judge(supervisor);
@@ -554,7 +556,7 @@ int sl_supervisor_run(const struct sl_plan *plan, const struct sl_launch_options
         .kill_ns = SL_CLOCK_NEVER,
         .ps_stop_ns = SL_CLOCK_NEVER};
     if (options->job_timeout_ns != 0) {
-        supervisor.timeout_ns = now_ns() + options->job_timeout_ns;
+        supervisor.timeout_ns = supervisor_now_ns() + options->job_timeout_ns;
     }
     if (set_up(&supervisor, plan)) {
         start_all(&supervisor);

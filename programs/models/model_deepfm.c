@@ -15,8 +15,8 @@ static struct sl_tower_shape tower_shape(const struct sl_model_shape *shape)
         .widths = {shape->fields * shape->factors, shape->hidden[0], shape->hidden[1], 1}};
 }
 
-static uint32_t tables(const struct sl_model_shape *shape,
-                       struct sl_table_spec specs[SL_MODEL_TABLES])
+static uint32_t model_deepfm_tables(const struct sl_model_shape *shape,
+                                    struct sl_table_spec specs[SL_MODEL_TABLES])
 {
     static const char *const names[SL_TOWER_LAYERS] = {"deepfm/tower1", "deepfm/tower2",
                                                        "deepfm/tower3"};
@@ -36,13 +36,14 @@ static uint32_t tables(const struct sl_model_shape *shape,
 }
 
 /* Scratch: the machine's sums, the tower's activations, their derivatives. */
-static size_t scratch_floats(const struct sl_model_shape *shape)
+static size_t model_deepfm_scratch_floats(const struct sl_model_shape *shape)
 {
     struct sl_tower_shape tower = tower_shape(shape);
     return shape->factors + 2 * sl_tower_activation_floats(&tower);
 }
 
-static float forward(const struct sl_model_pass *pass, const struct sl_model_example *example)
+static float model_deepfm_forward(const struct sl_model_pass *pass,
+                                  const struct sl_model_example *example)
 {
     struct sl_tower_shape tower = tower_shape(pass->shape);
     uint32_t factors = pass->shape->factors;
@@ -57,8 +58,8 @@ static float forward(const struct sl_model_pass *pass, const struct sl_model_exa
     return sl_fm_forward(pass, example) + sl_tower_forward(&tower, pass->params + TOWER, input);
 }
 
-static void backward(const struct sl_model_pass *pass, const struct sl_model_example *example,
-                     float slope)
+static void model_deepfm_backward(const struct sl_model_pass *pass,
+                                  const struct sl_model_example *example, float slope)
 {
     struct sl_tower_shape tower = tower_shape(pass->shape);
     uint32_t factors = pass->shape->factors;
@@ -77,8 +78,8 @@ static void backward(const struct sl_model_pass *pass, const struct sl_model_exa
 const struct sl_model sl_model_deepfm = {
     .name = "deepfm",
     .default_lr = 0.01F,
-    .tables = tables,
-    .scratch_floats = scratch_floats,
-    .forward = forward,
-    .backward = backward,
+    .tables = model_deepfm_tables,
+    .scratch_floats = model_deepfm_scratch_floats,
+    .forward = model_deepfm_forward,
+    .backward = model_deepfm_backward,
 };

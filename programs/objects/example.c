@@ -67,7 +67,7 @@ struct example {
     struct sl_reason reason;
 };
 
-static int failed(struct example *example, int err)
+static int example_failed(struct example *example, int err)
 {
     return sl_reason_fail(&example->reason, err, "%s", sl_objects_last_error());
 }
@@ -128,7 +128,7 @@ static int start_node(struct example *example, const struct sl_metastore_address
                                             .rate_bytes = flags.rate_bytes};
     err = sl_objects_create(&node, &example->objects);
     explicit_bzero(&security, sizeof security);
-    return err == 0 ? 0 : failed(example, err);
+    return err == 0 ? 0 : example_failed(example, err);
 }
 
 /* Commands */
@@ -139,7 +139,7 @@ static int list(struct example *example, bool prints)
     struct sl_object_list *list = NULL;
     const int err = sl_object_list(example->objects, "foo", example->timeout_ms, &list);
     if (err != 0) {
-        return failed(example, err);
+        return example_failed(example, err);
     }
     for (uint64_t i = 0; prints && i < list->count; i++) {
         (void)printf("%s@%" PRIu64 ": %" PRIu64 " bytes, holders: %u\n", list->entries[i].name,
@@ -159,8 +159,8 @@ static void print_done(const char *what, const struct example *example, uint64_t
 }
 
 /* Serves until the time is over, or SIGINT or SIGTERM comes; then the memory is the caller's. */
-static int hold(struct example *example, const sigset_t *signals, uint64_t version,
-                uint32_t default_s)
+static int example_hold(struct example *example, const sigset_t *signals, uint64_t version,
+                        uint32_t default_s)
 {
     const uint64_t hold_ns =
         flags.hold_ns != UINT64_MAX ? flags.hold_ns : default_s * SL_CLOCK_NS_PER_S;
@@ -169,10 +169,10 @@ static int hold(struct example *example, const sigset_t *signals, uint64_t versi
     while (sigtimedwait(signals, NULL, &time) < 0 && errno == EINTR) {
     }
     const int err = sl_object_withdraw(example->objects, OBJECT, version, example->timeout_ms);
-    return err == 0 || err == SL_ERR_NOT_FOUND ? 0 : failed(example, err);
+    return err == 0 || err == SL_ERR_NOT_FOUND ? 0 : example_failed(example, err);
 }
 
-static int train(struct example *example, const sigset_t *signals)
+static int example_train(struct example *example, const sigset_t *signals)
 {
     const struct sl_publish_options publish = {.struct_size = sizeof publish,
                                                .name = OBJECT,
@@ -189,17 +189,17 @@ static int train(struct example *example, const sigset_t *signals)
     int err = sl_publish_begin(example->objects, &publish, example->timeout_ms, &publication);
     err = err != 0 ? err : sl_publish_bytes(publication, &extent, 1);
     err = err != 0 ? err : sl_publish_commit(publication, example->timeout_ms, &version);
-    err = err != 0 ? failed(example, err) : 0;
+    err = err != 0 ? example_failed(example, err) : 0;
     sl_publish_end(&publication);
     if (err != 0) {
         return err;
     }
     print_done("registration", example, since_ns);
     err = list(example, true);
-    return err != 0 ? err : hold(example, signals, version, 100);
+    return err != 0 ? err : example_hold(example, signals, version, 100);
 }
 
-static int infer(struct example *example, const sigset_t *signals)
+static int example_infer(struct example *example, const sigset_t *signals)
 {
     const struct sl_object_extent extent = {.base = example->base, .bytes = example->bytes};
     const uint64_t since_ns = sl_clock_now_ns(sl_clock_system());
@@ -207,13 +207,13 @@ static int infer(struct example *example, const sigset_t *signals)
     struct sl_get_progress progress = {0};
     int err = sl_get_start(example->objects, OBJECT, 0, &extent, 1, example->timeout_ms, &get);
     err = err != 0 ? err : sl_get_wait(get);
-    err = err != 0 ? failed(example, err) : sl_get_progress(get, &progress);
+    err = err != 0 ? example_failed(example, err) : sl_get_progress(get, &progress);
     sl_get_close(&get);
     if (err != 0) {
         return err;
     }
     print_done("retrieval", example, since_ns);
-    return hold(example, signals, progress.version, 10);
+    return example_hold(example, signals, progress.version, 10);
 }
 
 /* Command line */
@@ -270,7 +270,7 @@ int sl_example_run(int argc, char **argv)
                                    "--file_size_mb=%" PRIu64 ": no memory", flags.file_size_mb);
     err = err != 0 ? err : list(&example, false);
     if (err == 0) {
-        err = (flags.command == 0 ? train : infer)(&example, &signals);
+        err = (flags.command == 0 ? example_train : example_infer)(&example, &signals);
     }
     sl_objects_destroy(&example.objects);
     free(example.matrix);

@@ -35,8 +35,8 @@ static uint64_t padded(uint64_t bytes)
 }
 
 /* Appends a tensor; its name, prefix and name together, and its path are copied. */
-static int append(struct sl_files_in *files, const struct sl_files_in_tensor *item,
-                  const char *prefix, const char *name, struct sl_reason *reason)
+static int files_in_append(struct sl_files_in *files, const struct sl_files_in_tensor *item,
+                           const char *prefix, const char *name, struct sl_reason *reason)
 {
     const size_t path_bytes = strlen(item->path) + 1;
     const size_t name_bytes = strlen(prefix) + strlen(name) + 1;
@@ -64,7 +64,7 @@ static int append_file(struct sl_files_in *files, const char *path, const char *
         .path = path,
         .tensor = {.type = SL_OBJECT_U8, .rank = 1, .shape = {bytes}, .bytes = bytes}};
     files->file_count++;
-    return append(files, &item, SL_FILES_IN_PREFIX, inner, reason);
+    return files_in_append(files, &item, SL_FILES_IN_PREFIX, inner, reason);
 }
 
 static int append_tensor(struct sl_files_in *files, const char *path,
@@ -91,7 +91,7 @@ static int append_tensor(struct sl_files_in *files, const char *path,
         .at = tensor->at,
         .tensor = {.type = type, .rank = tensor->rank, .bytes = tensor->bytes}};
     memcpy(item.tensor.shape, tensor->shape, sizeof tensor->shape);
-    return append(files, &item, "", tensor->name, reason);
+    return files_in_append(files, &item, "", tensor->name, reason);
 }
 
 static int append_tensors(struct sl_files_in *files, const char *path, const char *inner,
@@ -155,7 +155,7 @@ static int add_file(struct sl_files_in *files, const FTSENT *entry, size_t root_
                : append_file(files, entry->fts_path, inner, bytes, reason);
 }
 
-static int by_name(const FTSENT **one, const FTSENT **other)
+static int files_in_by_name(const FTSENT **one, const FTSENT **other)
 {
     return strcmp((*one)->fts_name, (*other)->fts_name);
 }
@@ -164,7 +164,7 @@ int sl_files_in_add(struct sl_files_in *files, const char *path, bool as_bytes,
                     struct sl_reason *reason)
 {
     char *const roots[] = {(char *)path, NULL};
-    FTS *walk = fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, by_name);
+    FTS *walk = fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, files_in_by_name);
     FTSENT *entry;
     int cause;
     int err = walk == NULL

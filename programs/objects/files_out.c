@@ -37,7 +37,7 @@ struct content {
     bool is_bytes; /* each part is what sl_publish_bytes makes: one tensor, and no other one */
 };
 
-static int refuse(const struct file *file, int err, struct sl_reason *reason)
+static int files_out_refuse(const struct file *file, int err, struct sl_reason *reason)
 {
     return sl_reason_fail(reason, SL_ERR_IO, "cannot write \"%s\": %s", file->path, strerror(err));
 }
@@ -63,19 +63,19 @@ static int open_parent(struct file *file, struct sl_reason *reason)
             return 0;
         }
         if (mkdirat(file->parent, file->name, 0777) != 0 && errno != EEXIST) {
-            return refuse(file, errno, reason);
+            return files_out_refuse(file, errno, reason);
         }
         const int next =
             openat(file->parent, file->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (next < 0) {
-            return refuse(file, errno, reason);
+            return files_out_refuse(file, errno, reason);
         }
         (void)close(file->parent);
         file->parent = next;
     }
 }
 
-static int begin(struct file *file, const char *path, struct sl_reason *reason)
+static int files_out_begin(struct file *file, const char *path, struct sl_reason *reason)
 {
     file->path = path;
     int err = open_parent(file, reason);
@@ -97,16 +97,17 @@ static int begin(struct file *file, const char *path, struct sl_reason *reason)
         file->fd = openat(file->parent, file->beside,
                           O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     }
-    return file->fd < 0 ? refuse(file, errno, reason) : 0;
+    return file->fd < 0 ? files_out_refuse(file, errno, reason) : 0;
 }
 
-static int append(struct file *file, const uint8_t *bytes, uint64_t count, struct sl_reason *reason)
+static int files_out_append(struct file *file, const uint8_t *bytes, uint64_t count,
+                            struct sl_reason *reason)
 {
     for (uint64_t done = 0; done < count;) {
         const size_t step = count - done < WRITE_BYTES ? count - done : WRITE_BYTES;
         const ssize_t put = write(file->fd, bytes + done, step);
         if (put < 0 && errno != EINTR) {
-            return refuse(file, errno, reason);
+            return files_out_refuse(file, errno, reason);
         }
         done += put < 0 ? 0 : (uint64_t)put;
         const int err = sl_end_signals_check(reason);
@@ -129,7 +130,7 @@ static int append_head(struct file *file, struct sl_get *get, uint64_t cursor, b
 {
     struct sl_object_tensor tensor;
     const uint32_t part = sl_get_part(get, cursor);
-    uint64_t at, begin = 0;
+    uint64_t at, files_out_begin = 0;
     json_t *root = json_object();
     bool good = root != NULL;
     for (uint64_t next = cursor; good && sl_get_next_tensor(get, &next, &tensor, &at) == 0 &&
@@ -139,12 +140,12 @@ static int append_head(struct file *file, struct sl_get *get, uint64_t cursor, b
         for (uint32_t i = 0; shape != NULL && i < tensor.rank; i++) {
             (void)json_array_append_new(shape, json_integer((json_int_t)tensor.shape[i]));
         }
-        const uint64_t end = begin + tensor.bytes;
+        const uint64_t end = files_out_begin + tensor.bytes;
         json_t *entry =
             json_pack("{s:s, s:o, s:[I, I]}", "dtype", sl_files_in_type_name(tensor.type), "shape",
-                      shape, "data_offsets", (json_int_t)begin, (json_int_t)end);
+                      shape, "data_offsets", (json_int_t)files_out_begin, (json_int_t)end);
         good = json_object_set_new(root, tensor.name, entry) == 0;
-        begin = end;
+        files_out_begin = end;
     }
     char *text = good ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
@@ -153,9 +154,10 @@ static int append_head(struct file *file, struct sl_get *get, uint64_t cursor, b
                               file->path);
     }
     const uint64_t length = strlen(text), padded = sl_bytes_pad8(length);
-    int err = append(file, (const uint8_t *)&padded, sizeof padded, reason);
-    err = err != 0 ? err : append(file, (const uint8_t *)text, length, reason);
-    err = err != 0 ? err : append(file, (const uint8_t *)"       ", padded - length, reason);
+    int err = files_out_append(file, (const uint8_t *)&padded, sizeof padded, reason);
+    err = err != 0 ? err : files_out_append(file, (const uint8_t *)text, length, reason);
+    err = err != 0 ? err
+                   : files_out_append(file, (const uint8_t *)"       ", padded - length, reason);
     free(text);
     return err;
 }
@@ -171,7 +173,7 @@ static int begin_loose(struct file *file, struct sl_get *get, uint64_t cursor, c
     }
     (void)snprintf(file->own, sizeof file->own, "%s%s%s", base, part,
                    content->is_bytes ? "" : ".safetensors");
-    const int err = begin(file, file->own, reason);
+    const int err = files_out_begin(file, file->own, reason);
     return err != 0 || content->is_bytes
                ? err
                : append_head(file, get, cursor, !content->is_split, reason);
@@ -185,13 +187,13 @@ static int end(struct file *file, int err, struct sl_reason *reason)
         (void)snprintf(self, sizeof self, SELF "/%d", file->fd);
         if (err == 0 && file->is_unnamed &&
             linkat(AT_FDCWD, self, file->parent, file->beside, AT_SYMLINK_FOLLOW) != 0) {
-            err = refuse(file, errno, reason);
+            err = files_out_refuse(file, errno, reason);
         }
         if (close(file->fd) != 0 && err == 0) {
-            err = refuse(file, errno, reason);
+            err = files_out_refuse(file, errno, reason);
         }
         if (err == 0 && renameat(file->parent, file->beside, file->parent, file->name) != 0) {
-            err = refuse(file, errno, reason);
+            err = files_out_refuse(file, errno, reason);
         }
         if (err != 0) {
             (void)unlinkat(file->parent, file->beside, 0);
@@ -254,11 +256,12 @@ static int write_files(struct file *file, struct sl_get *get, const char *name, 
         }
         part = of;
         if (err == 0 && file->fd < 0) {
-            err = is_file(&tensor) ? begin(file, tensor.name + strlen(SL_FILES_IN_PREFIX), reason)
-                                   : begin_loose(file, get, cursor - 1, name, &content, reason);
+            err = is_file(&tensor)
+                      ? files_out_begin(file, tensor.name + strlen(SL_FILES_IN_PREFIX), reason)
+                      : begin_loose(file, get, cursor - 1, name, &content, reason);
             ++*file_count;
         }
-        err = err != 0 ? err : append(file, base + at, tensor.bytes, reason);
+        err = err != 0 ? err : files_out_append(file, base + at, tensor.bytes, reason);
     }
     return end(file, err, reason);
 }

@@ -143,7 +143,7 @@ static const struct sl_cli_option options[] = {
 };
 
 /* The text of the library's last error. */
-static int failed(struct run *run, int err)
+static int objects_main_failed(struct run *run, int err)
 {
     const char *text = sl_objects_last_error();
     return sl_reason_fail(&run->reason, err, "%s", text[0] != '\0' ? text : sl_err_name(err));
@@ -237,7 +237,7 @@ static int make_setup(struct run *run, struct sl_objects_setup *out)
 }
 
 /* pool_bytes: 0: the default. */
-static int start_node(struct run *run, uint64_t pool_bytes)
+static int objects_main_start_node(struct run *run, uint64_t pool_bytes)
 {
     struct sl_security security;
     struct sl_objects_setup setup;
@@ -263,7 +263,7 @@ static int start_node(struct run *run, uint64_t pool_bytes)
     err = sl_objects_create_with(&node, &setup, &run->objects);
     (void)end_signals(SIG_UNBLOCK);
     explicit_bzero(&security, sizeof security);
-    return err == 0 ? 0 : failed(run, err);
+    return err == 0 ? 0 : objects_main_failed(run, err);
 }
 
 /* ---- Output ---------------------------------------------------------------------------------- */
@@ -334,7 +334,7 @@ static int await_kept(struct run *run)
         }
         sl_subscription_close(&subscription);
     }
-    err = err == 0 ? 0 : failed(run, err);
+    err = err == 0 ? 0 : objects_main_failed(run, err);
     sl_objects_destroy(&reader);
     return err;
 }
@@ -348,7 +348,7 @@ static int run_serve(struct run *run)
                               flags.catalogue);
     }
     flags.agent_name = flags.agent_name != NULL ? flags.agent_name : SL_OBJECTS_LOCAL_DEFAULT;
-    int err = start_node(run, flags.pool_bytes);
+    int err = objects_main_start_node(run, flags.pool_bytes);
     err = err == 0 && flags.agent ? await_kept(run) : err;
     if (err == 0) {
         const char *address = sl_objects_address(run->objects);
@@ -388,7 +388,7 @@ static int publish(struct run *run, const struct sl_files_in *files, uint64_t *v
         err = sl_publish_tensor(publication, &files->items[i].tensor);
     }
     err = err != 0 ? err : sl_publish_commit(publication, run->timeout_ms, version);
-    err = err != 0 ? failed(run, err) : 0;
+    err = err != 0 ? objects_main_failed(run, err) : 0;
     sl_publish_end(&publication);
     return err;
 }
@@ -398,11 +398,11 @@ static int put_tables(struct run *run)
     const struct sl_publish_options publish_options = {
         .struct_size = sizeof publish_options, .name = run->name, .version = run->version};
     uint64_t version;
-    int err = start_node(run, 0);
+    int err = objects_main_start_node(run, 0);
     if (err == 0) {
         err = sl_publish_tables(run->objects, &publish_options, flags.tables, run->timeout_ms,
                                 &version);
-        err = err != 0 ? failed(run, err) : 0;
+        err = err != 0 ? objects_main_failed(run, err) : 0;
     }
     if (err == 0) {
         print(json_pack("{s:s, s:I, s:s}", "name", run->name, "version", (json_int_t)version,
@@ -430,8 +430,9 @@ static int run_put(struct run *run)
     err = err != 0 ? err : sl_files_in_read(&files, &run->reason);
     /* The pool has the manifest too: names, and a digest of each block. */
     err = err != 0 ? err
-                   : start_node(run, files.bytes + files.bytes / 8192 + 512ULL * files.count +
-                                         2ULL * SL_OBJECTS_BLOCK_BYTES);
+                   : objects_main_start_node(run, files.bytes + files.bytes / 8192 +
+                                                      512ULL * files.count +
+                                                      2ULL * SL_OBJECTS_BLOCK_BYTES);
     err = err != 0 ? err : publish(run, &files, &version);
     if (err == 0) {
         const bool is_stored = flags.origin == 2;
@@ -454,16 +455,16 @@ static int run_put(struct run *run)
 
 /* Lists all versions of a prefix, or those of the name, or its one version that was given. Errors:
  * NOT_FOUND: no such name or version. */
-static int list(struct run *run, bool is_prefix, struct sl_object_list **out)
+static int objects_main_list(struct run *run, bool is_prefix, struct sl_object_list **out)
 {
-    int err = start_node(run, 0);
+    int err = objects_main_start_node(run, 0);
     if (err != 0) {
         return err;
     }
     err = sl_object_list(run->objects, is_prefix && run->word_count > 0 ? run->words[0] : run->name,
                          run->timeout_ms, out);
     if (err != 0) {
-        return failed(run, err);
+        return objects_main_failed(run, err);
     }
     struct sl_object_list *found = *out;
     uint64_t count = 0, oldest = 0, newest = 0;
@@ -498,7 +499,7 @@ static int fetch(struct run *run, const struct sl_object_entry *entry, uint8_t *
     int err =
         sl_get_start(run->objects, run->name, entry->version, &extent, 1, run->timeout_ms, &get);
     err = err != 0 ? err : sl_get_wait(get);
-    err = err != 0 ? failed(run, err)
+    err = err != 0 ? objects_main_failed(run, err)
                    : sl_files_out_write(get, run->name, base, run->words[1], &files, &run->reason);
     sl_get_close(&get);
     sl_objects_destroy(&run->objects); /* before the memory */
@@ -515,7 +516,7 @@ static int fetch(struct run *run, const struct sl_object_entry *entry, uint8_t *
 static int run_get(struct run *run)
 {
     struct sl_object_list *found = NULL;
-    int err = list(run, false, &found);
+    int err = objects_main_list(run, false, &found);
     if (err == 0) {
         const struct sl_object_entry *newest = &found->entries[found->count - 1];
         uint8_t *base = sl_files_in_map(newest->bytes, &run->reason);
@@ -526,11 +527,11 @@ static int run_get(struct run *run)
     return err;
 }
 
-static int run_list(struct run *run)
+static int objects_main_run_list(struct run *run)
 {
     struct sl_object_list *found = NULL;
     const bool is_prefix = run->command->words_least == 0;
-    int err = list(run, is_prefix, &found);
+    int err = objects_main_list(run, is_prefix, &found);
     for (uint64_t i = 0; err == 0 && i < found->count; i++) {
         print_entry(&found->entries[i], !is_prefix);
     }
@@ -560,22 +561,22 @@ static void print_followers(void *ctx, const struct sl_objects_message *answer)
 static int run_stat(struct run *run)
 {
     struct sl_objects_message message = {.kind = SL_OBJECTS_FOLLOWERS, .name = run->name};
-    int err = run_list(run);
+    int err = objects_main_run_list(run);
     message.followers.count = flags.followers ? SL_OBJECTS_FOLLOWERS_MAX : 0;
     while (err == 0 && message.followers.count == SL_OBJECTS_FOLLOWERS_MAX) {
         err = sl_objects_ask_and_wait(run->objects, &message, run->timeout_ms, print_followers,
                                       &message);
-        err = err != 0 ? failed(run, err) : 0;
+        err = err != 0 ? objects_main_failed(run, err) : 0;
     }
     return err;
 }
 
 static int run_rm(struct run *run)
 {
-    int err = start_node(run, 0);
+    int err = objects_main_start_node(run, 0);
     if (err == 0) {
         err = sl_object_remove(run->objects, run->name, run->version, run->timeout_ms);
-        err = err != 0 ? failed(run, err) : 0;
+        err = err != 0 ? objects_main_failed(run, err) : 0;
     }
     return err;
 }
@@ -618,7 +619,7 @@ static int run_watch(struct run *run)
     const struct sl_subscribe_options how = {.struct_size = sizeof how, .follow = flags.staleness};
     struct sl_subscription *subscription = NULL;
     uint64_t version = 0;
-    int err = start_node(run, 0);
+    int err = objects_main_start_node(run, 0);
     if (err == 0) {
         err = sl_subscription_open(run->objects, run->name, &how, run->timeout_ms, &subscription);
     }
@@ -637,7 +638,7 @@ static int run_watch(struct run *run)
         }
         err = err == SL_ERR_DEADLINE ? 0 : err;
     }
-    err = err != 0 && run->objects != NULL ? failed(run, err) : err;
+    err = err != 0 && run->objects != NULL ? objects_main_failed(run, err) : err;
     if (subscription != NULL && flags.staleness) {
         print_staleness(run->name, subscription);
     }
@@ -655,7 +656,7 @@ static const struct command commands[] = {
     {"get", "NAME[@V] DIR", "Gets a version, by default the newest, and writes its files.", 2, 2,
      true, run_get},
     {"ls", "[PREFIX]", "Lists the versions of all names that begin with PREFIX.", 0, 1, false,
-     run_list},
+     objects_main_run_list},
     {"stat", "NAME[@V]", "Describes the versions of a name.", 1, 1, true, run_stat},
     {"rm", "NAME[@V]", "Removes a version, or without V all of the name, at all holders.", 1, 1,
      true, run_rm},

@@ -21,10 +21,10 @@ struct parser {
     struct sl_reason *reason;
 };
 
-static int refuse(const struct parser *parser, int err, const char *format, ...)
+static int safetensors_read_refuse(const struct parser *parser, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static int refuse(const struct parser *parser, int err, const char *format, ...)
+static int safetensors_read_refuse(const struct parser *parser, int err, const char *format, ...)
 {
     char why[512];
     SL_FORMAT(why, format);
@@ -40,10 +40,11 @@ static int read_at(const struct parser *parser, uint64_t at, void *to, size_t by
             continue;
         }
         if (got < 0) {
-            return refuse(parser, SL_ERR_IO, "it cannot be read: %s", strerror(errno));
+            return safetensors_read_refuse(parser, SL_ERR_IO, "it cannot be read: %s",
+                                           strerror(errno));
         }
         if (got == 0) {
-            return refuse(parser, SL_ERR_CORRUPT, "it is cut short");
+            return safetensors_read_refuse(parser, SL_ERR_CORRUPT, "it is cut short");
         }
         done += (size_t)got;
     }
@@ -61,7 +62,7 @@ static enum sl_tensor_type type_of(const char *name)
 }
 
 /* False: not a number, or negative. */
-static bool take_number(const json_t *value, uint64_t *out)
+static bool safetensors_read_take_number(const json_t *value, uint64_t *out)
 {
     if (!json_is_integer(value) || json_integer_value(value) < 0) {
         return false;
@@ -73,14 +74,15 @@ static bool take_number(const json_t *value, uint64_t *out)
 static int take_shape(const struct parser *parser, const json_t *shape, struct sl_tensor *tensor)
 {
     if (!json_is_array(shape) || json_array_size(shape) > SL_TENSOR_RANK_MAX) {
-        return refuse(parser, SL_ERR_CORRUPT, "\"%s\": \"shape\" is not an array of up to %d",
-                      tensor->name, SL_TENSOR_RANK_MAX);
+        return safetensors_read_refuse(parser, SL_ERR_CORRUPT,
+                                       "\"%s\": \"shape\" is not an array of up to %d",
+                                       tensor->name, SL_TENSOR_RANK_MAX);
     }
     tensor->rank = (uint32_t)json_array_size(shape);
     for (uint32_t i = 0; i < tensor->rank; i++) {
-        if (!take_number(json_array_get(shape, i), &tensor->shape[i])) {
-            return refuse(parser, SL_ERR_CORRUPT, "\"%s\": \"shape\" has what is no length",
-                          tensor->name);
+        if (!safetensors_read_take_number(json_array_get(shape, i), &tensor->shape[i])) {
+            return safetensors_read_refuse(parser, SL_ERR_CORRUPT,
+                                           "\"%s\": \"shape\" has what is no length", tensor->name);
         }
     }
     return 0;
@@ -91,12 +93,13 @@ static int take_place(const struct parser *parser, const json_t *offsets, struct
     uint64_t begin;
     uint64_t end;
     if (!json_is_array(offsets) || json_array_size(offsets) != 2 ||
-        !take_number(json_array_get(offsets, 0), &begin) ||
-        !take_number(json_array_get(offsets, 1), &end) || begin > end || end > parser->data_bytes) {
-        return refuse(parser, SL_ERR_CORRUPT,
-                      "\"%s\": \"data_offsets\" are not two places in the %" PRIu64
-                      " bytes of tensors",
-                      tensor->name, parser->data_bytes);
+        !safetensors_read_take_number(json_array_get(offsets, 0), &begin) ||
+        !safetensors_read_take_number(json_array_get(offsets, 1), &end) || begin > end ||
+        end > parser->data_bytes) {
+        return safetensors_read_refuse(parser, SL_ERR_CORRUPT,
+                                       "\"%s\": \"data_offsets\" are not two places in the %" PRIu64
+                                       " bytes of tensors",
+                                       tensor->name, parser->data_bytes);
     }
     tensor->at = parser->data_at + begin;
     tensor->bytes = end - begin;
@@ -107,13 +110,14 @@ static int take_tensor(const struct parser *parser, const char *name, const json
 {
     struct sl_tensor tensor = {.type = SL_TENSOR_OTHER};
     if (strlen(name) >= sizeof tensor.name || name[0] == '\0') {
-        return refuse(parser, SL_ERR_CORRUPT, "a tensor's name has no byte, or more than %zu",
-                      sizeof tensor.name - 1);
+        return safetensors_read_refuse(parser, SL_ERR_CORRUPT,
+                                       "a tensor's name has no byte, or more than %zu",
+                                       sizeof tensor.name - 1);
     }
     (void)snprintf(tensor.name, sizeof tensor.name, "%s", name);
     const json_t *type = json_object_get(object, "dtype");
     if (!json_is_string(type)) {
-        return refuse(parser, SL_ERR_CORRUPT, "\"%s\" has no \"dtype\"", name);
+        return safetensors_read_refuse(parser, SL_ERR_CORRUPT, "\"%s\" has no \"dtype\"", name);
     }
     (void)snprintf(tensor.type_name, sizeof tensor.type_name, "%.31s", json_string_value(type));
     tensor.type = type_of(json_string_value(type));
@@ -124,14 +128,14 @@ static int take_tensor(const struct parser *parser, const char *name, const json
         struct sl_reason why;
         err = sl_tensor_add(&parser->file->tensors, &tensor, &why);
         if (err != 0) {
-            return refuse(parser, err, "%s", why.text);
+            return safetensors_read_refuse(parser, err, "%s", why.text);
         }
         const struct sl_tensors *all = &parser->file->tensors;
         if (all->items[all->count - 1].bytes != bytes) {
-            return refuse(parser, SL_ERR_CORRUPT,
-                          "\"%s\": its \"data_offsets\" are %" PRIu64
-                          " bytes apart; its shape needs %" PRIu64,
-                          name, bytes, all->items[all->count - 1].bytes);
+            return safetensors_read_refuse(parser, SL_ERR_CORRUPT,
+                                           "\"%s\": its \"data_offsets\" are %" PRIu64
+                                           " bytes apart; its shape needs %" PRIu64,
+                                           name, bytes, all->items[all->count - 1].bytes);
         }
     }
     return err;
@@ -142,13 +146,13 @@ static int take_metadata(const struct parser *parser, json_t *metadata)
     const char *name;
     json_t *text;
     if (!json_is_object(metadata)) {
-        return refuse(parser, SL_ERR_CORRUPT, "\"" METADATA "\" is not an object");
+        return safetensors_read_refuse(parser, SL_ERR_CORRUPT, "\"" METADATA "\" is not an object");
     }
     json_object_foreach(metadata, name, text)
     {
         if (!json_is_string(text)) {
-            return refuse(parser, SL_ERR_CORRUPT, "\"" METADATA "\".\"%.64s\" is not a string",
-                          name);
+            return safetensors_read_refuse(parser, SL_ERR_CORRUPT,
+                                           "\"" METADATA "\".\"%.64s\" is not a string", name);
         }
     }
     parser->file->metadata = json_incref(metadata);
@@ -175,14 +179,15 @@ static int check_places(const struct parser *parser)
     }
     for (uint32_t i = 0; i < tensors->count; i++) {
         if (tensors->items[i].at != at) {
-            return refuse(parser, SL_ERR_CORRUPT,
-                          "\"%s\" does not begin where the tensor before it ends",
-                          tensors->items[i].name);
+            return safetensors_read_refuse(parser, SL_ERR_CORRUPT,
+                                           "\"%s\" does not begin where the tensor before it ends",
+                                           tensors->items[i].name);
         }
         at += tensors->items[i].bytes;
     }
     if (at != parser->data_at + parser->data_bytes) {
-        return refuse(parser, SL_ERR_CORRUPT, "there are bytes behind its last tensor");
+        return safetensors_read_refuse(parser, SL_ERR_CORRUPT,
+                                       "there are bytes behind its last tensor");
     }
     return 0;
 }
@@ -193,7 +198,7 @@ static int take_head(const struct parser *parser, json_t *root)
     json_t *value;
     int err = 0;
     if (!json_is_object(root)) {
-        return refuse(parser, SL_ERR_CORRUPT, "its head is not an object");
+        return safetensors_read_refuse(parser, SL_ERR_CORRUPT, "its head is not an object");
     }
     json_object_foreach(root, name, value)
     {
@@ -212,8 +217,9 @@ static int refuse_kind(const struct parser *parser, const char *why)
     char begin[SL_FILE_KIND_BYTES];
     const ssize_t got = pread(parser->file->fd, begin, sizeof begin, 0);
     const char *kind = got > 0 ? sl_file_kind_explain(begin, (size_t)got) : NULL;
-    return kind == NULL ? refuse(parser, SL_ERR_CORRUPT, "%s", why)
-                        : refuse(parser, SL_ERR_CORRUPT, "it is no safetensors file: %s", kind);
+    return kind == NULL ? safetensors_read_refuse(parser, SL_ERR_CORRUPT, "%s", why)
+                        : safetensors_read_refuse(parser, SL_ERR_CORRUPT,
+                                                  "it is no safetensors file: %s", kind);
 }
 
 static int read_head(struct parser *parser, uint64_t file_bytes)
@@ -241,7 +247,7 @@ static int read_head(struct parser *parser, uint64_t file_bytes)
     parser->data_bytes = file_bytes - parser->data_at;
     char *text = malloc((size_t)head_bytes + 1);
     if (text == NULL) {
-        return refuse(parser, SL_ERR_NO_MEMORY, "no memory for its head");
+        return safetensors_read_refuse(parser, SL_ERR_NO_MEMORY, "no memory for its head");
     }
     err = read_at(parser, sizeof head_bytes, text, (size_t)head_bytes);
     json_t *root =
@@ -270,8 +276,9 @@ int sl_safetensors_open(const char *path, struct sl_safetensors *out, struct sl_
         sl_reason_set(reason, "cannot open %s: %s", path, strerror(said));
         return said == ENOENT ? SL_ERR_NOT_FOUND : SL_ERR_IO;
     }
-    int err = S_ISREG(info.st_mode) ? read_head(&parser, (uint64_t)info.st_size)
-                                    : refuse(&parser, SL_ERR_IO, "it is not a regular file");
+    int err = S_ISREG(info.st_mode)
+                  ? read_head(&parser, (uint64_t)info.st_size)
+                  : safetensors_read_refuse(&parser, SL_ERR_IO, "it is not a regular file");
     if (err != 0) {
         sl_safetensors_close(out);
     }

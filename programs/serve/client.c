@@ -76,7 +76,7 @@ struct client {
 };
 
 /* Uniform in [0, 1): splitmix64. */
-static double draw(struct client *client)
+static double serve_client_draw(struct client *client)
 {
     uint64_t x = client->random += 0x9e3779b97f4a7c15;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
@@ -109,18 +109,18 @@ static int find_model(struct client *client, const char *name, uint32_t rows, ui
 /* Returns why the line is bad; "": it is not. */
 static const char *read_line(struct client *client, const char *text)
 {
-    char name[SL_OBJECTS_NAME_BYTES], rows_text[16], interval[32], rest[2], *end;
+    char name[SL_OBJECTS_NAME_BYTES], rows_text[16], interval[32], rest[2], *serve_client_end;
     struct line line;
     uint32_t rows;
     if (sscanf(text, " %191[^, \t\r\n] , %15[^, \t\r\n] , %31[^, \t\r\n]%1s", name, rows_text,
                interval, rest) != 3) {
         return "accepted is: model_name, batch_size, send_interval";
     }
-    const double seconds = strtod(interval, &end);
+    const double seconds = strtod(interval, &serve_client_end);
     if (!sl_number_parse_u32(rows_text, 1, ROWS_MAX, &rows)) {
         return "the batch size is not a number from 1 to 65536";
     }
-    if (*end != '\0' || !(seconds >= 0 && seconds <= 86400)) {
+    if (*serve_client_end != '\0' || !(seconds >= 0 && seconds <= 86400)) {
         return "the interval is not a number of seconds from 0 to 86400";
     }
     line.interval_ns = (uint64_t)(seconds * 1e9);
@@ -158,8 +158,8 @@ static int read_list(struct client *client)
 
 /* ---- HTTP ---- */
 
-static int prepare(struct client *client, struct slot *slot, const char *model, const char *suffix,
-                   struct curl_slist *headers, uint32_t timeout_ms)
+static int serve_client_prepare(struct client *client, struct slot *slot, const char *model,
+                                const char *suffix, struct curl_slist *headers, uint32_t timeout_ms)
 {
     char url[2048];
     slot->curl = slot->curl != NULL ? slot->curl : curl_easy_init();
@@ -186,7 +186,7 @@ static int prepare(struct client *client, struct slot *slot, const char *model, 
 }
 
 /* Ends the answer; returns its status, 0: there is none. */
-static long finish(struct slot *slot, CURLcode code)
+static long serve_client_finish(struct slot *slot, CURLcode code)
 {
     long status = 0;
     (void)fclose(slot->out);
@@ -232,7 +232,7 @@ static void put_values(struct client *client, FILE *file, const char *datatype,
                        uint32_t element_bytes, uint64_t bytes)
 {
     for (; bytes > 0; bytes -= element_bytes) {
-        const double f64 = 2 * draw(client) - 1;
+        const double f64 = 2 * serve_client_draw(client) - 1;
         const float f32 = (float)f64;
         const uint64_t whole = datatype[0] == 'B' ? f64 < 0 : (uint64_t)(fabs(f64) * 100);
         const void *value = strcmp(datatype, "FP32") == 0   ? (const void *)&f32
@@ -247,12 +247,12 @@ static int make_request(struct client *client, struct model *model)
 {
     struct slot *slot = &client->slots[0];
     struct curl_slist *headers = make_headers(client, DESCRIBE_MS);
-    int err = prepare(client, slot, model->name, "", headers, DESCRIBE_MS);
+    int err = serve_client_prepare(client, slot, model->name, "", headers, DESCRIBE_MS);
     if (err != 0) {
         return err;
     }
     const CURLcode code = curl_easy_perform(slot->curl);
-    const long status = finish(slot, code);
+    const long status = serve_client_finish(slot, code);
     curl_slist_free_all(headers);
     json_t *root = status == 200 ? json_loadb(slot->answer, slot->answer_bytes, 0, NULL) : NULL;
     json_t *inputs = json_object_get(root, "inputs");
@@ -302,14 +302,15 @@ static int begin(struct client *client, uint32_t id)
     slot->id = id;
     slot->model = client->lines[id % client->line_count].model;
     if (client->flags.zipf > 0) {
-        const double at = draw(client) * client->models[client->model_count - 1].weight;
+        const double at =
+            serve_client_draw(client) * client->models[client->model_count - 1].weight;
         for (slot->model = 0; client->models[slot->model].weight <= at;) {
             slot->model++;
         }
     }
     const struct model *model = &client->models[slot->model];
-    const int err =
-        prepare(client, slot, model->name, "/infer", model->headers, client->flags.timeout_ms);
+    const int err = serve_client_prepare(client, slot, model->name, "/infer", model->headers,
+                                         client->flags.timeout_ms);
     if (err != 0) {
         return err;
     }
@@ -322,12 +323,12 @@ static int begin(struct client *client, uint32_t id)
     return 0;
 }
 
-static void end(struct client *client, struct slot *slot, CURLcode code)
+static void serve_client_end(struct client *client, struct slot *slot, CURLcode code)
 {
     static const char *const names[] = {"queue_us", "load_us", "compute_us"};
     const double ms = (double)(sl_clock_now_ns(sl_clock_system()) - slot->begun_ns) / 1e6;
     const char *model = client->models[slot->model].name;
-    const long status = finish(slot, code);
+    const long status = serve_client_finish(slot, code);
     client->statuses[status]++;
     if (status == 200) { /* the answer begins with JSON */
         json_t *root = json_loadb(slot->answer, slot->answer_bytes, JSON_DISABLE_EOF_CHECK, NULL);
@@ -371,7 +372,7 @@ static int run(struct client *client)
         for (CURLMsg *message; (message = curl_multi_info_read(client->multi, &count)) != NULL;) {
             struct slot *slot;
             curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&slot);
-            end(client, slot, message->data.result);
+            serve_client_end(client, slot, message->data.result);
         }
     }
     return 0;

@@ -161,7 +161,8 @@ static int add_path(struct run *run, const char *path)
 
 /* ---- Models ---------------------------------------------------------------------------------- */
 
-static int check_name(const char *name, const char *what, uint32_t bytes, struct sl_reason *reason)
+static int deploy_check_name(const char *name, const char *what, uint32_t bytes,
+                             struct sl_reason *reason)
 {
     return name[0] != '\0' && sl_objects_text_is_valid(name, bytes) && sl_objects_text_is_utf8(name)
                ? 0
@@ -179,7 +180,7 @@ static int check_tensors(const struct sl_engine_tensor *tensors, uint32_t count,
                               what, SL_SERVE_TENSORS_MAX);
     }
     for (uint32_t i = 0; err == 0 && i < count; i++) {
-        err = check_name(tensors[i].name, what, SL_SERVE_TENSOR_NAME, reason);
+        err = deploy_check_name(tensors[i].name, what, SL_SERVE_TENSOR_NAME, reason);
     }
     return err;
 }
@@ -201,7 +202,8 @@ static int check(struct model *model, struct sl_reason *reason)
     }
     int err = 0;
     for (uint32_t i = 0; err == 0 && i < image.count; i++) {
-        err = check_name(image.tensors[i].name, "tensor", SL_OBJECTS_TENSOR_NAME_BYTES, reason);
+        err = deploy_check_name(image.tensors[i].name, "tensor", SL_OBJECTS_TENSOR_NAME_BYTES,
+                                reason);
     }
     err = err != 0 ? err : sl_engine_graph.open(&image, rows, reason, &opened);
     if (err != 0) {

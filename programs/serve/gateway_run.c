@@ -100,7 +100,7 @@ static void tell_waiting(struct sl_timer *timer, uint64_t now_ns)
     sl_reactor_arm(run.reactor, timer, PATIENCE_NS);
 }
 
-static int start_here(void *ctx)
+static int gateway_run_start_here(void *ctx)
 {
     run.waiting.run = tell_waiting;
     sl_reactor_arm(run.reactor, &run.waiting, PATIENCE_NS);
@@ -108,7 +108,7 @@ static int start_here(void *ctx)
                                        &run.reason);
 }
 
-static void stopped(void *ctx)
+static void gateway_run_stopped(void *ctx)
 {
     sl_reactor_stop(run.reactor);
     sl_completion_end(&run.ended);
@@ -124,10 +124,10 @@ static void look_at_replies(struct sl_timer *timer, uint64_t now_ns)
     }
     sl_serve_http_routes_destroy(&run.routes);
     sl_reactor_disarm(run.reactor, &run.waiting);
-    sl_serve_gateway_stop(run.gateway, stopped, NULL);
+    sl_serve_gateway_stop(run.gateway, gateway_run_stopped, NULL);
 }
 
-static void drained(void *ctx)
+static void gateway_run_drained(void *ctx)
 {
     sl_serve_http_quiesce(sl_serve_http_routes_server(run.routes));
     run.drained_ns = sl_reactor_now_ns(run.reactor);
@@ -137,7 +137,7 @@ static void drained(void *ctx)
 
 static void drain_here(void *ctx, uint64_t a, uint64_t b)
 {
-    sl_serve_gateway_drain(run.gateway, drained, NULL);
+    sl_serve_gateway_drain(run.gateway, gateway_run_drained, NULL);
 }
 
 /* ---- Main thread ----------------------------------------------------------------------------- */
@@ -181,7 +181,7 @@ static int start_reactor(void)
     err = sl_serve_gateway_create(&gateway, &run.gateway, &run.reason);
     if (err == 0) {
         sl_reason_set(&run.reason, "cannot start the reactor");
-        err = sl_reactor_start(run.reactor, start_here, NULL);
+        err = sl_reactor_start(run.reactor, gateway_run_start_here, NULL);
     }
     return err;
 }

@@ -78,7 +78,7 @@ struct run {
     struct sl_reason reason;
 };
 
-static uint64_t now_ns(void)
+static uint64_t serve_local_now_ns(void)
 {
     return sl_clock_now_ns(sl_clock_system());
 }
@@ -126,7 +126,7 @@ static int make_words(const struct run *run, uint32_t index, struct sl_words *wo
     return err;
 }
 
-static int start(struct run *run, uint32_t index)
+static int serve_local_start(struct run *run, uint32_t index)
 {
     struct child *child = &run->children[index];
     struct sl_words words = {0}, variables = {0};
@@ -135,7 +135,7 @@ static int start(struct run *run, uint32_t index)
     } else {
         (void)snprintf(child->name, sizeof child->name, "worker %u", index - FIRST_WORKER);
     }
-    child->started_ns = now_ns();
+    child->started_ns = serve_local_now_ns();
     int err = make_words(run, index, &words);
     char **argv = err == 0 ? calloc(words.count + 1, sizeof *argv) : NULL;
     if (argv != NULL) {
@@ -152,7 +152,7 @@ static int start(struct run *run, uint32_t index)
 }
 
 /* Whether the child has ended. flags: of waitpid. */
-static bool reap(struct run *run, struct child *child, int how)
+static bool serve_local_reap(struct run *run, struct child *child, int how)
 {
     int status;
     if (child->process.pid == 0 || waitpid(child->process.pid, &status, how) <= 0) {
@@ -175,13 +175,14 @@ static int await(struct run *run, struct child *child)
     while (strchr(child->line, '\n') == NULL && used < sizeof child->line - 1) {
         if (poll(&polled, 1, PATIENCE_MS) == 0) {
             sl_log_warn("waiting for the %s, for %llu s", child->name,
-                        (unsigned long long)((now_ns() - child->started_ns) / SL_CLOCK_NS_PER_S));
+                        (unsigned long long)((serve_local_now_ns() - child->started_ns) /
+                                             SL_CLOCK_NS_PER_S));
             continue;
         }
         const ssize_t got =
             read(child->process.out, child->line + used, sizeof child->line - 1 - used);
         if (got <= 0) {
-            (void)reap(run, child, 0);
+            (void)serve_local_reap(run, child, 0);
             return SL_ERR_CLOSED;
         }
         used += (size_t)got;
@@ -203,7 +204,7 @@ static uint32_t signal_all(struct run *run, uint32_t from, uint32_t end, int num
     uint32_t count = 0;
     for (uint32_t i = from; i < end && i < run->count; i++) {
         struct child *child = &run->children[i];
-        if (child->process.pid != 0 && !reap(run, child, WNOHANG)) {
+        if (child->process.pid != 0 && !serve_local_reap(run, child, WNOHANG)) {
             if (number == SIGKILL) {
                 sl_log_warn("the %s is killed: it has not ended in time by itself", child->name);
             }
@@ -219,7 +220,7 @@ static void end_children(struct run *run, uint32_t from, uint32_t end, uint64_t 
 {
     (void)signal_all(run, from, end, SIGTERM);
     while (signal_all(run, from, end, 0) > 0) {
-        if (now_ns() > until_ns) {
+        if (serve_local_now_ns() > until_ns) {
             (void)signal_all(run, from, end, SIGKILL);
             until_ns = UINT64_MAX;
         }
@@ -295,14 +296,14 @@ static int look_after(struct run *run)
     int err = 0;
     for (uint32_t i = 0; err == 0 && i < run->count; i++) {
         struct child *child = &run->children[i];
-        if (reap(run, child, WNOHANG)) {
+        if (serve_local_reap(run, child, WNOHANG)) {
             if (i < FIRST_WORKER) {
                 return SL_ERR_CLOSED;
             }
             sl_log_warn("%s, and is started again", run->reason.text);
         }
-        if (child->process.pid == 0 && now_ns() - child->started_ns >= RESTART_NS) {
-            err = start(run, i);
+        if (child->process.pid == 0 && serve_local_now_ns() - child->started_ns >= RESTART_NS) {
+            err = serve_local_start(run, i);
         }
     }
     return err;
@@ -312,7 +313,7 @@ static int serve(struct run *run)
 {
     int err = 0, signal_number = 0;
     while (err == 0 && run->count < FIRST_WORKER + flags.workers) {
-        err = start(run, run->count);
+        err = serve_local_start(run, run->count);
         err = err != 0 ? err : await(run, &run->children[run->count++]);
     }
     if (err == 0) {
@@ -330,7 +331,7 @@ static int serve(struct run *run)
         err = look_after(run);
     }
     const struct sl_reason reason = run->reason;
-    const uint64_t since_ns = now_ns(); /* the gateway answers what it has accepted */
+    const uint64_t since_ns = serve_local_now_ns(); /* the gateway answers what it has accepted */
     end_children(run, GATEWAY, FIRST_WORKER, since_ns + GATEWAY_NS);
     end_children(run, FIRST_WORKER, run->count, since_ns + WORKERS_NS);
     end_children(run, STORAGE, GATEWAY, since_ns + STORAGE_NS);

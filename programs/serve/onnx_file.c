@@ -26,8 +26,8 @@ static int fail_system(const char *path, struct sl_reason *reason)
 
 /* Opens a regular file; beneath a folder, also after links have been followed, unless the folder is
  * AT_FDCWD. Errors: INVALID, those of the system; no descriptor is left. */
-static int open_file(int folder, const char *path, int *fd, struct stat *status,
-                     struct sl_reason *reason)
+static int onnx_file_open_file(int folder, const char *path, int *fd, struct stat *status,
+                               struct sl_reason *reason)
 {
     const struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK, /* for a pipe */
                                  .resolve = RESOLVE_BENEATH};
@@ -62,7 +62,7 @@ static int read_beside(void *context, const char *location, uint64_t offset, siz
     uint64_t number;
     struct stat status;
     int fd;
-    int err = open_file(beside->folder, location, &fd, &status, reason);
+    int err = onnx_file_open_file(beside->folder, location, &fd, &status, reason);
     if (err != 0) {
         return err;
     }
@@ -122,7 +122,7 @@ int sl_onnx_file_read(const char *path, struct sl_graph_memory *memory, struct s
     int fd;
     struct stat status;
     sl_graph_memory_init(memory, 0);
-    int err = open_file(AT_FDCWD, path, &fd, &status, reason);
+    int err = onnx_file_open_file(AT_FDCWD, path, &fd, &status, reason);
     if (err != 0) {
         return err;
     }

@@ -143,7 +143,7 @@ static int check_flags(struct run *run)
 
 /* ---- Signals --------------------------------------------------------------------------------- */
 
-static void drained(void *ctx)
+static void worker_run_drained(void *ctx)
 {
     ((struct run *)ctx)->has_ended = true;
 }
@@ -153,14 +153,14 @@ static bool has_ended(void *ctx)
     return ((struct run *)ctx)->has_ended;
 }
 
-static void readable(struct sl_ring_watch *watch)
+static void worker_run_readable(struct sl_ring_watch *watch)
 {
     struct run *run = SL_CONTAINER_OF(watch, struct run, watch);
     uint64_t count;
     if (read(run->signalled, &count, sizeof count) == (ssize_t)sizeof count && !run->is_ending) {
         sl_log_info("serve: the worker answers what it has, and ends");
         run->is_ending = true;
-        sl_serve_worker_drain(run->worker, drained, run);
+        sl_serve_worker_drain(run->worker, worker_run_drained, run);
     }
 }
 
@@ -175,7 +175,7 @@ static void stuck(void *ctx, const char *model)
 
 static int signalled = -1;
 
-static void on_signal(int number)
+static void worker_run_on_signal(int number)
 {
     const uint64_t one = 1;
     (void)!write(signalled, &one, sizeof one);
@@ -185,7 +185,7 @@ static void on_signal(int number)
 static int catch_signals(struct run *run)
 {
     run->signalled = signalled = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    sl_end_signals_catch(on_signal, SA_RESTART);
+    sl_end_signals_catch(worker_run_on_signal, SA_RESTART);
     return signalled >= 0 ? 0 : sl_reason_fail(&run->reason, SL_ERR_IO, "no eventfd");
 }
 
@@ -267,7 +267,8 @@ static int serve(struct run *run)
 {
     int err = start(run);
     if (err == 0) {
-        sl_ring_watch(sl_reactor_ring(run->reactor), &run->watch, run->signalled, readable);
+        sl_ring_watch(sl_reactor_ring(run->reactor), &run->watch, run->signalled,
+                      worker_run_readable);
         sl_serve_worker_start(run->worker);
         (void)printf("%s computes models for %s until SIGINT or SIGTERM\n",
                      sl_transfer_name(run->transfer), flags.gateways);

@@ -77,7 +77,7 @@ static const struct panel {
 
 /* ---- values as text ---- */
 
-static const json_t *value_of(const struct sl_panel_row *row, const char *field)
+static const json_t *panel_value_of(const struct sl_panel_row *row, const char *field)
 {
     const json_t *value = json_object_get(row->part, field);
     return value != NULL ? value : json_object_get(row->item, field);
@@ -140,7 +140,8 @@ static void write_phases(const json_t *value, char text[SL_PANEL_CELL_BYTES])
     }
 }
 
-static void write_value(const json_t *value, enum format format, char text[SL_PANEL_CELL_BYTES])
+static void panel_write_value(const json_t *value, enum format format,
+                              char text[SL_PANEL_CELL_BYTES])
 {
     const double number = json_number_value(value);
     if (format == PHASES) {
@@ -163,7 +164,7 @@ static bool fill(struct sl_panel_row *row, const struct column *columns, const c
 {
     bool matches = *filter == '\0';
     for (uint32_t i = 0; columns[i].title != NULL; i++) {
-        write_value(value_of(row, columns[i].field), columns[i].format, row->cells[i]);
+        panel_write_value(panel_value_of(row, columns[i].field), columns[i].format, row->cells[i]);
         matches |= columns[i].format <= PHASES && strcasestr(row->cells[i], filter) != NULL;
     }
     return matches;
@@ -207,10 +208,10 @@ struct sort {
 };
 
 /* Numbers by value, names so that worker/10 follows worker/9; a missing value is the least. */
-static int compare(const void *a, const void *b, void *ctx)
+static int panel_compare(const void *a, const void *b, void *ctx)
 {
     const struct sort *sort = ctx;
-    const json_t *x = value_of(a, sort->field), *y = value_of(b, sort->field);
+    const json_t *x = panel_value_of(a, sort->field), *y = panel_value_of(b, sort->field);
     if (json_is_string(x) && json_is_string(y)) {
         return sort->sign * strverscmp(json_string_value(x), json_string_value(y));
     }
@@ -249,7 +250,7 @@ struct sl_panel_row *sl_panel_rows(uint32_t panel, const json_t *state, struct s
     }
     if (order.column > 0) {
         struct sort sort = {columns[order.column - 1].field, order.is_descending ? -1 : 1};
-        qsort_r(rows + 1, *count, sizeof *rows, compare, &sort);
+        qsort_r(rows + 1, *count, sizeof *rows, panel_compare, &sort);
     }
     int widths[SL_PANEL_COLUMNS_MAX] = {0};
     for (uint32_t i = 0; i < (*count + 1) * SL_PANEL_COLUMNS_MAX; i++) {
@@ -278,12 +279,12 @@ void sl_panel_order_next(uint32_t panel, struct sl_panel_order *order)
 
 /* ---- the job ---- */
 
-static void append(char line[SL_PANEL_LINE_BYTES], const char *title, const json_t *value,
-                   enum format format)
+static void panel_append(char line[SL_PANEL_LINE_BYTES], const char *title, const json_t *value,
+                         enum format format)
 {
     char text[SL_PANEL_CELL_BYTES];
     const size_t used = strlen(line);
-    write_value(value, format, text);
+    panel_write_value(value, format, text);
     (void)snprintf(line + used, SL_PANEL_LINE_BYTES - used, "%s%s %s", used > 0 ? "  " : "", title,
                    text);
 }
@@ -298,7 +299,7 @@ static void append_trouble(char line[SL_PANEL_LINE_BYTES], const json_t *members
         const char *state = json_string_value(json_object_get(member, "state"));
         if (state != NULL &&
             (strcmp(state, "disconnected") == 0 || strcmp(state, "expired") == 0)) {
-            append(line, state, json_object_get(member, "name"), NAME);
+            panel_append(line, state, json_object_get(member, "name"), NAME);
         }
     }
 }
@@ -315,24 +316,24 @@ void sl_panel_summary(const json_t *state, char job[SL_PANEL_LINE_BYTES],
     const json_t *last = json_object_get(checkpoint, "last");
     size_t i;
     job[0] = totals[0] = '\0';
-    append(job, "job", json_object_get(cluster, "job"), NAME);
+    panel_append(job, "job", json_object_get(cluster, "job"), NAME);
     json_array_foreach(json_object_get(cluster, "missing"), i, missing)
     {
-        append(job, "missing", missing, NAME);
+        panel_append(job, "missing", missing, NAME);
     }
     append_trouble(job, json_object_get(cluster, "servers"));
     append_trouble(job, json_object_get(cluster, "workers"));
-    append(job, "coordinator", json_object_get(cluster, "coordinator"), NAME);
+    panel_append(job, "coordinator", json_object_get(cluster, "coordinator"), NAME);
     if (json_is_number(last)) {
         json_t *age = json_real(json_number_value(json_object_get(cluster, "time")) -
                                 json_number_value(last));
-        append(job, "checkpoint", json_object_get(checkpoint, "number"), INTEGER);
-        append(job, "age", age, SECONDS);
+        panel_append(job, "checkpoint", json_object_get(checkpoint, "number"), INTEGER);
+        panel_append(job, "age", age, SECONDS);
         json_decref(age);
     }
     const json_t *sums = json_object_get(cluster, "totals");
     for (i = 0; i < sizeof columns / sizeof columns[0]; i++) {
-        append(totals, columns[i].title, json_object_get(sums, columns[i].field),
-               columns[i].format);
+        panel_append(totals, columns[i].title, json_object_get(sums, columns[i].field),
+                     columns[i].format);
     }
 }

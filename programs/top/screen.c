@@ -27,7 +27,7 @@ struct screen {
     int first;                 /* row at the top, from 0 */
 };
 
-static uint64_t now_ns(void)
+static uint64_t screen_now_ns(void)
 {
     return sl_clock_now_ns(sl_clock_system());
 }
@@ -39,16 +39,16 @@ static void update(struct screen *screen)
     if (sl_source_fetch(screen->source, &state, &screen->problem) == 0) {
         json_decref(screen->state);
         screen->state = state;
-        screen->fetched_ns = now_ns();
+        screen->fetched_ns = screen_now_ns();
     }
-    screen->tried_ns = now_ns();
+    screen->tried_ns = screen_now_ns();
 }
 
 /* A line, as much of it as fits. */
-static void put(int y, int attributes, const char *format, ...)
+static void screen_put(int y, int attributes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static void put(int y, int attributes, const char *format, ...)
+static void screen_put(int y, int attributes, const char *format, ...)
 {
     char line[SL_REASON_BYTES + 64];
     SL_FORMAT(line, format);
@@ -61,17 +61,17 @@ static void draw_head(const struct screen *screen)
 {
     char job[SL_PANEL_LINE_BYTES], totals[SL_PANEL_LINE_BYTES];
     sl_panel_summary(screen->state, job, totals);
-    put(0, A_BOLD, "%s", job);
-    put(1, A_NORMAL, "%s", totals);
+    screen_put(0, A_BOLD, "%s", job);
+    screen_put(1, A_NORMAL, "%s", totals);
     const json_t *cluster = json_object_get(screen->state, "cluster");
     const char *problem = screen->problem.text;
-    const double age = (double)(now_ns() - screen->fetched_ns) / 1e9 +
+    const double age = (double)(screen_now_ns() - screen->fetched_ns) / 1e9 +
                        json_number_value(json_object_get(cluster, "age_s"));
     if (screen->is_paused) {
-        put(2, A_REVERSE, "paused");
+        screen_put(2, A_REVERSE, "paused");
     } else if (*problem != '\0' || age > LATE_S + (double)screen->interval_ns / 1e9) {
-        put(2, A_REVERSE, "%.0fs old: %s", age,
-            *problem != '\0' ? problem : "the coordinator has no newer reports");
+        screen_put(2, A_REVERSE, "%.0fs old: %s", age,
+                   *problem != '\0' ? problem : "the coordinator has no newer reports");
     }
     (void)move(3, 0);
     for (uint32_t i = 0; i < SL_PANEL_COUNT; i++) {
@@ -88,18 +88,18 @@ static void draw_rows(struct screen *screen)
     struct sl_panel_row *rows = sl_panel_rows(
         screen->panel, screen->state, screen->orders[screen->panel], screen->filter, COLS, &count);
     if (rows == NULL) {
-        put(HEAD_LINES, A_BOLD, "no memory for the rows");
+        screen_put(HEAD_LINES, A_BOLD, "no memory for the rows");
         return;
     }
     const int room = LINES - HEAD_LINES - 1, last = (int)count > room ? (int)count - room : 0;
     screen->first = screen->first > last ? last : screen->first < 0 ? 0 : screen->first;
-    put(HEAD_LINES - 1, A_UNDERLINE, "%s", rows[0].line);
+    screen_put(HEAD_LINES - 1, A_UNDERLINE, "%s", rows[0].line);
     for (int i = 0; i < room && screen->first + i < (int)count; i++) {
-        put(HEAD_LINES + i, A_NORMAL, "%s", rows[1 + screen->first + i].line);
+        screen_put(HEAD_LINES + i, A_NORMAL, "%s", rows[1 + screen->first + i].line);
     }
     if (count == 0) {
-        put(HEAD_LINES, A_NORMAL,
-            screen->filter[0] != '\0' ? "nothing matches the filter" : "none");
+        screen_put(HEAD_LINES, A_NORMAL,
+                   screen->filter[0] != '\0' ? "nothing matches the filter" : "none");
     }
     free(rows);
 }
@@ -108,12 +108,12 @@ static void draw_foot(const struct screen *screen)
 {
     const uint32_t column = screen->orders[screen->panel].column;
     if (screen->is_typing || screen->filter[0] != '\0') {
-        put(LINES - 1, A_REVERSE, "filter: %s%s", screen->filter,
-            screen->is_typing ? "_" : "  (/ changes it)");
+        screen_put(LINES - 1, A_REVERSE, "filter: %s%s", screen->filter,
+                   screen->is_typing ? "_" : "  (/ changes it)");
     } else {
-        put(LINES - 1, A_REVERSE, "q quit  s sort: %s  r reverse  / filter  p %s",
-            column == 0 ? "none" : sl_panel_title(screen->panel, column),
-            screen->is_paused ? "continue" : "pause");
+        screen_put(LINES - 1, A_REVERSE, "q quit  s sort: %s  r reverse  / filter  p %s",
+                   column == 0 ? "none" : sl_panel_title(screen->panel, column),
+                   screen->is_paused ? "continue" : "pause");
     }
 }
 
@@ -175,8 +175,8 @@ void sl_screen_run(struct sl_source *source, json_t *state, uint64_t interval_ns
         .source = source,
         .state = state,
         .interval_ns = interval_ns,
-        .fetched_ns = now_ns(),
-        .tried_ns = now_ns(),
+        .fetched_ns = screen_now_ns(),
+        .tried_ns = screen_now_ns(),
         .orders = {[SL_PANEL_WORKERS] = {3, true}, [SL_PANEL_KEYS] = {2, true}}};
     (void)initscr();
     (void)cbreak();
@@ -186,11 +186,11 @@ void sl_screen_run(struct sl_source *source, json_t *state, uint64_t interval_ns
     set_escdelay(50);
     for (int key = ERR; key != 'q' || screen.is_typing; key = getch()) {
         press(&screen, key);
-        if (!screen.is_paused && now_ns() >= screen.tried_ns + interval_ns) {
+        if (!screen.is_paused && screen_now_ns() >= screen.tried_ns + interval_ns) {
             update(&screen);
         }
         draw(&screen);
-        const uint64_t now = now_ns(), due_ns = screen.tried_ns + interval_ns;
+        const uint64_t now = screen_now_ns(), due_ns = screen.tried_ns + interval_ns;
         timeout(screen.is_paused ? -1
                 : due_ns > now   ? (int)((due_ns - now) / SL_CLOCK_NS_PER_MS) + 1
                                  : 0);

@@ -10,8 +10,8 @@
 #include "core/array.h"
 
 /* Appends "folder/name", or the name. */
-static int append(struct sl_data_files *files, const char *folder, const char *name, size_t length,
-                  struct sl_reason *reason)
+static int data_files_append(struct sl_data_files *files, const char *folder, const char *name,
+                             size_t length, struct sl_reason *reason)
 {
     const size_t room = (folder == NULL ? 0 : strlen(folder) + 1) + length + 1;
     char *path = malloc(room);
@@ -32,7 +32,7 @@ static int is_data(const struct dirent *entry)
 }
 
 /* In the order of the bytes: alphasort's depends on the locale. */
-static int by_name(const struct dirent **one, const struct dirent **other)
+static int data_files_by_name(const struct dirent **one, const struct dirent **other)
 {
     return strcmp((*one)->d_name, (*other)->d_name);
 }
@@ -40,7 +40,7 @@ static int by_name(const struct dirent **one, const struct dirent **other)
 static int add_folder(struct sl_data_files *files, const char *folder, struct sl_reason *reason)
 {
     struct dirent **entries = NULL;
-    const int count = scandir(folder, &entries, is_data, by_name);
+    const int count = scandir(folder, &entries, is_data, data_files_by_name);
     if (count < 0) {
         const int why = errno;
         return sl_reason_fail(reason, sl_err_from_errno(why), "%s: %s", folder, strerror(why));
@@ -52,7 +52,7 @@ static int add_folder(struct sl_data_files *files, const char *folder, struct sl
                                          folder);
     for (int i = 0; i < count; i++) {
         const char *name = entries[i]->d_name;
-        err = err != 0 ? err : append(files, folder, name, strlen(name), reason);
+        err = err != 0 ? err : data_files_append(files, folder, name, strlen(name), reason);
         free(entries[i]);
     }
     free(entries);
@@ -64,7 +64,7 @@ static int add_one(struct sl_data_files *files, const char *path, struct sl_reas
     struct stat status;
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode)
                ? add_folder(files, path, reason)
-               : append(files, NULL, path, strlen(path), reason);
+               : data_files_append(files, NULL, path, strlen(path), reason);
 }
 
 int sl_data_files_add(struct sl_data_files *files, const char *value, struct sl_reason *reason)

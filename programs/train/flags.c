@@ -183,7 +183,7 @@ static const struct sl_cli_option OPTIONS[] = {
 
 static struct sl_cli_given given[OWN_OPTIONS + SL_SETTINGS_OPTIONS_MAX];
 
-static bool is_given(const char *flag)
+static bool flags_is_given(const char *flag)
 {
     size_t i = 0;
     while (OPTIONS[i].name == NULL || strcmp(OPTIONS[i].name, flag) != 0) {
@@ -279,7 +279,7 @@ static int take_settings(struct sl_optimizer_spec *spec, struct sl_reason *reaso
     spec->lr = default_lr(kind, raw.model);
     for (size_t i = 0; i < sizeof SETTINGS / sizeof SETTINGS[0]; i++) {
         const struct setting *setting = &SETTINGS[i];
-        if (!is_given(setting->flag)) {
+        if (!flags_is_given(setting->flag)) {
             continue;
         }
         if (!has_bit(setting->optimizers, raw.optimizer) && !has_bit(setting->models, raw.model)) {
@@ -307,7 +307,7 @@ static int parse_consistency(const char *text, struct sl_consistency_spec *out,
             "--consistency %s: accepts asp, bsp, ssp or ssp:N with N from 0 to %d", text,
             STALENESS_MAX);
     }
-    if (!is_ssp && is_given("staleness")) {
+    if (!is_ssp && flags_is_given("staleness")) {
         return sl_reason_fail(
             reason, SL_ERR_INVALID,
             "--staleness has no effect with --consistency %s: it is the N of --consistency ssp",
@@ -331,7 +331,7 @@ static int finish(const struct sl_cli *cli, struct sl_reason *reason)
     values.training.step_timeout_ms = (uint32_t)(raw.step_timeout_ns / SL_CLOCK_NS_PER_MS);
     values.training.start_timeout_ms = (uint32_t)(raw.start_timeout_ns / SL_CLOCK_NS_PER_MS);
     values.training.barrier_timeout_ms = (uint32_t)(raw.barrier_timeout_ns / SL_CLOCK_NS_PER_MS);
-    values.training.is_lr_given = is_given("lr");
+    values.training.is_lr_given = flags_is_given("lr");
     int err = parse_consistency(raw.consistency, &values.training.consistency, reason);
     err = err != 0 ? err : take_settings(&values.training.optimizer, reason);
     if (err == 0 && values.publish != NULL && values.settings.objects.catalogue == NULL) {

@@ -69,7 +69,7 @@ static size_t format_row(const struct sl_synthetic_row *row, char line[ROW_BYTES
 
 /* ---- Files ----------------------------------------------------------------------------------- */
 
-static int fail_file(const char *path)
+static int train_generate_fail_file(const char *path)
 {
     int err = sl_err_from_errno(errno);
     sl_log_error("%s: %s", path, strerror(errno));
@@ -106,15 +106,15 @@ static int write_file(struct sl_synthetic *model, const char *path, uint64_t row
     *out = (struct written){0};
     FILE *file = fopen(path, "wb");
     if (file == NULL) {
-        return fail_file(path);
+        return train_generate_fail_file(path);
     }
     (void)setvbuf(file, NULL, _IOFBF, FILE_BUFFER_BYTES);
     int err = write_rows(model, file, rows, auc, out);
     if (err != 0) {
-        err = fail_file(path);
+        err = train_generate_fail_file(path);
         (void)fclose(file);
     } else if (fclose(file) != 0) {
-        err = fail_file(path);
+        err = train_generate_fail_file(path);
     }
     if (err != 0) {
         (void)unlink(path); /* a part looks like data */
@@ -141,7 +141,7 @@ static int write_truth(const struct options *options, const char *path, uint64_t
     }
     int failed = json_dump_file(json, path, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     json_decref(json);
-    return failed == 0 ? 0 : fail_file(path);
+    return failed == 0 ? 0 : train_generate_fail_file(path);
 }
 
 /* ---- The whole ------------------------------------------------------------------------------- */
@@ -195,7 +195,7 @@ static int generate(const struct options *options)
     struct sl_synthetic *model;
     struct sl_auc scores;
     if (mkdir(options->folder, 0777) != 0 && errno != EEXIST) {
-        return fail_file(options->folder);
+        return train_generate_fail_file(options->folder);
     }
     int err = sl_synthetic_create(&model_options, &model);
     if (err != 0) {

@@ -40,7 +40,7 @@ static void semaphore_wait(sem_t *semaphore)
     }
 }
 
-static int fail(struct sl_loader *loader, int err, const char *text)
+static int loader_fail(struct sl_loader *loader, int err, const char *text)
 {
     (void)snprintf(loader->reason, sizeof loader->reason, "%s", text);
     return err;
@@ -73,7 +73,7 @@ static int64_t pass_batches(struct sl_loader *loader, uint32_t count)
         }
     }
     if (got < 0) {
-        return fail(loader, got, sl_reader_reason(loader->reader));
+        return loader_fail(loader, got, sl_reader_reason(loader->reader));
     }
     return (int64_t)((rows + loader->batch_rows - 1) / loader->batch_rows);
 }
@@ -112,15 +112,15 @@ static int fill(struct sl_loader *loader, struct place *place, struct sl_batch *
            (got = sl_reader_next(loader->reader, &row)) == 1) {
         int err = sl_batch_add(batch, &loader->set, row);
         if (err != 0) {
-            return fail(loader, err,
-                        err == SL_ERR_TOO_LARGE
-                            ? "a batch has more than 2^31 features: choose a smaller "
-                              "--batch-size"
-                            : "no memory for a batch: choose a smaller --batch-size");
+            return loader_fail(loader, err,
+                               err == SL_ERR_TOO_LARGE
+                                   ? "a batch has more than 2^31 features: choose a smaller "
+                                     "--batch-size"
+                                   : "no memory for a batch: choose a smaller --batch-size");
         }
     }
     if (got < 0) {
-        return fail(loader, got, sl_reader_reason(loader->reader));
+        return loader_fail(loader, got, sl_reader_reason(loader->reader));
     }
     batch->epoch = place->epoch;
     batch->index = place->index++;
@@ -139,7 +139,7 @@ static int fill_any(struct sl_loader *loader, struct place *place, struct sl_bat
     return result;
 }
 
-static void *run(void *ctx)
+static void *loader_run(void *ctx)
 {
     struct sl_loader *loader = ctx;
     struct place place = {0};
@@ -162,7 +162,7 @@ static void *run(void *ctx)
 
 static int start_thread(struct sl_loader *loader)
 {
-    loader->started = sl_thread_start(&loader->thread, NULL, run, loader) == 0;
+    loader->started = sl_thread_start(&loader->thread, NULL, loader_run, loader) == 0;
     return loader->started ? 0 : SL_ERR_IO;
 }
 

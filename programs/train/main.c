@@ -44,7 +44,7 @@ static volatile sig_atomic_t caught_signal;
 static volatile sig_atomic_t
     waiting; /* for other processes: a signal may end the process at once */
 
-static void on_signal(int number)
+static void train_main_on_signal(int number)
 {
     if (waiting != 0) {
         _exit(EXIT_SIGNAL + sl_end_signals_number(number));
@@ -55,7 +55,7 @@ static void on_signal(int number)
     }
 }
 
-static void on_quit(int number)
+static void train_main_on_quit(int number)
 {
     _exit(EXIT_SIGNAL + number);
 }
@@ -75,8 +75,8 @@ static void on_alarm(int number)
 /* Repeated signals have no effect; SIGQUIT exits at once. */
 static void catch_signals(void)
 {
-    struct sigaction action = {.sa_handler = on_quit};
-    sl_end_signals_catch(on_signal, 0);
+    struct sigaction action = {.sa_handler = train_main_on_quit};
+    sl_end_signals_catch(train_main_on_signal, 0);
     (void)sigemptyset(&action.sa_mask);
     (void)sigaction(SIGQUIT, &action, NULL);
     action = (struct sigaction){.sa_handler = on_alarm};

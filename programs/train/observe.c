@@ -39,7 +39,8 @@ static const struct sl_ping *pings(const struct sl_observe *observe, uint32_t *c
 
 /* ---- routes ---- */
 
-static void read_health(void *ctx, const struct sl_query *query, struct sl_reply *reply)
+static void train_observe_read_health(void *ctx, const struct sl_query *query,
+                                      struct sl_reply *reply)
 {
     const struct sl_observe *observe = ctx;
     uint32_t count;
@@ -47,7 +48,8 @@ static void read_health(void *ctx, const struct sl_query *query, struct sl_reply
     sl_ping_reply_health(list, count, reply);
 }
 
-static void read_readiness(void *ctx, const struct sl_query *query, struct sl_reply *reply)
+static void train_observe_read_readiness(void *ctx, const struct sl_query *query,
+                                         struct sl_reply *reply)
 {
     const struct sl_observe *observe = ctx;
     if (!observe->is_connected) {
@@ -57,7 +59,8 @@ static void read_readiness(void *ctx, const struct sl_query *query, struct sl_re
     sl_reply_json(reply, json_pack("{s:s}", "status", "ready"));
 }
 
-static void read_metrics(void *ctx, const struct sl_query *query, struct sl_reply *reply)
+static void train_observe_read_metrics(void *ctx, const struct sl_query *query,
+                                       struct sl_reply *reply)
 {
     const struct sl_observe *observe = ctx;
     char *text = NULL;
@@ -67,7 +70,8 @@ static void read_metrics(void *ctx, const struct sl_query *query, struct sl_repl
     sl_reply_take(reply, text, bytes);
 }
 
-static void read_process(void *ctx, const struct sl_query *query, struct sl_reply *reply)
+static void train_observe_read_process(void *ctx, const struct sl_query *query,
+                                       struct sl_reply *reply)
 {
     const struct sl_observe *observe = ctx;
     char name[32] = "worker";
@@ -89,7 +93,7 @@ static void read_process(void *ctx, const struct sl_query *query, struct sl_repl
     sl_self_reply(&self, reply);
 }
 
-static void tick(void *ctx, uint64_t now_ns)
+static void train_observe_tick(void *ctx, uint64_t now_ns)
 {
     struct sl_observe *observe = ctx;
     for (uint32_t i = 0; observe->is_connected && i < observe->ping_count; i++) {
@@ -109,10 +113,13 @@ int sl_observe_open(const struct sl_observe_options *options, struct sl_observe 
     observe->options = *options;
     observe->begun_ns = sl_clock_now_ns(sl_clock_system());
     const struct sl_observer_route routes[ROUTES] = {
-        {.path = "/healthz", .type = JSON, .read = read_health, .ctx = observe},
-        {.path = "/readyz", .type = JSON, .read = read_readiness, .ctx = observe},
-        {.path = "/metrics", .type = SL_METRICS_TEXT_TYPE, .read = read_metrics, .ctx = observe},
-        {.path = "/api/process", .type = JSON, .read = read_process, .ctx = observe},
+        {.path = "/healthz", .type = JSON, .read = train_observe_read_health, .ctx = observe},
+        {.path = "/readyz", .type = JSON, .read = train_observe_read_readiness, .ctx = observe},
+        {.path = "/metrics",
+         .type = SL_METRICS_TEXT_TYPE,
+         .read = train_observe_read_metrics,
+         .ctx = observe},
+        {.path = "/api/process", .type = JSON, .read = train_observe_read_process, .ctx = observe},
         {.path = "/api/events", .type = JSON, .read = sl_self_read_events},
     };
     memcpy(observe->routes, routes, sizeof routes);
@@ -120,7 +127,7 @@ int sl_observe_open(const struct sl_observe_options *options, struct sl_observe 
         .listen = options->listen,
         .routes = observe->routes,
         .route_count = ROUTES,
-        .tick = tick,
+        .tick = train_observe_tick,
         .ctx = observe,
     };
     int err = sl_observer_create(&observer, &observe->observer, reason);
@@ -146,7 +153,7 @@ const char *sl_observe_address(const struct sl_observe *observe)
 }
 
 /* On the observer's thread. */
-static void on_connected(void *ctx, uint64_t a, uint64_t b)
+static void train_observe_on_connected(void *ctx, uint64_t a, uint64_t b)
 {
     ((struct sl_observe *)ctx)->is_connected = true;
 }
@@ -167,7 +174,7 @@ int sl_observe_connected(struct sl_observe *observe, struct sl_client *client, b
     }
     if (err == 0) {
         err = sl_mailbox_post(observe->from_main,
-                              (struct sl_mail){.run = on_connected, .ctx = observe});
+                              (struct sl_mail){.run = train_observe_on_connected, .ctx = observe});
         sl_assert(err == 0); /* the only mail of this lane */
     }
     return err;

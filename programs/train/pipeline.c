@@ -29,7 +29,7 @@ static double seconds_since(const struct sl_pipeline *pipeline, uint64_t begin_n
     return (double)(now_ns - begin_ns) / (double)SL_CLOCK_NS_PER_S;
 }
 
-static int fail(struct sl_pipeline *pipeline, int err, const char *doing, const char *why)
+static int pipeline_fail(struct sl_pipeline *pipeline, int err, const char *doing, const char *why)
 {
     (void)snprintf(pipeline->reason, sizeof pipeline->reason, "%s: %s%s%s", doing, sl_err_name(err),
                    why[0] == '\0' ? "" : ": ", why);
@@ -89,7 +89,8 @@ int sl_pipeline_load(struct sl_pipeline *pipeline, struct sl_pipeline_lane **out
     pipeline->loaded_count++;
     int err = prepare_lane(&pipeline->options, lane);
     if (err != 0) {
-        return fail(pipeline, err, "parameters of a batch", "choose a smaller --batch-size");
+        return pipeline_fail(pipeline, err, "parameters of a batch",
+                             "choose a smaller --batch-size");
     }
     *out = lane;
     return 1;
@@ -157,14 +158,14 @@ int sl_pipeline_submit(struct sl_pipeline *pipeline, uint32_t clock,
     uint64_t begin_ns = sl_clock_now_ns(pipeline->options.clock);
     int err = sl_step_begin(pipeline->options.client, clock, &step);
     if (err != 0) {
-        return fail(pipeline, err, "begin of a step", "");
+        return pipeline_fail(pipeline, err, "begin of a step", "");
     }
     err = build(&pipeline->options, step, pushes, tick, pulls);
     uint64_t now_ns = sl_clock_now_ns(pipeline->options.clock);
     err = err != 0 ? err : sl_step_submit(step, pipeline->options.step_timeout_ms);
     pipeline->options.report->sending_seconds += seconds_since(pipeline, begin_ns);
     if (err != 0) {
-        err = fail(pipeline, err, "submission of a step", sl_step_error(step));
+        err = pipeline_fail(pipeline, err, "submission of a step", sl_step_error(step));
         sl_step_destroy(&step);
         return err;
     }
@@ -198,7 +199,7 @@ static int finish_one(struct sl_pipeline *pipeline)
     int err = sl_step_wait(oldest->step);
     pipeline->options.report->waiting_seconds += seconds_since(pipeline, begin_ns);
     if (err != 0) {
-        err = fail(pipeline, err, "step", sl_step_error(oldest->step));
+        err = pipeline_fail(pipeline, err, "step", sl_step_error(oldest->step));
     } else {
         record(pipeline, oldest);
     }

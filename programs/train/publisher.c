@@ -24,7 +24,7 @@ struct sl_publisher {
     int end_fd; /* readable: end */
 };
 
-static void publish(struct sl_publisher *self)
+static void publisher_publish(struct sl_publisher *self)
 {
     const struct sl_publish_options options = {
         .struct_size = sizeof options, .name = self->name, .note = self->note};
@@ -36,12 +36,12 @@ static void publish(struct sl_publisher *self)
     }
 }
 
-static void *run(void *ctx)
+static void *publisher_run(void *ctx)
 {
     struct sl_publisher *self = ctx;
     struct pollfd end = {.fd = self->end_fd, .events = POLLIN};
     while (poll(&end, 1, self->every_ms) <= 0) {
-        publish(self);
+        publisher_publish(self);
     }
     return NULL;
 }
@@ -64,7 +64,7 @@ static bool start(struct sl_publisher *self, const struct sl_objects_options *op
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     self->end_fd = eventfd(0, EFD_CLOEXEC);
     const bool is_running = sl_objects_create(options, &self->objects) == 0 && self->end_fd >= 0 &&
-                            pthread_create(&self->thread, NULL, run, self) == 0;
+                            pthread_create(&self->thread, NULL, publisher_run, self) == 0;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return is_running;
 }
@@ -108,7 +108,7 @@ void sl_publisher_stop(struct sl_publisher **publisher, bool publishes_last)
     (void)!write((*publisher)->end_fd, &one, sizeof one);
     (void)pthread_join((*publisher)->thread, NULL);
     if (publishes_last) {
-        publish(*publisher);
+        publisher_publish(*publisher);
     }
     free_publisher(publisher);
 }

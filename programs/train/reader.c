@@ -248,7 +248,7 @@ void sl_reader_rewind(struct sl_reader *reader)
     }
 }
 
-static int fail_file(struct sl_reader *reader, const char *what, int system_errno)
+static int train_reader_fail_file(struct sl_reader *reader, const char *what, int system_errno)
 {
     (void)snprintf(reader->reason, sizeof reader->reason, "%s: %s: %s",
                    reader->files[reader->file_index].path, what,
@@ -274,7 +274,7 @@ static int refill(struct sl_reader *reader)
         got = pread(reader->fd, reader->buffer + reader->filled, wanted, (off_t)reader->read_at);
     } while (got < 0 && errno == EINTR);
     if (got <= 0) {
-        return fail_file(reader, "read", got < 0 ? errno : 0);
+        return train_reader_fail_file(reader, "read", got < 0 ? errno : 0);
     }
     reader->filled += (size_t)got;
     reader->read_at += (uint64_t)got;
@@ -309,7 +309,7 @@ static int open_file(struct sl_reader *reader)
     const struct file *file = &reader->files[reader->file_index];
     reader->fd = open(file->path, O_RDONLY | O_CLOEXEC);
     if (reader->fd < 0) {
-        return fail_file(reader, "open", errno);
+        return train_reader_fail_file(reader, "open", errno);
     }
     bool inside = reader->begin > file->base;
     return inside ? skip_line(reader) : 0;

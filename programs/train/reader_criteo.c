@@ -82,7 +82,8 @@ static int parse_field(const struct sl_bytes *line, struct sl_bytes *tail, uint3
     return err != 0 ? err : sl_reader_row_add(row, feature_key(field, value, empty), 1.0F);
 }
 
-static int parse(struct sl_bytes line, struct sl_reader_row *row, struct sl_reader_fault *fault)
+static int reader_criteo_parse(struct sl_bytes line, struct sl_reader_row *row,
+                               struct sl_reader_fault *fault)
 {
     struct sl_bytes tail = line;
     float label;
@@ -106,5 +107,5 @@ const struct sl_reader_format sl_reader_criteo = {
     .accepts = "a line is a label 0 or 1, 13 integers and 26 hexadecimal words, separated by tabs;"
                " all but the label may be empty",
     .field_count = FIELDS,
-    .parse = parse,
+    .parse = reader_criteo_parse,
 };

@@ -85,8 +85,8 @@ static int parse_feature(const struct sl_bytes *line, struct sl_bytes *tail, boo
     return sl_reader_row_add(row, key, value);
 }
 
-static int parse(struct sl_bytes line, bool has_field, struct sl_reader_row *row,
-                 struct sl_reader_fault *fault)
+static int reader_libsvm_parse(struct sl_bytes line, bool has_field, struct sl_reader_row *row,
+                               struct sl_reader_fault *fault)
 {
     struct sl_bytes tail = line;
     skip_blanks(&tail);
@@ -107,13 +107,13 @@ static int parse(struct sl_bytes line, bool has_field, struct sl_reader_row *row
 static int parse_libsvm(struct sl_bytes line, struct sl_reader_row *row,
                         struct sl_reader_fault *fault)
 {
-    return parse(line, false, row, fault);
+    return reader_libsvm_parse(line, false, row, fault);
 }
 
 static int parse_libffm(struct sl_bytes line, struct sl_reader_row *row,
                         struct sl_reader_fault *fault)
 {
-    return parse(line, true, row, fault);
+    return reader_libsvm_parse(line, true, row, fault);
 }
 
 const struct sl_reader_format sl_reader_libsvm = {

@@ -28,7 +28,7 @@ static void disarm(struct sl_agent *agent)
     sl_reactor_disarm(agent->options.reactor, &agent->absence);
 }
 
-static void fail(struct sl_agent *agent, int err, const char *reason)
+static void agent_fail(struct sl_agent *agent, int err, const char *reason)
 {
     if (agent->failed) {
         return;
@@ -73,12 +73,12 @@ static void cluster_came(struct sl_agent *agent, const struct sl_message_cluster
     uint32_t first_shard = 0;
     uint32_t shard_count = 0;
     if (!find_shards(agent, cluster, &first_shard, &shard_count)) {
-        fail(agent, SL_ERR_PROTOCOL,
-             "the coordinator's cluster does not have this server as it is");
+        agent_fail(agent, SL_ERR_PROTOCOL,
+                   "the coordinator's cluster does not have this server as it is");
         return;
     }
     if (agent->joined && (first_shard != agent->first_shard || shard_count != agent->shard_count)) {
-        fail(agent, SL_ERR_PROTOCOL, "its shards are numbered otherwise than before");
+        agent_fail(agent, SL_ERR_PROTOCOL, "its shards are numbered otherwise than before");
         return;
     }
     agent->registration.is_done = true;
@@ -121,7 +121,7 @@ static void register_answered(void *ctx, const struct sl_message *answer, int er
         sl_log_debug("not registered again: %s", reason);
         agent->registration.is_done = false; /* the next heartbeat retries */
     } else {
-        fail(agent, err, reason);
+        agent_fail(agent, err, reason);
     }
     if (agent->registration.has_news && !agent->failed && sl_session_conn(agent->session) != NULL) {
         register_once(agent);
@@ -223,8 +223,8 @@ static void on_absence(struct sl_timer *timer, uint64_t now_ns)
     agent->options.events.absent(agent->options.ctx);
 }
 
-static void on_welcomed(void *ctx, struct sl_session *session,
-                        const struct sl_message_welcome *welcome)
+static void agent_on_welcomed(void *ctx, struct sl_session *session,
+                              const struct sl_message_welcome *welcome)
 {
     struct sl_agent *agent = ctx;
     agent->welcome.lease_ns = welcome->lease_ms * SL_CLOCK_NS_PER_MS;
@@ -244,7 +244,7 @@ static void on_welcomed(void *ctx, struct sl_session *session,
     register_once(agent);
 }
 
-static void on_expired(void *ctx, struct sl_session *session, int err, const char *reason)
+static void agent_on_expired(void *ctx, struct sl_session *session, int err, const char *reason)
 {
     struct sl_agent *agent = ctx;
     disarm(agent);
@@ -264,9 +264,9 @@ static void on_expired(void *ctx, struct sl_session *session, int err, const cha
     }
 }
 
-static void on_closed(void *ctx, struct sl_session *session, int err, const char *reason)
+static void agent_on_closed(void *ctx, struct sl_session *session, int err, const char *reason)
 {
-    fail(ctx, err, reason);
+    agent_fail(ctx, err, reason);
 }
 
 static void peer_expired(const struct sl_agent *agent, const struct sl_message_expired *expired)
@@ -317,10 +317,10 @@ static void on_notified(void *ctx, struct sl_session *session, const struct sl_m
 }
 
 static const struct sl_session_events session_events = {
-    .welcomed = on_welcomed,
+    .welcomed = agent_on_welcomed,
     .notified = on_notified,
-    .lost = on_expired,
-    .closed = on_closed,
+    .lost = agent_on_expired,
+    .closed = agent_on_closed,
 };
 
 /* Calls of the owner */

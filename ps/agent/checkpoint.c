@@ -22,7 +22,7 @@ static void forget_answer(struct sl_agent_checkpoint *checkpoint)
     checkpoint->is_unsent = false;
 }
 
-static void send_answer(struct sl_agent *agent)
+static void agent_checkpoint_send_answer(struct sl_agent *agent)
 {
     struct sl_agent_checkpoint *checkpoint = &agent->checkpoint;
     if (has_answer(checkpoint) && agent->session != NULL && !agent->failed) {
@@ -30,7 +30,7 @@ static void send_answer(struct sl_agent *agent)
     }
 }
 
-static struct sl_message failure_of(uint64_t number, int err, const char *why)
+static struct sl_message agent_checkpoint_failure_of(uint64_t number, int err, const char *why)
 {
     struct sl_message message = {
         .kind = SL_MESSAGE_CHECKPOINT_PART,
@@ -43,7 +43,7 @@ static struct sl_message failure_of(uint64_t number, int err, const char *why)
 /* Answers a message that does not fit the checkpoints known here. */
 static void contradict(struct sl_agent *agent, uint64_t number, int err, const char *why)
 {
-    struct sl_message message = failure_of(number, err, why);
+    struct sl_message message = agent_checkpoint_failure_of(number, err, why);
     (void)sl_session_notify(agent->session, &message); /* if it fails, the coordinator times out */
 }
 
@@ -51,7 +51,8 @@ void sl_agent_checkpoint_notified(struct sl_agent *agent, const struct sl_messag
 {
     struct sl_agent_checkpoint *checkpoint = &agent->checkpoint;
     if (begun->number == checkpoint->number) {
-        send_answer(agent); /* if it is not ready, it follows when the files are written */
+        agent_checkpoint_send_answer(
+            agent); /* if it is not ready, it follows when the files are written */
         return;
     }
     if (!agent->joined) {
@@ -86,7 +87,8 @@ void sl_agent_checkpoint_publish_notified(struct sl_agent *agent,
         return;
     }
     if (checkpoint->is_publishing || checkpoint->answer.checkpoint_part.err != 0) {
-        send_answer(agent); /* if it is not ready, it follows when the manifest is written */
+        agent_checkpoint_send_answer(
+            agent); /* if it is not ready, it follows when the manifest is written */
         return;
     }
     forget_answer(checkpoint);
@@ -97,7 +99,7 @@ void sl_agent_checkpoint_publish_notified(struct sl_agent *agent,
 void sl_agent_checkpoint_beat(struct sl_agent *agent)
 {
     if (agent->checkpoint.is_unsent) {
-        send_answer(agent);
+        agent_checkpoint_send_answer(agent);
     }
 }
 
@@ -123,7 +125,8 @@ void sl_agent_checkpoint_fini(struct sl_agent *agent)
 
 /* Takes ownership of the message's memory. Drops answers for earlier checkpoints: the coordinator
  * has aborted them. */
-static void answer(struct sl_agent *agent, uint64_t number, struct sl_message *message)
+static void agent_checkpoint_answer(struct sl_agent *agent, uint64_t number,
+                                    struct sl_message *message)
 {
     sl_reactor_assert_owner(agent->options.reactor);
     if (number != agent->checkpoint.number) {
@@ -132,7 +135,7 @@ static void answer(struct sl_agent *agent, uint64_t number, struct sl_message *m
     }
     forget_answer(&agent->checkpoint);
     agent->checkpoint.answer = *message;
-    send_answer(agent);
+    agent_checkpoint_send_answer(agent);
 }
 
 void sl_agent_checkpoint_part(struct sl_agent *agent, uint64_t number,
@@ -154,14 +157,14 @@ void sl_agent_checkpoint_part(struct sl_agent *agent, uint64_t number,
                             .file_count = file_count,
                             .has_worker = has_worker},
     };
-    answer(agent, number, &message);
+    agent_checkpoint_answer(agent, number, &message);
 }
 
 void sl_agent_checkpoint_fail(struct sl_agent *agent, uint64_t number, int err, const char *why)
 {
     sl_assert(err < 0);
-    struct sl_message message = failure_of(number, err, why);
-    answer(agent, number, &message);
+    struct sl_message message = agent_checkpoint_failure_of(number, err, why);
+    agent_checkpoint_answer(agent, number, &message);
 }
 
 void sl_agent_checkpoint_done(struct sl_agent *agent, uint64_t number)
@@ -170,7 +173,7 @@ void sl_agent_checkpoint_done(struct sl_agent *agent, uint64_t number)
     if (number == agent->checkpoint.number) {
         agent->checkpoint.latest = number;
     }
-    answer(agent, number, &message);
+    agent_checkpoint_answer(agent, number, &message);
 }
 
 void sl_agent_checkpoint_ask(struct sl_agent *agent, uint64_t timeout_ns,

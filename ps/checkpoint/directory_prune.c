@@ -32,7 +32,7 @@ static int unless_gone(int err)
     return err == SL_ERR_NOT_FOUND ? 0 : err;
 }
 
-static bool has_name(const struct sl_disk_names *names, const char *name)
+static bool directory_prune_has_name(const struct sl_disk_names *names, const char *name)
 {
     bool is_found = false;
     for (uint32_t i = 0; i < names->count; i++) {
@@ -68,9 +68,9 @@ int sl_checkpoint_directory_keep(const struct sl_disk *disk, const char *directo
         struct sl_disk_names names = {0};
         err = sl_checkpoint_directory_path(directory, list.items[i].number, NULL, subdir, reason);
         err = err != 0 ? err : unless_gone(sl_disk_list(disk, subdir, &names, reason));
-        if (err == 0 && !has_name(&names, SL_CHECKPOINT_KEPT_NAME) &&
-            (has_name(&names, SL_CHECKPOINT_MANIFEST_NAME) ||
-             has_name(&names, SL_CHECKPOINT_ABANDONED_NAME))) {
+        if (err == 0 && !directory_prune_has_name(&names, SL_CHECKPOINT_KEPT_NAME) &&
+            (directory_prune_has_name(&names, SL_CHECKPOINT_MANIFEST_NAME) ||
+             directory_prune_has_name(&names, SL_CHECKPOINT_ABANDONED_NAME))) {
             err = mark_kept(disk, subdir, reason);
         }
         sl_disk_names_fini(&names);
@@ -86,22 +86,24 @@ static int is_kept(const struct sl_disk *disk, const char *directory, uint64_t n
     struct sl_disk_names names = {0};
     int err = sl_checkpoint_directory_path(directory, number, NULL, subdir, reason);
     err = err != 0 ? err : unless_gone(sl_disk_list(disk, subdir, &names, reason));
-    *out = has_name(&names, SL_CHECKPOINT_KEPT_NAME);
+    *out = directory_prune_has_name(&names, SL_CHECKPOINT_KEPT_NAME);
     sl_disk_names_fini(&names);
     return err;
 }
 
 /* Removes our files. A kept checkpoint keeps its files; so does an abandoned one, unless
  * also_abandoned. *count: files removed. */
-static int remove_files(const struct sl_disk *disk, const char *subdir, bool also_abandoned,
-                        uint32_t *count, struct sl_reason *reason)
+static int directory_prune_remove_files(const struct sl_disk *disk, const char *subdir,
+                                        bool also_abandoned, uint32_t *count,
+                                        struct sl_reason *reason)
 {
     char path[SL_DISK_PATH_BYTES];
     struct sl_disk_names names = {0};
     *count = 0;
     int err = unless_gone(sl_disk_list(disk, subdir, &names, reason));
-    const bool stays = has_name(&names, SL_CHECKPOINT_KEPT_NAME) ||
-                       (!also_abandoned && has_name(&names, SL_CHECKPOINT_ABANDONED_NAME));
+    const bool stays =
+        directory_prune_has_name(&names, SL_CHECKPOINT_KEPT_NAME) ||
+        (!also_abandoned && directory_prune_has_name(&names, SL_CHECKPOINT_ABANDONED_NAME));
     for (uint32_t i = 0; err == 0 && !stays && i < names.count; i++) {
         if (names.items[i].is_subdir || !is_ours(names.items[i].name)) {
             continue;
@@ -137,7 +139,7 @@ static int remove_checkpoint(const struct sl_disk *disk, const char *directory, 
     }
     err = err != 0 ? err : unless_gone(sl_disk_remove(disk, manifest, reason));
     err = err != 0 ? err : unless_gone(sl_disk_sync_directory(disk, subdir, reason));
-    err = err != 0 ? err : remove_files(disk, subdir, true, &count, reason);
+    err = err != 0 ? err : directory_prune_remove_files(disk, subdir, true, &count, reason);
     return err != 0 ? err : remove_subdir(disk, subdir, reason);
 }
 
@@ -253,11 +255,11 @@ int sl_checkpoint_directory_prune(const struct sl_disk *disk, const char *direct
 static int clear_files(const struct sl_disk *disk, const char *subdir, struct sl_reason *reason)
 {
     uint32_t count;
-    int err = remove_files(disk, subdir, false, &count, reason);
+    int err = directory_prune_remove_files(disk, subdir, false, &count, reason);
     if (err != 0 || count == 0) {
         return err;
     }
-    err = remove_files(disk, subdir, false, &count, reason);
+    err = directory_prune_remove_files(disk, subdir, false, &count, reason);
     return err != 0 ? err : unless_gone(sl_disk_sync_directory(disk, subdir, reason));
 }
 

@@ -15,7 +15,8 @@ struct findings {
 };
 
 /* why: a text that names the path. */
-static void find(struct findings *findings, int err, const char *path, const char *why)
+static void directory_verify_find(struct findings *findings, int err, const char *path,
+                                  const char *why)
 {
     if (findings->err == 0) {
         findings->err = err;
@@ -89,9 +90,10 @@ static int check_bytes(const struct sl_disk *disk, const char *directory,
 }
 
 /* Checks each file of the range: its size or, if deep, every byte. */
-static int check_files(const struct sl_disk *disk, const char *directory,
-                       const struct sl_checkpoint_manifest *manifest,
-                       struct sl_checkpoint_shard_range range, bool deep, struct findings *findings)
+static int directory_verify_check_files(const struct sl_disk *disk, const char *directory,
+                                        const struct sl_checkpoint_manifest *manifest,
+                                        struct sl_checkpoint_shard_range range, bool deep,
+                                        struct findings *findings)
 {
     char path[SL_DISK_PATH_BYTES];
     struct sl_reason why;
@@ -109,7 +111,7 @@ static int check_files(const struct sl_disk *disk, const char *directory,
             return sl_reason_fail(findings->reason, err, "%s", why.text);
         }
         if (err != 0) {
-            find(findings, err, path, why.text);
+            directory_verify_find(findings, err, path, why.text);
         }
     }
     return 0;
@@ -122,7 +124,7 @@ int sl_checkpoint_directory_check_files(const struct sl_disk *disk, const char *
                                         struct sl_reason *reason)
 {
     struct findings findings = {.report = report, .reason = reason};
-    int err = check_files(disk, directory, manifest, range, false, &findings);
+    int err = directory_verify_check_files(disk, directory, manifest, range, false, &findings);
     return err != 0 ? err : findings.err;
 }
 
@@ -173,7 +175,7 @@ static void report_base(struct findings *findings, const char *directory, uint64
     struct sl_reason why;
     (void)sl_checkpoint_directory_path(directory, base, NULL, path, &why);
     sl_reason_set(&why, "%s, the base of checkpoint %" PRIu64 ", %s", path, number, what);
-    find(findings, SL_ERR_CORRUPT, path, why.text);
+    directory_verify_find(findings, SL_ERR_CORRUPT, path, why.text);
 }
 
 /* Adds the next manifest to the chain. Damage is reported as a finding. *on: the chain can
@@ -197,7 +199,7 @@ static int chain_next(const struct sl_disk *disk, const char *directory, uint64_
     if (err != 0) {
         (void)sl_checkpoint_directory_path(directory, number, SL_CHECKPOINT_MANIFEST_NAME, path,
                                            NULL);
-        find(findings, err, path, why.text);
+        directory_verify_find(findings, err, path, why.text);
         return 0;
     }
     if (!is_base(chain, &manifest)) {
@@ -228,9 +230,9 @@ static int read_chain(const struct sl_disk *disk, const char *directory, uint64_
     return err;
 }
 
-static int walk(const struct sl_disk *disk, const char *directory, uint64_t number,
-                struct sl_checkpoint_shard_range range, bool deep, struct findings *findings,
-                struct sl_checkpoint_chain *chain)
+static int directory_verify_walk(const struct sl_disk *disk, const char *directory, uint64_t number,
+                                 struct sl_checkpoint_shard_range range, bool deep,
+                                 struct findings *findings, struct sl_checkpoint_chain *chain)
 {
     int err = read_chain(disk, directory, number, chain, findings);
     for (uint32_t i = 0; err == 0 && i < chain->count; i++) {
@@ -242,9 +244,9 @@ static int walk(const struct sl_disk *disk, const char *directory, uint64_t numb
             sl_reason_set(&why, "%s: it has %u shard%s; asked for are %u from %u on", path,
                           manifest->shard_count, sl_log_plural(manifest->shard_count), range.count,
                           range.first);
-            find(findings, SL_ERR_CORRUPT, path, why.text);
+            directory_verify_find(findings, SL_ERR_CORRUPT, path, why.text);
         }
-        err = check_files(disk, directory, manifest, range, deep, findings);
+        err = directory_verify_check_files(disk, directory, manifest, range, deep, findings);
     }
     if (err != 0) {
         return err;
@@ -261,7 +263,7 @@ int sl_checkpoint_directory_chain(const struct sl_disk *disk, const char *direct
     sl_assert(number > 0);
     struct findings findings = {.report = report, .reason = reason};
     struct sl_checkpoint_chain chain = {0};
-    int err = walk(disk, directory, number, range, false, &findings, &chain);
+    int err = directory_verify_walk(disk, directory, number, range, false, &findings, &chain);
     if (err != 0 || out == NULL) {
         sl_checkpoint_chain_fini(&chain);
     } else {
@@ -278,7 +280,7 @@ int sl_checkpoint_directory_verify(const struct sl_disk *disk, const char *direc
     sl_assert(number > 0);
     struct findings findings = {.report = report, .reason = reason};
     struct sl_checkpoint_chain chain = {0};
-    int err = walk(disk, directory, number, range, true, &findings, &chain);
+    int err = directory_verify_walk(disk, directory, number, range, true, &findings, &chain);
     sl_checkpoint_chain_fini(&chain);
     return err;
 }

@@ -21,7 +21,7 @@ uint64_t sl_format_hash_on(uint64_t all, uint64_t next)
 }
 
 /* Writes the hash of the preceding bytes into the last eight. */
-static uint64_t seal(uint8_t *to, size_t bytes, uint64_t seed)
+static uint64_t format_seal(uint8_t *to, size_t bytes, uint64_t seed)
 {
     uint64_t hash = sl_hash_bytes(to, bytes - HASH_BYTES, seed);
     memcpy(to + bytes - HASH_BYTES, &hash, sizeof hash);
@@ -29,7 +29,7 @@ static uint64_t seal(uint8_t *to, size_t bytes, uint64_t seed)
 }
 
 /* Returns false if the last eight bytes are not that hash. */
-static bool sealed(const uint8_t *from, size_t bytes, uint64_t seed, uint64_t *hash)
+static bool format_sealed(const uint8_t *from, size_t bytes, uint64_t seed, uint64_t *hash)
 {
     memcpy(hash, from + bytes - HASH_BYTES, sizeof *hash);
     return *hash == sl_hash_bytes(from, bytes - HASH_BYTES, seed);
@@ -54,7 +54,7 @@ void sl_format_encode_header(struct sl_format_header *header, uint8_t to[SL_FORM
     };
     _Static_assert(sizeof words + HASH_BYTES == SL_FORMAT_HEADER_BYTES, "the header's layout");
     memcpy(to, words, sizeof words);
-    header->hash = seal(to, SL_FORMAT_HEADER_BYTES, 0);
+    header->hash = format_seal(to, SL_FORMAT_HEADER_BYTES, 0);
 }
 
 void sl_format_encode_block(struct sl_format_block *block, uint64_t seed,
@@ -70,7 +70,7 @@ void sl_format_encode_block(struct sl_format_block *block, uint64_t seed,
     };
     _Static_assert(sizeof words + HASH_BYTES == SL_FORMAT_BLOCK_BYTES, "a block header's layout");
     memcpy(to, words, sizeof words);
-    block->hash = seal(to, SL_FORMAT_BLOCK_BYTES, seed);
+    block->hash = format_seal(to, SL_FORMAT_BLOCK_BYTES, seed);
 }
 
 void sl_format_encode_end(struct sl_format_end *end, uint64_t seed, uint8_t to[SL_FORMAT_END_BYTES])
@@ -83,10 +83,10 @@ void sl_format_encode_end(struct sl_format_end *end, uint64_t seed, uint8_t to[S
     memcpy(to, words, sizeof words);
     memcpy(to + sizeof words, end->records, sizeof end->records);
     memcpy(to + sizeof words + sizeof end->records, last, sizeof last);
-    end->hash = seal(to, SL_FORMAT_END_BYTES, seed);
+    end->hash = format_seal(to, SL_FORMAT_END_BYTES, seed);
 }
 
-static int refuse(int err, const char *text, const char **why)
+static int format_refuse(int err, const char *text, const char **why)
 {
     *why = text;
     return err;
@@ -98,7 +98,7 @@ int sl_format_decode_header(const uint8_t from[SL_FORMAT_HEADER_BYTES],
     struct sl_bytes cursor = sl_bytes_over(from, SL_FORMAT_HEADER_BYTES);
     struct sl_format_header header;
     if (sl_bytes_u64(&cursor) != HEADER_MAGIC) {
-        return refuse(SL_ERR_CORRUPT, "it does not begin as a checkpoint's file does", why);
+        return format_refuse(SL_ERR_CORRUPT, "it does not begin as a checkpoint's file does", why);
     }
     const uint32_t version = sl_bytes_u32(&cursor);
     const uint32_t zero = sl_bytes_u32(&cursor);
@@ -108,11 +108,11 @@ int sl_format_decode_header(const uint8_t from[SL_FORMAT_HEADER_BYTES],
     header.shard_count = sl_bytes_u32(&cursor);
     header.time_s = (int64_t)sl_bytes_u64(&cursor);
     const uint64_t zeros = sl_bytes_u64(&cursor);
-    if (!sealed(from, SL_FORMAT_HEADER_BYTES, 0, &header.hash)) {
-        return refuse(SL_ERR_CORRUPT, "the checksum of its header does not match", why);
+    if (!format_sealed(from, SL_FORMAT_HEADER_BYTES, 0, &header.hash)) {
+        return format_refuse(SL_ERR_CORRUPT, "the checksum of its header does not match", why);
     }
     if (version == 0 || version > SL_FORMAT_VERSION || zero != 0 || zeros != 0) {
-        return refuse(SL_ERR_VERSION, "its format is of another version than 1 or 2", why);
+        return format_refuse(SL_ERR_VERSION, "its format is of another version than 1 or 2", why);
     }
     *out = header;
     return 0;
@@ -139,7 +139,7 @@ int sl_format_decode_block(const uint8_t from[SL_FORMAT_BLOCK_BYTES], uint64_t s
     struct sl_bytes cursor = sl_bytes_over(from, SL_FORMAT_BLOCK_BYTES);
     struct sl_format_block block;
     if (sl_bytes_u32(&cursor) != BLOCK_MAGIC) {
-        return refuse(SL_ERR_CORRUPT, "no block begins where one must", why);
+        return format_refuse(SL_ERR_CORRUPT, "no block begins where one must", why);
     }
     block.kind = sl_bytes_u8(&cursor);
     const uint8_t packing = sl_bytes_u8(&cursor);
@@ -151,11 +151,11 @@ int sl_format_decode_block(const uint8_t from[SL_FORMAT_BLOCK_BYTES], uint64_t s
     block.packed_bytes = sl_bytes_u32(&cursor);
     block.index = sl_bytes_u64(&cursor);
     block.bytes_hash = sl_bytes_u64(&cursor);
-    if (!sealed(from, SL_FORMAT_BLOCK_BYTES, seed, &block.hash)) {
-        return refuse(SL_ERR_CORRUPT, "the checksum of its header does not match", why);
+    if (!format_sealed(from, SL_FORMAT_BLOCK_BYTES, seed, &block.hash)) {
+        return format_refuse(SL_ERR_CORRUPT, "the checksum of its header does not match", why);
     }
     if (!block_fits(&block, packing, zero)) {
-        return refuse(SL_ERR_CORRUPT, "its kind or its sizes are not ones that exist", why);
+        return format_refuse(SL_ERR_CORRUPT, "its kind or its sizes are not ones that exist", why);
     }
     *out = block;
     return 0;
@@ -174,8 +174,8 @@ int sl_format_decode_end(const uint8_t from[SL_FORMAT_END_BYTES], uint64_t seed,
     sl_bytes_copy(&cursor, end.records, sizeof end.records);
     end.all_hash = sl_bytes_u64(&cursor);
     const bool zeros = sl_bytes_u64(&cursor) == 0;
-    if (!sealed(from, SL_FORMAT_END_BYTES, seed, &end.hash) || !magic || !zero || !zeros) {
-        return refuse(SL_ERR_CORRUPT, "the checksum of its end does not match", why);
+    if (!format_sealed(from, SL_FORMAT_END_BYTES, seed, &end.hash) || !magic || !zero || !zeros) {
+        return format_refuse(SL_ERR_CORRUPT, "the checksum of its end does not match", why);
     }
     *out = end;
     return 0;

@@ -123,11 +123,11 @@ struct parser {
     bool failed;
 };
 
-static void refuse(struct parser *parser, const char *format, ...)
+static void checkpoint_manifest_refuse(struct parser *parser, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Keeps the first error. */
-static void refuse(struct parser *parser, const char *format, ...)
+static void checkpoint_manifest_refuse(struct parser *parser, const char *format, ...)
 {
     if (parser->failed) {
         return;
@@ -139,13 +139,14 @@ static void refuse(struct parser *parser, const char *format, ...)
     parser->failed = true;
 }
 
-static uint64_t take_number(struct parser *parser, const json_t *object, const char *key,
-                            uint64_t least, uint64_t most)
+static uint64_t checkpoint_manifest_take_number(struct parser *parser, const json_t *object,
+                                                const char *key, uint64_t least, uint64_t most)
 {
     const json_t *value = json_object_get(object, key);
     if (!json_is_integer(value) || json_integer_value(value) < 0 ||
         (uint64_t)json_integer_value(value) < least || (uint64_t)json_integer_value(value) > most) {
-        refuse(parser, "\"%s\" is not a whole number of %" PRIu64 " to %" PRIu64, key, least, most);
+        checkpoint_manifest_refuse(
+            parser, "\"%s\" is not a whole number of %" PRIu64 " to %" PRIu64, key, least, most);
         return least;
     }
     return (uint64_t)json_integer_value(value);
@@ -155,7 +156,7 @@ static const char *take_text(struct parser *parser, const json_t *object, const 
 {
     const json_t *value = json_object_get(object, key);
     if (!json_is_string(value)) {
-        refuse(parser, "\"%s\" is not a string", key);
+        checkpoint_manifest_refuse(parser, "\"%s\" is not a string", key);
         return "";
     }
     return json_string_value(value);
@@ -165,7 +166,7 @@ static uint64_t take_hash(struct parser *parser, const json_t *object, const cha
 {
     const char *text = take_text(parser, object, key);
     if (strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16) {
-        refuse(parser, "\"%s\" is not 16 hexadecimal digits", key);
+        checkpoint_manifest_refuse(parser, "\"%s\" is not 16 hexadecimal digits", key);
         return 0;
     }
     return strtoull(text, NULL, 16);
@@ -175,9 +176,10 @@ static void check_member_count(struct parser *parser, const json_t *object, cons
                                size_t count)
 {
     if (!json_is_object(object)) {
-        refuse(parser, "%s is not an object", what);
+        checkpoint_manifest_refuse(parser, "%s is not an object", what);
     } else if (json_object_size(object) != count) {
-        refuse(parser, "%s has other members than the ones that it must have", what);
+        checkpoint_manifest_refuse(parser, "%s has other members than the ones that it must have",
+                                   what);
     }
 }
 
@@ -186,22 +188,24 @@ static void take_file(struct parser *parser, const json_t *object, struct sl_che
     check_member_count(parser, object, "an entry of \"files\"", 5);
     const char *name = take_text(parser, object, "name");
     if (strcmp(name, file->name) != 0) {
-        refuse(parser, "a file is named \"%.40s\"; expected %s", name, file->name);
+        checkpoint_manifest_refuse(parser, "a file is named \"%.40s\"; expected %s", name,
+                                   file->name);
     }
-    if (take_number(parser, object, "shard", 0, SL_LIMIT_SHARDS) != file->shard) {
-        refuse(parser, "\"files\" are not in the order of their shards");
+    if (checkpoint_manifest_take_number(parser, object, "shard", 0, SL_LIMIT_SHARDS) !=
+        file->shard) {
+        checkpoint_manifest_refuse(parser, "\"files\" are not in the order of their shards");
     }
-    file->bytes = take_number(parser, object, "bytes", 1, INT64_MAX);
+    file->bytes = checkpoint_manifest_take_number(parser, object, "bytes", 1, INT64_MAX);
     file->hash = take_hash(parser, object, "hash");
-    file->rows = take_number(parser, object, "rows", 0, INT64_MAX);
+    file->rows = checkpoint_manifest_take_number(parser, object, "rows", 0, INT64_MAX);
 }
 
 static void take_files(struct parser *parser, const json_t *files,
                        struct sl_checkpoint_manifest *manifest)
 {
     if (!json_is_array(files) || json_array_size(files) != manifest->shard_count) {
-        refuse(parser, "\"files\" is not an array of %u, one for each shard",
-               manifest->shard_count);
+        checkpoint_manifest_refuse(parser, "\"files\" is not an array of %u, one for each shard",
+                                   manifest->shard_count);
         return;
     }
     for (uint32_t i = 0; i < manifest->shard_count && !parser->failed; i++) {
@@ -218,18 +222,19 @@ static void take_head(struct parser *parser, const json_t *root,
                         : json_is_true(workers) ? SL_CHECKPOINT_WORKERS_SOME
                                                 : SL_CHECKPOINT_WORKERS_NONE;
     if (workers != NULL && !json_is_boolean(workers)) {
-        refuse(parser, "\"workers\" is neither true nor false");
+        checkpoint_manifest_refuse(parser, "\"workers\" is neither true nor false");
     }
     if (strcmp(take_text(parser, root, "format"), FORMAT_NAME) != 0) {
-        refuse(parser, "\"format\" is not \"" FORMAT_NAME "\"");
+        checkpoint_manifest_refuse(parser, "\"format\" is not \"" FORMAT_NAME "\"");
     }
-    manifest->number = take_number(parser, root, "number", 1, SL_LIMIT_CHECKPOINT_NUMBER);
-    manifest->base = take_number(parser, root, "base", 0, manifest->number - 1);
+    manifest->number =
+        checkpoint_manifest_take_number(parser, root, "number", 1, SL_LIMIT_CHECKPOINT_NUMBER);
+    manifest->base = checkpoint_manifest_take_number(parser, root, "base", 0, manifest->number - 1);
     manifest->base_id = take_hash(parser, root, "base_id");
     manifest->id = take_hash(parser, root, "id");
-    manifest->time_s = (int64_t)take_number(parser, root, "time", 0, INT64_MAX);
+    manifest->time_s = (int64_t)checkpoint_manifest_take_number(parser, root, "time", 0, INT64_MAX);
     if (manifest->base == 0 && manifest->base_id != 0) {
-        refuse(parser, "\"base_id\" is not zeros, and there is no base");
+        checkpoint_manifest_refuse(parser, "\"base_id\" is not zeros, and there is no base");
     }
 }
 
@@ -239,12 +244,12 @@ static int take_manifest(struct parser *parser, const json_t *root,
     struct sl_checkpoint_manifest head;
     take_head(parser, root, &head);
     const uint32_t shard_count =
-        (uint32_t)take_number(parser, root, "shard_count", 1, SL_LIMIT_SHARDS);
+        (uint32_t)checkpoint_manifest_take_number(parser, root, "shard_count", 1, SL_LIMIT_SHARDS);
     if (parser->failed) {
         return SL_ERR_CORRUPT;
     }
     if (sl_checkpoint_manifest_init(shard_count, out) != 0) {
-        refuse(parser, "no memory");
+        checkpoint_manifest_refuse(parser, "no memory");
         return SL_ERR_NO_MEMORY;
     }
     head.shard_count = shard_count;
@@ -252,7 +257,7 @@ static int take_manifest(struct parser *parser, const json_t *root,
     *out = head;
     take_files(parser, json_object_get(root, "files"), out);
     if (!parser->failed && out->id != sl_checkpoint_manifest_id(out)) {
-        refuse(parser, "\"id\" is not the one of these files");
+        checkpoint_manifest_refuse(parser, "\"id\" is not the one of these files");
     }
     if (parser->failed) {
         sl_checkpoint_manifest_fini(out);
@@ -279,16 +284,18 @@ int sl_checkpoint_manifest_decode(const char *text, size_t bytes,
     struct parser parser = {.reason = reason};
     json_error_t error;
     if (bytes > SL_CHECKPOINT_MANIFEST_BYTES_MAX) {
-        refuse(&parser, "it has more than %u bytes", SL_CHECKPOINT_MANIFEST_BYTES_MAX);
+        checkpoint_manifest_refuse(&parser, "it has more than %u bytes",
+                                   SL_CHECKPOINT_MANIFEST_BYTES_MAX);
         return SL_ERR_CORRUPT;
     }
     if (!sealed(text, bytes)) {
-        refuse(&parser, "it is not as it was written: its checksum does not match");
+        checkpoint_manifest_refuse(&parser,
+                                   "it is not as it was written: its checksum does not match");
         return SL_ERR_CORRUPT;
     }
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL) {
-        refuse(&parser, "line %d: %s", error.line, error.text);
+        checkpoint_manifest_refuse(&parser, "line %d: %s", error.line, error.text);
         return SL_ERR_CORRUPT;
     }
     int err = take_manifest(&parser, root, out);

@@ -29,11 +29,12 @@ struct sl_checkpoint_reader {
     struct sl_reason reason;         /* of `failed` */
 };
 
-static int refuse(struct sl_checkpoint_reader *reader, int err, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+static int checkpoint_reader_refuse(struct sl_checkpoint_reader *reader, int err,
+                                    const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* E.g. "PATH: block 3: why". */
-static int refuse(struct sl_checkpoint_reader *reader, int err, const char *format, ...)
+static int checkpoint_reader_refuse(struct sl_checkpoint_reader *reader, int err,
+                                    const char *format, ...)
 {
     char why[200];
     SL_FORMAT(why, format);
@@ -43,7 +44,8 @@ static int refuse(struct sl_checkpoint_reader *reader, int err, const char *form
 
 static int refuse_block(struct sl_checkpoint_reader *reader, const char *why)
 {
-    return refuse(reader, SL_ERR_CORRUPT, "block %" PRIu64 ": %s", reader->seen.blocks, why);
+    return checkpoint_reader_refuse(reader, SL_ERR_CORRUPT, "block %" PRIu64 ": %s",
+                                    reader->seen.blocks, why);
 }
 
 /* Reads the next bytes of the file; fewer are an error. */
@@ -53,8 +55,9 @@ static int read_next(struct sl_checkpoint_reader *reader, void *to, size_t bytes
     int err =
         sl_disk_read(&reader->file, reader->seen.file_bytes, to, bytes, &got, &reader->reason);
     if (err == 0 && got < bytes) {
-        err = refuse(reader, SL_ERR_CORRUPT, "it is cut short after %" PRIu64 " bytes",
-                     reader->seen.file_bytes + got);
+        err = checkpoint_reader_refuse(reader, SL_ERR_CORRUPT,
+                                       "it is cut short after %" PRIu64 " bytes",
+                                       reader->seen.file_bytes + got);
     }
     if (err == 0) {
         reader->seen.file_bytes += bytes;
@@ -67,8 +70,9 @@ static int check_size(struct sl_checkpoint_reader *reader)
     uint64_t bytes;
     int err = sl_disk_size(&reader->file, &bytes, &reader->reason);
     if (err == 0 && bytes != reader->entry.bytes) {
-        err = refuse(reader, SL_ERR_CORRUPT, "it has %" PRIu64 " bytes; the manifest says %" PRIu64,
-                     bytes, reader->entry.bytes);
+        err = checkpoint_reader_refuse(reader, SL_ERR_CORRUPT,
+                                       "it has %" PRIu64 " bytes; the manifest says %" PRIu64,
+                                       bytes, reader->entry.bytes);
     }
     return err;
 }
@@ -85,16 +89,17 @@ static int read_header(struct sl_checkpoint_reader *reader,
     }
     err = sl_format_decode_header(bytes, header, &why);
     if (err != 0) {
-        return refuse(reader, err, "%s", why);
+        return checkpoint_reader_refuse(reader, err, "%s", why);
     }
     if (header->number != manifest->number ||
         (header->base != manifest->base && header->base != 0) ||
         header->shard != reader->entry.shard || header->shard_count != manifest->shard_count) {
-        return refuse(reader, SL_ERR_CORRUPT,
-                      "it is shard %u of %u of checkpoint %" PRIu64 " with base %" PRIu64
-                      "; expected shard %u of %u of %" PRIu64 " with base %" PRIu64,
-                      header->shard, header->shard_count, header->number, header->base,
-                      reader->entry.shard, manifest->shard_count, manifest->number, manifest->base);
+        return checkpoint_reader_refuse(
+            reader, SL_ERR_CORRUPT,
+            "it is shard %u of %u of checkpoint %" PRIu64 " with base %" PRIu64
+            "; expected shard %u of %u of %" PRIu64 " with base %" PRIu64,
+            header->shard, header->shard_count, header->number, header->base, reader->entry.shard,
+            manifest->shard_count, manifest->number, manifest->base);
     }
     reader->seen.all_hash = header->hash;
     return 0;
@@ -182,19 +187,20 @@ static int read_end(struct sl_checkpoint_reader *reader, const uint8_t begun[SL_
     }
     err = sl_format_decode_end(bytes, reader->header.hash, &end, &why);
     if (err != 0) {
-        return refuse(reader, err, "%s", why);
+        return checkpoint_reader_refuse(reader, err, "%s", why);
     }
     if (end.blocks != seen->blocks || end.raw_bytes != seen->raw_bytes ||
         end.all_hash != seen->all_hash ||
         memcmp(end.records, seen->records, sizeof end.records) != 0) {
-        return refuse(reader, SL_ERR_CORRUPT, "its end speaks of other blocks than are in it");
+        return checkpoint_reader_refuse(reader, SL_ERR_CORRUPT,
+                                        "its end speaks of other blocks than are in it");
     }
     if (end.file_bytes != seen->file_bytes || seen->file_bytes != reader->entry.bytes) {
-        return refuse(reader, SL_ERR_CORRUPT, "there are bytes behind its end");
+        return checkpoint_reader_refuse(reader, SL_ERR_CORRUPT, "there are bytes behind its end");
     }
     if (end.hash != reader->entry.hash) {
-        return refuse(reader, SL_ERR_CORRUPT,
-                      "it is whole, but not the file that the manifest names");
+        return checkpoint_reader_refuse(reader, SL_ERR_CORRUPT,
+                                        "it is whole, but not the file that the manifest names");
     }
     reader->at_end = true;
     return 0;
@@ -210,7 +216,9 @@ static int make_room(struct sl_checkpoint_reader *reader, uint32_t bytes)
     free(buffer->at);
     buffer->capacity = bytes;
     buffer->at = malloc(bytes + 1); /* not NULL for 0 bytes either */
-    return buffer->at != NULL ? 0 : refuse(reader, SL_ERR_NO_MEMORY, "no memory to read it");
+    return buffer->at != NULL
+               ? 0
+               : checkpoint_reader_refuse(reader, SL_ERR_NO_MEMORY, "no memory to read it");
 }
 
 /* Makes room for any block. */
@@ -220,7 +228,7 @@ static int make_block(struct sl_checkpoint_reader *reader)
         return 0;
     }
     const int err = sl_snapshot_block_create(SL_FORMAT_RAW_BYTES_MAX, &reader->block);
-    return err == 0 ? 0 : refuse(reader, err, "no memory to read it");
+    return err == 0 ? 0 : checkpoint_reader_refuse(reader, err, "no memory to read it");
 }
 
 /* Reads the payload, decompressed, into reader->block. */

@@ -23,7 +23,7 @@ struct sl_checkpoint_writer {
     char path[SL_DISK_PATH_BYTES];
 };
 
-static int no_memory(struct sl_reason *reason)
+static int writer_no_memory(struct sl_reason *reason)
 {
     return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory to write a checkpoint's file");
 }
@@ -150,7 +150,7 @@ int sl_checkpoint_writer_create(const struct sl_checkpoint_writer_options *optio
     }
     struct sl_checkpoint_writer *writer = calloc(1, sizeof *writer);
     if (writer == NULL) {
-        return no_memory(reason);
+        return writer_no_memory(reason);
     }
     writer->disk = options->disk;
     writer->compression_level = options->compression_level;
@@ -163,7 +163,7 @@ int sl_checkpoint_writer_create(const struct sl_checkpoint_writer_options *optio
     };
     int err = make_memory(writer);
     if (err != 0) {
-        (void)no_memory(reason);
+        (void)writer_no_memory(reason);
     } else {
         err = open_file(writer, options->directory, reason);
     }
@@ -218,7 +218,7 @@ int sl_checkpoint_writer_write(struct sl_checkpoint_writer *writer,
         .index = writer->end.blocks,
     };
     if (pack(writer, block, &header) != 0) {
-        return no_memory(reason);
+        return writer_no_memory(reason);
     }
     sl_format_encode_block(&header, writer->header.hash, writer->buffer);
     const size_t bytes = SL_FORMAT_BLOCK_BYTES + header.packed_bytes;

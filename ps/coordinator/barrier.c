@@ -71,16 +71,16 @@ static void arrival_remove(struct sl_coordinator_barrier *barrier, uint32_t inde
 
 /* Completion */
 
-static bool is_complete(struct sl_coordinator *coordinator,
-                        const struct sl_coordinator_barrier *barrier)
+static bool barrier_is_complete(struct sl_coordinator *coordinator,
+                                const struct sl_coordinator_barrier *barrier)
 {
     return barrier->count == 0
                ? barrier->workers_arrived == sl_coordinator_count_workers(coordinator)
                : barrier->arrived == barrier->count;
 }
 
-static void send_done(struct sl_coordinator *coordinator,
-                      const struct sl_coordinator_member *member, uint64_t request)
+static void barrier_send_done(struct sl_coordinator *coordinator,
+                              const struct sl_coordinator_member *member, uint64_t request)
 {
     struct sl_message done = {.kind = SL_MESSAGE_BARRIER_DONE, .id = request};
     sl_coordinator_send(coordinator, member, &done);
@@ -119,7 +119,7 @@ static void barrier_complete(struct sl_coordinator *coordinator,
         struct sl_coordinator_member *member = arrival->member;
         member->done_ids[member->done_next] = arrival->request;
         member->done_next = (member->done_next + 1) % SL_COORDINATOR_DONE_IDS;
-        send_done(coordinator, member, arrival->request);
+        barrier_send_done(coordinator, member, arrival->request);
     }
     barrier_free(coordinator, barrier);
 }
@@ -192,8 +192,9 @@ static bool check_count(struct sl_coordinator *coordinator,
 }
 
 /* barrier: may be NULL. */
-static void leave(struct sl_coordinator *coordinator, struct sl_coordinator_barrier *barrier,
-                  const struct sl_coordinator_member *member)
+static void barrier_leave(struct sl_coordinator *coordinator,
+                          struct sl_coordinator_barrier *barrier,
+                          const struct sl_coordinator_member *member)
 {
     for (uint32_t i = 0; barrier != NULL && i < barrier->arrived; i++) {
         if (barrier->arrivals[i].member == member) {
@@ -212,12 +213,12 @@ void sl_coordinator_barrier_arrive(struct sl_coordinator *coordinator,
 {
     const struct sl_message_barrier *asked = &message->barrier;
     if (was_done(coordinator, member, message->id)) {
-        send_done(coordinator, member, message->id);
+        barrier_send_done(coordinator, member, message->id);
         return;
     }
     struct sl_coordinator_barrier *barrier = barrier_find(coordinator, asked->name);
     if (asked->leaves) {
-        leave(coordinator, barrier, member);
+        barrier_leave(coordinator, barrier, member);
         return;
     }
     if (!check_count(coordinator, member, barrier, message)) {
@@ -236,7 +237,7 @@ void sl_coordinator_barrier_arrive(struct sl_coordinator *coordinator,
     }
     sl_coordinator_waiter_init(arrival, coordinator, member, message->id, asked->timeout_ms,
                                now_ns);
-    if (is_complete(coordinator, barrier)) {
+    if (barrier_is_complete(coordinator, barrier)) {
         barrier_complete(coordinator, barrier);
     }
 }
@@ -248,7 +249,7 @@ void sl_coordinator_barrier_leave(struct sl_coordinator *coordinator,
     for (struct sl_coordinator_barrier *barrier = coordinator->barriers.first; barrier != NULL;
          barrier = next) {
         next = barrier->next;
-        leave(coordinator, barrier, member);
+        barrier_leave(coordinator, barrier, member);
     }
 }
 
@@ -258,7 +259,7 @@ void sl_coordinator_barrier_update(struct sl_coordinator *coordinator)
     for (struct sl_coordinator_barrier *barrier = coordinator->barriers.first; barrier != NULL;
          barrier = next) {
         next = barrier->next;
-        if (is_complete(coordinator, barrier)) {
+        if (barrier_is_complete(coordinator, barrier)) {
             barrier_complete(coordinator, barrier);
         }
     }

@@ -48,7 +48,7 @@ static void wait_for_all(struct sl_coordinator *coordinator)
     }
 }
 
-static void idle(struct sl_coordinator *coordinator, uint64_t now_ns)
+static void coordinator_checkpoint_idle(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
     checkpoint->stage = SL_COORDINATOR_CHECKPOINT_IDLE;
@@ -141,12 +141,13 @@ void sl_coordinator_checkpoint_update(struct sl_coordinator *coordinator, uint64
 
 /* End */
 
-static void give_up(struct sl_coordinator *coordinator, uint64_t now_ns, int err,
-                    const char *format, ...) __attribute__((format(printf, 4, 5)));
+static void coordinator_checkpoint_give_up(struct sl_coordinator *coordinator, uint64_t now_ns,
+                                           int err, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* A server that wrote the manifest may have replaced its base, so the next checkpoint is full. */
-static void give_up(struct sl_coordinator *coordinator, uint64_t now_ns, int err,
-                    const char *format, ...)
+static void coordinator_checkpoint_give_up(struct sl_coordinator *coordinator, uint64_t now_ns,
+                                           int err, const char *format, ...)
 {
     struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
     struct sl_message message = {.kind = SL_MESSAGE_ERROR, .error.err = err};
@@ -160,7 +161,7 @@ static void give_up(struct sl_coordinator *coordinator, uint64_t now_ns, int err
                  "%s", message.error.text);
     sl_coordinator_metrics_failed(coordinator, err);
     checkpoint->incremental_base = 0;
-    idle(coordinator, now_ns);
+    coordinator_checkpoint_idle(coordinator, now_ns);
     sl_coordinator_checkpoint_request_answer(coordinator, checkpoint->number, &message);
     sl_coordinator_checkpoint_update(coordinator, now_ns);
 }
@@ -168,8 +169,8 @@ static void give_up(struct sl_coordinator *coordinator, uint64_t now_ns, int err
 void sl_coordinator_checkpoint_lose(struct sl_coordinator *coordinator)
 {
     if (coordinator->checkpoint.stage != SL_COORDINATOR_CHECKPOINT_IDLE) {
-        give_up(coordinator, coordinator->ticked_ns, SL_ERR_CORRUPT, VALUES_LOST,
-                coordinator->values_lost - 1);
+        coordinator_checkpoint_give_up(coordinator, coordinator->ticked_ns, SL_ERR_CORRUPT,
+                                       VALUES_LOST, coordinator->values_lost - 1);
     }
 }
 
@@ -194,7 +195,7 @@ static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
         checkpoint->number;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     checkpoint->incrementals = checkpoint->base == 0 ? 0 : checkpoint->incrementals + 1;
-    idle(coordinator, now_ns);
+    coordinator_checkpoint_idle(coordinator, now_ns);
     struct sl_message message = {
         .kind = SL_MESSAGE_CHECKPOINT_DONE,
         .checkpoint_number = checkpoint->number,
@@ -279,8 +280,8 @@ void sl_coordinator_checkpoint_part(struct sl_coordinator *coordinator,
         return;
     }
     if (part->err != 0) {
-        give_up(coordinator, now_ns, part->err, "%s: %s", member->name,
-                part->text[0] == '\0' ? sl_err_name(part->err) : part->text);
+        coordinator_checkpoint_give_up(coordinator, now_ns, part->err, "%s: %s", member->name,
+                                       part->text[0] == '\0' ? sl_err_name(part->err) : part->text);
         return;
     }
     if (checkpoint->stage != SL_COORDINATOR_CHECKPOINT_WRITING ||
@@ -288,8 +289,9 @@ void sl_coordinator_checkpoint_part(struct sl_coordinator *coordinator,
         return; /* a repeated message */
     }
     if (!take_files(coordinator, member, part)) {
-        give_up(coordinator, now_ns, SL_ERR_PROTOCOL,
-                "%s has written other files than those of the shards that it serves", member->name);
+        coordinator_checkpoint_give_up(
+            coordinator, now_ns, SL_ERR_PROTOCOL,
+            "%s has written other files than those of the shards that it serves", member->name);
         return;
     }
     checkpoint->has_worker = checkpoint->has_worker || part->has_worker;
@@ -361,7 +363,8 @@ void sl_coordinator_checkpoint_register(struct sl_coordinator *coordinator,
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     }
     if (checkpoint->stage != SL_COORDINATOR_CHECKPOINT_IDLE) {
-        give_up(coordinator, now_ns, SL_ERR_CLOSED, "%s was restarted", member->name);
+        coordinator_checkpoint_give_up(coordinator, now_ns, SL_ERR_CLOSED, "%s was restarted",
+                                       member->name);
     }
 }
 
@@ -372,15 +375,15 @@ void sl_coordinator_checkpoint_leave(struct sl_coordinator *coordinator,
     sl_coordinator_checkpoint_request_leave(coordinator, member);
     if (sl_coordinator_is_ps(member) &&
         coordinator->checkpoint.stage != SL_COORDINATOR_CHECKPOINT_IDLE) {
-        give_up(coordinator, now_ns, SL_ERR_CLOSED, "%s %s", member->name,
-                is_expired ? "expired" : "has left");
+        coordinator_checkpoint_give_up(coordinator, now_ns, SL_ERR_CLOSED, "%s %s", member->name,
+                                       is_expired ? "expired" : "has left");
     }
     sl_coordinator_checkpoint_update(coordinator, now_ns);
 }
 
 /* Names the servers that the current checkpoint waits for, or that the next one needs. */
-static void list_missing(const struct sl_coordinator *coordinator,
-                         struct sl_message_waiting *waiting)
+static void coordinator_checkpoint_list_missing(const struct sl_coordinator *coordinator,
+                                                struct sl_message_waiting *waiting)
 {
     uint32_t total = 0;
     if (coordinator->checkpoint.stage == SL_COORDINATOR_CHECKPOINT_IDLE) {
@@ -407,10 +410,11 @@ static void expire(struct sl_coordinator *coordinator, uint64_t now_ns)
         return;
     }
     struct sl_message_waiting waiting = {0};
-    list_missing(coordinator, &waiting);
-    give_up(coordinator, now_ns, SL_ERR_DEADLINE, "still waiting after %llu s for %s%s",
-            timeout_ns / SL_CLOCK_NS_PER_S, waiting.missing[0],
-            waiting.missing_count > 1 ? " and others" : "");
+    coordinator_checkpoint_list_missing(coordinator, &waiting);
+    coordinator_checkpoint_give_up(coordinator, now_ns, SL_ERR_DEADLINE,
+                                   "still waiting after %llu s for %s%s",
+                                   timeout_ns / SL_CLOCK_NS_PER_S, waiting.missing[0],
+                                   waiting.missing_count > 1 ? " and others" : "");
 }
 
 void sl_coordinator_checkpoint_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
@@ -418,7 +422,7 @@ void sl_coordinator_checkpoint_tick(struct sl_coordinator *coordinator, uint64_t
     expire(coordinator, now_ns);
     sl_coordinator_checkpoint_update(coordinator, now_ns);
     struct sl_message_waiting waiting = {0};
-    list_missing(coordinator, &waiting);
+    coordinator_checkpoint_list_missing(coordinator, &waiting);
     sl_coordinator_checkpoint_request_tick(coordinator, &waiting, now_ns);
 }
 

@@ -73,7 +73,7 @@ struct sl_coordinator_log {
     struct sl_metastore_change changes[SL_METASTORE_CHANGES_MAX];
 };
 
-static void fail(struct sl_coordinator_log *log, const char *why)
+static void coordinator_log_fail(struct sl_coordinator_log *log, const char *why)
 {
     if (log->state == LOADING || log->state == READY) {
         log->state = FAILED;
@@ -91,7 +91,7 @@ static void keep(struct sl_coordinator_log *log, sl_coordinator_peer peer,
         log->options.bytes_max == 0 ? KEPT_BYTES_DEFAULT : log->options.bytes_max;
     struct kept *kept = log->kept_bytes + bytes > bytes_max ? NULL : malloc(sizeof *kept + bytes);
     if (kept == NULL) {
-        fail(log, "no memory for what waits for the cluster store");
+        coordinator_log_fail(log, "no memory for what waits for the cluster store");
         return;
     }
     *kept = (struct kept){.needs = log->change_number, .peer = peer, .bytes = bytes};
@@ -105,8 +105,8 @@ static void keep(struct sl_coordinator_log *log, sl_coordinator_peer peer,
     log->kept_bytes += bytes;
 }
 
-static void pass_on(struct sl_coordinator_log *log, sl_coordinator_peer peer,
-                    const struct sl_message *message)
+static void coordinator_log_pass_on(struct sl_coordinator_log *log, sl_coordinator_peer peer,
+                                    const struct sl_message *message)
 {
     const struct sl_coordinator_options *options = &log->options.coordinator;
     if (log->options.may_act(log->options.ctx)) {
@@ -121,7 +121,7 @@ static void on_send(void *ctx, sl_coordinator_peer peer, const struct sl_message
         return;
     }
     if (log->kept_first == NULL && log->change_number == log->written_number) {
-        pass_on(log, peer, message);
+        coordinator_log_pass_on(log, peer, message);
     } else {
         keep(log, peer, message);
     }
@@ -144,8 +144,8 @@ static void on_stage(void *ctx, enum sl_coordinator_stage stage, int err, const 
     options->stage_changed(options->ctx, stage, err, why);
 }
 
-static bool on_report(void *ctx, const struct sl_message_hello *member,
-                      const struct sl_message_report *report)
+static bool coordinator_log_on_report(void *ctx, const struct sl_message_hello *member,
+                                      const struct sl_message_report *report)
 {
     const struct sl_coordinator_options *options =
         &((struct sl_coordinator_log *)ctx)->options.coordinator;
@@ -159,10 +159,10 @@ static void send_kept(struct sl_coordinator_log *log, const struct kept *kept)
         return;
     }
     if (sl_message_decode(kept->message, kept->bytes, &message) != 0) {
-        fail(log, "no memory for what waited for the cluster store");
+        coordinator_log_fail(log, "no memory for what waited for the cluster store");
         return;
     }
-    pass_on(log, kept->peer, &message);
+    coordinator_log_pass_on(log, kept->peer, &message);
     sl_message_fini(&message);
 }
 
@@ -285,9 +285,9 @@ static void take_erasure(struct sl_coordinator_log *log)
     log->erases = false;
 }
 
-static void on_answer(void *ctx, struct sl_metastore_request *ask);
+static void coordinator_log_on_answer(void *ctx, struct sl_metastore_request *ask);
 
-static void ask_metastore(struct sl_coordinator_log *log)
+static void coordinator_log_ask_metastore(struct sl_coordinator_log *log)
 {
     log->asking = true;
     sl_metastore_request(log->options.metastore, &log->ask);
@@ -299,7 +299,7 @@ void sl_coordinator_log_run(struct sl_coordinator_log *log)
         return;
     }
     if (log->ask.change_count > 0) {
-        ask_metastore(log); /* unanswered: repeat it */
+        coordinator_log_ask_metastore(log); /* unanswered: repeat it */
         return;
     }
     if (!log->erases && log->changed_count == 0) {
@@ -312,7 +312,7 @@ void sl_coordinator_log_run(struct sl_coordinator_log *log)
         .revision = log->options.term,
         .was = log->value,
         .changes = log->changes,
-        .done = on_answer,
+        .done = coordinator_log_on_answer,
         .ctx = log,
     };
     memcpy(log->ask.key, log->key, sizeof log->ask.key);
@@ -323,11 +323,11 @@ void sl_coordinator_log_run(struct sl_coordinator_log *log)
         is_taken = take_changes(log);
     }
     if (!is_taken) {
-        fail(log, "no memory for what the cluster store has to know");
+        coordinator_log_fail(log, "no memory for what the cluster store has to know");
         return;
     }
     log->asking_number = log->changed_count == 0 ? log->change_number : 0;
-    ask_metastore(log);
+    coordinator_log_ask_metastore(log);
 }
 
 /* True if the write took effect, now or in an earlier unanswered attempt. */
@@ -354,9 +354,9 @@ static void written(struct sl_coordinator_log *log, const struct sl_metastore_re
     }
     free_changes(log);
     if (answer->err != 0) {
-        fail(log, answer->reason);
+        coordinator_log_fail(log, answer->reason);
     } else if (!is_done) {
-        fail(log, "another process hosts it");
+        coordinator_log_fail(log, "another process hosts it");
     } else if (log->asking_number != 0) {
         log->written_number = log->asking_number;
         release(log);
@@ -407,18 +407,19 @@ static void read_all(struct sl_coordinator_log *log, const struct sl_metastore_r
     const struct sl_metastore_answer *answer = &ask->answer;
     int err = answer->err;
     if (err == SL_ERR_DEADLINE || err == SL_ERR_IO) {
-        ask_metastore(log); /* retries while the lease lasts */
+        coordinator_log_ask_metastore(log); /* retries while the lease lasts */
         return;
     }
     if (err != 0) {
-        fail(log, answer->reason);
+        coordinator_log_fail(log, answer->reason);
         return;
     }
     for (size_t i = 0; i < answer->item_count && err == 0; i++) {
         err = read_item(log, &answer->pairs[i]);
     }
     if (err != 0) {
-        fail(log, "the records of the job cannot be used: give another prefix, or remove them");
+        coordinator_log_fail(
+            log, "the records of the job cannot be used: give another prefix, or remove them");
         return;
     }
     clear_changes(log); /* loaded records do not count as changes */
@@ -444,7 +445,7 @@ static void free_log(struct sl_coordinator_log *log)
     free(log);
 }
 
-static void on_answer(void *ctx, struct sl_metastore_request *ask)
+static void coordinator_log_on_answer(void *ctx, struct sl_metastore_request *ask)
 {
     struct sl_coordinator_log *log = ctx;
     log->asking = false;
@@ -473,7 +474,7 @@ static int create_coordinator(struct sl_coordinator_log *log)
     options.close = on_close;
     options.stage_changed = options.stage_changed == NULL ? NULL : on_stage;
     options.changed = on_changed;
-    options.report = options.report == NULL ? NULL : on_report;
+    options.report = options.report == NULL ? NULL : coordinator_log_on_report;
     options.ctx = log;
     return sl_coordinator_create(&options, &log->coordinator);
 }
@@ -507,11 +508,11 @@ int sl_coordinator_log_create(const struct sl_coordinator_log_options *options,
         .kind = SL_METASTORE_READ,
         .is_prefix = true,
         .timeout_ns = READ_TIMEOUTS * options->timeout_ns,
-        .done = on_answer,
+        .done = coordinator_log_on_answer,
         .ctx = log,
     };
     memcpy(log->ask.key, log->prefix, sizeof log->ask.key);
-    ask_metastore(log);
+    coordinator_log_ask_metastore(log);
     *out = log;
     return 0;
 }

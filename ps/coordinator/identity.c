@@ -22,7 +22,8 @@ static uint64_t continued(const struct sl_coordinator *coordinator)
     return !has_scheduler && of_server != 0 ? of_server : of_worker;
 }
 
-static void refuse(struct sl_coordinator *coordinator, struct sl_coordinator_member *member)
+static void identity_refuse(struct sl_coordinator *coordinator,
+                            struct sl_coordinator_member *member)
 {
     member->registered = false;
     member->waits_for_cluster = false;
@@ -38,7 +39,7 @@ bool sl_coordinator_identity_refuses(struct sl_coordinator *coordinator,
     sl_coordinator_refuse(coordinator, member, member->cluster_waiter.request, SL_ERR_REFUSED,
                           "%s has tables and clocks of an earlier job: start it again",
                           member->name);
-    refuse(coordinator, member);
+    identity_refuse(coordinator, member);
     return true;
 }
 
@@ -54,7 +55,7 @@ static bool refuses_unclaimed(struct sl_coordinator *coordinator,
                           ": --restore newest continues that job, --fresh starts empty and keeps "
                           "them",
                           member->name, number);
-    refuse(coordinator, member);
+    identity_refuse(coordinator, member);
     return true;
 }
 

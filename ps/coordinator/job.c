@@ -14,8 +14,9 @@
 /* Two full lists of the longest names fit, and the words around them in SL_MESSAGE_TEXT_BYTES. */
 #define ABSENT_BYTES (SL_MESSAGE_TEXT_BYTES - 64)
 
-static void enter(struct sl_coordinator *coordinator, enum sl_coordinator_stage stage, int err,
-                  const char *why, uint64_t now_ns)
+static void coordinator_job_enter(struct sl_coordinator *coordinator,
+                                  enum sl_coordinator_stage stage, int err, const char *why,
+                                  uint64_t now_ns)
 {
     coordinator->job.stage = stage;
     coordinator->job.stage_ns = now_ns;
@@ -60,7 +61,7 @@ void sl_coordinator_job_begin(struct sl_coordinator *coordinator, uint64_t now_n
                    coordinator->options.ps_count, sl_log_plural(coordinator->options.ps_count),
                    shards, sl_log_plural(shards), coordinator->job.worker_count,
                    sl_log_plural(coordinator->job.worker_count));
-    enter(coordinator, SL_COORDINATOR_RUNNING, 0, what, now_ns);
+    coordinator_job_enter(coordinator, SL_COORDINATOR_RUNNING, 0, what, now_ns);
 }
 
 /* Missing tasks: those that never registered, and those that registered and then left or
@@ -175,10 +176,11 @@ static void add_gone_ps(char *why, size_t bytes, const char *names, uint32_t cou
 }
 
 /* Enters ENDING and sends end_why to every server. */
-static void conclude(struct sl_coordinator *coordinator, int err, uint64_t now_ns)
+static void coordinator_job_conclude(struct sl_coordinator *coordinator, int err, uint64_t now_ns)
 {
     coordinator->job.end_err = err;
-    enter(coordinator, SL_COORDINATOR_ENDING, err, coordinator->job.end_why, now_ns);
+    coordinator_job_enter(coordinator, SL_COORDINATOR_ENDING, err, coordinator->job.end_why,
+                          now_ns);
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         sl_coordinator_job_notify_end(coordinator, coordinator->members[i]);
     }
@@ -203,7 +205,8 @@ static void end(struct sl_coordinator *coordinator, uint64_t now_ns)
     if (gone_count != 0) {
         add_gone_ps(why, bytes, names, gone_count);
     }
-    conclude(coordinator, expired_count + gone_count == 0 ? 0 : SL_ERR_CLOSED, now_ns);
+    coordinator_job_conclude(coordinator, expired_count + gone_count == 0 ? 0 : SL_ERR_CLOSED,
+                             now_ns);
 }
 
 /* Enters OVER when every server has left, or after one lease. */
@@ -239,7 +242,8 @@ static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
     if (gone_count != 0) {
         add_gone_ps(why, sizeof why, names, gone_count);
     }
-    enter(coordinator, SL_COORDINATOR_OVER, gone_count == 0 ? 0 : SL_ERR_CLOSED, why, now_ns);
+    coordinator_job_enter(coordinator, SL_COORDINATOR_OVER, gone_count == 0 ? 0 : SL_ERR_CLOSED,
+                          why, now_ns);
 }
 
 static const char *end_word(const struct sl_coordinator *coordinator)
@@ -287,7 +291,8 @@ static void give_up(struct sl_coordinator *coordinator, uint64_t waited_ns, cons
     coordinator->job.end_err = SL_ERR_DEADLINE;
     (void)snprintf(coordinator->job.end_why, sizeof coordinator->job.end_why,
                    "still waiting after %llu s for %s", waited_ns / SL_CLOCK_NS_PER_S, names);
-    enter(coordinator, SL_COORDINATOR_OVER, SL_ERR_DEADLINE, coordinator->job.end_why, now_ns);
+    coordinator_job_enter(coordinator, SL_COORDINATOR_OVER, SL_ERR_DEADLINE,
+                          coordinator->job.end_why, now_ns);
     refuse_waiting(coordinator);
 }
 
@@ -322,13 +327,14 @@ void sl_coordinator_end_job(struct sl_coordinator *coordinator, const char *why,
     if (coordinator->job.stage == SL_COORDINATOR_WAITING_FOR_MEMBERS) {
         coordinator->job.never_began = true;
         (void)snprintf(text, bytes, "%s came before it had begun", why);
-        conclude(coordinator, coordinator->member_count == 0 ? 0 : SL_ERR_CLOSED, now_ns);
+        coordinator_job_conclude(coordinator, coordinator->member_count == 0 ? 0 : SL_ERR_CLOSED,
+                                 now_ns);
         refuse_waiting(coordinator);
     } else if (coordinator->job.stage == SL_COORDINATOR_RUNNING) {
         char names[NAMES_BYTES];
         (void)write_tasks(coordinator, "worker", is_unfinished_worker, names, sizeof names);
         (void)snprintf(text, bytes, "%s came before %s had left", why, names);
-        conclude(coordinator, SL_ERR_CLOSED, now_ns);
+        coordinator_job_conclude(coordinator, SL_ERR_CLOSED, now_ns);
     }
     sl_coordinator_job_update(coordinator, 0, now_ns);
 }

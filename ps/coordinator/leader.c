@@ -38,14 +38,14 @@ struct sl_leader {
     void *done_ctx;
 };
 
-static uint64_t now_of(const struct sl_leader *self)
+static uint64_t leader_now_of(const struct sl_leader *self)
 {
     return self->options.now_ns(self->options.ctx);
 }
 
-static uint64_t on_now(void *ctx)
+static uint64_t leader_on_now(void *ctx)
 {
-    return now_of(ctx);
+    return leader_now_of(ctx);
 }
 
 /* The leader's record */
@@ -109,7 +109,7 @@ static void set_leader(struct sl_leader *self, const struct sl_leader_record *le
     }
 }
 
-static void on_seen(void *ctx, const struct sl_metastore_item *item)
+static void leader_on_seen(void *ctx, const struct sl_metastore_item *item)
 {
     struct sl_leader *self = ctx;
     struct sl_leader_record leader = {0};
@@ -121,7 +121,7 @@ static void on_seen(void *ctx, const struct sl_metastore_item *item)
     set_leader(self, &leader);
 }
 
-static void on_trouble(void *ctx, int err, const char *reason)
+static void leader_on_trouble(void *ctx, int err, const char *reason)
 {
     const bool is_out = err == SL_ERR_DEADLINE || err == SL_ERR_IO;
     if (err == 0) {
@@ -135,11 +135,11 @@ static void on_trouble(void *ctx, int err, const char *reason)
 
 /* Term */
 
-static void on_ready(void *ctx, bool anew)
+static void leader_on_ready(void *ctx, bool anew)
 {
     struct sl_leader *self = ctx;
     struct sl_coordinator *coordinator = sl_coordinator_log_coordinator(self->log);
-    sl_coordinator_record_end(coordinator, now_of(self));
+    sl_coordinator_record_end(coordinator, leader_now_of(self));
     if (self->ending == NOT_ENDING) {
         self->is_elected = true;
         sl_log_event(SL_LOG_INFO, SL_EVENT("leader_elected", SL_EVENT_NUMBER("term", self->term)),
@@ -148,14 +148,14 @@ static void on_ready(void *ctx, bool anew)
     }
 }
 
-static void on_failed(void *ctx, const char *why)
+static void leader_on_failed(void *ctx, const char *why)
 {
     struct sl_leader *self = ctx;
     (void)snprintf(self->failure, sizeof self->failure, "%s", why);
     self->options.wake(self->options.ctx);
 }
 
-static void on_wake(void *ctx)
+static void leader_on_wake(void *ctx)
 {
     const struct sl_leader *self = ctx;
     self->options.wake(self->options.ctx);
@@ -165,10 +165,10 @@ static bool on_may_act(void *ctx)
 {
     const struct sl_leader *self = ctx;
     return self->ending == NOT_ENDING && self->failure[0] == '\0' &&
-           sl_held_key_holds(&self->key, now_of(self));
+           sl_held_key_holds(&self->key, leader_now_of(self));
 }
 
-static void on_won(void *ctx, uint64_t term)
+static void leader_on_won(void *ctx, uint64_t term)
 {
     struct sl_leader *self = ctx;
     struct sl_leader_record own = {.term = term, .id = self->options.id};
@@ -185,9 +185,9 @@ static void on_won(void *ctx, uint64_t term)
         .timeout_ns = self->options.ttl_s * SL_CLOCK_NS_PER_S / 2,
         .bytes_max = self->options.coordinator_log_bytes_max,
         .coordinator = self->options.coordinator,
-        .ready = on_ready,
-        .failed = on_failed,
-        .wake = on_wake,
+        .ready = leader_on_ready,
+        .failed = leader_on_failed,
+        .wake = leader_on_wake,
         .may_act = on_may_act,
         .ctx = self,
     };
@@ -195,7 +195,7 @@ static void on_won(void *ctx, uint64_t term)
     self->failure[0] = '\0';
     int err = sl_coordinator_log_create(&log, &self->log);
     if (err != 0) {
-        on_failed(self, sl_err_name(err));
+        leader_on_failed(self, sl_err_name(err));
     }
 }
 
@@ -216,7 +216,7 @@ static void end_term(struct sl_leader *self, const char *why)
     }
 }
 
-static void on_lost(void *ctx, const char *why)
+static void leader_on_lost(void *ctx, const char *why)
 {
     const struct sl_leader_record nobody = {0};
     set_leader(ctx, &nobody);
@@ -231,19 +231,19 @@ static void finish(struct sl_leader *self)
     self->done(self->done_ctx);
 }
 
-static void on_released(void *ctx, int err, const char *reason)
+static void leader_on_released(void *ctx, int err, const char *reason)
 {
     ((struct sl_leader *)ctx)->has_left = true;
 }
 
 static void go_on_ending(struct sl_leader *self)
 {
-    bool is_late = now_of(self) >= self->ending_until_ns;
+    bool is_late = leader_now_of(self) >= self->ending_until_ns;
     bool is_written =
         self->log == NULL || self->failure[0] != '\0' || sl_coordinator_log_is_clean(self->log);
     if (self->ending == WRITING && (is_written || is_late)) {
         self->ending = LEAVING;
-        sl_held_key_release(&self->key, on_released);
+        sl_held_key_release(&self->key, leader_on_released);
     }
     if (self->ending == LEAVING && (self->has_left || is_late)) {
         finish(self);
@@ -255,7 +255,7 @@ void sl_leader_resign(struct sl_leader *self, bool erases, uint64_t timeout_ns,
 {
     sl_assert(self->ending == NOT_ENDING);
     self->ending = WRITING;
-    self->ending_until_ns = now_of(self) + timeout_ns;
+    self->ending_until_ns = leader_now_of(self) + timeout_ns;
     self->is_elected = false;
     self->done = done;
     self->done_ctx = ctx;
@@ -284,7 +284,7 @@ void sl_leader_run(struct sl_leader *self)
 
 void sl_leader_tick(struct sl_leader *self)
 {
-    sl_held_key_tick(&self->key, now_of(self));
+    sl_held_key_tick(&self->key, leader_now_of(self));
     sl_leader_run(self);
 }
 
@@ -317,11 +317,11 @@ int sl_leader_create(const struct sl_leader_options *options, struct sl_leader *
         .campaigns = options->campaigns,
         .ttl_s = options->ttl_s,
         .poll_ns = options->ttl_s * SL_CLOCK_NS_PER_S / POLLS_A_TTL,
-        .now_ns = on_now,
-        .won = on_won,
-        .lost = on_lost,
-        .seen = on_seen,
-        .trouble = on_trouble,
+        .now_ns = leader_on_now,
+        .won = leader_on_won,
+        .lost = leader_on_lost,
+        .seen = leader_on_seen,
+        .trouble = leader_on_trouble,
         .ctx = self,
     };
     const int length = snprintf(key.key, sizeof key.key, "%s/coordinator", options->prefix);

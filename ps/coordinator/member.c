@@ -13,7 +13,7 @@
 #include "ps/coordinator/replica_group.h"
 #include "ps/coordinator/task.h"
 
-static double seconds(uint64_t ns)
+static double member_seconds(uint64_t ns)
 {
     return (double)ns / (double)SL_CLOCK_NS_PER_S;
 }
@@ -29,8 +29,8 @@ struct sl_coordinator_member *sl_coordinator_member_of(const struct sl_coordinat
     return NULL;
 }
 
-static uint32_t index_of(const struct sl_coordinator *coordinator,
-                         const struct sl_coordinator_member *member)
+static uint32_t member_index_of(const struct sl_coordinator *coordinator,
+                                const struct sl_coordinator_member *member)
 {
     uint32_t index = 0;
     while (coordinator->members[index] != member) {
@@ -123,7 +123,7 @@ static void remember(struct sl_coordinator *coordinator, const struct sl_coordin
 static void end_member(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
                        enum sl_coordinator_end end, uint64_t now_ns)
 {
-    uint32_t index = index_of(coordinator, member);
+    uint32_t index = member_index_of(coordinator, member);
     coordinator->departures++;
     coordinator->member_count--;
     coordinator->peers[index] = coordinator->peers[coordinator->member_count];
@@ -167,8 +167,8 @@ static void close_connection(struct sl_coordinator *coordinator,
 }
 
 /* A client that connects and disconnects in a loop must not fill the log. */
-static bool may_log(struct sl_coordinator *coordinator, const struct sl_coordinator_member *member,
-                    uint64_t now_ns)
+static bool member_may_log(struct sl_coordinator *coordinator,
+                           const struct sl_coordinator_member *member, uint64_t now_ns)
 {
     return member->hello.role != SL_MESSAGE_ROLE_CLIENT ||
            sl_log_limit_allows(&coordinator->log_limit, now_ns);
@@ -177,13 +177,14 @@ static bool may_log(struct sl_coordinator *coordinator, const struct sl_coordina
 static void expire(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
                    uint64_t now_ns)
 {
-    if (may_log(coordinator, member, now_ns)) {
+    if (member_may_log(coordinator, member, now_ns)) {
         sl_log_event(SL_LOG_WARN,
                      MEMBER_EVENT(member, "server_expired", "worker_expired",
                                   SL_EVENT_NUMBER("lease_ms", coordinator->options.lease_ns /
                                                                   SL_CLOCK_NS_PER_MS)),
                      "%s expired: no heartbeat for %g s%s", member->name,
-                     seconds(coordinator->options.lease_ns), what_others_do(coordinator, member));
+                     member_seconds(coordinator->options.lease_ns),
+                     what_others_do(coordinator, member));
     }
     close_connection(coordinator, member, "its lease has ended");
     end_member(coordinator, member, SL_COORDINATOR_END_EXPIRED, now_ns);
@@ -234,7 +235,7 @@ void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer
                      MEMBER_EVENT(member, "server_disconnected", "worker_disconnected",
                                   SL_EVENT_NUMBER("left_ms", left_ns / SL_CLOCK_NS_PER_MS)),
                      "%s is disconnected; it has %.1f s to reconnect", member->name,
-                     seconds(left_ns));
+                     member_seconds(left_ns));
     }
     if (member->hello.role == SL_MESSAGE_ROLE_CLIENT) {
         limit_disconnected_clients(coordinator, now_ns);
@@ -257,7 +258,7 @@ static void forgive_own_delay(struct sl_coordinator *coordinator, uint64_t now_n
         SL_LOG_WARN,
         SL_EVENT("coordinator_delayed", SL_EVENT_NUMBER("delay_ms", since_ns / SL_CLOCK_NS_PER_MS)),
         "the coordinator was delayed by %.1f s: members have half a lease to send a heartbeat",
-        seconds(since_ns));
+        member_seconds(since_ns));
     /* The clock starts when the machine boots, possibly less than half a lease ago. */
     const uint64_t excused_ns = now_ns > lease_ns / 2 ? now_ns - lease_ns / 2 : 0;
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
@@ -330,7 +331,8 @@ static int refuse_second(const struct sl_coordinator *coordinator,
         first->replacement_id = rival_id;
         first->rival_ns = now_ns;
     }
-    double silent_s = seconds(now_ns > first->last_seen_ns ? now_ns - first->last_seen_ns : 0);
+    double silent_s =
+        member_seconds(now_ns > first->last_seen_ns ? now_ns - first->last_seen_ns : 0);
     if (first->last_seen_ns > first->rival_ns) {
         return sl_reason_fail(
             reason, SL_ERR_EXISTS,
@@ -341,7 +343,7 @@ static int refuse_second(const struct sl_coordinator *coordinator,
                           "%s is a member already (last heartbeat %.1f s ago): if that process "
                           "died, its lease ends in %.1f s; else the task is started twice",
                           first->name, silent_s,
-                          seconds(lease_left_ns(coordinator, first, now_ns)));
+                          member_seconds(lease_left_ns(coordinator, first, now_ns)));
 }
 
 /* Resumes a member on another connection of the same process. */
@@ -349,7 +351,7 @@ static void take_over(struct sl_coordinator *coordinator, struct sl_coordinator_
                       sl_coordinator_peer peer, const struct sl_message_hello *hello,
                       uint64_t now_ns)
 {
-    if (may_log(coordinator, member, now_ns)) {
+    if (member_may_log(coordinator, member, now_ns)) {
         sl_log_event(SL_LOG_INFO, MEMBER_EVENT(member, "server_reconnected", "worker_reconnected"),
                      "%s reconnected%s", member->name,
                      member->connected ? " on another connection" : "");
@@ -359,7 +361,7 @@ static void take_over(struct sl_coordinator *coordinator, struct sl_coordinator_
         member->missed_expirations_since_ns =
             sl_coordinator_expiry_since(coordinator, member->last_seen_ns);
     }
-    coordinator->peers[index_of(coordinator, member)] = peer;
+    coordinator->peers[member_index_of(coordinator, member)] = peer;
     member->peer = peer;
     member->hello = *hello;
     member->connected = true;
@@ -377,8 +379,8 @@ static bool members_grow(struct sl_coordinator *coordinator)
 }
 
 /* True if this very server process was registered before: it still has its shards. */
-static bool is_known_ps(const struct sl_coordinator *coordinator,
-                        const struct sl_message_hello *hello)
+static bool member_is_known_ps(const struct sl_coordinator *coordinator,
+                               const struct sl_message_hello *hello)
 {
     if (hello->role != SL_MESSAGE_ROLE_PS) {
         return false;
@@ -402,7 +404,7 @@ static struct sl_coordinator_member *make_member(struct sl_coordinator *coordina
     member->connected = true;
     member->last_seen_ns = now_ns;
     sl_message_hello_name(&member->hello, member->name);
-    if (is_known_ps(coordinator, hello)) {
+    if (member_is_known_ps(coordinator, hello)) {
         uint64_t last_seen_ns = coordinator->ps[hello->task_index].last_seen_ns;
         member->missed_expirations_since_ns =
             sl_coordinator_expiry_since(coordinator, last_seen_ns);
@@ -455,7 +457,7 @@ static void log_return(const struct sl_coordinator *coordinator,
         sl_coordinator_is_worker(member) ? &coordinator->workers[member->hello.task_index] : NULL;
     bool was_expired = worker != NULL && worker->end != SL_COORDINATOR_END_NONE &&
                        worker->end != SL_COORDINATOR_END_LEFT;
-    if (is_known_ps(coordinator, &member->hello) ||
+    if (member_is_known_ps(coordinator, &member->hello) ||
         (was_expired && worker->client_id == member->hello.client_id)) {
         sl_log_event(SL_LOG_INFO, MEMBER_EVENT(member, "server_reconnected", "worker_reconnected"),
                      "%s reconnected", member->name);

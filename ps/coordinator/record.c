@@ -188,7 +188,8 @@ static bool read_id(const json_t *record, const char *name, uint64_t *out)
     return errno == 0 && *end == '\0';
 }
 
-static bool read_count(const json_t *record, const char *name, uint32_t most, uint32_t *out)
+static bool coordinator_record_read_count(const json_t *record, const char *name, uint32_t most,
+                                          uint32_t *out)
 {
     const json_t *value = json_object_get(record, name);
     json_int_t number = json_integer_value(value);
@@ -204,7 +205,8 @@ static bool read_flag(const json_t *record, const char *name, bool *out)
 }
 
 /* Rejects control characters, which would corrupt a log. */
-static bool read_text(const json_t *record, const char *name, char *to, size_t bytes)
+static bool coordinator_record_read_text(const json_t *record, const char *name, char *to,
+                                         size_t bytes)
 {
     const char *text = json_string_value(json_object_get(record, name));
     if (text == NULL || strlen(text) >= bytes) {
@@ -219,8 +221,8 @@ static bool read_text(const json_t *record, const char *name, char *to, size_t b
     return true;
 }
 
-static bool read_word(const json_t *record, const char *name, const char *const *words,
-                      size_t count, uint32_t *out)
+static bool coordinator_record_read_word(const json_t *record, const char *name,
+                                         const char *const *words, size_t count, uint32_t *out)
 {
     const char *text = json_string_value(json_object_get(record, name));
     for (size_t i = 0; text != NULL && i < count; i++) {
@@ -239,14 +241,15 @@ static int read_job(struct sl_coordinator *coordinator, const json_t *record,
     uint32_t worker_count;
     uint32_t stage;
     const json_t *end_err = json_object_get(record, "end_err");
-    if (!read_count(record, "ps", SL_LIMIT_PS, &ps_count) ||
-        !read_count(record, "workers", SL_LIMIT_WORKERS, &worker_count) ||
-        !read_text(record, "workers_from", coordinator->job.worker_count_from,
-                   sizeof coordinator->job.worker_count_from) ||
-        !read_count(record, "cluster_version", UINT32_MAX - 1, &coordinator->cluster_version) ||
+    if (!coordinator_record_read_count(record, "ps", SL_LIMIT_PS, &ps_count) ||
+        !coordinator_record_read_count(record, "workers", SL_LIMIT_WORKERS, &worker_count) ||
+        !coordinator_record_read_text(record, "workers_from", coordinator->job.worker_count_from,
+                                      sizeof coordinator->job.worker_count_from) ||
+        !coordinator_record_read_count(record, "cluster_version", UINT32_MAX - 1,
+                                       &coordinator->cluster_version) ||
         coordinator->cluster_version == 0 ||
-        !read_count(record, "values_lost", coordinator->options.ps_count,
-                    &coordinator->values_lost) ||
+        !coordinator_record_read_count(record, "values_lost", coordinator->options.ps_count,
+                                       &coordinator->values_lost) ||
         !read_flag(record, "formed", &coordinator->cluster_ready) ||
         !read_id(record, "restore", &coordinator->began_from) ||
         !read_id(record, "checkpoint", &coordinator->checkpoint.max_seen) ||
@@ -256,10 +259,11 @@ static int read_job(struct sl_coordinator *coordinator, const json_t *record,
         coordinator->checkpoint.last_on_all_servers > coordinator->checkpoint.max_seen ||
         coordinator->checkpoint.job_latest > coordinator->checkpoint.max_seen ||
         coordinator->abandoned_to > coordinator->checkpoint.max_seen ||
-        !read_word(record, "stage", STAGES, STAGE_COUNT, &stage) ||
+        !coordinator_record_read_word(record, "stage", STAGES, STAGE_COUNT, &stage) ||
         !read_flag(record, "never_began", &coordinator->job.never_began) ||
         !json_is_integer(end_err) ||
-        !read_text(record, "end_why", coordinator->job.end_why, sizeof coordinator->job.end_why)) {
+        !coordinator_record_read_text(record, "end_why", coordinator->job.end_why,
+                                      sizeof coordinator->job.end_why)) {
         return SL_ERR_CORRUPT;
     }
     if (!read_id(record, "kept", &coordinator->kept_to) ||
@@ -308,12 +312,12 @@ static bool is_endpoint(const char *text)
 static bool read_group(const struct sl_coordinator *coordinator, const json_t *record,
                        struct sl_coordinator_ps *out)
 {
-    const bool is_read = read_count(record, "replicas", 1, &out->replicas) &&
-                         read_id(record, "epoch", &out->epoch) &&
-                         read_count(record, "primary", SL_LIMIT_PS - 1, &out->primary) &&
-                         read_count(record, "backup", SL_LIMIT_PS, &out->backup) &&
-                         read_flag(record, "in_step", &out->in_sync) &&
-                         read_id(record, "deposed", &out->deposed_id);
+    const bool is_read =
+        coordinator_record_read_count(record, "replicas", 1, &out->replicas) &&
+        read_id(record, "epoch", &out->epoch) &&
+        coordinator_record_read_count(record, "primary", SL_LIMIT_PS - 1, &out->primary) &&
+        coordinator_record_read_count(record, "backup", SL_LIMIT_PS, &out->backup) &&
+        read_flag(record, "in_step", &out->in_sync) && read_id(record, "deposed", &out->deposed_id);
     if (!is_read || out->primary >= coordinator->options.ps_count) {
         return false;
     }
@@ -326,11 +330,12 @@ static int read_ps(struct sl_coordinator *coordinator, uint32_t task, const json
 {
     struct sl_coordinator_ps ps = {0};
     bool gone;
-    if (!read_count(record, "shards", SL_LIMIT_SHARDS, &ps.shard_count) ||
+    if (!coordinator_record_read_count(record, "shards", SL_LIMIT_SHARDS, &ps.shard_count) ||
         !read_id(record, "client", &ps.client_id) ||
-        !read_text(record, "data", ps.data_endpoint, sizeof ps.data_endpoint) ||
-        !read_text(record, "fast", ps.bypass_endpoint, sizeof ps.bypass_endpoint) ||
-        !read_text(record, "host", ps.host, sizeof ps.host) ||
+        !coordinator_record_read_text(record, "data", ps.data_endpoint, sizeof ps.data_endpoint) ||
+        !coordinator_record_read_text(record, "fast", ps.bypass_endpoint,
+                                      sizeof ps.bypass_endpoint) ||
+        !coordinator_record_read_text(record, "host", ps.host, sizeof ps.host) ||
         !read_id(record, "restore", &ps.checkpoints.restore) ||
         !read_flag(record, "serving", &ps.serving) ||
         !read_flag(record, "restarted", &ps.restarted) || !read_flag(record, "gone", &gone) ||
@@ -348,7 +353,7 @@ static int read_worker(struct sl_coordinator *coordinator, uint32_t task, const 
 {
     struct sl_coordinator_worker worker = {0};
     uint32_t end;
-    if (!read_word(record, "end", ENDS, END_COUNT, &end) ||
+    if (!coordinator_record_read_word(record, "end", ENDS, END_COUNT, &end) ||
         !read_id(record, "client", &worker.client_id) ||
         !read_flag(record, "departed", &worker.left_job)) {
         return SL_ERR_CORRUPT;
@@ -558,7 +563,7 @@ static void await(const struct sl_coordinator *coordinator, struct sl_coordinato
 }
 
 /* Resets the coordinator to an empty job and erases its records. */
-static void forget(struct sl_coordinator *coordinator)
+static void coordinator_record_forget(struct sl_coordinator *coordinator)
 {
     while (coordinator->member_count > 0) {
         free(coordinator->members[--coordinator->member_count]);
@@ -595,7 +600,7 @@ void sl_coordinator_record_end(struct sl_coordinator *coordinator, uint64_t now_
         coordinator->job.stage == SL_COORDINATOR_WAITING_FOR_MEMBERS ? 0 : now_ns;
     settle_ends(coordinator, now_ns);
     if (!knows_a_ps(coordinator) || coordinator->job.stage == SL_COORDINATOR_OVER) {
-        forget(coordinator);
+        coordinator_record_forget(coordinator);
         return;
     }
     uint64_t wait_ns = coordinator->options.lease_ns;
@@ -632,7 +637,7 @@ void sl_coordinator_record_tick(struct sl_coordinator *coordinator, uint64_t now
     if (coordinator->recovery_deadline_ns != 0 && now_ns >= coordinator->recovery_deadline_ns) {
         sl_log_warn(
             "the cluster store has records of a job without a living server: they are dropped");
-        forget(coordinator);
+        coordinator_record_forget(coordinator);
     }
 }
 

@@ -32,7 +32,7 @@ static uint32_t group_of(const struct sl_coordinator *coordinator, uint32_t task
     return (task + (which == 0 ? 0 : ps_count - 1)) % ps_count;
 }
 
-static bool is_here(const struct sl_coordinator *coordinator, uint32_t task)
+static bool replica_group_is_here(const struct sl_coordinator *coordinator, uint32_t task)
 {
     const struct sl_coordinator_member *member =
         sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, task);
@@ -342,7 +342,7 @@ void sl_coordinator_replica_register(struct sl_coordinator *coordinator,
             continue; /* the cluster is not ready */
         }
         if (group->primary == task && is_new) {
-            const bool has_other = is_here(coordinator, other);
+            const bool has_other = replica_group_is_here(coordinator, other);
             begin_epoch(coordinator, group, task, has_other ? other : SL_MESSAGE_NO_BACKUP);
         } else if (group->primary != task && (is_new || group->backup != task)) {
             begin_epoch(coordinator, group, group->primary, task);
@@ -350,7 +350,7 @@ void sl_coordinator_replica_register(struct sl_coordinator *coordinator,
                          "ps/%u receives the backups of the shards of ps/%u (epoch %llu)", task,
                          owner, (unsigned long long)group->epoch);
         } else if (group->primary == task && group->backup == SL_MESSAGE_NO_BACKUP &&
-                   is_here(coordinator, other)) {
+                   replica_group_is_here(coordinator, other)) {
             begin_epoch(coordinator, group, task, other);
         }
     }
@@ -391,7 +391,7 @@ void sl_coordinator_replica_leave(struct sl_coordinator *coordinator, uint32_t t
                          "the shards of ps/%u have no backup now (epoch %llu)", owner,
                          (unsigned long long)group->epoch);
         } else if (group->primary == task && group->backup != SL_MESSAGE_NO_BACKUP &&
-                   group->in_sync && is_here(coordinator, group->backup)) {
+                   group->in_sync && replica_group_is_here(coordinator, group->backup)) {
             take_over(coordinator, owner, last_seen_ns);
         } else if (group->primary == task) {
             begin_epoch(coordinator, group, task, group->backup);

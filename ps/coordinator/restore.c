@@ -13,7 +13,7 @@ struct parties {
     uint32_t count;
 };
 
-static bool has(const struct sl_message_numbers *numbers, uint64_t number)
+static bool coordinator_restore_has(const struct sl_message_numbers *numbers, uint64_t number)
 {
     for (uint32_t i = 0; i < numbers->count; i++) {
         if (numbers->items[i] == number) {
@@ -27,7 +27,8 @@ static bool has(const struct sl_message_numbers *numbers, uint64_t number)
 static bool can_begin_from(const struct sl_coordinator_ps *ps, uint64_t number)
 {
     return number <= ps->checkpoints.restore &&
-           (number == ps->checkpoints.restore || has(&ps->checkpoints.complete, number));
+           (number == ps->checkpoints.restore ||
+            coordinator_restore_has(&ps->checkpoints.complete, number));
 }
 
 /* The newest checkpoint below `below` that the first server can restore; 0: none. */
@@ -68,7 +69,7 @@ static uint64_t choose_common(const struct parties *parties)
 static bool was_never_complete(const struct parties *parties, uint64_t number)
 {
     for (uint32_t i = 0; i < parties->count; i++) {
-        if (has(&parties->ps[i]->checkpoints.unfinished, number)) {
+        if (coordinator_restore_has(&parties->ps[i]->checkpoints.unfinished, number)) {
             return true;
         }
     }

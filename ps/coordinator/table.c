@@ -15,7 +15,7 @@ static bool is_used(const struct sl_coordinator *coordinator, uint32_t id)
 }
 
 /* Returns the table's id; SL_LIMIT_TABLES: not found. */
-static uint32_t find(const struct sl_coordinator *coordinator, const char *name)
+static uint32_t coordinator_table_find(const struct sl_coordinator *coordinator, const char *name)
 {
     for (uint32_t id = 0; id < coordinator->tables.count; id++) {
         if (strcmp(coordinator->tables.specs[id].name, name) == 0) {
@@ -38,7 +38,7 @@ static uint32_t choose(const struct sl_coordinator *coordinator)
 }
 
 /* Makes room for `id`. Errors: NO_MEMORY. */
-static int reserve(struct sl_coordinator *coordinator, uint32_t id)
+static int coordinator_table_reserve(struct sl_coordinator *coordinator, uint32_t id)
 {
     if (!sl_array_make_room(&coordinator->tables.specs, &coordinator->tables.max, id,
                             sizeof *coordinator->tables.specs)) {
@@ -55,7 +55,7 @@ static int reserve(struct sl_coordinator *coordinator, uint32_t id)
 int sl_coordinator_table_load(struct sl_coordinator *coordinator, uint32_t id,
                               const struct sl_table_spec *spec)
 {
-    int err = reserve(coordinator, id);
+    int err = coordinator_table_reserve(coordinator, id);
     if (err == 0) {
         coordinator->tables.specs[id] = *spec;
     }
@@ -78,7 +78,7 @@ static int place(struct sl_coordinator *coordinator, const struct sl_message_tab
                               "table %s cannot keep its id %u: table %s has it", name, *id,
                               coordinator->tables.specs[*id].name);
     }
-    int err = reserve(coordinator, *id);
+    int err = coordinator_table_reserve(coordinator, *id);
     if (err != 0) {
         return sl_reason_fail(reason, err, "the coordinator has no memory for table %s", name);
     }
@@ -112,7 +112,8 @@ static void answer_lookup(struct sl_coordinator *coordinator,
                           const struct sl_message *message)
 {
     const char *name = message->table_open.spec.name;
-    const uint32_t id = name[0] == '\0' ? SL_LIMIT_TABLES : find(coordinator, name);
+    const uint32_t id =
+        name[0] == '\0' ? SL_LIMIT_TABLES : coordinator_table_find(coordinator, name);
     if (id == SL_LIMIT_TABLES) {
         sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_NOT_FOUND,
                               "no client has opened a table of the name \"%s\"", name);
@@ -137,7 +138,7 @@ void sl_coordinator_table_open(struct sl_coordinator *coordinator,
     }
     struct sl_reason reason;
     int err = sl_message_check_spec(&open->spec, &reason);
-    uint32_t id = err == 0 ? find(coordinator, open->spec.name) : SL_LIMIT_TABLES;
+    uint32_t id = err == 0 ? coordinator_table_find(coordinator, open->spec.name) : SL_LIMIT_TABLES;
     if (err == 0 && id < SL_LIMIT_TABLES) {
         err = compare(coordinator, open, id, &reason);
     } else if (err == 0) {

@@ -161,7 +161,7 @@ uint32_t sl_cluster_primary(const struct sl_coordinator_view *view, uint32_t tas
 
 /* History */
 
-static void add_value(float *sum, float value)
+static void observe_cluster_add_value(float *sum, float value)
 {
     *sum = isnan(value) ? *sum : isnan(*sum) ? value : *sum + value;
 }
@@ -186,7 +186,7 @@ static void tick_shard(struct sl_cluster *cluster, uint32_t index, struct sl_clu
     sl_history_add(track, cluster->second, &point);
     float *totals = cluster->totals.values;
     for (int i = SL_HISTORY_REQUESTS; i <= SL_HISTORY_BYTES; i++) {
-        add_value(&totals[i], point.values[i]);
+        observe_cluster_add_value(&totals[i], point.values[i]);
     }
     totals[SL_HISTORY_P99_US] = fmaxf(totals[SL_HISTORY_P99_US], point.values[SL_HISTORY_P99_US]);
     totals[SL_HISTORY_STALENESS] =
@@ -262,7 +262,8 @@ static void tick_servers(struct sl_cluster *cluster, const struct sl_coordinator
         }
         const struct sl_cluster_member *member = sl_cluster_fresh(cluster->servers[task], now_ns);
         if (member != NULL) {
-            add_value(&cluster->totals.values[SL_HISTORY_MEMORY], (float)member->report.memory);
+            observe_cluster_add_value(&cluster->totals.values[SL_HISTORY_MEMORY],
+                                      (float)member->report.memory);
             tick_tables(cluster, member);
         }
     }

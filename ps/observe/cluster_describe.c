@@ -8,14 +8,14 @@
 #include "ps/observe/cluster_state.h"
 
 /* NAN: null. Three decimals at most. */
-static json_t *number(double value)
+static json_t *cluster_describe_number(double value)
 {
     return isnan(value)          ? json_null()
            : fabs(value) >= 1000 ? json_integer((json_int_t)llround(value))
                                  : json_real(round(value * 1000) / 1000);
 }
 
-static json_t *count(uint64_t value)
+static json_t *cluster_describe_count(uint64_t value)
 {
     return json_integer((json_int_t)value);
 }
@@ -50,7 +50,7 @@ static json_t *describe_totals(const struct sl_cluster *cluster)
     json_t *totals = json_object();
     for (int i = 0; i < SL_HISTORY_SERIES; i++) {
         (void)json_object_set_new(totals, sl_history_names[i],
-                                  number((double)cluster->totals.values[i]));
+                                  cluster_describe_number((double)cluster->totals.values[i]));
     }
     return totals;
 }
@@ -64,7 +64,7 @@ static json_t *describe_shard(const struct sl_cluster *cluster,
     const bool has_backup = group->epoch != 0 && group->backup != SL_MESSAGE_NO_BACKUP;
     const bool is_served = view->servers[primary].member.state == SL_COORDINATOR_VIEW_RUNNING;
     json_t *shard =
-        json_pack("{s:o, s:o, s:o, s:o}", "shard", count(index), "serving",
+        json_pack("{s:o, s:o, s:o, s:o}", "shard", cluster_describe_count(index), "serving",
                   is_served ? task_name("ps", primary) : json_null(), "backup",
                   has_backup ? task_name("ps", group->backup) : json_null(), "in_sync",
                   group->epoch == 0 ? json_null() : json_boolean(has_backup && group->in_sync));
@@ -74,15 +74,18 @@ static json_t *describe_shard(const struct sl_cluster *cluster,
     const struct sl_report_shard *earlier = found.now == NULL ? &none : found.earlier;
     const double s = found.seconds;
     (void)json_object_update_new(
-        shard, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "requests_s",
-                         number(sl_cluster_rate(now->requests, earlier->requests, s)), "keys_s",
-                         number(sl_cluster_rate(now->keys, earlier->keys, s)), "bytes_s",
-                         number(sl_cluster_rate(now->bytes, earlier->bytes, s)), "busy",
-                         number(sl_cluster_rate(now->busy_us, earlier->busy_us, s) / 1e6),
-                         "stalls_s", number(sl_cluster_rate(now->stalls, earlier->stalls, s)),
-                         "p99_us", now->p99_us == 0 ? json_null() : count(now->p99_us), "rows",
-                         count(now->rows), "memory", count(now->memory), "lag_entries",
-                         count(now->lag_entries), "clock", count(now->clock)));
+        shard,
+        json_pack(
+            "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "requests_s",
+            cluster_describe_number(sl_cluster_rate(now->requests, earlier->requests, s)), "keys_s",
+            cluster_describe_number(sl_cluster_rate(now->keys, earlier->keys, s)), "bytes_s",
+            cluster_describe_number(sl_cluster_rate(now->bytes, earlier->bytes, s)), "busy",
+            cluster_describe_number(sl_cluster_rate(now->busy_us, earlier->busy_us, s) / 1e6),
+            "stalls_s", cluster_describe_number(sl_cluster_rate(now->stalls, earlier->stalls, s)),
+            "p99_us", now->p99_us == 0 ? json_null() : cluster_describe_count(now->p99_us), "rows",
+            cluster_describe_count(now->rows), "memory", cluster_describe_count(now->memory),
+            "lag_entries", cluster_describe_count(now->lag_entries), "clock",
+            cluster_describe_count(now->clock)));
     return shard;
 }
 
@@ -117,15 +120,17 @@ static json_t *describe_servers(const struct sl_cluster *cluster,
         }
         (void)json_array_append_new(
             list,
-            json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
-                      task_name("ps", task), "task", count(task), "state",
-                      server_state(member, seen->state), "age_s",
-                      number(member_age_s(member, seen, now_ns)), "http",
-                      text_or_null(member == NULL ? NULL : member->report.http), "data",
-                      text_or_null(view->servers[task].data_endpoint), "memory",
-                      count(member == NULL ? 0 : member->report.memory), "memory_limit",
-                      count(member == NULL ? 0 : member->report.memory_limit), "ordinary_pages",
-                      count(member == NULL ? 0 : member->report.ordinary_pages), "shards", shards));
+            json_pack(
+                "{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", task_name("ps", task),
+                "task", cluster_describe_count(task), "state", server_state(member, seen->state),
+                "age_s", cluster_describe_number(member_age_s(member, seen, now_ns)), "http",
+                text_or_null(member == NULL ? NULL : member->report.http), "data",
+                text_or_null(view->servers[task].data_endpoint), "memory",
+                cluster_describe_count(member == NULL ? 0 : member->report.memory), "memory_limit",
+                cluster_describe_count(member == NULL ? 0 : member->report.memory_limit),
+                "ordinary_pages",
+                cluster_describe_count(member == NULL ? 0 : member->report.ordinary_pages),
+                "shards", shards));
     }
     return list;
 }
@@ -162,9 +167,10 @@ static json_t *describe_worker(const struct sl_cluster_member *member,
                                uint32_t fastest, uint64_t now_ns)
 {
     const struct sl_coordinator_view_member *seen = &view->workers[task];
-    json_t *worker = json_pack("{s:o, s:o, s:s, s:o}", "name", task_name("worker", task), "task",
-                               count(task), "state", worker_state(seen->state), "age_s",
-                               number(member_age_s(member, seen, now_ns)));
+    json_t *worker =
+        json_pack("{s:o, s:o, s:s, s:o}", "name", task_name("worker", task), "task",
+                  cluster_describe_count(task), "state", worker_state(seen->state), "age_s",
+                  cluster_describe_number(member_age_s(member, seen, now_ns)));
     static const struct sl_report none = {0};
     const struct sl_report_client *now = member == NULL ? &none.client : &member->report.client;
     const struct sl_report_client *earlier =
@@ -177,13 +183,16 @@ static json_t *describe_worker(const struct sl_cluster_member *member,
         worker,
         json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "http",
                   text_or_null(member == NULL ? NULL : member->report.http), "clock",
-                  member == NULL ? json_null() : count(now->clock), "lag",
-                  has_lag ? count(lag) : json_null(), "steps_s",
-                  number(sl_cluster_rate(now->steps, earlier->steps, s)), "step_p99_us",
-                  !is_fresh || now->step_p99_us == 0 ? json_null() : count(now->step_p99_us),
-                  "requests_s", number(sl_cluster_rate(now->requests, earlier->requests, s)),
-                  "in_flight", is_fresh ? count(now->in_flight) : json_null(), "reconnects",
-                  count(now->reconnects)));
+                  member == NULL ? json_null() : cluster_describe_count(now->clock), "lag",
+                  has_lag ? cluster_describe_count(lag) : json_null(), "steps_s",
+                  cluster_describe_number(sl_cluster_rate(now->steps, earlier->steps, s)),
+                  "step_p99_us",
+                  !is_fresh || now->step_p99_us == 0 ? json_null()
+                                                     : cluster_describe_count(now->step_p99_us),
+                  "requests_s",
+                  cluster_describe_number(sl_cluster_rate(now->requests, earlier->requests, s)),
+                  "in_flight", is_fresh ? cluster_describe_count(now->in_flight) : json_null(),
+                  "reconnects", cluster_describe_count(now->reconnects)));
     return worker;
 }
 
@@ -209,8 +218,10 @@ static json_t *describe_tables(const struct sl_cluster *cluster)
         if (table->second == cluster->second) {
             (void)json_array_append_new(
                 list, json_pack("{s:s, s:o, s:o, s:o, s:o}", "name", table->name, "rows",
-                                count(table->rows), "memory", count(table->memory), "pulled_keys_s",
-                                number(table->pulled_s), "pushed_keys_s", number(table->pushed_s)));
+                                cluster_describe_count(table->rows), "memory",
+                                cluster_describe_count(table->memory), "pulled_keys_s",
+                                cluster_describe_number(table->pulled_s), "pushed_keys_s",
+                                cluster_describe_number(table->pushed_s)));
         }
     }
     return list;
@@ -232,9 +243,11 @@ static json_t *describe_checkpoint(const struct sl_cluster *cluster, uint32_t se
         }
     }
     return json_pack("{s:b, s:o, s:o, s:o, s:o}", "enabled", is_enabled, "last",
-                     newest.time_ms == 0 ? json_null() : number((double)newest.time_ms / 1000),
-                     "number", count(newest.number), "duration_s",
-                     number((double)newest.duration_ms / 1000), "failures", count(failures));
+                     newest.time_ms == 0 ? json_null()
+                                         : cluster_describe_number((double)newest.time_ms / 1000),
+                     "number", cluster_describe_count(newest.number), "duration_s",
+                     cluster_describe_number((double)newest.duration_ms / 1000), "failures",
+                     cluster_describe_count(failures));
 }
 
 json_t *sl_cluster_describe(const struct sl_cluster *cluster,
@@ -252,10 +265,11 @@ json_t *sl_cluster_describe(const struct sl_cluster *cluster,
         (void)json_array_append_new(missing, json_string(view->missing.missing[i]));
     }
     return json_pack("{s:o, s:f, s:s, s:o, s:b, s:s, s:o, s:o, s:o, s:o, s:o}", "age_s",
-                     number((double)view_age_ns / (double)SL_CLOCK_NS_PER_S), "time", unix_s, "job",
-                     stages[view->stage], "missing", missing, "waits", (int)view->waits,
-                     "coordinator", coordinator, "totals", describe_totals(cluster), "servers",
-                     describe_servers(cluster, view, now_ns), "workers",
-                     describe_workers(cluster, view, now_ns), "tables", describe_tables(cluster),
-                     "checkpoint", describe_checkpoint(cluster, view->ps_count));
+                     cluster_describe_number((double)view_age_ns / (double)SL_CLOCK_NS_PER_S),
+                     "time", unix_s, "job", stages[view->stage], "missing", missing, "waits",
+                     (int)view->waits, "coordinator", coordinator, "totals",
+                     describe_totals(cluster), "servers", describe_servers(cluster, view, now_ns),
+                     "workers", describe_workers(cluster, view, now_ns), "tables",
+                     describe_tables(cluster), "checkpoint",
+                     describe_checkpoint(cluster, view->ps_count));
 }

@@ -20,7 +20,7 @@ static struct sl_history_track *track_of(struct sl_list_link *link)
     return SL_CONTAINER_OF(link, struct sl_history_track, link);
 }
 
-static size_t bytes_of(uint32_t step_s)
+static size_t history_bytes_of(uint32_t step_s)
 {
     return SL_HISTORY_SECONDS / step_s * sizeof(struct sl_history_point);
 }
@@ -30,9 +30,9 @@ static struct sl_history_point *point_at(const struct sl_history_track *track, u
     return &track->points[at % track->point_count];
 }
 
-static int allocate(struct sl_history_track *track, uint32_t step_s)
+static int history_allocate(struct sl_history_track *track, uint32_t step_s)
 {
-    struct sl_history_point *points = malloc(bytes_of(step_s));
+    struct sl_history_point *points = malloc(history_bytes_of(step_s));
     if (points == NULL) {
         return SL_ERR_NO_MEMORY;
     }
@@ -84,7 +84,7 @@ static uint64_t oldest(const struct sl_history_track *track)
 static int coarsen(struct sl_history_track *track)
 {
     const struct sl_history_track old = *track;
-    int err = allocate(track, 2 * old.step_s);
+    int err = history_allocate(track, 2 * old.step_s);
     if (err != 0) {
         return err;
     }
@@ -121,7 +121,8 @@ static int make_room(struct sl_history *history)
             if (err != 0) {
                 return err; /* the next call continues with the others */
             }
-            history->bytes -= bytes_of(history->step_s) - bytes_of(2 * history->step_s);
+            history->bytes -=
+                history_bytes_of(history->step_s) - history_bytes_of(2 * history->step_s);
         }
     }
     history->step_s *= 2;
@@ -132,12 +133,12 @@ int sl_history_open(struct sl_history *history, struct sl_history_track *track)
 {
     sl_assert(track->points == NULL);
     int err = 0;
-    while (err == 0 && history->bytes + bytes_of(history->step_s) > SL_HISTORY_BYTES_MAX) {
+    while (err == 0 && history->bytes + history_bytes_of(history->step_s) > SL_HISTORY_BYTES_MAX) {
         err = make_room(history);
     }
-    err = err != 0 ? err : allocate(track, history->step_s);
+    err = err != 0 ? err : history_allocate(track, history->step_s);
     if (err == 0) {
-        history->bytes += bytes_of(track->step_s);
+        history->bytes += history_bytes_of(track->step_s);
         sl_list_append(&history->tracks, &track->link);
     }
     return err;
@@ -146,7 +147,7 @@ int sl_history_open(struct sl_history *history, struct sl_history_track *track)
 void sl_history_close(struct sl_history *history, struct sl_history_track *track)
 {
     if (track->points != NULL) {
-        history->bytes -= bytes_of(track->step_s);
+        history->bytes -= history_bytes_of(track->step_s);
         sl_list_remove(&track->link);
         free(track->points);
         *track = (struct sl_history_track){0};

@@ -119,7 +119,8 @@ static bool choose_servers(const struct sl_process *process)
 
 /* Returns the shards whose files are certainly in this process's directory: those that it serves.
  * If these are not adjacent, only its home shards. */
-static struct sl_checkpoint_shard_range range_of(const struct sl_process *process)
+static struct sl_checkpoint_shard_range
+process_checkpoint_range_of(const struct sl_process *process)
 {
     const struct sl_process_checkpoints *all = process->directory.checkpoints;
     const uint32_t count = process->options.reactors.count;
@@ -132,7 +133,8 @@ static struct sl_checkpoint_shard_range range_of(const struct sl_process *proces
 }
 
 /* Reactor 0: aborts the checkpoint and reports that to the coordinator. */
-static void give_up(struct sl_process *process, uint64_t number, int err, const char *why)
+static void process_checkpoint_give_up(struct sl_process *process, uint64_t number, int err,
+                                       const char *why)
 {
     sl_log_event(SL_LOG_WARN,
                  SL_EVENT("checkpoint_part_failed", SL_EVENT_NUMBER("number", number),
@@ -148,7 +150,8 @@ static void part_expired(void *ctx, uint64_t number, uint64_t b)
     struct sl_process *process = ctx;
     const struct sl_process_checkpoints *all = process->directory.checkpoints;
     if (process->agent != NULL && number == all->number && all->waited > 0) {
-        give_up(process, number, SL_ERR_NO_MEMORY, "no memory to tell of a file");
+        process_checkpoint_give_up(process, number, SL_ERR_NO_MEMORY,
+                                   "no memory to tell of a file");
     }
 }
 
@@ -165,7 +168,7 @@ static void part_came(void *ctx, uint64_t a, uint64_t b)
         return;
     }
     if (result->err != 0) {
-        give_up(process, result->number, result->err, result->reason.text);
+        process_checkpoint_give_up(process, result->number, result->err, result->reason.text);
         free(part);
         return;
     }
@@ -200,7 +203,7 @@ static void on_ended(void *ctx, const struct sl_server_checkpoint_result *result
                     (struct sl_mail){.run = part_came, .ctx = part, .drop = free});
 }
 
-static struct sl_server *server_of(const struct sl_process_server_ref *ref)
+static struct sl_server *process_checkpoint_server_of(const struct sl_process_server_ref *ref)
 {
     return sl_process_server(ref->core->process, ref->which, ref->core->index);
 }
@@ -208,7 +211,8 @@ static struct sl_server *server_of(const struct sl_process_server_ref *ref)
 static void server_checkpoint(void *ctx, uint64_t number, uint64_t base)
 {
     const struct sl_process_server_ref *ref = ctx;
-    sl_server_checkpoint_begin(server_of(ref), number, base, now_s(ref->core->process));
+    sl_server_checkpoint_begin(process_checkpoint_server_of(ref), number, base,
+                               now_s(ref->core->process));
 }
 
 /* Posts a mail to each server that takes part. */
@@ -225,7 +229,7 @@ static void post_servers(struct sl_process *process, struct sl_mail mail)
 
 static void server_completed(void *ctx, uint64_t number, uint64_t b)
 {
-    sl_server_checkpoint_completed(server_of(ctx), number);
+    sl_server_checkpoint_completed(process_checkpoint_server_of(ctx), number);
 }
 
 /* Reactor 0: this process has its part of the complete checkpoint, and is notified once or twice.
@@ -292,11 +296,12 @@ static void prune(struct sl_process *process, const struct sl_message_checkpoint
     if (work == NULL) {
         return; /* retried with the next checkpoint */
     }
-    work->options = (struct sl_checkpoint_prune_options){.range = range_of(process),
-                                                         .keep = process->options.checkpoint.keep,
-                                                         .newest = is_known ? begun->complete : 0,
-                                                         .above = above,
-                                                         .below = begun->number};
+    work->options =
+        (struct sl_checkpoint_prune_options){.range = process_checkpoint_range_of(process),
+                                             .keep = process->options.checkpoint.keep,
+                                             .newest = is_known ? begun->complete : 0,
+                                             .above = above,
+                                             .below = begun->number};
     work->kept_to = sl_agent_kept(process->agent);
     work->base.job.allocates = true;
     sl_process_disk_job_post(process, process->directory.checkpoints->offload, &work->base,
@@ -419,7 +424,7 @@ void sl_process_on_checkpoint_publish(void *ctx,
         return;
     }
     work->writer = process->member.task_index;
-    work->range = range_of(process);
+    work->range = process_checkpoint_range_of(process);
     work->base.job.allocates = true;
     sl_process_disk_job_post(process, process->directory.checkpoints->offload, &work->base,
                              publish_work, publish_done);
@@ -530,7 +535,8 @@ int sl_process_checkpoint_open(struct sl_process_core *core)
     for (uint32_t which = 0; which < sl_process_hosted_count(core->process) && err == 0; which++) {
         core->server_refs[which] = (struct sl_process_server_ref){.core = core, .which = which};
         server.ctx = &core->server_refs[which];
-        err = sl_server_checkpoint_open(server_of(&core->server_refs[which]), &server);
+        err = sl_server_checkpoint_open(process_checkpoint_server_of(&core->server_refs[which]),
+                                        &server);
     }
     if (err != 0 || core->index != 0 || options->directory == NULL) {
         return err;

@@ -40,7 +40,7 @@ static const struct sl_metrics_row rows[] = {
     ROW("reports_dropped_total", "reason=\"invalid\"", invalid, NULL),
 };
 
-static bool is_scheduler(const struct sl_process *process)
+static bool process_cluster_is_scheduler(const struct sl_process *process)
 {
     return process->options.kind == SL_PROCESS_SCHEDULER;
 }
@@ -65,8 +65,9 @@ int sl_process_cluster_create(struct sl_process *process)
     sl_metrics_add(&process->metrics.registry, &cluster->source);
     int err = sl_cluster_create(&cluster->job);
     err = err != 0 ? err : sl_process_views_create(process);
-    return err != 0 || is_scheduler(process) ? err
-                                             : sl_process_own_report_create(process, &cluster->own);
+    return err != 0 || process_cluster_is_scheduler(process)
+               ? err
+               : sl_process_own_report_create(process, &cluster->own);
 }
 
 void sl_process_cluster_destroy(struct sl_process *process)
@@ -89,8 +90,8 @@ void sl_process_cluster_destroy(struct sl_process *process)
 /* Reports */
 
 /* Reactor 0. */
-static bool on_report(void *ctx, const struct sl_message_hello *member,
-                      const struct sl_message_report *report)
+static bool process_cluster_on_report(void *ctx, const struct sl_message_hello *member,
+                                      const struct sl_message_report *report)
 {
     struct sl_process *process = ctx;
     const struct sl_cluster_sender sender = {
@@ -102,7 +103,7 @@ static bool on_report(void *ctx, const struct sl_message_hello *member,
 void sl_process_cluster_options(struct sl_process *process, struct sl_coordinator_options *options)
 {
     if (process->observer.cluster != NULL) {
-        options->report = on_report;
+        options->report = process_cluster_on_report;
         options->report_cells = &process->observer.cluster->cells.coordinator;
     }
 }
@@ -132,7 +133,7 @@ static void drop_report(void *ctx)
 }
 
 /* Reactor 0. */
-static void send_report(void *ctx, uint64_t a, uint64_t b)
+static void process_cluster_send_report(void *ctx, uint64_t a, uint64_t b)
 {
     struct outgoing *outgoing = ctx;
     if (outgoing->process->agent != NULL) {
@@ -154,7 +155,8 @@ static void report_self(struct sl_process *process, uint64_t now_ns)
         process->observer.cluster->own, sl_process_observe_http(process),
         (now_ns - process->observer.observe->begun_ns) / SL_CLOCK_NS_PER_MS, now_ns,
         (uint64_t)(unix_time() * 1000));
-    const struct sl_mail mail = {.run = send_report, .ctx = outgoing, .drop = drop_report};
+    const struct sl_mail mail = {
+        .run = process_cluster_send_report, .ctx = outgoing, .drop = drop_report};
     if (outgoing->report.bytes == NULL || sl_mailbox_post(ping->to, mail) != 0) {
         drop_report(outgoing);
     }
@@ -250,7 +252,8 @@ void sl_process_cluster_read_targets(void *ctx, const struct sl_query *query,
         return;
     }
     json_t *list = sl_cluster_describe_targets(process->observer.cluster->job, now());
-    if (list != NULL && is_scheduler(process) && sl_process_observe_http(process)[0] != '\0') {
+    if (list != NULL && process_cluster_is_scheduler(process) &&
+        sl_process_observe_http(process)[0] != '\0') {
         (void)json_array_append_new(list, json_pack("{s:[s], s:{s:s, s:s}}", "targets",
                                                     sl_process_observe_http(process), "labels",
                                                     "role", "scheduler", "task", "0"));

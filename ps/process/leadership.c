@@ -43,12 +43,12 @@ static bool is_scheduler(const struct sl_process_leadership *leadership)
 
 /* Callbacks of the leader */
 
-static uint64_t on_now(void *ctx)
+static uint64_t leadership_on_now(void *ctx)
 {
     return sl_reactor_now_ns(reactor_of(ctx));
 }
 
-static void on_wake(void *ctx)
+static void leadership_on_wake(void *ctx)
 {
     struct sl_process_leadership *leadership = ctx;
     sl_reactor_arm(reactor_of(leadership), &leadership->wake, 0);
@@ -144,11 +144,11 @@ static int create_leader(struct sl_process_leadership *leadership)
         .ttl_s = choose_ttl(options),
         .coordinator_log_bytes_max = process->memory.coordinator_log_bytes,
         .coordinator = leadership->coordinator,
-        .now_ns = on_now,
+        .now_ns = leadership_on_now,
         .elected = on_elected,
         .term_ended = on_term_ended,
         .leader = on_leader,
-        .wake = on_wake,
+        .wake = leadership_on_wake,
         .ctx = leadership,
     };
     (void)snprintf(leader.name, sizeof leader.name, "%s", process->name);
@@ -214,7 +214,7 @@ void sl_process_leadership_gone(void *ctx, uint64_t peer)
 }
 
 /* Detaches the coordinator from the server, if this process hosts it. */
-static void detach(struct sl_process *process)
+static void leadership_detach(struct sl_process *process)
 {
     if (process->coordinator != NULL) {
         process->coordinator = NULL;
@@ -241,7 +241,7 @@ void sl_process_leadership_end(struct sl_process_core *core, void (*done)(void *
         }
         erases = is_ps ? sl_coordinator_is_deserted(process->coordinator) : true;
     }
-    detach(process);
+    leadership_detach(process);
     leadership->done = done;
     sl_leader_resign(leadership->leader, erases, END_NS, on_resigned, leadership);
 }
@@ -253,7 +253,7 @@ void sl_process_leadership_close(struct sl_process *process)
     if (leadership == NULL) {
         return;
     }
-    detach(process);
+    leadership_detach(process);
     sl_reactor_disarm(reactor_of(leadership), &leadership->tick);
     sl_reactor_disarm(reactor_of(leadership), &leadership->wake);
     if (!sl_remote_metastore_destroy(&leadership->metastore, CLOSE_NS)) {

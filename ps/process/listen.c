@@ -10,7 +10,7 @@ static struct sl_server *home(const struct sl_process_core *core)
     return sl_process_server(core->process, SL_PROCESS_HOME, core->index);
 }
 
-static bool is_bypass(const struct sl_endpoint *endpoint)
+static bool process_listen_is_bypass(const struct sl_endpoint *endpoint)
 {
     return endpoint->scheme == SL_ENDPOINT_RDMA || endpoint->scheme == SL_ENDPOINT_DPDK;
 }
@@ -18,7 +18,8 @@ static bool is_bypass(const struct sl_endpoint *endpoint)
 /* True if the data endpoint itself is RDMA or DPDK, so there is no fallback. */
 static bool needs_bypass(const struct sl_process_options *options)
 {
-    return options->kind != SL_PROCESS_SCHEDULER && is_bypass(&options->endpoints.data);
+    return options->kind != SL_PROCESS_SCHEDULER &&
+           process_listen_is_bypass(&options->endpoints.data);
 }
 
 /* Scheme of the bypass endpoint, or of a data endpoint that is one. */
@@ -64,7 +65,8 @@ int sl_process_listen_check(struct sl_process *process)
     options->endpoints.has_bypass =
         options->endpoints.has_bypass && options->kind != SL_PROCESS_SCHEDULER;
     sl_assert(!options->endpoints.has_bypass || options->endpoints.data.scheme == SL_ENDPOINT_TCP);
-    sl_assert(!options->endpoints.has_bypass || is_bypass(&options->endpoints.bypass));
+    sl_assert(!options->endpoints.has_bypass ||
+              process_listen_is_bypass(&options->endpoints.bypass));
     const bool wants = options->endpoints.has_bypass || needs_bypass(options);
     const char *why = wants ? why_not_bypass(options) : NULL;
     if (why == NULL) {

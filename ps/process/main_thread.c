@@ -16,7 +16,7 @@ const char *sl_process_signal_name(int signal)
 }
 
 /* Runs on any thread. Writes no core dump, which would be as large as the tables. */
-static void on_quit(int number)
+static void main_thread_on_quit(int number)
 {
     _exit(128 + number);
 }
@@ -27,7 +27,7 @@ int sl_process_block_signals(struct sl_process *process)
     (void)sigemptyset(&set);
     sl_end_signals_add(&set);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
-    (void)signal(SIGQUIT, on_quit);
+    (void)signal(SIGQUIT, main_thread_on_quit);
     (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe on our output must not kill the process */
     (void)signal(SIGXFSZ, SIG_IGN); /* nor must a checkpoint beyond the file size limit */
     process->main.signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -47,7 +47,7 @@ static void take_signal(struct sl_process *process)
 
 /* Mail */
 
-static void on_answer(void *ctx, uint64_t a, uint64_t b)
+static void main_thread_on_answer(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_process *process = ctx;
     process->main.answers_wanted--;
@@ -66,10 +66,10 @@ void sl_process_answer(struct sl_process_core *core, int result)
         sim_hooks->answer(sim_hooks->ctx, core->index, result);
         return;
     }
-    int err =
-        sl_mailbox_post(core->to_main, (struct sl_mail){.run = result == 0 ? on_answer : on_failure,
-                                                        .ctx = core->process,
-                                                        .a = (uint64_t)(int64_t)result});
+    int err = sl_mailbox_post(
+        core->to_main, (struct sl_mail){.run = result == 0 ? main_thread_on_answer : on_failure,
+                                        .ctx = core->process,
+                                        .a = (uint64_t)(int64_t)result});
     sl_assert(err == 0); /* a core sends only a few answers */
 }
 

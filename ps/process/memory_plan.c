@@ -107,7 +107,7 @@ static size_t server_least(const struct sl_memory_plan_options *options)
     return bytes;
 }
 
-static size_t server_count(const struct sl_memory_plan_options *options)
+static size_t memory_plan_server_count(const struct sl_memory_plan_options *options)
 {
     return (size_t)options->reactors * (1 + options->replicas);
 }
@@ -117,7 +117,8 @@ size_t sl_memory_plan_least(const struct sl_memory_plan_options *options)
     sl_assert(options->reactors > 0);
     sl_assert(options->reactors <= SL_LIMIT_REACTORS);
     sl_assert(options->replicas <= 1);
-    const size_t bytes = process_least(options) + server_count(options) * server_least(options);
+    const size_t bytes =
+        process_least(options) + memory_plan_server_count(options) * server_least(options);
     return (bytes + MIB - 1) / MIB * MIB;
 }
 
@@ -196,6 +197,6 @@ int sl_memory_plan_make(const struct sl_memory_plan_options *options, struct sl_
         out->coordinator_log_bytes = COORDINATOR_LOG_LEAST + (more < room ? more : room);
         surplus -= more;
     }
-    divide(options, surplus / server_count(options), out);
+    divide(options, surplus / memory_plan_server_count(options), out);
     return 0;
 }

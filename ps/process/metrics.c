@@ -99,8 +99,8 @@ void sl_process_metrics_use(struct sl_process_block *block, uint32_t which,
     name_transport(sources, SL_SERVER_TRANSPORT_BYPASS, server->transports.bypass);
 }
 
-static void add_transports(struct sl_process *process, uint32_t core, uint32_t which,
-                           const char *detail)
+static void process_metrics_add_transports(struct sl_process *process, uint32_t core,
+                                           uint32_t which, const char *detail)
 {
     struct sl_process_block *block = &process->metrics.blocks[core];
     struct sl_process_server_sources *sources = &block->server_sources[which];
@@ -115,7 +115,7 @@ static void add_transports(struct sl_process *process, uint32_t core, uint32_t w
 
 void sl_process_metrics_add_scheduler(struct sl_process *process)
 {
-    add_transports(process, 0, SL_PROCESS_HOME, NULL);
+    process_metrics_add_transports(process, 0, SL_PROCESS_HOME, NULL);
 }
 
 void sl_process_metrics_add_server(struct sl_process *process, uint32_t core, uint32_t which,
@@ -126,7 +126,7 @@ void sl_process_metrics_add_server(struct sl_process *process, uint32_t core, ui
     (void)snprintf(sources->shard, SL_PROCESS_LABEL_BYTES, "shard=\"%u\"", shard);
     sources->server = sl_server_metrics_source(&block->servers[which], sources->shard);
     sl_metrics_add(&process->metrics.registry, &sources->server);
-    add_transports(process, core, which, sources->shard);
+    process_metrics_add_transports(process, core, which, sources->shard);
 }
 
 int sl_process_metrics_init(struct sl_process *process)

@@ -13,7 +13,7 @@
 
 #define EXTEND_US 10000000U /* more time to start, for ten reports of health */
 
-static uint64_t now(void)
+static uint64_t process_observe_now(void)
 {
     return sl_clock_now_ns(sl_clock_system());
 }
@@ -36,7 +36,7 @@ static void explain(const struct sl_process *process, char *why, size_t bytes)
 }
 
 /* Reactor 0. */
-static void visit(void *ctx)
+static void process_observe_visit(void *ctx)
 {
     struct sl_process_observe *observe = ctx;
     const struct sl_process *process = observe->process;
@@ -50,7 +50,7 @@ static void visit(void *ctx)
 }
 
 /* On the observer's thread. */
-static void answered(void *ctx)
+static void process_observe_answered(void *ctx)
 {
     struct sl_process_observe *observe = ctx;
     observe->facts = observe->visited;
@@ -72,7 +72,7 @@ static void feed_watchdog(const struct sl_process_observe *observe, uint64_t now
                                 observe->facts.why[0] != '\0' ? ": " : "", observe->facts.why));
 }
 
-static void tick(void *ctx, uint64_t now_ns)
+static void process_observe_tick(void *ctx, uint64_t now_ns)
 {
     struct sl_process_observe *observe = ctx;
     feed_watchdog(observe, now_ns);
@@ -98,12 +98,12 @@ int sl_process_observe_open(struct sl_process *process, struct sl_reason *reason
     }
     process->observer.observe = observe;
     observe->process = process;
-    observe->begun_ns = now();
+    observe->begun_ns = process_observe_now();
     const struct sl_observer_options options = {
         .listen = process->options.http,
         .routes = observe->routes,
         .route_count = route_count,
-        .tick = tick,
+        .tick = process_observe_tick,
         .ctx = observe,
     };
     const int err = sl_observer_create(&options, &observe->observer, reason);
@@ -123,8 +123,8 @@ int sl_process_observe_start(struct sl_process *process)
 {
     struct sl_process_observe *observe = process->observer.observe;
     struct sl_mailbox *mailbox = sl_observer_mailbox(observe->observer);
-    observe->pings[0].visit = visit;
-    observe->pings[0].answered = answered;
+    observe->pings[0].visit = process_observe_visit;
+    observe->pings[0].answered = process_observe_answered;
     observe->pings[0].ctx = observe;
     int err = sl_mailbox_lane_open(mailbox, &observe->from_main);
     for (uint32_t i = 0; err == 0 && i < process->options.reactors.count; i++) {
@@ -146,7 +146,7 @@ static void became_ready(void *ctx, uint64_t a, uint64_t b)
                     "that is read",
                     getenv("NOTIFY_SOCKET"), sl_err_name(err));
     }
-    tick(observe, now()); /* the facts are older */
+    process_observe_tick(observe, process_observe_now()); /* the facts are older */
 }
 
 void sl_process_observe_ready(const struct sl_process *process, const char *serves)

@@ -23,7 +23,7 @@ struct sl_process_own_report {
     struct sl_cell_copy times[]; /* of requests */
 };
 
-static uint32_t server_count(const struct sl_process *process)
+static uint32_t own_report_server_count(const struct sl_process *process)
 {
     return process->options.reactors.count * sl_process_hosted_count(process);
 }
@@ -31,7 +31,7 @@ static uint32_t server_count(const struct sl_process *process)
 int sl_process_own_report_create(const struct sl_process *process,
                                  struct sl_process_own_report **out)
 {
-    *out = calloc(1, sizeof **out + server_count(process) * sizeof(*out)->times[0]);
+    *out = calloc(1, sizeof **out + own_report_server_count(process) * sizeof(*out)->times[0]);
     if (*out == NULL) {
         return SL_ERR_NO_MEMORY;
     }
@@ -224,7 +224,7 @@ struct sl_message_report sl_process_own_report_build(struct sl_process_own_repor
                                                      uint64_t now_ns, uint64_t unix_ms)
 {
     const struct sl_process *process = own->process;
-    const uint32_t servers = server_count(process);
+    const uint32_t servers = own_report_server_count(process);
     struct sl_report *report = &own->report;
     *report = (struct sl_report){
         .uptime_ms = uptime_ms,

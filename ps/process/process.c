@@ -79,7 +79,7 @@ static struct sl_coordinator_options coordinator_options(struct sl_process *proc
 
 /* On the reactors */
 
-static bool is_scheduler(const struct sl_process *process)
+static bool process_is_scheduler(const struct sl_process *process)
 {
     return process->options.kind == SL_PROCESS_SCHEDULER;
 }
@@ -99,7 +99,7 @@ static void set_pools(const struct sl_memory_plan *plan, struct sl_server_option
     server->transports.options.unplaced_bytes = plan->unplaced_bytes;
 }
 
-static uint32_t server_count(const struct sl_process *process)
+static uint32_t process_server_count(const struct sl_process *process)
 {
     return process->options.reactors.count * sl_process_hosted_count(process);
 }
@@ -129,7 +129,7 @@ static int core_start(void *ctx)
         .task_index = options->task_index,
         .local_index = core->index,
         .servers = process->servers,
-        .server_count = is_scheduler(process) ? 0 : options->reactors.count,
+        .server_count = process_is_scheduler(process) ? 0 : options->reactors.count,
         .coordinator = core->index == 0 ? process->coordinator : NULL,
         .coordinator_ops = &sl_process_coordinator_ops,
         .elects = options->metastore != NULL && options->kind != SL_PROCESS_SERVER,
@@ -157,7 +157,7 @@ static int core_start(void *ctx)
         server.control_gone = NULL;
         err = sl_server_create(&server, &process->servers[server.local_index]);
     }
-    if (err == 0 && is_scheduler(process)) {
+    if (err == 0 && process_is_scheduler(process)) {
         sl_process_metrics_add_scheduler(process);
     }
     err = err != 0 ? err : sl_process_listen_core(core);
@@ -193,7 +193,7 @@ static void core_stop(void *ctx)
         0) {
         sl_log_warn("no memory for the totals of %s", sl_reactor_name(core->reactor));
     }
-    for (uint32_t i = core->index; i < server_count(process);
+    for (uint32_t i = core->index; i < process_server_count(process);
          i += process->options.reactors.count) {
         if (i != core->index) {
             add_stats(core, process->servers[i]);
@@ -265,17 +265,17 @@ static void on_join_failed(void *ctx, int err)
     sl_process_answer(&((struct sl_process *)ctx)->cores[0], err);
 }
 
-static void on_expired(void *ctx, const struct sl_message_expired *expired)
+static void process_on_expired(void *ctx, const struct sl_message_expired *expired)
 {
     struct sl_process *process = ctx;
-    for (uint32_t i = 0; i < server_count(process); i++) {
+    for (uint32_t i = 0; i < process_server_count(process); i++) {
         sl_server_post_expired(process->servers[i], process->reactors[0],
                                i % process->options.reactors.count, expired);
     }
 }
 
 /* Registers with the coordinator. Reactor 0. Errors: as of sl_agent_open. */
-static int join(struct sl_process *process)
+static int process_join(struct sl_process *process)
 {
     const struct sl_process_options *options = &process->options;
     struct sl_endpoint data = options->endpoints.data;
@@ -324,7 +324,7 @@ static int join(struct sl_process *process)
                    .has_tables = has_tables,
                    .cluster = sl_process_on_cluster,
                    .failed = on_join_failed,
-                   .expired = on_expired,
+                   .expired = process_on_expired,
                    .ended = sl_process_on_ended,
                    .checkpoint = has_directory ? sl_process_on_checkpoint : NULL,
                    .checkpoint_publish = has_directory ? sl_process_on_checkpoint_publish : NULL,
@@ -346,12 +346,12 @@ static void core_join(void *ctx, uint64_t a, uint64_t b)
     if (err == 0) {
         sl_process_leadership_begin(core->process);
     }
-    if (err == 0 && !is_scheduler(core->process)) {
+    if (err == 0 && !process_is_scheduler(core->process)) {
         err = core->process->options.checkpoint.directory != NULL
-                  ? sl_process_restore_begin(core->process, join)
-                  : join(core->process);
+                  ? sl_process_restore_begin(core->process, process_join)
+                  : process_join(core->process);
     }
-    if (err != 0 || is_scheduler(core->process)) {
+    if (err != 0 || process_is_scheduler(core->process)) {
         sl_process_answer(core, err);
     }
 }
@@ -391,7 +391,7 @@ static int create_core(struct sl_process *process, uint32_t index)
         .spin_us = SPIN_US,
         .cells = &process->metrics.blocks[index].reactor,
     };
-    if (is_scheduler(process)) {
+    if (process_is_scheduler(process)) {
         (void)snprintf(reactor.name, sizeof reactor.name, "scheduler");
     } else if (options->any_task) {
         (void)snprintf(reactor.name, sizeof reactor.name, "ps.%u", index);
@@ -434,7 +434,7 @@ static int create(struct sl_process *process)
     sl_process_report_name(process);
     process->cores = calloc(count, sizeof *process->cores);
     process->reactors = calloc(count, sizeof *process->reactors);
-    process->servers = calloc(server_count(process), sizeof *process->servers);
+    process->servers = calloc(process_server_count(process), sizeof *process->servers);
     if (process->cores == NULL || process->reactors == NULL || process->servers == NULL) {
         return SL_ERR_NO_MEMORY;
     }
@@ -547,7 +547,7 @@ static void serve(struct sl_process *process)
     while (process->main.signal == 0 && process->main.result == 0 && !process->main.is_over) {
         sl_process_wait_once(process);
     }
-    if (is_scheduler(process) && !process->main.is_over) {
+    if (process_is_scheduler(process) && !process->main.is_over) {
         sl_process_post(&process->cores[0], sl_process_end_job, (uint64_t)process->main.signal);
         while (!process->main.is_over) {
             sl_process_wait_once(process);

@@ -31,7 +31,7 @@ struct find {
 };
 
 /* Renames manifests of abandoned checkpoints. */
-struct abandon {
+struct process_restore_abandon {
     struct sl_process_disk_job base; /* must be first */
     uint64_t above, to;
     uint32_t count;
@@ -172,14 +172,14 @@ static void find_done(struct sl_process_disk_job *job)
 
 static void abandon_work(struct sl_process_disk_job *job)
 {
-    struct abandon *work = (struct abandon *)job;
+    struct process_restore_abandon *work = (struct process_restore_abandon *)job;
     job->err = sl_checkpoint_directory_abandon(job->disk, job->directory, work->above, work->to,
                                                &work->count, &job->reason);
 }
 
 static void abandon_done(struct sl_process_disk_job *job)
 {
-    const struct abandon *work = (const struct abandon *)job;
+    const struct process_restore_abandon *work = (const struct process_restore_abandon *)job;
     if (job->err != 0) {
         sl_log_warn("checkpoints above %" PRIu64 " are not all abandoned: %s", work->above,
                     job->reason.text);
@@ -196,12 +196,12 @@ static void abandon_done(struct sl_process_disk_job *job)
 /* Abandons the checkpoints that the job does not continue from: a later restore must not fall back
  * to one, or take one for the newest. Clients may be welcomed earlier: a process that dies before
  * gets the same range again. */
-static void abandon(struct sl_process *process)
+static void process_restore_abandon(struct sl_process *process)
 {
     uint64_t above;
     uint64_t to;
     sl_agent_abandoned(process->agent, &above, &to);
-    struct abandon *work = to > above ? calloc(1, sizeof *work) : NULL;
+    struct process_restore_abandon *work = to > above ? calloc(1, sizeof *work) : NULL;
     if (work == NULL) {
         return;
     }
@@ -241,9 +241,10 @@ static void open_up(struct sl_process *process)
 
 /* Registers one table after the other with the coordinator, which may be new too: clients must find
  * the ids there under which the shards have the tables. */
-static void keep_tables(struct sl_process *process);
+static void process_restore_keep_tables(struct sl_process *process);
 
-static void table_kept(void *ctx, const struct sl_message *answer, int err, const char *reason)
+static void process_restore_table_kept(void *ctx, const struct sl_message *answer, int err,
+                                       const char *reason)
 {
     struct sl_process *process = ctx;
     if (err != 0) {
@@ -253,10 +254,10 @@ static void table_kept(void *ctx, const struct sl_message *answer, int err, cons
         return;
     }
     process->directory.restore->table++;
-    keep_tables(process);
+    process_restore_keep_tables(process);
 }
 
-static void keep_tables(struct sl_process *process)
+static void process_restore_keep_tables(struct sl_process *process)
 {
     uint32_t count;
     const uint32_t which =
@@ -274,8 +275,8 @@ static void keep_tables(struct sl_process *process)
         return;
     }
     const struct sl_server_restore_table *table = &tables[process->directory.restore->table];
-    sl_agent_table_keep(process->agent, table->id, &table->spec, TABLE_WAIT_NS, table_kept,
-                        process);
+    sl_agent_table_keep(process->agent, table->id, &table->spec, TABLE_WAIT_NS,
+                        process_restore_table_kept, process);
 }
 
 struct loaded {
@@ -302,13 +303,13 @@ static void core_came(void *ctx, uint64_t a, uint64_t b)
     }
     free(loaded);
     if (--restore->waited == 0 && !restore->failed) {
-        keep_tables(process);
+        process_restore_keep_tables(process);
     }
 }
 
 /* One core */
 
-static void on_loaded(void *ctx, int err, const char *reason)
+static void process_restore_on_loaded(void *ctx, int err, const char *reason)
 {
     struct sl_process_core *core = ctx;
     struct loaded *loaded = malloc(sizeof *loaded);
@@ -328,7 +329,7 @@ static int begin(struct sl_process_core *core, uint64_t number)
         .disk = sl_process_disk(&core->process->options.checkpoint),
         .directory = core->process->options.checkpoint.directory,
         .number = number,
-        .ended = on_loaded,
+        .ended = process_restore_on_loaded,
         .ctx = core,
     };
     int err = 0;
@@ -384,7 +385,7 @@ uint64_t sl_process_restore_joined(struct sl_process *process)
                     process->options.checkpoint.directory, restore->found.number);
     }
     if (restore != NULL && process->options.checkpoint.restores) {
-        abandon(process);
+        process_restore_abandon(process);
     }
     if (restore != NULL && sl_agent_kept(process->agent) != 0 && restore->found.highest != 0) {
         sl_log_info("starts empty: checkpoints of earlier jobs, up to %" PRIu64

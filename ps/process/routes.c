@@ -23,7 +23,7 @@ static const char *role(const struct sl_process *process)
 
 /* ---- health ---- */
 
-static void read_health(void *ctx, const struct sl_query *query, struct sl_reply *reply)
+static void routes_read_health(void *ctx, const struct sl_query *query, struct sl_reply *reply)
 {
     const struct sl_process *process = ctx;
     sl_ping_reply_health(process->observer.observe->pings, process->options.reactors.count, reply);
@@ -44,7 +44,7 @@ static bool list_missing(const struct sl_process *process, char *text, size_t by
     return used > 0;
 }
 
-static void read_readiness(void *ctx, const struct sl_query *query, struct sl_reply *reply)
+static void routes_read_readiness(void *ctx, const struct sl_query *query, struct sl_reply *reply)
 {
     const struct sl_process *process = ctx;
     const struct sl_process_observe *observe = process->observer.observe;
@@ -63,7 +63,7 @@ static void read_readiness(void *ctx, const struct sl_query *query, struct sl_re
 
 /* ---- this process ---- */
 
-static void read_metrics(void *ctx, const struct sl_query *query, struct sl_reply *reply)
+static void routes_read_metrics(void *ctx, const struct sl_query *query, struct sl_reply *reply)
 {
     struct sl_process *process = ctx;
     const char *detail = sl_query_get(query, "detail");
@@ -77,7 +77,7 @@ static void read_metrics(void *ctx, const struct sl_query *query, struct sl_repl
     sl_reply_take(reply, text, bytes);
 }
 
-static void read_process(void *ctx, const struct sl_query *query, struct sl_reply *reply)
+static void routes_read_process(void *ctx, const struct sl_query *query, struct sl_reply *reply)
 {
     const struct sl_process *process = ctx;
     const struct sl_process_observe *observe = process->observer.observe;
@@ -136,13 +136,13 @@ static void read_index(void *ctx, const struct sl_query *query, struct sl_reply 
 
 /* Their ctx is the process. */
 static const struct sl_observer_route routes[] = {
-    {.path = "/healthz", .type = JSON, .read = read_health},
-    {.path = "/readyz", .type = JSON, .read = read_readiness},
+    {.path = "/healthz", .type = JSON, .read = routes_read_health},
+    {.path = "/readyz", .type = JSON, .read = routes_read_readiness},
     {.path = "/metrics",
      .parameters = "detail",
      .type = SL_METRICS_TEXT_TYPE,
-     .read = read_metrics},
-    {.path = "/api/process", .type = JSON, .read = read_process},
+     .read = routes_read_metrics},
+    {.path = "/api/process", .type = JSON, .read = routes_read_process},
     {.path = "/api/events", .type = JSON, .read = sl_self_read_events},
     {.path = "/api/cluster", .type = JSON, .read = sl_process_cluster_read},
     {.path = "/api/history",

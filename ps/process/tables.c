@@ -22,23 +22,23 @@ struct read {
 };
 
 /* On the reading thread. */
-static void arrived(void *ctx, uint64_t a, uint64_t b)
+static void tables_arrived(void *ctx, uint64_t a, uint64_t b)
 {
     --*((struct read *)ctx)->left;
 }
 
-static void ended(struct sl_server_snapshot_sink *sink, int err, const char *reason)
+static void tables_ended(struct sl_server_snapshot_sink *sink, int err, const char *reason)
 {
     struct read *read = SL_CONTAINER_OF(sink, struct read, sink);
     const bool is_passing = err == SL_ERR_EXISTS || err == SL_ERR_CANCELLED; /* by a checkpoint */
     read->err = is_passing ? SL_ERR_AGAIN : err;
     sl_reason_set(&read->reason, "%s", reason);
-    err = sl_mailbox_post(read->answers, (struct sl_mail){.run = arrived, .ctx = read});
+    err = sl_mailbox_post(read->answers, (struct sl_mail){.run = tables_arrived, .ctx = read});
     sl_assert(err == 0); /* one for each shard */
 }
 
-static int take(struct sl_server_snapshot_sink *sink, const struct sl_snapshot_block *block,
-                struct sl_reason *reason)
+static int tables_take(struct sl_server_snapshot_sink *sink, const struct sl_snapshot_block *block,
+                       struct sl_reason *reason)
 {
     return sl_snapshot_rows_take(SL_CONTAINER_OF(sink, struct read, sink)->rows, block, reason);
 }
@@ -53,7 +53,7 @@ static void begin_here(void *ctx, uint64_t a, uint64_t b)
     read->iterations = read->is_primary ? sl_shard_snapshot_iterations(server->shard) : 0;
     const int err = reads ? sl_server_snapshot_read(server, &read->sink) : 0;
     if (err != 0 || !reads) {
-        ended(&read->sink, err, "a checkpoint is in progress");
+        tables_ended(&read->sink, err, "a checkpoint is in progress");
     }
 }
 
@@ -75,11 +75,12 @@ int sl_process_tables_read(struct sl_process *process, struct sl_port_set *ports
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t core = i % cores;
         out->shards[i].names = names;
-        reads[i] = (struct read){.sink = {.iterations = iterations, .take = take, .ended = ended},
-                                 .rows = &out->shards[i],
-                                 .server = sl_process_server(process, i / cores, core),
-                                 .answers = port->lanes[core].from,
-                                 .left = &left};
+        reads[i] = (struct read){
+            .sink = {.iterations = iterations, .take = tables_take, .ended = tables_ended},
+            .rows = &out->shards[i],
+            .server = sl_process_server(process, i / cores, core),
+            .answers = port->lanes[core].from,
+            .left = &left};
         sl_port_post(port, core, (struct sl_mail){.run = begin_here, .ctx = &reads[i]});
     }
     int err = 0;

@@ -94,7 +94,7 @@ static void visit_clocks(const struct sl_shard_view *view, struct sl_metrics_vis
     }
 }
 
-static void collect(void *ctx, struct sl_metrics_visitor *visitor)
+static void view_metrics_collect(void *ctx, struct sl_metrics_visitor *visitor)
 {
     const struct sl_process *process = ctx;
     const struct sl_server_view *views[2 * SL_LIMIT_REACTORS];
@@ -119,5 +119,5 @@ static void collect(void *ctx, struct sl_metrics_visitor *visitor)
 
 struct sl_metrics_source sl_view_metrics_source(struct sl_process *process)
 {
-    return (struct sl_metrics_source){.collect = collect, .ctx = process};
+    return (struct sl_metrics_source){.collect = view_metrics_collect, .ctx = process};
 }

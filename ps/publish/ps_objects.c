@@ -32,7 +32,7 @@ static int publish_tables(void *ctx, struct sl_objects *node,
     return sl_ps_tables_publish(self->process, self->ports, node, request, state, reason);
 }
 
-static int start(struct sl_process_beside *beside, struct sl_process *process)
+static int ps_objects_start(struct sl_process_beside *beside, struct sl_process *process)
 {
     struct ps_objects *self = SL_CONTAINER_OF(beside, struct ps_objects, beside);
     const struct sl_settings *settings = &self->run->settings;
@@ -80,7 +80,7 @@ static int start(struct sl_process_beside *beside, struct sl_process *process)
     return 0;
 }
 
-static void stop(struct sl_process_beside *beside)
+static void ps_objects_stop(struct sl_process_beside *beside)
 {
     struct ps_objects *self = SL_CONTAINER_OF(beside, struct ps_objects, beside);
     sl_objects_destroy(&self->node);
@@ -112,7 +112,7 @@ int sl_ps_objects_extend(const struct sl_run *run, struct sl_process_options *op
         }
         options->memory_bytes_max -= objects->memory_bytes;
     }
-    ps_objects = (struct ps_objects){.beside = {.start = start, .stop = stop},
+    ps_objects = (struct ps_objects){.beside = {.start = ps_objects_start, .stop = ps_objects_stop},
                                      .run = run,
                                      .is_keeper = options->kind != SL_PROCESS_SCHEDULER};
     options->beside = &ps_objects.beside;

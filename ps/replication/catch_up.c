@@ -88,7 +88,7 @@ static void fail_for(struct sl_server *server, const char *why, uint64_t wait_ns
     wait(server, wait_ns);
 }
 
-static void fail(struct sl_server *server, const char *why)
+static void catch_up_fail(struct sl_server *server, const char *why)
 {
     fail_for(server, why, FAIL_WAIT_NS);
 }
@@ -146,7 +146,7 @@ static void begin(struct sl_server *server)
         sl_replication_set_link(replica, SL_REPLICATION_SNAPSHOT);
         wait(server, CHECK_NS);
     } else {
-        fail(server, sl_err_name(err));
+        catch_up_fail(server, sl_err_name(err));
     }
 }
 
@@ -160,7 +160,7 @@ static void send_blocks(struct sl_server *server)
         }
         const bool is_last = block->kind == SL_SNAPSHOT_END;
         if (!sl_replication_log_block(server, block)) {
-            fail(server, "no memory");
+            catch_up_fail(server, "no memory");
         } else if (is_last) {
             sl_server_snapshot_end(server, NULL);
             sl_replication_log_follow_snapshot(server);
@@ -181,7 +181,7 @@ uint32_t sl_replication_catch_up_run(struct sl_server *server)
         spent = sl_shard_snapshot_run(server->shard, keys > 0 ? keys : SNAPSHOT_KEYS);
         sl_server_spend(server, spent);
         if (sl_shard_snapshot_state(server->shard) == SL_SHARD_SNAPSHOT_FAILED) {
-            fail(server, sl_shard_snapshot_why(server->shard));
+            catch_up_fail(server, sl_shard_snapshot_why(server->shard));
         }
         send_blocks(server);
     }

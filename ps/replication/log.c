@@ -62,7 +62,7 @@ static void finish_request(struct sl_server_request *request)
     }
 }
 
-static void put_block(struct sl_server *server, struct sl_snapshot_block *block)
+static void replication_log_put_block(struct sl_server *server, struct sl_snapshot_block *block)
 {
     if (server->shard != NULL) {
         sl_shard_snapshot_put(server->shard, block);
@@ -72,7 +72,7 @@ static void put_block(struct sl_server *server, struct sl_snapshot_block *block)
 }
 
 /* Frees what the entry owns, and answers the client that waits for it. */
-static void finish(struct sl_replication_entry *entry)
+static void replication_log_finish(struct sl_replication_entry *entry)
 {
     struct sl_server *server = entry->server;
     sl_list_remove(&entry->link);
@@ -88,7 +88,7 @@ static void finish(struct sl_replication_entry *entry)
         break;
     case SL_REPLICATION_OWNS_BLOCK:
         server->replica->catch_up.block_count--;
-        put_block(server, entry->block);
+        replication_log_put_block(server, entry->block);
         break;
     case SL_REPLICATION_OWNS_ANSWER:
         if (entry->answer.conn != NULL) {
@@ -110,7 +110,7 @@ static void end(struct sl_replication_entry *entry)
         entry->is_over = true;
         sl_list_append(&log->over, &entry->link);
     } else {
-        finish(entry);
+        replication_log_finish(entry);
     }
 }
 
@@ -120,7 +120,7 @@ static struct sl_replication_entry *entry_of(struct sl_list_link *link)
 }
 
 /* NULL: the list is empty. */
-static struct sl_replication_entry *first_of(const struct sl_list *list)
+static struct sl_replication_entry *replication_log_first_of(const struct sl_list *list)
 {
     return sl_list_empty(list) ? NULL : entry_of(list->head.next);
 }
@@ -167,7 +167,8 @@ void sl_replication_log_begin(struct sl_server *server)
 static void acknowledge_in(struct sl_server *server, const struct sl_list *list, uint64_t number)
 {
     struct sl_replication_entry *first;
-    while ((first = first_of(list)) != NULL && first->number != 0 && first->number <= number) {
+    while ((first = replication_log_first_of(list)) != NULL && first->number != 0 &&
+           first->number <= number) {
         if (is_last_block(first)) {
             replies_wait(server);
         }
@@ -191,7 +192,7 @@ static void body_sent(void *ctx)
     struct sl_server *server = entry->server;
     entry->in_transport = false;
     if (entry->is_over) {
-        finish(entry);
+        replication_log_finish(entry);
         update_room(server);
     }
 }
@@ -236,7 +237,8 @@ void sl_replication_log_pump(struct sl_server *server)
 {
     struct sl_replication_log *log = &server->replica->log;
     struct sl_replication_entry *entry;
-    while (sl_replication_is_linked(server) && (entry = first_of(&log->unsent)) != NULL &&
+    while (sl_replication_is_linked(server) &&
+           (entry = replication_log_first_of(&log->unsent)) != NULL &&
            send_entry(server->replica, entry)) {
         sl_list_append(&log->sent, &entry->link);
     }
@@ -250,7 +252,7 @@ void sl_replication_log_resend(struct sl_server *server)
     sl_replication_log_pump(server);
 }
 
-static void append(struct sl_server *server, struct sl_replication_entry *entry)
+static void replication_log_append(struct sl_server *server, struct sl_replication_entry *entry)
 {
     struct sl_replication *replica = server->replica;
     struct sl_replication_log *log = &replica->log;
@@ -304,7 +306,7 @@ void sl_replication_log_abort(struct sl_server *server)
     sl_replication_set_link(replica, SL_REPLICATION_NONE);
     replica->is_in_sync = false;
     struct sl_replication_entry *entry;
-    while ((entry = first_of(entries)) != NULL) {
+    while ((entry = replication_log_first_of(entries)) != NULL) {
         if (entry->owned == SL_REPLICATION_OWNS_ANSWER && sl_server_drains(server)) {
             entry->answer.conn = NULL; /* the backup may not have it: no answer */
         }
@@ -377,7 +379,7 @@ static void name_client(struct sl_replication_entry_head *head,
 
 /* Allocates an entry of `bytes` including its body. NULL: no memory; the sender has given up on the
  * backup. */
-static struct sl_replication_entry *make(struct sl_server *server, size_t bytes)
+static struct sl_replication_entry *replication_log_make(struct sl_server *server, size_t bytes)
 {
     struct sl_replication_entry *entry = malloc(bytes);
     if (entry == NULL) {
@@ -397,8 +399,8 @@ static void clean(const struct sl_server *server, struct sl_server_request *requ
     }
 }
 
-static struct sl_replication_entry_head head_of(struct sl_server_request *request,
-                                                uint32_t section_end, int err)
+static struct sl_replication_entry_head replication_log_head_of(struct sl_server_request *request,
+                                                                uint32_t section_end, int err)
 {
     struct sl_replication_entry_head head = {
         .kind = SL_REPLICATION_ENTRY_WRITE,
@@ -429,14 +431,15 @@ static const uint8_t *rest_of(const struct sl_server_request *request)
 
 /* Turns the request into an entry: it leaves its list and session, and its client may wait for
  * it. */
-static void take_request(struct sl_server_request *request, uint32_t section_end, int err)
+static void replication_log_take_request(struct sl_server_request *request, uint32_t section_end,
+                                         int err)
 {
     struct sl_server *server = request->server;
     struct sl_replication_entry *entry = (struct sl_replication_entry *)(void *)(request + 1);
     *entry = (struct sl_replication_entry){
         .owned = SL_REPLICATION_OWNS_REQUEST,
         .request = request,
-        .head = head_of(request, section_end, err),
+        .head = replication_log_head_of(request, section_end, err),
         .body = rest_of(request),
     };
     entry->bytes = sl_server_buffers_size(&server->memory.buffers, request->payload);
@@ -446,22 +449,22 @@ static void take_request(struct sl_server_request *request, uint32_t section_end
     }
     request->session = NULL;
     sl_timer_disarm(sl_server_timers(server), &request->deadline);
-    append(server, entry);
+    replication_log_append(server, entry);
 }
 
 /* The reply does not wait: keeps only the payload. */
 static void take_payload(struct sl_server_request *request, uint32_t section_end)
 {
     struct sl_server *server = request->server;
-    struct sl_replication_entry *entry = make(server, sizeof *entry);
+    struct sl_replication_entry *entry = replication_log_make(server, sizeof *entry);
     if (entry != NULL) {
-        entry->head = head_of(request, section_end, 0);
+        entry->head = replication_log_head_of(request, section_end, 0);
         entry->bytes += sl_server_buffers_size(&server->memory.buffers, request->payload);
         entry->owned = SL_REPLICATION_OWNS_BUFFER;
         entry->body = rest_of(request);
         entry->buffer = request->payload;
         request->payload = NULL;
-        append(server, entry);
+        replication_log_append(server, entry);
     }
 }
 
@@ -471,10 +474,11 @@ void sl_replication_log_part(struct sl_server_request *request)
     struct sl_server *server = request->server;
     const struct sl_shard_request *work = &request->work;
     const uint32_t end = request->payload_bytes - work->effect_left;
-    struct sl_replication_entry_head head = head_of(request, work->effect_end, 0);
+    struct sl_replication_entry_head head = replication_log_head_of(request, work->effect_end, 0);
     head.kind = SL_REPLICATION_ENTRY_PART;
     head.body_bytes = end - request->logged_bytes;
-    struct sl_replication_entry *entry = make(server, sizeof *entry + head.body_bytes);
+    struct sl_replication_entry *entry =
+        replication_log_make(server, sizeof *entry + head.body_bytes);
     if (entry == NULL) {
         return;
     }
@@ -493,7 +497,7 @@ void sl_replication_log_part(struct sl_server_request *request)
     request->logged_sections = request->effect_first = work->effect_end;
     request->session->sent_id = request->id;
     request->session->sent_sections = work->effect_end;
-    append(server, entry);
+    replication_log_append(server, entry);
 }
 
 bool sl_replication_log_done(struct sl_server_request *request)
@@ -503,7 +507,7 @@ bool sl_replication_log_done(struct sl_server_request *request)
     sl_assert(request->stage == SL_SERVER_REQUEST_DONE);
     if (waits) {
         sl_server_scheduler_remove(request);
-        take_request(request, section_end, 0);
+        replication_log_take_request(request, section_end, 0);
     } else if (!sl_shard_skips_writes(&request->work)) {
         request->server->role.backup.degraded_writes++;
         take_payload(request, section_end);
@@ -521,17 +525,17 @@ bool sl_replication_log_ended(struct sl_server_request *request, uint32_t sectio
         sl_server_scheduler_leave(request);
     }
     request->stage = SL_SERVER_REQUEST_DONE;
-    take_request(request, section_end, err);
+    replication_log_take_request(request, section_end, err);
     return true;
 }
 
 /* Logs an entry without a body. */
 static void log_head(struct sl_server *server, const struct sl_replication_entry_head *head)
 {
-    struct sl_replication_entry *entry = make(server, sizeof *entry);
+    struct sl_replication_entry *entry = replication_log_make(server, sizeof *entry);
     if (entry != NULL) {
         entry->head = *head;
-        append(server, entry);
+        replication_log_append(server, entry);
     }
 }
 
@@ -575,7 +579,8 @@ void sl_replication_log_answer(struct sl_server_conn *conn, const struct sl_mess
         .message_bytes = (uint32_t)bytes,
     };
     name_client(&head, conn->client.session);
-    struct sl_replication_entry *entry = make(server, sizeof *entry + head.body_bytes);
+    struct sl_replication_entry *entry =
+        replication_log_make(server, sizeof *entry + head.body_bytes);
     if (entry == NULL && waits) {
         sl_server_send_error(conn, message->id, SL_ERR_NO_MEMORY, "no memory for the log");
     }
@@ -595,14 +600,14 @@ void sl_replication_log_answer(struct sl_server_conn *conn, const struct sl_mess
         .value = reply->kind == SL_MESSAGE_JOINED ? reply->clock : reply->table_id,
         .reject_nonfinite = reply->kind == SL_MESSAGE_TABLE_OPENED && reply->reject_nonfinite,
     };
-    append(server, entry);
+    replication_log_append(server, entry);
 }
 
 bool sl_replication_log_block(struct sl_server *server, struct sl_snapshot_block *block)
 {
     struct sl_replication_entry *entry = malloc(sizeof *entry);
     if (entry == NULL) {
-        put_block(server, block);
+        replication_log_put_block(server, block);
         return false;
     }
     *entry = (struct sl_replication_entry){
@@ -616,6 +621,6 @@ bool sl_replication_log_block(struct sl_server *server, struct sl_snapshot_block
                  .body_bytes = block->bytes},
     };
     server->replica->catch_up.block_count++;
-    append(server, entry);
+    replication_log_append(server, entry);
     return true;
 }

@@ -21,7 +21,7 @@ static const struct sl_metrics_row rows[] = {
         "Time that the shard was served without a backup in sync."),
 };
 
-static void collect(void *ctx, struct sl_metrics_visitor *visitor)
+static void replication_metrics_collect(void *ctx, struct sl_metrics_visitor *visitor)
 {
     const struct sl_replication_cells *cells = ctx;
     char labels[SL_METRICS_LABELS_BYTES];
@@ -34,7 +34,7 @@ static void collect(void *ctx, struct sl_metrics_visitor *visitor)
 
 struct sl_metrics_source sl_replication_metrics_source(struct sl_replication_cells *cells)
 {
-    return (struct sl_metrics_source){.collect = collect, .ctx = cells};
+    return (struct sl_metrics_source){.collect = replication_metrics_collect, .ctx = cells};
 }
 
 /* The time since the last call, while degraded. */

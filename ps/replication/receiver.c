@@ -17,14 +17,14 @@
 #define AHEAD_PART        4
 #define AHEAD_BYTES_LEAST (2 * (size_t)SL_LIMIT_FRAME_PAYLOAD_BYTES)
 
-static struct sl_replication_entry_head head_of(const struct sl_server_request *request)
+static struct sl_replication_entry_head receiver_head_of(const struct sl_server_request *request)
 {
     struct sl_replication_entry_head head;
     memcpy(&head, request->payload, sizeof head);
     return head;
 }
 
-static const uint8_t *body_of(const struct sl_server_request *request)
+static const uint8_t *receiver_body_of(const struct sl_server_request *request)
 {
     return request->payload + sizeof(struct sl_replication_entry_head);
 }
@@ -205,9 +205,9 @@ void sl_replication_receiver_acknowledge(struct sl_server *server)
 }
 
 /* Reports the divergence and stops being a backup. Returns false. */
-static bool fail(struct sl_server *server, const char *format, ...)
+static bool receiver_fail(struct sl_server *server, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-static bool fail(struct sl_server *server, const char *format, ...)
+static bool receiver_fail(struct sl_server *server, const char *format, ...)
 {
     struct sl_replication_backup *backup = &server->replica->backup;
     char what[SL_MESSAGE_TEXT_BYTES / 2];
@@ -244,7 +244,7 @@ static struct sl_server_session *session_of(struct sl_server *server,
                                        head->task_index, &reason)
             : NULL;
     if (session == NULL) {
-        (void)fail(server, "%.200s", reason.text);
+        (void)receiver_fail(server, "%.200s", reason.text);
     }
     return session;
 }
@@ -253,7 +253,7 @@ static struct sl_server_session *session_of(struct sl_server *server,
 static bool end_write(struct sl_server *server, const struct sl_replication_entry_head *head)
 {
     if (head->error > (uint32_t)-SL_ERR_CANCELLED) { /* the last error code */
-        return fail(server, "it has failed with %u, which is no error", head->error);
+        return receiver_fail(server, "it has failed with %u, which is no error", head->error);
     }
     if (head->role == 0) {
         return true;
@@ -306,13 +306,13 @@ static bool begin_write(struct sl_server *server, struct sl_server_request *requ
         return true;
     }
     if (caller.has_clock && caller.worker >= SL_LIMIT_WORKERS) {
-        return fail(server, "an entry of worker/%u", caller.worker);
+        return receiver_fail(server, "an entry of worker/%u", caller.worker);
     }
-    int err = sl_shard_begin(server->shard, &caller, body_of(request), head->body_bytes,
+    int err = sl_shard_begin(server->shard, &caller, receiver_body_of(request), head->body_bytes,
                              &request->work, &reason);
     if (err != 0 || head->body_first > head->first || head->first > head->end ||
         head->end - head->body_first > request->work.sections_left) {
-        return fail(server, "%.200s", err != 0 ? reason.text : "it has fewer sections");
+        return receiver_fail(server, "%.200s", err != 0 ? reason.text : "it has fewer sections");
     }
     sl_shard_skip_writes_before(&request->work, written_before(server, head) - head->body_first);
     sl_shard_apply_only(&request->work, head->end - head->body_first);
@@ -325,15 +325,15 @@ static bool open_table(struct sl_server *server, const struct sl_message *messag
     struct sl_reason reason;
     const struct sl_message_table_open *open = &message->table_open;
     const int err = sl_shard_table_open(server->shard, open->table_id, &open->spec, &reason);
-    return err == 0 || fail(server, "%.200s", reason.text);
+    return err == 0 || receiver_fail(server, "%.200s", reason.text);
 }
 
 static bool join(struct sl_server *server, const struct sl_replication_entry_head *head,
                  const struct sl_message *message)
 {
     const uint32_t clock = sl_shard_worker_join(server->shard, head->task_index, message->clock);
-    return clock == message->clock || fail(server, "worker/%u may join at %u, not at %u",
-                                           head->task_index, clock, message->clock);
+    return clock == message->clock || receiver_fail(server, "worker/%u may join at %u, not at %u",
+                                                    head->task_index, clock, message->clock);
 }
 
 static bool execute_message(struct sl_server *server, const struct sl_server_request *request,
@@ -342,13 +342,13 @@ static bool execute_message(struct sl_server *server, const struct sl_server_req
     const bool is_table = head->kind == SL_REPLICATION_ENTRY_TABLE;
     struct sl_message message;
     if (head->message_bytes > head->body_bytes ||
-        sl_message_decode(body_of(request), head->message_bytes, &message) != 0) {
-        return fail(server, "its message is not valid");
+        sl_message_decode(receiver_body_of(request), head->message_bytes, &message) != 0) {
+        return receiver_fail(server, "its message is not valid");
     }
     bool done;
     if (message.kind != (is_table ? SL_MESSAGE_TABLE_OPEN : SL_MESSAGE_JOIN) ||
         (!is_table && (head->role != SL_MESSAGE_ROLE_WORKER || !is_client(head)))) {
-        done = fail(server, "it has a message of kind %d", (int)message.kind);
+        done = receiver_fail(server, "it has a message of kind %d", (int)message.kind);
     } else {
         done = is_table ? open_table(server, &message) : join(server, head, &message);
     }
@@ -377,7 +377,7 @@ static bool begin_block(struct sl_server *server, const struct sl_server_request
     struct sl_reason reason = {.text = "a snapshot of what is there already"};
     const bool is_first = request->id == 1;
     if (is_first != !backup->is_loading) {
-        return fail(server, "%.200s", reason.text);
+        return receiver_fail(server, "%.200s", reason.text);
     }
     backup->block = (struct sl_snapshot_block){
         .kind = head->block_kind,
@@ -385,7 +385,7 @@ static bool begin_block(struct sl_server *server, const struct sl_server_request
         .count = head->record_count,
         .bytes = head->body_bytes,
         .capacity = head->body_bytes,
-        .payload = (uint8_t *)(uintptr_t)body_of(request),
+        .payload = (uint8_t *)(uintptr_t)receiver_body_of(request),
     };
     backup->session_load = (struct sl_server_session_load){.is_exact = true};
     backup->progress = SL_REPLICATION_PROGRESS_LOADS;
@@ -396,7 +396,7 @@ static bool begin_block(struct sl_server *server, const struct sl_server_request
                                   server->options.shard.count, &reason);
     }
     err = err == 0 ? sl_snapshot_block_check(&backup->block, &reason) : err;
-    return err == 0 || fail(server, "%.200s", reason.text);
+    return err == 0 || receiver_fail(server, "%.200s", reason.text);
 }
 
 /* Continues loading a block; like sl_shard_run. */
@@ -423,15 +423,16 @@ static int load_block(struct sl_server *server, uint32_t keys, uint32_t *spent,
 /* Starts an entry. False: diverged. */
 static bool begin(struct sl_server *server, struct sl_server_request *request)
 {
-    const struct sl_replication_entry_head head = head_of(request);
+    const struct sl_replication_entry_head head = receiver_head_of(request);
     if (head.body_bytes != request->payload_bytes - sizeof head) {
-        return fail(server, "it has %u bytes, not %u", request->payload_bytes, head.body_bytes);
+        return receiver_fail(server, "it has %u bytes, not %u", request->payload_bytes,
+                             head.body_bytes);
     }
     if (head.kind == SL_REPLICATION_ENTRY_SNAPSHOT) {
         return begin_block(server, request, &head);
     }
     if (server->replica->backup.is_loading) {
-        return fail(server, "it comes before the snapshot is complete");
+        return receiver_fail(server, "it comes before the snapshot is complete");
     }
     switch (head.kind) {
     case SL_REPLICATION_ENTRY_WRITE:
@@ -458,14 +459,14 @@ static bool begin(struct sl_server *server, struct sl_server_request *request)
     default:
         break;
     }
-    return fail(server, "it is of kind %u", head.kind);
+    return receiver_fail(server, "it is of kind %u", head.kind);
 }
 
 /* The first entry was executed. False: diverged. */
 static bool finish(struct sl_server *server, const struct sl_server_request *request)
 {
     struct sl_replication_backup *backup = &server->replica->backup;
-    const struct sl_replication_entry_head head = head_of(request);
+    const struct sl_replication_entry_head head = receiver_head_of(request);
     if ((head.kind == SL_REPLICATION_ENTRY_WRITE && !end_write(server, &head)) ||
         (head.kind == SL_REPLICATION_ENTRY_PART && !continue_write(server, &head))) {
         return false;
@@ -497,7 +498,7 @@ static bool step(struct sl_server *server, uint32_t keys, uint32_t *spent)
                 ? sl_shard_run(server->shard, &request->work, NULL, keys, spent, &reason)
                 : load_block(server, keys, spent, &reason);
         if (result < 0) {
-            return fail(server, "%.200s", reason.text);
+            return receiver_fail(server, "%.200s", reason.text);
         }
         if (result != SL_SHARD_DONE) {
             return result == SL_SHARD_AGAIN && sl_shard_iteration_due(server->shard);

@@ -123,7 +123,7 @@ void sl_replication_set_switchover(struct sl_server *server, bool may_switch_ove
     }
 }
 
-static bool refuse(struct sl_server_conn *conn, int err, const char *what)
+static bool replication_refuse(struct sl_server_conn *conn, int err, const char *what)
 {
     sl_server_handshake_refuse(conn, err, "shard %u of ps/%u: %s", conn->greeting.hello.shard,
                                conn->server->options.task_index, what);
@@ -137,7 +137,7 @@ static bool admit_client(struct sl_server_conn *conn)
     const bool is_own = server->options.local_index < server->options.server_count;
     return replica->stage >= SL_REPLICATION_WAITS_FOR_BACKUP ||
            (replica->config.epoch == 0 && is_own) ||
-           refuse(conn, SL_ERR_AGAIN, "it has the backup, or is being promoted");
+           replication_refuse(conn, SL_ERR_AGAIN, "it has the backup, or is being promoted");
 }
 
 static bool admit_primary(struct sl_server_conn *conn)
@@ -145,26 +145,26 @@ static bool admit_primary(struct sl_server_conn *conn)
     const struct sl_server *server = conn->server;
     const struct sl_replication *replica = server->replica;
     if (conn->greeting.hello.epoch > replica->config.epoch) {
-        return refuse(conn, SL_ERR_AGAIN, "it does not know that epoch yet");
+        return replication_refuse(conn, SL_ERR_AGAIN, "it does not know that epoch yet");
     }
     if (replica->config.is_primary) {
-        return refuse(conn, SL_ERR_EXISTS, "it is the primary now");
+        return replication_refuse(conn, SL_ERR_EXISTS, "it is the primary now");
     }
     if (conn->greeting.hello.epoch < replica->config.epoch) {
-        return refuse(conn, SL_ERR_REFUSED, "that epoch is over");
+        return replication_refuse(conn, SL_ERR_REFUSED, "that epoch is over");
     }
     if (server->shard == NULL) {
-        return refuse(conn, SL_ERR_AGAIN, "it has no memory for it");
+        return replication_refuse(conn, SL_ERR_AGAIN, "it has no memory for it");
     }
     if (replica->backup.is_broken) {
-        return refuse(conn, SL_ERR_INVALID, "the backup is not in sync");
+        return replication_refuse(conn, SL_ERR_INVALID, "the backup is not in sync");
     }
     return sl_replication_receiver_admit(conn);
 }
 
 /* Hooks */
 
-static int create(struct sl_server *server)
+static int replication_create(struct sl_server *server)
 {
     struct sl_replication *replica = calloc(1, sizeof *replica);
     if (replica == NULL) {
@@ -190,13 +190,13 @@ static int create(struct sl_server *server)
     return 0;
 }
 
-static void stop(struct sl_server *server)
+static void replication_stop(struct sl_server *server)
 {
     sl_replication_sender_close(server);
     sl_replication_receiver_drop(server);
 }
 
-static void destroy(struct sl_server *server)
+static void replication_destroy(struct sl_server *server)
 {
     sl_replication_expirations_forget(server->replica);
     sl_outbox_fini(&server->replica->sender.outbox);
@@ -204,18 +204,18 @@ static void destroy(struct sl_server *server)
     server->replica = NULL;
 }
 
-static bool give_back(struct sl_server *server)
+static bool replication_give_back(struct sl_server *server)
 {
     return sl_outbox_give_back(&server->replica->sender.outbox);
 }
 
-static bool admit(struct sl_server_conn *conn)
+static bool replication_admit(struct sl_server_conn *conn)
 {
     return conn->greeting.hello.purpose == SL_MESSAGE_PURPOSE_DATA ? admit_client(conn)
                                                                    : admit_primary(conn);
 }
 
-static void leave(struct sl_server_conn *conn)
+static void replication_leave(struct sl_server_conn *conn)
 {
     if (conn == conn->server->replica->backup.feed) {
         sl_replication_receiver_closed(conn->server);
@@ -224,7 +224,7 @@ static void leave(struct sl_server_conn *conn)
     }
 }
 
-static uint32_t run(struct sl_server *server, uint32_t keys)
+static uint32_t replication_run(struct sl_server *server, uint32_t keys)
 {
     if (server->replica->degraded_ns != 0) {
         sl_replication_metrics_update(server);
@@ -241,19 +241,19 @@ static uint32_t run(struct sl_server *server, uint32_t keys)
     return spent;
 }
 
-static bool is_idle(const struct sl_server *server)
+static bool replication_is_idle(const struct sl_server *server)
 {
     return !sl_replication_receiver_waits(server) && !sl_replication_catch_up_is_busy(server);
 }
 
 const struct sl_server_hooks sl_replication_hooks = {
     .request_bytes = sizeof(struct sl_replication_entry),
-    .create = create,
-    .stop = stop,
-    .destroy = destroy,
-    .admit = admit,
+    .create = replication_create,
+    .stop = replication_stop,
+    .destroy = replication_destroy,
+    .admit = replication_admit,
     .frame = sl_replication_receiver_arrive,
-    .leave = leave,
+    .leave = replication_leave,
     .expired = sl_replication_expired,
     .write_part = sl_replication_log_part,
     .write_done = sl_replication_log_done,
@@ -262,7 +262,7 @@ const struct sl_server_hooks sl_replication_hooks = {
     .client_event = sl_replication_log_client,
     .answer_later = sl_replication_log_answer,
     .is_awaited = sl_replication_log_is_awaited,
-    .run = run,
-    .is_idle = is_idle,
-    .give_back = give_back,
+    .run = replication_run,
+    .is_idle = replication_is_idle,
+    .give_back = replication_give_back,
 };

@@ -53,8 +53,8 @@ static void on_silence(struct sl_timer *timer, uint64_t now_ns)
     }
 }
 
-static void on_welcomed(void *ctx, struct sl_session *session,
-                        const struct sl_message_welcome *welcome)
+static void sender_on_welcomed(void *ctx, struct sl_session *session,
+                               const struct sl_message_welcome *welcome)
 {
     struct sl_server *server = ctx;
     struct sl_replication *replica = server->replica;
@@ -85,8 +85,8 @@ static void on_welcomed(void *ctx, struct sl_session *session,
     }
 }
 
-static void on_received(void *ctx, struct sl_session *session,
-                        const struct sl_transport_message *message)
+static void sender_on_received(void *ctx, struct sl_session *session,
+                               const struct sl_transport_message *message)
 {
     struct sl_server *server = ctx;
     struct sl_replication *replica = server->replica;
@@ -101,18 +101,18 @@ static void on_received(void *ctx, struct sl_session *session,
 }
 
 /* The backup's frames have no payload. */
-static void *on_sink(void *ctx, struct sl_session *session, const struct sl_frame *header)
+static void *sender_on_sink(void *ctx, struct sl_session *session, const struct sl_frame *header)
 {
     sl_session_reconnect(session, "it sent a long frame");
     return NULL;
 }
 
-static void on_writable(void *ctx, struct sl_session *session)
+static void sender_on_writable(void *ctx, struct sl_session *session)
 {
     sl_replication_log_pump(ctx);
 }
 
-static void on_lost(void *ctx, struct sl_session *session, int err, const char *reason)
+static void sender_on_lost(void *ctx, struct sl_session *session, int err, const char *reason)
 {
     struct sl_server *server = ctx;
     sl_log_warn("shard %u: its backup: connection lost: %s; retrying", server->options.shard.index,
@@ -125,7 +125,7 @@ static void on_lost(void *ctx, struct sl_session *session, int err, const char *
     }
 }
 
-static void on_closed(void *ctx, struct sl_session *session, int err, const char *reason)
+static void sender_on_closed(void *ctx, struct sl_session *session, int err, const char *reason)
 {
     struct sl_server *server = ctx;
     sl_session_close(&server->replica->sender.session);
@@ -144,12 +144,12 @@ static void on_closed(void *ctx, struct sl_session *session, int err, const char
 }
 
 static const struct sl_session_events events = {
-    .welcomed = on_welcomed,
-    .received = on_received,
-    .sink = on_sink,
-    .writable = on_writable,
-    .lost = on_lost,
-    .closed = on_closed,
+    .welcomed = sender_on_welcomed,
+    .received = sender_on_received,
+    .sink = sender_on_sink,
+    .writable = sender_on_writable,
+    .lost = sender_on_lost,
+    .closed = sender_on_closed,
 };
 
 void sl_replication_sender_open(struct sl_server *server)

@@ -14,7 +14,7 @@
 #define CHECKS_MAX_FRAME ((uint32_t)(SL_SERVER_FRAME_NS / CHECK_NS))
 
 /* Frames that wait behind an incomplete reply hold memory too. */
-static bool has_unsent(const struct sl_server_conn *conn)
+static bool server_admission_has_unsent(const struct sl_server_conn *conn)
 {
     return conn->out.count > 0;
 }
@@ -26,7 +26,7 @@ static bool has_unsent(const struct sl_server_conn *conn)
 static void check_output(struct sl_server_conn *conn, uint32_t checks_max)
 {
     const uint64_t taken_bytes = conn->conn->taken_bytes;
-    const bool is_done = !has_unsent(conn) || conn->output.progressed;
+    const bool is_done = !server_admission_has_unsent(conn) || conn->output.progressed;
     const bool makes_progress = is_done || taken_bytes != conn->output.taken_bytes;
     conn->output.unsent_checks = makes_progress ? 0 : conn->output.unsent_checks + 1;
     conn->output.frame_checks = is_done ? 0 : conn->output.frame_checks + 1;
@@ -202,12 +202,12 @@ uint8_t *sl_server_admission_sink(struct sl_server_conn *conn, uint32_t bytes)
 /* A connection with unsent replies leaves half of the outbox to others. */
 static bool may_reserve(const struct sl_server_conn *conn)
 {
-    return !has_unsent(conn) || !sl_outbox_is_half_full(conn->outbox);
+    return !server_admission_has_unsent(conn) || !sl_outbox_is_half_full(conn->outbox);
 }
 
 static uint8_t *reserved(struct sl_server_conn *conn, uint8_t *room)
 {
-    if (room == NULL && !has_unsent(conn)) {
+    if (room == NULL && !server_admission_has_unsent(conn)) {
         conn->server->admission.is_short = true;
     }
     return room;
@@ -255,7 +255,7 @@ bool sl_server_admission_reply(struct sl_server_request *request)
     if (request->reply != NULL || bytes == 0 || has_reply_buffer) {
         return true;
     }
-    bool may_wait = request->conn == NULL || has_unsent(request->conn);
+    bool may_wait = request->conn == NULL || server_admission_has_unsent(request->conn);
     if (may_wait && !has_spare_room(server, buffers, bytes)) {
         return false;
     }

@@ -70,7 +70,7 @@ static size_t whole_bytes(size_t bytes)
 }
 
 /* Builds the allocator over the existing mapping. */
-static int init(struct sl_server_buffers *buffers)
+static int server_buffers_init(struct sl_server_buffers *buffers)
 {
     size_t past = (uintptr_t)buffers->mapping % TOP_BYTES;
     buffers->base = buffers->mapping + (past == 0 ? 0 : TOP_BYTES - past);
@@ -100,7 +100,7 @@ int sl_server_buffers_init(struct sl_server_buffers *buffers, size_t bytes)
         return SL_ERR_NO_MEMORY;
     }
     buffers->mapping = mapping;
-    return init(buffers);
+    return server_buffers_init(buffers);
 }
 
 int sl_server_buffers_init_shared(struct sl_server_buffers *buffers, size_t bytes,
@@ -116,7 +116,7 @@ int sl_server_buffers_init_shared(struct sl_server_buffers *buffers, size_t byte
     }
     buffers->mapping = shared->base;
     buffers->mapping_bytes = shared->bytes;
-    err = init(buffers);
+    err = server_buffers_init(buffers);
     if (err != 0) {
         return err;
     }

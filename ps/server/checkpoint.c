@@ -103,7 +103,7 @@ static int file_step(struct sl_server_checkpoint_file *file,
     return 0;
 }
 
-static void job_work(struct sl_offload_job *work)
+static void server_checkpoint_job_work(struct sl_offload_job *work)
 {
     struct sl_server_checkpoint_job *job = (struct sl_server_checkpoint_job *)work;
     struct sl_server_checkpoint_file *file = job->file;
@@ -126,7 +126,8 @@ static void file_free(struct sl_server_checkpoint_file *file)
     free(file);
 }
 
-static void block_put(struct sl_server_checkpoint *checkpoint, struct sl_snapshot_block *block)
+static void server_checkpoint_block_put(struct sl_server_checkpoint *checkpoint,
+                                        struct sl_snapshot_block *block)
 {
     if (block != NULL) {
         block->next = checkpoint->returned;
@@ -144,8 +145,8 @@ static void put_returned(struct sl_server_checkpoint *checkpoint)
     }
 }
 
-static bool post(struct sl_server_checkpoint *checkpoint, enum step step,
-                 struct sl_snapshot_block *block);
+static bool server_checkpoint_post(struct sl_server_checkpoint *checkpoint, enum step step,
+                                   struct sl_snapshot_block *block);
 
 /* A running snapshot may belong to the catch-up of a backup; it continues. A PENDING one may too:
  * the catch-up requests it again. */
@@ -165,7 +166,7 @@ static bool reads_only(const struct sl_server_checkpoint *checkpoint)
 }
 
 /* Ends the checkpoint in progress. The thread may still have jobs for its file. */
-static void reset(struct sl_server_checkpoint *checkpoint)
+static void server_checkpoint_reset(struct sl_server_checkpoint *checkpoint)
 {
     sl_timer_disarm(sl_server_timers(checkpoint->server), &checkpoint->watch);
     sl_shard_snapshot_hold(checkpoint->server->shard, SL_CLOCKS_FINISHED);
@@ -179,20 +180,21 @@ static void reset(struct sl_server_checkpoint *checkpoint)
     }
 }
 
-static void give_up(struct sl_server_checkpoint *checkpoint, int err, const char *reason)
+static void server_checkpoint_give_up(struct sl_server_checkpoint *checkpoint, int err,
+                                      const char *reason)
 {
     struct sl_server_checkpoint_result result = {.number = checkpoint->number, .err = err};
     sl_reason_set(&result.reason, "%s", reason);
     if (reads_only(checkpoint)) {
         checkpoint->file->sink_err = err;
         checkpoint->file->sink_reason = result.reason;
-        reset(checkpoint);
+        server_checkpoint_reset(checkpoint);
         return;
     }
     if (checkpoint->file != NULL && checkpoint->stage != FINISHING) {
-        (void)post(checkpoint, STEP_DISCARD, NULL);
+        (void)server_checkpoint_post(checkpoint, STEP_DISCARD, NULL);
     }
-    reset(checkpoint);
+    server_checkpoint_reset(checkpoint);
     checkpoint->options.ended(checkpoint->options.ctx, &result);
 }
 
@@ -200,7 +202,7 @@ static void finished(struct sl_server_checkpoint *checkpoint)
 {
     if (reads_only(checkpoint)) {
         checkpoint->file->sink_err = 0;
-        reset(checkpoint);
+        server_checkpoint_reset(checkpoint);
         return;
     }
     struct sl_server_checkpoint_result result = {.number = checkpoint->number,
@@ -208,13 +210,13 @@ static void finished(struct sl_server_checkpoint *checkpoint)
                                                  .goes_on = checkpoint->goes_on};
     checkpoint->newest = checkpoint->number;
     checkpoint->newest_writes = checkpoint->writes;
-    reset(checkpoint);
+    server_checkpoint_reset(checkpoint);
     checkpoint->options.ended(checkpoint->options.ctx, &result);
 }
 
 /* Jobs */
 
-static void job_done(struct sl_offload_job *work)
+static void server_checkpoint_job_done(struct sl_offload_job *work)
 {
     struct sl_server_checkpoint_job *job = (struct sl_server_checkpoint_job *)work;
     struct sl_server_checkpoint_file *file = job->file;
@@ -224,7 +226,7 @@ static void job_done(struct sl_offload_job *work)
     const enum step step = job->step;
     file->jobs--;
     checkpoint->jobs_away--;
-    block_put(checkpoint, job->block);
+    server_checkpoint_block_put(checkpoint, job->block);
     free(job);
     if (file != checkpoint->file) {
         if (file->jobs == 0) {
@@ -234,24 +236,24 @@ static void job_done(struct sl_offload_job *work)
     }
     checkpoint->progress_ns = sl_server_now_ns(checkpoint->server);
     if (err != 0) {
-        give_up(checkpoint, err,
-                has_run ? file->reason.text : "there is no thread to write the file");
+        server_checkpoint_give_up(
+            checkpoint, err, has_run ? file->reason.text : "there is no thread to write the file");
     } else if (step == STEP_FINISH) {
         finished(checkpoint);
     }
 }
 
 /* Posts a job for the current file. False: no memory, no effect. */
-static bool post(struct sl_server_checkpoint *checkpoint, enum step step,
-                 struct sl_snapshot_block *block)
+static bool server_checkpoint_post(struct sl_server_checkpoint *checkpoint, enum step step,
+                                   struct sl_snapshot_block *block)
 {
     struct sl_server_checkpoint_job *job = malloc(sizeof *job);
     if (job == NULL) {
         return false;
     }
     *job = (struct sl_server_checkpoint_job){
-        .job = {.work = job_work,
-                .done = job_done,
+        .job = {.work = server_checkpoint_job_work,
+                .done = server_checkpoint_job_done,
                 .allocates = step != STEP_WRITE || reads_only(checkpoint)},
         .file = checkpoint->file,
         .block = block,
@@ -293,7 +295,7 @@ static bool make_file(struct sl_server_checkpoint *checkpoint)
         .compression_level = checkpoint->options.compression_level,
     };
     checkpoint->file = file;
-    return post(checkpoint, STEP_CREATE, NULL);
+    return server_checkpoint_post(checkpoint, STEP_CREATE, NULL);
 }
 
 /* Before the checkpoint's own snapshot starts: an existing one belongs to a backup's catch-up. */
@@ -335,7 +337,7 @@ static void begin_snapshot(struct sl_server_checkpoint *checkpoint)
         return;
     }
     if (is_past(checkpoint)) {
-        give_up(checkpoint, SL_ERR_AGAIN, "the shard is past that iteration");
+        server_checkpoint_give_up(checkpoint, SL_ERR_AGAIN, "the shard is past that iteration");
         return;
     }
     if (has_to_wait(checkpoint)) {
@@ -347,7 +349,8 @@ static void begin_snapshot(struct sl_server_checkpoint *checkpoint)
     }
     checkpoint->stage = err == 0 ? WALKING : checkpoint->stage;
     if (err != 0 || (!reads_only(checkpoint) && !make_file(checkpoint))) {
-        give_up(checkpoint, err != 0 ? err : SL_ERR_NO_MEMORY, "no memory to begin it");
+        server_checkpoint_give_up(checkpoint, err != 0 ? err : SL_ERR_NO_MEMORY,
+                                  "no memory to begin it");
         return;
     }
     checkpoint->writes = server->writes.count;
@@ -364,9 +367,9 @@ static bool post_blocks(struct sl_server_checkpoint *checkpoint)
         if (block == NULL) {
             break;
         }
-        if (!post(checkpoint, STEP_WRITE, block)) {
-            block_put(checkpoint, block);
-            give_up(checkpoint, SL_ERR_NO_MEMORY, "no memory to write a block");
+        if (!server_checkpoint_post(checkpoint, STEP_WRITE, block)) {
+            server_checkpoint_block_put(checkpoint, block);
+            server_checkpoint_give_up(checkpoint, SL_ERR_NO_MEMORY, "no memory to write a block");
             return false;
         }
     }
@@ -384,9 +387,9 @@ static void end_snapshot(struct sl_server_checkpoint *checkpoint)
         checkpoint->newest = 0; /* until the file is complete */
     }
     checkpoint->stage = FINISHING;
-    if (!post(checkpoint, STEP_FINISH, NULL)) {
+    if (!server_checkpoint_post(checkpoint, STEP_FINISH, NULL)) {
         checkpoint->stage = WALKING; /* so that the file is abandoned */
-        give_up(checkpoint, SL_ERR_NO_MEMORY, "no memory to end the file");
+        server_checkpoint_give_up(checkpoint, SL_ERR_NO_MEMORY, "no memory to end the file");
     }
 }
 
@@ -396,7 +399,7 @@ static uint32_t continue_snapshot(struct sl_server_checkpoint *checkpoint, uint3
     const uint32_t spent =
         checkpoint->jobs_away < BLOCKS_AWAY ? sl_shard_snapshot_run(shard, keys) : 0;
     if (sl_shard_snapshot_state(shard) == SL_SHARD_SNAPSHOT_FAILED) {
-        give_up(checkpoint, SL_ERR_NO_MEMORY, sl_shard_snapshot_why(shard));
+        server_checkpoint_give_up(checkpoint, SL_ERR_NO_MEMORY, sl_shard_snapshot_why(shard));
     } else if (post_blocks(checkpoint) &&
                sl_shard_snapshot_state(shard) == SL_SHARD_SNAPSHOT_DONE) {
         end_snapshot(checkpoint);
@@ -453,7 +456,8 @@ static void check_disk(struct sl_timer *timer, uint64_t now_ns)
         SL_CONTAINER_OF(timer, struct sl_server_checkpoint, watch);
     if (has_to_iterate(checkpoint) && checkpoint->stage == WANTED &&
         now_ns - checkpoint->progress_ns >= ITERATION_NS) {
-        give_up(checkpoint, SL_ERR_AGAIN, "the shard does not come to that iteration");
+        server_checkpoint_give_up(checkpoint, SL_ERR_AGAIN,
+                                  "the shard does not come to that iteration");
         return;
     }
     if (now_ns - checkpoint->progress_ns < checkpoint->options.patience_ns) {
@@ -474,7 +478,7 @@ static void check_disk(struct sl_timer *timer, uint64_t now_ns)
                       reads_only(checkpoint) ? "a reader" : checkpoint->options.directory,
                       waited_s);
     }
-    give_up(checkpoint, SL_ERR_DEADLINE, reason.text);
+    server_checkpoint_give_up(checkpoint, SL_ERR_DEADLINE, reason.text);
 }
 
 /* Interface */
@@ -525,7 +529,7 @@ void sl_server_checkpoint_begin(struct sl_server *server, uint64_t number, uint6
     sl_assert(checkpoint != NULL);
     sl_assert(server->shard != NULL);
     if (checkpoint->stage != NONE) {
-        give_up(checkpoint, SL_ERR_CANCELLED, "another one is begun");
+        server_checkpoint_give_up(checkpoint, SL_ERR_CANCELLED, "another one is begun");
     }
     want(checkpoint, number, base, time_s);
 }
@@ -589,7 +593,7 @@ void sl_server_checkpoint_fini(struct sl_server *server)
         return;
     }
     if (checkpoint->stage != NONE) {
-        reset(checkpoint);
+        server_checkpoint_reset(checkpoint);
     }
     (void)sl_offload_destroy(&checkpoint->offload, DISK_WAIT_NS);
     put_returned(checkpoint);

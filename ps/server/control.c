@@ -15,8 +15,9 @@ void sl_server_close_peer(void *ctx, uint64_t peer, const char *why)
 }
 
 /* A message was executed that the backup must execute too. */
-static void send_answer(struct sl_server_conn *conn, const struct sl_message *message,
-                        const struct sl_message *answer)
+static void server_control_send_answer(struct sl_server_conn *conn,
+                                       const struct sl_message *message,
+                                       const struct sl_message *answer)
 {
     if (conn->server->role.logs) {
         conn->server->options.hooks->answer_later(conn, message, answer);
@@ -46,7 +47,7 @@ static void on_table_open(struct sl_server_conn *conn, const struct sl_message *
         .table_id = open->table_id,
         .reject_nonfinite = open->spec.reject_nonfinite,
     };
-    send_answer(conn, message, &opened);
+    server_control_send_answer(conn, message, &opened);
 }
 
 static void on_stats_get(struct sl_server_conn *conn, const struct sl_message *message)
@@ -73,7 +74,7 @@ static void on_join(struct sl_server_conn *conn, const struct sl_message *messag
                                       message->clock),
     };
     if (joined.clock == message->clock) {
-        send_answer(conn, message, &joined);
+        server_control_send_answer(conn, message, &joined);
     } else {
         sl_server_send(conn, &joined);
     }

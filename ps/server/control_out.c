@@ -21,7 +21,8 @@ struct pending_message {
 };
 
 /* Returns the connections with messages for the outbox. */
-static struct sl_list *conns_of(struct sl_server *server, const struct sl_outbox *outbox)
+static struct sl_list *control_out_conns_of(struct sl_server *server,
+                                            const struct sl_outbox *outbox)
 {
     if (outbox == &server->memory.shm_replies) {
         return &server->pending.shm;
@@ -87,14 +88,14 @@ static bool keep(struct sl_server_conn *conn, const struct sl_message *message, 
     *pending = (struct pending_message){.payload = payload};
     server->pending.bytes += sizeof *pending;
     if (conn->pending.count++ == 0) {
-        sl_list_append(conns_of(server, conn->outbox), &conn->pending.link);
+        sl_list_append(control_out_conns_of(server, conn->outbox), &conn->pending.link);
         server->pending.conn_count++;
     }
     sl_list_append(&conn->pending.messages, &pending->link);
     return true;
 }
 
-static void commit(struct sl_server_conn *conn, uint32_t bytes)
+static void control_out_commit(struct sl_server_conn *conn, uint32_t bytes)
 {
     struct sl_frame header = {
         .payload_bytes = bytes,
@@ -121,7 +122,7 @@ void sl_server_send(struct sl_server_conn *conn, const struct sl_message *messag
         conn->pending.count == 0 ? sl_outbox_reserve(conn->outbox, (uint32_t)bytes) : NULL;
     if (frame != NULL) {
         sl_message_encode(message, frame + SL_FRAME_HEADER_BYTES);
-        commit(conn, (uint32_t)bytes);
+        control_out_commit(conn, (uint32_t)bytes);
     } else if (!keep(conn, message, (uint32_t)bytes)) {
         sl_server_conn_drop(conn, SL_ERR_NO_MEMORY, "no room for a control message of %zu bytes",
                             bytes);
@@ -135,7 +136,7 @@ void sl_server_send_error(struct sl_server_conn *conn, uint64_t id, int err, con
     sl_server_send(conn, &message);
 }
 
-static struct pending_message *first_of(const struct sl_server_conn *conn)
+static struct pending_message *control_out_first_of(const struct sl_server_conn *conn)
 {
     return SL_CONTAINER_OF(sl_list_first(&conn->pending.messages), struct pending_message, link);
 }
@@ -144,7 +145,7 @@ static struct pending_message *first_of(const struct sl_server_conn *conn)
 static void forget_first(struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
-    struct pending_message *pending = first_of(conn);
+    struct pending_message *pending = control_out_first_of(conn);
     sl_list_remove(&pending->link);
     server->pending.bytes -= sizeof *pending;
     payload_put(server, pending->payload);
@@ -158,17 +159,17 @@ static void forget_first(struct sl_server_conn *conn)
 /* Sends one message of each connection in turn. */
 void sl_server_control_out_resume(struct sl_server *server, struct sl_outbox *outbox)
 {
-    struct sl_list *conns = conns_of(server, outbox);
+    struct sl_list *conns = control_out_conns_of(server, outbox);
     while (server->pending.conn_count > 0 && !sl_list_empty(conns)) {
         struct sl_server_conn *conn =
             SL_CONTAINER_OF(sl_list_first(conns), struct sl_server_conn, pending.link);
-        const struct sl_server_shared_payload *payload = first_of(conn)->payload;
+        const struct sl_server_shared_payload *payload = control_out_first_of(conn)->payload;
         uint8_t *frame = sl_outbox_reserve(outbox, payload->bytes);
         if (frame == NULL) {
             return;
         }
         memcpy(frame + SL_FRAME_HEADER_BYTES, payload->payload, payload->bytes);
-        commit(conn, payload->bytes);
+        control_out_commit(conn, payload->bytes);
         forget_first(conn);
         if (conn->pending.count > 0) {
             sl_list_append(conns, &conn->pending.link);

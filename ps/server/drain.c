@@ -4,12 +4,12 @@
 #include "core/log.h"
 #include "ps/server/state.h"
 
-static struct sl_server *server_of(struct sl_timer *timer)
+static struct sl_server *drain_server_of(struct sl_timer *timer)
 {
     return SL_CONTAINER_OF(timer, struct sl_server, drain.timer);
 }
 
-static void finish(struct sl_server *server)
+static void drain_finish(struct sl_server *server)
 {
     void (*drained)(void *ctx) = server->drain.drained;
     server->drain.drained = NULL;
@@ -20,16 +20,16 @@ static void finish(struct sl_server *server)
 
 static void finish_later(struct sl_timer *timer, uint64_t now_ns)
 {
-    finish(server_of(timer));
+    drain_finish(drain_server_of(timer));
 }
 
 static void on_timeout(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_server *server = server_of(timer);
+    struct sl_server *server = drain_server_of(timer);
     sl_log_warn("shard %u: %u connection%s still open at the drain timeout",
                 server->options.shard.index, server->conns.count,
                 sl_log_plural(server->conns.count));
-    finish(server);
+    drain_finish(server);
 }
 
 void sl_server_drain_conn(struct sl_server_conn *conn)

@@ -10,7 +10,7 @@
 #include "ps/server/shm.h"
 #include "ps/server/state.h"
 
-static void hello_late(struct sl_timer *timer, uint64_t now_ns)
+static void events_hello_late(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_server_conn *conn = SL_CONTAINER_OF(timer, struct sl_server_conn, handshake.timer);
     sl_server_conn_drop(conn, SL_ERR_DEADLINE, "no %s within %llu s",
@@ -18,7 +18,7 @@ static void hello_late(struct sl_timer *timer, uint64_t now_ns)
                         SL_GREETING_TIMEOUT_NS / SL_CLOCK_NS_PER_S);
 }
 
-static void on_accepted(void *ctx, struct sl_conn *transport_conn)
+static void events_on_accepted(void *ctx, struct sl_conn *transport_conn)
 {
     struct sl_server *server = ctx;
     struct sl_server_conn *conn = transport_conn->user;
@@ -40,7 +40,7 @@ static void on_accepted(void *ctx, struct sl_conn *transport_conn)
     conn->conn = transport_conn;
     conn->outbox = &server->memory.control;
     conn->uses_shm = transport_conn->transport == server->transports.shm;
-    conn->handshake.timer.run = hello_late;
+    conn->handshake.timer.run = events_hello_late;
     (void)snprintf(conn->name, sizeof conn->name, "a new connection");
     transport_conn->user = conn;
     sl_server_admission_add(server, conn);
@@ -49,12 +49,13 @@ static void on_accepted(void *ctx, struct sl_conn *transport_conn)
 }
 
 /* The server opens no connections. */
-static void on_connected(void *ctx, struct sl_conn *conn)
+static void events_on_connected(void *ctx, struct sl_conn *conn)
 {
     sl_assert(false);
 }
 
-static void *on_sink(void *ctx, struct sl_conn *transport_conn, const struct sl_frame *header)
+static void *events_on_sink(void *ctx, struct sl_conn *transport_conn,
+                            const struct sl_frame *header)
 {
     struct sl_server_conn *conn = transport_conn->user;
     if (conn == NULL) {
@@ -80,8 +81,8 @@ static void *on_sink(void *ctx, struct sl_conn *transport_conn, const struct sl_
     return stays && conn->sink.buffer != NULL ? SL_TRANSPORT_IN_PLACE : conn->sink.buffer;
 }
 
-static void on_received(void *ctx, struct sl_conn *transport_conn,
-                        const struct sl_transport_message *message)
+static void events_on_received(void *ctx, struct sl_conn *transport_conn,
+                               const struct sl_transport_message *message)
 {
     struct sl_server_conn *conn = transport_conn->user;
     if (conn == NULL) {
@@ -121,7 +122,7 @@ static void on_received(void *ctx, struct sl_conn *transport_conn,
                         message->header.type);
 }
 
-static void on_sent(void *ctx, struct sl_conn *transport_conn, void *cookie)
+static void events_on_sent(void *ctx, struct sl_conn *transport_conn, void *cookie)
 {
     struct sl_server *server = ctx;
     struct sl_server_conn *conn = transport_conn->user;
@@ -134,7 +135,7 @@ static void on_sent(void *ctx, struct sl_conn *transport_conn, void *cookie)
     }
 }
 
-static void on_writable(void *ctx, struct sl_conn *transport_conn)
+static void events_on_writable(void *ctx, struct sl_conn *transport_conn)
 {
     struct sl_server_conn *conn = transport_conn->user;
     if (conn != NULL) {
@@ -142,7 +143,7 @@ static void on_writable(void *ctx, struct sl_conn *transport_conn)
     }
 }
 
-static void on_closed(void *ctx, struct sl_conn *transport_conn, int err)
+static void events_on_closed(void *ctx, struct sl_conn *transport_conn, int err)
 {
     struct sl_server *server = ctx;
     struct sl_server_conn *conn = transport_conn->user;
@@ -178,11 +179,11 @@ static void on_closed(void *ctx, struct sl_conn *transport_conn, int err)
 }
 
 const struct sl_transport_events sl_server_conn_events = {
-    .accepted = on_accepted,
-    .connected = on_connected,
-    .sink = on_sink,
-    .received = on_received,
-    .sent = on_sent,
-    .writable = on_writable,
-    .closed = on_closed,
+    .accepted = events_on_accepted,
+    .connected = events_on_connected,
+    .sink = events_on_sink,
+    .received = events_on_received,
+    .sent = events_on_sent,
+    .writable = events_on_writable,
+    .closed = events_on_closed,
 };

@@ -67,7 +67,7 @@ static void send_welcome(struct sl_server_conn *conn)
     }
 }
 
-static void welcome(struct sl_server_conn *conn)
+static void server_handshake_welcome(struct sl_server_conn *conn)
 {
     sl_assert(conn->kind == SL_SERVER_CONN_ADMITTED);
     conn->kind = SL_SERVER_CONN_DATA;
@@ -88,7 +88,7 @@ void sl_server_handshake_welcome(struct sl_server *server)
     SL_LIST_FOREACH (link, &server->conns.list) {
         struct sl_server_conn *conn = sl_server_conn_of(link);
         if (conn->kind == SL_SERVER_CONN_ADMITTED && conn->client.session != NULL) {
-            welcome(conn);
+            server_handshake_welcome(conn);
         }
     }
 }
@@ -122,7 +122,7 @@ static void admit_data(struct sl_server_conn *conn)
     }
     conn->kind = SL_SERVER_CONN_ADMITTED;
     if (server->shard != NULL && server->role.serves) {
-        welcome(conn);
+        server_handshake_welcome(conn);
     }
 }
 

@@ -50,7 +50,7 @@ bool sl_server_reply_chunks_may_begin(const struct sl_server_request *request)
 
 /* Writes the header of the reply. Later writes that could overtake the reply wait, as behind a
  * write. */
-static void begin(struct sl_server_request *request, uint8_t *header)
+static void server_reply_chunks_begin(struct sl_server_request *request, uint8_t *header)
 {
     const struct sl_frame frame = sl_server_reply_header(
         request->conn, request->id, request->credit_bytes, (uint32_t)request->work.reply_bytes);
@@ -76,7 +76,7 @@ static bool send_part(struct sl_server_request *request, uint32_t *spent)
         return false;
     }
     if (is_first) {
-        begin(request, room);
+        server_reply_chunks_begin(request, room);
     }
     *spent += sl_shard_next_chunk(conn->server->shard, work, room + header_bytes, bytes);
     sl_outbox_commit_part(conn->outbox, conn->conn, &conn->out, header_bytes + bytes, bytes < left);
@@ -115,7 +115,7 @@ static bool send_values(struct sl_server_request *request, uint64_t bytes_max, u
         return false;
     }
     if (is_first) {
-        begin(request, header);
+        server_reply_chunks_begin(request, header);
     }
     const uint32_t header_bytes = is_first ? sizeof header : 0;
     const uint32_t first = is_first ? 0 : 1;

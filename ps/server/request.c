@@ -14,7 +14,7 @@
 #define REFUSAL_LOG_EVERY_NS (60 * SL_CLOCK_NS_PER_S) /* between two lines of the same kind */
 
 /* Returns whether a line is due, and notes it. */
-static bool is_due(const struct sl_server *server, uint64_t *logged_ns)
+static bool server_request_is_due(const struct sl_server *server, uint64_t *logged_ns)
 {
     const uint64_t now_ns = sl_server_now_ns(server);
     const bool due = *logged_ns == 0 || now_ns - *logged_ns >= REFUSAL_LOG_EVERY_NS;
@@ -24,7 +24,7 @@ static bool is_due(const struct sl_server *server, uint64_t *logged_ns)
 
 static void log_out_of_memory(struct sl_server *server, const char *text)
 {
-    if (!is_due(server, &server->logged.out_of_memory_ns)) {
+    if (!server_request_is_due(server, &server->logged.out_of_memory_ns)) {
         return;
     }
     const uint32_t shard = server->options.shard.index;
@@ -58,8 +58,8 @@ static void reply_error(const struct sl_server_reply_to *to, int err, const char
 
 /* Fails a request that is not queued. Its session records a failed write, since later writes may
  * succeed. */
-static void fail(const struct sl_server_reply_to *to, const struct sl_shard_request *work, int err,
-                 const char *text)
+static void server_request_fail(const struct sl_server_reply_to *to,
+                                const struct sl_shard_request *work, int err, const char *text)
 {
     const struct sl_server *server = to->conn->server;
     struct sl_server_session *session = to->conn->client.session;
@@ -79,7 +79,7 @@ static void fail_not_finite(const struct sl_server_reply_to *to,
     struct sl_server *server = to->conn->server;
     const uint32_t shard = server->options.shard.index;
     sl_cell_add(&server->cells.used->not_finite, 1);
-    if (is_due(server, &server->logged.not_finite_ns)) {
+    if (server_request_is_due(server, &server->logged.not_finite_ns)) {
         sl_log_event(SL_LOG_WARN,
                      SL_EVENT("push_refused", SL_EVENT_NUMBER("shard", shard),
                               SL_EVENT_TEXT("client", to->conn->name),
@@ -87,7 +87,7 @@ static void fail_not_finite(const struct sl_server_reply_to *to,
                      "shard %u refuses a push of %s: %s (logged once a minute)", shard,
                      to->conn->name, text);
     }
-    fail(to, work, err, text);
+    server_request_fail(to, work, err, text);
 }
 
 /* A queued request of at most this cost runs unsliced even if less is left of the turn. */
@@ -145,7 +145,7 @@ static enum sl_server_outcome run_in_place(const struct sl_server_reply_to *to,
     }
     if (result < 0) {
         sl_outbox_abandon(conn->outbox);
-        fail(to, work, result, reason.text);
+        server_request_fail(to, work, result, reason.text);
         return SL_SERVER_ANSWERED;
     }
     sl_assert(result == SL_SHARD_DONE);
@@ -177,7 +177,7 @@ static uint8_t *reply_of(const struct sl_server_request *request)
     return request->reply_buffer != NULL ? request->reply_buffer : request->reply;
 }
 
-static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
+static void server_request_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_server_request *request = SL_CONTAINER_OF(timer, struct sl_server_request, deadline);
     struct sl_server *server = request->server;
@@ -220,7 +220,7 @@ static struct sl_server_request *request_make(struct sl_server_conn *conn,
         .server = server,
         .session = conn->client.session,
         .conn = conn,
-        .deadline.run = deadline_passed,
+        .deadline.run = server_request_deadline_passed,
         .timing = {.arrived_ns = sl_server_now_ns(server), .since_ns = sl_server_now_ns(server)},
         .id = message->header.request_id,
         .credit_bytes = incoming->to.credit_bytes,
@@ -276,8 +276,9 @@ static bool has_crowd(const struct sl_server_conn *conn)
 }
 
 /* Validates the whole request. payload: its bytes, without values that stay in place. */
-static int begin(struct sl_server_conn *conn, const struct sl_server_incoming *incoming,
-                 const uint8_t *payload, struct sl_shard_request *work, struct sl_reason *reason)
+static int server_request_begin(struct sl_server_conn *conn,
+                                const struct sl_server_incoming *incoming, const uint8_t *payload,
+                                struct sl_shard_request *work, struct sl_reason *reason)
 {
     struct sl_shard *shard = conn->server->shard;
     struct sl_shard_client caller = sl_server_request_client(conn);
@@ -297,11 +298,11 @@ static void enqueue(struct sl_server_incoming *incoming, const struct sl_shard_r
     sl_server_shm_take(conn, incoming);
     struct sl_server_request *request = request_make(conn, incoming);
     if (request == NULL) {
-        fail(&incoming->to, work, SL_ERR_NO_MEMORY,
-             "the server has no room for more requests that wait");
+        server_request_fail(&incoming->to, work, SL_ERR_NO_MEMORY,
+                            "the server has no room for more requests that wait");
         return;
     }
-    int err = begin(conn, incoming, request->payload, &request->work, NULL);
+    int err = server_request_begin(conn, incoming, request->payload, &request->work, NULL);
     sl_assert(err == 0); /* the same bytes were validated on arrival */
     if (sl_shard_skips_writes(work)) {
         sl_shard_skip_writes(&request->work);
@@ -365,7 +366,7 @@ static bool replay(const struct sl_server_incoming *incoming, struct sl_shard_re
     case SL_SERVER_WRITE_FAILED:
         (void)snprintf(text, sizeof text, "shard %u: it failed before the connection broke (%s)",
                        conn->server->options.shard.index, sl_err_name(err));
-        fail(&incoming->to, work, err, text);
+        server_request_fail(&incoming->to, work, err, text);
         return true;
     case SL_SERVER_WRITE_ORPHAN:
         adopt(session->orphan, &incoming->to, incoming->message->header.budget_us);
@@ -397,7 +398,8 @@ void sl_server_request_serve(struct sl_server_incoming *incoming, struct sl_shar
     if (sl_server_drains(server) || (server->writes.are_fenced && writes)) {
         /* Else: no answer, the client retries at the backup. */
         if (server->role.switchover == SL_SERVER_NO_SWITCHOVER) {
-            fail(&incoming->to, work, SL_ERR_CANCELLED, "the server is shutting down");
+            server_request_fail(&incoming->to, work, SL_ERR_CANCELLED,
+                                "the server is shutting down");
         }
         return;
     }
@@ -449,7 +451,7 @@ static void arrive(struct sl_server_conn *conn, const struct sl_transport_messag
     sl_server_shm_read(conn, message, &incoming);
     struct sl_server_reply_to *to = &incoming.to;
     *to = (struct sl_server_reply_to){.conn = conn, .id = header->request_id};
-    int err = begin(conn, &incoming, incoming.payload, &work, &reason);
+    int err = server_request_begin(conn, &incoming, incoming.payload, &work, &reason);
     if (err != 0) {
         /* Neither side knows the request's credit now, so the connection cannot continue. */
         reply_error(to, err, reason.text);
@@ -495,7 +497,7 @@ void sl_server_request_arrive(struct sl_server_conn *conn,
 }
 
 /* The reply was sent, or its connection has closed. */
-static void reply_sent(void *ctx)
+static void server_request_reply_sent(void *ctx)
 {
     sl_server_request_free(ctx);
 }
@@ -544,7 +546,7 @@ static enum sl_server_outcome reply_from_buffer(struct sl_server_request *reques
     struct sl_frame header =
         sl_server_reply_header(conn, request->id, request->credit_bytes, bytes);
     sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, reply, bytes,
-                     bytes > 0 ? reply_sent : NULL, request);
+                     bytes > 0 ? server_request_reply_sent : NULL, request);
     if (bytes == 0) {
         sl_server_request_free(request);
     }

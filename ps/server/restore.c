@@ -201,7 +201,7 @@ static void files_free(struct restore_files *files)
 
 static void batch_done(struct sl_offload_job *job);
 
-static void batch_post(struct sl_server_restore *restore, struct batch *batch)
+static void server_restore_batch_post(struct sl_server_restore *restore, struct batch *batch)
 {
     batch->count = 0;
     batch->begins = batch->ends = batch->stream.is_newest = batch->is_last = false;
@@ -209,7 +209,7 @@ static void batch_post(struct sl_server_restore *restore, struct batch *batch)
     sl_offload_post(restore->offload, &batch->job);
 }
 
-static void finish(struct sl_server_restore *restore, int err, const char *reason)
+static void server_restore_finish(struct sl_server_restore *restore, int err, const char *reason)
 {
     restore->is_over = true;
     restore->ready = 0;
@@ -224,8 +224,9 @@ static void batch_done(struct sl_offload_job *job)
         return;
     }
     if (job->err != 0 || batch->err != 0) {
-        finish(restore, batch->err != 0 ? batch->err : job->err,
-               batch->err != 0 ? batch->files->reason.text : "no thread to read the files");
+        server_restore_finish(restore, batch->err != 0 ? batch->err : job->err,
+                              batch->err != 0 ? batch->files->reason.text
+                                              : "no thread to read the files");
         return;
     }
     restore->ready++;
@@ -341,9 +342,9 @@ static void next_batch(struct sl_server_restore *restore, struct batch *batch)
             sl_shard_load_new_job(restore->server->shard);
         }
         report(restore, is_same_job);
-        finish(restore, 0, "");
+        server_restore_finish(restore, 0, "");
     } else {
-        batch_post(restore, batch);
+        server_restore_batch_post(restore, batch);
     }
 }
 
@@ -366,7 +367,7 @@ uint32_t sl_server_restore_run(struct sl_server *server)
         sl_checkpoint_file_name(batch->stream.shard, batch->stream.shard_count, name);
         sl_reason_set(&reason, "%s of checkpoint %" PRIu64 " in %s: %s", name,
                       restore->options.number, restore->options.directory, why.text);
-        finish(restore, result, reason.text);
+        server_restore_finish(restore, result, reason.text);
     } else if (result == SL_SHARD_DONE) {
         next_batch(restore, batch);
     }
@@ -418,7 +419,7 @@ int sl_server_restore_begin(struct sl_server *server,
     server->restore.progress = restore;
     server->role.backup.needs_snapshot = true;
     for (uint32_t i = 0; i < BATCHES; i++) {
-        batch_post(restore, &files->batches[i]);
+        server_restore_batch_post(restore, &files->batches[i]);
     }
     return 0;
 }

@@ -126,7 +126,7 @@ static bool refuse_to_park(struct sl_server_request *request)
 }
 
 /* Parks a request, which is in no list, until clocks move. */
-static void park(struct sl_server_request *request)
+static void scheduler_park(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
     if (request->session == NULL) {
@@ -148,7 +148,7 @@ static void park(struct sl_server_request *request)
 void sl_server_scheduler_add(struct sl_server_request *request, bool park_it)
 {
     if (park_it) {
-        park(request);
+        scheduler_park(request);
         return;
     }
     request->server->scheduler.crowded_count += request->is_runnable;
@@ -268,7 +268,7 @@ static void orphan(struct sl_server_request *request)
     set_overtaken(request);
     session->orphan = request;
     if (is_parked) {
-        park(request);
+        scheduler_park(request);
     } else if (is_queued) {
         to_resumed(request);
     }
@@ -378,7 +378,7 @@ void sl_server_scheduler_ran(struct sl_server_request *request, struct sl_server
 {
     if (waits) {
         unlist(request);
-        park(request);
+        scheduler_park(request);
     }
     if (conn != NULL) {
         ready_append(conn);

@@ -303,7 +303,7 @@ struct expiry {
     struct sl_message_expired expired;
 };
 
-static void deliver(void *ctx, uint64_t a, uint64_t b)
+static void server_deliver(void *ctx, uint64_t a, uint64_t b)
 {
     struct expiry *expiry = ctx;
     sl_server_on_expired(expiry->server, &expiry->expired);
@@ -333,5 +333,6 @@ void sl_server_post_expired(struct sl_server *server, struct sl_reactor *from, u
         return;
     }
     *expiry = (struct expiry){.server = server, .expired = *expired};
-    sl_reactor_post(from, to_index, (struct sl_mail){.run = deliver, .ctx = expiry, .drop = free});
+    sl_reactor_post(from, to_index,
+                    (struct sl_mail){.run = server_deliver, .ctx = expiry, .drop = free});
 }

@@ -25,15 +25,16 @@ int sl_server_sessions_init(struct sl_server_sessions *sessions)
     return 0;
 }
 
-static struct sl_server_session **bucket_of(const struct sl_server_sessions *sessions,
-                                            uint64_t client_id)
+static struct sl_server_session **
+server_session_bucket_of(const struct sl_server_sessions *sessions, uint64_t client_id)
 {
     return &sessions->buckets[sl_hash_key(client_id) % SL_SERVER_SESSION_BUCKETS];
 }
 
-static struct sl_server_session *find(const struct sl_server_sessions *sessions, uint64_t client_id)
+static struct sl_server_session *server_session_find(const struct sl_server_sessions *sessions,
+                                                     uint64_t client_id)
 {
-    struct sl_server_session *session = *bucket_of(sessions, client_id);
+    struct sl_server_session *session = *server_session_bucket_of(sessions, client_id);
     while (session != NULL && session->client_id != client_id) {
         session = session->next;
     }
@@ -41,7 +42,7 @@ static struct sl_server_session *find(const struct sl_server_sessions *sessions,
 }
 
 /* Logs one line per process. The coordinator's process leaves it to the coordinator. */
-static void report(const struct sl_server_session *session, const char *what)
+static void server_session_report(const struct sl_server_session *session, const char *what)
 {
     struct sl_server *server = session->server;
     if (session->role == SL_MESSAGE_ROLE_WORKER && server->options.local_index == 0 &&
@@ -100,7 +101,7 @@ static void clock_ends(const struct sl_server_session *session, enum sl_server_c
 static void unlink_and_free(struct sl_server_session *session)
 {
     struct sl_server_sessions *sessions = &session->server->sessions;
-    struct sl_server_session **at = bucket_of(sessions, session->client_id);
+    struct sl_server_session **at = server_session_bucket_of(sessions, session->client_id);
     while (*at != session) {
         at = &(*at)->next;
     }
@@ -115,7 +116,7 @@ static void unlink_and_free(struct sl_server_session *session)
 }
 
 /* event: LEFT or EXPIRED. */
-static void end(struct sl_server_session *session, enum sl_server_client_event event)
+static void server_session_end(struct sl_server_session *session, enum sl_server_client_event event)
 {
     const struct sl_server *server = session->server;
     sl_server_session_touch(session);
@@ -132,13 +133,13 @@ static void end(struct sl_server_session *session, enum sl_server_client_event e
     unlink_and_free(session);
 }
 
-static void expire(struct sl_server_session *session, const char *why)
+static void server_session_expire(struct sl_server_session *session, const char *why)
 {
     char text[SL_MESSAGE_TEXT_BYTES];
     (void)snprintf(text, sizeof text, "expired: %s%s", why,
                    session->role == SL_MESSAGE_ROLE_WORKER ? "; its clock no longer counts" : "");
-    report(session, text);
-    end(session, SL_SERVER_CLIENT_EXPIRED);
+    server_session_report(session, text);
+    server_session_end(session, SL_SERVER_CLIENT_EXPIRED);
 }
 
 void sl_server_sessions_fini(struct sl_server_sessions *sessions)
@@ -165,11 +166,11 @@ static void lease_passed(struct sl_timer *timer, uint64_t now_ns)
     char why[SL_MESSAGE_NAME_BYTES];
     (void)snprintf(why, sizeof why, "it has not reconnected within %.3g s",
                    lease_s(session->server));
-    expire(session, why);
+    server_session_expire(session, why);
 }
 
-static struct sl_server_session *create(struct sl_server *server,
-                                        const struct sl_message_hello *hello)
+static struct sl_server_session *server_session_create(struct sl_server *server,
+                                                       const struct sl_message_hello *hello)
 {
     struct sl_server_session *session = calloc(1, sizeof *session);
     if (session == NULL) {
@@ -183,7 +184,7 @@ static struct sl_server_session *create(struct sl_server *server,
     session->task_index = hello->task_index;
     session->lease.run = lease_passed;
     sl_message_hello_name(hello, session->name);
-    struct sl_server_session **bucket = bucket_of(sessions, session->client_id);
+    struct sl_server_session **bucket = server_session_bucket_of(sessions, session->client_id);
     session->next = *bucket;
     *bucket = session;
     if (session->role == SL_MESSAGE_ROLE_WORKER) {
@@ -216,13 +217,13 @@ static void make_room_away(struct sl_server *server)
     }
     struct sl_server_session *first = away_of(sl_list_first(&sessions->away));
     if (server->is_open) {
-        expire(first, "too many others are disconnected");
+        server_session_expire(first, "too many others are disconnected");
         return;
     }
     if (first->role == SL_MESSAGE_ROLE_WORKER) {
         expire_early(sessions, first->task_index);
     }
-    report(first, "expired: the checkpoint has more clients than may be connected");
+    server_session_report(first, "expired: the checkpoint has more clients than may be connected");
     away_remove(first);
     unlink_and_free(first);
 }
@@ -231,12 +232,12 @@ int sl_server_session_restore(struct sl_server *server, const struct sl_message_
                               struct sl_server_session **out)
 {
     const bool is_worker = hello->role == SL_MESSAGE_ROLE_WORKER;
-    if (find(&server->sessions, hello->client_id) != NULL ||
+    if (server_session_find(&server->sessions, hello->client_id) != NULL ||
         (is_worker && server->sessions.workers[hello->task_index] != NULL)) {
         return SL_ERR_CORRUPT;
     }
     make_room_away(server);
-    struct sl_server_session *session = create(server, hello);
+    struct sl_server_session *session = server_session_create(server, hello);
     if (session == NULL) {
         return SL_ERR_NO_MEMORY;
     }
@@ -270,20 +271,20 @@ static int replace_worker(const struct sl_server_conn *conn, struct sl_reason *r
         return sl_reason_fail(reason, SL_ERR_AGAIN, "another process is connected as %s (%s)",
                               other->name, other->conn->conn->peer);
     }
-    expire(other, "another process has its task now");
+    server_session_expire(other, "another process has its task now");
     return 0;
 }
 
 int sl_server_session_attach(struct sl_server_conn *conn, struct sl_reason *reason)
 {
     struct sl_server_session *session =
-        find(&conn->server->sessions, conn->greeting.hello.client_id);
+        server_session_find(&conn->server->sessions, conn->greeting.hello.client_id);
     if (session == NULL) {
         int err = replace_worker(conn, reason);
         if (err != 0) {
             return err;
         }
-        session = create(conn->server, &conn->greeting.hello);
+        session = server_session_create(conn->server, &conn->greeting.hello);
         if (session == NULL) {
             return sl_reason_fail(reason, SL_ERR_NO_MEMORY,
                                   "the server has no memory for another client");
@@ -301,7 +302,7 @@ int sl_server_session_attach(struct sl_server_conn *conn, struct sl_reason *reas
         } else {
             away_remove(session);
         }
-        report(session, "is back");
+        server_session_report(session, "is back");
     }
     session->conn = conn;
     conn->client.session = session;
@@ -330,11 +331,12 @@ void sl_server_session_detach(struct sl_server_conn *conn)
         return;
     }
     if (conn->said_goodbye || sl_server_drains(server)) {
-        end(session, SL_SERVER_CLIENT_LEFT);
+        server_session_end(session, SL_SERVER_CLIENT_LEFT);
         return;
     }
     if (session->forgets) {
-        expire(session, "there was no memory to remember which of its writes failed");
+        server_session_expire(session,
+                              "there was no memory to remember which of its writes failed");
         return;
     }
     conn_release(session);
@@ -343,7 +345,7 @@ void sl_server_session_detach(struct sl_server_conn *conn)
     char text[SL_MESSAGE_TEXT_BYTES];
     (void)snprintf(text, sizeof text, "is disconnected; it has %.3g s to reconnect",
                    lease_s(server));
-    report(session, text);
+    server_session_report(session, text);
 }
 
 void sl_server_on_expired(struct sl_server *server, const struct sl_message_expired *expired)
@@ -375,7 +377,7 @@ void sl_server_on_expired(struct sl_server *server, const struct sl_message_expi
         return;
     }
     struct sl_server_conn *conn = session->conn;
-    expire(session, expired->why);
+    server_session_expire(session, expired->why);
     if (conn != NULL) {
         sl_server_conn_drop(conn, SL_ERR_CLOSED, "the coordinator declared it expired: %s",
                             expired->why);
@@ -390,7 +392,7 @@ void sl_server_sessions_number(struct sl_server *server)
             continue;
         }
         if (session != NULL) {
-            expire(session, "it expired while the shard was loaded");
+            server_session_expire(session, "it expired while the shard was loaded");
         } else {
             sl_shard_worker_expired(server->shard, worker);
         }
@@ -491,7 +493,7 @@ struct sl_server_session *sl_server_session_follow(struct sl_server *server, uin
                                                    struct sl_reason *reason)
 {
     struct sl_server_sessions *sessions = &server->sessions;
-    struct sl_server_session *session = find(sessions, client_id);
+    struct sl_server_session *session = server_session_find(sessions, client_id);
     if (session != NULL && session->role == role && session->task_index == task_index) {
         return session;
     }
@@ -512,17 +514,17 @@ struct sl_server_session *sl_server_session_follow(struct sl_server *server, uin
 
 struct sl_server_session *sl_server_session_find(const struct sl_server *server, uint64_t client_id)
 {
-    return find(&server->sessions, client_id);
+    return server_session_find(&server->sessions, client_id);
 }
 
 void sl_server_session_unfollow(struct sl_server *server, uint64_t client_id,
                                 enum sl_message_role role, uint32_t task_index, bool is_expired)
 {
-    struct sl_server_session *session = find(&server->sessions, client_id);
+    struct sl_server_session *session = server_session_find(&server->sessions, client_id);
     const enum sl_server_client_event event =
         is_expired ? SL_SERVER_CLIENT_EXPIRED : SL_SERVER_CLIENT_LEFT;
     if (session != NULL) {
-        end(session, event);
+        server_session_end(session, event);
         return;
     }
     /* The session did nothing that was logged, but the primary no longer waits for its worker. */

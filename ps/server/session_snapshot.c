@@ -51,7 +51,8 @@ static bool is_lasting(const struct sl_server_session *session)
 }
 
 /* Copies the session; returns the cost. */
-static uint32_t put(struct sl_server_session_snapshot *snapshot, struct sl_server_session *session)
+static uint32_t session_snapshot_put(struct sl_server_session_snapshot *snapshot,
+                                     struct sl_server_session *session)
 {
     struct sl_snapshot_session record;
     session->snapshot_number = snapshot->number;
@@ -73,7 +74,7 @@ void sl_server_session_snapshot_before(struct sl_server_session *session)
     struct sl_server_session_snapshot *snapshot = &server->sessions.snapshot;
     session->snapshot_number = snapshot->number;
     if (snapshot->walks && snapshot->stream.blocks->err == 0) {
-        sl_server_spend(server, put(snapshot, session));
+        sl_server_spend(server, session_snapshot_put(snapshot, session));
     }
 }
 
@@ -99,7 +100,7 @@ bool sl_server_session_snapshot_run(struct sl_server *server, uint32_t budget, u
         struct sl_server_session *session = server->sessions.buckets[snapshot->bucket++];
         for (; session != NULL; session = session->next) {
             *spent += snapshot->walks && session->snapshot_number != snapshot->number
-                          ? put(snapshot, session)
+                          ? session_snapshot_put(snapshot, session)
                           : 0;
         }
         *spent += snapshot->bucket % BUCKETS_PER_COST == 0;

@@ -5,7 +5,7 @@
 #include "ps/server/request.h"
 #include "ps/shard/state.h"
 
-static void record(struct sl_server *server, const struct sl_server_slow_request *request)
+static void slow_record(struct sl_server *server, const struct sl_server_slow_request *request)
 {
     struct sl_server_slow *slow = &server->slow;
     struct sl_server_slow_request *to = &slow->requests[slow->count % SL_SERVER_SLOW_REQUESTS];
@@ -41,7 +41,7 @@ void sl_server_slow_end(const struct sl_server_request *request)
         .section = request->work.main,
     };
     memcpy(slow.ns, timing.ns, sizeof slow.ns);
-    record(server, &slow);
+    slow_record(server, &slow);
 }
 
 void sl_server_slow_end_turn(struct sl_server *server, uint64_t now_ns)
@@ -59,7 +59,7 @@ void sl_server_slow_end_turn(struct sl_server *server, uint64_t now_ns)
             .client = slow->client,
             .section = slow->section,
         };
-        record(server, &request);
+        slow_record(server, &request);
     }
     slow->section.cost = 0;
 }

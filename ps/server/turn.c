@@ -28,7 +28,7 @@ static uint32_t run_next(struct sl_server_request *request, uint32_t keys, uint3
     return outcome == SL_SERVER_CONTINUES ? spent : spent + 1;
 }
 
-static struct sl_server *server_of(struct sl_reactor_source *source)
+static struct sl_server *turn_server_of(struct sl_reactor_source *source)
 {
     return SL_CONTAINER_OF(source, struct sl_server, scheduler.source);
 }
@@ -114,7 +114,7 @@ static uint32_t run_requests(struct sl_server *server)
 /* The budget counts events; this source counts cost. */
 static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
 {
-    struct sl_server *server = server_of(source);
+    struct sl_server *server = turn_server_of(source);
     if (server->shard == NULL) {
         return 0;
     }
@@ -141,14 +141,14 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
 
 static void flush_queue(struct sl_reactor_source *source)
 {
-    struct sl_server *server = server_of(source);
+    struct sl_server *server = turn_server_of(source);
     server->scheduler.budget_left = SL_LIMIT_TURN_COST;
     sl_server_slow_end_turn(server, sl_server_metrics_end_turn(server));
 }
 
 static bool arm_queue(struct sl_reactor_source *source)
 {
-    struct sl_server *server = server_of(source);
+    struct sl_server *server = turn_server_of(source);
     const struct sl_server_hooks *hooks = server->options.hooks;
     sl_server_metrics_set_gauges(server);
     if (server->shard == NULL || server->role.switchover == SL_SERVER_SWITCHED_OVER) {

@@ -23,14 +23,14 @@ static uint32_t greater(uint32_t a, uint32_t b)
 }
 
 /* Returns true when sl_clocks_min_of_all includes the worker, as long as it is active. */
-static bool is_known(const struct sl_clocks *clocks, uint32_t worker)
+static bool clocks_is_known(const struct sl_clocks *clocks, uint32_t worker)
 {
     const struct sl_clocks_worker *who = &clocks->workers[worker];
     return worker < clocks->expected || (who->seen && (who->joined || clocks->group_count == 0));
 }
 
 /* Adds an active worker to the minimum. */
-static void count(struct sl_clocks_group *group, uint32_t clock)
+static void clocks_count(struct sl_clocks_group *group, uint32_t clock)
 {
     if (clock < group->min_clock) {
         group->min_clock = clock;
@@ -57,7 +57,7 @@ static void group_scan(struct sl_clocks *clocks, uint32_t index)
             continue;
         }
         if (who->state == SL_CLOCKS_STATE_ACTIVE) {
-            count(&found, who->clock);
+            clocks_count(&found, who->clock);
         } else {
             done = greater(done, who->clock);
             all_finished &= who->state == SL_CLOCKS_STATE_FINISHED;
@@ -77,8 +77,8 @@ static void everyone_scan(struct sl_clocks *clocks)
     uint32_t end = greater(clocks->expected, clocks->seen_end);
     for (uint32_t worker = 0; worker < end; worker++) {
         const struct sl_clocks_worker *who = &clocks->workers[worker];
-        if (who->state == SL_CLOCKS_STATE_ACTIVE && is_known(clocks, worker)) {
-            count(&clocks->everyone, who->clock);
+        if (who->state == SL_CLOCKS_STATE_ACTIVE && clocks_is_known(clocks, worker)) {
+            clocks_count(&clocks->everyone, who->clock);
         }
     }
 }
@@ -140,13 +140,14 @@ static void group_advance(struct sl_clocks *clocks, uint32_t index, uint32_t wor
     }
 }
 
-static void advance(struct sl_clocks *clocks, uint32_t worker, uint32_t from)
+static void clocks_advance(struct sl_clocks *clocks, uint32_t worker, uint32_t from)
 {
     for (uint32_t i = 0; i < clocks->group_count; i++) {
         group_advance(clocks, i, worker, from);
     }
     struct sl_clocks_group *everyone = &clocks->everyone;
-    if (is_known(clocks, worker) && from == everyone->min_clock && --everyone->count_at_min == 0) {
+    if (clocks_is_known(clocks, worker) && from == everyone->min_clock &&
+        --everyone->count_at_min == 0) {
         everyone_scan(clocks);
     }
 }
@@ -161,7 +162,7 @@ static void go(struct sl_clocks *clocks, uint32_t worker, enum sl_clocks_state s
     who->state = (uint8_t)state;
     who->clock += who->pushed && state != SL_CLOCKS_STATE_EXPIRED;
     who->pushed = false;
-    advance(clocks, worker, from);
+    clocks_advance(clocks, worker, from);
 }
 
 void sl_clocks_leave(struct sl_clocks *clocks, uint32_t worker)
@@ -197,7 +198,7 @@ int sl_clocks_tick(struct sl_clocks *clocks, uint32_t worker, uint32_t clock)
     who->clock = from + 1;
     who->began = true;
     who->pushed = false;
-    advance(clocks, worker, from);
+    clocks_advance(clocks, worker, from);
     return 0;
 }
 

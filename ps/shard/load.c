@@ -11,8 +11,8 @@
 
 #define BYTES_PER_COST 256
 
-static int fail_owner(const struct sl_shard_load *load, struct sl_shard_slice *slice,
-                      const char *what, uint64_t key)
+static int load_fail_owner(const struct sl_shard_load *load, struct sl_shard_slice *slice,
+                           const char *what, uint64_t key)
 {
     return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT,
                               "%s %" PRIu64 " does not belong to that shard", what, key);
@@ -100,7 +100,7 @@ static int read_rows(struct sl_shard_load *load, uint32_t float_count, uint32_t 
             return sl_shard_load_fail_record(load, slice);
         }
         if (sl_partition_owner(row->key, load->stream_shard_count) != load->stream_shard) {
-            return fail_owner(load, slice, "key", row->key);
+            return load_fail_owner(load, slice, "key", row->key);
         }
         if (sl_partition_owner(row->key, load->shard->options.count) ==
             load->shard->options.index) {
@@ -154,7 +154,7 @@ static int load_erased(struct sl_shard_load *load, struct sl_shard_table *table,
             return sl_shard_load_fail_record(load, slice);
         }
         if (sl_partition_owner(key, load->stream_shard_count) != load->stream_shard) {
-            return fail_owner(load, slice, "key", key);
+            return load_fail_owner(load, slice, "key", key);
         }
         if (sl_partition_owner(key, load->shard->options.count) == load->shard->options.index) {
             keys[count++] = key;
@@ -193,7 +193,7 @@ static int load_dense(struct sl_shard_load *load, struct sl_shard_table *table,
         return sl_shard_load_fail_record(load, slice);
     }
     if (!snapshot_has_block(load, table->spec.length, number)) {
-        return fail_owner(load, slice, "block", number);
+        return load_fail_owner(load, slice, "block", number);
     }
     load->left--;
     slice->spent++;
@@ -218,7 +218,7 @@ static int load_kv(struct sl_shard_load *load, struct sl_shard_table *table,
         return sl_shard_load_fail_record(load, slice);
     }
     if (sl_partition_kv_owner(piece.key, load->stream_shard_count) != load->stream_shard) {
-        return fail_owner(load, slice, "key", piece.key);
+        return load_fail_owner(load, slice, "key", piece.key);
     }
     load->left--;
     slice->spent++;

@@ -5,8 +5,8 @@
 #include "core/partition.h"
 
 /* Returns WRONG_SHARD; the reason names the key and its owner. */
-static int fail_owner(const struct sl_shard *shard, const struct sl_shard_request *request,
-                      struct sl_shard_slice *slice, uint64_t key, uint32_t owner)
+static int lookup_fail_owner(const struct sl_shard *shard, const struct sl_shard_request *request,
+                             struct sl_shard_slice *slice, uint64_t key, uint32_t owner)
 {
     return sl_shard_fail(shard, request, slice, SL_ERR_WRONG_SHARD,
                          "key %" PRIu64 " belongs to shard %u of %u", key, owner,
@@ -20,7 +20,7 @@ int sl_shard_check_kv_owner(const struct sl_shard *shard, const struct sl_shard_
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t owner = sl_partition_kv_owner(keys[i], shard_count);
         if (owner != shard->options.index) {
-            return fail_owner(shard, request, slice, keys[i], owner);
+            return lookup_fail_owner(shard, request, slice, keys[i], owner);
         }
     }
     return 0;
@@ -36,7 +36,7 @@ int sl_shard_check_owner(const struct sl_shard *shard, const struct sl_shard_req
     while (sl_partition_owner(*keys, shard_count) == shard->options.index) {
         keys++;
     }
-    return fail_owner(shard, request, slice, *keys, sl_partition_owner(*keys, shard_count));
+    return lookup_fail_owner(shard, request, slice, *keys, sl_partition_owner(*keys, shard_count));
 }
 
 bool sl_shard_owns(const struct sl_shard *shard, const uint64_t *keys, uint32_t count)

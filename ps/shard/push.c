@@ -14,7 +14,8 @@
 /* Finding a repeat costs about an eighth of a visit. */
 #define COLLECT_KEYS_PER_COST 8
 
-static bool is_small(const struct sl_shard_table *table, const struct sl_shard_request *request)
+static bool push_is_small(const struct sl_shard_table *table,
+                          const struct sl_shard_request *request)
 {
     return table->sparse != NULL && sl_shard_push_is_small(&request->view.section, table->spec.dim);
 }
@@ -69,7 +70,7 @@ int sl_shard_push_begin(struct sl_shard *shard, struct sl_shard_table *table,
         if (table->buffered_count == 0) {
             sl_sparse_table_reuse(table->sparse); /* others do not hold records over an erase */
         }
-        scratch = is_small(table, request) ? &shard->small : &shard->large;
+        scratch = push_is_small(table, request) ? &shard->small : &shard->large;
         if (scratch->owner != NULL) {
             sl_assert(scratch == &shard->large);
             return SL_SHARD_AGAIN;
@@ -154,7 +155,7 @@ static int collect_sparse(struct sl_shard *shard, struct sl_shard_table *table,
     uint32_t key_count = request->view.section.key_count;
     while (request->done < key_count) {
         uint32_t left = sl_shard_slice_left(slice);
-        if (left == 0 && !is_small(table, request)) {
+        if (left == 0 && !push_is_small(table, request)) {
             return SL_SHARD_AGAIN;
         }
         uint32_t count = sl_shard_batch(key_count - request->done, UINT32_MAX);
@@ -184,7 +185,7 @@ static int undo(struct sl_shard *shard, struct sl_shard_table *table,
     const uint32_t *created = request->push.scratch->created;
     table->holds_erased |= table->buffered_count > 0;
     while (request->push.created_end > created) {
-        if (sl_shard_slice_left(slice) == 0 && !is_small(table, request)) {
+        if (sl_shard_slice_left(slice) == 0 && !push_is_small(table, request)) {
             return SL_SHARD_AGAIN;
         }
         const uint32_t count =
@@ -246,12 +247,12 @@ static int apply_sparse(struct sl_shard_table *table, struct sl_shard_request *r
         request->push.sums != NULL ? request->push.sums : request->view.gradients;
     while (request->done < request->push.distinct) {
         uint32_t left = sl_shard_slice_left(slice);
-        if (left == 0 && !is_small(table, request)) {
+        if (left == 0 && !push_is_small(table, request)) {
             return SL_SHARD_AGAIN;
         }
         uint64_t count = request->push.distinct - request->done;
         uint64_t paid = (uint64_t)left / table->key_cost + 1;
-        count = is_small(table, request) || count < paid ? count : paid;
+        count = push_is_small(table, request) || count < paid ? count : paid;
         const uint32_t *records = request->push.records + request->done;
         const float *rows = gradients + request->done * table->spec.dim;
         if (assigns(request)) {

@@ -13,14 +13,14 @@
 static_assert(sizeof(struct sl_shard_buffered_push) == ALIGNMENT,
               "an entry's header fits the alignment");
 
-static size_t align(size_t bytes, size_t to)
+static size_t push_buffer_align(size_t bytes, size_t to)
 {
     return (bytes + to - 1) / to * to;
 }
 
 int sl_shard_push_buffer_init(struct sl_shard_push_buffer *push_buffer, size_t bytes_max)
 {
-    bytes_max = align(bytes_max, PAGE_BYTES);
+    bytes_max = push_buffer_align(bytes_max, PAGE_BYTES);
     void *base = mmap(NULL, bytes_max, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) {
@@ -38,8 +38,8 @@ void sl_shard_push_buffer_fini(struct sl_shard_push_buffer *push_buffer)
     *push_buffer = (struct sl_shard_push_buffer){0};
 }
 
-static struct sl_shard_buffered_push *entry_at(struct sl_shard_push_buffer *push_buffer,
-                                               size_t offset)
+static struct sl_shard_buffered_push *push_buffer_entry_at(struct sl_shard_push_buffer *push_buffer,
+                                                           size_t offset)
 {
     return (struct sl_shard_buffered_push *)(void *)(push_buffer->base + offset);
 }
@@ -57,7 +57,7 @@ static struct sl_shard_buffered_push *take(struct sl_shard_push_buffer *push_buf
             return NULL;
         }
         if (push_buffer->head < push_buffer->bytes_max) {
-            *entry_at(push_buffer, push_buffer->head) = (struct sl_shard_buffered_push){
+            *push_buffer_entry_at(push_buffer, push_buffer->head) = (struct sl_shard_buffered_push){
                 .bytes = push_buffer->bytes_max - push_buffer->head,
                 .freed = true,
             };
@@ -65,7 +65,7 @@ static struct sl_shard_buffered_push *take(struct sl_shard_push_buffer *push_buf
         }
         push_buffer->head = 0;
     }
-    struct sl_shard_buffered_push *entry = entry_at(push_buffer, push_buffer->head);
+    struct sl_shard_buffered_push *entry = push_buffer_entry_at(push_buffer, push_buffer->head);
     push_buffer->head += bytes;
     push_buffer->entry_count++;
     push_buffer->touched =
@@ -80,8 +80,9 @@ struct sl_shard_buffered_push *sl_shard_push_buffer_get(struct sl_shard_push_buf
     if (float_count > push_buffer->bytes_max / sizeof(float)) {
         return NULL;
     }
-    size_t records_bytes = align(record_count * sizeof(uint32_t), ALIGNMENT);
-    size_t bytes = align(ALIGNMENT + records_bytes + float_count * sizeof(float), ALIGNMENT);
+    size_t records_bytes = push_buffer_align(record_count * sizeof(uint32_t), ALIGNMENT);
+    size_t bytes =
+        push_buffer_align(ALIGNMENT + records_bytes + float_count * sizeof(float), ALIGNMENT);
     struct sl_shard_buffered_push *entry = take(push_buffer, bytes);
     if (entry == NULL) {
         return NULL;
@@ -98,7 +99,7 @@ void sl_shard_push_buffer_trim(struct sl_shard_push_buffer *push_buffer,
                                struct sl_shard_buffered_push *entry, uint64_t float_count)
 {
     uint8_t *end = (uint8_t *)(entry->gradients + float_count);
-    size_t bytes = align((size_t)(end - (uint8_t *)entry), ALIGNMENT);
+    size_t bytes = push_buffer_align((size_t)(end - (uint8_t *)entry), ALIGNMENT);
     sl_assert(bytes <= entry->bytes);
     if ((uint8_t *)entry + entry->bytes == push_buffer->base + push_buffer->head) {
         push_buffer->head -= entry->bytes - bytes;
@@ -110,10 +111,10 @@ bool sl_shard_push_buffer_give_back(struct sl_shard_push_buffer *push_buffer)
 {
     const size_t used = push_buffer->entry_count == 0 ? 0 : push_buffer->touched;
     const size_t level = sl_warm_look(&push_buffer->warm, used, push_buffer->bytes_max / LOOKS);
-    const size_t kept = align(level, PAGE_BYTES);
+    const size_t kept = push_buffer_align(level, PAGE_BYTES);
     if (push_buffer->touched > kept) {
-        (void)madvise(push_buffer->base + kept, align(push_buffer->touched, PAGE_BYTES) - kept,
-                      MADV_DONTNEED);
+        (void)madvise(push_buffer->base + kept,
+                      push_buffer_align(push_buffer->touched, PAGE_BYTES) - kept, MADV_DONTNEED);
         push_buffer->touched = kept;
     }
     return push_buffer->touched > 0;
@@ -124,8 +125,9 @@ void sl_shard_push_buffer_put(struct sl_shard_push_buffer *push_buffer,
 {
     sl_assert(!entry->freed);
     entry->freed = true;
-    while (push_buffer->entry_count > 0 && entry_at(push_buffer, push_buffer->tail)->freed) {
-        push_buffer->tail += entry_at(push_buffer, push_buffer->tail)->bytes;
+    while (push_buffer->entry_count > 0 &&
+           push_buffer_entry_at(push_buffer, push_buffer->tail)->freed) {
+        push_buffer->tail += push_buffer_entry_at(push_buffer, push_buffer->tail)->bytes;
         push_buffer->entry_count--;
         if (push_buffer->tail == push_buffer->bytes_max) {
             push_buffer->tail = 0;

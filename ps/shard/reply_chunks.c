@@ -57,8 +57,9 @@ static uint64_t values_that_fit(const struct sl_shard_request *request, uint64_t
 }
 
 /* The next `bytes` of the reply, with `count` values, are made. Returns their cost. */
-static uint32_t pass(struct sl_shard_table *table, struct sl_shard_request *request, uint64_t count,
-                     uint32_t bytes)
+static uint32_t shard_reply_chunks_pass(struct sl_shard_table *table,
+                                        struct sl_shard_request *request, uint64_t count,
+                                        uint32_t bytes)
 {
     const struct sl_request_section *section = &request->view.section;
     request->phase = SL_SHARD_PHASE_READ;
@@ -74,7 +75,7 @@ static uint32_t pass(struct sl_shard_table *table, struct sl_shard_request *requ
 }
 
 /* The first chunk begins the section. */
-static void begin(struct sl_shard_request *request)
+static void shard_reply_chunks_begin(struct sl_shard_request *request)
 {
     request->done = request->phase == SL_SHARD_PHASE_NEW ? 0 : request->done;
 }
@@ -86,7 +87,7 @@ uint32_t sl_shard_next_chunk(struct sl_shard *shard, struct sl_shard_request *re
     const uint32_t width = value_bytes(table);
     sl_assert(bytes % 8 == 0);
     sl_assert(bytes <= request->reply_bytes - request->reply_done);
-    begin(request);
+    shard_reply_chunks_begin(request);
     const uint64_t count = values_that_fit(request, bytes, width);
     if (table->kv != NULL) {
         memcpy(reply, sl_shard_kv_next_values(shard, request), count * width);
@@ -95,7 +96,7 @@ uint32_t sl_shard_next_chunk(struct sl_shard *shard, struct sl_shard_request *re
                             (float *)(void *)reply);
     }
     memset(reply + count * width, 0, bytes - count * width);
-    return pass(table, request, count, bytes);
+    return shard_reply_chunks_pass(table, request, count, bytes);
 }
 
 uint32_t sl_shard_next_values(const struct sl_shard *shard, struct sl_shard_request *request,
@@ -103,7 +104,7 @@ uint32_t sl_shard_next_values(const struct sl_shard *shard, struct sl_shard_requ
 {
     const struct sl_shard_table *table = table_of(shard, request);
     const uint32_t width = value_bytes(table);
-    begin(request);
+    shard_reply_chunks_begin(request);
     const uint64_t count = values_that_fit(request, bytes_max, width);
     if (table->kv == NULL) {
         return sl_dense_table_find(table->dense, request->view.section.start + request->done, count,
@@ -119,5 +120,5 @@ uint32_t sl_shard_pass_values(struct sl_shard *shard, struct sl_shard_request *r
 {
     struct sl_shard_table *table = table_of(shard, request);
     sl_assert(bytes % 8 == 0);
-    return pass(table, request, bytes / value_bytes(table), bytes);
+    return shard_reply_chunks_pass(table, request, bytes / value_bytes(table), bytes);
 }

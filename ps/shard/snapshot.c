@@ -183,7 +183,7 @@ static void part_end(struct sl_shard_snapshot_part *part)
 }
 
 /* Releases all memory of the snapshot. */
-static void release(struct sl_shard *shard)
+static void snapshot_release(struct sl_shard *shard)
 {
     struct sl_shard_snapshot *snapshot = shard->snapshots.current;
     for (uint32_t i = 0; i < snapshot->part_count; i++) {
@@ -194,10 +194,10 @@ static void release(struct sl_shard *shard)
     shard->snapshots.blocks.copy_debt = 0;
 }
 
-static void fail(struct sl_shard *shard, const char *why)
+static void snapshot_fail(struct sl_shard *shard, const char *why)
 {
     shard->snapshots.blocks.err = SL_ERR_NO_MEMORY;
-    release(shard);
+    snapshot_release(shard);
     shard->snapshots.current->failed = true;
     shard->snapshots.current->why = why;
 }
@@ -210,7 +210,7 @@ static bool is_whole(struct sl_shard *shard)
         return false;
     }
     if (shard->snapshots.blocks.err != 0) {
-        fail(shard, FULL);
+        snapshot_fail(shard, FULL);
         return false;
     }
     return true;
@@ -221,7 +221,8 @@ bool sl_shard_snapshot_yield(struct sl_shard *shard)
     if (shard->snapshots.current == NULL || shard->snapshots.current->kept == 0) {
         return false;
     }
-    fail(shard, "new pushes that wait for other workers need the room of those that it holds");
+    snapshot_fail(shard,
+                  "new pushes that wait for other workers need the room of those that it holds");
     return true;
 }
 
@@ -237,7 +238,7 @@ void sl_shard_snapshot_end(struct sl_shard *shard, struct sl_shard_snapshot_base
         return;
     }
     if (!snapshot->failed) {
-        release(shard);
+        snapshot_release(shard);
     }
     if (base != NULL && is_done) {
         *base = snapshot->base;

@@ -10,7 +10,8 @@
 #define QUEUES_PER_COST  16 /* empty queues */
 #define RECORDS_PER_COST 8  /* records whose keys are read */
 
-static bool is_kept(const struct sl_shard *shard, const struct sl_shard_buffered_push *entry)
+static bool snapshot_buffered_is_kept(const struct sl_shard *shard,
+                                      const struct sl_shard_buffered_push *entry)
 {
     const struct sl_shard_snapshot *snapshot = shard->snapshots.current;
     return snapshot != NULL && !snapshot->failed && entry->order <= snapshot->order &&
@@ -28,7 +29,7 @@ void sl_shard_snapshot_iteration_applied(struct sl_shard *shard,
                                          struct sl_shard_push_buffer_queue *queue,
                                          struct sl_shard_buffered_push *entry)
 {
-    if (!is_kept(shard, entry)) {
+    if (!snapshot_buffered_is_kept(shard, entry)) {
         sl_shard_push_buffer_put(&shard->push_buffer, entry);
         return;
     }
@@ -54,7 +55,7 @@ void sl_shard_snapshot_dropped(struct sl_shard *shard, struct sl_shard_push_buff
     while (entries != NULL) {
         struct sl_shard_buffered_push *entry = entries;
         entries = entry->next;
-        if (!is_kept(shard, entry)) {
+        if (!snapshot_buffered_is_kept(shard, entry)) {
             sl_shard_push_buffer_put(&shard->push_buffer, entry);
             continue;
         }

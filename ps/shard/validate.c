@@ -145,8 +145,8 @@ static void request_init(struct sl_shard_request *request, const struct sl_shard
 }
 
 /* Checks the request from its prefix on. */
-static int check_request(const struct sl_shard *shard, struct sl_shard_request *request,
-                         const struct sl_bytes *values, struct sl_reason *reason)
+static int validate_check_request(const struct sl_shard *shard, struct sl_shard_request *request,
+                                  const struct sl_bytes *values, struct sl_reason *reason)
 {
     struct sl_shard_slice slice = {.reason = reason};
     if (sl_request_read_prefix(&request->cursor, &request->prefix) != 0) {
@@ -192,7 +192,7 @@ int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_client *caller,
     sl_assert((uintptr_t)payload % 8 == 0);
     sl_assert(!caller->has_clock || caller->worker < SL_LIMIT_WORKERS);
     request_init(request, caller, payload, payload_bytes);
-    return check_request(shard, request, NULL, reason);
+    return validate_check_request(shard, request, NULL, reason);
 }
 
 int sl_shard_begin_out_of_line(struct sl_shard *shard, const struct sl_shard_client *caller,
@@ -205,7 +205,7 @@ int sl_shard_begin_out_of_line(struct sl_shard *shard, const struct sl_shard_cli
     sl_assert(!caller->has_clock || caller->worker < SL_LIMIT_WORKERS);
     const struct sl_bytes there = sl_bytes_over(values, values_bytes);
     request_init(request, caller, structure, structure_bytes);
-    const int err = check_request(shard, request, &there, reason);
+    const int err = validate_check_request(shard, request, &there, reason);
     sl_flags_set(&request->flags, SL_SHARD_OUT_OF_LINE, err == 0);
     return err;
 }

@@ -2,14 +2,15 @@
 
 #include "ps/shard/state.h"
 
-static uint32_t smaller(uint32_t a, uint32_t b)
+static uint32_t shard_view_smaller(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
 }
 
 static void fill_tables(struct sl_shard *shard, struct sl_shard_view *view, bool halve)
 {
-    const uint32_t end = smaller(view->next_table + SL_SHARD_VIEW_TABLES, shard->table_count);
+    const uint32_t end =
+        shard_view_smaller(view->next_table + SL_SHARD_VIEW_TABLES, shard->table_count);
     for (; view->next_table < end; view->next_table++) {
         struct sl_shard_table *table = shard->tables[view->next_table];
         if (table == NULL) {
@@ -35,7 +36,8 @@ static uint32_t worker_end(const struct sl_clocks *clocks)
 
 static void fill_workers(const struct sl_clocks *clocks, struct sl_shard_view *view)
 {
-    const uint32_t end = smaller(view->next_worker + SL_SHARD_VIEW_WORKERS, worker_end(clocks));
+    const uint32_t end =
+        shard_view_smaller(view->next_worker + SL_SHARD_VIEW_WORKERS, worker_end(clocks));
     for (; view->next_worker < end; view->next_worker++) {
         const uint32_t worker = view->next_worker;
         const uint32_t clock = sl_clocks_of(clocks, worker);

@@ -100,7 +100,7 @@ static size_t room(const struct sl_snapshot_block *block)
 
 /* Appends a record of `bytes` bytes, for which there is room, with its padding zeroed. Returns a
  * writer over it. */
-static struct sl_bytes_writer append(struct sl_snapshot_block *block, size_t bytes)
+static struct sl_bytes_writer block_append(struct sl_snapshot_block *block, size_t bytes)
 {
     const size_t padded = (size_t)sl_bytes_pad8(bytes);
     sl_assert(padded <= room(block));
@@ -131,7 +131,7 @@ void sl_snapshot_put_table(struct sl_snapshot_block *block, uint32_t table_id,
     };
     const size_t bytes = sl_message_encoded_bytes(&message);
     sl_snapshot_block_begin(block, SL_SNAPSHOT_TABLE, table_id);
-    struct sl_bytes_writer writer = append(block, 8 + (size_t)sl_bytes_pad8(bytes) + 32);
+    struct sl_bytes_writer writer = block_append(block, 8 + (size_t)sl_bytes_pad8(bytes) + 32);
     sl_bytes_put_u32(&writer, (uint32_t)bytes);
     sl_bytes_put_u32(&writer, table->row_count);
     uint8_t *encoded = sl_bytes_reserve(&writer, (size_t)sl_bytes_pad8(bytes));
@@ -212,7 +212,7 @@ bool sl_snapshot_put_record(struct sl_snapshot_block *block,
     if (sl_snapshot_record_bytes(float_count) > room(block)) {
         return false;
     }
-    struct sl_bytes_writer writer = append(block, RECORD_HEADER_BYTES + float_bytes);
+    struct sl_bytes_writer writer = block_append(block, RECORD_HEADER_BYTES + float_bytes);
     sl_bytes_put_u64(&writer, record->key);
     sl_bytes_put_u32(&writer, record->last_step);
     sl_bytes_put_u32(&writer, record->count);
@@ -246,7 +246,7 @@ bool sl_snapshot_put_erased(struct sl_snapshot_block *block, uint64_t key)
     if (room(block) < sizeof key) {
         return false;
     }
-    struct sl_bytes_writer writer = append(block, sizeof key);
+    struct sl_bytes_writer writer = block_append(block, sizeof key);
     sl_bytes_put_u64(&writer, key);
     return true;
 }
@@ -281,7 +281,8 @@ uint32_t sl_snapshot_put_kv(struct sl_snapshot_block *block, const struct sl_sna
     if (count == 0) {
         return 0;
     }
-    struct sl_bytes_writer writer = append(block, KV_HEADER_BYTES + (size_t)count * value_bytes);
+    struct sl_bytes_writer writer =
+        block_append(block, KV_HEADER_BYTES + (size_t)count * value_bytes);
     sl_bytes_put_u64(&writer, piece->key);
     sl_bytes_put_u32(&writer, piece->length);
     sl_bytes_put_u32(&writer, piece->first);
@@ -315,7 +316,7 @@ bool sl_snapshot_put_clock(struct sl_snapshot_block *block, uint32_t worker,
     if (CLOCK_BYTES > room(block)) {
         return false;
     }
-    struct sl_bytes_writer writer = append(block, CLOCK_BYTES);
+    struct sl_bytes_writer writer = block_append(block, CLOCK_BYTES);
     sl_bytes_put_u32(&writer, worker);
     sl_bytes_put_u32(&writer, clock->clock);
     sl_bytes_put_u8(&writer, clock->state);
@@ -360,7 +361,7 @@ uint32_t sl_snapshot_put_buffered_push(struct sl_snapshot_block *block,
     if (here == 0) {
         return 0;
     }
-    struct sl_bytes_writer writer = append(block, STAGED_HEADER_BYTES + here * item_bytes);
+    struct sl_bytes_writer writer = block_append(block, STAGED_HEADER_BYTES + here * item_bytes);
     sl_bytes_put_u32(&writer, piece->worker);
     sl_bytes_put_u32(&writer, piece->clock);
     sl_bytes_put_u64(&writer, piece->count);
@@ -403,7 +404,7 @@ bool sl_snapshot_put_session(struct sl_snapshot_block *block,
     if (bytes > room(block)) {
         return false;
     }
-    struct sl_bytes_writer writer = append(block, bytes);
+    struct sl_bytes_writer writer = block_append(block, bytes);
     sl_bytes_put_u64(&writer, session->client_id);
     sl_bytes_put_u8(&writer, session->role);
     sl_bytes_put_u8(&writer,
@@ -475,7 +476,7 @@ void sl_snapshot_end_add(struct sl_snapshot_end *end, const struct sl_snapshot_b
 void sl_snapshot_put_end(struct sl_snapshot_block *block, const struct sl_snapshot_end *end)
 {
     sl_snapshot_block_begin(block, SL_SNAPSHOT_END, 0);
-    struct sl_bytes_writer writer = append(block, SL_SNAPSHOT_END_BYTES);
+    struct sl_bytes_writer writer = block_append(block, SL_SNAPSHOT_END_BYTES);
     sl_bytes_put_u32(&writer, end->shard);
     sl_bytes_put_u32(&writer, end->shard_count);
     sl_bytes_put(&writer, end->records, sizeof end->records);

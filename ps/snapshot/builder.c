@@ -43,7 +43,7 @@ static void line_append(struct sl_snapshot_line *line, struct sl_snapshot_block 
     line->last = block;
 }
 
-static void drop(struct sl_snapshot_builder *blocks, struct sl_snapshot_block *block)
+static void builder_drop(struct sl_snapshot_builder *blocks, struct sl_snapshot_block *block)
 {
     sl_assert(blocks->bytes >= memory_of(block));
     blocks->bytes -= memory_of(block);
@@ -89,7 +89,7 @@ void sl_snapshot_builder_drop(struct sl_snapshot_builder *blocks)
 void sl_snapshot_builder_clean(struct sl_snapshot_builder *blocks)
 {
     sl_assert(blocks->spare != NULL);
-    drop(blocks, spare_take(blocks, &blocks->spare));
+    builder_drop(blocks, spare_take(blocks, &blocks->spare));
 }
 
 struct sl_snapshot_block *sl_snapshot_builder_take(struct sl_snapshot_builder *blocks)
@@ -102,7 +102,7 @@ struct sl_snapshot_block *sl_snapshot_builder_take(struct sl_snapshot_builder *b
 void sl_snapshot_builder_put(struct sl_snapshot_builder *blocks, struct sl_snapshot_block *block)
 {
     if (block->capacity < blocks->block_bytes) {
-        drop(blocks, block);
+        builder_drop(blocks, block);
     } else {
         spare_put(blocks, block);
     }

@@ -24,7 +24,7 @@ int sl_copied_map(struct sl_copied *marks)
     return 0;
 }
 
-static void give(struct sl_copied *marks, size_t bytes)
+static void copied_give(struct sl_copied *marks, size_t bytes)
 {
     sl_arena_pages_unmap((uint8_t *)marks->words + marks->given, bytes);
     marks->given += bytes;
@@ -36,14 +36,14 @@ void sl_copied_pass(struct sl_copied *marks, uint32_t at)
     sl_assert(at <= marks->count);
     marks->at = at;
     while (marks->words != NULL && at / 8 >= marks->given + GIVEN_BYTES) {
-        give(marks, GIVEN_BYTES);
+        copied_give(marks, GIVEN_BYTES);
     }
 }
 
 void sl_copied_fini(struct sl_copied *marks)
 {
     if (marks->words != NULL && marks->given < marks->bytes) {
-        give(marks, marks->bytes - marks->given);
+        copied_give(marks, marks->bytes - marks->given);
     }
     marks->words = NULL;
 }

@@ -4,7 +4,7 @@
 
 /* Puts a block and returns the cost. Only its last step decides whether it is new, because all
  * blocks exist from the beginning. */
-static uint32_t put(struct sl_copy_dense *copy, uint32_t index)
+static uint32_t copy_dense_put(struct sl_copy_dense *copy, uint32_t index)
 {
     const struct sl_dense_block block = sl_dense_table_block(copy->table, index);
     if (!sl_snapshot_delta_holds(&copy->since, 0, block.last_step)) {
@@ -20,7 +20,7 @@ static uint32_t put(struct sl_copy_dense *copy, uint32_t index)
     return 1 + sl_snapshot_cost(block.float_count * sizeof(float));
 }
 
-static void before(struct sl_dense_table_hook *hook, uint32_t first, uint32_t count)
+static void copy_dense_before(struct sl_dense_table_hook *hook, uint32_t first, uint32_t count)
 {
     struct sl_copy_dense *copy = (struct sl_copy_dense *)hook;
     struct sl_snapshot_builder *blocks = copy->stream.blocks;
@@ -30,7 +30,7 @@ static void before(struct sl_dense_table_hook *hook, uint32_t first, uint32_t co
     blocks->err = sl_copied_begin(&copy->marks);
     for (uint32_t i = first; i < first + count && blocks->err == 0; i++) {
         if (sl_copied_mark(&copy->marks, i)) {
-            blocks->copy_debt += put(copy, i);
+            blocks->copy_debt += copy_dense_put(copy, i);
         }
     }
 }
@@ -43,7 +43,7 @@ void sl_copy_dense_begin(struct sl_copy_dense *copy, struct sl_dense_table *tabl
         SL_PARTITION_BLOCK_ELEMENTS +
         sl_optimizer_slot_floats(sl_dense_table_optimizer(table), SL_PARTITION_BLOCK_ELEMENTS);
     *copy = (struct sl_copy_dense){
-        .hook = {.before_write = before},
+        .hook = {.before_write = copy_dense_before},
         .table = table,
         .since = sl_snapshot_delta_base(base, step),
     };
@@ -62,7 +62,7 @@ uint32_t sl_copy_dense_run(struct sl_copy_dense *copy, uint32_t budget)
     uint32_t spent = 0;
     while (at < copy->marks.count && spent < budget &&
            sl_snapshot_builder_have_room(copy->stream.blocks)) {
-        spent += sl_copied_is_set(&copy->marks, at) ? 1 : put(copy, at);
+        spent += sl_copied_is_set(&copy->marks, at) ? 1 : copy_dense_put(copy, at);
         at++;
     }
     sl_copied_pass(&copy->marks, at);

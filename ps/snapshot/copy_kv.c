@@ -80,14 +80,15 @@ static bool piece_is_put(const struct sl_copy_kv_pieces *pieces, uint32_t piece)
 
 /* Returns true when the snapshot includes the array, which has not changed since the snapshot
  * started. */
-static bool holds(const struct sl_copy_kv *copy, uint32_t record, const struct sl_kv_array *array)
+static bool copy_kv_holds(const struct sl_copy_kv *copy, uint32_t record,
+                          const struct sl_kv_array *array)
 {
     return copy->all || record >= copy->base_count || array->generation > copy->base_epoch;
 }
 
 /* Puts one piece and returns the cost. */
-static uint32_t put_piece(struct sl_copy_kv *copy, const struct sl_kv_array *array,
-                          uint32_t written, uint32_t piece)
+static uint32_t copy_kv_put_piece(struct sl_copy_kv *copy, const struct sl_kv_array *array,
+                                  uint32_t written, uint32_t piece)
 {
     const uint32_t width = sl_kv_table_value_bytes(copy->table);
     const uint32_t first = piece * copy->piece_values;
@@ -125,7 +126,7 @@ static void before_long(struct sl_copy_kv *copy, uint32_t record, const struct s
     struct sl_snapshot_builder *blocks = copy->stream.blocks;
     const uint32_t passed = record == copy->marks.at ? copy->piece_at : 0;
     struct sl_copy_kv_pieces *pieces = pieces_find(copy, record);
-    if (pieces == NULL && passed == 0 && !holds(copy, record, array)) {
+    if (pieces == NULL && passed == 0 && !copy_kv_holds(copy, record, array)) {
         (void)sl_copied_mark(&copy->marks, record);
         return;
     }
@@ -141,7 +142,7 @@ static void before_long(struct sl_copy_kv *copy, uint32_t record, const struct s
     for (uint32_t i = start / copy->piece_values; i <= (start + count - 1) / copy->piece_values;
          i++) {
         if (i >= passed && !piece_is_put(pieces, i)) {
-            blocks->copy_debt += put_piece(copy, array, pieces->initialized_count, i);
+            blocks->copy_debt += copy_kv_put_piece(copy, array, pieces->initialized_count, i);
             pieces->marks[i / 64] |= 1ULL << i % 64;
             pieces->left--;
         }
@@ -152,7 +153,8 @@ static void before_long(struct sl_copy_kv *copy, uint32_t record, const struct s
     }
 }
 
-static void before(struct sl_kv_table_hook *hook, uint32_t record, uint32_t start, uint32_t count)
+static void copy_kv_before(struct sl_kv_table_hook *hook, uint32_t record, uint32_t start,
+                           uint32_t count)
 {
     struct sl_copy_kv *copy = (struct sl_copy_kv *)hook;
     struct sl_snapshot_builder *blocks = copy->stream.blocks;
@@ -166,8 +168,8 @@ static void before(struct sl_kv_table_hook *hook, uint32_t record, uint32_t star
     const struct sl_kv_array *array = sl_kv_table_at(copy->table, record);
     if (array->length > copy->piece_values) {
         before_long(copy, record, array, start, count);
-    } else if (sl_copied_mark(&copy->marks, record) && holds(copy, record, array)) {
-        blocks->copy_debt += put_piece(copy, array, array->initialized_count, 0);
+    } else if (sl_copied_mark(&copy->marks, record) && copy_kv_holds(copy, record, array)) {
+        blocks->copy_debt += copy_kv_put_piece(copy, array, array->initialized_count, 0);
     }
 }
 
@@ -192,7 +194,7 @@ void sl_copy_kv_begin(struct sl_copy_kv *copy, struct sl_kv_table *table,
                       const struct sl_snapshot_base *base)
 {
     *copy = (struct sl_copy_kv){
-        .hook = {.before_write = before, .created = made},
+        .hook = {.before_write = copy_kv_before, .created = made},
         .table = table,
         .all = base == NULL || !base->open,
         .base_count = base == NULL ? 0 : base->count,
@@ -212,7 +214,7 @@ static bool walk_array(struct sl_copy_kv *copy, uint32_t record, uint32_t budget
         return true;
     }
     const struct sl_copy_kv_pieces *pieces = pieces_find(copy, record);
-    if (pieces == NULL && copy->piece_at == 0 && !holds(copy, record, array)) {
+    if (pieces == NULL && copy->piece_at == 0 && !copy_kv_holds(copy, record, array)) {
         return true;
     }
     const uint32_t count = piece_count(copy, array);
@@ -226,7 +228,7 @@ static bool walk_array(struct sl_copy_kv *copy, uint32_t record, uint32_t budget
         }
         *spent += piece_is_put(pieces, copy->piece_at)
                       ? 1
-                      : put_piece(copy, array, copy->initialized_count, copy->piece_at);
+                      : copy_kv_put_piece(copy, array, copy->initialized_count, copy->piece_at);
         copy->piece_at++;
     }
     pieces_free(copy, record, count);

@@ -7,7 +7,7 @@
 
 /* Puts a record and returns the cost. A row that no push has visited may use the record of a row
  * that was erased since the base, so its number does not show that it is new. */
-static uint32_t put(struct sl_copy_sparse *copy, uint32_t number)
+static uint32_t copy_sparse_put(struct sl_copy_sparse *copy, uint32_t number)
 {
     const struct sl_row *record = sl_sparse_table_record(copy->table, number);
     if (record->count == SL_ROW_ERASED ||
@@ -27,7 +27,8 @@ static uint32_t put(struct sl_copy_sparse *copy, uint32_t number)
 
 /* Copies records before a push or an erase changes them. A record outside the delta is marked too:
  * after the push its newer step would make the walk include it. */
-static void before(struct sl_sparse_table_hook *hook, const uint32_t *records, uint32_t count)
+static void copy_sparse_before(struct sl_sparse_table_hook *hook, const uint32_t *records,
+                               uint32_t count)
 {
     struct sl_copy_sparse *copy = (struct sl_copy_sparse *)hook;
     struct sl_snapshot_builder *blocks = copy->stream.blocks;
@@ -40,7 +41,7 @@ static void before(struct sl_sparse_table_hook *hook, const uint32_t *records, u
             __builtin_prefetch(sl_sparse_table_record(copy->table, records[i + AHEAD]));
         }
         if (sl_copied_mark(&copy->marks, records[i])) {
-            blocks->copy_debt += put(copy, records[i]);
+            blocks->copy_debt += copy_sparse_put(copy, records[i]);
         }
     }
 }
@@ -52,7 +53,7 @@ void sl_copy_sparse_begin(struct sl_copy_sparse *copy, struct sl_sparse_table *t
     const uint32_t dim = sl_sparse_table_spec(table)->dim;
     const uint32_t count = sl_sparse_table_record_count(table);
     *copy = (struct sl_copy_sparse){
-        .hook = {.before_write = before},
+        .hook = {.before_write = copy_sparse_before},
         .table = table,
         .since = sl_snapshot_delta_base(base, step),
         .float_count =
@@ -86,7 +87,7 @@ uint32_t sl_copy_sparse_run(struct sl_copy_sparse *copy, uint32_t budget)
     while (at < copy->marks.count && spent < budget &&
            sl_snapshot_builder_have_room(copy->stream.blocks)) {
         fetch_ahead(copy, at);
-        spent += sl_copied_is_set(&copy->marks, at) ? 0 : put(copy, at);
+        spent += sl_copied_is_set(&copy->marks, at) ? 0 : copy_sparse_put(copy, at);
         at++;
         spent += at % SCAN_COUNT == 0;
     }

@@ -14,13 +14,13 @@ static size_t name_length(const char *names)
     return strcspn(names, ",");
 }
 
-static const char *next_name(const char *names)
+static const char *snapshot_rows_next_name(const char *names)
 {
     names += name_length(names);
     return names + (*names == ',');
 }
 
-static bool is_name(const char *names, const char *name)
+static bool snapshot_rows_is_name(const char *names, const char *name)
 {
     const size_t length = name_length(names);
     return strlen(name) == length && memcmp(names, name, length) == 0;
@@ -29,13 +29,13 @@ static bool is_name(const char *names, const char *name)
 static bool is_wanted(const struct sl_snapshot_rows *rows, const char *name)
 {
     const char *at = rows->names;
-    while (*at != '\0' && !is_name(at, name)) {
-        at = next_name(at);
+    while (*at != '\0' && !snapshot_rows_is_name(at, name)) {
+        at = snapshot_rows_next_name(at);
     }
     return *at != '\0';
 }
 
-static bool reserve(struct sl_snapshot_table_rows *table, uint64_t capacity)
+static bool snapshot_rows_reserve(struct sl_snapshot_table_rows *table, uint64_t capacity)
 {
     uint64_t *keys = realloc(table->keys, capacity * sizeof *keys);
     table->keys = keys != NULL ? keys : table->keys;
@@ -45,7 +45,8 @@ static bool reserve(struct sl_snapshot_table_rows *table, uint64_t capacity)
     return table->capacity == capacity;
 }
 
-static int no_memory(const struct sl_snapshot_table_rows *table, struct sl_reason *reason)
+static int snapshot_rows_no_memory(const struct sl_snapshot_table_rows *table,
+                                   struct sl_reason *reason)
 {
     return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "table %s: no memory for its rows",
                           table->name);
@@ -77,7 +78,7 @@ static int take_table(struct sl_snapshot_rows *rows, const struct sl_snapshot_bl
     };
     memcpy(made->name, spec->name, sizeof made->name);
     const uint64_t expected = table.row_count > CAPACITY_LEAST ? table.row_count : CAPACITY_LEAST;
-    return reserve(made, expected) ? 0 : no_memory(made, reason);
+    return snapshot_rows_reserve(made, expected) ? 0 : snapshot_rows_no_memory(made, reason);
 }
 
 static int take_rows(struct sl_snapshot_table_rows *table, const struct sl_snapshot_block *block,
@@ -96,8 +97,8 @@ static int take_rows(struct sl_snapshot_table_rows *table, const struct sl_snaps
                                   table->name);
         }
         if (table->count == table->capacity &&
-            !reserve(table, 2 * table->capacity + CAPACITY_LEAST)) {
-            return no_memory(table, reason);
+            !snapshot_rows_reserve(table, 2 * table->capacity + CAPACITY_LEAST)) {
+            return snapshot_rows_no_memory(table, reason);
         }
         float *to = table->values + table->count * table->dim;
         memcpy(to, record.floats, here * sizeof *to);
@@ -115,9 +116,9 @@ static int take_end(struct sl_snapshot_rows *rows, const struct sl_snapshot_bloc
         return sl_reason_fail(reason, SL_ERR_CORRUPT, "the end of a snapshot is cut short");
     }
     rows->shard = end.shard;
-    for (const char *at = rows->names; *at != '\0'; at = next_name(at)) {
+    for (const char *at = rows->names; *at != '\0'; at = snapshot_rows_next_name(at)) {
         uint32_t i = 0;
-        while (i < rows->count && !is_name(at, rows->tables[i].name)) {
+        while (i < rows->count && !snapshot_rows_is_name(at, rows->tables[i].name)) {
             i++;
         }
         if (i == rows->count) {
@@ -151,7 +152,7 @@ struct place {
     uint64_t key, row;
 };
 
-static int compare(const void *left, const void *right)
+static int snapshot_rows_compare(const void *left, const void *right)
 {
     const struct place *a = left, *b = right;
     return a->key != b->key ? (a->key > b->key) - (a->key < b->key)
@@ -171,7 +172,7 @@ int sl_snapshot_rows_sort(struct sl_snapshot_table_rows *table)
     for (uint64_t i = 0; i < count; i++) {
         places[i] = (struct place){.key = table->keys[i], .row = i};
     }
-    qsort(places, count, sizeof *places, compare);
+    qsort(places, count, sizeof *places, snapshot_rows_compare);
     table->count = 0;
     for (uint64_t i = 0; i < count; i++) {
         if (i + 1 < count && places[i + 1].key == places[i].key) {

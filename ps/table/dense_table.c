@@ -191,7 +191,8 @@ uint32_t sl_dense_table_find(const struct sl_dense_table *table, uint64_t start,
 }
 
 /* Calls the hook, if any, for the blocks of a range. */
-static void before_write(const struct sl_dense_table *table, uint64_t offset, uint64_t count)
+static void dense_table_before_write(const struct sl_dense_table *table, uint64_t offset,
+                                     uint64_t count)
 {
     if (table->hook != NULL && count > 0) {
         const uint32_t first = (uint32_t)(offset / BLOCK);
@@ -206,7 +207,7 @@ void sl_dense_table_apply(struct sl_dense_table *table, uint64_t start, uint64_t
     assert_inside(table, start, count);
     struct sl_optimizer_visit visit = sl_optimizer_visit_of(&table->spec.optimizer, push);
     uint64_t offset = start - table->start;
-    before_write(table, offset, count);
+    dense_table_before_write(table, offset, count);
     while (count > 0) {
         struct block *block = block_at(table, offset);
         const uint32_t elements = block_elements(table, offset);
@@ -250,7 +251,7 @@ void sl_dense_table_assign(struct sl_dense_table *table, uint64_t start, uint64_
 {
     assert_inside(table, start, count);
     uint64_t offset = start - table->start;
-    before_write(table, offset, count);
+    dense_table_before_write(table, offset, count);
     while (count > 0) {
         struct block *block = block_at(table, offset);
         const uint32_t part = part_elements(offset, count);

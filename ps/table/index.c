@@ -152,8 +152,8 @@ static struct sl_table_bucket *find_room(struct sl_table_bucket *segment, uint64
     return NULL;
 }
 
-static void place(struct sl_table_bucket *segment, struct sl_table_bucket *bucket, uint64_t hash,
-                  uint32_t record_index)
+static void index_place(struct sl_table_bucket *segment, struct sl_table_bucket *bucket,
+                        uint64_t hash, uint32_t record_index)
 {
     bucket->tags[bucket->used] = sl_table_index_tag_of(hash);
     bucket->records[bucket->used] = record_index;
@@ -193,8 +193,8 @@ static void redistribute(const struct sl_table_index *index, struct sl_table_buc
                 sl_table_index_hash_of(index, sl_table_index_key_of(index, record_index));
             const bool up = (hash >> (SL_TABLE_INDEX_DIRECTORY_SHIFT + bit) & 1) != 0;
             struct sl_table_bucket *segment = up ? upper : lower;
-            place(segment, find_room(segment, hash, SL_TABLE_INDEX_SEGMENT_BUCKETS), hash,
-                  record_index);
+            index_place(segment, find_room(segment, hash, SL_TABLE_INDEX_SEGMENT_BUCKETS), hash,
+                        record_index);
         }
     }
 }
@@ -309,7 +309,8 @@ void sl_table_index_reserve(struct sl_table_index *index, uint64_t count)
 }
 
 /* Adds a key that is not in the index. */
-static int insert(struct sl_table_index *index, uint64_t hash, uint64_t key, uint32_t record_index)
+static int index_insert(struct sl_table_index *index, uint64_t hash, uint64_t key,
+                        uint32_t record_index)
 {
     for (;;) {
         struct sl_table_bucket *segment = sl_table_index_segment_of(index, hash);
@@ -324,7 +325,7 @@ static int insert(struct sl_table_index *index, uint64_t hash, uint64_t key, uin
         }
         /* Fill a segment that cannot be split. */
         if (bucket != NULL) {
-            place(segment, bucket, hash, record_index);
+            index_place(segment, bucket, hash, record_index);
             return 0;
         }
         return err != 0 ? err : insert_overflow(index, key, record_index);
@@ -345,15 +346,15 @@ int sl_table_index_put(struct sl_table_index *index, uint64_t key, uint64_t hash
     }
     *found = record_index;
     if (bucket != NULL && segment->entries < SPLIT_ENTRIES) {
-        place(segment, bucket, hash, record_index);
+        index_place(segment, bucket, hash, record_index);
         return 0;
     }
-    return insert(index, hash, key, record_index);
+    return index_insert(index, hash, key, record_index);
 }
 
 int sl_table_index_insert(struct sl_table_index *index, uint64_t key, uint32_t record_index)
 {
-    return insert(index, sl_table_index_hash_of(index, key), key, record_index);
+    return index_insert(index, sl_table_index_hash_of(index, key), key, record_index);
 }
 
 /* Lifecycle */

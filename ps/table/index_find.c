@@ -80,8 +80,8 @@ static void group_guess(const struct sl_table_index *index, struct find_group *g
 }
 
 /* Advances to the next entry with the search's tag and prefetches its record. */
-static void search_next(const struct sl_table_index *index, struct find_search *search,
-                        size_t touch_bytes)
+static void index_find_search_next(const struct sl_table_index *index, struct find_search *search,
+                                   size_t touch_bytes)
 {
     const struct sl_table_bucket *segment = search->segment;
     while (search->matches == 0) {
@@ -117,7 +117,7 @@ static void left_add(struct find_left *left, uint64_t key, uint64_t hash, uint32
     if (search->matches != 0) {
         (void)sl_table_bucket_pop(&search->matches); /* the first guess, already checked */
     }
-    search_next(left->index, search, touch_bytes);
+    index_find_search_next(left->index, search, touch_bytes);
 }
 
 /* Searches the overflow index, if any, for a key without a candidate left. */
@@ -143,7 +143,7 @@ static void left_settle(struct find_left *left, size_t touch_bytes)
             } else if (sl_table_index_key_of(index, search->candidate) == search->key) {
                 *search->record_index = search->candidate;
             } else {
-                search_next(index, search, touch_bytes);
+                index_find_search_next(index, search, touch_bytes);
                 left->searches[open++] = *search;
             }
         }

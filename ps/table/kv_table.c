@@ -71,7 +71,7 @@ static size_t round_up(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-static bool is_small(const struct sl_kv_table *table, uint32_t length)
+static bool kv_table_is_small(const struct sl_kv_table *table, uint32_t length)
 {
     return (size_t)length * table->value_bytes <= SMALL_BYTES_MAX;
 }
@@ -80,14 +80,14 @@ static bool is_small(const struct sl_kv_table *table, uint32_t length)
 static size_t array_bytes(const struct sl_kv_table *table, uint32_t length)
 {
     return round_up((size_t)length * table->value_bytes,
-                    is_small(table, length) ? ALIGNMENT : PAGE_BYTES);
+                    kv_table_is_small(table, length) ? ALIGNMENT : PAGE_BYTES);
 }
 
 /* The memory of a small array is freed only with its chunk. */
 static void array_drop(struct sl_kv_table *table, struct sl_kv_array *array)
 {
     const size_t bytes = array_bytes(table, array->length);
-    if (!is_small(table, array->length)) {
+    if (!kv_table_is_small(table, array->length)) {
         sl_arena_pages_unmap(array->values, bytes);
     }
     array->values = NULL;
@@ -297,8 +297,8 @@ static int make_one(struct sl_kv_table *table, struct sl_kv_reservation *reserva
 {
     const size_t bytes = array_bytes(table, array->length);
     sl_assert(bytes <= reservation->bytes);
-    uint8_t *values = is_small(table, array->length) ? carve_small(table, bytes)
-                                                     : sl_arena_pages_map(bytes, false);
+    uint8_t *values = kv_table_is_small(table, array->length) ? carve_small(table, bytes)
+                                                              : sl_arena_pages_map(bytes, false);
     if (values == NULL) {
         return SL_ERR_NO_MEMORY;
     }

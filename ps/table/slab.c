@@ -72,8 +72,8 @@ void sl_slab_fini(struct sl_slab *memory)
 
 /* Maps memory with `make` and charges the budget; NULL if either fails. A prepared mapping is
  * charged already. */
-static uint8_t *map(struct sl_slab *memory, struct sl_arena *arena,
-                    void *(*make)(struct sl_arena *arena))
+static uint8_t *slab_map(struct sl_slab *memory, struct sl_arena *arena,
+                         void *(*make)(struct sl_arena *arena))
 {
     const uint32_t prepared = arena->prepared_count;
     const size_t charge = make == sl_arena_map && prepared > 0 ? 0 : arena->chunk_bytes;
@@ -122,9 +122,9 @@ static uint8_t *map_large(struct sl_slab *memory)
 {
     struct sl_arena *large = &memory->large;
     if (large->prepared_count > 0 && !sl_arena_ready(large) && may_prepare(memory)) {
-        return map(memory, large, sl_arena_map_ordinary);
+        return slab_map(memory, large, sl_arena_map_ordinary);
     }
-    return map(memory, large, sl_arena_map);
+    return slab_map(memory, large, sl_arena_map);
 }
 
 /* Takes chunks from large mappings once the table is not small. If no large mapping fits below the
@@ -139,7 +139,7 @@ static uint8_t *take_chunk(struct sl_slab *memory)
         }
     }
     if (memory->large_left < memory->chunk_bytes) {
-        return map(memory, &memory->small, sl_arena_map);
+        return slab_map(memory, &memory->small, sl_arena_map);
     }
     uint8_t *chunk = memory->large_next;
     memory->large_next += memory->chunk_bytes;

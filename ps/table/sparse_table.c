@@ -102,7 +102,7 @@ void sl_sparse_table_destroy(struct sl_sparse_table **table)
 /* Keys */
 
 /* The slots are zeros before. */
-static void init_slots(const struct sl_sparse_table *table, struct sl_row *record)
+static void sparse_table_init_slots(const struct sl_sparse_table *table, struct sl_row *record)
 {
     const uint32_t dim = table->spec.dim;
     if (table->optimizer->init != NULL) {
@@ -113,7 +113,7 @@ static void init_slots(const struct sl_sparse_table *table, struct sl_row *recor
 static void fill_record(const struct sl_sparse_table *table, struct sl_row *record)
 {
     sl_sparse_table_first_row(table, record->key, record->values);
-    init_slots(table, record);
+    sparse_table_init_slots(table, record);
 }
 
 /* A hook belongs to a snapshot, which expects new rows behind the records that it copies. */
@@ -134,8 +134,8 @@ static void take_free(struct sl_sparse_table *table, struct sl_row *record)
 /* Writes a free record or the next new one, then its index entry, unless the key exists already,
  * for example because it occurs twice. The record is invisible until then, and the next call
  * overwrites the remains of a failure. */
-static int put(struct sl_sparse_table *table, uint64_t key, uint64_t hash, bool fill,
-               uint32_t *record_index, uint32_t **created)
+static int sparse_table_put(struct sl_sparse_table *table, uint64_t key, uint64_t hash, bool fill,
+                            uint32_t *record_index, uint32_t **created)
 {
     const bool is_free = has_free(table);
     int err = is_free ? 0 : sl_slab_reserve(&table->records);
@@ -178,8 +178,8 @@ int sl_sparse_table_find_or_create_noted(struct sl_sparse_table *table, const ui
         }
         for (uint32_t i = done; i < done + group; i++) {
             if (records[i] == SL_ROW_NONE) {
-                const int err =
-                    put(table, keys[i], sl_hash_key(keys[i]), true, &records[i], created);
+                const int err = sparse_table_put(table, keys[i], sl_hash_key(keys[i]), true,
+                                                 &records[i], created);
                 if (err != 0) {
                     return err;
                 }
@@ -209,7 +209,8 @@ int sl_sparse_table_find_or_create_uninit(struct sl_sparse_table *table, const u
         sl_table_index_fetch_records(&table->index, hashes[turn], group, 1);
         group = insert_fetch(table, keys + end, count - end, hashes[turn ^ 1]);
         for (uint32_t i = done; i < end; i++) {
-            const int err = put(table, keys[i], hashes[turn][i - done], false, &records[i], NULL);
+            const int err =
+                sparse_table_put(table, keys[i], hashes[turn][i - done], false, &records[i], NULL);
             if (err != 0) {
                 return err;
             }
@@ -351,8 +352,8 @@ void sl_sparse_table_gather_partial(const struct sl_sparse_table *table, const u
     }
 }
 
-static void before_write(const struct sl_sparse_table *table, const uint32_t *records,
-                         uint32_t count)
+static void sparse_table_before_write(const struct sl_sparse_table *table, const uint32_t *records,
+                                      uint32_t count)
 {
     if (table->hook != NULL) {
         table->hook->before_write(table->hook, records, count);
@@ -367,7 +368,7 @@ void sl_sparse_table_apply(struct sl_sparse_table *table, const uint32_t *record
     struct sl_optimizer_visit visit = sl_optimizer_visit_of(&table->spec.optimizer, push);
     visit.dim = dim;
     struct sl_row *visited[VISIT_GROUP];
-    before_write(table, records, count);
+    sparse_table_before_write(table, records, count);
     for (uint32_t done = 0; done < count; done += VISIT_GROUP) {
         const uint32_t left = count - done;
         const struct sl_optimizer_rows rows = {
@@ -387,7 +388,7 @@ void sl_sparse_table_assign(struct sl_sparse_table *table, const uint32_t *recor
     const size_t slot_bytes = sl_optimizer_slot_floats(table->optimizer, dim) * sizeof *rows;
     const size_t bytes = prefetch_bytes(dim * sizeof *rows + slot_bytes);
     const struct places places = places_of(table);
-    before_write(table, records, count);
+    sparse_table_before_write(table, records, count);
     for (uint32_t i = 0; i < count; i++) {
         if (count - i > PREFETCH_AHEAD) {
             prefetch(&places, records[i + PREFETCH_AHEAD], bytes);
@@ -397,7 +398,7 @@ void sl_sparse_table_assign(struct sl_sparse_table *table, const uint32_t *recor
         record->count = 0;
         memcpy(record->values, rows + (size_t)i * dim, dim * sizeof *rows);
         memset(record->values + dim, 0, slot_bytes);
-        init_slots(table, record);
+        sparse_table_init_slots(table, record);
     }
 }
 

@@ -69,7 +69,7 @@ static PyObject *new (PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
-static PyObject *end(struct sl_native_client *self, bool finishes)
+static PyObject *client_type_end(struct sl_native_client *self, bool finishes)
 {
     if (self->closed) {
         Py_RETURN_NONE;
@@ -99,24 +99,24 @@ static PyObject *end(struct sl_native_client *self, bool finishes)
     return PyErr_Occurred() != NULL ? NULL : Py_NewRef(Py_None); /* a signal during the end */
 }
 
-static PyObject *close_client(PyObject *self, PyObject *unused)
+static PyObject *client_type_close_client(PyObject *self, PyObject *unused)
 {
-    return end((struct sl_native_client *)self, true);
+    return client_type_end((struct sl_native_client *)self, true);
 }
 
 static PyObject *leave_client(PyObject *self, PyObject *unused)
 {
-    return end((struct sl_native_client *)self, false);
+    return client_type_end((struct sl_native_client *)self, false);
 }
 
 /* Without a close: leaves, so that another process may take the worker's place. */
-static void dealloc(PyObject *object)
+static void client_type_dealloc(PyObject *object)
 {
     struct sl_native_client *self = (struct sl_native_client *)object;
     PyObject *raised, *value, *traceback;
     PyErr_Fetch(&raised, &value, &traceback);
     if (self->client != NULL) {
-        PyObject *left = end(self, false);
+        PyObject *left = client_type_end(self, false);
         if (left == NULL) { /* a signal: the client and its steps go on without an object */
             PyErr_WriteUnraisable(NULL);
         }
@@ -254,7 +254,7 @@ static PyObject *get_timeout(PyObject *object, void *closure)
 #define KEYWORDS (METH_VARARGS | METH_KEYWORDS)
 
 static PyMethodDef methods[] = {
-    {"close", close_client, METH_NOARGS,
+    {"close", client_type_close_client, METH_NOARGS,
      "close($self)\n--\n\n"
      "Ends the client: the worker has finished, and no other worker waits for it.\n\n"
      "First waits for the steps that are under way. A second close does nothing."},
@@ -303,9 +303,12 @@ static PyGetSetDef properties[] = {
 };
 
 static PyType_Slot slots[] = {
-    SL_NATIVE_SLOT(Py_tp_new, new),         SL_NATIVE_SLOT(Py_tp_methods, methods),
-    SL_NATIVE_SLOT(Py_tp_members, members), SL_NATIVE_SLOT(Py_tp_getset, properties),
-    SL_NATIVE_SLOT(Py_tp_dealloc, dealloc), {0, NULL},
+    SL_NATIVE_SLOT(Py_tp_new, new),
+    SL_NATIVE_SLOT(Py_tp_methods, methods),
+    SL_NATIVE_SLOT(Py_tp_members, members),
+    SL_NATIVE_SLOT(Py_tp_getset, properties),
+    SL_NATIVE_SLOT(Py_tp_dealloc, client_type_dealloc),
+    {0, NULL},
 };
 
 bool sl_native_client_type_init(PyObject *module)

@@ -12,7 +12,7 @@ struct sl_native_memory {
 };
 
 /* Memory(client, bytes): zeroed. */
-static PyObject *allocate(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+static PyObject *native_memory_allocate(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     PyObject *given;
     Py_ssize_t bytes;
@@ -50,7 +50,7 @@ static int get_buffer(PyObject *self, Py_buffer *view, int flags)
     return PyBuffer_FillInfo(view, self, memory->base, memory->bytes, 0, flags);
 }
 
-static void dealloc(PyObject *self)
+static void native_memory_dealloc(PyObject *self)
 {
     struct sl_native_memory *memory = (struct sl_native_memory *)self;
     if (memory->client == NULL) {
@@ -79,8 +79,8 @@ void sl_native_memory_keep_all(struct sl_native_client *client)
 }
 
 static PyType_Slot slots[] = {
-    SL_NATIVE_SLOT(Py_tp_new, allocate),
-    SL_NATIVE_SLOT(Py_tp_dealloc, dealloc),
+    SL_NATIVE_SLOT(Py_tp_new, native_memory_allocate),
+    SL_NATIVE_SLOT(Py_tp_dealloc, native_memory_dealloc),
     SL_NATIVE_SLOT(Py_bf_getbuffer, get_buffer),
     {0, NULL},
 };

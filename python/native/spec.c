@@ -29,7 +29,7 @@ static const struct {
     {"std", offsetof(struct sl_table_spec, initializer.stddev)},
 };
 
-static bool read_members(PyObject *values, struct sl_table_spec *out)
+static bool spec_read_members(PyObject *values, struct sl_table_spec *out)
 {
     for (size_t i = 0; i < sizeof FLOATS / sizeof *FLOATS; i++) {
         PyObject *value = PyDict_GetItemString(values, FLOATS[i].name);
@@ -60,7 +60,7 @@ PyObject *sl_native_spec_check(PyObject *module, PyObject *args)
     }
     spec.optimizer = sl_optimizer_defaults((enum sl_optimizer_kind)optimizer);
     spec.initializer.kind = (enum sl_initializer_kind)initializer;
-    if (!read_members(values, &spec)) {
+    if (!spec_read_members(values, &spec)) {
         return NULL;
     }
     const int err = sl_client_table_check(&spec);
@@ -85,7 +85,7 @@ bool sl_native_spec_read(PyObject *args, struct sl_native_client **client,
         return false;
     }
     spec->optimizer = sl_optimizer_defaults((enum sl_optimizer_kind)optimizer);
-    if (!read_members(of_optimizer, spec) || !read_members(of_initializer, spec)) {
+    if (!spec_read_members(of_optimizer, spec) || !spec_read_members(of_initializer, spec)) {
         return false;
     }
     if (strlen(name) >= sizeof spec->name) {

@@ -29,7 +29,7 @@ static void unlink_step(struct sl_native_step *step)
 
 /* Ends a step that is not outstanding: frees the library's step and releases the arrays, which may
  * run Python code. */
-static void end(struct sl_native_step *step)
+static void native_step_end(struct sl_native_step *step)
 {
     unlink_step(step);
     sl_step_destroy(&step->step);
@@ -44,7 +44,7 @@ static void end(struct sl_native_step *step)
 static void end_abandoned(struct sl_native_step *step)
 {
     step->client->abandoned_count--;
-    end(step);
+    native_step_end(step);
     PyMem_Free(step);
 }
 
@@ -167,7 +167,7 @@ void sl_native_step_free(struct sl_native_step **step)
         return;
     }
     if (freed->step != NULL) {
-        end(freed);
+        native_step_end(freed);
     }
     PyMem_Free(freed);
 }
@@ -182,7 +182,7 @@ bool sl_native_step_end_all(struct sl_native_client *client)
         if (step->is_abandoned) {
             end_abandoned(step);
         } else {
-            end(step);
+            native_step_end(step);
         }
     }
     return true;

@@ -66,7 +66,7 @@ static PyObject *new (PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
-static void dealloc(PyObject *object)
+static void step_type_dealloc(PyObject *object)
 {
     struct step *self = (struct step *)object;
     if (self->step != NULL) {
@@ -76,7 +76,7 @@ static void dealloc(PyObject *object)
     sl_native_python_free(object);
 }
 
-static PyObject *advance(PyObject *object, PyObject *unused)
+static PyObject *step_type_advance(PyObject *object, PyObject *unused)
 {
     struct sl_native_step *step = sl_native_step_type_use(object, SL_NATIVE_STEP_BUILDING);
     if (step == NULL) {
@@ -117,7 +117,7 @@ static PyObject *set_rate(PyObject *object, PyObject *given)
     Py_RETURN_NONE;
 }
 
-static PyObject *submit(PyObject *object, PyObject *timeout)
+static PyObject *step_type_submit(PyObject *object, PyObject *timeout)
 {
     uint32_t timeout_ms;
     struct sl_native_step *step = sl_native_step_type_use(object, SL_NATIVE_STEP_BUILDING);
@@ -128,7 +128,7 @@ static PyObject *submit(PyObject *object, PyObject *timeout)
     Py_RETURN_NONE;
 }
 
-static PyObject *wait_for(PyObject *object, PyObject *timeout)
+static PyObject *step_type_wait_for(PyObject *object, PyObject *timeout)
 {
     struct step *self = (struct step *)object;
     uint32_t timeout_ms;
@@ -149,7 +149,7 @@ static PyObject *wait_for(PyObject *object, PyObject *timeout)
     return succeeded ? PyBool_FromLong(1) : NULL;
 }
 
-static PyObject *drop(PyObject *object, PyObject *unused)
+static PyObject *step_type_drop(PyObject *object, PyObject *unused)
 {
     struct step *self = (struct step *)object;
     if (self->step != NULL && !self->step->is_in_use) {
@@ -181,7 +181,7 @@ static PyObject *get_done(PyObject *object, void *closure)
 }
 
 static PyMethodDef methods[] = {
-    {"advance", advance, METH_NOARGS,
+    {"advance", step_type_advance, METH_NOARGS,
      "advance($self)\n--\n\n"
      "Ends the iteration of the step: operations before it belong to that iteration, operations\n"
      "after it to the next. At most once a step. Raises RuntimeError without a task."},
@@ -189,9 +189,9 @@ static PyMethodDef methods[] = {
      "set_rate($self, factor, /)\n--\n\n"
      "Scales the learning rate of the pushes that are added after this call.\n\n"
      "factor: finite, above 0; else ValueError."},
-    {"_submit", submit, METH_O, NULL},
-    {"_wait", wait_for, METH_O, NULL},
-    {"_drop", drop, METH_NOARGS, NULL},
+    {"_submit", step_type_submit, METH_O, NULL},
+    {"_wait", step_type_wait_for, METH_O, NULL},
+    {"_drop", step_type_drop, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -210,9 +210,12 @@ static PyGetSetDef properties[] = {
 };
 
 static PyType_Slot slots[] = {
-    SL_NATIVE_SLOT(Py_tp_new, new),         SL_NATIVE_SLOT(Py_tp_methods, methods),
-    SL_NATIVE_SLOT(Py_tp_members, members), SL_NATIVE_SLOT(Py_tp_getset, properties),
-    SL_NATIVE_SLOT(Py_tp_dealloc, dealloc), {0, NULL},
+    SL_NATIVE_SLOT(Py_tp_new, new),
+    SL_NATIVE_SLOT(Py_tp_methods, methods),
+    SL_NATIVE_SLOT(Py_tp_members, members),
+    SL_NATIVE_SLOT(Py_tp_getset, properties),
+    SL_NATIVE_SLOT(Py_tp_dealloc, step_type_dealloc),
+    {0, NULL},
 };
 
 bool sl_native_step_type_init(PyObject *module)

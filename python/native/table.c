@@ -233,7 +233,7 @@ static PyObject *add(struct operation *operation, PyObject *const *args)
 }
 
 /* _run(KIND, STEP, ...) */
-static PyObject *run(PyObject *self, PyObject *const *args, Py_ssize_t count)
+static PyObject *native_table_run(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
     const struct table *table = (struct table *)self;
     const long kind = count == ARGUMENTS ? PyLong_AsLong(args[KIND]) : -1;
@@ -318,14 +318,14 @@ static PyObject *open_table(PyTypeObject *type, PyObject *args, PyObject *kwargs
     return (PyObject *)table;
 }
 
-static void dealloc(PyObject *self)
+static void native_table_dealloc(PyObject *self)
 {
     Py_XDECREF((PyObject *)((struct table *)self)->client);
     sl_native_python_free(self);
 }
 
 static PyMethodDef methods[] = {
-    {"_run", SL_NATIVE_METHOD(run), METH_FASTCALL, NULL},
+    {"_run", SL_NATIVE_METHOD(native_table_run), METH_FASTCALL, NULL},
     {"_stats", stats, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
@@ -347,7 +347,7 @@ static PyType_Slot slots[] = {
     SL_NATIVE_SLOT(Py_tp_new, open_table),
     SL_NATIVE_SLOT(Py_tp_methods, methods),
     SL_NATIVE_SLOT(Py_tp_members, members),
-    SL_NATIVE_SLOT(Py_tp_dealloc, dealloc),
+    SL_NATIVE_SLOT(Py_tp_dealloc, native_table_dealloc),
     {0, NULL},
 };
 

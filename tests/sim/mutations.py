@@ -72,7 +72,7 @@ MUTATIONS = [
      "    load->buffered->rate = head->rate;\n", ""),
     # Assigns.
     ("disks: an assign keeps the slots", "ps/table/sparse_table.c",
-     "        memset(record->values + dim, 0, slot_bytes);\n        init_slots(table, record);\n", ""),
+     "        memset(record->values + dim, 0, slot_bytes);\n        sparse_table_init_slots(table, record);\n", ""),
     ("disks: incremental checkpoints lack what was assigned", "ps/table/sparse_table.c",
      "        record->last_step = (uint32_t)step;\n        record->count = 0;",
      "        record->last_step = record->last_step + (step == 0);\n        record->count = 0;"),
@@ -94,8 +94,8 @@ MUTATIONS = [
     ("the last write done is not remembered", "ps/server/session.c",
      "        session->last_write_id = id;", "        session->last_write_id = session->last_write_id;"),
     ("a takeover forgets the last write", "ps/server/session.c",
-     '        report(session, "is back");',
-     '        report(session, "is back");\n        session->last_write_id = 0;'),
+     '        server_session_report(session, "is back");',
+     '        server_session_report(session, "is back");\n        session->last_write_id = 0;'),
     ("what is sent again gets a new id", "worker/client/shard_conn.c",
      "    if (request->id == 0) {\n"
      "        request->id = conn->next_id++;",
@@ -208,8 +208,8 @@ DPDK_MUTATIONS = [
      "    if ((slot->pieces & bit_of(conn, offset)) != 0) {",
      "    if (slot->bytes == 0 && (slot->pieces & bit_of(conn, offset)) != 0) {"),
     ("dpdk: what is lost is sent again with another content", "net/dpdk/send.c",
-     "        add_piece(&draft, message, lost->offset, lost->body_bytes);",
-     "        add_piece(&draft, message, 0, lost->body_bytes);"),
+     "        dpdk_send_add_piece(&draft, message, lost->offset, lost->body_bytes);",
+     "        dpdk_send_add_piece(&draft, message, 0, lost->body_bytes);"),
     ("dpdk: numbers outside of the window are taken", "net/dpdk/conn.c",
      "    if (!sl_dpdk_received_packets_allows(&conn->received, header->sequence, header->behind) ||",
      "    if ((!sl_dpdk_received_packets_allows(&conn->received, header->sequence, header->behind) && dpdk == NULL) ||"),
@@ -268,13 +268,13 @@ DISK_MUTATIONS = [
      "        memcpy(record->values, batch.rows[i].floats, floats * sizeof(float));",
      "        memcpy(record->values, batch.rows[i].floats, table->spec.dim * sizeof(float));"),
     ("disks: slots of what changes during a cut are those after it", "ps/snapshot/copy_sparse.c",
-     "            blocks->copy_debt += put(copy, records[i]);",
+     "            blocks->copy_debt += copy_sparse_put(copy, records[i]);",
      "            struct sl_row *record = sl_sparse_table_record(copy->table, records[i]);\n"
      "            const uint32_t dim = sl_sparse_table_spec(copy->table)->dim;\n"
      "            for (uint32_t k = dim; k < copy->float_count; k++) {\n"
      "                record->values[k] += 1;\n"
      "            }\n"
-     "            blocks->copy_debt += put(copy, records[i]);\n"
+     "            blocks->copy_debt += copy_sparse_put(copy, records[i]);\n"
      "            for (uint32_t k = dim; k < copy->float_count; k++) {\n"
      "                record->values[k] -= 1;\n"
      "            }"),
@@ -337,8 +337,8 @@ DISK_MUTATIONS = [
      "    if (!parser->failed && out->id == 0) {"),
     # All begin from one.
     ("disks: one that was never complete is not passed over", "ps/coordinator/restore.c",
-     "        if (has(&parties->ps[i]->checkpoints.unfinished, number)) {",
-     "        if (has(&parties->ps[i]->checkpoints.unfinished, number) && number == 0) {"),
+     "        if (coordinator_restore_has(&parties->ps[i]->checkpoints.unfinished, number)) {",
+     "        if (coordinator_restore_has(&parties->ps[i]->checkpoints.unfinished, number) && number == 0) {"),
     ("disks: all begin from what one of them has", "ps/coordinator/restore.c",
      "        if (agree == parties->count) {", "        if (agree > 0) {"),
     ("disks: a coordinator that begins anew is told the last tables only", "ps/process/restore.c",
@@ -402,9 +402,9 @@ REPLICA_MUTATIONS = [
      "    if (conn->greeting.hello.epoch < replica->config.epoch && conn->greeting.hello.state == 0) {"),
     ("replicas: a primary takes what another sends it", "ps/replication/replication.c",
      "    if (replica->config.is_primary) {\n"
-     "        return refuse(",
+     "        return replication_refuse(",
      "    if (replica->config.is_primary && conn->greeting.hello.state == 0) {\n"
-     "        return refuse("),
+     "        return replication_refuse("),
     ("replicas: the backup keeps what it had in another epoch", "ps/replication/replication.c",
      "    } else {\n        sl_replication_receiver_forget(server);\n    }\n", "    }\n"),
     ("replicas: a backup not in sync is promoted", "ps/replication/replication.c",
@@ -489,8 +489,8 @@ TRANSFER_MUTATIONS = [
      "    if (message->token != NULL && slice->memory != NULL) { /* else it was received there */",
      "    if (message->token != NULL && slice->memory != NULL && slice->bytes > 4096) {"),
     ("transfer: a WRITE is over when it is sent", "net/rma/initiator.c",
-     "    if (slice->is_answered) {\n        finish(slice",
-     "    if (slice->bytes > 0) {\n        finish(slice"),
+     "    if (slice->is_answered) {\n        initiator_finish(slice",
+     "    if (slice->bytes > 0) {\n        initiator_finish(slice"),
     ("transfer: fences are not waited for", "net/transfer/route.c",
      "    while (!waits && !sl_transfer_route_is_fencing(route) &&",
      "    while (!waits &&"),
@@ -510,8 +510,8 @@ TRANSFER_MUTATIONS = [
      "            sl_transfer_route_break(part->route, part, \"its answers came too late\");\n",
      ""),
     ("transfer: a batch ends before its answers", "net/transfer/batch.c",
-     "    if (is_over) {\n        conclude(batch);\n    } else {",
-     "    if (is_over || batch->is_ending) {\n        conclude(batch);\n    } else {"),
+     "    if (is_over) {\n        transfer_batch_conclude(batch);\n    } else {",
+     "    if (is_over || batch->is_ending) {\n        transfer_batch_conclude(batch);\n    } else {"),
     ("transfer: unregister does not wait for users", "net/transfer/memory.c",
      "        if (region->memory.uses > 0 || region->pending_count > 0) {",
      "        if (region->pending_count > 0) {"),
@@ -529,7 +529,7 @@ TRANSFER_MUTATIONS = [
     ("transfer: notices come before their WRITEs", "net/transfer/batch.c",
      "        sl_transfer_route_add(batch->parts[i].route, &batch->parts[i]);\n    }\n",
      "        sl_transfer_route_add(batch->parts[i].route, &batch->parts[i]);\n    }\n"
-     "    if (batch->sending != NULL) {\n        conclude(batch);\n        return;\n    }\n"),
+     "    if (batch->sending != NULL) {\n        transfer_batch_conclude(batch);\n        return;\n    }\n"),
     ("transfer: notices reach the next incarnation", "net/transfer/segment.c",
      "    sl_session_close(&segment->session);\n    sl_list_remove(&segment->list.publishing.link);\n"
      "    sl_reactor_disarm(segment->home->reactor, &segment->opening.late);\n",
@@ -548,8 +548,8 @@ TRANSFER_MUTATIONS = [
      "            region->pending_count++;\n            sl_transport_rma_region_remove",
      "            sl_transport_rma_region_remove"),
     ("transfer: later tokens are not sent to peers", "net/transfer/region.c",
-     "        settle(io, region);\n    } else {\n        announce(io, region);",
-     "        settle(io, region);\n    } else {\n        (void)announce;"),
+     "        transfer_region_settle(io, region);\n    } else {\n        announce(io, region);",
+     "        transfer_region_settle(io, region);\n    } else {\n        (void)announce;"),
     ("transfer: later tokens are not published", "net/transfer/segment.c",
      "    } else if (segment->list.state == SL_TRANSFER_LIST_COMPLETE) {\n        sl_transfer_io_wake(segment->home, &segment->list.publishing);",
      "    } else if (segment->list.remote->count == 0) {\n        sl_transfer_io_wake(segment->home, &segment->list.publishing);"),
@@ -577,8 +577,8 @@ OBJECT_MUTATIONS = [
      "        if (fetch->missing[i] > 0) {\n            return;",
      "        if (fetch->missing[i] > 1) {\n            return;"),
     ("objects: a number is given twice", "objects/catalogue/catalogue.c",
-     "version->part_count == message->part_count &&\n        is_same(",
-     "version->part_count == message->part_count &&\n        !is_same("),
+     "version->part_count == message->part_count &&\n        catalogue_is_same(",
+     "version->part_count == message->part_count &&\n        !catalogue_is_same("),
     ("objects: a publisher that follows its name declines its version", "objects/node/reports.c",
      "(message->kind == SL_OBJECTS_COMMIT &&", "(message->kind == SL_OBJECTS_STORE &&"),
     ("objects: HOLD and DROP are of the first part", "objects/catalogue/catalogue.c",
@@ -598,8 +598,8 @@ OBJECT_MUTATIONS = [
     ("objects: a fetch's deadline is not armed", "objects/node/fetch.c",
      "    if (now_ns >= fetch->deadline_ns) {", "    if (now_ns >= 2 * fetch->deadline_ns) {"),
     ("objects: nobody is asked for more sources", "objects/node/fetch.c",
-     "        assign(fetch, stripe, other);\n    } else {\n        find_more(fetch);",
-     "        assign(fetch, stripe, other);\n    } else {\n        (void)stripe;"),
+     "        fetch_assign(fetch, stripe, other);\n    } else {\n        find_more(fetch);",
+     "        fetch_assign(fetch, stripe, other);\n    } else {\n        (void)stripe;"),
     ("objects: leases do not end", "objects/catalogue/catalogue.c",
      "            if (catalogue->now_ms < node->expires_ms ||",
      "            if (node->expires_ms > 0 ||"),
@@ -637,8 +637,8 @@ OBJECT_MUTATIONS = [
     ("objects: blocks that were evicted stay listed", "objects/node/cache.c",
      "(copy, version->resident_count - version->head_count)", "(copy, copy->verified.count)"),
     ("objects: FIND finds the oldest version", "objects/catalogue/catalogue_state.c",
-     "    return committed(object, object->versions.count - 1, UINT32_MAX);",
-     "    return committed(object, 0, 1);"),
+     "    return catalogue_state_committed(object, object->versions.count - 1, UINT32_MAX);",
+     "    return catalogue_state_committed(object, 0, 1);"),
     ("objects: a keeper that starts again does not report its files", "objects/node/reports.c",
      "    const bool is_due = stored->is_kept &&",
      "    const bool is_due = !stored->is_kept &&"),
@@ -671,11 +671,11 @@ OBJECT_MUTATIONS = [
     ("objects: a record is written late", "objects/node/journal.c",
      ".was = self->value,", ".was = NULL,"),
     ("objects: followers are not sent the removal of the newest", "objects/catalogue/catalogue.c",
-     "        if (made->version != 0 && made->version <= object->removed &&\n            find",
-     "        if (made->version != 0 && made->version > object->removed &&\n            find"),
+     "        if (made->version != 0 && made->version <= object->removed &&\n            find_version",
+     "        if (made->version != 0 && made->version > object->removed &&\n            find_version"),
     ("objects: a keeper answers before it has the part", "objects/node/store.c",
      "        operation->use.copy->is_uncommitted = true;",
-     "        operation->use.copy->is_uncommitted = true;\n        answer(stored, 0, NULL);"),
+     "        operation->use.copy->is_uncommitted = true;\n        node_store_answer(stored, 0, NULL);"),
 ]
 
 SERVE_MUTATIONS = [

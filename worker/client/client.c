@@ -53,7 +53,7 @@ static void stop_reactors(struct sl_reactor **reactors, uint32_t count)
     }
 }
 
-static void destroy_reactors(struct sl_reactor **reactors, uint32_t count)
+static void client_destroy_reactors(struct sl_reactor **reactors, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (reactors[i] != NULL) {
@@ -95,7 +95,7 @@ static int start_reactors(const struct sl_client_options *options, uint32_t coun
     }
     if (err != 0) {
         stop_reactors(reactors, started);
-        destroy_reactors(reactors, count);
+        client_destroy_reactors(reactors, count);
         return sl_reason_report(err, "client: cannot start reactor %u: %s", started,
                                 sl_err_name(err));
     }
@@ -111,7 +111,7 @@ static struct sl_port *port_of_caller(struct sl_client *client)
     return sl_port_here(client->ports, &port) == 0 ? port : NULL;
 }
 
-static void close_and_free(struct sl_client **client)
+static void client_close_and_free(struct sl_client **client)
 {
     struct sl_client *closing = *client;
     struct sl_port *port = port_of_caller(closing);
@@ -124,7 +124,7 @@ static void close_and_free(struct sl_client **client)
     uint32_t reactor_count = closing->own_reactor_count;
     stop_reactors(reactors, reactor_count);
     sl_start_free(client);
-    destroy_reactors(reactors, reactor_count);
+    client_destroy_reactors(reactors, reactor_count);
 }
 
 static int wait_for_start(struct sl_client *client)
@@ -167,14 +167,14 @@ static int create(const struct sl_client_options *options, struct sl_client **ou
     err = sl_start_begin(options, &setup, &client);
     if (err != 0) {
         stop_reactors(reactors, count);
-        destroy_reactors(reactors, count);
+        client_destroy_reactors(reactors, count);
         return err;
     }
     client->own_reactors = reactors;
     client->own_reactor_count = count;
     err = wait_for_start(client);
     if (err != 0) {
-        close_and_free(&client);
+        client_close_and_free(&client);
         return err;
     }
     *out = client;
@@ -229,20 +229,20 @@ void sl_client_destroy(struct sl_client **client)
     if (counts && !(*client)->finished) {
         finish_clock(*client);
     }
-    close_and_free(client);
+    client_close_and_free(client);
 }
 
 void sl_client_leave(struct sl_client **client)
 {
     sl_assert(client != NULL);
     if (*client != NULL && !drop_forked(client)) {
-        close_and_free(client);
+        client_close_and_free(client);
     }
 }
 
 /* Control */
 
-static int read_spec(const struct sl_table_spec *spec, struct sl_table_spec *own)
+static int client_read_spec(const struct sl_table_spec *spec, struct sl_table_spec *own)
 {
     sl_assert(spec != NULL);
     struct sl_reason reason;
@@ -253,7 +253,7 @@ static int read_spec(const struct sl_table_spec *spec, struct sl_table_spec *own
 int sl_client_table_check(const struct sl_table_spec *spec)
 {
     struct sl_table_spec own;
-    const int err = read_spec(spec, &own);
+    const int err = client_read_spec(spec, &own);
     return err == 0 ? sl_table_opening_check(&own) : err;
 }
 
@@ -263,7 +263,7 @@ int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *s
     sl_assert(client != NULL);
     sl_assert(out != NULL);
     struct sl_table_spec own;
-    int err = read_spec(spec, &own);
+    int err = client_read_spec(spec, &own);
     if (err != 0) {
         return err;
     }

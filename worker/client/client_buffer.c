@@ -28,7 +28,7 @@ static int make(size_t bytes, struct sl_client_buffer *buffer)
     return plain == MAP_FAILED ? SL_ERR_NO_MEMORY : 0;
 }
 
-static void unmake(struct sl_client_buffer *buffer)
+static void client_buffer_unmake(struct sl_client_buffer *buffer)
 {
     if (buffer->base == NULL || buffer->is_callers) {
         return;
@@ -84,7 +84,7 @@ static struct sl_client_buffer *find(struct sl_client *client, const void *base)
 void sl_client_buffer_destroy_all(struct sl_client *client)
 {
     for (uint32_t i = 0; i < SL_CLIENT_BUFFERS_MAX; i++) {
-        unmake(&client->buffers[i]);
+        client_buffer_unmake(&client->buffers[i]);
     }
 }
 
@@ -155,7 +155,7 @@ int sl_client_buffer_create(struct sl_client *client, size_t bytes, void **out)
     }
     err = export_buffer(client, port, &buffer);
     if (err != 0) {
-        unmake(&buffer);
+        client_buffer_unmake(&buffer);
         return err;
     }
     *out = buffer.base;
@@ -168,7 +168,7 @@ void sl_client_buffer_free(struct sl_client *client, void **buffer)
     sl_assert(buffer != NULL);
     if (*buffer != NULL) {
         struct sl_client_buffer freed = unexport_buffer(client, *buffer, false);
-        unmake(&freed);
+        client_buffer_unmake(&freed);
         *buffer = NULL;
     }
 }

@@ -11,7 +11,7 @@
 
 #define CLOSE_LOOK_NS SL_CLOCK_NS_PER_MS
 
-static void retry(struct sl_timer *timer, uint64_t now_ns)
+static void client_io_retry(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_client_io *io = SL_CONTAINER_OF(timer, struct sl_client_io, retry);
     for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
@@ -24,7 +24,7 @@ static void retry(struct sl_timer *timer, uint64_t now_ns)
 void sl_client_io_start(struct sl_control_op *op)
 {
     struct sl_client_io *io = op->io;
-    io->retry = (struct sl_timer){.run = retry};
+    io->retry = (struct sl_timer){.run = client_io_retry};
     sl_reactor_excuse_turn(io->reactor);
     int err =
         sl_outbox_init(&io->memory.outbox, SL_CLIENT_IO_OUTBOX_BYTES, io->options->hello.checksum);
@@ -36,7 +36,7 @@ void sl_client_io_start(struct sl_control_op *op)
     sl_control_op_answer(op);
 }
 
-static uint32_t conns_of(const struct sl_client_io *io)
+static uint32_t client_io_conns_of(const struct sl_client_io *io)
 {
     return io->first_shard < io->shard_count
                ? (io->shard_count - io->first_shard - 1) / io->shard_stride + 1
@@ -70,7 +70,7 @@ static int take_buffers(struct sl_client_io *io, uint32_t conn_count)
 static void share_devices(struct sl_client_io *io)
 {
     struct sl_transport *ignored;
-    if (io->options->uses_devices && conns_of(io) > 0) {
+    if (io->options->uses_devices && client_io_conns_of(io) > 0) {
         sl_reactor_excuse_turn(io->reactor);
         (void)sl_client_io_transport(io, SL_ENDPOINT_DPDK, &ignored);
     }
@@ -81,7 +81,7 @@ void sl_client_io_connect(struct sl_control_op *op)
     struct sl_client_io *io = op->io;
     io->conns = op->conns;
     io->shard_count = op->shard_count;
-    uint32_t conn_count = conns_of(io);
+    uint32_t conn_count = client_io_conns_of(io);
     op->left = conn_count + 1;
     op->payload_bytes_max = UINT32_MAX;
     op->uses_tcp = false;
@@ -106,7 +106,7 @@ struct asked {
 };
 
 /* Returns whether the shard accepted the request; else records the error. */
-static bool take_answer(struct asked *asked, int err, const char *reason)
+static bool client_io_take_answer(struct asked *asked, int err, const char *reason)
 {
     if (err != 0) {
         const char *name = asked->conn->name;
@@ -124,8 +124,8 @@ static void finish_answer(struct asked *asked)
 }
 
 /* Sends a request to one shard; adds one answer to op->left. */
-static void ask(struct sl_shard_conn *conn, struct sl_control_op *op, struct sl_message *message,
-                sl_session_answer_fn *answer)
+static void client_io_ask(struct sl_shard_conn *conn, struct sl_control_op *op,
+                          struct sl_message *message, sl_session_answer_fn *answer)
 {
     bool down = sl_shard_conn_is_down(conn);
     struct asked *asked = malloc(sizeof *asked);
@@ -143,11 +143,12 @@ static void ask(struct sl_shard_conn *conn, struct sl_control_op *op, struct sl_
                        answer, asked);
 }
 
-static void table_opened(void *ctx, const struct sl_message *answer, int err, const char *reason)
+static void client_io_table_opened(void *ctx, const struct sl_message *answer, int err,
+                                   const char *reason)
 {
     struct asked *asked = ctx;
     struct sl_control_op *op = asked->op;
-    if (take_answer(asked, err, reason)) {
+    if (client_io_take_answer(asked, err, reason)) {
         if (answer->table_id != op->table_id) {
             sl_control_op_fail(op, SL_ERR_PROTOCOL, "%s: it opened another table",
                                asked->conn->name);
@@ -169,7 +170,7 @@ void sl_client_io_table_open(struct sl_control_op *op)
         struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN};
         message.table_open.spec = *op->spec;
         message.table_open.table_id = op->table_id;
-        ask(&io->conns[shard], op, &message, table_opened);
+        client_io_ask(&io->conns[shard], op, &message, client_io_table_opened);
     }
     sl_control_op_answer_one(op);
 }
@@ -190,7 +191,7 @@ static void add_table(struct sl_table_stats *sum, const struct sl_message_table_
 static void table_counted(void *ctx, const struct sl_message *answer, int err, const char *reason)
 {
     struct asked *asked = ctx;
-    if (take_answer(asked, err, reason)) {
+    if (client_io_take_answer(asked, err, reason)) {
         for (uint32_t i = 0; i < answer->stats.table_count; i++) {
             const struct sl_message_table_stats *part = &answer->stats.tables[i];
             if (strcmp(part->name, asked->op->name) == 0) {
@@ -207,17 +208,18 @@ void sl_client_io_table_stats(struct sl_control_op *op)
     op->left = 1;
     for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
         struct sl_message message = {.kind = SL_MESSAGE_STATS_GET};
-        ask(&io->conns[shard], op, &message, table_counted);
+        client_io_ask(&io->conns[shard], op, &message, table_counted);
     }
     sl_control_op_answer_one(op);
 }
 
 /* The first clock */
 
-static void joined(void *ctx, const struct sl_message *answer, int err, const char *reason)
+static void client_io_joined(void *ctx, const struct sl_message *answer, int err,
+                             const char *reason)
 {
     struct asked *asked = ctx;
-    if (take_answer(asked, err, reason)) {
+    if (client_io_take_answer(asked, err, reason)) {
         struct sl_shard_conn *conn = asked->conn;
         conn->clock.is_counted = answer->clock == asked->op->clock.asked;
         conn->clock.at_shard = answer->clock;
@@ -233,7 +235,7 @@ void sl_client_io_join(struct sl_control_op *op)
     op->clock.counts = true;
     for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
         struct sl_message message = {.kind = SL_MESSAGE_JOIN, .clock = op->clock.asked};
-        ask(&io->conns[shard], op, &message, joined);
+        client_io_ask(&io->conns[shard], op, &message, client_io_joined);
     }
     sl_control_op_answer_one(op);
 }

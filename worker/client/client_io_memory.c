@@ -8,13 +8,14 @@
 
 static_assert(SL_CLIENT_IO_SCHEMES <= 8, "a bit for each in a byte");
 
-static bool has(const struct sl_transport *transport, uint32_t capability)
+static bool client_io_memory_has(const struct sl_transport *transport, uint32_t capability)
 {
     return transport != NULL && (transport->ops->capabilities & capability) != 0;
 }
 
 /* A failure is harmless: a transport copies memory that it does not know. */
-static bool register_memory(struct sl_transport *transport, void *base, size_t bytes)
+static bool client_io_memory_register_memory(struct sl_transport *transport, void *base,
+                                             size_t bytes)
 {
     return sl_transport_memory_register(transport, base, bytes) == 0;
 }
@@ -38,8 +39,8 @@ static void register_own_memory(struct sl_client_io *io, struct sl_transport *tr
     (void)sl_outbox_register(&io->memory.outbox, transport);
     if (io->memory.has_buffers) {
         const struct sl_pool *buffers = &io->memory.buffers;
-        (void)register_memory(transport, buffers->base,
-                              buffers->block_bytes * buffers->block_count);
+        (void)client_io_memory_register_memory(transport, buffers->base,
+                                               buffers->block_bytes * buffers->block_count);
     }
 }
 
@@ -49,9 +50,9 @@ static void export_over(struct sl_client_io *io, uint32_t scheme,
                         struct sl_client_io_buffer *buffer)
 {
     struct sl_transport *transport = io->transports[scheme];
-    bool suits = has(transport, SL_TRANSPORT_REGISTERS) ||
-                 (has(transport, SL_TRANSPORT_MAPS_MEMORY) && buffer->is_shared);
-    if (suits && register_memory(transport, buffer->base, buffer->bytes)) {
+    bool suits = client_io_memory_has(transport, SL_TRANSPORT_REGISTERS) ||
+                 (client_io_memory_has(transport, SL_TRANSPORT_MAPS_MEMORY) && buffer->is_shared);
+    if (suits && client_io_memory_register_memory(transport, buffer->base, buffer->bytes)) {
         buffer->registered_with |= (uint8_t)(1U << scheme);
     }
 }
@@ -59,23 +60,24 @@ static void export_over(struct sl_client_io *io, uint32_t scheme,
 void sl_client_io_register_memory(struct sl_client_io *io, enum sl_endpoint_scheme scheme)
 {
     struct sl_transport *transport = io->transports[scheme];
-    if (has(transport, SL_TRANSPORT_MAPS_MEMORY)) {
+    if (client_io_memory_has(transport, SL_TRANSPORT_MAPS_MEMORY)) {
         make_shared_outbox(io, transport);
-    } else if (has(transport, SL_TRANSPORT_REGISTERS)) {
+    } else if (client_io_memory_has(transport, SL_TRANSPORT_REGISTERS)) {
         register_own_memory(io, transport);
     } else {
         return;
     }
     if (io->options->send_arena != NULL) {
         const struct sl_shared *shared = sl_send_arena_shared(io->options->send_arena);
-        (void)register_memory(transport, shared->base, shared->bytes);
+        (void)client_io_memory_register_memory(transport, shared->base, shared->bytes);
     }
     for (uint32_t i = 0; i < io->export_count; i++) {
         export_over(io, scheme, &io->exports[i]);
     }
 }
 
-static bool holds(const uint8_t *base, size_t base_bytes, const void *at, uint64_t bytes)
+static bool client_io_memory_holds(const uint8_t *base, size_t base_bytes, const void *at,
+                                   uint64_t bytes)
 {
     const uintptr_t offset = (uintptr_t)at - (uintptr_t)base; /* huge when it is before */
     return offset < base_bytes && bytes <= base_bytes - offset;
@@ -86,7 +88,7 @@ bool sl_client_io_has_exported(const struct sl_client_io *io, enum sl_endpoint_s
 {
     for (uint32_t i = 0; i < io->export_count; i++) {
         const struct sl_client_io_buffer *buffer = &io->exports[i];
-        if (holds(buffer->base, buffer->bytes, at, bytes)) {
+        if (client_io_memory_holds(buffer->base, buffer->bytes, at, bytes)) {
             return (buffer->registered_with & 1U << scheme) != 0;
         }
     }
@@ -97,7 +99,8 @@ bool sl_client_io_has_registered(const struct sl_client_io *io, enum sl_endpoint
                                  const void *at, uint64_t bytes)
 {
     const struct sl_send_arena *arena = io->options->send_arena;
-    return (arena != NULL && holds(sl_send_arena_shared(arena)->base,
+    return (arena != NULL &&
+            client_io_memory_holds(sl_send_arena_shared(arena)->base,
                                    sl_send_arena_shared(arena)->bytes, at, bytes)) ||
            sl_client_io_has_exported(io, scheme, at, bytes);
 }

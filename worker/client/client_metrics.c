@@ -43,8 +43,9 @@ static const struct sl_metrics_row thread_rows[] = {
         "Time from the submission of a step until it is complete."),
 };
 
-static void add(struct sl_client *client, struct sl_metrics_source *source,
-                const struct sl_metrics_row *rows, uint32_t row_count, const void *cells)
+static void client_metrics_add(struct sl_client *client, struct sl_metrics_source *source,
+                               const struct sl_metrics_row *rows, uint32_t row_count,
+                               const void *cells)
 {
     *source = (struct sl_metrics_source){.rows = rows, .row_count = row_count, .cells = cells};
     sl_metrics_add(&client->metrics, source);
@@ -71,15 +72,16 @@ void sl_client_metrics_init(struct sl_client *client)
 {
     for (uint32_t i = 0; i < client->io_count; i++) {
         struct sl_client_io *io = &client->ios[i];
-        add(client, &io->metrics, io_rows, sizeof io_rows / sizeof *io_rows, &io->cells);
+        client_metrics_add(client, &io->metrics, io_rows, sizeof io_rows / sizeof *io_rows,
+                           &io->cells);
         add_transports(client, io);
     }
 }
 
 void sl_client_metrics_add_thread(struct sl_client *client, struct sl_thread_ctx *thread_ctx)
 {
-    add(client, &thread_ctx->metrics, thread_rows, sizeof thread_rows / sizeof *thread_rows,
-        &thread_ctx->cells);
+    client_metrics_add(client, &thread_ctx->metrics, thread_rows,
+                       sizeof thread_rows / sizeof *thread_rows, &thread_ctx->cells);
 }
 
 struct step_times {

@@ -58,7 +58,7 @@ static void send_report(struct sl_client_io *io, uint64_t now_ns)
     }
 }
 
-static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+static void client_report_on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_client_io *io = SL_CONTAINER_OF(timer, struct sl_client_io, coordinator.report);
     sl_reactor_arm(io->reactor, timer, INTERVAL_NS);
@@ -73,7 +73,7 @@ void sl_client_report_start(struct sl_client_io *io, bool wanted)
     sl_reactor_disarm(io->reactor, timer);
     if (wanted && io->options->metrics != NULL &&
         io->options->hello.role == SL_MESSAGE_ROLE_WORKER) {
-        timer->run = on_timer;
+        timer->run = client_report_on_timer;
         io->coordinator.begun_ns = io->coordinator.begun_ns == 0 ? sl_reactor_now_ns(io->reactor)
                                                                  : io->coordinator.begun_ns;
         sl_reactor_arm(io->reactor, timer, INTERVAL_NS);

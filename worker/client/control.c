@@ -44,7 +44,8 @@ static bool check_answer(struct sl_control_op *op, const struct sl_message *answ
     return op->err == 0;
 }
 
-static void cluster_came(void *ctx, const struct sl_message *answer, int err, const char *reason)
+static void client_control_cluster_came(void *ctx, const struct sl_message *answer, int err,
+                                        const char *reason)
 {
     struct sl_control_op *op = ctx;
     if (!check_answer(op, answer, err, reason, SL_MESSAGE_CLUSTER)) {
@@ -106,7 +107,8 @@ static void register_again(struct sl_client_io *io)
     }
 }
 
-static void table_kept(void *ctx, const struct sl_message *answer, int err, const char *reason)
+static void client_control_table_kept(void *ctx, const struct sl_message *answer, int err,
+                                      const char *reason)
 {
     struct sl_client_io *io = ctx;
     if (err != 0 && err != SL_ERR_CANCELLED) {
@@ -124,7 +126,8 @@ static void keep_tables(struct sl_client_io *io)
         message.table_open.spec = io->tables.items[i].spec;
         message.table_open.table_id = io->tables.items[i].id;
         message.table_open.keep_id = true;
-        sl_session_request(io->coordinator.session, &message, REGISTER_TIMEOUT_NS, table_kept, io);
+        sl_session_request(io->coordinator.session, &message, REGISTER_TIMEOUT_NS,
+                           client_control_table_kept, io);
     }
 }
 
@@ -191,8 +194,8 @@ int sl_control_add_table(struct sl_client_io *io, uint32_t id, const struct sl_t
 
 /* The session */
 
-static void welcomed(void *ctx, struct sl_session *session,
-                     const struct sl_message_welcome *welcome)
+static void client_control_welcomed(void *ctx, struct sl_session *session,
+                                    const struct sl_message_welcome *welcome)
 {
     struct sl_client_io *io = ctx;
     bool started_anew = io->coordinator.incarnation != welcome->incarnation;
@@ -203,7 +206,8 @@ static void welcomed(void *ctx, struct sl_session *session,
     if (op != NULL) {
         io->coordinator.joining = NULL;
         op->task_index = welcome->task_index;
-        send_register(io, sl_client_io_time_left(io, op->deadline_ns), cluster_came, op);
+        send_register(io, sl_client_io_time_left(io, op->deadline_ns), client_control_cluster_came,
+                      op);
         return;
     }
     sl_log_event(SL_LOG_INFO, SL_EVENT("coordinator_reachable"), "%s: connected again",
@@ -214,7 +218,8 @@ static void welcomed(void *ctx, struct sl_session *session,
     register_again(io);
 }
 
-static void notified(void *ctx, struct sl_session *session, const struct sl_message *message)
+static void client_control_notified(void *ctx, struct sl_session *session,
+                                    const struct sl_message *message)
 {
     struct sl_client_io *io = ctx;
     if (message->kind == SL_MESSAGE_CLUSTER) {
@@ -234,7 +239,8 @@ static void lost(void *ctx, struct sl_session *session, int err, const char *rea
                  "%s: connection lost: %s; retrying", io->options->coordinator_name, why);
 }
 
-static void closed(void *ctx, struct sl_session *session, int err, const char *reason)
+static void client_control_closed(void *ctx, struct sl_session *session, int err,
+                                  const char *reason)
 {
     struct sl_client_io *io = ctx;
     struct sl_control_op *op = io->coordinator.joining;
@@ -252,10 +258,10 @@ static void closed(void *ctx, struct sl_session *session, int err, const char *r
 }
 
 static const struct sl_session_events control_events = {
-    .welcomed = welcomed,
-    .notified = notified,
+    .welcomed = client_control_welcomed,
+    .notified = client_control_notified,
     .lost = lost,
-    .closed = closed,
+    .closed = client_control_closed,
 };
 
 void sl_control_join(struct sl_control_op *op)
@@ -292,7 +298,8 @@ void sl_control_join(struct sl_control_op *op)
 /* Requests */
 
 /* Sends the message, or fails the operation if the connection is permanently closed. */
-static void ask(struct sl_control_op *op, struct sl_message *message, sl_session_answer_fn *answer)
+static void client_control_ask(struct sl_control_op *op, struct sl_message *message,
+                               sl_session_answer_fn *answer)
 {
     struct sl_client_io *io = op->io;
     if (io->coordinator.is_lost) {
@@ -305,7 +312,8 @@ static void ask(struct sl_control_op *op, struct sl_message *message, sl_session
                        sl_client_io_time_left(io, op->deadline_ns), answer, op);
 }
 
-static void table_opened(void *ctx, const struct sl_message *answer, int err, const char *reason)
+static void client_control_table_opened(void *ctx, const struct sl_message *answer, int err,
+                                        const char *reason)
 {
     struct sl_control_op *op = ctx;
     if (check_answer(op, answer, err, reason, SL_MESSAGE_TABLE_OPENED)) {
@@ -327,7 +335,7 @@ void sl_control_table_open(struct sl_control_op *op)
 {
     struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN};
     message.table_open.spec = *op->spec;
-    ask(op, &message, table_opened);
+    client_control_ask(op, &message, client_control_table_opened);
 }
 
 static void table_found(void *ctx, const struct sl_message *answer, int err, const char *reason)
@@ -343,7 +351,7 @@ void sl_control_table_find(struct sl_control_op *op)
 {
     struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN, .table_open = {.asks = true}};
     snprintf(message.table_open.spec.name, sizeof message.table_open.spec.name, "%s", op->name);
-    ask(op, &message, table_found);
+    client_control_ask(op, &message, table_found);
 }
 
 static void barrier_done(void *ctx, const struct sl_message *answer, int err, const char *reason)
@@ -353,7 +361,7 @@ static void barrier_done(void *ctx, const struct sl_message *answer, int err, co
     sl_control_op_answer(op);
 }
 
-static uint32_t time_left_ms(const struct sl_control_op *op)
+static uint32_t client_control_time_left_ms(const struct sl_control_op *op)
 {
     uint64_t left_ms = sl_client_io_time_left(op->io, op->deadline_ns) / SL_CLOCK_NS_PER_MS;
     return left_ms < UINT32_MAX ? (uint32_t)left_ms : UINT32_MAX;
@@ -364,8 +372,8 @@ void sl_control_barrier(struct sl_control_op *op)
     struct sl_message message = {.kind = SL_MESSAGE_BARRIER};
     snprintf(message.barrier.name, sizeof message.barrier.name, "%s", op->name);
     message.barrier.count = op->count;
-    message.barrier.timeout_ms = time_left_ms(op);
-    ask(op, &message, barrier_done);
+    message.barrier.timeout_ms = client_control_time_left_ms(op);
+    client_control_ask(op, &message, barrier_done);
 }
 
 static void checkpoint_done(void *ctx, const struct sl_message *answer, int err, const char *reason)
@@ -381,9 +389,9 @@ void sl_control_checkpoint(struct sl_control_op *op)
 {
     struct sl_message message = {
         .kind = SL_MESSAGE_CHECKPOINT_ASK,
-        .timeout_ms = time_left_ms(op),
+        .timeout_ms = client_control_time_left_ms(op),
     };
-    ask(op, &message, checkpoint_done);
+    client_control_ask(op, &message, checkpoint_done);
 }
 
 void sl_control_leave(struct sl_client_io *io)

@@ -60,7 +60,7 @@ int sl_control_op_results(const struct sl_control_op *ops, uint32_t count,
     return err;
 }
 
-static void deliver(void *ctx, uint64_t a, uint64_t b)
+static void control_op_deliver(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_control_op *op = ctx;
     op->run(op);
@@ -70,7 +70,7 @@ void sl_control_op_post(struct sl_control_op *op, struct sl_port *port)
 {
     op->answers = port->lanes[op->io->index].from;
     sl_list_init(&op->asked);
-    sl_port_post(port, op->io->index, (struct sl_mail){.run = deliver, .ctx = op});
+    sl_port_post(port, op->io->index, (struct sl_mail){.run = control_op_deliver, .ctx = op});
 }
 
 void sl_control_op_run(struct sl_control_op *op, struct sl_port *port)

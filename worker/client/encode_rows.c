@@ -49,8 +49,8 @@ static uint32_t rows_for_section(struct sl_encoder *encoder, const struct sl_ope
     return fit;
 }
 
-static int make_room(struct sl_encoder *encoder, const struct sl_operation *operation,
-                     uint32_t wanted)
+static int encode_rows_make_room(struct sl_encoder *encoder, const struct sl_operation *operation,
+                                 uint32_t wanted)
 {
     return encoder->request != NULL
                ? 0
@@ -170,7 +170,7 @@ static int encode_grouped(struct sl_encoder *encoder, const struct sl_operation 
     uint32_t runs = err == 0 ? count_runs(&rows) : 0;
     while (err == 0 && runs > 0) {
         uint32_t fit = rows_for_section(encoder, operation, runs), taken;
-        err = make_room(encoder, operation, runs);
+        err = encode_rows_make_room(encoder, operation, runs);
         if (err != 0 || (err = put_grouped(encoder, operation, &rows, fit, &taken)) != 0) {
             break;
         }
@@ -192,7 +192,7 @@ int sl_encode_rows(struct sl_encoder *encoder, const struct sl_operation *operat
         }
         struct sl_encoder_rows piece = rows;
         piece.count = fit;
-        int err = make_room(encoder, operation, rows.count);
+        int err = encode_rows_make_room(encoder, operation, rows.count);
         if (err != 0 || (err = put_rows(encoder, operation, &piece)) != 0) {
             return err;
         }

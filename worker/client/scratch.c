@@ -7,7 +7,8 @@
 
 #define CHUNK_BYTES_MIN (32U << 10)
 
-static struct sl_scratch_chunk *chunk_create(const struct sl_scratch *scratch, size_t bytes)
+static struct sl_scratch_chunk *client_scratch_chunk_create(const struct sl_scratch *scratch,
+                                                            size_t bytes)
 {
     if (bytes > SIZE_MAX - sizeof(struct sl_scratch_chunk)) {
         return NULL;
@@ -48,7 +49,8 @@ void *sl_scratch_take_fresh(struct sl_scratch *scratch, size_t bytes)
     bytes = (bytes + SL_SCRATCH_ALIGNMENT - 1) & ~(size_t)(SL_SCRATCH_ALIGNMENT - 1);
     struct sl_scratch_chunk *full = scratch->chunks;
     size_t wanted = full == NULL ? CHUNK_BYTES_MIN : 2 * full->bytes;
-    struct sl_scratch_chunk *fresh = chunk_create(scratch, wanted > bytes ? wanted : bytes);
+    struct sl_scratch_chunk *fresh =
+        client_scratch_chunk_create(scratch, wanted > bytes ? wanted : bytes);
     if (fresh == NULL) {
         return NULL;
     }
@@ -84,5 +86,6 @@ void sl_scratch_reset(struct sl_scratch *scratch)
         bytes += chunk->bytes;
     }
     sl_scratch_fini(scratch);
-    scratch->chunks = chunk_create(scratch, bytes); /* NULL is fine: the next take retries */
+    scratch->chunks =
+        client_scratch_chunk_create(scratch, bytes); /* NULL is fine: the next take retries */
 }

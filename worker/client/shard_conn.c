@@ -163,7 +163,8 @@ static void commit(struct sl_shard_conn *conn, struct sl_request *request,
 }
 
 /* Spends credit and reserves a frame. NULL: no credit, slot or outbox memory; wait. */
-static uint8_t *prepare(struct sl_shard_conn *conn, uint64_t cost, uint32_t preferred_bytes)
+static uint8_t *shard_conn_prepare(struct sl_shard_conn *conn, uint64_t cost,
+                                   uint32_t preferred_bytes)
 {
     if (sl_inflight_full(&conn->inflight) || !sl_credit_spend(&conn->credit, cost)) {
         return NULL;
@@ -181,7 +182,7 @@ static bool try_send(struct sl_shard_conn *conn, struct sl_request *request)
     uint64_t cost = sl_request_credit_bytes((uint64_t)request->body_bytes + request->tail_bytes,
                                             request->reply_bytes);
     const struct layout layout = layout_of(conn, request);
-    uint8_t *room = prepare(conn, cost, layout.copied);
+    uint8_t *room = shard_conn_prepare(conn, cost, layout.copied);
     if (room == NULL) {
         return false;
     }
@@ -196,7 +197,7 @@ static bool try_finish(struct sl_shard_conn *conn)
         struct sl_request_prefix prefix;
         struct sl_request_section section;
     } body = {{.section_count = 1, .clock = SL_REQUEST_CLOCK_FINISHED}, {.op = SL_REQUEST_TICK}};
-    uint8_t *room = prepare(conn, sl_request_credit_bytes(sizeof body, 0), sizeof body);
+    uint8_t *room = shard_conn_prepare(conn, sl_request_credit_bytes(sizeof body, 0), sizeof body);
     if (room == NULL) {
         return false;
     }
@@ -328,7 +329,8 @@ static void end_direct_reply(struct sl_shard_conn *conn)
     }
 }
 
-static void release(struct sl_shard_conn *conn, const struct sl_transport_message *message)
+static void shard_conn_release(struct sl_shard_conn *conn,
+                               const struct sl_transport_message *message)
 {
     if (message->token != NULL) {
         sl_transport_release(sl_session_conn(conn->session), message);
@@ -343,7 +345,7 @@ static void refused(struct sl_shard_conn *conn, struct sl_request *request,
     int err = -(int)message->header.status;
     char text[SL_SHARD_CONN_REASON_BYTES];
     sl_reason_copy_printable(text, sizeof text, message->payload, message->header.payload_bytes);
-    release(conn, message);
+    shard_conn_release(conn, message);
     if (request != NULL) {
         sl_substep_failed(request, err, text[0] == '\0' ? sl_err_name(err) : text);
     }
@@ -356,7 +358,7 @@ static void succeeded(struct sl_shard_conn *conn, struct sl_request *request,
         sl_scatter_reply(request, message->payload);
     }
     uint32_t floor = message->header.budget_us;
-    release(conn, message);
+    shard_conn_release(conn, message);
     if (request != NULL) {
         sl_substep_replied(request, floor);
     }
@@ -380,7 +382,7 @@ static void take_reply(struct sl_shard_conn *conn, struct sl_request *request, u
         sl_cell_set(&conn->io->cells.clock, clock);
     }
     if (request != NULL && message->header.payload_bytes != request->reply_bytes) {
-        release(conn, message);
+        shard_conn_release(conn, message);
         sl_substep_failed(request, SL_ERR_PROTOCOL, "its reply has the wrong length");
         sl_shard_conn_break(conn, "one of its replies had the wrong length", true);
         return;
@@ -392,7 +394,7 @@ static void replied(struct sl_shard_conn *conn, const struct sl_transport_messag
 {
     struct sl_inflight_entry *found = sl_inflight_find(&conn->inflight, message->header.request_id);
     if (found == NULL) {
-        release(conn, message);
+        shard_conn_release(conn, message);
         sl_shard_conn_break(conn, "it answered a request that is not in flight", true);
         return;
     }
@@ -414,7 +416,7 @@ void sl_shard_conn_received(void *ctx, struct sl_session *session,
     if (message->header.type == SL_FRAME_REPLY) {
         replied(conn, message);
     } else {
-        release(conn, message);
+        shard_conn_release(conn, message);
     }
     sl_shard_conn_pump(conn);
 }

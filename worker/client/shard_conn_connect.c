@@ -114,14 +114,14 @@ const char *sl_shard_conn_last_error(const struct sl_shard_conn *conn)
 }
 
 /* Sets the name first, to remove it from the start of the reason. */
-static void set_reason(struct sl_shard_conn *conn, const char *reason)
+static void shard_conn_connect_set_reason(struct sl_shard_conn *conn, const char *reason)
 {
     sl_shard_conn_set_name(conn);
     snprintf(conn->reason, sizeof conn->reason, "%s", sl_control_op_reason(conn->name, reason));
 }
 
 /* Answers the operation that waits for this connection. */
-static void opened(struct sl_shard_conn *conn)
+static void shard_conn_connect_opened(struct sl_shard_conn *conn)
 {
     struct sl_control_op *op = conn->opening;
     conn->opening = NULL;
@@ -245,8 +245,8 @@ static void welcomed_again(struct sl_shard_conn *conn, const struct sl_message_w
     sl_shard_conn_pump(conn);
 }
 
-static void welcomed(void *ctx, struct sl_session *session,
-                     const struct sl_message_welcome *welcome)
+static void shard_conn_connect_welcomed(void *ctx, struct sl_session *session,
+                                        const struct sl_message_welcome *welcome)
 {
     struct sl_shard_conn *conn = ctx;
     take_connection(conn);
@@ -264,49 +264,51 @@ static void welcomed(void *ctx, struct sl_session *session,
     } else {
         welcomed_again(conn, welcome);
     }
-    opened(conn);
+    shard_conn_connect_opened(conn);
 }
 
-static void writable(void *ctx, struct sl_session *session)
+static void shard_conn_connect_writable(void *ctx, struct sl_session *session)
 {
     sl_shard_conn_pump(ctx);
 }
 
 /* Ends */
 
-static void end(struct sl_shard_conn *conn)
+static void shard_conn_connect_end(struct sl_shard_conn *conn)
 {
     sl_log_warn("%s: connection lost for good: %s", conn->name, conn->reason);
     conn->state = SL_SHARD_CONN_CLOSED;
     sl_shard_conn_fail_all(conn);
 }
 
-static void lost(void *ctx, struct sl_session *session, int err, const char *reason)
+static void shard_conn_connect_lost(void *ctx, struct sl_session *session, int err,
+                                    const char *reason)
 {
     struct sl_shard_conn *conn = ctx;
     if (conn->state == SL_SHARD_CONN_ENDING) {
         sl_session_close(&conn->session);
-        end(conn);
+        shard_conn_connect_end(conn);
         return;
     }
-    set_reason(conn, reason);
+    shard_conn_connect_set_reason(conn, reason);
     sl_log_warn("%s: connection lost: %s; retrying", conn->name, conn->reason);
     conn->state = SL_SHARD_CONN_DISCONNECTED;
     sl_shard_conn_requeue(conn);
 }
 
-static void closed(void *ctx, struct sl_session *session, int err, const char *reason)
+static void shard_conn_connect_closed(void *ctx, struct sl_session *session, int err,
+                                      const char *reason)
 {
     struct sl_shard_conn *conn = ctx;
     if (conn->state != SL_SHARD_CONN_BREAKING && conn->state != SL_SHARD_CONN_ENDING) {
-        set_reason(conn, reason);
+        shard_conn_connect_set_reason(conn, reason);
     }
     if (conn->opening != NULL) {
         sl_control_op_fail(conn->opening, err == 0 ? SL_ERR_CLOSED : err, "%s", reason);
         conn->state = SL_SHARD_CONN_CLOSED;
-        opened(conn);
+        shard_conn_connect_opened(conn);
     } else {
-        end(conn);
+        shard_conn_connect_end(conn);
     }
 }
 
@@ -328,12 +330,12 @@ void sl_shard_conn_break(struct sl_shard_conn *conn, const char *reason, bool fo
 /* Opening and closing */
 
 static const struct sl_session_events conn_events = {
-    .welcomed = welcomed,
+    .welcomed = shard_conn_connect_welcomed,
     .received = sl_shard_conn_received,
     .sink = sl_shard_conn_sink,
-    .writable = writable,
-    .lost = lost,
-    .closed = closed,
+    .writable = shard_conn_connect_writable,
+    .lost = shard_conn_connect_lost,
+    .closed = shard_conn_connect_closed,
 };
 
 /* Without the transport the connection uses the fallback only. */
@@ -377,7 +379,7 @@ void sl_shard_conn_open(struct sl_shard_conn *conn, struct sl_control_op *op)
         snprintf(conn->reason, sizeof conn->reason, "cannot connect: %s",
                  sl_client_io_last_error(conn->address.endpoint.scheme, err));
         sl_control_op_fail(op, err, "%s: %s", conn->name, conn->reason);
-        opened(conn);
+        shard_conn_connect_opened(conn);
     }
 }
 
@@ -386,7 +388,7 @@ void sl_shard_conn_cancel(struct sl_shard_conn *conn, const struct sl_control_op
     if (conn->opening == op) {
         sl_shard_conn_close(conn);
         sl_control_op_fail(conn->opening, SL_ERR_CANCELLED, "%s: interrupted", conn->name);
-        opened(conn);
+        shard_conn_connect_opened(conn);
     }
 }
 

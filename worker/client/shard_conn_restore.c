@@ -17,7 +17,8 @@ static bool may_change(int err)
 }
 
 /* Returns whether the restore continues with this answer. */
-static bool take_answer(struct sl_shard_conn *conn, int err, const char *what, const char *reason)
+static bool shard_conn_restore_take_answer(struct sl_shard_conn *conn, int err, const char *what,
+                                           const char *reason)
 {
     conn->restore.asked = false;
     if (conn->restore.anew) {
@@ -34,7 +35,8 @@ static bool take_answer(struct sl_shard_conn *conn, int err, const char *what, c
     return false;
 }
 
-static void table_opened(void *ctx, const struct sl_message *answer, int err, const char *reason)
+static void shard_conn_restore_table_opened(void *ctx, const struct sl_message *answer, int err,
+                                            const char *reason)
 {
     struct sl_shard_conn *conn = ctx;
     const bool has_answer = err == 0 && !conn->restore.anew;
@@ -46,16 +48,17 @@ static void table_opened(void *ctx, const struct sl_message *answer, int err, co
         err = SL_ERR_VERSION;
         reason = SL_CONTROL_OP_OLDER_PEER;
     }
-    if (take_answer(conn, err, "a table cannot be opened again", reason)) {
+    if (shard_conn_restore_take_answer(conn, err, "a table cannot be opened again", reason)) {
         conn->restore.table++;
         sl_shard_conn_restore(conn);
     }
 }
 
-static void joined(void *ctx, const struct sl_message *answer, int err, const char *reason)
+static void shard_conn_restore_joined(void *ctx, const struct sl_message *answer, int err,
+                                      const char *reason)
 {
     struct sl_shard_conn *conn = ctx;
-    if (!take_answer(conn, err, "this worker cannot join again", reason)) {
+    if (!shard_conn_restore_take_answer(conn, err, "this worker cannot join again", reason)) {
         return;
     }
     if (answer->clock != conn->clock.value) {
@@ -90,10 +93,10 @@ void sl_shard_conn_restore(struct sl_shard_conn *conn)
         struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN};
         message.table_open.spec = io->tables.items[conn->restore.table].spec;
         message.table_open.table_id = io->tables.items[conn->restore.table].id;
-        ask(conn, &message, table_opened);
+        ask(conn, &message, shard_conn_restore_table_opened);
     } else if (must_join(conn)) {
         struct sl_message message = {.kind = SL_MESSAGE_JOIN, .clock = conn->clock.value};
-        ask(conn, &message, joined);
+        ask(conn, &message, shard_conn_restore_joined);
     } else if (conn->clock.is_agreed || io->options->hello.role != SL_MESSAGE_ROLE_WORKER) {
         conn->restore.pending = false;
         conn->state = SL_SHARD_CONN_OPEN;

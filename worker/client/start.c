@@ -65,7 +65,7 @@ static int ops_result(const struct sl_client *client)
 
 /* Options */
 
-static bool is_given(const char *text)
+static bool start_is_given(const char *text)
 {
     return text != NULL && text[0] != '\0';
 }
@@ -86,8 +86,8 @@ static int check_security(const struct sl_client_options *options)
         return sl_reason_report(SL_ERR_INVALID, "client: a secret of %zu bytes: accepts %d to %d",
                                 options->secret_bytes, SL_SECRET_BYTES_MIN, SL_SECRET_BYTES_MAX);
     }
-    bool all = is_given(options->tls_certificate) && is_given(options->tls_key) &&
-               is_given(options->tls_authority);
+    bool all = start_is_given(options->tls_certificate) && start_is_given(options->tls_key) &&
+               start_is_given(options->tls_authority);
     bool none = options->tls_certificate == NULL && options->tls_key == NULL &&
                 options->tls_authority == NULL;
     if (!all && !none) {
@@ -130,7 +130,7 @@ static int check_options(const struct sl_client_options *options,
 static int copy_devices(struct sl_client_io_options *to, const struct sl_client_options *options)
 {
     struct sl_reason reason;
-    int err = is_given(options->dpdk_device)
+    int err = start_is_given(options->dpdk_device)
                   ? sl_dpdk_device_list_create(options->dpdk_device, NULL, &to->devices, &reason)
                   : 0;
     if (err != 0) {
@@ -202,7 +202,7 @@ static void fill_io_options(struct sl_client *client, const struct sl_client_opt
                  options->congestion_control);
         to->transport.congestion_control = to->congestion_control;
     }
-    if (is_given(options->rdma_device)) {
+    if (start_is_given(options->rdma_device)) {
         snprintf(to->rdma_device, sizeof to->rdma_device, "%s", options->rdma_device);
         to->transport.rdma_device = to->rdma_device;
     }

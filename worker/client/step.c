@@ -654,7 +654,7 @@ bool sl_step_done(struct sl_step *step)
 }
 
 /* A step that is not complete when the wait begins is awaited. */
-static bool is_complete(void *ctx)
+static bool client_step_is_complete(void *ctx)
 {
     struct sl_step *step = ctx;
     const bool was_awaited = step->is_awaited;
@@ -676,7 +676,8 @@ static int wait_until(struct sl_step *step, uint64_t timeout_ns)
         return sl_reason_report(SL_ERR_INVALID, "wait: the step was never submitted");
     }
     err = step->state == SL_STEP_SUBMITTED
-              ? sl_wait_until(step->client, &step->thread_ctx->port, timeout_ns, is_complete, step)
+              ? sl_wait_until(step->client, &step->thread_ctx->port, timeout_ns,
+                              client_step_is_complete, step)
               : 0;
     step->is_awaited = false;
     if (err != 0) {
@@ -700,7 +701,8 @@ int sl_step_wait_for(struct sl_step *step, uint32_t timeout_ms)
 int sl_step_wait_through(struct sl_step *step)
 {
     if (step->state == SL_STEP_SUBMITTED) {
-        (void)sl_port_wait_until(&step->thread_ctx->port, SL_CLOCK_NEVER, is_complete, step);
+        (void)sl_port_wait_until(&step->thread_ctx->port, SL_CLOCK_NEVER, client_step_is_complete,
+                                 step);
     }
     return sl_step_wait(step);
 }

@@ -12,7 +12,7 @@
  * memory. */
 #define REPLY_BUFFER_NS (50 * SL_CLOCK_NS_PER_MS)
 
-static void post(struct sl_substep *substep, sl_mail_fn *run, uint64_t a)
+static void substep_post(struct sl_substep *substep, sl_mail_fn *run, uint64_t a)
 {
     if (substep->answers == NULL) {
         run(substep, a, 0);
@@ -24,7 +24,7 @@ static void post(struct sl_substep *substep, sl_mail_fn *run, uint64_t a)
 }
 
 /* One of `left` is over. Afterwards the substep may be freed, unless it has unsent memory. */
-static void release(struct sl_substep *substep)
+static void substep_release(struct sl_substep *substep)
 {
     sl_assert(substep->left > 0);
     substep->left--;
@@ -34,7 +34,7 @@ static void release(struct sl_substep *substep)
     sl_reactor_disarm(substep->io->reactor, &substep->timer);
     substep->completed = true;
     substep->ended_ns = sl_reactor_now_ns(substep->io->reactor);
-    post(substep, substep->on_complete, substep->unsent == 0 ? 1 : 0);
+    substep_post(substep, substep->on_complete, substep->unsent == 0 ? 1 : 0);
 }
 
 void sl_substep_settle(struct sl_request *request)
@@ -44,12 +44,12 @@ void sl_substep_settle(struct sl_request *request)
     }
     struct sl_substep *substep = request->substep;
     request->over = true;
-    release(substep);
+    substep_release(substep);
 }
 
 /* Abandons every request that the transport does not hold. by_force: breaks the connections of the
  * others; these requests are over when it has closed. The caller counts in `left`. */
-static void abandon(struct sl_substep *substep, bool by_force)
+static void substep_abandon(struct sl_substep *substep, bool by_force)
 {
     for (struct sl_request *at = substep->requests.first; at != NULL; at = at->next) {
         if (at->over) {
@@ -72,24 +72,24 @@ static void abandon(struct sl_substep *substep, bool by_force)
     }
 }
 
-static void fail(struct sl_substep *substep, const struct sl_shard_conn *conn, int err,
-                 const char *text)
+static void substep_fail(struct sl_substep *substep, const struct sl_shard_conn *conn, int err,
+                         const char *text)
 {
     if (substep->err == 0) {
         substep->err = err;
         snprintf(substep->error, sizeof substep->error, "%s: %s", conn->name, text);
-        abandon(substep, false);
+        substep_abandon(substep, false);
     }
 }
 
 /* Called at the deadline, or just before the timer if the shard reports the deadline first. */
-static void fail_late(struct sl_substep *substep, const struct sl_shard_conn *conn,
-                      const char *kind, const char *why)
+static void substep_fail_late(struct sl_substep *substep, const struct sl_shard_conn *conn,
+                              const char *kind, const char *why)
 {
     char text[SL_SUBSTEP_ERROR_BYTES - SL_SHARD_CONN_NAME_BYTES - 2];
     snprintf(text, sizeof text, "deadline of %u ms passed%s%s", substep->timeout_ms,
              why[0] == '\0' ? "" : kind, why);
-    fail(substep, conn, SL_ERR_DEADLINE, text);
+    substep_fail(substep, conn, SL_ERR_DEADLINE, text);
 }
 
 void sl_substep_failed(struct sl_request *request, int err, const char *text)
@@ -99,12 +99,12 @@ void sl_substep_failed(struct sl_request *request, int err, const char *text)
     sl_cell_add(&substep->io->cells.failures, 1);
     substep->left++;
     if (err == SL_ERR_DEADLINE) {
-        fail_late(substep, conn, ": ", text);
+        substep_fail_late(substep, conn, ": ", text);
     } else {
-        fail(substep, conn, err, text);
+        substep_fail(substep, conn, err, text);
     }
     sl_substep_settle(request);
-    release(substep);
+    substep_release(substep);
 }
 
 void sl_substep_replied(struct sl_request *request, uint32_t floor)
@@ -127,7 +127,7 @@ void sl_substep_tail_sent(void *ctx)
     if (!substep->completed) {
         sl_substep_settle(request);
     } else if (substep->unsent == 0) {
-        post(substep, substep->on_return, 0);
+        substep_post(substep, substep->on_return, 0);
     }
 }
 
@@ -175,34 +175,34 @@ static void expire_at_last(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_substep *substep = substep_of(timer);
     substep->left++;
-    abandon(substep, true);
-    release(substep);
+    substep_abandon(substep, true);
+    substep_release(substep);
 }
 
-static void expire(struct sl_timer *timer, uint64_t now_ns)
+static void substep_expire(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_substep *substep = substep_of(timer);
     const struct sl_shard_conn *culprit = culprit_of(substep);
     substep->left++;
     sl_cell_add(&substep->io->cells.failures, 1);
     const char *kind = culprit->state == SL_SHARD_CONN_RESTORING ? ": " : ": not connected: ";
-    fail_late(substep, culprit, kind, sl_shard_conn_last_error(culprit));
+    substep_fail_late(substep, culprit, kind, sl_shard_conn_last_error(culprit));
     if (is_worth_waiting(substep)) {
         substep->timer.run = expire_at_last;
         sl_reactor_arm(substep->io->reactor, &substep->timer, REPLY_BUFFER_NS);
     } else {
-        abandon(substep, true);
+        substep_abandon(substep, true);
     }
-    release(substep);
+    substep_release(substep);
 }
 
 /* Returns NULL if all requests were submitted; else the first that its connection cannot take, with
  * the error, and nothing was. */
-static struct sl_request *start(struct sl_substep *substep, int *err, const char **text)
+static struct sl_request *substep_start(struct sl_substep *substep, int *err, const char **text)
 {
     sl_reactor_assert_owner(substep->io->reactor);
     substep->left = substep->requests.count;
-    substep->timer = (struct sl_timer){.run = expire};
+    substep->timer = (struct sl_timer){.run = substep_expire};
     for (struct sl_request *at = substep->requests.first; at != NULL; at = at->next) {
         *err = sl_shard_conn_check(sl_client_io_conn(substep->io, at->shard), at, text);
         if (*err != 0) {
@@ -220,14 +220,14 @@ bool sl_substep_try_start(struct sl_substep *substep)
 {
     int err;
     const char *text;
-    return start(substep, &err, &text) == NULL;
+    return substep_start(substep, &err, &text) == NULL;
 }
 
 void sl_substep_start(void *ctx, uint64_t a, uint64_t b)
 {
     int err;
     const char *text;
-    struct sl_request *refused = start(ctx, &err, &text);
+    struct sl_request *refused = substep_start(ctx, &err, &text);
     if (refused != NULL) {
         sl_substep_failed(refused, err, text);
     }

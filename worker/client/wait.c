@@ -49,7 +49,7 @@ static void cancel_returned(void *ctx, uint64_t a, uint64_t b)
     op->returned = true;
 }
 
-static void cancel(void *ctx, uint64_t a, uint64_t b)
+static void wait_cancel(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_control_op *op = ctx;
     sl_client_io_cancel(op);
@@ -63,7 +63,7 @@ int sl_wait_ops(const struct sl_client *client, struct sl_port *port, struct sl_
     struct ops wait = {.ops = ops, .count = count};
     int err = sl_wait_until(client, port, SL_CLOCK_NEVER, are_done, &wait);
     for (uint32_t i = 0; err != 0 && i < count; i++) {
-        sl_port_post(port, ops[i].io->index, (struct sl_mail){.run = cancel, .ctx = &ops[i]});
+        sl_port_post(port, ops[i].io->index, (struct sl_mail){.run = wait_cancel, .ctx = &ops[i]});
     }
     if (err != 0) {
         (void)sl_port_wait_until(port, SL_CLOCK_NEVER, are_returned, &wait);

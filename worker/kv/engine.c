@@ -7,7 +7,7 @@
 #include "core/clock.h"
 #include "worker/client/step_internal.h"
 
-static void append(struct sl_engine_list *list, struct sl_engine_call *call)
+static void kv_engine_append(struct sl_engine_list *list, struct sl_engine_call *call)
 {
     call->next = NULL;
     if (list->last == NULL) {
@@ -24,7 +24,7 @@ static void append(struct sl_engine_list *list, struct sl_engine_call *call)
 static void step_is_done(void *ctx)
 {
     struct sl_engine_call *call = ctx;
-    append(&call->kv->engine->driver.ended, call);
+    kv_engine_append(&call->kv->engine->driver.ended, call);
 }
 
 static int add_operation(const struct sl_engine_call *call)
@@ -60,7 +60,7 @@ static void start(struct sl_engine *engine, struct sl_engine_call *call, uint64_
                    : sl_step_submit_at(call->step, time_left_ms(call->deadline_ns, now_ns), now_ns);
     if (err != 0) {
         call->err = err;
-        append(&engine->driver.ended, call);
+        kv_engine_append(&engine->driver.ended, call);
     }
 }
 
@@ -74,7 +74,7 @@ static void admit(struct sl_engine *engine)
     engine->driver.woken = false;
     struct sl_engine_call *call = NULL;
     for (; room > 0 && (call = sl_engine_dequeue(engine)) != NULL; room--) {
-        append(&taken, call);
+        kv_engine_append(&taken, call);
     }
     engine->driver.backlog = engine->heap_count > 0;
     while (engine->new_jobs != NULL) {
@@ -100,7 +100,7 @@ static void waiter_is_over(void *ctx, uint64_t err, uint64_t unused)
     waiter->over = true;
 }
 
-static void wake(struct sl_engine_waiter *waiter, int err)
+static void kv_engine_wake(struct sl_engine_waiter *waiter, int err)
 {
     int posted = sl_mailbox_post(
         waiter->lane,
@@ -148,10 +148,10 @@ static void close_call(struct sl_engine *engine, struct sl_engine_call *call)
     while (call->waiters != NULL) {
         struct sl_engine_waiter *waiter = call->waiters;
         call->waiters = waiter->next;
-        wake(waiter, call->err);
+        kv_engine_wake(waiter, call->err);
     }
     if (kv->outstanding == 0 && kv->drained != NULL) {
-        wake(kv->drained, 0);
+        kv_engine_wake(kv->drained, 0);
         kv->drained = NULL;
     }
     sl_engine_give_call(engine, call);
@@ -184,7 +184,7 @@ static void poll_jobs(struct sl_engine *engine)
         } else {
             *at = job->next;
             job->reason = *sl_reason_last();
-            wake(job->waiter, err); /* the job may be freed now */
+            kv_engine_wake(job->waiter, err); /* the job may be freed now */
         }
     }
 }
@@ -202,7 +202,7 @@ void sl_engine_progress(struct sl_engine *engine)
     engine->driver.is_running = false;
 }
 
-static bool has_work(void *ctx)
+static bool kv_engine_has_work(void *ctx)
 {
     const struct sl_engine *engine = ctx;
     return engine->driver.woken || engine->driver.ended.first != NULL ||
@@ -215,6 +215,6 @@ void sl_engine_rest(struct sl_engine *engine)
     if (engine->driver.jobs != NULL) {
         sl_port_wait(engine->driver.port); /* any mail may complete a job */
     } else {
-        (void)sl_port_wait_until(engine->driver.port, SL_CLOCK_NEVER, has_work, engine);
+        (void)sl_port_wait_until(engine->driver.port, SL_CLOCK_NEVER, kv_engine_has_work, engine);
     }
 }

@@ -13,7 +13,7 @@
 #define BURST_CALLS 8
 
 /* Returns true on the driving thread inside a callback or a job's poll. */
-static bool is_inside(const struct sl_engine *engine)
+static bool engine_control_is_inside(const struct sl_engine *engine)
 {
     bool drives = !engine->has_thread || pthread_equal(pthread_self(), engine->thread) != 0;
     return drives && engine->driver.is_running;
@@ -62,7 +62,7 @@ static void wake_up(void *ctx, uint64_t a, uint64_t b)
 /* A failed post is harmless: a full lane wakes the thread too. */
 void sl_engine_wake(struct sl_engine *engine)
 {
-    if (engine->has_thread && !engine->wake_pending && !is_inside(engine)) {
+    if (engine->has_thread && !engine->wake_pending && !engine_control_is_inside(engine)) {
         engine->wake_pending = true;
         (void)sl_mailbox_post(engine->lane, (struct sl_mail){.run = wake_up, .ctx = engine});
     }
@@ -80,7 +80,7 @@ static int publish(struct sl_engine *engine, struct sl_engine_call *call, uint64
     }
     bool burst = engine->heap_count >= BURST_CALLS;
     sl_engine_unlock(engine);
-    if (err == 0 && burst && !engine->has_thread && !is_inside(engine)) {
+    if (err == 0 && burst && !engine->has_thread && !engine_control_is_inside(engine)) {
         sl_engine_progress(engine);
         sl_port_kick(engine->driver.port);
     }
@@ -158,7 +158,7 @@ static bool has_begun(struct sl_engine *engine, uint64_t timestamp)
 
 int sl_engine_wait(struct sl_engine *engine, uint64_t timestamp)
 {
-    if (is_inside(engine) || !has_begun(engine, timestamp)) {
+    if (engine_control_is_inside(engine) || !has_begun(engine, timestamp)) {
         return SL_ERR_INVALID;
     }
     if (engine->has_thread) {
@@ -188,7 +188,7 @@ bool sl_engine_done(struct sl_engine *engine, uint64_t timestamp)
 void sl_engine_drain(struct sl_kv *kv)
 {
     struct sl_engine *engine = kv->engine;
-    sl_assert(!is_inside(engine));
+    sl_assert(!engine_control_is_inside(engine));
     if (!engine->has_thread) {
         sl_engine_progress(engine);
         while (kv->outstanding > 0) {
@@ -221,7 +221,7 @@ static int run_here(struct sl_engine *engine, struct sl_engine_job *job)
 
 int sl_engine_run_job(struct sl_engine *engine, struct sl_engine_job *job)
 {
-    if (is_inside(engine)) {
+    if (engine_control_is_inside(engine)) {
         return sl_reason_report(SL_ERR_INVALID, "kv: a callback may not make this call");
     }
     if (!engine->has_thread) {

@@ -30,7 +30,7 @@ void sl_engine_give_call(struct sl_engine *engine, struct sl_engine_call *call)
     engine->free_calls = call;
 }
 
-static struct sl_engine_call **bucket_of(struct sl_engine *engine, uint64_t timestamp)
+static struct sl_engine_call **engine_queue_bucket_of(struct sl_engine *engine, uint64_t timestamp)
 {
     return &engine->buckets[timestamp % SL_ENGINE_BUCKETS];
 }
@@ -46,7 +46,7 @@ struct sl_engine_call *sl_engine_find(const struct sl_engine *engine, uint64_t t
 
 void sl_engine_forget(struct sl_engine *engine, struct sl_engine_call *call)
 {
-    struct sl_engine_call **at = bucket_of(engine, call->timestamp);
+    struct sl_engine_call **at = engine_queue_bucket_of(engine, call->timestamp);
     while (*at != call) {
         at = &(*at)->next_of_bucket;
     }
@@ -71,7 +71,7 @@ int sl_engine_enqueue(struct sl_engine *engine, struct sl_engine_call *call)
         return SL_ERR_NO_MEMORY;
     }
     call->timestamp = ++engine->last_timestamp;
-    struct sl_engine_call **bucket = bucket_of(engine, call->timestamp);
+    struct sl_engine_call **bucket = engine_queue_bucket_of(engine, call->timestamp);
     call->next_of_bucket = *bucket;
     *bucket = call;
     engine->outstanding++;

@@ -62,7 +62,7 @@ static bool is_asked_to_end(struct sl_engine *engine)
     return ends && engine->driver.jobs == NULL;
 }
 
-static void *run(void *ctx)
+static void *engine_start_run(void *ctx)
 {
     struct start *start = ctx;
     struct sl_engine *engine = start->engine;
@@ -90,7 +90,8 @@ static int start_thread(struct sl_engine *engine, const struct sl_client_options
 {
     struct start start = {
         .engine = engine, .options = options, .waiter = sl_engine_take_waiter(engine)};
-    if (start.waiter == NULL || sl_thread_start(&engine->thread, NULL, run, &start) != 0) {
+    if (start.waiter == NULL ||
+        sl_thread_start(&engine->thread, NULL, engine_start_run, &start) != 0) {
         if (start.waiter != NULL) {
             sl_engine_give_waiter(engine, start.waiter);
         }

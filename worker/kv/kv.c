@@ -39,8 +39,8 @@ int sl_kv_role(enum sl_kv_role *out)
 
 /* Tables */
 
-static int check_options(const struct sl_kv_options *options, struct sl_table_spec *spec,
-                         uint32_t *timeout_ms)
+static int kv_check_options(const struct sl_kv_options *options, struct sl_table_spec *spec,
+                            uint32_t *timeout_ms)
 {
     const char *name = options->name == NULL ? "kv" : options->name;
     uint32_t width = options->value_bytes == 0 ? sizeof(float) : options->value_bytes;
@@ -80,8 +80,8 @@ static int poll_open(struct sl_engine *engine, struct sl_engine_job *job)
     return sl_table_opening_poll(&open->opening, &open->table);
 }
 
-static int open_table(struct sl_engine *engine, const struct sl_table_spec *spec,
-                      uint32_t timeout_ms, struct sl_kv **out)
+static int kv_open_table(struct sl_engine *engine, const struct sl_table_spec *spec,
+                         uint32_t timeout_ms, struct sl_kv **out)
 {
     struct open_job open = {.job.poll = poll_open, .spec = spec, .timeout_ms = timeout_ms};
     struct sl_kv *kv = calloc(1, sizeof *kv);
@@ -106,7 +106,7 @@ int sl_kv_create(const struct sl_kv_options *options, struct sl_kv **out)
     struct sl_client_options client;
     struct sl_engine *engine;
     uint32_t timeout_ms;
-    int err = check_options(options, &spec, &timeout_ms);
+    int err = kv_check_options(options, &spec, &timeout_ms);
     if (err != 0 || (err = sl_join_read(&client)) != 0) {
         return err;
     }
@@ -118,7 +118,7 @@ int sl_kv_create(const struct sl_kv_options *options, struct sl_kv **out)
     char name[32];
     snprintf(name, sizeof name, "worker/%d", engine->client->task_index);
     sl_log_rename(name);
-    err = open_table(engine, &spec, timeout_ms, out);
+    err = kv_open_table(engine, &spec, timeout_ms, out);
     if (err != 0) {
         sl_engine_destroy(&engine);
         return err;
@@ -134,8 +134,8 @@ int sl_kv_open(struct sl_kv *kv, const struct sl_kv_options *options, struct sl_
     sl_assert(out != NULL);
     struct sl_table_spec spec;
     uint32_t timeout_ms;
-    int err = check_options(options, &spec, &timeout_ms);
-    return err == 0 ? open_table(kv->engine, &spec, timeout_ms, out) : err;
+    int err = kv_check_options(options, &spec, &timeout_ms);
+    return err == 0 ? kv_open_table(kv->engine, &spec, timeout_ms, out) : err;
 }
 
 void sl_kv_destroy(struct sl_kv **kv)
@@ -155,8 +155,8 @@ void sl_kv_destroy(struct sl_kv **kv)
 
 /* Calls */
 
-static int begin(struct sl_kv *kv, const struct sl_kv_call *call, uint32_t *lengths,
-                 uint64_t *timestamp)
+static int kv_begin(struct sl_kv *kv, const struct sl_kv_call *call, uint32_t *lengths,
+                    uint64_t *timestamp)
 {
     int err = sl_engine_begin(kv, call, lengths, timestamp);
     return err == 0 ? 0 : sl_reason_report(err, "kv: begin: %s", sl_err_name(err));
@@ -170,7 +170,7 @@ int sl_kv_begin(struct sl_kv *kv, const struct sl_kv_call *call, uint64_t *times
     if (!sl_step_kv_is_valid(&call->batch)) {
         return SL_ERR_INVALID;
     }
-    return begin(kv, call, NULL, timestamp);
+    return kv_begin(kv, call, NULL, timestamp);
 }
 
 int sl_kv_wait(struct sl_kv *kv, uint64_t timestamp)
@@ -201,7 +201,7 @@ void sl_kv_error(struct sl_kv *kv, uint64_t timestamp, char *text, size_t text_b
     (void)sl_engine_result(kv->engine, timestamp, text, text_bytes);
 }
 
-static int run(struct sl_kv *kv, struct sl_kv_batch batch)
+static int kv_run(struct sl_kv *kv, struct sl_kv_batch batch)
 {
     uint64_t timestamp;
     int err = sl_kv_begin(kv, &(struct sl_kv_call){.batch = batch}, &timestamp);
@@ -211,32 +211,32 @@ static int run(struct sl_kv *kv, struct sl_kv_batch batch)
 int sl_kv_push(struct sl_kv *kv, const uint64_t *keys, uint32_t key_count, const uint32_t *lens,
                const void *values, uint64_t value_count)
 {
-    return run(kv, (struct sl_kv_batch){.keys = keys,
-                                        .lens = lens,
-                                        .key_count = key_count,
-                                        .value_count = value_count,
-                                        .push = values});
+    return kv_run(kv, (struct sl_kv_batch){.keys = keys,
+                                           .lens = lens,
+                                           .key_count = key_count,
+                                           .value_count = value_count,
+                                           .push = values});
 }
 
 int sl_kv_pull(struct sl_kv *kv, const uint64_t *keys, uint32_t key_count, const uint32_t *lens,
                void *values, uint64_t value_count)
 {
-    return run(kv, (struct sl_kv_batch){.keys = keys,
-                                        .lens = lens,
-                                        .key_count = key_count,
-                                        .value_count = value_count,
-                                        .pull = values});
+    return kv_run(kv, (struct sl_kv_batch){.keys = keys,
+                                           .lens = lens,
+                                           .key_count = key_count,
+                                           .value_count = value_count,
+                                           .pull = values});
 }
 
 int sl_kv_push_pull(struct sl_kv *kv, const uint64_t *keys, uint32_t key_count,
                     const uint32_t *lens, const void *push, void *pull, uint64_t value_count)
 {
-    return run(kv, (struct sl_kv_batch){.keys = keys,
-                                        .lens = lens,
-                                        .key_count = key_count,
-                                        .value_count = value_count,
-                                        .push = push,
-                                        .pull = pull});
+    return kv_run(kv, (struct sl_kv_batch){.keys = keys,
+                                           .lens = lens,
+                                           .key_count = key_count,
+                                           .value_count = value_count,
+                                           .push = push,
+                                           .pull = pull});
 }
 
 int sl_kv_lengths(struct sl_kv *kv, const uint64_t *keys, uint32_t key_count, uint32_t *lens)
@@ -250,7 +250,7 @@ int sl_kv_lengths(struct sl_kv *kv, const uint64_t *keys, uint32_t key_count, ui
     }
     const struct sl_kv_call call = {.batch = {.keys = keys, .key_count = key_count}};
     uint64_t timestamp;
-    int err = key_count == 0 ? 0 : begin(kv, &call, lens, &timestamp);
+    int err = key_count == 0 ? 0 : kv_begin(kv, &call, lens, &timestamp);
     return err == 0 && key_count > 0 ? sl_kv_wait(kv, timestamp) : err;
 }
 

@@ -35,14 +35,14 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sl_module_device *devices;
 
-static uint64_t now_ns(void)
+static uint64_t module_device_now_ns(void)
 {
     struct timespec now;
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * SL_CLOCK_NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-static int refuse(const struct sl_module_device *device, const char *what, int code)
+static int module_device_refuse(const struct sl_module_device *device, const char *what, int code)
 {
     module_log(SL_LOG_ERROR, "dpdk: %s: %s: %s", device->name, what, rte_strerror(code));
     return code == ENOMEM ? SL_ERR_NO_MEMORY : SL_ERR_IO;
@@ -208,10 +208,11 @@ static int make_pools(struct sl_module_device *device)
                            device->pools[i]->nb_mem_chunks != 1;
         if (device->pools[i] == NULL || split ||
             (device->offloads.gathers && device->rests[i] == NULL)) {
-            return refuse(device,
-                          "no memory for its packets: reserve more huge pages, or give "
-                          "STARLING_DPDK_EAL_ARGS a larger -m",
-                          ENOMEM);
+            return module_device_refuse(
+                device,
+                "no memory for its packets: reserve more huge pages, or give "
+                "STARLING_DPDK_EAL_ARGS a larger -m",
+                ENOMEM);
         }
     }
     return 0;
@@ -238,7 +239,7 @@ static int set_up_queues(struct sl_module_device *device)
             err = rte_eth_rx_queue_setup(device->id, i, received, (unsigned)socket, NULL, pool);
         }
     }
-    return err != 0 ? refuse(device, "its queues cannot be set up", -err) : 0;
+    return err != 0 ? module_device_refuse(device, "its queues cannot be set up", -err) : 0;
 }
 
 /* DPDK's own function assumes 1500 bytes for AF_PACKET devices. */
@@ -269,7 +270,7 @@ static bool gives_back(const struct sl_module_device *device)
            rte_eth_tx_done_cleanup(device->id, 0, 0) >= 0;
 }
 
-static void stop(struct sl_module_device *device)
+static void module_device_stop(struct sl_module_device *device)
 {
     if (device->started) {
         (void)rte_eth_dev_stop(device->id);
@@ -281,7 +282,7 @@ static int configure(struct sl_module_device *device)
 {
     struct rte_eth_conf conf = {0};
     struct rte_mempool *pools[SL_MODULE_REACTORS], *rests[SL_MODULE_REACTORS];
-    stop(device);
+    module_device_stop(device);
     memcpy(pools, device->pools, sizeof pools);
     memcpy(rests, device->rests, sizeof rests);
     memset(device->pools, 0, sizeof pools);
@@ -290,7 +291,8 @@ static int configure(struct sl_module_device *device)
     set_offloads(device, &conf);
     conf.intr_conf.rxq = sl_module_has(device, SL_MODULE_WAKES);
     const int code = rte_eth_dev_configure(device->id, device->rx_queues, device->queues, &conf);
-    int err = code != 0 ? refuse(device, "it cannot be configured", -code) : make_pools(device);
+    int err = code != 0 ? module_device_refuse(device, "it cannot be configured", -code)
+                        : make_pools(device);
     err = err != 0 ? err : set_up_queues(device);
     err = err != 0 ? err : apply_mtu(device);
     free_pools(pools); /* no queue uses them any more */
@@ -313,7 +315,7 @@ static int describe(struct sl_module_device *device, const struct sl_dpdk_option
     struct rte_ether_addr mac;
     const int code = rte_eth_dev_info_get(device->id, &device->info);
     if (code != 0) {
-        return refuse(device, "it says nothing of itself", -code);
+        return module_device_refuse(device, "it says nothing of itself", -code);
     }
     int err = sl_module_find_traits(&device->info, &device->traits);
     if (err != 0) {
@@ -333,15 +335,15 @@ static int describe(struct sl_module_device *device, const struct sl_dpdk_option
 /* Start and link, under the lock */
 
 /* The start of a memif client fails while its server does not listen; follow_memif retries. */
-static int begin(struct sl_module_device *device)
+static int module_device_begin(struct sl_module_device *device)
 {
     const int code = rte_eth_dev_start(device->id);
-    device->link.redial_ns = now_ns() + REDIAL_NS;
+    device->link.redial_ns = module_device_now_ns() + REDIAL_NS;
     if (code != 0 && sl_module_has(device, SL_MODULE_DIALS)) {
         return 0;
     }
     if (code != 0) {
-        return refuse(device, "it does not start", -code);
+        return module_device_refuse(device, "it does not start", -code);
     }
     device->started = true;
     (void)rte_eth_allmulticast_enable(device->id); /* neighbour discovery uses multicast */
@@ -353,10 +355,10 @@ static int begin(struct sl_module_device *device)
 
 /* The device has no users. memif stays connected: on a stop the peer's driver would unmap the
  * queues while its reactors use them. */
-static void end(struct sl_module_device *device)
+static void module_device_end(struct sl_module_device *device)
 {
     if (!sl_module_has(device, SL_MODULE_STRAIGHT)) {
-        stop(device);
+        module_device_stop(device);
     }
     if (sl_module_has(device, SL_MODULE_ONCE) || sl_module_has(device, SL_MODULE_SINGLE)) {
         sl_module_find_give_back(device);
@@ -419,8 +421,8 @@ static void follow_memif(struct sl_module_port *port, bool link_is_up, uint64_t 
         device->link.redial_ns = time_ns + REDIAL_NS;
     } else if (sl_module_has(device, SL_MODULE_DIALS) && !is_in_use(device) &&
                time_ns >= device->link.redial_ns) {
-        stop(device);
-        (void)begin(device);
+        module_device_stop(device);
+        (void)module_device_begin(device);
     }
 }
 
@@ -430,7 +432,7 @@ uint64_t sl_module_device_look(struct sl_module_port *port)
     if (pthread_mutex_trylock(&lock) != 0) {
         return LOOK_AGAIN_NS; /* another thread opens a device, which takes long */
     }
-    const uint64_t time_ns = now_ns();
+    const uint64_t time_ns = module_device_now_ns();
     const bool is_up = device->started && sl_module_device_link(device);
     if (sl_module_has(device, SL_MODULE_STRAIGHT)) {
         follow_memif(port, is_up, time_ns);
@@ -484,10 +486,10 @@ static int open_device(struct sl_module_device *device, const struct sl_dpdk_opt
     if (err != 0) {
         return err;
     }
-    device->link.since_ns = now_ns();
+    device->link.since_ns = module_device_now_ns();
     device->link.was_up = device->link.told_down = false;
     if (!device->started) {
-        err = begin(device);
+        err = module_device_begin(device);
     }
     device->offloads.gathers = device->offloads.gathers && gives_back(device);
     return err;
@@ -543,7 +545,7 @@ static int join(const struct sl_dpdk_options *options, uint32_t which, struct sl
     if (err == 0) {
         take_place(device, port, index);
     } else if (device->users == 0) {
-        end(device);
+        module_device_end(device);
     }
     return err;
 }
@@ -575,7 +577,7 @@ void sl_module_device_leave(struct sl_module_port *port)
     empty_cache(port->pool);
     empty_cache(port->rests);
     if (--device->users == 0) {
-        end(device);
+        module_device_end(device);
     }
     (void)pthread_mutex_unlock(&lock);
     free(port->queues);

@@ -42,7 +42,7 @@ static _Thread_local bool joined_here;
 
 /* Arguments */
 
-static bool add_bytes(struct arguments *arguments, const char *text, size_t bytes)
+static bool eal_add_bytes(struct arguments *arguments, const char *text, size_t bytes)
 {
     if (arguments->count == ARGUMENTS_MAX || bytes >= TEXT_BYTES - arguments->used) {
         return false;
@@ -55,9 +55,9 @@ static bool add_bytes(struct arguments *arguments, const char *text, size_t byte
     return true;
 }
 
-static bool add(struct arguments *arguments, const char *text)
+static bool eal_add(struct arguments *arguments, const char *text)
 {
-    return add_bytes(arguments, text, strlen(text));
+    return eal_add_bytes(arguments, text, strlen(text));
 }
 
 static bool add_words(struct arguments *arguments, const char *text)
@@ -65,7 +65,7 @@ static bool add_words(struct arguments *arguments, const char *text)
     while (text != NULL && *text != '\0') {
         const size_t blanks = strspn(text, " \t\n");
         const size_t bytes = strcspn(text + blanks, " \t\n");
-        if (bytes > 0 && !add_bytes(arguments, text + blanks, bytes)) {
+        if (bytes > 0 && !eal_add_bytes(arguments, text + blanks, bytes)) {
             return false;
         }
         text += blanks + bytes;
@@ -118,15 +118,15 @@ static bool add_memory(struct start *this)
         return true;
     }
     if (free_huge_bytes() >= this->bytes) {
-        return add(&this->all, "--in-memory");
+        return eal_add(&this->all, "--in-memory");
     }
     char mb[32];
     const uint64_t wanted_mb = (this->bytes + (1U << 20) - 1) >> 20;
     (void)snprintf(mb, sizeof mb, "%llu",
                    (unsigned long long)(wanted_mb > PLAIN_MB_LEAST ? wanted_mb : PLAIN_MB_LEAST));
     this->plain = true;
-    return add(&this->all, "--no-huge") && add(&this->all, "--no-shconf") &&
-           add(&this->all, "-m") && add(&this->all, mb);
+    return eal_add(&this->all, "--no-huge") && eal_add(&this->all, "--no-shconf") &&
+           eal_add(&this->all, "-m") && eal_add(&this->all, mb);
 }
 
 /* Processors */
@@ -150,7 +150,7 @@ static bool add_processors(struct start *this)
         }
     }
     (void)snprintf(text + used, sizeof text - used, ")");
-    return add(&this->all, text);
+    return eal_add(&this->all, text);
 }
 
 /* Lets DPDK probe only the named PCI devices. */
@@ -168,18 +168,18 @@ static bool add_devices(struct start *this)
         }
         if (device->arguments == NULL && isxdigit((unsigned char)device->name[0]) &&
             strchr(device->name, ':') != NULL) {
-            ok = add(&this->all, "-a") && add(&this->all, device->name);
+            ok = eal_add(&this->all, "-a") && eal_add(&this->all, device->name);
             any = true;
         }
     }
-    return ok && (any || add(&this->all, "--no-pci"));
+    return ok && (any || eal_add(&this->all, "--no-pci"));
 }
 
 static bool add_all(struct start *this)
 {
     return add_words(&this->given, this->options->eal_arguments) &&
            add_words(&this->given, getenv("STARLING_DPDK_EAL_ARGS")) &&
-           add(&this->all, "starling") && add(&this->all, "--no-telemetry") &&
+           eal_add(&this->all, "starling") && eal_add(&this->all, "--no-telemetry") &&
            add_processors(this) && add_memory(this) && add_devices(this) &&
            add_words(&this->all, this->options->eal_arguments) &&
            add_words(&this->all, getenv("STARLING_DPDK_EAL_ARGS"));

@@ -38,7 +38,7 @@ static const char *find_value(const char *arguments, const char *key)
 
 /* Explanations */
 
-static bool is_pci(const char *name)
+static bool find_is_pci(const char *name)
 {
     unsigned domain, bus, slot, function;
     char tail;
@@ -152,7 +152,7 @@ static int explain(const struct sl_dpdk_device *wanted)
         explain_virtual(wanted);
         return SL_ERR_NOT_FOUND;
     }
-    if (is_pci(wanted->name)) {
+    if (find_is_pci(wanted->name)) {
         return explain_pci(wanted->name);
     }
     module_log(SL_LOG_ERROR,
@@ -323,7 +323,7 @@ int sl_module_find(const struct sl_dpdk_options *options, uint32_t which, uint32
         }
         complete(wanted, queues, arguments);
         (void)rte_eal_hotplug_add("vdev", wanted->name, arguments);
-    } else if (is_pci(wanted->name)) {
+    } else if (find_is_pci(wanted->name)) {
         (void)rte_eal_hotplug_add("pci", wanted->name, "");
     }
     return rte_eth_dev_get_port_by_name(wanted->name, id) == 0 ? 0 : explain(wanted);

@@ -21,7 +21,7 @@ struct region {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct region *regions;
 
-static struct region **find(const struct sl_module_device *device, const void *base)
+static struct region **module_memory_find(const struct sl_module_device *device, const void *base)
 {
     struct region **at = &regions;
     while (*at != NULL && ((*at)->device != device || (*at)->base != base)) {
@@ -76,7 +76,7 @@ int sl_module_memory_add(const struct sl_module_device *device, void *base, size
     }
     int err = 0;
     (void)pthread_mutex_lock(&lock);
-    struct region *known = *find(device, base);
+    struct region *known = *module_memory_find(device, base);
     if (known == NULL) {
         err = add_new(device, base, bytes);
     } else if (known->bytes == bytes) {
@@ -103,7 +103,7 @@ static void unmap(const struct region *region)
 void sl_module_memory_remove(const struct sl_module_device *device, void *base)
 {
     (void)pthread_mutex_lock(&lock);
-    struct region **at = find(device, base);
+    struct region **at = module_memory_find(device, base);
     struct region *region = *at;
     if (region != NULL && --region->count == 0) {
         *at = region->next;

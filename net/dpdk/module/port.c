@@ -22,7 +22,7 @@ static struct sl_module_port *port_of(struct sl_dpdk_port *base)
 
 /* Open and close */
 
-static void look(struct sl_timer *timer, uint64_t now_ns)
+static void module_port_look(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_module_port *port = SL_CONTAINER_OF(timer, struct sl_module_port, look);
     const uint64_t after_ns = sl_module_device_look(port);
@@ -37,7 +37,7 @@ static int open_one(const struct sl_dpdk_options *options, uint32_t which,
         return SL_ERR_NO_MEMORY;
     }
     port->base = (struct sl_dpdk_port){.ops = &sl_module_ports, .reactor = reactor};
-    port->look.run = look;
+    port->look.run = module_port_look;
     const int err = sl_module_device_join(options, which, port);
     if (err != 0) {
         free(port);
@@ -49,7 +49,7 @@ static int open_one(const struct sl_dpdk_options *options, uint32_t which,
         return SL_ERR_UNSUPPORTED;
     }
     sl_module_wake_open(port);
-    look(&port->look, 0);
+    module_port_look(&port->look, 0);
     *out = &port->base;
     return 0;
 }
@@ -62,7 +62,7 @@ static bool is_ours(const struct sl_dpdk_device *wanted, const struct sl_reactor
 }
 
 /* Waits at most 0.1 s until the device has read all tails in the program's memory. */
-static void drain(struct sl_module_port *port)
+static void module_port_drain(struct sl_module_port *port)
 {
     for (uint32_t i = 0; i < DRAIN_TRIES && port->lent > 0; i++) {
         for (uint16_t queue = 0; queue < port->device->queues; queue++) {
@@ -100,7 +100,7 @@ static void port_close(struct sl_dpdk_port **closing)
 {
     struct sl_module_port *port = port_of(*closing);
     sl_module_host->timer_disarm(port->base.reactor, &port->look);
-    drain(port);
+    module_port_drain(port);
     forget_rests(port);
     sl_module_wake_close(port);
     sl_module_device_leave(port);
@@ -259,7 +259,7 @@ static uint32_t port_reserve(struct sl_dpdk_port *base, struct sl_dpdk_packet *p
     return count;
 }
 
-static void on_read(void *bytes, void *ctx)
+static void module_port_on_read(void *bytes, void *ctx)
 {
     struct sl_module_rest *tail = ctx;
     if (tail->port != NULL) {
@@ -278,8 +278,9 @@ static bool attach_tail(struct sl_module_port *port, const struct sl_dpdk_packet
         return false;
     }
     struct sl_module_rest *tail = rte_mbuf_to_priv(second);
-    *tail = (struct sl_module_rest){
-        .info = {.free_cb = on_read, .fcb_opaque = tail}, .port = port, .pending = packet->pending};
+    *tail = (struct sl_module_rest){.info = {.free_cb = module_port_on_read, .fcb_opaque = tail},
+                                    .port = port,
+                                    .pending = packet->pending};
     rte_mbuf_ext_refcnt_set(&tail->info, 1);
     void *bytes = (void *)(uintptr_t)packet->tail; /* never written to */
     rte_pktmbuf_attach_extbuf(second, bytes, (uintptr_t)bytes, (uint16_t)packet->tail_length,
@@ -410,7 +411,7 @@ static int port_memory_register(struct sl_dpdk_port *base, void *memory, size_t 
 
 static void port_memory_unregister(struct sl_dpdk_port *base, void *memory)
 {
-    drain(port_of(base));
+    module_port_drain(port_of(base));
     sl_module_memory_remove(port_of(base)->device, memory);
 }
 

@@ -17,7 +17,7 @@ static void switch_all(const struct sl_module_port *port, bool on)
 }
 
 /* rte_epoll_wait runs the driver's event callbacks. */
-static void drain(const struct sl_module_port *port)
+static void module_wake_drain(const struct sl_module_port *port)
 {
     struct rte_epoll_event events[EVENTS];
     while (rte_epoll_wait(port->wake.fd, events, EVENTS, 0) == EVENTS) {
@@ -77,7 +77,7 @@ void sl_module_wake_close(struct sl_module_port *port)
 bool sl_module_wake_arm(struct sl_module_port *port)
 {
     if (!port->wake.armed) {
-        drain(port);
+        module_wake_drain(port);
         switch_all(port, true);
         sl_module_host->watch_set(port->wake.watch);
         port->wake.armed = true;
@@ -91,6 +91,6 @@ void sl_module_wake_disarm(struct sl_module_port *port)
     if (port->wake.armed) {
         port->wake.armed = false;
         switch_all(port, false);
-        drain(port);
+        module_wake_drain(port);
     }
 }

@@ -17,7 +17,7 @@ struct pass {
     const char *wrong; /* the first member that is cut short or out of range; NULL: none */
 };
 
-static void check(struct pass *pass, const char *name, bool is_right)
+static void base_message_check(struct pass *pass, const char *name, bool is_right)
 {
     if (pass->wrong == NULL && (!is_right || pass->in.bad || pass->out.bad)) {
         pass->wrong = name;
@@ -25,8 +25,8 @@ static void check(struct pass *pass, const char *name, bool is_right)
 }
 
 /* A number as in memory, little-endian. */
-static void number(struct pass *pass, const char *name, void *member, uint32_t bytes,
-                   uint64_t least, uint64_t most)
+static void base_message_number(struct pass *pass, const char *name, void *member, uint32_t bytes,
+                                uint64_t least, uint64_t most)
 {
     if (pass->is_decoding) {
         sl_bytes_copy(&pass->in, member, bytes);
@@ -35,7 +35,7 @@ static void number(struct pass *pass, const char *name, void *member, uint32_t b
     }
     uint64_t value = 0;
     memcpy(&value, member, bytes);
-    check(pass, name, value >= least && value <= most);
+    base_message_check(pass, name, value >= least && value <= most);
 }
 
 /* A text with its NUL, in an array of `bytes` bytes. */
@@ -49,24 +49,25 @@ static void text(struct pass *pass, const char *name, char *member, uint32_t byt
         sl_bytes_put(&pass->out, member, length);
         sl_bytes_put_u8(&pass->out, 0);
     }
-    check(pass, name, true);
+    base_message_check(pass, name, true);
 }
 
-#define NUMBER(m, least, most) number(pass, #m, &message->m, sizeof message->m, (least), (most))
-#define TEXT(m)                text(pass, #m, message->m, sizeof message->m)
-#define ANY                    UINT64_MAX
+#define NUMBER(m, least, most)                                                                     \
+    base_message_number(pass, #m, &message->m, sizeof message->m, (least), (most))
+#define TEXT(m) text(pass, #m, message->m, sizeof message->m)
+#define ANY     UINT64_MAX
 
 static void model(struct pass *pass, char *name)
 {
     text(pass, "model", name, SL_OBJECTS_NAME_BYTES);
-    check(pass, "model", sl_objects_name_is_valid(name));
+    base_message_check(pass, "model", sl_objects_name_is_valid(name));
 }
 
 /* [address, + bytes) does not overflow. */
 static void range(struct pass *pass, const char *name, uint64_t *address, uint64_t *bytes)
 {
-    number(pass, name, address, sizeof *address, 0, INT64_MAX);
-    number(pass, name, bytes, sizeof *bytes, 0, INT64_MAX);
+    base_message_number(pass, name, address, sizeof *address, 0, INT64_MAX);
+    base_message_number(pass, name, bytes, sizeof *bytes, 0, INT64_MAX);
 }
 
 /* Whether the bytes are those of type and shape, and lie in `room` bytes. */
@@ -91,15 +92,17 @@ static void tensors(struct pass *pass, struct sl_serve_message *message, uint64_
     for (uint32_t i = 0; pass->wrong == NULL && i < message->tensor_count; i++) {
         struct sl_serve_tensor *tensor = &message->tensors[i];
         text(pass, "tensor.name", tensor->name, sizeof tensor->name);
-        check(pass, "tensor.name", sl_serve_request_name_is_valid(tensor->name));
-        number(pass, "tensor.type", &tensor->type, sizeof tensor->type, 0, UINT32_MAX);
-        number(pass, "tensor.rank", &tensor->rank, sizeof tensor->rank, 0, SL_OBJECTS_RANK_MAX);
+        base_message_check(pass, "tensor.name", sl_serve_request_name_is_valid(tensor->name));
+        base_message_number(pass, "tensor.type", &tensor->type, sizeof tensor->type, 0, UINT32_MAX);
+        base_message_number(pass, "tensor.rank", &tensor->rank, sizeof tensor->rank, 0,
+                            SL_OBJECTS_RANK_MAX);
         for (uint32_t j = 0; pass->wrong == NULL && j < tensor->rank; j++) {
-            number(pass, "tensor.shape", &tensor->shape[j], sizeof tensor->shape[j], 0, ANY);
+            base_message_number(pass, "tensor.shape", &tensor->shape[j], sizeof tensor->shape[j], 0,
+                                ANY);
         }
-        number(pass, "tensor.offset", &tensor->offset, sizeof tensor->offset, 0, ANY);
-        number(pass, "tensor.bytes", &tensor->bytes, sizeof tensor->bytes, 0, ANY);
-        check(pass, "tensor", tensor_fits(tensor, room));
+        base_message_number(pass, "tensor.offset", &tensor->offset, sizeof tensor->offset, 0, ANY);
+        base_message_number(pass, "tensor.bytes", &tensor->bytes, sizeof tensor->bytes, 0, ANY);
+        base_message_check(pass, "tensor", tensor_fits(tensor, room));
     }
 }
 
@@ -107,40 +110,41 @@ static void join(struct pass *pass, struct sl_serve_message *message)
 {
     NUMBER(incarnation, 1, ANY);
     TEXT(join.host);
-    check(pass, "host", sl_objects_text_is_valid(message->join.host, sizeof message->join.host));
+    base_message_check(pass, "host",
+                       sl_objects_text_is_valid(message->join.host, sizeof message->join.host));
     range(pass, "arena", &message->join.arena_address, &message->join.arena_bytes);
     NUMBER(join.batch_max, 1, UINT32_MAX);
 }
 
-static void leave(struct pass *pass, struct sl_serve_message *message)
+static void base_message_leave(struct pass *pass, struct sl_serve_message *message)
 {
     NUMBER(incarnation, 1, ANY);
 }
 
-static void load(struct pass *pass, struct sl_serve_message *message)
+static void base_message_load(struct pass *pass, struct sl_serve_message *message)
 {
     NUMBER(queue_count, 0, UINT32_MAX);
     NUMBER(queue_ns, 0, INT64_MAX);
     TEXT(current);
-    check(pass, "current",
-          message->current[0] == '\0' || sl_objects_name_is_valid(message->current));
+    base_message_check(pass, "current",
+                       message->current[0] == '\0' || sl_objects_name_is_valid(message->current));
     NUMBER(load_count, 0, SL_SERVE_LOADS_MAX);
     for (uint32_t i = 0; pass->wrong == NULL && i < message->load_count; i++) {
         struct sl_serve_load *one = &message->loads[i];
         model(pass, one->model);
-        number(pass, "version", &one->version, sizeof one->version, 1, ANY);
-        number(pass, "bytes", &one->bytes, sizeof one->bytes, 0, INT64_MAX);
-        number(pass, "resident_bytes", &one->resident_bytes, sizeof one->resident_bytes, 0,
-               one->bytes);
+        base_message_number(pass, "version", &one->version, sizeof one->version, 1, ANY);
+        base_message_number(pass, "bytes", &one->bytes, sizeof one->bytes, 0, INT64_MAX);
+        base_message_number(pass, "resident_bytes", &one->resident_bytes,
+                            sizeof one->resident_bytes, 0, one->bytes);
         uint64_t *const times[] = {&one->alpha_ns, &one->beta_ps, &one->batch_ns, &one->row_ns,
                                    &one->exposed_ns};
         for (uint32_t j = 0; j < sizeof times / sizeof times[0]; j++) {
-            number(pass, "times", times[j], sizeof *times[j], 0, INT64_MAX);
+            base_message_number(pass, "times", times[j], sizeof *times[j], 0, INT64_MAX);
         }
     }
 }
 
-static void infer(struct pass *pass, struct sl_serve_message *message)
+static void base_message_infer(struct pass *pass, struct sl_serve_message *message)
 {
     NUMBER(incarnation, 1, ANY);
     NUMBER(request, 1, ANY);
@@ -153,17 +157,17 @@ static void infer(struct pass *pass, struct sl_serve_message *message)
     tensors(pass, message, message->input_bytes);
 }
 
-static void cancel(struct pass *pass, struct sl_serve_message *message)
+static void base_message_cancel(struct pass *pass, struct sl_serve_message *message)
 {
     NUMBER(incarnation, 1, ANY);
     NUMBER(request, 1, ANY);
 }
 
-static void done(struct pass *pass, struct sl_serve_message *message)
+static void base_message_done(struct pass *pass, struct sl_serve_message *message)
 {
     NUMBER(request, 1, ANY);
     NUMBER(err, 0, ANY);
-    check(pass, "err", message->err <= 0 && message->err > INT16_MIN);
+    base_message_check(pass, "err", message->err <= 0 && message->err > INT16_MIN);
     TEXT(text);
     NUMBER(version, 0, ANY);
     NUMBER(queue_us, 0, UINT32_MAX);
@@ -177,9 +181,12 @@ static const struct kind {
     const char *name;
     void (*pass)(struct pass *pass, struct sl_serve_message *message);
 } KINDS[SL_SERVE_MESSAGE_KINDS] = {
-    [SL_SERVE_MESSAGE_JOIN] = {"JOIN", join},       [SL_SERVE_MESSAGE_LEAVE] = {"LEAVE", leave},
-    [SL_SERVE_MESSAGE_LOAD] = {"LOAD", load},       [SL_SERVE_MESSAGE_INFER] = {"INFER", infer},
-    [SL_SERVE_MESSAGE_CANCEL] = {"CANCEL", cancel}, [SL_SERVE_MESSAGE_DONE] = {"DONE", done},
+    [SL_SERVE_MESSAGE_JOIN] = {"JOIN", join},
+    [SL_SERVE_MESSAGE_LEAVE] = {"LEAVE", base_message_leave},
+    [SL_SERVE_MESSAGE_LOAD] = {"LOAD", base_message_load},
+    [SL_SERVE_MESSAGE_INFER] = {"INFER", base_message_infer},
+    [SL_SERVE_MESSAGE_CANCEL] = {"CANCEL", base_message_cancel},
+    [SL_SERVE_MESSAGE_DONE] = {"DONE", base_message_done},
 };
 
 const char *sl_serve_message_name(uint32_t kind)

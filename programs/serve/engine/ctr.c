@@ -157,8 +157,8 @@ static int open_ctr(struct ctr *ctr, const struct sl_engine_image *image, uint32
                                 ctr->info.scratch_bytes, rows_max, SL_CTR_SCRATCH_MAX);
 }
 
-static int open_model(const struct sl_engine_image *image, uint32_t rows_max,
-                      struct sl_reason *reason, void **out)
+static int ctr_open_model(const struct sl_engine_image *image, uint32_t rows_max,
+                          struct sl_reason *reason, void **out)
 {
     struct ctr *ctr = calloc(1, sizeof *ctr);
     int err = ctr == NULL ? sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for the model")
@@ -171,12 +171,12 @@ static int open_model(const struct sl_engine_image *image, uint32_t rows_max,
     return 0;
 }
 
-static const struct sl_engine_info *info_of(const void *model)
+static const struct sl_engine_info *ctr_info_of(const void *model)
 {
     return &((const struct ctr *)model)->info;
 }
 
-static void close_model(void **model)
+static void ctr_close_model(void **model)
 {
     free(*model);
     *model = NULL;
@@ -215,8 +215,8 @@ static const float *sparse_values(const struct table *table, const uint64_t *key
     return to;
 }
 
-static int run_layer(void *model, uint8_t *scratch, uint32_t layer, uint32_t rows,
-                     struct sl_reason *reason)
+static int ctr_run_layer(void *model, uint8_t *scratch, uint32_t layer, uint32_t rows,
+                         struct sl_reason *reason)
 {
     const struct ctr *ctr = model;
     const uint32_t fields = ctr->fields, count = rows * fields;
@@ -258,8 +258,8 @@ static int run_layer(void *model, uint8_t *scratch, uint32_t layer, uint32_t row
 
 const struct sl_engine sl_engine_ctr = {
     .name = "ctr",
-    .open = open_model,
-    .info = info_of,
-    .run = run_layer,
-    .close = close_model,
+    .open = ctr_open_model,
+    .info = ctr_info_of,
+    .run = ctr_run_layer,
+    .close = ctr_close_model,
 };

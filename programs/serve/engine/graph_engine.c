@@ -20,7 +20,7 @@ struct model {
     struct sl_engine_info info;
 };
 
-static int fail_memory(struct sl_reason *reason)
+static int graph_engine_fail_memory(struct sl_reason *reason)
 {
     return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory to open the model");
 }
@@ -101,10 +101,12 @@ static int make_info(struct model *model, struct sl_reason *reason)
         .fixed_rows = graph->fixed_rows,
         .scratch_bytes = model->plan.scratch_bytes,
     };
-    return model->info.inputs == NULL || model->info.outputs == NULL ? fail_memory(reason) : 0;
+    return model->info.inputs == NULL || model->info.outputs == NULL
+               ? graph_engine_fail_memory(reason)
+               : 0;
 }
 
-static void close_model(void **at)
+static void graph_engine_close_model(void **at)
 {
     struct model *model = *at;
     if (model != NULL) {
@@ -114,12 +116,12 @@ static void close_model(void **at)
     }
 }
 
-static int open_model(const struct sl_engine_image *image, uint32_t rows_max,
-                      struct sl_reason *reason, void **out)
+static int graph_engine_open_model(const struct sl_engine_image *image, uint32_t rows_max,
+                                   struct sl_reason *reason, void **out)
 {
     struct model *model = calloc(1, sizeof *model);
     if (model == NULL) {
-        return fail_memory(reason);
+        return graph_engine_fail_memory(reason);
     }
     sl_graph_memory_init(&model->memory, MEMORY_MAX);
     int err = read_image(model, image, reason);
@@ -136,14 +138,14 @@ static int open_model(const struct sl_engine_image *image, uint32_t rows_max,
     err = err != 0 ? err : make_info(model, reason);
     void *opened = model;
     if (err != 0) {
-        close_model(&opened);
+        graph_engine_close_model(&opened);
         return err;
     }
     *out = opened;
     return 0;
 }
 
-static const struct sl_engine_info *info_of(const void *model)
+static const struct sl_engine_info *graph_engine_info_of(const void *model)
 {
     return &((const struct model *)model)->info;
 }
@@ -172,8 +174,8 @@ static int run_node(const struct sl_graph_node *node, uint8_t *scratch, uint32_t
     return node->op->run(node, &run);
 }
 
-static int run_layer(void *of, uint8_t *scratch, uint32_t layer, uint32_t rows,
-                     struct sl_reason *reason)
+static int graph_engine_run_layer(void *of, uint8_t *scratch, uint32_t layer, uint32_t rows,
+                                  struct sl_reason *reason)
 {
     const struct model *model = of;
     const uint32_t *ends = model->plan.layer_ends;
@@ -187,8 +189,8 @@ static int run_layer(void *of, uint8_t *scratch, uint32_t layer, uint32_t rows,
 
 const struct sl_engine sl_engine_graph = {
     .name = "graph",
-    .open = open_model,
-    .info = info_of,
-    .run = run_layer,
-    .close = close_model,
+    .open = graph_engine_open_model,
+    .info = graph_engine_info_of,
+    .run = graph_engine_run_layer,
+    .close = graph_engine_close_model,
 };

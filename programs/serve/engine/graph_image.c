@@ -7,8 +7,8 @@
 
 #define GROUP_NAME_BYTES 256
 
-static void append(struct sl_graph_image *image, const struct sl_object_tensor *tensor,
-                   const char *group)
+static void graph_image_append(struct sl_graph_image *image, const struct sl_object_tensor *tensor,
+                               const char *group)
 {
     image->tensors[image->count] = *tensor;
     image->offsets[image->count] = (image->bytes + 63) / 64 * 64;
@@ -33,7 +33,7 @@ static void append_weights(struct sl_graph_image *image, const struct sl_graph_n
                                           .data = value->data,
                                           .bytes = value->bytes};
         memcpy(tensor.shape, value->shape, sizeof tensor.shape);
-        append(image, &tensor, group);
+        graph_image_append(image, &tensor, group);
         value->image_end = image->bytes;
         group = NULL;
     }
@@ -63,7 +63,7 @@ int sl_graph_image_make(struct sl_graph *graph, struct sl_graph_memory *memory,
     }
     model.data = bytes;
     model.bytes = model.shape[0] = byte_count;
-    append(&image, &model, NULL);
+    graph_image_append(&image, &model, NULL);
     for (uint32_t i = 0; i < graph->node_count; i++) {
         append_weights(&image, &graph->nodes[i]);
     }

@@ -21,7 +21,7 @@ struct range {
     int64_t begin, end, offset;
 };
 
-static struct range range_of(const struct axis *axis, uint64_t tap)
+static struct range graph_ops_window_range_of(const struct axis *axis, uint64_t tap)
 {
     const int64_t offset = (int64_t)(tap * axis->dilation) - axis->pads[0];
     const int64_t stride = axis->stride, out = axis->out;
@@ -235,8 +235,8 @@ static void collect_columns(const struct conv *p, const float *planes, uint32_t 
     const struct range nothing = {0};
     for (uint32_t tap = 0; tap < p->taps; tap++) {
         const uint32_t in_line = tap % horizontal->kernel, line_of = tap / horizontal->kernel;
-        const struct range rows = range_of(vertical, line_of % vertical->kernel);
-        const struct range range = range_of(horizontal, in_line);
+        const struct range rows = graph_ops_window_range_of(vertical, line_of % vertical->kernel);
+        const struct range range = graph_ops_window_range_of(horizontal, in_line);
         const float *plane = planes + line_of / vertical->kernel * plane_elements(p->axes);
         for (int64_t line = begin; line < (int64_t)begin + lines; line++) {
             const bool is_inside = line >= rows.begin && line < rows.end;
@@ -320,8 +320,8 @@ static void pool_plane(const struct pool *p, const float *in, float *out)
 {
     const struct axis *vertical = &p->axes[0], *horizontal = &p->axes[1];
     for (uint64_t tap = 0; tap < (uint64_t)vertical->kernel * horizontal->kernel; tap++) {
-        const struct range rows = range_of(vertical, tap / horizontal->kernel);
-        const struct range range = range_of(horizontal, tap % horizontal->kernel);
+        const struct range rows = graph_ops_window_range_of(vertical, tap / horizontal->kernel);
+        const struct range range = graph_ops_window_range_of(horizontal, tap % horizontal->kernel);
         for (int64_t line = rows.begin; line < rows.end; line++) {
             const int64_t row = line * vertical->stride + rows.offset;
             const float *restrict from = in + row * horizontal->in;

@@ -15,7 +15,7 @@ struct planner {
     struct sl_graph_plan plan;
 };
 
-static uint64_t round_up(uint64_t bytes)
+static uint64_t graph_plan_round_up(uint64_t bytes)
 {
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
@@ -36,7 +36,7 @@ static int infer_shapes(struct planner *planner)
         if (err != 0) {
             break;
         }
-        const uint64_t node_bytes = round_up(work.scratch_bytes);
+        const uint64_t node_bytes = graph_plan_round_up(work.scratch_bytes);
         planner->plan.node_bytes =
             node_bytes > planner->plan.node_bytes ? node_bytes : planner->plan.node_bytes;
         node->flops = work.flops;
@@ -74,7 +74,8 @@ static int set_bytes(const struct planner *planner)
         if (sl_graph_is_stored(value)) {
             continue;
         }
-        value->scratch_bytes = round_up(value->bytes * (value->has_rows ? planner->rows_max : 1));
+        value->scratch_bytes =
+            graph_plan_round_up(value->bytes * (value->has_rows ? planner->rows_max : 1));
         if (value->scratch_bytes > SL_GRAPH_PLAN_SCRATCH_MAX) {
             return sl_reason_fail(planner->reason, SL_ERR_TOO_LARGE,
                                   "\"%s\" needs more than %llu bytes of memory for %u rows",

@@ -52,30 +52,30 @@ struct reader {
     struct sl_graph_attribute *attributes;
 };
 
-static void *allocate(void *memory, size_t bytes)
+static void *onnx_allocate(void *memory, size_t bytes)
 {
     return sl_graph_memory_take(memory, bytes, 1);
 }
 
-static void release(void *memory, void *at)
+static void onnx_release(void *memory, void *at)
 {
 }
 
-static int fail_memory(struct reader *reader)
+static int onnx_fail_memory(struct reader *reader)
 {
     return sl_reason_fail(reader->reason, SL_ERR_NO_MEMORY,
                           "no memory for the model, or it needs more than a file of its size may");
 }
 
 /* The text, or "" if the field is absent. */
-static const char *text(const char *field)
+static const char *onnx_text(const char *field)
 {
     return field != NULL ? field : "";
 }
 
 static bool is_onnx_domain(const char *domain)
 {
-    return text(domain)[0] == '\0' || strcmp(domain, "ai.onnx") == 0;
+    return onnx_text(domain)[0] == '\0' || strcmp(domain, "ai.onnx") == 0;
 }
 
 /* ---- Tensors --------------------------------------------------------------------------------- */
@@ -194,8 +194,8 @@ static int read_external(struct reader *reader, const Onnx__TensorProto *t, cons
     uint64_t offset = 0, length = bytes;
     bool is_valid = true;
     for (size_t i = 0; i < t->n_external_data; i++) {
-        const char *key = text(t->external_data[i]->key);
-        const char *value = text(t->external_data[i]->value);
+        const char *key = onnx_text(t->external_data[i]->key);
+        const char *value = onnx_text(t->external_data[i]->value);
         location = strcmp(key, "location") == 0 ? value : location;
         is_valid = is_valid && (strcmp(key, "offset") != 0 || read_number(value, &offset));
         is_valid = is_valid && (strcmp(key, "length") != 0 || read_number(value, &length));
@@ -255,7 +255,7 @@ static int read_tensor(struct reader *reader, const Onnx__TensorProto *t,
     }
     void *to = sl_graph_memory_take(reader->memory, value->bytes, 1);
     if (to == NULL) {
-        return fail_memory(reader);
+        return onnx_fail_memory(reader);
     }
     convert(type->number, &e, to);
     value->data = to;
@@ -265,7 +265,7 @@ static int read_tensor(struct reader *reader, const Onnx__TensorProto *t,
 /* ---- Values ---------------------------------------------------------------------------------- */
 
 /* NULL: there is no value of this name yet. */
-static struct sl_graph_value *find_value(const struct reader *reader, const char *name)
+static struct sl_graph_value *onnx_find_value(const struct reader *reader, const char *name)
 {
     uint64_t number;
     const bool is_known =
@@ -275,13 +275,13 @@ static struct sl_graph_value *find_value(const struct reader *reader, const char
 }
 
 /* Appends a value, for which there is room. */
-static int add_value(struct reader *reader, const char *name, enum sl_graph_kind kind,
-                     struct sl_graph_value **out)
+static int onnx_add_value(struct reader *reader, const char *name, enum sl_graph_kind kind,
+                          struct sl_graph_value **out)
 {
     struct sl_graph *graph = reader->graph;
     uint64_t number;
     if (sl_key_index_add(&reader->names, sl_hash_bytes(name, strlen(name), 0), &number) != 0) {
-        return fail_memory(reader);
+        return onnx_fail_memory(reader);
     }
     if (name[0] == '\0' || number != graph->value_count) {
         return sl_reason_fail(reader->reason, SL_ERR_INVALID,
@@ -295,7 +295,7 @@ static int add_value(struct reader *reader, const char *name, enum sl_graph_kind
 static int read_initializer(struct reader *reader, const Onnx__TensorProto *t)
 {
     struct sl_graph_value *value;
-    int err = add_value(reader, text(t->name), SL_GRAPH_WEIGHT, &value);
+    int err = onnx_add_value(reader, onnx_text(t->name), SL_GRAPH_WEIGHT, &value);
     return err != 0 ? err : read_tensor(reader, t, value);
 }
 
@@ -344,12 +344,12 @@ static int read_inputs(struct reader *reader, const Onnx__GraphProto *g)
     graph->inputs = reader->operands;
     for (size_t i = 0; err == 0 && i < g->n_input; i++) {
         struct sl_graph_value *value;
-        const char *name = text(g->input[i]->name);
-        value = find_value(reader, name);
+        const char *name = onnx_text(g->input[i]->name);
+        value = onnx_find_value(reader, name);
         if (value != NULL && value->kind != SL_GRAPH_INPUT) {
             continue;
         }
-        err = add_value(reader, name, SL_GRAPH_INPUT, &value);
+        err = onnx_add_value(reader, name, SL_GRAPH_INPUT, &value);
         err = err != 0 ? err : read_input(reader, g->input[i], value);
         *reader->operands++ = value;
         graph->input_count++;
@@ -372,15 +372,15 @@ static int read_attributes(struct reader *reader, const Onnx__NodeProto *from,
     node->attributes = reader->attributes;
     for (size_t i = 0; i < from->n_attribute; i++) {
         const Onnx__AttributeProto *a = from->attribute[i];
-        if (sl_graph_attribute_find(node, text(a->name)) != NULL) {
+        if (sl_graph_attribute_find(node, onnx_text(a->name)) != NULL) {
             return FAIL_NODE(reader, SL_ERR_INVALID, node, "two attributes \"%s\"", a->name);
         }
         *reader->attributes++ =
-            (struct sl_graph_attribute){.name = text(a->name),
+            (struct sl_graph_attribute){.name = onnx_text(a->name),
                                         .type = (enum sl_graph_attribute_type)a->type,
                                         .f = a->f,
                                         .i = a->i,
-                                        .text = text(a->s),
+                                        .text = onnx_text(a->s),
                                         .ints = a->ints,
                                         .count = (uint32_t)a->n_ints};
         node->attribute_count++;
@@ -395,7 +395,7 @@ static int connect(struct reader *reader, const Onnx__NodeProto *from, struct sl
     node->input_count = (uint32_t)from->n_input;
     for (size_t i = 0; i < from->n_input; i++) {
         const char *name = from->input[i];
-        struct sl_graph_value *value = find_value(reader, name);
+        struct sl_graph_value *value = onnx_find_value(reader, name);
         if (name[0] != '\0' && value == NULL) {
             return FAIL_NODE(reader, SL_ERR_INVALID, node,
                              "input \"%s\" is no input or initializer of the model, and no node "
@@ -413,7 +413,7 @@ static int connect(struct reader *reader, const Onnx__NodeProto *from, struct sl
     for (size_t i = 0; i < from->n_output; i++) {
         struct sl_graph_value *value = NULL;
         const char *name = from->output[i];
-        if (name[0] != '\0' && add_value(reader, name, SL_GRAPH_COMPUTED, &value) != 0) {
+        if (name[0] != '\0' && onnx_add_value(reader, name, SL_GRAPH_COMPUTED, &value) != 0) {
             return FAIL_NODE(reader, SL_ERR_INVALID, node, "two values have the name \"%s\"", name);
         }
         if (value != NULL) {
@@ -436,7 +436,7 @@ static int read_constant(struct reader *reader, const Onnx__NodeProto *from,
     const Onnx__AttributeProto *a = from->n_attribute == 1 ? from->attribute[0] : NULL;
     Onnx__TensorProto t = ONNX__TENSOR_PROTO__INIT;
     uint32_t form = 0;
-    while (form < 5 && (a == NULL || strcmp(text(a->name), forms[form].name) != 0 ||
+    while (form < 5 && (a == NULL || strcmp(onnx_text(a->name), forms[form].name) != 0 ||
                         a->type != forms[form].type)) {
         form++;
     }
@@ -466,8 +466,8 @@ static int read_node(struct reader *reader, Onnx__NodeProto *from)
 {
     struct sl_graph *graph = reader->graph;
     struct sl_graph_node *node = &graph->nodes[graph->node_count];
-    const bool has_name = text(from->name)[0] != '\0';
-    *node = (struct sl_graph_node){.op_type = text(from->op_type), .source = from};
+    const bool has_name = onnx_text(from->name)[0] != '\0';
+    *node = (struct sl_graph_node){.op_type = onnx_text(from->op_type), .source = from};
     node->name = has_name ? from->name : from->n_output > 0 ? from->output[0] : "";
     if (!is_onnx_domain(from->domain)) {
         return FAIL_NODE(reader, SL_ERR_UNSUPPORTED, node, "domain \"%s\" is not supported",
@@ -495,8 +495,8 @@ static int read_outputs(struct reader *reader, const Onnx__GraphProto *g)
     graph->outputs = reader->operands;
     graph->output_count = (uint32_t)g->n_output;
     for (size_t i = 0; i < g->n_output; i++) {
-        const char *name = text(g->output[i]->name);
-        struct sl_graph_value *value = find_value(reader, name);
+        const char *name = onnx_text(g->output[i]->name);
+        struct sl_graph_value *value = onnx_find_value(reader, name);
         if (value == NULL || value->kind != SL_GRAPH_COMPUTED) {
             return sl_reason_fail(reader->reason, SL_ERR_INVALID,
                                   "output \"%s\" of the model is the output of no node", name);
@@ -553,7 +553,7 @@ static int prepare(struct reader *reader, const Onnx__GraphProto *g)
         sl_graph_memory_take(reader->memory, attributes, sizeof *reader->attributes);
     return graph->values == NULL || graph->nodes == NULL || reader->operands == NULL ||
                    reader->attributes == NULL
-               ? fail_memory(reader)
+               ? onnx_fail_memory(reader)
                : 0;
 }
 
@@ -568,7 +568,8 @@ int sl_onnx_read(const void *bytes, size_t count, bool has_weights,
                  const struct sl_onnx_files *files, struct sl_graph_memory *memory,
                  struct sl_graph *out, struct sl_reason *reason)
 {
-    ProtobufCAllocator allocator = {.alloc = allocate, .free = release, .allocator_data = memory};
+    ProtobufCAllocator allocator = {
+        .alloc = onnx_allocate, .free = onnx_release, .allocator_data = memory};
     Onnx__ModelProto *model = onnx__model_proto__unpack(&allocator, count, bytes);
     struct sl_graph graph = {.source = model};
     struct reader reader = {.memory = memory,

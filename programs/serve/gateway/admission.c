@@ -32,7 +32,8 @@ static void set_due(struct sl_serve_admission *admission, struct sl_serve_reques
     sl_list_insert(next, &request->due_link);
 }
 
-static void join(struct sl_serve_admission *admission, struct sl_serve_request *request)
+static void gateway_admission_join(struct sl_serve_admission *admission,
+                                   struct sl_serve_request *request)
 {
     request->is_waiting = true;
     admission->waiting_count++;
@@ -40,7 +41,8 @@ static void join(struct sl_serve_admission *admission, struct sl_serve_request *
     set_due(admission, request, request->deadline_ns);
 }
 
-static void leave(struct sl_serve_admission *admission, struct sl_serve_request *request)
+static void gateway_admission_leave(struct sl_serve_admission *admission,
+                                    struct sl_serve_request *request)
 {
     sl_list_remove(&request->link);
     request->is_waiting = false;
@@ -78,7 +80,7 @@ int sl_serve_admission_offer(struct sl_serve_admission *admission, struct sl_ser
         return refuse(request, queue_ns + expected_ns - left_ns, why);
     }
     sl_list_append(&admission->waiting, &request->link);
-    join(admission, request);
+    gateway_admission_join(admission, request);
     return 0;
 }
 
@@ -91,7 +93,7 @@ struct sl_serve_request *sl_serve_admission_first(const struct sl_serve_admissio
 void sl_serve_admission_run(struct sl_serve_admission *admission, struct sl_serve_request *request)
 {
     sl_assert(request->is_waiting);
-    leave(admission, request);
+    gateway_admission_leave(admission, request);
     admission->running_count++;
     set_due(admission, request, request->deadline_ns + SL_SERVE_GRACE_NS);
 }
@@ -102,7 +104,7 @@ void sl_serve_admission_wait_again(struct sl_serve_admission *admission,
     sl_assert(!request->is_waiting);
     admission->running_count--;
     sl_list_prepend(&admission->waiting, &request->link);
-    join(admission, request);
+    gateway_admission_join(admission, request);
 }
 
 void sl_serve_admission_end(struct sl_serve_admission *admission, struct sl_serve_request *request)
@@ -110,7 +112,7 @@ void sl_serve_admission_end(struct sl_serve_admission *admission, struct sl_serv
     sl_assert(sl_list_linked(&request->due_link));
     sl_list_remove(&request->due_link);
     if (request->is_waiting) {
-        leave(admission, request);
+        gateway_admission_leave(admission, request);
     } else {
         admission->running_count--;
     }

@@ -36,7 +36,8 @@ void sl_serve_dispatch_end(struct sl_serve_dispatch *dispatch, struct sl_serve_r
     dispatch->ended(dispatch->ctx);
 }
 
-static void answer(struct sl_serve_dispatch *dispatch, struct sl_serve_request *request, int err)
+static void dispatch_answer(struct sl_serve_dispatch *dispatch, struct sl_serve_request *request,
+                            int err)
 {
     sl_serve_dispatch_end(dispatch, request);
     request->answer.err = err;
@@ -52,7 +53,7 @@ void sl_serve_dispatch_fail(struct sl_serve_dispatch *dispatch, struct sl_serve_
         (void)snprintf(request->answer.text, sizeof request->answer.text, "%s", text);
     }
     request->answer.retry_ms = err == SL_ERR_AGAIN ? RETRY_MS : 0;
-    answer(dispatch, request, err);
+    dispatch_answer(dispatch, request, err);
 }
 
 /* The deadline of an accepted request has passed. */
@@ -113,7 +114,7 @@ static void repeat(struct sl_serve_dispatch *dispatch, struct sl_serve_flight *f
     }
 }
 
-static void sent(void *ctx, struct sl_serve_flight *flight, int err, const char *reason)
+static void dispatch_sent(void *ctx, struct sl_serve_flight *flight, int err, const char *reason)
 {
     if (sl_list_linked(&flight->use.link) && sl_serve_flight_is_unsent(flight, err)) {
         sl_serve_flight_leave(flight);
@@ -204,7 +205,7 @@ static void answer_well(struct sl_serve_dispatch *dispatch, struct sl_serve_flig
     request->answer.output_count = done->tensor_count;
     memcpy(request->answer.outputs, done->tensors, done->tensor_count * sizeof done->tensors[0]);
     request->answer.output = flight->remote->output_base + flight->output.offset;
-    answer(dispatch, request, 0);
+    dispatch_answer(dispatch, request, 0);
 }
 
 /* The outputs need more room: the next one has it, as have later requests for the model. */
@@ -262,7 +263,7 @@ static struct sl_serve_remote *find_remote(const struct sl_serve_dispatch *dispa
     return NULL;
 }
 
-static void forget(struct sl_serve_remote *remote)
+static void dispatch_forget(struct sl_serve_remote *remote)
 {
     sl_list_remove(&remote->link);
     free(remote);
@@ -354,7 +355,7 @@ void sl_serve_dispatch_arrived(void *ctx, const struct sl_transfer_noticed *noti
 
 /* Workers */
 
-static void joined(void *ctx, struct sl_serve_remote *remote)
+static void dispatch_joined(void *ctx, struct sl_serve_remote *remote)
 {
     struct sl_serve_dispatch *dispatch = ctx;
     if (sl_serve_balance_join(&dispatch->balance, &remote->worker) != 0) {
@@ -369,7 +370,7 @@ static void joined(void *ctx, struct sl_serve_remote *remote)
     sl_serve_dispatch_run(dispatch);
 }
 
-static void lost(void *ctx, struct sl_serve_remote *remote, const char *reason)
+static void dispatch_lost(void *ctx, struct sl_serve_remote *remote, const char *reason)
 {
     struct sl_serve_dispatch *dispatch = ctx;
     struct sl_list_link *link;
@@ -407,7 +408,7 @@ static void remote_ended(void *ctx, struct sl_serve_remote *remote)
         sl_reactor_arm(dispatch->reactor, &remote->again,
                        remote->next.batch_max > 0 ? 0 : AGAIN_NS);
     } else {
-        forget(remote);
+        dispatch_forget(remote);
         dispatch->ended(dispatch->ctx);
     }
 }
@@ -422,7 +423,7 @@ void sl_serve_dispatch_stop(struct sl_serve_dispatch *dispatch)
         struct sl_serve_remote *remote = SL_CONTAINER_OF(link, struct sl_serve_remote, link);
         if (sl_timer_armed(&remote->again)) {
             sl_reactor_disarm(dispatch->reactor, &remote->again);
-            forget(remote);
+            dispatch_forget(remote);
         } else {
             remote->next.batch_max = 0;
             sl_serve_remote_lose(remote, "the gateway ends");
@@ -438,12 +439,12 @@ void sl_serve_dispatch_init(struct sl_serve_dispatch *dispatch, enum sl_serve_st
     sl_list_init(&dispatch->remotes);
     dispatch->due.run = look_at_due;
     dispatch->flights.transfer = transfer;
-    dispatch->flights.sent = sent;
+    dispatch->flights.sent = dispatch_sent;
     dispatch->flights.ctx = dispatch;
     sl_list_init(&dispatch->flights.free);
     dispatch->events.transfer = transfer;
-    dispatch->events.joined = joined;
-    dispatch->events.lost = lost;
+    dispatch->events.joined = dispatch_joined;
+    dispatch->events.lost = dispatch_lost;
     dispatch->events.ended = remote_ended;
     dispatch->events.ctx = dispatch;
 }

@@ -53,7 +53,7 @@ struct sl_serve_flight *sl_serve_flight_create(struct sl_serve_flights *flights,
     return flight;
 }
 
-static void sent(void *ctx, int err, const char *reason)
+static void flight_sent(void *ctx, int err, const char *reason)
 {
     struct sl_serve_flight *flight = ctx;
     struct sl_serve_remote *remote = flight->remote;
@@ -89,8 +89,8 @@ int sl_serve_flight_send(struct sl_serve_flight *flight, uint64_t now_ns, struct
                                                .remote = infer.input_address,
                                                .bytes = request->input_bytes};
     flight->sent_ns = now_ns;
-    const int err =
-        sl_serve_remote_send(flight->remote, &infer, flight->batch, &inputs, sent, flight, reason);
+    const int err = sl_serve_remote_send(flight->remote, &infer, flight->batch, &inputs,
+                                         flight_sent, flight, reason);
     flight->is_sending = err == 0;
     return err;
 }

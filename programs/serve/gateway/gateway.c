@@ -63,7 +63,7 @@ void sl_serve_gateway_memory_free(struct sl_serve_gateway *gateway, uint8_t *mem
     }
 }
 
-static void free_memory(void *ctx, uint8_t *memory)
+static void gateway_free_memory(void *ctx, uint8_t *memory)
 {
     sl_serve_gateway_memory_free(ctx, memory);
 }
@@ -79,7 +79,7 @@ static void end_threads(struct sl_serve_gateway *gateway)
     }
 }
 
-static void async_ended(void *ctx)
+static void gateway_async_ended(void *ctx)
 {
     struct sl_serve_gateway *gateway = ctx;
     end_threads(gateway);
@@ -87,7 +87,7 @@ static void async_ended(void *ctx)
 }
 
 /* Something has ended: that may have been the last that a drain, or a stop, waits for. */
-static void look_for_end(void *ctx)
+static void gateway_look_for_end(void *ctx)
 {
     struct sl_serve_gateway *gateway = ctx;
     struct sl_serve_dispatch *dispatch = &gateway->dispatch;
@@ -97,7 +97,7 @@ static void look_for_end(void *ctx)
     if (gateway->is_stopping && gateway->async != NULL && sl_list_empty(&dispatch->remotes) &&
         sl_serve_listing_stop(&gateway->listing)) {
         sl_reactor_disarm(gateway->reactor, &gateway->next_turn);
-        sl_transfer_async_destroy(&gateway->async, async_ended, gateway);
+        sl_transfer_async_destroy(&gateway->async, gateway_async_ended, gateway);
     }
 }
 
@@ -180,7 +180,7 @@ static int admit(struct sl_serve_gateway *gateway, struct sl_serve_request *requ
     return err;
 }
 
-static void listed(void *ctx)
+static void gateway_listed(void *ctx)
 {
     struct sl_serve_gateway *gateway = ctx;
     struct sl_list again;
@@ -204,7 +204,7 @@ static void listed(void *ctx)
         }
     }
     sl_serve_dispatch_run(&gateway->dispatch);
-    look_for_end(gateway);
+    gateway_look_for_end(gateway);
 }
 
 static void take_next_turn(struct sl_timer *timer, uint64_t now_ns)
@@ -273,7 +273,7 @@ void sl_serve_gateway_drain(struct sl_serve_gateway *gateway, void (*drained)(vo
     gateway->drained = drained;
     gateway->drained_ctx = ctx;
     sl_reactor_arm(gateway->reactor, &gateway->give_up, DRAIN_NS);
-    look_for_end(gateway);
+    gateway_look_for_end(gateway);
 }
 
 bool sl_serve_gateway_is_idle(const struct sl_serve_gateway *gateway)
@@ -316,7 +316,7 @@ void sl_serve_gateway_stop(struct sl_serve_gateway *gateway, void (*ended)(void 
     gateway->ended = ended;
     gateway->ended_ctx = ctx;
     sl_serve_dispatch_stop(&gateway->dispatch);
-    look_for_end(gateway);
+    gateway_look_for_end(gateway);
 }
 
 static void post_list(void *ctx, struct sl_offload_job *job)
@@ -351,9 +351,9 @@ static void init(struct sl_serve_gateway *gateway, const struct sl_serve_gateway
     sl_serve_dispatch_init(&gateway->dispatch, options->strategy, options->transfer);
     gateway->dispatch.reactor = options->reactor;
     gateway->dispatch.list_reason = gateway->listing.reason;
-    gateway->dispatch.ended = look_for_end;
+    gateway->dispatch.ended = gateway_look_for_end;
     gateway->dispatch.ctx = gateway;
-    gateway->dispatch.flights.free_memory = free_memory;
+    gateway->dispatch.flights.free_memory = gateway_free_memory;
     gateway->dispatch.flights.memory_ctx = gateway;
     sl_list_init(&gateway->unlisted);
     sl_list_init(&gateway->refused);
@@ -402,7 +402,7 @@ int sl_serve_gateway_create(const struct sl_serve_gateway_options *options,
                                   .reactor = made->reactor,
                                   .post = options->post != NULL ? options->post : post_list,
                                   .post_ctx = options->post != NULL ? options->post_ctx : made,
-                                  .listed = listed,
+                                  .listed = gateway_listed,
                                   .ctx = made};
     sl_serve_listing_start(&made->listing);
     *out = made;

@@ -11,7 +11,7 @@ static struct sl_serve_listing *listing_of(struct sl_offload_job *job)
     return SL_CONTAINER_OF(job, struct sl_serve_listing, job);
 }
 
-static void list(struct sl_offload_job *job)
+static void gateway_listing_list(struct sl_offload_job *job)
 {
     struct sl_serve_listing *listing = listing_of(job);
     const int err = sl_object_list(listing->objects, NULL, LIST_MS, &listing->next);
@@ -19,7 +19,7 @@ static void list(struct sl_offload_job *job)
                    err == 0 ? "" : sl_objects_last_error());
 }
 
-static void listed(struct sl_offload_job *job)
+static void gateway_listing_listed(struct sl_offload_job *job)
 {
     struct sl_serve_listing *listing = listing_of(job);
     listing->is_asking = false;
@@ -38,18 +38,19 @@ static void listed(struct sl_offload_job *job)
     listing->listed(listing->ctx);
 }
 
-static void ask(struct sl_timer *timer, uint64_t now_ns)
+static void gateway_listing_ask(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_serve_listing *listing = SL_CONTAINER_OF(timer, struct sl_serve_listing, timer);
     listing->is_asking = true;
     listing->asked_ns = now_ns;
-    listing->job = (struct sl_offload_job){.work = list, .done = listed, .allocates = true};
+    listing->job = (struct sl_offload_job){
+        .work = gateway_listing_list, .done = gateway_listing_listed, .allocates = true};
     listing->post(listing->post_ctx, &listing->job);
 }
 
 void sl_serve_listing_start(struct sl_serve_listing *listing)
 {
-    listing->timer.run = ask;
+    listing->timer.run = gateway_listing_ask;
     sl_reactor_arm(listing->reactor, &listing->timer, 0);
 }
 

@@ -14,8 +14,9 @@ static struct sl_serve_remote *remote_of(struct sl_offload_job *job)
     return SL_CONTAINER_OF(job, struct sl_serve_remote, job);
 }
 
-static void post(struct sl_serve_remote *remote, void (*work)(struct sl_offload_job *job),
-                 void (*done)(struct sl_offload_job *job))
+static void gateway_remote_post(struct sl_serve_remote *remote,
+                                void (*work)(struct sl_offload_job *job),
+                                void (*done)(struct sl_offload_job *job))
 {
     remote->is_busy = true;
     remote->job = (struct sl_offload_job){.work = work, .done = done, .allocates = true};
@@ -62,7 +63,7 @@ int sl_serve_remote_send(struct sl_serve_remote *remote, const struct sl_serve_m
 
 /* End */
 
-static void free_memory(struct sl_offload_job *job)
+static void gateway_remote_free_memory(struct sl_offload_job *job)
 {
     struct sl_serve_remote *remote = remote_of(job);
     if (sl_transfer_memory_free(remote->events->transfer, (void **)&remote->output_base, FREE_MS) !=
@@ -79,7 +80,7 @@ static void freed(struct sl_offload_job *job)
     sl_serve_remote_look(remote);
 }
 
-static void closed(void *ctx, int err, const char *reason)
+static void gateway_remote_closed(void *ctx, int err, const char *reason)
 {
     struct sl_serve_remote *remote = ctx;
     remote->ends--;
@@ -102,10 +103,11 @@ void sl_serve_remote_look(struct sl_serve_remote *remote)
     }
     if (remote->segment != NULL) {
         remote->ends++;
-        sl_transfer_async_close(remote->events->async, &remote->segment, closed, remote);
+        sl_transfer_async_close(remote->events->async, &remote->segment, gateway_remote_closed,
+                                remote);
     } else if (remote->ends == 0 && remote->outputs_read == 0) {
         if (remote->output_base != NULL) {
-            post(remote, free_memory, freed);
+            gateway_remote_post(remote, gateway_remote_free_memory, freed);
         } else {
             remote->events->ended(remote->events->ctx, remote);
         }
@@ -124,14 +126,14 @@ void sl_serve_remote_lose(struct sl_serve_remote *remote, const char *reason)
 
 /* Begin */
 
-static void watched(void *ctx, int err, const char *reason)
+static void gateway_remote_watched(void *ctx, int err, const char *reason)
 {
     struct sl_serve_remote *remote = ctx;
     remote->ends--;
     sl_serve_remote_lose(remote, reason);
 }
 
-static void opened(void *ctx, int err, const char *reason)
+static void gateway_remote_opened(void *ctx, int err, const char *reason)
 {
     struct sl_serve_remote *remote = ctx;
     remote->is_busy = false;
@@ -143,7 +145,7 @@ static void opened(void *ctx, int err, const char *reason)
         return;
     }
     remote->ends++;
-    sl_transfer_async_watch(remote->events->async, remote->segment, watched, remote);
+    sl_transfer_async_watch(remote->events->async, remote->segment, gateway_remote_watched, remote);
     if (sl_transfer_async_incarnation(remote->segment) != remote->join.incarnation) {
         remote->end = SL_SERVE_REMOTE_REPLACED; /* the other one joins by itself */
         remote->is_lost = true;
@@ -156,7 +158,7 @@ static void opened(void *ctx, int err, const char *reason)
     }
 }
 
-static void create_memory(struct sl_offload_job *job)
+static void gateway_remote_create_memory(struct sl_offload_job *job)
 {
     struct sl_serve_remote *remote = remote_of(job);
     const int err = sl_transfer_memory_create(remote->events->transfer, SL_SERVE_OUTPUT_BYTES, -1,
@@ -172,7 +174,7 @@ static void created(struct sl_offload_job *job)
     struct sl_transfer_segment **segment = &remote->segment;
     remote->is_busy = false;
     if (job->err != 0 || remote->output_base == NULL) {
-        opened(remote, SL_ERR_NO_MEMORY, remote->reason);
+        gateway_remote_opened(remote, SL_ERR_NO_MEMORY, remote->reason);
         return;
     }
     if (remote->is_lost) {
@@ -180,9 +182,9 @@ static void created(struct sl_offload_job *job)
         return;
     }
     remote->is_busy = true;
-    if (sl_transfer_async_open(remote->events->async, remote->worker.name, OPEN_MS, segment, opened,
-                               remote) != 0) {
-        opened(remote, SL_ERR_INVALID, sl_transfer_last_error());
+    if (sl_transfer_async_open(remote->events->async, remote->worker.name, OPEN_MS, segment,
+                               gateway_remote_opened, remote) != 0) {
+        gateway_remote_opened(remote, SL_ERR_INVALID, sl_transfer_last_error());
     }
 }
 
@@ -197,5 +199,5 @@ void sl_serve_remote_begin(struct sl_serve_remote *remote)
     remote->worker = worker;
     sl_serve_ranges_init(&remote->inputs, remote->join.arena_bytes);
     sl_serve_ranges_init(&remote->outputs, SL_SERVE_OUTPUT_BYTES);
-    post(remote, create_memory, created);
+    gateway_remote_post(remote, gateway_remote_create_memory, created);
 }

@@ -37,7 +37,7 @@ struct sl_serve_http {
     bool is_ending;
 };
 
-static struct sl_peer *peer_of(struct MHD_Connection *connection)
+static struct sl_peer *http_peer_of(struct MHD_Connection *connection)
 {
     return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 }
@@ -47,8 +47,8 @@ static void peer_waits(struct sl_serve_http *http, struct sl_peer *peer, uint64_
     sl_peers_wait(peer, bytes, sl_reactor_now_ns(http->reactor));
 }
 
-static void on_connection(void *ctx, struct MHD_Connection *connection, void **context,
-                          enum MHD_ConnectionNotificationCode code)
+static void http_on_connection(void *ctx, struct MHD_Connection *connection, void **context,
+                               enum MHD_ConnectionNotificationCode code)
 {
     struct sl_serve_http *http = ctx;
     struct sl_peer *peer = *context;
@@ -78,7 +78,7 @@ static void run(struct sl_serve_http *http)
     }
 }
 
-static void on_readable(struct sl_ring_watch *watch)
+static void http_on_readable(struct sl_ring_watch *watch)
 {
     run(SL_CONTAINER_OF(watch, struct sl_serve_http, watch));
 }
@@ -197,7 +197,7 @@ static enum MHD_Result send_reply(struct sl_serve_http *http, struct sl_serve_ht
     const enum MHD_Result result =
         added ? MHD_queue_response(call->connection, call->status, response) : MHD_NO;
     MHD_destroy_response(response);
-    peer_waits(http, peer_of(call->connection), call->reply_bytes);
+    peer_waits(http, http_peer_of(call->connection), call->reply_bytes);
     return result;
 }
 
@@ -211,7 +211,7 @@ static uint64_t discarded_max(const struct sl_serve_http_call *call)
 static enum MHD_Result receive(struct sl_serve_http *http, struct sl_serve_http_call *call,
                                const char *piece, size_t bytes)
 {
-    struct sl_peer *peer = peer_of(call->connection);
+    struct sl_peer *peer = http_peer_of(call->connection);
     peer->bytes += bytes;
     if (peer->bytes > discarded_max(call)) {
         return MHD_NO;
@@ -226,13 +226,13 @@ static enum MHD_Result receive(struct sl_serve_http *http, struct sl_serve_http_
 
 /* libmicrohttpd calls this with a head, with each piece of the body, at its end, and once the
  * connection has been resumed. */
-static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, const char *url,
-                                  const char *method, const char *version, const char *piece,
-                                  size_t *piece_bytes, void **context)
+static enum MHD_Result http_on_request(void *ctx, struct MHD_Connection *connection,
+                                       const char *url, const char *method, const char *version,
+                                       const char *piece, size_t *piece_bytes, void **context)
 {
     struct sl_serve_http *http = ctx;
     struct sl_serve_http_call *call = *context;
-    struct sl_peer *peer = peer_of(connection);
+    struct sl_peer *peer = http_peer_of(connection);
     const bool is_replied = call != NULL && call->status != 0;
     if (peer == NULL || (http->is_ending && !is_replied)) {
         return MHD_NO;
@@ -268,8 +268,8 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
     return send_reply(http, call);
 }
 
-static void on_completed(void *ctx, struct MHD_Connection *connection, void **context,
-                         enum MHD_RequestTerminationCode code)
+static void http_on_completed(void *ctx, struct MHD_Connection *connection, void **context,
+                              enum MHD_RequestTerminationCode code)
 {
     struct sl_serve_http *http = ctx;
     struct sl_serve_http_call *call = *context;
@@ -279,7 +279,7 @@ static void on_completed(void *ctx, struct MHD_Connection *connection, void **co
         free(call->body);
         free(call);
         http->call_count--;
-        peer_waits(http, peer_of(connection), 0);
+        peer_waits(http, http_peer_of(connection), 0);
     }
 }
 
@@ -380,12 +380,12 @@ static int start_daemon(struct sl_serve_http *http, const struct sl_serve_http_s
         tls[0] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_CERT, 0, settings->certificate};
         tls[1] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_KEY, 0, settings->key};
     }
-    http->daemon = MHD_start_daemon(flags, 0, NULL, NULL, on_request, http,
-                                    MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_CONNECTION,
-                                    on_connection, http, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
-                                    http, MHD_OPTION_CONNECTION_LIMIT, SL_HTTP_CONNECTIONS_MAX,
-                                    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
-                                    MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
+    http->daemon = MHD_start_daemon(
+        flags, 0, NULL, NULL, http_on_request, http, MHD_OPTION_LISTEN_SOCKET, fd,
+        MHD_OPTION_NOTIFY_CONNECTION, http_on_connection, http, MHD_OPTION_NOTIFY_COMPLETED,
+        http_on_completed, http, MHD_OPTION_CONNECTION_LIMIT, SL_HTTP_CONNECTIONS_MAX,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES, MHD_OPTION_ARRAY, tls,
+        MHD_OPTION_END);
     if (http->daemon == NULL) {
         (void)close(fd);
         return sl_reason_fail(
@@ -418,7 +418,7 @@ int sl_serve_http_create(struct sl_reactor *reactor, const struct sl_serve_http_
         return err;
     }
     const int epoll = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
-    sl_ring_watch_level(sl_reactor_ring(reactor), &http->watch, epoll, on_readable);
+    sl_ring_watch_level(sl_reactor_ring(reactor), &http->watch, epoll, http_on_readable);
     sl_reactor_arm(reactor, &http->sweep, SL_PEERS_SWEEP_NS);
     *out = http;
     return 0;

@@ -294,7 +294,7 @@ static void read_fields(struct parser *parser, json_t *root)
     }
 }
 
-static json_t *load(struct parser *parser, const char *text, size_t bytes)
+static json_t *http_body_load(struct parser *parser, const char *text, size_t bytes)
 {
     json_error_t error;
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
@@ -319,7 +319,7 @@ int sl_http_body_parse(const char *text, size_t bytes, struct sl_http_body *body
     if (parser.err != 0) {
         return parser.err;
     }
-    json_t *root = load(&parser, json, sizeof json - writer.left);
+    json_t *root = http_body_load(&parser, json, sizeof json - writer.left);
     if (parser.err == 0) {
         read_fields(&parser, root);
     }
@@ -332,7 +332,7 @@ int sl_http_body_read_option(const char *text, size_t bytes, bool is_parameter, 
 {
     const char *const accepted[] = {is_parameter ? "parameters" : name, NULL};
     struct parser parser = {.reason = reason};
-    json_t *root = bytes == 0 ? NULL : load(&parser, text, bytes);
+    json_t *root = bytes == 0 ? NULL : http_body_load(&parser, text, bytes);
     refuse_others(&parser, root, "", accepted);
     *value = json_is_true(is_parameter ? parameter(&parser, root, name, JSON_TRUE)
                                        : member(&parser, root, name, JSON_TRUE, false));
@@ -477,7 +477,7 @@ void sl_http_body_put_binary(const struct sl_http_body *body, struct sl_serve_re
 
 /* ---- the answer ---- */
 
-static void put_text(FILE *file, const char *text)
+static void http_body_put_text(FILE *file, const char *text)
 {
     json_t *string = json_string(text); /* NULL: not UTF-8 */
     (void)json_dumpf(string, file, JSON_ENCODE_ANY);
@@ -511,7 +511,7 @@ static void put_output(FILE *file, const struct sl_serve_tensor *tensor, const u
 {
     const uint32_t element_bytes = sl_objects_type_bytes(tensor->type);
     (void)fputs("{\"name\":", file);
-    put_text(file, tensor->name);
+    http_body_put_text(file, tensor->name);
     (void)fprintf(file, ",\"datatype\":\"%s\",\"shape\":[",
                   sl_serve_request_datatype(tensor->type));
     for (uint32_t i = 0; i < tensor->rank; i++) {
@@ -554,11 +554,11 @@ static void put_answer(FILE *file, const struct sl_http_body *body,
 {
     bool binary;
     (void)fputs("{\"model_name\":", file);
-    put_text(file, request->model);
+    http_body_put_text(file, request->model);
     (void)fprintf(file, ",\"model_version\":\"%llu\"", (unsigned long long)request->answer.version);
     if (body->id[0] != '\0') {
         (void)fputs(",\"id\":", file);
-        put_text(file, body->id);
+        http_body_put_text(file, body->id);
     }
     (void)fprintf(
         file, ",\"parameters\":{\"queue_us\":%u,\"load_us\":%u,\"compute_us\":%u},\"outputs\":[",

@@ -63,8 +63,8 @@ static void write_head(FILE *file, const char *name, const char *type, const cha
 }
 
 /* A line of a model, whose name may have quotation marks; label: NULL: no other one. */
-static void write_line(FILE *file, const char *name, const char *model, const char *label,
-                       const char *value, double number)
+static void http_metrics_write_line(FILE *file, const char *name, const char *model,
+                                    const char *label, const char *value, double number)
 {
     (void)fprintf(file, PREFIX "%s{model=\"", name);
     for (; *model != '\0'; model++) {
@@ -79,8 +79,8 @@ static void write_line(FILE *file, const char *name, const char *model, const ch
 static void write_results(const struct sl_http_metrics_model *model, FILE *file)
 {
     for (uint32_t i = 0; i < SL_SERVE_RESULTS; i++) {
-        write_line(file, "model_requests_total", model->name, "result", results[i],
-                   (double)model->results[i]);
+        http_metrics_write_line(file, "model_requests_total", model->name, "result", results[i],
+                                (double)model->results[i]);
     }
 }
 
@@ -93,10 +93,11 @@ static void write_histogram(const struct sl_http_metrics_model *model, FILE *fil
             (void)snprintf(end, sizeof end, "%g", (double)bounds_us[i] / 1e6);
         }
         count += (double)model->buckets[i];
-        write_line(file, "model_seconds_bucket", model->name, "le", end, count);
+        http_metrics_write_line(file, "model_seconds_bucket", model->name, "le", end, count);
     }
-    write_line(file, "model_seconds_sum", model->name, NULL, NULL, (double)model->us / 1e6);
-    write_line(file, "model_seconds_count", model->name, NULL, NULL, count);
+    http_metrics_write_line(file, "model_seconds_sum", model->name, NULL, NULL,
+                            (double)model->us / 1e6);
+    http_metrics_write_line(file, "model_seconds_count", model->name, NULL, NULL, count);
 }
 
 static void write_models(const struct sl_http_metrics *metrics, FILE *file,

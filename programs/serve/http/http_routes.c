@@ -55,7 +55,7 @@ struct route {
                 struct call *call); /* at the end of the body */
 };
 
-static struct call *call_of(struct sl_serve_http_call *http)
+static struct call *http_routes_call_of(struct sl_serve_http_call *http)
 {
     return SL_CONTAINER_OF(http, struct call, http);
 }
@@ -218,7 +218,7 @@ static void on_done(struct sl_serve_request *request)
     request->input = NULL;
 }
 
-static void submit(struct call *call, enum sl_serve_kind kind)
+static void http_routes_submit(struct call *call, enum sl_serve_kind kind)
 {
     sl_list_remove(&call->receiving); /* the body has come */
     call->request.kind = kind;
@@ -251,7 +251,7 @@ static void free_body(struct call *call)
 
 /* Takes the memory of the body that has come on least for the longest time: what is held without
  * progress is lost to a caller that needs it. False: no other body has such memory. */
-static bool evict(struct call *call, bool of_inputs)
+static bool http_routes_evict(struct call *call, bool of_inputs)
 {
     SL_LIST_FOREACH (link, &call->routes->receiving) {
         struct call *other = SL_CONTAINER_OF(link, struct call, receiving);
@@ -270,11 +270,13 @@ static bool evict(struct call *call, bool of_inputs)
 }
 
 /* Appends, and a NUL behind it. False: there is no memory; replied. */
-static bool append(struct call *call, struct text *text, const void *piece, size_t bytes)
+static bool http_routes_append(struct call *call, struct text *text, const void *piece,
+                               size_t bytes)
 {
     struct sl_serve_http_routes *routes = call->routes;
     const uint32_t capacity = text->capacity;
-    while (routes->text_bytes + capacity + bytes > TEXT_BYTES_MAX && evict(call, false)) {
+    while (routes->text_bytes + capacity + bytes > TEXT_BYTES_MAX &&
+           http_routes_evict(call, false)) {
     }
     if (routes->text_bytes + capacity + bytes > TEXT_BYTES_MAX ||
         !sl_array_make_room(&text->bytes, &text->capacity, (uint32_t)(text->count + bytes), 1)) {
@@ -289,12 +291,12 @@ static bool append(struct call *call, struct text *text, const void *piece, size
 }
 
 /* Takes the memory of the tensors, once most of them have come, and puts there what has. */
-static int place(struct call *call, struct sl_reason *reason)
+static int http_routes_place(struct call *call, struct sl_reason *reason)
 {
     struct sl_serve_request *request = &call->request;
     do {
         request->input = sl_serve_gateway_memory(call->routes->gateway, request->input_bytes);
-    } while (request->input == NULL && evict(call, true));
+    } while (request->input == NULL && http_routes_evict(call, true));
     if (request->input == NULL) {
         return sl_reason_fail(reason, SL_ERR_AGAIN, "the gateway has no memory for the inputs");
     }
@@ -327,14 +329,14 @@ static int decode(struct call *call, struct sl_reason *reason)
                               (unsigned long long)(call->http.body_bytes - call->json_bytes),
                               (unsigned long long)call->body.binary_bytes);
     }
-    return call->body.binary_bytes == 0 ? place(call, reason) : 0;
+    return call->body.binary_bytes == 0 ? http_routes_place(call, reason) : 0;
 }
 
 static void decode_text(struct call *call)
 {
     struct sl_reason reason;
     call->is_parsed = true;
-    const int err = append(call, &call->text, "", 0) ? decode(call, &reason) : 0;
+    const int err = http_routes_append(call, &call->text, "", 0) ? decode(call, &reason) : 0;
     if (err != 0) {
         reply_failure(call, err, reason.text, 0);
     }
@@ -352,10 +354,10 @@ static void receive_binary(struct call *call, const void *piece, size_t bytes)
     }
     call->binary_at += bytes;
     if (call->request.input == NULL && call->binary_at < all - call->binary_at) {
-        (void)append(call, &call->binary, piece, bytes);
+        (void)http_routes_append(call, &call->binary, piece, bytes);
         return;
     }
-    const int err = call->request.input == NULL ? place(call, &reason) : 0;
+    const int err = call->request.input == NULL ? http_routes_place(call, &reason) : 0;
     if (err != 0) {
         reply_failure(call, err, reason.text, 0);
     } else {
@@ -363,9 +365,10 @@ static void receive_binary(struct call *call, const void *piece, size_t bytes)
     }
 }
 
-static void receive(void *ctx, struct sl_serve_http_call *http, const void *piece, size_t bytes)
+static void http_routes_receive(void *ctx, struct sl_serve_http_call *http, const void *piece,
+                                size_t bytes)
 {
-    struct call *call = call_of(http);
+    struct call *call = http_routes_call_of(http);
     const size_t left = call->json_bytes - call->text.count;
     const size_t json = call->is_parsed ? 0 : bytes < left ? bytes : left;
     call->received_bytes += bytes;
@@ -374,7 +377,7 @@ static void receive(void *ctx, struct sl_serve_http_call *http, const void *piec
         call->progress_bytes = call->received_bytes;
         sl_list_append(&call->routes->receiving, &call->receiving);
     }
-    const bool has_room = json == 0 || append(call, &call->text, piece, json);
+    const bool has_room = json == 0 || http_routes_append(call, &call->text, piece, json);
     if (has_room && !call->is_parsed && call->text.count == call->json_bytes) {
         decode_text(call);
     }
@@ -413,18 +416,18 @@ static void run_infer(struct sl_serve_http_routes *routes, struct call *call)
                                   call->is_parsed ? "binary tensors do" : JSON_HEADER);
         return;
     }
-    submit(call, SL_SERVE_INFER);
+    http_routes_submit(call, SL_SERVE_INFER);
 }
 
 static void run_describe(struct sl_serve_http_routes *routes, struct call *call)
 {
-    submit(call, SL_SERVE_DESCRIBE);
+    http_routes_submit(call, SL_SERVE_DESCRIBE);
 }
 
 static void run_load(struct sl_serve_http_routes *routes, struct call *call)
 {
     if (read_option(call, true, NULL, &(bool){false})) {
-        submit(call, SL_SERVE_LOAD);
+        http_routes_submit(call, SL_SERVE_LOAD);
     }
 }
 
@@ -621,7 +624,7 @@ static bool read_headers(struct call *call)
 
 static void begin(void *ctx, struct sl_serve_http_call *http)
 {
-    struct call *call = call_of(http);
+    struct call *call = http_routes_call_of(http);
     struct sl_serve_http_routes *routes = ctx;
     const char *model = NULL;
     size_t bytes = 0;
@@ -658,15 +661,15 @@ static void begin(void *ctx, struct sl_serve_http_call *http)
 
 static void end(void *ctx, struct sl_serve_http_call *http)
 {
-    call_of(http)->route->run(ctx, call_of(http));
+    http_routes_call_of(http)->route->run(ctx, http_routes_call_of(http));
     if (http->status != 0) {
-        free_body(call_of(http));
+        free_body(http_routes_call_of(http));
     }
 }
 
 static void free_call(void *ctx, struct sl_serve_http_call *http)
 {
-    struct call *call = call_of(http);
+    struct call *call = http_routes_call_of(http);
     struct sl_serve_http_routes *routes = ctx;
     if (call->routes == NULL) {
         return; /* refused before `begin` */
@@ -681,7 +684,7 @@ static const struct sl_serve_http_handler handler = {
     .call_bytes = sizeof(struct call),
     .body_bytes_max = SL_SERVE_BODY_BYTES_MAX,
     .begin = begin,
-    .receive = receive,
+    .receive = http_routes_receive,
     .end = end,
     .free = free_call,
 };

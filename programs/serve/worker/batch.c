@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t align(uint64_t bytes)
+static uint64_t worker_batch_align(uint64_t bytes)
 {
     return (bytes + 63) & ~63ULL;
 }
@@ -29,7 +29,8 @@ static const char *describe(uint32_t type, uint32_t rank, const uint64_t *shape,
 }
 
 /* The request's tensor with the name; NULL: none. */
-static const struct sl_serve_tensor *find(const struct sl_serve_item *item, const char *name)
+static const struct sl_serve_tensor *worker_batch_find(const struct sl_serve_item *item,
+                                                       const char *name)
 {
     for (uint32_t i = 0; i < item->input_count; i++) {
         if (strcmp(item->inputs[i].name, name) == 0) {
@@ -54,7 +55,7 @@ static int check_names(const struct sl_engine_info *info, const struct sl_serve_
                                   "`%s` is no input of the model, whose first input is `%s`", name,
                                   info->input_count > 0 ? info->inputs[0].name : "");
         }
-        if (find(item, name) != &item->inputs[i]) {
+        if (worker_batch_find(item, name) != &item->inputs[i]) {
             return sl_reason_fail(reason, SL_ERR_INVALID, "`%s` is there twice", name);
         }
     }
@@ -66,7 +67,7 @@ static int check_input(const struct sl_engine_tensor *wanted, const struct sl_se
                        struct sl_reason *reason)
 {
     char is[256], expected[256];
-    const struct sl_serve_tensor *tensor = find(item, wanted->name);
+    const struct sl_serve_tensor *tensor = worker_batch_find(item, wanted->name);
     describe(wanted->type, wanted->rank, wanted->shape, true, expected);
     if (tensor == NULL) {
         return sl_reason_fail(reason, SL_ERR_INVALID, "`%s` is missing; expected: %s", wanted->name,
@@ -92,7 +93,7 @@ int sl_serve_batch_check(const struct sl_engine_info *info, uint32_t rows_max,
     for (uint32_t i = 0; err == 0 && i < info->input_count; i++) {
         const char *name = info->inputs[i].name;
         err = check_input(&info->inputs[i], item, reason);
-        const uint64_t its = err == 0 ? find(item, name)->shape[0] : 0;
+        const uint64_t its = err == 0 ? worker_batch_find(item, name)->shape[0] : 0;
         rows = i == 0 ? its : rows;
         if (err == 0 && its != rows) {
             err = sl_reason_fail(reason, SL_ERR_INVALID,
@@ -134,7 +135,7 @@ uint64_t sl_serve_batch_output_bytes(const struct sl_engine_info *info, uint32_t
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < info->output_count; i++) {
-        bytes += align(info->outputs[i].row_bytes * rows);
+        bytes += worker_batch_align(info->outputs[i].row_bytes * rows);
     }
     return bytes;
 }
@@ -146,7 +147,7 @@ void sl_serve_batch_gather(const struct sl_engine_info *info, const struct sl_se
         const struct sl_engine_tensor *input = &info->inputs[i];
         uint8_t *to = scratch + input->scratch_offset;
         for (uint32_t j = 0; j < batch->item_count; j++) {
-            const struct sl_serve_tensor *from = find(batch->items[j], input->name);
+            const struct sl_serve_tensor *from = worker_batch_find(batch->items[j], input->name);
             memcpy(to, batch->items[j]->input + from->offset, from->bytes);
             to += from->bytes;
         }
@@ -172,7 +173,7 @@ void sl_serve_batch_scatter(const struct sl_engine_info *info, const struct sl_s
             to->shape[0] = item->rows;
             memcpy(item->output + offset, scratch + from->scratch_offset + row * from->row_bytes,
                    to->bytes);
-            offset += align(to->bytes);
+            offset += worker_batch_align(to->bytes);
         }
         item->output_count = info->output_count;
         row += item->rows;

@@ -16,7 +16,7 @@ void sl_serve_known_init(struct sl_serve_known_models *models)
     sl_list_init(&models->changed);
 }
 
-static void forget(struct sl_serve_known_models *models, struct sl_serve_known *known)
+static void known_forget(struct sl_serve_known_models *models, struct sl_serve_known *known)
 {
     SL_LIST_FOREACH (link, &known->old) {
         struct sl_serve_version *old = SL_CONTAINER_OF(link, struct sl_serve_version, link);
@@ -37,7 +37,7 @@ static void forget(struct sl_serve_known_models *models, struct sl_serve_known *
 void sl_serve_known_fini(struct sl_serve_known_models *models)
 {
     SL_LIST_FOREACH (link, &models->all) {
-        forget(models, SL_CONTAINER_OF(link, struct sl_serve_known, link));
+        known_forget(models, SL_CONTAINER_OF(link, struct sl_serve_known, link));
     }
 }
 
@@ -76,7 +76,7 @@ struct sl_serve_known *sl_serve_known_find(struct sl_serve_known_models *models,
         if (unused == NULL) {
             return NULL;
         }
-        forget(models, unused);
+        known_forget(models, unused);
     }
     struct sl_serve_known *made = calloc(1, sizeof *made);
     if (made != NULL) {

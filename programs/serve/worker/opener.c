@@ -18,7 +18,7 @@
 /* For so long after the pool had no room, models without requests are closed at once. */
 #define FULL_NS   SL_CLOCK_NS_PER_S
 
-static uint64_t now(const struct sl_serve_opener *opener)
+static uint64_t opener_now(const struct sl_serve_opener *opener)
 {
     return sl_reactor_now_ns(opener->options->reactor);
 }
@@ -26,7 +26,7 @@ static uint64_t now(const struct sl_serve_opener *opener)
 /* ---- The job --------------------------------------------------------------------------------- */
 
 /* On the thread. */
-static void work(struct sl_offload_job *job)
+static void opener_work(struct sl_offload_job *job)
 {
     struct sl_serve_opener *opener = SL_CONTAINER_OF(job, struct sl_serve_opener, job);
     SL_LIST_FOREACH (link, &opener->old) {
@@ -55,8 +55,8 @@ static bool may_pass(const struct sl_serve_known *known, int err)
 static int fail(struct sl_serve_opener *opener, struct sl_serve_known *known, int err)
 {
     known->reason = opener->reason;
-    known->retry_ns = now(opener) + RETRY_NS;
-    opener->full_ns = err == SL_ERR_NO_MEMORY ? now(opener) : opener->full_ns;
+    known->retry_ns = opener_now(opener) + RETRY_NS;
+    opener->full_ns = err == SL_ERR_NO_MEMORY ? opener_now(opener) : opener->full_ns;
     if (may_pass(known, err)) {
         return 0;
     }
@@ -72,7 +72,7 @@ static int fail(struct sl_serve_opener *opener, struct sl_serve_known *known, in
                                    : err;
 }
 
-static void done(struct sl_offload_job *job)
+static void opener_done(struct sl_offload_job *job)
 {
     struct sl_serve_opener *opener = SL_CONTAINER_OF(job, struct sl_serve_opener, job);
     struct sl_serve_known *known = opener->known;
@@ -84,7 +84,7 @@ static void done(struct sl_offload_job *job)
     if (err != 0) {
         err = fail(opener, known, err);
     } else if (opener->made != NULL) {
-        sl_serve_known_opened(opener->models, known, opener->made, now(opener));
+        sl_serve_known_opened(opener->models, known, opener->made, opener_now(opener));
     }
     if (known->current != NULL || !sl_list_empty(&known->old)) {
         sl_list_append(&opener->models->opened, &known->opened);
@@ -115,7 +115,8 @@ static void begin(struct sl_serve_opener *opener, struct sl_serve_known *known, 
     const uint32_t rows = rows_of(opener, known);
     known->profile.run_us = sl_serve_known_run_ns(known, rows) / SL_CLOCK_NS_PER_US;
     opener->known = known;
-    opener->job = (struct sl_offload_job){.work = work, .done = done, .allocates = true};
+    opener->job =
+        (struct sl_offload_job){.work = opener_work, .done = opener_done, .allocates = true};
     opener->open = (struct sl_serve_open){.objects = options->objects,
                                           .name = opens ? known->name : NULL,
                                           .number = known->wanted,
@@ -153,11 +154,11 @@ static bool may_begin(const struct sl_serve_known *known)
  * Returns the first model whose old versions can be closed. */
 static struct sl_serve_known *find_closing(const struct sl_serve_opener *opener)
 {
-    const bool is_full = opener->full_ns != 0 && now(opener) < opener->full_ns + FULL_NS;
+    const bool is_full = opener->full_ns != 0 && opener_now(opener) < opener->full_ns + FULL_NS;
     SL_LIST_FOREACH (link, &opener->models->opened) {
         struct sl_serve_known *known = SL_CONTAINER_OF(link, struct sl_serve_known, opened);
         const bool is_unused = known->waiting == 0 && !known->is_running &&
-                               (is_full || now(opener) >= known->used_ns + IDLE_NS);
+                               (is_full || opener_now(opener) >= known->used_ns + IDLE_NS);
         while (is_unused && known->current != NULL) {
             sl_serve_known_drop(known);
         }
@@ -181,7 +182,7 @@ static struct sl_serve_known *find_cold(const struct sl_serve_opener *opener)
         struct sl_serve_known *known =
             SL_CONTAINER_OF(link, struct sl_serve_pending, item.link)->known;
         if (ahead < AHEAD_MAX && known->current == NULL && may_begin(known) &&
-            known->retry_ns <= now(opener)) {
+            known->retry_ns <= opener_now(opener)) {
             return known;
         }
     }
@@ -194,7 +195,7 @@ static struct sl_serve_known *find_outdated(struct sl_serve_opener *opener)
     SL_LIST_FOREACH (link, &opener->models->opened) {
         struct sl_serve_known *known = SL_CONTAINER_OF(link, struct sl_serve_known, opened);
         if (known->current != NULL && known->newer == NULL && known->wanted == 0 &&
-            may_begin(known) && known->retry_ns <= now(opener)) {
+            may_begin(known) && known->retry_ns <= opener_now(opener)) {
             opener->newest = sl_subscription_newest(known->subscription);
             if (opener->newest == 0 && !known->is_running) { /* all were removed */
                 sl_serve_known_drop(known);

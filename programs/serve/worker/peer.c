@@ -9,7 +9,7 @@
 #define SEND_MS  2000
 #define RETRY_NS (100 * SL_CLOCK_NS_PER_MS)
 
-static void ended(void *ctx, int err, const char *reason)
+static void peer_ended(void *ctx, int err, const char *reason)
 {
     struct sl_serve_peer *peer = ctx;
     peer->state = SL_SERVE_PEER_AWAY;
@@ -24,12 +24,12 @@ static void ended(void *ctx, int err, const char *reason)
 static void close_if_quiet(struct sl_serve_peer *peer)
 {
     if (peer->state == SL_SERVE_PEER_CLOSING && peer->sending == 0 && peer->segment != NULL) {
-        sl_transfer_async_close(peer->async, &peer->segment, ended, peer);
+        sl_transfer_async_close(peer->async, &peer->segment, peer_ended, peer);
     }
 }
 
 /* The callback runs in a turn of its own: the worker may be in the middle of its queue. */
-static void fail(struct sl_serve_peer *peer, const char *reason)
+static void peer_fail(struct sl_serve_peer *peer, const char *reason)
 {
     if (peer->state == SL_SERVE_PEER_OPEN) {
         sl_log_warn("serve: gateway %s is away: %s; the worker connects again", peer->address,
@@ -40,10 +40,10 @@ static void fail(struct sl_serve_peer *peer, const char *reason)
 }
 
 /* CANCELLED: this process has closed the segment itself. */
-static void closed(void *ctx, int err, const char *reason)
+static void peer_closed(void *ctx, int err, const char *reason)
 {
     if (err != SL_ERR_CANCELLED) {
-        fail(ctx, reason);
+        peer_fail(ctx, reason);
     }
 }
 
@@ -55,14 +55,14 @@ bool sl_serve_peer_is(const struct sl_serve_peer *peer, uint64_t incarnation)
 
 /* Send */
 
-static void sent(void *ctx, int err, const char *reason)
+static void peer_sent(void *ctx, int err, const char *reason)
 {
     struct sl_serve_send *send = ctx;
     struct sl_serve_peer *peer = send->peer;
     peer->sending--;
     send->done(send);
     if (err != 0) {
-        fail(peer, reason);
+        peer_fail(peer, reason);
     }
     close_if_quiet(peer);
 }
@@ -97,7 +97,8 @@ static int submit(struct sl_serve_peer *peer, struct sl_serve_send *send, void *
     const struct sl_transfer_notice notice = {
         .name = SL_SERVE_NOTICE, .text = text, .bytes = (uint32_t)length};
     if (bytes == 0) {
-        return sl_transfer_async_send(peer->async, peer->segment, &notice, SEND_MS, sent, send);
+        return sl_transfer_async_send(peer->async, peer->segment, &notice, SEND_MS, peer_sent,
+                                      send);
     }
     const struct sl_transfer_request write = {.op = SL_TRANSFER_WRITE,
                                               .local = local,
@@ -109,7 +110,7 @@ static int submit(struct sl_serve_peer *peer, struct sl_serve_send *send, void *
                         : 0;
     return err != 0 ? err
                     : sl_transfer_async_submit(peer->async, send->batch, &write, 1, SEND_MS,
-                                               &notice, sent, send);
+                                               &notice, peer_sent, send);
 }
 
 void sl_serve_peer_send(struct sl_serve_peer *peer, struct sl_serve_send *send, void *local,
@@ -124,7 +125,7 @@ void sl_serve_peer_send(struct sl_serve_peer *peer, struct sl_serve_send *send, 
     }
     send->done(send);
     if (err != SL_ERR_PROTOCOL) { /* that is no fault of the connection */
-        fail(peer, sl_transfer_last_error());
+        peer_fail(peer, sl_transfer_last_error());
     }
 }
 
@@ -160,14 +161,14 @@ static void join(struct sl_serve_peer *peer)
     sl_assert(is_told); /* nothing else was sent since it was opened */
 }
 
-static void opened(void *ctx, int err, const char *reason)
+static void peer_opened(void *ctx, int err, const char *reason)
 {
     struct sl_serve_peer *peer = ctx;
     if (err == 0) {
         sl_log_info("serve: the worker joins gateway %s", peer->address);
         peer->state = SL_SERVE_PEER_OPEN;
         peer->has_warned = false;
-        sl_transfer_async_watch(peer->async, peer->segment, closed, peer);
+        sl_transfer_async_watch(peer->async, peer->segment, peer_closed, peer);
         if (peer->is_stopping) {
             peer->state = SL_SERVE_PEER_CLOSING;
             close_if_quiet(peer);
@@ -199,9 +200,9 @@ static void passed(struct sl_timer *timer, uint64_t now_ns)
         return;
     }
     peer->state = SL_SERVE_PEER_OPENING;
-    if (sl_transfer_async_open(peer->async, peer->address, OPEN_MS, &peer->segment, opened, peer) !=
-        0) {
-        opened(peer, SL_ERR_NO_MEMORY, sl_transfer_last_error());
+    if (sl_transfer_async_open(peer->async, peer->address, OPEN_MS, &peer->segment, peer_opened,
+                               peer) != 0) {
+        peer_opened(peer, SL_ERR_NO_MEMORY, sl_transfer_last_error());
     }
 }
 

@@ -57,7 +57,7 @@ void sl_serve_pending_unplace(struct sl_serve_pending *pending)
 }
 
 /* DONE has been sent, or need not be. */
-static void end(struct sl_serve_send *send)
+static void pending_end(struct sl_serve_send *send)
 {
     struct sl_serve_pending *pending = SL_CONTAINER_OF(send, struct sl_serve_pending, send);
     struct sl_serve_pendings *pendings = send->ctx;
@@ -76,9 +76,9 @@ void sl_serve_pending_answer(struct sl_serve_pending *pending, int err, uint64_t
                              uint64_t bytes, const char *format, ...)
 {
     const struct sl_serve_item *item = &pending->item;
-    pending->send.done = end;
+    pending->send.done = pending_end;
     if (pending->peer == NULL || !sl_serve_peer_is_open(pending->peer)) {
-        end(&pending->send);
+        pending_end(&pending->send);
         return;
     }
     const uint64_t busy_ns = pending->load_ns + pending->compute_ns;

@@ -11,7 +11,7 @@
 #define STUCK   10.0                      /* times the expected time */
 #define WAIT_NS (20 * SL_CLOCK_NS_PER_MS) /* for all bytes of a model, of LOAD */
 
-static uint64_t now(const struct sl_serve_runner *runner)
+static uint64_t runner_now(const struct sl_serve_runner *runner)
 {
     return sl_reactor_now_ns(runner->options->reactor);
 }
@@ -125,7 +125,7 @@ static struct sl_serve_pending *find_ready(struct sl_serve_runner *runner)
 
 /* ---- Compute --------------------------------------------------------------------------------- */
 
-static void compute(struct sl_offload_job *job)
+static void runner_compute(struct sl_offload_job *job)
 {
     struct sl_serve_runner *runner = SL_CONTAINER_OF(job, struct sl_serve_runner, job);
     if (runner->options->core >= 0 && !runner->is_pinned) {
@@ -192,7 +192,7 @@ void sl_serve_runner_next(struct sl_serve_runner *runner)
     }
     struct sl_serve_known *known = first->known;
     runner->batch.item_count = 0;
-    runner->deadline_ns = now(runner) + WAIT_NS;
+    runner->deadline_ns = runner_now(runner) + WAIT_NS;
     if (first->item.kind == SL_SERVE_INFER) {
         if (!grow_scratch(runner, known->current->info->scratch_bytes)) {
             sl_serve_pending_refuse(first, SL_ERR_NO_MEMORY,
@@ -205,7 +205,7 @@ void sl_serve_runner_next(struct sl_serve_runner *runner)
     }
     runner->known = known;
     runner->version = known->current;
-    runner->begun_ns = now(runner);
+    runner->begun_ns = runner_now(runner);
     known->is_running = true;
     known->runs_complete = sl_serve_version_is_complete(known->current);
     runner->post(runner->ctx, &runner->job);
@@ -239,7 +239,7 @@ static void computed(struct sl_offload_job *job)
     runner->known = NULL;
     runner->stalled = err == SL_ERR_DEADLINE ? known : NULL;
     known->is_running = false;
-    known->used_ns = now(runner);
+    known->used_ns = runner_now(runner);
     if (err != 0) {
         compute_failed(runner, known, err);
     } else if (runner->batch.item_count > 0 && !known->is_opening) { /* a job reads it */
@@ -258,7 +258,7 @@ static void computed(struct sl_offload_job *job)
 
 void sl_serve_runner_init(struct sl_serve_runner *runner)
 {
-    runner->job = (struct sl_offload_job){.work = compute, .done = computed};
+    runner->job = (struct sl_offload_job){.work = runner_compute, .done = computed};
     runner->times.layers = runner->layers;
 }
 
@@ -277,10 +277,10 @@ void sl_serve_runner_forget(struct sl_serve_runner *runner, const struct sl_serv
 
 bool sl_serve_runner_is_stuck(const struct sl_serve_runner *runner, uint64_t least_ns)
 {
-    if (runner->known == NULL || now(runner) <= runner->deadline_ns) {
+    if (runner->known == NULL || runner_now(runner) <= runner->deadline_ns) {
         return false;
     }
-    const double took_ns = (double)(now(runner) - runner->begun_ns);
+    const double took_ns = (double)(runner_now(runner) - runner->begun_ns);
     return took_ns > (double)least_ns &&
            took_ns > STUCK * sl_serve_known_run_ns(runner->known, runner->batch.rows);
 }
@@ -291,6 +291,6 @@ double sl_serve_runner_left_ns(const struct sl_serve_runner *runner)
         return 0;
     }
     const double left = sl_serve_known_run_ns(runner->known, runner->batch.rows) -
-                        (double)(now(runner) - runner->begun_ns);
+                        (double)(runner_now(runner) - runner->begun_ns);
     return left > 0 ? left : 0;
 }

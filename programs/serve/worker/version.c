@@ -14,7 +14,7 @@
 #define MIB_US   840
 
 /* The text of the library's last error. */
-static int failed(struct sl_reason *reason, int err)
+static int worker_version_failed(struct sl_reason *reason, int err)
 {
     const char *text = sl_objects_last_error();
     return sl_reason_fail(reason, err, "%s", text[0] != '\0' ? text : sl_err_name(err));
@@ -24,8 +24,10 @@ static int failed(struct sl_reason *reason, int err)
 
 /* Chooses the groups of layers, whose ends become the stops. READs of a stream have nearly one
  * size, so that what they cost beside their bytes is not known well: it is bounded. */
-static void plan(const struct sl_serve_open *open, const struct sl_residency *residency,
-                 const struct sl_serve_profile *profile, struct sl_serve_version *version)
+static void worker_version_plan(const struct sl_serve_open *open,
+                                const struct sl_residency *residency,
+                                const struct sl_serve_profile *profile,
+                                struct sl_serve_version *version)
 {
     struct sl_serve_layer *layers = calloc(profile->layer_count + 1, sizeof *layers);
     const bool is_measured = residency->mib_us > 0;
@@ -79,7 +81,7 @@ static int plan_unknown(const struct sl_serve_open *open, const struct sl_reside
         profile.layers[i].image_end = info->layers[i].image_end;
         profile.layers[i].share = (float)(info->layers[i].flops * open->rows / open->flops_per_us);
     }
-    plan(open, residency, &profile, version);
+    worker_version_plan(open, residency, &profile, version);
     free(profile.layers);
     return 0;
 }
@@ -116,7 +118,7 @@ static int read_image(const struct sl_serve_open *open, struct sl_serve_version 
                                       .note = sl_view_note(version->view)};
     version->head = needed;
     const int err = needed > 0 ? sl_view_wait(version->view, needed, open->timeout_ms) : 0;
-    return err == 0 ? 0 : failed(reason, err);
+    return err == 0 ? 0 : worker_version_failed(reason, err);
 }
 
 /* Checks the limits of requests and notices. */
@@ -187,7 +189,7 @@ static int open_view(const struct sl_serve_open *open, struct sl_subscription *s
     if (err == SL_ERR_DEADLINE && open->number == 0 && sl_subscription_newest(subscription) == 0) {
         return sl_reason_fail(reason, SL_ERR_NOT_FOUND, "%s has no versions", open->name);
     }
-    return err == 0 ? 0 : failed(reason, err);
+    return err == 0 ? 0 : worker_version_failed(reason, err);
 }
 
 int sl_serve_version_open(const struct sl_serve_open *open, struct sl_subscription **subscription,
@@ -199,12 +201,12 @@ int sl_serve_version_open(const struct sl_serve_open *open, struct sl_subscripti
                                     : 0;
     struct sl_serve_version *made = err == 0 ? calloc(1, sizeof *made) : NULL;
     if (made == NULL) {
-        return err != 0 ? failed(reason, err)
+        return err != 0 ? worker_version_failed(reason, err)
                         : sl_reason_fail(reason, SL_ERR_NO_MEMORY, "out of memory");
     }
     sl_subscription_residency(*subscription, &residency);
     residency.bytes = open->number == 0 || open->number == residency.version ? residency.bytes : 0;
-    plan(open, &residency, open->profile, made);
+    worker_version_plan(open, &residency, open->profile, made);
     err = open_view(open, *subscription, made, reason);
     err = err != 0 ? err : open_engine(open, made, reason);
     if (err == 0 && !is_profile_of(open->profile, made->info)) {
@@ -275,7 +277,7 @@ static int wait_for(struct sl_serve_version *version, uint64_t bytes, uint64_t d
     const uint32_t timeout_ms = left_ms < WAIT_MS ? (uint32_t)left_ms + 1 : WAIT_MS;
     const int err = sl_view_wait(version->view, bytes, timeout_ms);
     if (err != 0) {
-        return failed(reason, err);
+        return worker_version_failed(reason, err);
     }
     version->verified = bytes;
     return 0;

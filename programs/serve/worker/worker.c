@@ -47,19 +47,19 @@ struct sl_serve_worker {
 };
 
 /* Everything is decided in a step, in a turn of its own. */
-static void wake(void *ctx)
+static void worker_wake(void *ctx)
 {
     struct sl_serve_worker *worker = ctx;
     worker->is_woken = worker->has_news = true;
     sl_reactor_arm(worker->options.reactor, &worker->timer, 0);
 }
 
-static uint64_t now(const struct sl_serve_worker *worker)
+static uint64_t worker_now(const struct sl_serve_worker *worker)
 {
     return sl_reactor_now_ns(worker->options.reactor);
 }
 
-static void post(struct sl_serve_worker *worker, uint32_t thread, struct sl_offload_job *job)
+static void worker_post(struct sl_serve_worker *worker, uint32_t thread, struct sl_offload_job *job)
 {
     if (worker->options.post != NULL) {
         worker->options.post(worker->options.post_ctx, thread == COMPUTES, job);
@@ -70,21 +70,21 @@ static void post(struct sl_serve_worker *worker, uint32_t thread, struct sl_offl
 
 static void post_opening(void *ctx, struct sl_offload_job *job)
 {
-    post(ctx, OPENS, job);
+    worker_post(ctx, OPENS, job);
 }
 
 static void post_computing(void *ctx, struct sl_offload_job *job)
 {
-    post(ctx, COMPUTES, job);
+    worker_post(ctx, COMPUTES, job);
 }
 
-static void opened(void *ctx, struct sl_serve_known *known, int err)
+static void worker_opened(void *ctx, struct sl_serve_known *known, int err)
 {
     struct sl_serve_worker *worker = ctx;
     if (err != 0) {
         sl_serve_pendings_refuse_all(&worker->queue, known, err, known->reason.text);
     }
-    wake(worker);
+    worker_wake(worker);
 }
 
 /* ---- Notices --------------------------------------------------------------------------------- */
@@ -111,8 +111,8 @@ static void infer(struct sl_serve_worker *worker, struct sl_serve_peer *peer)
     pending->item = (struct sl_serve_item){
         .model = known,
         .kind = (enum sl_serve_kind)in->request_kind,
-        .arrived_ns = now(worker),
-        .deadline_ns = now(worker) + in->deadline_us * SL_CLOCK_NS_PER_US,
+        .arrived_ns = worker_now(worker),
+        .deadline_ns = worker_now(worker) + in->deadline_us * SL_CLOCK_NS_PER_US,
         .input = (const uint8_t *)peer->arena +
                  (is_inside && in->input_bytes > 0 ? in->input_address - base : 0),
         .input_count = in->tensor_count};
@@ -129,7 +129,7 @@ static void infer(struct sl_serve_worker *worker, struct sl_serve_peer *peer)
         return;
     }
     sl_serve_pending_enqueue(pending, &worker->queue);
-    wake(worker);
+    worker_wake(worker);
 }
 
 static void cancel(struct sl_serve_worker *worker, const struct sl_serve_peer *peer)
@@ -143,7 +143,7 @@ static void cancel(struct sl_serve_worker *worker, const struct sl_serve_peer *p
     }
 }
 
-static void arrived(void *ctx, const struct sl_transfer_noticed *noticed)
+static void worker_arrived(void *ctx, const struct sl_transfer_noticed *noticed)
 {
     struct sl_serve_worker *worker = ctx;
     struct sl_serve_peer *peer = NULL;
@@ -166,7 +166,7 @@ static void arrived(void *ctx, const struct sl_transfer_noticed *noticed)
         break;
     case SL_SERVE_MESSAGE_LEAVE:
         peer->leave.is_confirmed = true;
-        wake(worker);
+        worker_wake(worker);
         break;
     default:
         break;
@@ -203,7 +203,7 @@ static void report(struct sl_serve_worker *worker)
 {
     const struct sl_serve_known *running = worker->runner.known;
     struct sl_serve_message *load = &worker->out;
-    if (now(worker) < worker->reported_ns + REPORT_NS) {
+    if (worker_now(worker) < worker->reported_ns + REPORT_NS) {
         return;
     }
     sl_serve_known_look(&worker->models);
@@ -221,7 +221,7 @@ static void report(struct sl_serve_worker *worker)
         peer->seen = sl_serve_peer_tell(peer) ? seen : peer->seen;
     }
     worker->has_news = false;
-    worker->reported_ns = now(worker);
+    worker->reported_ns = worker_now(worker);
 }
 
 /* ---- End ------------------------------------------------------------------------------------- */
@@ -232,7 +232,7 @@ static void all_ended(void *ctx)
     worker->drained(worker->drained_ctx);
 }
 
-static void idle(struct sl_serve_peer *peer)
+static void worker_idle(struct sl_serve_peer *peer)
 {
     struct sl_serve_worker *worker = peer->ctx;
     if (--worker->peers_left == 0) {
@@ -243,7 +243,7 @@ static void idle(struct sl_serve_peer *peer)
 /* Leaves the gateways, and ends when nothing is left to be answered. True: it does. */
 static bool leave(struct sl_serve_worker *worker)
 {
-    bool may_get_more = now(worker) < worker->leaving_ns + LEAVE_NS;
+    bool may_get_more = worker_now(worker) < worker->leaving_ns + LEAVE_NS;
     uint32_t open = 0;
     if (worker->leaving_ns == 0) {
         return false;
@@ -276,7 +276,7 @@ static void look_if_stuck(const struct sl_serve_worker *worker)
 {
     const struct sl_serve_worker_options *options = &worker->options;
     const bool is_late = worker->leaving_ns != 0 && !worker->has_left &&
-                         now(worker) > worker->leaving_ns + options->patience_ns;
+                         worker_now(worker) > worker->leaving_ns + options->patience_ns;
     if (options->stuck != NULL &&
         (is_late || sl_serve_runner_is_stuck(&worker->runner, options->patience_ns))) {
         const struct sl_serve_known *known = worker->runner.known;
@@ -284,12 +284,12 @@ static void look_if_stuck(const struct sl_serve_worker *worker)
     }
 }
 
-static void step(struct sl_timer *timer, uint64_t now_ns)
+static void worker_step(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_serve_worker *worker = SL_CONTAINER_OF(timer, struct sl_serve_worker, timer);
     worker->is_woken = false;
     look_if_stuck(worker);
-    sl_serve_pendings_expire(&worker->queue, now(worker));
+    sl_serve_pendings_expire(&worker->queue, worker_now(worker));
     sl_serve_runner_next(&worker->runner);
     sl_serve_opener_next(&worker->opener);
     report(worker);
@@ -302,10 +302,10 @@ static void step(struct sl_timer *timer, uint64_t now_ns)
 void sl_serve_worker_drain(struct sl_serve_worker *worker, void (*drained)(void *ctx), void *ctx)
 {
     sl_reactor_assert_owner(worker->options.reactor);
-    worker->leaving_ns = now(worker);
+    worker->leaving_ns = worker_now(worker);
     worker->drained = drained;
     worker->drained_ctx = ctx;
-    wake(worker);
+    worker_wake(worker);
 }
 
 /* ---- Create ---------------------------------------------------------------------------------- */
@@ -337,13 +337,13 @@ static int create(struct sl_serve_worker *worker, struct sl_reason *reason)
     const struct sl_serve_worker_options *options = &worker->options;
     void *output = NULL;
     int err = create_memory(worker, SL_SERVE_PENDING_BYTES, SL_TRANSFER_LOCAL, &output, reason);
-    sl_serve_pendings_init(&worker->pendings, output, wake, worker);
+    sl_serve_pendings_init(&worker->pendings, output, worker_wake, worker);
     for (uint32_t i = 0; err == 0 && i < options->gateway_count; i++) {
         worker->peers[i] = (struct sl_serve_peer){.options = options,
                                                   .address = options->gateways[i],
                                                   .message = &worker->out,
                                                   .gone = gone,
-                                                  .idle = idle,
+                                                  .idle = worker_idle,
                                                   .ctx = worker};
         worker->peer_count++;
         err = create_memory(worker, options->arena_bytes, SL_TRANSFER_PEERS_WRITE,
@@ -352,7 +352,7 @@ static int create(struct sl_serve_worker *worker, struct sl_reason *reason)
     err = err != 0 ? err : create_offloads(worker, reason);
     if (err == 0) {
         err = sl_transfer_async_create(options->transfer, options->reactor, SL_SERVE_NOTICE,
-                                       arrived, worker, &worker->async);
+                                       worker_arrived, worker, &worker->async);
         err = err != 0 ? sl_reason_fail(reason, err, "%s", sl_transfer_last_error()) : 0;
     }
     return err;
@@ -370,20 +370,20 @@ int sl_serve_worker_create(const struct sl_serve_worker_options *options,
     made->options = *options;
     made->options.arena_bytes = options->arena_bytes != 0 ? options->arena_bytes : ARENA_BYTES;
     made->options.patience_ns = options->patience_ns != 0 ? options->patience_ns : PATIENCE_NS;
-    made->timer.run = step;
+    made->timer.run = worker_step;
     sl_list_init(&made->queue);
     sl_serve_known_init(&made->models);
     made->opener = (struct sl_serve_opener){.options = &made->options,
                                             .models = &made->models,
                                             .queue = &made->queue,
                                             .post = post_opening,
-                                            .opened = opened,
+                                            .opened = worker_opened,
                                             .ctx = made};
     made->runner = (struct sl_serve_runner){.options = &made->options,
                                             .models = &made->models,
                                             .queue = &made->queue,
                                             .post = post_computing,
-                                            .ended = wake,
+                                            .ended = worker_wake,
                                             .ctx = made};
     sl_serve_runner_init(&made->runner);
     const int err = create(made, reason);
@@ -401,7 +401,7 @@ void sl_serve_worker_start(struct sl_serve_worker *worker)
         worker->peers[i].async = worker->async;
         sl_serve_peer_start(&worker->peers[i]);
     }
-    wake(worker);
+    worker_wake(worker);
 }
 
 static void free_memory(struct sl_serve_worker *worker, void *memory)
