@@ -31,9 +31,10 @@ LOAD_S = 60  # of a load that runs longer than it is looked at
 WINDOWS, WINDOW_S = 3, 0.7  # of callgrind
 DHAT_S = 3
 TURN = "sl_reactor_turn"  # called once for every turn of a reactor
-# Called once for every frame that comes, in this build and in older ones that ab.py compares it with.
+# (file, how the name of a function in it ends): called once for every frame that comes, in this build and in older ones
+# that ab.py compares it with.
 RECEIVED = re.compile(r"/ps/(server\.c|server/\w+\.c)$"), "on_received"
-BY_CLIENT = re.compile(r"/worker/\w+\.c$"), "sl_shard_conn_received"
+BY_CLIENT = re.compile(r"/worker/(client/)?\w+\.c$"), "sl_shard_conn_received"
 NET_RMA = re.compile(r"/net/rma/\w+\.c$")
 BLOCK_BYTES = 65536
 
@@ -354,7 +355,7 @@ def run_callgrind(process, dump, seconds, received=RECEIVED):
     run_tool(["callgrind_control", "-i", "off", str(process.pid)])
     own, calls = read_callgrind(dump)
     turns = sum(count for (_, name), count in calls.items() if name == TURN)
-    frames = sum(count for (file, name), count in calls.items() if received[0].search(file) and name == received[1])
+    frames = sum(count for (file, name), count in calls.items() if received[0].search(file) and name.endswith(received[1]))
     return own, turns, frames
 
 

@@ -19,7 +19,7 @@ static const char *const sections[] = {"all", "server", "worker", "launch"};
 
 #define KEYS_MAX 1000 /* bounds the search for one that is given twice */
 
-/* State of a parse. libinih calls `read_line` and `take` in turn. */
+/* State of a parse. libinih calls `config_file_read_line` and `take` in turn. */
 struct parser {
     const char *at, *end; /* of the text that is left */
     struct sl_config_file *file;

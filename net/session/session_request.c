@@ -181,7 +181,7 @@ void sl_session_request(struct sl_session *session, struct sl_message *message, 
         .ctx = ctx,
     };
     *session_request_find(session, 0) =
-        request; /* no request has id 0: find() returns the end of the list */
+        request; /* no request has id 0: session_request_find() returns the end of the list */
     start_deadline(request);
 }
 

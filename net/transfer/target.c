@@ -39,7 +39,7 @@ struct guest {
     struct sl_outbox_queue queue;
     enum guest_state state;
     struct sl_greeting greeting;
-    struct sl_timer timer;   /* hello_late, then look_if_stuck */
+    struct sl_timer timer;   /* transfer_target_hello_late, then transfer_target_look_if_stuck */
     bool may_be_stuck;       /* had unsent frames, and none was sent since */
     uint8_t *control_memory; /* of a long control message being received; NULL: none */
     bool wants_changes;      /* has requested the buffers */

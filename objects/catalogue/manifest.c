@@ -82,7 +82,7 @@ struct entries {
 };
 
 /* Makes room for an entry, and copies its name behind the texts. It counts once text_bytes includes
- * it: see take_name. */
+ * it: see catalogue_manifest_take_name. */
 static int catalogue_manifest_prepare(struct sl_objects_manifest *manifest,
                                       const struct entries *to, const char *name,
                                       struct sl_reason *reason)

@@ -272,7 +272,7 @@ void sl_leader_run(struct sl_leader *self)
     if (self->failure[0] != '\0' && self->ending == NOT_ENDING) {
         char why[sizeof self->failure];
         memcpy(why, self->failure, sizeof why);
-        sl_held_key_depose(&self->key, why); /* calls on_lost */
+        sl_held_key_depose(&self->key, why); /* calls leader_on_lost */
     }
     if (self->log != NULL) {
         sl_coordinator_log_run(self->log);
