@@ -146,7 +146,7 @@ void sl_reactor_destroy(struct sl_reactor **reactor)
         return;
     }
     sl_assert((*reactor)->thread.kind == SL_REACTOR_THREAD_NONE);
-    sl_outbound_close(&(*reactor)->outbound);
+    sl_outbound_mail_close(&(*reactor)->outbound);
     sl_mailbox_destroy(&(*reactor)->mailbox);
     sem_destroy(&(*reactor)->thread.start_done);
     free(*reactor);
@@ -155,9 +155,9 @@ void sl_reactor_destroy(struct sl_reactor **reactor)
 
 static int connect_one(struct sl_reactor *from, struct sl_reactor *const *reactors, uint32_t count)
 {
-    int err = sl_outbound_open(&from->outbound, count);
+    int err = sl_outbound_mail_open(&from->outbound, count);
     for (uint32_t to = 0; to < count && err == 0; to++) {
-        err = sl_outbound_open_way(&from->outbound, to, reactors[to]->mailbox);
+        err = sl_outbound_mail_open_way(&from->outbound, to, reactors[to]->mailbox);
     }
     return err;
 }
@@ -169,7 +169,7 @@ int sl_reactor_connect(struct sl_reactor *const *reactors, uint32_t count)
         int err = connect_one(reactors[i], reactors, count);
         if (err != 0) {
             for (uint32_t opened = 0; opened <= i; opened++) {
-                sl_outbound_close(&reactors[opened]->outbound);
+                sl_outbound_mail_close(&reactors[opened]->outbound);
             }
             return err;
         }
@@ -221,7 +221,7 @@ static struct sl_reactor_source *source_visit(struct sl_reactor *reactor,
 void sl_reactor_post(struct sl_reactor *from, uint32_t to_index, struct sl_mail mail)
 {
     sl_reactor_assert_owner(from);
-    sl_outbound_post(&from->outbound, to_index, mail);
+    sl_outbound_mail_post(&from->outbound, to_index, mail);
 }
 
 uint32_t sl_reactor_group_count(const struct sl_reactor *reactor)
@@ -313,7 +313,7 @@ static uint32_t turn(struct sl_reactor *reactor, uint64_t now_ns, bool with_time
     reactor->in_turn = true;
     reactor->head.now_ns = reactor->last_turn.began_ns = now_ns;
     if (reactor->outbound.spilled_count > 0) {
-        sl_outbound_retry(&reactor->outbound);
+        sl_outbound_mail_retry(&reactor->outbound);
     }
 
     uint32_t did = work(reactor, with_timers);

@@ -9,7 +9,7 @@
 
 #include "reactor/cpu_yield.h"
 #include "reactor/metrics.h"
-#include "reactor/outbound.h"
+#include "reactor/outbound_mail.h"
 #include "reactor/reactor.h"
 #include "reactor/ring.h"
 #include "reactor/spin.h"
@@ -39,7 +39,7 @@ struct sl_reactor {
     struct sl_reactor_source *next_source; /* next in the current walk */
 
     struct sl_mailbox *mailbox;
-    struct sl_outbound outbound;
+    struct sl_outbound_mail_mail outbound;
 
     bool ring_ready;
     struct {

@@ -173,7 +173,7 @@ LONG_HEADERS = {
 HEADERLESS = {
     "net/builtin/builtin.c": "net/transport.h declares them: net calls them and may not include net/builtin",
     "net/dpdk/module/enter.c": "net/dpdk/module.h declares it: the interface of program and plug-in",
-    "net/rdma/absent.c": "takes the place of rdma.c and device_list.c",
+    "net/rdma/without_verbs.c": "takes the place of rdma.c and device_list.c",
     "programs/doctor/cores.c": "checks.h declares the checks, one function each",
     "programs/doctor/dpdk.c": "likewise",
     "programs/doctor/kernel.c": "likewise",

@@ -5,7 +5,7 @@
 
 #include "core/log.h"
 #include "net/dpdk/connect.h"
-#include "net/dpdk/misrouted.h"
+#include "net/dpdk/misrouted_packets.h"
 #include "net/dpdk/neighbour_packet.h"
 #include "net/dpdk/route.h"
 
@@ -59,7 +59,7 @@ void sl_dpdk_arp_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif, const u
         packet.queue = came->queue;
         sl_dpdk_netif_put(dpdk, netif, &packet);
     } else if (came != NULL && is_for_all(bytes, length)) {
-        sl_dpdk_misrouted_neighbour(dpdk, netif, came);
+        sl_dpdk_misrouted_packets_neighbour(dpdk, netif, came);
     }
     if (!sl_dpdk_neighbours_news(netif->neighbours)) {
         return;

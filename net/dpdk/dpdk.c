@@ -11,7 +11,7 @@
 #include "net/dpdk/end.h"
 #include "net/dpdk/listen.h"
 #include "net/dpdk/liveness.h"
-#include "net/dpdk/misrouted.h"
+#include "net/dpdk/misrouted_packets.h"
 #include "net/dpdk/module.h"
 #include "net/dpdk/poll.h"
 #include "net/dpdk/receive.h"
@@ -243,7 +243,7 @@ static int dpdk_open(struct sl_reactor *reactor, const struct sl_transport_optio
     make_secret(dpdk);
     sl_dpdk_grants_init(&dpdk->grants, SL_DPDK_BUDGET_BYTES, SL_DPDK_UNSCHEDULED_BYTES, GRANT_STEP);
     sl_dpdk_liveness_open(dpdk);
-    sl_dpdk_misrouted_open(dpdk, sl_dpdk_poll_take_misrouted);
+    sl_dpdk_misrouted_packets_open(dpdk, sl_dpdk_poll_take_misrouted);
     *out = &dpdk->base;
     return 0;
 }
@@ -251,7 +251,7 @@ static int dpdk_open(struct sl_reactor *reactor, const struct sl_transport_optio
 static void dpdk_close(struct sl_transport **transport)
 {
     struct sl_dpdk *dpdk = (struct sl_dpdk *)*transport;
-    sl_dpdk_misrouted_close(dpdk);
+    sl_dpdk_misrouted_packets_close(dpdk);
     sl_dpdk_listen_close(dpdk);
     sl_dpdk_conn_end_all(dpdk);
     close_ports(dpdk); /* no device reads memory of connections after this */

@@ -9,7 +9,7 @@
 #include "net/dpdk/conn_table.h"
 #include "net/dpdk/connect.h"
 #include "net/dpdk/listen.h"
-#include "net/dpdk/misrouted.h"
+#include "net/dpdk/misrouted_packets.h"
 #include "net/dpdk/route.h"
 #include "net/dpdk/send.h"
 #include "net/dpdk/time_wait.h"
@@ -47,7 +47,7 @@ static bool poll_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
 {
     const struct sl_dpdk_header *header = &parsed->header;
     if (header->kind == SL_DPDK_OPEN) {
-        if (is_misrouted || !sl_dpdk_misrouted_forward(dpdk, netif, packet, parsed)) {
+        if (is_misrouted || !sl_dpdk_misrouted_packets_forward(dpdk, netif, packet, parsed)) {
             sl_dpdk_listen_take(dpdk, netif, parsed);
         }
         return false;
@@ -56,7 +56,7 @@ static bool poll_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
     if (conn != NULL) {
         return take_for(conn, netif, packet, parsed);
     }
-    if (!is_misrouted && sl_dpdk_misrouted_forward(dpdk, netif, packet, parsed)) {
+    if (!is_misrouted && sl_dpdk_misrouted_packets_forward(dpdk, netif, packet, parsed)) {
         return false;
     }
     if (sl_dpdk_time_wait_take(dpdk, parsed)) {
@@ -94,7 +94,7 @@ static bool take_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
     if (conn != NULL) {
         return sl_dpdk_connect_take_other(conn, netif, parsed);
     }
-    return !is_misrouted && sl_dpdk_misrouted_forward(dpdk, netif, packet, parsed);
+    return !is_misrouted && sl_dpdk_misrouted_packets_forward(dpdk, netif, packet, parsed);
 }
 
 /* Returns whether the packet's memory was kept. */

@@ -60,12 +60,12 @@ struct sl_dpdk_ids {
 };
 
 /* Handles a packet that another reactor has forwarded; its memory is valid during the call. */
-typedef void sl_dpdk_misrouted_fn(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
-                                  struct sl_dpdk_packet *packet, bool for_neighbours);
+typedef void sl_dpdk_misrouted_packets_fn(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
+                                          struct sl_dpdk_packet *packet, bool for_neighbours);
 
 /* State of misrouted.c. */
 struct sl_dpdk_misrouting {
-    sl_dpdk_misrouted_fn *take;
+    sl_dpdk_misrouted_packets_fn *take;
     struct sl_dpdk *next_here; /* next transport of this thread */
     struct sl_dpdk_misrouted *free;
     uint32_t out[SL_LIMIT_REACTORS]; /* packets posted to each reactor whose memory has not

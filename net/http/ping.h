@@ -37,7 +37,7 @@ void sl_ping_send(struct sl_ping *ping, uint64_t now_ns);
 /* Replies 200, or 503 with the name of a reactor that has hung: /healthz. */
 void sl_ping_reply_health(const struct sl_ping *pings, uint32_t count, struct sl_reply *reply);
 
-/* Returns the reactors for struct sl_self. */
+/* Returns the reactors for struct sl_process_info. */
 struct json_t *sl_ping_describe(const struct sl_ping *pings, uint32_t count);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "core/fork.h"
 #include "net/shm/handshake.h"
-#include "net/shm/imported.h"
+#include "net/shm/imported_memory.h"
 #include "net/shm/receive.h"
 #include "net/shm/region.h"
 #include "net/shm/reply_buffer.h"
@@ -142,7 +142,7 @@ int sl_shm_conn_connect(struct sl_transport *transport, const struct sl_endpoint
 
 static void shm_conn_unmap(struct sl_shm_link *link)
 {
-    sl_shm_imported_drop(&link->imported);
+    sl_shm_imported_memory_drop(&link->imported);
     if (link->side == 0) {
         sl_shared_destroy(&link->memory);
     } else {
@@ -392,7 +392,7 @@ static uint32_t visit_live(struct sl_shm_conn *conn, uint32_t budget)
     }
     work += sl_shm_send_run(conn);
     if (sl_shm_rma_has_copied(conn)) {
-        sl_shm_imported_read(conn);
+        sl_shm_imported_memory_read(conn);
     }
     work += sl_shm_rma_run(conn);
     /* Frames sent before the end are delivered; frames written to the ring after it are not. */

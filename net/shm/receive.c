@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "net/shm/imported.h"
+#include "net/shm/imported_memory.h"
 #include "net/shm/reply_buffer.h"
 
 /* Consumed frames */
@@ -260,7 +260,7 @@ static bool find_parts(struct sl_shm_conn *conn)
         if (piece->bytes == 0 || piece->bytes > bytes) {
             return false;
         }
-        receive->parts[i] = sl_shm_imported_resolve(conn, piece);
+        receive->parts[i] = sl_shm_imported_memory_resolve(conn, piece);
         receive->part_bytes[i] = piece->bytes;
         receive->is_imported = receive->is_imported || piece->region < SL_SHM_REGION_NAMES;
         bytes -= piece->bytes;
@@ -280,7 +280,7 @@ static bool find_reply_buffer(struct sl_shm_conn *conn)
     if (slot->has_reply_buffer == 0) {
         return true;
     }
-    receive->reply_buffer = sl_shm_imported_reply_buffer(conn, &slot->reply_buffer);
+    receive->reply_buffer = sl_shm_imported_memory_reply_buffer(conn, &slot->reply_buffer);
     receive->reply_buffer_bytes = slot->reply_buffer.bytes;
     receive->is_imported = true;
     return receive->reply_buffer != NULL && (uintptr_t)receive->reply_buffer % 8 == 0;
@@ -316,7 +316,8 @@ static bool is_still_there(struct sl_shm_conn *conn)
         const struct sl_shm_piece *piece = &receive->slot.pieces[i];
         const bool is_ours =
             piece->region != SL_SHM_REGION_ARENA && (piece->region & SL_SHM_REGION_YOURS) != 0;
-        receive->parts[i] = is_ours ? sl_shm_imported_resolve(conn, piece) : receive->parts[i];
+        receive->parts[i] =
+            is_ours ? sl_shm_imported_memory_resolve(conn, piece) : receive->parts[i];
         if (receive->parts[i] == NULL) {
             return sl_shm_fail(conn, SL_ERR_PROTOCOL, "it answered in memory that was taken back");
         }

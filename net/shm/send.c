@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "net/shm/imported.h"
+#include "net/shm/imported_memory.h"
 #include "net/shm/region.h"
 #include "net/shm/reply_buffer.h"
 
@@ -97,7 +97,7 @@ static void shm_send_copy(uint8_t *to, const struct payload *payload)
 static bool piece_in_place(struct sl_shm_conn *conn, const void *at, uint32_t bytes,
                            struct sl_shm_piece *out)
 {
-    return sl_shm_imported_piece(conn, at, bytes, out) ||
+    return sl_shm_imported_memory_piece(conn, at, bytes, out) ||
            (bytes >= SL_SHM_BY_REF_BYTES && sl_shm_region_piece(conn, at, bytes, out) != NULL);
 }
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "net/shm/conn.h"
-#include "net/shm/imported.h"
+#include "net/shm/imported_memory.h"
 #include "net/shm/listen.h"
 #include "net/shm/liveness.h"
 #include "net/shm/receive.h"
@@ -51,7 +51,7 @@ static void shm_on_readable(struct sl_ring_watch *watch)
         if ((what & 1) != 0) {
             sl_shm_listen_accept((struct sl_shm_listener *)(what - 1));
         } else {
-            sl_shm_imported_read((struct sl_shm_conn *)what);
+            sl_shm_imported_memory_read((struct sl_shm_conn *)what);
         }
     }
 }

@@ -39,7 +39,7 @@ struct sl_shm_region {
 
 /* Memory imported from a peer. Addresses that the upper layer has seen stay mapped until the
  * connection ends: to zeros, or to memory that the same peer exports later. */
-struct sl_shm_imported {
+struct sl_shm_imported_memory {
     struct sl_shared live[SL_SHM_REGIONS]; /* base NULL: free */
     uint32_t names[SL_SHM_REGIONS];        /* of `live` */
     struct sl_shared *retired;             /* [retired_capacity]; see retired.c */
@@ -143,7 +143,7 @@ struct sl_shm_link {
     uint32_t side; /* of the segment: 0 connecting, 1 accepting */
     struct sl_shared memory;
     struct sl_shm_segment *segment;
-    struct sl_shm_imported *imported; /* NULL: nothing imported */
+    struct sl_shm_imported_memory *imported; /* NULL: nothing imported */
     /* Frame counts when the last owner left. */
     uint32_t sent, acknowledged, received;
 };

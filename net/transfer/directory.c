@@ -11,7 +11,7 @@
 #include "net/transfer/announcement.h"
 #include "net/transfer/engine.h"
 #include "net/transfer/error.h"
-#include "net/transfer/listing.h"
+#include "net/transfer/own_segment_info.h"
 
 /* For a store that hangs while the engine ends. */
 #define END_NS               (2 * SL_CLOCK_NS_PER_S)

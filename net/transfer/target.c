@@ -10,8 +10,8 @@
 #include "net/session/greeting.h"
 #include "net/transfer/engine.h"
 #include "net/transfer/inbox.h"
-#include "net/transfer/listing.h"
 #include "net/transfer/memory.h"
+#include "net/transfer/own_segment_info.h"
 #include "net/transport_rma.h"
 
 /* A peer that takes none of its frames for so long, or up to twice as long, is closed: they occupy
@@ -129,7 +129,7 @@ static void answer_segment(struct guest *guest, const struct sl_message *request
         return;
     }
     guest->wants_changes = true;
-    sl_transfer_listing_page(guest->io->engine, request->above, &message.segment);
+    sl_transfer_own_segment_info_page(guest->io->engine, request->above, &message.segment);
     send_message(guest, &message);
 }
 
@@ -148,8 +148,8 @@ void sl_transfer_target_added(struct sl_transfer_io *io,
 {
     struct sl_message message = {.kind = SL_MESSAGE_BUFFER_ADDED};
     for (uint32_t taken = 0; taken < count;) {
-        taken +=
-            sl_transfer_listing_added(io->engine, &items[taken], count - taken, &message.buffers);
+        taken += sl_transfer_own_segment_info_added(io->engine, &items[taken], count - taken,
+                                                    &message.buffers);
         if (message.buffers.count > 0) {
             notify_all(io, &message);
         }
@@ -677,7 +677,7 @@ void sl_transfer_target_listen_for_control(struct sl_transfer_io *io, struct sl_
     struct sl_transfer *engine = io->engine;
     const struct sl_endpoint *wanted = &engine->settings.control;
     struct sl_endpoint bound;
-    int err = sl_transfer_listing_create(engine);
+    int err = sl_transfer_own_segment_info_create(engine);
     err = err != 0 ? err
                    : sl_transport_listen(io->devices[0].transport, wanted, &guest_events,
                                          &io->devices[0], &bound);

@@ -4,9 +4,9 @@
 
 #include "core/assert.h"
 #include "core/log.h"
+#include "objects/node/board_residency.h"
 #include "objects/node/fetch.h"
 #include "objects/node/node.h"
-#include "objects/node/resident.h"
 #include "objects/node/withdraw.h"
 
 static bool is_complete(const struct sl_objects_copy *copy)
@@ -219,7 +219,7 @@ void sl_objects_cache_shrunk(void *ctx, struct sl_objects_pool_version *version)
             0; /* no child reads it, or knows its ranges */
         (void)sl_objects_copy_add_first(copy, version->resident_count - version->head_count);
         sl_objects_report(node, copy);
-        sl_objects_resident_changed(node, copy->name);
+        sl_objects_board_residency_changed(node, copy->name);
         return;
     }
     copy->pooled = NULL;
@@ -228,7 +228,7 @@ void sl_objects_cache_shrunk(void *ctx, struct sl_objects_pool_version *version)
         if (!copy->is_withdrawn) {
             sl_objects_report_none(node, copy->name, copy->version, copy->part);
         }
-        sl_objects_resident_changed(node, copy->name);
+        sl_objects_board_residency_changed(node, copy->name);
         sl_objects_copy_put(copy);
     }
 }

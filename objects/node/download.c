@@ -6,10 +6,10 @@
 #include "core/array.h"
 #include "core/assert.h"
 #include "net/transfer/async.h"
+#include "objects/node/board_residency.h"
 #include "objects/node/call.h"
 #include "objects/node/directory.h"
 #include "objects/node/node.h"
-#include "objects/node/resident.h"
 
 #define WINDOW_NS            (20 * SL_CLOCK_NS_PER_MS)
 /* Of a stream from a source that is faster than 10 Gbit/s, so near: what is in flight delays what
@@ -385,7 +385,7 @@ static void measure(struct sl_objects_download *download, const struct read *rea
     download->arrived_ns = now_ns;
     if (was_busy && download->over_ns != 0) {
         sl_objects_cost_add(&download->node->cost, read->bytes, over_ns - download->over_ns);
-        sl_objects_resident_cost(download->node);
+        sl_objects_board_residency_cost(download->node);
     }
     download->over_ns = over_ns;
 }

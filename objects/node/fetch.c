@@ -5,11 +5,11 @@
 #include <stdlib.h>
 
 #include "core/log.h"
+#include "objects/node/board_residency.h"
 #include "objects/node/cache.h"
 #include "objects/node/directory.h"
 #include "objects/node/download.h"
 #include "objects/node/node.h"
-#include "objects/node/resident.h"
 
 #define HOLDERS_MAX    16
 #define MISMATCHES_MAX 2                          /* then a holder is not used any more */
@@ -484,7 +484,7 @@ static void tell_grown(struct sl_objects_fetch *fetch)
 {
     if (fetch->copy->grown != NULL) {
         fetch->copy->grown(fetch->copy);
-        sl_objects_resident_changed(fetch->node, fetch->copy->name);
+        sl_objects_board_residency_changed(fetch->node, fetch->copy->name);
     }
 }
 

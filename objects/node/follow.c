@@ -7,9 +7,9 @@
 
 #include "core/assert.h"
 #include "core/log.h"
+#include "objects/node/board_residency.h"
 #include "objects/node/node.h"
 #include "objects/node/pin.h"
-#include "objects/node/resident.h"
 
 #define FETCH_NS (60 * SL_CLOCK_NS_PER_S) /* then it begins anew */
 #define RETRY_NS SL_CLOCK_NS_PER_S
@@ -175,7 +175,7 @@ static void retreat(struct sl_objects_follow *follow, const struct sl_objects_me
     } else if (newest != 0) {
         sl_objects_report_none(follow->node, follow->name, newest, news->part);
     }
-    sl_objects_resident_changed(follow->node, follow->name);
+    sl_objects_board_residency_changed(follow->node, follow->name);
 }
 
 void sl_objects_follow_news(struct sl_objects *node, const struct sl_objects_message *news)
@@ -196,7 +196,7 @@ void sl_objects_follow_news(struct sl_objects *node, const struct sl_objects_mes
         sl_objects_report_none(node, record->name, record->version, news->part);
     }
     if (is_newer) {
-        sl_objects_resident_changed(node, follow->name);
+        sl_objects_board_residency_changed(node, follow->name);
         notify(follow, 0, "");
     }
 }

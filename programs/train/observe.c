@@ -81,7 +81,7 @@ static void train_observe_read_process(void *ctx, const struct sl_query *query,
     if (task >= 0) {
         (void)snprintf(name, sizeof name, "worker/%d", task);
     }
-    const struct sl_self self = {
+    const struct sl_process_info self = {
         .name = name,
         .role = "worker",
         .task_index = task >= 0 ? (uint32_t)task : 0,
@@ -90,7 +90,7 @@ static void train_observe_read_process(void *ctx, const struct sl_query *query,
         .reactors = sl_ping_describe(list, count),
         .options = &observe->options.shown,
     };
-    sl_self_reply(&self, reply);
+    sl_process_info_reply(&self, reply);
 }
 
 static void train_observe_tick(void *ctx, uint64_t now_ns)
@@ -120,7 +120,7 @@ int sl_observe_open(const struct sl_observe_options *options, struct sl_observe 
          .read = train_observe_read_metrics,
          .ctx = observe},
         {.path = "/api/process", .type = JSON, .read = train_observe_read_process, .ctx = observe},
-        {.path = "/api/events", .type = JSON, .read = sl_self_read_events},
+        {.path = "/api/events", .type = JSON, .read = sl_process_info_read_events},
     };
     memcpy(observe->routes, routes, sizeof routes);
     const struct sl_observer_options observer = {

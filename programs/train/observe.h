@@ -5,7 +5,7 @@
 
 #include "core/reason.h"
 #include "net/http/observer.h"
-#include "net/http/self.h"
+#include "net/http/process_info.h"
 #include "programs/train/train_metrics.h"
 
 struct sl_observe;

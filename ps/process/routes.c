@@ -8,7 +8,7 @@
 #include "core/clock.h"
 #include "core/metrics_text.h"
 #include "net/http/observer.h"
-#include "net/http/self.h"
+#include "net/http/process_info.h"
 #include "ps/observe/web/web.h"
 #include "ps/process/cluster.h"
 #include "ps/process/observe.h"
@@ -81,7 +81,7 @@ static void routes_read_process(void *ctx, const struct sl_query *query, struct 
 {
     const struct sl_process *process = ctx;
     const struct sl_process_observe *observe = process->observer.observe;
-    const struct sl_self self = {
+    const struct sl_process_info self = {
         .name = observe->facts.name,
         .role = role(process),
         .task_index = observe->facts.task_index,
@@ -91,7 +91,7 @@ static void routes_read_process(void *ctx, const struct sl_query *query, struct 
         .reactors = sl_ping_describe(observe->pings, process->options.reactors.count),
         .options = &process->options.shown,
     };
-    sl_self_reply(&self, reply);
+    sl_process_info_reply(&self, reply);
 }
 
 /* ---- the job ---- */
@@ -143,7 +143,7 @@ static const struct sl_observer_route routes[] = {
      .type = SL_METRICS_TEXT_TYPE,
      .read = routes_read_metrics},
     {.path = "/api/process", .type = JSON, .read = routes_read_process},
-    {.path = "/api/events", .type = JSON, .read = sl_self_read_events},
+    {.path = "/api/events", .type = JSON, .read = sl_process_info_read_events},
     {.path = "/api/cluster", .type = JSON, .read = sl_process_cluster_read},
     {.path = "/api/history",
      .parameters = "of|since",

@@ -6,7 +6,7 @@
 
 #include "core/metrics.h"
 #include "net/transport_metrics.h"
-#include "ps/server/slow.h"
+#include "ps/server/slow_requests.h"
 
 enum sl_server_failure_kind {
     SL_SERVER_FAILURE_NO_MEMORY,

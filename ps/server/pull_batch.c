@@ -137,11 +137,11 @@ static bool answer_run(struct sl_server *server, const struct sl_server_pull *pu
                          conn->greeting.hello.checksum);
     server->turn.at_once[SL_REQUEST_KIND_PULL] += count;
     server->turn.has_requests = true;
-    sl_server_slow_see(&server->slow, sl_server_request_client(conn),
-                       (struct sl_shard_main_section){.cost = count * pulls->key_count,
-                                                      .key_count = pulls->key_count,
-                                                      .table_id = pulls->table_id,
-                                                      .op = SL_REQUEST_PULL});
+    sl_server_slow_requests_see(&server->slow, sl_server_request_client(conn),
+                                (struct sl_shard_main_section){.cost = count * pulls->key_count,
+                                                               .key_count = pulls->key_count,
+                                                               .table_id = pulls->table_id,
+                                                               .op = SL_REQUEST_PULL});
     return true;
 }
 

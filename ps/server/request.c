@@ -8,8 +8,8 @@
 #include "ps/server/reply_chunks.h"
 #include "ps/server/shm.h"
 #include "ps/server/turn.h"
-#include "ps/shard/ahead.h"
-#include "ps/shard/finite.h"
+#include "ps/shard/finite_tables.h"
+#include "ps/shard/push_prefetch.h"
 
 #define REFUSAL_LOG_EVERY_NS (60 * SL_CLOCK_NS_PER_S) /* between two lines of the same kind */
 
@@ -416,7 +416,7 @@ void sl_server_request_serve(struct sl_server_incoming *incoming, struct sl_shar
         enum sl_server_outcome outcome = run_in_place(&incoming->to, work, NULL, &spent);
         sl_server_spend(server, spent);
         if (outcome == SL_SERVER_ANSWERED) {
-            sl_server_slow_see(&server->slow, work->caller, work->main);
+            sl_server_slow_requests_see(&server->slow, work->caller, work->main);
             return;
         }
         if (outcome == SL_SERVER_WAITS) {
@@ -487,11 +487,11 @@ void sl_server_request_arrive(struct sl_server_conn *conn,
         const struct sl_server *server = conn->server;
         const uint32_t bytes = conn->conn->ahead_bytes;
         const bool knows_next = bytes > SL_FRAME_HEADER_BYTES;
-        const struct sl_shard_ahead ahead = sl_shard_ahead_begin(
+        const struct sl_shard_push_prefetch ahead = sl_shard_push_prefetch_begin(
             server->shard, knows_next ? conn->conn->ahead + SL_FRAME_HEADER_BYTES : NULL,
             knows_next ? bytes - SL_FRAME_HEADER_BYTES : 0);
         arrive(conn, message, comes_again);
-        sl_shard_ahead_end(server->shard, &ahead);
+        sl_shard_push_prefetch_end(server->shard, &ahead);
     }
     sl_server_conn_release(conn, message);
 }
@@ -592,7 +592,7 @@ void sl_server_request_free(struct sl_server_request *request)
     struct sl_server *server = request->server;
     sl_assert(request->list == NULL);
     sl_timer_disarm(sl_server_timers(server), &request->deadline);
-    sl_server_slow_end(request);
+    sl_server_slow_requests_end(request);
     if (server->shard != NULL) {
         sl_shard_abandon(server->shard, &request->work);
     }

@@ -3,7 +3,7 @@
 #define SL_PS_SERVER_REQUEST_H
 
 #include "core/assert.h"
-#include "ps/server/slow.h"
+#include "ps/server/slow_requests.h"
 #include "ps/server/state.h"
 
 /* Speed of a pull of a dense array, which only copies, relative to other work of the same cost. */

@@ -70,11 +70,12 @@ struct sl_server_options {
     /* A control connection has closed; called before the coordinator is notified. May be NULL. */
     void (*control_gone)(void *ctx, uint64_t peer);
     void *control_gone_ctx;
-    size_t buffer_bytes_max;        /* requests and replies in memory; 0: 256 MiB */
-    size_t kept_bytes_max;          /* control messages that wait for room; 0: 256 MiB */
-    uint32_t waiting_max;           /* requests that wait, in total; 0: 65536 */
-    uint64_t slow_request_ns;       /* ps/server/slow.h keeps requests that take as long; 0: none */
-    bool checksum;                  /* add checksums to replies even if the client did not ask */
+    size_t buffer_bytes_max; /* requests and replies in memory; 0: 256 MiB */
+    size_t kept_bytes_max;   /* control messages that wait for room; 0: 256 MiB */
+    uint32_t waiting_max;    /* requests that wait, in total; 0: 65536 */
+    uint64_t
+        slow_request_ns; /* ps/server/slow_requests.h keeps requests that take as long; 0: none */
+    bool checksum;       /* add checksums to replies even if the client did not ask */
     const struct sl_secret *secret; /* outlives the server; NULL: none required */
     uint64_t incarnation;           /* of the process: random at its start */
     bool restores; /* welcome no client before sl_server_start_serving (restore.h) */

@@ -14,7 +14,7 @@
 #include "ps/server/scheduler.h"
 #include "ps/server/server.h"
 #include "ps/server/session.h"
-#include "ps/server/slow.h"
+#include "ps/server/slow_requests.h"
 #include "ps/server/transports.h"
 
 /* Host of the coordinator, if elsewhere; "": unknown. */
@@ -61,7 +61,7 @@ struct sl_server {
         struct sl_server_cells own;
     } cells;
     struct sl_server_turn_counts turn;
-    struct sl_server_slow slow;
+    struct sl_server_slow_requests slow;
     uint64_t hot_halved_ns; /* when the counts of hot keys were halved */
 
     struct {

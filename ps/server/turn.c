@@ -143,7 +143,7 @@ static void flush_queue(struct sl_reactor_source *source)
 {
     struct sl_server *server = turn_server_of(source);
     server->scheduler.budget_left = SL_LIMIT_TURN_COST;
-    sl_server_slow_end_turn(server, sl_server_metrics_end_turn(server));
+    sl_server_slow_requests_end_turn(server, sl_server_metrics_end_turn(server));
 }
 
 static bool arm_queue(struct sl_reactor_source *source)

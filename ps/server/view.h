@@ -2,7 +2,7 @@
 #ifndef SL_PS_SERVER_VIEW_H
 #define SL_PS_SERVER_VIEW_H
 
-#include "ps/server/slow.h"
+#include "ps/server/slow_requests.h"
 #include "ps/shard/view.h"
 
 struct sl_server;

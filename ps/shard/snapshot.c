@@ -287,14 +287,14 @@ static bool run_part(struct sl_shard_snapshot_part *part, uint32_t budget, uint3
     const struct sl_shard_table *table = part->table;
     if (table->sparse != NULL) {
         *spent += sl_copy_sparse_run(&part->sparse, budget);
-        return sl_copied_done(&part->sparse.marks);
+        return sl_copied_set_done(&part->sparse.marks);
     }
     if (table->kv != NULL) {
         *spent += sl_copy_kv_run(&part->kv, budget);
-        return sl_copied_done(&part->kv.marks);
+        return sl_copied_set_done(&part->kv.marks);
     }
     *spent += sl_copy_dense_run(&part->dense, budget);
-    return sl_copied_done(&part->dense.marks);
+    return sl_copied_set_done(&part->dense.marks);
 }
 
 static bool run_tables(struct sl_shard *shard, uint32_t budget, uint32_t *spent)
@@ -432,11 +432,11 @@ size_t sl_shard_snapshot_memory_bytes(const struct sl_shard *shard)
             continue;
         }
         if (part->table->sparse != NULL) {
-            bytes += sl_copied_memory_bytes(&part->sparse.marks);
+            bytes += sl_copied_set_memory_bytes(&part->sparse.marks);
         } else if (part->table->kv != NULL) {
-            bytes += sl_copied_memory_bytes(&part->kv.marks) + part->kv.pieces_bytes;
+            bytes += sl_copied_set_memory_bytes(&part->kv.marks) + part->kv.pieces_bytes;
         } else {
-            bytes += sl_copied_memory_bytes(&part->dense.marks);
+            bytes += sl_copied_set_memory_bytes(&part->dense.marks);
         }
     }
     return bytes;

@@ -24,12 +24,12 @@ static void copy_dense_before(struct sl_dense_table_hook *hook, uint32_t first, 
 {
     struct sl_copy_dense *copy = (struct sl_copy_dense *)hook;
     struct sl_snapshot_builder *blocks = copy->stream.blocks;
-    if (sl_copied_done(&copy->marks) || blocks->err != 0) {
+    if (sl_copied_set_done(&copy->marks) || blocks->err != 0) {
         return;
     }
-    blocks->err = sl_copied_begin(&copy->marks);
+    blocks->err = sl_copied_set_begin(&copy->marks);
     for (uint32_t i = first; i < first + count && blocks->err == 0; i++) {
-        if (sl_copied_mark(&copy->marks, i)) {
+        if (sl_copied_set_mark(&copy->marks, i)) {
             blocks->copy_debt += copy_dense_put(copy, i);
         }
     }
@@ -49,9 +49,9 @@ void sl_copy_dense_begin(struct sl_copy_dense *copy, struct sl_dense_table *tabl
     };
     sl_snapshot_appender_init(&copy->stream, blocks, SL_SNAPSHOT_DENSE, table_id,
                               (uint32_t)sl_snapshot_record_bytes((uint32_t)floats));
-    sl_copied_init(&copy->marks, sl_dense_table_block_count(table));
+    sl_copied_set_init(&copy->marks, sl_dense_table_block_count(table));
     if (!copy->since.all && copy->since.span == 0) {
-        sl_copied_pass(&copy->marks, copy->marks.count); /* nothing has changed */
+        sl_copied_set_pass(&copy->marks, copy->marks.count); /* nothing has changed */
     }
     sl_dense_table_set_hook(table, &copy->hook);
 }
@@ -62,11 +62,11 @@ uint32_t sl_copy_dense_run(struct sl_copy_dense *copy, uint32_t budget)
     uint32_t spent = 0;
     while (at < copy->marks.count && spent < budget &&
            sl_snapshot_builder_have_room(copy->stream.blocks)) {
-        spent += sl_copied_is_set(&copy->marks, at) ? 1 : copy_dense_put(copy, at);
+        spent += sl_copied_set_is_set(&copy->marks, at) ? 1 : copy_dense_put(copy, at);
         at++;
     }
-    sl_copied_pass(&copy->marks, at);
-    if (sl_copied_done(&copy->marks)) {
+    sl_copied_set_pass(&copy->marks, at);
+    if (sl_copied_set_done(&copy->marks)) {
         sl_snapshot_appender_close(&copy->stream);
     }
     return spent;
@@ -76,5 +76,5 @@ void sl_copy_dense_end(struct sl_copy_dense *copy)
 {
     sl_dense_table_set_hook(copy->table, NULL);
     sl_snapshot_appender_drop(&copy->stream);
-    sl_copied_fini(&copy->marks);
+    sl_copied_set_fini(&copy->marks);
 }

@@ -4,14 +4,14 @@
 #define SL_PS_SNAPSHOT_COPY_DENSE_H
 
 #include "ps/snapshot/builder.h"
-#include "ps/snapshot/copied.h"
+#include "ps/snapshot/copied_set.h"
 #include "ps/table/dense_table.h"
 
 struct sl_copy_dense {
     struct sl_dense_table_hook hook;
     struct sl_dense_table *table;
     struct sl_snapshot_appender stream;
-    struct sl_copied marks;
+    struct sl_copied_set_set marks;
     struct sl_snapshot_delta since;
 };
 

@@ -127,7 +127,7 @@ static void before_long(struct sl_copy_kv *copy, uint32_t record, const struct s
     const uint32_t passed = record == copy->marks.at ? copy->piece_at : 0;
     struct sl_copy_kv_pieces *pieces = pieces_find(copy, record);
     if (pieces == NULL && passed == 0 && !copy_kv_holds(copy, record, array)) {
-        (void)sl_copied_mark(&copy->marks, record);
+        (void)sl_copied_set_mark(&copy->marks, record);
         return;
     }
     if (pieces == NULL) {
@@ -148,7 +148,7 @@ static void before_long(struct sl_copy_kv *copy, uint32_t record, const struct s
         }
     }
     if (pieces->left == 0) {
-        (void)sl_copied_mark(&copy->marks, record);
+        (void)sl_copied_set_mark(&copy->marks, record);
         pieces_free(copy, record, piece_count(copy, array));
     }
 }
@@ -158,17 +158,17 @@ static void copy_kv_before(struct sl_kv_table_hook *hook, uint32_t record, uint3
 {
     struct sl_copy_kv *copy = (struct sl_copy_kv *)hook;
     struct sl_snapshot_builder *blocks = copy->stream.blocks;
-    if (count == 0 || blocks->err != 0 || !sl_copied_is_pending(&copy->marks, record)) {
+    if (count == 0 || blocks->err != 0 || !sl_copied_set_is_pending(&copy->marks, record)) {
         return;
     }
-    blocks->err = sl_copied_begin(&copy->marks);
+    blocks->err = sl_copied_set_begin(&copy->marks);
     if (blocks->err != 0) {
         return;
     }
     const struct sl_kv_array *array = sl_kv_table_at(copy->table, record);
     if (array->length > copy->piece_values) {
         before_long(copy, record, array, start, count);
-    } else if (sl_copied_mark(&copy->marks, record) && copy_kv_holds(copy, record, array)) {
+    } else if (sl_copied_set_mark(&copy->marks, record) && copy_kv_holds(copy, record, array)) {
         blocks->copy_debt += copy_kv_put_piece(copy, array, array->initialized_count, 0);
     }
 }
@@ -178,12 +178,12 @@ static void made(struct sl_kv_table_hook *hook, uint32_t record)
 {
     struct sl_copy_kv *copy = (struct sl_copy_kv *)hook;
     struct sl_snapshot_builder *blocks = copy->stream.blocks;
-    if (blocks->err != 0 || !sl_copied_is_pending(&copy->marks, record)) {
+    if (blocks->err != 0 || !sl_copied_set_is_pending(&copy->marks, record)) {
         return;
     }
-    blocks->err = sl_copied_begin(&copy->marks);
+    blocks->err = sl_copied_set_begin(&copy->marks);
     if (blocks->err == 0) {
-        (void)sl_copied_mark(&copy->marks, record);
+        (void)sl_copied_set_mark(&copy->marks, record);
     }
 }
 
@@ -202,7 +202,7 @@ void sl_copy_kv_begin(struct sl_copy_kv *copy, struct sl_kv_table *table,
         .piece_values = PIECE_BYTES / sl_kv_table_value_bytes(table),
     };
     sl_snapshot_appender_init(&copy->stream, blocks, SL_SNAPSHOT_KV, table_id, 0);
-    sl_copied_init(&copy->marks, sl_kv_table_record_count(table));
+    sl_copied_set_init(&copy->marks, sl_kv_table_record_count(table));
     sl_kv_table_set_hook(table, &copy->hook);
 }
 
@@ -210,7 +210,7 @@ void sl_copy_kv_begin(struct sl_copy_kv *copy, struct sl_kv_table *table,
 static bool walk_array(struct sl_copy_kv *copy, uint32_t record, uint32_t budget, uint32_t *spent)
 {
     const struct sl_kv_array *array = sl_kv_table_at(copy->table, record);
-    if (array->values == NULL || sl_copied_is_set(&copy->marks, record)) {
+    if (array->values == NULL || sl_copied_set_is_set(&copy->marks, record)) {
         return true;
     }
     const struct sl_copy_kv_pieces *pieces = pieces_find(copy, record);
@@ -246,8 +246,8 @@ uint32_t sl_copy_kv_run(struct sl_copy_kv *copy, uint32_t budget)
         copy->piece_at = 0;
         spent += at % 8 == 0;
     }
-    sl_copied_pass(&copy->marks, at);
-    if (sl_copied_done(&copy->marks)) {
+    sl_copied_set_pass(&copy->marks, at);
+    if (sl_copied_set_done(&copy->marks)) {
         sl_snapshot_appender_close(&copy->stream);
     }
     return spent;
@@ -257,7 +257,7 @@ void sl_copy_kv_end(struct sl_copy_kv *copy)
 {
     sl_kv_table_set_hook(copy->table, NULL);
     sl_snapshot_appender_drop(&copy->stream);
-    sl_copied_fini(&copy->marks);
+    sl_copied_set_fini(&copy->marks);
     for (uint32_t i = 0; copy->pieces != NULL && i < BUCKETS; i++) {
         while (copy->pieces[i] != NULL) {
             struct sl_copy_kv_pieces *pieces = copy->pieces[i];

@@ -32,15 +32,15 @@ static void copy_sparse_before(struct sl_sparse_table_hook *hook, const uint32_t
 {
     struct sl_copy_sparse *copy = (struct sl_copy_sparse *)hook;
     struct sl_snapshot_builder *blocks = copy->stream.blocks;
-    if (sl_copied_done(&copy->marks) || blocks->err != 0) {
+    if (sl_copied_set_done(&copy->marks) || blocks->err != 0) {
         return;
     }
-    blocks->err = sl_copied_begin(&copy->marks);
+    blocks->err = sl_copied_set_begin(&copy->marks);
     for (uint32_t i = 0; i < count && blocks->err == 0; i++) {
-        if (count - i > AHEAD && sl_copied_is_pending(&copy->marks, records[i + AHEAD])) {
+        if (count - i > AHEAD && sl_copied_set_is_pending(&copy->marks, records[i + AHEAD])) {
             __builtin_prefetch(sl_sparse_table_record(copy->table, records[i + AHEAD]));
         }
-        if (sl_copied_mark(&copy->marks, records[i])) {
+        if (sl_copied_set_mark(&copy->marks, records[i])) {
             blocks->copy_debt += copy_sparse_put(copy, records[i]);
         }
     }
@@ -62,11 +62,11 @@ void sl_copy_sparse_begin(struct sl_copy_sparse *copy, struct sl_sparse_table *t
     };
     sl_snapshot_appender_init(&copy->stream, blocks, SL_SNAPSHOT_ROWS, table_id,
                               (uint32_t)sl_snapshot_record_bytes(copy->float_count));
-    sl_copied_init(&copy->marks, count);
+    sl_copied_set_init(&copy->marks, count);
     const bool reuses = sl_sparse_table_erased_log(table)->end > 0;
     if (!copy->since.all && copy->since.span == 0 && !reuses) {
         sl_assert(copy->since.count <= count);
-        sl_copied_pass(&copy->marks, copy->since.count); /* only new records can be included */
+        sl_copied_set_pass(&copy->marks, copy->since.count); /* only new records can be included */
     }
     sl_sparse_table_set_hook(table, &copy->hook);
 }
@@ -87,12 +87,12 @@ uint32_t sl_copy_sparse_run(struct sl_copy_sparse *copy, uint32_t budget)
     while (at < copy->marks.count && spent < budget &&
            sl_snapshot_builder_have_room(copy->stream.blocks)) {
         fetch_ahead(copy, at);
-        spent += sl_copied_is_set(&copy->marks, at) ? 0 : copy_sparse_put(copy, at);
+        spent += sl_copied_set_is_set(&copy->marks, at) ? 0 : copy_sparse_put(copy, at);
         at++;
         spent += at % SCAN_COUNT == 0;
     }
-    sl_copied_pass(&copy->marks, at);
-    if (sl_copied_done(&copy->marks)) {
+    sl_copied_set_pass(&copy->marks, at);
+    if (sl_copied_set_done(&copy->marks)) {
         sl_snapshot_appender_close(&copy->stream);
     }
     return spent;
@@ -102,5 +102,5 @@ void sl_copy_sparse_end(struct sl_copy_sparse *copy)
 {
     sl_sparse_table_set_hook(copy->table, NULL);
     sl_snapshot_appender_drop(&copy->stream);
-    sl_copied_fini(&copy->marks);
+    sl_copied_set_fini(&copy->marks);
 }

@@ -6,14 +6,14 @@
 #define SL_PS_SNAPSHOT_COPY_SPARSE_H
 
 #include "ps/snapshot/builder.h"
-#include "ps/snapshot/copied.h"
+#include "ps/snapshot/copied_set.h"
 #include "ps/table/sparse_table.h"
 
 struct sl_copy_sparse {
     struct sl_sparse_table_hook hook;
     struct sl_sparse_table *table;
     struct sl_snapshot_appender stream;
-    struct sl_copied marks;
+    struct sl_copied_set_set marks;
     struct sl_snapshot_delta since;
     uint32_t float_count, record_cost;
 };

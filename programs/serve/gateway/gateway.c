@@ -5,7 +5,7 @@
 
 #include "core/assert.h"
 #include "programs/serve/gateway/dispatch.h"
-#include "programs/serve/gateway/listing.h"
+#include "programs/serve/gateway/version_list.h"
 #include "reactor/reactor.h"
 
 #define MEMORY_BYTES   (256ULL << 20)
@@ -20,7 +20,7 @@ struct sl_serve_gateway {
     struct sl_transfer_async *async;
     struct sl_offload *offloads[2]; /* for lists; for memory of workers. NULL: posted elsewhere */
     struct sl_serve_dispatch dispatch;
-    struct sl_serve_listing listing;
+    struct sl_serve_version_list listing;
     struct sl_list unlisted; /* accepted requests for models that the list lacks */
     struct sl_list refused;  /* requests to be answered in the next turn */
     uint8_t *memory;
@@ -95,7 +95,7 @@ static void gateway_look_for_end(void *ctx)
         sl_reactor_arm(gateway->reactor, &gateway->next_turn, 0);
     }
     if (gateway->is_stopping && gateway->async != NULL && sl_list_empty(&dispatch->remotes) &&
-        sl_serve_listing_stop(&gateway->listing)) {
+        sl_serve_version_list_stop(&gateway->listing)) {
         sl_reactor_disarm(gateway->reactor, &gateway->next_turn);
         sl_transfer_async_destroy(&gateway->async, gateway_async_ended, gateway);
     }
@@ -107,7 +107,7 @@ static bool is_listed(const struct sl_serve_gateway *gateway,
                       const struct sl_serve_request *request)
 {
     const struct sl_object_entry *first;
-    const uint64_t count = sl_serve_listing_find(&gateway->listing, request->model, &first);
+    const uint64_t count = sl_serve_version_list_find(&gateway->listing, request->model, &first);
     bool is_found = count > 0 && request->version == 0;
     for (uint64_t i = 0; i < count && !is_found; i++) {
         is_found = first[i].version == request->version;
@@ -119,7 +119,7 @@ static bool is_listed(const struct sl_serve_gateway *gateway,
 static int not_found(const struct sl_serve_gateway *gateway, struct sl_serve_request *request)
 {
     const struct sl_object_entry *first;
-    const uint64_t count = sl_serve_listing_find(&gateway->listing, request->model, &first);
+    const uint64_t count = sl_serve_version_list_find(&gateway->listing, request->model, &first);
     char *text = request->answer.text;
     size_t length = (size_t)snprintf(text, sizeof request->answer.text,
                                      count > 0 ? "model %s has no version %llu; it has:"
@@ -133,7 +133,8 @@ static int not_found(const struct sl_serve_gateway *gateway, struct sl_serve_req
 }
 
 /* Whether the list is newer than a moment before the request. */
-static bool is_fresh(const struct sl_serve_listing *listing, const struct sl_serve_request *request)
+static bool is_fresh(const struct sl_serve_version_list *listing,
+                     const struct sl_serve_request *request)
 {
     return listing->list != NULL &&
            listing->listed_ns + SL_SERVE_LISTING_FRESH_NS >= request->arrived_ns;
@@ -160,7 +161,7 @@ static int admit(struct sl_serve_gateway *gateway, struct sl_serve_request *requ
         if (err == 0) {
             sl_serve_admission_run(&gateway->dispatch.admission, request);
             sl_list_append(&gateway->unlisted, &request->link);
-            sl_serve_listing_refresh(&gateway->listing);
+            sl_serve_version_list_refresh(&gateway->listing);
         }
         return err;
     }
@@ -200,7 +201,7 @@ static void gateway_listed(void *ctx)
                                    request->answer.text);
         } else {
             sl_list_append(&gateway->unlisted, link);
-            sl_serve_listing_refresh(&gateway->listing);
+            sl_serve_version_list_refresh(&gateway->listing);
         }
     }
     sl_serve_dispatch_run(&gateway->dispatch);
@@ -289,7 +290,7 @@ const struct sl_object_list *sl_serve_gateway_models(const struct sl_serve_gatew
 uint64_t sl_serve_gateway_versions(const struct sl_serve_gateway *gateway, const char *model,
                                    const struct sl_object_entry **first)
 {
-    return sl_serve_listing_find(&gateway->listing, model, first);
+    return sl_serve_version_list_find(&gateway->listing, model, first);
 }
 
 void sl_serve_gateway_stats(const struct sl_serve_gateway *gateway,
@@ -398,13 +399,13 @@ int sl_serve_gateway_create(const struct sl_serve_gateway_options *options,
     made->dispatch.events.post = options->post != NULL ? options->post : post_memory;
     made->dispatch.events.post_ctx = options->post != NULL ? options->post_ctx : made;
     made->listing =
-        (struct sl_serve_listing){.objects = options->objects,
-                                  .reactor = made->reactor,
-                                  .post = options->post != NULL ? options->post : post_list,
-                                  .post_ctx = options->post != NULL ? options->post_ctx : made,
-                                  .listed = gateway_listed,
-                                  .ctx = made};
-    sl_serve_listing_start(&made->listing);
+        (struct sl_serve_version_list){.objects = options->objects,
+                                       .reactor = made->reactor,
+                                       .post = options->post != NULL ? options->post : post_list,
+                                       .post_ctx = options->post != NULL ? options->post_ctx : made,
+                                       .listed = gateway_listed,
+                                       .ctx = made};
+    sl_serve_version_list_start(&made->listing);
     *out = made;
     return 0;
 }

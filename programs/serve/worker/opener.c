@@ -44,7 +44,7 @@ static void opener_work(struct sl_offload_job *job)
 
 /* Errors that may pass: the pool is full of models that are open (NO_MEMORY); the catalogue or the
  * agent does not answer (DEADLINE, CLOSED, AGAIN); the newest version was removed (CANCELLED). */
-static bool may_pass(const struct sl_serve_known *known, int err)
+static bool may_pass(const struct sl_serve_model_costs *known, int err)
 {
     return err == SL_ERR_NO_MEMORY || err == SL_ERR_DEADLINE || err == SL_ERR_CLOSED ||
            err == SL_ERR_AGAIN || (err == SL_ERR_CANCELLED && known->wanted == 0);
@@ -52,7 +52,7 @@ static bool may_pass(const struct sl_serve_known *known, int err)
 
 /* Returns the error that answers the model's requests; 0: they wait, or an older version answers
  * them. */
-static int fail(struct sl_serve_opener *opener, struct sl_serve_known *known, int err)
+static int fail(struct sl_serve_opener *opener, struct sl_serve_model_costs *known, int err)
 {
     known->reason = opener->reason;
     known->retry_ns = opener_now(opener) + RETRY_NS;
@@ -75,7 +75,7 @@ static int fail(struct sl_serve_opener *opener, struct sl_serve_known *known, in
 static void opener_done(struct sl_offload_job *job)
 {
     struct sl_serve_opener *opener = SL_CONTAINER_OF(job, struct sl_serve_opener, job);
-    struct sl_serve_known *known = opener->known;
+    struct sl_serve_model_costs *known = opener->known;
     int err = job->err != 0 ? job->err : opener->err; /* job->err: it has not run */
     opener->known = NULL;
     known->is_opening = false;
@@ -84,7 +84,7 @@ static void opener_done(struct sl_offload_job *job)
     if (err != 0) {
         err = fail(opener, known, err);
     } else if (opener->made != NULL) {
-        sl_serve_known_opened(opener->models, known, opener->made, opener_now(opener));
+        sl_serve_model_costs_opened(opener->models, known, opener->made, opener_now(opener));
     }
     if (known->current != NULL || !sl_list_empty(&known->old)) {
         sl_list_append(&opener->models->opened, &known->opened);
@@ -95,7 +95,8 @@ static void opener_done(struct sl_offload_job *job)
 }
 
 /* Rows of the requests that wait for the model: 1 to batch_max. */
-static uint32_t rows_of(const struct sl_serve_opener *opener, const struct sl_serve_known *known)
+static uint32_t rows_of(const struct sl_serve_opener *opener,
+                        const struct sl_serve_model_costs *known)
 {
     uint64_t rows = 0;
     SL_LIST_FOREACH (link, opener->queue) {
@@ -109,11 +110,11 @@ static uint32_t rows_of(const struct sl_serve_opener *opener, const struct sl_se
 }
 
 /* Begins the job: it closes the model's old versions, and, if `opens`, opens the wanted one. */
-static void begin(struct sl_serve_opener *opener, struct sl_serve_known *known, bool opens)
+static void begin(struct sl_serve_opener *opener, struct sl_serve_model_costs *known, bool opens)
 {
     const struct sl_serve_worker_options *options = opener->options;
     const uint32_t rows = rows_of(opener, known);
-    known->profile.run_us = sl_serve_known_run_ns(known, rows) / SL_CLOCK_NS_PER_US;
+    known->profile.run_us = sl_serve_model_costs_run_ns(known, rows) / SL_CLOCK_NS_PER_US;
     opener->known = known;
     opener->job =
         (struct sl_offload_job){.work = opener_work, .done = opener_done, .allocates = true};
@@ -135,7 +136,7 @@ static void begin(struct sl_serve_opener *opener, struct sl_serve_known *known, 
     opener->subscription = known->subscription;
     opener->spare = NULL;
     if (opens && known->subscription == NULL) {
-        opener->spare = sl_serve_known_spare(opener->models);
+        opener->spare = sl_serve_model_costs_spare(opener->models);
     }
     known->is_opening = true;
     opener->post(opener->ctx, &opener->job);
@@ -145,22 +146,23 @@ static void begin(struct sl_serve_opener *opener, struct sl_serve_known *known, 
 
 /* Whether a job may use the model's subscription: no other one does. A version that computes uses
  * it until all of its bytes have come. */
-static bool may_begin(const struct sl_serve_known *known)
+static bool may_begin(const struct sl_serve_model_costs *known)
 {
     return !known->is_opening && (!known->is_running || known->runs_complete);
 }
 
 /* Models without requests have old versions only, after a while, or at once if the pool is full.
  * Returns the first model whose old versions can be closed. */
-static struct sl_serve_known *find_closing(const struct sl_serve_opener *opener)
+static struct sl_serve_model_costs *find_closing(const struct sl_serve_opener *opener)
 {
     const bool is_full = opener->full_ns != 0 && opener_now(opener) < opener->full_ns + FULL_NS;
     SL_LIST_FOREACH (link, &opener->models->opened) {
-        struct sl_serve_known *known = SL_CONTAINER_OF(link, struct sl_serve_known, opened);
+        struct sl_serve_model_costs *known =
+            SL_CONTAINER_OF(link, struct sl_serve_model_costs, opened);
         const bool is_unused = known->waiting == 0 && !known->is_running &&
                                (is_full || opener_now(opener) >= known->used_ns + IDLE_NS);
         while (is_unused && known->current != NULL) {
-            sl_serve_known_drop(known);
+            sl_serve_model_costs_drop(known);
         }
         if (!sl_list_empty(&known->old) && may_begin(known)) {
             return known;
@@ -171,15 +173,16 @@ static struct sl_serve_known *find_closing(const struct sl_serve_opener *opener)
 
 /* The model of the oldest request whose model is not open, and may be tried now; NULL also if
  * enough are open ahead. */
-static struct sl_serve_known *find_cold(const struct sl_serve_opener *opener)
+static struct sl_serve_model_costs *find_cold(const struct sl_serve_opener *opener)
 {
     uint32_t ahead = 0;
     SL_LIST_FOREACH (link, &opener->models->opened) {
-        const struct sl_serve_known *known = SL_CONTAINER_OF(link, struct sl_serve_known, opened);
+        const struct sl_serve_model_costs *known =
+            SL_CONTAINER_OF(link, struct sl_serve_model_costs, opened);
         ahead += known->current != NULL && known->waiting > 0 && !known->is_running;
     }
     SL_LIST_FOREACH (link, opener->queue) {
-        struct sl_serve_known *known =
+        struct sl_serve_model_costs *known =
             SL_CONTAINER_OF(link, struct sl_serve_pending, item.link)->known;
         if (ahead < AHEAD_MAX && known->current == NULL && may_begin(known) &&
             known->retry_ns <= opener_now(opener)) {
@@ -190,15 +193,16 @@ static struct sl_serve_known *find_cold(const struct sl_serve_opener *opener)
 }
 
 /* An open model that has a newer version, or whose version was removed. */
-static struct sl_serve_known *find_outdated(struct sl_serve_opener *opener)
+static struct sl_serve_model_costs *find_outdated(struct sl_serve_opener *opener)
 {
     SL_LIST_FOREACH (link, &opener->models->opened) {
-        struct sl_serve_known *known = SL_CONTAINER_OF(link, struct sl_serve_known, opened);
+        struct sl_serve_model_costs *known =
+            SL_CONTAINER_OF(link, struct sl_serve_model_costs, opened);
         if (known->current != NULL && known->newer == NULL && known->wanted == 0 &&
             may_begin(known) && known->retry_ns <= opener_now(opener)) {
             opener->newest = sl_subscription_newest(known->subscription);
             if (opener->newest == 0 && !known->is_running) { /* all were removed */
-                sl_serve_known_drop(known);
+                sl_serve_model_costs_drop(known);
             } else if (opener->newest != 0 && opener->newest != known->current->number &&
                        opener->newest != known->bad) {
                 return known;
@@ -213,7 +217,7 @@ void sl_serve_opener_next(struct sl_serve_opener *opener)
     if (opener->known != NULL) {
         return;
     }
-    struct sl_serve_known *known = find_closing(opener);
+    struct sl_serve_model_costs *known = find_closing(opener);
     const bool opens = known == NULL;
     known = known == NULL ? find_cold(opener) : known;
     known = known == NULL ? find_outdated(opener) : known;

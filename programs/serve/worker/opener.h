@@ -4,26 +4,26 @@
 #ifndef SL_SERVE_OPENER_H
 #define SL_SERVE_OPENER_H
 
-#include "programs/serve/worker/known.h"
+#include "programs/serve/worker/model_costs.h"
 #include "programs/serve/worker/worker.h"
 #include "reactor/offload.h"
 
 struct sl_serve_opener {
     /* Of the worker */
     const struct sl_serve_worker_options *options;
-    struct sl_serve_known_models *models;
+    struct sl_serve_model_costs_models *models;
     struct sl_list *queue; /* pendings, by arrival */
     void (*post)(void *ctx, struct sl_offload_job *job);
     /* A job has ended. err: the model cannot be opened, for known->reason. */
-    void (*opened)(void *ctx, struct sl_serve_known *known, int err);
+    void (*opened)(void *ctx, struct sl_serve_model_costs *known, int err);
     void *ctx;
 
     /* Private */
     struct sl_offload_job job;
-    struct sl_serve_known *known; /* NULL: there is no job */
-    uint64_t full_ns;             /* when the pool last had no room; 0: never */
-    struct sl_serve_open open;    /* name NULL: only closes */
-    uint64_t newest;              /* version, when the job began that opens it beside another */
+    struct sl_serve_model_costs *known; /* NULL: there is no job */
+    uint64_t full_ns;                   /* when the pool last had no room; 0: never */
+    struct sl_serve_open open;          /* name NULL: only closes */
+    uint64_t newest; /* version, when the job began that opens it beside another */
     struct sl_serve_search search;
     struct sl_list old; /* versions that are closed first */
     struct sl_subscription *spare, *subscription;

@@ -120,7 +120,7 @@ void sl_serve_pending_refuse(struct sl_serve_pending *pending, int err, const ch
     sl_serve_pending_answer(pending, err, 0, 0, "%s", text);
 }
 
-void sl_serve_pendings_refuse_all(struct sl_list *queue, const struct sl_serve_known *known,
+void sl_serve_pendings_refuse_all(struct sl_list *queue, const struct sl_serve_model_costs *known,
                                   int err, const char *text)
 {
     SL_LIST_FOREACH (link, queue) {
@@ -134,7 +134,7 @@ void sl_serve_pendings_expire(struct sl_list *queue, uint64_t now_ns)
 {
     SL_LIST_FOREACH (link, queue) {
         struct sl_serve_pending *pending = sl_serve_pending_at(link);
-        const struct sl_serve_known *known = pending->known;
+        const struct sl_serve_model_costs *known = pending->known;
         const uint64_t waited_ns = now_ns - pending->item.arrived_ns;
         if (pending->item.deadline_ns > now_ns) {
             continue;

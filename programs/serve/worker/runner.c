@@ -20,7 +20,7 @@ static uint64_t runner_now(const struct sl_serve_runner *runner)
 
 /* A newer version takes over when all of its bytes are there; or when a still newer one has come,
  * so that a model that is published often does not stay old. */
-static void take_over(struct sl_serve_known *known)
+static void take_over(struct sl_serve_model_costs *known)
 {
     struct sl_residency here;
     if (known->newer == NULL || known->is_running || known->is_opening) {
@@ -28,7 +28,7 @@ static void take_over(struct sl_serve_known *known)
     }
     sl_subscription_residency(known->subscription, &here);
     if (here.version != known->newer->number || here.bytes >= known->newer->bytes) {
-        sl_serve_known_drop(known);
+        sl_serve_model_costs_drop(known);
     }
 }
 
@@ -93,7 +93,7 @@ static struct sl_serve_pending *find_ready(struct sl_serve_runner *runner)
     struct sl_serve_pending *first = NULL;
     SL_LIST_FOREACH (link, runner->queue) {
         struct sl_serve_pending *pending = sl_serve_pending_at(link);
-        struct sl_serve_known *known = pending->known;
+        struct sl_serve_model_costs *known = pending->known;
         take_over(known);
         if (known->current == NULL ||
             (known->is_opening && !sl_serve_version_is_complete(known->current))) {
@@ -163,7 +163,7 @@ static void put_back(struct sl_serve_runner *runner)
 }
 
 /* Takes the request and others of its model. False: there is no room for outputs at present. */
-static bool take_batch(struct sl_serve_runner *runner, struct sl_serve_known *known)
+static bool take_batch(struct sl_serve_runner *runner, struct sl_serve_model_costs *known)
 {
     const struct sl_engine_info *info = known->current->info;
     sl_serve_batch_take(runner->queue, known, info, rows_max(runner, info), &runner->batch);
@@ -190,7 +190,7 @@ void sl_serve_runner_next(struct sl_serve_runner *runner)
     if (first == NULL || runner->known != NULL) {
         return;
     }
-    struct sl_serve_known *known = first->known;
+    struct sl_serve_model_costs *known = first->known;
     runner->batch.item_count = 0;
     runner->deadline_ns = runner_now(runner) + WAIT_NS;
     if (first->item.kind == SL_SERVE_INFER) {
@@ -213,13 +213,14 @@ void sl_serve_runner_next(struct sl_serve_runner *runner)
 
 /* Requests are computed again if the version has ended, or if a value of one of them was bad: then
  * one by one. */
-static void compute_failed(struct sl_serve_runner *runner, struct sl_serve_known *known, int err)
+static void compute_failed(struct sl_serve_runner *runner, struct sl_serve_model_costs *known,
+                           int err)
 {
     const struct sl_serve_batch *batch = &runner->batch;
     known->reason = runner->reason;
     put_back(runner);
     if (err == SL_ERR_CLOSED || err == SL_ERR_CANCELLED) {
-        sl_serve_known_drop(known);
+        sl_serve_model_costs_drop(known);
     } else if (err == SL_ERR_INVALID && batch->item_count == 1) {
         sl_serve_pending_refuse(sl_serve_pending_of(batch->items[0]), err, known->reason.text);
     } else if (err == SL_ERR_INVALID) {
@@ -234,7 +235,7 @@ static void compute_failed(struct sl_serve_runner *runner, struct sl_serve_known
 static void computed(struct sl_offload_job *job)
 {
     struct sl_serve_runner *runner = SL_CONTAINER_OF(job, struct sl_serve_runner, job);
-    struct sl_serve_known *known = runner->known;
+    struct sl_serve_model_costs *known = runner->known;
     const int err = job->err != 0 ? job->err : runner->err;
     runner->known = NULL;
     runner->stalled = err == SL_ERR_DEADLINE ? known : NULL;
@@ -243,7 +244,7 @@ static void computed(struct sl_offload_job *job)
     if (err != 0) {
         compute_failed(runner, known, err);
     } else if (runner->batch.item_count > 0 && !known->is_opening) { /* a job reads it */
-        sl_serve_known_learn(runner->models, known, runner->batch.rows, &runner->times);
+        sl_serve_model_costs_learn(runner->models, known, runner->batch.rows, &runner->times);
         known->reason.text[0] = '\0';
     }
     for (uint32_t i = 0; err == 0 && i < runner->batch.item_count; i++) {
@@ -282,7 +283,7 @@ bool sl_serve_runner_is_stuck(const struct sl_serve_runner *runner, uint64_t lea
     }
     const double took_ns = (double)(runner_now(runner) - runner->begun_ns);
     return took_ns > (double)least_ns &&
-           took_ns > STUCK * sl_serve_known_run_ns(runner->known, runner->batch.rows);
+           took_ns > STUCK * sl_serve_model_costs_run_ns(runner->known, runner->batch.rows);
 }
 
 double sl_serve_runner_left_ns(const struct sl_serve_runner *runner)
@@ -290,7 +291,7 @@ double sl_serve_runner_left_ns(const struct sl_serve_runner *runner)
     if (runner->known == NULL) {
         return 0;
     }
-    const double left = sl_serve_known_run_ns(runner->known, runner->batch.rows) -
+    const double left = sl_serve_model_costs_run_ns(runner->known, runner->batch.rows) -
                         (double)(runner_now(runner) - runner->begun_ns);
     return left > 0 ? left : 0;
 }

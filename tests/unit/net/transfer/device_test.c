@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "net/transfer/engine.h"
-#include "net/transfer/listing.h"
+#include "net/transfer/own_segment_info.h"
 #include "pair.h"
 
 static void expect_endpoint(const struct sl_transfer *transfer, uint32_t index,

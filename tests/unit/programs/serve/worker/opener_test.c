@@ -12,13 +12,13 @@
 static struct {
     struct sl_reactor *reactor;
     struct sl_serve_worker_options options;
-    struct sl_serve_known_models models;
+    struct sl_serve_model_costs_models models;
     struct sl_list queue;
     struct sl_serve_opener opener;
     struct sl_offload_job *job; /* NULL: none was begun */
     int err;                    /* of the last job, for requests */
     uint64_t now_ns;
-    struct sl_serve_known *known[MODELS];
+    struct sl_serve_model_costs *known[MODELS];
     struct sl_serve_pending pendings[MODELS];
 } f;
 
@@ -28,7 +28,7 @@ static void post(void *ctx, struct sl_offload_job *job)
     f.job = job;
 }
 
-static void opened(void *ctx, struct sl_serve_known *known, int err)
+static void opened(void *ctx, struct sl_serve_model_costs *known, int err)
 {
     f.err = err;
 }
@@ -41,7 +41,7 @@ static void set_up(void)
     f.now_ns = sl_reactor_now_ns(f.reactor);
     f.options = (struct sl_serve_worker_options){.reactor = f.reactor, .batch_max = 32};
     sl_list_init(&f.queue);
-    sl_serve_known_init(&f.models);
+    sl_serve_model_costs_init(&f.models);
     f.opener = (struct sl_serve_opener){.options = &f.options,
                                         .models = &f.models,
                                         .queue = &f.queue,
@@ -49,7 +49,7 @@ static void set_up(void)
                                         .opened = opened};
     for (uint32_t i = 0; i < MODELS; i++) {
         const char name[] = {(char)('a' + i), '\0'};
-        f.known[i] = sl_serve_known_find(&f.models, name, 1); /* of a given version */
+        f.known[i] = sl_serve_model_costs_find(&f.models, name, 1); /* of a given version */
         f.pendings[i] = (struct sl_serve_pending){.known = f.known[i], .item.model = f.known[i]};
     }
 }
@@ -60,7 +60,7 @@ static void tear_down(void)
         f.known[i]->current = NULL; /* no version of this test can be closed */
         sl_list_init(&f.known[i]->old);
     }
-    sl_serve_known_fini(&f.models);
+    sl_serve_model_costs_fini(&f.models);
     sl_reactor_destroy(&f.reactor);
 }
 

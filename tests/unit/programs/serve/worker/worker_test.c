@@ -11,7 +11,7 @@
 
 #include "net/transfer/async.h"
 #include "programs/serve/base/message.h"
-#include "programs/serve/worker/known.h"
+#include "programs/serve/worker/model_costs.h"
 #include "reactor/completion.h"
 #include "tests/support/free_port.h"
 #include "tests/support/reactor_thread.h"

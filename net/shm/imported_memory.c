@@ -1,11 +1,11 @@
-#include "net/shm/imported.h"
+#include "net/shm/imported_memory.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "net/shm/handshake.h"
 #include "net/shm/region.h"
-#include "net/shm/retired.h"
+#include "net/shm/retired_ranges.h"
 #include "net/shm/rma.h"
 #include "net/shm/socket.h"
 
@@ -15,7 +15,7 @@
 /* Returns the imported memory of that name, as far as control messages were read; NULL: none. */
 static struct sl_shared *imported_by(struct sl_shm_conn *conn, uint32_t name)
 {
-    struct sl_shm_imported *imported = conn->link.imported;
+    struct sl_shm_imported_memory *imported = conn->link.imported;
     const uint32_t index = name % SL_SHM_REGIONS;
     const bool is_there =
         imported != NULL && imported->live[index].base != NULL && imported->names[index] == name;
@@ -26,7 +26,7 @@ static struct sl_shared *imported_by(struct sl_shm_conn *conn, uint32_t name)
 
 static int import(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *msg, int fd)
 {
-    struct sl_shm_imported *imported = conn->link.imported;
+    struct sl_shm_imported_memory *imported = conn->link.imported;
     if (imported == NULL) {
         imported = conn->link.imported = calloc(1, sizeof *imported);
     }
@@ -47,7 +47,7 @@ static int import(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *msg, i
         close(fd);
         return err == SL_ERR_INVALID ? SL_ERR_PROTOCOL : err;
     }
-    sl_shm_retired_reuse(imported, &fresh);
+    sl_shm_retired_ranges_reuse(imported, &fresh);
     imported->live[index] = fresh;
     imported->names[index] = msg->region;
     imported->bytes += fresh.bytes;
@@ -58,7 +58,7 @@ static int import(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *msg, i
 /* Keeps the address mapped: the upper layer may still have a pointer. */
 static int retire(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *msg)
 {
-    struct sl_shm_imported *imported = conn->link.imported;
+    struct sl_shm_imported_memory *imported = conn->link.imported;
     struct sl_shared *live = imported_by(conn, msg->region);
     if (live == NULL) {
         return SL_ERR_PROTOCOL;
@@ -66,7 +66,7 @@ static int retire(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *msg)
     if (!sl_shared_unmap_in_place(live)) {
         return SL_ERR_NO_MEMORY;
     }
-    const int err = sl_shm_retired_add(imported, live);
+    const int err = sl_shm_retired_ranges_add(imported, live);
     if (err != 0) {
         return err;
     }
@@ -126,7 +126,7 @@ static bool is_read(const struct sl_shm_conn *conn)
            conn->phase <= SL_SHM_DRAINING;
 }
 
-void sl_shm_imported_read(struct sl_shm_conn *conn)
+void sl_shm_imported_memory_read(struct sl_shm_conn *conn)
 {
     for (uint32_t i = 0; i < MESSAGES_A_TURN && is_read(conn); i++) {
         struct sl_shm_ctrl_msg msg;
@@ -151,10 +151,10 @@ void sl_shm_imported_read(struct sl_shm_conn *conn)
 
 /* Pieces */
 
-bool sl_shm_imported_piece(const struct sl_shm_conn *conn, const void *at, uint32_t bytes,
-                           struct sl_shm_piece *out)
+bool sl_shm_imported_memory_piece(const struct sl_shm_conn *conn, const void *at, uint32_t bytes,
+                                  struct sl_shm_piece *out)
 {
-    const struct sl_shm_imported *imported = conn->link.imported;
+    const struct sl_shm_imported_memory *imported = conn->link.imported;
     for (uint32_t i = 0; imported != NULL && imported->writable_count > 0 && i < SL_SHM_REGIONS;
          i++) {
         const struct sl_shared *live = &imported->live[i];
@@ -175,7 +175,7 @@ static struct sl_shared *await_imported(struct sl_shm_conn *conn, uint32_t name)
 {
     struct sl_shared *live = imported_by(conn, name);
     for (uint32_t i = 0; live == NULL && i < READS_MAX; i++) {
-        sl_shm_imported_read(conn);
+        sl_shm_imported_memory_read(conn);
         live = imported_by(conn, name);
     }
     return live;
@@ -187,7 +187,8 @@ static uint8_t *resolve_imported(struct sl_shm_conn *conn, const struct sl_shm_p
     return live != NULL ? sl_shm_region_within(live->base, live->bytes, piece) : NULL;
 }
 
-const uint8_t *sl_shm_imported_resolve(struct sl_shm_conn *conn, const struct sl_shm_piece *piece)
+const uint8_t *sl_shm_imported_memory_resolve(struct sl_shm_conn *conn,
+                                              const struct sl_shm_piece *piece)
 {
     if (piece->region == SL_SHM_REGION_ARENA) {
         uint8_t *arena = conn->link.segment->arenas[1 - conn->link.side];
@@ -199,13 +200,14 @@ const uint8_t *sl_shm_imported_resolve(struct sl_shm_conn *conn, const struct sl
     return resolve_imported(conn, piece);
 }
 
-uint8_t *sl_shm_imported_reply_buffer(struct sl_shm_conn *conn, const struct sl_shm_piece *piece)
+uint8_t *sl_shm_imported_memory_reply_buffer(struct sl_shm_conn *conn,
+                                             const struct sl_shm_piece *piece)
 {
     const struct sl_shared *live = await_imported(conn, piece->region);
     return live != NULL && live->access == SL_SHARED_WRITE ? resolve_imported(conn, piece) : NULL;
 }
 
-void sl_shm_imported_drop(struct sl_shm_imported **imported)
+void sl_shm_imported_memory_drop(struct sl_shm_imported_memory **imported)
 {
     if (*imported == NULL) {
         return;
@@ -213,7 +215,7 @@ void sl_shm_imported_drop(struct sl_shm_imported **imported)
     for (uint32_t i = 0; i < SL_SHM_REGIONS; i++) {
         sl_shared_detach(&(*imported)->live[i]);
     }
-    sl_shm_retired_drop(*imported);
+    sl_shm_retired_ranges_drop(*imported);
     free(*imported);
     *imported = NULL;
 }

@@ -1,6 +1,6 @@
 /* Forwards packets that arrived at the wrong reactor of this process, as posted copies. Also posts
  * neighbour packets, which a device delivers to one reactor only, to the others. */
-#include "net/dpdk/misrouted.h"
+#include "net/dpdk/misrouted_packets.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ struct sl_dpdk_misrouted {
 static _Thread_local struct sl_dpdk *here;
 static _Thread_local uint64_t opened;
 
-void sl_dpdk_misrouted_open(struct sl_dpdk *dpdk, sl_dpdk_misrouted_fn *take)
+void sl_dpdk_misrouted_packets_open(struct sl_dpdk *dpdk, sl_dpdk_misrouted_packets_fn *take)
 {
     dpdk->misrouted.take = take;
     dpdk->misrouted.owner = ++opened;
@@ -39,7 +39,7 @@ void sl_dpdk_misrouted_open(struct sl_dpdk *dpdk, sl_dpdk_misrouted_fn *take)
     here = dpdk;
 }
 
-void sl_dpdk_misrouted_close(struct sl_dpdk *dpdk)
+void sl_dpdk_misrouted_packets_close(struct sl_dpdk *dpdk)
 {
     struct sl_dpdk **at = &here;
     while (*at != NULL && *at != dpdk) {
@@ -99,7 +99,7 @@ static struct sl_dpdk_netif *find_netif(const struct sl_dpdk_misrouted *misroute
 /* Hands the packet to poll.c. Its memory is returned at once: code that keeps it copies it. No
  * packet buffer of the port is used: these are few, and parked packets in them could block the
  * answer that the sender waits for. */
-static void misrouted_arrive(void *ctx, uint64_t a, uint64_t b)
+static void misrouted_packets_arrive(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_dpdk_misrouted *misrouted = ctx;
     struct sl_dpdk_packet packet = {.bytes = misrouted->bytes,
@@ -131,9 +131,9 @@ static struct sl_dpdk_misrouted *get_misrouted(struct sl_dpdk *dpdk, uint32_t by
     return misrouted;
 }
 
-static void misrouted_post(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif,
-                           uint32_t reactor, const struct sl_dpdk_packet *packet,
-                           bool for_neighbours)
+static void misrouted_packets_post(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif,
+                                   uint32_t reactor, const struct sl_dpdk_packet *packet,
+                                   bool for_neighbours)
 {
     const uint32_t most = netif->info.frame_bytes_max;
     const uint32_t room = packet->length > most ? packet->length : most;
@@ -155,8 +155,9 @@ static void misrouted_post(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *net
     memcpy(misrouted->bytes, packet->bytes, packet->length);
     dpdk->misrouted.out[reactor]++;
     dpdk->counts.misrouted_sent++;
-    sl_reactor_post(dpdk->base.reactor, reactor,
-                    (struct sl_mail){.run = misrouted_arrive, .ctx = misrouted, .drop = free});
+    sl_reactor_post(
+        dpdk->base.reactor, reactor,
+        (struct sl_mail){.run = misrouted_packets_arrive, .ctx = misrouted, .drop = free});
 }
 
 /* A device's reactors have consecutive indices in their group. */
@@ -169,9 +170,9 @@ static bool is_one_of(const struct sl_dpdk *dpdk, const struct sl_dpdk_netif *ne
            reactor < sl_reactor_group_count(dpdk->base.reactor);
 }
 
-bool sl_dpdk_misrouted_forward(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif,
-                               const struct sl_dpdk_packet *packet,
-                               const struct sl_dpdk_parsed *parsed)
+bool sl_dpdk_misrouted_packets_forward(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif,
+                                       const struct sl_dpdk_packet *packet,
+                                       const struct sl_dpdk_parsed *parsed)
 {
     const struct sl_dpdk_queues *queues = &netif->info.queues;
     const uint32_t index = sl_reactor_index(dpdk->base.reactor);
@@ -184,12 +185,12 @@ bool sl_dpdk_misrouted_forward(struct sl_dpdk *dpdk, const struct sl_dpdk_netif 
     if (reactor == index || !is_one_of(dpdk, netif, reactor)) {
         return false;
     }
-    misrouted_post(dpdk, netif, reactor, packet, false);
+    misrouted_packets_post(dpdk, netif, reactor, packet, false);
     return true;
 }
 
-void sl_dpdk_misrouted_neighbour(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif,
-                                 const struct sl_dpdk_packet *packet)
+void sl_dpdk_misrouted_packets_neighbour(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif,
+                                         const struct sl_dpdk_packet *packet)
 {
     const struct sl_dpdk_queues *queues = &netif->info.queues;
     const uint32_t index = sl_reactor_index(dpdk->base.reactor);
@@ -199,7 +200,7 @@ void sl_dpdk_misrouted_neighbour(struct sl_dpdk *dpdk, const struct sl_dpdk_neti
     for (uint32_t i = 0; i < queues->reactors; i++) {
         const uint32_t reactor = index - queues->index + i;
         if (reactor != index && is_one_of(dpdk, netif, reactor)) {
-            misrouted_post(dpdk, netif, reactor, packet, true);
+            misrouted_packets_post(dpdk, netif, reactor, packet, true);
         }
     }
 }

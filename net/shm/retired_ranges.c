@@ -1,4 +1,4 @@
-#include "net/shm/retired.h"
+#include "net/shm/retired_ranges.h"
 
 #include <stdlib.h>
 
@@ -6,13 +6,13 @@
 
 #define RANGES_MAX 4096U
 
-static void remove_at(struct sl_shm_imported *imported, uint32_t index)
+static void remove_at(struct sl_shm_imported_memory *imported, uint32_t index)
 {
     imported->retired[index] = imported->retired[--imported->retired_count];
 }
 
 /* Joins the last range with its neighbours. */
-static void join_last(struct sl_shm_imported *imported)
+static void join_last(struct sl_shm_imported_memory *imported)
 {
     uint32_t last = imported->retired_count - 1;
     for (uint32_t i = 0; i < imported->retired_count;) {
@@ -32,7 +32,8 @@ static void join_last(struct sl_shm_imported *imported)
     }
 }
 
-int sl_shm_retired_add(struct sl_shm_imported *imported, const struct sl_shared *placeholder)
+int sl_shm_retired_ranges_add(struct sl_shm_imported_memory *imported,
+                              const struct sl_shared *placeholder)
 {
     if (imported->retired_count == RANGES_MAX) {
         return SL_ERR_TOO_LARGE;
@@ -47,7 +48,8 @@ int sl_shm_retired_add(struct sl_shm_imported *imported, const struct sl_shared 
 }
 
 /* Requires the same access: the upper layer may still write there. */
-static uint32_t find_fit(const struct sl_shm_imported *imported, const struct sl_shared *fresh)
+static uint32_t find_fit(const struct sl_shm_imported_memory *imported,
+                         const struct sl_shared *fresh)
 {
     uint32_t found = imported->retired_count;
     for (uint32_t i = 0; i < imported->retired_count; i++) {
@@ -60,7 +62,7 @@ static uint32_t find_fit(const struct sl_shm_imported *imported, const struct sl
     return found;
 }
 
-void sl_shm_retired_reuse(struct sl_shm_imported *imported, struct sl_shared *fresh)
+void sl_shm_retired_ranges_reuse(struct sl_shm_imported_memory *imported, struct sl_shared *fresh)
 {
     const uint32_t index = find_fit(imported, fresh);
     if (index == imported->retired_count) {
@@ -83,7 +85,7 @@ void sl_shm_retired_reuse(struct sl_shm_imported *imported, struct sl_shared *fr
     }
 }
 
-void sl_shm_retired_drop(struct sl_shm_imported *imported)
+void sl_shm_retired_ranges_drop(struct sl_shm_imported_memory *imported)
 {
     for (uint32_t i = 0; i < imported->retired_count; i++) {
         sl_shared_detach(&imported->retired[i]);

@@ -1,6 +1,6 @@
 /* Tables with reject_nonfinite: a request with a value that is NaN or infinite is refused before
  * anything of it runs. */
-#include "ps/shard/finite.h"
+#include "ps/shard/finite_tables.h"
 
 #include <math.h>
 #include <string.h>

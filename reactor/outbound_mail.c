@@ -1,4 +1,4 @@
-#include "reactor/outbound.h"
+#include "reactor/outbound_mail.h"
 
 #include <stdlib.h>
 
@@ -9,12 +9,12 @@ struct spilled {
     struct sl_mail mail;
 };
 
-struct sl_outbound_peer {
+struct sl_outbound_mail_peer {
     struct sl_mailbox_lane *lane;
     struct spilled *first, *last;
 };
 
-int sl_outbound_open(struct sl_outbound *outbound, uint32_t peer_count)
+int sl_outbound_mail_open(struct sl_outbound_mail_mail *outbound, uint32_t peer_count)
 {
     sl_assert(outbound->ways == NULL);
     outbound->ways = calloc(peer_count, sizeof *outbound->ways);
@@ -25,17 +25,18 @@ int sl_outbound_open(struct sl_outbound *outbound, uint32_t peer_count)
     return 0;
 }
 
-int sl_outbound_open_way(struct sl_outbound *outbound, uint32_t to, struct sl_mailbox *mailbox)
+int sl_outbound_mail_open_way(struct sl_outbound_mail_mail *outbound, uint32_t to,
+                              struct sl_mailbox *mailbox)
 {
     sl_assert(to < outbound->peer_count);
     sl_assert(outbound->ways[to].lane == NULL);
     return sl_mailbox_lane_open(mailbox, &outbound->ways[to].lane);
 }
 
-void sl_outbound_close(struct sl_outbound *outbound)
+void sl_outbound_mail_close(struct sl_outbound_mail_mail *outbound)
 {
     for (uint32_t to = 0; to < outbound->peer_count; to++) {
-        struct sl_outbound_peer *peer = &outbound->ways[to];
+        struct sl_outbound_mail_peer *peer = &outbound->ways[to];
         sl_mailbox_lane_close(&peer->lane);
         while (peer->first != NULL) {
             struct spilled *spilled = peer->first;
@@ -47,10 +48,11 @@ void sl_outbound_close(struct sl_outbound *outbound)
         }
     }
     free(outbound->ways);
-    *outbound = (struct sl_outbound){0};
+    *outbound = (struct sl_outbound_mail_mail){0};
 }
 
-static void spill(struct sl_outbound *outbound, struct sl_outbound_peer *peer, struct sl_mail mail)
+static void spill(struct sl_outbound_mail_mail *outbound, struct sl_outbound_mail_peer *peer,
+                  struct sl_mail mail)
 {
     struct spilled *spilled = malloc(sizeof *spilled);
     sl_assert(spilled != NULL);
@@ -64,20 +66,20 @@ static void spill(struct sl_outbound *outbound, struct sl_outbound_peer *peer, s
     outbound->spilled_count++;
 }
 
-void sl_outbound_post(struct sl_outbound *outbound, uint32_t to, struct sl_mail mail)
+void sl_outbound_mail_post(struct sl_outbound_mail_mail *outbound, uint32_t to, struct sl_mail mail)
 {
     sl_assert(to < outbound->peer_count);
     sl_assert(mail.run != NULL);
-    struct sl_outbound_peer *peer = &outbound->ways[to];
+    struct sl_outbound_mail_peer *peer = &outbound->ways[to];
     if (peer->first != NULL || sl_mailbox_post(peer->lane, mail) != 0) {
         spill(outbound, peer, mail);
     }
 }
 
-void sl_outbound_retry(struct sl_outbound *outbound)
+void sl_outbound_mail_retry(struct sl_outbound_mail_mail *outbound)
 {
     for (uint32_t to = 0; to < outbound->peer_count && outbound->spilled_count > 0; to++) {
-        struct sl_outbound_peer *peer = &outbound->ways[to];
+        struct sl_outbound_mail_peer *peer = &outbound->ways[to];
         struct spilled *spilled;
         while ((spilled = peer->first) != NULL && sl_mailbox_post(peer->lane, spilled->mail) == 0) {
             peer->first = spilled->next;

@@ -1,6 +1,6 @@
 /* Tables that accept finite values only. Owner reactor. */
-#ifndef SL_PS_SHARD_FINITE_H
-#define SL_PS_SHARD_FINITE_H
+#ifndef SL_PS_SHARD_FINITE_TABLES_H
+#define SL_PS_SHARD_FINITE_TABLES_H
 
 #include "core/reason.h"
 #include "ps/shard/shard.h"

@@ -1,4 +1,4 @@
-#include "ps/shard/finite.h"
+#include "ps/shard/finite_tables.h"
 
 #include <inttypes.h>
 #include <stdio.h>

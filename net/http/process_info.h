@@ -1,14 +1,14 @@
 /* Self describes the process that serves a request, as JSON: /api/process. The observer's thread.
  */
-#ifndef SL_NET_HTTP_SELF_H
-#define SL_NET_HTTP_SELF_H
+#ifndef SL_NET_HTTP_PROCESS_INFO_H
+#define SL_NET_HTTP_PROCESS_INFO_H
 
 #include <stdint.h>
 
 #include "core/option_value.h"
 #include "net/http/reply.h"
 
-struct sl_self {
+struct sl_process_info {
     const char *name, *role; /* "ps/1", "ps" */
     uint32_t task_index;
     const char *http;        /* address */
@@ -19,8 +19,8 @@ struct sl_self {
 };
 
 /* A sl_reply_read_fn: /api/events. */
-void sl_self_read_events(void *ctx, const struct sl_query *query, struct sl_reply *reply);
+void sl_process_info_read_events(void *ctx, const struct sl_query *query, struct sl_reply *reply);
 
-void sl_self_reply(const struct sl_self *self, struct sl_reply *reply);
+void sl_process_info_reply(const struct sl_process_info *self, struct sl_reply *reply);
 
 #endif

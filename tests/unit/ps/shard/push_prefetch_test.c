@@ -3,12 +3,13 @@
 #include <string.h>
 
 #include "fixture.h"
-#include "ps/shard/ahead.h"
+#include "ps/shard/push_prefetch.h"
 
 static bool expects(const struct fixture *f, size_t bytes)
 {
-    const struct sl_shard_ahead ahead = sl_shard_ahead_begin(f->shard, f->request.payload, bytes);
-    sl_shard_ahead_end(f->shard, &ahead);
+    const struct sl_shard_push_prefetch ahead =
+        sl_shard_push_prefetch_begin(f->shard, f->request.payload, bytes);
+    sl_shard_push_prefetch_end(f->shard, &ahead);
     return ahead.is_push;
 }
 
@@ -27,7 +28,7 @@ CASE(ahead__validates_what_it_reads)
         sizeof(struct sl_request_prefix) + sizeof(struct sl_request_section) + sizeof(uint64_t);
     assert_true(expects(f, least));
     assert_false(expects(f, least - 1));
-    assert_false(sl_shard_ahead_begin(f->shard, NULL, 0).is_push);
+    assert_false(sl_shard_push_prefetch_begin(f->shard, NULL, 0).is_push);
     uint8_t *table_id = f->request.payload + sizeof(struct sl_request_prefix) +
                         offsetof(struct sl_request_section, table_id);
     const uint16_t strange[] = {DENSE, SL_LIMIT_TABLES - 1, SL_LIMIT_TABLES, UINT16_MAX};

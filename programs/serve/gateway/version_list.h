@@ -9,7 +9,7 @@
 
 #define SL_SERVE_LISTING_FRESH_NS 100000000ULL
 
-struct sl_serve_listing {
+struct sl_serve_version_list {
     struct sl_objects *objects;
     struct sl_reactor *reactor;
     void (*post)(void *ctx, struct sl_offload_job *job);
@@ -29,16 +29,16 @@ struct sl_serve_listing {
 };
 
 /* The members above `list` are set, the rest is zero. */
-void sl_serve_listing_start(struct sl_serve_listing *listing);
+void sl_serve_version_list_start(struct sl_serve_version_list *listing);
 
 /* Asks for a list, at most every 100 ms. */
-void sl_serve_listing_refresh(struct sl_serve_listing *listing);
+void sl_serve_version_list_refresh(struct sl_serve_version_list *listing);
 
 /* The number of versions of a name, the first of which is *first. */
-uint64_t sl_serve_listing_find(const struct sl_serve_listing *listing, const char *name,
-                               const struct sl_object_entry **first);
+uint64_t sl_serve_version_list_find(const struct sl_serve_version_list *listing, const char *name,
+                                    const struct sl_object_entry **first);
 
 /* No list is asked for any more. False: one still is; `listed` runs when it has come. */
-bool sl_serve_listing_stop(struct sl_serve_listing *listing);
+bool sl_serve_version_list_stop(struct sl_serve_version_list *listing);
 
 #endif

@@ -3,8 +3,8 @@
  * and what it does within one turn takes no time. A request that is answered in the turn in which
  * it arrived is slow if that turn is; the entry is then of the most expensive one. Owner reactor.
  * Allocates nothing. */
-#ifndef SL_PS_SERVER_SLOW_H
-#define SL_PS_SERVER_SLOW_H
+#ifndef SL_PS_SERVER_SLOW_REQUESTS_H
+#define SL_PS_SERVER_SLOW_REQUESTS_H
 
 #include "net/wire/request.h"
 #include "ps/shard/shard.h"
@@ -40,7 +40,7 @@ struct sl_server_slow_request {
     char table[SL_TABLE_NAME_BYTES];      /* "": a tick only */
 };
 
-struct sl_server_slow {
+struct sl_server_slow_requests {
     uint64_t count;                                                  /* of entries, ever */
     struct sl_server_slow_request requests[SL_SERVER_SLOW_REQUESTS]; /* n is at n % REQUESTS */
 
@@ -50,8 +50,9 @@ struct sl_server_slow {
 };
 
 /* Notes a request that was answered in the turn in which it arrived. */
-static inline void sl_server_slow_see(struct sl_server_slow *slow, struct sl_shard_client client,
-                                      struct sl_shard_main_section section)
+static inline void sl_server_slow_requests_see(struct sl_server_slow_requests *slow,
+                                               struct sl_shard_client client,
+                                               struct sl_shard_main_section section)
 {
     if (section.cost > slow->section.cost) {
         slow->client = client;
@@ -60,9 +61,9 @@ static inline void sl_server_slow_see(struct sl_server_slow *slow, struct sl_sha
 }
 
 /* Ends a request that was queued. */
-void sl_server_slow_end(const struct sl_server_request *request);
+void sl_server_slow_requests_end(const struct sl_server_request *request);
 
 /* Ends the turn; now_ns: a fresh reading of the clock if it has answered requests. */
-void sl_server_slow_end_turn(struct sl_server *server, uint64_t now_ns);
+void sl_server_slow_requests_end_turn(struct sl_server *server, uint64_t now_ns);
 
 #endif

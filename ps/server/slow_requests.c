@@ -1,13 +1,14 @@
-#include "ps/server/slow.h"
+#include "ps/server/slow_requests.h"
 
 #include <string.h>
 
 #include "ps/server/request.h"
 #include "ps/shard/state.h"
 
-static void slow_record(struct sl_server *server, const struct sl_server_slow_request *request)
+static void slow_requests_record(struct sl_server *server,
+                                 const struct sl_server_slow_request *request)
 {
-    struct sl_server_slow *slow = &server->slow;
+    struct sl_server_slow_requests *slow = &server->slow;
     struct sl_server_slow_request *to = &slow->requests[slow->count % SL_SERVER_SLOW_REQUESTS];
     *to = *request;
     if (server->shard != NULL && request->section.op != SL_REQUEST_TICK) {
@@ -25,7 +26,7 @@ static bool is_slow(const struct sl_server *server, uint64_t total_ns)
     return threshold_ns != 0 && total_ns >= threshold_ns;
 }
 
-void sl_server_slow_end(const struct sl_server_request *request)
+void sl_server_slow_requests_end(const struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
     struct sl_server_timing timing = request->timing;
@@ -41,12 +42,12 @@ void sl_server_slow_end(const struct sl_server_request *request)
         .section = request->work.main,
     };
     memcpy(slow.ns, timing.ns, sizeof slow.ns);
-    slow_record(server, &slow);
+    slow_requests_record(server, &slow);
 }
 
-void sl_server_slow_end_turn(struct sl_server *server, uint64_t now_ns)
+void sl_server_slow_requests_end_turn(struct sl_server *server, uint64_t now_ns)
 {
-    struct sl_server_slow *slow = &server->slow;
+    struct sl_server_slow_requests *slow = &server->slow;
     if (slow->section.cost == 0) {
         return;
     }
@@ -59,7 +60,7 @@ void sl_server_slow_end_turn(struct sl_server *server, uint64_t now_ns)
             .client = slow->client,
             .section = slow->section,
         };
-        slow_record(server, &request);
+        slow_requests_record(server, &request);
     }
     slow->section.cost = 0;
 }

@@ -1,4 +1,4 @@
-#include "net/transfer/listing.h"
+#include "net/transfer/own_segment_info.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -8,11 +8,11 @@
 #include "net/shm/shm.h"
 #include "net/transfer/memory.h"
 
-int sl_transfer_listing_create(struct sl_transfer *engine)
+int sl_transfer_own_segment_info_create(struct sl_transfer *engine)
 {
     const struct sl_transfer_settings *settings = &engine->settings;
     const uint32_t most = SL_MESSAGE_ENDPOINTS_MAX / settings->endpoint_count; /* of one device */
-    struct sl_transfer_listing *listing = engine->listing = calloc(1, sizeof *listing);
+    struct sl_transfer_own_segment_info *listing = engine->listing = calloc(1, sizeof *listing);
     if (listing == NULL) {
         return SL_ERR_NO_MEMORY;
     }
@@ -64,8 +64,8 @@ static void add_buffer(const struct sl_transfer *engine, const struct sl_transfe
     }
 }
 
-void sl_transfer_listing_page(const struct sl_transfer *engine, uint64_t above,
-                              struct sl_message_segment *out)
+void sl_transfer_own_segment_info_page(const struct sl_transfer *engine, uint64_t above,
+                                       struct sl_message_segment *out)
 {
     const struct sl_transfer_table *table = engine->ios[0].table;
     *out = (struct sl_message_segment){.incarnation = engine->incarnation};
@@ -86,9 +86,9 @@ void sl_transfer_listing_page(const struct sl_transfer *engine, uint64_t above,
     }
 }
 
-uint32_t sl_transfer_listing_added(const struct sl_transfer *engine,
-                                   struct sl_transfer_registration *const *items, uint32_t count,
-                                   struct sl_message_buffers *out)
+uint32_t sl_transfer_own_segment_info_added(const struct sl_transfer *engine,
+                                            struct sl_transfer_registration *const *items,
+                                            uint32_t count, struct sl_message_buffers *out)
 {
     uint32_t taken = 0;
     out->count = 0;

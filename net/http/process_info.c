@@ -1,4 +1,4 @@
-#include "net/http/self.h"
+#include "net/http/process_info.h"
 
 #include <jansson.h>
 #include <unistd.h>
@@ -25,14 +25,14 @@ static json_t *list_options(const struct sl_option_values *options)
     return list;
 }
 
-void sl_self_read_events(void *ctx, const struct sl_query *query, struct sl_reply *reply)
+void sl_process_info_read_events(void *ctx, const struct sl_query *query, struct sl_reply *reply)
 {
     size_t bytes = 0;
     char *list = sl_event_list(&bytes);
     sl_reply_take(reply, list, bytes);
 }
 
-void sl_self_reply(const struct sl_self *self, struct sl_reply *reply)
+void sl_process_info_reply(const struct sl_process_info *self, struct sl_reply *reply)
 {
     const uint64_t uptime_ns = sl_clock_now_ns(sl_clock_system()) - self->begun_ns;
     sl_reply_json(reply,

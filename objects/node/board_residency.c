@@ -1,8 +1,8 @@
-#include "objects/node/resident.h"
+#include "objects/node/board_residency.h"
 
 #include "objects/node/node.h"
 
-void sl_objects_resident_cost(struct sl_objects *node)
+void sl_objects_board_residency_cost(struct sl_objects *node)
 {
     double read_ns, byte_ns;
     if (node->follows.board.base != NULL) {
@@ -12,7 +12,7 @@ void sl_objects_resident_cost(struct sl_objects *node)
     }
 }
 
-void sl_objects_resident_changed(struct sl_objects *node, const char *name)
+void sl_objects_board_residency_changed(struct sl_objects *node, const char *name)
 {
     const struct sl_objects_follow *follow = sl_objects_follow_find(&node->follows, name);
     const struct sl_objects_copy *copy;
