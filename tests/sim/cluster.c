@@ -21,9 +21,9 @@
 #define FLOOD_PULLS    8      /* of one step, of as many as there may be */
 #define SPREAD_US      200000 /* within which processes are started */
 
-static void watch_frame(struct sl_sim_world *world, const struct sl_sim_frame *frame)
+static void watch_frame(struct sl_sim_member *member, const struct sl_sim_frame *frame)
 {
-    struct sl_sim_cluster *cluster = sl_sim_cluster_of(world);
+    struct sl_sim_cluster *cluster = sl_sim_cluster_of(member);
     if (!frame->delivered && frame->from < cluster->plan->ps_count &&
         frame->header.type != SL_FRAME_CONTROL) {
         sl_sim_oracle_replies(&cluster->oracle, frame->from, frame->to);
@@ -47,9 +47,9 @@ static void disturb(struct sl_sim_cluster *cluster, const struct sl_sim_place *p
     }
 }
 
-static void watch_ended(struct sl_sim_world *world, uint32_t host)
+static void watch_ended(struct sl_sim_member *member, uint32_t host)
 {
-    struct sl_sim_cluster *cluster = sl_sim_cluster_of(world);
+    struct sl_sim_cluster *cluster = sl_sim_cluster_of(member);
     if (host >= cluster->plan->ps_count && !sl_sim_cluster_is_scheduler(cluster, host)) {
         disturb(cluster, place_of(cluster, host));
     }
@@ -58,17 +58,17 @@ static void watch_ended(struct sl_sim_world *world, uint32_t host)
 static uint64_t draw_offset(struct sl_sim_cluster *cluster)
 {
     return cluster->plan->offset_clocks
-               ? sl_hash_random(&cluster->world.random) % (1000 * SL_CLOCK_NS_PER_S)
+               ? sl_hash_random(&cluster->member.random) % (1000 * SL_CLOCK_NS_PER_S)
                : 0;
 }
 
 void sl_sim_cluster_start_ps(struct sl_sim_cluster *cluster, uint32_t index)
 {
     const struct sl_sim_plan *plan = cluster->plan;
-    cluster->world.places[index].start_ns = SL_CLOCK_NEVER;
-    sl_sim_network_revive(cluster->world.network, index);
+    cluster->member.places[index].start_ns = SL_CLOCK_NEVER;
+    sl_sim_network_revive(cluster->world->network, index);
     const struct sl_sim_ps_options options = {
-        .network = cluster->world.network,
+        .network = cluster->world->network,
         .host = index,
         .coordinator_host = sl_sim_plan_coordinator_host(plan),
         .task_index = index,
@@ -79,7 +79,7 @@ void sl_sim_cluster_start_ps(struct sl_sim_cluster *cluster, uint32_t index)
         .start_timeout_ns = plan->start_timeout_ns,
         .peer_timeout_ms = plan->peer_timeout_ms,
         .secret = plan->secret ? &cluster->secret : NULL,
-        .seed = sl_hash_random(&cluster->world.random),
+        .seed = sl_hash_random(&cluster->member.random),
         .offset_ns = draw_offset(cluster),
         .gap_ns = plan->gap_ns,
         .hosts_coordinator = index == 0 && !plan->replica.apart,
@@ -89,23 +89,23 @@ void sl_sim_cluster_start_ps(struct sl_sim_cluster *cluster, uint32_t index)
         .oracle = &cluster->oracle,
         .has_views = plan->has_views,
     };
-    sl_sim_world_note(&cluster->world, "ps/%u starts", index);
+    sl_sim_world_note(cluster->world, "ps/%u starts", index);
     if (cluster->disks != NULL) {
         sl_sim_disk_start(sl_sim_cluster_disk(cluster, index));
         cluster->oracle.was_damaged |= cluster->disks[index].was_damaged;
     }
     sl_sim_ps_start(&cluster->ps[index], &options);
-    cluster->world.places[index].process = &cluster->ps[index].process;
+    cluster->member.places[index].process = &cluster->ps[index].process;
 }
 
 void sl_sim_cluster_kill_ps(struct sl_sim_cluster *cluster, uint32_t index, bool silent)
 {
-    sl_sim_world_note(&cluster->world, "ps/%u is killed", index);
+    sl_sim_world_note(cluster->world, "ps/%u is killed", index);
     if (!cluster->plan->replica.is_there) {
         sl_sim_oracle_crashed(&cluster->oracle, index);
     }
     sl_sim_ps_kill(&cluster->ps[index], silent);
-    cluster->world.places[index].process = NULL;
+    cluster->member.places[index].process = NULL;
     if (cluster->disks != NULL) {
         sl_sim_cluster_note_requests(cluster);
         sl_sim_disk_crashed(&cluster->disks[index], silent);
@@ -122,7 +122,7 @@ void sl_sim_cluster_start_worker(struct sl_sim_cluster *cluster, struct sl_sim_p
     bool observes = task == UINT32_MAX;
     uint32_t host = observes ? sl_sim_plan_observer_host(plan) : sl_sim_plan_task_host(plan, task);
     const struct sl_sim_worker_options options = {
-        .network = cluster->world.network,
+        .network = cluster->world->network,
         .oracle = &cluster->oracle,
         .plan = plan,
         .secret = plan->secret ? cluster->secret.bytes : NULL,
@@ -130,21 +130,21 @@ void sl_sim_cluster_start_worker(struct sl_sim_cluster *cluster, struct sl_sim_p
         .host = host,
         .task = task,
         .joins = !observes && task >= plan->worker_count,
-        .seed = sl_hash_random(&cluster->world.random),
+        .seed = sl_hash_random(&cluster->member.random),
         .offset_ns = draw_offset(cluster),
         .ended = observes ? sl_sim_final_ended : NULL,
         .ctx = cluster,
     };
-    sl_sim_network_revive(cluster->world.network, host);
-    cluster->world.places[host].start_ns = SL_CLOCK_NEVER;
+    sl_sim_network_revive(cluster->world->network, host);
+    cluster->member.places[host].start_ns = SL_CLOCK_NEVER;
     place->host = host;
     place->lives--;
-    place->crashes = sl_sim_chance(&cluster->world.random, 500);
+    place->crashes = sl_sim_chance(&cluster->member.random, 500);
     place->worker = calloc(1, sizeof *place->worker);
     sl_assert(place->worker != NULL);
     sl_sim_worker_start(place->worker, &options);
-    cluster->world.places[host].process = &place->worker->process;
-    sl_sim_world_note(&cluster->world, "worker/%d starts, client id after %u", (int)task,
+    cluster->member.places[host].process = &place->worker->process;
+    sl_sim_world_note(cluster->world, "worker/%d starts, client id after %u", (int)task,
                       place->worker->instance);
     if (sl_sim_faults_taint(cluster, host)) {
         sl_sim_oracle_taint(&cluster->oracle, place->worker->instance);
@@ -157,11 +157,12 @@ static void vacate(struct sl_sim_cluster *cluster, struct sl_sim_place *place)
     /* One that died before anybody knew it would be waited for, for ever. */
     place->lives += !place->worker->started;
     bool again = !place->worker->finished && place->lives > 0;
-    bool at_once = sl_sim_chance(&cluster->world.random, 500);
+    bool at_once = sl_sim_chance(&cluster->member.random, 500);
     uint64_t most_ns = at_once ? AT_ONCE_NS : cluster->plan->lease_ns * 3 / 2;
-    uint64_t wait_ns = sl_hash_random(&cluster->world.random) % most_ns;
-    cluster->world.places[place->host] = (struct sl_sim_world_place){
-        .start_ns = again ? cluster->world.now_ns + wait_ns : SL_CLOCK_NEVER};
+    uint64_t wait_ns = sl_hash_random(&cluster->member.random) % most_ns;
+    cluster->member.places[place->host] = (struct sl_sim_world_place){
+        .member = &cluster->member,
+        .start_ns = again ? cluster->world->now_ns + wait_ns : SL_CLOCK_NEVER};
     free(place->worker);
     place->worker = NULL;
 }
@@ -169,7 +170,7 @@ static void vacate(struct sl_sim_cluster *cluster, struct sl_sim_place *place)
 void sl_sim_cluster_kill_worker(struct sl_sim_cluster *cluster, struct sl_sim_place *place,
                                 bool silent)
 {
-    sl_sim_world_note(&cluster->world, "worker/%d is killed", (int)place->worker->options.task);
+    sl_sim_world_note(cluster->world, "worker/%d is killed", (int)place->worker->options.task);
     sl_sim_worker_kill(place->worker, silent);
     vacate(cluster, place);
 }
@@ -179,7 +180,7 @@ static void poll_place(struct sl_sim_cluster *cluster, struct sl_sim_place *plac
     struct sl_sim_worker *worker = place->worker;
     sl_sim_worker_poll(worker);
     if (worker->stage == SL_SIM_STAGE_DEAD) {
-        sl_sim_world_note(&cluster->world, "worker/%d has closed", (int)worker->options.task);
+        sl_sim_world_note(cluster->world, "worker/%d has closed", (int)worker->options.task);
         vacate(cluster, place);
     } else if (worker->failed && worker->work_count == 0 && worker->stage != SL_SIM_STAGE_CLOSING) {
         if (place->crashes) {
@@ -194,12 +195,12 @@ static void run_place(struct sl_sim_cluster *cluster, uint32_t host)
 {
     struct sl_sim_place *place = place_of(cluster, host);
     if (place->worker == NULL) {
-        if (cluster->world.places[host].start_ns <= cluster->world.now_ns) {
+        if (cluster->member.places[host].start_ns <= cluster->world->now_ns) {
             const uint32_t first = sl_sim_plan_task_host(cluster->plan, 0);
             sl_sim_cluster_start_worker(cluster, place, host < first ? UINT32_MAX : host - first);
         }
-    } else if (sl_sim_process_due(&place->worker->process) <= cluster->world.now_ns) {
-        cluster->world.turns += sl_sim_process_step(&place->worker->process);
+    } else if (sl_sim_process_due(&place->worker->process) <= cluster->world->now_ns) {
+        cluster->member.turns += sl_sim_process_step(&place->worker->process);
         poll_place(cluster, place);
     }
 }
@@ -207,9 +208,9 @@ static void run_place(struct sl_sim_cluster *cluster, uint32_t host)
 static void run_ps(struct sl_sim_cluster *cluster, uint32_t index)
 {
     struct sl_sim_ps *ps = &cluster->ps[index];
-    uint64_t *start_ns = &cluster->world.places[index].start_ns;
-    if (ps->running && sl_sim_process_due(&ps->process) <= cluster->world.now_ns) {
-        cluster->world.turns += sl_sim_process_step(&ps->process);
+    uint64_t *start_ns = &cluster->member.places[index].start_ns;
+    if (ps->running && sl_sim_process_due(&ps->process) <= cluster->world->now_ns) {
+        cluster->member.turns += sl_sim_process_step(&ps->process);
         if (ps->coordinator != NULL) {
             sl_sim_cluster_look_at_complete(cluster);
         }
@@ -218,17 +219,17 @@ static void run_ps(struct sl_sim_cluster *cluster, uint32_t index)
     if (ps->running && ps->failed) {
         sl_sim_cluster_begin_anew(cluster, index);
         sl_sim_cluster_kill_ps(cluster, index, false);
-        *start_ns = cluster->world.now_ns + SL_CLOCK_NS_PER_S;
+        *start_ns = cluster->world->now_ns + SL_CLOCK_NS_PER_S;
     }
-    if (!ps->running && *start_ns <= cluster->world.now_ns) {
+    if (!ps->running && *start_ns <= cluster->world->now_ns) {
         sl_sim_cluster_start_ps(cluster, index);
     }
 }
 
 /* The coordinator's host is the last, and its process runs behind those of the ps. */
-static void run(struct sl_sim_world *world, uint32_t host)
+static void run(struct sl_sim_member *member, uint32_t host)
 {
-    struct sl_sim_cluster *cluster = sl_sim_cluster_of(world);
+    struct sl_sim_cluster *cluster = sl_sim_cluster_of(member);
     if (host < cluster->plan->ps_count) {
         run_ps(cluster, host);
     } else if (!sl_sim_cluster_is_scheduler(cluster, host)) {
@@ -247,97 +248,83 @@ static void observe_once(struct sl_sim_cluster *cluster, uint32_t pulls)
     for (uint32_t i = 0; i < pulls; i++) {
         bool long_ones = pulls > 1; /* of the table that the plan has made long for it */
         sl_sim_work_pull(
-            work, long_ones ? 0 : sl_sim_below(&cluster->world.random, cluster->plan->table_count),
+            work, long_ones ? 0 : sl_sim_below(&cluster->member.random, cluster->plan->table_count),
             0);
     }
-    sl_sim_worker_submit(worker, work, 100 + sl_sim_below(&cluster->world.random, 5000));
+    sl_sim_worker_submit(worker, work, 100 + sl_sim_below(&cluster->member.random, 5000));
 }
 
 /* The observer looks at some table now and then; one that floods has more requests under way than
  * any shard gives it credit for. */
 static void observe(struct sl_sim_cluster *cluster)
 {
-    cluster->observe_ns = cluster->world.now_ns +
-                          SL_CLOCK_NS_PER_US * sl_sim_below(&cluster->world.random, OBSERVE_US_MAX);
+    cluster->observe_ns =
+        cluster->world->now_ns +
+        SL_CLOCK_NS_PER_US * sl_sim_below(&cluster->member.random, OBSERVE_US_MAX);
     const struct sl_sim_worker *worker = cluster->observer.worker;
     if (worker == NULL || !sl_sim_worker_is_idle(worker)) {
         return;
     }
     bool floods = cluster->plan->floods && cluster->flood_count < FLOODS_MAX &&
-                  sl_sim_chance(&cluster->world.random, 200);
+                  sl_sim_chance(&cluster->member.random, 200);
     cluster->flood_count += floods;
     for (uint32_t i = 0; i < (floods ? SL_SIM_WORKS_MAX : 1); i++) {
         observe_once(cluster, floods ? FLOOD_PULLS : 1);
     }
 }
 
-static void prepare(struct sl_sim_world *world)
+static void prepare(struct sl_sim_member *member)
 {
-    struct sl_sim_cluster *cluster = sl_sim_cluster_of(world);
+    struct sl_sim_cluster *cluster = sl_sim_cluster_of(member);
     sl_sim_cluster_limit_backups(cluster);
-    if (cluster->observe_ns <= world->now_ns) {
+    if (cluster->observe_ns <= cluster->world->now_ns) {
         observe(cluster);
     }
-    if (cluster->views_ns <= world->now_ns) {
+    if (cluster->views_ns <= cluster->world->now_ns) {
         cluster->views_ns = sl_sim_views_look(cluster);
     }
-    world->look_ns =
+    member->look_ns =
         cluster->observe_ns < cluster->views_ns ? cluster->observe_ns : cluster->views_ns;
 }
 
-static void look(struct sl_sim_world *world)
+static void look(struct sl_sim_member *member)
 {
-    sl_sim_cluster_look_at_pairs(sl_sim_cluster_of(world));
-}
-
-static void create(struct sl_sim_cluster *cluster)
-{
-    const struct sl_sim_plan *plan = cluster->plan;
-    cluster->ps = calloc(plan->ps_count, sizeof *cluster->ps);
-    cluster->places = calloc(sl_sim_plan_tasks(plan), sizeof *cluster->places);
-    cluster->hurt_ns = calloc(plan->network.host_count, sizeof *cluster->hurt_ns);
-    sl_assert(cluster->ps != NULL && cluster->places != NULL && cluster->hurt_ns != NULL);
-    sl_sim_cluster_make_disks(cluster);
-    sl_sim_world_create(&cluster->world);
-    cluster->secret.byte_count = SECRET_BYTES;
-    memset(cluster->secret.bytes, 's', SECRET_BYTES);
-    sl_sim_oracle_init(&cluster->oracle, plan, &cluster->world);
-    cluster->oracle.acknowledged = plan->replica.is_there ? sl_sim_cluster_acknowledged : NULL;
-    cluster->observe_ns = SL_CLOCK_NEVER;
-    cluster->views_ns = plan->has_views ? cluster->world.now_ns : SL_CLOCK_NEVER;
+    sl_sim_cluster_look_at_pairs(sl_sim_cluster_of(member));
 }
 
 static uint64_t soon(struct sl_sim_cluster *cluster)
 {
-    return cluster->world.now_ns +
-           SL_CLOCK_NS_PER_US * sl_sim_below(&cluster->world.random, SPREAD_US);
+    return cluster->world->now_ns +
+           SL_CLOCK_NS_PER_US * sl_sim_below(&cluster->member.random, SPREAD_US);
 }
 
-static void start(struct sl_sim_cluster *cluster)
+bool sl_sim_cluster_start(struct sl_sim_cluster *cluster)
 {
+    cluster->views_ns = cluster->plan->has_views ? cluster->world->now_ns : SL_CLOCK_NEVER;
     for (uint32_t i = 0; i < cluster->plan->ps_count; i++) {
-        cluster->world.places[i].start_ns = soon(cluster);
+        cluster->member.places[i].start_ns = soon(cluster);
     }
     sl_sim_cluster_start_scheduler(cluster);
     cluster->observer.lives = OBSERVER_LIVES;
-    cluster->world.places[sl_sim_plan_observer_host(cluster->plan)].start_ns = soon(cluster);
+    cluster->member.places[sl_sim_plan_observer_host(cluster->plan)].start_ns = soon(cluster);
     for (uint32_t task = 0; task < sl_sim_plan_tasks(cluster->plan); task++) {
         cluster->places[task] = (struct sl_sim_place){
             .host = sl_sim_plan_task_host(cluster->plan, task), .lives = cluster->plan->lives_max};
     }
-    while (sl_sim_world_is_good(&cluster->world) &&
+    while (sl_sim_world_is_good(cluster->world) &&
            (cluster->observer.worker == NULL || !sl_sim_worker_is_idle(cluster->observer.worker))) {
-        sl_sim_world_moment(&cluster->world);
+        sl_sim_world_moment(cluster->world);
     }
+    return sl_sim_world_is_good(cluster->world);
 }
 
 static bool is_over(const struct sl_sim_cluster *cluster)
 {
-    bool over = cluster->world.faults_are_over;
+    bool over = cluster->world->faults_are_over;
     for (uint32_t task = 0; over && task < sl_sim_plan_tasks(cluster->plan); task++) {
         const struct sl_sim_place *place = &cluster->places[task];
         over =
-            place->worker == NULL && cluster->world.places[place->host].start_ns == SL_CLOCK_NEVER;
+            place->worker == NULL && cluster->member.places[place->host].start_ns == SL_CLOCK_NEVER;
     }
     for (uint32_t i = 0; over && i < cluster->plan->ps_count; i++) {
         over = cluster->ps[i].running;
@@ -349,20 +336,20 @@ static bool is_over(const struct sl_sim_cluster *cluster)
 static void train(struct sl_sim_cluster *cluster)
 {
     for (uint32_t task = 0; task < cluster->plan->worker_count; task++) {
-        cluster->world.places[cluster->places[task].host].start_ns = soon(cluster);
+        cluster->member.places[cluster->places[task].host].start_ns = soon(cluster);
     }
-    sl_sim_world_schedule_faults(&cluster->world);
-    cluster->observe_ns = cluster->world.now_ns;
+    sl_sim_world_schedule_faults(&cluster->member);
+    cluster->observe_ns = cluster->world->now_ns;
     do {
-        sl_sim_world_moment(&cluster->world);
-    } while (sl_sim_world_is_good(&cluster->world) && !is_over(cluster));
+        sl_sim_world_moment(cluster->world);
+    } while (sl_sim_world_is_good(cluster->world) && !is_over(cluster));
     cluster->observe_ns = SL_CLOCK_NEVER;
 }
 
 void sl_sim_cluster_create(struct sl_sim_cluster *cluster, const struct sl_sim_plan *plan,
-                           bool verbose)
+                           struct sl_sim_world *world)
 {
-    static const struct sl_sim_world_actions actions = {
+    static const struct sl_sim_member_actions actions = {
         .run = run,
         .moment = prepare,
         .look = look,
@@ -372,21 +359,26 @@ void sl_sim_cluster_create(struct sl_sim_cluster *cluster, const struct sl_sim_p
         .ended = watch_ended,
     };
     *cluster = (struct sl_sim_cluster){.plan = plan,
-                                       .world = {.actions = &actions,
-                                                 .breach = &cluster->oracle.breach,
-                                                 .seed = plan->seed,
-                                                 .random = sl_hash_key(plan->seed ^ 0xc1u),
-                                                 .options = &plan->network,
-                                                 .faults = plan->faults,
-                                                 .fault_count = plan->fault_count,
-                                                 .verbose = verbose}};
-    create(cluster);
-}
-
-bool sl_sim_cluster_start(struct sl_sim_cluster *cluster)
-{
-    start(cluster);
-    return sl_sim_world_is_good(&cluster->world);
+                                       .world = world,
+                                       .member = {.actions = &actions,
+                                                  .breach = &cluster->oracle.breach,
+                                                  .random = sl_hash_key(plan->seed ^ 0xc1u),
+                                                  .options = &plan->network,
+                                                  .faults = plan->faults,
+                                                  .fault_count = plan->fault_count},
+                                       .observe_ns = SL_CLOCK_NEVER,
+                                       .views_ns = SL_CLOCK_NEVER};
+    cluster->ps = calloc(plan->ps_count, sizeof *cluster->ps);
+    cluster->places = calloc(sl_sim_plan_tasks(plan), sizeof *cluster->places);
+    cluster->hurt_ns = calloc(plan->network.host_count, sizeof *cluster->hurt_ns);
+    sl_assert(cluster->ps != NULL && cluster->places != NULL && cluster->hurt_ns != NULL);
+    sl_sim_cluster_make_disks(cluster);
+    sl_sim_world_add(world, &cluster->member);
+    sl_assert(cluster->member.first_host == 0);
+    cluster->secret.byte_count = SECRET_BYTES;
+    memset(cluster->secret.bytes, 's', SECRET_BYTES);
+    sl_sim_oracle_init(&cluster->oracle, plan, world);
+    cluster->oracle.acknowledged = plan->replica.is_there ? sl_sim_cluster_acknowledged : NULL;
 }
 
 void sl_sim_cluster_fini(struct sl_sim_cluster *cluster)
@@ -407,7 +399,6 @@ void sl_sim_cluster_fini(struct sl_sim_cluster *cluster)
     if (cluster->scheduler.running) {
         sl_sim_ps_kill(&cluster->scheduler, false);
     }
-    sl_sim_world_fini(&cluster->world);
     sl_sim_oracle_fini(&cluster->oracle);
     sl_sim_credits_fini(&cluster->credits);
     sl_sim_cluster_free_disks(cluster);
@@ -417,24 +408,33 @@ void sl_sim_cluster_fini(struct sl_sim_cluster *cluster)
     free(cluster->hurt_ns);
 }
 
-bool sl_sim_cluster_run(const struct sl_sim_choice *choice, uint64_t seed, bool verbose,
-                        uint64_t *trace)
+/* The job of a run */
+
+static struct sl_sim_plan job_plan;
+static struct sl_sim_cluster job;
+
+static void job_make(const struct sl_sim_choice *choice, struct sl_sim_world *world)
 {
-    static struct sl_sim_plan plan;
-    static struct sl_sim_cluster cluster;
-    sl_sim_plan_make(&plan, seed, choice);
-    if (verbose) {
-        sl_sim_plan_print(&plan);
+    sl_sim_plan_make(&job_plan, world->seed, choice);
+    if (world->verbose) {
+        sl_sim_plan_print(&job_plan);
     }
-    sl_sim_cluster_create(&cluster, &plan, verbose);
-    if (sl_sim_cluster_start(&cluster)) {
-        train(&cluster);
-    }
-    if (sl_sim_world_is_good(&cluster.world)) {
-        sl_sim_final_run(&cluster);
-    }
-    *trace = cluster.world.trace;
-    const bool good = sl_sim_world_report(&cluster.world);
-    sl_sim_cluster_fini(&cluster);
-    return good;
+    sl_sim_cluster_create(&job, &job_plan, world);
 }
+
+static void job_run(void)
+{
+    if (sl_sim_cluster_start(&job)) {
+        train(&job);
+    }
+    if (sl_sim_world_is_good(job.world)) {
+        sl_sim_final_run(&job);
+    }
+}
+
+static void job_fini(void)
+{
+    sl_sim_cluster_fini(&job);
+}
+
+const struct sl_sim_kind sl_sim_kind_job = {.make = job_make, .run = job_run, .fini = job_fini};

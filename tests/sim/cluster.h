@@ -28,7 +28,8 @@ struct sl_sim_pair {
 
 struct sl_sim_cluster {
     const struct sl_sim_plan *plan;
-    struct sl_sim_world world;
+    struct sl_sim_world *world;
+    struct sl_sim_member member; /* of the world, the first: hosts are those of the world */
     struct sl_sim_oracle oracle;
     struct sl_sim_credits credits;
     struct sl_secret secret;
@@ -53,15 +54,15 @@ struct sl_sim_cluster {
 /* Frees what is left, also after a breach. */
 void sl_sim_cluster_fini(struct sl_sim_cluster *cluster);
 
-/* In two steps: nothing runs yet; all ps are there, and the observer has opened the tables. False:
- * a breach. */
+/* In two steps: nothing runs yet, and the world is not created; all ps are there, and the observer
+ * has opened the tables. False: a breach. */
 void sl_sim_cluster_create(struct sl_sim_cluster *cluster, const struct sl_sim_plan *plan,
-                           bool verbose);
+                           struct sl_sim_world *world);
 bool sl_sim_cluster_start(struct sl_sim_cluster *cluster);
 
-static inline struct sl_sim_cluster *sl_sim_cluster_of(struct sl_sim_world *world)
+static inline struct sl_sim_cluster *sl_sim_cluster_of(struct sl_sim_member *member)
 {
-    return SL_CONTAINER_OF(world, struct sl_sim_cluster, world);
+    return SL_CONTAINER_OF(member, struct sl_sim_cluster, member);
 }
 
 static inline bool sl_sim_cluster_is_scheduler(const struct sl_sim_cluster *cluster, uint32_t host)
@@ -92,9 +93,9 @@ void sl_sim_cluster_kill_worker(struct sl_sim_cluster *cluster, struct sl_sim_pl
                                 bool silent);
 
 /* faults.c: what a fault means to the cluster (world.h). */
-void sl_sim_faults_change(struct sl_sim_world *world, const struct sl_sim_fault *fault, bool begins,
-                          uint64_t broken_ns);
-bool sl_sim_faults_delays(struct sl_sim_world *world, const struct sl_sim_fault *fault);
+void sl_sim_faults_change(struct sl_sim_member *member, const struct sl_sim_fault *fault,
+                          bool begins, uint64_t broken_ns);
+bool sl_sim_faults_delays(struct sl_sim_member *member, const struct sl_sim_fault *fault);
 
 /* A ps with a disk was killed: the next one knows its sessions, but not for how long. */
 void sl_sim_faults_restored(struct sl_sim_cluster *cluster);
@@ -136,9 +137,5 @@ void sl_sim_cluster_compare_pairs(struct sl_sim_cluster *cluster);
 
 /* Whether the host may have been believed lost by now. */
 bool sl_sim_faults_taint(const struct sl_sim_cluster *cluster, uint32_t host);
-
-/* One run of a cluster, and of what follows from the seed: see sl_sim_run_fn. */
-bool sl_sim_cluster_run(const struct sl_sim_choice *choice, uint64_t seed, bool verbose,
-                        uint64_t *trace);
 
 #endif

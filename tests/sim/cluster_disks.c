@@ -75,7 +75,7 @@ void sl_sim_cluster_begin_anew(struct sl_sim_cluster *cluster, uint32_t index)
     for (uint32_t i = 0; i < cluster->plan->ps_count; i++) {
         struct sl_sim_ps *ps = &cluster->ps[i];
         if (i != index && !has_joined(ps) && sl_sim_disk_restores(&cluster->disks[i])) {
-            sl_sim_world_note(&cluster->world, "ps/%u is to begin with nothing, as ps/%u does", i,
+            sl_sim_world_note(cluster->world, "ps/%u is to begin with nothing, as ps/%u does", i,
                               index);
             sl_sim_disk_give_up(&cluster->disks[i]);
             ps->failed = true;

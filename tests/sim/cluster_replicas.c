@@ -13,7 +13,7 @@
 
 static struct sl_sim_world_place *scheduler_place(struct sl_sim_cluster *cluster)
 {
-    return &cluster->world.places[sl_sim_plan_coordinator_host(cluster->plan)];
+    return &cluster->member.places[sl_sim_plan_coordinator_host(cluster->plan)];
 }
 
 void sl_sim_cluster_start_scheduler(struct sl_sim_cluster *cluster)
@@ -23,7 +23,7 @@ void sl_sim_cluster_start_scheduler(struct sl_sim_cluster *cluster)
         return;
     }
     const struct sl_sim_ps_options options = {
-        .network = cluster->world.network,
+        .network = cluster->world->network,
         .host = sl_sim_plan_coordinator_host(plan),
         .task_index = SCHEDULER_TASK,
         .ps_count = plan->ps_count,
@@ -33,7 +33,7 @@ void sl_sim_cluster_start_scheduler(struct sl_sim_cluster *cluster)
         .start_timeout_ns = plan->start_timeout_ns,
         .peer_timeout_ms = plan->peer_timeout_ms,
         .secret = plan->secret ? &cluster->secret : NULL,
-        .seed = sl_hash_random(&cluster->world.random),
+        .seed = sl_hash_random(&cluster->member.random),
         .gap_ns = plan->gap_ns,
         .hosts_coordinator = true,
         .is_scheduler = true,
@@ -42,10 +42,11 @@ void sl_sim_cluster_start_scheduler(struct sl_sim_cluster *cluster)
         .oracle = &cluster->oracle,
         .has_views = plan->has_views,
     };
-    sl_sim_world_note(&cluster->world, "the coordinator starts");
-    sl_sim_network_revive(cluster->world.network, options.host);
+    sl_sim_world_note(cluster->world, "the coordinator starts");
+    sl_sim_network_revive(cluster->world->network, options.host);
     sl_sim_ps_start(&cluster->scheduler, &options);
-    *scheduler_place(cluster) = (struct sl_sim_world_place){.process = &cluster->scheduler.process,
+    *scheduler_place(cluster) = (struct sl_sim_world_place){.member = &cluster->member,
+                                                            .process = &cluster->scheduler.process,
                                                             .start_ns = SL_CLOCK_NEVER};
 }
 
@@ -53,11 +54,11 @@ void sl_sim_cluster_run_scheduler(struct sl_sim_cluster *cluster)
 {
     struct sl_sim_ps *scheduler = &cluster->scheduler;
     if (cluster->plan->replica.apart && !scheduler->running &&
-        scheduler_place(cluster)->start_ns <= cluster->world.now_ns) {
+        scheduler_place(cluster)->start_ns <= cluster->world->now_ns) {
         sl_sim_cluster_start_scheduler(cluster);
     }
-    if (scheduler->running && sl_sim_process_due(&scheduler->process) <= cluster->world.now_ns) {
-        cluster->world.turns += sl_sim_process_step(&scheduler->process);
+    if (scheduler->running && sl_sim_process_due(&scheduler->process) <= cluster->world->now_ns) {
+        cluster->member.turns += sl_sim_process_step(&scheduler->process);
         sl_sim_cluster_look_at_complete(cluster);
     }
 }
@@ -65,10 +66,10 @@ void sl_sim_cluster_run_scheduler(struct sl_sim_cluster *cluster)
 void sl_sim_cluster_kill_scheduler(struct sl_sim_cluster *cluster, bool silent, uint64_t for_ns)
 {
     if (cluster->scheduler.running) {
-        sl_sim_world_note(&cluster->world, "the coordinator is killed");
+        sl_sim_world_note(cluster->world, "the coordinator is killed");
         sl_sim_ps_kill(&cluster->scheduler, silent);
-        *scheduler_place(cluster) =
-            (struct sl_sim_world_place){.start_ns = cluster->world.now_ns + for_ns};
+        *scheduler_place(cluster) = (struct sl_sim_world_place){
+            .member = &cluster->member, .start_ns = cluster->world->now_ns + for_ns};
     }
 }
 
@@ -117,7 +118,7 @@ static void look_at_doubles(struct sl_sim_cluster *cluster, uint32_t owner)
         if (!is_primary(own) || !is_primary(guest)) {
             continue;
         }
-        cluster->oracle.doubled_ns[owner] = cluster->world.now_ns;
+        cluster->oracle.doubled_ns[owner] = cluster->world->now_ns;
         if (own->replica->config.epoch == guest->replica->config.epoch) {
             sl_sim_fail(&cluster->oracle.breach, "epochs",
                         "shard %u has two primaries in epoch %" PRIu64, shard,
@@ -143,7 +144,7 @@ static void look_at_pair(struct sl_sim_cluster *cluster, uint32_t owner,
     if (told->epoch == 0 || (told->epoch == pair->epoch && holder == pair->holder)) {
         return;
     }
-    sl_sim_world_note(&cluster->world, "the shards of ps/%u: epoch %" PRIu64 ", ps/%u, backup %d",
+    sl_sim_world_note(cluster->world, "the shards of ps/%u: epoch %" PRIu64 ", ps/%u, backup %d",
                       owner, told->epoch, told->primary, (int)told->backup);
     /* The first epoch has another holder only where the job has begun anew in its first one. */
     const bool is_anew =
@@ -156,7 +157,7 @@ static void look_at_pair(struct sl_sim_cluster *cluster, uint32_t owner,
                     owner, pair->epoch, pair->primary, told->epoch, told->primary);
     }
     if (pair->holder != 0 && told->primary != pair->primary && !is_anew) {
-        cluster->oracle.moved_ns[owner] = cluster->world.now_ns;
+        cluster->oracle.moved_ns[owner] = cluster->world->now_ns;
     } else if (pair->holder != 0 && holder != pair->holder) {
         sl_sim_oracle_loses(&cluster->oracle, owner,
                             coordinator->ps[told->primary].checkpoints.restore);

@@ -178,12 +178,14 @@ static void compare(struct sl_sim_oracle *oracle, const struct sl_sim_cluster *c
 
 static void restore(struct sl_sim_cluster *cluster, struct sl_sim_cluster *other)
 {
+    struct sl_sim_world world = {.seed = cluster->plan->seed, .verbose = cluster->world->verbose};
     struct sl_sim_oracle *oracle = &cluster->oracle;
     static struct sl_sim_plan plan;
     draw_plan(cluster->plan, &plan);
     sl_sim_world_note(oracle->world, "checkpoint %" PRIu64 " is restored by %u ps of %u shards",
                       oracle->complete, plan.ps_count, plan.shards_of_ps);
-    sl_sim_cluster_create(other, &plan, cluster->world.verbose);
+    sl_sim_cluster_create(other, &plan, &world);
+    sl_sim_world_create(&world);
     other->oracle.is_elsewhere = true;
     bring(other, cluster);
     if (sl_sim_cluster_start(other)) {
@@ -193,27 +195,28 @@ static void restore(struct sl_sim_cluster *cluster, struct sl_sim_cluster *other
                     plan.shards_of_ps, other->oracle.breach.of, other->oracle.breach.what);
     }
     sl_sim_cluster_fini(other);
+    sl_sim_world_fini(&world);
 }
 
 void sl_sim_elsewhere_run(struct sl_sim_cluster *cluster)
 {
     uint64_t random = sl_hash_key(cluster->plan->seed ^ (SALT + 1));
-    const uint64_t began_ns = cluster->world.now_ns;
+    const uint64_t began_ns = cluster->world->now_ns;
     if (!sl_sim_cluster_saves(cluster) || is_any_damaged(cluster) ||
         !sl_sim_chance(&random, SHARE)) {
         return;
     }
-    while (sl_sim_world_is_good(&cluster->world) && !has_checkpoint_since(cluster, began_ns)) {
-        if (cluster->world.now_ns > began_ns + WAIT_NS) {
+    while (sl_sim_world_is_good(cluster->world) && !has_checkpoint_since(cluster, began_ns)) {
+        if (cluster->world->now_ns > began_ns + WAIT_NS) {
             sl_sim_fail(&cluster->oracle.breach, "checkpoints",
                         "all have gone, and no checkpoint becomes complete");
         } else {
-            sl_sim_world_moment(&cluster->world);
+            sl_sim_world_moment(cluster->world);
         }
     }
     struct sl_sim_cluster *other = calloc(1, sizeof *other);
     sl_assert(other != NULL);
-    if (sl_sim_world_is_good(&cluster->world)) {
+    if (sl_sim_world_is_good(cluster->world)) {
         restore(cluster, other);
     }
     free(other);

@@ -73,7 +73,7 @@ static void join(struct sl_sim_cluster *cluster, const struct sl_sim_fault *faul
 {
     struct sl_sim_place *place = &cluster->places[fault->a];
     if (place->worker == NULL && place->lives > 0) {
-        cluster->world.places[place->host].start_ns = cluster->world.now_ns;
+        cluster->member.places[place->host].start_ns = cluster->world->now_ns;
     }
 }
 
@@ -93,14 +93,14 @@ static void kill_ps(struct sl_sim_cluster *cluster, const struct sl_sim_fault *f
         hurt(cluster, fault->a, fault->duration_ns);
     } else if (cluster->ps[fault->a].running) {
         sl_sim_cluster_kill_ps(cluster, fault->a, fault->silent);
-        cluster->world.places[fault->a].start_ns = cluster->world.now_ns + fault->duration_ns;
+        cluster->member.places[fault->a].start_ns = cluster->world->now_ns + fault->duration_ns;
     }
 }
 
-void sl_sim_faults_change(struct sl_sim_world *world, const struct sl_sim_fault *fault, bool begins,
-                          uint64_t broken_ns)
+void sl_sim_faults_change(struct sl_sim_member *member, const struct sl_sim_fault *fault,
+                          bool begins, uint64_t broken_ns)
 {
-    struct sl_sim_cluster *cluster = sl_sim_cluster_of(world);
+    struct sl_sim_cluster *cluster = sl_sim_cluster_of(member);
     if (fault->kind == SL_SIM_FAULT_MEMORY) {
         cluster->is_without_memory[fault->a] = begins;
     }
@@ -137,10 +137,10 @@ void sl_sim_faults_change(struct sl_sim_world *world, const struct sl_sim_fault 
 }
 
 /* One seed in four does not wait. */
-bool sl_sim_faults_delays(struct sl_sim_world *world, const struct sl_sim_fault *fault)
+bool sl_sim_faults_delays(struct sl_sim_member *member, const struct sl_sim_fault *fault)
 {
-    const struct sl_sim_cluster *cluster = sl_sim_cluster_of(world);
+    const struct sl_sim_cluster *cluster = sl_sim_cluster_of(member);
     return fault->kind == SL_SIM_FAULT_KILL_PS && cluster->disks != NULL &&
            cluster->oracle.complete_count == 0 && cluster->plan->seed % 4 != 0 &&
-           world->now_ns < fault->at_ns + FIRST_WAIT_NS;
+           cluster->world->now_ns < fault->at_ns + FIRST_WAIT_NS;
 }

@@ -126,13 +126,13 @@ static void pull_tables(struct sl_sim_cluster *cluster)
 {
     struct sl_sim_worker *observer = cluster->observer.worker;
     cluster->is_final = true;
-    for (uint32_t i = 0; sl_sim_world_is_good(&cluster->world) && i < cluster->plan->table_count;
+    for (uint32_t i = 0; sl_sim_world_is_good(cluster->world) && i < cluster->plan->table_count;
          i++) {
         struct sl_sim_work *work = sl_sim_worker_begin(observer, 0);
         sl_sim_work_pull_all(work, i);
         sl_sim_worker_submit(observer, work, PULL_TIMEOUT_MS);
-        while (sl_sim_world_is_good(&cluster->world) && !sl_sim_worker_is_idle(observer)) {
-            sl_sim_world_moment(&cluster->world);
+        while (sl_sim_world_is_good(cluster->world) && !sl_sim_worker_is_idle(observer)) {
+            sl_sim_world_moment(cluster->world);
         }
     }
     cluster->is_final = false;
@@ -142,20 +142,20 @@ void sl_sim_final_run(struct sl_sim_cluster *cluster)
 {
     const struct sl_sim_plan *plan = cluster->plan;
     /* Whoever is still believed to be there is lost by then, and every connection is back. */
-    uint64_t settled_ns = cluster->world.now_ns + 3 * plan->lease_ns +
+    uint64_t settled_ns = cluster->world->now_ns + 3 * plan->lease_ns +
                           2 * plan->peer_timeout_ms * SL_CLOCK_NS_PER_MS + 15 * SL_CLOCK_NS_PER_S;
     struct sl_sim_worker *observer = cluster->observer.worker;
-    sl_sim_network_calm(cluster->world.network);
+    sl_sim_network_calm(cluster->world->network);
     sl_sim_cluster_calm_disks(cluster);
     const uint32_t complete_count = cluster->oracle.complete_count;
-    while (sl_sim_world_is_good(&cluster->world) &&
-           (cluster->world.now_ns < settled_ns || !sl_sim_worker_is_idle(observer))) {
-        sl_sim_world_moment(&cluster->world);
+    while (sl_sim_world_is_good(cluster->world) &&
+           (cluster->world->now_ns < settled_ns || !sl_sim_worker_is_idle(observer))) {
+        sl_sim_world_moment(cluster->world);
     }
-    if (sl_sim_world_is_good(&cluster->world)) {
+    if (sl_sim_world_is_good(cluster->world)) {
         pull_tables(cluster);
     }
-    if (sl_sim_world_is_good(&cluster->world)) {
+    if (sl_sim_world_is_good(cluster->world)) {
         sl_sim_oracle_judge(&cluster->oracle);
         check_credit(cluster);
         check_checkpoints(cluster, complete_count);
@@ -163,21 +163,21 @@ void sl_sim_final_run(struct sl_sim_cluster *cluster)
         sl_sim_views_final(cluster);
     }
     observer->finished = true;
-    uint64_t gone_ns = cluster->world.now_ns + 3 * plan->lease_ns;
-    if (sl_sim_world_is_good(&cluster->world)) {
+    uint64_t gone_ns = cluster->world->now_ns + 3 * plan->lease_ns;
+    if (sl_sim_world_is_good(cluster->world)) {
         sl_sim_worker_close(observer);
     }
     uint64_t idle_ns = gone_ns - plan->lease_ns, turns = 0;
-    while (sl_sim_world_is_good(&cluster->world) &&
-           (cluster->world.now_ns < gone_ns || cluster->observer.worker != NULL)) {
-        turns = cluster->world.now_ns < idle_ns ? cluster->world.turns : turns;
-        sl_sim_world_moment(&cluster->world);
+    while (sl_sim_world_is_good(cluster->world) &&
+           (cluster->world->now_ns < gone_ns || cluster->observer.worker != NULL)) {
+        turns = cluster->world->now_ns < idle_ns ? cluster->member.turns : turns;
+        sl_sim_world_moment(cluster->world);
     }
-    if (sl_sim_world_is_good(&cluster->world)) {
+    if (sl_sim_world_is_good(cluster->world)) {
         check_memory(cluster);
-        check_rest(cluster, cluster->world.turns - turns, cluster->world.now_ns - idle_ns);
+        check_rest(cluster, cluster->member.turns - turns, cluster->world->now_ns - idle_ns);
     }
-    if (sl_sim_world_is_good(&cluster->world)) {
+    if (sl_sim_world_is_good(cluster->world)) {
         sl_sim_elsewhere_run(cluster);
     }
 }

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <malloc.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,33 +11,48 @@
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "tests/sim/cluster.h"
-#include "tests/sim/objects.h"
 #include "tests/sim/scale.h"
-#include "tests/sim/serve.h"
-#include "tests/sim/transfer.h"
+#include "tests/sim/world.h"
 
 #define REPLAY_EVERY 64 /* of so many seeds one is run twice */
-
-/* What runs. */
-static const struct mode {
-    const char *flag;
-    sl_sim_run_fn *run;
-} modes[] = {{"", sl_sim_cluster_run},
-             {" --transfer", sl_sim_transfer_run},
-             {" --objects", sl_sim_objects_run},
-             {" --serve", sl_sim_serve_run}};
 
 struct flags {
     uint64_t first, last;
     double minutes; /* > 0: seeds from `first` on, for so long */
     struct sl_sim_choice choice;
-    const struct mode *mode;
-    bool twice; /* each seed */
+    bool job, transfer, objects, serve; /* members of the world; without any: the job */
+    bool twice;                         /* each seed */
     bool verbose;
     bool all; /* go on after a breach */
     FILE *traces;
 };
+
+/* Flags without a value. */
+static const struct bare {
+    const char *text;
+    size_t offset;                  /* of the bool in struct flags */
+    const struct sl_sim_kind *kind; /* that the flag adds to the world; NULL: none */
+    bool replays;                   /* it is part of what a seed means */
+} bares[] = {
+    {"--job", offsetof(struct flags, job), &sl_sim_kind_job, true}, /* its hosts are the first */
+    {"--transfer", offsetof(struct flags, transfer), &sl_sim_kind_transfer, true},
+    {"--objects", offsetof(struct flags, objects), &sl_sim_kind_objects, true},
+    {"--serve", offsetof(struct flags, serve), &sl_sim_kind_serve, true},
+    {"--strangers", offsetof(struct flags, choice.strangers), NULL, true},
+    {"--disks", offsetof(struct flags, choice.disks), NULL, true},
+    {"--replicas", offsetof(struct flags, choice.replicas), NULL, true},
+    {"--link", offsetof(struct flags, choice.link), NULL, true},
+    {"--twice", offsetof(struct flags, twice), NULL, false},
+    {"--all", offsetof(struct flags, all), NULL, false},
+    {"--verbose", offsetof(struct flags, verbose), NULL, false},
+};
+
+#define BARE_COUNT (sizeof bares / sizeof bares[0])
+
+static bool *bare_of(struct flags *flags, const struct bare *bare)
+{
+    return (bool *)((char *)flags + bare->offset);
+}
 
 static double seconds_now(void)
 {
@@ -63,9 +79,10 @@ static void usage(void)
         "  --link        all hosts share a slow link, on which many push megabytes at once; "
         "without\n"
         "                packets, disks and replicas\n"
-        "  --transfer    transfer engines, and no cluster\n"
-        "  --objects     nodes of objects, and no cluster\n"
-        "  --serve       gateways and workers of model serving, and no cluster\n"
+        "  --job, --transfer, --objects, --serve\n"
+        "                what is in the world: a cluster (without any of them), transfer engines,\n"
+        "                nodes of objects, gateways and workers of model serving; any of them\n"
+        "                together; --job --serve: the tables of the job are served\n"
         "  --scale ...   a job whose processors and links take time; without more, its parameters\n"
         "  --twice       runs each seed twice and compares, and not only one in 64\n"
         "  --all         goes on after a breach\n"
@@ -77,23 +94,13 @@ static void usage(void)
 
 static bool parse_bare(const char *text, struct flags *flags)
 {
-    bool *const flag = strcmp(text, "--verbose") == 0     ? &flags->verbose
-                       : strcmp(text, "--all") == 0       ? &flags->all
-                       : strcmp(text, "--twice") == 0     ? &flags->twice
-                       : strcmp(text, "--disks") == 0     ? &flags->choice.disks
-                       : strcmp(text, "--replicas") == 0  ? &flags->choice.replicas
-                       : strcmp(text, "--strangers") == 0 ? &flags->choice.strangers
-                       : strcmp(text, "--link") == 0      ? &flags->choice.link
-                                                          : NULL;
-    bool is_mode = false;
-    for (size_t i = 1; i < sizeof modes / sizeof modes[0] && flags->mode == modes; i++) {
-        is_mode = is_mode || strcmp(text, modes[i].flag + 1) == 0;
-        flags->mode = is_mode ? &modes[i] : modes;
+    for (size_t i = 0; i < BARE_COUNT; i++) {
+        if (strcmp(text, bares[i].text) == 0) {
+            *bare_of(flags, &bares[i]) = true;
+            return true;
+        }
     }
-    if (flag != NULL) {
-        *flag = true;
-    }
-    return flag != NULL || is_mode;
+    return false;
 }
 
 static bool parse(int argc, char **argv, struct flags *flags)
@@ -133,29 +140,32 @@ static bool parse(int argc, char **argv, struct flags *flags)
         flags->first = (uint64_t)time(NULL) * 1000;
     }
     const struct sl_sim_choice *choice = &flags->choice;
-    const bool others = choice->packets || choice->disks || choice->replicas;
-    if ((choice->link || flags->mode != modes) &&
-        others + choice->link + (flags->mode != modes) > 1) {
+    const bool others = flags->transfer || flags->objects || flags->serve;
+    flags->job = flags->job || !others;
+    if ((choice->link && (others || choice->packets || choice->disks || choice->replicas)) ||
+        (others && choice->packets) || (!flags->job && (choice->disks || choice->replicas))) {
         return false;
     }
     return (seeded && flags->first <= flags->last) || flags->minutes > 0;
 }
 
 /* How to see the seed that is being run again; an assertion that fails says it too. */
-static char replay[128];
+static char replay[256];
 
-static void set_replay(const struct flags *flags, uint64_t seed)
+static void set_replay(struct flags *flags, uint64_t seed)
 {
-    char faults[32] = "";
-    if (flags->choice.faults != UINT32_MAX) {
-        snprintf(faults, sizeof faults, " --faults 0x%x", flags->choice.faults);
+    size_t used = (size_t)snprintf(replay, sizeof replay, "replay: starling-sim%s",
+                                   flags->choice.packets ? " --transport dpdk" : "");
+    for (size_t i = 0; i < BARE_COUNT; i++) {
+        if (bares[i].replays && *bare_of(flags, &bares[i])) {
+            used += (size_t)snprintf(replay + used, sizeof replay - used, " %s", bares[i].text);
+        }
     }
-    snprintf(replay, sizeof replay,
-             "replay: starling-sim%s%s%s%s%s%s --seed %" PRIu64 "%s --verbose\n",
-             flags->choice.packets ? " --transport dpdk" : "",
-             flags->choice.strangers ? " --strangers" : "", flags->choice.disks ? " --disks" : "",
-             flags->choice.replicas ? " --replicas" : "", flags->choice.link ? " --link" : "",
-             flags->mode->flag, seed, faults);
+    if (flags->choice.faults != UINT32_MAX) {
+        used += (size_t)snprintf(replay + used, sizeof replay - used, " --faults 0x%x",
+                                 flags->choice.faults);
+    }
+    snprintf(replay + used, sizeof replay - used, " --seed %" PRIu64 " --verbose\n", seed);
 }
 
 static void on_abort(int signal_number)
@@ -164,13 +174,53 @@ static void on_abort(int signal_number)
     (void)!write(STDERR_FILENO, replay, strlen(replay));
 }
 
+/* Runs the members of a seed in one world. Returns true if all was well, else prints the breach;
+ * *trace: a hash over all that happened. */
+static bool run(struct flags *flags, uint64_t seed, bool verbose, uint64_t *trace)
+{
+    const struct sl_sim_kind *kinds[SL_SIM_WORLD_MEMBERS_MAX];
+    uint32_t count = 0;
+    for (size_t i = 0; i < BARE_COUNT; i++) {
+        if (bares[i].kind != NULL && *bare_of(flags, &bares[i])) {
+            kinds[count++] = bares[i].kind;
+        }
+    }
+    struct sl_sim_world world = {.seed = seed, .verbose = verbose, .is_mixed = count > 1};
+    for (uint32_t i = 0; i < count; i++) {
+        kinds[i]->make(&flags->choice, &world);
+    }
+    sl_sim_world_create(&world);
+    for (uint32_t i = 0; i < count; i++) {
+        if (kinds[i]->begin != NULL) {
+            kinds[i]->begin();
+        }
+    }
+    if (kinds[0]->run != NULL) {
+        kinds[0]->run();
+    }
+    sl_sim_world_run(&world);
+    for (uint32_t i = 0; i < count; i++) {
+        if (kinds[i]->judge != NULL) {
+            kinds[i]->judge();
+        }
+    }
+    const bool good = sl_sim_world_report(&world);
+    sl_sim_world_kill(&world);
+    *trace = world.trace;
+    for (uint32_t i = 0; i < count; i++) {
+        kinds[i]->fini();
+    }
+    sl_sim_world_fini(&world);
+    return good;
+}
+
 /* Runs the seed with stdout in the file. */
-static bool run_into(FILE *file, const struct flags *flags, uint64_t seed, uint64_t *trace)
+static bool run_into(FILE *file, struct flags *flags, uint64_t seed, uint64_t *trace)
 {
     fflush(stdout);
     const int saved = dup(STDOUT_FILENO);
     sl_assert(file != NULL && saved >= 0 && dup2(fileno(file), STDOUT_FILENO) >= 0);
-    const bool good = flags->mode->run(&flags->choice, seed, true, trace);
+    const bool good = run(flags, seed, true, trace);
     fflush(stdout);
     sl_assert(dup2(saved, STDOUT_FILENO) >= 0);
     close(saved);
@@ -179,7 +229,7 @@ static bool run_into(FILE *file, const struct flags *flags, uint64_t seed, uint6
 }
 
 /* --twice --verbose: of two runs only the first line that differs is printed. */
-static bool run_compared(const struct flags *flags, uint64_t seed)
+static bool run_compared(struct flags *flags, uint64_t seed)
 {
     FILE *files[2] = {tmpfile(), tmpfile()};
     char *lines[2] = {NULL, NULL};
@@ -209,20 +259,20 @@ static bool run_compared(const struct flags *flags, uint64_t seed)
 }
 
 /* Some seeds are run twice: a breach could not be replayed if both differed. */
-static bool run_checked(const struct flags *flags, uint64_t seed)
+static bool run_checked(struct flags *flags, uint64_t seed)
 {
     uint64_t trace, again;
     if (flags->twice && flags->verbose) {
         return run_compared(flags, seed);
     }
-    if (!flags->mode->run(&flags->choice, seed, flags->verbose, &trace)) {
+    if (!run(flags, seed, flags->verbose, &trace)) {
         return false;
     }
     if (flags->traces != NULL) {
         fprintf(flags->traces, "%" PRIu64 " %016" PRIx64 "\n", seed, trace);
     }
-    if ((flags->twice || seed % REPLAY_EVERY == 0) &&
-        flags->mode->run(&flags->choice, seed, false, &again) && again != trace) {
+    if ((flags->twice || seed % REPLAY_EVERY == 0) && run(flags, seed, false, &again) &&
+        again != trace) {
         printf("seed %" PRIu64 ": replay: two runs of it differ: see --twice --verbose\n", seed);
         return false;
     }
@@ -231,7 +281,7 @@ static bool run_checked(const struct flags *flags, uint64_t seed)
 
 int main(int argc, char **argv)
 {
-    struct flags flags = {.choice.faults = UINT32_MAX, .mode = modes};
+    struct flags flags = {.choice.faults = UINT32_MAX};
     if (argc > 1 && strcmp(argv[1], "--scale") == 0) {
         return sl_sim_scale_main(argc - 2, argv + 2);
     }

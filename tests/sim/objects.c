@@ -1,5 +1,3 @@
-#include "tests/sim/objects.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +18,7 @@
 #define REST_NS   (15 * SL_CLOCK_NS_PER_S) /* copies that are not reported are forgotten */
 
 struct nodes {
-    struct sl_sim_world world;
+    struct sl_sim_member member;
     const struct sl_sim_objects_plan *plan;
     struct sl_sim_objects_oracle oracle;
     struct sl_sim_objects_app apps[SL_SIM_OBJECTS_NODES_MAX];
@@ -31,9 +29,9 @@ struct nodes {
     uint32_t committed; /* versions when power was cut last */
 };
 
-static struct nodes *nodes_of(struct sl_sim_world *world)
+static struct nodes *nodes_of(struct sl_sim_member *member)
 {
-    return SL_CONTAINER_OF(world, struct nodes, world);
+    return SL_CONTAINER_OF(member, struct nodes, member);
 }
 
 /* NULL: the node has none. */
@@ -43,10 +41,10 @@ static struct sl_sim_disk *disk_of(struct nodes *nodes, uint32_t host)
                                                                           : NULL;
 }
 
-static struct sl_sim_app *start(struct sl_sim_world *world, uint32_t host, uint64_t seed,
+static struct sl_sim_app *start(struct sl_sim_member *member, uint32_t host, uint64_t seed,
                                 uint64_t offset_ns)
 {
-    struct nodes *nodes = nodes_of(world);
+    struct nodes *nodes = nodes_of(member);
     struct sl_sim_disk *disk = disk_of(nodes, host);
     if (disk != NULL) {
         sl_sim_disk_crashed(disk, disk->memory.stopped); /* the machine went down, too */
@@ -59,12 +57,12 @@ static struct sl_sim_app *start(struct sl_sim_world *world, uint32_t host, uint6
         .disk = disk == NULL ? NULL
                 : host == 1  ? &nodes->old.disk
                              : &disk->memory.disk,
-        .network = world->network,
+        .network = member->world->network,
         .oracle = &nodes->oracle,
         .plan = nodes->plan,
         .host = host,
         .seed = seed,
-        .verbose = world->verbose,
+        .verbose = member->world->verbose,
         .offset_ns = offset_ns,
     };
     sl_sim_objects_app_start(&nodes->apps[host], &options);
@@ -74,7 +72,8 @@ static struct sl_sim_app *start(struct sl_sim_world *world, uint32_t host, uint6
 /* NULL: its process does not run, or starts. */
 static const struct sl_objects_catalogue *catalogue_of(const struct nodes *nodes)
 {
-    const struct sl_objects *node = nodes->world.places[0].app != NULL ? nodes->apps[0].node : NULL;
+    const struct sl_objects *node =
+        nodes->member.places[0].app != NULL ? nodes->apps[0].node : NULL;
     return node != NULL && node->host != NULL ? sl_objects_host_catalogue(node->host) : NULL;
 }
 
@@ -100,9 +99,9 @@ static void judge_power_cut(struct nodes *nodes, uint32_t host)
     memory_disk_fini(&cut);
 }
 
-static void stepped(struct sl_sim_world *world, uint32_t host)
+static void stepped(struct sl_sim_member *member, uint32_t host)
 {
-    struct nodes *nodes = nodes_of(world);
+    struct nodes *nodes = nodes_of(member);
     if (host == 0 && catalogue_of(nodes) != NULL) {
         sl_sim_objects_catalogue_judge(catalogue_of(nodes), &nodes->oracle);
     }
@@ -115,9 +114,9 @@ static void stepped(struct sl_sim_world *world, uint32_t host)
     sl_sim_objects_app_judge_pool(&nodes->apps[host]);
 }
 
-static bool stops(struct sl_sim_world *world, uint32_t host)
+static bool stops(struct sl_sim_member *member, uint32_t host)
 {
-    struct nodes *nodes = nodes_of(world);
+    struct nodes *nodes = nodes_of(member);
     struct sl_sim_disk *disk = disk_of(nodes, host);
     if (disk == NULL || !nodes->apps[host].is_ready) {
         return false;
@@ -129,93 +128,108 @@ static bool stops(struct sl_sim_world *world, uint32_t host)
         }
     }
     if (sl_sim_disk_look(disk)) {
-        sl_sim_objects_oracle_touch(&nodes->oracle, host, world->now_ns + STOP_NS);
+        sl_sim_objects_oracle_touch(&nodes->oracle, host, member->world->now_ns + STOP_NS);
         return true;
     }
     return false;
 }
 
-static void fault(struct sl_sim_world *world, const struct sl_sim_fault *fault, bool begins,
+static void fault(struct sl_sim_member *member, const struct sl_sim_fault *fault, bool begins,
                   uint64_t broken_ns)
 {
     /* A node that ends cleanly loses nothing of others, unless it hosts the catalogue, or keeps. */
     if (begins &&
-        (fault->kind != SL_SIM_FAULT_LEAVE || fault->a <= nodes_of(world)->plan->keeper_count)) {
-        const uint64_t until_ns = world->now_ns + fault->duration_ns;
-        sl_sim_objects_oracle_touch(&nodes_of(world)->oracle, fault->a, until_ns);
-        sl_sim_objects_oracle_touch(&nodes_of(world)->oracle, fault->b, until_ns);
+        (fault->kind != SL_SIM_FAULT_LEAVE || fault->a <= nodes_of(member)->plan->keeper_count)) {
+        const uint64_t until_ns = member->world->now_ns + fault->duration_ns;
+        sl_sim_objects_oracle_touch(&nodes_of(member)->oracle, fault->a, until_ns);
+        sl_sim_objects_oracle_touch(&nodes_of(member)->oracle, fault->b, until_ns);
     }
 }
 
-static void look(struct sl_sim_world *world)
+static void look(struct sl_sim_member *member)
 {
-    struct nodes *nodes = nodes_of(world);
-    const bool is_due = world->look_ns <= world->now_ns;
-    if (world->faults_are_over && sl_sim_world_all_are_in(world, SL_SIM_OBJECTS_DONE) &&
-        world->look_ns == SL_CLOCK_NEVER && !nodes->has_proved) {
-        sl_sim_network_calm(world->network);
+    struct nodes *nodes = nodes_of(member);
+    const bool is_due = member->look_ns <= member->world->now_ns;
+    if (member->world->faults_are_over && sl_sim_member_all_are_in(member, SL_SIM_OBJECTS_DONE) &&
+        member->look_ns == SL_CLOCK_NEVER && !nodes->has_proved) {
+        sl_sim_network_calm(member->world->network);
         for (uint32_t i = 0; i < SL_SIM_OBJECTS_KEEPERS_MAX; i++) {
             sl_sim_disk_calm(&nodes->disks[i]);
         }
-        world->look_ns = world->now_ns + (nodes->plan->calm ? 0 : SETTLE_NS);
+        member->look_ns = member->world->now_ns + (nodes->plan->calm ? 0 : SETTLE_NS);
     } else if (is_due && !nodes->has_proved) {
-        world->look_ns = SL_CLOCK_NEVER;
+        member->look_ns = SL_CLOCK_NEVER;
         nodes->has_proved = true;
         sl_sim_objects_catalogue_judge_old(catalogue_of(nodes), &nodes->oracle);
-        sl_sim_world_enter(world, SL_SIM_OBJECTS_PROVING);
-    } else if (sl_sim_world_all_are_in(world, SL_SIM_OBJECTS_PROVED)) {
-        sl_sim_world_enter(world, SL_SIM_OBJECTS_ENDING);
-    } else if (sl_sim_world_all_are_in(world, SL_SIM_OBJECTS_EMPTY) &&
-               world->look_ns == SL_CLOCK_NEVER) {
-        world->look_ns = world->now_ns + (nodes->plan->keeper_count > 0 ? UNSEEN_NS : REST_NS);
+        sl_sim_member_enter(member, SL_SIM_OBJECTS_PROVING);
+    } else if (sl_sim_member_all_are_in(member, SL_SIM_OBJECTS_PROVED)) {
+        sl_sim_member_enter(member, SL_SIM_OBJECTS_ENDING);
+    } else if (sl_sim_member_all_are_in(member, SL_SIM_OBJECTS_EMPTY) &&
+               member->look_ns == SL_CLOCK_NEVER) {
+        member->look_ns =
+            member->world->now_ns + (nodes->plan->keeper_count > 0 ? UNSEEN_NS : REST_NS);
     } else if (is_due) {
-        world->look_ns = SL_CLOCK_NEVER;
+        member->look_ns = SL_CLOCK_NEVER;
         for (uint32_t i = 0; i < nodes->plan->node_count; i++) {
             sl_sim_objects_app_judge_rest(&nodes->apps[i]);
         }
         sl_sim_objects_catalogue_judge_rest(catalogue_of(nodes), &nodes->oracle,
                                             nodes->plan->node_count);
-        sl_sim_world_enter(world, SL_SIM_OBJECTS_LEAVING);
+        sl_sim_member_enter(member, SL_SIM_OBJECTS_LEAVING);
     }
 }
 
-bool sl_sim_objects_run(const struct sl_sim_choice *choice, uint64_t seed, bool verbose,
-                        uint64_t *trace)
+/* The nodes of a run */
+
+static struct sl_sim_objects_plan run_plan;
+static struct nodes run_nodes;
+
+static void make(const struct sl_sim_choice *choice, struct sl_sim_world *world)
 {
-    static struct sl_sim_objects_plan made;
-    const struct sl_sim_objects_plan *plan = &made;
-    static const struct sl_sim_world_actions actions = {
+    static const struct sl_sim_member_actions actions = {
         .start = start, .stepped = stepped, .stops = stops, .look = look, .fault = fault};
-    static struct nodes nodes;
-    sl_sim_objects_plan_make(&made, seed, choice->faults);
-    if (verbose) {
-        sl_sim_objects_plan_print(&made);
+    sl_sim_objects_plan_make(&run_plan, world->seed, choice->faults);
+    run_plan.calm = run_plan.calm && !world->is_mixed;
+    if (world->verbose) {
+        sl_sim_objects_plan_print(&run_plan);
     }
-    nodes = (struct nodes){.world = {.actions = &actions,
-                                     .breach = &nodes.oracle.breach,
-                                     .seed = plan->seed,
-                                     .random = sl_hash_key(plan->seed ^ 0x0b1ec8),
-                                     .options = &plan->network,
-                                     .faults = plan->faults,
-                                     .fault_count = plan->fault_count,
-                                     .verbose = verbose},
-                           .plan = plan};
+    run_nodes = (struct nodes){.member = {.actions = &actions,
+                                          .breach = &run_nodes.oracle.breach,
+                                          .random = sl_hash_key(world->seed ^ 0x0b1ec8),
+                                          .options = &run_plan.network,
+                                          .faults = run_plan.faults,
+                                          .fault_count = run_plan.fault_count},
+                               .plan = &run_plan};
     for (uint32_t i = 0; i < SL_SIM_OBJECTS_KEEPERS_MAX; i++) {
-        sl_sim_disk_init(&nodes.disks[i], &plan->disk, sl_hash_key(plan->seed ^ (0x0b1ed2 + i)));
+        sl_sim_disk_init(&run_nodes.disks[i], &run_plan.disk,
+                         sl_hash_key(world->seed ^ (0x0b1ed2 + i)));
     }
-    sl_sim_old_init(&nodes.old, &nodes.disks[0].memory, plan->old_count, &nodes.oracle.breach);
-    sl_sim_world_create(&nodes.world);
-    sl_sim_objects_oracle_init(&nodes.oracle, plan, nodes.world.network);
-    sl_sim_world_run(&nodes.world);
-    if (verbose) {
-        printf("%u published, %u fetched\n", nodes.oracle.committed, nodes.oracle.fetched);
-    }
-    const bool good = sl_sim_world_report(&nodes.world);
-    sl_sim_world_fini(&nodes.world);
-    sl_sim_objects_oracle_fini(&nodes.oracle);
-    for (uint32_t i = 0; i < SL_SIM_OBJECTS_KEEPERS_MAX; i++) {
-        sl_sim_disk_fini(&nodes.disks[i]);
-    }
-    *trace = nodes.world.trace;
-    return good;
+    sl_sim_old_init(&run_nodes.old, &run_nodes.disks[0].memory, run_plan.old_count,
+                    &run_nodes.oracle.breach);
+    sl_sim_world_add(world, &run_nodes.member);
+    run_plan.first_host = run_nodes.member.first_host;
 }
+
+static void begin(void)
+{
+    sl_sim_objects_oracle_init(&run_nodes.oracle, &run_plan, run_nodes.member.world->network);
+    sl_sim_world_start(&run_nodes.member);
+}
+
+static void judge(void)
+{
+    if (run_nodes.member.world->verbose) {
+        printf("%u published, %u fetched\n", run_nodes.oracle.committed, run_nodes.oracle.fetched);
+    }
+}
+
+static void fini(void)
+{
+    sl_sim_objects_oracle_fini(&run_nodes.oracle);
+    for (uint32_t i = 0; i < SL_SIM_OBJECTS_KEEPERS_MAX; i++) {
+        sl_sim_disk_fini(&run_nodes.disks[i]);
+    }
+}
+
+const struct sl_sim_kind sl_sim_kind_objects = {
+    .make = make, .begin = begin, .judge = judge, .fini = fini};

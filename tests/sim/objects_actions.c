@@ -163,7 +163,7 @@ static void judge_publisher(struct sl_sim_objects_app *app,
 {
     for (uint32_t host = 0; host < app->options.plan->node_count; host++) {
         char address[SL_SIM_APP_NAME_BYTES];
-        sl_sim_app_name(host, address);
+        sl_sim_app_name(app->options.plan->first_host + host, address);
         if (strncmp(sl_objects_last_error(), address, strlen(address)) == 0) {
             sl_sim_objects_oracle_judge_publisher(app->options.oracle, name, host,
                                                   timing->since_ns);

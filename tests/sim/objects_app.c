@@ -42,15 +42,17 @@ static void create_engine(struct sl_sim_objects_app *app)
 {
     char name[SL_SIM_APP_NAME_BYTES], endpoint[SL_LIMIT_ENDPOINT_BYTES + 16],
         address[SL_LIMIT_ENDPOINT_BYTES];
-    sl_sim_app_name(app->options.host, name);
-    sl_sim_network_rail_address(app->options.host, 0, address, sizeof address);
+    sl_sim_app_name(app->options.plan->first_host + app->options.host, name);
+    sl_sim_network_rail_address(app->options.plan->first_host + app->options.host, 0, address,
+                                sizeof address);
     (void)snprintf(endpoint, sizeof endpoint, "tcp://%s:0", address);
     const struct sl_transfer_options options = {
         .name = name, .endpoints = endpoint, .reactor_count = 1, .insecure = true};
     const struct sl_transfer_setup setup = {
         .reactors = &app->base.process.reactors[ENGINE],
         .find_transport = find_transport,
-        .medium = sl_sim_network_medium(app->options.network, app->options.host, 0),
+        .medium = sl_sim_network_medium(app->options.network,
+                                        app->options.plan->first_host + app->options.host, 0),
         .random = draw,
         .wait = sl_sim_app_wait,
         .ctx = app,
@@ -62,8 +64,8 @@ static void create_engine(struct sl_sim_objects_app *app)
 static void create_node(struct sl_sim_objects_app *app)
 {
     char catalogue[SL_SIM_APP_NAME_BYTES], name[SL_SIM_APP_NAME_BYTES];
-    sl_sim_app_name(0, catalogue);
-    sl_sim_app_name(app->options.host, name);
+    sl_sim_app_name(app->options.plan->first_host, catalogue);
+    sl_sim_app_name(app->options.plan->first_host + app->options.host, name);
     const struct sl_objects_options options = {.struct_size = sizeof options,
                                                .engine = app->engine,
                                                .catalogue = catalogue,
@@ -198,9 +200,9 @@ void sl_sim_objects_app_start(struct sl_sim_objects_app *app,
                                        .options = *options};
     char name[16];
     (void)snprintf(name, sizeof name, "o%u", options->host % 100);
-    sl_sim_process_init(&app->base.process, options->network, options->host, name, REACTORS,
-                        sl_hash_random(&app->base.random), options->offset_ns,
-                        options->plan->gap_ns);
+    sl_sim_process_init(
+        &app->base.process, options->network, options->plan->first_host + options->host, name,
+        REACTORS, sl_hash_random(&app->base.random), options->offset_ns, options->plan->gap_ns);
     sl_sim_app_thread(&app->base, life, app);
     for (uint32_t i = 0; i < options->plan->thread_count; i++) {
         app->workers[i] =

@@ -13,6 +13,7 @@
 
 struct sl_sim_objects_plan {
     uint64_t seed;
+    uint32_t first_host; /* in the world */
     uint32_t node_count; /* node 0 hosts the catalogue */
     uint32_t name_count;
     uint32_t part_counts[SL_SIM_OBJECTS_NAMES_MAX]; /* of a version of each name */

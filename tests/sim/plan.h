@@ -105,11 +105,6 @@ struct sl_sim_choice {
     bool link;       /* all hosts share a slow link, on which much is sent; none of the former */
 };
 
-/* One run of a seed. Returns true if all was well, else prints the breach; *trace: a hash over all
- * that happened. */
-typedef bool sl_sim_run_fn(const struct sl_sim_choice *choice, uint64_t seed, bool verbose,
-                           uint64_t *trace);
-
 void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, const struct sl_sim_choice *choice);
 
 /* A fault of applications: of any of their kinds, on any of so many hosts, before horizon_ns; of so

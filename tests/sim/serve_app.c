@@ -143,14 +143,16 @@ static struct sl_transfer *create_engine(struct sl_sim_serve_app *app, const cha
 {
     char endpoint[SL_LIMIT_ENDPOINT_BYTES + 16], address[SL_LIMIT_ENDPOINT_BYTES];
     struct sl_transfer *engine;
-    sl_sim_network_rail_address(app->options.host, 0, address, sizeof address);
+    sl_sim_network_rail_address(app->options.plan->first_host + app->options.host, 0, address,
+                                sizeof address);
     (void)snprintf(endpoint, sizeof endpoint, "tcp://%s:0", address);
     const struct sl_transfer_options options = {
         .name = name, .endpoints = endpoint, .reactor_count = 1, .insecure = true};
     const struct sl_transfer_setup setup = {
         .reactors = &app->base.process.reactors[reactor],
         .find_transport = find_transport,
-        .medium = sl_sim_network_medium(app->options.network, app->options.host, 0),
+        .medium = sl_sim_network_medium(app->options.network,
+                                        app->options.plan->first_host + app->options.host, 0),
         .random = draw,
         .wait = sl_sim_app_wait,
         .ctx = app,
@@ -163,8 +165,8 @@ static struct sl_transfer *create_engine(struct sl_sim_serve_app *app, const cha
 static void create_node(struct sl_sim_serve_app *app)
 {
     char catalogue[SL_SIM_APP_NAME_BYTES], name[SL_SIM_APP_NAME_BYTES];
-    sl_sim_app_name(0, catalogue);
-    sl_sim_app_name(app->options.host, name);
+    sl_sim_app_name(app->options.plan->first_host, catalogue);
+    sl_sim_app_name(app->options.plan->first_host + app->options.host, name);
     app->engine = create_engine(app, name, ENGINE);
     const bool is_store = app->options.role == SL_SIM_SERVE_STORE;
     const struct sl_objects_options options = {
@@ -211,7 +213,7 @@ static void create_worker(struct sl_sim_serve_app *app)
     char host[SL_SERVE_LABEL_BYTES];
     (void)snprintf(host, sizeof host, "host %u", app->options.host);
     for (uint32_t i = 0; i < plan->gateway_count; i++) {
-        serve_name(1 + i, names[i]);
+        serve_name(plan->first_host + 1 + i, names[i]);
     }
     const struct sl_serve_worker_options options = {.transfer = app->serve_engine,
                                                     .objects = app->node,
@@ -298,7 +300,7 @@ static void life(void *ctx)
     char name[SL_SIM_APP_NAME_BYTES];
     create_node(app);
     if (role != SL_SIM_SERVE_STORE) {
-        serve_name(app->options.host, name);
+        serve_name(app->options.plan->first_host + app->options.host, name);
         app->serve_engine = create_engine(app, name, SERVE_ENGINE);
         (role == SL_SIM_SERVE_GATEWAY ? create_gateway : create_worker)(app);
     }
@@ -397,8 +399,8 @@ void sl_sim_serve_app_start(struct sl_sim_serve_app *app,
                                      .options = *options};
     char name[16];
     (void)snprintf(name, sizeof name, "s%u", options->host % 100);
-    sl_sim_process_init(process, options->network, options->host, name, 2,
-                        sl_hash_random(&app->base.random), options->offset_ns,
+    sl_sim_process_init(process, options->network, options->plan->first_host + options->host, name,
+                        2, sl_hash_random(&app->base.random), options->offset_ns,
                         options->plan->gap_ns);
     sl_sim_process_add(process, name, 2, sl_hash_random(&app->base.random));
     app->reactor = process->reactors[SERVE];

@@ -12,6 +12,7 @@
 /* Host 0 has the catalogue, and publishes. Then come gateways, then workers. */
 struct sl_sim_serve_plan {
     uint64_t seed;
+    uint32_t first_host; /* in the world */
     uint32_t gateway_count, worker_count, model_count;
     uint32_t model_bytes;
     uint32_t pool_bytes;     /* of a worker, which is its own agent; for one model at least */

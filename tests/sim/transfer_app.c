@@ -54,7 +54,7 @@ static void list_endpoints(const struct sl_sim_transfer_app *app, char *text, si
     for (uint32_t i = 0; i < plan->tcp_rails + plan->rdma_rails; i++) {
         char address[SL_LIMIT_ENDPOINT_BYTES];
         const bool is_tcp = i < plan->tcp_rails;
-        sl_sim_network_rail_address(app->options.host,
+        sl_sim_network_rail_address(app->options.plan->first_host + app->options.host,
                                     is_tcp ? i : (i - plan->tcp_rails + 1) % SL_SIM_RAILS_MAX,
                                     address, sizeof address);
         (void)snprintf(text + used, text_bytes - used, "%s%s://%s:0", used > 0 ? "," : "",
@@ -69,7 +69,7 @@ static bool create(struct sl_sim_transfer_app *app)
     const struct sl_sim_transfer_plan *plan = app->options.plan;
     static const char secret[] = "as long as it has to be";
     char name[SL_SIM_APP_NAME_BYTES], endpoints[2048];
-    sl_sim_app_name(app->options.host, name);
+    sl_sim_app_name(app->options.plan->first_host + app->options.host, name);
     list_endpoints(app, endpoints, sizeof endpoints);
     const struct sl_transfer_options options = {
         .name = name,
@@ -88,7 +88,8 @@ static bool create(struct sl_sim_transfer_app *app)
     const struct sl_transfer_setup setup = {
         .reactors = app->base.process.reactors,
         .find_transport = find_transport,
-        .medium = sl_sim_network_medium(app->options.network, app->options.host, 0),
+        .medium = sl_sim_network_medium(app->options.network,
+                                        app->options.plan->first_host + app->options.host, 0),
         .metastore = plan->has_store
                          ? sl_sim_transfer_store_open(app->options.store, app->options.host,
                                                       app->base.process.reactors[0])
@@ -265,7 +266,7 @@ static void open_segment(struct sl_sim_transfer_app *app, uint32_t peer)
 {
     char name[SL_SIM_APP_NAME_BYTES];
     struct sl_transfer_segment *segment;
-    sl_sim_app_name(peer / SL_SIM_TRANSFER_HANDLES_MAX, name);
+    sl_sim_app_name(app->options.plan->first_host + peer / SL_SIM_TRANSFER_HANDLES_MAX, name);
     if (sl_transfer_segment_open(app->engine, name, OPEN_MS, &segment) != 0) {
         return;
     }
@@ -498,10 +499,10 @@ void sl_sim_transfer_app_start(struct sl_sim_transfer_app *app,
     char name[16];
     (void)snprintf(name, sizeof name, "e%u", options->host % 100);
     app->incarnation = sl_hash_random(&app->base.random) | 1;
-    sl_sim_process_init(&app->base.process, options->network, options->host, name,
-                        options->plan->reactor_count + (options->plan->outside ? 1 : 0),
-                        sl_hash_random(&app->base.random), options->offset_ns,
-                        options->plan->gap_ns);
+    sl_sim_process_init(
+        &app->base.process, options->network, options->plan->first_host + options->host, name,
+        options->plan->reactor_count + (options->plan->outside ? 1 : 0),
+        sl_hash_random(&app->base.random), options->offset_ns, options->plan->gap_ns);
     app->life = sl_sim_transfer_oracle_begin(options->oracle, options->host, app->incarnation);
     for (uint32_t i = 0; i < options->plan->slots; i++) {
         sl_sim_transfer_batch_init(&app->batches[i], app, i);

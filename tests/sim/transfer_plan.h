@@ -13,6 +13,7 @@
 
 struct sl_sim_transfer_plan {
     uint64_t seed;
+    uint32_t first_host; /* in the world */
     uint32_t process_count, reactor_count, lanes, slice_bytes, stall_ms;
     uint32_t buffer_count, buffer_words; /* that each process serves; a word has 8 bytes */
     uint32_t batch_count;                /* of one life of a process */

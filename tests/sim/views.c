@@ -216,7 +216,7 @@ uint64_t sl_sim_views_look(struct sl_sim_cluster *cluster)
     if (cluster->scheduler.running) {
         look_at(&cluster->scheduler);
     }
-    return cluster->world.now_ns + LOOK_NS;
+    return cluster->world->now_ns + LOOK_NS;
 }
 
 /* The end */
@@ -253,9 +253,9 @@ void sl_sim_views_final(struct sl_sim_cluster *cluster)
         return;
     }
     /* Those that are on their way, and the next ones. */
-    const uint64_t end_ns = cluster->world.now_ns + 10 * SL_CLOCK_NS_PER_S;
-    while (sl_sim_world_is_good(&cluster->world) && cluster->world.now_ns < end_ns) {
-        sl_sim_world_moment(&cluster->world);
+    const uint64_t end_ns = cluster->world->now_ns + 10 * SL_CLOCK_NS_PER_S;
+    while (sl_sim_world_is_good(cluster->world) && cluster->world->now_ns < end_ns) {
+        sl_sim_world_moment(cluster->world);
     }
     for (uint32_t i = 0; i < cluster->plan->ps_count; i++) {
         const struct sl_sim_ps *ps = &cluster->ps[i];
