@@ -20,6 +20,7 @@
 #define PEERS_MAX 512
 #define HELD_MAX  256
 #define WAIT_S    180
+#define SKIPPED   77 /* a program's exit status */
 
 struct conformance_target {
     const char *name;
@@ -46,6 +47,14 @@ struct conformance_target {
 
 /* Runs all cases against a target; returns the number that failed. */
 int conformance_run(const struct conformance_target *target);
+
+/* The row of a table of variants, whose first member is its name, that the program's only argument
+ * names: CTest runs the program once for each row. Ends the program if there is no such row. */
+#define CONFORMANCE_VARIANT(argc, argv, rows)                                                      \
+    (&(rows)[conformance_find_variant(argc, argv, &(rows)[0].name, sizeof(rows)[0],                \
+                                      sizeof(rows) / sizeof(rows)[0])])
+size_t conformance_find_variant(int argc, char **argv, const void *rows, size_t row_bytes,
+                                size_t row_count);
 
 /* What the upper layer of a node does with its connections; changed by its reactor only. */
 struct policy {

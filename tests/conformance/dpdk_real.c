@@ -78,7 +78,6 @@ bool dpdk_real_open(const struct dpdk_real_target *target, struct conformance_ta
         .name = target->name,
         .ops = &sl_dpdk_ops,
         .endpoint = target->is_v6 ? "dpdk://[::]:0" : "dpdk://0.0.0.0:0",
-        .polling = target->polling,
         .shakes_hands = true,
         .is_slow = true,
         .is_lossy = target->is_lossy || has_faults,

@@ -1,17 +1,14 @@
-/* The suite over devices of DPDK itself. As with dpdk.h a world's last node is a process by itself:
- * it has the second device, the others share the first. The EAL starts once in a process, so that
- * each kind of device has a program of its own. */
+/* The suite over devices of DPDK itself. As in dpdk_test.c a world's last node is a process by
+ * itself: it has the second device, the others share the first. The EAL starts once in a process,
+ * so that each kind of device is tested in a process of its own. */
 #ifndef TESTS_CONFORMANCE_DPDK_REAL_H
 #define TESTS_CONFORMANCE_DPDK_REAL_H
 
 #include "conformance.h"
 #include "net/dpdk/dpdk.h"
 
-#define SKIPPED 77
-
 struct dpdk_real_target {
     const char *name;
-    bool polling;
     bool is_lossy;
     bool is_v6;
     struct sl_dpdk_device devices[2]; /* whose reactors they are is filled in */

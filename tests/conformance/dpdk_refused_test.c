@@ -13,8 +13,7 @@
 #include "net/dpdk/module.h"
 #include "tests/support/veth.h"
 
-#define SKIPPED 77
-#define NOBODY  65534
+#define NOBODY 65534
 
 static const char *no_network; /* why there is none of our own */
 

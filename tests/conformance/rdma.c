@@ -35,16 +35,6 @@ bool rdma_target_init(struct conformance_target *target, const char *name, const
     return true;
 }
 
-int rdma_run(const char *name, const char *variable, bool polling, const char *cases)
-{
-    struct conformance_target target = {.polling = polling};
-    if (!rdma_target_init(&target, name, variable)) {
-        return SKIPPED;
-    }
-    cmocka_set_test_filter(cases);
-    return conformance_run(&target) == 0 ? 0 : 1;
-}
-
 uint32_t rdma_count_fds(void)
 {
     uint32_t count = 0;

@@ -1,20 +1,15 @@
-/* The conformance suite's RDMA targets, and what else is tested on a device: one program each. They
- * need one, software will do: RDMA_IP and RDMA_IP6 are addresses of its network interface, RDMA_DEV
- * is what it is called. Elsewhere they are skipped. UNIT_CASE, a pattern with *, chooses
- * among a program's cases; STARLING_LOG is the least level that is printed. */
+/* The RDMA device of the tests. They need one, software will do: RDMA_IP and RDMA_IP6 are addresses
+ * of its network interface, RDMA_DEV is what it is called. Elsewhere they are skipped. UNIT_CASE, a
+ * pattern with *, chooses among a program's cases; STARLING_LOG is the least level that is printed.
+ */
 #ifndef TESTS_CONFORMANCE_RDMA_H
 #define TESTS_CONFORMANCE_RDMA_H
 
 #include "conformance.h"
 
-#define SKIPPED 77 /* a program's exit status */
-
 /* Fills the target in, and makes it the one of this program: its endpoint is the address in the
  * environment variable. False, having said why: there is no device, or no library. */
 bool rdma_target_init(struct conformance_target *target, const char *name, const char *variable);
-
-/* Runs the suite, or of it the cases of a pattern; the result is the program's exit status. */
-int rdma_run(const char *name, const char *variable, bool polling, const char *cases);
 
 /* What this process has open. */
 uint32_t rdma_count_fds(void);

@@ -1,5 +1,5 @@
 /* Memory that is lent is read and written where it lies. */
-#include "shm.h"
+#include "conformance.h"
 
 #include <sched.h>
 #include <string.h>

@@ -334,3 +334,16 @@ int conformance_run(const struct conformance_target *target)
     content = NULL;
     return failed;
 }
+
+size_t conformance_find_variant(int argc, char **argv, const void *rows, size_t row_bytes,
+                                size_t row_count)
+{
+    for (size_t i = 0; argc == 2 && i < row_count; i++) {
+        const char *const *name = (const void *)((const char *)rows + i * row_bytes);
+        if (strcmp(*name, argv[1]) == 0) {
+            return i;
+        }
+    }
+    fprintf(stderr, "usage: %s VARIANT\n", argv[0]);
+    exit(2);
+}

@@ -1,6 +1,0 @@
-#include "dpdk.h"
-
-int main(void)
-{
-    return dpdk_run(&(struct dpdk_target){.name = "dpdk polling", .polling = true});
-}

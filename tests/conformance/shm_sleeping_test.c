@@ -1,6 +1,0 @@
-#include "shm.h"
-
-int main(void)
-{
-    return shm_run("shm sleeping", false);
-}
