@@ -1,5 +1,5 @@
 /* Private to net/dpdk: limits, and the state of a transport and of its connections. Owner reactor
- * throughout, except the mail handlers of misrouted.c.
+ * throughout, except the mail handlers of misrouted_packets.c.
  *
  * The path of a frame. send_burst appends the frame to the connection's queue. flush makes messages
  * of the queued frames:
@@ -63,7 +63,7 @@ struct sl_dpdk_ids {
 typedef void sl_dpdk_misrouted_packets_fn(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                                           struct sl_dpdk_packet *packet, bool for_neighbours);
 
-/* State of misrouted.c. */
+/* State of misrouted_packets.c. */
 struct sl_dpdk_misrouting {
     sl_dpdk_misrouted_packets_fn *take;
     struct sl_dpdk *next_here; /* next transport of this thread */

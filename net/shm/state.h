@@ -42,7 +42,7 @@ struct sl_shm_region {
 struct sl_shm_imported_memory {
     struct sl_shared live[SL_SHM_REGIONS]; /* base NULL: free */
     uint32_t names[SL_SHM_REGIONS];        /* of `live` */
-    struct sl_shared *retired;             /* [retired_capacity]; see retired.c */
+    struct sl_shared *retired;             /* [retired_capacity]; see retired_ranges.c */
     uint32_t retired_count, retired_capacity;
     uint32_t writable_count; /* in `live` */
     uint64_t bytes;          /* of live and retired: address space is finite */
