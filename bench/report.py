@@ -25,7 +25,7 @@ from processes import Failure
 
 FORMAT = "starling-bench report 1"
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999, "p99.999": 0.99999}
-QUIET_PERCENT = 10  # of a core: bench/quiet.h
+QUIET_PERCENT = 10  # of a core
 SPREAD_SAMPLES_MIN = 3  # fewer samples have no spread
 COLORS = 8  # of gnuplot's; then they are repeated, dashed
 CHARTS_MAX = 64

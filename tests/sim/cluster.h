@@ -125,7 +125,8 @@ void sl_sim_cluster_run_scheduler(struct sl_sim_cluster *cluster);
 void sl_sim_cluster_kill_scheduler(struct sl_sim_cluster *cluster, bool silent, uint64_t for_ns);
 
 /* What the coordinator has decided since, and who believes it. After each moment. */
-/* Once a moment: whoever is a backup, or is one still, on a ps whose backups have no memory. */
+/* Once a moment: the backups, and those that are about to end, on a ps that has no memory for
+ * backups. */
 void sl_sim_cluster_limit_backups(struct sl_sim_cluster *cluster);
 void sl_sim_cluster_look_at_pairs(struct sl_sim_cluster *cluster);
 

@@ -14,7 +14,7 @@ struct sl_sim_disk_plan {
     bool is_there;
     uint64_t every_ns; /* from one checkpoint to the next */
     uint32_t adds, keep, level;
-    uint32_t cut_keys;       /* of a turn that goes on with a cut; 0: as in earnest */
+    uint32_t cut_keys;       /* of a turn that continues a snapshot; 0: as in the product */
     bool falls_back;         /* a ps does at once; else when it has failed once */
     uint32_t slow_us_max;    /* a job waits so long, at most */
     uint32_t fail_every;     /* operations between two that fail, at most; 0: none does */

@@ -241,7 +241,7 @@ static void check_received(const struct end *end, const struct sl_transport_mess
 static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message)
 {
     const struct end *end = ctx;
-    /* What is not in a sink lies in memory for short frames, whoever sent it. */
+    /* What is not in a sink lies in memory for short frames. */
     sl_assert(message->token == NULL ||
               message->header.payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES);
     if (!end->is_strangers) {

@@ -58,7 +58,7 @@ static bool is_any_damaged(const struct sl_sim_cluster *cluster)
     return is_damaged;
 }
 
-/* BSP keeps pushes of workers aside that a coordinator which began anew does not know of. Shards
+/* BSP buffers pushes of workers that a coordinator which began anew does not know of. Shards
  * that go on as those that they were apply them: nobody can come any more. */
 static bool keeps_aside(const struct shards *shards)
 {

@@ -68,7 +68,8 @@ uint64_t sl_sim_ether_next(const struct sl_sim_ether *ether, uint32_t host,
 uint64_t sl_sim_ether_due(const struct sl_sim_ether *ether);
 void sl_sim_ether_advance(struct sl_sim_ether *ether);
 
-/* What waits at the host is lost; what is on its way is not, and finds whoever is there then. */
+/* What waits at the host is lost; what is on its way is not, and reaches the process that is there
+ * then. */
 void sl_sim_ether_forget(struct sl_sim_ether *ether, uint32_t host);
 /* No more strangers come. */
 void sl_sim_ether_calm(struct sl_sim_ether *ether);

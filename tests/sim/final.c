@@ -141,7 +141,7 @@ static void pull_tables(struct sl_sim_cluster *cluster)
 void sl_sim_final_run(struct sl_sim_cluster *cluster)
 {
     const struct sl_sim_plan *plan = cluster->plan;
-    /* Whoever is still believed to be there is lost by then, and every connection is back. */
+    /* A member that is wrongly believed to live has expired by then; every connection is back. */
     uint64_t settled_ns = cluster->world->now_ns + 3 * plan->lease_ns +
                           2 * plan->peer_timeout_ms * SL_CLOCK_NS_PER_MS + 15 * SL_CLOCK_NS_PER_S;
     struct sl_sim_worker *observer = cluster->observer.worker;

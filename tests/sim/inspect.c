@@ -35,7 +35,7 @@ static bool was_pushed_to(const struct sl_sim_oracle *oracle,
     return false;
 }
 
-/* All ps have their parts, which can be read, and some push may have met a cut. */
+/* All ps have their parts, which can be read, and some push may have come during a snapshot. */
 static bool is_wanted(const struct sl_sim_cluster *cluster, uint64_t number)
 {
     const struct sl_sim_oracle *oracle = &cluster->oracle;

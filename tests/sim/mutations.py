@@ -239,7 +239,7 @@ STRANGER_MUTATIONS = [
 
 # Of checkpoints: with --disks.
 DISK_MUTATIONS = [
-    # One cut.
+    # One snapshot.
     ("disks: rows that change during a cut are not in it as they were", "ps/table/sparse_table.c",
      "    if (table->hook != NULL) {\n"
      "        table->hook->before_write(table->hook, records, count);",

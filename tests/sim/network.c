@@ -207,7 +207,7 @@ void sl_sim_inbox_cut(struct sl_sim_conn *conn, uint64_t last_ns)
         conn->inbox_last = *at;
         at = &(*at)->next;
         if (conn->sink != NULL) {
-            break; /* the first is landing: the connection's end takes it */
+            break; /* the first is being written to its sink: the connection's end takes it */
         }
     }
     struct sl_sim_message *lost = *at;

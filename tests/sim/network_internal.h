@@ -55,7 +55,7 @@ struct sl_sim_conn {
     struct sl_sim_message *inbox_first, *inbox_last, *held;
     uint32_t inbox_bytes;
     uint64_t last_arrival_ns; /* of what the peer sends: it stays in order */
-    uint8_t *sink;            /* where the first of the inbox is landing */
+    uint8_t *sink;            /* where the first of the inbox is written */
     uint64_t landed_ns;       /* when the rest of it has arrived; or when to ask for a sink again */
     /* Over the shared link: of its payload, what has landed, and what is on its way. */
     uint32_t landed_bytes, piece_bytes;

@@ -106,7 +106,7 @@ static bool is_local(const struct sl_sim_transport *transport, const uint8_t *at
     return region != NULL;
 }
 
-/* Landing */
+/* Bytes of others that are written here */
 
 static uint8_t *remote_of(const struct sl_sim_op *op)
 {

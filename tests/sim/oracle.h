@@ -97,7 +97,7 @@ struct sl_sim_look {
 
 /* One ps's part of a checkpoint. */
 struct sl_sim_checkpoint {
-    uint32_t ps; /* whose shards they are, whoever serves them */
+    uint32_t ps; /* whose shards they are; another ps may serve them */
     uint64_t number;
     uint64_t begun_ns; /* it holds what was acknowledged before */
     uint64_t cut_ns;   /* and nothing that began later; SL_CLOCK_NEVER: it has not all files */

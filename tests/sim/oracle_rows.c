@@ -155,7 +155,7 @@ static bool keeps_aside(const struct sl_shard_table *table,
     return i < entry->count && number != SL_ROW_NONE;
 }
 
-/* BSP keeps it aside until its iteration is complete. */
+/* BSP buffers it until its iteration is complete. */
 static bool is_aside(const struct rows *rows, const struct sl_sim_unit *unit)
 {
     const uint32_t worker = rows->oracle->instances[unit->instance].task;
@@ -175,7 +175,7 @@ static bool is_aside(const struct rows *rows, const struct sl_sim_unit *unit)
     return false;
 }
 
-/* What is known of its fate. Those that BSP keeps aside are in no row yet. */
+/* What is known of its fate. Those that BSP buffers are in no row yet. */
 static void check_presence(const struct rows *rows, const struct sl_sim_unit *unit, bool is_there)
 {
     const bool stages = table_of(rows)->spec.consistency.mode == SL_CONSISTENCY_BSP;

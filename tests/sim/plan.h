@@ -59,7 +59,7 @@ struct sl_sim_fault {
 /* With it each shard has a backup on the next ps. */
 struct sl_sim_replica_plan {
     bool is_there;
-    uint32_t snapshot_keys; /* that a turn goes on with an image; 0: as many as it does */
+    uint32_t snapshot_keys; /* that a turn of a snapshot copies; 0: as many as the product does */
     bool apart; /* the coordinator has a host of its own, the last; else it is on ps 0 */
 };
 

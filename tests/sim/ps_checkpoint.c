@@ -1,5 +1,5 @@
 /* A ps with a disk: what a process does about checkpoints, with its own code
- * (ps/process/checkpoint.c, process_restore.c), and what the oracles hear of it. */
+ * (ps/process/checkpoint.c, restore.c), and what the oracles hear of it. */
 #include <stdio.h>
 
 #include "core/assert.h"

@@ -122,7 +122,7 @@ static bool is_superseded(const struct sl_sim_oracle *oracle, const struct sl_si
 }
 
 /* Ids below the last write's are also of requests that have failed, or never came. And BSP drops
- * what it has kept aside of a worker that has gone. */
+ * what it has buffered of a worker that has gone. */
 static bool is_surely_done(const struct sl_sim_oracle *oracle, const struct sl_sim_window *window,
                            const struct sl_sim_unit *unit)
 {

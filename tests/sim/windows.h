@@ -1,7 +1,7 @@
-/* What shards know of their clients' writes, as an image says it, or a server that was made of one:
- * held against the rows of the same moment. A write whose effect is there is known, so that it is
- * not carried out again when it comes again; and one that is known was carried out. One thread.
- * Allocates. */
+/* What shards know of their clients' writes, as a snapshot says it, or a server that was restored
+ * from one: held against the rows of the same moment. A write whose effect is there is known, so
+ * that it is not carried out again when it comes again; and one that is known was carried out. One
+ * thread. Allocates. */
 #ifndef SL_TESTS_SIM_WINDOWS_H
 #define SL_TESTS_SIM_WINDOWS_H
 
@@ -34,7 +34,7 @@ bool sl_sim_windows_of_block(struct sl_sim_windows *windows, uint32_t shard,
                              const struct sl_snapshot_block *block);
 void sl_sim_windows_of_server(struct sl_sim_windows *windows, const struct sl_server *server);
 
-/* Whether the unit's effect is there: in rows, or kept aside. */
+/* Whether the unit's effect is there: in rows, or buffered. */
 void sl_sim_windows_check(const struct sl_sim_windows *windows, struct sl_sim_oracle *oracle,
                           const char *who, const struct sl_sim_unit *unit, bool is_there);
 
