@@ -14,6 +14,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -40,27 +41,26 @@ struct sl_unit_case {
 /* With functions that run before and after the case, as CMocka's; either may be NULL. */
 #define SL_CASE_WITH(name, setup, teardown) SL_UNIT_ADD(name, #name, name, setup, teardown, NULL)
 
-/* The state that setup makes is the case's parameter. A file, or its fixture, may define
- *     #define CASE(name) SL_CASE_OF(name, struct fixture *f, fixture_setup, fixture_teardown) */
-#define SL_CASE_OF(name, parameter, setup, teardown)                                               \
-    static void name##_of(parameter);                                                              \
-    SL_CASE_WITH(name, setup, teardown)                                                            \
-    {                                                                                              \
-        name##_of(*state);                                                                         \
-    }                                                                                              \
-    static void name##_of(parameter)
-
-/* `type *fixture` is the case's, between set_up(fixture, ...) and tear_down(fixture). */
-#define SL_CASE_USING(name, type, set_up, tear_down, ...)                                          \
-    static void name##_with(type *fixture);                                                        \
+/* The case's parameter is a fixture of its own, `type *variable`: memory that was zeroed, between
+ * set_up(variable, ...) and tear_down(variable). A file, or its fixture, may define
+ *     #define CASE(name) SL_CASE_USING(name, struct world, world, set_up, tear_down) */
+#define SL_CASE_USING(name, type, variable, set_up, tear_down, ...)                                \
+    static void name##_with(type *variable);                                                       \
     SL_CASE(name)                                                                                  \
     {                                                                                              \
-        static type own;                                                                           \
-        set_up(&own, ##__VA_ARGS__);                                                               \
-        name##_with(&own);                                                                         \
-        tear_down(&own);                                                                           \
+        type *own = calloc(1, sizeof *own);                                                        \
+        assert_non_null(own);                                                                      \
+        set_up(own, ##__VA_ARGS__);                                                                \
+        name##_with(own);                                                                          \
+        tear_down(own);                                                                            \
+        free(own);                                                                                 \
     }                                                                                              \
-    static void name##_with(type *fixture)
+    static void name##_with(type *variable)
+
+/* A set_up or tear_down that has nothing to do. */
+static inline void sl_unit_nothing(void *fixture)
+{
+}
 
 /* Runs before all cases of the file. */
 #define SL_UNIT_SETUP() SL_UNIT_ADD(set_up_the_file, NULL, set_up_the_file, NULL, NULL, NULL)

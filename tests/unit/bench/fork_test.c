@@ -10,7 +10,7 @@
 #define LONG_MS  60000
 #define SHORT_MS 20
 
-static void hear__words_come_whole_and_in_order(void **state)
+SL_CASE(hear__words_come_whole_and_in_order)
 {
     static uint8_t sent[100000], heard[sizeof sent]; /* more than a pipe holds */
     struct sl_bench_fork process;
@@ -31,7 +31,7 @@ static void hear__words_come_whole_and_in_order(void **state)
     sl_bench_fork_end(&process);
 }
 
-static void hear__a_child_that_ends_without_a_word(void **state)
+SL_CASE(hear__a_child_that_ends_without_a_word)
 {
     struct sl_bench_fork process;
     uint32_t number;
@@ -46,7 +46,7 @@ static void hear__a_child_that_ends_without_a_word(void **state)
     sl_bench_fork_end(&process);
 }
 
-static void end__a_child_that_says_nothing_is_killed(void **state)
+SL_CASE(end__a_child_that_says_nothing_is_killed)
 {
     struct sl_bench_fork process;
     uint32_t number;
@@ -65,13 +65,7 @@ static void end__a_child_that_says_nothing_is_killed(void **state)
     sl_bench_fork_end(&process); /* once more does nothing */
 }
 
-int main(void)
+SL_UNIT_SETUP()
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hear__words_come_whole_and_in_order),
-        cmocka_unit_test(hear__a_child_that_ends_without_a_word),
-        cmocka_unit_test(end__a_child_that_says_nothing_is_killed),
-    };
     sl_log_setup(SL_LOG_ERROR, "test");
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,7 +83,7 @@ static struct sl_bench_pslite_job_options options_of(int (*does)(void *, uint32_
         .workers = 2, .server_core = -1, .worker_core = -1, .work = does};
 }
 
-static void start__roles_know_each_other(void **state)
+SL_CASE(start__roles_know_each_other)
 {
     struct sl_bench_pslite_job_options options = options_of(work);
     struct sl_bench_pslite_job job;
@@ -99,7 +99,7 @@ static void start__roles_know_each_other(void **state)
     sl_bench_pslite_job_stop(&job);
 }
 
-static void wait__tells_a_worker_that_failed(void **state)
+SL_CASE(wait__tells_a_worker_that_failed)
 {
     const struct sl_bench_pslite_job_options options = options_of(end_badly);
     struct sl_bench_pslite_job job;
@@ -109,7 +109,7 @@ static void wait__tells_a_worker_that_failed(void **state)
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child is left */
 }
 
-static void wait__has_a_deadline(void **state)
+SL_CASE(wait__has_a_deadline)
 {
     const struct sl_bench_pslite_job_options options = options_of(stay);
     struct sl_bench_pslite_job job;
@@ -120,7 +120,7 @@ static void wait__has_a_deadline(void **state)
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }
 
-static void look__notices_a_server_that_ended(void **state)
+SL_CASE(look__notices_a_server_that_ended)
 {
     static const struct sl_kv_handler none = {0};
     struct sl_bench_pslite_job_options options = options_of(stay);
@@ -157,7 +157,7 @@ static void await_state(pid_t pid, bool stopped)
     assert_int_equal(state_of(pid) == 'T', stopped);
 }
 
-static void park__stops_the_server_in_its_place(void **state)
+SL_CASE(park__stops_the_server_in_its_place)
 {
     const struct sl_bench_pslite_job_options options = options_of(stay);
     struct sl_bench_pslite_job job;
@@ -172,18 +172,8 @@ static void park__stops_the_server_in_its_place(void **state)
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }
 
-int main(void)
+SL_UNIT_SETUP()
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(start__roles_know_each_other),
-        cmocka_unit_test(wait__tells_a_worker_that_failed),
-        cmocka_unit_test(wait__has_a_deadline),
-        cmocka_unit_test(look__notices_a_server_that_ended),
-        cmocka_unit_test(park__stops_the_server_in_its_place),
-    };
     notes = mmap(NULL, sizeof *notes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (notes == MAP_FAILED) {
-        return 1;
-    }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    assert_true(notes != MAP_FAILED);
 }

@@ -14,24 +14,17 @@ struct fixture {
     struct sl_reason reason;
 };
 
-static int setup(void **state)
+static void setup(struct fixture *f)
 {
-    struct fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
     (void)snprintf(f->folder, sizeof f->folder, "/tmp/sl_secret_XXXXXX");
     assert_non_null(mkdtemp(f->folder));
     (void)snprintf(f->path, sizeof f->path, "%s/secret", f->folder);
-    *state = f;
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(struct fixture *f)
 {
-    struct fixture *f = *state;
     (void)unlink(f->path);
     (void)rmdir(f->folder);
-    free(f);
-    return 0;
 }
 
 static void write_file(const struct fixture *f, const void *bytes, size_t count, mode_t mode)
@@ -48,7 +41,7 @@ static int read_secret(struct fixture *f)
     return sl_secret_read(f->path, &f->secret, &f->reason);
 }
 
-#define CASE(name) SL_CASE_OF(name, struct fixture *f, setup, teardown)
+#define CASE(name) SL_CASE_USING(name, struct fixture, f, setup, teardown)
 
 CASE(secret_read__cuts_line_ends_and_nothing_else)
 {

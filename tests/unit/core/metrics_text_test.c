@@ -77,7 +77,7 @@ static void add(struct fixture *f, uint32_t i, const struct sl_metrics_source *s
     sl_metrics_add(&f->metrics, &f->sources[i]);
 }
 
-#define CASE(name) SL_CASE_USING(name, struct fixture, set_up, tear_down)
+#define CASE(name) SL_CASE_USING(name, struct fixture, fixture, set_up, tear_down)
 
 CASE(metrics_text__of_nothing)
 {

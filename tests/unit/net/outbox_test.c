@@ -343,7 +343,8 @@ SL_CASE(outbox_closed__gives_back_what_was_not_sent)
     }
 }
 
-#define OUTBOX_CASE(name, ...) SL_CASE_USING(name, struct fixture, setup, teardown, __VA_ARGS__)
+#define OUTBOX_CASE(name, ...)                                                                     \
+    SL_CASE_USING(name, struct fixture, fixture, setup, teardown, __VA_ARGS__)
 
 OUTBOX_CASE(outbox_closed__gives_back_what_waits_for_a_last_part, 1, false)
 {

@@ -92,7 +92,7 @@ static void tear_down(struct world *world)
     memory_store_destroy(world->memory);
 }
 
-#define CASE(name) SL_CASE_USING(name, struct world, set_up, tear_down)
+#define CASE(name) SL_CASE_USING(name, struct world, fixture, set_up, tear_down)
 
 static void commit(struct world *world, const char *name, uint64_t version)
 {

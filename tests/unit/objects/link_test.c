@@ -142,7 +142,7 @@ static void tear_down(struct fixture *f)
     node_fini(&f->b);
 }
 
-#define CASE(name) SL_CASE_USING(name, struct fixture, set_up, tear_down)
+#define CASE(name) SL_CASE_USING(name, struct fixture, fixture, set_up, tear_down)
 
 static void run_and_wait(struct fixture *f, void (*run)(void *ctx))
 {

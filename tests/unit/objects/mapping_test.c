@@ -71,7 +71,7 @@ static void tear_down(struct fixture *f)
     (void)close(f->table_fd);
 }
 
-#define CASE(name) SL_CASE_USING(name, struct fixture, set_up, tear_down)
+#define CASE(name) SL_CASE_USING(name, struct fixture, fixture, set_up, tear_down)
 
 static int open_it(struct fixture *f)
 {

@@ -23,19 +23,14 @@ static void receive(void *ctx, uint64_t sender, uint64_t number)
     receiver->received++;
 }
 
-static int setup(void **state)
+static void setup(struct receiver *receiver)
 {
-    static struct receiver receiver;
-    receiver = (struct receiver){0};
-    *state = &receiver;
-    return sl_mailbox_create(&receiver.mailbox);
+    assert_int_equal(sl_mailbox_create(&receiver->mailbox), 0);
 }
 
-static int teardown(void **state)
+static void teardown(struct receiver *receiver)
 {
-    struct receiver *receiver = *state;
     sl_mailbox_destroy(&receiver->mailbox);
-    return 0;
 }
 
 static int post(struct receiver *receiver, struct sl_mailbox_lane *lane, uint64_t sender,
@@ -51,7 +46,7 @@ static bool readable(const struct sl_mailbox *mailbox)
     return poll(&fd, 1, 0) == 1;
 }
 
-#define CASE(name) SL_CASE_OF(name, struct receiver *receiver, setup, teardown)
+#define CASE(name) SL_CASE_USING(name, struct receiver, receiver, setup, teardown)
 
 CASE(post__full_lane_says_again)
 {

@@ -39,20 +39,12 @@ static void counting_complete(struct sl_ring_op *op, int32_t result, uint32_t cq
 /* Which of the setups the group of tests in progress runs with. */
 static enum sl_ring_setup best;
 
-static int setup(void **state)
+static void setup(struct sl_ring *ring)
 {
-    static struct sl_ring ring;
-    *state = &ring;
-    return sl_ring_init_at_best(&ring, ENTRIES, best);
+    assert_int_equal(sl_ring_init_at_best(ring, ENTRIES, best), 0);
 }
 
-static int teardown(void **state)
-{
-    sl_ring_fini(*state);
-    return 0;
-}
-
-#define IN_RING(name) SL_CASE_OF(name, struct sl_ring *ring, setup, teardown)
+#define IN_RING(name) SL_CASE_USING(name, struct sl_ring, ring, setup, sl_ring_fini)
 
 IN_RING(init__setup_is_no_better_than_asked)
 {

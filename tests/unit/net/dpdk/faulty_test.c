@@ -1,7 +1,7 @@
 /* Whole lives of connections over a network that does everything that is bad, from a seed:
  * beginnings, hand-overs under traffic, ends by either side, by both and of the process. What must
  * come comes, and every connection ends as it should. DPDK_FAULTY_SEED replays one run,
- * DPDK_FAULTY_SEEDS makes more of them, DPDK_FAULTY_CASE chooses a case. */
+ * DPDK_FAULTY_SEEDS makes more of them. */
 #include "tests/unit/net/dpdk/hosts.h"
 
 #include <stdio.h>
@@ -9,6 +9,7 @@
 
 #include "core/hash.h"
 #include "tests/support/fault_port.h"
+#include "tests/support/unit.h"
 
 #define SEEDS       4U
 #define CLIENTS_MAX 6U
@@ -205,7 +206,7 @@ static void run_echo(struct life *life)
     }
 }
 
-static void echo__then_one_leaves(void **state)
+SL_CASE(echo__then_one_leaves)
 {
     each_seed(run_echo);
 }
@@ -234,7 +235,7 @@ static void run_last_words(struct life *life)
 }
 
 /* What was taken is there before the end is, within the second that it is given. */
-static void disconnect__sends_what_was_taken(void **state)
+SL_CASE(disconnect__sends_what_was_taken)
 {
     each_seed(run_last_words);
 }
@@ -266,7 +267,7 @@ static void run_leave(struct life *life)
 }
 
 /* At any moment, also before they are connected, and both at once. */
-static void disconnect__whenever(void **state)
+SL_CASE(disconnect__whenever)
 {
     each_seed(run_leave);
 }
@@ -301,19 +302,7 @@ static void run_close(struct life *life)
     }
 }
 
-static void transport_close__whenever(void **state)
+SL_CASE(transport_close__whenever)
 {
     each_seed(run_close);
-}
-
-int main(void)
-{
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test(echo__then_one_leaves),
-        cmocka_unit_test(disconnect__sends_what_was_taken),
-        cmocka_unit_test(disconnect__whenever),
-        cmocka_unit_test(transport_close__whenever),
-    };
-    cmocka_set_test_filter(getenv("DPDK_FAULTY_CASE"));
-    return cmocka_run_group_tests(cases, NULL, NULL);
 }

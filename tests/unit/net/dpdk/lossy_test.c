@@ -8,13 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "core/bytes.h"
 #include "core/hash.h"
 #include "core/log.h"
 #include "net/dpdk/dpdk.h"
 #include "tests/support/stepped_pair.h"
+#include "tests/support/unit.h"
 #include "tests/support/wire_port.h"
 
 #define PATTERN_BYTES (SL_LIMIT_FRAME_PAYLOAD_BYTES + 65536U)
@@ -480,29 +479,29 @@ static void run_seeds(const struct faults *faults, uint32_t count, uint32_t fram
     }
 }
 
-static void lossy__nothing_goes_wrong(void **state)
+SL_CASE(lossy__nothing_goes_wrong)
 {
     run_seeds(&(struct faults){.delay_ns = 5000}, 2, 1500);
 }
 
-static void lossy__some_of_all(void **state)
+SL_CASE(lossy__some_of_all)
 {
     run_seeds(
         &(struct faults){.lost = 10, .doubled = 5, .delayed = 20, .corrupted = 5, .delay_ns = 5000},
         2, 1000);
 }
 
-static void lossy__much_is_lost(void **state)
+SL_CASE(lossy__much_is_lost)
 {
     run_seeds(&(struct faults){.lost = 200, .delay_ns = 20000}, 2, 300);
 }
 
-static void lossy__order_is_lost(void **state)
+SL_CASE(lossy__order_is_lost)
 {
     run_seeds(&(struct faults){.doubled = 50, .delayed = 300, .delay_ns = 5000}, 2, 500);
 }
 
-static void lossy__jumbo_frames_and_checksums_by_the_device(void **state)
+SL_CASE(lossy__jumbo_frames_and_checksums_by_the_device)
 {
     run_seeds(&(struct faults){.lost = 10,
                                .doubled = 10,
@@ -513,7 +512,7 @@ static void lossy__jumbo_frames_and_checksums_by_the_device(void **state)
               2, 1000);
 }
 
-static void lossy__from_where_it_lies(void **state)
+SL_CASE(lossy__from_where_it_lies)
 {
     run_seeds(&(struct faults){.lost = 10,
                                .doubled = 10,
@@ -525,7 +524,7 @@ static void lossy__from_where_it_lies(void **state)
 }
 
 /* Ports that lend hardly more packets than one turn takes: what must wait has no room. */
-static void lossy__few_packets_may_wait(void **state)
+SL_CASE(lossy__few_packets_may_wait)
 {
     run_seeds(&(struct faults){.lost = 10, .delayed = 50, .delay_ns = 5000, .packets = 48}, 2, 500);
 }
@@ -547,17 +546,4 @@ static int free_pattern(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test(lossy__nothing_goes_wrong),
-        cmocka_unit_test(lossy__some_of_all),
-        cmocka_unit_test(lossy__much_is_lost),
-        cmocka_unit_test(lossy__order_is_lost),
-        cmocka_unit_test(lossy__jumbo_frames_and_checksums_by_the_device),
-        cmocka_unit_test(lossy__from_where_it_lies),
-        cmocka_unit_test(lossy__few_packets_may_wait),
-    };
-    cmocka_set_test_filter(getenv("DPDK_LOSSY_CASE"));
-    return cmocka_run_group_tests(cases, make_pattern, free_pattern);
-}
+SL_UNIT_GROUP(make_pattern, free_pattern);

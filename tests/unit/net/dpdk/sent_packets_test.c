@@ -1,10 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +5,7 @@
 #include "core/hash.h"
 #include "net/dpdk/received_packets.h"
 #include "net/dpdk/sent_packets.h"
+#include "tests/support/unit.h"
 
 #define US SL_CLOCK_NS_PER_US
 #define MS SL_CLOCK_NS_PER_MS
@@ -38,23 +32,18 @@ static void on_lost(void *ctx, const struct sl_dpdk_sent_packet *packet)
     fixture->checksums[1] += packet->message;
 }
 
-static int setup(void **state)
+static void setup(struct fixture *fixture)
 {
-    struct fixture *fixture = calloc(1, sizeof *fixture);
-    assert_non_null(fixture);
     fixture->first = UINT32_MAX - 4;
     assert_int_equal(sl_dpdk_sent_packets_open(&fixture->sent_packets, fixture->first), 0);
-    *state = fixture;
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(struct fixture *fixture)
 {
-    struct fixture *fixture = *state;
     sl_dpdk_sent_packets_close(&fixture->sent_packets);
-    free(fixture);
-    return 0;
 }
+
+#define CASE(name) SL_CASE_USING(name, struct fixture, fixture, setup, teardown)
 
 /* Packet n, counted from 0, of 100 bytes. */
 static void send_at(struct fixture *fixture, uint32_t n, uint64_t now_ns)
@@ -89,9 +78,8 @@ static bool expire(struct fixture *fixture, uint64_t now_ns)
     return sl_dpdk_sent_packets_expire(&fixture->sent_packets, now_ns, &events);
 }
 
-static void sent_packets_acknowledged__in_order(void **state)
+CASE(sent_packets_acknowledged__in_order)
 {
-    struct fixture *fixture = *state;
     send_count(fixture, 10, 1000 * US);
     assert_int_equal(fixture->sent_packets.outstanding_bytes, 1000);
     assert_int_equal(sl_dpdk_sent_packets_behind(&fixture->sent_packets), 10);
@@ -109,9 +97,8 @@ static void sent_packets_acknowledged__in_order(void **state)
     assert_true(sl_dpdk_sent_packets_timer(&fixture->sent_packets) == SL_CLOCK_NEVER);
 }
 
-static void sent_packets_acknowledged__refuses_what_was_never_sent(void **state)
+CASE(sent_packets_acknowledged__refuses_what_was_never_sent)
 {
-    struct fixture *fixture = *state;
     send_count(fixture, 10, 0);
     assert_false(acknowledge(fixture, 11, 0, 1));
     assert_false(acknowledge(fixture, 1U << 31, 0, 1));
@@ -130,9 +117,8 @@ static void sent_packets_acknowledged__refuses_what_was_never_sent(void **state)
     assert_int_equal(fixture->came, 1);
 }
 
-static void sent_packets_acknowledged__three_later_ones_are_a_loss(void **state)
+CASE(sent_packets_acknowledged__three_later_ones_are_a_loss)
 {
-    struct fixture *fixture = *state;
     send_count(fixture, 10, 0);
     assert_true(acknowledge(fixture, 0, 1, 10 * US)); /* 1 */
     assert_true(acknowledge(fixture, 0, 3, 10 * US)); /* 1, 2 */
@@ -149,9 +135,8 @@ static void sent_packets_acknowledged__three_later_ones_are_a_loss(void **state)
     assert_int_equal(fixture->came, 3);
 }
 
-static void sent_packets_expire__age_is_a_loss_when_a_later_one_has_come(void **state)
+CASE(sent_packets_expire__age_is_a_loss_when_a_later_one_has_come)
 {
-    struct fixture *fixture = *state;
     send_at(fixture, 0, 0);
     send_at(fixture, 1, 50 * US);
     assert_true(acknowledge(fixture, 0, 1, 250 * US)); /* 1 in 200 us */
@@ -171,9 +156,8 @@ static void sent_packets_expire__age_is_a_loss_when_a_later_one_has_come(void **
     assert_true(sl_dpdk_sent_packets_none(&fixture->sent_packets));
 }
 
-static void sent_packets_acknowledged__words_say_more_than_their_bits(void **state)
+CASE(sent_packets_acknowledged__words_say_more_than_their_bits)
 {
-    struct fixture *fixture = *state;
     send_count(fixture, 1000, 0);
     /* Nothing of the first 256 came, but something behind did: 193 came at the earliest. */
     const uint64_t none[4] = {0};
@@ -185,9 +169,8 @@ static void sent_packets_acknowledged__words_say_more_than_their_bits(void **sta
     assert_int_equal(fixture->last_lost, 190);
 }
 
-static void sent_packets_timer__doubles_and_the_third_loses_all(void **state)
+CASE(sent_packets_timer__doubles_and_the_third_loses_all)
 {
-    struct fixture *fixture = *state;
     sl_dpdk_sent_packets_measured(&fixture->sent_packets, 800 * US); /* and 4 times 400 us */
     send_count(fixture, 5, 0);
     uint64_t at = sl_dpdk_sent_packets_timer(&fixture->sent_packets);
@@ -212,9 +195,8 @@ static void sent_packets_timer__doubles_and_the_third_loses_all(void **state)
 }
 
 /* A lost tail is asked for soon, and nothing counts as lost for it: the peer may have slept. */
-static void sent_packets_timer__probes_come_before_a_timeout(void **state)
+CASE(sent_packets_timer__probes_come_before_a_timeout)
 {
-    struct fixture *fixture = *state;
     sl_dpdk_sent_packets_measured(&fixture->sent_packets, 100 * US); /* and 4 times 50 us */
     send_count(fixture, 2, 0);
     uint64_t at = 300 * US;
@@ -234,9 +216,8 @@ static void sent_packets_timer__probes_come_before_a_timeout(void **state)
     assert_int_equal(fixture->lost, 2);
 }
 
-static void sent_packets_expire__a_probe_finds_a_lost_tail(void **state)
+CASE(sent_packets_expire__a_probe_finds_a_lost_tail)
 {
-    struct fixture *fixture = *state;
     sl_dpdk_sent_packets_measured(&fixture->sent_packets, 10 * US);
     send_count(fixture, 3, 0);
     assert_true(acknowledge(fixture, 2, 0, 10 * US));
@@ -249,9 +230,8 @@ static void sent_packets_expire__a_probe_finds_a_lost_tail(void **state)
     assert_int_equal(fixture->last_lost, 2);
 }
 
-static void sent_packets_timer__stays_within_its_limits(void **state)
+CASE(sent_packets_timer__stays_within_its_limits)
 {
-    struct fixture *fixture = *state;
     send_at(fixture, 0, 0);
     assert_true(sl_dpdk_sent_packets_timer(&fixture->sent_packets) == 250 * MS); /* not known yet */
     sl_dpdk_sent_packets_measured(&fixture->sent_packets, 10 * US);
@@ -265,9 +245,8 @@ static void sent_packets_timer__stays_within_its_limits(void **state)
     }
 }
 
-static void sent_packets_timer__what_is_heard_puts_it_off(void **state)
+CASE(sent_packets_timer__what_is_heard_puts_it_off)
 {
-    struct fixture *fixture = *state;
     send_count(fixture, 2, 0);
     assert_true(acknowledge(fixture, 1, 0, 100 * MS));
     assert_true(sl_dpdk_sent_packets_timer(&fixture->sent_packets) > 200 * MS);
@@ -275,9 +254,8 @@ static void sent_packets_timer__what_is_heard_puts_it_off(void **state)
     assert_true(sl_dpdk_sent_packets_timer(&fixture->sent_packets) == 100 * MS + 250 * MS);
 }
 
-static void sent_packets_measured__as_rfc_9002(void **state)
+CASE(sent_packets_measured__as_rfc_9002)
 {
-    struct fixture *fixture = *state;
     struct sl_dpdk_rtt *rtt = &fixture->sent_packets.rtt;
     sl_dpdk_sent_packets_measured(&fixture->sent_packets, 800);
     assert_true(rtt->smoothed_ns == 800 && rtt->variance_ns == 400 && rtt->least_ns == 800);
@@ -288,9 +266,8 @@ static void sent_packets_measured__as_rfc_9002(void **state)
 }
 
 /* Only the newest packet of an acknowledgement says how long the way is, and only once. */
-static void sent_packets_acknowledged__measures_the_newest(void **state)
+CASE(sent_packets_acknowledged__measures_the_newest)
 {
-    struct fixture *fixture = *state;
     for (uint32_t n = 0; n < 4; n++) {
         send_at(fixture, n, n * US);
     }
@@ -303,9 +280,8 @@ static void sent_packets_acknowledged__measures_the_newest(void **state)
     assert_int_equal(fixture->came, 4);
 }
 
-static void sent_packets_full__until_the_oldest_is_settled(void **state)
+CASE(sent_packets_full__until_the_oldest_is_settled)
 {
-    struct fixture *fixture = *state;
     send_count(fixture, SL_DPDK_SENT_PACKETS, 0);
     assert_true(sl_dpdk_sent_packets_full(&fixture->sent_packets));
     assert_int_equal(sl_dpdk_sent_packets_behind(&fixture->sent_packets), SL_DPDK_SENT_PACKETS);
@@ -523,7 +499,7 @@ static uint32_t run_world(uint64_t seed, uint32_t loss, uint32_t reorder, uint32
     return (uint32_t)((uint64_t)sent * 1000 / PIECES);
 }
 
-static void sent_packets__all_comes_once_through_any_network(void **state)
+SL_CASE(sent_packets__all_comes_once_through_any_network)
 {
     static const struct {
         uint32_t loss, reorder, twice, sent_max;
@@ -545,27 +521,4 @@ static void sent_packets__all_comes_once_through_any_network(void **state)
             }
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        TEST(sent_packets_acknowledged__in_order),
-        TEST(sent_packets_acknowledged__refuses_what_was_never_sent),
-        TEST(sent_packets_acknowledged__three_later_ones_are_a_loss),
-        TEST(sent_packets_expire__age_is_a_loss_when_a_later_one_has_come),
-        TEST(sent_packets_acknowledged__words_say_more_than_their_bits),
-        TEST(sent_packets_timer__doubles_and_the_third_loses_all),
-        TEST(sent_packets_timer__probes_come_before_a_timeout),
-        TEST(sent_packets_expire__a_probe_finds_a_lost_tail),
-        TEST(sent_packets_timer__stays_within_its_limits),
-        TEST(sent_packets_timer__what_is_heard_puts_it_off),
-        TEST(sent_packets_measured__as_rfc_9002),
-        TEST(sent_packets_acknowledged__measures_the_newest),
-        TEST(sent_packets_full__until_the_oldest_is_settled),
-#undef TEST
-        cmocka_unit_test(sent_packets__all_comes_once_through_any_network),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@ static void tear_down(struct fixture *f)
     assert_int_equal(close(f->fd), 0);
 }
 
-#define CASE(name) SL_CASE_USING(name, struct fixture, set_up, tear_down)
+#define CASE(name) SL_CASE_USING(name, struct fixture, fixture, set_up, tear_down)
 
 CASE(host_is_accepted__knows_its_names)
 {

@@ -43,10 +43,8 @@ static void no_events(struct ibv_cq *cq, unsigned count)
 {
 }
 
-static int setup(void **state)
+static void setup(struct fixture *fixture)
 {
-    struct fixture *fixture = calloc(1, sizeof *fixture);
-    assert_non_null(fixture);
     rdma_wire_init(&fixture->wire);
     fixture->a = &fixture->wire.ends[0];
     fixture->b = &fixture->wire.ends[1];
@@ -60,18 +58,15 @@ static int setup(void **state)
     library->destroy_cq = free_cq;
     library->ack_cq_events = no_events;
     library->dealloc_pd = free_pd;
-    *state = fixture;
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(struct fixture *fixture)
 {
-    struct fixture *fixture = *state;
     rdma_wire_fini(&fixture->wire);
     free(fixture->memory);
-    free(fixture);
-    return 0;
 }
+
+#define CASE(name) SL_CASE_USING(name, struct fixture, fixture, setup, teardown)
 
 /* As the device does with a queue pair that was told to stop. */
 static void let_stop(struct rdma_wire_end *end)
@@ -96,9 +91,8 @@ static uint32_t visit_until_closed(struct rdma_wire_end *end)
  */
 
 /* A payload that the peer has not read. */
-SL_CASE_WITH(nic_lose__what_connections_hold_is_given_back_before_the_device, setup, teardown)
+CASE(nic_lose__what_connections_hold_is_given_back_before_the_device)
 {
-    struct fixture *fixture = *state;
     struct sl_rdma *rdma = &fixture->wire.fake.rdma;
     struct sl_rdma_nic *nic = &fixture->wire.fake.nic;
     rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 100000, 1);
@@ -120,9 +114,8 @@ SL_CASE_WITH(nic_lose__what_connections_hold_is_given_back_before_the_device, se
 }
 
 /* Its promise is given back, and it has a queue pair no more. */
-SL_CASE_WITH(nic_lose__a_connection_between_two_queue_pairs_keeps_the_device, setup, teardown)
+CASE(nic_lose__a_connection_between_two_queue_pairs_keeps_the_device)
 {
-    struct fixture *fixture = *state;
     struct sl_rdma *rdma = &fixture->wire.fake.rdma;
     struct sl_rdma_nic *nic = &fixture->wire.fake.nic;
     rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 100000, 1);
@@ -143,9 +136,8 @@ SL_CASE_WITH(nic_lose__a_connection_between_two_queue_pairs_keeps_the_device, se
     rdma->lost = NULL;
 }
 
-SL_CASE_WITH(end__completions_are_looked_at_before_the_queue_pair_goes, setup, teardown)
+CASE(end__completions_are_looked_at_before_the_queue_pair_goes)
 {
-    struct fixture *fixture = *state;
     struct sl_rdma_conn *conn = fixture->a->conn;
     let_stop(fixture->a);
     sl_rdma_conn_end(conn, SL_ERR_CLOSED);
@@ -158,9 +150,8 @@ SL_CASE_WITH(end__completions_are_looked_at_before_the_queue_pair_goes, setup, t
 }
 
 /* All that it was to say was said before it left, and may not have been looked at. */
-SL_CASE_WITH(disconnected__what_came_before_the_connection_was_open_counts, setup, teardown)
+CASE(disconnected__what_came_before_the_connection_was_open_counts)
 {
-    struct fixture *fixture = *state;
     struct sl_rdma_conn *conn = fixture->b->conn;
     conn->phase = SL_RDMA_ACCEPTING;
     conn->accept_pending = true;
@@ -175,9 +166,8 @@ SL_CASE_WITH(disconnected__what_came_before_the_connection_was_open_counts, setu
 }
 
 /* Nobody would give the buffers back. */
-SL_CASE_WITH(credit_heard__without_a_queue_pair_nothing_is_promised, setup, teardown)
+CASE(credit_heard__without_a_queue_pair_nothing_is_promised)
 {
-    struct fixture *fixture = *state;
     struct sl_rdma_conn *conn = fixture->b->conn;
     const struct sl_rdma_packet head = {
         .kind = SL_RDMA_CREDIT_UPDATE, .flags = SL_RDMA_STALLED, .limit = SL_RDMA_WINDOW_MIN};
@@ -224,9 +214,8 @@ static void destroy_channel(struct rdma_event_channel *channel)
     channels_destroyed++;
 }
 
-SL_CASE_WITH(cm_keep__the_channel_outlives_the_transport, setup, teardown)
+CASE(cm_keep__the_channel_outlives_the_transport)
 {
-    struct fixture *fixture = *state;
     struct sl_rdma *rdma = &fixture->wire.fake.rdma;
     struct sl_rdma_library *library = &fixture->wire.fake.library;
     library->get_devices = get_devices;
@@ -248,9 +237,8 @@ SL_CASE_WITH(cm_keep__the_channel_outlives_the_transport, setup, teardown)
     close(the_channel.fd);
 }
 
-SL_CASE_WITH(cm_open__iwarp_is_no_device, setup, teardown)
+CASE(cm_open__iwarp_is_no_device)
 {
-    struct fixture *fixture = *state;
     struct sl_rdma_library *library = &fixture->wire.fake.library;
     library->get_devices = get_devices;
     library->free_devices = free_devices;
@@ -268,9 +256,8 @@ static int query_device(struct ibv_context *context, struct ibv_device_attr *att
     return 0;
 }
 
-SL_CASE_WITH(caps_ask__refuses_devices_that_cannot_be_used, setup, teardown)
+CASE(caps_ask__refuses_devices_that_cannot_be_used)
 {
-    struct fixture *fixture = *state;
     struct sl_rdma_nic *nic = &fixture->wire.fake.nic;
     fixture->wire.fake.library.query_device = query_device;
     device_attr = (struct ibv_device_attr){.max_srq = 1, .max_srq_wr = 100, .max_cqe = 1000};

@@ -40,10 +40,8 @@ static void fake_ack_async_event(struct ibv_async_event *event)
     current->acknowledged++;
 }
 
-static int setup(void **state)
+static void setup(struct fixture *fixture)
 {
-    struct fixture *fixture = calloc(1, sizeof *fixture);
-    assert_non_null(fixture);
     current = fixture;
     rdma_fake_init(&fixture->fake);
     fixture->fake.library.get_async_event = fake_get_async_event;
@@ -60,13 +58,10 @@ static int setup(void **state)
                          0);
         assert_int_equal(is_first, i == 0);
     }
-    *state = fixture;
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(struct fixture *fixture)
 {
-    struct fixture *fixture = *state;
     for (uint32_t i = 0; i < RAILS; i++) {
         sl_rdma_device_leave(&fixture->members[i]);
     }
@@ -74,9 +69,9 @@ static int teardown(void **state)
     close(fixture->fake.verbs.async_fd);
     close(fixture->fake.verbs.cmd_fd);
     rdma_fake_fini(&fixture->fake);
-    free(fixture);
-    return 0;
 }
+
+#define CASE(name) SL_CASE_USING(name, struct fixture, fixture, setup, teardown)
 
 static void happen_to(struct fixture *fixture, uint32_t nic, enum ibv_event_type type)
 {
@@ -90,9 +85,8 @@ static bool is_awake(const struct fixture *fixture, uint32_t nic)
     return poll(&fd, 1, 0) == 1;
 }
 
-SL_CASE_WITH(next__what_is_another_s_goes_to_him, setup, teardown)
+CASE(next__what_is_another_s_goes_to_him)
 {
-    struct fixture *fixture = *state;
     struct sl_rdma_device_event event;
     happen_to(fixture, 2, IBV_EVENT_QP_LAST_WQE_REACHED);
     assert_false(sl_rdma_device_next(&fixture->members[0], &event));
@@ -107,9 +101,8 @@ SL_CASE_WITH(next__what_is_another_s_goes_to_him, setup, teardown)
     assert_false(is_awake(fixture, 2));
 }
 
-SL_CASE_WITH(next__what_is_the_device_s_goes_to_all, setup, teardown)
+CASE(next__what_is_the_device_s_goes_to_all)
 {
-    struct fixture *fixture = *state;
     struct sl_rdma_device_event event;
     fixture->events[fixture->written++] =
         (struct ibv_async_event){.element.port_num = 1, .event_type = IBV_EVENT_PORT_ERR};
@@ -121,9 +114,8 @@ SL_CASE_WITH(next__what_is_the_device_s_goes_to_all, setup, teardown)
     assert_int_equal(fixture->acknowledged, 1);
 }
 
-SL_CASE_WITH(next__many_come_in_order, setup, teardown)
+CASE(next__many_come_in_order)
 {
-    struct fixture *fixture = *state;
     struct sl_rdma_device_event event;
     for (uint32_t i = 0; i < 50; i++) {
         fixture->pairs[1].qp_num = i;
@@ -137,9 +129,8 @@ SL_CASE_WITH(next__many_come_in_order, setup, teardown)
     assert_false(sl_rdma_device_next(&fixture->members[1], &event));
 }
 
-SL_CASE_WITH(leave__others_still_hear, setup, teardown)
+CASE(leave__others_still_hear)
 {
-    struct fixture *fixture = *state;
     struct sl_rdma_device_event event;
     happen_to(fixture, 1, IBV_EVENT_QP_FATAL);
     happen_to(fixture, 2, IBV_EVENT_QP_FATAL);
@@ -166,9 +157,8 @@ static void leave_all(struct fixture *fixture)
     }
 }
 
-SL_CASE_WITH(remove__all_are_told_and_the_last_lets_go, setup, teardown)
+CASE(remove__all_are_told_and_the_last_lets_go)
 {
-    struct fixture *fixture = *state;
     struct sl_rdma_device_event event;
     sl_rdma_device_remove(&fixture->members[1]);
     sl_rdma_device_remove(&fixture->members[2]);
@@ -184,17 +174,15 @@ SL_CASE_WITH(remove__all_are_told_and_the_last_lets_go, setup, teardown)
     sl_rdma_device_remove(&fixture->members[0]);
 }
 
-SL_CASE_WITH(leave__a_device_that_is_there_stays_open, setup, teardown)
+CASE(leave__a_device_that_is_there_stays_open)
 {
-    struct fixture *fixture = *state;
     leave_all(fixture);
     assert_true(leads_somewhere(fixture->fake.verbs.async_fd));
     assert_true(leads_somewhere(fixture->fake.verbs.cmd_fd));
 }
 
-SL_CASE_WITH(is_there__by_its_entry_in_sysfs, setup, teardown)
+CASE(is_there__by_its_entry_in_sysfs)
 {
-    struct fixture *fixture = *state;
     assert_true(sl_rdma_device_is_there(&fixture->members[0]));
     fixture->fake.device.dev_path[1] = '?';
     assert_false(sl_rdma_device_is_there(&fixture->members[0]));

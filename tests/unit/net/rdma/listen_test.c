@@ -25,24 +25,19 @@ static int done(struct ibv_qp *queue_pair, struct ibv_qp_attr *attr, int mask)
     return 0;
 }
 
-static int setup(void **state)
+static void setup(struct fixture *fixture)
 {
-    struct fixture *fixture = calloc(1, sizeof *fixture);
-    assert_non_null(fixture);
     rdma_wire_init(&fixture->wire);
     fixture->a = &fixture->wire.ends[0];
     fixture->wire.fake.library.modify_qp = done;
-    *state = fixture;
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(struct fixture *fixture)
 {
-    struct fixture *fixture = *state;
     rdma_wire_fini(&fixture->wire);
-    free(fixture);
-    return 0;
 }
+
+#define CASE(name) SL_CASE_USING(name, struct fixture, fixture, setup, teardown)
 
 static struct rdma_cm_id listening, asking;
 static struct ibv_qp asked_pair;
@@ -128,9 +123,8 @@ static uint32_t ask_to_connect(struct fixture *fixture, const struct sl_rdma_hel
     return rejection.limit;
 }
 
-SL_CASE_WITH(listen_request__says_why_not, setup, teardown)
+CASE(listen_request__says_why_not)
 {
-    struct fixture *fixture = *state;
     struct rdma_fake *fake = &fixture->wire.fake;
     struct sl_rdma_hello hello = {
         .magic = SL_RDMA_MAGIC, .version = SL_RDMA_VERSION, .limit = 8, .reads = 1};
@@ -204,9 +198,8 @@ static void open_channel(struct fixture *fixture)
 }
 
 /* The other one turns it away, since it may have no connection. */
-SL_CASE_WITH(listen_request__goes_to_the_transport_that_it_names, setup, teardown)
+CASE(listen_request__goes_to_the_transport_that_it_names)
 {
-    struct fixture *fixture = *state;
     struct rdma_fake *fake = &fixture->wire.fake;
     struct sl_rdma other = {.base.reactor = fake->rdma.base.reactor,
                             .library = &fake->library,
@@ -274,9 +267,8 @@ static int accept_without(struct rdma_cm_id *id, struct rdma_conn_param *param)
     return 0;
 }
 
-SL_CASE_WITH(access_accept__gives_none_before_the_peer_is_welcome, setup, teardown)
+CASE(access_accept__gives_none_before_the_peer_is_welcome)
 {
-    struct fixture *fixture = *state;
     struct sl_rdma_library *library = &fixture->wire.fake.library;
     struct sl_rdma_conn *conn = fixture->a->conn;
     library->init_qp_attr = init_attributes;
@@ -297,9 +289,8 @@ SL_CASE_WITH(access_accept__gives_none_before_the_peer_is_welcome, setup, teardo
 }
 
 /* It is not asked again and again, as one that is too busy to say anything. */
-SL_CASE_WITH(rejected__who_says_why_is_not_asked_again, setup, teardown)
+CASE(rejected__who_says_why_is_not_asked_again)
 {
-    struct fixture *fixture = *state;
     struct sl_rdma_conn *conn = fixture->a->conn;
     conn->phase = SL_RDMA_RESOLVING;
     struct sl_rdma_cm_event event = {.type = RDMA_CM_EVENT_REJECTED, .status = 28};
@@ -337,9 +328,8 @@ static int resolve_address(struct rdma_cm_id *id, struct sockaddr *from, struct 
     return 0;
 }
 
-SL_CASE_WITH(rejected__a_busy_listener_is_asked_again_after_a_pause, setup, teardown)
+CASE(rejected__a_busy_listener_is_asked_again_after_a_pause)
 {
-    struct fixture *fixture = *state;
     struct rdma_fake *fake = &fixture->wire.fake;
     struct sl_rdma_conn *conn = fixture->a->conn;
     fake->library.create_id = create_id;

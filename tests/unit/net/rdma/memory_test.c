@@ -17,28 +17,23 @@ struct fixture {
     struct sl_rdma_local_sge spans[SPANS_MAX];
 };
 
-static int setup(void **state)
+static void setup(struct fixture *fixture)
 {
-    struct fixture *fixture = calloc(1, sizeof *fixture);
-    assert_non_null(fixture);
     rdma_fake_init(&fixture->fake);
     assert_int_equal(sl_rdma_memory_open(&fixture->fake.nic), 0);
     assert_int_equal(sl_shared_create("read", BYTES, SL_SHARED_READ, &fixture->read), 0);
     assert_int_equal(sl_shared_create("write", BYTES, SL_SHARED_WRITE, &fixture->write), 0);
-    *state = fixture;
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(struct fixture *fixture)
 {
-    struct fixture *fixture = *state;
     sl_rdma_memory_close(&fixture->fake.nic);
     rdma_fake_fini(&fixture->fake);
     sl_shared_destroy(&fixture->read);
     sl_shared_destroy(&fixture->write);
-    free(fixture);
-    return 0;
 }
+
+#define CASE(name) SL_CASE_USING(name, struct fixture, fixture, setup, teardown)
 
 static void take(struct fixture *fixture, void *base, size_t bytes)
 {
@@ -59,16 +54,14 @@ static const struct rdma_fake_region *region_of(const struct fixture *fixture, u
     return region;
 }
 
-SL_CASE_WITH(register__registers_nothing_with_the_device, setup, teardown)
+CASE(register__registers_nothing_with_the_device)
 {
-    struct fixture *fixture = *state;
     take(fixture, fixture->read.base, BYTES);
     assert_int_equal(fixture->fake.registered, 0);
 }
 
-SL_CASE_WITH(register__has_a_limit, setup, teardown)
+CASE(register__has_a_limit)
 {
-    struct fixture *fixture = *state;
     for (uint32_t i = 0; i < SL_RDMA_REGIONS; i++) {
         take(fixture, fixture->read.base + i, 1);
     }
@@ -79,9 +72,8 @@ SL_CASE_WITH(register__has_a_limit, setup, teardown)
     assert_int_equal(find(fixture, fixture->write.base, 8, SL_RDMA_USE_SEND), 1);
 }
 
-SL_CASE_WITH(find__registers_the_chunk_once, setup, teardown)
+CASE(find__registers_the_chunk_once)
 {
-    struct fixture *fixture = *state;
     uint8_t *at = fixture->read.base + SL_RDMA_CHUNK_BYTES + 16;
     take(fixture, fixture->read.base, BYTES);
     assert_int_equal(find(fixture, at, 1000, SL_RDMA_USE_SEND), 1);
@@ -96,9 +88,8 @@ SL_CASE_WITH(find__registers_the_chunk_once, setup, teardown)
     assert_int_equal(fixture->fake.deregistered, 0);
 }
 
-SL_CASE_WITH(find__splits_at_chunks, setup, teardown)
+CASE(find__splits_at_chunks)
 {
-    struct fixture *fixture = *state;
     take(fixture, fixture->read.base, BYTES);
     uint8_t *at = fixture->read.base + SL_RDMA_CHUNK_BYTES - 1;
     assert_int_equal(find(fixture, at, SL_RDMA_CHUNK_BYTES + 2, SL_RDMA_USE_READ), 3);
@@ -115,18 +106,16 @@ SL_CASE_WITH(find__splits_at_chunks, setup, teardown)
     assert_int_equal(region_of(fixture, 2)->bytes, TAIL);
 }
 
-SL_CASE_WITH(find__too_many_spans_are_none, setup, teardown)
+CASE(find__too_many_spans_are_none)
 {
-    struct fixture *fixture = *state;
     take(fixture, fixture->read.base, BYTES);
     uint8_t *at = fixture->read.base + SL_RDMA_CHUNK_BYTES - 1;
     assert_int_equal(
         sl_rdma_memory_find(&fixture->fake.nic, at, 2, SL_RDMA_USE_READ, fixture->spans, 1), 0);
 }
 
-SL_CASE_WITH(find__the_end_of_a_region_is_the_end, setup, teardown)
+CASE(find__the_end_of_a_region_is_the_end)
 {
-    struct fixture *fixture = *state;
     take(fixture, fixture->read.base, BYTES);
     assert_int_equal(find(fixture, fixture->read.base + BYTES - 8, 8, SL_RDMA_USE_SEND), 1);
     assert_int_equal(find(fixture, fixture->read.base + BYTES - 8, 9, SL_RDMA_USE_SEND), 0);
@@ -134,9 +123,8 @@ SL_CASE_WITH(find__the_end_of_a_region_is_the_end, setup, teardown)
 }
 
 /* Memory that the device only sends from and receives into has no key that a peer could use. */
-SL_CASE_WITH(find__peers_read_what_was_for_them_to_read, setup, teardown)
+CASE(find__peers_read_what_was_for_them_to_read)
 {
-    struct fixture *fixture = *state;
     const int remote = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
     take(fixture, fixture->read.base, BYTES);
     assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 1);
@@ -151,9 +139,8 @@ SL_CASE_WITH(find__peers_read_what_was_for_them_to_read, setup, teardown)
     assert_int_equal(fixture->fake.registered, 3); /* one serves both */
 }
 
-SL_CASE_WITH(find__peers_write_where_it_was_shared_for_it, setup, teardown)
+CASE(find__peers_write_where_it_was_shared_for_it)
 {
-    struct fixture *fixture = *state;
     take(fixture, fixture->read.base, BYTES);
     take(fixture, fixture->write.base, BYTES);
     assert_int_equal(find(fixture, fixture->write.base, 8, SL_RDMA_USE_REPLY_BUFFER), 1);
@@ -165,9 +152,8 @@ SL_CASE_WITH(find__peers_write_where_it_was_shared_for_it, setup, teardown)
 
 /* Memory that the caller registered and does not share: peers write it from its first use as a
  * reply buffer on, chunk by chunk, and no key of another use lets them. */
-SL_CASE_WITH(find__own_memory_is_registered_once_as_a_reply_buffer, setup, teardown)
+CASE(find__own_memory_is_registered_once_as_a_reply_buffer)
 {
-    struct fixture *fixture = *state;
     uint8_t *own = aligned_alloc(4096, 2 * SL_RDMA_CHUNK_BYTES);
     take(fixture, own, 2 * SL_RDMA_CHUNK_BYTES);
     assert_int_equal(find(fixture, own, 8, SL_RDMA_USE_READ), 1);
@@ -189,27 +175,24 @@ SL_CASE_WITH(find__own_memory_is_registered_once_as_a_reply_buffer, setup, teard
 }
 
 /* It would stay open to peers beyond the request, or be registered for each. */
-SL_CASE_WITH(find__memory_that_is_not_registered_is_no_reply_buffer, setup, teardown)
+CASE(find__memory_that_is_not_registered_is_no_reply_buffer)
 {
-    struct fixture *fixture = *state;
     assert_int_equal(sl_rdma_memory_find(&fixture->fake.nic, fixture->write.base, 1000,
                                          SL_RDMA_USE_REPLY_BUFFER, fixture->spans, SPANS_MAX),
                      0);
     assert_int_equal(fixture->fake.registered, 0);
 }
 
-SL_CASE_WITH(find__takes_relaxed_order_where_it_can, setup, teardown)
+CASE(find__takes_relaxed_order_where_it_can)
 {
-    struct fixture *fixture = *state;
     fixture->fake.nic.caps.relaxed_order = true;
     take(fixture, fixture->read.base, BYTES);
     assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 1);
     assert_true((region_of(fixture, 0)->access & IBV_ACCESS_RELAXED_ORDERING) != 0);
 }
 
-SL_CASE_WITH(unregister__deregisters, setup, teardown)
+CASE(unregister__deregisters)
 {
-    struct fixture *fixture = *state;
     take(fixture, fixture->read.base, BYTES);
     assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 1);
     sl_rdma_memory_unregister(&fixture->fake.rdma.base, fixture->read.base);
@@ -221,9 +204,8 @@ SL_CASE_WITH(unregister__deregisters, setup, teardown)
 }
 
 /* A rail that did not hear of it: its chunks are of a registration that is over. */
-SL_CASE_WITH(find__chunks_of_an_older_registration_do_not_serve, setup, teardown)
+CASE(find__chunks_of_an_older_registration_do_not_serve)
 {
-    struct fixture *fixture = *state;
     take(fixture, fixture->read.base, BYTES);
     assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 1);
     fixture->fake.rdma.nics = NULL;
@@ -234,9 +216,8 @@ SL_CASE_WITH(find__chunks_of_an_older_registration_do_not_serve, setup, teardown
     assert_int_equal(fixture->fake.deregistered, 1);
 }
 
-SL_CASE_WITH(find__a_device_that_refuses_is_not_asked_each_time, setup, teardown)
+CASE(find__a_device_that_refuses_is_not_asked_each_time)
 {
-    struct fixture *fixture = *state;
     take(fixture, fixture->read.base, BYTES);
     fixture->fake.live_bytes_max = SL_RDMA_CHUNK_BYTES;
     assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 1);
@@ -251,9 +232,8 @@ SL_CASE_WITH(find__a_device_that_refuses_is_not_asked_each_time, setup, teardown
     assert_int_equal(find(fixture, second, 8, SL_RDMA_USE_SEND), 1);
 }
 
-SL_CASE_WITH(find__other_memory_is_never_registered, setup, teardown)
+CASE(find__other_memory_is_never_registered)
 {
-    struct fixture *fixture = *state;
     assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 0);
     assert_int_equal(fixture->fake.registered, 0);
     assert_false(sl_rdma_memory_is_registered(&fixture->fake.nic, fixture->read.base, 8));
@@ -261,9 +241,8 @@ SL_CASE_WITH(find__other_memory_is_never_registered, setup, teardown)
     assert_true(sl_rdma_memory_is_registered(&fixture->fake.nic, fixture->read.base, 8));
 }
 
-SL_CASE_WITH(find__a_device_that_is_gone_knows_nothing, setup, teardown)
+CASE(find__a_device_that_is_gone_knows_nothing)
 {
-    struct fixture *fixture = *state;
     take(fixture, fixture->read.base, BYTES);
     fixture->fake.nic.gone = true;
     assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 0);

@@ -13,28 +13,23 @@ struct fixture {
     struct sl_rdma_conn conns[CONNS];
 };
 
-static int setup(void **state)
+static void setup(struct fixture *fixture)
 {
-    struct fixture *fixture = calloc(1, sizeof *fixture);
-    assert_non_null(fixture);
     rdma_fake_init(&fixture->fake);
     for (uint32_t i = 0; i < CONNS; i++) {
         fixture->conns[i].rdma = &fixture->fake.rdma;
         fixture->conns[i].nic = &fixture->fake.nic;
         fixture->conns[i].serial = i + 1;
     }
-    *state = fixture;
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(struct fixture *fixture)
 {
-    struct fixture *fixture = *state;
     sl_rdma_pool_close(&fixture->fake.nic);
     rdma_fake_fini(&fixture->fake);
-    free(fixture);
-    return 0;
 }
+
+#define CASE(name) SL_CASE_USING(name, struct fixture, fixture, setup, teardown)
 
 static bool promise(struct fixture *fixture, uint32_t conn, uint32_t window)
 {
@@ -52,9 +47,8 @@ static struct sl_rdma_block *fill(struct fixture *fixture, enum ibv_wc_status st
     return sl_rdma_pool_take(&fixture->fake.nic, &wc);
 }
 
-SL_CASE_WITH(promise__posts_what_was_promised, setup, teardown)
+CASE(promise__posts_what_was_promised)
 {
-    struct fixture *fixture = *state;
     for (uint32_t i = 0; i < CONNS; i++) {
         assert_true(promise(fixture, i, SL_RDMA_WINDOW_MIN));
         assert_true(fixture->fake.posted_count >= (i + 1) * MINIMUM);
@@ -70,9 +64,8 @@ SL_CASE_WITH(promise__posts_what_was_promised, setup, teardown)
     assert_int_equal(fixture->fake.nic.promises, 0);
 }
 
-SL_CASE_WITH(promise__blocks_do_not_overlap, setup, teardown)
+CASE(promise__blocks_do_not_overlap)
 {
-    struct fixture *fixture = *state;
     assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MAX));
     for (uint32_t i = 0; i < fixture->fake.posted_count; i++) {
         const struct sl_rdma_block *block = (void *)(uintptr_t)(fixture->fake.posted[i] - 1);
@@ -91,9 +84,8 @@ SL_CASE_WITH(promise__blocks_do_not_overlap, setup, teardown)
     release(fixture, 0);
 }
 
-SL_CASE_WITH(promise__a_larger_window_is_bounded_and_the_smallest_is_not, setup, teardown)
+CASE(promise__a_larger_window_is_bounded_and_the_smallest_is_not)
 {
-    struct fixture *fixture = *state;
     fixture->fake.rdma.options.buffers_max = 3 * MINIMUM;
     assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
     assert_true(promise(fixture, 0, 2 * SL_RDMA_WINDOW_MIN));
@@ -105,9 +97,8 @@ SL_CASE_WITH(promise__a_larger_window_is_bounded_and_the_smallest_is_not, setup,
     assert_true(fixture->fake.posted_count >= CONNS * MINIMUM + SL_RDMA_WINDOW_MIN);
 }
 
-SL_CASE_WITH(promise__the_shared_queue_is_not_overfilled, setup, teardown)
+CASE(promise__the_shared_queue_is_not_overfilled)
 {
-    struct fixture *fixture = *state;
     fixture->fake.nic.srq_entries = fixture->fake.post_max = 3 * MINIMUM + 1;
     for (uint32_t i = 0; i < 3; i++) {
         assert_true(promise(fixture, i, SL_RDMA_WINDOW_MIN));
@@ -119,9 +110,8 @@ SL_CASE_WITH(promise__the_shared_queue_is_not_overfilled, setup, teardown)
     assert_true(promise(fixture, 3, SL_RDMA_WINDOW_MIN));
 }
 
-SL_CASE_WITH(promise__the_completion_queue_grows, setup, teardown)
+CASE(promise__the_completion_queue_grows)
 {
-    struct fixture *fixture = *state;
     for (uint32_t i = 0; i < CONNS; i++) {
         assert_true(promise(fixture, i, SL_RDMA_WINDOW_MAX));
         assert_true((uint32_t)fixture->fake.cq.cqe >=
@@ -130,9 +120,8 @@ SL_CASE_WITH(promise__the_completion_queue_grows, setup, teardown)
     assert_true(fixture->fake.resizes > 0);
 }
 
-SL_CASE_WITH(promise__is_refused_where_completions_have_no_room, setup, teardown)
+CASE(promise__is_refused_where_completions_have_no_room)
 {
-    struct fixture *fixture = *state;
     fixture->fake.nic.caps.resizes = false;
     uint32_t made = 0;
     while (made < CONNS && promise(fixture, made, SL_RDMA_WINDOW_MIN)) {
@@ -144,9 +133,8 @@ SL_CASE_WITH(promise__is_refused_where_completions_have_no_room, setup, teardown
     assert_int_equal(fixture->fake.nic.promises, made);
 }
 
-SL_CASE_WITH(promise__little_memory_is_enough_for_few, setup, teardown)
+CASE(promise__little_memory_is_enough_for_few)
 {
-    struct fixture *fixture = *state;
     fixture->fake.live_bytes_max = 130 << 10;
     assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
     assert_false(promise(fixture, 0, SL_RDMA_WINDOW_MAX));
@@ -156,9 +144,8 @@ SL_CASE_WITH(promise__little_memory_is_enough_for_few, setup, teardown)
     assert_true(promise(fixture, 1, SL_RDMA_WINDOW_MIN)); /* tried however lately it failed */
 }
 
-SL_CASE_WITH(put__posts_in_batches, setup, teardown)
+CASE(put__posts_in_batches)
 {
-    struct fixture *fixture = *state;
     struct sl_rdma_block *blocks[20];
     assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MAX));
     uint32_t posted = fixture->fake.posted_count;
@@ -179,9 +166,8 @@ SL_CASE_WITH(put__posts_in_batches, setup, teardown)
     assert_int_equal(fixture->fake.post_calls, calls + 2);
 }
 
-SL_CASE_WITH(put__what_the_device_refuses_is_posted_later, setup, teardown)
+CASE(put__what_the_device_refuses_is_posted_later)
 {
-    struct fixture *fixture = *state;
     assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
     uint32_t posted = fixture->fake.posted_count;
     struct sl_rdma_block *first = fill(fixture, IBV_WC_SUCCESS);
@@ -197,9 +183,8 @@ SL_CASE_WITH(put__what_the_device_refuses_is_posted_later, setup, teardown)
     assert_int_equal(fixture->fake.posted_count, posted);
 }
 
-SL_CASE_WITH(get__gives_blocks_of_their_kind, setup, teardown)
+CASE(get__gives_blocks_of_their_kind)
 {
-    struct fixture *fixture = *state;
     struct sl_rdma_block *send = sl_rdma_pool_get(&fixture->fake.nic, SL_RDMA_BLOCK_SEND);
     struct sl_rdma_block *staging = sl_rdma_pool_get(&fixture->fake.nic, SL_RDMA_BLOCK_STAGING);
     assert_non_null(send);
@@ -218,9 +203,8 @@ SL_CASE_WITH(get__gives_blocks_of_their_kind, setup, teardown)
     sl_rdma_pool_put(staging);
 }
 
-SL_CASE_WITH(get__is_bounded, setup, teardown)
+CASE(get__is_bounded)
 {
-    struct fixture *fixture = *state;
     fixture->fake.rdma.options.buffers_max = 40;
     struct sl_rdma_block *list = NULL;
     struct sl_rdma_block *block;
@@ -239,9 +223,8 @@ SL_CASE_WITH(get__is_bounded, setup, teardown)
     }
 }
 
-SL_CASE_WITH(unpin__what_lies_in_blocks_stays, setup, teardown)
+CASE(unpin__what_lies_in_blocks_stays)
 {
-    struct fixture *fixture = *state;
     assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
     struct sl_rdma_block *block = fill(fixture, IBV_WC_SUCCESS);
     block->at[5] = 77;
@@ -256,9 +239,8 @@ SL_CASE_WITH(unpin__what_lies_in_blocks_stays, setup, teardown)
     assert_int_equal(fixture->fake.post_calls, calls);
 }
 
-SL_CASE_WITH(put__a_staging_block_wakes_who_waits, setup, teardown)
+CASE(put__a_staging_block_wakes_who_waits)
 {
-    struct fixture *fixture = *state;
     struct sl_rdma *rdma = &fixture->fake.rdma;
     struct sl_rdma_block *block = sl_rdma_pool_get(&fixture->fake.nic, SL_RDMA_BLOCK_STAGING);
     sl_rdma_pool_put(block);

@@ -17,10 +17,8 @@ struct fixture {
     struct ibv_mr *mr; /* of memory: what a peer of ours would let us read */
 };
 
-static int setup(void **state)
+static void setup(struct fixture *fixture)
 {
-    struct fixture *fixture = calloc(1, sizeof *fixture);
-    assert_non_null(fixture);
     rdma_wire_init(&fixture->wire);
     fixture->a = &fixture->wire.ends[0];
     fixture->b = &fixture->wire.ends[1];
@@ -31,8 +29,6 @@ static int setup(void **state)
     fixture->mr =
         fixture->wire.fake.library.reg_mr(&fixture->wire.fake.pd, fixture->memory, MEMORY_BYTES,
                                           IBV_ACCESS_REMOTE_READ | IBV_ACCESS_LOCAL_WRITE);
-    *state = fixture;
-    return 0;
 }
 
 static void register_sink(struct fixture *fixture)
@@ -41,16 +37,15 @@ static void register_sink(struct fixture *fixture)
         sl_rdma_memory_register(&fixture->wire.fake.rdma.base, fixture->sink, MEMORY_BYTES), 0);
 }
 
-static int teardown(void **state)
+static void teardown(struct fixture *fixture)
 {
-    struct fixture *fixture = *state;
     (void)fixture->wire.fake.library.dereg_mr(fixture->mr);
     rdma_wire_fini(&fixture->wire);
     free(fixture->memory);
     free(fixture->sink);
-    free(fixture);
-    return 0;
 }
+
+#define CASE(name) SL_CASE_USING(name, struct fixture, fixture, setup, teardown)
 
 /* ---- Packets made by hand ---------------------------------------------------------------------
  */
@@ -131,10 +126,10 @@ static void inject(struct fixture *fixture, const struct packet *packet)
 
 /* Of the receiver nothing but its end is left, and its buffer is posted again, unless it is looked
  * at when its turn comes: then with the end. */
-static void expect_refused(void **state, const struct packet *packet, int err)
+static void expect_refused(const struct packet *packet, int err)
 {
-    assert_int_equal(setup(state), 0);
-    struct fixture *fixture = *state;
+    struct fixture *fixture = calloc(1, sizeof *fixture);
+    setup(fixture);
     uint32_t posted = fixture->wire.fake.posted_count;
     inject(fixture, packet);
     rdma_wire_turn(&fixture->wire);
@@ -144,7 +139,8 @@ static void expect_refused(void **state, const struct packet *packet, int err)
     uint32_t pins = sl_rdma_receive_is_done(fixture->b->conn) ? 0 : 1;
     assert_int_equal(fixture->wire.fake.posted_count + pins, posted);
     assert_int_equal(fixture->a->conn->phase, SL_RDMA_LIVE);
-    assert_int_equal(teardown(state), 0);
+    teardown(fixture);
+    free(fixture);
 }
 
 SL_CASE(packet__that_is_none)
@@ -153,25 +149,25 @@ SL_CASE(packet__that_is_none)
     for (uint32_t count = 0; count < good.count; count++) {
         bad = good;
         bad.count = count;
-        expect_refused(state, &bad, SL_ERR_PROTOCOL);
+        expect_refused(&bad, SL_ERR_PROTOCOL);
     }
     bad = good;
     bad.count += 8;
-    expect_refused(state, &bad, SL_ERR_PROTOCOL);
+    expect_refused(&bad, SL_ERR_PROTOCOL);
     for (uint32_t kind = 0; kind < 256; kind++) {
         if (kind != SL_RDMA_FRAMES) {
             bad = good;
             bad.bytes[offsetof(struct sl_rdma_packet, kind)] = (uint8_t)kind;
-            expect_refused(state, &bad, SL_ERR_PROTOCOL);
+            expect_refused(&bad, SL_ERR_PROTOCOL);
         }
     }
     for (uint32_t remote_sges = 1; remote_sges < 256; remote_sges++) {
         bad = good;
         bad.bytes[offsetof(struct sl_rdma_packet, remote_sge_count)] = (uint8_t)remote_sges;
-        expect_refused(state, &bad, SL_ERR_PROTOCOL);
+        expect_refused(&bad, SL_ERR_PROTOCOL);
         bad = good;
         bad.bytes[offsetof(struct sl_rdma_packet, reply_buffer_count)] = (uint8_t)remote_sges;
-        expect_refused(state, &bad, SL_ERR_PROTOCOL);
+        expect_refused(&bad, SL_ERR_PROTOCOL);
     }
 }
 
@@ -179,19 +175,18 @@ SL_CASE(packet__with_frames_that_are_none)
 {
     struct packet good = frames(1, 40, 1), bad = good;
     bad.bytes[sizeof(struct sl_rdma_packet)]++; /* a byte that is not there */
-    expect_refused(state, &bad, SL_ERR_PROTOCOL);
+    expect_refused(&bad, SL_ERR_PROTOCOL);
     bad = good;
     bad.bytes[sizeof(struct sl_rdma_packet) + offsetof(struct sl_frame, magic)]++;
-    expect_refused(state, &bad, SL_ERR_PROTOCOL);
+    expect_refused(&bad, SL_ERR_PROTOCOL);
     bad = good;
     bad.bytes[sizeof(struct sl_rdma_packet) + 3] = 0x7f;
-    expect_refused(state, &bad, SL_ERR_TOO_LARGE);
+    expect_refused(&bad, SL_ERR_TOO_LARGE);
 }
 
 /* One frame's padding is missing: the next begins in it. */
-SL_CASE_WITH(packet__without_padding, setup, teardown)
+CASE(packet__without_padding)
 {
-    struct fixture *fixture = *state;
     struct packet packet =
         begin((struct sl_rdma_packet){.kind = SL_RDMA_FRAMES, .frame_bytes = FRAME(3) + FRAME(5)});
     add_frame(&packet, SL_FRAME_REQUEST, 1, 3, 1);
@@ -201,9 +196,8 @@ SL_CASE_WITH(packet__without_padding, setup, teardown)
     assert_int_equal(fixture->b->conn->end.err, SL_ERR_PROTOCOL);
 }
 
-SL_CASE_WITH(packet__of_another_version_is_delivered, setup, teardown)
+CASE(packet__of_another_version_is_delivered)
 {
-    struct fixture *fixture = *state;
     struct packet packet = frames(1, 40, 1);
     packet.bytes[sizeof(struct sl_rdma_packet) + offsetof(struct sl_frame, version)]++;
     inject(fixture, &packet);
@@ -222,16 +216,15 @@ static struct packet with_counts(uint32_t limit, uint32_t done)
 SL_CASE(counts__that_cannot_be)
 {
     struct packet bad = with_counts(SL_RDMA_WINDOW_MIN - 1, 0); /* it takes credit back */
-    expect_refused(state, &bad, SL_ERR_PROTOCOL);
+    expect_refused(&bad, SL_ERR_PROTOCOL);
     bad = with_counts(SL_RDMA_WINDOW_MIN, 1); /* nothing was there to be read */
-    expect_refused(state, &bad, SL_ERR_PROTOCOL);
+    expect_refused(&bad, SL_ERR_PROTOCOL);
     bad = with_counts(1U << 30, 0);
-    expect_refused(state, &bad, SL_ERR_PROTOCOL);
+    expect_refused(&bad, SL_ERR_PROTOCOL);
 }
 
-SL_CASE_WITH(credit__is_overdrawn, setup, teardown)
+CASE(credit__is_overdrawn)
 {
-    struct fixture *fixture = *state;
     struct packet packet = frames(1, 40, 1);
     fixture->b->hold = true;
     for (uint32_t i = 0; i < SL_RDMA_WINDOW_MIN; i++) {
@@ -269,16 +262,16 @@ static struct packet with_remote_sge(enum sl_rdma_packet_kind kind, uint32_t rem
 SL_CASE(remote_sges__that_do_not_fit)
 {
     struct packet bad = with_remote_sge(SL_RDMA_LONG, 0, 0);
-    expect_refused(state, &bad, SL_ERR_PROTOCOL);
+    expect_refused(&bad, SL_ERR_PROTOCOL);
     bad = with_remote_sge(SL_RDMA_LONG, 49999, 50000);
-    expect_refused(state, &bad, SL_ERR_PROTOCOL);
+    expect_refused(&bad, SL_ERR_PROTOCOL);
     bad = with_remote_sge(SL_RDMA_LONG, 50001, 50000);
-    expect_refused(state, &bad, SL_ERR_PROTOCOL);
+    expect_refused(&bad, SL_ERR_PROTOCOL);
     bad = with_remote_sge(SL_RDMA_LONG, SL_LIMIT_FRAME_PAYLOAD_BYTES + 1,
                           SL_LIMIT_FRAME_PAYLOAD_BYTES + 1);
-    expect_refused(state, &bad, SL_ERR_TOO_LARGE);
+    expect_refused(&bad, SL_ERR_TOO_LARGE);
     bad = with_remote_sge(SL_RDMA_REPLY_BUFFER, 0, 8);
-    expect_refused(state, &bad, SL_ERR_PROTOCOL);
+    expect_refused(&bad, SL_ERR_PROTOCOL);
 }
 
 SL_CASE(written__where_nothing_was_lent)
@@ -286,12 +279,11 @@ SL_CASE(written__where_nothing_was_lent)
     struct packet bad = begin(
         (struct sl_rdma_packet){.kind = SL_RDMA_WRITTEN, .frame_bytes = SL_FRAME_HEADER_BYTES});
     add_header(&bad, SL_FRAME_REPLY, 1, 40);
-    expect_refused(state, &bad, SL_ERR_PROTOCOL);
+    expect_refused(&bad, SL_ERR_PROTOCOL);
 }
 
-SL_CASE_WITH(fin__is_the_last, setup, teardown)
+CASE(fin__is_the_last)
 {
-    struct fixture *fixture = *state;
     struct packet fin = begin((struct sl_rdma_packet){.kind = SL_RDMA_FIN});
     struct packet more = frames(1, 40, 1);
     inject(fixture, &fin);
@@ -304,9 +296,8 @@ SL_CASE_WITH(fin__is_the_last, setup, teardown)
 /* ---- Order ------------------------------------------------------------------------------------
  */
 
-SL_CASE_WITH(long__holds_back_what_follows, setup, teardown)
+CASE(long__holds_back_what_follows)
 {
-    struct fixture *fixture = *state;
     register_sink(fixture);
     memset(fixture->memory, 2, 50000);
     fixture->b->sink = fixture->sink;
@@ -327,9 +318,8 @@ SL_CASE_WITH(long__holds_back_what_follows, setup, teardown)
     assert_true(sl_rdma_receive_is_done(fixture->b->conn));
 }
 
-SL_CASE_WITH(sink__refused_then_given, setup, teardown)
+CASE(sink__refused_then_given)
 {
-    struct fixture *fixture = *state;
     struct packet packet = lying(fixture, 1, 0, 50000, 1), next = frames(2, 40, 2);
     register_sink(fixture);
     memset(fixture->memory, 1, 50000);
@@ -351,9 +341,8 @@ SL_CASE_WITH(sink__refused_then_given, setup, teardown)
 }
 
 /* Short payloads behind a long one do not wait to be read, only to be delivered. */
-SL_CASE_WITH(long__short_ones_are_read_ahead, setup, teardown)
+CASE(long__short_ones_are_read_ahead)
 {
-    struct fixture *fixture = *state;
     struct packet packets[6];
     register_sink(fixture);
     for (uint32_t i = 0; i < 6; i++) {
@@ -374,9 +363,8 @@ SL_CASE_WITH(long__short_ones_are_read_ahead, setup, teardown)
     assert_int_equal(fixture->b->conn->credit.reads_done, 6);
 }
 
-SL_CASE_WITH(long__no_more_reads_than_the_peer_serves, setup, teardown)
+CASE(long__no_more_reads_than_the_peer_serves)
 {
-    struct fixture *fixture = *state;
     fixture->b->conn->reads_peer = 2;
     for (uint32_t i = 0; i < 6; i++) {
         memset(fixture->memory + i * 9000, (int)i, 9000);
@@ -391,9 +379,8 @@ SL_CASE_WITH(long__no_more_reads_than_the_peer_serves, setup, teardown)
 }
 
 /* The sink's memory cannot be registered: block by block. */
-SL_CASE_WITH(sink__without_keys, setup, teardown)
+CASE(sink__without_keys)
 {
-    struct fixture *fixture = *state;
     struct packet first = lying(fixture, 1, 0, 9000, 1), second = lying(fixture, 2, 0, 100000, 3);
     memset(fixture->memory, 5, 100000);
     fixture->b->sink = fixture->sink + ODD;
@@ -412,9 +399,8 @@ SL_CASE_WITH(sink__without_keys, setup, teardown)
  */
 
 /* A packet's credit comes back with its last message, whatever the order. */
-SL_CASE_WITH(release__gives_credit_back, setup, teardown)
+CASE(release__gives_credit_back)
 {
-    struct fixture *fixture = *state;
     struct packet packet =
         begin((struct sl_rdma_packet){.kind = SL_RDMA_FRAMES, .frame_bytes = 3 * FRAME(40)});
     for (uint32_t i = 0; i < 3; i++) {
@@ -433,9 +419,8 @@ SL_CASE_WITH(release__gives_credit_back, setup, teardown)
 }
 
 /* Another connection is where the message's was: it gets no credit for it. */
-SL_CASE_WITH(release__after_the_connection, setup, teardown)
+CASE(release__after_the_connection)
 {
-    struct fixture *fixture = *state;
     struct packet packet = frames(1, 40, 1);
     fixture->b->hold = true;
     inject(fixture, &packet);
@@ -444,9 +429,8 @@ SL_CASE_WITH(release__after_the_connection, setup, teardown)
     assert_int_equal(fixture->b->conn->credit.counted_consumed, 0);
 }
 
-SL_CASE_WITH(stalled__widens_the_window, setup, teardown)
+CASE(stalled__widens_the_window)
 {
-    struct fixture *fixture = *state;
     for (uint32_t window = SL_RDMA_WINDOW_MIN; window < 4 * SL_RDMA_WINDOW_MAX; window *= 2) {
         struct packet packet =
             begin((struct sl_rdma_packet){.kind = SL_RDMA_CREDIT_UPDATE, .flags = SL_RDMA_STALLED});
@@ -458,9 +442,8 @@ SL_CASE_WITH(stalled__widens_the_window, setup, teardown)
     assert_int_equal(rdma_wire_head(&fixture->b->requests[0]).limit, SL_RDMA_WINDOW_MAX);
 }
 
-SL_CASE_WITH(ping__is_answered, setup, teardown)
+CASE(ping__is_answered)
 {
-    struct fixture *fixture = *state;
     struct packet packet =
         begin((struct sl_rdma_packet){.kind = SL_RDMA_CREDIT_UPDATE, .flags = SL_RDMA_PING});
     inject(fixture, &packet);
@@ -470,9 +453,8 @@ SL_CASE_WITH(ping__is_answered, setup, teardown)
 }
 
 /* After disconnect: dropped, but the peer hears that it was dealt with. */
-SL_CASE_WITH(drain__drops_what_comes, setup, teardown)
+CASE(drain__drops_what_comes)
 {
-    struct fixture *fixture = *state;
     struct packet packets[] = {lying(fixture, 1, 0, 50000, 1), frames(2, 40, 2),
                                lying(fixture, 3, 0, 9000, 1)};
     inject(fixture, &packets[0]); /* for which there is no sink yet */
@@ -488,9 +470,8 @@ SL_CASE_WITH(drain__drops_what_comes, setup, teardown)
 
 /* The end, with reads outstanding and packets waiting: everything is given back (teardown looks).
  */
-SL_CASE_WITH(end__with_everything_in_flight, setup, teardown)
+CASE(end__with_everything_in_flight)
 {
-    struct fixture *fixture = *state;
     fixture->b->hold = true;
     fixture->b->sink = fixture->sink + ODD;
     struct packet packets[] = {frames(1, 40, 1), lying(fixture, 2, 0, 50000, 1),

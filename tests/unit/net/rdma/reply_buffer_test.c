@@ -18,10 +18,8 @@ struct fixture {
     uint8_t *sink;           /* not registered */
 };
 
-static int setup(void **state)
+static void setup(struct fixture *fixture)
 {
-    struct fixture *fixture = calloc(1, sizeof *fixture);
-    assert_non_null(fixture);
     rdma_wire_init(&fixture->wire);
     fixture->a = &fixture->wire.ends[0];
     fixture->b = &fixture->wire.ends[1];
@@ -36,21 +34,18 @@ static int setup(void **state)
     assert_int_equal(
         sl_rdma_memory_register(&fixture->wire.fake.rdma.base, fixture->memory, MEMORY_BYTES), 0);
     fixture->b->sink = fixture->sink;
-    *state = fixture;
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(struct fixture *fixture)
 {
-    struct fixture *fixture = *state;
     sl_rdma_memory_unregister(&fixture->wire.fake.rdma.base, fixture->shared.base);
     rdma_wire_fini(&fixture->wire);
     sl_shared_destroy(&fixture->shared);
     free(fixture->memory);
     free(fixture->sink);
-    free(fixture);
-    return 0;
 }
+
+#define CASE(name) SL_CASE_USING(name, struct fixture, fixture, setup, teardown)
 
 static void *cookie(uintptr_t number)
 {
@@ -77,9 +72,8 @@ static void answer(struct fixture *fixture, uint64_t request_id, uint32_t bytes,
 }
 
 /* One trip: the writes and the header are posted together. */
-SL_CASE_WITH(reply_buffer__one_trip, setup, teardown)
+CASE(reply_buffer__one_trip)
 {
-    struct fixture *fixture = *state;
     uint8_t *reply_buffer = fixture->shared.base;
     fixture->a->sink = reply_buffer;
     static const uint32_t sizes[] = {SL_RDMA_LONG_BYTES, 16384, 16385, 100000};
@@ -102,9 +96,8 @@ SL_CASE_WITH(reply_buffer__one_trip, setup, teardown)
     }
 }
 
-SL_CASE_WITH(reply_buffer__and_sink_says_elsewhere, setup, teardown)
+CASE(reply_buffer__and_sink_says_elsewhere)
 {
-    struct fixture *fixture = *state;
     uint8_t *reply_buffer = fixture->shared.base;
     ask(fixture, 1, reply_buffer, 50000);
     answer(fixture, 1, 50000, 7);
@@ -118,9 +111,8 @@ SL_CASE_WITH(reply_buffer__and_sink_says_elsewhere, setup, teardown)
 }
 
 /* One that is short goes in a packet, one that is too long is read; either way it is over. */
-SL_CASE_WITH(reply_buffer__is_used_once, setup, teardown)
+CASE(reply_buffer__is_used_once)
 {
-    struct fixture *fixture = *state;
     uint8_t *reply_buffer = fixture->shared.base;
     fixture->a->sink = fixture->sink;
     static const uint32_t sizes[] = {100, 60000};
@@ -139,9 +131,8 @@ SL_CASE_WITH(reply_buffer__is_used_once, setup, teardown)
 }
 
 /* More than are remembered, or one of the same number again: without. */
-SL_CASE_WITH(reply_buffer__whose_place_is_taken, setup, teardown)
+CASE(reply_buffer__whose_place_is_taken)
 {
-    struct fixture *fixture = *state;
     uint8_t *reply_buffer = fixture->shared.base;
     ask(fixture, 1, reply_buffer, 50000);
     ask(fixture, 1 + SL_RDMA_REPLY_BUFFERS, reply_buffer, 50000);
@@ -157,9 +148,8 @@ SL_CASE_WITH(reply_buffer__whose_place_is_taken, setup, teardown)
 }
 
 /* Memory that nobody registered is never opened to the peer: the answer is read. */
-SL_CASE_WITH(reply_buffer__anywhere, setup, teardown)
+CASE(reply_buffer__anywhere)
 {
-    struct fixture *fixture = *state;
     uint32_t bytes;
     fixture->a->sink = fixture->sink;
     ask(fixture, 1, fixture->sink, 200000);
@@ -177,9 +167,8 @@ SL_CASE_WITH(reply_buffer__anywhere, setup, teardown)
 }
 
 /* What the caller registered, from wherever: written there. */
-SL_CASE_WITH(reply_buffer__in_memory_of_the_callers, setup, teardown)
+CASE(reply_buffer__in_memory_of_the_callers)
 {
-    struct fixture *fixture = *state;
     struct sl_transport *transport = &fixture->wire.fake.rdma.base;
     fixture->a->sink = fixture->sink;
     assert_int_equal(sl_rdma_memory_register(transport, fixture->sink, MEMORY_BYTES), 0);

@@ -18,10 +18,8 @@ struct fixture {
     uint8_t *sink;
 };
 
-static int setup(void **state)
+static void setup(struct fixture *fixture)
 {
-    struct fixture *fixture = calloc(1, sizeof *fixture);
-    assert_non_null(fixture);
     rdma_wire_init(&fixture->wire);
     fixture->a = &fixture->wire.ends[0];
     fixture->b = &fixture->wire.ends[1];
@@ -31,20 +29,17 @@ static int setup(void **state)
     assert_non_null(fixture->memory);
     assert_non_null(fixture->sink);
     fixture->b->sink = fixture->sink;
-    *state = fixture;
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(struct fixture *fixture)
 {
-    struct fixture *fixture = *state;
     rdma_wire_fini(&fixture->wire);
     sl_shared_destroy(&fixture->shared);
     free(fixture->memory);
     free(fixture->sink);
-    free(fixture);
-    return 0;
 }
+
+#define CASE(name) SL_CASE_USING(name, struct fixture, fixture, setup, teardown)
 
 static void *cookie(uintptr_t number)
 {
@@ -89,9 +84,8 @@ static void expect_row(const struct fixture *fixture, uint32_t count, uint32_t p
  */
 
 /* Without a copy and without a key, from where they lie. */
-SL_CASE_WITH(flush__short_frames_go_inline, setup, teardown)
+CASE(flush__short_frames_go_inline)
 {
-    struct fixture *fixture = *state;
     send_row(fixture, 3, 40);
     rdma_wire_turn(&fixture->wire);
     assert_int_equal(fixture->a->posted, 1);
@@ -108,9 +102,8 @@ SL_CASE_WITH(flush__short_frames_go_inline, setup, teardown)
     assert_int_equal(sl_cell_get(&fixture->wire.fake.rdma.base.cells->copied_bytes), 0);
 }
 
-SL_CASE_WITH(flush__pads_between_frames, setup, teardown)
+CASE(flush__pads_between_frames)
 {
-    struct fixture *fixture = *state;
     send_row(fixture, 5, 3);
     rdma_wire_settle(&fixture->wire);
     assert_int_equal(fixture->a->requests[0].bytes,
@@ -118,9 +111,8 @@ SL_CASE_WITH(flush__pads_between_frames, setup, teardown)
     expect_row(fixture, 5, 3);
 }
 
-SL_CASE_WITH(flush__fills_packets, setup, teardown)
+CASE(flush__fills_packets)
 {
-    struct fixture *fixture = *state;
     send_row(fixture, 60, 500);
     rdma_wire_settle(&fixture->wire);
     expect_row(fixture, 60, 500);
@@ -131,9 +123,8 @@ SL_CASE_WITH(flush__fills_packets, setup, teardown)
 }
 
 /* So many that lie apart do not fit the pieces of a request: they are copied. */
-SL_CASE_WITH(flush__frames_that_lie_apart, setup, teardown)
+CASE(flush__frames_that_lie_apart)
 {
-    struct fixture *fixture = *state;
     fixture->wire.fake.nic.caps.sge_max = 3;
     for (uint32_t i = 0; i < 5; i++) {
         uint8_t *at = fixture->memory + 1000 * i;
@@ -147,9 +138,8 @@ SL_CASE_WITH(flush__frames_that_lie_apart, setup, teardown)
 }
 
 /* Several frames in one head count as one until `sent`, and are cut only between frames. */
-SL_CASE_WITH(flush__runs_are_cut_between_frames, setup, teardown)
+CASE(flush__runs_are_cut_between_frames)
 {
-    struct fixture *fixture = *state;
     uint32_t bytes = 0;
     for (uint32_t i = 0; i < 20; i++) {
         rdma_wire_frame(fixture->memory + bytes, SL_FRAME_REQUEST, i + 1, 1000, (uint8_t)i);
@@ -169,9 +159,8 @@ SL_CASE_WITH(flush__runs_are_cut_between_frames, setup, teardown)
 }
 
 /* What is registered, and not very short, is read by the device; `sent` waits for that. */
-SL_CASE_WITH(flush__registered_parts_stay_where_they_are, setup, teardown)
+CASE(flush__registered_parts_stay_where_they_are)
 {
-    struct fixture *fixture = *state;
     uint8_t *memory = register_shared(fixture);
     rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 100, 1);
     rdma_wire_send(fixture->a, fixture->memory, cookie(1));
@@ -192,9 +181,8 @@ SL_CASE_WITH(flush__registered_parts_stay_where_they_are, setup, teardown)
     unregister_shared(fixture);
 }
 
-SL_CASE_WITH(sent__joined_frames_are_reported_once, setup, teardown)
+CASE(sent__joined_frames_are_reported_once)
 {
-    struct fixture *fixture = *state;
     uint8_t *memory = register_shared(fixture);
     rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 8, 1);
     rdma_wire_frame(memory, SL_FRAME_REQUEST, 2, 5000, 2);
@@ -214,9 +202,8 @@ SL_CASE_WITH(sent__joined_frames_are_reported_once, setup, teardown)
 /* ---- The send queue ---------------------------------------------------------------------------
  */
 
-SL_CASE_WITH(signal__every_so_often, setup, teardown)
+CASE(signal__every_so_often)
 {
-    struct fixture *fixture = *state;
     fixture->a->conn->credit.limit_theirs = 1000;
     rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 8, 1);
     for (uint32_t i = 0; i < 70; i++) {
@@ -231,9 +218,8 @@ SL_CASE_WITH(signal__every_so_often, setup, teardown)
 }
 
 /* The device is slow: the queue holds what it can, the rest waits, and so does who queues. */
-SL_CASE_WITH(queue__is_never_overrun, setup, teardown)
+CASE(queue__is_never_overrun)
 {
-    struct fixture *fixture = *state;
     fixture->a->conn->credit.limit_theirs = 5000;
     rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 8, 1);
     const struct sl_transport_frame frame = {
@@ -255,9 +241,8 @@ SL_CASE_WITH(queue__is_never_overrun, setup, teardown)
     assert_int_equal(fixture->a->writable_count, 1);
 }
 
-SL_CASE_WITH(post__fails, setup, teardown)
+CASE(post__fails)
 {
-    struct fixture *fixture = *state;
     fixture->a->post_error = ENOMEM;
     send_row(fixture, 1, 8);
     rdma_wire_turn(&fixture->wire);
@@ -268,9 +253,8 @@ SL_CASE_WITH(post__fails, setup, teardown)
 /* ---- Credit -----------------------------------------------------------------------------------
  */
 
-SL_CASE_WITH(credit__is_never_overdrawn, setup, teardown)
+CASE(credit__is_never_overdrawn)
 {
-    struct fixture *fixture = *state;
     fixture->b->hold = true;
     send_row(fixture, 100, 8000);
     for (uint32_t i = 0; i < 3; i++) {
@@ -292,9 +276,8 @@ SL_CASE_WITH(credit__is_never_overdrawn, setup, teardown)
 }
 
 /* Frames that are queued when the credit is used up already: nothing goes that could say so. */
-SL_CASE_WITH(credit__a_stall_is_told_once, setup, teardown)
+CASE(credit__a_stall_is_told_once)
 {
-    struct fixture *fixture = *state;
     fixture->a->conn->credit.counted_sent = fixture->a->conn->credit.limit_theirs;
     send_row(fixture, 2, 8);
     for (uint32_t i = 0; i < 4; i++) {
@@ -307,9 +290,8 @@ SL_CASE_WITH(credit__a_stall_is_told_once, setup, teardown)
 }
 
 /* Who only receives tells of credit by itself, when half of it was used; who answers, never. */
-SL_CASE_WITH(note__only_where_nothing_else_goes, setup, teardown)
+CASE(note__only_where_nothing_else_goes)
 {
-    struct fixture *fixture = *state;
     for (uint32_t i = 0; i < SL_RDMA_WINDOW_MIN; i++) {
         send_row(fixture, 1, 8);
         rdma_wire_settle(&fixture->wire);
@@ -329,9 +311,8 @@ SL_CASE_WITH(note__only_where_nothing_else_goes, setup, teardown)
 }
 
 /* Receive buffers for NOTEs are few: the peer is asked to answer, and waited for. */
-SL_CASE_WITH(note__waits_for_the_peer, setup, teardown)
+CASE(note__waits_for_the_peer)
 {
-    struct fixture *fixture = *state;
     for (uint32_t i = 0; i < 10; i++) {
         fixture->a->conn->credit.note_due = true;
         sl_rdma_mark_dirty(fixture->a->conn);
@@ -344,9 +325,8 @@ SL_CASE_WITH(note__waits_for_the_peer, setup, teardown)
     assert_int_equal(fixture->a->posted, SL_RDMA_SPARE);
 }
 
-SL_CASE_WITH(uncounted__needs_no_credit, setup, teardown)
+CASE(uncounted__needs_no_credit)
 {
-    struct fixture *fixture = *state;
     fixture->a->conn->credit.counted_sent = fixture->a->conn->credit.limit_theirs;
     assert_true(sl_rdma_send_uncounted(fixture->a->conn, SL_RDMA_FIN, 0));
     assert_int_equal(rdma_wire_head(&fixture->a->requests[0]).kind, SL_RDMA_FIN);
@@ -362,9 +342,8 @@ SL_CASE_WITH(uncounted__needs_no_credit, setup, teardown)
  */
 
 /* Of memory that is not registered: copied; `sent` when the peer has it. */
-SL_CASE_WITH(long__of_any_memory, setup, teardown)
+CASE(long__of_any_memory)
 {
-    struct fixture *fixture = *state;
     static const uint32_t sizes[] = {8200,  16384, 16385,
                                      31000, 33000, SL_TRANSPORT_UNREGISTERED_BYTES_MAX};
     for (uint32_t i = 0; i < 6; i++) {
@@ -386,9 +365,8 @@ SL_CASE_WITH(long__of_any_memory, setup, teardown)
 }
 
 /* The head's part of the payload comes with the packet; only the rest is read. */
-SL_CASE_WITH(long__a_short_beginning_comes_along, setup, teardown)
+CASE(long__a_short_beginning_comes_along)
 {
-    struct fixture *fixture = *state;
     uint8_t *memory = register_shared(fixture);
     assert_int_equal(
         sl_rdma_memory_register(&fixture->wire.fake.rdma.base, fixture->sink, MEMORY_BYTES), 0);
@@ -410,9 +388,8 @@ SL_CASE_WITH(long__a_short_beginning_comes_along, setup, teardown)
 }
 
 /* Many at a time: copies of unread ones take a part of the blocks at most, and all arrive. */
-SL_CASE_WITH(long__many_at_once, setup, teardown)
+CASE(long__many_at_once)
 {
-    struct fixture *fixture = *state;
     fixture->wire.fake.rdma.options.buffers_max = 16;
     for (uint32_t i = 0; i < 30; i++) {
         uint8_t *at = fixture->memory + 12000 * i;
@@ -427,9 +404,8 @@ SL_CASE_WITH(long__many_at_once, setup, teardown)
 
 /* No memory can be registered: what can be copied still goes, the rest waits, and ends the
  * connection when that took too long. */
-SL_CASE_WITH(long__without_keys, setup, teardown)
+CASE(long__without_keys)
 {
-    struct fixture *fixture = *state;
     rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 10000, 1);
     rdma_wire_send(fixture->a, fixture->memory, cookie(1));
     rdma_wire_settle(&fixture->wire); /* there are blocks now */
@@ -454,9 +430,8 @@ SL_CASE_WITH(long__without_keys, setup, teardown)
 }
 
 /* It goes when there is memory again, and what waits behind it too, in order. */
-SL_CASE_WITH(long__waits_for_memory, setup, teardown)
+CASE(long__waits_for_memory)
 {
-    struct fixture *fixture = *state;
     struct rdma_fake *fake = &fixture->wire.fake;
     for (uint32_t round = 0; round < 2; round++) { /* patience begins anew with each frame */
         uint8_t *memory = register_shared(fixture);
@@ -483,9 +458,8 @@ SL_CASE_WITH(long__waits_for_memory, setup, teardown)
 
 /* There is memory for the payload or for the reply buffer: the payload is sent, and the answer
  * comes as any other. */
-SL_CASE_WITH(long__its_reply_buffer_does_not_take_its_memory, setup, teardown)
+CASE(long__its_reply_buffer_does_not_take_its_memory)
 {
-    struct fixture *fixture = *state;
     struct rdma_fake *fake = &fixture->wire.fake;
     register_shared(fixture);
     assert_int_equal(sl_rdma_memory_register(&fake->rdma.base, fixture->memory, MEMORY_BYTES), 0);
@@ -503,9 +477,8 @@ SL_CASE_WITH(long__its_reply_buffer_does_not_take_its_memory, setup, teardown)
 }
 
 /* What was copied for peers to read leaves a block to receive with. */
-SL_CASE_WITH(long__copies_leave_a_block, setup, teardown)
+CASE(long__copies_leave_a_block)
 {
-    struct fixture *fixture = *state;
     struct rdma_fake *fake = &fixture->wire.fake;
     const uint32_t total = fake->nic.pool.total[SL_RDMA_BLOCK_STAGING];
     fake->live_bytes_max = fake->live_bytes;

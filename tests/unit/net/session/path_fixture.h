@@ -27,7 +27,7 @@ extern struct sl_conn *path_conn;
 void path_setup(struct path_fixture *fixture);
 void path_teardown(struct path_fixture *fixture);
 
-#define PATH_CASE(name) SL_CASE_USING(name, struct path_fixture, path_setup, path_teardown)
+#define PATH_CASE(name) SL_CASE_USING(name, struct path_fixture, fixture, path_setup, path_teardown)
 
 void path_listen(struct path_fixture *fixture);
 void path_listen_far(struct path_fixture *fixture);

@@ -12,7 +12,7 @@ static void setup(struct session_fixture *fixture)
 }
 
 #define AGAIN_CASE(name)                                                                           \
-    SL_CASE_USING(name, struct session_fixture, setup, session_fixture_teardown)
+    SL_CASE_USING(name, struct session_fixture, fixture, setup, session_fixture_teardown)
 
 static void answer_table_open(struct session_fixture *fixture, uint64_t id)
 {

@@ -20,7 +20,7 @@ static void setup(struct session_fixture *fixture, const struct sl_secret *its)
 }
 
 #define AUTH_CASE(name, its)                                                                       \
-    SL_CASE_USING(name, struct session_fixture, setup, session_fixture_teardown, its)
+    SL_CASE_USING(name, struct session_fixture, fixture, setup, session_fixture_teardown, its)
 
 static struct sl_message challenge_of(uint8_t nonce_byte)
 {

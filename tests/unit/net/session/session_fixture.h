@@ -80,8 +80,8 @@ void session_fixture_reopen_with(struct session_fixture *fixture, const struct s
                                  uint32_t other_count);
 void session_fixture_teardown(struct session_fixture *fixture);
 #define SESSION_CASE(name, purpose)                                                                \
-    SL_CASE_USING(name, struct session_fixture, session_fixture_setup, session_fixture_teardown,   \
-                  purpose)
+    SL_CASE_USING(name, struct session_fixture, fixture, session_fixture_setup,                    \
+                  session_fixture_teardown, purpose)
 
 bool session_fixture_has_received(void *ctx);
 bool session_fixture_is_welcomed(void *ctx);

@@ -62,7 +62,7 @@ static void expect_failure(const struct sl_metastore_answer *answer, const char 
     }
 }
 
-static void tls__whom_it_trusts(void **state)
+SL_CASE(tls__whom_it_trusts)
 {
     if (!is_there) {
         skip();
@@ -84,7 +84,7 @@ static void expect_disbelief(const struct sl_transport_tls *files)
 }
 
 /* The client does not believe in the server. */
-static void tls__a_server_of_an_unknown_authority(void **state)
+SL_CASE(tls__a_server_of_an_unknown_authority)
 {
     if (!is_there) {
         skip();
@@ -95,7 +95,7 @@ static void tls__a_server_of_an_unknown_authority(void **state)
 
 /* The server does not believe in the client: it shows one of another authority, an old one, none.
  */
-static void tls__a_client_that_is_not_trusted(void **state)
+SL_CASE(tls__a_client_that_is_not_trusted)
 {
     if (!is_there) {
         skip();
@@ -110,7 +110,7 @@ static void tls__a_client_that_is_not_trusted(void **state)
     expect_failure(&answer, "");
 }
 
-static void tls__not_spoken_by_the_client(void **state)
+SL_CASE(tls__not_spoken_by_the_client)
 {
     if (!is_there) {
         skip();
@@ -120,14 +120,10 @@ static void tls__not_spoken_by_the_client(void **state)
     assert_true(answer.reason[0] != '\0');
 }
 
+SL_UNIT_GROUP(start, end);
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tls__whom_it_trusts),
-        cmocka_unit_test(tls__a_server_of_an_unknown_authority),
-        cmocka_unit_test(tls__a_client_that_is_not_trusted),
-        cmocka_unit_test(tls__not_spoken_by_the_client),
-    };
-    int failed = cmocka_run_group_tests(tests, start, end);
+    const int failed = sl_unit_run("etcd_tls", "/etcd_tls_test.c");
     return failed == 0 && !is_there ? 77 : failed; /* skipped */
 }

@@ -68,12 +68,11 @@ static void on_released(void *ctx, int err, const char *reason)
     ((struct world *)ctx)->trouble = err;
 }
 
-static int setup(void **state)
+static void setup(struct world *world)
 {
-    static struct world world;
-    world = (struct world){.metastore.ops = &OPS, .now_ns = SL_CLOCK_NS_PER_S};
+    *world = (struct world){.metastore.ops = &OPS, .now_ns = SL_CLOCK_NS_PER_S};
     const struct sl_held_key_options options = {
-        .metastore = &world.metastore,
+        .metastore = &world->metastore,
         .key = "jobs/a/coordinator",
         .value = "a value",
         .campaigns = true,
@@ -85,11 +84,9 @@ static int setup(void **state)
         .seen = on_seen,
         .replaces = replaces,
         .trouble = on_trouble,
-        .ctx = &world,
+        .ctx = world,
     };
-    sl_held_key_init(&world.held, &options);
-    *state = &world;
-    return 0;
+    sl_held_key_init(&world->held, &options);
 }
 
 /* What is asked of that kind, and not answered; NULL: nothing is. */
@@ -129,16 +126,14 @@ static struct sl_metastore_answer found(const struct sl_metastore_item *item)
 }
 
 /* The store is closed: all that is asked fails. */
-static int teardown(void **state)
+static void teardown(struct world *world)
 {
-    struct world *world = *state;
     while (world->asked_count > 0) {
         answer(world, world->asked[0]->kind, (struct sl_metastore_answer){.err = SL_ERR_CANCELLED});
     }
-    return 0;
 }
 
-#define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
+#define CASE(name) SL_CASE_USING(name, struct world, world, setup, teardown)
 
 static void pass(struct world *world, uint64_t ns)
 {

@@ -89,7 +89,7 @@ static void tear_down(struct world *world)
     memory_store_destroy(world->memory);
 }
 
-#define CASE(name) SL_CASE_USING(name, struct world, set_up, tear_down)
+#define CASE(name) SL_CASE_USING(name, struct world, fixture, set_up, tear_down)
 
 static void step(struct world *world)
 {

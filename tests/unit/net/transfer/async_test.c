@@ -109,7 +109,7 @@ static void tear_down(struct fixture *f)
     pair_fini(&f->pair);
 }
 
-#define CASE(name) SL_CASE_USING(name, struct fixture, set_up, tear_down)
+#define CASE(name) SL_CASE_USING(name, struct fixture, fixture, set_up, tear_down)
 
 static void done(void *ctx, int err, const char *reason)
 {

@@ -42,7 +42,7 @@ static void tear_down(struct world *world)
     http_server_stop(&world->server);
 }
 
-#define CASE(name) SL_CASE_USING(name, struct world, set_up, tear_down)
+#define CASE(name) SL_CASE_USING(name, struct world, fixture, set_up, tear_down)
 
 /* Stores a record as a process would that has this name. */
 static void store(struct world *world, const char *name, const char *host, uint16_t port,

@@ -76,18 +76,10 @@ static int train_text(const char *text, const char *test, enum sl_consistency_mo
     return train_as(0, text, test, mode, staleness, report);
 }
 
-static int reset(void **state)
+static void reset(struct sl_train_report *report)
 {
     train_stand_in_reset();
     sl_log_setup(SL_LOG_OFF, "test");
-    *state = malloc(sizeof(struct sl_train_report));
-    return *state == NULL ? -1 : 0;
-}
-
-static int release(void **state)
-{
-    free(*state);
-    return 0;
 }
 
 static void check_step(uint32_t index, uint32_t clock, const char *does)
@@ -113,7 +105,7 @@ static void check_barriers(const char *names)
     assert_string_equal(text, names);
 }
 
-#define CASE(name)   SL_CASE_OF(name, struct sl_train_report *report, reset, release)
+#define CASE(name)   SL_CASE_USING(name, struct sl_train_report, report, reset, sl_unit_nothing)
 
 #define FOUR_BATCHES "0 1:1\n1 2:1\n0 1:1\n1 2:1\n0 1:1\n1 2:1\n0 1:1\n"
 
@@ -182,16 +174,13 @@ CASE(trainer_run__without_rows_only_finishes)
 }
 
 /* Whichever step it is: the error comes back, and nothing is left outstanding. */
-SL_CASE_WITH(trainer_run__ends_with_the_step_that_failed, reset, release)
+CASE(trainer_run__ends_with_the_step_that_failed)
 {
-    struct sl_train_report *report = *state;
     const enum sl_consistency_mode modes[] = {SL_CONSISTENCY_ASP, SL_CONSISTENCY_BSP};
     const uint32_t step_counts[] = {6, 5};
     for (uint32_t m = 0; m < 2; m++) {
         for (uint32_t at = 0; at < step_counts[m]; at++) {
-            (void)release(state);
-            assert_int_equal(reset(state), 0);
-            report = *state;
+            reset(report);
             fake.fail_at = at;
             assert_int_equal(train_text(FOUR_BATCHES, NULL, modes[m], 0, report), SL_ERR_DEADLINE);
             assert_false(report->complete);

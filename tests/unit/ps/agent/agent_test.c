@@ -3,7 +3,7 @@
 #include "tests/support/unit.h"
 #include "tests/unit/ps/agent/fixture.h"
 
-#define CASE(name) SL_CASE_OF(name, struct fixture *f, fixture_setup, fixture_teardown)
+#define CASE(name) SL_CASE_USING(name, struct fixture, f, fixture_setup, fixture_teardown)
 
 CASE(member_open__registers_what_it_has_and_learns_its_shards)
 {

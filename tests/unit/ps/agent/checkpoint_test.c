@@ -6,7 +6,7 @@
 #include "tests/support/unit.h"
 #include "tests/unit/ps/agent/fixture.h"
 
-#define CASE(name) SL_CASE_OF(name, struct fixture *f, fixture_setup, fixture_teardown)
+#define CASE(name) SL_CASE_USING(name, struct fixture, f, fixture_setup, fixture_teardown)
 
 static void tell(struct fixture *f, uint64_t number, uint64_t base)
 {

@@ -223,29 +223,22 @@ void listen_now(struct fixture *f)
     assert_int_equal(sl_transport_listen(f->pair.b.transport, &endpoint, &events, f, &endpoint), 0);
 }
 
-int fixture_setup(void **state)
+void fixture_setup(struct fixture *f)
 {
     sl_log_setup(SL_LOG_OFF, "test");
-    struct fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
     sl_loop_network_init(&f->network, 5);
     sl_stepped_pair_init(&f->pair, &sl_loop_transport_ops, &f->network, &f->network);
     assert_int_equal(sl_outbox_init(&f->outbox, SL_OUTBOX_MEMORY_BYTES_MIN, false), 0);
     open_member(f);
-    *state = f;
-    return 0;
 }
 
-int fixture_teardown(void **state)
+void fixture_teardown(struct fixture *f)
 {
-    struct fixture *f = *state;
     sl_agent_close(&f->member);
     assert_null(f->member);
     sl_stepped_pair_fini(&f->pair);
     sl_outbox_fini(&f->outbox);
     sl_loop_network_fini(&f->network);
-    free(f);
-    return 0;
 }
 
 void until(struct fixture *f, const uint32_t *counter, uint32_t least)

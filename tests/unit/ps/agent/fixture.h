@@ -55,8 +55,8 @@ struct fixture {
 };
 
 /* For CMocka: the member is open, and nobody listens yet. */
-int fixture_setup(void **state);
-int fixture_teardown(void **state);
+void fixture_setup(struct fixture *f);
+void fixture_teardown(struct fixture *f);
 
 /* As f says; the one before has been closed. */
 void open_member(struct fixture *f);

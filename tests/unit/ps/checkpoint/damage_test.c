@@ -19,16 +19,14 @@ static void check_told(struct memory_disk *disk, const char *path)
 }
 
 /* Checkpoint 2 adds to checkpoint 1, whose files are damaged. */
-static int setup(void **state)
+static void setup(struct memory_disk *disk)
 {
-    struct memory_disk *disk = fixture_disk();
+    memory_disk_init(disk);
     assert_int_equal(fixture_write(&disk->disk, "/c", 1, 0), 0);
     assert_int_equal(fixture_write(&disk->disk, "/c", 2, 1), 0);
-    *state = disk;
-    return 0;
 }
 
-#define DAMAGE_CASE(name) SL_CASE_OF(name, struct memory_disk *disk, setup, fixture_teardown)
+#define DAMAGE_CASE(name) SL_CASE_USING(name, struct memory_disk, disk, setup, fixture_teardown)
 
 DAMAGE_CASE(verify__names_every_flipped_bit)
 {

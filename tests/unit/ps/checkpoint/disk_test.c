@@ -7,11 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static const struct sl_disk *disk;
 static char directory[64];
 
 static int setup(void **state)
 {
-    *state = (void *)(uintptr_t)sl_disk_system();
+    disk = sl_disk_system();
     (void)snprintf(directory, sizeof directory, "/tmp/starling-disk-XXXXXX");
     return mkdtemp(directory) == NULL ? -1 : 0;
 }
@@ -23,7 +24,7 @@ static int teardown(void **state)
     return system(command);
 }
 
-#define DISK_CASE(name) SL_CASE_OF(name, const struct sl_disk *disk, setup, teardown)
+#define DISK_CASE(name) SL_CASE_WITH(name, setup, teardown)
 
 DISK_CASE(system__keeps_checkpoints)
 {

@@ -144,21 +144,14 @@ struct memory_disk *fixture_disk(void)
     return disk;
 }
 
-void fixture_disk_free(struct memory_disk *disk)
+void fixture_teardown(struct memory_disk *disk)
 {
     assert_int_equal(disk->open_files, 0);
     memory_disk_fini(disk);
+}
+
+void fixture_disk_free(struct memory_disk *disk)
+{
+    fixture_teardown(disk);
     free(disk);
-}
-
-int fixture_setup(void **state)
-{
-    *state = fixture_disk();
-    return 0;
-}
-
-int fixture_teardown(void **state)
-{
-    fixture_disk_free(*state);
-    return 0;
 }

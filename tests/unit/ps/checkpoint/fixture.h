@@ -49,9 +49,8 @@ int fixture_verify(const struct sl_disk *disk, const char *directory, uint64_t n
 struct memory_disk *fixture_disk(void); /* malloc'd */
 void fixture_disk_free(struct memory_disk *disk);
 
-/* A case on an empty disk. */
-int fixture_setup(void **state);
-int fixture_teardown(void **state);
-#define CASE(name) SL_CASE_OF(name, struct memory_disk *disk, fixture_setup, fixture_teardown)
+/* A case on an empty disk; all files must be closed at its end. */
+void fixture_teardown(struct memory_disk *disk);
+#define CASE(name) SL_CASE_USING(name, struct memory_disk, disk, memory_disk_init, fixture_teardown)
 
 #endif

@@ -228,35 +228,25 @@ static void make(struct fixture *f, uint32_t ps_count, uint32_t worker_count)
     assert_int_equal(sl_coordinator_create(&options, &f->coordinator), 0);
 }
 
-int fixture_setup(void **state)
+void fixture_setup(struct fixture *f)
 {
     sl_log_setup(SL_LOG_OFF, "test");
-    struct fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
     f->ps_count = 2;
     f->worker_count = 3;
     make(f, 2, 3);
-    *state = f;
-    return 0;
 }
 
-int fixture_setup_records(void **state)
+void fixture_setup_records(struct fixture *f)
 {
-    (void)fixture_setup(state);
-    struct fixture *f = *state;
     f->remembers = true;
-    fixture_remake(f, 2, 3);
-    return 0;
+    fixture_setup(f);
 }
 
-int fixture_teardown(void **state)
+void fixture_teardown(struct fixture *f)
 {
-    struct fixture *f = *state;
     expect_nothing(f);
     sl_coordinator_destroy(&f->coordinator);
     forget_records(f);
-    free(f);
-    return 0;
 }
 
 void fixture_remake(struct fixture *f, uint32_t ps_count, uint32_t worker_count)

@@ -39,14 +39,14 @@ struct fixture {
     bool follows; /* the job's course: its stages are among what is sent, "stage 1 err 0: …" */
 };
 
-/* For CMocka: 2 ps, 3 workers, Waiting every 3 s, a lease of 10 s, at time 0; the second with
+/* For cases: 2 ps, 3 workers, Waiting every 3 s, a lease of 10 s, at time 0; the second with
  * records. At the end everything that was sent has been expected (asserted). */
-int fixture_setup(void **state);
-int fixture_setup_records(void **state);
-int fixture_teardown(void **state);
-#define CASE(name) SL_CASE_OF(name, struct fixture *f, fixture_setup, fixture_teardown)
+void fixture_setup(struct fixture *f);
+void fixture_setup_records(struct fixture *f);
+void fixture_teardown(struct fixture *f);
+#define CASE(name) SL_CASE_USING(name, struct fixture, f, fixture_setup, fixture_teardown)
 #define CASE_WITH_RECORDS(name)                                                                    \
-    SL_CASE_OF(name, struct fixture *f, fixture_setup_records, fixture_teardown)
+    SL_CASE_USING(name, struct fixture, f, fixture_setup_records, fixture_teardown)
 
 /* Another coordinator instead. */
 void fixture_remake(struct fixture *f, uint32_t ps_count, uint32_t worker_count);

@@ -40,23 +40,7 @@ SL_CASE(leader__under_random_faults)
     assert_true(term_count > 3 * SEEDS);
 }
 
-static int setup(void **state)
-{
-    struct world *world = malloc(sizeof *world);
-    assert_non_null(world);
-    world_make(world, 2);
-    *state = world;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    world_end(*state);
-    free(*state);
-    return 0;
-}
-
-#define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
+#define CASE(name) SL_CASE_USING(name, struct world, world, world_make, world_end, 2)
 
 /* All of them know the one who leads, and where. */
 CASE(leader__all_know_the_leader)

@@ -56,7 +56,7 @@ static void tear_down(struct inbox *inbox)
     sl_coordinator_destroy(&inbox->coordinator);
 }
 
-#define REPORT_CASE(name) SL_CASE_USING(name, struct inbox, set_up, tear_down)
+#define REPORT_CASE(name) SL_CASE_USING(name, struct inbox, fixture, set_up, tear_down)
 
 static void join(struct inbox *inbox, sl_coordinator_peer peer, enum sl_message_role role,
                  uint32_t task)

@@ -71,7 +71,7 @@ static void tear_down(struct fixture *f)
     free(f->view);
 }
 
-#define CASE(name) SL_CASE_USING(name, struct fixture, set_up, tear_down)
+#define CASE(name) SL_CASE_USING(name, struct fixture, fixture, set_up, tear_down)
 
 static int take(struct fixture *f, enum sl_message_role role, uint32_t task,
                 const struct sl_report *report)

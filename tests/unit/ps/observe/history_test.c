@@ -18,7 +18,7 @@ static void tear_down(struct sl_history *history)
     assert_int_equal(history->bytes, 0);
 }
 
-#define CASE(name) SL_CASE_USING(name, struct sl_history, set_up, tear_down)
+#define CASE(name) SL_CASE_USING(name, struct sl_history, fixture, set_up, tear_down)
 
 static void add(struct sl_history_track *track, uint64_t second, double requests, double p99)
 {

@@ -30,10 +30,8 @@ static struct world *world_of(void *core)
 
 /* ps/1 is the primary of its own shards, and of another server's; the coordinator has sent that the
  * backups of both are in sync. */
-static int setup(void **state)
+static void setup(struct world *world)
 {
-    struct world *world = calloc(1, sizeof *world);
-    assert_non_null(world);
     stepped_start(&world->stepped, 1);
     world->reactors[0] = world->stepped.pair.a.reactor;
     assert_int_equal(sl_reactor_connect(world->reactors, 1), 0);
@@ -56,19 +54,14 @@ static int setup(void **state)
             .notified_epoch = EPOCH,
         };
     }
-    *state = world;
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(struct world *world)
 {
-    struct world *world = *state;
     stepped_stop(&world->stepped);
-    free(world);
-    return 0;
 }
 
-#define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
+#define CASE(name) SL_CASE_USING(name, struct world, world, setup, teardown)
 
 static void moved(struct world *world, uint32_t local_index, uint64_t epoch, bool in_sync)
 {

@@ -219,39 +219,32 @@ static void accept_table(struct fixture *f)
     send_message(f, &message);
 }
 
-static int setup(void **state)
+static void setup(struct world *world)
 {
-    struct world *world = calloc(1, sizeof *world);
-    void *f;
-    assert_non_null(world);
     memory_disk_init(&world->disk);
     save(world);
-    fixture_setup(&f);
-    world->f = f;
+    world->f = calloc(1, sizeof *world->f);
+    assert_non_null(world->f);
+    fixture_setup(world->f);
     sl_agent_close(&world->f->member); /* the process has its own */
     world->reactors[0] = world->f->pair.a.reactor;
     assert_int_equal(sl_reactor_connect(world->reactors, 1), 0);
     begin(world);
     listen_now(world->f);
-    *state = world;
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(struct world *world)
 {
-    struct world *world = *state;
-    void *f = world->f;
     sl_agent_close(&world->process.agent);
     sl_process_checkpoint_close(&world->process);
     sl_process_restore_close(&world->process);
     sl_server_destroy(&world->servers[0]);
-    fixture_teardown(&f);
+    fixture_teardown(world->f);
+    free(world->f);
     memory_disk_fini(&world->disk);
-    free(world);
-    return 0;
 }
 
-#define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
+#define CASE(name) SL_CASE_USING(name, struct world, world, setup, teardown)
 
 static void restore(struct world *world)
 {

@@ -38,10 +38,8 @@ void tell(struct pair *pair, struct sl_server *server, uint64_t epoch, bool is_p
     sl_replication_set_config(server, &told);
 }
 
-int pair_setup(void **state)
+void pair_setup(struct pair *pair)
 {
-    struct pair *pair = calloc(1, sizeof *pair);
-    assert_non_null(pair);
     struct stepped *world = &pair->stepped;
     world->options.hooks = &sl_replication_hooks;
     pair->replication = (struct sl_replication_options){
@@ -55,19 +53,14 @@ int pair_setup(void **state)
     world->servers[1] = pair->backup;
     sl_server_set_lease(pair->backup, STEPPED_LEASE);
     assert_int_equal(sl_server_set_shard(pair->backup, 0, 1), 0);
-    *state = pair;
-    return 0;
 }
 
-int pair_teardown(void **state)
+void pair_teardown(struct pair *pair)
 {
-    struct pair *pair = *state;
     sl_message_fini(&pair->peer.answer);
     sl_message_fini(&pair->other.answer);
     sl_server_destroy(&pair->backup);
     stepped_stop(&pair->stepped);
-    free(pair);
-    return 0;
 }
 
 void begin(struct pair *pair, uint32_t worker)

@@ -20,10 +20,10 @@ struct pair {
     int err;        /* for which the process shall end */
 };
 
-int pair_setup(void **state);
-int pair_teardown(void **state);
+void pair_setup(struct pair *pair);
+void pair_teardown(struct pair *pair);
 
-#define PAIR_CASE(name) SL_CASE_OF(name, struct pair *pair, pair_setup, pair_teardown)
+#define PAIR_CASE(name) SL_CASE_USING(name, struct pair, pair, pair_setup, pair_teardown)
 
 void turns(struct pair *pair, uint32_t count);
 

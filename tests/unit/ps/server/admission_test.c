@@ -18,35 +18,19 @@ static struct shard_request request;
 static uint64_t keys[LONG_KEYS];
 static float gradients[LONG_KEYS * DIM];
 
-static int setup(void **state)
-{
-    server_fixture_keys(0, keys, LONG_KEYS);
-    return server_fixture_setup_least(state);
-}
+/* The transport closes a peer that stops in a frame after less than the usual 10 s. */
+#define SHORT_MS  2000
 
-static int setup_with_timeout(void **state, uint32_t peer_timeout_ms)
-{
-    struct server_fixture *fixture = calloc(1, sizeof *fixture);
-    assert_non_null(fixture);
-    server_fixture_keys(0, keys, LONG_KEYS);
-    fixture->options.buffer_bytes_max = 1;
-    fixture->options.transports.options.peer_timeout_ms = peer_timeout_ms;
-    server_fixture_start(fixture, false);
-    *state = fixture;
-    return 0;
-}
-
-/* Its transport closes who stops in a frame after less than the usual 10 s. */
-static int setup_impatient(void **state)
-{
-    return setup_with_timeout(state, 2000);
-}
-
-/* Its transport notes what peers have taken every 2 s. The system closes a peer that takes nothing
+/* The transport notes what peers have taken every 2 s. The system closes a peer that takes nothing
  * for 8 s: longer than this process may stand still. */
-static int setup_attentive(void **state)
+#define LONGER_MS 8000
+
+/* peer_timeout_ms 0: the default. */
+static void setup(struct server_fixture *fixture, uint32_t peer_timeout_ms)
 {
-    return setup_with_timeout(state, 8000);
+    server_fixture_keys(0, keys, LONG_KEYS);
+    fixture->options.transports.options.peer_timeout_ms = peer_timeout_ms;
+    server_fixture_setup_least(fixture);
 }
 
 static struct peer *join(const struct server_fixture *fixture)
@@ -118,7 +102,7 @@ static void wait_for_sink(struct server_fixture *fixture)
     }
 }
 
-#define CASE(name) SERVER_CASE(name, setup)
+#define CASE(name) SERVER_CASE(name, setup, 0)
 
 CASE(server_watch__closes_who_does_not_read)
 {
@@ -176,7 +160,7 @@ static void wait_for_progress(struct server_fixture *fixture, uint64_t before)
 }
 
 /* None of its replies is complete for longer than a peer may stop reading. */
-SERVER_CASE(server_watch__leaves_who_takes_long_replies_slowly, setup_attentive)
+SERVER_CASE(server_watch__leaves_who_takes_long_replies_slowly, setup, LONGER_MS)
 {
     enum { PARTS = 3, PART_BYTES = 250000 }; /* of a reply of 2.5 MB */
     static uint8_t part[PART_BYTES];
@@ -268,7 +252,7 @@ CASE(server_watch__leaves_frames_that_come_slowly)
     }
 }
 
-SERVER_CASE(server_watch__frames_that_stop_do_not_keep_others_out, setup_impatient)
+SERVER_CASE(server_watch__frames_that_stop_do_not_keep_others_out, setup, SHORT_MS)
 {
     enum { STOPPED = 6 }; /* there is room for three */
     struct peer *stopped[STOPPED];

@@ -11,14 +11,10 @@
 static const struct sl_secret secret = {.byte_count = 20, .bytes = "a secret of 20 bytes"};
 static struct shard_request request;
 
-static int setup(void **state)
+static void setup(struct server_fixture *fixture)
 {
-    struct server_fixture *fixture = calloc(1, sizeof *fixture);
-    assert_non_null(fixture);
     fixture->options.secret = &secret;
     server_fixture_start(fixture, true);
-    *state = fixture;
-    return 0;
 }
 
 static struct sl_message_hello hello_of(enum sl_message_purpose purpose, uint32_t shard)

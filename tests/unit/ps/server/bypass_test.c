@@ -34,10 +34,8 @@ static void register_peer(struct world *world)
         err);
 }
 
-static struct world *create(uint64_t seed, bool registers_nothing)
+static void setup(struct world *world, uint64_t seed, bool registers_nothing)
 {
-    struct world *world = calloc(1, sizeof *world);
-    assert_non_null(world);
     world->stepped.options.transports.shm = registers_nothing ? NULL : &sl_loop_shared_ops;
     world->stepped.options.transports.bypass = &sl_loop_device_ops;
     world->stepped.options.transports.needs_bypass = true;
@@ -56,25 +54,11 @@ static struct world *create(uint64_t seed, bool registers_nothing)
     for (uint32_t i = 0; i < ELEMENTS; i++) {
         world->values[i] = (float)(i % 4096);
     }
-    return world;
 }
 
-static void destroy(struct world *world)
+static void teardown(struct world *world)
 {
     stepped_stop(&world->stepped);
-    free(world);
-}
-
-static int setup(void **state)
-{
-    *state = create(11, false);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    destroy(*state);
-    return 0;
 }
 
 static void send_dense(struct world *world, uint64_t id, uint8_t op, uint32_t count)
@@ -108,7 +92,7 @@ static uint64_t copied_bytes(const struct world *world)
            stepped_stats(world->stepped.server->transports.bypass).copied_bytes;
 }
 
-#define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
+#define CASE(name) SL_CASE_USING(name, struct world, world, setup, teardown, 11, false)
 
 CASE(server_bypass__serves_all_transports)
 {
@@ -229,16 +213,15 @@ CASE(server_bypass__copies_nothing_that_is_long)
 }
 
 /* It is slower, and no more than that. */
-SL_CASE(server_bypass__works_with_memory_that_is_not_registered)
+SL_CASE_USING(server_bypass__works_with_memory_that_is_not_registered, struct world, world, setup,
+              teardown, 12, true)
 {
-    struct world *world = create(12, true);
     send_dense(world, 1, SL_REQUEST_DENSE_PUSH, ELEMENTS);
     stepped_expect_ok(&world->bypass, 1);
     send_to_reply_buffer(world, 2, SL_REQUEST_DENSE_PULL, ELEMENTS);
     stepped_expect_ok(&world->bypass, 2);
     expect_landed(world, ELEMENTS, 1);
     assert_true(copied_bytes(world) >= 2 * ELEMENTS * sizeof(float));
-    destroy(world);
 }
 
 /* One frame with the request's id answers it, so that the device knows what to write where; long
@@ -327,9 +310,11 @@ CASE(server_reply__is_whole_after_its_reply_buffer_was_lost)
 SL_CASE(server_destroy__ends_what_a_device_has_begun)
 {
     for (uint32_t turns = 0; turns < 24; turns += 3) {
-        struct world *world = create(1 + turns, false);
+        struct world *world = calloc(1, sizeof *world);
+        setup(world, 1 + turns, false);
         send_to_reply_buffer(world, 1, SL_REQUEST_DENSE_PUSH_PULL, ELEMENTS);
         stepped_turns(&world->stepped, turns);
-        destroy(world);
+        teardown(world);
+        free(world);
     }
 }

@@ -54,28 +54,21 @@ static void open_checkpoints(struct world *world)
 }
 
 /* A client, and table 0, which is ASP. */
-static int setup(void **state)
+static void setup(struct world *world)
 {
-    struct world *world = calloc(1, sizeof *world);
-    assert_non_null(world);
     memory_disk_init(&world->disk);
     stepped_start(&world->two.stepped, 1);
     open_checkpoints(world);
     stepped_join(&world->two.first, &world->two.stepped, NOBODY, 7);
     stepped_open_table(&world->two.first, 0, SL_CONSISTENCY_ASP);
     world->next_id = 1;
-    *state = world;
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(struct world *world)
 {
-    struct world *world = *state;
     stepped_stop(&world->two.stepped);
     assert_int_equal(world->disk.open_files, 0);
     memory_disk_fini(&world->disk);
-    free(world);
-    return 0;
 }
 
 /* Adds 1 to each value of so many keys; returns what the reply says. */
@@ -173,7 +166,7 @@ static float value_of(struct world *world, uint32_t key_count)
     return stepped_values(&world->two.stepped, 0, key_count);
 }
 
-#define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
+#define CASE(name) SL_CASE_USING(name, struct world, world, setup, teardown)
 
 CASE(save__adds_what_has_changed)
 {

@@ -19,10 +19,8 @@ struct world {
     struct sl_message_ps ps[SL_LIMIT_PS];
 };
 
-static int setup(void **state)
+static void setup(struct world *world)
 {
-    struct world *world = calloc(1, sizeof *world);
-    assert_non_null(world);
     const struct sl_coordinator_options options = {
         .ps_count = 1,
         .send = sl_server_send_to_peer,
@@ -46,17 +44,12 @@ static int setup(void **state)
         assert_true(member->answer.welcome.lease_ms > 0);
         member->answer_count = 0;
     }
-    *state = world;
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(struct world *world)
 {
-    struct world *world = *state;
     stepped_stop(&world->stepped);
     sl_coordinator_destroy(&world->coordinator);
-    free(world);
-    return 0;
 }
 
 static void tell_all(struct world *world, const struct sl_message *message)
@@ -68,7 +61,7 @@ static void tell_all(struct world *world, const struct sl_message *message)
     }
 }
 
-#define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
+#define CASE(name) SL_CASE_USING(name, struct world, world, setup, teardown)
 
 /* The largest cluster there can be: 9 MB for all, where the outbox has room for 4. */
 CASE(server_send__tells_everyone_what_finds_no_room_at_once)

@@ -9,29 +9,10 @@
 
 static struct shard_request request;
 
-static int setup_with(void **state, bool with_coordinator, bool number_late)
+static void setup(struct server_fixture *fixture, bool with_coordinator, bool number_late)
 {
-    struct server_fixture *fixture = calloc(1, sizeof *fixture);
-    assert_non_null(fixture);
     fixture->number_late = number_late;
     server_fixture_start(fixture, with_coordinator);
-    *state = fixture;
-    return 0;
-}
-
-static int setup(void **state)
-{
-    return setup_with(state, true, false);
-}
-
-static int setup_degraded(void **state)
-{
-    return setup_with(state, false, false);
-}
-
-static int setup_late(void **state)
-{
-    return setup_with(state, true, true);
 }
 
 /* A pull without keys, which belongs to every shard. */
@@ -52,9 +33,9 @@ static struct sl_message_hello data_hello(uint32_t shard)
     };
 }
 
-#define CASE(name) SERVER_CASE(name, setup)
+#define CASE(name) SERVER_CASE(name, setup, true, false)
 
-SERVER_CASE(server_hello__waits_for_the_shards_number, setup_late)
+SERVER_CASE(server_hello__waits_for_the_shards_number, setup, true, true)
 {
     struct peer *peer = peer_connect(fixture);
     struct sl_message hello = {.kind = SL_MESSAGE_HELLO, .hello = data_hello(1)};
@@ -78,7 +59,7 @@ static void expect_refusal(struct peer **peer, const struct sl_message *answer, 
     peer_expect_end_and_close(peer);
 }
 
-SERVER_CASE(server_hello__for_control_is_refused_without_the_coordinator, setup_degraded)
+SERVER_CASE(server_hello__for_control_is_refused_without_the_coordinator, setup, false, false)
 {
     struct peer *peer = peer_connect(fixture);
     struct sl_message_hello hello = data_hello(0);

@@ -13,10 +13,10 @@ static struct shard_request request;
 static uint64_t keys[LONG_KEYS];
 static float gradients[LONG_KEYS * DIM];
 
-static int setup(void **state)
+static void setup(struct server_fixture *fixture)
 {
     server_fixture_keys(0, keys, LONG_KEYS);
-    return server_fixture_setup_least(state);
+    server_fixture_setup_least(fixture);
 }
 
 static void post_drained(void *ctx)

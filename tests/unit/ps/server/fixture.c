@@ -126,21 +126,10 @@ void server_fixture_stop(struct server_fixture *fixture)
     }
 }
 
-int server_fixture_setup_least(void **state)
+void server_fixture_setup_least(struct server_fixture *fixture)
 {
-    struct server_fixture *fixture = calloc(1, sizeof *fixture);
-    assert_non_null(fixture);
     fixture->options.buffer_bytes_max = 1;
     server_fixture_start(fixture, false);
-    *state = fixture;
-    return 0;
-}
-
-int server_fixture_teardown(void **state)
-{
-    server_fixture_stop(*state);
-    free(*state);
-    return 0;
 }
 
 struct errand {

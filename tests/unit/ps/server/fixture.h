@@ -33,10 +33,8 @@ void server_fixture_start(struct server_fixture *fixture, bool with_coordinator)
 void server_fixture_stop(struct server_fixture *fixture);
 void server_fixture_number(struct server_fixture *fixture);
 
-/* CMocka's, of a fixture on the heap: servers that have as few buffers as they do with, without a
- * coordinator; and the end of any. */
-int server_fixture_setup_least(void **state);
-int server_fixture_teardown(void **state);
+/* Starts servers that have as few buffers as they do with, without a coordinator. */
+void server_fixture_setup_least(struct server_fixture *fixture);
 
 /* The first `count` keys of the shard, ascending. */
 void server_fixture_keys(uint32_t shard, uint64_t *keys, uint32_t count);
@@ -101,7 +99,7 @@ void peer_sync(struct peer *peer);
 /* Opens a SUM table of SERVER_FIXTURE_DIM; consistency: over two workers. */
 void peer_open_table(struct peer *peer, uint32_t id, enum sl_consistency_mode mode);
 
-#define SERVER_CASE(name, setup)                                                                   \
-    SL_CASE_OF(name, struct server_fixture *fixture, setup, server_fixture_teardown)
+#define SERVER_CASE(name, setup, ...)                                                              \
+    SL_CASE_USING(name, struct server_fixture, fixture, setup, server_fixture_stop, ##__VA_ARGS__)
 
 #endif

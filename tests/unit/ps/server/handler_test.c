@@ -46,10 +46,8 @@ static int handle(void *ctx, const struct sl_kv_request *request)
     return 0;
 }
 
-static int setup(void **state)
+static void setup(struct world *world)
 {
-    struct world *world = calloc(1, sizeof *world);
-    assert_non_null(world);
     world->handler = (struct sl_kv_handler){.handle = handle, .ctx = world};
     world->stepped.options.transports.shm = &sl_loop_shared_ops;
     world->stepped.options.transports.bypass = &sl_loop_device_ops;
@@ -70,16 +68,11 @@ static int setup(void **state)
         world->stepped.gradients[i % (STEPPED_KEYS * STEPPED_DIM)] = 1;
         world->kept[i] = (float)(i + 1);
     }
-    *state = world;
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(struct world *world)
 {
-    struct world *world = *state;
     stepped_stop(&world->stepped);
-    free(world);
-    return 0;
 }
 
 static void ask(struct world *world, struct stepped_peer *peer, uint64_t id, uint8_t op,
@@ -101,7 +94,7 @@ static void expect(struct stepped_peer *peer, uint64_t id, float first, float la
     assert_true(reply->last == last);
 }
 
-#define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
+#define CASE(name) SL_CASE_USING(name, struct world, world, setup, teardown)
 
 /* Short and long ones, with and without padding, from where the handler has them or made by it. */
 CASE(server_handler__answers_arrive_whole)

@@ -12,18 +12,6 @@
 #define REQUESTS 40 /* of one peer in a round: fewer than STEPPED_REPLIES */
 #define TABLES   2
 
-static int setup(void **state)
-{
-    *state = calloc(1, sizeof(struct stepped));
-    return *state == NULL ? -1 : 0;
-}
-
-static int teardown(void **state)
-{
-    free(*state);
-    return 0;
-}
-
 static struct stepped_peer *join(struct stepped *world, uint64_t client_id)
 {
     struct stepped_peer *peer = calloc(1, sizeof *peer);
@@ -89,7 +77,7 @@ static void check(const struct script *script, uint32_t at)
     }
 }
 
-#define CASE(name) SL_CASE_OF(name, struct stepped *world, setup, teardown)
+#define CASE(name) SL_CASE_USING(name, struct stepped, world, sl_unit_nothing, sl_unit_nothing)
 
 CASE(pulls__see_what_their_client_pushed_before_and_nothing_later)
 {

@@ -44,10 +44,8 @@ static void open_table(struct world *world, uint32_t id, struct sl_consistency_s
 }
 
 /* Element i has the value i, once request 1 is answered. */
-static int setup(void **state)
+static void setup(struct world *world)
 {
-    struct world *world = calloc(1, sizeof *world);
-    assert_non_null(world);
     stepped_start(&world->stepped, 11);
     stepped_join(&world->peer, &world->stepped, UINT32_MAX, 21);
     stepped_join(&world->other, &world->stepped, UINT32_MAX, 22);
@@ -57,16 +55,11 @@ static int setup(void **state)
     }
     push_all(world, &world->peer, 1);
     assert_int_equal(stepped_reply(&world->peer, 1)->status, 0);
-    *state = world;
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(struct world *world)
 {
-    struct world *world = *state;
     stepped_stop(&world->stepped);
-    free(world);
-    return 0;
 }
 
 static void expect_range(struct world *world, uint64_t id, uint32_t start, uint32_t count)
@@ -83,7 +76,7 @@ static void expect_range(struct world *world, uint64_t id, uint32_t start, uint3
     }
 }
 
-#define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
+#define CASE(name) SL_CASE_USING(name, struct world, world, setup, teardown)
 
 /* Lengths about those of the parts, odd ones too, and beginnings within a block. */
 static void pull_ranges(struct world *world)

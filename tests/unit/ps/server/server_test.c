@@ -18,15 +18,11 @@ static void fill_keys(uint32_t shard)
     server_fixture_gradients(gradients, LONG_KEYS);
 }
 
-static int setup(void **state)
+static void setup(struct server_fixture *fixture)
 {
-    struct server_fixture *fixture = calloc(1, sizeof *fixture);
-    assert_non_null(fixture);
     fixture->lease_ns = SL_CLOCK_NS_PER_MS;
     server_fixture_start(fixture, false);
     fill_keys(0);
-    *state = fixture;
-    return 0;
 }
 
 static const float *rows_of(const struct peer *peer)

@@ -246,15 +246,9 @@ TWO_CASE(server_session_snapshot__what_goes_on_meanwhile_is_in_it_as_it_was)
     assert_true(first_value_of(world, 1) == 2.0F);
 }
 
-static int setup_few(void **state)
-{
-    return stepped_two_setup_with(state, 4);
-}
-
 /* More than the server takes: the first ones make room. */
-SL_CASE_WITH(server_session_load__more_than_can_be_away, setup_few, stepped_two_teardown)
+TWO_CASE_OF(server_session_load__more_than_can_be_away, 4)
 {
-    struct stepped_two *world = *state;
     struct sl_snapshot_block *block;
     assert_int_equal(sl_snapshot_block_create(16384, &block), 0);
     sl_snapshot_block_begin(block, SL_SNAPSHOT_SESSIONS, 0);

@@ -7,11 +7,6 @@
 #include "stepped.h"
 #include "tests/support/unit.h"
 
-static int setup_few(void **state)
-{
-    return stepped_two_setup_with(state, 4);
-}
-
 TWO_CASE(server_session__of_another_process_is_refused_while_the_first_is_there)
 {
     stepped_join(&world->first, &world->stepped, 3, 7);
@@ -180,9 +175,8 @@ TWO_CASE(server_lost__leaves_no_push_by_half)
     }
 }
 
-SL_CASE_WITH(server_session__count_is_bounded, setup_few, stepped_two_teardown)
+TWO_CASE_OF(server_session__count_is_bounded, 4)
 {
-    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     for (uint64_t id = 1; id <= 6; id++) {
         memset(peer, 0, sizeof *peer);

@@ -20,10 +20,8 @@ struct world {
     _Alignas(64) float reply_buffer[ELEMENTS];
 };
 
-static struct world *create(uint64_t seed)
+static void setup(struct world *world, uint64_t seed)
 {
-    struct world *world = calloc(1, sizeof *world);
-    assert_non_null(world);
     world->stepped.options.transports.shm = &sl_loop_shared_ops;
     stepped_start(&world->stepped, seed);
     assert_int_equal(sl_transport_memory_register(world->stepped.path, world->reply_buffer,
@@ -40,27 +38,13 @@ static struct world *create(uint64_t seed)
     for (uint32_t i = 0; i < ELEMENTS; i++) {
         world->values[i] = (float)(i % 4096);
     }
-    return world;
 }
 
 /* The network asserts that every message was released, and the server's buffers that all are back.
  */
-static void destroy(struct world *world)
+static void teardown(struct world *world)
 {
     stepped_stop(&world->stepped);
-    free(world);
-}
-
-static int setup(void **state)
-{
-    *state = create(11);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    destroy(*state);
-    return 0;
 }
 
 static void free_rest(void *ctx)
@@ -114,7 +98,7 @@ static void expect_values(const struct world *world, const float *values, float 
     }
 }
 
-#define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
+#define CASE(name) SL_CASE_USING(name, struct world, world, setup, teardown, 11)
 
 /* Nobody is left behind, whichever way he came. */
 static void on_drained(void *ctx)
@@ -274,7 +258,8 @@ static uint64_t rows_of_sparse(const struct world *world)
 SL_CASE(server_push__of_a_malicious_peer_spoils_only_values)
 {
     for (uint64_t seed = 1; seed <= 6; seed++) {
-        struct world *world = create(seed);
+        struct world *world = calloc(1, sizeof *world);
+        setup(world, seed);
         uint64_t random = seed;
         world->stepped.network.peers_are_malicious = true;
         for (uint64_t id = 1; id <= 30; id++) {
@@ -302,7 +287,8 @@ SL_CASE(server_push__of_a_malicious_peer_spoils_only_values)
         assert_true(rows_of_sparse(world) <= STEPPED_KEYS);
         stepped_turns(&world->stepped, 50);
         assert_int_equal(world->stepped.network.message_count, 0);
-        destroy(world);
+        teardown(world);
+        free(world);
     }
 }
 
@@ -327,11 +313,13 @@ CASE(server_push__outlives_the_connection_of_its_values)
 SL_CASE(server_destroy__forgets_what_is_in_its_place)
 {
     for (uint32_t turns = 0; turns < 24; turns += 3) {
-        struct world *world = create(1 + turns);
+        struct world *world = calloc(1, sizeof *world);
+        setup(world, 1 + turns);
         make_push(world, SL_REQUEST_PUSH, STEPPED_KEYS);
         stepped_send(&world->path, 1, STEPPED_BUDGET);
         stepped_turns(&world->stepped, turns);
-        destroy(world);
+        teardown(world);
+        free(world);
     }
 }
 

@@ -60,27 +60,15 @@ void stepped_stop(struct stepped *world)
     sl_loop_network_fini(&world->network);
 }
 
-int stepped_two_setup_with(void **state, uint32_t connections_max)
+void stepped_two_setup(struct stepped_two *two, uint32_t connections_max)
 {
-    struct stepped_two *two = calloc(1, sizeof *two);
-    assert_non_null(two);
     two->stepped.options.transports.options.connections_max = connections_max;
     stepped_start(&two->stepped, 1);
-    *state = two;
-    return 0;
 }
 
-int stepped_two_setup(void **state)
+void stepped_two_teardown(struct stepped_two *two)
 {
-    return stepped_two_setup_with(state, 0);
-}
-
-int stepped_two_teardown(void **state)
-{
-    struct stepped_two *two = *state;
     stepped_stop(&two->stepped);
-    free(two);
-    return 0;
 }
 
 void stepped_turns(struct stepped *world, uint32_t count)

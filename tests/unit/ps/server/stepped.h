@@ -70,11 +70,8 @@ struct stepped_two {
     struct stepped_peer first, second;
 };
 
-/* CMocka's setup and teardown of one; and a setup with so many connections at the most (0: the
- * default). */
-int stepped_two_setup(void **state);
-int stepped_two_setup_with(void **state, uint32_t connections_max);
-int stepped_two_teardown(void **state);
+void stepped_two_setup(struct stepped_two *two, uint32_t connections_max);
+void stepped_two_teardown(struct stepped_two *two);
 
 /* The world is zeroed but for options; large, so from the heap. */
 void stepped_start(struct stepped *world, uint64_t seed);
@@ -142,7 +139,10 @@ float stepped_values(struct stepped *world, uint16_t table, uint32_t key_count);
 void stepped_join_two(struct stepped_peer *first, struct stepped_peer *second,
                       struct stepped *world);
 
-#define TWO_CASE(name)                                                                             \
-    SL_CASE_OF(name, struct stepped_two *world, stepped_two_setup, stepped_two_teardown)
+/* A case with such a world, which takes so many connections at the most (0: the default). */
+#define TWO_CASE_OF(name, connections_max)                                                         \
+    SL_CASE_USING(name, struct stepped_two, world, stepped_two_setup, stepped_two_teardown,        \
+                  connections_max)
+#define TWO_CASE(name) TWO_CASE_OF(name, 0)
 
 #endif

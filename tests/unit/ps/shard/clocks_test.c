@@ -4,23 +4,12 @@
 #include "ps/shard/clocks.h"
 #include "tests/support/unit.h"
 
-static int setup(void **state)
+static void setup(struct sl_clocks *clocks)
 {
-    struct sl_clocks *clocks = malloc(sizeof *clocks);
-    assert_non_null(clocks);
     assert_int_equal(sl_clocks_init(clocks), 0);
-    *state = clocks;
-    return 0;
 }
 
-static int teardown(void **state)
-{
-    sl_clocks_fini(*state);
-    free(*state);
-    return 0;
-}
-
-#define CASE(name) SL_CASE_OF(name, struct sl_clocks *clocks, setup, teardown)
+#define CASE(name) SL_CASE_USING(name, struct sl_clocks, clocks, setup, sl_clocks_fini)
 
 /* The worker ticks up to this clock. */
 static void tick_to(struct sl_clocks *clocks, uint32_t worker, uint32_t clock)

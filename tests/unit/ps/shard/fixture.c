@@ -36,21 +36,14 @@ void fixture_make(struct fixture *f, size_t push_buffer_bytes_max)
     }
 }
 
-int fixture_setup(void **state)
+void fixture_setup(struct fixture *f)
 {
-    struct fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
     fixture_make(f, 0);
-    *state = f;
-    return 0;
 }
 
-int fixture_teardown(void **state)
+void fixture_teardown(struct fixture *f)
 {
-    struct fixture *f = *state;
     sl_shard_destroy(&f->shard);
-    free(f);
-    return 0;
 }
 
 void fixture_commit(struct fixture *f)

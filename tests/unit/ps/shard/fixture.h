@@ -24,10 +24,10 @@ struct fixture {
     struct sl_shard_request work; /* of the last request */
 };
 
-/* *state: a struct fixture. */
-int fixture_setup(void **state);
-int fixture_teardown(void **state);
-#define CASE(name) SL_CASE_OF(name, struct fixture *f, fixture_setup, fixture_teardown)
+/* A case with a shard. */
+void fixture_setup(struct fixture *f);
+void fixture_teardown(struct fixture *f);
+#define CASE(name) SL_CASE_USING(name, struct fixture, f, fixture_setup, fixture_teardown)
 
 /* A new shard in f->shard, with the tables. */
 void fixture_make(struct fixture *f, size_t push_buffer_bytes_max);

@@ -46,26 +46,19 @@ struct handled {
     struct sl_kv_handler handler;
 };
 
-static int setup(void **state)
+static void setup(struct handled *self)
 {
-    struct handled *self = calloc(1, sizeof *self);
-    assert_non_null(self);
     self->f.key_budget = 1; /* a section is not sliced */
     self->handler = (struct sl_kv_handler){.handle = handle, .length = length, .ctx = &self->shown};
     kv_make(&self->f, &(struct sl_shard_options){.count = 1, .kv_handler = &self->handler});
-    *state = self;
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(struct handled *self)
 {
-    struct handled *self = *state;
     sl_shard_destroy(&self->f.shard);
-    free(self);
-    return 0;
 }
 
-#define CASE(name) SL_CASE_OF(name, struct handled *self, setup, teardown)
+#define CASE(name) SL_CASE_USING(name, struct handled, self, setup, teardown)
 
 CASE(handler__is_shown_each_section_once)
 {

@@ -78,19 +78,7 @@ struct fixture {
     uint32_t truth[KEYS];
 };
 
-static int setup(void **state)
-{
-    struct fixture *f = calloc(1, sizeof *f);
-    *state = f;
-    return f == NULL ? -1 : 0;
-}
-
-static int teardown(void **state)
-{
-    free(*state);
-    return 0;
-}
-#define CASE(name) SL_CASE_OF(name, struct fixture *f, setup, teardown)
+#define CASE(name) SL_CASE_USING(name, struct fixture, f, sl_unit_nothing, sl_unit_nothing)
 
 CASE(hot_keys__finds_nine_of_the_true_top_ten_at_zipf_1_1)
 {

@@ -25,22 +25,15 @@ void kv_make(struct kv_fixture *f, const struct sl_shard_options *options)
     }
 }
 
-int kv_setup(void **state)
+void kv_setup(struct kv_fixture *f)
 {
-    struct kv_fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
     f->key_budget = 1000;
     kv_make(f, &(struct sl_shard_options){.count = 1});
-    *state = f;
-    return 0;
 }
 
-int kv_teardown(void **state)
+void kv_teardown(struct kv_fixture *f)
 {
-    struct kv_fixture *f = *state;
     sl_shard_destroy(&f->shard);
-    free(f);
-    return 0;
 }
 
 int kv_begin(struct kv_fixture *f, struct sl_shard_request *work)

@@ -21,9 +21,9 @@ struct kv_fixture {
     uint32_t slices;              /* of the last request */
 };
 
-/* *state: a struct kv_fixture, one shard of one without limits or a handler. */
-int kv_setup(void **state);
-int kv_teardown(void **state);
+/* One shard of one, without limits or a handler. */
+void kv_setup(struct kv_fixture *f);
+void kv_teardown(struct kv_fixture *f);
 
 /* A new shard in f->shard, with the tables. */
 void kv_make(struct kv_fixture *f, const struct sl_shard_options *options);

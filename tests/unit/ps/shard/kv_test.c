@@ -7,7 +7,7 @@
 #include "kv_fixture.h"
 #include "tests/support/unit.h"
 
-#define CASE(name) SL_CASE_OF(name, struct kv_fixture *f, kv_setup, kv_teardown)
+#define CASE(name) SL_CASE_USING(name, struct kv_fixture, f, kv_setup, kv_teardown)
 
 #define LONG       300000 /* values of an array that is visited in slices, and streamed */
 #define MANY       1500   /* keys of a push that is claimed in slices */

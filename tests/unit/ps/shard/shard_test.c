@@ -56,10 +56,8 @@ static void open_table(struct fixture *f, uint32_t id, const struct sl_table_spe
 }
 
 /* Tables 0 "sum" and 1 "ada", sparse; 2 "dense" of 5000. One shard of one. */
-static int setup(void **state)
+static void setup(struct fixture *f)
 {
-    struct fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
     struct sl_shard_options options = {.index = 0, .count = 1};
     f->shard = make_shard(&options);
     struct sl_table_spec spec = sparse_spec("sum", SL_OPTIMIZER_SUM);
@@ -71,19 +69,14 @@ static int setup(void **state)
     spec.dim = 0;
     spec.length = 5000;
     open_table(f, 2, &spec);
-    *state = f;
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(struct fixture *f)
 {
-    struct fixture *f = *state;
     sl_shard_destroy(&f->shard);
-    free(f);
-    return 0;
 }
 
-#define CASE(name) SL_CASE_OF(name, struct fixture *f, setup, teardown)
+#define CASE(name) SL_CASE_USING(name, struct fixture, f, setup, teardown)
 
 static struct sl_shard_client caller_of(uint32_t worker)
 {

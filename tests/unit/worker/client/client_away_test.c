@@ -169,12 +169,11 @@ PEER_CASE(link__ends_when_the_shard_is_of_another_cluster_now)
 }
 
 /* What is queued is longer than what the shard takes from now on. */
-SL_CASE_WITH(link__fails_what_is_too_long_for_a_later_welcome, peer_setup, peer_teardown)
+PEER_CASE(link__fails_what_is_too_long_for_a_later_welcome)
 {
     enum { MANY = 20000 };
     static uint64_t many[MANY];
     static float values[MANY];
-    struct peer_world *world = *state;
     start(world, -1);
     world->welcome.payload_bytes_max = SL_ENCODE_PAYLOAD_BYTES_MIN;
     world->welcome.resumed = true;

@@ -26,7 +26,7 @@ PEER_CASE(start__takes_the_path_way_to_a_ps_on_its_host)
     assert_int_equal(world->data_connections, 2);
 }
 
-SL_CASE_WITH(start__takes_no_path_way, peer_setup, peer_teardown)
+PEER_CASE(start__takes_no_path_way)
 {
     static const struct {
         const char *ps, *client;
@@ -41,18 +41,14 @@ SL_CASE_WITH(start__takes_no_path_way, peer_setup, peer_teardown)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (i > 0) {
-            assert_int_equal(peer_setup(state), 0);
+            peer_again(world);
         }
-        struct peer_world *world = *state;
         set_hosts(world, cases[i].ps, cases[i].client);
         world->path.client_wants_none = cases[i].wants_none;
         world->path.is_missing = cases[i].is_missing;
         peer_listen_path(world);
         peer_start_with_table(world, -1);
         path_expect_way(world, false);
-        if (i + 1 < sizeof cases / sizeof *cases) {
-            assert_int_equal(peer_teardown(state), 0);
-        }
     }
 }
 

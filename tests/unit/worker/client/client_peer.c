@@ -421,9 +421,8 @@ static void start_ps(struct peer_world *world)
     world->path.scheme = SL_ENDPOINT_SHM;
 }
 
-int peer_setup(void **state)
+void peer_setup(struct peer_world *world)
 {
-    struct peer_world *world = calloc(1, sizeof *world);
     world->now_ns = SL_CLOCK_NS_PER_S;
     world->clock = (struct sl_clock){.now_ns = world_now, .ctx = world};
     sl_loop_network_init(&world->network, 5);
@@ -443,8 +442,6 @@ int peer_setup(void **state)
         .payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES,
         .incarnation = 77,
     };
-    *state = world;
-    return 0;
 }
 
 int peer_start_client(struct peer_world *world, int32_t task_index)
@@ -496,9 +493,8 @@ void peer_start_with_table(struct peer_world *world, int32_t task_index)
     assert_int_equal(err, 0);
 }
 
-int peer_teardown(void **state)
+void peer_teardown(struct peer_world *world)
 {
-    struct peer_world *world = *state;
     sl_start_close_begin(world->client);
     bool done = false;
     for (int turns = 0; !done && turns < PEER_TURNS_MAX; turns++) {
@@ -516,8 +512,13 @@ int peer_teardown(void **state)
     sl_reactor_destroy(&world->reactors[1]);
     sl_loop_network_fini(&world->network);
     sl_loop_network_fini(&world->path.network);
-    free(world);
-    return 0;
+}
+
+void peer_again(struct peer_world *world)
+{
+    peer_teardown(world);
+    memset(world, 0, sizeof *world);
+    peer_setup(world);
 }
 
 void peer_hang_up(struct peer_world *world)

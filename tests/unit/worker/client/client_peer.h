@@ -98,9 +98,11 @@ struct peer_world {
     uint32_t checkpoint_timeout_ms;
 };
 
-int peer_setup(void **state);    /* *state: a struct peer_world, whose client has not begun */
-int peer_teardown(void **state); /* closes the client, which may have failed to start */
-#define PEER_CASE(name) SL_CASE_OF(name, struct peer_world *world, peer_setup, peer_teardown)
+void peer_setup(struct peer_world *world); /* the client has not begun */
+void peer_teardown(
+    struct peer_world *world);             /* closes the client, which may have failed to start */
+void peer_again(struct peer_world *world); /* both, for another part of the case */
+#define PEER_CASE(name) SL_CASE_USING(name, struct peer_world, world, peer_setup, peer_teardown)
 
 void peer_turn(struct peer_world *world);
 void peer_turns(struct peer_world *world, uint32_t count);

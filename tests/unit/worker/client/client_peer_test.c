@@ -69,10 +69,9 @@ PEER_CASE(link__drops_replies_that_nobody_waits_for)
 }
 
 /* One credit: all but one request wait in the client. */
-SL_CASE_WITH(link__sends_as_credit_comes, peer_setup, peer_teardown)
+PEER_CASE(link__sends_as_credit_comes)
 {
     enum { STEPS = 20 };
-    struct peer_world *world = *state;
     world->welcome.credit_requests = 1;
     peer_start_with_table(world, -1);
     struct sl_step *steps[STEPS];

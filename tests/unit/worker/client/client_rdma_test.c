@@ -136,22 +136,18 @@ SL_CASE(client_create__refuses_device_names_that_are_too_long)
     assert_null(client);
 }
 
-SL_CASE_WITH(start__takes_no_rdma, peer_setup, peer_teardown)
+PEER_CASE(start__takes_no_rdma)
 {
     for (int i = 0; i < 3; i++) {
         if (i > 0) {
-            assert_int_equal(peer_setup(state), 0);
+            peer_again(world);
         }
-        struct peer_world *world = *state;
         world->path.client_wants_none = i == 0;
         world->path.client_wants_tls = i == 1;
         world->path.is_missing = i == 2;
         start_rdma(world);
         path_expect_way(world, false);
         assert_null(world->client->io_options.send_arena); /* nobody would read from there */
-        if (i < 2) {
-            assert_int_equal(peer_teardown(state), 0);
-        }
     }
 }
 
@@ -240,11 +236,10 @@ PEER_CASE(link__asks_for_long_answers_in_memory_that_is_lent)
 }
 
 /* The device reads long payloads from registered memory only: others are copied into the outbox. */
-SL_CASE_WITH(link__copies_long_payloads_that_are_not_registered, peer_setup, peer_teardown)
+PEER_CASE(link__copies_long_payloads_that_are_not_registered)
 {
     enum { LENGTH = 20000, BYTES = LENGTH * sizeof(float) };
     static float gradients[LENGTH];
-    struct peer_world *world = *state;
     start_rdma(world);
     const struct sl_client_io *io = &world->client->ios[0];
     struct sl_table dense = {.client = world->client, .id = PEER_TABLE};
@@ -351,16 +346,16 @@ SL_CASE(io_may_open__what_the_system_has)
     assert_true(sl_client_io_may_open(&options, SL_ENDPOINT_RDMA));
 }
 
-SL_CASE_WITH(io_path_transport__says_once_what_is_missing, peer_setup, peer_teardown)
+PEER_CASE(io_path_transport__says_once_what_is_missing)
 {
     char words[1024];
-    start_rdma(*state);
+    start_rdma(world);
     open_err = SL_ERR_UNSUPPORTED;
-    ask_for_rdma(*state, words, sizeof words);
+    ask_for_rdma(world, words, sizeof words);
     assert_int_equal(count_lines(words), 1);
     assert_int_equal(open_count, 2); /* each reactor has asked once */
     open_err = SL_ERR_NO_MEMORY;
-    ask_for_rdma(*state, words, sizeof words);
+    ask_for_rdma(world, words, sizeof words);
     assert_int_equal(count_lines(words), 1);
     assert_int_equal(open_count, 9); /* there may be some now */
 }

@@ -36,9 +36,8 @@ struct fixture {
     uint8_t *push, *pull;
 };
 
-static int setup(void **state)
+static void setup(struct fixture *fixture)
 {
-    struct fixture *fixture = calloc(1, sizeof *fixture);
     fixture->table = (struct sl_table){.id = 5, .spec = {.kind = SL_TABLE_KV, .dim = 4}};
     fixture->plan = (struct sl_encode_plan){.wire = &fixture->wire,
                                             .notes = &fixture->notes,
@@ -53,21 +52,16 @@ static int setup(void **state)
     for (uint32_t i = 0; i < BYTES_MAX; i++) {
         fixture->push[i] = (uint8_t)(i * 7 + i / 251);
     }
-    *state = fixture;
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(struct fixture *fixture)
 {
-    struct fixture *fixture = *state;
     sl_scratch_fini(&fixture->wire);
     sl_scratch_fini(&fixture->notes);
     free(fixture->push);
     free(fixture->pull);
     free(fixture->model.bytes);
     free(fixture->model.visits);
-    free(fixture);
-    return 0;
 }
 
 static uint32_t index_of(const struct model *model, uint64_t key)
@@ -248,7 +242,7 @@ static void check_batch(struct fixture *fixture)
     assert_memory_equal(fixture->pull, fixture->push, bytes);
 }
 
-#define CASE(name) SL_CASE_OF(name, struct fixture *fixture, setup, teardown)
+#define CASE(name) SL_CASE_USING(name, struct fixture, fixture, setup, teardown)
 
 CASE(kv__goes_to_the_owners_of_its_ranges)
 {

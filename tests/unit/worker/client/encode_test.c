@@ -35,9 +35,8 @@ static float value_of(uint64_t key, uint32_t column)
     return (float)(key % 1000) + (float)column / 4;
 }
 
-static int setup(void **state)
+static void setup(struct fixture *fixture)
 {
-    struct fixture *fixture = calloc(1, sizeof *fixture);
     fixture->pushed = calloc(dense.spec.length, sizeof *fixture->pushed);
     fixture->visits = calloc(dense.spec.length, sizeof *fixture->visits);
     fixture->block_visits = calloc(DENSE_BLOCKS, sizeof *fixture->block_visits);
@@ -47,20 +46,15 @@ static int setup(void **state)
                                             .shard_count = 3,
                                             .payload_bytes_max = SL_ENCODE_PAYLOAD_BYTES_MIN,
                                             .clock = 41};
-    *state = fixture;
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(struct fixture *fixture)
 {
-    struct fixture *fixture = *state;
     sl_scratch_fini(&fixture->wire);
     sl_scratch_fini(&fixture->notes);
     free(fixture->pushed);
     free(fixture->visits);
     free(fixture->block_visits);
-    free(fixture);
-    return 0;
 }
 
 static struct sl_operation *add(struct fixture *fixture, struct sl_operation operation)
@@ -229,7 +223,7 @@ static void check_pull(struct fixture *fixture, uint32_t count)
     free(rows);
 }
 
-#define CASE(name) SL_CASE_OF(name, struct fixture *fixture, setup, teardown)
+#define CASE(name) SL_CASE_USING(name, struct fixture, fixture, setup, teardown)
 
 CASE(encode_shard__pulls_every_row_whatever_the_cuts)
 {

@@ -30,7 +30,13 @@ const char *fixture_way(uint32_t n);
 /* Of a group: the cluster, with two workers to come, and worker 0. */
 int fixture_setup(void **state);
 int fixture_teardown(void **state);
-#define KV_CASE(name) SL_CASE_OF(name, struct fixture *fixture, NULL, NULL)
+#define KV_CASE(name)                                                                              \
+    static void name##_with(struct fixture *fixture);                                              \
+    SL_CASE(name)                                                                                  \
+    {                                                                                              \
+        name##_with(*state);                                                                       \
+    }                                                                                              \
+    static void name##_with(struct fixture *fixture)
 
 /* name NULL: a table of its own. */
 struct sl_kv_options fixture_options(const char *name);

@@ -25,7 +25,7 @@ static void tear_down(struct fixture *f)
 {
 }
 
-#define CASE(name) SL_CASE_USING(name, struct fixture, set_up, tear_down)
+#define CASE(name) SL_CASE_USING(name, struct fixture, fixture, set_up, tear_down)
 
 static int offer(struct fixture *f, uint32_t i, uint64_t deadline_ns, uint64_t cost_ns,
                  uint64_t expected_ns, uint32_t workers)

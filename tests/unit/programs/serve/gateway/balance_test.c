@@ -49,8 +49,10 @@ static void tear_down(struct fixture *f)
     sl_serve_balance_fini(&f->balance);
 }
 
-#define BASIC_CASE(name) SL_CASE_USING(name, struct fixture, set_up, tear_down, SL_SERVE_BASIC)
-#define COST_CASE(name)  SL_CASE_USING(name, struct fixture, set_up, tear_down, SL_SERVE_COST)
+#define BASIC_CASE(name)                                                                           \
+    SL_CASE_USING(name, struct fixture, fixture, set_up, tear_down, SL_SERVE_BASIC)
+#define COST_CASE(name)                                                                            \
+    SL_CASE_USING(name, struct fixture, fixture, set_up, tear_down, SL_SERVE_COST)
 
 static void report(struct fixture *f, struct sl_serve_balance_worker *worker, const char *model,
                    const struct sl_serve_load *costs, uint64_t queue_ns, uint32_t queue_count,

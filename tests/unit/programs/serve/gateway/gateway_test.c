@@ -345,7 +345,7 @@ static void tear_down(struct fixture *f)
     sl_objects_destroy(&f->objects);
 }
 
-#define CASE(name) SL_CASE_USING(name, struct fixture, set_up, tear_down)
+#define CASE(name) SL_CASE_USING(name, struct fixture, fixture, set_up, tear_down)
 
 /* ---- cases ---- */
 

@@ -39,7 +39,7 @@ struct fixture {
 void set_up(struct fixture *f, const char *token);
 void tear_down(struct fixture *f);
 
-#define CASE(name) SL_CASE_USING(name, struct fixture, set_up, tear_down, "")
+#define CASE(name) SL_CASE_USING(name, struct fixture, fixture, set_up, tear_down, "")
 
 /* A new connection in f->fd, after the one before was closed; 0: there is none. */
 void dial(struct fixture *f);

@@ -225,7 +225,7 @@ CASE(http_routes__repository)
 
 /* ---- access ---- */
 
-SL_CASE_USING(http_routes__the_token_is_needed, struct fixture, set_up, tear_down,
+SL_CASE_USING(http_routes__the_token_is_needed, struct fixture, fixture, set_up, tear_down,
               "0123456789abcdef")
 {
     struct fixture *f = fixture;

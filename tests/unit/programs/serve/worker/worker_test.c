@@ -303,7 +303,7 @@ static void tear_down(struct fixture *f)
     sl_transfer_destroy(&f->engine);
 }
 
-#define CASE(name) SL_CASE_USING(name, struct fixture, set_up, tear_down)
+#define CASE(name) SL_CASE_USING(name, struct fixture, fixture, set_up, tear_down)
 
 /* Publishes a toy whose layers add `value` each. */
 static void publish(struct fixture *f, const char *name, float value, const char *text)
