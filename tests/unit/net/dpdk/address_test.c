@@ -73,17 +73,14 @@ SL_CASE(denied__from_where_nobody_can_be)
 
 /* The cookie of one address is no good from another: who cannot read what is sent to the address
  * that he gives does not get a connection. */
-SL_CASE(open__from_another_address)
+HOSTS_CASE(open__from_another_address)
 {
-    struct hosts hosts;
-    hosts_open(&hosts, NULL);
-    (void)hosts_pair(&hosts);
-    struct packet *packet = &hosts.last[FROM_B][SL_DPDK_OPEN];
+    (void)hosts_pair(hosts);
+    struct packet *packet = &hosts->last[FROM_B][SL_DPDK_OPEN];
     packet->bytes[14 + 15] = 99; /* of the source's IPv4 address */
     seal_anew(packet);
-    hosts_repeat(&hosts, FROM_B, SL_DPDK_OPEN);
-    hosts_run_ms(&hosts, 50);
-    assert_int_equal(hosts.received[SL_DPDK_RETRY], 2);
-    assert_int_equal(hosts.nodes[0].link_count, 1);
-    hosts_close(&hosts);
+    hosts_repeat(hosts, FROM_B, SL_DPDK_OPEN);
+    hosts_run_ms(hosts, 50);
+    assert_int_equal(hosts->received[SL_DPDK_RETRY], 2);
+    assert_int_equal(hosts->nodes[0].link_count, 1);
 }

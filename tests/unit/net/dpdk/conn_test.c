@@ -38,94 +38,79 @@ SL_CASE(disconnect__delivers_all_before_the_end)
     }
 }
 
-SL_CASE(disconnect__by_both)
+HOSTS_CASE(disconnect__by_both)
 {
-    struct hosts hosts;
-    hosts_open(&hosts, NULL);
-    struct link *client = hosts_pair(&hosts), *server = server_of(&hosts);
+    struct link *client = hosts_pair(hosts), *server = server_of(hosts);
     sl_transport_disconnect(client->conn);
     sl_transport_disconnect(server->conn);
-    hosts_until(&hosts, &client->closed, 1);
-    hosts_until(&hosts, &server->closed, 1);
+    hosts_until(hosts, &client->closed, 1);
+    hosts_until(hosts, &server->closed, 1);
     assert_int_equal(client->err, SL_OK);
     assert_int_equal(server->err, SL_OK);
-    hosts_close(&hosts);
 }
 
 /* A peer that is gone does not keep it for longer than a second. */
-SL_CASE(disconnect__nobody_answers)
+HOSTS_CASE(disconnect__nobody_answers)
 {
-    struct hosts hosts;
-    hosts_open(&hosts, NULL);
-    struct link *client = hosts_pair(&hosts);
-    sl_wire_device_set_down(hosts.device_a, true);
+    struct link *client = hosts_pair(hosts);
+    sl_wire_device_set_down(hosts->device_a, true);
     sl_transport_disconnect(client->conn);
-    hosts_run_ms(&hosts, 990);
+    hosts_run_ms(hosts, 990);
     assert_int_equal(client->closed, 0);
-    hosts_run_ms(&hosts, 20);
+    hosts_run_ms(hosts, 20);
     assert_int_equal(client->closed, 1);
     assert_int_equal(client->err, SL_OK);
-    hosts_close(&hosts);
 }
 
 /* What came before the end is delivered, however long the receiver has no memory for it. */
-SL_CASE(disconnect__waits_for_the_receivers_memory)
+HOSTS_CASE(disconnect__waits_for_the_receivers_memory)
 {
-    struct hosts hosts;
-    hosts_open(&hosts, NULL);
-    struct link *client = hosts_pair(&hosts), *server = server_of(&hosts);
-    hosts.nodes[0].refuses_sink = true;
+    struct link *client = hosts_pair(hosts), *server = server_of(hosts);
+    hosts->nodes[0].refuses_sink = true;
     link_send(client, 2, 20000);
     sl_transport_disconnect(client->conn);
-    hosts_until(&hosts, &client->closed, 1);
+    hosts_until(hosts, &client->closed, 1);
     assert_int_equal(client->sent, 2);
-    hosts_run_ms(&hosts, 3 * TIMEOUT_MS);
+    hosts_run_ms(hosts, 3 * TIMEOUT_MS);
     assert_int_equal(server->closed, 0);
-    hosts.nodes[0].refuses_sink = false;
-    hosts_until(&hosts, &server->closed, 1);
+    hosts->nodes[0].refuses_sink = false;
+    hosts_until(hosts, &server->closed, 1);
     assert_int_equal(server->received, 2);
     assert_int_equal(server->err, SL_ERR_CLOSED);
-    hosts_close(&hosts);
 }
 
 /* The peer has said how much there is, and is gone before all of it has come. */
-SL_CASE(fin__and_the_tail_never_comes)
+HOSTS_CASE(fin__and_the_tail_never_comes)
 {
-    struct hosts hosts;
-    hosts_open(&hosts, NULL);
-    struct link *client = hosts_pair(&hosts), *server = server_of(&hosts);
-    hosts.lose[SL_DPDK_BUNDLE] = 1;
+    struct link *client = hosts_pair(hosts), *server = server_of(hosts);
+    hosts->lose[SL_DPDK_BUNDLE] = 1;
     link_send(client, 1, 100);
     sl_transport_disconnect(client->conn);
-    hosts_until(&hosts, &hosts.received[SL_DPDK_FIN], 1);
-    hosts_step(&hosts, STEP_NS);
-    hosts_step(&hosts, STEP_NS);
+    hosts_until(hosts, &hosts->received[SL_DPDK_FIN], 1);
+    hosts_step(hosts, STEP_NS);
+    hosts_step(hosts, STEP_NS);
     assert_true(link_conn(server)->end.fin_received);
-    sl_wire_device_set_down(hosts.device_b, true);
-    hosts_run_ms(&hosts, TIMEOUT_MS - 100);
+    sl_wire_device_set_down(hosts->device_b, true);
+    hosts_run_ms(hosts, TIMEOUT_MS - 100);
     assert_int_equal(server->closed, 0);
-    hosts_run_ms(&hosts, TIMEOUT_MS);
+    hosts_run_ms(hosts, TIMEOUT_MS);
     assert_int_equal(server->closed, 1);
     assert_int_equal(server->err, SL_ERR_DEADLINE);
-    hosts_close(&hosts);
 }
 
 /* Who ended speaks once more to a peer that has not heard of it. */
-SL_CASE(ended__tells_again)
+HOSTS_CASE(ended__tells_again)
 {
-    struct hosts hosts;
-    hosts_open(&hosts, NULL);
-    struct link *client = hosts_pair(&hosts), *server = server_of(&hosts);
+    struct link *client = hosts_pair(hosts), *server = server_of(hosts);
     sl_transport_disconnect(client->conn);
-    hosts.lose[SL_DPDK_FIN] = UINT32_MAX;
-    hosts.lose[SL_DPDK_RESET] = 1;
-    hosts_until(&hosts, &client->closed, 1);
+    hosts->lose[SL_DPDK_FIN] = UINT32_MAX;
+    hosts->lose[SL_DPDK_RESET] = 1;
+    hosts_until(hosts, &client->closed, 1);
     assert_int_equal(server->closed, 0);
-    hosts.lose[SL_DPDK_FIN] = 0;
+    hosts->lose[SL_DPDK_FIN] = 0;
     sl_transport_disconnect(server->conn);
-    hosts_until(&hosts, &server->closed, 1);
+    hosts_until(hosts, &server->closed, 1);
     assert_int_equal(server->err, SL_OK);
-    hosts_close(&hosts);
 }
 
 /* Who comes back at the same address knows none of the connections, and says so to who asks. */
@@ -148,16 +133,13 @@ SL_CASE(restart__is_told_at_once)
     }
 }
 
-SL_CASE(restart__of_a_peer_that_says_nothing)
+HOSTS_CASE(restart__of_a_peer_that_says_nothing)
 {
-    struct hosts hosts;
-    hosts_open(&hosts, NULL);
-    struct link *client = hosts_pair(&hosts);
-    hosts_restart_a(&hosts);
-    hosts_run_ms(&hosts, TIMEOUT_MS / 2 + 100);
+    struct link *client = hosts_pair(hosts);
+    hosts_restart_a(hosts);
+    hosts_run_ms(hosts, TIMEOUT_MS / 2 + 100);
     assert_int_equal(client->closed, 1);
     assert_int_equal(client->err, SL_ERR_CLOSED);
-    hosts_close(&hosts);
 }
 
 SL_CASE(transport_close__is_told)
@@ -226,137 +208,116 @@ static void record_ack(struct hosts *hosts, struct link *client)
     assert_true(hosts->received[SL_DPDK_ACK] > 0);
 }
 
-SL_CASE(spoofed__with_numbers_that_cannot_be)
+HOSTS_CASE(spoofed__with_numbers_that_cannot_be)
 {
     static const uint8_t kinds[] = {SL_DPDK_RESET, SL_DPDK_FIN,  SL_DPDK_PROBE,
                                     SL_DPDK_ACK,   SL_DPDK_DATA, SL_DPDK_BUNDLE};
-    struct hosts hosts;
-    hosts_open(&hosts, NULL);
-    struct link *client = hosts_pair(&hosts);
-    record_ack(&hosts, client);
+    struct link *client = hosts_pair(hosts);
+    record_ack(hosts, client);
     for (uint32_t i = 0; i < sizeof kinds; i++) {
-        const uint64_t before = spoofed_at(&hosts, 0);
+        const uint64_t before = spoofed_at(hosts, 0);
         struct change change = truth(client, kinds[i]);
         change.acknowledged += 1; /* never sent */
         change.sequence += 1000;  /* which alone could be */
-        hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
+        hosts_forge(hosts, FROM_B, SL_DPDK_ACK, make, &change);
         change = truth(client, kinds[i]);
         change.acknowledged -= 1U << 30; /* long ago */
-        hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
+        hosts_forge(hosts, FROM_B, SL_DPDK_ACK, make, &change);
         change = truth(client, kinds[i]);
         change.sequence += 1U << 20; /* outside of the window */
-        hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
-        hosts_run_ms(&hosts, 5);
-        assert_int_equal(spoofed_at(&hosts, 0), before + 3);
-        expect_alive(&hosts, client);
-        record_ack(&hosts, client);
+        hosts_forge(hosts, FROM_B, SL_DPDK_ACK, make, &change);
+        hosts_run_ms(hosts, 5);
+        assert_int_equal(spoofed_at(hosts, 0), before + 3);
+        expect_alive(hosts, client);
+        record_ack(hosts, client);
     }
-    hosts_close(&hosts);
 }
 
-SL_CASE(spoofed__with_another_id)
+HOSTS_CASE(spoofed__with_another_id)
 {
-    struct hosts hosts;
-    hosts_open(&hosts, NULL);
-    struct link *client = hosts_pair(&hosts);
-    record_ack(&hosts, client);
+    struct link *client = hosts_pair(hosts);
+    record_ack(hosts, client);
     struct change change = truth(client, SL_DPDK_RESET);
-    const uint64_t not_ours = node_dpdk(&hosts.nodes[0])->counts.not_ours;
+    const uint64_t not_ours = node_dpdk(&hosts->nodes[0])->counts.not_ours;
     change.id ^= 1ULL << 40;
-    hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
-    hosts_run_ms(&hosts, 5);
-    assert_int_equal(node_dpdk(&hosts.nodes[0])->counts.not_ours, not_ours + 1);
-    expect_alive(&hosts, client);
-    hosts_close(&hosts);
+    hosts_forge(hosts, FROM_B, SL_DPDK_ACK, make, &change);
+    hosts_run_ms(hosts, 5);
+    assert_int_equal(node_dpdk(&hosts->nodes[0])->counts.not_ours, not_ours + 1);
+    expect_alive(hosts, client);
 }
 
 /* All of it is right, but for the address that it comes from. */
-SL_CASE(spoofed__from_another_address)
+HOSTS_CASE(spoofed__from_another_address)
 {
-    struct hosts hosts;
-    hosts_open(&hosts, NULL);
-    struct link *client = hosts_pair(&hosts);
-    record_ack(&hosts, client);
+    struct link *client = hosts_pair(hosts);
+    record_ack(hosts, client);
     struct change change = truth(client, SL_DPDK_RESET);
-    struct packet *packet = &hosts.last[FROM_B][SL_DPDK_ACK];
+    struct packet *packet = &hosts->last[FROM_B][SL_DPDK_ACK];
     packet->bytes[35] ^= 1; /* the source's UDP port */
     packet->bytes[40] = packet->bytes[41] = 0;
     sl_dpdk_seal(packet->bytes, packet->length);
-    hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
-    hosts_run_ms(&hosts, 5);
-    assert_int_equal(spoofed_at(&hosts, 0), 1);
-    expect_alive(&hosts, client);
-    hosts_close(&hosts);
+    hosts_forge(hosts, FROM_B, SL_DPDK_ACK, make, &change);
+    hosts_run_ms(hosts, 5);
+    assert_int_equal(spoofed_at(hosts, 0), 1);
+    expect_alive(hosts, client);
 }
 
 /* A peer that asks for a connection unknown to this incarnation gets no answer. */
-SL_CASE(restart__an_id_of_this_life_is_not)
+HOSTS_CASE(restart__an_id_of_this_life_is_not)
 {
-    struct hosts hosts;
-    hosts_open(&hosts, NULL);
-    struct link *client = hosts_pair(&hosts);
-    record_ack(&hosts, client);
-    const uint32_t resets = hosts.received[SL_DPDK_RESET];
+    struct link *client = hosts_pair(hosts);
+    record_ack(hosts, client);
+    const uint32_t resets = hosts->received[SL_DPDK_RESET];
     struct change change = truth(client, SL_DPDK_PROBE);
     change.body = 8;
     change.id ^= 1ULL << 40;
-    hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
-    hosts_run_ms(&hosts, 5);
-    assert_int_equal(hosts.received[SL_DPDK_RESET], resets);
+    hosts_forge(hosts, FROM_B, SL_DPDK_ACK, make, &change);
+    hosts_run_ms(hosts, 5);
+    assert_int_equal(hosts->received[SL_DPDK_RESET], resets);
     change.id ^= 1ULL << 12;
-    hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change); /* of another life, but from nobody */
-    hosts_run_ms(&hosts, 5);
-    assert_int_equal(hosts.received[SL_DPDK_RESET], resets);
-    expect_alive(&hosts, client);
-    hosts_close(&hosts);
+    hosts_forge(hosts, FROM_B, SL_DPDK_ACK, make, &change); /* of another life, but from nobody */
+    hosts_run_ms(hosts, 5);
+    assert_int_equal(hosts->received[SL_DPDK_RESET], resets);
+    expect_alive(hosts, client);
 }
 
 /* The same with nothing wrong ends the connection: so the cases above test what they say. */
-SL_CASE(reset__that_is_right)
+HOSTS_CASE(reset__that_is_right)
 {
-    struct hosts hosts;
-    hosts_open(&hosts, NULL);
-    struct link *client = hosts_pair(&hosts);
-    record_ack(&hosts, client);
+    struct link *client = hosts_pair(hosts);
+    record_ack(hosts, client);
     struct change change = truth(client, SL_DPDK_RESET);
-    hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
-    hosts_until(&hosts, &server_of(&hosts)->closed, 1);
-    assert_int_equal(server_of(&hosts)->err, SL_ERR_CLOSED);
-    hosts_close(&hosts);
+    hosts_forge(hosts, FROM_B, SL_DPDK_ACK, make, &change);
+    hosts_until(hosts, &server_of(hosts)->closed, 1);
+    assert_int_equal(server_of(hosts)->err, SL_ERR_CLOSED);
 }
 
-SL_CASE(packets__that_come_twice)
+HOSTS_CASE(packets__that_come_twice)
 {
-    struct hosts hosts;
-    hosts_open(&hosts, NULL);
-    struct link *client = hosts_pair(&hosts);
-    hosts.nodes[0].echoes = true;
+    struct link *client = hosts_pair(hosts);
+    hosts->nodes[0].echoes = true;
     for (uint32_t i = 1; i <= 20; i++) {
         link_send(client, 1, i * 100);
-        hosts_until(&hosts, &client->received, i);
-        hosts_repeat(&hosts, FROM_B, i < 15 ? SL_DPDK_BUNDLE : SL_DPDK_DATA);
-        hosts_repeat(&hosts, FROM_A, i < 15 ? SL_DPDK_BUNDLE : SL_DPDK_DATA);
+        hosts_until(hosts, &client->received, i);
+        hosts_repeat(hosts, FROM_B, i < 15 ? SL_DPDK_BUNDLE : SL_DPDK_DATA);
+        hosts_repeat(hosts, FROM_A, i < 15 ? SL_DPDK_BUNDLE : SL_DPDK_DATA);
     }
-    hosts_run_ms(&hosts, 5);
+    hosts_run_ms(hosts, 5);
     assert_int_equal(client->received, 20);
-    assert_int_equal(server_of(&hosts)->received, 20);
-    hosts_close(&hosts);
+    assert_int_equal(server_of(hosts)->received, 20);
 }
 
 /* What is no message of ours ends the connection on both sides. */
-SL_CASE(peer__that_is_malicious)
+HOSTS_CASE(peer__that_is_malicious)
 {
-    struct hosts hosts;
-    hosts_open(&hosts, NULL);
-    struct link *client = hosts_pair(&hosts);
-    record_ack(&hosts, client);
+    struct link *client = hosts_pair(hosts);
+    record_ack(hosts, client);
     struct change change = truth(client, SL_DPDK_BUNDLE);
-    hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
-    hosts_until(&hosts, &server_of(&hosts)->closed, 1);
-    assert_int_equal(server_of(&hosts)->err, SL_ERR_PROTOCOL);
-    hosts_until(&hosts, &client->closed, 1);
+    hosts_forge(hosts, FROM_B, SL_DPDK_ACK, make, &change);
+    hosts_until(hosts, &server_of(hosts)->closed, 1);
+    assert_int_equal(server_of(hosts)->err, SL_ERR_PROTOCOL);
+    hosts_until(hosts, &client->closed, 1);
     assert_int_equal(client->err, SL_ERR_CLOSED);
-    hosts_close(&hosts);
 }
 
 /* It would be waited for in vain. */
@@ -428,26 +389,22 @@ SL_CASE(open__devices_of_other_reactors)
 }
 
 /* Who asks is answered although all that can be sent waits for a peer that takes nothing now. */
-SL_CASE(open__of_one_whose_queue_is_full)
+HOSTS_CASE(open__of_one_whose_queue_is_full, .device = {.queue_packets = 4})
 {
-    const struct hosts_options options = {.device = {.queue_packets = 4}};
-    struct hosts hosts;
-    hosts_open(&hosts, &options);
-    struct link *client = hosts_pair(&hosts);
-    expect_alive(&hosts, client);
-    struct node *server = &hosts.nodes[0], *stands = &hosts.nodes[2];
+    struct link *client = hosts_pair(hosts);
+    expect_alive(hosts, client);
+    struct node *server = &hosts->nodes[0], *stands = &hosts->nodes[2];
     struct sl_reactor *stopped = stands->reactor;
     stands->reactor = server->reactor;
-    link_send(server_of(&hosts), 300, 1392);
+    link_send(server_of(hosts), 300, 1392);
     for (uint32_t i = 0; i < 20; i++) {
-        hosts_step(&hosts, STEP_NS);
+        hosts_step(hosts, STEP_NS);
     }
     assert_int_equal(node_dpdk(server)->netifs[0].out_count, SL_DPDK_BURST);
-    const uint32_t before = hosts.received[SL_DPDK_ACCEPT];
-    hosts_repeat(&hosts, FROM_B, SL_DPDK_OPEN);
-    hosts_step(&hosts, STEP_NS);
+    const uint32_t before = hosts->received[SL_DPDK_ACCEPT];
+    hosts_repeat(hosts, FROM_B, SL_DPDK_OPEN);
+    hosts_step(hosts, STEP_NS);
     stands->reactor = stopped;
-    hosts_until(&hosts, &client->received, 300);
-    assert_true(hosts.received[SL_DPDK_ACCEPT] > before);
-    hosts_close(&hosts);
+    hosts_until(hosts, &client->received, 300);
+    assert_true(hosts->received[SL_DPDK_ACCEPT] > before);
 }

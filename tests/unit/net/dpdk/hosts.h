@@ -4,16 +4,10 @@
 #ifndef SL_TESTS_UNIT_NET_DPDK_HOSTS_H
 #define SL_TESTS_UNIT_NET_DPDK_HOSTS_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "net/dpdk/dpdk.h"
 #include "net/dpdk/state.h"
 #include "tests/support/fault_port.h"
+#include "tests/support/unit.h"
 #include "tests/support/wire_port.h"
 
 #define NODES     3U
@@ -81,6 +75,11 @@ struct hosts_options {
 /* options: NULL for the defaults. */
 void hosts_open(struct hosts *hosts, const struct hosts_options *options);
 void hosts_close(struct hosts *hosts); /* all memory must be back */
+/* A case on such hosts; further arguments are the options. */
+#define HOSTS_CASE(name, ...)                                                                      \
+    SL_CASE_USING(name, struct hosts, hosts, hosts_open, hosts_close,                              \
+                  &(const struct hosts_options){__VA_ARGS__})
+
 /* Host A dies, without a word, and begins anew. What its links were is left as it is. */
 void hosts_restart_a(struct hosts *hosts);
 

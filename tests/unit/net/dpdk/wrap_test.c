@@ -101,21 +101,18 @@ SL_CASE(numbers__that_run_over)
 }
 
 /* They run over while the connection waits for silence to end, and then it leaves. */
-SL_CASE(numbers__that_run_over_in_liveness)
+HOSTS_CASE(numbers__that_run_over_in_liveness)
 {
-    struct hosts hosts;
-    hosts_open(&hosts, NULL);
-    struct link *client = pair_path_the_end(&hosts), *server = &hosts.nodes[0].links[0];
+    struct link *client = pair_path_the_end(hosts), *server = &hosts->nodes[0].links[0];
     link_send(client, 60, 3000);
-    sl_wire_device_set_down(hosts.device_a, true);
-    hosts_run_ms(&hosts, 5000);
-    sl_wire_device_set_down(hosts.device_a, false);
-    hosts_until(&hosts, &server->received, 61);
+    sl_wire_device_set_down(hosts->device_a, true);
+    hosts_run_ms(hosts, 5000);
+    sl_wire_device_set_down(hosts->device_a, false);
+    hosts_until(hosts, &server->received, 61);
     sl_transport_disconnect(client->conn);
-    hosts_until(&hosts, &client->closed, 1);
-    hosts_until(&hosts, &server->closed, 1);
+    hosts_until(hosts, &client->closed, 1);
+    hosts_until(hosts, &server->closed, 1);
     assert_int_equal(client->sent, 61);
     assert_int_equal(client->err, SL_OK);
     assert_int_equal(server->err, SL_ERR_CLOSED);
-    hosts_close(&hosts);
 }
