@@ -49,10 +49,8 @@ static void tear_down(struct fixture *f)
     sl_serve_balance_fini(&f->balance);
 }
 
-#define BASIC_CASE(name)                                                                           \
-    SL_CASE_USING(name, struct fixture, fixture, set_up, tear_down, SL_SERVE_BASIC)
-#define COST_CASE(name)                                                                            \
-    SL_CASE_USING(name, struct fixture, fixture, set_up, tear_down, SL_SERVE_COST)
+#define BASIC_CASE(name) SL_CASE_USING(name, struct fixture, f, set_up, tear_down, SL_SERVE_BASIC)
+#define COST_CASE(name)  SL_CASE_USING(name, struct fixture, f, set_up, tear_down, SL_SERVE_COST)
 
 static void report(struct fixture *f, struct sl_serve_balance_worker *worker, const char *model,
                    const struct sl_serve_load *costs, uint64_t queue_ns, uint32_t queue_count,
@@ -88,7 +86,6 @@ static const struct sl_serve_load HELD = {.bytes = 1000, .resident_bytes = 1000}
 
 BASIC_CASE(balance_choose__basic_is_the_rule_of_pipeps)
 {
-    struct fixture *f = fixture;
     assert_null(choose(f, f->a, 0));
     struct sl_serve_balance_worker *other = add(f, 0, "other"), *holder = add(f, 1, "holder");
     report(f, holder, "a", &HELD, 0, 0, 0);
@@ -118,7 +115,6 @@ BASIC_CASE(balance_choose__basic_is_the_rule_of_pipeps)
 
 BASIC_CASE(balance_choose__basic_counts_requests_of_other_gateways)
 {
-    struct fixture *f = fixture;
     struct sl_serve_balance_worker *one = add(f, 0, "one"), *two = add(f, 1, "two");
     report(f, one, NULL, NULL, 0, 3, 0);
     assert_ptr_equal(choose(f, f->a, 0), two);
@@ -130,7 +126,6 @@ BASIC_CASE(balance_choose__basic_counts_requests_of_other_gateways)
 
 BASIC_CASE(balance_choose__basic_follows_a_model_that_is_being_loaded)
 {
-    struct fixture *f = fixture;
     struct sl_serve_balance_worker *one = add(f, 0, "one"), *two = add(f, 1, "two");
     begin(f, 0, one, f->a, 1);
     begin(f, 1, two, f->b, 1);
@@ -140,7 +135,6 @@ BASIC_CASE(balance_choose__basic_follows_a_model_that_is_being_loaded)
 
 BASIC_CASE(balance_choose__leaves_out_workers_that_are_full_or_leaving)
 {
-    struct fixture *f = fixture;
     struct sl_serve_balance_worker *one = add(f, 0, "one"), *two = add(f, 1, "two");
     one->is_full = true;
     assert_ptr_equal(choose(f, f->a, 0), two);
@@ -152,7 +146,6 @@ BASIC_CASE(balance_choose__leaves_out_workers_that_are_full_or_leaving)
 
 COST_CASE(balance_choose__cost_is_queue_and_exposed_load_and_compute)
 {
-    struct fixture *f = fixture;
     struct sl_serve_balance_worker *cold = add(f, 0, "cold"), *warm = add(f, 1, "warm");
     struct sl_serve_load costs = {.bytes = 1000, .batch_ns = 2 * MS, .row_ns = MS};
     costs.exposed_ns = 10 * MS;
@@ -179,7 +172,6 @@ COST_CASE(balance_choose__cost_is_queue_and_exposed_load_and_compute)
 
 COST_CASE(balance_choose__cost_of_an_unknown_host_is_the_transfer_beyond_compute)
 {
-    struct fixture *f = fixture;
     struct sl_serve_balance_worker *known = add(f, 0, "known");
     /* 1 ms and 10,000,000 bytes with 1 ns each: 11 ms. */
     const struct sl_serve_load costs = {.bytes = 10000000,
@@ -217,17 +209,16 @@ static void expect_others_if_silent(struct fixture *f)
 
 BASIC_CASE(balance_choose__basic_prefers_workers_that_confirm)
 {
-    expect_others_if_silent(fixture);
+    expect_others_if_silent(f);
 }
 
 COST_CASE(balance_choose__cost_prefers_workers_that_confirm)
 {
-    expect_others_if_silent(fixture);
+    expect_others_if_silent(f);
 }
 
 COST_CASE(balance_able__has_no_worker_whose_answers_are_overdue)
 {
-    struct fixture *f = fixture;
     struct sl_serve_balance_worker *one = add(f, 0, "one"), *two = add(f, 1, "two");
     assert_int_equal(sl_serve_balance_able(&f->balance, 0), 2);
     begin(f, 0, one, f->a, 1);
@@ -246,7 +237,6 @@ COST_CASE(balance_able__has_no_worker_whose_answers_are_overdue)
 
 COST_CASE(balance_report__corrects_the_queue)
 {
-    struct fixture *f = fixture;
     struct sl_serve_balance_worker *worker = add(f, 0, "one");
     begin(f, 0, worker, f->a, 5 * MS);
     begin(f, 1, worker, f->a, 3 * MS);
@@ -269,7 +259,6 @@ COST_CASE(balance_report__corrects_the_queue)
 
 COST_CASE(balance_report__keeps_the_newest_version_and_takes_any_number)
 {
-    struct fixture *f = fixture;
     struct sl_serve_balance_worker *worker = add(f, 0, "one");
     struct sl_serve_load costs = {.version = 5, .batch_ns = 7 * MS};
     report(f, worker, "a", &costs, 0, 0, 0);
@@ -288,7 +277,6 @@ COST_CASE(balance_report__keeps_the_newest_version_and_takes_any_number)
 
 COST_CASE(balance_join__a_label_is_forgotten_with_its_last_worker)
 {
-    struct fixture *f = fixture;
     const struct sl_serve_load costs = {.bytes = 1000, .batch_ns = 77 * MS};
     add(f, 0, "one");
     add(f, 1, "one");
@@ -305,7 +293,7 @@ COST_CASE(balance_join__a_label_is_forgotten_with_its_last_worker)
 COST_CASE(balance_join__is_limited)
 {
     static struct sl_serve_balance_worker many[SL_SERVE_WORKERS_MAX + 1];
-    struct sl_serve_balance *balance = &fixture->balance;
+    struct sl_serve_balance *balance = &f->balance;
     uint32_t count;
     memset(many, 0, sizeof many);
     for (count = 0; count < SL_SERVE_WORKERS_MAX + 1; count++) {
@@ -327,7 +315,6 @@ COST_CASE(balance_join__is_limited)
 
 COST_CASE(balance_expect__needs_a_worker_and_ignores_slots)
 {
-    struct fixture *f = fixture;
     uint64_t finish_ns, cost_ns;
     assert_false(sl_serve_balance_expect(&f->balance, f->a, 1, 0, &finish_ns, &cost_ns));
     struct sl_serve_balance_worker *worker = add(f, 0, "one");

@@ -242,3 +242,10 @@ void expect(struct fixture *f, int status, const char *in_answer)
         fail_msg("%d with \"%s\" is expected, not %s", status, in_answer, f->answer);
     }
 }
+
+void check(struct fixture *f, const char *line, const char *headers, const char *body, int status,
+           const char *in_answer)
+{
+    ask(f, line, headers, body);
+    expect(f, status, in_answer);
+}

@@ -39,7 +39,7 @@ struct fixture {
 void set_up(struct fixture *f, const char *token);
 void tear_down(struct fixture *f);
 
-#define CASE(name) SL_CASE_USING(name, struct fixture, fixture, set_up, tear_down, "")
+#define CASE(name) SL_CASE_USING(name, struct fixture, f, set_up, tear_down, "")
 
 /* A new connection in f->fd, after the one before was closed; 0: there is none. */
 void dial(struct fixture *f);
@@ -53,6 +53,8 @@ bool hear(struct fixture *f);
 void ask(struct fixture *f, const char *line, const char *headers, const char *body);
 
 void expect(struct fixture *f, int status, const char *in_answer);
+void check(struct fixture *f, const char *line, const char *headers, const char *body, int status,
+           const char *in_answer); /* both */
 
 #define X                                                                                          \
     "{\"id\":\"9\",\"inputs\":[{\"name\":\"x\",\"shape\":[1,2],\"datatype\":\"FP32\","             \

@@ -44,7 +44,6 @@ static void await_memory(struct fixture *f, int64_t count)
 
 CASE(http_limits__memory_is_not_held_by_an_announcement)
 {
-    struct fixture *f = fixture;
     f->gateway.memory_count_max = 1;
     begin_binary(f, 32 << 20, 100);
     const int idle = f->fd;
@@ -58,7 +57,6 @@ CASE(http_limits__memory_is_not_held_by_an_announcement)
 
 CASE(http_limits__a_body_that_stands_still_loses_its_memory)
 {
-    struct fixture *f = fixture;
     const size_t all = 1 << 20;
     f->gateway.memory_count_max = 1;
     begin_binary(f, all, all / 2 + 1);
@@ -66,8 +64,7 @@ CASE(http_limits__a_body_that_stands_still_loses_its_memory)
     const int slow = f->fd;
     f->fd = 0;
     dial(f);
-    ask(f, "POST /v2/models/echo/infer", "", X);
-    expect(f, 200, "");
+    check(f, "POST /v2/models/echo/infer", "", X, 200, "");
     await_memory(f, 0);
     dial(f);
     begin_binary(f, 3000, 3000); /* a whole one: half of it would be buffered */
@@ -86,7 +83,6 @@ CASE(http_limits__a_body_that_stands_still_loses_its_memory)
 
 CASE(http_limits__a_body_above_the_limit_is_refused)
 {
-    struct fixture *f = fixture;
     static const char *const heads[] = {
         /* Before it is sent. */
         "Expect: 100-continue\r\nContent-Length: 67108865\r\n\r\n",
@@ -116,7 +112,6 @@ CASE(http_limits__a_body_above_the_limit_is_refused)
 
 CASE(http_limits__each_route_has_its_limit)
 {
-    struct fixture *f = fixture;
     static char body[8192];
     memset(body, ' ', 4097);
     static const char *const routes[] = {"POST /v2/repository/index",
@@ -137,13 +132,11 @@ CASE(http_limits__each_route_has_its_limit)
     assert_true(hear(f));
     expect(f, 413, "at most 4096 bytes");
     dial(f);
-    ask(f, "GET /v2/health/live", "", "x");
-    expect(f, 413, "at most 0 bytes");
+    check(f, "GET /v2/health/live", "", "x", 413, "at most 0 bytes");
 }
 
 CASE(http_limits__two_ends_of_a_body_are_refused)
 {
-    struct fixture *f = fixture;
     static const char *const heads[] = {
         "Content-Length: 0\r\nContent-Length: 40\r\n\r\n",
         "Content-Length: 40\r\nContent-Length: 0\r\n\r\n",
@@ -163,13 +156,11 @@ CASE(http_limits__two_ends_of_a_body_are_refused)
         assert_false(hear(f)); /* what follows is no request */
     }
     dial(f);
-    ask(f, "POST /v2/repository/index", "Content-Length: 0\r\n", "");
-    expect(f, 200, "");
+    check(f, "POST /v2/repository/index", "Content-Length: 0\r\n", "", 200, "");
 }
 
 CASE(http_limits__options_without_effect_are_refused)
 {
-    struct fixture *f = fixture;
     static const struct {
         const char *line, *body, *why; /* NULL: accepted */
     } asked[] = {
@@ -197,8 +188,7 @@ CASE(http_limits__options_without_effect_are_refused)
     }
     ask(f, "POST /v2/repository/models/echo/versions/3/unload", "", "");
     expect(f, 404, "no such route: unload is for all versions");
-    ask(f, "POST /v2/models/echo/infer", "", X);
-    expect(f, 200, "");
+    check(f, "POST /v2/models/echo/infer", "", X, 200, "");
 }
 
 /* ---- peers ---- */
@@ -244,7 +234,6 @@ static void pass_until_heard(struct fixture *f, uint64_t seconds)
 
 CASE(http_limits__a_slow_peer_is_disconnected_after_10_s)
 {
-    struct fixture *f = fixture;
     static const char head[] = "POST /v2/models/echo/infer HTTP/1.1\r\nContent-Length: 100\r\n\r\n";
     dial(f); /* says nothing */
     pass_until_heard(f, 12);
@@ -266,16 +255,13 @@ CASE(http_limits__a_slow_peer_is_disconnected_after_10_s)
     assert_false(hear(f));
     dial(f); /* in time */
     pass(f, 9);
-    ask(f, "POST /v2/models/echo/infer", "", X);
-    expect(f, 200, "");
+    check(f, "POST /v2/models/echo/infer", "", X, 200, "");
     pass(f, 9);
-    ask(f, "POST /v2/models/echo/infer", "", X);
-    expect(f, 200, "");
+    check(f, "POST /v2/models/echo/infer", "", X, 200, "");
 }
 
 CASE(http_limits__a_request_that_computes_is_not_disconnected)
 {
-    struct fixture *f = fixture;
     char text[512];
     reactor_thread_run(&f->thread, hold, f);
     const int bytes = snprintf(text, sizeof text,
@@ -294,7 +280,6 @@ CASE(http_limits__a_request_that_computes_is_not_disconnected)
 
 CASE(http_limits__a_full_server_accepts_again_when_peers_have_ended)
 {
-    struct fixture *f = fixture;
     static int fds[SL_HTTP_CONNECTIONS_MAX];
     struct rlimit limit;
     sl_rlimit_raise(RLIMIT_NOFILE);
@@ -329,11 +314,9 @@ static void quiesce(void *ctx)
 
 CASE(http_limits__quiesce_ends_nothing_but_the_listener)
 {
-    struct fixture *f = fixture;
     ask(f, "GET /v2", "", "");
     reactor_thread_run(&f->thread, quiesce, f);
-    ask(f, "POST /v2/models/echo/infer", "", X);
-    expect(f, 200, "");
+    check(f, "POST /v2/models/echo/infer", "", X, 200, "");
     const struct sockaddr_in address = {.sin_family = AF_INET,
                                         .sin_port = htons(f->port),
                                         .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

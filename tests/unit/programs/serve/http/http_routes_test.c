@@ -13,54 +13,39 @@
 
 CASE(http_routes__server_health_and_metadata)
 {
-    struct fixture *f = fixture;
-    ask(f, "GET /v2", "", "");
-    expect(f, 200, "\"name\":\"starling-serve\"");
+    check(f, "GET /v2", "", "", 200, "\"name\":\"starling-serve\"");
     expect(f, 200, "\"binary_tensor_data\"");
-    ask(f, "GET /v2/health/live", "", "");
-    expect(f, 200, "");
-    ask(f, "GET /v2/health/ready", "", "");
-    expect(f, 200, "");
+    check(f, "GET /v2/health/live", "", "", 200, "");
+    check(f, "GET /v2/health/ready", "", "", 200, "");
     f->gateway.workers = 0;
-    ask(f, "GET /v2/health/ready", "", "");
-    expect(f, 503, "no worker");
-    ask(f, "GET /v2/models/echo/ready", "", "");
-    expect(f, 503, "Retry-After: 1");
+    check(f, "GET /v2/health/ready", "", "", 503, "no worker");
+    check(f, "GET /v2/models/echo/ready", "", "", 503, "Retry-After: 1");
     f->gateway.workers = 1;
     f->gateway.able_workers = 0;
-    ask(f, "GET /v2/health/ready", "", "");
-    expect(f, 503, "all are stuck");
+    check(f, "GET /v2/health/ready", "", "", 503, "all are stuck");
     f->gateway.able_workers = 1;
-    ask(f, "GET /v2/models/echo/ready", "", "");
-    expect(f, 200, "");
-    ask(f, "GET /v2/models/echo/versions/7/ready", "", "");
-    expect(f, 200, "");
-    ask(f, "GET /v2/models/echo/versions/8/ready", "", "");
-    expect(f, 404, "it has: 3 7");
-    ask(f, "GET /v2/models/none/ready", "", "");
-    expect(f, 404, "unknown");
+    check(f, "GET /v2/models/echo/ready", "", "", 200, "");
+    check(f, "GET /v2/models/echo/versions/7/ready", "", "", 200, "");
+    check(f, "GET /v2/models/echo/versions/8/ready", "", "", 404, "it has: 3 7");
+    check(f, "GET /v2/models/none/ready", "", "", 404, "unknown");
     ask(f, "GET /v2/models/echo", "", "");
     expect(f, 200, "{\"name\":\"echo\",\"inputs\":[],\"versions\":[\"3\",\"7\"]}");
-    ask(f, "GET /v2/models/echo/versions/3", "", "");
-    expect(f, 200, "{\"name\":\"echo\",\"inputs\":[]}");
+    check(f, "GET /v2/models/echo/versions/3", "", "", 200, "{\"name\":\"echo\",\"inputs\":[]}");
     ask(f, "GET /v2/models/nothing", "", "");
     expect(f, 404, "model ? is unknown"); /* no UTF-8 */
     ask(f, "POST /v2/models/echo/infer", "", X);
-    ask(f, "GET /metrics", "", "");
-    expect(f, 200, "text/plain; version=0.0.4");
+    check(f, "GET /metrics", "", "", 200, "text/plain; version=0.0.4");
     expect(f, 200, "\nstarling_serve_requests_total{result=\"answered\"} 5\n");
     expect(f, 200, "\nstarling_serve_phase_seconds_total{phase=\"load\"} 2e-05\n");
 }
 
 CASE(http_routes__metrics_of_each_model)
 {
-    struct fixture *f = fixture;
     ask(f, "POST /v2/models/echo/infer", "", X);
     ask(f, "POST /v2/models/late/infer", "", X);
     ask(f, "POST /v2/models/none/infer", "", X); /* a name that is made up */
     ask(f, "POST /v2/models/team/model/versions/9/infer", "", X);
-    ask(f, "GET /metrics", "", "");
-    expect(f, 200, "# HELP starling_serve_lost_workers_total Workers that ");
+    check(f, "GET /metrics", "", "", 200, "# HELP starling_serve_lost_workers_total Workers that ");
     expect(f, 200, "\nstarling_serve_model_requests_total{model=\"echo\",result=\"answered\"} 1\n");
     expect(f, 200, "\nstarling_serve_model_requests_total{model=\"late\",result=\"late\"} 1\n");
     expect(f, 200, "\nstarling_serve_model_requests_total{model=\"\",result=\"invalid\"} 1\n");
@@ -73,7 +58,6 @@ CASE(http_routes__metrics_of_each_model)
 
 CASE(http_routes__infer_with_json)
 {
-    struct fixture *f = fixture;
     for (int i = 0; i < 3; i++) { /* on one connection */
         ask(f, "POST /v2/models/echo/infer", "", X);
         expect(f, 200,
@@ -85,15 +69,12 @@ CASE(http_routes__infer_with_json)
     ask(f, "POST /v2/models/echo/versions/3/infer", "Starling-Timeout-Ms: 250\r\n", X);
     expect(f, 200, "\"model_version\":\"3\"");
     assert_int_equal(f->gateway.last_timeout_ns, 250 * SL_CLOCK_NS_PER_MS);
-    ask(f, "POST /v2/models/team/model/infer", "", X);
-    expect(f, 200, "\"model_name\":\"team/model\"");
-    ask(f, "POST /v2/models/team%2Fmodel/infer?a=b", "", X);
-    expect(f, 200, "\"model_name\":\"team/model\"");
+    check(f, "POST /v2/models/team/model/infer", "", X, 200, "\"model_name\":\"team/model\"");
+    check(f, "POST /v2/models/team%2Fmodel/infer?a=b", "", X, 200, "\"model_name\":\"team/model\"");
 }
 
 CASE(http_routes__infer_with_binary_tensors)
 {
-    struct fixture *f = fixture;
     static const char json[] =
         "{\"inputs\":[{\"name\":\"x\",\"shape\":[1,8],\"datatype\":\"UINT8\","
         "\"parameters\":{\"binary_data_size\":8}}],"
@@ -102,24 +83,20 @@ CASE(http_routes__infer_with_binary_tensors)
     (void)snprintf(headers, sizeof headers, "Inference-Header-Content-Length: %zu\r\n",
                    strlen(json));
     (void)snprintf(body, sizeof body, "%s%s", json, "ABCDEFGH");
-    ask(f, "POST /v2/models/echo/infer", headers, body);
-    expect(f, 200, "application/octet-stream");
+    check(f, "POST /v2/models/echo/infer", headers, body, 200, "application/octet-stream");
     const char *length = strstr(f->answer, "Inference-Header-Content-Length: ");
     assert_non_null(length);
     assert_string_equal(f->body + atoi(length + strlen("Inference-Header-Content-Length: ")),
                         "ABCDEFGH");
     body[strlen(json) + 7] = '\0';
-    ask(f, "POST /v2/models/echo/infer", headers, body);
-    expect(f, 400, "7 bytes behind its JSON");
-    ask(f, "POST /v2/models/echo/infer", "", json);
-    expect(f, 400, "Inference-Header-Content-Length");
+    check(f, "POST /v2/models/echo/infer", headers, body, 400, "7 bytes behind its JSON");
+    check(f, "POST /v2/models/echo/infer", "", json, 400, "Inference-Header-Content-Length");
     ask(f, "POST /v2/models/echo/infer", "Inference-Header-Content-Length: 900\r\n", json);
     expect(f, 400, "Inference-Header-Content-Length: 900");
 }
 
 CASE(http_routes__infer_in_chunks)
 {
-    struct fixture *f = fixture;
     static const char json[] = "{\"inputs\":[{\"name\":\"x\",\"shape\":[8],\"datatype\":\"UINT8\","
                                "\"parameters\":{\"binary_data_size\":8}}]}";
     static const char binary[] = "\1\2\3\4\5\6\7\10\11";
@@ -147,96 +124,66 @@ CASE(http_routes__infer_in_chunks)
 
 CASE(http_routes__each_error_has_its_status)
 {
-    struct fixture *f = fixture;
     ask(f, "POST /v2/models/echo/infer", "", "{");
     expect(f, 400, "{\"error\":\"the body is not a JSON object");
-    ask(f, "POST /v2/models/echo/infer", "", "");
-    expect(f, 400, "not a JSON object");
-    ask(f, "POST /v2/models/strict/infer", "", X);
-    expect(f, 400, "input `x` has another type");
-    ask(f, "POST /v2/models/none/infer", "", X);
-    expect(f, 404, "");
-    ask(f, "POST /v2/models/late/infer", "", X);
-    expect(f, 504, "981 ms for loading");
-    ask(f, "POST /v2/models/busy/infer", "", X);
-    expect(f, 503, "Retry-After: 2");
-    ask(f, "POST /v2/models/damaged/infer", "", X);
-    expect(f, 503, "block 3");
-    ask(f, "POST /v2/models/echo/versions/x/infer", "", X);
-    expect(f, 400, "version `x`");
-    ask(f, "POST /v2/models/echo/versions/0/infer", "", X);
-    expect(f, 400, "version `0`");
+    check(f, "POST /v2/models/echo/infer", "", "", 400, "not a JSON object");
+    check(f, "POST /v2/models/strict/infer", "", X, 400, "input `x` has another type");
+    check(f, "POST /v2/models/none/infer", "", X, 404, "");
+    check(f, "POST /v2/models/late/infer", "", X, 504, "981 ms for loading");
+    check(f, "POST /v2/models/busy/infer", "", X, 503, "Retry-After: 2");
+    check(f, "POST /v2/models/damaged/infer", "", X, 503, "block 3");
+    check(f, "POST /v2/models/echo/versions/x/infer", "", X, 400, "version `x`");
+    check(f, "POST /v2/models/echo/versions/0/infer", "", X, 400, "version `0`");
     static const char *const timeouts[] = {"0", "3600001", "-1", "1s", "", "1e3"};
     for (size_t i = 0; i < sizeof timeouts / sizeof timeouts[0]; i++) {
         char header[64];
         (void)snprintf(header, sizeof header, "Starling-Timeout-Ms: %s\r\n", timeouts[i]);
-        ask(f, "POST /v2/models/echo/infer", header, X);
-        expect(f, 400, "Starling-Timeout-Ms");
+        check(f, "POST /v2/models/echo/infer", header, X, 400, "Starling-Timeout-Ms");
     }
-    ask(f, "GET /v2/models/echo/infer", "", "");
-    expect(f, 405, "Allow: POST");
-    ask(f, "POST /v2", "", "");
-    expect(f, 405, "Allow: GET, HEAD");
-    ask(f, "DELETE /v2/models/echo", "", "");
-    expect(f, 405, "DELETE");
-    ask(f, "GET /v3", "", "");
-    expect(f, 404, "/v3");
-    ask(f, "GET /v2/models/echo/config", "", "");
-    expect(f, 404, "no such route: `/config` of model `echo`");
-    ask(f, "GET /v2/models/team/model/", "", "");
-    expect(f, 404, "no such route: `/` of model `team/model`");
+    check(f, "GET /v2/models/echo/infer", "", "", 405, "Allow: POST");
+    check(f, "POST /v2", "", "", 405, "Allow: GET, HEAD");
+    check(f, "DELETE /v2/models/echo", "", "", 405, "DELETE");
+    check(f, "GET /v3", "", "", 404, "/v3");
+    check(f, "GET /v2/models/echo/config", "", "", 404, "no such route: `/config` of model `echo`");
+    check(f, "GET /v2/models/team/model/", "", "", 404, "no such route: `/` of model `team/model`");
     ask(f, "GET /v2/models/echo/versions/3/config", "", "");
     expect(f, 404, "no such route: `/config` of a version of model `echo`");
     ask(f, "POST /v2/models/echo/generate/infer", "", X);
     expect(f, 404, "no such route: `/generate` of model `echo`");
-    ask(f, "POST /v2/models/echo/infer", "Content-Encoding: gzip\r\n", X);
-    expect(f, 415, "gzip");
+    check(f, "POST /v2/models/echo/infer", "Content-Encoding: gzip\r\n", X, 415, "gzip");
 }
 
 CASE(http_routes__repository)
 {
-    struct fixture *f = fixture;
     static const char unloaded[] =
         "{\"name\":\"echo\",\"version\":\"3\",\"state\":\"UNAVAILABLE\",\"reason\":\"unloaded\"}";
     ask(f, "POST /v2/repository/index", "", "");
     expect(f, 200, "{\"name\":\"echo\",\"version\":\"3\",\"state\":\"READY\",\"reason\":\"\"}");
     for (int i = 0; i < 2; i++) {
-        ask(f, "POST /v2/repository/models/echo/unload", "", "");
-        expect(f, 200, "");
-        ask(f, "POST /v2/models/echo/infer", "", X);
-        expect(f, 404, "unloaded");
-        ask(f, "GET /v2/models/echo/ready", "", "");
-        expect(f, 404, "unloaded");
+        check(f, "POST /v2/repository/models/echo/unload", "", "", 200, "");
+        check(f, "POST /v2/models/echo/infer", "", X, 404, "unloaded");
+        check(f, "GET /v2/models/echo/ready", "", "", 404, "unloaded");
         ask(f, "POST /v2/repository/index", "", "");
         expect(f, 200, unloaded);
         ask(f, "POST /v2/repository/index", "", "{\"ready\":true}");
         assert_null(strstr(f->answer, "echo"));
         expect(f, 200, "team/model");
     }
-    ask(f, "POST /v2/repository/models/echo/load", "", "");
-    expect(f, 200, "");
-    ask(f, "POST /v2/models/echo/infer", "", X);
-    expect(f, 200, "");
-    ask(f, "POST /v2/repository/models/none/unload", "", "");
-    expect(f, 404, "none");
-    ask(f, "POST /v2/repository/models/none/load", "", "");
-    expect(f, 404, "");
+    check(f, "POST /v2/repository/models/echo/load", "", "", 200, "");
+    check(f, "POST /v2/models/echo/infer", "", X, 200, "");
+    check(f, "POST /v2/repository/models/none/unload", "", "", 404, "none");
+    check(f, "POST /v2/repository/models/none/load", "", "", 404, "");
 }
 
 /* ---- access ---- */
 
-SL_CASE_USING(http_routes__the_token_is_needed, struct fixture, fixture, set_up, tear_down,
+SL_CASE_USING(http_routes__the_token_is_needed, struct fixture, f, set_up, tear_down,
               "0123456789abcdef")
 {
-    struct fixture *f = fixture;
-    ask(f, "GET /v2", "", "");
-    expect(f, 401, "WWW-Authenticate: Bearer");
-    ask(f, "POST /v2/models/echo/infer", "Authorization: Basic 0123456789abcdef\r\n", X);
-    expect(f, 401, "");
-    ask(f, "GET /v2", "Authorization: Bearer 0123456789abcdeg\r\n", "");
-    expect(f, 403, "token");
-    ask(f, "GET /v2", "Authorization: Bearer 0123456789abcde\r\n", "");
-    expect(f, 403, "token");
+    check(f, "GET /v2", "", "", 401, "WWW-Authenticate: Bearer");
+    check(f, "POST /v2/models/echo/infer", "Authorization: Basic 0123456789abcdef\r\n", X, 401, "");
+    check(f, "GET /v2", "Authorization: Bearer 0123456789abcdeg\r\n", "", 403, "token");
+    check(f, "GET /v2", "Authorization: Bearer 0123456789abcde\r\n", "", 403, "token");
     ask(f, "GET /v2", "Authorization: Bearer 0123456789abcdef0123456789abcdef\r\n", "");
     expect(f, 403, "token");
     ask(f, "POST /v2/models/echo/infer", "authorization: bearer 0123456789abcdef\r\n", X);
