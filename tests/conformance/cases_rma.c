@@ -1,6 +1,5 @@
 /* One-sided operations, for every transport that has them: node 1 connects to node 0, and each
  * reads and writes memory of the other. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "conformance.h"

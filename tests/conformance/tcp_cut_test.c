@@ -1,7 +1,7 @@
 /* The cable is cut: packets are lost, and neither side gets an error. Two network namespaces, one a
  * reactor, with a pair of virtual interfaces between them; the cut gives each side a wrong address
  * of the other's interface, so that its packets are lost in silence. */
-#include "tcp.h"
+#include "conformance.h"
 
 #include <fcntl.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
 /* What only TCP has: its options, and the system's limits. */
-#include "tcp.h"
+#include "conformance.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>

@@ -2,7 +2,6 @@
  * node, node n the model's n-th. */
 #include "objects/catalogue/catalogue_plan.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/hash.h"

@@ -1,7 +1,6 @@
 /* The node that hosts the catalogue ends, and another one takes its address. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "nodes.h"
 #include "tests/unit/net/store/real_etcd.h"

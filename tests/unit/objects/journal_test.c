@@ -2,7 +2,6 @@
 #include "objects/node/journal.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "tests/support/memory_store.h"
 #include "tests/support/unit.h"

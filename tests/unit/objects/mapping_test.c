@@ -1,6 +1,5 @@
 #include "objects/reader/mapping.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,6 +1,5 @@
 #include "objects/node/pool.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 #include "objects/reader/staleness.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "core/clock.h"
 #include "core/hash.h"

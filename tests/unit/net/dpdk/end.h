@@ -3,14 +3,8 @@
 #ifndef SL_TESTS_UNIT_NET_DPDK_END_H
 #define SL_TESTS_UNIT_NET_DPDK_END_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "net/dpdk/receive.h"
+#include "tests/support/unit.h"
 
 #define END_BODY_MAX 1440U
 #define END_FIRST    1000U /* number of the first packet that it sends */

@@ -1,10 +1,8 @@
 /* Two ends and a network between them that loses, doubles, reorders and corrupts, all from a seed:
  * what is sent arrives, once, in order, unchanged, and all memory comes back. DPDK_LOSSY_SEED
  * replays a run, DPDK_LOSSY_SEEDS and DPDK_LOSSY_FRAMES make more of them and longer ones. */
-#include <setjmp.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

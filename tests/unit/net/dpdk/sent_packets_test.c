@@ -1,5 +1,4 @@
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/clock.h"
 #include "core/hash.h"

@@ -1,7 +1,6 @@
 #include "net/http/reply.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
 #include "tests/support/unit.h"

@@ -1,15 +1,11 @@
 #include "tests/unit/net/rdma/fake.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "net/rdma/liveness.h"
+#include "tests/support/unit.h"
 
 /* The functions are not told whose they are. */
 static struct rdma_fake *current;

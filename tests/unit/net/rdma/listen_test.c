@@ -1,7 +1,6 @@
 /* Who asks to connect and is turned away: both sides. */
 
 #include <arpa/inet.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>

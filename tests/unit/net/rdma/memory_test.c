@@ -1,5 +1,4 @@
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/shared.h"
 #include "net/rdma/state.h"

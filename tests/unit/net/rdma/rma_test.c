@@ -1,7 +1,6 @@
 /* Registration of regions, and operations as work requests. */
 #include "net/rdma/rma.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "net/rdma/conn_table.h"

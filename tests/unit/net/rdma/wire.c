@@ -1,17 +1,13 @@
 #include "tests/unit/net/rdma/wire.h"
 
-#include <setjmp.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/log.h"
 #include "net/rdma/conn.h"
 #include "net/rdma/conn_table.h"
 #include "net/rdma/receive.h"
 #include "net/rdma/send.h"
+#include "tests/support/unit.h"
 
 /* ---- The device -------------------------------------------------------------------------------
  */

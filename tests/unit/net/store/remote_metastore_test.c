@@ -2,7 +2,6 @@
 #include "net/store/remote_metastore.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "core/clock.h"

@@ -1,6 +1,5 @@
 /* What a trainer asks of its client, step by step and barrier by barrier. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/log.h"

@@ -1,7 +1,6 @@
 #include "tests/unit/ps/agent/fixture.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/log.h"

@@ -1,7 +1,6 @@
 /* The leader of the coordinator: under faults by seed, and under single faults. */
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -1,5 +1,4 @@
 /* Reports of members: the coordinator passes them on within limits of length and rate. */
-#include <string.h>
 
 #include "net/session/report.h"
 #include "tests/unit/ps/coordinator/fixture.h"

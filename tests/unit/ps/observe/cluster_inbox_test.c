@@ -1,5 +1,4 @@
 #include <stdlib.h>
-#include <string.h>
 
 #include "ps/observe/cluster_inbox.h"
 #include "tests/support/unit.h"

@@ -1,8 +1,6 @@
 /* What a process makes of what its shards say of their backups: the coordinator decides for all of
  * them together, and so does the process. One reactor stands for two cores. */
 
-#include <stdlib.h>
-
 #include "core/list.h"
 #include "ps/agent/state.h"
 #include "ps/process/replica_groups.h"

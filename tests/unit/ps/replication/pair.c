@@ -1,7 +1,5 @@
 #include "pair.h"
 
-#include <stdlib.h>
-
 static void on_moved(void *ctx, uint32_t local_index, uint64_t epoch, bool in_sync)
 {
     struct pair *pair = ctx;

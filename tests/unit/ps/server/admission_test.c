@@ -2,7 +2,6 @@
  * much for requests. */
 
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <time.h>
 

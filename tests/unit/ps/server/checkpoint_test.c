@@ -1,7 +1,6 @@
 /* A server's shard saved while it serves, and begun from what was saved; on a disk in memory that
  * fails, fills up or stands still. */
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "ps/checkpoint/directory.h"

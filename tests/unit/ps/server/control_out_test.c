@@ -1,7 +1,6 @@
 /* Control messages to many members at once, more than the outbox holds. */
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "ps/coordinator/coordinator.h"
 #include "ps/process/state.h"

@@ -1,6 +1,5 @@
 /* The server's control messages: hellos, tables, goodbyes. */
 
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 

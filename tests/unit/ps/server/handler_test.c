@@ -1,6 +1,5 @@
 /* The server, where requests to a KV table go to a handler of the program's own. */
 
-#include <stdlib.h>
 #include <string.h>
 
 #include <starling_kv.h>

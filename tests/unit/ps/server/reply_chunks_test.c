@@ -1,7 +1,6 @@
 /* Long pulls of a dense array, whose replies are made as they are sent. */
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "ps/server/state.h"
 #include "stepped.h"

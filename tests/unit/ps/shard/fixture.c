@@ -1,7 +1,6 @@
 #include "fixture.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct sl_table_spec table_spec(uint32_t id)

@@ -1,6 +1,5 @@
 /* KV tables whose requests go to a handler of the program's own. */
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "kv_fixture.h"

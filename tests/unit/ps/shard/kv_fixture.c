@@ -2,7 +2,6 @@
 #include "tests/support/unit.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static uint32_t value_bytes(uint16_t table)

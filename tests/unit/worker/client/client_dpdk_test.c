@@ -1,7 +1,5 @@
 /* A client whose ps can be reached over DPDK: when it goes that way, and who has its devices. */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/log.h"
 #include "net/dpdk/device_list.h"

@@ -1,6 +1,5 @@
 /* A client in a forked child: its calls fail, and the parent does not notice. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,6 +1,5 @@
 /* Blocking calls that the client's option `interrupted` ends. */
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/log.h"

@@ -1,7 +1,6 @@
 #include "programs/serve/engine/blas.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "core/hash.h"
 #include "tests/support/unit.h"
