@@ -137,7 +137,7 @@ static bool is_fresh(const struct sl_serve_version_list *listing,
                      const struct sl_serve_request *request)
 {
     return listing->list != NULL &&
-           listing->listed_ns + SL_SERVE_LISTING_FRESH_NS >= request->arrived_ns;
+           listing->listed_ns + SL_SERVE_VERSION_LIST_FRESH_NS >= request->arrived_ns;
 }
 
 /* Errors: AGAIN, DEADLINE, NOT_FOUND, NO_MEMORY, with the text. */
