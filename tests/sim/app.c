@@ -3,12 +3,84 @@
 #include <stdio.h>
 
 #include "core/assert.h"
+#include "core/hash.h"
+#include "net/transfer/engine.h"
+#include "objects/node/node.h"
+#include "tests/sim/world.h"
+
+#define UNIX_US 1700000000000000
 
 void sl_sim_app_name(uint32_t host, char name[SL_SIM_APP_NAME_BYTES])
 {
     char address[SL_LIMIT_ENDPOINT_BYTES];
     sl_sim_network_address(host, address, sizeof address);
     (void)snprintf(name, SL_SIM_APP_NAME_BYTES, "%s:%d", address, SL_SIM_PORT_BASE);
+}
+
+/* Engine and node */
+
+static const struct sl_transport_ops *find_transport(enum sl_endpoint_scheme scheme)
+{
+    return scheme == SL_ENDPOINT_TCP ? &sl_sim_transport_ops : NULL;
+}
+
+static uint64_t draw(void *ctx)
+{
+    return sl_hash_random(&((struct sl_sim_app *)ctx)->random) | 1;
+}
+
+static uint64_t unix_us(void *ctx)
+{
+    const struct sl_sim_app *app = ctx;
+    return UNIX_US + sl_sim_network_now(app->process.network) / SL_CLOCK_NS_PER_US;
+}
+
+struct sl_transfer *sl_sim_app_engine(struct sl_sim_app *app, const char *name, uint32_t reactor)
+{
+    struct sl_sim_process *process = &app->process;
+    char endpoint[SL_LIMIT_ENDPOINT_BYTES + 16], address[SL_LIMIT_ENDPOINT_BYTES];
+    struct sl_transfer *engine;
+    sl_sim_network_rail_address(process->host, 0, address, sizeof address);
+    (void)snprintf(endpoint, sizeof endpoint, "tcp://%s:0", address);
+    const struct sl_transfer_options options = {
+        .name = name, .endpoints = endpoint, .reactor_count = 1, .insecure = true};
+    const struct sl_transfer_setup setup = {
+        .reactors = &process->reactors[reactor],
+        .find_transport = find_transport,
+        .medium = sl_sim_network_medium(process->network, process->host, 0),
+        .random = draw,
+        .wait = sl_sim_app_wait,
+        .ctx = app,
+    };
+    const int err = sl_transfer_create_with(&options, &setup, &engine);
+    sl_assert(err == 0);
+    return engine;
+}
+
+void sl_sim_app_setup(struct sl_sim_app *app, uint32_t reactor, struct sl_objects_setup *setup)
+{
+    setup->reactor = app->process.reactors[reactor];
+    setup->unix_us = unix_us;
+    setup->random = draw;
+    setup->wait = sl_sim_app_wait;
+    setup->ctx = app;
+}
+
+void sl_sim_app_judge_pool(const struct sl_sim_app *app, const struct sl_objects *node,
+                           struct sl_sim_breach *breach)
+{
+    const struct sl_objects_pool *pool = node != NULL ? &node->pool : NULL;
+    uint32_t used = 0;
+    if (pool == NULL || pool->base == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < pool->slot_count; i++) {
+        used += pool->users[i] > 0;
+    }
+    if (used + pool->free_count != pool->slot_count) {
+        sl_sim_fail(breach, "pool", "host %u: %u of %u slots, %u are free", app->process.host, used,
+                    pool->slot_count, pool->free_count);
+    }
 }
 
 /* Threads */

@@ -8,6 +8,11 @@
 #include "tests/sim/fiber.h"
 #include "tests/sim/process.h"
 
+struct sl_objects;
+struct sl_objects_setup;
+struct sl_sim_breach;
+struct sl_transfer;
+
 #define SL_SIM_APP_THREADS_MAX 8
 #define SL_SIM_APP_NAME_BYTES  (SL_LIMIT_ENDPOINT_BYTES + 8)
 #define SL_SIM_APP_LEAVING     100 /* a stage: the application ends */
@@ -43,6 +48,16 @@ struct sl_sim_app {
 
 /* "10.0.0.1:3333": of the engine on that host. */
 void sl_sim_app_name(uint32_t host, char name[SL_SIM_APP_NAME_BYTES]);
+
+/* In a thread: creates an engine with the name of the process's endpoint, on that reactor. */
+struct sl_transfer *sl_sim_app_engine(struct sl_sim_app *app, const char *name, uint32_t reactor);
+
+/* What a node on that reactor needs of a simulation. */
+void sl_sim_app_setup(struct sl_sim_app *app, uint32_t reactor, struct sl_objects_setup *setup);
+
+/* Judges that each slot of the node's pool is free or has a user. The node may be NULL. */
+void sl_sim_app_judge_pool(const struct sl_sim_app *app, const struct sl_objects *node,
+                           struct sl_sim_breach *breach);
 
 /* Adds a thread, which does not run yet. */
 void sl_sim_app_thread(struct sl_sim_app *app, void (*run)(void *ctx), void *ctx);

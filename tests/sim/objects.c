@@ -111,7 +111,7 @@ static void stepped(struct sl_sim_member *member, uint32_t host)
             judge_power_cut(nodes, i);
         }
     }
-    sl_sim_objects_app_judge_pool(&nodes->apps[host]);
+    sl_sim_app_judge_pool(&nodes->apps[host].base, nodes->apps[host].node, &nodes->oracle.breach);
 }
 
 static bool stops(struct sl_sim_member *member, uint32_t host)

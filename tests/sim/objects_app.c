@@ -13,76 +13,32 @@
 #include "tests/sim/random.h"
 
 #define LOOK_NS  (50 * SL_CLOCK_NS_PER_MS) /* a thread looks for what others have done */
-#define UNIX_US  1700000000000000
-#define ENGINE   0 /* reactors of the process */
+#define ENGINE   0                         /* reactors of the process */
 #define NODE     1
 #define REACTORS 2
 
-/* Seams */
-
-static const struct sl_transport_ops *find_transport(enum sl_endpoint_scheme scheme)
-{
-    return scheme == SL_ENDPOINT_TCP ? &sl_sim_transport_ops : NULL;
-}
-
-static uint64_t draw(void *ctx)
-{
-    return sl_hash_random(&((struct sl_sim_objects_app *)ctx)->base.random) | 1;
-}
-
-static uint64_t unix_us(void *ctx)
-{
-    const struct sl_sim_objects_app *app = ctx;
-    return UNIX_US + sl_sim_network_now(app->options.network) / SL_CLOCK_NS_PER_US;
-}
-
 /* The thread `life` */
-
-static void create_engine(struct sl_sim_objects_app *app)
-{
-    char name[SL_SIM_APP_NAME_BYTES], endpoint[SL_LIMIT_ENDPOINT_BYTES + 16],
-        address[SL_LIMIT_ENDPOINT_BYTES];
-    sl_sim_app_name(app->options.plan->first_host + app->options.host, name);
-    sl_sim_network_rail_address(app->options.plan->first_host + app->options.host, 0, address,
-                                sizeof address);
-    (void)snprintf(endpoint, sizeof endpoint, "tcp://%s:0", address);
-    const struct sl_transfer_options options = {
-        .name = name, .endpoints = endpoint, .reactor_count = 1, .insecure = true};
-    const struct sl_transfer_setup setup = {
-        .reactors = &app->base.process.reactors[ENGINE],
-        .find_transport = find_transport,
-        .medium = sl_sim_network_medium(app->options.network,
-                                        app->options.plan->first_host + app->options.host, 0),
-        .random = draw,
-        .wait = sl_sim_app_wait,
-        .ctx = app,
-    };
-    int err = sl_transfer_create_with(&options, &setup, &app->engine);
-    sl_assert(err == 0);
-}
 
 static void create_node(struct sl_sim_objects_app *app)
 {
     char catalogue[SL_SIM_APP_NAME_BYTES], name[SL_SIM_APP_NAME_BYTES];
     sl_sim_app_name(app->options.plan->first_host, catalogue);
     sl_sim_app_name(app->options.plan->first_host + app->options.host, name);
+    app->engine = sl_sim_app_engine(&app->base, name, ENGINE);
     const struct sl_objects_options options = {.struct_size = sizeof options,
                                                .engine = app->engine,
                                                .catalogue = catalogue,
                                                .host = name,
                                                .pool_bytes = app->options.plan->pool_bytes};
     const bool is_keeper = app->options.host - 1 < app->options.plan->keeper_count;
-    const struct sl_objects_setup setup = {
+    struct sl_objects_setup setup = {
         .is_keeper = is_keeper,
         .directory = app->options.disk != NULL ? "/c" : NULL,
         .disk = app->options.disk,
         .replicas = app->options.plan->replicas,
         .keep_versions = app->options.plan->resets ? 2 + (uint32_t)(app->options.seed % 4) : 0,
-        .reactor = app->base.process.reactors[NODE],
-        .unix_us = unix_us,
-        .random = draw,
-        .wait = sl_sim_app_wait,
-        .ctx = app};
+    };
+    sl_sim_app_setup(&app->base, NODE, &setup);
     int err = sl_objects_create_with(&options, &setup, &app->node);
     sl_assert(err == 0);
     app->options.oracle->node_ids[app->options.host] = app->node->id;
@@ -92,7 +48,6 @@ static void life(void *ctx)
 {
     struct sl_sim_objects_app *app = ctx;
     int err;
-    create_engine(app);
     create_node(app);
     err = sl_objects_copy_open_pool(app->node); /* it waits under a lock: other fibers would not */
     sl_assert(err == 0);
@@ -208,22 +163,6 @@ void sl_sim_objects_app_start(struct sl_sim_objects_app *app,
         app->workers[i] =
             (struct sl_sim_objects_worker){.app = app, .actions_left = options->plan->action_count};
         sl_sim_app_thread(&app->base, act, &app->workers[i]);
-    }
-}
-
-void sl_sim_objects_app_judge_pool(struct sl_sim_objects_app *app)
-{
-    const struct sl_objects_pool *pool = app->node != NULL ? &app->node->pool : NULL;
-    uint32_t used = 0;
-    if (pool == NULL || pool->base == NULL) {
-        return;
-    }
-    for (uint32_t i = 0; i < pool->slot_count; i++) {
-        used += pool->users[i] > 0;
-    }
-    if (used + pool->free_count != pool->slot_count) {
-        sl_sim_fail(&app->options.oracle->breach, "pool", "node %u: %u of %u slots, %u are free",
-                    app->options.host, used, pool->slot_count, pool->free_count);
     }
 }
 

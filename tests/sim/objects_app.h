@@ -63,9 +63,6 @@ struct sl_sim_objects_app {
 void sl_sim_objects_app_start(struct sl_sim_objects_app *app,
                               const struct sl_sim_objects_app_options *options);
 
-/* Judges that each slot of the node's pool is free or has a user. */
-void sl_sim_objects_app_judge_pool(struct sl_sim_objects_app *app);
-
 /* Judges that nothing is left of what the application has withdrawn. */
 void sl_sim_objects_app_judge_rest(struct sl_sim_objects_app *app);
 

@@ -39,7 +39,8 @@ static struct sl_sim_app *start(struct sl_sim_member *member, uint32_t host, uin
 
 static void stepped(struct sl_sim_member *member, uint32_t host)
 {
-    sl_sim_serve_app_judge_pool(&serving_of(member)->apps[host]);
+    const struct sl_sim_serve_app *app = &serving_of(member)->apps[host];
+    sl_sim_app_judge_pool(&app->base, app->node, member->breach);
 }
 
 /* Only gateways prove and drain. */

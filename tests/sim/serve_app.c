@@ -9,7 +9,6 @@
 #include "tests/sim/random.h"
 
 #define LOOK_NS      (50 * SL_CLOCK_NS_PER_MS)
-#define UNIX_US      1700000000000000
 #define PUBLISH_MS   20000
 #define LISTED_NS    (150 * SL_CLOCK_NS_PER_MS) /* a gateway lists at most so late */
 #define ARENA_BYTES  (64U << 10)
@@ -20,22 +19,6 @@
 #define SERVE        3
 
 /* Seams */
-
-static const struct sl_transport_ops *find_transport(enum sl_endpoint_scheme scheme)
-{
-    return scheme == SL_ENDPOINT_TCP ? &sl_sim_transport_ops : NULL;
-}
-
-static uint64_t draw(void *ctx)
-{
-    return sl_hash_random(&((struct sl_sim_serve_app *)ctx)->base.random) | 1;
-}
-
-static uint64_t unix_us(void *ctx)
-{
-    const struct sl_sim_serve_app *app = ctx;
-    return UNIX_US + sl_sim_network_now(app->options.network) / SL_CLOCK_NS_PER_US;
-}
 
 static void serve_name(uint32_t host, char name[SL_SIM_APP_NAME_BYTES])
 {
@@ -66,108 +49,24 @@ void sl_sim_serve_app_run(struct sl_sim_serve_app *app, void (*run)(void *ctx), 
     sl_sim_app_wait(&app->base, &turn.completion);
 }
 
-/* Jobs */
-
-static void post(struct sl_sim_serve_jobs *jobs, struct sl_offload_job *job)
-{
-    jobs->count++;
-    job->next = NULL;
-    *jobs->last = job;
-    jobs->last = &job->next;
-    if (!sl_completion_ended(&jobs->idle)) {
-        sl_completion_end(&jobs->idle);
-    }
-}
-
 static void post_of_gateway(void *ctx, struct sl_offload_job *job)
 {
-    post(&((struct sl_sim_serve_app *)ctx)->jobs[0], job);
+    sl_sim_jobs_post(&((struct sl_sim_serve_app *)ctx)->jobs[0], job);
 }
 
 static void post_of_worker(void *ctx, bool computes, struct sl_offload_job *job)
 {
-    post(&((struct sl_sim_serve_app *)ctx)->jobs[computes ? 1 : 0], job);
-}
-
-static void job_done(void *ctx, uint64_t a, uint64_t b)
-{
-    struct sl_sim_serve_jobs *jobs = ctx;
-    jobs->count--;
-    jobs->running->done(jobs->running);
-    sl_completion_end(&jobs->delivered);
-}
-
-static void run_jobs(void *ctx)
-{
-    struct sl_sim_serve_jobs *jobs = ctx;
-    struct sl_sim_serve_app *app = jobs->app;
-    while (!app->jobs_end) {
-        struct sl_offload_job *job = jobs->first;
-        if (job == NULL) {
-            sl_completion_begin(&jobs->idle);
-            sl_sim_app_wait(&app->base, &jobs->idle);
-            continue;
-        }
-        jobs->first = job->next;
-        jobs->last = jobs->first == NULL ? &jobs->first : jobs->last;
-        job->err = 0;
-        jobs->running = job;
-        job->work(job);
-        sl_completion_begin(&jobs->delivered);
-        const int err = sl_mailbox_post(app->lane, (struct sl_mail){.run = job_done, .ctx = jobs});
-        sl_assert(err == 0);
-        sl_sim_app_wait(&app->base, &jobs->delivered);
-    }
-}
-
-static void end_jobs(struct sl_sim_serve_app *app)
-{
-    while (app->jobs[0].count + app->jobs[1].count > 0) {
-        sl_sim_app_sleep(&app->base, SL_CLOCK_NS_PER_MS);
-    }
-    app->jobs_end = true;
-    for (uint32_t i = 0; i < 2; i++) {
-        if (!sl_completion_ended(&app->jobs[i].idle)) {
-            sl_completion_end(&app->jobs[i].idle);
-        }
-    }
-    while (!sl_sim_app_others_ended(&app->base)) {
-        sl_sim_app_sleep(&app->base, SL_CLOCK_NS_PER_MS);
-    }
+    sl_sim_jobs_post(&((struct sl_sim_serve_app *)ctx)->jobs[computes ? 1 : 0], job);
 }
 
 /* The thread `life` */
-
-static struct sl_transfer *create_engine(struct sl_sim_serve_app *app, const char *name,
-                                         uint32_t reactor)
-{
-    char endpoint[SL_LIMIT_ENDPOINT_BYTES + 16], address[SL_LIMIT_ENDPOINT_BYTES];
-    struct sl_transfer *engine;
-    sl_sim_network_rail_address(app->options.plan->first_host + app->options.host, 0, address,
-                                sizeof address);
-    (void)snprintf(endpoint, sizeof endpoint, "tcp://%s:0", address);
-    const struct sl_transfer_options options = {
-        .name = name, .endpoints = endpoint, .reactor_count = 1, .insecure = true};
-    const struct sl_transfer_setup setup = {
-        .reactors = &app->base.process.reactors[reactor],
-        .find_transport = find_transport,
-        .medium = sl_sim_network_medium(app->options.network,
-                                        app->options.plan->first_host + app->options.host, 0),
-        .random = draw,
-        .wait = sl_sim_app_wait,
-        .ctx = app,
-    };
-    const int err = sl_transfer_create_with(&options, &setup, &engine);
-    sl_assert(err == 0);
-    return engine;
-}
 
 static void create_node(struct sl_sim_serve_app *app)
 {
     char catalogue[SL_SIM_APP_NAME_BYTES], name[SL_SIM_APP_NAME_BYTES];
     sl_sim_app_name(app->options.plan->first_host, catalogue);
     sl_sim_app_name(app->options.plan->first_host + app->options.host, name);
-    app->engine = create_engine(app, name, ENGINE);
+    app->engine = sl_sim_app_engine(&app->base, name, ENGINE);
     const bool is_store = app->options.role == SL_SIM_SERVE_STORE;
     const struct sl_objects_options options = {
         .struct_size = sizeof options,
@@ -176,11 +75,8 @@ static void create_node(struct sl_sim_serve_app *app)
         .host = name,
         .agent = "off",
         .pool_bytes = is_store ? 64U << 20 : app->options.plan->pool_bytes};
-    const struct sl_objects_setup setup = {.reactor = app->base.process.reactors[NODE],
-                                           .unix_us = unix_us,
-                                           .random = draw,
-                                           .wait = sl_sim_app_wait,
-                                           .ctx = app};
+    struct sl_objects_setup setup = {.replicas = 0};
+    sl_sim_app_setup(&app->base, NODE, &setup);
     int err = sl_objects_create_with(&options, &setup, &app->node);
     sl_assert(err == 0);
     err = sl_objects_copy_open_pool(app->node); /* it waits under a lock: other fibers would not */
@@ -261,7 +157,7 @@ static void end_serving(struct sl_sim_serve_app *app)
     sl_completion_begin(&app->ended);
     sl_sim_serve_app_run(app, app->gateway != NULL ? stop_gateway_here : drain_worker_here, app);
     sl_sim_app_wait(&app->base, &app->ended);
-    end_jobs(app);
+    sl_sim_jobs_close(app->jobs, 2);
     if (app->gateway != NULL) {
         sl_serve_gateway_destroy(&app->gateway);
     } else {
@@ -301,7 +197,7 @@ static void life(void *ctx)
     create_node(app);
     if (role != SL_SIM_SERVE_STORE) {
         serve_name(app->options.plan->first_host + app->options.host, name);
-        app->serve_engine = create_engine(app, name, SERVE_ENGINE);
+        app->serve_engine = sl_sim_app_engine(&app->base, name, SERVE_ENGINE);
         (role == SL_SIM_SERVE_GATEWAY ? create_gateway : create_worker)(app);
     }
     if (role == SL_SIM_SERVE_WORKER) {
@@ -316,7 +212,7 @@ static void life(void *ctx)
         end_serving(app);
         judge_pins(app);
     } else {
-        end_jobs(app);
+        sl_sim_jobs_close(app->jobs, 2);
     }
     sl_objects_destroy(&app->node);
     sl_transfer_destroy(&app->engine);
@@ -408,8 +304,7 @@ void sl_sim_serve_app_start(struct sl_sim_serve_app *app,
     sl_assert(err == 0);
     sl_sim_app_thread(&app->base, life, app);
     for (uint32_t i = 0; i < 2; i++) {
-        app->jobs[i] = (struct sl_sim_serve_jobs){.app = app, .last = &app->jobs[i].first};
-        sl_sim_app_thread(&app->base, run_jobs, &app->jobs[i]);
+        sl_sim_jobs_init(&app->jobs[i], &app->base, app->lane);
     }
     if (options->role == SL_SIM_SERVE_STORE) {
         sl_sim_app_thread(&app->base, publisher, app);
@@ -419,21 +314,5 @@ void sl_sim_serve_app_start(struct sl_sim_serve_app *app,
         app->clients[i] =
             (struct sl_sim_serve_client){.app = app, .requests_left = options->plan->request_count};
         sl_sim_app_thread(&app->base, sl_sim_serve_client_run, &app->clients[i]);
-    }
-}
-
-void sl_sim_serve_app_judge_pool(struct sl_sim_serve_app *app)
-{
-    const struct sl_objects_pool *pool = app->node != NULL ? &app->node->pool : NULL;
-    uint32_t used = 0;
-    if (pool == NULL || pool->base == NULL) {
-        return;
-    }
-    for (uint32_t i = 0; i < pool->slot_count; i++) {
-        used += pool->users[i] > 0;
-    }
-    if (used + pool->free_count != pool->slot_count) {
-        sl_sim_fail(&app->options.oracle->breach, "pool", "process %u: %u of %u slots, %u are free",
-                    app->options.host, used, pool->slot_count, pool->free_count);
     }
 }

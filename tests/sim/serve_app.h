@@ -11,7 +11,7 @@
 #include "programs/serve/engine/engine.h"
 #include "programs/serve/gateway/gateway.h"
 #include "programs/serve/worker/worker.h"
-#include "reactor/offload.h"
+#include "tests/sim/jobs.h"
 #include "tests/sim/serve_plan.h"
 #include "tests/sim/world.h"
 
@@ -37,15 +37,6 @@ struct sl_sim_serve_oracle {
     struct sl_sim_breach breach;
 };
 
-/* Jobs of a gateway or a worker, and the fiber that runs them. */
-struct sl_sim_serve_jobs {
-    struct sl_sim_serve_app *app;
-    struct sl_offload_job *first, **last;
-    struct sl_offload_job *running;
-    struct sl_completion idle, delivered; /* the fiber waits for a job; for the job's `done` */
-    uint32_t count;                       /* that are not done */
-};
-
 struct sl_sim_serve_app_options {
     struct sl_sim_network *network;
     struct sl_sim_serve_oracle *oracle;
@@ -65,14 +56,14 @@ struct sl_sim_serve_client {
 struct sl_sim_serve_app {
     struct sl_sim_app base; /* stage: enum sl_sim_serve_stage */
     struct sl_sim_serve_app_options options;
-    bool is_ready, jobs_end;
+    bool is_ready;
     struct sl_transfer *engine, *serve_engine;
     struct sl_objects *node;
     struct sl_reactor *reactor; /* of gateway or worker */
     struct sl_mailbox_lane *lane;
     struct sl_serve_gateway *gateway;
     struct sl_serve_worker *worker;
-    struct sl_sim_serve_jobs jobs[2];
+    struct sl_sim_jobs jobs[2]; /* of a gateway, or a worker */
     struct sl_sim_serve_client clients[SL_SIM_SERVE_CLIENTS_MAX];
     struct sl_completion ended;
 };
@@ -82,9 +73,6 @@ void sl_sim_serve_app_start(struct sl_sim_serve_app *app,
 
 /* In a fiber: runs the function in a turn of the reactor, and returns after it. */
 void sl_sim_serve_app_run(struct sl_sim_serve_app *app, void (*run)(void *ctx), void *ctx);
-
-/* Judges that each slot of a worker's pool is free or has a user. */
-void sl_sim_serve_app_judge_pool(struct sl_sim_serve_app *app);
 
 /* serve_client.c: the fiber of a client. */
 void sl_sim_serve_client_run(void *ctx);
