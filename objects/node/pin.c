@@ -130,8 +130,14 @@ bool sl_objects_pin_is_placed(const struct sl_objects_pin *pin)
 {
     for (uint32_t i = 0; i < pin->part_count; i++) {
         const struct sl_objects_copy *copy = pin->parts[i].use.copy;
-        if (copy != NULL && copy->place_count < sl_objects_copy_manifest_blocks(copy) +
-                                                    sl_objects_copy_block_count(copy)) {
+        if (copy == NULL) {
+            continue;
+        }
+        /* Without an image, the manifest has all places before it has arrived. */
+        const bool has_manifest = copy->fetch == NULL || copy->pooled->blocks[0].is_verified;
+        if (copy->place_count < sl_objects_copy_manifest_blocks(copy) +
+                                    sl_objects_copy_block_count(copy) ||
+            !has_manifest) {
             return false;
         }
     }

@@ -8,6 +8,8 @@
 
 #include "nodes.h"
 #include "objects/node/copy.h"
+#include "objects/node/pin.h"
+#include "objects/node/pool.h"
 #include "objects/reader/mapping.h"
 
 static struct nodes nodes;
@@ -313,6 +315,24 @@ CASE(session__stream_is_answered_before_all_is_verified)
     expect_view(&mapping, 9);
     close_view(session, wait.view, &mapping);
     sl_objects_session_close(&session);
+}
+
+/* A part without bytes: a table without rows, say. */
+CASE(session__stream_of_no_bytes_waits_for_its_manifest)
+{
+    struct sl_objects_pin *pin = calloc(1, sizeof *pin + sizeof pin->parts[0]);
+    struct sl_objects_copy copy = {.info.manifest_bytes = 100, .place_count = 1};
+    copy.pooled = calloc(1, sizeof *copy.pooled + sizeof copy.pooled->blocks[0]);
+    assert_non_null(pin);
+    assert_non_null(copy.pooled);
+    copy.fetch = (struct sl_objects_fetch *)&copy; /* one is running */
+    pin->part_count = 1;
+    pin->parts[0].use.copy = &copy;
+    assert_false(sl_objects_pin_is_placed(pin));
+    copy.pooled->blocks[0].is_verified = true;
+    assert_true(sl_objects_pin_is_placed(pin));
+    free(copy.pooled);
+    free(pin);
 }
 
 CASE(session__reads_end_at_stops)
