@@ -135,8 +135,8 @@ bool sl_objects_pin_is_placed(const struct sl_objects_pin *pin)
         }
         /* Without an image, the manifest has all places before it has arrived. */
         const bool has_manifest = copy->fetch == NULL || copy->pooled->blocks[0].is_verified;
-        if (copy->place_count < sl_objects_copy_manifest_blocks(copy) +
-                                    sl_objects_copy_block_count(copy) ||
+        if (copy->place_count <
+                sl_objects_copy_manifest_blocks(copy) + sl_objects_copy_block_count(copy) ||
             !has_manifest) {
             return false;
         }

@@ -81,7 +81,7 @@ void sl_objects_tables_receive(struct sl_objects *node, const char *address,
         return;
     }
     struct job *job = calloc(1, sizeof *job);
-    if (job == NULL || (tables->offload == NULL &&
+    if (job == NULL || (tables->offload == NULL && node->setup.post == NULL &&
                         sl_offload_create(node->reactor, "tables", &tables->offload) != 0)) {
         free(job);
         sl_objects_link_refuse(node->link, address, message, SL_ERR_NO_MEMORY, "out of memory");
@@ -104,7 +104,11 @@ void sl_objects_tables_receive(struct sl_objects *node, const char *address,
     (void)snprintf(job->request.note, sizeof job->request.note, "%s", message->text);
     (void)snprintf(job->request.tables, sizeof job->request.tables, "%s", message->tables.names);
     tables->job_count++;
-    sl_offload_post(tables->offload, &job->job);
+    if (node->setup.post != NULL) {
+        node->setup.post(node->setup.ctx, &job->job);
+    } else {
+        sl_offload_post(tables->offload, &job->job);
+    }
 }
 
 int sl_objects_tables_begin(struct sl_objects *node,
@@ -278,6 +282,15 @@ static void ask_servers(struct sl_objects *node, struct sl_objects_call *call)
     }
 }
 
+static void publish_tables_pause(const struct sl_objects *objects)
+{
+    if (objects->setup.pause != NULL) {
+        objects->setup.pause(objects->setup.ctx, PAUSE_US);
+    } else {
+        (void)usleep(PAUSE_US);
+    }
+}
+
 /* All shards take their snapshots after the same number of iterations: that of the shard which is
  * farthest now, or, if others pass that before they are asked, some more. */
 static int publish_at_one_iteration(struct sl_objects *objects, struct publish *publish,
@@ -285,8 +298,11 @@ static int publish_at_one_iteration(struct sl_objects *objects, struct publish *
 {
     const char *tables = publish->tables;
     uint32_t ahead = 0;
-    int err;
+    int err = 0;
     do {
+        if (err != 0) {
+            publish_tables_pause(objects);
+        }
         const uint32_t before = publish->most;
         err = begin_parts(objects, publish, options);
         publish->tables = "";
@@ -302,8 +318,7 @@ static int publish_at_one_iteration(struct sl_objects *objects, struct publish *
         publish->tables = tables;
         err = err != 0 ? err : sl_objects_call(objects, &publish->call);
         ahead = 4 * ahead + 1;
-    } while (err == SL_ERR_AGAIN && sl_objects_ms_left(objects, publish->deadline_ns) > 1 &&
-             usleep(PAUSE_US) == 0);
+    } while (err == SL_ERR_AGAIN && sl_objects_ms_left(objects, publish->deadline_ns) > 1);
     return err;
 }
 

@@ -12,6 +12,7 @@ struct sl_objects;
 struct sl_objects_tables_request;
 struct sl_objects_tables_state;
 struct sl_metastore;
+struct sl_offload_job;
 struct sl_reactor;
 struct sl_reason;
 
@@ -41,6 +42,9 @@ struct sl_objects_setup {
     int (*publish_tables)(void *ctx, struct sl_objects *node,
                           const struct sl_objects_tables_request *request,
                           struct sl_objects_tables_state *state, struct sl_reason *reason);
+    /* Runs the job of that hook on a thread, then `done` on the node's reactor. NULL: the node
+     * starts an offload thread for it. */
+    void (*post)(void *ctx, struct sl_offload_job *job);
 
     /* Stepped and connected; it outlives the node. NULL: the node starts its own. */
     struct sl_reactor *reactor;
@@ -49,6 +53,8 @@ struct sl_objects_setup {
     uint64_t (*random)(void *ctx);  /* for the node's id */
     /* Returns when the completion has ended. */
     void (*wait)(void *ctx, struct sl_completion *completion);
+    /* Returns after that time, in an application thread. NULL: it sleeps. */
+    void (*pause)(void *ctx, uint64_t us);
     void *ctx;
 };
 

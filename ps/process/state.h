@@ -24,10 +24,12 @@ struct sl_process_views;
 struct sl_process_observe;
 struct sl_process_cluster;
 
-/* Hooks by which a simulation replaces the main thread and the time of day. */
+/* Hooks by which a simulation replaces the main thread, the time of day, and the waiting of a
+ * thread that reads tables. */
 struct sl_process_sim_hooks {
     void (*answer)(void *ctx, uint32_t core, int result);
     int64_t (*time_s)(void *ctx);
+    void (*wait)(void *ctx); /* may return early */
     void *ctx;
 };
 

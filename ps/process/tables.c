@@ -85,7 +85,12 @@ int sl_process_tables_read(struct sl_process *process, struct sl_port_set *ports
     }
     int err = 0;
     while (left > 0) {
-        sl_port_wait(port);
+        if (process->sim_hooks != NULL) {
+            process->sim_hooks->wait(process->sim_hooks->ctx);
+            sl_port_drain(port);
+        } else {
+            sl_port_wait(port);
+        }
     }
     for (uint32_t i = 0; i < count; i++) {
         out->primary_count += reads[i].is_primary;
