@@ -35,6 +35,11 @@ static uint64_t unix_us(void *ctx)
     return UNIX_US + sl_sim_network_now(app->process.network) / SL_CLOCK_NS_PER_US;
 }
 
+static void pause_us(void *ctx, uint64_t us)
+{
+    sl_sim_app_sleep(ctx, us * SL_CLOCK_NS_PER_US);
+}
+
 struct sl_transfer *sl_sim_app_engine(struct sl_sim_app *app, const char *name, uint32_t reactor)
 {
     struct sl_sim_process *process = &app->process;
@@ -63,6 +68,7 @@ void sl_sim_app_setup(struct sl_sim_app *app, uint32_t reactor, struct sl_object
     setup->unix_us = unix_us;
     setup->random = draw;
     setup->wait = sl_sim_app_wait;
+    setup->pause = pause_us;
     setup->ctx = app;
 }
 

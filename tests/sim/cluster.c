@@ -88,6 +88,8 @@ void sl_sim_cluster_start_ps(struct sl_sim_cluster *cluster, uint32_t index)
         .disk = cluster->disks == NULL ? NULL : sl_sim_cluster_disk(cluster, index),
         .oracle = &cluster->oracle,
         .has_views = plan->has_views,
+        .started = cluster->ps_started,
+        .ends = cluster->ps_ends,
     };
     sl_sim_world_note(cluster->world, "ps/%u starts", index);
     if (cluster->disks != NULL) {

@@ -45,6 +45,8 @@ struct sl_sim_cluster {
     struct sl_sim_place *places; /* [tasks] */
     uint64_t *hurt_ns;           /* [hosts] for how long each was out of reach, at the worst */
     uint64_t hurt_all_ns;
+    void (*ps_started)(struct sl_sim_ps *ps); /* of sl_sim_ps_options */
+    void (*ps_ends)(struct sl_sim_ps *ps, bool silent);
     bool is_final; /* the observer's steps are its last */
     uint32_t flood_count;
     uint64_t observe_ns; /* when the observer looks next */

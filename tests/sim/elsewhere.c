@@ -105,7 +105,8 @@ static void copy_disk(struct memory_disk *to, struct memory_disk *from)
     for (uint32_t i = 0; i < MEMORY_DISK_NODES; i++) {
         const char *path = from->names[i].path;
         const struct memory_disk_node *node = path[0] == '\0' ? NULL : memory_disk_find(from, path);
-        if (node != NULL && !node->is_folder && strstr(path, ".part") == NULL) {
+        if (node != NULL && !node->is_folder && strstr(path, ".part") == NULL &&
+            strncmp(path, SL_SIM_PS_OBJECTS, strlen(SL_SIM_PS_OBJECTS)) != 0) {
             copy_file(to, path, node);
         }
     }

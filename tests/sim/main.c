@@ -20,8 +20,9 @@ struct flags {
     uint64_t first, last;
     double minutes; /* > 0: seeds from `first` on, for so long */
     struct sl_sim_choice choice;
-    bool job, transfer, objects, serve; /* members of the world; without any: the job */
-    bool twice;                         /* each seed */
+    /* Members of the world; without any: the job. */
+    bool job, transfer, objects, serve;
+    bool twice; /* each seed */
     bool verbose;
     bool all; /* go on after a breach */
     FILE *traces;
@@ -37,6 +38,7 @@ static const struct bare {
     {"--job", offsetof(struct flags, job), &sl_sim_kind_job, true}, /* its hosts are the first */
     {"--transfer", offsetof(struct flags, transfer), &sl_sim_kind_transfer, true},
     {"--objects", offsetof(struct flags, objects), &sl_sim_kind_objects, true},
+    {"--publish", offsetof(struct flags, choice.publish), &sl_sim_kind_publish, true},
     {"--serve", offsetof(struct flags, serve), &sl_sim_kind_serve, true},
     {"--strangers", offsetof(struct flags, choice.strangers), NULL, true},
     {"--disks", offsetof(struct flags, choice.disks), NULL, true},
@@ -82,7 +84,8 @@ static void usage(void)
         "  --job, --transfer, --objects, --serve\n"
         "                what is in the world: a cluster (without any of them), transfer engines,\n"
         "                nodes of objects, gateways and workers of model serving; any of them\n"
-        "                together; --job --serve: the tables of the job are served\n"
+        "                together\n"
+        "  --publish     versions of the tables of a cluster are published, and served\n"
         "  --scale ...   a job whose processors and links take time; without more, its parameters\n"
         "  --twice       runs each seed twice and compares, and not only one in 64\n"
         "  --all         goes on after a breach\n"
@@ -139,9 +142,12 @@ static bool parse(int argc, char **argv, struct flags *flags)
     if (!seeded && flags->minutes > 0) {
         flags->first = (uint64_t)time(NULL) * 1000;
     }
-    const struct sl_sim_choice *choice = &flags->choice;
-    const bool others = flags->transfer || flags->objects || flags->serve;
-    flags->job = flags->job || !others;
+    struct sl_sim_choice *choice = &flags->choice;
+    choice->disks = choice->disks || choice->publish;
+    choice->faults &= choice->publish ? ~SL_SIM_FAULTS_OF_DISKS : UINT32_MAX;
+    const bool others = flags->transfer || flags->objects || flags->serve || choice->publish;
+    flags->job = flags->job || !others || choice->publish;
+    flags->serve = flags->serve || choice->publish;
     if ((choice->link && (others || choice->packets || choice->disks || choice->replicas)) ||
         (others && choice->packets) || (!flags->job && (choice->disks || choice->replicas))) {
         return false;

@@ -258,6 +258,10 @@ void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, const struct sl_s
     uint64_t random = sl_hash_key(seed + 1);
     draw_size(plan, &random);
     draw_manners(plan, &random);
+    if (choice->publish) { /* while the workers train */
+        plan->think_us_max = 200000;
+        plan->iterations += 8;
+    }
     sl_sim_plan_draw_replicas(plan, choice);
     draw_network(plan, choice->faults, &random);
     plan->table_count = 1 + sl_sim_below(&random, SL_SIM_TABLES_MAX);

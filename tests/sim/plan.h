@@ -102,6 +102,7 @@ struct sl_sim_choice {
     bool strangers;  /* with it: there are some; else in some seeds */
     bool disks;      /* ps hosts have disks, and make checkpoints; else those of some seeds do */
     bool replicas;   /* shards have backups, where there are no packets */
+    bool publish;    /* versions of the tables are served */
     bool link;       /* all hosts share a slow link, on which much is sent; none of the former */
 };
 

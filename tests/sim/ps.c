@@ -8,6 +8,9 @@
 #include "ps/server/request.h"
 #include "ps/server/state.h"
 
+#define WAIT_NS  (100 * SL_CLOCK_NS_PER_US)
+#define DYING_NS SL_CLOCK_NS_PER_MS /* that a turn takes then */
+
 struct sl_sim_lost {
     struct sl_sim_lost *next;
     struct sl_message_expired lost;
@@ -232,6 +235,20 @@ void sl_sim_ps_start(struct sl_sim_ps *ps, const struct sl_sim_ps_options *optio
         sl_sim_ps_wire(ps);
     }
     sl_sim_process_look(&ps->process);
+    if (options->started != NULL) {
+        options->started(ps);
+    }
+}
+
+/* A dying thread is alone: nothing else steps the ps. */
+void sl_sim_ps_wait(void *ctx)
+{
+    struct sl_sim_ps *ps = ctx;
+    for (uint32_t i = 0; ps->beside->dying && i < ps->process.reactor_count; i++) {
+        ps->process.offset_ns += DYING_NS;
+        (void)sl_reactor_turn(ps->process.reactors[i], sl_sim_process_now(&ps->process));
+    }
+    sl_sim_app_sleep(ps->beside, WAIT_NS);
 }
 
 void sl_sim_ps_kill(struct sl_sim_ps *ps, bool silent)
@@ -239,6 +256,9 @@ void sl_sim_ps_kill(struct sl_sim_ps *ps, bool silent)
     sl_assert(ps->running);
     ps->running = false;
     sl_sim_network_kill(ps->options.network, ps->options.host, silent);
+    if (ps->options.ends != NULL) {
+        ps->options.ends(ps, silent);
+    }
     sl_agent_close(&ps->member);
     sl_sim_ps_unwire(ps);
     for (uint32_t i = sl_sim_ps_server_count(ps); i-- > 0;) {

@@ -7,11 +7,17 @@
 #include "ps/process/replica_groups.h"
 #include "ps/process/restore.h"
 #include "ps/replication/replication.h"
+#include "tests/sim/app.h"
 #include "tests/sim/disks.h"
 #include "tests/sim/oracle.h"
 #include "tests/sim/process.h"
 #include "tests/sim/records.h"
 #include "tests/sim/views.h"
+
+/* Where the node beside a ps stores versions: on the disk of the ps, this and its number. */
+#define SL_SIM_PS_OBJECTS SL_SIM_DISK_FOLDER "/o"
+
+struct sl_sim_ps;
 
 struct sl_sim_ps_options {
     struct sl_sim_network *network;
@@ -29,9 +35,10 @@ struct sl_sim_ps_options {
     struct sl_sim_disk *disk;     /* NULL: it has none, and there are no checkpoints */
     struct sl_sim_oracle *oracle; /* NULL: nobody looks, and there is no disk */
     bool has_views;               /* somebody reads them: views.h */
+    /* It has started; it ends, but its reactors have still turns. NULL: nothing is beside it. */
+    void (*started)(struct sl_sim_ps *ps);
+    void (*ends)(struct sl_sim_ps *ps, bool silent);
 };
-
-struct sl_sim_ps;
 
 /* One reactor's part: what mail is about. */
 struct sl_sim_core {
@@ -63,6 +70,7 @@ struct sl_sim_ps {
     struct sl_process_sim_hooks sim_hooks;
     struct sl_replication_options replication; /* of the server that is created next */
     bool was_checked;                          /* what it has restored */
+    struct sl_sim_app *beside; /* reads its tables (publish.h); NULL: nothing does */
 };
 
 /* Its servers are there. */
@@ -76,6 +84,9 @@ uint64_t sl_sim_ps_wire_joined(struct sl_sim_ps *ps, uint32_t first_shard, uint3
 
 /* The member is gone. */
 void sl_sim_ps_unwire(struct sl_sim_ps *ps);
+
+/* Of the sim_hooks: a thread of what is beside it waits for its reactors. ctx: the ps. */
+void sl_sim_ps_wait(void *ctx);
 
 /* Before its servers are made. */
 void sl_sim_ps_pair(struct sl_sim_ps *ps);

@@ -184,7 +184,8 @@ void sl_sim_ps_wire(struct sl_sim_ps *ps)
 {
     const struct sl_sim_ps_options *options = &ps->options;
     const struct sl_sim_disk *disk = disk_of(ps);
-    ps->sim_hooks = (struct sl_process_sim_hooks){.answer = answer, .time_s = time_s, .ctx = ps};
+    ps->sim_hooks = (struct sl_process_sim_hooks){
+        .answer = answer, .wait = sl_sim_ps_wait, .time_s = time_s, .ctx = ps};
     ps->wiring = (struct sl_process){
         .options = {.kind = SL_PROCESS_PS,
                     .task_index = options->task_index,

@@ -14,7 +14,8 @@ void sl_sim_ps_pair(struct sl_sim_ps *ps)
     if (!options->has_replica) {
         return;
     }
-    ps->sim_hooks = (struct sl_process_sim_hooks){.answer = answer, .ctx = ps};
+    ps->sim_hooks =
+        (struct sl_process_sim_hooks){.answer = answer, .wait = sl_sim_ps_wait, .ctx = ps};
     ps->wiring = (struct sl_process){
         .options = {.kind = SL_PROCESS_PS,
                     .task_index = options->task_index,

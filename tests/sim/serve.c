@@ -89,7 +89,7 @@ static void make(const struct sl_sim_choice *choice, struct sl_sim_world *world)
 {
     static const struct sl_sim_member_actions actions = {
         .start = start, .stepped = stepped, .look = look};
-    sl_sim_serve_plan_make(&run_plan, world->seed, choice->faults);
+    sl_sim_serve_plan_make(&run_plan, world->seed, choice);
     run_plan.calm = run_plan.calm && !world->is_mixed;
     if (world->verbose) {
         sl_sim_serve_plan_print(&run_plan);
@@ -101,7 +101,7 @@ static void make(const struct sl_sim_choice *choice, struct sl_sim_world *world)
                                               .faults = run_plan.faults,
                                               .fault_count = run_plan.fault_count},
                                    .plan = &run_plan,
-                                   .oracle = {.plan = &run_plan}};
+                                   .oracle = {.plan = &run_plan, .world = world}};
     sl_sim_world_add(world, &run_serving.member);
     run_plan.first_host = run_serving.member.first_host;
 }

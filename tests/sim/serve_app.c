@@ -6,10 +6,15 @@
 #include "core/assert.h"
 #include "net/transfer/engine.h"
 #include "objects/node/node.h"
+#include "tests/sim/publish.h"
 #include "tests/sim/random.h"
 
 #define LOOK_NS      (50 * SL_CLOCK_NS_PER_MS)
 #define PUBLISH_MS   20000
+#define LAST_MS      5000
+#define TABLES_MS    700                        /* of one publication of tables; of the last one */
+#define TRIES_MAX    60                         /* of a publication that may not fail */
+#define SETTLE_NS    (30 * SL_CLOCK_NS_PER_S)   /* after faults: leases have ended */
 #define LISTED_NS    (150 * SL_CLOCK_NS_PER_MS) /* a gateway lists at most so late */
 #define ARENA_BYTES  (64U << 10)
 /* Reactors: two groups. */
@@ -255,12 +260,58 @@ static void publish(struct sl_sim_serve_app *app, uint32_t model, uint64_t versi
     free(weights);
 }
 
+/* Publishes the next version of each model from the tables of the job. is_last: nothing may fail.
+ */
+static void publish_tables(struct sl_sim_serve_app *app, bool is_last)
+{
+    struct sl_sim_serve_oracle *oracle = app->options.oracle;
+    bool have_all = true;
+    for (uint32_t model = 0; model < app->options.plan->model_count; model++) {
+        const uint32_t tries = is_last && !sl_sim_publish_may_fail() ? TRIES_MAX : 1;
+        int err = SL_ERR_AGAIN;
+        for (uint32_t i = 0; err != 0 && i < tries && !app->base.dying; i++) {
+            err = sl_sim_publish_version(app->node, model, ++oracle->newest[model],
+                                         is_last ? LAST_MS : TABLES_MS);
+            sl_sim_app_sleep(&app->base, err != 0 ? LISTED_NS : 0);
+        }
+        have_all = have_all && err == 0;
+        if (err != 0 && is_last && !app->base.dying && !sl_sim_publish_may_fail()) {
+            sl_sim_fail(&oracle->breach, "publish", "m%u: %s", model, sl_objects_last_error());
+        }
+    }
+    sl_sim_app_sleep(&app->base, LISTED_NS);
+    oracle->is_published = oracle->is_published || have_all || is_last;
+}
+
+/* While the job trains, and once more when all faults are over. */
+static void publish_job(struct sl_sim_serve_app *app)
+{
+    const struct sl_sim_serve_oracle *oracle = app->options.oracle;
+    for (uint32_t round = 0;
+         (!oracle->world->faults_are_over || round < app->options.plan->version_count) &&
+         !app->base.dying;
+         round++) {
+        publish_tables(app, false);
+        sl_sim_app_sleep(&app->base, sl_sim_below(&app->base.random, 200) * SL_CLOCK_NS_PER_MS);
+    }
+    sl_sim_app_sleep(&app->base, SETTLE_NS);
+    if (!app->base.dying) {
+        sl_sim_publish_judge_kept(app->node);
+        publish_tables(app, true);
+    }
+}
+
 static void publisher(void *ctx)
 {
     struct sl_sim_serve_app *app = ctx;
     const struct sl_sim_serve_plan *plan = app->options.plan;
     while (!app->is_ready && !app->base.dying) {
         sl_sim_app_sleep(&app->base, LOOK_NS);
+    }
+    if (plan->has_tables) {
+        publish_job(app);
+        app->base.stage = SL_SIM_SERVE_DONE;
+        return;
     }
     for (uint64_t version = 1; version <= 1 + plan->version_count; version++) {
         for (uint32_t model = 0; model < plan->model_count && !app->base.dying; model++) {

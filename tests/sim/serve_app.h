@@ -30,6 +30,7 @@ enum sl_sim_serve_role { SL_SIM_SERVE_STORE, SL_SIM_SERVE_GATEWAY, SL_SIM_SERVE_
 /* What all processes know: which versions may have been published. */
 struct sl_sim_serve_oracle {
     const struct sl_sim_serve_plan *plan;
+    const struct sl_sim_world *world;
     uint64_t newest[SL_SIM_SERVE_MODELS_MAX]; /* that was begun */
     uint64_t next_input;                      /* each row of a request is one number */
     bool is_published;                        /* the first version of all models */

@@ -1,7 +1,10 @@
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/hash.h"
+#include "tests/sim/publish.h"
 #include "tests/sim/random.h"
 #include "tests/sim/serve_app.h"
 
@@ -11,7 +14,10 @@ struct model {
     struct sl_sim_serve_app *app;
     uint64_t head[2]; /* model, version */
     const uint8_t *weights;
-    uint64_t bytes, offset; /* of them, in the image */
+    uint64_t bytes, offset;           /* of them, in the image */
+    struct sl_object_tensor *tensors; /* of tables of a job; NULL: of none */
+    uint32_t tensor_count;
+    bool is_judged;
     struct sl_engine_tensor input, output;
     struct sl_engine_layer layers[LAYERS];
     struct sl_engine_info info;
@@ -30,16 +36,32 @@ void sl_sim_serve_engine_fill(uint32_t model, uint64_t version, uint8_t *weights
     }
 }
 
+/* Its rows are there when the last layer is run. */
+static void open_tables(struct model *made, const struct sl_engine_image *image)
+{
+    const int count = sscanf(image->note, "%" SCNu64 "@%" SCNu64, &made->head[0], &made->head[1]);
+    made->tensors = calloc(image->count, sizeof *made->tensors);
+    sl_assert(count == 2 && made->tensors != NULL);
+    memcpy(made->tensors, image->tensors, image->count * sizeof *made->tensors);
+    made->tensor_count = image->count;
+    made->bytes = image->bytes;
+}
+
 static int open(struct sl_sim_serve_app *app, const struct sl_engine_image *image,
                 uint32_t rows_max, struct sl_reason *reason, void **out)
 {
     struct model *made = calloc(1, sizeof *made);
-    sl_assert(made != NULL && image->count == 2);
+    sl_assert(made != NULL);
     made->app = app;
-    memcpy(made->head, image->tensors[0].data, sizeof made->head);
-    made->weights = image->tensors[1].data;
-    made->bytes = image->tensors[1].bytes;
-    made->offset = image->offsets[1];
+    if (app->options.plan->has_tables) {
+        open_tables(made, image);
+    } else {
+        sl_assert(image->count == 2);
+        memcpy(made->head, image->tensors[0].data, sizeof made->head);
+        made->weights = image->tensors[1].data;
+        made->bytes = image->tensors[1].bytes;
+        made->offset = image->offsets[1];
+    }
     made->input = (struct sl_engine_tensor){
         .name = "x", .type = SL_OBJECT_U64, .rank = 2, .shape = {0, 1}, .row_bytes = 8};
     made->output = (struct sl_engine_tensor){.name = "y",
@@ -88,10 +110,14 @@ static void judge_layer(const struct model *model, uint32_t layer)
 
 static int run(void *ctx, uint8_t *scratch, uint32_t layer, uint32_t rows, struct sl_reason *reason)
 {
-    const struct model *model = ctx;
+    struct model *model = ctx;
     struct sl_sim_serve_app *app = model->app;
-    if (!app->base.dying) {
+    if (!app->base.dying && model->tensors == NULL) {
         judge_layer(model, layer);
+    } else if (!app->base.dying && layer + 1 == LAYERS && !model->is_judged) {
+        model->is_judged = true;
+        sl_sim_publish_judge_rows((uint32_t)model->head[0], model->head[1], model->tensors,
+                                  model->tensor_count);
     }
     sl_sim_app_sleep(&app->base,
                      SL_CLOCK_NS_PER_US *
@@ -106,6 +132,7 @@ static int run(void *ctx, uint8_t *scratch, uint32_t layer, uint32_t rows, struc
 
 static void close(void **model)
 {
+    free(((struct model *)*model)->tensors);
     free(*model);
     *model = NULL;
 }

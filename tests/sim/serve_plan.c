@@ -5,6 +5,7 @@
 
 #include <starling_objects.h>
 
+#include "tests/sim/publish.h"
 #include "tests/sim/random.h"
 
 #define MS SL_CLOCK_NS_PER_MS
@@ -50,7 +51,7 @@ static void draw_network(struct sl_sim_serve_plan *plan, uint32_t faults, uint64
     network->host_count = 1 + plan->gateway_count + plan->worker_count;
 }
 
-/* The process of the catalogue is not killed: its versions would be lost. */
+/* The process of the catalogue is not killed if it has the only copies. */
 static void draw_faults(struct sl_sim_serve_plan *plan, uint32_t allowed, uint64_t *random)
 {
     static const uint32_t counts[] = {0, 0, 1, 3, 8};
@@ -60,18 +61,31 @@ static void draw_faults(struct sl_sim_serve_plan *plan, uint32_t allowed, uint64
     for (uint32_t i = 0; i < count; i++) {
         struct sl_sim_fault *fault = &plan->faults[plan->fault_count];
         sl_sim_plan_draw_fault(fault, plan->network.host_count, work_ns, 300, 12000, random);
-        const bool fits = fault->kind != SL_SIM_FAULT_KILL_PS || fault->a > 0;
+        const bool fits = fault->kind != SL_SIM_FAULT_KILL_PS || fault->a > 0 || plan->has_tables;
         plan->fault_count += fits && (allowed & 1U << fault->kind) != 0;
     }
 }
 
-void sl_sim_serve_plan_make(struct sl_sim_serve_plan *plan, uint64_t seed, uint32_t faults)
+/* Models and their number are those of the job, and training and requests are to overlap. */
+static void draw_tables(struct sl_sim_serve_plan *plan)
+{
+    plan->has_tables = true;
+    plan->model_count = sl_sim_publish_models();
+    plan->pool_bytes = 64U << 20;
+    plan->version_count += 4;
+}
+
+void sl_sim_serve_plan_make(struct sl_sim_serve_plan *plan, uint64_t seed,
+                            const struct sl_sim_choice *choice)
 {
     uint64_t random = sl_hash_key(seed ^ 0x5e47e5);
     *plan = (struct sl_sim_serve_plan){.seed = seed};
     draw_size(plan, &random);
-    draw_network(plan, faults, &random);
-    draw_faults(plan, faults, &random);
+    if (choice->publish) {
+        draw_tables(plan);
+    }
+    draw_network(plan, choice->faults, &random);
+    draw_faults(plan, choice->faults, &random);
     plan->calm = plan->fault_count == 0 && plan->network.break_per_10000 == 0;
 }
 

@@ -23,6 +23,7 @@ struct sl_sim_serve_plan {
     uint32_t compute_us_max; /* of a layer */
     uint32_t version_count;  /* of each model, besides the first */
     uint32_t batch_max;
+    bool has_tables; /* models are versions of the tables of a job: publish.h */
     bool is_basic;   /* the strategy */
     bool calm;       /* nothing fails */
     uint64_t gap_ns; /* of a turn */
@@ -31,8 +32,8 @@ struct sl_sim_serve_plan {
     uint32_t fault_count;
 };
 
-/* faults: bit k allows those of kind k. */
-void sl_sim_serve_plan_make(struct sl_sim_serve_plan *plan, uint64_t seed, uint32_t faults);
+void sl_sim_serve_plan_make(struct sl_sim_serve_plan *plan, uint64_t seed,
+                            const struct sl_sim_choice *choice);
 
 void sl_sim_serve_plan_print(const struct sl_sim_serve_plan *plan);
 

@@ -170,7 +170,7 @@ static void start(struct sl_sim_member *member, uint32_t host)
     sl_sim_world_note(member->world, "%u starts", member->first_host + host);
 }
 
-static void kill_process(struct sl_sim_member *member, uint32_t host, bool silent)
+void sl_sim_world_kill_app(struct sl_sim_member *member, uint32_t host, bool silent)
 {
     sl_sim_world_note(member->world, "%u is killed", member->first_host + host);
     sl_sim_app_kill(member->places[host].app, silent);
@@ -195,7 +195,7 @@ static void run_place(struct sl_sim_member *member, uint32_t host)
             member->places[host].app = NULL;
             member->places[host].process = NULL;
         } else if (member->actions->stops != NULL && member->actions->stops(member, host)) {
-            kill_process(member, host, true);
+            sl_sim_world_kill_app(member, host, true);
             member->places[host].start_ns =
                 member->world->now_ns + sl_hash_random(&member->random) % (2 * SL_CLOCK_NS_PER_S);
         }
@@ -259,7 +259,7 @@ static void change_app(struct sl_sim_member *member, const struct sl_sim_fault *
 {
     struct sl_sim_world_place *place = &member->places[fault->a];
     if (fault->kind == SL_SIM_FAULT_KILL_PS) {
-        kill_process(member, fault->a, fault->silent);
+        sl_sim_world_kill_app(member, fault->a, fault->silent);
         place->start_ns = member->world->now_ns + fault->duration_ns;
     } else if (fault->kind == SL_SIM_FAULT_LEAVE) {
         place->app->stage = SL_SIM_APP_LEAVING;
@@ -355,7 +355,8 @@ static bool goes_on(const struct sl_sim_world *world, bool applications)
     for (uint32_t i = 0; i < world->options.host_count; i++) {
         const struct sl_sim_world_place *place = &world->places[i];
         some = some || ((place->process != NULL || place->start_ns != SL_CLOCK_NEVER) &&
-                        (!applications || place->member->actions->start != NULL));
+                        (!applications ||
+                         (place->member->actions->start != NULL && !place->member->is_background)));
     }
     return some && sl_sim_world_is_good(world);
 }
@@ -490,7 +491,8 @@ void sl_sim_world_kill(struct sl_sim_world *world)
 {
     for (uint32_t i = 0; i < world->options.host_count; i++) {
         if (world->places[i].app != NULL) {
-            kill_process(world->places[i].member, i - world->places[i].member->first_host, false);
+            sl_sim_world_kill_app(world->places[i].member, i - world->places[i].member->first_host,
+                                  false);
         }
     }
 }

@@ -9,7 +9,7 @@
 #include "tests/sim/plan.h"
 
 #define SL_SIM_WORLD_HOSTS_MAX   16 /* of a member of applications */
-#define SL_SIM_WORLD_MEMBERS_MAX 4
+#define SL_SIM_WORLD_MEMBERS_MAX 5
 
 /* The first breach that the oracles of a run have found. */
 struct sl_sim_breach {
@@ -66,6 +66,7 @@ struct sl_sim_member {
     struct sl_sim_world *world;
     uint32_t first_host;
     struct sl_sim_world_place *places; /* [hosts] */
+    bool is_background;                /* the run does not wait for its applications to end */
     bool has_begun;                    /* its faults are scheduled */
     uint64_t fault_begin_ns[SL_SIM_FAULTS_MAX], fault_end_ns[SL_SIM_FAULTS_MAX];
     uint64_t look_ns; /* the owner's: when something of it is due */
@@ -96,7 +97,7 @@ struct sl_sim_kind {
 };
 
 extern const struct sl_sim_kind sl_sim_kind_job, sl_sim_kind_transfer, sl_sim_kind_objects,
-    sl_sim_kind_serve;
+    sl_sim_kind_publish, sl_sim_kind_serve;
 
 /* Prints a line of the trace, if asked to, and adds it to the hash. */
 void sl_sim_world_note(struct sl_sim_world *world, const char *format, ...)
@@ -125,6 +126,9 @@ void sl_sim_world_run(struct sl_sim_world *world);
 
 /* Prints the breach, or with `verbose` what has happened. Returns whether there was no breach. */
 bool sl_sim_world_report(const struct sl_sim_world *world);
+
+/* Kills the application on that host, which runs. */
+void sl_sim_world_kill_app(struct sl_sim_member *member, uint32_t host, bool silent);
 
 /* Kills applications that still run. */
 void sl_sim_world_kill(struct sl_sim_world *world);
