@@ -11,18 +11,6 @@
 
 static struct world *world;
 
-static int open_world(void **state)
-{
-    world = world_open(1, NULL);
-    return 0;
-}
-
-static int close_world(void **state)
-{
-    world_close(world);
-    return 0;
-}
-
 /* A block of the server's that peers may read. */
 struct readable {
     uint64_t at;
@@ -75,7 +63,9 @@ static void expect_refusal(struct rdma_raw *raw)
     WAIT_UNTIL(server->closed_count == server->open_count);
 }
 
-SL_CASE_WITH(stranger__reads_nothing, open_world, close_world)
+#define CASE(name) SL_CASE_WITH(name, world = world_open(1, NULL), world_close(world))
+
+CASE(stranger__reads_nothing)
 {
     struct readable block;
     struct rdma_raw raw = begin(false, &block);
@@ -83,7 +73,7 @@ SL_CASE_WITH(stranger__reads_nothing, open_world, close_world)
     expect_refusal(&raw);
 }
 
-SL_CASE_WITH(stranger__writes_nothing, open_world, close_world)
+CASE(stranger__writes_nothing)
 {
     struct readable block;
     struct rdma_raw raw = begin(false, &block);
@@ -91,7 +81,7 @@ SL_CASE_WITH(stranger__writes_nothing, open_world, close_world)
     expect_refusal(&raw);
 }
 
-SL_CASE_WITH(member__reads_what_it_has_the_key_of, open_world, close_world)
+CASE(member__reads_what_it_has_the_key_of)
 {
     struct readable block;
     struct rdma_raw raw = begin(true, &block);
@@ -102,7 +92,7 @@ SL_CASE_WITH(member__reads_what_it_has_the_key_of, open_world, close_world)
     rdma_raw_close(&raw);
 }
 
-SL_CASE_WITH(member__writes_where_nothing_is_lent, open_world, close_world)
+CASE(member__writes_where_nothing_is_lent)
 {
     struct readable block;
     struct rdma_raw raw = begin(true, &block);

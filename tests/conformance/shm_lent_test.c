@@ -71,17 +71,10 @@ static void listen_slowly(struct node *node, void *ctx)
     assert_int_equal(sl_transport_listen(node->transport, &endpoint, &slow, NULL, ctx), 0);
 }
 
-static int open_world(void **state)
+static void open_world(void)
 {
     world = world_open(1, NULL);
     node_run(&world->nodes[0], listen_slowly, &slow_at);
-    return 0;
-}
-
-static int close_world(void **state)
-{
-    world_close(world);
-    return 0;
 }
 
 static int make_memory(size_t bytes, int seals)
@@ -131,8 +124,10 @@ static void lend_for_one_frame(struct shm_raw *raw, int fd)
         raw, (struct sl_shm_ctrl_msg){.kind = SL_SHM_CTRL_MSG_WITHDRAW, .region = 0}, -1));
 }
 
+#define CASE(name) SL_CASE_WITH(name, open_world(), world_close(world))
+
 /* Where it was lent to write, there is nothing that cannot be written, until the end. */
-SL_CASE_WITH(lent__to_write_and_then_to_read, open_world, close_world)
+CASE(lent__to_write_and_then_to_read)
 {
     struct shm_raw raw = shm_raw_connect(&slow_at);
     const int written = make_memory(LENT_BYTES, F_SEAL_SHRINK);
@@ -157,7 +152,7 @@ static uint8_t last_byte(int fd)
 }
 
 /* Other memory has its place, by another name; what still names the old is not taken for it. */
-SL_CASE_WITH(lent__anew_in_the_same_place, open_world, close_world)
+CASE(lent__anew_in_the_same_place)
 {
     struct shm_raw raw = shm_raw_connect(&slow_at);
     const int first = make_memory(LENT_BYTES, F_SEAL_SHRINK);
@@ -201,7 +196,7 @@ static void expect_unheard(const struct sl_shm_slot *slot)
     close(fd);
 }
 
-SL_CASE_WITH(lent__and_taken_back, open_world, close_world)
+CASE(lent__and_taken_back)
 {
     struct sl_shm_slot slot = slot_with_reply_buffer(1, 0);
     expect_unheard(&slot);
@@ -215,7 +210,7 @@ SL_CASE_WITH(lent__and_taken_back, open_world, close_world)
 }
 
 /* What was withdrawn keeps its address, and who lends goes on with the same. */
-SL_CASE_WITH(lent__more_than_there_are_addresses, open_world, close_world)
+CASE(lent__more_than_there_are_addresses)
 {
     const uint64_t half = SL_SHM_IMPORTED_BYTES / 2;
     struct shm_raw raw = shm_raw_connect(&world->nodes[0].bound);
@@ -279,7 +274,7 @@ static uint32_t retired_after(struct shm_raw *raw, struct peer *accepted, uint32
 }
 
 /* Buffers that come and go cost no connection: of many sizes, they have the same addresses. */
-SL_CASE_WITH(lent__many_sizes_one_after_the_other, open_world, close_world)
+CASE(lent__many_sizes_one_after_the_other)
 {
     struct shm_raw raw = shm_raw_connect(&world->nodes[0].bound);
     struct peer *accepted = node_peer(&world->nodes[0], 0);
@@ -296,7 +291,7 @@ SL_CASE_WITH(lent__many_sizes_one_after_the_other, open_world, close_world)
 }
 
 /* It has closed its socket, and goes on writing into the ring, where there is always a frame. */
-SL_CASE_WITH(ring__of_a_peer_without_a_socket_is_heard_no_more, open_world, close_world)
+CASE(ring__of_a_peer_without_a_socket_is_heard_no_more)
 {
     struct shm_raw raw = shm_raw_connect(&slow_at);
     WAIT_UNTIL(callers == 1);

@@ -119,24 +119,19 @@ static int open_at(const struct sl_clock *clock)
     return 0;
 }
 
-static int open_both(void **state)
-{
-    return open_at(NULL);
-}
-
 static uint64_t always(void *ctx)
 {
     return SL_CLOCK_NS_PER_S;
 }
 
 /* The clock stands still, so that no wait for the other side ever times out. */
-static int open_both_with_frozen_clock(void **state)
+static void open_both_with_frozen_clock(void)
 {
     static const struct sl_clock frozen = {.now_ns = always};
-    return open_at(&frozen);
+    assert_int_equal(open_at(&frozen), 0);
 }
 
-static int close_both(void **state)
+static void close_both(void)
 {
     for (uint32_t i = 0; i < 2; i++) {
         sl_reactor_stop(sides[i].reactor);
@@ -147,7 +142,6 @@ static int close_both(void **state)
         sl_shared_destroy(&sides[i].sends);
         sl_shared_destroy(&sides[i].lands);
     }
-    return 0;
 }
 
 struct call {
@@ -229,8 +223,10 @@ static void release_last(struct side *side)
     run(&call);
 }
 
+#define CASE(name) SL_CASE_WITH(name, assert_int_equal(open_at(NULL), 0), close_both())
+
 /* What the sender changes shows: nothing was copied. It has the memory back with the release. */
-SL_CASE_WITH(in_place__in_one, open_both, close_both)
+CASE(in_place__in_one)
 {
     struct side *server = &sides[0], *client = &sides[1];
     server->sink_answer = SL_TRANSPORT_IN_PLACE;
@@ -247,7 +243,7 @@ SL_CASE_WITH(in_place__in_one, open_both, close_both)
 }
 
 /* A few words of structure, and the caller's own array, which is not even aligned. */
-SL_CASE_WITH(in_place__in_two, open_both, close_both)
+CASE(in_place__in_two)
 {
     struct side *server = &sides[0], *client = &sides[1];
     uint8_t *values = client->sends.base + 4096 + 4;
@@ -267,7 +263,7 @@ SL_CASE_WITH(in_place__in_two, open_both, close_both)
 }
 
 /* A short request could be checked and then changed: it is copied. A reply is plain values. */
-SL_CASE_WITH(short__reply_stays_and_request_does_not, open_both, close_both)
+CASE(short__reply_stays_and_request_does_not)
 {
     struct side *server = &sides[0], *client = &sides[1];
     uint8_t *at = client->sends.base + SL_FRAME_HEADER_BYTES + 99;
@@ -284,7 +280,7 @@ SL_CASE_WITH(short__reply_stays_and_request_does_not, open_both, close_both)
 }
 
 /* Unless the upper layer can do without the copy, and says so. */
-SL_CASE_WITH(short__request_stays_where_it_may, open_both, close_both)
+CASE(short__request_stays_where_it_may)
 {
     struct side *server = &sides[0], *client = &sides[1];
     uint8_t *values = client->sends.base + 8192;
@@ -327,19 +323,19 @@ static void land(uint32_t bytes)
     WAIT_UNTIL(server->sent == 1);
 }
 
-SL_CASE_WITH(reply_buffer__of_a_long_answer, open_both, close_both)
+CASE(reply_buffer__of_a_long_answer)
 {
     land(LONG_BYTES);
 }
 
-SL_CASE_WITH(reply_buffer__of_a_short_answer, open_both, close_both)
+CASE(reply_buffer__of_a_short_answer)
 {
     land(SHORT_BYTES);
 }
 
 /* An answer waits for a sink, and the memory that it lies in is taken back: nothing is read there.
  */
-SL_CASE_WITH(reply_buffer__taken_back_while_its_answer_waits, open_both, close_both)
+CASE(reply_buffer__taken_back_while_its_answer_waits)
 {
     struct side *server = &sides[0], *client = &sides[1];
     static _Alignas(64) uint8_t sink[LONG_BYTES];
@@ -359,7 +355,7 @@ SL_CASE_WITH(reply_buffer__taken_back_while_its_answer_waits, open_both, close_b
 
 /* An answer waits for a sink, and the memory that it lies in is revoked for another peer's sake: it
  * is read where this peer has written it. */
-SL_CASE_WITH(reply_buffer__revoked_while_its_answer_waits, open_both, close_both)
+CASE(reply_buffer__revoked_while_its_answer_waits)
 {
     struct side *server = &sides[0], *client = &sides[1];
     uint8_t *wanted = client->lands.base + 4096;
@@ -385,7 +381,7 @@ SL_CASE_WITH(reply_buffer__revoked_while_its_answer_waits, open_both, close_both
 }
 
 /* Only what may be written is lent for that. */
-SL_CASE_WITH(reply_buffer__in_memory_that_is_read_only, open_both, close_both)
+CASE(reply_buffer__in_memory_that_is_read_only)
 {
     struct side *server = &sides[0], *client = &sides[1];
     send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, client->sends.base + 4096, 1000);
@@ -396,7 +392,7 @@ SL_CASE_WITH(reply_buffer__in_memory_that_is_read_only, open_both, close_both)
 
 /* A server that still has a reply buffer after the client withdrew it writes to memory of no
  * effect, and does not crash. */
-SL_CASE_WITH(reply_buffer__after_it_was_withdrawn, open_both, close_both)
+CASE(reply_buffer__after_it_was_withdrawn)
 {
     struct side *server = &sides[0], *client = &sides[1];
     uint8_t *wanted = client->lands.base;
@@ -420,7 +416,7 @@ SL_CASE_WITH(reply_buffer__after_it_was_withdrawn, open_both, close_both)
 
 /* A process that stood still while its peer went on writes where the answer was to go: the peer has
  * the memory back, and sees nothing of it. */
-SL_CASE_WITH(reply_buffer__of_a_peer_that_stood_still, open_both, close_both)
+CASE(reply_buffer__of_a_peer_that_stood_still)
 {
     struct side *server = &sides[0], *client = &sides[1];
     uint8_t *wanted = client->lands.base + 8192 + 64;
@@ -448,7 +444,7 @@ SL_CASE_WITH(reply_buffer__of_a_peer_that_stood_still, open_both, close_both)
 }
 
 /* One that closes its end writes no more: the memory stays what it is. */
-SL_CASE_WITH(reply_buffer__of_a_peer_that_says_goodbye, open_both_with_frozen_clock, close_both)
+SL_CASE_WITH(reply_buffer__of_a_peer_that_says_goodbye, open_both_with_frozen_clock(), close_both())
 {
     struct side *server = &sides[0], *client = &sides[1];
     send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, client->lands.base, LONG_BYTES);
@@ -461,7 +457,7 @@ SL_CASE_WITH(reply_buffer__of_a_peer_that_says_goodbye, open_both_with_frozen_cl
 }
 
 /* What was asked for before comes all the same; later answers are copied. */
-SL_CASE_WITH(reply_buffer__in_memory_that_another_peer_has_lost, open_both, close_both)
+CASE(reply_buffer__in_memory_that_another_peer_has_lost)
 {
     struct side *server = &sides[0], *client = &sides[1];
     uint8_t *wanted = client->lands.base + 4096 + 64;

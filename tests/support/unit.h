@@ -36,10 +36,22 @@ struct sl_unit_case {
     SL_UNIT_ENTRY(function, .test = {__VA_ARGS__});                                                \
     static void function(void **state)
 
-#define SL_CASE(name)                       SL_UNIT_ADD(name, #name, name, NULL, NULL, NULL)
+#define SL_CASE(name) SL_UNIT_ADD(name, #name, name, NULL, NULL, NULL)
 
-/* With functions that run before and after the case, as CMocka's; either may be NULL. */
-#define SL_CASE_WITH(name, setup, teardown) SL_UNIT_ADD(name, #name, name, setup, teardown, NULL)
+/* With statements that run before and after the case; either may be empty. `after` runs also when
+ * the case has failed. */
+#define SL_CASE_WITH(name, before, after)                                                          \
+    static int name##_before(void **state)                                                         \
+    {                                                                                              \
+        before;                                                                                    \
+        return 0;                                                                                  \
+    }                                                                                              \
+    static int name##_after(void **state)                                                          \
+    {                                                                                              \
+        after;                                                                                     \
+        return 0;                                                                                  \
+    }                                                                                              \
+    SL_UNIT_ADD(name, #name, name, name##_before, name##_after, NULL)
 
 /* The case's parameter is a fixture of its own, `type *variable`: memory that was zeroed, between
  * set_up(variable, ...) and tear_down(variable). A file, or its fixture, may define
@@ -48,7 +60,8 @@ struct sl_unit_case {
     static void name##_with(type *variable);                                                       \
     SL_CASE(name)                                                                                  \
     {                                                                                              \
-        type *own = calloc(1, sizeof *own);                                                        \
+        static type *own; /* refers to the memory also after a failure */                          \
+        own = calloc(1, sizeof *own);                                                              \
         assert_non_null(own);                                                                      \
         set_up(own, ##__VA_ARGS__);                                                                \
         name##_with(own);                                                                          \

@@ -8,18 +8,16 @@
 static struct sl_bench_pslite_keep *keep;
 static struct sl_kv_handler handler;
 
-static int set_up(void **state)
+static void set_up(void)
 {
     assert_int_equal(sl_bench_pslite_keep_create(&keep), 0);
     handler = sl_bench_pslite_keep_handler(keep);
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(void)
 {
     sl_bench_pslite_keep_destroy(&keep);
     assert_null(keep);
-    return 0;
 }
 
 /* Takes the answer from where the handler says it is, as a shard does. */
@@ -46,7 +44,9 @@ static struct sl_kv_request of_bytes(const uint64_t *key, uint64_t count)
                                   .value_count = count};
 }
 
-SL_CASE_WITH(handle__keeps_the_first_push, set_up, tear_down)
+#define CASE(name) SL_CASE_WITH(name, set_up(), tear_down())
+
+CASE(handle__keeps_the_first_push)
 {
     const uint64_t key = 5;
     uint8_t got[3] = {0};
@@ -59,7 +59,7 @@ SL_CASE_WITH(handle__keeps_the_first_push, set_up, tear_down)
     assert_memory_equal(got, "abc", 3);
 }
 
-SL_CASE_WITH(handle__a_pull_of_nothing_is_not_found, set_up, tear_down)
+CASE(handle__a_pull_of_nothing_is_not_found)
 {
     const uint64_t key = 5;
     uint8_t got[3];
@@ -68,7 +68,7 @@ SL_CASE_WITH(handle__a_pull_of_nothing_is_not_found, set_up, tear_down)
     assert_int_equal(ask(&request), SL_ERR_NOT_FOUND);
 }
 
-SL_CASE_WITH(handle__another_length_is_invalid, set_up, tear_down)
+CASE(handle__another_length_is_invalid)
 {
     const uint64_t key = 5;
     uint8_t got[4];
@@ -83,7 +83,7 @@ SL_CASE_WITH(handle__another_length_is_invalid, set_up, tear_down)
     assert_int_equal(ask(&request), SL_ERR_INVALID);
 }
 
-SL_CASE_WITH(handle__servers_have_keys_of_their_own, set_up, tear_down)
+CASE(handle__servers_have_keys_of_their_own)
 {
     const uint64_t key = 5;
     uint8_t got[3];
@@ -96,7 +96,7 @@ SL_CASE_WITH(handle__servers_have_keys_of_their_own, set_up, tear_down)
     assert_int_equal(ask(&request), SL_ERR_NOT_FOUND);
 }
 
-SL_CASE_WITH(handle__pieces_become_one_array, set_up, tear_down)
+CASE(handle__pieces_become_one_array)
 {
     const uint64_t key = 5;
     uint8_t got[3] = {0};
@@ -123,7 +123,7 @@ SL_CASE_WITH(handle__pieces_become_one_array, set_up, tear_down)
     assert_memory_equal(got, "cd", 2);
 }
 
-SL_CASE_WITH(handle__many_keys_of_several_lengths, set_up, tear_down)
+CASE(handle__many_keys_of_several_lengths)
 {
     enum { KEYS = 1000 };
     static uint64_t keys[KEYS];

@@ -52,7 +52,7 @@ static const struct sl_cli cli = {
     .option_count = sizeof options / sizeof options[0],
 };
 
-static int reset(void **state)
+static void reset(void)
 {
     sl_cli_list_fini(&targets.files);
     memset(&targets, 0, sizeof targets);
@@ -60,7 +60,6 @@ static int reset(void **state)
     targets.count = 10;
     targets.rate = 0.05;
     targets.model = 2;
-    return 0;
 }
 
 static int parse(struct sl_reason *reason, const char *const *arguments)
@@ -82,7 +81,9 @@ static void accept(const char *const *arguments)
     }
 }
 
-SL_CASE_WITH(cli_parse__every_kind_in_both_spellings, reset, reset)
+#define CASE(name) SL_CASE_WITH(name, reset(), reset())
+
+CASE(cli_parse__every_kind_in_both_spellings)
 {
     accept(ARGUMENTS("--quiet", "--pin=false", "--worker-hosts", "a,b", "--data", "one", "two",
                      "--offset", "-5", "--lr=1e-3", "--model=FM", "--any", "18446744073709551615",
@@ -100,14 +101,14 @@ SL_CASE_WITH(cli_parse__every_kind_in_both_spellings, reset, reset)
     assert_int_equal(targets.count, 100);
 }
 
-SL_CASE_WITH(cli_parse__the_last_of_two_counts, reset, reset)
+CASE(cli_parse__the_last_of_two_counts)
 {
     accept(ARGUMENTS("--any", "1", "--any=2", "--quiet", "--quiet=0"));
     assert_true(targets.any == 2);
     assert_false(targets.quiet);
 }
 
-SL_CASE_WITH(cli_parse__values_may_begin_with_dashes, reset, reset)
+CASE(cli_parse__values_may_begin_with_dashes)
 {
     accept(ARGUMENTS("--worker-hosts", "--polling --x", "--data=--model"));
     assert_string_equal(targets.name, "--polling --x");
@@ -116,7 +117,7 @@ SL_CASE_WITH(cli_parse__values_may_begin_with_dashes, reset, reset)
     assert_string_equal(targets.name, "");
 }
 
-SL_CASE_WITH(cli_parse__refuses_with_flag_value_and_accepted, reset, reset)
+CASE(cli_parse__refuses_with_flag_value_and_accepted)
 {
     static const struct {
         const char *arguments[5];
@@ -155,7 +156,7 @@ SL_CASE_WITH(cli_parse__refuses_with_flag_value_and_accepted, reset, reset)
         {{"--"}, "unknown flag --"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        reset(NULL);
+        reset();
         struct sl_reason reason = {0};
         const int result = parse(&reason, cases[i].arguments);
         if (result != SL_ERR_INVALID || strstr(reason.text, cases[i].reason) == NULL) {
@@ -166,7 +167,7 @@ SL_CASE_WITH(cli_parse__refuses_with_flag_value_and_accepted, reset, reset)
     }
 }
 
-SL_CASE_WITH(cli_parse__unknown_flag_names_the_nearest, reset, reset)
+CASE(cli_parse__unknown_flag_names_the_nearest)
 {
     static const struct {
         const char *argument, *reason;
@@ -212,7 +213,7 @@ static void capture(const char *const *arguments, char *out, size_t out_bytes)
     out[got] = '\0';
 }
 
-SL_CASE_WITH(cli_parse__help_shows_defaults_in_two_columns, reset, reset)
+CASE(cli_parse__help_shows_defaults_in_two_columns)
 {
     char text[8192];
     capture(ARGUMENTS("--lr", "0.5", "--help", "--rubbish"), text, sizeof text);

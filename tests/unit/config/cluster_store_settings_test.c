@@ -13,17 +13,15 @@
 
 static char path[64]; /* of a file that the test makes */
 
-static int setup(void **state)
+static void setup(void)
 {
     (void)snprintf(path, sizeof path, "/tmp/starling-store-XXXXXX");
-    int file = mkstemp(path);
-    return file < 0 || close(file) != 0 || unsetenv(VARIABLE) != 0 || unsetenv(USER_FILE) != 0;
+    assert_int_equal(close(mkstemp(path)), 0);
+    unsetenv(VARIABLE);
+    unsetenv(USER_FILE);
 }
 
-static int teardown(void **state)
-{
-    return unlink(path);
-}
+#define CASE(name) SL_CASE_WITH(name, setup(), unlink(path))
 
 static void set(const char *name, const char *value)
 {
@@ -80,7 +78,7 @@ static void put_user(const char *text, mode_t mode)
     set(USER_FILE, path);
 }
 
-SL_CASE_WITH(read__one_server, setup, teardown)
+CASE(read__one_server)
 {
     const struct sl_cluster_store_settings settings = read_flag("etcd://localhost:2379/jobs/a");
     assert_true(settings.is_given);
@@ -92,7 +90,7 @@ SL_CASE_WITH(read__one_server, setup, teardown)
     assert_string_equal(settings.password, "");
 }
 
-SL_CASE_WITH(read__several_servers_by_tls, setup, teardown)
+CASE(read__several_servers_by_tls)
 {
     const struct sl_cluster_store_settings settings =
         read_flag("etcds://10.0.0.1:2379,[::1]:2380,c.example:1/x-1_b.c//");
@@ -104,7 +102,7 @@ SL_CASE_WITH(read__several_servers_by_tls, setup, teardown)
     assert_string_equal(settings.etcd.prefix, "/x-1_b.c");
 }
 
-SL_CASE_WITH(read__the_flag_goes_before_the_variable, setup, teardown)
+CASE(read__the_flag_goes_before_the_variable)
 {
     set(VARIABLE, "etcd://a:1/v");
     assert_string_equal(read_flag(NULL).etcd.prefix, "/v");
@@ -114,7 +112,7 @@ SL_CASE_WITH(read__the_flag_goes_before_the_variable, setup, teardown)
     refuse(NULL, SL_ERR_INVALID, WORDS("STARLING_CLUSTER_STORE=zookeeper://a:1/v: "));
 }
 
-SL_CASE_WITH(read__what_is_no_store, setup, teardown)
+CASE(read__what_is_no_store)
 {
     static const char *const CASES[][2] = {
         {"zookeeper://a:1/v", "unknown scheme"},
@@ -143,7 +141,7 @@ SL_CASE_WITH(read__what_is_no_store, setup, teardown)
     }
 }
 
-SL_CASE_WITH(read__nine_servers_and_the_longest_prefix, setup, teardown)
+CASE(read__nine_servers_and_the_longest_prefix)
 {
     char text[512] = "etcd://a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,i:1/";
     const size_t length = strlen(text);
@@ -155,7 +153,7 @@ SL_CASE_WITH(read__nine_servers_and_the_longest_prefix, setup, teardown)
     refuse(text, SL_ERR_INVALID, WORDS("the prefix has more than 127 characters"));
 }
 
-SL_CASE_WITH(read__a_server_that_is_too_long, setup, teardown)
+CASE(read__a_server_that_is_too_long)
 {
     char host[SL_LIMIT_ENDPOINT_BYTES + 1] = "";
     char text[sizeof host + 16];
@@ -164,7 +162,7 @@ SL_CASE_WITH(read__a_server_that_is_too_long, setup, teardown)
     refuse(text, SL_ERR_INVALID, WORDS("an endpoint is missing or too long"));
 }
 
-SL_CASE_WITH(user__is_the_first_line_of_the_file, setup, teardown)
+CASE(user__is_the_first_line_of_the_file)
 {
     static const char *const TEXTS[] = {"root:a:b c", "root:a:b c\n",
                                         "root:a:b c\r\nanother:line\n"};
@@ -178,7 +176,7 @@ SL_CASE_WITH(user__is_the_first_line_of_the_file, setup, teardown)
     refuse("etcd://a:1/v", SL_ERR_NOT_FOUND, WORDS("STARLING_CLUSTER_STORE_USER_FILE=: "));
 }
 
-SL_CASE_WITH(user__of_up_to_127_characters_each, setup, teardown)
+CASE(user__of_up_to_127_characters_each)
 {
     char text[512] = "";
     memset(text, 'u', 127);
@@ -197,7 +195,7 @@ SL_CASE_WITH(user__of_up_to_127_characters_each, setup, teardown)
     refuse("etcd://a:1/v", SL_ERR_INVALID, WORDS("each of up to 127 characters"));
 }
 
-SL_CASE_WITH(user__that_is_none, setup, teardown)
+CASE(user__that_is_none)
 {
     static const char *const TEXTS[] = {"", "\n", "root\n", ":secret\n", "\nroot:secret\n"};
     for (size_t i = 0; i < sizeof TEXTS / sizeof TEXTS[0]; i++) {
@@ -208,7 +206,7 @@ SL_CASE_WITH(user__that_is_none, setup, teardown)
     }
 }
 
-SL_CASE_WITH(user__that_others_may_read, setup, teardown)
+CASE(user__that_others_may_read)
 {
     put_user("root:secret\n", 0640);
     refuse("etcd://a:1/v", SL_ERR_INVALID,
@@ -217,7 +215,7 @@ SL_CASE_WITH(user__that_others_may_read, setup, teardown)
     refuse("etcd://a:1/v", SL_ERR_INVALID, WORDS("other users can access it (mode 0602)"));
 }
 
-SL_CASE_WITH(user__that_is_not_there, setup, teardown)
+CASE(user__that_is_not_there)
 {
     set(USER_FILE, "/tmp/starling-no-such-file");
     refuse("etcd://a:1/v", SL_ERR_NOT_FOUND,

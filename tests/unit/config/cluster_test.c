@@ -20,18 +20,22 @@ static const struct sl_dmlc *dmlc;
 /* Every test runs in an empty folder of its own, where a .endpoint_map would be found. */
 static char folder[64];
 
-static int enter_folder(void **state)
+static void enter_folder(void)
 {
     snprintf(folder, sizeof folder, "/tmp/starling_cluster_XXXXXX");
-    return mkdtemp(folder) == NULL ? -1 : chdir(folder);
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(chdir(folder), 0);
 }
 
-static int leave_folder(void **state)
+static void leave_folder(void)
 {
     unlink(".endpoint_map");
     unlink("map");
-    return chdir("/") != 0 ? -1 : rmdir(folder);
+    assert_int_equal(chdir("/"), 0);
+    assert_int_equal(rmdir(folder), 0);
 }
+
+#define CASE(name) SL_CASE_WITH(name, enter_folder(), leave_folder())
 
 static void write_map(const char *name, const char *text)
 {
@@ -69,7 +73,7 @@ static void refuse(int err, enum sl_cluster_role role, struct sl_cluster_flags f
 }
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-SL_CASE_WITH(cluster_resolve__one_that_joins_is_beyond_the_others, enter_folder, leave_folder)
+CASE(cluster_resolve__one_that_joins_is_beyond_the_others)
 {
     struct sl_cluster_flags flags = {
         .ps_hosts = "a:1", .worker_hosts = "x,y", .task_index = 5, .joins = true};
@@ -82,7 +86,7 @@ SL_CASE_WITH(cluster_resolve__one_that_joins_is_beyond_the_others, enter_folder,
            WORDS("--task-index=5", "0 to 1", "--join"));
 }
 
-SL_CASE_WITH(cluster_resolve__by_tf_config, enter_folder, leave_folder)
+CASE(cluster_resolve__by_tf_config)
 {
     struct sl_cluster cluster =
         resolve(SL_CLUSTER_WORKER, (struct sl_cluster_flags)NOTHING, TF("worker", "0"));
@@ -93,7 +97,7 @@ SL_CASE_WITH(cluster_resolve__by_tf_config, enter_folder, leave_folder)
     sl_cluster_fini(&cluster);
 }
 
-SL_CASE_WITH(cluster_resolve__by_the_map_in_the_working_folder, enter_folder, leave_folder)
+CASE(cluster_resolve__by_the_map_in_the_working_folder)
 {
     write_map(".endpoint_map", "a:1=rdma://r:9\nb:2=b:3\n");
     struct sl_cluster cluster =
@@ -106,7 +110,7 @@ SL_CASE_WITH(cluster_resolve__by_the_map_in_the_working_folder, enter_folder, le
     sl_cluster_fini(&cluster);
 }
 
-SL_CASE_WITH(cluster_resolve__a_map_has_the_bypass_endpoints, enter_folder, leave_folder)
+CASE(cluster_resolve__a_map_has_the_bypass_endpoints)
 {
     write_map(".endpoint_map", "a:1=rdma://r:9,r:8\nb:2=b:3\n");
     struct sl_cluster cluster = resolve(
@@ -120,8 +124,7 @@ SL_CASE_WITH(cluster_resolve__a_map_has_the_bypass_endpoints, enter_folder, leav
     sl_cluster_fini(&cluster);
 }
 
-SL_CASE_WITH(cluster_resolve__a_named_map_goes_before_the_one_in_the_folder, enter_folder,
-             leave_folder)
+CASE(cluster_resolve__a_named_map_goes_before_the_one_in_the_folder)
 {
     write_map(".endpoint_map", "this is no map\n");
     write_map("map", "b:2=b:3\n");
@@ -135,7 +138,7 @@ SL_CASE_WITH(cluster_resolve__a_named_map_goes_before_the_one_in_the_folder, ent
     sl_cluster_fini(&cluster);
 }
 
-SL_CASE_WITH(cluster_resolve__sources_that_agree_are_merged, enter_folder, leave_folder)
+CASE(cluster_resolve__sources_that_agree_are_merged)
 {
     struct sl_cluster cluster = resolve(SL_CLUSTER_WORKER,
                                         (struct sl_cluster_flags){.ps_hosts = "P:1,tcp://p:2",
@@ -155,7 +158,7 @@ SL_CASE_WITH(cluster_resolve__sources_that_agree_are_merged, enter_folder, leave
     sl_cluster_fini(&cluster);
 }
 
-SL_CASE_WITH(cluster_resolve__the_only_task_needs_no_index, enter_folder, leave_folder)
+CASE(cluster_resolve__the_only_task_needs_no_index)
 {
     struct sl_cluster cluster =
         resolve(SL_CLUSTER_PS, (struct sl_cluster_flags){.ps_hosts = "a:1", .task_index = -1}, "");
@@ -169,7 +172,7 @@ SL_CASE_WITH(cluster_resolve__the_only_task_needs_no_index, enter_folder, leave_
            NULL, WORDS("worker", "--task-index"));
 }
 
-SL_CASE_WITH(cluster_resolve__contradictions_name_both_sources, enter_folder, leave_folder)
+CASE(cluster_resolve__contradictions_name_both_sources)
 {
     refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
            (struct sl_cluster_flags){.ps_hosts = "p:1,p:3", .task_index = -1}, TF("ps", "0"),
@@ -192,7 +195,7 @@ SL_CASE_WITH(cluster_resolve__contradictions_name_both_sources, enter_folder, le
            WORDS("--task-index=1", "--job-name=chief"));
 }
 
-SL_CASE_WITH(cluster_resolve__another_role_is_refused, enter_folder, leave_folder)
+CASE(cluster_resolve__another_role_is_refused)
 {
     refuse(SL_ERR_INVALID, SL_CLUSTER_WORKER,
            (struct sl_cluster_flags){.ps_hosts = "a:1", .job_name = "ps", .task_index = 0}, NULL,
@@ -209,7 +212,7 @@ SL_CASE_WITH(cluster_resolve__another_role_is_refused, enter_folder, leave_folde
            TF("evaluator", "0"), WORDS("TF_CONFIG", "evaluator", "accepted are ps, worker, chief"));
 }
 
-SL_CASE_WITH(cluster_resolve__index_outside_is_refused, enter_folder, leave_folder)
+CASE(cluster_resolve__index_outside_is_refused)
 {
     refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
            (struct sl_cluster_flags){.ps_hosts = "a:1,b:1", .task_index = 2}, NULL,
@@ -222,7 +225,7 @@ SL_CASE_WITH(cluster_resolve__index_outside_is_refused, enter_folder, leave_fold
            WORDS("--task-index=9223372036854775807", "16383"));
 }
 
-SL_CASE_WITH(cluster_resolve__no_cluster_names_every_source, enter_folder, leave_folder)
+CASE(cluster_resolve__no_cluster_names_every_source)
 {
     refuse(SL_ERR_INVALID, SL_CLUSTER_WORKER, (struct sl_cluster_flags)NOTHING, NULL,
            WORDS("--ps-hosts", "TF_CONFIG", "--endpoint-map", ".endpoint_map"));
@@ -231,7 +234,7 @@ SL_CASE_WITH(cluster_resolve__no_cluster_names_every_source, enter_folder, leave
            WORDS(".endpoint_map has no lines"));
 }
 
-SL_CASE_WITH(cluster_resolve__a_server_alone_is_on_loopback, enter_folder, leave_folder)
+CASE(cluster_resolve__a_server_alone_is_on_loopback)
 {
     struct sl_cluster cluster = resolve(SL_CLUSTER_PS, (struct sl_cluster_flags)NOTHING, NULL);
     assert_true(cluster.is_default);

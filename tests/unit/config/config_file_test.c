@@ -106,19 +106,20 @@ SL_CASE(config_file_read__names_the_file)
 static struct parsed parsed;
 static char path[] = "/tmp/starling_config_XXXXXX";
 
-static int begin(void **state)
+static void begin(void)
 {
     clear_variables();
     memcpy(path + sizeof path - 7, "XXXXXX", 6);
-    const int fd = mkstemp(path);
-    return fd < 0 ? -1 : close(fd);
+    assert_int_equal(close(mkstemp(path)), 0);
 }
 
-static int end(void **state)
+static void end(void)
 {
     clear_variables();
-    return unlink(path);
+    assert_int_equal(unlink(path), 0);
 }
+
+#define CASE(name) SL_CASE_WITH(name, begin(), end())
 
 static int parse(enum sl_program program, const char *text, const char *argument)
 {
@@ -138,7 +139,7 @@ static void check_lease(const char *source, const char *text)
     assert_non_null(strstr(given->source, source));
 }
 
-SL_CASE_WITH(config_file__flag_variable_own_section_all_default, begin, end)
+CASE(config_file__flag_variable_own_section_all_default)
 {
     static const char text[] =
         "[all]\nlease = 1s\n[server]\nlease = 2s\n[worker]\nbatch-size = 3\n";
@@ -156,7 +157,7 @@ SL_CASE_WITH(config_file__flag_variable_own_section_all_default, begin, end)
     sl_config_file_fini(&parsed.settings.file);
 }
 
-SL_CASE_WITH(config_file__a_value_of_higher_precedence_hides_no_error, begin, end)
+CASE(config_file__a_value_of_higher_precedence_hides_no_error)
 {
     setenv("PS_DISABLE_PIN_CORES", "1", 1);
     assert_int_equal(parse(SL_PROGRAM_PS, "[all]\npin-cores = true\n", NULL), SL_CLI_RUN);
@@ -175,7 +176,7 @@ SL_CASE_WITH(config_file__a_value_of_higher_precedence_hides_no_error, begin, en
     sl_config_file_fini(&parsed.settings.file);
 }
 
-SL_CASE_WITH(config_file__refuses_keys_and_values_with_their_place, begin, end)
+CASE(config_file__refuses_keys_and_values_with_their_place)
 {
     static const struct {
         enum sl_program program;
@@ -210,7 +211,7 @@ SL_CASE_WITH(config_file__refuses_keys_and_values_with_their_place, begin, end)
     sl_config_file_fini(&parsed.settings.file);
 }
 
-SL_CASE_WITH(config_file__lists_have_an_item_a_line, begin, end)
+CASE(config_file__lists_have_an_item_a_line)
 {
     assert_int_equal(
         parse(SL_PROGRAM_PS, "[server]\ndpdk-device = a?addr=1.1.1.1\n  b?addr=1.1.1.2\n", NULL),
@@ -220,7 +221,7 @@ SL_CASE_WITH(config_file__lists_have_an_item_a_line, begin, end)
     sl_settings_fini(&parsed.settings);
 }
 
-SL_CASE_WITH(config_file__a_list_with_commas_continues_on_indented_lines, begin, end)
+CASE(config_file__a_list_with_commas_continues_on_indented_lines)
 {
     char text[8192] = "[all]\nlease = 1s\n[server]\nps-hosts = 10.0.0.1:1,10.0.0.2:2,\n",
          *at = text;
@@ -246,7 +247,7 @@ SL_CASE_WITH(config_file__a_list_with_commas_continues_on_indented_lines, begin,
 }
 
 /* The file that the package installs, with its example. */
-SL_CASE_WITH(config_file__installed_file_is_right_with_its_example, begin, end)
+CASE(config_file__installed_file_is_right_with_its_example)
 {
     static char text[65536], *to = text;
     FILE *in = fopen(INSTALLED_FILE, "r");
@@ -274,7 +275,7 @@ SL_CASE_WITH(config_file__installed_file_is_right_with_its_example, begin, end)
 }
 
 /* The environment has precedence, TF_CONFIG too. */
-SL_CASE_WITH(config_file__describes_no_cluster_beside_the_environment, begin, end)
+CASE(config_file__describes_no_cluster_beside_the_environment)
 {
     static const char text[] = "[all]\nps-hosts = f:1\nnum-workers = 7\ntask-index = 0\n";
     assert_int_equal(parse(SL_PROGRAM_PS, text, NULL), SL_CLI_RUN);
@@ -295,7 +296,7 @@ SL_CASE_WITH(config_file__describes_no_cluster_beside_the_environment, begin, en
     sl_settings_fini(&parsed.settings);
 }
 
-SL_CASE_WITH(config_file__values_are_listed_with_their_sources, begin, end)
+CASE(config_file__values_are_listed_with_their_sources)
 {
     setenv("PS_DISABLE_PIN_CORES", "0", 1);
     assert_int_equal(parse(SL_PROGRAM_PS, "[server]\nps-hosts = h:1\n", "--memory-limit=64G"), 0);

@@ -24,12 +24,11 @@ static const char *const VARIABLES[] = {
     "PS_HEARTBEAT_TIMEOUT",
 };
 
-static int unset_all(void **state)
+static void unset_all(void)
 {
     for (size_t i = 0; i < sizeof VARIABLES / sizeof VARIABLES[0]; i++) {
         unsetenv(VARIABLES[i]);
     }
-    return 0;
 }
 
 static void set(const char *name, const char *value)
@@ -80,7 +79,9 @@ static void refuse_with(const char *const *words)
     expect_words(reason.text, words);
 }
 
-SL_CASE_WITH(dmlc_read__takes_what_is_said, unset_all, unset_all)
+#define CASE(name) SL_CASE_WITH(name, unset_all(), unset_all())
+
+CASE(dmlc_read__takes_what_is_said)
 {
     set_job("server");
     set("DMLC_INTERFACE", "eth5");
@@ -115,7 +116,7 @@ SL_CASE_WITH(dmlc_read__takes_what_is_said, unset_all, unset_all)
     assert_null(read_all().rdma);
 }
 
-SL_CASE_WITH(dmlc_read__rdma_has_three_names, unset_all, unset_all)
+CASE(dmlc_read__rdma_has_three_names)
 {
     static const char *const names[] = {"1", "ibverbs", "rdma"};
     set_job("server");
@@ -125,14 +126,14 @@ SL_CASE_WITH(dmlc_read__rdma_has_three_names, unset_all, unset_all)
     }
 }
 
-SL_CASE_WITH(dmlc_read__an_interface_of_auto_is_none, unset_all, unset_all)
+CASE(dmlc_read__an_interface_of_auto_is_none)
 {
     set_job("server");
     set("DMLC_INTERFACE", "auto");
     assert_string_equal(read_all().interface, "");
 }
 
-SL_CASE_WITH(dmlc_read__a_worker_may_have_byteps_id, unset_all, unset_all)
+CASE(dmlc_read__a_worker_may_have_byteps_id)
 {
     set_job("worker");
     set("DMLC_WORKER_ID", "3");
@@ -144,7 +145,7 @@ SL_CASE_WITH(dmlc_read__a_worker_may_have_byteps_id, unset_all, unset_all)
     assert_int_equal(read_all().rank, 2);
 }
 
-SL_CASE_WITH(dmlc_read__bad_values_name_what_is_accepted, unset_all, unset_all)
+CASE(dmlc_read__bad_values_name_what_is_accepted)
 {
     static const struct {
         const char *name, *value, *accepted;
@@ -172,14 +173,14 @@ SL_CASE_WITH(dmlc_read__bad_values_name_what_is_accepted, unset_all, unset_all)
         {"PS_HEARTBEAT_TIMEOUT", "86400", "from 0 to 3600"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        unset_all(state);
+        unset_all();
         set_job("worker");
         set(cases[i].name, cases[i].value);
         refuse_with(WORDS(cases[i].name, cases[i].value, cases[i].accepted));
     }
 }
 
-SL_CASE_WITH(dmlc_read__heartbeats_come_more_than_once_a_timeout, unset_all, unset_all)
+CASE(dmlc_read__heartbeats_come_more_than_once_a_timeout)
 {
     set("PS_HEARTBEAT_TIMEOUT", "5");
     set("PS_HEARTBEAT_INTERVAL", "5");
@@ -210,7 +211,7 @@ static void refuse_cluster(enum sl_cluster_role role, struct sl_cluster_flags fl
     expect_words(reason.text, words);
 }
 
-SL_CASE_WITH(cluster_resolve__dmlc_and_flags_that_agree, unset_all, unset_all)
+CASE(cluster_resolve__dmlc_and_flags_that_agree)
 {
     set_job("scheduler");
     set("DMLC_ROLE", "");
@@ -227,7 +228,7 @@ SL_CASE_WITH(cluster_resolve__dmlc_and_flags_that_agree, unset_all, unset_all)
 
 #define NOTHING ((struct sl_cluster_flags){.task_index = -1})
 
-SL_CASE_WITH(cluster_resolve__dmlc_contradictions_name_both, unset_all, unset_all)
+CASE(cluster_resolve__dmlc_contradictions_name_both)
 {
     set_job("server");
     refuse_cluster(SL_CLUSTER_PS,
@@ -253,7 +254,7 @@ SL_CASE_WITH(cluster_resolve__dmlc_contradictions_name_both, unset_all, unset_al
                    WORDS("DMLC_ROLE=worker", "scheduler or server", "starling-worker"));
     set("DMLC_ROLE", "");
     refuse_cluster(SL_CLUSTER_PS, NOTHING, NULL, WORDS("DMLC_ROLE is not set", "--job-name"));
-    unset_all(state);
+    unset_all();
     refuse_cluster(SL_CLUSTER_PS,
                    (struct sl_cluster_flags){.task_index = -1, .job_name = "scheduler"}, NULL,
                    WORDS("--job-name=scheduler", "DMLC_PS_ROOT_URI"));

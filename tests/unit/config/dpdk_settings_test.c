@@ -10,11 +10,6 @@
 static struct parsed parsed;             /* large */
 static struct sl_dpdk_settings settings; /* large */
 
-static int unset(void **state)
-{
-    return unsetenv(VARIABLE);
-}
-
 static int read_devices(const char *const *arguments)
 {
     assert_int_equal(parse_settings(SL_PROGRAM_WORKER, arguments, &parsed), SL_CLI_RUN);
@@ -41,14 +36,18 @@ static void refuse(const char *const *arguments, int err, const char *source, co
     assert_string_equal(settings.text, "untouched");
 }
 
-SL_CASE_WITH(dpdk_settings_read__nothing_is_none, unset, unset)
+#define CASE(name)                                                                                 \
+    SL_CASE_WITH(name, assert_int_equal(unsetenv(VARIABLE), 0),                                    \
+                 assert_int_equal(unsetenv(VARIABLE), 0))
+
+CASE(dpdk_settings_read__nothing_is_none)
 {
     expect(NO_ARGUMENTS, "");
     assert_int_equal(setenv(VARIABLE, "", 1), 0);
     expect(NO_ARGUMENTS, "");
 }
 
-SL_CASE_WITH(dpdk_settings_read__takes_several_flags, unset, unset)
+CASE(dpdk_settings_read__takes_several_flags)
 {
     expect(ARGUMENTS("--dpdk-device", "a?addr=10.0.0.1/24", "--dpdk-device",
                      "b,x=y?addr=10.0.0.2;c?addr=10.0.0.3"),
@@ -57,7 +56,7 @@ SL_CASE_WITH(dpdk_settings_read__takes_several_flags, unset, unset)
     assert_string_equal(settings.first.host, "10.0.0.1");
 }
 
-SL_CASE_WITH(dpdk_settings_read__flags_go_before_the_variable, unset, unset)
+CASE(dpdk_settings_read__flags_go_before_the_variable)
 {
     assert_int_equal(setenv(VARIABLE, "b?addr=10.0.0.2;c?addr=10.0.0.3", 1), 0);
     expect(ARGUMENTS("--dpdk-device", "a?addr=10.0.0.1"), "a?addr=10.0.0.1");
@@ -65,7 +64,7 @@ SL_CASE_WITH(dpdk_settings_read__flags_go_before_the_variable, unset, unset)
     assert_string_equal(settings.first.name, "b");
 }
 
-SL_CASE_WITH(dpdk_settings_read__names_what_is_wrong, unset, unset)
+CASE(dpdk_settings_read__names_what_is_wrong)
 {
     refuse(ARGUMENTS("--dpdk-device", "net_memif0"), SL_ERR_INVALID,
            "--dpdk-device=\"net_memif0\": ", "addr is missing");
@@ -75,7 +74,7 @@ SL_CASE_WITH(dpdk_settings_read__names_what_is_wrong, unset, unset)
     refuse(NO_ARGUMENTS, SL_ERR_INVALID, VARIABLE "=\"b\": ", "addr is missing");
 }
 
-SL_CASE_WITH(dpdk_settings_read__refuses_too_many, unset, unset)
+CASE(dpdk_settings_read__refuses_too_many)
 {
     char text[SL_DPDK_SETTINGS_DEVICES * 32 + 64] = "";
     size_t used = 0;

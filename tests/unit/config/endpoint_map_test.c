@@ -10,17 +10,13 @@
 
 static char path[64];
 
-static int make_file(void **state)
+static void make_file(void)
 {
     snprintf(path, sizeof path, "/tmp/starling_map_XXXXXX");
-    const int fd = mkstemp(path);
-    return fd < 0 ? -1 : close(fd);
+    assert_int_equal(close(mkstemp(path)), 0);
 }
 
-static int remove_file(void **state)
-{
-    return unlink(path);
-}
+#define CASE(name) SL_CASE_WITH(name, make_file(), unlink(path))
 
 static void write_file(const char *text, size_t bytes)
 {
@@ -37,7 +33,7 @@ static int read_text(const char *text, size_t bytes, struct sl_endpoint_map *map
     return sl_endpoint_map_read(path, map, reason);
 }
 
-SL_CASE_WITH(endpoint_map_read__takes_lines_blanks_comments_and_crlf, make_file, remove_file)
+CASE(endpoint_map_read__takes_lines_blanks_comments_and_crlf)
 {
     const char text[] = "# a comment = with an equals sign\n"
                         "\n"
@@ -59,7 +55,7 @@ SL_CASE_WITH(endpoint_map_read__takes_lines_blanks_comments_and_crlf, make_file,
     sl_endpoint_map_fini(&map);
 }
 
-SL_CASE_WITH(endpoint_map_read__refuses_with_file_and_line, make_file, remove_file)
+CASE(endpoint_map_read__refuses_with_file_and_line)
 {
     static const struct {
         const char *text;
@@ -113,7 +109,7 @@ SL_CASE_WITH(endpoint_map_read__refuses_with_file_and_line, make_file, remove_fi
     }
 }
 
-SL_CASE_WITH(endpoint_map_read__rdma_beside_tcp_is_the_bypass_one, make_file, remove_file)
+CASE(endpoint_map_read__rdma_beside_tcp_is_the_bypass_one)
 {
     const char text[] = "a:1=rdma://[::1]:5 , tcp://b:6\n"
                         "a:2=b:7,rdma://b:7\n"
@@ -139,7 +135,7 @@ SL_CASE_WITH(endpoint_map_read__rdma_beside_tcp_is_the_bypass_one, make_file, re
     sl_endpoint_map_fini(&map);
 }
 
-SL_CASE_WITH(endpoint_map_read__nul_byte_is_refused, make_file, remove_file)
+CASE(endpoint_map_read__nul_byte_is_refused)
 {
     const char text[] = "a:1=b:2\nc:3=d:4\0evil\n";
     struct sl_endpoint_map map;
@@ -148,7 +144,7 @@ SL_CASE_WITH(endpoint_map_read__nul_byte_is_refused, make_file, remove_file)
     assert_non_null(strstr(reason.text, ":2: a NUL byte"));
 }
 
-SL_CASE_WITH(endpoint_map_read__same_port_0_or_other_scheme_is_no_clash, make_file, remove_file)
+CASE(endpoint_map_read__same_port_0_or_other_scheme_is_no_clash)
 {
     const char text[] = "a:1=b:0\na:2=b:0\na:3=tcp://b:9\na:4=rdma://b:9\n";
     struct sl_endpoint_map map;
@@ -181,7 +177,7 @@ SL_CASE(endpoint_map_read__endless_file_is_too_large)
     assert_non_null(strstr(reason.text, "larger than 1048576 bytes"));
 }
 
-SL_CASE_WITH(endpoint_map_read__stops_at_the_limit_of_lines, make_file, remove_file)
+CASE(endpoint_map_read__stops_at_the_limit_of_lines)
 {
     FILE *file = fopen(path, "w");
     assert_non_null(file);
@@ -203,7 +199,7 @@ SL_CASE_WITH(endpoint_map_read__stops_at_the_limit_of_lines, make_file, remove_f
     assert_non_null(strstr(reason.text, ":1025: more than 1024"));
 }
 
-SL_CASE_WITH(endpoint_map_find__ignores_case_but_not_the_port, make_file, remove_file)
+CASE(endpoint_map_find__ignores_case_but_not_the_port)
 {
     const char text[] = "Host:1=b:2\n";
     struct sl_endpoint_map map;

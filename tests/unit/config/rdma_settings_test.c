@@ -6,11 +6,15 @@
 
 static struct parsed parsed;
 
-static int unset_all(void **state)
+static void unset_all(void)
 {
-    return unsetenv("STARLING_RDMA_DEVICE") | unsetenv("STARLING_RDMA_GID_INDEX") |
-           unsetenv("MC_GID_INDEX") | unsetenv("NCCL_IB_GID_INDEX");
+    unsetenv("STARLING_RDMA_DEVICE");
+    unsetenv("STARLING_RDMA_GID_INDEX");
+    unsetenv("MC_GID_INDEX");
+    unsetenv("NCCL_IB_GID_INDEX");
 }
+
+#define CASE(name) SL_CASE_WITH(name, unset_all(), unset_all())
 
 static void set(const char *name, const char *value)
 {
@@ -45,7 +49,7 @@ static void refuse(const char *const *arguments, const char *const *words)
     expect_words(parsed.reason.text, words);
 }
 
-SL_CASE_WITH(rdma_settings_read__says_nothing_where_nothing_is_set, unset_all, unset_all)
+CASE(rdma_settings_read__says_nothing_where_nothing_is_set)
 {
     set("STARLING_RDMA_DEVICE", "");
     set("MC_GID_INDEX", "");
@@ -55,12 +59,12 @@ SL_CASE_WITH(rdma_settings_read__says_nothing_where_nothing_is_set, unset_all, u
     assert_false(settings.has_gid_index);
 }
 
-SL_CASE_WITH(rdma_settings_read__takes_each_variable, unset_all, unset_all)
+CASE(rdma_settings_read__takes_each_variable)
 {
     static const char *const names[] = {"STARLING_RDMA_GID_INDEX", "MC_GID_INDEX",
                                         "NCCL_IB_GID_INDEX"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        unset_all(state);
+        unset_all();
         set(names[i], "3");
         assert_int_equal(read_all(NO_ARGUMENTS).gid_index, 3);
     }
@@ -68,7 +72,7 @@ SL_CASE_WITH(rdma_settings_read__takes_each_variable, unset_all, unset_all)
     assert_string_equal(read_all(NO_ARGUMENTS).device, "mlx5_0,mlx5_bond-1.2");
 }
 
-SL_CASE_WITH(rdma_settings_read__variables_must_agree, unset_all, unset_all)
+CASE(rdma_settings_read__variables_must_agree)
 {
     struct sl_rdma_settings settings;
     set("STARLING_RDMA_GID_INDEX", "0");
@@ -87,18 +91,18 @@ SL_CASE_WITH(rdma_settings_read__variables_must_agree, unset_all, unset_all)
 }
 
 /* Those of other programs, which may be set for them alone. */
-SL_CASE_WITH(rdma_settings_read__bad_values_of_others_are_a_flaw, unset_all, unset_all)
+CASE(rdma_settings_read__bad_values_of_others_are_a_flaw)
 {
     set("MC_GID_INDEX", "-1");
     expect_flaw(WORDS("MC_GID_INDEX=-1", "from 0 to 65535"));
-    unset_all(state);
+    unset_all();
     set("NCCL_IB_GID_INDEX", "auto");
     expect_flaw(WORDS("NCCL_IB_GID_INDEX=auto", "from 0 to 65535"));
     set("STARLING_RDMA_GID_INDEX", "first");
     refuse(NO_ARGUMENTS, WORDS("STARLING_RDMA_GID_INDEX=first", "from 0 to 65535"));
 }
 
-SL_CASE_WITH(rdma_settings_read__a_flag_goes_before_all, unset_all, unset_all)
+CASE(rdma_settings_read__a_flag_goes_before_all)
 {
     set("STARLING_RDMA_DEVICE", "a");
     set("MC_GID_INDEX", "1");
@@ -108,7 +112,7 @@ SL_CASE_WITH(rdma_settings_read__a_flag_goes_before_all, unset_all, unset_all)
     assert_int_equal(settings.gid_index, 7);
 }
 
-SL_CASE_WITH(rdma_settings_read__bad_values_name_what_is_accepted, unset_all, unset_all)
+CASE(rdma_settings_read__bad_values_name_what_is_accepted)
 {
     static const char *const devices[] = {",", "a,", ",a", "a,,b", "a b", "a/b", "m\xc3\xbc"};
     char many[300];

@@ -9,10 +9,9 @@
 
 static struct parsed parsed;
 
-static int clear(void **state)
+static void clear(void)
 {
     clear_variables();
-    return 0;
 }
 
 static const struct sl_settings *expect(enum sl_program program, const char *const *arguments)
@@ -29,7 +28,9 @@ static void refuse(enum sl_program program, const char *const *arguments, const 
     expect_words(parsed.reason.text, words);
 }
 
-SL_CASE_WITH(settings__defaults, clear, clear)
+#define CASE(name) SL_CASE_WITH(name, clear(), clear())
+
+CASE(settings__defaults)
 {
     const struct sl_settings *settings = expect(SL_PROGRAM_PS, NO_ARGUMENTS);
     assert_int_equal(settings->reactors.count, 4);
@@ -49,7 +50,7 @@ SL_CASE_WITH(settings__defaults, clear, clear)
     assert_int_equal(parsed.settings.reactors.count, 16);
 }
 
-SL_CASE_WITH(settings__objects, clear, clear)
+CASE(settings__objects)
 {
     const struct sl_objects_settings *objects = &expect(SL_PROGRAM_PS, NO_ARGUMENTS)->objects;
     assert_null(objects->name);
@@ -78,7 +79,7 @@ SL_CASE_WITH(settings__objects, clear, clear)
     assert_string_equal(expect(SL_PROGRAM_WORKER, NO_ARGUMENTS)->objects.catalogue, "h:2");
 }
 
-SL_CASE_WITH(settings__flags_and_variables_of_servers, clear, clear)
+CASE(settings__flags_and_variables_of_servers)
 {
     static const char *const variables[][2] = {
         {"STARLING_PS_REACTORS", "3"},        {"STARLING_PS_POLLING", "TRUE"},
@@ -120,7 +121,7 @@ SL_CASE_WITH(settings__flags_and_variables_of_servers, clear, clear)
 }
 
 /* StarServer's names stay. */
-SL_CASE_WITH(settings__older_names_of_variables, clear, clear)
+CASE(settings__older_names_of_variables)
 {
     setenv("NETWORK_PS_CORE_NUMBER", "256", 1);
     setenv("NETWORK_WORKER_CORE_NUMBER", "0", 1);
@@ -137,7 +138,7 @@ SL_CASE_WITH(settings__older_names_of_variables, clear, clear)
     assert_false(expect(SL_PROGRAM_PS, NO_ARGUMENTS)->reactors.pin_cores);
 }
 
-SL_CASE_WITH(settings__both_names_must_agree, clear, clear)
+CASE(settings__both_names_must_agree)
 {
     setenv("NETWORK_PS_CORE_NUMBER", "2", 1);
     setenv("STARLING_PS_REACTORS", "2", 1);
@@ -153,7 +154,7 @@ SL_CASE_WITH(settings__both_names_must_agree, clear, clear)
     refuse(SL_PROGRAM_WORKER, NO_ARGUMENTS, WORDS("WORKER_DISABLE_PIN_CORES is 0"));
 }
 
-SL_CASE_WITH(settings__bad_values_name_source_value_and_accepted, clear, clear)
+CASE(settings__bad_values_name_source_value_and_accepted)
 {
     static const struct {
         enum sl_program program;
@@ -194,7 +195,7 @@ SL_CASE_WITH(settings__bad_values_name_source_value_and_accepted, clear, clear)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char begins[128], flag[128];
         const bool is_flag = cases[i].name[0] == '-';
-        clear(NULL);
+        clear();
         (void)snprintf(begins, sizeof begins, "%s=%s: accepts ", cases[i].name, cases[i].value);
         (void)snprintf(flag, sizeof flag, "%s=%s", cases[i].name, cases[i].value);
         if (!is_flag) {
@@ -222,7 +223,7 @@ static void accept_checkpoint(const char *const *arguments, bool orders)
         0);
 }
 
-SL_CASE_WITH(settings_check_checkpoint__a_setting_needs_a_directory, clear, clear)
+CASE(settings_check_checkpoint__a_setting_needs_a_directory)
 {
     static const char *const flags[] = {"--checkpoint-every=5", "--checkpoint-incrementals=5",
                                         "--checkpoint-keep=5",  "--checkpoint-compression=5",
@@ -238,7 +239,7 @@ SL_CASE_WITH(settings_check_checkpoint__a_setting_needs_a_directory, clear, clea
 }
 
 /* A scheduler starts checkpoints, and may share variables with the servers. */
-SL_CASE_WITH(settings_check_checkpoint__a_scheduler_needs_none, clear, clear)
+CASE(settings_check_checkpoint__a_scheduler_needs_none)
 {
     setenv("STARLING_CHECKPOINT_KEEP", "5", 1);
     accept_checkpoint(ARGUMENTS("--checkpoint-every=5", "--checkpoint-incrementals=2"), true);
@@ -251,7 +252,7 @@ static int resolve(enum sl_program program, const char *const *arguments)
     return sl_settings_resolve(program, &parsed.cli, &parsed.settings, &parsed.reason);
 }
 
-SL_CASE_WITH(settings_resolve__lease_and_heartbeat_timeout_must_agree, clear, clear)
+CASE(settings_resolve__lease_and_heartbeat_timeout_must_agree)
 {
     const char *const some[] = {"--ps-hosts=a:1", "--lease=3", NULL};
     setenv("PS_HEARTBEAT_TIMEOUT", "5", 1);
@@ -266,7 +267,7 @@ SL_CASE_WITH(settings_resolve__lease_and_heartbeat_timeout_must_agree, clear, cl
     sl_settings_fini(&parsed.settings);
 }
 
-SL_CASE_WITH(settings_resolve__reactors_and_group_size_must_agree, clear, clear)
+CASE(settings_resolve__reactors_and_group_size_must_agree)
 {
     setenv("DMLC_ROLE", "server", 1);
     setenv("DMLC_PS_ROOT_URI", "127.0.0.1", 1);
@@ -283,7 +284,7 @@ SL_CASE_WITH(settings_resolve__reactors_and_group_size_must_agree, clear, clear)
     sl_settings_fini(&parsed.settings);
 }
 
-SL_CASE_WITH(settings_resolve__num_workers_and_hosts_must_agree, clear, clear)
+CASE(settings_resolve__num_workers_and_hosts_must_agree)
 {
     assert_int_equal(resolve(SL_PROGRAM_PS, ARGUMENTS("--ps-hosts=a:1", "--num-workers=3")), 0);
     assert_int_equal(parsed.settings.cluster.worker_count, 3);

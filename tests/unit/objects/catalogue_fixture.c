@@ -78,6 +78,15 @@ void begin_catalogue_with(uint32_t replicas, uint32_t keep_versions)
     create(1, 0, replicas, keep_versions);
 }
 
+void begin_catalogue_of_six(void)
+{
+    known_term = 0;
+    begin_catalogue(1000, 0);
+    for (uint64_t node = 1; node <= 6; node++) {
+        assert_int_equal(attach(node), 0);
+    }
+}
+
 void end_catalogue(void)
 {
     struct sl_list_link *link;

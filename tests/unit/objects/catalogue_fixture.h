@@ -15,6 +15,8 @@ extern uint64_t known_term; /* that attaching nodes know; 0 for a test to begin 
 void begin_catalogue(uint64_t term, uint32_t settle_ms);
 /* With replicas of parts; keep_versions 0: the default. */
 void begin_catalogue_with(uint32_t replicas, uint32_t keep_versions);
+/* With nodes 1 to 6 attached. */
+void begin_catalogue_of_six(void);
 void end_catalogue(void);
 
 /* Sends a message of a node, and returns the answer; NULL: there was none. Every message of the

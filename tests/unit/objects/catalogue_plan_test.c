@@ -17,7 +17,7 @@ static struct model model;
 static uint64_t complete_ms[NODES_MAX]; /* 0: not yet */
 
 /* "llama@1" of `BLOCKS` blocks at node 1. */
-static int setup(void **state)
+static void setup(void)
 {
     uint64_t epoch, version;
     begin_catalogue(1000, 0);
@@ -25,16 +25,9 @@ static int setup(void **state)
     memset(complete_ms, 0, sizeof complete_ms);
     assert_int_equal(attach(1), 0);
     assert_int_equal(begin(1, "llama", 0, &epoch, &version), 0);
-    return 0;
 }
 
-static int teardown(void **state)
-{
-    end_catalogue();
-    return 0;
-}
-
-#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, setup(), end_catalogue())
 
 static void commit(void)
 {
@@ -402,7 +395,7 @@ static void check_arrivals(uint32_t percent)
 {
     uint64_t begin_ms[NODES_MAX] = {0}, sum_ms = 0, slowest_ms = 0;
     const uint32_t count = 64, spread = BLOCKS * percent / 100;
-    (void)setup(NULL);
+    setup();
     commit();
     for (uint32_t unit = 0, added = 0; added < count || !is_over(); unit++) {
         while (added < count && unit >= added * spread / count) {

@@ -7,24 +7,7 @@
 #include "tests/support/unit.h"
 #include "tests/unit/objects/catalogue_fixture.h"
 
-/* Nodes 1 to 6 are attached. */
-static int setup(void **state)
-{
-    known_term = 0;
-    begin_catalogue(1000, 0);
-    for (uint64_t node = 1; node <= 6; node++) {
-        assert_int_equal(attach(node), 0);
-    }
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    end_catalogue();
-    return 0;
-}
-
-#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, begin_catalogue_of_six(), end_catalogue())
 
 static struct sl_objects_message hold_with(const struct sl_objects_record *record, uint32_t blocks)
 {

@@ -64,7 +64,7 @@ static void open_directory(void)
     assert_int_equal(sl_objects_directory_start(world->directory, world->reactor), 0);
 }
 
-static int setup(void **state)
+static void setup(void)
 {
     struct sl_reactor_options options = {.core = -1, .name = "test", .stepped = true, .seed = 7};
     world = calloc(1, sizeof *world);
@@ -75,7 +75,6 @@ static int setup(void **state)
     assert_int_equal(sl_reactor_connect(&world->reactor, 1), 0);
     (void)sl_reactor_turn(world->reactor, sl_reactor_now_ns(world->reactor));
     open_directory();
-    return 0;
 }
 
 /* Removals on a disk that has stopped go on until the directory stops. */
@@ -98,16 +97,15 @@ static void end_directory(void)
     sl_objects_directory_close(&world->directory);
 }
 
-static int teardown(void **state)
+static void teardown(void)
 {
     end_directory();
     sl_reactor_destroy(&world->reactor);
     memory_disk_fini(&world->disk);
     free(world);
-    return 0;
 }
 
-#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, setup(), teardown())
 
 static void on_done(void *ctx, int err, const char *reason)
 {

@@ -10,19 +10,7 @@
 
 static struct nodes nodes;
 
-static int setup(void **state)
-{
-    nodes_init(&nodes, 3, 0);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    nodes_fini(&nodes);
-    return 0;
-}
-
-#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, nodes_init(&nodes, 3, 0), nodes_fini(&nodes))
 
 enum { BLOCK = SL_OBJECTS_BLOCK_BYTES };
 

@@ -12,23 +12,21 @@ static uint8_t *from, to[BYTES];
 static char address[256];
 
 /* Node 0 hosts the catalogue; node 1 has published "model@1". */
-static int setup(void **state)
+static void setup(void)
 {
     nodes_init(&nodes, 3, 0);
     from = nodes_bytes(BYTES, 3);
     (void)snprintf(address, sizeof address, "%s", sl_objects_address(nodes.node[0]));
     assert_int_equal(nodes_publish(nodes.node[1], "model", SL_ORIGIN_CALLER, from, BYTES), 1);
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(void)
 {
     nodes_fini(&nodes);
     free(from);
-    return 0;
 }
 
-#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, setup(), teardown())
 
 /* Returns when the others have attached: what a catalogue promises about earlier numbers and
  * publishers needs them to come within its first 300 ms, which a busy machine may not keep. */

@@ -7,23 +7,16 @@
 #include "tests/unit/objects/catalogue_fixture.h"
 
 /* Nodes 1 to 6 are attached. */
-static int setup(void **state)
+static void setup(void)
 {
     known_term = 0;
     begin_catalogue_with(0, 0);
     for (uint64_t node = 1; node <= 6; node++) {
         assert_int_equal(attach(node), 0);
     }
-    return 0;
 }
 
-static int teardown(void **state)
-{
-    end_catalogue();
-    return 0;
-}
-
-#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, setup(), end_catalogue())
 
 static int attach_keeper(uint64_t node)
 {

@@ -37,22 +37,20 @@ static void start_agent(void)
     nodes_expect(sl_objects_create_with(&options, &setup, &agent));
 }
 
-static int setup(void **state)
+static void setup(void)
 {
     (void)snprintf(name, sizeof name, "test-%d", (int)getpid());
     nodes_init(&nodes, 1, 0);
     start_agent();
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(void)
 {
     sl_objects_destroy(&agent);
     nodes_fini(&nodes);
-    return 0;
 }
 
-#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, setup(), teardown())
 
 static void expect(int err)
 {

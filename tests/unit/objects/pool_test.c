@@ -25,23 +25,21 @@ static void shrunk(void *context, struct sl_objects_pool_version *version)
     freed_count += version->resident_count == 0;
 }
 
-static int setup(void **state)
+static void setup(void)
 {
     memory = malloc(SLOTS * BLOCK);
     assert_non_null(memory);
     assert_int_equal(sl_objects_pool_init(&pool, memory, SLOTS * BLOCK + 1, shrunk, &pool), 0);
     shrunk_count = freed_count = 0;
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(void)
 {
     sl_objects_pool_fini(&pool);
     free(memory);
-    return 0;
 }
 
-#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, setup(), teardown())
 
 static struct sl_objects_pool_key key_of(uint64_t number)
 {

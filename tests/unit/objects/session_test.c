@@ -17,21 +17,19 @@ static uint8_t *bytes;
 
 enum { BYTES = 3 * SL_OBJECTS_BLOCK_BYTES + 5 };
 
-static int setup(void **state)
+static void setup(void)
 {
     nodes_init(&nodes, 2, 0);
     bytes = nodes_bytes(BYTES, 1);
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(void)
 {
     nodes_fini(&nodes);
     free(bytes);
-    return 0;
 }
 
-#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, setup(), teardown())
 
 static int fds[SL_OBJECTS_SESSION_FDS_MAX];
 

@@ -61,7 +61,7 @@ static void begin(uint32_t keepers, bool has_disk, uint32_t replicas)
     start(keepers + 1, false, false, 0);
 }
 
-static int setup(void **state)
+static void setup(void)
 {
     sl_log_setup(SL_LOG_ERROR, "store");
     memset(&nodes, 0, sizeof nodes);
@@ -71,10 +71,9 @@ static int setup(void **state)
     bytes = nodes_bytes(BYTES, 1);
     fetched = calloc(1, BYTES);
     assert_non_null(fetched);
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(void)
 {
     nodes_fini(&nodes);
     for (uint32_t i = 0; i < NODES_MAX; i++) {
@@ -82,10 +81,9 @@ static int teardown(void **state)
     }
     free(bytes);
     free(fetched);
-    return 0;
 }
 
-#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, setup(), teardown())
 
 static uint32_t holders_of(const char *name)
 {

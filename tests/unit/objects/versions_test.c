@@ -7,21 +7,14 @@
 static struct nodes nodes;
 static uint8_t bytes[1000], other[1000], to[1000];
 
-static int setup(void **state)
+static void setup(void)
 {
     nodes_init(&nodes, 2, 0);
     memset(bytes, 1, sizeof bytes);
     memset(other, 2, sizeof other);
-    return 0;
 }
 
-static int teardown(void **state)
-{
-    nodes_fini(&nodes);
-    return 0;
-}
-
-#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, setup(), nodes_fini(&nodes))
 
 /* Begins and commits; returns the error. Ends the publication only if it failed. */
 static int publish(uint32_t node, const struct sl_publish_options *more, uint8_t *memory)

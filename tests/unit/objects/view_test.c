@@ -56,7 +56,7 @@ static void start_reader(void)
     nodes_expect(sl_objects_create(by_agent ? &options : &own, &reader));
 }
 
-static int setup(void **state)
+static void setup(void)
 {
     nodes_init(&nodes, 1, 0);
     if (by_agent) {
@@ -64,19 +64,17 @@ static int setup(void **state)
     }
     start_reader();
     nodes_expect(sl_subscription_open(reader, NAME, NULL, NODES_TIMEOUT, &subscription));
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(void)
 {
     sl_subscription_close(&subscription);
     sl_objects_destroy(&reader);
     sl_objects_destroy(&agent);
     nodes_fini(&nodes);
-    return 0;
 }
 
-#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, setup(), teardown())
 
 static uint64_t publish(uint32_t seed)
 {

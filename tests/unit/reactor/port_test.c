@@ -20,20 +20,19 @@ static void user_port_fini(struct sl_port *port)
     uses_freed += ((struct user_port *)port)->uses;
 }
 
-static int setup(void **state)
+static void setup(void)
 {
     for (uint32_t i = 0; i < REACTORS; i++) {
         const struct sl_reactor_options options = {
             .name = "r", .index = i, .core = -1, .stepped = true};
-        if (sl_reactor_create(&options, &reactors[i]) != 0) {
-            return -1;
-        }
+        assert_int_equal(sl_reactor_create(&options, &reactors[i]), 0);
     }
     uses_freed = 0;
-    return sl_port_set_create(reactors, REACTORS, NULL, sizeof(struct user_port), &set);
+    assert_int_equal(sl_port_set_create(reactors, REACTORS, NULL, sizeof(struct user_port), &set),
+                     0);
 }
 
-static int teardown(void **state)
+static void teardown(void)
 {
     if (set != NULL) {
         sl_port_set_destroy(&set, NULL);
@@ -41,7 +40,6 @@ static int teardown(void **state)
     for (uint32_t i = 0; i < REACTORS; i++) {
         sl_reactor_destroy(&reactors[i]);
     }
-    return 0;
 }
 
 static void *find_port(void *ctx)
@@ -63,7 +61,9 @@ static struct sl_port *port_of_another_thread(void)
     return port;
 }
 
-SL_CASE_WITH(port_here__gives_each_thread_its_own, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, setup(), teardown())
+
+CASE(port_here__gives_each_thread_its_own)
 {
     struct sl_port *mine = find_port(NULL);
     assert_non_null(mine);
@@ -82,7 +82,7 @@ static void count(void *ctx, uint64_t a, uint64_t b)
     *(uint64_t *)ctx += a;
 }
 
-SL_CASE_WITH(port_post__reaches_the_reactor_and_back, setup, teardown)
+CASE(port_post__reaches_the_reactor_and_back)
 {
     struct sl_port *port = find_port(NULL);
     uint64_t there = 0, back = 0;
@@ -99,7 +99,7 @@ SL_CASE_WITH(port_post__reaches_the_reactor_and_back, setup, teardown)
 }
 
 /* A reactor that is not in the set, turned by the test. */
-SL_CASE_WITH(port_open__gives_an_outside_reactor_lanes_both_ways, setup, teardown)
+CASE(port_open__gives_an_outside_reactor_lanes_both_ways)
 {
     const struct sl_reactor_options options = {.name = "outside", .core = -1, .stepped = true};
     struct sl_reactor *outside;

@@ -11,21 +11,19 @@ static uint32_t fd_count;
 static const uint64_t packet = 0x0123456789abcdef;
 static uint64_t got;
 
-static int setup(void **state)
+static void setup(void)
 {
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
     got = 0;
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(void)
 {
     (void)close(pair[0]);
     (void)close(pair[1]);
-    return 0;
 }
 
-#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, setup(), teardown())
 
 static uint32_t open_descriptors(void)
 {

@@ -9,7 +9,7 @@
 /* ---- Trains -----------------------------------------------------------------------------------
  */
 
-SL_CASE_WITH(bundle__has_all_short_frames, setup, teardown)
+CASE(bundle__has_all_short_frames)
 {
     static const uint32_t sizes[] = {0, 64, 1, 300, 7, 64};
     uint8_t *frames[6];
@@ -41,7 +41,7 @@ SL_CASE_WITH(bundle__has_all_short_frames, setup, teardown)
     assert_true(sl_dpdk_send_is_done(end.conn));
 }
 
-SL_CASE_WITH(bundle__is_cut_where_the_packet_is_full, setup, teardown)
+CASE(bundle__is_cut_where_the_packet_is_full)
 {
     uint8_t *frames[40];
     for (uint32_t i = 0; i < 40; i++) {
@@ -64,7 +64,7 @@ SL_CASE_WITH(bundle__is_cut_where_the_packet_is_full, setup, teardown)
 }
 
 /* Several frames in one head, some in the next packet. */
-SL_CASE_WITH(bundle__of_a_stream, setup, teardown)
+CASE(bundle__of_a_stream)
 {
     enum { FRAMES = 30, BYTES = 32 + 64 };
     uint8_t *stream = end_keep(&end, malloc(FRAMES * BYTES));
@@ -83,7 +83,7 @@ SL_CASE_WITH(bundle__of_a_stream, setup, teardown)
 }
 
 /* Frames of any length in a row, a long one among them. */
-SL_CASE_WITH(stream__with_a_long_frame, setup, teardown)
+CASE(stream__with_a_long_frame)
 {
     static const uint32_t sizes[] = {5, 3000, 9};
     uint8_t *stream = end_keep(&end, malloc(4000)), *frames[3];
@@ -113,7 +113,7 @@ SL_CASE_WITH(stream__with_a_long_frame, setup, teardown)
     assert_int_equal(end.cookie_count, 1);
 }
 
-SL_CASE_WITH(joined__is_reported_once, setup, teardown)
+CASE(joined__is_reported_once)
 {
     offer(0, 8);
     assert_true(end_offer(&end, make(1, 8), 40, 0, SL_TRANSPORT_COALESCED));
@@ -129,7 +129,7 @@ SL_CASE_WITH(joined__is_reported_once, setup, teardown)
     assert_int_equal(end.cookie_count, 2);
 }
 
-SL_CASE_WITH(queue__takes_so_many_and_says_when_there_is_room, setup, teardown)
+CASE(queue__takes_so_many_and_says_when_there_is_room)
 {
     for (uint32_t i = 0; i < SL_DPDK_QUEUE; i++) {
         offer(i, 0);
@@ -149,7 +149,7 @@ SL_CASE_WITH(queue__takes_so_many_and_says_when_there_is_room, setup, teardown)
 /* ---- Pieces -----------------------------------------------------------------------------------
  */
 
-SL_CASE_WITH(pieces__are_of_equal_length, setup, teardown)
+CASE(pieces__are_of_equal_length)
 {
     enum { BYTES = 32 + 20001 };
     uint8_t *frame = make(0, 20001);
@@ -167,7 +167,7 @@ SL_CASE_WITH(pieces__are_of_equal_length, setup, teardown)
     }
 }
 
-SL_CASE_WITH(lost__goes_again_as_it_was_cut_and_first, setup, teardown)
+CASE(lost__goes_again_as_it_was_cut_and_first)
 {
     offer(0, 100);
     offer(1, 200);
@@ -195,7 +195,7 @@ SL_CASE_WITH(lost__goes_again_as_it_was_cut_and_first, setup, teardown)
     assert_int_equal(end.conn->offered, 136 + 232 + 5032 + 88); /* each once, trains padded */
 }
 
-SL_CASE_WITH(timeout__asks_the_peer, setup, teardown)
+CASE(timeout__asks_the_peer)
 {
     offer(0, 100);
     end_flush(&end);
@@ -242,7 +242,7 @@ static void expect_pieces(uint32_t first, const uint8_t *frame, uint32_t bytes)
     }
 }
 
-SL_CASE_WITH(gather__reports_when_the_device_has_read, setup, teardown)
+CASE(gather__reports_when_the_device_has_read)
 {
     uint8_t *frame = open_gathering(5000);
     assert_true(end_offer(&end, frame, 5032, 0, cookie_of(0)));
@@ -262,7 +262,7 @@ SL_CASE_WITH(gather__reports_when_the_device_has_read, setup, teardown)
 }
 
 /* A piece in both parts, the first of an odd length. */
-SL_CASE_WITH(gather__with_a_head_that_is_copied, setup, teardown)
+CASE(gather__with_a_head_that_is_copied)
 {
     uint8_t *frame = open_gathering(5000);
     end.dpdk->regions[0].base += 101;
@@ -273,7 +273,7 @@ SL_CASE_WITH(gather__with_a_head_that_is_copied, setup, teardown)
     expect_pieces(0, frame, 5032);
 }
 
-SL_CASE_WITH(gather__what_is_lost_again, setup, teardown)
+CASE(gather__what_is_lost_again)
 {
     uint8_t *frame = open_gathering(7 * PIECE - 32);
     assert_true(end_offer(&end, frame, 7 * PIECE, 0, cookie_of(0)));
@@ -291,7 +291,7 @@ SL_CASE_WITH(gather__what_is_lost_again, setup, teardown)
     assert_int_equal(end.cookie_count, 1);
 }
 
-SL_CASE_WITH(gather__not_what_is_elsewhere, setup, teardown)
+CASE(gather__not_what_is_elsewhere)
 {
     uint8_t *frame = open_gathering(5000);
     end.dpdk->regions[0].bytes = 5000;

@@ -13,18 +13,6 @@
 
 static struct end end;
 
-static int setup(void **state)
-{
-    end_open(&end, NULL);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    end_close(&end);
-    return 0;
-}
-
 static enum sl_dpdk_taken take_piece(uint32_t message, uint32_t payload_bytes, uint32_t n)
 {
     uint8_t *frame = end_frame_make(1, payload_bytes);
@@ -34,8 +22,10 @@ static enum sl_dpdk_taken take_piece(uint32_t message, uint32_t payload_bytes, u
     return taken;
 }
 
+#define CASE(name) SL_CASE_WITH(name, end_open(&end, NULL), end_close(&end))
+
 /* The sink would be of the first length, and the bound of the second. */
-SL_CASE_WITH(first_piece__of_a_longer_message_is_refused, setup, teardown)
+CASE(first_piece__of_a_longer_message_is_refused)
 {
     assert_int_equal(take_piece(0, LONG, 0), SL_DPDK_PARKED);
     assert_int_equal(take_piece(0, LONG, 0), SL_DPDK_TAKEN); /* it came twice */
@@ -44,7 +34,7 @@ SL_CASE_WITH(first_piece__of_a_longer_message_is_refused, setup, teardown)
 }
 
 /* A short frame of two pieces, of which one never comes, would be delivered with a long one's. */
-SL_CASE_WITH(first_piece__of_a_shorter_message_is_refused, setup, teardown)
+CASE(first_piece__of_a_shorter_message_is_refused)
 {
     assert_int_equal(take_piece(0, LONG, 0), SL_DPDK_PARKED);
     end_deliver(&end); /* there is no sink now: the header stays known */
@@ -55,7 +45,7 @@ SL_CASE_WITH(first_piece__of_a_shorter_message_is_refused, setup, teardown)
 }
 
 /* The same while the head is known but its first piece found no room. */
-SL_CASE_WITH(first_piece__is_compared_with_what_the_head_remembers, setup, teardown)
+CASE(first_piece__is_compared_with_what_the_head_remembers)
 {
     end_close(&end);
     end_open(&end, &(struct sl_dpdk_port_info){.frame_bytes_max = 1514, .packets = 4});
@@ -77,7 +67,7 @@ SL_CASE_WITH(first_piece__is_compared_with_what_the_head_remembers, setup, teard
 }
 
 /* Of a short message the whole piece is compared. */
-SL_CASE_WITH(first_piece__of_a_short_message_comes_again_as_it_was, setup, teardown)
+CASE(first_piece__of_a_short_message_comes_again_as_it_was)
 {
     const uint32_t bytes = 2 * PIECE;
     uint8_t *frame = end_frame_make(1, bytes - SL_FRAME_HEADER_BYTES);
@@ -89,7 +79,7 @@ SL_CASE_WITH(first_piece__of_a_short_message_comes_again_as_it_was, setup, teard
 }
 
 /* Also when the sink has the piece. */
-SL_CASE_WITH(first_piece__of_a_long_message_comes_again_with_its_header, setup, teardown)
+CASE(first_piece__of_a_long_message_comes_again_with_its_header)
 {
     uint8_t *sink = calloc(1, LONG);
     end.sink = sink;
@@ -156,7 +146,7 @@ static void expect_served(uint32_t messages)
 }
 
 /* Each sends the first piece of a short frame, and nothing more. */
-SL_CASE_WITH(strangers__that_begin_short_frames_delay_nobody, setup, teardown)
+CASE(strangers__that_begin_short_frames_delay_nobody)
 {
     static struct sl_dpdk_receiving *taken[2000];
     sl_dpdk_receive_close(end.conn);
@@ -176,7 +166,7 @@ SL_CASE_WITH(strangers__that_begin_short_frames_delay_nobody, setup, teardown)
 }
 
 /* Each sends a packet whose message's length is not known. */
-SL_CASE_WITH(strangers__whose_packets_wait_delay_nobody, setup, teardown)
+CASE(strangers__whose_packets_wait_delay_nobody)
 {
     static struct sl_dpdk_receiving *taken[2000];
     sl_dpdk_receive_close(end.conn);
@@ -196,7 +186,7 @@ SL_CASE_WITH(strangers__whose_packets_wait_delay_nobody, setup, teardown)
 }
 
 /* What a reactor grants to senders of long messages is not for them. */
-SL_CASE_WITH(strangers__that_announce_more_are_granted_nothing, setup, teardown)
+CASE(strangers__that_announce_more_are_granted_nothing)
 {
     sl_dpdk_receive_close(end.conn);
     end.flags = SL_DPDK_FLAG_MORE;
@@ -210,7 +200,7 @@ SL_CASE_WITH(strangers__that_announce_more_are_granted_nothing, setup, teardown)
 }
 
 /* What strangers held comes back to their share. */
-SL_CASE_WITH(strangers__get_their_share_again, setup, teardown)
+CASE(strangers__get_their_share_again)
 {
     static struct sl_dpdk_receiving *taken[2000];
     sl_dpdk_receive_close(end.conn);

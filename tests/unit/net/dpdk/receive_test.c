@@ -12,16 +12,9 @@
 
 static struct end end;
 
-static int setup(void **state)
-{
-    end_open(&end, NULL);
-    return 0;
-}
-
-static int teardown(void **state)
+static void teardown(void)
 {
     end_close(&end);
-    return 0;
 }
 
 /* Frames of these payloads, numbered from `number`, one behind the other. Returns the bytes. */
@@ -62,7 +55,9 @@ static enum sl_dpdk_taken take_whole(uint32_t message, uint32_t number, uint32_t
     return taken;
 }
 
-SL_CASE_WITH(bundle__is_delivered_frame_by_frame, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, end_open(&end, NULL), teardown())
+
+CASE(bundle__is_delivered_frame_by_frame)
 {
     const uint32_t payloads[] = {0, 1, 64, 7, 300};
     assert_int_equal(take_bundle(0, 10, payloads, 5), SL_DPDK_TAKEN);
@@ -76,7 +71,7 @@ SL_CASE_WITH(bundle__is_delivered_frame_by_frame, setup, teardown)
     assert_int_equal(end.conn->grant.consumed, end.conn->grant.arrived);
 }
 
-SL_CASE_WITH(bundle__twice_is_delivered_once, setup, teardown)
+CASE(bundle__twice_is_delivered_once)
 {
     assert_int_equal(take_one(0, 1, 64), SL_DPDK_TAKEN);
     uint32_t arrived = end.conn->grant.arrived;
@@ -88,7 +83,7 @@ SL_CASE_WITH(bundle__twice_is_delivered_once, setup, teardown)
     assert_int_equal(end.conn->grant.arrived, arrived);
 }
 
-SL_CASE_WITH(messages__are_delivered_in_order, setup, teardown)
+CASE(messages__are_delivered_in_order)
 {
     assert_int_equal(take_one(3, 4, 8), SL_DPDK_TAKEN);
     assert_int_equal(take_whole(2, 3, 5000), SL_DPDK_TAKEN);
@@ -104,7 +99,7 @@ SL_CASE_WITH(messages__are_delivered_in_order, setup, teardown)
     }
 }
 
-SL_CASE_WITH(short_message__pieces_in_any_order, setup, teardown)
+CASE(short_message__pieces_in_any_order)
 {
     const uint32_t payload = SL_LIMIT_INLINE_PAYLOAD_BYTES, bytes = 32 + payload;
     const uint32_t count = (bytes + PIECE - 1) / PIECE;
@@ -121,7 +116,7 @@ SL_CASE_WITH(short_message__pieces_in_any_order, setup, teardown)
     free(frame);
 }
 
-SL_CASE_WITH(long_message__goes_to_its_sink, setup, teardown)
+CASE(long_message__goes_to_its_sink)
 {
     uint8_t *frame = end_frame_make(1, LONG), *sink = malloc(LONG);
     uint32_t bytes = 32 + LONG;
@@ -148,7 +143,7 @@ SL_CASE_WITH(long_message__goes_to_its_sink, setup, teardown)
     free(sink);
 }
 
-SL_CASE_WITH(long_message__waits_for_its_turn, setup, teardown)
+CASE(long_message__waits_for_its_turn)
 {
     uint8_t *sink = malloc(LONG);
     end.sink = sink;
@@ -163,7 +158,7 @@ SL_CASE_WITH(long_message__waits_for_its_turn, setup, teardown)
     free(sink);
 }
 
-SL_CASE_WITH(sink__is_asked_again, setup, teardown)
+CASE(sink__is_asked_again)
 {
     uint8_t *sink = malloc(LONG);
     assert_int_equal(take_whole(0, 1, LONG), SL_DPDK_PARKED);
@@ -185,7 +180,7 @@ SL_CASE_WITH(sink__is_asked_again, setup, teardown)
 }
 
 /* With no packet to spare the header alone is remembered; the rest comes again. */
-SL_CASE_WITH(long_message__without_room_for_packets, setup, teardown)
+CASE(long_message__without_room_for_packets)
 {
     end_close(&end);
     end_open(&end, &(struct sl_dpdk_port_info){.frame_bytes_max = 1514, .packets = 4});
@@ -209,7 +204,7 @@ SL_CASE_WITH(long_message__without_room_for_packets, setup, teardown)
 }
 
 /* The same for one that was not at the head when its first piece came. */
-SL_CASE_WITH(long_message__begun_without_room_for_its_first_piece, setup, teardown)
+CASE(long_message__begun_without_room_for_its_first_piece)
 {
     end_close(&end);
     end_open(&end, &(struct sl_dpdk_port_info){.frame_bytes_max = 1514, .packets = 4});
@@ -233,7 +228,7 @@ SL_CASE_WITH(long_message__begun_without_room_for_its_first_piece, setup, teardo
     free(sink);
 }
 
-SL_CASE_WITH(window__bounds_what_is_ahead, setup, teardown)
+CASE(window__bounds_what_is_ahead)
 {
     assert_int_equal(take_one(SL_DPDK_MESSAGES, 1, 8), SL_DPDK_NO_ROOM);
     assert_int_equal(take_one(SL_DPDK_MESSAGES - 1, 1, 8), SL_DPDK_TAKEN);
@@ -252,7 +247,7 @@ static void expect_end(void)
     assert_int_equal(end.conn->base.failure, SL_ERR_PROTOCOL); /* conn.c ends the connection */
 }
 
-SL_CASE_WITH(malicious__pieces_with_wrong_bounds, setup, teardown)
+CASE(malicious__pieces_with_wrong_bounds)
 {
     uint8_t *frame = end_frame_make(1, 5000);
     const uint32_t last = 3 * PIECE, tail = 5032 - last;
@@ -274,7 +269,7 @@ SL_CASE_WITH(malicious__pieces_with_wrong_bounds, setup, teardown)
     free(frame);
 }
 
-SL_CASE_WITH(malicious__the_first_piece_of_a_long_message, setup, teardown)
+CASE(malicious__the_first_piece_of_a_long_message)
 {
     uint8_t *frame = end_frame_make(1, LONG);
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, 0, frame, 400), SL_DPDK_PROTOCOL_ERROR);
@@ -283,7 +278,7 @@ SL_CASE_WITH(malicious__the_first_piece_of_a_long_message, setup, teardown)
     free(frame);
 }
 
-SL_CASE_WITH(malicious__parked_pieces_beyond_the_end, setup, teardown)
+CASE(malicious__parked_pieces_beyond_the_end)
 {
     uint8_t *frame = end_frame_make(1, 5000);
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, 7 * PIECE, frame, PIECE), SL_DPDK_PARKED);
@@ -291,7 +286,7 @@ SL_CASE_WITH(malicious__parked_pieces_beyond_the_end, setup, teardown)
     free(frame);
 }
 
-SL_CASE_WITH(malicious__parked_pieces_beyond_the_end_of_a_long_message, setup, teardown)
+CASE(malicious__parked_pieces_beyond_the_end_of_a_long_message)
 {
     uint8_t *frame = end_frame_make(1, LONG), *sink = malloc(LONG);
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, 99 * PIECE, frame, PIECE), SL_DPDK_PARKED);
@@ -304,7 +299,7 @@ SL_CASE_WITH(malicious__parked_pieces_beyond_the_end_of_a_long_message, setup, t
     free(sink);
 }
 
-SL_CASE_WITH(malicious__a_piece_of_another_length, setup, teardown)
+CASE(malicious__a_piece_of_another_length)
 {
     uint8_t *frame = end_frame_make(1, LONG);
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, PIECE, frame, PIECE), SL_DPDK_PARKED);
@@ -313,7 +308,7 @@ SL_CASE_WITH(malicious__a_piece_of_another_length, setup, teardown)
     free(frame);
 }
 
-SL_CASE_WITH(malicious__headers_that_are_none, setup, teardown)
+CASE(malicious__headers_that_are_none)
 {
     uint8_t zeros[256] = {0};
     assert_int_equal(end_take(&end, SL_DPDK_DATA, 0, 0, zeros, 256), SL_DPDK_PROTOCOL_ERROR);
@@ -323,7 +318,7 @@ SL_CASE_WITH(malicious__headers_that_are_none, setup, teardown)
     assert_int_equal(end.frame_count, 0);
 }
 
-SL_CASE_WITH(malicious__bundles_that_lie, setup, teardown)
+CASE(malicious__bundles_that_lie)
 {
     uint8_t bytes[PIECE] = {0};
     assert_int_equal(end_take(&end, SL_DPDK_BUNDLE, 0, 0, bytes, 24), SL_DPDK_PROTOCOL_ERROR);
@@ -336,7 +331,7 @@ SL_CASE_WITH(malicious__bundles_that_lie, setup, teardown)
     expect_end();
 }
 
-SL_CASE_WITH(malicious__a_long_frame_in_a_bundle, setup, teardown)
+CASE(malicious__a_long_frame_in_a_bundle)
 {
     uint8_t *frame = end_frame_make(1, LONG);
     assert_int_equal(end_take(&end, SL_DPDK_BUNDLE, 0, 0, frame, PIECE), SL_DPDK_TAKEN);
@@ -346,7 +341,7 @@ SL_CASE_WITH(malicious__a_long_frame_in_a_bundle, setup, teardown)
     free(frame);
 }
 
-SL_CASE_WITH(malicious__one_message_of_two_kinds, setup, teardown)
+CASE(malicious__one_message_of_two_kinds)
 {
     uint8_t *frame = end_frame_make(1, 5000);
     assert_int_equal(take_one(1, 1, 64), SL_DPDK_TAKEN);
@@ -359,7 +354,7 @@ SL_CASE_WITH(malicious__one_message_of_two_kinds, setup, teardown)
 }
 
 /* What has come before is not counted, and so no offence, when all that was granted is used. */
-SL_CASE_WITH(malicious__more_than_was_granted, setup, teardown)
+CASE(malicious__more_than_was_granted)
 {
     uint8_t *frame = end_frame_make(1, 200000);
     uint32_t bytes = 200032, n = 0;
@@ -373,7 +368,7 @@ SL_CASE_WITH(malicious__more_than_was_granted, setup, teardown)
     free(frame);
 }
 
-SL_CASE_WITH(another_version__is_for_the_layer_above, setup, teardown)
+CASE(another_version__is_for_the_layer_above)
 {
     uint8_t *frame = end_frame_make(1, 64);
     frame[6] = 77;
@@ -388,7 +383,7 @@ SL_CASE_WITH(another_version__is_for_the_layer_above, setup, teardown)
  */
 
 /* Messages that are kept use up the blocks; the last are for the head. */
-SL_CASE_WITH(blocks__run_out_and_come_back, setup, teardown)
+CASE(blocks__run_out_and_come_back)
 {
     uint32_t message = 0;
     end.holds = true;
@@ -413,7 +408,7 @@ SL_CASE_WITH(blocks__run_out_and_come_back, setup, teardown)
     }
 }
 
-SL_CASE_WITH(blocks__some_are_left_for_the_head, setup, teardown)
+CASE(blocks__some_are_left_for_the_head)
 {
     uint32_t message = 0;
     end.holds = true;
@@ -430,7 +425,7 @@ SL_CASE_WITH(blocks__some_are_left_for_the_head, setup, teardown)
     }
 }
 
-SL_CASE_WITH(close__with_a_bit_of_everything, setup, teardown)
+CASE(close__with_a_bit_of_everything)
 {
     uint8_t *frame = end_frame_make(1, LONG);
     end.holds = true;
@@ -443,7 +438,7 @@ SL_CASE_WITH(close__with_a_bit_of_everything, setup, teardown)
     free(frame); /* teardown finds what is not given back */
 }
 
-SL_CASE_WITH(disconnect__inside_received_drops_the_tail, setup, teardown)
+CASE(disconnect__inside_received_drops_the_tail)
 {
     const uint32_t payloads[] = {8, 8, 8, 8};
     end.disconnect_at = 2;
@@ -455,7 +450,7 @@ SL_CASE_WITH(disconnect__inside_received_drops_the_tail, setup, teardown)
     assert_int_equal(end.frame_count, 2);
 }
 
-SL_CASE_WITH(owed__while_the_head_is_not_whole, setup, teardown)
+CASE(owed__while_the_head_is_not_whole)
 {
     uint8_t *frame = end_frame_make(1, 5000);
     assert_false(sl_dpdk_receive_is_owed(end.conn));

@@ -6,7 +6,7 @@
 /* ---- What bounds it ---------------------------------------------------------------------------
  */
 
-SL_CASE_WITH(grant__bounds_what_is_sent, setup, teardown)
+CASE(grant__bounds_what_is_sent)
 {
     offer(0, 200000);
     offer(1, 64);
@@ -30,7 +30,7 @@ SL_CASE_WITH(grant__bounds_what_is_sent, setup, teardown)
     expect_sent(end.sent_count - 1, SL_DPDK_BUNDLE, 1, 0);
 }
 
-SL_CASE_WITH(more__is_told_while_the_grant_is_less, setup, teardown)
+CASE(more__is_told_while_the_grant_is_less)
 {
     end.conn->granted_theirs = 1U << 20;
     offer(0, 30000);
@@ -46,7 +46,7 @@ SL_CASE_WITH(more__is_told_while_the_grant_is_less, setup, teardown)
     assert_true((sent_header(end.sent_count - 1)->flags & SL_DPDK_FLAG_MORE) != 0);
 }
 
-SL_CASE_WITH(grant__that_has_no_room_for_a_frame, setup, teardown)
+CASE(grant__that_has_no_room_for_a_frame)
 {
     end.conn->granted_theirs = 100;
     offer(0, 64);
@@ -62,7 +62,7 @@ SL_CASE_WITH(grant__that_has_no_room_for_a_frame, setup, teardown)
 }
 
 /* What it was granted, and where it was told, may be lost. */
-SL_CASE_WITH(grant__is_asked_for_again, setup, teardown)
+CASE(grant__is_asked_for_again)
 {
     uint64_t pause_ns = SL_CLOCK_NS_PER_MS;
     end.conn->granted_theirs = 96;
@@ -95,7 +95,7 @@ SL_CASE_WITH(grant__is_asked_for_again, setup, teardown)
 }
 
 /* The peer's window of messages is no wider. */
-SL_CASE_WITH(messages__no_more_than_the_peer_takes, setup, teardown)
+CASE(messages__no_more_than_the_peer_takes)
 {
     for (uint32_t i = 0; i < SL_DPDK_MESSAGES; i++) {
         offer(i, 0);
@@ -110,7 +110,7 @@ SL_CASE_WITH(messages__no_more_than_the_peer_takes, setup, teardown)
     expect_sent(SL_DPDK_MESSAGES, SL_DPDK_BUNDLE, SL_DPDK_MESSAGES, 0);
 }
 
-SL_CASE_WITH(port__without_memory_goes_on_later, setup, teardown)
+CASE(port__without_memory_goes_on_later)
 {
     end.lends_max = 2;
     offer(0, 5000);
@@ -127,7 +127,7 @@ SL_CASE_WITH(port__without_memory_goes_on_later, setup, teardown)
     assert_int_equal(end.cookie_count, 1);
 }
 
-SL_CASE_WITH(turn__sends_so_many_and_wants_another, setup, teardown)
+CASE(turn__sends_so_many_and_wants_another)
 {
     end.conn->granted_theirs = 1U << 20;
     offer(0, 300000);
@@ -138,7 +138,7 @@ SL_CASE_WITH(turn__sends_so_many_and_wants_another, setup, teardown)
     assert_true(sl_list_linked(&end.conn->dirty));
 }
 
-SL_CASE_WITH(checksums__by_the_device, setup, teardown)
+CASE(checksums__by_the_device)
 {
     end_close(&end);
     end_open(&end, &(struct sl_dpdk_port_info){
@@ -152,7 +152,7 @@ SL_CASE_WITH(checksums__by_the_device, setup, teardown)
 /* ---- Acknowledgements -------------------------------------------------------------------------
  */
 
-SL_CASE_WITH(acknowledgement__alone, setup, teardown)
+CASE(acknowledgement__alone)
 {
     end_flush(&end);
     assert_int_equal(end.sent_count, 0);
@@ -168,7 +168,7 @@ SL_CASE_WITH(acknowledgement__alone, setup, teardown)
     assert_int_equal(end.sent_count, 1);
 }
 
-SL_CASE_WITH(acknowledgement__with_what_goes_anyway, setup, teardown)
+CASE(acknowledgement__with_what_goes_anyway)
 {
     sl_dpdk_received_packets_take(&end.conn->received, 2002);
     end.conn->ack = SL_DPDK_ACK_DUE_NOW;
@@ -184,7 +184,7 @@ SL_CASE_WITH(acknowledgement__with_what_goes_anyway, setup, teardown)
     assert_int_equal(end.conn->ack, SL_DPDK_ACK_NOT_DUE);
 }
 
-SL_CASE_WITH(acknowledgement__that_does_not_fit, setup, teardown)
+CASE(acknowledgement__that_does_not_fit)
 {
     sl_dpdk_received_packets_take(&end.conn->received, 2002);
     end.conn->ack = SL_DPDK_ACK_DUE;
@@ -197,7 +197,7 @@ SL_CASE_WITH(acknowledgement__that_does_not_fit, setup, teardown)
     assert_int_equal(end_sent(&end, 2)->parsed.sack_words, 1);
 }
 
-SL_CASE_WITH(acknowledgement__of_what_was_never_sent, setup, teardown)
+CASE(acknowledgement__of_what_was_never_sent)
 {
     offer(0, 64);
     end_flush(&end);
@@ -207,7 +207,7 @@ SL_CASE_WITH(acknowledgement__of_what_was_never_sent, setup, teardown)
     assert_int_equal(end.conn->granted_theirs, SL_DPDK_UNSCHEDULED_BYTES);
 }
 
-SL_CASE_WITH(grant__is_told_once, setup, teardown)
+CASE(grant__is_told_once)
 {
     sl_dpdk_grant_arrived(&end.dpdk->grants, &end.conn->grant, 5000);
     sl_dpdk_grant_consumed(&end.dpdk->grants, &end.conn->grant, 5000);
@@ -220,7 +220,7 @@ SL_CASE_WITH(grant__is_told_once, setup, teardown)
 /* ---- Without content --------------------------------------------------------------------------
  */
 
-SL_CASE_WITH(fin__goes_behind_the_last_frame, setup, teardown)
+CASE(fin__goes_behind_the_last_frame)
 {
     end.conn->granted_theirs = 0;
     offer(0, 64);
@@ -238,7 +238,7 @@ SL_CASE_WITH(fin__goes_behind_the_last_frame, setup, teardown)
     assert_true(sl_list_linked(&end.conn->ready));
 }
 
-SL_CASE_WITH(unnumbered__is_sent_at_once, setup, teardown)
+CASE(unnumbered__is_sent_at_once)
 {
     const uint8_t body = 5;
     struct sl_dpdk_header header = {.connection = 9, .kind = SL_DPDK_RESET, .body_bytes = 1};

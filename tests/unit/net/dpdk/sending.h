@@ -11,17 +11,7 @@
 
 static struct end end;
 
-static inline int setup(void **state)
-{
-    end_open(&end, NULL);
-    return 0;
-}
-
-static inline int teardown(void **state)
-{
-    end_close(&end);
-    return 0;
-}
+#define CASE(name) SL_CASE_WITH(name, end_open(&end, NULL), end_close(&end))
 
 static inline void *cookie_of(uint32_t number)
 {

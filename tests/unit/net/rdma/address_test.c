@@ -42,7 +42,7 @@ static void make_device(const char *device, const char *interface)
     write_file(device, "ports/1/gid_attrs/ndevs/1", interface);
 }
 
-static int set_up(void **state)
+static void set_up(void)
 {
     snprintf(root, sizeof root, "/tmp/rdma_address_XXXXXX");
     assert_non_null(mkdtemp(root));
@@ -50,16 +50,14 @@ static int set_up(void **state)
     sl_rdma_address_set_root(root);
     rdma = calloc(1, sizeof *rdma);
     assert_non_null(rdma);
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(void)
 {
     char command[96];
     snprintf(command, sizeof command, "rm -r %s", root);
     assert_int_equal(system(command), 0);
     free(rdma);
-    return 0;
 }
 
 static void set_options(const char *devices, int gid_index)
@@ -103,7 +101,9 @@ static const char *choose(const char *host)
     return text;
 }
 
-SL_CASE_WITH(check__names_must_be_devices, set_up, tear_down)
+#define CASE(name) SL_CASE_WITH(name, set_up(), tear_down())
+
+CASE(check__names_must_be_devices)
 {
     static const char *const good[] = {"", "near0", "near0,", " near0, near0"};
     static const char *const bad[] = {"far0", "near0,far0", "../infiniband/near0", "."};
@@ -117,14 +117,14 @@ SL_CASE_WITH(check__names_must_be_devices, set_up, tear_down)
     }
 }
 
-SL_CASE_WITH(choose__one_device_is_the_systems_to_find, set_up, tear_down)
+CASE(choose__one_device_is_the_systems_to_find)
 {
     assert_string_equal(choose("127.0.0.1"), "");
     assert_string_equal(choose("10.9.0.7"), "");
     assert_string_equal(choose("0.0.0.0"), "");
 }
 
-SL_CASE_WITH(choose__several_devices_of_the_same_network, set_up, tear_down)
+CASE(choose__several_devices_of_the_same_network)
 {
     make_device("near1", "lo");
     make_device("other0", "no-such-interface");
@@ -136,7 +136,7 @@ SL_CASE_WITH(choose__several_devices_of_the_same_network, set_up, tear_down)
     assert_string_equal(choose("0.0.0.0"), "");
 }
 
-SL_CASE_WITH(choose__a_device_by_its_name, set_up, tear_down)
+CASE(choose__a_device_by_its_name)
 {
     make_device("other0", "no-such-interface");
     set_options("near0", -1);
@@ -148,7 +148,7 @@ SL_CASE_WITH(choose__a_device_by_its_name, set_up, tear_down)
     assert_string_equal(choose("127.0.0.1"), "127.0.0.1");
 }
 
-SL_CASE_WITH(check__iwarp_is_refused, set_up, tear_down)
+CASE(check__iwarp_is_refused)
 {
     make_device("warp0", "lo");
     write_file("warp0", "node_type", "4: RNIC");
@@ -157,7 +157,7 @@ SL_CASE_WITH(check__iwarp_is_refused, set_up, tear_down)
 }
 
 /* The iWARP device is not counted: one device is left, which the system finds. */
-SL_CASE_WITH(choose__iwarp_is_skipped, set_up, tear_down)
+CASE(choose__iwarp_is_skipped)
 {
     make_device("a0", "lo");
     write_file("a0", "node_type", "4: RNIC");
@@ -167,7 +167,7 @@ SL_CASE_WITH(choose__iwarp_is_skipped, set_up, tear_down)
     assert_int_equal(rdma->next_nic, 0);
 }
 
-SL_CASE_WITH(choose__a_gid_by_its_index, set_up, tear_down)
+CASE(choose__a_gid_by_its_index)
 {
     set_options("near0", 1);
     assert_string_equal(choose("10.9.0.7"), "10.9.0.1");
@@ -180,7 +180,7 @@ SL_CASE_WITH(choose__a_gid_by_its_index, set_up, tear_down)
     assert_string_equal(choose("fd09::7"), sl_err_name(SL_ERR_INVALID));
 }
 
-SL_CASE_WITH(choose__without_any_device, set_up, tear_down)
+CASE(choose__without_any_device)
 {
     sl_rdma_address_set_root("/nonexistent");
     assert_string_equal(choose("127.0.0.1"), "");

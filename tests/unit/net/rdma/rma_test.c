@@ -41,25 +41,23 @@ static void on_completed(void *ctx, struct sl_conn *conn, void *cookie, int err)
 static const struct sl_transport_rma_events events = {
     .region_added = on_added, .region_removed = on_removed, .completed = on_completed};
 
-static int set_up(void **state)
+static void set_up(void)
 {
     rdma_wire_init(&wire);
     wire.fake.rdma.base.rma_events = &events;
     added = removed = completed = 0;
     added_err = 0;
     memset(memory, 0, sizeof memory);
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(void)
 {
     wire.fake.rdma.closing = true;
     sl_rdma_rma_memory_close(&wire.fake.rdma);
     rdma_wire_fini(&wire);
-    return 0;
 }
 
-#define CASE(name) SL_CASE_WITH(name, set_up, tear_down)
+#define CASE(name) SL_CASE_WITH(name, set_up(), tear_down())
 
 static int add(uint64_t key, void *base, unsigned access)
 {

@@ -91,17 +91,19 @@ static void lookup_slow(const struct sl_endpoint *endpoint, struct sl_resolve_fo
     sem_post(&ended);
 }
 
-static int setup_slow(void **state)
+static void setup_slow(void)
 {
-    return sem_init(&let_go, 0, 0) != 0 || sem_init(&ended, 0, 0) != 0;
+    assert_int_equal(sem_init(&let_go, 0, 0), 0);
+    assert_int_equal(sem_init(&ended, 0, 0), 0);
 }
 
-static int teardown_slow(void **state)
+static void teardown_slow(void)
 {
     sem_destroy(&let_go);
     sem_destroy(&ended);
-    return 0;
 }
+
+#define SLOW_CASE(name) SL_CASE_WITH(name, setup_slow(), teardown_slow())
 
 SL_CASE(resolve_is_numeric__tells_addresses_from_names)
 {
@@ -148,7 +150,7 @@ SL_CASE(resolve_start__names_a_host_that_does_not_exist)
     teardown(&fixture);
 }
 
-SL_CASE_WITH(resolve_start__ends_at_its_deadline, setup_slow, teardown_slow)
+SLOW_CASE(resolve_start__ends_at_its_deadline)
 {
     struct fixture fixture;
     setup(&fixture);
@@ -170,7 +172,7 @@ SL_CASE_WITH(resolve_start__ends_at_its_deadline, setup_slow, teardown_slow)
     teardown(&fixture);
 }
 
-SL_CASE_WITH(resolve_cancel__is_safe_at_any_moment, setup_slow, teardown_slow)
+SLOW_CASE(resolve_cancel__is_safe_at_any_moment)
 {
     for (int when = 0; when < 3; when++) {
         struct fixture fixture;
@@ -197,7 +199,7 @@ SL_CASE_WITH(resolve_cancel__is_safe_at_any_moment, setup_slow, teardown_slow)
     }
 }
 
-SL_CASE_WITH(resolve_start__is_bounded, setup_slow, teardown_slow)
+SLOW_CASE(resolve_start__is_bounded)
 {
     struct fixture fixtures[SL_RESOLVE_AT_ONCE + 1];
     for (int i = 0; i <= SL_RESOLVE_AT_ONCE; i++) {

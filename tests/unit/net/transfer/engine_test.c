@@ -104,21 +104,20 @@ SL_CASE(create__reports_an_address_in_use)
 static struct sl_transfer *transfer;
 static uint8_t *memory;
 
-static int setup(void **state)
+static void setup(void)
 {
     const struct sl_transfer_options options = {LOCAL, .reactor_count = 2};
     memory = calloc(1, 1 << 20);
-    return sl_transfer_create(&options, &transfer);
+    assert_int_equal(sl_transfer_create(&options, &transfer), 0);
 }
 
-static int teardown(void **state)
+static void teardown(void)
 {
     sl_transfer_destroy(&transfer);
     free(memory);
-    return 0;
 }
 
-#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, setup(), teardown())
 
 static int add(size_t offset, size_t bytes, const char *location, unsigned access)
 {

@@ -103,7 +103,7 @@ static void free_memory(struct sl_transfer *engine, uint8_t *memory)
     }
 }
 
-static int setup(void **state)
+static void setup(void)
 {
     const struct sl_transfer_options options = {
         .name = "127.0.0.1:0", .endpoints = way->endpoints, .slice_bytes = 64 << 10};
@@ -123,10 +123,9 @@ static int setup(void **state)
                                          PAIR_TIMEOUT_MS, &sides[i].segment));
     }
     random_state = way->faults.seed;
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(void)
 {
     for (uint32_t i = 0; i < 2; i++) {
         sl_transfer_batch_free(&sides[i].batch);
@@ -137,10 +136,9 @@ static int teardown(void **state)
         sl_transfer_destroy(&sides[i].engine);
         free(sides[i].expected);
     }
-    return 0;
 }
 
-#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, setup(), teardown())
 
 static struct sl_transfer_request request(const struct side *side, enum sl_transfer_op op,
                                           size_t local, size_t remote, size_t bytes)

@@ -38,20 +38,13 @@ static void init(size_t bytes, const struct sl_transfer_options *options)
     create(bytes);
 }
 
-static int setup(void **state)
+static void setup(void)
 {
     const struct sl_transfer_options options = {.name = "127.0.0.1:0"};
     init(BYTES, &options);
-    return 0;
 }
 
-static int teardown(void **state)
-{
-    pair_fini(&pair);
-    return 0;
-}
-
-#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, setup(), pair_fini(&pair))
 
 static struct sl_transfer_request request(enum sl_transfer_op op, size_t local, size_t remote,
                                           size_t bytes)

@@ -12,20 +12,13 @@
 static struct pair pair;
 static struct sl_transfer_noticed noticed;
 
-static int setup(void **state)
+static void setup(void)
 {
     const struct sl_transfer_options options = {.name = "127.0.0.1:0", .reactor_count = 2};
     pair_init(&pair, BYTES, &options);
-    return 0;
 }
 
-static int teardown(void **state)
-{
-    pair_fini(&pair);
-    return 0;
-}
-
-#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, setup(), pair_fini(&pair))
 
 static int send_text(const char *name, const char *text)
 {

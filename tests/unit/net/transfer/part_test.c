@@ -13,7 +13,7 @@ static struct sl_transfer_part part;
 static struct sl_transfer_slice slices[16];
 static struct sl_list free_slices;
 
-static int setup(void **state)
+static void setup(void)
 {
     memset(items, 0, sizeof items);
     memset(&causes, 0, sizeof causes);
@@ -23,10 +23,9 @@ static int setup(void **state)
         sl_list_append(&free_slices, &slices[i].rma.link);
     }
     sl_transfer_part_init(&part, items, &causes);
-    return 0;
 }
 
-#define CASE(name) SL_CASE_WITH(name, setup, NULL)
+#define CASE(name) SL_CASE_WITH(name, setup(), )
 
 static void add(uint32_t index, uint8_t op, uint64_t local, uint64_t offset, uint64_t bytes)
 {

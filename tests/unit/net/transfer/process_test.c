@@ -87,7 +87,7 @@ static struct sl_transfer_segment *segment;
 static struct sl_transfer_batch *batch;
 static uint8_t *local;
 
-static int setup(void **state)
+static void setup(void)
 {
     const struct sl_transfer_options options = {.name = "127.0.0.1:0",
                                                 .endpoints = "tcp://127.0.0.1:0",
@@ -100,18 +100,16 @@ static int setup(void **state)
     assert_int_equal(sl_transfer_register(transfer, &memory, 1), 0);
     assert_int_equal(sl_transfer_segment_open(transfer, target.name, PAIR_TIMEOUT_MS, &segment), 0);
     assert_int_equal(sl_transfer_batch_create(transfer, SMALL, &batch), 0);
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(void)
 {
     sl_transfer_destroy(&transfer);
     end(&target);
     free(local);
-    return 0;
 }
 
-#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, setup(), teardown())
 
 static void submit(enum sl_transfer_op op, uint32_t bytes, uint32_t timeout_ms)
 {

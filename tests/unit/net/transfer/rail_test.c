@@ -118,14 +118,15 @@ static int add(uint64_t address, uint64_t bytes, uint64_t key)
     return sl_transfer_remote_add(&remote, &buffers, endpoints, 4);
 }
 
-static int forget(void **state)
+static void forget(void)
 {
     free(remote);
     remote = NULL;
-    return 0;
 }
 
-SL_CASE_WITH(remote_find__finds_the_buffer_of_an_address, NULL, forget)
+#define CASE(name) SL_CASE_WITH(name, , forget())
+
+CASE(remote_find__finds_the_buffer_of_an_address)
 {
     assert_null(sl_transfer_remote_find(NULL, 5));
     for (uint64_t i = 100; i > 0; i--) {
@@ -146,7 +147,7 @@ SL_CASE_WITH(remote_find__finds_the_buffer_of_an_address, NULL, forget)
     free(copy);
 }
 
-SL_CASE_WITH(remote_token__belongs_to_a_device_of_the_peer, NULL, forget)
+CASE(remote_token__belongs_to_a_device_of_the_peer)
 {
     const char *const texts[] = {"rdma://10.0.0.1:1", "rdma://10.0.0.2:1", "rdma://10.0.0.2:2",
                                  "tcp://10.0.0.1:1", NULL};
@@ -159,7 +160,7 @@ SL_CASE_WITH(remote_token__belongs_to_a_device_of_the_peer, NULL, forget)
     assert_null(sl_transfer_remote_token(buffer, 3));
 }
 
-SL_CASE_WITH(remote_add__replaces_the_tokens_of_a_buffer, NULL, forget)
+CASE(remote_add__replaces_the_tokens_of_a_buffer)
 {
     const char *const texts[] = {"rdma://10.0.0.1:1", "rdma://10.0.0.2:1", NULL};
     assert_int_equal(parse_all(texts), 2);

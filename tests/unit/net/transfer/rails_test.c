@@ -10,21 +10,14 @@
 
 static struct pair pair;
 
-static int setup(void **state)
+static void setup(void)
 {
     const struct sl_transfer_options options = {.name = "127.0.0.1:0",
                                                 .endpoints = "tcp://127.0.0.2:0,tcp://127.0.0.3:0"};
     pair_init(&pair, BYTES, &options);
-    return 0;
 }
 
-static int teardown(void **state)
-{
-    pair_fini(&pair);
-    return 0;
-}
-
-#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, setup(), pair_fini(&pair))
 
 static struct sl_transfer_rail rail(uint32_t index)
 {

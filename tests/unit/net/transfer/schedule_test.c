@@ -6,14 +6,13 @@
 static struct sl_transfer_schedule schedule;
 static struct sl_transfer_turn a, b, c;
 
-static int setup(void **state)
+static void setup(void)
 {
     a = b = c = (struct sl_transfer_turn){.left_bytes = 0};
     sl_transfer_schedule_init(&schedule, TURN);
     sl_transfer_schedule_add(&schedule, &a);
     sl_transfer_schedule_add(&schedule, &b);
     sl_transfer_schedule_add(&schedule, &c);
-    return 0;
 }
 
 static struct sl_transfer_turn *first(void)
@@ -27,7 +26,7 @@ static void spend(uint32_t bytes)
     sl_transfer_schedule_spend(&schedule, first(), bytes);
 }
 
-#define CASE(name) SL_CASE_WITH(name, setup, NULL)
+#define CASE(name) SL_CASE_WITH(name, setup(), )
 
 CASE(schedule__keeps_the_turn_until_its_bytes_are_spent)
 {

@@ -9,7 +9,7 @@ static struct sl_transfer_region regions[COUNT];
 static uint8_t memory[COUNT * 16];
 
 /* Region i holds bytes 4 to 11 of its 16. */
-static int setup(void **state)
+static void setup(void)
 {
     uint64_t seed = 1;
     table.count = 0;
@@ -20,10 +20,9 @@ static int setup(void **state)
     for (uint32_t i = 0; i < COUNT; i++) {
         sl_transfer_table_add(&table, &regions[i * 7 % COUNT]);
     }
-    return 0;
 }
 
-#define CASE(name) SL_CASE_WITH(name, setup, NULL)
+#define CASE(name) SL_CASE_WITH(name, setup(), )
 
 CASE(table__finds_each_region_by_address_and_by_key)
 {

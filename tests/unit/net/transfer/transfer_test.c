@@ -15,19 +15,7 @@
 
 static struct pair pair;
 
-static int setup(void **state)
-{
-    pair_init(&pair, BYTES, NULL);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    pair_fini(&pair);
-    return 0;
-}
-
-#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, pair_init(&pair, BYTES, NULL), pair_fini(&pair))
 
 CASE(batch__reads_and_writes_one_byte)
 {

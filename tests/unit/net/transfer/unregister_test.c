@@ -10,19 +10,7 @@
 
 static struct pair pair;
 
-static int setup(void **state)
-{
-    pair_init(&pair, BYTES, NULL);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    pair_fini(&pair);
-    return 0;
-}
-
-#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, pair_init(&pair, BYTES, NULL), pair_fini(&pair))
 
 static void use_until_unregistered(enum sl_transfer_op op)
 {

@@ -39,22 +39,23 @@ static struct {
     bool holds_all;
 } files;
 
-static int setup(void **state)
+static void setup(void)
 {
     (void)snprintf(directory, sizeof directory, "/tmp/starling-export-XXXXXX");
     memset(&last, 0, sizeof last);
     memset(&files, 0, sizeof files);
-    return mkdtemp(directory) == NULL
-               ? -1
-               : snprintf(path, sizeof path, "%s/x.safetensors", directory) < 0;
+    assert_non_null(mkdtemp(directory));
+    (void)snprintf(path, sizeof path, "%s/x.safetensors", directory);
 }
 
-static int teardown(void **state)
+static void teardown(void)
 {
     char command[128];
     (void)snprintf(command, sizeof command, "rm -rf '%s'", directory);
-    return system(command);
+    assert_int_equal(system(command), 0);
 }
+
+#define CASE(name) SL_CASE_WITH(name, setup(), teardown())
 
 static struct sl_snapshot_table table_of(uint32_t id)
 {
@@ -311,7 +312,7 @@ static void check_all(void)
     sl_safetensors_close(&file);
 }
 
-SL_CASE_WITH(export__merges_what_adds, setup, teardown)
+CASE(export__merges_what_adds)
 {
     write_checkpoint(1, 0, 1, 0);
     assert_int_equal(export(1), 0);
@@ -326,7 +327,7 @@ SL_CASE_WITH(export__merges_what_adds, setup, teardown)
 }
 
 /* Rows that come with what adds. */
-SL_CASE_WITH(export__takes_new_rows, setup, teardown)
+CASE(export__takes_new_rows)
 {
     write_checkpoint(1, 0, 2, 0);
     write_checkpoint(2, 1, 1, 3);
@@ -335,7 +336,7 @@ SL_CASE_WITH(export__takes_new_rows, setup, teardown)
 }
 
 /* Rows that were erased, of which every other one came again. */
-SL_CASE_WITH(export__leaves_out_erased_rows, setup, teardown)
+CASE(export__leaves_out_erased_rows)
 {
     write_checkpoint(1, 0, 1, 0);
     files.erase_every = 5;
@@ -352,7 +353,7 @@ SL_CASE_WITH(export__leaves_out_erased_rows, setup, teardown)
 }
 
 /* Files that hold everything, although the checkpoint has a base: what is in that is gone. */
-SL_CASE_WITH(export__begins_with_files_that_hold_everything, setup, teardown)
+CASE(export__begins_with_files_that_hold_everything)
 {
     write_checkpoint(1, 0, 1, 0);
     memset(&last, 0, sizeof last);
@@ -366,7 +367,7 @@ SL_CASE_WITH(export__begins_with_files_that_hold_everything, setup, teardown)
     assert_int_equal(last.rows[4], 2);
 }
 
-SL_CASE_WITH(export__names_a_block_that_is_missing, setup, teardown)
+CASE(export__names_a_block_that_is_missing)
 {
     write_checkpoint(1, 0, 1, 1);
     assert_int_equal(export(1), SL_ERR_CORRUPT);

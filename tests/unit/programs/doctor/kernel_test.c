@@ -29,8 +29,8 @@ MACHINE_CASE(doctor_kernel_check__each_refusal_of_io_uring_has_its_advice)
         {-ENOMEM, "0", "ulimit -l"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_int_equal(machine_remove(state), 0);
-        assert_int_equal(machine_make(state), 0);
+        machine_remove();
+        machine_make();
         machine.ring_result = cases[i].result;
         machine_write("/proc/sys/kernel/io_uring_disabled", cases[i].disabled);
         machine_run(sl_doctor_kernel_check);

@@ -39,7 +39,7 @@ static void read_devices(struct sl_devices *out)
     sysfs_tree_read(&machine.tree, out);
 }
 
-int machine_make(void **state)
+void machine_make(void)
 {
     memset(&machine, 0, sizeof machine);
     (void)snprintf(machine.root, sizeof machine.root, "/tmp/starling_doctor_XXXXXX");
@@ -61,11 +61,8 @@ int machine_make(void **state)
         .deferred_taskrun = true, .multishot_recv = true, .provided_buffer_rings = true};
     machine.doctor.options = &machine.options;
     machine.doctor.system = &machine.system;
-    if (mkdtemp(machine.root) == NULL) {
-        return -1;
-    }
+    assert_non_null(mkdtemp(machine.root));
     memcpy(machine.tree.root, machine.root, sizeof machine.root);
-    return 0;
 }
 
 static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *where)
@@ -73,11 +70,11 @@ static int remove_one(const char *path, const struct stat *status, int kind, str
     return remove(path);
 }
 
-int machine_remove(void **state)
+void machine_remove(void)
 {
     free(machine.doctor.nic_priority_matrix);
     sysfs_tree_free_addresses(&machine.tree);
-    return nftw(machine.root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    assert_int_equal(nftw(machine.root, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
 void machine_write(const char *path, const char *line)

@@ -25,12 +25,11 @@ struct machine {
 
 extern struct machine machine;
 
-/* CMocka's set-up and tear-down: a new machine of 4 cores where every transport is built in, and
+/* Before and after a case: a new machine of 4 cores where every transport is built in, and
  * whose folder is empty. */
-int machine_make(void **state);
-int machine_remove(void **state);
-
-#define MACHINE_CASE(name) SL_CASE_WITH(name, machine_make, machine_remove)
+void machine_make(void);
+void machine_remove(void);
+#define MACHINE_CASE(name) SL_CASE_WITH(name, machine_make(), machine_remove())
 
 /* Writes a line into a file of the machine, whose folders are made. */
 void machine_write(const char *path, const char *line);

@@ -79,23 +79,22 @@ static uint32_t count_entries(const char *name)
     return (uint32_t)atoi(text);
 }
 
-static int setup(void **state)
+static void setup(void)
 {
     (void)snprintf(root, sizeof root, "/tmp/starling-files-XXXXXX");
     assert_non_null(mkdtemp(root));
     assert_int_equal(mkdir(at("in"), 0700), 0);
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(void)
 {
     char command[128];
     sl_files_in_fini(&files);
     (void)snprintf(command, sizeof command, "rm -rf '%s'", root);
-    return system(command);
+    assert_int_equal(system(command), 0);
 }
 
-#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, setup(), teardown())
 
 static int put(const char *name, bool as_bytes)
 {

@@ -27,23 +27,22 @@ static void make_file(const char *name)
     assert_int_equal(fclose(file), 0);
 }
 
-static int setup(void **state)
+static void setup(void)
 {
     (void)snprintf(root, sizeof root, "/tmp/starling-data-files-XXXXXX");
     assert_non_null(mkdtemp(root));
     assert_int_equal(mkdir(at("parts"), 0700), 0);
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(void)
 {
     char command[128];
     sl_data_files_fini(&files);
     (void)snprintf(command, sizeof command, "rm -rf '%s'", root);
-    return system(command);
+    assert_int_equal(system(command), 0);
 }
 
-#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define CASE(name) SL_CASE_WITH(name, setup(), teardown())
 
 CASE(data_files_add__takes_a_folder_in_order)
 {

@@ -10,21 +10,21 @@
 static const struct sl_disk *disk;
 static char directory[64];
 
-static int setup(void **state)
+static void setup(void)
 {
     disk = sl_disk_system();
     (void)snprintf(directory, sizeof directory, "/tmp/starling-disk-XXXXXX");
-    return mkdtemp(directory) == NULL ? -1 : 0;
+    assert_non_null(mkdtemp(directory));
 }
 
-static int teardown(void **state)
+static void teardown(void)
 {
     char command[128];
     (void)snprintf(command, sizeof command, "rm -rf '%s'", directory);
-    return system(command);
+    assert_int_equal(system(command), 0);
 }
 
-#define DISK_CASE(name) SL_CASE_WITH(name, setup, teardown)
+#define DISK_CASE(name) SL_CASE_WITH(name, setup(), teardown())
 
 DISK_CASE(system__keeps_checkpoints)
 {

@@ -10,17 +10,16 @@ static struct sl_snapshot_rows rows;
 static struct sl_snapshot_block *block;
 static struct sl_reason reason;
 
-static int begin(void **state)
+static void begin(void)
 {
     rows = (struct sl_snapshot_rows){.names = "a,dense"};
-    return sl_snapshot_block_create(SL_SNAPSHOT_BLOCK_BYTES, &block);
+    assert_int_equal(sl_snapshot_block_create(SL_SNAPSHOT_BLOCK_BYTES, &block), 0);
 }
 
-static int end(void **state)
+static void end(void)
 {
     sl_snapshot_rows_fini(&rows);
     sl_snapshot_block_destroy(&block);
-    return 0;
 }
 
 static void put_table(uint32_t id, const char *name, enum sl_table_kind kind, uint32_t dim,
@@ -53,7 +52,9 @@ static void put_row(uint64_t key, float value)
     assert_true(sl_snapshot_put_record(block, &record, 4));
 }
 
-SL_CASE_WITH(rows_sort__by_key_without_slots_and_the_last_of_equal_keys, begin, end)
+#define CASE(name) SL_CASE_WITH(name, begin(), end())
+
+CASE(rows_sort__by_key_without_slots_and_the_last_of_equal_keys)
 {
     put_table(3, "a", SL_TABLE_SPARSE, 2, 0);
     take();
@@ -87,7 +88,7 @@ SL_CASE_WITH(rows_sort__by_key_without_slots_and_the_last_of_equal_keys, begin, 
     assert_memory_equal(table->values, values, sizeof values);
 }
 
-SL_CASE_WITH(rows_take__grows_and_an_empty_table_stays, begin, end)
+CASE(rows_take__grows_and_an_empty_table_stays)
 {
     put_table(0, "a", SL_TABLE_SPARSE, 2, 0);
     take();
@@ -110,7 +111,7 @@ SL_CASE_WITH(rows_take__grows_and_an_empty_table_stays, begin, end)
     }
 }
 
-SL_CASE_WITH(rows_take__blocks_of_a_dense_table, begin, end)
+CASE(rows_take__blocks_of_a_dense_table)
 {
     enum { ELEMENTS = SL_PARTITION_BLOCK_ELEMENTS };
     float floats[2 * ELEMENTS];
@@ -134,7 +135,7 @@ SL_CASE_WITH(rows_take__blocks_of_a_dense_table, begin, end)
     assert_true(last[2] == 3 && last[3] == 0 && last[ELEMENTS - 1] == 0);
 }
 
-SL_CASE_WITH(rows__refuse, begin, end)
+CASE(rows__refuse)
 {
     put_table(0, "a", SL_TABLE_SPARSE, 2, 0);
     take();

@@ -85,16 +85,9 @@ void fixture_stop(struct fixture *made)
     sl_cluster_stop(&made->cluster);
 }
 
-int fixture_setup(void **state)
+void fixture_setup(void)
 {
     fixture = fixture_start(&fixture_shape);
-    return 0;
-}
-
-int fixture_teardown(void **state)
-{
-    fixture_stop(&fixture);
-    return 0;
 }
 
 const char *fixture_way(uint32_t n)

@@ -37,9 +37,8 @@ const char *fixture_way(uint32_t n);
 /* What the cases of a file share; SL_UNIT_SETUP says of which shape it is. */
 extern struct fixture fixture;
 extern struct shape fixture_shape;
-int fixture_setup(void **state);
-int fixture_teardown(void **state);
-#define CLIENT_CASE(name) SL_CASE_WITH(name, fixture_setup, fixture_teardown)
+void fixture_setup(void);
+#define CLIENT_CASE(name) SL_CASE_WITH(name, fixture_setup(), fixture_stop(&fixture))
 
 /* task_index -1: without a clock. */
 struct sl_client *fixture_client(struct sl_cluster *cluster, const struct shape *shape,

@@ -41,19 +41,21 @@ static int create(const char *coordinator)
     return sl_client_create(&options, &client);
 }
 
-static int setup(void **state)
+static void setup(void)
 {
     interrupt = (struct interrupt){.thread = pthread_self()};
     client = NULL;
-    return fixture_setup(state) != 0 || create(sl_cluster_coordinator(fixture.cluster)) != 0;
+    fixture_setup();
+    assert_int_equal(create(sl_cluster_coordinator(fixture.cluster)), 0);
 }
 
-static int teardown(void **state)
+static void teardown(void)
 {
     sl_client_leave(&client);
-    return fixture_teardown(state);
+    fixture_stop(&fixture);
 }
-#define INTERRUPT_CASE(name) SL_CASE_WITH(name, setup, teardown)
+
+#define INTERRUPT_CASE(name) SL_CASE_WITH(name, setup(), teardown())
 
 static void check_cancelled(int err, const char *text)
 {

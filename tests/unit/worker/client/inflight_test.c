@@ -8,13 +8,9 @@
 static struct sl_inflight inflight;
 static struct sl_request requests[SL_INFLIGHT_MAX];
 
-static int setup(void **state)
-{
-    inflight = (struct sl_inflight){0};
-    return 0;
-}
+#define CASE(name) SL_CASE_WITH(name, inflight = (struct sl_inflight){0}, )
 
-SL_CASE_WITH(inflight_find__finds_what_was_added, setup, NULL)
+CASE(inflight_find__finds_what_was_added)
 {
     assert_null(sl_inflight_find(&inflight, 0));
     assert_null(sl_inflight_find(&inflight, 1));
@@ -32,7 +28,7 @@ SL_CASE_WITH(inflight_find__finds_what_was_added, setup, NULL)
 }
 
 /* Old requests stay parked while thousands pass, so that ids far apart share slots. */
-SL_CASE_WITH(inflight_remove__keeps_parked_ids_reachable, setup, NULL)
+CASE(inflight_remove__keeps_parked_ids_reachable)
 {
     uint64_t ids[SL_INFLIGHT_MAX];
     uint32_t count = 0;

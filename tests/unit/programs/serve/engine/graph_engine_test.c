@@ -14,17 +14,10 @@ static struct sl_graph_image image;
 static struct sl_reason reason;
 static void *opened;
 
-static int set_up(void **state)
-{
-    sl_graph_memory_init(&memory, 64U << 20);
-    return 0;
-}
-
-static int tear_down(void **state)
+static void tear_down(void)
 {
     sl_engine_graph.close(&opened);
     sl_graph_memory_fini(&memory);
-    return 0;
 }
 
 static void make_image(struct wire model)
@@ -41,8 +34,10 @@ static int open_image(uint32_t rows_max)
     return sl_engine_graph.open(&of, rows_max, &reason, &opened);
 }
 
+#define CASE(name) SL_CASE_WITH(name, sl_graph_memory_init(&memory, 64U << 20), tear_down())
+
 /* A version that deploy has not published: a worker refuses it as deploy does. */
-SL_CASE_WITH(graph_engine_open__work_is_bounded, set_up, tear_down)
+CASE(graph_engine_open__work_is_bounded)
 {
     const int64_t half = 1 << 29, whole = 1 << 30;
     struct wire parts = {0}, attributes = {0};
@@ -58,7 +53,7 @@ SL_CASE_WITH(graph_engine_open__work_is_bounded, set_up, tear_down)
     assert_non_null(strstr(reason.text, "at most 1e+13 are accepted"));
 }
 
-SL_CASE_WITH(graph_image_make__order_of_use, set_up, tear_down)
+CASE(graph_image_make__order_of_use)
 {
     make_image(model_mlp());
     assert_int_equal(image.count, 4);
@@ -93,7 +88,7 @@ static void compute(const float *x, float *y)
     }
 }
 
-SL_CASE_WITH(graph_run__mlp, set_up, tear_down)
+CASE(graph_run__mlp)
 {
     make_image(model_mlp());
     assert_int_equal(open_image(4), 0);
@@ -127,7 +122,7 @@ SL_CASE_WITH(graph_run__mlp, set_up, tear_down)
     free(scratch);
 }
 
-SL_CASE_WITH(graph_open__image_that_is_not_whole, set_up, tear_down)
+CASE(graph_open__image_that_is_not_whole)
 {
     make_image(model_mlp());
     image.count--;
@@ -149,7 +144,7 @@ SL_CASE_WITH(graph_open__image_that_is_not_whole, set_up, tear_down)
     assert_int_equal(open_image(4), 0);
 }
 
-SL_CASE_WITH(graph_open__fixed_rows, set_up, tear_down)
+CASE(graph_open__fixed_rows)
 {
     struct wire parts = {0};
     model_input(&parts, "x", FLOAT, DIMS(4, 16));

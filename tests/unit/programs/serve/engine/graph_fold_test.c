@@ -12,18 +12,6 @@
 static struct sl_graph_memory memory;
 static struct sl_graph graph;
 
-static int set_up(void **state)
-{
-    sl_graph_memory_init(&memory, 64U << 20);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    sl_graph_memory_fini(&memory);
-    return 0;
-}
-
 static struct sl_reason reason;
 
 static void read_model(struct wire *parts)
@@ -86,7 +74,10 @@ static struct wire conv_and_bn(const char *bn_input)
     return parts;
 }
 
-SL_CASE_WITH(graph_fold__batch_normalization, set_up, tear_down)
+#define CASE(name)                                                                                 \
+    SL_CASE_WITH(name, sl_graph_memory_init(&memory, 64U << 20), sl_graph_memory_fini(&memory))
+
+CASE(graph_fold__batch_normalization)
 {
     struct wire parts = conv_and_bn("i"); /* with an Identity between */
     fold(&parts);
@@ -109,7 +100,7 @@ SL_CASE_WITH(graph_fold__batch_normalization, set_up, tear_down)
 }
 
 /* Another reader of the Conv's output or weights, or an output of the model: nothing is folded. */
-SL_CASE_WITH(graph_fold__conv_that_others_use, set_up, tear_down)
+CASE(graph_fold__conv_that_others_use)
 {
     for (uint32_t way = 0; way < 4; way++) {
         struct wire parts = conv_and_bn(way == 3 ? "i" : "n");
@@ -131,7 +122,7 @@ SL_CASE_WITH(graph_fold__conv_that_others_use, set_up, tear_down)
     }
 }
 
-SL_CASE_WITH(graph_fold__dropout, set_up, tear_down)
+CASE(graph_fold__dropout)
 {
     struct wire parts = {0};
     model_input(&parts, "x", FLOAT, DIMS(FREE, 4));
@@ -146,7 +137,7 @@ SL_CASE_WITH(graph_fold__dropout, set_up, tear_down)
 }
 
 /* The BatchNormalization is checked, although folding removes it. */
-SL_CASE_WITH(graph_fold__refuses_what_the_check_refuses, set_up, tear_down)
+CASE(graph_fold__refuses_what_the_check_refuses)
 {
     for (uint32_t way = 0; way < 2; way++) {
         struct wire parts = conv_and_bn("n"), attributes = {0};
@@ -166,7 +157,7 @@ SL_CASE_WITH(graph_fold__refuses_what_the_check_refuses, set_up, tear_down)
 }
 
 /* Operators run on constants: y = x + (2 w + w), then a Cast and an Unsqueeze of a constant. */
-SL_CASE_WITH(graph_fold__constants, set_up, tear_down)
+CASE(graph_fold__constants)
 {
     static const int64_t axis = 0;
     struct wire parts = {0}, attributes = {0};
@@ -225,7 +216,7 @@ static struct wire view_of_rows(bool has_factor)
     return parts;
 }
 
-SL_CASE_WITH(graph_fold__shape_that_counts_rows, set_up, tear_down)
+CASE(graph_fold__shape_that_counts_rows)
 {
     static const int64_t zero = 0;
     struct wire parts = view_of_rows(false);
@@ -249,7 +240,7 @@ SL_CASE_WITH(graph_fold__shape_that_counts_rows, set_up, tear_down)
 }
 
 /* An output that nothing reads is no output; one that is read is refused. */
-SL_CASE_WITH(graph_fold__unused_output, set_up, tear_down)
+CASE(graph_fold__unused_output)
 {
     struct wire parts = {0};
     model_input(&parts, "x", FLOAT, DIMS(FREE, 4));
@@ -268,7 +259,7 @@ SL_CASE_WITH(graph_fold__unused_output, set_up, tear_down)
 }
 
 /* What takes more memory than the model may have stays a node. */
-SL_CASE_WITH(graph_fold__memory_is_bounded, set_up, tear_down)
+CASE(graph_fold__memory_is_bounded)
 {
     struct wire parts = {0};
     model_input(&parts, "x", FLOAT, DIMS(FREE, 1 << 16));

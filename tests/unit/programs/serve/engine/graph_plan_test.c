@@ -16,18 +16,6 @@ static struct sl_graph graph;
 static struct sl_graph_plan plan;
 static struct sl_reason reason;
 
-static int set_up(void **state)
-{
-    sl_graph_memory_init(&memory, 256U << 20);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    sl_graph_memory_fini(&memory);
-    return 0;
-}
-
 /* Reads the model and plans it. Weights lie in the image in the order of the file, behind 64 bytes.
  */
 static int make(struct wire model)
@@ -63,7 +51,10 @@ static struct wire around(const char *op_type, const char *inputs, const char *o
     return parts;
 }
 
-SL_CASE_WITH(graph_plan_make__refuses_nodes, set_up, tear_down)
+#define CASE(name)                                                                                 \
+    SL_CASE_WITH(name, sl_graph_memory_init(&memory, 256U << 20), sl_graph_memory_fini(&memory))
+
+CASE(graph_plan_make__refuses_nodes)
 {
     struct wire attributes = {0}, parts = around("Fancy", "x", "y", NULL);
     expect_refused(&parts, SL_ERR_UNSUPPORTED, "node \"n\" (Fancy): the operator is not supported");
@@ -86,7 +77,7 @@ SL_CASE_WITH(graph_plan_make__refuses_nodes, set_up, tear_down)
     expect_refused(&parts, SL_ERR_INVALID, "attribute \"axis\" has type 5 of ONNX, not 2");
 }
 
-SL_CASE_WITH(graph_plan_make__refuses_sizes, set_up, tear_down)
+CASE(graph_plan_make__refuses_sizes)
 {
     struct wire parts = {0};
     model_input(&parts, "x", FLOAT, DIMS(FREE, 1 << 20, 1)); /* the sum has 2^32 elements */
@@ -121,7 +112,7 @@ static struct wire huge_pool(void)
     return parts;
 }
 
-SL_CASE_WITH(graph_plan_make__work_is_bounded, set_up, tear_down)
+CASE(graph_plan_make__work_is_bounded)
 {
     struct wire parts = huge_pool();
     expect_refused(&parts, SL_ERR_TOO_LARGE,
@@ -141,7 +132,7 @@ SL_CASE_WITH(graph_plan_make__work_is_bounded, set_up, tear_down)
     assert_non_null(strstr(reason.text, "node \"three\" (MatMul): with its 4.4e+12 operations"));
 }
 
-SL_CASE_WITH(graph_plan_make__names_all_operators_that_are_missing, set_up, tear_down)
+CASE(graph_plan_make__names_all_operators_that_are_missing)
 {
     struct wire parts = around("Erf", "x", "a", NULL);
     model_node(&parts, "Pad", "p", "a", "b", NULL);
@@ -156,7 +147,7 @@ SL_CASE_WITH(graph_plan_make__names_all_operators_that_are_missing, set_up, tear
     assert_null(strstr(strstr(reason.text, "Pad") + 1, "Pad"));
 }
 
-SL_CASE_WITH(graph_plan_make__output_without_rows, set_up, tear_down)
+CASE(graph_plan_make__output_without_rows)
 {
     struct wire parts = {0};
     model_input(&parts, "x", FLOAT, DIMS(FREE, 16));
@@ -166,7 +157,7 @@ SL_CASE_WITH(graph_plan_make__output_without_rows, set_up, tear_down)
     expect_refused(&parts, SL_ERR_UNSUPPORTED, "output \"y\" of the model");
 }
 
-SL_CASE_WITH(graph_plan_make__layers, set_up, tear_down)
+CASE(graph_plan_make__layers)
 {
     assert_int_equal(make(model_mlp()), 0);
     assert_int_equal(plan.layer_count, 2);
@@ -179,7 +170,7 @@ SL_CASE_WITH(graph_plan_make__layers, set_up, tear_down)
 }
 
 /* A chain of Relu takes the memory of one value; of Softmax, which needs another place, of two. */
-SL_CASE_WITH(graph_plan_make__memory_is_used_again, set_up, tear_down)
+CASE(graph_plan_make__memory_is_used_again)
 {
     static const char *const ops[] = {"Relu", "MatMul"};
     for (uint32_t which = 0; which < 2; which++) {
@@ -330,7 +321,7 @@ static uint64_t check_node(uint32_t node, uint64_t seed)
     return alive;
 }
 
-SL_CASE_WITH(graph_plan_make__values_that_are_alive_do_not_overlap, set_up, tear_down)
+CASE(graph_plan_make__values_that_are_alive_do_not_overlap)
 {
     uint64_t scratch_bytes = 0, least_bytes = 0; /* of all graphs */
     for (uint64_t first = 1; first <= 300; first++) {

@@ -12,17 +12,10 @@ static struct sl_graph_memory memory;
 static struct sl_graph graph;
 static struct sl_reason reason;
 
-static int set_up(void **state)
+static void set_up(void)
 {
     sl_graph_memory_init(&memory, MEMORY_BYTES);
     reason.text[0] = '\0';
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    sl_graph_memory_fini(&memory);
-    return 0;
 }
 
 /* Frees the model. */
@@ -62,7 +55,9 @@ static void expect_refused(struct wire model, int err, const char *text)
     }
 }
 
-SL_CASE_WITH(onnx_read__mlp, set_up, tear_down)
+#define CASE(name) SL_CASE_WITH(name, set_up(), sl_graph_memory_fini(&memory))
+
+CASE(onnx_read__mlp)
 {
     assert_int_equal(read_model(model_mlp()), 0);
     assert_int_equal(graph.opset, 13);
@@ -85,7 +80,7 @@ SL_CASE_WITH(onnx_read__mlp, set_up, tear_down)
 }
 
 /* The model without its weights: the same graph, in few bytes. */
-SL_CASE_WITH(onnx_write__is_read_again, set_up, tear_down)
+CASE(onnx_write__is_read_again)
 {
     static const int64_t shape[] = {-1, 10};
     struct wire parts = {0}, attributes = {0};
@@ -116,7 +111,7 @@ SL_CASE_WITH(onnx_write__is_read_again, set_up, tear_down)
                      SL_ERR_INVALID);
 }
 
-SL_CASE_WITH(onnx_read__half_precision_is_widened, set_up, tear_down)
+CASE(onnx_read__half_precision_is_widened)
 {
     static const uint16_t f16[] = {0x3c00, 0xc000, 0x0001, 0x7bff, 0xfc00, 0x8000};
     static const float wide[] = {1, -2, 0x1p-24F, 65504, -__builtin_inff(), -0.0F};
@@ -131,7 +126,7 @@ SL_CASE_WITH(onnx_read__half_precision_is_widened, set_up, tear_down)
     assert_true(((const float *)value_of("bf16")->data)[1] == -3);
 }
 
-SL_CASE_WITH(onnx_read__constant_is_a_value, set_up, tear_down)
+CASE(onnx_read__constant_is_a_value)
 {
     struct wire parts = {0}, attributes = {0}, tensor = {0};
     const float two = 2;
@@ -163,7 +158,7 @@ static void constant(struct wire *parts, const char *output, const char *attribu
     model_node(parts, "Constant", output, "", output, &attributes);
 }
 
-SL_CASE_WITH(onnx_read__constant_forms, set_up, tear_down)
+CASE(onnx_read__constant_forms)
 {
     struct wire parts = {0}, value = {0};
     wire_float(&value, 2, 0.5F);
@@ -187,7 +182,7 @@ SL_CASE_WITH(onnx_read__constant_forms, set_up, tear_down)
     assert_int_equal(((const int64_t *)value_of("shape")->data)[1], -1);
 }
 
-SL_CASE_WITH(onnx_read__constant_that_is_refused, set_up, tear_down)
+CASE(onnx_read__constant_that_is_refused)
 {
     const struct {
         const char *name;
@@ -200,7 +195,7 @@ SL_CASE_WITH(onnx_read__constant_that_is_refused, set_up, tear_down)
     }
 }
 
-SL_CASE_WITH(onnx_read__numbers_are_converted, set_up, tear_down)
+CASE(onnx_read__numbers_are_converted)
 {
     static const double wide[] = {0.1, -2, 1e300};
     static const float narrow[] = {0.1F, -2, __builtin_inff()};
@@ -270,7 +265,7 @@ static int read_external(const char *offset, const char *length)
     return err;
 }
 
-SL_CASE_WITH(onnx_read__external_data, set_up, tear_down)
+CASE(onnx_read__external_data)
 {
     assert_int_equal(read_external("4096", "160"), 0);
     assert_string_equal(asked.location, "w/part.bin");
@@ -291,7 +286,7 @@ SL_CASE_WITH(onnx_read__external_data, set_up, tear_down)
     asked.err = 0;
 }
 
-SL_CASE_WITH(onnx_read__every_beginning_of_a_model_is_refused, set_up, tear_down)
+CASE(onnx_read__every_beginning_of_a_model_is_refused)
 {
     struct wire model = model_mlp();
     for (size_t count = 0; count < model.count; count++) {
@@ -306,7 +301,7 @@ SL_CASE_WITH(onnx_read__every_beginning_of_a_model_is_refused, set_up, tear_down
     wire_free(&model);
 }
 
-SL_CASE_WITH(onnx_read__opset, set_up, tear_down)
+CASE(onnx_read__opset)
 {
     for (int64_t opset = 6; opset <= 26; opset++) {
         struct wire parts = {0};
@@ -321,7 +316,7 @@ SL_CASE_WITH(onnx_read__opset, set_up, tear_down)
     expect_refused(model_finish(&parts, 0), SL_ERR_INVALID, "opset");
 }
 
-SL_CASE_WITH(onnx_read__tensor_of_wrong_length, set_up, tear_down)
+CASE(onnx_read__tensor_of_wrong_length)
 {
     const float data[4] = {0};
     struct wire parts = {0};
@@ -334,7 +329,7 @@ SL_CASE_WITH(onnx_read__tensor_of_wrong_length, set_up, tear_down)
     expect_refused(finish(&parts), SL_ERR_INVALID, "tensor \"none\"");
 }
 
-SL_CASE_WITH(onnx_read__gigantic_shape, set_up, tear_down)
+CASE(onnx_read__gigantic_shape)
 {
     const int64_t *const shapes[] = {
         DIMS(1LL << 32),
@@ -356,7 +351,7 @@ SL_CASE_WITH(onnx_read__gigantic_shape, set_up, tear_down)
     expect_refused(finish(&parts), SL_ERR_UNSUPPORTED, "tensor \"long\"");
 }
 
-SL_CASE_WITH(onnx_read__unsupported_tensor, set_up, tear_down)
+CASE(onnx_read__unsupported_tensor)
 {
     const double data[2] = {1};
     struct wire parts = {0}, tensor = {0}, entry = {0};
@@ -372,7 +367,7 @@ SL_CASE_WITH(onnx_read__unsupported_tensor, set_up, tear_down)
     expect_refused(finish(&parts), SL_ERR_INVALID, "tensor \"apart\" is in another file");
 }
 
-SL_CASE_WITH(onnx_read__cycle, set_up, tear_down)
+CASE(onnx_read__cycle)
 {
     struct wire parts = {0};
     model_node(&parts, "Add", "one", "x0,b", "a", NULL);
@@ -384,7 +379,7 @@ SL_CASE_WITH(onnx_read__cycle, set_up, tear_down)
     expect_refused(finish(&parts), SL_ERR_INVALID, "node \"one\" (Add): input \"b\"");
 }
 
-SL_CASE_WITH(onnx_read__names_are_unique, set_up, tear_down)
+CASE(onnx_read__names_are_unique)
 {
     struct wire parts = {0}, attributes = {0};
     model_weight(&parts, "w", DIMS(32), 1);
@@ -401,7 +396,7 @@ SL_CASE_WITH(onnx_read__names_are_unique, set_up, tear_down)
 }
 
 /* Old models list initializers among the inputs. */
-SL_CASE_WITH(onnx_read__initializer_is_no_input, set_up, tear_down)
+CASE(onnx_read__initializer_is_no_input)
 {
     struct wire parts = {0};
     model_weight(&parts, "w", DIMS(32), 1);
@@ -411,7 +406,7 @@ SL_CASE_WITH(onnx_read__initializer_is_no_input, set_up, tear_down)
     assert_int_equal(value_of("w")->kind, SL_GRAPH_WEIGHT);
 }
 
-SL_CASE_WITH(onnx_read__inputs, set_up, tear_down)
+CASE(onnx_read__inputs)
 {
     const int64_t *const refused[] = {
         DIMS(FREE, FREE),
@@ -439,7 +434,7 @@ SL_CASE_WITH(onnx_read__inputs, set_up, tear_down)
     assert_int_equal(graph.fixed_rows, 4);
 }
 
-SL_CASE_WITH(onnx_read__outputs, set_up, tear_down)
+CASE(onnx_read__outputs)
 {
     struct wire parts = {0};
     model_output(&parts, "nothing");
@@ -451,7 +446,7 @@ SL_CASE_WITH(onnx_read__outputs, set_up, tear_down)
     expect_refused(model_finish(&parts, 13), SL_ERR_INVALID, "no input");
 }
 
-SL_CASE_WITH(onnx_read__foreign_domain, set_up, tear_down)
+CASE(onnx_read__foreign_domain)
 {
     struct wire parts = {0}, node = {0};
     wire_text(&node, 2, "c");
@@ -462,7 +457,7 @@ SL_CASE_WITH(onnx_read__foreign_domain, set_up, tear_down)
                    "node \"c\" (FusedConv): domain \"com.microsoft\"");
 }
 
-SL_CASE_WITH(onnx_read__limits, set_up, tear_down)
+CASE(onnx_read__limits)
 {
     struct wire parts = {0};
     for (uint32_t i = 0; i <= SL_GRAPH_NODES_MAX; i++) {
@@ -479,7 +474,7 @@ SL_CASE_WITH(onnx_read__limits, set_up, tear_down)
 }
 
 /* Each limit of the memory is kept, and nothing is used that was not there. */
-SL_CASE_WITH(onnx_read__memory_is_limited, set_up, tear_down)
+CASE(onnx_read__memory_is_limited)
 {
     struct wire model = model_mlp();
     int err = SL_ERR_NO_MEMORY;
