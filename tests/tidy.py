@@ -423,6 +423,17 @@ def check_readmes(paths):
             yield folder, f"has more than {FOLDER_FILES_MAX} source files: {readme} does not exist, or does not name the folder"
 
 
+def check_rows(readme, text):
+    """Yields (line, reason) of each row of a README's table of files that names none."""
+    is_table = False
+    for number, line in enumerate(text.split("\n"), 1):
+        is_table = line.startswith("|") and (is_table or line.startswith("| file |"))
+        for name in re.findall(r"`([^`]+)`", line.split("|")[1]) if is_table else []:
+            base = os.path.join(ROOT, os.path.dirname(readme), re.sub(r"(\.\*|\.[ch])$", "", name))
+            if not glob.glob(base + "*"):
+                yield number, f"{name}: there is no such file"
+
+
 def check_examples(text):
     """C code of a page is part of an example, which the build compiles."""
     examples = "".join(read(path) for path in sources(".c") if path.startswith("examples/"))
@@ -617,6 +628,7 @@ def self_test():
     assert list(check_comments("tests/a.py", 'def f():\n    """Whoever calls."""\n'))
     assert not list(check_comments("tests/a.py", 'x = "whoever" + \'#\' \'whoever\'\n'))
     assert not list(check_comments("objects/a.c", 'f("whoever"); /* an image; sl_seat_open() */\n'))
+    assert [line for line, _ in check_rows("core/README.md", "| file | |\n| --- | |\n| `pool.h`, `nowhere.*` | |\n")] == [3]
     assert list(check_readmes([f"nowhere/{i}.c" for i in range(FOLDER_FILES_MAX + 1)]))
     assert list(check_readmes([f"programs/nowhere/{i}.c" for i in range(FOLDER_FILES_MAX + 1)]))
     assert not list(check_readmes([f"core/{i}.c" for i in range(FOLDER_FILES_MAX + 1)]))
@@ -657,6 +669,10 @@ def main():
                 breaches += 1
     for path in sources(".py"):
         for line, reason in check_comments(path, read(path)) if path != "tests/tidy.py" else []:
+            print(f"{path}:{line}: {reason}")
+            breaches += 1
+    for path in sources("README.md"):
+        for line, reason in check_rows(path, read(path)) if "/vendor/" not in path else []:
             print(f"{path}:{line}: {reason}")
             breaches += 1
     for folder, reason in check_readmes(sources(".c", ".h", ".py")):

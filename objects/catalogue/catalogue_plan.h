@@ -3,16 +3,15 @@
  * Fetchers that join within 100 ms, and the followers at a commit, are a batch. A batch is planned
  * once, as two trees (choose.h). Their roots hang from copies that serve nobody yet: complete ones,
  * or fetchers of earlier batches, which are ahead. So nobody is planned again while it fetches, and
- * no plan has a cycle. For that a copy that is removed, or has fewer blocks than all again, leaves
- * its children without a parent: they find other sources, and their places stay. A fetcher that
- * joins gets parents at once, as the last one of its batch so far: it has no children yet. When the
- * batch is planned, those whose parents change get NEWS. Without sources it waits for the next one
- * that joins.
+ * no plan has a cycle. So when a copy is removed, or loses blocks, its children have no parent:
+ * they use other sources, and keep their places in the trees. A fetcher that joins gets parents at
+ * once, as the last one of its batch so far: it has no children yet. When the batch is planned,
+ * those whose parents change get NEWS. Without sources it waits for the next one that joins.
  *
  * A node on the host of a holder, or of an earlier fetcher, fetches from that one alone, through
- * shared memory, and is in no tree. The origin is a source like others until two others are
- * complete; then it is the last resort. A fetcher whose parent fails uses its other sources, and
- * asks for more with FIND. */
+ * shared memory, and is in no tree. The publisher's copy is a source like others until two
+ * others are complete; then it is the last resort. A fetcher whose parent fails uses its other
+ * sources, and asks for more with FIND. */
 #ifndef SL_OBJECTS_CATALOGUE_CATALOGUE_PLAN_H
 #define SL_OBJECTS_CATALOGUE_CATALOGUE_PLAN_H
 

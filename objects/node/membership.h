@@ -17,9 +17,10 @@ struct sl_objects_membership {
      * is.
      */
     char identity[SL_OBJECTS_NAME_BYTES];
-    struct sl_objects_peer_use use;    /* of its segment, so that its end is known at once */
+    struct sl_objects_peer_use
+        use; /* of the catalogue's segment: tells at once when that process ends */
     struct sl_objects_request request; /* ATTACH, ALIVE, DETACH */
-    struct sl_timer timer;             /* of the next one, or of the next try */
+    struct sl_timer timer;             /* when the next of these is sent */
     bool is_attached, is_asking;
     uint64_t host; /* equal numbers: nodes share memory */
     uint64_t term;
@@ -29,8 +30,8 @@ struct sl_objects_membership {
     uint64_t reported_ns;     /* when they began, or went on */
     char reason[SL_TRANSFER_REASON_BYTES];  /* why the last one failed */
     char trouble[SL_TRANSFER_REASON_BYTES]; /* of the store that names the catalogue; "": none */
-    struct sl_list asks;                    /* not answered yet */
-    struct sl_timer progress;               /* of reports about fetches */
+    struct sl_list asks;      /* requests to the catalogue that are not answered yet */
+    struct sl_timer progress; /* of reports about fetches */
     void (*attached)(struct sl_objects *node);
 };
 

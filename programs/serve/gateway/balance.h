@@ -3,9 +3,10 @@
  *
  * BASIC is the rule of PipePS: an idle worker whose host holds the model; any idle worker; one with
  * fewer than 2 requests whose host holds it; the least loaded with fewer than 4; else none.
- * COST: the least expected finish: queue + exposed load + compute. Exposed load is the schedule's
- * answer without compute. The worker has it, since it knows the layers; for a host that has not
- * reported the model: the time to transfer all bytes, as far as it exceeds the compute time.
+ * COST: the least expected finish: queue + exposed load + compute. Exposed load is the time by
+ * which loading the missing bytes takes longer than computing. The worker estimates it, since it
+ * knows the layers; for a host that has not reported the model it is the time to transfer all
+ * bytes, as far as that exceeds the compute time.
  *
  * With both a worker that has not confirmed a request for 100 ms is chosen only if there is no
  * other: its host may be gone.

@@ -633,7 +633,7 @@ static void begin(void *ctx, struct sl_serve_http_call *http)
         call->route = matches(&table[i], http->path, &model, &bytes) ? &table[i] : NULL;
     }
     if (call->route == NULL) {
-        sl_serve_http_reply_error(http, 404, "path %.200s: see /v2 and docs/serving.md",
+        sl_serve_http_reply_error(http, 404, "path %.200s: see /v2 and docs/serving-http.md",
                                   http->path);
         return;
     }

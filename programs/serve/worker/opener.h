@@ -4,23 +4,23 @@
 #ifndef SL_SERVE_OPENER_H
 #define SL_SERVE_OPENER_H
 
-#include "programs/serve/worker/model_costs.h"
+#include "programs/serve/worker/model_table.h"
 #include "programs/serve/worker/worker.h"
 #include "reactor/offload.h"
 
 struct sl_serve_opener {
     /* Of the worker */
     const struct sl_serve_worker_options *options;
-    struct sl_serve_model_costs_models *models;
+    struct sl_serve_model_table *models;
     struct sl_list *queue; /* pendings, by arrival */
     void (*post)(void *ctx, struct sl_offload_job *job);
-    /* A job has ended. err: the model cannot be opened, for known->reason. */
-    void (*opened)(void *ctx, struct sl_serve_model_costs *known, int err);
+    /* A job has ended. err: the model cannot be opened, for entry->reason. */
+    void (*opened)(void *ctx, struct sl_serve_model_entry *entry, int err);
     void *ctx;
 
     /* Private */
     struct sl_offload_job job;
-    struct sl_serve_model_costs *known; /* NULL: there is no job */
+    struct sl_serve_model_entry *entry; /* NULL: there is no job */
     uint64_t full_ns;                   /* when the pool last had no room; 0: never */
     struct sl_serve_open open;          /* name NULL: only closes */
     uint64_t newest; /* version, when the job began that opens it beside another */
@@ -34,7 +34,7 @@ struct sl_serve_opener {
 
 static inline bool sl_serve_opener_is_busy(const struct sl_serve_opener *opener)
 {
-    return opener->known != NULL;
+    return opener->entry != NULL;
 }
 
 /* Begins the next job, if there is none and something is to be done. */

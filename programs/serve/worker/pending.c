@@ -104,13 +104,13 @@ void sl_serve_pending_answer(struct sl_serve_pending *pending, int err, uint64_t
 
 void sl_serve_pending_enqueue(struct sl_serve_pending *pending, struct sl_list *queue)
 {
-    pending->known->waiting++;
+    pending->entry->waiting++;
     sl_list_append(queue, &pending->item.link);
 }
 
 void sl_serve_pending_dequeue(struct sl_serve_pending *pending)
 {
-    pending->known->waiting--;
+    pending->entry->waiting--;
     sl_list_remove(&pending->item.link);
 }
 
@@ -120,11 +120,11 @@ void sl_serve_pending_refuse(struct sl_serve_pending *pending, int err, const ch
     sl_serve_pending_answer(pending, err, 0, 0, "%s", text);
 }
 
-void sl_serve_pendings_refuse_all(struct sl_list *queue, const struct sl_serve_model_costs *known,
+void sl_serve_pendings_refuse_all(struct sl_list *queue, const struct sl_serve_model_entry *entry,
                                   int err, const char *text)
 {
     SL_LIST_FOREACH (link, queue) {
-        if (sl_serve_pending_at(link)->known == known) {
+        if (sl_serve_pending_at(link)->entry == entry) {
             sl_serve_pending_refuse(sl_serve_pending_at(link), err, text);
         }
     }
@@ -134,18 +134,18 @@ void sl_serve_pendings_expire(struct sl_list *queue, uint64_t now_ns)
 {
     SL_LIST_FOREACH (link, queue) {
         struct sl_serve_pending *pending = sl_serve_pending_at(link);
-        const struct sl_serve_model_costs *known = pending->known;
+        const struct sl_serve_model_entry *entry = pending->entry;
         const uint64_t waited_ns = now_ns - pending->item.arrived_ns;
         if (pending->item.deadline_ns > now_ns) {
             continue;
         }
-        pending->load_ns = known->current == NULL ? waited_ns : pending->load_ns;
+        pending->load_ns = entry->current == NULL ? waited_ns : pending->load_ns;
         sl_serve_pending_dequeue(pending);
         sl_serve_pending_answer(
             pending, SL_ERR_DEADLINE, 0, 0,
             "the deadline passed: %.3f ms in the worker's queue, %.3f ms for the load%s%s",
             (double)(waited_ns - pending->load_ns) / SL_CLOCK_NS_PER_MS,
             (double)pending->load_ns / SL_CLOCK_NS_PER_MS,
-            known->reason.text[0] != '\0' ? ": " : "", known->reason.text);
+            entry->reason.text[0] != '\0' ? ": " : "", entry->reason.text);
     }
 }

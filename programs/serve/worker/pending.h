@@ -6,7 +6,7 @@
 #define SL_SERVE_PENDING_H
 
 #include "programs/serve/base/range.h"
-#include "programs/serve/worker/model_costs.h"
+#include "programs/serve/worker/model_table.h"
 #include "programs/serve/worker/peer.h"
 
 #define SL_SERVE_PENDINGS_MAX  4096
@@ -14,7 +14,7 @@
 
 struct sl_serve_pending {
     struct sl_serve_item item;
-    struct sl_serve_model_costs *known;
+    struct sl_serve_model_entry *entry;
     struct sl_serve_peer *peer; /* NULL: the gateway has gone */
     uint64_t number;            /* the gateway's */
     uint64_t output_address, output_room;
@@ -56,7 +56,7 @@ void sl_serve_pending_answer(struct sl_serve_pending *pending, int err, uint64_t
 void sl_serve_pending_refuse(struct sl_serve_pending *pending, int err, const char *text);
 
 /* Of a queue: the requests of a model; those whose time is over. */
-void sl_serve_pendings_refuse_all(struct sl_list *queue, const struct sl_serve_model_costs *known,
+void sl_serve_pendings_refuse_all(struct sl_list *queue, const struct sl_serve_model_entry *entry,
                                   int err, const char *text);
 void sl_serve_pendings_expire(struct sl_list *queue, uint64_t now_ns);
 

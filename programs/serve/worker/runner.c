@@ -20,15 +20,15 @@ static uint64_t runner_now(const struct sl_serve_runner *runner)
 
 /* A newer version takes over when all of its bytes are there; or when a still newer one has come,
  * so that a model that is published often does not stay old. */
-static void take_over(struct sl_serve_model_costs *known)
+static void take_over(struct sl_serve_model_entry *entry)
 {
     struct sl_residency here;
-    if (known->newer == NULL || known->is_running || known->is_opening) {
+    if (entry->newer == NULL || entry->is_running || entry->is_opening) {
         return;
     }
-    sl_subscription_residency(known->subscription, &here);
-    if (here.version != known->newer->number || here.bytes >= known->newer->bytes) {
-        sl_serve_model_costs_drop(known);
+    sl_subscription_residency(entry->subscription, &here);
+    if (here.version != entry->newer->number || here.bytes >= entry->newer->bytes) {
+        sl_serve_model_entry_drop(entry);
     }
 }
 
@@ -43,7 +43,7 @@ static uint32_t rows_max(const struct sl_serve_runner *runner, const struct sl_e
 /* False: the request was answered. */
 static bool check(struct sl_serve_runner *runner, struct sl_serve_pending *pending)
 {
-    const struct sl_serve_version *version = pending->known->current;
+    const struct sl_serve_version *version = pending->entry->current;
     const struct sl_engine_info *info = version->info;
     struct sl_reason reason;
     if (pending->checked == version) {
@@ -66,10 +66,10 @@ static bool check(struct sl_serve_runner *runner, struct sl_serve_pending *pendi
 
 static void describe(struct sl_serve_runner *runner, struct sl_serve_pending *pending)
 {
-    const struct sl_serve_version *version = pending->known->current;
+    const struct sl_serve_version *version = pending->entry->current;
     char text[SL_SERVE_DESCRIPTION_BYTES];
     const size_t bytes =
-        sl_serve_batch_describe(version->info, pending->known->name, version->number,
+        sl_serve_batch_describe(version->info, pending->entry->name, version->number,
                                 version->engine->name, text, sizeof text);
     const bool fits = bytes < sizeof text && bytes <= pending->output_room;
     if (fits && !sl_serve_pending_place(pending, bytes)) {
@@ -93,10 +93,10 @@ static struct sl_serve_pending *find_ready(struct sl_serve_runner *runner)
     struct sl_serve_pending *first = NULL;
     SL_LIST_FOREACH (link, runner->queue) {
         struct sl_serve_pending *pending = sl_serve_pending_at(link);
-        struct sl_serve_model_costs *known = pending->known;
-        take_over(known);
-        if (known->current == NULL ||
-            (known->is_opening && !sl_serve_version_is_complete(known->current))) {
+        struct sl_serve_model_entry *entry = pending->entry;
+        take_over(entry);
+        if (entry->current == NULL ||
+            (entry->is_opening && !sl_serve_version_is_complete(entry->current))) {
             continue; /* the opener uses the subscription */
         }
         switch (pending->item.kind) {
@@ -104,17 +104,17 @@ static struct sl_serve_pending *find_ready(struct sl_serve_runner *runner)
             describe(runner, pending);
             break;
         case SL_SERVE_LOAD:
-            if (!known->is_running && sl_serve_version_is_complete(known->current)) {
-                known->used_ns = 0; /* to be closed: its bytes stay in the pool */
+            if (!entry->is_running && sl_serve_version_is_complete(entry->current)) {
+                entry->used_ns = 0; /* to be closed: its bytes stay in the pool */
                 sl_serve_pending_dequeue(pending);
-                sl_serve_pending_answer(pending, 0, known->current->number, 0, "%s", "");
+                sl_serve_pending_answer(pending, 0, entry->current->number, 0, "%s", "");
             } else {
                 first = first == NULL ? pending : first;
             }
             break;
         case SL_SERVE_INFER:
             if (check(runner, pending) && (first == NULL || first->item.kind == SL_SERVE_LOAD ||
-                                           first->known == runner->stalled)) {
+                                           first->entry == runner->stalled)) {
                 first = pending;
             }
             break;
@@ -158,16 +158,16 @@ static void put_back(struct sl_serve_runner *runner)
         struct sl_serve_pending *pending = sl_serve_pending_of(batch->items[i - 1]);
         sl_serve_pending_unplace(pending);
         sl_list_prepend(runner->queue, &pending->item.link);
-        pending->known->waiting++;
+        pending->entry->waiting++;
     }
 }
 
 /* Takes the request and others of its model. False: there is no room for outputs at present. */
-static bool take_batch(struct sl_serve_runner *runner, struct sl_serve_model_costs *known)
+static bool take_batch(struct sl_serve_runner *runner, struct sl_serve_model_entry *entry)
 {
-    const struct sl_engine_info *info = known->current->info;
-    sl_serve_batch_take(runner->queue, known, info, rows_max(runner, info), &runner->batch);
-    known->waiting -= runner->batch.item_count;
+    const struct sl_engine_info *info = entry->current->info;
+    sl_serve_batch_take(runner->queue, entry, info, rows_max(runner, info), &runner->batch);
+    entry->waiting -= runner->batch.item_count;
     for (uint32_t i = 0; i < runner->batch.item_count; i++) {
         struct sl_serve_pending *pending = sl_serve_pending_of(runner->batch.items[i]);
         const uint64_t arrived_ns = pending->item.arrived_ns;
@@ -176,7 +176,7 @@ static bool take_batch(struct sl_serve_runner *runner, struct sl_serve_model_cos
             put_back(runner);
             return false;
         }
-        pending->load_ns = known->ready_ns > arrived_ns ? known->ready_ns - arrived_ns : 0;
+        pending->load_ns = entry->ready_ns > arrived_ns ? entry->ready_ns - arrived_ns : 0;
         if (i == 0 || pending->item.deadline_ns > runner->deadline_ns) {
             runner->deadline_ns = pending->item.deadline_ns;
         }
@@ -187,65 +187,65 @@ static bool take_batch(struct sl_serve_runner *runner, struct sl_serve_model_cos
 void sl_serve_runner_next(struct sl_serve_runner *runner)
 {
     struct sl_serve_pending *first = find_ready(runner);
-    if (first == NULL || runner->known != NULL) {
+    if (first == NULL || runner->entry != NULL) {
         return;
     }
-    struct sl_serve_model_costs *known = first->known;
+    struct sl_serve_model_entry *entry = first->entry;
     runner->batch.item_count = 0;
     runner->deadline_ns = runner_now(runner) + WAIT_NS;
     if (first->item.kind == SL_SERVE_INFER) {
-        if (!grow_scratch(runner, known->current->info->scratch_bytes)) {
+        if (!grow_scratch(runner, entry->current->info->scratch_bytes)) {
             sl_serve_pending_refuse(first, SL_ERR_NO_MEMORY,
                                     "the worker has no memory for intermediate values");
             return;
         }
-        if (!take_batch(runner, known)) {
+        if (!take_batch(runner, entry)) {
             return;
         }
     }
-    runner->known = known;
-    runner->version = known->current;
+    runner->entry = entry;
+    runner->version = entry->current;
     runner->begun_ns = runner_now(runner);
-    known->is_running = true;
-    known->runs_complete = sl_serve_version_is_complete(known->current);
+    entry->is_running = true;
+    entry->runs_complete = sl_serve_version_is_complete(entry->current);
     runner->post(runner->ctx, &runner->job);
 }
 
 /* Requests are computed again if the version has ended, or if a value of one of them was bad: then
  * one by one. */
-static void compute_failed(struct sl_serve_runner *runner, struct sl_serve_model_costs *known,
+static void compute_failed(struct sl_serve_runner *runner, struct sl_serve_model_entry *entry,
                            int err)
 {
     const struct sl_serve_batch *batch = &runner->batch;
-    known->reason = runner->reason;
+    entry->reason = runner->reason;
     put_back(runner);
     if (err == SL_ERR_CLOSED || err == SL_ERR_CANCELLED) {
-        sl_serve_model_costs_drop(known);
+        sl_serve_model_entry_drop(entry);
     } else if (err == SL_ERR_INVALID && batch->item_count == 1) {
-        sl_serve_pending_refuse(sl_serve_pending_of(batch->items[0]), err, known->reason.text);
+        sl_serve_pending_refuse(sl_serve_pending_of(batch->items[0]), err, entry->reason.text);
     } else if (err == SL_ERR_INVALID) {
         for (uint32_t i = 0; i < batch->item_count; i++) {
             batch->items[i]->is_alone = true;
         }
     } else if (err != SL_ERR_DEADLINE) {
-        sl_serve_pendings_refuse_all(runner->queue, known, err, known->reason.text);
+        sl_serve_pendings_refuse_all(runner->queue, entry, err, entry->reason.text);
     }
 }
 
 static void computed(struct sl_offload_job *job)
 {
     struct sl_serve_runner *runner = SL_CONTAINER_OF(job, struct sl_serve_runner, job);
-    struct sl_serve_model_costs *known = runner->known;
+    struct sl_serve_model_entry *entry = runner->entry;
     const int err = job->err != 0 ? job->err : runner->err;
-    runner->known = NULL;
-    runner->stalled = err == SL_ERR_DEADLINE ? known : NULL;
-    known->is_running = false;
-    known->used_ns = runner_now(runner);
+    runner->entry = NULL;
+    runner->stalled = err == SL_ERR_DEADLINE ? entry : NULL;
+    entry->is_running = false;
+    entry->used_ns = runner_now(runner);
     if (err != 0) {
-        compute_failed(runner, known, err);
-    } else if (runner->batch.item_count > 0 && !known->is_opening) { /* a job reads it */
-        sl_serve_model_costs_learn(runner->models, known, runner->batch.rows, &runner->times);
-        known->reason.text[0] = '\0';
+        compute_failed(runner, entry, err);
+    } else if (runner->batch.item_count > 0 && !entry->is_opening) { /* a job reads it */
+        sl_serve_model_table_learn(runner->models, entry, runner->batch.rows, &runner->times);
+        entry->reason.text[0] = '\0';
     }
     for (uint32_t i = 0; err == 0 && i < runner->batch.item_count; i++) {
         struct sl_serve_pending *pending = sl_serve_pending_of(runner->batch.items[i]);
@@ -270,7 +270,7 @@ void sl_serve_runner_fini(struct sl_serve_runner *runner)
 
 void sl_serve_runner_forget(struct sl_serve_runner *runner, const struct sl_serve_peer *peer)
 {
-    for (uint32_t i = 0; runner->known != NULL && i < runner->batch.item_count; i++) {
+    for (uint32_t i = 0; runner->entry != NULL && i < runner->batch.item_count; i++) {
         struct sl_serve_pending *pending = sl_serve_pending_of(runner->batch.items[i]);
         pending->peer = pending->peer == peer ? NULL : pending->peer;
     }
@@ -278,20 +278,20 @@ void sl_serve_runner_forget(struct sl_serve_runner *runner, const struct sl_serv
 
 bool sl_serve_runner_is_stuck(const struct sl_serve_runner *runner, uint64_t least_ns)
 {
-    if (runner->known == NULL || runner_now(runner) <= runner->deadline_ns) {
+    if (runner->entry == NULL || runner_now(runner) <= runner->deadline_ns) {
         return false;
     }
     const double took_ns = (double)(runner_now(runner) - runner->begun_ns);
     return took_ns > (double)least_ns &&
-           took_ns > STUCK * sl_serve_model_costs_run_ns(runner->known, runner->batch.rows);
+           took_ns > STUCK * sl_serve_model_entry_run_ns(runner->entry, runner->batch.rows);
 }
 
 double sl_serve_runner_left_ns(const struct sl_serve_runner *runner)
 {
-    if (runner->known == NULL) {
+    if (runner->entry == NULL) {
         return 0;
     }
-    const double left = sl_serve_model_costs_run_ns(runner->known, runner->batch.rows) -
+    const double left = sl_serve_model_entry_run_ns(runner->entry, runner->batch.rows) -
                         (double)(runner_now(runner) - runner->begun_ns);
     return left > 0 ? left : 0;
 }

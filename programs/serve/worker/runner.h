@@ -4,14 +4,14 @@
 #ifndef SL_SERVE_RUNNER_H
 #define SL_SERVE_RUNNER_H
 
-#include "programs/serve/worker/model_costs.h"
+#include "programs/serve/worker/model_table.h"
 #include "programs/serve/worker/worker.h"
 #include "reactor/offload.h"
 
 struct sl_serve_runner {
     /* Of the worker */
     const struct sl_serve_worker_options *options;
-    struct sl_serve_model_costs_models *models;
+    struct sl_serve_model_table *models;
     struct sl_list *queue; /* pendings, by arrival */
     void (*post)(void *ctx, struct sl_offload_job *job);
     void (*ended)(void *ctx); /* a job has ended */
@@ -19,7 +19,7 @@ struct sl_serve_runner {
 
     /* Private */
     struct sl_offload_job job;
-    struct sl_serve_model_costs *known; /* NULL: there is no job */
+    struct sl_serve_model_entry *entry; /* NULL: there is no job */
     struct sl_serve_version *version;
     struct sl_serve_batch batch; /* empty: the job waits for all bytes, for LOAD */
     uint64_t begun_ns, deadline_ns;
@@ -27,7 +27,7 @@ struct sl_serve_runner {
     float layers[SL_SERVE_LAYERS_MAX];
     int err;
     struct sl_reason reason;
-    const struct sl_serve_model_costs
+    const struct sl_serve_model_entry
         *stalled; /* its bytes did not come: others are computed first */
     uint8_t *scratch;
     uint64_t scratch_bytes;
@@ -41,7 +41,7 @@ void sl_serve_runner_fini(struct sl_serve_runner *runner);
 
 static inline bool sl_serve_runner_is_busy(const struct sl_serve_runner *runner)
 {
-    return runner->known != NULL;
+    return runner->entry != NULL;
 }
 
 /* Begins the next job, if there is none; answers requests that need none. */

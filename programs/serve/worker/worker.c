@@ -29,7 +29,7 @@ struct sl_serve_worker {
     struct sl_offload *offloads[THREADS]; /* NULL: options.post */
     struct sl_timer timer;                /* of the next step */
     bool is_woken;                        /* it is in the next turn */
-    struct sl_serve_model_costs_models models;
+    struct sl_serve_model_table models;
     struct sl_serve_pendings pendings;
     struct sl_list queue; /* pendings, by arrival */
     struct sl_serve_opener opener;
@@ -78,11 +78,11 @@ static void post_computing(void *ctx, struct sl_offload_job *job)
     worker_post(ctx, COMPUTES, job);
 }
 
-static void worker_opened(void *ctx, struct sl_serve_model_costs *known, int err)
+static void worker_opened(void *ctx, struct sl_serve_model_entry *entry, int err)
 {
     struct sl_serve_worker *worker = ctx;
     if (err != 0) {
-        sl_serve_pendings_refuse_all(&worker->queue, known, err, known->reason.text);
+        sl_serve_pendings_refuse_all(&worker->queue, entry, err, entry->reason.text);
     }
     worker_wake(worker);
 }
@@ -96,21 +96,21 @@ static void infer(struct sl_serve_worker *worker, struct sl_serve_peer *peer)
     const bool is_inside = in->input_bytes == 0 ||
                            (in->input_address >= base && in->input_address + in->input_bytes <=
                                                              base + worker->options.arena_bytes);
-    struct sl_serve_model_costs *known =
-        sl_serve_model_costs_find(&worker->models, in->model, in->version);
+    struct sl_serve_model_entry *entry =
+        sl_serve_model_table_find(&worker->models, in->model, in->version);
     struct sl_serve_pending *pending = sl_serve_pendings_take(&worker->pendings);
     if (pending == NULL) {
         sl_log_warn("serve: a request of gateway %s is dropped: there are %u already",
                     peer->address, worker->pendings.count);
         return;
     }
-    pending->known = known;
+    pending->entry = entry;
     pending->peer = peer;
     pending->number = in->request;
     pending->output_address = in->output_address;
     pending->output_room = in->output_room;
     pending->item = (struct sl_serve_item){
-        .model = known,
+        .model = entry,
         .kind = (enum sl_serve_kind)in->request_kind,
         .arrived_ns = worker_now(worker),
         .deadline_ns = worker_now(worker) + in->deadline_us * SL_CLOCK_NS_PER_US,
@@ -118,7 +118,7 @@ static void infer(struct sl_serve_worker *worker, struct sl_serve_peer *peer)
                  (is_inside && in->input_bytes > 0 ? in->input_address - base : 0),
         .input_count = in->tensor_count};
     memcpy(pending->item.inputs, in->tensors, in->tensor_count * sizeof in->tensors[0]);
-    if (known == NULL) {
+    if (entry == NULL) {
         sl_serve_pending_answer(pending, SL_ERR_AGAIN, 0, 0,
                                 "the worker has requests for %u other models already",
                                 worker->models.count);
@@ -193,21 +193,21 @@ static double queue_ns(const struct sl_serve_worker *worker)
     double sum = sl_serve_runner_left_ns(&worker->runner);
     SL_LIST_FOREACH (link, &worker->queue) {
         const struct sl_serve_pending *pending = sl_serve_pending_at(link);
-        const struct sl_serve_model_costs *known = pending->known;
-        sum += sl_serve_model_costs_run_ns(known, pending->item.rows > 0 ? pending->item.rows : 1);
-        sum += known->current == NULL ? sl_serve_model_costs_exposed_ns(known) / known->waiting : 0;
+        const struct sl_serve_model_entry *entry = pending->entry;
+        sum += sl_serve_model_entry_run_ns(entry, pending->item.rows > 0 ? pending->item.rows : 1);
+        sum += entry->current == NULL ? sl_serve_model_entry_exposed_ns(entry) / entry->waiting : 0;
     }
     return sum < QUEUE_MAX ? sum : QUEUE_MAX;
 }
 
 static void report(struct sl_serve_worker *worker)
 {
-    const struct sl_serve_model_costs *running = worker->runner.known;
+    const struct sl_serve_model_entry *running = worker->runner.entry;
     struct sl_serve_message *load = &worker->out;
     if (worker_now(worker) < worker->reported_ns + REPORT_NS) {
         return;
     }
-    sl_serve_model_costs_look(&worker->models);
+    sl_serve_model_table_look(&worker->models);
     for (uint32_t i = 0; i < worker->peer_count; i++) {
         struct sl_serve_peer *peer = &worker->peers[i];
         if (!worker->has_news && peer->seen == worker->models.change_count) {
@@ -218,7 +218,7 @@ static void report(struct sl_serve_worker *worker)
                                           .queue_ns = (uint64_t)queue_ns(worker)};
         (void)snprintf(load->current, sizeof load->current, "%s",
                        running != NULL ? running->name : "");
-        const uint64_t seen = sl_serve_model_costs_report(&worker->models, peer->seen, load);
+        const uint64_t seen = sl_serve_model_table_report(&worker->models, peer->seen, load);
         peer->seen = sl_serve_peer_tell(peer) ? seen : peer->seen;
     }
     worker->has_news = false;
@@ -280,8 +280,8 @@ static void look_if_stuck(const struct sl_serve_worker *worker)
                          worker_now(worker) > worker->leaving_ns + options->patience_ns;
     if (options->stuck != NULL &&
         (is_late || sl_serve_runner_is_stuck(&worker->runner, options->patience_ns))) {
-        const struct sl_serve_model_costs *known = worker->runner.known;
-        options->stuck(options->stuck_ctx, known != NULL ? known->name : "");
+        const struct sl_serve_model_entry *entry = worker->runner.entry;
+        options->stuck(options->stuck_ctx, entry != NULL ? entry->name : "");
     }
 }
 
@@ -373,7 +373,7 @@ int sl_serve_worker_create(const struct sl_serve_worker_options *options,
     made->options.patience_ns = options->patience_ns != 0 ? options->patience_ns : PATIENCE_NS;
     made->timer.run = worker_step;
     sl_list_init(&made->queue);
-    sl_serve_model_costs_init(&made->models);
+    sl_serve_model_table_init(&made->models);
     made->opener = (struct sl_serve_opener){.options = &made->options,
                                             .models = &made->models,
                                             .queue = &made->queue,
@@ -420,7 +420,7 @@ void sl_serve_worker_destroy(struct sl_serve_worker **worker)
     for (uint32_t i = 0; i < THREADS; i++) {
         (void)sl_offload_destroy(&ended->offloads[i], END_NS);
     }
-    sl_serve_model_costs_fini(&ended->models);
+    sl_serve_model_table_fini(&ended->models);
     for (uint32_t i = 0; i < ended->peer_count; i++) {
         free_memory(ended, ended->peers[i].arena);
     }

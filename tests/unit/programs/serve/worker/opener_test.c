@@ -12,13 +12,13 @@
 static struct {
     struct sl_reactor *reactor;
     struct sl_serve_worker_options options;
-    struct sl_serve_model_costs_models models;
+    struct sl_serve_model_table models;
     struct sl_list queue;
     struct sl_serve_opener opener;
     struct sl_offload_job *job; /* NULL: none was begun */
     int err;                    /* of the last job, for requests */
     uint64_t now_ns;
-    struct sl_serve_model_costs *known[MODELS];
+    struct sl_serve_model_entry *entry[MODELS];
     struct sl_serve_pending pendings[MODELS];
 } f;
 
@@ -28,7 +28,7 @@ static void post(void *ctx, struct sl_offload_job *job)
     f.job = job;
 }
 
-static void opened(void *ctx, struct sl_serve_model_costs *known, int err)
+static void opened(void *ctx, struct sl_serve_model_entry *entry, int err)
 {
     f.err = err;
 }
@@ -41,7 +41,7 @@ static void set_up(void)
     f.now_ns = sl_reactor_now_ns(f.reactor);
     f.options = (struct sl_serve_worker_options){.reactor = f.reactor, .batch_max = 32};
     sl_list_init(&f.queue);
-    sl_serve_model_costs_init(&f.models);
+    sl_serve_model_table_init(&f.models);
     f.opener = (struct sl_serve_opener){.options = &f.options,
                                         .models = &f.models,
                                         .queue = &f.queue,
@@ -49,18 +49,18 @@ static void set_up(void)
                                         .opened = opened};
     for (uint32_t i = 0; i < MODELS; i++) {
         const char name[] = {(char)('a' + i), '\0'};
-        f.known[i] = sl_serve_model_costs_find(&f.models, name, 1); /* of a given version */
-        f.pendings[i] = (struct sl_serve_pending){.known = f.known[i], .item.model = f.known[i]};
+        f.entry[i] = sl_serve_model_table_find(&f.models, name, 1); /* of a given version */
+        f.pendings[i] = (struct sl_serve_pending){.entry = f.entry[i], .item.model = f.entry[i]};
     }
 }
 
 static void tear_down(void)
 {
     for (uint32_t i = 0; i < MODELS; i++) {
-        f.known[i]->current = NULL; /* no version of this test can be closed */
-        sl_list_init(&f.known[i]->old);
+        f.entry[i]->current = NULL; /* no version of this test can be closed */
+        sl_list_init(&f.entry[i]->old);
     }
-    sl_serve_model_costs_fini(&f.models);
+    sl_serve_model_table_fini(&f.models);
     sl_reactor_destroy(&f.reactor);
 }
 
@@ -76,14 +76,14 @@ static void tear_down(void)
 
 static void arrive(uint32_t model)
 {
-    f.known[model]->waiting++;
+    f.entry[model]->waiting++;
     sl_list_append(&f.queue, &f.pendings[model].item.link);
 }
 
 static void answer(uint32_t model)
 {
-    f.known[model]->waiting--;
-    f.known[model]->used_ns = f.now_ns;
+    f.entry[model]->waiting--;
+    f.entry[model]->used_ns = f.now_ns;
     sl_list_remove(&f.pendings[model].item.link);
 }
 
@@ -99,31 +99,31 @@ static void expect_open(uint32_t model, int err)
     static struct sl_serve_version versions[MODELS];
     sl_serve_opener_next(&f.opener);
     assert_non_null(f.job);
-    assert_ptr_equal(f.opener.known, f.known[model]);
-    assert_ptr_equal(f.opener.open.name, f.known[model]->name);
-    assert_true(f.known[model]->is_opening);
+    assert_ptr_equal(f.opener.entry, f.entry[model]);
+    assert_ptr_equal(f.opener.open.name, f.entry[model]->name);
+    assert_true(f.entry[model]->is_opening);
     versions[model] = (struct sl_serve_version){.number = 1, .bytes = 100, .verified = 100};
     f.opener.err = err;
     f.opener.made = err == 0 ? &versions[model] : NULL;
     f.job->err = 0;
     f.job->done(f.job);
     f.job = NULL;
-    assert_false(f.known[model]->is_opening);
-    assert_int_equal(f.known[model]->current != NULL, err == 0);
+    assert_false(f.entry[model]->is_opening);
+    assert_int_equal(f.entry[model]->current != NULL, err == 0);
 }
 
 static void expect_close(uint32_t model)
 {
     sl_serve_opener_next(&f.opener);
     assert_non_null(f.job);
-    assert_ptr_equal(f.opener.known, f.known[model]);
+    assert_ptr_equal(f.opener.entry, f.entry[model]);
     assert_null(f.opener.open.name);
     assert_false(sl_list_empty(&f.opener.old));
     f.opener.made = NULL;
     f.opener.err = f.job->err = 0;
     f.job->done(f.job);
     f.job = NULL;
-    assert_null(f.known[model]->current);
+    assert_null(f.entry[model]->current);
 }
 
 static void expect_nothing(void)
@@ -148,13 +148,13 @@ CASE(opener_next__two_models_wait_for_the_one_that_computes)
         arrive(i);
     }
     expect_open(0, 0);
-    f.known[0]->is_running = true;
+    f.entry[0]->is_running = true;
     expect_open(1, 0);
     expect_open(2, 0);
     expect_nothing();
-    f.known[0]->is_running = false;
+    f.entry[0]->is_running = false;
     answer(0);
-    f.known[1]->is_running = true;
+    f.entry[1]->is_running = true;
     expect_open(3, 0);
     expect_nothing();
 }

@@ -11,7 +11,7 @@
 
 #include "net/transfer/async.h"
 #include "programs/serve/base/message.h"
-#include "programs/serve/worker/model_costs.h"
+#include "programs/serve/worker/model_table.h"
 #include "reactor/completion.h"
 #include "tests/support/free_port.h"
 #include "tests/support/reactor_thread.h"
@@ -557,7 +557,7 @@ CASE(worker__says_that_a_computation_is_stuck)
 /* More names than the worker can know, although it looks up some of them meanwhile. */
 CASE(worker__answers_when_it_can_know_no_more_models)
 {
-    enum { NAMES = SL_SERVE_KNOWN_MAX + 256 };
+    enum { NAMES = SL_SERVE_MODELS_MAX + 256 };
     static uint8_t answers[NAMES];
     uint64_t first = 0;
     uint32_t refused = 0;
