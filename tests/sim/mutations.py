@@ -709,8 +709,8 @@ SERVE_MUTATIONS = [
     ("serve: layers are computed before their bytes are there", "programs/serve/worker/version.c",
      "    if (bytes <= version->verified) {", "    if (bytes <= version->bytes) {"),
     ("serve: two threads use one subscription", "programs/serve/worker/runner.c",
-     "            (known->is_opening && !sl_serve_version_is_complete(known->current))) {",
-     "            (known->is_opening && known->is_running)) {"),
+     "            (entry->is_opening && !sl_serve_version_is_complete(entry->current))) {",
+     "            (entry->is_opening && entry->is_running)) {"),
     ("serve: views stay open", "programs/serve/worker/version.c",
      "    sl_view_close(&gone->view);\n    free(gone);", "    free(gone);"),
 ]
