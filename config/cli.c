@@ -507,12 +507,52 @@ static void open_standard_streams(void)
     }
 }
 
-/* Ends a call that only prints. */
-static int finish_print(struct sl_reason *reason)
+#define WRITE_ERROR "cannot write to the standard output"
+
+static bool flush_output(void)
 {
-    return fflush(stdout) == 0 && !ferror(stdout)
-               ? SL_CLI_EXIT_OK
-               : sl_reason_fail(reason, SL_ERR_IO, "cannot write to the standard output");
+    return fflush(stdout) == 0 && !ferror(stdout);
+}
+
+/* Takes the arguments before the first flag. */
+static int take_words(struct parser *parser)
+{
+    struct sl_cli_words *words = parser->cli->words;
+    words->items = parser->argv + parser->next;
+    words->count = 0;
+    while (parser->next < parser->argc && parser->argv[parser->next][0] != '-') {
+        parser->next++;
+        words->count++;
+    }
+    if (words->count > words->most) {
+        return sl_reason_fail(parser->reason, SL_ERR_INVALID, "unexpected argument \"%.120s\"",
+                              words->items[words->most]);
+    }
+    return words->count >= words->least
+               ? 0
+               : sl_reason_fail(parser->reason, SL_ERR_INVALID, "%s",
+                                words->missing != NULL ? words->missing : "an argument is missing");
+}
+
+int sl_cli_exit(const struct sl_cli *cli, int result, const struct sl_reason *reason)
+{
+    if (result == SL_CLI_EXIT_OK) {
+        return EXIT_SUCCESS;
+    }
+    (void)fprintf(stderr, "%s: %s\n", cli->program, reason->text);
+    if (cli->words != NULL) {
+        (void)fprintf(stderr, "usage: %s %s\n", cli->program, cli->usage);
+    }
+    return SL_CLI_EXIT_USAGE;
+}
+
+int sl_cli_end(const struct sl_cli *cli, int err, const struct sl_reason *reason)
+{
+    if (flush_output() && err == 0) {
+        return EXIT_SUCCESS;
+    }
+    (void)fprintf(stderr, "%s: %s\n", cli->program, err != 0 ? reason->text : WRITE_ERROR);
+    return EXIT_FAILURE;
 }
 
 int sl_cli_parse(const struct sl_cli *cli, int argc, char **argv, struct sl_reason *reason)
@@ -529,7 +569,7 @@ int sl_cli_parse(const struct sl_cli *cli, int argc, char **argv, struct sl_reas
         open_standard_streams();
     }
     if (cli->dashes == NULL && print_and_exit(cli, argc, argv)) {
-        return finish_print(reason);
+        return flush_output() ? SL_CLI_EXIT_OK : sl_reason_fail(reason, SL_ERR_IO, WRITE_ERROR);
     }
     memset(parser.given, 0, cli->option_count * sizeof *parser.given);
     int err = 0;
@@ -537,6 +577,9 @@ int sl_cli_parse(const struct sl_cli *cli, int argc, char **argv, struct sl_reas
         const struct sl_cli_option *option = &cli->options[i];
         const bool is_valid = option->preset == NULL || parse_value(option, option->preset);
         sl_assert(is_valid);
+    }
+    if (cli->words != NULL) {
+        err = take_words(&parser);
     }
     while (err == 0 && parser.next < argc) {
         const char *argument = argv[parser.next++];
@@ -558,5 +601,8 @@ int sl_cli_parse(const struct sl_cli *cli, int argc, char **argv, struct sl_reas
             sl_cli_list_fini(cli->options[i].target);
         }
     }
-    return err != 0 ? err : shows ? finish_print(reason) : SL_CLI_RUN;
+    if (shows) {
+        err = flush_output() ? SL_CLI_EXIT_OK : sl_reason_fail(reason, SL_ERR_IO, WRITE_ERROR);
+    }
+    return err;
 }

@@ -93,6 +93,14 @@ struct sl_cli_file {
     struct sl_config_file *file;              /* sl_cli_parse fills it; the options point into it */
 };
 
+/* Arguments before the flags. */
+struct sl_cli_words {
+    uint32_t least, most; /* accepted */
+    const char *missing;  /* the error for too few; NULL: "an argument is missing" */
+    char **items;         /* written by parse: points into argv */
+    uint32_t count;
+};
+
 struct sl_cli {
     const char *program;
     const char *summary; /* one sentence */
@@ -100,6 +108,7 @@ struct sl_cli {
     const char *dashes;  /* before the name of a flag; NULL: "--"; else --help is no flag */
     const struct sl_cli_option *options;
     uint32_t option_count;
+    struct sl_cli_words *words;     /* or NULL: flags only */
     struct sl_cli_given *given;     /* [option_count], written by parse; or NULL */
     const struct sl_cli_file *file; /* or NULL: no file, and no derived names of variables */
 };
@@ -116,5 +125,13 @@ enum sl_cli_result { SL_CLI_RUN = 0, SL_CLI_EXIT_OK = 1 };
  * Errors: INVALID, NO_MEMORY, IO (stdout cannot be written), those of sl_config_file_read. */
 int sl_cli_parse(const struct sl_cli *cli, int argc, char **argv, struct sl_reason *reason);
 void sl_cli_list_fini(struct sl_cli_list *list);
+
+/* Returns the exit status of a program whose parse did not return SL_CLI_RUN, or whose flags
+ * contradict each other. Prints the error, and, of a program with words, the usage. */
+int sl_cli_exit(const struct sl_cli *cli, int result, const struct sl_reason *reason);
+
+/* Returns the exit status of a program that has run. err: 0, or the error, which is printed. An
+ * output that could not be written is an error too. */
+int sl_cli_end(const struct sl_cli *cli, int err, const struct sl_reason *reason);
 
 #endif

@@ -15,8 +15,7 @@
 #include "programs/ckpt/inspect.h"
 #include "ps/checkpoint/select.h"
 
-#define POSITIONALS_MAX 2
-#define LENGTH(array)   (uint32_t)(sizeof(array) / sizeof((array)[0]))
+#define LENGTH(array) (uint32_t)(sizeof(array) / sizeof((array)[0]))
 
 static struct {
     const char *out;
@@ -25,12 +24,6 @@ static struct {
     uint64_t number, shards, first_shard, level;
     struct sl_cli_list with;
 } flags;
-
-/* Arguments before the flags. */
-struct words {
-    const char *items[POSITIONALS_MAX];
-    uint32_t count;
-};
 
 static const struct sl_cli_option verify_options[] = {
     SL_CLI_OPTION(
@@ -78,11 +71,11 @@ struct command {
     uint32_t option_count;
     uint32_t words_least, words_most;
     bool writes; /* an end signal takes effect when what it has begun to write is removed */
-    int (*run)(const struct words *words, struct sl_reason *reason);
+    int (*run)(const struct sl_cli_words *words, struct sl_reason *reason);
 };
 
 /* Parses "12" or "000012"; "newest" or none: 0. */
-static int ckpt_main_take_number(const struct words *words, uint64_t *number,
+static int ckpt_main_take_number(const struct sl_cli_words *words, uint64_t *number,
                                  struct sl_reason *reason)
 {
     const char *text = words->count > 1 ? words->items[1] : "newest";
@@ -101,7 +94,7 @@ static int ckpt_main_take_number(const struct words *words, uint64_t *number,
     return 0;
 }
 
-static int run_ls(const struct words *words, struct sl_reason *reason)
+static int run_ls(const struct sl_cli_words *words, struct sl_reason *reason)
 {
     uint64_t number;
     int err = ckpt_main_take_number(words, &number, reason);
@@ -111,7 +104,7 @@ static int run_ls(const struct words *words, struct sl_reason *reason)
     return sl_inspect_list(words->items[0], stdout, reason);
 }
 
-static int run_verify(const struct words *words, struct sl_reason *reason)
+static int run_verify(const struct sl_cli_words *words, struct sl_reason *reason)
 {
     const struct sl_checkpoint_shard_range range = {.first = (uint32_t)flags.first_shard,
                                                     .count = (uint32_t)flags.shards};
@@ -131,7 +124,7 @@ static int need_out(struct sl_reason *reason)
     return 0;
 }
 
-static int run_export(const struct words *words, struct sl_reason *reason)
+static int run_export(const struct sl_cli_words *words, struct sl_reason *reason)
 {
     struct sl_export_options options = {.directory = words->items[0],
                                         .path = flags.out,
@@ -149,7 +142,7 @@ static int run_export(const struct words *words, struct sl_reason *reason)
     return err;
 }
 
-static int run_import(const struct words *words, struct sl_reason *reason)
+static int run_import(const struct sl_cli_words *words, struct sl_reason *reason)
 {
     struct sl_import_options options = {.path = words->items[0],
                                         .directory = flags.out,
@@ -230,54 +223,23 @@ static const struct command *find_command(const char *name)
     return NULL;
 }
 
-/* Takes the arguments after the command. *at: index of the first flag in argv. */
-static int take_words(const struct command *command, int argc, char **argv, int *at,
-                      struct words *words, struct sl_reason *reason)
-{
-    for (*at = 2; *at < argc && argv[*at][0] != '-'; ++*at) {
-        if (words->count == command->words_most) {
-            return sl_reason_fail(reason, SL_ERR_INVALID, "unexpected \"%s\"", argv[*at]);
-        }
-        words->items[words->count++] = argv[*at];
-    }
-    return 0;
-}
-
-static int fail(const struct command *command, const char *reason, int status)
-{
-    (void)fflush(stdout);
-    (void)fprintf(stderr, "starling-ckpt %s: %s\n", command->name, reason);
-    if (status == SL_CLI_EXIT_USAGE) {
-        (void)fprintf(stderr, "usage: starling-ckpt %s %s\n", command->name, command->usage);
-    }
-    return status;
-}
-
 static int run(const struct command *command, int argc, char **argv)
 {
     struct sl_reason reason;
     char program[64];
-    struct words words = {0};
-    int at;
+    struct sl_cli_words words = {.least = command->words_least, .most = command->words_most};
     (void)snprintf(program, sizeof program, "starling-ckpt %s", command->name);
     const struct sl_cli cli = {.program = program,
                                .summary = command->summary,
                                .usage = command->usage,
                                .options = command->options,
-                               .option_count = command->option_count};
+                               .option_count = command->option_count,
+                               .words = &words};
     flags.shards = command->run == run_import ? 1 : 0;
     flags.level = 3;
-    if (take_words(command, argc, argv, &at, &words, &reason) != 0) {
-        return fail(command, reason.text, SL_CLI_EXIT_USAGE);
-    }
-    argv[at - 1] = program;
-    int result = sl_cli_parse(&cli, argc - at + 1, argv + at - 1, &reason);
+    const int result = sl_cli_parse(&cli, argc, argv, &reason);
     if (result != SL_CLI_RUN) {
-        return result == SL_CLI_EXIT_OK ? EXIT_SUCCESS
-                                        : fail(command, reason.text, SL_CLI_EXIT_USAGE);
-    }
-    if (words.count < command->words_least) {
-        return fail(command, "an argument is missing", SL_CLI_EXIT_USAGE);
+        return sl_cli_exit(&cli, result, &reason);
     }
     sigset_t signals, before;
     (void)sigemptyset(&signals);
@@ -288,10 +250,7 @@ static int run(const struct command *command, int argc, char **argv)
     int err = command->run(&words, &reason);
     (void)sigprocmask(SIG_SETMASK, &before, NULL); /* a signal that came ends the process here */
     sl_cli_list_fini(&flags.with);
-    if (err == 0 && (fflush(stdout) != 0 || ferror(stdout))) {
-        err = sl_reason_fail(&reason, SL_ERR_IO, "cannot write to the standard output");
-    }
-    return err == 0 ? EXIT_SUCCESS : fail(command, reason.text, EXIT_FAILURE);
+    return sl_cli_end(&cli, err, &reason);
 }
 
 int main(int argc, char **argv)
@@ -300,7 +259,7 @@ int main(int argc, char **argv)
     const struct command *command = find_command(name);
     (void)signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit becomes an error */
     if (command != NULL) {
-        return run(command, argc, argv);
+        return run(command, argc - 1, argv + 1);
     }
     if (name != NULL && (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)) {
         print_help(stdout);

@@ -218,16 +218,10 @@ static int example_infer(struct example *example, const sigset_t *signals)
 
 /* Command line */
 
-static int parse(int argc, char **argv, struct sl_metastore_address *store,
-                 struct sl_reason *reason)
+static int parse(const struct sl_cli *cli, int argc, char **argv,
+                 struct sl_metastore_address *store, struct sl_reason *reason)
 {
-    const struct sl_cli cli = {.program = argv[0],
-                               .summary = "The example of Mooncake's P2P store: moves one object "
-                                          "from a trainer to inferencers.",
-                               .usage = "--cmd trainer|inferencer [options]",
-                               .options = options,
-                               .option_count = sizeof options / sizeof options[0]};
-    const int result = sl_cli_parse(&cli, argc, argv, reason);
+    const int result = sl_cli_parse(cli, argc, argv, reason);
     if (result != SL_CLI_RUN) {
         return result;
     }
@@ -248,12 +242,15 @@ int sl_example_run(int argc, char **argv)
     struct example example = {0};
     struct sl_metastore_address store;
     sigset_t signals;
-    const int result = parse(argc, argv, &store, &example.reason);
+    const struct sl_cli cli = {.program = argv[0],
+                               .summary = "The example of Mooncake's P2P store: moves one object "
+                                          "from a trainer to inferencers.",
+                               .usage = "--cmd trainer|inferencer [options]",
+                               .options = options,
+                               .option_count = sizeof options / sizeof options[0]};
+    const int result = parse(&cli, argc, argv, &store, &example.reason);
     if (result != SL_CLI_RUN) {
-        if (result != SL_CLI_EXIT_OK) {
-            (void)fprintf(stderr, "%s: %s\n", argv[0], example.reason.text);
-        }
-        return result == SL_CLI_EXIT_OK ? EXIT_SUCCESS : SL_CLI_EXIT_USAGE;
+        return sl_cli_exit(&cli, result, &example.reason);
     }
     sl_log_setup(SL_LOG_WARN, "p2p-store-example");
     (void)sigemptyset(&signals);
@@ -274,10 +271,8 @@ int sl_example_run(int argc, char **argv)
     }
     sl_objects_destroy(&example.objects);
     free(example.matrix);
-    if (err != 0) {
-        (void)fprintf(stderr, "%s: %s\n", argv[0], example.reason.text);
-        return EXIT_FAILURE;
+    if (err == 0) {
+        (void)printf("ALL DONE\n");
     }
-    (void)printf("ALL DONE\n");
-    return EXIT_SUCCESS;
+    return sl_cli_end(&cli, err, &example.reason);
 }

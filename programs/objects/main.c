@@ -56,8 +56,7 @@ static struct names {
 /* One run of the program. */
 struct run {
     const struct command *command;
-    char **words;
-    uint32_t word_count;
+    struct sl_cli_words words;
     char name[SL_OBJECTS_NAME_BYTES]; /* of words[0], NAME[@V] */
     uint64_t version;                 /* 0: none given */
     uint32_t timeout_ms;
@@ -421,11 +420,11 @@ static int run_put(struct run *run)
     struct sl_files_in files = {0};
     uint64_t version;
     int err = 0;
-    for (uint32_t i = 1; err == 0 && i < run->word_count; i++) {
-        err = sl_files_in_add(&files, run->words[i], flags.as_bytes, &run->reason);
+    for (uint32_t i = 1; err == 0 && i < run->words.count; i++) {
+        err = sl_files_in_add(&files, run->words.items[i], flags.as_bytes, &run->reason);
     }
     if (err == 0 && files.count == 0) {
-        err = sl_reason_fail(&run->reason, SL_ERR_NOT_FOUND, "%s has no file", run->words[1]);
+        err = sl_reason_fail(&run->reason, SL_ERR_NOT_FOUND, "%s has no file", run->words.items[1]);
     }
     err = err != 0 ? err : sl_files_in_read(&files, &run->reason);
     /* The pool has the manifest too: names, and a digest of each block. */
@@ -461,7 +460,8 @@ static int objects_main_list(struct run *run, bool is_prefix, struct sl_object_l
     if (err != 0) {
         return err;
     }
-    err = sl_object_list(run->objects, is_prefix && run->word_count > 0 ? run->words[0] : run->name,
+    err = sl_object_list(run->objects,
+                         is_prefix && run->words.count > 0 ? run->words.items[0] : run->name,
                          run->timeout_ms, out);
     if (err != 0) {
         return objects_main_failed(run, err);
@@ -499,8 +499,9 @@ static int fetch(struct run *run, const struct sl_object_entry *entry, uint8_t *
     int err =
         sl_get_start(run->objects, run->name, entry->version, &extent, 1, run->timeout_ms, &get);
     err = err != 0 ? err : sl_get_wait(get);
-    err = err != 0 ? objects_main_failed(run, err)
-                   : sl_files_out_write(get, run->name, base, run->words[1], &files, &run->reason);
+    err = err != 0
+              ? objects_main_failed(run, err)
+              : sl_files_out_write(get, run->name, base, run->words.items[1], &files, &run->reason);
     sl_get_close(&get);
     sl_objects_destroy(&run->objects); /* before the memory */
     if (err == 0) {
@@ -508,7 +509,7 @@ static int fetch(struct run *run, const struct sl_object_entry *entry, uint8_t *
                         (json_int_t)entry->version, "bytes", (json_int_t)entry->bytes, "files",
                         (int)files),
               "%s@%" PRIu64 ": %" PRIu64 " bytes, %u file%s in %s", run->name, entry->version,
-              entry->bytes, files, sl_log_plural(files), run->words[1]);
+              entry->bytes, files, sl_log_plural(files), run->words.items[1]);
     }
     return err;
 }
@@ -651,7 +652,7 @@ static const struct command commands[] = {
      "Hosts the catalogue: names, versions and holders; or stores versions; or is an agent.", 0, 0,
      false, run_serve},
     {"put", "NAME[@V] FILE|DIR... | --tables TABLE,...",
-     "Publishes files as a version, and serves it until SIGINT or SIGTERM; or tables of a job.", 2,
+     "Publishes files as a version, and serves it until SIGINT or SIGTERM; or tables of a job.", 1,
      UINT32_MAX, true, run_put},
     {"get", "NAME[@V] DIR", "Gets a version, by default the newest, and writes its files.", 2, 2,
      true, run_get},
@@ -678,21 +679,10 @@ static void print_help(FILE *to)
                       "\n" PROGRAM " COMMAND --help lists the options.\n");
 }
 
-static int fail(const struct run *run, int status)
-{
-    (void)fflush(stdout);
-    (void)fprintf(stderr, PROGRAM " %s: %s\n", run->command->name, run->reason.text);
-    if (status == SL_CLI_EXIT_USAGE) {
-        (void)fprintf(stderr, "usage: " PROGRAM " %s %s\n", run->command->name,
-                      run->command->usage);
-    }
-    return status;
-}
-
 /* Splits NAME[@V]. */
 static int take_name(struct run *run)
 {
-    const char *text = run->words[0], *at = strchr(text, '@');
+    const char *text = run->words.items[0], *at = strchr(text, '@');
     const size_t length = at == NULL ? strlen(text) : (size_t)(at - text);
     const bool has_version = at != NULL && run->command->takes_version;
     if (length == 0 || length >= sizeof run->name || strcspn(text, " \t\n") < length ||
@@ -708,36 +698,23 @@ static int take_name(struct run *run)
     return 0;
 }
 
-/* Takes the words before the flags, and checks them with the flags. Returns as sl_cli_parse. */
-static int parse(struct run *run, int argc, char **argv)
+/* Parses and checks the words and flags. Returns as sl_cli_parse. */
+static int parse(struct run *run, const struct sl_cli *cli, int argc, char **argv)
 {
-    char program[64];
     const struct command *command = run->command;
-    const struct sl_cli cli = {.program = program,
-                               .summary = command->summary,
-                               .usage = command->usage,
-                               .options = options,
-                               .option_count = LENGTH(options)};
-    (void)snprintf(program, sizeof program, PROGRAM " %s", command->name);
-    run->words = argv + 2;
-    while (2 + run->word_count < (uint32_t)argc && run->words[run->word_count][0] != '-') {
-        run->word_count++;
-    }
-    int result = sl_cli_parse(&cli, argc - 1 - (int)run->word_count,
-                              run->words + run->word_count - 1, &run->reason);
+    int result = sl_cli_parse(cli, argc, argv, &run->reason);
     if (result != SL_CLI_RUN) {
         return result;
     }
-    const bool has_tables = flags.tables != NULL; /* then there are no files */
-    const uint32_t least = has_tables ? 1 : command->words_least;
-    if (has_tables && command->run != run_put) {
+    if (flags.tables != NULL && command->run != run_put) {
         return sl_reason_fail(&run->reason, SL_ERR_INVALID, "--tables is a flag of put");
     }
-    if (run->word_count < least || run->word_count > (has_tables ? 1 : command->words_most)) {
-        return run->word_count < least
-                   ? sl_reason_fail(&run->reason, SL_ERR_INVALID, "an argument is missing")
-                   : sl_reason_fail(&run->reason, SL_ERR_INVALID, "unexpected argument \"%s\"",
-                                    run->words[run->word_count - 1]);
+    if (command->run == run_put && flags.tables == NULL && run->words.count == 1) {
+        return sl_reason_fail(&run->reason, SL_ERR_INVALID, "an argument is missing");
+    }
+    if (flags.tables != NULL && run->words.count > 1) {
+        return sl_reason_fail(&run->reason, SL_ERR_INVALID, "unexpected argument \"%s\"",
+                              run->words.items[1]);
     }
     struct sl_metastore_address store;
     struct sl_reason reason;
@@ -756,18 +733,24 @@ static int parse(struct run *run, int argc, char **argv)
 
 static int run_command(const struct command *command, int argc, char **argv)
 {
-    struct run run = {.command = command};
-    const int result = parse(&run, argc, argv);
+    char program[64];
+    struct run run = {.command = command,
+                      .words = {.least = command->words_least, .most = command->words_most}};
+    const struct sl_cli cli = {.program = program,
+                               .summary = command->summary,
+                               .usage = command->usage,
+                               .options = options,
+                               .option_count = LENGTH(options),
+                               .words = &run.words};
+    (void)snprintf(program, sizeof program, PROGRAM " %s", command->name);
+    const int result = parse(&run, &cli, argc, argv);
     if (result != SL_CLI_RUN) {
-        return result == SL_CLI_EXIT_OK ? EXIT_SUCCESS : fail(&run, SL_CLI_EXIT_USAGE);
+        return sl_cli_exit(&cli, result, &run.reason);
     }
     sl_log_setup(flags.log_level, PROGRAM);
-    int err = command->run(&run);
+    const int err = command->run(&run);
     sl_objects_destroy(&run.objects);
-    if (err == 0 && (fflush(stdout) != 0 || ferror(stdout))) {
-        err = sl_reason_fail(&run.reason, SL_ERR_IO, "cannot write to the standard output");
-    }
-    return err == 0 ? EXIT_SUCCESS : fail(&run, EXIT_FAILURE);
+    return sl_cli_end(&cli, err, &run.reason);
 }
 
 int main(int argc, char **argv)
@@ -781,7 +764,7 @@ int main(int argc, char **argv)
     }
     for (uint32_t i = 0; i < LENGTH(commands); i++) {
         if (strcmp(commands[i].name, name) == 0) {
-            return run_command(&commands[i], argc, argv);
+            return run_command(&commands[i], argc - 1, argv + 1);
         }
     }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {

@@ -16,8 +16,6 @@
 #include "objects/catalogue/manifest.h"
 #include "programs/serve/base/request.h"
 
-#define PROGRAM                "starling-serve client"
-#define USAGE                  "request_list.txt HOST:PORT [options]"
 #define SLOTS_MAX              1024 /* requests at one time */
 #define ROWS_MAX               65536
 #define STATUSES               600   /* of HTTP; 0: no answer */
@@ -512,35 +510,20 @@ int sl_serve_client_run(int argc, char **argv)
         SL_CLI_OPTION(BOOL, &client.flags.json, .name = "json",
                       .help = "Print the results as JSON."),
     };
-    const struct sl_cli cli = {.program = PROGRAM,
+    struct sl_cli_words words = {
+        .least = 2, .most = 2, .missing = "a list and an address are missing, before the flags"};
+    const struct sl_cli cli = {.program = "starling-serve client",
                                .summary = "Sends the requests of a list, and prints latencies.",
-                               .usage = USAGE,
+                               .usage = "request_list.txt HOST:PORT [options]",
+                               .words = &words,
                                .options = options,
                                .option_count = sizeof options / sizeof options[0]};
-    int words = 0;
-    while (words < 2 && 1 + words < argc && argv[1 + words][0] != '-') {
-        words++;
+    const int result = sl_cli_parse(&cli, argc, argv, &client.reason);
+    if (result != SL_CLI_RUN) {
+        return sl_cli_exit(&cli, result, &client.reason);
     }
-    int err = sl_cli_parse(&cli, argc - words, argv + words, &client.reason);
-    if (err == SL_CLI_EXIT_OK) {
-        return EXIT_SUCCESS;
-    }
-    if (err == 0 && words < 2) {
-        err = FAIL(&client, SL_ERR_INVALID, "a list and an address are missing, before the flags");
-    }
-    if (err != 0) {
-        (void)fprintf(stderr, PROGRAM ": %s\nusage: " PROGRAM " " USAGE "\n", client.reason.text);
-        return SL_CLI_EXIT_USAGE;
-    }
-    client.flags.list = argv[1];
-    client.flags.address = argv[2];
+    client.flags.list = words.items[0];
+    client.flags.address = words.items[1];
     (void)curl_global_init(CURL_GLOBAL_DEFAULT);
-    err = run_list(&client);
-    if (err == 0 && (fflush(stdout) != 0 || ferror(stdout))) {
-        err = FAIL(&client, SL_ERR_IO, "cannot write to the standard output");
-    }
-    if (err != 0) {
-        (void)fprintf(stderr, PROGRAM ": %s\n", client.reason.text);
-    }
-    return err == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return sl_cli_end(&cli, run_list(&client), &client.reason);
 }

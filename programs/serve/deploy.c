@@ -24,7 +24,6 @@
 #include "programs/serve/engine/graph_image.h"
 #include "programs/serve/onnx_file.h"
 
-#define PROGRAM    "starling-serve deploy"
 #define LENGTH(of) (uint32_t)(sizeof(of) / sizeof((of)[0]))
 
 static struct {
@@ -323,43 +322,31 @@ int sl_serve_deploy_run(int argc, char **argv)
 {
     struct run run = {0};
     struct sl_cli_given given[LENGTH(options)];
-    const struct sl_cli cli = {.program = PROGRAM,
+    struct sl_cli_words words = {
+        .least = 1,
+        .most = UINT32_MAX,
+        .missing = "a file or a directory with models is missing, before the flags"};
+    const struct sl_cli cli = {.program = "starling-serve deploy",
                                .summary = "Publishes ONNX models for workers to serve.",
                                .usage = "MODEL.onnx|DIR... --catalogue HOST:PORT|--dir DIR",
                                .options = options,
                                .option_count = LENGTH(options),
+                               .words = &words,
                                .given = given};
-    int words = 0;
-    while (1 + words < argc && argv[1 + words][0] != '-') {
-        words++;
-    }
-    int err = sl_cli_parse(&cli, argc - words, argv + words, &run.reason);
-    if (err == SL_CLI_EXIT_OK) {
-        return EXIT_SUCCESS;
-    }
-    if (err == 0 && words == 0) {
-        err = sl_reason_fail(&run.reason, SL_ERR_INVALID,
-                             "a file or a directory with models is missing, before the flags");
-    } else if (err == 0 && (flags.directory != NULL) == is_remote(given)) {
+    int err = sl_cli_parse(&cli, argc, argv, &run.reason);
+    if (err == SL_CLI_RUN && (flags.directory != NULL) == is_remote(given)) {
         err = sl_reason_fail(&run.reason, SL_ERR_INVALID,
                              "accepted is one of --catalogue (or --metadata) and --dir");
     }
-    if (err != 0) {
-        (void)fprintf(stderr, PROGRAM ": %s\nusage: " PROGRAM " %s\n", run.reason.text, cli.usage);
-        return SL_CLI_EXIT_USAGE;
+    if (err != SL_CLI_RUN) {
+        return sl_cli_exit(&cli, err, &run.reason);
     }
     sl_log_setup(flags.log_level, "starling-serve");
-    err = deploy(&run, argv + 1, (uint32_t)words);
+    err = deploy(&run, words.items, words.count);
     sl_objects_destroy(&run.objects);
     for (uint32_t i = 0; i < run.file_count; i++) {
         free(run.files[i].path);
     }
     free(run.files);
-    if (err == 0 && (fflush(stdout) != 0 || ferror(stdout))) {
-        err = sl_reason_fail(&run.reason, SL_ERR_IO, "cannot write to the standard output");
-    }
-    if (err != 0) {
-        (void)fprintf(stderr, PROGRAM ": %s\n", run.reason.text);
-    }
-    return err == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return sl_cli_end(&cli, err, &run.reason);
 }

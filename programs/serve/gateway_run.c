@@ -16,7 +16,6 @@
 #include "reactor/completion.h"
 #include "reactor/reactor.h"
 
-#define PROGRAM      "starling-serve gateway"
 #define LENGTH(of)   (uint32_t)(sizeof(of) / sizeof((of)[0]))
 #define SPIN_US      20
 #define REPLIES_NS   (2 * SL_CLOCK_NS_PER_S) /* for the last replies to leave */
@@ -220,13 +219,14 @@ static void end(void)
     sl_serve_http_settings_fini(&run.http_settings);
 }
 
+static const struct sl_cli cli = {.program = "starling-serve gateway",
+                                  .summary = "Serves models over HTTP, by workers that join.",
+                                  .usage = "[options]",
+                                  .options = options,
+                                  .option_count = LENGTH(options)};
+
 static int parse(int argc, char **argv, struct sl_security *security)
 {
-    const struct sl_cli cli = {.program = PROGRAM,
-                               .summary = "Serves models over HTTP, by workers that join.",
-                               .usage = "[options]",
-                               .options = options,
-                               .option_count = LENGTH(options)};
     int err = sl_cli_parse(&cli, argc, argv, &run.reason);
     if (err != 0) {
         return err;
@@ -248,12 +248,8 @@ int sl_serve_gateway_run(int argc, char **argv)
     struct sl_security security;
     sigset_t signals;
     int err = parse(argc, argv, &security);
-    if (err == SL_CLI_EXIT_OK) {
-        return EXIT_SUCCESS;
-    }
-    if (err != 0) {
-        (void)fprintf(stderr, PROGRAM ": %s\n", run.reason.text);
-        return SL_CLI_EXIT_USAGE;
+    if (err != SL_CLI_RUN) {
+        return sl_cli_exit(&cli, err, &run.reason);
     }
     sl_rlimit_raise(RLIMIT_NOFILE); /* a connection is a descriptor */
     sl_rlimit_raise(RLIMIT_MEMLOCK);
@@ -265,9 +261,7 @@ int sl_serve_gateway_run(int argc, char **argv)
     err = err != 0 ? err : start_reactor();
     if (err == 0) {
         serve(&signals);
-    } else {
-        (void)fprintf(stderr, PROGRAM ": %s\n", run.reason.text);
     }
     end();
-    return err == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return sl_cli_end(&cli, err, &run.reason);
 }

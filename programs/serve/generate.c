@@ -14,7 +14,6 @@
 #include "objects/catalogue/message.h"
 #include "programs/serve/onnx_file.h"
 
-#define PROGRAM       "starling-serve generate"
 #define LENGTH(of)    (uint32_t)(sizeof(of) / sizeof((of)[0]))
 #define PATH_BYTES    4096
 #define DIRECTORY_MAX (PATH_BYTES - SL_OBJECTS_NAME_BYTES - 8)
@@ -171,34 +170,26 @@ static int generate_all(struct run *run, const char *list)
 int sl_serve_generate_run(int argc, char **argv)
 {
     struct run run = {0};
-    const struct sl_cli cli = {.program = PROGRAM,
+    struct sl_cli_words words = {.least = 1, .most = 1, .missing = "the list of models is missing"};
+    const struct sl_cli cli = {.program = "starling-serve generate",
                                .summary = "Makes models of templates, with other weights.",
                                .usage = "MODEL_LIST --templates DIR --out DIR",
                                .options = options,
-                               .option_count = LENGTH(options)};
-    const int words = argc > 1 && argv[1][0] != '-';
-    int err = sl_cli_parse(&cli, argc - words, argv + words, &run.reason);
-    if (err == SL_CLI_EXIT_OK) {
-        return EXIT_SUCCESS;
-    }
-    if (err == 0 && (words == 0 || flags.templates == NULL || flags.out == NULL)) {
+                               .option_count = LENGTH(options),
+                               .words = &words};
+    int err = sl_cli_parse(&cli, argc, argv, &run.reason);
+    if (err == SL_CLI_RUN && (flags.templates == NULL || flags.out == NULL)) {
         err = sl_reason_fail(&run.reason, SL_ERR_INVALID, "%s is missing",
-                             words == 0                ? "the list of models"
-                             : flags.templates == NULL ? "--templates"
-                                                       : "--out");
-    } else if (err == 0 &&
+                             flags.templates == NULL ? "--templates" : "--out");
+    } else if (err == SL_CLI_RUN &&
                (strlen(flags.templates) > DIRECTORY_MAX || strlen(flags.out) > DIRECTORY_MAX)) {
         err = sl_reason_fail(&run.reason, SL_ERR_INVALID,
                              "paths of directories have at most %d bytes", DIRECTORY_MAX);
     }
-    if (err != 0) {
-        (void)fprintf(stderr, PROGRAM ": %s\nusage: " PROGRAM " %s\n", run.reason.text, cli.usage);
-        return SL_CLI_EXIT_USAGE;
+    if (err != SL_CLI_RUN) {
+        return sl_cli_exit(&cli, err, &run.reason);
     }
-    err = generate_all(&run, argv[1]);
-    if (err != 0) {
-        (void)fprintf(stderr, PROGRAM ": %s\n", run.reason.text);
-    }
+    err = generate_all(&run, words.items[0]);
     free(run.names);
-    return err == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return sl_cli_end(&cli, err, &run.reason);
 }

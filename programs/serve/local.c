@@ -363,16 +363,12 @@ int sl_serve_local_run(int argc, char **argv)
                                .options = options,
                                .option_count = LENGTH(options)};
     int err = sl_cli_parse(&cli, argc, argv, &run.reason);
-    if (err == SL_CLI_EXIT_OK) {
-        return EXIT_SUCCESS;
-    }
-    if (err == 0 && flags.models == NULL) {
+    if (err == SL_CLI_RUN && flags.models == NULL) {
         err = sl_reason_fail(&run.reason, SL_ERR_INVALID, "--models is missing");
     }
-    err = err != 0 ? err : check_models(&run.reason);
-    if (err != 0) {
-        (void)fprintf(stderr, PROGRAM ": %s\n", run.reason.text);
-        return SL_CLI_EXIT_USAGE;
+    err = err != SL_CLI_RUN ? err : check_models(&run.reason);
+    if (err != SL_CLI_RUN) {
+        return sl_cli_exit(&cli, err, &run.reason);
     }
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     flags.workers = flags.workers != 0                  ? flags.workers
@@ -382,9 +378,5 @@ int sl_serve_local_run(int argc, char **argv)
     (void)sigemptyset(&run.signals);
     (void)sigaddset(&run.signals, SIGCHLD);
     sl_end_signals_add(&run.signals);
-    err = serve(&run);
-    if (err != 0) {
-        (void)fprintf(stderr, PROGRAM ": %s\n", run.reason.text);
-    }
-    return err == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return sl_cli_end(&cli, serve(&run), &run.reason);
 }

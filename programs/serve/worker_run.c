@@ -295,20 +295,13 @@ int sl_serve_worker_run(int argc, char **argv)
                                .usage = "--gateway HOST:PORT [options]",
                                .options = options,
                                .option_count = LENGTH(options)};
-    const int parsed = sl_cli_parse(&cli, argc, argv, &run.reason);
-    if (parsed == SL_CLI_EXIT_OK) {
-        return EXIT_SUCCESS;
-    }
-    int err = parsed != SL_CLI_RUN ? parsed : check_flags(&run);
-    if (err != 0) {
-        (void)fprintf(stderr, PROGRAM ": %s\n", run.reason.text);
-        return SL_CLI_EXIT_USAGE;
+    int err = sl_cli_parse(&cli, argc, argv, &run.reason);
+    err = err != SL_CLI_RUN ? err : check_flags(&run);
+    if (err != SL_CLI_RUN) {
+        return sl_cli_exit(&cli, err, &run.reason);
     }
     sl_log_setup(flags.log_level, PROGRAM);
     err = catch_signals(&run);
     err = err == 0 && wait_for_agent(&run) ? serve(&run) : err;
-    if (err != 0) {
-        (void)fprintf(stderr, PROGRAM ": %s\n", run.reason.text);
-    }
-    return err == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return sl_cli_end(&cli, err, &run.reason);
 }

@@ -11,43 +11,23 @@
 #include "programs/top/screen.h"
 #include "programs/top/source.h"
 
-#define PROGRAM "starling-top"
-#define USAGE   "[URL] [options]"
-
-struct flags {
+static struct {
     struct sl_source_options source;
     uint64_t interval_ns;
     bool once, json;
-};
+} flags;
 
-static int parse(int argc, char **argv, struct flags *flags, struct sl_reason *reason)
-{
-    const struct sl_cli_option options[] = {
-        SL_CLI_OPTION(BOOL, &flags->once, .name = "once",
-                      .help =
-                          "Print the state once, as text. So does an output that is no terminal."),
-        SL_CLI_OPTION(BOOL, &flags->json, .name = "json", .help = "Print the state once, as JSON."),
-        SL_CLI_OPTION(DURATION, &flags->interval_ns, .name = "interval", .preset = "1s",
-                      .least = 0.1, .most = 3600,
-                      .help = "Time between two updates of the screen."),
-        SL_CLI_OPTION(STRING, &flags->source.token_file, .name = "http-token-file",
-                      .metavar = "FILE", .help = "The servers' token."),
-        SL_CLI_OPTION(STRING, &flags->source.authority, .name = "tls-ca", .metavar = "FILE",
-                      .help = "Authority of servers at https://HOST:PORT, PEM."),
-    };
-    const struct sl_cli cli = {
-        .program = PROGRAM,
-        .summary = "Shows the servers, workers, tables, hot keys and slow requests of a "
-                   "job. URL: any server's --http address, default "
-                   "http://127.0.0.1:9480.",
-        .usage = USAGE,
-        .options = options,
-        .option_count = sizeof options / sizeof options[0]};
-    const int first = argc > 1 && argv[1][0] != '-'; /* the URL is before or after the flags */
-    const int last = first == 0 && strstr(argv[argc - 1], "://") != NULL;
-    flags->source.url = first != 0 ? argv[1] : last != 0 ? argv[argc - 1] : "http://127.0.0.1:9480";
-    return sl_cli_parse(&cli, argc - first - last, argv + first, reason);
-}
+static const struct sl_cli_option options[] = {
+    SL_CLI_OPTION(BOOL, &flags.once, .name = "once",
+                  .help = "Print the state once, as text. So does an output that is no terminal."),
+    SL_CLI_OPTION(BOOL, &flags.json, .name = "json", .help = "Print the state once, as JSON."),
+    SL_CLI_OPTION(DURATION, &flags.interval_ns, .name = "interval", .preset = "1s", .least = 0.1,
+                  .most = 3600, .help = "Time between two updates of the screen."),
+    SL_CLI_OPTION(STRING, &flags.source.token_file, .name = "http-token-file", .metavar = "FILE",
+                  .help = "The servers' token."),
+    SL_CLI_OPTION(STRING, &flags.source.authority, .name = "tls-ca", .metavar = "FILE",
+                  .help = "Authority of servers at https://HOST:PORT, PEM."),
+};
 
 /* All panels as text, lines as long as they need. */
 static int print_text(const json_t *state)
@@ -71,44 +51,51 @@ static int print_text(const json_t *state)
     return 0;
 }
 
-static int show(const struct flags *flags, struct sl_source *source, json_t *state)
+static int show(struct sl_source *source, json_t *state)
 {
-    int err = 0;
-    if (flags->json) {
-        err = json_dumpf(state, stdout, JSON_COMPACT | JSON_ENSURE_ASCII) == 0 &&
-                      putchar('\n') == '\n'
-                  ? 0
-                  : SL_ERR_IO;
-    } else if (flags->once || !isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO)) {
-        err = print_text(state);
-    } else {
-        sl_screen_run(source, json_incref(state), flags->interval_ns);
+    if (flags.json) {
+        return json_dumpf(state, stdout, JSON_COMPACT | JSON_ENSURE_ASCII) == 0 &&
+                       putchar('\n') == '\n'
+                   ? 0
+                   : SL_ERR_IO;
     }
-    return err != 0 || fflush(stdout) == 0 ? err : SL_ERR_IO;
+    if (flags.once || !isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO)) {
+        return print_text(state);
+    }
+    sl_screen_run(source, json_incref(state), flags.interval_ns);
+    return 0;
 }
 
 int main(int argc, char **argv)
 {
-    struct flags flags = {0};
     struct sl_reason reason = {""};
     struct sl_source *source = NULL;
     json_t *state = NULL;
-    int err = parse(argc, argv, &flags, &reason);
-    if (err != 0) {
-        if (err != SL_CLI_EXIT_OK) {
-            (void)fprintf(stderr, PROGRAM ": %s\nusage: " PROGRAM " " USAGE "\n", reason.text);
-        }
-        return err == SL_CLI_EXIT_OK ? EXIT_SUCCESS : SL_CLI_EXIT_USAGE;
+    struct sl_cli_words words = {.most = 1};
+    const struct sl_cli cli = {
+        .program = "starling-top",
+        .summary = "Shows the servers, workers, tables, hot keys and slow requests of a "
+                   "job. URL: any server's --http address, default "
+                   "http://127.0.0.1:9480.",
+        .usage = "[URL] [options]",
+        .options = options,
+        .option_count = sizeof options / sizeof options[0],
+        .words = &words};
+    /* The URL is before or after the flags. */
+    const bool is_last = argc > 2 && argv[1][0] == '-' && strstr(argv[argc - 1], "://") != NULL;
+    int err = sl_cli_parse(&cli, argc - is_last, argv, &reason);
+    if (err != SL_CLI_RUN) {
+        return sl_cli_exit(&cli, err, &reason);
     }
+    flags.source.url = is_last           ? argv[argc - 1]
+                       : words.count > 0 ? words.items[0]
+                                         : "http://127.0.0.1:9480";
     err = sl_source_create(&flags.source, &source, &reason);
     err = err != 0 ? err : sl_source_fetch(source, &state, &reason);
-    if (err == 0 && (err = show(&flags, source, state)) != 0) {
+    if (err == 0 && (err = show(source, state)) != 0) {
         sl_reason_set(&reason, "cannot write to the standard output");
     }
     json_decref(state);
     sl_source_destroy(&source);
-    if (err != 0) {
-        (void)fprintf(stderr, PROGRAM ": %s\n", reason.text);
-    }
-    return err == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return sl_cli_end(&cli, err, &reason);
 }

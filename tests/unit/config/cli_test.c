@@ -167,6 +167,37 @@ CASE(cli_parse__refuses_with_flag_value_and_accepted)
     }
 }
 
+CASE(cli_parse__words_come_before_the_flags)
+{
+    static const struct {
+        const char *arguments[4], *reason;
+    } refused[] = {
+        {{NULL}, "an argument is missing"},
+        {{"--quiet", "a"}, "an argument is missing"},
+        {{"a", "b", "c"}, "unexpected argument \"c\""},
+        {{"a", "--quiet", "b"}, "unexpected argument \"b\""},
+    };
+    struct sl_cli_words words = {.least = 1, .most = 2};
+    struct sl_cli with_words = cli;
+    struct sl_reason reason = {0};
+    with_words.words = &words;
+    char *accepted[] = {(char *)"starling-test", (char *)"a", (char *)"b", (char *)"--quiet", NULL};
+    assert_int_equal(sl_cli_parse(&with_words, 4, accepted, &reason), SL_CLI_RUN);
+    assert_int_equal(words.count, 2);
+    assert_string_equal(words.items[1], "b");
+    assert_true(targets.quiet);
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        char *argv[5] = {(char *)"starling-test"};
+        int argc = 1;
+        for (; argc <= 3 && refused[i].arguments[argc - 1] != NULL; argc++) {
+            argv[argc] = (char *)refused[i].arguments[argc - 1];
+        }
+        assert_int_equal(sl_cli_parse(&with_words, argc, argv, &reason), SL_ERR_INVALID);
+        assert_non_null(strstr(reason.text, refused[i].reason));
+        assert_int_equal(sl_cli_exit(&with_words, SL_ERR_INVALID, &reason), SL_CLI_EXIT_USAGE);
+    }
+}
+
 CASE(cli_parse__unknown_flag_names_the_nearest)
 {
     static const struct {
