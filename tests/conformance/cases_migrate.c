@@ -4,15 +4,19 @@
 #define CONNECTIONS 12
 #define FRAMES      200
 
-static bool migrates(void)
+/* Skips the case on a transport that does not migrate. */
+static struct world *open_migrating(uint32_t node_count, const struct sl_transport_options *options)
 {
-    return (conformance_target->ops->capabilities & SL_TRANSPORT_MIGRATES) != 0;
+    if ((conformance_target->ops->capabilities & SL_TRANSPORT_MIGRATES) == 0) {
+        skip();
+    }
+    return world_open(node_count, options);
 }
 
 /* Node 0 accepts, node 1 owns, node 2 connects. */
 static struct world *open_three(const struct sl_transport_options *options)
 {
-    struct world *world = world_open(3, options);
+    struct world *world = open_migrating(3, options);
     struct policy accepter = {.owner = &world->nodes[1]};
     struct policy owner = {.echo = true};
     node_set_policy(&world->nodes[0], accepter);
@@ -42,43 +46,28 @@ static void migrate_under_traffic(const struct sl_transport_options *options)
 
 SL_CASE(migrate__under_traffic)
 {
-    if (!migrates()) {
-        skip();
-    }
     migrate_under_traffic(NULL);
 }
 
 SL_CASE(migrate__with_tiny_buffers)
 {
-    if (!migrates()) {
-        skip();
-    }
     struct sl_transport_options options = {.buffer_count = 16, .buffer_bytes = 320};
     migrate_under_traffic(&options);
 }
 
 /* The first frame is long, so that the receive in flight is into the sink's memory. */
-SL_CASE(migrate__after_a_long_frame)
+WORLD_CASE(migrate__after_a_long_frame, open_three(NULL))
 {
-    if (!migrates()) {
-        skip();
-    }
-    struct world *world = open_three(NULL);
     struct peer *peer = peer_connect(&world->nodes[2], &world->nodes[0].bound);
     uint32_t sizes[] = {900000, 5, 900001, 0, 16384, 3};
     peer_send_from_test(peer, sizes, 6);
     WAIT_UNTIL(peer->received == 5);
-    world_close(world);
 }
 
 /* The first owner may have given the kernel the number of bytes of the long frame that it waits
  * for. */
-SL_CASE(migrate__between_a_long_frame_and_a_short_one)
+WORLD_CASE(migrate__between_a_long_frame_and_a_short_one, open_three(NULL))
 {
-    if (!migrates()) {
-        skip();
-    }
-    struct world *world = open_three(NULL);
     struct peer *peer = peer_connect(&world->nodes[2], &world->nodes[0].bound);
     uint32_t long_bytes = SL_LIMIT_FRAME_PAYLOAD_BYTES, short_bytes = 5;
     peer_send_from_test(peer, &long_bytes, 1);
@@ -86,15 +75,10 @@ SL_CASE(migrate__between_a_long_frame_and_a_short_one)
     WAIT_UNTIL(owner->open);
     peer_send_from_test(peer, &short_bytes, 1);
     WAIT_UNTIL(peer->received == 1);
-    world_close(world);
 }
 
-SL_CASE(migrate__then_either_side_disconnects)
+WORLD_CASE(migrate__then_either_side_disconnects, open_three(NULL))
 {
-    if (!migrates()) {
-        skip();
-    }
-    struct world *world = open_three(NULL);
     uint32_t size = 64;
     for (uint32_t i = 0; i < 4; i++) {
         struct peer *client = peer_connect(&world->nodes[2], &world->nodes[0].bound);
@@ -108,16 +92,11 @@ SL_CASE(migrate__then_either_side_disconnects)
         assert_int_equal(leaver->close_err, SL_OK);
         assert_int_equal(other->close_err, SL_ERR_CLOSED);
     }
-    world_close(world);
 }
 
 /* To the very reactor that it is on: a shard may well be owned by who accepts. */
-SL_CASE(migrate__to_the_same_reactor)
+WORLD_CASE(migrate__to_the_same_reactor, open_migrating(2, NULL))
 {
-    if (!migrates()) {
-        skip();
-    }
-    struct world *world = world_open(2, NULL);
     node_set_policy(&world->nodes[0], (struct policy){.owner = &world->nodes[0]});
     struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
     uint32_t size = 64;
@@ -127,16 +106,11 @@ SL_CASE(migrate__to_the_same_reactor)
     peer_send_from_test(client, &size, 1);
     WAIT_UNTIL(client->received == 1);
     assert_int_equal(owner->received, 1);
-    world_close(world);
 }
 
 /* The peer is gone before the connection has arrived. */
-SL_CASE(migrate__of_a_connection_that_ends)
+WORLD_CASE(migrate__of_a_connection_that_ends, open_three(NULL))
 {
-    if (!migrates()) {
-        skip();
-    }
-    struct world *world = open_three(NULL);
     uint32_t sizes[] = {64, 100};
     for (uint32_t i = 0; i < 10; i++) {
         struct peer *client = peer_connect(&world->nodes[2], &world->nodes[0].bound);
@@ -148,18 +122,13 @@ SL_CASE(migrate__of_a_connection_that_ends)
         assert_int_equal(owner->received, 1);
         assert_int_equal(owner->close_err, SL_ERR_CLOSED);
     }
-    world_close(world);
 }
 
 /* A reactor that never accepts must not keep memory for every connection that it was ever given:
  * the first ones' serves the later ones. */
-SL_CASE(migrate__reuses_the_memory_of_those_that_ended)
+WORLD_CASE(migrate__reuses_the_memory_of_those_that_ended, open_three(NULL))
 {
     enum { TIMES = 8 };
-    if (!migrates()) {
-        skip();
-    }
-    struct world *world = open_three(NULL);
     const struct sl_conn *seen[TIMES];
     uint32_t seen_count = 0;
     uint32_t size = 64;
@@ -178,7 +147,6 @@ SL_CASE(migrate__reuses_the_memory_of_those_that_ended)
         WAIT_UNTIL(owner->closed == 1 && client->closed == 1);
     }
     assert_in_range(seen_count, 1, TIMES / 2);
-    world_close(world);
 }
 
 const char conformance_migrate_cases;

@@ -150,9 +150,8 @@ SL_CASE(stopped__is_not_the_peers_silence)
 }
 
 /* It is we who have no memory, for as long as it takes. */
-SL_CASE(sink__refused_is_not_the_peers_silence)
+WORLD_CASE(sink__refused_is_not_the_peers_silence, world_open_with_frozen_clock(2, &patient))
 {
-    struct world *world = world_open_with_frozen_clock(2, &patient);
     struct node *server = &world->nodes[0];
     node_set_policy(server, (struct policy){.echo = true, .refuse_sink = true});
     struct peer *client = peer_connect(&world->nodes[1], &server->bound);
@@ -166,12 +165,10 @@ SL_CASE(sink__refused_is_not_the_peers_silence)
     assert_int_equal(server->closed_count, 0);
     node_set_policy(server, (struct policy){.echo = true});
     WAIT_UNTIL(client->received == 4);
-    world_close(world);
 }
 
-SL_CASE(idle__is_not_silence)
+WORLD_CASE(idle__is_not_silence, world_open_with_frozen_clock(2, &patient))
 {
-    struct world *world = world_open_with_frozen_clock(2, &patient);
     struct node *server = &world->nodes[0];
     node_set_policy(server, (struct policy){.echo = true});
     struct peer *client = peer_connect(&world->nodes[1], &server->bound);
@@ -185,7 +182,6 @@ SL_CASE(idle__is_not_silence)
     }
     assert_int_equal(client->closed, 0);
     assert_int_equal(server->closed_count, 0);
-    world_close(world);
 }
 
 const char conformance_silence_cases;

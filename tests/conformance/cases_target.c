@@ -5,9 +5,13 @@
 #define CONNECTIONS 12
 #define FRAMES      100
 
-static bool ignores_target(void)
+/* Skips the case on a transport that ignores the target. */
+static struct world *open_targets(const struct sl_transport_options *options)
 {
-    return (conformance_target->ops->capabilities & SL_TRANSPORT_MIGRATES) != 0;
+    if ((conformance_target->ops->capabilities & SL_TRANSPORT_MIGRATES) != 0) {
+        skip();
+    }
+    return world_open(3, options);
 }
 
 static void listen_too(struct node *node, void *ctx)
@@ -27,7 +31,7 @@ static void listen_too_late(struct node *node, void *ctx)
 /* Nodes 0 and 1 listen on one endpoint, node 2 connects. */
 static struct world *open_three(const struct sl_transport_options *options)
 {
-    struct world *world = world_open(3, options);
+    struct world *world = open_targets(options);
     node_run(&world->nodes[1], listen_too, &world->nodes[0].bound);
     node_set_policy(&world->nodes[0], (struct policy){.echo = true});
     node_set_policy(&world->nodes[1], (struct policy){.echo = true});
@@ -46,12 +50,8 @@ static void expect_refused(struct world *world, uint32_t target)
     assert_int_equal(world->nodes[0].peer_count, before);
 }
 
-SL_CASE(target__under_traffic)
+WORLD_CASE(target__under_traffic, open_three(NULL))
 {
-    if (ignores_target()) {
-        skip();
-    }
-    struct world *world = open_three(NULL);
     struct peer *peers[CONNECTIONS];
     uint32_t sizes[FRAMES];
     const uint32_t connections = many(CONNECTIONS, CONNECTIONS / 2);
@@ -67,15 +67,10 @@ SL_CASE(target__under_traffic)
     }
     assert_int_equal(world->nodes[0].open_count, connections / 3);
     assert_int_equal(world->nodes[1].open_count, connections - connections / 3);
-    world_close(world);
 }
 
-SL_CASE(target__that_does_not_listen_is_refused)
+WORLD_CASE(target__that_does_not_listen_is_refused, open_targets(NULL))
 {
-    if (ignores_target()) {
-        skip();
-    }
-    struct world *world = world_open(3, NULL);
     expect_refused(world, 1);
     node_run(&world->nodes[1], listen_too, &world->nodes[0].bound);
     node_run(&world->nodes[1], listen_too_late, &world->nodes[0].bound);
@@ -85,7 +80,6 @@ SL_CASE(target__that_does_not_listen_is_refused)
     struct peer *peer = peer_connect_to(&world->nodes[2], &world->nodes[0].bound, 1);
     WAIT_UNTIL(peer->open && world->nodes[1].open_count >= 1);
     assert_int_equal(world->nodes[0].peer_count, 0);
-    world_close(world);
 }
 
 static void close_transport(struct node *node, void *ctx)
@@ -94,13 +88,9 @@ static void close_transport(struct node *node, void *ctx)
 }
 
 /* With its reactor gone a target may also be silent. */
-SL_CASE(target__that_has_closed)
+WORLD_CASE(target__that_has_closed,
+           open_three(&(struct sl_transport_options){.peer_timeout_ms = 3000}))
 {
-    if (ignores_target()) {
-        skip();
-    }
-    const struct sl_transport_options options = {.peer_timeout_ms = 3000};
-    struct world *world = open_three(&options);
     struct peer *before = peer_connect_to(&world->nodes[2], &world->nodes[0].bound, 1);
     WAIT_UNTIL(before->open && world->nodes[1].open_count == 1);
     node_run(&world->nodes[1], close_transport, NULL);
@@ -109,15 +99,10 @@ SL_CASE(target__that_has_closed)
     WAIT_UNTIL(after->closed == 1);
     assert_false(after->open);
     assert_true(after->close_err == SL_ERR_REFUSED || after->close_err == SL_ERR_DEADLINE);
-    world_close(world);
 }
 
-SL_CASE(target__then_either_side_disconnects)
+WORLD_CASE(target__then_either_side_disconnects, open_three(NULL))
 {
-    if (ignores_target()) {
-        skip();
-    }
-    struct world *world = open_three(NULL);
     uint32_t size = 64;
     for (uint32_t i = 0; i < 4; i++) {
         struct peer *client = peer_connect_to(&world->nodes[2], &world->nodes[0].bound, 1);
@@ -131,7 +116,6 @@ SL_CASE(target__then_either_side_disconnects)
         assert_int_equal(leaver->close_err, SL_OK);
         assert_int_equal(other->close_err, SL_ERR_CLOSED);
     }
-    world_close(world);
 }
 
 const char conformance_target_cases;

@@ -75,17 +75,15 @@ WORLD_CASE(echo__sizes_up_to_64_kib, open_echo(&patient))
 }
 
 /* Receive buffers so small that nearly every frame lies across several. */
-SL_CASE(echo__tiny_buffers)
+WORLD_CASE(echo__tiny_buffers,
+           open_echo(&(struct sl_transport_options){.buffer_count = 8, .buffer_bytes = 192}))
 {
-    struct sl_transport_options options = {.buffer_count = 8, .buffer_bytes = 192};
-    struct world *world = open_echo(&options);
     uint32_t sizes[64];
     for (uint32_t i = 0; i < 64; i++) {
         sizes[i] = i * 37 % 3001;
     }
     sizes[63] = 40000;
     echo_and_wait(world, sizes, 64);
-    world_close(world);
 }
 
 static void fill_random(uint64_t *seed, uint32_t *sizes, uint32_t count)
@@ -178,10 +176,9 @@ WORLD_CASE(sink__at_any_address, open_echo(NULL))
 }
 
 /* Many connections wait for memory, with more received than there are buffers. */
-SL_CASE(sink__refused_on_many_connections)
+WORLD_CASE(sink__refused_on_many_connections,
+           open_echo(&(struct sl_transport_options){.buffer_count = 8, .buffer_bytes = 4096}))
 {
-    struct sl_transport_options options = {.buffer_count = 8, .buffer_bytes = 4096};
-    struct world *world = open_echo(&options);
     bool refuse = true;
     node_run(&world->nodes[0], set_refuse_sink, &refuse);
     struct peer *peers[20];
@@ -197,7 +194,6 @@ SL_CASE(sink__refused_on_many_connections)
     for (uint32_t i = 0; i < count; i++) {
         WAIT_UNTIL(peers[i]->received == 5);
     }
-    world_close(world);
 }
 
 /* More connections wait for memory than there are receive buffers. A connection that came before
@@ -241,12 +237,11 @@ SL_CASE(sink__refused_to_many_leaves_short_frames_alone)
 
 /* A receiver that takes nothing: the sender's queue fills, and stays within its limit; then all
  * goes on where it stopped. */
-SL_CASE(send_burst__short_then_writable)
+WORLD_CASE(send_burst__short_then_writable, world_open(2, NULL))
 {
     enum { FRAMES = 2500 };
     static uint32_t sizes[FRAMES];
     const uint32_t frames = many(FRAMES, FRAMES / 2);
-    struct world *world = world_open(2, NULL);
     struct node *server = &world->nodes[0];
     bool refuse = true;
     node_run(server, set_refuse_sink, &refuse);
@@ -263,7 +258,6 @@ SL_CASE(send_burst__short_then_writable)
     WAIT_UNTIL(node_peer(server, 0)->received == frames);
     WAIT_UNTIL(peer->sent == frames);
     assert_true(peer->writables > 0);
-    world_close(world);
 }
 
 static void release_strided(struct node *node, void *ctx)
@@ -292,11 +286,10 @@ WORLD_CASE(release__late_and_out_of_order, open_echo(NULL))
 }
 
 /* All buffers are held by messages: everybody waits, nothing is lost, nobody spins. */
-SL_CASE(release__after_all_buffers_were_held)
+WORLD_CASE(release__after_all_buffers_were_held,
+           open_echo(&(struct sl_transport_options){.buffer_count = HOLD_BUFFERS,
+                                                    .buffer_bytes = HOLD_BUFFER_BYTES}))
 {
-    struct sl_transport_options options = {.buffer_count = HOLD_BUFFERS,
-                                           .buffer_bytes = HOLD_BUFFER_BYTES};
-    struct world *world = open_echo(&options);
     struct node *server = &world->nodes[0];
     bool hold = true;
     node_run(server, set_hold, &hold);
@@ -318,7 +311,6 @@ SL_CASE(release__after_all_buffers_were_held)
     for (uint32_t i = 0; i < 3 * HOLD_BUFFERS; i++) {
         WAIT_UNTIL(peers[i]->received == 1);
     }
-    world_close(world);
 }
 
 /* Releases what a node holds in the last step of a turn that did nothing, after the transport's:

@@ -207,10 +207,9 @@ static pid_t fork_and_stop(struct world *world, bool only_answers, struct peer *
 }
 
 /* One that is stopped while something is unsent is given up; the others are not. */
-SL_CASE(stopped__is_given_up)
+WORLD_CASE(stopped__is_given_up,
+           world_open(2, &(struct sl_transport_options){.peer_timeout_ms = 3000}))
 {
-    struct sl_transport_options options = {.peer_timeout_ms = 3000};
-    struct world *world = world_open(2, &options);
     struct node *server = &world->nodes[0];
     node_set_policy(server, (struct policy){.echo = true});
     struct peer *bystander = peer_connect(&world->nodes[1], &server->bound);
@@ -224,15 +223,13 @@ SL_CASE(stopped__is_given_up)
     assert_int_equal(accepted->close_err, SL_ERR_DEADLINE);
     assert_int_equal(bystander->closed, 0);
     assert_int_equal(kill(pid, SIGKILL), 0);
-    world_close(world);
 }
 
 /* Credits, not the device's retries, keep a sender from what its receiver has no buffers for. */
-SL_CASE(stopped__is_not_flooded)
+WORLD_CASE(stopped__is_not_flooded,
+           world_open(2, &(struct sl_transport_options){.peer_timeout_ms = 4 * WAIT_S * 1000}))
 {
     static uint32_t sizes[FLOOD];
-    struct sl_transport_options options = {.peer_timeout_ms = 4 * WAIT_S * 1000};
-    struct world *world = world_open(2, &options);
     struct peer *accepted;
     pid_t pid = fork_and_stop(world, true, &accepted);
     uint64_t refused = rdma_read_counter("rcvd_rnr_err");
@@ -251,15 +248,13 @@ SL_CASE(stopped__is_not_flooded)
     assert_in_range(rdma_read_counter("rcvd_rnr_err") - refused, 0, 3);
     assert_int_equal(kill(pid, SIGKILL), 0);
     WAIT_UNTIL(accepted->closed == 1);
-    world_close(world);
 }
 
 /* A process is killed in the middle of its one-sided WRITEs: they end with its connection. */
-SL_CASE(writer__is_killed)
+WORLD_CASE(writer__is_killed, world_open(1, NULL))
 {
     unsigned access = SL_TRANSPORT_RMA_PEERS_READ | SL_TRANSPORT_RMA_PEERS_WRITE;
     const uint32_t size = 10;
-    struct world *world = world_open(1, NULL);
     struct node *server = &world->nodes[0];
     node_run(server, add_region, &access);
     WAIT_UNTIL(rma.added == 1);
@@ -280,7 +275,6 @@ SL_CASE(writer__is_killed)
     WAIT_UNTIL(rma.removed == 1);
     assert_int_equal(rma.memory[0], 0x22);
     assert_memory_equal(rma.memory, rma.memory + 1, RMA_BYTES - 1);
-    world_close(world);
 }
 
 int main(void)

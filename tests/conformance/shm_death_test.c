@@ -212,10 +212,10 @@ static bool is_stopped(pid_t pid)
 
 /* One that is stopped while something is unsent is given up; the others are not. Time passes only
  * from then on, so that nobody is given up who merely waits for a processor. */
-SL_CASE(stopped__is_given_up)
+WORLD_CASE(stopped__is_given_up,
+           world_open_with_frozen_clock(2, &(struct sl_transport_options){
+                                               .peer_timeout_ms = TIMEOUT_MS}))
 {
-    struct sl_transport_options options = {.peer_timeout_ms = TIMEOUT_MS};
-    struct world *world = world_open_with_frozen_clock(2, &options);
     struct node *server = &world->nodes[0];
     node_set_policy(server, (struct policy){.echo = true});
     struct peer *bystander = peer_connect(&world->nodes[1], &server->bound);
@@ -235,14 +235,12 @@ SL_CASE(stopped__is_given_up)
     assert_int_equal(accepted->close_err, SL_ERR_DEADLINE);
     assert_int_equal(bystander->closed, 0);
     assert_int_equal(kill(pid, SIGKILL), 0);
-    world_close(world);
 }
 
 /* It is killed in the middle of its WRITEs: the memory can be taken back, and is written no more.
  */
-SL_CASE(writer__is_killed)
+WORLD_CASE(writer__is_killed, world_open(1, NULL))
 {
-    struct world *world = world_open(1, NULL);
     struct node *server = &world->nodes[0];
     for (uint32_t i = 0; i < 5; i++) {
         pid_t pid = spawner_fork(&(struct order){.endpoint = server->bound, .work = WRITES});
@@ -259,13 +257,11 @@ SL_CASE(writer__is_killed)
         assert_memory_equal(rma.memory.base, rma.memory.base + 1, RMA_BYTES - 1);
         sl_shared_destroy(&rma.memory);
     }
-    world_close(world);
 }
 
 /* One that is stopped keeps the memory: its owner hears of that, and unmaps it. */
-SL_CASE(writer__is_stopped)
+WORLD_CASE(writer__is_stopped, world_open(1, NULL))
 {
-    struct world *world = world_open(1, NULL);
     struct node *server = &world->nodes[0];
     pid_t pid = spawner_fork(&(struct order){.endpoint = server->bound, .work = WRITES});
     struct peer *accepted = node_peer(server, 0);
@@ -280,13 +276,11 @@ SL_CASE(writer__is_stopped)
     sl_shared_destroy(&rma.memory);
     assert_int_equal(kill(pid, SIGKILL), 0);
     WAIT_UNTIL(accepted->closed == 1);
-    world_close(world);
 }
 
 /* Its memory goes in the middle of WRITEs: the connection ends, and nothing else. */
-SL_CASE(written__is_killed)
+WORLD_CASE(written__is_killed, world_open(1, NULL))
 {
-    struct world *world = world_open(1, NULL);
     struct node *server = &world->nodes[0];
     for (uint32_t i = 0; i < 5; i++) {
         pid_t pid = spawner_fork(&(struct order){.endpoint = server->bound, .work = IS_WRITTEN});
@@ -299,7 +293,6 @@ SL_CASE(written__is_killed)
         WAIT_UNTIL(accepted->closed == 1);
         assert_int_equal(accepted->close_err, SL_ERR_CLOSED);
     }
-    world_close(world);
 }
 
 int main(void)

@@ -106,10 +106,9 @@ static void expect_gone(struct peer *peer)
 
 /* An idle connection, one with data on its way, one in the middle of a frame that has no end, and
  * one that is only being made. */
-SL_CASE(cut__is_noticed_by_everybody)
+WORLD_CASE(cut__is_noticed_by_everybody,
+           world_open(2, &(struct sl_transport_options){.peer_timeout_ms = TIMEOUT_MS}))
 {
-    struct sl_transport_options options = {.peer_timeout_ms = TIMEOUT_MS};
-    struct world *world = world_open(2, &options);
     struct node *server = &world->nodes[0], *client = &world->nodes[1];
     node_set_policy(server, (struct policy){.echo = true});
     struct peer *idle = peer_connect(client, &server->bound);
@@ -127,7 +126,6 @@ SL_CASE(cut__is_noticed_by_everybody)
     assert_true(busy->given_back > 0);
     expect_gone(node_peer(server, 0));
     expect_gone(node_peer(server, 1));
-    world_close(world);
 }
 
 int main(void)

@@ -21,10 +21,9 @@ static void count_spares(struct node *node, void *ctx)
 }
 
 /* After many connections have closed, the transport keeps memory for at most SL_TCP_SPARES. */
-SL_CASE(close__gives_memory_back)
+WORLD_CASE(close__gives_memory_back, world_open(1, NULL))
 {
     enum { CONNECTIONS = 400 };
-    struct world *world = world_open(1, NULL);
     struct node *server = &world->nodes[0];
     static int fds[CONNECTIONS];
     for (uint32_t i = 0; i < CONNECTIONS; i++) {
@@ -38,7 +37,6 @@ SL_CASE(close__gives_memory_back)
     struct spares spares;
     node_run(server, count_spares, &spares); /* in a turn after the last `closed` */
     assert_in_range(spares.count, 1, SL_TCP_SPARES);
-    world_close(world);
 }
 
 static void release_all(struct node *node, void *ctx)
@@ -49,11 +47,10 @@ static void release_all(struct node *node, void *ctx)
 }
 
 /* A message refers to its connection until it is released, so the connection outlives it. */
-SL_CASE(close__keeps_connections_of_messages)
+WORLD_CASE(close__keeps_connections_of_messages,
+           world_open(2, &(struct sl_transport_options){.buffer_count = 1024}))
 {
     enum { CONNECTIONS = 300 };
-    struct sl_transport_options options = {.buffer_count = 1024};
-    struct world *world = world_open(2, &options);
     struct node *server = &world->nodes[0];
     node_set_policy(server, (struct policy){.hold = true});
     static struct peer *clients[CONNECTIONS];
@@ -71,7 +68,6 @@ SL_CASE(close__keeps_connections_of_messages)
     }
     WAIT_UNTIL(server->closed_count == CONNECTIONS);
     node_run(server, release_all, NULL);
-    world_close(world);
 }
 
 /* Sets the counter of used bytes so that *ctx bytes remain. */
@@ -93,11 +89,10 @@ static void read_unplaced_bytes(struct node *node, void *ctx)
 
 /* A connection is closed with NO_MEMORY when the received part of its frame exceeds the remaining
  * memory; other connections continue. */
-SL_CASE(sink__refused_beyond_the_memory_for_parts)
+WORLD_CASE(sink__refused_beyond_the_memory_for_parts, world_open(2, NULL))
 {
     enum { LONG_BYTES = 100000, PART_BYTES = FRAME_BYTES(200) };
     static uint8_t frame[FRAME_BYTES(LONG_BYTES)], answer[FRAME_BYTES(LONG_BYTES)];
-    struct world *world = world_open(2, NULL);
     struct node *server = &world->nodes[0];
     node_set_policy(server, (struct policy){.echo = true, .refuse_sink = true});
     size_t room_bytes = 100, unplaced_bytes;
@@ -125,7 +120,6 @@ SL_CASE(sink__refused_beyond_the_memory_for_parts)
     assert_int_equal(unplaced_bytes, 0);
     close(refused);
     close(waiting);
-    world_close(world);
 }
 
 static void read_stats(struct node *node, void *ctx)
@@ -135,11 +129,10 @@ static void read_stats(struct node *node, void *ctx)
 
 /* The header of the next long frame is received together with the end of one, so that nothing of
  * the next one has to be copied. */
-SL_CASE(long_frames__are_received_in_place)
+WORLD_CASE(long_frames__are_received_in_place, world_open(1, NULL))
 {
     enum { LONG_BYTES = 33000, FRAMES = 2, BEGUN_BYTES = SL_FRAME_HEADER_BYTES + 1 };
     static uint8_t frames[FRAMES * FRAME_BYTES(LONG_BYTES)], answers[sizeof frames];
-    struct world *world = world_open(1, NULL);
     struct node *server = &world->nodes[0];
     node_set_policy(server, (struct policy){.echo = true});
     for (uint32_t i = 0; i < FRAMES; i++) {
@@ -158,7 +151,6 @@ SL_CASE(long_frames__are_received_in_place)
     node_run(server, read_stats, &stats);
     assert_int_equal(stats.copied_bytes, 1);
     close(fd);
-    world_close(world);
 }
 
 int main(void)

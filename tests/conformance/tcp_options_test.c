@@ -176,10 +176,9 @@ static int connect_to(const struct node *server, int fd)
 /* No descriptor is left for those whom the kernel has already let in: they are accepted when there
  * is one again, and the reactor does not go round in circles until then. The kernel reads the limit
  * when an accept is armed, so that one of them may still have come in under the old one. */
-SL_CASE(accept__out_of_descriptors)
+WORLD_CASE(accept__out_of_descriptors, world_open(1, NULL))
 {
     enum { CONNECTIONS = 3 };
-    struct world *world = world_open(1, NULL);
     struct node *server = &world->nodes[0];
     int fds[CONNECTIONS];
     for (uint32_t i = 0; i < CONNECTIONS; i++) {
@@ -209,7 +208,6 @@ SL_CASE(accept__out_of_descriptors)
         close(fds[i]);
     }
     WAIT_UNTIL(server->closed_count == CONNECTIONS);
-    world_close(world);
 }
 
 /* A program that was started without a standard input, say, must not have sockets in its place. */
@@ -300,11 +298,10 @@ SL_CASE(connect__stopped_is_not_the_peers_silence)
 /* The peer has no memory for more, and says so all the while: that is no silence, though it goes on
  * for several times the timeout, by the kernel's own clock. The frames are short enough that to
  * check one takes no time to speak of, else either side would be silent in the middle of one. */
-SL_CASE(window__closed_for_long)
+WORLD_CASE(window__closed_for_long,
+           world_open(2, &(struct sl_transport_options){.peer_timeout_ms = 4000}))
 {
     enum { FRAMES = 96, FRAME_PAYLOAD_BYTES = 256 << 10 };
-    struct sl_transport_options options = {.peer_timeout_ms = 4000};
-    struct world *world = world_open(2, &options);
     struct node *server = &world->nodes[0];
     node_set_policy(server, (struct policy){.echo = true, .refuse_sink = true});
     struct peer *client = peer_connect(&world->nodes[1], &server->bound);
@@ -319,7 +316,6 @@ SL_CASE(window__closed_for_long)
     assert_int_equal(server->closed_count, 0);
     node_set_policy(server, (struct policy){.echo = true});
     WAIT_UNTIL(client->received == FRAMES);
-    world_close(world);
 }
 
 static void read_stats(struct node *node, void *ctx)

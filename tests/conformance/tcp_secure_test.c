@@ -273,9 +273,8 @@ SL_CASE(cut__is_no_orderly_end)
     }
 }
 
-SL_CASE(keys__renewed_by_the_peer)
+WORLD_CASE(keys__renewed_by_the_peer, open_as(AUTHORITY_NODE))
 {
-    struct world *world = open_as(AUTHORITY_NODE);
     struct secure_raw_manner manner = {.files = authority_files(AUTHORITY_NODE),
                                        .renews_keys = true};
     int fd = secure_raw_open(&world->nodes[0].bound, &manner);
@@ -288,7 +287,6 @@ SL_CASE(keys__renewed_by_the_peer)
     }
     close(fd);
     expect_closed(node_peer(&world->nodes[0], 0), SL_ERR_CLOSED);
-    world_close(world);
 }
 
 static void expect_invalid(struct world *world, struct sl_transport_tls files)
@@ -297,9 +295,8 @@ static void expect_invalid(struct world *world, struct sl_transport_tls files)
     assert_int_equal(node_open(&world->nodes[0], &options), SL_ERR_INVALID);
 }
 
-SL_CASE(open__files_that_are_not_good)
+WORLD_CASE(open__files_that_are_not_good, open_with(NULL))
 {
-    struct world *world = open_with(NULL);
     const struct sl_transport_tls *good = authority_files(AUTHORITY_NODE);
     const char *certificate = good->certificate, *key = good->key, *authority = good->authority;
     const char *gone = "/nonexistent/node.pem";
@@ -324,7 +321,6 @@ SL_CASE(open__files_that_are_not_good)
     assert_int_equal(chmod(other->key, S_IRUSR), 0);
     const struct sl_transport_options options = {.tls = other};
     assert_int_equal(node_open(&world->nodes[0], &options), 0);
-    world_close(world);
 }
 
 int main(void)
