@@ -183,3 +183,25 @@ def command(pid):
     with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
         return file.read().replace(b"\0", b" ").decode(errors="replace").strip()
     return ""
+
+
+class JobTest(harness.StarlingTest):
+    """Tests of jobs that these daemons start."""
+
+    def pid(self, rank):
+        """Of the command of a worker, once it runs."""
+        path = os.path.join(self.folder, f"pid-{rank}")
+        end = time.monotonic() + harness.DEADLINE_S
+        while time.monotonic() < end:
+            if os.path.exists(path):
+                with open(path, encoding="ascii") as file:
+                    if text := file.read().strip():
+                        return int(text)
+            time.sleep(0.02)
+        self.fail(f"worker {rank} does not run")
+
+    def are_gone(self, pids):
+        end = time.monotonic() + harness.DEADLINE_S
+        while left := [words for words in map(command, pids) if words]:
+            self.assertLess(time.monotonic(), end, f"still there: {left}")
+            time.sleep(0.02)

@@ -18,7 +18,7 @@ STAY = ('echo "on $SLURMD_NODENAME"; echo $$ > "$1/pid-$RANK"; trap "echo got IN
         'trap "echo got TERM; exit 0" TERM; while :; do sleep 0.05; done')
 
 
-class SlurmTest(harness.StarlingTest):
+class SlurmTest(daemons.JobTest):
     @classmethod
     def setUpClass(cls):
         # The last slurmstepd may still remove its files.
@@ -38,27 +38,6 @@ class SlurmTest(harness.StarlingTest):
 
     def flags(self, *args):
         return ["--slurm", "--insecure", "--ps-reactors", 1, "--port-base", harness.free_ports(8)[0], *args]
-
-    def alive(self, pids):
-        return [pid for pid in pids if daemons.command(pid)]
-
-    def are_gone(self, pids):
-        end = time.monotonic() + harness.DEADLINE_S
-        while left := self.alive(pids):
-            self.assertLess(time.monotonic(), end, f"still there: {[daemons.command(pid) for pid in left]}")
-            time.sleep(0.02)
-
-    def pid(self, rank):
-        """Of the command of a worker, once it runs."""
-        path = os.path.join(self.folder, f"pid-{rank}")
-        end = time.monotonic() + harness.DEADLINE_S
-        while time.monotonic() < end:
-            if os.path.exists(path):
-                with open(path, encoding="ascii") as file:
-                    if text := file.read().strip():
-                        return int(text)
-            time.sleep(0.02)
-        self.fail(f"worker {rank} does not run")
 
     def servers(self, job):
         """The process ids of the servers of a job, by the port that each has in its command."""

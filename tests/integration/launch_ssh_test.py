@@ -17,7 +17,7 @@ STAY = ('echo "at $SSH_CONNECTION"; echo $$ > "$1/pid-$RANK"; trap "echo got TER
         'while :; do sleep 0.05; done')
 
 
-class Ssh(harness.StarlingTest):
+class Ssh(daemons.JobTest):
     @classmethod
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory(prefix="starling-sshd-")
@@ -33,24 +33,6 @@ class Ssh(harness.StarlingTest):
         process = self.launch(hosts, *args)
         self.assertEqual(process.wait(), status, process.output)
         return process.output
-
-    def pid(self, rank):
-        """Of the command of a worker, once it runs."""
-        path = os.path.join(self.folder, f"pid-{rank}")
-        end = time.monotonic() + harness.DEADLINE_S
-        while time.monotonic() < end:
-            if os.path.exists(path):
-                with open(path, encoding="ascii") as file:
-                    if text := file.read().strip():
-                        return int(text)
-            time.sleep(0.02)
-        self.fail(f"worker {rank} does not run")
-
-    def are_gone(self, pids):
-        end = time.monotonic() + harness.DEADLINE_S
-        while left := [pid for pid in pids if daemons.command(pid)]:
-            self.assertLess(time.monotonic(), end, f"still there: {[daemons.command(pid) for pid in left]}")
-            time.sleep(0.02)
 
     def servers(self, job):
         """The process ids of the servers of a job, by the port that each has in its command."""
