@@ -6,7 +6,8 @@
 #include "reactor/topology_plan.h"
 #include "tests/support/unit.h"
 
-static struct sl_topology_plan plan_of(const char *synthetic)
+/* The cores of a machine that hwloc describes so, in the order in which reactors get them. */
+static void expect_cores(const char *synthetic, const int *cores, uint32_t count)
 {
     hwloc_topology_t topology;
     struct sl_topology_plan plan;
@@ -15,50 +16,31 @@ static struct sl_topology_plan plan_of(const char *synthetic)
     assert_int_equal(hwloc_topology_load(topology), 0);
     assert_int_equal(sl_topology_plan_build(topology, &plan), 0);
     hwloc_topology_destroy(topology);
-    return plan;
+    assert_int_equal(plan.count, count);
+    assert_memory_equal(plan.cores, cores, count * sizeof *cores);
+    free(plan.cores);
 }
 
 SL_CASE(plan_build__physical_cores_first)
 {
-    struct sl_topology_plan plan = plan_of("package:1 core:4 pu:2");
-    const int expected[] = {0, 2, 4, 6, 1, 3, 5, 7};
-    assert_int_equal(plan.count, 8);
-    for (uint32_t i = 0; i < plan.count; i++) {
-        assert_int_equal(plan.cores[i], expected[i]);
-    }
-    free(plan.cores);
+    expect_cores("package:1 core:4 pu:2", (int[]){0, 2, 4, 6, 1, 3, 5, 7}, 8);
 }
 
+/* As on most servers: hyper-threads are numbered after all physical cores. */
 SL_CASE(plan_build__system_numbers_not_positions)
 {
-    /* As on most servers: hyper-threads are numbered after all physical cores. */
-    struct sl_topology_plan plan = plan_of("package:1 core:4 pu:2(indexes=0,4,1,5,2,6,3,7)");
-    assert_int_equal(plan.count, 8);
-    for (uint32_t i = 0; i < plan.count; i++) {
-        assert_int_equal(plan.cores[i], (int)i);
-    }
-    free(plan.cores);
+    expect_cores("package:1 core:4 pu:2(indexes=0,4,1,5,2,6,3,7)", (int[]){0, 1, 2, 3, 4, 5, 6, 7},
+                 8);
 }
 
 SL_CASE(plan_build__nodes_one_after_the_other)
 {
-    struct sl_topology_plan plan = plan_of("package:2 [numa] core:2 pu:2");
-    const int cores[] = {0, 2, 4, 6, 1, 3, 5, 7};
-    assert_int_equal(plan.count, 8);
-    for (uint32_t i = 0; i < plan.count; i++) {
-        assert_int_equal(plan.cores[i], cores[i]);
-    }
-    free(plan.cores);
+    expect_cores("package:2 [numa] core:2 pu:2", (int[]){0, 2, 4, 6, 1, 3, 5, 7}, 8);
 }
 
 SL_CASE(plan_build__without_core_objects)
 {
-    struct sl_topology_plan plan = plan_of("package:1 pu:3");
-    assert_int_equal(plan.count, 3);
-    for (uint32_t i = 0; i < plan.count; i++) {
-        assert_int_equal(plan.cores[i], (int)i);
-    }
-    free(plan.cores);
+    expect_cores("package:1 pu:3", (int[]){0, 1, 2}, 3);
 }
 
 SL_CASE(core_for__each_core_once_both_ways)

@@ -48,8 +48,15 @@ class Package(unittest.TestCase):
         cls.environment = dict(os.environ, LD_LIBRARY_PATH=cls.libdir,
                                PKG_CONFIG_PATH=os.path.join(cls.libdir, "pkgconfig"))
 
-    def pkg_config(self, *arguments, package="starling"):
-        return run("pkg-config", *arguments, package, env=self.environment).split()
+    def compile(self, source, program, package, is_static=False):
+        """Compiles an example with what pkg-config says of the package; returns the program's path."""
+        path = os.path.join(self.directory, program)
+        flags = run("pkg-config", *(["--static"] if is_static else []), "--cflags", "--libs", package,
+                    env=self.environment).split()
+        library = package.replace("-", "_")
+        run(COMPILER, source, "-o", path,
+            *(f"-l:lib{library}.a" if is_static and flag == f"-l{library}" else flag for flag in flags))
+        return path
 
     def check(self, program, shared):
         needed = run("readelf", "-d", program)
@@ -89,47 +96,22 @@ class Package(unittest.TestCase):
     def check_objects(self, program, shared):
         self.check_transfer(program, shared, library="libstarling_objects.so.0", command="get")
 
-    def test_pkg_config_shared(self):
-        program = os.path.join(self.directory, "by_pkg_config")
-        run(COMPILER, EXAMPLE, "-o", program, *self.pkg_config("--cflags", "--libs"))
-        self.check(program, shared=True)
+    def by_pkg_config(self, check, source, package):
+        for is_static in (False, True):
+            program = self.compile(source, "by_pkg_config", package, is_static)
+            check(program, shared=not is_static)
 
-    def test_pkg_config_static(self):
-        program = os.path.join(self.directory, "by_pkg_config_static")
-        libs = self.pkg_config("--static", "--cflags", "--libs")
-        libs = ["-l:libstarling.a" if flag == "-lstarling" else flag for flag in libs]
-        run(COMPILER, EXAMPLE, "-o", program, *libs)
-        self.check(program, shared=False)
+    def test_pkg_config(self):
+        self.by_pkg_config(self.check, EXAMPLE, "starling")
 
     def test_pkg_config_kv(self):
-        program = os.path.join(self.directory, "kv_by_pkg_config")
-        run(COMPILER, KV_EXAMPLE, "-o", program,
-            *self.pkg_config("--cflags", "--libs", package="starling-kv"))
-        self.check_kv(program, shared=True)
-        libs = self.pkg_config("--static", "--cflags", "--libs", package="starling-kv")
-        libs = ["-l:libstarling_kv.a" if flag == "-lstarling_kv" else flag for flag in libs]
-        run(COMPILER, KV_EXAMPLE, "-o", program, *libs)
-        self.check_kv(program, shared=False)
+        self.by_pkg_config(self.check_kv, KV_EXAMPLE, "starling-kv")
 
     def test_pkg_config_transfer(self):
-        program = os.path.join(self.directory, "transfer_by_pkg_config")
-        run(COMPILER, TRANSFER_EXAMPLE, "-o", program,
-            *self.pkg_config("--cflags", "--libs", package="starling-transfer"))
-        self.check_transfer(program, shared=True)
-        libs = self.pkg_config("--static", "--cflags", "--libs", package="starling-transfer")
-        libs = ["-l:libstarling_transfer.a" if flag == "-lstarling_transfer" else flag for flag in libs]
-        run(COMPILER, TRANSFER_EXAMPLE, "-o", program, *libs)
-        self.check_transfer(program, shared=False)
+        self.by_pkg_config(self.check_transfer, TRANSFER_EXAMPLE, "starling-transfer")
 
     def test_pkg_config_objects(self):
-        program = os.path.join(self.directory, "objects_by_pkg_config")
-        run(COMPILER, OBJECTS_EXAMPLE, "-o", program,
-            *self.pkg_config("--cflags", "--libs", package="starling-objects"))
-        self.check_objects(program, shared=True)
-        libs = self.pkg_config("--static", "--cflags", "--libs", package="starling-objects")
-        libs = ["-l:libstarling_objects.a" if flag == "-lstarling_objects" else flag for flag in libs]
-        run(COMPILER, OBJECTS_EXAMPLE, "-o", program, *libs)
-        self.check_objects(program, shared=False)
+        self.by_pkg_config(self.check_objects, OBJECTS_EXAMPLE, "starling-objects")
 
     def test_cmake(self):
         build = os.path.join(self.directory, "examples")
