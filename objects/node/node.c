@@ -206,7 +206,8 @@ static void node_start_here(struct sl_objects *node, struct sl_objects_call *cal
 
 static int start_reactor(struct sl_objects *node)
 {
-    const struct sl_reactor_options options = {.name = "objects", .core = -1, .spin_us = SPIN_US};
+    const struct sl_reactor_options options = {
+        .name = "objects", .core = -1, .spin_us = SPIN_US, .clock = node->setup.clock};
     int err = 0;
     node->reactor = node->setup.reactor;
     if (node->reactor == NULL) {

@@ -7,6 +7,7 @@
 
 #include "reactor/completion.h"
 
+struct sl_clock;
 struct sl_disk;
 struct sl_objects;
 struct sl_objects_tables_request;
@@ -48,6 +49,7 @@ struct sl_objects_setup {
 
     /* Stepped and connected; it outlives the node. NULL: the node starts its own. */
     struct sl_reactor *reactor;
+    const struct sl_clock *clock;   /* of the reactor that the node starts; NULL: the system's */
     struct sl_metastore *metastore; /* instead of the one that the engine names; NULL: that */
     uint64_t (*unix_us)(void *ctx); /* microseconds of Unix time */
     uint64_t (*random)(void *ctx);  /* for the node's id */

@@ -94,7 +94,7 @@ static void look_for_children(struct sl_objects *node, struct sl_objects_call *c
 
 SL_CASE(fetch__is_a_child_of_a_source_that_it_has_left_and_chosen_again)
 {
-    begin(2 << 20);
+    begin(4 << 20);
     struct sl_objects_call away = {.run = plan_away_and_back}, look = {.run = look_for_children};
     struct sl_get *get = start(2);
     wait_for_bytes(get, 4 * BLOCK);
@@ -251,6 +251,7 @@ SL_CASE(fetch__finds_the_holder_that_is_left)
         pretend(&pretender, id);
         end_pretender(&pretender);
     }
+    nodes.hurry = true;
     nodes_finish(nodes_start(nodes.node[1], "model", 1, to[1], BYTES, NODES_TIMEOUT));
     nodes_expect_bytes(to[1], BYTES, 7);
     end();
@@ -319,7 +320,7 @@ SL_CASE(withdraw__of_a_copy_in_the_pool_waits_for_children)
 
 SL_CASE(withdraw__cancels_a_get)
 {
-    begin(2 << 20);
+    begin(4 << 20);
     struct sl_get *get = start(1);
     uint64_t cursor = 0, offset;
     struct sl_object_tensor tensor;
@@ -336,10 +337,11 @@ SL_CASE(withdraw__cancels_a_get)
 
 SL_CASE(withdraw__of_the_last_copy_ends_gets_at_their_deadline)
 {
-    begin(2 << 20);
+    begin(4 << 20);
     struct sl_get *get = nodes_start(nodes.node[1], "model", 1, to[1], BYTES, 4000);
     wait_for_bytes(get, BLOCK);
     nodes_expect(sl_object_withdraw(nodes.node[0], "model", 1, NODES_TIMEOUT));
+    nodes.hurry = true;
     assert_int_equal(sl_get_wait(get), SL_ERR_DEADLINE);
     assert_non_null(strstr(sl_objects_last_error(), "of 80)"));
     sl_get_close(&get);

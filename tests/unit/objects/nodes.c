@@ -1,9 +1,12 @@
 #include "nodes.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "objects/node/node.h"
 #include "tests/support/free_port.h"
 
 void nodes_expect(int err)
@@ -11,6 +14,62 @@ void nodes_expect(int err)
     if (err != 0) {
         fail_msg("%s: %s", sl_err_name(err), sl_objects_last_error());
     }
+}
+
+#define PAUSE_US   100
+#define PAUSES     50 /* of a wait, until the clock is put forward */
+#define FORWARD_NS (50 * SL_CLOCK_NS_PER_MS)
+
+static _Atomic uint64_t forward_ns; /* the nodes' clock is ahead of the system's by this */
+
+static uint64_t clock_now(void *ctx)
+{
+    return sl_clock_now_ns(sl_clock_system()) + atomic_load(&forward_ns);
+}
+
+/* A reactor that sleeps until a timer is due has to look at the clock again. */
+static void put_forward(const struct nodes *nodes)
+{
+    atomic_fetch_add(&forward_ns, FORWARD_NS);
+    for (uint32_t i = 0; i < NODES_MAX; i++) {
+        if (nodes->node[i] != NULL && nodes->node[i]->reactor != NULL) {
+            sl_mailbox_wake(sl_reactor_mailbox(nodes->node[i]->reactor));
+        }
+    }
+}
+
+static void wait_for_node(void *ctx, struct sl_completion *completion)
+{
+    const struct nodes *nodes = ctx;
+    for (uint32_t i = 1; nodes->hurry && !sl_completion_ended(completion); i++) {
+        (void)usleep(PAUSE_US);
+        if (i % PAUSES == 0) {
+            put_forward(nodes);
+        }
+    }
+    sl_completion_wait(completion);
+}
+
+void nodes_pause(struct nodes *nodes)
+{
+    (void)usleep(PAUSE_US * PAUSES);
+    if (nodes->hurry) {
+        put_forward(nodes);
+    }
+}
+
+void nodes_create(struct nodes *nodes, const struct sl_objects_options *options,
+                  const struct sl_objects_setup *setup, struct sl_objects **out)
+{
+    static const struct sl_clock clock = {.now_ns = clock_now};
+    struct sl_objects_setup own = {.is_keeper = false};
+    if (setup != NULL) {
+        own = *setup;
+    }
+    own.clock = &clock;
+    own.wait = wait_for_node;
+    own.ctx = nodes;
+    nodes_expect(sl_objects_create_with(options, &own, out));
 }
 
 static void add(struct nodes *nodes, uint64_t bytes_per_s)
@@ -29,16 +88,21 @@ static void add(struct nodes *nodes, uint64_t bytes_per_s)
         .host = host,
         .pool_bytes = 64 << 20};
     assert_true(nodes->count < NODES_MAX);
-    nodes_expect(sl_objects_create(&options, &nodes->node[nodes->count]));
+    nodes_create(nodes, &options, NULL, &nodes->node[nodes->count]);
     nodes->count++;
 }
 
 void nodes_init(struct nodes *nodes, uint32_t count, uint64_t bytes_per_s)
 {
+    struct sl_object_list *list;
     memset(nodes, 0, sizeof *nodes);
+    nodes->hurry = true; /* the catalogue first waits for nodes that knew an earlier one */
     while (nodes->count < count) {
         add(nodes, bytes_per_s);
+        nodes_expect(sl_object_list(nodes->node[nodes->count - 1], NULL, NODES_TIMEOUT, &list));
+        sl_object_list_free(&list);
     }
+    nodes->hurry = false;
 }
 
 void nodes_end(struct nodes *nodes, uint32_t index)

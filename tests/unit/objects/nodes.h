@@ -5,6 +5,7 @@
 
 #include <starling_objects.h>
 
+#include "objects/node/setup.h"
 #include "tests/support/unit.h"
 
 #define NODES_MAX     4
@@ -13,11 +14,23 @@
 struct nodes {
     struct sl_objects *node[NODES_MAX];
     uint32_t count;
+    /* While the test waits for a node, the nodes' clock passes about ten times as fast as the
+     * system's. For a test that waits for a timeout of a node; the engines' time is the system's.
+     */
+    bool hurry;
 };
 
-/* bytes_per_s: what each of them sends at most; 0: no limit. */
+/* Returns when all nodes have attached. bytes_per_s: what each of them sends at most; 0: no limit.
+ */
 void nodes_init(struct nodes *nodes, uint32_t count, uint64_t bytes_per_s);
 void nodes_fini(struct nodes *nodes);
+
+/* Creates a node with the nodes' clock. setup: NULL: a plain one. */
+void nodes_create(struct nodes *nodes, const struct sl_objects_options *options,
+                  const struct sl_objects_setup *setup, struct sl_objects **out);
+
+/* Sleeps for a moment, in a loop that waits for what a node does. */
+void nodes_pause(struct nodes *nodes);
 
 /* Ends one of them; its place stays empty. */
 void nodes_end(struct nodes *nodes, uint32_t index);

@@ -35,12 +35,15 @@ static void start_with(uint32_t index, const struct sl_objects_setup *setup)
         .engine_options = &engine,
         .catalogue = index > 0 ? sl_objects_address(nodes.node[0]) : NULL,
         .pool_bytes = 8 * SL_OBJECTS_BLOCK_BYTES};
-    nodes_expect(sl_objects_create_with(&options, setup, &nodes.node[index]));
+    nodes_create(&nodes, &options, setup, &nodes.node[index]);
     nodes.count = index >= nodes.count ? index + 1 : nodes.count;
     struct sl_objects_call call = {.run = attached_here};
+    const bool hurry = nodes.hurry;
+    nodes.hurry = true;
     while (sl_objects_call(nodes.node[index], &call) != 0) {
-        (void)usleep(1000);
+        nodes_pause(&nodes);
     }
+    nodes.hurry = hurry;
 }
 
 /* The node `index`: a keeper, with a directory if has_disk. */
@@ -98,7 +101,7 @@ static uint32_t holders_of(const char *name)
 static void wait_for_holders(uint32_t count)
 {
     while (holders_of("llama") != count) {
-        (void)usleep(10000);
+        nodes_pause(&nodes);
     }
 }
 
@@ -166,7 +169,7 @@ CASE(withdraw__at_a_keeper_ends_what_it_keeps)
     nodes_expect(sl_object_withdraw(nodes.node[1], "llama", 1, NODES_TIMEOUT));
     wait_for_holders(0);
     while (is_stored(1)) {
-        (void)usleep(1000);
+        nodes_pause(&nodes);
     }
 }
 
@@ -291,7 +294,7 @@ CASE(store__is_removed_with_the_version)
     store_version(nodes.node[2], 1, bytes);
     nodes_expect(sl_object_remove(nodes.node[0], "llama", 1, NODES_TIMEOUT));
     while (is_stored(1)) {
-        (void)usleep(1000);
+        nodes_pause(&nodes);
     }
     nodes_end(&nodes, 1);
     assert_null(memory_disk_find(&disks[1], "/c/objects/llama/1.0.data"));
@@ -342,7 +345,7 @@ CASE(store__again_replaces_damaged_data)
     wait_for_holders(1);
     struct sl_get *get = nodes_start(nodes.node[0], "llama", 1, fetched, BYTES, NODES_TIMEOUT);
     while (sl_objects_call(nodes.node[1], &damaged) != 0) {
-        (void)usleep(1000);
+        nodes_pause(&nodes);
     }
     nodes_expect(sl_get_progress(get, &progress));
     assert_false(progress.done);
@@ -393,8 +396,9 @@ CASE(store__without_a_commit_is_dropped_after_the_publisher_ended)
     sl_publish_end(&publication);
     nodes_end(&nodes, 2);
     sl_log_setup(SL_LOG_OFF, "store");
+    nodes.hurry = true;
     while (is_stored(1)) {
-        (void)usleep(50000);
+        nodes_pause(&nodes);
     }
     assert_int_equal(holders_of("llama"), 0);
 }
@@ -453,7 +457,7 @@ CASE(commit__that_failed_at_any_operation_of_the_disk_can_be_repeated)
             expect_get(0, version);
             nodes_expect(sl_object_remove(nodes.node[0], "llama", 0, NODES_TIMEOUT));
             while (is_stored(1)) {
-                (void)usleep(1000);
+                nodes_pause(&nodes);
             }
         }
         assert_true(is_visible);
@@ -466,6 +470,7 @@ CASE(store__that_was_acknowledged_outlives_a_power_cut_at_any_operation)
 {
     int err = SL_ERR_IO;
     sl_log_setup(SL_LOG_OFF, "store");
+    nodes.hurry = true; /* a catalogue that was restarted waits for nodes that knew it */
     for (uint64_t at = 0; err != 0; at++) {
         start(0, true, true, 0);
         start(1, false, false, 0);
