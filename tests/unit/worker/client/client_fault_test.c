@@ -121,7 +121,7 @@ CLIENT_CASE(step_wait__ends_at_the_deadline_without_credit_too)
  * caller's again when wait returns, at the price of the connection. */
 CLIENT_CASE(step_wait__gives_memory_back_in_the_middle_of_a_push)
 {
-    const uint64_t length = 32U << 20;
+    const uint64_t length = 16U << 20; /* more for each ps than two sockets take */
     const struct sl_table_spec spec = fixture_dense("huge", length);
     struct sl_table *table = fixture_table(fixture.client, &spec);
     float *gradients = calloc(length, sizeof *gradients);
@@ -401,7 +401,7 @@ SL_CASE(step_wait__tells_what_the_shard_says)
     struct sl_client *client = fixture_client(cluster, &shape, -1);
     const struct sl_table_spec spec = fixture_sparse("full", 1024);
     struct sl_table *table = fixture_table(client, &spec);
-    const uint32_t count = 20000;
+    const uint32_t count = 9000; /* rows of 37 MB: more than the ps may have */
     uint64_t *many = malloc(count * sizeof *many);
     float *values = calloc((size_t)count * 1024, sizeof *values);
     for (uint32_t i = 0; i < count; i++) {
