@@ -93,7 +93,7 @@ uint32_t sl_clocks_min_of_all(const struct sl_clocks *clocks);
  * worker has finished and pushes no more. Errors: PROTOCOL (another clock, or no such worker). */
 int sl_clocks_tick(struct sl_clocks *clocks, uint32_t worker, uint32_t clock);
 
-/* Records that the worker pushed in its current iteration to a table that waits for the others. */
+/* Records that the worker pushed in its current iteration to a BSP table. */
 void sl_clocks_pushed(struct sl_clocks *clocks, uint32_t worker);
 
 /* Makes the worker active in every group, from `clock` on. Refused in these cases:
@@ -120,7 +120,8 @@ void sl_clocks_load_begin(struct sl_clocks *clocks);
 void sl_clocks_load(struct sl_clocks *clocks, uint32_t worker, const struct sl_clocks_worker *as);
 void sl_clocks_load_end(struct sl_clocks *clocks);
 
-/* Lets every active worker join ahead of its clock, as if it had not begun. */
+/* Lets every active worker join ahead of its clock, as if it had not ticked or pushed since it
+ * joined. */
 void sl_clocks_allow_ahead(struct sl_clocks *clocks);
 
 /* Returns true when the job has not ended: a worker left before it finished, or one expired and

@@ -5,7 +5,7 @@
 
 static uint32_t next_step(struct sl_hot_keys_sampler *sampler)
 {
-    const uint32_t steps = 2 * SL_HOT_KEYS_STEP - 1; /* 1 to 127, 64 on average */
+    const uint32_t steps = 2 * SL_HOT_KEYS_STEP - 1; /* SL_HOT_KEYS_STEP on average */
     return 1 + (uint32_t)(sl_hash_random(&sampler->random) % steps);
 }
 

@@ -3,16 +3,16 @@
  *
  * Space-saving counters (Metwally, Agrawal, El Abbadi 2005): a new key takes the counter with the
  * smallest count and continues it, though nothing of it may be its own. That part is its `error`.
- * So a key with more than a 128th of the samples has a counter for certain. Counts halve every
- * SL_HOT_KEYS_HALF_NS, so they show the recent past: a key that is no longer used has a quarter of
- * its weight after a minute. Owner reactor. */
+ * So a key with more than a 128th of the samples has a counter for certain. When a state
+ * view is filled, counts halve if SL_HOT_KEYS_HALF_NS have passed since the last time: they show
+ * the recent past, as long as somebody looks. Owner reactor. */
 #ifndef SL_PS_SHARD_HOT_KEYS_H
 #define SL_PS_SHARD_HOT_KEYS_H
 
 #include "core/clock.h"
 #include "core/hash.h"
 
-#define SL_HOT_KEYS_STEP     64 /* keys to a sample */
+#define SL_HOT_KEYS_STEP     64 /* keys per sample, on average */
 #define SL_HOT_KEYS_COUNTERS 128
 #define SL_HOT_KEYS_SHOWN    16 /* of a table, in a view */
 #define SL_HOT_KEYS_HALF_NS  (30 * SL_CLOCK_NS_PER_S)
@@ -47,7 +47,7 @@ struct sl_hot_keys_view {
 /* seed: any; the same seed chooses the same samples. */
 void sl_hot_keys_sampler_init(struct sl_hot_keys_sampler *sampler, uint64_t seed);
 
-/* Counts the sampled ones of `count` keys, at least one. Call sl_hot_keys_see. */
+/* For sl_hot_keys_see alone: counts the samples among the keys; there is at least one. */
 void sl_hot_keys_sample(struct sl_hot_keys_sampler *sampler, struct sl_hot_keys *hot,
                         const uint64_t *keys, uint64_t count);
 

@@ -207,8 +207,9 @@ enum sl_shard_result {
  * key never pushed), INVALID (another array length), or the handler's error.
  *
  * Push: each record is updated once per section, with the summed gradients of its key. All keys are
- * looked up before the first update, so a failed section has only created rows. Non-finite
- * gradients are applied unchanged. An assign is a push that replaces values and resets slots, and
+ * looked up before the first update, so a failed section has only created rows. NaN and
+ * infinity are applied like other values: with SL_SHARD_WANTS_FINITE the caller first calls
+ * sl_shard_check_finite. An assign is a push that replaces values and resets slots, and
  * is never buffered. A table's step counts its push sections on this shard, with the current one.
  *
  * KV tables (ps/table/kv_table.h) never wait for clocks. A pushing section checks all keys before

@@ -32,7 +32,7 @@ struct sl_shard_table {
     uint32_t clock_group;  /* valid if worker_count > 0 */
     size_t counted_memory; /* memory of the table, as included in the shard's memory_bytes */
     uint64_t counted_rows; /* of a sparse table, as included in the shard's rows_created */
-    size_t beside_memory;  /* other memory for the table, as included there */
+    size_t beside_memory;  /* buffers of its pushes and the like, as included there */
     uint64_t pulled_rows, pushed_rows;
     struct sl_hot_keys hot;
     /* BSP only: */
@@ -57,9 +57,9 @@ struct sl_shard_iteration_state {
 struct sl_shard_snapshots {
     uint64_t order_last;     /* of the last buffered push */
     uint32_t number_last;    /* of the last snapshot */
-    uint32_t pushes_in_part; /* partly applied */
-    bool wanted;             /* no push starts that would be partly applied */
-    bool holds;              /* no iteration from hold_clock on starts */
+    uint32_t pushes_in_part; /* pushes that a slice has left partly applied */
+    bool wanted;             /* a snapshot waits: no push begins that needs several slices */
+    bool holds;              /* a snapshot holds back the iterations from hold_clock on */
     uint32_t hold_clock;
     struct sl_shard_snapshot *current; /* running, done or failed; NULL: none */
     struct sl_snapshot_builder blocks; /* of the present and of earlier snapshots */
@@ -83,7 +83,7 @@ struct sl_shard {
     bool handler_moved;  /* such a call came and is not reported yet */
 };
 
-/* Begins the next step of the table. */
+/* Begins the next update of the table. */
 static inline struct sl_optimizer_push sl_shard_next_push(struct sl_shard_table *table, float rate)
 {
     return (struct sl_optimizer_push){.state = table->state, .step = ++table->step, .rate = rate};
@@ -99,7 +99,7 @@ static inline size_t sl_shard_memory_left(const struct sl_shard *shard)
     return bytes_max > shard->memory_bytes ? bytes_max - shard->memory_bytes : 0;
 }
 
-/* Notes for the hot keys that keys of the table were pulled or pushed. */
+/* Samples keys of the table that were pulled or pushed, to find the hot ones. */
 static inline void sl_shard_see_keys(struct sl_shard *shard, struct sl_shard_table *table,
                                      const uint64_t *keys, uint64_t count)
 {

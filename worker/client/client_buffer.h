@@ -4,7 +4,7 @@
 
 struct sl_client;
 
-/* Frees all buffers. Call after the client_ios have closed. */
+/* Frees all buffers. Any thread, after the client_ios have closed. */
 void sl_client_buffer_destroy_all(struct sl_client *client);
 
 #endif

@@ -1,4 +1,4 @@
-/* sl_client_io is the part of a client that lives on one worker reactor: transports, send and
+/* sl_client_io is the part of a client that lives on one of its reactors: transports, send and
  * receive memory, and the connections to its shards. Shards are assigned round-robin to the
  * client_ios. client_io 0 also runs the coordinator session (control.h); with control_apart it has
  * no shards.

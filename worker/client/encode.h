@@ -8,7 +8,7 @@
  * split into chunks. Long dense gradients and KV values are not copied: the request's tail points
  * to the caller's memory.
  *
- * Pure except for the scratch memory. */
+ * Allocates in scratch memory alone. The step's thread. */
 #ifndef SL_WORKER_CLIENT_ENCODE_H
 #define SL_WORKER_CLIENT_ENCODE_H
 

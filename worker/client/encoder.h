@@ -1,5 +1,5 @@
 /* Private to encode.c and its encode_*.c files, one per family of operations: the encoder of one
- * shard, with its open request. */
+ * shard, with its open request. The step's thread. */
 #ifndef SL_WORKER_CLIENT_ENCODER_H
 #define SL_WORKER_CLIENT_ENCODER_H
 

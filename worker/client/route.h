@@ -1,5 +1,5 @@
 /* Routing assigns the keys of an operation to shards by a stable counting sort: within a shard,
- * keys keep the caller's order. Pure, except that the result is in scratch memory. */
+ * keys keep the caller's order. The result is in scratch memory. The step's thread. */
 #ifndef SL_WORKER_CLIENT_ROUTE_H
 #define SL_WORKER_CLIENT_ROUTE_H
 

@@ -1,14 +1,14 @@
-/* A shard connection is the client's connection to one shard, on a worker reactor: its session, the
- * queue of requests that wait for credit, the requests in flight. A broken connection is
- * re-established, and its requests in flight are retransmitted first, with their old ids. Meanwhile
- * requests wait, until their deadline.
+/* A shard connection is the client's connection to one shard, on a reactor of the client: its
+ * session, the queue of requests that wait for credit, the requests in flight. A broken connection
+ * is re-established, and its requests in flight are retransmitted first, with their old ids.
+ * Meanwhile requests wait, until their deadline.
  *
- * A shard may have no session of this client: it restarted, or the lease passed. Then, before any
- * request, the client reopens its tables there and its clock rejoins at its own iteration; writes
- * in flight fail. If the shard was restored from a checkpoint that has the session, writes in
- * flight are retransmitted instead. A connection becomes CLOSED if the peer refuses it permanently
- * or violates the protocol, or if other workers continued without this one: all its requests,
- * present and later, fail with the peer's name and the reason.
+ * A shard may know nothing of this client: it restarted, or the lease passed. Then, before any
+ * request, the client opens its tables there again, and its worker joins at its own clock; writes
+ * in flight fail. If the shard was restored from a checkpoint that has the client's session, writes
+ * in flight are retransmitted instead. A connection becomes CLOSED if the peer refuses it
+ * permanently or violates the protocol, or if other workers continued without this one: all its
+ * requests, present and later, fail with the peer's name and the reason.
  *
  * This file: requests and replies. shard_conn_connect.h: connections. shard_conn_restore.h:
  * restoring a shard's state. Owner reactor. */
@@ -42,7 +42,8 @@ enum sl_shard_conn_state {
  * backups, where they follow its own shards. */
 struct sl_shard_address {
     uint32_t server_task;
-    uint32_t first_shard; /* number of the server's first shard there */
+    uint32_t first_shard; /* at server_task: the number of the first shard of the ps that it stands
+                             for */
     struct sl_endpoint endpoint;
     /* Besides a TCP endpoint: shared memory if the server is on this host, else RDMA or DPDK if the
      * server offers it. */

@@ -1,4 +1,4 @@
-/* A substep is a step's part on one worker reactor: requests, deadline, outstanding work.
+/* A substep is a step's part on one reactor of the client: requests, deadline, outstanding work.
  *
  * It ends twice. It is *complete* when every request is answered or abandoned and nothing accesses
  * the caller's memory any more: the caller may have the result. It is *returned* when the transport
