@@ -7,4 +7,4 @@ command -v clang-format >/dev/null || {
     exit 77
 }
 find . -path './build*' -prune -o \( -name '*.c' -o -name '*.h' \) -print0 |
-    xargs -0 clang-format --dry-run --Werror
+    xargs -0 -n 64 -P "$(nproc)" clang-format --dry-run --Werror

@@ -7,6 +7,7 @@ Prints each breach as FILE:LINE: reason and exits 1 if there is any.
     tests/tidy.py [--self-test]
 """
 
+import functools
 import glob
 import os
 import re
@@ -179,6 +180,7 @@ HEADERLESS = {
 }
 
 
+@functools.cache
 def strip_comments(text):
     """Blanks comments and string literals, keeping the line structure."""
     pattern = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
@@ -247,15 +249,17 @@ def check_includes(path, text):
 
 
 def check_patterns(path, text, code):
-    # Most files have none of them: lines are only looked at for those that they have.
-    confined = [each for each in CONFINED if not path.startswith("tests/") and re.search(each[0], text + code)]
-    forbidden = [each for each in FORBIDDEN if re.search(each[0], text + code)]
+    # Most files have few of them: lines are only looked at for those that they have.
+    subjects = code + "\n" + "\n".join(re.findall(r"^#include .*", text, re.M))
+    confined = [each for each in CONFINED if not path.startswith("tests/") and
+                not re.fullmatch(each[1], path) and re.search(each[0], subjects)]
+    forbidden = [each for each in FORBIDDEN if re.search(each[0], text if "TODO" in each[0] else subjects)]
     if not confined and not forbidden:
         return
     for number, (line, bare) in enumerate(zip(text.split("\n"), code.split("\n")), 1):
         subject = line if line.startswith("#include") else bare
         for pattern, where, what in confined:
-            if re.search(pattern, subject) and not re.fullmatch(where, path):
+            if re.search(pattern, subject):
                 yield number, f"{what} belongs in {where} only"
         for pattern, what in forbidden:
             if re.search(pattern, line if "TODO" in pattern else subject):
@@ -334,6 +338,7 @@ def check_page_names(path, text):
                 yield number, f"{function} is not in {' or '.join(names)}"
 
 
+@functools.cache
 def read(path):
     with open(os.path.join(ROOT, path), encoding="utf-8") as file:
         return file.read()
@@ -648,6 +653,7 @@ def self_test():
         assert not list(check_file(path, text)), f"caught: {path}: {list(check_file(path, text))}"
 
 
+@functools.cache
 def product():
     """{room: {path: code without comments}} of the product."""
     found = {}
@@ -662,11 +668,9 @@ def main():
     breaches = 0
     checks = {".md": check_page, ".1": check_prose}
     for path in sorted(sources(".c", ".h", ".md", ".1")):
-        with open(os.path.join(ROOT, path), encoding="utf-8") as file:
-            check = checks.get(os.path.splitext(path)[1], check_file)
-            for line, reason in check(path, file.read()):
-                print(f"{path}:{line}: {reason}")
-                breaches += 1
+        for line, reason in checks.get(os.path.splitext(path)[1], check_file)(path, read(path)):
+            print(f"{path}:{line}: {reason}")
+            breaches += 1
     for path in sources(".py"):
         for line, reason in check_comments(path, read(path)) if path != "tests/tidy.py" else []:
             print(f"{path}:{line}: {reason}")
