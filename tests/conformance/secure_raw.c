@@ -106,7 +106,12 @@ static SSL *shake_hands(int fd, const struct secure_raw_manner *manner)
     SSL *ssl = SSL_new(ctx);
     SSL_CTX_free(ctx);
     SSL_set_fd(ssl, fd);
-    if (SSL_connect(ssl) != 1) {
+    int done;
+    do { /* a receive with a timeout ends with EINTR if the process was stopped */
+        errno = 0;
+        done = SSL_connect(ssl);
+    } while (done != 1 && errno == EINTR);
+    if (done != 1) {
         SSL_free(ssl);
         return NULL;
     }
