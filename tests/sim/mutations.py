@@ -50,7 +50,8 @@ QUICK = {"a view is filled in the buffer that its reader holds", "replays are ca
          "serve: deadlines at a worker are not kept", "serve: an answer of an earlier request is taken",
          "serve: a worker that cannot be reached is forgotten",
          "serve: the answer names the newest version",
-         "serve: layers are computed before their bytes are there", "serve: views stay open"}
+         "serve: layers are computed before their bytes are there", "serve: views stay open",
+         "publish: a version lacks shards"}
 
 # name, file, what stands there (once), what shall stand there
 MUTATIONS = [
@@ -715,6 +716,31 @@ SERVE_MUTATIONS = [
      "    sl_view_close(&gone->view);\n    free(gone);", "    free(gone);"),
 ]
 
+# Of tables of a job that are published and served: with --publish.
+PUBLISH_MUTATIONS = [
+    ("publish: a version lacks shards", "objects/node/publish_tables.c",
+     "publish->shards != publish->shard_count", "publish->shards > publish->shard_count"),
+    ("publish: rows are not sorted", "ps/publish/ps_tables.c",
+     "err = sl_snapshot_rows_sort(&shard->tables[t]) != 0", "err = false"),
+    ("publish: a view of no bytes does not wait for its manifest", "objects/node/pin.c",
+     "copy->fetch == NULL || copy->pooled->blocks[0].is_verified", "true || copy->pooled->blocks[0].is_verified"),
+]
+
+# Kinds of mutations, and the flags of the seeds that find them.
+KINDS = [
+    (MUTATIONS, []),
+    (DPDK_MUTATIONS, ["--transport", "dpdk"]),
+    (STRANGER_MUTATIONS, ["--transport", "dpdk", "--strangers"]),
+    (DISK_MUTATIONS, ["--disks"]),
+    (REPLICA_MUTATIONS, ["--replicas"]),
+    (LINK_MUTATIONS, ["--link"]),
+    (TRANSFER_MUTATIONS, ["--transfer"]),
+    (OBJECT_MUTATIONS, ["--objects"]),
+    (SERVE_MUTATIONS, ["--serve"]),
+    (PUBLISH_MUTATIONS, ["--publish"]),
+]
+ALL = [mutation for mutations, _ in KINDS for mutation in mutations]
+
 
 def copy_tree(to):
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT,
@@ -790,14 +816,7 @@ def try_mutation(work, mutation, seeds):
         if test:
             what = run_unit_test(work, test)
             return what or "SURVIVES", 0, what is not None
-        flags = ["--transport", "dpdk"] if mutation in DPDK_MUTATIONS else \
-            ["--transport", "dpdk", "--strangers"] if mutation in STRANGER_MUTATIONS else \
-            ["--disks"] if mutation in DISK_MUTATIONS else \
-            ["--replicas"] if mutation in REPLICA_MUTATIONS else \
-            ["--link"] if mutation in LINK_MUTATIONS else \
-            ["--transfer"] if mutation in TRANSFER_MUTATIONS else \
-            ["--objects"] if mutation in OBJECT_MUTATIONS else \
-            ["--serve"] if mutation in SERVE_MUTATIONS else []
+        flags = next(flags for mutations, flags in KINDS if mutation in mutations)
         what, count = hunt(work, seeds, flags)
     finally:
         with open(target, "w", encoding="utf-8") as file:
@@ -807,8 +826,7 @@ def try_mutation(work, mutation, seeds):
 
 def check_apply():
     """What is wrong with the lists above, as they and the source are now."""
-    mutations = (MUTATIONS + DPDK_MUTATIONS + STRANGER_MUTATIONS + DISK_MUTATIONS + REPLICA_MUTATIONS
-                 + LINK_MUTATIONS + TRANSFER_MUTATIONS + OBJECT_MUTATIONS + SERVE_MUTATIONS)
+    mutations = ALL
     names = [mutation[0] for mutation in mutations]
     wrong = []
     for name, path, old, new in mutations:
@@ -858,9 +876,7 @@ def main():
         if not built:
             sys.exit(words)
         print(f"{'mutation':<52} {'found by':<18} seeds")
-        for mutation in (MUTATIONS + DPDK_MUTATIONS + STRANGER_MUTATIONS + DISK_MUTATIONS
-                         + REPLICA_MUTATIONS + LINK_MUTATIONS + TRANSFER_MUTATIONS
-                         + OBJECT_MUTATIONS + SERVE_MUTATIONS):
+        for mutation in ALL:
             if flags.only not in mutation[0] or (flags.quick and mutation[0] not in QUICK):
                 continue
             what, count, found = try_mutation(work, mutation, flags.seeds)
