@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import tempfile
-import time
 
 import daemons
 import harness

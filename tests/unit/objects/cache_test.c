@@ -168,10 +168,11 @@ static void wait_for_slots(void)
     }
 }
 
-SL_CASE(cache_get__fetches_once_for_all_users_and_keeps_the_copy)
+#define CASE(name, bytes_per_s) SL_CASE_WITH(name, begin(bytes_per_s), end())
+
+CASE(cache_get__fetches_once_for_all_users_and_keeps_the_copy, 100 << 20)
 {
     struct user first, second, later;
-    begin(100 << 20);
     nodes_expect(use(&first, 0));
     nodes_expect(use(&second, 0));
     assert_ptr_equal(first.use.copy, second.use.copy);
@@ -188,13 +189,11 @@ SL_CASE(cache_get__fetches_once_for_all_users_and_keeps_the_copy)
     assert_int_equal(later.grown_count, 0);
     expect_bytes(&later, 0);
     put(&later);
-    end();
 }
 
-SL_CASE(cache_put__in_a_callback_leaves_the_fetch_to_the_others)
+CASE(cache_put__in_a_callback_leaves_the_fetch_to_the_others, 50 << 20)
 {
     struct user first, second;
-    begin(50 << 20);
     nodes_expect(use(&first, 0));
     nodes_expect(use(&second, 0));
     first.call.run = leave_here;
@@ -203,13 +202,11 @@ SL_CASE(cache_put__in_a_callback_leaves_the_fetch_to_the_others)
     expect_bytes(&second, 0);
     assert_null(first.use.copy);
     put(&second);
-    end();
 }
 
-SL_CASE(cache_get__evicts_ends_of_others_and_fetches_them_again)
+CASE(cache_get__evicts_ends_of_others_and_fetches_them_again, 0)
 {
     struct user user;
-    begin(0);
     fetch(0);
     fetch(1);
     wait_for_holders(0, 2);
@@ -223,13 +220,11 @@ SL_CASE(cache_get__evicts_ends_of_others_and_fetches_them_again)
     wait_for_holders(0, 2);
     wait_for_holders(1, 1);
     put(&user);
-    end();
 }
 
-SL_CASE(cache_get__fails_if_the_pool_is_in_use)
+CASE(cache_get__fails_if_the_pool_is_in_use, 0)
 {
     struct user users[NAMES];
-    begin(0);
     for (uint32_t i = 0; i < NAMES; i++) {
         nodes_expect(use(&users[i], i));
         assert_int_equal(wait(&users[i]), i < 2 ? 0 : SL_ERR_NO_MEMORY);
@@ -240,7 +235,6 @@ SL_CASE(cache_get__fails_if_the_pool_is_in_use)
     fetch(2);
     expect_bytes(&users[1], 1);
     put(&users[1]);
-    end();
 }
 
 SL_CASE(cache_get__leaves_memory_of_the_application_alone)
@@ -313,10 +307,9 @@ static void read_here(struct sl_objects *node, struct sl_objects_call *call)
     sl_objects_answer(call, 0, "read");
 }
 
-SL_CASE(cache__is_not_evicted_while_others_read_it)
+CASE(cache__is_not_evicted_while_others_read_it, 0)
 {
     struct child_call child = {.call = {.run = read_here}};
-    begin(0);
     fetch(0);
     fetch(1);
     nodes_expect(sl_objects_call(nodes.node[1], &child.call));
@@ -331,13 +324,11 @@ SL_CASE(cache__is_not_evicted_while_others_read_it)
     fetch(1);
     nodes_expect(sl_objects_call(nodes.node[1], &child.call));
     assert_in_range(child.resident_count, 2, COUNT);
-    end();
 }
 
-SL_CASE(cache_put__of_the_last_user_cancels_the_fetch)
+CASE(cache_put__of_the_last_user_cancels_the_fetch, 20 << 20)
 {
     struct user first, second;
-    begin(20 << 20);
     nodes_expect(use(&first, 0));
     nodes_expect(use(&second, 0));
     put(&first);
@@ -348,13 +339,11 @@ SL_CASE(cache_put__of_the_last_user_cancels_the_fetch)
     nodes_expect(sl_object_withdraw(nodes.node[1], "a", 1, NODES_TIMEOUT));
     wait_for_slots();
     fetch(1);
-    end();
 }
 
-SL_CASE(cache__keeps_what_is_used_though_it_is_removed)
+CASE(cache__keeps_what_is_used_though_it_is_removed, 0)
 {
     struct user user, late;
-    begin(0);
     nodes_expect(use(&user, 0));
     assert_int_equal(wait(&user), 0);
     wait_for_holders(0, 2);
@@ -367,5 +356,4 @@ SL_CASE(cache__keeps_what_is_used_though_it_is_removed)
     nodes_expect(sl_object_remove(nodes.node[2], "b", 1, NODES_TIMEOUT));
     nodes_expect(sl_object_remove(nodes.node[2], "c", 1, NODES_TIMEOUT));
     wait_for_slots();
-    end();
 }

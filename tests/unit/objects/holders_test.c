@@ -55,16 +55,16 @@ static bool has_served(uint32_t node)
     return copy != NULL && copy->verified.sent > 0;
 }
 
-SL_CASE(fetch__serves_while_it_receives)
+#define CASE(name, bytes_per_s) SL_CASE_WITH(name, begin(bytes_per_s), end())
+
+CASE(fetch__serves_while_it_receives, 40 << 20)
 {
-    begin(40 << 20);
     struct sl_get *first = start(1), *second = start(2);
     nodes_finish(first);
     nodes_finish(second);
     nodes_expect_bytes(to[1], BYTES, 7);
     nodes_expect_bytes(to[2], BYTES, 7);
     assert_true(has_served(1) || has_served(2));
-    end();
 }
 
 /* A plan in which the node is the parent of all stripes. */
@@ -92,9 +92,8 @@ static void look_for_children(struct sl_objects *node, struct sl_objects_call *c
     sl_objects_answer(call, is_read ? 0 : SL_ERR_NOT_FOUND, "it has no children");
 }
 
-SL_CASE(fetch__is_a_child_of_a_source_that_it_has_left_and_chosen_again)
+CASE(fetch__is_a_child_of_a_source_that_it_has_left_and_chosen_again, 4 << 20)
 {
-    begin(4 << 20);
     struct sl_objects_call away = {.run = plan_away_and_back}, look = {.run = look_for_children};
     struct sl_get *get = start(2);
     wait_for_bytes(get, 4 * BLOCK);
@@ -102,13 +101,11 @@ SL_CASE(fetch__is_a_child_of_a_source_that_it_has_left_and_chosen_again)
     wait_for_bytes(get, 12 * BLOCK);
     nodes_expect(sl_objects_call(nodes.node[0], &look));
     sl_get_close(&get);
-    end();
 }
 
-SL_CASE(fetch__takes_a_wrong_block_from_another_holder)
+CASE(fetch__takes_a_wrong_block_from_another_holder, 0)
 {
     struct sl_get_progress progress;
-    begin(0);
     nodes_get(nodes.node[1], "model", 1, to[1], BYTES);
     nodes_expect(sl_object_wait_held(nodes.node[0], "model", 1, 2, NODES_TIMEOUT));
     memset(from, 0xff, BYTES); /* the plan has one stripe from here */
@@ -120,13 +117,11 @@ SL_CASE(fetch__takes_a_wrong_block_from_another_holder)
     assert_true(progress.corrupt_blocks + progress.replaced_sources >= 1);
     assert_int_equal(progress.verified_bytes, BYTES);
     nodes_expect_bytes(to[2], BYTES, 7);
-    end();
 }
 
-SL_CASE(fetch__names_what_no_holder_has)
+CASE(fetch__names_what_no_holder_has, 0)
 {
     uint32_t timeout_ms = 250;
-    begin(0);
     from[10 * BLOCK] ^= 1;
     do { /* until that is time enough for the others */
         timeout_ms *= 4;
@@ -137,19 +132,16 @@ SL_CASE(fetch__names_what_no_holder_has)
         assert_non_null(strstr(sl_objects_last_error(), "of 80)"));
     } while (strstr(sl_objects_last_error(), "missing blocks 10") == NULL);
     assert_non_null(strstr(sl_objects_last_error(), sl_objects_address(nodes.node[0])));
-    end();
 }
 
-SL_CASE(fetch__goes_on_when_a_holder_ends)
+CASE(fetch__goes_on_when_a_holder_ends, 40 << 20)
 {
-    begin(40 << 20);
     nodes_get(nodes.node[1], "model", 1, to[1], BYTES);
     struct sl_get *get = start(2);
     wait_for_bytes(get, 4 * BLOCK);
     nodes_end(&nodes, 1);
     nodes_finish(get);
     nodes_expect_bytes(to[2], BYTES, 7);
-    end();
 }
 
 /* A node of the catalogue that says that it has the version, and has ended since: as one that
@@ -243,10 +235,9 @@ static void end_pretender(struct pretender *pretender)
     sl_transfer_destroy(&pretender->transfer);
 }
 
-SL_CASE(fetch__finds_the_holder_that_is_left)
+CASE(fetch__finds_the_holder_that_is_left, 0)
 {
     static struct pretender pretender;
-    begin(0);
     for (uint64_t id = 1; id <= 6; id++) {
         pretend(&pretender, id);
         end_pretender(&pretender);
@@ -254,7 +245,6 @@ SL_CASE(fetch__finds_the_holder_that_is_left)
     nodes.hurry = true;
     nodes_finish(nodes_start(nodes.node[1], "model", 1, to[1], BYTES, NODES_TIMEOUT));
     nodes_expect_bytes(to[1], BYTES, 7);
-    end();
 }
 
 static void want_twice(bool has_none)
@@ -282,9 +272,8 @@ SL_CASE(fetch__sends_want_again_if_a_have_may_be_lost)
     want_twice(true);
 }
 
-SL_CASE(withdraw__frees_the_memory_while_others_fetch_it)
+CASE(withdraw__frees_the_memory_while_others_fetch_it, 40 << 20)
 {
-    begin(40 << 20);
     nodes_get(nodes.node[1], "model", 1, to[1], BYTES);
     struct sl_get *get = start(2);
     wait_for_bytes(get, 4 * BLOCK);
@@ -294,7 +283,6 @@ SL_CASE(withdraw__frees_the_memory_while_others_fetch_it)
     nodes_expect_bytes(to[2], BYTES, 7);
     assert_int_equal(sl_object_withdraw(nodes.node[0], "model", 1, NODES_TIMEOUT),
                      SL_ERR_NOT_FOUND);
-    end();
 }
 
 /* The next version gets its slots when nobody reads them any more. */
@@ -318,9 +306,8 @@ SL_CASE(withdraw__of_a_copy_in_the_pool_waits_for_children)
     free(got);
 }
 
-SL_CASE(withdraw__cancels_a_get)
+CASE(withdraw__cancels_a_get, 4 << 20)
 {
-    begin(4 << 20);
     struct sl_get *get = start(1);
     uint64_t cursor = 0, offset;
     struct sl_object_tensor tensor;
@@ -332,12 +319,10 @@ SL_CASE(withdraw__cancels_a_get)
     assert_int_equal(sl_get_next_tensor(get, &cursor, &tensor, &offset), SL_ERR_CANCELLED);
     memset(to[1], 0, BYTES);
     sl_get_close(&get);
-    end();
 }
 
-SL_CASE(withdraw__of_the_last_copy_ends_gets_at_their_deadline)
+CASE(withdraw__of_the_last_copy_ends_gets_at_their_deadline, 4 << 20)
 {
-    begin(4 << 20);
     struct sl_get *get = nodes_start(nodes.node[1], "model", 1, to[1], BYTES, 4000);
     wait_for_bytes(get, BLOCK);
     nodes_expect(sl_object_withdraw(nodes.node[0], "model", 1, NODES_TIMEOUT));
@@ -345,7 +330,6 @@ SL_CASE(withdraw__of_the_last_copy_ends_gets_at_their_deadline)
     assert_int_equal(sl_get_wait(get), SL_ERR_DEADLINE);
     assert_non_null(strstr(sl_objects_last_error(), "of 80)"));
     sl_get_close(&get);
-    end();
 }
 
 /* A process with an engine only: sends the message, and returns the error of the answer to WANT. */
