@@ -13,14 +13,13 @@
 #define SECONDS_MAX  20
 #define LONG_WAIT_NS (50 * 1000000ULL)
 
-static struct sl_cluster *start(uint32_t shards)
-{
-    return sl_cluster_start(&(struct sl_cluster_options){.ps_count = 1, .shards_of_ps = shards});
-}
+static struct sl_cluster *cluster;
+static struct sl_bench_load_options options; /* of a load on it; for the case to change */
 
-static struct sl_bench_load_options options_for(const struct sl_cluster *cluster)
+static void start(uint32_t shards)
 {
-    struct sl_bench_load_options options = {
+    cluster = sl_cluster_start(&(struct sl_cluster_options){.ps_count = 1, .shards_of_ps = shards});
+    options = (struct sl_bench_load_options){
         .coordinator = sl_cluster_coordinator(cluster),
         .table = {.struct_size = sizeof(struct sl_table_spec),
                   .name = "rows",
@@ -36,8 +35,9 @@ static struct sl_bench_load_options options_for(const struct sl_cluster *cluster
         .seed = 1,
         .core = -1,
     };
-    return options;
 }
+
+#define CASE(name, shards) SL_CASE_WITH(name, start(shards), sl_cluster_stop(&cluster))
 
 static void sleep_ms(long ms)
 {
@@ -47,12 +47,11 @@ static void sleep_ms(long ms)
 
 /* A run of a load that must succeed. On a busy machine a short one may see no answer: then a longer
  * one follows. */
-static struct sl_bench_load_result run_once(const struct sl_bench_load_options *options,
-                                            double seconds)
+static struct sl_bench_load_result run_once(double seconds)
 {
     static struct sl_bench_load_result result;
     struct sl_bench_load *load;
-    assert_int_equal(sl_bench_load_open(options, &load), 0);
+    assert_int_equal(sl_bench_load_open(&options, &load), 0);
     do {
         assert_int_equal(sl_bench_load_run(load, 0.02, seconds, &result), 0);
         seconds *= 4;
@@ -76,52 +75,41 @@ static void check_closed(const struct sl_bench_load_result *result, uint32_t key
 
 /* ---- Closed loop ----------------------------------------------------------------------------- */
 
-SL_CASE(load_run__counts_what_it_is_answered)
+CASE(load_run__counts_what_it_is_answered, 2)
 {
-    struct sl_cluster *cluster = start(2);
-    struct sl_bench_load_options options = options_for(cluster);
     for (int operation = SL_BENCH_PULL; operation <= SL_BENCH_PUSH_PULL; operation++) {
         options.operation = (enum sl_bench_operation)operation;
-        const struct sl_bench_load_result result = run_once(&options, 0.05);
+        const struct sl_bench_load_result result = run_once(0.05);
         check_closed(&result, 5);
     }
-    sl_cluster_stop(&cluster);
 }
 
 /* Replies that are received in place, gradients that are sent from one place. */
-SL_CASE(load_run__long_requests_and_replies)
+CASE(load_run__long_requests_and_replies, 1)
 {
-    struct sl_cluster *cluster = start(1);
-    struct sl_bench_load_options options = options_for(cluster);
     options.operation = SL_BENCH_PUSH_PULL;
     options.keys = 2000;
     options.table.dim = 16;
-    const struct sl_bench_load_result result = run_once(&options, 0.05);
+    const struct sl_bench_load_result result = run_once(0.05);
     check_closed(&result, 2000);
-    sl_cluster_stop(&cluster);
 }
 
-SL_CASE(load_run__dense_tables)
+CASE(load_run__dense_tables, 2)
 {
-    struct sl_cluster *cluster = start(2);
-    struct sl_bench_load_options options = options_for(cluster);
     options.table.kind = SL_TABLE_DENSE;
     options.table.dim = 0;
     options.table.length = 10000;
     options.keys = 1001;
     for (int operation = SL_BENCH_PULL; operation <= SL_BENCH_PUSH_PULL; operation++) {
         options.operation = (enum sl_bench_operation)operation;
-        const struct sl_bench_load_result result = run_once(&options, 0.05);
+        const struct sl_bench_load_result result = run_once(0.05);
         check_closed(&result, 1001);
     }
-    sl_cluster_stop(&cluster);
 }
 
-SL_CASE(load_run__again_and_two_at_a_time)
+CASE(load_run__again_and_two_at_a_time, 1)
 {
     static struct sl_bench_load_result result;
-    struct sl_cluster *cluster = start(1);
-    struct sl_bench_load_options options = options_for(cluster);
     struct sl_bench_load *loads[2];
     options.distribution = SL_BENCH_ZIPF;
     options.zipf_exponent = 1.1;
@@ -145,15 +133,12 @@ SL_CASE(load_run__again_and_two_at_a_time)
     assert_true(good >= 4);
     sl_bench_load_close(&loads[0]);
     sl_bench_load_close(&loads[1]);
-    sl_cluster_stop(&cluster);
 }
 
 /* Two loads on one thread, of which one ends while the other goes on. */
-SL_CASE(load_run__beside_another_on_its_thread)
+CASE(load_run__beside_another_on_its_thread, 1)
 {
     static struct sl_bench_load_result result;
-    struct sl_cluster *cluster = start(1);
-    struct sl_bench_load_options options = options_for(cluster);
     struct sl_bench_load *host, *guest;
     assert_int_equal(sl_bench_load_open(&options, &host), 0);
     options.table.kind = SL_TABLE_DENSE;
@@ -177,39 +162,32 @@ SL_CASE(load_run__beside_another_on_its_thread)
     sl_bench_load_close(&guest);
     assert_int_equal(sl_bench_load_wait(host, &result), 0);
     sl_bench_load_close(&host);
-    sl_cluster_stop(&cluster);
 }
 
 /* ---- Open loop ------------------------------------------------------------------------------- */
 
 /* Every request that was due in the time measured has a latency, no more and no fewer. */
-SL_CASE(load_run__open_loop_counts_what_was_due)
+CASE(load_run__open_loop_counts_what_was_due, 2)
 {
-    struct sl_cluster *cluster = start(2);
-    struct sl_bench_load_options options = options_for(cluster);
     options.rate = 3000;
-    const struct sl_bench_load_result result = run_once(&options, 0.2);
+    const struct sl_bench_load_result result = run_once(0.2);
     const double due = options.rate * result.seconds;
     assert_true((double)result.latency.count >= due - 1);
     assert_true((double)result.latency.count <= due + 1);
-    sl_cluster_stop(&cluster);
 }
 
 /* A rate beyond anybody's reach: what could not be sent counts with its delay. */
-SL_CASE(load_run__open_loop_counts_what_could_not_be_sent)
+CASE(load_run__open_loop_counts_what_could_not_be_sent, 1)
 {
-    struct sl_cluster *cluster = start(1);
-    struct sl_bench_load_options options = options_for(cluster);
     options.rate = 2e6;
     options.connections = 1;
     options.depth = 1;
-    const struct sl_bench_load_result result = run_once(&options, 0.05);
+    const struct sl_bench_load_result result = run_once(0.05);
     const double due = options.rate * result.seconds;
     assert_true((double)result.latency.count >= due - 1);
     assert_true((double)result.latency.count <= due + 1);
     assert_true(result.unsent > result.latency.count / 2);
     assert_true(sl_metric_quantile(&result.latency, 0.5) > 10 * MS);
-    sl_cluster_stop(&cluster);
 }
 
 static uint64_t count_longer(const struct sl_metric_histogram *histogram, uint64_t ns)
@@ -224,11 +202,9 @@ static uint64_t count_longer(const struct sl_metric_histogram *histogram, uint64
 }
 
 /* A pause of the server delays all that was due in it, not only what was under way. */
-SL_CASE(load_run__open_loop_does_not_leave_out_a_pause)
+CASE(load_run__open_loop_does_not_leave_out_a_pause, 1)
 {
     static struct sl_bench_load_result result;
-    struct sl_cluster *cluster = start(1);
-    struct sl_bench_load_options options = options_for(cluster);
     struct sl_bench_load *load;
     options.rate = 2000;
     options.connections = 1;
@@ -249,15 +225,13 @@ SL_CASE(load_run__open_loop_does_not_leave_out_a_pause)
      * that paused in the end of the run. */
     assert_true(count_longer(&result.latency, LONG_WAIT_NS) >= 2000 * 150 / 1000 / 2);
     sl_bench_load_close(&load);
-    sl_cluster_stop(&cluster);
 }
 
 /* ---- What goes wrong ------------------------------------------------------------------------- */
 
-SL_CASE(load_open__refuses_wrong_options)
+CASE(load_open__refuses_wrong_options, 1)
 {
-    struct sl_cluster *cluster = start(1);
-    const struct sl_bench_load_options good = options_for(cluster);
+    const struct sl_bench_load_options good = options;
     struct sl_bench_load_options wrong[6];
     for (size_t i = 0; i < 6; i++) {
         wrong[i] = good;
@@ -277,29 +251,23 @@ SL_CASE(load_open__refuses_wrong_options)
     large.table.dim = 4096;
     large.keys = 1000;
     assert_int_equal(sl_bench_load_open(&large, &load), SL_ERR_TOO_LARGE);
-    sl_cluster_stop(&cluster);
 }
 
 /* So large a penalty that no gradient moves a weight from zero: a load whose pushes do nothing must
  * not count. */
-SL_CASE(load_open__notices_that_pushes_change_nothing)
+CASE(load_open__notices_that_pushes_change_nothing, 1)
 {
-    struct sl_cluster *cluster = start(1);
-    struct sl_bench_load_options options = options_for(cluster);
     struct sl_bench_load *load;
     options.operation = SL_BENCH_PUSH;
     options.table.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_FTRL);
     options.table.optimizer.l1 = 1e9F;
     options.table.initializer = (struct sl_initializer_spec){.kind = SL_INITIALIZER_ZEROS};
     assert_int_equal(sl_bench_load_open(&options, &load), SL_ERR_CORRUPT);
-    sl_cluster_stop(&cluster);
 }
 
-SL_CASE(load_run__fails_when_the_ps_ends)
+CASE(load_run__fails_when_the_ps_ends, 1)
 {
     static struct sl_bench_load_result result;
-    struct sl_cluster *cluster = start(1);
-    const struct sl_bench_load_options options = options_for(cluster);
     struct sl_bench_load *load;
     assert_int_equal(sl_bench_load_open(&options, &load), 0);
     assert_int_equal(sl_bench_load_begin(load, 0, 60), 0);
@@ -309,7 +277,6 @@ SL_CASE(load_run__fails_when_the_ps_ends)
     assert_int_not_equal(sl_bench_load_run(load, 0, 0.1, &result), 0);
     sl_bench_load_close(&load);
     sl_cluster_restart(cluster, 0);
-    sl_cluster_stop(&cluster);
 }
 
 SL_UNIT_SETUP()

@@ -20,6 +20,7 @@ struct fixture {
     struct sl_report_shard shards[2][4]; /* own, then backups */
     struct sl_report_table tables[2][2];
     struct sl_report worker;
+    json_t *json; /* shown last; NULL: nothing yet */
 };
 
 static void set_up_server(struct fixture *f, uint32_t task)
@@ -67,6 +68,7 @@ static void set_up(struct fixture *f)
 
 static void tear_down(struct fixture *f)
 {
+    json_decref(f->json);
     sl_cluster_destroy(&f->cluster);
     free(f->view);
 }
@@ -115,12 +117,17 @@ static void pass_second(struct fixture *f)
     f->worker.client.steps += 7;
 }
 
-static json_t *describe(struct fixture *f)
+/* Takes what EXPECT looks at. */
+static void show(struct fixture *f, json_t *json)
 {
-    json_t *json =
-        sl_cluster_describe(f->cluster, f->view, SECOND / 2, "ps/0", f->now_ns, UNIX_S + 0.5);
     assert_non_null(json);
-    return json;
+    json_decref(f->json);
+    f->json = json;
+}
+
+static void describe(struct fixture *f)
+{
+    show(f, sl_cluster_describe(f->cluster, f->view, SECOND / 2, "ps/0", f->now_ns, UNIX_S + 0.5));
 }
 
 /* The value at a path such as "servers 0 shards 1 busy", as compact JSON. */
@@ -143,48 +150,45 @@ static const char *at(const json_t *json, const char *path)
     return text;
 }
 
-#define EXPECT(json, path, value) assert_string_equal(at((json), (path)), (value))
+#define EXPECT(path, value) assert_string_equal(at(fixture->json, (path)), (value))
 
 CASE(cluster_describe__shows_rates_from_the_second_report_on)
 {
     take_server(fixture, 0);
     take_server(fixture, 1);
     tick(fixture);
-    json_t *json = describe(fixture);
-    EXPECT(json, "totals requests_s", "null");
-    EXPECT(json, "totals memory", "2000");
-    EXPECT(json, "servers 0 shards 1 requests_s", "null");
-    json_decref(json);
+    describe(fixture);
+    EXPECT("totals requests_s", "null");
+    EXPECT("totals memory", "2000");
+    EXPECT("servers 0 shards 1 requests_s", "null");
     pass_second(fixture);
     take_server(fixture, 0);
     take_server(fixture, 1);
     tick(fixture);
-    json = describe(fixture);
-    EXPECT(json, "age_s", "0.5");
-    EXPECT(json, "job", "\"running\"");
-    EXPECT(json, "coordinator", "\"ps/0\"");
-    EXPECT(json, "totals requests_s", "400.0"); /* not the backups' */
-    EXPECT(json, "totals keys_s", "4000");
-    EXPECT(json, "totals bytes_s", "20000");
-    EXPECT(json, "servers 1 name", "\"ps/1\"");
-    EXPECT(json, "servers 1 state", "\"serving\"");
-    EXPECT(json, "servers 1 http", "\"127.0.0.1:9480\"");
-    EXPECT(json, "servers 1 memory_limit", "5000");
-    EXPECT(json, "servers 1 ordinary_pages", "300");
-    EXPECT(json, "servers 1 shards 0 shard", "2");
-    EXPECT(json, "servers 1 shards 0 serving", "\"ps/1\"");
-    EXPECT(json, "servers 1 shards 0 backup", "\"ps/0\"");
-    EXPECT(json, "servers 1 shards 0 in_sync", "true");
-    EXPECT(json, "servers 1 shards 0 requests_s", "100.0");
-    EXPECT(json, "servers 1 shards 0 busy", "0.25");
-    EXPECT(json, "servers 1 shards 0 rows", "12");
-    EXPECT(json, "servers 1 shards 0 p99_us", "null");
-    EXPECT(json, "tables 0",
-           "{\"name\":\"emb\",\"rows\":40,\"memory\":600,\"pulled_keys_s\":1200,"
-           "\"pushed_keys_s\":800.0}");
-    EXPECT(json, "checkpoint enabled", "false");
-    EXPECT(json, "checkpoint last", "null");
-    json_decref(json);
+    describe(fixture);
+    EXPECT("age_s", "0.5");
+    EXPECT("job", "\"running\"");
+    EXPECT("coordinator", "\"ps/0\"");
+    EXPECT("totals requests_s", "400.0"); /* not the backups' */
+    EXPECT("totals keys_s", "4000");
+    EXPECT("totals bytes_s", "20000");
+    EXPECT("servers 1 name", "\"ps/1\"");
+    EXPECT("servers 1 state", "\"serving\"");
+    EXPECT("servers 1 http", "\"127.0.0.1:9480\"");
+    EXPECT("servers 1 memory_limit", "5000");
+    EXPECT("servers 1 ordinary_pages", "300");
+    EXPECT("servers 1 shards 0 shard", "2");
+    EXPECT("servers 1 shards 0 serving", "\"ps/1\"");
+    EXPECT("servers 1 shards 0 backup", "\"ps/0\"");
+    EXPECT("servers 1 shards 0 in_sync", "true");
+    EXPECT("servers 1 shards 0 requests_s", "100.0");
+    EXPECT("servers 1 shards 0 busy", "0.25");
+    EXPECT("servers 1 shards 0 rows", "12");
+    EXPECT("servers 1 shards 0 p99_us", "null");
+    EXPECT("tables 0", "{\"name\":\"emb\",\"rows\":40,\"memory\":600,\"pulled_keys_s\":1200,"
+                       "\"pushed_keys_s\":800.0}");
+    EXPECT("checkpoint enabled", "false");
+    EXPECT("checkpoint last", "null");
 }
 
 CASE(cluster_take__begins_anew_with_a_restarted_member)
@@ -197,15 +201,13 @@ CASE(cluster_take__begins_anew_with_a_restarted_member)
     fixture->shards[0][0].requests = 3;
     take_server(fixture, 0);
     tick(fixture);
-    json_t *json = describe(fixture);
-    EXPECT(json, "servers 0 shards 0 requests_s", "null");
-    EXPECT(json, "totals requests_s", "null");
-    json_decref(json);
+    describe(fixture);
+    EXPECT("servers 0 shards 0 requests_s", "null");
+    EXPECT("totals requests_s", "null");
     pass_second(fixture);
     take_server(fixture, 0);
-    json = describe(fixture);
-    EXPECT(json, "servers 0 shards 0 requests_s", "100.0");
-    json_decref(json);
+    describe(fixture);
+    EXPECT("servers 0 shards 0 requests_s", "100.0");
 }
 
 CASE(cluster_describe__shows_a_promoted_backup)
@@ -223,16 +225,15 @@ CASE(cluster_describe__shows_a_promoted_backup)
     fixture->view->servers[0].group.in_sync = false;
     fixture->view->servers[1].group.epoch = 0; /* no replicas */
     tick(fixture);
-    json_t *json = describe(fixture);
-    EXPECT(json, "servers 0 state", "\"expired\"");
-    EXPECT(json, "servers 1 shards 0 in_sync", "null");
-    EXPECT(json, "servers 0 age_s", "12.0");
-    EXPECT(json, "servers 0 shards 0 serving", "\"ps/1\"");
-    EXPECT(json, "servers 0 shards 0 backup", "null");
-    EXPECT(json, "servers 0 shards 0 in_sync", "false");
-    EXPECT(json, "servers 0 shards 0 requests_s", "100.0");
-    EXPECT(json, "totals requests_s", "400.0");
-    json_decref(json);
+    describe(fixture);
+    EXPECT("servers 0 state", "\"expired\"");
+    EXPECT("servers 1 shards 0 in_sync", "null");
+    EXPECT("servers 0 age_s", "12.0");
+    EXPECT("servers 0 shards 0 serving", "\"ps/1\"");
+    EXPECT("servers 0 shards 0 backup", "null");
+    EXPECT("servers 0 shards 0 in_sync", "false");
+    EXPECT("servers 0 shards 0 requests_s", "100.0");
+    EXPECT("totals requests_s", "400.0");
 }
 
 CASE(cluster_describe__does_not_take_old_reports_for_new)
@@ -243,14 +244,13 @@ CASE(cluster_describe__does_not_take_old_reports_for_new)
     fixture->now_ns += SL_CLUSTER_FRESH_NS + SECOND;
     fixture->view->servers[0].member.state = SL_COORDINATOR_VIEW_DISCONNECTED;
     tick(fixture);
-    json_t *json = describe(fixture);
-    EXPECT(json, "servers 0 state", "\"disconnected\"");
-    EXPECT(json, "servers 0 age_s", "6.0");
-    EXPECT(json, "servers 0 shards 0 requests_s", "null");
-    EXPECT(json, "servers 0 shards 0 serving", "null");
-    EXPECT(json, "totals memory", "null");
-    EXPECT(json, "tables", "[]");
-    json_decref(json);
+    describe(fixture);
+    EXPECT("servers 0 state", "\"disconnected\"");
+    EXPECT("servers 0 age_s", "6.0");
+    EXPECT("servers 0 shards 0 requests_s", "null");
+    EXPECT("servers 0 shards 0 serving", "null");
+    EXPECT("totals memory", "null");
+    EXPECT("tables", "[]");
 }
 
 CASE(cluster_describe__shows_the_lag_of_workers)
@@ -266,17 +266,16 @@ CASE(cluster_describe__shows_the_lag_of_workers)
     assert_int_equal(take(fixture, SL_MESSAGE_ROLE_WORKER, 2, &fixture->worker), 0);
     fixture->worker.client.clock = 200;
     assert_int_equal(take(fixture, SL_MESSAGE_ROLE_WORKER, 3, &fixture->worker), 0);
-    json_t *json = describe(fixture);
-    EXPECT(json, "workers 0 name", "\"worker/1\""); /* worker/0 has never come */
-    EXPECT(json, "workers 0 state", "\"running\"");
-    EXPECT(json, "workers 0 clock", "90");
-    EXPECT(json, "workers 0 lag", "10");
-    EXPECT(json, "workers 0 steps_s", "7.0");
-    EXPECT(json, "workers 0 http", "null");
-    EXPECT(json, "workers 1 lag", "0");
-    EXPECT(json, "workers 2 state", "\"left\"");
-    EXPECT(json, "workers 2 lag", "null");
-    json_decref(json);
+    describe(fixture);
+    EXPECT("workers 0 name", "\"worker/1\""); /* worker/0 has never come */
+    EXPECT("workers 0 state", "\"running\"");
+    EXPECT("workers 0 clock", "90");
+    EXPECT("workers 0 lag", "10");
+    EXPECT("workers 0 steps_s", "7.0");
+    EXPECT("workers 0 http", "null");
+    EXPECT("workers 1 lag", "0");
+    EXPECT("workers 2 state", "\"left\"");
+    EXPECT("workers 2 lag", "null");
 }
 
 CASE(cluster_take__refuses_hostile_reports)
@@ -289,9 +288,8 @@ CASE(cluster_take__refuses_hostile_reports)
     fixture->tables[0][1].name[0] = '<';
     take_server(fixture, 0);
     tick(fixture);
-    json_t *json = describe(fixture);
-    EXPECT(json, "tables 1 name", "\"<script>\\\"'\"");
-    json_decref(json);
+    describe(fixture);
+    EXPECT("tables 1 name", "\"<script>\\\"'\"");
 }
 
 CASE(cluster_describe_slow__keeps_the_newest_of_all_servers)
@@ -310,16 +308,16 @@ CASE(cluster_describe_slow__keeps_the_newest_of_all_servers)
                                                   .phases_us = {1, 2, 3, 4, 5, 6}};
         take_server(fixture, i % 2);
     }
-    json_t *json = sl_cluster_describe_slow(fixture->cluster);
-    EXPECT(json, "threshold_us", "10000");
-    assert_int_equal(json_array_size(json_object_get(json, "requests")), SL_CLUSTER_SLOW_MAX);
-    EXPECT(json, "requests 0",
+    show(fixture, sl_cluster_describe_slow(fixture->cluster));
+    EXPECT("threshold_us", "10000");
+    assert_int_equal(json_array_size(json_object_get(fixture->json, "requests")),
+                     SL_CLUSTER_SLOW_MAX);
+    EXPECT("requests 0",
            "{\"time\":127.5,\"server\":\"ps/1\",\"shard\":3,\"client\":\"worker/4\","
            "\"table\":\"<script>\\\"'\",\"op\":\"push_pull\",\"keys\":9,\"total_us\":20000,"
            "\"phases\":{\"iteration_us\":1,\"clock_us\":2,\"memory_us\":3,\"backup_us\":4,"
            "\"work_us\":5,\"send_us\":6}}");
-    EXPECT(json, "requests 127 time", "64.0");
-    json_decref(json);
+    EXPECT("requests 127 time", "64.0");
 }
 
 CASE(cluster_describe_hot__shares_are_of_the_whole_job)
@@ -333,28 +331,24 @@ CASE(cluster_describe_hot__shares_are_of_the_whole_job)
         take_server(fixture, task);
     }
     tick(fixture);
-    json_t *json = sl_cluster_describe_hot(fixture->cluster, fixture->now_ns);
-    EXPECT(json, "tables 0 table", "\"emb\"");
-    EXPECT(json, "tables 0 sampled", "200");
-    EXPECT(json, "tables 0 keys 0 share", "0.20000000000000001");
-    EXPECT(json, "tables 0 keys 2", "{\"key\":\"7\",\"share\":0.10000000000000001,\"shard\":0}");
-    EXPECT(json, "tables 1", "(nothing)"); /* no samples */
-    json_decref(json);
+    show(fixture, sl_cluster_describe_hot(fixture->cluster, fixture->now_ns));
+    EXPECT("tables 0 table", "\"emb\"");
+    EXPECT("tables 0 sampled", "200");
+    EXPECT("tables 0 keys 0 share", "0.20000000000000001");
+    EXPECT("tables 0 keys 2", "{\"key\":\"7\",\"share\":0.10000000000000001,\"shard\":0}");
+    EXPECT("tables 1", "(nothing)"); /* no samples */
 }
 
 CASE(cluster_describe_targets__names_the_http_servers)
 {
     take_server(fixture, 1);
     assert_int_equal(take(fixture, SL_MESSAGE_ROLE_WORKER, 1, &fixture->worker), 0); /* no HTTP */
-    json_t *json = sl_cluster_describe_targets(fixture->cluster, fixture->now_ns);
-    EXPECT(json, "0",
-           "{\"targets\":[\"127.0.0.1:9480\"],\"labels\":{\"role\":\"ps\",\"task\":\"1\"}}");
-    assert_int_equal(json_array_size(json), 1);
-    json_decref(json);
+    show(fixture, sl_cluster_describe_targets(fixture->cluster, fixture->now_ns));
+    EXPECT("0", "{\"targets\":[\"127.0.0.1:9480\"],\"labels\":{\"role\":\"ps\",\"task\":\"1\"}}");
+    assert_int_equal(json_array_size(fixture->json), 1);
     fixture->now_ns += SL_CLUSTER_FRESH_NS + 1;
-    json = sl_cluster_describe_targets(fixture->cluster, fixture->now_ns);
-    assert_int_equal(json_array_size(json), 0);
-    json_decref(json);
+    show(fixture, sl_cluster_describe_targets(fixture->cluster, fixture->now_ns));
+    assert_int_equal(json_array_size(fixture->json), 0);
 }
 
 CASE(cluster_describe_history__has_the_job_and_each_shard_and_table)
@@ -371,9 +365,9 @@ CASE(cluster_describe_history__has_the_job_and_each_shard_and_table)
     }
     for (int i = 0; i < 3; i++) {
         assert_int_equal(sl_cluster_describe_history(fixture->cluster, of[i], 0, &json), 0);
-        EXPECT(json, "series keys_s", keys[i]);
-        EXPECT(json, "end", "1800000002");
-        json_decref(json);
+        show(fixture, json);
+        EXPECT("series keys_s", keys[i]);
+        EXPECT("end", "1800000002");
     }
     static const char *const bad[] = {
         "",         "jobs",     "shard:4", "shard:-1",
@@ -400,9 +394,8 @@ CASE(cluster_tick__bounds_the_tables_that_it_remembers)
         pass_second(fixture);
         fixture->servers[1].tables = tables;
     }
-    json_t *json = describe(fixture);
-    EXPECT(json, "tables 0 name", "\"emb\"");
-    json_decref(json);
+    describe(fixture);
+    EXPECT("tables 0 name", "\"emb\"");
 }
 
 CASE(cluster_take__bounds_the_memory_of_reports)
