@@ -280,8 +280,7 @@ class BenchTest(harness.StarlingTest):
         """Runs a whole job; returns the figures of its reports by name and quantity, the setting, and what a worker
         printed."""
         roles, paths = self.start_roles((2, *args), **more)
-        for process in roles:
-            self.assertEqual(process.wait(), 0, process.output)
+        self.end_well(roles)
         of = {}
         for path in paths:
             with open(path, encoding="utf-8") as file:

@@ -51,8 +51,7 @@ class CheckpointTest(harness.StarlingTest):
         """Ps that are ready; returns (processes, coordinator)."""
         ps, flags = self.start_ps(ps_count, worker_count, extra=self.flags(*more),
                                   env={"NETWORK_PS_CORE_NUMBER": str(reactors)})
-        for process in ps:
-            process.wait_line("ready")
+        harness.wait_lines(ps, "ready")
         return ps, flags[1].split(",")[0]
 
     @contextlib.contextmanager
@@ -229,8 +228,7 @@ class FoldersOfTheirOwn(CheckpointTest):
     def save(self, count, *more):
         """So many checkpoints, then all are killed; returns what each has."""
         ps, coordinator = self.begin(*more)
-        for process in ps:
-            process.wait_line("ready")
+        harness.wait_lines(ps, "ready")
         states = []
         with self.client(coordinator) as client:
             model = Model(client, 1)
@@ -244,8 +242,7 @@ class FoldersOfTheirOwn(CheckpointTest):
     def restored(self, *more):
         """What is there after a restart, and the number of the next checkpoint."""
         ps, coordinator = self.begin("--restore", "newest", *more)
-        for process in ps:
-            process.wait_line("ready")
+        harness.wait_lines(ps, "ready")
         with self.client(coordinator) as client:
             state, number = Model(client, 1).state(), self.ask(client)
         self.kill(ps)
@@ -261,8 +258,7 @@ class FoldersOfTheirOwn(CheckpointTest):
         self.save(3)
         flags = ["--restore", "1", "--checkpoint-keep", "3"]
         ps, coordinator = self.begin(*flags)
-        for process in ps:
-            process.wait_line("ready")
+        harness.wait_lines(ps, "ready")
         for number in (1, 4):
             if number == 4:
                 with self.client(coordinator) as client:
@@ -378,8 +374,7 @@ class KilledPs(CheckpointTest):
     def kill_in_job(self, consistency, victims, reactors=1):
         cluster = sum_job.Cluster(self, ps_count=2, lease_s=LEASE_S, proxied=False,
                                   reactors=reactors, extra=self.flags())
-        for ps in cluster.ps:
-            ps.wait_line("ready")
+        harness.wait_lines(cluster.ps, "ready")
         job = sum_job.SumJob(self, cluster, consistency, iterations=200, gated=True)
         workers = job.start_all()
         for worker in workers:
@@ -421,8 +416,7 @@ class KilledPs(CheckpointTest):
         after = 16
         cluster = sum_job.Cluster(self, ps_count=2, lease_s=LEASE_S, proxied=False,
                                   extra=self.flags())
-        for ps in cluster.ps:
-            ps.wait_line("ready")
+        harness.wait_lines(cluster.ps, "ready")
         job = sum_job.SumJob(self, cluster, "asp", gated=True,
                              flags=["--checkpoint-after", after])
         workers = job.start_all()
@@ -432,13 +426,11 @@ class KilledPs(CheckpointTest):
             self.assertEqual(self.manifest(number)["number"], number)
         cluster.extend("--restore", "newest")
         cluster.ps = [cluster.start_ps(i) for i in range(2)]
-        for ps in cluster.ps:
-            ps.wait_line(f"checkpoint {max(numbers)} is restored")
+        harness.wait_lines(cluster.ps, f"checkpoint {max(numbers)} is restored")
         held = {push for push in job.noted("acknowledged") if push[2] < after}
         job.open_gate()
         workers = job.start_all()
-        for worker in workers:
-            self.assertEqual(worker.wait(), 0, worker.output)
+        self.end_well(workers)
         held |= {push for push in job.noted("acknowledged") if push[1] == 1}
         job.check(restarted={0, 1}, held=held, last=False)
         cluster.drain()
@@ -450,27 +442,23 @@ class KilledPs(CheckpointTest):
                 shutil.rmtree(self.checkpoints, ignore_errors=True)
                 cluster = sum_job.Cluster(self, ps_count=2, lease_s=LEASE_S, proxied=False,
                                           extra=self.flags())
-                for ps in cluster.ps:
-                    ps.wait_line("ready")
+                harness.wait_lines(cluster.ps, "ready")
                 job = sum_job.SumJob(self, cluster, consistency, gated=True)
                 workers = job.start_all()
-                for worker in workers:
-                    worker.wait_line("iteration 24")
+                harness.wait_lines(workers, "iteration 24")
                 with self.client(cluster.coordinator) as client:
                     held = job.noted("acknowledged")
                     self.ask(client)
                 self.kill(workers + cluster.ps)
                 cluster.extend("--restore", "newest")
                 cluster.ps = [cluster.start_ps(i) for i in range(2)]
-                for ps in cluster.ps:
-                    ps.wait_line("is restored")
+                harness.wait_lines(cluster.ps, "is restored")
                 workers = job.start_all()
                 begins = [int(worker.wait_line("begins with iteration").split()[-1])
                           for worker in workers]
                 self.assertTrue(consistency == "asp" or min(begins) >= 24, begins)
                 job.open_gate()
-                for worker in workers:
-                    self.assertEqual(worker.wait(), 0, worker.output)
+                self.end_well(workers)
                 held |= {push for push in job.noted("acknowledged") if push[1] == 1}
                 job.check(restarted={0, 1}, held=held, last=False)
                 cluster.drain()

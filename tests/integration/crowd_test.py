@@ -26,8 +26,7 @@ class CrowdTest(harness.StarlingTest):
         self.coordinator = "tcp://" + flags[1].split(",")[0]
         self.peers = contextlib.ExitStack()
         self.addCleanup(self.peers.close)
-        for server in self.servers:
-            server.wait_line("ready")
+        harness.wait_lines(self.servers, "ready")
         self.witness = pc.Client(self.coordinator)
         self.peers.callback(self.witness.close)
 

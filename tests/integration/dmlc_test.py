@@ -61,8 +61,7 @@ class DmlcTest(harness.StarlingTest):
         return (started["scheduler"] or [None])[0], started["server"], started["worker"]
 
     def ends_well(self, scheduler, servers, workers):
-        for process in workers + servers + [scheduler]:
-            self.assertEqual(process.wait(), 0, process.output)
+        self.end_well(workers + servers + [scheduler])
         self.assertIn(f"the job has ended: all {WORKERS} workers have left", scheduler.output)
         for server in servers:
             self.assertIn("the job has ended", server.output)
@@ -122,8 +121,7 @@ class Results(DmlcTest):
         report = os.path.join(self.folder, "dmlc.json")
         scheduler, servers, workers = self.start_job(
             ["scheduler", "server", "worker"], worker_args=["--consistency", "bsp", "--report", report])
-        for process in workers + servers + [scheduler]:
-            self.assertEqual(process.wait(), 0, process.output)
+        self.end_well(workers + servers + [scheduler])
         with open(report, encoding="utf-8") as file:
             by_dmlc = json.load(file)
         self.assertEqual(by_dmlc["test"], by_flags["test"])
@@ -154,15 +152,13 @@ class Ranks(DmlcTest):
         del self.job["NETWORK_PS_CORE_NUMBER"]
         self.job.update(DMLC_NUM_SERVER="1", DMLC_NUM_WORKER="1")
         scheduler, servers, workers = self.start_job(["scheduler", "server", "worker"])
-        for process in workers + servers + [scheduler]:
-            self.assertEqual(process.wait(), 0, process.output)
+        self.end_well(workers + servers + [scheduler])
         self.job["DMLC_PS_ROOT_PORT"] = str(harness.free_ports(1)[0])
         scheduler = self.start_role("scheduler")
         server = self.start_role("server", env={"DMLC_GROUP_SIZE": "3"})
         worker = self.start_role("worker")
         server.wait_line("shards 0-2 of 3")
-        for process in (worker, server, scheduler):
-            self.assertEqual(process.wait(), 0, process.output)
+        self.end_well((worker, server, scheduler))
 
 
 class Places(DmlcTest):
@@ -170,8 +166,7 @@ class Places(DmlcTest):
         self.job.update(DMLC_NUM_SERVER="1", DMLC_NUM_WORKER="1")
         scheduler, (server,), (worker,) = self.start_job(["scheduler", "server", "worker"], env=env)
         line = server.wait_line("ready")
-        for process in (worker, server, scheduler):
-            self.assertEqual(process.wait(), 0, process.output)
+        self.end_well((worker, server, scheduler))
         return line
 
     def test_where_a_server_listens(self):
@@ -267,8 +262,7 @@ class Failures(DmlcTest):
 
     def test_a_scheduler_that_is_told_to_end_before_the_job_has_begun(self):
         scheduler, servers, workers = self.start_job(["scheduler", "server", "worker"])
-        for process in servers + workers:
-            process.wait_line("waiting for")
+        harness.wait_lines(servers + workers, "waiting for")
         scheduler.signal(signal.SIGTERM)
         for process in [scheduler] + servers + workers:
             self.assertEqual(process.wait(), 1, process.output)
@@ -306,8 +300,7 @@ class Failures(DmlcTest):
         again.wait_line("the job has begun")
         self.stop(workers)
         self.assertEqual(again.wait(), 0, again.output)
-        for server in servers:
-            self.assertEqual(server.wait(), 0, server.output)
+        self.end_well(servers)
 
 
 class Verbose(DmlcTest):
@@ -317,8 +310,7 @@ class Verbose(DmlcTest):
             self.job["DMLC_PS_ROOT_PORT"] = str(harness.free_ports(1)[0])
             scheduler, (server,), (worker,) = self.start_job(
                 ["scheduler", "server", "worker"], env={"PS_VERBOSE": level})
-            for process in (worker, server, scheduler):
-                self.assertEqual(process.wait(), 0, process.output)
+            self.end_well((worker, server, scheduler))
             self.assertRegex(worker.output, r"connection made: tcp://127\.0\.0\.1:\d+ over tcp")
             self.assertRegex(scheduler.output, r"connection accepted: tcp://127\.0\.0\.1:\d+ over tcp")
             self.assertIn("connection closed: ", server.output)

@@ -120,8 +120,7 @@ class Jobs(dpdk_jobs.DpdkTest):
     def test_ps_drains_under_load(self):
         server, workers = self.begin([*self.little(), "--epochs", 100000, "--timeout", 3], Veth(self, 2),
                                      workers=2)
-        for worker in workers:
-            worker.wait_line("loss")
+        harness.wait_lines(workers, "loss")
         server.signal(signal.SIGTERM)
         self.assert_ends(server)
         for worker in workers:

@@ -143,8 +143,7 @@ class Cluster(sum_job.Cluster):
         self.etcd = etcd
         super().__init__(test, proxied=False, lease_s=LEASE_S,
                          extra=["--cluster-store", etcd.url, *extra], **options)
-        for ps in self.ps:
-            ps.wait_line("ready")
+        harness.wait_lines(self.ps, "ready")
 
     @property
     def coordinator(self):
@@ -193,22 +192,16 @@ class StoreTest(harness.StarlingTest):
         cluster = Cluster(self, etcd, ps_count=ps_count, extra=extra)
         job = sum_job.SumJob(self, cluster, consistency, gated=True, **options)
         workers = job.start_all()
-        for worker in workers:
-            worker.wait_line("iteration 0")
+        harness.wait_lines(workers, "iteration 0")
         return cluster, job, workers
 
     def connect(self, cluster):
         return cluster.reach(protocol_client.Connection, protocol_client.PURPOSE_CONTROL)
 
-    def end_well(self, workers):
-        for worker in workers:
-            self.assertEqual(worker.wait(), 0, worker.output)
-
     def ends_after_restart(self, cluster, job, workers, host):
         cluster.ps[host] = cluster.start_ps(host)
         cluster.ps[host].wait_line("ready")
-        for worker in workers:
-            worker.wait_line("connected again: the server was restarted")
+        harness.wait_lines(workers, "connected again: the server was restarted")
         job.open_gate()
         self.end_well(workers)
         job.check(restarted={host})
@@ -286,14 +279,11 @@ class KilledStore(StoreTest):
         host = cluster.ps[cluster.host()]
         etcd.stop()
         host.wait_line(GONE)
-        for ps in cluster.ps:
-            ps.wait_line("the cluster store is out of reach: ")
+        harness.wait_lines(cluster.ps, "the cluster store is out of reach: ")
         before = max(i for _, _, i in job.noted("acknowledged"))
-        for worker in workers:
-            worker.wait_line(f"iteration {(before // 8 + 2) * 8}")
+        harness.wait_lines(workers, f"iteration {(before // 8 + 2) * 8}")
         etcd.start()
-        for ps in cluster.ps:
-            ps.wait_line("the cluster store answers again")
+        harness.wait_lines(cluster.ps, "the cluster store answers again")
         self.assertIn(cluster.host(), (0, 1))
         self.assertTrue(cluster.registered()["ps"])
         job.open_gate()
@@ -382,13 +372,11 @@ class Scheduler(dmlc_test.DmlcTest):
     def goes_on(self, servers, workers, heir, *beside):
         """Those beside it end with it, and may host the coordinator for a moment then."""
         heir.wait_line(HOSTS)
-        for server in servers:
-            server.wait_line("the coordinator is reachable again")
+        harness.wait_lines(servers, "the coordinator is reachable again")
         for worker in workers:
             worker.wait_line("): connected again")
         self.stop(workers)
-        for process in [*servers, heir, *beside]:
-            self.assertEqual(process.wait(), 0, process.output)
+        self.end_well([*servers, heir, *beside])
         for server in servers:
             self.assertIn("the job has ended: all 4 workers have left", server.output)
         self.assertIn("the job has ended: all 4 workers have left", heir.output)

@@ -28,8 +28,7 @@ class FaultTest(harness.StarlingTest):
 
     def cluster(self, lease_s=LEASE_S, **options):
         cluster = sum_job.Cluster(self, lease_s=lease_s, **options)
-        for ps in cluster.ps:
-            ps.wait_line("ready")
+        harness.wait_lines(cluster.ps, "ready")
         return cluster
 
     def assert_gives_up(self, start, *words):
@@ -49,8 +48,7 @@ class FaultTest(harness.StarlingTest):
 
     def wait_middle(self, worker, others=()):
         """Waits until a worker of a sum job is somewhere in the middle of it, and the others at work."""
-        for other in others:
-            other.wait_line("iteration 0")
+        harness.wait_lines(others, "iteration 0")
         worker.wait_line(f"iteration {8 * self.random.randrange(1, 8)}")
         time.sleep(self.random.uniform(0, 0.03))
 
@@ -113,8 +111,7 @@ class Network(FaultTest):
                 cluster = self.cluster(lease_s=40)
                 job = sum_job.SumJob(self, cluster, consistency, iterations=200, gated=True)
                 workers = job.start_all()
-                for worker in workers:
-                    worker.wait_line("iteration 0")
+                harness.wait_lines(workers, "iteration 0")
                 for fault in self.random.sample(self.FAULTS, len(self.FAULTS)):
                     proxy = self.random.choice(cluster.data)
                     fault(proxy)
@@ -172,8 +169,7 @@ class Network(FaultTest):
         workers = job.start_all()
         self.wait_middle(workers[0], workers)
         cluster.data[1].black_hole()
-        for worker in workers:
-            worker.wait_line("failed: deadline: ps/1 shard 0")
+        harness.wait_lines(workers, "failed: deadline: ps/1 shard 0")
         cluster.data[1].restore()
         job.open_gate()
         for worker in workers:
@@ -194,11 +190,9 @@ class KilledPs(FaultTest):
                 self.wait_middle(workers[0], workers)
                 cluster.ps[victim].signal(signal.SIGKILL)
                 self.assert_ends(cluster.ps[victim], status=-signal.SIGKILL)
-                for worker in workers:
-                    worker.wait_line(f"failed: deadline: ps/{victim} shard 0")
+                harness.wait_lines(workers, f"failed: deadline: ps/{victim} shard 0")
                 cluster.ps[victim] = cluster.start_ps(victim)
-                for worker in workers:
-                    worker.wait_line("the server was restarted: its tables began anew")
+                harness.wait_lines(workers, "the server was restarted: its tables began anew")
                 job.open_gate()
                 for worker in workers:
                     self.assert_ends(worker)
@@ -221,8 +215,7 @@ class KilledPs(FaultTest):
         cluster = self.cluster(proxied=False, worker_count=2)
         workers = self.start_workers(cluster.worker_flags, 2,
                                      self.training("--epochs", "100000", "--timeout", "4000"))
-        for worker in workers:
-            worker.wait_line("loss")
+        harness.wait_lines(workers, "loss")
         cluster.ps[1].signal(signal.SIGKILL)
         for worker, number in zip(workers, (signal.SIGTERM, signal.SIGINT)):
             worker.wait_line("ps/1 shard 0")

@@ -249,6 +249,12 @@ class Process:
                 self._child.stdin.close()
 
 
+def wait_lines(processes, text):
+    """Until each process has printed a line with the text."""
+    for process in processes:
+        process.wait_line(text)
+
+
 class StarlingTest(unittest.TestCase):
     """A test with a directory of its own, whose processes end with it."""
 
@@ -299,19 +305,21 @@ class StarlingTest(unittest.TestCase):
         servers, flags = self.start_ps(ps_count, worker_count, env=ps_env, host=host)
         workers = self.start_workers(flags, worker_count, list(args) + ["--report", report],
                                      env=worker_env)
-        for worker in workers:
-            self.assertEqual(worker.wait(), 0, worker.output)
+        self.end_well(workers)
         self.drain(servers)
         with open(report, encoding="utf-8") as file:
             return json.load(file)
+
+    def end_well(self, processes):
+        for process in processes:
+            self.assertEqual(process.wait(), 0, process.output)
 
     def drain(self, servers):
         for server in servers:
             server.wait_line("ready")  # before, a signal just ends it
             self.assertTrue(server.running(), server.output)
             server.signal(signal.SIGTERM)
-        for server in servers:
-            self.assertEqual(server.wait(), 0, server.output)
+        self.end_well(servers)
 
 
 class _Part(unittest.TestLoader):

@@ -56,8 +56,7 @@ class Impostor(harness.StarlingTest):
         os.chmod(secret, 0o600)
         extra = ["--secret-file", secret, "--lease", 30]
         servers, flags = self.start_ps(2, extra=extra)
-        for server in servers:
-            server.wait_line("ready")
+        harness.wait_lines(servers, "ready")
         servers[0].signal(signal.SIGKILL)
         servers[0].wait()
         host, port = flags[1].split(",")[0].split(":")  # of ps/0

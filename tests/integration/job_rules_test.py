@@ -28,8 +28,7 @@ class JobTest(harness.StarlingTest):
 
     def ready(self, *more, count=1):
         servers, flags = self.start_ps(count, extra=self.flags(*more))
-        for server in servers:
-            server.wait_line("ready")
+        harness.wait_lines(servers, "ready")
         return servers, flags
 
 
@@ -119,8 +118,7 @@ class Checkpoints(JobTest):
     def test_killed_server_returns_to_its_job(self):
         """With the flags that it had, its directory holds checkpoints of its own job."""
         servers, flags = self.start_ps(2, extra=self.flags("--checkpoint-every", 1, "--replicas", 1, "--reactors", 1, "--lease", 6))
-        for server in servers:
-            server.wait_line("ready")
+        harness.wait_lines(servers, "ready")
         [worker] = self.start_workers(flags, 1, self.model("--epochs", 1000000, "--timeout", 60))
         servers[0].wait_line("checkpoint 1 is complete")
         servers[1].signal(signal.SIGKILL)
@@ -159,8 +157,7 @@ class Identity(JobTest):
         scheduler, server, worker = self.begin(epochs=2, meets_other=True)
         self.assertEqual(worker.wait(), 0, worker.output)
         self.assertIn("rows             8000 in", worker.output)
-        for process in (scheduler, server):
-            self.assertEqual(process.wait(), 0, process.output)
+        self.end_well((scheduler, server))
         self.assertEqual(stale.wait(), 1, stale.output)
         for process in (scheduler, stale):
             self.assertIn("ps/0 has tables and clocks of an earlier job", process.output)
@@ -191,8 +188,7 @@ class Identity(JobTest):
         server.wait_line("the coordinator is reachable again")
         worker.signal(signal.SIGTERM)
         self.assertEqual(worker.wait(), 128 + signal.SIGTERM, worker.output)
-        for process in (scheduler, server):
-            self.assertEqual(process.wait(), 0, process.output)
+        self.end_well((scheduler, server))
 
 
 if __name__ == "__main__":

@@ -84,8 +84,7 @@ class GeneratedJob(Generated):
         tls = self.tls_flags("DNS:ps.example") + ["--tls-name", "ps.example"]
         servers, flags = self.start_ps(2, 2, extra=tls)
         workers = self.start_workers(flags, 2, self.data + ["--model", "lr", *tls])
-        for worker in workers:
-            self.assertEqual(worker.wait(), 0, worker.output)
+        self.end_well(workers)
         self.drain(servers)
 
     def test_ipv6(self):
@@ -117,8 +116,7 @@ class GeneratedJob(Generated):
                        *self.data, "--model", "lr", env=env)
             for index, env in enumerate(({"NETWORK_WORKER_CORE_NUMBER": "0"}, None))
         ]
-        for worker in (told, other):
-            self.assertEqual(worker.wait(), 0, worker.output)
+        self.end_well((told, other))
         self.assertIn("no reactor: the training thread", told.output)
         self.assertNotIn("no reactor", other.output)
         self.drain(servers)
@@ -152,8 +150,7 @@ class GeneratedJob(Generated):
         args = [*self.data, "--model", "lr"]
         workers = [start("starling-worker", kind, index, *args)
                    for kind, index in (("chief", 0), ("worker", 0), ("worker", 1))]
-        for worker in workers:
-            self.assertEqual(worker.wait(), 0, worker.output)
+        self.end_well(workers)
         self.assertIn("worker 0 of 3", workers[0].output)
         self.drain([server])
 
@@ -276,8 +273,7 @@ class LossyJob(Generated):
         workers = self.start_workers(flags, 2, args)
         workers[0].wait_line("epoch")
         joins = self.start("starling-worker", *flags, "--task-index", 2, "--join", *args)
-        for worker in [*workers, joins]:
-            self.assertEqual(worker.wait(), 0, worker.output)
+        self.end_well([*workers, joins])
         self.drain(servers)
         came = "nothing to train" not in joins.output
         if came and consistency == "bsp":
@@ -318,8 +314,7 @@ class Lines(Secured):
 
     def test_ps_that_was_lost_is_back(self):
         servers, _ = self.start_ps(2, extra=["--lease", "300ms"])
-        for server in servers:
-            server.wait_line("ready")
+        harness.wait_lines(servers, "ready")
         servers[1].signal(signal.SIGSTOP)
         servers[0].wait_line("ps/1 expired")
         servers[1].signal(signal.SIGCONT)

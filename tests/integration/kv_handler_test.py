@@ -29,8 +29,7 @@ class KvHandler(harness.StarlingTest):
             with self.subTest(order=roles):
                 processes = [self.start("kv_handler", env={**variables, "DMLC_ROLE": role})
                              for role in roles]
-                for process in processes:
-                    self.assertEqual(process.wait(), 0, process.output)
+                self.end_well(processes)
                 self.expect([line for process in processes for line in process.lines])
 
     def test_two_cores_are_two_servers(self):

@@ -287,8 +287,7 @@ class Slurm(CommandTest):
             port = harness.free_ports(2)[0]
             processes = self.by_srun(5, "--port-base", port, "--master-port", 4321, "--", *SHOW,
                                      SLURM_DISTRIBUTION=distribution)
-            for process in processes:
-                self.assertEqual(process.wait(), 0, process.output)
+            self.end_well(processes)
             output = "".join(process.output + "\n" for process in processes)
             self.check_places(output, workers, [f"localhost:{port}"], 4321)
 
@@ -371,8 +370,7 @@ class OwnWorker(harness.StarlingTest):
         servers, flags = self.start_ps(worker_count=2)
         workers = [self.start("example_worker", env={"STARLING_COORDINATOR": flags[1], **environment(index)})
                    for index in range(2)]
-        for worker in workers:
-            self.assertEqual(worker.wait(), 0, worker.output)
+        self.end_well(workers)
         self.check("\n".join(worker.output for worker in workers), 2)
         self.drain(servers)
 

@@ -757,8 +757,7 @@ class Slurm(LaunchTest):
     def test_one_launcher_a_task(self):
         base = harness.free_ports(2)[0]
         processes = self.start_step(4, "--ps", 2, "--port-base", base)
-        for process in processes:
-            self.assertEqual(process.wait(), 0, process.output)
+        self.end_well(processes)
         self.assertIn("[ps/1] drained", processes[1].output)
         self.assertIn(f"[worker/1] worker args: --ps-hosts localhost:{base},localhost:{base + 1} ",
                       processes[3].output)
@@ -766,8 +765,7 @@ class Slurm(LaunchTest):
     def test_cyclic_distribution(self):
         base = harness.free_ports(2)[0]
         processes = self.start_step(4, "--ps", 2, "--port-base", base, SLURM_DISTRIBUTION="cyclic")
-        for process in processes:
-            self.assertEqual(process.wait(), 0, process.output)
+        self.end_well(processes)
         self.assertIn(f"--ps-hosts localhost:{base},127.0.0.1:{base + 1} ", processes[2].output)
 
     def test_failing_worker_of_another_launcher_is_named(self):

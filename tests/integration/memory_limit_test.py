@@ -46,8 +46,7 @@ class MemoryLimit(harness.StarlingTest):
         ports = harness.free_ports(1 + replicas)
         servers = [self.start("starling-ps", *self.flags(ports, replicas, f"{limit_mib}M"),
                               "--task-index", i, env=self.env(reactors)) for i in range(1 + replicas)]
-        for server in servers:
-            server.wait_line("ready")
+        harness.wait_lines(servers, "ready")
         with memory_load.Watch(servers) as watch:
             load = memory_load.Load(f"127.0.0.1:{ports[0]}", SEED)
             held = load.on_all(load.fill)

@@ -122,8 +122,7 @@ class Job(Metrics):
         servers = self.cluster.ps
         running = self.scrape_until(servers, self.is_running)
         self.job.open_gate()
-        for worker in workers:
-            self.assertEqual(worker.wait(), 0, worker.output)
+        self.end_well(workers)
         clients = [Page(pathlib.Path(self.pages, str(task)).read_text(encoding="utf-8")) for task in range(WORKERS)]
         for page in running + clients:
             self.expect_valid(page)

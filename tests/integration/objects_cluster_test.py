@@ -40,8 +40,7 @@ class Cluster(objects_test.ObjectsTest):
                               "--task-index", i, "--reactors", shards // servers, "--objects", names[i],
                               "--catalogue", catalogue, "--objects-memory", "64M", *extra)
                    for i in range(servers)]
-        for server in servers:
-            server.wait_line("ready")
+        harness.wait_lines(servers, "ready")
         return servers, hosts, catalogue
 
     def start_sums(self, hosts, consistency, *extra):
@@ -49,14 +48,12 @@ class Cluster(objects_test.ObjectsTest):
         workers = [self.start("sum_worker", "--coordinator", hosts[0], "--task-index", i, "--workers", self.WORKERS,
                               "--consistency", consistency, "--timeout-ms", 60000, "--record", self.path(f"record{i}"),
                               "--gate", self.path("gate"), *extra) for i in range(self.WORKERS)]
-        for worker in workers:
-            worker.wait_line("begins with iteration")
+        harness.wait_lines(workers, "begins with iteration")
         return workers
 
     def end_sums(self, workers):
         self.file("gate", "")
-        for worker in workers:
-            self.assertEqual(worker.wait(), 0, worker.output)
+        self.end_well(workers)
 
     def publish(self, catalogue, name="model", tables="sum,sgd", shards=SHARDS):
         """Publishes and gets tables; returns {(table, shard): {key: row}}."""
@@ -88,8 +85,7 @@ class Tables(Cluster):
     def test_rows_of_a_job_that_stands_still(self):
         servers, hosts, catalogue = self.start_cluster()
         workers = self.start_sums(hosts, "bsp", "--iterations", 9)
-        for worker in workers:
-            worker.wait_line("iteration 0")
+        harness.wait_lines(workers, "iteration 0")
         expected = sum(1 + (i + w) % 7 for i in range(8) for w in range(self.WORKERS))
         sums = set()
         while sums != {expected}:  # the workers wait with their last iteration
@@ -116,8 +112,7 @@ class Tables(Cluster):
         """Sums of versions that are published while workers add."""
         servers, hosts, catalogue = self.start_cluster()
         workers = self.start_sums(hosts, consistency, "--iterations", 1000000, "--pause-ms", pause_ms)
-        for worker in workers:
-            worker.wait_line("iteration 8")
+        harness.wait_lines(workers, "iteration 8")
         found = [self.sums(self.publish(catalogue)[1]) for _ in range(4)]
         for worker in workers:
             worker.end()
@@ -140,8 +135,7 @@ class Replicas(Cluster):
         servers, hosts, catalogue = self.start_cluster("--replicas", "1", "--lease", "5s")
         servers[0].wait_line("ps/0 has the backups of the shards of ps/1: they are in sync")
         workers = self.start_sums(hosts, "bsp", "--iterations", 9)
-        for worker in workers:
-            worker.wait_line("iteration 0")
+        harness.wait_lines(workers, "iteration 0")
         servers[1].signal(signal.SIGKILL)
         servers[1].wait()
         while "model@" not in self.run_to_end("starling-objects", "put", "model", "--tables", "sum", "--catalogue",

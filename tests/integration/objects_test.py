@@ -543,8 +543,7 @@ class Agent(ObjectsTest):
         first = self.put(catalogue, "m@1", self.file("f", b"first"))
         agent = self.agent(catalogue, name, "--keep", "m")
         readers = [self.watch(catalogue, name) for _ in range(2)]
-        for reader in readers:
-            reader.wait_line("m@1")
+        harness.wait_lines(readers, "m@1")
         self.kill(readers[1])
         self.kill(agent)
         agent = self.agent(catalogue, name, "--follow", "m,n")

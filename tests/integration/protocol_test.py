@@ -42,8 +42,7 @@ class ClusterTest(harness.StarlingTest):
         these clients, which send no heartbeats, is silent."""
         self.servers, flags = self.start_ps(ps_count, worker_count, extra=["--lease", lease_s, *extra],
                                             env={"NETWORK_PS_CORE_NUMBER": str(reactors)})
-        for server in self.servers:
-            server.wait_line("ready")
+        harness.wait_lines(self.servers, "ready")
         self.coordinator = "tcp://" + flags[1].split(",")[0]
         return self.coordinator
 

@@ -123,8 +123,7 @@ class TrainingTest(RdmaTest):
         trust = [] if "STARLING_SECRET_FILE" in ps_env else ["--insecure"]
         servers = [self.start("starling-ps", *flags, "--job-name", "ps", "--task-index", i, *trust,
                               *extra, env=ps_env) for i in range(ps_count)]
-        for server in servers:
-            server.wait_line("ready")
+        harness.wait_lines(servers, "ready")
         args = [*data, "--consistency", consistency, "--report", self.report, *extra]
         return servers, self.start_workers(flags, workers, args, env=env)
 
@@ -162,8 +161,7 @@ class Training(TrainingTest):
     def test_ps_drains_under_load(self):
         data = self.click_log(rows=1000, epochs=100000) + ["--timeout", "6"]
         servers, workers = self.begin(data, endpoint_rdma, "asp", workers=2)
-        for worker in workers:
-            worker.wait_line("loss")
+        harness.wait_lines(workers, "loss")
         for server in servers:
             server.signal(signal.SIGTERM)
         for server in servers:
@@ -227,14 +225,12 @@ class FaultsTest(RdmaTest):
     def begin(self, consistency="asp", count=4, pause_ms=30, **options):
         """Workers, all of them in the middle of a job over RDMA, of which none ends before end()."""
         cluster = RdmaCluster(self, lease_s=60, proxied=False, extra=["--insecure"])
-        for ps in cluster.ps:
-            ps.wait_line("ready")
+        harness.wait_lines(cluster.ps, "ready")
         job = sum_job.SumJob(self, cluster, consistency, pause_ms=pause_ms, gated=True, flags=["--no-shm"],
                              **options)
         workers = [job.start(index) for index in range(count)]
         self.wait_connected(cluster.ps, 2 * count)
-        for worker in workers:
-            worker.wait_line("iteration 0")
+        harness.wait_lines(workers, "iteration 0")
         return cluster, job, workers
 
     def end(self, cluster, job, workers, restarted=()):
@@ -255,15 +251,13 @@ class FaultsTest(RdmaTest):
         """The port goes down, and the device away, which does not wait for the processes' end. All
         go on over TCP."""
         set_link("down")
-        for worker in workers:
-            worker.wait_line("over tcp://")
+        harness.wait_lines(workers, "over tcp://")
         delete_device()
 
     def bring_device_back(self, cluster):
         set_link("up")
         add_device()
-        for ps in cluster.ps:
-            ps.wait_line("rdma: listening on")
+        harness.wait_lines(cluster.ps, "rdma: listening on")
 
 
 class Faults(FaultsTest):
@@ -284,8 +278,7 @@ class Faults(FaultsTest):
             # On a loaded machine ps/0 may miss a deadline, too.
             worker.wait_line("failed: deadline: ps/1 shard 0")
         cluster.ps[1] = cluster.start_ps(1)
-        for worker in workers:
-            worker.wait_line("the server was restarted: its tables began anew")
+        harness.wait_lines(workers, "the server was restarted: its tables began anew")
         self.end(cluster, job, workers, restarted=(1,))
 
     def test_device_goes_and_comes_back(self):
@@ -304,8 +297,7 @@ class MoreFaults(FaultsTest):
         """Whose connections by RDMA are all well."""
         cluster, job, workers = self.begin(iterations=200)
         delete_device()
-        for worker in workers:
-            worker.wait_line("over tcp://")
+        harness.wait_lines(workers, "over tcp://")
         self.bring_device_back(cluster)
         self.assertEqual(self.end(cluster, job, workers), 4 * job.iterations)
 
@@ -314,8 +306,7 @@ class MoreFaults(FaultsTest):
         cluster, job, workers = self.begin(iterations=240, pause_ms=500)
         self.lose_device(workers)
         self.bring_device_back(cluster)
-        for worker in workers:
-            worker.wait_line("the preferred path works again")
+        harness.wait_lines(workers, "the preferred path works again")
         self.wait_connected(cluster.ps, 16)
         self.assertEqual(self.end(cluster, job, workers), 4 * job.iterations)
 

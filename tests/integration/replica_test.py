@@ -38,8 +38,7 @@ class ReplicaTest(harness.StarlingTest):
         self.cluster = sum_job.Cluster(self, ps_count=ps_count, worker_count=worker_count,
                                        lease_s=LEASE_S, reactors=reactors, proxied=False,
                                        extra=["--replicas", 1, *extra])
-        for ps in self.cluster.ps:
-            ps.wait_line("ready")
+        harness.wait_lines(self.cluster.ps, "ready")
         self.in_sync = 0
         self.wait_in_sync(ps_count)
 
@@ -282,8 +281,7 @@ class Checkpoints(ReplicaTest):
         self.cluster.ps[2] = self.cluster.start_ps(2)
         self.cluster.ps[2].wait_line("shard 1: checkpoint 1 is restored")
         self.job.open_gate()
-        for worker in self.workers:
-            self.assertEqual(worker.wait(), 0, worker.output)
+        self.end_well(self.workers)
         self.job.check(restarted={1}, held=held)
         self.assertEqual(self.ask(), 2)
 
