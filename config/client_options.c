@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/settings_cli.h"
 #include "core/log.h"
 #include "core/struct_size.h"
 
@@ -52,7 +53,7 @@ static int read_settings(struct sl_client_settings *owned, int argc, char **argv
 {
     struct sl_settings *settings = &owned->settings;
     const struct sl_cli cli = {.dashes = DASHES};
-    int err = sl_settings_read(SL_PROGRAM_CLIENT, 1, cli, argc, argv, settings, reason);
+    int err = sl_settings_cli_read(SL_PROGRAM_CLIENT, 1, cli, argc, argv, settings, reason);
     if (err != 0) {
         return err;
     }

@@ -14,7 +14,8 @@
 
 #define LINE_ACCEPTED "accepts KEY = VALUE, [SECTION], or a comment that begins with ; or #"
 
-static const char *const sections[] = {"all", "server", "worker", "launch"};
+static const char *const sections[] = {"all",     "server",  "worker",       "launch",
+                                       "objects", "gateway", "serve-worker", "deploy"};
 #define SECTIONS (sizeof sections / sizeof sections[0])
 
 #define KEYS_MAX 1000 /* bounds the search for one that is given twice */
@@ -50,7 +51,9 @@ static void enter_section(struct parser *parser, const char *line)
     }
     rest += strspn(rest, " \t\r\n");
     if (parser->section == NULL || line[1 + length] != ']' || strchr(";#", *rest) == NULL) {
-        refuse(parser, "unknown section %.*s: accepts [all], [server], [worker], [launch]",
+        refuse(parser,
+               "unknown section %.*s: accepts [all], [server], [worker], [launch], [objects], "
+               "[gateway], [serve-worker], [deploy]",
                (int)strcspn(line, "\r\n"), line);
     }
 }

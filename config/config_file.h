@@ -1,6 +1,6 @@
 /* A configuration file holds options of several programs as keys:
  *
- *     [all]                      ; also [server], [worker], [launch]
+ *     [all]                      ; also [server], [worker], [launch], [objects] and others
  *     secret-file = /etc/starling/secret
  *     [worker]
  *     data = part-1
@@ -22,7 +22,7 @@
 
 /* A value. A list has one entry for each item. */
 struct sl_config_entry {
-    const char *section; /* one of the four */
+    const char *section; /* a constant */
     const char *key, *value;
     uint32_t line;
     bool continues; /* the line is indented: one more item of the key before */

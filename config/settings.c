@@ -25,8 +25,13 @@ enum {
     W = SL_PROGRAM_WORKER,
     L = SL_PROGRAM_LAUNCH,
     D = SL_PROGRAM_DOCTOR,
-    A = SL_PROGRAM_AGENT,
+    O = SL_PROGRAM_OBJECTS,
     C = SL_PROGRAM_CLIENT,
+    G = SL_PROGRAM_GATEWAY,
+    S = SL_PROGRAM_SERVE_WORKER,
+    Y = SL_PROGRAM_DEPLOY,
+    CATALOGUE = O | G | Y,  /* programs with the catalogue of objects */
+    ENGINE = CATALOGUE | S, /* programs with an engine */
     LOCAL = 16,
     OWN = 128 /* of starling-worker, not of every client */
 };
@@ -98,7 +103,7 @@ struct row {
 /* A heading; its programs are those of the rows below it. */
 #define SECTION(title)                                                                             \
     {                                                                                              \
-        P | W | L | D, 0,                                                                          \
+        P | W | L | D | ENGINE, 0,                                                                 \
         {                                                                                          \
             .kind = SL_CLI_SECTION, .name = (title)                                                \
         }                                                                                          \
@@ -166,10 +171,12 @@ static const struct row rows[] = {
         .help = "File with user:password of etcd in its first line, mode 0600."),
 
     SECTION("Configuration"),
-    ROW(P | W | L | D, flags.config, STRING, .name = "config", .no_key = true, .metavar = "FILE",
-        .help = "File with options as keys, in the sections [all], [server], [worker] and "
-                "[launch]. Flags and variables have precedence over it."),
-    ROW(P | W | L | D | OWN, flags.shows_config, BOOL, .name = "show-config", .no_key = true,
+    ROW(P | W | L | D | ENGINE, flags.config, STRING, .name = "config", .no_key = true,
+        .metavar = "FILE",
+        .help = "File with options as keys, in the section [all] and the program's own. Flags and "
+                "variables have precedence over it."),
+    ROW(P | W | L | D | ENGINE | OWN, flags.shows_config, BOOL, .name = "show-config",
+        .no_key = true,
         .help = "Print the value of every option with its source, as a configuration file, and "
                 "exit."),
 
@@ -221,9 +228,12 @@ static const struct row rows[] = {
                 "backup is promoted when the server expires."),
     ROW(P | W, checksum, BOOL, .name = "checksum",
         .help = "Add a CRC-32C to every frame that this process sends."),
-    ROW(P | W, log_level, LOG, .name = "log", .refuses_empty = true, .preset = "info",
+    ROW(P | W | S, log_level, LOG, .name = "log", .refuses_empty = true, .preset = "info",
         .help = "Least level of the log lines: debug, info, warn, error or off."),
-    ROW(P | W, log_format, CHOICE, .name = "log-format", .preset = "text", .choices = "text|json",
+    ROW(CATALOGUE, log_level, LOG, .name = "log", .refuses_empty = true, .preset = "warn",
+        .help = "Least level of the log lines: debug, info, warn, error or off."),
+    ROW(P | W | ENGINE, log_format, CHOICE, .name = "log-format", .preset = "text",
+        .choices = "text|json",
         .help = "Form of the log lines: text, or json with one object a line."),
 
     SECTION("Transports"),
@@ -283,23 +293,23 @@ static const struct row rows[] = {
                 "servers may have --insecure instead."),
 
     SECTION("Security"),
-    ROW(P | W | L | A, flags.security.secret_file, PARSED, .name = "secret-file",
+    ROW(P | W | L | ENGINE, flags.security.secret_file, PARSED, .name = "secret-file",
         .refuses_empty = true, .parse = parse_path,
         .accepts = "the path of a file; unset it for a cluster without a secret", .metavar = "FILE",
         .help = "File with the cluster's secret, 16 to 1024 bytes, readable by its owner only; the "
                 "same for all processes."),
-    ROW(P | L | A, insecure, BOOL, .name = "insecure",
+    ROW(P | L | ENGINE, insecure, BOOL, .name = "insecure",
         .help = "Listen on a network without a secret: everyone who reaches the endpoints can read "
                 "and change the parameters."),
-    ROW(P | W | L | A, flags.security.tls_cert, STRING, .name = "tls-cert", .metavar = "FILE",
+    ROW(P | W | L | ENGINE, flags.security.tls_cert, STRING, .name = "tls-cert", .metavar = "FILE",
         .help = "Encrypt every connection with TLS: this process's certificate in PEM, with its "
                 "chain. Needs --tls-key and --tls-ca."),
-    ROW(P | W | L | A, flags.security.tls_key, STRING, .name = "tls-key", .metavar = "FILE",
+    ROW(P | W | L | ENGINE, flags.security.tls_key, STRING, .name = "tls-key", .metavar = "FILE",
         .help = "The certificate's private key in PEM."),
-    ROW(P | W | L | A, flags.security.tls_ca, STRING, .name = "tls-ca", .metavar = "FILE",
+    ROW(P | W | L | ENGINE, flags.security.tls_ca, STRING, .name = "tls-ca", .metavar = "FILE",
         .help = "Certificates in PEM of the authorities that signed the certificates of all "
                 "processes."),
-    ROW(P | W | L | A, flags.security.tls_name, STRING, .name = "tls-name", .metavar = "NAME",
+    ROW(P | W | L | ENGINE, flags.security.tls_name, STRING, .name = "tls-name", .metavar = "NAME",
         .help = "Name that the certificate of every server must have. Default: the host that the "
                 "process connects to."),
 
@@ -339,11 +349,19 @@ static const struct row rows[] = {
     ROW(P, objects.name, STRING, .name = "objects", .metavar = "HOST:PORT",
         .help = "Store objects and serve them at this address; port 0: a free one. Without it, "
                 "this process takes no part in objects."),
-    ROW(P | W | L | A, objects.catalogue, PARSED, .name = "catalogue",
+    ROW(P | W | L, objects.catalogue, PARSED, .name = "catalogue",
         .aliases = "STARLING_OBJECTS_CATALOGUE", .parse = parse_path,
         .accepts = "an address, HOST:PORT", .metavar = "HOST:PORT",
         .help = "Address of the catalogue of objects. Default: the --objects address of the "
                 "process that hosts the coordinator, which other servers must name here."),
+    ROW(CATALOGUE, objects.catalogue, PARSED, .name = "catalogue",
+        .aliases = "STARLING_OBJECTS_CATALOGUE", .parse = parse_path,
+        .accepts = "an address, HOST:PORT", .metavar = "HOST:PORT",
+        .help = "Address of the catalogue, which starling-objects serve prints. Default: what the "
+                "etcd of --metadata says."),
+    ROW(CATALOGUE, objects.metadata, STRING, .name = "metadata", .metavar = "ADDRESS",
+        .help = "Where processes find each other: P2PHANDSHAKE (the name is the address, the "
+                "default), etcd://HOST:PORT,... or http://HOST:PORT/PATH."),
     ROW(W, objects.agent, STRING, .name = "objects-agent", .metavar = "NAME",
         .help = "Agent of this host that views of objects are in: its --agent-name."),
     ROW(P | L, objects.memory_bytes, PARSED, .name = "objects-memory", .preset = "1G",
@@ -413,10 +431,19 @@ static bool is_of(const struct row *row, enum sl_program program)
 /* A launcher acts by settings of its servers. */
 static const char *const *sections_of(enum sl_program program)
 {
-    static const char *const server[] = {"server", "all", NULL};
-    static const char *const worker[] = {"worker", "all", NULL};
-    static const char *const launch[] = {"launch", "server", "all", NULL};
-    return program == SL_PROGRAM_LAUNCH ? launch : (program & (W | C)) != 0 ? worker : server;
+    static const struct {
+        uint32_t programs;
+        const char *sections[4];
+    } sections[] = {
+        {P | D, {"server", "all"}}, {W | C, {"worker", "all"}}, {L, {"launch", "server", "all"}},
+        {O, {"objects", "all"}},    {G, {"gateway", "all"}},    {S, {"serve-worker", "all"}},
+        {Y, {"deploy", "all"}},
+    };
+    uint32_t i = 0;
+    while ((sections[i].programs & program) == 0) {
+        i++;
+    }
+    return sections[i].sections;
 }
 
 uint32_t sl_settings_options(enum sl_program program, uint32_t core_count,
@@ -697,19 +724,6 @@ int sl_settings_resolve(enum sl_program program, const struct sl_cli *cli,
     return err;
 }
 
-int sl_settings_read(enum sl_program program, uint32_t core_count, struct sl_cli cli, int argc,
-                     char **argv, struct sl_settings *settings, struct sl_reason *reason)
-{
-    struct sl_cli_option options[SL_SETTINGS_OPTIONS_MAX];
-    struct sl_cli_given given[SL_SETTINGS_OPTIONS_MAX];
-    cli.option_count = sl_settings_options(program, core_count, settings, options);
-    cli.options = options;
-    cli.given = given;
-    cli.file = &settings->cli_file;
-    const int result = sl_cli_parse(&cli, argc, argv, reason);
-    return result != SL_CLI_RUN ? result : sl_settings_resolve(program, &cli, settings, reason);
-}
-
 static const char *unless_empty(const char *text)
 {
     return text[0] == '\0' ? NULL : text;
@@ -753,6 +767,12 @@ void sl_settings_client(const struct sl_settings *settings, struct sl_client_opt
         .protocol = (enum sl_protocol)settings->client.protocol,
         .start_timeout_ms = (uint32_t)(settings->times.start_timeout_ns / SL_CLOCK_NS_PER_MS),
     };
+}
+
+void sl_settings_log_setup(const struct sl_settings *settings, const char *name)
+{
+    sl_log_setup(settings->log_level, name);
+    sl_log_set_json(settings->log_format == SL_SETTINGS_LOG_JSON);
 }
 
 void sl_settings_log(const struct sl_settings *settings)

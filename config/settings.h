@@ -27,10 +27,13 @@ enum sl_program {
     SL_PROGRAM_WORKER = 2, /* and programs of libstarling_kv, which have variables only */
     SL_PROGRAM_LAUNCH = 4,
     SL_PROGRAM_DOCTOR = 8,
-    SL_PROGRAM_AGENT = 32, /* of objects; it has options of its own for these rows */
+    SL_PROGRAM_OBJECTS = 32, /* commands of starling-objects; among them the agent */
     /* Any program with the client library: the rows of workers, and rows of its own, with the flag
      * --starling-NAME. */
     SL_PROGRAM_CLIENT = 64,
+    SL_PROGRAM_GATEWAY = 256, /* of starling-serve, as the next ones */
+    SL_PROGRAM_SERVE_WORKER = 512,
+    SL_PROGRAM_DEPLOY = 1024,
 };
 
 #define SL_SETTINGS_OPTIONS_MAX 80
@@ -54,6 +57,7 @@ struct sl_settings_flags {
 struct sl_objects_settings {
     const char *name;      /* of this process's engine; NULL: it takes no part in objects */
     const char *catalogue; /* address of its host; NULL: not given. Also of workers */
+    const char *metadata;  /* where engines find each other; NULL: not given */
     const char *agent;     /* name of the agent of this host; NULL: not given. Not of servers */
     const char *directory; /* of a server; NULL: objects are in memory only */
     size_t memory_bytes, rate_bytes;
@@ -124,15 +128,13 @@ uint32_t sl_settings_options(enum sl_program program, uint32_t core_count,
 int sl_settings_resolve(enum sl_program program, const struct sl_cli *cli,
                         struct sl_settings *settings, struct sl_reason *reason);
 
-/* Both, for a program without options of its own. Returns as sl_cli_parse. *settings needs fini
- * after an error too. */
-int sl_settings_read(enum sl_program program, uint32_t core_count, struct sl_cli cli, int argc,
-                     char **argv, struct sl_settings *settings, struct sl_reason *reason);
-
 /* Fills the options of a client that the settings of a worker determine: all but `coordinator`
  * (sl_cluster_places); of a worker also without `protocol` and `start_timeout_ms`. They point into
  * *settings. */
 void sl_settings_client(const struct sl_settings *settings, struct sl_client_options *out);
+
+/* Sets level and form of the log lines of the process, which has this name in them. */
+void sl_settings_log_setup(const struct sl_settings *settings, const char *name);
 
 /* Logs which files without a name on the command line were read: an endpoint map. */
 void sl_settings_log(const struct sl_settings *settings);

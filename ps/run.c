@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/settings_cli.h"
 #include "core/log.h"
 #include "net/dpdk/device_list.h"
 #include "net/trace.h"
@@ -23,8 +24,7 @@ static void name_log(const struct sl_settings *settings)
     } else if (cluster->task != SL_CLUSTER_TASK_ANY) {
         (void)snprintf(name, sizeof name, "ps/%u", cluster->task_index);
     }
-    sl_log_setup(settings->log_level, name);
-    sl_log_set_json(settings->log_format == SL_SETTINGS_LOG_JSON);
+    sl_settings_log_setup(settings, name);
     sl_settings_log(settings);
     sl_trace_set(settings->dmlc.trace);
 }
@@ -37,8 +37,8 @@ static int read_settings(const char *program, int argc, char **argv, struct sl_s
         .summary = "Holds shards of the parameters and serves them to workers.",
         .usage = "[options] | doctor [options] | agent [options]",
     };
-    return sl_settings_read(SL_PROGRAM_PS, sl_topology_core_count(), cli, argc, argv, settings,
-                            reason);
+    return sl_settings_cli_read(SL_PROGRAM_PS, sl_topology_core_count(), cli, argc, argv, settings,
+                                reason);
 }
 
 /* Fills the options, which point into *run. */

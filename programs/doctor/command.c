@@ -5,12 +5,10 @@
 #include <unistd.h>
 
 #include "config/endpoint_map.h"
-#include "config/settings.h"
+#include "config/settings_cli.h"
 #include "core/log.h"
 #include "programs/doctor/doctor.h"
 #include "reactor/topology.h"
-
-#define OWN_OPTIONS 2
 
 /* Index into the choices of --transport. */
 enum transport_choice { TRANSPORT_AUTO, TRANSPORT_FIRST };
@@ -165,7 +163,7 @@ static int fill_options(struct sources *sources, struct sl_reason *reason)
 /* Parses the command line. Returns as sl_cli_parse. */
 static int parse(int argc, char **argv, struct sources *sources, struct sl_reason *reason)
 {
-    struct sl_cli_option options[OWN_OPTIONS + SL_SETTINGS_OPTIONS_MAX] = {
+    const struct sl_cli_option options[] = {
         SL_CLI_OPTION(
             CHOICE, &sources->transport, .name = "transport", .choices = "auto|tcp|shm|rdma|dpdk",
             .help =
@@ -174,22 +172,20 @@ static int parse(int argc, char **argv, struct sources *sources, struct sl_reaso
         SL_CLI_OPTION(BOOL, &sources->options.json, .name = "json",
                       .help = "Print one JSON object instead of lines."),
     };
-    struct sl_cli_given given[OWN_OPTIONS + SL_SETTINGS_OPTIONS_MAX];
-    const struct sl_cli cli = {
+    const struct sl_cli own = {
         .program = "starling-ps doctor",
         .summary = "Checks whether this host can run a server, and reports what is missing.",
         .usage = "[options]",
         .options = options,
-        .option_count =
-            OWN_OPTIONS + sl_settings_options(SL_PROGRAM_DOCTOR, sl_topology_core_count(),
-                                              &sources->settings, options + OWN_OPTIONS),
-        .given = given,
-        .file = &sources->settings.cli_file,
+        .option_count = sizeof options / sizeof options[0],
     };
-    const int result = sl_cli_parse(&cli, argc, argv, reason);
+    struct sl_settings_cli all;
+    sl_settings_cli_init(SL_PROGRAM_DOCTOR, sl_topology_core_count(), &own, &sources->settings,
+                         &all);
+    const int result = sl_cli_parse(&all.cli, argc, argv, reason);
     return result != SL_CLI_RUN
                ? result
-               : sl_settings_resolve(SL_PROGRAM_DOCTOR, &cli, &sources->settings, reason);
+               : sl_settings_resolve(SL_PROGRAM_DOCTOR, &all.cli, &sources->settings, reason);
 }
 
 static void free_sources(struct sources *sources)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/settings_cli.h"
 #include "core/limits.h"
 #include "core/log.h"
 #include "programs/launch/completion.h"
@@ -114,8 +115,6 @@ static const struct sl_cli_option table[] = {
                   .help = "Longest time for a process to exit before it is killed."),
 };
 
-#define OWN_OPTIONS (sizeof table / sizeof table[0])
-
 /* Secrets and keys are read only if the job runs on this host: they must be here then. */
 static int check_security(struct sl_reason *reason)
 {
@@ -205,28 +204,23 @@ static uint32_t core_count(void)
 /* Parses the flags and checks them. Returns as sl_cli_parse. */
 static int parse(int argc, char **argv, struct sl_reason *reason)
 {
-    static struct sl_cli_option all[OWN_OPTIONS + SL_SETTINGS_OPTIONS_MAX];
-    static struct sl_cli_given given[OWN_OPTIONS + SL_SETTINGS_OPTIONS_MAX];
-    memcpy(all, table, sizeof table);
-    options.core_count = core_count();
-    const uint32_t shared = sl_settings_options(SL_PROGRAM_LAUNCH, options.core_count,
-                                                &options.settings, all + OWN_OPTIONS);
-    options.ps.reactors = options.settings.reactors.count;
-    const struct sl_cli cli = {
+    static struct sl_settings_cli all;
+    const struct sl_cli own = {
         .program = "starling-launch",
         .summary = "Starts a Starling job, supervises it, and ends it.",
         .usage = "[options] -- COMMAND [ARG...]\n"
                  "       starling-launch [options] [-- arguments of starling-worker]",
-        .options = all,
-        .option_count = (uint32_t)OWN_OPTIONS + shared,
-        .given = given,
-        .file = &options.settings.cli_file,
+        .options = table,
+        .option_count = sizeof table / sizeof table[0],
     };
-    int result = sl_cli_parse(&cli, argc, argv, reason);
+    options.core_count = core_count();
+    sl_settings_cli_init(SL_PROGRAM_LAUNCH, options.core_count, &own, &options.settings, &all);
+    options.ps.reactors = options.settings.reactors.count;
+    int result = sl_cli_parse(&all.cli, argc, argv, reason);
     if (result == SL_CLI_RUN) {
-        result = check(&cli, reason);
+        result = check(&all.cli, reason);
     }
-    return result != SL_CLI_RUN ? result : sl_plan_flags(&cli, &options, reason);
+    return result != SL_CLI_RUN ? result : sl_plan_flags(&all.cli, &options, reason);
 }
 
 int main(int argc, char **argv)

@@ -173,7 +173,7 @@ int sl_plan_flags(const struct sl_cli *cli, struct sl_launch_options *options,
                       ? sl_worker_variables_append_flag(&options->worker.flags, option, given->text)
                       : append_flag(&options->worker.flags, passed, given->text);
         }
-        if (err == 0 && is_shared && (programs & SL_PROGRAM_AGENT) != 0) {
+        if (err == 0 && is_shared && (programs & SL_PROGRAM_OBJECTS) != 0) {
             err = append_flag(&options->agent_flags, passed, given->text);
         }
     }

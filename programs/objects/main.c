@@ -10,9 +10,8 @@
 
 #include <starling_objects.h>
 
-#include "config/cli.h"
 #include "config/number.h"
-#include "config/security.h"
+#include "config/settings_cli.h"
 #include "core/clock.h"
 #include "core/end_signals.h"
 #include "core/limits.h"
@@ -29,10 +28,10 @@
 #define KEPT_MS    10000 /* then the log says what is waited for */
 
 static struct {
-    const char *catalogue, *name, *metadata, *endpoints, *tables;
+    const char *name, *endpoints, *tables;
     uint64_t timeout_ns;
     size_t rate_bytes;
-    bool json, insecure, as_bytes, staleness, followers;
+    bool json, as_bytes, staleness, followers;
     const char *directory, *host;
     bool agent;
     const char *agent_name, *follow, *keep;
@@ -40,11 +39,9 @@ static struct {
     size_t pool_bytes;
     uint32_t keep_versions, replicas;
     int origin; /* index of "caller|host|ps" */
-    enum sl_log_level log_level;
-    struct sl_security_flags security;
-} flags = {.timeout_ns = 60 * SL_CLOCK_NS_PER_S,
-           .pin_warn_ns = 600 * SL_CLOCK_NS_PER_S,
-           .log_level = SL_LOG_WARN};
+} flags;
+
+static struct sl_settings settings;
 
 /* Names of --follow or --keep, with commas between them; zero at first. They outlive the node. */
 static struct names {
@@ -72,21 +69,15 @@ struct command {
 };
 
 static const struct sl_cli_option options[] = {
-    SL_CLI_OPTION(STRING, &flags.catalogue, .name = "catalogue",
-                  .variable = "STARLING_OBJECTS_CATALOGUE", .metavar = "HOST:PORT",
-                  .help = "Address of the catalogue, which starling-objects serve prints. Default: "
-                          "what the etcd of --metadata says."),
     SL_CLI_OPTION(STRING, &flags.name, .name = "name", .metavar = "HOST:PORT",
                   .help = "Where this process listens; port 0: a free one. Default: on loopback if "
                           "the catalogue is there, else this host's address."),
-    SL_CLI_OPTION(STRING, &flags.metadata, .name = "metadata", .metavar = "ADDRESS",
-                  .help = "Where processes find each other: P2PHANDSHAKE (the name is the address, "
-                          "the default), etcd://HOST:PORT,... or http://HOST:PORT/PATH."),
     SL_CLI_OPTION(STRING, &flags.endpoints, .name = "endpoints", .metavar = "URI,...",
                   .help = "Transports, such as tcp://10.0.0.1:0 for TCP alone. Default: shared "
                           "memory, RDMA and TCP."),
     SL_CLI_OPTION(DURATION, &flags.timeout_ns, .name = "timeout", .metavar = "TIME", .least = 0.001,
-                  .most = 3600, .help = "Deadline of a request, and of all of a get. Default: 60s"),
+                  .most = 3600, .preset = "60s",
+                  .help = "Deadline of a request, and of all of a get."),
     SL_CLI_OPTION(CHOICE, &flags.origin, .name = "origin", .choices = "caller|host|ps",
                   .help = "Of put: caller: serve from the memory that the files were read into; "
                           "host: from the node's pool, after a copy; ps: keepers store and serve "
@@ -110,9 +101,9 @@ static const struct sl_cli_option options[] = {
                   .help = "Of serve --agent: as --follow, and keep the newest version in memory. "
                           "The address is printed when those that exist are there."),
     SL_CLI_OPTION(DURATION, &flags.pin_warn_ns, .name = "pin-warn", .metavar = "TIME", .least = 0,
-                  .most = 1e9,
+                  .most = 1e9, .preset = "600s",
                   .help = "Of serve --agent: warn of a view that a process keeps open for so long. "
-                          "0: never. Default: 600s."),
+                          "0: never."),
     SL_CLI_OPTION(STRING, &flags.host, .name = "host", .metavar = "LABEL",
                   .help = "Processes with the same label are on one host. For tests: by default "
                           "the kernel tells."),
@@ -136,9 +127,6 @@ static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(BOOL, &flags.followers, .name = "followers",
                   .help = "Of stat: show also who follows the name, and the version in use there."),
     SL_CLI_OPTION(BOOL, &flags.json, .name = "json", .help = "Print a JSON object a line."),
-    SL_SECURITY_OPTIONS(&flags.security, &flags.insecure),
-    SL_CLI_OPTION(LOG, &flags.log_level, .variable = "STARLING_LOG",
-                  .help = "Least level of log lines. Default: warn."),
 };
 
 /* The text of the library's last error. */
@@ -162,7 +150,8 @@ static sigset_t end_signals(int how)
 /* False: --metadata names no etcd, which could name the catalogue. */
 static bool parse_store(struct sl_metastore_address *store)
 {
-    return flags.metadata != NULL && sl_metastore_address_parse(flags.metadata, store, NULL) == 0 &&
+    return settings.objects.metadata != NULL &&
+           sl_metastore_address_parse(settings.objects.metadata, store, NULL) == 0 &&
            store->kind == SL_METASTORE_ADDRESS_ETCD;
 }
 
@@ -170,7 +159,7 @@ static bool parse_store(struct sl_metastore_address *store)
 static const char *default_name(void)
 {
     struct sl_metastore_address store;
-    const bool is_local = flags.catalogue == NULL &&
+    const bool is_local = settings.objects.catalogue == NULL &&
                           (!parse_store(&store) || sl_metastore_address_is_loopback(&store));
     return is_local ? "127.0.0.1:0" : NULL;
 }
@@ -196,15 +185,16 @@ static int split(const char *flag, const char *text, struct names *out, struct s
 static int make_setup(struct run *run, struct sl_objects_setup *out)
 {
     const char *agent = flags.agent_name != NULL ? flags.agent_name : SL_OBJECTS_LOCAL_DEFAULT;
-    *out = (struct sl_objects_setup){.is_keeper = flags.directory != NULL &&
-                                                  (!flags.agent || flags.catalogue == NULL),
-                                     .agent = flags.agent ? agent : NULL,
-                                     .follow = follow.items,
-                                     .keep = keep.items,
-                                     .pin_warn_ns = flags.pin_warn_ns,
-                                     .directory = flags.directory,
-                                     .keep_versions = flags.keep_versions,
-                                     .replicas = flags.replicas};
+    *out =
+        (struct sl_objects_setup){.is_keeper = flags.directory != NULL &&
+                                               (!flags.agent || settings.objects.catalogue == NULL),
+                                  .agent = flags.agent ? agent : NULL,
+                                  .follow = follow.items,
+                                  .keep = keep.items,
+                                  .pin_warn_ns = flags.pin_warn_ns,
+                                  .directory = flags.directory,
+                                  .keep_versions = flags.keep_versions,
+                                  .replicas = flags.replicas};
     int err = split("follow", flags.follow, &follow, &run->reason);
     err = err != 0 ? err : split("keep", flags.keep, &keep, &run->reason);
     if (err == 0 && follow.count + keep.count > LENGTH(keep.items)) {
@@ -238,22 +228,18 @@ static int make_setup(struct run *run, struct sl_objects_setup *out)
 /* pool_bytes: 0: the default. */
 static int objects_main_start_node(struct run *run, uint64_t pool_bytes)
 {
-    struct sl_security security;
+    struct sl_transfer_options engine;
     struct sl_objects_setup setup;
     int err = make_setup(run, &setup);
-    err = err != 0 ? err : sl_security_resolve(&flags.security, &security, &run->reason);
+    err = err != 0 ? err : sl_settings_cli_engine(&settings, &engine, &run->reason);
     if (err != 0) {
         return err;
     }
-    struct sl_transfer_options engine;
-    sl_security_engine(&security, &engine);
     engine.name = flags.name != NULL ? flags.name : default_name();
-    engine.metadata = flags.metadata;
     engine.endpoints = flags.endpoints;
-    engine.insecure = flags.insecure;
     const struct sl_objects_options node = {.struct_size = sizeof node,
                                             .engine_options = &engine,
-                                            .catalogue = flags.catalogue,
+                                            .catalogue = settings.objects.catalogue,
                                             .agent = flags.agent ? NULL : flags.agent_name,
                                             .host = flags.host,
                                             .pool_bytes = pool_bytes,
@@ -261,7 +247,7 @@ static int objects_main_start_node(struct run *run, uint64_t pool_bytes)
     (void)end_signals(SIG_BLOCK); /* for the node's threads */
     err = sl_objects_create_with(&node, &setup, &run->objects);
     (void)end_signals(SIG_UNBLOCK);
-    explicit_bzero(&security, sizeof security);
+    explicit_bzero(&settings.security, sizeof settings.security);
     return err == 0 ? 0 : objects_main_failed(run, err);
 }
 
@@ -340,11 +326,11 @@ static int await_kept(struct run *run)
 
 static int run_serve(struct run *run)
 {
-    if (flags.catalogue != NULL && flags.directory == NULL && !flags.agent) {
+    if (settings.objects.catalogue != NULL && flags.directory == NULL && !flags.agent) {
         return sl_reason_fail(&run->reason, SL_ERR_INVALID,
                               "--catalogue=%s: serve hosts a catalogue itself, at --name; or "
                               "stores versions, with --dir; or is an agent, with --agent",
-                              flags.catalogue);
+                              settings.objects.catalogue);
     }
     flags.agent_name = flags.agent_name != NULL ? flags.agent_name : SL_OBJECTS_LOCAL_DEFAULT;
     int err = objects_main_start_node(run, flags.pool_bytes);
@@ -353,18 +339,18 @@ static int run_serve(struct run *run)
         const char *address = sl_objects_address(run->objects);
         const sigset_t signals = end_signals(SIG_BLOCK);
         const bool is_elected =
-            flags.catalogue == NULL && parse_store(&(struct sl_metastore_address){0});
+            settings.objects.catalogue == NULL && parse_store(&(struct sl_metastore_address){0});
         print(json_pack("{s:s, s:s, s:s*, s:s*}", "name", address, "catalogue",
-                        flags.catalogue != NULL ? flags.catalogue
-                        : is_elected            ? flags.metadata
-                                                : address,
+                        settings.objects.catalogue != NULL ? settings.objects.catalogue
+                        : is_elected                       ? settings.objects.metadata
+                                                           : address,
                         "directory", flags.directory, "agent",
                         flags.agent ? flags.agent_name : NULL),
               "%s serves %s%s%s until SIGINT or SIGTERM", address,
-              is_elected                ? "the catalogue, when etcd names it,"
-              : flags.catalogue == NULL ? "the catalogue"
-              : flags.agent             ? "readers of this host"
-                                        : "stored versions",
+              is_elected                           ? "the catalogue, when etcd names it,"
+              : settings.objects.catalogue == NULL ? "the catalogue"
+              : flags.agent                        ? "readers of this host"
+                                                   : "stored versions",
               flags.agent ? " as agent " : "", flags.agent ? flags.agent_name : "");
         (void)sigwait(&signals, &(int){0});
     }
@@ -718,11 +704,11 @@ static int parse(struct run *run, const struct sl_cli *cli, int argc, char **arg
     }
     struct sl_metastore_address store;
     struct sl_reason reason;
-    if (flags.metadata != NULL &&
-        sl_metastore_address_parse(flags.metadata, &store, &reason) != 0) {
+    if (settings.objects.metadata != NULL &&
+        sl_metastore_address_parse(settings.objects.metadata, &store, &reason) != 0) {
         return sl_reason_fail(&run->reason, SL_ERR_INVALID, "--metadata: %s", reason.text);
     }
-    if (command->run != run_serve && flags.catalogue == NULL && !parse_store(&store)) {
+    if (command->run != run_serve && settings.objects.catalogue == NULL && !parse_store(&store)) {
         return sl_reason_fail(&run->reason, SL_ERR_INVALID,
                               "--catalogue is missing: the address that " PROGRAM
                               " serve has printed; only an etcd in --metadata names it too");
@@ -736,21 +722,24 @@ static int run_command(const struct command *command, int argc, char **argv)
     char program[64];
     struct run run = {.command = command,
                       .words = {.least = command->words_least, .most = command->words_most}};
-    const struct sl_cli cli = {.program = program,
+    const struct sl_cli own = {.program = program,
                                .summary = command->summary,
                                .usage = command->usage,
                                .options = options,
                                .option_count = LENGTH(options),
                                .words = &run.words};
+    static struct sl_settings_cli all;
     (void)snprintf(program, sizeof program, PROGRAM " %s", command->name);
-    const int result = parse(&run, &cli, argc, argv);
+    sl_settings_cli_init(SL_PROGRAM_OBJECTS, 1, &own, &settings, &all);
+    const int result = parse(&run, &all.cli, argc, argv);
     if (result != SL_CLI_RUN) {
-        return sl_cli_exit(&cli, result, &run.reason);
+        return sl_cli_exit(&own, result, &run.reason);
     }
-    sl_log_setup(flags.log_level, PROGRAM);
+    sl_settings_log_setup(&settings, PROGRAM);
     const int err = command->run(&run);
     sl_objects_destroy(&run.objects);
-    return sl_cli_end(&cli, err, &run.reason);
+    sl_settings_fini(&settings);
+    return sl_cli_end(&own, err, &run.reason);
 }
 
 int main(int argc, char **argv)

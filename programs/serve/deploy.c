@@ -10,8 +10,7 @@
 
 #include <starling_objects.h>
 
-#include "config/cli.h"
-#include "config/security.h"
+#include "config/settings_cli.h"
 #include "core/array.h"
 #include "core/clock.h"
 #include "core/log.h"
@@ -27,19 +26,14 @@
 #define LENGTH(of) (uint32_t)(sizeof(of) / sizeof((of)[0]))
 
 static struct {
-    const char *name, *directory, *catalogue, *metadata;
+    const char *name, *directory;
     uint64_t timeout_ns;
     size_t pool_bytes;
-    bool insecure;
-    enum sl_log_level log_level;
-    struct sl_security_flags security;
-} flags = {.timeout_ns = 60 * SL_CLOCK_NS_PER_S, .log_level = SL_LOG_WARN};
+} flags;
+
+static struct sl_settings settings;
 
 static const struct sl_cli_option options[] = {
-    SL_CLI_OPTION(STRING, &flags.catalogue, .name = "catalogue",
-                  .variable = "STARLING_OBJECTS_CATALOGUE", .metavar = "HOST:PORT",
-                  .help = "Publish to the storage of this catalogue, which starling-objects serve "
-                          "prints. Default: that of the etcd of --metadata."),
     SL_CLI_OPTION(STRING, &flags.directory, .name = "dir", .metavar = "DIR",
                   .help = "Publish to this directory, from which starling-objects serve --dir DIR "
                           "serves later. No process may use it now. DIR is created."),
@@ -49,13 +43,8 @@ static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(SIZE, &flags.pool_bytes, .name = "pool-memory",
                   .help = "Refuse models that do not fit into a pool of this size: the agents' "
                           "--pool-memory. Default: no limit; workers refuse them."),
-    SL_CLI_OPTION(STRING, &flags.metadata, .name = "metadata", .metavar = "ADDRESS",
-                  .help = "Where processes find each other: see starling-objects --help."),
     SL_CLI_OPTION(DURATION, &flags.timeout_ns, .name = "timeout", .metavar = "TIME", .least = 0.001,
-                  .most = 3600, .help = "Deadline for a model. Default: 60s"),
-    SL_SECURITY_OPTIONS(&flags.security, &flags.insecure),
-    SL_CLI_OPTION(LOG, &flags.log_level, .variable = "STARLING_LOG",
-                  .help = "Least level of log lines. Default: warn."),
+                  .most = 3600, .preset = "60s", .help = "Deadline for a model."),
 };
 
 struct file {
@@ -240,24 +229,21 @@ static int prepare(struct run *run, const struct file *file, struct model *model
 /* With --dir this process is the storage, and hosts its catalogue. */
 static int start_node(struct run *run)
 {
-    struct sl_security security;
     struct sl_transfer_options engine;
-    int err = sl_security_resolve(&flags.security, &security, &run->reason);
+    int err = sl_settings_cli_engine(&settings, &engine, &run->reason);
     if (err != 0) {
         return err;
     }
-    sl_security_engine(&security, &engine);
     const bool is_local = flags.directory != NULL;
     engine.name = is_local ? "127.0.0.1:0" : NULL;
-    engine.metadata = flags.metadata;
-    engine.insecure = flags.insecure;
     const struct sl_objects_setup setup = {.is_keeper = is_local, .directory = flags.directory};
     const struct sl_objects_options node = {.struct_size = sizeof node,
                                             .engine_options = &engine,
-                                            .catalogue = is_local ? NULL : flags.catalogue,
+                                            .catalogue =
+                                                is_local ? NULL : settings.objects.catalogue,
                                             .agent = "off"};
     err = sl_objects_create_with(&node, &setup, &run->objects);
-    explicit_bzero(&security, sizeof security);
+    explicit_bzero(&settings.security, sizeof settings.security);
     return err == 0 ? 0 : fail_objects(run, err, "the node cannot start");
 }
 
@@ -310,43 +296,45 @@ static int deploy(struct run *run, char **paths, uint32_t count)
     return err;
 }
 
-/* A catalogue was given. With --dir the variable of --catalogue does not count. */
-static bool is_remote(const struct sl_cli_given *given)
+/* A catalogue was given. With --dir only the flag counts. */
+static bool is_remote(const struct sl_cli *cli)
 {
-    const bool is_variable = given[0].from == SL_CLI_FROM_VARIABLE;
-    return flags.metadata != NULL ||
-           (flags.catalogue != NULL && !(flags.directory != NULL && is_variable));
+    const bool is_flag =
+        sl_settings_given(cli, &settings.objects.catalogue)->from == SL_CLI_FROM_FLAG;
+    return settings.objects.metadata != NULL ||
+           (settings.objects.catalogue != NULL && (flags.directory == NULL || is_flag));
 }
 
 int sl_serve_deploy_run(int argc, char **argv)
 {
     struct run run = {0};
-    struct sl_cli_given given[LENGTH(options)];
+    static struct sl_settings_cli all;
     struct sl_cli_words words = {
         .least = 1,
         .most = UINT32_MAX,
         .missing = "a file or a directory with models is missing, before the flags"};
-    const struct sl_cli cli = {.program = "starling-serve deploy",
+    const struct sl_cli own = {.program = "starling-serve deploy",
                                .summary = "Publishes ONNX models for workers to serve.",
                                .usage = "MODEL.onnx|DIR... --catalogue HOST:PORT|--dir DIR",
                                .options = options,
                                .option_count = LENGTH(options),
-                               .words = &words,
-                               .given = given};
-    int err = sl_cli_parse(&cli, argc, argv, &run.reason);
-    if (err == SL_CLI_RUN && (flags.directory != NULL) == is_remote(given)) {
+                               .words = &words};
+    sl_settings_cli_init(SL_PROGRAM_DEPLOY, 1, &own, &settings, &all);
+    int err = sl_cli_parse(&all.cli, argc, argv, &run.reason);
+    if (err == SL_CLI_RUN && (flags.directory != NULL) == is_remote(&all.cli)) {
         err = sl_reason_fail(&run.reason, SL_ERR_INVALID,
                              "accepted is one of --catalogue (or --metadata) and --dir");
     }
     if (err != SL_CLI_RUN) {
-        return sl_cli_exit(&cli, err, &run.reason);
+        return sl_cli_exit(&own, err, &run.reason);
     }
-    sl_log_setup(flags.log_level, "starling-serve");
+    sl_settings_log_setup(&settings, "starling-serve");
     err = deploy(&run, words.items, words.count);
     sl_objects_destroy(&run.objects);
     for (uint32_t i = 0; i < run.file_count; i++) {
         free(run.files[i].path);
     }
     free(run.files);
-    return sl_cli_end(&cli, err, &run.reason);
+    sl_settings_fini(&settings);
+    return sl_cli_end(&own, err, &run.reason);
 }

@@ -6,9 +6,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "config/cli.h"
 #include "config/number.h"
-#include "config/security.h"
+#include "config/settings_cli.h"
 #include "core/end_signals.h"
 #include "core/log.h"
 #include "core/rlimit.h"
@@ -25,13 +24,12 @@
 
 static struct {
     struct sl_serve_http_flags http;
-    const char *listen, *catalogue, *metadata;
+    const char *listen;
     int strategy; /* index of "basic|cost" */
     size_t memory_bytes;
-    bool insecure;
-    enum sl_log_level log_level;
-    struct sl_security_flags security;
-} flags = {.strategy = SL_SERVE_COST, .log_level = SL_LOG_WARN};
+} flags = {.strategy = SL_SERVE_COST};
+
+static struct sl_settings settings;
 
 static bool parse_memory(const char *text, void *target)
 {
@@ -44,12 +42,6 @@ static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(STRING, &flags.listen, .name = "listen", .metavar = "HOST:PORT",
                   .preset = "127.0.0.1:9090",
                   .help = "Address that workers join. Port 0: any free port."),
-    SL_CLI_OPTION(STRING, &flags.catalogue, .name = "catalogue",
-                  .variable = "STARLING_OBJECTS_CATALOGUE", .metavar = "HOST:PORT",
-                  .help = "Address of the catalogue. Default: what the etcd of --metadata says."),
-    SL_CLI_OPTION(STRING, &flags.metadata, .name = "metadata", .metavar = "ADDRESS",
-                  .help = "Where processes find each other: P2PHANDSHAKE (the default), or "
-                          "etcd://HOST:PORT,..."),
     SL_CLI_OPTION(CHOICE, &flags.strategy, .name = "strategy", .choices = "basic|cost",
                   .help = "How a worker is chosen. basic: an idle one whose host holds the model, "
                           "any idle one, else one with few requests. cost: the least expected "
@@ -57,9 +49,6 @@ static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(PARSED, &flags.memory_bytes, .name = "memory", .parse = parse_memory,
                   .accepts = "a number of bytes above 64M, such as 500M or 64G", .metavar = "BYTES",
                   .help = "Memory for the inputs of requests. Default: 256M."),
-    SL_SECURITY_OPTIONS(&flags.security, &flags.insecure),
-    SL_CLI_OPTION(LOG, &flags.log_level, .variable = "STARLING_LOG",
-                  .help = "Least level of log lines. Default: warn."),
 };
 
 static struct run {
@@ -90,8 +79,9 @@ static void tell_waiting(struct sl_timer *timer, uint64_t now_ns)
     const bool is_new = missing != run.missing;
     run.missing = missing;
     if (is_new && !stats.has_models) {
-        sl_log_warn("waiting for the catalogue%s%s", flags.catalogue != NULL ? " at " : "",
-                    flags.catalogue != NULL ? flags.catalogue : "");
+        sl_log_warn("waiting for the catalogue%s%s",
+                    settings.objects.catalogue != NULL ? " at " : "",
+                    settings.objects.catalogue != NULL ? settings.objects.catalogue : "");
     } else if (is_new && stats.workers == 0) {
         sl_log_warn("waiting for a worker: starling-serve worker --gateway %s",
                     sl_transfer_name(run.transfer));
@@ -141,12 +131,8 @@ static void drain_here(void *ctx, uint64_t a, uint64_t b)
 
 /* ---- Main thread ----------------------------------------------------------------------------- */
 
-static int start_engines(const struct sl_security *security)
+static int start_engines(struct sl_transfer_options engine)
 {
-    struct sl_transfer_options engine;
-    sl_security_engine(security, &engine);
-    engine.metadata = flags.metadata;
-    engine.insecure = flags.insecure;
     engine.name = flags.listen;
     int err = sl_transfer_create(&engine, &run.transfer);
     if (err != 0) {
@@ -156,7 +142,7 @@ static int start_engines(const struct sl_security *security)
     engine.name = NULL; /* one more, of the node: on loopback, if the catalogue is */
     const struct sl_objects_options node = {.struct_size = sizeof node,
                                             .engine_options = &engine,
-                                            .catalogue = flags.catalogue,
+                                            .catalogue = settings.objects.catalogue,
                                             .agent = "off"};
     err = sl_objects_create(&node, &run.objects);
     return err == 0 ? 0 : sl_reason_fail(&run.reason, err, "%s", sl_objects_last_error());
@@ -219,49 +205,52 @@ static void end(void)
     sl_serve_http_settings_fini(&run.http_settings);
 }
 
-static const struct sl_cli cli = {.program = "starling-serve gateway",
+static const struct sl_cli own = {.program = "starling-serve gateway",
                                   .summary = "Serves models over HTTP, by workers that join.",
                                   .usage = "[options]",
                                   .options = options,
                                   .option_count = LENGTH(options)};
 
-static int parse(int argc, char **argv, struct sl_security *security)
+static int parse(int argc, char **argv, struct sl_transfer_options *engine)
 {
-    int err = sl_cli_parse(&cli, argc, argv, &run.reason);
+    static struct sl_settings_cli all;
+    sl_settings_cli_init(SL_PROGRAM_GATEWAY, 1, &own, &settings, &all);
+    int err = sl_cli_parse(&all.cli, argc, argv, &run.reason);
     if (err != 0) {
         return err;
     }
-    sl_log_setup(flags.log_level, "gateway");
-    if (flags.catalogue == NULL && flags.metadata == NULL) {
+    sl_settings_log_setup(&settings, "gateway");
+    if (settings.objects.catalogue == NULL && settings.objects.metadata == NULL) {
         return sl_reason_fail(&run.reason, SL_ERR_INVALID,
                               "--catalogue is missing: the address that starling-objects serve "
                               "prints, or --metadata with the etcd that knows it");
     }
-    err = sl_security_resolve(&flags.security, security, &run.reason);
+    err = sl_settings_cli_engine(&settings, engine, &run.reason);
     return err != 0 ? err
-                    : sl_serve_http_settings_resolve(&flags.http, flags.insecure,
+                    : sl_serve_http_settings_resolve(&flags.http, settings.insecure,
                                                      &run.http_settings, &run.reason);
 }
 
 int sl_serve_gateway_run(int argc, char **argv)
 {
-    struct sl_security security;
+    struct sl_transfer_options engine;
     sigset_t signals;
-    int err = parse(argc, argv, &security);
+    int err = parse(argc, argv, &engine);
     if (err != SL_CLI_RUN) {
-        return sl_cli_exit(&cli, err, &run.reason);
+        return sl_cli_exit(&own, err, &run.reason);
     }
     sl_rlimit_raise(RLIMIT_NOFILE); /* a connection is a descriptor */
     sl_rlimit_raise(RLIMIT_MEMLOCK);
     (void)sigemptyset(&signals);
     sl_end_signals_add(&signals);
     (void)pthread_sigmask(SIG_BLOCK, &signals, NULL); /* for all threads */
-    err = start_engines(&security);
-    explicit_bzero(&security, sizeof security);
+    err = start_engines(engine);
+    explicit_bzero(&settings.security, sizeof settings.security);
     err = err != 0 ? err : start_reactor();
     if (err == 0) {
         serve(&signals);
     }
     end();
-    return sl_cli_end(&cli, err, &run.reason);
+    sl_settings_fini(&settings);
+    return sl_cli_end(&own, err, &run.reason);
 }

@@ -10,9 +10,8 @@
 
 #include <starling_objects.h>
 
-#include "config/cli.h"
 #include "config/number.h"
-#include "config/security.h"
+#include "config/settings_cli.h"
 #include "core/end_signals.h"
 #include "core/endpoint.h"
 #include "core/log.h"
@@ -38,11 +37,9 @@ static struct {
     uint32_t batch_max;
     int64_t core;
     struct schedule schedule;
-    struct sl_security_flags security;
-    bool insecure;
-    enum sl_log_level log_level;
-} flags = {
-    .agent = SL_OBJECTS_LOCAL_DEFAULT, .batch_max = 32, .core = -1, .log_level = SL_LOG_INFO};
+} flags = {.agent = SL_OBJECTS_LOCAL_DEFAULT, .batch_max = 32, .core = -1};
+
+static struct sl_settings settings;
 
 static bool parse_schedule(const char *text, void *target)
 {
@@ -84,9 +81,6 @@ static const struct sl_cli_option options[] = {
                           "whole: all before the first is computed. Default: optimal."),
     SL_CLI_OPTION(I64, &flags.core, .name = "core", .metavar = "N", .least = 0, .most = 4095,
                   .help = "The core of the thread that computes. Default: any."),
-    SL_SECURITY_OPTIONS(&flags.security, &flags.insecure),
-    SL_CLI_OPTION(LOG, &flags.log_level, .variable = "STARLING_LOG",
-                  .help = "Least level of log lines. Default: info."),
 };
 
 /* One run of the program. */
@@ -214,20 +208,17 @@ static bool wait_for_agent(struct run *run)
 
 static int start_engine(struct run *run)
 {
-    struct sl_security security;
     struct sl_transfer_options engine;
-    const int err = sl_security_resolve(&flags.security, &security, &run->reason);
+    const int err = sl_settings_cli_engine(&settings, &engine, &run->reason);
     if (err != 0) {
         return err;
     }
     struct sl_endpoint gateway;
     const bool is_local = sl_endpoint_parse(run->gateways[0], &gateway, &run->reason) == 0 &&
                           sl_endpoint_is_loopback(&gateway);
-    sl_security_engine(&security, &engine);
     engine.name = flags.listen != NULL ? flags.listen : is_local ? "127.0.0.1:0" : NULL;
-    engine.insecure = flags.insecure;
     const int failed = sl_transfer_create(&engine, &run->transfer);
-    explicit_bzero(&security, sizeof security);
+    explicit_bzero(&settings.security, sizeof settings.security);
     return failed == 0 ? 0 : sl_reason_fail(&run->reason, failed, "%s", sl_transfer_last_error());
 }
 
@@ -289,19 +280,22 @@ static int serve(struct run *run)
 int sl_serve_worker_run(int argc, char **argv)
 {
     static struct run run;
-    const struct sl_cli cli = {.program = PROGRAM,
+    static struct sl_settings_cli all;
+    const struct sl_cli own = {.program = PROGRAM,
                                .summary = "Computes requests of gateways, on models in the memory "
                                           "of this host's agent.",
                                .usage = "--gateway HOST:PORT [options]",
                                .options = options,
                                .option_count = LENGTH(options)};
-    int err = sl_cli_parse(&cli, argc, argv, &run.reason);
+    sl_settings_cli_init(SL_PROGRAM_SERVE_WORKER, 1, &own, &settings, &all);
+    int err = sl_cli_parse(&all.cli, argc, argv, &run.reason);
     err = err != SL_CLI_RUN ? err : check_flags(&run);
     if (err != SL_CLI_RUN) {
-        return sl_cli_exit(&cli, err, &run.reason);
+        return sl_cli_exit(&own, err, &run.reason);
     }
-    sl_log_setup(flags.log_level, PROGRAM);
+    sl_settings_log_setup(&settings, PROGRAM);
     err = catch_signals(&run);
     err = err == 0 && wait_for_agent(&run) ? serve(&run) : err;
-    return sl_cli_end(&cli, err, &run.reason);
+    sl_settings_fini(&settings);
+    return sl_cli_end(&own, err, &run.reason);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "config/number.h"
+#include "config/settings_cli.h"
 #include "core/assert.h"
 #include "core/clock.h"
 #include "reactor/topology.h"
@@ -181,7 +182,7 @@ static const struct sl_cli_option OPTIONS[] = {
 
 #define OWN_OPTIONS (sizeof OPTIONS / sizeof OPTIONS[0])
 
-static struct sl_cli_given given[OWN_OPTIONS + SL_SETTINGS_OPTIONS_MAX];
+static struct sl_settings_cli command_line; /* OPTIONS are its first ones */
 
 static bool flags_is_given(const char *flag)
 {
@@ -190,7 +191,7 @@ static bool flags_is_given(const char *flag)
         i++;
         sl_assert(i < OWN_OPTIONS);
     }
-    return given[i].from != SL_CLI_FROM_DEFAULT;
+    return command_line.given[i].from != SL_CLI_FROM_DEFAULT;
 }
 
 /* Gradients are sums over a batch: an optimizer that does not normalize them needs a small rate. */
@@ -344,29 +345,25 @@ static int finish(const struct sl_cli *cli, struct sl_reason *reason)
 
 int sl_flags_parse(int argc, char **argv, struct sl_flags *out, struct sl_reason *reason)
 {
-    struct sl_cli_option options[OWN_OPTIONS + SL_SETTINGS_OPTIONS_MAX];
     /* --help shows the settings of the default optimizer. */
     raw = (struct raw){.optimizer = SL_OPTIMIZER_ADAGRAD,
                        .spec = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD)};
     raw.spec.lr = default_lr(SL_OPTIMIZER_ADAGRAD, 0);
     values = (struct sl_flags){.data = {0}};
-    memcpy(options, OPTIONS, sizeof OPTIONS);
-    const uint32_t shared = sl_settings_options(SL_PROGRAM_WORKER, sl_topology_core_count(),
-                                                &values.settings, options + OWN_OPTIONS);
-    const struct sl_cli cli = {
+    const struct sl_cli own = {
         .program = "starling-worker",
         .summary = "Trains a click-through model on this worker's share of the data. The "
                    "parameters are on the servers.",
         .usage = "--data FILE... [options]\n"
                  "       starling-worker generate --out DIR [options]",
-        .options = options,
-        .option_count = (uint32_t)OWN_OPTIONS + shared,
-        .given = given,
-        .file = &values.settings.cli_file,
+        .options = OPTIONS,
+        .option_count = (uint32_t)OWN_OPTIONS,
     };
-    int result = sl_cli_parse(&cli, argc, argv, reason);
+    sl_settings_cli_init(SL_PROGRAM_WORKER, sl_topology_core_count(), &own, &values.settings,
+                         &command_line);
+    int result = sl_cli_parse(&command_line.cli, argc, argv, reason);
     if (result == SL_CLI_RUN) {
-        result = finish(&cli, reason);
+        result = finish(&command_line.cli, reason);
     }
     *out = values;
     explicit_bzero(&values, sizeof values); /* it has the secret */

@@ -496,8 +496,7 @@ int main(int argc, char **argv)
     if (job->flags.settings.cluster.task != SL_CLUSTER_TASK_ANY) {
         (void)snprintf(name, sizeof name, "worker/%u", job->flags.settings.cluster.task_index);
     }
-    sl_log_setup(job->flags.settings.log_level, name);
-    sl_log_set_json(job->flags.settings.log_format == SL_SETTINGS_LOG_JSON);
+    sl_settings_log_setup(&job->flags.settings, name);
     sl_settings_log(&job->flags.settings);
     sl_trace_set(job->flags.settings.dmlc.trace);
     if (open_data(job, &reason) != 0) {

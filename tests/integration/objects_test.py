@@ -439,6 +439,14 @@ class Errors(ObjectsTest):
             self.assertIn(text, output)
         return output
 
+    def test_configuration_file(self):
+        path = self.file("f.conf", b"[all]\nlease = 1s\nreplicas = 1\n[objects]\nname = 10.0.0.1:7\nagent = true\n")
+        output = self.check(["serve", "--config", path, "--host=h", "--show-config"], "[objects]", f"agent = true  ; file {path}:6",
+                            "host = h  ; flag", f"name = 10.0.0.1:7  ; file {path}:5", "; replicas = 0  ; default", status=0)
+        self.assertNotIn("lease", output)
+        path = self.file("g.conf", b"[objects]\nlisten = 10.0.0.1:7\n")
+        self.check(["serve", "--config", path], f"{path}:2: unknown key listen in [objects]")
+
     def test_command_line(self):
         self.check([], "starling-objects put NAME", "starling-objects serve")
         self.check(["copy"], 'unknown command "copy"')

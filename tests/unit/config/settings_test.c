@@ -301,7 +301,8 @@ CASE(settings_resolve__num_workers_and_hosts_must_agree)
 SL_CASE(settings_programs__of_flags)
 {
     assert_int_equal(sl_settings_programs("tls-name"),
-                     SL_PROGRAM_PS | SL_PROGRAM_WORKER | SL_PROGRAM_LAUNCH | SL_PROGRAM_AGENT);
+                     SL_PROGRAM_PS | SL_PROGRAM_WORKER | SL_PROGRAM_LAUNCH | SL_PROGRAM_OBJECTS |
+                         SL_PROGRAM_GATEWAY | SL_PROGRAM_SERVE_WORKER | SL_PROGRAM_DEPLOY);
     assert_int_equal(sl_settings_programs("lease"), SL_PROGRAM_PS | SL_PROGRAM_LAUNCH);
     assert_int_equal(sl_settings_programs("data"), 0);
 }
