@@ -31,9 +31,20 @@ static int add_table(struct sl_publication *publication, struct sl_snapshot_tabl
     return sl_publish_tensor(publication, &tensor);
 }
 
-static int add_all(struct sl_publication *publication, struct sl_process_tables *tables)
+/* Adds ".part.N", without elements: a part has a tensor, also that of a server whose shards all
+ * have moved to other servers. */
+static int add_none(struct sl_publication *publication, uint32_t part)
 {
-    int err = 0;
+    char name[24];
+    (void)snprintf(name, sizeof name, ".part.%u", part);
+    const struct sl_object_tensor none = {.name = name, .type = SL_OBJECT_U64, .rank = 1};
+    return sl_publish_tensor(publication, &none);
+}
+
+static int add_all(struct sl_publication *publication, struct sl_process_tables *tables,
+                   uint32_t part)
+{
+    int err = tables->primary_count == 0 ? add_none(publication, part) : 0;
     for (uint32_t i = 0; err == 0 && i < tables->shard_count; i++) {
         struct sl_snapshot_rows *shard = &tables->shards[i];
         for (uint32_t t = 0; err == 0 && t < shard->count; t++) {
@@ -62,7 +73,7 @@ int sl_ps_tables_publish(struct sl_process *process, struct sl_port_set *ports,
         return err;
     }
     err = sl_objects_tables_begin(node, request, &publication);
-    err = err != 0 ? err : add_all(publication, &tables);
+    err = err != 0 ? err : add_all(publication, &tables, request->part);
     err = err != 0 ? err : sl_objects_tables_commit(node, request, publication);
     if (err != 0) {
         sl_reason_set(reason, "%s", sl_objects_last_error());
