@@ -272,11 +272,13 @@ static void publish_tables(struct sl_sim_serve_app *app, bool is_last)
         for (uint32_t i = 0; err != 0 && i < tries && !app->base.dying; i++) {
             err = sl_sim_publish_version(app->node, model, ++oracle->newest[model],
                                          is_last ? LAST_MS : TABLES_MS);
-            sl_sim_app_sleep(&app->base, err != 0 ? LISTED_NS : 0);
+            if (err != 0) {
+                sl_sim_app_sleep(&app->base, LISTED_NS);
+            }
         }
         have_all = have_all && err == 0;
         if (err != 0 && is_last && !app->base.dying && !sl_sim_publish_may_fail()) {
-            sl_sim_fail(&oracle->breach, "publish", "m%u: %s", model, sl_objects_last_error());
+            sl_sim_fail(&oracle->breach, "publish", "m%u: %s", model, sl_err_name(err));
         }
     }
     sl_sim_app_sleep(&app->base, LISTED_NS);
