@@ -40,7 +40,7 @@ struct sl_objects_host {
     uint64_t loaded_count, marked; /* records of earlier hosts; UINT64_MAX: no number was stored */
 
     /* Without a store, in the directory of this node, if it has one. */
-    uint64_t promised, stored; /* numbers of versions; answers with a higher one are held */
+    uint64_t promised, storing, stored; /* numbers of versions */
     bool is_storing;
     struct sl_list held; /* journal.h */
 
@@ -89,18 +89,22 @@ static void promise_stored(void *ctx, int err, const char *reason)
 {
     struct sl_objects_host *host = ctx;
     host->is_storing = false;
+    host->stored = err == 0 ? host->storing : host->stored;
     /* After an error all of them fail, and the next BEGIN tries again. */
     sl_objects_journal_release(&host->held, err == 0 ? host->stored : UINT64_MAX, err, reason,
                                send_now, host);
-    if (err == 0 && host->promised > host->stored) {
+    if (err == 0) {
         store_promised(host);
     }
 }
 
 static void store_promised(struct sl_objects_host *host)
 {
+    if (host->is_storing || host->promised == host->stored) {
+        return;
+    }
     host->is_storing = true;
-    host->stored = host->promised; /* when it is over */
+    host->storing = host->promised;
     if (sl_objects_directory_mark(host->node->directory, host->promised, promise_stored, host) !=
         0) {
         promise_stored(host, SL_ERR_NO_MEMORY, "out of memory");
@@ -112,22 +116,22 @@ static void promised(void *ctx, uint64_t number)
     struct sl_objects_host *host = ctx;
     if (host->journal != NULL) {
         sl_objects_journal_mark(host->journal, number);
-        return;
-    }
-    host->promised = number;
-    if (!host->is_storing) {
-        store_promised(host);
+    } else {
+        host->promised = number;
     }
 }
 
+/* Without a journal, BEGIN waits until its number is stored. The number may be one that another
+ * BEGIN was given, which has failed. */
 static void node_host_send(void *ctx, const char *address, const struct sl_objects_message *message)
 {
     struct sl_objects_host *host = ctx;
-    if (host->journal == NULL && host->is_storing && message->kind == SL_OBJECTS_BEGIN &&
-        message->is_answer && message->err == 0) {
-        sl_objects_journal_hold(&host->held, host->promised, address, message);
-    } else if (host->journal != NULL) {
+    if (host->journal != NULL) {
         sl_objects_journal_send(host->journal, address, message);
+    } else if (message->kind == SL_OBJECTS_BEGIN && message->is_answer && message->err == 0 &&
+               host->promised > host->stored && message->version > host->stored) {
+        sl_objects_journal_hold(&host->held, host->promised, address, message);
+        store_promised(host);
     } else {
         send_now(host, address, message);
     }

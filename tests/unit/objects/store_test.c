@@ -288,6 +288,25 @@ CASE(store__reads_back_what_the_pool_had_no_room_for)
     }
 }
 
+/* The disk fails when the catalogue stores the first number of "llama". The first number of another
+ * name is the same: it is not given before it is stored. */
+CASE(store__a_number_that_was_not_stored_is_stored_for_the_next_name)
+{
+    struct sl_publish_options options = {
+        .struct_size = sizeof options, .name = "llama", .origin = SL_ORIGIN_PS};
+    struct sl_publication *publication;
+    start(0, true, true, 0); /* hosts the catalogue, and keeps */
+    start(1, false, false, 0);
+    sl_log_setup(SL_LOG_OFF, "store");
+    disks[0].fail_at = disks[0].operations;
+    assert_true(sl_publish_begin(nodes.node[1], &options, NODES_TIMEOUT, &publication) != 0);
+    assert_null(memory_disk_find(&disks[0], "/c/objects/numbers"));
+    options.name = "gpt";
+    nodes_expect(sl_publish_begin(nodes.node[1], &options, NODES_TIMEOUT, &publication));
+    assert_non_null(memory_disk_find(&disks[0], "/c/objects/numbers"));
+    sl_publish_end(&publication);
+}
+
 CASE(store__is_removed_with_the_version)
 {
     begin(1, true, 0);
