@@ -193,7 +193,7 @@ static void look_over(struct sl_held_key *held)
     void (*released)(void *ctx, int err, const char *reason) = held->released;
     if (released != NULL && !held->ask.in_flight && !held->keep.in_flight) {
         held->released = NULL;
-        released(held->options.ctx, held->release_err, held->release_reason);
+        released(held->released_ctx, held->release_err, held->release_reason);
     }
 }
 
@@ -360,10 +360,11 @@ void sl_held_key_init(struct sl_held_key *held, const struct sl_held_key_options
 }
 
 void sl_held_key_release(struct sl_held_key *held,
-                         void (*released)(void *ctx, int err, const char *reason))
+                         void (*released)(void *ctx, int err, const char *reason), void *ctx)
 {
     const bool holds = held->state == SL_HELD_KEY_HOLDING;
     held->released = released;
+    held->released_ctx = ctx;
     held->state = SL_HELD_KEY_RELEASED;
     if (holds && !held->ask.in_flight) {
         held_key_give_up(held);

@@ -69,6 +69,7 @@ struct sl_held_key {
     uint64_t keep_at_ns, look_at_ns;
     uint64_t pause_ns; /* before the next attempt after a revocation */
     void (*released)(void *ctx, int err, const char *reason); /* NULL: nobody waits */
+    void *released_ctx;
     int release_err;
     char release_reason[SL_METASTORE_REASON_BYTES];
 };
@@ -91,10 +92,10 @@ static inline uint64_t sl_held_key_lease(const struct sl_held_key *held)
 /* Ends the term of a holder whose write was rejected. Calls `lost`. */
 void sl_held_key_depose(struct sl_held_key *held, const char *why);
 
-/* Competes no more; a holder gives up its key. released() runs once, when no request is in flight,
- * perhaps inside this call. err: of that request. */
+/* Competes no more; a holder gives up its key. released(ctx) runs once, when no request is in
+ * flight, perhaps inside this call. err: of that request. */
 void sl_held_key_release(struct sl_held_key *held,
-                         void (*released)(void *ctx, int err, const char *reason));
+                         void (*released)(void *ctx, int err, const char *reason), void *ctx);
 
 /* Ends without a request or callback. The storage stays until the metastore is destroyed, if a
  * request is in flight. */

@@ -43,7 +43,7 @@ static void announcement_on_released(void *ctx, int err, const char *reason)
 static void announcement_stop(struct sl_announcement *self)
 {
     self->is_stopping = true;
-    sl_held_key_release(&self->key, announcement_on_released);
+    sl_held_key_release(&self->key, announcement_on_released, self);
 }
 
 /* An error before the record was written for the first time. An earlier answer may have been that

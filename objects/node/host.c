@@ -7,11 +7,10 @@
 #include <time.h>
 
 #include "core/log.h"
-#include "net/store/held_key.h"
+#include "net/store/record_log.h"
 #include "net/store/remote_metastore.h"
 #include "objects/catalogue/catalogue.h"
 #include "objects/node/directory.h"
-#include "objects/node/journal.h"
 #include "objects/node/node.h"
 
 /* Nodes that knew an earlier catalogue reconnect, and report their copies, in this time. */
@@ -23,30 +22,29 @@
 #define LEAVE_NS         (2 * SL_CLOCK_NS_PER_S)
 #define END_NS           (2 * SL_CLOCK_NS_PER_S)      /* for a store that hangs */
 #define RECORD_KEY_BYTES (SL_OBJECTS_NAME_BYTES + 22) /* NAME@VERSION */
-#define TERM_SHIFT       20 /* below a term there is room for epochs of names */
+#define TERM_SHIFT       20  /* below a term there is room for epochs of names */
+#define MARK_KEY         "@" /* of the highest number of a version; no name is empty */
 
 struct sl_objects_host {
     struct sl_objects *node;
     struct sl_objects_catalogue *catalogue; /* NULL: it is not here */
     struct sl_timer timer;                  /* of the catalogue's next tick */
+    uint64_t term;
 
     /* With a metadata store. */
     struct sl_metastore *metastore;     /* NULL: there is none */
     struct sl_remote_metastore *remote; /* NULL: the metastore is the setup's */
-    struct sl_held_key key;
-    char records[SL_METASTORE_KEY_BYTES];
-    struct sl_objects_journal *journal; /* NULL: the key is another node's */
-    struct sl_timer look;               /* of the key's next tick */
+    struct sl_record_log log;
+    struct sl_timer look, wake;    /* of the log's next tick, and next run */
     uint64_t loaded_count, marked; /* records of earlier hosts; UINT64_MAX: no number was stored */
+    bool is_leaving, has_left;
 
     /* Without a store, in the directory of this node, if it has one. */
     uint64_t promised, storing, stored; /* numbers of versions */
     bool is_storing;
-    struct sl_list held; /* journal.h */
-
-    uint64_t term;
-    uint64_t leaving_ns; /* since when; 0: not yet */
-    bool has_left;
+    struct sl_list begins; /* answers that wait until `promised` is stored */
+    int store_err;         /* of the last attempt */
+    const char *store_reason;
 };
 
 /* The catalogue */
@@ -71,13 +69,41 @@ static uint64_t node_host_on_now(void *ctx)
     return sl_reactor_now_ns(((struct sl_objects_host *)ctx)->node->reactor);
 }
 
-/* A host whose lease may have ended sends nothing: there may be another one. */
-static void send_now(void *ctx, const char *address, const struct sl_objects_message *message)
+/* Messages that wait: the address, and the encoded message. */
+
+static void send_now(struct sl_objects_host *host, const char *address,
+                     const struct sl_objects_message *message)
+{
+    struct sl_objects_message sent = *message;
+    sl_objects_link_send(host->node->link, address, &sent, NULL, NULL);
+}
+
+static void send_held(void *ctx, uint64_t to, const uint8_t *held, size_t bytes)
 {
     struct sl_objects_host *host = ctx;
-    struct sl_objects_message sent = *message;
-    if (host->metastore == NULL || sl_held_key_holds(&host->key, node_host_on_now(host))) {
-        sl_objects_link_send(host->node->link, address, &sent, NULL, NULL);
+    struct sl_objects_message message;
+    if (sl_objects_message_decode(held + SL_OBJECTS_ADDRESS_BYTES,
+                                  (uint32_t)bytes - SL_OBJECTS_ADDRESS_BYTES, &message,
+                                  NULL) == 0) {
+        message.err = host->store_err != 0 ? host->store_err : message.err;
+        message.text = host->store_err != 0 ? host->store_reason : message.text;
+        send_now(host, (const char *)held, &message);
+    }
+}
+
+/* Without memory the message is lost. */
+static void hold(struct sl_objects_host *host, const char *address,
+                 const struct sl_objects_message *message)
+{
+    uint8_t encoded[SL_OBJECTS_MESSAGE_BYTES];
+    const uint32_t message_bytes = sl_objects_message_encode(message, encoded);
+    const size_t bytes = SL_OBJECTS_ADDRESS_BYTES + message_bytes;
+    uint8_t *held = host->metastore != NULL
+                        ? sl_record_log_hold(&host->log, 0, bytes)
+                        : sl_record_log_message_add(&host->begins, host->promised, 0, bytes);
+    if (held != NULL) {
+        (void)snprintf((char *)held, SL_OBJECTS_ADDRESS_BYTES, "%s", address);
+        memcpy(held + SL_OBJECTS_ADDRESS_BYTES, encoded, message_bytes);
     }
 }
 
@@ -88,11 +114,18 @@ static void store_promised(struct sl_objects_host *host);
 static void promise_stored(void *ctx, int err, const char *reason)
 {
     struct sl_objects_host *host = ctx;
+    struct sl_record_log_message *held;
     host->is_storing = false;
     host->stored = err == 0 ? host->storing : host->stored;
+    host->store_err = err;
+    host->store_reason = reason;
     /* After an error all of them fail, and the next BEGIN tries again. */
-    sl_objects_journal_release(&host->held, err == 0 ? host->stored : UINT64_MAX, err, reason,
-                               send_now, host);
+    while ((held = sl_record_log_message_pop(&host->begins,
+                                             err == 0 ? host->stored : UINT64_MAX)) != NULL) {
+        send_held(host, 0, held->message, held->bytes);
+        free(held);
+    }
+    host->store_err = 0;
     if (err == 0) {
         store_promised(host);
     }
@@ -111,36 +144,59 @@ static void store_promised(struct sl_objects_host *host)
     }
 }
 
+static void mark(struct sl_objects_host *host, uint64_t number)
+{
+    char text[24];
+    const int length = snprintf(text, sizeof text, "%" PRIu64, number);
+    sl_record_log_change(&host->log, MARK_KEY, text, (size_t)length);
+}
+
 static void promised(void *ctx, uint64_t number)
 {
     struct sl_objects_host *host = ctx;
-    if (host->journal != NULL) {
-        sl_objects_journal_mark(host->journal, number);
+    if (host->metastore != NULL) {
+        mark(host, number);
     } else {
         host->promised = number;
-    }
-}
-
-/* Without a journal, BEGIN waits until its number is stored. The number may be one that another
- * BEGIN was given, which has failed. */
-static void node_host_send(void *ctx, const char *address, const struct sl_objects_message *message)
-{
-    struct sl_objects_host *host = ctx;
-    if (host->journal != NULL) {
-        sl_objects_journal_send(host->journal, address, message);
-    } else if (message->kind == SL_OBJECTS_BEGIN && message->is_answer && message->err == 0 &&
-               host->promised > host->stored && message->version > host->stored) {
-        sl_objects_journal_hold(&host->held, host->promised, address, message);
-        store_promised(host);
-    } else {
-        send_now(host, address, message);
     }
 }
 
 static void node_host_changed(void *ctx, const char *name, uint64_t version,
                               const struct sl_objects_record *record)
 {
-    sl_objects_journal_change(((struct sl_objects_host *)ctx)->journal, name, version, record);
+    struct sl_objects_host *host = ctx;
+    uint8_t encoded[SL_OBJECTS_MESSAGE_BYTES];
+    char key[RECORD_KEY_BYTES];
+    uint32_t bytes = 0;
+    if (record != NULL) {
+        const struct sl_objects_message message = {
+            .kind = SL_OBJECTS_COMMIT,
+            .is_answer = true,
+            .commit = {.record_count = 1, .record = *record}};
+        bytes = sl_objects_message_encode(&message, encoded);
+    }
+    (void)snprintf(key, sizeof key, "%s@%" PRIu64, name, version);
+    sl_record_log_change(&host->log, key, record != NULL ? encoded : NULL, bytes);
+}
+
+/* A host whose lease may have ended sends nothing: there may be another one. Without a store, BEGIN
+ * waits until its number is stored. The number may be one that another BEGIN was given, which has
+ * failed. */
+static void node_host_send(void *ctx, const char *address, const struct sl_objects_message *message)
+{
+    struct sl_objects_host *host = ctx;
+    const bool has_number =
+        message->kind == SL_OBJECTS_BEGIN && message->is_answer && message->err == 0;
+    if (host->metastore != NULL) {
+        if (sl_record_log_leads(&host->log)) {
+            (sl_record_log_waits(&host->log) ? hold : send_now)(host, address, message);
+        }
+    } else if (has_number && host->promised > host->stored && message->version > host->stored) {
+        hold(host, address, message);
+        store_promised(host);
+    } else {
+        send_now(host, address, message);
+    }
 }
 
 static uint64_t now_ms(const struct sl_objects_host *host)
@@ -155,9 +211,6 @@ static void node_host_arm(struct sl_objects_host *host)
     const uint64_t left_ms = next_ms > now_ms(host) ? next_ms - now_ms(host) : 0;
     sl_reactor_arm(host->node->reactor, &host->timer,
                    next_ms == UINT64_MAX ? SL_CLOCK_NEVER : left_ms * SL_CLOCK_NS_PER_MS);
-    if (host->journal != NULL) {
-        sl_objects_journal_tick(host->journal);
-    }
 }
 
 static void node_host_tick(struct sl_timer *timer, uint64_t now_ns)
@@ -202,76 +255,58 @@ static void close_catalogue(struct sl_objects_host *host)
 {
     sl_reactor_disarm(host->node->reactor, &host->timer);
     sl_objects_catalogue_destroy(&host->catalogue);
-    if (host->journal != NULL) {
-        sl_objects_journal_destroy(&host->journal);
+}
+
+/* The records of the host, and its key */
+
+static void node_host_on_loaded(void *ctx, const char *key, const struct sl_metastore_item *item)
+{
+    struct sl_objects_host *host = ctx;
+    struct sl_objects_message message;
+    struct sl_reason reason = {.text = "it is no record"};
+    if (strcmp(key, MARK_KEY) == 0) {
+        host->marked = strtoull((const char *)item->value, NULL, 10);
+    } else if (item->value_bytes > SL_OBJECTS_MESSAGE_BYTES ||
+               sl_objects_message_decode(item->value, (uint32_t)item->value_bytes, &message,
+                                         &reason) != 0 ||
+               message.kind != SL_OBJECTS_COMMIT || !message.is_answer ||
+               message.commit.record_count == 0) {
+        sl_log_error("objects: %s in the metadata store is ignored: %s", item->key, reason.text);
+    } else {
+        host->loaded_count++;
+        sl_objects_catalogue_load(host->catalogue, &message.commit.record);
     }
 }
 
-/* The key */
-
-static void node_host_on_loaded(void *ctx, const struct sl_objects_record *record)
+static void node_host_on_ready(void *ctx, bool anew)
 {
     struct sl_objects_host *host = ctx;
-    host->loaded_count++;
-    sl_objects_catalogue_load(host->catalogue, record);
-}
-
-static void on_marked(void *ctx, uint64_t number)
-{
-    ((struct sl_objects_host *)ctx)->marked = number;
-}
-
-static void node_host_on_ready(void *ctx)
-{
-    struct sl_objects_host *host = ctx;
-    if (host->leaving_ns != 0) {
-        return;
-    }
     const bool is_marked = host->marked != UINT64_MAX;
     /* By a release that stored no number, or the store lost it: this node knew a catalogue. */
     const bool forgets = !is_marked && (host->loaded_count > 0 || host->node->membership.term != 0);
     sl_objects_catalogue_set_numbers(host->catalogue, is_marked ? host->marked : 0, forgets);
     if (!is_marked && !forgets) {
-        sl_objects_journal_mark(host->journal, 0);
+        mark(host, 0);
     }
     sl_log_info("objects: this node hosts the catalogue, elected by the metadata store (term "
                 "%" PRIu64 ")",
                 host->term);
-    sl_objects_membership_move(host->node, host->key.options.value);
+    sl_objects_membership_move(host->node, host->log.options.key.value);
     node_host_arm(host);
-}
-
-static void node_host_on_failed(void *ctx, const char *why)
-{
-    struct sl_objects_host *host = ctx;
-    sl_held_key_depose(&host->key, why);
 }
 
 static void node_host_on_won(void *ctx, uint64_t term)
 {
     struct sl_objects_host *host = ctx;
-    struct sl_objects_journal_options options = {.metastore = host->metastore,
-                                                 .key = host->key.options.key,
-                                                 .value = host->key.options.value,
-                                                 .lease = sl_held_key_lease(&host->key),
-                                                 .term = term,
-                                                 .timeout_ns = TTL_S * SL_CLOCK_NS_PER_S / 2,
-                                                 .loaded = node_host_on_loaded,
-                                                 .marked = on_marked,
-                                                 .ready = node_host_on_ready,
-                                                 .send = send_now,
-                                                 .failed = node_host_on_failed,
-                                                 .ctx = host};
-    memcpy(options.prefix, host->records, sizeof options.prefix);
     /* The revisions of a store that lost its records begin anew. Terms of catalogues do not. */
     const uint64_t known = host->node->membership.term >> TERM_SHIFT;
     host->term = term > known ? term : known + 1;
     host->loaded_count = 0;
     host->marked = UINT64_MAX;
-    int err = open_catalogue(host);
-    err = err != 0 ? err : sl_objects_journal_create(&options, &host->journal);
+    const int err = open_catalogue(host);
+    sl_record_log_begin(&host->log, term);
     if (err != 0) {
-        sl_held_key_depose(&host->key, sl_err_name(err));
+        sl_record_log_fail(&host->log, sl_err_name(err));
     }
 }
 
@@ -280,6 +315,7 @@ static void node_host_on_lost(void *ctx, const char *why)
     struct sl_objects_host *host = ctx;
     sl_log_warn("objects: this node does not host the catalogue any more: %s", why);
     close_catalogue(host);
+    sl_record_log_end(&host->log);
     sl_objects_membership_move(host->node, "");
 }
 
@@ -288,7 +324,7 @@ static void node_host_on_seen(void *ctx, const struct sl_metastore_item *item)
     const struct sl_objects_host *host = ctx;
     const char *address = item == NULL ? "" : (const char *)item->value;
     if (!sl_objects_text_is_valid(address, SL_OBJECTS_ADDRESS_BYTES)) {
-        sl_log_warn("objects: %s in the metadata store is no address", host->key.options.key);
+        sl_log_warn("objects: %s in the metadata store is no address", host->log.options.key.key);
         address = "";
     }
     sl_objects_membership_move(host->node, address);
@@ -305,34 +341,46 @@ static void look(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_objects_host *host = SL_CONTAINER_OF(timer, struct sl_objects_host, look);
     sl_reactor_arm(host->node->reactor, timer, TICK_NS);
-    if (host->journal != NULL) {
-        sl_objects_journal_tick(host->journal);
-    }
-    if (host->journal != NULL || !host->node->membership.is_attached) {
-        sl_held_key_tick(&host->key, now_ns);
+    if (host->catalogue != NULL || host->is_leaving || !host->node->membership.is_attached) {
+        sl_record_log_tick(&host->log);
     }
 }
 
-static void node_host_on_released(void *ctx, int err, const char *reason)
+static void node_host_on_wake(void *ctx)
+{
+    struct sl_objects_host *host = ctx;
+    sl_reactor_arm(host->node->reactor, &host->wake, 0);
+}
+
+static void node_host_on_woken(struct sl_timer *timer, uint64_t now_ns)
+{
+    sl_record_log_run(&SL_CONTAINER_OF(timer, struct sl_objects_host, wake)->log);
+}
+
+static void node_host_on_left(void *ctx)
 {
     ((struct sl_objects_host *)ctx)->has_left = true;
 }
 
 static int open_store(struct sl_objects_host *host, const struct sl_metastore_address *store)
 {
-    struct sl_held_key_options key = {.value = sl_transfer_name(host->node->transfer),
-                                      .campaigns = true,
-                                      .ttl_s = TTL_S,
-                                      .poll_ns = POLL_NS,
-                                      .now_ns = node_host_on_now,
-                                      .won = node_host_on_won,
-                                      .lost = node_host_on_lost,
-                                      .seen = node_host_on_seen,
-                                      .trouble = node_host_on_trouble,
-                                      .ctx = host};
-    if (!sl_metastore_address_key(store, SL_OBJECTS_HOST_KEY, "", key.key) ||
-        !sl_metastore_address_key(store, SL_OBJECTS_RECORD_KEYS, "", host->records) ||
-        strlen(host->records) + RECORD_KEY_BYTES > SL_METASTORE_KEY_BYTES) {
+    struct sl_record_log_options log = {.key = {.value = sl_transfer_name(host->node->transfer),
+                                                .campaigns = true,
+                                                .ttl_s = TTL_S,
+                                                .poll_ns = POLL_NS,
+                                                .now_ns = node_host_on_now,
+                                                .won = node_host_on_won,
+                                                .lost = node_host_on_lost,
+                                                .seen = node_host_on_seen,
+                                                .trouble = node_host_on_trouble,
+                                                .ctx = host},
+                                        .wake = node_host_on_wake,
+                                        .loaded = node_host_on_loaded,
+                                        .ready = node_host_on_ready,
+                                        .send = send_held};
+    if (!sl_metastore_address_key(store, SL_OBJECTS_HOST_KEY, "", log.key.key) ||
+        !sl_metastore_address_key(store, SL_OBJECTS_RECORD_KEYS, "", log.prefix) ||
+        strlen(log.prefix) + RECORD_KEY_BYTES > SL_METASTORE_KEY_BYTES) {
         return SL_ERR_TOO_LARGE; /* the prefix */
     }
     host->metastore = host->node->setup.metastore;
@@ -343,9 +391,10 @@ static int open_store(struct sl_objects_host *host, const struct sl_metastore_ad
         }
         host->metastore = sl_remote_metastore_base(host->remote);
     }
-    key.metastore = host->metastore;
-    sl_held_key_init(&host->key, &key);
+    log.key.metastore = host->metastore;
+    sl_record_log_init(&host->log, &log);
     host->look.run = look;
+    host->wake.run = node_host_on_woken;
     sl_reactor_arm(host->node->reactor, &host->look, 0);
     return 0;
 }
@@ -361,7 +410,7 @@ int sl_objects_host_create(struct sl_objects *node, const struct sl_metastore_ad
     }
     made->node = node;
     made->timer.run = node_host_tick;
-    sl_list_init(&made->held);
+    sl_list_init(&made->begins);
     const int err = store != NULL ? open_store(made, store) : open_catalogue(made);
     if (err != 0) {
         free(made);
@@ -377,10 +426,7 @@ int sl_objects_host_create(struct sl_objects *node, const struct sl_metastore_ad
 void sl_objects_host_receive(struct sl_objects_host *host, const char *address,
                              const struct sl_objects_message *message)
 {
-    const bool is_held =
-        host->metastore == NULL || (sl_held_key_holds(&host->key, node_host_on_now(host)) &&
-                                    sl_objects_journal_is_ready(host->journal));
-    if (is_held) {
+    if (host->metastore == NULL || sl_record_log_leads(&host->log)) {
         sl_objects_catalogue_receive(host->catalogue, address, message, now_ms(host));
         node_host_arm(host);
     } else if (!message->is_answer) {
@@ -391,24 +437,24 @@ void sl_objects_host_receive(struct sl_objects_host *host, const char *address,
 
 bool sl_objects_host_leave(struct sl_objects_host *host)
 {
-    const uint64_t now_ns = node_host_on_now(host);
-    if (host->metastore == NULL) {
-        return true;
+    if (host->metastore != NULL && !host->is_leaving) {
+        host->is_leaving = true;
+        sl_record_log_resign(&host->log, LEAVE_NS, node_host_on_left);
     }
-    if (host->leaving_ns == 0) {
-        host->leaving_ns = now_ns;
-        sl_held_key_release(&host->key, node_host_on_released);
-    }
-    return host->has_left || now_ns - host->leaving_ns >= LEAVE_NS;
+    return host->metastore == NULL || host->has_left;
 }
 
 void sl_objects_host_stop(struct sl_objects_host *host)
 {
-    sl_objects_journal_release(&host->held, UINT64_MAX, 0, NULL, NULL, NULL);
+    struct sl_record_log_message *held;
+    while ((held = sl_record_log_message_pop(&host->begins, UINT64_MAX)) != NULL) {
+        free(held);
+    }
     close_catalogue(host);
     if (host->metastore != NULL) {
-        sl_held_key_drop(&host->key);
+        sl_record_log_close(&host->log);
         sl_reactor_disarm(host->node->reactor, &host->look);
+        sl_reactor_disarm(host->node->reactor, &host->wake);
     }
 }
 

@@ -2,7 +2,7 @@
  * holds the key SL_OBJECTS_HOST_KEY of a metadata store, whose value is the host's address. A node
  * that finds no such key creates it, and becomes the host; the others attach to the host that it
  * names. They read it only while they are not attached. A new host begins with the records that its
- * predecessor stored (journal.h). Owner: the node's reactor. */
+ * predecessor stored (net/store/record_log.h). Owner: the node's reactor. */
 #ifndef SL_OBJECTS_NODE_HOST_H
 #define SL_OBJECTS_NODE_HOST_H
 

@@ -1,8 +1,8 @@
 /* Leader elects the process that hosts the coordinator, and runs the coordinator there. Candidates
- * compete for the key PREFIX/coordinator (net/store/held_key.h); its value names the winner and its
- * endpoint. The winner reads the coordinator log (ps/coordinator/coordinator_log.h) and runs the
- * coordinator until its term ends. Then the owner disconnects all members, and they look for the
- * next leader.
+ * compete for the key PREFIX/coordinator (net/store/record_log.h); its value names the winner and
+ * its endpoint. The winner loads the coordinator log, which is the coordinator's records below
+ * PREFIX/state/, and runs the coordinator until its term ends. Then the owner disconnects all
+ * members, and they look for the next leader.
  *
  * Pure except for the metastore; time comes from now_ns and sl_leader_tick. Owner: the metastore's
  * reactor, which is also that of the server with the members' connections. */
@@ -30,7 +30,7 @@ struct sl_leader_options {
     char name[SL_MESSAGE_NAME_BYTES];
     char endpoint[SL_LIMIT_ENDPOINT_BYTES];    /* listens for control connections */
     uint32_t ttl_s;                            /* of the leader's lease; at least 2 */
-    size_t coordinator_log_bytes_max;          /* bytes_max of struct sl_coordinator_log_options */
+    size_t coordinator_log_bytes_max;          /* of messages that wait for it; 0: 256 MiB */
     struct sl_coordinator_options coordinator; /* as without a metastore */
     uint64_t (*now_ns)(void *ctx);
     /* The coordinator runs here from now on. anew: the metastore had no records of the job. */

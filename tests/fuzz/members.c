@@ -47,8 +47,8 @@ void fuzz_members_step(struct fuzz_members *members, struct sl_bytes *input,
         take(members, member, &message);
         sl_message_fini(&message);
     } else if (what >= 192) {
-        if (members->log != NULL) {
-            sl_coordinator_log_gone(members->log, member);
+        if (members->leader != NULL) {
+            sl_leader_gone(members->leader, member);
         }
         sl_coordinator_gone(members->coordinator, member, what >= 224, members->now_ns);
         members->here[member] = false;

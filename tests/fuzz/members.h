@@ -4,14 +4,14 @@
 #define SL_TESTS_FUZZ_MEMBERS_H
 
 #include "core/bytes.h"
-#include "ps/coordinator/coordinator_log.h"
+#include "ps/coordinator/leader.h"
 
 #define FUZZ_MEMBERS 6
 
 struct fuzz_members {
     struct sl_coordinator *coordinator;
-    struct sl_coordinator_log *log; /* of the coordinator; NULL: none */
-    bool here[FUZZ_MEMBERS];        /* has said hello */
+    struct sl_leader *leader; /* that runs the coordinator; NULL: none */
+    bool here[FUZZ_MEMBERS];  /* has said hello */
     uint64_t now_ns;
 };
 

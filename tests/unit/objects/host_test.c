@@ -1,8 +1,12 @@
 /* The node that hosts the catalogue ends, and another one takes its address. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "core/clock.h"
+#include "net/store/etcd.h"
 #include "nodes.h"
+#include "objects/node/host.h"
 #include "tests/unit/net/store/real_etcd.h"
 
 enum { BYTES = 300000 };
@@ -115,8 +119,49 @@ static void add_elected(struct nodes *all, const char *store)
     sl_object_list_free(&list);
 }
 
+/* Writes a key below the prefix of the store; value NULL: only reads it, into the answer. */
+static void use_key(const char *store, const char *name, const char *value,
+                    struct sl_metastore_request *ask)
+{
+    struct sl_metastore_address parsed;
+    struct sl_etcd *etcd;
+    struct sl_reason reason;
+    struct sl_metastore_change change = {.value = (uint8_t *)(uintptr_t)value,
+                                         .value_bytes = value == NULL ? 0 : strlen(value)};
+    assert_int_equal(sl_metastore_address_parse(store, &parsed, &reason), 0);
+    assert_int_equal(sl_etcd_create(&parsed, &etcd), 0);
+    *ask = (struct sl_metastore_request){.kind =
+                                             value == NULL ? SL_METASTORE_READ : SL_METASTORE_WRITE,
+                                         .timeout_ns = NODES_TIMEOUT * SL_CLOCK_NS_PER_MS,
+                                         .changes = &change,
+                                         .change_count = 1};
+    assert_true(sl_metastore_address_key(&parsed, name, "", ask->key));
+    memcpy(change.key, ask->key, sizeof change.key);
+    sl_etcd_perform(etcd, ask);
+    assert_int_equal(ask->answer.err, 0);
+    sl_etcd_destroy(&etcd);
+}
+
+/* The record of a version can be read by hosts of other versions of the program. */
+static void expect_record(const char *store, const char *key, const char *name)
+{
+    struct sl_metastore_request ask;
+    struct sl_objects_message message;
+    use_key(store, key, NULL, &ask);
+    assert_int_equal(ask.answer.item_count, 1);
+    assert_int_equal(sl_objects_message_decode(ask.answer.pairs[0].value,
+                                               (uint32_t)ask.answer.pairs[0].value_bytes, &message,
+                                               NULL),
+                     0);
+    assert_int_equal(message.kind, SL_OBJECTS_COMMIT);
+    assert_string_equal(message.commit.record.name, name);
+    sl_metastore_answer_fini(&ask.answer);
+}
+
+/* The next host ignores what is no record, and continues above the number that was stored. */
 SL_CASE(host__etcd_names_the_next_one)
 {
+    struct sl_metastore_request ask;
     static struct real_etcd etcd;
     static struct nodes all;
     char store[64];
@@ -131,8 +176,11 @@ SL_CASE(host__etcd_names_the_next_one)
     uint8_t *memory = nodes_bytes(BYTES, 3);
     assert_int_equal(nodes_publish(all.node[1], "model", SL_ORIGIN_CALLER, memory, BYTES), 1);
     nodes_get(all.node[2], "model", 1, to, BYTES);
+    expect_record(store, SL_OBJECTS_RECORD_KEYS "model@1", "model");
+    use_key(store, SL_OBJECTS_RECORD_KEYS "strange@1", "no record", &ask);
+    use_key(store, SL_OBJECTS_RECORD_KEYS "@", "41", &ask);
     nodes_end(&all, 0); /* it was the first */
-    assert_int_equal(nodes_publish(all.node[1], "model", SL_ORIGIN_HOST, memory, BYTES), 2);
+    assert_int_equal(nodes_publish(all.node[1], "model", SL_ORIGIN_HOST, memory, BYTES), 42);
     nodes_expect(sl_object_wait_held(all.node[2], "model", 1, 2, NODES_TIMEOUT));
     nodes_end(&all, 1);
     nodes_expect(sl_object_wait_held(all.node[2], "model", 1, 1, NODES_TIMEOUT));

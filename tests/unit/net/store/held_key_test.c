@@ -215,7 +215,7 @@ CASE(held_key__the_lease_of_one_that_resigns_is_revoked_at_once)
     win(world, 11);
     pass(world, TTL_NS / 2);
     assert_non_null(find(world, SL_METASTORE_LEASE_RENEW));
-    sl_held_key_release(&world->held, on_released);
+    sl_held_key_release(&world->held, on_released, world);
     assert_non_null(find(world, SL_METASTORE_LEASE_REVOKE));
     answer(world, SL_METASTORE_LEASE_REVOKE, (struct sl_metastore_answer){0});
     assert_int_equal(world->released_count, 0);
@@ -286,7 +286,7 @@ CASE(held_key__no_leases)
     assert_int_equal(world->asked_count, 0);
     assert_int_equal(world->lost_count, 0);
     assert_true(sl_held_key_holds(&world->held, world->now_ns));
-    sl_held_key_release(&world->held, on_released);
+    sl_held_key_release(&world->held, on_released, world);
     assert_true(find(world, SL_METASTORE_WRITE)->changes[0].removes);
     answer(world, SL_METASTORE_WRITE, (struct sl_metastore_answer){.err = SL_ERR_IO});
     assert_int_equal(world->released_count, 1);
@@ -329,7 +329,7 @@ CASE(held_key__released_while_it_claims)
     pass(world, SL_CLOCK_NS_PER_S);
     answer(world, SL_METASTORE_READ, (struct sl_metastore_answer){0});
     answer(world, SL_METASTORE_LEASE_GRANT, (struct sl_metastore_answer){.lease = 11});
-    sl_held_key_release(&world->held, on_released);
+    sl_held_key_release(&world->held, on_released, world);
     answer(world, SL_METASTORE_WRITE, (struct sl_metastore_answer){.held = true, .revision = 9});
     assert_int_equal(world->won_count, 0);
     assert_int_equal(world->released_count, 0);

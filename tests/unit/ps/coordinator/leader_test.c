@@ -222,32 +222,6 @@ CASE(leader__an_old_write_comes_late)
     assert_ptr_equal(world_holder(world), leader);
 }
 
-/* More changes than one write has: nobody is told before the last of them is written. */
-CASE(leader__many_changes)
-{
-    world_run_for(world, 5 * SL_CLOCK_NS_PER_S);
-    struct process *leader = world_holder(world);
-    struct member *member = &world->members[1];
-    assert_ptr_equal(member->at, leader);
-    do { /* what was asked before */
-        sl_leader_run(leader->leader);
-    } while (memory_store_answer(world->memory));
-    const uint32_t before = world->told_count;
-    const uint32_t written = memory_store_count(world->memory, "jobs/a/state/table/");
-    for (uint32_t i = 0; i < NAMES; i++) {
-        member->request = 0;
-        member->name = NAMES + i;
-        world_open_named(world, member);
-    }
-    assert_int_equal(world->told_count, before);
-    while (memory_store_count(world->memory, "jobs/a/state/table/") < written + NAMES) {
-        assert_int_equal(world->told_count, before);
-        sl_leader_run(leader->leader);
-        assert_true(memory_store_answer(world->memory));
-    }
-    assert_true(world->told_count > before); /* the last of them waits for its answer */
-}
-
 /* Somebody else's bytes under our keys: nobody leads, and nobody falls, until they are gone. */
 CASE(leader__strange_keys)
 {

@@ -13,7 +13,7 @@ static uint64_t draw(struct world *world, uint64_t below)
 
 static void check_id(struct world *world, uint32_t name, int64_t id)
 {
-    for (uint32_t i = 0; i < NAMES_ALL; i++) {
+    for (uint32_t i = 0; i < NAMES; i++) {
         assert_true(i == name || world->ids[i] != id);
     }
     assert_true(world->ids[name] == -1 || world->ids[name] == id);
@@ -137,7 +137,7 @@ void world_make(struct world *world, uint64_t seed)
 {
     *world = (struct world){.random = seed * 0x9e3779b97f4a7c15U + 1, .now_ns = SL_CLOCK_NS_PER_S};
     world->memory = memory_store_create();
-    for (uint32_t i = 0; i < NAMES_ALL; i++) {
+    for (uint32_t i = 0; i < NAMES; i++) {
         world->ids[i] = -1;
     }
     for (uint32_t i = 0; i < PROCESSES; i++) {
@@ -184,8 +184,12 @@ static void connect(struct world *world, struct member *member)
     }
 }
 
-void world_open_named(struct world *world, struct member *member)
+static void open_table(struct world *world, struct member *member)
 {
+    if (member->request != 0) {
+        return;
+    }
+    member->name = (uint32_t)draw(world, NAMES);
     member->request = ++world->request_next;
     struct sl_message message = {
         .kind = SL_MESSAGE_TABLE_OPEN,
@@ -197,14 +201,6 @@ void world_open_named(struct world *world, struct member *member)
     (void)snprintf(message.table_open.spec.name, sizeof message.table_open.spec.name, "t%u",
                    member->name);
     sl_coordinator_message(member->at->coordinator, member->peer, &message, world->now_ns);
-}
-
-static void open_table(struct world *world, struct member *member)
-{
-    if (member->request == 0) {
-        member->name = (uint32_t)draw(world, NAMES);
-        world_open_named(world, member);
-    }
 }
 
 static void members_step(struct world *world)

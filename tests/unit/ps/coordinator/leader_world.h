@@ -15,7 +15,6 @@
 #define PROCESSES 3
 #define TTL_S     3
 #define NAMES     250
-#define NAMES_ALL (2 * NAMES) /* with those that only one test has */
 #define KEY       "jobs/a/coordinator"
 
 struct world;
@@ -49,7 +48,7 @@ struct world {
     struct memory_store *memory;
     struct process processes[PROCESSES];
     struct member members[2];
-    int64_t ids[NAMES_ALL]; /* that somebody was told; -1: nobody */
+    int64_t ids[NAMES]; /* that somebody was told; -1: nobody */
     uint32_t told_count, term_count;
     uint64_t last_term;
 };
@@ -61,7 +60,6 @@ void world_end_process(struct world *world, struct process *process, bool erases
 void world_heal(struct world *world);
 struct process *world_holder(struct world *world);
 void world_on_resigned(void *ctx);
-void world_open_named(struct world *world, struct member *member);
 void world_run_for(struct world *world, uint64_t ns);
 void world_step(struct world *world);
 void world_end(struct world *world);
