@@ -308,11 +308,11 @@ static void node_store_found(struct sl_objects_ask *ask, const struct sl_objects
     struct stored *stored = operation->stored;
     const uint64_t now_ns = sl_reactor_now_ns(stored->node->reactor);
     const uint32_t part = stored->part.key.part;
-    const struct sl_objects_record *record = &news->commit.record;
     if (stored->stage != STORED) {
         return;
     }
     const bool is_known = err == 0 && news->commit.record_count == 1;
+    const struct sl_objects_record *record = is_known ? &news->commit.record : NULL;
     if (is_known && part < record->part_count &&
         node_store_is_of(stored, record->parts[part].digest) &&
         sl_objects_stored_set_record(&stored->part, record, part)) {
