@@ -499,6 +499,9 @@ static int catalogue_follow(const struct request *request)
         find_version(object, made->version) == NULL) {
         sl_catalogue_send_removed(request->catalogue, made); /* it was removed meanwhile */
     }
+    if (version == NULL && made->version == 0 && is_settling(request->catalogue)) {
+        return refuse_settling(request); /* a node may yet report one; meanwhile NEWS are sent */
+    }
     if (version == NULL || version->key.number <= made->version) {
         return 0;
     }

@@ -31,9 +31,9 @@
  * that nodes have. A HOLD of what this catalogue removed is answered with RETIRE, while it has the
  * tombstone (tombstones.h); without one the version comes back. If a node has other bytes under the
  * number of a version, no file goes: the log names both, and the newer commit is found. In its
- * first moments a new catalogue does not know what nodes hold: BEGIN, COMMIT, LIST and what is not
- * found get AGAIN. That takes options.settle_ms if a node attaches that knew an earlier catalogue,
- * and a tenth of it if none does. */
+ * first moments a new catalogue does not know what nodes hold: BEGIN, COMMIT, LIST, what is not
+ * found, and FOLLOW of a name without versions get AGAIN. That takes options.settle_ms if a node
+ * attaches that knew an earlier catalogue, and a tenth of it if none does. */
 #ifndef SL_OBJECTS_CATALOGUE_CATALOGUE_H
 #define SL_OBJECTS_CATALOGUE_CATALOGUE_H
 

@@ -1,12 +1,10 @@
 #include "programs/serve/worker/version.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "core/array.h"
 
-#define LIST_MS  1000
 #define MIB      1048576.0
 #define WAIT_MS  500 /* for bytes: then another model may be computed first */
 /* Each group costs the worker a wait for the agent: the wake-up of a thread, twice. */
@@ -171,22 +169,6 @@ static int open_engine(const struct sl_serve_open *open, struct sl_serve_version
     return err;
 }
 
-/* Whether the catalogue says that the name has no versions. A subscription without one may only not
- * have heard of it yet. */
-static bool has_no_versions(const struct sl_serve_open *open)
-{
-    struct sl_object_list *list = NULL;
-    if (sl_object_list(open->objects, open->name, LIST_MS, &list) != 0) {
-        return false;
-    }
-    bool is_listed = false;
-    for (uint64_t i = 0; i < list->count && !is_listed; i++) {
-        is_listed = strcmp(list->entries[i].name, open->name) == 0;
-    }
-    sl_object_list_free(&list);
-    return !is_listed;
-}
-
 /* The first READ brings only what an engine's open reads, so that this is there early. */
 static int open_view(const struct sl_serve_open *open, struct sl_subscription *subscription,
                      struct sl_serve_version *version, struct sl_reason *reason)
@@ -204,8 +186,7 @@ static int open_view(const struct sl_serve_open *open, struct sl_subscription *s
                                             .stop_count = stop_count,
                                             .stops = stops};
     const int err = sl_view_open(subscription, &options, open->timeout_ms, &version->view);
-    if (err == SL_ERR_DEADLINE && open->number == 0 && sl_subscription_newest(subscription) == 0 &&
-        has_no_versions(open)) {
+    if (err == SL_ERR_DEADLINE && open->number == 0 && sl_subscription_newest(subscription) == 0) {
         return sl_reason_fail(reason, SL_ERR_NOT_FOUND, "%s has no versions", open->name);
     }
     return err == 0 ? 0 : worker_version_failed(reason, err);

@@ -41,7 +41,7 @@ CASE(restart__learns_from_nodes_what_they_hold)
     assert_int_equal(find(3, "llama", 1)->err, SL_ERR_AGAIN);
     assert_int_equal(begin(2, "llama", 0, &epoch, &version), SL_ERR_AGAIN);
     assert_int_equal(ask(1, commit_of(1, "lama", 1, record.epoch, 1))->err, SL_ERR_AGAIN);
-    assert_int_equal(ask(3, of_name(SL_OBJECTS_FOLLOW, "llama", 0))->commit.record_count, 0);
+    assert_int_equal(ask(3, of_name(SL_OBJECTS_FOLLOW, "llama", 0))->err, SL_ERR_AGAIN);
     assert_int_equal(ask(4, of_name(SL_OBJECTS_FOLLOW, "llama", 1))->commit.record_count, 0);
     (void)ask(2, hold_with(&record, 1));
     (void)ask(1, hold_with(&record, PART_BLOCKS));
@@ -91,8 +91,10 @@ CASE(restart__of_a_catalogue_that_nobody_knew_takes_a_moment)
     begin_catalogue(500, 3000);
     assert_int_equal(attach(1), 0);
     assert_int_equal(find(1, "llama", 1)->err, SL_ERR_AGAIN);
+    assert_int_equal(ask(1, of_name(SL_OBJECTS_FOLLOW, "llama", 0))->err, SL_ERR_AGAIN);
     pass(300, 1);
     assert_int_equal(find(1, "llama", 1)->err, SL_ERR_NOT_FOUND);
+    assert_int_equal(ask(1, of_name(SL_OBJECTS_FOLLOW, "llama", 0))->err, 0);
     (void)publish(1, "llama");
 }
 
