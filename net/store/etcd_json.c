@@ -96,8 +96,7 @@ static json_t *guard_json(const struct sl_metastore_request *ask)
     if (guard == NULL || is_absent || ask->was == NULL) {
         return guard;
     }
-    json_t *value = bytes_json((const uint8_t *)ask->was,
-                               ask->was_bytes != 0 ? ask->was_bytes : strlen(ask->was));
+    json_t *value = bytes_json((const uint8_t *)ask->was, ask->was_bytes);
     if (json_array_append_new(guard, json_pack("{so ss ss so}", "key", key_json(ask->key), "target",
                                                "VALUE", "result", "EQUAL", "value", value)) != 0) {
         json_decref(guard);

@@ -79,7 +79,7 @@ struct sl_metastore_request {
     enum sl_metastore_guard guard;
     uint64_t revision; /* CREATED */
     const char *was;   /* CREATED; NULL: any value. Owned by the caller, valid until `done` */
-    size_t was_bytes;  /* 0: `was` ends with its NUL */
+    size_t was_bytes;
     struct sl_metastore_change *changes;
     size_t change_count;
     void (*done)(void *ctx, struct sl_metastore_request *ask);

@@ -349,14 +349,14 @@ static void record_log_on_answer(void *ctx, struct sl_metastore_request *ask)
 
 /* Terms */
 
-void sl_record_log_begin(struct sl_record_log *log, uint64_t revision)
+void sl_record_log_begin(struct sl_record_log *log, uint64_t revision, int err)
 {
     const struct sl_record_log_options *options = &log->options;
-    struct sl_record_log_term *term = calloc(1, sizeof *term);
+    struct sl_record_log_term *term = err != 0 ? NULL : calloc(1, sizeof *term);
     log->term = term;
     log->failure[0] = '\0';
     if (term == NULL) {
-        sl_record_log_fail(log, "no memory for the records");
+        sl_record_log_fail(log, sl_err_name(err != 0 ? err : SL_ERR_NO_MEMORY));
         return;
     }
     term->log = log;

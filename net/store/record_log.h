@@ -80,8 +80,9 @@ void sl_record_log_init(struct sl_record_log *log, const struct sl_record_log_op
 void sl_record_log_tick(struct sl_record_log *log);
 void sl_record_log_run(struct sl_record_log *log);
 
-/* Begins to load the records; ends the term of a key that was lost. */
-void sl_record_log_begin(struct sl_record_log *log, uint64_t term);
+/* Begins to load the records, or, if err is not 0, fails: the owner could not prepare. Ends the
+ * term of a key that was lost. */
+void sl_record_log_begin(struct sl_record_log *log, uint64_t term, int err);
 void sl_record_log_end(struct sl_record_log *log);
 
 /* Ends the term in the next run. */

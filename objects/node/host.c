@@ -303,11 +303,7 @@ static void node_host_on_won(void *ctx, uint64_t term)
     host->term = term > known ? term : known + 1;
     host->loaded_count = 0;
     host->marked = UINT64_MAX;
-    const int err = open_catalogue(host);
-    sl_record_log_begin(&host->log, term);
-    if (err != 0) {
-        sl_record_log_fail(&host->log, sl_err_name(err));
-    }
+    sl_record_log_begin(&host->log, term, open_catalogue(host));
 }
 
 static void node_host_on_lost(void *ctx, const char *why)

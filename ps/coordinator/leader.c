@@ -273,11 +273,7 @@ static void leader_on_won(void *ctx, uint64_t term)
     options.report = options.report == NULL ? NULL : leader_on_report;
     options.ctx = self;
     self->term = term;
-    const int err = sl_coordinator_create(&options, &self->coordinator);
-    sl_record_log_begin(&self->log, term);
-    if (err != 0) {
-        sl_record_log_fail(&self->log, sl_err_name(err));
-    }
+    sl_record_log_begin(&self->log, term, sl_coordinator_create(&options, &self->coordinator));
 }
 
 static void leader_on_lost(void *ctx, const char *why)

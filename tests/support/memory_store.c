@@ -215,18 +215,12 @@ static void read_pairs(const struct memory_store *memory, struct sl_metastore_re
 
 static void write_pairs(struct memory_store *memory, struct sl_metastore_request *ask);
 
-static size_t was_bytes_of(const struct sl_metastore_request *ask)
-{
-    return ask->was_bytes != 0 ? ask->was_bytes : strlen(ask->was);
-}
-
 static void remember(struct memory_store *memory, const struct sl_metastore_request *ask)
 {
     memory->past = *ask;
     memory->past.answer = (struct sl_metastore_answer){0};
     memory->past.was = NULL;
     if (ask->was != NULL) {
-        memory->past.was_bytes = was_bytes_of(ask);
         char *was = malloc(memory->past.was_bytes + 1);
         sl_assert(was != NULL);
         memcpy(was, ask->was, memory->past.was_bytes);
@@ -273,7 +267,7 @@ static void write_pairs(struct memory_store *memory, struct sl_metastore_request
     ask->answer.held =
         ask->guard == SL_METASTORE_ALWAYS || (ask->guard == SL_METASTORE_ABSENT && guard == NULL) ||
         (ask->guard == SL_METASTORE_CREATED && guard != NULL && guard->created == ask->revision &&
-         (ask->was == NULL || (guard->value_bytes == was_bytes_of(ask) &&
+         (ask->was == NULL || (guard->value_bytes == ask->was_bytes &&
                                memcmp(guard->value, ask->was, guard->value_bytes) == 0)));
     if (!ask->answer.held) {
         if (guard != NULL) {

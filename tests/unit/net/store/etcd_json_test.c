@@ -101,6 +101,7 @@ SL_CASE(request__writes)
         assert_request(&ask, NULL, "/v3/kv/txn", body);
     }
     ask.was = "v1";
+    ask.was_bytes = 2;
     ask.change_count = 0;
     assert_request(&ask, NULL, "/v3/kv/txn",
                    "{\"compare\":[{\"key\":\"azE=\",\"target\":\"CREATE\",\"result\":\"EQUAL\","

@@ -31,7 +31,7 @@ static void on_wake(void *ctx)
 
 static void on_won(void *ctx, uint64_t term)
 {
-    sl_record_log_begin(&((struct world *)ctx)->log, term);
+    sl_record_log_begin(&((struct world *)ctx)->log, term, 0);
 }
 
 static void on_lost(void *ctx, const char *why)
