@@ -1,6 +1,7 @@
 #include "core/arena_pages.h"
 
-#include <fcntl.h>
+#include "core/text_file.h"
+
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -139,13 +140,9 @@ enum sl_arena_pages_collapse sl_arena_pages_collapse(void *base)
 
 bool sl_arena_pages_transparent(void)
 {
-    char text[64] = "";
-    const int fd = open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
-    const ssize_t bytes = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
-    if (fd >= 0) {
-        close(fd);
-    }
-    return bytes > 0 && strstr(text, "[never]") == NULL;
+    char text[64];
+    return sl_text_file_line("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text) &&
+           strstr(text, "[never]") == NULL;
 }
 
 void sl_arena_pages_count_ordinary(int64_t more)

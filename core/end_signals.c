@@ -19,6 +19,15 @@ void sl_end_signals_add(sigset_t *set)
     }
 }
 
+sigset_t sl_end_signals_mask(int how)
+{
+    sigset_t signals;
+    (void)sigemptyset(&signals);
+    sl_end_signals_add(&signals);
+    (void)pthread_sigmask(how, &signals, NULL);
+    return signals;
+}
+
 void sl_end_signals_catch(void (*handler)(int number), int flags)
 {
     struct sigaction action = {.sa_handler = handler, .sa_flags = flags};

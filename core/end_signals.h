@@ -11,6 +11,10 @@
 /* Adds the end signals to an initialized set. */
 void sl_end_signals_add(sigset_t *set);
 
+/* Blocks or unblocks the end signals in the calling thread, and returns them. how: SIG_BLOCK or
+ * SIG_UNBLOCK. */
+sigset_t sl_end_signals_mask(int how);
+
 /* Calls `handler` for each end signal; flags: as of sigaction. */
 void sl_end_signals_catch(void (*handler)(int number), int flags);
 

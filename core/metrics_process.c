@@ -13,6 +13,7 @@
 #include "core/arena_pages.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/text_file.h"
 
 enum row { CPU, START, RESIDENT, ORDINARY, REFUSED, FDS, FDS_MAX, LOG_LINES, BUILD };
 
@@ -45,23 +46,12 @@ static uint64_t time_ns(clockid_t clock)
     return (uint64_t)time.tv_sec * SL_CLOCK_NS_PER_S + (uint64_t)time.tv_nsec;
 }
 
-/* Reads a file of /proc/self; "" if that is impossible. */
-static void metrics_process_read_text(const char *path, char *text, size_t room)
-{
-    FILE *file = fopen(path, "re");
-    const size_t bytes = file == NULL ? 0 : fread(text, 1, room - 1, file);
-    text[bytes] = '\0';
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-}
-
 /* The start in clock ticks since boot is the 20th field behind the name, which ends with ")". */
 static uint64_t start_ns(void)
 {
     char text[1024];
     uint64_t ticks = 0;
-    metrics_process_read_text("/proc/self/stat", text, sizeof text);
+    (void)sl_text_file_read("/proc/self/stat", text, sizeof text);
     const char *field = strrchr(text, ')');
     for (int i = 0; field != NULL && i < 20; i++) {
         field = strchr(field + 1, ' ');
@@ -77,7 +67,7 @@ uint64_t sl_metrics_process_resident_bytes(void)
 {
     char text[256];
     uint64_t pages = 0;
-    metrics_process_read_text("/proc/self/statm", text, sizeof text);
+    (void)sl_text_file_read("/proc/self/statm", text, sizeof text);
     return sscanf(text, "%*u %" SCNu64, &pages) == 1 ? pages * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 

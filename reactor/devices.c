@@ -1,5 +1,7 @@
 #include "reactor/devices.h"
 
+#include "core/text_file.h"
+
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <dirent.h>
@@ -50,13 +52,7 @@ static bool devices_read_line(const struct reader *reader, char *line, size_t li
     va_start(args, format);
     path_of(reader, path, format, args);
     va_end(args);
-    FILE *file = fopen(path, "re");
-    const bool is_read = file != NULL && fgets(line, (int)line_bytes, file) != NULL;
-    line[is_read ? strcspn(line, "\n") : 0] = '\0';
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    return is_read;
+    return sl_text_file_line(path, line, line_bytes);
 }
 
 /* Resolves all links of a path; false, and "": it does not exist. */

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "core/text_file.h"
 
 #define DEVICES_MAX     16
 #define CANDIDATES_MAX  32
@@ -54,16 +55,7 @@ static bool rdma_address_read_line(const char *device, const char *file, char *l
 {
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "%s/class/infiniband/%s/%s", sysfs, device, file);
-    FILE *stream = fopen(path, "re");
-    if (stream == NULL) {
-        return false;
-    }
-    bool read = fgets(line, (int)line_bytes, stream) != NULL;
-    fclose(stream);
-    if (read) {
-        line[strcspn(line, "\n")] = '\0';
-    }
-    return read;
+    return sl_text_file_line(path, line, line_bytes);
 }
 
 static bool is_iwarp(const char *device)

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/text_file.h"
 #include "net/shm/conn.h"
 #include "net/shm/imported_memory.h"
 #include "net/shm/listen.h"
@@ -24,15 +25,11 @@
 /* Includes the user id: processes of other users cannot connect. */
 void sl_shm_host(char host[SL_SHM_HOST_BYTES])
 {
-    char boot[37] = "";
+    char boot[37];
     struct stat network;
     host[0] = '\0';
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (file == NULL) {
-        return;
-    }
-    bool known = fgets(boot, sizeof boot, file) != NULL && strlen(boot) == sizeof boot - 1;
-    fclose(file);
+    const bool known = sl_text_file_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot) &&
+                       strlen(boot) == sizeof boot - 1;
     if (known && stat("/proc/self/ns/net", &network) == 0) {
         snprintf(host, SL_SHM_HOST_BYTES, "%s/%llx/%x", boot, (unsigned long long)network.st_ino,
                  (unsigned)geteuid());

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/text_file.h"
 #include "net/base/fd.h"
 
 #define LISTEN_BACKLOG  4096
@@ -156,21 +157,6 @@ int sl_tcp_socket_bind(int fd, const char *local)
                : SL_ERR_NOT_FOUND;
 }
 
-static void read_available(char *text, size_t text_bytes)
-{
-    snprintf(text, text_bytes, "unknown");
-    FILE *file = fopen("/proc/sys/net/ipv4/tcp_available_congestion_control", "re");
-    if (file == NULL) {
-        return;
-    }
-    char line[256];
-    if (fgets(line, sizeof line, file) != NULL) {
-        line[strcspn(line, "\n")] = '\0';
-        snprintf(text, text_bytes, "%s", line);
-    }
-    fclose(file);
-}
-
 int sl_tcp_socket_check_congestion(const char *name)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP);
@@ -183,11 +169,13 @@ int sl_tcp_socket_check_congestion(const char *name)
         return 0;
     }
     char available[256];
-    read_available(available, sizeof available);
+    const bool is_known = sl_text_file_line("/proc/sys/net/ipv4/tcp_available_congestion_control",
+                                            available, sizeof available);
     sl_log_error(
         "tcp: congestion control \"%s\" (STARLING_TCP_CONGESTION, or congestion_control of "
         "the client's options) cannot be used: %s; this system has: %s%s",
-        name, strerror(failed), available, failed == EPERM ? " (some of them for root only)" : "");
+        name, strerror(failed), is_known ? available : "unknown",
+        failed == EPERM ? " (some of them for root only)" : "");
     return SL_ERR_INVALID;
 }
 

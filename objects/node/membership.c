@@ -6,6 +6,7 @@
 #include "core/assert.h"
 #include "core/hash.h"
 #include "core/log.h"
+#include "core/text_file.h"
 #include "objects/node/call.h"
 #include "objects/node/node.h"
 
@@ -78,16 +79,12 @@ static void membership_answered(struct sl_objects_request *request,
 /* A number of its label, or of the boot id of its kernel; without both, no other node has it. */
 static uint64_t host_of(const struct sl_objects *node)
 {
-    char id[64] = "";
+    char id[64];
     if (node->setup.host != NULL) {
         return sl_hash_bytes(node->setup.host, strlen(node->setup.host), 1);
     }
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    const bool is_read = file != NULL && fgets(id, sizeof id, file) != NULL;
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    return is_read ? sl_hash_bytes(id, strlen(id), 0) : node->id;
+    const size_t bytes = sl_text_file_read("/proc/sys/kernel/random/boot_id", id, sizeof id);
+    return bytes > 0 ? sl_hash_bytes(id, bytes, 0) : node->id;
 }
 
 static void attach(struct sl_objects *node)

@@ -8,50 +8,25 @@
 #include <unistd.h>
 
 #include "core/format.h"
+#include "core/text_file.h"
 
 #define PATH_BYTES 1024
-
-static FILE *open_below(const struct sl_doctor *doctor, const char *path)
-{
-    char whole[PATH_BYTES];
-    (void)snprintf(whole, sizeof whole, "%s%s", doctor->system->root, path);
-    return fopen(whole, "re");
-}
-
-static bool read_line(FILE *file, char *line, size_t line_bytes)
-{
-    if (fgets(line, (int)line_bytes, file) == NULL) {
-        line[0] = '\0';
-        return false;
-    }
-    line[strcspn(line, "\n")] = '\0';
-    return true;
-}
 
 bool sl_doctor_files_line(const struct sl_doctor *doctor, char *line, size_t line_bytes,
                           const char *path, ...)
 {
-    char text[PATH_BYTES];
+    char text[PATH_BYTES], whole[PATH_BYTES + 64];
     SL_FORMAT(text, path);
-    line[0] = '\0';
-    FILE *file = open_below(doctor, text);
-    if (file == NULL) {
-        return false;
-    }
-    bool found = read_line(file, line, line_bytes);
-    (void)fclose(file);
-    return found;
+    (void)snprintf(whole, sizeof whole, "%s%s", doctor->system->root, text);
+    return sl_text_file_line(whole, line, line_bytes);
 }
 
 void sl_doctor_files_text(const struct sl_doctor *doctor, char *text, size_t text_bytes,
                           const char *path)
 {
-    FILE *file = open_below(doctor, path);
-    text[0] = '\0';
-    if (file != NULL) {
-        text[fread(text, 1, text_bytes - 1, file)] = '\0';
-        (void)fclose(file);
-    }
+    char whole[PATH_BYTES];
+    (void)snprintf(whole, sizeof whole, "%s%s", doctor->system->root, path);
+    (void)sl_text_file_read(whole, text, text_bytes);
 }
 
 bool sl_doctor_files_field(const char *text, const char *key, char *value, size_t value_bytes)

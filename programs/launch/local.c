@@ -12,6 +12,7 @@
 #include "core/endpoint.h"
 #include "core/hash.h"
 #include "core/log.h"
+#include "core/text_file.h"
 
 #define EPHEMERAL_FILE "/proc/sys/net/ipv4/ip_local_port_range"
 #define PORT_FIRST     10000U /* well-known services are below */
@@ -22,16 +23,13 @@ static void read_ephemeral(unsigned *first, unsigned *last)
 {
     *first = 32768;
     *last = 60999;
-    FILE *file = fopen(EPHEMERAL_FILE, "re");
-    if (file == NULL) {
-        return;
-    }
+    char line[64];
     unsigned low, high;
-    if (fscanf(file, "%u %u", &low, &high) == 2) {
+    if (sl_text_file_line(EPHEMERAL_FILE, line, sizeof line) &&
+        sscanf(line, "%u %u", &low, &high) == 2) {
         *first = low;
         *last = high;
     }
-    fclose(file);
 }
 
 /* Returns a socket bound to the port, or a negative errno. */

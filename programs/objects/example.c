@@ -15,6 +15,7 @@
 #include "config/security.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/text_file.h"
 #include "net/store/address.h"
 
 #define OBJECT       "foo/bar"
@@ -76,22 +77,20 @@ static int example_failed(struct example *example, int err)
 
 static int read_matrix(struct example *example)
 {
-    FILE *file = flags.matrix_file != NULL ? fopen(flags.matrix_file, "re") : NULL;
     if (flags.matrix_file == NULL) {
         return 0;
     }
-    example->matrix = calloc(1, MATRIX_BYTES + 1);
-    const bool is_read = file != NULL && example->matrix != NULL &&
-                         fread(example->matrix, 1, MATRIX_BYTES, file) < MATRIX_BYTES &&
-                         feof(file) != 0;
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    return is_read ? 0
-                   : sl_reason_fail(&example->reason, SL_ERR_INVALID,
-                                    "--nic_priority_matrix=%s: accepted is a readable file of less "
-                                    "than 1 MiB",
-                                    flags.matrix_file);
+    example->matrix = malloc(MATRIX_BYTES + 1);
+    const size_t bytes =
+        example->matrix == NULL
+            ? 0
+            : sl_text_file_read(flags.matrix_file, example->matrix, MATRIX_BYTES + 1);
+    return bytes > 0 && bytes < MATRIX_BYTES
+               ? 0
+               : sl_reason_fail(&example->reason, SL_ERR_INVALID,
+                                "--nic_priority_matrix=%s: accepted is a readable file of less "
+                                "than 1 MiB",
+                                flags.matrix_file);
 }
 
 static bool has_rdma_devices(void)

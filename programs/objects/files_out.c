@@ -269,7 +269,6 @@ static int write_files(struct file *file, struct sl_get *get, const char *name, 
 int sl_files_out_write(struct sl_get *get, const char *name, const uint8_t *base,
                        const char *directory, uint32_t *file_count, struct sl_reason *reason)
 {
-    sigset_t signals, before;
     uint32_t count = 0;
     if (mkdir(directory, 0777) != 0 && errno != EEXIST) {
         return sl_reason_fail(reason, SL_ERR_IO, "cannot create %s: %s", directory,
@@ -283,14 +282,11 @@ int sl_files_out_write(struct sl_get *get, const char *name, const uint8_t *base
         json_decref(file.written);
         return sl_reason_fail(reason, SL_ERR_IO, "cannot open %s: %s", directory, strerror(errno));
     }
-    (void)sigemptyset(&signals);
-    sl_end_signals_add(&signals);
-    (void)pthread_sigmask(SIG_BLOCK, &signals, &before);
+    (void)sl_end_signals_mask(SIG_BLOCK);
     const int err = write_files(&file, get, name, base, &count, reason);
     (void)close(file.root);
     json_decref(file.written);
-    (void)pthread_sigmask(SIG_SETMASK, &before,
-                          NULL); /* a signal that came ends the process here */
+    (void)sl_end_signals_mask(SIG_UNBLOCK); /* a signal that came ends the process here */
     if (err == 0) {
         *file_count = count;
     }

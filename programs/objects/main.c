@@ -138,15 +138,6 @@ static int objects_main_failed(struct run *run, int err)
 
 /* ---- Node ------------------------------------------------------------------------------------ */
 
-static sigset_t end_signals(int how)
-{
-    sigset_t signals;
-    (void)sigemptyset(&signals);
-    sl_end_signals_add(&signals);
-    (void)pthread_sigmask(how, &signals, NULL);
-    return signals;
-}
-
 /* False: --metadata names no etcd, which could name the catalogue. */
 static bool parse_store(struct sl_metastore_address *store)
 {
@@ -244,9 +235,9 @@ static int objects_main_start_node(struct run *run, uint64_t pool_bytes)
                                             .host = flags.host,
                                             .pool_bytes = pool_bytes,
                                             .rate_bytes = flags.rate_bytes};
-    (void)end_signals(SIG_BLOCK); /* for the node's threads */
+    (void)sl_end_signals_mask(SIG_BLOCK); /* for the node's threads */
     err = sl_objects_create_with(&node, &setup, &run->objects);
-    (void)end_signals(SIG_UNBLOCK);
+    (void)sl_end_signals_mask(SIG_UNBLOCK);
     explicit_bzero(&settings.security, sizeof settings.security);
     return err == 0 ? 0 : objects_main_failed(run, err);
 }
@@ -337,7 +328,7 @@ static int run_serve(struct run *run)
     err = err == 0 && flags.agent ? await_kept(run) : err;
     if (err == 0) {
         const char *address = sl_objects_address(run->objects);
-        const sigset_t signals = end_signals(SIG_BLOCK);
+        const sigset_t signals = sl_end_signals_mask(SIG_BLOCK);
         const bool is_elected =
             settings.objects.catalogue == NULL && parse_store(&(struct sl_metastore_address){0});
         print(json_pack("{s:s, s:s, s:s*, s:s*}", "name", address, "catalogue",
@@ -422,7 +413,7 @@ static int run_put(struct run *run)
     if (err == 0) {
         const bool is_stored = flags.origin == 2;
         const char *server = is_stored ? "keepers" : sl_objects_address(run->objects);
-        const sigset_t signals = end_signals(SIG_BLOCK);
+        const sigset_t signals = sl_end_signals_mask(SIG_BLOCK);
         print(json_pack("{s:s, s:I, s:I, s:i, s:s}", "name", run->name, "version",
                         (json_int_t)version, "bytes", (json_int_t)files.bytes, "files",
                         (int)files.file_count, "served_by", server),
@@ -610,7 +601,7 @@ static int run_watch(struct run *run)
     if (err == 0) {
         err = sl_subscription_open(run->objects, run->name, &how, run->timeout_ms, &subscription);
     }
-    const sigset_t signals = end_signals(SIG_BLOCK);
+    const sigset_t signals = sl_end_signals_mask(SIG_BLOCK);
     while (err == 0 && sigtimedwait(&signals, NULL, &(struct timespec){0}) < 0) {
         struct sl_view *view = NULL;
         err = sl_subscription_wait(subscription, version, POLL_MS, &version);

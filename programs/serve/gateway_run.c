@@ -234,16 +234,13 @@ static int parse(int argc, char **argv, struct sl_transfer_options *engine)
 int sl_serve_gateway_run(int argc, char **argv)
 {
     struct sl_transfer_options engine;
-    sigset_t signals;
     int err = parse(argc, argv, &engine);
     if (err != SL_CLI_RUN) {
         return sl_cli_exit(&own, err, &run.reason);
     }
     sl_rlimit_raise(RLIMIT_NOFILE); /* a connection is a descriptor */
     sl_rlimit_raise(RLIMIT_MEMLOCK);
-    (void)sigemptyset(&signals);
-    sl_end_signals_add(&signals);
-    (void)pthread_sigmask(SIG_BLOCK, &signals, NULL); /* for all threads */
+    const sigset_t signals = sl_end_signals_mask(SIG_BLOCK); /* for all threads */
     err = start_engines(engine);
     explicit_bzero(&settings.security, sizeof settings.security);
     err = err != 0 ? err : start_reactor();

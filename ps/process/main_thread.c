@@ -23,10 +23,7 @@ static void main_thread_on_quit(int number)
 
 int sl_process_block_signals(struct sl_process *process)
 {
-    sigset_t set;
-    (void)sigemptyset(&set);
-    sl_end_signals_add(&set);
-    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    const sigset_t set = sl_end_signals_mask(SIG_BLOCK);
     (void)signal(SIGQUIT, main_thread_on_quit);
     (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe on our output must not kill the process */
     (void)signal(SIGXFSZ, SIG_IGN); /* nor must a checkpoint beyond the file size limit */
