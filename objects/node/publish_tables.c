@@ -247,7 +247,9 @@ static void publish_tables_answered(struct sl_objects_request *request,
         publish->most =
             answer->tables.iterations > publish->most ? answer->tables.iterations : publish->most;
         publish->shards += answer->tables.shards;
-        publish->shard_count = answer->tables.shard_count;
+        publish->shard_count = answer->tables.shard_count > publish->shard_count
+                                   ? answer->tables.shard_count
+                                   : publish->shard_count; /* 0: a server that has just begun */
     }
     if (err == 0 && --publish->left > 0) {
         return;
@@ -262,7 +264,7 @@ static void ask_servers(struct sl_objects *node, struct sl_objects_call *call)
 {
     struct publish *publish = SL_CONTAINER_OF(call, struct publish, call);
     publish->left = publish->part_count;
-    publish->shards = 0;
+    publish->shards = publish->shard_count = 0;
     for (uint32_t i = 0; i < publish->part_count; i++) {
         struct server *server = &publish->servers[i];
         const uint32_t timeout_ms = sl_objects_ms_left(node, publish->deadline_ns);
@@ -307,7 +309,7 @@ static int publish_at_one_iteration(struct sl_objects *objects, struct publish *
         err = begin_parts(objects, publish, options);
         publish->tables = "";
         err = err != 0 ? err : sl_objects_call(objects, &publish->call);
-        if (err == 0 && publish->shards != publish->shard_count) {
+        if (err == 0 && (publish->shards != publish->shard_count || publish->shards == 0)) {
             err = sl_objects_fail(SL_ERR_AGAIN, "the keepers have %u shards, the job has %u",
                                   publish->shards, publish->shard_count);
         }

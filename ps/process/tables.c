@@ -3,9 +3,11 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
+#include "core/hash.h"
 #include "ps/process/state.h"
 #include "ps/server/state.h"
 #include "ps/shard/snapshot.h"
+#include "ps/shard/state.h"
 #include "reactor/port.h"
 
 /* Of one shard. The reactor's, between the mail that begins it and the one that ends it. */
@@ -14,6 +16,7 @@ struct read {
     struct sl_snapshot_rows *rows;
     struct sl_server *server;
     bool is_primary;
+    uint64_t hash;       /* of the shard's number; 0: no primary */
     uint32_t iterations; /* before */
     struct sl_mailbox_lane *answers;
     uint32_t *left; /* of the reading thread: shards that have not ended */
@@ -50,6 +53,7 @@ static void begin_here(void *ctx, uint64_t a, uint64_t b)
     struct sl_server *server = read->server;
     read->is_primary = server->role.serves && server->shard != NULL;
     const bool reads = read->is_primary && read->rows->names[0] != '\0';
+    read->hash = read->is_primary ? sl_hash_key(server->shard->options.index + 1) : 0;
     read->iterations = read->is_primary ? sl_shard_snapshot_iterations(server->shard) : 0;
     const int err = reads ? sl_server_snapshot_read(server, &read->sink) : 0;
     if (err != 0 || !reads) {
@@ -94,6 +98,7 @@ int sl_process_tables_read(struct sl_process *process, struct sl_port_set *ports
     }
     for (uint32_t i = 0; i < count; i++) {
         out->primary_count += reads[i].is_primary;
+        out->primary_sum += reads[i].hash;
         out->iterations =
             reads[i].iterations > out->iterations ? reads[i].iterations : out->iterations;
         if (err == 0 && reads[i].err != 0) {

@@ -13,6 +13,7 @@ struct sl_process_tables {
     struct sl_snapshot_rows *shards;
     uint32_t shard_count;
     uint32_t primary_count; /* shards that are no backups */
+    uint64_t primary_sum;   /* of their hashes: which ones they are */
     uint32_t iterations;    /* of BSP: the most that a shard had applied before */
 };
 

@@ -21,6 +21,7 @@ static struct ps_objects {
     struct sl_objects *node;
     struct sl_process *process;
     struct sl_port_set *ports; /* to its reactors */
+    struct sl_ps_tables_asked asked;
     char directory[SL_CHECKPOINT_SETTINGS_PATH_BYTES + 16];
 } ps_objects; /* one in a process */
 
@@ -28,8 +29,9 @@ static int publish_tables(void *ctx, struct sl_objects *node,
                           const struct sl_objects_tables_request *request,
                           struct sl_objects_tables_state *state, struct sl_reason *reason)
 {
-    const struct ps_objects *self = ctx;
-    return sl_ps_tables_publish(self->process, self->ports, node, request, state, reason);
+    struct ps_objects *self = ctx;
+    return sl_ps_tables_publish(self->process, self->ports, &self->asked, node, request, state,
+                                reason);
 }
 
 static int ps_objects_start(struct sl_process_beside *beside, struct sl_process *process)

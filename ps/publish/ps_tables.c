@@ -57,8 +57,26 @@ static int add_all(struct sl_publication *publication, struct sl_process_tables 
     return err;
 }
 
+static void note_asked(struct sl_ps_tables_asked *asked, uint64_t epoch, uint64_t primary_sum)
+{
+    asked->items[asked->next].epoch = epoch;
+    asked->items[asked->next].primary_sum = primary_sum;
+    asked->next = (asked->next + 1) % SL_PS_TABLES_ASKED_MAX;
+}
+
+static bool has_moved(const struct sl_ps_tables_asked *asked, uint64_t epoch, uint64_t primary_sum)
+{
+    for (uint32_t i = 0; i < SL_PS_TABLES_ASKED_MAX; i++) {
+        if (asked->items[i].epoch == epoch && asked->items[i].primary_sum == primary_sum) {
+            return false;
+        }
+    }
+    return true;
+}
+
 int sl_ps_tables_publish(struct sl_process *process, struct sl_port_set *ports,
-                         struct sl_objects *node, const struct sl_objects_tables_request *request,
+                         struct sl_ps_tables_asked *asked, struct sl_objects *node,
+                         const struct sl_objects_tables_request *request,
                          struct sl_objects_tables_state *state, struct sl_reason *reason)
 {
     struct sl_process_tables tables;
@@ -68,6 +86,11 @@ int sl_ps_tables_publish(struct sl_process *process, struct sl_port_set *ports,
     *state = (struct sl_objects_tables_state){.iterations = tables.iterations,
                                               .shards = tables.primary_count,
                                               .shard_count = process->member.shard_count};
+    if (err == 0 && request->tables[0] == '\0') {
+        note_asked(asked, request->epoch, tables.primary_sum);
+    } else if (err == 0 && has_moved(asked, request->epoch, tables.primary_sum)) {
+        err = sl_reason_fail(reason, SL_ERR_AGAIN, "a shard has moved");
+    }
     if (err != 0 || request->tables[0] == '\0') {
         sl_process_tables_fini(&tables);
         return err;

@@ -31,6 +31,7 @@ struct keeper {
     struct sl_transfer *engine;
     struct sl_objects *node;
     struct sl_port_set *ports; /* to the reactors of the ps */
+    struct sl_ps_tables_asked asked;
     struct sl_mailbox_lane *lane;
     struct sl_sim_jobs jobs; /* that publish */
 };
@@ -57,7 +58,8 @@ static int publish_tables(void *ctx, struct sl_objects *node,
                           struct sl_objects_tables_state *state, struct sl_reason *reason)
 {
     struct keeper *keeper = ctx;
-    return sl_ps_tables_publish(&keeper->ps->wiring, keeper->ports, node, request, state, reason);
+    return sl_ps_tables_publish(&keeper->ps->wiring, keeper->ports, &keeper->asked, node, request,
+                                state, reason);
 }
 
 static void post(void *ctx, struct sl_offload_job *job)
