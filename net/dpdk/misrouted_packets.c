@@ -8,7 +8,7 @@
 /* Limit of posted packets from one reactor to another whose memory has not returned, so that a
  * stopped reactor's backlog stays bounded and others get their share. The memory is sent back and
  * reused. */
-#define STRAYS_OUT 1024U
+#define MISROUTED_OUT 1024U
 
 struct sl_dpdk_misrouted {
     struct sl_dpdk_misrouted *next;
@@ -138,7 +138,7 @@ static void misrouted_packets_post(struct sl_dpdk *dpdk, const struct sl_dpdk_ne
     const uint32_t most = netif->info.frame_bytes_max;
     const uint32_t room = packet->length > most ? packet->length : most;
     struct sl_dpdk_misrouted *misrouted =
-        dpdk->misrouted.out[reactor] < STRAYS_OUT ? get_misrouted(dpdk, room) : NULL;
+        dpdk->misrouted.out[reactor] < MISROUTED_OUT ? get_misrouted(dpdk, room) : NULL;
     if (misrouted == NULL) {
         return; /* dropped as if lost */
     }

@@ -4,12 +4,12 @@
 #include <string.h>
 
 #include "core/list.h"
-#include "net/dpdk/arp.h"
 #include "net/dpdk/conn.h"
 #include "net/dpdk/conn_table.h"
 #include "net/dpdk/connect.h"
 #include "net/dpdk/listen.h"
 #include "net/dpdk/misrouted_packets.h"
+#include "net/dpdk/neighbour_receive.h"
 #include "net/dpdk/route.h"
 #include "net/dpdk/send.h"
 #include "net/dpdk/time_wait.h"
@@ -110,7 +110,7 @@ static bool take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
         dpdk->counts.not_ours++;
         return false;
     case SL_DPDK_NEIGHBOUR:
-        sl_dpdk_arp_take(dpdk, netif, packet->bytes, packet->length, packet);
+        sl_dpdk_neighbour_receive(dpdk, netif, packet->bytes, packet->length, packet);
         return false;
     case SL_DPDK_NOT_OURS:
         dpdk->counts.not_ours++;
@@ -129,7 +129,7 @@ void sl_dpdk_poll_take_misrouted(struct sl_dpdk *dpdk, struct sl_dpdk_netif *net
 {
     struct sl_dpdk_parsed parsed;
     if (for_neighbours) {
-        sl_dpdk_arp_take(dpdk, netif, packet->bytes, packet->length, NULL);
+        sl_dpdk_neighbour_receive(dpdk, netif, packet->bytes, packet->length, NULL);
         return;
     }
     dpdk->counts.misrouted_taken++;
@@ -190,7 +190,7 @@ static void send_all(struct sl_dpdk *dpdk, uint32_t least)
 
 static void tell_early(struct sl_dpdk *dpdk)
 {
-    dpdk->untold_bytes = 0;
+    dpdk->bytes_since_grants = 0;
     sl_dpdk_grants_deal(&dpdk->grants, tell_grant, dpdk);
     flush_those(dpdk, tells);
     send_all(dpdk, 1);
@@ -214,7 +214,7 @@ static uint32_t poll_visit_ready(struct sl_dpdk *dpdk)
 static uint32_t end_group(struct sl_dpdk *dpdk)
 {
     uint32_t work = 0;
-    if (dpdk->untold_bytes >= EARLY_BYTES) {
+    if (dpdk->bytes_since_grants >= EARLY_BYTES) {
         tell_early(dpdk);
     }
     if (!sl_list_empty(&dpdk->ready)) {
@@ -233,7 +233,7 @@ static uint32_t take_burst(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
         if (i > 0 && i % GROUP_PACKETS == 0) {
             work += end_group(dpdk);
         }
-        dpdk->untold_bytes += packets[i].length;
+        dpdk->bytes_since_grants += packets[i].length;
         if (!take_packet(dpdk, netif, &packets[i])) {
             packets[done++] = packets[i];
         }
@@ -264,7 +264,7 @@ uint32_t sl_dpdk_poll(struct sl_transport *transport, uint32_t budget)
     for (uint32_t i = 0; i < dpdk->netif_count; i++) {
         work += poll_netif(dpdk, &dpdk->netifs[i]);
     }
-    if (dpdk->untold_bytes >= EARLY_BYTES) {
+    if (dpdk->bytes_since_grants >= EARLY_BYTES) {
         tell_early(dpdk);
     }
     if (!sl_list_empty(&dpdk->ready)) {
@@ -292,7 +292,7 @@ static void flush_dirty(struct sl_dpdk *dpdk)
 void sl_dpdk_flush(struct sl_transport *transport)
 {
     struct sl_dpdk *dpdk = (struct sl_dpdk *)transport;
-    dpdk->untold_bytes = 0;
+    dpdk->bytes_since_grants = 0;
     sl_dpdk_grants_deal(&dpdk->grants, tell_grant, dpdk);
     if (!sl_list_empty(&dpdk->dirty)) {
         flush_dirty(dpdk);

@@ -1,9 +1,10 @@
 /* sent_packets records the numbered packets of a sender: content, acknowledgement, loss, round trip
- * time and probe timer. Loss detection follows RFC 9002: a packet is lost when three later packets
- * were acknowledged, or one later packet and 9/8 of the round trip time has passed. Lost content is
- * retransmitted under a new number, so that each acknowledgement refers to one transmission. A
- * packet is settled when it is acknowledged or lost; the peer need not wait for settled numbers.
- * This module knows nothing of messages. Owner reactor; no I/O; no clock. */
+ * time and probe timer. Loss detection follows RFC 9002: a packet is lost when one was
+ * acknowledged whose number is higher by at least three, or any later one, and 9/8 of the round
+ * trip time have passed since it was sent. Lost content is retransmitted under a new number, so
+ * that each acknowledgement refers to one transmission. A packet is settled when it is acknowledged
+ * or lost; the peer need not wait for settled numbers. This module knows nothing of messages. Owner
+ * reactor; no I/O; no clock. */
 #ifndef SL_NET_DPDK_SENT_PACKETS_H
 #define SL_NET_DPDK_SENT_PACKETS_H
 
@@ -103,8 +104,8 @@ bool sl_dpdk_sent_packets_acknowledged(struct sl_dpdk_sent_packets *sent_packets
 uint64_t sl_dpdk_sent_packets_timer(const struct sl_dpdk_sent_packets *sent_packets);
 
 /* Called at that time: reports packets that are lost by age. Returns whether the peer must be
- * probed (any packet with ANSWER). From the third timeout in a row on, all outstanding packets were
- * reported lost. */
+ * probed (any packet with ANSWER). At the third timeout in a row, and at each further one, it
+ * reports all outstanding packets as lost. */
 bool sl_dpdk_sent_packets_expire(struct sl_dpdk_sent_packets *sent_packets, uint64_t now_ns,
                                  const struct sl_dpdk_sent_packet_events *events);
 

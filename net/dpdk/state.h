@@ -40,7 +40,7 @@
 #define SL_DPDK_REGIONS           64U
 
 struct sl_dpdk_listener;  /* listen.c */
-struct sl_dpdk_pasts;     /* time_wait.c */
+struct sl_dpdk_time_wait; /* time_wait.c */
 struct sl_dpdk_store;     /* store.h */
 struct sl_dpdk_sending;   /* send_queue.h */
 struct sl_dpdk_receiving; /* receive_slots.h */
@@ -105,13 +105,13 @@ struct sl_dpdk {
     bool awake;                                  /* the next poll has work for `ready` */
     struct sl_dpdk_listener *listeners;
     struct sl_dpdk_grants grants;
-    struct sl_dpdk_pasts *pasts; /* ids of connections that ended */
-    struct sl_dpdk_store *store; /* memory of received data */
+    struct sl_dpdk_time_wait *time_wait; /* ids of connections that ended */
+    struct sl_dpdk_store *store;         /* memory of received data */
     struct sl_dpdk_ids ids;
     struct sl_timer sweep, links; /* sweep: liveness check. links: check of one-peer links */
     uint32_t sweep_rounds;
     struct sl_dpdk_idle idle;
-    uint32_t untold_bytes; /* packet bytes received since the last distribution of grants */
+    uint32_t bytes_since_grants; /* packet bytes received since the last distribution of grants */
     struct sl_dpdk_misrouting misrouted;
     struct sl_dpdk_region regions[SL_DPDK_REGIONS];
     uint32_t region_count;

@@ -23,25 +23,25 @@ struct time_wait {
     uint16_t queue;
 };
 
-struct sl_dpdk_pasts {
+struct sl_dpdk_time_wait {
     struct time_wait places[PASTS];
 };
 
 int sl_dpdk_time_wait_open(struct sl_dpdk *dpdk)
 {
-    dpdk->pasts = calloc(1, sizeof *dpdk->pasts);
-    return dpdk->pasts != NULL ? 0 : SL_ERR_NO_MEMORY;
+    dpdk->time_wait = calloc(1, sizeof *dpdk->time_wait);
+    return dpdk->time_wait != NULL ? 0 : SL_ERR_NO_MEMORY;
 }
 
 void sl_dpdk_time_wait_close(struct sl_dpdk *dpdk)
 {
-    free(dpdk->pasts);
-    dpdk->pasts = NULL;
+    free(dpdk->time_wait);
+    dpdk->time_wait = NULL;
 }
 
 static struct time_wait *time_wait_place_of(struct sl_dpdk *dpdk, uint64_t id)
 {
-    return &dpdk->pasts->places[(id >> SL_DPDK_ID_SHIFT) % PASTS];
+    return &dpdk->time_wait->places[(id >> SL_DPDK_ID_SHIFT) % PASTS];
 }
 
 static struct time_wait *time_wait_find(struct sl_dpdk *dpdk, uint64_t id)

@@ -22,8 +22,8 @@
 /* After the first welcome, a later one must come within this time, else another attempt follows.
  * The first may take the whole start timeout, since the cluster has to assemble. */
 #define SL_SESSION_GREETING_NS       (10 * SL_CLOCK_NS_PER_S)
-/* To connect and be welcomed at one of several endpoints. */
-#define SL_SESSION_PLACE_NS          (2 * SL_CLOCK_NS_PER_S)
+/* To connect and be welcomed at one of several candidates: `endpoint` and `others`. */
+#define SL_SESSION_CANDIDATE_NS      (2 * SL_CLOCK_NS_PER_S)
 #define SL_SESSION_PATH_PAUSE_NS     (60 * SL_CLOCK_NS_PER_S)
 #define SL_SESSION_PATH_PAUSE_MAX_NS (3600 * SL_CLOCK_NS_PER_S)
 /* Well above the 10 s after which a transport closes a silent connection. The end that sends no
@@ -60,7 +60,8 @@ struct sl_session_events {
      *   does not speak the protocol. Before the welcome both count only from a trusted peer
      *   (`secret` below);
      * - not persistent: the connection broke after its welcome;
-     * - the control session of a transfer: a Goodbye after the welcome.
+     * - the control session of a transfer: a Goodbye after the welcome;
+     * - `ends`, and refusals for a whole lease (`secret`), below.
      *
      * Another Error before the welcome leads to another attempt. After the welcome, other Errors,
      * malformed or misplaced frames, and other Goodbyes break the connection; of a transfer's lane
@@ -124,8 +125,8 @@ struct sl_session_options {
     const struct sl_secret *secret;
 };
 
-/* Returns why a persistent session is not welcomed ("refused: nobody listens there yet"); "" while
- * it is welcomed. */
+/* Returns why a persistent session is not welcomed ("refused: no process listens there yet"); ""
+ * while it is welcomed. */
 const char *sl_session_last_error(const struct sl_session *session);
 
 /* Returns whether an attempt has failed since the session was opened or last welcomed. */

@@ -103,7 +103,7 @@ static void session_connection_connect_to(struct sl_session *session,
     if (session->path.is_preferred) {
         limit_attempt(session, sl_session_path_patience_ns(session));
     } else if (session->options.other_count > 0) {
-        limit_attempt(session, SL_SESSION_PLACE_NS);
+        limit_attempt(session, SL_SESSION_CANDIDATE_NS);
     } else if (session->was_welcomed) {
         limit_attempt(session, SL_SESSION_GREETING_NS);
     }

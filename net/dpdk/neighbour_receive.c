@@ -1,5 +1,5 @@
 /* Handles packets of ARP and neighbour discovery, and the news that they bring to connections. */
-#include "net/dpdk/arp.h"
+#include "net/dpdk/neighbour_receive.h"
 
 #include <string.h>
 
@@ -45,8 +45,9 @@ static void look_for_rival(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *net
     }
 }
 
-void sl_dpdk_arp_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif, const uint8_t *bytes,
-                      uint32_t length, const struct sl_dpdk_packet *came)
+void sl_dpdk_neighbour_receive(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
+                               const uint8_t *bytes, uint32_t length,
+                               const struct sl_dpdk_packet *came)
 {
     uint8_t answer[128];
     uint32_t answer_bytes =
