@@ -15,23 +15,6 @@ struct sl_security_flags {
     const char *tls_cert, *tls_key, *tls_ca, *tls_name;
 };
 
-/* The rows of these flags in a table of options, for programs without a cluster's settings. flags:
- * struct sl_security_flags *; is_insecure: bool *. */
-#define SL_SECURITY_OPTIONS(flags, is_insecure)                                                    \
-    SL_CLI_OPTION(STRING, &(flags)->secret_file, .name = "secret-file",                            \
-                  .variable = "STARLING_SECRET_FILE", .refuses_empty = true, .metavar = "FILE",    \
-                  .help = "The shared secret, 16 to 1024 bytes, readable by its owner only."),     \
-        SL_CLI_OPTION(BOOL, is_insecure, .name = "insecure",                                       \
-                      .help = "Listen beyond loopback without a secret."),                         \
-        SL_CLI_OPTION(STRING, &(flags)->tls_cert, .name = "tls-cert", .metavar = "FILE",           \
-                      .help = "Certificate, PEM. Needs --tls-key and --tls-ca."),                  \
-        SL_CLI_OPTION(STRING, &(flags)->tls_key, .name = "tls-key", .metavar = "FILE",             \
-                      .help = "Its key, PEM."),                                                    \
-        SL_CLI_OPTION(STRING, &(flags)->tls_ca, .name = "tls-ca", .metavar = "FILE",               \
-                      .help = "Authority of the peers, PEM."),                                     \
-        SL_CLI_OPTION(STRING, &(flags)->tls_name, .name = "tls-name", .metavar = "NAME",           \
-                      .help = "Name in the peers' certificates.")
-
 struct sl_security {
     struct sl_secret secret; /* byte_count 0: no secret */
     bool tls;                /* the paths below are set; they are the flags' strings */

@@ -359,7 +359,8 @@ static const struct row rows[] = {
         .accepts = "an address, HOST:PORT", .metavar = "HOST:PORT",
         .help = "Address of the catalogue, which starling-objects serve prints. Default: what the "
                 "etcd of --metadata says."),
-    ROW(CATALOGUE, objects.metadata, STRING, .name = "metadata", .metavar = "ADDRESS",
+    ROW(CATALOGUE, objects.metadata, STRING, .name = "metadata", .aliases = "metadata_server",
+        .metavar = "ADDRESS",
         .help = "Where processes find each other: P2PHANDSHAKE (the name is the address, the "
                 "default), etcd://HOST:PORT,... or http://HOST:PORT/PATH."),
     ROW(W, objects.agent, STRING, .name = "objects-agent", .metavar = "NAME",

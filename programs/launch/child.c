@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -168,4 +169,26 @@ int sl_child_start(const struct sl_child_options *options, struct sl_child *out,
         return fail("run", program, failure, reason);
     }
     return 0;
+}
+
+char *sl_child_find_program(const char *name, const char *bin_dir)
+{
+    char *path;
+    if (bin_dir != NULL) {
+        return asprintf(&path, "%s/%s", bin_dir, name) < 0 ? NULL : path;
+    }
+    char self[4096];
+    const ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (bytes > 0 && bytes < (ssize_t)sizeof self - 1) {
+        self[bytes] = '\0';
+        const char *slash = strrchr(self, '/');
+        if (asprintf(&path, "%.*s/%s", (int)(slash - self), self, name) < 0) {
+            return NULL;
+        }
+        if (access(path, X_OK) == 0) {
+            return path;
+        }
+        free(path);
+    }
+    return strdup(name);
 }

@@ -25,6 +25,10 @@ struct sl_child_options {
     bool hold_in; /* standard input is a pipe, which ends when the launcher closes it or dies */
 };
 
+/* Returns the path of a program of Starling: in bin_dir, unless NULL; else beside this executable;
+ * else the bare name, for the PATH. The caller frees it. NULL: no memory. */
+char *sl_child_find_program(const char *name, const char *bin_dir);
+
 /* Errors, with reason, which names the program and this host: NOT_FOUND (no such program), IO,
  * NO_MEMORY. */
 int sl_child_start(const struct sl_child_options *options, struct sl_child *out,

@@ -7,6 +7,7 @@
 
 #include "config/hosts.h"
 #include "config/number.h"
+#include "programs/launch/child.h"
 #include "programs/launch/device.h"
 #include "programs/launch/worker_variables.h"
 
@@ -180,30 +181,6 @@ int sl_plan_flags(const struct sl_cli *cli, struct sl_launch_options *options,
     return err != 0 || options->ps_args == NULL ? err : append_ps_args(options, reason);
 }
 
-/* Returns the program's path: in --bin-dir, else beside this executable, else the bare name for the
- * PATH. The caller frees it. NULL: no memory. */
-static char *find_program(const char *name, const char *bin_dir)
-{
-    char *path;
-    if (bin_dir != NULL) {
-        return asprintf(&path, "%s/%s", bin_dir, name) < 0 ? NULL : path;
-    }
-    char self[4096];
-    const ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (bytes > 0 && bytes < (ssize_t)sizeof self - 1) {
-        self[bytes] = '\0';
-        const char *slash = strrchr(self, '/');
-        if (asprintf(&path, "%.*s/%s", (int)(slash - self), self, name) < 0) {
-            return NULL;
-        }
-        if (access(path, X_OK) == 0) {
-            return path;
-        }
-        free(path);
-    }
-    return strdup(name);
-}
-
 static int append_devices(struct sl_plan_task *task, const struct sl_launch_options *options,
                           const struct sl_plan_hosts *hosts, struct sl_reason *reason)
 {
@@ -305,9 +282,10 @@ int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *o
 {
     const bool is_worker = task->role == SL_CLUSTER_WORKER;
     const bool is_command = is_worker && options->worker_program.is_command;
-    task->program =
-        is_command ? strdup(options->worker_program.args[0])
-                   : find_program(is_worker ? "starling-worker" : "starling-ps", options->bin_dir);
+    task->program = is_command
+                        ? strdup(options->worker_program.args[0])
+                        : sl_child_find_program(is_worker ? "starling-worker" : "starling-ps",
+                                                options->bin_dir);
     sl_reason_set(reason, "out of memory");
     int err = task->program == NULL ? SL_ERR_NO_MEMORY : name_catalogue(options, hosts);
     err = err != 0 ? err : append_http(task);

@@ -11,8 +11,7 @@
 
 #include <starling_objects.h>
 
-#include "config/cli.h"
-#include "config/security.h"
+#include "config/settings_cli.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/text_file.h"
@@ -24,22 +23,16 @@
 
 static struct {
     int command; /* index of "trainer|inferencer" */
-    const char *metadata, *catalogue, *name, *device, *matrix_file;
+    const char *name, *device, *matrix_file;
     uint64_t file_size_mb, hold_ns, timeout_ns;
     size_t rate_bytes;
-    bool insecure;
-    struct sl_security_flags security;
 } flags = {.file_size_mb = 2048, .hold_ns = UINT64_MAX, .timeout_ns = 60 * SL_CLOCK_NS_PER_S};
+
+static struct sl_settings settings;
 
 static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(CHOICE, &flags.command, .name = "cmd", .choices = "trainer|inferencer",
                   .help = "The trainer publishes " OBJECT "; inferencers get and serve it."),
-    SL_CLI_OPTION(STRING, &flags.metadata, .name = "metadata_server", .metavar = "ADDRESS",
-                  .help = "etcd, which also names the catalogue: HOST:PORT,... Default: "
-                          "localhost:2379. With --catalogue also http://HOST:PORT/PATH and "
-                          "P2PHANDSHAKE, the default then."),
-    SL_CLI_OPTION(STRING, &flags.catalogue, .name = "catalogue", .metavar = "HOST:PORT",
-                  .help = "Address of the catalogue, if etcd does not name it."),
     SL_CLI_OPTION(STRING, &flags.name, .name = "local_server_name", .metavar = "HOST:PORT",
                   .help = "Where this process listens. Default: on loopback if the metadata server "
                           "is there, else this host's address."),
@@ -56,7 +49,6 @@ static const struct sl_cli_option options[] = {
                   .most = 3600, .help = "Deadline of each call. Default: 60s"),
     SL_CLI_OPTION(SIZE, &flags.rate_bytes, .name = "rate",
                   .help = "Bytes per second that other processes read here. Default: no limit."),
-    SL_SECURITY_OPTIONS(&flags.security, &flags.insecure),
 };
 
 struct example {
@@ -103,8 +95,8 @@ static bool has_rdma_devices(void)
 
 static int start_node(struct example *example, const struct sl_metastore_address *store)
 {
-    struct sl_security security;
-    int err = sl_security_resolve(&flags.security, &security, &example->reason);
+    struct sl_transfer_options engine;
+    int err = sl_settings_cli_engine(&settings, &engine, &example->reason);
     err = err != 0 ? err : read_matrix(example);
     if (err != 0) {
         return err;
@@ -113,20 +105,16 @@ static int start_node(struct example *example, const struct sl_metastore_address
         store->kind == SL_METASTORE_ADDRESS_NONE || sl_metastore_address_is_loopback(store);
     const bool has_rdma = has_rdma_devices();
     const char *standard = is_local ? "127.0.0.1:0" : NULL;
-    struct sl_transfer_options engine;
-    sl_security_engine(&security, &engine);
     engine.name = flags.name != NULL ? flags.name : standard;
-    engine.metadata = flags.metadata;
     engine.nic_priority_matrix = has_rdma ? example->matrix : NULL;
     engine.rdma_device = has_rdma ? flags.device : NULL;
-    engine.insecure = flags.insecure;
     const struct sl_objects_options node = {.struct_size = sizeof node,
                                             .engine_options = &engine,
-                                            .catalogue = flags.catalogue,
+                                            .catalogue = settings.objects.catalogue,
                                             .agent = "off",
                                             .rate_bytes = flags.rate_bytes};
     err = sl_objects_create(&node, &example->objects);
-    explicit_bzero(&security, sizeof security);
+    explicit_bzero(&settings.security, sizeof settings.security);
     return err == 0 ? 0 : example_failed(example, err);
 }
 
@@ -224,16 +212,18 @@ static int parse(const struct sl_cli *cli, int argc, char **argv,
     if (result != SL_CLI_RUN) {
         return result;
     }
-    if (flags.metadata == NULL) {
-        flags.metadata = flags.catalogue != NULL ? "P2PHANDSHAKE" : "localhost:2379";
+    if (settings.objects.metadata == NULL) {
+        settings.objects.metadata =
+            settings.objects.catalogue != NULL ? "P2PHANDSHAKE" : "localhost:2379";
     }
-    const int err = sl_metastore_address_parse(flags.metadata, store, reason);
-    return err != 0 || flags.catalogue != NULL || store->kind == SL_METASTORE_ADDRESS_ETCD
+    const int err = sl_metastore_address_parse(settings.objects.metadata, store, reason);
+    return err != 0 || settings.objects.catalogue != NULL ||
+                   store->kind == SL_METASTORE_ADDRESS_ETCD
                ? err
                : sl_reason_fail(reason, SL_ERR_INVALID,
                                 "--catalogue is missing: --metadata_server=%s does not name the "
                                 "catalogue; only etcd does",
-                                flags.metadata);
+                                settings.objects.metadata);
 }
 
 int sl_example_run(int argc, char **argv)
@@ -241,17 +231,21 @@ int sl_example_run(int argc, char **argv)
     struct example example = {0};
     struct sl_metastore_address store;
     sigset_t signals;
-    const struct sl_cli cli = {.program = argv[0],
+    static struct sl_settings_cli all;
+    const struct sl_cli own = {.program = argv[0],
                                .summary = "The example of Mooncake's P2P store: moves one object "
-                                          "from a trainer to inferencers.",
+                                          "from a trainer to inferencers. --metadata_server is "
+                                          "an etcd, by default localhost:2379, or, with "
+                                          "--catalogue, any address of --metadata.",
                                .usage = "--cmd trainer|inferencer [options]",
                                .options = options,
                                .option_count = sizeof options / sizeof options[0]};
-    const int result = parse(&cli, argc, argv, &store, &example.reason);
+    sl_settings_cli_init(SL_PROGRAM_OBJECTS, 1, &own, &settings, &all);
+    const int result = parse(&all.cli, argc, argv, &store, &example.reason);
     if (result != SL_CLI_RUN) {
-        return sl_cli_exit(&cli, result, &example.reason);
+        return sl_cli_exit(&own, result, &example.reason);
     }
-    sl_log_setup(SL_LOG_WARN, "p2p-store-example");
+    sl_settings_log_setup(&settings, "p2p-store-example");
     (void)sigemptyset(&signals);
     (void)sigaddset(&signals, SIGINT);
     (void)sigaddset(&signals, SIGTERM);
@@ -270,8 +264,9 @@ int sl_example_run(int argc, char **argv)
     }
     sl_objects_destroy(&example.objects);
     free(example.matrix);
+    sl_settings_fini(&settings);
     if (err == 0) {
         (void)printf("ALL DONE\n");
     }
-    return sl_cli_end(&cli, err, &example.reason);
+    return sl_cli_end(&own, err, &example.reason);
 }

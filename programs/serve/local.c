@@ -70,7 +70,7 @@ struct child {
 };
 
 struct run {
-    char objects[4096], serve[4096]; /* paths of the programs */
+    char *objects, *serve; /* paths of the programs; allocated */
     char agent[64];
     struct child children[FIRST_WORKER + WORKERS_MAX];
     uint32_t count; /* of those that were started */
@@ -339,21 +339,6 @@ static int serve(struct run *run)
     return err;
 }
 
-/* The programs lie beside this one, or are found by PATH. */
-static void find_programs(struct run *run)
-{
-    char path[4000];
-    const ssize_t bytes = readlink("/proc/self/exe", path, sizeof path - 1);
-    char *slash = bytes > 0 ? (path[bytes] = '\0', strrchr(path, '/')) : NULL;
-    const int length = slash != NULL ? (int)(slash - path) + 1 : 0;
-    (void)snprintf(run->objects, sizeof run->objects, "%.*sstarling-objects", length, path);
-    (void)snprintf(run->serve, sizeof run->serve, "%.*s" PROGRAM, length, path);
-    if (access(run->objects, X_OK) != 0) {
-        (void)snprintf(run->objects, sizeof run->objects, "starling-objects");
-    }
-    (void)snprintf(run->agent, sizeof run->agent, "serve-%d", (int)getpid());
-}
-
 int sl_serve_local_run(int argc, char **argv)
 {
     static struct run run;
@@ -374,9 +359,18 @@ int sl_serve_local_run(int argc, char **argv)
     flags.workers = flags.workers != 0                  ? flags.workers
                     : cores > 0 && cores <= WORKERS_MAX ? (uint32_t)cores
                                                         : 1;
-    find_programs(&run);
+    run.objects = sl_child_find_program("starling-objects", NULL);
+    run.serve = sl_child_find_program(PROGRAM, NULL);
+    if (run.objects == NULL || run.serve == NULL) {
+        err = sl_reason_fail(&run.reason, SL_ERR_NO_MEMORY, "out of memory");
+        return sl_cli_end(&cli, err, &run.reason);
+    }
+    (void)snprintf(run.agent, sizeof run.agent, "serve-%d", (int)getpid());
     (void)sigemptyset(&run.signals);
     (void)sigaddset(&run.signals, SIGCHLD);
     sl_end_signals_add(&run.signals);
-    return sl_cli_end(&cli, serve(&run), &run.reason);
+    err = serve(&run);
+    free(run.objects);
+    free(run.serve);
+    return sl_cli_end(&cli, err, &run.reason);
 }
