@@ -5,8 +5,8 @@
 #include "core/assert.h"
 #include "core/log.h"
 
-#define OPEN_MS  2000
-#define SEND_MS  2000
+#define OPEN_MS  5000
+#define SEND_MS  10000 /* a gateway that stands still for some seconds is not gone */
 #define RETRY_NS (100 * SL_CLOCK_NS_PER_MS)
 
 static void peer_ended(void *ctx, int err, const char *reason)
