@@ -7,6 +7,7 @@ Prints each breach as FILE:LINE: reason and exits 1 if there is any.
     tests/tidy.py [--self-test]
 """
 
+import collections
 import functools
 import glob
 import os
@@ -582,6 +583,20 @@ def check_headers(by_room, allowed):
         yield path, "needs no place in HEADERLESS any more"
 
 
+DECLARED = re.compile(r"^(?!static|typedef|#)\w[^;{}()=\n]*\b(sl_\w+)\(", re.M)
+
+
+def check_declared(codes):
+    """Yields (path, line, reason) of each function that a header of the product declares and no other file needs: an
+    inline function of the header counts."""
+    words = {path: collections.Counter(re.findall(r"\bsl_\w+", code)) for path, code in codes.items()}
+    users = collections.Counter(word for found in words.values() for word in found)
+    for path, code in codes.items():
+        for match in DECLARED.finditer(code) if path.endswith(".h") and not path.startswith(("include/", "tests/", "bench/")) else []:
+            if words[path][match[1]] == 1 and users[match[1]] < 3:
+                yield path, code[:match.start()].count("\n") + 1, f"{match[1]}: no other file calls it: declare it static, or drop it"
+
+
 def self_test():
     """Each rule must catch a breach of it."""
     long_body = "\n".join(["    x++;"] * 80)
@@ -644,6 +659,8 @@ def self_test():
     alone = {"net/tcp": {"net/tcp/alone.c": "int sl_alone_run(void)\n{\n}\n"}}
     assert list(check_headers(alone, {})) and not list(check_headers(alone, {"net/tcp/alone.c": "a test"}))
     assert list(check_headers({}, {"net/tcp/alone.c": "gone"}))
+    alone = {"core/a.h": "int sl_a(int b);\n", "core/a.c": "int sl_a(int b)\n{\n    return sl_a(b);\n}\n"}
+    assert list(check_declared(alone)) and not list(check_declared({**alone, "core/b.c": "int c = sl_a(1);\n"}))
     crowd = {"a.h": "struct sl_a {\n    bool a, b, (*c)(int, int), d;\n" + "    int i;\n" * 22 + "};\n"}
     assert list(check_structs(crowd, {})) and list(check_structs(crowd, {"a.h:sl_a": (27, 4)}))
     assert not list(check_structs(crowd, {"a.h:sl_a": (26, 4)}))
@@ -690,6 +707,9 @@ def main():
         breaches += 1
     codes = {path: code for files in product().values() for path, code in files.items()}
     for path, line, reason in check_structs(codes):
+        print(f"{path}:{line}: {reason}")
+        breaches += 1
+    for path, line, reason in check_declared({path: strip_comments(read(path)) for path in sources(".c", ".h")}):
         print(f"{path}:{line}: {reason}")
         breaches += 1
     if breaches:

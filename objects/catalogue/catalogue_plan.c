@@ -121,7 +121,8 @@ void sl_catalogue_news_fill(struct sl_objects_catalogue *catalogue, struct sl_ca
     copy->is_known = true;
 }
 
-void sl_catalogue_news_next(struct sl_objects_catalogue *catalogue, struct sl_catalogue_node *node)
+/* Sends the next waiting NEWS of the node, unless one is unanswered. */
+static void news_next(struct sl_objects_catalogue *catalogue, struct sl_catalogue_node *node)
 {
     struct sl_list_link *link;
     if (node->told_request != 0 || (link = sl_list_pop(&node->news)) == NULL) {
@@ -145,7 +146,7 @@ void sl_catalogue_news_taken(struct sl_objects_catalogue *catalogue, struct sl_c
     if (request != 0 && request == node->told_request) {
         node->told_request = 0;
         node->told = NULL;
-        sl_catalogue_news_next(catalogue, node);
+        news_next(catalogue, node);
     }
 }
 
@@ -286,7 +287,7 @@ void sl_catalogue_plan_part(struct sl_objects_catalogue *catalogue, struct sl_ca
     SL_LIST_FOREACH (link, &part->fetchers) {
         struct sl_catalogue_copy *copy = SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_part);
         if (sl_list_linked(&copy->news)) {
-            sl_catalogue_news_next(catalogue, copy->node);
+            news_next(catalogue, copy->node);
         }
     }
 }
@@ -322,7 +323,6 @@ void sl_catalogue_plan_announce(struct sl_objects_catalogue *catalogue,
     }
     sl_catalogue_plan_part(catalogue, &version->parts[0]);
     SL_LIST_FOREACH (told, &version->object->follows) {
-        sl_catalogue_news_next(catalogue,
-                               SL_CONTAINER_OF(told, struct sl_catalogue_follow, by_object)->node);
+        news_next(catalogue, SL_CONTAINER_OF(told, struct sl_catalogue_follow, by_object)->node);
     }
 }

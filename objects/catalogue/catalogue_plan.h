@@ -34,9 +34,6 @@ void sl_catalogue_news_fill(struct sl_objects_catalogue *catalogue, struct sl_ca
                             const uint64_t *bad, uint32_t bad_count,
                             struct sl_objects_message *out);
 
-/* Sends the next waiting NEWS of the node, unless one is unanswered. */
-void sl_catalogue_news_next(struct sl_objects_catalogue *catalogue, struct sl_catalogue_node *node);
-
 /* The node has answered the NEWS with this request. */
 void sl_catalogue_news_taken(struct sl_objects_catalogue *catalogue, struct sl_catalogue_node *node,
                              uint32_t request);

@@ -6,13 +6,13 @@
 #define PAGE_BYTES  ((size_t)4096)
 #define GIVEN_BYTES ((size_t)64 << 10) /* unmapped at a time */
 
-void sl_copied_set_init(struct sl_copied_set_set *marks, uint32_t count)
+void sl_copied_set_init(struct sl_copied_marks *marks, uint32_t count)
 {
-    *marks = (struct sl_copied_set_set){.count = count};
+    *marks = (struct sl_copied_marks){.count = count};
 }
 
 /* Maps whole pages, so that the last word is inside the mapping. */
-int sl_copied_set_map(struct sl_copied_set_set *marks)
+int sl_copied_set_map(struct sl_copied_marks *marks)
 {
     const size_t bytes = ((size_t)marks->count / 8 + PAGE_BYTES) / PAGE_BYTES * PAGE_BYTES;
     marks->words = sl_arena_pages_map(bytes, false);
@@ -24,13 +24,13 @@ int sl_copied_set_map(struct sl_copied_set_set *marks)
     return 0;
 }
 
-static void copied_set_give(struct sl_copied_set_set *marks, size_t bytes)
+static void copied_set_give(struct sl_copied_marks *marks, size_t bytes)
 {
     sl_arena_pages_unmap((uint8_t *)marks->words + marks->given, bytes);
     marks->given += bytes;
 }
 
-void sl_copied_set_pass(struct sl_copied_set_set *marks, uint32_t at)
+void sl_copied_set_pass(struct sl_copied_marks *marks, uint32_t at)
 {
     sl_assert(at >= marks->at);
     sl_assert(at <= marks->count);
@@ -40,7 +40,7 @@ void sl_copied_set_pass(struct sl_copied_set_set *marks, uint32_t at)
     }
 }
 
-void sl_copied_set_fini(struct sl_copied_set_set *marks)
+void sl_copied_set_fini(struct sl_copied_marks *marks)
 {
     if (marks->words != NULL && marks->given < marks->bytes) {
         copied_set_give(marks, marks->bytes - marks->given);

@@ -11,7 +11,7 @@
 
 #include "core/err.h"
 
-struct sl_copied_set_set {
+struct sl_copied_marks {
     uint32_t count;  /* records in the snapshot: the first `count` of the table */
     uint32_t at;     /* position of the walk, at most count */
     uint64_t *words; /* NULL: no marks */
@@ -20,30 +20,30 @@ struct sl_copied_set_set {
 };
 
 /* Allocates nothing. */
-void sl_copied_set_init(struct sl_copied_set_set *marks, uint32_t count);
-void sl_copied_set_fini(struct sl_copied_set_set *marks);
+void sl_copied_set_init(struct sl_copied_marks *marks, uint32_t count);
+void sl_copied_set_fini(struct sl_copied_marks *marks);
 
 /* Maps the marks, before the first mark. Errors: NO_MEMORY. */
-int sl_copied_set_map(struct sl_copied_set_set *marks);
-static inline int sl_copied_set_begin(struct sl_copied_set_set *marks)
+int sl_copied_set_map(struct sl_copied_marks *marks);
+static inline int sl_copied_set_begin(struct sl_copied_marks *marks)
 {
     return marks->words != NULL ? 0 : sl_copied_set_map(marks);
 }
 
-static inline bool sl_copied_set_is_set(const struct sl_copied_set_set *marks, uint32_t number)
+static inline bool sl_copied_set_is_set(const struct sl_copied_marks *marks, uint32_t number)
 {
     return marks->words != NULL && (marks->words[number / 64] >> number % 64 & 1) != 0;
 }
 
 /* Returns true when the snapshot has not handled this record yet. */
-static inline bool sl_copied_set_is_pending(const struct sl_copied_set_set *marks, uint32_t number)
+static inline bool sl_copied_set_is_pending(const struct sl_copied_marks *marks, uint32_t number)
 {
     return number < marks->count && number >= marks->at && !sl_copied_set_is_set(marks, number);
 }
 
 /* Marks a pending record and returns true; returns false for other records. Needs
  * sl_copied_set_begin. */
-static inline bool sl_copied_set_mark(struct sl_copied_set_set *marks, uint32_t number)
+static inline bool sl_copied_set_mark(struct sl_copied_marks *marks, uint32_t number)
 {
     if (!sl_copied_set_is_pending(marks, number)) {
         return false;
@@ -52,16 +52,16 @@ static inline bool sl_copied_set_mark(struct sl_copied_set_set *marks, uint32_t 
     return true;
 }
 
-static inline bool sl_copied_set_done(const struct sl_copied_set_set *marks)
+static inline bool sl_copied_set_done(const struct sl_copied_marks *marks)
 {
     return marks->at == marks->count;
 }
 
 /* Moves the walk forward to `at`. */
-void sl_copied_set_pass(struct sl_copied_set_set *marks, uint32_t at);
+void sl_copied_set_pass(struct sl_copied_marks *marks, uint32_t at);
 
 /* Returns the mapped bytes, touched or not. */
-static inline size_t sl_copied_set_memory_bytes(const struct sl_copied_set_set *marks)
+static inline size_t sl_copied_set_memory_bytes(const struct sl_copied_marks *marks)
 {
     return marks->words == NULL ? 0 : marks->bytes - marks->given;
 }

@@ -20,9 +20,9 @@ static uint32_t resident_layers(const struct sl_serve_layer *layers, uint32_t co
     return resident;
 }
 
-double sl_serve_schedule_finish(const struct sl_serve_costs *costs,
-                                const struct sl_serve_layer *layers, uint32_t count,
-                                const uint32_t *ends, uint32_t group_count)
+/* When the last layer ends with these groups. */
+static double finish_us(const struct sl_serve_costs *costs, const struct sl_serve_layer *layers,
+                        uint32_t count, const uint32_t *ends, uint32_t group_count)
 {
     double arrived = 0, finish = 0;
     uint32_t layer = 0;
@@ -156,5 +156,5 @@ void sl_serve_schedule_plan(enum sl_serve_rule rule, uint64_t bytes,
         }
     }
     out->group_count = groups;
-    out->finish_us = sl_serve_schedule_finish(costs, layers, count, out->ends, groups);
+    out->finish_us = finish_us(costs, layers, count, out->ends, groups);
 }

@@ -54,9 +54,4 @@ void sl_serve_schedule_plan(enum sl_serve_rule rule, uint64_t bytes,
                             uint32_t count, struct sl_serve_search *search,
                             struct sl_serve_schedule *out);
 
-/* When the last layer ends with these groups. */
-double sl_serve_schedule_finish(const struct sl_serve_costs *costs,
-                                const struct sl_serve_layer *layers, uint32_t count,
-                                const uint32_t *ends, uint32_t group_count);
-
 #endif
