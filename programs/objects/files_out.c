@@ -282,11 +282,14 @@ int sl_files_out_write(struct sl_get *get, const char *name, const uint8_t *base
         json_decref(file.written);
         return sl_reason_fail(reason, SL_ERR_IO, "cannot open %s: %s", directory, strerror(errno));
     }
+    sigset_t before;
+    (void)pthread_sigmask(SIG_BLOCK, NULL, &before);
     (void)sl_end_signals_mask(SIG_BLOCK);
     const int err = write_files(&file, get, name, base, &count, reason);
     (void)close(file.root);
     json_decref(file.written);
-    (void)sl_end_signals_mask(SIG_UNBLOCK); /* a signal that came ends the process here */
+    (void)pthread_sigmask(SIG_SETMASK, &before,
+                          NULL); /* a signal that came ends the process here */
     if (err == 0) {
         *file_count = count;
     }

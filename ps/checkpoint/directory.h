@@ -114,8 +114,8 @@ struct sl_checkpoint_prune_options {
 
 /* Removes intact checkpoints except the newest `keep` and their bases, and those without a manifest
  * that are older than the newest intact one. Kept ones do not count. Damaged ones stay for
- * inspection; so do foreign files and their directory. *removed: number of checkpoints. Errors,
- * with a reason: NO_MEMORY, IO (some may be removed). */
+ * inspection; so do foreign files and their directory. *removed: number of intact checkpoints that
+ * were. Errors, with a reason: NO_MEMORY, IO (some may be removed). */
 int sl_checkpoint_directory_prune(const struct sl_disk *disk, const char *directory,
                                   const struct sl_checkpoint_prune_options *options,
                                   uint32_t *removed, struct sl_reason *reason);

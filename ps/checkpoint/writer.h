@@ -1,8 +1,8 @@
 /* Checkpoint writer writes a shard's file, e.g. DIRECTORY/checkpoint-000012/shard-0000-of-0002.slc.
  * The file has a temporary name until `finish` syncs and renames it; then it survives a crash. It
  * belongs to a checkpoint once there is a manifest (directory.h). Blocks. Any thread, one at a
- * time; in a server the offload thread of the shard's reactor. Allocates in create: two blocks, and
- * zstd's memory (a few MiB at usual levels). */
+ * time; in a server the offload thread of the shard's reactor. Allocates in create: a buffer of
+ * one block, and zstd's memory (a few MiB at usual levels). */
 #ifndef SL_PS_CHECKPOINT_WRITER_H
 #define SL_PS_CHECKPOINT_WRITER_H
 
@@ -33,8 +33,8 @@ int sl_checkpoint_writer_create(const struct sl_checkpoint_writer_options *optio
                                 struct sl_checkpoint_writer **out, struct sl_reason *reason);
 
 /* Appends a block of kind 1 to 15; its payload may be reused afterwards, and is opaque here. After
- * an error only abandon is allowed. Errors, with a reason: TOO_LARGE (more than
- * SL_FORMAT_RAW_BYTES_MAX), NO_MEMORY, IO. */
+ * an error only sl_checkpoint_writer_discard may be called. Errors, with a reason: TOO_LARGE (more
+ * than SL_FORMAT_RAW_BYTES_MAX), NO_MEMORY, IO. */
 int sl_checkpoint_writer_write(struct sl_checkpoint_writer *writer,
                                const struct sl_snapshot_block *block, struct sl_reason *reason);
 

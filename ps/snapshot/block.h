@@ -41,7 +41,7 @@ enum sl_snapshot_kind {
 #define SL_SNAPSHOT_BLOCK_BYTES (1U << 20) /* maximum payload */
 
 struct sl_snapshot_block {
-    struct sl_snapshot_block *next; /* free for the block's owner */
+    struct sl_snapshot_block *next; /* for the block's owner to use */
     uint8_t kind;                   /* sl_snapshot_kind */
     uint32_t table_id;              /* below SL_LIMIT_TABLES; 0 in CLOCKS, SESSIONS and END */
     uint32_t count;                 /* records */

@@ -24,7 +24,7 @@ struct sl_snapshot_builder {
     uint32_t copy_debt;   /* cost of copies made before pushes, still to be charged to them */
     struct sl_snapshot_line
         heads; /* waiting blocks of tables and clocks, which precede all others */
-    struct sl_snapshot_line full; /* waiting blocks of other kinds */
+    struct sl_snapshot_line full; /* the other waiting blocks */
     bool heads_done;              /* no more heads will come: other blocks may be taken */
     struct sl_snapshot_block *spare;
     struct sl_snapshot_end end; /* record counts of all closed blocks */

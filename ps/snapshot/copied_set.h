@@ -11,39 +11,39 @@
 
 #include "core/err.h"
 
-struct sl_copied_marks {
-    uint32_t count;  /* records in the snapshot: the first `count` of the table */
-    uint32_t at;     /* position of the walk, at most count */
-    uint64_t *words; /* NULL: no marks */
-    size_t bytes;    /* of `words`, mapped */
-    size_t given;    /* of them, unmapped again, from the start */
+struct sl_copied_set {
+    uint32_t count;        /* records in the snapshot: the first `count` of the table */
+    uint32_t at;           /* position of the walk, at most count */
+    uint64_t *words;       /* NULL: no marks */
+    size_t bytes;          /* of `words`, mapped */
+    size_t unmapped_bytes; /* of them, from the start */
 };
 
 /* Allocates nothing. */
-void sl_copied_set_init(struct sl_copied_marks *marks, uint32_t count);
-void sl_copied_set_fini(struct sl_copied_marks *marks);
+void sl_copied_set_init(struct sl_copied_set *marks, uint32_t count);
+void sl_copied_set_fini(struct sl_copied_set *marks);
 
 /* Maps the marks, before the first mark. Errors: NO_MEMORY. */
-int sl_copied_set_map(struct sl_copied_marks *marks);
-static inline int sl_copied_set_begin(struct sl_copied_marks *marks)
+int sl_copied_set_map(struct sl_copied_set *marks);
+static inline int sl_copied_set_begin(struct sl_copied_set *marks)
 {
     return marks->words != NULL ? 0 : sl_copied_set_map(marks);
 }
 
-static inline bool sl_copied_set_is_set(const struct sl_copied_marks *marks, uint32_t number)
+static inline bool sl_copied_set_is_set(const struct sl_copied_set *marks, uint32_t number)
 {
     return marks->words != NULL && (marks->words[number / 64] >> number % 64 & 1) != 0;
 }
 
 /* Returns true when the snapshot has not handled this record yet. */
-static inline bool sl_copied_set_is_pending(const struct sl_copied_marks *marks, uint32_t number)
+static inline bool sl_copied_set_is_pending(const struct sl_copied_set *marks, uint32_t number)
 {
     return number < marks->count && number >= marks->at && !sl_copied_set_is_set(marks, number);
 }
 
 /* Marks a pending record and returns true; returns false for other records. Needs
  * sl_copied_set_begin. */
-static inline bool sl_copied_set_mark(struct sl_copied_marks *marks, uint32_t number)
+static inline bool sl_copied_set_mark(struct sl_copied_set *marks, uint32_t number)
 {
     if (!sl_copied_set_is_pending(marks, number)) {
         return false;
@@ -52,18 +52,18 @@ static inline bool sl_copied_set_mark(struct sl_copied_marks *marks, uint32_t nu
     return true;
 }
 
-static inline bool sl_copied_set_done(const struct sl_copied_marks *marks)
+static inline bool sl_copied_set_done(const struct sl_copied_set *marks)
 {
     return marks->at == marks->count;
 }
 
 /* Moves the walk forward to `at`. */
-void sl_copied_set_pass(struct sl_copied_marks *marks, uint32_t at);
+void sl_copied_set_pass(struct sl_copied_set *marks, uint32_t at);
 
 /* Returns the mapped bytes, touched or not. */
-static inline size_t sl_copied_set_memory_bytes(const struct sl_copied_marks *marks)
+static inline size_t sl_copied_set_memory_bytes(const struct sl_copied_set *marks)
 {
-    return marks->words == NULL ? 0 : marks->bytes - marks->given;
+    return marks->words == NULL ? 0 : marks->bytes - marks->unmapped_bytes;
 }
 
 #endif

@@ -11,7 +11,7 @@ struct sl_copy_dense {
     struct sl_dense_table_hook hook;
     struct sl_dense_table *table;
     struct sl_snapshot_appender stream;
-    struct sl_copied_marks marks;
+    struct sl_copied_set marks;
     struct sl_snapshot_delta since;
 };
 

@@ -14,9 +14,9 @@ struct sl_copy_kv {
     struct sl_kv_table_hook hook;
     struct sl_kv_table *table;
     struct sl_snapshot_appender stream;
-    struct sl_copied_marks marks; /* arrays that are done */
-    bool all;                     /* all arrays; else those newer than the base */
-    uint32_t base_count;          /* records at the base */
+    struct sl_copied_set marks; /* arrays that are done */
+    bool all;                   /* all arrays; else those newer than the base */
+    uint32_t base_count;        /* records at the base */
     uint64_t base_epoch;
     uint32_t piece_values;
     uint32_t piece_at;                 /* pieces of the current array that the walk has passed */

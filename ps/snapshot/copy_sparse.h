@@ -13,7 +13,7 @@ struct sl_copy_sparse {
     struct sl_sparse_table_hook hook;
     struct sl_sparse_table *table;
     struct sl_snapshot_appender stream;
-    struct sl_copied_marks marks;
+    struct sl_copied_set marks;
     struct sl_snapshot_delta since;
     uint32_t float_count, record_cost;
 };
