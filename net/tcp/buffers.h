@@ -19,7 +19,7 @@ enum sl_tcp_rx_buf_kind {
     SL_TCP_RX_BUF_POOLED,   /* a staging block of the pool */
     SL_TCP_RX_BUF_OWNED,    /* a connection's own staging block */
     SL_TCP_RX_BUF_HEAP,     /* freed */
-    SL_TCP_RX_BUF_UNPLACED, /* freed; its bytes count in unplaced_bytes */
+    SL_TCP_RX_BUF_UNPLACED, /* freed: a copy of bytes for which the receiver has no memory yet */
     SL_TCP_RX_BUF_EMPTY     /* for messages without a payload; nothing to free */
 };
 

@@ -25,7 +25,8 @@
  * than cancelling the receive. */
 #define SL_TCP_DIRECT_BYTES          (32U << 10)
 /* Low-water mark for a long payload: waking up for every segment costs both sides more than the
- * copy. A pushed piece of 512 KiB and its section come in one receive. */
+ * copy. The 512 KiB that clients push at a time come in one receive, with what
+ * describes them. */
 #define SL_TCP_PATIENT_BYTES         ((512U << 10) + 256)
 /* Of a long frame, sent or received in one call while other connections have short frames: about 10
  * us. */
@@ -50,14 +51,14 @@ struct sl_tcp {
     uint32_t peer_timeout_ms;
     uint32_t ops_in_flight; /* of listeners and connections */
     bool closing;
-    bool armed; /* since the last poll: the turn did nothing */
+    bool armed; /* since the last poll: the reactor found no work before it */
 
     struct sl_liveness liveness; /* has all connections, until their `closed` */
     struct sl_list sending;      /* with queued data and no send in flight */
     /* A connection is in at most one of these lists: */
     struct sl_list pending;           /* to resume in the next poll */
     struct sl_list wait_memory;       /* waits for memory for a frame: asked again in later polls */
-    struct sl_list wait_memory_asked; /* likewise, and asked since the last turn that did work */
+    struct sl_list wait_memory_asked; /* likewise; asked already, and no turn has done work since */
     struct sl_list wait_buffer;       /* waits for a buffer to return to the ring */
     struct sl_list sliced; /* waits for this turn's short sends, before it receives a slice */
     struct sl_list ended;  /* waits for its `closed` */

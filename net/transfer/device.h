@@ -16,7 +16,7 @@ struct sl_transfer_device {
     /* NULL: this host does not have it. All TCP devices of a reactor share one. */
     struct sl_transport *transport;
     struct sl_endpoint endpoint; /* where peers reach it; port 0: nowhere */
-    uint16_t list_index;         /* of the first reactor: of its `endpoint` in the listing */
+    uint16_t list_index;         /* of the first reactor: of its `endpoint` in the own_info */
     bool is_one_sided;           /* the transport has one-sided operations */
     bool is_bound;               /* connections come from the address of `endpoint` */
 };

@@ -86,8 +86,8 @@ static void list_endpoints(const struct sl_transfer *transfer, char text[ENDPOIN
 {
     size_t used = 0;
     text[0] = '\0';
-    for (uint32_t i = 0; i < transfer->listing->endpoint_count; i++) {
-        const char *one = transfer->listing->endpoints[i].endpoint;
+    for (uint32_t i = 0; i < transfer->own_info->endpoint_count; i++) {
+        const char *one = transfer->own_info->endpoints[i].endpoint;
         const size_t length = strlen(one) + (used > 0 ? 1 : 0);
         if (used + length < ENDPOINTS_BYTES) {
             (void)snprintf(text + used, ENDPOINTS_BYTES - used, "%s%s", used > 0 ? "," : "", one);

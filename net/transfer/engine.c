@@ -118,7 +118,7 @@ static void transfer_free(struct sl_transfer *transfer)
     sl_transfer_settings_fini(&transfer->settings);
     free(transfer->reactors);
     free(transfer->ios);
-    free(transfer->listing);
+    free(transfer->own_info);
     free(transfer);
 }
 

@@ -17,7 +17,7 @@ struct sl_transfer {
     uint64_t incarnation;              /* random */
     struct sl_reactor **reactors;      /* [settings.reactors.count] */
     struct sl_transfer_io *ios;        /* likewise */
-    struct sl_transfer_own_segment_info *listing;
+    struct sl_transfer_own_segment_info *own_info;
     struct sl_port_set *ports;
     struct sl_transfer_directory *directory; /* NULL: P2PHANDSHAKE */
 

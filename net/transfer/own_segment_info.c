@@ -12,22 +12,22 @@ int sl_transfer_own_segment_info_create(struct sl_transfer *engine)
 {
     const struct sl_transfer_settings *settings = &engine->settings;
     const uint32_t most = SL_MESSAGE_ENDPOINTS_MAX / settings->endpoint_count; /* of one device */
-    struct sl_transfer_own_segment_info *listing = engine->listing = calloc(1, sizeof *listing);
-    if (listing == NULL) {
+    struct sl_transfer_own_segment_info *own_info = engine->own_info = calloc(1, sizeof *own_info);
+    if (own_info == NULL) {
         return SL_ERR_NO_MEMORY;
     }
     for (uint32_t device = 0; device < settings->endpoint_count; device++) {
-        engine->ios[0].devices[device].list_index = (uint16_t)listing->endpoint_count;
+        engine->ios[0].devices[device].list_index = (uint16_t)own_info->endpoint_count;
         for (uint32_t i = 0; i < settings->reactors.count && i < most; i++) {
             const struct sl_endpoint *endpoint = &engine->ios[i].devices[device].endpoint;
             if (endpoint->port == 0) {
                 continue;
             }
-            struct sl_message_endpoint *to = &listing->endpoints[listing->endpoint_count++];
+            struct sl_message_endpoint *to = &own_info->endpoints[own_info->endpoint_count++];
             sl_endpoint_format(endpoint, to->endpoint, sizeof to->endpoint);
             (void)snprintf(to->device, sizeof to->device, "%.31s", settings->nic_names[device]);
             if (settings->endpoints[device].scheme == SL_ENDPOINT_SHM) {
-                sl_shm_host(listing->host);
+                sl_shm_host(own_info->host);
             }
         }
     }
@@ -42,7 +42,7 @@ static void add_buffer(const struct sl_transfer *engine, const struct sl_transfe
     if ((!memory->peers_read && !memory->peers_write) || region->pending_count > 0) {
         return;
     }
-    out->items = engine->listing->buffers;
+    out->items = engine->own_info->buffers;
     struct sl_message_buffer *added = &out->items[out->count++];
     *added = (struct sl_message_buffer){
         .key = memory->key,
@@ -70,10 +70,10 @@ void sl_transfer_own_segment_info_page(const struct sl_transfer *engine, uint64_
     const struct sl_transfer_table *table = engine->ios[0].table;
     *out = (struct sl_message_segment){.incarnation = engine->incarnation};
     if (above == 0) {
-        out->endpoints = engine->listing->endpoints;
-        out->endpoint_count = engine->listing->endpoint_count;
+        out->endpoints = engine->own_info->endpoints;
+        out->endpoint_count = engine->own_info->endpoint_count;
         out->matrix = engine->settings.matrix;
-        memcpy(out->host, engine->listing->host, sizeof out->host);
+        memcpy(out->host, engine->own_info->host, sizeof out->host);
     }
     for (uint32_t i = 0; i < table->count && !out->more; i++) {
         if ((uintptr_t)table->by_address[i]->memory.base <= above) {

@@ -1,4 +1,4 @@
-/* A listing is what an engine sends to peers of itself: its endpoints, its NIC priority matrix, and
+/* Own info is what an engine sends to peers of itself: its endpoints, its NIC priority matrix, and
  * its registered buffers, page by page. First reactor. */
 #ifndef SL_NET_TRANSFER_OWN_SEGMENT_INFO_H
 #define SL_NET_TRANSFER_OWN_SEGMENT_INFO_H
@@ -16,7 +16,7 @@ struct sl_transfer_own_segment_info {
     struct sl_message_buffer buffers[SL_MESSAGE_BUFFERS_MAX]; /* of the message in the making */
 };
 
-/* Makes engine->listing, when all reactors listen. Errors: NO_MEMORY. */
+/* Makes engine->own_info, when all reactors listen. Errors: NO_MEMORY. */
 int sl_transfer_own_segment_info_create(struct sl_transfer *engine);
 
 /* Fills a page: buffers at addresses above this one. The first page, above 0, has all else too. The

@@ -26,8 +26,8 @@ uint32_t sl_transfer_rails_usable(struct sl_transfer_route *route, bool needs_fr
  * nothing. */
 bool sl_transfer_rails_carry_frames(const struct sl_transfer_route_rail *rail);
 
-/* Closes all lanes, which have nothing in flight. The next part opens them again, except those that
- * are paused. */
+/* Closes all lanes; nothing may be in flight. The next part opens them again, unless their rail is
+ * paused. */
 void sl_transfer_rails_close(struct sl_transfer_route *route);
 
 /* Updates the state from that of the lanes, and logs a change. reason: why a lane was lost just

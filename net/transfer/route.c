@@ -304,7 +304,7 @@ static bool transfer_route_pump(struct sl_transfer_work *work)
 
 /* Closes lanes that were not used for long, and those to a peer that is gone. A lane whose peer
  * answers nothing, though slices are in flight, is broken. */
-static void look_for_stalls(struct sl_timer *timer, uint64_t now_ns)
+static void check_lanes(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_transfer_route *route = SL_CONTAINER_OF(timer, struct sl_transfer_route, stall);
     const struct sl_transfer_settings *settings = &route->io->engine->settings;
@@ -429,7 +429,7 @@ void sl_transfer_route_add(struct sl_transfer_route *route, struct sl_transfer_p
     sl_transfer_schedule_add(&route->schedule, &part->turn);
     if (!sl_timer_armed(&route->stall)) {
         route->used_ns = sl_reactor_now_ns(route->io->reactor);
-        look_for_stalls(&route->stall, route->used_ns);
+        check_lanes(&route->stall, route->used_ns);
     }
     sl_transfer_io_wake(route->io, &route->work);
 }
@@ -483,7 +483,7 @@ void sl_transfer_route_init(struct sl_transfer_route *route, struct sl_transfer_
     route->io = io;
     route->name = name;
     route->work.run = transfer_route_pump;
-    route->stall.run = look_for_stalls;
+    route->stall.run = check_lanes;
     route->lane_events = &lane_events;
     sl_list_init(&route->parts);
     sl_transfer_schedule_init(&route->schedule, io->engine->settings.slice_bytes);

@@ -1,5 +1,5 @@
 /* A route is what one reactor has of a segment: its rails with their lanes, the list of the peer's
- * buffers, and the parts of batches that wait for a turn. Owner reactor.
+ * buffers, and the parts of batches that wait to be scheduled. Owner reactor.
  *
  * A slice takes a rail of the first scheme that has rails that are up, and there the lane with the
  * least in flight, of the rail with the least. Slices that a lost lane has not answered are
@@ -21,8 +21,9 @@ struct sl_transfer_route_rail {
     uint32_t lane_count;
     uint64_t opened_ns;    /* when its lanes were opened; 0: they are not */
     uint64_t pause_end_ns; /* its lanes were refused: when they are opened again */
-    uint64_t rest_end_ns;  /* it was lost: until then others are used, if any */
-    bool is_down;          /* no lane is open, although one was or should be */
+    uint64_t
+        rest_end_ns; /* it is up again after a loss: until then others are used, if there are any */
+    bool is_down;    /* no lane is open, although one was or should be */
 };
 
 struct sl_transfer_route {

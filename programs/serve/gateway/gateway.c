@@ -20,7 +20,7 @@ struct sl_serve_gateway {
     struct sl_transfer_async *async;
     struct sl_offload *offloads[2]; /* for lists; for memory of workers. NULL: posted elsewhere */
     struct sl_serve_dispatch dispatch;
-    struct sl_serve_version_list listing;
+    struct sl_serve_version_list versions;
     struct sl_list unlisted; /* accepted requests for models that the list lacks */
     struct sl_list refused;  /* requests to be answered in the next turn */
     uint8_t *memory;
@@ -95,7 +95,7 @@ static void gateway_look_for_end(void *ctx)
         sl_reactor_arm(gateway->reactor, &gateway->next_turn, 0);
     }
     if (gateway->is_stopping && gateway->async != NULL && sl_list_empty(&dispatch->remotes) &&
-        sl_serve_version_list_stop(&gateway->listing)) {
+        sl_serve_version_list_stop(&gateway->versions)) {
         sl_reactor_disarm(gateway->reactor, &gateway->next_turn);
         sl_transfer_async_destroy(&gateway->async, gateway_async_ended, gateway);
     }
@@ -107,7 +107,7 @@ static bool is_listed(const struct sl_serve_gateway *gateway,
                       const struct sl_serve_request *request)
 {
     const struct sl_object_entry *first;
-    const uint64_t count = sl_serve_version_list_find(&gateway->listing, request->model, &first);
+    const uint64_t count = sl_serve_version_list_find(&gateway->versions, request->model, &first);
     bool is_found = count > 0 && request->version == 0;
     for (uint64_t i = 0; i < count && !is_found; i++) {
         is_found = first[i].version == request->version;
@@ -119,7 +119,7 @@ static bool is_listed(const struct sl_serve_gateway *gateway,
 static int not_found(const struct sl_serve_gateway *gateway, struct sl_serve_request *request)
 {
     const struct sl_object_entry *first;
-    const uint64_t count = sl_serve_version_list_find(&gateway->listing, request->model, &first);
+    const uint64_t count = sl_serve_version_list_find(&gateway->versions, request->model, &first);
     char *text = request->answer.text;
     size_t length = (size_t)snprintf(text, sizeof request->answer.text,
                                      count > 0 ? "model %s has no version %llu; it has:"
@@ -133,11 +133,11 @@ static int not_found(const struct sl_serve_gateway *gateway, struct sl_serve_req
 }
 
 /* Whether the list is newer than a moment before the request. */
-static bool is_fresh(const struct sl_serve_version_list *listing,
+static bool is_fresh(const struct sl_serve_version_list *versions,
                      const struct sl_serve_request *request)
 {
-    return listing->list != NULL &&
-           listing->listed_ns + SL_SERVE_VERSION_LIST_FRESH_NS >= request->arrived_ns;
+    return versions->list != NULL &&
+           versions->listed_ns + SL_SERVE_VERSION_LIST_FRESH_NS >= request->arrived_ns;
 }
 
 /* Errors: AGAIN, DEADLINE, NOT_FOUND, NO_MEMORY, with the text. */
@@ -153,7 +153,7 @@ static int admit(struct sl_serve_gateway *gateway, struct sl_serve_request *requ
         return request->answer.err = SL_ERR_AGAIN;
     }
     if (!is_listed(gateway, request)) {
-        if (is_fresh(&gateway->listing, request)) {
+        if (is_fresh(&gateway->versions, request)) {
             return not_found(gateway, request);
         }
         const int err =
@@ -161,7 +161,7 @@ static int admit(struct sl_serve_gateway *gateway, struct sl_serve_request *requ
         if (err == 0) {
             sl_serve_admission_run(&gateway->dispatch.admission, request);
             sl_list_append(&gateway->unlisted, &request->link);
-            sl_serve_version_list_refresh(&gateway->listing);
+            sl_serve_version_list_refresh(&gateway->versions);
         }
         return err;
     }
@@ -196,12 +196,12 @@ static void gateway_listed(void *ctx)
         if (request->state != NULL) {
             request->state->waiting++;
             sl_serve_admission_wait_again(&gateway->dispatch.admission, request);
-        } else if (is_fresh(&gateway->listing, request)) {
+        } else if (is_fresh(&gateway->versions, request)) {
             sl_serve_dispatch_fail(&gateway->dispatch, request, not_found(gateway, request),
                                    request->answer.text);
         } else {
             sl_list_append(&gateway->unlisted, link);
-            sl_serve_version_list_refresh(&gateway->listing);
+            sl_serve_version_list_refresh(&gateway->versions);
         }
     }
     sl_serve_dispatch_run(&gateway->dispatch);
@@ -284,13 +284,13 @@ bool sl_serve_gateway_is_idle(const struct sl_serve_gateway *gateway)
 
 const struct sl_object_list *sl_serve_gateway_models(const struct sl_serve_gateway *gateway)
 {
-    return gateway->listing.list;
+    return gateway->versions.list;
 }
 
 uint64_t sl_serve_gateway_versions(const struct sl_serve_gateway *gateway, const char *model,
                                    const struct sl_object_entry **first)
 {
-    return sl_serve_version_list_find(&gateway->listing, model, first);
+    return sl_serve_version_list_find(&gateway->versions, model, first);
 }
 
 void sl_serve_gateway_stats(const struct sl_serve_gateway *gateway,
@@ -304,7 +304,7 @@ void sl_serve_gateway_stats(const struct sl_serve_gateway *gateway,
     out->memory_bytes = gateway->ranges.bytes;
     out->memory_in_use = gateway->ranges.used_bytes;
     out->is_draining = gateway->is_draining;
-    out->has_models = gateway->listing.list != NULL;
+    out->has_models = gateway->versions.list != NULL;
 }
 
 /* Start and end */
@@ -340,7 +340,7 @@ void sl_serve_gateway_destroy(struct sl_serve_gateway **gateway)
     if (gone->memory != NULL) {
         (void)sl_transfer_memory_free(gone->transfer, (void **)&gone->memory, MEMORY_FREE_MS);
     }
-    sl_object_list_free(&gone->listing.list);
+    sl_object_list_free(&gone->versions.list);
     sl_serve_dispatch_fini(&gone->dispatch);
     free(gone);
 }
@@ -351,7 +351,7 @@ static void init(struct sl_serve_gateway *gateway, const struct sl_serve_gateway
     gateway->transfer = options->transfer;
     sl_serve_dispatch_init(&gateway->dispatch, options->strategy, options->transfer);
     gateway->dispatch.reactor = options->reactor;
-    gateway->dispatch.list_reason = gateway->listing.reason;
+    gateway->dispatch.list_reason = gateway->versions.reason;
     gateway->dispatch.ended = gateway_look_for_end;
     gateway->dispatch.ctx = gateway;
     gateway->dispatch.flights.free_memory = gateway_free_memory;
@@ -398,14 +398,14 @@ int sl_serve_gateway_create(const struct sl_serve_gateway_options *options,
     made->dispatch.events.async = made->async;
     made->dispatch.events.post = options->post != NULL ? options->post : post_memory;
     made->dispatch.events.post_ctx = options->post != NULL ? options->post_ctx : made;
-    made->listing =
+    made->versions =
         (struct sl_serve_version_list){.objects = options->objects,
                                        .reactor = made->reactor,
                                        .post = options->post != NULL ? options->post : post_list,
                                        .post_ctx = options->post != NULL ? options->post_ctx : made,
                                        .listed = gateway_listed,
                                        .ctx = made};
-    sl_serve_version_list_start(&made->listing);
+    sl_serve_version_list_start(&made->versions);
     *out = made;
     return 0;
 }

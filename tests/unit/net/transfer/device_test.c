@@ -10,8 +10,8 @@ static void expect_endpoint(const struct sl_transfer *transfer, uint32_t index,
                             enum sl_endpoint_scheme scheme, const char *host)
 {
     struct sl_endpoint listed;
-    assert_true(index < transfer->listing->endpoint_count);
-    const char *text = transfer->listing->endpoints[index].endpoint;
+    assert_true(index < transfer->own_info->endpoint_count);
+    const char *text = transfer->own_info->endpoints[index].endpoint;
     assert_int_equal(sl_endpoint_parse(text, &listed, NULL), 0);
     assert_int_equal(listed.scheme, scheme);
     assert_string_equal(listed.host, host);
@@ -26,7 +26,7 @@ SL_CASE(devices__listen_on_each_endpoint)
                                                     "shm://,tcp://127.0.0.1:0,tcp://127.0.0.2:0"};
     struct sl_transfer *transfer;
     assert_int_equal(sl_transfer_create(&options, &transfer), 0);
-    assert_int_equal(transfer->listing->endpoint_count,
+    assert_int_equal(transfer->own_info->endpoint_count,
                      5); /* shared memory at the first reactor only */
     for (uint32_t i = 0; i < 4; i++) {
         expect_endpoint(transfer, i, SL_ENDPOINT_TCP, i < 2 ? "127.0.0.1" : "127.0.0.2");
@@ -62,7 +62,7 @@ SL_CASE(devices__use_tcp_beside_shared_memory)
     const struct sl_transfer_options options = {.name = "127.0.0.1:0", .endpoints = "shm://"};
     struct pair pair;
     pair_init(&pair, 100000, &options);
-    assert_int_equal(pair.there->listing->endpoint_count, 2);
+    assert_int_equal(pair.there->own_info->endpoint_count, 2);
     expect_endpoint(pair.there, 0, SL_ENDPOINT_TCP, "127.0.0.1");
     pair_fill(pair.remote.base, 100000, 1);
     pair_move(&pair, SL_TRANSFER_READ, 0, 0, 100000);
@@ -131,6 +131,6 @@ SL_CASE(devices__are_preferred_as_the_matrix_says)
     assert_int_equal(sl_transfer_register(transfer, ranges, 2), 0);
     assert_int_equal(transfer->registered->by_address[0]->preferred, 2);
     assert_int_equal(transfer->registered->by_address[1]->preferred, 0);
-    assert_string_equal(transfer->listing->endpoints[1].device, nic->name);
+    assert_string_equal(transfer->own_info->endpoints[1].device, nic->name);
     sl_transfer_destroy(&transfer);
 }
