@@ -4,6 +4,10 @@
 
 #include "core/assert.h"
 
+/* They mean the same by a name: a variable is for all of them. */
+#define PROGRAMS_OF_A_JOB                                                                          \
+    (SL_PROGRAM_PS | SL_PROGRAM_WORKER | SL_PROGRAM_LAUNCH | SL_PROGRAM_DOCTOR | SL_PROGRAM_CLIENT)
+
 void sl_settings_cli_init(enum sl_program program, uint32_t core_count, const struct sl_cli *own,
                           struct sl_settings *settings, struct sl_settings_cli *out)
 {
@@ -17,8 +21,8 @@ void sl_settings_cli_init(enum sl_program program, uint32_t core_count, const st
     out->cli.file = &settings->cli_file;
     for (uint32_t i = 0; i < count; i++) {
         out->options[i] = own->options[i];
-        if (own->options[i].variable == NULL && own->options[i].name != NULL &&
-            sl_settings_programs(own->options[i].name) != 0) {
+        if ((program & PROGRAMS_OF_A_JOB) == 0 && own->options[i].variable == NULL &&
+            own->options[i].name != NULL && sl_settings_programs(own->options[i].name) != 0) {
             out->options[i].variable = "";
         }
     }

@@ -11,8 +11,8 @@ struct sl_settings_cli {
     struct sl_cli_given given[SL_CLI_OPTIONS_MAX];
 };
 
-/* Fills *out. own: the program's texts and options. *settings: as sl_settings_options. An own
- * option that has the name of another program's option has no derived variable. */
+/* Fills *out. own: the program's texts and options. *settings: as sl_settings_options. A program
+ * that is none of a job has no derived variable for an own option with the name of a job's. */
 void sl_settings_cli_init(enum sl_program program, uint32_t core_count, const struct sl_cli *own,
                           struct sl_settings *settings, struct sl_settings_cli *out);
 
