@@ -35,7 +35,7 @@ def wait_until(condition, what):
 
 def run_script(text):
     """Runs a Python script to its end."""
-    return subprocess.run([sys.executable, "-c", "import os\nos.environ.pop('LD_PRELOAD', None)\n" + text], cwd="/tmp",
+    return subprocess.run([sys.executable, "-P", "-c", "import os\nos.environ.pop('LD_PRELOAD', None)\n" + text], cwd="/tmp",
                           env={**os.environ, **PRELOAD}, capture_output=True, text=True, check=False,
                           timeout=harness.DEADLINE_S)
 
