@@ -1,7 +1,7 @@
-/* Leader elects the process that hosts the coordinator, and runs the coordinator there. Candidates
- * compete for the key PREFIX/coordinator (net/store/record_log.h); its value names the winner and
- * its endpoint. The winner loads the coordinator log, which is the coordinator's records below
- * PREFIX/state/, and runs the coordinator until its term ends. Then the owner disconnects all
+/* Leader competes to host the coordinator, and runs the coordinator in the process that wins.
+ * Candidates compete for the key PREFIX/coordinator (net/store/record_log.h); its value names the
+ * winner and its endpoint. The winner loads the coordinator log, which is the coordinator's records
+ * below PREFIX/state/, and runs the coordinator until its term ends. Then the owner disconnects all
  * members, and they look for the next leader.
  *
  * Pure except for the metastore; time comes from now_ns and sl_leader_tick. Owner: the metastore's

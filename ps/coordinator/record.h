@@ -1,9 +1,9 @@
 /* Records for the next leader: JSON, and TableOpen messages, which hold a table's whole
  * specification. Input is checked like that of a peer: other programs may write to the metastore.
- * Some keys and values differ from the names in state.h:
+ * Some keys and values differ from the names in state.h (key: member):
  * - formed: cluster_ready; whole: last_on_all_servers; checkpoint: max_seen;
  * - fast: bypass_endpoint; in_step: in_sync; departed: left_job; told: notified;
- * - stage "gathering": WAITING_FOR_MEMBERS; end "lost": EXPIRED.
+ * - stage "gathering": WAITING_FOR_MEMBERS; end "lost": EXPIRED, also for a member that has left.
  *
  * Not recorded: connections, times of last messages, waiting barriers (members ask again), and
  * clients (they hold no task). */

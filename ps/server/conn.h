@@ -21,7 +21,8 @@ enum sl_server_conn_kind {
     SL_SERVER_CONN_PRIMARY, /* primary of the backup here */
 };
 
-/* For handshake.c: until the connection is admitted. */
+/* The deadline of the handshake: armed and run by events.c, until handshake.c accepts the client.
+ */
 struct sl_server_handshake {
     struct sl_timer timer;
     uint64_t until_ns;

@@ -1,7 +1,7 @@
-/* Batches small pulls. A single pull costs less than its cache misses: a line of the table's index,
- * then a row. So the pulls of a turn are collected and their keys looked up together. Meanwhile
- * nothing else happens on their connections and no clock moves, so each reply is the same as an
- * immediate one. Owner reactor. */
+/* Batches small pulls. A small pull spends most of its time on cache misses: a line of the table's
+ * index, then a row. So the pulls of a turn are collected and their keys looked up together.
+ * Meanwhile nothing else happens on their connections and no clock moves, so each reply is the same
+ * as an immediate one. Owner reactor. */
 #ifndef SL_PS_SERVER_PULL_BATCH_H
 #define SL_PS_SERVER_PULL_BATCH_H
 

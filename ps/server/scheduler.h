@@ -14,8 +14,9 @@
 #include "core/list.h"
 #include "reactor/reactor.h"
 
-/* Cost that one request may spend before the next connection runs, and that all sliced requests
- * together may spend in a turn. Bounds the wait of small requests. */
+/* Cost (of about one key each: SL_LIMIT_TURN_COST) that one request may spend before the next
+ * connection runs, and that all sliced requests together may spend in a turn. Bounds the wait of
+ * small requests. */
 #define SL_SERVER_SLICE_KEYS   512
 #define SL_SERVER_SLICED_KEYS  1024
 
@@ -36,7 +37,7 @@ struct sl_server_scheduler {
     struct sl_reactor_source source; /* of turn.c */
     struct sl_list ready;            /* connections whose first request may run */
     struct sl_list parked, resumed;  /* requests that wait for clocks, and that need not any more */
-    uint32_t runnable_count;         /* ready, and resumed */
+    uint32_t runnable_count;         /* connections in `ready`, and requests in `resumed` */
     uint32_t crowded_count; /* queued requests that are runnable: new ones run after them */
     uint32_t parked_count;
     size_t parked_bytes;  /* of buffers */
@@ -84,12 +85,12 @@ void sl_server_scheduler_cancel_parked(struct sl_server *server, int err, const 
 /* Removes the request and frees it: it is answered, or needs no answer. */
 void sl_server_scheduler_discard(struct sl_server_request *request);
 
-/* For the log: leave detaches a completed request from its connection; answer queues it to be
- * answered and freed. */
+/* For the replication log: leave detaches a completed request from its connection; answer queues it
+ * to be answered and freed. */
 void sl_server_scheduler_leave(struct sl_server_request *request);
 void sl_server_scheduler_answer(struct sl_server_request *request);
 
-/* The log has room again: requests that write may continue. */
+/* The replication log has room again: requests that write may continue. */
 void sl_server_scheduler_wake(struct sl_server *server);
 
 #endif

@@ -1,6 +1,7 @@
 /* A session is the record of a client that a shard keeps beyond the connection, so that a retried
- * request is not executed twice. The ids of a client's requests to a shard ascend across all its
- * connections. Its writes execute in that order, one at a time. So the session needs only:
+ * write is not applied twice; a retried pull runs again. The ids of a client's requests to a shard
+ * ascend across all its connections. Its writes execute in that order, one at a time. So the
+ * session needs only:
  * - the greatest id received and the last completed write;
  * - the write in progress, which continues without a connection as the orphan;
  * - failed writes, because the order says nothing about them.
@@ -57,7 +58,7 @@ struct sl_server_session {
      * was loaded from. */
     uint32_t begun_sections;
     uint64_t begun_id; /* that write; 0: none */
-    uint64_t sent_id;  /* the same as in the backup's snapshot, or in the log since */
+    uint64_t sent_id;  /* begun_id as it was last sent to the backup */
     uint32_t sent_sections;
 
     struct sl_timer lease; /* armed while disconnected */
