@@ -436,7 +436,7 @@ def check_rows(readme, text):
         is_table = line.startswith("|") and (is_table or line.startswith("| file |"))
         for name in re.findall(r"`([^`]+)`", line.split("|")[1]) if is_table else []:
             base = os.path.join(ROOT, os.path.dirname(readme), re.sub(r"(\.\*|\.[ch])$", "", name))
-            if not glob.glob(base + "*"):
+            if not glob.glob(base) and not glob.glob(base + ".*"):
                 yield number, f"{name}: there is no such file"
 
 

@@ -1,4 +1,5 @@
-/* Memory imported from the peer, and the control messages that bring it. Owner reactor. */
+/* Memory imported from the peer. Reads all control messages after the handshake, and sees the end
+ * of the socket. Owner reactor. */
 #ifndef SL_NET_SHM_IMPORTED_MEMORY_H
 #define SL_NET_SHM_IMPORTED_MEMORY_H
 

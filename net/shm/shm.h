@@ -1,6 +1,7 @@
 /* The shared memory transport connects processes of the same user on one machine: rings of frame
- * descriptors in memory that both processes map; payloads stay in the sender's memory. Owner
- * reactor, which must have a ring. */
+ * descriptors in memory that both processes map; short payloads travel with them, long
+ * ones are read where the sender has them, or written where the receiver wants them. Owner reactor,
+ * which must have a ring. */
 #ifndef SL_NET_SHM_SHM_H
 #define SL_NET_SHM_SHM_H
 

@@ -32,7 +32,7 @@ struct sl_shm_ctrl_msg {
     uint32_t access; /* REGION, RMA_GIVE: sl_shared_access */
     uint64_t bytes;  /* HELLO, REGION, RMA_GIVE: size of the memory; other RMA_*: the key */
 };
-static_assert(sizeof(struct sl_shm_ctrl_msg) == 24, "note size");
+static_assert(sizeof(struct sl_shm_ctrl_msg) == 24, "control message size");
 
 /* Computes the abstract socket address of an endpoint, for this user. */
 void sl_shm_socket_address(const struct sl_endpoint *endpoint, struct sockaddr_un *out,

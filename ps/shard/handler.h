@@ -1,4 +1,4 @@
-/* Calls of the handler that a program gives to a KV table. Owner reactor. */
+/* Calls of the program's handler, which is one for all KV tables. Owner reactor. */
 #ifndef SL_PS_SHARD_HANDLER_H
 #define SL_PS_SHARD_HANDLER_H
 

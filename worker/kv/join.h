@@ -1,4 +1,4 @@
-/* sl_join reads the settings of a key-value worker from the environment, like any client. */
+/* Reads the settings of a key-value worker from the environment, like any client. */
 #ifndef SL_WORKER_KV_JOIN_H
 #define SL_WORKER_KV_JOIN_H
 
