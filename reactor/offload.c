@@ -27,7 +27,7 @@ struct sl_offload {
     uint64_t done_count;             /* since the thread started */
     struct sl_mailbox_lane *to_jobs; /* the reactor's lane into the thread's mailbox */
     struct sl_mailbox_lane *to_self; /* completes jobs if there is no thread */
-    enum sl_offload_place place;
+    enum sl_offload_priority priority;
     struct sl_cpu_yield_thread resting; /* while is_busy */
     bool has_thread;
     bool closing;
@@ -104,7 +104,7 @@ static void thread_work(void *ctx, uint64_t a, uint64_t b)
 static void settle_thread(const struct sl_offload *offload)
 {
     sl_thread_unpin();
-    if (offload->place != SL_OFFLOAD_PRIORITY_NORMAL) {
+    if (offload->priority != SL_OFFLOAD_PRIORITY_NORMAL) {
         sl_thread_lower_priority();
     }
 }
@@ -145,7 +145,7 @@ static void thread_create(struct sl_offload *offload)
     if (err == 0 && offload->thread.to_reactor == NULL) {
         err = sl_mailbox_lane_open(offload->reactor->mailbox, &offload->thread.to_reactor);
     }
-    if (err == 0 && offload->place == SL_OFFLOAD_PRIORITY_IDLE) {
+    if (err == 0 && offload->priority == SL_OFFLOAD_PRIORITY_IDLE) {
         (void)sl_idle_thread_create(offload->name, &offload->thread.idle); /* optional */
     }
     offload->has_thread = err == 0 && thread_run(offload) == 0;
@@ -295,11 +295,11 @@ int sl_offload_create(struct sl_reactor *reactor, const char *name, struct sl_of
     return 0;
 }
 
-void sl_offload_set_place(struct sl_offload *offload, enum sl_offload_place place)
+void sl_offload_set_priority(struct sl_offload *offload, enum sl_offload_priority priority)
 {
     sl_reactor_assert_owner(offload->reactor);
     sl_assert(!offload->has_thread);
-    offload->place = place;
+    offload->priority = priority;
 }
 
 void sl_offload_post(struct sl_offload *offload, struct sl_offload_job *job)

@@ -34,7 +34,7 @@ struct sl_offload_job {
 int sl_offload_create(struct sl_reactor *reactor, const char *name, struct sl_offload **out);
 
 /* Priority of the thread. */
-enum sl_offload_place {
+enum sl_offload_priority {
     /* nice: below reactors, yet not starved by them. The default. */
     SL_OFFLOAD_PRIORITY_LOW,
     /* Like a reactor: for phases in which reactors only wait for these jobs, perhaps spinning. */
@@ -46,7 +46,7 @@ enum sl_offload_place {
 };
 
 /* Before the first post. */
-void sl_offload_set_place(struct sl_offload *offload, enum sl_offload_place place);
+void sl_offload_set_priority(struct sl_offload *offload, enum sl_offload_priority priority);
 
 /* Cannot fail: without a thread, `done` runs with an error. */
 void sl_offload_post(struct sl_offload *offload, struct sl_offload_job *job);

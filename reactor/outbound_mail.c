@@ -14,7 +14,7 @@ struct sl_outbound_mail_peer {
     struct spilled *first, *last;
 };
 
-int sl_outbound_mail_open(struct sl_outbound_mail_mail *outbound, uint32_t peer_count)
+int sl_outbound_mail_open(struct sl_outbound_mail *outbound, uint32_t peer_count)
 {
     sl_assert(outbound->ways == NULL);
     outbound->ways = calloc(peer_count, sizeof *outbound->ways);
@@ -25,15 +25,15 @@ int sl_outbound_mail_open(struct sl_outbound_mail_mail *outbound, uint32_t peer_
     return 0;
 }
 
-int sl_outbound_mail_open_way(struct sl_outbound_mail_mail *outbound, uint32_t to,
-                              struct sl_mailbox *mailbox)
+int sl_outbound_mail_open_lane(struct sl_outbound_mail *outbound, uint32_t to,
+                               struct sl_mailbox *mailbox)
 {
     sl_assert(to < outbound->peer_count);
     sl_assert(outbound->ways[to].lane == NULL);
     return sl_mailbox_lane_open(mailbox, &outbound->ways[to].lane);
 }
 
-void sl_outbound_mail_close(struct sl_outbound_mail_mail *outbound)
+void sl_outbound_mail_close(struct sl_outbound_mail *outbound)
 {
     for (uint32_t to = 0; to < outbound->peer_count; to++) {
         struct sl_outbound_mail_peer *peer = &outbound->ways[to];
@@ -48,10 +48,10 @@ void sl_outbound_mail_close(struct sl_outbound_mail_mail *outbound)
         }
     }
     free(outbound->ways);
-    *outbound = (struct sl_outbound_mail_mail){0};
+    *outbound = (struct sl_outbound_mail){0};
 }
 
-static void spill(struct sl_outbound_mail_mail *outbound, struct sl_outbound_mail_peer *peer,
+static void spill(struct sl_outbound_mail *outbound, struct sl_outbound_mail_peer *peer,
                   struct sl_mail mail)
 {
     struct spilled *spilled = malloc(sizeof *spilled);
@@ -66,7 +66,7 @@ static void spill(struct sl_outbound_mail_mail *outbound, struct sl_outbound_mai
     outbound->spilled_count++;
 }
 
-void sl_outbound_mail_post(struct sl_outbound_mail_mail *outbound, uint32_t to, struct sl_mail mail)
+void sl_outbound_mail_post(struct sl_outbound_mail *outbound, uint32_t to, struct sl_mail mail)
 {
     sl_assert(to < outbound->peer_count);
     sl_assert(mail.run != NULL);
@@ -76,7 +76,7 @@ void sl_outbound_mail_post(struct sl_outbound_mail_mail *outbound, uint32_t to, 
     }
 }
 
-void sl_outbound_mail_retry(struct sl_outbound_mail_mail *outbound)
+void sl_outbound_mail_retry(struct sl_outbound_mail *outbound)
 {
     for (uint32_t to = 0; to < outbound->peer_count && outbound->spilled_count > 0; to++) {
         struct sl_outbound_mail_peer *peer = &outbound->ways[to];

@@ -157,7 +157,7 @@ static int connect_one(struct sl_reactor *from, struct sl_reactor *const *reacto
 {
     int err = sl_outbound_mail_open(&from->outbound, count);
     for (uint32_t to = 0; to < count && err == 0; to++) {
-        err = sl_outbound_mail_open_way(&from->outbound, to, reactors[to]->mailbox);
+        err = sl_outbound_mail_open_lane(&from->outbound, to, reactors[to]->mailbox);
     }
     return err;
 }

@@ -1,5 +1,5 @@
-/* The struct of a reactor, shared by reactor.c (its parts and one turn) and reactor_loop.c (the
- * loop and its threads). */
+/* The struct of a reactor, shared by reactor.c (its parts and one turn), reactor_loop.c (the loop
+ * and its threads) and offload.c. */
 #ifndef SL_REACTOR_REACTOR_INTERNAL_H
 #define SL_REACTOR_REACTOR_INTERNAL_H
 
@@ -39,7 +39,7 @@ struct sl_reactor {
     struct sl_reactor_source *next_source; /* next in the current walk */
 
     struct sl_mailbox *mailbox;
-    struct sl_outbound_mail_mail outbound;
+    struct sl_outbound_mail outbound;
 
     bool ring_ready;
     struct {

@@ -552,7 +552,7 @@ int sl_process_checkpoint_open(struct sl_process_core *core)
     err = all->files == NULL ? SL_ERR_NO_MEMORY
                              : sl_offload_create(core->reactor, "manifest", &all->offload);
     if (err == 0) {
-        sl_offload_set_place(all->offload, SL_OFFLOAD_PRIORITY_IDLE);
+        sl_offload_set_priority(all->offload, SL_OFFLOAD_PRIORITY_IDLE);
     }
     return err;
 }

@@ -499,7 +499,7 @@ int sl_server_checkpoint_open(struct sl_server *server,
         free(checkpoint);
         return err;
     }
-    sl_offload_set_place(checkpoint->offload, SL_OFFLOAD_PRIORITY_IDLE);
+    sl_offload_set_priority(checkpoint->offload, SL_OFFLOAD_PRIORITY_IDLE);
     checkpoint->server = server;
     checkpoint->options = *options;
     checkpoint->options.patience_ns =

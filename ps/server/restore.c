@@ -401,7 +401,7 @@ int sl_server_restore_begin(struct sl_server *server,
         free(files);
         return err;
     }
-    sl_offload_set_place(restore->offload, SL_OFFLOAD_PRIORITY_NORMAL);
+    sl_offload_set_priority(restore->offload, SL_OFFLOAD_PRIORITY_NORMAL);
     files->disk = options->disk;
     (void)snprintf(files->directory, sizeof files->directory, "%s", options->directory);
     files->number = options->number;

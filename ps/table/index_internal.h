@@ -1,4 +1,4 @@
-/* Hash layout and directory lookup, private to index.c and index_find.c. Owner reactor. */
+/* Hash layout and directory lookup, private to the files index*.c. Owner reactor. */
 #ifndef SL_PS_TABLE_INDEX_INTERNAL_H
 #define SL_PS_TABLE_INDEX_INTERNAL_H
 

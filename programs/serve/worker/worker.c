@@ -327,7 +327,7 @@ static int create_offloads(struct sl_serve_worker *worker, struct sl_reason *rea
         if (sl_offload_create(worker->options.reactor, names[i], &worker->offloads[i]) != 0) {
             return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for a thread");
         }
-        sl_offload_set_place(worker->offloads[i], SL_OFFLOAD_PRIORITY_NORMAL);
+        sl_offload_set_priority(worker->offloads[i], SL_OFFLOAD_PRIORITY_NORMAL);
     }
     return 0;
 }

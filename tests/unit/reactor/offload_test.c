@@ -149,14 +149,14 @@ static bool is_settled(void *ctx)
     return ((const struct settled *)ctx)->is_done;
 }
 
-static struct settled settle(struct sl_reactor *reactor, enum sl_offload_place place,
+static struct settled settle(struct sl_reactor *reactor, enum sl_offload_priority priority,
                              bool allocates)
 {
     struct sl_offload *offload;
     struct settled settled = {
         .job = {.work = settled_work, .done = settled_done, .allocates = allocates}};
     assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
-    sl_offload_set_place(offload, place);
+    sl_offload_set_priority(offload, priority);
     sl_offload_post(offload, &settled.job);
     sl_reactor_drive_until(reactor, is_settled, &settled);
     assert_true(sl_offload_destroy(&offload, 60 * S));
@@ -259,7 +259,7 @@ SL_CASE(post__a_busy_reactor_rests_for_one_below)
     sl_reactor_add_source(reactor, &busy);
     struct sl_offload *offload;
     assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
-    sl_offload_set_place(offload, SL_OFFLOAD_PRIORITY_IDLE);
+    sl_offload_set_priority(offload, SL_OFFLOAD_PRIORITY_IDLE);
     struct held held = {.job = {.work = held_work, .done = held_done}};
     sem_init(&held.gate, 0, 0);
     sl_offload_post(offload, &held.job);
