@@ -157,6 +157,9 @@ void sl_record_log_change(struct sl_record_log *log, const char *key, const void
                           size_t value_bytes)
 {
     const size_t key_bytes = strlen(key) + 1;
+    if (log->term == NULL) {
+        return;
+    }
     struct change *change = malloc(sizeof *change + key_bytes);
     uint8_t *copy = value == NULL ? NULL : malloc(value_bytes + 1);
     sl_assert(strlen(log->options.prefix) + key_bytes <= SL_METASTORE_KEY_BYTES);

@@ -91,7 +91,8 @@ void sl_record_log_fail(struct sl_record_log *log, const char *why);
 /* Returns true if this process leads: its records are loaded, its lease lasts, and it may send. */
 bool sl_record_log_leads(const struct sl_record_log *log);
 
-/* Changes a record. value NULL: `encode` will give it; without `encode` the record is removed. key
+/* Changes a record; does nothing if the term could not begin. value NULL: `encode` will give it;
+ * without `encode` the record is removed. key
  * "": all records are removed. */
 void sl_record_log_change(struct sl_record_log *log, const char *key, const void *value,
                           size_t value_bytes);

@@ -326,6 +326,16 @@ CASE(record_log__the_key_has_the_name_of_the_leader_and_the_number_of_the_write)
                         "{\"name\":\"ps/0\",\"turn\":\"a\"}");
 }
 
+CASE(record_log__a_term_that_could_not_begin_takes_no_changes)
+{
+    sl_record_log_end(&world->log);
+    sl_record_log_begin(&world->log, 1, SL_ERR_NO_MEMORY);
+    sl_record_log_change(&world->log, "", NULL, 0);
+    assert_false(sl_record_log_waits(&world->log));
+    sl_record_log_run(&world->log);
+    assert_int_equal(world->lost_count, 1);
+}
+
 CASE(record_log__ends_while_it_writes)
 {
     set(world, "m", "1");
