@@ -401,18 +401,23 @@ def check_comments(path, text):
 
 MENTION = re.compile(r"(?<![\w/.*%<])(?:[\w-]+/)*[\w-]+\.[ch]\b")
 OTHERS_HEADERS = ("zlib.h", "transfer_engine_c.h")
-TREE_FILES = set()
+
+
+@functools.cache
+def tree_files():
+    """The names of the C files of the tree, and the ends of their paths."""
+    found = set()
+    for name in sources(".c", ".h"):
+        parts = name.split("/")
+        found.update("/".join(parts[i:]) for i in range(len(parts)))
+    return found
 
 
 def check_mentions(path, text):
     """Files that comments name are there: by their name, or by the end of their path."""
-    if not TREE_FILES:
-        for name in sources(".c", ".h"):
-            parts = name.split("/")
-            TREE_FILES.update("/".join(parts[i:]) for i in range(len(parts)))
     for match in COMMENT.finditer(text):
         for name in MENTION.findall(match["c"] or match["line"] or ""):
-            if name not in TREE_FILES and name not in OTHERS_HEADERS:
+            if name not in tree_files() and name not in OTHERS_HEADERS:
                 yield text[:match.start()].count("\n") + 1, f"{name}: there is no such file"
 
 

@@ -56,12 +56,13 @@ struct sl_tcp {
     struct sl_liveness liveness; /* has all connections, until their `closed` */
     struct sl_list sending;      /* with queued data and no send in flight */
     /* A connection is in at most one of these lists: */
-    struct sl_list pending;           /* to resume in the next poll */
-    struct sl_list wait_memory;       /* waits for memory for a frame: asked again in later polls */
-    struct sl_list wait_memory_asked; /* likewise; asked already, and no turn has done work since */
-    struct sl_list wait_buffer;       /* waits for a buffer to return to the ring */
-    struct sl_list sliced; /* waits for this turn's short sends, before it receives a slice */
-    struct sl_list ended;  /* waits for its `closed` */
+    struct sl_list pending;     /* to resume in the next poll */
+    struct sl_list wait_memory; /* waits for memory for a frame: asked again in later polls */
+    struct sl_list
+        wait_memory_asked;      /* waits too, and was asked after the last turn that did work */
+    struct sl_list wait_buffer; /* waits for a buffer to return to the ring */
+    struct sl_list sliced;      /* waits for this turn's short sends, before it receives a slice */
+    struct sl_list ended;       /* waits for its `closed` */
 
     /* Closed connections for reuse: up to SL_TCP_SPARES, and more while their messages are not
      * released. */

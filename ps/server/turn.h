@@ -1,5 +1,4 @@
-/* What a server does in each turn of its reactor after the upcalls, and when a turn has lasted too
- * long.
+/* A server's work in each turn of its reactor, after the upcalls, and the limits of a turn.
  * The budget of a turn counts cost (SL_LIMIT_TURN_COST), but the time per unit varies: an uncached
  * row beside another busy core takes ten times as long as a cached one; a push that copies rows for
  * a snapshot twice as long as usual. So after a long time a turn leaves larger requests to the next

@@ -52,7 +52,7 @@ void sl_sim_app_name(uint32_t host, char name[SL_SIM_APP_NAME_BYTES]);
 /* In a thread: creates an engine with the name of the process's endpoint, on that reactor. */
 struct sl_transfer *sl_sim_app_engine(struct sl_sim_app *app, const char *name, uint32_t reactor);
 
-/* What a node on that reactor needs of a simulation. */
+/* Fills in the parts of a node's setup that the simulation replaces. */
 void sl_sim_app_setup(struct sl_sim_app *app, uint32_t reactor, struct sl_objects_setup *setup);
 
 /* Judges that each slot of the node's pool is free or has a user. The node may be NULL. */

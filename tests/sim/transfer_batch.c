@@ -337,7 +337,7 @@ static void judge_guards(struct sl_sim_transfer_batch *batch)
                         ", and no request has named it",
                         batch->app->options.host, i, batch->local[i]);
         }
-        batch->local[i] = SCRIBBLE; /* who reads it from now on is found out */
+        batch->local[i] = SCRIBBLE; /* a read that comes later finds these bytes */
     }
     batch->hash = sl_hash_bytes(batch->local, batch->local_words * sizeof(uint64_t), 0);
 }

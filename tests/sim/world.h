@@ -22,7 +22,7 @@ void sl_sim_fail(struct sl_sim_breach *breach, const char *of, const char *forma
 struct sl_sim_world;
 struct sl_sim_member;
 
-/* What a member does. NULL where nothing is to be done. Hosts are counted from its first one. */
+/* The functions of a member; NULL: it does nothing then. Hosts count from its first one. */
 struct sl_sim_member_actions {
     /* Of applications: starts the process of a host. */
     struct sl_sim_app *(*start)(struct sl_sim_member *member, uint32_t host, uint64_t seed,
@@ -86,7 +86,7 @@ struct sl_sim_world {
     bool faults_are_over;              /* those of all members */
 };
 
-/* A kind of member, of which a run has one or none. */
+/* A kind of member. A run has at most one of each kind. */
 struct sl_sim_kind {
     /* Draws the plan of the world's seed, and adds the member to the world. */
     void (*make)(const struct sl_sim_choice *choice, struct sl_sim_world *world);
