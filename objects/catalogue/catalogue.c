@@ -41,8 +41,10 @@ int sl_objects_catalogue_create(const struct sl_objects_catalogue_options *optio
 void sl_objects_catalogue_set_numbers(struct sl_objects_catalogue *catalogue, uint64_t above,
                                       bool forgets)
 {
-    catalogue->options.numbers_above = catalogue->promised = above;
-    catalogue->options.forgets = forgets;
+    struct sl_objects_catalogue_options *options = &catalogue->options;
+    options->numbers_above = forgets ? options->unix_ms(options->ctx) : above;
+    options->forgets = forgets;
+    catalogue->promised = above;
 }
 
 void sl_objects_catalogue_destroy(struct sl_objects_catalogue **catalogue)
@@ -249,17 +251,12 @@ static void choose_agent(const struct request *request)
 /* The next number of the name: above all that this catalogue, or an earlier one, has given. */
 static uint64_t next_number(const struct request *request, const struct sl_catalogue_object *object)
 {
-    struct sl_objects_catalogue *catalogue = request->catalogue;
+    const struct sl_objects_catalogue *catalogue = request->catalogue;
     const struct sl_objects_catalogue_options *options = &catalogue->options;
-    uint64_t last = object->last;
-    if (!object->is_numbered) {
-        const bool is_unknown = options->forgets &&
-                                request->message->begin.origin == SL_ORIGIN_PS &&
-                                count_nodes(catalogue, SL_OBJECTS_ROLE_DISK) > 0;
-        const uint64_t above = is_unknown ? options->unix_ms(options->ctx) : options->numbers_above;
-        last = last > above ? last : above;
-    }
-    return last + 1;
+    const bool is_stored = request->message->begin.origin == SL_ORIGIN_PS &&
+                           count_nodes(catalogue, SL_OBJECTS_ROLE_DISK) > 0;
+    const uint64_t above = options->forgets && !is_stored ? 0 : options->numbers_above;
+    return (object->last > above ? object->last : above) + 1;
 }
 
 /* A number of a version that keepers store outlives this catalogue. */
@@ -325,7 +322,6 @@ static int catalogue_begin(const struct request *request)
     object->publishers[message->part] = sender;
     request->out->epoch = object->epoch;
     object->last = message->version != 0 ? object->last : version;
-    object->is_numbered |= message->version == 0;
     request->out->version = version;
     if (message->begin.origin == SL_ORIGIN_PS) {
         promise(catalogue, version);

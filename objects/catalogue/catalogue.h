@@ -30,7 +30,8 @@
  * the catalogue does not know adds it again, at any time. Only a commit, and REMOVE, end versions
  * that nodes have. A HOLD of what this catalogue removed is answered with RETIRE, while it has the
  * tombstone (tombstones.h); without one the version comes back. If a node has other bytes under the
- * number of a version, no file goes: the log names both, and the newer commit is found. In its
+ * number of a version, no file goes: the log names both, and the newer commit is found; what then
+ * removes the number removes both. In its
  * first moments a new catalogue does not know what nodes hold: BEGIN, COMMIT, LIST, what is not
  * found, and FOLLOW of a name without versions get AGAIN. That takes options.settle_ms if a node
  * attaches that knew an earlier catalogue, and a tenth of it if none does. */
@@ -48,9 +49,9 @@ struct sl_objects_catalogue_options {
     uint32_t keep_versions; /* of a name, but for SL_ORIGIN_CALLER: older ones are retired; 0: 3 */
     uint32_t replicas;      /* of a part, besides the first one; below SL_OBJECTS_KEEPERS_MAX */
     /* Keepers may have versions that the catalogue does not know of, and that an earlier one
-     * numbered: the first number that it gives of a name is above numbers_above and above those
-     * that it knows. forgets: earlier numbers are not known, and keepers with a directory may be
-     * away: then, with SL_ORIGIN_PS, it is the Unix time in milliseconds at least. */
+     * numbered: all numbers that it gives are above numbers_above. forgets: earlier numbers are not
+     * known; numbers_above is the Unix time in milliseconds at the start, and counts for
+     * SL_ORIGIN_PS while a keeper has a directory. */
     uint64_t numbers_above;
     bool forgets;
     uint64_t (*unix_ms)(void *ctx);

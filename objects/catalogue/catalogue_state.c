@@ -262,6 +262,12 @@ void sl_catalogue_version_remove(struct sl_objects_catalogue *catalogue,
     if (version->time_ms != 0 && catalogue->options.changed != NULL) {
         catalogue->options.changed(catalogue->options.ctx, object->name, version->key.number, NULL);
     }
+    if (retire) {
+        (void)sl_objects_tombstones_add(&catalogue->removed,
+                                        sl_objects_tombstone_of(object->name, version->key.number,
+                                                                SL_OBJECTS_TOMBSTONE_WHOLE,
+                                                                (struct sl_hash_128){0}));
+    }
     for (uint32_t p = 0; p < version->part_count; p++) {
         struct sl_catalogue_part *part = &version->parts[p];
         if (retire) {

@@ -53,7 +53,6 @@ struct sl_catalogue_object {
     uint64_t *publishers;     /* node ids of this epoch by part; 0: none yet */
     uint32_t publisher_count; /* parts */
     uint64_t last;            /* the highest number of a version, or promised to a publisher */
-    bool is_numbered;         /* by this catalogue */
     uint64_t removed;         /* the highest number of a version that REMOVE has ended */
     uint64_t touched_ms;
     char name[];

@@ -51,6 +51,12 @@ void sl_catalogue_retire_old(struct sl_objects_catalogue *catalogue,
     }
 }
 
+static struct sl_hash_128 tombstone_of_whole(const char *name, uint64_t version)
+{
+    return sl_objects_tombstone_of(name, version, SL_OBJECTS_TOMBSTONE_WHOLE,
+                                   (struct sl_hash_128){0});
+}
+
 static struct sl_hash_128 tombstone_of(const struct sl_catalogue_version *version, uint32_t part)
 {
     return sl_objects_tombstone_of(version->object->name, version->key.number, part,
@@ -62,7 +68,10 @@ void sl_catalogue_publish(struct sl_objects_catalogue *catalogue,
 {
     version->time_ms = time_ms > 0 ? time_ms : 1;
     sl_list_remove(&version->by_touch);
-    for (uint32_t p = 0; p < version->part_count; p++) { /* removed before, and published again */
+    /* It may have been removed before, and published again. */
+    sl_objects_tombstones_remove(&catalogue->removed,
+                                 tombstone_of_whole(version->object->name, version->key.number));
+    for (uint32_t p = 0; p < version->part_count; p++) {
         sl_objects_tombstones_remove(&catalogue->removed, tombstone_of(version, p));
     }
     if (catalogue->options.changed != NULL) {
@@ -141,9 +150,13 @@ struct sl_catalogue_version *sl_catalogue_take_unknown(struct sl_objects_catalog
         return NULL;
     }
     const struct sl_hash_128 digest = record->parts[message->part].digest;
-    if (sl_objects_tombstones_has(
-            &catalogue->removed,
-            sl_objects_tombstone_of(record->name, record->version, message->part, digest))) {
+    const struct sl_hash_128 of_part =
+        sl_objects_tombstone_of(record->name, record->version, message->part, digest);
+    const bool was_other = /* bytes of a version that was removed: both are */
+        sl_objects_tombstones_has(&catalogue->conflicts, of_part) &&
+        sl_objects_tombstones_has(&catalogue->removed,
+                                  tombstone_of_whole(record->name, record->version));
+    if (was_other || sl_objects_tombstones_has(&catalogue->removed, of_part)) {
         sl_catalogue_send_retire(catalogue, node, record->name, record->version, message->part,
                                  digest);
         return NULL;

@@ -18,6 +18,8 @@ struct sl_objects_tombstones {
     struct sl_hash_128 rows[SL_OBJECTS_TOMBSTONE_ROWS][SL_OBJECTS_TOMBSTONE_WAYS];
 };
 
+#define SL_OBJECTS_TOMBSTONE_WHOLE UINT32_MAX /* for `part`, without digest: the whole version */
+
 /* The hash of a part: of its name, its numbers and the digest of its manifest. */
 struct sl_hash_128 sl_objects_tombstone_of(const char *name, uint64_t version, uint32_t part,
                                            struct sl_hash_128 digest);

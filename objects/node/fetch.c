@@ -445,8 +445,7 @@ static void fetch_timer_passed(struct sl_timer *timer, uint64_t now_ns)
 static void set_damaged(const struct sl_objects_download *download)
 {
     const struct sl_objects_copy *copy = download->copy;
-    struct sl_objects_stored *stored =
-        sl_objects_stored_find(download->node, copy->name, copy->version, copy->part);
+    struct sl_objects_stored *stored = sl_objects_stored_of_copy(download->node, copy);
     if (download->id == download->node->id && stored != NULL) {
         stored->has_file = false;
         sl_objects_report(download->node, copy);
@@ -749,8 +748,7 @@ void sl_objects_fetch_free(struct sl_objects_fetch *fetch)
 static void use_file(struct sl_objects_fetch *fetch)
 {
     const struct sl_objects_copy *copy = fetch->copy;
-    const struct sl_objects_stored *stored =
-        sl_objects_stored_in_file(fetch->node, copy->name, copy->version, copy->part);
+    const struct sl_objects_stored *stored = sl_objects_stored_of_copy(fetch->node, copy);
     if (stored == NULL) {
         return;
     }

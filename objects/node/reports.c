@@ -46,7 +46,7 @@ static bool describe_copy(const struct sl_objects *node, const struct sl_objects
                           struct sl_objects_message *out)
 {
     if (copy->is_withdrawn || copy->is_uncommitted || /* its DROP was sent; it is reported then */
-        sl_objects_stored_in_file(node, copy->name, copy->version, copy->part) != NULL) {
+        sl_objects_stored_of_copy(node, copy) != NULL) {
         return false;
     }
     *out = (struct sl_objects_message){

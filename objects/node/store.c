@@ -287,13 +287,6 @@ static void node_store_commit(struct stored *stored)
     }
 }
 
-static bool node_store_is_of(const struct stored *stored, struct sl_hash_128 digest)
-{
-    struct sl_objects_message hold;
-    sl_objects_stored_read(&stored->part, &hold);
-    return sl_hash_128_equal(hold.commit.record.parts[hold.part].digest, digest);
-}
-
 static void publisher_ended(struct sl_objects_peer_use *use, const char *reason)
 {
     struct operation *operation = SL_CONTAINER_OF(use, struct operation, publisher);
@@ -314,7 +307,7 @@ static void node_store_found(struct sl_objects_ask *ask, const struct sl_objects
     const bool is_known = err == 0 && news->commit.record_count == 1;
     const struct sl_objects_record *record = is_known ? &news->commit.record : NULL;
     if (is_known && part < record->part_count &&
-        node_store_is_of(stored, record->parts[part].digest) &&
+        sl_objects_stored_is_of(&stored->part, record->parts[part].digest) &&
         sl_objects_stored_set_record(&stored->part, record, part)) {
         node_store_commit(stored);
     } else if ((is_known || err == SL_ERR_NOT_FOUND) &&
@@ -424,7 +417,8 @@ void sl_objects_store_receive(struct sl_objects *node, const char *address,
     } else if (is_commit && (stored == NULL || message->part >= record->part_count)) {
         err = SL_ERR_NOT_FOUND;
     } else if (stored != NULL &&
-               !node_store_is_of(stored, record->parts[is_commit ? message->part : 0].digest)) {
+               !sl_objects_stored_is_of(&stored->part,
+                                        record->parts[is_commit ? message->part : 0].digest)) {
         err = stored->stage < COMMITTING ? SL_ERR_AGAIN : SL_ERR_EXISTS;
         reason = "the version is stored with other bytes";
         if (err == SL_ERR_AGAIN) {
@@ -465,7 +459,8 @@ void sl_objects_store_retire(struct sl_objects *node, const struct sl_objects_me
 {
     struct stored *stored =
         of(sl_objects_stored_find(node, message->name, message->version, message->part));
-    if (stored != NULL && stored->stage >= STORED && node_store_is_of(stored, message->digest)) {
+    if (stored != NULL && stored->stage >= STORED &&
+        sl_objects_stored_is_of(&stored->part, message->digest)) {
         node_store_drop(stored, SL_ERR_CLOSED, "it was removed");
     }
 }

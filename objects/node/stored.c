@@ -164,3 +164,18 @@ struct sl_objects_stored *sl_objects_stored_in_file(const struct sl_objects *nod
     struct sl_objects_stored *stored = sl_objects_stored_find(node, name, version, part);
     return stored != NULL && stored->is_kept && stored->has_file ? stored : NULL;
 }
+
+bool sl_objects_stored_is_of(const struct sl_objects_stored *stored, struct sl_hash_128 digest)
+{
+    struct sl_objects_message hold;
+    sl_objects_stored_read(stored, &hold);
+    return sl_hash_128_equal(hold.commit.record.parts[hold.part].digest, digest);
+}
+
+struct sl_objects_stored *sl_objects_stored_of_copy(const struct sl_objects *node,
+                                                    const struct sl_objects_copy *copy)
+{
+    struct sl_objects_stored *stored =
+        sl_objects_stored_in_file(node, copy->name, copy->version, copy->part);
+    return stored != NULL && sl_objects_stored_is_of(stored, copy->info.digest) ? stored : NULL;
+}

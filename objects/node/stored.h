@@ -8,6 +8,7 @@
 #include "objects/node/pool.h"
 
 struct sl_objects;
+struct sl_objects_copy;
 
 struct sl_objects_stored {
     struct sl_list_link link, by_key; /* of the node's list, and of its index */
@@ -52,6 +53,13 @@ struct sl_objects_stored *sl_objects_stored_find(const struct sl_objects *node, 
 /* That is committed, and in a file; NULL: there is none. */
 struct sl_objects_stored *sl_objects_stored_in_file(const struct sl_objects *node, const char *name,
                                                     uint64_t version, uint32_t part);
+
+/* Whether its part has this digest. Other bytes may have the same key (catalogue.h). */
+bool sl_objects_stored_is_of(const struct sl_objects_stored *stored, struct sl_hash_128 digest);
+
+/* The one in a file with the bytes of the copy; NULL: there is none. */
+struct sl_objects_stored *sl_objects_stored_of_copy(const struct sl_objects *node,
+                                                    const struct sl_objects_copy *copy);
 
 /* Replaces the record. Returns false, and changes nothing, if there is no memory. */
 bool sl_objects_stored_set_record(struct sl_objects_stored *stored,

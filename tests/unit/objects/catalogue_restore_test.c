@@ -184,6 +184,23 @@ CASE(hold__of_other_bytes_is_found_if_its_commit_is_newer)
     assert_int_equal(found->news.parents[0].node, 3);
 }
 
+/* And not before: neither was removed. */
+CASE(hold__of_other_bytes_is_retired_with_the_number)
+{
+    (void)publish(1, "llama");
+    struct sl_objects_record record = record_of("llama", 1);
+    record.parts[0].digest.high++;
+    record.time_ms--;
+    (void)ask(3, hold_with(&record, PART_BLOCKS));
+    assert_null(received(3));
+    assert_int_equal(ask(2, of_name(SL_OBJECTS_REMOVE, "llama", 1))->err, 0);
+    (void)ask(3, hold_with(&record, PART_BLOCKS));
+    const struct sl_objects_message *retired = received(3);
+    assert_int_equal(retired->kind, SL_OBJECTS_RETIRE);
+    assert_int_equal(retired->digest.high, record.parts[0].digest.high);
+    assert_int_equal(find(2, "llama", 1)->err, SL_ERR_NOT_FOUND);
+}
+
 CASE(hold__of_earlier_bytes_does_not_retire_what_the_node_has_now)
 {
     uint64_t epoch, version;
@@ -353,6 +370,7 @@ CASE(begin__gives_no_number_of_an_earlier_catalogue)
     assert_true(first > 1700000000000);
     assert_int_equal(number_of(1, "llama", SL_ORIGIN_PS), first + 1);
     assert_int_equal(number_of(1, "caller", SL_ORIGIN_CALLER), 1);
+    assert_true(number_of(1, "caller", SL_ORIGIN_PS) > 1700000000000); /* it has begun with 1 */
 }
 
 CASE(begin__gives_numbers_above_those_that_were_stored)

@@ -320,6 +320,38 @@ CASE(store__is_removed_with_the_version)
     assert_null(memory_disk_find(&disks[1], "/c/objects/llama/1.0.record"));
 }
 
+/* The keeper was away when its number was used again: it fetches the bytes that readers get, and
+ * keeps its own until the number is removed. */
+CASE(store__of_other_bytes_goes_with_the_number)
+{
+    const struct sl_publish_options options = {
+        .struct_size = sizeof options, .name = "llama", .version = 1, .origin = SL_ORIGIN_CALLER};
+    const struct sl_object_extent extent = {.base = bytes, .bytes = BYTES};
+    struct sl_publication *publication;
+    uint64_t version;
+    begin(1, true, 0);
+    uint8_t *other = nodes_bytes(BYTES, 2);
+    store_version(nodes.node[2], 1, other);
+    free(other);
+    nodes_end(&nodes, 1);
+    wait_for_holders(0);
+    nodes_expect(sl_publish_begin(nodes.node[2], &options, NODES_TIMEOUT, &publication));
+    nodes_expect(sl_publish_bytes(publication, &extent, 1));
+    nodes_expect(sl_publish_commit(publication, NODES_TIMEOUT, &version));
+    sl_publish_end(&publication);
+    sl_log_setup(SL_LOG_OFF, "store");
+    start(1, true, true, 0);
+    nodes_get(nodes.node[1], "llama", 1, fetched, BYTES);
+    assert_memory_equal(fetched, bytes, BYTES);
+    assert_true(is_stored(1));
+    nodes_expect(sl_object_remove(nodes.node[0], "llama", 1, NODES_TIMEOUT));
+    nodes.hurry = true;
+    while (is_stored(1)) {
+        nodes_pause(&nodes);
+    }
+    nodes.hurry = false;
+}
+
 CASE(store__of_damaged_data_comes_from_the_other_keeper)
 {
     begin(2, true, 1);
