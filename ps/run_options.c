@@ -40,7 +40,7 @@ static void fill_metastore(struct sl_run *run, struct sl_process_options *option
 static void fill_http(struct sl_run *run, struct sl_process_options *options)
 {
     const struct sl_http_settings *http = &run->settings.http;
-    run->http = (struct sl_observer_listen){
+    run->http = (struct sl_http_listen){
         .endpoint = http->endpoint,
         .source = http->source,
         .is_default = http->is_default,

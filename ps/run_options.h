@@ -13,7 +13,7 @@ struct sl_run {
     struct sl_settings settings;
     struct sl_transport_tls tls;
     struct sl_metastore_address metastore;
-    struct sl_observer_listen http;
+    struct sl_http_listen http;
     struct sl_dpdk_device_list *devices; /* if an endpoint is dpdk */
     int directory_lock;                  /* descriptor; -1: none */
 };

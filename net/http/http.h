@@ -1,11 +1,7 @@
-/* Parts of an HTTP server: the listening socket, the token that callers
- * show, and errors in JSON. Any thread. */
+/* Parts of an HTTP server: the token that callers show, and PEM files. Any thread. */
 #ifndef SL_NET_HTTP_HTTP_H
 #define SL_NET_HTTP_HTTP_H
 
-#include <stdbool.h>
-
-#include "core/endpoint.h"
 #include "core/reason.h"
 #include "core/secret.h"
 
@@ -21,14 +17,6 @@ enum sl_http_caller {
 /* Compares a request's Authorization header with the token, in a time that does not depend on where
  * they differ. authorization: NULL: none. A token of 0 bytes: every caller is known. */
 enum sl_http_caller sl_http_check_token(const struct sl_secret *token, const char *authorization);
-
-/* Listens, without blocking. what: begins the reason, such as "--http 127.0.0.1:80"; ": CAUSE"
- * follows. Returns the descriptor, or an error: NOT_FOUND (the address), IN_USE, IO. Blocks on DNS
- * for names. */
-int sl_http_listen(const struct sl_endpoint *endpoint, const char *what, struct sl_reason *reason);
-
-/* Returns {"error":"..."}, allocated; NULL: no memory. Bytes that are not UTF-8 become "?". */
-char *sl_http_format_error(struct sl_reason *error);
 
 /* Reads a PEM file into *out, allocated; sl_http_erase_pem frees it. Errors: IO (also: empty, or
  * too long). */

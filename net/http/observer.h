@@ -1,18 +1,13 @@
-/* Observer is a thread beside main, which serves HTTP and runs a function once a second. It waits
- * for its sockets, its mailbox and the time, and for nothing else.
+/* Observer is a reactor beside main, which serves HTTP and runs a function once a second.
  *
- * Limits: SL_OBSERVER_CONNECTIONS_MAX connections with 64 KiB each; others get status 503. A peer
- * has 10 s to send a request and to take the reply. GET and HEAD only. */
+ * Limits: SL_OBSERVER_CONNECTIONS_MAX connections; others as server.h says. GET and HEAD only. */
 #ifndef SL_NET_HTTP_OBSERVER_H
 #define SL_NET_HTTP_OBSERVER_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/endpoint.h"
-#include "core/reason.h"
-#include "core/secret.h"
-#include "net/http/reply.h"
+#include "net/http/server.h"
 
 #define SL_OBSERVER_CONNECTIONS_MAX 64
 #define SL_OBSERVER_TICK_NS         1000000000ULL
@@ -29,18 +24,9 @@ struct sl_observer_route {
     bool is_public; /* shows nothing of the job, such as the files of a page: needs no token */
 };
 
-/* Where the observer listens. */
-struct sl_observer_listen {
-    struct sl_endpoint endpoint; /* TCP; port 0: a free one */
-    const char *source;          /* the option as given, such as "--http=127.0.0.1:80" */
-    bool is_default;             /* the user gave no address: HTTP is off if this one is missing */
-    const struct sl_secret *token; /* that callers must show; of 0 bytes: none */
-    const char *certificate, *key; /* PEM files; NULL: no TLS */
-};
-
 /* All of it outlives the observer. */
 struct sl_observer_options {
-    const struct sl_observer_listen *listen; /* NULL: the thread without HTTP */
+    const struct sl_http_listen *listen; /* NULL: the thread without HTTP */
     const struct sl_observer_route *routes;
     uint32_t route_count;
     /* Once a second; first when the thread starts. May be NULL. The observer's thread. */
@@ -54,7 +40,8 @@ struct sl_observer_options {
 int sl_observer_create(const struct sl_observer_options *options, struct sl_observer **out,
                        struct sl_reason *reason);
 
-/* Starts the thread. Errors, logged: NO_MEMORY. The creating thread, as the functions below. */
+/* Starts the thread. Errors, logged: those of sl_reactor_start. The creating thread, as the
+ * functions below. */
 int sl_observer_start(struct sl_observer *observer);
 
 /* Ends the thread, if it was started, and all connections. Mail is not run any more. */

@@ -9,9 +9,6 @@
 
 #include "core/list.h"
 
-/* Between two sweeps. */
-#define SL_PEERS_SWEEP_NS 1000000000ULL
-
 struct sl_peer {
     struct sl_list_link link;
     int fd;

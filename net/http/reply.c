@@ -1,14 +1,13 @@
 #include "net/http/reply.h"
 
 #include <jansson.h>
-#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <zlib.h>
 
-#include "core/format.h"
-#include "net/http/http.h"
+#include "core/assert.h"
 
 /* Shorter bodies fit into a few packets without compression. */
 #define COMPRESS_BYTES_MIN 8192
@@ -17,9 +16,18 @@
 #define GZIP_WINDOW_BITS   (15 + 16)
 #define GZIP_MEMORY        8
 
+static void free_body(struct sl_reply *reply)
+{
+    if (!reply->is_static) {
+        free((void *)(uintptr_t)reply->body);
+    }
+    reply->body = NULL;
+    reply->bytes = 0;
+}
+
 static void set_body(struct sl_reply *reply, const void *body, size_t bytes, bool is_static)
 {
-    sl_reply_fini(reply);
+    free_body(reply);
     reply->body = body;
     reply->bytes = bytes;
     reply->is_static = is_static;
@@ -50,26 +58,69 @@ void sl_reply_json(struct sl_reply *reply, struct json_t *object)
     sl_reply_take(reply, body, body != NULL ? strlen(body) : 0);
 }
 
-void sl_reply_error(struct sl_reply *reply, uint32_t status, const char *format, ...)
+static void add_header(struct sl_reply *reply, const char *name, const char *value)
 {
-    struct sl_reason error;
+    sl_assert(reply->header_count < SL_REPLY_HEADERS_MAX);
+    reply->headers[reply->header_count].name = name;
+    reply->headers[reply->header_count++].value = value;
+}
+
+void sl_reply_header(struct sl_reply *reply, const char *name, const char *value)
+{
+    if (value != NULL) {
+        add_header(reply, name, value);
+    }
+}
+
+static void set_text(struct sl_reply *reply, const char *name, const char *format,
+                     va_list arguments)
+{
+    sl_assert(reply->text == NULL);
+    if (vasprintf(&reply->text, format, arguments) >= 0) {
+        add_header(reply, name, NULL);
+    } else {
+        reply->text = NULL;
+    }
+}
+
+void sl_reply_header_format(struct sl_reply *reply, const char *name, const char *format, ...)
+{
     va_list arguments;
     va_start(arguments, format);
-    sl_reason_vset(&error, format, arguments);
+    set_text(reply, name, format, arguments);
     va_end(arguments);
-    char *body = sl_http_format_error(&error);
-    reply->status = status;
-    reply->type = "application/json";
-    reply->encoding = NULL;
-    sl_reply_take(reply, body, body != NULL ? strlen(body) : 0);
 }
 
 void sl_reply_redirect(struct sl_reply *reply, const char *format, ...)
 {
-    SL_FORMAT(reply->location, format);
-    sl_reply_error(reply, 307, "it is at %s", reply->location);
-    reply->header = "Location";
-    reply->value = reply->location;
+    va_list arguments;
+    va_start(arguments, format);
+    set_text(reply, "Location", format, arguments);
+    va_end(arguments);
+    sl_reply_error(reply, 307, "it is at %.1024s", reply->text != NULL ? reply->text : "");
+}
+
+void sl_reply_verror(struct sl_reply *reply, uint32_t status, const char *format, va_list arguments)
+{
+    struct sl_reason error;
+    sl_reason_vset(&error, format, arguments);
+    json_t *text = json_string(error.text);
+    if (text == NULL) { /* not UTF-8: a name of the caller */
+        sl_reason_make_printable(error.text, strlen(error.text));
+        text = json_string(error.text);
+    }
+    reply->status = status;
+    reply->type = "application/json";
+    reply->encoding = NULL;
+    sl_reply_json(reply, json_pack("{s:o}", "error", text));
+}
+
+void sl_reply_error(struct sl_reply *reply, uint32_t status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    sl_reply_verror(reply, status, format, arguments);
+    va_end(arguments);
 }
 
 void sl_reply_compress(struct sl_reply *reply)
@@ -137,9 +188,7 @@ bool sl_reply_accepts_gzip(const char *header)
 
 void sl_reply_fini(struct sl_reply *reply)
 {
-    if (!reply->is_static) {
-        free((void *)(uintptr_t)reply->body);
-    }
-    reply->body = NULL;
-    reply->bytes = 0;
+    free_body(reply);
+    free(reply->text);
+    reply->text = NULL;
 }

@@ -12,6 +12,7 @@
 #include "core/log.h"
 #include "core/rlimit.h"
 #include "programs/serve/http/http_routes.h"
+#include "programs/serve/http/settings.h"
 #include "reactor/completion.h"
 #include "reactor/reactor.h"
 
@@ -38,7 +39,7 @@ static bool parse_memory(const char *text, void *target)
 }
 
 static const struct sl_cli_option options[] = {
-    SL_HTTP_OPTIONS(&flags.http),
+    SL_SERVE_HTTP_OPTIONS(&flags.http),
     SL_CLI_OPTION(STRING, &flags.listen, .name = "listen", .metavar = "HOST:PORT",
                   .preset = "127.0.0.1:9090",
                   .help = "Address that workers join. Port 0: any free port."),
@@ -52,7 +53,7 @@ static const struct sl_cli_option options[] = {
 };
 
 static struct run {
-    struct sl_serve_http_settings http_settings;
+    struct sl_serve_http_settings http;
     struct sl_objects *objects;
     struct sl_transfer *transfer;
     struct sl_reactor *reactor;
@@ -93,7 +94,7 @@ static int gateway_run_start_here(void *ctx)
 {
     run.waiting.run = tell_waiting;
     sl_reactor_arm(run.reactor, &run.waiting, PATIENCE_NS);
-    return sl_serve_http_routes_create(run.reactor, run.gateway, &run.http_settings, &run.routes,
+    return sl_serve_http_routes_create(run.reactor, run.gateway, &run.http.listen, &run.routes,
                                        &run.reason);
 }
 
@@ -105,7 +106,7 @@ static void gateway_run_stopped(void *ctx)
 
 static void look_at_replies(struct sl_timer *timer, uint64_t now_ns)
 {
-    const uint32_t calls = sl_serve_http_call_count(sl_serve_http_routes_server(run.routes));
+    const uint32_t calls = sl_http_server_call_count(sl_serve_http_routes_server(run.routes));
     if ((calls > 0 && now_ns - run.drained_ns < REPLIES_NS) ||
         !sl_serve_gateway_is_idle(run.gateway)) {
         sl_reactor_arm(run.reactor, timer, POLL_NS);
@@ -118,7 +119,7 @@ static void look_at_replies(struct sl_timer *timer, uint64_t now_ns)
 
 static void gateway_run_drained(void *ctx)
 {
-    sl_serve_http_quiesce(sl_serve_http_routes_server(run.routes));
+    sl_http_server_quiesce(sl_serve_http_routes_server(run.routes));
     run.drained_ns = sl_reactor_now_ns(run.reactor);
     run.replies.run = look_at_replies;
     sl_reactor_arm(run.reactor, &run.replies, 0);
@@ -175,9 +176,9 @@ static void serve(const sigset_t *signals)
 {
     int number;
     (void)printf("%s is joined by workers, and serves http%s://%s:%u\n",
-                 sl_transfer_name(run.transfer), run.http_settings.key != NULL ? "s" : "",
-                 run.http_settings.endpoint.host,
-                 sl_serve_http_port(sl_serve_http_routes_server(run.routes)));
+                 sl_transfer_name(run.transfer), run.http.listen.key != NULL ? "s" : "",
+                 run.http.http.endpoint.host,
+                 sl_http_server_port(sl_serve_http_routes_server(run.routes)));
     (void)fflush(stdout);
     (void)sigwait(signals, &number);
     (void)pthread_sigmask(SIG_UNBLOCK, signals, NULL); /* a second one ends it at once */
@@ -202,7 +203,7 @@ static void end(void)
     if (run.transfer != NULL) {
         sl_transfer_destroy(&run.transfer);
     }
-    sl_serve_http_settings_fini(&run.http_settings);
+    sl_serve_http_settings_fini(&run.http);
 }
 
 static const struct sl_cli own = {.program = "starling-serve gateway",
@@ -227,8 +228,8 @@ static int parse(int argc, char **argv, struct sl_transfer_options *engine)
     }
     err = sl_settings_cli_engine(&settings, engine, &run.reason);
     return err != 0 ? err
-                    : sl_serve_http_settings_resolve(&flags.http, settings.insecure,
-                                                     &run.http_settings, &run.reason);
+                    : sl_serve_http_settings_resolve(&flags.http, settings.insecure, &run.http,
+                                                     &run.reason);
 }
 
 int sl_serve_gateway_run(int argc, char **argv)

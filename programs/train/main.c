@@ -36,7 +36,7 @@ struct job {
     struct sl_reader *train;
     struct sl_train_report report;
     struct sl_train_metrics metrics;
-    struct sl_observer_listen listen;
+    struct sl_http_listen listen;
     struct sl_observe *observe;
 };
 
@@ -390,7 +390,7 @@ static int start_observer(struct job *job)
 {
     const struct sl_settings *settings = &job->flags.settings;
     struct sl_reason reason;
-    job->listen = (struct sl_observer_listen){
+    job->listen = (struct sl_http_listen){
         .endpoint = settings->http.endpoint,
         .source = settings->http.source,
         .is_default = settings->http.is_default,

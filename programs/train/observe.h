@@ -12,7 +12,7 @@ struct sl_observe;
 
 /* All of it outlives the observer. */
 struct sl_observe_options {
-    const struct sl_observer_listen *listen; /* NULL: no HTTP */
+    const struct sl_http_listen *listen; /* NULL: no HTTP */
     struct sl_option_values shown;           /* by /api/process */
     struct sl_train_metrics *metrics;
 };

@@ -10,6 +10,7 @@
 #include "core/clock.h"
 #include "programs/serve/http/http_body.h"
 #include "programs/serve/http/http_metrics.h"
+#include "reactor/reactor.h"
 
 #define JSON           "application/json"
 #define TIMEOUT_MS     1000
@@ -20,7 +21,8 @@
 #define JSON_HEADER    "Inference-Header-Content-Length"
 
 struct sl_serve_http_routes {
-    struct sl_serve_http *http;
+    struct sl_http_server *server;
+    struct sl_reactor *reactor;
     struct sl_serve_gateway *gateway;
     uint64_t text_bytes;
     struct sl_list receiving; /* calls that hold memory for bodies that come, the slowest first */
@@ -30,7 +32,7 @@ struct sl_serve_http_routes {
 };
 
 struct call {
-    struct sl_serve_http_call http;
+    struct sl_http_call http;
     struct sl_serve_http_routes *routes;
     const struct route *route;
     struct sl_serve_request request;
@@ -55,7 +57,7 @@ struct route {
                 struct call *call); /* at the end of the body */
 };
 
-static struct call *http_routes_call_of(struct sl_serve_http_call *http)
+static struct call *http_routes_call_of(struct sl_http_call *http)
 {
     return SL_CONTAINER_OF(http, struct call, http);
 }
@@ -64,8 +66,8 @@ static void reply_json(struct call *call, json_t *value)
 {
     char *text = json_dumps(value, JSON_COMPACT);
     json_decref(value);
-    sl_serve_http_reply(&call->http, text != NULL ? 200 : 500, JSON, text,
-                        text != NULL ? strlen(text) : 0);
+    sl_http_call_reply(&call->http, text != NULL ? 200 : 500, JSON, text,
+                       text != NULL ? strlen(text) : 0);
 }
 
 /* ---- requests to the gateway ---- */
@@ -85,10 +87,10 @@ static void reply_failure(struct call *call, int err, const char *text, uint32_t
         status = statuses[i].err == err ? statuses[i].status : status;
     }
     if (status == 503) {
-        sl_serve_http_add_header(&call->http, "Retry-After", "%u",
-                                 (retry_ms + 999) / 1000 + (retry_ms == 0));
+        sl_reply_header_format(&call->http.reply, "Retry-After", "%u",
+                               (retry_ms + 999) / 1000 + (retry_ms == 0));
     }
-    sl_serve_http_reply_error(&call->http, status, "%s", text);
+    sl_http_call_reply_error(&call->http, status, "%s", text);
 }
 
 static void reply_answer(struct call *call)
@@ -103,10 +105,10 @@ static void reply_answer(struct call *call)
         return;
     }
     if (json_bytes > 0) {
-        sl_serve_http_add_header(&call->http, JSON_HEADER, "%zu", json_bytes);
+        sl_reply_header_format(&call->http.reply, JSON_HEADER, "%zu", json_bytes);
     }
-    sl_serve_http_reply(&call->http, 200, json_bytes > 0 ? "application/octet-stream" : JSON, text,
-                        bytes);
+    sl_http_call_reply(&call->http, 200, json_bytes > 0 ? "application/octet-stream" : JSON, text,
+                       bytes);
 }
 
 /* The worker's description has the version that it has opened; that of a model has all. */
@@ -148,10 +150,10 @@ static bool reply_no_route(struct call *call)
     for (char *slash; (slash = strrchr(name, '/')) != NULL;) {
         *slash = '\0';
         if (sl_serve_gateway_versions(call->routes->gateway, name, &first) > 0) {
-            sl_serve_http_reply_error(&call->http, 404,
-                                      "no such route: `%s` of model `%s`; see /v2 and "
-                                      "docs/serving-http.md",
-                                      call->request.model + (slash - name), name);
+            sl_http_call_reply_error(&call->http, 404,
+                                     "no such route: `%s` of model `%s`; see /v2 and "
+                                     "docs/serving-http.md",
+                                     call->request.model + (slash - name), name);
             return true;
         }
     }
@@ -163,7 +165,7 @@ static void reply_stream(struct call *call, const char *type, FILE *file, char *
                          const size_t *bytes)
 {
     if (file != NULL && fclose(file) == 0) {
-        sl_serve_http_reply(&call->http, 200, type, *text, *bytes);
+        sl_http_call_reply(&call->http, 200, type, *text, *bytes);
     } else {
         free(*text);
         reply_failure(call, SL_ERR_NO_MEMORY, "no memory for the answer", 0);
@@ -197,7 +199,7 @@ static void on_done(struct sl_serve_request *request)
         sl_http_metrics_count(&routes->metrics, request,
                               sl_serve_gateway_versions(routes->gateway, request->model, &first) >
                                   0,
-                              sl_serve_http_now_ns(&call->http));
+                              sl_reactor_now_ns(routes->reactor));
     }
     if (request->answer.err == SL_ERR_NOT_FOUND && reply_no_route(call)) {
         /* replied */
@@ -211,7 +213,7 @@ static void on_done(struct sl_serve_request *request)
         if (request->kind == SL_SERVE_LOAD) {
             set_loaded(routes, request->model);
         }
-        sl_serve_http_reply(&call->http, 200, JSON, NULL, 0);
+        sl_http_call_reply(&call->http, 200, JSON, NULL, 0);
     }
     sl_serve_gateway_release(routes->gateway, request);
     call->is_submitted = false;
@@ -258,7 +260,7 @@ static bool http_routes_evict(struct call *call, bool of_inputs)
         const bool has_it = of_inputs ? other->request.input != NULL
                                       : other->text.capacity + other->binary.capacity > 0;
         if (other != call && has_it) {
-            if (other->http.status == 0) {
+            if (other->http.reply.status == 0) {
                 reply_failure(other, SL_ERR_AGAIN,
                               "other callers needed the memory, and this body came more slowly", 0);
             }
@@ -349,7 +351,7 @@ static void receive_binary(struct call *call, const void *piece, size_t bytes)
     const uint64_t all = call->body.binary_bytes, at = call->binary_at;
     struct sl_reason reason;
     if (bytes > all - at) {
-        sl_serve_http_reply_error(&call->http, 400, "the body has more bytes than its inputs");
+        sl_http_call_reply_error(&call->http, 400, "the body has more bytes than its inputs");
         return;
     }
     call->binary_at += bytes;
@@ -365,7 +367,7 @@ static void receive_binary(struct call *call, const void *piece, size_t bytes)
     }
 }
 
-static void http_routes_receive(void *ctx, struct sl_serve_http_call *http, const void *piece,
+static void http_routes_receive(void *ctx, struct sl_http_call *http, const void *piece,
                                 size_t bytes)
 {
     struct call *call = http_routes_call_of(http);
@@ -381,10 +383,10 @@ static void http_routes_receive(void *ctx, struct sl_serve_http_call *http, cons
     if (has_room && !call->is_parsed && call->text.count == call->json_bytes) {
         decode_text(call);
     }
-    if (http->status == 0 && bytes > json) {
+    if (http->reply.status == 0 && bytes > json) {
         receive_binary(call, (const uint8_t *)piece + json, bytes - json);
     }
-    if (http->status != 0) {
+    if (http->reply.status != 0) {
         free_body(call);
     }
 }
@@ -408,12 +410,12 @@ static void run_infer(struct sl_serve_http_routes *routes, struct call *call)
     if (call->json_bytes == SIZE_MAX) {
         decode_text(call);
     }
-    if (call->http.status != 0) {
+    if (call->http.reply.status != 0) {
         return;
     }
     if (!call->is_parsed || call->binary_at != call->body.binary_bytes) {
-        sl_serve_http_reply_error(&call->http, 400, "the body ends before its %s",
-                                  call->is_parsed ? "binary tensors do" : JSON_HEADER);
+        sl_http_call_reply_error(&call->http, 400, "the body ends before its %s",
+                                 call->is_parsed ? "binary tensors do" : JSON_HEADER);
         return;
     }
     http_routes_submit(call, SL_SERVE_INFER);
@@ -440,7 +442,7 @@ static void run_unload(struct sl_serve_http_routes *routes, struct call *call)
         return;
     }
     if (sl_serve_gateway_versions(routes->gateway, model, &entry) == 0) {
-        sl_serve_http_reply_error(&call->http, 404, "model `%s` is unknown", model);
+        sl_http_call_reply_error(&call->http, 404, "model `%s` is unknown", model);
         return;
     }
     if (find_unloaded(routes, model) == routes->unloaded_count) {
@@ -451,7 +453,7 @@ static void run_unload(struct sl_serve_http_routes *routes, struct call *call)
         }
         memcpy(routes->unloaded[routes->unloaded_count++], model, SL_OBJECTS_NAME_BYTES);
     }
-    sl_serve_http_reply(&call->http, 200, JSON, NULL, 0);
+    sl_http_call_reply(&call->http, 200, JSON, NULL, 0);
 }
 
 static void run_index(struct sl_serve_http_routes *routes, struct call *call)
@@ -573,15 +575,15 @@ static bool read_model(struct call *call, const char *model, size_t bytes)
             version += sizeof between - 1;
         }
         if (version != NULL && strchr(version, '/') != NULL) {
-            sl_serve_http_reply_error(&call->http, 404,
-                                      "no such route: `%s` of a version of model `%s`",
-                                      strchr(version, '/'), text);
+            sl_http_call_reply_error(&call->http, 404,
+                                     "no such route: `%s` of a version of model `%s`",
+                                     strchr(version, '/'), text);
             return false;
         }
         if (version != NULL &&
             !sl_number_parse_u64(version, 1, INT64_MAX, &call->request.version)) {
-            sl_serve_http_reply_error(&call->http, 400, "version `%s` is not a number of 1 or more",
-                                      version);
+            sl_http_call_reply_error(&call->http, 400, "version `%s` is not a number of 1 or more",
+                                     version);
             return false;
         }
         if (strlen(text) < sizeof call->request.model) {
@@ -589,8 +591,8 @@ static bool read_model(struct call *call, const char *model, size_t bytes)
             return true;
         }
     }
-    sl_serve_http_reply_error(&call->http, 404, "a model's name has at most %d bytes",
-                              SL_OBJECTS_NAME_BYTES - 1);
+    sl_http_call_reply_error(&call->http, 404, "a model's name has at most %d bytes",
+                             SL_OBJECTS_NAME_BYTES - 1);
     return false;
 }
 
@@ -598,21 +600,21 @@ static bool read_model(struct call *call, const char *model, size_t bytes)
 static bool read_headers(struct call *call)
 {
     struct sl_serve_request *request = &call->request;
-    const char *timeout = sl_serve_http_header(&call->http, "Starling-Timeout-Ms");
+    const char *timeout = sl_http_call_header(&call->http, "Starling-Timeout-Ms");
     const char *json =
-        call->route->run == run_infer ? sl_serve_http_header(&call->http, JSON_HEADER) : NULL;
+        call->route->run == run_infer ? sl_http_call_header(&call->http, JSON_HEADER) : NULL;
     uint32_t timeout_ms = TIMEOUT_MS;
     uint64_t json_bytes = SIZE_MAX;
     if (timeout != NULL && !sl_number_parse_u32(timeout, 1, TIMEOUT_MS_MAX, &timeout_ms)) {
-        sl_serve_http_reply_error(&call->http, 400,
-                                  "Starling-Timeout-Ms: %.32s: 1 to %d is accepted", timeout,
-                                  TIMEOUT_MS_MAX);
+        sl_http_call_reply_error(&call->http, 400,
+                                 "Starling-Timeout-Ms: %.32s: 1 to %d is accepted", timeout,
+                                 TIMEOUT_MS_MAX);
         return false;
     }
     const uint64_t most = call->http.body_bytes < SL_SERVE_BODY_BYTES_MAX ? call->http.body_bytes
                                                                           : SL_SERVE_BODY_BYTES_MAX;
     if (json != NULL && !sl_number_parse_u64(json, 1, most, &json_bytes)) {
-        sl_serve_http_reply_error(
+        sl_http_call_reply_error(
             &call->http, 400, JSON_HEADER ": %.32s: 1 to the length of the body is accepted", json);
         return false;
     }
@@ -622,7 +624,7 @@ static bool read_headers(struct call *call)
     return true;
 }
 
-static void begin(void *ctx, struct sl_serve_http_call *http)
+static void begin(void *ctx, struct sl_http_call *http)
 {
     struct call *call = http_routes_call_of(http);
     struct sl_serve_http_routes *routes = ctx;
@@ -633,41 +635,41 @@ static void begin(void *ctx, struct sl_serve_http_call *http)
         call->route = matches(&table[i], http->path, &model, &bytes) ? &table[i] : NULL;
     }
     if (call->route == NULL) {
-        sl_serve_http_reply_error(http, 404, "path %.200s: see /v2 and docs/serving-http.md",
-                                  http->path);
+        sl_http_call_reply_error(http, 404, "path %.200s: see /v2 and docs/serving-http.md",
+                                 http->path);
         return;
     }
     http->body_bytes_max = call->route->body_bytes_max;
     if (http->is_post != call->route->is_post) {
-        sl_serve_http_add_header(http, "Allow", "%s", call->route->is_post ? "POST" : "GET, HEAD");
-        sl_serve_http_reply_error(http, 405, "path %.200s: the method is %s", http->path,
-                                  call->route->is_post ? "POST" : "GET");
+        sl_reply_header(&http->reply, "Allow", call->route->is_post ? "POST" : "GET, HEAD");
+        sl_http_call_reply_error(http, 405, "path %.200s: the method is %s", http->path,
+                                 call->route->is_post ? "POST" : "GET");
         return;
     }
     if (!read_headers(call) || (call->route->end != NULL && !read_model(call, model, bytes))) {
         return;
     }
     if (call->route->run == run_unload && call->request.version != 0) {
-        sl_serve_http_reply_error(
-            http, 404,
-            "no such route: unload is for all versions of a model: " REPOSITORY "models/%s/unload",
-            call->request.model);
+        sl_http_call_reply_error(http, 404,
+                                 "no such route: unload is for all versions of a model: " REPOSITORY
+                                 "models/%s/unload",
+                                 call->request.model);
     } else if (strcmp(call->route->begin, MODELS) == 0 &&
                find_unloaded(routes, call->request.model) < routes->unloaded_count) {
-        sl_serve_http_reply_error(http, 404, "model `%s` was unloaded from this gateway: load it",
-                                  call->request.model);
+        sl_http_call_reply_error(http, 404, "model `%s` was unloaded from this gateway: load it",
+                                 call->request.model);
     }
 }
 
-static void end(void *ctx, struct sl_serve_http_call *http)
+static void end(void *ctx, struct sl_http_call *http)
 {
     http_routes_call_of(http)->route->run(ctx, http_routes_call_of(http));
-    if (http->status != 0) {
+    if (http->reply.status != 0) {
         free_body(http_routes_call_of(http));
     }
 }
 
-static void free_call(void *ctx, struct sl_serve_http_call *http)
+static void free_call(void *ctx, struct sl_http_call *http)
 {
     struct call *call = http_routes_call_of(http);
     struct sl_serve_http_routes *routes = ctx;
@@ -680,9 +682,12 @@ static void free_call(void *ctx, struct sl_serve_http_call *http)
     free_body(call);
 }
 
-static const struct sl_serve_http_handler handler = {
+static const struct sl_http_handler handler = {
+    .connections_max = SL_SERVE_HTTP_CONNECTIONS_MAX,
     .call_bytes = sizeof(struct call),
     .body_bytes_max = SL_SERVE_BODY_BYTES_MAX,
+    .accepts_post = true,
+    .wrong_token_status = 403,
     .begin = begin,
     .receive = http_routes_receive,
     .end = end,
@@ -690,21 +695,22 @@ static const struct sl_serve_http_handler handler = {
 };
 
 int sl_serve_http_routes_create(struct sl_reactor *reactor, struct sl_serve_gateway *gateway,
-                                const struct sl_serve_http_settings *settings,
+                                const struct sl_http_listen *listen,
                                 struct sl_serve_http_routes **out, struct sl_reason *reason)
 {
     struct sl_serve_http_routes *routes = calloc(1, sizeof *routes);
     if (routes == NULL) {
         return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for HTTP");
     }
+    routes->reactor = reactor;
     routes->gateway = gateway;
     sl_list_init(&routes->receiving);
-    const int err =
-        sl_serve_http_create(reactor, settings, &handler, routes, &routes->http, reason);
+    const int err = sl_http_server_create(listen, &handler, routes, &routes->server, reason);
     if (err != 0) {
         free(routes);
         return err;
     }
+    sl_http_server_attach(routes->server, reactor);
     *out = routes;
     return 0;
 }
@@ -713,7 +719,7 @@ void sl_serve_http_routes_destroy(struct sl_serve_http_routes **to_destroy)
 {
     struct sl_serve_http_routes *routes = *to_destroy;
     if (routes != NULL) {
-        sl_serve_http_destroy(&routes->http);
+        sl_http_server_destroy(&routes->server);
         sl_http_metrics_fini(&routes->metrics);
         free(routes->unloaded);
         free(routes);
@@ -721,7 +727,7 @@ void sl_serve_http_routes_destroy(struct sl_serve_http_routes **to_destroy)
     }
 }
 
-struct sl_serve_http *sl_serve_http_routes_server(struct sl_serve_http_routes *routes)
+struct sl_http_server *sl_serve_http_routes_server(struct sl_serve_http_routes *routes)
 {
-    return routes->http;
+    return routes->server;
 }

@@ -8,14 +8,16 @@
 #ifndef SL_SERVE_HTTP_ROUTES_H
 #define SL_SERVE_HTTP_ROUTES_H
 
+#include "net/http/server.h"
 #include "programs/serve/gateway/gateway.h"
-#include "programs/serve/http/http.h"
+
+#define SL_SERVE_HTTP_CONNECTIONS_MAX 1024
 
 struct sl_serve_http_routes;
 
-/* Listens. On the reactor, which the gateway has too. Errors: those of sl_serve_http_create. */
+/* Listens. On the reactor, which the gateway has too. Errors: those of sl_http_server_create. */
 int sl_serve_http_routes_create(struct sl_reactor *reactor, struct sl_serve_gateway *gateway,
-                                const struct sl_serve_http_settings *settings,
+                                const struct sl_http_listen *listen,
                                 struct sl_serve_http_routes **out, struct sl_reason *reason);
 
 /* Ends all connections, and cancels requests. On the reactor, before sl_serve_gateway_stop. Nulls
@@ -23,6 +25,6 @@ int sl_serve_http_routes_create(struct sl_reactor *reactor, struct sl_serve_gate
 void sl_serve_http_routes_destroy(struct sl_serve_http_routes **routes);
 
 /* For the port, and to drain. */
-struct sl_serve_http *sl_serve_http_routes_server(struct sl_serve_http_routes *routes);
+struct sl_http_server *sl_serve_http_routes_server(struct sl_serve_http_routes *routes);
 
 #endif

@@ -1,9 +1,4 @@
-#include <netinet/in.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "net/http/http.h"
 #include "tests/support/unit.h"
@@ -40,33 +35,4 @@ SL_CASE(http_check_token__knows_everybody_without_a_token)
 {
     const struct sl_secret none = {0};
     assert_int_equal(sl_http_check_token(&none, NULL), SL_HTTP_CALLER_KNOWN);
-}
-
-SL_CASE(http_format_error__escapes_and_replaces)
-{
-    struct sl_reason reason;
-    (void)snprintf(reason.text, sizeof reason.text, "a \"quote\"\n<script>");
-    char *body = sl_http_format_error(&reason);
-    assert_string_equal(body, "{\"error\":\"a \\\"quote\\\"\\n<script>\"}");
-    free(body);
-    sl_reason_set(&reason, "no \xff UTF-8");
-    body = sl_http_format_error(&reason);
-    assert_string_equal(body, "{\"error\":\"no ? UTF-8\"}");
-    free(body);
-}
-
-SL_CASE(http_listen__names_what_is_in_use)
-{
-    struct sl_endpoint endpoint;
-    struct sl_reason reason;
-    struct sockaddr_storage address;
-    socklen_t bytes = sizeof address;
-    assert_int_equal(sl_endpoint_parse("127.0.0.1:0", &endpoint, &reason), 0);
-    const int fd = sl_http_listen(&endpoint, "--http", &reason);
-    assert_true(fd >= 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &bytes), 0);
-    assert_int_equal(sl_endpoint_from_sockaddr(&address, &endpoint), 0);
-    assert_int_equal(sl_http_listen(&endpoint, "--http", &reason), SL_ERR_IN_USE);
-    assert_string_equal(reason.text, "--http: Address already in use");
-    assert_int_equal(close(fd), 0);
 }

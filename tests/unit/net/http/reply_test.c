@@ -94,3 +94,14 @@ SL_CASE(reply_accepts_gzip__reads_the_header)
     }
     assert_false(sl_reply_accepts_gzip(NULL));
 }
+
+SL_CASE(reply_error__escapes_and_replaces)
+{
+    struct sl_reply reply = {0};
+    sl_reply_error(&reply, 400, "a \"quote\"\n<script>");
+    assert_int_equal(reply.status, 400);
+    assert_string_equal(reply.body, "{\"error\":\"a \\\"quote\\\"\\\\x0a<script>\"}");
+    sl_reply_error(&reply, 404, "no \xff UTF-8");
+    assert_string_equal(reply.body, "{\"error\":\"no ? UTF-8\"}");
+    sl_reply_fini(&reply);
+}

@@ -149,10 +149,10 @@ static void start(void *ctx)
     f->gateway.timer.run = on_timer;
     f->gateway.workers = f->gateway.able_workers = 1;
     sl_list_init(&f->gateway.requests);
-    assert_int_equal(sl_serve_http_routes_create(f->thread.reactor, &f->gateway, &f->settings,
+    assert_int_equal(sl_serve_http_routes_create(f->thread.reactor, &f->gateway, &f->listen,
                                                  &f->routes, &reason),
                      0);
-    f->port = sl_serve_http_port(sl_serve_http_routes_server(f->routes));
+    f->port = sl_http_server_port(sl_serve_http_routes_server(f->routes));
 }
 
 void dial(struct fixture *f)
@@ -170,9 +170,10 @@ void dial(struct fixture *f)
 void set_up(struct fixture *f, const char *token)
 {
     memset(f, 0, sizeof *f);
-    f->settings.endpoint = (struct sl_endpoint){.host = "127.0.0.1"};
-    f->settings.token.byte_count = (uint32_t)strlen(token);
-    memcpy(f->settings.token.bytes, token, strlen(token));
+    f->token.byte_count = (uint32_t)strlen(token);
+    memcpy(f->token.bytes, token, strlen(token));
+    f->listen = (struct sl_http_listen){
+        .endpoint = {.host = "127.0.0.1"}, .source = "--http", .token = &f->token};
     f->now_ns = SL_CLOCK_NS_PER_S;
     f->clock = (struct sl_clock){.now_ns = clock_now, .ctx = f};
     reactor_thread_init(&f->thread, "http", &f->clock);

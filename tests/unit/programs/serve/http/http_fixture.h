@@ -28,7 +28,8 @@ struct fixture {
     struct sl_clock clock;
     _Atomic uint64_t now_ns; /* moved by the test alone */
     struct sl_serve_gateway gateway;
-    struct sl_serve_http_settings settings;
+    struct sl_secret token;
+    struct sl_http_listen listen;
     struct sl_serve_http_routes *routes;
     uint16_t port;
     int fd;
