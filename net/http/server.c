@@ -15,9 +15,6 @@
 #include "reactor/reactor.h"
 #include "reactor/ring.h"
 
-/* Of each connection: heads, and a piece of a body. libmicrohttpd zeroes them after each request.
- */
-#define CONNECTION_BYTES  (64U << 10)
 #define HEADERS_BYTES_MAX (16U << 10)
 #define TARGET_BYTES_MAX  SL_QUERY_BYTES_MAX
 /* So much of a body that is too large is read, that its sender may read the reply. */
@@ -472,8 +469,7 @@ static int start(struct sl_http_server *server, const struct sl_http_listen *lis
         flags, 0, NULL, NULL, server_on_request, server, MHD_OPTION_NOTIFY_CONNECTION,
         server_on_connection, server, MHD_OPTION_NOTIFY_COMPLETED, server_on_completed, server,
         MHD_OPTION_URI_LOG_CALLBACK, server_on_target, server, MHD_OPTION_CONNECTION_LIMIT,
-        server->handler->connections_max, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)CONNECTION_BYTES, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
+        server->handler->connections_max, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
     sl_http_erase_pem(&certificate); /* libmicrohttpd has parsed them */
     sl_http_erase_pem(&key);
     if (server->daemon != NULL) {

@@ -13,7 +13,7 @@ struct sl_observe;
 /* All of it outlives the observer. */
 struct sl_observe_options {
     const struct sl_http_listen *listen; /* NULL: no HTTP */
-    struct sl_option_values shown;           /* by /api/process */
+    struct sl_option_values shown;       /* by /api/process */
     struct sl_train_metrics *metrics;
 };
 
