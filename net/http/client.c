@@ -1,4 +1,4 @@
-#include "net/store/http.h"
+#include "net/http/client.h"
 
 #include <curl/curl.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "core/assert.h"
 
-struct sl_http {
+struct sl_http_client {
     CURL *curl;
     size_t body_bytes_max;
     char *body; /* of the last answer; memory is reused */
@@ -18,7 +18,7 @@ struct sl_http {
 
 static size_t on_body(char *from, size_t size, size_t count, void *ctx)
 {
-    struct sl_http *http = ctx;
+    struct sl_http_client *http = ctx;
     size_t bytes = size * count;
     if (bytes > http->body_bytes_max - http->body_bytes) {
         http->is_too_large = true;
@@ -57,7 +57,7 @@ static struct curl_slist *make_headers(const struct sl_http_request *request)
     return all;
 }
 
-static void set_request(struct sl_http *http, const struct sl_http_request *request)
+static void set_request(struct sl_http_client *http, const struct sl_http_request *request)
 {
     static const char *const METHODS[] = {[SL_HTTP_GET] = "GET",
                                           [SL_HTTP_PUT] = "PUT",
@@ -76,8 +76,8 @@ static void set_request(struct sl_http *http, const struct sl_http_request *requ
     (void)curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)request->timeout_ms);
 }
 
-int sl_http_exchange(struct sl_http *http, const struct sl_http_request *request,
-                     struct sl_http_answer *answer)
+int sl_http_client_exchange(struct sl_http_client *http, const struct sl_http_request *request,
+                            struct sl_http_answer *answer)
 {
     sl_assert(request->timeout_ms > 0); /* for curl, 0 means no timeout */
     http->body_bytes = 0;
@@ -113,12 +113,12 @@ int sl_http_exchange(struct sl_http *http, const struct sl_http_request *request
     return code == CURLE_OPERATION_TIMEDOUT ? SL_ERR_DEADLINE : SL_ERR_IO;
 }
 
-const char *sl_http_error(const struct sl_http *http)
+const char *sl_http_client_error(const struct sl_http_client *http)
 {
     return http->error;
 }
 
-static void set_options(struct sl_http *http, const struct sl_http_options *options)
+static void set_options(struct sl_http_client *http, const struct sl_http_client_options *options)
 {
     CURL *curl = http->curl;
     (void)curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
@@ -138,9 +138,9 @@ static void set_options(struct sl_http *http, const struct sl_http_options *opti
     }
 }
 
-int sl_http_create(const struct sl_http_options *options, struct sl_http **out)
+int sl_http_client_create(const struct sl_http_client_options *options, struct sl_http_client **out)
 {
-    struct sl_http *http = calloc(1, sizeof *http);
+    struct sl_http_client *http = calloc(1, sizeof *http);
     if (http == NULL) {
         return SL_ERR_NO_MEMORY;
     }
@@ -155,9 +155,9 @@ int sl_http_create(const struct sl_http_options *options, struct sl_http **out)
     return 0;
 }
 
-void sl_http_destroy(struct sl_http **http)
+void sl_http_client_destroy(struct sl_http_client **http)
 {
-    struct sl_http *gone = *http;
+    struct sl_http_client *gone = *http;
     *http = NULL;
     curl_easy_cleanup(gone->curl);
     free(gone->body);

@@ -7,8 +7,8 @@
 
 #include "core/assert.h"
 #include "core/clock.h"
+#include "net/http/client.h"
 #include "net/store/etcd_json.h"
-#include "net/store/http.h"
 
 #define TOKEN_BYTES    4096
 #define ATTEMPT_MS_MIN 200
@@ -18,7 +18,7 @@
 
 struct sl_etcd {
     struct sl_metastore_address address;
-    struct sl_http *http;
+    struct sl_http_client *http;
     uint32_t server;         /* last one tried */
     char token[TOKEN_BYTES]; /* "": none */
     uint64_t deadline_ns;
@@ -30,7 +30,7 @@ static uint64_t left_ms(const struct sl_etcd *etcd)
     return now_ns < etcd->deadline_ns ? (etcd->deadline_ns - now_ns) / SL_CLOCK_NS_PER_MS : 0;
 }
 
-/* Sends a request to one server. Errors: those of sl_http_exchange. */
+/* Sends a request to one server. Errors: those of sl_http_client_exchange. */
 static int exchange(struct sl_etcd *etcd, uint32_t server, const char *path, const char *body,
                     uint64_t timeout_ms, struct sl_http_answer *answer)
 {
@@ -43,7 +43,7 @@ static int exchange(struct sl_etcd *etcd, uint32_t server, const char *path, con
                                             .body_bytes = strlen(body),
                                             .authorization = etcd->token,
                                             .timeout_ms = timeout_ms};
-    return sl_http_exchange(etcd->http, &request, answer);
+    return sl_http_client_exchange(etcd->http, &request, answer);
 }
 
 /* One server */
@@ -81,7 +81,7 @@ static bool login(struct sl_etcd *etcd, uint32_t server, struct sl_metastore_req
     explicit_bzero(request, strlen(request));
     free(request);
     if (err != 0) {
-        fail_at(etcd, server, answer, err, sl_http_error(etcd->http));
+        fail_at(etcd, server, answer, err, sl_http_client_error(etcd->http));
     } else if (got.status != STATUS_OK) {
         const enum sl_etcd_json_remedy remedy =
             sl_etcd_json_failure(got.status, got.body, got.body_bytes, answer);
@@ -108,7 +108,7 @@ static enum outcome ask_page(struct sl_etcd *etcd, uint32_t server,
         struct sl_http_answer got;
         int err = exchange(etcd, server, path, request, attempt_ms(etcd, ask), &got);
         if (err != 0) {
-            fail_at(etcd, server, answer, err, sl_http_error(etcd->http));
+            fail_at(etcd, server, answer, err, sl_http_client_error(etcd->http));
             return err == SL_ERR_TOO_LARGE ? ANSWERED : TRY_ANOTHER;
         }
         if (got.status == STATUS_OK) {
@@ -204,13 +204,13 @@ int sl_etcd_create(const struct sl_metastore_address *address, struct sl_etcd **
         return SL_ERR_NO_MEMORY;
     }
     etcd->address = *address;
-    const struct sl_http_options http = {.tls = address->etcd.tls,
-                                         .authority = address->authority,
-                                         .certificate = address->certificate,
-                                         .key = address->key,
-                                         .body_bytes_max = SL_ETCD_BODY_BYTES_MAX,
-                                         .connect_ms = CONNECT_MS};
-    int err = sl_http_create(&http, &etcd->http);
+    const struct sl_http_client_options http = {.tls = address->etcd.tls,
+                                                .authority = address->authority,
+                                                .certificate = address->certificate,
+                                                .key = address->key,
+                                                .body_bytes_max = SL_ETCD_BODY_BYTES_MAX,
+                                                .connect_ms = CONNECT_MS};
+    int err = sl_http_client_create(&http, &etcd->http);
     if (err != 0) {
         free(etcd);
         return err;
@@ -223,7 +223,7 @@ void sl_etcd_destroy(struct sl_etcd **etcd)
 {
     struct sl_etcd *gone = *etcd;
     *etcd = NULL;
-    sl_http_destroy(&gone->http);
+    sl_http_client_destroy(&gone->http);
     explicit_bzero(gone, sizeof *gone);
     free(gone);
 }

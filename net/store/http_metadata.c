@@ -6,14 +6,14 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "net/store/http.h"
+#include "net/http/client.h"
 
 #define STATUS_NOT_FOUND 404
 #define URL_BYTES        (SL_METASTORE_URL_BYTES + 8 + 3 * SL_METASTORE_KEY_BYTES)
 
 struct sl_http_metadata {
     struct sl_metastore_address address;
-    struct sl_http *http;
+    struct sl_http_client *http;
 };
 
 /* Writes URL?key=KEY. Every character of the key that may have a meaning in a URL is escaped. */
@@ -84,9 +84,9 @@ void sl_http_metadata_perform(struct sl_http_metadata *store, struct sl_metastor
         request.body_bytes = ask->changes[0].value_bytes;
     }
     struct sl_http_answer got;
-    int err = sl_http_exchange(store->http, &request, &got);
+    int err = sl_http_client_exchange(store->http, &request, &got);
     if (err != 0) {
-        http_metadata_fail(store, answer, err, sl_http_error(store->http));
+        http_metadata_fail(store, answer, err, sl_http_client_error(store->http));
     } else if (got.status / 100 == 2) {
         answer->held = !reads;
         if (reads) {
@@ -113,12 +113,12 @@ int sl_http_metadata_create(const struct sl_metastore_address *address,
         return SL_ERR_NO_MEMORY;
     }
     store->address = *address;
-    const struct sl_http_options http = {.tls = strncmp(address->url, "https:", 6) == 0,
-                                         .authority = address->authority,
-                                         .certificate = address->certificate,
-                                         .key = address->key,
-                                         .body_bytes_max = SL_METASTORE_VALUE_BYTES_MAX};
-    int err = sl_http_create(&http, &store->http);
+    const struct sl_http_client_options http = {.tls = strncmp(address->url, "https:", 6) == 0,
+                                                .authority = address->authority,
+                                                .certificate = address->certificate,
+                                                .key = address->key,
+                                                .body_bytes_max = SL_METASTORE_VALUE_BYTES_MAX};
+    int err = sl_http_client_create(&http, &store->http);
     if (err != 0) {
         free(store);
         return err;
@@ -131,6 +131,6 @@ void sl_http_metadata_destroy(struct sl_http_metadata **store)
 {
     struct sl_http_metadata *gone = *store;
     *store = NULL;
-    sl_http_destroy(&gone->http);
+    sl_http_client_destroy(&gone->http);
     free(gone);
 }

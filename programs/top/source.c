@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "config/secret.h"
-#include "net/store/http.h"
+#include "net/http/client.h"
 
 #define BODY_BYTES_MAX   (16u << 20)
 #define CONNECT_MS       2000
@@ -16,7 +16,7 @@
 #define REDIRECTIONS_MAX 3
 
 struct sl_source {
-    struct sl_http *http;
+    struct sl_http_client *http;
     char given[URL_BYTES];                       /* "http://HOST:PORT" */
     char base[URL_BYTES];                        /* that of the coordinator, after a redirection */
     char authorization[SL_SECRET_BYTES_MAX + 8]; /* value of the header; "": none */
@@ -55,11 +55,11 @@ int sl_source_create(const struct sl_source_options *options, struct sl_source *
                        (int)token.byte_count, (const char *)token.bytes);
     }
     explicit_bzero(&token, sizeof token);
-    const struct sl_http_options http = {.tls = strncmp(source->given, "https:", 6) == 0,
-                                         .authority = options->authority,
-                                         .body_bytes_max = BODY_BYTES_MAX,
-                                         .connect_ms = CONNECT_MS};
-    if (err == 0 && sl_http_create(&http, &source->http) != 0) {
+    const struct sl_http_client_options http = {.tls = strncmp(source->given, "https:", 6) == 0,
+                                                .authority = options->authority,
+                                                .body_bytes_max = BODY_BYTES_MAX,
+                                                .connect_ms = CONNECT_MS};
+    if (err == 0 && sl_http_client_create(&http, &source->http) != 0) {
         err = sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory");
     }
     if (err != 0) {
@@ -75,7 +75,7 @@ void sl_source_destroy(struct sl_source **source)
 {
     if (*source != NULL) {
         if ((*source)->http != NULL) {
-            sl_http_destroy(&(*source)->http);
+            sl_http_client_destroy(&(*source)->http);
         }
         explicit_bzero((*source)->authorization, sizeof(*source)->authorization);
         free(*source);
@@ -95,12 +95,12 @@ static int fetch(struct sl_source *source, const char *path, json_t **out, struc
                                                 .url = url,
                                                 .authorization = source->authorization,
                                                 .timeout_ms = TIMEOUT_MS};
-        const int err = sl_http_exchange(source->http, &request, &answer);
+        const int err = sl_http_client_exchange(source->http, &request, &answer);
         if (err != 0) {
             return sl_reason_fail(reason, err,
                                   "%s: %s; is this the address that the ready line of "
                                   "starling-ps names after http?",
-                                  source->base, sl_http_error(source->http));
+                                  source->base, sl_http_client_error(source->http));
         }
     } while (answer.redirection != NULL && hops++ < REDIRECTIONS_MAX &&
              take_base(answer.redirection, source->base));
