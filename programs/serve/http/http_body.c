@@ -64,13 +64,11 @@ static void take_elements(struct parser *parser, const char *text, size_t bytes,
 {
     static const char name[] = "\"data\"";
     const char *const end = text + bytes;
+    const char *rest = text; /* is not copied yet */
     uint32_t count = 0;
-    for (const char *at = text, *next; at < end; at = next) {
+    for (const char *at = text, *next; at < end && (size_t)(at - rest) <= SL_HTTP_BODY_JSON_BYTES;
+         at = next) {
         next = *at == '"' ? skip_string(at, end) : at + 1;
-        sl_bytes_put(json, at, (size_t)(next - at));
-        if (json->bad) {
-            break;
-        }
         if ((size_t)(next - at) != sizeof name - 1 || memcmp(at, name, sizeof name - 1) != 0) {
             continue;
         }
@@ -83,11 +81,12 @@ static void take_elements(struct parser *parser, const char *text, size_t bytes,
             return;
         }
         char index[8];
-        sl_bytes_put(json, next, (size_t)(array - next));
+        sl_bytes_put(json, rest, (size_t)(array - rest));
         sl_bytes_put(json, index, (size_t)snprintf(index, sizeof index, "[%u]", count));
-        next = skip_array(array, end);
+        rest = next = skip_array(array, end);
         parser->taken[count++] = sl_bytes_over(array, (size_t)(next - array));
     }
+    sl_bytes_put(json, rest, (size_t)(end - rest));
     if (json->bad) {
         REFUSE(parser, TOO_LARGE, "the JSON without the data of its tensors has more than %u bytes",
                SL_HTTP_BODY_JSON_BYTES);
