@@ -4,14 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "net/http/host.h"
-#include "net/http/http.h"
 #include "net/http/listener.h"
-#include "net/http/peers.h"
+#include "net/http/token.h"
 #include "reactor/reactor.h"
 #include "reactor/ring.h"
 
@@ -21,6 +21,9 @@
 #define DISCARDED         4 /* times the limit */
 #define DISCARDED_LEAST   (1ULL << 20)
 #define RUNS_MAX          4 /* a turn */
+#define PEER_NS           (10 * SL_CLOCK_NS_PER_S)
+#define PEER_BYTE_NS      1000        /* 1 s for about 1 MiB */
+#define PEM_BYTES_MAX     (64U << 10) /* with NUL */
 #define SWEEP_NS          SL_CLOCK_NS_PER_S
 
 struct sl_http_server {
@@ -30,12 +33,22 @@ struct sl_http_server {
     struct sl_http_listener listener;
     char host[SL_LIMIT_ENDPOINT_BYTES]; /* as the user has given it */
     const struct sl_secret *token;
-    struct sl_peers peers;
+    struct sl_list peers;
+    uint32_t peer_count;
     uint32_t call_count;
     bool is_ending;
     struct sl_reactor *reactor; /* NULL: not attached yet */
     struct sl_ring_watch connections, accepting;
     struct sl_timer run, sweep;
+};
+
+/* A connection, which waits for its peer: for a head, for a body, or until the peer takes the
+ * reply. */
+struct peer {
+    struct sl_list_link link;
+    int fd;
+    uint64_t since_ns, bytes; /* of this head, body or reply */
+    bool is_suspended;        /* does not wait for the peer */
 };
 
 /* Headers that the server reads. */
@@ -46,22 +59,51 @@ struct head {
     bool has_two_lengths;
 };
 
-static struct sl_peer *server_peer_of(struct MHD_Connection *connection)
+/* ---- peers ---- */
+
+static struct peer *server_peer_of(struct MHD_Connection *connection)
 {
     return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+}
+
+/* The peer's time starts again, for so many bytes. */
+static void server_wait(const struct sl_http_server *server, struct peer *peer, uint64_t bytes)
+{
+    peer->since_ns = sl_reactor_now_ns(server->reactor);
+    peer->bytes = bytes;
+    peer->is_suspended = false;
 }
 
 static void server_on_connection(void *ctx, struct MHD_Connection *connection, void **context,
                                  enum MHD_ConnectionNotificationCode code)
 {
     struct sl_http_server *server = ctx;
-    struct sl_peer *peer = *context;
+    struct peer *peer = *context;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        const int fd =
-            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-        *context = sl_peers_add(&server->peers, fd, sl_reactor_now_ns(server->reactor));
-    } else {
-        sl_peers_remove(&server->peers, &peer);
+        *context = peer = calloc(1, sizeof *peer); /* NULL: its requests end the connection */
+        if (peer != NULL) {
+            peer->fd =
+                MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+            server_wait(server, peer, 0);
+            sl_list_append(&server->peers, &peer->link);
+            server->peer_count++;
+        }
+    } else if (peer != NULL) {
+        sl_list_remove(&peer->link);
+        server->peer_count--;
+        free(peer);
+    }
+}
+
+/* Shuts down the sockets of peers that have taken too long; libmicrohttpd then sees their end. */
+static void sweep_peers(struct sl_http_server *server, uint64_t now_ns)
+{
+    SL_LIST_FOREACH (link, &server->peers) {
+        const struct peer *peer = SL_CONTAINER_OF(link, struct peer, link);
+        const uint64_t end_ns = peer->since_ns + PEER_NS + peer->bytes * PEER_BYTE_NS;
+        if (!peer->is_suspended && now_ns > end_ns) {
+            (void)shutdown(peer->fd, SHUT_RDWR);
+        }
     }
 }
 
@@ -93,7 +135,7 @@ static void server_on_completed(void *ctx, struct MHD_Connection *connection, vo
 {
     struct sl_http_server *server = ctx;
     struct sl_http_call *call = *context;
-    struct sl_peer *peer = server_peer_of(connection);
+    struct peer *peer = server_peer_of(connection);
     *context = NULL;
     if (call != NULL && call->state != SL_HTTP_CALL_HEAD) {
         server->call_count--;
@@ -107,7 +149,7 @@ static void server_on_completed(void *ctx, struct MHD_Connection *connection, vo
         free(call);
     }
     if (peer != NULL) {
-        sl_peers_wait(peer, 0, sl_reactor_now_ns(server->reactor));
+        server_wait(server, peer, 0);
     }
 }
 
@@ -169,8 +211,7 @@ static enum MHD_Result send_reply(struct sl_http_server *server, struct sl_http_
     const enum MHD_Result result =
         added ? MHD_queue_response(call->connection, reply->status, response) : MHD_NO;
     MHD_destroy_response(response);
-    sl_peers_wait(server_peer_of(call->connection), reply->bytes,
-                  sl_reactor_now_ns(server->reactor));
+    server_wait(server, server_peer_of(call->connection), reply->bytes);
     return result;
 }
 
@@ -299,7 +340,7 @@ static enum MHD_Result begin(struct sl_http_server *server, struct sl_http_call 
         const uint64_t bytes = strtoull(length, NULL, 10);
         call->body_bytes = bytes < SL_HTTP_UNKNOWN_BYTES ? bytes : SL_HTTP_UNKNOWN_BYTES - 1;
     }
-    sl_peers_wait(server_peer_of(call->connection), 0, sl_reactor_now_ns(server->reactor));
+    server_wait(server, server_peer_of(call->connection), 0);
     if (check_head(server, call, &head, method) && server->handler->begin != NULL) {
         server->handler->begin(server->ctx, call);
     }
@@ -320,7 +361,7 @@ static enum MHD_Result begin(struct sl_http_server *server, struct sl_http_call 
 static enum MHD_Result receive(struct sl_http_server *server, struct sl_http_call *call,
                                const char *piece, size_t bytes)
 {
-    struct sl_peer *peer = server_peer_of(call->connection);
+    struct peer *peer = server_peer_of(call->connection);
     peer->bytes += bytes;
     if (peer->bytes > discarded_max(call)) {
         return MHD_NO;
@@ -341,7 +382,7 @@ static enum MHD_Result server_on_request(void *ctx, struct MHD_Connection *conne
 {
     struct sl_http_server *server = ctx;
     struct sl_http_call *call = *context;
-    struct sl_peer *peer = server_peer_of(connection);
+    struct peer *peer = server_peer_of(connection);
     if (call == NULL || peer == NULL || (server->is_ending && call->reply.status == 0)) {
         return MHD_NO;
     }
@@ -374,7 +415,7 @@ static bool server_take(void *ctx, int fd, const struct sockaddr_storage *addres
                         socklen_t address_bytes)
 {
     struct sl_http_server *server = ctx;
-    if (server->peers.count >= server->handler->connections_max) {
+    if (server->peer_count >= server->handler->connections_max) {
         return false;
     }
     /* Closes the descriptor if it fails. */
@@ -418,7 +459,7 @@ static void server_on_run(struct sl_timer *timer, uint64_t now_ns)
 static void server_on_sweep(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_http_server *server = SL_CONTAINER_OF(timer, struct sl_http_server, sweep);
-    sl_peers_sweep(&server->peers, now_ns); /* libmicrohttpd then sees that the peer has ended */
+    sweep_peers(server, now_ns);
     sl_http_listener_sweep(&server->listener, now_ns);
     sl_reactor_arm(server->reactor, &server->sweep, SWEEP_NS);
 }
@@ -448,6 +489,33 @@ static void server_detach(struct sl_http_server *server)
 
 /* ---- start and end ---- */
 
+static void erase_pem(char **pem)
+{
+    if (*pem != NULL) {
+        explicit_bzero(*pem, PEM_BYTES_MAX);
+        free(*pem);
+        *pem = NULL;
+    }
+}
+
+/* Reads a PEM file into *out, allocated; erase_pem frees it. */
+static int read_pem(const char *path, char **out, struct sl_reason *reason)
+{
+    char *text = calloc(1, PEM_BYTES_MAX);
+    FILE *file = text != NULL ? fopen(path, "re") : NULL;
+    const size_t bytes = file != NULL ? fread(text, 1, PEM_BYTES_MAX, file) : 0;
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    if (bytes == 0 || bytes == PEM_BYTES_MAX) {
+        erase_pem(&text);
+        return sl_reason_fail(reason, SL_ERR_IO, "%s cannot be read, is empty, or is too long",
+                              path);
+    }
+    *out = text;
+    return 0;
+}
+
 static int start(struct sl_http_server *server, const struct sl_http_listen *listen,
                  struct sl_reason *reason)
 {
@@ -455,9 +523,9 @@ static int start(struct sl_http_server *server, const struct sl_http_listen *lis
     unsigned flags = MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME;
     char *certificate = NULL, *key = NULL;
     if (listen->key != NULL) {
-        if (sl_http_read_pem(listen->certificate, &certificate, reason) != 0 ||
-            sl_http_read_pem(listen->key, &key, reason) != 0) {
-            sl_http_erase_pem(&certificate);
+        if (read_pem(listen->certificate, &certificate, reason) != 0 ||
+            read_pem(listen->key, &key, reason) != 0) {
+            erase_pem(&certificate);
             return SL_ERR_INVALID;
         }
         flags |= MHD_USE_TLS;
@@ -470,8 +538,8 @@ static int start(struct sl_http_server *server, const struct sl_http_listen *lis
         server_on_connection, server, MHD_OPTION_NOTIFY_COMPLETED, server_on_completed, server,
         MHD_OPTION_URI_LOG_CALLBACK, server_on_target, server, MHD_OPTION_CONNECTION_LIMIT,
         server->handler->connections_max, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
-    sl_http_erase_pem(&certificate); /* libmicrohttpd has parsed them */
-    sl_http_erase_pem(&key);
+    erase_pem(&certificate); /* libmicrohttpd has parsed them */
+    erase_pem(&key);
     if (server->daemon != NULL) {
         return 0;
     }
@@ -494,7 +562,7 @@ int sl_http_server_create(const struct sl_http_listen *listen,
     server->ctx = ctx;
     server->token = listen->token;
     memcpy(server->host, listen->endpoint.host, sizeof server->host);
-    sl_peers_init(&server->peers);
+    sl_list_init(&server->peers);
     int err = sl_http_listener_open(&server->listener, &listen->endpoint, listen->source, reason);
     if (err != 0 && err != SL_ERR_IN_USE && listen->is_default) { /* a network without loopback */
         sl_log_warn("HTTP is off: %s", reason->text);

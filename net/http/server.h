@@ -8,7 +8,7 @@
  *
  * Owner: the reactor. Allocates for each connection and call. Limits: connections
  * beyond the handler's limit get 503. A peer has 10 s, and 1 s more for each MiB, to send a head,
- * to send a body, and to take a reply; else its connection is closed (peers.h). */
+ * to send a body, and to take a reply; else its connection is closed. */
 #ifndef SL_NET_HTTP_SERVER_H
 #define SL_NET_HTTP_SERVER_H
 

@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "net/http/http.h"
+#include "net/http/token.h"
 #include "tests/support/unit.h"
 
 static struct sl_secret make_token(const char *text)
@@ -10,7 +10,7 @@ static struct sl_secret make_token(const char *text)
     return token;
 }
 
-SL_CASE(http_check_token__compares_all_of_it)
+SL_CASE(token_check__compares_all_of_it)
 {
     const struct sl_secret token = make_token("0123456789abcdef");
     static const char *const wrong[] = {
@@ -31,7 +31,7 @@ SL_CASE(http_check_token__compares_all_of_it)
                      SL_HTTP_CALLER_NO_TOKEN);
 }
 
-SL_CASE(http_check_token__knows_everybody_without_a_token)
+SL_CASE(token_check__knows_everybody_without_a_token)
 {
     const struct sl_secret none = {0};
     assert_int_equal(sl_http_check_token(&none, NULL), SL_HTTP_CALLER_KNOWN);
