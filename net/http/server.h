@@ -6,9 +6,9 @@
  * one end (400), length of target and headers (414, 431), Host (421), token (401), method (405), no
  * Content-Encoding (415). After `begin` it checks the length of the body (413).
  *
- * Owner: the reactor. Allocates for each connection and call. Limits: connections
- * beyond the handler's limit get 503. A peer has 10 s, and 1 s more for each MiB, to send a head,
- * to send a body, and to take a reply; else its connection is closed. */
+ * Owner: the reactor. Allocates for each connection and call. Limits: connections beyond the
+ * handler's limit get 503. A peer has 10 s, and 1 s more for each MiB, to send a head, to send a
+ * body, and to take a reply; else its connection is closed. */
 #ifndef SL_NET_HTTP_SERVER_H
 #define SL_NET_HTTP_SERVER_H
 
@@ -89,7 +89,8 @@ int sl_http_server_create(const struct sl_http_listen *listen,
 /* Begins to serve. Once, on the reactor. */
 void sl_http_server_attach(struct sl_http_server *server, struct sl_reactor *reactor);
 
-/* Ends all connections; every call was replied to. Nulls *server, which may be NULL. */
+/* Ends all connections; every call was replied to. On the reactor, if it is attached. Nulls
+ * *server, which may be NULL. */
 void sl_http_server_destroy(struct sl_http_server **server);
 
 uint16_t sl_http_server_port(const struct sl_http_server *server);
