@@ -45,27 +45,29 @@ endfunction()
 
 find_program(PROTOC_C protoc-c REQUIRED)
 
-# sl_protobuf(LIBRARY NAME...): adds each NAME.proto, by protobuf-c, to a library of the same folder. The
-# generated code is compiled without our warning flags and is seen by this library only.
-function(sl_protobuf library)
+# sl_protobuf(TARGET PATH...): adds each PATH.proto, by protobuf-c, to a target. The generated code is compiled
+# without our warning flags and is seen by this target only.
+function(sl_protobuf target)
     set(generated ${CMAKE_CURRENT_BINARY_DIR}/generated)
     file(MAKE_DIRECTORY ${generated})
-    add_library(${library}_proto OBJECT)
-    foreach(name IN LISTS ARGN)
+    add_library(${target}_proto OBJECT)
+    foreach(path IN LISTS ARGN)
+        get_filename_component(folder ${PROJECT_SOURCE_DIR}/${path} DIRECTORY)
+        get_filename_component(name ${path} NAME)
         add_custom_command(
             OUTPUT ${generated}/${name}.pb-c.c ${generated}/${name}.pb-c.h
-            COMMAND ${PROTOC_C} --proto_path=${CMAKE_CURRENT_SOURCE_DIR} --c_out=${generated} ${name}.proto
-            DEPENDS ${name}.proto
+            COMMAND ${PROTOC_C} --proto_path=${folder} --c_out=${generated} ${name}.proto
+            DEPENDS ${folder}/${name}.proto
             COMMENT "Generating ${name}.pb-c.[ch]"
             VERBATIM)
-        target_sources(${library}_proto PRIVATE ${generated}/${name}.pb-c.c)
-        target_sources(${library} PRIVATE ${generated}/${name}.pb-c.h)
+        target_sources(${target}_proto PRIVATE ${generated}/${name}.pb-c.c)
+        target_sources(${target} PRIVATE ${generated}/${name}.pb-c.h)
     endforeach()
-    target_include_directories(${library}_proto SYSTEM PUBLIC ${generated})
-    target_link_libraries(${library}_proto PUBLIC PkgConfig::PROTOBUF_C)
-    target_sources(${library} PRIVATE $<TARGET_OBJECTS:${library}_proto>)
-    target_include_directories(${library} SYSTEM PRIVATE ${generated})
-    target_link_libraries(${library} PUBLIC PkgConfig::PROTOBUF_C)
+    target_include_directories(${target}_proto SYSTEM PUBLIC ${generated})
+    target_link_libraries(${target}_proto PUBLIC PkgConfig::PROTOBUF_C)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_proto>)
+    target_include_directories(${target} SYSTEM PRIVATE ${generated})
+    target_link_libraries(${target} PUBLIC PkgConfig::PROTOBUF_C)
 endfunction()
 
 # sl_program(NAME SOURCES file... LINKS target...): an installed executable.

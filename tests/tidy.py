@@ -86,7 +86,7 @@ CONFINED = [
     (r"#include <rte_", r"net/dpdk/module/.*", "DPDK"),
     (r"#include <curl/", r"net/http/client\.c|programs/serve/client\.c", "libcurl"),
     (r"#include <openssl/", r"net/session/auth\.c|net/tcp/tls.*|net/store/etcd_json\.c", "OpenSSL"),
-    (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/session/.*|programs/serve/engine/onnx\..*", "protobuf-c"),
+    (r"#include .*(protobuf-c|\.pb-c\.h)", r"tests/unit/net/session/.*|programs/serve/engine/onnx\..*", "protobuf-c"),
     (r"#include <n?curses", r"programs/top/screen\.c", "ncurses"),
     (r"#include <cblas", r"programs/serve/engine/.*", "OpenBLAS"),
     (r"#include <ini\.h", r"config/config_file\.c", "libinih"),

@@ -1,5 +1,5 @@
-/* Control messages as C structs: encodes and decodes them with protobuf-c, and validates every
- * field that a peer sent. Only net/session includes protobuf-c. Any thread; allocates. */
+/* Control messages as C structs: encodes and decodes them as protobuf, and validates every field
+ * that a peer sent. Any thread; allocates. */
 #ifndef SL_NET_SESSION_MESSAGE_H
 #define SL_NET_SESSION_MESSAGE_H
 
@@ -186,8 +186,6 @@ struct sl_message_register {
     uint32_t replica_report_count;
 };
 
-#define SL_MESSAGE_NO_BACKUP UINT32_MAX
-
 struct sl_message_ps {
     uint32_t task_index;
     uint32_t shard_count;
@@ -195,9 +193,9 @@ struct sl_message_ps {
     char host[SL_MESSAGE_NAME_BYTES];              /* as in sl_message_register */
     char bypass_endpoint[SL_LIMIT_ENDPOINT_BYTES]; /* as in sl_message_register */
     uint64_t epoch;                                /* of its shards; 0: they have no backups */
-    uint32_t primary; /* task that serves its shards; epoch 0: task_index */
-    uint32_t backup;  /* task with the backups; SL_MESSAGE_NO_BACKUP: none */
-    bool in_sync;     /* the backup has all acknowledged writes */
+    uint32_t primary;                              /* with an epoch: task that serves its shards */
+    uint32_t backup; /* with an epoch: 1 + the task with the backups; 0: none */
+    bool in_sync;    /* with an epoch: the backup has all acknowledged writes */
 };
 
 struct sl_message_cluster {

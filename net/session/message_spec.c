@@ -1,4 +1,3 @@
-#include <assert.h>
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
@@ -7,6 +6,7 @@
 
 #include "core/assert.h"
 #include "net/session/message.h"
+#include "net/session/message_table.h"
 
 /* Largest deviation from the mean, in standard deviations, of a normal initializer
  * (ps/optimizer/initializer.h). */
@@ -252,89 +252,45 @@ int sl_message_check_spec(const struct sl_table_spec *spec, struct sl_reason *re
 
 /* Comparison of two specifications, field by field */
 
-enum field_type { FIELD_U32, FIELD_U64, FIELD_FLOAT, FIELD_BOOL };
-
-struct field {
-    const char *name;
-    size_t offset;
-    enum field_type type;
-};
-
-#define FIELD(member, field_type)                                                                  \
-    {                                                                                              \
-        .name = #member, .offset = offsetof(struct sl_table_spec, member), .type = field_type      \
-    }
-
-/* Enums are compared as uint32_t. */
-static_assert(sizeof(enum sl_table_kind) == sizeof(uint32_t), "enums are 32 bits wide");
-
-static const struct field fields[] = {
-    FIELD(kind, FIELD_U32),
-    FIELD(dim, FIELD_U32),
-    FIELD(length, FIELD_U64),
-    FIELD(optimizer.kind, FIELD_U32),
-    FIELD(optimizer.lr, FIELD_FLOAT),
-    FIELD(optimizer.momentum, FIELD_FLOAT),
-    FIELD(optimizer.rho, FIELD_FLOAT),
-    FIELD(optimizer.beta1, FIELD_FLOAT),
-    FIELD(optimizer.beta2, FIELD_FLOAT),
-    FIELD(optimizer.epsilon, FIELD_FLOAT),
-    FIELD(optimizer.weight_decay, FIELD_FLOAT),
-    FIELD(optimizer.initial_accumulator, FIELD_FLOAT),
-    FIELD(optimizer.l1, FIELD_FLOAT),
-    FIELD(optimizer.l2, FIELD_FLOAT),
-    FIELD(optimizer.lr_power, FIELD_FLOAT),
-    FIELD(optimizer.decay_steps, FIELD_U32),
-    FIELD(optimizer.decay_baseline, FIELD_FLOAT),
-    FIELD(initializer.kind, FIELD_U32),
-    FIELD(initializer.low, FIELD_FLOAT),
-    FIELD(initializer.high, FIELD_FLOAT),
-    FIELD(initializer.seed, FIELD_U64),
-    FIELD(consistency.mode, FIELD_U32),
-    FIELD(consistency.staleness, FIELD_U32),
-    FIELD(consistency.worker_count, FIELD_U32),
-    FIELD(reject_nonfinite, FIELD_BOOL), /* last: clients may look for this difference alone */
-};
-
-union value {
-    uint32_t u32;
-    uint64_t u64;
-    float f32;
-};
-
-static union value read_field(const struct sl_table_spec *spec, const struct field *field)
+static void print_value(const struct sl_protobuf_field *field, const void *spec, char *to,
+                        size_t to_bytes)
 {
-    union value value = {0};
-    static const size_t bytes[] = {sizeof(uint32_t), sizeof(uint64_t), sizeof(float), sizeof(bool)};
-    memcpy(&value, (const char *)spec + field->offset, bytes[field->type]);
-    return value;
-}
-
-static bool is_same(const struct field *field, union value a, union value b)
-{
-    switch (field->type) {
-    case FIELD_FLOAT:
-        return a.f32 == b.f32;
-    case FIELD_U64:
-        return a.u64 == b.u64;
-    default:
-        return a.u32 == b.u32;
+    const char *at = (const char *)spec + field->offset;
+    float number;
+    uint64_t value = 0;
+    memcpy(&value, at, field->bytes);
+    if (field->kind == SL_PROTOBUF_FLOAT) {
+        memcpy(&number, at, sizeof number);
+        (void)snprintf(to, to_bytes, "%.9g", number == 0 ? 0 : (double)number); /* -0 is 0 */
+    } else {
+        (void)snprintf(to, to_bytes, "%" PRIu64, value);
     }
 }
 
-static void print_value(const struct field *field, union value value, char *to, size_t to_bytes)
+/* `prefix` names the specification's part. */
+static int compare(const struct sl_protobuf_type *type, const char *prefix, const void *existing,
+                   const void *asked, const char *table, struct sl_reason *reason)
 {
-    switch (field->type) {
-    case FIELD_FLOAT:
-        (void)snprintf(to, to_bytes, "%.9g", (double)value.f32);
-        break;
-    case FIELD_U64:
-        (void)snprintf(to, to_bytes, "%" PRIu64, value.u64);
-        break;
-    default:
-        (void)snprintf(to, to_bytes, "%" PRIu32, value.u32);
-        break;
+    int err = SL_OK;
+    for (uint32_t i = 0; i < type->field_count && err == SL_OK; i++) {
+        const struct sl_protobuf_field *field = &type->fields[i];
+        char is[32];
+        char wanted[32];
+        if (field->kind == SL_PROTOBUF_MESSAGE) {
+            err = compare(field->type, field->name, (const char *)existing + field->offset,
+                          (const char *)asked + field->offset, table, reason);
+        } else if (field->kind != SL_PROTOBUF_NAME) {
+            print_value(field, existing, is, sizeof is);
+            print_value(field, asked, wanted, sizeof wanted);
+            err =
+                strcmp(is, wanted) == 0
+                    ? SL_OK
+                    : sl_reason_fail(reason, SL_ERR_EXISTS,
+                                     "table %.63s exists with %s%s%s %s, asked for is %s", table,
+                                     prefix, prefix[0] == '\0' ? "" : ".", field->name, is, wanted);
+        }
     }
+    return err;
 }
 
 int sl_message_compare_specs(const struct sl_table_spec *existing,
@@ -346,18 +302,5 @@ int sl_message_compare_specs(const struct sl_table_spec *existing,
         return sl_reason_fail(reason, SL_ERR_EXISTS, "name: it is %.63s, asked for is %.63s",
                               existing->name, asked->name);
     }
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        union value is = read_field(existing, &fields[i]);
-        union value wanted = read_field(asked, &fields[i]);
-        if (!is_same(&fields[i], is, wanted)) {
-            char is_text[32];
-            char wanted_text[32];
-            print_value(&fields[i], is, is_text, sizeof is_text);
-            print_value(&fields[i], wanted, wanted_text, sizeof wanted_text);
-            return sl_reason_fail(reason, SL_ERR_EXISTS,
-                                  "table %.63s exists with %s %s, asked for is %s", existing->name,
-                                  fields[i].name, is_text, wanted_text);
-        }
-    }
-    return SL_OK;
+    return compare(sl_message_table_spec, "", existing, asked, existing->name, reason);
 }

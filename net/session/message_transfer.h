@@ -29,8 +29,8 @@ enum sl_message_buffer_access { /* bits */
 
 /* Keys with which a transport reaches the buffer without the target's processor. */
 struct sl_message_token {
-    uint16_t endpoint; /* index of the first endpoint, in `endpoints`, that it is valid for */
-    uint8_t byte_count;
+    uint32_t endpoint; /* index of the first endpoint, in `endpoints`, that it is valid for */
+    uint32_t byte_count;
     uint8_t bytes[SL_MESSAGE_TOKEN_BYTES];
 };
 

@@ -47,6 +47,7 @@ struct sl_report_slow {
     enum sl_request_kind op;
     uint32_t keys, total_us;
     uint32_t phases_us[SL_REQUEST_PHASES];
+    uint32_t phase_count; /* SL_REQUEST_PHASES; encoding sets it */
 };
 
 struct sl_report_hot_key {

@@ -26,6 +26,8 @@
  * still ask for again. */
 #define SL_COORDINATOR_DONE_BARRIERS       16
 
+#define SL_COORDINATOR_NO_BACKUP           UINT32_MAX /* instead of a task */
+
 struct sl_coordinator;
 struct sl_coordinator_cells;
 

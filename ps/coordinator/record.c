@@ -88,7 +88,7 @@ static json_t *ps_json(const struct sl_coordinator *coordinator, uint32_t task)
         ps->serving ? 1 : 0, "restarted", ps->restarted ? 1 : 0, "gone", ps->gone ? 1 : 0,
         "replicas", (json_int_t)ps->replicas, "epoch", id_json(ps->epoch), "primary",
         (json_int_t)ps->primary, "backup",
-        (json_int_t)(ps->backup == SL_MESSAGE_NO_BACKUP ? SL_LIMIT_PS : ps->backup), "in_step",
+        (json_int_t)(ps->backup == SL_COORDINATOR_NO_BACKUP ? SL_LIMIT_PS : ps->backup), "in_step",
         ps->in_sync ? 1 : 0, "deposed", id_json(ps->deposed_id));
     if (record != NULL && add_member_json(coordinator, SL_MESSAGE_ROLE_PS, task, record) != 0) {
         json_decref(record);
@@ -322,7 +322,7 @@ static bool read_group(const struct sl_coordinator *coordinator, const json_t *r
         return false;
     }
     const bool has_backup = out->backup < coordinator->options.ps_count;
-    out->backup = has_backup ? out->backup : SL_MESSAGE_NO_BACKUP;
+    out->backup = has_backup ? out->backup : SL_COORDINATOR_NO_BACKUP;
     return has_backup || !out->in_sync;
 }
 

@@ -177,7 +177,7 @@ static void take_report(struct sl_coordinator *coordinator, uint32_t task,
     }
     struct sl_coordinator_ps *group = &coordinator->ps[report->task_index];
     if (!is_primary(report) || report->is_undecided || group->primary != task ||
-        group->epoch != report->epoch || group->backup == SL_MESSAGE_NO_BACKUP) {
+        group->epoch != report->epoch || group->backup == SL_COORDINATOR_NO_BACKUP) {
         return;
     }
     if (report->in_sync) {
@@ -343,13 +343,13 @@ void sl_coordinator_replica_register(struct sl_coordinator *coordinator,
         }
         if (group->primary == task && is_new) {
             const bool has_other = replica_group_is_here(coordinator, other);
-            begin_epoch(coordinator, group, task, has_other ? other : SL_MESSAGE_NO_BACKUP);
+            begin_epoch(coordinator, group, task, has_other ? other : SL_COORDINATOR_NO_BACKUP);
         } else if (group->primary != task && (is_new || group->backup != task)) {
             begin_epoch(coordinator, group, group->primary, task);
             sl_log_event(SL_LOG_INFO, GROUP_EVENT("backup_started", owner, group),
                          "ps/%u receives the backups of the shards of ps/%u (epoch %llu)", task,
                          owner, (unsigned long long)group->epoch);
-        } else if (group->primary == task && group->backup == SL_MESSAGE_NO_BACKUP &&
+        } else if (group->primary == task && group->backup == SL_COORDINATOR_NO_BACKUP &&
                    replica_group_is_here(coordinator, other)) {
             begin_epoch(coordinator, group, task, other);
         }
@@ -365,7 +365,7 @@ static void take_over(struct sl_coordinator *coordinator, uint32_t owner, uint64
     struct sl_coordinator_ps *group = &coordinator->ps[owner];
     const uint32_t from = group->primary;
     group->deposed_id = coordinator->ps[from].client_id;
-    begin_epoch(coordinator, group, group->backup, SL_MESSAGE_NO_BACKUP);
+    begin_epoch(coordinator, group, group->backup, SL_COORDINATOR_NO_BACKUP);
     sl_log_event(SL_LOG_WARN, GROUP_EVENT("backup_promoted", owner, group),
                  "ps/%u serves the shards of ps/%u from now on, instead of ps/%u (epoch %llu)",
                  group->primary, owner, from, (unsigned long long)group->epoch);
@@ -386,11 +386,11 @@ void sl_coordinator_replica_leave(struct sl_coordinator *coordinator, uint32_t t
             continue;
         }
         if (group->backup == task) {
-            begin_epoch(coordinator, group, group->primary, SL_MESSAGE_NO_BACKUP);
+            begin_epoch(coordinator, group, group->primary, SL_COORDINATOR_NO_BACKUP);
             sl_log_event(SL_LOG_WARN, GROUP_EVENT("backup_lost", owner, group),
                          "the shards of ps/%u have no backup now (epoch %llu)", owner,
                          (unsigned long long)group->epoch);
-        } else if (group->primary == task && group->backup != SL_MESSAGE_NO_BACKUP &&
+        } else if (group->primary == task && group->backup != SL_COORDINATOR_NO_BACKUP &&
                    group->in_sync && replica_group_is_here(coordinator, group->backup)) {
             take_over(coordinator, owner, last_seen_ns);
         } else if (group->primary == task) {
@@ -405,10 +405,12 @@ void sl_coordinator_replica_fill(const struct sl_coordinator *coordinator, uint3
                                  struct sl_message_ps *out)
 {
     const struct sl_coordinator_ps *group = &coordinator->ps[task];
-    out->epoch = group->epoch;
-    out->primary = sl_coordinator_replica_primary(coordinator, task);
-    out->backup = group->epoch == 0 ? SL_MESSAGE_NO_BACKUP : group->backup;
-    out->in_sync = group->in_sync;
+    if (group->epoch != 0) {
+        out->epoch = group->epoch;
+        out->primary = group->primary;
+        out->backup = group->backup + 1; /* SL_COORDINATOR_NO_BACKUP becomes 0 */
+        out->in_sync = group->in_sync;
+    }
 }
 
 static bool is_degraded(const struct sl_coordinator_ps *group)

@@ -72,7 +72,7 @@ struct sl_coordinator_ps {
     uint32_t replicas;   /* backups of each shard: 0 or 1 */
     uint64_t epoch;      /* 0: no backups, or the cluster is not ready */
     uint32_t primary;    /* task index: this server or the next one */
-    uint32_t backup;     /* the other of the two, or SL_MESSAGE_NO_BACKUP */
+    uint32_t backup;     /* the other of the two, or SL_COORDINATOR_NO_BACKUP */
     bool in_sync;        /* the backup has all acknowledged writes */
     uint64_t deposed_id; /* client_id of the primary that was last replaced by promotion */
     uint64_t degraded_since_ns, degraded_warned_ns; /* degraded since; last warning; 0: in sync */

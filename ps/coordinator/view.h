@@ -27,7 +27,7 @@ struct sl_coordinator_view_member {
 /* Of a server's own shards, if it has backups (epoch != 0): the servers that have them. */
 struct sl_coordinator_view_group {
     uint64_t epoch;
-    uint32_t primary, backup; /* tasks; SL_MESSAGE_NO_BACKUP */
+    uint32_t primary, backup; /* tasks; SL_COORDINATOR_NO_BACKUP */
     bool in_sync;
 };
 

@@ -61,7 +61,7 @@ static json_t *describe_shard(const struct sl_cluster *cluster,
 {
     const struct sl_coordinator_view_group *group = &view->servers[task].group;
     const uint32_t primary = sl_cluster_primary(view, task);
-    const bool has_backup = group->epoch != 0 && group->backup != SL_MESSAGE_NO_BACKUP;
+    const bool has_backup = group->epoch != 0 && group->backup != SL_COORDINATOR_NO_BACKUP;
     const bool is_served = view->servers[primary].member.state == SL_COORDINATOR_VIEW_RUNNING;
     json_t *shard =
         json_pack("{s:o, s:o, s:o, s:o}", "shard", cluster_describe_count(index), "serving",

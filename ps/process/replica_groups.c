@@ -66,10 +66,8 @@ static void tell_core(struct sl_process *process, uint32_t which, uint32_t core)
     *new = (struct new_config){.server = sl_process_server(process, which, core)};
     new->config.epoch = config->ps.epoch;
     new->config.is_primary = config->ps.primary == process->member.task_index;
-    new->config.has_backup =
-        new->config.is_primary &&
-        config->ps.backup !=
-            SL_MESSAGE_NO_BACKUP &&fill_backup(process, which, core, &config->backup, &new->config);
+    new->config.has_backup = new->config.is_primary && config->ps.backup != 0 &&
+                             fill_backup(process, which, core, &config->backup, &new->config);
     sl_reactor_post(process->reactors[0], core,
                     (struct sl_mail){.run = core_take_config, .ctx = new, .drop = free});
 }
@@ -115,8 +113,8 @@ static bool take_config(struct sl_process_replica_group *config,
 {
     const struct sl_message_ps *ps = find_ps(cluster, task);
     const struct sl_message_ps *backup =
-        ps == NULL || ps->backup == SL_MESSAGE_NO_BACKUP ? NULL : find_ps(cluster, ps->backup);
-    if (ps == NULL || ps->epoch == 0 || (backup == NULL) != (ps->backup == SL_MESSAGE_NO_BACKUP)) {
+        ps == NULL || ps->backup == 0 ? NULL : find_ps(cluster, ps->backup - 1);
+    if (ps == NULL || ps->epoch == 0 || (backup == NULL) != (ps->backup == 0)) {
         sl_log_error("the coordinator knows of no backups of the shards of ps/%u", task);
         return false;
     }

@@ -1,7 +1,6 @@
 /* The snapshot codec reads and writes single blocks of a snapshot stream: the whole state of a
  * shard, or the changes since another snapshot. Checkpoint files and replication use the same
- * bytes. Any thread, one at a time per block. Only sl_snapshot_block_create and protobuf-c (for a
- * TABLE) allocate.
+ * bytes. Any thread, one at a time per block. Only sl_snapshot_block_create allocates.
  *
  * Order: a table's TABLE precedes its other blocks; its ERASED precede its ROWS and
  * BUFFERED_PUSH; END is last; SESSIONS, which the server adds, may stand anywhere before END; the

@@ -14,7 +14,7 @@ import re as _re
 # Shared library -> the Debian package that has it.
 _PACKAGES = {"curl": "libcurl4", "crypto": "libssl3", "hwloc": "libhwloc15", "ibverbs": "libibverbs1",
              "inih": "libinih1",
-             "jansson": "libjansson4", "protobuf": "libprotobuf-c1", "rdmacm": "librdmacm1", "ssl": "libssl3",
+             "jansson": "libjansson4", "rdmacm": "librdmacm1", "ssl": "libssl3",
              "uring": "liburing2", "xxhash": "libxxhash0", "z": "zlib1g", "zstd": "libzstd1"}
 
 try:

@@ -368,9 +368,9 @@ REPLICA_MUTATIONS = [
     ("replicas: a backup in step is one that gets its image", "ps/replication/log.c",
      "        replica->log.ended < replica->log.answered) {", "        replica->log.ended > replica->log.answered) {"),
     ("replicas: what is not in step takes over", "ps/coordinator/replica_group.c",
-     "group->backup != SL_MESSAGE_NO_BACKUP &&\n"
+     "group->backup != SL_COORDINATOR_NO_BACKUP &&\n"
      "                   group->in_sync &&",
-     "group->backup != SL_MESSAGE_NO_BACKUP &&"),
+     "group->backup != SL_COORDINATOR_NO_BACKUP &&"),
     ("replicas: what ends while the image is made is not logged", "ps/replication/state.c",
      "logs = link >= SL_REPLICATION_SNAPSHOT;", "logs = link >= SL_REPLICATION_FOLLOWS;"),
     ("replicas: the backup does not know which writes are done", "ps/replication/receiver.c",

@@ -49,7 +49,8 @@ int sl_shard_conn_find_address(const struct sl_client_io_options *options,
                                const struct sl_message_ps *of, struct sl_shard_address *out,
                                struct sl_reason *reason)
 {
-    const struct sl_message_ps *ps = sl_shard_conn_find_ps(all, ps_count, of->primary);
+    const struct sl_message_ps *ps =
+        of->epoch == 0 ? of : sl_shard_conn_find_ps(all, ps_count, of->primary);
     if (ps == NULL) {
         return sl_reason_fail(reason, SL_ERR_INVALID,
                               "ps/%u, which serves its shards, is not in the cluster", of->primary);

@@ -493,7 +493,7 @@ SL_CASE(message_decode__makes_unknown_codes_protocol_errors)
     }
 }
 
-/* Half a million empty entries in a mebibyte: each would cost protobuf-c fifty bytes. */
+/* Half a million empty entries in a mebibyte: each would cost 700 bytes. */
 SL_CASE(message_decode__bounds_what_a_hostile_message_costs)
 {
     const uint32_t inner = SL_LIMIT_CONTROL_PAYLOAD_BYTES - 8;

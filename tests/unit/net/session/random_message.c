@@ -127,12 +127,10 @@ void random_message_stats(uint64_t *seed, struct sl_message_stats *to)
 void random_message_epoch(uint64_t *seed, struct sl_message_ps *to)
 {
     const bool has_backup = sl_hash_random(seed) % 2 == 0;
-    to->primary = to->task_index;
-    to->backup = SL_MESSAGE_NO_BACKUP;
     if (sl_hash_random(seed) % 2 == 0) {
         to->epoch = 1 + sl_hash_random(seed) % 1000;
         to->primary = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS);
-        to->backup = has_backup ? (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS) : to->backup;
+        to->backup = has_backup ? 1 + (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS) : 0;
         to->in_sync = sl_hash_random(seed) % 2 == 0;
     }
 }

@@ -221,7 +221,7 @@ CASE(cluster_describe__shows_a_promoted_backup)
     fixture->view->servers[0].member = (struct sl_coordinator_view_member){
         .state = SL_COORDINATOR_VIEW_EXPIRED, .last_seen_ns = fixture->now_ns - 12 * SECOND};
     fixture->view->servers[0].group.primary = 1;
-    fixture->view->servers[0].group.backup = SL_MESSAGE_NO_BACKUP;
+    fixture->view->servers[0].group.backup = SL_COORDINATOR_NO_BACKUP;
     fixture->view->servers[0].group.in_sync = false;
     fixture->view->servers[1].group.epoch = 0; /* no replicas */
     tick(fixture);

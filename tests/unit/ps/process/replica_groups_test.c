@@ -47,7 +47,7 @@ static void setup(struct world *world)
             .ps = {.task_index = owner,
                    .epoch = EPOCH,
                    .primary = 1,
-                   .backup = owner == 1 ? 2 : 0,
+                   .backup = owner == 1 ? 3 : 1,
                    .in_sync = true},
             .notified_epoch = EPOCH,
         };
