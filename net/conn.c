@@ -2,7 +2,7 @@
 
 #include "core/assert.h"
 #include "net/trace.h"
-#include "net/transport.h"
+#include "net/transport_impl.h"
 
 void sl_conn_init(struct sl_conn *conn, struct sl_transport *transport,
                   const struct sl_transport_events *events, void *ctx)

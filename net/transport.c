@@ -1,8 +1,11 @@
-#include "net/transport_now.h"
+#include "net/transport_impl.h"
 
 #include "core/assert.h"
 #include "core/list.h"
 #include "core/shared.h"
+#include "net/transport_now.h"
+
+#define PEER_TIMEOUT_MS 10000U
 
 const char sl_transport_coalesced;
 
@@ -62,6 +65,16 @@ static void assert_events(const struct sl_transport_events *events)
     sl_assert(events->closed != NULL);
 }
 
+void sl_transport_init(struct sl_transport *transport, struct sl_reactor *reactor,
+                       const struct sl_transport_options *options)
+{
+    transport->reactor = reactor;
+    transport->connections_max =
+        options->connections_max != 0 ? options->connections_max : SL_LIMIT_CONNECTIONS;
+    transport->peer_timeout_ms =
+        options->peer_timeout_ms != 0 ? options->peer_timeout_ms : PEER_TIMEOUT_MS;
+}
+
 int sl_transport_open(const struct sl_transport_ops *ops, struct sl_reactor *reactor,
                       const struct sl_transport_options *options, struct sl_transport **out)
 {
@@ -75,8 +88,8 @@ int sl_transport_open(const struct sl_transport_ops *ops, struct sl_reactor *rea
     if (err != 0) {
         return err;
     }
+    sl_assert(transport->reactor == reactor);
     transport->ops = ops;
-    transport->reactor = reactor;
     transport->cells =
         options != NULL && options->cells != NULL ? options->cells : &transport->own_cells;
     transport->in_upcall = false;
@@ -96,6 +109,7 @@ void sl_transport_close(struct sl_transport **transport)
     }
     sl_reactor_assert_owner(closing->reactor);
     sl_assert(!closing->in_upcall);
+    closing->is_closing = true;
     sl_reactor_remove_source(closing->reactor, &closing->source);
     closing->ops->close(&closing);
     *transport = NULL;
@@ -143,6 +157,12 @@ int sl_transport_connect(struct sl_transport *transport, const struct sl_endpoin
     assert_events(events);
     sl_assert(events->connected != NULL);
     sl_assert(out != NULL);
+    if (transport->is_closing) {
+        return SL_ERR_CLOSED;
+    }
+    if (sl_transport_is_full(transport)) {
+        return SL_ERR_TOO_LARGE;
+    }
     struct sl_conn *conn;
     int err = transport->ops->connect(transport, endpoint, target, events, ctx, &conn);
     if (err != 0) {

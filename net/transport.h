@@ -195,7 +195,10 @@ struct sl_transport_ops {
 struct sl_transport {
     const struct sl_transport_ops *ops;
     struct sl_reactor *reactor;
-    struct sl_reactor_source source;  /* calls poll, flush, arm; added by sl_transport_open */
+    struct sl_reactor_source source; /* calls poll, flush, arm; added by sl_transport_open */
+    uint32_t connections_max;        /* of the options, or the default; as the next */
+    uint32_t peer_timeout_ms;
+    bool is_closing;                  /* sl_transport_close has begun: nobody can connect */
     bool in_upcall;                   /* for assertions */
     struct sl_transport_cells *cells; /* of the options, or own_cells */
     struct sl_transport_cells own_cells;
@@ -207,11 +210,6 @@ struct sl_transport {
     const struct sl_transport_rma_events *rma_events; /* set by sl_transport_rma_open */
     void *rma_ctx;
 };
-
-/* Writes a warning about a peer, if not too many were written this second. */
-#define sl_transport_warn(transport, ...)                                                          \
-    (sl_transport_may_log(transport) ? sl_log_warn(__VA_ARGS__) : (void)0)
-bool sl_transport_may_log(struct sl_transport *transport);
 
 /* Functions for callers */
 
@@ -251,7 +249,7 @@ int sl_transport_listen(struct sl_transport *transport, const struct sl_endpoint
  * quickly resolvable: resolve names before. `target` names the peer's transport that shall own the
  * connection, by its number (sl_transport_options.number). `closed` with REFUSED follows if that
  * does not listen. Transports with MIGRATES ignore `target`. Errors: NO_MEMORY, NOT_FOUND,
- * TOO_LARGE (connections_max), IO. */
+ * TOO_LARGE (connections_max), CLOSED (while the transport closes), IO. */
 int sl_transport_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
                          uint32_t target, const struct sl_transport_events *events, void *ctx,
                          void *user, struct sl_conn **out);

@@ -1,6 +1,9 @@
 #include "net/base/liveness.h"
 
-#define VISITS_A_TURN 256 /* each may take a system call */
+#include "net/transport_impl.h"
+
+#define VISITS_A_TURN    256 /* each may take a system call */
+#define HANDSHAKE_NS_MAX (10 * SL_CLOCK_NS_PER_S)
 
 /* Visited connections move to the end of the list, where new ones are, too. So a round over several
  * turns only stores how many are left. */
@@ -24,6 +27,12 @@ static void base_liveness_on_timer(struct sl_timer *timer, uint64_t now_ns)
     }
     sl_timer_arm(sl_reactor_timers(liveness->reactor), timer,
                  liveness->left > 0 ? now_ns : liveness->begun_ns + liveness->round_ns);
+}
+
+uint64_t sl_liveness_handshake_ns(const struct sl_transport *transport)
+{
+    const uint64_t patience_ns = sl_transport_patience_ns(transport);
+    return patience_ns < HANDSHAKE_NS_MAX ? patience_ns : HANDSHAKE_NS_MAX;
 }
 
 void sl_liveness_init(struct sl_liveness *liveness, struct sl_reactor *reactor, uint64_t limit_ns,

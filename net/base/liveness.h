@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "core/list.h"
-#include "reactor/reactor.h"
+#include "net/transport.h"
 
 #define SL_LIVENESS_ROUNDS 4 /* a passed limit is noticed at most a quarter of it late */
 
@@ -25,6 +25,9 @@ struct sl_liveness {
     uint64_t round_ns;     /* from one round to the next */
     struct sl_timer timer; /* armed while there are connections */
 };
+
+/* How long the peer of a new connection may take for its handshake. */
+uint64_t sl_liveness_handshake_ns(const struct sl_transport *transport);
 
 /* limit_ns: the shortest limit that `visit` uses. */
 void sl_liveness_init(struct sl_liveness *liveness, struct sl_reactor *reactor, uint64_t limit_ns,

@@ -143,9 +143,6 @@ int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *en
                     struct sl_conn **out)
 {
     struct sl_dpdk *dpdk = (struct sl_dpdk *)transport;
-    if (sl_cell_get(&dpdk->base.cells->connections) >= dpdk->settings.connections_max) {
-        return SL_ERR_TOO_LARGE;
-    }
     struct in6_addr ip;
     int err = sl_dpdk_route_parse(endpoint, false, &ip);
     if (err != 0) {
@@ -168,7 +165,7 @@ int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *en
     conn->path.there =
         (struct sl_dpdk_address){.ip = ip, .port = (uint16_t)(endpoint->port + target)};
     conn->handshake.timer.run = dpdk_connect_on_timer;
-    conn->handshake.deadline_ns = now_ns + sl_dpdk_patience_ns(dpdk);
+    conn->handshake.deadline_ns = now_ns + sl_transport_patience_ns(&dpdk->base);
     conn->handshake.pause_ns = PAUSE_MIN_NS;
     *out = &conn->base;
     if (target > (uint32_t)UINT16_MAX - endpoint->port) {

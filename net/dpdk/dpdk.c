@@ -178,13 +178,9 @@ static void make_secret(struct sl_dpdk *dpdk)
     dpdk->ids.boot_epoch = (uint16_t)sl_dpdk_conn_table_random(dpdk);
 }
 
-static void set_options(struct sl_dpdk *dpdk, const struct sl_transport_options *options)
+static void set_ports(struct sl_dpdk *dpdk)
 {
     const struct sl_dpdk_port_info *info = &dpdk->netifs[0].info;
-    dpdk->settings.connections_max =
-        options->connections_max != 0 ? options->connections_max : SL_LIMIT_CONNECTIONS;
-    dpdk->settings.peer_timeout_ms =
-        options->peer_timeout_ms != 0 ? options->peer_timeout_ms : SL_DPDK_PEER_TIMEOUT_MS;
     dpdk->settings.port_base = info->port_base;
     dpdk->settings.port = (uint16_t)(info->port_base + info->queues.index);
     dpdk->idle.ns = SL_DPDK_IDLE_NS_MIN;
@@ -227,7 +223,7 @@ static int dpdk_open(struct sl_reactor *reactor, const struct sl_transport_optio
     if (dpdk == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    dpdk->base.reactor = reactor;
+    sl_transport_init(&dpdk->base, reactor, options);
     sl_list_init(&dpdk->conns);
     sl_list_init(&dpdk->dirty);
     sl_list_init(&dpdk->ready);
@@ -239,7 +235,7 @@ static int dpdk_open(struct sl_reactor *reactor, const struct sl_transport_optio
         dpdk_unmake(dpdk);
         return err;
     }
-    set_options(dpdk, options);
+    set_ports(dpdk);
     make_secret(dpdk);
     sl_dpdk_grants_init(&dpdk->grants, SL_DPDK_BUDGET_BYTES, SL_DPDK_UNSCHEDULED_BYTES, GRANT_STEP);
     sl_dpdk_liveness_open(dpdk);

@@ -236,7 +236,7 @@ static void turn_away(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
 {
     char text[SL_LIMIT_ENDPOINT_BYTES], words[WORDS_BYTES + 1];
     (void)snprintf(words, sizeof words, "%u connections are open, which is the limit",
-                   dpdk->settings.connections_max);
+                   dpdk->base.connections_max);
     if (sl_transport_may_log(&dpdk->base)) {
         sl_dpdk_route_format(&packet->from, text);
         sl_log_warn("%s refused: %s", text, words);
@@ -253,7 +253,7 @@ static void accept_one(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
         dpdk_listen_refuse(dpdk, netif, packet, asked, SL_ERR_REFUSED, "no process listens there");
         return;
     }
-    if (sl_cell_get(&dpdk->base.cells->connections) >= dpdk->settings.connections_max) {
+    if (sl_transport_is_full(&dpdk->base)) {
         turn_away(dpdk, netif, packet, asked);
         return;
     }

@@ -18,7 +18,8 @@
 static bool dpdk_liveness_is_over(const struct sl_dpdk *dpdk, uint32_t rounds, uint64_t since_ns,
                                   uint64_t now_ns)
 {
-    return rounds > ROUNDS_PER_TIMEOUT && now_ns - since_ns >= sl_dpdk_patience_ns(dpdk);
+    return rounds > ROUNDS_PER_TIMEOUT &&
+           now_ns - since_ns >= sl_transport_patience_ns(&dpdk->base);
 }
 
 static void look_for_liveness(struct sl_dpdk_conn *conn, uint64_t now_ns)
@@ -117,7 +118,7 @@ static void visit(struct sl_dpdk_conn *conn, uint64_t now_ns)
 static void dpdk_liveness_arm(struct sl_dpdk *dpdk)
 {
     sl_reactor_arm(dpdk->base.reactor, &dpdk->sweep,
-                   sl_dpdk_patience_ns(dpdk) / ROUNDS_PER_TIMEOUT);
+                   sl_transport_patience_ns(&dpdk->base) / ROUNDS_PER_TIMEOUT);
 }
 
 /* A visit that ends a connection only marks it, so that the list stays valid. */

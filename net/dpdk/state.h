@@ -25,7 +25,7 @@
 #include "net/dpdk/received_packets.h"
 #include "net/dpdk/sent_packets.h"
 #include "net/dpdk/wire.h"
-#include "net/transport.h"
+#include "net/transport_impl.h"
 #include "reactor/timer.h"
 
 #define SL_DPDK_PORTS             64U
@@ -34,7 +34,6 @@
 #define SL_DPDK_UNSCHEDULED_BYTES 65536U
 #define SL_DPDK_BUDGET_BYTES      (4U << 20)
 #define SL_DPDK_AHEAD_BYTES       (512U << 10) /* grant for queued data of unknown length */
-#define SL_DPDK_PEER_TIMEOUT_MS   10000U
 #define SL_DPDK_IDLE_NS_MIN       (20 * SL_CLOCK_NS_PER_US)
 #define SL_DPDK_BUCKETS           4096U /* 2^n */
 #define SL_DPDK_REGIONS           64U
@@ -46,7 +45,6 @@ struct sl_dpdk_sending;   /* send_queue.h */
 struct sl_dpdk_receiving; /* receive_slots.h */
 
 struct sl_dpdk_settings {
-    uint32_t connections_max, peer_timeout_ms;
     uint16_t port_base;
     uint16_t port; /* port_base plus this reactor's index among the device's reactors */
 };
@@ -219,12 +217,6 @@ static inline struct sl_dpdk_conn *sl_dpdk_conn_alive(struct sl_list_link *link)
 static inline uint64_t sl_dpdk_now_ns(const struct sl_dpdk *dpdk)
 {
     return sl_reactor_now_ns(dpdk->base.reactor);
-}
-
-/* A peer that does not answer for so long is gone. */
-static inline uint64_t sl_dpdk_patience_ns(const struct sl_dpdk *dpdk)
-{
-    return dpdk->settings.peer_timeout_ms * SL_CLOCK_NS_PER_MS;
 }
 
 static inline void sl_dpdk_mark_dirty(struct sl_dpdk_conn *conn)

@@ -53,7 +53,7 @@ static struct time_wait *time_wait_find(struct sl_dpdk *dpdk, uint64_t id)
 
 static uint64_t until_ns(const struct sl_dpdk *dpdk)
 {
-    const uint64_t ns = 2 * sl_dpdk_patience_ns(dpdk);
+    const uint64_t ns = 2 * sl_transport_patience_ns(&dpdk->base);
     return sl_dpdk_now_ns(dpdk) + (ns > LEAST_NS ? ns : LEAST_NS);
 }
 

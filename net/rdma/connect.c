@@ -38,7 +38,7 @@ static int rdma_connect_err_of(int error)
 /* All retransmissions together take no longer than the peer timeout. */
 static void set_ack_timeout(struct sl_rdma_conn *conn)
 {
-    uint64_t each_ns = sl_rdma_patience_ns(conn->rdma) / (RETRIES + 1);
+    uint64_t each_ns = sl_transport_patience_ns(&conn->rdma->base) / (RETRIES + 1);
     uint8_t shift = 1;
     while (shift < ACK_SHIFT_MAX && (1ULL << (shift + 1 + ACK_NS_SHIFT)) <= each_ns) {
         shift++;
@@ -78,7 +78,7 @@ static void rdma_connect_begin(struct sl_rdma_conn *conn)
     set_ack_timeout(conn);
     bool bound = conn->connect.local.ss_family != AF_UNSPEC;
     if (library->resolve_addr(conn->link.id, bound ? (struct sockaddr *)&conn->connect.local : NULL,
-                              (struct sockaddr *)&to, (int)rdma->options.peer_timeout_ms) != 0) {
+                              (struct sockaddr *)&to, (int)rdma->base.peer_timeout_ms) != 0) {
         sl_rdma_conn_end(conn, rdma_connect_err_of(errno));
     }
 }
@@ -88,12 +88,6 @@ int sl_rdma_connect(struct sl_transport *transport, const struct sl_endpoint *en
                     struct sl_conn **out)
 {
     struct sl_rdma *rdma = (struct sl_rdma *)transport;
-    if (rdma->closing) {
-        return SL_ERR_CLOSED;
-    }
-    if (sl_cell_get(&rdma->base.cells->connections) >= rdma->options.connections_max) {
-        return SL_ERR_TOO_LARGE;
-    }
     struct sl_rdma_conn *conn = sl_rdma_conn_new(rdma, events, ctx);
     if (conn == NULL) {
         return SL_ERR_NO_MEMORY;
@@ -111,7 +105,7 @@ int sl_rdma_connect(struct sl_transport *transport, const struct sl_endpoint *en
         sl_rdma_conn_end(conn, err);
         return 0;
     }
-    sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(rdma));
+    sl_rdma_conn_set_timer(conn, sl_transport_patience_ns(&rdma->base));
     rdma_connect_begin(conn);
     return 0;
 }
@@ -120,7 +114,7 @@ bool sl_rdma_connect_visit(struct sl_rdma_conn *conn)
 {
     const bool is_due = conn->link.id == NULL && !sl_timer_armed(&conn->timer);
     if (is_due) {
-        sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(conn->rdma));
+        sl_rdma_conn_set_timer(conn, sl_transport_patience_ns(&conn->rdma->base));
         rdma_connect_begin(conn);
     }
     return is_due;
@@ -131,7 +125,7 @@ bool sl_rdma_connect_visit(struct sl_rdma_conn *conn)
 static void resolved(struct sl_rdma_conn *conn)
 {
     const struct sl_rdma *rdma = conn->rdma;
-    if (rdma->library->resolve_route(conn->link.id, (int)rdma->options.peer_timeout_ms) != 0) {
+    if (rdma->library->resolve_route(conn->link.id, (int)rdma->base.peer_timeout_ms) != 0) {
         sl_rdma_conn_end(conn, rdma_connect_err_of(errno));
     }
 }

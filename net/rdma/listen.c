@@ -75,7 +75,7 @@ static void rdma_listen_take(const struct sl_rdma_listener *listener, struct rdm
                              const char *peer, const struct sl_rdma_hello *hello)
 {
     struct sl_rdma *rdma = listener->rdma;
-    if (sl_cell_get(&rdma->base.cells->connections) >= rdma->options.connections_max) {
+    if (sl_transport_is_full(&rdma->base)) {
         rdma_listen_turn_away(rdma, id, peer, SL_RDMA_FULL,
                               "as many connections are open as may be");
         return;
@@ -106,7 +106,7 @@ static void rdma_listen_take(const struct sl_rdma_listener *listener, struct rdm
         sl_rdma_conn_refuse(conn, "it could not be accepted", err);
         return;
     }
-    sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(rdma));
+    sl_rdma_conn_set_timer(conn, sl_transport_patience_ns(&rdma->base));
 }
 
 /* A request on its way to another transport. */

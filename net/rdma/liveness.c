@@ -38,7 +38,8 @@ static void visit_idle(struct sl_rdma_conn *conn, uint64_t now_ns)
 static void visit_waiting(struct sl_rdma_conn *conn, uint64_t now_ns)
 {
     ping(conn, SL_RDMA_SPARE);
-    if (sl_silence_lasts(&conn->watch.silence, now_ns, sl_rdma_patience_ns(conn->rdma))) {
+    if (sl_silence_lasts(&conn->watch.silence, now_ns,
+                         sl_transport_patience_ns(&conn->rdma->base))) {
         sl_rdma_conn_refuse(conn, "it takes nothing and does not answer", SL_ERR_DEADLINE);
     }
 }

@@ -172,7 +172,7 @@ static void wait_for_memory(struct sl_rdma_conn *conn)
         send->refusal.since_ns = now_ns;
     }
     send->refusal.round = rdma->retry.count;
-    if (now_ns - send->refusal.since_ns < sl_rdma_patience_ns(rdma)) {
+    if (now_ns - send->refusal.since_ns < sl_transport_patience_ns(&rdma->base)) {
         send->wait_buffer = true;
         sl_rdma_wake_retry(rdma);
         return;
@@ -181,7 +181,7 @@ static void wait_for_memory(struct sl_rdma_conn *conn)
         &rdma->base,
         "%s: closed, since for %u ms memory for what is sent could not be registered: "
         "raise the limit of locked memory (ulimit -l), see starling-ps doctor",
-        conn->base.peer, rdma->options.peer_timeout_ms);
+        conn->base.peer, rdma->base.peer_timeout_ms);
     sl_rdma_conn_end(conn, SL_ERR_NO_MEMORY);
 }
 

@@ -74,10 +74,6 @@ static int find_library(const struct sl_transport_options *options,
 static void set_options(struct sl_rdma *rdma, const struct sl_transport_options *options)
 {
     rdma->options = (struct sl_rdma_options){
-        .connections_max =
-            options->connections_max != 0 ? options->connections_max : SL_LIMIT_CONNECTIONS,
-        .peer_timeout_ms =
-            options->peer_timeout_ms != 0 ? options->peer_timeout_ms : SL_RDMA_PEER_TIMEOUT_MS,
         .buffers_max = options->buffer_count != 0 ? options->buffer_count : SL_RDMA_BUFFERS,
         .has_gid_index = options->has_rdma_gid_index,
         .gid_index = options->rdma_gid_index,
@@ -105,7 +101,7 @@ static int rdma_open(struct sl_reactor *reactor, const struct sl_transport_optio
     if (rdma == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    rdma->base.reactor = reactor;
+    sl_transport_init(&rdma->base, reactor, options);
     rdma->library = library;
     set_options(rdma, options);
     rdma->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -134,7 +130,6 @@ static int rdma_open(struct sl_reactor *reactor, const struct sl_transport_optio
 static void rdma_close(struct sl_transport **transport)
 {
     struct sl_rdma *rdma = (struct sl_rdma *)*transport;
-    rdma->closing = true;
     sl_rdma_listen_close(rdma);
     sl_rdma_conn_cancel_all(rdma);
     sl_rdma_liveness_close(rdma);

@@ -118,7 +118,7 @@ static void on_pinned(struct sl_offload_job *job)
     struct sl_rdma *rdma = region->rdma;
     rdma->rma_memory->jobs--;
     region->is_busy = false;
-    if (rdma->closing) {
+    if (rdma->base.is_closing) {
         return; /* sl_rdma_rma_memory_close frees it */
     }
     if (region->is_removed) {
@@ -215,7 +215,7 @@ static void on_unpinned(struct sl_offload_job *job)
     rdma->rma_memory->jobs--;
     dereg(region); /* if there was no thread */
     free(region);
-    if (!rdma->closing) {
+    if (!rdma->base.is_closing) {
         sl_transport_rma_report_removed(&rdma->base, key, 0);
     }
 }

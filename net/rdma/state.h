@@ -9,7 +9,7 @@
 #include "net/rdma/library.h"
 #include "net/rdma/nic.h"
 #include "net/rdma/packet.h"
-#include "net/transport.h"
+#include "net/transport_impl.h"
 #include "reactor/ring.h"
 #include "reactor/timer.h"
 
@@ -24,8 +24,7 @@
 #define SL_RDMA_LONG_BYTES      6144U  /* shorter replies do not use reply buffers */
 #define SL_RDMA_REPLY_BUFFERS   512U   /* requests of one connection with a reply buffer */
 #define SL_RDMA_CHUNK_BYTES     (4U << 20) /* unit of registration with the device */
-#define SL_RDMA_PEER_TIMEOUT_MS 10000U
-#define SL_RDMA_BUFFERS         4096U /* blocks of each kind on a NIC; default of the option */
+#define SL_RDMA_BUFFERS         4096U      /* blocks of each kind on a NIC; default of the option */
 #define SL_RDMA_REGIONS         512U
 #define SL_RDMA_BUCKETS         1024U /* a power of two */
 
@@ -41,7 +40,7 @@ struct sl_rdma_options {
     bool has_gid_index;
     uint32_t gid_index;
     uint32_t number; /* peers name it in `target` */
-    uint32_t connections_max, peer_timeout_ms, buffers_max;
+    uint32_t buffers_max;
 };
 
 /* Memory that the layers above registered. */
@@ -66,8 +65,7 @@ struct sl_rdma {
     struct sl_rdma_options options;
     const struct sl_rdma_library *library;
     struct sl_ring_watch watch; /* of epoll_fd */
-    int epoll_fd; /* the event channel; the completion channel and the device of each NIC */
-    bool closing;
+    int epoll_fd;  /* the event channel; the completion channel and the device of each NIC */
     bool cm_ready; /* the event channel may hold an event */
     bool awake;    /* a connection was marked ready since the last poll */
     struct rdma_event_channel *cm;
@@ -200,12 +198,6 @@ static inline void sl_rdma_mark_ready(struct sl_rdma_conn *conn)
 {
     sl_rdma_mark_waiting(conn);
     conn->rdma->awake = true;
-}
-
-/* A peer that does not answer for so long is gone. */
-static inline uint64_t sl_rdma_patience_ns(const struct sl_rdma *rdma)
-{
-    return rdma->options.peer_timeout_ms * SL_CLOCK_NS_PER_MS;
 }
 
 #endif

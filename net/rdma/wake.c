@@ -21,7 +21,7 @@ void sl_rdma_wake_sweep(struct sl_rdma *rdma)
 {
     if (!sl_timer_armed(&rdma->sweep.timer)) {
         sl_reactor_arm(rdma->base.reactor, &rdma->sweep.timer,
-                       sl_rdma_patience_ns(rdma) / SL_LIVENESS_ROUNDS);
+                       sl_transport_patience_ns(&rdma->base) / SL_LIVENESS_ROUNDS);
     }
 }
 

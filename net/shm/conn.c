@@ -116,12 +116,6 @@ int sl_shm_conn_connect(struct sl_transport *transport, const struct sl_endpoint
                         struct sl_conn **out)
 {
     struct sl_shm *shm = (struct sl_shm *)transport;
-    if (shm->closing) {
-        return SL_ERR_CLOSED;
-    }
-    if (sl_cell_get(&shm->base.cells->connections) >= shm->connections_max) {
-        return SL_ERR_TOO_LARGE;
-    }
     int fd;
     int err = sl_unix_socket_open(&fd);
     if (err != 0) {

@@ -63,7 +63,7 @@ static void take(struct sl_shm_listener *listener, int fd)
         turn_away(shm, fd, pid, "it is another user's");
         return;
     }
-    if (sl_cell_get(&shm->base.cells->connections) >= shm->connections_max) {
+    if (sl_transport_is_full(&shm->base)) {
         turn_away(shm, fd, pid, "as many connections are open as may be");
         return;
     }

@@ -4,19 +4,6 @@
 #include "net/shm/send.h"
 #include "net/shm/socket.h"
 
-#define HANDSHAKE_NS_MAX (10 * SL_CLOCK_NS_PER_S)
-
-static uint64_t shm_liveness_timeout_ns(const struct sl_shm *shm)
-{
-    return shm->peer_timeout_ms * SL_CLOCK_NS_PER_MS;
-}
-
-static uint64_t shm_liveness_handshake_ns(const struct sl_shm *shm)
-{
-    return shm_liveness_timeout_ns(shm) < HANDSHAKE_NS_MAX ? shm_liveness_timeout_ns(shm)
-                                                           : HANDSHAKE_NS_MAX;
-}
-
 /* A peer that consumes nothing may wait for memory for long, but then its reactor runs and answers
  * PING. */
 static void visit_live(struct sl_shm_conn *conn, uint64_t now_ns)
@@ -36,7 +23,8 @@ static void visit_live(struct sl_shm_conn *conn, uint64_t now_ns)
     if (send->consumed != send->number || is_asking) {
         (void)sl_shm_ctrl_msg_send(conn, (struct sl_shm_ctrl_msg){.kind = SL_SHM_CTRL_MSG_PING},
                                    -1);
-        if (sl_silence_lasts(&conn->watch.silence, now_ns, shm_liveness_timeout_ns(conn->shm))) {
+        if (sl_silence_lasts(&conn->watch.silence, now_ns,
+                             sl_transport_patience_ns(&conn->shm->base))) {
             sl_shm_fail(conn, SL_ERR_DEADLINE, "it takes nothing and does not answer");
         }
     }
@@ -49,13 +37,13 @@ static void shm_liveness_visit(struct sl_list_link *link, uint64_t now_ns)
         visit_live(conn, now_ns);
     } else if (conn->phase <= SL_SHM_HANDSHAKE &&
                sl_silence_lasts(&conn->watch.silence, now_ns,
-                                shm_liveness_handshake_ns(conn->shm))) {
+                                sl_liveness_handshake_ns(&conn->shm->base))) {
         sl_shm_fail(conn, SL_ERR_DEADLINE, "it did not shake hands in time");
     }
 }
 
 void sl_shm_liveness_init(struct sl_shm *shm)
 {
-    sl_liveness_init(&shm->liveness, shm->base.reactor, shm_liveness_handshake_ns(shm),
+    sl_liveness_init(&shm->liveness, shm->base.reactor, sl_liveness_handshake_ns(&shm->base),
                      shm_liveness_visit);
 }

@@ -72,12 +72,8 @@ static int shm_open_transport(struct sl_reactor *reactor,
     if (shm == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    shm->base.reactor = reactor;
+    sl_transport_init(&shm->base, reactor, options);
     shm->ring = ring;
-    shm->connections_max =
-        options->connections_max != 0 ? options->connections_max : SL_LIMIT_CONNECTIONS;
-    shm->peer_timeout_ms =
-        options->peer_timeout_ms != 0 ? options->peer_timeout_ms : SL_SHM_PEER_TIMEOUT_MS;
     uint32_t count = options->buffer_count != 0 ? options->buffer_count : BUFFER_COUNT_DEFAULT;
     uint32_t bytes = options->buffer_bytes != 0 ? options->buffer_bytes : BUFFER_BYTES_DEFAULT;
     int err = sl_shm_staging_init(&shm->staging, count, bytes);
@@ -106,7 +102,6 @@ static int shm_open_transport(struct sl_reactor *reactor,
 static void shm_close_transport(struct sl_transport **transport)
 {
     struct sl_shm *shm = (struct sl_shm *)*transport;
-    shm->closing = true;
     sl_shm_listen_close(shm);
     while (!sl_list_empty(&shm->liveness.conns)) {
         sl_shm_conn_cancel(conn_of(sl_list_first(&shm->liveness.conns)));

@@ -12,20 +12,19 @@
 #include "net/shm/segment.h"
 #include "net/shm/shm.h"
 #include "net/shm/staging.h"
-#include "net/transport.h"
+#include "net/transport_impl.h"
 #include "reactor/ring.h"
 #include "reactor/timer.h"
 
 /* frames of one connection, taken and not reported; a power of two */
-#define SL_SHM_QUEUE           512U
-#define SL_SHM_REGIONS         256U /* per transport, registered; per peer, imported */
-#define SL_SHM_REGION_NAMES    (1U << 30)
-#define SL_SHM_IMPORTED_BYTES  (1ULL << 40) /* from one peer */
-#define SL_SHM_BY_REF_BYTES    1024U        /* payload parts from this size on may stay in place */
-#define SL_SHM_COPY_BYTES      (256U << 10) /* into sinks, per connection and turn */
+#define SL_SHM_QUEUE          512U
+#define SL_SHM_REGIONS        256U /* per transport, registered; per peer, imported */
+#define SL_SHM_REGION_NAMES   (1U << 30)
+#define SL_SHM_IMPORTED_BYTES (1ULL << 40) /* from one peer */
+#define SL_SHM_BY_REF_BYTES   1024U        /* payload parts from this size on may stay in place */
+#define SL_SHM_COPY_BYTES     (256U << 10) /* into sinks, per connection and turn */
 /* part of an arena that is reused while it is in the cache */
-#define SL_SHM_ARENA_WARM      (256U << 10)
-#define SL_SHM_PEER_TIMEOUT_MS 10000U
+#define SL_SHM_ARENA_WARM     (256U << 10)
 
 /* Memory registered with the transport. Name = index + SL_SHM_REGIONS x generation: control
  * messages and frames travel separately, so a peer that has not read a withdrawal must not mistake
@@ -55,9 +54,8 @@ struct sl_shm_rma;           /* rma.c */
 struct sl_shm {
     struct sl_transport base;
     struct sl_ring *ring;
-    struct sl_ring_watch watch; /* of epoll_fd */
-    int epoll_fd;               /* all sockets */
-    bool closing;
+    struct sl_ring_watch watch;  /* of epoll_fd */
+    int epoll_fd;                /* all sockets */
     bool armed;                  /* peers see this side as sleeping */
     struct sl_liveness liveness; /* has all connections, until their `closed` */
     struct sl_list_link *next;   /* of these: the next poll starts there */
@@ -71,8 +69,6 @@ struct sl_shm {
     struct sl_list rma_regions,
         rma_due; /* rma.c: regions of one-sided operations; to be reported */
     uint32_t rma_region_count;
-    uint32_t connections_max;
-    uint32_t peer_timeout_ms;
 };
 
 /* A message delivered in the peer's memory; its token. */

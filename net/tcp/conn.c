@@ -73,7 +73,7 @@ static struct sl_tcp_conn *tcp_conn_allocate(void)
 static void tcp_conn_link_to(struct sl_tcp *tcp, struct sl_tcp_conn *conn)
 {
     conn->tcp = tcp;
-    conn->watch.patience_ms = tcp->peer_timeout_ms;
+    conn->watch.patience_ms = tcp->base.peer_timeout_ms;
     sl_silence_restart(&conn->watch.silence, sl_reactor_now_ns(tcp->base.reactor));
     sl_liveness_add(&tcp->liveness, &conn->alive);
     sl_cell_add(&tcp->base.cells->connections, 1);
@@ -264,12 +264,6 @@ int sl_tcp_conn_connect(struct sl_transport *transport, const struct sl_endpoint
                         struct sl_conn **out)
 {
     struct sl_tcp *tcp = (struct sl_tcp *)transport;
-    if (tcp->closing) {
-        return SL_ERR_CLOSED;
-    }
-    if (sl_cell_get(&tcp->base.cells->connections) >= tcp->connections_max) {
-        return SL_ERR_TOO_LARGE;
-    }
     struct sockaddr_storage address;
     socklen_t address_bytes;
     int fd;
@@ -533,7 +527,7 @@ static int stream_end_err(const struct sl_tcp_conn *conn)
         return SL_ERR_CLOSED;
     }
     if (sl_tcp_socket_progress(conn->fd, &progress) && progress.over &&
-        progress.since_ack_ms >= conn->tcp->peer_timeout_ms) {
+        progress.since_ack_ms >= conn->tcp->base.peer_timeout_ms) {
         return SL_ERR_DEADLINE;
     }
     return conn->tls != NULL ? SL_ERR_IO : SL_ERR_CLOSED;

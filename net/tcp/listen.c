@@ -49,15 +49,15 @@ static void take(struct sl_tcp_listener *listener, int fd)
     if (fd < 0) {
         return;
     }
-    if (tcp->closing || sl_tcp_socket_name(fd, true, &peer) != 0) {
+    if (tcp->base.is_closing || sl_tcp_socket_name(fd, true, &peer) != 0) {
         close(fd); /* the peer is gone already */
         return;
     }
     char text[SL_LIMIT_ENDPOINT_BYTES];
     sl_endpoint_format(&peer, text, sizeof text);
-    if (sl_cell_get(&tcp->base.cells->connections) >= tcp->connections_max) {
+    if (sl_transport_is_full(&tcp->base)) {
         sl_transport_warn(&tcp->base, "%s refused: %u connections are open, which is the limit",
-                          text, tcp->connections_max);
+                          text, tcp->base.connections_max);
         close(fd);
         return;
     }
@@ -96,7 +96,7 @@ static void on_accept(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
     if (result >= 0) {
         take(listener, result);
     }
-    if (listener->in_flight || listener->tcp->closing) {
+    if (listener->in_flight || listener->tcp->base.is_closing) {
         return;
     }
     if (result < 0) {

@@ -4,20 +4,8 @@
 #include "net/tcp/receive.h"
 #include "net/tcp/socket.h"
 
-#define HANDSHAKE_NS_MAX (10 * SL_CLOCK_NS_PER_S)
 /* Linux does not answer the same probe sooner (tcp_invalid_ratelimit) */
-#define SAME_ANSWER_MS   500
-
-static uint64_t tcp_liveness_timeout_ns(const struct sl_tcp *tcp)
-{
-    return tcp->peer_timeout_ms * SL_CLOCK_NS_PER_MS;
-}
-
-static uint64_t tcp_liveness_handshake_ns(const struct sl_tcp *tcp)
-{
-    return tcp_liveness_timeout_ns(tcp) < HANDSHAKE_NS_MAX ? tcp_liveness_timeout_ns(tcp)
-                                                           : HANDSHAKE_NS_MAX;
-}
+#define SAME_ANSWER_MS 500
 
 /* Counts bytes in the kernel as progress, since a large receive may be in flight. */
 static void watch_frame(struct sl_tcp_conn *conn, const struct sl_tcp_progress *progress,
@@ -27,7 +15,8 @@ static void watch_frame(struct sl_tcp_conn *conn, const struct sl_tcp_progress *
     if (!sl_tcp_receive_owed(conn) || progress->received != watch->received) {
         watch->received = progress->received;
         sl_silence_restart(&watch->silence, now_ns);
-    } else if (sl_silence_lasts(&watch->silence, now_ns, tcp_liveness_timeout_ns(conn->tcp))) {
+    } else if (sl_silence_lasts(&watch->silence, now_ns,
+                                sl_transport_patience_ns(conn->base.transport))) {
         sl_conn_fail(&conn->base, SL_ERR_DEADLINE, "it began a frame and did not go on in time");
     }
 }
@@ -38,7 +27,7 @@ static void watch_window(struct sl_tcp_conn *conn, const struct sl_tcp_progress 
                          uint64_t now_ns)
 {
     struct sl_tcp_watch *watch = &conn->watch;
-    uint32_t timeout_ms = conn->tcp->peer_timeout_ms;
+    uint32_t timeout_ms = conn->base.transport->peer_timeout_ms;
     uint64_t patience_ms = timeout_ms;
     if (!progress->window_closed || progress->acked != watch->acked ||
         watch->window_since_ns == 0) {
@@ -81,9 +70,9 @@ static void visit_open(struct sl_tcp_conn *conn, uint64_t now_ns)
 
 static void visit_connecting(struct sl_tcp_conn *conn, uint64_t now_ns)
 {
-    const struct sl_tcp *tcp = conn->tcp;
+    const struct sl_transport *base = conn->base.transport;
     const uint64_t limit_ns =
-        conn->connecting ? tcp_liveness_timeout_ns(tcp) : tcp_liveness_handshake_ns(tcp);
+        conn->connecting ? sl_transport_patience_ns(base) : sl_liveness_handshake_ns(base);
     if (sl_silence_lasts(&conn->watch.silence, now_ns, limit_ns)) {
         sl_conn_fail(&conn->base, SL_ERR_DEADLINE,
                      conn->connecting ? "it was asked to connect and did not go on in time"
@@ -108,7 +97,7 @@ static void tcp_liveness_visit(struct sl_list_link *link, uint64_t now_ns)
 void sl_tcp_liveness_init(struct sl_tcp *tcp)
 {
     sl_liveness_init(&tcp->liveness, tcp->base.reactor,
-                     tcp->tls != NULL ? tcp_liveness_handshake_ns(tcp)
-                                      : tcp_liveness_timeout_ns(tcp),
+                     tcp->tls != NULL ? sl_liveness_handshake_ns(&tcp->base)
+                                      : sl_transport_patience_ns(&tcp->base),
                      tcp_liveness_visit);
 }

@@ -38,13 +38,13 @@ void sl_tcp_socket_set_patience(int fd, uint32_t timeout_ms)
  * seconds. */
 void sl_tcp_socket_tune(const struct sl_tcp *tcp, int fd)
 {
-    int quarter_s = (int)(tcp->peer_timeout_ms / 4000);
+    int quarter_s = (int)(tcp->base.peer_timeout_ms / 4000);
     (void)set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     (void)set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
     (void)set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, quarter_s > 0 ? 2 * quarter_s : 1);
     (void)set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, quarter_s > 0 ? quarter_s : 1);
     (void)set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_COUNT);
-    sl_tcp_socket_set_patience(fd, tcp->peer_timeout_ms);
+    sl_tcp_socket_set_patience(fd, tcp->base.peer_timeout_ms);
 }
 
 bool sl_tcp_socket_progress(int fd, struct sl_tcp_progress *out)

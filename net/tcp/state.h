@@ -10,7 +10,7 @@
 #include "net/base/liveness.h"
 #include "net/tcp/buffers.h"
 #include "net/tcp/tls.h"
-#include "net/transport.h"
+#include "net/transport_impl.h"
 #include "reactor/ring.h"
 #include "reactor/timer.h"
 
@@ -35,9 +35,8 @@
 #define SL_TCP_SLICING_NS            (10 * SL_CLOCK_NS_PER_MS)
 /* received after a long frame, since another one is likely */
 #define SL_TCP_PEEK_BYTES            4096
-#define SL_TCP_CONGESTION_NAME_BYTES 16    /* the kernel's TCP_CA_NAME_MAX */
-#define SL_TCP_SPARES                256   /* closed connections kept for reuse */
-#define SL_TCP_PEER_TIMEOUT_MS       10000 /* default of the options */
+#define SL_TCP_CONGESTION_NAME_BYTES 16  /* the kernel's TCP_CA_NAME_MAX */
+#define SL_TCP_SPARES                256 /* closed connections kept for reuse */
 
 struct sl_tcp_listener;
 
@@ -47,10 +46,7 @@ struct sl_tcp {
     struct sl_tcp_tls_context *tls; /* NULL: no TLS */
     struct sl_tcp_buffers buffers;
     char congestion[SL_TCP_CONGESTION_NAME_BYTES]; /* "": the system's default */
-    uint32_t connections_max;
-    uint32_t peer_timeout_ms;
-    uint32_t ops_in_flight; /* of listeners and connections */
-    bool closing;
+    uint32_t ops_in_flight;                        /* of listeners and connections */
     bool armed; /* since the last poll: the reactor found no work before it */
 
     struct sl_liveness liveness; /* has all connections, until their `closed` */

@@ -62,12 +62,8 @@ static int tcp_open(struct sl_reactor *reactor, const struct sl_transport_option
     if (tcp == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    tcp->base.reactor = reactor;
+    sl_transport_init(&tcp->base, reactor, options);
     tcp->ring = ring;
-    tcp->connections_max =
-        options->connections_max != 0 ? options->connections_max : SL_LIMIT_CONNECTIONS;
-    tcp->peer_timeout_ms =
-        options->peer_timeout_ms != 0 ? options->peer_timeout_ms : SL_TCP_PEER_TIMEOUT_MS;
     sl_list_init(&tcp->sending);
     sl_list_init(&tcp->pending);
     sl_list_init(&tcp->wait_memory);
@@ -105,7 +101,6 @@ static uint32_t finish_ended(struct sl_tcp *tcp, uint32_t budget)
 static void tcp_close(struct sl_transport **transport)
 {
     struct sl_tcp *tcp = (struct sl_tcp *)*transport;
-    tcp->closing = true;
     sl_tcp_listen_stop(tcp);
     sl_liveness_fini(&tcp->liveness);
     SL_LIST_FOREACH (link, &tcp->liveness.conns) {

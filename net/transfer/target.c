@@ -12,6 +12,7 @@
 #include "net/transfer/inbox.h"
 #include "net/transfer/memory.h"
 #include "net/transfer/own_segment_info.h"
+#include "net/transport_impl.h"
 #include "net/transport_rma.h"
 
 /* A peer that takes none of its frames for so long, or up to twice as long, is closed: they occupy

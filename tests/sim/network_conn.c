@@ -105,7 +105,7 @@ static void try_connect(struct sl_sim_conn *conn)
     } else if (silent) {
         conn->settle_ns = network->now_ns + RETRY_NS;
     } else if (host->dead || host->refuses || listener == NULL ||
-               live_conns(listener->transport) >= listener->transport->connections_max ||
+               live_conns(listener->transport) >= listener->transport->base.connections_max ||
                sl_sim_chance(&network->random, network->options.connect_fail_permille)) {
         sl_sim_conn_fail(conn, SL_ERR_REFUSED);
     } else {

@@ -114,7 +114,6 @@ struct sl_sim_transport {
     struct sl_sim_conn *conns, *buried; /* buried: closed, named by messages */
     struct sl_sim_rma_region *regions;
     uint64_t peer_timeout_ns;
-    uint32_t connections_max;
 };
 
 struct sl_sim_network {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/transport_impl.h"
 #include "tests/sim/network_internal.h"
 
 #define PEER_TIMEOUT_MS 10000
@@ -30,10 +31,9 @@ static int sim_open(struct sl_reactor *reactor, const struct sl_transport_option
     uint32_t timeout_ms = options->peer_timeout_ms != 0 ? options->peer_timeout_ms
                           : default_ms != 0             ? default_ms
                                                         : PEER_TIMEOUT_MS;
+    sl_transport_init(&transport->base, reactor, options);
     transport->reactor = reactor;
     transport->peer_timeout_ns = timeout_ms * SL_CLOCK_NS_PER_MS;
-    transport->connections_max =
-        options->connections_max != 0 ? options->connections_max : SL_LIMIT_CONNECTIONS;
     transport->next = transport->host->transports;
     transport->host->transports = transport;
     *out = &transport->base;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "net/transport_impl.h"
 #include "tests/support/loop_message.h"
 
 #define PORT_FIRST 20000
@@ -158,6 +159,7 @@ static int loop_open(struct sl_reactor *reactor, const struct sl_transport_optio
     if (loop == NULL) {
         return SL_ERR_NO_MEMORY;
     }
+    sl_transport_init(&loop->base, reactor, options);
     loop->network = options->medium;
     *out = &loop->base;
     return SL_OK;

@@ -114,9 +114,8 @@ void rdma_fake_init(struct rdma_fake *fake)
     memset(fake, 0, sizeof *fake);
     current = fake;
     make_reactor(fake);
-    fake->rdma.base.reactor = fake->reactor;
+    sl_transport_init(&fake->rdma.base, fake->reactor, &(struct sl_transport_options){0});
     fake->rdma.base.cells = &fake->rdma.base.own_cells;
-    fake->rdma.options.peer_timeout_ms = SL_RDMA_PEER_TIMEOUT_MS;
     sl_list_init(&fake->rdma.dirty);
     sl_list_init(&fake->rdma.ready);
     sl_rdma_liveness_open(&fake->rdma);

@@ -127,8 +127,9 @@ CASE(listen_request__says_why_not)
     struct rdma_fake *fake = &fixture->wire.fake;
     struct sl_rdma_hello hello = {
         .magic = SL_RDMA_MAGIC, .version = SL_RDMA_VERSION, .limit = 8, .reads = 1};
+    fake->rdma.base.connections_max = 0;
     assert_int_equal(ask_to_connect(fixture, &hello), SL_RDMA_FULL);
-    fake->rdma.options.connections_max = 100;
+    fake->rdma.base.connections_max = 100;
     const uint32_t entries = fake->nic.cq_entries;
     fake->nic.caps.resizes = false;
     fake->nic.cq_entries = fake->nic.cq_promised + SL_RDMA_SENDS;
@@ -212,7 +213,7 @@ CASE(listen_request__goes_to_the_transport_that_it_names)
     assert_int_equal(sl_rdma_listen(&other.base, &bound, &nobody, NULL, &same), 0);
     assert_true(sl_endpoint_same(&bound, &same));
     assert_int_equal(sl_rdma_listen(&other.base, &bound, &nobody, NULL, &same), SL_ERR_IN_USE);
-    fake->rdma.options.connections_max = 100;
+    fake->rdma.base.connections_max = 100;
     asking = (struct rdma_cm_id){.verbs = &fake->verbs};
     const struct sl_rdma_cm_event event = {.type = RDMA_CM_EVENT_CONNECT_REQUEST,
                                            .id = &asking,
@@ -349,6 +350,6 @@ CASE(rejected__a_busy_listener_is_asked_again_after_a_pause)
     assert_int_equal(asked_again, 1);
     assert_ptr_equal(conn->link.id, &listening);
     assert_false(sl_rdma_connect_visit(conn));
-    rdma_fake_sleep(fake, SL_RDMA_PEER_TIMEOUT_MS + 1);
+    rdma_fake_sleep(fake, fake->rdma.base.peer_timeout_ms + 1);
     assert_int_equal(conn->end.err, SL_ERR_DEADLINE);
 }

@@ -52,7 +52,7 @@ static void set_up(void)
 
 static void tear_down(void)
 {
-    wire.fake.rdma.closing = true;
+    wire.fake.rdma.base.is_closing = true;
     sl_rdma_rma_memory_close(&wire.fake.rdma);
     rdma_wire_fini(&wire);
 }
@@ -76,7 +76,7 @@ static void pass_turns(void)
 static void sweep(void)
 {
     sl_rdma_wake_sweep(&wire.fake.rdma);
-    rdma_fake_sleep(&wire.fake, SL_RDMA_PEER_TIMEOUT_MS);
+    rdma_fake_sleep(&wire.fake, wire.fake.rdma.base.peer_timeout_ms);
     pass_turns();
 }
 

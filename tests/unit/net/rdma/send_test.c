@@ -418,7 +418,7 @@ CASE(long__without_keys)
     assert_int_equal(fixture->a->sent_count, 2);
     rdma_wire_frame(memory, SL_FRAME_REQUEST, 3, 400000, 3);
     rdma_wire_send(fixture->a, memory, cookie(3));
-    for (uint32_t ms = 0; ms < SL_RDMA_PEER_TIMEOUT_MS; ms += 500) {
+    for (uint32_t ms = 0; ms < fixture->wire.fake.rdma.base.peer_timeout_ms; ms += 500) {
         rdma_wire_settle(&fixture->wire);
         assert_int_equal(fixture->a->conn->phase, SL_RDMA_LIVE);
         rdma_fake_sleep(&fixture->wire.fake, 500);
@@ -441,7 +441,7 @@ CASE(long__waits_for_memory)
         rdma_wire_frame(fixture->memory + 500000, SL_FRAME_REQUEST, 2, 10, 2);
         rdma_wire_send(fixture->a, fixture->memory + 500000, cookie(2));
         rdma_wire_settle(&fixture->wire);
-        rdma_fake_sleep(fake, SL_RDMA_PEER_TIMEOUT_MS - 1000);
+        rdma_fake_sleep(fake, fake->rdma.base.peer_timeout_ms - 1000);
         assert_true(fake->rdma.awake); /* the reactor does not sleep over it */
         rdma_wire_settle(&fixture->wire);
         fake->live_bytes_max = 0;
