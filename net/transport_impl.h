@@ -1,4 +1,5 @@
-/* For implementations of a transport: its limits, and warnings about peers. Owner reactor. */
+/* For implementations of a transport: its limits, warnings about peers, and coalesced frames.
+ * Owner reactor. */
 #ifndef SL_NET_TRANSPORT_IMPL_H
 #define SL_NET_TRANSPORT_IMPL_H
 
@@ -24,5 +25,17 @@ static inline uint64_t sl_transport_patience_ns(const struct sl_transport *trans
 #define sl_transport_warn(transport, ...)                                                          \
     (sl_transport_may_log(transport) ? sl_log_warn(__VA_ARGS__) : (void)0)
 bool sl_transport_may_log(struct sl_transport *transport);
+
+/* Called for a queued frame that is sent, with its cookie and that of the next queued frame. If
+ * they are reported together, the next frame takes the cookie over: returns true, report nothing.
+ */
+static inline bool sl_transport_pass_cookie(void *cookie, void **next)
+{
+    if (*next != SL_TRANSPORT_COALESCED) {
+        return false;
+    }
+    *next = cookie;
+    return true;
+}
 
 #endif

@@ -184,47 +184,25 @@ void sl_dpdk_send_all_came(struct sl_dpdk_conn *conn)
     }
 }
 
-/* The end of the run of coalesced entries at the head if all of it is acknowledged; else the head.
- */
-static uint32_t sent_run(struct sl_dpdk_sending *send)
-{
-    if (send->head == send->done) {
-        return send->head;
-    }
-    uint32_t end = send->head + 1;
-    while (end != send->tail && sl_dpdk_entry_at(send, end)->cookie == SL_TRANSPORT_COALESCED) {
-        if (end == send->done) {
-            return send->head;
-        }
-        end++;
-    }
-    return end;
-}
-
 static bool reports_to(const struct sl_dpdk_conn *conn)
 {
     return (conn->base.state == SL_CONN_OPEN || conn->base.state == SL_CONN_CLOSING) &&
            (conn->phase == SL_DPDK_LIVE || conn->phase == SL_DPDK_DRAINING);
 }
 
-static void take_out(struct sl_dpdk_sending *send, uint32_t end)
-{
-    send->head = end;
-    if (end == send->tail) { /* reuse the same memory, which is in the cache */
-        send->head = send->done = send->tail = 0;
-        send->next = (struct sl_dpdk_place){0};
-    }
-}
-
 /* The upcalls may queue more frames, and may disconnect. */
 void sl_dpdk_send_report(struct sl_dpdk_conn *conn)
 {
     struct sl_dpdk_sending *send = conn->send;
-    uint32_t end;
     send_queue_advance(send);
-    while (reports_to(conn) && (end = sent_run(send)) != send->head) {
-        void *cookie = sl_dpdk_entry_at(send, send->head)->cookie;
-        take_out(send, end);
+    while (reports_to(conn) && send->head != send->done) {
+        void *cookie = sl_dpdk_entry_at(send, send->head++)->cookie;
+        if (send->head == send->tail) { /* reuse the same memory, which is in the cache */
+            send->head = send->done = send->tail = 0;
+            send->next = (struct sl_dpdk_place){0};
+        } else if (sl_transport_pass_cookie(cookie, &sl_dpdk_entry_at(send, send->head)->cookie)) {
+            continue;
+        }
         sl_conn_report_sent(&conn->base, cookie);
     }
     if (send->wants_room && conn->phase == SL_DPDK_LIVE && conn->base.state == SL_CONN_OPEN &&

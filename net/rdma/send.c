@@ -70,53 +70,30 @@ uint32_t sl_rdma_send_burst(struct sl_conn *base, const struct sl_transport_fram
 
 /* Sent frames */
 
-static bool is_sent(struct sl_rdma_conn *conn, uint32_t index)
+static bool head_is_sent(const struct sl_rdma_conn *conn)
 {
-    const struct sl_rdma_entry *entry = sl_rdma_entry_at(conn->send, index);
-    return index != conn->send->next &&
+    const struct sl_rdma_entry *entry = sl_rdma_entry_at(conn->send, conn->send->head);
+    return conn->send->head != conn->send->next &&
            (!entry->waits_device ||
             (int32_t)(conn->link.sends_completed - entry->device_due) >= 0) &&
            (!entry->waits_peer || (int32_t)(conn->credit.longs_done - entry->peer_due) >= 0);
-}
-
-/* End of the run at the head if all of it is sent; else the head. */
-static uint32_t rdma_send_sent_run(struct sl_rdma_conn *conn)
-{
-    struct sl_rdma_send *send = conn->send;
-    if (send->head == send->next || !is_sent(conn, send->head)) {
-        return send->head;
-    }
-    uint32_t end = send->head + 1;
-    while (end != send->tail &&
-           sl_rdma_entry_at(send, end)->frame.cookie == SL_TRANSPORT_COALESCED) {
-        if (!is_sent(conn, end)) {
-            return send->head;
-        }
-        end++;
-    }
-    return end;
-}
-
-static void take_out(struct sl_rdma_conn *conn, uint32_t end)
-{
-    struct sl_rdma_send *send = conn->send;
-    while (send->head != end) {
-        sl_rdma_long_drop(sl_rdma_entry_at(send, send->head++));
-    }
-    if (send->head == send->tail) {
-        send->head = send->next = send->tail = 0; /* reuse warm memory */
-    }
 }
 
 /* The upcall may queue frames, or disconnect. */
 static void report_sent(struct sl_rdma_conn *conn)
 {
     struct sl_rdma_send *send = conn->send;
-    uint32_t end;
     while ((conn->base.state == SL_CONN_OPEN || conn->base.state == SL_CONN_CLOSING) &&
-           conn->phase != SL_RDMA_ENDED && (end = rdma_send_sent_run(conn)) != send->head) {
-        void *cookie = sl_rdma_entry_at(send, send->head)->frame.cookie;
-        take_out(conn, end);
+           conn->phase != SL_RDMA_ENDED && head_is_sent(conn)) {
+        struct sl_rdma_entry *entry = sl_rdma_entry_at(send, send->head++);
+        void *cookie = entry->frame.cookie;
+        sl_rdma_long_drop(entry);
+        if (send->head == send->tail) {
+            send->head = send->next = send->tail = 0; /* reuse warm memory */
+        } else if (sl_transport_pass_cookie(cookie,
+                                            &sl_rdma_entry_at(send, send->head)->frame.cookie)) {
+            continue;
+        }
         sl_conn_report_sent(&conn->base, cookie);
     }
 }
@@ -137,7 +114,7 @@ void sl_rdma_send_report(struct sl_rdma_conn *conn)
 
 static bool has_reports(struct sl_rdma_conn *conn)
 {
-    return rdma_send_sent_run(conn) != conn->send->head || sl_rdma_rma_has_reports(conn);
+    return head_is_sent(conn) || sl_rdma_rma_has_reports(conn);
 }
 
 void sl_rdma_send_completed(struct sl_rdma_conn *conn, uint32_t number)

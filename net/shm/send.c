@@ -223,41 +223,27 @@ uint32_t sl_shm_send_burst(struct sl_conn *base, const struct sl_transport_frame
 
 /* Sent frames */
 
-static bool is_sent(struct sl_shm_send *send, uint32_t index)
+static bool head_is_sent(struct sl_shm_send *send)
 {
-    const struct sl_shm_entry *entry = shm_send_entry_at(send, index);
-    return index != send->next && (!entry->by_ref || (int32_t)(send->consumed - entry->due) >= 0);
-}
-
-/* Returns the end of the run at the head of the queue if all of it is sent; else the head. */
-static uint32_t sent_run(struct sl_shm_send *send)
-{
-    if (send->head == send->next || !is_sent(send, send->head)) {
-        return send->head;
-    }
-    uint32_t end = send->head + 1;
-    while (end != send->tail &&
-           shm_send_entry_at(send, end)->frame.cookie == SL_TRANSPORT_COALESCED) {
-        if (!is_sent(send, end)) {
-            return send->head;
-        }
-        end++;
-    }
-    return end;
+    const struct sl_shm_entry *entry = shm_send_entry_at(send, send->head);
+    return send->head != send->next &&
+           (!entry->by_ref || (int32_t)(send->consumed - entry->due) >= 0);
 }
 
 /* The upcall may queue frames, or disconnect. */
-static uint32_t report(struct sl_shm_conn *conn)
+static uint32_t shm_send_report(struct sl_shm_conn *conn)
 {
     struct sl_shm_send *send = &conn->send;
-    uint32_t reported = 0, end;
-    while (conn->phase != SL_SHM_ENDED && (end = sent_run(send)) != send->head) {
-        void *cookie = shm_send_entry_at(send, send->head)->frame.cookie;
-        sl_cell_add(&conn->shm->base.cells->frames_sent, end - send->head);
-        reported += end - send->head;
-        send->head = end;
-        sl_conn_report_sent(&conn->base, cookie);
+    uint32_t reported = 0;
+    while (conn->phase != SL_SHM_ENDED && head_is_sent(send)) {
+        void *cookie = shm_send_entry_at(send, send->head++)->frame.cookie;
+        reported++;
+        if (send->head == send->tail ||
+            !sl_transport_pass_cookie(cookie, &shm_send_entry_at(send, send->head)->frame.cookie)) {
+            sl_conn_report_sent(&conn->base, cookie);
+        }
     }
+    sl_cell_add(&conn->shm->base.cells->frames_sent, reported);
     return reported;
 }
 
@@ -273,7 +259,7 @@ uint32_t sl_shm_send_run(struct sl_shm_conn *conn)
         send->next++;
         work++;
     }
-    work += report(conn);
+    work += shm_send_report(conn);
     if (send->wants_room && conn->base.state == SL_CONN_OPEN &&
         send->tail - send->head < SL_SHM_QUEUE) {
         send->wants_room = false;
