@@ -70,15 +70,12 @@ void sl_wire_device_set_down(struct sl_wire_device *device, bool is_down);
 const uint8_t *sl_wire_device_mac(const struct sl_wire_device *device);
 
 /* Sees each packet that is sent (not what is injected), before it arrives; false: it is lost.
- * Called with the switch locked: it may not send, but may call sl_wire_inject_locked. NULL: no tap.
- * Any thread. */
+ * Called with the switch locked: it may not send. NULL: no tap. Any thread. */
 void sl_wire_set_tap(struct sl_wire *wire,
                      bool (*tap)(void *ctx, const uint8_t *bytes, uint32_t length), void *ctx);
 
 /* A packet from nowhere, as if it had left by that queue. Any thread. */
 void sl_wire_inject(struct sl_wire *wire, const uint8_t *bytes, uint32_t length, uint16_t queue);
-void sl_wire_inject_locked(struct sl_wire *wire, const uint8_t *bytes, uint32_t length,
-                           uint16_t queue);
 
 /* When the first of the packets on their way arrives; SL_CLOCK_NEVER: none is. Any thread. */
 uint64_t sl_wire_next_ns(struct sl_wire *wire);

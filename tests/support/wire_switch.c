@@ -254,12 +254,6 @@ void sl_wire_set_tap(struct sl_wire *wire,
     pthread_mutex_unlock(&wire->lock);
 }
 
-void sl_wire_inject_locked(struct sl_wire *wire, const uint8_t *bytes, uint32_t length,
-                           uint16_t queue)
-{
-    inject(wire, bytes, length, queue);
-}
-
 void sl_wire_inject(struct sl_wire *wire, const uint8_t *bytes, uint32_t length, uint16_t queue)
 {
     pthread_mutex_lock(&wire->lock);

@@ -10,26 +10,20 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "net/dpdk/dpdk.h"
+#include "tests/support/fault_port.h"
 #include "tests/support/stepped_pair.h"
 #include "tests/support/unit.h"
 #include "tests/support/wire_port.h"
 
 #define PATTERN_BYTES (SL_LIMIT_FRAME_PAYLOAD_BYTES + 65536U)
 #define HELD_MAX      64U
-#define DELAYED_MAX   8U
 #define RUN_FRAMES    20U
 
-/* What goes wrong, of 1000 packets. */
-struct faults {
-    uint32_t lost, doubled, delayed, corrupted;
+struct way {
+    const char *faults;                /* what goes wrong: fault_port.h */
     uint16_t frame_bytes_max, packets; /* that a port lends */
     bool checksums, gathers;
     uint64_t delay_ns;
-};
-
-struct packet {
-    uint32_t length, wait; /* packets that pass it before it goes on; 0: none is here */
-    uint8_t bytes[9600];
 };
 
 /* Frames that are one send, until it is `sent`. */
@@ -56,9 +50,8 @@ struct node {
 static struct net {
     struct sl_stepped_pair pair;
     struct sl_wire *wire;
-    struct faults faults;
+    struct way way;
     uint64_t seed;
-    struct packet delayed[DELAYED_MAX];
     struct node nodes[2];
 } net;
 
@@ -67,71 +60,6 @@ static uint8_t *pattern;
 static uint32_t random_below(uint64_t *seed, uint32_t bound)
 {
     return (uint32_t)(sl_hash_random(seed) % bound);
-}
-
-/* ---- The network ------------------------------------------------------------------------------
- */
-
-static void inject(const uint8_t *bytes, uint32_t length)
-{
-    sl_wire_inject_locked(net.wire, bytes, length, 0);
-}
-
-static void let_delayed_pass(void)
-{
-    for (uint32_t i = 0; i < DELAYED_MAX; i++) {
-        struct packet *packet = &net.delayed[i];
-        if (packet->wait > 0 && --packet->wait == 0) {
-            inject(packet->bytes, packet->length);
-        }
-    }
-}
-
-static bool delay(const uint8_t *bytes, uint32_t length)
-{
-    struct packet *packet = &net.delayed[random_below(&net.seed, DELAYED_MAX)];
-    if (packet->wait > 0) {
-        return false;
-    }
-    packet->wait = 1 + random_below(&net.seed, 12);
-    packet->length = length;
-    memcpy(packet->bytes, bytes, length);
-    return true;
-}
-
-static void corrupt(const uint8_t *bytes, uint32_t length)
-{
-    uint8_t copy[9600];
-    memcpy(copy, bytes, length);
-    /* Beyond the addresses: what goes to somebody else is lost, as in any network. */
-    uint32_t at = 34 + random_below(&net.seed, length - 34);
-    copy[at] = (uint8_t)(copy[at] ^ 1U << random_below(&net.seed, 8));
-    inject(copy, length);
-}
-
-static bool tap(void *ctx, const uint8_t *bytes, uint32_t length)
-{
-    const struct faults *faults = &net.faults;
-    uint32_t dice = random_below(&net.seed, 1000);
-    let_delayed_pass();
-    if (dice < faults->lost) {
-        return false;
-    }
-    dice -= faults->lost;
-    if (dice < faults->doubled) {
-        inject(bytes, length);
-        return true;
-    }
-    dice -= faults->doubled;
-    if (dice < faults->delayed) {
-        return !delay(bytes, length);
-    }
-    dice -= faults->delayed;
-    if (dice < faults->corrupted) {
-        corrupt(bytes, length);
-        return false;
-    }
-    return true;
 }
 
 /* ---- Frames -----------------------------------------------------------------------------------
@@ -224,7 +152,7 @@ static void send_one(struct node *node)
     batch->is_joined = joins;
     encode(batch->head, node->made, bytes);
     memcpy(batch->head + SL_FRAME_HEADER_BYTES, content_of(node->made), bytes - payload);
-    if (payload > 0 && net.faults.gathers) {
+    if (payload > 0 && net.way.gathers) {
         free(batch->payload);
         batch->is_lent = true;
         batch->payload = (uint8_t *)(uintptr_t)content_of(node->made) + bytes - payload;
@@ -394,10 +322,10 @@ static struct sl_wire_device *add_device(struct sl_wire_host *host, const char *
     struct sl_wire_device_options options = {.address = address,
                                              .port_base = 4000,
                                              .first_reactor = reactor,
-                                             .frame_bytes_max = net.faults.frame_bytes_max,
-                                             .packets = net.faults.packets,
-                                             .tx_checksum = net.faults.checksums,
-                                             .tx_gather = net.faults.gathers};
+                                             .frame_bytes_max = net.way.frame_bytes_max,
+                                             .packets = net.way.packets,
+                                             .tx_checksum = net.way.checksums,
+                                             .tx_gather = net.way.gathers};
     return sl_wire_device_add(host, &options);
 }
 
@@ -419,25 +347,33 @@ static uint32_t frames_of_environment(uint32_t frames)
     return text != NULL ? (uint32_t)strtoul(text, NULL, 10) : frames;
 }
 
-static void run(uint64_t seed, const struct faults *faults, uint32_t frames)
+static void run(uint64_t seed, const struct way *way, uint32_t frames)
 {
+    struct sl_dpdk_faults faults;
+    struct sl_dpdk_fault_medium faulty[2];
+    struct sl_dpdk_medium media[2];
     memset(&net, 0, sizeof net);
-    net.faults = *faults;
+    net.way = *way;
     net.seed = seed;
     net.wire = sl_wire_create(
-        &(struct sl_wire_options){.clock = &net.pair.clock, .delay_ns = faults->delay_ns});
+        &(struct sl_wire_options){.clock = &net.pair.clock, .delay_ns = way->delay_ns});
+    assert_int_equal(sl_dpdk_faults_parse(way->faults, &faults, NULL), 0);
+    faults.seed = seed;
     struct sl_wire_host *hosts[] = {sl_wire_host_add(net.wire), sl_wire_host_add(net.wire)};
     struct sl_wire_device *devices[] = {add_device(hosts[0], "10.0.0.1", 0),
                                         add_device(hosts[1], "10.0.0.2", 1)};
-    sl_stepped_pair_init(&net.pair, &sl_dpdk_ops, sl_wire_host_medium(hosts[0]),
-                         sl_wire_host_medium(hosts[1]));
+    for (uint32_t i = 0; i < 2; i++) {
+        faulty[i] = (struct sl_dpdk_fault_medium){.inner = *sl_wire_host_medium(hosts[i]),
+                                                  .faults = faults};
+        media[i] = (struct sl_dpdk_medium){.ops = &sl_dpdk_fault_ports, .ctx = &faulty[i]};
+    }
+    sl_stepped_pair_init(&net.pair, &sl_dpdk_ops, &media[0], &media[1]);
     for (uint32_t i = 0; i < 2; i++) {
         net.nodes[i].seed = seed + 1 + i;
         net.nodes[i].frames_max = frames_of_environment(frames);
     }
-    sl_wire_set_tap(net.wire, tap, NULL);
     struct sl_transport *transports[] = {net.pair.a.transport, net.pair.b.transport};
-    for (uint32_t i = 0; i < 2 && faults->gathers; i++) {
+    for (uint32_t i = 0; i < 2 && way->gathers; i++) {
         assert_int_equal(sl_transport_memory_register(transports[i], pattern, PATTERN_BYTES), 0);
     }
     open_connection();
@@ -463,68 +399,65 @@ static void run(uint64_t seed, const struct faults *faults, uint32_t frames)
     sl_wire_destroy(&net.wire);
 }
 
-static void run_seeds(const struct faults *faults, uint32_t count, uint32_t frames)
+static void run_seeds(const struct way *way, uint32_t count, uint32_t frames)
 {
     const char *text = getenv("DPDK_LOSSY_SEED");
     if (text != NULL) {
-        run(strtoull(text, NULL, 10), faults, frames);
+        run(strtoull(text, NULL, 10), way, frames);
         return;
     }
     const char *seeds = getenv("DPDK_LOSSY_SEEDS");
     count = seeds != NULL ? (uint32_t)strtoul(seeds, NULL, 10) : count;
     for (uint64_t seed = 1; seed <= count; seed++) {
-        run(seed * 7919, faults, frames);
+        run(seed * 7919, way, frames);
     }
 }
 
 SL_CASE(lossy__nothing_goes_wrong)
 {
-    run_seeds(&(struct faults){.delay_ns = 5000}, 2, 1500);
+    run_seeds(&(struct way){.faults = "loss=0", .delay_ns = 5000}, 2, 1500);
 }
 
 SL_CASE(lossy__some_of_all)
 {
-    run_seeds(
-        &(struct faults){.lost = 10, .doubled = 5, .delayed = 20, .corrupted = 5, .delay_ns = 5000},
-        2, 1000);
+    run_seeds(&(struct way){.faults = "loss=0.01,duplicate=0.005,reorder=0.02,corrupt=0.005",
+                            .delay_ns = 5000},
+              2, 1000);
 }
 
 SL_CASE(lossy__much_is_lost)
 {
-    run_seeds(&(struct faults){.lost = 200, .delay_ns = 20000}, 2, 300);
+    run_seeds(&(struct way){.faults = "loss=0.2", .delay_ns = 20000}, 2, 300);
 }
 
 SL_CASE(lossy__order_is_lost)
 {
-    run_seeds(&(struct faults){.doubled = 50, .delayed = 300, .delay_ns = 5000}, 2, 500);
+    run_seeds(&(struct way){.faults = "duplicate=0.05,reorder=0.3", .delay_ns = 5000}, 2, 500);
 }
 
 SL_CASE(lossy__jumbo_frames_and_checksums_by_the_device)
 {
-    run_seeds(&(struct faults){.lost = 10,
-                               .doubled = 10,
-                               .delayed = 10,
-                               .delay_ns = 5000,
-                               .frame_bytes_max = 9014,
-                               .checksums = true},
+    run_seeds(&(struct way){.faults = "loss=0.01,duplicate=0.01,reorder=0.01",
+                            .delay_ns = 5000,
+                            .frame_bytes_max = 9014,
+                            .checksums = true},
               2, 1000);
 }
 
 SL_CASE(lossy__from_where_it_lies)
 {
-    run_seeds(&(struct faults){.lost = 10,
-                               .doubled = 10,
-                               .delayed = 10,
-                               .delay_ns = 5000,
-                               .checksums = true,
-                               .gathers = true},
+    run_seeds(&(struct way){.faults = "loss=0.01,duplicate=0.01,reorder=0.01",
+                            .delay_ns = 5000,
+                            .checksums = true,
+                            .gathers = true},
               2, 1000);
 }
 
 /* Ports that lend hardly more packets than one turn takes: what must wait has no room. */
 SL_CASE(lossy__few_packets_may_wait)
 {
-    run_seeds(&(struct faults){.lost = 10, .delayed = 50, .delay_ns = 5000, .packets = 48}, 2, 500);
+    run_seeds(&(struct way){.faults = "loss=0.01,reorder=0.05", .delay_ns = 5000, .packets = 48}, 2,
+              500);
 }
 
 static int make_pattern(void **state)
