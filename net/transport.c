@@ -41,8 +41,7 @@ static void assert_complete(const struct sl_transport_ops *ops)
     sl_assert(ops->scheme != NULL);
     sl_assert(ops->open != NULL);
     sl_assert(ops->close != NULL);
-    sl_assert(ops->memory_register != NULL);
-    sl_assert(ops->memory_unregister != NULL);
+    sl_assert((ops->memory_register != NULL) == (ops->memory_unregister != NULL));
     sl_assert(ops->listen != NULL);
     sl_assert(ops->connect != NULL);
     sl_assert(ops->disconnect != NULL);
@@ -128,13 +127,17 @@ int sl_transport_memory_register(struct sl_transport *transport, void *base, siz
     if ((transport->ops->capabilities & SL_TRANSPORT_REGISTERS) != 0) {
         sl_shared_pin(base, bytes);
     }
-    return transport->ops->memory_register(transport, base, bytes);
+    return transport->ops->memory_register != NULL
+               ? transport->ops->memory_register(transport, base, bytes)
+               : 0;
 }
 
 void sl_transport_memory_unregister(struct sl_transport *transport, void *base)
 {
     sl_reactor_assert_owner(transport->reactor);
-    transport->ops->memory_unregister(transport, base);
+    if (transport->ops->memory_unregister != NULL) {
+        transport->ops->memory_unregister(transport, base);
+    }
 }
 
 int sl_transport_listen(struct sl_transport *transport, const struct sl_endpoint *endpoint,

@@ -162,7 +162,8 @@ struct sl_transport_events {
     void (*closed)(void *ctx, struct sl_conn *conn, int err);
 };
 
-/* Fifteen slots at most. send_now: transport_now.h, or NULL. */
+/* Fifteen slots at most. NULL may be: memory_(un)register, if the medium reads any memory; migrate;
+ * send_now (transport_now.h). */
 struct sl_transport_ops {
     const char *scheme;    /* "tcp" */
     uint32_t capabilities; /* sl_transport_capability */

@@ -166,7 +166,7 @@ LONG_HEADERS = {
     "include/starling.h": 620,
     "include/starling_objects.h": 464,
     "include/starling_transfer.h": 316,
-    "net/transport.h": 317,
+    "net/transport.h": 318,
 }
 # .c files whose functions are declared neither in a header of their name, or of the first words of it
 # (snapshot_base.c: snapshot.h, snapshot_internal.h), nor in the public header of their room; and why.

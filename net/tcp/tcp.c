@@ -202,24 +202,12 @@ static bool tcp_arm(struct sl_transport *transport)
            sl_list_empty(&tcp->ended) && sl_list_empty(&tcp->sending) && !fed;
 }
 
-/* The kernel can read any memory. */
-static int memory_register(struct sl_transport *transport, void *base, size_t bytes)
-{
-    return 0;
-}
-
-static void memory_unregister(struct sl_transport *transport, void *base)
-{
-}
-
 const struct sl_transport_ops sl_tcp_ops = {
     .scheme = "tcp",
     .capabilities = SL_TRANSPORT_MIGRATES | SL_TRANSPORT_MULTI_FRAME | SL_TRANSPORT_COALESCES |
                     SL_TRANSPORT_CHUNKS,
     .open = tcp_open,
     .close = tcp_close,
-    .memory_register = memory_register,
-    .memory_unregister = memory_unregister,
     .listen = sl_tcp_listen_open,
     .connect = sl_tcp_conn_connect,
     .disconnect = sl_tcp_conn_disconnect,

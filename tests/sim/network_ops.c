@@ -101,15 +101,6 @@ static void sim_close(struct sl_transport **closing)
     *closing = NULL;
 }
 
-static int sim_memory_register(struct sl_transport *transport, void *base, size_t bytes)
-{
-    return SL_OK;
-}
-
-static void sim_memory_unregister(struct sl_transport *transport, void *base)
-{
-}
-
 static int sim_listen(struct sl_transport *base, const struct sl_endpoint *endpoint,
                       const struct sl_transport_events *events, void *ctx,
                       struct sl_endpoint *bound)
@@ -349,8 +340,7 @@ static bool sim_arm(struct sl_transport *base)
 }
 
 #define SIM_OPS                                                                                    \
-    .open = sim_open, .close = sim_close, .memory_register = sim_memory_register,                  \
-    .memory_unregister = sim_memory_unregister, .listen = sim_listen, .connect = sim_connect,      \
+    .open = sim_open, .close = sim_close, .listen = sim_listen, .connect = sim_connect,            \
     .disconnect = sim_disconnect, .send_burst = sim_send_burst, .release = sim_release,            \
     .flush = sim_flush, .poll = sim_poll, .arm = sim_arm
 
