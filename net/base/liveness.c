@@ -11,6 +11,7 @@ static void base_liveness_on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_liveness *liveness = SL_CONTAINER_OF(timer, struct sl_liveness, timer);
     if (liveness->left == 0) {
+        liveness->rounds++;
         liveness->begun_ns = now_ns;
         liveness->left = liveness->conn_count;
     }

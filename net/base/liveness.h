@@ -20,6 +20,7 @@ struct sl_liveness {
     sl_liveness_visit_fn *visit;
     struct sl_list conns; /* links of all connections */
     uint32_t conn_count;
+    uint32_t rounds;       /* begun; wraps */
     uint32_t left;         /* connections that the current round has yet to visit */
     uint64_t begun_ns;     /* start of the current round, or of the last one */
     uint64_t round_ns;     /* from one round to the next */

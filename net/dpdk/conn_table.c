@@ -36,7 +36,7 @@ void sl_dpdk_conn_table_add(struct sl_dpdk_conn *conn)
     struct sl_dpdk_conn **bucket = dpdk_conn_table_bucket_of(dpdk, conn->id);
     conn->next = *bucket;
     *bucket = conn;
-    sl_list_prepend(&dpdk->conns, &conn->alive);
+    sl_liveness_add(&dpdk->liveness, &conn->alive);
     sl_cell_add(&dpdk->base.cells->connections, 1);
 }
 
@@ -48,7 +48,7 @@ void sl_dpdk_conn_table_remove(struct sl_dpdk_conn *conn)
         at = &(*at)->next;
     }
     *at = conn->next;
-    sl_list_remove(&conn->alive);
+    sl_liveness_remove(&dpdk->liveness, &conn->alive);
     sl_list_remove(&conn->dirty);
     sl_list_remove(&conn->ready);
     sl_cell_subtract(&dpdk->base.cells->connections, 1);

@@ -45,7 +45,7 @@ void sl_dpdk_connect_begin(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello
     sl_dpdk_route_set(conn, mac);
     conn->phase = SL_DPDK_LIVE;
     conn->accept_pending = true;
-    sl_dpdk_liveness_add(conn);
+    sl_dpdk_liveness_begin(conn);
     sl_dpdk_mark_ready(conn);
 }
 

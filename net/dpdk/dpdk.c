@@ -224,7 +224,6 @@ static int dpdk_open(struct sl_reactor *reactor, const struct sl_transport_optio
         return SL_ERR_NO_MEMORY;
     }
     sl_transport_init(&dpdk->base, reactor, options);
-    sl_list_init(&dpdk->conns);
     sl_list_init(&dpdk->dirty);
     sl_list_init(&dpdk->ready);
     err = open_ports(dpdk, &medium);

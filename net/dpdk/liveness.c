@@ -1,7 +1,5 @@
-/* Detects dead peers. Each connection is checked four times in a peer timeout. A peer that owes an
- * answer is probed. It is declared dead after a timeout with enough probes: while this thread was
- * stopped, time passed in which the peer may have answered. A peer on a one-peer link is dead when
- * the link goes down. */
+/* Detects dead peers. A peer that owes an answer is probed in each round. A peer on a one-peer link
+ * is dead when the link goes down. */
 #include "net/dpdk/liveness.h"
 
 #include "core/list.h"
@@ -11,40 +9,34 @@
 #include "net/dpdk/send.h"
 #include "net/dpdk/send_queue.h"
 
-#define ROUNDS_PER_TIMEOUT 4U
-#define ROUNDS_PER_PROBE   2U /* of an idle connection */
-#define LINKS_NS           (100 * SL_CLOCK_NS_PER_MS)
+#define ROUNDS_PER_PROBE 2U /* of an idle connection */
+#define LINKS_NS         (100 * SL_CLOCK_NS_PER_MS)
 
-static bool dpdk_liveness_is_over(const struct sl_dpdk *dpdk, uint32_t rounds, uint64_t since_ns,
-                                  uint64_t now_ns)
+static bool dpdk_liveness_lasts(const struct sl_dpdk_conn *conn, struct sl_silence *silence,
+                                uint64_t now_ns)
 {
-    return rounds > ROUNDS_PER_TIMEOUT &&
-           now_ns - since_ns >= sl_transport_patience_ns(&dpdk->base);
+    return sl_silence_lasts(silence, now_ns, sl_transport_patience_ns(conn->base.transport));
 }
 
 static void look_for_liveness(struct sl_dpdk_conn *conn, uint64_t now_ns)
 {
     struct sl_dpdk_liveness *liveness = &conn->liveness;
-    if (liveness->checked_ns != liveness->heard_ns) {
-        liveness->checked_ns = liveness->heard_ns;
-        liveness->since_ns = now_ns;
-        liveness->rounds = 0;
-    }
     const bool waits =
         !sl_dpdk_sent_packets_none(&conn->sent_packets) || !sl_dpdk_send_is_done(conn);
+    if (!waits || liveness->checked_ns != liveness->heard_ns) {
+        liveness->checked_ns = liveness->heard_ns;
+        sl_silence_restart(&liveness->silence, now_ns);
+    }
     if (!waits) {
-        liveness->since_ns = now_ns;
-        liveness->rounds = 0;
         sl_dpdk_send_shrink(conn);
         sl_dpdk_receive_shrink(conn);
-        if (conn->dpdk->sweep_rounds % ROUNDS_PER_PROBE == 0) {
+        if (conn->dpdk->liveness.rounds % ROUNDS_PER_PROBE == 0) {
             sl_dpdk_send_probe(conn); /* a host that failed sends nothing */
         }
         return;
     }
-    liveness->rounds++;
     sl_dpdk_send_probe(conn);
-    if (dpdk_liveness_is_over(conn->dpdk, liveness->rounds, liveness->since_ns, now_ns)) {
+    if (dpdk_liveness_lasts(conn, &liveness->silence, now_ns)) {
         sl_dpdk_conn_lost(conn, "it takes nothing and does not answer");
     }
 }
@@ -57,18 +49,16 @@ static void look_for_narrows(struct sl_dpdk_conn *conn, uint64_t now_ns)
     const uint32_t progress = sl_dpdk_send_progress(conn);
     if (sl_dpdk_send_is_done(conn) || progress != liveness->progress || liveness->full_size_acked) {
         liveness->progress = progress;
-        liveness->narrow_since_ns = now_ns;
-        liveness->narrow_rounds = 0;
+        sl_silence_restart(&liveness->narrow, now_ns);
     }
     liveness->full_size_acked = false;
     if (sl_dpdk_send_is_done(conn) || conn->phase != SL_DPDK_LIVE) {
         return;
     }
-    if (liveness->narrow_rounds++ > 0) {
+    if (liveness->narrow.rounds > 0) {
         sl_dpdk_send_wide_probe(conn);
     }
-    if (liveness->rounds <= 1 && dpdk_liveness_is_over(conn->dpdk, liveness->narrow_rounds,
-                                                       liveness->narrow_since_ns, now_ns)) {
+    if (dpdk_liveness_lasts(conn, &liveness->narrow, now_ns) && liveness->silence.rounds <= 1) {
         sl_dpdk_conn_lost(conn, "it answers, but no packet of full length reaches it: something on "
                                 "the way has a smaller MTU than the devices of both sides");
     }
@@ -84,19 +74,15 @@ static void look_for_standstill(struct sl_dpdk_conn *conn, bool is_owed, const c
     }
     if (!is_owed || liveness->arrived != conn->grant.arrived) {
         liveness->arrived = conn->grant.arrived;
-        liveness->stuck_since_ns = now_ns;
-        liveness->stuck_rounds = 0;
-        return;
-    }
-    liveness->stuck_rounds++;
-    if (dpdk_liveness_is_over(conn->dpdk, liveness->stuck_rounds, liveness->stuck_since_ns,
-                              now_ns)) {
+        sl_silence_restart(&liveness->stuck, now_ns);
+    } else if (dpdk_liveness_lasts(conn, &liveness->stuck, now_ns)) {
         sl_dpdk_conn_lost(conn, what);
     }
 }
 
-static void visit(struct sl_dpdk_conn *conn, uint64_t now_ns)
+static void dpdk_liveness_visit(struct sl_list_link *link, uint64_t now_ns)
 {
+    struct sl_dpdk_conn *conn = sl_dpdk_conn_alive(link);
     if (conn->phase != SL_DPDK_LIVE) {
         return; /* draining connections have their own deadline */
     }
@@ -109,28 +95,9 @@ static void visit(struct sl_dpdk_conn *conn, uint64_t now_ns)
     look_for_narrows(conn, now_ns);
     look_for_standstill(conn, sl_dpdk_receive_is_owed(conn), "it has stopped within a message",
                         now_ns);
-    if (conn->liveness.rounds > 1) { /* the neighbour's Ethernet address may have changed */
+    if (conn->liveness.silence.rounds > 1) { /* the neighbour's Ethernet address may have changed */
         sl_dpdk_neighbours_doubt(conn->path.netif->neighbours, &conn->path.there.ip);
         (void)sl_dpdk_route_find(conn);
-    }
-}
-
-static void dpdk_liveness_arm(struct sl_dpdk *dpdk)
-{
-    sl_reactor_arm(dpdk->base.reactor, &dpdk->sweep,
-                   sl_transport_patience_ns(&dpdk->base) / ROUNDS_PER_TIMEOUT);
-}
-
-/* A visit that ends a connection only marks it, so that the list stays valid. */
-static void dpdk_liveness_on_timer(struct sl_timer *timer, uint64_t now_ns)
-{
-    struct sl_dpdk *dpdk = SL_CONTAINER_OF(timer, struct sl_dpdk, sweep);
-    dpdk->sweep_rounds++;
-    SL_LIST_FOREACH (link, &dpdk->conns) {
-        visit(sl_dpdk_conn_alive(link), now_ns);
-    }
-    if (!sl_list_empty(&dpdk->conns)) {
-        dpdk_liveness_arm(dpdk);
     }
 }
 
@@ -139,7 +106,7 @@ static void dpdk_liveness_on_timer(struct sl_timer *timer, uint64_t now_ns)
 /* Messages before a received FIN are still delivered. */
 static void end_those(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif)
 {
-    SL_LIST_FOREACH (link, &dpdk->conns) {
+    SL_LIST_FOREACH (link, &dpdk->liveness.conns) {
         struct sl_dpdk_conn *conn = sl_dpdk_conn_alive(link);
         const bool waits = conn->phase == SL_DPDK_DRAINING ||
                            (conn->phase == SL_DPDK_LIVE && !conn->end.fin_received);
@@ -175,12 +142,11 @@ static void on_links_timer(struct sl_timer *timer, uint64_t now_ns)
     arm_links(dpdk);
 }
 
-/* Both */
-
 void sl_dpdk_liveness_open(struct sl_dpdk *dpdk)
 {
     bool has_links = false;
-    dpdk->sweep.run = dpdk_liveness_on_timer;
+    sl_liveness_init(&dpdk->liveness, dpdk->base.reactor, sl_transport_patience_ns(&dpdk->base),
+                     dpdk_liveness_visit);
     dpdk->links.run = on_links_timer;
     for (uint32_t i = 0; i < dpdk->netif_count; i++) {
         has_links = has_links || dpdk->netifs[i].info.is_one_peers;
@@ -192,22 +158,18 @@ void sl_dpdk_liveness_open(struct sl_dpdk *dpdk)
 
 void sl_dpdk_liveness_close(struct sl_dpdk *dpdk)
 {
-    sl_reactor_disarm(dpdk->base.reactor, &dpdk->sweep);
+    sl_liveness_fini(&dpdk->liveness);
     sl_reactor_disarm(dpdk->base.reactor, &dpdk->links);
 }
 
-void sl_dpdk_liveness_add(struct sl_dpdk_conn *conn)
+void sl_dpdk_liveness_begin(struct sl_dpdk_conn *conn)
 {
-    struct sl_dpdk *dpdk = conn->dpdk;
-    const uint64_t now_ns = sl_dpdk_now_ns(dpdk);
+    const uint64_t now_ns = sl_dpdk_now_ns(conn->dpdk);
     conn->liveness = (struct sl_dpdk_liveness){.heard_ns = now_ns,
                                                .checked_ns = now_ns,
-                                               .since_ns = now_ns,
+                                               .silence.since_ns = now_ns,
                                                .arrived = conn->grant.arrived,
+                                               .stuck.since_ns = now_ns,
                                                .progress = sl_dpdk_send_progress(conn),
-                                               .narrow_since_ns = now_ns,
-                                               .stuck_since_ns = now_ns};
-    if (!sl_timer_armed(&dpdk->sweep)) {
-        dpdk_liveness_arm(dpdk);
-    }
+                                               .narrow.since_ns = now_ns};
 }

@@ -4,7 +4,7 @@
 
 #include "net/dpdk/state.h"
 
-void sl_dpdk_liveness_add(struct sl_dpdk_conn *conn); /* a connection became LIVE */
+void sl_dpdk_liveness_begin(struct sl_dpdk_conn *conn); /* a connection became LIVE */
 void sl_dpdk_liveness_open(struct sl_dpdk *dpdk);
 void sl_dpdk_liveness_close(struct sl_dpdk *dpdk);
 

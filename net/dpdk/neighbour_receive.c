@@ -65,7 +65,7 @@ void sl_dpdk_neighbour_receive(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif
     if (!sl_dpdk_neighbours_news(netif->neighbours)) {
         return;
     }
-    SL_LIST_FOREACH (link, &dpdk->conns) {
+    SL_LIST_FOREACH (link, &dpdk->liveness.conns) {
         struct sl_dpdk_conn *conn = sl_dpdk_conn_alive(link);
         if (conn->path.netif == netif) {
             follow(conn);

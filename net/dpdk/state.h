@@ -19,6 +19,7 @@
 #include "core/assert.h"
 #include "core/limits.h"
 #include "core/list.h"
+#include "net/base/liveness.h"
 #include "net/dpdk/grant.h"
 #include "net/dpdk/netif.h"
 #include "net/dpdk/rate.h"
@@ -96,7 +97,7 @@ struct sl_dpdk {
     struct sl_dpdk_netif netifs[SL_DPDK_PORTS];
     uint32_t netif_count;
     struct sl_dpdk_conn *by_id[SL_DPDK_BUCKETS]; /* by local id */
-    struct sl_list conns;                        /* all */
+    struct sl_liveness liveness;                 /* has all connections */
     struct sl_dpdk_conn *spare;                  /* freed structs, linked by `next` */
     struct sl_list dirty;                        /* for the next flush */
     struct sl_list ready;                        /* for the next poll: pending delivery, ends */
@@ -106,8 +107,7 @@ struct sl_dpdk {
     struct sl_dpdk_time_wait *time_wait; /* ids of connections that ended */
     struct sl_dpdk_store *store;         /* memory of received data */
     struct sl_dpdk_ids ids;
-    struct sl_timer sweep, links; /* sweep: liveness check. links: check of one-peer links */
-    uint32_t sweep_rounds;
+    struct sl_timer links; /* check of one-peer links */
     struct sl_dpdk_idle idle;
     uint32_t bytes_since_grants; /* packet bytes received since the last distribution of grants */
     struct sl_dpdk_misrouting misrouted;
@@ -168,16 +168,16 @@ enum sl_dpdk_ack_due {
     SL_DPDK_ACK_DUE_NOW /* with the next group of packets */
 };
 
-/* State of the liveness checks. `rounds`: checks in a row. */
+/* State of the liveness checks. */
 struct sl_dpdk_liveness {
-    uint64_t heard_ns;             /* time of the last valid packet from the peer */
-    uint64_t checked_ns, since_ns; /* heard_ns at the last check, and since when it is unchanged */
-    uint32_t arrived;              /* grant.arrived at the last check */
-    uint64_t stuck_since_ns;       /* since when `arrived` is unchanged while the peer owes data */
-    uint32_t progress;             /* sl_dpdk_send_progress at the last check */
-    uint64_t narrow_since_ns; /* since when `progress` is unchanged and full_size_acked false */
-    bool full_size_acked;     /* a full-size packet was acknowledged since the last check */
-    uint32_t rounds, stuck_rounds, narrow_rounds;
+    uint64_t heard_ns;         /* time of the last valid packet from the peer */
+    uint64_t checked_ns;       /* heard_ns at the last check */
+    struct sl_silence silence; /* heard_ns is unchanged while the peer owes an answer */
+    uint32_t arrived;          /* grant.arrived at the last check */
+    struct sl_silence stuck;   /* `arrived` is unchanged while the peer owes data */
+    uint32_t progress;         /* sl_dpdk_send_progress at the last check */
+    struct sl_silence narrow;  /* `progress` is unchanged and full_size_acked false */
+    bool full_size_acked;      /* a full-size packet was acknowledged since the last check */
 };
 
 struct sl_dpdk_conn {
@@ -189,7 +189,7 @@ struct sl_dpdk_conn {
     uint64_t id; /* local id: reactor index (8 bits), boot epoch (16 bits), random (40 bits) */
     uint64_t id_peers;                       /* id of the peer; 0: not known yet */
     struct sl_dpdk_conn *next;               /* in its bucket of by_id, or in `spare` */
-    struct sl_list_link alive, dirty, ready; /* alive: in `conns` */
+    struct sl_list_link alive, dirty, ready; /* alive: in the list of liveness */
     struct sl_dpdk_handshake handshake;
     struct sl_dpdk_path path;
     struct sl_dpdk_end end;

@@ -429,7 +429,7 @@ static void flush(struct sl_transport *transport)
     if (leaves) {
         sl_dpdk_ops.flush(transport);
     }
-    SL_LIST_FOREACH (link, &inner->conns) {
+    SL_LIST_FOREACH (link, &inner->liveness.conns) {
         struct sl_dpdk_conn *conn = sl_dpdk_conn_alive(link);
         struct end *end = conn->base.ctx;
         if (end->breaks && conn->phase == SL_DPDK_LIVE) {
@@ -448,7 +448,7 @@ bool sl_sim_dpdk_break(struct sl_sim_dpdk *dpdk, uint32_t host, bool all)
     uint32_t seen = 0;
     for (struct home *home = dpdk->homes; home != NULL; home = home->next) {
         struct sl_dpdk *inner = (struct sl_dpdk *)home->transport;
-        SL_LIST_FOREACH (link, &inner->conns) {
+        SL_LIST_FOREACH (link, &inner->liveness.conns) {
             seen += home->host == host && sl_dpdk_conn_alive(link)->phase == SL_DPDK_LIVE;
         }
     }
@@ -456,7 +456,7 @@ bool sl_sim_dpdk_break(struct sl_sim_dpdk *dpdk, uint32_t host, bool all)
     seen = 0;
     for (struct home *home = dpdk->homes; home != NULL; home = home->next) {
         struct sl_dpdk *inner = (struct sl_dpdk *)home->transport;
-        SL_LIST_FOREACH (link, &inner->conns) {
+        SL_LIST_FOREACH (link, &inner->liveness.conns) {
             struct sl_dpdk_conn *conn = sl_dpdk_conn_alive(link);
             if (home->host == host && conn->phase == SL_DPDK_LIVE && (seen++ == chosen || all)) {
                 all_hear = break_one(dpdk, conn) && all_hear;

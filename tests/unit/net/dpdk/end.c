@@ -228,7 +228,7 @@ void end_open(struct end *end, const struct sl_dpdk_port_info *info)
     netif->info = info != NULL
                       ? *info
                       : (struct sl_dpdk_port_info){.frame_bytes_max = 1514, .packets = END_PACKETS};
-    sl_list_init(&end->dpdk->conns);
+    sl_list_init(&end->dpdk->liveness.conns);
     sl_list_init(&end->dpdk->dirty);
     sl_list_init(&end->dpdk->ready);
     sl_dpdk_grants_init(&end->dpdk->grants, SL_DPDK_BUDGET_BYTES, SL_DPDK_UNSCHEDULED_BYTES, 65536);
