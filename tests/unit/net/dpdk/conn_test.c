@@ -38,17 +38,6 @@ SL_CASE(disconnect__delivers_all_before_the_end)
     }
 }
 
-HOSTS_CASE(disconnect__by_both)
-{
-    struct link *client = hosts_pair(hosts), *server = server_of(hosts);
-    sl_transport_disconnect(client->conn);
-    sl_transport_disconnect(server->conn);
-    hosts_until(hosts, &client->closed, 1);
-    hosts_until(hosts, &server->closed, 1);
-    assert_int_equal(client->err, SL_OK);
-    assert_int_equal(server->err, SL_OK);
-}
-
 /* A peer that is gone does not keep it for longer than a second. */
 HOSTS_CASE(disconnect__nobody_answers)
 {

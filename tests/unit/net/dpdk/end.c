@@ -146,10 +146,6 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
     if (!end->holds && message->token != NULL) {
         sl_dpdk_receive_release(conn, message);
     }
-    if (end->frame_count == end->disconnect_at) {
-        conn->state = SL_CONN_CLOSING;
-        end->conn->phase = SL_DPDK_DRAINING;
-    }
 }
 
 static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)

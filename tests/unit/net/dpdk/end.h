@@ -51,8 +51,7 @@ struct end {
     bool holds; /* messages, instead of releasing them */
     void *cookies[END_FRAMES];
     uint32_t cookie_count, writables, asked;
-    uint8_t *sink;          /* for the next long frame; NULL: none now */
-    uint32_t disconnect_at; /* frame_count at which `received` disconnects; 0: never */
+    uint8_t *sink; /* for the next long frame; NULL: none now */
 };
 
 /* facts: of the port; NULL: one that does neither gather nor sum, and lends END_PACKETS. */

@@ -438,18 +438,6 @@ CASE(close__with_a_bit_of_everything)
     free(frame); /* teardown finds what is not given back */
 }
 
-CASE(disconnect__inside_received_drops_the_tail)
-{
-    const uint32_t payloads[] = {8, 8, 8, 8};
-    end.disconnect_at = 2;
-    assert_int_equal(take_bundle(0, 1, payloads, 4), SL_DPDK_TAKEN);
-    assert_int_equal(take_one(1, 5, 8), SL_DPDK_TAKEN);
-    end_deliver(&end);
-    assert_int_equal(end.frame_count, 2);
-    end_deliver(&end);
-    assert_int_equal(end.frame_count, 2);
-}
-
 CASE(owed__while_the_head_is_not_whole)
 {
     uint8_t *frame = end_frame_make(1, 5000);
