@@ -5,35 +5,14 @@
 #include <string.h>
 
 #include "net/session/message.h"
+#include "random_message.h"
 #include "tests/support/unit.h"
-
-static uint8_t *encode(const struct sl_message *message, size_t *bytes)
-{
-    *bytes = sl_message_encoded_bytes(message);
-    uint8_t *to = malloc(*bytes);
-    sl_message_encode(message, to);
-    return to;
-}
-
-/* 0, or what decoding says to it; it is encoded as it stands. */
-static int decode_of(const struct sl_message *message)
-{
-    size_t bytes;
-    uint8_t *encoded = encode(message, &bytes);
-    struct sl_message decoded;
-    int err = sl_message_decode(encoded, bytes, &decoded);
-    if (err == SL_OK) {
-        sl_message_fini(&decoded);
-    }
-    free(encoded);
-    return err;
-}
 
 static int decode_file_named(const char *name, uint32_t shard)
 {
     struct sl_message_checkpoint_file file = {.shard = shard};
     snprintf(file.name, sizeof file.name, "%s", name);
-    return decode_of(
+    return random_message_decode(
         &(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT_PART,
                              .checkpoint_part = {.number = 1, .files = &file, .file_count = 1}});
 }
@@ -72,37 +51,37 @@ SL_CASE(message_decode__refuses_odd_checkpoints)
     struct sl_message_checkpoint_file files[] = {{.name = "a", .shard = 1}, {"b", .shard = 2}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct sl_message_checkpoint *checkpoint = &cases[i].checkpoint;
-        assert_int_equal(decode_of(&(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT,
-                                                        .checkpoint = *checkpoint}),
+        assert_int_equal(random_message_decode(&(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT,
+                                                                    .checkpoint = *checkpoint}),
                          cases[i].err);
-        assert_int_equal(
-            decode_of(&(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT_PUBLISH,
-                                           .checkpoint_publish = {.number = checkpoint->number,
-                                                                  .base = checkpoint->base,
-                                                                  .files = files,
-                                                                  .file_count = 2}}),
-            cases[i].err);
+        assert_int_equal(random_message_decode(&(struct sl_message){
+                             .kind = SL_MESSAGE_CHECKPOINT_PUBLISH,
+                             .checkpoint_publish = {.number = checkpoint->number,
+                                                    .base = checkpoint->base,
+                                                    .files = files,
+                                                    .file_count = 2}}),
+                         cases[i].err);
     }
-    assert_int_equal(
-        decode_of(&(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT, .checkpoint = {7, 6, 7}}),
-        SL_ERR_PROTOCOL);
+    assert_int_equal(random_message_decode(&(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT,
+                                                                .checkpoint = {7, 6, 7}}),
+                     SL_ERR_PROTOCOL);
     struct sl_message done = {.kind = SL_MESSAGE_CHECKPOINT_DONE};
-    assert_int_equal(decode_of(&done), SL_ERR_PROTOCOL);
+    assert_int_equal(random_message_decode(&done), SL_ERR_PROTOCOL);
     done.checkpoint_number = 1;
-    assert_int_equal(decode_of(&done), SL_OK);
+    assert_int_equal(random_message_decode(&done), SL_OK);
     struct sl_message cluster = {
         .kind = SL_MESSAGE_CLUSTER,
         .cluster = {.ps = &(struct sl_message_ps){.shard_count = 1, .data_endpoint = "tcp://h:1"},
                     .ps_count = 1,
                     .restore = SL_LIMIT_CHECKPOINT_NUMBER},
     };
-    assert_int_equal(decode_of(&cluster), SL_OK);
+    assert_int_equal(random_message_decode(&cluster), SL_OK);
     cluster.cluster.restore++;
-    assert_int_equal(decode_of(&cluster), SL_ERR_PROTOCOL);
+    assert_int_equal(random_message_decode(&cluster), SL_ERR_PROTOCOL);
     /* The coordinator refuses them in a Register: its answer says why. */
     struct sl_message reg = {.kind = SL_MESSAGE_REGISTER};
     reg.reg.checkpoint_newest = reg.reg.restore = UINT64_MAX;
-    assert_int_equal(decode_of(&reg), SL_OK);
+    assert_int_equal(random_message_decode(&reg), SL_OK);
 }
 
 SL_CASE(message_decode__refuses_odd_lists_of_checkpoints)
@@ -113,16 +92,16 @@ SL_CASE(message_decode__refuses_odd_lists_of_checkpoints)
         struct sl_message_numbers *list = lists[i];
         *list =
             (struct sl_message_numbers){.items = {SL_LIMIT_CHECKPOINT_NUMBER, 7, 1}, .count = 3};
-        assert_int_equal(decode_of(&reg), SL_OK);
+        assert_int_equal(random_message_decode(&reg), SL_OK);
         list->items[0]++;
-        assert_int_equal(decode_of(&reg), SL_ERR_PROTOCOL);
+        assert_int_equal(random_message_decode(&reg), SL_ERR_PROTOCOL);
         list->items[0] = 7;
-        assert_int_equal(decode_of(&reg), SL_ERR_PROTOCOL);
+        assert_int_equal(random_message_decode(&reg), SL_ERR_PROTOCOL);
         list->items[0] = 8;
         list->items[2] = 0;
-        assert_int_equal(decode_of(&reg), SL_ERR_PROTOCOL);
+        assert_int_equal(random_message_decode(&reg), SL_ERR_PROTOCOL);
         list->count = 2;
-        assert_int_equal(decode_of(&reg), SL_OK);
+        assert_int_equal(random_message_decode(&reg), SL_OK);
     }
 }
 
@@ -131,21 +110,21 @@ SL_CASE(message_decode__refuses_odd_lists_of_files)
     struct sl_message_checkpoint_file files[] = {{.name = "a", .shard = 1}, {"b", .shard = 2}};
     struct sl_message part = {.kind = SL_MESSAGE_CHECKPOINT_PART,
                               .checkpoint_part = {.number = 3, .files = files, .file_count = 2}};
-    assert_int_equal(decode_of(&part), SL_OK);
+    assert_int_equal(random_message_decode(&part), SL_OK);
     files[1].shard = 1;
-    assert_int_equal(decode_of(&part), SL_ERR_PROTOCOL);
+    assert_int_equal(random_message_decode(&part), SL_ERR_PROTOCOL);
     files[1].shard = 0;
-    assert_int_equal(decode_of(&part), SL_ERR_PROTOCOL);
+    assert_int_equal(random_message_decode(&part), SL_ERR_PROTOCOL);
     files[1].shard = 2;
     part.checkpoint_part.err = SL_ERR_IO; /* files and an error */
-    assert_int_equal(decode_of(&part), SL_ERR_PROTOCOL);
+    assert_int_equal(random_message_decode(&part), SL_ERR_PROTOCOL);
     part.checkpoint_part.file_count = 0;
-    assert_int_equal(decode_of(&part), SL_OK);
+    assert_int_equal(random_message_decode(&part), SL_OK);
     part.checkpoint_part.err = 0; /* neither */
-    assert_int_equal(decode_of(&part), SL_ERR_PROTOCOL);
+    assert_int_equal(random_message_decode(&part), SL_ERR_PROTOCOL);
     part.checkpoint_part.err = SL_ERR_CANCELLED - 1; /* of a later version */
     size_t bytes;
-    uint8_t *encoded = encode(&part, &bytes);
+    uint8_t *encoded = random_message_encode(&part, &bytes);
     struct sl_message decoded;
     assert_int_equal(sl_message_decode(encoded, bytes, &decoded), SL_OK);
     assert_int_equal(decoded.checkpoint_part.err, SL_ERR_PROTOCOL);
@@ -153,7 +132,7 @@ SL_CASE(message_decode__refuses_odd_lists_of_files)
     free(encoded);
     struct sl_message complete = {.kind = SL_MESSAGE_CHECKPOINT_PUBLISH,
                                   .checkpoint_publish = {.number = 3, .files = files}};
-    assert_int_equal(decode_of(&complete), SL_ERR_PROTOCOL);
+    assert_int_equal(random_message_decode(&complete), SL_ERR_PROTOCOL);
 }
 
 SL_CASE(message_decode__takes_the_largest_checkpoint)
@@ -172,7 +151,7 @@ SL_CASE(message_decode__takes_the_largest_checkpoint)
         file->bytes = file->hash = file->rows = UINT64_MAX;
     }
     size_t bytes;
-    uint8_t *encoded = encode(&message, &bytes);
+    uint8_t *encoded = random_message_encode(&message, &bytes);
     assert_true(bytes <= SL_LIMIT_CONTROL_PAYLOAD_BYTES);
     struct sl_message decoded;
     assert_int_equal(sl_message_decode(encoded, bytes, &decoded), SL_OK);
@@ -186,6 +165,6 @@ SL_CASE(message_decode__takes_the_largest_checkpoint)
                               .checkpoint_part = {.number = 1,
                                                   .files = complete->files,
                                                   .file_count = SL_LIMIT_REACTORS}};
-    assert_int_equal(decode_of(&part), SL_OK);
+    assert_int_equal(random_message_decode(&part), SL_OK);
     sl_message_fini(&message);
 }

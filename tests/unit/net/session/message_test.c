@@ -222,73 +222,14 @@ static void random_message(uint64_t *seed, enum sl_message_kind kind, struct sl_
     random_body(seed, to);
 }
 
-/* The message in a heap block of exactly its size. */
-static uint8_t *encode(const struct sl_message *message, size_t *bytes)
-{
-    *bytes = sl_message_encoded_bytes(message);
-    uint8_t *to = malloc(*bytes);
-    sl_message_encode(message, to);
-    return to;
-}
-
-/* Both were zeroed before they were filled, so that they differ only where their fields do. */
-static void assert_same(struct sl_message *a, struct sl_message *b)
-{
-    assert_int_equal(a->kind, b->kind);
-    if (a->kind == SL_MESSAGE_CLUSTER) {
-        assert_int_equal(a->cluster.ps_count, b->cluster.ps_count);
-        assert_memory_equal(a->cluster.ps, b->cluster.ps,
-                            a->cluster.ps_count * sizeof *a->cluster.ps);
-        assert_int_equal(a->cluster.worker_count, b->cluster.worker_count);
-        assert_true(a->cluster.restore == b->cluster.restore);
-        assert_true(a->cluster.abandoned_above == b->cluster.abandoned_above);
-        assert_true(a->cluster.abandoned_to == b->cluster.abandoned_to);
-        assert_int_equal(a->cluster.values_lost, b->cluster.values_lost);
-        assert_true(a->cluster.kept_to == b->cluster.kept_to);
-        assert_true(a->cluster.job == b->cluster.job);
-    } else if (a->kind == SL_MESSAGE_STATS) {
-        assert_int_equal(a->stats.table_count, b->stats.table_count);
-        assert_memory_equal(a->stats.tables, b->stats.tables,
-                            a->stats.table_count * sizeof *a->stats.tables);
-        assert_memory_equal(&a->stats.requests, &b->stats.requests, 7 * sizeof(uint64_t));
-    } else if (a->kind == SL_MESSAGE_CHECKPOINT_PART) {
-        assert_int_equal(a->checkpoint_part.file_count, b->checkpoint_part.file_count);
-        assert_memory_equal(a->checkpoint_part.files, b->checkpoint_part.files,
-                            a->checkpoint_part.file_count * sizeof *a->checkpoint_part.files);
-        assert_true(a->checkpoint_part.number == b->checkpoint_part.number);
-        assert_int_equal(a->checkpoint_part.err, b->checkpoint_part.err);
-        assert_string_equal(a->checkpoint_part.text, b->checkpoint_part.text);
-    } else if (a->kind == SL_MESSAGE_CHECKPOINT_PUBLISH) {
-        const struct sl_message_checkpoint_publish *from = &a->checkpoint_publish;
-        assert_int_equal(from->file_count, b->checkpoint_publish.file_count);
-        assert_memory_equal(from->files, b->checkpoint_publish.files,
-                            from->file_count * sizeof *from->files);
-        assert_true(from->number == b->checkpoint_publish.number);
-        assert_true(from->base == b->checkpoint_publish.base);
-        assert_true(from->time_ms == b->checkpoint_publish.time_ms);
-    } else if (a->kind == SL_MESSAGE_REPORT) {
-        assert_int_equal(a->report.byte_count, b->report.byte_count);
-        assert_memory_equal(a->report.bytes, b->report.bytes, a->report.byte_count);
-    } else {
-        assert_memory_equal(a, b, sizeof *a);
-    }
-    assert_true(a->id == b->id);
-}
-
 SL_CASE(message_decode__returns_what_was_encoded)
 {
     uint64_t seed = 1;
     for (int i = 0; i < 3000; i++) {
-        struct sl_message message, decoded;
+        struct sl_message message;
         random_message(&seed, kind_of(i), &message);
-        size_t bytes;
-        uint8_t *encoded = encode(&message, &bytes);
-        memset(&decoded, 0, sizeof decoded);
-        assert_int_equal(sl_message_decode(encoded, bytes, &decoded), SL_OK);
-        assert_same(&message, &decoded);
+        random_message_assert_returned(&message);
         sl_message_fini(&message);
-        sl_message_fini(&decoded);
-        free(encoded);
     }
 }
 
@@ -300,7 +241,7 @@ static void decode_and_forget(const uint8_t *from, size_t bytes)
     if (err == SL_OK) {
         /* What was let in can be sent on. */
         size_t again_bytes;
-        free(encode(&decoded, &again_bytes));
+        free(random_message_encode(&decoded, &again_bytes));
         sl_message_fini(&decoded);
     }
 }
@@ -312,7 +253,7 @@ SL_CASE(message_decode__survives_every_changed_byte)
         struct sl_message message;
         random_message(&seed, kind_of(i), &message);
         size_t bytes;
-        uint8_t *encoded = encode(&message, &bytes);
+        uint8_t *encoded = random_message_encode(&message, &bytes);
         for (size_t at = 0; at < bytes; at++) {
             uint8_t was = encoded[at];
             for (int change = 0; change < 3; change++) {
@@ -426,20 +367,6 @@ SL_CASE(message_decode__refuses_odd_losses)
     assert_int_equal(decode_bytes(lost, sizeof lost), SL_ERR_PROTOCOL);
 }
 
-/* Returns the receiver's result of decoding the message. */
-static int decode_encoded(const struct sl_message *message)
-{
-    struct sl_message decoded;
-    size_t bytes;
-    uint8_t *encoded = encode(message, &bytes);
-    const int err = sl_message_decode(encoded, bytes, &decoded);
-    if (err == SL_OK) {
-        sl_message_fini(&decoded);
-    }
-    free(encoded);
-    return err;
-}
-
 static int register_with_bypass(const char *bypass, uint32_t shard_count)
 {
     struct sl_message message = {.kind = SL_MESSAGE_REGISTER, .reg = {.shard_count = shard_count}};
@@ -447,7 +374,7 @@ static int register_with_bypass(const char *bypass, uint32_t shard_count)
         snprintf(message.reg.data_endpoint, sizeof message.reg.data_endpoint, "tcp://h:1");
     }
     snprintf(message.reg.bypass_endpoint, sizeof message.reg.bypass_endpoint, "%s", bypass);
-    return decode_encoded(&message);
+    return random_message_decode(&message);
 }
 
 SL_CASE(message_decode__leaves_odd_bypass_endpoints_to_who_uses_them)
@@ -461,7 +388,7 @@ SL_CASE(message_decode__leaves_odd_bypass_endpoints_to_who_uses_them)
     struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "tcp://h:1"};
     snprintf(ps.bypass_endpoint, sizeof ps.bypass_endpoint, "carrier://h:1");
     struct sl_message cluster = {.kind = SL_MESSAGE_CLUSTER, .cluster = {.ps = &ps, .ps_count = 1}};
-    assert_int_equal(decode_encoded(&cluster), SL_OK);
+    assert_int_equal(random_message_decode(&cluster), SL_OK);
 }
 
 SL_CASE(message_decode__defuses_texts_for_people)
@@ -469,7 +396,7 @@ SL_CASE(message_decode__defuses_texts_for_people)
     struct sl_message message = {.kind = SL_MESSAGE_ERROR, .error = {.err = SL_ERR_EXISTS}};
     snprintf(message.error.text, sizeof message.error.text, "%s", "f\xc3\xbcr \x1b[31m\n");
     size_t bytes;
-    uint8_t *encoded = encode(&message, &bytes);
+    uint8_t *encoded = random_message_encode(&message, &bytes);
     struct sl_message decoded;
     assert_int_equal(sl_message_decode(encoded, bytes, &decoded), SL_OK);
     assert_string_equal(decoded.error.text, "f\xc3\xbcr ?[31m?");
@@ -528,14 +455,14 @@ SL_CASE(message_decode__takes_the_largest_cluster)
         memset(ps->bypass_endpoint + 7, 'h', HOST_BYTES_MAX);
         memcpy(ps->bypass_endpoint + 7 + HOST_BYTES_MAX, ":65535", 7);
     }
-    assert_int_equal(decode_encoded(&message), SL_OK);
+    assert_int_equal(random_message_decode(&message), SL_OK);
     message.cluster.ps[SL_LIMIT_PS - 1].shard_count++;
-    assert_int_equal(decode_encoded(&message), SL_ERR_PROTOCOL);
+    assert_int_equal(random_message_decode(&message), SL_ERR_PROTOCOL);
     message.cluster.ps[SL_LIMIT_PS - 1].shard_count--;
     message.cluster.values_lost = SL_LIMIT_PS + 1;
-    assert_int_equal(decode_encoded(&message), SL_ERR_PROTOCOL);
+    assert_int_equal(random_message_decode(&message), SL_ERR_PROTOCOL);
     message.cluster.values_lost = SL_LIMIT_PS;
     message.cluster.ps[1].task_index = 0;
-    assert_int_equal(decode_encoded(&message), SL_ERR_PROTOCOL);
+    assert_int_equal(random_message_decode(&message), SL_ERR_PROTOCOL);
     sl_message_fini(&message);
 }

@@ -93,61 +93,15 @@ static void random_message(uint64_t *seed, enum sl_message_kind kind, struct sl_
     }
 }
 
-/* The message in a heap block of exactly its size. */
-static uint8_t *encode(const struct sl_message *message, size_t *bytes)
-{
-    *bytes = sl_message_encoded_bytes(message);
-    uint8_t *to = malloc(*bytes);
-    sl_message_encode(message, to);
-    return to;
-}
-
-static void assert_same_buffers(const struct sl_message_buffers *a,
-                                const struct sl_message_buffers *b)
-{
-    assert_int_equal(a->count, b->count);
-    assert_memory_equal(a->items, b->items, a->count * sizeof *a->items);
-}
-
-static void assert_same(const struct sl_message *a, const struct sl_message *b)
-{
-    assert_int_equal(a->kind, b->kind);
-    assert_true(a->id == b->id);
-    if (a->kind == SL_MESSAGE_BUFFER_ADDED) {
-        assert_same_buffers(&a->buffers, &b->buffers);
-    } else if (a->kind == SL_MESSAGE_SEGMENT) {
-        const struct sl_message_segment *from = &a->segment, *to = &b->segment;
-        assert_true(from->incarnation == to->incarnation);
-        assert_string_equal(from->host, to->host);
-        assert_int_equal(from->more, to->more);
-        assert_int_equal(from->endpoint_count, to->endpoint_count);
-        assert_memory_equal(from->endpoints, to->endpoints,
-                            from->endpoint_count * sizeof *from->endpoints);
-        assert_int_equal(from->matrix == NULL, to->matrix == NULL);
-        if (from->matrix != NULL) {
-            assert_string_equal(from->matrix, to->matrix);
-        }
-        assert_same_buffers(&from->buffers, &to->buffers);
-    } else {
-        assert_memory_equal(a, b, sizeof *a);
-    }
-}
-
 SL_CASE(message_transfer__returns_what_was_encoded)
 {
     uint64_t seed = 1;
     for (int i = 0; i < 100 * KIND_COUNT; i++) {
-        struct sl_message message, decoded;
+        struct sl_message message;
         random_message(&seed, (enum sl_message_kind)(SL_MESSAGE_SEGMENT_GET + i % KIND_COUNT),
                        &message);
-        size_t bytes;
-        uint8_t *encoded = encode(&message, &bytes);
-        memset(&decoded, 0, sizeof decoded);
-        assert_int_equal(sl_message_decode(encoded, bytes, &decoded), SL_OK);
-        assert_same(&message, &decoded);
+        random_message_assert_returned(&message);
         sl_message_fini(&message);
-        sl_message_fini(&decoded);
-        free(encoded);
     }
 }
 
@@ -159,7 +113,7 @@ SL_CASE(message_transfer__survives_every_changed_byte)
         random_message(&seed, (enum sl_message_kind)(SL_MESSAGE_SEGMENT_GET + i % KIND_COUNT),
                        &message);
         size_t bytes;
-        uint8_t *encoded = encode(&message, &bytes);
+        uint8_t *encoded = random_message_encode(&message, &bytes);
         for (size_t at = 0; at < bytes; at++) {
             uint8_t was = encoded[at];
             encoded[at] = (uint8_t)sl_hash_random(&seed);
@@ -167,7 +121,8 @@ SL_CASE(message_transfer__survives_every_changed_byte)
             assert_true(err == SL_OK || err == SL_ERR_PROTOCOL);
             if (err == SL_OK) {
                 size_t again_bytes;
-                free(encode(&decoded, &again_bytes)); /* what was let in can be sent on */
+                free(random_message_encode(&decoded,
+                                           &again_bytes)); /* what was let in can be sent on */
                 sl_message_fini(&decoded);
             }
             encoded[at] = was;
@@ -177,24 +132,10 @@ SL_CASE(message_transfer__survives_every_changed_byte)
     }
 }
 
-static int decode_encoded(const struct sl_message *message)
-{
-    size_t bytes;
-    uint8_t *encoded = encode(message, &bytes);
-    assert_true(bytes <= SL_LIMIT_CONTROL_PAYLOAD_BYTES);
-    struct sl_message decoded;
-    const int err = sl_message_decode(encoded, bytes, &decoded);
-    if (err == SL_OK) {
-        sl_message_fini(&decoded);
-    }
-    free(encoded);
-    return err;
-}
-
 static int decode_buffers(struct sl_message_buffer *buffers, uint32_t count)
 {
-    return decode_encoded(&(struct sl_message){.kind = SL_MESSAGE_BUFFER_ADDED,
-                                               .buffers = {.items = buffers, .count = count}});
+    return random_message_decode(&(struct sl_message){
+        .kind = SL_MESSAGE_BUFFER_ADDED, .buffers = {.items = buffers, .count = count}});
 }
 
 SL_CASE(message_transfer__refuses_odd_buffers)
@@ -243,12 +184,12 @@ SL_CASE(message_transfer__takes_the_largest_page)
             buffer->tokens[k].byte_count = SL_MESSAGE_TOKEN_BYTES;
         }
     }
-    assert_int_equal(decode_encoded(&message), SL_OK);
+    assert_int_equal(random_message_decode(&message), SL_OK);
     segment->endpoints[7].endpoint[0] = '\0';
-    assert_int_equal(decode_encoded(&message), SL_ERR_PROTOCOL);
+    assert_int_equal(random_message_decode(&message), SL_ERR_PROTOCOL);
     segment->endpoints[7].endpoint[0] = 'e';
     segment->buffers.count = 0; /* more after none */
-    assert_int_equal(decode_encoded(&message), SL_ERR_PROTOCOL);
+    assert_int_equal(random_message_decode(&message), SL_ERR_PROTOCOL);
     sl_message_fini(&message);
 }
 
@@ -259,14 +200,14 @@ SL_CASE(message_transfer__checks_hellos_and_fences)
                                          .role = SL_MESSAGE_ROLE_CLIENT,
                                          .lane = 3,
                                          .lane_epoch = 1}};
-    assert_int_equal(decode_encoded(&hello), SL_OK);
+    assert_int_equal(random_message_decode(&hello), SL_OK);
     hello.hello.role = SL_MESSAGE_ROLE_PS;
-    assert_int_equal(decode_encoded(&hello), SL_ERR_PROTOCOL);
+    assert_int_equal(random_message_decode(&hello), SL_ERR_PROTOCOL);
     hello.hello.role = SL_MESSAGE_ROLE_CLIENT;
     hello.hello.lane_epoch = 0;
-    assert_int_equal(decode_encoded(&hello), SL_ERR_PROTOCOL);
+    assert_int_equal(random_message_decode(&hello), SL_ERR_PROTOCOL);
     struct sl_message fence = {.kind = SL_MESSAGE_FENCE, .fence = {.lane = 0, .epoch = 1}};
-    assert_int_equal(decode_encoded(&fence), SL_ERR_PROTOCOL);
+    assert_int_equal(random_message_decode(&fence), SL_ERR_PROTOCOL);
     struct sl_message notice = {.kind = SL_MESSAGE_NOTICE};
-    assert_int_equal(decode_encoded(&notice), SL_ERR_PROTOCOL);
+    assert_int_equal(random_message_decode(&notice), SL_ERR_PROTOCOL);
 }

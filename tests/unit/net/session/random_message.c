@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/hash.h"
+#include "tests/support/unit.h"
 
 void random_message_name(uint64_t *seed, char *to, size_t to_bytes)
 {
@@ -159,4 +160,40 @@ void random_message_lists(uint64_t *seed, struct sl_message_register *to)
     }
     random_numbers(seed, &to->complete);
     random_numbers(seed, &to->unfinished);
+}
+
+uint8_t *random_message_encode(const struct sl_message *message, size_t *bytes)
+{
+    *bytes = sl_message_encoded_bytes(message);
+    uint8_t *to = malloc(*bytes);
+    sl_message_encode(message, to);
+    return to;
+}
+
+int random_message_decode(const struct sl_message *message)
+{
+    struct sl_message decoded;
+    size_t bytes;
+    uint8_t *encoded = random_message_encode(message, &bytes);
+    const int err = sl_message_decode(encoded, bytes, &decoded);
+    if (err == SL_OK) {
+        sl_message_fini(&decoded);
+    }
+    free(encoded);
+    return err;
+}
+
+void random_message_assert_returned(const struct sl_message *message)
+{
+    struct sl_message decoded;
+    size_t bytes, again_bytes;
+    uint8_t *encoded = random_message_encode(message, &bytes);
+    assert_int_equal(sl_message_decode(encoded, bytes, &decoded), SL_OK);
+    assert_int_equal(decoded.kind, message->kind);
+    uint8_t *again = random_message_encode(&decoded, &again_bytes);
+    assert_int_equal(again_bytes, bytes);
+    assert_memory_equal(again, encoded, bytes);
+    sl_message_fini(&decoded);
+    free(again);
+    free(encoded);
 }

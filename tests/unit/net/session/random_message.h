@@ -23,4 +23,14 @@ void random_message_epoch(uint64_t *seed, struct sl_message_ps *to);
 /* The pairs of a ps, and the checkpoints that it has. */
 void random_message_lists(uint64_t *seed, struct sl_message_register *to);
 
+/* The message, of any content, in a heap block of exactly its size. */
+uint8_t *random_message_encode(const struct sl_message *message, size_t *bytes);
+
+/* The result of decoding the encoded message. */
+int random_message_decode(const struct sl_message *message);
+
+/* Fails unless it is decoded to a message that is encoded to the same bytes. That each field is in
+ * the member of its name: message_table_test.c. */
+void random_message_assert_returned(const struct sl_message *message);
+
 #endif
