@@ -4,7 +4,8 @@
  *
  * Any bytes may be decoded: time is linear in their number, memory is bounded by the limits of the
  * lists, and fields without a row are skipped. Where a field that is not repeated occurs twice, the
- * later one counts. Encoding writes fields by ascending number, and no zeros. Any thread; only
+ * later one counts. A field of another wire type is refused, and so is a second alternative of a
+ * oneof. Encoding writes fields by ascending number, and no zeros. Any thread; only
  * decoding allocates, and only what SL_FIELD_OWNED says. */
 #ifndef SL_CORE_PROTOBUF_H
 #define SL_CORE_PROTOBUF_H
@@ -48,7 +49,7 @@ struct sl_protobuf_field {
     uint32_t flags;
     uint32_t offset, bytes; /* of the member; REPEATED, NAME and DATA: of an item */
     uint32_t count_offset;  /* REPEATED, DATA: of the uint32_t count; OPTIONAL: of the bool */
-    /* Accepted range: of a number that is not repeated; of a count; of the bytes of a name. */
+    /* Accepted range: of a number that is not repeated; of a count; of the bytes of one name. */
     uint64_t least, most;
     const struct sl_protobuf_type *type; /* MESSAGE */
 };
