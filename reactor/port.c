@@ -117,8 +117,7 @@ void sl_port_set_destroy(struct sl_port_set **set, void (*port_fini)(struct sl_p
     free(gone);
 }
 
-/* mailbox: of a reactor, or NULL: its own. */
-static int port_create(struct sl_port_set *set, struct sl_mailbox *mailbox, struct sl_port **out)
+static int port_create(struct sl_port_set *set, struct sl_port **out)
 {
     struct sl_port *port = calloc(1, set->port_bytes + set->reactor_count * sizeof *port->lanes);
     if (port == NULL) {
@@ -126,9 +125,10 @@ static int port_create(struct sl_port_set *set, struct sl_mailbox *mailbox, stru
     }
     port->set = set;
     port->lanes = (struct sl_port_lanes *)(void *)((uint8_t *)port + set->port_bytes);
-    port->mailbox = mailbox;
-    int err = mailbox == NULL ? sl_mailbox_create(&port->mailbox) : 0;
-    port->has_mailbox = mailbox == NULL && err == 0;
+    port->driven = set->driven;
+    port->mailbox = port->driven != NULL ? sl_reactor_mailbox(port->driven) : NULL;
+    int err = port->mailbox == NULL ? sl_mailbox_create(&port->mailbox) : 0;
+    port->has_mailbox = port->driven == NULL && err == 0;
     for (uint32_t i = 0; err == 0 && i < set->reactor_count; i++) {
         err = sl_mailbox_lane_open(sl_reactor_mailbox(set->reactors[i]), &port->lanes[i].to);
         err = err != 0 ? err : sl_mailbox_lane_open(port->mailbox, &port->lanes[i].from);
@@ -150,59 +150,12 @@ static int attach(struct sl_port_set *set, struct sl_port **out)
             return 0;
         }
     }
-    int err = port_create(set, set->driven != NULL ? sl_reactor_mailbox(set->driven) : NULL, out);
+    int err = port_create(set, out);
     if (err == 0) {
-        (*out)->driven = set->driven;
         (*out)->next = set->ports;
         set->ports = *out;
     }
     return err;
-}
-
-int sl_port_open(struct sl_port_set *set, struct sl_reactor *reactor, struct sl_port **out)
-{
-    pthread_mutex_lock(&set->lock);
-    int err = port_create(set, sl_reactor_mailbox(reactor), out);
-    if (err == 0) {
-        (*out)->attached = true;
-        (*out)->next = set->ports;
-        set->ports = *out;
-    }
-    pthread_mutex_unlock(&set->lock);
-    return err;
-}
-
-static void drop_lane(void *ctx)
-{
-    struct sl_mailbox_lane *lane = ctx;
-    sl_mailbox_lane_close(&lane);
-}
-
-static void reactor_port_close_lane(void *ctx, uint64_t a, uint64_t b)
-{
-    drop_lane(ctx);
-}
-
-void sl_port_close(struct sl_port **port)
-{
-    struct sl_port_set *set = (*port)->set;
-    struct sl_port **at = &set->ports;
-    for (uint32_t i = 0; i < set->reactor_count; i++) {
-        /* A reactor may still be in its last post to this port: it closes its lane itself. */
-        sl_port_post(*port, i,
-                     (struct sl_mail){.run = reactor_port_close_lane,
-                                      .drop = drop_lane,
-                                      .ctx = (*port)->lanes[i].from});
-        (*port)->lanes[i].from = NULL;
-    }
-    pthread_mutex_lock(&set->lock);
-    while (*at != *port) {
-        at = &(*at)->next;
-    }
-    *at = (*port)->next;
-    pthread_mutex_unlock(&set->lock);
-    port_destroy(*port);
-    *port = NULL;
 }
 
 int sl_port_here(struct sl_port_set *set, struct sl_port **out)

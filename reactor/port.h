@@ -32,7 +32,7 @@ struct sl_port {
 
     /* The attached thread's. */
     struct sl_reactor *driven;  /* or NULL */
-    struct sl_mailbox *mailbox; /* its own, or that of the driven or the outside reactor */
+    struct sl_mailbox *mailbox; /* its own, or that of the driven reactor */
     bool has_mailbox;           /* its own */
     struct sl_port_lanes {
         struct sl_mailbox_lane *to, *from; /* to the reactor's mailbox; to this port's */
@@ -63,13 +63,6 @@ void sl_port_set_unlock(struct sl_port_set *set);
 /* Returns the calling thread's port. Errors: NO_MEMORY, TOO_LARGE (too many threads), INVALID
  * (another thread drives), FORKED. */
 int sl_port_here(struct sl_port_set *set, struct sl_port **out);
-
-/* Creates a port of a reactor that is not in the set: answers go to its mailbox. It has no thread:
- * the owner of the reactor uses its lanes. Errors: NO_MEMORY, TOO_LARGE. Any thread. */
-int sl_port_open(struct sl_port_set *set, struct sl_reactor *reactor, struct sl_port **out);
-
-/* Ends such a port before its set ends. All answers have arrived. Sets *port to NULL. */
-void sl_port_close(struct sl_port **port);
 
 /* The functions below: the port's thread. */
 

@@ -451,7 +451,12 @@ SL_PROTOBUF_TABLE(NOTICE, "notice", NULL,
     RANGE(1, UINT, notice, sequence, 1, UINT64_MAX),
     ANY(2, NAME, notice, sender),
     ANY(3, NAME, notice, name),
-    SL_FIELD_DATA(4, sl_message_notice, bytes, byte_count, SL_MESSAGE_NOTICE_BYTES, 0));
+    SL_FIELD_DATA(4, sl_message_notice, bytes, byte_count, SL_MESSAGE_NOTICE_BYTES, 0),
+    ANY(5, BOOL, notice, asks),
+    ANY(6, UINT, notice, answered));
+
+SL_PROTOBUF_TABLE(NOTICE_TAKEN, "notice_taken", NULL,
+    SL_FIELD_DATA(1, sl_message_notice, bytes, byte_count, SL_MESSAGE_NOTICE_BYTES, 0));
 
 SL_PROTOBUF_TABLE(FENCE, "fence", NULL,
     RANGE(1, UINT, fence, lane, 1, UINT32_MAX),
@@ -497,7 +502,7 @@ static const struct sl_protobuf_field FIELDS[] = {
     BODY(BUFFER_GONE, keys, KEYS),
     BODY(BUFFER_RELEASED, keys, KEYS),
     BODY(NOTICE, notice, NOTICE),
-    MEMBERS(NOTICE_TAKEN, EMPTY),
+    BODY(NOTICE_TAKEN, notice, NOTICE_TAKEN),
     BODY(FENCE, fence, FENCE),
     MEMBERS(FENCED, EMPTY),
     SL_FIELD_DATA(SL_MESSAGE_REPORT, sl_message, report.bytes, report.byte_count,

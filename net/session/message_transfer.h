@@ -71,10 +71,13 @@ struct sl_message_buffer_keys {
     uint32_t count; /* from 1 */
 };
 
+/* NOTICE; NOTICE_TAKEN: only its bytes, if the notice asked */
 struct sl_message_notice {
     uint64_t sequence;                    /* from 1, ascending, of the sender's client_id */
     char sender[SL_MESSAGE_SENDER_BYTES]; /* its segment's name */
     char name[SL_MESSAGE_NAME_BYTES];
+    bool asks;         /* it is answered by the receiver's application */
+    uint64_t answered; /* answers to lower sequences are not needed any more */
     uint32_t byte_count;
     uint8_t bytes[SL_MESSAGE_NOTICE_BYTES];
 };

@@ -1,5 +1,6 @@
 #include "net/transfer/async.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/assert.h"
@@ -10,145 +11,113 @@
 #include "net/transfer/notice.h"
 #include "net/transfer/segment.h"
 
-/* Arriving notices that are on their way to the reactor at one time. */
-#define TAKES 16
-
-struct take {
-    struct sl_transfer_take take;
-    struct sl_transfer_noticed noticed;
-};
-
 struct sl_transfer_async {
     struct sl_transfer *engine;
-    struct sl_port *port;
-    /* Lanes have room for the calls in progress, both ways. */
-    uint32_t in_progress;
-    struct sl_list waiting;  /* calls beyond that */
-    struct sl_list openings; /* segments */
+    struct sl_transfer_work work; /* arrived notices, and calls that begin or have ended */
+    struct sl_list begun, over;   /* calls */
+    uint32_t in_progress;         /* not over */
+    struct sl_list openings;      /* segments */
+    struct sl_transfer_inbox_reader reader;
     sl_transfer_arrived_fn *arrived;
     void *arrived_ctx;
-    struct take takes[TAKES];
-    struct sl_transfer_call stopping;
+    struct sl_transfer_noticed noticed;
     bool is_ending;
     bool ends_with_process; /* new segments do */
     void (*destroyed)(void *ctx);
     void *destroyed_ctx;
 };
 
-/* Calls */
-
-static void ended(void *ctx, uint64_t a, uint64_t b);
-
-static void async_begin(struct sl_transfer_async *async, struct sl_transfer_call *call)
+static void async_wake(struct sl_transfer_async *async)
 {
-    if (async->in_progress == SL_LIMIT_LANE_MAILS) {
-        sl_list_append(&async->waiting, &call->link);
-        return;
-    }
-    async->in_progress++;
-    call->lane = async->port->lanes[call->io->index].from;
-    call->ended = ended;
-    const int err = sl_transfer_io_begin(async->port, call);
-    sl_assert(err == 0);
+    sl_transfer_io_wake(&async->engine->ios[0], &async->work);
 }
 
-/* finish, if not NULL, runs before done, which may be NULL, or instead of it. */
+/* Calls */
+
+static void async_ended(struct sl_transfer_call *call)
+{
+    sl_list_append(&call->async->over, &call->link);
+    async_wake(call->async);
+}
+
+/* finish runs before done, which may be NULL, or instead of it. */
 static void async_start(struct sl_transfer_async *async, struct sl_transfer_call *call,
                         void (*finish)(struct sl_transfer_call *call), sl_transfer_done_fn *done,
                         void *ctx)
 {
     call->async = async;
+    call->ended = async_ended;
     call->finish = finish;
     call->done = done;
     call->ctx = ctx;
-    async_begin(async, call);
+    async->in_progress++;
+    sl_list_append(&async->begun, &call->link);
+    async_wake(async);
 }
 
-static void end_of_all(struct sl_transfer_async *async)
+/* At the end of a turn, so that no callback runs inside what it is about. */
+static bool async_work(struct sl_transfer_work *work)
 {
-    void (*const destroyed)(void *ctx) = async->destroyed;
-    void *const ctx = async->destroyed_ctx;
-    sl_port_set_lock(async->engine->ports);
-    async->engine->async = NULL;
-    sl_port_set_unlock(async->engine->ports);
-    sl_port_close(&async->port);
-    free(async);
-    destroyed(ctx);
-}
-
-/* On the reactor outside. */
-static void ended(void *ctx, uint64_t a, uint64_t b)
-{
-    struct sl_transfer_call *call = ctx;
-    struct sl_transfer_async *async = call->async;
-    call->lane = NULL; /* the next one to use it may be a thread that waits */
-    async->in_progress--;
-    struct sl_list_link *link = sl_list_pop(&async->waiting);
-    if (link != NULL) {
-        async_begin(async, SL_CONTAINER_OF(link, struct sl_transfer_call, link));
+    struct sl_transfer_async *async = SL_CONTAINER_OF(work, struct sl_transfer_async, work);
+    struct sl_transfer_asked *asked;
+    struct sl_list_link *link;
+    while (!async->is_ending && sl_transfer_inbox_next(&async->reader, &async->noticed, &asked)) {
+        async->arrived(async->arrived_ctx, &async->noticed, asked);
     }
-    call->finish(call);
+    while ((link = sl_list_pop(&async->begun)) != NULL) {
+        sl_transfer_io_begin_here(SL_CONTAINER_OF(link, struct sl_transfer_call, link));
+    }
+    while ((link = sl_list_pop(&async->over)) != NULL) {
+        struct sl_transfer_call *call = SL_CONTAINER_OF(link, struct sl_transfer_call, link);
+        async->in_progress--;
+        call->finish(call);
+    }
     if (async->is_ending && async->in_progress == 0) {
-        end_of_all(async);
+        sl_list_remove(&work->link);
+        async->destroyed(async->destroyed_ctx);
+        free(async);
     }
+    return false;
 }
 
-/* Arriving notices */
-
-static void async_arrive(struct sl_transfer_call *call)
+static void async_put(struct sl_transfer_inbox_reader *reader)
 {
-    struct take *take = SL_CONTAINER_OF(call, struct take, take.call);
-    struct sl_transfer_async *async = call->async;
-    if (!async->is_ending && call->err == 0) {
-        async->arrived(async->arrived_ctx, &take->noticed);
-    }
-    if (!async->is_ending) { /* it may be by now */
-        async_begin(async, call);
-    }
+    async_wake(SL_CONTAINER_OF(reader, struct sl_transfer_async, reader));
 }
 
-static void async_stopped(struct sl_transfer_call *call)
-{
-}
+/* Public */
 
 const struct sl_metastore_address *sl_transfer_async_metadata(const struct sl_transfer *transfer)
 {
     return &transfer->settings.metadata;
 }
 
-int sl_transfer_async_create(struct sl_transfer *transfer, struct sl_reactor *reactor,
-                             const char *prefix, sl_transfer_arrived_fn *arrived, void *ctx,
+struct sl_reactor *sl_transfer_async_reactor(const struct sl_transfer *transfer)
+{
+    return transfer->reactors[0];
+}
+
+int sl_transfer_async_create(struct sl_transfer *transfer, const char *name,
+                             sl_transfer_arrived_fn *arrived, void *ctx,
                              struct sl_transfer_async **out)
 {
-    sl_assert(prefix != NULL);
+    sl_assert(name != NULL);
     sl_assert(arrived != NULL);
     struct sl_transfer_async *made = calloc(1, sizeof *made);
-    int err = made != NULL ? sl_port_open(transfer->ports, reactor, &made->port) : SL_ERR_NO_MEMORY;
-    if (err != 0) {
-        free(made);
-        return sl_transfer_fail(err, "no memory for one more reactor");
-    }
-    sl_port_set_lock(transfer->ports);
-    err = transfer->async != NULL ? SL_ERR_EXISTS : 0;
-    transfer->async = err == 0 ? made : transfer->async;
-    sl_port_set_unlock(transfer->ports);
-    if (err != 0) {
-        sl_port_close(&made->port);
-        free(made);
-        return sl_transfer_fail(err, "another reactor outside uses the engine");
+    if (made == NULL) {
+        return sl_transfer_fail(SL_ERR_NO_MEMORY, "out of memory");
     }
     made->engine = transfer;
     made->arrived = arrived;
     made->arrived_ctx = ctx;
-    sl_list_init(&made->waiting);
+    made->work.run = async_work;
+    sl_list_init(&made->begun);
+    sl_list_init(&made->over);
     sl_list_init(&made->openings);
-    for (uint32_t i = 0; i < TAKES; i++) {
-        struct take *take = &made->takes[i];
-        take->take = (struct sl_transfer_take){
-            .call = {.run = sl_transfer_inbox_take, .io = &transfer->ios[0]},
-            .outside_prefix = prefix,
-            .out = &take->noticed};
-        async_start(made, &take->take.call, async_arrive, NULL, NULL);
+    made->reader = (struct sl_transfer_inbox_reader){.name = name, .put = async_put};
+    if (sl_transfer_inbox_open(&transfer->ios[0].inbox, &made->reader) != 0) {
+        free(made);
+        return sl_transfer_fail(SL_ERR_EXISTS, "the engine is used for %s already", name);
     }
     *out = made;
     return sl_transfer_succeed();
@@ -167,9 +136,8 @@ void sl_transfer_async_destroy(struct sl_transfer_async **async, void (*destroye
     }
     gone->destroyed = destroyed;
     gone->destroyed_ctx = ctx;
-    gone->stopping =
-        (struct sl_transfer_call){.run = sl_transfer_inbox_stop, .io = &gone->engine->ios[0]};
-    async_start(gone, &gone->stopping, async_stopped, NULL, NULL);
+    sl_transfer_inbox_close(&gone->reader);
+    async_wake(gone);
 }
 
 /* Segments */
@@ -269,6 +237,68 @@ int sl_transfer_async_send(struct sl_transfer_async *async, struct sl_transfer_s
     }
     async_start(async, &sending->call, async_sent, done, ctx);
     return sl_transfer_succeed();
+}
+
+void sl_transfer_async_answer(struct sl_transfer_asked *asked, const void *bytes, uint32_t count)
+{
+    asked->answer(asked, bytes, count);
+}
+
+/* Of the call itself, or of its cancellation. */
+static void asking_ended(struct sl_transfer_sending *sending)
+{
+    struct sl_transfer_call *call = &sending->call;
+    const struct sl_message_notice *answer = &sending->message.notice;
+    if (--sending->calls_left > 0) {
+        return;
+    }
+    if (call->err == 0 && answer->byte_count == 0) { /* an answer has some */
+        call->err = SL_ERR_VERSION;
+        (void)snprintf(call->text, sizeof call->text, "the peer is older, and does not answer");
+    }
+    sending->answered(call->ctx, call->err, call->text, answer->bytes, answer->byte_count);
+    free(sending);
+}
+
+static void async_answered(struct sl_transfer_call *call)
+{
+    asking_ended(SL_CONTAINER_OF(call, struct sl_transfer_sending, call));
+}
+
+static void async_forgotten(struct sl_transfer_call *call)
+{
+    asking_ended(SL_CONTAINER_OF(call, struct sl_transfer_sending, forgetting));
+}
+
+int sl_transfer_async_ask(struct sl_transfer_async *async, struct sl_transfer_segment *segment,
+                          const struct sl_transfer_notice *notice, uint32_t timeout_ms,
+                          sl_transfer_answered_fn *answered, void *ctx,
+                          struct sl_transfer_sending **out)
+{
+    const int err = sl_transfer_notice_prepare(segment, notice, timeout_ms, out);
+    if (err != 0) {
+        return err;
+    }
+    (*out)->message.notice.asks = true;
+    (*out)->answered = answered;
+    (*out)->calls_left = 1;
+    async_start(async, &(*out)->call, async_answered, NULL, ctx);
+    return sl_transfer_succeed();
+}
+
+static void forget_there(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    sl_transfer_notice_cancel(SL_CONTAINER_OF(call, struct sl_transfer_sending, forgetting));
+    sl_transfer_io_answer(call, 0, "forgotten");
+}
+
+void sl_transfer_async_forget(struct sl_transfer_async *async, struct sl_transfer_sending *asking)
+{
+    if (asking->calls_left == 1) { /* else it is being forgotten */
+        asking->calls_left++;
+        asking->forgetting = (struct sl_transfer_call){.run = forget_there, .io = asking->call.io};
+        async_start(async, &asking->forgetting, async_forgotten, NULL, NULL);
+    }
 }
 
 /* Batches */

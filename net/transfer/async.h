@@ -1,10 +1,8 @@
-/* Asynchronous use of an engine by one reactor outside it, such as the one of a node of objects. No
- * function here waits: results are mail to that reactor. Checks, limits and deadlines are those of
- * the functions that wait (starling_transfer.h).
+/* Use of an engine by what runs on its first reactor, such as a node of objects. No function here
+ * waits. Checks, limits and deadlines are those of the functions that wait (starling_transfer.h).
  *
- * Owner: the reactor; before its start, the thread that creates it. A function that returns an
- * error has no callback; the reason is in sl_transfer_last_error. After 0 the callback runs once,
- * in a later turn. Beyond SL_LIMIT_LANE_MAILS calls in progress, further ones wait for their turn.
+ * Owner: the engine's first reactor. A function that returns an error has no callback; the reason
+ * is in sl_transfer_last_error. After 0 the callback runs once, after the function has returned.
  */
 #ifndef SL_NET_TRANSFER_ASYNC_H
 #define SL_NET_TRANSFER_ASYNC_H
@@ -13,24 +11,40 @@
 
 struct sl_metastore_address;
 struct sl_reactor;
+struct sl_transfer_asked;
 struct sl_transfer_async;
+struct sl_transfer_sending;
 
 /* The call has ended: err 0 or an error with its reason, which is valid during the callback. */
 typedef void sl_transfer_done_fn(void *ctx, int err, const char *reason);
 
-/* A notice whose name begins with the prefix has arrived; in the order of arrival. Those do not
- * enter the application's inbox, from create to destroy. SL_LIMIT_TRANSFER_NOTICES of them may
- * wait; beyond that their senders get AGAIN. `noticed` is valid during the callback. */
-typedef void sl_transfer_arrived_fn(void *ctx, const struct sl_transfer_noticed *noticed);
+/* A notice with the name has arrived; in the order of arrival. Those do not enter the application's
+ * inbox, from create to destroy. SL_LIMIT_TRANSFER_NOTICES of them may wait for the end of the
+ * turn; beyond that their senders get AGAIN. `noticed` is valid during the callback. asked: not
+ * NULL: its sender waits for the answer. */
+typedef void sl_transfer_arrived_fn(void *ctx, const struct sl_transfer_noticed *noticed,
+                                    struct sl_transfer_asked *asked);
+
+/* Answers a notice with up to SL_TRANSFER_NOTICE_BYTES bytes, once, in any turn, but before
+ * destroy. bytes NULL: there is no answer, and the sender gets CLOSED. */
+void sl_transfer_async_answer(struct sl_transfer_asked *asked, const void *bytes, uint32_t count);
+
+/* The call of sl_transfer_async_ask has ended; err 0: with count bytes, valid during the callback.
+ */
+typedef void sl_transfer_answered_fn(void *ctx, int err, const char *reason, const void *bytes,
+                                     uint32_t count);
 
 /* The engine's metadata store. It lives as long as the engine. Any thread. */
 const struct sl_metastore_address *sl_transfer_async_metadata(const struct sl_transfer *transfer);
 
-/* prefix: of the notices that the reactor takes, "objects" or "serve"; static storage. The engine
- * and the reactor outlive *out. Takes a lock. Errors: EXISTS (there is one per engine), NO_MEMORY,
- * TOO_LARGE (too many lanes). */
-int sl_transfer_async_create(struct sl_transfer *transfer, struct sl_reactor *reactor,
-                             const char *prefix, sl_transfer_arrived_fn *arrived, void *ctx,
+/* The engine's first reactor. Any thread. */
+struct sl_reactor *sl_transfer_async_reactor(const struct sl_transfer *transfer);
+
+/* name: of the notices that it takes: what they are about, and a version, as in "objects/2"; static
+ * storage. Senders of another version get VERSION. The engine outlives *out. Errors: EXISTS (there
+ * is one for what they are about), NO_MEMORY. */
+int sl_transfer_async_create(struct sl_transfer *transfer, const char *name,
+                             sl_transfer_arrived_fn *arrived, void *ctx,
                              struct sl_transfer_async **out);
 
 /* From now on no notice arrives, and no function but close may be called. Segments that are being
@@ -68,6 +82,18 @@ void sl_transfer_async_close(struct sl_transfer_async *async, struct sl_transfer
 int sl_transfer_async_send(struct sl_transfer_async *async, struct sl_transfer_segment *segment,
                            const struct sl_transfer_notice *notice, uint32_t timeout_ms,
                            sl_transfer_done_fn *done, void *ctx);
+
+/* The same for a notice that the receiver answers: in two frames, and once, also if the connection
+ * was lost meanwhile. Errors of the end: CLOSED: there is no answer, or it is not kept any more;
+ * AGAIN: the receiver has too much to do, or does not answer yet; VERSION: another version.
+ * *out: for the function below, until `answered`. */
+int sl_transfer_async_ask(struct sl_transfer_async *async, struct sl_transfer_segment *segment,
+                          const struct sl_transfer_notice *notice, uint32_t timeout_ms,
+                          sl_transfer_answered_fn *answered, void *ctx,
+                          struct sl_transfer_sending **out);
+
+/* `answered` runs soon, with CANCELLED, unless the answer is there. */
+void sl_transfer_async_forget(struct sl_transfer_async *async, struct sl_transfer_sending *asking);
 
 /* As sl_transfer_batch_submit; notice: NULL: none. `done` gets the error of the first request that
  * failed, else that of the notice. From then on, and before the first submission,

@@ -36,8 +36,11 @@ static int create_reactors(struct sl_transfer *transfer)
             transfer->ios[i].reactor = transfer->reactors[i] = transfer->setup.reactors[i];
             continue;
         }
-        struct sl_reactor_options options = {
-            .index = i, .core = -1, .polling = settings->reactors.polling, .spin_us = SPIN_US};
+        struct sl_reactor_options options = {.index = i,
+                                             .core = -1,
+                                             .polling = settings->reactors.polling,
+                                             .spin_us = SPIN_US,
+                                             .clock = transfer->setup.clock};
         (void)snprintf(options.name, sizeof options.name, "transfer.%u", i % SL_LIMIT_REACTORS);
         if (settings->reactors.pin_cores && sl_topology_core_for(i, true, &options.core) != 0) {
             sl_log_warn("transfer: reactor %u: no core left to pin it to", i);

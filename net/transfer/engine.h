@@ -27,12 +27,7 @@ struct sl_transfer {
     uint32_t segment_count;
     struct sl_list batches;
     uint32_t batch_count;
-    uint32_t batch_next;             /* reactors take turns */
-    struct sl_transfer_async *async; /* of a reactor outside; NULL: none */
+    uint32_t batch_next; /* reactors take turns */
 };
-
-/* As sl_transfer_create. setup: NULL: nothing is replaced. */
-int sl_transfer_create_with(const struct sl_transfer_options *options,
-                            const struct sl_transfer_setup *setup, struct sl_transfer **out);
 
 #endif

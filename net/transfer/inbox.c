@@ -17,34 +17,103 @@ struct notice {
     struct sl_list_link link;
     char sender[SL_TRANSFER_NAME_BYTES];
     char name[SL_TRANSFER_NOTICE_NAME_BYTES];
+    struct sl_transfer_asked *asked; /* NULL: it does not ask */
     uint32_t bytes;
     uint8_t text[];
 };
 
-struct sender {
+struct sl_transfer_sender {
     struct sl_list_link link; /* by ascending heard_ns */
     uint64_t client_id, sequence, heard_ns;
+    struct sl_list asked; /* ascending */
+    uint64_t answered;    /* lower ones are not needed any more */
 };
 
-static void queue_init(struct sl_transfer_inbox_queue *queue)
+/* Asked notices */
+
+static void asked_free(struct sl_transfer_asked *asked)
 {
-    sl_list_init(&queue->notices);
-    sl_list_init(&queue->takers);
+    sl_list_remove(&asked->link);
+    asked->io->asked_count--;
+    free(asked->bytes);
+    free(asked);
 }
+
+/* Open ones are freed once they are answered. */
+static void sender_free(struct sl_transfer_sender *sender)
+{
+    SL_LIST_FOREACH (link, &sender->asked) {
+        struct sl_transfer_asked *asked = SL_CONTAINER_OF(link, struct sl_transfer_asked, link);
+        asked->sender = NULL;
+        if (asked->bytes != NULL) {
+            asked_free(asked);
+        } else {
+            sl_list_remove(link);
+        }
+    }
+    free(sender);
+}
+
+/* Frees what the sender does not need any more. */
+static void sender_set_answered(struct sl_transfer_sender *sender, uint64_t answered)
+{
+    sender->answered = answered > sender->answered ? answered : sender->answered;
+    SL_LIST_FOREACH (link, &sender->asked) {
+        struct sl_transfer_asked *asked = SL_CONTAINER_OF(link, struct sl_transfer_asked, link);
+        if (asked->sequence >= sender->answered) {
+            return;
+        }
+        if (asked->bytes != NULL) {
+            asked_free(asked);
+        }
+    }
+}
+
+/* Queues */
 
 static void queue_fini(struct sl_transfer_inbox_queue *queue)
 {
     struct sl_list_link *link;
     while ((link = sl_list_pop(&queue->notices)) != NULL) {
-        free(SL_CONTAINER_OF(link, struct notice, link));
+        struct notice *notice = SL_CONTAINER_OF(link, struct notice, link);
+        if (notice->asked != NULL) {
+            notice->asked->answer(notice->asked, NULL, 0);
+        }
+        free(notice);
     }
     queue->count = 0;
 }
 
+static void queue_append(struct sl_transfer_inbox_queue *queue, struct notice *notice)
+{
+    sl_list_append(&queue->notices, &notice->link);
+    queue->count++;
+}
+
+static bool queue_take(struct sl_transfer_inbox_queue *queue, struct sl_transfer_noticed *out,
+                       struct sl_transfer_asked **asked)
+{
+    struct sl_list_link *link = sl_list_pop(&queue->notices);
+    if (link == NULL) {
+        return false;
+    }
+    struct notice *notice = SL_CONTAINER_OF(link, struct notice, link);
+    queue->count--;
+    memcpy(out->sender, notice->sender, sizeof notice->sender);
+    memcpy(out->name, notice->name, sizeof notice->name);
+    memcpy(out->text, notice->text, notice->bytes);
+    out->text[notice->bytes] = '\0';
+    out->bytes = notice->bytes;
+    *asked = notice->asked;
+    free(notice);
+    return true;
+}
+
 void sl_transfer_inbox_init(struct sl_transfer_inbox *inbox)
 {
-    queue_init(&inbox->application);
-    queue_init(&inbox->outside);
+    sl_list_init(&inbox->application.notices);
+    sl_list_init(&inbox->takers);
+    sl_list_init(&inbox->readers);
     sl_list_init(&inbox->senders);
 }
 
@@ -55,29 +124,78 @@ void sl_transfer_inbox_fini(struct sl_transfer_inbox *inbox)
         return; /* the start has failed before */
     }
     queue_fini(&inbox->application);
-    queue_fini(&inbox->outside);
     while ((link = sl_list_pop(&inbox->senders)) != NULL) {
-        free(SL_CONTAINER_OF(link, struct sender, link));
+        sender_free(SL_CONTAINER_OF(link, struct sl_transfer_sender, link));
     }
+}
+
+/* Readers */
+
+/* Whether both are about the same; their versions may differ. */
+static bool is_about(const char *name, const char *other)
+{
+    const size_t length = strcspn(name, "/");
+    return length == strcspn(other, "/") && strncmp(name, other, length) == 0;
+}
+
+static struct sl_transfer_inbox_reader *inbox_reader_of(const struct sl_transfer_inbox *inbox,
+                                                        const char *name)
+{
+    SL_LIST_FOREACH (link, &inbox->readers) {
+        struct sl_transfer_inbox_reader *reader =
+            SL_CONTAINER_OF(link, struct sl_transfer_inbox_reader, link);
+        if (is_about(name, reader->name)) {
+            return reader;
+        }
+    }
+    return NULL;
+}
+
+int sl_transfer_inbox_open(struct sl_transfer_inbox *inbox, struct sl_transfer_inbox_reader *reader)
+{
+    if (inbox_reader_of(inbox, reader->name) != NULL) {
+        return SL_ERR_EXISTS;
+    }
+    sl_list_init(&reader->queue.notices);
+    sl_list_append(&inbox->readers, &reader->link);
+    SL_LIST_FOREACH (link, &inbox->application.notices) {
+        struct notice *notice = SL_CONTAINER_OF(link, struct notice, link);
+        if (strcmp(notice->name, reader->name) == 0) {
+            sl_list_remove(link);
+            inbox->application.count--;
+            queue_append(&reader->queue, notice);
+        }
+    }
+    if (reader->queue.count > 0) {
+        reader->put(reader);
+    }
+    return 0;
+}
+
+void sl_transfer_inbox_close(struct sl_transfer_inbox_reader *reader)
+{
+    if (sl_list_linked(&reader->link)) {
+        sl_list_remove(&reader->link);
+        queue_fini(&reader->queue);
+    }
+}
+
+bool sl_transfer_inbox_next(struct sl_transfer_inbox_reader *reader,
+                            struct sl_transfer_noticed *out, struct sl_transfer_asked **asked)
+{
+    return queue_take(&reader->queue, out, asked);
 }
 
 /* Taking */
 
-static void inbox_give(struct sl_transfer_io *io, struct sl_transfer_inbox_queue *queue)
+static void inbox_give(struct sl_transfer_io *io)
 {
-    struct sl_list_link *first = sl_list_pop(&queue->takers);
-    struct sl_list_link *link = sl_list_pop(&queue->notices);
+    struct sl_list_link *first = sl_list_pop(&io->inbox.takers);
     sl_assert(first != NULL);
-    sl_assert(link != NULL);
     struct sl_transfer_take *take = SL_CONTAINER_OF(first, struct sl_transfer_take, link);
-    struct notice *notice = SL_CONTAINER_OF(link, struct notice, link);
-    queue->count--;
-    memcpy(take->out->sender, notice->sender, sizeof notice->sender);
-    memcpy(take->out->name, notice->name, sizeof notice->name);
-    memcpy(take->out->text, notice->text, notice->bytes);
-    take->out->text[notice->bytes] = '\0';
-    take->out->bytes = notice->bytes;
-    free(notice);
+    struct sl_transfer_asked *asked; /* NULL: an application does not answer */
+    const bool is_taken = queue_take(&io->inbox.application, take->out, &asked);
+    sl_assert(is_taken);
     sl_reactor_disarm(io->reactor, &take->timer);
     sl_transfer_io_answer(&take->call, 0, "taken");
 }
@@ -90,55 +208,16 @@ static void inbox_take_late(struct sl_timer *timer, uint64_t now_ns)
                           take->timeout_ms);
 }
 
-static bool is_for_outside(const struct sl_transfer_inbox *inbox, const char *name)
-{
-    const char *prefix = inbox->outside_prefix;
-    return prefix != NULL && strncmp(name, prefix, strlen(prefix)) == 0;
-}
-
-/* Notices that came before the reactor outside. */
-static void move_to_outside(struct sl_transfer_inbox *inbox)
-{
-    SL_LIST_FOREACH (link, &inbox->application.notices) {
-        if (is_for_outside(inbox, SL_CONTAINER_OF(link, struct notice, link)->name)) {
-            sl_list_remove(link);
-            inbox->application.count--;
-            sl_list_append(&inbox->outside.notices, link);
-            inbox->outside.count++;
-        }
-    }
-}
-
-void sl_transfer_inbox_take(struct sl_transfer_io *io, struct sl_transfer_call *call)
+static void inbox_take(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     struct sl_transfer_take *take = SL_CONTAINER_OF(call, struct sl_transfer_take, call);
-    struct sl_transfer_inbox *inbox = &io->inbox;
-    struct sl_transfer_inbox_queue *queue =
-        take->outside_prefix != NULL ? &inbox->outside : &inbox->application;
-    if (take->outside_prefix != NULL && inbox->outside_prefix == NULL) {
-        inbox->outside_prefix = take->outside_prefix;
-        move_to_outside(inbox);
-    }
     take->timer.run = inbox_take_late;
-    sl_list_append(&queue->takers, &take->link);
-    if (queue->count > 0) {
-        inbox_give(io, queue);
-    } else if (take->outside_prefix == NULL) {
+    sl_list_append(&io->inbox.takers, &take->link);
+    if (io->inbox.application.count > 0) {
+        inbox_give(io);
+    } else {
         sl_reactor_arm(io->reactor, &take->timer, take->timeout_ms * SL_CLOCK_NS_PER_MS);
     }
-}
-
-void sl_transfer_inbox_stop(struct sl_transfer_io *io, struct sl_transfer_call *call)
-{
-    struct sl_transfer_inbox *inbox = &io->inbox;
-    struct sl_list_link *link;
-    inbox->outside_prefix = NULL;
-    queue_fini(&inbox->outside);
-    while ((link = sl_list_pop(&inbox->outside.takers)) != NULL) {
-        struct sl_transfer_take *take = SL_CONTAINER_OF(link, struct sl_transfer_take, link);
-        sl_transfer_io_answer(&take->call, SL_ERR_CANCELLED, "stopped");
-    }
-    sl_transfer_io_answer(call, 0, "stopped");
 }
 
 int sl_transfer_notice_take(struct sl_transfer *transfer, uint32_t timeout_ms,
@@ -147,7 +226,7 @@ int sl_transfer_notice_take(struct sl_transfer *transfer, uint32_t timeout_ms,
     sl_assert(transfer != NULL);
     sl_assert(out != NULL);
     struct sl_transfer_take take = {
-        .call = {.run = sl_transfer_inbox_take}, .timeout_ms = timeout_ms, .out = out};
+        .call = {.run = inbox_take}, .timeout_ms = timeout_ms, .out = out};
     int err = sl_transfer_settings_check_timeout(timeout_ms);
     err = err != 0 ? err : sl_transfer_io_call(&transfer->ios[0], &take.call);
     return err != 0 ? err : sl_transfer_succeed();
@@ -155,10 +234,10 @@ int sl_transfer_notice_take(struct sl_transfer *transfer, uint32_t timeout_ms,
 
 /* Queueing */
 
-static struct sender *find_sender(struct sl_transfer_inbox *inbox, uint64_t client_id)
+static struct sl_transfer_sender *find_sender(struct sl_transfer_inbox *inbox, uint64_t client_id)
 {
     SL_LIST_FOREACH (link, &inbox->senders) {
-        struct sender *sender = SL_CONTAINER_OF(link, struct sender, link);
+        struct sl_transfer_sender *sender = SL_CONTAINER_OF(link, struct sl_transfer_sender, link);
         if (sender->client_id == client_id) {
             return sender;
         }
@@ -171,21 +250,21 @@ static void forget_senders(struct sl_transfer_inbox *inbox, uint64_t now_ns)
 {
     struct sl_list_link *link;
     while ((link = sl_list_first(&inbox->senders)) != NULL) {
-        struct sender *oldest = SL_CONTAINER_OF(link, struct sender, link);
+        struct sl_transfer_sender *oldest = SL_CONTAINER_OF(link, struct sl_transfer_sender, link);
         if (inbox->sender_count < SENDERS_MAX && now_ns - oldest->heard_ns < REMEMBER_NS) {
             return;
         }
         sl_list_remove(link);
         inbox->sender_count--;
-        free(oldest);
+        sender_free(oldest);
     }
 }
 
-static struct sender *remember_sender(struct sl_transfer_io *io, uint64_t client_id)
+static struct sl_transfer_sender *remember_sender(struct sl_transfer_io *io, uint64_t client_id)
 {
     struct sl_transfer_inbox *inbox = &io->inbox;
     const uint64_t now_ns = sl_reactor_now_ns(io->reactor);
-    struct sender *sender = find_sender(inbox, client_id);
+    struct sl_transfer_sender *sender = find_sender(inbox, client_id);
     if (sender == NULL) {
         forget_senders(inbox, now_ns);
         sender = calloc(1, sizeof *sender);
@@ -193,6 +272,7 @@ static struct sender *remember_sender(struct sl_transfer_io *io, uint64_t client
             return NULL;
         }
         sender->client_id = client_id;
+        sl_list_init(&sender->asked);
         inbox->sender_count++;
     }
     sender->heard_ns = now_ns;
@@ -212,31 +292,101 @@ static struct notice *notice_create(const struct sl_message_notice *from)
     return made;
 }
 
+/* Errors: those of the function below. */
+static int check(const struct sl_transfer_inbox_reader *reader,
+                 const struct sl_message_notice *notice, struct sl_reason *reason)
+{
+    if (reader != NULL && strcmp(notice->name, reader->name) != 0) {
+        return sl_reason_fail(reason, SL_ERR_VERSION, "it speaks %s, and %s came: update the older",
+                              reader->name, notice->name);
+    }
+    return reader == NULL && notice->asks
+               ? sl_reason_fail(reason, SL_ERR_AGAIN, "it does not answer %s yet", notice->name)
+               : 0;
+}
+
 int sl_transfer_inbox_put(struct sl_transfer_io *io, uint64_t client_id,
-                          const struct sl_message_notice *notice)
+                          const struct sl_message_notice *notice, struct sl_transfer_asked *asked,
+                          struct sl_reason *reason)
 {
     struct sl_transfer_inbox *inbox = &io->inbox;
-    struct sl_transfer_inbox_queue *queue =
-        is_for_outside(inbox, notice->name) ? &inbox->outside : &inbox->application;
-    struct sender *sender = remember_sender(io, client_id);
-    if (sender == NULL) {
-        return SL_ERR_NO_MEMORY;
+    struct sl_transfer_inbox_reader *reader = inbox_reader_of(inbox, notice->name);
+    struct sl_transfer_inbox_queue *queue = reader != NULL ? &reader->queue : &inbox->application;
+    struct sl_transfer_sender *sender = remember_sender(io, client_id);
+    const int err = check(reader, notice, reason);
+    if (err != 0) {
+        return err;
     }
-    if (notice->sequence <= sender->sequence) {
-        return 0;
+    if (sender != NULL && notice->sequence <= sender->sequence) {
+        return asked == NULL
+                   ? 0
+                   : sl_reason_fail(reason, SL_ERR_CLOSED, "its answer is not kept any more");
     }
     if (queue->count == SL_LIMIT_TRANSFER_NOTICES) {
-        return SL_ERR_AGAIN;
+        return sl_reason_fail(reason, SL_ERR_AGAIN, "%d notices wait to be taken",
+                              SL_LIMIT_TRANSFER_NOTICES);
     }
-    struct notice *made = notice_create(notice);
+    struct notice *made = sender != NULL ? notice_create(notice) : NULL;
     if (made == NULL) {
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for a notice");
     }
+    made->asked = asked;
     sender->sequence = notice->sequence;
-    sl_list_append(&queue->notices, &made->link);
-    queue->count++;
-    if (!sl_list_empty(&queue->takers)) {
-        inbox_give(io, queue);
+    sender_set_answered(sender, notice->answered);
+    if (asked != NULL) {
+        asked->io = io;
+        asked->sender = sender;
+        asked->sequence = notice->sequence;
+        sl_list_append(&sender->asked, &asked->link);
+        io->asked_count++;
+    }
+    queue_append(queue, made);
+    if (reader != NULL) {
+        reader->put(reader);
+    } else if (!sl_list_empty(&inbox->takers)) {
+        inbox_give(io);
     }
     return 0;
+}
+
+struct sl_transfer_asked *sl_transfer_inbox_find(struct sl_transfer_io *io, uint64_t client_id,
+                                                 uint64_t sequence)
+{
+    struct sl_transfer_sender *sender = find_sender(&io->inbox, client_id);
+    if (sender == NULL || sequence > sender->sequence) {
+        return NULL;
+    }
+    SL_LIST_FOREACH (link, &sender->asked) {
+        struct sl_transfer_asked *asked = SL_CONTAINER_OF(link, struct sl_transfer_asked, link);
+        if (asked->sequence == sequence) {
+            return asked;
+        }
+    }
+    return NULL;
+}
+
+void sl_transfer_inbox_keep(struct sl_transfer_asked *asked, const void *bytes, uint32_t count)
+{
+    const bool is_needed = bytes != NULL && asked->sender != NULL &&
+                           asked->sequence >= asked->sender->answered &&
+                           asked->io->asked_count < SL_TRANSFER_INBOX_ASKED_MAX / 2;
+    asked->bytes = is_needed ? malloc(count) : NULL;
+    if (asked->bytes == NULL) {
+        asked_free(asked);
+        return;
+    }
+    memcpy(asked->bytes, bytes, count);
+    asked->count = count;
+}
+
+void sl_transfer_inbox_leave(struct sl_transfer_io *io, uint64_t client_id, const void *guest)
+{
+    struct sl_transfer_sender *sender = find_sender(&io->inbox, client_id);
+    if (sender == NULL) {
+        return;
+    }
+    SL_LIST_FOREACH (link, &sender->asked) {
+        struct sl_transfer_asked *asked = SL_CONTAINER_OF(link, struct sl_transfer_asked, link);
+        asked->guest = asked->guest != guest ? asked->guest : NULL;
+    }
 }

@@ -1,5 +1,5 @@
 /* The inbox holds the notices that peers have sent, on the engine's first reactor, until the
- * application takes them, or, those whose name begins with its prefix, a reactor outside. A peer
+ * application takes them, or, those whose name begins with its prefix, a reader. A peer
  * that reconnects may send a notice again: the inbox remembers the last sequence of each, until a
  * while after its disconnect, so each notice is taken once. Owner reactor. Allocates. */
 #ifndef SL_NET_TRANSFER_INBOX_H
@@ -10,27 +10,74 @@
 
 /* A call on the first reactor: takes the oldest notice. */
 struct sl_transfer_take {
-    struct sl_transfer_call call; /* run: sl_transfer_inbox_take */
-    /* For the reactor outside: how the names of its notices begin; timeout_ms is ignored: none.
-     * NULL: for the application. */
-    const char *outside_prefix;
+    struct sl_transfer_call call;
     uint32_t timeout_ms;
     struct sl_transfer_noticed *out;
     struct sl_list_link link; /* private, like the timer */
     struct sl_timer timer;
 };
 
-/* Run functions of calls. Taking may end with DEADLINE or, after stop, CANCELLED. Stop: the reactor
- * outside takes no more; what waits for it is dropped. */
-void sl_transfer_inbox_take(struct sl_transfer_io *io, struct sl_transfer_call *call);
-void sl_transfer_inbox_stop(struct sl_transfer_io *io, struct sl_transfer_call *call);
+/* Notices that ask, of all senders, with their kept answers. */
+#define SL_TRANSFER_INBOX_ASKED_MAX 65536
+
+/* A notice that asks. Its answer is kept until the sender says that it has it, or is silent for
+ * long: the notice comes again if the connection was lost. */
+struct sl_transfer_asked {
+    struct sl_list_link link; /* of its sender's, ascending */
+    struct sl_transfer_io *io;
+    /* Answers it, once. bytes NULL: with an error. */
+    void (*answer)(struct sl_transfer_asked *asked, const void *bytes, uint32_t count);
+    void *guest;                       /* target.c: its connection; NULL: it has ended */
+    struct sl_transfer_sender *sender; /* NULL: it is forgotten */
+    uint64_t message_id, sequence;
+    uint8_t *bytes; /* of the answer; NULL: there is none yet */
+    uint32_t count;
+    struct {
+        struct sl_list_link link;
+        uint64_t number, since_ns;
+    } reader; /* its own */
+};
+
+/* A part of the process, on the first reactor, that takes the notices with its name. Before a '/'
+ * is what they are about, behind it the version of their contents. */
+struct sl_transfer_inbox_reader {
+    const char *name;
+    void (*put)(struct sl_transfer_inbox_reader *reader); /* there are more */
+    struct sl_transfer_inbox_queue queue;                 /* private, like the link */
+    struct sl_list_link link;
+};
+
+/* Also takes the notices that came before. name and put are set. Errors: EXISTS: there is one for
+ * what they are about. */
+int sl_transfer_inbox_open(struct sl_transfer_inbox *inbox,
+                           struct sl_transfer_inbox_reader *reader);
+
+/* Drops what was not taken, and answers it with an error. No effect on one that is not open. */
+void sl_transfer_inbox_close(struct sl_transfer_inbox_reader *reader);
+
+/* Takes the oldest notice, which has to be answered if *asked is not NULL. False: there is none. */
+bool sl_transfer_inbox_next(struct sl_transfer_inbox_reader *reader,
+                            struct sl_transfer_noticed *out, struct sl_transfer_asked **asked);
 
 void sl_transfer_inbox_init(struct sl_transfer_inbox *inbox);
 void sl_transfer_inbox_fini(struct sl_transfer_inbox *inbox);
 
-/* Queues a notice of the client, unless it was queued before. Errors: AGAIN (the inbox is full),
- * NO_MEMORY. */
+/* Queues a notice of the client, unless it was queued before. asked: NULL: it does not ask. Errors:
+ * AGAIN: the inbox is full, or it asks and has no reader; NO_MEMORY; VERSION: the reader's name has
+ * another version; CLOSED: it asks, and its answer is not kept any more. */
 int sl_transfer_inbox_put(struct sl_transfer_io *io, uint64_t client_id,
-                          const struct sl_message_notice *notice);
+                          const struct sl_message_notice *notice, struct sl_transfer_asked *asked,
+                          struct sl_reason *reason);
+
+/* One that the client sends again; NULL: there is none, or its answer is not kept any more. */
+struct sl_transfer_asked *sl_transfer_inbox_find(struct sl_transfer_io *io, uint64_t client_id,
+                                                 uint64_t sequence);
+
+/* It was answered: keeps the answer, or frees it if nobody needs it. bytes NULL: with an error,
+ * which is not kept. */
+void sl_transfer_inbox_keep(struct sl_transfer_asked *asked, const void *bytes, uint32_t count);
+
+/* The client's connection has ended. */
+void sl_transfer_inbox_leave(struct sl_transfer_io *io, uint64_t client_id, const void *guest);
 
 #endif

@@ -28,17 +28,35 @@ int sl_transfer_io_port(struct sl_transfer *transfer, struct sl_port **out)
     return err == 0 ? 0 : sl_transfer_fail(err, "no memory for one more thread");
 }
 
-int sl_transfer_io_begin(struct sl_port *port, struct sl_transfer_call *call)
+static void io_prepare(struct sl_transfer_call *call)
 {
     call->err = 0;
     call->text[0] = '\0';
     sl_completion_begin(&call->completion);
+}
+
+int sl_transfer_io_begin(struct sl_port *port, struct sl_transfer_call *call)
+{
+    call->ended = NULL; /* it may be one of async.c that is made again */
+    io_prepare(call);
     const int err = sl_mailbox_post(port->lanes[call->io->index].to,
                                     (struct sl_mail){.run = io_deliver, .ctx = call});
     if (err != 0) {
         sl_completion_end(&call->completion);
     }
     return err;
+}
+
+void sl_transfer_io_begin_here(struct sl_transfer_call *call)
+{
+    const struct sl_transfer_io *first = &call->io->engine->ios[0];
+    io_prepare(call);
+    if (call->io == first) {
+        call->run(call->io, call);
+    } else {
+        sl_reactor_post(first->reactor, call->io->index,
+                        (struct sl_mail){.run = io_deliver, .ctx = call});
+    }
 }
 
 int sl_transfer_io_call(struct sl_transfer_io *io, struct sl_transfer_call *call)
@@ -66,15 +84,22 @@ void sl_transfer_io_answer(struct sl_transfer_call *call, int err, const char *f
     sl_transfer_io_end(call);
 }
 
-/* A thread that waits may free the call from the completion's end on, and a reactor outside from
- * its mail on. The lane has room: async.c bounds the calls in progress. */
+static void ended_there(void *ctx, uint64_t a, uint64_t b)
+{
+    struct sl_transfer_call *call = ctx;
+    call->ended(call);
+}
+
+/* A thread that waits may free the call from the completion's end on. */
 void sl_transfer_io_end(struct sl_transfer_call *call)
 {
-    struct sl_mailbox_lane *lane = call->lane;
+    const struct sl_transfer_io *io = call->io;
+    const bool is_waited_for = call->ended == NULL;
     sl_completion_end(&call->completion);
-    if (lane != NULL) {
-        const int err = sl_mailbox_post(lane, (struct sl_mail){.run = call->ended, .ctx = call});
-        sl_assert(err == 0);
+    if (!is_waited_for && io->index == 0) {
+        call->ended(call);
+    } else if (!is_waited_for) {
+        sl_reactor_post(io->reactor, 0, (struct sl_mail){.run = ended_there, .ctx = call});
     }
 }
 

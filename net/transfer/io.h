@@ -18,15 +18,18 @@ struct sl_transfer_work {
     bool (*run)(struct sl_transfer_work *work);
 };
 
+/* Notices that were not taken yet, oldest first. */
+struct sl_transfer_inbox_queue {
+    struct sl_list notices;
+    uint32_t count;
+};
+
 /* inbox.h: notices of peers. */
 struct sl_transfer_inbox {
-    struct sl_transfer_inbox_queue {
-        struct sl_list notices; /* oldest first */
-        uint32_t count;
-        struct sl_list takers; /* calls that wait for one */
-    } application, outside;
-    const char *outside_prefix; /* of a reactor outside the engine (async.h); NULL: there is none */
-    struct sl_list senders;     /* what is known of them */
+    struct sl_transfer_inbox_queue application;
+    struct sl_list takers;  /* calls of the application that wait for one */
+    struct sl_list readers; /* inbox.h */
+    struct sl_list senders; /* what is known of them */
     uint32_t sender_count;
 };
 
@@ -43,6 +46,7 @@ struct sl_transfer_io {
     uint64_t guest_count;           /* accepted so far */
     struct sl_transfer_inbox inbox; /* of the first reactor */
     struct sl_list guests;          /* target.h: connections of peers */
+    uint32_t asked_count;           /* inbox.h */
     struct sl_list changes;         /* memory.c: they wait until memory is at rest */
     struct sl_transfer_work change_work; /* looks at them */
     /* Of the limit on sent bytes: what may be sent now; below 0: the last slice exceeded it. */
@@ -64,12 +68,11 @@ struct sl_transfer_call {
     int err;
     char text[SL_TRANSFER_REASON_BYTES];
 
-    /* Of a reactor outside the engine (async.c), which does not wait: it gets mail. Else zero. */
-    struct sl_mailbox_lane *lane; /* from `io` to that reactor */
-    sl_mail_fn *ended;            /* with the call, there */
+    /* Of the engine's first reactor (async.c), which does not wait. Else zero. */
     struct sl_transfer_async *async;
-    struct sl_list_link link;                           /* not begun yet */
-    void (*finish)(struct sl_transfer_call *call);      /* what is left to do there */
+    void (*ended)(struct sl_transfer_call *call);  /* on the first reactor; may free the call */
+    struct sl_list_link link;                      /* not begun yet, or ended */
+    void (*finish)(struct sl_transfer_call *call); /* what is left to do there */
     void (*done)(void *ctx, int err, const char *text); /* of the user */
     void *ctx;
 };
@@ -81,6 +84,9 @@ int sl_transfer_io_port(struct sl_transfer *transfer, struct sl_port **out);
 /* Runs call->run on call->io. Errors: AGAIN: the port's lane is full, and nothing has begun. The
  * port's thread. */
 int sl_transfer_io_begin(struct sl_port *port, struct sl_transfer_call *call);
+
+/* On the first reactor: runs call->run on call->io; later call->ended runs here. */
+void sl_transfer_io_begin_here(struct sl_transfer_call *call);
 
 /* Any thread but a reactor's: runs call->run on the reactor and waits for its answer. Returns its
  * error, with the reason in sl_transfer_last_error. Errors: those of sl_transfer_io_port too. */

@@ -60,6 +60,10 @@ static void notice_answered(void *ctx, const struct sl_message *message, int err
     struct sl_transfer_sending *sending = ctx;
     struct sl_reactor *home = sl_reactor_running();
     const bool is_closed = err == SL_ERR_CANCELLED && sending->segment->reason[0] != '\0';
+    sl_list_remove(&sending->asking);
+    if (message != NULL) {
+        sending->message.notice = message->notice;
+    }
     sending->call.err = is_closed ? SL_ERR_CLOSED : err;
     (void)snprintf(sending->call.text, sizeof sending->call.text, "%s",
                    is_closed ? sending->segment->reason : reason);
@@ -76,10 +80,26 @@ static void send_here(void *ctx, uint64_t a, uint64_t b)
         notice_answered(sending, NULL, SL_ERR_CLOSED, segment->reason);
         return;
     }
-    sending->message.notice.sequence = ++segment->notice_sequence;
+    struct sl_message_notice *notice = &sending->message.notice;
+    notice->sequence = ++segment->notice_sequence;
+    if (notice->asks) {
+        sl_list_append(&segment->asking, &sending->asking);
+    }
+    const struct sl_list_link *first = sl_list_first(&segment->asking);
+    notice->answered =
+        first == NULL
+            ? notice->sequence
+            : SL_CONTAINER_OF(first, struct sl_transfer_sending, asking)->message.notice.sequence;
     sl_session_request(segment->session, &sending->message,
                        sending->deadline_ns > now_ns ? sending->deadline_ns - now_ns : 1,
                        notice_answered, sending);
+}
+
+void sl_transfer_notice_cancel(struct sl_transfer_sending *sending)
+{
+    if (sending->segment->session != NULL) {
+        sl_session_cancel(sending->segment->session, sending);
+    }
 }
 
 /* The mail is delivered before the answer of this reactor's route to a close. */

@@ -14,7 +14,12 @@ struct sl_transfer_sending {
     /* On call.io, once: the peer has queued it, or there is an error. */
     void (*done)(struct sl_transfer_sending *sending);
     void *ctx;
-    struct sl_message message;
+    /* async.c, of one that asks. */
+    struct sl_list_link asking; /* of the segment's, at its home */
+    struct sl_transfer_call forgetting;
+    uint32_t calls_left; /* of both */
+    void (*answered)(void *ctx, int err, const char *reason, const void *bytes, uint32_t count);
+    struct sl_message message; /* once there is an answer to one that asks: its bytes */
 };
 
 /* Errors, with the reason in sl_transfer_last_error: INVALID (the name), TOO_LARGE, NO_MEMORY. Any
@@ -28,6 +33,9 @@ int sl_transfer_notice_create(struct sl_transfer_segment *segment,
 int sl_transfer_notice_prepare(struct sl_transfer_segment *segment,
                                const struct sl_transfer_notice *notice, uint32_t timeout_ms,
                                struct sl_transfer_sending **out);
+
+/* On the segment's home: ends the notice (CANCELLED), if it is not over. */
+void sl_transfer_notice_cancel(struct sl_transfer_sending *sending);
 
 /* On the reactor call.io, which has a part of a batch to the segment, or is its home. */
 void sl_transfer_notice_post(struct sl_transfer_sending *sending);

@@ -373,8 +373,8 @@ static void fence(struct sl_transfer_route *route, uint32_t lane, uint64_t epoch
 
 /* Events of the control session */
 
-/* After the session's own timeout, which has more to say. A reactor outside may abandon the
- * opening: that is looked for. */
+/* After the session's own timeout, which has more to say. async.c may abandon the opening:
+ * that is looked for. */
 static void arm_open_late(struct sl_transfer_segment *segment)
 {
     const uint64_t now_ns = sl_reactor_now_ns(segment->home->reactor);
@@ -516,8 +516,8 @@ static void segment_open_session(struct sl_transfer_segment *segment)
         .start_timeout_ns =
             segment->until_ns > now_ns ? segment->until_ns - now_ns : SL_CLOCK_NS_PER_MS,
         .persistent = true,
-        /* A process listens there, or has ended: the store or the user of the reactor outside has
-         * its address from it. */
+        /* A process listens there, or has ended: the store, or the user of async.h, has its
+         * address from it. */
         .ends.if_refused = engine->directory != NULL || segment->call.async != NULL,
         .ends.with_process = segment->ends_with_process,
         .secret = &engine->settings.secret,
@@ -613,6 +613,7 @@ int sl_transfer_segment_create(struct sl_transfer *transfer, const char *name, u
         free(made);
         return sl_transfer_fail(err, "%d segments are open", SL_LIMIT_TRANSFER_SEGMENTS);
     }
+    sl_list_init(&made->asking);
     made->call.run = open_here;
     made->call.io = made->home;
     *out = made;

@@ -26,7 +26,7 @@ struct sl_transfer_segment {
         uint32_t timeout_ms;
         bool is_done;
         struct sl_timer late; /* until it is done */
-        /* By a reactor outside (async.c). */
+        /* By async.c, on the first reactor. */
         struct sl_transfer_segment **out;
         struct sl_list_link link;
         _Atomic bool is_abandoned; /* set there: it ends soon */
@@ -52,6 +52,7 @@ struct sl_transfer_segment {
         struct sl_transfer_work publishing; /* it has changed */
     } list;
     uint64_t notice_sequence; /* of the last notice */
+    struct sl_list asking;    /* notices without their answer yet, ascending */
     struct sl_timer gone;     /* after a disconnect: until the peer counts as ended */
     int err;                  /* not 0: closed for good */
     char reason[SL_TRANSFER_REASON_BYTES];

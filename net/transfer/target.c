@@ -382,19 +382,75 @@ static void transfer_target_hello_late(struct sl_timer *timer, uint64_t now_ns)
 
 /* Frames */
 
+static void refuse_notice(struct guest *guest, uint64_t message_id, int err, const char *why)
+{
+    struct sl_message answer = {.kind = SL_MESSAGE_ERROR, .id = message_id, .error = {.err = err}};
+    (void)snprintf(answer.error.text, sizeof answer.error.text, "%.250s: %.250s",
+                   guest->io->engine->name, why);
+    send_message(guest, &answer);
+}
+
+static void send_answer(const struct sl_transfer_asked *asked, const void *bytes, uint32_t count)
+{
+    struct sl_message answer = {
+        .kind = SL_MESSAGE_NOTICE_TAKEN, .id = asked->message_id, .notice.byte_count = count};
+    sl_assert(count > 0);
+    sl_assert(count <= sizeof answer.notice.bytes);
+    memcpy(answer.notice.bytes, bytes, count);
+    send_message(asked->guest, &answer);
+}
+
+static void answer_notice(struct sl_transfer_asked *asked, const void *bytes, uint32_t count)
+{
+    sl_reactor_assert_owner(asked->io->reactor);
+    if (asked->guest != NULL && bytes != NULL) {
+        send_answer(asked, bytes, count);
+    } else if (asked->guest != NULL) {
+        refuse_notice(asked->guest, asked->message_id, SL_ERR_CLOSED, "it gave no answer");
+    }
+    sl_transfer_inbox_keep(asked, bytes, count);
+}
+
+static void take_question(struct guest *guest, const struct sl_message *message)
+{
+    const struct sl_message_notice *notice = &message->notice;
+    const uint64_t client_id = guest->greeting.hello.client_id;
+    struct sl_transfer_asked *asked =
+        sl_transfer_inbox_find(guest->io, client_id, notice->sequence);
+    struct sl_reason reason = {.text = "it has no room for more questions"};
+    if (asked != NULL) { /* it comes again, since the connection was lost */
+        asked->guest = guest;
+        asked->message_id = message->id;
+        if (asked->bytes != NULL) {
+            send_answer(asked, asked->bytes, asked->count);
+        }
+        return;
+    }
+    asked = guest->io->asked_count < SL_TRANSFER_INBOX_ASKED_MAX ? calloc(1, sizeof *asked) : NULL;
+    int err = SL_ERR_AGAIN;
+    if (asked != NULL) {
+        asked->answer = answer_notice;
+        asked->guest = guest;
+        asked->message_id = message->id;
+        err = sl_transfer_inbox_put(guest->io, client_id, notice, asked, &reason);
+    }
+    if (err != 0) {
+        free(asked);
+        refuse_notice(guest, message->id, err, reason.text);
+    }
+}
+
 static void take_notice(struct guest *guest, const struct sl_message *message)
 {
-    const int err =
-        sl_transfer_inbox_put(guest->io, guest->greeting.hello.client_id, &message->notice);
-    struct sl_message answer = {.kind = SL_MESSAGE_NOTICE_TAKEN, .id = message->id};
+    const struct sl_message taken = {.kind = SL_MESSAGE_NOTICE_TAKEN, .id = message->id};
+    struct sl_reason reason;
+    const int err = sl_transfer_inbox_put(guest->io, guest->greeting.hello.client_id,
+                                          &message->notice, NULL, &reason);
     if (err != 0) {
-        answer =
-            (struct sl_message){.kind = SL_MESSAGE_ERROR, .id = message->id, .error = {.err = err}};
-        (void)snprintf(answer.error.text, sizeof answer.error.text,
-                       "%d notices wait at %.250s to be taken", SL_LIMIT_TRANSFER_NOTICES,
-                       guest->io->engine->name);
+        refuse_notice(guest, message->id, err, reason.text);
+    } else {
+        send_message(guest, &taken);
     }
-    send_message(guest, &answer);
 }
 
 static void take_control(struct guest *guest, const struct sl_message *message)
@@ -404,7 +460,7 @@ static void take_control(struct guest *guest, const struct sl_message *message)
         answer_segment(guest, message);
         break;
     case SL_MESSAGE_NOTICE:
-        take_notice(guest, message);
+        (message->notice.asks ? take_question : take_notice)(guest, message);
         break;
     case SL_MESSAGE_FENCE:
         take_fence(guest, message);
@@ -581,6 +637,9 @@ static void transfer_target_on_closed(void *ctx, struct sl_conn *conn, int err)
     sl_outbox_closed(&io->outbox, conn, &guest->queue);
     if (guest->lane != NULL && guest->lane->conn != NULL) {
         sl_rma_target_closed(guest->lane);
+    }
+    if (guest->lane == NULL && io->index == 0) {
+        sl_transfer_inbox_leave(io, guest->greeting.hello.client_id, guest);
     }
     sl_reactor_disarm(io->reactor, &guest->timer);
     sl_list_remove(&guest->link);

@@ -123,8 +123,14 @@ void sl_objects_download_have(struct sl_objects_download *download,
         sl_objects_copy_image_at(download->copy) + download->copy->info.bytes;
     sl_objects_pace_set(&download->pace, have->have.rate,
                         sl_reactor_now_ns(download->node->reactor));
-    if (have->is_answer) { /* it lists all ranges again */
-        download->offered.count = 0;
+    if (have->is_answer) { /* it lists all ranges again, and a HAVE after it may have come first */
+        struct sl_objects_range *ranges = download->offered.ranges;
+        download->offered.count -= download->offered.wanted_at;
+        if (download->offered.count > 0) {
+            memmove(ranges, ranges + download->offered.wanted_at,
+                    download->offered.count * sizeof *ranges);
+        }
+        download->offered.wanted_at = 0;
         sl_objects_download_rewind(download);
     }
     for (uint32_t i = 0; i < have->have.range_count; i++) {
@@ -167,6 +173,7 @@ static void send_want(struct sl_objects_download *download)
                                       .digest = copy->info.digest};
     download->want.answered = wanted;
     download->wanted_ns = sl_reactor_now_ns(download->node->reactor);
+    download->offered.wanted_at = download->offered.count;
     sl_reactor_arm(download->node->reactor, &download->want_again, QUIET_NS);
     sl_objects_link_request(download->node->link, &download->want, download->address, &want,
                             sl_objects_ms_left(download->node, download->deadline_ns));

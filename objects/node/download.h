@@ -63,7 +63,8 @@ struct sl_objects_download {
     struct {
         struct sl_objects_range *ranges; /* in the order of arrival */
         uint32_t count, capacity;
-        uint32_t next; /* with next_offset: where the search for the next block begins */
+        uint32_t wanted_at; /* the count when WANT was sent; 0 once it is answered */
+        uint32_t next;      /* with next_offset: where the search for the next block begins */
         uint64_t next_offset;
     } offered;
 

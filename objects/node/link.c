@@ -6,12 +6,14 @@
 
 #include "core/assert.h"
 #include "core/log.h"
+#include "net/transfer/inbox.h"
 #include "reactor/reactor.h"
 
-#define NOTICE_NAME "objects"
+#define NOTICE_NAME "objects/2" /* version 1 answered with notices */
 #define OPEN_MS     5000
 #define SEND_MS     10000 /* a message without answer */
 #define IDLE_NS     (60 * SL_CLOCK_NS_PER_S)
+#define ASKED_NS    (SL_TRANSFER_TIMEOUT_MS_MAX * SL_CLOCK_NS_PER_MS) /* who asked has given up */
 #define BUCKETS     256
 
 struct sl_objects_link {
@@ -21,8 +23,9 @@ struct sl_objects_link {
     sl_objects_link_message_fn *arrived;
     void *ctx;
     struct sl_list buckets[BUCKETS]; /* of peers, by their name */
+    struct sl_list asked[BUCKETS];   /* requests of peers, by their number here */
+    uint32_t last_asked;
     uint32_t send_count;
-    uint32_t last_request;
     uint64_t refused;
     void (*ended)(void *ctx);
     void *ended_ctx;
@@ -48,6 +51,7 @@ struct sl_objects_link_send {
     struct sl_list_link link; /* it waits */
     struct sl_objects_link_peer *peer;
     struct sl_objects_request *request; /* NULL: a message without answer, or the request is over */
+    struct sl_transfer_sending *asking; /* NULL: not yet, or a message without answer */
     sl_transfer_done_fn *sent;
     void *ctx;
     uint32_t timeout_ms;
@@ -109,10 +113,22 @@ static void link_unpin(struct sl_objects_link_peer *peer)
     link_settle(peer);
 }
 
+/* Refuses what a stranger could send without end: logged at powers of two. */
+static void link_refuse(struct sl_objects_link *self, const char *sender, const char *why)
+{
+    self->refused++;
+    if ((self->refused & (self->refused - 1)) == 0) {
+        sl_log_warn("objects: a message of %.255s is refused (number %llu): %.500s", sender,
+                    (unsigned long long)self->refused, why);
+    }
+}
+
 /* Messages */
 
 /* Ends the message, which has been sent or has failed. May end its request. */
 static void end_send(struct sl_objects_link_send *send, int err, const char *reason);
+static void link_complete(struct sl_objects_request *request,
+                          const struct sl_objects_message *answer, int err, const char *reason);
 
 static void sent(void *ctx, int err, const char *reason)
 {
@@ -122,15 +138,40 @@ static void sent(void *ctx, int err, const char *reason)
     link_unpin(peer);
 }
 
+static void link_answered(void *ctx, int err, const char *reason, const void *bytes, uint32_t count)
+{
+    struct sl_objects_link_send *send = ctx;
+    struct sl_objects_request *request = send->request;
+    struct sl_objects_message answer;
+    struct sl_reason why;
+    send->asking = NULL;
+    if (request == NULL || err != 0) { /* it was cancelled, or has failed */
+        sent(send, err, reason);
+    } else if (sl_objects_message_decode(bytes, count, &answer, &why) != 0) {
+        link_refuse(send->peer->owner, send->peer->name, why.text);
+        sent(send, SL_ERR_PROTOCOL, why.text);
+    } else if (!answer.is_answer || answer.kind != request->kind) {
+        link_refuse(send->peer->owner, send->peer->name, "it answers what was not asked");
+        sent(send, SL_ERR_PROTOCOL, "the answer is of another kind than was asked for");
+    } else {
+        link_complete(request, &answer, answer.err, answer.err != 0 ? answer.text : "");
+        sent(send, 0, "");
+    }
+}
+
 static void transmit(struct sl_objects_link_send *send)
 {
     struct sl_objects_link_peer *peer = send->peer;
+    struct sl_transfer_async *async = peer->owner->async;
     const struct sl_transfer_notice notice = {
         .name = NOTICE_NAME, .text = send->text, .bytes = send->bytes};
     sl_list_remove(&send->link);
     peer->pins++;
-    const int err = sl_transfer_async_send(peer->owner->async, peer->segment, &notice,
-                                           send->timeout_ms, sent, send);
+    const int err =
+        send->request != NULL
+            ? sl_transfer_async_ask(async, peer->segment, &notice, send->timeout_ms, link_answered,
+                                    send, &send->asking)
+            : sl_transfer_async_send(async, peer->segment, &notice, send->timeout_ms, sent, send);
     if (err != 0) {
         sent(send, err, sl_transfer_last_error());
     }
@@ -171,6 +212,9 @@ static void link_detach(struct sl_objects_request *request)
         free(send);
     } else if (send != NULL) {
         send->request = NULL;
+        if (send->asking != NULL) {
+            sl_transfer_async_forget(send->peer->owner->async, send->asking);
+        }
     }
 }
 
@@ -373,9 +417,7 @@ void sl_objects_link_request(struct sl_objects_link *self, struct sl_objects_req
                              uint32_t timeout_ms)
 {
     sl_assert(request->peer == NULL);
-    self->last_request += self->last_request == UINT32_MAX ? 2 : 1; /* 0: no answer is expected */
-    message->request = self->last_request;
-    request->number = message->request;
+    message->request = 0;
     request->kind = message->kind;
     request->timeout_ms = timeout_ms;
     request->timer = (struct sl_timer){.run = request_late};
@@ -401,9 +443,67 @@ void sl_objects_link_cancel(struct sl_objects_link *self, struct sl_objects_requ
     }
 }
 
+static struct sl_list *link_asked_of(struct sl_objects_link *self, uint32_t number)
+{
+    return &self->asked[number % BUCKETS];
+}
+
+/* Returns the request's number here. */
+static uint32_t remember_asked(struct sl_objects_link *self, struct sl_transfer_asked *asked)
+{
+    const uint64_t now_ns = sl_reactor_now_ns(self->reactor);
+    self->last_asked += self->last_asked == UINT32_MAX ? 2 : 1; /* 0: no answer is expected */
+    struct sl_list *bucket = link_asked_of(self, self->last_asked);
+    struct sl_list_link *first;
+    while ((first = sl_list_first(bucket)) != NULL) { /* those that nobody has answered */
+        struct sl_transfer_asked *oldest =
+            SL_CONTAINER_OF(first, struct sl_transfer_asked, reader.link);
+        if (now_ns - oldest->reader.since_ns < ASKED_NS) {
+            break;
+        }
+        sl_list_remove(first);
+        sl_transfer_async_answer(oldest, NULL, 0);
+    }
+    asked->reader.number = self->last_asked;
+    asked->reader.since_ns = now_ns;
+    sl_list_append(bucket, &asked->reader.link);
+    return self->last_asked;
+}
+
+static struct sl_transfer_asked *take_asked(struct sl_objects_link *self, uint32_t number)
+{
+    SL_LIST_FOREACH (link, link_asked_of(self, number)) {
+        struct sl_transfer_asked *asked =
+            SL_CONTAINER_OF(link, struct sl_transfer_asked, reader.link);
+        if (asked->reader.number == number) {
+            sl_list_remove(link);
+            return asked;
+        }
+    }
+    return NULL;
+}
+
+/* Nobody waits for it any more if the request is not found. */
+static void link_answer(struct sl_objects_link *self, struct sl_objects_message *message)
+{
+    uint8_t text[SL_OBJECTS_MESSAGE_BYTES];
+    struct sl_transfer_asked *asked = take_asked(self, message->request);
+    if (asked != NULL) {
+        message->node = self->id;
+        sl_transfer_async_answer(asked, text, sl_objects_message_encode(message, text));
+    }
+}
+
 void sl_objects_link_send(struct sl_objects_link *self, const char *address,
                           struct sl_objects_message *message, sl_transfer_done_fn *done, void *ctx)
 {
+    if (message->is_answer && message->kind != SL_OBJECTS_NEWS) {
+        link_answer(self, message);
+        if (done != NULL) {
+            done(ctx, 0, "");
+        }
+        return;
+    }
     struct sl_objects_link_send *send = send_create(self, address, message, SEND_MS);
     if (send != NULL) {
         send->sent = done;
@@ -464,75 +564,40 @@ void sl_objects_link_peer_put(struct sl_objects_link *self, struct sl_objects_pe
 
 /* Receiving */
 
-/* Refuses what a stranger could send without end: logged at powers of two. */
-static void refuse(struct sl_objects_link *self, const char *sender, const char *why)
-{
-    self->refused++;
-    if ((self->refused & (self->refused - 1)) == 0) {
-        sl_log_warn("objects: a message of %.255s is refused (number %llu): %.500s", sender,
-                    (unsigned long long)self->refused, why);
-    }
-}
-
-static struct sl_objects_request *find_request(const struct sl_objects_link_peer *peer,
-                                               const struct sl_objects_message *message)
-{
-    SL_LIST_FOREACH (link, &peer->requests) {
-        struct sl_objects_request *request = SL_CONTAINER_OF(link, struct sl_objects_request, link);
-        if (request->number == message->request && request->kind == message->kind) {
-            return request;
-        }
-    }
-    return NULL;
-}
-
-/* A peer may be asked by another name than its engine's: "localhost:7000". */
-static struct sl_objects_request *find_answered(struct sl_objects_link *self, const char *sender,
-                                                const struct sl_objects_message *message)
-{
-    struct sl_objects_link_peer *peer = link_find(self, sender);
-    struct sl_objects_request *request = peer != NULL ? find_request(peer, message) : NULL;
-    for (uint32_t i = 0; request == NULL && i < BUCKETS; i++) {
-        SL_LIST_FOREACH (link, &self->buckets[i]) {
-            peer = SL_CONTAINER_OF(link, struct sl_objects_link_peer, link);
-            request = request != NULL ? request : find_request(peer, message);
-        }
-    }
-    return request;
-}
-
-static void link_arrive(void *ctx, const struct sl_transfer_noticed *noticed)
+static void link_arrive(void *ctx, const struct sl_transfer_noticed *noticed,
+                        struct sl_transfer_asked *asked)
 {
     struct sl_objects_link *self = ctx;
     struct sl_objects_message message;
     struct sl_reason reason;
     int err = SL_ERR_PROTOCOL;
-    if (strcmp(noticed->name, NOTICE_NAME) != 0) {
-        sl_reason_set(&reason, "it is no notice of objects");
-    } else if (!sl_objects_text_is_valid(noticed->sender, SL_OBJECTS_ADDRESS_BYTES)) {
+    if (!sl_objects_text_is_valid(noticed->sender, SL_OBJECTS_ADDRESS_BYTES)) {
         sl_reason_set(&reason, "the name of its engine is longer than %d bytes",
                       SL_OBJECTS_ADDRESS_BYTES - 1);
     } else {
         err = sl_objects_message_decode(noticed->text, noticed->bytes, &message, &reason);
     }
+    if (err == 0 && message.is_answer && (asked != NULL || message.kind != SL_OBJECTS_NEWS)) {
+        err = sl_reason_fail(&reason, SL_ERR_PROTOCOL, "it answers what was not asked");
+    }
     if (err != 0) {
-        refuse(self, noticed->sender, reason.text);
+        link_refuse(self, noticed->sender, reason.text);
+        if (asked != NULL) {
+            sl_transfer_async_answer(asked, NULL, 0);
+        }
         return;
     }
-    struct sl_objects_request *request =
-        message.is_answer ? find_answered(self, noticed->sender, &message) : NULL;
-    if (request != NULL) {
-        link_complete(request, &message, message.err, message.err != 0 ? message.text : "");
-    } else if (!message.is_answer || message.kind == SL_OBJECTS_NEWS) {
-        self->arrived(self->ctx, noticed->sender, &message);
-    } else if (message.request > self->last_request) { /* else the request was cancelled */
-        refuse(self, noticed->sender, "it answers no request");
+    if (asked != NULL) {
+        message.request = remember_asked(self, asked);
+    } else if (message.kind != SL_OBJECTS_NEWS) {
+        message.request = 0;
     }
+    self->arrived(self->ctx, noticed->sender, &message);
 }
 
 /* Create and destroy */
 
-int sl_objects_link_create(struct sl_transfer *transfer, struct sl_reactor *reactor, uint64_t id,
+int sl_objects_link_create(struct sl_transfer *transfer, uint64_t id,
                            sl_objects_link_message_fn *arrived, void *ctx,
                            struct sl_objects_link **out)
 {
@@ -543,15 +608,16 @@ int sl_objects_link_create(struct sl_transfer *transfer, struct sl_reactor *reac
     if (made == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    made->reactor = reactor;
+    made->reactor = sl_transfer_async_reactor(transfer);
     made->id = id;
     made->arrived = arrived;
     made->ctx = ctx;
     for (uint32_t i = 0; i < BUCKETS; i++) {
         sl_list_init(&made->buckets[i]);
+        sl_list_init(&made->asked[i]);
     }
     const int err =
-        sl_transfer_async_create(transfer, reactor, NOTICE_NAME, link_arrive, made, &made->async);
+        sl_transfer_async_create(transfer, NOTICE_NAME, link_arrive, made, &made->async);
     if (err != 0) {
         free(made);
         return err;
@@ -591,6 +657,10 @@ void sl_objects_link_destroy(struct sl_objects_link **link, void (*ended)(void *
         struct sl_list_link *first;
         while ((first = sl_list_first(&self->buckets[i])) != NULL) {
             end_peer(SL_CONTAINER_OF(first, struct sl_objects_link_peer, link));
+        }
+        while ((first = sl_list_pop(&self->asked[i])) != NULL) {
+            sl_transfer_async_answer(SL_CONTAINER_OF(first, struct sl_transfer_asked, reader.link),
+                                     NULL, 0);
         }
     }
 }

@@ -1,4 +1,4 @@
-/* Link carries the messages of one node to others and back, as notices named "objects": requests
+/* Link carries the messages of one node to others and back, as notices named "objects/2": requests
  * with an answer and a deadline, and messages without. Peers are named by their engine's address. A
  * peer's segment is opened once, by the first use, and closed when it was not used for 60 s; when
  * the peer ends, its requests fail at once.
@@ -7,7 +7,8 @@
  * counted. What waits to be sent is bounded by SL_LIMIT_OBJECTS_SENDS.
  *
  * Owner: the node's reactor. Nothing waits. Allocates. Callbacks may call any function here but
- * destroy. They do not run inside the call that they end, except `sent` without memory. */
+ * destroy. They do not run inside the call that they end, except `sent` of an answer, or
+ * without memory. */
 #ifndef SL_OBJECTS_NODE_LINK_H
 #define SL_OBJECTS_NODE_LINK_H
 
@@ -24,10 +25,10 @@ struct sl_objects_link_peer;
 typedef void sl_objects_link_message_fn(void *ctx, const char *address,
                                         const struct sl_objects_message *message);
 
-/* Before the reactor's start, or on it. id: of this node; all its messages carry it. Errors:
+/* On the engine's first reactor, the node's. id: of this node; all its messages carry it. Errors:
  * TOO_LARGE (the engine's name: SL_OBJECTS_ADDRESS_BYTES), and those of sl_transfer_async_create,
  * with text in sl_transfer_last_error. */
-int sl_objects_link_create(struct sl_transfer *transfer, struct sl_reactor *reactor, uint64_t id,
+int sl_objects_link_create(struct sl_transfer *transfer, uint64_t id,
                            sl_objects_link_message_fn *arrived, void *ctx,
                            struct sl_objects_link **out);
 
@@ -46,11 +47,12 @@ struct sl_objects_request {
     struct sl_list_link link;
     struct sl_objects_link_peer *peer; /* NULL: it is over */
     struct sl_objects_link_send *send; /* on its way; NULL: it has arrived */
-    uint32_t number, kind, timeout_ms;
+    uint32_t kind, timeout_ms;
     struct sl_timer timer;
 };
 
-/* Sends the message, whose `request` and `node` it sets, and waits for the answer. */
+/* Sends the message, whose `request` and `node` it sets, and waits for the answer. It is carried
+ * out once, also if the connection is lost meanwhile. */
 void sl_objects_link_request(struct sl_objects_link *link, struct sl_objects_request *request,
                              const char *address, struct sl_objects_message *message,
                              uint32_t timeout_ms);
@@ -58,8 +60,9 @@ void sl_objects_link_request(struct sl_objects_link *link, struct sl_objects_req
 /* Without callback. No effect on a request that is over. */
 void sl_objects_link_cancel(struct sl_objects_link *link, struct sl_objects_request *request);
 
-/* Sends a message without answer, or an answer (is_answer, and the request's number). `sent`, if
- * not NULL, runs when the peer's engine has queued it (err 0), or with the error. Sets `node`. */
+/* Sends a message without answer, or an answer (is_answer, and the request's number); the address
+ * of an answer does not count, but for NEWS. `sent`, if not NULL, runs when the peer's engine has
+ * queued a message without answer (err 0), or with the error; of an answer at once. Sets `node`. */
 void sl_objects_link_send(struct sl_objects_link *link, const char *address,
                           struct sl_objects_message *message, sl_transfer_done_fn *sent, void *ctx);
 

@@ -12,6 +12,7 @@
 #include "core/endpoint.h"
 #include "core/log.h"
 #include "net/store/address.h"
+#include "net/transfer/setup.h"
 #include "objects/node/call.h"
 #include "objects/node/directory.h"
 #include "objects/node/error.h"
@@ -22,9 +23,9 @@
 #include "objects/node/withdraw.h"
 #include "reactor/offload.h"
 
-#define SPIN_US    20
 #define POOL_BYTES (1ULL << 30)
 #define DESTROY_MS 10000 /* to unregister all memory, and for a thread to end */
+#define END_NS     SL_CLOCK_NS_PER_S
 #define LEAVE_NS   (10 * SL_CLOCK_NS_PER_MS)
 #define POLL_NS    (2 * SL_CLOCK_NS_PER_MS)
 
@@ -165,7 +166,8 @@ static int start_engine(struct sl_objects *node, const struct sl_objects_options
         own.name = "127.0.0.1:0"; /* where all other processes are */
     }
     node->owns_transfer = true;
-    const int err = sl_transfer_create(&own, &node->transfer);
+    const struct sl_transfer_setup setup = {.clock = node->setup.clock};
+    const int err = sl_transfer_create_with(&own, &setup, &node->transfer);
     return err == 0 ? 0 : sl_objects_fail(err, "%s", sl_transfer_last_error());
 }
 
@@ -187,8 +189,7 @@ static void node_start_here(struct sl_objects *node, struct sl_objects_call *cal
 {
     const bool is_host = strcmp(node->membership.catalogue, sl_transfer_name(node->transfer)) == 0;
     const bool is_elected = node->membership.catalogue[0] == '\0';
-    int err = sl_objects_link_create(node->transfer, node->reactor, node->id, node_arrived, node,
-                                     &node->link);
+    int err = sl_objects_link_create(node->transfer, node->id, node_arrived, node, &node->link);
     if (err == 0 && (is_host || is_elected)) {
         err = sl_objects_host_create(
             node, is_elected ? sl_transfer_async_metadata(node->transfer) : NULL, &node->host);
@@ -204,21 +205,12 @@ static void node_start_here(struct sl_objects *node, struct sl_objects_call *cal
     sl_objects_answer(call, err, "cannot start: %s", sl_err_name(err));
 }
 
-static int start_reactor(struct sl_objects *node)
+static int open_ports(struct sl_objects *node)
 {
-    const struct sl_reactor_options options = {
-        .name = "objects", .core = -1, .spin_us = SPIN_US, .clock = node->setup.clock};
-    int err = 0;
-    node->reactor = node->setup.reactor;
-    if (node->reactor == NULL) {
-        err = sl_reactor_create(&options, &node->reactor);
-        err = err != 0 ? err : sl_reactor_connect(&node->reactor, 1);
-        err = err != 0 ? err : sl_reactor_start(node->reactor, NULL, NULL);
-    }
-    err = err != 0
-              ? err
-              : sl_port_set_create(&node->reactor, 1, NULL, sizeof(struct sl_port), &node->ports);
-    return err == 0 ? 0 : sl_objects_fail(err, "cannot start a thread: %s", sl_err_name(err));
+    node->reactor = sl_transfer_async_reactor(node->transfer);
+    const int err =
+        sl_port_set_create(&node->reactor, 1, NULL, sizeof(struct sl_port), &node->ports);
+    return err == 0 ? 0 : sl_objects_fail(err, "cannot start: %s", sl_err_name(err));
 }
 
 /* End */
@@ -278,6 +270,18 @@ static void node_leave_here(struct sl_objects *node, struct sl_objects_call *cal
     sl_reactor_arm(node->reactor, &leave->timer, 0);
 }
 
+/* Ends the threads beside the reactor, whose jobs are done, or hang. */
+static void node_end_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    sl_reactor_excuse_turn(node->reactor);
+    (void)sl_offload_destroy(&node->tables.offload, END_NS);
+    if (node->host != NULL) {
+        sl_objects_host_destroy(&node->host);
+    }
+    sl_objects_store_fini(node);
+    sl_objects_answer(call, 0, "ended");
+}
+
 static void free_copies(struct sl_objects *node)
 {
     struct sl_list_link *link;
@@ -295,19 +299,9 @@ static void node_free(struct sl_objects *node)
     if (node->ports != NULL) {
         sl_objects_tables_close(node);
         (void)sl_objects_call(node, &leave.call);
+        struct sl_objects_call end = {.run = node_end_here};
+        (void)sl_objects_call(node, &end);
     }
-    const bool owns_reactor = node->reactor != NULL && node->setup.reactor == NULL;
-    if (owns_reactor) {
-        sl_reactor_stop(node->reactor);
-        sl_reactor_join(node->reactor);
-    }
-    if (node->tables.offload != NULL) { /* its jobs are done, but its thread has a port */
-        (void)sl_offload_destroy(&node->tables.offload, DESTROY_MS * SL_CLOCK_NS_PER_MS);
-    }
-    if (node->host != NULL) {
-        sl_objects_host_destroy(&node->host);
-    }
-    sl_objects_store_fini(node);
     void *pool = node->pool.base;
     if (pool != NULL) {
         sl_objects_pool_fini(&node->pool); /* frees the copies in it */
@@ -318,9 +312,6 @@ static void node_free(struct sl_objects *node)
     }
     if (node->ports != NULL) {
         sl_port_set_destroy(&node->ports, NULL);
-    }
-    if (owns_reactor) {
-        sl_reactor_destroy(&node->reactor);
     }
     if (node->owns_transfer && node->transfer != NULL) {
         sl_transfer_destroy(&node->transfer);
@@ -355,7 +346,7 @@ static int start(struct sl_objects *node, const struct sl_objects_options *optio
                                                   : sl_transfer_name(node->transfer));
         memcpy(membership->identity, membership->catalogue, sizeof membership->catalogue);
     }
-    err = start_reactor(node);
+    err = open_ports(node);
     err = err != 0 ? err : sl_objects_store_open(node);
     if (err == 0 && node->setup.agent != NULL) { /* no page faults later, in fetches */
         (void)madvise(node->pool.base, node->pool_bytes, MADV_POPULATE_WRITE);

@@ -1,5 +1,5 @@
-/* A node is the objects part of one process: one reactor thread, on which everything in this room
- * runs, an engine that moves bytes and messages, and a membership at the catalogue.
+/* A node is the objects part of one process: an engine that moves bytes and messages, on whose
+ * first reactor everything in this room runs, and a membership at the catalogue.
  *
  * Threads of the application make calls, which run on the reactor and which they wait for. The
  * reactor never waits: memory is registered and unregistered on threads of the application. */
@@ -35,7 +35,7 @@ struct sl_objects {
         char
             agent[SL_OBJECTS_LOCAL_NAME_BYTES]; /* for subscriptions; "": the default, if it fits */
     } names;
-    struct sl_reactor *reactor;
+    struct sl_reactor *reactor; /* the engine's first */
     struct sl_port_set *ports;
 
     /* The reactor's. */

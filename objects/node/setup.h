@@ -1,5 +1,5 @@
 /* A setup is what a program adds to a plain node: the roles of keeper and agent, a directory; and
- * what a simulation replaces: reactor, clock, random numbers, the waiting of application threads.
+ * what a simulation replaces: clock, random numbers, the waiting of application threads.
  * Its engine has one too (net/transfer/setup.h). Zero: a plain node. Texts must outlive the node.
  * Any thread. */
 #ifndef SL_OBJECTS_NODE_SETUP_H
@@ -14,7 +14,6 @@ struct sl_objects_tables_request;
 struct sl_objects_tables_state;
 struct sl_metastore;
 struct sl_offload_job;
-struct sl_reactor;
 struct sl_reason;
 
 struct sl_objects_setup {
@@ -47,9 +46,7 @@ struct sl_objects_setup {
      * starts an offload thread for it. */
     void (*post)(void *ctx, struct sl_offload_job *job);
 
-    /* Stepped and connected; it outlives the node. NULL: the node starts its own. */
-    struct sl_reactor *reactor;
-    const struct sl_clock *clock;   /* of the reactor that the node starts; NULL: the system's */
+    const struct sl_clock *clock;   /* of the engine that the node starts; NULL: the system's */
     struct sl_metastore *metastore; /* instead of the one that the engine names; NULL: that */
     uint64_t (*unix_us)(void *ctx); /* microseconds of Unix time */
     uint64_t (*random)(void *ctx);  /* for the node's id */

@@ -225,7 +225,7 @@ static int start_anywhere(struct sl_subscription *subscription, uint64_t deadlin
     const bool is_off = strcmp(node->names.agent, SL_OBJECTS_LOCAL_OFF) == 0;
     const bool is_named = !is_off && node->names.agent[0] != '\0';
     int err = SL_ERR_NOT_FOUND;
-    if (is_named || (!is_off && node->setup.reactor == NULL)) {
+    if (!is_off) {
         (void)snprintf(subscription->agent, sizeof subscription->agent, "%s",
                        is_named ? node->names.agent : SL_OBJECTS_LOCAL_DEFAULT);
         err = start_session(subscription,

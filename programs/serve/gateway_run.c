@@ -9,15 +9,16 @@
 #include "config/number.h"
 #include "config/settings_cli.h"
 #include "core/end_signals.h"
+#include "core/endpoint.h"
 #include "core/log.h"
 #include "core/rlimit.h"
+#include "net/transfer/async.h"
+#include "net/transfer/engine.h"
 #include "programs/serve/http/http_routes.h"
 #include "programs/serve/http/settings.h"
-#include "reactor/completion.h"
 #include "reactor/reactor.h"
 
 #define LENGTH(of)   (uint32_t)(sizeof(of) / sizeof((of)[0]))
-#define SPIN_US      20
 #define REPLIES_NS   (2 * SL_CLOCK_NS_PER_S) /* for the last replies to leave */
 #define POLL_NS      (2 * SL_CLOCK_NS_PER_MS)
 #define PATIENCE_NS  (2 * SL_CLOCK_NS_PER_S) /* then the log says what is waited for */
@@ -54,14 +55,13 @@ static const struct sl_cli_option options[] = {
 
 static struct run {
     struct sl_serve_http_settings http;
-    struct sl_objects *objects;
     struct sl_transfer *transfer;
-    struct sl_reactor *reactor;
+    struct sl_objects *objects;
     struct sl_serve_gateway *gateway;
-    struct sl_mailbox_lane *lane; /* to the reactor */
-    struct sl_completion ended;
+    struct sl_transfer_call call; /* of the main thread to the reactor: start or drain */
     struct sl_reason reason;
     /* The reactor's. */
+    struct sl_reactor *reactor; /* the engine's first */
     struct sl_serve_http_routes *routes;
     struct sl_timer waiting, replies;
     uint64_t drained_ns;
@@ -90,18 +90,24 @@ static void tell_waiting(struct sl_timer *timer, uint64_t now_ns)
     sl_reactor_arm(run.reactor, timer, PATIENCE_NS);
 }
 
-static int gateway_run_start_here(void *ctx)
+static void gateway_run_start_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
-    run.waiting.run = tell_waiting;
-    sl_reactor_arm(run.reactor, &run.waiting, PATIENCE_NS);
-    return sl_serve_http_routes_create(run.reactor, run.gateway, &run.http.listen, &run.routes,
-                                       &run.reason);
+    run.reactor = io->reactor;
+    int err = sl_serve_http_routes_create(run.reactor, run.gateway, &run.http.listen, &run.routes,
+                                          &run.reason);
+    err = err != 0 ? err : sl_serve_gateway_start(run.gateway, &run.reason);
+    if (err == 0) {
+        run.waiting.run = tell_waiting;
+        sl_reactor_arm(run.reactor, &run.waiting, PATIENCE_NS);
+    } else {
+        sl_serve_http_routes_destroy(&run.routes);
+    }
+    sl_transfer_io_answer(call, err, "started");
 }
 
 static void gateway_run_stopped(void *ctx)
 {
-    sl_reactor_stop(run.reactor);
-    sl_completion_end(&run.ended);
+    sl_transfer_io_answer(&run.call, 0, "stopped");
 }
 
 static void look_at_replies(struct sl_timer *timer, uint64_t now_ns)
@@ -125,23 +131,35 @@ static void gateway_run_drained(void *ctx)
     sl_reactor_arm(run.reactor, &run.replies, 0);
 }
 
-static void drain_here(void *ctx, uint64_t a, uint64_t b)
+static void gateway_run_drain_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     sl_serve_gateway_drain(run.gateway, gateway_run_drained, NULL);
 }
 
 /* ---- Main thread ----------------------------------------------------------------------------- */
 
-static int start_engines(struct sl_transfer_options engine)
+static bool is_on_loopback(const char *address)
 {
+    struct sl_endpoint endpoint;
+    struct sl_reason reason;
+    return address != NULL && sl_endpoint_parse(address, &endpoint, &reason) == 0 &&
+           sl_endpoint_is_loopback(&endpoint);
+}
+
+/* A catalogue on another host cannot reach an engine on loopback: then the node has its own. */
+static int start_engine(struct sl_transfer_options engine)
+{
+    const bool has_own =
+        is_on_loopback(flags.listen) && !is_on_loopback(settings.objects.catalogue);
     engine.name = flags.listen;
     int err = sl_transfer_create(&engine, &run.transfer);
     if (err != 0) {
         return sl_reason_fail(&run.reason, err, "--listen %s: %s", flags.listen,
                               sl_transfer_last_error());
     }
-    engine.name = NULL; /* one more, of the node: on loopback, if the catalogue is */
+    engine.name = NULL;
     const struct sl_objects_options node = {.struct_size = sizeof node,
+                                            .engine = has_own ? NULL : run.transfer,
                                             .engine_options = &engine,
                                             .catalogue = settings.objects.catalogue,
                                             .agent = "off"};
@@ -149,27 +167,16 @@ static int start_engines(struct sl_transfer_options engine)
     return err == 0 ? 0 : sl_reason_fail(&run.reason, err, "%s", sl_objects_last_error());
 }
 
-static int start_reactor(void)
+static int start(void)
 {
-    const struct sl_reactor_options reactor = {.name = "gateway", .core = -1, .spin_us = SPIN_US};
-    int err = sl_reactor_create(&reactor, &run.reactor);
-    err = err != 0 ? err : sl_reactor_connect(&run.reactor, 1);
-    err = err != 0 ? err : sl_mailbox_lane_open(sl_reactor_mailbox(run.reactor), &run.lane);
-    if (err != 0) {
-        return sl_reason_fail(&run.reason, err, "cannot start a thread: %s", sl_err_name(err));
-    }
     const struct sl_serve_gateway_options gateway = {.transfer = run.transfer,
                                                      .objects = run.objects,
-                                                     .reactor = run.reactor,
                                                      .strategy =
                                                          (enum sl_serve_strategy)flags.strategy,
                                                      .memory_bytes = flags.memory_bytes};
-    err = sl_serve_gateway_create(&gateway, &run.gateway, &run.reason);
-    if (err == 0) {
-        sl_reason_set(&run.reason, "cannot start the reactor");
-        err = sl_reactor_start(run.reactor, gateway_run_start_here, NULL);
-    }
-    return err;
+    const int err = sl_serve_gateway_create(&gateway, &run.gateway, &run.reason);
+    run.call.run = gateway_run_start_here;
+    return err != 0 ? err : sl_transfer_io_call(&run.transfer->ios[0], &run.call);
 }
 
 static void serve(const sigset_t *signals)
@@ -182,22 +189,14 @@ static void serve(const sigset_t *signals)
     (void)fflush(stdout);
     (void)sigwait(signals, &number);
     (void)pthread_sigmask(SIG_UNBLOCK, signals, NULL); /* a second one ends it at once */
-    sl_completion_begin(&run.ended);
-    (void)sl_mailbox_post(run.lane, (struct sl_mail){.run = drain_here});
-    sl_completion_wait(&run.ended);
-    sl_reactor_join(run.reactor);
+    run.call.run = gateway_run_drain_here;
+    (void)sl_transfer_io_call(&run.transfer->ios[0], &run.call);
 }
 
 static void end(void)
 {
     if (run.gateway != NULL) {
         sl_serve_gateway_destroy(&run.gateway);
-    }
-    if (run.lane != NULL) {
-        sl_mailbox_lane_close(&run.lane);
-    }
-    if (run.reactor != NULL) {
-        sl_reactor_destroy(&run.reactor);
     }
     sl_objects_destroy(&run.objects);
     if (run.transfer != NULL) {
@@ -242,9 +241,9 @@ int sl_serve_gateway_run(int argc, char **argv)
     sl_rlimit_raise(RLIMIT_NOFILE); /* a connection is a descriptor */
     sl_rlimit_raise(RLIMIT_MEMLOCK);
     const sigset_t signals = sl_end_signals_mask(SIG_BLOCK); /* for all threads */
-    err = start_engines(engine);
+    err = start_engine(engine);
     explicit_bzero(&settings.security, sizeof settings.security);
-    err = err != 0 ? err : start_reactor();
+    err = err != 0 ? err : start();
     if (err == 0) {
         serve(&signals);
     }

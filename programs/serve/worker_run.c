@@ -15,12 +15,11 @@
 #include "core/end_signals.h"
 #include "core/endpoint.h"
 #include "core/log.h"
+#include "net/transfer/engine.h"
 #include "objects/node/local.h"
 #include "programs/serve/base/message.h"
 #include "programs/serve/worker/batch.h"
 #include "programs/serve/worker/worker.h"
-#include "reactor/reactor.h"
-#include "reactor/ring.h"
 
 #define PROGRAM    "starling-serve worker"
 #define LENGTH(of) (uint32_t)(sizeof(of) / sizeof((of)[0]))
@@ -90,12 +89,10 @@ struct run {
     uint32_t gateway_count;
     char host[SL_SERVE_LABEL_BYTES];
     int signalled; /* eventfd: SIGINT or SIGTERM has come */
-    struct sl_ring_watch watch;
     struct sl_objects *objects;
     struct sl_transfer *transfer;
-    struct sl_reactor *reactor;
     struct sl_serve_worker *worker;
-    bool is_ending, has_ended;
+    struct sl_transfer_call call; /* of the main thread to the reactor: start or drain */
     struct sl_reason reason;
 };
 
@@ -137,25 +134,11 @@ static int check_flags(struct run *run)
 
 /* ---- Signals --------------------------------------------------------------------------------- */
 
-static void worker_run_drained(void *ctx)
+/* Waits for a signal, at most timeout_ms; -1: as long as it takes. */
+static bool is_signalled(const struct run *run, int timeout_ms)
 {
-    ((struct run *)ctx)->has_ended = true;
-}
-
-static bool has_ended(void *ctx)
-{
-    return ((struct run *)ctx)->has_ended;
-}
-
-static void worker_run_readable(struct sl_ring_watch *watch)
-{
-    struct run *run = SL_CONTAINER_OF(watch, struct run, watch);
-    uint64_t count;
-    if (read(run->signalled, &count, sizeof count) == (ssize_t)sizeof count && !run->is_ending) {
-        sl_log_info("serve: the worker answers what it has, and ends");
-        run->is_ending = true;
-        sl_serve_worker_drain(run->worker, worker_run_drained, run);
-    }
+    struct pollfd polled = {.fd = run->signalled, .events = POLLIN};
+    return poll(&polled, 1, timeout_ms) > 0;
 }
 
 /* The computing thread cannot be ended alone. */
@@ -183,12 +166,34 @@ static int catch_signals(struct run *run)
     return signalled >= 0 ? 0 : sl_reason_fail(&run->reason, SL_ERR_IO, "no eventfd");
 }
 
+/* ---- On the reactor -------------------------------------------------------------------------- */
+
+static struct run *run_of(struct sl_transfer_call *call)
+{
+    return SL_CONTAINER_OF(call, struct run, call);
+}
+
+static void worker_run_start_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    struct run *run = run_of(call);
+    sl_transfer_io_answer(call, sl_serve_worker_start(run->worker, &run->reason), "started");
+}
+
+static void worker_run_drained(void *ctx)
+{
+    sl_transfer_io_answer(ctx, 0, "drained");
+}
+
+static void worker_run_drain_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    sl_serve_worker_drain(run_of(call)->worker, worker_run_drained, call);
+}
+
 /* ---- Run ------------------------------------------------------------------------------------- */
 
 /* False: a signal came first. */
 static bool wait_for_agent(struct run *run)
 {
-    struct pollfd polled = {.fd = run->signalled, .events = POLLIN};
     struct sl_reason reason;
     bool has_warned = false;
     int fd, board_fd;
@@ -197,7 +202,7 @@ static bool wait_for_agent(struct run *run)
             sl_log_warn("serve: the worker waits for its agent: %s", reason.text);
             has_warned = true;
         }
-        if (poll(&polled, 1, AGENT_MS) > 0) {
+        if (is_signalled(run, AGENT_MS)) {
             return false;
         }
     }
@@ -226,17 +231,12 @@ static int start(struct run *run)
 {
     static const struct sl_engine *const engines[] = {&sl_engine_graph, &sl_engine_ctr};
     const struct sl_objects_options node = {.struct_size = sizeof node, .agent = flags.agent};
-    const struct sl_reactor_options reactor = {.name = "serve-worker", .core = -1};
     int err = start_engine(run);
     if (err == 0 && sl_objects_create(&node, &run->objects) != 0) {
         err = sl_reason_fail(&run->reason, SL_ERR_INVALID, "%s", sl_objects_last_error());
     }
-    if (err == 0 && (err = sl_reactor_create(&reactor, &run->reactor)) != 0) {
-        return sl_reason_fail(&run->reason, err, "no memory for a reactor");
-    }
     const struct sl_serve_worker_options worker = {.transfer = run->transfer,
                                                    .objects = run->objects,
-                                                   .reactor = run->reactor,
                                                    .gateways = run->gateways,
                                                    .gateway_count = run->gateway_count,
                                                    .host = run->host,
@@ -248,30 +248,26 @@ static int start(struct run *run)
                                                    .core = (int)flags.core,
                                                    .stuck = stuck};
     err = err != 0 ? err : sl_serve_worker_create(&worker, &run->worker, &run->reason);
-    if (err == 0 && (err = sl_reactor_attach(run->reactor)) != 0) {
-        return sl_reason_fail(&run->reason, err, "no io_uring for the worker's reactor");
-    }
-    return err;
+    run->call.run = worker_run_start_here;
+    return err != 0 ? err : sl_transfer_io_call(&run->transfer->ios[0], &run->call);
 }
 
 static int serve(struct run *run)
 {
-    int err = start(run);
+    const int err = start(run);
     if (err == 0) {
-        sl_ring_watch(sl_reactor_ring(run->reactor), &run->watch, run->signalled,
-                      worker_run_readable);
-        sl_serve_worker_start(run->worker);
         (void)printf("%s computes models for %s until SIGINT or SIGTERM\n",
                      sl_transfer_name(run->transfer), flags.gateways);
         (void)fflush(stdout);
-        sl_reactor_drive_until(run->reactor, has_ended, run);
-        sl_ring_watch_end(&run->watch);
-        sl_reactor_detach(run->reactor);
+        while (!is_signalled(run, -1)) {
+        }
+        sl_log_info("serve: the worker answers what it has, and ends");
+        run->call.run = worker_run_drain_here;
+        (void)sl_transfer_io_call(&run->transfer->ios[0], &run->call);
     }
     if (run->worker != NULL) {
         sl_serve_worker_destroy(&run->worker);
     }
-    sl_reactor_destroy(&run->reactor);
     sl_objects_destroy(&run->objects);
     sl_transfer_destroy(&run->transfer);
     return err;

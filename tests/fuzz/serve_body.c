@@ -41,7 +41,6 @@ static void answer(void)
     infer.input_bytes = request.input_bytes;
     pass(&infer);
     done.kind = SL_SERVE_MESSAGE_DONE;
-    done.request = 1;
     done.output_bytes = request.input_bytes;
     pass(&done);
     request.answer.output = request.input;

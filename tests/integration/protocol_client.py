@@ -179,8 +179,9 @@ SCHEMA = {
     "BufferAdded": {"buffers": (1, ["Buffer"])},
     "BufferGone": {"keys": (1, "packed64")},
     "BufferReleased": {"keys": (1, "packed64")},
-    "Notice": {"sequence": (1, "uint"), "sender": (2, "string"), "name": (3, "string"), "text": (4, "bytes")},
-    "NoticeTaken": {},
+    "Notice": {"sequence": (1, "uint"), "sender": (2, "string"), "name": (3, "string"), "text": (4, "bytes"),
+               "asks": (5, "uint")},
+    "NoticeTaken": {"text": (1, "bytes")},
     "Fence": {"lane": (1, "uint"), "epoch": (2, "uint")},
     "Fenced": {},
     # The bytes of a report

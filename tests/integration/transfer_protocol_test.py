@@ -228,6 +228,13 @@ class Connections(EngineTest):
                 segment.control.ask("notice", "notice_taken", sequence=sequence, **notice)
         segment.control.ask("notice", "notice_taken", sequence=1, **notice)
 
+    def test_a_notice_that_asks_needs_a_reader(self):
+        """The application of this process takes notices, and answers none."""
+        segment = self.segment()
+        with self.refused(pc.AGAIN):
+            segment.control.ask("notice", "notice_taken", sequence=1, sender="127.0.0.1:1", name="ready", asks=1)
+        segment.control.ask("notice", "notice_taken", sequence=2, sender="127.0.0.1:1", name="ready")
+
     def test_goodbye(self):
         segment = self.segment()
         segment.lane().goodbye()

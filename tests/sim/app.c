@@ -40,7 +40,7 @@ static void pause_us(void *ctx, uint64_t us)
     sl_sim_app_sleep(ctx, us * SL_CLOCK_NS_PER_US);
 }
 
-struct sl_transfer *sl_sim_app_engine(struct sl_sim_app *app, const char *name, uint32_t reactor)
+struct sl_transfer *sl_sim_app_engine(struct sl_sim_app *app, const char *name)
 {
     struct sl_sim_process *process = &app->process;
     char endpoint[SL_LIMIT_ENDPOINT_BYTES + 16], address[SL_LIMIT_ENDPOINT_BYTES];
@@ -50,7 +50,7 @@ struct sl_transfer *sl_sim_app_engine(struct sl_sim_app *app, const char *name, 
     const struct sl_transfer_options options = {
         .name = name, .endpoints = endpoint, .reactor_count = 1, .insecure = true};
     const struct sl_transfer_setup setup = {
-        .reactors = &process->reactors[reactor],
+        .reactors = process->reactors,
         .find_transport = find_transport,
         .medium = sl_sim_network_medium(process->network, process->host, 0),
         .random = draw,
@@ -62,9 +62,8 @@ struct sl_transfer *sl_sim_app_engine(struct sl_sim_app *app, const char *name, 
     return engine;
 }
 
-void sl_sim_app_setup(struct sl_sim_app *app, uint32_t reactor, struct sl_objects_setup *setup)
+void sl_sim_app_setup(struct sl_sim_app *app, struct sl_objects_setup *setup)
 {
-    setup->reactor = app->process.reactors[reactor];
     setup->unix_us = unix_us;
     setup->random = draw;
     setup->wait = sl_sim_app_wait;

@@ -49,11 +49,11 @@ struct sl_sim_app {
 /* "10.0.0.1:3333": of the engine on that host. */
 void sl_sim_app_name(uint32_t host, char name[SL_SIM_APP_NAME_BYTES]);
 
-/* In a thread: creates an engine with the name of the process's endpoint, on that reactor. */
-struct sl_transfer *sl_sim_app_engine(struct sl_sim_app *app, const char *name, uint32_t reactor);
+/* In a thread: creates an engine with the name of the process's endpoint, on its reactor. */
+struct sl_transfer *sl_sim_app_engine(struct sl_sim_app *app, const char *name);
 
 /* Fills in the parts of a node's setup that the simulation replaces. */
-void sl_sim_app_setup(struct sl_sim_app *app, uint32_t reactor, struct sl_objects_setup *setup);
+void sl_sim_app_setup(struct sl_sim_app *app, struct sl_objects_setup *setup);
 
 /* Judges that each slot of the node's pool is free or has a user. The node may be NULL. */
 void sl_sim_app_judge_pool(const struct sl_sim_app *app, const struct sl_objects *node,

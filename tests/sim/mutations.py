@@ -47,7 +47,7 @@ QUICK = {"a view is filled in the buffer that its reader holds", "replays are ca
          "objects: FIND finds the oldest version", "objects: withdrawn memory stays registered",
          "objects: a fetch's deadline is not armed", "objects: nobody is asked for more sources",
          "objects: leases do not end", "objects: slots are not given back",
-         "serve: deadlines at a worker are not kept", "serve: an answer of an earlier request is taken",
+         "serve: deadlines at a worker are not kept", "serve: outputs that do not fit are not written",
          "serve: a worker that cannot be reached is forgotten",
          "serve: the answer names the newest version",
          "serve: layers are computed before their bytes are there", "serve: views stay open",
@@ -538,8 +538,8 @@ TRANSFER_MUTATIONS = [
      "    sl_list_remove(&segment->list.publishing.link);\n"
      "    sl_reactor_disarm(segment->home->reactor, &segment->opening.late);\n"),
     ("transfer: a notice that comes again is taken again", "net/transfer/inbox.c",
-     "    if (notice->sequence <= sender->sequence) {",
-     "    if (notice->sequence < sender->sequence) {"),
+     "notice->sequence <= sender->sequence) {",
+     "notice->sequence < sender->sequence) {"),
     ("transfer: a posted WRITE is over before its FLUSH", "net/transfer/lane.c",
      "    } else if (slice->rma.op == SL_RMA_WRITE && err == 0) {",
      "    } else if (slice->rma.op == SL_RMA_WRITE && err > 0) {"),
@@ -691,8 +691,10 @@ SERVE_MUTATIONS = [
      "    dispatch->stats.results[sl_serve_request_result(err)]++;\n    request->done(request);",
      "    dispatch->stats.results[sl_serve_request_result(err)]++;\n    if (request->tries > 1) {\n"
      "        request->done(request);\n    }\n    request->done(request);"),
-    ("serve: an answer of an earlier request is taken", "programs/serve/gateway/flight.c",
-     "        if (flight->id == id) {", "        if (flight->id <= id) {"),
+    ("serve: outputs that do not fit are not written", "programs/serve/worker/pending.c",
+     "    if (!is_written) {\n", "    if (true) {\n"),
+    ("serve: inputs that came with INFER are not taken", "programs/serve/worker/worker.c",
+     "        memcpy(pending->text, in->tail, in->input_bytes);\n", ""),
     ("serve: ranges of a late request are used at once", "programs/serve/gateway/flight.c",
      "    request->flight = NULL;\n    flight->request = NULL;",
      "    request->flight = NULL;\n    flight->request = NULL;\n"
@@ -710,7 +712,7 @@ SERVE_MUTATIONS = [
      "        sl_serve_remote_lose(remote, \"it joins once more\");\n", ""),
     ("serve: the answer names the newest version", "programs/serve/worker/runner.c",
      "sl_serve_pending_answer(pending, 0, runner->version->number, pending->output_bytes, \"%s\",",
-     "sl_serve_pending_answer(pending, 0, sl_subscription_newest(known->subscription), "
+     "sl_serve_pending_answer(pending, 0, sl_subscription_newest(entry->subscription), "
      "pending->output_bytes, \"%s\","),
     ("serve: layers are computed before their bytes are there", "programs/serve/worker/version.c",
      "    if (bytes <= version->verified) {", "    if (bytes <= version->bytes) {"),

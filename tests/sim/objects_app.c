@@ -12,10 +12,7 @@
 #include "tests/sim/objects_old.h"
 #include "tests/sim/random.h"
 
-#define LOOK_NS  (50 * SL_CLOCK_NS_PER_MS) /* a thread looks for what others have done */
-#define ENGINE   0                         /* reactors of the process */
-#define NODE     1
-#define REACTORS 2
+#define LOOK_NS (50 * SL_CLOCK_NS_PER_MS) /* a thread looks for what others have done */
 
 /* The thread `life` */
 
@@ -24,11 +21,12 @@ static void create_node(struct sl_sim_objects_app *app)
     char catalogue[SL_SIM_APP_NAME_BYTES], name[SL_SIM_APP_NAME_BYTES];
     sl_sim_app_name(app->options.plan->first_host, catalogue);
     sl_sim_app_name(app->options.plan->first_host + app->options.host, name);
-    app->engine = sl_sim_app_engine(&app->base, name, ENGINE);
+    app->engine = sl_sim_app_engine(&app->base, name);
     const struct sl_objects_options options = {.struct_size = sizeof options,
                                                .engine = app->engine,
                                                .catalogue = catalogue,
                                                .host = name,
+                                               .agent = "off",
                                                .pool_bytes = app->options.plan->pool_bytes};
     const bool is_keeper = app->options.host - 1 < app->options.plan->keeper_count;
     struct sl_objects_setup setup = {
@@ -38,7 +36,7 @@ static void create_node(struct sl_sim_objects_app *app)
         .replicas = app->options.plan->replicas,
         .keep_versions = app->options.plan->resets ? 2 + (uint32_t)(app->options.seed % 4) : 0,
     };
-    sl_sim_app_setup(&app->base, NODE, &setup);
+    sl_sim_app_setup(&app->base, &setup);
     int err = sl_objects_create_with(&options, &setup, &app->node);
     sl_assert(err == 0);
     app->options.oracle->node_ids[app->options.host] = app->node->id;
@@ -156,8 +154,8 @@ void sl_sim_objects_app_start(struct sl_sim_objects_app *app,
     char name[16];
     (void)snprintf(name, sizeof name, "o%u", options->host % 100);
     sl_sim_process_init(
-        &app->base.process, options->network, options->plan->first_host + options->host, name,
-        REACTORS, sl_hash_random(&app->base.random), options->offset_ns, options->plan->gap_ns);
+        &app->base.process, options->network, options->plan->first_host + options->host, name, 1,
+        sl_hash_random(&app->base.random), options->offset_ns, options->plan->gap_ns);
     sl_sim_app_thread(&app->base, life, app);
     for (uint32_t i = 0; i < options->plan->thread_count; i++) {
         app->workers[i] =
@@ -189,9 +187,9 @@ void sl_sim_objects_app_judge_rest(struct sl_sim_objects_app *app)
         sl_sim_fail(&oracle->breach, "rest", "node %u: %u of %u slots are free", app->options.host,
                     pool->free_count, pool->slot_count);
     }
-    if (app->engine->ios[ENGINE].table->count != 1) {
+    if (app->engine->ios[0].table->count != 1) {
         sl_sim_fail(&oracle->breach, "rest", "node %u: %u ranges are registered", app->options.host,
-                    app->engine->ios[ENGINE].table->count);
+                    app->engine->ios[0].table->count);
     }
     if (!sl_list_empty(&app->node->membership.asks)) {
         sl_sim_fail(&oracle->breach, "rest", "node %u: requests are left", app->options.host);

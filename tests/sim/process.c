@@ -39,16 +39,9 @@ void sl_sim_process_init(struct sl_sim_process *process, struct sl_sim_network *
                                        .aside_random = seed,
                                        .due_ns = sl_sim_network_now(network)};
     process->clock = (struct sl_clock){.now_ns = clock_now, .ctx = process};
-    sl_sim_process_add(process, name, reactor_count, seed);
-}
-
-void sl_sim_process_add(struct sl_sim_process *process, const char *name, uint32_t count,
-                        uint64_t seed)
-{
-    sl_assert(process->reactor_count + count <= SL_SIM_REACTORS_MAX);
-    struct sl_reactor **reactors = &process->reactors[process->reactor_count];
-    process->reactor_count += count;
-    for (uint32_t i = 0; i < count; i++) {
+    sl_assert(reactor_count <= SL_SIM_REACTORS_MAX);
+    process->reactor_count = reactor_count;
+    for (uint32_t i = 0; i < reactor_count; i++) {
         struct sl_reactor_options options = {.index = i,
                                              .core = -1,
                                              .stepped = true,
@@ -57,11 +50,11 @@ void sl_sim_process_add(struct sl_sim_process *process, const char *name, uint32
                                              .offload_ns = aside_now,
                                              .offload_ctx = process};
         (void)snprintf(options.name, sizeof options.name, "%.8s.%u", name, i % 1000);
-        int err = sl_reactor_create(&options, &reactors[i]);
+        int err = sl_reactor_create(&options, &process->reactors[i]);
         sl_assert(err == 0);
-        sl_reactor_turn(reactors[i], sl_sim_process_now(process));
+        sl_reactor_turn(process->reactors[i], sl_sim_process_now(process));
     }
-    int err = sl_reactor_connect(reactors, count);
+    int err = sl_reactor_connect(process->reactors, reactor_count);
     sl_assert(err == 0);
 }
 

@@ -29,10 +29,6 @@ void sl_sim_process_init(struct sl_sim_process *process, struct sl_sim_network *
                          uint32_t host, const char *name, uint32_t reactor_count, uint64_t seed,
                          uint64_t offset_ns, uint64_t gap_ns);
 
-/* Adds reactors that are a group of their own, with indexes from 0: those of one more engine. */
-void sl_sim_process_add(struct sl_sim_process *process, const char *name, uint32_t count,
-                        uint64_t seed);
-
 /* Nothing runs on the reactors any more. */
 void sl_sim_process_fini(struct sl_sim_process *process);
 

@@ -16,9 +16,6 @@
 #include "tests/sim/random.h"
 
 #define LOOK_NS      (50 * SL_CLOCK_NS_PER_MS)
-#define ENGINE       0 /* reactors of a node's process */
-#define NODE         1
-#define REACTORS     2
 #define POOL_BYTES   (64U << 20)
 #define LIST_MS      5000
 #define VERSIONS_MAX 4096
@@ -74,7 +71,7 @@ static void create_node(struct keeper *keeper)
     sl_sim_app_name(publish.member.first_host + publish.options.host_count, catalogue);
     sl_sim_app_name(keeper->base.process.host, name);
     (void)snprintf(directory, sizeof directory, SL_SIM_PS_OBJECTS "%u", ps->task_index);
-    keeper->engine = sl_sim_app_engine(&keeper->base, name, ENGINE);
+    keeper->engine = sl_sim_app_engine(&keeper->base, name);
     const struct sl_objects_options options = {.struct_size = sizeof options,
                                                .engine = keeper->engine,
                                                .catalogue = catalogue,
@@ -86,7 +83,7 @@ static void create_node(struct keeper *keeper)
                                      .disk = &ps->disk->memory.disk,
                                      .publish_tables = publish_tables,
                                      .post = post};
-    sl_sim_app_setup(&keeper->base, NODE, &setup);
+    sl_sim_app_setup(&keeper->base, &setup);
     int err = sl_port_set_create(keeper->ps->process.reactors, ps->shard_count, NULL,
                                  sizeof(struct sl_port), &keeper->ports);
     sl_assert(err == 0);
@@ -122,11 +119,9 @@ static struct sl_sim_app *start(struct sl_sim_member *member, uint32_t host, uin
     struct sl_sim_process *process = &keeper->base.process;
     *keeper = (struct keeper){.base = {.actions = &actions, .random = seed},
                               .ps = &publish.job->ps[host]};
-    sl_sim_process_init(process, member->world->network, member->first_host + host, "keeper",
-                        REACTORS, sl_hash_random(&keeper->base.random), offset_ns,
-                        publish.job->plan->gap_ns);
-    const int err =
-        sl_mailbox_lane_open(sl_reactor_mailbox(process->reactors[NODE]), &keeper->lane);
+    sl_sim_process_init(process, member->world->network, member->first_host + host, "keeper", 1,
+                        sl_hash_random(&keeper->base.random), offset_ns, publish.job->plan->gap_ns);
+    const int err = sl_mailbox_lane_open(sl_reactor_mailbox(process->reactors[0]), &keeper->lane);
     sl_assert(err == 0);
     sl_sim_app_thread(&keeper->base, life, keeper);
     sl_sim_jobs_init(&keeper->jobs, &keeper->base, keeper->lane);

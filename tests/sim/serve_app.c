@@ -9,28 +9,16 @@
 #include "tests/sim/publish.h"
 #include "tests/sim/random.h"
 
-#define LOOK_NS      (50 * SL_CLOCK_NS_PER_MS)
-#define PUBLISH_MS   20000
-#define LAST_MS      5000
-#define TABLES_MS    700                        /* of one publication of tables; of the last one */
-#define TRIES_MAX    60                         /* of a publication that may not fail */
-#define SETTLE_NS    (30 * SL_CLOCK_NS_PER_S)   /* after faults: leases have ended */
-#define LISTED_NS    (150 * SL_CLOCK_NS_PER_MS) /* a gateway lists at most so late */
-#define ARENA_BYTES  (64U << 10)
-/* Reactors: two groups. */
-#define ENGINE       0
-#define NODE         1
-#define SERVE_ENGINE 2
-#define SERVE        3
+#define LOOK_NS     (50 * SL_CLOCK_NS_PER_MS)
+#define PUBLISH_MS  20000
+#define LAST_MS     5000
+#define TABLES_MS   700                        /* of one publication of tables; of the last one */
+#define TRIES_MAX   60                         /* of a publication that may not fail */
+#define SETTLE_NS   (30 * SL_CLOCK_NS_PER_S)   /* after faults: leases have ended */
+#define LISTED_NS   (150 * SL_CLOCK_NS_PER_MS) /* a gateway lists at most so late */
+#define ARENA_BYTES (64U << 10)
 
 /* Seams */
-
-static void serve_name(uint32_t host, char name[SL_SIM_APP_NAME_BYTES])
-{
-    char address[SL_LIMIT_ENDPOINT_BYTES];
-    sl_sim_network_address(host, address, sizeof address);
-    (void)snprintf(name, SL_SIM_APP_NAME_BYTES, "%s:%d", address, SL_SIM_PORT_BASE + 1);
-}
 
 struct in_turn {
     void (*run)(void *ctx);
@@ -71,7 +59,7 @@ static void create_node(struct sl_sim_serve_app *app)
     char catalogue[SL_SIM_APP_NAME_BYTES], name[SL_SIM_APP_NAME_BYTES];
     sl_sim_app_name(app->options.plan->first_host, catalogue);
     sl_sim_app_name(app->options.plan->first_host + app->options.host, name);
-    app->engine = sl_sim_app_engine(&app->base, name, ENGINE);
+    app->engine = sl_sim_app_engine(&app->base, name);
     const bool is_store = app->options.role == SL_SIM_SERVE_STORE;
     const struct sl_objects_options options = {
         .struct_size = sizeof options,
@@ -81,7 +69,7 @@ static void create_node(struct sl_sim_serve_app *app)
         .agent = "off",
         .pool_bytes = is_store ? 64U << 20 : app->options.plan->pool_bytes};
     struct sl_objects_setup setup = {.replicas = 0};
-    sl_sim_app_setup(&app->base, NODE, &setup);
+    sl_sim_app_setup(&app->base, &setup);
     int err = sl_objects_create_with(&options, &setup, &app->node);
     sl_assert(err == 0);
     err = sl_objects_copy_open_pool(app->node); /* it waits under a lock: other fibers would not */
@@ -91,9 +79,8 @@ static void create_node(struct sl_sim_serve_app *app)
 static void create_gateway(struct sl_sim_serve_app *app)
 {
     const struct sl_sim_serve_plan *plan = app->options.plan;
-    const struct sl_serve_gateway_options options = {.transfer = app->serve_engine,
+    const struct sl_serve_gateway_options options = {.transfer = app->engine,
                                                      .objects = app->node,
-                                                     .reactor = app->reactor,
                                                      .strategy = plan->is_basic ? SL_SERVE_BASIC
                                                                                 : SL_SERVE_COST,
                                                      .memory_bytes = 1U << 20,
@@ -114,11 +101,10 @@ static void create_worker(struct sl_sim_serve_app *app)
     char host[SL_SERVE_LABEL_BYTES];
     (void)snprintf(host, sizeof host, "host %u", app->options.host);
     for (uint32_t i = 0; i < plan->gateway_count; i++) {
-        serve_name(plan->first_host + 1 + i, names[i]);
+        sl_sim_app_name(plan->first_host + 1 + i, names[i]);
     }
-    const struct sl_serve_worker_options options = {.transfer = app->serve_engine,
+    const struct sl_serve_worker_options options = {.transfer = app->engine,
                                                     .objects = app->node,
-                                                    .reactor = app->reactor,
                                                     .gateways = gateways,
                                                     .gateway_count = plan->gateway_count,
                                                     .host = host,
@@ -134,9 +120,13 @@ static void create_worker(struct sl_sim_serve_app *app)
     sl_assert(err == 0);
 }
 
-static void start_worker_here(void *ctx)
+static void start_here(void *ctx)
 {
-    sl_serve_worker_start(((struct sl_sim_serve_app *)ctx)->worker);
+    struct sl_sim_serve_app *app = ctx;
+    struct sl_reason reason;
+    const int err = app->gateway != NULL ? sl_serve_gateway_start(app->gateway, &reason)
+                                         : sl_serve_worker_start(app->worker, &reason);
+    sl_assert(err == 0);
 }
 
 static void on_ended(void *ctx)
@@ -198,15 +188,12 @@ static void life(void *ctx)
 {
     struct sl_sim_serve_app *app = ctx;
     const enum sl_sim_serve_role role = app->options.role;
-    char name[SL_SIM_APP_NAME_BYTES];
     create_node(app);
     if (role != SL_SIM_SERVE_STORE) {
-        serve_name(app->options.plan->first_host + app->options.host, name);
-        app->serve_engine = sl_sim_app_engine(&app->base, name, SERVE_ENGINE);
         (role == SL_SIM_SERVE_GATEWAY ? create_gateway : create_worker)(app);
+        sl_sim_serve_app_run(app, start_here, app);
     }
     if (role == SL_SIM_SERVE_WORKER) {
-        sl_sim_serve_app_run(app, start_worker_here, app);
         app->base.stage = SL_SIM_SERVE_DONE;
     }
     app->is_ready = true;
@@ -221,9 +208,6 @@ static void life(void *ctx)
     }
     sl_objects_destroy(&app->node);
     sl_transfer_destroy(&app->engine);
-    if (app->serve_engine != NULL) {
-        sl_transfer_destroy(&app->serve_engine);
-    }
     sl_mailbox_lane_close(&app->lane);
 }
 
@@ -349,11 +333,9 @@ void sl_sim_serve_app_start(struct sl_sim_serve_app *app,
     char name[16];
     (void)snprintf(name, sizeof name, "s%u", options->host % 100);
     sl_sim_process_init(process, options->network, options->plan->first_host + options->host, name,
-                        2, sl_hash_random(&app->base.random), options->offset_ns,
+                        1, sl_hash_random(&app->base.random), options->offset_ns,
                         options->plan->gap_ns);
-    sl_sim_process_add(process, name, 2, sl_hash_random(&app->base.random));
-    app->reactor = process->reactors[SERVE];
-    const int err = sl_mailbox_lane_open(sl_reactor_mailbox(app->reactor), &app->lane);
+    const int err = sl_mailbox_lane_open(sl_reactor_mailbox(process->reactors[0]), &app->lane);
     sl_assert(err == 0);
     sl_sim_app_thread(&app->base, life, app);
     for (uint32_t i = 0; i < 2; i++) {

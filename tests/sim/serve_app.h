@@ -58,10 +58,9 @@ struct sl_sim_serve_app {
     struct sl_sim_app base; /* stage: enum sl_sim_serve_stage */
     struct sl_sim_serve_app_options options;
     bool is_ready;
-    struct sl_transfer *engine, *serve_engine;
+    struct sl_transfer *engine;
     struct sl_objects *node;
-    struct sl_reactor *reactor; /* of gateway or worker */
-    struct sl_mailbox_lane *lane;
+    struct sl_mailbox_lane *lane; /* to the reactor */
     struct sl_serve_gateway *gateway;
     struct sl_serve_worker *worker;
     struct sl_sim_jobs jobs[2]; /* of a gateway, or a worker */
@@ -81,9 +80,5 @@ void sl_sim_serve_client_run(void *ctx);
 /* serve_engine.c: the stand-in that computes for this host, and the images that it reads. */
 const struct sl_engine *sl_sim_serve_engine(uint32_t worker, struct sl_sim_serve_app *app);
 void sl_sim_serve_engine_fill(uint32_t model, uint64_t version, uint8_t *weights, uint64_t bytes);
-
-#define SL_SIM_SERVE_OUT                                                                           \
-    3 /* numbers of a row of outputs: model, version, the row of the inputs                        \
-       */
 
 #endif

@@ -20,7 +20,7 @@ struct call {
     struct sl_sim_serve_app *app;
     struct sl_completion done;
     uint32_t model, done_count;
-    uint64_t inputs[ROWS_MAX];
+    uint64_t inputs[ROWS_MAX]; /* the number in all places of the row */
     uint64_t done_ns, paused_ns;
     bool has_memory;
 };
@@ -46,7 +46,10 @@ static void submit_here(void *ctx)
     call->request.input = sl_serve_gateway_memory(call->app->gateway, call->request.input_bytes);
     call->has_memory = call->request.input != NULL;
     if (call->has_memory) {
-        memcpy(call->request.input, call->inputs, call->request.input_bytes);
+        const uint64_t numbers = call->app->options.plan->input_numbers;
+        for (uint64_t i = 0; i < call->request.input_bytes / 8; i++) {
+            memcpy(call->request.input + i * 8, &call->inputs[i / numbers], 8);
+        }
         sl_serve_gateway_submit(call->app->gateway, &call->request);
     }
 }
@@ -89,17 +92,20 @@ static void judge_outputs(const struct call *call)
     const struct sl_serve_request *request = &call->request;
     struct sl_sim_breach *breach = &call->app->options.oracle->breach;
     const uint32_t host = call->app->options.host;
+    const uint64_t row_bytes = 8ULL * call->app->options.plan->output_numbers;
     if (request->answer.output_count != 1 ||
-        request->answer.outputs[0].bytes != request->rows * 24) {
+        request->answer.outputs[0].bytes != request->rows * row_bytes) {
         sl_sim_fail(breach, "outputs", "gateway %u: %u outputs", host,
                     request->answer.output_count);
         return;
     }
     for (uint64_t i = 0; i < request->rows; i++) {
-        uint64_t row[SL_SIM_SERVE_OUT];
-        memcpy(row, request->answer.output + request->answer.outputs[0].offset + i * sizeof row,
-               sizeof row);
-        if (row[0] != call->model || row[2] != call->inputs[i]) {
+        uint64_t row[SL_SIM_SERVE_OUT], last;
+        const uint8_t *from =
+            request->answer.output + request->answer.outputs[0].offset + i * row_bytes;
+        memcpy(row, from, sizeof row);
+        memcpy(&last, from + row_bytes - sizeof last, sizeof last);
+        if (row[0] != call->model || row[2] != call->inputs[i] || last != call->inputs[i]) {
             sl_sim_fail(breach, "outputs",
                         "gateway %u: row %u of m%u is that of m%" PRIu64 ", input %" PRIu64
                         " and not %" PRIu64,
@@ -146,6 +152,7 @@ static void begin(struct call *call, struct sl_sim_serve_app *app, uint32_t mode
     const uint32_t batch_max = app->options.plan->batch_max;
     const uint64_t rows =
         1 + sl_sim_below(&app->base.random, batch_max < ROWS_MAX ? batch_max : ROWS_MAX);
+    const uint64_t numbers = app->options.plan->input_numbers, bytes = rows * numbers * 8;
     *call = (struct call){.app = app, .model = model, .paused_ns = app->base.process.paused_ns};
     struct sl_serve_request *request = &call->request;
     (void)snprintf(request->model, sizeof request->model, "m%u", model);
@@ -154,8 +161,8 @@ static void begin(struct call *call, struct sl_sim_serve_app *app, uint32_t mode
     request->deadline_ns = request->arrived_ns + timeout_ms * SL_CLOCK_NS_PER_MS;
     request->input_count = 1;
     request->inputs[0] = (struct sl_serve_tensor){
-        .name = "x", .type = SL_OBJECT_U64, .rank = 2, .shape = {rows, 1}, .bytes = rows * 8};
-    request->input_bytes = rows * 8;
+        .name = "x", .type = SL_OBJECT_U64, .rank = 2, .shape = {rows, numbers}, .bytes = bytes};
+    request->input_bytes = bytes;
     request->done = on_done;
     request->ctx = call;
     for (uint64_t i = 0; i < rows; i++) {

@@ -62,26 +62,32 @@ static int open(struct sl_sim_serve_app *app, const struct sl_engine_image *imag
         made->bytes = image->tensors[1].bytes;
         made->offset = image->offsets[1];
     }
-    made->input = (struct sl_engine_tensor){
-        .name = "x", .type = SL_OBJECT_U64, .rank = 2, .shape = {0, 1}, .row_bytes = 8};
+    const uint64_t input_bytes = 8ULL * app->options.plan->input_numbers;
+    const uint64_t output_bytes = 8ULL * app->options.plan->output_numbers;
+    made->input = (struct sl_engine_tensor){.name = "x",
+                                            .type = SL_OBJECT_U64,
+                                            .rank = 2,
+                                            .shape = {0, input_bytes / 8},
+                                            .row_bytes = input_bytes};
     made->output = (struct sl_engine_tensor){.name = "y",
                                              .type = SL_OBJECT_U64,
                                              .rank = 2,
-                                             .shape = {0, SL_SIM_SERVE_OUT},
-                                             .row_bytes = 8 * SL_SIM_SERVE_OUT,
-                                             .scratch_offset = 64ULL * rows_max};
+                                             .shape = {0, output_bytes / 8},
+                                             .row_bytes = output_bytes,
+                                             .scratch_offset = 8 * input_bytes * rows_max};
     for (uint32_t i = 0; i < LAYERS; i++) {
         made->layers[i].image_end =
             i + 1 == LAYERS ? image->bytes : made->offset + made->bytes * (i + 1) / LAYERS;
         made->layers[i].flops = 1e6;
     }
-    made->info = (struct sl_engine_info){.inputs = &made->input,
-                                         .outputs = &made->output,
-                                         .layers = made->layers,
-                                         .input_count = 1,
-                                         .output_count = 1,
-                                         .layer_count = LAYERS,
-                                         .scratch_bytes = 128ULL * rows_max};
+    made->info =
+        (struct sl_engine_info){.inputs = &made->input,
+                                .outputs = &made->output,
+                                .layers = made->layers,
+                                .input_count = 1,
+                                .output_count = 1,
+                                .layer_count = LAYERS,
+                                .scratch_bytes = (8 * input_bytes + output_bytes) * rows_max};
     *out = made;
     return 0;
 }
@@ -123,9 +129,13 @@ static int run(void *ctx, uint8_t *scratch, uint32_t layer, uint32_t rows, struc
                      SL_CLOCK_NS_PER_US *
                          (1 + sl_sim_below(&app->base.random, app->options.plan->compute_us_max)));
     for (uint32_t i = 0; layer + 1 == LAYERS && i < rows; i++) {
-        uint64_t row[SL_SIM_SERVE_OUT] = {model->head[0], model->head[1]};
-        memcpy(&row[2], scratch + i * model->input.row_bytes, 8);
-        memcpy(scratch + model->output.scratch_offset + i * sizeof row, row, sizeof row);
+        const uint8_t *input = scratch + i * model->input.row_bytes;
+        uint8_t *output = scratch + model->output.scratch_offset + i * model->output.row_bytes;
+        memcpy(output, model->head, sizeof model->head);
+        for (uint64_t at = 16; at < model->output.row_bytes;
+             at += 8) { /* the first, then the last */
+            memcpy(output + at, input + (at == 16 ? 0 : model->input.row_bytes - 8), 8);
+        }
     }
     return 0;
 }

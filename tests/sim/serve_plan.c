@@ -8,7 +8,8 @@
 #include "tests/sim/publish.h"
 #include "tests/sim/random.h"
 
-#define MS SL_CLOCK_NS_PER_MS
+#define MS          SL_CLOCK_NS_PER_MS
+#define NUMBERS_MAX 300 /* a row fits into a message, two do not */
 
 static void draw_size(struct sl_sim_serve_plan *plan, uint64_t *random)
 {
@@ -86,6 +87,8 @@ void sl_sim_serve_plan_make(struct sl_sim_serve_plan *plan, uint64_t seed,
     }
     draw_network(plan, choice->faults, &random);
     draw_faults(plan, choice->faults, &random);
+    plan->input_numbers = sl_sim_chance(&random, 400) ? NUMBERS_MAX : 1;
+    plan->output_numbers = sl_sim_chance(&random, 400) ? NUMBERS_MAX : SL_SIM_SERVE_OUT;
     plan->calm = plan->fault_count == 0 && plan->network.break_per_10000 == 0;
 }
 
@@ -93,11 +96,12 @@ void sl_sim_serve_plan_print(const struct sl_sim_serve_plan *plan)
 {
     printf("seed %" PRIu64 ": %u gateways of %u clients of %u requests, think %u us, up to %u ms; "
            "%u workers, batches of %u, pool %u bytes; %u models of %u bytes, %u more versions, "
-           "layers of %u us; %s\n",
+           "layers of %u us; rows of %u and %u numbers; %s\n",
            plan->seed, plan->gateway_count, plan->client_count, plan->request_count,
            plan->think_us_max, plan->timeout_ms_max, plan->worker_count, plan->batch_max,
            plan->pool_bytes, plan->model_count, plan->model_bytes, plan->version_count,
-           plan->compute_us_max, plan->is_basic ? "basic" : "cost");
+           plan->compute_us_max, plan->input_numbers, plan->output_numbers,
+           plan->is_basic ? "basic" : "cost");
     sl_sim_plan_print_network(&plan->network);
     sl_sim_plan_print_faults(plan->faults, plan->fault_count);
 }

@@ -8,6 +8,9 @@
 #define SL_SIM_SERVE_WORKERS_MAX  4
 #define SL_SIM_SERVE_MODELS_MAX   6
 #define SL_SIM_SERVE_CLIENTS_MAX  4 /* of a gateway */
+/* Least numbers of a row of outputs: model, version, the number of the row of inputs, which is
+ * repeated behind it. */
+#define SL_SIM_SERVE_OUT          3
 
 /* Host 0 has the catalogue, and publishes. Then come gateways, then workers. */
 struct sl_sim_serve_plan {
@@ -23,6 +26,9 @@ struct sl_sim_serve_plan {
     uint32_t compute_us_max; /* of a layer */
     uint32_t version_count;  /* of each model, besides the first */
     uint32_t batch_max;
+    /* Numbers of a row. Few rows of few numbers ride in the messages; else they are written before.
+     */
+    uint32_t input_numbers, output_numbers;
     bool has_tables; /* models are versions of the tables of a job: publish.h */
     bool is_basic;   /* the strategy */
     bool calm;       /* nothing fails */

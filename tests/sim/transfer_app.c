@@ -180,36 +180,49 @@ static void take(struct sl_sim_transfer_app *app, const struct sl_transfer_notic
     }
 }
 
-static void arrived(void *ctx, const struct sl_transfer_noticed *noticed)
+static void arrived(void *ctx, const struct sl_transfer_noticed *noticed,
+                    struct sl_transfer_asked *asked)
 {
     take(ctx, noticed);
 }
 
 static void async_ended(void *ctx)
 {
-    ((struct sl_sim_transfer_app *)ctx)->async_ended = true;
+    sl_transfer_io_answer(ctx, 0, "ended");
 }
 
-static void create_outside(struct sl_sim_transfer_app *app)
+/* On the engine's first reactor. */
+struct use_call {
+    struct sl_transfer_call call;
+    struct sl_sim_transfer_app *app;
+};
+
+static void create_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
-    struct sl_reactor *outside = app->base.process.reactors[app->options.plan->reactor_count];
-    const int err =
-        sl_transfer_async_create(app->engine, outside, "objects", arrived, app, &app->async);
+    struct sl_sim_transfer_app *app = SL_CONTAINER_OF(call, struct use_call, call)->app;
+    const int err = sl_transfer_async_create(app->engine, "objects", arrived, app, &app->async);
     sl_assert(err == 0);
+    sl_transfer_io_answer(call, 0, "created");
 }
 
-static void destroy_outside(struct sl_sim_transfer_app *app)
+static void destroy_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
-    sl_transfer_async_destroy(&app->async, async_ended, app);
-    while (!app->async_ended) {
-        sl_sim_app_sleep(&app->base, LOOK_NS);
-    }
+    struct sl_sim_transfer_app *app = SL_CONTAINER_OF(call, struct use_call, call)->app;
+    sl_transfer_async_destroy(&app->async, async_ended, call);
+}
+
+static void use_here(struct sl_sim_transfer_app *app,
+                     void (*run)(struct sl_transfer_io *io, struct sl_transfer_call *call))
+{
+    struct use_call use = {.call = {.run = run}, .app = app};
+    const int err = sl_transfer_io_call(&app->engine->ios[0], &use.call);
+    sl_assert(err == 0);
 }
 
 static void destroy(struct sl_sim_transfer_app *app)
 {
     if (app->async != NULL) {
-        destroy_outside(app);
+        use_here(app, destroy_here);
     }
     sl_transfer_destroy(&app->engine);
     if (app->options.plan->has_store) {
@@ -229,8 +242,8 @@ static void life(void *ctx)
         sl_assert(tries < CREATE_TRIES);
         sl_sim_app_sleep(&app->base, BACK_OFF_NS);
     }
-    if (app->engine != NULL && app->options.plan->outside) {
-        create_outside(app);
+    if (app->engine != NULL && app->options.plan->has_reader) {
+        use_here(app, create_here);
     }
     if (app->engine != NULL) {
         register_all(app);
@@ -499,10 +512,10 @@ void sl_sim_transfer_app_start(struct sl_sim_transfer_app *app,
     char name[16];
     (void)snprintf(name, sizeof name, "e%u", options->host % 100);
     app->incarnation = sl_hash_random(&app->base.random) | 1;
-    sl_sim_process_init(
-        &app->base.process, options->network, options->plan->first_host + options->host, name,
-        options->plan->reactor_count + (options->plan->outside ? 1 : 0),
-        sl_hash_random(&app->base.random), options->offset_ns, options->plan->gap_ns);
+    sl_sim_process_init(&app->base.process, options->network,
+                        options->plan->first_host + options->host, name,
+                        options->plan->reactor_count, sl_hash_random(&app->base.random),
+                        options->offset_ns, options->plan->gap_ns);
     app->life = sl_sim_transfer_oracle_begin(options->oracle, options->host, app->incarnation);
     for (uint32_t i = 0; i < options->plan->slots; i++) {
         sl_sim_transfer_batch_init(&app->batches[i], app, i);

@@ -1,7 +1,7 @@
 /* A process of the simulation of transfer engines: an engine, unmodified, and the application's
  * threads, which are fibers. One thread (life) creates the engine, serves memory, unregisters and
  * registers it, and destroys the engine; another (driver) opens the segments of its peers and
- * submits batches; the third (taker) takes notices, unless a reactor outside the engine does.
+ * submits batches; the third (taker) takes notices, unless async.h does.
  * Allocates. */
 #ifndef SL_TESTS_SIM_TRANSFER_APP_H
 #define SL_TESTS_SIM_TRANSFER_APP_H
@@ -37,9 +37,8 @@ struct sl_sim_transfer_app {
     bool incarnation_drawn;
     uint32_t life; /* of the oracle */
     struct sl_transfer *engine;
-    struct sl_transfer_async *async; /* of the reactor outside; NULL: none */
-    bool async_ended;
-    bool serves; /* its memory is registered */
+    struct sl_transfer_async *async; /* that reads notices; NULL: none */
+    bool serves;                     /* its memory is registered */
     struct sl_transfer_segment *segments[SL_SIM_TRANSFER_PEERS_MAX];
     uint32_t lives[SL_SIM_TRANSFER_PEERS_MAX]; /* of those */
     uint32_t batches_left;

@@ -251,7 +251,7 @@ void sl_sim_transfer_batch_begin(struct sl_sim_transfer_batch *batch, bool must_
     batch->paused_ns = app->base.process.paused_ns;
     batch->is_cancelled = batch->saw_closed = batch->has_failed = false;
     batch->is_running = true;
-    const struct sl_transfer_notice sent = {.name = plan->outside ? "objects" : "batch",
+    const struct sl_transfer_notice sent = {.name = plan->has_reader ? "objects" : "batch",
                                             .text = &batch->notice,
                                             .bytes = sizeof batch->notice};
     const int err = sl_transfer_batch_submit(batch->batch, requests, batch->count,

@@ -83,7 +83,7 @@ static void draw_more(struct sl_sim_transfer_plan *plan, uint32_t faults)
         plan->bytes_per_s_max = drawn > least ? drawn : least;
         plan->stall_ms = 2000;
     }
-    plan->outside = plan->seed % 4 == 3;
+    plan->has_reader = plan->seed % 4 == 3;
     plan->naps = sl_sim_chance(&random, 80);
     plan->has_store = sl_sim_chance(&random, 250);
     plan->store_delay_us = delays[sl_sim_below(&random, 3)];
@@ -173,7 +173,7 @@ void sl_sim_transfer_plan_print(const struct sl_sim_transfer_plan *plan)
     printf("rails: %u tcp, %u rdma, placed within %u us; %u handles, %" PRIu64
            " B/s at most%s%s%s\n",
            plan->tcp_rails, plan->rdma_rails, plan->network.place_us_max, plan->handles,
-           plan->bytes_per_s_max, plan->outside ? ", a reactor outside" : "",
+           plan->bytes_per_s_max, plan->has_reader ? ", a reader of notices" : "",
            plan->naps ? ", naps" : "", plan->has_store ? ", metadata store" : "");
     if (plan->has_store) {
         printf("metadata store: %u us, late %u/1000, %u us\n", plan->store_delay_us,

@@ -32,7 +32,7 @@ struct sl_sim_transfer_plan {
     bool is_one_rail_cut; /* and that is all that fails: no request does */
     uint32_t handles;     /* segments that a process opens of each peer */
     uint64_t bytes_per_s_max;
-    bool outside; /* a reactor outside the engines takes their notices */
+    bool has_reader; /* async.h takes the engines' notices, not their applications */
     bool naps; /* in the middle of its work a process has none for so long that lanes are closed */
     /* Engines are found in a metadata store; otherwise by their addresses. */
     bool has_store;

@@ -19,6 +19,12 @@ void reactor_thread_init(struct reactor_thread *thread, const char *name,
     assert_int_equal(sl_mailbox_lane_open(sl_reactor_mailbox(thread->reactor), &thread->lane), 0);
 }
 
+void reactor_thread_use(struct reactor_thread *thread, struct sl_reactor *reactor)
+{
+    *thread = (struct reactor_thread){.reactor = reactor, .is_used = true};
+    assert_int_equal(sl_mailbox_lane_open(sl_reactor_mailbox(reactor), &thread->lane), 0);
+}
+
 void reactor_thread_start(struct reactor_thread *thread)
 {
     assert_int_equal(sl_reactor_start(thread->reactor, NULL, NULL), 0);
@@ -26,10 +32,14 @@ void reactor_thread_start(struct reactor_thread *thread)
 
 void reactor_thread_fini(struct reactor_thread *thread)
 {
-    sl_reactor_stop(thread->reactor);
-    sl_reactor_join(thread->reactor);
+    if (!thread->is_used) {
+        sl_reactor_stop(thread->reactor);
+        sl_reactor_join(thread->reactor);
+    }
     sl_mailbox_lane_close(&thread->lane);
-    sl_reactor_destroy(&thread->reactor);
+    if (!thread->is_used) {
+        sl_reactor_destroy(&thread->reactor);
+    }
 }
 
 static void run_here(void *ctx, uint64_t a, uint64_t b)

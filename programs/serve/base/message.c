@@ -123,6 +123,7 @@ static void base_message_leave(struct pass *pass, struct sl_serve_message *messa
 
 static void base_message_load(struct pass *pass, struct sl_serve_message *message)
 {
+    NUMBER(request, 0, ANY);
     NUMBER(queue_count, 0, UINT32_MAX);
     NUMBER(queue_ns, 0, INT64_MAX);
     TEXT(current);
@@ -165,7 +166,6 @@ static void base_message_cancel(struct pass *pass, struct sl_serve_message *mess
 
 static void base_message_done(struct pass *pass, struct sl_serve_message *message)
 {
-    NUMBER(request, 1, ANY);
     NUMBER(err, 0, ANY);
     base_message_check(pass, "err", message->err <= 0 && message->err > INT16_MIN);
     TEXT(text);
@@ -202,15 +202,32 @@ static void whole(struct pass *pass, struct sl_serve_message *message)
     }
 }
 
+/* Length of the tail, if there is one. */
+static uint64_t tail_bytes(const struct sl_serve_message *message)
+{
+    return message->kind == SL_SERVE_MESSAGE_INFER                       ? message->input_bytes
+           : message->kind == SL_SERVE_MESSAGE_DONE && message->err == 0 ? message->output_bytes
+                                                                         : 0;
+}
+
 int sl_serve_message_encode(const struct sl_serve_message *message, void *to,
                             struct sl_reason *reason)
 {
     struct sl_serve_message copy = *message; /* `whole` takes what it could write to */
     struct pass pass = {.out = sl_bytes_writer_over(to, SL_SERVE_MESSAGE_BYTES)};
     whole(&pass, &copy);
-    return pass.wrong == NULL ? (int)(SL_SERVE_MESSAGE_BYTES - pass.out.left)
-                              : sl_reason_fail(reason, SL_ERR_INVALID, "%s cannot have this `%s`",
-                                               sl_serve_message_name(message->kind), pass.wrong);
+    if (pass.wrong != NULL) {
+        return sl_reason_fail(reason, SL_ERR_INVALID, "%s cannot have this `%s`",
+                              sl_serve_message_name(message->kind), pass.wrong);
+    }
+    if (message->tail != NULL && tail_bytes(message) > pass.out.left) {
+        return sl_reason_fail(reason, SL_ERR_TOO_LARGE, "%s has no room for its tail",
+                              sl_serve_message_name(message->kind));
+    }
+    if (message->tail != NULL) {
+        sl_bytes_put(&pass.out, message->tail, tail_bytes(message));
+    }
+    return (int)(SL_SERVE_MESSAGE_BYTES - pass.out.left);
 }
 
 int sl_serve_message_decode(const void *bytes, uint32_t byte_count, struct sl_serve_message *out,
@@ -224,7 +241,10 @@ int sl_serve_message_decode(const void *bytes, uint32_t byte_count, struct sl_se
                               sl_serve_message_name(out->kind),
                               pass.wrong != NULL ? pass.wrong : "length");
     }
-    return pass.in.left == 0 ? 0
-                             : sl_reason_fail(reason, SL_ERR_PROTOCOL, "%s: %zu bytes too many",
-                                              sl_serve_message_name(out->kind), pass.in.left);
+    if (pass.in.left > 0 && pass.in.left != tail_bytes(out)) {
+        return sl_reason_fail(reason, SL_ERR_PROTOCOL, "%s: %zu bytes behind it",
+                              sl_serve_message_name(out->kind), pass.in.left);
+    }
+    out->tail = pass.in.left > 0 ? pass.in.next : NULL;
+    return 0;
 }

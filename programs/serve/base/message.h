@@ -1,12 +1,11 @@
-/* The notices named "serve" that gateways and workers send each other, as structs. Pure functions;
- * any thread; no allocation.
+/* The notices named "serve/2" that gateways and workers send each other, as structs. Pure
+ * functions; any thread; no allocation.
  *
  * A worker sends JOIN to each gateway; the gateway finds the worker by the sender of the notice.
- * Both then open the other's segment. The gateway chooses both ranges of a request: it WRITEs the
- * inputs into the worker's arena in the batch that carries INFER; the worker WRITEs the outputs
- * into the gateway's range in the batch that carries DONE. Each INFER that a worker received is
- * answered by one DONE, also after CANCEL, or the worker's segment closes. Notices of one sender
- * arrive in order.
+ * Both then open the other's segment. INFER asks; DONE is its answer, also after CANCEL. Inputs
+ * ride in INFER, and outputs in DONE, behind the message, if they fit. Else they are WRITTEN
+ * before, inputs into the worker's arena, outputs into the gateway's memory; the gateway chooses
+ * both ranges. Notices of one sender arrive in order.
  *
  * One struct serves all kinds: a kind uses the members named beside it. Decoding checks every
  * length, number and text, and that nothing is left over. */
@@ -16,7 +15,7 @@
 #include "core/reason.h"
 #include "programs/serve/base/request.h"
 
-#define SL_SERVE_NOTICE        "serve" /* the name of the notices */
+#define SL_SERVE_NOTICE        "serve/2" /* their name; version 1 answered with notices */
 #define SL_SERVE_MESSAGE_BYTES SL_TRANSFER_NOTICE_BYTES
 #define SL_SERVE_LABEL_BYTES   64 /* with NUL */
 #define SL_SERVE_LOADS_MAX     12 /* models of one LOAD; further ones are in the next */
@@ -30,7 +29,7 @@ enum sl_serve_message_kind {
     SL_SERVE_MESSAGE_LOAD = 3,   /* worker to gateway, after a change, at most every 50 ms */
     SL_SERVE_MESSAGE_INFER = 4,  /* gateway to worker */
     SL_SERVE_MESSAGE_CANCEL = 5, /* gateway to worker: the answer is not needed; no error if late */
-    SL_SERVE_MESSAGE_DONE = 6,   /* worker to gateway */
+    SL_SERVE_MESSAGE_DONE = 6,   /* worker to gateway: the answer to INFER */
     SL_SERVE_MESSAGE_KINDS       /* one more than the last */
 };
 
@@ -49,8 +48,10 @@ struct sl_serve_load {
 };
 
 struct sl_serve_message {
-    uint32_t kind;    /* enum sl_serve_message_kind */
-    uint64_t request; /* INFER, CANCEL, DONE: the gateway's number of the request, > 0 */
+    uint32_t kind; /* enum sl_serve_message_kind */
+    /* INFER, CANCEL: the gateway's number of the request, > 0, ascending. LOAD: of the last INFER
+     * that came from this gateway; 0: none. */
+    uint64_t request;
     /* JOIN, LEAVE, INFER, CANCEL: of the sender's engine. Another process may have had its name,
      * and memory at the same addresses; and a gateway may have several names. */
     uint64_t incarnation;
@@ -90,17 +91,24 @@ struct sl_serve_message {
     /* Bytes that were written to the room. TOO_LARGE: that the outputs need, if above output_room;
      * 0: the model is too large. */
     uint64_t output_bytes;
-    uint32_t queue_us, load_us, compute_us;
+    struct {
+        uint32_t queue_us, load_us, compute_us;
+    };
+
+    /* Behind the message. INFER: input_bytes of inputs; DONE: output_bytes of outputs. NULL: they
+     * were WRITTEN, or there are none. */
+    const uint8_t *tail;
 };
 
 /* Writes the message to `to`, which has room for SL_SERVE_MESSAGE_BYTES, and returns its length:
- * every message fits. Errors: INVALID, if decoding would refuse a member, with a reason that names
- * kind and member. */
+ * every message fits without its tail. Errors: INVALID, if decoding would refuse a member, with a
+ * reason that names kind and member; else TOO_LARGE: the tail does not fit. */
 int sl_serve_message_encode(const struct sl_serve_message *message, void *to,
                             struct sl_reason *reason);
 
-/* Fills in *out; members that the kind has not are zero. Errors: PROTOCOL, with a reason that names
- * kind and member. The receiver checks that ranges lie in its memory. */
+/* Fills in *out; members that the kind has not are zero, and the tail is a part of `bytes`. Errors:
+ * PROTOCOL, with a reason that names kind and member. The receiver checks that ranges lie in its
+ * memory. */
 int sl_serve_message_decode(const void *bytes, uint32_t byte_count, struct sl_serve_message *out,
                             struct sl_reason *reason);
 

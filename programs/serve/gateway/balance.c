@@ -13,7 +13,7 @@
 #define SLOTS_MAX   128
 #define UNKNOWN_NS  10000000 /* cost of a request for a model that no worker knows */
 #define COST_NS_MAX (3600 * SL_CLOCK_NS_PER_S)
-#define SILENT_NS   (100 * SL_CLOCK_NS_PER_MS)
+#define SILENT_NS   (200 * SL_CLOCK_NS_PER_MS)
 #define OVERDUE_NS  SL_CLOCK_NS_PER_S
 #define LAST_RANK   (1ULL << 60)
 

@@ -8,8 +8,8 @@
  * knows the layers; for a host that has not reported the model it is the time to transfer all
  * bytes, as far as that exceeds the compute time.
  *
- * With both a worker that has not confirmed a request for 100 ms is chosen only if there is no
- * other: its host may be gone.
+ * With both a worker whose reports have not counted a request for 200 ms is chosen only if there is
+ * no other: its host may be gone.
  *
  * Pure, with the time as an argument, in ns. One owner thread. Allocates for each new model, and
  * each host that reports it. */

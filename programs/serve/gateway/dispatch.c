@@ -19,10 +19,11 @@ static void arm_due(struct sl_serve_dispatch *dispatch)
 {
     const uint64_t now_ns = sl_reactor_now_ns(dispatch->reactor);
     const uint64_t next_ns = sl_serve_admission_next_ns(&dispatch->admission);
-    sl_reactor_arm(dispatch->reactor, &dispatch->due,
-                   next_ns == SL_CLOCK_NEVER ? next_ns
-                   : next_ns > now_ns        ? next_ns - now_ns
-                                             : 0);
+    if (next_ns == SL_CLOCK_NEVER) {
+        sl_reactor_disarm(dispatch->reactor, &dispatch->due);
+    } else {
+        sl_reactor_arm(dispatch->reactor, &dispatch->due, next_ns > now_ns ? next_ns - now_ns : 0);
+    }
 }
 
 /* Ends an accepted request. */
@@ -97,9 +98,9 @@ static void repeat(struct sl_serve_dispatch *dispatch, struct sl_serve_flight *f
                    const char *reason)
 {
     struct sl_serve_request *request = flight->request;
-    flight->is_repeated = flight->is_sending;
-    if (flight->is_sending) {
-        return; /* `sent` continues */
+    flight->is_repeated = flight->is_writing;
+    if (flight->is_writing) {
+        return; /* `returned` continues */
     }
     if (request == NULL) {
         sl_serve_flight_look(flight);
@@ -112,19 +113,6 @@ static void repeat(struct sl_serve_dispatch *dispatch, struct sl_serve_flight *f
         sl_serve_admission_wait_again(&dispatch->admission, request);
         arm_due(dispatch);
     }
-}
-
-static void dispatch_sent(void *ctx, struct sl_serve_flight *flight, int err, const char *reason)
-{
-    if (sl_list_linked(&flight->use.link) && sl_serve_flight_is_unsent(flight, err)) {
-        sl_serve_flight_leave(flight);
-        repeat(ctx, flight, reason);
-    } else if (flight->is_repeated) {
-        repeat(ctx, flight, "the worker has ended");
-    } else {
-        sl_serve_flight_look(flight);
-    }
-    sl_serve_dispatch_run(ctx);
 }
 
 /* The request is the first that waits; cost_ns is that of its use of the worker. */
@@ -218,20 +206,11 @@ static void enlarge(struct sl_serve_request *request, uint64_t bytes)
     }
 }
 
-/* An answer that nobody waits for, or that came before, changes nothing. */
-static void take_done(struct sl_serve_dispatch *dispatch, struct sl_serve_remote *remote,
+/* Of a flight that has left its worker. */
+static void take_done(struct sl_serve_dispatch *dispatch, struct sl_serve_flight *flight,
                       const struct sl_serve_message *done)
 {
-    struct sl_serve_flight *flight = sl_serve_flight_find(remote, done->request);
-    if (flight == NULL) {
-        return;
-    }
     struct sl_serve_request *request = flight->request;
-    sl_serve_flight_leave(flight);
-    if (request == NULL) {
-        sl_serve_flight_look(flight);
-        return;
-    }
     const uint64_t waited_us = (flight->sent_ns - request->arrived_ns) / SL_CLOCK_NS_PER_US;
     request->answer.queue_us = done->queue_us + (uint32_t)waited_us;
     request->answer.load_us = done->load_us;
@@ -242,6 +221,9 @@ static void take_done(struct sl_serve_dispatch *dispatch, struct sl_serve_remote
                request->output_room == 0) {
         enlarge(request, done->output_bytes);
         repeat(dispatch, flight, done->text);
+    } else if (done->err == SL_ERR_CANCELLED) { /* the worker does not know this gateway any more */
+        sl_serve_remote_lose(flight->remote, done->text);
+        repeat(dispatch, flight, done->text);
     } else if (done->err == SL_ERR_AGAIN || done->err == SL_ERR_CLOSED) {
         repeat(dispatch, flight, done->text);
     } else {
@@ -249,6 +231,30 @@ static void take_done(struct sl_serve_dispatch *dispatch, struct sl_serve_remote
         sl_serve_dispatch_fail(dispatch, request, has_failed ? done->err : SL_ERR_CORRUPT,
                                has_failed ? done->text : "outputs are larger than their room");
     }
+}
+
+static void dispatch_returned(void *ctx, struct sl_serve_flight *flight,
+                              const struct sl_serve_message *done, int err, const char *reason)
+{
+    struct sl_serve_dispatch *dispatch = ctx;
+    struct sl_serve_remote *remote = flight->remote;
+    if (!sl_list_linked(&flight->use.link)) { /* the worker was lost meanwhile */
+        if (flight->is_repeated) {
+            repeat(dispatch, flight, "the worker has ended");
+        } else {
+            sl_serve_flight_look(flight);
+        }
+    } else if (err == SL_ERR_DEADLINE) {
+        sl_serve_remote_lose(remote, "it does not answer");
+    } else {
+        sl_serve_flight_leave(flight);
+        if (err != 0 || flight->request == NULL) {
+            repeat(dispatch, flight, reason);
+        } else {
+            take_done(dispatch, flight, done);
+        }
+    }
+    sl_serve_dispatch_run(dispatch);
 }
 
 static struct sl_serve_remote *find_remote(const struct sl_serve_dispatch *dispatch,
@@ -313,6 +319,16 @@ static void take_join(struct sl_serve_dispatch *dispatch, const char *name,
     }
 }
 
+/* The worker has the requests with numbers up to the last one. */
+static void mark_received(struct sl_serve_remote *remote, uint64_t last)
+{
+    SL_LIST_FOREACH (link, &remote->worker.uses) {
+        struct sl_serve_use *use = SL_CONTAINER_OF(link, struct sl_serve_use, link);
+        const uint64_t id = SL_CONTAINER_OF(use, struct sl_serve_flight, use)->id;
+        use->is_received = id != 0 && id <= last;
+    }
+}
+
 static void take(struct sl_serve_dispatch *dispatch, struct sl_serve_remote *remote,
                  const struct sl_serve_message *message)
 {
@@ -322,11 +338,9 @@ static void take(struct sl_serve_dispatch *dispatch, struct sl_serve_remote *rem
         sl_serve_remote_look(remote);
         break;
     case SL_SERVE_MESSAGE_LOAD:
+        mark_received(remote, message->request);
         sl_serve_balance_report(&dispatch->balance, &remote->worker, message,
                                 sl_reactor_now_ns(dispatch->reactor));
-        break;
-    case SL_SERVE_MESSAGE_DONE:
-        take_done(dispatch, remote, message);
         break;
     default:
         sl_log_warn("serve: worker %s has sent %s, which workers do not send; it is ignored",
@@ -336,11 +350,15 @@ static void take(struct sl_serve_dispatch *dispatch, struct sl_serve_remote *rem
     sl_serve_dispatch_run(dispatch);
 }
 
-void sl_serve_dispatch_arrived(void *ctx, const struct sl_transfer_noticed *noticed)
+void sl_serve_dispatch_arrived(void *ctx, const struct sl_transfer_noticed *noticed,
+                               struct sl_transfer_asked *asked)
 {
     struct sl_serve_dispatch *dispatch = ctx;
     struct sl_serve_message message;
     struct sl_reason reason;
+    if (asked != NULL) { /* no worker asks */
+        sl_transfer_async_answer(asked, NULL, 0);
+    }
     if (sl_serve_message_decode(noticed->text, noticed->bytes, &message, &reason) != 0) {
         sl_log_warn("serve: a notice of %s is ignored: %s", noticed->sender, reason.text);
         return;
@@ -389,9 +407,6 @@ static void dispatch_lost(void *ctx, struct sl_serve_remote *remote, const char 
         struct sl_serve_use *use = SL_CONTAINER_OF(link, struct sl_serve_use, link);
         struct sl_serve_flight *flight = SL_CONTAINER_OF(use, struct sl_serve_flight, use);
         sl_serve_flight_leave(flight);
-        if (flight->is_sending && flight->input.bytes > 0) {
-            sl_transfer_async_cancel(dispatch->events.async, flight->batch);
-        }
         repeat(dispatch, flight, "the worker has ended");
     }
     sl_serve_balance_leave(&dispatch->balance, &remote->worker);
@@ -439,7 +454,7 @@ void sl_serve_dispatch_init(struct sl_serve_dispatch *dispatch, enum sl_serve_st
     sl_list_init(&dispatch->remotes);
     dispatch->due.run = look_at_due;
     dispatch->flights.transfer = transfer;
-    dispatch->flights.sent = dispatch_sent;
+    dispatch->flights.returned = dispatch_returned;
     dispatch->flights.ctx = dispatch;
     sl_list_init(&dispatch->flights.free);
     dispatch->events.transfer = transfer;

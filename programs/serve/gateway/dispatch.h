@@ -35,7 +35,8 @@ void sl_serve_dispatch_fini(struct sl_serve_dispatch *dispatch);
 void sl_serve_dispatch_stop(struct sl_serve_dispatch *dispatch);
 
 /* A notice; ctx: the dispatcher. */
-void sl_serve_dispatch_arrived(void *ctx, const struct sl_transfer_noticed *noticed);
+void sl_serve_dispatch_arrived(void *ctx, const struct sl_transfer_noticed *noticed,
+                               struct sl_transfer_asked *asked);
 
 /* Sends what can be sent. After each change of the queue, or of memory that workers use. */
 void sl_serve_dispatch_run(struct sl_serve_dispatch *dispatch);

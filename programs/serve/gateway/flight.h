@@ -1,6 +1,6 @@
 /* A flight is one way of a request to a worker and back. It lives until the worker has answered or
- * is lost, the inputs are sent, and the front end has released the outputs: only then its ranges of
- * memory are used again. Owner: the gateway's reactor. */
+ * is lost, nothing is being sent, and the front end has released the outputs: only then its ranges
+ * of memory are used again. Owner: the gateway's reactor. */
 #ifndef SL_SERVE_FLIGHT_H
 #define SL_SERVE_FLIGHT_H
 
@@ -13,22 +13,27 @@ struct sl_serve_flight {
     struct sl_serve_remote *remote;
     struct sl_serve_request *request; /* NULL: nobody waits for it any more */
     struct sl_transfer_batch *batch;
-    uint64_t id, sent_ns;
+    struct sl_transfer_sending *asking; /* INFER; NULL: not sent yet, or answered */
+    uint64_t id;                        /* in INFER; 0: not sent yet */
+    uint64_t sent_ns;
     struct sl_serve_range input, output; /* of remote->inputs, remote->outputs */
-    bool is_sending;                     /* reads the inputs */
+    bool is_writing;                     /* reads the inputs */
     bool is_read;                        /* the front end reads the outputs */
-    bool is_repeated;     /* the request waits for a worker again once nothing is sent */
-    uint8_t *left_memory; /* inputs of a request that ended while they were sent */
+    bool is_repeated;     /* the request waits for a worker again once nothing is written */
+    uint8_t *left_memory; /* inputs of a request that ended while they were written */
 };
 
 /* Of one gateway. */
 struct sl_serve_flights {
     struct sl_transfer *transfer;
-    uint64_t next_id;
+    uint64_t last_id;
     struct sl_list free;
     void (*free_memory)(void *ctx, uint8_t *memory); /* of inputs; ctx: memory_ctx */
     void *memory_ctx;
-    void (*sent)(void *ctx, struct sl_serve_flight *flight, int err, const char *reason);
+    /* The worker has answered: err is 0, and its outputs lie in the flight's range. Or it has no
+     * answer, and will not use the flight's ranges any more, unless err is DEADLINE. */
+    void (*returned)(void *ctx, struct sl_serve_flight *flight, const struct sl_serve_message *done,
+                     int err, const char *reason);
     void *ctx;
 };
 
@@ -40,14 +45,12 @@ struct sl_serve_flight *sl_serve_flight_create(struct sl_serve_flights *flights,
                                                struct sl_serve_request *request,
                                                uint64_t output_room);
 
-/* Sends INFER with the inputs; then `sent` runs. Its use has begun. Errors: those of
- * sl_serve_remote_send. */
+/* Sends INFER with the inputs, or after them; then `returned` runs. Its use has begun. Errors:
+ * AGAIN; INVALID: of sl_serve_message_encode. */
 int sl_serve_flight_send(struct sl_serve_flight *flight, uint64_t now_ns, struct sl_reason *reason);
 
-/* Whether the worker, after this error of sending, has certainly not received it. */
-bool sl_serve_flight_is_unsent(const struct sl_serve_flight *flight, int err);
-
-/* The worker has answered, has never received it, or is lost: its use ends. */
+/* The worker has answered, has never received it, or is lost: its use ends, and so does what is
+ * being sent. */
 void sl_serve_flight_leave(struct sl_serve_flight *flight);
 
 /* The request, if it has a flight, ends or waits again, or its outputs were read. A worker that
@@ -56,8 +59,5 @@ void sl_serve_flight_detach(struct sl_serve_request *request);
 
 /* After a change of what it waits for: ends it, if that was the last. */
 void sl_serve_flight_look(struct sl_serve_flight *flight);
-
-/* The flight at the worker with this number. NULL: none. */
-struct sl_serve_flight *sl_serve_flight_find(const struct sl_serve_remote *remote, uint64_t id);
 
 #endif

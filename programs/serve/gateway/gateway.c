@@ -73,16 +73,15 @@ static void gateway_free_memory(void *ctx, uint8_t *memory)
 static void end_threads(struct sl_serve_gateway *gateway)
 {
     for (uint32_t i = 0; i < 2; i++) {
-        if (gateway->offloads[i] != NULL) {
-            (void)sl_offload_destroy(&gateway->offloads[i], SL_CLOCK_NS_PER_S);
-        }
+        (void)sl_offload_destroy(&gateway->offloads[i], SL_CLOCK_NS_PER_S);
     }
 }
 
 static void gateway_async_ended(void *ctx)
 {
     struct sl_serve_gateway *gateway = ctx;
-    end_threads(gateway);
+    sl_reactor_disarm(gateway->reactor, &gateway->next_turn);
+    end_threads(gateway); /* they have no job */
     gateway->ended(gateway->ended_ctx);
 }
 
@@ -96,7 +95,6 @@ static void gateway_look_for_end(void *ctx)
     }
     if (gateway->is_stopping && gateway->async != NULL && sl_list_empty(&dispatch->remotes) &&
         sl_serve_version_list_stop(&gateway->versions)) {
-        sl_reactor_disarm(gateway->reactor, &gateway->next_turn);
         sl_transfer_async_destroy(&gateway->async, gateway_async_ended, gateway);
     }
 }
@@ -336,7 +334,6 @@ void sl_serve_gateway_destroy(struct sl_serve_gateway **gateway)
 {
     struct sl_serve_gateway *gone = *gateway;
     *gateway = NULL;
-    end_threads(gone);
     if (gone->memory != NULL) {
         (void)sl_transfer_memory_free(gone->transfer, (void **)&gone->memory, MEMORY_FREE_MS);
     }
@@ -347,15 +344,26 @@ void sl_serve_gateway_destroy(struct sl_serve_gateway **gateway)
 
 static void init(struct sl_serve_gateway *gateway, const struct sl_serve_gateway_options *options)
 {
-    gateway->reactor = options->reactor;
+    struct sl_serve_dispatch *dispatch = &gateway->dispatch;
+    const bool has_threads = options->post == NULL;
     gateway->transfer = options->transfer;
-    sl_serve_dispatch_init(&gateway->dispatch, options->strategy, options->transfer);
-    gateway->dispatch.reactor = options->reactor;
-    gateway->dispatch.list_reason = gateway->versions.reason;
-    gateway->dispatch.ended = gateway_look_for_end;
-    gateway->dispatch.ctx = gateway;
-    gateway->dispatch.flights.free_memory = gateway_free_memory;
-    gateway->dispatch.flights.memory_ctx = gateway;
+    gateway->reactor = sl_transfer_async_reactor(options->transfer);
+    sl_serve_dispatch_init(dispatch, options->strategy, options->transfer);
+    dispatch->reactor = gateway->reactor;
+    dispatch->list_reason = gateway->versions.reason;
+    dispatch->ended = gateway_look_for_end;
+    dispatch->ctx = gateway;
+    dispatch->flights.free_memory = gateway_free_memory;
+    dispatch->flights.memory_ctx = gateway;
+    dispatch->events.post = has_threads ? post_memory : options->post;
+    dispatch->events.post_ctx = has_threads ? gateway : options->post_ctx;
+    gateway->versions =
+        (struct sl_serve_version_list){.objects = options->objects,
+                                       .reactor = gateway->reactor,
+                                       .post = has_threads ? post_list : options->post,
+                                       .post_ctx = dispatch->events.post_ctx,
+                                       .listed = gateway_listed,
+                                       .ctx = gateway};
     sl_list_init(&gateway->unlisted);
     sl_list_init(&gateway->refused);
     gateway->next_turn.run = take_next_turn;
@@ -371,41 +379,38 @@ int sl_serve_gateway_create(const struct sl_serve_gateway_options *options,
         return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for a gateway");
     }
     init(made, options);
-    int err = options->post == NULL
-                  ? sl_offload_create(made->reactor, "serve-list", &made->offloads[0])
-                  : 0;
-    err = err == 0 && options->post == NULL
-              ? sl_offload_create(made->reactor, "serve-memory", &made->offloads[1])
-              : err;
+    sl_serve_ranges_init(&made->ranges, memory_bytes);
+    const int err = sl_transfer_memory_create(made->transfer, memory_bytes, -1, SL_TRANSFER_LOCAL,
+                                              (void **)&made->memory);
+    if (err != 0) {
+        sl_serve_gateway_destroy(&made);
+        return sl_reason_fail(reason, err, "%s", sl_transfer_last_error());
+    }
+    *out = made;
+    return 0;
+}
+
+int sl_serve_gateway_start(struct sl_serve_gateway *gateway, struct sl_reason *reason)
+{
+    static const char *const names[] = {"serve-list", "serve-memory"};
+    int err = 0;
+    for (uint32_t i = 0; err == 0 && gateway->dispatch.events.post == post_memory && i < 2; i++) {
+        err = sl_offload_create(gateway->reactor, names[i], &gateway->offloads[i]);
+    }
     if (err != 0) {
         sl_reason_set(reason, "cannot start threads: %s", sl_err_name(err));
-    }
-    if (err == 0) {
-        err = sl_transfer_memory_create(made->transfer, memory_bytes, -1, SL_TRANSFER_LOCAL,
-                                        (void **)&made->memory);
-        err = err != 0 ? err
-                       : sl_transfer_async_create(made->transfer, made->reactor, SL_SERVE_NOTICE,
-                                                  sl_serve_dispatch_arrived, &made->dispatch,
-                                                  &made->async);
+    } else {
+        err =
+            sl_transfer_async_create(gateway->transfer, SL_SERVE_NOTICE, sl_serve_dispatch_arrived,
+                                     &gateway->dispatch, &gateway->async);
         sl_reason_set(reason, "%s", sl_transfer_last_error());
     }
     if (err != 0) {
-        sl_serve_gateway_destroy(&made);
+        end_threads(gateway);
         return err;
     }
-    sl_transfer_async_end_with_process(made->async);
-    sl_serve_ranges_init(&made->ranges, memory_bytes);
-    made->dispatch.events.async = made->async;
-    made->dispatch.events.post = options->post != NULL ? options->post : post_memory;
-    made->dispatch.events.post_ctx = options->post != NULL ? options->post_ctx : made;
-    made->versions =
-        (struct sl_serve_version_list){.objects = options->objects,
-                                       .reactor = made->reactor,
-                                       .post = options->post != NULL ? options->post : post_list,
-                                       .post_ctx = options->post != NULL ? options->post_ctx : made,
-                                       .listed = gateway_listed,
-                                       .ctx = made};
-    sl_serve_version_list_start(&made->versions);
-    *out = made;
+    sl_transfer_async_end_with_process(gateway->async);
+    gateway->dispatch.events.async = gateway->async;
+    sl_serve_version_list_start(&gateway->versions);
     return 0;
 }

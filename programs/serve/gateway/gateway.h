@@ -5,9 +5,9 @@
  * Workers join by themselves (message.h). Inputs are WRITTEN from the gateway's memory into the
  * worker's; outputs into memory of the gateway that only this worker writes, until it has left.
  *
- * Owner: one reactor; `create` and `destroy` run before its start or after its end. Allocates at
- * start, for each worker and each model, and until enough requests have been in progress at one
- * time. */
+ * Owner: the first reactor of its engine; `create` and `destroy` wait, and run on another thread.
+ * Allocates at start, for each worker and each model, and until enough requests have been in
+ * progress at one time. */
 #ifndef SL_SERVE_GATEWAY_H
 #define SL_SERVE_GATEWAY_H
 
@@ -17,13 +17,11 @@
 #include "programs/serve/gateway/balance.h"
 
 struct sl_offload_job;
-struct sl_reactor;
 struct sl_serve_gateway;
 
 struct sl_serve_gateway_options {
-    struct sl_transfer *transfer; /* of this gateway alone; takes its notices named "serve" */
-    struct sl_objects *objects;   /* for the list of models */
-    struct sl_reactor *reactor;
+    struct sl_transfer *transfer; /* takes its notices named "serve" */
+    struct sl_objects *objects;   /* for the list of models; may be a node of this engine */
     enum sl_serve_strategy strategy;
     uint64_t memory_bytes; /* for inputs of all requests; 0: 256 MiB */
     /* Runs jobs that wait, in order, elsewhere, such as on a fiber of a simulation. NULL: on a
@@ -32,13 +30,17 @@ struct sl_serve_gateway_options {
     void *post_ctx;
 };
 
-/* All that `options` names outlives *out. Errors: NO_MEMORY, EXISTS and others of
- * sl_transfer_async_create. */
+/* All that `options` names outlives *out. Registers memory: waits. Errors: NO_MEMORY, and those of
+ * sl_transfer_memory_create; with a reason. */
 int sl_serve_gateway_create(const struct sl_serve_gateway_options *options,
                             struct sl_serve_gateway **out, struct sl_reason *reason);
 
+/* Takes workers and requests from now on. Errors: NO_MEMORY, and those of sl_transfer_async_create;
+ * with a reason. Owner. */
+int sl_serve_gateway_start(struct sl_serve_gateway *gateway, struct sl_reason *reason);
+
 /* Ends: no request is left. Tells no worker; ended(ctx) runs when nothing is in progress any more.
- * Then `destroy`, which nulls *gateway. */
+ * Then `destroy`, which nulls *gateway; also without a start, or after one that failed. */
 void sl_serve_gateway_stop(struct sl_serve_gateway *gateway, void (*ended)(void *ctx), void *ctx);
 void sl_serve_gateway_destroy(struct sl_serve_gateway **gateway);
 

@@ -7,7 +7,6 @@
 
 #define OPEN_MS 5000
 #define FREE_MS 2000
-#define SEND_MS 10000
 
 static struct sl_serve_remote *remote_of(struct sl_offload_job *job)
 {
@@ -25,6 +24,12 @@ static void gateway_remote_post(struct sl_serve_remote *remote,
 
 /* Messages */
 
+int sl_serve_remote_began(struct sl_serve_remote *remote, int err, struct sl_reason *reason)
+{
+    remote->sends += err == 0 ? 1 : 0;
+    return err == 0 ? 0 : sl_reason_fail(reason, SL_ERR_AGAIN, "%s", sl_transfer_last_error());
+}
+
 void sl_serve_remote_sent(struct sl_serve_remote *remote)
 {
     remote->sends--;
@@ -36,29 +41,22 @@ static void notice_sent(void *ctx, int err, const char *reason)
     sl_serve_remote_sent(ctx);
 }
 
-int sl_serve_remote_send(struct sl_serve_remote *remote, const struct sl_serve_message *message,
-                         struct sl_transfer_batch *batch, const struct sl_transfer_request *inputs,
-                         sl_transfer_done_fn *done, void *ctx, struct sl_reason *reason)
+bool sl_serve_remote_tell(struct sl_serve_remote *remote, uint32_t kind, uint64_t request)
 {
+    const struct sl_serve_message message = {
+        .kind = kind,
+        .incarnation = sl_transfer_async_own_incarnation(remote->events->transfer),
+        .request = request};
     uint8_t text[SL_SERVE_MESSAGE_BYTES];
-    struct sl_transfer_async *async = remote->events->async;
-    sl_assert(remote->is_joined);
-    const int length = sl_serve_message_encode(message, text, reason);
-    if (length < 0) {
-        return length;
-    }
+    struct sl_reason reason;
+    const int length = sl_serve_message_encode(&message, text, &reason);
     const struct sl_transfer_notice notice = {
         .name = SL_SERVE_NOTICE, .text = text, .bytes = (uint32_t)length};
-    if (done == NULL) {
-        done = notice_sent;
-        ctx = remote;
-    }
-    const int err =
-        batch != NULL && inputs->bytes > 0
-            ? sl_transfer_async_submit(async, batch, inputs, 1, SEND_MS, &notice, done, ctx)
-            : sl_transfer_async_send(async, remote->segment, &notice, SEND_MS, done, ctx);
-    remote->sends += err == 0 ? 1 : 0;
-    return err == 0 ? 0 : sl_reason_fail(reason, SL_ERR_AGAIN, "%s", sl_transfer_last_error());
+    sl_assert(remote->is_joined);
+    sl_assert(length > 0);
+    const int err = sl_transfer_async_send(remote->events->async, remote->segment, &notice,
+                                           SL_SERVE_REMOTE_SEND_MS, notice_sent, remote);
+    return sl_serve_remote_began(remote, err, &reason) == 0;
 }
 
 /* End */
@@ -89,13 +87,8 @@ static void gateway_remote_closed(void *ctx, int err, const char *reason)
 
 void sl_serve_remote_look(struct sl_serve_remote *remote)
 {
-    struct sl_reason reason;
-    const struct sl_serve_message leave = {
-        .kind = SL_SERVE_MESSAGE_LEAVE,
-        .incarnation = sl_transfer_async_own_incarnation(remote->events->transfer)};
     if (remote->is_joined && remote->worker.is_leaving && remote->end == SL_SERVE_REMOTE_STAYS &&
-        remote->sends == 0 &&
-        sl_serve_remote_send(remote, &leave, NULL, NULL, NULL, NULL, &reason) == 0) {
+        remote->writes == 0 && sl_serve_remote_tell(remote, SL_SERVE_MESSAGE_LEAVE, 0)) {
         remote->end = SL_SERVE_REMOTE_LEFT;
     }
     if (!remote->is_lost || remote->is_busy || remote->sends > 0) {

@@ -11,7 +11,8 @@
 #include "programs/serve/gateway/balance.h"
 #include "reactor/offload.h"
 
-#define SL_SERVE_OUTPUT_BYTES (64ULL << 20)
+#define SL_SERVE_OUTPUT_BYTES   (64ULL << 20)
+#define SL_SERVE_REMOTE_SEND_MS 10000
 
 struct sl_serve_remote;
 
@@ -49,6 +50,7 @@ struct sl_serve_remote {
     } end;
     struct sl_timer again; /* until it begins again by itself; the gateway's, like `tries` */
     uint32_t tries;
+    uint32_t writes; /* of inputs whose INFER comes next; the flights' */
     /* Private */
     bool is_joined, is_lost;
     uint32_t sends; /* batches and notices in progress */
@@ -64,13 +66,14 @@ void sl_serve_remote_begin(struct sl_serve_remote *remote);
 /* The worker has ended, or has joined once more, or this gateway ends. Not after `ended`. */
 void sl_serve_remote_lose(struct sl_serve_remote *remote, const char *reason);
 
-/* Sends a message to a worker that has joined. batch NULL: alone; else after its inputs, if they
- * have bytes. done(ctx, ...) runs later, and has to end with sl_serve_remote_sent; NULL: not
- * wanted. Errors: INVALID (of sl_serve_message_encode), AGAIN, with a reason. */
-int sl_serve_remote_send(struct sl_serve_remote *remote, const struct sl_serve_message *message,
-                         struct sl_transfer_batch *batch, const struct sl_transfer_request *inputs,
-                         sl_transfer_done_fn *done, void *ctx, struct sl_reason *reason);
+/* After an ask, or a WRITE, to a worker that has joined was begun, with the error; and when it has
+ * ended. Errors: AGAIN, with a reason. */
+int sl_serve_remote_began(struct sl_serve_remote *remote, int err, struct sl_reason *reason);
 void sl_serve_remote_sent(struct sl_serve_remote *remote);
+
+/* Sends CANCEL, or LEAVE, to a worker that has joined. Returns whether it will arrive if the worker
+ * stays. */
+bool sl_serve_remote_tell(struct sl_serve_remote *remote, uint32_t kind, uint64_t request);
 
 /* After worker.is_leaving was set: answers LEAVE when nothing is on its way to the worker. After a
  * change of `outputs_read`: ends a lost one. */

@@ -20,7 +20,7 @@
 
 static uint64_t opener_now(const struct sl_serve_opener *opener)
 {
-    return sl_reactor_now_ns(opener->options->reactor);
+    return sl_reactor_now_ns(opener->reactor);
 }
 
 /* ---- The job --------------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 struct sl_serve_opener {
     /* Of the worker */
     const struct sl_serve_worker_options *options;
+    struct sl_reactor *reactor;
     struct sl_serve_model_table *models;
     struct sl_list *queue; /* pendings, by arrival */
     void (*post)(void *ctx, struct sl_offload_job *job);

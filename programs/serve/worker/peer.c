@@ -16,7 +16,7 @@ static void peer_ended(void *ctx, int err, const char *reason)
     if (peer->is_stopping) {
         peer->idle(peer);
     } else {
-        sl_reactor_arm(peer->options->reactor, &peer->timer, RETRY_NS);
+        sl_reactor_arm(peer->reactor, &peer->timer, RETRY_NS);
     }
 }
 
@@ -35,7 +35,7 @@ static void peer_fail(struct sl_serve_peer *peer, const char *reason)
         sl_log_warn("serve: gateway %s is away: %s; the worker connects again", peer->address,
                     reason);
         peer->state = SL_SERVE_PEER_FAILED;
-        sl_reactor_arm(peer->options->reactor, &peer->timer, 0);
+        sl_reactor_arm(peer->reactor, &peer->timer, 0);
     }
 }
 
@@ -55,93 +55,73 @@ bool sl_serve_peer_is(const struct sl_serve_peer *peer, uint64_t incarnation)
 
 /* Send */
 
-static void peer_sent(void *ctx, int err, const char *reason)
+static void peer_sent(struct sl_serve_peer *peer, int err, const char *reason)
 {
-    struct sl_serve_send *send = ctx;
-    struct sl_serve_peer *peer = send->peer;
     peer->sending--;
-    send->done(send);
     if (err != 0) {
         peer_fail(peer, reason);
     }
     close_if_quiet(peer);
 }
 
-/* A DONE that the gateway would refuse becomes an error, so that its request is answered. */
-static int encode(struct sl_serve_message *message, void *to, uint64_t *bytes)
+static void peer_written(void *ctx, int err, const char *reason)
 {
-    struct sl_reason reason;
-    int length = sl_serve_message_encode(message, to, &reason);
-    if (length < 0) {
-        sl_log_error("serve: a notice is not sent: %s", reason.text);
-    }
-    if (length < 0 && message->kind == SL_SERVE_MESSAGE_DONE) {
-        *message = (struct sl_serve_message){
-            .kind = SL_SERVE_MESSAGE_DONE, .request = message->request, .err = SL_ERR_UNSUPPORTED};
-        (void)snprintf(message->text, sizeof message->text, "the worker's answer: %.400s",
-                       reason.text);
-        *bytes = 0;
-        length = sl_serve_message_encode(message, to, &reason);
-    }
-    return length;
+    struct sl_serve_write *write = ctx;
+    struct sl_serve_peer *peer = write->peer;
+    write->done(write, err);
+    peer_sent(peer, err, reason);
 }
 
-static int submit(struct sl_serve_peer *peer, struct sl_serve_send *send, void *local,
-                  uint64_t remote, uint64_t bytes)
+void sl_serve_peer_write(struct sl_serve_peer *peer, struct sl_serve_write *write, void *local,
+                         uint64_t remote, uint64_t bytes)
 {
-    uint8_t text[SL_SERVE_MESSAGE_BYTES];
-    const int length = encode(peer->message, text, &bytes);
-    if (length < 0) {
-        return SL_ERR_PROTOCOL;
-    }
-    const struct sl_transfer_notice notice = {
-        .name = SL_SERVE_NOTICE, .text = text, .bytes = (uint32_t)length};
-    if (bytes == 0) {
-        return sl_transfer_async_send(peer->async, peer->segment, &notice, SEND_MS, peer_sent,
-                                      send);
-    }
-    const struct sl_transfer_request write = {.op = SL_TRANSFER_WRITE,
-                                              .local = local,
-                                              .segment = peer->segment,
-                                              .remote = remote,
-                                              .bytes = bytes};
-    const int err = send->batch == NULL
-                        ? sl_transfer_batch_create(peer->options->transfer, 1, &send->batch)
-                        : 0;
-    return err != 0 ? err
-                    : sl_transfer_async_submit(peer->async, send->batch, &write, 1, SEND_MS,
-                                               &notice, peer_sent, send);
-}
-
-void sl_serve_peer_send(struct sl_serve_peer *peer, struct sl_serve_send *send, void *local,
-                        uint64_t remote, uint64_t bytes)
-{
+    const struct sl_transfer_request request = {.op = SL_TRANSFER_WRITE,
+                                                .local = local,
+                                                .segment = peer->segment,
+                                                .remote = remote,
+                                                .bytes = bytes};
     sl_assert(peer->state == SL_SERVE_PEER_OPEN);
-    send->peer = peer;
-    const int err = submit(peer, send, local, remote, bytes);
-    if (err == 0) {
-        peer->sending++;
-        return;
-    }
-    send->done(send);
-    if (err != SL_ERR_PROTOCOL) { /* that is no fault of the connection */
-        peer_fail(peer, sl_transfer_last_error());
+    write->peer = peer;
+    peer->sending++;
+    int err = write->batch == NULL
+                  ? sl_transfer_batch_create(peer->options->transfer, 1, &write->batch)
+                  : 0;
+    err = err != 0 ? err
+                   : sl_transfer_async_submit(peer->async, write->batch, &request, 1, SEND_MS, NULL,
+                                              peer_written, write);
+    if (err != 0) {
+        peer_written(write, err, sl_transfer_last_error());
     }
 }
 
-static void told(struct sl_serve_send *send)
+static void told(void *ctx, int err, const char *reason)
 {
-    SL_CONTAINER_OF(send, struct sl_serve_peer, own.send)->own.is_busy = false;
+    struct sl_serve_peer *peer = ctx;
+    peer->is_telling = false;
+    peer_sent(peer, err, reason);
 }
 
 bool sl_serve_peer_tell(struct sl_serve_peer *peer)
 {
-    if (peer->own.is_busy || peer->state != SL_SERVE_PEER_OPEN) {
+    uint8_t text[SL_SERVE_MESSAGE_BYTES];
+    struct sl_reason reason;
+    if (peer->is_telling || peer->state != SL_SERVE_PEER_OPEN) {
         return false;
     }
-    peer->own.is_busy = true;
-    peer->own.send.done = told;
-    sl_serve_peer_send(peer, &peer->own.send, NULL, 0, 0);
+    const int length = sl_serve_message_encode(peer->message, text, &reason);
+    if (length < 0) {
+        sl_log_error("serve: a notice is not sent: %s", reason.text);
+        return true;
+    }
+    const struct sl_transfer_notice notice = {
+        .name = SL_SERVE_NOTICE, .text = text, .bytes = (uint32_t)length};
+    peer->is_telling = true;
+    peer->sending++;
+    const int err =
+        sl_transfer_async_send(peer->async, peer->segment, &notice, SEND_MS, told, peer);
+    if (err != 0) {
+        told(peer, err, sl_transfer_last_error());
+    }
     return true;
 }
 
@@ -186,7 +166,7 @@ static void peer_opened(void *ctx, int err, const char *reason)
         sl_log_warn("serve: the worker waits for gateway %s: %s", peer->address, reason);
         peer->has_warned = true;
     }
-    sl_reactor_arm(peer->options->reactor, &peer->timer, RETRY_NS);
+    sl_reactor_arm(peer->reactor, &peer->timer, RETRY_NS);
 }
 
 static void passed(struct sl_timer *timer, uint64_t now_ns)
@@ -209,13 +189,13 @@ static void passed(struct sl_timer *timer, uint64_t now_ns)
 void sl_serve_peer_start(struct sl_serve_peer *peer)
 {
     peer->timer.run = passed;
-    sl_reactor_arm(peer->options->reactor, &peer->timer, 0);
+    sl_reactor_arm(peer->reactor, &peer->timer, 0);
 }
 
 void sl_serve_peer_stop(struct sl_serve_peer *peer)
 {
     peer->is_stopping = true;
-    sl_reactor_disarm(peer->options->reactor, &peer->timer);
+    sl_reactor_disarm(peer->reactor, &peer->timer);
     if (peer->state == SL_SERVE_PEER_OPEN || peer->state == SL_SERVE_PEER_FAILED) {
         peer->state = SL_SERVE_PEER_CLOSING;
     }

@@ -1,6 +1,6 @@
 /* A peer is a gateway as a worker sees it: the segment to it, the memory into which it WRITEs
- * inputs, and the notices to it. A worker joins each of its gateways, and joins again after a
- * gateway was away. Owner: the worker's reactor. */
+ * inputs, the notices and the outputs to it. A worker joins each of its gateways, and joins again
+ * after a gateway was away. Owner: the worker's reactor. */
 #ifndef SL_SERVE_PEER_H
 #define SL_SERVE_PEER_H
 
@@ -9,17 +9,17 @@
 #include "programs/serve/worker/worker.h"
 #include "reactor/reactor.h"
 
-/* A notice on its way, perhaps with a WRITE before it. Storage of the caller until `done`. */
-struct sl_serve_send {
-    void (*done)(struct sl_serve_send *send);
-    void *ctx;
+/* A WRITE on its way. Storage of the caller until `done`. */
+struct sl_serve_write {
+    void (*done)(struct sl_serve_write *write, int err);
     struct sl_serve_peer *peer;
-    struct sl_transfer_batch *batch; /* created by the first WRITE, and then kept */
+    struct sl_transfer_batch *batch; /* created by the first one, and then kept */
 };
 
 struct sl_serve_peer {
     /* Of the worker, set before start. */
     const struct sl_serve_worker_options *options;
+    struct sl_reactor *reactor;
     const char *address;
     struct sl_transfer_async *async;
     struct sl_serve_message *message; /* a place to make notices in */
@@ -28,7 +28,8 @@ struct sl_serve_peer {
     void (*gone)(struct sl_serve_peer *peer);
     void (*idle)(struct sl_serve_peer *peer); /* after stop: nothing is in progress */
     void *ctx;
-    uint64_t seen; /* the worker's number of the last change that was reported */
+    uint64_t seen;         /* the worker's number of the last change that was reported */
+    uint64_t last_request; /* the gateway's number of the last INFER; 0: none */
     struct {
         bool is_sent, is_confirmed; /* by the gateway */
     } leave;
@@ -42,12 +43,9 @@ struct sl_serve_peer {
         SL_SERVE_PEER_CLOSING /* what is being sent ends first */
     } state;
     bool is_stopping, has_warned;
-    uint32_t sending;
+    uint32_t sending; /* notices and WRITEs */
     struct sl_transfer_segment *segment;
-    struct {
-        struct sl_serve_send send; /* JOIN, LEAVE, LOAD: one at a time */
-        bool is_busy;
-    } own;
+    bool is_telling; /* JOIN, LEAVE, LOAD: one at a time */
     struct sl_timer timer;
 };
 
@@ -66,14 +64,13 @@ static inline bool sl_serve_peer_is_open(const struct sl_serve_peer *peer)
  * is not its address. */
 bool sl_serve_peer_is(const struct sl_serve_peer *peer, uint64_t incarnation);
 
-/* Sends *peer->message, after `bytes` bytes at `local` were WRITTEN to `remote` (0: none). done
- * runs once, perhaps at once, also if the notice has not arrived: then the peer is connected again.
- * Only while it is open. */
-void sl_serve_peer_send(struct sl_serve_peer *peer, struct sl_serve_send *send, void *local,
-                        uint64_t remote, uint64_t bytes);
+/* WRITEs the bytes into the gateway's memory. done runs once, perhaps at once; after an error the
+ * peer is connected again. Only while it is open. */
+void sl_serve_peer_write(struct sl_serve_peer *peer, struct sl_serve_write *write, void *local,
+                         uint64_t remote, uint64_t bytes);
 
-/* The same without WRITE and callback, for JOIN, LEAVE and LOAD. False: another one is on its way;
- * try again later. */
+/* Sends *peer->message: JOIN, LEAVE or LOAD. If it does not arrive, the peer is connected again.
+ * False: another one is on its way, or it is not open; try again later. */
 bool sl_serve_peer_tell(struct sl_serve_peer *peer);
 
 #endif

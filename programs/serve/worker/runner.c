@@ -13,7 +13,7 @@
 
 static uint64_t runner_now(const struct sl_serve_runner *runner)
 {
-    return sl_reactor_now_ns(runner->options->reactor);
+    return sl_reactor_now_ns(runner->reactor);
 }
 
 /* ---- Requests of open models ----------------------------------------------------------------- */
@@ -135,9 +135,9 @@ static void runner_compute(struct sl_offload_job *job)
                         runner->options->core);
         }
     }
-    runner->err = sl_serve_version_run(
-        runner->version, &runner->batch, runner->scratch, runner->deadline_ns,
-        sl_reactor_clock(runner->options->reactor), &runner->times, &runner->reason);
+    runner->err =
+        sl_serve_version_run(runner->version, &runner->batch, runner->scratch, runner->deadline_ns,
+                             sl_reactor_clock(runner->reactor), &runner->times, &runner->reason);
 }
 
 static bool grow_scratch(struct sl_serve_runner *runner, uint64_t bytes)

@@ -16,7 +16,6 @@
 #define TICK_NS     (5 * SL_CLOCK_NS_PER_MS)  /* while requests wait, or models are open */
 #define REPORT_NS   (50 * SL_CLOCK_NS_PER_MS) /* between LOADs */
 #define LEAVE_NS    (2 * SL_CLOCK_NS_PER_S)   /* for the gateways' answers to LEAVE */
-#define END_NS      (10 * SL_CLOCK_NS_PER_S)  /* for a job in progress */
 #define FREE_MS     2000
 #define QUEUE_MAX   1e18 /* ns, as reported */
 #define PATIENCE_NS (10 * SL_CLOCK_NS_PER_S)
@@ -25,6 +24,7 @@ enum { OPENS, COMPUTES, THREADS };
 
 struct sl_serve_worker {
     struct sl_serve_worker_options options;
+    struct sl_reactor *reactor;
     struct sl_transfer_async *async;
     struct sl_offload *offloads[THREADS]; /* NULL: options.post */
     struct sl_timer timer;                /* of the next step */
@@ -51,12 +51,12 @@ static void worker_wake(void *ctx)
 {
     struct sl_serve_worker *worker = ctx;
     worker->is_woken = worker->has_news = true;
-    sl_reactor_arm(worker->options.reactor, &worker->timer, 0);
+    sl_reactor_arm(worker->reactor, &worker->timer, 0);
 }
 
 static uint64_t worker_now(const struct sl_serve_worker *worker)
 {
-    return sl_reactor_now_ns(worker->options.reactor);
+    return sl_reactor_now_ns(worker->reactor);
 }
 
 static void worker_post(struct sl_serve_worker *worker, uint32_t thread, struct sl_offload_job *job)
@@ -89,7 +89,8 @@ static void worker_opened(void *ctx, struct sl_serve_model_entry *entry, int err
 
 /* ---- Notices --------------------------------------------------------------------------------- */
 
-static void infer(struct sl_serve_worker *worker, struct sl_serve_peer *peer)
+static void infer(struct sl_serve_worker *worker, struct sl_serve_peer *peer,
+                  struct sl_transfer_asked *asked)
 {
     const struct sl_serve_message *in = &worker->in;
     const uint64_t base = (uintptr_t)peer->arena;
@@ -99,13 +100,14 @@ static void infer(struct sl_serve_worker *worker, struct sl_serve_peer *peer)
     struct sl_serve_model_entry *entry =
         sl_serve_model_table_find(&worker->models, in->model, in->version);
     struct sl_serve_pending *pending = sl_serve_pendings_take(&worker->pendings);
+    peer->last_request = in->request;
     if (pending == NULL) {
-        sl_log_warn("serve: a request of gateway %s is dropped: there are %u already",
-                    peer->address, worker->pendings.count);
+        sl_serve_pending_turn_away(asked, SL_ERR_AGAIN, "the worker has too many requests already");
         return;
     }
     pending->entry = entry;
     pending->peer = peer;
+    pending->asked = asked;
     pending->number = in->request;
     pending->output_address = in->output_address;
     pending->output_room = in->output_room;
@@ -118,6 +120,10 @@ static void infer(struct sl_serve_worker *worker, struct sl_serve_peer *peer)
                  (is_inside && in->input_bytes > 0 ? in->input_address - base : 0),
         .input_count = in->tensor_count};
     memcpy(pending->item.inputs, in->tensors, in->tensor_count * sizeof in->tensors[0]);
+    if (in->tail != NULL) {
+        memcpy(pending->text, in->tail, in->input_bytes);
+        pending->item.input = pending->text;
+    }
     if (entry == NULL) {
         sl_serve_pending_answer(pending, SL_ERR_AGAIN, 0, 0,
                                 "the worker has requests for %u other models already",
@@ -144,23 +150,30 @@ static void cancel(struct sl_serve_worker *worker, const struct sl_serve_peer *p
     }
 }
 
-static void worker_arrived(void *ctx, const struct sl_transfer_noticed *noticed)
+static void worker_arrived(void *ctx, const struct sl_transfer_noticed *noticed,
+                           struct sl_transfer_asked *asked)
 {
     struct sl_serve_worker *worker = ctx;
     struct sl_serve_peer *peer = NULL;
-    struct sl_reason reason = {"the worker has not joined this gateway"};
-    const int err = sl_serve_message_decode(noticed->text, noticed->bytes, &worker->in, &reason);
+    struct sl_reason reason = {SL_SERVE_GATEWAY_GONE};
+    int err = sl_serve_message_decode(noticed->text, noticed->bytes, &worker->in, &reason);
+    if (err == 0 && (asked != NULL) != (worker->in.kind == SL_SERVE_MESSAGE_INFER)) {
+        err = sl_reason_fail(&reason, SL_ERR_PROTOCOL, "INFER asks, and nothing else");
+    }
     for (uint32_t i = 0; err == 0 && i < worker->peer_count; i++) {
         peer =
             sl_serve_peer_is(&worker->peers[i], worker->in.incarnation) ? &worker->peers[i] : peer;
     }
     if (peer == NULL) {
         sl_log_warn("serve: a notice of %s is dropped: %s", noticed->sender, reason.text);
+        if (asked != NULL) {
+            sl_serve_pending_turn_away(asked, err == 0 ? SL_ERR_CANCELLED : err, reason.text);
+        }
         return;
     }
     switch (worker->in.kind) {
     case SL_SERVE_MESSAGE_INFER:
-        infer(worker, peer);
+        infer(worker, peer, asked);
         break;
     case SL_SERVE_MESSAGE_CANCEL:
         cancel(worker, peer);
@@ -174,15 +187,16 @@ static void worker_arrived(void *ctx, const struct sl_transfer_noticed *noticed)
     }
 }
 
-/* The gateway's requests need no answers. */
+/* The gateway gives up its requests. */
 static void gone(struct sl_serve_peer *peer)
 {
     struct sl_serve_worker *worker = peer->ctx;
-    peer->seen = 0;
+    peer->seen = peer->last_request = 0;
     sl_serve_runner_forget(&worker->runner, peer);
     SL_LIST_FOREACH (link, &worker->queue) {
         if (sl_serve_pending_at(link)->peer == peer) {
-            sl_serve_pending_refuse(sl_serve_pending_at(link), SL_ERR_CLOSED, "");
+            sl_serve_pending_refuse(sl_serve_pending_at(link), SL_ERR_CANCELLED,
+                                    SL_SERVE_GATEWAY_GONE);
         }
     }
 }
@@ -208,28 +222,42 @@ static void report(struct sl_serve_worker *worker)
         return;
     }
     sl_serve_model_table_look(&worker->models);
+    const bool has_news = worker->has_news;
+    worker->has_news = false;
     for (uint32_t i = 0; i < worker->peer_count; i++) {
         struct sl_serve_peer *peer = &worker->peers[i];
-        if (!worker->has_news && peer->seen == worker->models.change_count) {
+        if (!sl_serve_peer_is_open(peer) ||
+            (!has_news && peer->seen == worker->models.change_count)) {
             continue;
         }
         *load = (struct sl_serve_message){.kind = SL_SERVE_MESSAGE_LOAD,
+                                          .request = peer->last_request,
                                           .queue_count = worker->pendings.count,
                                           .queue_ns = (uint64_t)queue_ns(worker)};
         (void)snprintf(load->current, sizeof load->current, "%s",
                        running != NULL ? running->name : "");
         const uint64_t seen = sl_serve_model_table_report(&worker->models, peer->seen, load);
-        peer->seen = sl_serve_peer_tell(peer) ? seen : peer->seen;
+        const bool is_told = sl_serve_peer_tell(peer);
+        peer->seen = is_told ? seen : peer->seen;
+        worker->has_news = worker->has_news || !is_told;
     }
-    worker->has_news = false;
     worker->reported_ns = worker_now(worker);
 }
 
 /* ---- End ------------------------------------------------------------------------------------- */
 
+static void end_threads(struct sl_serve_worker *worker)
+{
+    for (uint32_t i = 0; i < THREADS; i++) {
+        (void)sl_offload_destroy(&worker->offloads[i], SL_CLOCK_NS_PER_S);
+    }
+}
+
 static void all_ended(void *ctx)
 {
     struct sl_serve_worker *worker = ctx;
+    sl_reactor_disarm(worker->reactor, &worker->timer);
+    end_threads(worker); /* they have no job */
     worker->drained(worker->drained_ctx);
 }
 
@@ -296,13 +324,13 @@ static void worker_step(struct sl_timer *timer, uint64_t now_ns)
     report(worker);
     if (!leave(worker) && !worker->is_woken) {
         const bool is_idle = sl_list_empty(&worker->queue) && sl_list_empty(&worker->models.opened);
-        sl_reactor_arm(worker->options.reactor, timer, is_idle ? REPORT_NS : TICK_NS);
+        sl_reactor_arm(worker->reactor, timer, is_idle ? REPORT_NS : TICK_NS);
     }
 }
 
 void sl_serve_worker_drain(struct sl_serve_worker *worker, void (*drained)(void *ctx), void *ctx)
 {
-    sl_reactor_assert_owner(worker->options.reactor);
+    sl_reactor_assert_owner(worker->reactor);
     worker->leaving_ns = worker_now(worker);
     worker->drained = drained;
     worker->drained_ctx = ctx;
@@ -320,27 +348,15 @@ static int create_memory(struct sl_serve_worker *worker, uint64_t bytes, unsigne
                                      sl_transfer_last_error());
 }
 
-static int create_offloads(struct sl_serve_worker *worker, struct sl_reason *reason)
-{
-    static const char *const names[] = {"serve-open", "serve-compute"};
-    for (uint32_t i = 0; worker->options.post == NULL && i < THREADS; i++) {
-        if (sl_offload_create(worker->options.reactor, names[i], &worker->offloads[i]) != 0) {
-            return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for a thread");
-        }
-        sl_offload_set_priority(worker->offloads[i], SL_OFFLOAD_PRIORITY_NORMAL);
-    }
-    return 0;
-}
-
-/* The connection to the engine comes last: only the reactor can end it. */
 static int create(struct sl_serve_worker *worker, struct sl_reason *reason)
 {
     const struct sl_serve_worker_options *options = &worker->options;
     void *output = NULL;
     int err = create_memory(worker, SL_SERVE_PENDING_BYTES, SL_TRANSFER_LOCAL, &output, reason);
-    sl_serve_pendings_init(&worker->pendings, output, worker_wake, worker);
+    sl_serve_pendings_init(&worker->pendings, worker->reactor, output, worker_wake, worker);
     for (uint32_t i = 0; err == 0 && i < options->gateway_count; i++) {
         worker->peers[i] = (struct sl_serve_peer){.options = options,
+                                                  .reactor = worker->reactor,
                                                   .address = options->gateways[i],
                                                   .message = &worker->out,
                                                   .gone = gone,
@@ -349,12 +365,6 @@ static int create(struct sl_serve_worker *worker, struct sl_reason *reason)
         worker->peer_count++;
         err = create_memory(worker, options->arena_bytes, SL_TRANSFER_PEERS_WRITE,
                             &worker->peers[i].arena, reason);
-    }
-    err = err != 0 ? err : create_offloads(worker, reason);
-    if (err == 0) {
-        err = sl_transfer_async_create(options->transfer, options->reactor, SL_SERVE_NOTICE,
-                                       worker_arrived, worker, &worker->async);
-        err = err != 0 ? sl_reason_fail(reason, err, "%s", sl_transfer_last_error()) : 0;
     }
     return err;
 }
@@ -369,18 +379,21 @@ int sl_serve_worker_create(const struct sl_serve_worker_options *options,
         return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for a worker");
     }
     made->options = *options;
+    made->reactor = sl_transfer_async_reactor(options->transfer);
     made->options.arena_bytes = options->arena_bytes != 0 ? options->arena_bytes : ARENA_BYTES;
     made->options.patience_ns = options->patience_ns != 0 ? options->patience_ns : PATIENCE_NS;
     made->timer.run = worker_step;
     sl_list_init(&made->queue);
     sl_serve_model_table_init(&made->models);
     made->opener = (struct sl_serve_opener){.options = &made->options,
+                                            .reactor = made->reactor,
                                             .models = &made->models,
                                             .queue = &made->queue,
                                             .post = post_opening,
                                             .opened = worker_opened,
                                             .ctx = made};
     made->runner = (struct sl_serve_runner){.options = &made->options,
+                                            .reactor = made->reactor,
                                             .models = &made->models,
                                             .queue = &made->queue,
                                             .post = post_computing,
@@ -396,13 +409,33 @@ int sl_serve_worker_create(const struct sl_serve_worker_options *options,
     return 0;
 }
 
-void sl_serve_worker_start(struct sl_serve_worker *worker)
+int sl_serve_worker_start(struct sl_serve_worker *worker, struct sl_reason *reason)
 {
+    static const char *const names[] = {"serve-open", "serve-compute"};
+    int err = 0;
+    for (uint32_t i = 0; err == 0 && worker->options.post == NULL && i < THREADS; i++) {
+        err = sl_offload_create(worker->reactor, names[i], &worker->offloads[i]);
+        if (err == 0) {
+            sl_offload_set_priority(worker->offloads[i], SL_OFFLOAD_PRIORITY_NORMAL);
+        }
+    }
+    if (err != 0) {
+        sl_reason_set(reason, "cannot start threads: %s", sl_err_name(err));
+    } else {
+        err = sl_transfer_async_create(worker->options.transfer, SL_SERVE_NOTICE, worker_arrived,
+                                       worker, &worker->async);
+        sl_reason_set(reason, "%s", sl_transfer_last_error());
+    }
+    if (err != 0) {
+        end_threads(worker);
+        return err;
+    }
     for (uint32_t i = 0; i < worker->peer_count; i++) {
         worker->peers[i].async = worker->async;
         sl_serve_peer_start(&worker->peers[i]);
     }
     worker_wake(worker);
+    return 0;
 }
 
 static void free_memory(struct sl_serve_worker *worker, void *memory)
@@ -417,9 +450,6 @@ void sl_serve_worker_destroy(struct sl_serve_worker **worker)
 {
     struct sl_serve_worker *ended = *worker;
     *worker = NULL;
-    for (uint32_t i = 0; i < THREADS; i++) {
-        (void)sl_offload_destroy(&ended->offloads[i], END_NS);
-    }
     sl_serve_model_table_fini(&ended->models);
     for (uint32_t i = 0; i < ended->peer_count; i++) {
         free_memory(ended, ended->peers[i].arena);

@@ -2,9 +2,9 @@
  * of one model together (batch.h), opens the next model while it computes (version.h), and joins
  * its gateways again after they were away (peer.h).
  *
- * Owner: one reactor; `create` and `destroy` run before its start or after its end. Two threads
- * beside it open and compute; each has one job at a time. Allocates at start, for new models, and
- * until enough requests have been in progress at one time. */
+ * Owner: the first reactor of its engine; `create` and `destroy` wait, and run on another thread.
+ * Two threads beside it open and compute; each has one job at a time. Allocates at start, for new
+ * models, and until enough requests have been in progress at one time. */
 #ifndef SL_SERVE_WORKER_H
 #define SL_SERVE_WORKER_H
 
@@ -15,17 +15,15 @@
 #define SL_SERVE_PEERS_MAX 16
 
 struct sl_offload_job;
-struct sl_reactor;
 struct sl_serve_worker;
 
 struct sl_serve_worker_options {
-    struct sl_transfer *transfer; /* of this worker alone; takes its notices named "serve" */
-    struct sl_objects *objects;   /* for views */
-    struct sl_reactor *reactor;
-    const char *const *gateways; /* names of their engines */
-    uint32_t gateway_count;      /* 1 to SL_SERVE_PEERS_MAX */
-    const char *host;            /* workers of one label share a pool */
-    uint32_t batch_max;          /* rows, 1 to SL_SERVE_BATCH_ROWS_MAX */
+    struct sl_transfer *transfer; /* takes its notices named "serve" */
+    struct sl_objects *objects;   /* for views; may be a node of this engine */
+    const char *const *gateways;  /* names of their engines */
+    uint32_t gateway_count;       /* 1 to SL_SERVE_PEERS_MAX */
+    const char *host;             /* workers of one label share a pool */
+    uint32_t batch_max;           /* rows, 1 to SL_SERVE_BATCH_ROWS_MAX */
     enum sl_serve_rule rule;
     uint64_t rule_bytes;
     const struct sl_engine *const *engines; /* a model is of the first one that opens it */
@@ -46,19 +44,20 @@ struct sl_serve_worker_options {
 };
 
 /* All that `options` names outlives *out. Registers memory: waits. Errors: NO_MEMORY, and those of
- * sl_transfer_async_create and sl_transfer_memory_create; with a reason. */
+ * sl_transfer_memory_create; with a reason. */
 int sl_serve_worker_create(const struct sl_serve_worker_options *options,
                            struct sl_serve_worker **out, struct sl_reason *reason);
 
-/* Connects to the gateways. Owner, or before the reactor's start. */
-void sl_serve_worker_start(struct sl_serve_worker *worker);
+/* Connects to the gateways. Errors: NO_MEMORY, and those of sl_transfer_async_create; with a
+ * reason. Owner. */
+int sl_serve_worker_start(struct sl_serve_worker *worker, struct sl_reason *reason);
 
 /* Answers what it has, leaves the gateways, and ends its connections; then drained(ctx) runs once.
  * Owner. */
 void sl_serve_worker_drain(struct sl_serve_worker *worker, void (*drained)(void *ctx), void *ctx);
 
-/* After drained, and the reactor's end; waits for the agent and for readers of memory. Nulls
- * *worker. */
+/* After drained, or without a start that succeeded; waits for the agent and for readers of memory.
+ * Nulls *worker. */
 void sl_serve_worker_destroy(struct sl_serve_worker **worker);
 
 #endif

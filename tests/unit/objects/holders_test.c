@@ -7,6 +7,7 @@
 #include "objects/node/call.h"
 #include "objects/node/fetch.h"
 #include "objects/node/node.h"
+#include "stranger.h"
 #include "tests/support/reactor_thread.h"
 
 static struct nodes nodes;
@@ -149,6 +150,7 @@ CASE(fetch__goes_on_when_a_holder_ends, 40 << 20)
 struct pretender {
     struct reactor_thread thread;
     struct sl_transfer *transfer;
+    uint64_t id;
     struct sl_objects_link *link;
     struct sl_objects_request attach;
     struct sl_completion completion, wanted;
@@ -190,6 +192,9 @@ static void attached(struct sl_objects_request *request, const struct sl_objects
 static void attach(void *ctx)
 {
     struct pretender *pretender = ctx;
+    assert_int_equal(sl_objects_link_create(pretender->transfer, pretender->id, arrive, pretender,
+                                            &pretender->link),
+                     0);
     struct sl_objects_message message = {.kind = SL_OBJECTS_ATTACH, .attach.host = 1};
     pretender->attach.answered = attached;
     sl_objects_link_request(pretender->link, &pretender->attach, sl_objects_address(nodes.node[0]),
@@ -214,11 +219,8 @@ static void pretend(struct pretender *pretender, uint64_t id)
                                                 .endpoints = "tcp://127.0.0.1:0"};
     *pretender = (struct pretender){.link = NULL};
     assert_int_equal(sl_transfer_create(&options, &pretender->transfer), 0);
-    reactor_thread_init(&pretender->thread, "pretender", NULL);
-    assert_int_equal(sl_objects_link_create(pretender->transfer, pretender->thread.reactor, id,
-                                            arrive, pretender, &pretender->link),
-                     0);
-    reactor_thread_start(&pretender->thread);
+    pretender->id = id;
+    reactor_thread_use(&pretender->thread, sl_transfer_async_reactor(pretender->transfer));
     sl_completion_begin(&pretender->wanted);
     sl_completion_begin(&pretender->completion);
     reactor_thread_run(&pretender->thread, attach, pretender);
@@ -332,28 +334,6 @@ CASE(withdraw__of_the_last_copy_ends_gets_at_their_deadline, 4 << 20)
     sl_get_close(&get);
 }
 
-/* A process with an engine only: sends the message, and returns the error of the answer to WANT. */
-static int send_and_take(struct sl_transfer *stranger, struct sl_transfer_segment *peer,
-                         const struct sl_objects_message *message)
-{
-    uint8_t text[SL_OBJECTS_MESSAGE_BYTES];
-    static struct sl_objects_message answer;
-    struct sl_transfer_noticed noticed;
-    struct sl_reason reason;
-    const struct sl_transfer_notice notice = {
-        .name = "objects", .text = text, .bytes = sl_objects_message_encode(message, text)};
-    assert_int_equal(sl_transfer_notice_send(peer, &notice, NODES_TIMEOUT), 0);
-    while (message->kind == SL_OBJECTS_WANT) {
-        assert_int_equal(sl_transfer_notice_take(stranger, NODES_TIMEOUT, &noticed), 0);
-        assert_int_equal(sl_objects_message_decode(noticed.text, noticed.bytes, &answer, &reason),
-                         0);
-        if (answer.kind == SL_OBJECTS_WANT && answer.request == message->request) {
-            return answer.err;
-        }
-    }
-    return 0;
-}
-
 /* Of the one tensor that nodes_publish publishes. */
 static struct sl_hash_128 digest_of(const uint8_t *bytes, uint64_t count)
 {
@@ -374,33 +354,23 @@ static struct sl_hash_128 digest_of(const uint8_t *bytes, uint64_t count)
 SL_CASE(serve__has_at_most_1024_children_of_a_copy)
 {
     uint8_t bytes[100] = {1};
-    const struct sl_transfer_options options = {
-        .name = "127.0.0.1:0", .endpoints = "tcp://127.0.0.1:0", .insecure = true};
-    struct sl_transfer *stranger;
-    struct sl_transfer_segment *peer;
+    struct stranger stranger;
     nodes_init(&nodes, 1, 0);
     (void)nodes_publish(nodes.node[0], "model", SL_ORIGIN_CALLER, bytes, sizeof bytes);
-    assert_int_equal(sl_transfer_create(&options, &stranger), 0);
-    assert_int_equal(
-        sl_transfer_segment_open(stranger, sl_objects_address(nodes.node[0]), NODES_TIMEOUT, &peer),
-        0);
+    stranger_init(&stranger, sl_objects_address(nodes.node[0]));
     struct sl_objects_message want = {.kind = SL_OBJECTS_WANT,
                                       .name = "model",
                                       .version = 1,
                                       .digest = digest_of(bytes, sizeof bytes)};
     for (want.node = 1; want.node <= 1024; want.node++) {
-        want.request = (uint32_t)want.node;
-        assert_int_equal(send_and_take(stranger, peer, &want), 0);
+        assert_int_equal(stranger_ask(&stranger, &want), 0);
     }
-    want.request = 2000;
-    assert_int_equal(send_and_take(stranger, peer, &want), SL_ERR_AGAIN);
+    assert_int_equal(stranger_ask(&stranger, &want), SL_ERR_AGAIN);
     struct sl_objects_message done = want;
     done.kind = SL_OBJECTS_DONE;
-    done.request = 0;
     done.node = 7;
-    (void)send_and_take(stranger, peer, &done);
-    assert_int_equal(send_and_take(stranger, peer, &want), 0);
-    sl_transfer_segment_close(&peer);
-    sl_transfer_destroy(&stranger);
+    stranger_send(&stranger, &done);
+    assert_int_equal(stranger_ask(&stranger, &want), 0);
+    stranger_fini(&stranger);
     nodes_fini(&nodes);
 }

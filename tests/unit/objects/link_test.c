@@ -21,6 +21,7 @@ enum behaviour { ANSWERS, REFUSES, IGNORES };
 
 struct node {
     struct sl_transfer *transfer;
+    uint64_t id;
     char address[SL_TRANSFER_NAME_BYTES];
     struct reactor_thread thread;
     struct sl_clock clock;
@@ -84,18 +85,24 @@ static void arrived(void *ctx, const char *address, const struct sl_objects_mess
     atomic_fetch_add(&node->arrived, 1);
 }
 
+static void create_link(void *ctx)
+{
+    struct node *node = ctx;
+    assert_int_equal(sl_objects_link_create(node->transfer, node->id, arrived, node, &node->link),
+                     0);
+}
+
 static void node_init(struct node *node, uint64_t id)
 {
     const struct sl_transfer_options options = {.name = "127.0.0.1:0",
                                                 .endpoints = "tcp://127.0.0.1:0"};
     node->clock = (struct sl_clock){.now_ns = clock_now, .ctx = node};
-    assert_int_equal(sl_transfer_create(&options, &node->transfer), 0);
+    const struct sl_transfer_setup setup = {.clock = &node->clock};
+    assert_int_equal(sl_transfer_create_with(&options, &setup, &node->transfer), 0);
     (void)snprintf(node->address, sizeof node->address, "%s", sl_transfer_name(node->transfer));
-    reactor_thread_init(&node->thread, "node", &node->clock);
-    assert_int_equal(sl_objects_link_create(node->transfer, node->thread.reactor, id, arrived, node,
-                                            &node->link),
-                     0);
-    reactor_thread_start(&node->thread);
+    node->id = id;
+    reactor_thread_use(&node->thread, sl_transfer_async_reactor(node->transfer));
+    reactor_thread_run(&node->thread, create_link, node);
 }
 
 struct ending {
@@ -376,7 +383,7 @@ CASE(link__refuses_garbage)
     uint8_t text[SL_TRANSFER_NOTICE_BYTES];
     uint64_t random = 7;
     struct sl_transfer_segment *segment;
-    struct sl_transfer_notice notice = {.name = "objects", .text = text};
+    struct sl_transfer_notice notice = {.name = "objects/2", .text = text};
     struct sl_objects_message answer = {
         .kind = SL_OBJECTS_ALIVE, .is_answer = true, .request = 1, .attach.lease_ms = 1, .node = 5};
     assert_int_equal(
@@ -394,12 +401,13 @@ CASE(link__refuses_garbage)
         assert_int_equal(err, 0);
     }
     expect_refused(fixture, 300);
-    /* An answer to nothing; another name. */
+    /* An answer to nothing; another version. */
     notice.bytes = sl_objects_message_encode(&answer, text);
     assert_int_equal(sl_transfer_notice_send(segment, &notice, TIMEOUT_MS), 0);
-    notice.name = "objects2";
-    assert_int_equal(sl_transfer_notice_send(segment, &notice, TIMEOUT_MS), 0);
-    expect_refused(fixture, 302);
+    notice.name = "objects";
+    assert_int_equal(sl_transfer_notice_send(segment, &notice, TIMEOUT_MS), SL_ERR_VERSION);
+    assert_non_null(strstr(sl_transfer_last_error(), "speaks objects/2, and objects came"));
+    expect_refused(fixture, 301);
     sl_transfer_segment_close(&segment);
     run_and_wait(fixture, request);
     assert_int_equal(fixture->err, 0);

@@ -4,6 +4,7 @@
 #include "nodes.h"
 #include "objects/node/download.h"
 #include "objects/node/node.h"
+#include "stranger.h"
 
 enum { BLOCK = SL_OBJECTS_BLOCK_BYTES, BYTES = 8 * BLOCK };
 
@@ -73,72 +74,54 @@ SL_CASE(fetch__keeps_to_the_rate_of_its_source)
     free(got);
 }
 
-/* A process with an engine only, which is two children of the node. */
-static struct sl_transfer *stranger;
-static struct sl_transfer_segment *peer;
+static struct stranger stranger; /* two children of the node */
 
-static void send(const struct sl_objects_message *message)
+static void expect_answer(const struct sl_objects_message *message, uint64_t rate, int err)
 {
-    uint8_t text[SL_OBJECTS_MESSAGE_BYTES];
-    const struct sl_transfer_notice notice = {
-        .name = "objects", .text = text, .bytes = sl_objects_message_encode(message, text)};
-    assert_int_equal(sl_transfer_notice_send(peer, &notice, NODES_TIMEOUT), 0);
+    assert_int_equal(stranger_ask(&stranger, message), err);
+    assert_int_equal(stranger.answer.have.rate, rate);
 }
 
-/* Takes messages until one has this rate and error: HAVE may be repeated. */
-static void expect(uint32_t kind, uint64_t rate, int err)
+/* Takes messages until one has this rate: HAVE may be repeated. */
+static void expect_have(uint64_t rate)
 {
     static struct sl_objects_message message;
     struct sl_transfer_noticed noticed;
     struct sl_reason reason;
     do {
-        assert_int_equal(sl_transfer_notice_take(stranger, NODES_TIMEOUT, &noticed), 0);
+        assert_int_equal(sl_transfer_notice_take(stranger.transfer, NODES_TIMEOUT, &noticed), 0);
         assert_int_equal(sl_objects_message_decode(noticed.text, noticed.bytes, &message, &reason),
                          0);
-    } while (message.kind != kind || message.have.rate != rate || message.err != err);
-}
-
-static void expect_rate(uint32_t kind, uint64_t rate)
-{
-    expect(kind, rate, 0);
+    } while (message.kind != SL_OBJECTS_HAVE || message.have.rate != rate);
 }
 
 SL_CASE(serve__divides_its_rate_among_its_children)
 {
-    const struct sl_transfer_options options = {
-        .name = "127.0.0.1:0", .endpoints = "tcp://127.0.0.1:0", .insecure = true};
     uint8_t *bytes = nodes_bytes(BYTES, 7);
     struct sl_objects *node = create(NULL, 1001);
     (void)nodes_publish(node, "model", SL_ORIGIN_CALLER, bytes, BYTES);
     const struct sl_objects_copy *copy = sl_objects_copy_find(node, "model", 1, 0);
-    assert_int_equal(sl_transfer_create(&options, &stranger), 0);
-    assert_int_equal(
-        sl_transfer_segment_open(stranger, sl_objects_address(node), NODES_TIMEOUT, &peer), 0);
+    stranger_init(&stranger, sl_objects_address(node));
 
     struct sl_objects_message message = {.kind = SL_OBJECTS_WANT,
                                          .name = "model",
                                          .version = 1,
-                                         .request = 1,
                                          .node = 1,
                                          .digest = copy->info.digest};
-    send(&message);
-    expect_rate(SL_OBJECTS_WANT, 1001);
+    expect_answer(&message, 1001, 0);
     message.node = 2;
-    send(&message);
-    expect_rate(SL_OBJECTS_WANT, 501);
-    expect_rate(SL_OBJECTS_HAVE, 501);
-    send(&(struct sl_objects_message){
-        .kind = SL_OBJECTS_DONE, .name = "model", .version = 1, .node = 1});
-    expect_rate(SL_OBJECTS_HAVE, 1001);
+    expect_answer(&message, 501, 0);
+    expect_have(501);
+    stranger_send(&stranger,
+                  &(struct sl_objects_message){
+                      .kind = SL_OBJECTS_DONE, .name = "model", .version = 1, .node = 1});
+    expect_have(1001);
     for (message.node = 3; message.node <= 5; message.node++) {
-        send(&message);
-        expect_rate(SL_OBJECTS_WANT, (1001 + message.node - 2) / (message.node - 1));
+        expect_answer(&message, (1001 + message.node - 2) / (message.node - 1), 0);
     }
-    send(&message);
-    expect(SL_OBJECTS_WANT, 0, SL_ERR_AGAIN);
+    expect_answer(&message, 0, SL_ERR_AGAIN);
 
-    sl_transfer_segment_close(&peer);
-    sl_transfer_destroy(&stranger);
+    stranger_fini(&stranger);
     sl_objects_destroy(&node);
     free(bytes);
 }

@@ -97,29 +97,3 @@ CASE(port_post__reaches_the_reactor_and_back)
     sl_port_drain(port);
     assert_int_equal(back, 3);
 }
-
-/* A reactor that is not in the set, turned by the test. */
-CASE(port_open__gives_an_outside_reactor_lanes_both_ways)
-{
-    const struct sl_reactor_options options = {.name = "outside", .core = -1, .stepped = true};
-    struct sl_reactor *outside;
-    struct sl_port *port;
-    uint64_t there = 0, back = 0;
-    assert_int_equal(sl_reactor_create(&options, &outside), 0);
-    assert_int_equal(sl_port_open(set, outside, &port), 0);
-    assert_ptr_not_equal(find_port(NULL), port);
-    for (uint32_t i = 0; i < REACTORS; i++) {
-        sl_port_post(port, i, (struct sl_mail){.run = count, .ctx = &there, .a = 1 + i});
-        sl_reactor_turn(reactors[i], sl_clock_now_ns(sl_clock_system()));
-        assert_int_equal(sl_mailbox_post(port->lanes[i].from,
-                                         (struct sl_mail){.run = count, .ctx = &back, .a = 1 + i}),
-                         0);
-    }
-    assert_int_equal(there, 3);
-    sl_reactor_turn(outside, sl_clock_now_ns(sl_clock_system()));
-    assert_int_equal(back, 3);
-    sl_port_close(&port);
-    assert_null(port);
-    assert_non_null(find_port(NULL));
-    sl_reactor_destroy(&outside);
-}

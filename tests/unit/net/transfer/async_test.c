@@ -1,4 +1,4 @@
-/* A reactor outside of two engines makes their calls and waits for nothing. */
+/* What runs on the first reactors of two engines makes their calls, and waits for nothing. */
 #include "net/transfer/async.h"
 
 #include <pthread.h>
@@ -14,7 +14,7 @@
 #include "tests/support/silent.h"
 
 #define BYTES (1U << 20)
-#define MANY  (2 * SL_LIMIT_LANE_MAILS + 100)
+#define MANY  2148
 
 struct end {
     struct sl_completion completion;
@@ -22,10 +22,10 @@ struct end {
     char reason[SL_TRANSFER_REASON_BYTES];
 };
 
-/* `outside` uses `here` and, in some cases, `there`; the pair's segment and batch are its own. */
+/* `here` and, in some cases, `there` are used; the pair's segment and batch are here's. */
 struct fixture {
     struct pair pair;
-    struct reactor_thread outside;
+    struct reactor_thread on_here, on_there;
     struct sl_transfer_async *here, *there;
     struct sl_transfer_segment *segment;
     struct end end;
@@ -40,7 +40,8 @@ struct fixture {
     char silent[SILENT_NAME_BYTES];
 };
 
-static void arrive(void *ctx, const struct sl_transfer_noticed *noticed)
+static void arrive(void *ctx, const struct sl_transfer_noticed *noticed,
+                   struct sl_transfer_asked *asked)
 {
     struct fixture *f = ctx;
     uint32_t number = 0;
@@ -60,16 +61,20 @@ static void await_arrived(struct fixture *f, uint32_t count)
     }
 }
 
+static void create_here(void *ctx)
+{
+    struct fixture *f = ctx;
+    assert_int_equal(sl_transfer_async_create(f->pair.here, "objects", arrive, f, &f->here), 0);
+}
+
 static void set_up(struct fixture *f)
 {
     const struct sl_transfer_options options = {.name = "127.0.0.1:0", .reactor_count = 2};
     memset(f, 0, sizeof *f);
     pair_init(&f->pair, BYTES, &options);
-    reactor_thread_init(&f->outside, "outside", NULL);
-    assert_int_equal(
-        sl_transfer_async_create(f->pair.here, f->outside.reactor, "objects", arrive, f, &f->here),
-        0);
-    reactor_thread_start(&f->outside);
+    reactor_thread_use(&f->on_here, sl_transfer_async_reactor(f->pair.here));
+    reactor_thread_use(&f->on_there, sl_transfer_async_reactor(f->pair.there));
+    reactor_thread_run(&f->on_here, create_here, f);
 }
 
 static void ended(void *ctx)
@@ -93,7 +98,7 @@ static void destroy_there(void *ctx)
 static void run_and_wait(struct fixture *f, void (*run)(void *ctx))
 {
     sl_completion_begin(&f->end.completion);
-    reactor_thread_run(&f->outside, run, f);
+    reactor_thread_run(run == destroy_there ? &f->on_there : &f->on_here, run, f);
     sl_completion_wait(&f->end.completion);
 }
 
@@ -105,7 +110,8 @@ static void tear_down(struct fixture *f)
     if (f->there != NULL) {
         run_and_wait(f, destroy_there);
     }
-    reactor_thread_fini(&f->outside);
+    reactor_thread_fini(&f->on_here);
+    reactor_thread_fini(&f->on_there);
     pair_fini(&f->pair);
 }
 
@@ -122,8 +128,7 @@ static void done(void *ctx, int err, const char *reason)
 static void create_there(void *ctx)
 {
     struct fixture *f = ctx;
-    f->end.err =
-        sl_transfer_async_create(f->pair.there, f->outside.reactor, "serve", arrive, f, &f->there);
+    f->end.err = sl_transfer_async_create(f->pair.there, "serve", arrive, f, &f->there);
 }
 
 /* Segments */
@@ -170,7 +175,7 @@ static uint32_t segment_count(struct sl_transfer *transfer)
     return count;
 }
 
-CASE(async_open__reports_its_end_by_mail)
+CASE(async_open__reports_its_end)
 {
     run_and_wait(fixture, open_there);
     assert_int_equal(fixture->end.err, 0);
@@ -182,9 +187,9 @@ CASE(async_open__reports_its_end_by_mail)
     assert_int_equal(segment_count(fixture->pair.here), 1);
 }
 
-CASE(async_open__fails_by_mail_and_leaves_nothing)
+CASE(async_open__fails_and_leaves_nothing)
 {
-    reactor_thread_run(&fixture->outside, open_wrongly, fixture);
+    reactor_thread_run(&fixture->on_here, open_wrongly, fixture);
     run_and_wait(fixture, open_nobody);
     assert_int_equal(fixture->end.err, SL_ERR_REFUSED);
     assert_non_null(strstr(fixture->end.reason, "127.0.0.1:1"));
@@ -214,7 +219,7 @@ CASE(async_watch__reports_the_end_of_the_peer_or_the_close)
     assert_int_equal(fixture->end.err, SL_ERR_CANCELLED);
     run_and_wait(fixture, open_there);
     sl_completion_begin(&fixture->end.completion);
-    reactor_thread_run(&fixture->outside, watch_there, fixture);
+    reactor_thread_run(&fixture->on_here, watch_there, fixture);
     assert_false(sl_completion_ended(&fixture->end.completion));
     sl_transfer_destroy(&fixture->pair.there);
     sl_completion_wait(&fixture->end.completion);
@@ -254,14 +259,14 @@ static void submit_nothing(void *ctx)
                      SL_ERR_INVALID);
 }
 
-CASE(async_submit__ends_by_mail_with_the_first_error)
+CASE(async_submit__ends_with_the_first_error)
 {
     struct sl_transfer_status status;
     pair_fill(fixture->pair.remote.base, BYTES, 5);
     run_and_wait(fixture, submit_read);
     assert_int_equal(fixture->end.err, 0);
     pair_expect(fixture->pair.local.base, BYTES, 5);
-    reactor_thread_run(&fixture->outside, submit_nothing, fixture);
+    reactor_thread_run(&fixture->on_here, submit_nothing, fixture);
     run_and_wait(fixture, submit_beyond);
     assert_int_equal(fixture->end.err, SL_ERR_INVALID);
     assert_non_null(strstr(fixture->end.reason, "request 1"));
@@ -347,7 +352,7 @@ static int send_number(struct fixture *f, const char *name, uint32_t number)
 CASE(async_arrived__gets_notices_by_their_name)
 {
     struct sl_transfer_noticed noticed;
-    reactor_thread_run(&fixture->outside, create_there, fixture);
+    reactor_thread_run(&fixture->on_there, create_there, fixture);
     assert_int_equal(fixture->end.err, 0);
     for (uint32_t i = 1; i <= 100; i++) {
         assert_int_equal(send_number(fixture, "serve", i), 0);
@@ -371,49 +376,14 @@ CASE(async_arrived__gets_notices_that_came_before_it)
     struct sl_transfer_noticed noticed;
     assert_int_equal(send_number(fixture, "serve", 1), 0);
     assert_int_equal(send_number(fixture, "other", 2), 0);
-    assert_int_equal(send_number(fixture, "serve/2", 3), 0);
-    reactor_thread_run(&fixture->outside, create_there, fixture);
+    assert_int_equal(send_number(fixture, "serve", 3), 0);
+    reactor_thread_run(&fixture->on_there, create_there, fixture);
     assert_int_equal(fixture->end.err, 0);
     await_arrived(fixture, 2);
     assert_int_equal(fixture->last, 3);
     assert_false(fixture->disordered);
     assert_int_equal(sl_transfer_notice_take(fixture->pair.there, PAIR_TIMEOUT_MS, &noticed), 0);
     assert_string_equal(noticed.name, "other");
-}
-
-static void hold_outside(void *ctx)
-{
-    hold_reactor(NULL, 0, 0);
-}
-
-static void *hold_thread(void *ctx)
-{
-    struct fixture *f = ctx;
-    reactor_thread_run(&f->outside, hold_outside, f);
-    return NULL;
-}
-
-CASE(async_arrived__is_bounded)
-{
-    pthread_t thread;
-    uint32_t sent = 0;
-    int err = 0;
-    reactor_thread_run(&fixture->outside, create_there, fixture);
-    atomic_store(&goes_on, false);
-    assert_int_equal(pthread_create(&thread, NULL, hold_thread, fixture), 0);
-    while (err == 0 && sent < 2 * SL_LIMIT_TRANSFER_NOTICES) {
-        err = send_number(fixture, "serve", sent + 1);
-        sent += err == 0 ? 1 : 0;
-    }
-    assert_int_equal(err, SL_ERR_AGAIN);
-    assert_true(sent >= SL_LIMIT_TRANSFER_NOTICES);
-    assert_int_equal(send_number(fixture, "objects", 1), 0);
-    atomic_store(&goes_on, true);
-    pthread_join(thread, NULL);
-    await_arrived(fixture, sent);
-    assert_int_equal(send_number(fixture, "serve", sent + 1), 0);
-    await_arrived(fixture, sent + 1);
-    assert_false(fixture->disordered);
 }
 
 static void sent(void *ctx, int err, const char *reason)
@@ -438,12 +408,11 @@ static void send_many(void *ctx)
     }
 }
 
-CASE(async_send__takes_more_calls_than_lanes_have_room_for)
+CASE(async_send__takes_many_calls)
 {
-    reactor_thread_run(&fixture->outside, create_there, fixture);
+    reactor_thread_run(&fixture->on_there, create_there, fixture);
     run_and_wait(fixture, send_many);
     assert_int_equal(fixture->well + fixture->refused, MANY);
-    assert_true(fixture->well >= SL_LIMIT_TRANSFER_NOTICES);
     await_arrived(fixture, fixture->well);
     assert_false(fixture->disordered);
 }
@@ -454,17 +423,16 @@ static void create_again(void *ctx)
 {
     struct fixture *f = ctx;
     struct sl_transfer_async *other = NULL;
-    f->end.err =
-        sl_transfer_async_create(f->pair.here, f->outside.reactor, "serve", arrive, f, &other);
+    f->end.err = sl_transfer_async_create(f->pair.here, "objects", arrive, f, &other);
     assert_null(other);
 }
 
-CASE(async_create__is_once_per_engine)
+CASE(async_create__is_once_per_prefix)
 {
-    reactor_thread_run(&fixture->outside, create_again, fixture);
+    reactor_thread_run(&fixture->on_here, create_again, fixture);
     assert_int_equal(fixture->end.err, SL_ERR_EXISTS);
     for (uint32_t i = 0; i < 20; i++) {
-        reactor_thread_run(&fixture->outside, create_there, fixture);
+        reactor_thread_run(&fixture->on_there, create_there, fixture);
         assert_int_equal(fixture->end.err, 0);
         run_and_wait(fixture, destroy_there);
     }

@@ -361,7 +361,7 @@ CASE(segment_open__fails_with_a_reason)
     assert_null(other);
 }
 
-struct outside {
+struct user {
     struct reactor_thread thread;
     struct sl_transfer_async *async;
     struct sl_transfer_segment *segment;
@@ -370,81 +370,86 @@ struct outside {
     char reason[SL_TRANSFER_REASON_BYTES];
 };
 
-static void outside_done(void *ctx, int err, const char *reason)
+static void user_done(void *ctx, int err, const char *reason)
 {
-    struct outside *outside = ctx;
-    outside->err = err;
-    (void)strncpy(outside->reason, reason, sizeof outside->reason - 1);
-    sl_completion_end(&outside->completion);
+    struct user *user = ctx;
+    user->err = err;
+    (void)strncpy(user->reason, reason, sizeof user->reason - 1);
+    sl_completion_end(&user->completion);
 }
 
-static void outside_ended(void *ctx)
+static void user_ended(void *ctx)
 {
-    outside_done(ctx, 0, "");
+    user_done(ctx, 0, "");
 }
 
-static void outside_arrived(void *ctx, const struct sl_transfer_noticed *noticed)
+static void user_arrived(void *ctx, const struct sl_transfer_noticed *noticed,
+                         struct sl_transfer_asked *asked)
 {
 }
 
-static void outside_open(void *ctx)
+static void user_create(void *ctx)
 {
-    struct outside *outside = ctx;
-    assert_int_equal(sl_transfer_async_open(outside->async, target.name, PAIR_TIMEOUT_MS,
-                                            &outside->segment, outside_done, outside),
+    struct user *user = ctx;
+    assert_int_equal(sl_transfer_async_create(transfer, "serve", user_arrived, user, &user->async),
+                     0);
+    sl_transfer_async_end_with_process(user->async);
+}
+
+static void user_open(void *ctx)
+{
+    struct user *user = ctx;
+    assert_int_equal(sl_transfer_async_open(user->async, target.name, PAIR_TIMEOUT_MS,
+                                            &user->segment, user_done, user),
                      0);
 }
 
-static void outside_watch(void *ctx)
+static void user_watch(void *ctx)
 {
-    struct outside *outside = ctx;
-    sl_transfer_async_watch(outside->async, outside->segment, outside_done, outside);
+    struct user *user = ctx;
+    sl_transfer_async_watch(user->async, user->segment, user_done, user);
 }
 
-static void outside_close(void *ctx)
+static void user_close(void *ctx)
 {
-    struct outside *outside = ctx;
-    sl_transfer_async_close(outside->async, &outside->segment, outside_done, outside);
+    struct user *user = ctx;
+    sl_transfer_async_close(user->async, &user->segment, user_done, user);
 }
 
-static void outside_destroy(void *ctx)
+static void user_destroy(void *ctx)
 {
-    struct outside *outside = ctx;
-    sl_transfer_async_destroy(&outside->async, outside_ended, outside);
+    struct user *user = ctx;
+    sl_transfer_async_destroy(&user->async, user_ended, user);
 }
 
-static void outside_run(struct outside *outside, void (*run_there)(void *ctx))
+static void user_run(struct user *user, void (*run_there)(void *ctx))
 {
-    sl_completion_begin(&outside->completion);
-    reactor_thread_run(&outside->thread, run_there, outside);
+    sl_completion_begin(&user->completion);
+    reactor_thread_run(&user->thread, run_there, user);
 }
 
 /* By default a peer whose process has been killed counts as unreachable for 5 s. */
 CASE(async_end_with_process__closes_segments_of_killed_processes)
 {
-    static struct outside outside;
-    memset(&outside, 0, sizeof outside);
-    reactor_thread_init(&outside.thread, "outside", NULL);
-    assert_int_equal(sl_transfer_async_create(transfer, outside.thread.reactor, "serve",
-                                              outside_arrived, &outside, &outside.async),
-                     0);
-    sl_transfer_async_end_with_process(outside.async);
-    reactor_thread_start(&outside.thread);
-    outside_run(&outside, outside_open);
-    sl_completion_wait(&outside.completion);
-    assert_int_equal(outside.err, 0);
-    assert_int_not_equal(sl_transfer_async_incarnation(outside.segment),
+    static struct user user;
+    memset(&user, 0, sizeof user);
+    reactor_thread_use(&user.thread, sl_transfer_async_reactor(transfer));
+    reactor_thread_run(&user.thread, user_create, &user);
+    user_run(&user, user_open);
+    sl_completion_wait(&user.completion);
+    assert_int_equal(user.err, 0);
+    assert_int_not_equal(sl_transfer_async_incarnation(user.segment),
                          sl_transfer_async_own_incarnation(transfer));
-    outside_run(&outside, outside_watch);
+    user_run(&user, user_watch);
     end(&target);
-    sl_completion_wait(&outside.completion);
-    assert_int_equal(outside.err, SL_ERR_CLOSED);
-    assert_non_null(strstr(outside.reason, "refused"));
-    assert_null(strstr(outside.reason, "unreachable"));
-    outside_run(&outside, outside_close);
-    sl_completion_wait(&outside.completion);
-    outside_run(&outside, outside_destroy);
-    sl_completion_wait(&outside.completion);
-    reactor_thread_fini(&outside.thread);
+    sl_completion_wait(&user.completion);
+    assert_int_equal(user.err, SL_ERR_CLOSED);
+    assert_non_null(strstr(user.reason, "refused"));
+    assert_null(strstr(user.reason, "unreachable"));
+    user_run(&user, user_close);
+    sl_completion_wait(&user.completion);
+    user_run(&user, user_destroy);
+    sl_completion_wait(&user.completion);
+    reactor_thread_fini(&user.thread);
     target = start_at_free_port(); /* for the end */
 }

@@ -50,6 +50,7 @@ static void make_full(uint32_t kind)
         message.join.batch_max = 32;
         break;
     case SL_SERVE_MESSAGE_LOAD:
+        message.request = UINT64_MAX;
         message.queue_count = 3;
         message.queue_ns = 4000;
         fill(message.current, sizeof message.current, 'c');
@@ -79,7 +80,6 @@ static void make_full(uint32_t kind)
         message.output_room = 1 << 22;
         break;
     case SL_SERVE_MESSAGE_DONE:
-        message.request = 1;
         message.err = SL_ERR_DEADLINE;
         fill(message.text, sizeof message.text, 'x');
         message.version = 7;
@@ -253,9 +253,49 @@ SL_CASE(message_decode__an_error_is_negative)
     make_full(SL_SERVE_MESSAGE_DONE);
     const uint32_t length = encode(&message, wire);
     for (int err = -3; err < 4; err++) {
-        memcpy(wire + 4 + 8, &err, sizeof err);
+        memcpy(wire + 4, &err, sizeof err);
         assert_int_equal(decode(length), err <= 0 ? 0 : SL_ERR_PROTOCOL);
     }
+}
+
+/* The tail fills the message, or is not there; an error has none. */
+static void pass_tail(uint32_t kind, uint64_t *bytes)
+{
+    static uint8_t tail[SL_SERVE_MESSAGE_BYTES];
+    make_full(kind);
+    message.err = 0;
+    message.tensor_count = 0;
+    const uint32_t length = encode(&message, wire);
+    *bytes = SL_SERVE_MESSAGE_BYTES - length;
+    memset(tail, 0x5a, sizeof tail);
+    message.tail = tail;
+    assert_int_equal(encode(&message, wire), SL_SERVE_MESSAGE_BYTES);
+    assert_int_equal(sl_serve_message_decode(wire, SL_SERVE_MESSAGE_BYTES, &again, &reason), 0);
+    assert_ptr_equal(again.tail, wire + length);
+    assert_memory_equal(again.tail, tail, *bytes);
+    for (uint32_t left = length + 1; left < SL_SERVE_MESSAGE_BYTES; left++) {
+        assert_int_equal(decode(left), SL_ERR_PROTOCOL);
+    }
+    assert_int_equal(decode(length), 0);
+    assert_null(again.tail);
+    ++*bytes;
+    assert_int_equal(sl_serve_message_encode(&message, wire, &reason), SL_ERR_TOO_LARGE);
+    *bytes = 0;
+    encode(&message, wire);
+    assert_int_equal(decode(length), 0);
+    assert_null(again.tail);
+    assert_int_equal(decode(length + 1), SL_ERR_PROTOCOL);
+}
+
+SL_CASE(message_decode__tails_are_whole)
+{
+    pass_tail(SL_SERVE_MESSAGE_INFER, &message.input_bytes);
+    pass_tail(SL_SERVE_MESSAGE_DONE, &message.output_bytes);
+    make_full(SL_SERVE_MESSAGE_DONE); /* with an error */
+    message.tail = wire;
+    const uint32_t length = encode(&message, wire);
+    assert_int_equal(decode(length), 0);
+    assert_int_equal(decode(length + 1), SL_ERR_PROTOCOL);
 }
 
 SL_CASE(message_encode__refuses_what_decoding_refuses)
@@ -281,6 +321,8 @@ SL_CASE(message_encode__refuses_what_decoding_refuses)
 }
 
 /* Those of docs/protocol.md. */
+static const float INPUTS[4] = {1, 2, 3, 4};
+static const float OUTPUTS[16] = {0.5f, 0.25f, 0.25f};
 static const struct sl_serve_message INFER = {.kind = SL_SERVE_MESSAGE_INFER,
                                               .incarnation = 0x1f2e3d4c5b6a7988,
                                               .request = 7,
@@ -296,9 +338,9 @@ static const struct sl_serve_message INFER = {.kind = SL_SERVE_MESSAGE_INFER,
                                                            .rank = 2,
                                                            .shape = {1, 4},
                                                            .offset = 0,
-                                                           .bytes = 16}}};
+                                                           .bytes = 16}},
+                                              .tail = (const uint8_t *)INPUTS};
 static const struct sl_serve_message DONE = {.kind = SL_SERVE_MESSAGE_DONE,
-                                             .request = 7,
                                              .version = 3,
                                              .queue_us = 50,
                                              .compute_us = 400,
@@ -309,7 +351,8 @@ static const struct sl_serve_message DONE = {.kind = SL_SERVE_MESSAGE_DONE,
                                                           .rank = 2,
                                                           .shape = {1, 3},
                                                           .offset = 0,
-                                                          .bytes = 12}}};
+                                                          .bytes = 12}},
+                                             .tail = (const uint8_t *)OUTPUTS};
 
 /* Reads the block that begins with "```serve NAME" of the page. */
 static uint32_t read_example(const char *name, uint8_t *to)

@@ -198,13 +198,13 @@ static void expect_others_if_silent(struct fixture *f)
     begin(f, 1, two, f->b, 2);
     begin(f, 2, two, f->b, 2);
     f->uses[0].is_received = false;
-    assert_ptr_equal(choose(f, f->a, 100 * MS), one);
-    assert_ptr_equal(choose(f, f->a, 101 * MS), two);
+    assert_ptr_equal(choose(f, f->a, 200 * MS), one);
+    assert_ptr_equal(choose(f, f->a, 201 * MS), two);
     two->is_full = true;
-    assert_ptr_equal(choose(f, f->a, 101 * MS), one);
+    assert_ptr_equal(choose(f, f->a, 201 * MS), one);
     two->is_full = false;
     f->uses[0].is_received = true;
-    assert_ptr_equal(choose(f, f->a, 101 * MS), one);
+    assert_ptr_equal(choose(f, f->a, 201 * MS), one);
 }
 
 BASIC_CASE(balance_choose__basic_prefers_workers_that_confirm)

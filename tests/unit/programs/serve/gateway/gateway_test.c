@@ -1,4 +1,4 @@
-/* A gateway on a reactor of its own, with a catalogue, and workers that the test plays: it takes
+/* A gateway on the engine of the catalogue, and workers that the test plays: it takes
  * their notices and sends their answers. */
 #include "programs/serve/gateway/gateway.h"
 
@@ -8,17 +8,16 @@
 #include <unistd.h>
 
 #include "core/clock.h"
-#include "net/transfer/async.h"
-#include "programs/serve/base/message.h"
-#include "tests/support/reactor_thread.h"
 #include "tests/support/unit.h"
+#include "tests/unit/programs/serve/partner.h"
 
 #define TIMEOUT_MS  60000
 #define ARENA_BYTES (1U << 20)
 #define LONG_NS     (60 * SL_CLOCK_NS_PER_S)
 
 struct worker {
-    struct sl_transfer *engine;
+    struct partner partner;
+    struct sl_transfer *engine; /* the partner's */
     struct sl_transfer_segment *gateway;
     struct sl_transfer_batch *batch;
     uint8_t *arena, *outputs;
@@ -32,9 +31,9 @@ struct call {
 };
 
 struct fixture {
-    struct sl_objects *objects;
     struct sl_transfer *engine;
-    struct reactor_thread thread;
+    struct sl_objects *objects;
+    struct reactor_thread thread; /* the engine's */
     struct sl_serve_gateway *gateway;
     struct sl_serve_gateway_stats stats;
     struct worker workers[2];
@@ -80,27 +79,32 @@ static const struct sl_serve_gateway_stats *stats(struct fixture *f)
         }                                                                                          \
     } while (false)
 
+static void start_here(void *ctx)
+{
+    struct sl_reason reason;
+    assert_int_equal(sl_serve_gateway_start(((struct fixture *)ctx)->gateway, &reason), 0);
+}
+
 static void set_up(struct fixture *f)
 {
     const struct sl_transfer_options engine = {.name = "127.0.0.1:0"};
-    const struct sl_objects_options objects = {
-        .struct_size = sizeof objects, .engine_options = &engine, .agent = "off"};
     struct sl_reason reason;
     memset(f, 0, sizeof *f);
     (void)unsetenv("STARLING_OBJECTS_CATALOGUE");
+    assert_int_equal(sl_transfer_create(&engine, &f->engine), 0);
+    const struct sl_objects_options objects = {
+        .struct_size = sizeof objects, .engine = f->engine, .agent = "off"};
     assert_int_equal(sl_objects_create(&objects, &f->objects), 0);
     publish(f, "a", 3);
     publish(f, "a", 5);
     publish(f, "b", 1);
-    assert_int_equal(sl_transfer_create(&engine, &f->engine), 0);
-    reactor_thread_init(&f->thread, "gateway", NULL);
+    reactor_thread_use(&f->thread, sl_transfer_async_reactor(f->engine));
     const struct sl_serve_gateway_options options = {.transfer = f->engine,
                                                      .objects = f->objects,
-                                                     .reactor = f->thread.reactor,
                                                      .strategy = SL_SERVE_COST,
                                                      .memory_bytes = 1U << 20};
     assert_int_equal(sl_serve_gateway_create(&options, &f->gateway, &reason), 0);
-    reactor_thread_start(&f->thread);
+    reactor_thread_run(&f->thread, start_here, f);
     AWAIT(f, has_models);
 }
 
@@ -108,15 +112,7 @@ static void set_up(struct fixture *f)
 
 static void tell(struct worker *worker, const struct sl_serve_message *message)
 {
-    uint8_t text[SL_SERVE_MESSAGE_BYTES];
-    struct sl_serve_message named = *message;
-    named.incarnation = sl_transfer_async_own_incarnation(worker->engine);
-    struct sl_reason reason;
-    const int length = sl_serve_message_encode(&named, text, &reason);
-    assert_true(length > 0);
-    const struct sl_transfer_notice notice = {
-        .name = SL_SERVE_NOTICE, .text = text, .bytes = (uint32_t)length};
-    assert_int_equal(sl_transfer_notice_send(worker->gateway, &notice, TIMEOUT_MS), 0);
+    partner_send(&worker->partner, worker->gateway, message);
 }
 
 static void join(struct worker *worker)
@@ -134,6 +130,7 @@ static struct worker *start_worker(struct fixture *f, uint32_t index)
     const struct sl_transfer_options options = {.name = "127.0.0.1:0"};
     const uint32_t before = stats(f)->workers;
     assert_int_equal(sl_transfer_create(&options, &worker->engine), 0);
+    partner_init(&worker->partner, worker->engine);
     assert_int_equal(sl_transfer_segment_open(worker->engine, sl_transfer_name(f->engine),
                                               TIMEOUT_MS, &worker->gateway),
                      0);
@@ -153,37 +150,32 @@ static struct worker *start_worker(struct fixture *f, uint32_t index)
 static void end_worker(struct worker *worker)
 {
     if (worker->engine != NULL) {
+        partner_stop(&worker->partner);
         sl_transfer_batch_free(&worker->batch);
         sl_transfer_segment_close(&worker->gateway);
-        sl_transfer_destroy(&worker->engine);
+        partner_fini(&worker->partner);
+        worker->engine = NULL;
     }
 }
 
 static void take(struct worker *worker, enum sl_serve_message_kind kind,
                  struct sl_serve_message *out)
 {
-    struct sl_transfer_noticed noticed;
-    struct sl_reason reason;
-    assert_int_equal(sl_transfer_notice_take(worker->engine, TIMEOUT_MS, &noticed), 0);
-    assert_int_equal(sl_serve_message_decode(noticed.text, noticed.bytes, out, &reason), 0);
+    assert_true(partner_take(&worker->partner, TIMEOUT_MS, out, NULL));
     assert_string_equal(sl_serve_message_name(out->kind), sl_serve_message_name(kind));
 }
 
-/* Whether a notice comes soon. */
-static bool has_notice(struct worker *worker, struct sl_serve_message *out)
+/* Whether a message comes soon. */
+static bool has_message(struct worker *worker, struct sl_serve_message *out)
 {
-    struct sl_transfer_noticed noticed;
-    struct sl_reason reason;
-    return sl_transfer_notice_take(worker->engine, 20, &noticed) == 0 &&
-           sl_serve_message_decode(noticed.text, noticed.bytes, out, &reason) == 0;
+    return partner_take(&worker->partner, 20, out, NULL);
 }
 
-/* Writes the outputs, `bytes` bytes with this value, and answers. */
+/* Answers with outputs, `bytes` bytes with this value; many are written before. */
 static void answer(struct worker *worker, const struct sl_serve_message *infer, uint64_t bytes,
                    uint8_t value)
 {
-    uint8_t text[SL_SERVE_MESSAGE_BYTES];
-    const struct sl_serve_message done = {
+    struct sl_serve_message done = {
         .kind = SL_SERVE_MESSAGE_DONE,
         .request = infer->request,
         .version = 5,
@@ -193,30 +185,31 @@ static void answer(struct worker *worker, const struct sl_serve_message *infer, 
             {{.name = "y", .type = SL_OBJECT_U8, .rank = 1, .shape = {bytes}, .bytes = bytes}},
         .queue_us = 1,
         .load_us = 2,
-        .compute_us = 3};
-    struct sl_reason reason;
-    const int length = sl_serve_message_encode(&done, text, &reason);
-    assert_true(length > 0);
-    const struct sl_transfer_notice notice = {
-        .name = SL_SERVE_NOTICE, .text = text, .bytes = (uint32_t)length};
+        .compute_us = 3,
+        .tail = worker->outputs};
     const struct sl_transfer_request write = {.op = SL_TRANSFER_WRITE,
                                               .local = worker->outputs,
                                               .segment = worker->gateway,
                                               .remote = infer->output_address,
                                               .bytes = bytes};
     memset(worker->outputs, value, bytes);
-    assert_int_equal(sl_transfer_batch_submit(worker->batch, &write, 1, TIMEOUT_MS, &notice), 0);
-    assert_int_equal(sl_transfer_batch_wait(worker->batch), 0);
+    if (bytes > 3000) {
+        done.tail = NULL;
+        assert_int_equal(sl_transfer_batch_submit(worker->batch, &write, 1, TIMEOUT_MS, NULL), 0);
+        assert_int_equal(sl_transfer_batch_wait(worker->batch), 0);
+    }
+    assert_true(partner_answer(&worker->partner, &done));
 }
 
 static void refuse(struct worker *worker, const struct sl_serve_message *infer, int err,
                    uint64_t output_bytes)
 {
-    tell(worker, &(struct sl_serve_message){.kind = SL_SERVE_MESSAGE_DONE,
-                                            .request = infer->request,
-                                            .err = err,
-                                            .text = "why",
-                                            .output_bytes = output_bytes});
+    assert_true(
+        partner_answer(&worker->partner, &(struct sl_serve_message){.kind = SL_SERVE_MESSAGE_DONE,
+                                                                    .request = infer->request,
+                                                                    .err = err,
+                                                                    .text = "why",
+                                                                    .output_bytes = output_bytes}));
 }
 
 /* ---- requests ---- */
@@ -341,42 +334,54 @@ static void tear_down(struct fixture *f)
     sl_serve_gateway_destroy(&f->gateway);
     end_worker(&f->workers[0]);
     end_worker(&f->workers[1]);
-    sl_transfer_destroy(&f->engine);
     sl_objects_destroy(&f->objects);
+    sl_transfer_destroy(&f->engine);
 }
 
 #define CASE(name) SL_CASE_USING(name, struct fixture, fixture, set_up, tear_down)
 
 /* ---- cases ---- */
 
+/* Few bytes ride in the messages, many are written before. */
+static void pass(struct fixture *f, struct worker *worker, uint64_t input_bytes,
+                 uint64_t output_bytes)
+{
+    struct sl_serve_message infer;
+    struct call *call = submit(f, 0, "a", 0, input_bytes, LONG_NS);
+    take(worker, SL_SERVE_MESSAGE_INFER, &infer);
+    assert_string_equal(infer.model, "a");
+    assert_int_equal(infer.version, 0);
+    assert_int_equal(infer.input_bytes, input_bytes);
+    assert_int_equal(infer.tensor_count, 1);
+    assert_string_equal(infer.tensors[0].name, "x");
+    assert_true(infer.deadline_us > 0 && infer.deadline_us <= LONG_NS / 1000);
+    assert_true((infer.tail != NULL) == (input_bytes < 3000));
+    const uint8_t *inputs = worker->arena + (infer.input_address - (uintptr_t)worker->arena);
+    for (uint64_t i = 0; i < input_bytes; i++) {
+        assert_int_equal(inputs[i], 7);
+    }
+    answer(worker, &infer, output_bytes, 9);
+    finish_well(call, output_bytes, 9);
+    assert_int_equal(call->request.answer.load_us, 2);
+    assert_int_equal(call->request.answer.compute_us, 3);
+}
+
 CASE(gateway_submit__passes_inputs_and_outputs)
 {
     struct sl_serve_message infer;
     struct worker *worker = start_worker(fixture, 0);
-    struct call *call = submit(fixture, 0, "a", 0, 1000, LONG_NS);
-    take(worker, SL_SERVE_MESSAGE_INFER, &infer);
-    assert_string_equal(infer.model, "a");
-    assert_int_equal(infer.version, 0);
-    assert_int_equal(infer.input_bytes, 1000);
-    assert_int_equal(infer.tensor_count, 1);
-    assert_string_equal(infer.tensors[0].name, "x");
-    assert_true(infer.deadline_us > 0 && infer.deadline_us <= LONG_NS / 1000);
-    const uint8_t *inputs = worker->arena + (infer.input_address - (uintptr_t)worker->arena);
-    for (uint32_t i = 0; i < 1000; i++) {
-        assert_int_equal(inputs[i], 7);
-    }
-    answer(worker, &infer, 500, 9);
-    finish_well(call, 500, 9);
-    assert_int_equal(call->request.answer.load_us, 2);
-    assert_int_equal(call->request.answer.compute_us, 3);
+    pass(fixture, worker, 1000, 500);
+    pass(fixture, worker, 100000, 500);
+    pass(fixture, worker, 1000, 60000);
+    pass(fixture, worker, 100000, 60000);
     /* Without inputs; a given version. */
-    call = submit(fixture, 0, "a", 3, 0, LONG_NS);
+    struct call *call = submit(fixture, 0, "a", 3, 0, LONG_NS);
     take(worker, SL_SERVE_MESSAGE_INFER, &infer);
     assert_int_equal(infer.request_kind, SL_SERVE_DESCRIBE);
     assert_int_equal(infer.version, 3);
     answer(worker, &infer, 10, 8);
     finish_well(call, 10, 8);
-    assert_int_equal(stats(fixture)->results[SL_SERVE_ANSWERED], 2);
+    assert_int_equal(stats(fixture)->results[SL_SERVE_ANSWERED], 5);
 }
 
 CASE(gateway_submit__knows_models_and_versions)
@@ -397,7 +402,7 @@ CASE(gateway_submit__knows_models_and_versions)
             finish(call, SL_ERR_NOT_FOUND);
             call = submit(fixture, 0, "c", 1, 8, LONG_NS);
         }
-    } while (!has_notice(worker, &infer));
+    } while (!has_message(worker, &infer));
     answer(worker, &infer, 8, 1);
     finish_well(call, 8, 1);
 }
@@ -434,11 +439,6 @@ CASE(gateway_deadline__leaves_the_ranges_to_the_worker)
     assert_int_not_equal(second.output_address, first.output_address);
     answer(worker, &first, 700, 1);
     answer(worker, &second, 700, 2);
-    wait_for(call, 0);
-    /* Once more, and for requests that never were. */
-    refuse(worker, &second, SL_ERR_CORRUPT, 0);
-    second.request = 1000;
-    refuse(worker, &second, SL_ERR_CORRUPT, 0);
     finish_well(call, 700, 2);
     /* Now the first ranges are free. */
     call = submit(fixture, 0, "a", 0, 1000, LONG_NS);
@@ -529,7 +529,7 @@ CASE(gateway_worker_leaves__gets_no_more_requests)
     tell(one, &(struct sl_serve_message){.kind = SL_SERVE_MESSAGE_LEAVE});
     take(one, SL_SERVE_MESSAGE_LEAVE, &leave);
     struct call *other = submit(fixture, 1, "a", 0, 8, LONG_NS);
-    assert_false(has_notice(one, &infer_more));
+    assert_false(has_message(one, &infer_more));
     answer(one, &infer, 8, 6);
     finish_well(call, 8, 6);
     end_worker(one);
@@ -590,6 +590,21 @@ CASE(gateway_errors__of_a_worker_are_passed_or_tried_elsewhere)
     assert_true(call->request.answer.retry_ms > 0);
 }
 
+/* The worker has lost its connection to the gateway, and joins again. */
+CASE(gateway_errors__a_worker_that_does_not_know_the_gateway_is_lost)
+{
+    struct sl_serve_message infer;
+    struct worker *worker = start_worker(fixture, 0);
+    struct call *call = submit(fixture, 0, "a", 0, 8, LONG_NS);
+    take(worker, SL_SERVE_MESSAGE_INFER, &infer);
+    refuse(worker, &infer, SL_ERR_CANCELLED, 0);
+    AWAIT(fixture, lost_workers == 1);
+    join(worker);
+    take(worker, SL_SERVE_MESSAGE_INFER, &infer);
+    answer(worker, &infer, 8, 1);
+    finish_well(call, 8, 1);
+}
+
 CASE(gateway_slots__are_not_exceeded)
 {
     struct sl_serve_message infer[8];
@@ -636,7 +651,7 @@ CASE(gateway_arena__is_shared_by_turns)
     struct call *second = submit(fixture, 1, "a", 0, 1000, LONG_NS);
     struct call *large = submit(fixture, 2, "a", 0, 2000, LONG_NS);
     take(worker, SL_SERVE_MESSAGE_INFER, &infer);
-    assert_false(has_notice(worker, &more));
+    assert_false(has_message(worker, &more));
     answer(worker, &infer, 8, 1);
     finish_well(first, 8, 1);
     take(worker, SL_SERVE_MESSAGE_INFER, &infer);
@@ -698,7 +713,15 @@ CASE(gateway_notices__that_no_worker_sends_are_ignored)
     struct worker *worker = start_worker(fixture, 0);
     const struct sl_transfer_notice notice = {
         .name = SL_SERVE_NOTICE, .text = "\x07nonsense", .bytes = 9};
+    const struct sl_transfer_notice older = {.name = "serve", .text = "", .bytes = 0};
     assert_int_equal(sl_transfer_notice_send(worker->gateway, &notice, TIMEOUT_MS), 0);
+    assert_int_equal(sl_transfer_notice_send(worker->gateway, &older, TIMEOUT_MS), SL_ERR_VERSION);
+    partner_send(
+        &worker->partner, worker->gateway,
+        &(struct sl_serve_message){
+            .kind = SL_SERVE_MESSAGE_INFER, .request = 1, .model = "a", .output_room = 64});
+    take(worker, SL_SERVE_MESSAGE_DONE, &infer); /* a gateway does not compute */
+    assert_int_equal(infer.err, SL_ERR_CLOSED);
     tell(worker, &(struct sl_serve_message){.kind = SL_SERVE_MESSAGE_CANCEL, .request = 1});
     struct call *call = submit(fixture, 0, "a", 0, 8, LONG_NS);
     take(worker, SL_SERVE_MESSAGE_INFER, &infer);

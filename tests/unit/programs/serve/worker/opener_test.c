@@ -39,10 +39,11 @@ static void set_up(void)
     memset(&f, 0, sizeof f);
     assert_int_equal(sl_reactor_create(&options, &f.reactor), 0);
     f.now_ns = sl_reactor_now_ns(f.reactor);
-    f.options = (struct sl_serve_worker_options){.reactor = f.reactor, .batch_max = 32};
+    f.options = (struct sl_serve_worker_options){.batch_max = 32};
     sl_list_init(&f.queue);
     sl_serve_model_table_init(&f.models);
     f.opener = (struct sl_serve_opener){.options = &f.options,
+                                        .reactor = f.reactor,
                                         .models = &f.models,
                                         .queue = &f.queue,
                                         .post = post,

@@ -9,18 +9,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "net/transfer/async.h"
-#include "programs/serve/base/message.h"
 #include "programs/serve/worker/model_table.h"
-#include "reactor/completion.h"
 #include "tests/support/free_port.h"
-#include "tests/support/reactor_thread.h"
 #include "tests/support/unit.h"
+#include "tests/unit/programs/serve/partner.h"
 
 #define TIMEOUT_MS   60000
 #define LAYERS       3
 #define WEIGHTS      100000 /* f32 of a layer: more than a block */
 #define COLUMNS      4
+#define WIDE_COLUMNS 1024
 #define POOL_BYTES   (4 << 20) /* two models, and their manifests */
 #define OUTPUT_BYTES (1 << 20)
 
@@ -34,6 +32,10 @@ struct toy {
 
 static const struct sl_engine_tensor X = {"x", SL_OBJECT_F32, 2, {0, COLUMNS}, 4 * COLUMNS, 0};
 static const struct sl_engine_tensor Y = {"y", SL_OBJECT_F32, 2, {0, 1}, 4, 1 << 16};
+
+/* Outputs that do not fit into a message. */
+static const struct sl_engine_tensor WIDE = {
+    "y", SL_OBJECT_F32, 2, {0, WIDE_COLUMNS}, 4 * WIDE_COLUMNS, 1 << 16};
 
 static const struct sl_engine_tensor BAD = {"y\x01", SL_OBJECT_F32, 2, {0, 1}, 4, 1 << 16};
 
@@ -50,8 +52,11 @@ static int toy_open(const struct sl_engine_image *image, uint32_t rows_max,
     if (strcmp(image->tensors[0].name, ".toy") != 0) {
         return sl_reason_fail(reason, SL_ERR_UNSUPPORTED, "no toy");
     }
-    const bool is_named_badly = memcmp(image->tensors[0].data, "toz", 3) == 0;
-    if (memcmp(image->tensors[0].data, "toy", 3) != 0 && !is_named_badly) {
+    const struct sl_engine_tensor *output = memcmp(image->tensors[0].data, "toy", 3) == 0   ? &Y
+                                            : memcmp(image->tensors[0].data, "tow", 3) == 0 ? &WIDE
+                                            : memcmp(image->tensors[0].data, "toz", 3) == 0 ? &BAD
+                                                                                            : NULL;
+    if (output == NULL) {
         return sl_reason_fail(reason, SL_ERR_INVALID, "a broken toy");
     }
     struct toy *toy = calloc(1, sizeof *toy);
@@ -62,7 +67,7 @@ static int toy_open(const struct sl_engine_image *image, uint32_t rows_max,
             .image_end = image->offsets[i + 1] + image->tensors[i + 1].bytes, .flops = WEIGHTS};
     }
     toy->info = (struct sl_engine_info){.inputs = &X,
-                                        .outputs = is_named_badly ? &BAD : &Y,
+                                        .outputs = output,
                                         .layers = toy->layers,
                                         .input_count = 1,
                                         .output_count = 1,
@@ -91,16 +96,16 @@ static int toy_run(void *model, uint8_t *scratch, uint32_t layer, uint32_t rows,
             sem_wait(&toys.go);
         }
     }
-    for (uint32_t row = 0; row < rows; row++) {
-        y[row] = layer == 0 ? 0 : y[row];
+    for (uint32_t row = 0; row < rows; row++, y += toy->info.outputs->row_bytes / sizeof *y) {
+        *y = layer == 0 ? 0 : *y;
         for (uint32_t i = 0; layer == 0 && i < COLUMNS; i++) {
             if (x[row * COLUMNS + i] < 0) {
                 return sl_reason_fail(reason, SL_ERR_INVALID, "`x` has a negative value");
             }
-            y[row] += x[row * COLUMNS + i];
+            *y += x[row * COLUMNS + i];
         }
         /* The last value: all bytes of the layer must be there. */
-        y[row] += toy->weights[layer][WEIGHTS - 1];
+        *y += toy->weights[layer][WEIGHTS - 1];
     }
     return 0;
 }
@@ -118,9 +123,10 @@ static const struct sl_engine TOY = {
 
 struct fixture {
     struct sl_objects *publisher, *node;
-    struct sl_transfer *engine, *gateway;
+    struct sl_transfer *engine;
+    struct partner gateway;
     char gateway_name[SL_TRANSFER_NAME_BYTES];
-    struct reactor_thread thread;
+    struct reactor_thread thread; /* the engine's */
     struct sl_serve_worker *worker;
     struct sl_completion drained;
     bool is_drained;
@@ -131,7 +137,6 @@ struct fixture {
     uint8_t *output; /* for the answer to request i at (i % 16) * OUTPUT_BYTES / 16 */
     struct sl_serve_message message;
     struct sl_serve_message load; /* the last LOAD that names a model, taken while waiting, too */
-    struct sl_transfer_noticed noticed;
 };
 
 static void expect(int err, const char *text)
@@ -150,12 +155,14 @@ static struct sl_transfer *start_engine(const char *name)
     return made;
 }
 
-static struct sl_objects *start_node(const char *catalogue, uint64_t pool_bytes)
+static struct sl_objects *start_node(struct sl_transfer *engine, const char *catalogue,
+                                     uint64_t pool_bytes)
 {
-    const struct sl_transfer_options engine = {
+    const struct sl_transfer_options own = {
         .name = "127.0.0.1:0", .endpoints = "tcp://127.0.0.1:0", .insecure = true};
     const struct sl_objects_options options = {.struct_size = sizeof options,
-                                               .engine_options = &engine,
+                                               .engine = engine,
+                                               .engine_options = &own,
                                                .catalogue = catalogue,
                                                .agent = "off",
                                                .host = catalogue == NULL ? "publisher" : "host",
@@ -165,52 +172,58 @@ static struct sl_objects *start_node(const char *catalogue, uint64_t pool_bytes)
     return made;
 }
 
-static void take_notice(struct fixture *f, uint32_t kind)
+/* sender: NULL: not wanted. */
+static void take_from(struct fixture *f, uint32_t kind, char sender[SL_TRANSFER_NAME_BYTES])
 {
-    struct sl_reason reason;
     do {
-        expect(sl_transfer_notice_take(f->gateway, TIMEOUT_MS, &f->noticed), "no notice");
-        assert_string_equal(f->noticed.name, SL_SERVE_NOTICE);
-        expect(sl_serve_message_decode(f->noticed.text, f->noticed.bytes, &f->message, &reason),
-               reason.text);
+        assert_true(partner_take(&f->gateway, TIMEOUT_MS, &f->message, sender));
         if (f->message.kind == SL_SERVE_MESSAGE_LOAD && f->message.load_count > 0) {
             f->load = f->message;
         }
     } while (f->message.kind != kind);
 }
 
+static void take(struct fixture *f, uint32_t kind)
+{
+    take_from(f, kind, NULL);
+}
+
 static void start_gateway(struct fixture *f)
 {
-    f->gateway = start_engine(f->gateway_name);
+    partner_init(&f->gateway, start_engine(f->gateway_name));
     void *memory;
-    expect(sl_transfer_memory_create(f->gateway, OUTPUT_BYTES, -1, SL_TRANSFER_LOCAL, &memory), "");
-    f->input = memory;
     expect(
-        sl_transfer_memory_create(f->gateway, OUTPUT_BYTES, -1, SL_TRANSFER_PEERS_WRITE, &memory),
+        sl_transfer_memory_create(f->gateway.engine, OUTPUT_BYTES, -1, SL_TRANSFER_LOCAL, &memory),
         "");
+    f->input = memory;
+    expect(sl_transfer_memory_create(f->gateway.engine, OUTPUT_BYTES, -1, SL_TRANSFER_PEERS_WRITE,
+                                     &memory),
+           "");
     f->output = memory;
 }
 
 static void end_gateway(struct fixture *f)
 {
     void *input = f->input, *output = f->output;
+    partner_stop(&f->gateway);
     sl_transfer_batch_free(&f->batch);
     sl_transfer_segment_close(&f->segment);
-    (void)sl_transfer_memory_free(f->gateway, &input, TIMEOUT_MS);
-    (void)sl_transfer_memory_free(f->gateway, &output, TIMEOUT_MS);
-    sl_transfer_destroy(&f->gateway);
+    (void)sl_transfer_memory_free(f->gateway.engine, &input, TIMEOUT_MS);
+    (void)sl_transfer_memory_free(f->gateway.engine, &output, TIMEOUT_MS);
+    partner_fini(&f->gateway);
 }
 
 /* The worker joins, and the gateway opens its segment. */
 static void await_join(struct fixture *f)
 {
-    take_notice(f, SL_SERVE_MESSAGE_JOIN);
+    char worker[SL_TRANSFER_NAME_BYTES];
+    take_from(f, SL_SERVE_MESSAGE_JOIN, worker);
     assert_string_equal(f->message.join.host, "here");
     assert_int_equal(f->message.join.batch_max, 8);
     f->arena = f->message.join.arena_address;
-    expect(sl_transfer_segment_open(f->gateway, f->noticed.sender, TIMEOUT_MS, &f->segment),
+    expect(sl_transfer_segment_open(f->gateway.engine, worker, TIMEOUT_MS, &f->segment),
            sl_transfer_last_error());
-    expect(sl_transfer_batch_create(f->gateway, 1, &f->batch), sl_transfer_last_error());
+    expect(sl_transfer_batch_create(f->gateway.engine, 1, &f->batch), sl_transfer_last_error());
 }
 
 static void stuck(void *ctx, const char *model)
@@ -222,7 +235,8 @@ static void stuck(void *ctx, const char *model)
 
 static void start_worker(void *ctx)
 {
-    sl_serve_worker_start(((struct fixture *)ctx)->worker);
+    struct sl_reason reason;
+    expect(sl_serve_worker_start(((struct fixture *)ctx)->worker, &reason), reason.text);
 }
 
 static void set_up(struct fixture *f)
@@ -235,9 +249,9 @@ static void set_up(struct fixture *f)
     toys.stops = false;
     toys.rows_most = toys.runs = 0;
     (void)snprintf(f->gateway_name, sizeof f->gateway_name, "127.0.0.1:%u", free_port());
-    f->publisher = start_node(NULL, 64 << 20);
-    f->node = start_node(sl_objects_address(f->publisher), POOL_BYTES);
+    f->publisher = start_node(NULL, NULL, 64 << 20);
     f->engine = start_engine("127.0.0.1:0");
+    f->node = start_node(f->engine, sl_objects_address(f->publisher), POOL_BYTES);
     start_gateway(f);
     const char *gateway = f->gateway_name;
     const struct sl_serve_worker_options options = {.transfer = f->engine,
@@ -251,12 +265,9 @@ static void set_up(struct fixture *f)
                                                     .core = -1,
                                                     .stuck = stuck,
                                                     .patience_ns = 100 * SL_CLOCK_NS_PER_MS};
-    struct sl_serve_worker_options with = options;
     struct sl_reason reason;
-    reactor_thread_init(&f->thread, "worker", NULL);
-    with.reactor = f->thread.reactor;
-    expect(sl_serve_worker_create(&with, &f->worker, &reason), reason.text);
-    reactor_thread_start(&f->thread);
+    expect(sl_serve_worker_create(&options, &f->worker, &reason), reason.text);
+    reactor_thread_use(&f->thread, sl_transfer_async_reactor(f->engine));
     reactor_thread_run(&f->thread, start_worker, f);
     await_join(f);
 }
@@ -272,16 +283,9 @@ static void drain(void *ctx)
     sl_serve_worker_drain(f->worker, drained, f);
 }
 
-static void send_notice(struct fixture *f)
+static void send(struct fixture *f)
 {
-    uint8_t text[SL_SERVE_MESSAGE_BYTES];
-    f->message.incarnation = sl_transfer_async_own_incarnation(f->gateway);
-    struct sl_reason reason;
-    const int length = sl_serve_message_encode(&f->message, text, &reason);
-    assert_true(length > 0);
-    const struct sl_transfer_notice notice = {
-        .name = SL_SERVE_NOTICE, .text = text, .bytes = (uint32_t)length};
-    expect(sl_transfer_notice_send(f->segment, &notice, TIMEOUT_MS), sl_transfer_last_error());
+    partner_send(&f->gateway, f->segment, &f->message);
 }
 
 static void tear_down(struct fixture *f)
@@ -289,14 +293,12 @@ static void tear_down(struct fixture *f)
     if (!f->is_drained) {
         sl_completion_begin(&f->drained);
         reactor_thread_run(&f->thread, drain, f);
-        take_notice(f, SL_SERVE_MESSAGE_LEAVE);
-        send_notice(f);
+        take(f, SL_SERVE_MESSAGE_LEAVE);
+        send(f);
         sl_completion_wait(&f->drained);
     }
-    sl_reactor_stop(f->thread.reactor);
-    sl_reactor_join(f->thread.reactor);
-    sl_serve_worker_destroy(&f->worker);
     reactor_thread_fini(&f->thread);
+    sl_serve_worker_destroy(&f->worker);
     end_gateway(f);
     sl_objects_destroy(&f->node);
     sl_objects_destroy(&f->publisher);
@@ -352,6 +354,7 @@ static void make(struct fixture *f, const char *model, uint32_t rows, float valu
                                            .output_address =
                                                (uintptr_t)f->output + place * (OUTPUT_BYTES / 16),
                                            .output_room = OUTPUT_BYTES / 16,
+                                           .tail = (const uint8_t *)input,
                                            .tensor_count = 1,
                                            .tensors = {{.name = "x",
                                                         .type = SL_OBJECT_F32,
@@ -363,27 +366,23 @@ static void make(struct fixture *f, const char *model, uint32_t rows, float valu
 
 static uint64_t submit(struct fixture *f)
 {
-    uint8_t text[SL_SERVE_MESSAGE_BYTES];
-    f->message.incarnation = sl_transfer_async_own_incarnation(f->gateway);
-    struct sl_reason reason;
-    const int length = sl_serve_message_encode(&f->message, text, &reason);
-    assert_true(length > 0);
-    const struct sl_transfer_notice notice = {
-        .name = SL_SERVE_NOTICE, .text = text, .bytes = (uint32_t)length};
-    const uint64_t place = (f->message.request - 1) % 16;
+    send(f);
+    return f->message.request;
+}
+
+/* The inputs are written before. */
+static uint64_t submit_apart(struct fixture *f)
+{
     const struct sl_transfer_request write = {.op = SL_TRANSFER_WRITE,
-                                              .local = f->input + place * (OUTPUT_BYTES / 64),
+                                              .local = (void *)f->message.tail,
                                               .segment = f->segment,
                                               .remote = f->message.input_address,
                                               .bytes = f->message.input_bytes};
-    if (f->message.input_bytes == 0) {
-        send_notice(f);
-    } else {
-        expect(sl_transfer_batch_submit(f->batch, &write, 1, TIMEOUT_MS, &notice),
-               sl_transfer_last_error());
-        expect(sl_transfer_batch_wait(f->batch), sl_transfer_last_error());
-    }
-    return f->message.request;
+    expect(sl_transfer_batch_submit(f->batch, &write, 1, TIMEOUT_MS, NULL),
+           sl_transfer_last_error());
+    expect(sl_transfer_batch_wait(f->batch), sl_transfer_last_error());
+    f->message.tail = NULL;
+    return submit(f);
 }
 
 static uint64_t ask(struct fixture *f, const char *model, uint32_t rows, float value)
@@ -395,7 +394,7 @@ static uint64_t ask(struct fixture *f, const char *model, uint32_t rows, float v
 /* Takes the next answer, which has no error; returns the first row's y. */
 static float take_answer(struct fixture *f)
 {
-    take_notice(f, SL_SERVE_MESSAGE_DONE);
+    take(f, SL_SERVE_MESSAGE_DONE);
     if (f->message.err != 0) {
         fail_msg("%s: %s", sl_err_name(f->message.err), f->message.text);
     }
@@ -414,11 +413,19 @@ static float await(struct fixture *f, uint64_t request)
 
 static void await_error(struct fixture *f, uint64_t request, int err, const char *text)
 {
-    take_notice(f, SL_SERVE_MESSAGE_DONE);
+    take(f, SL_SERVE_MESSAGE_DONE);
     assert_true(f->message.request == request);
     if (f->message.err != err || strstr(f->message.text, text) == NULL) {
         fail_msg("%s: %s", sl_err_name(f->message.err), f->message.text);
     }
+}
+
+/* The worker says that the request has come. No answer is expected before. */
+static void await_arrival(struct fixture *f, uint64_t request)
+{
+    do {
+        take(f, SL_SERVE_MESSAGE_LOAD);
+    } while (f->message.request < request);
 }
 
 static void stop_runs(void)
@@ -445,7 +452,7 @@ CASE(worker__computes_a_cold_model)
     assert_true(fixture->message.version > 0);
     assert_true(fixture->message.load_us > 0);
     while (fixture->load.loads[0].row_ns + fixture->load.loads[0].batch_ns == 0) {
-        take_notice(fixture, SL_SERVE_MESSAGE_LOAD);
+        take(fixture, SL_SERVE_MESSAGE_LOAD);
     }
     assert_string_equal(fixture->load.loads[0].model, "m");
     assert_true(fixture->load.loads[0].bytes >= sizeof(float) * LAYERS * WEIGHTS);
@@ -461,6 +468,7 @@ CASE(worker__takes_waiting_requests_together)
     for (uint32_t i = 1; i < 6; i++) {
         request[i] = ask(fixture, "m", 2, (float)i);
     }
+    await_arrival(fixture, request[5]);
     let_run();
     for (uint32_t count = 0; count < 6; count++) { /* answers of one run come in any order */
         const float y = take_answer(fixture);
@@ -490,7 +498,7 @@ CASE(worker__names_a_wrong_tensor)
     /* Inputs outside the arena are not read. */
     make(fixture, "m", 1, 1);
     fixture->message.input_address = fixture->arena - 64;
-    send_notice(fixture);
+    send(fixture);
     await_error(fixture, fixture->next_request, SL_ERR_INVALID, "not in the worker's memory");
 }
 
@@ -504,9 +512,10 @@ CASE(worker__a_bad_value_fails_only_its_request)
     request[1] = ask(fixture, "m", 1, 2);
     request[2] = ask(fixture, "m", 1, -1);
     request[3] = ask(fixture, "m", 1, 3);
+    await_arrival(fixture, request[3]);
     let_run();
     for (uint32_t i = 0; i < 4; i++) { /* DONE without outputs may come first */
-        take_notice(fixture, SL_SERVE_MESSAGE_DONE);
+        take(fixture, SL_SERVE_MESSAGE_DONE);
         const bool is_bad = fixture->message.request == request[2];
         assert_int_equal(fixture->message.err, is_bad ? SL_ERR_INVALID : 0);
         assert_true(!is_bad || strstr(fixture->message.text, "`x` has a negative value") != NULL);
@@ -525,7 +534,7 @@ CASE(worker__ends_requests_at_their_deadline)
     const uint64_t cancelled = ask(fixture, "m", 1, 1);
     fixture->message =
         (struct sl_serve_message){.kind = SL_SERVE_MESSAGE_CANCEL, .request = cancelled};
-    send_notice(fixture);
+    send(fixture);
     await_error(fixture, cancelled, SL_ERR_CANCELLED, "cancelled");
     let_run();
     assert_true(await(fixture, first) == 7);
@@ -550,7 +559,7 @@ CASE(worker__says_that_a_computation_is_stuck)
     sem_wait(&toys.entered);
     sem_wait(&toys.stuck);
     let_run();
-    take_notice(fixture, SL_SERVE_MESSAGE_DONE);
+    take(fixture, SL_SERVE_MESSAGE_DONE);
     assert_int_equal(fixture->message.request, late);
 }
 
@@ -571,8 +580,8 @@ CASE(worker__answers_when_it_can_know_no_more_models)
     for (uint32_t i = 0; i < NAMES; i++) {
         fixture->message =
             (struct sl_serve_message){.kind = SL_SERVE_MESSAGE_CANCEL, .request = first + i};
-        send_notice(fixture);
-        take_notice(fixture, SL_SERVE_MESSAGE_DONE);
+        send(fixture);
+        take(fixture, SL_SERVE_MESSAGE_DONE);
         const uint64_t place = fixture->message.request - first;
         const int err = fixture->message.err;
         assert_true(place < NAMES && answers[place]++ == 0);
@@ -662,7 +671,7 @@ CASE(worker__models_larger_together_than_the_pool)
             requests[i] = ask(fixture, name, 1, (float)round);
         }
         for (uint32_t i = 0; i < 5; i++) {
-            take_notice(fixture, SL_SERVE_MESSAGE_DONE);
+            take(fixture, SL_SERVE_MESSAGE_DONE);
             request = fixture->message.request;
             assert_int_equal(fixture->message.err, 0);
             for (uint32_t j = 0; j < 5; j++) {
@@ -692,15 +701,54 @@ CASE(worker__answers_before_it_leaves)
     sem_wait(&toys.entered);
     sl_completion_begin(&fixture->drained);
     reactor_thread_run(&fixture->thread, drain, fixture);
-    take_notice(fixture, SL_SERVE_MESSAGE_LEAVE);
+    take(fixture, SL_SERVE_MESSAGE_LEAVE);
     const uint64_t second = ask(fixture, "m", 1, 2); /* it was on its way */
     fixture->message = (struct sl_serve_message){.kind = SL_SERVE_MESSAGE_LEAVE};
-    send_notice(fixture);
+    send(fixture);
     let_run();
     assert_true(await(fixture, first) == 7);
     assert_true(await(fixture, second) == 11);
     sl_completion_wait(&fixture->drained);
     fixture->is_drained = true;
+}
+
+CASE(worker__takes_inputs_that_were_written_before)
+{
+    publish(fixture, "m", 10, "toy");
+    make(fixture, "m", 3, 1);
+    assert_true(await(fixture, submit_apart(fixture)) == 4 * 1 + 3 * 10);
+    assert_non_null(fixture->message.tail);
+}
+
+CASE(worker__writes_outputs_that_do_not_fit_into_the_answer)
+{
+    publish(fixture, "m", 10, "tow");
+    for (uint32_t i = 0; i < 3; i++) {
+        const uint64_t request = ask(fixture, "m", 2, (float)i);
+        assert_true(await(fixture, request) == (float)(4 * i) + 3 * 10);
+        assert_null(fixture->message.tail);
+        const float *output = (const void *)(fixture->output + i * (OUTPUT_BYTES / 16));
+        assert_true(output[WIDE_COLUMNS] == output[0]);
+    }
+}
+
+/* A gateway that the worker has not joined. */
+CASE(worker__turns_strangers_away)
+{
+    struct sl_transfer_segment *segment;
+    struct partner stranger;
+    struct sl_serve_message message;
+    make(fixture, "m", 1, 1);
+    partner_init(&stranger, start_engine("127.0.0.1:0"));
+    expect(sl_transfer_segment_open(stranger.engine, sl_transfer_name(fixture->engine), TIMEOUT_MS,
+                                    &segment),
+           sl_transfer_last_error());
+    partner_send(&stranger, segment, &fixture->message);
+    assert_true(partner_take(&stranger, TIMEOUT_MS, &message, NULL));
+    assert_int_equal(message.err, SL_ERR_CANCELLED);
+    partner_stop(&stranger);
+    sl_transfer_segment_close(&segment);
+    partner_fini(&stranger);
 }
 
 CASE(worker__drops_what_is_no_notice)
