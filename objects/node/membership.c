@@ -27,7 +27,6 @@ static void attached(struct sl_objects *node, const struct sl_objects_message *a
     membership->lease_ms = answer->attach.lease_ms;
     membership->reported_ns = sl_reactor_now_ns(node->reactor);
     sl_objects_reports_cancel(node); /* those of an earlier catalogue */
-    membership->reports.way = SL_OBJECTS_REPORTS_TRY_BATCH;
     sl_objects_reports_begin(node);
     membership->attached(node);
 }

@@ -182,13 +182,7 @@ static void batch_answered(struct sl_objects_request *request,
     struct sl_objects_reports_batch *batch =
         SL_CONTAINER_OF(request, struct sl_objects_reports_batch, request);
     struct sl_objects *node = batch->node;
-    struct sl_objects_reports *reports = &node->membership.reports;
     batch->node = NULL;
-    if (reports->way == SL_OBJECTS_REPORTS_TRY_BATCH && err == 0) {
-        reports->way = SL_OBJECTS_REPORTS_BATCHED;
-    } else if (reports->way == SL_OBJECTS_REPORTS_TRY_BATCH && err == SL_ERR_DEADLINE) {
-        reports->way = SL_OBJECTS_REPORTS_SINGLE;
-    }
     if (err == 0) {
         reports_pump(node);
     } else {
@@ -241,30 +235,12 @@ static void send_batch(struct sl_objects *node, struct sl_objects_reports_batch 
     }
 }
 
-static void send_single(struct sl_objects *node)
-{
-    struct sl_objects_reports *reports = &node->membership.reports;
-    struct sl_objects_message item;
-    if (!reports_take_next(node, &item)) {
-        end_round(node);
-        return;
-    }
-    reports->credit -= reports->is_complete;
-    if (item.kind != 0) {
-        reports_report(node, &item);
-    }
-}
-
 static void reports_pump(struct sl_objects *node)
 {
     struct sl_objects_reports *reports = &node->membership.reports;
     struct sl_objects_reports_batch *batch;
-    while (may_report(node) && reports->way == SL_OBJECTS_REPORTS_SINGLE &&
-           reports->singles < SINGLES_MAX) {
-        send_single(node);
-    }
-    while (may_report(node) && reports->way != SL_OBJECTS_REPORTS_SINGLE &&
-           reports->singles < SINGLES_MAX && (batch = find_batch(reports)) != NULL) {
+    while (may_report(node) && reports->singles < SINGLES_MAX &&
+           (batch = find_batch(reports)) != NULL) {
         send_batch(node, batch);
     }
 }

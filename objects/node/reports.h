@@ -2,8 +2,7 @@
  * catalogue answers, of which few are in flight, so that ALIVE does not wait behind them; then
  * changes, and with each ALIVE the next SL_OBJECTS_REPORTS_AN_ALIVE of everything in turn: a report
  * may be lost, or overtake another one. The catalogue forgets a copy that is not reported for two
- * such rounds. A catalogue of a release without batches answers none: it gets single messages.
- * Owner: the node's reactor. */
+ * such rounds. Owner: the node's reactor. */
 #ifndef SL_OBJECTS_NODE_REPORTS_H
 #define SL_OBJECTS_NODE_REPORTS_H
 
@@ -29,12 +28,6 @@ struct sl_objects_reports {
     uint32_t round, next_follow;
     bool is_complete; /* everything was reported since the node attached */
     bool is_lost;     /* a message was: everything is reported again */
-    /* Since the node attached. */
-    enum sl_objects_reports_way {
-        SL_OBJECTS_REPORTS_TRY_BATCH, /* none was answered yet */
-        SL_OBJECTS_REPORTS_BATCHED,
-        SL_OBJECTS_REPORTS_SINGLE, /* the catalogue answers no batch */
-    } way;
 };
 
 /* The node has attached: everything is to be reported. */
