@@ -67,8 +67,12 @@ static void notice_answered(void *ctx, const struct sl_message *message, int err
     sending->call.err = is_closed ? SL_ERR_CLOSED : err;
     (void)snprintf(sending->call.text, sizeof sending->call.text, "%s",
                    is_closed ? sending->segment->reason : reason);
-    sl_reactor_post(home, sending->call.io->index,
-                    (struct sl_mail){.run = notice_deliver, .ctx = sending});
+    if (home == sending->call.io->reactor && sending->call.ended != NULL) {
+        sending->done(sending); /* the callbacks of async.h run at the end of the turn */
+    } else {
+        sl_reactor_post(home, sending->call.io->index,
+                        (struct sl_mail){.run = notice_deliver, .ctx = sending});
+    }
 }
 
 static void send_here(void *ctx, uint64_t a, uint64_t b)
@@ -76,8 +80,9 @@ static void send_here(void *ctx, uint64_t a, uint64_t b)
     struct sl_transfer_sending *sending = ctx;
     struct sl_transfer_segment *segment = sending->segment;
     const uint64_t now_ns = sl_reactor_now_ns(segment->home->reactor);
-    if (segment->err != 0 || segment->session == NULL) {
-        notice_answered(sending, NULL, SL_ERR_CLOSED, segment->reason);
+    if (segment->err != 0 || segment->session == NULL || sending->is_cancelled) {
+        notice_answered(sending, NULL, sending->is_cancelled ? SL_ERR_CANCELLED : SL_ERR_CLOSED,
+                        segment->reason);
         return;
     }
     struct sl_message_notice *notice = &sending->message.notice;
@@ -97,6 +102,7 @@ static void send_here(void *ctx, uint64_t a, uint64_t b)
 
 void sl_transfer_notice_cancel(struct sl_transfer_sending *sending)
 {
+    sending->is_cancelled = true;
     if (sending->segment->session != NULL) {
         sl_session_cancel(sending->segment->session, sending);
     }
@@ -105,8 +111,13 @@ void sl_transfer_notice_cancel(struct sl_transfer_sending *sending)
 /* The mail is delivered before the answer of this reactor's route to a close. */
 void sl_transfer_notice_post(struct sl_transfer_sending *sending)
 {
-    sl_reactor_post(sending->call.io->reactor, sending->segment->home->index,
-                    (struct sl_mail){.run = send_here, .ctx = sending});
+    const struct sl_transfer_io *home = sending->segment->home;
+    if (sending->call.io == home) {
+        send_here(sending, 0, 0);
+    } else {
+        sl_reactor_post(sending->call.io->reactor, home->index,
+                        (struct sl_mail){.run = send_here, .ctx = sending});
+    }
 }
 
 /* Without a batch */

@@ -18,6 +18,7 @@ struct sl_transfer_sending {
     struct sl_list_link asking; /* of the segment's, at its home */
     struct sl_transfer_call forgetting;
     uint32_t calls_left; /* of both */
+    bool is_cancelled;   /* at home */
     void (*answered)(void *ctx, int err, const char *reason, const void *bytes, uint32_t count);
     struct sl_message message; /* once there is an answer to one that asks: its bytes */
 };
