@@ -23,11 +23,13 @@
 #include "objects/node/withdraw.h"
 #include "reactor/offload.h"
 
-#define POOL_BYTES (1ULL << 30)
-#define DESTROY_MS 10000 /* to unregister all memory, and for a thread to end */
-#define END_NS     SL_CLOCK_NS_PER_S
-#define LEAVE_NS   (10 * SL_CLOCK_NS_PER_MS)
-#define POLL_NS    (2 * SL_CLOCK_NS_PER_MS)
+#define POOL_BYTES      (1ULL << 30)
+/* The first one runs the node, which computes digests of what the second one receives. */
+#define ENGINE_REACTORS 2
+#define DESTROY_MS      10000 /* to unregister all memory, and for a thread to end */
+#define END_NS          SL_CLOCK_NS_PER_S
+#define LEAVE_NS        (10 * SL_CLOCK_NS_PER_MS)
+#define POLL_NS         (2 * SL_CLOCK_NS_PER_MS)
 
 /* Messages */
 
@@ -164,6 +166,9 @@ static int start_engine(struct sl_objects *node, const struct sl_objects_options
     }
     if (own.name == NULL && is_address && sl_endpoint_is_loopback(&catalogue)) {
         own.name = "127.0.0.1:0"; /* where all other processes are */
+    }
+    if (own.reactor_count == 0) {
+        own.reactor_count = ENGINE_REACTORS;
     }
     node->owns_transfer = true;
     const struct sl_transfer_setup setup = {.clock = node->setup.clock};
