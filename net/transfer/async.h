@@ -68,8 +68,9 @@ void sl_transfer_async_end_with_process(struct sl_transfer_async *async);
 uint64_t sl_transfer_async_own_incarnation(const struct sl_transfer *transfer);
 uint64_t sl_transfer_async_incarnation(const struct sl_transfer_segment *segment);
 
-/* done(ctx, ...) runs once, when the segment is closed for good: CLOSED, with the reason: its peer
- * has ended, or was unreachable for 5 s; CANCELLED: by the function below. Once per segment. */
+/* done(ctx, ...) runs once, when the segment is closed for good, before notices to it fail: CLOSED,
+ * with the reason: its peer has ended, or was unreachable for 5 s; CANCELLED: by the function
+ * below. Once per segment. */
 void sl_transfer_async_watch(struct sl_transfer_async *async, struct sl_transfer_segment *segment,
                              sl_transfer_done_fn *done, void *ctx);
 

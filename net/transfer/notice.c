@@ -67,9 +67,9 @@ static void notice_answered(void *ctx, const struct sl_message *message, int err
     sending->call.err = is_closed ? SL_ERR_CLOSED : err;
     (void)snprintf(sending->call.text, sizeof sending->call.text, "%s",
                    is_closed ? sending->segment->reason : reason);
-    if (home == sending->call.io->reactor && sending->call.ended != NULL) {
+    if (err == 0 && home == sending->call.io->reactor && sending->call.ended != NULL) {
         sending->done(sending); /* the callbacks of async.h run at the end of the turn */
-    } else {
+    } else { /* an error perhaps because the segment ends: its watch is told first */
         sl_reactor_post(home, sending->call.io->index,
                         (struct sl_mail){.run = notice_deliver, .ctx = sending});
     }
