@@ -8,7 +8,7 @@ extern const struct sl_protobuf_type sl_message_table; /* struct sl_message: a C
 extern const struct sl_protobuf_type *const sl_message_table_spec;   /* struct sl_table_spec */
 extern const struct sl_protobuf_type *const sl_message_table_report; /* report.c */
 
-/* What is wrong with a text that should be an endpoint with a port other than 0; NULL: nothing. */
+/* Returns why the text is no endpoint with a port; NULL: it is one, and the port is not 0. */
 const char *sl_message_table_endpoint_misfit(const char *text);
 
 #endif

@@ -34,6 +34,7 @@ struct sl_transfer_sender {
 static void asked_free(struct sl_transfer_asked *asked)
 {
     sl_list_remove(&asked->link);
+    sl_list_remove(&asked->by_guest);
     asked->io->asked_count--;
     free(asked->bytes);
     free(asked);
@@ -305,57 +306,9 @@ static int check(const struct sl_transfer_inbox_reader *reader,
                : 0;
 }
 
-int sl_transfer_inbox_put(struct sl_transfer_io *io, uint64_t client_id,
-                          const struct sl_message_notice *notice, struct sl_transfer_asked *asked,
-                          struct sl_reason *reason)
+static struct sl_transfer_asked *find_asked(const struct sl_transfer_sender *sender,
+                                            uint64_t sequence)
 {
-    struct sl_transfer_inbox *inbox = &io->inbox;
-    struct sl_transfer_inbox_reader *reader = inbox_reader_of(inbox, notice->name);
-    struct sl_transfer_inbox_queue *queue = reader != NULL ? &reader->queue : &inbox->application;
-    struct sl_transfer_sender *sender = remember_sender(io, client_id);
-    const int err = check(reader, notice, reason);
-    if (err != 0) {
-        return err;
-    }
-    if (sender != NULL && notice->sequence <= sender->sequence) {
-        return asked == NULL
-                   ? 0
-                   : sl_reason_fail(reason, SL_ERR_CLOSED, "its answer is not kept any more");
-    }
-    if (queue->count == SL_LIMIT_TRANSFER_NOTICES) {
-        return sl_reason_fail(reason, SL_ERR_AGAIN, "%d notices wait to be taken",
-                              SL_LIMIT_TRANSFER_NOTICES);
-    }
-    struct notice *made = sender != NULL ? notice_create(notice) : NULL;
-    if (made == NULL) {
-        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for a notice");
-    }
-    made->asked = asked;
-    sender->sequence = notice->sequence;
-    sender_set_answered(sender, notice->answered);
-    if (asked != NULL) {
-        asked->io = io;
-        asked->sender = sender;
-        asked->sequence = notice->sequence;
-        sl_list_append(&sender->asked, &asked->link);
-        io->asked_count++;
-    }
-    queue_append(queue, made);
-    if (reader != NULL) {
-        reader->put(reader);
-    } else if (!sl_list_empty(&inbox->takers)) {
-        inbox_give(io);
-    }
-    return 0;
-}
-
-struct sl_transfer_asked *sl_transfer_inbox_find(struct sl_transfer_io *io, uint64_t client_id,
-                                                 uint64_t sequence)
-{
-    struct sl_transfer_sender *sender = find_sender(&io->inbox, client_id);
-    if (sender == NULL || sequence > sender->sequence) {
-        return NULL;
-    }
     SL_LIST_FOREACH (link, &sender->asked) {
         struct sl_transfer_asked *asked = SL_CONTAINER_OF(link, struct sl_transfer_asked, link);
         if (asked->sequence == sequence) {
@@ -363,6 +316,66 @@ struct sl_transfer_asked *sl_transfer_inbox_find(struct sl_transfer_io *io, uint
         }
     }
     return NULL;
+}
+
+static struct sl_transfer_asked *asked_create(struct sl_transfer_io *io,
+                                              struct sl_transfer_sender *sender, uint64_t sequence)
+{
+    struct sl_transfer_asked *made = calloc(1, sizeof *made);
+    if (made != NULL) {
+        made->io = io;
+        made->sender = sender;
+        made->sequence = sequence;
+        sl_list_append(&sender->asked, &made->link);
+        io->asked_count++;
+    }
+    return made;
+}
+
+int sl_transfer_inbox_put(struct sl_transfer_io *io, uint64_t client_id,
+                          const struct sl_message_notice *notice, struct sl_transfer_asked **asked,
+                          struct sl_reason *reason)
+{
+    struct sl_transfer_inbox *inbox = &io->inbox;
+    struct sl_transfer_inbox_reader *reader = inbox_reader_of(inbox, notice->name);
+    struct sl_transfer_inbox_queue *queue = reader != NULL ? &reader->queue : &inbox->application;
+    struct sl_transfer_sender *sender = remember_sender(io, client_id);
+    const int err = check(reader, notice, reason);
+    *asked = NULL;
+    if (err != 0) {
+        return err;
+    }
+    if (sender != NULL && notice->sequence <= sender->sequence) {
+        *asked = notice->asks ? find_asked(sender, notice->sequence) : NULL;
+        return !notice->asks || *asked != NULL
+                   ? 0
+                   : sl_reason_fail(reason, SL_ERR_CLOSED, "its answer is not kept any more");
+    }
+    if (queue->count == SL_LIMIT_TRANSFER_NOTICES) {
+        return sl_reason_fail(reason, SL_ERR_AGAIN, "%d notices wait to be taken",
+                              SL_LIMIT_TRANSFER_NOTICES);
+    }
+    if (notice->asks && io->asked_count == SL_TRANSFER_INBOX_ASKED_MAX) {
+        return sl_reason_fail(reason, SL_ERR_AGAIN, "%d notices wait for their answers",
+                              SL_TRANSFER_INBOX_ASKED_MAX);
+    }
+    struct notice *made = sender != NULL ? notice_create(notice) : NULL;
+    if (made != NULL && notice->asks) {
+        *asked = made->asked = asked_create(io, sender, notice->sequence);
+    }
+    if (made == NULL || (notice->asks && *asked == NULL)) {
+        free(made);
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for a notice");
+    }
+    sender->sequence = notice->sequence;
+    sender_set_answered(sender, notice->answered);
+    queue_append(queue, made);
+    if (reader != NULL) {
+        reader->put(reader);
+    } else if (!sl_list_empty(&inbox->takers)) {
+        inbox_give(io);
+    }
+    return 0;
 }
 
 void sl_transfer_inbox_keep(struct sl_transfer_asked *asked, const void *bytes, uint32_t count)
@@ -377,16 +390,4 @@ void sl_transfer_inbox_keep(struct sl_transfer_asked *asked, const void *bytes, 
     }
     memcpy(asked->bytes, bytes, count);
     asked->count = count;
-}
-
-void sl_transfer_inbox_leave(struct sl_transfer_io *io, uint64_t client_id, const void *guest)
-{
-    struct sl_transfer_sender *sender = find_sender(&io->inbox, client_id);
-    if (sender == NULL) {
-        return;
-    }
-    SL_LIST_FOREACH (link, &sender->asked) {
-        struct sl_transfer_asked *asked = SL_CONTAINER_OF(link, struct sl_transfer_asked, link);
-        asked->guest = asked->guest != guest ? asked->guest : NULL;
-    }
 }

@@ -23,11 +23,12 @@ struct sl_transfer_take {
 /* A notice that asks. Its answer is kept until the sender says that it has it, or is silent for
  * long: the notice comes again if the connection was lost. */
 struct sl_transfer_asked {
-    struct sl_list_link link; /* of its sender's, ascending */
+    struct sl_list_link link;     /* of its sender's, ascending */
+    struct sl_list_link by_guest; /* target.c: of its connection's; not linked: that has ended */
     struct sl_transfer_io *io;
     /* Answers it, once. bytes NULL: with an error. */
     void (*answer)(struct sl_transfer_asked *asked, const void *bytes, uint32_t count);
-    void *guest;                       /* target.c: its connection; NULL: it has ended */
+    void *guest;                       /* target.c: its connection, while it is linked there */
     struct sl_transfer_sender *sender; /* NULL: it is forgotten */
     uint64_t message_id, sequence;
     uint8_t *bytes; /* of the answer; NULL: there is none yet */
@@ -62,22 +63,16 @@ bool sl_transfer_inbox_next(struct sl_transfer_inbox_reader *reader,
 void sl_transfer_inbox_init(struct sl_transfer_inbox *inbox);
 void sl_transfer_inbox_fini(struct sl_transfer_inbox *inbox);
 
-/* Queues a notice of the client, unless it was queued before. asked: NULL: it does not ask. Errors:
- * AGAIN: the inbox is full, or it asks and has no reader; NO_MEMORY; VERSION: the reader's name has
- * another version; CLOSED: it asks, and its answer is not kept any more. */
+/* Queues a notice of the client, unless it was queued before. *asked: NULL, unless it asks; if it
+ * was queued before, as it was left then, with its answer if it has one. Errors: AGAIN: the inbox
+ * is full, or it asks and has no reader; NO_MEMORY; VERSION: the reader's name has another version;
+ * CLOSED: it asks, and its answer is not kept any more. */
 int sl_transfer_inbox_put(struct sl_transfer_io *io, uint64_t client_id,
-                          const struct sl_message_notice *notice, struct sl_transfer_asked *asked,
+                          const struct sl_message_notice *notice, struct sl_transfer_asked **asked,
                           struct sl_reason *reason);
-
-/* One that the client sends again; NULL: there is none, or its answer is not kept any more. */
-struct sl_transfer_asked *sl_transfer_inbox_find(struct sl_transfer_io *io, uint64_t client_id,
-                                                 uint64_t sequence);
 
 /* It was answered: keeps the answer, or frees it if nobody needs it. bytes NULL: with an error,
  * which is not kept. */
 void sl_transfer_inbox_keep(struct sl_transfer_asked *asked, const void *bytes, uint32_t count);
-
-/* The client's connection has ended. */
-void sl_transfer_inbox_leave(struct sl_transfer_io *io, uint64_t client_id, const void *guest);
 
 #endif

@@ -45,6 +45,7 @@ struct guest {
     uint8_t *control_memory; /* of a long control message being received; NULL: none */
     bool wants_changes;      /* has requested the buffers */
     uint32_t fence_count;    /* unanswered */
+    struct sl_list asked;    /* notices that ask, until their answer is not kept any more */
     struct sl_transfer_work work;
     struct sl_rma_target *lane; /* NULL: it is no lane */
 };
@@ -402,54 +403,35 @@ static void send_answer(const struct sl_transfer_asked *asked, const void *bytes
 
 static void answer_notice(struct sl_transfer_asked *asked, const void *bytes, uint32_t count)
 {
+    const bool is_connected = sl_list_linked(&asked->by_guest);
     sl_reactor_assert_owner(asked->io->reactor);
-    if (asked->guest != NULL && bytes != NULL) {
+    if (is_connected && bytes != NULL) {
         send_answer(asked, bytes, count);
-    } else if (asked->guest != NULL) {
+    } else if (is_connected) {
         refuse_notice(asked->guest, asked->message_id, SL_ERR_CLOSED, "it gave no answer");
     }
     sl_transfer_inbox_keep(asked, bytes, count);
 }
 
-static void take_question(struct guest *guest, const struct sl_message *message)
-{
-    const struct sl_message_notice *notice = &message->notice;
-    const uint64_t client_id = guest->greeting.hello.client_id;
-    struct sl_transfer_asked *asked =
-        sl_transfer_inbox_find(guest->io, client_id, notice->sequence);
-    struct sl_reason reason = {.text = "it has no room for more questions"};
-    if (asked != NULL) { /* it comes again, since the connection was lost */
-        asked->guest = guest;
-        asked->message_id = message->id;
-        if (asked->bytes != NULL) {
-            send_answer(asked, asked->bytes, asked->count);
-        }
-        return;
-    }
-    asked = guest->io->asked_count < SL_TRANSFER_INBOX_ASKED_MAX ? calloc(1, sizeof *asked) : NULL;
-    int err = SL_ERR_AGAIN;
-    if (asked != NULL) {
-        asked->answer = answer_notice;
-        asked->guest = guest;
-        asked->message_id = message->id;
-        err = sl_transfer_inbox_put(guest->io, client_id, notice, asked, &reason);
-    }
-    if (err != 0) {
-        free(asked);
-        refuse_notice(guest, message->id, err, reason.text);
-    }
-}
-
 static void take_notice(struct guest *guest, const struct sl_message *message)
 {
     const struct sl_message taken = {.kind = SL_MESSAGE_NOTICE_TAKEN, .id = message->id};
+    struct sl_transfer_asked *asked;
     struct sl_reason reason;
     const int err = sl_transfer_inbox_put(guest->io, guest->greeting.hello.client_id,
-                                          &message->notice, NULL, &reason);
+                                          &message->notice, &asked, &reason);
     if (err != 0) {
         refuse_notice(guest, message->id, err, reason.text);
-    } else {
+    } else if (asked == NULL) {
         send_message(guest, &taken);
+    } else {
+        asked->answer = answer_notice;
+        asked->guest = guest;
+        asked->message_id = message->id;
+        sl_list_append(&guest->asked, &asked->by_guest);
+        if (asked->bytes != NULL) { /* it comes again, since the connection was lost */
+            send_answer(asked, asked->bytes, asked->count);
+        }
     }
 }
 
@@ -460,7 +442,7 @@ static void take_control(struct guest *guest, const struct sl_message *message)
         answer_segment(guest, message);
         break;
     case SL_MESSAGE_NOTICE:
-        (message->notice.asks ? take_question : take_notice)(guest, message);
+        take_notice(guest, message);
         break;
     case SL_MESSAGE_FENCE:
         take_fence(guest, message);
@@ -535,6 +517,7 @@ static void transfer_target_on_accepted(void *ctx, struct sl_conn *conn)
         return;
     }
     guest->io = io;
+    sl_list_init(&guest->asked);
     guest->device = device;
     guest->number = io->guest_count++;
     guest->conn = conn;
@@ -638,8 +621,7 @@ static void transfer_target_on_closed(void *ctx, struct sl_conn *conn, int err)
     if (guest->lane != NULL && guest->lane->conn != NULL) {
         sl_rma_target_closed(guest->lane);
     }
-    if (guest->lane == NULL && io->index == 0) {
-        sl_transfer_inbox_leave(io, guest->greeting.hello.client_id, guest);
+    while (sl_list_pop(&guest->asked) != NULL) { /* their answers wait for the next connection */
     }
     sl_reactor_disarm(io->reactor, &guest->timer);
     sl_list_remove(&guest->link);

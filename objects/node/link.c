@@ -13,7 +13,7 @@
 #define OPEN_MS     5000
 #define SEND_MS     10000 /* a message without answer */
 #define IDLE_NS     (60 * SL_CLOCK_NS_PER_S)
-#define ASKED_NS    (SL_TRANSFER_TIMEOUT_MS_MAX * SL_CLOCK_NS_PER_MS) /* who asked has given up */
+#define ASKED_NS    (SL_TRANSFER_TIMEOUT_MS_MAX * SL_CLOCK_NS_PER_MS) /* a peer waits no longer */
 #define BUCKETS     256
 
 struct sl_objects_link {

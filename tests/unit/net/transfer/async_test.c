@@ -413,6 +413,7 @@ CASE(async_send__takes_many_calls)
     reactor_thread_run(&fixture->on_there, create_there, fixture);
     run_and_wait(fixture, send_many);
     assert_int_equal(fixture->well + fixture->refused, MANY);
+    assert_true(fixture->well >= SL_LIMIT_TRANSFER_NOTICES);
     await_arrived(fixture, fixture->well);
     assert_false(fixture->disordered);
 }

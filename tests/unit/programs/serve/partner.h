@@ -27,7 +27,7 @@ struct partner {
 void partner_init(struct partner *partner, struct sl_transfer *engine);
 /* Forgets what it has asked; then segments may be closed. */
 void partner_stop(struct partner *partner);
-/* Destroys the engine. What was asked of it gets no answer. */
+/* Destroys the engine. Requests to it that have no answer yet get none. */
 void partner_fini(struct partner *partner);
 
 /* The next message: a notice, an INFER, or the answer to an INFER, in which `request` is set. Its
