@@ -49,8 +49,9 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
         f->part_count++;
         memset(f->part_files, 0, sizeof f->part_files);
         assert_true(message.checkpoint_part.file_count <= FIXTURE_FILES);
-        memcpy(f->part_files, message.checkpoint_part.files,
-               message.checkpoint_part.file_count * sizeof f->part_files[0]);
+        for (uint32_t i = 0; i < message.checkpoint_part.file_count; i++) {
+            f->part_files[i] = message.checkpoint_part.files[i];
+        }
         break;
     case SL_MESSAGE_CHECKPOINT_DONE:
         f->done_number = message.checkpoint_number;
