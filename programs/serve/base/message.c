@@ -1,192 +1,75 @@
 #include "programs/serve/base/message.h"
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <string.h>
 
-#include "core/bytes.h"
+#include "core/fields.h"
 #include "objects/catalogue/manifest.h"
 #include "objects/catalogue/message.h"
 
-/* A message passes through a function of its kind, which names its members in the order of the
- * wire. The same function encodes and decodes: it writes each member, or reads it. */
-struct pass {
-    bool is_decoding;
-    struct sl_bytes in;
-    struct sl_bytes_writer out;
-    const char *wrong; /* the first member that is cut short or out of range; NULL: none */
-};
-
-static void base_message_check(struct pass *pass, const char *name, bool is_right)
+static bool host_is_valid(const char *text)
 {
-    if (pass->wrong == NULL && (!is_right || pass->in.bad || pass->out.bad)) {
-        pass->wrong = name;
-    }
+    return sl_objects_text_is_valid(text, SL_SERVE_LABEL_BYTES);
 }
 
-/* A number as in memory, little-endian. */
-static void base_message_number(struct pass *pass, const char *name, void *member, uint32_t bytes,
-                                uint64_t least, uint64_t most)
+static bool current_is_valid(const char *text)
 {
-    if (pass->is_decoding) {
-        sl_bytes_copy(&pass->in, member, bytes);
-    } else {
-        sl_bytes_put(&pass->out, member, bytes);
-    }
-    uint64_t value = 0;
-    memcpy(&value, member, bytes);
-    base_message_check(pass, name, value >= least && value <= most);
+    return text[0] == '\0' || sl_objects_name_is_valid(text);
 }
 
-/* A text with its NUL, in an array of `bytes` bytes. */
-static void text(struct pass *pass, const char *name, char *member, uint32_t bytes)
-{
-    if (pass->is_decoding) {
-        const char *from = sl_bytes_text(&pass->in, bytes);
-        memcpy(member, from, strlen(from) + 1);
-    } else {
-        const size_t length = strnlen(member, bytes - 1);
-        sl_bytes_put(&pass->out, member, length);
-        sl_bytes_put_u8(&pass->out, 0);
-    }
-    base_message_check(pass, name, true);
-}
-
-#define NUMBER(m, least, most)                                                                     \
-    base_message_number(pass, #m, &message->m, sizeof message->m, (least), (most))
-#define TEXT(m) text(pass, #m, message->m, sizeof message->m)
-#define ANY     UINT64_MAX
-
-static void model(struct pass *pass, char *name)
-{
-    text(pass, "model", name, SL_OBJECTS_NAME_BYTES);
-    base_message_check(pass, "model", sl_objects_name_is_valid(name));
-}
-
+/* clang-format off */
+#define INT(s, m, least, most) SL_FIELDS_RANGE(#m, sl_serve_##s, m, least, most)
+#define ANY(s, m)              SL_FIELDS_ANY(#m, sl_serve_##s, m)
+#define TEXT(s, m, is_valid)   SL_FIELDS_ARRAY(#m, sl_serve_##s, m, is_valid)
+#define TIME(m)                INT(load, m, 0, INT64_MAX)
+#define ITEMS(s, m, count, most, fields)                                                           \
+    SL_FIELDS_ITEMS(#m, sl_serve_##s, m, count, sizeof(uint32_t), 0, most, fields)
 /* [address, + bytes) does not overflow. */
-static void range(struct pass *pass, const char *name, uint64_t *address, uint64_t *bytes)
-{
-    base_message_number(pass, name, address, sizeof *address, 0, INT64_MAX);
-    base_message_number(pass, name, bytes, sizeof *bytes, 0, INT64_MAX);
-}
+#define AREA(address, bytes)   INT(message, address, 0, INT64_MAX), INT(message, bytes, 0, INT64_MAX)
+/* Members of several kinds. */
+#define M_INCARNATION          INT(message, incarnation, 1, UINT64_MAX)
+#define M_REQUEST              INT(message, request, 1, UINT64_MAX)
+#define M_TENSORS              ITEMS(message, tensors, tensor_count, SL_SERVE_TENSORS_MAX, TENSOR)
+/* clang-format on */
 
-/* Whether the bytes are those of type and shape, and lie in `room` bytes. */
-static bool tensor_fits(const struct sl_serve_tensor *tensor, uint64_t room)
-{
-    uint64_t bytes = sl_objects_type_bytes(tensor->type);
-    if (bytes == 0 || tensor->rank > SL_OBJECTS_RANK_MAX) {
-        return false;
-    }
-    for (uint32_t i = 0; i < tensor->rank; i++) {
-        if (__builtin_mul_overflow(bytes, tensor->shape[i], &bytes)) {
-            return false;
-        }
-    }
-    return bytes == tensor->bytes && bytes <= room && tensor->offset % 64 == 0 &&
-           tensor->offset <= room - bytes;
-}
+SL_FIELDS_U64(EXTENT, "tensor.shape");
+SL_FIELDS_TABLE(TENSOR,
+                SL_FIELDS_ARRAY("tensor.name", sl_serve_tensor, name,
+                                sl_serve_request_name_is_valid),
+                SL_FIELDS_ANY("tensor.type", sl_serve_tensor, type),
+                SL_FIELDS_ITEMS("tensor.rank", sl_serve_tensor, shape, rank, sizeof(uint32_t), 0,
+                                SL_OBJECTS_RANK_MAX, EXTENT),
+                SL_FIELDS_ANY("tensor.offset", sl_serve_tensor, offset),
+                SL_FIELDS_ANY("tensor.bytes", sl_serve_tensor, bytes));
+SL_FIELDS_TABLE(MODEL, TEXT(load, model, sl_objects_name_is_valid),
+                INT(load, version, 1, UINT64_MAX), INT(load, bytes, 0, INT64_MAX),
+                INT(load, resident_bytes, 0, INT64_MAX), TIME(alpha_ns), TIME(beta_ps),
+                TIME(batch_ns), TIME(row_ns), TIME(exposed_ns));
 
-static void tensors(struct pass *pass, struct sl_serve_message *message, uint64_t room)
-{
-    NUMBER(tensor_count, 0, SL_SERVE_TENSORS_MAX);
-    for (uint32_t i = 0; pass->wrong == NULL && i < message->tensor_count; i++) {
-        struct sl_serve_tensor *tensor = &message->tensors[i];
-        text(pass, "tensor.name", tensor->name, sizeof tensor->name);
-        base_message_check(pass, "tensor.name", sl_serve_request_name_is_valid(tensor->name));
-        base_message_number(pass, "tensor.type", &tensor->type, sizeof tensor->type, 0, UINT32_MAX);
-        base_message_number(pass, "tensor.rank", &tensor->rank, sizeof tensor->rank, 0,
-                            SL_OBJECTS_RANK_MAX);
-        for (uint32_t j = 0; pass->wrong == NULL && j < tensor->rank; j++) {
-            base_message_number(pass, "tensor.shape", &tensor->shape[j], sizeof tensor->shape[j], 0,
-                                ANY);
-        }
-        base_message_number(pass, "tensor.offset", &tensor->offset, sizeof tensor->offset, 0, ANY);
-        base_message_number(pass, "tensor.bytes", &tensor->bytes, sizeof tensor->bytes, 0, ANY);
-        base_message_check(pass, "tensor", tensor_fits(tensor, room));
-    }
-}
-
-static void join(struct pass *pass, struct sl_serve_message *message)
-{
-    NUMBER(incarnation, 1, ANY);
-    TEXT(join.host);
-    base_message_check(pass, "host",
-                       sl_objects_text_is_valid(message->join.host, sizeof message->join.host));
-    range(pass, "arena", &message->join.arena_address, &message->join.arena_bytes);
-    NUMBER(join.batch_max, 1, UINT32_MAX);
-}
-
-static void base_message_leave(struct pass *pass, struct sl_serve_message *message)
-{
-    NUMBER(incarnation, 1, ANY);
-}
-
-static void base_message_load(struct pass *pass, struct sl_serve_message *message)
-{
-    NUMBER(request, 0, ANY);
-    NUMBER(queue_count, 0, UINT32_MAX);
-    NUMBER(queue_ns, 0, INT64_MAX);
-    TEXT(current);
-    base_message_check(pass, "current",
-                       message->current[0] == '\0' || sl_objects_name_is_valid(message->current));
-    NUMBER(load_count, 0, SL_SERVE_LOADS_MAX);
-    for (uint32_t i = 0; pass->wrong == NULL && i < message->load_count; i++) {
-        struct sl_serve_load *one = &message->loads[i];
-        model(pass, one->model);
-        base_message_number(pass, "version", &one->version, sizeof one->version, 1, ANY);
-        base_message_number(pass, "bytes", &one->bytes, sizeof one->bytes, 0, INT64_MAX);
-        base_message_number(pass, "resident_bytes", &one->resident_bytes,
-                            sizeof one->resident_bytes, 0, one->bytes);
-        uint64_t *const times[] = {&one->alpha_ns, &one->beta_ps, &one->batch_ns, &one->row_ns,
-                                   &one->exposed_ns};
-        for (uint32_t j = 0; j < sizeof times / sizeof times[0]; j++) {
-            base_message_number(pass, "times", times[j], sizeof *times[j], 0, INT64_MAX);
-        }
-    }
-}
-
-static void base_message_infer(struct pass *pass, struct sl_serve_message *message)
-{
-    NUMBER(incarnation, 1, ANY);
-    NUMBER(request, 1, ANY);
-    NUMBER(request_kind, SL_SERVE_INFER, SL_SERVE_LOAD);
-    model(pass, message->model);
-    NUMBER(version, 0, ANY);
-    NUMBER(deadline_us, 0, INT64_MAX / 1000);
-    range(pass, "input", &message->input_address, &message->input_bytes);
-    range(pass, "output", &message->output_address, &message->output_room);
-    tensors(pass, message, message->input_bytes);
-}
-
-static void base_message_cancel(struct pass *pass, struct sl_serve_message *message)
-{
-    NUMBER(incarnation, 1, ANY);
-    NUMBER(request, 1, ANY);
-}
-
-static void base_message_done(struct pass *pass, struct sl_serve_message *message)
-{
-    NUMBER(err, 0, ANY);
-    base_message_check(pass, "err", message->err <= 0 && message->err > INT16_MIN);
-    TEXT(text);
-    NUMBER(version, 0, ANY);
-    NUMBER(queue_us, 0, UINT32_MAX);
-    NUMBER(load_us, 0, UINT32_MAX);
-    NUMBER(compute_us, 0, UINT32_MAX);
-    NUMBER(output_bytes, 0, INT64_MAX);
-    tensors(pass, message, message->output_bytes);
-}
+SL_FIELDS_TABLE(KIND, INT(message, kind, 1, SL_SERVE_MESSAGE_KINDS - 1));
+SL_FIELDS_TABLE(JOIN, M_INCARNATION, TEXT(message, join.host, host_is_valid),
+                AREA(join.arena_address, join.arena_bytes),
+                INT(message, join.batch_max, 1, UINT32_MAX));
+SL_FIELDS_TABLE(LEAVE, M_INCARNATION);
+SL_FIELDS_TABLE(LOAD, ANY(message, request), ANY(message, queue_count),
+                INT(message, queue_ns, 0, INT64_MAX), TEXT(message, current, current_is_valid),
+                ITEMS(message, loads, load_count, SL_SERVE_LOADS_MAX, MODEL));
+SL_FIELDS_TABLE(INFER, M_INCARNATION, M_REQUEST,
+                INT(message, request_kind, SL_SERVE_INFER, SL_SERVE_LOAD),
+                TEXT(message, model, sl_objects_name_is_valid), ANY(message, version),
+                INT(message, deadline_us, 0, INT64_MAX / 1000), AREA(input_address, input_bytes),
+                AREA(output_address, output_room), M_TENSORS);
+SL_FIELDS_TABLE(CANCEL, M_INCARNATION, M_REQUEST);
+SL_FIELDS_TABLE(DONE, ANY(message, err), TEXT(message, text, NULL), ANY(message, version),
+                ANY(message, queue_us), ANY(message, load_us), ANY(message, compute_us),
+                INT(message, output_bytes, 0, INT64_MAX), M_TENSORS);
 
 static const struct kind {
     const char *name;
-    void (*pass)(struct pass *pass, struct sl_serve_message *message);
+    const struct sl_field *fields;
 } KINDS[SL_SERVE_MESSAGE_KINDS] = {
-    [SL_SERVE_MESSAGE_JOIN] = {"JOIN", join},
-    [SL_SERVE_MESSAGE_LEAVE] = {"LEAVE", base_message_leave},
-    [SL_SERVE_MESSAGE_LOAD] = {"LOAD", base_message_load},
-    [SL_SERVE_MESSAGE_INFER] = {"INFER", base_message_infer},
-    [SL_SERVE_MESSAGE_CANCEL] = {"CANCEL", base_message_cancel},
-    [SL_SERVE_MESSAGE_DONE] = {"DONE", base_message_done},
+    [SL_SERVE_MESSAGE_JOIN] = {"JOIN", JOIN},       [SL_SERVE_MESSAGE_LEAVE] = {"LEAVE", LEAVE},
+    [SL_SERVE_MESSAGE_LOAD] = {"LOAD", LOAD},       [SL_SERVE_MESSAGE_INFER] = {"INFER", INFER},
+    [SL_SERVE_MESSAGE_CANCEL] = {"CANCEL", CANCEL}, [SL_SERVE_MESSAGE_DONE] = {"DONE", DONE},
 };
 
 const char *sl_serve_message_name(uint32_t kind)
@@ -194,12 +77,40 @@ const char *sl_serve_message_name(uint32_t kind)
     return kind < SL_SERVE_MESSAGE_KINDS && KINDS[kind].name != NULL ? KINDS[kind].name : "unknown";
 }
 
-static void whole(struct pass *pass, struct sl_serve_message *message)
+/* Whether the bytes are those of type and shape, and lie in `room` bytes. */
+static bool tensor_fits(const struct sl_serve_tensor *tensor, uint64_t room)
 {
-    NUMBER(kind, 1, SL_SERVE_MESSAGE_KINDS - 1);
-    if (pass->wrong == NULL) {
-        KINDS[message->kind].pass(pass, message);
+    uint64_t bytes = sl_objects_type_bytes(tensor->type);
+    for (uint32_t i = 0; i < tensor->rank; i++) {
+        if (__builtin_mul_overflow(bytes, tensor->shape[i], &bytes)) {
+            return false;
+        }
     }
+    return sl_objects_type_bytes(tensor->type) != 0 && bytes == tensor->bytes && bytes <= room &&
+           tensor->offset % 64 == 0 && tensor->offset <= room - bytes;
+}
+
+/* Returns the name of a member that does not go with the others; NULL: all do. */
+static const char *find_misfit(const struct sl_serve_message *message)
+{
+    const bool is_load = message->kind == SL_SERVE_MESSAGE_LOAD;
+    const bool is_infer = message->kind == SL_SERVE_MESSAGE_INFER;
+    const bool is_done = message->kind == SL_SERVE_MESSAGE_DONE;
+    if (is_done && (message->err > 0 || message->err <= INT16_MIN)) {
+        return "err";
+    }
+    for (uint32_t i = 0; is_load && i < message->load_count; i++) {
+        if (message->loads[i].resident_bytes > message->loads[i].bytes) {
+            return "resident_bytes";
+        }
+    }
+    const uint64_t room = is_infer ? message->input_bytes : message->output_bytes;
+    for (uint32_t i = 0; (is_infer || is_done) && i < message->tensor_count; i++) {
+        if (!tensor_fits(&message->tensors[i], room)) {
+            return "tensor";
+        }
+    }
+    return NULL;
 }
 
 /* Length of the tail, if there is one. */
@@ -213,38 +124,41 @@ static uint64_t tail_bytes(const struct sl_serve_message *message)
 int sl_serve_message_encode(const struct sl_serve_message *message, void *to,
                             struct sl_reason *reason)
 {
-    struct sl_serve_message copy = *message; /* `whole` takes what it could write to */
-    struct pass pass = {.out = sl_bytes_writer_over(to, SL_SERVE_MESSAGE_BYTES)};
-    whole(&pass, &copy);
-    if (pass.wrong != NULL) {
+    struct sl_bytes_writer writer = sl_bytes_writer_over(to, SL_SERVE_MESSAGE_BYTES);
+    const char *wrong = sl_fields_put(&writer, KIND, message);
+    wrong = wrong == NULL ? sl_fields_put(&writer, KINDS[message->kind].fields, message) : wrong;
+    wrong = wrong == NULL ? find_misfit(message) : wrong;
+    if (wrong != NULL) {
         return sl_reason_fail(reason, SL_ERR_INVALID, "%s cannot have this `%s`",
-                              sl_serve_message_name(message->kind), pass.wrong);
+                              sl_serve_message_name(message->kind), wrong);
     }
-    if (message->tail != NULL && tail_bytes(message) > pass.out.left) {
+    if (message->tail != NULL && tail_bytes(message) > writer.left) {
         return sl_reason_fail(reason, SL_ERR_TOO_LARGE, "%s has no room for its tail",
                               sl_serve_message_name(message->kind));
     }
     if (message->tail != NULL) {
-        sl_bytes_put(&pass.out, message->tail, tail_bytes(message));
+        sl_bytes_put(&writer, message->tail, tail_bytes(message));
     }
-    return (int)(SL_SERVE_MESSAGE_BYTES - pass.out.left);
+    return (int)(SL_SERVE_MESSAGE_BYTES - writer.left);
 }
 
 int sl_serve_message_decode(const void *bytes, uint32_t byte_count, struct sl_serve_message *out,
                             struct sl_reason *reason)
 {
-    struct pass pass = {.is_decoding = true, .in = sl_bytes_over(bytes, byte_count)};
+    struct sl_bytes cursor = sl_bytes_over(bytes, byte_count);
     memset(out, 0, sizeof *out);
-    whole(&pass, out);
-    if (pass.wrong != NULL || byte_count > SL_SERVE_MESSAGE_BYTES) {
+    const char *wrong =
+        byte_count > SL_SERVE_MESSAGE_BYTES ? "length" : sl_fields_take(&cursor, KIND, out);
+    wrong = wrong == NULL ? sl_fields_take(&cursor, KINDS[out->kind].fields, out) : wrong;
+    wrong = wrong == NULL ? find_misfit(out) : wrong;
+    if (wrong != NULL) {
         return sl_reason_fail(reason, SL_ERR_PROTOCOL, "%s: `%s` is cut short or out of range",
-                              sl_serve_message_name(out->kind),
-                              pass.wrong != NULL ? pass.wrong : "length");
+                              sl_serve_message_name(out->kind), wrong);
     }
-    if (pass.in.left > 0 && pass.in.left != tail_bytes(out)) {
+    if (cursor.left > 0 && cursor.left != tail_bytes(out)) {
         return sl_reason_fail(reason, SL_ERR_PROTOCOL, "%s: %zu bytes behind it",
-                              sl_serve_message_name(out->kind), pass.in.left);
+                              sl_serve_message_name(out->kind), cursor.left);
     }
-    out->tail = pass.in.left > 0 ? pass.in.next : NULL;
+    out->tail = cursor.left > 0 ? cursor.next : NULL;
     return 0;
 }

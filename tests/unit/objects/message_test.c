@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/bytes.h"
+#include "tests/support/page_example.h"
 #include "tests/support/unit.h"
 
 /* A letter stands for a number or a text, as FIELDS says; [a-b ...] is a list of a to b items. */
@@ -395,42 +396,17 @@ static const struct sl_objects_message REFUSED = {
 static const struct {
     const char *name;
     const struct sl_objects_message *message;
-} EXAMPLES[] = {{"attach", &ATTACH}, {"want", &WANT}, {"have", &HAVE}, {"refused", &REFUSED}};
-
-/* Reads the block that begins with "```objects NAME" of the page. */
-static uint32_t read_example(const char *name, uint8_t *to)
-{
-    FILE *page = fopen(PROTOCOL_PAGE, "r");
-    assert_non_null(page);
-    char line[1024], begin[64];
-    bool inside = false;
-    uint32_t bytes = 0;
-    snprintf(begin, sizeof begin, "```objects %s\n", name);
-    while (fgets(line, sizeof line, page) != NULL) {
-        if (inside && line[0] == '`') {
-            break;
-        }
-        const char *at = strchr(line, ':');
-        char *end;
-        for (at = at != NULL ? at + 1 : line; inside; at = end) {
-            const unsigned long byte = strtoul(at, &end, 16);
-            if (end == at) {
-                break;
-            }
-            to[bytes++] = (uint8_t)byte;
-        }
-        inside |= strcmp(line, begin) == 0;
-    }
-    fclose(page);
-    return bytes;
-}
+} EXAMPLES[] = {{"objects attach", &ATTACH},
+                {"objects want", &WANT},
+                {"objects have", &HAVE},
+                {"objects refused", &REFUSED}};
 
 SL_CASE(message_encode__examples_of_the_page)
 {
     for (size_t i = 0; i < sizeof EXAMPLES / sizeof EXAMPLES[0]; i++) {
         uint8_t bytes[SL_OBJECTS_MESSAGE_BYTES], shown[SL_OBJECTS_MESSAGE_BYTES];
         const uint32_t length = sl_objects_message_encode(EXAMPLES[i].message, bytes);
-        assert_int_equal(read_example(EXAMPLES[i].name, shown), length);
+        assert_int_equal(sl_page_example(EXAMPLES[i].name, shown), length);
         assert_memory_equal(shown, bytes, length);
     }
 }

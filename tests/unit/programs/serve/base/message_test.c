@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "objects/catalogue/manifest.h"
+#include "tests/support/page_example.h"
 #include "tests/support/unit.h"
 
 static struct sl_serve_message message, again;
@@ -192,15 +193,15 @@ static void refuse(uint32_t kind, uint64_t *member, uint64_t bad, const char *na
 SL_CASE(message_decode__numbers_have_their_limits)
 {
     make_full(SL_SERVE_MESSAGE_JOIN);
-    refuse(message.kind, &message.join.arena_bytes, 1ULL << 63, "`arena`");
+    refuse(message.kind, &message.join.arena_bytes, 1ULL << 63, "`join.arena_bytes`");
     make_full(SL_SERVE_MESSAGE_LOAD);
     refuse(message.kind, &message.loads[2].resident_bytes, 102, "`resident_bytes`");
-    refuse(message.kind, &message.loads[2].exposed_ns, 1ULL << 63, "`times`");
+    refuse(message.kind, &message.loads[2].exposed_ns, 1ULL << 63, "`exposed_ns`");
     make_full(SL_SERVE_MESSAGE_INFER);
     refuse(message.kind, &message.request, 0, "`request`");
     refuse(message.kind, &message.deadline_us, INT64_MAX, "`deadline_us`");
-    refuse(message.kind, &message.input_address, 1ULL << 63, "`input`");
-    refuse(message.kind, &message.output_room, 1ULL << 63, "`output`");
+    refuse(message.kind, &message.input_address, 1ULL << 63, "`input_address`");
+    refuse(message.kind, &message.output_room, 1ULL << 63, "`output_room`");
     make_full(SL_SERVE_MESSAGE_CANCEL);
     refuse(message.kind, &message.request, 0, "`request`");
 }
@@ -354,39 +355,14 @@ static const struct sl_serve_message DONE = {.kind = SL_SERVE_MESSAGE_DONE,
                                                           .bytes = 12}},
                                              .tail = (const uint8_t *)OUTPUTS};
 
-/* Reads the block that begins with "```serve NAME" of the page. */
-static uint32_t read_example(const char *name, uint8_t *to)
-{
-    FILE *page = fopen(PROTOCOL_PAGE, "r");
-    assert_non_null(page);
-    char line[1024], begin[64];
-    bool inside = false;
-    uint32_t bytes = 0;
-    snprintf(begin, sizeof begin, "```serve %s\n", name);
-    while (fgets(line, sizeof line, page) != NULL && !(inside && line[0] == '`')) {
-        const char *at = strchr(line, ':');
-        char *end;
-        for (at = at != NULL ? at + 1 : line; inside; at = end) {
-            const unsigned long byte = strtoul(at, &end, 16);
-            if (end == at) {
-                break;
-            }
-            to[bytes++] = (uint8_t)byte;
-        }
-        inside |= strcmp(line, begin) == 0;
-    }
-    fclose(page);
-    return bytes;
-}
-
 SL_CASE(message_encode__examples_of_the_page)
 {
     uint8_t shown[SL_SERVE_MESSAGE_BYTES];
     const uint32_t infer = encode(&INFER, wire);
-    assert_int_equal(read_example("infer", shown), infer);
+    assert_int_equal(sl_page_example("serve infer", shown), infer);
     assert_memory_equal(shown, wire, infer);
     const uint32_t done = encode(&DONE, wire);
-    assert_int_equal(read_example("done", shown), done);
+    assert_int_equal(sl_page_example("serve done", shown), done);
     assert_memory_equal(shown, wire, done);
 }
 
