@@ -194,8 +194,8 @@ struct sl_message_ps {
     char bypass_endpoint[SL_LIMIT_ENDPOINT_BYTES]; /* as in sl_message_register */
     uint64_t epoch;                                /* of its shards; 0: they have no backups */
     uint32_t primary;                              /* with an epoch: task that serves its shards */
-    uint32_t backup; /* with an epoch: 1 + the task with the backups; 0: none */
-    bool in_sync;    /* with an epoch: the backup has all acknowledged writes */
+    uint32_t backup_plus_1; /* with an epoch: the task with the backups, plus 1; 0: none */
+    bool in_sync;           /* with an epoch: the backup has all acknowledged writes */
 };
 
 struct sl_message_cluster {

@@ -271,7 +271,7 @@ SL_PROTOBUF_TABLE(PS, "cluster: ps", ps_misfit,
     ANY(5, NAME, ps, bypass_endpoint),
     ANY(6, UINT, ps, epoch),
     RANGE(7, UINT, ps, primary, 0, SL_LIMIT_PS - 1),
-    RANGE(8, UINT, ps, backup, 0, SL_LIMIT_PS),
+    RANGE(8, UINT, ps, backup_plus_1, 0, SL_LIMIT_PS),
     ANY(9, BOOL, ps, in_sync));
 
 SL_PROTOBUF_TABLE(CLUSTER, "cluster", cluster_misfit,

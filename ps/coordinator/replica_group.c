@@ -408,7 +408,7 @@ void sl_coordinator_replica_fill(const struct sl_coordinator *coordinator, uint3
     if (group->epoch != 0) {
         out->epoch = group->epoch;
         out->primary = group->primary;
-        out->backup = group->backup + 1; /* SL_COORDINATOR_NO_BACKUP becomes 0 */
+        out->backup_plus_1 = group->backup + 1; /* SL_COORDINATOR_NO_BACKUP becomes 0 */
         out->in_sync = group->in_sync;
     }
 }

@@ -66,7 +66,7 @@ static void tell_core(struct sl_process *process, uint32_t which, uint32_t core)
     *new = (struct new_config){.server = sl_process_server(process, which, core)};
     new->config.epoch = config->ps.epoch;
     new->config.is_primary = config->ps.primary == process->member.task_index;
-    new->config.has_backup = new->config.is_primary && config->ps.backup != 0 &&
+    new->config.has_backup = new->config.is_primary && config->ps.backup_plus_1 != 0 &&
                              fill_backup(process, which, core, &config->backup, &new->config);
     sl_reactor_post(process->reactors[0], core,
                     (struct sl_mail){.run = core_take_config, .ctx = new, .drop = free});
@@ -113,8 +113,8 @@ static bool take_config(struct sl_process_replica_group *config,
 {
     const struct sl_message_ps *ps = find_ps(cluster, task);
     const struct sl_message_ps *backup =
-        ps == NULL || ps->backup == 0 ? NULL : find_ps(cluster, ps->backup - 1);
-    if (ps == NULL || ps->epoch == 0 || (backup == NULL) != (ps->backup == 0)) {
+        ps == NULL || ps->backup_plus_1 == 0 ? NULL : find_ps(cluster, ps->backup_plus_1 - 1);
+    if (ps == NULL || ps->epoch == 0 || (backup == NULL) != (ps->backup_plus_1 == 0)) {
         sl_log_error("the coordinator knows of no backups of the shards of ps/%u", task);
         return false;
     }
@@ -139,9 +139,9 @@ static struct sl_message_replica_report report_of(const struct sl_process *proce
     return (struct sl_message_replica_report){
         .task_index = config->ps.task_index,
         .epoch = config->ps.epoch,
-        .role = is_primary                  ? SL_MESSAGE_REPLICA_PRIMARY
-                : config->ps.backup == task ? SL_MESSAGE_REPLICA_BACKUP
-                                            : SL_MESSAGE_REPLICA_NEITHER,
+        .role = is_primary                             ? SL_MESSAGE_REPLICA_PRIMARY
+                : config->ps.backup_plus_1 == task + 1 ? SL_MESSAGE_REPLICA_BACKUP
+                                                       : SL_MESSAGE_REPLICA_NEITHER,
         .in_sync = is_primary ? report == SL_PROCESS_REPORT_IN_SYNC : config->ps.in_sync,
         .is_undecided = is_primary && report == SL_PROCESS_REPORT_NOTHING,
     };

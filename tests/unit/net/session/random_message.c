@@ -131,7 +131,7 @@ void random_message_epoch(uint64_t *seed, struct sl_message_ps *to)
     if (sl_hash_random(seed) % 2 == 0) {
         to->epoch = 1 + sl_hash_random(seed) % 1000;
         to->primary = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS);
-        to->backup = has_backup ? 1 + (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS) : 0;
+        to->backup_plus_1 = has_backup ? 1 + (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS) : 0;
         to->in_sync = sl_hash_random(seed) % 2 == 0;
     }
 }

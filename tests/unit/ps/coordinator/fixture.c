@@ -37,8 +37,8 @@ static int describe_cluster(const struct sl_message_cluster *cluster, char *text
     for (uint32_t i = 0; i < cluster->ps_count && cluster->ps[i].epoch != 0; i++) {
         const struct sl_message_ps *ps = &cluster->ps[i];
         char backup[16] = "-";
-        if (ps->backup != 0) {
-            (void)snprintf(backup, sizeof backup, "%u", ps->backup - 1);
+        if (ps->backup_plus_1 != 0) {
+            (void)snprintf(backup, sizeof backup, "%u", ps->backup_plus_1 - 1);
         }
         at += snprintf(text + at, bytes - (size_t)at, "%s%u:e%u %u>%s%s", i == 0 ? " pairs " : " ",
                        ps->task_index, (unsigned)ps->epoch, ps->primary, backup,

@@ -47,7 +47,7 @@ static void setup(struct world *world)
             .ps = {.task_index = owner,
                    .epoch = EPOCH,
                    .primary = 1,
-                   .backup = owner == 1 ? 3 : 1,
+                   .backup_plus_1 = owner == 1 ? 3 : 1,
                    .in_sync = true},
             .notified_epoch = EPOCH,
         };
@@ -137,4 +137,26 @@ CASE(process__switches_over_after_the_report_is_sent)
     assert_int_equal(switchovers_of(world), 0);
     world->member.registration.has_news = false; /* as when it has been sent */
     assert_int_equal(switchovers_of(world), OWN);
+}
+
+/* What a coordinator that begins anew learns from: ps/1 is the primary of its own shards and has
+ * the backups of those of ps/0. */
+CASE(process__reports_the_backups_that_it_has)
+{
+    struct sl_process_replica_group *guest = &world->process.hosted[SL_PROCESS_PARTNER].group;
+    guest->ps.primary = 0;
+    guest->ps.backup_plus_1 = 2;
+    world->member = (struct sl_agent){.options = {.reactor = world->reactors[0], .task_index = 1}};
+    world->process.agent = &world->member;
+    moved(world, 0, EPOCH, true);
+    moved(world, 1, EPOCH, true);
+    assert_int_equal(world->member.registration.pair_count, 2);
+    const struct sl_message_replica_report *pairs = world->member.registration.pairs;
+    assert_int_equal(pairs[0].role, SL_MESSAGE_REPLICA_PRIMARY);
+    assert_int_equal(pairs[1].task_index, 0);
+    assert_int_equal(pairs[1].role, SL_MESSAGE_REPLICA_BACKUP);
+    assert_true(pairs[1].in_sync);
+    guest->ps.backup_plus_1 = 1; /* ps/0 itself */
+    moved(world, 1, EPOCH, true);
+    assert_int_equal(pairs[1].role, SL_MESSAGE_REPLICA_NEITHER);
 }
