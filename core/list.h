@@ -90,6 +90,37 @@ static inline struct sl_list_link *sl_list_pop(struct sl_list *list)
     return link;
 }
 
+/* The item whose link this is, or NULL. */
+static inline void *sl_list_item(struct sl_list_link *link, size_t offset)
+{
+    return link != NULL ? (char *)link - offset : NULL;
+}
+
+static inline struct sl_list_link *sl_list_next(const struct sl_list *list,
+                                                const struct sl_list_link *link)
+{
+    return link->next != &list->head ? link->next : NULL;
+}
+
+/* The first item of a list of items `type` by their link `member`, or NULL; POP removes it. */
+#define SL_LIST_FIRST(type, member, list)                                                          \
+    ((type *)sl_list_item(sl_list_first(list), offsetof(type, member)))
+#define SL_LIST_POP(type, member, list)                                                            \
+    ((type *)sl_list_item(sl_list_pop(list), offsetof(type, member)))
+#define SL_LIST_NEXT(type, item, member, list)                                                     \
+    ((item) == NULL                                                                                \
+         ? NULL                                                                                    \
+         : (type *)sl_list_item(sl_list_next((list), &(item)->member), offsetof(type, member)))
+
+/* Visits the items. EACH: the body may remove the visited item, no other. TAKE: removes each item
+ * before its visit, until none is left. */
+#define SL_LIST_EACH(type, item, member, list)                                                     \
+    for (type *item = SL_LIST_FIRST(type, member, list),                                           \
+              *item##_next = SL_LIST_NEXT(type, item, member, list);                               \
+         item != NULL; item = item##_next, item##_next = SL_LIST_NEXT(type, item, member, list))
+#define SL_LIST_TAKE(type, item, member, list)                                                     \
+    for (type * item; (item = SL_LIST_POP(type, member, list)) != NULL;)
+
 /* Moves all links of `from` to the end of `to`. */
 static inline void sl_list_append_all(struct sl_list *to, struct sl_list *from)
 {

@@ -73,8 +73,7 @@ static void drain_refused(struct sl_http_listener *listener, struct refused *ref
 
 void sl_http_listener_sweep(struct sl_http_listener *listener, uint64_t now_ns)
 {
-    SL_LIST_FOREACH (link, &listener->refused) {
-        struct refused *refused = SL_CONTAINER_OF(link, struct refused, link);
+    SL_LIST_EACH (struct refused, refused, link, &listener->refused) {
         if (now_ns - refused->since_ns >= REFUSED_NS) {
             end_refused(listener, refused);
         }
@@ -163,8 +162,8 @@ void sl_http_listener_quiesce(struct sl_http_listener *listener)
 
 void sl_http_listener_close(struct sl_http_listener *listener)
 {
-    SL_LIST_FOREACH (link, &listener->refused) {
-        end_refused(listener, SL_CONTAINER_OF(link, struct refused, link));
+    SL_LIST_EACH (struct refused, refused, link, &listener->refused) {
+        end_refused(listener, refused);
     }
     sl_http_listener_quiesce(listener);
     if (listener->epoll >= 0) {

@@ -98,8 +98,7 @@ static void server_on_connection(void *ctx, struct MHD_Connection *connection, v
 /* Shuts down the sockets of peers that have taken too long; libmicrohttpd then sees their end. */
 static void sweep_peers(struct sl_http_server *server, uint64_t now_ns)
 {
-    SL_LIST_FOREACH (link, &server->peers) {
-        const struct peer *peer = SL_CONTAINER_OF(link, struct peer, link);
+    SL_LIST_EACH (const struct peer, peer, link, &server->peers) {
         const uint64_t end_ns = peer->since_ns + PEER_NS + peer->bytes * PEER_BYTE_NS;
         if (!peer->is_suspended && now_ns > end_ns) {
             (void)shutdown(peer->fd, SHUT_RDWR);

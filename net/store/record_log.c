@@ -82,13 +82,12 @@ uint8_t *sl_record_log_message_add(struct sl_list *messages, uint64_t number, ui
 
 struct sl_record_log_message *sl_record_log_message_pop(struct sl_list *messages, uint64_t number)
 {
-    struct sl_list_link *link = sl_list_first(messages);
     struct sl_record_log_message *held =
-        link == NULL ? NULL : SL_CONTAINER_OF(link, struct sl_record_log_message, link);
+        SL_LIST_FIRST(struct sl_record_log_message, link, messages);
     if (held == NULL || held->number > number) {
         return NULL;
     }
-    sl_list_remove(link);
+    sl_list_remove(&held->link);
     return held;
 }
 
@@ -120,11 +119,9 @@ void sl_record_log_drop(struct sl_record_log *log, uint64_t to)
     if (log->term == NULL) {
         return;
     }
-    SL_LIST_FOREACH (link, &log->term->held) {
-        struct sl_record_log_message *held =
-            SL_CONTAINER_OF(link, struct sl_record_log_message, link);
+    SL_LIST_EACH (struct sl_record_log_message, held, link, &log->term->held) {
         if (held->to == to) {
-            sl_list_remove(link);
+            sl_list_remove(&held->link);
             log->term->held_bytes -= held->bytes;
             free(held);
         }
@@ -143,12 +140,12 @@ static void free_change(struct change *change)
 static void forget_changes(struct sl_record_log_term *term)
 {
     size_t kept = term->has_request ? term->ask.change_count : 0;
-    SL_LIST_FOREACH (link, &term->changes) {
+    SL_LIST_EACH (struct change, change, link, &term->changes) {
         if (kept > 1) {
             kept--; /* the first one is of the term key */
         } else {
-            sl_list_remove(link);
-            free_change(SL_CONTAINER_OF(link, struct change, link));
+            sl_list_remove(&change->link);
+            free_change(change);
         }
     }
 }
@@ -251,8 +248,7 @@ static void write_changes(struct sl_record_log_term *term)
                                               .ctx = term};
     memcpy(term->ask.key, options->key.key, sizeof term->ask.key);
     take_turn(term);
-    SL_LIST_FOREACH (link, &term->changes) {
-        struct change *change = SL_CONTAINER_OF(link, struct change, link);
+    SL_LIST_EACH (struct change, change, link, &term->changes) {
         if (term->ask.change_count == SL_METASTORE_CHANGES_MAX || bytes >= WRITE_BYTES_MAX ||
             !take_change(term, change)) {
             break;
@@ -289,7 +285,7 @@ static void written(struct sl_record_log_term *term)
     term->value_bytes = term->batch[0].value_bytes;
     memcpy(term->value, term->next_value, term->value_bytes);
     for (size_t i = 1; i < term->ask.change_count; i++) {
-        struct change *change = SL_CONTAINER_OF(sl_list_pop(&term->changes), struct change, link);
+        struct change *change = SL_LIST_POP(struct change, link, &term->changes);
         term->written_number = change->number;
         free_change(change);
     }
@@ -314,12 +310,11 @@ static bool is_written(const struct sl_record_log_term *term,
 
 static void term_free(struct sl_record_log_term *term)
 {
-    struct sl_list_link *link;
-    while ((link = sl_list_pop(&term->held)) != NULL) {
-        free(SL_CONTAINER_OF(link, struct sl_record_log_message, link));
+    SL_LIST_TAKE (struct sl_record_log_message, message, link, &term->held) {
+        free(message);
     }
-    while ((link = sl_list_pop(&term->changes)) != NULL) {
-        free_change(SL_CONTAINER_OF(link, struct change, link));
+    SL_LIST_TAKE (struct change, change, link, &term->changes) {
+        free_change(change);
     }
     free(term);
 }

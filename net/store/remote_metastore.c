@@ -74,12 +74,12 @@ static void remote_metastore_done(struct sl_offload_job *base)
 
 static void start_next(struct queue *queue)
 {
-    struct sl_list_link *link =
-        queue->is_busy || queue->offload == NULL ? NULL : sl_list_pop(&queue->waiting);
-    if (link == NULL) {
+    struct job *job = queue->is_busy || queue->offload == NULL
+                          ? NULL
+                          : SL_LIST_POP(struct job, link, &queue->waiting);
+    if (job == NULL) {
         return;
     }
-    struct job *job = SL_CONTAINER_OF(link, struct job, link);
     const uint64_t now_ns = sl_reactor_now_ns(queue->reactor), due_ns = job->late.due_ns;
     job->ask->timeout_ns = due_ns > now_ns ? due_ns - now_ns : 1;
     sl_reactor_disarm(queue->reactor, &job->late); /* the client keeps the deadline */

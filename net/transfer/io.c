@@ -120,12 +120,10 @@ static uint32_t poll(struct sl_reactor_source *source, uint32_t budget)
 {
     struct sl_transfer_io *io = io_of(source);
     struct sl_list now;
-    struct sl_list_link *link;
     uint32_t count = 0;
     sl_list_init(&now);
     sl_list_append_all(&now, &io->work);
-    while ((link = sl_list_pop(&now)) != NULL) {
-        struct sl_transfer_work *work = SL_CONTAINER_OF(link, struct sl_transfer_work, link);
+    SL_LIST_TAKE (struct sl_transfer_work, work, link, &now) {
         if (work->run(work) && !sl_list_linked(&work->link)) {
             sl_list_append(&io->later, &work->link);
         }

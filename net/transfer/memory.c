@@ -252,8 +252,7 @@ static bool is_busy(const struct change *change, uint32_t index)
 static bool transfer_memory_look(struct sl_transfer_work *work)
 {
     struct sl_transfer_io *io = SL_CONTAINER_OF(work, struct sl_transfer_io, change_work);
-    SL_LIST_FOREACH (link, &io->changes) {
-        struct change *change = SL_CONTAINER_OF(link, struct change, link);
+    SL_LIST_EACH (struct change, change, link, &io->changes) {
         if (!is_busy(change, io->index)) {
             transfer_memory_end(io, change, 0);
         }

@@ -82,9 +82,10 @@ static void take(struct sl_transfer_part *part, uint32_t bytes_max, struct sl_tr
 
 const struct sl_transfer_item *sl_transfer_part_peek(struct sl_transfer_part *part)
 {
-    const struct sl_list_link *link = sl_list_first(&part->again);
-    if (link != NULL) {
-        return &part->items[SL_CONTAINER_OF(link, struct sl_transfer_slice, rma.link)->item];
+    const struct sl_transfer_slice *again =
+        SL_LIST_FIRST(struct sl_transfer_slice, rma.link, &part->again);
+    if (again != NULL) {
+        return &part->items[again->item];
     }
     skip_failed(part);
     return part->at != SL_TRANSFER_PART_END ? &part->items[part->at] : NULL;
@@ -100,8 +101,8 @@ struct sl_transfer_slice *sl_transfer_part_next(struct sl_transfer_part *part, u
     if (is_new && (part->at == SL_TRANSFER_PART_END || sl_list_empty(free_slices))) {
         return NULL;
     }
-    struct sl_list_link *link = sl_list_pop(is_new ? free_slices : &part->again);
-    struct sl_transfer_slice *slice = SL_CONTAINER_OF(link, struct sl_transfer_slice, rma.link);
+    struct sl_transfer_slice *slice =
+        SL_LIST_POP(struct sl_transfer_slice, rma.link, is_new ? free_slices : &part->again);
     if (is_new) {
         take(part, bytes_max, slice);
     }
@@ -161,8 +162,8 @@ void sl_transfer_part_stop(struct sl_transfer_part *part)
     sl_transfer_schedule_remove(&part->turn);
     part->is_stopped = true;
     part->at = SL_TRANSFER_PART_END;
-    SL_LIST_FOREACH (link, &part->again) {
-        sl_list_append(SL_CONTAINER_OF(link, struct sl_transfer_slice, rma.link)->home, link);
+    SL_LIST_EACH (struct sl_transfer_slice, slice, rma.link, &part->again) {
+        sl_list_append(slice->home, &slice->rma.link);
     }
 }
 

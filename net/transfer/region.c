@@ -107,8 +107,7 @@ static void region_removed(void *ctx, uint64_t key, int err)
     if (err != 0) {
         sl_log_warn("transfer: a peer that does not answer may still have freed memory mapped");
     }
-    SL_LIST_FOREACH (link, &device->io->leaving) {
-        struct sl_transfer_region *region = SL_CONTAINER_OF(link, struct sl_transfer_region, link);
+    SL_LIST_EACH (struct sl_transfer_region, region, link, &device->io->leaving) {
         if (region->memory.key == key) {
             transfer_region_settle(device->io, region);
             return;

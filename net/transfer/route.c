@@ -86,8 +86,7 @@ static struct sl_transfer_part *next_part(const struct sl_transfer_route *route,
                                           const struct sl_transfer_lane *lane)
 {
     const bool wants_small = is_for_small(route, lane);
-    SL_LIST_FOREACH (link, &route->schedule.turns) {
-        struct sl_transfer_part *part = SL_CONTAINER_OF(link, struct sl_transfer_part, turn.link);
+    SL_LIST_EACH (struct sl_transfer_part, part, turn.link, &route->schedule.turns) {
         if ((part->is_small || !wants_small) && may_use(route, part, lane->rail) &&
             (!sl_list_empty(&lane->free) || !sl_list_empty(&part->again))) {
             return part;
@@ -273,8 +272,8 @@ static bool fill(struct sl_transfer_route *route, struct sl_transfer_lane *lane)
 static bool find_usable(struct sl_transfer_route *route)
 {
     bool is_wanted[2] = {false, false}, connects = false;
-    SL_LIST_FOREACH (link, &route->schedule.turns) {
-        is_wanted[SL_CONTAINER_OF(link, struct sl_transfer_part, turn.link)->needs_frames] = true;
+    SL_LIST_EACH (struct sl_transfer_part, part, turn.link, &route->schedule.turns) {
+        is_wanted[part->needs_frames] = true;
     }
     for (uint32_t i = 0; i < 2; i++) {
         route->usable[i] = is_wanted[i] ? sl_transfer_rails_usable(route, i == 1, &connects) : 0;
@@ -461,8 +460,7 @@ void sl_transfer_route_fail(struct sl_transfer_route *route, int err, const char
     }
     route->err = err;
     (void)snprintf(route->reason, sizeof route->reason, "%s", reason);
-    SL_LIST_FOREACH (link, &route->parts) {
-        struct sl_transfer_part *part = SL_CONTAINER_OF(link, struct sl_transfer_part, link);
+    SL_LIST_EACH (struct sl_transfer_part, part, link, &route->parts) {
         sl_transfer_part_fail(part, err, SL_TRANSFER_FAILED,
                               sl_transfer_part_cause(part->causes, reason));
         sl_transfer_part_stop(part);

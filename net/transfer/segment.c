@@ -689,9 +689,7 @@ static void segment_close_and_free(struct sl_transfer_segment *segment)
 
 void sl_transfer_segment_close_all(struct sl_transfer *transfer)
 {
-    SL_LIST_FOREACH (link, &transfer->segments) {
-        struct sl_transfer_segment *segment =
-            SL_CONTAINER_OF(link, struct sl_transfer_segment, link);
+    SL_LIST_EACH (struct sl_transfer_segment, segment, link, &transfer->segments) {
         segment->call.run = segment_close_here;
         segment_close_and_free(segment);
     }

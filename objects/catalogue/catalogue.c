@@ -126,8 +126,7 @@ static void forget_silent(struct sl_objects_catalogue *catalogue,
 {
     /* Two rounds in which the node reports all of them. */
     const uint32_t missed = REPORTS_MISSED + 2 * (node->copy_count / SL_OBJECTS_REPORTS_AN_ALIVE);
-    SL_LIST_FOREACH (link, &node->copies) {
-        struct sl_catalogue_copy *copy = SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_node);
+    SL_LIST_EACH (struct sl_catalogue_copy, copy, by_node, &node->copies) {
         if (node->alives - copy->heard <= missed ||
             catalogue->now_ms - copy->heard_ms < catalogue->options.lease_ms) {
             return;
@@ -636,9 +635,7 @@ static int remove_versions(const struct request *request)
         sl_catalogue_version_remove(request->catalogue, version, true);
         version = number == 0 ? sl_catalogue_newest(object) : NULL;
     } while (version != NULL);
-    SL_LIST_FOREACH (link, &object->follows) {
-        const struct sl_catalogue_follow *made =
-            SL_CONTAINER_OF(link, struct sl_catalogue_follow, by_object);
+    SL_LIST_EACH (const struct sl_catalogue_follow, made, by_object, &object->follows) {
         if (made->version != 0 && made->version <= object->removed &&
             find_version(object, made->version) == NULL) {
             sl_catalogue_send_removed(request->catalogue, made);
@@ -739,8 +736,7 @@ void sl_objects_catalogue_receive(struct sl_objects_catalogue *catalogue, const 
 static void expire(struct sl_objects_catalogue *catalogue)
 {
     uint32_t left = SL_CATALOGUE_REMOVALS_MAX; /* messages go before the rest */
-    SL_LIST_FOREACH (link, &catalogue->by_expiry) {
-        struct sl_catalogue_node *node = SL_CONTAINER_OF(link, struct sl_catalogue_node, by_expiry);
+    SL_LIST_EACH (struct sl_catalogue_node, node, by_expiry, &catalogue->by_expiry) {
         if (node->expires_ms != 0) {
             if (catalogue->now_ms < node->expires_ms ||
                 catalogue->now_ms < catalogue->expire_from_ms) {
@@ -761,16 +757,13 @@ void sl_objects_catalogue_tick(struct sl_objects_catalogue *catalogue, uint64_t 
     }
     catalogue->ticked_ms = catalogue->now_ms = now_ms;
     expire(catalogue);
-    SL_LIST_FOREACH (link, &catalogue->by_touch) {
-        struct sl_catalogue_version *version =
-            SL_CONTAINER_OF(link, struct sl_catalogue_version, by_touch);
+    SL_LIST_EACH (struct sl_catalogue_version, version, by_touch, &catalogue->by_touch) {
         if (now_ms - version->touched_ms < lease_ms) {
             break; /* later ones were touched later */
         }
         sl_catalogue_version_remove(catalogue, version, false);
     }
-    SL_LIST_FOREACH (link, &catalogue->replans) {
-        struct sl_catalogue_part *part = SL_CONTAINER_OF(link, struct sl_catalogue_part, replan);
+    SL_LIST_EACH (struct sl_catalogue_part, part, replan, &catalogue->replans) {
         if (now_ms - part->planned_ms >= SL_CATALOGUE_PLAN_MS) {
             sl_catalogue_plan_part(catalogue, part);
         }

@@ -47,9 +47,8 @@ static uint32_t collect_others(struct sl_objects_catalogue *catalogue,
                                const struct sl_catalogue_part *part, uint32_t pass)
 {
     uint32_t count = 0;
-    SL_LIST_FOREACH (link, pass < 2 ? &part->holders : &part->fetchers) {
-        const struct sl_catalogue_copy *copy =
-            SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_part);
+    SL_LIST_EACH (const struct sl_catalogue_copy, copy, by_part,
+                  pass < 2 ? &part->holders : &part->fetchers) {
         if (copy->blocks > 0 && copy->node->expires_ms != 0 && !(pass == 0 && is_spared(copy))) {
             add_source(catalogue, &count, copy);
         }
@@ -124,11 +123,11 @@ void sl_catalogue_news_fill(struct sl_objects_catalogue *catalogue, struct sl_ca
 /* Sends the next waiting NEWS of the node, unless one is unanswered. */
 static void news_next(struct sl_objects_catalogue *catalogue, struct sl_catalogue_node *node)
 {
-    struct sl_list_link *link;
-    if (node->told_request != 0 || (link = sl_list_pop(&node->news)) == NULL) {
+    struct sl_catalogue_copy *copy =
+        node->told_request != 0 ? NULL : SL_LIST_POP(struct sl_catalogue_copy, news, &node->news);
+    if (copy == NULL) {
         return;
     }
-    struct sl_catalogue_copy *copy = SL_CONTAINER_OF(link, struct sl_catalogue_copy, news);
     struct sl_objects_message message = {.kind = SL_OBJECTS_NEWS};
     sl_catalogue_news_fill(catalogue, copy, NULL, 0, &message);
     catalogue->request += catalogue->request == UINT32_MAX ? 2 : 1;
@@ -178,12 +177,10 @@ static uint32_t collect_batch(struct sl_objects_catalogue *catalogue,
 {
     uint32_t count = 0;
     sl_key_index_clear(&catalogue->plan.hosts);
-    SL_LIST_FOREACH (link, &part->holders) {
-        (void)first_on_host(catalogue,
-                            SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_part)->node);
+    SL_LIST_EACH (struct sl_catalogue_copy, copy, by_part, &part->holders) {
+        (void)first_on_host(catalogue, copy->node);
     }
-    SL_LIST_FOREACH (link, &part->fetchers) {
-        struct sl_catalogue_copy *copy = SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_part);
+    SL_LIST_EACH (struct sl_catalogue_copy, copy, by_part, &part->fetchers) {
         copy->stage = copy->node->expires_ms != 0 ? copy->stage : SL_CATALOGUE_PASSIVE;
         const uint64_t local =
             copy->stage != SL_CATALOGUE_PASSIVE ? first_on_host(catalogue, copy->node) : 0;
@@ -216,9 +213,7 @@ static uint32_t collect_free(struct sl_objects_catalogue *catalogue,
     const struct sl_catalogue_copy *least = NULL;
     uint32_t count = 0;
     for (uint32_t i = 0; i < 4 && (i < 2 || count == 0); i++) {
-        SL_LIST_FOREACH (link, lists[i % 2]) {
-            const struct sl_catalogue_copy *copy =
-                SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_part);
+        SL_LIST_EACH (const struct sl_catalogue_copy, copy, by_part, lists[i % 2]) {
             if (is_source(copy)) {
                 least = least == NULL || copy->load < least->load ? copy : least;
                 if (copy->load == i / 2 && count < SL_OBJECTS_STRIPES * fetchers) {
@@ -284,8 +279,7 @@ void sl_catalogue_plan_part(struct sl_objects_catalogue *catalogue, struct sl_ca
     part->planned_ms = catalogue->now_ms;
     sl_list_remove(&part->replan);
     plan(catalogue, part, NULL);
-    SL_LIST_FOREACH (link, &part->fetchers) {
-        struct sl_catalogue_copy *copy = SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_part);
+    SL_LIST_EACH (struct sl_catalogue_copy, copy, by_part, &part->fetchers) {
         if (sl_list_linked(&copy->news)) {
             news_next(catalogue, copy->node);
         }
@@ -296,8 +290,7 @@ void sl_catalogue_plan_part(struct sl_objects_catalogue *catalogue, struct sl_ca
 static void skip_unknown(struct sl_objects_catalogue *catalogue,
                          const struct sl_catalogue_follow *follow)
 {
-    SL_LIST_FOREACH (link, &follow->node->news) {
-        struct sl_catalogue_copy *copy = SL_CONTAINER_OF(link, struct sl_catalogue_copy, news);
+    SL_LIST_EACH (struct sl_catalogue_copy, copy, news, &follow->node->news) {
         if (!copy->is_known && copy->part->version->object == follow->object) {
             sl_catalogue_copy_remove(catalogue, copy);
         }
@@ -307,9 +300,7 @@ static void skip_unknown(struct sl_objects_catalogue *catalogue,
 void sl_catalogue_plan_announce(struct sl_objects_catalogue *catalogue,
                                 struct sl_catalogue_version *version)
 {
-    SL_LIST_FOREACH (link, &version->object->follows) {
-        struct sl_catalogue_follow *follow =
-            SL_CONTAINER_OF(link, struct sl_catalogue_follow, by_object);
+    SL_LIST_EACH (struct sl_catalogue_follow, follow, by_object, &version->object->follows) {
         struct sl_catalogue_copy *copy;
         if (follow->version >= version->key.number) {
             continue;
@@ -322,7 +313,7 @@ void sl_catalogue_plan_announce(struct sl_objects_catalogue *catalogue,
         }
     }
     sl_catalogue_plan_part(catalogue, &version->parts[0]);
-    SL_LIST_FOREACH (told, &version->object->follows) {
-        news_next(catalogue, SL_CONTAINER_OF(told, struct sl_catalogue_follow, by_object)->node);
+    SL_LIST_EACH (struct sl_catalogue_follow, follow, by_object, &version->object->follows) {
+        news_next(catalogue, follow->node);
     }
 }

@@ -213,8 +213,7 @@ void sl_catalogue_copy_set_parents(struct sl_catalogue_copy *copy, uint64_t firs
  * those that did. They have other sources. */
 static void forget_children(const struct sl_catalogue_copy *copy)
 {
-    SL_LIST_FOREACH (link, &copy->part->fetchers) {
-        struct sl_catalogue_copy *child = SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_part);
+    SL_LIST_EACH (struct sl_catalogue_copy, child, by_part, &copy->part->fetchers) {
         const uint64_t first = child->parents[0] == copy->key.number ? 0 : child->parents[0];
         const uint64_t second = child->parents[1] == copy->key.number ? 0 : child->parents[1];
         if (first != child->parents[0] || second != child->parents[1]) {
@@ -417,7 +416,6 @@ int sl_catalogue_node_add(struct sl_objects_catalogue *catalogue, const char *ad
 uint32_t sl_catalogue_node_remove(struct sl_objects_catalogue *catalogue,
                                   struct sl_catalogue_node *node, uint32_t copies_max)
 {
-    struct sl_list_link *link;
     uint32_t removed = 0;
     if (node->expires_ms != 0) {
         node->expires_ms = 0;
@@ -425,12 +423,12 @@ uint32_t sl_catalogue_node_remove(struct sl_objects_catalogue *catalogue,
         catalogue_state_erase(&catalogue->nodes, &node->key);
         catalogue->awaited_count -= node->is_awaited;
     }
-    while ((link = sl_list_first(&node->follows)) != NULL) {
-        sl_catalogue_follow_remove(SL_CONTAINER_OF(link, struct sl_catalogue_follow, by_node));
+    SL_LIST_EACH (struct sl_catalogue_follow, follow, by_node, &node->follows) {
+        sl_catalogue_follow_remove(follow);
     }
-    for (; removed < copies_max && (link = sl_list_first(&node->copies)) != NULL; removed++) {
+    for (; removed < copies_max && !sl_list_empty(&node->copies); removed++) {
         sl_catalogue_copy_remove(catalogue,
-                                 SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_node));
+                                 SL_LIST_FIRST(struct sl_catalogue_copy, by_node, &node->copies));
     }
     if (sl_list_empty(&node->copies)) {
         sl_list_remove(&node->by_expiry);
@@ -442,9 +440,7 @@ uint32_t sl_catalogue_node_remove(struct sl_objects_catalogue *catalogue,
 struct sl_catalogue_follow *sl_catalogue_follow_find(const struct sl_catalogue_object *object,
                                                      const struct sl_catalogue_node *node)
 {
-    SL_LIST_FOREACH (link, &node->follows) {
-        struct sl_catalogue_follow *follow =
-            SL_CONTAINER_OF(link, struct sl_catalogue_follow, by_node);
+    SL_LIST_EACH (struct sl_catalogue_follow, follow, by_node, &node->follows) {
         if (follow->object == object) {
             return follow;
         }
@@ -531,9 +527,8 @@ void sl_catalogue_list_followers(const struct sl_objects_catalogue *catalogue,
 
 void sl_catalogue_clear(struct sl_objects_catalogue *catalogue)
 {
-    SL_LIST_FOREACH (link, &catalogue->by_expiry) {
-        (void)sl_catalogue_node_remove(
-            catalogue, SL_CONTAINER_OF(link, struct sl_catalogue_node, by_expiry), UINT32_MAX);
+    SL_LIST_EACH (struct sl_catalogue_node, node, by_expiry, &catalogue->by_expiry) {
+        (void)sl_catalogue_node_remove(catalogue, node, UINT32_MAX);
     }
     while (catalogue->objects.count > 0) { /* versions without copies are not committed yet */
         struct sl_catalogue_object *object =

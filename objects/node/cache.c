@@ -28,12 +28,11 @@ static void end_use(struct sl_objects *node, struct sl_objects_cache_use *use, i
 /* Takes the uses one by one, since a callback may get and put any of them. */
 static struct sl_objects_cache_use *next_use(struct sl_objects_copy *copy, struct sl_list *left)
 {
-    struct sl_list_link *link = sl_list_pop(left);
-    if (link == NULL) {
-        return NULL;
+    struct sl_objects_cache_use *use = SL_LIST_POP(struct sl_objects_cache_use, link, left);
+    if (use != NULL) {
+        sl_list_append(&copy->cache.uses, &use->link);
     }
-    sl_list_append(&copy->cache.uses, link);
-    return SL_CONTAINER_OF(link, struct sl_objects_cache_use, link);
+    return use;
 }
 
 static void cache_grown(struct sl_objects_copy *copy)

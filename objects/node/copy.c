@@ -94,8 +94,7 @@ void sl_objects_copy_put(struct sl_objects_copy *copy)
 struct sl_objects_copy *sl_objects_copy_find(struct sl_objects *node, const char *name,
                                              uint64_t version, uint32_t part)
 {
-    SL_LIST_FOREACH (link, &node->copies) {
-        struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+    SL_LIST_EACH (struct sl_objects_copy, copy, link, &node->copies) {
         if (!copy->is_withdrawn && copy->part == part &&
             sl_objects_copy_is_of(copy, name, version)) {
             return copy;
@@ -106,8 +105,7 @@ struct sl_objects_copy *sl_objects_copy_find(struct sl_objects *node, const char
 
 bool sl_objects_copy_exists(const struct sl_objects *node, const char *name, uint64_t version)
 {
-    SL_LIST_FOREACH (link, &node->copies) {
-        const struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+    SL_LIST_EACH (const struct sl_objects_copy, copy, link, &node->copies) {
         if (sl_objects_copy_is_of(copy, name, version) &&
             !(copy->is_withdrawn && copy->pooled != NULL)) {
             return true;

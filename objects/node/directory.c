@@ -186,9 +186,8 @@ static void retry_removals(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_objects_directory *directory =
         SL_CONTAINER_OF(timer, struct sl_objects_directory, retry);
-    struct sl_list_link *link;
-    while ((link = sl_list_pop(&directory->failed)) != NULL) {
-        (void)node_directory_post(SL_CONTAINER_OF(link, struct job, link));
+    SL_LIST_TAKE (struct job, job, link, &directory->failed) {
+        (void)node_directory_post(job);
     }
 }
 

@@ -516,8 +516,7 @@ void sl_objects_download_close(struct sl_objects_download *download)
     }
     download->is_closing = true;
     sl_objects_link_cancel(node->link, &download->want);
-    SL_LIST_FOREACH (link, &download->reads) {
-        const struct read *read = SL_CONTAINER_OF(link, struct read, link);
+    SL_LIST_EACH (const struct read, read, link, &download->reads) {
         if (read->batch != NULL) { /* else the caller is in its event */
             sl_transfer_async_cancel(sl_objects_link_async(node->link), read->batch);
         }

@@ -80,8 +80,8 @@ static void fetch_end(struct sl_objects_fetch *fetch, int err, const char *reaso
     fetch->err = err;
     (void)snprintf(fetch->reason, sizeof fetch->reason, "%s", reason);
     sl_objects_ask_cancel(&fetch->find);
-    SL_LIST_FOREACH (link, &fetch->downloads) {
-        sl_objects_download_close(SL_CONTAINER_OF(link, struct sl_objects_download, link));
+    SL_LIST_EACH (struct sl_objects_download, download, link, &fetch->downloads) {
+        sl_objects_download_close(download);
     }
     for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) { /* some are freed before the others */
         fetch->of_stripe[i] = NULL;
@@ -200,9 +200,7 @@ static const struct sl_objects_download_events EVENTS;
 
 static struct sl_objects_download *find_download(struct sl_objects_fetch *fetch, uint64_t node)
 {
-    SL_LIST_FOREACH (link, &fetch->downloads) {
-        struct sl_objects_download *download =
-            SL_CONTAINER_OF(link, struct sl_objects_download, link);
+    SL_LIST_EACH (struct sl_objects_download, download, link, &fetch->downloads) {
         if (download->id == node) {
             return download;
         }
@@ -788,8 +786,8 @@ void sl_objects_fetch_prolong(struct sl_objects_fetch *fetch, uint64_t deadline_
 {
     if (deadline_ns > fetch->deadline_ns) {
         fetch->deadline_ns = deadline_ns;
-        SL_LIST_FOREACH (link, &fetch->downloads) {
-            SL_CONTAINER_OF(link, struct sl_objects_download, link)->deadline_ns = deadline_ns;
+        SL_LIST_EACH (struct sl_objects_download, download, link, &fetch->downloads) {
+            download->deadline_ns = deadline_ns;
         }
     }
 }

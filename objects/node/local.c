@@ -214,8 +214,8 @@ void sl_objects_local_close(struct sl_objects *node)
     if (gone->watch.ring != NULL) {
         sl_ring_watch_end(&gone->watch);
     }
-    SL_LIST_FOREACH (link, &gone->readers) {
-        end_reader(SL_CONTAINER_OF(link, struct reader, link));
+    SL_LIST_EACH (struct reader, reader, link, &gone->readers) {
+        end_reader(reader);
     }
     sl_reactor_disarm(node->reactor, &gone->retry);
     (void)(gone->fd >= 0 && close(gone->fd));

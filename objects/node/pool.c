@@ -148,9 +148,7 @@ static uint32_t count_available(struct sl_objects_pool *pool)
 {
     uint32_t available = pool->free_count;
     for (int pass = 0; pass < 2; pass++) {
-        SL_LIST_FOREACH (link, &pool->unpinned) {
-            const struct sl_objects_pool_version *version =
-                SL_CONTAINER_OF(link, struct sl_objects_pool_version, link);
+        SL_LIST_EACH (const struct sl_objects_pool_version, version, link, &pool->unpinned) {
             for (uint32_t i = 0; !version->keep && i < version->resident_count; i++) {
                 uint32_t *users = &pool->users[version->blocks[i].slot];
                 if (pass == 0) {
@@ -166,9 +164,7 @@ static uint32_t count_available(struct sl_objects_pool *pool)
 
 static void evict(struct sl_objects_pool *pool, uint32_t count)
 {
-    SL_LIST_FOREACH (link, &pool->unpinned) {
-        struct sl_objects_pool_version *version =
-            SL_CONTAINER_OF(link, struct sl_objects_pool_version, link);
+    SL_LIST_EACH (struct sl_objects_pool_version, version, link, &pool->unpinned) {
         if (pool->free_count >= count) {
             return;
         }

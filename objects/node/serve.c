@@ -130,8 +130,7 @@ static void serve_send_more(struct child *child)
 
 static struct child *find_child(struct sl_objects_copy *copy, uint64_t id)
 {
-    SL_LIST_FOREACH (link, &copy->children.list) {
-        struct child *child = SL_CONTAINER_OF(link, struct child, link);
+    SL_LIST_EACH (struct child, child, link, &copy->children.list) {
         if (child->id == id) {
             return child;
         }
@@ -145,8 +144,7 @@ static uint32_t serve_forget_silent(struct sl_objects_copy *copy, uint64_t now_n
     const bool is_late =
         copy->is_withdrawn && copy->pooled != NULL && now_ns - copy->withdrawn_ns > GONE_NS;
     uint32_t count = 0;
-    SL_LIST_FOREACH (link, &copy->children.list) {
-        struct child *child = SL_CONTAINER_OF(link, struct child, link);
+    SL_LIST_EACH (struct child, child, link, &copy->children.list) {
         if (is_late || now_ns - child->wanted_ns > CHILD_NS) {
             child_free(child);
         } else {
@@ -158,8 +156,7 @@ static uint32_t serve_forget_silent(struct sl_objects_copy *copy, uint64_t now_n
 
 void sl_objects_serve_look(struct sl_objects *node)
 {
-    SL_LIST_FOREACH (link, &node->copies) {
-        struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+    SL_LIST_EACH (struct sl_objects_copy, copy, link, &node->copies) {
         (void)serve_forget_silent(copy, sl_reactor_now_ns(node->reactor));
         serve_pin(node, copy);
     }
@@ -238,8 +235,8 @@ void sl_objects_serve_want(struct sl_objects *node, const char *address,
 {
     struct sl_objects_copy *copy = NULL;
     bool has_other = false;
-    SL_LIST_FOREACH (link, &node->copies) { /* a keeper may store another one just now */
-        struct sl_objects_copy *each = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+    /* A keeper may store another one just now. */
+    SL_LIST_EACH (struct sl_objects_copy, each, link, &node->copies) {
         if (!each->is_withdrawn && each->part == message->part &&
             sl_objects_copy_is_of(each, message->name, message->version)) {
             copy = serve_is_wanted(each, message) ? each : copy;
@@ -258,8 +255,7 @@ void sl_objects_serve_want(struct sl_objects *node, const char *address,
 
 void sl_objects_serve_done(struct sl_objects *node, const struct sl_objects_message *message)
 {
-    SL_LIST_FOREACH (link, &node->copies) { /* also those that were withdrawn */
-        struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+    SL_LIST_EACH (struct sl_objects_copy, copy, link, &node->copies) { /* withdrawn ones too */
         struct child *child = copy->part == message->part &&
                                       sl_objects_copy_is_of(copy, message->name, message->version)
                                   ? find_child(copy, message->node)
@@ -275,8 +271,7 @@ void sl_objects_serve_add(struct sl_objects *node, struct sl_objects_copy *copy)
 {
     copy->uses++;
     sl_list_append(&node->copies, &copy->link);
-    SL_LIST_FOREACH (link, &node->serve.parked) {
-        struct parked *parked = SL_CONTAINER_OF(link, struct parked, link);
+    SL_LIST_EACH (struct parked, parked, link, &node->serve.parked) {
         const struct sl_objects_message *want = &parked->message;
         if (want->version == copy->version && want->part == copy->part &&
             strcmp(want->name, copy->name) == 0 && serve_is_wanted(copy, want)) {
@@ -290,8 +285,7 @@ static void parked_late(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_objects_serve *serve = SL_CONTAINER_OF(timer, struct sl_objects_serve, parked_late);
     struct sl_objects *node = SL_CONTAINER_OF(serve, struct sl_objects, serve);
-    SL_LIST_FOREACH (link, &serve->parked) {
-        struct parked *parked = SL_CONTAINER_OF(link, struct parked, link);
+    SL_LIST_EACH (struct parked, parked, link, &serve->parked) {
         if (now_ns - parked->since_ns < PARKED_NS) {
             sl_reactor_arm(node->reactor, timer, PARKED_NS - (now_ns - parked->since_ns));
             return;
@@ -309,10 +303,9 @@ static void send_grown(struct sl_timer *timer, uint64_t now_ns)
     struct sl_objects_serve *serve = SL_CONTAINER_OF(timer, struct sl_objects_serve, grown);
     struct sl_objects *node = SL_CONTAINER_OF(serve, struct sl_objects, serve);
     serve->grown_blocks = 0;
-    SL_LIST_FOREACH (link, &node->copies) {
-        const struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
-        SL_LIST_FOREACH (child, &copy->children.list) {
-            serve_send_more(SL_CONTAINER_OF(child, struct child, link));
+    SL_LIST_EACH (const struct sl_objects_copy, copy, link, &node->copies) {
+        SL_LIST_EACH (struct child, child, link, &copy->children.list) {
+            serve_send_more(child);
         }
     }
 }
@@ -336,16 +329,14 @@ void sl_objects_serve_gone(struct sl_objects *node, struct sl_objects_copy *copy
                                       .version = copy->version,
                                       .part = copy->part,
                                       .text = reason};
-    SL_LIST_FOREACH (link, &copy->children.list) {
-        struct child *child = SL_CONTAINER_OF(link, struct child, link);
+    SL_LIST_EACH (struct child, child, link, &copy->children.list) {
         sl_objects_link_send(node->link, child->address, &gone, NULL, NULL);
     }
 }
 
 bool sl_objects_serve_is_ending(const struct sl_objects *node)
 {
-    SL_LIST_FOREACH (link, &node->copies) {
-        const struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+    SL_LIST_EACH (const struct sl_objects_copy, copy, link, &node->copies) {
         if (copy->is_withdrawn && copy->children.pins) {
             return true;
         }
@@ -355,8 +346,8 @@ bool sl_objects_serve_is_ending(const struct sl_objects *node)
 
 void sl_objects_serve_forget(struct sl_objects *node, struct sl_objects_copy *copy)
 {
-    SL_LIST_FOREACH (link, &copy->children.list) {
-        child_free(SL_CONTAINER_OF(link, struct child, link));
+    SL_LIST_EACH (struct child, child, link, &copy->children.list) {
+        child_free(child);
     }
     serve_pin(node, copy);
 }
@@ -372,8 +363,8 @@ void sl_objects_serve_init(struct sl_objects *node)
 void sl_objects_serve_fini(struct sl_objects *node)
 {
     struct sl_objects_serve *serve = &node->serve;
-    SL_LIST_FOREACH (link, &serve->parked) {
-        unpark(serve, SL_CONTAINER_OF(link, struct parked, link));
+    SL_LIST_EACH (struct parked, parked, link, &serve->parked) {
+        unpark(serve, parked);
     }
     sl_reactor_disarm(node->reactor, &serve->parked_late);
     sl_reactor_disarm(node->reactor, &serve->grown);

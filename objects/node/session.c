@@ -93,8 +93,7 @@ static void close_view(struct view *view)
 
 static struct view *find_view(struct sl_objects_session *session)
 {
-    SL_LIST_FOREACH (link, &session->views) {
-        struct view *view = SL_CONTAINER_OF(link, struct view, link);
+    SL_LIST_EACH (struct view, view, link, &session->views) {
         if (view->number == session->request.view) {
             return view;
         }
@@ -519,8 +518,8 @@ void sl_objects_session_destroy(struct sl_objects_session **session)
     *session = NULL;
     cancel_find(gone);
     end_request(gone);
-    SL_LIST_FOREACH (link, &gone->views) {
-        close_view(SL_CONTAINER_OF(link, struct view, link));
+    SL_LIST_EACH (struct view, view, link, &gone->views) {
+        close_view(view);
     }
     if (gone->follow != NULL) {
         sl_objects_follow_put(gone->follow, gone->fetches);

@@ -541,8 +541,7 @@ int sl_objects_store_start(struct sl_objects *node)
 {
     int err =
         node->directory != NULL ? sl_objects_directory_start(node->directory, node->reactor) : 0;
-    SL_LIST_FOREACH (link, &node->stored) {
-        struct stored *stored = of(SL_CONTAINER_OF(link, struct sl_objects_stored, link));
+    SL_LIST_EACH (struct stored, stored, part.link, &node->stored) {
         if (err == 0 && stored->stage == STORED) { /* its publisher may be about to commit it */
             err = begin_operation(stored) ? 0 : SL_ERR_NO_MEMORY;
             if (err == 0) {
@@ -557,8 +556,7 @@ int sl_objects_store_start(struct sl_objects *node)
 void sl_objects_store_stop(struct sl_objects *node)
 {
     node->is_leaving = true;
-    SL_LIST_FOREACH (link, &node->stored) {
-        struct stored *stored = of(SL_CONTAINER_OF(link, struct sl_objects_stored, link));
+    SL_LIST_EACH (struct stored, stored, part.link, &node->stored) {
         if (stored->part.is_dropped) {
             continue;
         }
@@ -590,8 +588,9 @@ bool sl_objects_store_is_over(const struct sl_objects *node)
 
 void sl_objects_store_fini(struct sl_objects *node)
 {
-    SL_LIST_FOREACH (link, &node->stored) { /* of a node that did not start */
-        free_stored(of(SL_CONTAINER_OF(link, struct sl_objects_stored, link)));
+    SL_LIST_EACH (struct stored, stored, part.link,
+                  &node->stored) { /* of a node that did not start */
+        free_stored(stored);
     }
     sl_objects_stored_fini(node);
     sl_objects_directory_close(&node->directory);

@@ -105,8 +105,7 @@ static bool grow(struct sl_objects *node)
     }
     index->rows = rows;
     index->row_count = count;
-    SL_LIST_FOREACH (link, &node->stored) {
-        struct sl_objects_stored *stored = SL_CONTAINER_OF(link, struct sl_objects_stored, link);
+    SL_LIST_EACH (struct sl_objects_stored, stored, link, &node->stored) {
         sl_list_append(row_of(index, stored->key.name, stored->key.version, stored->key.part),
                        &stored->by_key);
     }
@@ -148,8 +147,8 @@ struct sl_objects_stored *sl_objects_stored_find(const struct sl_objects *node, 
     if (node->stored_index.count == 0) {
         return NULL;
     }
-    SL_LIST_FOREACH (link, row_of(&node->stored_index, name, version, part)) {
-        struct sl_objects_stored *stored = SL_CONTAINER_OF(link, struct sl_objects_stored, by_key);
+    SL_LIST_EACH (struct sl_objects_stored, stored, by_key,
+                  row_of(&node->stored_index, name, version, part)) {
         if (!stored->is_dropped && stored->key.version == version && stored->key.part == part &&
             strcmp(stored->key.name, name) == 0) {
             return stored;

@@ -52,8 +52,7 @@ static void look_for_dropped(struct sl_timer *timer, uint64_t now_ns)
     struct drop_call *drop = SL_CONTAINER_OF(timer, struct drop_call, timer);
     struct sl_objects *node = drop->call.node;
     bool is_busy = false;
-    SL_LIST_FOREACH (link, &node->copies) {
-        struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+    SL_LIST_EACH (struct sl_objects_copy, copy, link, &node->copies) {
         if (is_dropped(drop, copy)) {
             drop->has_found = true;
             is_busy |= copy->fetch != NULL && copy->pooled == NULL; /* for at most 100 ms */
@@ -69,11 +68,10 @@ static void look_for_dropped(struct sl_timer *timer, uint64_t now_ns)
                           drop->name, drop->version);
         return;
     }
-    SL_LIST_FOREACH (link, &node->copies) {
-        struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+    SL_LIST_EACH (struct sl_objects_copy, copy, link, &node->copies) {
         if (is_dropped(drop, copy)) {
             sl_objects_serve_forget(node, copy);
-            sl_list_append(&drop->copies, link);
+            sl_list_append(&drop->copies, &copy->link);
         }
     }
     sl_objects_answer(&drop->call, drop->has_found ? 0 : SL_ERR_NOT_FOUND,
@@ -91,11 +89,9 @@ static void drop_here(struct sl_objects *node, struct sl_objects_call *call)
 static void dropped_here(struct sl_objects *node, struct sl_objects_call *call)
 {
     struct drop_call *drop = SL_CONTAINER_OF(call, struct drop_call, call);
-    struct sl_list_link *link;
-    while ((link = sl_list_pop(&drop->copies)) != NULL) {
-        struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+    SL_LIST_TAKE (struct sl_objects_copy, copy, link, &drop->copies) {
         if (drop->has_failed) {
-            sl_list_append(&node->copies, link);
+            sl_list_append(&node->copies, &copy->link);
         } else {
             sl_objects_copy_put(copy);
         }
@@ -115,10 +111,9 @@ static int drop(struct sl_objects *node, const struct drop_call *what, uint32_t 
     if (err != 0) {
         return err;
     }
-    SL_LIST_FOREACH (link, &drop.copies) {
-        const int failed = sl_objects_memory_unregister(
-            node->transfer, &SL_CONTAINER_OF(link, struct sl_objects_copy, link)->memory,
-            sl_objects_ms_left(node, deadline_ns));
+    SL_LIST_EACH (struct sl_objects_copy, copy, link, &drop.copies) {
+        const int failed = sl_objects_memory_unregister(node->transfer, &copy->memory,
+                                                        sl_objects_ms_left(node, deadline_ns));
         err = err != 0 ? err : failed;
     }
     const struct sl_reason saved = sl_objects_error_save();

@@ -86,8 +86,7 @@ int sl_serve_admission_offer(struct sl_serve_admission *admission, struct sl_ser
 
 struct sl_serve_request *sl_serve_admission_first(const struct sl_serve_admission *admission)
 {
-    struct sl_list_link *link = sl_list_first(&admission->waiting);
-    return link != NULL ? SL_CONTAINER_OF(link, struct sl_serve_request, link) : NULL;
+    return SL_LIST_FIRST(struct sl_serve_request, link, &admission->waiting);
 }
 
 void sl_serve_admission_run(struct sl_serve_admission *admission, struct sl_serve_request *request)
@@ -121,12 +120,14 @@ void sl_serve_admission_end(struct sl_serve_admission *admission, struct sl_serv
 struct sl_serve_request *sl_serve_admission_due(const struct sl_serve_admission *admission,
                                                 uint64_t now_ns)
 {
-    struct sl_list_link *link = sl_list_first(&admission->due);
-    return link != NULL && due_at(link)->due_ns <= now_ns ? due_at(link) : NULL;
+    struct sl_serve_request *due =
+        SL_LIST_FIRST(struct sl_serve_request, due_link, &admission->due);
+    return due != NULL && due->due_ns <= now_ns ? due : NULL;
 }
 
 uint64_t sl_serve_admission_next_ns(const struct sl_serve_admission *admission)
 {
-    struct sl_list_link *link = sl_list_first(&admission->due);
-    return link != NULL ? due_at(link)->due_ns : SL_CLOCK_NEVER;
+    const struct sl_serve_request *due =
+        SL_LIST_FIRST(struct sl_serve_request, due_link, &admission->due);
+    return due != NULL ? due->due_ns : SL_CLOCK_NEVER;
 }

@@ -68,9 +68,7 @@ struct sl_serve_model *sl_serve_balance_model(struct sl_serve_balance *balance, 
 /* The index of the label, or a free one; SL_SERVE_HOSTS_MAX: there is none. */
 static uint32_t find_host(const struct sl_serve_balance *balance, const char *label)
 {
-    SL_LIST_FOREACH (link, &balance->workers) {
-        const struct sl_serve_balance_worker *worker =
-            SL_CONTAINER_OF(link, struct sl_serve_balance_worker, link);
+    SL_LIST_EACH (const struct sl_serve_balance_worker, worker, link, &balance->workers) {
         if (strcmp(worker->host, label) == 0) {
             return worker->host_index;
         }
@@ -128,8 +126,7 @@ void sl_serve_balance_report(struct sl_serve_balance *balance,
 {
     uint64_t had_ns = 0;
     uint32_t had_count = 0;
-    SL_LIST_FOREACH (link, &worker->uses) {
-        const struct sl_serve_use *use = SL_CONTAINER_OF(link, struct sl_serve_use, link);
+    SL_LIST_EACH (const struct sl_serve_use, use, link, &worker->uses) {
         had_ns += use->is_received ? use->cost_ns : 0;
         had_count += use->is_received ? 1 : 0;
     }
@@ -166,8 +163,8 @@ uint64_t sl_serve_balance_queue_ns(const struct sl_serve_balance_worker *worker,
 
 static bool is_at(const struct sl_serve_balance_worker *worker, const struct sl_serve_model *model)
 {
-    SL_LIST_FOREACH (link, &worker->uses) {
-        if (SL_CONTAINER_OF(link, struct sl_serve_use, link)->model == model) {
+    SL_LIST_EACH (struct sl_serve_use, use, link, &worker->uses) {
+        if (use->model == model) {
             return true;
         }
     }
@@ -218,8 +215,7 @@ static uint64_t basic_rank(const struct sl_serve_balance_worker *worker,
 
 static bool is_silent(const struct sl_serve_balance_worker *worker, uint64_t now_ns)
 {
-    SL_LIST_FOREACH (link, &worker->uses) {
-        const struct sl_serve_use *use = SL_CONTAINER_OF(link, struct sl_serve_use, link);
+    SL_LIST_EACH (const struct sl_serve_use, use, link, &worker->uses) {
         if (use->is_received ? now_ns > use->due_ns + OVERDUE_NS
                              : now_ns - use->begun_ns > SILENT_NS) {
             return true;
@@ -231,9 +227,7 @@ static bool is_silent(const struct sl_serve_balance_worker *worker, uint64_t now
 uint32_t sl_serve_balance_able(const struct sl_serve_balance *balance, uint64_t now_ns)
 {
     uint32_t count = 0;
-    SL_LIST_FOREACH (link, &balance->workers) {
-        const struct sl_serve_balance_worker *worker =
-            SL_CONTAINER_OF(link, struct sl_serve_balance_worker, link);
+    SL_LIST_EACH (const struct sl_serve_balance_worker, worker, link, &balance->workers) {
         count += !worker->is_leaving && !is_silent(worker, now_ns);
     }
     return count;
@@ -246,9 +240,7 @@ struct sl_serve_balance_worker *sl_serve_balance_choose(const struct sl_serve_ba
 {
     struct sl_serve_balance_worker *best = NULL;
     uint64_t least = UINT64_MAX;
-    SL_LIST_FOREACH (link, &balance->workers) {
-        struct sl_serve_balance_worker *worker =
-            SL_CONTAINER_OF(link, struct sl_serve_balance_worker, link);
+    SL_LIST_EACH (struct sl_serve_balance_worker, worker, link, &balance->workers) {
         if (worker->is_leaving || worker->is_full || worker->use_count >= worker->slots) {
             continue;
         }
@@ -269,8 +261,8 @@ struct sl_serve_balance_worker *sl_serve_balance_choose(const struct sl_serve_ba
 static bool is_tried(const struct sl_serve_balance *balance, const struct sl_serve_model *model)
 {
     bool is = model->waiting > 0;
-    SL_LIST_FOREACH (link, &balance->workers) {
-        is = is || is_at(SL_CONTAINER_OF(link, struct sl_serve_balance_worker, link), model);
+    SL_LIST_EACH (struct sl_serve_balance_worker, worker, link, &balance->workers) {
+        is = is || is_at(worker, model);
     }
     return is;
 }
@@ -281,9 +273,7 @@ bool sl_serve_balance_expect(const struct sl_serve_balance *balance,
 {
     const bool counts_cost = is_tried(balance, model);
     uint64_t least = UINT64_MAX;
-    SL_LIST_FOREACH (link, &balance->workers) {
-        const struct sl_serve_balance_worker *worker =
-            SL_CONTAINER_OF(link, struct sl_serve_balance_worker, link);
+    SL_LIST_EACH (const struct sl_serve_balance_worker, worker, link, &balance->workers) {
         if (worker->is_leaving) {
             continue;
         }

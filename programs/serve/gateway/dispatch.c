@@ -260,8 +260,7 @@ static void dispatch_returned(void *ctx, struct sl_serve_flight *flight,
 static struct sl_serve_remote *find_remote(const struct sl_serve_dispatch *dispatch,
                                            const char *name)
 {
-    SL_LIST_FOREACH (link, &dispatch->remotes) {
-        struct sl_serve_remote *remote = SL_CONTAINER_OF(link, struct sl_serve_remote, link);
+    SL_LIST_EACH (struct sl_serve_remote, remote, link, &dispatch->remotes) {
         if (strcmp(remote->worker.name, name) == 0) {
             return remote;
         }
@@ -322,10 +321,8 @@ static void take_join(struct sl_serve_dispatch *dispatch, const char *name,
 /* The worker has the requests with numbers up to the last one. */
 static void mark_received(struct sl_serve_remote *remote, uint64_t last)
 {
-    SL_LIST_FOREACH (link, &remote->worker.uses) {
-        struct sl_serve_use *use = SL_CONTAINER_OF(link, struct sl_serve_use, link);
-        const uint64_t id = SL_CONTAINER_OF(use, struct sl_serve_flight, use)->id;
-        use->is_received = id != 0 && id <= last;
+    SL_LIST_EACH (struct sl_serve_flight, flight, use.link, &remote->worker.uses) {
+        flight->use.is_received = flight->id != 0 && flight->id <= last;
     }
 }
 
@@ -391,7 +388,7 @@ static void dispatch_joined(void *ctx, struct sl_serve_remote *remote)
 static void dispatch_lost(void *ctx, struct sl_serve_remote *remote, const char *reason)
 {
     struct sl_serve_dispatch *dispatch = ctx;
-    struct sl_list_link *link;
+    struct sl_serve_flight *flight;
     if (!sl_list_linked(&remote->worker.link)) {
         return;
     }
@@ -403,9 +400,8 @@ static void dispatch_lost(void *ctx, struct sl_serve_remote *remote, const char 
                     remote->worker.use_count);
     }
     remote->worker.is_leaving = true;
-    while ((link = sl_list_first(&remote->worker.uses)) != NULL) {
-        struct sl_serve_use *use = SL_CONTAINER_OF(link, struct sl_serve_use, link);
-        struct sl_serve_flight *flight = SL_CONTAINER_OF(use, struct sl_serve_flight, use);
+    while ((flight = SL_LIST_FIRST(struct sl_serve_flight, use.link, &remote->worker.uses)) !=
+           NULL) {
         sl_serve_flight_leave(flight);
         repeat(dispatch, flight, "the worker has ended");
     }
@@ -434,8 +430,7 @@ void sl_serve_dispatch_stop(struct sl_serve_dispatch *dispatch)
 {
     dispatch->is_stopping = true;
     sl_reactor_disarm(dispatch->reactor, &dispatch->due);
-    SL_LIST_FOREACH (link, &dispatch->remotes) {
-        struct sl_serve_remote *remote = SL_CONTAINER_OF(link, struct sl_serve_remote, link);
+    SL_LIST_EACH (struct sl_serve_remote, remote, link, &dispatch->remotes) {
         if (sl_timer_armed(&remote->again)) {
             sl_reactor_disarm(dispatch->reactor, &remote->again);
             dispatch_forget(remote);

@@ -11,9 +11,7 @@
 
 void sl_serve_flights_fini(struct sl_serve_flights *flights)
 {
-    struct sl_list_link *link;
-    while ((link = sl_list_pop(&flights->free)) != NULL) {
-        struct sl_serve_flight *flight = SL_CONTAINER_OF(link, struct sl_serve_flight, link);
+    SL_LIST_TAKE (struct sl_serve_flight, flight, link, &flights->free) {
         sl_transfer_batch_free(&flight->batch);
         free(flight);
     }
@@ -21,12 +19,10 @@ void sl_serve_flights_fini(struct sl_serve_flights *flights)
 
 static struct sl_serve_flight *get(struct sl_serve_flights *flights)
 {
-    struct sl_list_link *link = sl_list_pop(&flights->free);
-    if (link != NULL) {
-        return SL_CONTAINER_OF(link, struct sl_serve_flight, link);
-    }
-    struct sl_serve_flight *made = calloc(1, sizeof *made);
-    if (made != NULL && sl_transfer_batch_create(flights->transfer, 1, &made->batch) != 0) {
+    struct sl_serve_flight *unused = SL_LIST_POP(struct sl_serve_flight, link, &flights->free);
+    struct sl_serve_flight *made = unused != NULL ? unused : calloc(1, sizeof *made);
+    if (unused == NULL && made != NULL &&
+        sl_transfer_batch_create(flights->transfer, 1, &made->batch) != 0) {
         free(made);
         made = NULL;
     }

@@ -183,11 +183,9 @@ static void gateway_listed(void *ctx)
 {
     struct sl_serve_gateway *gateway = ctx;
     struct sl_list again;
-    struct sl_list_link *link;
     sl_list_init(&again);
     sl_list_append_all(&again, &gateway->unlisted);
-    while ((link = sl_list_pop(&again)) != NULL) {
-        struct sl_serve_request *request = SL_CONTAINER_OF(link, struct sl_serve_request, link);
+    SL_LIST_TAKE (struct sl_serve_request, request, link, &again) {
         if (is_listed(gateway, request)) {
             request->state = sl_serve_balance_model(&gateway->dispatch.balance, request->model);
         }
@@ -198,7 +196,7 @@ static void gateway_listed(void *ctx)
             sl_serve_dispatch_fail(&gateway->dispatch, request, not_found(gateway, request),
                                    request->answer.text);
         } else {
-            sl_list_append(&gateway->unlisted, link);
+            sl_list_append(&gateway->unlisted, &request->link);
             sl_serve_version_list_refresh(&gateway->versions);
         }
     }
@@ -209,9 +207,7 @@ static void gateway_listed(void *ctx)
 static void take_next_turn(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_serve_gateway *gateway = SL_CONTAINER_OF(timer, struct sl_serve_gateway, next_turn);
-    struct sl_list_link *link;
-    while ((link = sl_list_pop(&gateway->refused)) != NULL) {
-        struct sl_serve_request *request = SL_CONTAINER_OF(link, struct sl_serve_request, link);
+    SL_LIST_TAKE (struct sl_serve_request, request, link, &gateway->refused) {
         request->done(request);
     }
     if (gateway->is_draining && gateway->drained != NULL &&

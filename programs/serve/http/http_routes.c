@@ -255,8 +255,7 @@ static void free_body(struct call *call)
  * progress is lost to a caller that needs it. False: no other body has such memory. */
 static bool http_routes_evict(struct call *call, bool of_inputs)
 {
-    SL_LIST_FOREACH (link, &call->routes->receiving) {
-        struct call *other = SL_CONTAINER_OF(link, struct call, receiving);
+    SL_LIST_EACH (struct call, other, receiving, &call->routes->receiving) {
         const bool has_it = of_inputs ? other->request.input != NULL
                                       : other->text.capacity + other->binary.capacity > 0;
         if (other != call && has_it) {

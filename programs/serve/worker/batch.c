@@ -116,14 +116,13 @@ void sl_serve_batch_take(struct sl_list *queue, const void *model,
     const uint32_t most = info->fixed_rows != 0 ? info->fixed_rows : rows_max;
     bool is_full = false;
     batch->item_count = batch->rows = 0;
-    SL_LIST_FOREACH (link, queue) {
-        struct sl_serve_item *item = SL_CONTAINER_OF(link, struct sl_serve_item, link);
+    SL_LIST_EACH (struct sl_serve_item, item, link, queue) {
         if (is_full || item->model != model || item->kind != SL_SERVE_INFER) {
             continue;
         }
         is_full = item->rows > most - batch->rows || (item->is_alone && batch->item_count > 0);
         if (!is_full) {
-            sl_list_remove(link);
+            sl_list_remove(&item->link);
             batch->items[batch->item_count++] = item;
             batch->rows += item->rows;
             is_full = item->is_alone;

@@ -19,9 +19,8 @@ void sl_serve_model_table_init(struct sl_serve_model_table *models)
 static void model_table_forget(struct sl_serve_model_table *models,
                                struct sl_serve_model_entry *entry)
 {
-    SL_LIST_FOREACH (link, &entry->old) {
-        struct sl_serve_version *old = SL_CONTAINER_OF(link, struct sl_serve_version, link);
-        sl_list_remove(link);
+    SL_LIST_EACH (struct sl_serve_version, old, link, &entry->old) {
+        sl_list_remove(&old->link);
         sl_serve_version_close(&old);
     }
     sl_serve_version_close(&entry->newer);
@@ -37,8 +36,8 @@ static void model_table_forget(struct sl_serve_model_table *models,
 
 void sl_serve_model_table_fini(struct sl_serve_model_table *models)
 {
-    SL_LIST_FOREACH (link, &models->all) {
-        model_table_forget(models, SL_CONTAINER_OF(link, struct sl_serve_model_entry, link));
+    SL_LIST_EACH (struct sl_serve_model_entry, entry, link, &models->all) {
+        model_table_forget(models, entry);
     }
 }
 
@@ -52,9 +51,7 @@ static bool is_unused(const struct sl_serve_model_entry *entry)
 static struct sl_serve_model_entry *find_unused(struct sl_serve_model_table *models,
                                                 bool has_subscription)
 {
-    SL_LIST_FOREACH (link, &models->all) {
-        struct sl_serve_model_entry *entry =
-            SL_CONTAINER_OF(link, struct sl_serve_model_entry, link);
+    SL_LIST_EACH (struct sl_serve_model_entry, entry, link, &models->all) {
         if (is_unused(entry) && (entry->subscription != NULL) == has_subscription) {
             return entry;
         }
@@ -189,9 +186,7 @@ double sl_serve_model_entry_exposed_ns(const struct sl_serve_model_entry *entry)
 
 void sl_serve_model_table_look(struct sl_serve_model_table *models)
 {
-    SL_LIST_FOREACH (link, &models->all) {
-        struct sl_serve_model_entry *entry =
-            SL_CONTAINER_OF(link, struct sl_serve_model_entry, link);
+    SL_LIST_EACH (struct sl_serve_model_entry, entry, link, &models->all) {
         struct sl_residency now;
         if (entry->subscription == NULL || entry->is_opening || entry->wanted != 0 ||
             entry->reported.bytes == 0) {

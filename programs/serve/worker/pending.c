@@ -20,8 +20,7 @@ void sl_serve_pendings_init(struct sl_serve_pendings *pendings, struct sl_reacto
 
 void sl_serve_pendings_fini(struct sl_serve_pendings *pendings)
 {
-    for (struct sl_list_link *link; (link = sl_list_pop(&pendings->unused)) != NULL;) {
-        struct sl_serve_pending *pending = sl_serve_pending_at(link);
+    SL_LIST_TAKE (struct sl_serve_pending, pending, item.link, &pendings->unused) {
         sl_transfer_batch_free(&pending->write.batch);
         free(pending);
     }
@@ -29,10 +28,9 @@ void sl_serve_pendings_fini(struct sl_serve_pendings *pendings)
 
 struct sl_serve_pending *sl_serve_pendings_take(struct sl_serve_pendings *pendings)
 {
-    struct sl_list_link *link = sl_list_pop(&pendings->unused);
-    struct sl_serve_pending *pending = NULL;
-    if (link != NULL) {
-        pending = sl_serve_pending_at(link);
+    struct sl_serve_pending *pending =
+        SL_LIST_POP(struct sl_serve_pending, item.link, &pendings->unused);
+    if (pending != NULL) {
         struct sl_transfer_batch *batch = pending->write.batch;
         memset(pending, 0, offsetof(struct sl_serve_pending, text));
         pending->write.batch = batch;
@@ -168,17 +166,16 @@ void sl_serve_pending_refuse(struct sl_serve_pending *pending, int err, const ch
 void sl_serve_pendings_refuse_all(struct sl_list *queue, const struct sl_serve_model_entry *entry,
                                   int err, const char *text)
 {
-    SL_LIST_FOREACH (link, queue) {
-        if (sl_serve_pending_at(link)->entry == entry) {
-            sl_serve_pending_refuse(sl_serve_pending_at(link), err, text);
+    SL_LIST_EACH (struct sl_serve_pending, pending, item.link, queue) {
+        if (pending->entry == entry) {
+            sl_serve_pending_refuse(pending, err, text);
         }
     }
 }
 
 void sl_serve_pendings_expire(struct sl_list *queue, uint64_t now_ns)
 {
-    SL_LIST_FOREACH (link, queue) {
-        struct sl_serve_pending *pending = sl_serve_pending_at(link);
+    SL_LIST_EACH (struct sl_serve_pending, pending, item.link, queue) {
         const struct sl_serve_model_entry *entry = pending->entry;
         const uint64_t waited_ns = now_ns - pending->item.arrived_ns;
         if (pending->item.deadline_ns > now_ns) {

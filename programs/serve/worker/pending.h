@@ -76,11 +76,6 @@ void sl_serve_pendings_expire(struct sl_list *queue, uint64_t now_ns);
 void sl_serve_pending_enqueue(struct sl_serve_pending *pending, struct sl_list *queue);
 void sl_serve_pending_dequeue(struct sl_serve_pending *pending);
 
-static inline struct sl_serve_pending *sl_serve_pending_at(struct sl_list_link *link)
-{
-    return SL_CONTAINER_OF(link, struct sl_serve_pending, item.link);
-}
-
 static inline struct sl_serve_pending *sl_serve_pending_of(struct sl_serve_item *item)
 {
     return SL_CONTAINER_OF(item, struct sl_serve_pending, item);

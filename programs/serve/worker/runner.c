@@ -91,8 +91,7 @@ static void describe(struct sl_serve_runner *runner, struct sl_serve_pending *pe
 static struct sl_serve_pending *find_ready(struct sl_serve_runner *runner)
 {
     struct sl_serve_pending *first = NULL;
-    SL_LIST_FOREACH (link, runner->queue) {
-        struct sl_serve_pending *pending = sl_serve_pending_at(link);
+    SL_LIST_EACH (struct sl_serve_pending, pending, item.link, runner->queue) {
         struct sl_serve_model_entry *entry = pending->entry;
         take_over(entry);
         if (entry->current == NULL ||

@@ -141,8 +141,7 @@ static void infer(struct sl_serve_worker *worker, struct sl_serve_peer *peer,
 
 static void cancel(struct sl_serve_worker *worker, const struct sl_serve_peer *peer)
 {
-    SL_LIST_FOREACH (link, &worker->queue) {
-        struct sl_serve_pending *pending = sl_serve_pending_at(link);
+    SL_LIST_EACH (struct sl_serve_pending, pending, item.link, &worker->queue) {
         if (pending->peer == peer && pending->number == worker->in.request) {
             sl_serve_pending_refuse(pending, SL_ERR_CANCELLED, "cancelled");
             return;
@@ -193,10 +192,9 @@ static void gone(struct sl_serve_peer *peer)
     struct sl_serve_worker *worker = peer->ctx;
     peer->seen = peer->last_request = 0;
     sl_serve_runner_forget(&worker->runner, peer);
-    SL_LIST_FOREACH (link, &worker->queue) {
-        if (sl_serve_pending_at(link)->peer == peer) {
-            sl_serve_pending_refuse(sl_serve_pending_at(link), SL_ERR_CANCELLED,
-                                    SL_SERVE_GATEWAY_GONE);
+    SL_LIST_EACH (struct sl_serve_pending, pending, item.link, &worker->queue) {
+        if (pending->peer == peer) {
+            sl_serve_pending_refuse(pending, SL_ERR_CANCELLED, SL_SERVE_GATEWAY_GONE);
         }
     }
 }
@@ -205,8 +203,7 @@ static void gone(struct sl_serve_peer *peer)
 static double queue_ns(const struct sl_serve_worker *worker)
 {
     double sum = sl_serve_runner_left_ns(&worker->runner);
-    SL_LIST_FOREACH (link, &worker->queue) {
-        const struct sl_serve_pending *pending = sl_serve_pending_at(link);
+    SL_LIST_EACH (const struct sl_serve_pending, pending, item.link, &worker->queue) {
         const struct sl_serve_model_entry *entry = pending->entry;
         sum += sl_serve_model_entry_run_ns(entry, pending->item.rows > 0 ? pending->item.rows : 1);
         sum += entry->current == NULL ? sl_serve_model_entry_exposed_ns(entry) / entry->waiting : 0;

@@ -79,6 +79,46 @@ SL_CASE(list_append__moves_from_another_list)
     assert_true(sl_list_empty(&list));
 }
 
+SL_CASE(list_each__body_may_remove_the_item)
+{
+    struct sl_list list;
+    struct item items[4];
+    int seen = 0;
+    sl_list_init(&list);
+    SL_LIST_EACH (const struct item, item, link, &list) {
+        assert_null(item); /* there is none */
+    }
+    fill(&list, items, 4);
+    SL_LIST_EACH (struct item, item, link, &list) {
+        assert_int_equal(item->number, seen++);
+        if (item->number != 2) {
+            sl_list_remove(&item->link);
+        }
+    }
+    assert_int_equal(seen, 4);
+    assert_numbers(&list, 2, 1);
+}
+
+SL_CASE(list_take__removes_each_item_before_its_visit)
+{
+    struct sl_list list;
+    struct item items[3];
+    int seen = 0;
+    sl_list_init(&list);
+    fill(&list, items, 3);
+    SL_LIST_TAKE (struct item, item, link, &list) {
+        assert_int_equal(item->number, seen++);
+        assert_false(sl_list_linked(&item->link));
+        if (seen == 2) { /* also what the body appends is visited */
+            items[0].number = 3;
+            sl_list_append(&list, &items[0].link);
+        }
+    }
+    assert_int_equal(seen, 4);
+    assert_null(SL_LIST_FIRST(struct item, link, &list));
+    assert_null(SL_LIST_POP(struct item, link, &list));
+}
+
 SL_CASE(list_foreach__body_may_remove_the_link)
 {
     struct sl_list list;
