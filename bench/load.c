@@ -1,12 +1,12 @@
 #include "bench/load.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "bench/load_internal.h"
 #include "bench/now.h"
 #include "core/assert.h"
+#include "core/format.h"
 #include "core/log.h"
 #include "reactor/mailbox.h"
 
@@ -41,10 +41,7 @@ void sl_bench_load_fail(struct sl_bench_load *load, int err, const char *format,
     }
     load->phase = SL_BENCH_LOAD_FAILED;
     load->err = err;
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(load->why, sizeof load->why, format, arguments);
-    va_end(arguments);
+    SL_FORMAT(load->why, format);
     sl_bench_load_answer(load);
 }
 

@@ -1,6 +1,6 @@
 #include "net/store/metastore.h"
+#include "core/format.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -40,8 +40,5 @@ struct sl_metastore_item *sl_metastore_answer_add(struct sl_metastore_answer *an
 void sl_metastore_answer_fail(struct sl_metastore_answer *answer, int err, const char *format, ...)
 {
     answer->err = err;
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(answer->reason, sizeof answer->reason, format, args);
-    va_end(args);
+    SL_FORMAT(answer->reason, format);
 }

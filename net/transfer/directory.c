@@ -1,11 +1,11 @@
 #include "net/transfer/directory.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "core/format.h"
 #include "core/log.h"
 #include "net/store/remote_metastore.h"
 #include "net/transfer/announcement.h"
@@ -196,10 +196,7 @@ static int transfer_directory_fail(struct sl_transfer_lookup *lookup, int err, c
                                    ...)
 {
     char why[SL_TRANSFER_REASON_BYTES];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(why, sizeof why, format, args);
-    va_end(args);
+    SL_FORMAT(why, format);
     (void)snprintf(lookup->reason, sizeof lookup->reason, "name %.200s: metadata store: %.270s",
                    lookup->name, why);
     return err;

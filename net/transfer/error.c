@@ -1,17 +1,14 @@
 #include "net/transfer/error.h"
+#include "core/format.h"
 
 #include <starling_transfer.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 static _Thread_local char last_error[SL_TRANSFER_REASON_BYTES];
 
 int sl_transfer_fail(int err, const char *format, ...)
 {
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(last_error, sizeof last_error, format, args);
-    va_end(args);
+    SL_FORMAT(last_error, format);
     return err;
 }
 

@@ -1,11 +1,11 @@
 #include "net/transfer/io.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "core/assert.h"
+#include "core/format.h"
 #include "net/transfer/engine.h"
 #include "net/transfer/error.h"
 
@@ -76,10 +76,7 @@ int sl_transfer_io_call(struct sl_transfer_io *io, struct sl_transfer_call *call
 
 void sl_transfer_io_answer(struct sl_transfer_call *call, int err, const char *format, ...)
 {
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(call->text, sizeof call->text, format, args);
-    va_end(args);
+    SL_FORMAT(call->text, format);
     call->err = err;
     sl_transfer_io_end(call);
 }

@@ -1,8 +1,8 @@
 #include "objects/node/call.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
+#include "core/format.h"
 #include "objects/node/error.h"
 #include "objects/node/node.h"
 
@@ -52,10 +52,7 @@ int sl_objects_call(struct sl_objects *node, struct sl_objects_call *call)
 
 void sl_objects_answer(struct sl_objects_call *call, int err, const char *format, ...)
 {
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(call->text, sizeof call->text, format, args);
-    va_end(args);
+    SL_FORMAT(call->text, format);
     call->err = err;
     sl_completion_end(&call->completion);
 }

@@ -3,13 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "core/assert.h"
+#include "core/format.h"
 #include "core/log.h"
 #include "objects/node/call.h"
 #include "objects/node/error.h"
@@ -72,10 +72,7 @@ static void node_session_fail(struct sl_objects_session *session, int err, const
 static void node_session_fail(struct sl_objects_session *session, int err, const char *format, ...)
 {
     struct sl_objects_session_answer failed = {.err = err};
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(failed.text, sizeof failed.text, format, args);
-    va_end(args);
+    SL_FORMAT(failed.text, format);
     answer(session, &failed, NULL);
 }
 
