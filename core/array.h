@@ -12,4 +12,16 @@
  * *capacity is 0. Returns false if there is no memory; then nothing has changed. */
 bool sl_array_make_room(void *array, uint32_t *capacity, uint32_t index, size_t item_bytes);
 
+/* Moves the variable `first` to the first index up to `count` for which the condition does not
+ * hold, by bisection. The condition is on `index`, and holds for all indices below that one. */
+#define SL_ARRAY_BISECT(first, count, index, condition)                                            \
+    for (__typeof__(first) end_ = (count); (first) < end_;) {                                      \
+        const __typeof__(first) index = (first) + (end_ - (first)) / 2;                            \
+        if (condition) {                                                                           \
+            (first) = index + 1;                                                                   \
+        } else {                                                                                   \
+            end_ = index;                                                                          \
+        }                                                                                          \
+    }
+
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/array.h"
 #include "reactor/offload.h"
 
 #define CLOSE_NS (10 * SL_CLOCK_NS_PER_S)
@@ -33,16 +34,9 @@ struct sl_rdma_rma_memory {
 /* Index of the first region behind an address. */
 static uint32_t index_behind(const struct sl_rdma_rma_memory *memory, uintptr_t at)
 {
-    uint32_t low = 0, high = memory->count;
-    while (low < high) {
-        const uint32_t middle = low + (high - low) / 2;
-        if ((uintptr_t)memory->regions[middle]->base <= at) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
+    uint32_t first = 0;
+    SL_ARRAY_BISECT(first, memory->count, i, (uintptr_t)memory->regions[i]->base <= at);
+    return first;
 }
 
 static void insert(struct sl_rdma_rma_memory *memory, struct region *region)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/array.h"
 #include "net/transfer/rail.h"
 
 static int reserve(struct sl_transfer_remote **remote, uint32_t count)
@@ -114,16 +115,10 @@ struct sl_transfer_remote *sl_transfer_remote_copy(const struct sl_transfer_remo
 const struct sl_transfer_remote_buffer *
 sl_transfer_remote_find(const struct sl_transfer_remote *remote, uint64_t address)
 {
-    uint32_t low = 0, high = remote != NULL ? remote->count : 0;
-    while (low < high) {
-        const uint32_t middle = (low + high) / 2;
-        if (remote->buffers[middle].address <= address) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low > 0 ? &remote->buffers[low - 1] : NULL;
+    uint32_t above = 0;
+    SL_ARRAY_BISECT(above, remote != NULL ? remote->count : 0, i,
+                    remote->buffers[i].address <= address);
+    return above > 0 ? &remote->buffers[above - 1] : NULL;
 }
 
 const struct sl_transport_rma_token *

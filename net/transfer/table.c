@@ -5,23 +5,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "core/array.h"
 #include "core/assert.h"
 
 /* Number of regions of a list, by ascending address or key, up to this one. */
 static uint32_t count_to(struct sl_transfer_region *const *list, uint32_t count, bool is_by_key,
                          uint64_t value)
 {
-    uint32_t low = 0, high = count;
-    while (low < high) {
-        const uint32_t middle = (low + high) / 2;
-        const struct sl_rma_memory *memory = &list[middle]->memory;
-        if ((is_by_key ? memory->key : (uintptr_t)memory->base) <= value) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
+    uint32_t first = 0;
+    SL_ARRAY_BISECT(first, count, i,
+                    (is_by_key ? list[i]->memory.key : (uintptr_t)list[i]->memory.base) <= value);
+    return first;
 }
 
 static uint32_t count_to_address(const struct sl_transfer_table *table, uintptr_t address)

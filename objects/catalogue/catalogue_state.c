@@ -20,16 +20,9 @@ static int catalogue_state_compare(struct sl_catalogue_key a, struct sl_catalogu
 uint32_t sl_catalogue_position(const struct sl_catalogue_sorted *sorted,
                                struct sl_catalogue_key key)
 {
-    uint32_t low = 0, high = sorted->count;
-    while (low < high) {
-        const uint32_t middle = (low + high) / 2;
-        if (catalogue_state_compare(*sorted->items[middle], key) < 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
+    uint32_t first = 0;
+    SL_ARRAY_BISECT(first, sorted->count, i, catalogue_state_compare(*sorted->items[i], key) < 0);
+    return first;
 }
 
 void *sl_catalogue_find(const struct sl_catalogue_sorted *sorted, const char *name, uint64_t number)

@@ -308,16 +308,9 @@ int sl_objects_manifest_decode(struct sl_objects_manifest *manifest, const void 
 uint32_t sl_objects_place_find(const struct sl_objects_place *places, uint32_t count,
                                uint64_t offset)
 {
-    uint32_t low = 0;
-    for (uint32_t high = count; low < high;) {
-        const uint32_t middle = low + (high - low) / 2;
-        if (places[middle].offset + places[middle].bytes > offset) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    return low;
+    uint32_t first = 0;
+    SL_ARRAY_BISECT(first, count, i, places[i].offset + places[i].bytes <= offset);
+    return first;
 }
 
 const void *sl_objects_place_read(const struct sl_objects_place *places, uint32_t count,

@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "core/array.h"
 #include "core/list.h"
 #include "core/log.h"
 #include "objects/node/stored.h"
@@ -443,19 +444,11 @@ static int decode_record(const struct sl_objects_directory *directory, const cha
 static bool has_sibling(const struct sl_disk_names *names, const char *name, size_t stem,
                         const char *suffix)
 {
-    uint32_t low = 0, high = names->count;
+    uint32_t first = 0;
     char wanted[SL_DISK_NAME_BYTES + 16];
     (void)snprintf(wanted, sizeof wanted, "%.*s%s", (int)stem, name, suffix);
-    while (low < high) {
-        const uint32_t middle = (low + high) / 2;
-        const int order = strcmp(names->items[middle].name, wanted);
-        if (order == 0) {
-            return true;
-        }
-        low = order < 0 ? middle + 1 : low;
-        high = order < 0 ? high : middle;
-    }
-    return false;
+    SL_ARRAY_BISECT(first, names->count, i, strcmp(names->items[i].name, wanted) < 0);
+    return first < names->count && strcmp(names->items[first].name, wanted) == 0;
 }
 
 enum verdict { PART, FOREIGN, LEFTOVER };

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "core/array.h"
 #include "core/hash.h"
 #include "programs/train/reader.h"
 
@@ -190,17 +191,9 @@ uint64_t sl_synthetic_category_count(const struct sl_synthetic *model)
 static uint32_t draw_rank(const struct category_field *field, uint64_t *random)
 {
     double at = draw_uniform(random);
-    uint32_t low = 0;
-    uint32_t high = field->count - 1;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (field->cumulative[middle] > at) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    return low;
+    uint32_t rank = 0;
+    SL_ARRAY_BISECT(rank, field->count - 1, i, field->cumulative[i] <= at);
+    return rank;
 }
 
 static float draw_integer(struct integer_field *field, uint64_t *random, bool *missing,

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/array.h"
+
 #define EVERY_NS (2 * SL_CLOCK_NS_PER_S)
 #define LIST_MS  2000
 
@@ -70,21 +72,14 @@ uint64_t sl_serve_version_list_find(const struct sl_serve_version_list *versions
                                     const struct sl_object_entry **first)
 {
     const struct sl_object_list *all = versions->list;
-    uint64_t low = 0, high = all != NULL ? all->count : 0, count = 0;
-    while (low < high) {
-        const uint64_t middle = low + (high - low) / 2;
-        if (strcmp(all->entries[middle].name, name) < 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    while (all != NULL && low + count < all->count &&
-           strcmp(all->entries[low + count].name, name) == 0) {
+    const uint64_t all_count = all != NULL ? all->count : 0;
+    uint64_t at = 0, count = 0;
+    SL_ARRAY_BISECT(at, all_count, i, strcmp(all->entries[i].name, name) < 0);
+    while (at + count < all_count && strcmp(all->entries[at + count].name, name) == 0) {
         count++;
     }
     if (count > 0) {
-        *first = &all->entries[low];
+        *first = &all->entries[at];
     }
     return count;
 }

@@ -24,3 +24,18 @@ SL_CASE(array_make_room__keeps_the_items)
     assert_int_equal(items[999], 999);
     free(items);
 }
+
+SL_CASE(array_bisect__finds_the_first_that_is_not_before)
+{
+    static const uint32_t values[] = {1, 3, 3, 7};
+    for (uint32_t wanted = 0; wanted < 9; wanted++) {
+        for (uint32_t count = 0; count <= 4; count++) {
+            uint32_t first = 0, expected = 0;
+            SL_ARRAY_BISECT(first, count, i, values[i] < wanted);
+            while (expected < count && values[expected] < wanted) {
+                expected++;
+            }
+            assert_int_equal(first, expected);
+        }
+    }
+}
