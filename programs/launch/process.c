@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -75,22 +74,14 @@ static int open_log(const struct sl_launch_process *process, const char *log_dir
 
 static int start_child(struct sl_launch_process *process, int log, bool shown)
 {
-    const struct sl_words *words = &process->task->argv;
     struct sl_reason reason;
     char name[SL_LAUNCH_PROCESS_NAME_BYTES];
-    char **argv = calloc(words->count + 1, sizeof *argv);
-    if (argv == NULL) {
-        sl_log_error("%s: out of memory", sl_launch_process_name(process, name));
-        return SL_ERR_NO_MEMORY;
-    }
-    memcpy(argv, words->items, words->count * sizeof *argv);
-    const struct sl_child_options options = {.argv = argv,
+    const struct sl_child_options options = {.argv = process->task->argv.items,
                                              .variables = &process->task->variables,
                                              .log_fd = log,
                                              .show_out = shown,
                                              .hold_in = process->task->stop == SL_PLAN_STOP_STDIN};
     const int err = sl_child_start(&options, &process->child, &reason);
-    free(argv);
     if (err != 0) {
         sl_log_error("%s: %s", sl_launch_process_name(process, name), reason.text);
     }

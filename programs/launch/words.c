@@ -9,7 +9,7 @@
 
 int sl_words_append(struct sl_words *words, const char *word)
 {
-    char **items = realloc(words->items, (words->count + 1) * sizeof *items);
+    char **items = realloc(words->items, (words->count + 2) * sizeof *items);
     if (items == NULL) {
         return SL_ERR_NO_MEMORY;
     }
@@ -18,7 +18,7 @@ int sl_words_append(struct sl_words *words, const char *word)
     if (items[words->count] == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    words->count++;
+    items[++words->count] = NULL;
     return 0;
 }
 

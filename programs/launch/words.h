@@ -7,7 +7,7 @@
 #include "core/err.h"
 
 struct sl_words {
-    char **items; /* each allocated; sl_words_fini */
+    char **items; /* each allocated, then NULL; no items: NULL. sl_words_fini */
     uint32_t count;
 };
 

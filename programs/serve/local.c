@@ -137,16 +137,10 @@ static int serve_local_start(struct run *run, uint32_t index)
     }
     child->started_ns = serve_local_now_ns();
     int err = make_words(run, index, &words);
-    char **argv = err == 0 ? calloc(words.count + 1, sizeof *argv) : NULL;
-    if (argv != NULL) {
-        memcpy(argv, words.items, words.count * sizeof *argv);
-        const struct sl_child_options child_options = {
-            .argv = argv, .variables = &variables, .log_fd = STDERR_FILENO, .show_out = true};
-        err = sl_child_start(&child_options, &child->process, &run->reason);
-    } else {
-        err = sl_reason_fail(&run->reason, SL_ERR_NO_MEMORY, "out of memory");
-    }
-    free(argv);
+    const struct sl_child_options child_options = {
+        .argv = words.items, .variables = &variables, .log_fd = STDERR_FILENO, .show_out = true};
+    err = err == 0 ? sl_child_start(&child_options, &child->process, &run->reason)
+                   : sl_reason_fail(&run->reason, err, "out of memory");
     sl_words_fini(&words);
     return err;
 }
