@@ -103,10 +103,8 @@ static uint8_t *allocate(uint64_t bytes)
 
 static struct sl_transfer *create_engine(uint64_t rate)
 {
-    const struct sl_transfer_options options = {.reactor_count = 2,
-                                                .name = "127.0.0.1:0",
-                                                .endpoints = "tcp://127.0.0.1:0",
-                                                .bytes_per_s_max = rate};
+    const struct sl_transfer_options options = {
+        .name = "127.0.0.1:0", .endpoints = "tcp://127.0.0.1:0", .bytes_per_s_max = rate};
     struct sl_transfer *engine;
     must(sl_transfer_create(&options, &engine), "engine");
     return engine;

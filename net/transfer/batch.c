@@ -231,15 +231,6 @@ static void transfer_batch_cancel_here(struct sl_transfer_io *io, struct sl_tran
 
 /* Application threads */
 
-/* Reactors take turns. What runs on the first one leaves the moving of bytes to others, if there
- * are some. Under the lock. */
-static uint32_t choose_reactor(struct sl_transfer *transfer)
-{
-    const uint32_t count = transfer->settings.reactors.count;
-    const bool is_first = count > 1 && sl_reactor_running() == transfer->reactors[0];
-    return is_first ? 1 + transfer->batch_next++ % (count - 1) : transfer->batch_next++ % count;
-}
-
 int sl_transfer_batch_create(struct sl_transfer *transfer, uint32_t request_max,
                              struct sl_transfer_batch **out)
 {
@@ -263,7 +254,7 @@ int sl_transfer_batch_create(struct sl_transfer *transfer, uint32_t request_max,
     if (err == 0 && transfer->batch_count == SL_LIMIT_TRANSFER_BATCHES) {
         err = SL_ERR_TOO_LARGE;
     } else if (err == 0) {
-        batch->call.io = &transfer->ios[choose_reactor(transfer)];
+        batch->call.io = &transfer->ios[transfer->batch_next++ % transfer->settings.reactors.count];
         transfer->batch_count++;
         sl_list_append(&transfer->batches, &batch->link);
     }

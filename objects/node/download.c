@@ -10,6 +10,7 @@
 #include "objects/node/call.h"
 #include "objects/node/directory.h"
 #include "objects/node/node.h"
+#include "reactor/offload.h"
 
 #define WINDOW_NS            (20 * SL_CLOCK_NS_PER_MS)
 /* Of a stream from a source that is faster than 10 Gbit/s, so near: what is in flight delays what
@@ -25,6 +26,8 @@
 #define MANIFEST_NS_PER_BYTE 1000ULL
 #define WANT_NS              (10 * SL_CLOCK_NS_PER_S) /* before the source forgets this node */
 #define STREAM_BLOCKS        4
+/* A READ of so much is compared at once: the way to the offload thread takes as long. */
+#define DIGEST_HERE_BYTES    SL_OBJECTS_BLOCK_BYTES
 #define QUIET_NS             SL_CLOCK_NS_PER_S /* then WANT, its answer, or a HAVE may be lost */
 
 /* Stretches that are being read. */
@@ -36,6 +39,7 @@ struct read {
     uint64_t bytes;
     uint32_t count;
     struct sl_objects_stretch stretches[SL_OBJECTS_READ_BLOCKS];
+    struct sl_offload_job digesting;
 };
 
 /* The source may use the memory for something else. */
@@ -397,21 +401,70 @@ static void measure(struct sl_objects_download *download, const struct read *rea
     download->over_ns = over_ns;
 }
 
-static void read_over(void *ctx, int err, const char *reason)
+/* The source stays until the READ has been used. */
+static void download_use_read(struct read *read, int err, const char *reason)
 {
-    struct read *read = ctx;
     struct sl_objects_download *download = read->download;
-    sl_list_remove(&read->link);
-    sl_transfer_batch_free(&read->batch);
-    download->flying_count -= read->count;
-    if (err == 0) {
-        measure(download, read, sl_reactor_now_ns(download->node->reactor));
-    }
-    sl_list_append(&download->reads, &read->link); /* the source stays until this has been used */
     download->events->arrived(download, read->stretches, read->count, err, reason);
     sl_list_remove(&read->link);
     free(read);
     free_if_closed(download);
+}
+
+/* Compares the blocks with their digests. On the offload thread too: a copy that is fetched keeps
+ * its places and its manifest. */
+static void download_verify(struct read *read, uint8_t *scratch)
+{
+    const struct sl_objects_copy *copy = read->download->copy;
+    for (uint32_t i = 0; i < read->count; i++) {
+        struct sl_objects_stretch *stretch = &read->stretches[i];
+        stretch->is_wrong = !sl_objects_manifest_verify(
+            &copy->manifest, stretch->block,
+            sl_objects_place_read(copy->places, copy->place_count, stretch->offset,
+                                  (uint32_t)stretch->bytes, scratch));
+    }
+}
+
+static void download_digest(struct sl_offload_job *job)
+{
+    struct read *read = SL_CONTAINER_OF(job, struct read, digesting);
+    download_verify(read, read->download->node->digests.scratch + SL_OBJECTS_BLOCK_BYTES);
+}
+
+static void download_digested(struct sl_offload_job *job)
+{
+    struct read *read = SL_CONTAINER_OF(job, struct read, digesting);
+    read->download->digesting_count -= read->count;
+    if (job->err != 0) { /* there is no thread */
+        download_verify(read, read->download->node->digests.scratch);
+    }
+    download_use_read(read, 0, "");
+}
+
+static void read_over(void *ctx, int err, const char *reason)
+{
+    struct read *read = ctx;
+    struct sl_objects_download *download = read->download;
+    struct sl_objects *node = download->node;
+    const bool verifies = err == 0 && !node->setup.trusting &&
+                          read->stretches[0].block != SL_OBJECTS_MANIFEST_STRETCH;
+    sl_transfer_batch_free(&read->batch);
+    download->flying_count -= read->count;
+    if (err == 0) {
+        measure(download, read, sl_reactor_now_ns(node->reactor));
+    }
+    if (verifies && read->bytes > DIGEST_HERE_BYTES) {
+        read->digesting =
+            (struct sl_offload_job){.work = download_digest, .done = download_digested};
+        download->digesting_count += read->count;
+        sl_offload_post(node->digests.offload, &read->digesting);
+        download->events->grown(download); /* the next READ does not wait for it */
+        return;
+    }
+    if (verifies) {
+        download_verify(read, node->digests.scratch);
+    }
+    download_use_read(read, err, reason);
 }
 
 int sl_objects_download_read(struct sl_objects_download *download,
@@ -465,6 +518,9 @@ int sl_objects_download_read(struct sl_objects_download *download,
 uint32_t sl_objects_download_window(struct sl_objects_download *download)
 {
     const uint64_t now_ns = sl_reactor_now_ns(download->node->reactor);
+    if (download->digesting_count >= WINDOW_BLOCKS_MAX) {
+        return 0;
+    }
     if (now_ns < download->pace.due_ns) {
         sl_reactor_arm(download->node->reactor, &download->paced, download->pace.due_ns - now_ns);
         return 0;
@@ -517,7 +573,7 @@ void sl_objects_download_close(struct sl_objects_download *download)
     download->is_closing = true;
     sl_objects_link_cancel(node->link, &download->want);
     SL_LIST_EACH (const struct read, read, link, &download->reads) {
-        if (read->batch != NULL) { /* else the caller is in its event */
+        if (read->batch != NULL) { /* else it has arrived */
             sl_transfer_async_cancel(sl_objects_link_async(node->link), read->batch);
         }
     }

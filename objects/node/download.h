@@ -1,6 +1,7 @@
-/* A download reads a part from one peer, its source: what the source has (WANT, HAVE), and the
- * READs that are in flight. It decides neither which blocks are read nor what happens to them.
- * Owner: the node's reactor. */
+/* A download reads a part from one peer, its source: what the source has (WANT, HAVE), the READs
+ * that are in flight, and the digests of what they brought. It decides neither which blocks are
+ * read nor what happens to them. Owner: the node's reactor; digests of READs of more than one block
+ * are computed on the node's offload thread. */
 #ifndef SL_OBJECTS_NODE_DOWNLOAD_H
 #define SL_OBJECTS_NODE_DOWNLOAD_H
 
@@ -16,13 +17,15 @@ struct sl_objects_stretch {
     uint64_t offset, bytes; /* of the stored part */
     uint32_t range;         /* in which it begins */
     uint32_t block;         /* of the image; SL_OBJECTS_MANIFEST_STRETCH */
+    bool is_wrong;          /* a block that has arrived, and does not match its digest */
 };
 #define SL_OBJECTS_MANIFEST_STRETCH UINT32_MAX
 
 struct sl_objects_download_events {
-    /* The source has more. */
+    /* The source has more, or more may be in flight. */
     void (*grown)(struct sl_objects_download *download);
-    /* A READ is over: the stretches have arrived, or not (err). */
+    /* A READ is over: the stretches have arrived, and their blocks were compared with their
+     * digests, or not (err). */
     void (*arrived)(struct sl_objects_download *download,
                     const struct sl_objects_stretch *stretches, uint32_t count, int err,
                     const char *reason);
@@ -69,11 +72,12 @@ struct sl_objects_download {
     } offered;
 
     struct sl_list reads;
-    uint32_t flying_count; /* blocks of them */
-    uint32_t blocks_max;   /* of one READ */
-    uint64_t arrived_ns;   /* when it last brought something */
-    uint64_t block_ns;     /* time between two blocks, smoothed; 0: none yet */
-    uint64_t over_ns;      /* when the last READ was over, by a clock that moves in a turn */
+    uint32_t flying_count;    /* blocks of them that have not arrived */
+    uint32_t digesting_count; /* blocks that the offload thread has */
+    uint32_t blocks_max;      /* of one READ */
+    uint64_t arrived_ns;      /* when it last brought something */
+    uint64_t block_ns;        /* time between two blocks, smoothed; 0: none yet */
+    uint64_t over_ns;         /* when the last READ was over, by a clock that moves in a turn */
     struct sl_objects_pace pace;
     struct sl_timer paced; /* until the next READ may begin */
 };
@@ -85,8 +89,8 @@ int sl_objects_download_create(struct sl_objects *node, struct sl_objects_copy *
                                const struct sl_objects_download_events *events, void *ctx,
                                struct sl_objects_download **out);
 
-/* Cancels READs; when they are over, sends DONE; then `closed` runs, in a later turn. Until then
- * `arrived` may run. */
+/* Cancels READs; when they are over, and no digest is computed, sends DONE; then `closed` runs, in
+ * a later turn. Until then `arrived` may run. */
 void sl_objects_download_close(struct sl_objects_download *download);
 
 /* A HAVE of this peer. */
@@ -101,7 +105,7 @@ bool sl_objects_download_next(struct sl_objects_download *download, struct sl_ob
 void sl_objects_download_rewind(struct sl_objects_download *download);
 
 /* Blocks that may be in flight, at most 16 MiB: what the source sends in 20 ms; 0: the pace of the
- * source allows none now, and `grown` runs when it does. */
+ * source allows none now, and `grown` runs when it does; or as many wait for their digests. */
 uint32_t sl_objects_download_window(struct sl_objects_download *download);
 
 /* Blocks of the next READ, with this window. Those of a stream are what a transfer moves at one

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/log.h"
 #include "objects/node/board_residency.h"
@@ -581,35 +582,26 @@ static void manifest_arrived(struct sl_objects_download *download)
     }
 }
 
-/* Returns false if the block is wrong. */
-static bool block_arrived(struct sl_objects_fetch *fetch, uint32_t block)
-{
-    struct sl_objects_copy *copy = fetch->copy;
-    const uint32_t bytes = sl_objects_manifest_block_bytes(&copy->manifest, block);
-    const void *at = sl_objects_place_read(copy->places, copy->place_count,
-                                           sl_objects_copy_image_at(copy) +
-                                               (uint64_t)block * SL_OBJECTS_BLOCK_BYTES,
-                                           bytes, fetch->node->scratch);
-    if (!fetch->node->setup.trusting && !sl_objects_manifest_verify(&copy->manifest, block, at)) {
-        fetch->blocks[block] = MISSING;
-        return false;
-    }
-    if (copy->pooled != NULL) {
-        sl_objects_pool_set_verified(copy->pooled, sl_objects_copy_manifest_blocks(copy) + block);
-    }
-    if (fetch_count_block(fetch, block) != 0) {
-        fetch_end(fetch, SL_ERR_NO_MEMORY, "out of memory");
-    }
-    return true;
-}
-
 static void blocks_arrived(struct sl_objects_download *download,
                            const struct sl_objects_stretch *stretches, uint32_t count)
 {
     struct sl_objects_fetch *fetch = download->ctx;
+    struct sl_objects_pool_version *pooled = fetch->copy->pooled;
     uint32_t wrong = SL_OBJECTS_MANIFEST_STRETCH;
     for (uint32_t i = 0; i < count; i++) {
-        wrong = block_arrived(fetch, stretches[i].block) ? wrong : stretches[i].block;
+        const uint32_t block = stretches[i].block;
+        if (stretches[i].is_wrong) {
+            fetch->blocks[block] = MISSING;
+            wrong = block;
+            continue;
+        }
+        if (pooled != NULL) {
+            sl_objects_pool_set_verified(pooled,
+                                         sl_objects_copy_manifest_blocks(fetch->copy) + block);
+        }
+        if (fetch_count_block(fetch, block) != 0) {
+            fetch_end(fetch, SL_ERR_NO_MEMORY, "out of memory");
+        }
     }
     tell_grown(fetch);
     end_if_complete(fetch);

@@ -23,13 +23,11 @@
 #include "objects/node/withdraw.h"
 #include "reactor/offload.h"
 
-#define POOL_BYTES      (1ULL << 30)
-/* The first one runs the node, which computes digests of what the second one receives. */
-#define ENGINE_REACTORS 2
-#define DESTROY_MS      10000 /* to unregister all memory, and for a thread to end */
-#define END_NS          SL_CLOCK_NS_PER_S
-#define LEAVE_NS        (10 * SL_CLOCK_NS_PER_MS)
-#define POLL_NS         (2 * SL_CLOCK_NS_PER_MS)
+#define POOL_BYTES (1ULL << 30)
+#define DESTROY_MS 10000 /* to unregister all memory, and for a thread to end */
+#define END_NS     SL_CLOCK_NS_PER_S
+#define LEAVE_NS   (10 * SL_CLOCK_NS_PER_MS)
+#define POLL_NS    (2 * SL_CLOCK_NS_PER_MS)
 
 /* Messages */
 
@@ -167,9 +165,6 @@ static int start_engine(struct sl_objects *node, const struct sl_objects_options
     if (own.name == NULL && is_address && sl_endpoint_is_loopback(&catalogue)) {
         own.name = "127.0.0.1:0"; /* where all other processes are */
     }
-    if (own.reactor_count == 0) {
-        own.reactor_count = ENGINE_REACTORS;
-    }
     node->owns_transfer = true;
     const struct sl_transfer_setup setup = {.clock = node->setup.clock};
     const int err = sl_transfer_create_with(&own, &setup, &node->transfer);
@@ -194,7 +189,11 @@ static void node_start_here(struct sl_objects *node, struct sl_objects_call *cal
 {
     const bool is_host = strcmp(node->membership.catalogue, sl_transfer_name(node->transfer)) == 0;
     const bool is_elected = node->membership.catalogue[0] == '\0';
-    int err = sl_objects_link_create(node->transfer, node->id, node_arrived, node, &node->link);
+    int err = sl_offload_create(node->reactor, "objects-digest", &node->digests.offload);
+    if (err == 0) { /* fetches wait for it */
+        sl_offload_set_priority(node->digests.offload, SL_OFFLOAD_PRIORITY_NORMAL);
+        err = sl_objects_link_create(node->transfer, node->id, node_arrived, node, &node->link);
+    }
     if (err == 0 && (is_host || is_elected)) {
         err = sl_objects_host_create(
             node, is_elected ? sl_transfer_async_metadata(node->transfer) : NULL, &node->host);
@@ -280,6 +279,7 @@ static void node_end_here(struct sl_objects *node, struct sl_objects_call *call)
 {
     sl_reactor_excuse_turn(node->reactor);
     (void)sl_offload_destroy(&node->tables.offload, END_NS);
+    (void)sl_offload_destroy(&node->digests.offload, END_NS);
     if (node->host != NULL) {
         sl_objects_host_destroy(&node->host);
     }
@@ -323,7 +323,7 @@ static void node_free(struct sl_objects *node)
     }
     sl_objects_follow_fini(node);
     free(node->requests.items);
-    free(node->scratch);
+    free(node->digests.scratch);
     free(node);
 }
 
@@ -376,13 +376,13 @@ int sl_objects_create_with(const struct sl_objects_options *options,
         return err;
     }
     struct sl_objects *node = calloc(1, sizeof *node);
-    uint8_t *scratch = malloc(SL_OBJECTS_BLOCK_BYTES);
+    uint8_t *scratch = malloc(2 * SL_OBJECTS_BLOCK_BYTES);
     if (node == NULL || scratch == NULL) {
         free(node);
         free(scratch);
         return sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
     }
-    node->scratch = scratch;
+    node->digests.scratch = scratch;
     node->pool_bytes = options->pool_bytes != 0 ? options->pool_bytes : POOL_BYTES;
     node->rate_bytes = options->rate_bytes;
     (void)snprintf(node->names.location, sizeof node->names.location, "%s",

@@ -52,7 +52,11 @@ struct sl_objects {
     bool is_leaving;                        /* nothing is stored any more */
     struct sl_objects_directory *directory; /* of these; NULL: none */
     struct sl_objects_tables tables;
-    uint8_t *scratch; /* [SL_OBJECTS_BLOCK_BYTES]: a block that does not lie in one place */
+    struct { /* of blocks that have arrived */
+        struct sl_offload *offload;
+        uint8_t *scratch; /* [2][SL_OBJECTS_BLOCK_BYTES]: a block that does not lie in one place;
+                             the second one is the offload thread's */
+    } digests;
     struct sl_objects_requests {
         struct sl_transfer_request *items;
         uint32_t capacity;

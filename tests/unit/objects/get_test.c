@@ -278,12 +278,18 @@ CASE(get__refuses_what_it_cannot_do)
 CASE(get__is_closed_before_its_end)
 {
     enum { BYTES = 20 * BLOCK };
-    uint8_t *from = nodes_bytes(BYTES, 7), *to = calloc(BYTES, 1);
+    uint8_t *from = nodes_bytes(BYTES, 7), *to = NULL;
     (void)nodes_publish(nodes.node[0], "model", SL_ORIGIN_CALLER, from, BYTES);
-    struct sl_get *get = nodes_start(nodes.node[1], "model", 1, to, BYTES, NODES_TIMEOUT);
-    sl_get_close(&get);
-    memset(to, 0, BYTES); /* whether it was fetched or not, nobody reads or writes it */
-    (void)sl_object_withdraw(nodes.node[1], "model", 1, NODES_TIMEOUT);
+    for (long i = 0; i < 20; i++) { /* while it asks, reads, or computes digests */
+        const struct timespec pause = {.tv_nsec = i * 300000};
+        free(to);
+        to = calloc(BYTES, 1);
+        struct sl_get *get = nodes_start(nodes.node[1], "model", 1, to, BYTES, NODES_TIMEOUT);
+        (void)nanosleep(&pause, NULL);
+        sl_get_close(&get);
+        memset(to, 0, BYTES); /* whether it was fetched or not, nobody reads or writes it */
+        (void)sl_object_withdraw(nodes.node[1], "model", 1, NODES_TIMEOUT);
+    }
     nodes_get(nodes.node[1], "model", 1, to, BYTES);
     nodes_expect_bytes(to, BYTES, 7);
     nodes_fini(&nodes);
