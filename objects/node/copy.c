@@ -194,6 +194,17 @@ int sl_objects_copy_add_first(struct sl_objects_copy *copy, uint32_t count)
     return err;
 }
 
+void sl_objects_copy_keep(struct sl_objects_copy *copy)
+{
+    struct sl_objects_pool_version *pooled = copy->pooled;
+    for (uint32_t i = 0; pooled != NULL && i < pooled->block_count; i++) {
+        sl_objects_pool_set_verified(pooled, i);
+    }
+    if (pooled != NULL) {
+        pooled->keep = true;
+    }
+}
+
 /* Stops */
 
 void sl_objects_copy_set_stops(struct sl_objects_copy *copy, const uint64_t *stops, uint32_t count)

@@ -141,6 +141,10 @@ int sl_objects_copy_add_block(struct sl_objects_copy *copy, uint32_t block);
  * thread, before the copy is in a list. */
 int sl_objects_copy_add_first(struct sl_objects_copy *copy, uint32_t count);
 
+/* On the reactor: a publisher's copy is whole. Nodes may know no other one: in the pool it is not
+ * evicted before it is withdrawn or retired. */
+void sl_objects_copy_keep(struct sl_objects_copy *copy);
+
 /* Verified bytes of the image, from the first one on; while it is fetched into memory of a caller,
  * 0. */
 static inline uint64_t sl_objects_copy_beginning(const struct sl_objects_copy *copy)

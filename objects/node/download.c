@@ -255,8 +255,11 @@ int sl_objects_download_create(struct sl_objects *node, struct sl_objects_copy *
         return 0;
     }
     *out = download;
-    sl_objects_link_peer_get(node->link, &download->peer, address,
-                             sl_objects_ms_left(node, deadline_ns));
+    download->segment = sl_objects_link_peer_get(node->link, &download->peer, address,
+                                                 sl_objects_ms_left(node, deadline_ns));
+    if (download->segment != NULL) {
+        send_want(download);
+    }
     return 0;
 }
 

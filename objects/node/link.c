@@ -19,6 +19,7 @@
 struct sl_objects_link {
     struct sl_transfer_async *async;
     struct sl_reactor *reactor;
+    const char *name; /* of the engine: messages to it stay here */
     uint64_t id;
     sl_objects_link_message_fn *arrived;
     void *ctx;
@@ -34,8 +35,8 @@ struct sl_objects_link {
 struct sl_objects_link_peer {
     struct sl_list_link link; /* not linked: it has ended, failed, or was idle */
     struct sl_objects_link *owner;
-    struct sl_transfer_segment *segment; /* NULL: not open */
-    bool is_opening, is_watched;
+    struct sl_transfer_segment *segment;  /* NULL: not open */
+    bool is_opening, is_watched, is_here; /* is_here: this node, and has no segment */
     uint32_t pins;           /* keep the peer: messages at the engine, callbacks in progress */
     struct sl_list waiting;  /* messages, for the segment */
     struct sl_list requests; /* unanswered */
@@ -56,6 +57,12 @@ struct sl_objects_link_send {
     void *ctx;
     uint32_t timeout_ms;
     int err; /* it was refused */
+    struct { /* to this node */
+        bool is_delivered;
+        struct sl_transfer_asked asked;
+        uint8_t *answer; /* NULL: there is none */
+        uint32_t answer_bytes;
+    } here;
     uint32_t bytes;
     uint8_t text[];
 };
@@ -159,25 +166,63 @@ static void link_answered(void *ctx, int err, const char *reason, const void *by
     }
 }
 
-static void transmit(struct sl_objects_link_send *send)
+/* Returns an error if the engine does not take it. */
+static int transmit(struct sl_objects_link_send *send)
 {
     struct sl_objects_link_peer *peer = send->peer;
     struct sl_transfer_async *async = peer->owner->async;
     const struct sl_transfer_notice notice = {
         .name = NOTICE_NAME, .text = send->text, .bytes = send->bytes};
-    sl_list_remove(&send->link);
-    peer->pins++;
     const int err =
         send->request != NULL
             ? sl_transfer_async_ask(async, peer->segment, &notice, send->timeout_ms, link_answered,
                                     send, &send->asking)
             : sl_transfer_async_send(async, peer->segment, &notice, send->timeout_ms, sent, send);
-    if (err != 0) {
-        sent(send, err, sl_transfer_last_error());
+    peer->pins += err == 0;
+    return err;
+}
+
+/* To this node. The answer is delivered in a later turn, outside the call that gives it. */
+static void link_answer_here(struct sl_transfer_asked *asked, const void *bytes, uint32_t count)
+{
+    struct sl_objects_link_send *send =
+        SL_CONTAINER_OF(asked, struct sl_objects_link_send, here.asked);
+    struct sl_objects_link_peer *peer = send->peer;
+    if (!sl_list_linked(&peer->link)) {
+        sent(send, SL_ERR_CANCELLED, "this node ends");
+        return;
+    }
+    send->here.answer = bytes != NULL ? malloc(count) : NULL;
+    if (send->here.answer != NULL) {
+        memcpy(send->here.answer, bytes, count);
+        send->here.answer_bytes = count;
+    }
+    sl_list_append(&peer->waiting, &send->link);
+    sl_reactor_arm(peer->owner->reactor, &peer->news, 0);
+}
+
+static void link_take(struct sl_objects_link *self, const char *sender, const void *text,
+                      uint32_t bytes, struct sl_transfer_asked *asked);
+
+static void deliver_here(struct sl_objects_link_send *send)
+{
+    struct sl_objects_link *self = send->peer->owner;
+    const bool asks = send->request != NULL;
+    if (send->here.is_delivered) {
+        link_answered(send, send->here.answer != NULL ? 0 : SL_ERR_CLOSED, "there is no answer",
+                      send->here.answer, send->here.answer_bytes);
+        return;
+    }
+    send->here.is_delivered = true;
+    send->here.asked.answer = link_answer_here;
+    send->peer->pins++;
+    link_take(self, self->name, send->text, send->bytes, asks ? &send->here.asked : NULL);
+    if (!asks) {
+        sent(send, 0, "");
     }
 }
 
-/* Ends what was refused, and sends the rest once the segment is open. */
+/* Ends what was refused, and sends what waited for the segment. */
 static void flush(struct sl_objects_link_peer *peer)
 {
     struct sl_list now;
@@ -187,12 +232,18 @@ static void flush(struct sl_objects_link_peer *peer)
     while ((link = sl_list_pop(&now)) != NULL) {
         struct sl_objects_link_send *send =
             SL_CONTAINER_OF(link, struct sl_objects_link_send, link);
-        if (send->err != 0) {
-            end_send(send, send->err, "this node sends too much at once");
-        } else if (peer->segment != NULL) {
-            transmit(send);
-        } else {
-            sl_list_append(&peer->waiting, link);
+        if (send->err == 0 && peer->segment == NULL) {
+            if (peer->is_here) {
+                deliver_here(send);
+            } else {
+                sl_list_append(&peer->waiting, link);
+            }
+            continue;
+        }
+        const int err = send->err != 0 ? send->err : transmit(send);
+        if (err != 0) {
+            end_send(send, err,
+                     err == SL_ERR_AGAIN ? "this node sends too much at once" : sl_err_name(err));
         }
     }
 }
@@ -206,7 +257,8 @@ static void link_detach(struct sl_objects_request *request)
     sl_list_remove(&request->link);
     request->peer = NULL;
     request->send = NULL;
-    if (send != NULL && sl_list_linked(&send->link)) { /* need not be sent any more */
+    const bool waits = send != NULL && sl_list_linked(&send->link) && !send->here.is_delivered;
+    if (waits) { /* need not be sent any more */
         send->peer->owner->send_count--;
         sl_list_remove(&send->link);
         free(send);
@@ -254,6 +306,7 @@ static void end_send(struct sl_objects_link_send *send, int err, const char *rea
     } else if (send->sent != NULL) {
         send->sent(send->ctx, err, reason);
     }
+    free(send->here.answer);
     free(send);
 }
 
@@ -297,7 +350,13 @@ static void link_leave(struct sl_objects_link_peer *peer, int err, const char *r
         link_complete(SL_CONTAINER_OF(link, struct sl_objects_request, link), NULL, err, reason);
     }
     while ((link = sl_list_pop(&peer->waiting)) != NULL) {
-        end_send(SL_CONTAINER_OF(link, struct sl_objects_link_send, link), err, reason);
+        struct sl_objects_link_send *send =
+            SL_CONTAINER_OF(link, struct sl_objects_link_send, link);
+        if (send->here.is_delivered) {
+            sent(send, err, reason);
+        } else {
+            end_send(send, err, reason);
+        }
     }
     report_uses(peer, err, reason);
     link_unpin(peer);
@@ -376,9 +435,12 @@ static struct sl_objects_link_peer *link_get(struct sl_objects_link *self, const
     sl_list_init(&peer->requests);
     sl_list_init(&peer->uses);
     sl_list_append(link_bucket_of(self, peer->name), &peer->link);
-    peer->err =
-        sl_transfer_async_open(self->async, name, timeout_ms, &peer->segment, link_opened, peer);
-    peer->is_opening = peer->err == 0;
+    peer->is_here = strcmp(name, self->name) == 0;
+    if (!peer->is_here) {
+        peer->err = sl_transfer_async_open(self->async, name, timeout_ms, &peer->segment,
+                                           link_opened, peer);
+        peer->is_opening = peer->err == 0;
+    }
     if (peer->err != 0) {
         sl_reactor_arm(self->reactor, &peer->news, 0);
     }
@@ -390,7 +452,8 @@ static struct sl_objects_link_peer *link_get(struct sl_objects_link *self, const
 /* Returns NULL without memory. */
 static struct sl_objects_link_send *send_create(struct sl_objects_link *self, const char *address,
                                                 struct sl_objects_message *message,
-                                                uint32_t timeout_ms)
+                                                uint32_t timeout_ms,
+                                                struct sl_objects_request *request)
 {
     uint8_t text[SL_OBJECTS_MESSAGE_BYTES];
     message->node = self->id;
@@ -402,13 +465,17 @@ static struct sl_objects_link_send *send_create(struct sl_objects_link *self, co
         return NULL;
     }
     made->peer = peer;
+    made->request = request;
     made->timeout_ms = timeout_ms;
     made->bytes = bytes;
     memcpy(made->text, text, bytes);
     made->err = self->send_count >= SL_LIMIT_OBJECTS_SENDS ? SL_ERR_AGAIN : 0;
     self->send_count++;
-    sl_list_append(&peer->waiting, &made->link);
-    sl_reactor_arm(self->reactor, &peer->news, 0);
+    const bool waits = made->err != 0 || peer->segment == NULL || !sl_list_empty(&peer->waiting);
+    if (waits || (made->err = transmit(made)) != 0) {
+        sl_list_append(&peer->waiting, &made->link);
+        sl_reactor_arm(self->reactor, &peer->news, 0);
+    }
     return made;
 }
 
@@ -422,9 +489,8 @@ void sl_objects_link_request(struct sl_objects_link *self, struct sl_objects_req
     request->timeout_ms = timeout_ms;
     request->timer = (struct sl_timer){.run = request_late};
     request->link = (struct sl_list_link){NULL, NULL};
-    request->send = send_create(self, address, message, timeout_ms);
+    request->send = send_create(self, address, message, timeout_ms, request);
     if (request->send != NULL) {
-        request->send->request = request;
         request->peer = request->send->peer;
         sl_list_append(&request->peer->requests, &request->link);
     }
@@ -504,7 +570,7 @@ void sl_objects_link_send(struct sl_objects_link *self, const char *address,
         }
         return;
     }
-    struct sl_objects_link_send *send = send_create(self, address, message, SEND_MS);
+    struct sl_objects_link_send *send = send_create(self, address, message, SEND_MS, NULL);
     if (send != NULL) {
         send->sent = done;
         send->ctx = ctx;
@@ -534,20 +600,21 @@ static void use_failed(struct sl_timer *timer, uint64_t now_ns)
     }
 }
 
-void sl_objects_link_peer_get(struct sl_objects_link *self, struct sl_objects_peer_use *use,
-                              const char *address, uint32_t timeout_ms)
+struct sl_transfer_segment *sl_objects_link_peer_get(struct sl_objects_link *self,
+                                                     struct sl_objects_peer_use *use,
+                                                     const char *address, uint32_t timeout_ms)
 {
     sl_assert(use->peer == NULL);
     use->peer = link_get(self, address, timeout_ms);
-    use->has_opened = false;
     use->link = (struct sl_list_link){NULL, NULL};
     if (use->peer == NULL) {
         use->no_memory = (struct sl_timer){.run = use_failed};
         sl_reactor_arm(self->reactor, &use->no_memory, 0);
-        return;
+        return NULL;
     }
+    use->has_opened = use->peer->segment != NULL;
     sl_list_append(&use->peer->uses, &use->link);
-    sl_reactor_arm(self->reactor, &use->peer->news, 0);
+    return use->peer->segment;
 }
 
 void sl_objects_link_peer_put(struct sl_objects_link *self, struct sl_objects_peer_use *use)
@@ -564,24 +631,23 @@ void sl_objects_link_peer_put(struct sl_objects_link *self, struct sl_objects_pe
 
 /* Receiving */
 
-static void link_arrive(void *ctx, const struct sl_transfer_noticed *noticed,
-                        struct sl_transfer_asked *asked)
+static void link_take(struct sl_objects_link *self, const char *sender, const void *text,
+                      uint32_t bytes, struct sl_transfer_asked *asked)
 {
-    struct sl_objects_link *self = ctx;
     struct sl_objects_message message;
     struct sl_reason reason;
     int err = SL_ERR_PROTOCOL;
-    if (!sl_objects_text_is_valid(noticed->sender, SL_OBJECTS_ADDRESS_BYTES)) {
+    if (!sl_objects_text_is_valid(sender, SL_OBJECTS_ADDRESS_BYTES)) {
         sl_reason_set(&reason, "the name of its engine is longer than %d bytes",
                       SL_OBJECTS_ADDRESS_BYTES - 1);
     } else {
-        err = sl_objects_message_decode(noticed->text, noticed->bytes, &message, &reason);
+        err = sl_objects_message_decode(text, bytes, &message, &reason);
     }
     if (err == 0 && message.is_answer && (asked != NULL || message.kind != SL_OBJECTS_NEWS)) {
         err = sl_reason_fail(&reason, SL_ERR_PROTOCOL, "it answers what was not asked");
     }
     if (err != 0) {
-        link_refuse(self, noticed->sender, reason.text);
+        link_refuse(self, sender, reason.text);
         if (asked != NULL) {
             sl_transfer_async_answer(asked, NULL, 0);
         }
@@ -592,7 +658,13 @@ static void link_arrive(void *ctx, const struct sl_transfer_noticed *noticed,
     } else if (message.kind != SL_OBJECTS_NEWS) {
         message.request = 0;
     }
-    self->arrived(self->ctx, noticed->sender, &message);
+    self->arrived(self->ctx, sender, &message);
+}
+
+static void link_arrive(void *ctx, const struct sl_transfer_noticed *noticed,
+                        struct sl_transfer_asked *asked)
+{
+    link_take(ctx, noticed->sender, noticed->text, noticed->bytes, asked);
 }
 
 /* Create and destroy */
@@ -609,6 +681,7 @@ int sl_objects_link_create(struct sl_transfer *transfer, uint64_t id,
         return SL_ERR_NO_MEMORY;
     }
     made->reactor = sl_transfer_async_reactor(transfer);
+    made->name = sl_transfer_name(transfer);
     made->id = id;
     made->arrived = arrived;
     made->ctx = ctx;

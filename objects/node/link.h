@@ -1,5 +1,6 @@
 /* Link carries the messages of one node to others and back, as notices named "objects/2": requests
- * with an answer and a deadline, and messages without. Peers are named by their engine's address. A
+ * with an answer and a deadline, and messages without. Peers are named by their engine's address;
+ * messages to the node's own address do not go through the engine. A
  * peer's segment is opened once, by the first use, and closed when it was not used for 60 s; when
  * the peer ends, its requests fail at once.
  *
@@ -85,10 +86,12 @@ struct sl_objects_peer_use {
     bool has_opened;
 };
 
-/* If the peer ends later, the batches fail. timeout_ms counts if this is the first use; later ones
- * wait for the same opening. */
-void sl_objects_link_peer_get(struct sl_objects_link *link, struct sl_objects_peer_use *use,
-                              const char *address, uint32_t timeout_ms);
+/* Returns the segment if it is open; then opened() does not run, nor ever for this node's own
+ * address, which has no segment. If the peer ends later, the batches fail. timeout_ms counts if
+ * this is the first use; later ones wait for the same opening. */
+struct sl_transfer_segment *sl_objects_link_peer_get(struct sl_objects_link *link,
+                                                     struct sl_objects_peer_use *use,
+                                                     const char *address, uint32_t timeout_ms);
 
 /* Also before opened(), which then does not run. No batch to the segment may be in progress. No
  * effect if there is no use. */

@@ -299,17 +299,6 @@ static void reserve_here(struct sl_objects *node, struct sl_objects_call *call)
     try_reserve(&reserve->timer, sl_reactor_now_ns(node->reactor));
 }
 
-/* Nodes may know no other copy: it is not evicted before it is withdrawn or retired. */
-static void verified_here(struct sl_objects *node, struct sl_objects_call *call)
-{
-    struct sl_objects_copy *copy = SL_CONTAINER_OF(call, struct publish_call, call)->copy;
-    for (uint32_t i = 0; i < copy->pooled->block_count; i++) {
-        sl_objects_pool_set_verified(copy->pooled, i);
-    }
-    copy->pooled->keep = true;
-    sl_objects_answer(call, 0, "verified");
-}
-
 /* HOST, and for a keeper here: manifest and image are copied into slots of the pool. A slot that an
  * older version shares has the bytes already. */
 static int copy_into_pool(struct sl_publication *publication, uint64_t deadline_ns)
@@ -320,7 +309,6 @@ static int copy_into_pool(struct sl_publication *publication, uint64_t deadline_
                                    .copy = copy,
                                    .deadline_ns = deadline_ns,
                                    .timer = {.run = try_reserve}};
-    struct publish_call verified = {.call = {.run = verified_here}, .copy = copy};
     struct sl_objects_place *from = copy->places;
     const uint32_t from_count = copy->place_count;
     copy->places = NULL;
@@ -340,7 +328,7 @@ static int copy_into_pool(struct sl_publication *publication, uint64_t deadline_
     free(from);
     free(copy->stored_manifest);
     copy->stored_manifest = NULL;
-    return err != 0 ? err : sl_objects_call(node, &verified.call);
+    return err;
 }
 
 /* Makes the copy that this node will serve. */
@@ -388,6 +376,7 @@ static void take_committed(void *ctx, const struct sl_objects_message *answer)
     publication->copy = NULL;
     struct sl_objects_copy *fetched =
         sl_objects_copy_find(publication->node, copy->name, copy->version, copy->part);
+    sl_objects_copy_keep(copy);
     sl_objects_serve_add(publication->node, copy);
     if (fetched != NULL && fetched->fetch != NULL) { /* peers would wait for that one */
         sl_objects_withdraw(publication->node, fetched, "this node has published it");

@@ -34,6 +34,7 @@ static void serve(struct sl_publication *publication)
         publication->is_served = true;
         copy->is_uncommitted = true;
         copy->uses++; /* the publication's; another is the list's */
+        sl_objects_copy_keep(copy);
         sl_objects_serve_add(publication->node, copy);
     }
 }

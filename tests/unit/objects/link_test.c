@@ -203,6 +203,13 @@ static void request(void *ctx)
     assert_int_equal(f->ended, 0);
 }
 
+static void request_anew(void *ctx)
+{
+    struct fixture *f = ctx;
+    f->ended = 0;
+    request(f);
+}
+
 static void cancel(void *ctx)
 {
     struct fixture *f = ctx;
@@ -235,6 +242,31 @@ CASE(link_request__reaches_a_peer_by_another_name)
     run_and_wait(fixture, request);
     assert_int_equal(fixture->err, 0);
     assert_int_equal(fixture->lease_ms, LEASE_MS);
+}
+
+CASE(link_request__to_this_node_needs_no_engine)
+{
+    (void)snprintf(fixture->address, sizeof fixture->address, "%s", fixture->a.address);
+    run_and_wait(fixture, request);
+    assert_int_equal(fixture->err, 0);
+    assert_int_equal(fixture->lease_ms, LEASE_MS);
+    assert_string_equal(fixture->a.sender, fixture->a.address);
+    assert_int_equal(fixture->a.last_node, 11);
+    assert_int_equal(segment_count(fixture->a.transfer), 0);
+    fixture->ended = 0;
+    fixture->a.behaviour = IGNORES;
+    fixture->timeout_ms = 50;
+    run_and_wait(fixture, request);
+    assert_false(fixture->has_answer);
+    assert_int_equal(fixture->err, SL_ERR_DEADLINE);
+    /* Cancelled with the answer on its way; before it is delivered; at the node's end. */
+    fixture->timeout_ms = TIMEOUT_MS;
+    for (uint32_t i = 0; i < 100; i++) {
+        fixture->a.behaviour = i % 2 == 0 ? ANSWERS : IGNORES;
+        reactor_thread_run(&fixture->a.thread, request_anew, fixture);
+        reactor_thread_run(&fixture->a.thread, cancel, fixture);
+    }
+    reactor_thread_run(&fixture->a.thread, request_anew, fixture);
 }
 
 CASE(link_request__ends_at_its_deadline)
@@ -444,8 +476,12 @@ static void get(void *ctx)
 {
     struct fixture *f = ctx;
     f->use.opened = opened;
-    sl_objects_link_peer_get(f->a.link, &f->use, f->address, TIMEOUT_MS);
+    struct sl_transfer_segment *open =
+        sl_objects_link_peer_get(f->a.link, &f->use, f->address, TIMEOUT_MS);
     assert_int_equal(f->ended, 0);
+    if (open != NULL) {
+        opened(&f->use, open, 0, "");
+    }
 }
 
 static void put(void *ctx)
@@ -473,7 +509,8 @@ static void advance(struct node *node, uint64_t seconds)
 
 static void get_and_put(void *ctx)
 {
-    get(ctx);
+    struct fixture *f = ctx;
+    assert_non_null(sl_objects_link_peer_get(f->a.link, &f->use, f->address, TIMEOUT_MS));
     put(ctx);
 }
 
@@ -496,7 +533,7 @@ CASE(link_peer_get__opens_the_segment_once_and_it_closes_when_idle)
     assert_int_equal(segment_count(fixture->a.transfer), 1);
     advance(&fixture->a, 20);
     await_segments(&fixture->a, 0);
-    assert_int_equal(fixture->ended, 0); /* it was put before it opened */
+    assert_int_equal(fixture->ended, 0); /* it was open */
 }
 
 CASE(link_peer_get__fails_when_no_peer_is_there)
