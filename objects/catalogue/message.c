@@ -29,7 +29,7 @@ static bool message_text_is_valid(const char *text)
 SL_FIELDS_TABLE(PART, ANY(part, digest.low), ANY(part, digest.high),
                 INT(part, bytes, 0, SL_LIMIT_OBJECTS_IMAGE_BYTES), ANY(part, holder),
                 INT(part, manifest_bytes, 1, SL_OBJECTS_MANIFEST_BYTES));
-SL_FIELDS_U64(NODE, "node");
+SL_FIELDS_U64(NUMBER, "number");
 SL_FIELDS_TABLE(PEER, ANY(peer, node), TEXT(peer, address, SL_OBJECTS_ADDRESS_BYTES));
 SL_FIELDS_TABLE(RANGE, INT(range, offset, 0, STORED_BYTES), INT(range, address, 0, ADDRESS_MAX),
                 INT(range, bytes, 1, STORED_BYTES));
@@ -44,7 +44,7 @@ SL_FIELDS_TABLE(FOLLOWER, TEXT(follower, address, SL_OBJECTS_ADDRESS_BYTES),
 SL_FIELDS_TABLE(RECORD, NAME(record, name), TEXT(record, note, SL_OBJECTS_NOTE_BYTES),
                 INT(record, version, 1, UINT64_MAX), ANY(record, epoch), ANY(record, time_ms),
                 INT(record, origin, 0, ORIGIN_MAX),
-                ITEMS(record, keepers, keeper_count, 0, SL_OBJECTS_KEEPERS_MAX, NODE),
+                ITEMS(record, keepers, keeper_count, 0, SL_OBJECTS_KEEPERS_MAX, NUMBER),
                 ITEMS(record, parts, part_count, 1, SL_OBJECTS_PARTS_MAX, PART));
 
 /* Members of several kinds. */
@@ -74,7 +74,7 @@ SL_FIELDS_TABLE(OF_NAME, M_NAME, M_NEWEST);
 SL_FIELDS_TABLE(OF_PART, M_NAME, M_VERSION, M_PART);
 SL_FIELDS_TABLE(DROP, M_NAME, M_NEWEST, M_PART);
 SL_FIELDS_TABLE(FIND, M_NAME, M_NEWEST, M_PART,
-                ITEMS(message, find.bad, find.bad_count, 0, SL_OBJECTS_OTHERS_MAX, NODE));
+                ITEMS(message, find.bad, find.bad_count, 0, SL_OBJECTS_OTHERS_MAX, NUMBER));
 SL_FIELDS_TABLE(NEWS, M_RECORD(0), M_PART, ANY(message, news.age_ms),
                 ITEMS(message, news.parents, news.parent_count, 0, SL_OBJECTS_STRIPES, PEER),
                 ITEMS(message, news.others, news.other_count, 0, SL_OBJECTS_OTHERS_MAX, PEER));
@@ -90,7 +90,9 @@ SL_FIELDS_TABLE(STORE, M_PART, M_PART_COUNT, INT(message, timeout_ms, 1, UINT32_
 SL_FIELDS_TABLE(OF_BYTES, M_NAME, M_VERSION, M_PART, ANY(message, digest.low),
                 ANY(message, digest.high));
 SL_FIELDS_TABLE(HAVE, M_NAME, M_VERSION, M_PART, ANY(message, have.rate),
-                ITEMS(message, have.ranges, have.range_count, 0, SL_OBJECTS_RANGES_MAX, RANGE));
+                ITEMS(message, have.ranges, have.range_count, 0, SL_OBJECTS_RANGES_MAX, RANGE),
+                ITEMS(message, have.manifest, have.manifest_words, 0, SL_OBJECTS_MANIFEST_WORDS_MAX,
+                      NUMBER));
 SL_FIELDS_TABLE(BATCH, {.name = "batch.messages",
                         .offset = offsetof(struct sl_objects_message, batch.messages),
                         .type = SL_FIELDS_REST,

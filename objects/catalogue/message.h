@@ -17,19 +17,20 @@
 #include "core/reason.h"
 #include "objects/catalogue/choose.h"
 
-#define SL_OBJECTS_MESSAGE_BYTES  4096 /* of the text of a notice */
+#define SL_OBJECTS_MESSAGE_BYTES      4096 /* of the text of a notice */
 /* Texts, with NUL. */
-#define SL_OBJECTS_ADDRESS_BYTES  176 /* the name of a node's engine */
-#define SL_OBJECTS_LOCATION_BYTES 64
-#define SL_OBJECTS_TEXT_BYTES     256 /* of an error; a reason; a note */
-#define SL_OBJECTS_TABLES_BYTES   2048
-#define SL_OBJECTS_BATCH_BYTES    4064 /* all of a notice but the header */
-#define SL_OBJECTS_BATCH_ROOM     700  /* for a HOLD of one part */
+#define SL_OBJECTS_ADDRESS_BYTES      176 /* the name of a node's engine */
+#define SL_OBJECTS_LOCATION_BYTES     64
+#define SL_OBJECTS_TEXT_BYTES         256 /* of an error; a reason; a note */
+#define SL_OBJECTS_TABLES_BYTES       2048
+#define SL_OBJECTS_BATCH_BYTES        4064 /* all of a notice but the header */
+#define SL_OBJECTS_BATCH_ROOM         700  /* for a HOLD of one part */
 /* Items of lists. */
-#define SL_OBJECTS_KEEPERS_MAX    16 /* of a version */
-#define SL_OBJECTS_RANGES_MAX     128
-#define SL_OBJECTS_ENTRIES_MAX    8
-#define SL_OBJECTS_FOLLOWERS_MAX  8
+#define SL_OBJECTS_KEEPERS_MAX        16 /* of a version */
+#define SL_OBJECTS_RANGES_MAX         128
+#define SL_OBJECTS_ENTRIES_MAX        8
+#define SL_OBJECTS_MANIFEST_WORDS_MAX 96
+#define SL_OBJECTS_FOLLOWERS_MAX      8
 
 /* Numbers of the wire: never renumber, only append. */
 enum sl_objects_kind {
@@ -199,6 +200,8 @@ struct sl_objects_message {
         uint64_t rate; /* bytes per second that the child may read; 0: no limit */
         uint32_t range_count;
         struct sl_objects_range ranges[SL_OBJECTS_RANGES_MAX];
+        uint32_t manifest_words; /* answer to WANT: of 8 bytes; 0: it is to be read */
+        uint64_t manifest[SL_OBJECTS_MANIFEST_WORDS_MAX];
     } have;
 };
 

@@ -151,6 +151,9 @@ void sl_objects_download_have(struct sl_objects_download *download,
     }
     if (have->have.range_count > 0) {
         download->arrived_ns = sl_reactor_now_ns(download->node->reactor);
+        if (have->have.manifest_words == (download->copy->info.manifest_bytes + 7) / 8) {
+            download->events->described(download, have->have.manifest);
+        }
         download->events->grown(download);
     }
 }

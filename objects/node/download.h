@@ -24,6 +24,8 @@ struct sl_objects_stretch {
 struct sl_objects_download_events {
     /* The source has more, or more may be in flight. */
     void (*grown)(struct sl_objects_download *download);
+    /* The source has sent its manifest, of info.manifest_bytes. */
+    void (*described)(struct sl_objects_download *download, const void *manifest);
     /* A READ is over: the stretches have arrived, and their blocks were compared with their
      * digests, or not (err). */
     void (*arrived)(struct sl_objects_download *download,

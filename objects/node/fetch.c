@@ -582,6 +582,16 @@ static void manifest_arrived(struct sl_objects_download *download)
     }
 }
 
+/* It need not be read. Its first block has room for it. */
+static void fetch_described(struct sl_objects_download *download, const void *manifest)
+{
+    struct sl_objects_fetch *fetch = download->ctx;
+    if (!fetch->is_ending && !download->is_closing && fetch->manifest == MISSING) {
+        memcpy(fetch->copy->places[0].base, manifest, fetch->copy->info.manifest_bytes);
+        manifest_arrived(download);
+    }
+}
+
 static void blocks_arrived(struct sl_objects_download *download,
                            const struct sl_objects_stretch *stretches, uint32_t count)
 {
@@ -642,8 +652,11 @@ static void fetch_arrived(struct sl_objects_download *download,
     }
 }
 
-static const struct sl_objects_download_events EVENTS = {
-    .grown = fetch_pump, .arrived = fetch_arrived, .failed = fetch_failed, .closed = fetch_closed};
+static const struct sl_objects_download_events EVENTS = {.grown = fetch_pump,
+                                                         .described = fetch_described,
+                                                         .arrived = fetch_arrived,
+                                                         .failed = fetch_failed,
+                                                         .closed = fetch_closed};
 
 /* Messages */
 

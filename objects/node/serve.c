@@ -83,6 +83,11 @@ static void fill_have(struct child *child, struct sl_objects_message *have)
     for (uint32_t i = 0; i < have->have.range_count; i++) {
         have->have.ranges[i] = copy->verified.ranges[child->next++];
     }
+    const uint32_t bytes = copy->info.manifest_bytes;
+    if (have->is_answer && have->have.range_count > 0 && bytes <= sizeof have->have.manifest) {
+        have->have.manifest_words = (bytes + 7) / 8;
+        memcpy(have->have.manifest, copy->places[0].base, bytes); /* it is in one place */
+    }
     copy->verified.sent = child->next > copy->verified.sent ? child->next : copy->verified.sent;
 }
 

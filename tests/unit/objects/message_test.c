@@ -53,10 +53,10 @@ static const struct format {
     {SL_OBJECTS_STORE, 0, "pcJ[1-1" RECORD "]"},
     {SL_OBJECTS_STORE, 1, ""},
     {SL_OBJECTS_WANT, 0, "nVpQQ"},
-    {SL_OBJECTS_WANT, 1, "nVpQ[0-128gaG]"},
+    {SL_OBJECTS_WANT, 1, "nVpQ[0-128gaG][0-96Q]"},
     {SL_OBJECTS_WANT, 2, "TQQ"},
     {SL_OBJECTS_DONE, 0, "nVp"},
-    {SL_OBJECTS_HAVE, 0, "nVpQ[0-128gaG]"},
+    {SL_OBJECTS_HAVE, 0, "nVpQ[0-128gaG][0-96Q]"},
     {SL_OBJECTS_GONE, 0, "nVpT"},
 };
 #define FORMAT_COUNT (sizeof FORMATS / sizeof FORMATS[0])
