@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/assert.h"
+#include "core/format.h"
 #include "core/reason.h"
 #include "reactor/topology.h"
 
@@ -136,12 +137,10 @@ static int check_core(const char *flag, int core_number, struct sl_reason *reaso
         CPU_ISSET((size_t)core_number, &allowed)) {
         return 0;
     }
-    size_t used =
-        (size_t)snprintf(reason->text, sizeof reason->text,
-                         "--%s=%d: this process may not run there; accepts", flag, core_number);
-    for (size_t i = 0; i < CPU_SETSIZE && used < sizeof reason->text; i++) {
+    sl_reason_set(reason, "--%s=%d: this process may not run there; accepts", flag, core_number);
+    for (size_t i = 0; i < CPU_SETSIZE; i++) {
         if (CPU_ISSET(i, &allowed)) {
-            used += (size_t)snprintf(reason->text + used, sizeof reason->text - used, " %zu", i);
+            (void)sl_format_add(reason->text, sizeof reason->text, " ", "%zu", i);
         }
     }
     return SL_ERR_INVALID;

@@ -6,6 +6,7 @@
 
 #include "config/number.h"
 #include "core/clock.h"
+#include "core/format.h"
 
 #define VARIABLE_PREFIX "STARLING_"
 
@@ -120,12 +121,11 @@ void sl_cli_option_accepted(const struct sl_cli_option *option, char *text, size
     default:
         break;
     }
-    const int used = snprintf(text, text_bytes, is_real ? "a number" : "a whole number");
+    (void)snprintf(text, text_bytes, is_real ? "a number" : "a whole number");
     if (has_range(option)) {
-        (void)snprintf(text + used, text_bytes - (size_t)used,
-                       is_real ? " from %g to %g" : " from %.0f to %.0f", option->least,
-                       option->most);
+        (void)sl_format_add(text, text_bytes, " ", is_real ? "from %g to %g" : "from %.0f to %.0f",
+                            option->least, option->most);
     } else if (!is_real && option->kind != SL_CLI_I64) {
-        (void)snprintf(text + used, text_bytes - (size_t)used, " from 0");
+        (void)sl_format_add(text, text_bytes, " ", "from 0");
     }
 }

@@ -2,12 +2,12 @@
 #include <errno.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "config/dmlc.h"
+#include "core/format.h"
 
 /* Ranks an address: IPv4 before IPv6; link-local addresses, which need a zone, never. */
 static int rank_address(const struct sockaddr *address)
@@ -39,16 +39,14 @@ static int write_address(const struct sockaddr *address, char host[SL_LIMIT_ENDP
 /* Lists interfaces once each, "lo, eth0", as far as they fit. */
 static void name_interfaces(const struct ifaddrs *all, char *text, size_t text_bytes)
 {
-    size_t used = 0;
     text[0] = '\0';
-    for (const struct ifaddrs *at = all; at != NULL && used < text_bytes; at = at->ifa_next) {
+    for (const struct ifaddrs *at = all; at != NULL; at = at->ifa_next) {
         bool is_new = true;
         for (const struct ifaddrs *before = all; before != at; before = before->ifa_next) {
             is_new = is_new && strcmp(before->ifa_name, at->ifa_name) != 0;
         }
         if (is_new) {
-            used += (size_t)snprintf(text + used, text_bytes - used, "%s%s", used == 0 ? "" : ", ",
-                                     at->ifa_name);
+            (void)sl_format_add(text, text_bytes, ", ", "%s", at->ifa_name);
         }
     }
 }

@@ -1,6 +1,6 @@
 #include "config/dpdk_settings.h"
+#include "core/format.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* Device names so far, to detect duplicates. */
@@ -46,13 +46,9 @@ static int take(struct names *names, const char *text, struct sl_dpdk_settings *
         sl_reason_set(reason, "%s=%s", names->given->source, why.text);
         return result;
     }
-    const size_t used = strlen(out->text);
-    const int bytes =
-        snprintf(out->text + used, sizeof out->text - used, "%s%s", used == 0 ? "" : ";", text);
-    if (bytes < 0 || (size_t)bytes >= sizeof out->text - used) {
-        return sl_reason_fail(reason, SL_ERR_TOO_LARGE, "%s: too long", names->given->source);
-    }
-    return 0;
+    return sl_format_add(out->text, sizeof out->text, ";", "%s", text)
+               ? 0
+               : sl_reason_fail(reason, SL_ERR_TOO_LARGE, "%s: too long", names->given->source);
 }
 
 int sl_dpdk_settings_read(const struct sl_cli_list *devices, const struct sl_cli_given *given,

@@ -9,6 +9,7 @@
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/err.h"
+#include "core/format.h"
 
 /* Limits of the exported buckets in powers of two of a microsecond, which the cells have too. */
 static const uint8_t bucket_powers[] = {3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 23};
@@ -45,10 +46,8 @@ static void append_labels(char labels[LABELS_BYTES], const char *more)
     if (more == NULL || *more == '\0') {
         return;
     }
-    const size_t used = strlen(labels);
-    const int wanted =
-        snprintf(labels + used, LABELS_BYTES - used, "%s%s", used > 0 ? "," : "", more);
-    sl_assert(wanted > 0 && (size_t)wanted < LABELS_BYTES - used);
+    const bool fits = sl_format_add(labels, LABELS_BYTES, ",", "%s", more);
+    sl_assert(fits);
 }
 
 static struct value value_of(const struct sl_metrics_series *series)

@@ -1,5 +1,6 @@
 #include "reactor/devices.h"
 
+#include "core/format.h"
 #include "core/text_file.h"
 
 #include <arpa/inet.h>
@@ -354,10 +355,8 @@ bool sl_devices_is_near(const struct sl_devices *devices, const struct sl_device
 
 void sl_devices_names(const struct sl_devices *devices, char *text, size_t bytes)
 {
-    size_t used = 0;
     text[0] = '\0';
-    for (uint32_t i = 0; i < devices->count && used < bytes; i++) {
-        used += (size_t)snprintf(text + used, bytes - used, "%s%s", i == 0 ? "" : ", ",
-                                 devices->list[i].name);
+    for (uint32_t i = 0; i < devices->count; i++) {
+        (void)sl_format_add(text, bytes, ", ", "%s", devices->list[i].name);
     }
 }

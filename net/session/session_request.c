@@ -3,6 +3,7 @@
 
 #include "core/assert.h"
 #include "core/clock.h"
+#include "core/format.h"
 #include "core/list.h"
 #include "core/log.h"
 #include "net/session/session_internal.h"
@@ -51,15 +52,14 @@ static enum sl_message_kind answer_kind(const struct sl_message *request)
 void sl_session_note_waiting(struct sl_session *session, const struct sl_message_waiting *waiting)
 {
     char *names = session->requests.waited_for;
-    size_t used = 0;
     names[0] = '\0';
     for (uint32_t i = 0; i < waiting->missing_count; i++) {
-        int more = snprintf(names + used, sizeof session->requests.waited_for - used, "%s%s",
-                            i == 0 ? "" : ", ", waiting->missing[i]);
-        used += (size_t)more;
-        sl_assert(used < sizeof session->requests.waited_for);
+        const bool fits = sl_format_add(names, sizeof session->requests.waited_for, ", ", "%s",
+                                        waiting->missing[i]);
+        sl_assert(fits);
     }
-    sl_log_info("waiting for %s (says %s)", used == 0 ? "others" : names, session->peer_name);
+    sl_log_info("waiting for %s (says %s)", names[0] == '\0' ? "others" : names,
+                session->peer_name);
 }
 
 /* Removes the request and calls its owner. */

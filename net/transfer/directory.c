@@ -84,14 +84,11 @@ static void transfer_directory_done(void *ctx, int err, const char *reason)
 /* For people: as many as fit, separated by commas. */
 static void list_endpoints(const struct sl_transfer *transfer, char text[ENDPOINTS_BYTES])
 {
-    size_t used = 0;
     text[0] = '\0';
     for (uint32_t i = 0; i < transfer->own_info->endpoint_count; i++) {
         const char *one = transfer->own_info->endpoints[i].endpoint;
-        const size_t length = strlen(one) + (used > 0 ? 1 : 0);
-        if (used + length < ENDPOINTS_BYTES) {
-            (void)snprintf(text + used, ENDPOINTS_BYTES - used, "%s%s", used > 0 ? "," : "", one);
-            used += length;
+        if (strlen(text) + 1 + strlen(one) < ENDPOINTS_BYTES) {
+            (void)sl_format_add(text, ENDPOINTS_BYTES, ",", "%s", one);
         }
     }
 }

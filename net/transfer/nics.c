@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/format.h"
 #include "net/transfer/error.h"
 
 /* Takes the next name from a comma-separated list. */
@@ -36,9 +37,7 @@ int sl_transfer_nics_check(const struct sl_devices *devices, const char *names)
             continue;
         }
         for (uint32_t i = 0; i < devices->count && devices->list[i].is_rdma; i++) {
-            const size_t used = strlen(all);
-            (void)snprintf(all + used, sizeof all - used, "%s%s", i > 0 ? ", " : "",
-                           devices->list[i].name);
+            (void)sl_format_add(all, sizeof all, ", ", "%s", devices->list[i].name);
         }
         return sl_transfer_fail(SL_ERR_INVALID,
                                 "rdma_device %s: there is no such device; accepted are names "

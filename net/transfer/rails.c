@@ -1,10 +1,9 @@
 #include "net/transfer/rails.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "core/format.h"
 #include "core/log.h"
 #include "net/transfer/engine.h"
 
@@ -242,23 +241,6 @@ bool sl_transfer_rails_refused(struct sl_transfer_route *route, const struct sl_
 
 /* Reports */
 
-static void append(char *text, size_t text_bytes, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* Appends a clause. */
-static void append(char *text, size_t text_bytes, const char *format, ...)
-{
-    size_t used = strlen(text);
-    va_list args;
-    va_start(args, format);
-    if (used > 0 && used + 3 < text_bytes) {
-        text[used++] = ';';
-        text[used++] = ' ';
-    }
-    (void)vsnprintf(text + used, text_bytes - used, format, args);
-    va_end(args);
-}
-
 void sl_transfer_rails_describe(const struct sl_transfer_route *route, char *text,
                                 size_t text_bytes)
 {
@@ -274,14 +256,14 @@ void sl_transfer_rails_describe(const struct sl_transfer_route *route, char *tex
         const char *error = rail->opened_ns != 0 ? last_error(rail) : "";
         name_rail(route, rail, name);
         if (error[0] != '\0') {
-            append(text, text_bytes, "%s: %s", name, error);
+            (void)sl_format_add(text, text_bytes, "; ", "%s: %s", name, error);
         }
         if (unanswered > 0) {
-            append(text, text_bytes, "%s: %u unanswered", name, unanswered);
+            (void)sl_format_add(text, text_bytes, "; ", "%s: %u unanswered", name, unanswered);
         }
     }
     if (owes_writes) {
-        append(text, text_bytes, "WRITEs may still be applied");
+        (void)sl_format_add(text, text_bytes, "; ", "WRITEs may still be applied");
     }
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/array.h"
+#include "core/format.h"
 #include "core/list.h"
 #include "core/log.h"
 #include "objects/node/stored.h"
@@ -399,17 +400,15 @@ struct scan {
 
 static void count_files(struct tally *tally, const char *name, uint32_t files)
 {
-    const size_t used = strlen(tally->text);
     if (files == 0) {
         return;
     }
     tally->files += files;
     tally->names++;
-    if (used + strlen(name) + 16 >= sizeof tally->text) {
+    if (strlen(tally->text) + strlen(name) + 16 >= sizeof tally->text) {
         tally->left_out++;
     } else {
-        (void)snprintf(tally->text + used, sizeof tally->text - used, "%s%s %u",
-                       used > 0 ? ", " : "", name, files);
+        (void)sl_format_add(tally->text, sizeof tally->text, ", ", "%s %u", name, files);
     }
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/format.h"
 #include "core/log.h"
 #include "objects/node/board_residency.h"
 #include "objects/node/cache.h"
@@ -104,12 +105,12 @@ static void end_if_closed(struct sl_objects_fetch *fetch)
     sl_objects_fetch_free(fetch);
 }
 
-/* Appends to the text: "3, 17-20 (5 of 160)". */
+/* Writes "3, 17-20 (5 of 160)". */
 static void describe_missing(const struct sl_objects_fetch *fetch, char *text, size_t bytes)
 {
     const uint32_t count = sl_objects_copy_block_count(fetch->copy);
     uint32_t missing = 0, listed = 0;
-    size_t used = 0;
+    text[0] = '\0';
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t from = i;
         while (i < count && fetch->blocks[i] != VERIFIED) {
@@ -117,13 +118,12 @@ static void describe_missing(const struct sl_objects_fetch *fetch, char *text, s
         }
         missing += i - from;
         if (i > from && listed++ < 8) {
-            used +=
-                (size_t)snprintf(text + used, bytes - used, "%s%u", listed > 1 ? ", " : "", from);
-            used += i - from > 1 ? (size_t)snprintf(text + used, bytes - used, "-%u", i - 1) : 0;
+            (void)(i - from > 1 ? sl_format_add(text, bytes, ", ", "%u-%u", from, i - 1)
+                                : sl_format_add(text, bytes, ", ", "%u", from));
         }
     }
-    (void)snprintf(text + used, bytes - used, "%s (%u of %u)", listed > 8 ? ", ..." : "", missing,
-                   count);
+    (void)sl_format_add(text, bytes, "", "%s (%u of %u)", listed > 8 ? ", ..." : "", missing,
+                        count);
 }
 
 void sl_objects_fetch_describe(const struct sl_objects_fetch *fetch, char text[SL_REASON_BYTES])

@@ -6,6 +6,7 @@
 
 #include "core/assert.h"
 #include "core/end_signals.h"
+#include "core/format.h"
 #include "core/key_index.h"
 #include "core/partition.h"
 #include "programs/ckpt/spec_text.h"
@@ -26,13 +27,11 @@ static const struct sl_tensor *find(const struct sl_safetensors *file, const cha
 static int import_table_refuse(const struct sl_tensor *tensor, const char *why,
                                struct sl_reason *reason)
 {
-    char shape[256] = "[";
-    size_t done = 1;
-    for (uint32_t i = 0; i < tensor->rank && done < sizeof shape - 1; i++) {
-        done += (size_t)snprintf(shape + done, sizeof shape - done, "%s%" PRIu64,
-                                 i == 0 ? "" : ", ", tensor->shape[i]);
+    char shape[256] = "";
+    for (uint32_t i = 0; i < tensor->rank; i++) {
+        (void)sl_format_add(shape, sizeof shape, ", ", "%" PRIu64, tensor->shape[i]);
     }
-    return sl_reason_fail(reason, SL_ERR_INVALID, "\"%s\" is %s %s]: %s", tensor->name,
+    return sl_reason_fail(reason, SL_ERR_INVALID, "\"%s\" is %s [%s]: %s", tensor->name,
                           tensor->type_name, shape, why);
 }
 

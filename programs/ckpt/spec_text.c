@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/format.h"
+
 enum word_kind {
     WORD_F32,
     WORD_POWER,
@@ -109,12 +111,11 @@ static void write_value(const struct word *word, const struct sl_snapshot_table 
 
 void sl_spec_text_write(const struct sl_snapshot_table *table, char text[SL_SPEC_TEXT_BYTES])
 {
-    size_t done = 0;
+    text[0] = '\0';
     for (uint32_t i = 0; i < WORD_COUNT; i++) {
         char value[32];
         write_value(&words[i], table, value, sizeof value);
-        done += (size_t)snprintf(text + done, SL_SPEC_TEXT_BYTES - done, "%s%s=%s",
-                                 i == 0 ? "" : ",", words[i].name, value);
+        (void)sl_format_add(text, SL_SPEC_TEXT_BYTES, ",", "%s=%s", words[i].name, value);
     }
 }
 

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/format.h"
 #include "programs/doctor/checks.h"
 #include "programs/doctor/files.h"
 
@@ -21,12 +22,10 @@ static uint32_t list_lacks(const struct sl_doctor_ring *ring, char *text, size_t
         {ring->deferred_taskrun, "deferred task work"},
     };
     uint32_t count = 0;
-    size_t used = 0;
     text[0] = '\0';
     for (size_t i = 0; i < sizeof features / sizeof features[0]; i++) {
-        if (!features[i].is_there && used < text_bytes) {
-            used += (size_t)snprintf(text + used, text_bytes - used, "%s%s", count == 0 ? "" : ", ",
-                                     features[i].name);
+        if (!features[i].is_there) {
+            (void)sl_format_add(text, text_bytes, ", ", "%s", features[i].name);
             count++;
         }
     }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/format.h"
 #include "programs/doctor/checks.h"
 #include "programs/doctor/files.h"
 #include "programs/doctor/gid.h"
@@ -38,11 +39,9 @@ static bool doctor_rdma_has_name(const struct devices *devices, const char *name
 
 static void join_names(const struct devices *devices, char *text, size_t text_bytes)
 {
-    size_t used = 0;
     text[0] = '\0';
-    for (uint32_t i = 0; i < devices->count && used < text_bytes; i++) {
-        used += (size_t)snprintf(text + used, text_bytes - used, "%s%s", i == 0 ? "" : ", ",
-                                 devices->names[i]);
+    for (uint32_t i = 0; i < devices->count; i++) {
+        (void)sl_format_add(text, text_bytes, ", ", "%s", devices->names[i]);
     }
 }
 

@@ -13,6 +13,7 @@
 
 #include "core/clock.h"
 #include "core/end_signals.h"
+#include "core/format.h"
 #include "core/log.h"
 #include "core/rlimit.h"
 #include "programs/launch/process.h"
@@ -188,10 +189,8 @@ static void reap(struct supervisor *supervisor)
 
 static void go_on_without(struct supervisor *supervisor, const char *name)
 {
-    const size_t used = strlen(supervisor->lost);
     if (supervisor->lost_count < LOST_NAMED_MAX) {
-        snprintf(supervisor->lost + used, sizeof supervisor->lost - used, "%s%s",
-                 used == 0 ? "" : ", ", name);
+        (void)sl_format_add(supervisor->lost, sizeof supervisor->lost, ", ", "%s", name);
     }
     supervisor->lost_count++;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/format.h"
 #include "core/reason.h"
 
 #define CLIP_MIN 8              /* columns that are left of a clipped text */
@@ -126,17 +127,18 @@ static void write_scaled(double value, enum format format, char text[SL_PANEL_CE
 static void write_phases(const json_t *value, char text[SL_PANEL_CELL_BYTES])
 {
     static const char *const phases[] = {"iteration", "clock", "memory", "backup", "work", "send"};
-    size_t used = 0;
-    (void)snprintf(text, SL_PANEL_CELL_BYTES, "-");
-    for (size_t i = 0; i < sizeof phases / sizeof phases[0] && used < SL_PANEL_CELL_BYTES; i++) {
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof phases / sizeof phases[0]; i++) {
         char field[16], time[SL_PANEL_CELL_BYTES];
         (void)snprintf(field, sizeof field, "%s_us", phases[i]);
         const double micros = json_number_value(json_object_get(value, field));
         if (micros > 0) {
             write_scaled(micros, MICROS, time);
-            used += (size_t)snprintf(text + used, SL_PANEL_CELL_BYTES - used, "%s%s %s",
-                                     used > 0 ? ", " : "", phases[i], time);
+            (void)sl_format_add(text, SL_PANEL_CELL_BYTES, ", ", "%s %s", phases[i], time);
         }
+    }
+    if (text[0] == '\0') {
+        (void)snprintf(text, SL_PANEL_CELL_BYTES, "-");
     }
 }
 
@@ -283,10 +285,8 @@ static void panel_append(char line[SL_PANEL_LINE_BYTES], const char *title, cons
                          enum format format)
 {
     char text[SL_PANEL_CELL_BYTES];
-    const size_t used = strlen(line);
     panel_write_value(value, format, text);
-    (void)snprintf(line + used, SL_PANEL_LINE_BYTES - used, "%s%s %s", used > 0 ? "  " : "", title,
-                   text);
+    (void)sl_format_add(line, SL_PANEL_LINE_BYTES, "  ", "%s %s", title, text);
 }
 
 /* Servers or workers without a connection. */

@@ -8,6 +8,7 @@
 #include "config/settings_cli.h"
 #include "core/assert.h"
 #include "core/clock.h"
+#include "core/format.h"
 #include "reactor/topology.h"
 
 #define TIMEOUT_SECONDS_MAX 4294 /* starling.h bounds a step's deadline */
@@ -260,9 +261,8 @@ static int refuse_setting(const struct setting *setting, struct sl_reason *reaso
     char owners[160] = "";
     for (int i = 0; i < count; i++) {
         if (has_bit(by_optimizer ? setting->optimizers : setting->models, i)) {
-            const size_t used = strlen(owners);
-            (void)snprintf(owners + used, sizeof owners - used, "%s%s", used == 0 ? "" : ", ",
-                           by_optimizer ? OPTIMIZER_NAMES[i] : MODELS[i]->name);
+            (void)sl_format_add(owners, sizeof owners, ", ", "%s",
+                                by_optimizer ? OPTIMIZER_NAMES[i] : MODELS[i]->name);
         }
     }
     return sl_reason_fail(

@@ -4,12 +4,12 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/format.h"
 #include "core/log.h"
 #include "programs/models/model_note.h"
 
@@ -86,9 +86,8 @@ void sl_publisher_start(const struct sl_publisher_options *options, struct sl_pu
     sl_model_note_write(options->model, options->shape, made->note);
     struct sl_table_spec specs[SL_MODEL_TABLES];
     const uint32_t count = options->model->tables(options->shape, specs);
-    for (uint32_t i = 0, used = 0; i < count; i++) {
-        used += (uint32_t)snprintf(made->tables + used, sizeof made->tables - used, "%s%s",
-                                   i > 0 ? "," : "", specs[i].name);
+    for (uint32_t i = 0; i < count; i++) {
+        (void)sl_format_add(made->tables, sizeof made->tables, ",", "%s", specs[i].name);
     }
     if (!start(made, &node)) {
         sl_log_warn("--publish %s: nothing is published: %s", made->name,

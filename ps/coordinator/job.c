@@ -5,6 +5,7 @@
 
 #include "core/clock.h"
 #include "core/event.h"
+#include "core/format.h"
 #include "core/log.h"
 #include "ps/coordinator/replica_group.h"
 
@@ -104,12 +105,11 @@ static void write_absent(const struct sl_coordinator *coordinator, char *text, s
     find_absent(coordinator, SL_MESSAGE_ROLE_WORKER, &absent);
     const bool all_left = absent.never_count == 0;
     sl_coordinator_write_missing(all_left ? &absent.left : &absent.never, text, bytes);
-    size_t used = strlen(text);
     if (all_left) {
-        (void)snprintf(text + used, bytes - used, ", which came and left");
+        (void)sl_format_add(text, bytes, ", ", "which came and left");
     } else if (absent.left_count != 0) {
-        used += (size_t)snprintf(text + used, bytes - used, "; came and left: ");
-        sl_coordinator_write_missing(&absent.left, text + used, bytes - used);
+        (void)sl_format_add(text, bytes, "; ", "came and left: ");
+        sl_coordinator_write_missing(&absent.left, text + strlen(text), bytes - strlen(text));
     }
 }
 
@@ -170,9 +170,8 @@ static uint32_t write_tasks(const struct sl_coordinator *coordinator, const char
 
 static void add_gone_ps(char *why, size_t bytes, const char *names, uint32_t count)
 {
-    size_t used = strlen(why);
-    (void)snprintf(why + used, bytes - used, "; %s expired, and no process replaced %s", names,
-                   count == 1 ? "it" : "them");
+    (void)sl_format_add(why, bytes, "; ", "%s expired, and no process replaced %s", names,
+                        count == 1 ? "it" : "them");
 }
 
 /* Enters ENDING and sends end_why to every server. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "core/clock.h"
+#include "core/format.h"
 #include "core/log.h"
 #include "ps/coordinator/state.h"
 
@@ -84,10 +85,8 @@ void sl_coordinator_list_missing(struct sl_message_waiting *waiting, uint32_t *t
 void sl_coordinator_write_missing(const struct sl_message_waiting *waiting, char *text,
                                   size_t bytes)
 {
-    size_t used = 0;
     text[0] = '\0';
-    for (uint32_t i = 0; i < waiting->missing_count && used < bytes; i++) {
-        used += (size_t)snprintf(text + used, bytes - used, "%s%s", i == 0 ? "" : ", ",
-                                 waiting->missing[i]);
+    for (uint32_t i = 0; i < waiting->missing_count; i++) {
+        (void)sl_format_add(text, bytes, ", ", "%s", waiting->missing[i]);
     }
 }

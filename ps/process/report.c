@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/event.h"
+#include "core/format.h"
 #include "core/log.h"
 #include "ps/process/observe.h"
 
@@ -65,10 +66,9 @@ void sl_process_report_ready(const struct sl_process *process)
     } else {
         describe_server(process, control, text, sizeof text);
     }
-    const size_t used = strlen(text);
-    (void)snprintf(text + used, sizeof text - used, ", %s %s",
-                   process->options.tls != NULL ? "https" : "http",
-                   process->observer.observe->address);
+    (void)sl_format_add(text, sizeof text, ", ", "%s %s",
+                        process->options.tls != NULL ? "https" : "http",
+                        process->observer.observe->address);
     sl_process_observe_ready(process, text); /* before a reader of the line asks for /readyz */
     (void)printf("%s ready: %s\n", process->name, text);
     (void)fflush(stdout);

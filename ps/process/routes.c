@@ -1,11 +1,11 @@
 #include "ps/process/routes.h"
 
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/format.h"
 #include "core/metrics_text.h"
 #include "net/http/observer.h"
 #include "net/http/process_info.h"
@@ -35,13 +35,12 @@ static bool list_missing(const struct sl_process *process, char *text, size_t by
     uint64_t age_ns;
     const uint64_t now_ns = sl_clock_now_ns(sl_clock_system());
     const struct sl_coordinator_view *view = sl_process_views_coordinator(process, now_ns, &age_ns);
-    size_t used = 0;
-    for (uint32_t i = 0; view != NULL && i < view->missing.missing_count && used < bytes; i++) {
-        const int more = snprintf(text + used, bytes - used, "%s%s", i == 0 ? "waits for " : ", ",
-                                  view->missing.missing[i]);
-        used += more > 0 ? (size_t)more : 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; view != NULL && i < view->missing.missing_count; i++) {
+        (void)sl_format_add(text, bytes, ", ", "%s%s", i == 0 ? "waits for " : "",
+                            view->missing.missing[i]);
     }
-    return used > 0;
+    return text[0] != '\0';
 }
 
 static void routes_read_readiness(void *ctx, const struct sl_query *query, struct sl_reply *reply)

@@ -2,8 +2,10 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/assert.h"
+#include "core/format.h"
 #include "programs/serve/gateway/dispatch.h"
 #include "programs/serve/gateway/version_list.h"
 #include "reactor/reactor.h"
@@ -119,13 +121,12 @@ static int not_found(const struct sl_serve_gateway *gateway, struct sl_serve_req
     const struct sl_object_entry *first;
     const uint64_t count = sl_serve_version_list_find(&gateway->versions, request->model, &first);
     char *text = request->answer.text;
-    size_t length = (size_t)snprintf(text, sizeof request->answer.text,
-                                     count > 0 ? "model %s has no version %llu; it has:"
-                                               : "there is no model %s",
-                                     request->model, (unsigned long long)request->version);
-    for (uint64_t i = 0; i < count && length + 24 < sizeof request->answer.text; i++) {
-        length += (size_t)snprintf(text + length, sizeof request->answer.text - length, " %llu",
-                                   (unsigned long long)first[i].version);
+    const size_t bytes = sizeof request->answer.text;
+    (void)snprintf(text, bytes,
+                   count > 0 ? "model %s has no version %llu; it has:" : "there is no model %s",
+                   request->model, (unsigned long long)request->version);
+    for (uint64_t i = 0; i < count && strlen(text) + 24 < bytes; i++) {
+        (void)sl_format_add(text, bytes, " ", "%llu", (unsigned long long)first[i].version);
     }
     return request->answer.err = SL_ERR_NOT_FOUND;
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/format.h"
+
 static uint64_t worker_batch_align(uint64_t bytes)
 {
     return (bytes + 63) & ~63ULL;
@@ -16,15 +18,12 @@ static const char *describe(uint32_t type, uint32_t rank, const uint64_t *shape,
                             char text[256])
 {
     const char *name = sl_serve_request_datatype(type);
-    int used = snprintf(text, 256, "%s [", name != NULL ? name : "?");
-    for (uint32_t i = 0; i < rank && used < 256; i++) {
-        const char *comma = i > 0 ? ", " : "";
+    char sizes[232] = "";
+    for (uint32_t i = 0; i < rank; i++) {
         const int64_t size = is_model && i == 0 && shape[0] == 0 ? -1 : (int64_t)shape[i];
-        used += snprintf(text + used, (size_t)(256 - used), "%s%" PRId64, comma, size);
+        (void)sl_format_add(sizes, sizeof sizes, ", ", "%" PRId64, size);
     }
-    if (used < 256) {
-        (void)snprintf(text + used, (size_t)(256 - used), "]");
-    }
+    (void)snprintf(text, 256, "%s [%s]", name != NULL ? name : "?", sizes);
     return text;
 }
 
