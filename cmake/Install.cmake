@@ -61,7 +61,9 @@ function(starling_installed_library name pc folder)
     starling_library_file(${name}_static ${name} STATIC ${name}StaticTargets "${objects}"
         "${links}")
     target_link_options(${name} PRIVATE -Wl,--no-undefined)
-    install(FILES ${PROJECT_SOURCE_DIR}/include/${name}.h COMPONENT libstarling
+    file(GLOB headers ${PROJECT_SOURCE_DIR}/include/${name}.h
+        ${PROJECT_SOURCE_DIR}/include/${name}_table.h)
+    install(FILES ${headers} COMPONENT libstarling
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
     configure_file(${PROJECT_SOURCE_DIR}/cmake/${pc}.pc.in ${CMAKE_CURRENT_BINARY_DIR}/${pc}.pc
         @ONLY)

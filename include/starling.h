@@ -1,5 +1,5 @@
 /* Starling's public header declares the client API of libstarling. All folders of the source tree
- * share its error codes and table specifications.
+ * share its error codes and table specifications (starling_table.h).
  *
  * A client connects one process to every shard of a parameter server cluster. All work is done in
  * steps. A step collects operations on any number of tables, is submitted once, and completes once,
@@ -24,14 +24,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "starling_table.h"
+
 #ifdef __cplusplus
 extern "C" {
-#endif
-
-#if defined(__GNUC__)
-#define SL_API __attribute__((visibility("default")))
-#else
-#define SL_API
 #endif
 
 /* Version of this header. The build reads it here. */
@@ -99,110 +95,6 @@ typedef void sl_log_fn(void *ctx, enum sl_log_level level, const char *line);
  * not called any more. libstarling_transfer and libstarling_objects have logs of their own. Any
  * thread. */
 SL_API void sl_log_set(enum sl_log_level level, sl_log_fn *callback, void *ctx);
-
-/* Tables */
-
-enum sl_optimizer_kind {
-    SL_OPTIMIZER_SUM = 0, /* w += g, like the servers of ps-lite */
-    SL_OPTIMIZER_SGD = 1,
-    SL_OPTIMIZER_MOMENTUM = 2,
-    SL_OPTIMIZER_ADAGRAD = 3,
-    SL_OPTIMIZER_ADAGRAD_DECAY = 4,
-    SL_OPTIMIZER_RMSPROP = 5,
-    SL_OPTIMIZER_ADAM = 6,
-    SL_OPTIMIZER_ADAMW = 7,
-    SL_OPTIMIZER_ADAM_ASYNC = 8,
-    SL_OPTIMIZER_FTRL = 9,        /* per coordinate */
-    SL_OPTIMIZER_FTRL_GROUP = 10, /* per row (group) */
-};
-#define SL_OPTIMIZER_KIND_COUNT 11
-
-/* Hyper-parameters. Each optimizer reads the fields that its file ps/optimizer/opt_*.c names and
- * ignores the others. All must be finite. */
-struct sl_optimizer_spec {
-    enum sl_optimizer_kind kind;
-    float lr;           /* learning rate, > 0 */
-    float momentum;     /* [0, 1): momentum, RMSProp */
-    float rho;          /* [0, 1]: decay of RMSProp; rho of AdagradDecay */
-    float beta1, beta2; /* [0, 1): the Adam family */
-    float epsilon; /* > 0: the Adam family, RMSProp; >= 0: Adagrad and AdagradDecay, where epsilon
-                    * and initial_accumulator must not both be 0 */
-    float weight_decay;        /* >= 0: AdamW, decoupled */
-    float initial_accumulator; /* >= 0: Adagrad, AdagradDecay; n of FTRL */
-    float l1, l2;              /* >= 0: FTRL */
-    float lr_power;            /* <= 0: -q of FTRL; -0.5 is the square root */
-    uint32_t decay_steps;      /* > 0: T of AdagradDecay */
-    float decay_baseline;      /* > 0: lower bound of AdagradDecay's accumulator */
-};
-
-/* Returns the documented defaults of an optimizer. Any thread. */
-SL_API struct sl_optimizer_spec sl_optimizer_defaults(enum sl_optimizer_kind kind);
-
-enum sl_initializer_kind {
-    SL_INITIALIZER_ZEROS = 0,
-    SL_INITIALIZER_CONSTANT = 1,         /* value */
-    SL_INITIALIZER_UNIFORM = 2,          /* [low, high), low < high */
-    SL_INITIALIZER_NORMAL = 3,           /* stddev >= 0; |mean| + 9 stddev is finite */
-    SL_INITIALIZER_TRUNCATED_NORMAL = 4, /* the same, redrawn beyond two standard deviations */
-};
-#define SL_INITIALIZER_KIND_COUNT 5
-
-/* Initial values of a row: a pure function of (seed, key, column). They do not depend on the number
- * of shards or on the order of requests. */
-struct sl_initializer_spec {
-    enum sl_initializer_kind kind;
-    union {
-        float value; /* constant */
-        float low;   /* uniform */
-        float mean;  /* normal, truncated normal */
-    };
-    union {
-        float high;   /* uniform */
-        float stddev; /* normal, truncated normal */
-    };
-    uint64_t seed;
-};
-
-enum sl_consistency_mode {
-    SL_CONSISTENCY_ASP = 0, /* pulls never wait */
-    SL_CONSISTENCY_BSP = 1, /* pulls of iteration c see exactly the pushes of earlier iterations */
-    SL_CONSISTENCY_SSP = 2, /* pulls of iteration c wait until all workers ticked c - staleness */
-};
-#define SL_CONSISTENCY_MODE_COUNT 3
-
-struct sl_consistency_spec {
-    enum sl_consistency_mode mode;
-    uint32_t staleness;    /* iterations; SSP only, else 0 */
-    uint32_t worker_count; /* workers whose clocks count: tasks 0 to worker_count - 1; 0 for ASP */
-};
-
-enum sl_table_kind {
-    SL_TABLE_SPARSE = 0, /* u64 key -> row of dim f32 */
-    SL_TABLE_DENSE = 1,  /* one array of length f32, sharded by contiguous blocks */
-    SL_TABLE_KV = 2,     /* u64 key -> array of values, sharded by key ranges, as in ps-lite */
-};
-#define SL_TABLE_KIND_COUNT 3
-
-#define SL_TABLE_NAME_BYTES 64 /* includes the terminating NUL */
-
-struct sl_table_spec {
-    size_t struct_size;             /* SL_TABLE_SPEC_INIT sets it */
-    char name[SL_TABLE_NAME_BYTES]; /* 1 to 63 bytes of printable ASCII without spaces */
-    enum sl_table_kind kind;
-    uint32_t dim;    /* sparse: columns of a row, 1 to 4096; dense: 0; KV: bytes of a value: 4 (f32,
-                      * pushes are added) or 1 (byte, pushes overwrite) */
-    uint64_t length; /* dense: elements, 1 to 2^36; else 0 */
-    struct sl_optimizer_spec optimizer;
-    struct sl_initializer_spec initializer; /* dense: the key is the element index; KV: zeros */
-    struct sl_consistency_spec consistency; /* KV: ASP, and optimizer SUM */
-    /* A step with a push or an assign of NaN or infinite values to the table fails with INVALID,
-     * names the first such key or element, and changes nothing. KV: false. */
-    bool reject_nonfinite;
-};
-#define SL_TABLE_SPEC_INIT                                                                         \
-    {                                                                                              \
-        .struct_size = sizeof(struct sl_table_spec)                                                \
-    }
 
 /* Client */
 
@@ -403,6 +295,8 @@ struct sl_table_stats {
      * have rows of the table; 0 without rows. A dense table has all its rows from the start, so
      * steps > 0 means that each shard has applied a write. */
     uint64_t steps;
+    /* Rows that the policy has let go: for their age, their count, their norm, and to make room. */
+    uint64_t evicted_ttl, evicted_count, evicted_l2, evicted_room;
 };
 
 /* Asks all shards for a table's statistics. Each shard answers of its own moment; a BSP push counts

@@ -244,6 +244,7 @@ struct sl_message {
         struct { /* TABLE_OPENED */
             uint32_t table_id;
             bool reject_nonfinite; /* as in the specification: false also from an older peer */
+            uint32_t knows;        /* SL_MESSAGE_SPEC_KNOWS of the peer; 0 from an older one */
         };
         struct sl_message_barrier barrier;
         struct sl_message_stats stats;
@@ -285,14 +286,5 @@ void sl_message_fini(struct sl_message *message);
 /* Names the sender of a hello for messages: "ps/1", "worker/3", "client 00000000000000ff", or "a
  * worker" if it accepts any task. */
 void sl_message_hello_name(const struct sl_message_hello *hello, char name[SL_MESSAGE_NAME_BYTES]);
-
-/* Validates a table's specification. On error `reason` gives the field, its value and the accepted
- * range. Errors: INVALID. */
-int sl_message_check_spec(const struct sl_table_spec *spec, struct sl_reason *reason);
-
-/* Returns 0 if both are equal. Errors: EXISTS; `reason` gives the first different field and both
- * values. */
-int sl_message_compare_specs(const struct sl_table_spec *existing,
-                             const struct sl_table_spec *asked, struct sl_reason *reason);
 
 #endif

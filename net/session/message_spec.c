@@ -1,3 +1,5 @@
+#include "net/session/message_spec.h"
+
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
@@ -5,7 +7,6 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "net/session/message.h"
 #include "net/session/message_table.h"
 
 /* Largest deviation from the mean, in standard deviations, of a normal initializer
@@ -228,6 +229,54 @@ static int check_consistency(const struct sl_consistency_spec *spec, struct sl_r
     return SL_OK;
 }
 
+static bool has_policy(const struct sl_table_spec *spec)
+{
+    static const struct sl_policy_spec none;
+    return memcmp(&spec->policy, &none, sizeof none) != 0;
+}
+
+/* What is new or rarely pushed would go at once, were it not protected. */
+static int check_thresholds(const struct sl_policy_spec *policy, struct sl_reason *reason)
+{
+    if (!isfinite(policy->l2_below) || policy->l2_below < 0) {
+        return refuse(reason, "policy.l2_below is %g; accepted is >= 0", (double)policy->l2_below);
+    }
+    if ((policy->count_below > 0 || policy->l2_below > 0) && policy->protect_steps == 0) {
+        return refuse(reason, "policy.protect_steps is 0; accepted with policy.%s is > 0",
+                      policy->count_below > 0 ? "count_below" : "l2_below");
+    }
+    if (policy->ttl_steps > 0 && policy->ttl_steps < policy->protect_steps) {
+        return refuse(reason,
+                      "policy.ttl_steps is %" PRIu32 ", protect_steps is %" PRIu32
+                      "; accepted is a ttl_steps of at least protect_steps, or 0",
+                      policy->ttl_steps, policy->protect_steps);
+    }
+    return SL_OK;
+}
+
+static int check_policy(const struct sl_table_spec *spec, struct sl_reason *reason)
+{
+    const struct sl_policy_spec *policy = &spec->policy;
+    if ((uint32_t)policy->order >= SL_POLICY_ORDER_COUNT) {
+        return refuse(reason, "policy.order is %d; accepted is 0 (none), 1 (LRU), 2 (LFU), 3 (L2)",
+                      (int)policy->order);
+    }
+    if (spec->kind != SL_TABLE_SPARSE || spec->consistency.mode == SL_CONSISTENCY_BSP) {
+        return refuse(reason, "policy is given; accepted %s is none",
+                      spec->kind != SL_TABLE_SPARSE ? "except in a sparse table" : "with BSP");
+    }
+    if (policy->rows_max > 0 && policy->order == SL_POLICY_NONE) {
+        return refuse(reason, "policy.order is 0 (none); accepted with rows_max is 1 to %d",
+                      SL_POLICY_ORDER_COUNT - 1);
+    }
+    if (policy->half_life_steps > 0 && policy->order != SL_POLICY_LFU) {
+        return refuse(reason,
+                      "policy.half_life_steps is %" PRIu32 "; accepted except with LFU is 0",
+                      policy->half_life_steps);
+    }
+    return check_thresholds(policy, reason);
+}
+
 int sl_message_check_spec(const struct sl_table_spec *spec, struct sl_reason *reason)
 {
     sl_assert(spec != NULL);
@@ -247,7 +296,24 @@ int sl_message_check_spec(const struct sl_table_spec *spec, struct sl_reason *re
     if (err == SL_OK && spec->kind == SL_TABLE_KV) {
         err = check_kv(spec, reason);
     }
+    if (err == SL_OK && has_policy(spec)) {
+        err = check_policy(spec, reason);
+    }
     return err;
+}
+
+int sl_message_check_known(const struct sl_table_spec *spec, const struct sl_message *opened,
+                           struct sl_reason *reason)
+{
+    const char *unknown = spec->reject_nonfinite && !opened->reject_nonfinite ? "reject_nonfinite"
+                          : has_policy(spec) && opened->knows < SL_MESSAGE_SPEC_KNOWS ? "policies"
+                                                                                      : NULL;
+    return unknown == NULL
+               ? SL_OK
+               : sl_reason_fail(reason, SL_ERR_VERSION,
+                                "it does not know %s, so it is older than this client: update its "
+                                "software, or open the table without this option",
+                                unknown);
 }
 
 /* Comparison of two specifications, field by field */

@@ -8,6 +8,7 @@
 struct sl_message_table_stats {
     char name[SL_TABLE_NAME_BYTES];
     uint64_t rows, bytes, pulled_rows, pushed_rows, steps;
+    uint64_t evicted_ttl, evicted_count, evicted_l2, evicted_room;
 };
 
 struct sl_message_stats {

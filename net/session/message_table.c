@@ -322,6 +322,15 @@ SL_PROTOBUF_TABLE(CONSISTENCY, "consistency", NULL,
     SL_FIELD_ANY(2, UINT, sl_consistency_spec, staleness),
     SL_FIELD_ANY(3, UINT, sl_consistency_spec, worker_count));
 
+SL_PROTOBUF_TABLE(POLICY, "policy", NULL,
+    SL_FIELD_ANY(1, UINT, sl_policy_spec, ttl_steps),
+    SL_FIELD_ANY(2, UINT, sl_policy_spec, protect_steps),
+    SL_FIELD_ANY(3, UINT, sl_policy_spec, count_below),
+    SL_FIELD_ANY(4, FLOAT, sl_policy_spec, l2_below),
+    SL_FIELD_ANY(5, UINT, sl_policy_spec, rows_max),
+    SL_FIELD_ANY(6, UINT, sl_policy_spec, order),
+    SL_FIELD_ANY(7, UINT, sl_policy_spec, half_life_steps));
+
 SL_PROTOBUF_TABLE(SPEC, "spec", NULL,
     SL_FIELD_ANY(1, NAME, sl_table_spec, name),
     SL_FIELD_ANY(2, UINT, sl_table_spec, kind),
@@ -330,7 +339,8 @@ SL_PROTOBUF_TABLE(SPEC, "spec", NULL,
     SL_FIELD_MESSAGE(5, sl_table_spec, optimizer, OPTIMIZER, 0),
     SL_FIELD_MESSAGE(6, sl_table_spec, initializer, INITIALIZER, 0),
     SL_FIELD_MESSAGE(7, sl_table_spec, consistency, CONSISTENCY, 0),
-    SL_FIELD_ANY(8, BOOL, sl_table_spec, reject_nonfinite)); /* last: clients may look for this difference alone */
+    SL_FIELD_ANY(8, BOOL, sl_table_spec, reject_nonfinite),
+    SL_FIELD_MESSAGE(9, sl_table_spec, policy, POLICY, 0));
 const struct sl_protobuf_type *const sl_message_table_spec = &SPEC;
 
 SL_PROTOBUF_TABLE(TABLE_OPEN, "table_open", NULL,
@@ -341,7 +351,8 @@ SL_PROTOBUF_TABLE(TABLE_OPEN, "table_open", NULL,
 
 SL_PROTOBUF_TABLE(TABLE_OPENED, "table_opened", NULL,
     SL_FIELD_RANGE(1, UINT, sl_message, table_id, 0, SL_LIMIT_TABLES - 1),
-    SL_FIELD_ANY(2, BOOL, sl_message, reject_nonfinite));
+    SL_FIELD_ANY(2, BOOL, sl_message, reject_nonfinite),
+    SL_FIELD_ANY(3, UINT, sl_message, knows));
 
 SL_PROTOBUF_TABLE(TABLE_STATS, "stats: table", NULL,
     ANY(1, NAME, table_stats, name),
@@ -349,7 +360,11 @@ SL_PROTOBUF_TABLE(TABLE_STATS, "stats: table", NULL,
     ANY(3, UINT, table_stats, bytes),
     ANY(4, UINT, table_stats, pulled_rows),
     ANY(5, UINT, table_stats, pushed_rows),
-    ANY(6, UINT, table_stats, steps));
+    ANY(6, UINT, table_stats, steps),
+    ANY(7, UINT, table_stats, evicted_ttl),
+    ANY(8, UINT, table_stats, evicted_count),
+    ANY(9, UINT, table_stats, evicted_l2),
+    ANY(10, UINT, table_stats, evicted_room));
 
 SL_PROTOBUF_TABLE(STATS, "stats", NULL,
     SL_FIELD_OWNED_LIST(1, sl_message_stats, tables, table_count, 0, SL_LIMIT_TABLES, TABLE_STATS),

@@ -17,24 +17,39 @@ enum word_kind {
     WORD_U64,
     WORD_BOOL,
     WORD_OPTIMIZER,
-    WORD_INITIALIZER,
-    WORD_MODE
+    WORD_CHOICE,
 };
+
+/* The names of the values of an enum, from 0 on. */
+struct choice {
+    const char *const *names;
+    uint32_t count;
+    const char *accepted;
+};
+
+static const struct choice initializers = {
+    (const char *const[]){"zeros", "constant", "uniform", "normal", "truncated_normal"},
+    SL_INITIALIZER_KIND_COUNT, "zeros, constant, uniform, normal or truncated_normal"};
+static const struct choice modes = {(const char *const[]){"asp", "bsp", "ssp"},
+                                    SL_CONSISTENCY_MODE_COUNT, "asp, bsp or ssp"};
+static const struct choice orders = {(const char *const[]){"none", "lru", "lfu", "l2"},
+                                     SL_POLICY_ORDER_COUNT, "none, lru, lfu or l2"};
 
 struct word {
     const char *name;
     enum word_kind kind;
     size_t offset; /* in struct sl_snapshot_table */
+    const struct choice *choice;
 };
 
 #define AT(field) offsetof(struct sl_snapshot_table, field)
 #define OPT(field)                                                                                 \
     {                                                                                              \
-#field, WORD_F32, AT(spec.optimizer.field)                                                 \
+#field, WORD_F32, AT(spec.optimizer.field), NULL                                           \
     }
 
 static const struct word words[] = {
-    {"optimizer", WORD_OPTIMIZER, AT(spec.optimizer.kind)},
+    {"optimizer", WORD_OPTIMIZER, AT(spec.optimizer.kind), NULL},
     OPT(lr),
     OPT(momentum),
     OPT(rho),
@@ -46,25 +61,28 @@ static const struct word words[] = {
     OPT(l1),
     OPT(l2),
     OPT(lr_power),
-    {"decay_steps", WORD_U32, AT(spec.optimizer.decay_steps)},
+    {"decay_steps", WORD_U32, AT(spec.optimizer.decay_steps), NULL},
     OPT(decay_baseline),
-    {"initializer", WORD_INITIALIZER, AT(spec.initializer.kind)},
-    {"a", WORD_F32, AT(spec.initializer.low)},
-    {"b", WORD_F32, AT(spec.initializer.high)},
-    {"seed", WORD_U64, AT(spec.initializer.seed)},
-    {"consistency", WORD_MODE, AT(spec.consistency.mode)},
-    {"staleness", WORD_U32, AT(spec.consistency.staleness)},
-    {"workers", WORD_U32, AT(spec.consistency.worker_count)},
-    {"reject_nonfinite", WORD_BOOL, AT(spec.reject_nonfinite)},
-    {"step", WORD_U64, AT(step)},
-    {"beta1_power", WORD_POWER, AT(state.beta1_power)},
-    {"beta2_power", WORD_POWER, AT(state.beta2_power)},
+    {"initializer", WORD_CHOICE, AT(spec.initializer.kind), &initializers},
+    {"a", WORD_F32, AT(spec.initializer.low), NULL},
+    {"b", WORD_F32, AT(spec.initializer.high), NULL},
+    {"seed", WORD_U64, AT(spec.initializer.seed), NULL},
+    {"consistency", WORD_CHOICE, AT(spec.consistency.mode), &modes},
+    {"staleness", WORD_U32, AT(spec.consistency.staleness), NULL},
+    {"workers", WORD_U32, AT(spec.consistency.worker_count), NULL},
+    {"reject_nonfinite", WORD_BOOL, AT(spec.reject_nonfinite), NULL},
+    {"ttl_steps", WORD_U32, AT(spec.policy.ttl_steps), NULL},
+    {"protect_steps", WORD_U32, AT(spec.policy.protect_steps), NULL},
+    {"count_below", WORD_U32, AT(spec.policy.count_below), NULL},
+    {"l2_below", WORD_F32, AT(spec.policy.l2_below), NULL},
+    {"rows_max", WORD_U64, AT(spec.policy.rows_max), NULL},
+    {"order", WORD_CHOICE, AT(spec.policy.order), &orders},
+    {"half_life_steps", WORD_U32, AT(spec.policy.half_life_steps), NULL},
+    {"step", WORD_U64, AT(step), NULL},
+    {"beta1_power", WORD_POWER, AT(state.beta1_power), NULL},
+    {"beta2_power", WORD_POWER, AT(state.beta2_power), NULL},
 };
 #define WORD_COUNT (sizeof words / sizeof words[0])
-
-static const char *const initializers[SL_INITIALIZER_KIND_COUNT] = {"zeros", "constant", "uniform",
-                                                                    "normal", "truncated_normal"};
-static const char *const modes[SL_CONSISTENCY_MODE_COUNT] = {"asp", "bsp", "ssp"};
 
 static const char *optimizer_name(uint32_t kind)
 {
@@ -100,11 +118,8 @@ static void write_value(const struct word *word, const struct sl_snapshot_table 
     case WORD_OPTIMIZER:
         (void)snprintf(text, text_bytes, "%s", optimizer_name(number));
         break;
-    case WORD_INITIALIZER:
-        (void)snprintf(text, text_bytes, "%s", initializers[number]);
-        break;
-    case WORD_MODE:
-        (void)snprintf(text, text_bytes, "%s", modes[number]);
+    case WORD_CHOICE:
+        (void)snprintf(text, text_bytes, "%s", word->choice->names[number]);
         break;
     }
 }
@@ -125,17 +140,6 @@ void sl_spec_text_init(struct sl_snapshot_table *table)
 {
     *table = (struct sl_snapshot_table){.spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SGD)};
     sl_optimizer_state_init(&table->spec.optimizer, &table->state);
-}
-
-/* Returns the index in names, or -1. */
-static int choose(const char *text, const char *const *names, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        if (strcmp(text, names[i]) == 0) {
-            return (int)i;
-        }
-    }
-    return -1;
 }
 
 static int spec_text_refuse(const struct word *word, const char *text, const char *accepted,
@@ -184,12 +188,24 @@ static int read_optimizer(const struct word *word, const char *text,
     return 0;
 }
 
+/* Enums have four bytes. */
+static int read_choice(const struct word *word, const char *text, char *at,
+                       struct sl_reason *reason)
+{
+    for (uint32_t i = 0; i < word->choice->count; i++) {
+        if (strcmp(text, word->choice->names[i]) == 0) {
+            memcpy(at, &i, sizeof i);
+            return 0;
+        }
+    }
+    return spec_text_refuse(word, text, word->choice->accepted, reason);
+}
+
 static int read_value(const struct word *word, const char *text, struct sl_snapshot_table *table,
                       struct sl_reason *reason)
 {
     char *at = (char *)table + word->offset;
     uint64_t large = 0;
-    int index = 0;
     int err = 0;
     switch (word->kind) {
     case WORD_F32:
@@ -211,21 +227,8 @@ static int read_value(const struct word *word, const char *text, struct sl_snaps
         break;
     case WORD_OPTIMIZER:
         return read_optimizer(word, text, table, reason);
-    case WORD_INITIALIZER:
-        index = choose(text, initializers, SL_INITIALIZER_KIND_COUNT);
-        table->spec.initializer.kind = (enum sl_initializer_kind)(index < 0 ? 0 : index);
-        break;
-    case WORD_MODE:
-        index = choose(text, modes, SL_CONSISTENCY_MODE_COUNT);
-        table->spec.consistency.mode = (enum sl_consistency_mode)(index < 0 ? 0 : index);
-        break;
-    }
-    if (index < 0) {
-        return spec_text_refuse(word, text,
-                                word->kind == WORD_MODE
-                                    ? "asp, bsp or ssp"
-                                    : "zeros, constant, uniform, normal or truncated_normal",
-                                reason);
+    case WORD_CHOICE:
+        return read_choice(word, text, at, reason);
     }
     return err;
 }
@@ -255,8 +258,9 @@ static int read_word(char *item, struct sl_snapshot_table *table, struct sl_reas
                           "\"%.64s\" is none of optimizer=, lr=, momentum=, rho=, beta1=, beta2=, "
                           "epsilon=, weight_decay=, initial_accumulator=, l1=, l2=, lr_power=, "
                           "decay_steps=, decay_baseline=, initializer=, a=, b=, seed=, "
-                          "consistency=, staleness=, workers=, reject_nonfinite=, step=, "
-                          "beta1_power=, beta2_power=",
+                          "consistency=, staleness=, workers=, reject_nonfinite=, ttl_steps=, "
+                          "protect_steps=, count_below=, l2_below=, rows_max=, order=, "
+                          "half_life_steps=, step=, beta1_power=, beta2_power=",
                           item);
 }
 

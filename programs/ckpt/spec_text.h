@@ -1,7 +1,8 @@
 /* Table properties as text: "optimizer=adagrad,lr=0.1,...". Exports write it; an import reads it
  * from the file and from the user. Words, in this order if several are given: optimizer and its
  * parameters as in starling.h; initializer (zeros, constant, uniform, normal, truncated_normal), a,
- * b, seed; consistency (asp, bsp, ssp), staleness, workers; reject_nonfinite (0, 1); step,
+ * b, seed; consistency (asp, bsp, ssp), staleness, workers; reject_nonfinite (0, 1); the
+ * policy as in starling.h, with order none, lru, lfu or l2; step,
  * beta1_power, beta2_power (optimizer state). Pure; any thread. */
 #ifndef SL_PROGRAMS_CKPT_SPEC_TEXT_H
 #define SL_PROGRAMS_CKPT_SPEC_TEXT_H

@@ -35,7 +35,7 @@ static const char *const OPTIMIZER_NAMES[SL_OPTIMIZER_KIND_COUNT] = {
 
 /* The values that are not in struct sl_flags as given. */
 struct raw {
-    int format, model, optimizer;
+    int format, model, optimizer, order;
     const char *consistency;
     uint32_t staleness;
     struct sl_optimizer_spec spec;
@@ -141,6 +141,31 @@ static const struct sl_cli_option OPTIONS[] = {
                   .help = "adagrad_decay.", .least = 1, .most = UINT32_MAX),
     SL_CLI_OPTION(F32, &raw.spec.decay_baseline, .name = "decay-baseline", .help = "adagrad_decay.",
                   .least = 1e-30, .most = 1e12),
+
+    {.kind = SL_CLI_SECTION, .name = "Rows that the servers forget (default: none; not with bsp)"},
+    SL_CLI_OPTION(U32, &values.training.policy.ttl_steps, .name = "ttl-steps", .preset = "0",
+                  .help = "Rows go that no push has visited for so many steps; 0: never.",
+                  .least = 0, .most = UINT32_MAX),
+    SL_CLI_OPTION(U32, &values.training.policy.protect_steps, .name = "protect-steps",
+                  .preset = "0", .help = "Rows pushed within so many steps stay.", .least = 0,
+                  .most = UINT32_MAX),
+    SL_CLI_OPTION(U32, &values.training.policy.count_below, .name = "count-below", .preset = "0",
+                  .help = "Rows with fewer pushes go, once they are not protected.", .least = 0,
+                  .most = UINT32_MAX),
+    SL_CLI_OPTION(F32, &values.training.policy.l2_below, .name = "l2-below", .preset = "0",
+                  .help = "Rows with a lower Euclidean norm go, once they are not protected.",
+                  .least = 0, .most = 1e12),
+    SL_CLI_OPTION(U64, &values.training.policy.rows_max, .name = "rows-max", .preset = "0",
+                  .help = "Most rows of a table; 0: no limit. Needs --evict.", .least = 0,
+                  .most = SEED_MAX),
+    SL_CLI_OPTION(CHOICE, &raw.order, .name = "evict", .preset = "none",
+                  .choices = "none|lru|lfu|l2", .metavar = "ORDER",
+                  .help = "Which rows go first to make room, for --rows-max and near the servers' "
+                          "--memory-limit: lru, longest not pushed; lfu, rarest; l2, least norm."),
+    SL_CLI_OPTION(U32, &values.training.policy.half_life_steps, .name = "half-life-steps",
+                  .preset = "0",
+                  .help = "lfu: pushes count half for each such age of the row; 0: always.",
+                  .least = 0, .most = UINT32_MAX),
 
     {.kind = SL_CLI_SECTION, .name = "Steps"},
     SL_CLI_OPTION(
@@ -332,6 +357,7 @@ static int finish(const struct sl_cli *cli, struct sl_reason *reason)
     values.training.step_timeout_ms = (uint32_t)(raw.step_timeout_ns / SL_CLOCK_NS_PER_MS);
     values.training.start_timeout_ms = (uint32_t)(raw.start_timeout_ns / SL_CLOCK_NS_PER_MS);
     values.training.barrier_timeout_ms = (uint32_t)(raw.barrier_timeout_ns / SL_CLOCK_NS_PER_MS);
+    values.training.policy.order = (enum sl_policy_order)raw.order;
     values.training.is_lr_given = flags_is_given("lr");
     int err = parse_consistency(raw.consistency, &values.training.consistency, reason);
     err = err != 0 ? err : take_settings(&values.training.optimizer, reason);

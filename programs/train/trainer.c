@@ -107,6 +107,9 @@ static int open_tables(struct trainer *trainer)
     for (uint32_t t = 0; t < trainer->table_count; t++) {
         struct sl_table_spec *spec = &trainer->specs[t];
         spec->optimizer = options->optimizer;
+        if (spec->kind == SL_TABLE_SPARSE) {
+            spec->policy = options->policy;
+        }
         spec->consistency = table_consistency(trainer);
         int err = open_table(trainer, spec, &trainer->tables[t]);
         if (err != 0) {

@@ -12,6 +12,7 @@
 #include "core/endpoint.h"
 #include "core/event.h"
 #include "core/log.h"
+#include "net/session/message_spec.h"
 #include "ps/coordinator/checkpoint.h"
 #include "ps/coordinator/member.h"
 #include "ps/coordinator/table.h"

@@ -6,6 +6,7 @@
 #include "core/array.h"
 #include "core/event.h"
 #include "core/reason.h"
+#include "net/session/message_spec.h"
 #include "ps/coordinator/replica_group.h"
 #include "ps/coordinator/restore.h"
 
@@ -155,10 +156,7 @@ void sl_coordinator_table_open(struct sl_coordinator *coordinator,
         sl_coordinator_refuse(coordinator, member, message->id, err, "%s", reason.text);
         return;
     }
-    const struct sl_message answer = {.kind = SL_MESSAGE_TABLE_OPENED,
-                                      .id = message->id,
-                                      .table_id = id,
-                                      .reject_nonfinite = open->spec.reject_nonfinite};
+    const struct sl_message answer = sl_message_table_opened(message->id, id, &open->spec);
     sl_coordinator_send(coordinator, member, &answer);
 }
 

@@ -6,9 +6,11 @@
 
 #include "core/assert.h"
 #include "core/log.h"
+#include "net/session/message_spec.h"
 #include "ps/replication/state.h"
 #include "ps/server/request.h"
 #include "ps/server/shm.h"
+#include "ps/shard/evict.h"
 #include "ps/shard/snapshot.h"
 
 /* Bodies up to this size are copied behind their head, so that small entries are sent in one
@@ -49,6 +51,7 @@ static void answer(struct sl_server_conn *conn, const struct sl_replication_answ
     } else {
         message.table_id = from->value;
         message.reject_nonfinite = from->reject_nonfinite;
+        message.knows = SL_MESSAGE_SPEC_KNOWS;
     }
     sl_server_send(conn, &message);
 }
@@ -546,6 +549,30 @@ void sl_replication_log_refused(const struct sl_server_session *session, uint64_
         .kind = SL_REPLICATION_ENTRY_WRITE, .request_id = request_id, .error = (uint32_t)-err};
     name_client(&head, session);
     log_head(session->server, &head);
+}
+
+void sl_replication_log_evicted(struct sl_server *server, const struct sl_shard_evicted *rows)
+{
+    struct {
+        struct sl_request_prefix prefix;
+        struct sl_request_section section;
+    } start = {.prefix.section_count = 1,
+               .section = {.op = SL_REQUEST_ERASE,
+                           .table_id = (uint16_t)rows->table_id,
+                           .key_count = rows->count}};
+    const size_t key_bytes = rows->count * sizeof rows->keys[0];
+    const size_t body_bytes = sizeof start + key_bytes;
+    struct sl_replication_entry *entry = replication_log_make(server, sizeof *entry + body_bytes);
+    if (entry == NULL) {
+        return;
+    }
+    uint8_t *body = (uint8_t *)(entry + 1);
+    memcpy(body, &start, sizeof start);
+    memcpy(body + sizeof start, rows->keys, key_bytes);
+    entry->body = body;
+    entry->head = (struct sl_replication_entry_head){
+        .kind = SL_REPLICATION_ENTRY_WRITE, .end = 1, .body_bytes = (uint32_t)body_bytes};
+    replication_log_append(server, entry);
 }
 
 void sl_replication_log_client(const struct sl_server_session *session,

@@ -1,6 +1,7 @@
 #include "ps/server/control.h"
 
 #include "core/reason.h"
+#include "net/session/message_spec.h"
 #include "ps/server/handshake.h"
 #include "ps/server/state.h"
 
@@ -41,12 +42,8 @@ static void on_table_open(struct sl_server_conn *conn, const struct sl_message *
         sl_server_send_error(conn, message->id, err, reason.text);
         return;
     }
-    const struct sl_message opened = {
-        .kind = SL_MESSAGE_TABLE_OPENED,
-        .id = message->id,
-        .table_id = open->table_id,
-        .reject_nonfinite = open->spec.reject_nonfinite,
-    };
+    const struct sl_message opened =
+        sl_message_table_opened(message->id, open->table_id, &open->spec);
     server_control_send_answer(conn, message, &opened);
 }
 

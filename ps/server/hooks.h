@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 struct sl_message;
+struct sl_shard_evicted;
 struct sl_message_expired;
 struct sl_server;
 struct sl_server_conn;
@@ -65,6 +66,9 @@ struct sl_server_hooks {
 
     /* (logs) The same for a request that was rejected before it was queued. */
     void (*write_refused)(const struct sl_server_session *session, uint64_t request_id, int err);
+
+    /* (logs) Rows were evicted. */
+    void (*evicted)(struct sl_server *server, const struct sl_shard_evicted *rows);
 
     /* (logs) */
     void (*client_event)(const struct sl_server_session *session,

@@ -3,14 +3,18 @@
 #include "ps/server/checkpoint.h"
 #include "ps/server/request.h"
 #include "ps/server/restore.h"
+#include "ps/shard/evict.h"
 #include "ps/shard/snapshot.h"
 
 /* Cost per turn for entries of the primary: the rows of a snapshot are new here and take long. */
-#define FEED_KEYS  (SL_LIMIT_TURN_COST / 8)
+#define FEED_KEYS     (SL_LIMIT_TURN_COST / 8)
+
+/* Cost of an eviction's step. */
+#define EVICTION_KEYS 512
 
 /* A turn that answered small requests of at most this cost leaves the slices to the next turn, so
  * that the replies leave first. A turn that answered more is long in any case. */
-#define YIELD_KEYS 512
+#define YIELD_KEYS    512
 
 /* Runs one slice of a request. Returns its cost; 0: no progress. *sliced_keys: budget left for
  * sliced requests. */
@@ -79,6 +83,35 @@ static uint32_t run_snapshots(struct sl_server *server)
     return has_spare + spent + (hooks == NULL ? 0 : hooks->run(server, FEED_KEYS));
 }
 
+/* Only a primary with room in its log evicts; a backup follows the log. */
+static bool evicts(const struct sl_server *server)
+{
+    return server->role.serves && server->role.log_room == SL_SERVER_LOG_HAS_ROOM &&
+           !server->writes.are_fenced && sl_shard_eviction_due(server->shard);
+}
+
+/* Evicts rows that are due, in steps. Returns the cost. */
+static uint32_t run_evictions(struct sl_server *server)
+{
+    struct sl_shard_evicted rows;
+    uint32_t sum = 0;
+    uint32_t spent = 1;
+    while (spent > 0 && sum < SL_LIMIT_TURN_COST / 2 && evicts(server) &&
+           !sl_server_turn_is_long(server)) {
+        spent = sl_shard_evict(server->shard, EVICTION_KEYS, &rows);
+        sum += spent;
+        server->writes.count += rows.count > 0;
+        if (rows.count > 0 && server->role.logs) {
+            server->options.hooks->evicted(server, &rows);
+        }
+    }
+    if (sum > 0) {
+        sl_server_unblock(server); /* pushes wait for room */
+        sl_server_spend(server, sum);
+    }
+    return sum;
+}
+
 /* Runs requests in turn, until the budget is spent or none can run. Returns how many had an
  * effect. */
 static uint32_t run_requests(struct sl_server *server)
@@ -128,11 +161,11 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
     if (server->role.has_entries) {
         return server->options.hooks->run(server, FEED_KEYS);
     }
-    const uint32_t snapshots = run_snapshots(server);
+    const uint32_t beside = run_snapshots(server) + run_evictions(server);
     if (sl_server_turn_is_enough(server) || yields(server)) {
-        return snapshots;
+        return beside;
     }
-    const uint32_t work = (snapshots > 0) + run_requests(server);
+    const uint32_t work = (beside > 0) + run_requests(server);
     if (work > 0) {
         sl_server_drain_update(server);
     }
@@ -159,7 +192,7 @@ static bool arm_queue(struct sl_reactor_source *source)
     }
     return sl_server_checkpoint_is_idle(server) && (hooks == NULL || hooks->is_idle(server)) &&
            !sl_shard_snapshot_has_spare(server->shard) && !sl_shard_iteration_due(server->shard) &&
-           (server->scheduler.blocked || server->scheduler.runnable_count == 0);
+           !evicts(server) && (server->scheduler.blocked || server->scheduler.runnable_count == 0);
 }
 
 void sl_server_turn_init(struct sl_server *server)

@@ -23,8 +23,8 @@ bool sl_shard_admits(const struct sl_shard *shard, const struct sl_shard_table *
     return min_clock + consistency->staleness >= clock || sl_clocks_is_empty(&shard->clocks, group);
 }
 
-/* Checks each section: the clock that a pull waits for, the working memory of a push, and a tick,
- * which may make pushes due that precede all later sections. */
+/* Checks each section: the clock that a pull waits for, the room and the working memory of a push,
+ * and a tick, which may make pushes due that precede all later sections. */
 static bool sections_ready(const struct sl_shard *shard, const struct sl_shard_request *request)
 {
     struct sl_bytes cursor = request->cursor;
@@ -42,9 +42,13 @@ static bool sections_ready(const struct sl_shard *shard, const struct sl_shard_r
             clock = sl_shard_clock_after(clock);
             continue;
         }
-        const struct sl_shard_table *table = shard->tables[section.table_id];
+        struct sl_shard_table *table = shard->tables[section.table_id];
         if (sl_shard_op_pulls(section.op) &&
             !sl_shard_admits(shard, table, &request->caller, clock)) {
+            return false;
+        }
+        if (sl_shard_pushes(request, section.op) && section.op != SL_REQUEST_ERASE &&
+            sl_shard_eviction_awaited(shard, table, section.key_count)) {
             return false;
         }
         if ((sl_shard_may_ask_again(shard, section.op) && request->prefix.section_count > 1) ||

@@ -75,6 +75,10 @@ int sl_shard_push_begin(struct sl_shard *shard, struct sl_shard_table *table,
             sl_assert(scratch == &shard->large);
             return SL_SHARD_AGAIN;
         }
+        if (sl_flags_has(request->flags, SL_SHARD_READS) &&
+            sl_shard_eviction_awaited(shard, table, request->view.section.key_count)) {
+            return SL_SHARD_AGAIN;
+        }
         request->push.records = scratch->records;
     }
     request->push.sums = NULL;

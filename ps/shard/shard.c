@@ -5,6 +5,7 @@
 
 #include "core/assert.h"
 #include "core/partition.h"
+#include "net/session/message_spec.h"
 #include "ps/shard/iteration.h"
 #include "ps/shard/section.h"
 #include "ps/shard/snapshot.h"
@@ -228,6 +229,7 @@ int sl_shard_table_open(struct sl_shard *shard, uint32_t table_id, const struct 
     }
     table->counted_memory = table_memory(table);
     shard->memory_bytes += table->counted_memory;
+    shard->evicting_count += sl_shard_eviction_has(&table->spec);
     shard->tables[table_id] = table;
     shard->table_count = table_id >= shard->table_count ? table_id + 1 : shard->table_count;
     return 0;
@@ -245,6 +247,7 @@ void sl_shard_tables_drop(struct sl_shard *shard, const char *prefix)
         struct sl_shard_table **table = &shard->tables[i];
         if (*table != NULL && strncmp((*table)->spec.name, prefix, strlen(prefix)) == 0) {
             shard->memory_bytes -= (*table)->counted_memory + (*table)->beside_memory;
+            shard->evicting_count -= sl_shard_eviction_has(&(*table)->spec);
             table_destroy(table);
         }
     }
@@ -263,6 +266,10 @@ void sl_shard_table_stats(const struct sl_shard_table *table, struct sl_message_
     out->pulled_rows = table->pulled_rows;
     out->pushed_rows = table->pushed_rows;
     out->steps = table->step;
+    out->evicted_ttl = table->eviction.evicted[SL_POLICY_TTL];
+    out->evicted_count = table->eviction.evicted[SL_POLICY_COUNT];
+    out->evicted_l2 = table->eviction.evicted[SL_POLICY_NORM];
+    out->evicted_room = table->eviction.evicted[SL_POLICY_ROOM];
 }
 
 int sl_shard_stats(const struct sl_shard *shard, struct sl_message_stats *out)

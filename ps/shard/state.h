@@ -3,6 +3,7 @@
 #define SL_PS_SHARD_STATE_H
 
 #include "ps/shard/clocks.h"
+#include "ps/shard/evict.h"
 #include "ps/shard/hot_keys.h"
 #include "ps/shard/push_buffer.h"
 #include "ps/shard/scratch.h"
@@ -35,6 +36,7 @@ struct sl_shard_table {
     size_t beside_memory;  /* buffers of its pushes and the like, as included there */
     uint64_t pulled_rows, pushed_rows;
     struct sl_hot_keys hot;
+    struct sl_shard_eviction eviction;
     /* BSP only: */
     struct sl_shard_push_buffer_queue *buffered; /* [queue_count], by worker */
     uint32_t queue_count; /* at least worker_count; more for joined workers with a higher index */
@@ -75,6 +77,8 @@ struct sl_shard {
     struct sl_shard_iteration_state iteration;
     size_t memory_bytes;                /* counted for the limit */
     uint64_t rows_created, rows_erased; /* of sparse tables */
+    uint32_t evicting_count;            /* tables of which rows may go */
+    uint32_t evict_next;                /* the one that is looked at first */
     struct sl_hot_keys_sampler sampler;
     struct sl_shard_snapshots snapshots;
     /* Handler of KV tables: */

@@ -37,7 +37,9 @@ static bool is_plain(const struct sl_shard *shard, const struct sl_shard_table *
 {
     bool may_wait = table->spec.consistency.mode != SL_CONSISTENCY_ASP && request->caller.has_clock;
     return !(may_wait && sl_shard_op_pulls(section->op)) &&
-           !(sl_shard_op_pushes(section->op) && sl_shard_push_is_large(section, table->spec.dim)) &&
+           !(sl_shard_op_pushes(section->op) &&
+             (sl_shard_push_is_large(section, table->spec.dim) ||
+              table->spec.policy.order != SL_POLICY_NONE)) && /* it may wait for room */
            !sl_shard_may_ask_again(shard, section->op);
 }
 

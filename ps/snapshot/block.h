@@ -21,7 +21,7 @@
 
 #include "core/bytes.h"
 #include "core/reason.h"
-#include "net/session/message.h"
+#include "net/session/message_spec.h"
 #include "ps/optimizer/optimizer.h"
 
 enum sl_snapshot_kind {

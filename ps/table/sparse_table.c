@@ -116,15 +116,13 @@ static void fill_record(const struct sl_sparse_table *table, struct sl_row *reco
     sparse_table_init_slots(table, record);
 }
 
-/* A hook belongs to a snapshot, which expects new rows behind the records that it copies. */
-static bool has_free(const struct sl_sparse_table *table)
-{
-    return table->free_first != SL_ROW_NONE && table->hook == NULL;
-}
-
-/* Removes the first record from the list of free ones and zeroes all but its key. */
+/* Removes the first record from the list of free ones and zeroes all but its key. A snapshot must
+ * not take the new row for one of its own. */
 static void take_free(struct sl_sparse_table *table, struct sl_row *record)
 {
+    if (table->hook != NULL) {
+        table->hook->before_write(table->hook, &table->free_first, 1);
+    }
     const size_t kept = offsetof(struct sl_row, last_step);
     table->free_first = record->last_step;
     table->unused_count--;
@@ -137,7 +135,7 @@ static void take_free(struct sl_sparse_table *table, struct sl_row *record)
 static int sparse_table_put(struct sl_sparse_table *table, uint64_t key, uint64_t hash, bool fill,
                             uint32_t *record_index, uint32_t **created)
 {
-    const bool is_free = has_free(table);
+    const bool is_free = table->free_first != SL_ROW_NONE;
     int err = is_free ? 0 : sl_slab_reserve(&table->records);
     if (err != 0) {
         *record_index = sl_table_index_find_one(&table->index, key);
@@ -484,7 +482,7 @@ void sl_sparse_table_erase_unvisited(struct sl_sparse_table *table, const uint32
 
 void sl_sparse_table_reuse(struct sl_sparse_table *table)
 {
-    if (table->hook != NULL || table->held_first == SL_ROW_NONE) {
+    if (table->held_first == SL_ROW_NONE) {
         return;
     }
     record_at(table, table->held_last)->last_step = table->free_first;

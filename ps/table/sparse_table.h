@@ -25,7 +25,7 @@ struct sl_sparse_table;
 
 #define SL_ROW_NONE UINT32_MAX
 
-/* Observes records before a push, an assign or an erase changes them. */
+/* Observes records before a push, an assign or an erase changes them, or a new row uses them. */
 struct sl_sparse_table_hook {
     void (*before_write)(struct sl_sparse_table_hook *hook, const uint32_t *records,
                          uint32_t count);
@@ -104,16 +104,15 @@ void sl_sparse_table_assign(struct sl_sparse_table *table, const uint32_t *recor
                             const float *rows, uint64_t step);
 
 /* Removes the rows of the keys; a missing key has no effect. The record of an erased row keeps its
- * key, and its count is SL_ROW_ERASED, until a new row uses it: not before sl_sparse_table_reuse,
- * and never while there is a hook. */
+ * key, and its count is SL_ROW_ERASED, until a new row uses it: not before
+ * sl_sparse_table_reuse. */
 void sl_sparse_table_erase(struct sl_sparse_table *table, const uint64_t *keys, uint32_t count);
 
 /* Erases those rows of the records that no push or assign has visited since their creation. */
 void sl_sparse_table_erase_unvisited(struct sl_sparse_table *table, const uint32_t *records,
                                      uint32_t count);
 
-/* Lets new rows use the records of rows erased so far: no caller holds their indexes. No effect
- * while there is a hook. */
+/* Lets new rows use the records of rows erased so far: no caller holds their indexes. */
 void sl_sparse_table_reuse(struct sl_sparse_table *table);
 
 /* Returns the log of the keys erased. */
@@ -129,7 +128,8 @@ void sl_sparse_table_pool_partial(const struct sl_sparse_table *table, const uin
                                   const uint32_t *records, const uint32_t *bag_ends,
                                   uint32_t bag_count, float *pooled);
 
-/* Calls hook->before_write before each sl_sparse_table_apply, assign and erase; NULL: no hook. The
+/* Calls hook->before_write before each sl_sparse_table_apply, assign and erase, and before a new
+ * row uses the record of an erased one (whose count is SL_ROW_ERASED); NULL: no hook. The
  * caller keeps ownership of the hook. */
 void sl_sparse_table_set_hook(struct sl_sparse_table *table, struct sl_sparse_table_hook *hook);
 

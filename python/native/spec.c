@@ -27,6 +27,21 @@ static const struct {
     {"high", offsetof(struct sl_table_spec, initializer.high)},
     {"mean", offsetof(struct sl_table_spec, initializer.mean)},
     {"std", offsetof(struct sl_table_spec, initializer.stddev)},
+    {"l2_below", offsetof(struct sl_table_spec, policy.l2_below)},
+};
+
+/* Members of an unsigned type. */
+static const struct {
+    const char *name;
+    size_t offset, bytes;
+} INTEGERS[] = {
+    {"decay_steps", offsetof(struct sl_table_spec, optimizer.decay_steps), sizeof(uint32_t)},
+    {"seed", offsetof(struct sl_table_spec, initializer.seed), sizeof(uint64_t)},
+    {"ttl_steps", offsetof(struct sl_table_spec, policy.ttl_steps), sizeof(uint32_t)},
+    {"protect_steps", offsetof(struct sl_table_spec, policy.protect_steps), sizeof(uint32_t)},
+    {"count_below", offsetof(struct sl_table_spec, policy.count_below), sizeof(uint32_t)},
+    {"half_life_steps", offsetof(struct sl_table_spec, policy.half_life_steps), sizeof(uint32_t)},
+    {"rows_max", offsetof(struct sl_table_spec, policy.rows_max), sizeof(uint64_t)},
 };
 
 static bool spec_read_members(PyObject *values, struct sl_table_spec *out)
@@ -38,13 +53,12 @@ static bool spec_read_members(PyObject *values, struct sl_table_spec *out)
             memcpy((char *)out + FLOATS[i].offset, &number, sizeof number);
         }
     }
-    PyObject *steps = PyDict_GetItemString(values, "decay_steps");
-    if (steps != NULL) {
-        out->optimizer.decay_steps = (uint32_t)PyLong_AsUnsignedLongMask(steps);
-    }
-    PyObject *seed = PyDict_GetItemString(values, "seed");
-    if (seed != NULL) {
-        out->initializer.seed = PyLong_AsUnsignedLongLongMask(seed);
+    for (size_t i = 0; i < sizeof INTEGERS / sizeof *INTEGERS; i++) {
+        PyObject *value = PyDict_GetItemString(values, INTEGERS[i].name);
+        if (value != NULL) {
+            const uint64_t number = PyLong_AsUnsignedLongLongMask(value);
+            memcpy((char *)out + INTEGERS[i].offset, &number, INTEGERS[i].bytes); /* its low end */
+        }
     }
     return PyErr_Occurred() == NULL;
 }
@@ -72,20 +86,22 @@ bool sl_native_spec_read(PyObject *args, struct sl_native_client **client,
 {
     *spec = (struct sl_table_spec)SL_TABLE_SPEC_INIT;
     struct sl_consistency_spec *consistency = &spec->consistency;
-    int kind, optimizer, initializer, mode;
+    int kind, optimizer, initializer, mode, order;
     unsigned long long length;
     const char *name;
-    PyObject *object, *of_optimizer, *of_initializer;
+    PyObject *object, *of_optimizer, *of_initializer, *of_policy;
     int reject_nonfinite;
-    if (!PyArg_ParseTuple(args, "OsiIK(iO!)(iO!)(iII)pO", &object, &name, &kind, &spec->dim,
+    if (!PyArg_ParseTuple(args, "OsiIK(iO!)(iO!)(iII)(iO!)pO", &object, &name, &kind, &spec->dim,
                           &length, &optimizer, &PyDict_Type, &of_optimizer, &initializer,
                           &PyDict_Type, &of_initializer, &mode, &consistency->staleness,
-                          &consistency->worker_count, &reject_nonfinite, timeout) ||
+                          &consistency->worker_count, &order, &PyDict_Type, &of_policy,
+                          &reject_nonfinite, timeout) ||
         (*client = sl_native_client_of(object)) == NULL) {
         return false;
     }
     spec->optimizer = sl_optimizer_defaults((enum sl_optimizer_kind)optimizer);
-    if (!spec_read_members(of_optimizer, spec) || !spec_read_members(of_initializer, spec)) {
+    if (!spec_read_members(of_optimizer, spec) || !spec_read_members(of_initializer, spec) ||
+        !spec_read_members(of_policy, spec)) {
         return false;
     }
     if (strlen(name) >= sizeof spec->name) {
@@ -99,5 +115,6 @@ bool sl_native_spec_read(PyObject *args, struct sl_native_client **client,
     spec->reject_nonfinite = reject_nonfinite != 0;
     spec->initializer.kind = (enum sl_initializer_kind)initializer;
     consistency->mode = (enum sl_consistency_mode)mode;
+    spec->policy.order = (enum sl_policy_order)order;
     return true;
 }

@@ -280,9 +280,12 @@ static PyObject *stats(PyObject *self, PyObject *timeout)
     if (err != 0) {
         return sl_native_errors_raise(err, "stats", sl_last_error());
     }
-    return Py_BuildValue("KKKKK", (unsigned long long)stats.rows, (unsigned long long)stats.bytes,
-                         (unsigned long long)stats.pulled_rows,
-                         (unsigned long long)stats.pushed_rows, (unsigned long long)stats.steps);
+    return Py_BuildValue(
+        "KKKKKKKKK", (unsigned long long)stats.rows, (unsigned long long)stats.bytes,
+        (unsigned long long)stats.pulled_rows, (unsigned long long)stats.pushed_rows,
+        (unsigned long long)stats.steps, (unsigned long long)stats.evicted_ttl,
+        (unsigned long long)stats.evicted_count, (unsigned long long)stats.evicted_l2,
+        (unsigned long long)stats.evicted_room);
 }
 
 /* Type */

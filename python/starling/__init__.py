@@ -34,7 +34,7 @@ from .errors import (BusyError, CancelledError, ClosedError, CorruptError, Deadl
                      TableMismatch, TooLargeError, UnsupportedError, VersionError)
 from .keys import unique
 from .specs import (ASP, BSP, FTRL, SGD, SSP, Adagrad, AdagradDecay, Adam, AdamAsync, AdamW, Consistency, Constant,
-                    FTRLGroup, Initializer, Momentum, Normal, Optimizer, RMSProp, Sum, TruncatedNormal, Uniform,
+                    FTRLGroup, Initializer, Momentum, Normal, Optimizer, Policy, RMSProp, Sum, TruncatedNormal, Uniform,
                     Zeros)
 from .tables import DenseTable, SparseTable, Step, TableStats
 
@@ -43,7 +43,7 @@ __all__ = [
     "ASP", "BSP", "FTRL", "SGD", "SSP", "Adagrad", "AdagradDecay", "Adam", "AdamAsync", "AdamW", "BusyError",
     "CancelledError", "Client", "ClosedError", "Consistency", "Constant", "CorruptError", "DeadlineError",
     "DenseTable", "FTRLGroup", "ForkError", "Initializer", "InvalidError", "LocalCluster", "Momentum",
-    "NoMemoryError", "Normal", "NotFoundError", "Optimizer", "ProtocolError", "RMSProp", "RefusedError",
+    "NoMemoryError", "Normal", "NotFoundError", "Optimizer", "Policy", "ProtocolError", "RMSProp", "RefusedError",
     "SparseTable", "StarlingError", "Step", "Sum", "SystemCallError", "TableMismatch", "TableStats",
     "TooLargeError", "TruncatedNormal", "Uniform", "UnsupportedError", "VersionError", "Zeros", "connect",
     "local_cluster", "unique",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from . import _log, _native
 from .errors import StarlingError, TableMismatch, of
-from .specs import ASP, SGD, Consistency, Initializer, Optimizer, Zeros, check_integer
+from .specs import ASP, SGD, Consistency, Initializer, Optimizer, Policy, Zeros, check_integer
 from .tables import DenseTable, SparseTable, Step, Table
 
 _Table = TypeVar("_Table", bound=Table)
@@ -76,17 +76,20 @@ class Client(_native.Client):
     __slots__ = ("__weakref__",)
 
     def sparse(self, name: str, dim: int, optimizer: Optimizer = SGD(), init: Initializer = Zeros(),
-               consistency: Consistency = ASP, *, reject_nonfinite: Optional[bool] = None,
+               consistency: Consistency = ASP, *, policy: Policy = Policy(), reject_nonfinite: Optional[bool] = None,
                timeout: Optional[float] = None) -> SparseTable:
         """Opens or creates a table of rows by key and returns its SparseTable.
 
         name: 1 to 63 printable characters without spaces. dim: columns of a row, 1 to 4096.
+        policy: which rows the servers forget, not with BSP.
         reject_nonfinite: whether a push or an assign of NaN or infinite values raises InvalidError and
         changes nothing; None: yes for a new table, as it is for an existing one.
         Raises TableMismatch if the table exists with another specification. Any thread.
         """
         check_integer("dim", dim, 1, 4096)
-        return self._open(SparseTable, (name, _SPARSE, dim, 0), optimizer, init, consistency, reject_nonfinite, timeout)
+        _check_type("policy", policy, Policy, "Policy(ttl_steps=100000)")
+        return self._open(SparseTable, (name, _SPARSE, dim, 0), optimizer, init, consistency, policy,
+                          reject_nonfinite, timeout)
 
     def dense(self, name: str, length: int, optimizer: Optimizer = SGD(), init: Initializer = Zeros(),
               consistency: Consistency = ASP, *, reject_nonfinite: Optional[bool] = None,
@@ -96,16 +99,19 @@ class Client(_native.Client):
         length: elements, 1 to 2**36. Otherwise as sparse.
         """
         check_integer("length", length, 1, 2**36)
-        return self._open(DenseTable, (name, _DENSE, 0, length), optimizer, init, consistency, reject_nonfinite, timeout)
+        return self._open(DenseTable, (name, _DENSE, 0, length), optimizer, init, consistency, Policy(),
+                          reject_nonfinite, timeout)
 
     def _open(self, kind: Type[_Table], what: Tuple[str, int, int, int], optimizer: Optimizer, init: Initializer,
-              consistency: Consistency, reject_nonfinite: Optional[bool], timeout: Optional[float]) -> _Table:
+              consistency: Consistency, policy: Policy, reject_nonfinite: Optional[bool],
+              timeout: Optional[float]) -> _Table:
         _check_type("optimizer", optimizer, Optimizer, "SGD(lr=0.01)")
         _check_type("init", init, Initializer, "Normal(std=0.01)")
         _check_type("consistency", consistency, Consistency, "ASP")
         if reject_nonfinite not in (None, True, False):
             raise TypeError(f"reject_nonfinite: {reject_nonfinite!r}; accepted: True, False, None")
-        spec = *what, optimizer._spec(), init._spec(), consistency._spec(self.worker_count)
+        spec = *what, optimizer._spec(), init._spec(), consistency._spec(self.worker_count), \
+            policy._spec()
         try:
             table = kind(self, *spec, reject_nonfinite is not False, timeout)
         except TableMismatch as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Dict, Tuple
+from typing import Any, ClassVar, Dict, Optional, Tuple
 
 import numpy
 
@@ -218,3 +218,41 @@ BSP = Consistency("bsp")
 def SSP(staleness: int) -> Consistency:  # noqa: N802 - a mode, beside ASP and BSP
     """Pulls of iteration c wait until all workers have ended iteration c - staleness."""
     return Consistency("ssp", staleness)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Which rows of a sparse table the servers forget while they serve; by default none.
+
+    A row that is forgotten reads as its first values; its next push creates it again. A step is a push or
+    an assign of the table at a shard; the age of a row is the number of steps since its last one. Rows go
+    at the latest a quarter of ttl_steps, or of protect_steps, after they are due.
+
+    ttl_steps: rows of at least this age go. protect_steps: younger rows stay, whatever the rest says.
+    count_below: rows with fewer pushes go; l2_below: rows with a lower Euclidean norm go; both need
+    protect_steps. rows_max: most rows of the table; beyond it rows go in this order: "lru", longest not pushed
+    first; "lfu", rarest first, where pushes count half for each half_life_steps of the row's age; "l2", least
+    norm first. With an order, rows also go when the memory limit of the servers is near. 0 and None: off.
+    """
+
+    ttl_steps: int = 0
+    protect_steps: int = 0
+    count_below: int = 0
+    l2_below: float = 0.0
+    rows_max: int = 0
+    order: Optional[str] = None
+    half_life_steps: int = 0
+
+    def __post_init__(self) -> None:
+        if self.order not in _ORDERS:
+            raise ValueError(f"order: {self.order!r}; accepted: 'lru', 'lfu', 'l2', None")
+        for name in ("ttl_steps", "protect_steps", "count_below", "half_life_steps"):
+            check_integer(name, getattr(self, name), 0, 2**32 - 1)
+        check_integer("rows_max", self.rows_max, 0, 2**64 - 1)
+
+    def _spec(self) -> Tuple[int, Dict[str, Any]]:
+        values = asdict(self)
+        return _ORDERS.index(values.pop("order")), values
+
+
+_ORDERS = (None, "lru", "lfu", "l2")

@@ -46,6 +46,10 @@ class TableStats(NamedTuple):
     pulled_rows: int  #: visits: a pull of 10 keys counts 10
     pushed_rows: int
     steps: int  #: pushes and other writes, of the shard with rows that has applied the fewest
+    evicted_ttl: int  #: rows that the policy let go: for their age,
+    evicted_count: int  #: their count,
+    evicted_l2: int  #: their norm,
+    evicted_room: int  #: and to make room
 
 
 class Table(_native.Table):

@@ -119,7 +119,7 @@ SCHEMA = {
     "Cluster": {"ps": (1, ["Ps"]), "worker_count": (2, "uint"), "restore": (3, "uint")},
     "Ps": {"task_index": (1, "uint"), "data_endpoint": (2, "string"), "shard_count": (3, "uint"),
            "host": (4, "string"), "bypass_endpoint": (5, "string"), "epoch": (6, "uint"),
-           "primary": (7, "uint"), "backup": (8, "uint"), "in_sync": (9, "uint")},
+           "primary": (7, "uint"), "backup_plus_1": (8, "uint"), "in_sync": (9, "uint")},
     "Waiting": {"missing": (1, ["string"])},
     "Optimizer": {
         "kind": (1, "uint"), "lr": (2, "float"), "momentum": (3, "float"), "rho": (4, "float"),
@@ -133,10 +133,12 @@ SCHEMA = {
     "TableSpec": {
         "name": (1, "string"), "kind": (2, "uint"), "dim": (3, "uint"), "length": (4, "uint"),
         "optimizer": (5, "Optimizer"), "initializer": (6, "Initializer"),
-        "consistency": (7, "Consistency"), "reject_nonfinite": (8, "uint")},
+        "consistency": (7, "Consistency"), "reject_nonfinite": (8, "uint"), "policy": (9, "Policy")},
+    "Policy": {"ttl_steps": (1, "uint"), "protect_steps": (2, "uint"), "count_below": (3, "uint"), "l2_below": (4, "float"),
+               "rows_max": (5, "uint"), "order": (6, "uint"), "half_life_steps": (7, "uint")},
     "TableOpen": {"spec": (1, "TableSpec"), "table_id": (2, "uint"), "keep_id": (3, "uint"),
                   "ask": (4, "uint")},
-    "TableOpened": {"table_id": (1, "uint"), "reject_nonfinite": (2, "uint")},
+    "TableOpened": {"table_id": (1, "uint"), "reject_nonfinite": (2, "uint"), "knows": (3, "uint")},
     "Barrier": {"name": (1, "string"), "count": (2, "uint"), "timeout_ms": (3, "uint")},
     "BarrierDone": {},
     "StatsGet": {},

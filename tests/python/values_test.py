@@ -80,13 +80,13 @@ class Sparse(support.ClusterTest):
 
     def test_stats(self):
         table = self.sparse(2, starling.Sum())
-        self.assertEqual(table.stats(), (0, table.stats().bytes, 0, 0, 0))
+        self.assertEqual(table.stats(), (0, table.stats().bytes, *[0] * 7))
         keys = numpy.arange(100)
         table.pull(keys)
         table.push(keys, numpy.ones((100, 2), numpy.float32))
         table.push(keys, numpy.ones((100, 2), numpy.float32))
         stats = table.stats(timeout=harness.DEADLINE_S)
-        self.assertEqual(stats[:1] + stats[2:], (100, 100, 200, 2))
+        self.assertEqual(stats[:1] + stats[2:], (100, 100, 200, 2, 0, 0, 0, 0))
         self.assertGreaterEqual(stats.bytes, 100 * 2 * 4)
         self.client.close()
         with self.assertRaises(starling.ClosedError):
@@ -380,7 +380,7 @@ class Specs(support.ClusterTest):
         self.assertEqual([cls._kind for cls in OPTIMIZERS], list(range(11)))
         for cls in OPTIMIZERS:
             name = f"defaults-{cls.__name__}"
-            starling.SparseTable(self.client, name, 0, 2, 0, (cls._kind, {}), (0, {}), (0, 0, 0), True, None)
+            starling.SparseTable(self.client, name, 0, 2, 0, (cls._kind, {}), (0, {}), (0, 0, 0), (0, {}), True, None)
             self.client.sparse(name, 2, cls())
 
     def test_all_are_immutable(self):

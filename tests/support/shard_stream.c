@@ -5,6 +5,7 @@
 
 #include "core/assert.h"
 #include "core/partition.h"
+#include "net/session/message_spec.h"
 #include "ps/shard/load.h"
 #include "ps/shard/snapshot.h"
 #include "ps/shard/state.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/list.h"
+#include "net/session/message_spec.h"
 #include "worker/client/client_io_transport.h"
 #include "worker/client/control.h"
 #include "worker/client/shard_conn_connect.h"
@@ -148,13 +149,13 @@ static void client_io_table_opened(void *ctx, const struct sl_message *answer, i
 {
     struct asked *asked = ctx;
     struct sl_control_op *op = asked->op;
+    struct sl_reason unknown;
     if (client_io_take_answer(asked, err, reason)) {
         if (answer->table_id != op->table_id) {
             sl_control_op_fail(op, SL_ERR_PROTOCOL, "%s: it opened another table",
                                asked->conn->name);
-        } else if (op->spec->reject_nonfinite && !answer->reject_nonfinite) {
-            sl_control_op_fail(op, SL_ERR_VERSION, "%s: %s", asked->conn->name,
-                               SL_CONTROL_OP_OLDER_PEER);
+        } else if (sl_message_check_known(op->spec, answer, &unknown) != 0) {
+            sl_control_op_fail(op, SL_ERR_VERSION, "%s: %s", asked->conn->name, unknown.text);
         } else if (sl_control_add_table(op->io, op->table_id, op->spec) != 0) {
             sl_control_op_fail(op, SL_ERR_NO_MEMORY, "no memory for one more table");
         }
@@ -186,6 +187,10 @@ static void add_table(struct sl_table_stats *sum, const struct sl_message_table_
     sum->bytes += part->bytes;
     sum->pulled_rows += part->pulled_rows;
     sum->pushed_rows += part->pushed_rows;
+    sum->evicted_ttl += part->evicted_ttl;
+    sum->evicted_count += part->evicted_count;
+    sum->evicted_l2 += part->evicted_l2;
+    sum->evicted_room += part->evicted_room;
 }
 
 static void table_counted(void *ctx, const struct sl_message *answer, int err, const char *reason)

@@ -12,11 +12,6 @@
 
 #define SL_CONTROL_OP_TEXT_BYTES 1024
 
-/* Of a process whose answer to an open lacks the option. */
-#define SL_CONTROL_OP_OLDER_PEER                                                                   \
-    "it does not know reject_nonfinite, so it is older than this client: update its software, or " \
-    "open the table without this option"
-
 struct sl_client_io;
 struct sl_shard_conn;
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "core/log.h"
+#include "net/session/message_spec.h"
 #include "worker/client/client_io.h"
 #include "worker/client/shard_conn_connect.h"
 
@@ -40,13 +41,14 @@ static void shard_conn_restore_table_opened(void *ctx, const struct sl_message *
 {
     struct sl_shard_conn *conn = ctx;
     const bool has_answer = err == 0 && !conn->restore.anew;
+    struct sl_reason unknown;
     if (has_answer && answer->table_id != conn->io->tables.items[conn->restore.table].id) {
         err = SL_ERR_PROTOCOL;
         reason = "it opened another table";
-    } else if (has_answer && !answer->reject_nonfinite &&
-               conn->io->tables.items[conn->restore.table].spec.reject_nonfinite) {
-        err = SL_ERR_VERSION;
-        reason = SL_CONTROL_OP_OLDER_PEER;
+    } else if (has_answer) {
+        err = sl_message_check_known(&conn->io->tables.items[conn->restore.table].spec, answer,
+                                     &unknown);
+        reason = err != 0 ? unknown.text : reason;
     }
     if (shard_conn_restore_take_answer(conn, err, "a table cannot be opened again", reason)) {
         conn->restore.table++;

@@ -4,6 +4,7 @@
 
 #include "core/assert.h"
 #include "core/reason.h"
+#include "net/session/message_spec.h"
 #include "worker/client/control.h"
 
 int sl_table_opening_check(const struct sl_table_spec *spec)

@@ -4,6 +4,7 @@
 
 #include "core/hash.h"
 #include "net/session/message.h"
+#include "net/session/message_spec.h"
 #include "random_message.h"
 #include "tests/support/unit.h"
 
@@ -277,4 +278,55 @@ SL_CASE(message_compare_specs__sees_every_field)
     }
     const size_t words = (sizeof existing - fields_start) / 4;
     assert_true(words - differing <= 2); /* padding before seed and at the end, at most */
+}
+
+SL_CASE(check_spec__of_policies)
+{
+    static const struct {
+        struct sl_policy_spec policy;
+        const char *refused; /* NULL: accepted */
+    } cases[] = {
+        {{.ttl_steps = 1}, NULL},
+        {{.ttl_steps = 5, .protect_steps = 5, .count_below = 2, .l2_below = 0.5F}, NULL},
+        {{.order = SL_POLICY_L2}, NULL},
+        {{.rows_max = UINT64_MAX, .order = SL_POLICY_LFU, .half_life_steps = 1}, NULL},
+        {{.ttl_steps = 4, .protect_steps = 5},
+         "policy.ttl_steps is 4, protect_steps is 5; accepted is a ttl_steps of at least "
+         "protect_steps, or 0"},
+        {{.count_below = 1}, "policy.protect_steps is 0; accepted with policy.count_below is > 0"},
+        {{.l2_below = 1}, "policy.protect_steps is 0; accepted with policy.l2_below is > 0"},
+        {{.l2_below = -1, .protect_steps = 1}, "policy.l2_below is -1; accepted is >= 0"},
+        {{.l2_below = INFINITY, .protect_steps = 1}, "policy.l2_below is inf; accepted is >= 0"},
+        {{.rows_max = 1}, "policy.order is 0 (none); accepted with rows_max is 1 to 3"},
+        {{.order = (enum sl_policy_order)4},
+         "policy.order is 4; accepted is 0 (none), 1 (LRU), 2 (LFU), 3 (L2)"},
+        {{.order = SL_POLICY_LRU, .half_life_steps = 7},
+         "policy.half_life_steps is 7; accepted except with LFU is 0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sl_table_spec spec = {
+            .name = "t", .kind = SL_TABLE_SPARSE, .dim = 1, .policy = cases[i].policy};
+        if (cases[i].refused != NULL) {
+            assert_refused(&spec, cases[i].refused);
+            continue;
+        }
+        assert_int_equal(sl_message_check_spec(&spec, NULL), 0);
+        spec.consistency =
+            (struct sl_consistency_spec){.mode = SL_CONSISTENCY_BSP, .worker_count = 1};
+        assert_refused(&spec, "policy is given; accepted with BSP is none");
+        spec = (struct sl_table_spec){
+            .name = "t", .kind = SL_TABLE_DENSE, .length = 1, .policy = cases[i].policy};
+        assert_refused(&spec, "policy is given; accepted except in a sparse table is none");
+    }
+}
+
+SL_CASE(compare_specs__names_the_difference_of_policies)
+{
+    struct sl_reason reason;
+    struct sl_table_spec a = {.name = "t", .dim = 1, .policy.ttl_steps = 10};
+    struct sl_table_spec b = a;
+    assert_int_equal(sl_message_compare_specs(&a, &b, &reason), 0);
+    b.policy.ttl_steps = 20;
+    assert_int_equal(sl_message_compare_specs(&a, &b, &reason), SL_ERR_EXISTS);
+    assert_string_equal(reason.text, "table t exists with policy.ttl_steps 10, asked for is 20");
 }

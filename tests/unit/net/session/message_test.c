@@ -154,6 +154,7 @@ static void random_body(uint64_t *seed, struct sl_message *to)
     case SL_MESSAGE_TABLE_OPENED:
         to->table_id = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_TABLES);
         to->reject_nonfinite = sl_hash_random(seed) % 2 == 0;
+        to->knows = (uint32_t)sl_hash_random(seed);
         break;
     case SL_MESSAGE_BARRIER:
         random_message_name(seed, to->barrier.name, sizeof to->barrier.name);

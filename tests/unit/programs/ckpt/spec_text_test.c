@@ -32,6 +32,7 @@ static void assert_same(const struct sl_snapshot_table *a, const struct sl_snaps
     assert_true(a->spec.initializer.seed == b->spec.initializer.seed);
     assert_memory_equal(&a->spec.consistency, &b->spec.consistency, sizeof a->spec.consistency);
     assert_int_equal(a->spec.reject_nonfinite, b->spec.reject_nonfinite);
+    assert_memory_equal(&a->spec.policy, &b->spec.policy, sizeof a->spec.policy);
     assert_true(a->step == b->step);
     assert_memory_equal(&a->state, &b->state, sizeof a->state);
 }
@@ -60,6 +61,15 @@ SL_CASE(spec_text__round_trip)
         table.spec.consistency.staleness = (uint32_t)sl_hash_random(&random);
         table.spec.consistency.worker_count = (uint32_t)sl_hash_random(&random);
         table.spec.reject_nonfinite = i % 2 == 0;
+        table.spec.policy = (struct sl_policy_spec){
+            .ttl_steps = (uint32_t)sl_hash_random(&random),
+            .protect_steps = (uint32_t)sl_hash_random(&random),
+            .count_below = (uint32_t)sl_hash_random(&random),
+            .l2_below = any_float(&random),
+            .rows_max = sl_hash_random(&random),
+            .order = (enum sl_policy_order)(i % SL_POLICY_ORDER_COUNT),
+            .half_life_steps = (uint32_t)sl_hash_random(&random),
+        };
         table.step = sl_hash_random(&random);
         table.state.beta1_power = any_power(&random);
         table.state.beta2_power = any_power(&random);

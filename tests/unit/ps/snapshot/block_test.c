@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/partition.h"
+#include "net/session/message_spec.h"
 #include "ps/snapshot/block.h"
 #include "tests/support/unit.h"
 

@@ -665,15 +665,17 @@ SL_CASE(sparse_table_erase__memory_does_not_grow)
     sl_sparse_table_destroy(&table);
 }
 
-static uint32_t hooked;
+static uint32_t hooked, hooked_visits;
+static struct sl_sparse_table *hooked_table;
 
 static void note_write(struct sl_sparse_table_hook *hook, const uint32_t *records, uint32_t count)
 {
     hooked = records[0] + count;
+    hooked_visits = sl_sparse_table_record(hooked_table, records[0])->count;
 }
 
-/* A record of an erased row keeps its key. Nobody uses it before reuse, nor while there is a hook,
- * which sees the record before. */
+/* A record of an erased row keeps its key, and nobody uses it before reuse. A hook sees it before
+ * it is erased, and before it is used again. */
 SL_CASE(sparse_table_erase__records_wait_for_their_holders)
 {
     struct sl_sparse_table_hook hook = {.before_write = note_write};
@@ -690,17 +692,22 @@ SL_CASE(sparse_table_erase__records_wait_for_their_holders)
     assert_int_equal(sl_sparse_table_find_or_create(table, &keys[3], 1, &records[3]), 0);
     assert_int_equal(records[3], 3);
 
+    hooked_table = table;
     sl_sparse_table_set_hook(table, &hook);
     sl_sparse_table_reuse(table);
     sl_sparse_table_erase(table, &keys[1], 1);
     assert_int_equal(hooked, 1 + 1);
+    assert_int_equal(hooked_visits, 0);
     assert_int_equal(sl_sparse_table_find_or_create(table, &keys[4], 1, &records[4]), 0);
-    assert_int_equal(records[4], 4);
+    assert_int_equal(records[4], 0);
+    assert_int_equal(hooked, 0 + 1);
+    assert_int_equal(hooked_visits, SL_ROW_ERASED);
     sl_sparse_table_set_hook(table, NULL);
 
     sl_sparse_table_reuse(table);
     assert_int_equal(sl_sparse_table_find_or_create(table, keys, 2, records), 0);
-    assert_true(records[0] + records[1] == 1);
+    assert_int_equal(records[0], 1);
+    assert_int_equal(records[1], 4);
     const struct sl_row *again = sl_sparse_table_record(table, records[0]);
     float first[2];
     sl_initializer_fill(&sl_sparse_table_spec(table)->initializer, 10, 0, 2, first);

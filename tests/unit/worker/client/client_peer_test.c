@@ -91,19 +91,31 @@ PEER_CASE(link__sends_as_credit_comes)
 }
 
 /* A process that does not know an option answers as if it had opened the table with it. */
-PEER_CASE(table_open__refuses_a_process_that_ignores_reject_nonfinite)
+static void check_older(struct peer_world *world, const struct sl_table_spec *spec,
+                        const char *unknown)
 {
     assert_int_equal(peer_start_client(world, -1), 0);
-    const struct sl_table_spec spec = {.name = "t", .dim = PEER_DIM, .reject_nonfinite = true};
     struct sl_table_opening opening;
-    assert_int_equal(sl_table_opening_begin(&opening, world->client, &spec, 1000), 0);
+    assert_int_equal(sl_table_opening_begin(&opening, world->client, spec, 1000), 0);
     int err = SL_ERR_AGAIN;
     for (int turns = 0; err == SL_ERR_AGAIN && turns < PEER_TURNS_MAX; turns++) {
         peer_turn(world);
         err = sl_table_opening_poll(&opening, &world->table);
     }
     assert_int_equal(err, SL_ERR_VERSION);
-    assert_non_null(strstr(sl_last_error(), "does not know reject_nonfinite"));
+    assert_non_null(strstr(sl_last_error(), unknown));
+}
+
+PEER_CASE(table_open__refuses_a_process_that_ignores_reject_nonfinite)
+{
+    const struct sl_table_spec spec = {.name = "t", .dim = PEER_DIM, .reject_nonfinite = true};
+    check_older(world, &spec, "does not know reject_nonfinite");
+}
+
+PEER_CASE(table_open__refuses_a_process_that_ignores_policies)
+{
+    const struct sl_table_spec spec = {.name = "t", .dim = PEER_DIM, .policy.ttl_steps = 5};
+    check_older(world, &spec, "does not know policies");
 }
 
 PEER_CASE(start__refuses_a_shard_that_grants_too_little)

@@ -1,0 +1,154 @@
+/* What a table is: the specification with which a client opens it. Include starling.h, which
+ * includes this. A program zeroes what it does not set. */
+#ifndef STARLING_TABLE_H
+#define STARLING_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define SL_API __attribute__((visibility("default")))
+#else
+#define SL_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum sl_optimizer_kind {
+    SL_OPTIMIZER_SUM = 0, /* w += g, like the servers of ps-lite */
+    SL_OPTIMIZER_SGD = 1,
+    SL_OPTIMIZER_MOMENTUM = 2,
+    SL_OPTIMIZER_ADAGRAD = 3,
+    SL_OPTIMIZER_ADAGRAD_DECAY = 4,
+    SL_OPTIMIZER_RMSPROP = 5,
+    SL_OPTIMIZER_ADAM = 6,
+    SL_OPTIMIZER_ADAMW = 7,
+    SL_OPTIMIZER_ADAM_ASYNC = 8,
+    SL_OPTIMIZER_FTRL = 9,        /* per coordinate */
+    SL_OPTIMIZER_FTRL_GROUP = 10, /* per row (group) */
+};
+#define SL_OPTIMIZER_KIND_COUNT 11
+
+/* Hyper-parameters. Each optimizer reads the fields that its file ps/optimizer/opt_*.c names and
+ * ignores the others. All must be finite. */
+struct sl_optimizer_spec {
+    enum sl_optimizer_kind kind;
+    float lr;           /* learning rate, > 0 */
+    float momentum;     /* [0, 1): momentum, RMSProp */
+    float rho;          /* [0, 1]: decay of RMSProp; rho of AdagradDecay */
+    float beta1, beta2; /* [0, 1): the Adam family */
+    float epsilon; /* > 0: the Adam family, RMSProp; >= 0: Adagrad and AdagradDecay, where epsilon
+                    * and initial_accumulator must not both be 0 */
+    float weight_decay;        /* >= 0: AdamW, decoupled */
+    float initial_accumulator; /* >= 0: Adagrad, AdagradDecay; n of FTRL */
+    float l1, l2;              /* >= 0: FTRL */
+    float lr_power;            /* <= 0: -q of FTRL; -0.5 is the square root */
+    uint32_t decay_steps;      /* > 0: T of AdagradDecay */
+    float decay_baseline;      /* > 0: lower bound of AdagradDecay's accumulator */
+};
+
+/* Returns the documented defaults of an optimizer. Any thread. */
+SL_API struct sl_optimizer_spec sl_optimizer_defaults(enum sl_optimizer_kind kind);
+
+enum sl_initializer_kind {
+    SL_INITIALIZER_ZEROS = 0,
+    SL_INITIALIZER_CONSTANT = 1,         /* value */
+    SL_INITIALIZER_UNIFORM = 2,          /* [low, high), low < high */
+    SL_INITIALIZER_NORMAL = 3,           /* stddev >= 0; |mean| + 9 stddev is finite */
+    SL_INITIALIZER_TRUNCATED_NORMAL = 4, /* the same, redrawn beyond two standard deviations */
+};
+#define SL_INITIALIZER_KIND_COUNT 5
+
+/* Initial values of a row: a pure function of (seed, key, column). They do not depend on the number
+ * of shards or on the order of requests. */
+struct sl_initializer_spec {
+    enum sl_initializer_kind kind;
+    union {
+        float value; /* constant */
+        float low;   /* uniform */
+        float mean;  /* normal, truncated normal */
+    };
+    union {
+        float high;   /* uniform */
+        float stddev; /* normal, truncated normal */
+    };
+    uint64_t seed;
+};
+
+enum sl_consistency_mode {
+    SL_CONSISTENCY_ASP = 0, /* pulls never wait */
+    SL_CONSISTENCY_BSP = 1, /* pulls of iteration c see exactly the pushes of earlier iterations */
+    SL_CONSISTENCY_SSP = 2, /* pulls of iteration c wait until all workers ticked c - staleness */
+};
+#define SL_CONSISTENCY_MODE_COUNT 3
+
+struct sl_consistency_spec {
+    enum sl_consistency_mode mode;
+    uint32_t staleness;    /* iterations; SSP only, else 0 */
+    uint32_t worker_count; /* workers whose clocks count: tasks 0 to worker_count - 1; 0 for ASP */
+};
+
+enum sl_policy_order {
+    SL_POLICY_NONE = 0, /* no row goes to make room: beyond the limits, new rows get NO_MEMORY */
+    SL_POLICY_LRU = 1,  /* first the row whose last push is longest ago */
+    SL_POLICY_LFU = 2,  /* first the row with the fewest pushes; see half_life_steps */
+    SL_POLICY_L2 = 3,   /* first the row with the least Euclidean norm */
+};
+#define SL_POLICY_ORDER_COUNT 4
+
+/* Which rows of a sparse table its servers forget, while they serve. Zeros: none. A row that is
+ * forgotten reads as its initial row; its next push creates it again. A step is a push or an assign
+ * of the table at a shard (struct sl_table_stats); the age of a row is the number of steps since
+ * its last one. Rows are judged one after the other: each at the latest a quarter of ttl_steps, or
+ * of protect_steps, after it was due. The order is kept among samples of rows, not exactly. */
+struct sl_policy_spec {
+    uint32_t ttl_steps;     /* rows of at least this age go; 0: at no age */
+    uint32_t protect_steps; /* rows of a lower age stay, whatever the rest says */
+    uint32_t count_below;   /* rows with fewer pushes go; 0: none. Needs protect_steps. */
+    float l2_below;         /* rows with a lower Euclidean norm go; 0: none. Needs protect_steps. */
+    /* Most rows of the table, in equal parts for its shards. Rows beyond it go soon after the push
+     * that created them, in this order. 0: no limit. Needs an order. */
+    uint64_t rows_max;
+    /* With an order, rows also go when a shard's tables have 92 % of its part of the servers'
+     * memory limit, so that new rows always find room. */
+    enum sl_policy_order order;
+    uint32_t half_life_steps; /* LFU: pushes count half for each such age of the row; 0: always */
+};
+
+enum sl_table_kind {
+    SL_TABLE_SPARSE = 0, /* u64 key -> row of dim f32 */
+    SL_TABLE_DENSE = 1,  /* one array of length f32, sharded by contiguous blocks */
+    SL_TABLE_KV = 2,     /* u64 key -> array of values, sharded by key ranges, as in ps-lite */
+};
+#define SL_TABLE_KIND_COUNT 3
+
+#define SL_TABLE_NAME_BYTES 64 /* includes the terminating NUL */
+
+struct sl_table_spec {
+    size_t struct_size;             /* SL_TABLE_SPEC_INIT sets it */
+    char name[SL_TABLE_NAME_BYTES]; /* 1 to 63 bytes of printable ASCII without spaces */
+    enum sl_table_kind kind;
+    uint32_t dim;    /* sparse: columns of a row, 1 to 4096; dense: 0; KV: bytes of a value: 4 (f32,
+                      * pushes are added) or 1 (byte, pushes overwrite) */
+    uint64_t length; /* dense: elements, 1 to 2^36; else 0 */
+    struct sl_optimizer_spec optimizer;
+    struct sl_initializer_spec initializer; /* dense: the key is the element index; KV: zeros */
+    struct sl_consistency_spec consistency; /* KV: ASP, and optimizer SUM */
+    /* A step with a push or an assign of NaN or infinite values to the table fails with INVALID,
+     * names the first such key or element, and changes nothing. KV: false. */
+    bool reject_nonfinite;
+    struct sl_policy_spec policy; /* sparse, with ASP or SSP; else zeros */
+};
+#define SL_TABLE_SPEC_INIT                                                                         \
+    {                                                                                              \
+        .struct_size = sizeof(struct sl_table_spec)                                                \
+    }
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

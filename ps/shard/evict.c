@@ -1,0 +1,278 @@
+#include "ps/shard/evict.h"
+
+#include "ps/shard/lookup.h"
+#include "ps/shard/section.h"
+#include "ps/shard/snapshot_hooks.h"
+
+#define ROUND_PART    4 /* of a threshold, that the hand takes for all records */
+#define JUDGED_A_COST 8 /* records that the hand judges by their header for one unit of budget */
+
+/* A sample has up to SAMPLE_COUNT rows, from all over the table. One row in SAMPLE_PART goes. */
+#define SAMPLE_COUNT  64
+#define SAMPLE_PART   8
+#define SAMPLE_VISITS 512 /* of records, most of which may be free */
+#define SAMPLE_AHEAD  16  /* visits between a record's prefetch and its visit */
+
+/* Beyond this part of the limit of memory, a table keeps records free for new rows: as many as a
+ * few pushes create, but only a part of all. */
+#define FULL_PERCENT  92
+#define FREE_RECORDS  8192
+#define FREE_PART     4
+
+bool sl_shard_eviction_has(const struct sl_table_spec *spec)
+{
+    return spec->policy.order != SL_POLICY_NONE || sl_policy_has_thresholds(&spec->policy);
+}
+
+/* Returns the steps that a round of the hand takes. */
+static uint64_t round_steps(const struct sl_policy_spec *policy)
+{
+    const uint32_t least =
+        policy->ttl_steps > 0 &&
+                (policy->protect_steps == 0 || (policy->count_below == 0 && policy->l2_below == 0))
+            ? policy->ttl_steps
+            : policy->protect_steps;
+    return least < ROUND_PART ? 1 : least / ROUND_PART;
+}
+
+/* Returns up to which record the hand should be. */
+static uint32_t hand_goal(const struct sl_shard_table *table)
+{
+    if (!sl_policy_has_thresholds(&table->spec.policy)) {
+        return 0;
+    }
+    const uint64_t records = sl_sparse_table_record_count(table->sparse);
+    const uint64_t steps = table->step - table->eviction.round_step;
+    const uint64_t round = round_steps(&table->spec.policy);
+    return (uint32_t)(steps >= round ? records : records * steps / round);
+}
+
+static bool is_full(const struct sl_shard *shard)
+{
+    const size_t bytes_max = shard->options.memory_bytes_max;
+    return bytes_max > 0 && shard->memory_bytes / FULL_PERCENT >= bytes_max / 100;
+}
+
+static uint64_t free_records(const struct sl_shard_table *table)
+{
+    return sl_sparse_table_record_count(table->sparse) - sl_sparse_table_row_count(table->sparse);
+}
+
+/* A push of more keys than half of the records does not wait: it would empty the table. */
+bool sl_shard_eviction_awaited(const struct sl_shard *shard, struct sl_shard_table *table,
+                               uint32_t key_count)
+{
+    if (table->spec.policy.order == SL_POLICY_NONE || !is_full(shard) ||
+        free_records(table) >= key_count || table->eviction.fruitless == table->step + 1 ||
+        key_count > sl_sparse_table_record_count(table->sparse) / 2) {
+        return false;
+    }
+    if (key_count > table->eviction.push_max) {
+        table->eviction.push_max = key_count;
+    }
+    return true;
+}
+
+/* Returns how many rows should go to make room. */
+static uint64_t excess(const struct sl_shard *shard, const struct sl_shard_table *table)
+{
+    const struct sl_policy_spec *policy = &table->spec.policy;
+    if (policy->order == SL_POLICY_NONE || table->eviction.fruitless == table->step + 1) {
+        return 0;
+    }
+    const uint64_t rows = sl_sparse_table_row_count(table->sparse);
+    const uint64_t shards = shard->options.count;
+    const uint64_t rows_max = (policy->rows_max + shards - 1) / shards;
+    const uint64_t beyond = policy->rows_max > 0 && rows > rows_max ? rows - rows_max : 0;
+    if (!is_full(shard)) {
+        return beyond;
+    }
+    const uint64_t part = sl_sparse_table_record_count(table->sparse) / FREE_PART;
+    const uint64_t some = part < FREE_RECORDS ? part : FREE_RECORDS;
+    const uint64_t wanted = some > table->eviction.push_max ? some : table->eviction.push_max;
+    const uint64_t free = free_records(table);
+    const uint64_t missing = wanted > free ? wanted - free : 0;
+    return beyond > missing ? beyond : missing;
+}
+
+static bool is_due(const struct sl_shard *shard, const struct sl_shard_table *table)
+{
+    return table != NULL && sl_shard_eviction_has(&table->spec) &&
+           (hand_goal(table) > table->eviction.hand || excess(shard, table) > 0);
+}
+
+/* Returns the cost of judging a record. */
+static uint32_t judge_cost(const struct sl_shard_table *table, uint32_t count)
+{
+    return table->spec.policy.l2_below > 0 || table->spec.policy.order == SL_POLICY_L2
+               ? count * table->key_cost
+               : (count + JUDGED_A_COST - 1) / JUDGED_A_COST;
+}
+
+static void add(struct sl_shard_table *table, const struct sl_row *row,
+                enum sl_policy_reason reason, struct sl_shard_evicted *out)
+{
+    table->eviction.evicted[reason]++;
+    out->keys[out->count++] = row->key;
+}
+
+/* Moves the hand, at most to the goal. Returns the cost. */
+static uint32_t judge(struct sl_shard_table *table, uint32_t budget, struct sl_shard_evicted *out)
+{
+    const struct sl_policy_spec *policy = &table->spec.policy;
+    struct sl_shard_eviction *eviction = &table->eviction;
+    const uint32_t goal = hand_goal(table);
+    uint32_t judged = 0;
+    while (eviction->hand < goal && out->count < SL_SHARD_EVICT_KEYS &&
+           judge_cost(table, judged) < budget) {
+        const struct sl_row *row = sl_sparse_table_record(table->sparse, eviction->hand++);
+        const enum sl_policy_reason reason =
+            row->count == SL_ROW_ERASED
+                ? SL_POLICY_KEEP
+                : sl_policy_judge(policy, table->spec.dim, row, table->step);
+        judged++;
+        if (reason != SL_POLICY_KEEP) {
+            add(table, row, reason, out);
+        }
+    }
+    if (eviction->hand >= sl_sparse_table_record_count(table->sparse)) {
+        eviction->hand = 0;
+        eviction->round_step = table->step;
+    }
+    return judge_cost(table, judged);
+}
+
+/* Rows that may go, by ascending worth. */
+struct sample {
+    uint32_t count;
+    struct {
+        uint64_t worth;
+        uint32_t record;
+    } items[SAMPLE_COUNT];
+};
+
+static void sample_put(struct sample *sample, uint64_t worth, uint32_t record)
+{
+    uint32_t at = sample->count++;
+    for (; at > 0 && sample->items[at - 1].worth > worth; at--) {
+        sample->items[at] = sample->items[at - 1];
+    }
+    sample->items[at].worth = worth;
+    sample->items[at].record = record;
+}
+
+/* Returns the record of a visit. Multiples of the golden ratio, modulo 1, lie evenly: neighbours,
+ * which are often of one age, are not visited together, and no record is left out for long. */
+static uint32_t visit_record(const struct sl_shard_table *table, uint64_t visit)
+{
+    const uint32_t place = (uint32_t)visit * 2654435769U; /* 2^32 / 1.618 */
+    return (uint32_t)((uint64_t)place * sl_sparse_table_record_count(table->sparse) >> 32);
+}
+
+/* Returns the number of visits. */
+static uint32_t sample_take(struct sl_shard_table *table, struct sample *sample)
+{
+    const struct sl_policy_spec *policy = &table->spec.policy;
+    struct sl_shard_eviction *eviction = &table->eviction;
+    uint32_t visits = 0;
+    sample->count = 0;
+    while (sample->count < SAMPLE_COUNT && visits < SAMPLE_VISITS) {
+        const uint32_t record = visit_record(table, eviction->visits);
+        const struct sl_row *row = sl_sparse_table_record(table->sparse, record);
+        __builtin_prefetch(sl_sparse_table_record(
+            table->sparse, visit_record(table, eviction->visits + SAMPLE_AHEAD)));
+        if (row->count != SL_ROW_ERASED && !sl_policy_protects(policy, row, table->step)) {
+            sample_put(sample, sl_policy_worth(policy, table->spec.dim, row, table->step), record);
+        }
+        eviction->visits++;
+        visits++;
+    }
+    eviction->barren = sample->count > 0 ? 0 : eviction->barren + visits;
+    if (eviction->barren > 2 * (uint64_t)sl_sparse_table_record_count(table->sparse)) {
+        eviction->fruitless = table->step + 1;
+        eviction->barren = 0;
+    }
+    return visits;
+}
+
+static bool is_added(const struct sl_shard_evicted *out, uint32_t from, uint64_t key)
+{
+    for (uint32_t i = from; i < out->count; i++) {
+        if (out->keys[i] == key) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Adds the rows of one sample that are worth least. Returns the cost. */
+static uint32_t make_room(struct sl_shard_table *table, uint64_t wanted,
+                          struct sl_shard_evicted *out)
+{
+    const uint32_t from = out->count;
+    struct sample sample;
+    const uint32_t visits = sample_take(table, &sample);
+    uint32_t count = (sample.count + SAMPLE_PART - 1) / SAMPLE_PART;
+    const uint32_t most = SL_SHARD_EVICT_KEYS - from;
+    count = count < most ? count : most;
+    count = count < wanted ? count : (uint32_t)wanted;
+    for (uint32_t i = 0; i < sample.count && out->count < from + count; i++) {
+        const struct sl_row *row = sl_sparse_table_record(table->sparse, sample.items[i].record);
+        if (!is_added(out, from, row->key)) {
+            add(table, row, SL_POLICY_ROOM, out);
+        }
+    }
+    return judge_cost(table, visits);
+}
+
+/* Erases the rows added from `from` on. Returns the cost. */
+static uint32_t evict_erase(struct sl_shard *shard, struct sl_shard_table *table,
+                            const struct sl_shard_evicted *out, uint32_t from)
+{
+    const uint32_t count = out->count - from;
+    sl_sparse_table_erase(table->sparse, out->keys + from, count);
+    return count * table->key_cost + sl_shard_snapshot_copy_debt(shard);
+}
+
+static uint32_t evict_of(struct sl_shard *shard, struct sl_shard_table *table, uint32_t budget,
+                         struct sl_shard_evicted *out)
+{
+    uint32_t spent = judge(table, budget, out);
+    spent += evict_erase(shard, table, out, 0);
+    uint64_t wanted;
+    while (spent < budget && out->count < SL_SHARD_EVICT_KEYS &&
+           (wanted = excess(shard, table)) > 0) {
+        const uint32_t from = out->count;
+        spent += make_room(table, wanted, out);
+        spent += evict_erase(shard, table, out, from);
+    }
+    sl_shard_count_memory(shard, table);
+    return spent;
+}
+
+bool sl_shard_eviction_due(const struct sl_shard *shard)
+{
+    for (uint32_t i = 0; shard->evicting_count > 0 && i < shard->table_count; i++) {
+        if (is_due(shard, shard->tables[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+uint32_t sl_shard_evict(struct sl_shard *shard, uint32_t budget, struct sl_shard_evicted *out)
+{
+    out->count = 0;
+    if (shard->large.owner != NULL) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < shard->table_count; i++) {
+        const uint32_t id = (shard->evict_next + i) % shard->table_count;
+        if (is_due(shard, shard->tables[id])) {
+            shard->evict_next = id + 1;
+            out->table_id = id;
+            return evict_of(shard, shard->tables[id], budget, out);
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,51 @@
+/* Eviction: rows that the policy of their table lets go are erased, a few at a time, between
+ * requests. Which they are depends on the shard's memory and on when it finds time; so the caller
+ * logs them, as an erase of their keys. Owner reactor. Nothing allocates.
+ *
+ * A hand walks the records and judges each once a round (ps/table/policy.h); it moves on as the
+ * table's steps do, so an idle table costs nothing. Rows that go to make room are the ones that
+ * are worth least in samples of rows. */
+#ifndef SL_PS_SHARD_EVICT_H
+#define SL_PS_SHARD_EVICT_H
+
+#include "ps/table/policy.h"
+
+struct sl_shard;
+struct sl_table_spec;
+struct sl_shard_table;
+
+#define SL_SHARD_EVICT_KEYS 256
+
+/* A table's state. */
+struct sl_shard_eviction {
+    uint32_t hand;       /* records judged in this round */
+    uint64_t round_step; /* of the table, when the round began */
+    uint64_t visits;     /* of records, for samples */
+    uint64_t barren;     /* the last of them, which found no row that may go */
+    uint32_t push_max;   /* keys of the longest push that found too few free records */
+    uint64_t fruitless;  /* 1 + the step at which there was none; 0: never */
+    uint64_t evicted[SL_POLICY_REASON_COUNT];
+};
+
+/* Rows that were erased. */
+struct sl_shard_evicted {
+    uint32_t table_id, count;
+    uint64_t keys[SL_SHARD_EVICT_KEYS];
+};
+
+/* Returns true for a table of which rows may go. */
+bool sl_shard_eviction_has(const struct sl_table_spec *spec);
+
+/* Returns true when a push of so many keys must wait until rows have gone to make room. Notes how
+ * much room it needs. */
+bool sl_shard_eviction_awaited(const struct sl_shard *shard, struct sl_shard_table *table,
+                               uint32_t key_count);
+
+/* Returns true when some rows may be due to go. */
+bool sl_shard_eviction_due(const struct sl_shard *shard);
+
+/* Erases rows of one table that are due, at a cost of about `budget`. Returns the cost; 0: none is
+ * due, or a request that holds records is in progress. out->count may be 0. */
+uint32_t sl_shard_evict(struct sl_shard *shard, uint32_t budget, struct sl_shard_evicted *out);
+
+#endif

@@ -1,0 +1,58 @@
+#include "ps/table/policy.h"
+
+#include <string.h>
+
+/* Steps since the row's last push or assign. last_step counts modulo 2^32. */
+static uint32_t age_of(const struct sl_row *row, uint64_t step)
+{
+    return (uint32_t)step - row->last_step;
+}
+
+static float square_sum(uint32_t dim, const float *values)
+{
+    float sum = 0;
+    for (uint32_t i = 0; i < dim; i++) {
+        sum += values[i] * values[i];
+    }
+    return sum;
+}
+
+bool sl_policy_protects(const struct sl_policy_spec *policy, const struct sl_row *row,
+                        uint64_t step)
+{
+    return age_of(row, step) < policy->protect_steps;
+}
+
+enum sl_policy_reason sl_policy_judge(const struct sl_policy_spec *policy, uint32_t dim,
+                                      const struct sl_row *row, uint64_t step)
+{
+    if (sl_policy_protects(policy, row, step)) {
+        return SL_POLICY_KEEP;
+    }
+    if (policy->ttl_steps > 0 && age_of(row, step) >= policy->ttl_steps) {
+        return SL_POLICY_TTL;
+    }
+    if (row->count < policy->count_below) {
+        return SL_POLICY_COUNT;
+    }
+    const float least = policy->l2_below * policy->l2_below;
+    return least > 0 && square_sum(dim, row->values) < least ? SL_POLICY_NORM : SL_POLICY_KEEP;
+}
+
+uint64_t sl_policy_worth(const struct sl_policy_spec *policy, uint32_t dim,
+                         const struct sl_row *row, uint64_t step)
+{
+    const uint32_t age = age_of(row, step);
+    if (policy->order == SL_POLICY_L2) {
+        const float sum = square_sum(dim, row->values);
+        uint32_t bits; /* of floats that are not negative: in the order of the floats, NaN last */
+        memcpy(&bits, &sum, sizeof bits);
+        return bits & 0x7fffffff;
+    }
+    const uint64_t youth = UINT32_MAX - age;
+    if (policy->order == SL_POLICY_LRU) {
+        return youth;
+    }
+    const uint32_t halvings = policy->half_life_steps == 0 ? 0 : age / policy->half_life_steps;
+    return (uint64_t)(halvings < 32 ? row->count >> halvings : 0) << 32 | youth;
+}

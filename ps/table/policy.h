@@ -1,0 +1,40 @@
+/* Which rows of a sparse table are forgotten: pure judgements of a record. The row is not erased.
+ * Any thread. Nothing allocates. */
+#ifndef SL_PS_TABLE_POLICY_H
+#define SL_PS_TABLE_POLICY_H
+
+#include <starling.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ps/optimizer/row.h"
+
+enum sl_policy_reason {
+    SL_POLICY_KEEP,
+    SL_POLICY_TTL,   /* older than ttl_steps */
+    SL_POLICY_COUNT, /* pushed less than count_below times */
+    SL_POLICY_NORM,  /* a norm below l2_below */
+    SL_POLICY_ROOM,  /* to make room: never by sl_policy_judge */
+};
+#define SL_POLICY_REASON_COUNT 5
+
+/* Returns true when rows may go for their age, count or norm. */
+static inline bool sl_policy_has_thresholds(const struct sl_policy_spec *policy)
+{
+    return policy->ttl_steps > 0 || policy->count_below > 0 || policy->l2_below > 0;
+}
+
+/* Returns true when the row may not go, whatever its values. step: of the table. */
+bool sl_policy_protects(const struct sl_policy_spec *policy, const struct sl_row *row,
+                        uint64_t step);
+
+/* Returns why a row in use goes at this step; KEEP: it stays. */
+enum sl_policy_reason sl_policy_judge(const struct sl_policy_spec *policy, uint32_t dim,
+                                      const struct sl_row *row, uint64_t step);
+
+/* Returns what a row is worth in the policy's order: of two rows the one that is worth less goes
+ * first. A row with NaN is worth most. */
+uint64_t sl_policy_worth(const struct sl_policy_spec *policy, uint32_t dim,
+                         const struct sl_row *row, uint64_t step);
+
+#endif

@@ -1,0 +1,127 @@
+"""Rows that servers forget while they serve: by age, by count and norm, to make room; with backups,
+and in a memory that is too small for all keys."""
+
+import os
+import signal
+import unittest
+
+import support
+from support import numpy, starling
+
+DIM = 4
+
+
+def grads(count, value=1.0):
+    return numpy.full((count, DIM), value, numpy.float32)
+
+
+class Policies(support.ClusterTest):
+    def push_until(self, table, keys, condition, what):
+        """Pushes the keys, which stay, until the shards have found the rows that are to go."""
+        def once():
+            table.push(keys, grads(len(keys)))
+            return condition()
+        support.wait_until(once, what)
+
+    def test_age(self):
+        table = self.sparse(DIM, starling.Sum(), starling.Constant(0.5), policy=starling.Policy(ttl_steps=20))
+        keys = numpy.arange(100, dtype=numpy.uint64)
+        table.push(keys, grads(100))
+        self.push_until(table, keys[:40], lambda: table.stats().evicted_ttl == 60, "60 rows are too old")
+        self.assertEqual(table.stats().rows, 40)
+        self.assert_rows(table.pull(keys[40:]), grads(60, 0.5))
+        table.push(keys[99:], grads(1))
+        self.assert_rows(table.pull(keys[99:]), grads(1, 1.5))
+
+    def test_count_and_norm(self):
+        policy = starling.Policy(protect_steps=20, count_below=3, l2_below=0.01)
+        table = self.sparse(DIM, starling.Sum(), policy=policy)
+        keys = numpy.arange(30, dtype=numpy.uint64)
+        for count in (30, 20, 20):
+            table.push(keys[:count], grads(count))
+        table.push(keys[10:20], grads(10, -3.0))
+        self.push_until(table, numpy.array([1000, 1001, 1002, 1003], numpy.uint64),
+                        lambda: table.stats().evicted_count + table.stats().evicted_l2 == 20, "20 rows go")
+        stats = table.stats()
+        self.assertEqual((stats.evicted_count, stats.evicted_l2, stats.evicted_ttl, stats.evicted_room), (10, 10, 0, 0))
+        self.assert_rows(table.pull(keys), [[3.0] * DIM] * 10 + [[0.0] * DIM] * 20)
+
+    def test_most_rows(self):
+        for order in ("lru", "lfu", "l2"):
+            with self.subTest(order):
+                policy = starling.Policy(rows_max=200, order=order)
+                table = self.client.sparse(order, DIM, starling.Sum(), policy=policy)
+                for first in range(0, 2000, 100):
+                    table.push(numpy.arange(first, first + 100, dtype=numpy.uint64), grads(100, 0.01 * first + 1))
+                support.wait_until(lambda table=table: table.stats().rows <= 200, "200 rows are left")
+                stats = table.stats()
+                self.assertEqual(stats.rows + stats.evicted_room, 2000)
+
+    def test_another_policy(self):
+        self.sparse(DIM, policy=starling.Policy(ttl_steps=20))
+        with self.assertRaisesRegex(starling.TableMismatch, "exists with policy.ttl_steps 20, asked for is 0"):
+            self.sparse(DIM)
+
+    def test_refusals(self):
+        for error, text, make in (
+                (ValueError, "order: 'mru'; accepted: 'lru', 'lfu', 'l2', None", lambda: starling.Policy(order="mru")),
+                (ValueError, "ttl_steps: -1; accepted: 0 to", lambda: starling.Policy(ttl_steps=-1)),
+                (TypeError, "rows_max: 1.5; accepted: an integer", lambda: starling.Policy(rows_max=1.5)),
+                (TypeError, "policy", lambda: self.sparse(DIM, policy=5)),
+                (starling.InvalidError, "policy.order is 0 .none.; accepted with rows_max is 1 to 3",
+                 lambda: self.sparse(DIM, policy=starling.Policy(rows_max=5))),
+                (starling.InvalidError, "policy is given; accepted with BSP is none",
+                 lambda: self.sparse(DIM, consistency=starling.BSP, policy=starling.Policy(ttl_steps=5)))):
+            with self.subTest(text), self.assertRaisesRegex(error, text):
+                make()
+
+
+class WithBackups(support.ClusterTest):
+    servers, args = 3, ("--replicas", "1", "--lease", "3")
+
+    def test_a_backup_that_takes_over_has_the_same_rows(self):
+        table = self.sparse(DIM, starling.Adagrad(), policy=starling.Policy(rows_max=3000, order="lru", ttl_steps=150))
+        random = numpy.random.default_rng(5)
+        for _ in range(200):
+            keys = numpy.unique(random.zipf(1.2, 300).astype(numpy.uint64) % 20000)
+            table.push(keys, grads(len(keys)))
+        support.wait_until(lambda: table.stats().rows <= 3000, "3000 rows are left")
+        self.assertGreater(table.stats().evicted_room, 0)
+        every = numpy.arange(20000, dtype=numpy.uint64)
+        before, rows = table.pull(every), table.stats().rows
+        os.kill(self.cluster.pids[1], signal.SIGKILL)
+        after = table.pull(every, timeout=support.harness.DEADLINE_S)
+        numpy.testing.assert_array_equal(before, after)
+        self.assertEqual(table.stats().rows, rows)
+        table.push(every[:500], grads(500))
+
+
+class InASmallMemory(support.ClusterTest):
+    servers, args = 1, ("--memory-limit", "160M")
+    KEYS, STEP = 3000000, 5000
+
+    def fill(self, table):
+        for first in range(0, self.KEYS, self.STEP):
+            table.push(numpy.arange(first, first + self.STEP, dtype=numpy.uint64), grads(self.STEP))
+
+    def test_new_keys_find_room(self):
+        table = self.sparse(DIM, starling.Sum(), policy=starling.Policy(order="lru"))
+        self.fill(table)
+        stats = table.stats()
+        self.assertEqual(stats.rows + stats.evicted_room, self.KEYS)
+        self.assertGreater(stats.evicted_room, self.KEYS // 4)
+        last = numpy.arange(self.KEYS - self.STEP, self.KEYS, dtype=numpy.uint64)
+        self.assertGreater(numpy.count_nonzero(table.pull(last)), 0)
+
+
+class InASmallMemoryWithoutAnOrder(InASmallMemory):
+    def test_new_keys_find_room(self):
+        """They do not; what is there stays."""
+        table = self.sparse(DIM, starling.Sum())
+        with self.assertRaisesRegex(starling.NoMemoryError, "no memory for more rows"):
+            self.fill(table)
+        self.assert_rows(table.pull(numpy.arange(self.STEP, dtype=numpy.uint64)), grads(self.STEP))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
