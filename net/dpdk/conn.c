@@ -331,8 +331,7 @@ bool sl_dpdk_conn_visit(struct sl_dpdk_conn *conn)
 
 void sl_dpdk_conn_end_all(struct sl_dpdk *dpdk)
 {
-    SL_LIST_FOREACH (link, &dpdk->liveness.conns) {
-        struct sl_dpdk_conn *conn = sl_dpdk_conn_alive(link);
+    SL_LIST_EACH (struct sl_dpdk_conn, conn, alive, &dpdk->liveness.conns) {
         sl_dpdk_conn_send_reset(conn, SL_ERR_CLOSED);
         sl_dpdk_conn_end(conn, SL_ERR_CANCELLED, true);
         conn->end.err = SL_ERR_CANCELLED;
@@ -342,8 +341,8 @@ void sl_dpdk_conn_end_all(struct sl_dpdk *dpdk)
 
 void sl_dpdk_conn_cancel_all(struct sl_dpdk *dpdk)
 {
-    while (!sl_list_empty(&dpdk->liveness.conns)) {
-        struct sl_dpdk_conn *conn = sl_dpdk_conn_alive(sl_list_first(&dpdk->liveness.conns));
+    struct sl_dpdk_conn *conn;
+    while ((conn = SL_LIST_FIRST(struct sl_dpdk_conn, alive, &dpdk->liveness.conns)) != NULL) {
         if (conn->inbound && conn->accept_pending) {
             dpdk_conn_unmake(conn); /* not reported yet */
             dpdk_conn_put_spare(dpdk, conn);

@@ -164,9 +164,7 @@ void sl_dpdk_grants_deal(struct sl_dpdk_grants *grants,
                          void (*tell)(void *ctx, struct sl_dpdk_grant *grant), void *ctx)
 {
     deal(grants);
-    struct sl_list_link *link;
-    while ((link = sl_list_pop(&grants->telling)) != NULL) {
-        struct sl_dpdk_grant *grant = SL_CONTAINER_OF(link, struct sl_dpdk_grant, telling);
+    SL_LIST_TAKE (struct sl_dpdk_grant, grant, telling, &grants->telling) {
         if (is_news(grants, grant)) {
             tell(ctx, grant);
         }

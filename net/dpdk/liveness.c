@@ -82,7 +82,7 @@ static void look_for_standstill(struct sl_dpdk_conn *conn, bool is_owed, const c
 
 static void dpdk_liveness_visit(struct sl_list_link *link, uint64_t now_ns)
 {
-    struct sl_dpdk_conn *conn = sl_dpdk_conn_alive(link);
+    struct sl_dpdk_conn *conn = SL_CONTAINER_OF(link, struct sl_dpdk_conn, alive);
     if (conn->phase != SL_DPDK_LIVE) {
         return; /* draining connections have their own deadline */
     }
@@ -106,8 +106,7 @@ static void dpdk_liveness_visit(struct sl_list_link *link, uint64_t now_ns)
 /* Messages before a received FIN are still delivered. */
 static void end_those(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif)
 {
-    SL_LIST_FOREACH (link, &dpdk->liveness.conns) {
-        struct sl_dpdk_conn *conn = sl_dpdk_conn_alive(link);
+    SL_LIST_EACH (struct sl_dpdk_conn, conn, alive, &dpdk->liveness.conns) {
         const bool waits = conn->phase == SL_DPDK_DRAINING ||
                            (conn->phase == SL_DPDK_LIVE && !conn->end.fin_received);
         if (conn->path.netif == netif && waits) {

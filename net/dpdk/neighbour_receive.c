@@ -65,8 +65,7 @@ void sl_dpdk_neighbour_receive(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif
     if (!sl_dpdk_neighbours_news(netif->neighbours)) {
         return;
     }
-    SL_LIST_FOREACH (link, &dpdk->liveness.conns) {
-        struct sl_dpdk_conn *conn = sl_dpdk_conn_alive(link);
+    SL_LIST_EACH (struct sl_dpdk_conn, conn, alive, &dpdk->liveness.conns) {
         if (conn->path.netif == netif) {
             follow(conn);
         }

@@ -170,10 +170,9 @@ static bool tells(const struct sl_dpdk_conn *conn)
  * may share a packet. */
 static void flush_those(struct sl_dpdk *dpdk, bool (*are)(const struct sl_dpdk_conn *conn))
 {
-    SL_LIST_FOREACH (link, &dpdk->dirty) {
-        struct sl_dpdk_conn *conn = SL_CONTAINER_OF(link, struct sl_dpdk_conn, dirty);
+    SL_LIST_EACH (struct sl_dpdk_conn, conn, dirty, &dpdk->dirty) {
         if (are(conn)) {
-            sl_list_remove(link);
+            sl_list_remove(&conn->dirty);
             flush_one(conn);
         }
     }
@@ -203,9 +202,8 @@ static uint32_t poll_visit_ready(struct sl_dpdk *dpdk)
     sl_list_init(&visits);
     sl_list_append_all(&visits, &dpdk->ready);
     dpdk->awake = false;
-    struct sl_list_link *link;
-    while ((link = sl_list_pop(&visits)) != NULL) {
-        work += sl_dpdk_conn_visit(SL_CONTAINER_OF(link, struct sl_dpdk_conn, ready)) ? 1 : 0;
+    SL_LIST_TAKE (struct sl_dpdk_conn, conn, ready, &visits) {
+        work += sl_dpdk_conn_visit(conn) ? 1 : 0;
     }
     return work;
 }
@@ -283,9 +281,8 @@ static void flush_dirty(struct sl_dpdk *dpdk)
     struct sl_list flushes; /* a connection that is marked again waits for the next flush */
     sl_list_init(&flushes);
     sl_list_append_all(&flushes, &dpdk->dirty);
-    struct sl_list_link *link;
-    while ((link = sl_list_pop(&flushes)) != NULL) {
-        flush_one(SL_CONTAINER_OF(link, struct sl_dpdk_conn, dirty));
+    SL_LIST_TAKE (struct sl_dpdk_conn, conn, dirty, &flushes) {
+        flush_one(conn);
     }
 }
 

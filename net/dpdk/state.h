@@ -209,11 +209,6 @@ struct sl_dpdk_conn {
     struct sl_dpdk_receiving *receive;
 };
 
-static inline struct sl_dpdk_conn *sl_dpdk_conn_alive(struct sl_list_link *link)
-{
-    return SL_CONTAINER_OF(link, struct sl_dpdk_conn, alive);
-}
-
 static inline uint64_t sl_dpdk_now_ns(const struct sl_dpdk *dpdk)
 {
     return sl_reactor_now_ns(dpdk->base.reactor);

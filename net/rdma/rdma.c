@@ -283,9 +283,8 @@ static uint32_t visit_ready(struct sl_rdma *rdma)
     sl_list_init(&visits);
     sl_list_append_all(&visits, &rdma->ready);
     rdma->awake = false;
-    struct sl_list_link *link;
-    while ((link = sl_list_pop(&visits)) != NULL) {
-        work += visit(SL_CONTAINER_OF(link, struct sl_rdma_conn, ready)) ? 1 : 0;
+    SL_LIST_TAKE (struct sl_rdma_conn, conn, ready, &visits) {
+        work += visit(conn) ? 1 : 0;
     }
     return work;
 }
@@ -313,9 +312,7 @@ static void rdma_flush(struct sl_transport *transport)
             sl_rdma_pool_flush(nic);
         }
     }
-    struct sl_list_link *link;
-    while ((link = sl_list_pop(&rdma->dirty)) != NULL) {
-        struct sl_rdma_conn *conn = SL_CONTAINER_OF(link, struct sl_rdma_conn, dirty);
+    SL_LIST_TAKE (struct sl_rdma_conn, conn, dirty, &rdma->dirty) {
         if (conn->phase == SL_RDMA_LIVE || conn->phase == SL_RDMA_DRAINING) {
             sl_rdma_send_flush(conn);
         }

@@ -169,8 +169,7 @@ uint32_t sl_rma_initiator_send(struct sl_rma_initiator *lane, struct sl_rma_slic
 /* Returns the slice that may be answered with this id; NULL: none. A WRITE must have been sent. */
 static struct sl_rma_slice *initiator_find(struct sl_rma_initiator *lane, uint64_t id)
 {
-    SL_LIST_FOREACH (link, &lane->in_flight) {
-        struct sl_rma_slice *slice = initiator_slice_of(link);
+    SL_LIST_EACH (struct sl_rma_slice, slice, link, &lane->in_flight) {
         if (slice->id >= id) {
             const bool is_sent =
                 slice->op == SL_RMA_READ || lane->unsent == NULL || slice->id < lane->unsent->id;
@@ -289,9 +288,8 @@ void sl_rma_initiator_closed(struct sl_rma_initiator *lane, int err, const char 
     lane->credit = (struct sl_credit){0};
     lane->in_flight_count = 0;
     lane->in_flight_bytes = 0;
-    struct sl_list_link *link;
-    while ((link = sl_list_pop(&over)) != NULL) {
-        sl_assert(!initiator_slice_of(link)->is_lent);
-        lane->events->done(lane->ctx, initiator_slice_of(link), err, text);
+    SL_LIST_TAKE (struct sl_rma_slice, slice, link, &over) {
+        sl_assert(!slice->is_lent);
+        lane->events->done(lane->ctx, slice, err, text);
     }
 }

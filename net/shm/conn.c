@@ -216,8 +216,8 @@ void sl_shm_conn_release(struct sl_conn *base, const struct sl_transport_message
 
 void sl_shm_conn_free_all(struct sl_shm *shm)
 {
-    SL_LIST_FOREACH (link, &shm->kept) {
-        free_kept(SL_CONTAINER_OF(link, struct sl_shm_conn, alive));
+    SL_LIST_EACH (struct sl_shm_conn, conn, alive, &shm->kept) {
+        free_kept(conn);
     }
     while (shm->spare != NULL) {
         struct sl_shm_conn *conn = shm->spare;

@@ -48,8 +48,7 @@ void sl_shm_region_unregister(struct sl_transport *transport, void *base)
         if (shm->regions[index].base != base) {
             continue;
         }
-        SL_LIST_FOREACH (link, &shm->liveness.conns) {
-            struct sl_shm_conn *conn = SL_CONTAINER_OF(link, struct sl_shm_conn, alive);
+        SL_LIST_EACH (struct sl_shm_conn, conn, alive, &shm->liveness.conns) {
             if (conn->announced[index] && !withdraw(conn, index)) {
                 sl_shm_fail(conn, SL_ERR_DEADLINE, NULL);
             }

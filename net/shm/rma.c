@@ -68,8 +68,7 @@ struct sl_shm_rma {
 
 static struct region *shm_rma_find_region(struct sl_shm *shm, uint64_t key)
 {
-    SL_LIST_FOREACH (link, &shm->rma_regions) {
-        struct region *region = SL_CONTAINER_OF(link, struct region, link);
+    SL_LIST_EACH (struct region, region, link, &shm->rma_regions) {
         if (region->key == key) {
             return region;
         }
@@ -98,8 +97,8 @@ static void shm_rma_on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct region *region = SL_CONTAINER_OF(timer, struct region, timer);
     region->is_lost = true;
-    SL_LIST_FOREACH (link, &region->grants) {
-        drop_grant(SL_CONTAINER_OF(link, struct grant, of_region));
+    SL_LIST_EACH (struct grant, grant, of_region, &region->grants) {
+        drop_grant(grant);
     }
 }
 
@@ -164,8 +163,8 @@ static void shm_rma_region_remove(struct sl_transport *transport, uint64_t key)
     }
     region->state = REMOVING;
     sl_reactor_arm(transport->reactor, &region->timer, REMOVE_NS);
-    SL_LIST_FOREACH (link, &region->grants) {
-        struct sl_shm_conn *conn = SL_CONTAINER_OF(link, struct grant, of_region)->conn;
+    SL_LIST_EACH (struct grant, grant, of_region, &region->grants) {
+        struct sl_shm_conn *conn = grant->conn;
         const struct sl_shm_ctrl_msg msg = {.kind = SL_SHM_CTRL_MSG_RMA_WITHDRAW, .bytes = key};
         const int err = send_msg(conn, msg, -1);
         if (err != 0) {
@@ -185,9 +184,7 @@ static void free_region(struct region *region)
 
 void sl_shm_rma_report(struct sl_shm *shm)
 {
-    struct sl_list_link *link;
-    while ((link = sl_list_pop(&shm->rma_due)) != NULL) {
-        struct region *region = SL_CONTAINER_OF(link, struct region, due);
+    SL_LIST_TAKE (struct region, region, due, &shm->rma_due) {
         const uint64_t key = region->key;
         if (region->state == ADDING) {
             const struct sl_transport_rma_token token = {
@@ -204,8 +201,8 @@ void sl_shm_rma_report(struct sl_shm *shm)
 
 void sl_shm_rma_free_all(struct sl_shm *shm)
 {
-    SL_LIST_FOREACH (link, &shm->rma_regions) {
-        free_region(SL_CONTAINER_OF(link, struct region, link));
+    SL_LIST_EACH (struct region, region, link, &shm->rma_regions) {
+        free_region(region);
     }
 }
 
@@ -237,8 +234,7 @@ static struct grant *find_grant(const struct sl_shm_conn *conn, uint64_t key)
     if (conn->rma == NULL) {
         return NULL;
     }
-    SL_LIST_FOREACH (link, &conn->rma->grants) {
-        struct grant *grant = SL_CONTAINER_OF(link, struct grant, of_conn);
+    SL_LIST_EACH (struct grant, grant, of_conn, &conn->rma->grants) {
         if (grant->region->key == key) {
             return grant;
         }
@@ -553,8 +549,7 @@ void sl_shm_rma_close(struct sl_shm_conn *conn)
     }
     /* A peer that has left, or has closed its socket, writes no more. */
     const bool is_lost = !conn->end.eof && sl_shm_side_stays(sl_shm_peer_side(conn));
-    SL_LIST_FOREACH (link, &rma->grants) {
-        struct grant *grant = SL_CONTAINER_OF(link, struct grant, of_conn);
+    SL_LIST_EACH (struct grant, grant, of_conn, &rma->grants) {
         grant->region->is_lost = grant->region->is_lost || is_lost;
         drop_grant(grant);
     }

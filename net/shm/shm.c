@@ -125,8 +125,7 @@ static bool has_segment(const struct sl_shm_conn *conn)
 
 static void say_sleeping(struct sl_shm *shm, bool sleeping)
 {
-    SL_LIST_FOREACH (link, &shm->liveness.conns) {
-        struct sl_shm_conn *conn = conn_of(link);
+    SL_LIST_EACH (struct sl_shm_conn, conn, alive, &shm->liveness.conns) {
         if (!has_segment(conn)) {
             continue;
         }
@@ -171,17 +170,15 @@ static void shm_flush(struct sl_transport *transport)
     if (sl_list_empty(&shm->dirty)) {
         return;
     }
-    SL_LIST_FOREACH (link, &shm->dirty) {
-        struct sl_shm_conn *conn = SL_CONTAINER_OF(link, struct sl_shm_conn, dirty);
+    SL_LIST_EACH (struct sl_shm_conn, conn, dirty, &shm->dirty) {
         if (conn->receive.published != conn->receive.consumed) {
             conn->receive.published = conn->receive.consumed;
             sl_shm_side_consume(sl_shm_our_side(conn), conn->receive.consumed);
         }
     }
     sl_shm_segment_fence();
-    struct sl_list_link *dirty;
-    while ((dirty = sl_list_pop(&shm->dirty)) != NULL) {
-        sl_shm_conn_wake(SL_CONTAINER_OF(dirty, struct sl_shm_conn, dirty));
+    SL_LIST_TAKE (struct sl_shm_conn, conn, dirty, &shm->dirty) {
+        sl_shm_conn_wake(conn);
     }
 }
 
@@ -206,8 +203,8 @@ static bool has_work(const struct sl_shm_conn *conn)
 
 static bool any_has_work(const struct sl_shm *shm)
 {
-    SL_LIST_FOREACH (link, &shm->liveness.conns) {
-        if (has_work(conn_of(link))) {
+    SL_LIST_EACH (struct sl_shm_conn, conn, alive, &shm->liveness.conns) {
+        if (has_work(conn)) {
             return true;
         }
     }

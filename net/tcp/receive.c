@@ -477,9 +477,8 @@ void sl_tcp_receive_start(struct sl_tcp_conn *conn)
  * delay them by its copy. */
 void sl_tcp_receive_slices(struct sl_tcp *tcp)
 {
-    struct sl_list_link *link;
-    while ((link = sl_list_pop(&tcp->sliced)) != NULL) {
-        receive_direct(SL_CONTAINER_OF(link, struct sl_tcp_conn, waiting));
+    SL_LIST_TAKE (struct sl_tcp_conn, conn, waiting, &tcp->sliced) {
+        receive_direct(conn);
     }
 }
 

@@ -103,8 +103,8 @@ static void tcp_close(struct sl_transport **transport)
     struct sl_tcp *tcp = (struct sl_tcp *)*transport;
     sl_tcp_listen_stop(tcp);
     sl_liveness_fini(&tcp->liveness);
-    SL_LIST_FOREACH (link, &tcp->liveness.conns) {
-        sl_tcp_conn_abort(SL_CONTAINER_OF(link, struct sl_tcp_conn, alive));
+    SL_LIST_EACH (struct sl_tcp_conn, conn, alive, &tcp->liveness.conns) {
+        sl_tcp_conn_abort(conn);
     }
     while (finish_ended(tcp, UINT32_MAX) > 0 || tcp->ops_in_flight > 0) {
         if (sl_ring_reap(tcp->ring, SL_LIMIT_TURN_EVENTS) == 0 && tcp->ops_in_flight > 0) {
@@ -178,17 +178,15 @@ static void tcp_flush(struct sl_transport *transport)
     sl_tcp_receive_feed(tcp);
     struct sl_list behind;
     sl_list_init(&behind);
-    struct sl_list_link *link;
-    while ((link = sl_list_pop(&tcp->sending)) != NULL) {
-        struct sl_tcp_conn *conn = SL_CONTAINER_OF(link, struct sl_tcp_conn, sending);
+    SL_LIST_TAKE (struct sl_tcp_conn, conn, sending, &tcp->sending) {
         if (sl_tcp_has_long(conn)) {
-            sl_list_append(&behind, link);
+            sl_list_append(&behind, &conn->sending);
         } else {
             sl_tcp_conn_send(conn);
         }
     }
-    while ((link = sl_list_pop(&behind)) != NULL) {
-        sl_tcp_conn_send(SL_CONTAINER_OF(link, struct sl_tcp_conn, sending));
+    SL_LIST_TAKE (struct sl_tcp_conn, conn, sending, &behind) {
+        sl_tcp_conn_send(conn);
     }
     sl_tcp_receive_slices(tcp);
 }

@@ -15,11 +15,6 @@ const char *const sl_history_names[SL_HISTORY_SERIES] = {
 
 static const struct sl_history_point unknown = {{NAN, NAN, NAN, NAN, NAN, NAN}};
 
-static struct sl_history_track *track_of(struct sl_list_link *link)
-{
-    return SL_CONTAINER_OF(link, struct sl_history_track, link);
-}
-
 static size_t history_bytes_of(uint32_t step_s)
 {
     return SL_HISTORY_SECONDS / step_s * sizeof(struct sl_history_point);
@@ -103,8 +98,8 @@ void sl_history_init(struct sl_history *history)
 
 void sl_history_fini(struct sl_history *history)
 {
-    SL_LIST_FOREACH (link, &history->tracks) {
-        sl_history_close(history, track_of(link));
+    SL_LIST_EACH (struct sl_history_track, track, link, &history->tracks) {
+        sl_history_close(history, track);
     }
 }
 
@@ -114,9 +109,8 @@ static int make_room(struct sl_history *history)
     if (2 * history->step_s > SL_HISTORY_STEP_MAX_S) {
         return SL_ERR_TOO_LARGE;
     }
-    SL_LIST_FOREACH (link, &history->tracks) {
-        struct sl_history_track *track = track_of(link);
-        if (link != history->tracks.head.next && track->step_s == history->step_s) {
+    SL_LIST_EACH (struct sl_history_track, track, link, &history->tracks) {
+        if (&track->link != history->tracks.head.next && track->step_s == history->step_s) {
             const int err = coarsen(track);
             if (err != 0) {
                 return err; /* the next call continues with the others */

@@ -429,8 +429,7 @@ static void flush(struct sl_transport *transport)
     if (leaves) {
         sl_dpdk_ops.flush(transport);
     }
-    SL_LIST_FOREACH (link, &inner->liveness.conns) {
-        struct sl_dpdk_conn *conn = sl_dpdk_conn_alive(link);
+    SL_LIST_EACH (struct sl_dpdk_conn, conn, alive, &inner->liveness.conns) {
         struct end *end = conn->base.ctx;
         if (end->breaks && conn->phase == SL_DPDK_LIVE) {
             end->breaks = false;
@@ -448,16 +447,15 @@ bool sl_sim_dpdk_break(struct sl_sim_dpdk *dpdk, uint32_t host, bool all)
     uint32_t seen = 0;
     for (struct home *home = dpdk->homes; home != NULL; home = home->next) {
         struct sl_dpdk *inner = (struct sl_dpdk *)home->transport;
-        SL_LIST_FOREACH (link, &inner->liveness.conns) {
-            seen += home->host == host && sl_dpdk_conn_alive(link)->phase == SL_DPDK_LIVE;
+        SL_LIST_EACH (struct sl_dpdk_conn, conn, alive, &inner->liveness.conns) {
+            seen += home->host == host && conn->phase == SL_DPDK_LIVE;
         }
     }
     const uint32_t chosen = seen > 0 ? sl_sim_below(&dpdk->random, seen) : 0;
     seen = 0;
     for (struct home *home = dpdk->homes; home != NULL; home = home->next) {
         struct sl_dpdk *inner = (struct sl_dpdk *)home->transport;
-        SL_LIST_FOREACH (link, &inner->liveness.conns) {
-            struct sl_dpdk_conn *conn = sl_dpdk_conn_alive(link);
+        SL_LIST_EACH (struct sl_dpdk_conn, conn, alive, &inner->liveness.conns) {
             if (home->host == host && conn->phase == SL_DPDK_LIVE && (seen++ == chosen || all)) {
                 all_hear = break_one(dpdk, conn) && all_hear;
             }

@@ -260,8 +260,7 @@ void sl_client_io_cancel(struct sl_control_op *op)
     for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
         sl_shard_conn_cancel(&io->conns[shard], op);
     }
-    SL_LIST_FOREACH (link, &op->asked) {
-        struct asked *asked = SL_CONTAINER_OF(link, struct asked, link);
+    SL_LIST_EACH (struct asked, asked, link, &op->asked) {
         sl_session_cancel(asked->conn->session, asked);
     }
     sl_control_cancel(op);
