@@ -9,7 +9,7 @@ COMBINATIONS_MAX = 64
 THE_SYSTEMS = "the system's"
 DEPTH_MAX, THREADS_MAX = 128, 64
 OPTIMIZERS = ("sum", "sgd", "momentum", "adagrad", "adagrad-decay", "rmsprop", "adam", "adamw", "adam-async", "ftrl",
-              "ftrl-group")
+              "ftrl-group", "rowwise-adagrad", "rowwise-adam", "adadelta", "lion", "lamb")
 # Targets of scale: a thousand connections against sixteen, and two reactors against one.
 FEW, MANY = 16, 1000
 OF_FEW, OF_ONE_REACTOR = 0.85, 1.9

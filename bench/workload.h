@@ -32,7 +32,8 @@ uint64_t sl_bench_workload_next(struct sl_bench_workload *workload);
 
 /* As in enum sl_optimizer_kind, from its first on. */
 #define SL_BENCH_OPTIMIZER_CHOICES                                                                 \
-    "sum|sgd|momentum|adagrad|adagrad-decay|rmsprop|adam|adamw|adam-async|ftrl|ftrl-group"
+    "sum|sgd|momentum|adagrad|adagrad-decay|rmsprop|adam|adamw|adam-async|ftrl|ftrl-group|"        \
+    "rowwise-adagrad|rowwise-adam|adadelta|lion|lamb"
 
 /* Tables and rows by the client library, as all loads need them before anything is timed. One
  * thread, the client's. */

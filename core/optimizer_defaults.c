@@ -28,7 +28,20 @@ struct sl_optimizer_spec sl_optimizer_defaults(enum sl_optimizer_kind kind)
     case SL_OPTIMIZER_ADAM:
     case SL_OPTIMIZER_ADAMW:
     case SL_OPTIMIZER_ADAM_ASYNC:
+    case SL_OPTIMIZER_ROWWISE_ADAM:
         spec.lr = 0.001F;
+        break;
+    case SL_OPTIMIZER_LAMB:
+        spec.lr = 0.001F;
+        spec.epsilon = 1e-6F;
+        break;
+    case SL_OPTIMIZER_ADADELTA:
+        spec.lr = 1.0F;
+        spec.epsilon = 1e-6F;
+        break;
+    case SL_OPTIMIZER_LION:
+        spec.lr = 0.0001F;
+        spec.beta2 = 0.99F;
         break;
     case SL_OPTIMIZER_FTRL:
     case SL_OPTIMIZER_FTRL_GROUP:
@@ -39,6 +52,7 @@ struct sl_optimizer_spec sl_optimizer_defaults(enum sl_optimizer_kind kind)
     case SL_OPTIMIZER_MOMENTUM:
     case SL_OPTIMIZER_ADAGRAD:
     case SL_OPTIMIZER_ADAGRAD_DECAY:
+    case SL_OPTIMIZER_ROWWISE_ADAGRAD:
         break;
     }
     return spec;

@@ -27,10 +27,15 @@ enum sl_optimizer_kind {
     SL_OPTIMIZER_ADAM = 6,
     SL_OPTIMIZER_ADAMW = 7,
     SL_OPTIMIZER_ADAM_ASYNC = 8,
-    SL_OPTIMIZER_FTRL = 9,        /* per coordinate */
-    SL_OPTIMIZER_FTRL_GROUP = 10, /* per row (group) */
+    SL_OPTIMIZER_FTRL = 9,             /* per coordinate */
+    SL_OPTIMIZER_FTRL_GROUP = 10,      /* per row (group) */
+    SL_OPTIMIZER_ROWWISE_ADAGRAD = 11, /* one accumulator a row */
+    SL_OPTIMIZER_ROWWISE_ADAM = 12,    /* one second moment a row */
+    SL_OPTIMIZER_ADADELTA = 13,
+    SL_OPTIMIZER_LION = 14,
+    SL_OPTIMIZER_LAMB = 15, /* one trust ratio a row */
 };
-#define SL_OPTIMIZER_KIND_COUNT 11
+#define SL_OPTIMIZER_KIND_COUNT 16
 
 /* Hyper-parameters. Each optimizer reads the fields that its file ps/optimizer/opt_*.c names and
  * ignores the others. All must be finite. */
@@ -38,12 +43,12 @@ struct sl_optimizer_spec {
     enum sl_optimizer_kind kind;
     float lr;           /* learning rate, > 0 */
     float momentum;     /* [0, 1): momentum, RMSProp */
-    float rho;          /* [0, 1]: decay of RMSProp; rho of AdagradDecay */
-    float beta1, beta2; /* [0, 1): the Adam family */
-    float epsilon; /* > 0: the Adam family, RMSProp; >= 0: Adagrad and AdagradDecay, where epsilon
-                    * and initial_accumulator must not both be 0 */
-    float weight_decay;        /* >= 0: AdamW, decoupled */
-    float initial_accumulator; /* >= 0: Adagrad, AdagradDecay; n of FTRL */
+    float rho;          /* [0, 1]: decay of RMSProp and Adadelta; rho of AdagradDecay */
+    float beta1, beta2; /* [0, 1): the Adam family, LAMB, Lion */
+    float epsilon; /* > 0: the Adam family, LAMB, RMSProp, Adadelta; >= 0: the Adagrad family, where
+                    * epsilon and initial_accumulator must not both be 0 */
+    float weight_decay;        /* >= 0: AdamW and LAMB, decoupled */
+    float initial_accumulator; /* >= 0: the Adagrad family; n of FTRL */
     float l1, l2;              /* >= 0: FTRL */
     float lr_power;            /* <= 0: -q of FTRL; -0.5 is the square root */
     uint32_t decay_steps;      /* > 0: T of AdagradDecay */

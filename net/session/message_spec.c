@@ -116,20 +116,25 @@ static bool is_within(const struct parameter *parameter)
     return over_least && under_most;
 }
 
-/* The Adam family and RMSProp start with an average of 0: without epsilon, a coordinate whose
- * gradients are all 0 would become 0 / 0. */
-static bool divides_by_epsilon(enum sl_optimizer_kind kind)
+/* Sets of optimizers */
+#define BIT(kind) (1U << SL_OPTIMIZER_##kind)
+#define ADAGRADS  (BIT(ADAGRAD) | BIT(ADAGRAD_DECAY) | BIT(ROWWISE_ADAGRAD))
+
+/* They start with an average of 0: without epsilon, a coordinate whose gradients are all 0 would
+ * become 0 / 0. */
+#define BY_EPSILON                                                                                 \
+    (BIT(ADAM) | BIT(ADAMW) | BIT(ADAM_ASYNC) | BIT(ROWWISE_ADAM) | BIT(LAMB) | BIT(RMSPROP) |     \
+     BIT(ADADELTA))
+
+static bool is_one_of(enum sl_optimizer_kind kind, uint32_t kinds)
 {
-    return kind == SL_OPTIMIZER_ADAM || kind == SL_OPTIMIZER_ADAMW ||
-           kind == SL_OPTIMIZER_ADAM_ASYNC || kind == SL_OPTIMIZER_RMSPROP;
+    return (kinds >> kind & 1) != 0;
 }
 
 /* Adagrad starts with initial_accumulator: this or epsilon may be 0, but both would give 0 / 0. */
 static int check_division(const struct sl_optimizer_spec *spec, struct sl_reason *reason)
 {
-    const bool is_adagrad =
-        spec->kind == SL_OPTIMIZER_ADAGRAD || spec->kind == SL_OPTIMIZER_ADAGRAD_DECAY;
-    return is_adagrad && spec->epsilon == 0 && spec->initial_accumulator == 0
+    return is_one_of(spec->kind, ADAGRADS) && spec->epsilon == 0 && spec->initial_accumulator == 0
                ? refuse(reason, "optimizer.epsilon and optimizer.initial_accumulator are 0; "
                                 "accepted with Adagrad is one of them > 0")
                : SL_OK;
@@ -145,7 +150,7 @@ static int check_optimizer(const struct sl_optimizer_spec *spec, struct sl_reaso
     }
     const bool uses_lr = spec->kind != SL_OPTIMIZER_SUM;
     const bool decays = spec->kind == SL_OPTIMIZER_ADAGRAD_DECAY;
-    const bool divides = divides_by_epsilon(spec->kind);
+    const bool divides = is_one_of(spec->kind, BY_EPSILON);
     const struct parameter parameters[] = {
         {"lr", spec->lr, 0, FLT_MAX, false, uses_lr, uses_lr ? "> 0" : ">= 0"},
         {"momentum", spec->momentum, 0, 1, true, false, "0 to below 1"},

@@ -87,9 +87,7 @@ static void import_table_rows_init_slots(const struct sl_import_table *table, ui
                                          float *slots)
 {
     memset(slots, 0, sl_optimizer_slot_floats(table->optimizer, values) * sizeof(float));
-    if (table->optimizer->init != NULL) {
-        table->optimizer->init(&table->info.spec.optimizer, values, slots);
-    }
+    sl_optimizer_init_slots(table->optimizer, &table->info.spec.optimizer, values, slots);
 }
 
 /* Sparse */

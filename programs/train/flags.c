@@ -31,6 +31,11 @@ static const char *const OPTIMIZER_NAMES[SL_OPTIMIZER_KIND_COUNT] = {
     [SL_OPTIMIZER_ADAM_ASYNC] = "adam_async",
     [SL_OPTIMIZER_FTRL] = "ftrl",
     [SL_OPTIMIZER_FTRL_GROUP] = "ftrl_group",
+    [SL_OPTIMIZER_ROWWISE_ADAGRAD] = "rowwise_adagrad",
+    [SL_OPTIMIZER_ROWWISE_ADAM] = "rowwise_adam",
+    [SL_OPTIMIZER_ADADELTA] = "adadelta",
+    [SL_OPTIMIZER_LION] = "lion",
+    [SL_OPTIMIZER_LAMB] = "lamb",
 };
 
 /* The values that are not in struct sl_flags as given. */
@@ -106,31 +111,32 @@ static const struct sl_cli_option OPTIONS[] = {
     SL_CLI_OPTION(
         CHOICE, &raw.optimizer, .name = "optimizer", .metavar = "NAME",
         .choices = "sum|sgd|momentum|adagrad|adagrad_decay|rmsprop|adam|adamw|adam_async|ftrl|"
-                   "ftrl_group",
-        .help =
-            "sum, sgd, momentum, adagrad, adagrad_decay, rmsprop, adam, adamw, adam_async, ftrl or"
-            " ftrl_group. With sum the worker sends -lr times the gradient."),
+                   "ftrl_group|rowwise_adagrad|rowwise_adam|adadelta|lion|lamb",
+        .help = "sum, sgd, momentum, adagrad, adagrad_decay, rmsprop, adam, adamw, adam_async, "
+                "ftrl, ftrl_group, rowwise_adagrad, rowwise_adam, adadelta, lion or lamb. "
+                "With sum the worker sends -lr times the gradient."),
     SL_CLI_OPTION(
         F32, &raw.spec.lr, .name = "lr",
         .help =
-            "Learning rate. With adagrad and adagrad_decay by the model: lr 0.07, fm 0.04, deepfm"
-            " 0.01.",
+            "Learning rate. With the adagrad family by the model: lr 0.07, fm 0.04, deepfm 0.01.",
         .least = 1e-12, .most = 1e6),
     SL_CLI_OPTION(F32, &raw.spec.momentum, .name = "momentum", .help = "momentum, rmsprop.",
                   .least = 0, .most = 0.999999),
-    SL_CLI_OPTION(F32, &raw.spec.rho, .name = "rho", .help = "rmsprop, adagrad_decay.", .least = 0,
-                  .most = 1),
-    SL_CLI_OPTION(F32, &raw.spec.beta1, .name = "beta1", .help = "adam, adamw, adam_async.",
+    SL_CLI_OPTION(F32, &raw.spec.rho, .name = "rho", .help = "rmsprop, adadelta, adagrad_decay.",
+                  .least = 0, .most = 1),
+    SL_CLI_OPTION(F32, &raw.spec.beta1, .name = "beta1",
+                  .help = "The adam family (adam, adamw, adam_async, rowwise_adam, lamb), lion.",
                   .least = 0, .most = 0.999999),
-    SL_CLI_OPTION(F32, &raw.spec.beta2, .name = "beta2", .help = "adam, adamw, adam_async.",
+    SL_CLI_OPTION(F32, &raw.spec.beta2, .name = "beta2", .help = "The adam family, lion.",
                   .least = 0, .most = 0.999999),
     SL_CLI_OPTION(F32, &raw.spec.epsilon, .name = "epsilon",
-                  .help = "adagrad, adagrad_decay, rmsprop and the adam family.", .least = 0,
-                  .most = 1),
-    SL_CLI_OPTION(F32, &raw.spec.weight_decay, .name = "weight-decay", .help = "adamw.", .least = 0,
-                  .most = 1e6),
+                  .help = "The adagrad family (adagrad, adagrad_decay, rowwise_adagrad), the adam "
+                          "family, rmsprop, adadelta.",
+                  .least = 0, .most = 1),
+    SL_CLI_OPTION(F32, &raw.spec.weight_decay, .name = "weight-decay", .help = "adamw, lamb.",
+                  .least = 0, .most = 1e6),
     SL_CLI_OPTION(F32, &raw.spec.initial_accumulator, .name = "initial-accumulator",
-                  .help = "adagrad, adagrad_decay, ftrl.", .least = 0, .most = 1e12),
+                  .help = "The adagrad family, ftrl, ftrl_group.", .least = 0, .most = 1e12),
     SL_CLI_OPTION(F32, &raw.spec.l1, .name = "l1", .help = "ftrl, ftrl_group.", .least = 0,
                   .most = 1e12),
     SL_CLI_OPTION(F32, &raw.spec.l2, .name = "l2", .help = "ftrl, ftrl_group.", .least = 0,
@@ -226,6 +232,7 @@ static float default_lr(enum sl_optimizer_kind kind, int model)
     switch (kind) {
     case SL_OPTIMIZER_ADAGRAD:
     case SL_OPTIMIZER_ADAGRAD_DECAY:
+    case SL_OPTIMIZER_ROWWISE_ADAGRAD:
         return MODELS[model]->default_lr;
     case SL_OPTIMIZER_SUM:
     case SL_OPTIMIZER_SGD:
@@ -240,14 +247,17 @@ static float default_lr(enum sl_optimizer_kind kind, int model)
 /* Flags of some optimizers or models only */
 
 #define OPTIMIZER(kind) (1U << SL_OPTIMIZER_##kind)
-#define ADAM_FAMILY     (OPTIMIZER(ADAM) | OPTIMIZER(ADAMW) | OPTIMIZER(ADAM_ASYNC))
-#define FTRL_FAMILY     (OPTIMIZER(FTRL) | OPTIMIZER(FTRL_GROUP))
-#define ALL_OPTIMIZERS  ((1U << SL_OPTIMIZER_KIND_COUNT) - 1)
-#define FM              (1U << 1) /* index in MODELS */
-#define DEEPFM          (1U << 2)
+#define ADAM_FAMILY                                                                                \
+    (OPTIMIZER(ADAM) | OPTIMIZER(ADAMW) | OPTIMIZER(ADAM_ASYNC) | OPTIMIZER(ROWWISE_ADAM) |        \
+     OPTIMIZER(LAMB))
+#define ADAGRAD_FAMILY (OPTIMIZER(ADAGRAD) | OPTIMIZER(ADAGRAD_DECAY) | OPTIMIZER(ROWWISE_ADAGRAD))
+#define FTRL_FAMILY    (OPTIMIZER(FTRL) | OPTIMIZER(FTRL_GROUP))
+#define ALL_OPTIMIZERS ((1U << SL_OPTIMIZER_KIND_COUNT) - 1)
+#define FM             (1U << 1) /* index in MODELS */
+#define DEEPFM         (1U << 2)
 
 /* Fields of the optimizer's specification have four bytes each. */
-#define SPEC(field)     offsetof(struct sl_optimizer_spec, field)
+#define SPEC(field)    offsetof(struct sl_optimizer_spec, field)
 
 static const struct setting {
     const char *flag;
@@ -256,14 +266,13 @@ static const struct setting {
 } SETTINGS[] = {
     {"lr", ALL_OPTIMIZERS, 0, SPEC(lr)},
     {"momentum", OPTIMIZER(MOMENTUM) | OPTIMIZER(RMSPROP), 0, SPEC(momentum)},
-    {"rho", OPTIMIZER(RMSPROP) | OPTIMIZER(ADAGRAD_DECAY), 0, SPEC(rho)},
-    {"beta1", ADAM_FAMILY, 0, SPEC(beta1)},
-    {"beta2", ADAM_FAMILY, 0, SPEC(beta2)},
-    {"epsilon", ADAM_FAMILY | OPTIMIZER(RMSPROP) | OPTIMIZER(ADAGRAD) | OPTIMIZER(ADAGRAD_DECAY), 0,
+    {"rho", OPTIMIZER(RMSPROP) | OPTIMIZER(ADADELTA) | OPTIMIZER(ADAGRAD_DECAY), 0, SPEC(rho)},
+    {"beta1", ADAM_FAMILY | OPTIMIZER(LION), 0, SPEC(beta1)},
+    {"beta2", ADAM_FAMILY | OPTIMIZER(LION), 0, SPEC(beta2)},
+    {"epsilon", ADAM_FAMILY | ADAGRAD_FAMILY | OPTIMIZER(RMSPROP) | OPTIMIZER(ADADELTA), 0,
      SPEC(epsilon)},
-    {"weight-decay", OPTIMIZER(ADAMW), 0, SPEC(weight_decay)},
-    {"initial-accumulator", OPTIMIZER(ADAGRAD) | OPTIMIZER(ADAGRAD_DECAY) | FTRL_FAMILY, 0,
-     SPEC(initial_accumulator)},
+    {"weight-decay", OPTIMIZER(ADAMW) | OPTIMIZER(LAMB), 0, SPEC(weight_decay)},
+    {"initial-accumulator", ADAGRAD_FAMILY | FTRL_FAMILY, 0, SPEC(initial_accumulator)},
     {"l1", FTRL_FAMILY, 0, SPEC(l1)},
     {"l2", FTRL_FAMILY, 0, SPEC(l2)},
     {"lr-power", FTRL_FAMILY, 0, SPEC(lr_power)},
@@ -283,7 +292,7 @@ static int refuse_setting(const struct setting *setting, struct sl_reason *reaso
     const bool by_optimizer = setting->optimizers != 0;
     const int count =
         by_optimizer ? SL_OPTIMIZER_KIND_COUNT : (int)(sizeof MODELS / sizeof *MODELS);
-    char owners[160] = "";
+    char owners[256] = "";
     for (int i = 0; i < count; i++) {
         if (has_bit(by_optimizer ? setting->optimizers : setting->models, i)) {
             (void)sl_format_add(owners, sizeof owners, ", ", "%s",

@@ -15,6 +15,11 @@ const struct sl_select_kernels SL_SIMD_NAME(sl_simd_kernels) = {
             [SL_OPTIMIZER_ADAM_ASYNC] = &SL_SIMD_NAME(sl_opt_adam_async),
             [SL_OPTIMIZER_FTRL] = &SL_SIMD_NAME(sl_opt_ftrl),
             [SL_OPTIMIZER_FTRL_GROUP] = &SL_SIMD_NAME(sl_opt_ftrl_group),
+            [SL_OPTIMIZER_ROWWISE_ADAGRAD] = &SL_SIMD_NAME(sl_opt_rowwise_adagrad),
+            [SL_OPTIMIZER_ROWWISE_ADAM] = &SL_SIMD_NAME(sl_opt_rowwise_adam),
+            [SL_OPTIMIZER_ADADELTA] = &SL_SIMD_NAME(sl_opt_adadelta),
+            [SL_OPTIMIZER_LION] = &SL_SIMD_NAME(sl_opt_lion),
+            [SL_OPTIMIZER_LAMB] = &SL_SIMD_NAME(sl_opt_lamb),
         },
     .gather = &SL_SIMD_NAME(sl_gather),
 };

@@ -21,4 +21,4 @@ static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *
     }
 }
 
-SL_SIMD_OPTIMIZER(adagrad, 1, .init = sl_simd_init_accumulator);
+SL_SIMD_OPTIMIZER(adagrad, 1, 0, .init = sl_simd_init_accumulator);

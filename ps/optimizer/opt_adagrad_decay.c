@@ -40,4 +40,4 @@ static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *
     }
 }
 
-SL_SIMD_OPTIMIZER(adagrad_decay, 1, .slots_per_row = 1, .init = sl_simd_init_accumulator);
+SL_SIMD_OPTIMIZER(adagrad_decay, 1, 1, .init = sl_simd_init_accumulator);

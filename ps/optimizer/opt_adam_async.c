@@ -31,4 +31,4 @@ static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *
     sl_adam_update(&factors, visit->dim, w, s, s + visit->slot_stride, g);
 }
 
-SL_SIMD_OPTIMIZER(adam_async, 2, .end_push = end_push);
+SL_SIMD_OPTIMIZER(adam_async, 2, 0, .end_push = end_push);

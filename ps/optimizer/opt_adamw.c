@@ -15,4 +15,4 @@ static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *
     sl_adam_update(&factors, visit->dim, w, s, s + visit->slot_stride, g);
 }
 
-SL_SIMD_OPTIMIZER(adamw, 2);
+SL_SIMD_OPTIMIZER(adamw, 2, 0);

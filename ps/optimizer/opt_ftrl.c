@@ -31,4 +31,4 @@ static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *
     sl_ftrl_apply(visit, w, s, g, update);
 }
 
-SL_SIMD_OPTIMIZER(ftrl, 2, .init = sl_simd_init_accumulator);
+SL_SIMD_OPTIMIZER(ftrl, 2, 0, .init = sl_simd_init_accumulator);

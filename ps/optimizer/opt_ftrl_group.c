@@ -11,30 +11,6 @@
  * push names. Slot 0: n, from initial_accumulator. Slot 1: z, from 0. */
 #include "ps/optimizer/ftrl.h"
 
-#define LANES 16
-
-/* Sums squares in sixteen running sums, then adds these as a tree. Vectors of 4, 8 or 16 floats can
- * all follow this fixed order, so every SIMD variant gives the same bits. */
-static float norm(uint32_t dim, const float *restrict z)
-{
-    float sums[LANES] = {0};
-    uint32_t i = 0;
-    for (; i + LANES <= dim; i += LANES) {
-        for (uint32_t lane = 0; lane < LANES; lane++) {
-            sums[lane] += z[i + lane] * z[i + lane];
-        }
-    }
-    for (uint32_t lane = 0; i + lane < dim; lane++) {
-        sums[lane] += z[i + lane] * z[i + lane];
-    }
-    for (uint32_t half = LANES / 2; half > 0; half /= 2) {
-        for (uint32_t lane = 0; lane < half; lane++) {
-            sums[lane] += sums[lane + half];
-        }
-    }
-    return sqrtf(sums[0]);
-}
-
 static inline __attribute__((always_inline)) void update(const struct sl_optimizer_spec *spec,
                                                          float lr, bool square_root, uint32_t dim,
                                                          float *restrict w, float *restrict n,
@@ -43,7 +19,7 @@ static inline __attribute__((always_inline)) void update(const struct sl_optimiz
     const float q = -spec->lr_power;
     const float l2_twice = 2.0F * spec->l2;
     sl_ftrl_accumulate(q, lr, square_root, dim, w, n, z, g);
-    const float length = norm(dim, z);
+    const float length = sqrtf(sl_simd_sum_squares(dim, z));
     if (length <= spec->l1) {
         for (uint32_t i = 0; i < dim; i++) {
             w[i] = 0.0F;
@@ -63,4 +39,4 @@ static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *
     sl_ftrl_apply(visit, w, s, g, update);
 }
 
-SL_SIMD_OPTIMIZER(ftrl_group, 2, .init = sl_simd_init_accumulator);
+SL_SIMD_OPTIMIZER(ftrl_group, 2, 0, .init = sl_simd_init_accumulator);

@@ -18,4 +18,4 @@ static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *
     }
 }
 
-SL_SIMD_OPTIMIZER(momentum, 1);
+SL_SIMD_OPTIMIZER(momentum, 1, 0);

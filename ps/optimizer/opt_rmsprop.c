@@ -30,4 +30,4 @@ static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *
     update(visit->spec, visit->lr, visit->dim, w, s, s + visit->slot_stride, g);
 }
 
-SL_SIMD_OPTIMIZER(rmsprop, 2);
+SL_SIMD_OPTIMIZER(rmsprop, 2, 0);

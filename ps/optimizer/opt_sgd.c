@@ -12,4 +12,4 @@ static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *
     }
 }
 
-SL_SIMD_OPTIMIZER(sgd, 0);
+SL_SIMD_OPTIMIZER(sgd, 0, 0);

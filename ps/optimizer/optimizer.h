@@ -5,7 +5,8 @@
  *
  * Each kernel file is compiled once per SIMD variant (scalar and the processor's vector units);
  * sl_optimizer_find chooses at run time. All variants give bit-identical results: the compiler
- * contracts no multiply-add, and the only sum over a row (FTRL by groups) has a fixed order. */
+ * contracts no multiply-add, and sums over a row have a fixed order. In a dense table the row is
+ * the part of a block that a push names. */
 #ifndef SL_PS_OPTIMIZER_OPTIMIZER_H
 #define SL_PS_OPTIMIZER_OPTIMIZER_H
 
@@ -51,10 +52,11 @@ struct sl_optimizer {
     const char *name;         /* as in flags and logs: "adagrad_decay" */
     uint32_t slots_per_value; /* floats stored beside each value */
     uint32_t slots_per_row;   /* floats stored beside each row or dense block */
-    /* Writes the initial values of slot 0 of `dim` values. NULL: zeros. The other slots
-     * (slot-major: all of slot 0, then all of slot 1), and the slots_per_row single floats behind
-     * them, start as zeros. */
+    /* Writes the initial values of slot 0 of `dim` values. NULL: zeros. The other slots start as
+     * zeros (slot-major: all of slot 0, then all of slot 1). */
     void (*init)(const struct sl_optimizer_spec *spec, uint32_t dim, float *slots);
+    /* Writes the initial values of the slots_per_row single floats behind them. NULL: zeros. */
+    void (*init_row)(const struct sl_optimizer_spec *spec, float *row_slots);
     /* Advances the table's state. The caller calls it once per push and table, after the last row
      * or slice of the push (TensorFlow's order: the first push uses beta1 and beta2 unchanged).
      * NULL: no effect. */
@@ -112,6 +114,19 @@ static inline struct sl_optimizer_visit sl_optimizer_visit_of(const struct sl_op
 static inline size_t sl_optimizer_slot_floats(const struct sl_optimizer *optimizer, uint32_t dim)
 {
     return (size_t)optimizer->slots_per_value * dim + optimizer->slots_per_row;
+}
+
+/* Writes the initial values of all slots of a row, which are zeros before. */
+static inline void sl_optimizer_init_slots(const struct sl_optimizer *optimizer,
+                                           const struct sl_optimizer_spec *spec, uint32_t dim,
+                                           float *slots)
+{
+    if (optimizer->init != NULL) {
+        optimizer->init(spec, dim, slots);
+    }
+    if (optimizer->init_row != NULL) {
+        optimizer->init_row(spec, slots + (size_t)optimizer->slots_per_value * dim);
+    }
 }
 
 #endif

@@ -20,6 +20,11 @@ extern const struct sl_optimizer SL_SIMD_NAME(sl_opt_adamw);
 extern const struct sl_optimizer SL_SIMD_NAME(sl_opt_adam_async);
 extern const struct sl_optimizer SL_SIMD_NAME(sl_opt_ftrl);
 extern const struct sl_optimizer SL_SIMD_NAME(sl_opt_ftrl_group);
+extern const struct sl_optimizer SL_SIMD_NAME(sl_opt_rowwise_adagrad);
+extern const struct sl_optimizer SL_SIMD_NAME(sl_opt_rowwise_adam);
+extern const struct sl_optimizer SL_SIMD_NAME(sl_opt_adadelta);
+extern const struct sl_optimizer SL_SIMD_NAME(sl_opt_lion);
+extern const struct sl_optimizer SL_SIMD_NAME(sl_opt_lamb);
 
 extern const sl_optimizer_gather_fn SL_SIMD_NAME(sl_gather);
 
@@ -61,11 +66,12 @@ static SL_SIMD_INLINE uint32_t sl_simd_ahead(size_t bytes)
  * cache misses and stall the arithmetic. */
 static inline __attribute__((always_inline)) void
 sl_simd_apply_each(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows,
-                   uint32_t dim, uint32_t slots_per_value, sl_simd_apply_fn apply)
+                   uint32_t dim, uint32_t slots_per_value, uint32_t slots_per_row,
+                   sl_simd_apply_fn apply)
 {
     const struct sl_optimizer_rows all = *rows;
     const size_t floats = (size_t)dim * (1 + slots_per_value);
-    const size_t bytes = sizeof(struct sl_row) + floats * sizeof(float);
+    const size_t bytes = sizeof(struct sl_row) + (floats + slots_per_row) * sizeof(float);
     const uint32_t ahead = sl_simd_ahead(bytes);
     struct sl_optimizer_visit one = *visit;
     one.dim = dim;
@@ -98,23 +104,24 @@ sl_simd_apply_each(const struct sl_optimizer_visit *visit, const struct sl_optim
 /* Body of each kernel's apply_rows. */
 static inline __attribute__((always_inline)) void
 sl_simd_apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows,
-                   uint32_t slots_per_value, sl_simd_apply_fn apply)
+                   uint32_t slots_per_value, uint32_t slots_per_row, sl_simd_apply_fn apply)
 {
-#define LOOP(dim) sl_simd_apply_each(visit, rows, (dim), slots_per_value, apply)
+#define LOOP(dim) sl_simd_apply_each(visit, rows, (dim), slots_per_value, slots_per_row, apply)
     SL_SIMD_BY_LENGTH(LOOP, visit->dim);
 #undef LOOP
 }
 
 /* Defines the optimizer of a kernel file, whose kernel is `apply`; then come members that it has
- * beside the usual ones. */
-#define SL_SIMD_OPTIMIZER(optimizer, slots, ...)                                                   \
+ * beside the usual ones. slots: of a value; row_slots: of a row. */
+#define SL_SIMD_OPTIMIZER(optimizer, slots, row_slots, ...)                                        \
     static void apply_rows(const struct sl_optimizer_visit *visit,                                 \
                            const struct sl_optimizer_rows *rows)                                   \
     {                                                                                              \
-        sl_simd_apply_rows(visit, rows, (slots), apply);                                           \
+        sl_simd_apply_rows(visit, rows, (slots), (row_slots), apply);                              \
     }                                                                                              \
     const struct sl_optimizer SL_SIMD_NAME(sl_opt_##optimizer) = {.name = #optimizer,              \
                                                                   .slots_per_value = (slots),      \
+                                                                  .slots_per_row = (row_slots),    \
                                                                   .apply = apply,                  \
                                                                   .apply_rows = apply_rows,        \
                                                                   __VA_ARGS__}
@@ -126,6 +133,30 @@ static inline void sl_simd_init_accumulator(const struct sl_optimizer_spec *spec
     for (uint32_t i = 0; i < dim; i++) {
         slot[i] = spec->initial_accumulator;
     }
+}
+
+#define SL_SIMD_LANES 16
+
+/* Returns the sum of x^2: sixteen running sums, which are then added as a tree. Vectors of 4, 8 or
+ * 16 floats can all follow this fixed order, so every SIMD variant gives the same bits. */
+static inline float sl_simd_sum_squares(uint32_t dim, const float *restrict x)
+{
+    float sums[SL_SIMD_LANES] = {0};
+    uint32_t i = 0;
+    for (; i + SL_SIMD_LANES <= dim; i += SL_SIMD_LANES) {
+        for (uint32_t lane = 0; lane < SL_SIMD_LANES; lane++) {
+            sums[lane] += x[i + lane] * x[i + lane];
+        }
+    }
+    for (uint32_t lane = 0; i + lane < dim; lane++) {
+        sums[lane] += x[i + lane] * x[i + lane];
+    }
+    for (uint32_t half = SL_SIMD_LANES / 2; half > 0; half /= 2) {
+        for (uint32_t lane = 0; lane < half; lane++) {
+            sums[lane] += sums[lane + half];
+        }
+    }
+    return sums[0];
 }
 
 #endif

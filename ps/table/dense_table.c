@@ -67,16 +67,16 @@ static void fill_values(const struct sl_dense_table *table, uint64_t offset, uin
 
 static void fill(struct sl_dense_table *table)
 {
-    if (table->spec.initializer.kind == SL_INITIALIZER_ZEROS && table->optimizer->init == NULL) {
+    if (table->spec.initializer.kind == SL_INITIALIZER_ZEROS && table->optimizer->init == NULL &&
+        table->optimizer->init_row == NULL) {
         return;
     }
     for (uint64_t offset = 0; offset < table->count; offset += BLOCK) {
         struct block *block = block_at(table, offset);
         const uint32_t elements = block_elements(table, offset);
         fill_values(table, offset, elements, block->values);
-        if (table->optimizer->init != NULL) {
-            table->optimizer->init(&table->spec.optimizer, elements, block->values + elements);
-        }
+        sl_optimizer_init_slots(table->optimizer, &table->spec.optimizer, elements,
+                                block->values + elements);
     }
 }
 
@@ -240,8 +240,11 @@ static void reset_slots(const struct sl_dense_table *table, struct block *block,
         optimizer->init(&table->spec.optimizer, part, slots + first);
     }
     if (part == elements) {
-        memset(slots + (size_t)optimizer->slots_per_value * elements, 0,
-               optimizer->slots_per_row * sizeof *slots);
+        float *own = slots + (size_t)optimizer->slots_per_value * elements;
+        memset(own, 0, optimizer->slots_per_row * sizeof *own);
+        if (optimizer->init_row != NULL) {
+            optimizer->init_row(&table->spec.optimizer, own);
+        }
         block->count = 0;
     }
 }

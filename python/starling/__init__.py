@@ -33,18 +33,19 @@ from .errors import (BusyError, CancelledError, ClosedError, CorruptError, Deadl
                      NoMemoryError, NotFoundError, ProtocolError, RefusedError, StarlingError, SystemCallError,
                      TableMismatch, TooLargeError, UnsupportedError, VersionError)
 from .keys import unique
-from .specs import (ASP, BSP, FTRL, SGD, SSP, Adagrad, AdagradDecay, Adam, AdamAsync, AdamW, Consistency, Constant,
-                    FTRLGroup, Initializer, Momentum, Normal, Optimizer, Policy, RMSProp, Sum, TruncatedNormal, Uniform,
-                    Zeros)
+from .specs import (ASP, BSP, FTRL, SGD, SSP, Adadelta, Adagrad, AdagradDecay, Adam, AdamAsync, AdamW, Consistency,
+                    Constant, FTRLGroup, Initializer, Lamb, Lion, Momentum, Normal, Optimizer, Policy, RMSProp,
+                    RowwiseAdagrad, RowwiseAdam, Sum, TruncatedNormal, Uniform, Zeros)
 from .tables import DenseTable, SparseTable, Step, TableStats
 
 __version__ = _native.version
 __all__ = [
-    "ASP", "BSP", "FTRL", "SGD", "SSP", "Adagrad", "AdagradDecay", "Adam", "AdamAsync", "AdamW", "BusyError",
-    "CancelledError", "Client", "ClosedError", "Consistency", "Constant", "CorruptError", "DeadlineError",
-    "DenseTable", "FTRLGroup", "ForkError", "Initializer", "InvalidError", "LocalCluster", "Momentum",
-    "NoMemoryError", "Normal", "NotFoundError", "Optimizer", "Policy", "ProtocolError", "RMSProp", "RefusedError",
-    "SparseTable", "StarlingError", "Step", "Sum", "SystemCallError", "TableMismatch", "TableStats",
+    "ASP", "BSP", "FTRL", "SGD", "SSP", "Adadelta", "Adagrad", "AdagradDecay", "Adam", "AdamAsync", "AdamW",
+    "BusyError", "CancelledError", "Client", "ClosedError", "Consistency", "Constant", "CorruptError",
+    "DeadlineError", "DenseTable", "FTRLGroup", "ForkError", "Initializer", "InvalidError", "Lamb", "Lion",
+    "LocalCluster", "Momentum", "NoMemoryError", "Normal", "NotFoundError", "Optimizer", "Policy",
+    "ProtocolError", "RMSProp", "RefusedError", "RowwiseAdagrad", "RowwiseAdam", "SparseTable", "StarlingError",
+    "Step", "Sum", "SystemCallError", "TableMismatch", "TableStats",
     "TooLargeError", "TruncatedNormal", "Uniform", "UnsupportedError", "VersionError", "Zeros", "connect",
     "local_cluster", "unique",
 ]

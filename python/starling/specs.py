@@ -146,6 +146,41 @@ class FTRLGroup(FTRL, kind=10):
 
 
 @dataclass(frozen=True)
+class RowwiseAdagrad(Adagrad, kind=11):
+    """Adagrad with one accumulator for a row: the mean of g^2."""
+
+
+@dataclass(frozen=True)
+class RowwiseAdam(Adam, kind=12):
+    """Adam with one second moment for a row: of the mean of g^2."""
+
+
+@dataclass(frozen=True)
+class Adadelta(Optimizer, kind=13):
+    """Adadelta; lr scales its step."""
+
+    lr: float = 1.0
+    rho: float = 0.9
+    epsilon: float = 1e-6
+
+
+@dataclass(frozen=True)
+class Lion(Optimizer, kind=14):
+    """Lion: steps of lr, with the sign of the momentum."""
+
+    lr: float = 0.0001
+    beta1: float = 0.9
+    beta2: float = 0.99
+
+
+@dataclass(frozen=True)
+class Lamb(AdamW, kind=15):
+    """AdamW whose step is proportional to the norm of the row."""
+
+    epsilon: float = 1e-6
+
+
+@dataclass(frozen=True)
 class Initializer(_Spec):
     """Base of the initializers. A first value depends on the seed, the key and the column only."""
 

@@ -146,6 +146,14 @@ class CkptToolTest(harness.StarlingTest):
         said = self.run_tool("import", self.path("out.safetensors"), "--out", self.path("again"))
         self.assertRegex(said, r"emb .*optimizer=adam,lr=0.25,.*initializer=normal,a=0,b=0.125,seed=9,")
 
+    def test_row_slots(self):
+        """Row-wise Adagrad begins at initial_accumulator, in rows and in blocks."""
+        self.make("--with", "optimizer=rowwise_adagrad,initial_accumulator=0.25")
+        out, _ = read_safetensors(self.export("out.safetensors", "--slots"))
+        self.assertEqual((out["emb.slots"][1], set(out["emb.slots"][2])), ([3000, 1], {0.25}))
+        blocks = out["deep.0.weight.block_slots"]
+        self.assertEqual((blocks[1], set(blocks[2])), ([3, 1], {0.25}))
+
     def test_slots_go_with_the_rows(self):
         self.make("--with", "optimizer=adagrad,initial_accumulator=0.5")
         self.export("out.safetensors", "--slots")

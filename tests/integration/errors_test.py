@@ -57,20 +57,22 @@ class FlagErrors(harness.StarlingTest):
 
     def test_settings_of_optimizers(self):
         """Each optimizer takes the settings that its formula reads, and no others."""
-        adams = ("adam", "adamw", "adam_async")
-        adagrads = ("adagrad", "adagrad_decay")
+        adams = ("adam", "adamw", "adam_async", "rowwise_adam", "lamb")
+        adagrads = ("adagrad", "adagrad_decay", "rowwise_adagrad")
         ftrls = ("ftrl", "ftrl_group")
-        reads = {"--momentum": ("momentum", "rmsprop"), "--rho": ("rmsprop", "adagrad_decay"),
-                 "--beta1": adams, "--epsilon": (*adams, *adagrads, "rmsprop"),
-                 "--weight-decay": ("adamw",), "--initial-accumulator": (*adagrads, *ftrls),
+        every = ("sum", "sgd", "momentum", "rmsprop", "adadelta", "lion", *adams, *adagrads, *ftrls)
+        reads = {"--momentum": ("momentum", "rmsprop"), "--rho": ("rmsprop", "adadelta", "adagrad_decay"),
+                 "--beta1": (*adams, "lion"), "--epsilon": (*adams, *adagrads, "rmsprop", "adadelta"),
+                 "--weight-decay": ("adamw", "lamb"), "--initial-accumulator": (*adagrads, *ftrls),
                  "--l1": ftrls, "--decay-baseline": ("adagrad_decay",)}
-        for setting, owners in reads.items():
-            for optimizer in ("sum", "sgd", "momentum", "rmsprop", *adams, *adagrads, *ftrls):
-                with self.subTest(setting=setting, optimizer=optimizer):
-                    self.refuses("starling-worker",
-                                 ["--data", "d", "--optimizer", optimizer, setting, "0.5"],
-                                 "no servers: give" if optimizer in owners
-                                 else f"{setting} has no effect with --optimizer {optimizer}")
+        for optimizer in every:
+            for setting, owners in reads.items():
+                self.takes(optimizer, optimizer in owners, setting, "0.5")
+
+    def takes(self, optimizer, is_read, setting, *more):
+        with self.subTest(setting=setting, more=more, optimizer=optimizer):
+            self.refuses("starling-worker", ["--data", "d", "--optimizer", optimizer, setting, *more],
+                         "no servers: give" if is_read else f"{setting} has no effect with --optimizer {optimizer}")
 
     def test_no_cluster(self):
         self.refuses("starling-worker", ["--data", "d"], "--ps-hosts", "TF_CONFIG")

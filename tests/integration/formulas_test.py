@@ -21,13 +21,18 @@ HYPER = {"lr": 0.125, "momentum": 0.75, "rho": 0.875, "beta1": 0.875, "beta2": 0
          "l2": 0.0625, "lr_power": -0.5, "decay_steps": 2, "decay_baseline": 0.625}
 
 
+def norm(values):
+    return math.sqrt(sum(x * x for x in values))
+
+
 class Row:
-    """A row as the shard has it: values, two slots beside each, its pushes and periods."""
+    """A row as the shard has it: values, two slots beside each, one of the row, its pushes and periods."""
 
     def __init__(self, kind):
         first = HYPER["initial_accumulator"] if kind in (3, 4, 9, 10) else 0.0
         self.kind = kind
         self.w, self.a, self.b = [0.0] * DIM, [first] * DIM, [0.0] * DIM
+        self.of_row = HYPER["initial_accumulator"] if kind == 11 else 0.0
         self.t = self.c = self.n = 0
 
     def push(self, gradients, rate=1):
@@ -35,6 +40,14 @@ class Row:
         self.lr = h["lr"] * rate
         self.t += 1
         self.n += 1  # the only row of its shard
+        self.optimize(gradients)
+
+    def optimize(self, gradients):
+        h, mean = HYPER, norm(gradients)**2 / DIM
+        if self.kind == 11:
+            self.of_row += mean
+        elif self.kind == 12:
+            self.of_row = h["beta2"] * self.of_row + (1 - h["beta2"]) * mean
         if self.kind == 4 and self.n // h["decay_steps"] > self.c:
             self.a = [max(h["rho"] * a, h["decay_baseline"]) for a in self.a]
             self.c += 1
@@ -42,6 +55,9 @@ class Row:
             self.visit(i, g)
         if self.kind == 10:
             self.shrink()
+        elif self.kind == 15:
+            ratio = norm(self.w) / norm(self.step) if norm(self.w) and norm(self.step) else 1
+            self.w = [w - self.lr * ratio * u for w, u in zip(self.w, self.step, strict=True)]
 
     def assign(self, values):
         """All but B1 and B2 (kind 8), which belong to the table, begins anew."""
@@ -65,8 +81,19 @@ class Row:
             a[i] = h["rho"] * a[i] + (1 - h["rho"]) * g * g
             b[i] = h["momentum"] * b[i] + lr * g / math.sqrt(a[i] + h["epsilon"])
             w[i] -= b[i]
-        elif self.kind in (6, 7, 8):
+        elif self.kind in (6, 7, 8, 12, 15):
             self.adam(i, g)
+        elif self.kind == 11:
+            w[i] -= lr * g / (math.sqrt(self.of_row) + h["epsilon"])
+        elif self.kind == 13:
+            a[i] = h["rho"] * a[i] + (1 - h["rho"]) * g * g
+            d = math.sqrt(b[i] + h["epsilon"]) / math.sqrt(a[i] + h["epsilon"]) * g
+            b[i] = h["rho"] * b[i] + (1 - h["rho"]) * d * d
+            w[i] -= lr * d
+        elif self.kind == 14:
+            mixed = h["beta1"] * a[i] + (1 - h["beta1"]) * g
+            a[i] = h["beta2"] * a[i] + (1 - h["beta2"]) * g
+            w[i] -= lr * ((mixed > 0) - (mixed < 0))
         else:
             q = -h["lr_power"]
             after = a[i] + g * g
@@ -86,13 +113,17 @@ class Row:
             self.w[i] -= (self.lr * math.sqrt(1 - two) / (1 - one) * m[i]
                           / (math.sqrt(v[i]) + h["epsilon"]))
             return
+        square = self.of_row if self.kind == 12 else v[i]
+        step = m[i] / (1 - one) / (math.sqrt(square / (1 - two)) + h["epsilon"])
+        if self.kind == 15:
+            self.step = [*(self.step[:i] if i else ()), step + h["weight_decay"] * self.w[i]]
+            return
         keep = 1 - self.lr * h["weight_decay"] if self.kind == 7 else 1
-        step = self.lr * m[i] / (1 - one) / (math.sqrt(v[i] / (1 - two)) + h["epsilon"])
-        self.w[i] = keep * self.w[i] - step
+        self.w[i] = keep * self.w[i] - self.lr * step
 
     def shrink(self):
         h, z = HYPER, self.b
-        q, s = -h["lr_power"], math.sqrt(sum(x * x for x in z))
+        q, s = -h["lr_power"], norm(z)
         for i in range(DIM):
             self.w[i] = 0.0
             if s > h["l1"]:
@@ -127,22 +158,30 @@ class Formulas(ClusterTest):
                             f"{what}: {i}: {one} {two}")
 
     def test_optimizers(self):
-        for kind in range(11):
+        for kind in range(16):
             with self.subTest(kind=kind):
-                source = random.Random(kind)
-                table = self.told.open(name=f"o{kind}", dim=DIM,
-                                       optimizer={"kind": kind, **HYPER})
-                row = Row(kind)
-                for i in range(2 * PUSHES):
-                    if i == PUSHES:
-                        values = [0.5, -0.25, 0]
-                        self.told.assign(table, [7], [values])
-                        row.assign(values)
-                    gradients = [source.choice((0, 0.25, -1, 1.5)) for _ in range(DIM)]
-                    rate = source.choice((1, 1, 0.5, 3))
-                    self.told.push(table, [7], [gradients], rate=rate)
-                    row.push(gradients, rate)
-                    self.assert_close(self.told.pull(table, [7])[0], row.w, f"kind {kind}")
+                self.check(kind)
+
+    def check(self, kind):
+        source = random.Random(kind)
+        optimizer = {"kind": kind, **HYPER}
+        table = self.told.open(name=f"o{kind}", dim=DIM, optimizer=optimizer)
+        array = self.told.open(name=f"d{kind}", kind=pc.DENSE, length=DIM, optimizer=optimizer)
+        row = Row(kind)
+        for i in range(2 * PUSHES):
+            if i == PUSHES:
+                values = [0.5, -0.25, 0]
+                self.told.assign(table, [7], [values])
+                self.told.dense_assign(array, 0, values)
+                row.assign(values)
+            gradients = [source.choice((0, 0.25, -1, 1.5)) for _ in range(DIM)]
+            rate = source.choice((1, 1, 0.5, 3))
+            # A key that comes twice: its gradients are added first.
+            self.told.push(table, [7, 7], [[g / 2 for g in gradients]] * 2, rate=rate)
+            self.told.dense_push(array, 0, gradients, rate=rate)
+            row.push(gradients, rate)
+            self.assert_close(self.told.pull(table, [7])[0], row.w, f"kind {kind}")
+            self.assert_close(self.told.dense_pull(array, 0, DIM), row.w, f"kind {kind}, dense")
 
     def test_initializers(self):
         for number, initializer in enumerate((

@@ -237,7 +237,8 @@ class Steps(support.ClusterTest):
 
 
 OPTIMIZERS = (starling.Sum, starling.SGD, starling.Momentum, starling.Adagrad, starling.AdagradDecay, starling.RMSProp,
-              starling.Adam, starling.AdamW, starling.AdamAsync, starling.FTRL, starling.FTRLGroup)
+              starling.Adam, starling.AdamW, starling.AdamAsync, starling.FTRL, starling.FTRLGroup,
+              starling.RowwiseAdagrad, starling.RowwiseAdam, starling.Adadelta, starling.Lion, starling.Lamb)
 
 
 class Optimizers(support.ClusterTest):
@@ -377,7 +378,7 @@ class Specs(support.ClusterTest):
 
     def test_defaults_are_those_of_the_library(self):
         """A table that has the library's defaults can be opened with Python's."""
-        self.assertEqual([cls._kind for cls in OPTIMIZERS], list(range(11)))
+        self.assertEqual([cls._kind for cls in OPTIMIZERS], list(range(16)))
         for cls in OPTIMIZERS:
             name = f"defaults-{cls.__name__}"
             starling.SparseTable(self.client, name, 0, 2, 0, (cls._kind, {}), (0, {}), (0, 0, 0), (0, {}), True, None)

@@ -170,7 +170,8 @@ SL_CASE(message_check_spec__accepts_the_defaults)
 SL_CASE(message_check_spec__refuses_what_divides_by_zero)
 {
     static const enum sl_optimizer_kind by_epsilon[] = {
-        SL_OPTIMIZER_ADAM, SL_OPTIMIZER_ADAMW, SL_OPTIMIZER_ADAM_ASYNC, SL_OPTIMIZER_RMSPROP};
+        SL_OPTIMIZER_ADAM, SL_OPTIMIZER_ADAMW,   SL_OPTIMIZER_ADAM_ASYNC, SL_OPTIMIZER_ROWWISE_ADAM,
+        SL_OPTIMIZER_LAMB, SL_OPTIMIZER_RMSPROP, SL_OPTIMIZER_ADADELTA};
     struct sl_table_spec spec = good_spec();
     for (size_t i = 0; i < sizeof by_epsilon / sizeof by_epsilon[0]; i++) {
         spec.optimizer = sl_optimizer_defaults(by_epsilon[i]);
@@ -179,8 +180,8 @@ SL_CASE(message_check_spec__refuses_what_divides_by_zero)
         spec.optimizer.epsilon = 1e-30F;
         assert_accepted(&spec);
     }
-    static const enum sl_optimizer_kind by_either[] = {SL_OPTIMIZER_ADAGRAD,
-                                                       SL_OPTIMIZER_ADAGRAD_DECAY};
+    static const enum sl_optimizer_kind by_either[] = {
+        SL_OPTIMIZER_ADAGRAD, SL_OPTIMIZER_ADAGRAD_DECAY, SL_OPTIMIZER_ROWWISE_ADAGRAD};
     for (size_t i = 0; i < sizeof by_either / sizeof by_either[0]; i++) {
         spec.optimizer = sl_optimizer_defaults(by_either[i]);
         spec.optimizer.epsilon = 0;

@@ -31,6 +31,7 @@ static struct sl_optimizer_spec spec_of(enum sl_optimizer_kind kind)
     spec.decay_baseline = 0.5F;
     spec.l1 = 0.3F;
     spec.l2 = 0.2F;
+    spec.weight_decay = 0.2F;
     return spec;
 }
 
@@ -38,6 +39,7 @@ struct reference {
     double w[DIM_MAX];
     double a[DIM_MAX]; /* accumulator, first moment or n */
     double b[DIM_MAX]; /* velocity, second moment or z */
+    double row;        /* row-wise accumulator or second moment */
     uint64_t periods;
     double beta1_power, beta2_power;
 };
@@ -53,8 +55,46 @@ static void reference_init(struct reference *reference, const struct sl_optimize
         reference->w[i] = (double)w[i];
         reference->a[i] = accumulates ? (double)spec->initial_accumulator : 0;
     }
+    reference->row =
+        spec->kind == SL_OPTIMIZER_ROWWISE_ADAGRAD ? (double)spec->initial_accumulator : 0;
     reference->beta1_power = (double)spec->beta1;
     reference->beta2_power = (double)spec->beta2;
+}
+
+static double norm_of(uint32_t dim, const double *x)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < dim; i++) {
+        sum += x[i] * x[i];
+    }
+    return sqrt(sum);
+}
+
+/* The optimizers with one moment or ratio for the whole row. */
+static void reference_row(struct reference *x, const struct sl_optimizer_spec *spec, uint32_t dim,
+                          const double *g, uint32_t t)
+{
+    const double mean = norm_of(dim, g) * norm_of(dim, g) / dim;
+    const double beta1 = (double)spec->beta1, beta2 = (double)spec->beta2;
+    const double lr = (double)spec->lr, epsilon = (double)spec->epsilon;
+    const double m_bias = 1 - pow(beta1, t), v_bias = 1 - pow(beta2, t);
+    double step[DIM_MAX];
+    x->row = spec->kind == SL_OPTIMIZER_ROWWISE_ADAGRAD ? x->row + mean
+                                                        : beta2 * x->row + (1 - beta2) * mean;
+    for (uint32_t i = 0; i < dim; i++) {
+        x->a[i] = beta1 * x->a[i] + (1 - beta1) * g[i];
+        x->b[i] = beta2 * x->b[i] + (1 - beta2) * g[i] * g[i];
+        step[i] = spec->kind == SL_OPTIMIZER_ROWWISE_ADAGRAD ? g[i] / (sqrt(x->row) + epsilon)
+                  : spec->kind == SL_OPTIMIZER_ROWWISE_ADAM
+                      ? x->a[i] / m_bias / (sqrt(x->row / v_bias) + epsilon)
+                      : x->a[i] / m_bias / (sqrt(x->b[i] / v_bias) + epsilon) +
+                            (double)spec->weight_decay * x->w[i];
+    }
+    const double length = norm_of(dim, x->w), change = norm_of(dim, step);
+    const bool is_scaled = spec->kind == SL_OPTIMIZER_LAMB && length > 0 && change > 0;
+    for (uint32_t i = 0; i < dim; i++) {
+        x->w[i] -= lr * (is_scaled ? length / change : 1) * step[i];
+    }
 }
 
 static void reference_adam(struct reference *x, const struct sl_optimizer_spec *spec, uint32_t i,
@@ -80,7 +120,7 @@ static void reference_adam(struct reference *x, const struct sl_optimizer_spec *
 }
 
 static void reference_ftrl(struct reference *x, const struct sl_optimizer_spec *spec, uint32_t dim,
-                           const float *g)
+                           const double *g)
 {
     const double lr = (double)spec->lr;
     const double l1 = (double)spec->l1;
@@ -88,8 +128,8 @@ static void reference_ftrl(struct reference *x, const struct sl_optimizer_spec *
     double length = 0;
     for (uint32_t i = 0; i < dim; i++) {
         const double before = x->a[i];
-        x->a[i] += (double)g[i] * (double)g[i];
-        x->b[i] += (double)g[i] - (pow(x->a[i], q) - pow(before, q)) / lr * x->w[i];
+        x->a[i] += g[i] * g[i];
+        x->b[i] += g[i] - (pow(x->a[i], q) - pow(before, q)) / lr * x->w[i];
         length += x->b[i] * x->b[i];
     }
     length = sqrt(length);
@@ -134,16 +174,38 @@ static void reference_element(struct reference *x, const struct sl_optimizer_spe
     case SL_OPTIMIZER_ADAM_ASYNC:
         reference_adam(x, spec, i, g, t);
         break;
+    case SL_OPTIMIZER_ADADELTA: {
+        const double rho = (double)spec->rho, epsilon = (double)spec->epsilon;
+        x->a[i] = rho * x->a[i] + (1 - rho) * g * g;
+        const double change = sqrt(x->b[i] + epsilon) / sqrt(x->a[i] + epsilon) * g;
+        x->b[i] = rho * x->b[i] + (1 - rho) * change * change;
+        x->w[i] -= lr * change;
+        break;
+    }
+    case SL_OPTIMIZER_LION: {
+        const double mixed = (double)spec->beta1 * x->a[i] + (1 - (double)spec->beta1) * g;
+        x->a[i] = (double)spec->beta2 * x->a[i] + (1 - (double)spec->beta2) * g;
+        x->w[i] -= lr * (mixed > 0 ? 1 : mixed < 0 ? -1 : 0);
+        break;
+    }
     case SL_OPTIMIZER_FTRL:
     case SL_OPTIMIZER_FTRL_GROUP:
+    case SL_OPTIMIZER_ROWWISE_ADAGRAD:
+    case SL_OPTIMIZER_ROWWISE_ADAM:
+    case SL_OPTIMIZER_LAMB:
         fail_msg("not by element");
     }
 }
 
 /* One push of one row: visit number t, from 1, at the table's step `step`. */
 static void reference_push(struct reference *x, const struct sl_optimizer_spec *spec, uint32_t dim,
-                           const float *g, uint32_t t, uint64_t step)
+                           const double *g, uint32_t t, uint64_t step)
 {
+    if (spec->kind == SL_OPTIMIZER_ROWWISE_ADAGRAD || spec->kind == SL_OPTIMIZER_ROWWISE_ADAM ||
+        spec->kind == SL_OPTIMIZER_LAMB) {
+        reference_row(x, spec, dim, g, t);
+        return;
+    }
     if (spec->kind == SL_OPTIMIZER_FTRL || spec->kind == SL_OPTIMIZER_FTRL_GROUP) {
         reference_ftrl(x, spec, dim, g);
         return;
@@ -155,7 +217,7 @@ static void reference_push(struct reference *x, const struct sl_optimizer_spec *
         }
     }
     for (uint32_t i = 0; i < dim; i++) {
-        reference_element(x, spec, i, (double)g[i], t);
+        reference_element(x, spec, i, g[i], t);
     }
     x->beta1_power *= (double)spec->beta1;
     x->beta2_power *= (double)spec->beta2;
@@ -187,9 +249,7 @@ static void row_init(struct row *row, const struct sl_optimizer_spec *spec,
     /* Guards against writes past the end. */
     row->w[dim] = 12345.0F;
     row->slots[sl_optimizer_slot_floats(row->optimizer, dim)] = 54321.0F;
-    if (row->optimizer->init != NULL) {
-        row->optimizer->init(spec, dim, row->slots);
-    }
+    sl_optimizer_init_slots(row->optimizer, spec, dim, row->slots);
     sl_optimizer_state_init(spec, &row->state);
 }
 
@@ -225,13 +285,14 @@ static void follow_reference(const struct sl_optimizer_spec *spec, uint32_t dim)
     reference_init(&reference, spec, dim, row.w);
     for (uint32_t t = 1; t <= STEPS; t++) {
         float g[DIM_MAX];
+        double gradient[DIM_MAX];
         for (uint32_t i = 0; i < dim; i++) {
-            g[i] = random_float(&seed);
+            gradient[i] = (double)(g[i] = random_float(&seed));
         }
         row.rate = rates[t % 4];
         rated.lr = spec->lr * row.rate;
         row_push(&row, g, 2 * t);
-        reference_push(&reference, &rated, dim, g, t, 2 * t);
+        reference_push(&reference, &rated, dim, gradient, t, 2 * t);
         for (uint32_t i = 0; i < dim; i++) {
             if (fabs((double)row.w[i] - reference.w[i]) > 4e-6 * (1 + fabs(reference.w[i]))) {
                 fail_msg("%s, dim %u, visit %u, column %u: %.9g, not %.9g", row.optimizer->name,
@@ -327,9 +388,7 @@ static void visit_rows(const struct sl_optimizer_spec *spec, enum sl_optimizer_s
         for (uint32_t i = 0; i < dim; i++) {
             one_by_one[row][i] = random_float(&seed);
         }
-        if (scalar->init != NULL) {
-            scalar->init(spec, dim, one_by_one[row] + dim);
-        }
+        sl_optimizer_init_slots(scalar, spec, dim, one_by_one[row] + dim);
         *record = (struct sl_row){.key = row, .count = counts[row]};
         memcpy(record->values, one_by_one[row], sizeof one_by_one[row]);
     }

@@ -125,6 +125,9 @@ static void mirror_init(struct mirror *mirror, const struct sl_table_spec *spec)
     if (mirror->optimizer->init != NULL) {
         mirror->optimizer->init(&spec->optimizer, (uint32_t)length, mirror->slots);
     }
+    for (uint64_t i = 0; i < blocks && mirror->optimizer->init_row != NULL; i++) {
+        mirror->optimizer->init_row(&spec->optimizer, &mirror->own[i]);
+    }
 }
 
 static void mirror_fini(struct mirror *mirror)

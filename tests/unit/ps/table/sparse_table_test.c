@@ -483,9 +483,7 @@ SL_CASE(table_table_apply__as_the_kernel)
             assert_int_equal(sl_sparse_table_find_or_create(table, keys, 2, records), 0);
             sl_sparse_table_gather(table, &records[1], 1, w);
             memset(slots, 0, sizeof slots);
-            if (optimizer->init != NULL) {
-                optimizer->init(spec, dim, slots);
-            }
+            sl_optimizer_init_slots(optimizer, spec, dim, slots);
             for (uint32_t visit_index = 0; visit_index < 3; visit_index++) {
                 push.step = 150000ULL * visit_index;
                 const struct sl_optimizer_visit visit = {.spec = spec,
