@@ -89,7 +89,8 @@ static void dpdk_connect_ask(struct sl_dpdk_conn *conn, uint64_t now_ns)
         handshake->asked_ns = now_ns;
         handshake->asked_count++;
     }
-    uint64_t due_ns = now_ns + handshake->pause_ns;
+    uint64_t due_ns =
+        now_ns + sl_backoff_next(&handshake->backoff, sl_reactor_random(conn->dpdk->base.reactor));
     if (now_ns < handshake->deadline_ns && handshake->deadline_ns < due_ns) {
         due_ns = handshake->deadline_ns;
     }
@@ -126,15 +127,13 @@ static void dpdk_connect_on_timer(struct sl_timer *timer, uint64_t timer_ns)
         sl_dpdk_conn_end(conn, SL_ERR_DEADLINE, false);
         return;
     }
-    handshake->pause_ns =
-        2 * handshake->pause_ns < PAUSE_MAX_NS ? 2 * handshake->pause_ns : PAUSE_MAX_NS;
-    handshake->pause_ns = is_late ? PAUSE_MIN_NS : handshake->pause_ns;
+    handshake->backoff.limit_ns = is_late ? PAUSE_MIN_NS / 2 : handshake->backoff.limit_ns;
     dpdk_connect_ask(conn, now_ns);
 }
 
 void sl_dpdk_connect_routed(struct sl_dpdk_conn *conn)
 {
-    conn->handshake.pause_ns = PAUSE_MIN_NS;
+    conn->handshake.backoff.limit_ns = PAUSE_MIN_NS / 2;
     dpdk_connect_ask(conn, sl_dpdk_now_ns(conn->dpdk));
 }
 
@@ -166,7 +165,8 @@ int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *en
         (struct sl_dpdk_address){.ip = ip, .port = (uint16_t)(endpoint->port + target)};
     conn->handshake.timer.run = dpdk_connect_on_timer;
     conn->handshake.deadline_ns = now_ns + sl_transport_patience_ns(&dpdk->base);
-    conn->handshake.pause_ns = PAUSE_MIN_NS;
+    conn->handshake.backoff = (struct sl_backoff){
+        .least_ns = PAUSE_MIN_NS, .most_ns = PAUSE_MAX_NS, .limit_ns = PAUSE_MIN_NS / 2};
     *out = &conn->base;
     if (target > (uint32_t)UINT16_MAX - endpoint->port) {
         sl_dpdk_conn_end(conn, SL_ERR_REFUSED, false); /* there is no such port */

@@ -17,6 +17,7 @@
 #define SL_NET_DPDK_STATE_H
 
 #include "core/assert.h"
+#include "core/backoff.h"
 #include "core/limits.h"
 #include "core/list.h"
 #include "net/base/liveness.h"
@@ -144,8 +145,8 @@ struct sl_dpdk_handshake {
     uint64_t cookie;
     struct sl_timer timer; /* deadline, and retransmission of OPEN */
     uint64_t deadline_ns;
-    uint64_t asked_ns; /* when OPEN was sent last */
-    uint64_t pause_ns; /* interval to the next */
+    uint64_t asked_ns;         /* when OPEN was sent last */
+    struct sl_backoff backoff; /* until the next */
 };
 
 /* Our FIN. */

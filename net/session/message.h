@@ -103,6 +103,7 @@ struct sl_message_welcome {
     /* data, worker: its clock if it counts, else the first iteration that it may join at */
     uint32_t clock;
     uint32_t lease_ms;   /* control; 0: no lease */
+    uint32_t spread_ms;  /* control: clients that lose this process return spread over it */
     uint32_t task_index; /* control: of the member; the coordinator may have chosen it */
     char software[SL_MESSAGE_NAME_BYTES];
     bool wants_reports;                 /* control: send a REPORT once a second */
@@ -154,6 +155,7 @@ struct sl_message_replica_report {
 #define SL_MESSAGE_REPLICA_REPORTS_MAX 2 /* a server's own shards, and its backups */
 
 #define SL_MESSAGE_NUMBERS_MAX         64
+#define SL_MESSAGE_SPREAD_MS_MAX       60000
 
 /* Checkpoint numbers, descending. */
 struct sl_message_numbers {

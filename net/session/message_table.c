@@ -223,7 +223,8 @@ SL_PROTOBUF_TABLE(WELCOME, "welcome", welcome_misfit,
     ANY(14, BOOL, welcome, restored),
     ANY(15, UINT, welcome, position),
     ANY(16, BOOL, welcome, wants_reports),
-    ANY(17, NAME, welcome, http));
+    ANY(17, NAME, welcome, http),
+    RANGE(18, UINT, welcome, spread_ms, 0, SL_MESSAGE_SPREAD_MS_MAX));
 
 SL_PROTOBUF_TABLE(CHALLENGE, "challenge", NULL,
     {SL_FIELD(1, BYTES, sl_message_challenge, nonce), SL_FIELD_BYTES(sl_message_challenge, nonce), .flags = SL_FIELD_REQUIRED});

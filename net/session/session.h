@@ -110,7 +110,7 @@ struct sl_session_options {
     uint64_t start_timeout_ns; /* until the first welcome, retries included; > 0 */
     bool persistent;           /* requires `lost` */
     struct {
-        bool if_refused;   /* before the first welcome, when no process listens */
+        bool if_refused;   /* before the first welcome, when no process listens, twice in a row */
         bool with_process; /* the same later: the process that has sent a welcome has ended */
     } ends;
     /* Outlives the session; NULL: the cluster has none. It decides which peers are trusted to

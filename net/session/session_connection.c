@@ -62,18 +62,12 @@ static void choose_place(struct sl_session *session)
     session->candidate.next = SL_SESSION_NEXT_CANDIDATE;
 }
 
-/* Doubles the pause up to its maximum. The jitter, up to half of the pause, spreads clients that
- * failed at the same time. */
 static void pause_and_retry(struct sl_session *session)
 {
     session->state = SL_SESSION_PAUSING;
     choose_place(session);
-    uint64_t jitter_ns = sl_reactor_random(session->reactor) % (session->retry.wait_ns / 2);
-    sl_session_arm(session, &session->retry.timer, session->retry.wait_ns + jitter_ns);
-    session->retry.wait_ns *= 2;
-    if (session->retry.wait_ns > session->retry.max_ns) {
-        session->retry.wait_ns = session->retry.max_ns;
-    }
+    sl_session_arm(session, &session->retry.timer,
+                   sl_backoff_next(&session->retry.backoff, sl_reactor_random(session->reactor)));
 }
 
 static void attempt_failed(struct sl_session *session, const char *why);
@@ -391,6 +385,7 @@ static void closed_early(struct sl_session *session, int err)
     if (session->path.is_preferred && err != SL_ERR_CANCELLED) {
         attempt_failed(session, last_error_name(session, err));
     } else if (err == SL_ERR_REFUSED &&
+               session->retry.backoff.limit_ns > 0 && /* not once, as by a full backlog */
                (session->was_welcomed ? session->options.ends.with_process
                                       : session->options.ends.if_refused)) {
         sl_session_end_because(session, err, last_error_name(session, err));
@@ -431,8 +426,8 @@ static void lose(struct sl_session *session, int err)
         sl_session_path_lost(session, err);
     }
     sl_session_path_stop(session);
-    if (now_ns - session->welcomed_ns >= session->retry.wait_ns) {
-        session->retry.wait_ns = SL_SESSION_BACK_OFF_MIN_NS;
+    if (now_ns - session->welcomed_ns >= session->retry.backoff.limit_ns) {
+        sl_backoff_reset(&session->retry.backoff);
     }
     session->requests.waited_for[0] = '\0';
     sl_reactor_disarm(session->reactor, &session->requests.resend);
@@ -501,8 +496,8 @@ static void resend(struct sl_timer *timer, uint64_t now_ns)
 
 void sl_session_begin(struct sl_session *session)
 {
-    session->retry.max_ns = SL_SESSION_BACK_OFF_MAX_NS;
-    session->retry.wait_ns = SL_SESSION_BACK_OFF_MIN_NS;
+    session->retry.backoff = (struct sl_backoff){.least_ns = SL_SESSION_BACK_OFF_MIN_NS,
+                                                 .most_ns = SL_SESSION_BACK_OFF_MAX_NS};
     session->report.wait_ns = REPORT_NS;
     session->start.opened_ns = sl_reactor_now_ns(session->reactor);
     session->retry.timer.run = attempt;
@@ -523,7 +518,7 @@ void sl_session_retry_soon(struct sl_session *session)
 {
     if (session->state == SL_SESSION_PAUSING || session->state == SL_SESSION_RESOLVING) {
         sl_resolve_cancel(&session->resolve);
-        session->retry.wait_ns = SL_SESSION_BACK_OFF_MIN_NS;
+        sl_backoff_reset(&session->retry.backoff);
         pause_and_retry(session);
     }
 }

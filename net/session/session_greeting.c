@@ -66,20 +66,19 @@ static void proved(struct sl_session *session, const struct sl_message_proof *pr
     session->proof.state = SL_SESSION_PROVED;
 }
 
-/* Adapts the back-off to the welcome's lease, in ms; 0: no lease. A peer expires a silent member
- * after one lease: several attempts must fit into it. */
-static void note_lease(struct sl_session *session, uint32_t lease_ms)
+/* Adapts the back-off to the welcome. A peer expires a silent member after one lease: several
+ * attempts must fit into it. */
+static void note_lease(struct sl_session *session, uint32_t lease_ms, uint32_t spread_ms)
 {
+    struct sl_backoff *backoff = &session->retry.backoff;
+    const uint64_t max_ns = lease_ms * SL_CLOCK_NS_PER_MS / ATTEMPTS_A_LEASE;
     session->refusal.wait_ns =
         lease_ms == 0 ? SL_SESSION_GREETING_NS : lease_ms * SL_CLOCK_NS_PER_MS;
-    uint64_t max_ns = lease_ms * SL_CLOCK_NS_PER_MS / ATTEMPTS_A_LEASE;
-    max_ns =
+    backoff->most_ns =
         lease_ms == 0 || max_ns > SL_SESSION_BACK_OFF_MAX_NS ? SL_SESSION_BACK_OFF_MAX_NS : max_ns;
-    session->retry.max_ns =
-        max_ns < SL_SESSION_BACK_OFF_MIN_NS ? SL_SESSION_BACK_OFF_MIN_NS : max_ns;
-    if (session->retry.wait_ns > session->retry.max_ns) {
-        session->retry.wait_ns = session->retry.max_ns;
-    }
+    backoff->least_ns = spread_ms * SL_CLOCK_NS_PER_MS > SL_SESSION_BACK_OFF_MIN_NS
+                            ? spread_ms * SL_CLOCK_NS_PER_MS
+                            : SL_SESSION_BACK_OFF_MIN_NS;
 }
 
 static void welcome(struct sl_session *session, const struct sl_message_welcome *message)
@@ -111,7 +110,7 @@ static void welcome(struct sl_session *session, const struct sl_message_welcome 
     }
     session->refusal.since_ns = session->refusal.log_ns = 0;
     session->welcomed_ns = sl_reactor_now_ns(session->reactor);
-    note_lease(session, message->lease_ms);
+    note_lease(session, message->lease_ms, message->spread_ms);
     sl_session_disarm_all(session);
     sl_session_path_welcomed(session);
     session->options.events->welcomed(session->options.ctx, session, message);

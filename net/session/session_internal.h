@@ -5,6 +5,7 @@
 #ifndef SL_NET_SESSION_SESSION_INTERNAL_H
 #define SL_NET_SESSION_SESSION_INTERNAL_H
 
+#include "core/backoff.h"
 #include "net/session/auth.h"
 #include "net/session/resolve.h"
 #include "net/session/session.h"
@@ -59,7 +60,8 @@ struct sl_session_preferred_state {
     bool failed; /* since the last welcome; cause: last_error */
     char last_error[SL_SESSION_LAST_ERROR_BYTES];
     uint64_t from_ns;  /* end of the pause */
-    uint64_t pause_ns; /* the last pause; 0: no failure known */
+    uint64_t pause_ns; /* the last pause */
+    struct sl_backoff backoff;
     /* A probe succeeded and the fallback connection was closed for it. If the new connection fails,
      * the pause may grow beyond that of failed probes. */
     bool found;
@@ -115,7 +117,7 @@ struct sl_session {
     } start; /* until the first welcome */
     struct {
         struct sl_timer timer;
-        uint64_t wait_ns, max_ns;
+        struct sl_backoff backoff;
     } retry;
     struct {
         struct sl_timer timer;

@@ -36,12 +36,9 @@ uint64_t sl_session_path_patience_ns(const struct sl_session *session)
 /* Pauses the path, longer each time. */
 static void pause_path(struct sl_session_preferred_state *path, uint64_t now_ns)
 {
-    const uint64_t max_ns = path->found ? SL_SESSION_PATH_PAUSE_MAX_NS : PAUSE_MAX_NS;
-    if (path->pause_ns == 0) {
-        path->pause_ns = SL_SESSION_PATH_PAUSE_NS;
-    } else if (path->pause_ns < max_ns) {
-        path->pause_ns = 2 * path->pause_ns < max_ns ? 2 * path->pause_ns : max_ns;
-    }
+    path->backoff.least_ns = SL_SESSION_PATH_PAUSE_NS;
+    path->backoff.most_ns = path->found ? SL_SESSION_PATH_PAUSE_MAX_NS : PAUSE_MAX_NS;
+    path->pause_ns = sl_backoff_next(&path->backoff, 0);
     path->found = false;
     path->from_ns = now_ns + path->pause_ns;
 }
@@ -52,7 +49,7 @@ static bool note_loss(struct sl_session_preferred_state *path, uint64_t lasted_n
                       uint64_t now_ns)
 {
     if (lasted_ns >= SL_SESSION_PATH_LASTS_NS) {
-        path->pause_ns = 0;
+        sl_backoff_reset(&path->backoff);
         path->losses = 0;
         path->found = false;
         return false;

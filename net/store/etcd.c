@@ -6,13 +6,17 @@
 #include <time.h>
 
 #include "core/assert.h"
+#include "core/backoff.h"
 #include "core/clock.h"
+#include "core/hash.h"
 #include "net/http/client.h"
 #include "net/store/etcd_json.h"
 
 #define TOKEN_BYTES    4096
 #define ATTEMPT_MS_MIN 200
-#define PAUSE_MS       100  /* before the next round, after all servers failed */
+/* Before the next round, after all servers failed. */
+#define PAUSE_NS       (100 * SL_CLOCK_NS_PER_MS)
+#define PAUSE_MAX_NS   (500 * SL_CLOCK_NS_PER_MS)
 #define CONNECT_MS     1000 /* then the next server is asked */
 #define STATUS_OK      200
 
@@ -22,6 +26,7 @@ struct sl_etcd {
     uint32_t server;         /* last one tried */
     char token[TOKEN_BYTES]; /* "": none */
     uint64_t deadline_ns;
+    uint64_t random; /* state of sl_hash_random */
 };
 
 static uint64_t left_ms(const struct sl_etcd *etcd)
@@ -129,12 +134,6 @@ static enum outcome ask_page(struct sl_etcd *etcd, uint32_t server,
 
 /* All servers */
 
-static void pause_a_while(void)
-{
-    const struct timespec pause = {.tv_nsec = PAUSE_MS * (long)SL_CLOCK_NS_PER_MS};
-    (void)nanosleep(&pause, NULL);
-}
-
 /* Requests one page from the servers in turn, until one answers. */
 static void ask_all(struct sl_etcd *etcd, struct sl_metastore_request *ask, const char *after,
                     bool *more)
@@ -147,14 +146,18 @@ static void ask_all(struct sl_etcd *etcd, struct sl_metastore_request *ask, cons
         return;
     }
     const uint32_t count = etcd->address.etcd.server_count;
+    struct sl_backoff backoff = {.least_ns = PAUSE_NS, .most_ns = PAUSE_MAX_NS};
     for (uint32_t attempt = 0; attempt == 0 || left_ms(etcd) > ATTEMPT_MS_MIN; attempt++) {
         uint32_t server = (etcd->server + (attempt == 0 ? 0 : 1)) % count;
         etcd->server = server;
         if (ask_page(etcd, server, ask, path, request, more) == ANSWERED) {
             break;
         }
-        if ((attempt + 1) % count == 0 && left_ms(etcd) > PAUSE_MS) {
-            pause_a_while();
+        const uint64_t pause_ns = (attempt + 1) % count != 0
+                                      ? 0
+                                      : sl_backoff_next(&backoff, sl_hash_random(&etcd->random));
+        if (left_ms(etcd) > pause_ns / SL_CLOCK_NS_PER_MS) {
+            (void)nanosleep(&(struct timespec){.tv_nsec = (long)pause_ns}, NULL);
         }
     }
     free(request);
@@ -204,6 +207,7 @@ int sl_etcd_create(const struct sl_metastore_address *address, struct sl_etcd **
         return SL_ERR_NO_MEMORY;
     }
     etcd->address = *address;
+    etcd->random = sl_clock_now_ns(sl_clock_system());
     const struct sl_http_client_options http = {.tls = address->etcd.tls,
                                                 .authority = address->authority,
                                                 .certificate = address->certificate,

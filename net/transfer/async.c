@@ -192,8 +192,9 @@ static void async_watched(struct sl_transfer_call *call)
 }
 
 void sl_transfer_async_watch(struct sl_transfer_async *async, struct sl_transfer_segment *segment,
-                             sl_transfer_done_fn *done, void *ctx)
+                             bool ends_with_connection, sl_transfer_done_fn *done, void *ctx)
 {
+    segment->watch.ends_with_connection = ends_with_connection;
     segment->watch.call.run = sl_transfer_segment_watch;
     segment->watch.call.io = segment->home;
     async_start(async, &segment->watch.call, async_watched, done, ctx);

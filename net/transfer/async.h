@@ -54,7 +54,7 @@ int sl_transfer_async_create(struct sl_transfer *transfer, const char *name,
 void sl_transfer_async_destroy(struct sl_transfer_async **async, void (*ended)(void *ctx),
                                void *ctx);
 
-/* As sl_transfer_segment_open, but with REFUSED at once if no process listens there. *out is
+/* As sl_transfer_segment_open, but with REFUSED soon if no process listens there. *out is
  * written before done(ctx, 0, ...). */
 int sl_transfer_async_open(struct sl_transfer_async *async, const char *name, uint32_t timeout_ms,
                            struct sl_transfer_segment **out, sl_transfer_done_fn *done, void *ctx);
@@ -70,9 +70,10 @@ uint64_t sl_transfer_async_incarnation(const struct sl_transfer_segment *segment
 
 /* done(ctx, ...) runs once, when the segment is closed for good, before notices to it fail: CLOSED,
  * with the reason: its peer has ended, or was unreachable for 5 s; CANCELLED: by the function
- * below. Once per segment. */
+ * below. ends_with_connection: a lost connection closes the segment, so that its user chooses when
+ * to connect again. Once per segment. */
 void sl_transfer_async_watch(struct sl_transfer_async *async, struct sl_transfer_segment *segment,
-                             sl_transfer_done_fn *done, void *ctx);
+                             bool ends_with_connection, sl_transfer_done_fn *done, void *ctx);
 
 /* As sl_transfer_segment_close, in the background. No batch or notice to the segment may be in
  * progress. done(ctx, 0, ...) runs when it is closed; NULL: not wanted. Nulls *segment. */

@@ -462,7 +462,8 @@ static void segment_lost(void *ctx, struct sl_session *session, int err, const c
 {
     struct sl_transfer_segment *segment = ctx;
     if (segment->err == 0) {
-        sl_reactor_arm(segment->home->reactor, &segment->gone, GONE_NS);
+        sl_reactor_arm(segment->home->reactor, &segment->gone,
+                       segment->watch.ends_with_connection ? 0 : GONE_NS);
     }
 }
 

@@ -61,6 +61,7 @@ struct sl_transfer_segment {
     struct {
         struct sl_transfer_call call; /* ends when err is set */
         bool is_on;
+        bool ends_with_connection; /* a lost connection closes the segment for good */
     } watch;
     struct {
         _Atomic uint32_t count; /* unanswered; raised by any reactor, lowered at home */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "core/backoff.h"
 #include "core/log.h"
 #include "objects/catalogue/catalogue_plan.h"
 #include "objects/catalogue/catalogue_versions.h"
@@ -75,7 +76,7 @@ static bool is_settling(const struct sl_objects_catalogue *catalogue)
 {
     const uint32_t settle_ms = catalogue->options.settle_ms;
     const uint64_t age_ms = catalogue->now_ms - catalogue->created_ms;
-    return age_ms < (catalogue->is_restart ? settle_ms : settle_ms / 10) ||
+    return age_ms < (catalogue->is_restart ? settle_ms + catalogue->spread_ms : settle_ms / 10) ||
            (catalogue->awaited_count > 0 && age_ms < AWAITED_MS);
 }
 
@@ -164,6 +165,9 @@ static int alive(const struct request *request)
         forget_silent(catalogue, node);
     }
     request->out->attach.lease_ms = lease_ms;
+    const uint32_t spread_ms = sl_backoff_spread_ms(catalogue->nodes.count, lease_ms / 2);
+    const uint32_t before_ms = is_settling(catalogue) ? catalogue->spread_ms : 0; /* all return */
+    request->out->attach.spread_ms = spread_ms > before_ms ? spread_ms : before_ms;
     return 0;
 }
 

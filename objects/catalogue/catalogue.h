@@ -33,8 +33,9 @@
  * number of a version, no file goes: the log names both, and the newer commit is found; what then
  * removes the number removes both. In its
  * first moments a new catalogue does not know what nodes hold: BEGIN, COMMIT, LIST, what is not
- * found, and FOLLOW of a name without versions get AGAIN. That takes options.settle_ms if a node
- * attaches that knew an earlier catalogue, and a tenth of it if none does. */
+ * found, and FOLLOW of a name without versions get AGAIN. That takes options.settle_ms, and
+ * the time over which nodes return, if a node attaches that knew an earlier catalogue, and a tenth
+ * of settle_ms if none does. */
 #ifndef SL_OBJECTS_CATALOGUE_CATALOGUE_H
 #define SL_OBJECTS_CATALOGUE_CATALOGUE_H
 

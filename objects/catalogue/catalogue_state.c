@@ -395,6 +395,9 @@ int sl_catalogue_node_add(struct sl_objects_catalogue *catalogue, const char *ad
     if (err != 0) {
         return err;
     }
+    if (attach->attach.spread_ms > catalogue->spread_ms) {
+        catalogue->spread_ms = attach->attach.spread_ms;
+    }
     node->host = attach->attach.host;
     memcpy(node->address, address, address_bytes);
     memcpy(node->location, attach->attach.location,

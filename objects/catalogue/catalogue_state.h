@@ -113,8 +113,9 @@ struct sl_catalogue_copy {
 struct sl_objects_catalogue {
     struct sl_objects_catalogue_options options;
     uint64_t now_ms, created_ms, ticked_ms, expire_from_ms;
-    uint64_t epoch;  /* the newest of all names */
-    bool is_restart; /* a node knew an earlier catalogue */
+    uint64_t epoch;     /* the newest of all names */
+    bool is_restart;    /* a node knew an earlier catalogue */
+    uint32_t spread_ms; /* nodes return spread over it, as an earlier catalogue has said */
     uint32_t request;
     struct sl_catalogue_sorted nodes, objects;
     struct sl_list by_expiry; /* nodes; first those that have ended */

@@ -54,6 +54,7 @@ SL_FIELDS_TABLE(RECORD, NAME(record, name), TEXT(record, note, SL_OBJECTS_NOTE_B
 #define M_NEWEST        ANY(message, version) /* 0: the newest, or none */
 #define M_PART          INT(message, part, 0, SL_OBJECTS_PARTS_MAX - 1)
 #define M_PART_COUNT    INT(message, part_count, 1, SL_OBJECTS_PARTS_MAX)
+#define M_SPREAD        INT(message, attach.spread_ms, 0, SL_OBJECTS_SPREAD_MS_MAX)
 #define M_RECORD(least) ITEMS(message, commit.record, commit.record_count, least, 1, RECORD)
 
 SL_FIELDS_TABLE(HEADER, INT(message, kind, 1, SL_OBJECTS_KINDS - 1), INT(message, is_answer, 0, 1),
@@ -61,8 +62,8 @@ SL_FIELDS_TABLE(HEADER, INT(message, kind, 1, SL_OBJECTS_KINDS - 1), INT(message
 SL_FIELDS_TABLE(ERROR, M_TEXT, ANY(message, find.oldest), ANY(message, find.newest));
 static const struct sl_field NOTHING[] = {{0}};
 SL_FIELDS_TABLE(ATTACH, ANY(message, attach.host), ANY(message, attach.roles),
-                TEXT(message, attach.location, SL_OBJECTS_LOCATION_BYTES));
-SL_FIELDS_TABLE(LEASE, INT(message, attach.lease_ms, 1, UINT32_MAX));
+                TEXT(message, attach.location, SL_OBJECTS_LOCATION_BYTES), M_SPREAD);
+SL_FIELDS_TABLE(LEASE, INT(message, attach.lease_ms, 1, UINT32_MAX), M_SPREAD);
 SL_FIELDS_TABLE(BEGIN, M_NAME, M_NEWEST, M_PART, M_PART_COUNT,
                 INT(message, begin.origin, 0, ORIGIN_MAX), ANY(message, begin.options));
 SL_FIELDS_TABLE(BEGUN, M_VERSION, ANY(message, epoch), ANY(message, keepers.total),

@@ -25,6 +25,7 @@
 #define SL_OBJECTS_TABLES_BYTES       2048
 #define SL_OBJECTS_BATCH_BYTES        4064 /* all of a notice but the header */
 #define SL_OBJECTS_BATCH_ROOM         700  /* for a HOLD of one part */
+#define SL_OBJECTS_SPREAD_MS_MAX      60000
 /* Items of lists. */
 #define SL_OBJECTS_KEEPERS_MAX        16 /* of a version */
 #define SL_OBJECTS_RANGES_MAX         128
@@ -142,6 +143,8 @@ struct sl_objects_message {
         const char *location; /* a label; "": none */
         uint32_t roles;       /* bits, of enum sl_objects_role */
         uint32_t lease_ms;    /* their answer */
+        uint32_t spread_ms;   /* nodes that lose the catalogue return spread over it. The answer
+                               * says it; the node says what the catalogue before said */
     } attach;
     struct {
         uint32_t options; /* bits, of enum sl_objects_begin */

@@ -62,13 +62,15 @@ static void fetched(struct sl_objects_pin *pin)
     }
     sl_objects_pin_close(&follow->fetching);
     if (err == 0) {
+        sl_backoff_reset(&follow->backoff);
         follow->reason[0] = '\0';
         sl_objects_follow_completed(follow, version);
     }
     if (err == 0 || sl_objects_board_announced(follow->entry) > version) {
         look_for_fetch(follow);
     } else {
-        sl_reactor_arm(follow->node->reactor, &follow->retry, RETRY_NS);
+        sl_reactor_arm(follow->node->reactor, &follow->retry,
+                       sl_backoff_next(&follow->backoff, sl_reactor_random(follow->node->reactor)));
     }
 }
 
@@ -81,7 +83,8 @@ static void follow_fetch(struct sl_objects_follow *follow, const struct sl_objec
     if (err != 0) {
         follow_set_reason(follow, news->commit.record.version, reason.text);
         if (err != SL_ERR_TOO_LARGE) { /* a newer one may fit */
-            sl_reactor_arm(node->reactor, &follow->retry, RETRY_NS);
+            sl_reactor_arm(node->reactor, &follow->retry,
+                           sl_backoff_next(&follow->backoff, sl_reactor_random(node->reactor)));
         }
         return;
     }
@@ -274,6 +277,7 @@ static int add(struct sl_objects *node, const char *name, struct sl_objects_foll
     (void)snprintf(made->name, sizeof made->name, "%s", name);
     sl_list_init(&made->waits);
     made->retry.run = follow_retry;
+    made->backoff.least_ns = RETRY_NS;
     follows->items[index] = made;
     follow_send(made);
     *out = made;

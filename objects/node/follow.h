@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "core/backoff.h"
 #include "core/shared.h"
 #include "objects/catalogue/message.h"
 #include "objects/node/board.h"
@@ -37,6 +38,7 @@ struct sl_objects_follow {
     struct sl_objects_pin *fetching, *kept;
     struct sl_objects_ask find;
     struct sl_timer retry;
+    struct sl_backoff backoff;
     char reason[SL_OBJECTS_TEXT_BYTES]; /* why the last fetch failed; "": it did not */
 };
 

@@ -409,8 +409,13 @@ static void link_opened(void *ctx, int err, const char *reason)
     } else if (err != 0) {
         link_leave(peer, err, reason);
     } else {
+        bool ends_with_connection = false;
+        SL_LIST_EACH (struct sl_objects_peer_use, use, link, &peer->uses) {
+            ends_with_connection |= use->ends_with_connection;
+        }
         peer->is_watched = true;
-        sl_transfer_async_watch(self->async, peer->segment, link_watched, peer);
+        sl_transfer_async_watch(self->async, peer->segment, ends_with_connection, link_watched,
+                                peer);
         news_due(&peer->news, 0);
     }
 }

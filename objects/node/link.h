@@ -79,6 +79,7 @@ struct sl_objects_peer_use {
                    const char *reason);
     /* The peer has ended after opened(): the use is put. NULL: it has to be put. */
     void (*ended)(struct sl_objects_peer_use *use, const char *reason);
+    bool ends_with_connection; /* the peer also counts as ended when its connection is lost */
     /* Private. Zero at first. */
     struct sl_list_link link;
     struct sl_objects_link_peer *peer; /* NULL: none */

@@ -10,12 +10,28 @@
 #include "objects/node/call.h"
 #include "objects/node/node.h"
 
-#define RETRY_NS    (100 * SL_CLOCK_NS_PER_MS)
+#define RETRY_NS    (100 * SL_CLOCK_NS_PER_MS) /* at least; 5 ms for each node of the catalogue */
 #define TRY_MS      2000 /* of one attempt: the catalogue may have ended in between */
 #define DETACH_MS   500  /* without an answer: its lease ends later */
 #define PROGRESS_NS SL_CLOCK_NS_PER_S
 
 static void send_asks(struct sl_objects *node);
+
+/* Sends the next ATTACH or ALIVE at the latest then. */
+static void membership_arm(struct sl_objects *node, uint64_t pause_ns)
+{
+    struct sl_timer *timer = &node->membership.timer;
+    if (!sl_timer_armed(timer) || sl_reactor_now_ns(node->reactor) + pause_ns < timer->due_ns) {
+        sl_reactor_arm(node->reactor, timer, pause_ns);
+    }
+}
+
+/* Something has failed: what waits is sent again after a pause. */
+static void membership_retry(struct sl_objects *node)
+{
+    membership_arm(node,
+                   sl_backoff_next(&node->membership.backoff, sl_reactor_random(node->reactor)));
+}
 
 /* Attaching */
 
@@ -37,17 +53,19 @@ static void membership_lose(struct sl_objects *node, const char *reason)
     if (membership->is_attached) {
         sl_log_warn("objects: the catalogue at %s is lost: %s; attaching again",
                     membership->catalogue, reason);
+        sl_backoff_reset(&membership->backoff);
+        sl_reactor_disarm(node->reactor, &membership->timer);
     }
     membership->is_attached = false;
     (void)snprintf(membership->reason, sizeof membership->reason, "%s", reason);
 }
 
-/* Another one may begin at its address: this node tells it at once what it holds. */
+/* Another one may begin at its address: this node tells it soon what it holds. */
 static void catalogue_ended(struct sl_objects_peer_use *use, const char *reason)
 {
     struct sl_objects *node = SL_CONTAINER_OF(use, struct sl_objects, membership.use);
     membership_lose(node, reason);
-    sl_reactor_arm(node->reactor, &node->membership.timer, RETRY_NS);
+    membership_retry(node);
 }
 
 static void membership_answered(struct sl_objects_request *request,
@@ -58,6 +76,10 @@ static void membership_answered(struct sl_objects_request *request,
         SL_CONTAINER_OF(request, struct sl_objects_membership, request);
     struct sl_objects *node = SL_CONTAINER_OF(membership, struct sl_objects, membership);
     const uint64_t since_ns = sl_reactor_now_ns(node->reactor) - membership->reported_ns;
+    if (err == 0) {
+        const uint64_t spread_ns = answer->attach.spread_ms * SL_CLOCK_NS_PER_MS;
+        membership->backoff.least_ns = spread_ns > RETRY_NS ? spread_ns : RETRY_NS;
+    }
     membership->is_asking = false;
     if (err == 0 && !membership->is_attached) {
         attached(node, answer);
@@ -68,10 +90,11 @@ static void membership_answered(struct sl_objects_request *request,
         sl_objects_reports_continue(node);
     }
     const bool is_due = membership->reports.is_complete && membership->are_reports_awaited;
-    sl_reactor_arm(node->reactor, &membership->timer,
-                   !membership->is_attached ? RETRY_NS
-                   : is_due                 ? 0
-                                            : membership->lease_ms * SL_CLOCK_NS_PER_MS / 3);
+    if (membership->is_attached) {
+        membership_arm(node, is_due ? 0 : membership->lease_ms * SL_CLOCK_NS_PER_MS / 3);
+    } else {
+        membership_retry(node);
+    }
     send_asks(node);
 }
 
@@ -101,9 +124,11 @@ static void attach(struct sl_objects *node)
                         (node->directory != NULL ? SL_OBJECTS_ROLE_DISK : 0) |
                         (membership->are_reports_awaited ? SL_OBJECTS_ROLE_REPORTS : 0),
         .attach.location = node->names.location,
+        .attach.spread_ms = (uint32_t)(membership->backoff.least_ns / SL_CLOCK_NS_PER_MS),
     };
     if (membership->use.peer == NULL) {
         membership->use.ended = catalogue_ended;
+        membership->use.ends_with_connection = true;
         sl_objects_link_peer_get(node->link, &membership->use, membership->catalogue, TRY_MS);
     }
     membership->is_asking = true;
@@ -120,7 +145,6 @@ static void membership_timer_passed(struct sl_timer *timer, uint64_t now_ns)
     if (!membership->is_asking && membership->catalogue[0] != '\0') {
         attach(node);
     }
-    sl_reactor_arm(node->reactor, timer, RETRY_NS);
     send_asks(node);
 }
 
@@ -134,7 +158,7 @@ static void ask_answered(struct sl_objects_request *request,
     ask->is_sent = false;
     if (answer == NULL || err == SL_ERR_AGAIN) { /* it is sent again */
         (void)snprintf(membership->reason, sizeof membership->reason, "%s", reason);
-        sl_reactor_arm(ask->node->reactor, &membership->timer, RETRY_NS);
+        membership_retry(ask->node);
         return;
     }
     membership->reason[0] = '\0'; /* it was that of an earlier try */
@@ -263,6 +287,7 @@ void sl_objects_membership_start(struct sl_objects *node, void (*attached_fn)(st
     membership->host = host_of(node);
     membership->timer.run = membership_timer_passed;
     membership->progress.run = report_progress;
+    membership->backoff.least_ns = RETRY_NS;
     sl_reactor_arm(node->reactor, &membership->timer, 0);
     sl_reactor_arm(node->reactor, &membership->progress, PROGRESS_NS);
 }
@@ -312,5 +337,9 @@ void sl_objects_membership_move(struct sl_objects *node, const char *address)
         sl_objects_link_cancel(node->link, &ask->request);
         ask->is_sent = false;
     }
-    sl_reactor_arm(node->reactor, &membership->timer, 0);
+    if (membership->term == 0) {
+        sl_reactor_arm(node->reactor, &membership->timer, 0);
+    } else { /* its other nodes come, too */
+        membership_retry(node);
+    }
 }

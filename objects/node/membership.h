@@ -4,6 +4,7 @@
 #ifndef SL_OBJECTS_NODE_MEMBERSHIP_H
 #define SL_OBJECTS_NODE_MEMBERSHIP_H
 
+#include "core/backoff.h"
 #include "objects/node/link.h"
 #include "objects/node/reports.h"
 #include "reactor/timer.h"
@@ -21,6 +22,7 @@ struct sl_objects_membership {
         use; /* of the catalogue's segment: tells at once when that process ends */
     struct sl_objects_request request; /* ATTACH, ALIVE, DETACH */
     struct sl_timer timer;             /* when the next of these is sent */
+    struct sl_backoff backoff;         /* before what has failed is sent again */
     bool is_attached, is_asking;
     uint64_t host; /* equal numbers: nodes share memory */
     uint64_t term;

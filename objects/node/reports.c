@@ -4,9 +4,8 @@
 
 #include "objects/node/node.h"
 
-#define SINGLES_MAX 64                         /* in flight */
-#define BATCH_MS    10000                      /* without an answer */
-#define RETRY_NS    (100 * SL_CLOCK_NS_PER_MS) /* until an ALIVE, after a report was lost */
+#define SINGLES_MAX 64    /* in flight */
+#define BATCH_MS    10000 /* without an answer */
 
 static void reports_pump(struct sl_objects *node);
 
@@ -16,7 +15,8 @@ static void reports_lose(struct sl_objects *node)
     struct sl_objects_membership *membership = &node->membership;
     if (membership->is_attached && !membership->reports.is_lost) {
         membership->reports.is_lost = true;
-        sl_reactor_arm(node->reactor, &membership->timer, RETRY_NS);
+        sl_reactor_arm(node->reactor, &membership->timer,
+                       sl_backoff_next(&membership->backoff, sl_reactor_random(node->reactor)));
     }
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
+#include "core/backoff.h"
 #include "core/clock.h"
 #include "ps/coordinator/barrier.h"
 #include "ps/coordinator/checkpoint.h"
@@ -21,6 +22,9 @@
 
 #define WAITING_INTERVAL_DEFAULT_NS   (3 * SL_CLOCK_NS_PER_S)
 #define LEASE_DEFAULT_NS              (10 * SL_CLOCK_NS_PER_S)
+/* Members that lose the coordinator return spread over at most this part of a lease. */
+#define SPREADS_A_LEASE               4
+#define SPREAD_MS_MAX                 2500 /* without leases */
 #define CHECKPOINT_TIMEOUT_DEFAULT_NS (3600 * SL_CLOCK_NS_PER_S)
 
 int sl_coordinator_create(const struct sl_coordinator_options *options, struct sl_coordinator **out)
@@ -96,7 +100,12 @@ void sl_coordinator_welcome(const struct sl_coordinator *coordinator,
                             struct sl_message_welcome *welcome)
 {
     const struct sl_coordinator_options *options = &coordinator->options;
+    const uint32_t expected = options->ps_count + coordinator->job.worker_count;
+    const uint32_t members =
+        coordinator->member_count > expected ? coordinator->member_count : expected;
     welcome->lease_ms = (uint32_t)(options->lease_ns / SL_CLOCK_NS_PER_MS);
+    welcome->spread_ms = sl_backoff_spread_ms(
+        members, welcome->lease_ms == 0 ? SPREAD_MS_MAX : welcome->lease_ms / SPREADS_A_LEASE);
     welcome->wants_reports = options->report != NULL;
     (void)snprintf(welcome->http, sizeof welcome->http, "%s",
                    options->http == NULL ? "" : options->http);

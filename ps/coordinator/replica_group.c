@@ -10,9 +10,9 @@
 #define DEGRADED_WARN_NS (60 * SL_CLOCK_NS_PER_S)
 
 /* A backup that fails before it is in sync gets a new epoch: at once the first time, then after a
- * pause that doubles up to RETRY_DOUBLED times. */
+ * pause that doubles. */
 #define RETRY_NS         SL_CLOCK_NS_PER_S
-#define RETRY_DOUBLED    2
+#define RETRY_MAX_NS     (4 * SL_CLOCK_NS_PER_S)
 
 /* No real epoch gets this far: reports from here on are ignored. */
 #define EPOCHS_MAX       ((uint64_t)1 << 63)
@@ -159,14 +159,12 @@ static void note_failure(struct sl_coordinator *coordinator, struct sl_coordinat
     if (group->retry_ns != 0) {
         return; /* a repeated report */
     }
-    group->failures++;
-    if (group->failures == 1) {
+    if (group->backoff.least_ns == 0) {
+        group->backoff = (struct sl_backoff){.least_ns = RETRY_NS, .most_ns = RETRY_MAX_NS};
         retry_backup(coordinator, group);
         return;
     }
-    const uint32_t doubled =
-        group->failures - 2 < RETRY_DOUBLED ? group->failures - 2 : RETRY_DOUBLED;
-    group->retry_ns = now_ns + (RETRY_NS << doubled);
+    group->retry_ns = now_ns + sl_backoff_next(&group->backoff, 0);
 }
 
 static void take_report(struct sl_coordinator *coordinator, uint32_t task,
@@ -185,7 +183,7 @@ static void take_report(struct sl_coordinator *coordinator, uint32_t task,
             return;
         }
         group->in_sync = true;
-        group->failures = 0;
+        group->backoff.least_ns = 0;
         group->retry_ns = 0;
         moved(coordinator, group);
         sl_log_event(SL_LOG_INFO, GROUP_EVENT("backup_in_sync", report->task_index, group),

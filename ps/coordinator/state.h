@@ -2,6 +2,7 @@
 #ifndef SL_PS_COORDINATOR_STATE_H
 #define SL_PS_COORDINATOR_STATE_H
 
+#include "core/backoff.h"
 #include "core/log.h"
 #include "ps/coordinator/coordinator.h"
 #include "ps/coordinator/waiter.h"
@@ -76,8 +77,8 @@ struct sl_coordinator_ps {
     bool in_sync;        /* the backup has all acknowledged writes */
     uint64_t deposed_id; /* client_id of the primary that was last replaced by promotion */
     uint64_t degraded_since_ns, degraded_warned_ns; /* degraded since; last warning; 0: in sync */
-    uint32_t failures; /* failed catch-ups since the backup was last in sync */
-    uint64_t retry_ns; /* when the next epoch begins after a failure; 0: none is due */
+    struct sl_backoff backoff; /* least_ns 0: no catch-up has failed since it was last in sync */
+    uint64_t retry_ns;         /* when the next epoch begins after a failure; 0: none is due */
 
     /* Replica reports of this server; used until the cluster is ready. */
     struct sl_message_replica_report reports[SL_MESSAGE_REPLICA_REPORTS_MAX];

@@ -7,21 +7,21 @@
 #include "ps/server/session_snapshot.h"
 
 /* Blocks in flight. */
-#define BLOCKS_MAX     8
+#define BLOCKS_MAX    8
 
 /* Turn cost. */
-#define SNAPSHOT_KEYS  SL_SERVER_SLICED_KEYS
+#define SNAPSHOT_KEYS SL_SERVER_SLICED_KEYS
 
 /* Pause before a retry: while another snapshot of the shard is in progress, and after a failed
  * one. */
-#define PAUSE_NS       (SL_CLOCK_NS_PER_S / 20)
-#define FAIL_WAIT_NS   (5 * SL_CLOCK_NS_PER_S)
+#define PAUSE_NS      (SL_CLOCK_NS_PER_S / 20)
+#define FAIL_WAIT_NS  (5 * SL_CLOCK_NS_PER_S)
 
-/* After a snapshot that was too slow, FAIL_WAIT_NS doubles each time, up to about five minutes. */
-#define LATE_DOUBLINGS 6
+/* After a snapshot that was too slow, FAIL_WAIT_NS doubles each time. */
+#define LATE_WAIT_NS  (320 * SL_CLOCK_NS_PER_S)
 
 /* Interval of the checks for waiting requests. */
-#define CHECK_NS       (SL_CLOCK_NS_PER_S / 10)
+#define CHECK_NS      (SL_CLOCK_NS_PER_S / 10)
 
 static void check_late(struct sl_server *server, uint64_t now_ns);
 
@@ -114,17 +114,17 @@ static bool is_late(const struct sl_server *server, uint64_t now_ns)
  * snapshot is aborted, and they continue without a backup as before. */
 static void check_late(struct sl_server *server, uint64_t now_ns)
 {
-    uint32_t *late = &server->replica->catch_up.late_count;
+    struct sl_backoff *late = &server->replica->catch_up.late;
     if (!is_late(server, now_ns)) {
         wait(server, CHECK_NS);
         return;
     }
-    const uint64_t wait_ns = FAIL_WAIT_NS << *late;
-    *late += *late < LATE_DOUBLINGS;
+    late->least_ns = FAIL_WAIT_NS;
+    late->most_ns = LATE_WAIT_NS;
     fail_for(server,
              "requests that write have waited for half of their time until it is sent, and go on "
              "without it",
-             wait_ns);
+             sl_backoff_next(late, 0));
 }
 
 /* Starts the snapshot of the shard and the sessions, and the log. */

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/backoff.h"
 #include "reactor/timer.h"
 
 struct sl_server;
@@ -22,7 +23,7 @@ enum sl_replication_request {
 struct sl_replication_catch_up {
     uint32_t block_count;                /* of the snapshot, in flight */
     enum sl_replication_request request; /* state of the wish for a snapshot */
-    uint32_t late_count;                 /* aborted snapshots since the backup was last in sync */
+    struct sl_backoff late; /* after aborted snapshots, since the backup was last in sync */
     struct sl_timer timer;
 };
 

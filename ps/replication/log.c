@@ -149,7 +149,7 @@ static void report_in_sync(struct sl_server *server)
         return;
     }
     replica->is_in_sync = true;
-    replica->catch_up.late_count = 0;
+    sl_backoff_reset(&replica->catch_up.late);
     server->role.backup.degraded_since_ns = 0;
     sl_replication_metrics_update(server);
     sl_log_info("shard %u: its backup on ps/%u is in sync (epoch %" PRIu64

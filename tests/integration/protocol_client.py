@@ -107,7 +107,8 @@ SCHEMA = {
         "payload_bytes_max": (6, "uint"), "software": (7, "string"), "incarnation": (8, "uint"),
         "resumed": (9, "uint"), "clock": (10, "uint"), "counts": (11, "uint"),
         "lease_ms": (12, "uint"), "task_index": (13, "uint"), "restored": (14, "uint"),
-        "position": (15, "uint"), "wants_reports": (16, "uint"), "http": (17, "string")},
+        "position": (15, "uint"), "wants_reports": (16, "uint"), "http": (17, "string"),
+        "spread_ms": (18, "uint")},
     "Error": {"code": (1, "uint"), "text": (2, "string"), "coordinator": (3, "string")},
     "Register": {
         "data_endpoint": (1, "string"), "shard_count": (2, "uint"), "ps_count": (3, "uint"),

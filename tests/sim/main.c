@@ -11,6 +11,7 @@
 
 #include "core/assert.h"
 #include "core/log.h"
+#include "tests/sim/crowd.h"
 #include "tests/sim/scale.h"
 #include "tests/sim/world.h"
 
@@ -86,6 +87,7 @@ static void usage(void)
         "                nodes of objects, gateways and workers of model serving; any of them\n"
         "                together\n"
         "  --publish     versions of the tables of a cluster are published, and served\n"
+        "  --crowd ...   a thousand members lose their catalogue or coordinator, and return\n"
         "  --scale ...   a job whose processors and links take time; without more, its parameters\n"
         "  --twice       runs each seed twice and compares, and not only one in 64\n"
         "  --all         goes on after a breach\n"
@@ -290,6 +292,9 @@ int main(int argc, char **argv)
     struct flags flags = {.choice.faults = UINT32_MAX};
     if (argc > 1 && strcmp(argv[1], "--scale") == 0) {
         return sl_sim_scale_main(argc - 2, argv + 2);
+    }
+    if (argc > 1 && strcmp(argv[1], "--crowd") == 0) {
+        return sl_sim_crowd_main(argc - 2, argv + 2);
     }
     if (!parse(argc, argv, &flags)) {
         usage();

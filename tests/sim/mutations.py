@@ -51,7 +51,9 @@ QUICK = {"a view is filled in the buffer that its reader holds", "replays are ca
          "serve: a worker that cannot be reached is forgotten",
          "serve: the answer names the newest version",
          "serve: layers are computed before their bytes are there", "serve: views stay open",
-         "publish: a version lacks shards"}
+         "publish: a version lacks shards",
+         "crowd: the first pause is not spread",
+         "crowd: a coordinator says the same spread to any number of members"}
 
 # name, file, what stands there (once), what shall stand there
 MUTATIONS = [
@@ -733,6 +735,24 @@ PUBLISH_MUTATIONS = [
      "copy->fetch == NULL || copy->pooled->blocks[0].is_verified", "true || copy->pooled->blocks[0].is_verified"),
 ]
 
+# Of a thousand nodes whose catalogue restarts: with --crowd objects.
+CROWD_MUTATIONS = [
+    ("crowd: the first pause is not spread", "core/backoff.h",
+     "(last_ns < backoff->limit_ns ?", "(last_ns > 0 && last_ns < backoff->limit_ns ?"),
+    ("crowd: pauses have no jitter", "core/backoff.h",
+     "random % (backoff->limit_ns - last_ns)", "0 * random"),
+    ("crowd: a catalogue says the same spread to any number of nodes", "objects/catalogue/catalogue.c",
+     "sl_backoff_spread_ms(catalogue->nodes.count,", "sl_backoff_spread_ms(1,"),
+    ("crowd: the connection to the catalogue returns by itself", "objects/node/membership.c",
+     "        membership->use.ends_with_connection = true;\n", ""),
+]
+
+# Of the members of a job whose coordinator restarts: with --crowd job.
+CROWD_JOB_MUTATIONS = [
+    ("crowd: a coordinator says the same spread to any number of members", "ps/coordinator/coordinator.c",
+     "sl_backoff_spread_ms(\n        members,", "sl_backoff_spread_ms(\n        1,"),
+]
+
 # Kinds of mutations, and the flags of the seeds that find them.
 KINDS = [
     (MUTATIONS, []),
@@ -745,6 +765,8 @@ KINDS = [
     (OBJECT_MUTATIONS, ["--objects"]),
     (SERVE_MUTATIONS, ["--serve"]),
     (PUBLISH_MUTATIONS, ["--publish"]),
+    (CROWD_MUTATIONS, ["--crowd", "objects"]),
+    (CROWD_JOB_MUTATIONS, ["--crowd", "job"]),
 ]
 ALL = [mutation for mutations, _ in KINDS for mutation in mutations]
 

@@ -138,7 +138,8 @@ static void gateway_remote_opened(void *ctx, int err, const char *reason)
         return;
     }
     remote->ends++;
-    sl_transfer_async_watch(remote->events->async, remote->segment, gateway_remote_watched, remote);
+    sl_transfer_async_watch(remote->events->async, remote->segment, false, gateway_remote_watched,
+                            remote);
     if (sl_transfer_async_incarnation(remote->segment) != remote->join.incarnation) {
         remote->end = SL_SERVE_REMOTE_REPLACED; /* the other one joins by itself */
         remote->is_lost = true;

@@ -5,9 +5,10 @@
 #include "core/assert.h"
 #include "core/log.h"
 
-#define OPEN_MS  5000
-#define SEND_MS  10000 /* a gateway that stands still for some seconds is not gone */
-#define RETRY_NS (100 * SL_CLOCK_NS_PER_MS)
+#define OPEN_MS      5000
+#define SEND_MS      10000 /* a gateway that stands still for some seconds is not gone */
+#define RETRY_NS     (100 * SL_CLOCK_NS_PER_MS)
+#define RETRY_MAX_NS SL_CLOCK_NS_PER_S
 
 static void peer_ended(void *ctx, int err, const char *reason)
 {
@@ -16,7 +17,8 @@ static void peer_ended(void *ctx, int err, const char *reason)
     if (peer->is_stopping) {
         peer->idle(peer);
     } else {
-        sl_reactor_arm(peer->reactor, &peer->timer, RETRY_NS);
+        sl_reactor_arm(peer->reactor, &peer->timer,
+                       sl_backoff_next(&peer->backoff, sl_reactor_random(peer->reactor)));
     }
 }
 
@@ -148,7 +150,8 @@ static void peer_opened(void *ctx, int err, const char *reason)
         sl_log_info("serve: the worker joins gateway %s", peer->address);
         peer->state = SL_SERVE_PEER_OPEN;
         peer->has_warned = false;
-        sl_transfer_async_watch(peer->async, peer->segment, peer_closed, peer);
+        sl_backoff_reset(&peer->backoff);
+        sl_transfer_async_watch(peer->async, peer->segment, false, peer_closed, peer);
         if (peer->is_stopping) {
             peer->state = SL_SERVE_PEER_CLOSING;
             close_if_quiet(peer);
@@ -166,7 +169,8 @@ static void peer_opened(void *ctx, int err, const char *reason)
         sl_log_warn("serve: the worker waits for gateway %s: %s", peer->address, reason);
         peer->has_warned = true;
     }
-    sl_reactor_arm(peer->reactor, &peer->timer, RETRY_NS);
+    sl_reactor_arm(peer->reactor, &peer->timer,
+                   sl_backoff_next(&peer->backoff, sl_reactor_random(peer->reactor)));
 }
 
 static void passed(struct sl_timer *timer, uint64_t now_ns)
@@ -189,6 +193,7 @@ static void passed(struct sl_timer *timer, uint64_t now_ns)
 void sl_serve_peer_start(struct sl_serve_peer *peer)
 {
     peer->timer.run = passed;
+    peer->backoff = (struct sl_backoff){.least_ns = RETRY_NS, .most_ns = RETRY_MAX_NS};
     sl_reactor_arm(peer->reactor, &peer->timer, 0);
 }
 

@@ -4,6 +4,7 @@
 #ifndef SL_SERVE_PEER_H
 #define SL_SERVE_PEER_H
 
+#include "core/backoff.h"
 #include "net/transfer/async.h"
 #include "programs/serve/base/message.h"
 #include "programs/serve/worker/worker.h"
@@ -47,6 +48,7 @@ struct sl_serve_peer {
     struct sl_transfer_segment *segment;
     bool is_telling; /* JOIN, LEAVE, LOAD: one at a time */
     struct sl_timer timer;
+    struct sl_backoff backoff;
 };
 
 /* Connects until stop, and sends JOIN each time. */

@@ -19,10 +19,10 @@ static const struct format {
     int answer; /* 0: a request, 1: an answer, 2: an error */
     const char *body;
 } FORMATS[] = {
-    {SL_OBJECTS_ATTACH, 0, "QIL"},
-    {SL_OBJECTS_ATTACH, 1, "J"},
-    {SL_OBJECTS_ALIVE, 0, "QIL"},
-    {SL_OBJECTS_ALIVE, 1, "J"},
+    {SL_OBJECTS_ATTACH, 0, "QILS"},
+    {SL_OBJECTS_ATTACH, 1, "JS"},
+    {SL_OBJECTS_ALIVE, 0, "QILS"},
+    {SL_OBJECTS_ALIVE, 1, "JS"},
     {SL_OBJECTS_BEGIN, 0, "nQpcoI"},
     {SL_OBJECTS_BEGIN, 1, "VQI[0-16" PEER "]"},
     {SL_OBJECTS_BEGIN, 2, "TQQ"},
@@ -74,7 +74,7 @@ static const struct field {
     {'m', 4, 1, 48U << 20},  {'g', 8, 0, STORED},     {'G', 8, 1, STORED},
     {'a', 8, 0, INT64_MAX},  {'n', 0, 1, 191},        {'N', 0, 0, 255},
     {'A', 0, 0, 175},        {'L', 0, 0, 63},         {'P', 0, 0, 191},
-    {'T', 0, 0, 255},        {'W', 0, 0, 2047},
+    {'T', 0, 0, 255},        {'W', 0, 0, 2047},       {'S', 4, 0, 60000},
 };
 
 enum choice { LEAST, MOST, RANDOM };
@@ -292,7 +292,7 @@ SL_CASE(message_decode__every_number_text_and_list_has_its_limits)
 
 SL_CASE(message_decode__other_kinds_and_answers_are_refused)
 {
-    static const struct format alive = {SL_OBJECTS_ALIVE, 0, "QIL"};
+    static const struct format alive = {SL_OBJECTS_ALIVE, 0, "QILS"};
     for (uint32_t kind = 0; kind < 300; kind++) {
         for (int answer = 0; answer < 3; answer++) {
             bool is_known = kind == SL_OBJECTS_BATCH && answer == 0; /* any bytes */
@@ -360,7 +360,7 @@ static const struct sl_objects_message ATTACH = {
     .kind = SL_OBJECTS_ATTACH,
     .request = 1,
     .node = 0x1f2e3d4c5b6a7988,
-    .attach = {.host = 7, .location = "rack-2"},
+    .attach = {.host = 7, .location = "rack-2", .spread_ms = 100},
 };
 static const struct sl_objects_message WANT = {
     .kind = SL_OBJECTS_WANT,

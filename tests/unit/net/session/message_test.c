@@ -122,6 +122,7 @@ static void random_body(uint64_t *seed, struct sl_message *to)
         to->welcome.counts = sl_hash_random(seed) % 2 == 0;
         to->welcome.clock = (uint32_t)sl_hash_random(seed);
         to->welcome.lease_ms = (uint32_t)sl_hash_random(seed);
+        to->welcome.spread_ms = (uint32_t)(sl_hash_random(seed) % SL_MESSAGE_SPREAD_MS_MAX);
         to->welcome.task_index = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_WORKERS);
         to->welcome.position = sl_hash_random(seed);
         to->welcome.wants_reports = sl_hash_random(seed) % 2 == 0;

@@ -202,7 +202,7 @@ CASE(async_open__fails_and_leaves_nothing)
 static void watch_there(void *ctx)
 {
     struct fixture *f = ctx;
-    sl_transfer_async_watch(f->here, f->segment, done, &f->end);
+    sl_transfer_async_watch(f->here, f->segment, false, done, &f->end);
 }
 
 static void watch_and_close(void *ctx)

@@ -407,7 +407,7 @@ static void user_open(void *ctx)
 static void user_watch(void *ctx)
 {
     struct user *user = ctx;
-    sl_transfer_async_watch(user->async, user->segment, user_done, user);
+    sl_transfer_async_watch(user->async, user->segment, false, user_done, user);
 }
 
 static void user_close(void *ctx)
