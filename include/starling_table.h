@@ -47,7 +47,7 @@ struct sl_optimizer_spec {
     float beta1, beta2; /* [0, 1): the Adam family, LAMB, Lion */
     float epsilon; /* > 0: the Adam family, LAMB, RMSProp, Adadelta; >= 0: the Adagrad family, where
                     * epsilon and initial_accumulator must not both be 0 */
-    float weight_decay;        /* >= 0: AdamW and LAMB, decoupled */
+    float weight_decay;        /* >= 0: AdamW and LAMB, decoupled; others: struct sl_update_spec */
     float initial_accumulator; /* >= 0: the Adagrad family; n of FTRL */
     float l1, l2;              /* >= 0: FTRL */
     float lr_power;            /* <= 0: -q of FTRL; -0.5 is the square root */
@@ -57,6 +57,23 @@ struct sl_optimizer_spec {
 
 /* Returns the documented defaults of an optimizer. Any thread. */
 SL_API struct sl_optimizer_spec sl_optimizer_defaults(enum sl_optimizer_kind kind);
+
+enum sl_decay_kind {
+    SL_DECAY_NONE = 0,
+    SL_DECAY_L2 = 1,        /* g += weight_decay * w */
+    SL_DECAY_DECOUPLED = 2, /* w *= 1 - lr * weight_decay, before the optimizer */
+};
+#define SL_DECAY_KIND_COUNT 3
+
+/* What an update of a row does beside the optimizer's formula. In a dense table the row is a block
+ * of 1024 elements, or the part of it that a push names. Zeros: nothing. A push first adds the
+ * gradients of equal keys; then come clip_norm, decay, the optimizer and value_bound, in this
+ * order. */
+struct sl_update_spec {
+    enum sl_decay_kind decay; /* NONE for SUM, and for FTRL, AdamW and LAMB, which have their own */
+    float clip_norm;          /* > 0: a longer gradient is scaled to this Euclidean norm */
+    float value_bound;        /* > 0: values are held in [-value_bound, value_bound]; NaN stays */
+};
 
 enum sl_initializer_kind {
     SL_INITIALIZER_ZEROS = 0,
@@ -146,6 +163,7 @@ struct sl_table_spec {
      * names the first such key or element, and changes nothing. KV: false. */
     bool reject_nonfinite;
     struct sl_policy_spec policy; /* sparse, with ASP or SSP; else zeros */
+    struct sl_update_spec update; /* KV: zeros */
 };
 #define SL_TABLE_SPEC_INIT                                                                         \
     {                                                                                              \

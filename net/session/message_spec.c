@@ -74,6 +74,11 @@ static int check_shape(const struct sl_table_spec *spec, struct sl_reason *reaso
     }
 }
 
+static bool has_update(const struct sl_update_spec *update)
+{
+    return update->decay != SL_DECAY_NONE || update->clip_norm != 0 || update->value_bound != 0;
+}
+
 /* A KV table only adds or replaces, starts empty, and never waits for workers. */
 static int check_kv(const struct sl_table_spec *spec, struct sl_reason *reason)
 {
@@ -92,7 +97,10 @@ static int check_kv(const struct sl_table_spec *spec, struct sl_reason *reason)
     if (spec->reject_nonfinite) {
         return refuse(reason, "reject_nonfinite is 1; accepted in a KV table is 0");
     }
-    return SL_OK;
+    return has_update(&spec->update)
+               ? refuse(reason, "update has decay, clip_norm or value_bound; accepted in a KV "
+                                "table are zeros")
+               : SL_OK;
 }
 
 /* A hyper-parameter and its accepted range. */
@@ -116,6 +124,18 @@ static bool is_within(const struct parameter *parameter)
     return over_least && under_most;
 }
 
+static int check_parameters(const char *part, const struct parameter *parameters, size_t count,
+                            struct sl_reason *reason)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!is_within(&parameters[i])) {
+            return refuse(reason, "%s.%s is %g; accepted is %s", part, parameters[i].name,
+                          (double)parameters[i].value, parameters[i].accepted);
+        }
+    }
+    return SL_OK;
+}
+
 /* Sets of optimizers */
 #define BIT(kind) (1U << SL_OPTIMIZER_##kind)
 #define ADAGRADS  (BIT(ADAGRAD) | BIT(ADAGRAD_DECAY) | BIT(ROWWISE_ADAGRAD))
@@ -125,6 +145,10 @@ static bool is_within(const struct parameter *parameter)
 #define BY_EPSILON                                                                                 \
     (BIT(ADAM) | BIT(ADAMW) | BIT(ADAM_ASYNC) | BIT(ROWWISE_ADAM) | BIT(LAMB) | BIT(RMSPROP) |     \
      BIT(ADADELTA))
+
+/* SUM has no learning rate, and its gradients may be of either sign; the others have their own
+ * decay: l2 or weight_decay. */
+#define WITHOUT_DECAY (BIT(SUM) | BIT(ADAMW) | BIT(LAMB) | BIT(FTRL) | BIT(FTRL_GROUP))
 
 static bool is_one_of(enum sl_optimizer_kind kind, uint32_t kinds)
 {
@@ -166,16 +190,34 @@ static int check_optimizer(const struct sl_optimizer_spec *spec, struct sl_reaso
         {"decay_baseline", spec->decay_baseline, 0, FLT_MAX, false, decays,
          decays ? "> 0" : ">= 0"},
     };
-    for (size_t i = 0; i < sizeof parameters / sizeof parameters[0]; i++) {
-        if (!is_within(&parameters[i])) {
-            return refuse(reason, "optimizer.%s is %g; accepted is %s", parameters[i].name,
-                          (double)parameters[i].value, parameters[i].accepted);
-        }
-    }
-    if (decays && spec->decay_steps == 0) {
+    const int err =
+        check_parameters("optimizer", parameters, sizeof parameters / sizeof parameters[0], reason);
+    if (err == SL_OK && decays && spec->decay_steps == 0) {
         return refuse(reason, "optimizer.decay_steps is 0; accepted is > 0");
     }
-    return check_division(spec, reason);
+    return err == SL_OK ? check_division(spec, reason) : err;
+}
+
+/* kind: checked before. */
+static int check_update(const struct sl_update_spec *update, enum sl_optimizer_kind kind,
+                        struct sl_reason *reason)
+{
+    if ((uint32_t)update->decay >= SL_DECAY_KIND_COUNT) {
+        return refuse(reason, "update.decay is %d; accepted is 0 to %d", (int)update->decay,
+                      SL_DECAY_KIND_COUNT - 1);
+    }
+    if (update->decay != SL_DECAY_NONE && is_one_of(kind, WITHOUT_DECAY)) {
+        return refuse(
+            reason,
+            "update.decay is %d; accepted with optimizer.kind %d is 0 (none), since it has %s",
+            (int)update->decay, (int)kind,
+            kind == SL_OPTIMIZER_SUM ? "no learning rate" : "its own decay");
+    }
+    const struct parameter parameters[] = {
+        {"clip_norm", update->clip_norm, 0, FLT_MAX, false, false, ">= 0"},
+        {"value_bound", update->value_bound, 0, FLT_MAX, false, false, ">= 0"},
+    };
+    return check_parameters("update", parameters, sizeof parameters / sizeof parameters[0], reason);
 }
 
 static int check_initializer(const struct sl_initializer_spec *spec, struct sl_reason *reason)
@@ -293,6 +335,9 @@ int sl_message_check_spec(const struct sl_table_spec *spec, struct sl_reason *re
         err = check_optimizer(&spec->optimizer, reason);
     }
     if (err == SL_OK) {
+        err = check_update(&spec->update, spec->optimizer.kind, reason);
+    }
+    if (err == SL_OK) {
         err = check_initializer(&spec->initializer, reason);
     }
     if (err == SL_OK) {
@@ -311,8 +356,10 @@ int sl_message_check_known(const struct sl_table_spec *spec, const struct sl_mes
                            struct sl_reason *reason)
 {
     const char *unknown = spec->reject_nonfinite && !opened->reject_nonfinite ? "reject_nonfinite"
-                          : has_policy(spec) && opened->knows < SL_MESSAGE_SPEC_KNOWS ? "policies"
-                                                                                      : NULL;
+                          : has_policy(spec) && opened->knows < 1             ? "policies"
+                          : has_update(&spec->update) && opened->knows < 2
+                              ? "decay, clip_norm and value_bound"
+                              : NULL;
     return unknown == NULL
                ? SL_OK
                : sl_reason_fail(reason, SL_ERR_VERSION,

@@ -332,6 +332,11 @@ SL_PROTOBUF_TABLE(POLICY, "policy", NULL,
     SL_FIELD_ANY(6, UINT, sl_policy_spec, order),
     SL_FIELD_ANY(7, UINT, sl_policy_spec, half_life_steps));
 
+SL_PROTOBUF_TABLE(UPDATE, "update", NULL,
+    SL_FIELD_ANY(1, UINT, sl_update_spec, decay),
+    SL_FIELD_ANY(2, FLOAT, sl_update_spec, clip_norm),
+    SL_FIELD_ANY(3, FLOAT, sl_update_spec, value_bound));
+
 SL_PROTOBUF_TABLE(SPEC, "spec", NULL,
     SL_FIELD_ANY(1, NAME, sl_table_spec, name),
     SL_FIELD_ANY(2, UINT, sl_table_spec, kind),
@@ -341,7 +346,8 @@ SL_PROTOBUF_TABLE(SPEC, "spec", NULL,
     SL_FIELD_MESSAGE(6, sl_table_spec, initializer, INITIALIZER, 0),
     SL_FIELD_MESSAGE(7, sl_table_spec, consistency, CONSISTENCY, 0),
     SL_FIELD_ANY(8, BOOL, sl_table_spec, reject_nonfinite),
-    SL_FIELD_MESSAGE(9, sl_table_spec, policy, POLICY, 0));
+    SL_FIELD_MESSAGE(9, sl_table_spec, policy, POLICY, 0),
+    SL_FIELD_MESSAGE(10, sl_table_spec, update, UPDATE, 0));
 const struct sl_protobuf_type *const sl_message_table_spec = &SPEC;
 
 SL_PROTOBUF_TABLE(TABLE_OPEN, "table_open", NULL,

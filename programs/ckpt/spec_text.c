@@ -27,6 +27,8 @@ struct choice {
     const char *accepted;
 };
 
+static const struct choice decays = {(const char *const[]){"none", "l2", "decoupled"},
+                                     SL_DECAY_KIND_COUNT, "none, l2 or decoupled"};
 static const struct choice initializers = {
     (const char *const[]){"zeros", "constant", "uniform", "normal", "truncated_normal"},
     SL_INITIALIZER_KIND_COUNT, "zeros, constant, uniform, normal or truncated_normal"};
@@ -63,6 +65,9 @@ static const struct word words[] = {
     OPT(lr_power),
     {"decay_steps", WORD_U32, AT(spec.optimizer.decay_steps), NULL},
     OPT(decay_baseline),
+    {"decay", WORD_CHOICE, AT(spec.update.decay), &decays},
+    {"clip_norm", WORD_F32, AT(spec.update.clip_norm), NULL},
+    {"value_bound", WORD_F32, AT(spec.update.value_bound), NULL},
     {"initializer", WORD_CHOICE, AT(spec.initializer.kind), &initializers},
     {"a", WORD_F32, AT(spec.initializer.low), NULL},
     {"b", WORD_F32, AT(spec.initializer.high), NULL},
@@ -184,6 +189,7 @@ static int read_optimizer(const struct word *word, const char *text,
         return spec_text_refuse(word, text, "the name of an optimizer, such as adagrad", reason);
     }
     table->spec.optimizer = sl_optimizer_defaults(kind);
+    table->spec.update = (struct sl_update_spec){.decay = SL_DECAY_NONE};
     sl_optimizer_state_init(&table->spec.optimizer, &table->state);
     return 0;
 }
@@ -257,7 +263,8 @@ static int read_word(char *item, struct sl_snapshot_table *table, struct sl_reas
     return sl_reason_fail(reason, SL_ERR_INVALID,
                           "\"%.64s\" is none of optimizer=, lr=, momentum=, rho=, beta1=, beta2=, "
                           "epsilon=, weight_decay=, initial_accumulator=, l1=, l2=, lr_power=, "
-                          "decay_steps=, decay_baseline=, initializer=, a=, b=, seed=, "
+                          "decay_steps=, decay_baseline=, decay=, clip_norm=, value_bound=, "
+                          "initializer=, a=, b=, seed=, "
                           "consistency=, staleness=, workers=, reject_nonfinite=, ttl_steps=, "
                           "protect_steps=, count_below=, l2_below=, rows_max=, order=, "
                           "half_life_steps=, step=, beta1_power=, beta2_power=",

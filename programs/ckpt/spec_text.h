@@ -1,9 +1,9 @@
 /* Table properties as text: "optimizer=adagrad,lr=0.1,...". Exports write it; an import reads it
  * from the file and from the user. Words, in this order if several are given: optimizer and its
- * parameters as in starling.h; initializer (zeros, constant, uniform, normal, truncated_normal), a,
- * b, seed; consistency (asp, bsp, ssp), staleness, workers; reject_nonfinite (0, 1); the
- * policy as in starling.h, with order none, lru, lfu or l2; step,
- * beta1_power, beta2_power (optimizer state). Pure; any thread. */
+ * parameters as in starling.h; decay (none, l2, decoupled), clip_norm, value_bound; initializer
+ * (zeros, constant, uniform, normal, truncated_normal), a, b, seed; consistency (asp, bsp, ssp),
+ * staleness, workers; reject_nonfinite (0, 1); the policy as in starling.h, with order none, lru,
+ * lfu or l2; step, beta1_power, beta2_power (optimizer state). Pure; any thread. */
 #ifndef SL_PROGRAMS_CKPT_SPEC_TEXT_H
 #define SL_PROGRAMS_CKPT_SPEC_TEXT_H
 
@@ -19,8 +19,8 @@ void sl_spec_text_write(const struct sl_snapshot_table *table, char text[SL_SPEC
  * length. */
 void sl_spec_text_init(struct sl_snapshot_table *table);
 
-/* Applies the text. "optimizer" first resets all its parameters to defaults. Errors: INVALID;
- * reason: the word and what is accepted. */
+/* Applies the text. "optimizer" first resets all its parameters, decay, clip_norm and value_bound
+ * to defaults. Errors: INVALID; reason: the word and what is accepted. */
 int sl_spec_text_read(const char *text, struct sl_snapshot_table *table, struct sl_reason *reason);
 
 #endif

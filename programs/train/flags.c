@@ -40,7 +40,7 @@ static const char *const OPTIMIZER_NAMES[SL_OPTIMIZER_KIND_COUNT] = {
 
 /* The values that are not in struct sl_flags as given. */
 struct raw {
-    int format, model, optimizer, order;
+    int format, model, optimizer, order, decay;
     const char *consistency;
     uint32_t staleness;
     struct sl_optimizer_spec spec;
@@ -133,8 +133,18 @@ static const struct sl_cli_option OPTIONS[] = {
                   .help = "The adagrad family (adagrad, adagrad_decay, rowwise_adagrad), the adam "
                           "family, rmsprop, adadelta.",
                   .least = 0, .most = 1),
-    SL_CLI_OPTION(F32, &raw.spec.weight_decay, .name = "weight-decay", .help = "adamw, lamb.",
-                  .least = 0, .most = 1e6),
+    SL_CLI_OPTION(F32, &raw.spec.weight_decay, .name = "weight-decay",
+                  .help = "adamw, lamb, and optimizers with --decay.", .least = 0, .most = 1e6),
+    SL_CLI_OPTION(CHOICE, &raw.decay, .name = "decay", .choices = "none|l2|decoupled",
+                  .help = "Of --weight-decay. l2: it times the value is added to the gradient; "
+                          "decoupled: the value is multiplied by 1 - lr times it. Not with sum, "
+                          "adamw, lamb, ftrl, ftrl_group."),
+    SL_CLI_OPTION(F32, &values.training.update.clip_norm, .name = "clip-norm", .preset = "0",
+                  .help = "Longest gradient of a row; a longer one is scaled. 0: no limit.",
+                  .least = 0, .most = 1e12),
+    SL_CLI_OPTION(F32, &values.training.update.value_bound, .name = "value-bound", .preset = "0",
+                  .help = "Largest absolute value of a parameter after an update. 0: no limit.",
+                  .least = 0, .most = 1e12),
     SL_CLI_OPTION(F32, &raw.spec.initial_accumulator, .name = "initial-accumulator",
                   .help = "The adagrad family, ftrl, ftrl_group.", .least = 0, .most = 1e12),
     SL_CLI_OPTION(F32, &raw.spec.l1, .name = "l1", .help = "ftrl, ftrl_group.", .least = 0,
@@ -253,6 +263,8 @@ static float default_lr(enum sl_optimizer_kind kind, int model)
 #define ADAGRAD_FAMILY (OPTIMIZER(ADAGRAD) | OPTIMIZER(ADAGRAD_DECAY) | OPTIMIZER(ROWWISE_ADAGRAD))
 #define FTRL_FAMILY    (OPTIMIZER(FTRL) | OPTIMIZER(FTRL_GROUP))
 #define ALL_OPTIMIZERS ((1U << SL_OPTIMIZER_KIND_COUNT) - 1)
+#define OWN_DECAY      (OPTIMIZER(ADAMW) | OPTIMIZER(LAMB))
+#define TAKES_DECAY    (ALL_OPTIMIZERS & ~(OWN_DECAY | FTRL_FAMILY | OPTIMIZER(SUM)))
 #define FM             (1U << 1) /* index in MODELS */
 #define DEEPFM         (1U << 2)
 
@@ -262,7 +274,7 @@ static float default_lr(enum sl_optimizer_kind kind, int model)
 static const struct setting {
     const char *flag;
     uint32_t optimizers, models; /* bit i: the i-th has the setting; 0: not one of these */
-    size_t offset;               /* of an optimizer's setting */
+    size_t offset;               /* in the optimizer's specification; 0: not there */
 } SETTINGS[] = {
     {"lr", ALL_OPTIMIZERS, 0, SPEC(lr)},
     {"momentum", OPTIMIZER(MOMENTUM) | OPTIMIZER(RMSPROP), 0, SPEC(momentum)},
@@ -271,7 +283,8 @@ static const struct setting {
     {"beta2", ADAM_FAMILY | OPTIMIZER(LION), 0, SPEC(beta2)},
     {"epsilon", ADAM_FAMILY | ADAGRAD_FAMILY | OPTIMIZER(RMSPROP) | OPTIMIZER(ADADELTA), 0,
      SPEC(epsilon)},
-    {"weight-decay", OPTIMIZER(ADAMW) | OPTIMIZER(LAMB), 0, SPEC(weight_decay)},
+    {"weight-decay", OWN_DECAY | TAKES_DECAY, 0, SPEC(weight_decay)},
+    {"decay", TAKES_DECAY, 0, 0},
     {"initial-accumulator", ADAGRAD_FAMILY | FTRL_FAMILY, 0, SPEC(initial_accumulator)},
     {"l1", FTRL_FAMILY, 0, SPEC(l1)},
     {"l2", FTRL_FAMILY, 0, SPEC(l2)},
@@ -320,12 +333,19 @@ static int take_settings(struct sl_optimizer_spec *spec, struct sl_reason *reaso
         if (!has_bit(setting->optimizers, raw.optimizer) && !has_bit(setting->models, raw.model)) {
             return refuse_setting(setting, reason);
         }
-        if (setting->optimizers != 0) {
+        if (setting->offset != 0) {
             memcpy((char *)spec + setting->offset, (char *)&raw.spec + setting->offset,
                    sizeof(float));
         }
     }
-    return 0;
+    values.training.update.decay = (enum sl_decay_kind)raw.decay;
+    return flags_is_given("weight-decay") && raw.decay == SL_DECAY_NONE &&
+                   !has_bit(OWN_DECAY, raw.optimizer)
+               ? sl_reason_fail(reason, SL_ERR_INVALID,
+                                "--weight-decay has no effect with --optimizer %s without --decay "
+                                "l2 or decoupled",
+                                OPTIMIZER_NAMES[raw.optimizer])
+               : 0;
 }
 
 static int parse_consistency(const char *text, struct sl_consistency_spec *out,

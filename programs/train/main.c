@@ -265,6 +265,7 @@ static void describe_job(struct job *job)
         .optimizer = job->flags.optimizer_name,
         .protocol = job->flags.protocol_name,
         .optimizer_spec = options->optimizer,
+        .update = options->update,
         .shape = options->shape,
         .epochs = options->epochs,
         .batch_rows = options->batch_rows,

@@ -17,6 +17,7 @@ struct sl_train_report_job {
                            * server and waiting for a core look alike; here only waiting for a
                            * server costs nothing. */
     struct sl_optimizer_spec optimizer_spec;
+    struct sl_update_spec update;
     struct sl_model_shape shape;
     uint32_t epochs, batch_rows;
 };

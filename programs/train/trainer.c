@@ -110,6 +110,7 @@ static int open_tables(struct trainer *trainer)
         if (spec->kind == SL_TABLE_SPARSE) {
             spec->policy = options->policy;
         }
+        spec->update = options->update;
         spec->consistency = table_consistency(trainer);
         int err = open_table(trainer, spec, &trainer->tables[t]);
         if (err != 0) {

@@ -32,6 +32,7 @@ struct sl_trainer_options {
     const struct sl_model *model;
     struct sl_model_shape shape;
     struct sl_optimizer_spec optimizer; /* of all tables of the model */
+    struct sl_update_spec update;       /* likewise */
     struct sl_policy_spec policy;       /* of its sparse tables */
     bool is_lr_given; /* by the user: not only the default, so it holds for restored tables too */
     struct sl_consistency_spec consistency; /* as requested; the trainer sets worker_count */

@@ -1,8 +1,8 @@
 /* Lion, whose steps have the same size in every coordinate:
  *     w -= lr * sign(beta1 * m + (1 - beta1) * g),   m = beta2 * m + (1 - beta2) * g.
  *
- * Chen et al., "Symbolic Discovery of Optimization Algorithms", NeurIPS 2023, algorithm 2
- * without weight decay. sign(0) is 0. Slot 0: m, from 0. */
+ * Chen et al., "Symbolic Discovery of Optimization Algorithms", NeurIPS 2023, algorithm 2; its
+ * weight decay is the decoupled one of struct sl_update_spec. sign(0) is 0. Slot 0: m, from 0. */
 #include "ps/optimizer/simd.h"
 
 static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,

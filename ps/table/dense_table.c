@@ -7,6 +7,7 @@
 #include "core/assert.h"
 #include "core/partition.h"
 #include "ps/optimizer/initializer.h"
+#include "ps/optimizer/update.h"
 
 #define BLOCK           SL_PARTITION_BLOCK_ELEMENTS
 #define CACHE_LINE      64
@@ -24,6 +25,7 @@ struct block {
 struct sl_dense_table {
     struct sl_table_spec spec;
     const struct sl_optimizer *optimizer;
+    bool has_update;                  /* spec.update asks for something */
     uint64_t start, count;            /* elements */
     size_t block_bytes;               /* record of a full block */
     uint8_t *blocks;                  /* NULL when count is 0 */
@@ -120,6 +122,7 @@ int sl_dense_table_create(const struct sl_table_spec *spec, uint64_t start, uint
     *table = (struct sl_dense_table){
         .spec = *spec,
         .optimizer = sl_optimizer_find(spec->optimizer.kind, SL_OPTIMIZER_SIMD_BEST),
+        .has_update = sl_update_is_asked(&spec->update),
         .start = start,
         .count = count,
     };
@@ -216,9 +219,13 @@ void sl_dense_table_apply(struct sl_dense_table *table, uint64_t start, uint64_t
         visit.dim = part;
         visit.slot_stride = elements;
         visit.count = block->count;
-        table->optimizer->apply(
-            &visit, values, values + elements,
-            block->values + elements * ((size_t)1 + table->optimizer->slots_per_value), gradients);
+        float *own = block->values + elements * ((size_t)1 + table->optimizer->slots_per_value);
+        if (table->has_update) {
+            sl_update_apply(&table->spec.update, table->optimizer, &visit, values,
+                            values + elements, own, gradients);
+        } else {
+            table->optimizer->apply(&visit, values, values + elements, own, gradients);
+        }
         block->last_step = (uint32_t)push->step;
         block->count += block->count < UINT32_MAX;
         gradients += part;

@@ -6,7 +6,7 @@
  * elements.
  * State that an optimizer keeps per row is kept per block: Adam's count, AdagradDecay's counter and
  * row-wise accumulators change with each visit of any part of a block, and an assign resets them
- * only if it names the whole block. Sums over a row (FTRL by groups) are sums over the
+ * only if it names the whole block. Sums over a row (FTRL by groups, clip_norm) are sums over the
  * visited part.
  * A caller that applies a push in slices must cut it at multiples of SL_PARTITION_BLOCK_ELEMENTS of
  * the array, so that each block is visited once. */

@@ -8,6 +8,7 @@
 #include "core/hash.h"
 #include "core/limits.h"
 #include "ps/optimizer/initializer.h"
+#include "ps/optimizer/update.h"
 #include "ps/table/index.h"
 #include "ps/table/slab.h"
 
@@ -23,6 +24,7 @@
 struct sl_sparse_table {
     struct sl_table_spec spec;
     const struct sl_optimizer *optimizer;
+    bool has_update;                /* spec.update asks for something */
     const struct sl_optimizer *sum; /* sums rows of a bag */
     sl_optimizer_gather_fn gather;
     struct sl_table_budget budget;
@@ -63,6 +65,7 @@ int sl_sparse_table_create(const struct sl_table_spec *spec, size_t bytes_max,
     *table = (struct sl_sparse_table){
         .spec = *spec,
         .optimizer = sl_optimizer_find(spec->optimizer.kind, SL_OPTIMIZER_SIMD_BEST),
+        .has_update = sl_update_is_asked(&spec->update),
         .sum = sl_optimizer_find(SL_OPTIMIZER_SUM, SL_OPTIMIZER_SIMD_BEST),
         .gather = sl_optimizer_find_gather(SL_OPTIMIZER_SIMD_BEST),
         .budget = {.bytes_max = bytes_max},
@@ -374,7 +377,11 @@ void sl_sparse_table_apply(struct sl_sparse_table *table, const uint32_t *record
             .gradients = gradients + (size_t)done * dim,
         };
         find_records(table, records + done, rows.count, bytes, visited);
-        table->optimizer->apply_rows(&visit, &rows);
+        if (table->has_update) {
+            sl_update_apply_rows(&table->spec.update, table->optimizer, &visit, &rows);
+        } else {
+            table->optimizer->apply_rows(&visit, &rows);
+        }
     }
 }
 

@@ -22,6 +22,8 @@ static const struct {
     {"l2", offsetof(struct sl_table_spec, optimizer.l2)},
     {"lr_power", offsetof(struct sl_table_spec, optimizer.lr_power)},
     {"decay_baseline", offsetof(struct sl_table_spec, optimizer.decay_baseline)},
+    {"clip_norm", offsetof(struct sl_table_spec, update.clip_norm)},
+    {"value_bound", offsetof(struct sl_table_spec, update.value_bound)},
     {"value", offsetof(struct sl_table_spec, initializer.value)},
     {"low", offsetof(struct sl_table_spec, initializer.low)},
     {"high", offsetof(struct sl_table_spec, initializer.high)},
@@ -36,6 +38,7 @@ static const struct {
     size_t offset, bytes;
 } INTEGERS[] = {
     {"decay_steps", offsetof(struct sl_table_spec, optimizer.decay_steps), sizeof(uint32_t)},
+    {"decay", offsetof(struct sl_table_spec, update.decay), sizeof(uint32_t)},
     {"seed", offsetof(struct sl_table_spec, initializer.seed), sizeof(uint64_t)},
     {"ttl_steps", offsetof(struct sl_table_spec, policy.ttl_steps), sizeof(uint32_t)},
     {"protect_steps", offsetof(struct sl_table_spec, policy.protect_steps), sizeof(uint32_t)},

@@ -7,7 +7,7 @@ API (sl_optimizer_defaults), where docs/training.md and the files ps/optimizer/o
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields
 from typing import Any, ClassVar, Dict, Optional, Tuple
 
 import numpy
@@ -32,10 +32,17 @@ class _Spec:
 
     def __init_subclass__(cls, kind: int = 0) -> None:
         cls._kind = kind
+        cls.__repr__ = _Spec.__repr__  # type: ignore[method-assign]  # and not that of dataclass
+
+    def __repr__(self) -> str:
+        """Without members of all optimizers that have their default."""
+        shown = (member.name for member in sorted(fields(self), key=lambda member: member.kw_only)
+                 if not member.kw_only or getattr(self, member.name) != member.default)
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
     def __post_init__(self) -> None:
         """Checks the members by the ranges of the C API. Raises TypeError or ValueError."""
-        name, values = type(self).__name__, asdict(self)
+        name, values = type(self).__name__, self._spec()[1]
         for member, value in values.items():
             if member in _INTEGERS:
                 check_integer(f"{name}: {member}", value, *_INTEGERS[member])
@@ -44,7 +51,7 @@ class _Spec:
         try:
             _native.check_spec(*((0, self._kind) if isinstance(self, Initializer) else (self._kind, 0)), values)
         except InvalidError as error:
-            text = re.sub(r".*: |optimizer\.|initializer\.", "", str(error)).replace("stddev", "std")
+            text = re.sub(r".*: |optimizer\.|initializer\.|update\.", "", str(error)).replace("stddev", "std")
             raise InvalidError(f"{name}: {text}") from None
 
     def _spec(self) -> Tuple[int, Dict[str, float]]:
@@ -53,7 +60,32 @@ class _Spec:
 
 @dataclass(frozen=True)
 class Optimizer(_Spec):
-    """Base of the optimizers."""
+    """Base of the optimizers. All have these members, by keyword only:
+
+    weight_decay, decay: "l2" adds weight_decay * w to the gradient, "decoupled" multiplies w by
+    1 - lr * weight_decay before the update; None: "l2". AdamW and Lamb have their own decay, with None;
+    Sum, FTRL and FTRLGroup accept no decay.
+    clip_norm: a longer gradient of a row is scaled to this Euclidean norm; 0: no limit.
+    value_bound: an update holds values in [-value_bound, value_bound]; 0: no limit.
+    """
+
+    _: KW_ONLY
+    weight_decay: float = 0.0
+    decay: Optional[str] = None
+    clip_norm: float = 0.0
+    value_bound: float = 0.0
+
+    _decays_itself: ClassVar[bool] = False
+
+    def _spec(self) -> Tuple[int, Dict[str, float]]:
+        if self.decay not in (None, "l2", "decoupled"):
+            raise ValueError(f"{type(self).__name__}: decay: {self.decay!r}; accepted: 'l2', 'decoupled', None")
+        kind, values = super()._spec()
+        is_l2 = self.decay == "l2" or (self.decay is None and self.weight_decay and not self._decays_itself)
+        values["decay"] = 2 if self.decay == "decoupled" else 1 if is_l2 else 0
+        if not values["decay"] and not self._decays_itself:
+            del values["weight_decay"]  # not used: as the library has it
+        return kind, values
 
 
 @dataclass(frozen=True)
@@ -121,7 +153,8 @@ class Adam(Optimizer, kind=6):
 class AdamW(Adam, kind=7):
     """Adam with decoupled weight decay. A row decays only when a push names it."""
 
-    weight_decay: float = 0.01
+    weight_decay: float = field(default=0.01, kw_only=True)
+    _decays_itself: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)

@@ -146,13 +146,20 @@ class CkptToolTest(harness.StarlingTest):
         said = self.run_tool("import", self.path("out.safetensors"), "--out", self.path("again"))
         self.assertRegex(said, r"emb .*optimizer=adam,lr=0.25,.*initializer=normal,a=0,b=0.125,seed=9,")
 
-    def test_row_slots(self):
-        """Row-wise Adagrad begins at initial_accumulator, in rows and in blocks."""
-        self.make("--with", "optimizer=rowwise_adagrad,initial_accumulator=0.25")
-        out, _ = read_safetensors(self.export("out.safetensors", "--slots"))
+    def test_row_slots_and_updates(self):
+        """Row-wise Adagrad begins at initial_accumulator, in rows and in blocks; decay and limits are kept."""
+        asked = "optimizer=rowwise_adagrad,weight_decay=0.5,initial_accumulator=0.25,decay=l2,clip_norm=2,value_bound=8"
+        self.make("--with", asked)
+        out, metadata = read_safetensors(self.export("out.safetensors", "--slots"))
+        self.assertIn("decay=l2,clip_norm=2,value_bound=8,", metadata["starling.table.emb"])
         self.assertEqual((out["emb.slots"][1], set(out["emb.slots"][2])), ([3000, 1], {0.25}))
         blocks = out["deep.0.weight.block_slots"]
         self.assertEqual((blocks[1], set(blocks[2])), ([3, 1], {0.25}))
+        said = self.run_tool("import", self.path("out.safetensors"), "--out", self.path("again"))
+        self.assertRegex(said, r"emb .*optimizer=rowwise_adagrad,.*decay=l2,clip_norm=2,value_bound=8,")
+        why = self.run_tool("import", self.path("in.safetensors"), "--out", self.path("x"), "--with",
+                            "optimizer=lamb,decay=l2", code=1)
+        self.assertIn("since it has its own decay", why)
 
     def test_slots_go_with_the_rows(self):
         self.make("--with", "optimizer=adagrad,initial_accumulator=0.5")

@@ -64,10 +64,15 @@ class FlagErrors(harness.StarlingTest):
         reads = {"--momentum": ("momentum", "rmsprop"), "--rho": ("rmsprop", "adadelta", "adagrad_decay"),
                  "--beta1": (*adams, "lion"), "--epsilon": (*adams, *adagrads, "rmsprop", "adadelta"),
                  "--weight-decay": ("adamw", "lamb"), "--initial-accumulator": (*adagrads, *ftrls),
-                 "--l1": ftrls, "--decay-baseline": ("adagrad_decay",)}
+                 "--l1": ftrls, "--decay-baseline": ("adagrad_decay",), "--clip-norm": every, "--value-bound": every}
         for optimizer in every:
             for setting, owners in reads.items():
                 self.takes(optimizer, optimizer in owners, setting, "0.5")
+            decays = optimizer not in ("sum", "adamw", "lamb", *ftrls)
+            self.takes(optimizer, decays, "--decay", "l2")
+            if decays:
+                self.takes(optimizer, True, "--weight-decay", "0.5", "--decay", "decoupled")
+                self.takes(optimizer, False, "--weight-decay", "0.5", "--decay", "none")
 
     def takes(self, optimizer, is_read, setting, *more):
         with self.subTest(setting=setting, more=more, optimizer=optimizer):

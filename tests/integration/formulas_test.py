@@ -21,6 +21,11 @@ HYPER = {"lr": 0.125, "momentum": 0.75, "rho": 0.875, "beta1": 0.875, "beta2": 0
          "l2": 0.0625, "lr_power": -0.5, "decay_steps": 2, "decay_baseline": 0.625}
 
 
+WITHOUT_DECAY = (0, 7, 9, 10, 15)
+UPDATES = ({}, {"decay": 1}, {"decay": 2}, {"clip_norm": 0.75}, {"value_bound": 0.5},
+           {"decay": 1, "clip_norm": 0.75, "value_bound": 0.5}, {"decay": 2, "clip_norm": 0.75, "value_bound": 0.5})
+
+
 def norm(values):
     return math.sqrt(sum(x * x for x in values))
 
@@ -28,19 +33,27 @@ def norm(values):
 class Row:
     """A row as the shard has it: values, two slots beside each, one of the row, its pushes and periods."""
 
-    def __init__(self, kind):
+    def __init__(self, kind, update=None):
         first = HYPER["initial_accumulator"] if kind in (3, 4, 9, 10) else 0.0
-        self.kind = kind
+        self.kind, self.update = kind, update or {}
         self.w, self.a, self.b = [0.0] * DIM, [first] * DIM, [0.0] * DIM
         self.of_row = HYPER["initial_accumulator"] if kind == 11 else 0.0
         self.t = self.c = self.n = 0
 
     def push(self, gradients, rate=1):
-        h = HYPER
+        h, longest, bound = HYPER, self.update.get("clip_norm", 0), self.update.get("value_bound", 0)
         self.lr = h["lr"] * rate
         self.t += 1
         self.n += 1  # the only row of its shard
+        if longest and norm(gradients) > longest:
+            gradients = [g * longest / norm(gradients) for g in gradients]
+        if self.update.get("decay") == 1:
+            gradients = [g + h["weight_decay"] * w for g, w in zip(gradients, self.w, strict=True)]
+        if self.update.get("decay") == 2:
+            self.w = [w * (1 - self.lr * h["weight_decay"]) for w in self.w]
         self.optimize(gradients)
+        if bound:
+            self.w = [max(-bound, min(bound, w)) for w in self.w]
 
     def optimize(self, gradients):
         h, mean = HYPER, norm(gradients)**2 / DIM
@@ -61,7 +74,7 @@ class Row:
 
     def assign(self, values):
         """All but B1 and B2 (kind 8), which belong to the table, begins anew."""
-        t, n, fresh = self.t, self.n, Row(self.kind)
+        t, n, fresh = self.t, self.n, Row(self.kind, self.update)
         self.__dict__.update(fresh.__dict__, w=list(values), n=n + 1, t=t if self.kind == 8 else 0)
 
     def visit(self, i, g):
@@ -159,15 +172,17 @@ class Formulas(ClusterTest):
 
     def test_optimizers(self):
         for kind in range(16):
-            with self.subTest(kind=kind):
-                self.check(kind)
+            for number, update in enumerate(UPDATES):
+                if "decay" not in update or kind not in WITHOUT_DECAY:
+                    with self.subTest(kind=kind, update=update):
+                        self.check(kind, number, update)
 
-    def check(self, kind):
+    def check(self, kind, number, update):
         source = random.Random(kind)
         optimizer = {"kind": kind, **HYPER}
-        table = self.told.open(name=f"o{kind}", dim=DIM, optimizer=optimizer)
-        array = self.told.open(name=f"d{kind}", kind=pc.DENSE, length=DIM, optimizer=optimizer)
-        row = Row(kind)
+        table = self.told.open(name=f"o{kind}.{number}", dim=DIM, optimizer=optimizer, update=update)
+        array = self.told.open(name=f"d{kind}.{number}", kind=pc.DENSE, length=DIM, optimizer=optimizer, update=update)
+        row = Row(kind, update)
         for i in range(2 * PUSHES):
             if i == PUSHES:
                 values = [0.5, -0.25, 0]
@@ -176,12 +191,25 @@ class Formulas(ClusterTest):
                 row.assign(values)
             gradients = [source.choice((0, 0.25, -1, 1.5)) for _ in range(DIM)]
             rate = source.choice((1, 1, 0.5, 3))
-            # A key that comes twice: its gradients are added first.
+            # A key that comes twice: the sum of its gradients is clipped.
             self.told.push(table, [7, 7], [[g / 2 for g in gradients]] * 2, rate=rate)
             self.told.dense_push(array, 0, gradients, rate=rate)
             row.push(gradients, rate)
             self.assert_close(self.told.pull(table, [7])[0], row.w, f"kind {kind}")
             self.assert_close(self.told.dense_pull(array, 0, DIM), row.w, f"kind {kind}, dense")
+
+    def test_buffered_pushes_are_clipped_alone(self):
+        """BSP applies the push of each worker by itself, when the iteration is complete."""
+        spec = {"name": "bsp", "dim": 1, "optimizer": {"kind": 1, "lr": 1}, "update": {"clip_norm": 1},
+                "consistency": {"mode": pc.BSP, "worker_count": 2}}
+        table = self.told.open(**spec)
+        workers = [self.worker(task) for task in (0, 1)]
+        for worker in workers:
+            worker.open(**spec)
+            worker.push(table, [3, 3], [[4], [4]])
+        for worker in workers:
+            worker.tick(0)
+        self.assertEqual(self.told.pull(table, [3])[0], (-2,))
 
     def test_initializers(self):
         for number, initializer in enumerate((

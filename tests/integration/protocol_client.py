@@ -134,7 +134,9 @@ SCHEMA = {
     "TableSpec": {
         "name": (1, "string"), "kind": (2, "uint"), "dim": (3, "uint"), "length": (4, "uint"),
         "optimizer": (5, "Optimizer"), "initializer": (6, "Initializer"),
-        "consistency": (7, "Consistency"), "reject_nonfinite": (8, "uint"), "policy": (9, "Policy")},
+        "consistency": (7, "Consistency"), "reject_nonfinite": (8, "uint"), "policy": (9, "Policy"),
+        "update": (10, "Update")},
+    "Update": {"decay": (1, "uint"), "clip_norm": (2, "float"), "value_bound": (3, "float")},
     "Policy": {"ttl_steps": (1, "uint"), "protect_steps": (2, "uint"), "count_below": (3, "uint"), "l2_below": (4, "float"),
                "rows_max": (5, "uint"), "order": (6, "uint"), "half_life_steps": (7, "uint")},
     "TableOpen": {"spec": (1, "TableSpec"), "table_id": (2, "uint"), "keep_id": (3, "uint"),

@@ -239,6 +239,7 @@ class Steps(support.ClusterTest):
 OPTIMIZERS = (starling.Sum, starling.SGD, starling.Momentum, starling.Adagrad, starling.AdagradDecay, starling.RMSProp,
               starling.Adam, starling.AdamW, starling.AdamAsync, starling.FTRL, starling.FTRLGroup,
               starling.RowwiseAdagrad, starling.RowwiseAdam, starling.Adadelta, starling.Lion, starling.Lamb)
+COMMON = ("weight_decay", "decay", "clip_norm", "value_bound")
 
 
 class Optimizers(support.ClusterTest):
@@ -249,15 +250,21 @@ class Optimizers(support.ClusterTest):
         integration/formulas_test.py, which follows docs/protocol.md."""
         with mock.patch.dict(formulas_test.HYPER, lr_power=-0.75):
             for optimizer in OPTIMIZERS:
-                with self.subTest(optimizer.__name__):
-                    self.check(optimizer)
+                for number, update in enumerate(formulas_test.UPDATES):
+                    if "decay" not in update or optimizer._kind not in formulas_test.WITHOUT_DECAY:
+                        with self.subTest(optimizer.__name__, update=update):
+                            self.check(optimizer, number, update)
 
-    def check(self, optimizer):
-        hyper = {field.name: formulas_test.HYPER[field.name] for field in dataclasses.fields(optimizer)}
-        for field in dataclasses.fields(optimizer):
+    def check(self, optimizer, number, update):
+        own = [field for field in dataclasses.fields(optimizer) if field.name not in COMMON]
+        hyper = {field.name: formulas_test.HYPER[field.name] for field in own}
+        for field in own:
             self.assertNotEqual(hyper[field.name], field.default)
-        table = self.client.sparse(optimizer.__name__, formulas_test.DIM, optimizer(**hyper))
-        row = formulas_test.Row(optimizer._kind)
+        if "decay" in update or optimizer in (starling.AdamW, starling.Lamb):
+            hyper["weight_decay"] = formulas_test.HYPER["weight_decay"]
+        asked = {name: (None, "l2", "decoupled")[value] if name == "decay" else value for name, value in update.items()}
+        table = self.client.sparse(f"{optimizer.__name__}-{number}", formulas_test.DIM, optimizer(**hyper, **asked))
+        row = formulas_test.Row(optimizer._kind, update)
         random = numpy.random.default_rng(SEED)
         for _ in range(50):
             grads = rows_of(random, 1, formulas_test.DIM)
@@ -383,6 +390,31 @@ class Specs(support.ClusterTest):
             name = f"defaults-{cls.__name__}"
             starling.SparseTable(self.client, name, 0, 2, 0, (cls._kind, {}), (0, {}), (0, 0, 0), (0, {}), True, None)
             self.client.sparse(name, 2, cls())
+
+    def test_decay(self):
+        self.assertEqual(starling.Adagrad(weight_decay=0.5)._spec(), starling.Adagrad(weight_decay=0.5, decay="l2")._spec())
+        self.assertEqual(starling.Adagrad()._spec()[1]["decay"], 0)
+        self.assertEqual(starling.AdamW(weight_decay=0.5)._spec()[1]["decay"], 0)
+        self.client.sparse("decay", 2, starling.Lion(weight_decay=0.5, decay="decoupled"))
+        with self.assertRaisesRegex(starling.TableMismatch, "exists with update.decay 2, asked for is 1"):
+            self.client.sparse("decay", 2, starling.Lion(weight_decay=0.5))
+        for optimizer in (starling.Sum, starling.FTRL, starling.FTRLGroup):
+            with self.assertRaisesRegex(starling.InvalidError, f"{optimizer.__name__}: decay is 1; accepted with"):
+                optimizer(weight_decay=0.5)
+        for optimizer in (starling.AdamW, starling.Lamb):
+            with self.assertRaisesRegex(starling.InvalidError, "since it has its own decay"):
+                optimizer(decay="decoupled")
+        for bad in ("L2", 1, True):
+            with self.assertRaisesRegex(ValueError, "accepted: 'l2', 'decoupled', None"):
+                starling.SGD(decay=bad)
+        for bad in ({"clip_norm": -1}, {"value_bound": numpy.inf}, {"weight_decay": -1}):
+            with self.assertRaisesRegex(starling.InvalidError, f"SGD: {[*bad][0]} is "):
+                starling.SGD(**bad)
+        with self.assertRaises(TypeError):
+            starling.SGD(0.1, 0.5)  # by keyword only
+        self.assertEqual(repr(starling.SGD()), "SGD(lr=0.01)")
+        self.assertEqual(repr(starling.SGD(clip_norm=2)), "SGD(lr=0.01, clip_norm=2)")
+        self.assertEqual(repr(starling.Normal()), "Normal(std=0.01, mean=0.0, seed=0)")
 
     def test_all_are_immutable(self):
         for spec in (starling.SGD(), starling.Normal(), starling.BSP):

@@ -44,6 +44,9 @@ static struct sl_table_spec spec_of(uint32_t id)
         spec.consistency = (struct sl_consistency_spec){.mode = SL_CONSISTENCY_BSP,
                                                         .worker_count = SHARD_WORK_WORKERS};
     }
+    if (!is_kv && id % 2 == 1) {
+        spec.update = (struct sl_update_spec){.clip_norm = 1, .value_bound = 1.5F};
+    }
     if (!is_kv) {
         spec.initializer = (struct sl_initializer_spec){
             .kind = initializers[id % 3], .low = -1, .high = 1, .seed = id};

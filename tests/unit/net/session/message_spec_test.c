@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "core/hash.h"
-#include "net/session/message.h"
 #include "net/session/message_spec.h"
 #include "random_message.h"
 #include "tests/support/unit.h"
@@ -107,6 +106,13 @@ SL_CASE(message_check_spec__wants_a_kv_table_plain)
     spec = good;
     spec.reject_nonfinite = true;
     assert_refused(&spec, "reject_nonfinite is 1; accepted in a KV table is 0");
+    const struct sl_update_spec updates[] = {
+        {.decay = SL_DECAY_L2}, {.clip_norm = 1}, {.value_bound = 1}};
+    for (size_t i = 0; i < sizeof updates / sizeof updates[0]; i++) {
+        spec = good;
+        spec.update = updates[i];
+        assert_refused(&spec, i == 0 ? "update.decay is 1" : "accepted in a KV table are zeros");
+    }
     /* Tables of floats and of bytes are not the same. */
     struct sl_reason reason;
     struct sl_table_spec bytes = good;
@@ -196,6 +202,40 @@ SL_CASE(message_check_spec__refuses_what_divides_by_zero)
     spec.optimizer.epsilon = 0;
     spec.optimizer.initial_accumulator = 0;
     assert_accepted(&spec);
+}
+
+SL_CASE(message_check_spec__refuses_bad_updates)
+{
+    static const float bad[] = {-1, NAN, INFINITY};
+    struct sl_table_spec spec = good_spec();
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        spec.update = (struct sl_update_spec){.clip_norm = bad[i]};
+        assert_refused(&spec, "update.clip_norm");
+        spec.update = (struct sl_update_spec){.value_bound = bad[i]};
+        assert_refused(&spec, "update.value_bound");
+    }
+    spec.update = (struct sl_update_spec){.decay = (enum sl_decay_kind)SL_DECAY_KIND_COUNT};
+    assert_refused(&spec, "update.decay is 3; accepted is 0 to 2");
+    for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
+        spec = good_spec();
+        spec.optimizer = sl_optimizer_defaults((enum sl_optimizer_kind)kind);
+        spec.update = (struct sl_update_spec){.clip_norm = 1, .value_bound = 1};
+        assert_accepted(&spec);
+        spec.update.decay = SL_DECAY_DECOUPLED;
+        switch (spec.optimizer.kind) {
+        case SL_OPTIMIZER_SUM:
+            assert_refused(&spec, "since it has no learning rate");
+            break;
+        case SL_OPTIMIZER_ADAMW:
+        case SL_OPTIMIZER_LAMB:
+        case SL_OPTIMIZER_FTRL:
+        case SL_OPTIMIZER_FTRL_GROUP:
+            assert_refused(&spec, "since it has its own decay");
+            break;
+        default:
+            assert_accepted(&spec);
+        }
+    }
 }
 
 SL_CASE(message_check_spec__refuses_bad_initializers)

@@ -73,6 +73,11 @@ struct sl_table_spec random_message_spec(uint64_t *seed)
             .half_life_steps = (uint32_t)sl_hash_random(seed),
         };
     }
+    if (spec.optimizer.kind == SL_OPTIMIZER_SGD) { /* others may have a decay of their own */
+        spec.update.decay = (enum sl_decay_kind)(sl_hash_random(seed) % SL_DECAY_KIND_COUNT);
+    }
+    spec.update.clip_norm = random_fraction(seed);
+    spec.update.value_bound = random_fraction(seed);
     return spec;
 }
 

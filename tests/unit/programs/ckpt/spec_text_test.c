@@ -33,6 +33,7 @@ static void assert_same(const struct sl_snapshot_table *a, const struct sl_snaps
     assert_memory_equal(&a->spec.consistency, &b->spec.consistency, sizeof a->spec.consistency);
     assert_int_equal(a->spec.reject_nonfinite, b->spec.reject_nonfinite);
     assert_memory_equal(&a->spec.policy, &b->spec.policy, sizeof a->spec.policy);
+    assert_memory_equal(&a->spec.update, &b->spec.update, sizeof a->spec.update);
     assert_true(a->step == b->step);
     assert_memory_equal(&a->state, &b->state, sizeof a->state);
 }
@@ -70,6 +71,9 @@ SL_CASE(spec_text__round_trip)
             .order = (enum sl_policy_order)(i % SL_POLICY_ORDER_COUNT),
             .half_life_steps = (uint32_t)sl_hash_random(&random),
         };
+        table.spec.update.decay = (enum sl_decay_kind)(i % SL_DECAY_KIND_COUNT);
+        table.spec.update.clip_norm = any_float(&random);
+        table.spec.update.value_bound = any_float(&random);
         table.step = sl_hash_random(&random);
         table.state.beta1_power = any_power(&random);
         table.state.beta2_power = any_power(&random);
@@ -100,6 +104,9 @@ SL_CASE(spec_text__refuses)
         "workers= 4",
         "reject_nonfinite=2",
         "reject_nonfinite=yes",
+        "decay=L2",
+        "decay=1",
+        "clip_norm=nan",
         "=3",
     };
     struct sl_snapshot_table table;
@@ -129,4 +136,11 @@ SL_CASE(spec_text__words_stand_for_themselves)
     assert_true(table.spec.optimizer.lr == 2.0F);
     assert_int_equal(sl_spec_text_read("optimizer=adam", &table, NULL), 0);
     assert_true(table.spec.optimizer.lr == sl_optimizer_defaults(SL_OPTIMIZER_ADAM).lr);
+    assert_int_equal(sl_spec_text_read("decay=decoupled,clip_norm=2,value_bound=3", &table, NULL),
+                     0);
+    assert_int_equal(table.spec.update.decay, SL_DECAY_DECOUPLED);
+    assert_true(table.spec.update.clip_norm == 2 && table.spec.update.value_bound == 3);
+    assert_int_equal(sl_spec_text_read("optimizer=lamb", &table, NULL), 0);
+    assert_int_equal(table.spec.update.decay, SL_DECAY_NONE);
+    assert_true(table.spec.update.clip_norm == 0 && table.spec.update.value_bound == 0);
 }

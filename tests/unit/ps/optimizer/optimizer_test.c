@@ -5,6 +5,7 @@
 
 #include "core/hash.h"
 #include "ps/optimizer/optimizer.h"
+#include "ps/optimizer/update.h"
 #include "tests/support/unit.h"
 
 #define DIM_MAX    64
@@ -34,6 +35,20 @@ static struct sl_optimizer_spec spec_of(enum sl_optimizer_kind kind)
     spec.weight_decay = 0.2F;
     return spec;
 }
+
+/* Each way to update rows, alone and together; the first asks for nothing. */
+static const struct sl_update_spec updates[] = {
+    {.decay = SL_DECAY_NONE},
+    {.decay = SL_DECAY_L2},
+    {.decay = SL_DECAY_DECOUPLED},
+    {.clip_norm = 0.8F},
+    {.value_bound = 0.6F},
+    {.clip_norm = 0.8F, .value_bound = 0.6F},
+    {.decay = SL_DECAY_L2, .clip_norm = 0.8F},
+    {.decay = SL_DECAY_L2, .clip_norm = 0.8F, .value_bound = 0.6F},
+    {.decay = SL_DECAY_DECOUPLED, .clip_norm = 0.8F, .value_bound = 0.6F},
+};
+#define UPDATE_COUNT (sizeof updates / sizeof updates[0])
 
 struct reference {
     double w[DIM_MAX];
@@ -223,8 +238,34 @@ static void reference_push(struct reference *x, const struct sl_optimizer_spec *
     x->beta2_power *= (double)spec->beta2;
 }
 
+/* The same with what the table asks for beside the optimizer. */
+static void reference_update(struct reference *x, const struct sl_update_spec *update,
+                             const struct sl_optimizer_spec *spec, uint32_t dim, const float *g,
+                             uint32_t t, uint64_t step)
+{
+    double gradient[DIM_MAX];
+    for (uint32_t i = 0; i < dim; i++) {
+        gradient[i] = (double)g[i];
+    }
+    const double norm = norm_of(dim, gradient);
+    const double longest = (double)update->clip_norm, bound = (double)update->value_bound;
+    for (uint32_t i = 0; i < dim; i++) {
+        gradient[i] *= longest > 0 && norm > longest ? longest / norm : 1;
+        if (update->decay == SL_DECAY_L2) {
+            gradient[i] += (double)spec->weight_decay * x->w[i];
+        } else if (update->decay == SL_DECAY_DECOUPLED) {
+            x->w[i] -= (double)spec->lr * (double)spec->weight_decay * x->w[i];
+        }
+    }
+    reference_push(x, spec, dim, gradient, t, step);
+    for (uint32_t i = 0; i < dim && bound > 0; i++) {
+        x->w[i] = fmax(-bound, fmin(bound, x->w[i]));
+    }
+}
+
 struct row {
     const struct sl_optimizer *optimizer;
+    struct sl_update_spec update;
     struct sl_optimizer_spec spec;
     struct sl_optimizer_state state;
     float rate;
@@ -253,6 +294,18 @@ static void row_init(struct row *row, const struct sl_optimizer_spec *spec,
     sl_optimizer_state_init(spec, &row->state);
 }
 
+/* As a table does. */
+static void apply(const struct sl_update_spec *update, const struct sl_optimizer *optimizer,
+                  const struct sl_optimizer_visit *visit, float *w, float *s, float *r,
+                  const float *g)
+{
+    if (sl_update_is_asked(update)) {
+        sl_update_apply(update, optimizer, visit, w, s, r, g);
+    } else {
+        optimizer->apply(visit, w, s, r, g);
+    }
+}
+
 static void row_push(struct row *row, const float *g, uint64_t step)
 {
     const struct sl_optimizer_visit visit = {
@@ -264,8 +317,8 @@ static void row_push(struct row *row, const float *g, uint64_t step)
         .count = row->count,
         .step = step,
     };
-    row->optimizer->apply(&visit, row->w, row->slots,
-                          row->slots + (size_t)row->optimizer->slots_per_value * row->dim, g);
+    apply(&row->update, row->optimizer, &visit, row->w, row->slots,
+          row->slots + (size_t)row->optimizer->slots_per_value * row->dim, g);
     if (row->optimizer->end_push != NULL) {
         row->optimizer->end_push(&row->spec, &row->state);
     }
@@ -274,7 +327,8 @@ static void row_push(struct row *row, const float *g, uint64_t step)
     assert_true(row->slots[sl_optimizer_slot_floats(row->optimizer, row->dim)] == 54321.0F);
 }
 
-static void follow_reference(const struct sl_optimizer_spec *spec, uint32_t dim)
+static void follow_reference(const struct sl_optimizer_spec *spec,
+                             const struct sl_update_spec *update, uint32_t dim)
 {
     uint64_t seed = 100 * (uint64_t)spec->kind + dim;
     static const float rates[] = {1, 0.75F, 1.25F, 0.5F};
@@ -282,21 +336,22 @@ static void follow_reference(const struct sl_optimizer_spec *spec, uint32_t dim)
     struct row row;
     struct reference reference;
     row_init(&row, spec, SL_OPTIMIZER_SIMD_BEST, dim, seed);
+    row.update = *update;
     reference_init(&reference, spec, dim, row.w);
     for (uint32_t t = 1; t <= STEPS; t++) {
         float g[DIM_MAX];
-        double gradient[DIM_MAX];
         for (uint32_t i = 0; i < dim; i++) {
-            gradient[i] = (double)(g[i] = random_float(&seed));
+            g[i] = random_float(&seed);
         }
         row.rate = rates[t % 4];
         rated.lr = spec->lr * row.rate;
         row_push(&row, g, 2 * t);
-        reference_push(&reference, &rated, dim, gradient, t, 2 * t);
+        reference_update(&reference, update, &rated, dim, g, t, 2 * t);
         for (uint32_t i = 0; i < dim; i++) {
             if (fabs((double)row.w[i] - reference.w[i]) > 4e-6 * (1 + fabs(reference.w[i]))) {
-                fail_msg("%s, dim %u, visit %u, column %u: %.9g, not %.9g", row.optimizer->name,
-                         dim, t, i, (double)row.w[i], reference.w[i]);
+                fail_msg("%s, update %zu, dim %u, visit %u, column %u: %.9g, not %.9g",
+                         row.optimizer->name, (size_t)(update - updates), dim, t, i,
+                         (double)row.w[i], reference.w[i]);
             }
         }
     }
@@ -306,8 +361,11 @@ SL_CASE(optimizer_apply__follows_the_formula)
 {
     for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
         const struct sl_optimizer_spec spec = spec_of((enum sl_optimizer_kind)kind);
-        for (size_t d = 0; d < DIM_COUNT; d++) {
-            follow_reference(&spec, dims[d]);
+        for (size_t i = 0; i < DIM_COUNT * UPDATE_COUNT; i++) {
+            const struct sl_update_spec *update = &updates[i % UPDATE_COUNT];
+            if (kind != SL_OPTIMIZER_SUM || update->decay == SL_DECAY_NONE) {
+                follow_reference(&spec, update, dims[i / UPDATE_COUNT]);
+            }
         }
     }
 }
@@ -318,19 +376,20 @@ SL_CASE(optimizer_apply__ftrl_of_another_power)
         struct sl_optimizer_spec spec = spec_of((enum sl_optimizer_kind)kind);
         spec.lr_power = -0.7F;
         for (size_t d = 0; d < DIM_COUNT; d++) {
-            follow_reference(&spec, dims[d]);
+            follow_reference(&spec, &updates[0], dims[d]);
         }
     }
 }
 
-static void compare_forms(const struct sl_optimizer_spec *spec, enum sl_optimizer_simd form,
-                          uint32_t dim)
+static void compare_forms(const struct sl_optimizer_spec *spec, const struct sl_update_spec *update,
+                          enum sl_optimizer_simd form, uint32_t dim)
 {
     uint64_t seed = dim;
     struct row scalar;
     struct row vector;
     row_init(&scalar, spec, SL_OPTIMIZER_SIMD_SCALAR, dim, seed);
     row_init(&vector, spec, form, dim, seed);
+    scalar.update = vector.update = *update;
     for (uint32_t t = 0; t < STEPS; t++) {
         float g[DIM_MAX];
         for (uint32_t i = 0; i < dim; i++) {
@@ -355,15 +414,17 @@ SL_CASE(optimizer_forms__bit_identical)
                 continue;
             }
             for (uint32_t dim = 1; dim <= DIM_MAX; dim++) {
-                compare_forms(&spec, (enum sl_optimizer_simd)form, dim);
+                compare_forms(&spec, &updates[dim % UPDATE_COUNT], (enum sl_optimizer_simd)form,
+                              dim);
+                compare_forms(&spec, &updates[0], (enum sl_optimizer_simd)form, dim);
             }
         }
     }
 }
 
 /* Records as a table has them; the count of one comes to its end. */
-static void visit_rows(const struct sl_optimizer_spec *spec, enum sl_optimizer_simd form,
-                       uint32_t dim)
+static void visit_rows(const struct sl_optimizer_spec *spec, const struct sl_update_spec *update,
+                       enum sl_optimizer_simd form, uint32_t dim)
 {
     enum { ROWS = 3, VISITS = 20, STEP = 2 * DECAY_STEP, ROW_FLOATS = DIM_MAX + SLOTS_MAX };
     static float one_by_one[ROWS][ROW_FLOATS];
@@ -400,11 +461,15 @@ static void visit_rows(const struct sl_optimizer_spec *spec, enum sl_optimizer_s
         float *w = one_by_one[row];
         visit.count = counts[row];
         counts[row] += counts[row] < SL_ROW_COUNT_MAX;
-        scalar->apply(&visit, w, w + dim, w + own, gradients + (size_t)i * dim);
+        apply(update, scalar, &visit, w, w + dim, w + own, gradients + (size_t)i * dim);
         records[i] = (void *)together[row];
     }
     const struct sl_optimizer_rows rows = {VISITS, records, gradients};
-    sl_optimizer_find(spec->kind, form)->apply_rows(&visit, &rows);
+    if (sl_update_is_asked(update)) {
+        sl_update_apply_rows(update, sl_optimizer_find(spec->kind, form), &visit, &rows);
+    } else {
+        sl_optimizer_find(spec->kind, form)->apply_rows(&visit, &rows);
+    }
     for (uint32_t row = 0; row < ROWS; row++) {
         const struct sl_row *record = (void *)together[row];
         assert_true(record->last_step == STEP && record->count == counts[row]);
@@ -423,7 +488,8 @@ SL_CASE(optimizer_apply_rows__same_bits_as_apply)
                 continue;
             }
             for (uint32_t dim = 1; dim <= DIM_MAX; dim++) {
-                visit_rows(&spec, (enum sl_optimizer_simd)form, dim);
+                visit_rows(&spec, &updates[dim % UPDATE_COUNT], (enum sl_optimizer_simd)form, dim);
+                visit_rows(&spec, &updates[0], (enum sl_optimizer_simd)form, dim);
             }
         }
     }

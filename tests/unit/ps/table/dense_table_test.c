@@ -3,6 +3,7 @@
 #include "core/hash.h"
 #include "core/partition.h"
 #include "ps/optimizer/initializer.h"
+#include "ps/optimizer/update.h"
 #include "ps/table/dense_table.h"
 #include "tests/support/unit.h"
 
@@ -102,6 +103,7 @@ SL_CASE(dense_table_create__memory_limit)
 /* Blocks as rows of a kernel, kept by the test: random ranges, each optimizer. */
 struct mirror {
     const struct sl_optimizer *optimizer;
+    struct sl_update_spec update;
     uint64_t length;
     float *w;     /* [length] */
     float *slots; /* slot k of element i: slots[k * length + i] */
@@ -114,6 +116,7 @@ static void mirror_init(struct mirror *mirror, const struct sl_table_spec *spec)
     const uint64_t length = spec->length;
     const uint64_t blocks = (length + BLOCK - 1) / BLOCK;
     mirror->optimizer = sl_optimizer_find(spec->optimizer.kind, SL_OPTIMIZER_SIMD_SCALAR);
+    mirror->update = spec->update;
     mirror->length = length;
     mirror->w = malloc(length * sizeof(float));
     mirror->slots = calloc(length, (mirror->optimizer->slots_per_value + 1) * sizeof(float));
@@ -155,8 +158,13 @@ static void mirror_apply(struct mirror *mirror, const struct sl_optimizer_spec *
             .count = mirror->count[block]++,
             .step = push->step,
         };
-        mirror->optimizer->apply(&visit, mirror->w + i, mirror->slots + i, mirror->own + block,
-                                 g + (i - start));
+        float *w = mirror->w + i, *slots = mirror->slots + i, *own = mirror->own + block;
+        if (sl_update_is_asked(&mirror->update)) {
+            sl_update_apply(&mirror->update, mirror->optimizer, &visit, w, slots, own,
+                            g + (i - start));
+        } else {
+            mirror->optimizer->apply(&visit, w, slots, own, g + (i - start));
+        }
         i = end;
     }
 }
@@ -195,8 +203,11 @@ SL_CASE(dense_table_apply__random_ranges)
     const uint64_t length = 5 * BLOCK + 100;
     float *g = random_floats(length, 9);
     float *values = malloc(length * sizeof *values);
-    for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
-        struct sl_table_spec spec = spec_of((enum sl_optimizer_kind)kind, length);
+    for (int kind = 0; kind < 2 * SL_OPTIMIZER_KIND_COUNT; kind++) {
+        struct sl_table_spec spec =
+            spec_of((enum sl_optimizer_kind)(kind % SL_OPTIMIZER_KIND_COUNT), length);
+        spec.update.clip_norm = kind < SL_OPTIMIZER_KIND_COUNT ? 0 : 5;
+        spec.update.value_bound = kind < SL_OPTIMIZER_KIND_COUNT ? 0 : 0.9F;
         struct sl_dense_table *table = NULL;
         struct sl_optimizer_push push = {.rate = 1};
         struct mirror mirror;

@@ -6,6 +6,7 @@
 #include "core/hash.h"
 #include "core/partition.h"
 #include "ps/optimizer/initializer.h"
+#include "ps/optimizer/update.h"
 #include "ps/table/sparse_table.h"
 #include "tests/support/unit.h"
 
@@ -469,10 +470,15 @@ SL_CASE(table_table_apply__as_the_kernel)
     for (size_t i = 0; i < 2 * 4096; i++) {
         g[i] = (float)(i % 23) / 7.0F - 1.0F;
     }
-    for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
+    for (int kind = 0; kind < 2 * SL_OPTIMIZER_KIND_COUNT; kind++) {
         for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++) {
             const uint32_t dim = dims[d];
-            struct sl_sparse_table *table = table_of((enum sl_optimizer_kind)kind, dim);
+            struct sl_table_spec asked =
+                spec_of((enum sl_optimizer_kind)(kind % SL_OPTIMIZER_KIND_COUNT), dim);
+            asked.update.clip_norm = kind < SL_OPTIMIZER_KIND_COUNT ? 0 : 0.5F;
+            asked.update.value_bound = kind < SL_OPTIMIZER_KIND_COUNT ? 0 : 0.9F;
+            struct sl_sparse_table *table = NULL;
+            assert_int_equal(sl_sparse_table_create(&asked, 0, &table), 0);
             const struct sl_optimizer_spec *spec = &sl_sparse_table_spec(table)->optimizer;
             const struct sl_optimizer *optimizer =
                 sl_optimizer_find(spec->kind, SL_OPTIMIZER_SIMD_SCALAR);
@@ -494,8 +500,12 @@ SL_CASE(table_table_apply__as_the_kernel)
                                                          .count = visit_index,
                                                          .step = push.step};
                 sl_sparse_table_apply(table, records, 2, g, &push);
-                optimizer->apply(&visit, w, slots, slots + optimizer->slots_per_value * dim,
-                                 g + dim);
+                float *own = slots + optimizer->slots_per_value * dim;
+                if (sl_update_is_asked(&asked.update)) {
+                    sl_update_apply(&asked.update, optimizer, &visit, w, slots, own, g + dim);
+                } else {
+                    optimizer->apply(&visit, w, slots, own, g + dim);
+                }
             }
             const struct sl_row *record = sl_sparse_table_record(table, records[1]);
             assert_memory_equal(record->values, w, dim * sizeof(float));

@@ -118,6 +118,12 @@ PEER_CASE(table_open__refuses_a_process_that_ignores_policies)
     check_older(world, &spec, "does not know policies");
 }
 
+PEER_CASE(table_open__refuses_a_process_that_ignores_updates)
+{
+    const struct sl_table_spec spec = {.name = "t", .dim = PEER_DIM, .update.clip_norm = 1};
+    check_older(world, &spec, "does not know decay, clip_norm and value_bound");
+}
+
 PEER_CASE(start__refuses_a_shard_that_grants_too_little)
 {
     world->welcome.credit_bytes = 1000;
