@@ -22,7 +22,7 @@ struct flags {
     double minutes; /* > 0: seeds from `first` on, for so long */
     struct sl_sim_choice choice;
     /* Members of the world; without any: the job. */
-    bool job, transfer, objects, serve;
+    bool job, transfer, objects, serve, elections;
     bool twice; /* each seed */
     bool verbose;
     bool all; /* go on after a breach */
@@ -41,6 +41,7 @@ static const struct bare {
     {"--objects", offsetof(struct flags, objects), &sl_sim_kind_objects, true},
     {"--publish", offsetof(struct flags, choice.publish), &sl_sim_kind_publish, true},
     {"--serve", offsetof(struct flags, serve), &sl_sim_kind_serve, true},
+    {"--elections", offsetof(struct flags, elections), &sl_sim_kind_elections, true}, /* alone */
     {"--strangers", offsetof(struct flags, choice.strangers), NULL, true},
     {"--disks", offsetof(struct flags, choice.disks), NULL, true},
     {"--replicas", offsetof(struct flags, choice.replicas), NULL, true},
@@ -87,6 +88,8 @@ static void usage(void)
         "                nodes of objects, gateways and workers of model serving; any of them\n"
         "                together\n"
         "  --publish     versions of the tables of a cluster are published, and served\n"
+        "  --elections   candidates for a leader, and its records in a store that gets stuck;\n"
+        "                nothing else is in the world\n"
         "  --crowd ...   a thousand members lose their catalogue or coordinator, and return\n"
         "  --scale ...   a job whose processors and links take time; without more, its parameters\n"
         "  --twice       runs each seed twice and compares, and not only one in 64\n"
@@ -148,7 +151,10 @@ static bool parse(int argc, char **argv, struct flags *flags)
     choice->disks = choice->disks || choice->publish;
     choice->faults &= choice->publish ? ~SL_SIM_FAULTS_OF_DISKS : UINT32_MAX;
     const bool others = flags->transfer || flags->objects || flags->serve || choice->publish;
-    flags->job = flags->job || !others || choice->publish;
+    if (flags->elections && (flags->job || others || choice->packets)) {
+        return false;
+    }
+    flags->job = flags->job || !(others || flags->elections) || choice->publish;
     flags->serve = flags->serve || choice->publish;
     if ((choice->link && (others || choice->packets || choice->disks || choice->replicas)) ||
         (others && choice->packets) || (!flags->job && (choice->disks || choice->replicas))) {

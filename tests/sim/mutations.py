@@ -52,6 +52,8 @@ QUICK = {"a view is filled in the buffer that its reader holds", "replays are ca
          "serve: the answer names the newest version",
          "serve: layers are computed before their bytes are there", "serve: views stay open",
          "publish: a version lacks shards",
+         "elections: a write does not compare the key's value",
+         "elections: a lease counts from the answer to its renewal",
          "crowd: the first pause is not spread",
          "crowd: a coordinator says the same spread to any number of members"}
 
@@ -472,7 +474,6 @@ UNIT_TESTS = {
     "objects: numbers begin again after a restart": "unit_objects catalogue_restore",
     "objects: other bytes outlive the removal of their number": "unit_objects catalogue_restore",
     "objects: the first reports of nodes are not awaited": "unit_objects catalogue_restore",
-    "objects: a record is written late": "unit_net_store record_log",
     "objects: followers are not sent the removal of the newest": "unit_objects catalogue",
     "objects: a removal that failed is not repeated": "unit_objects_directory directory",
     "objects: a start removes data that has no record": "unit_objects_directory directory",
@@ -676,8 +677,6 @@ OBJECT_MUTATIONS = [
      "(object->last > above ? object->last : above) + 1", "object->last + 1"),
     ("objects: the first reports of nodes are not awaited", "objects/catalogue/catalogue.c",
      "(catalogue->awaited_count > 0 &&", "(catalogue->awaited_count > UINT32_MAX - 1 &&"),
-    ("objects: a record is written late", "net/store/record_log.c",
-     ".was = term->value,", ".was = NULL,"),
     ("objects: followers are not sent the removal of the newest", "objects/catalogue/catalogue.c",
      "        if (made->version != 0 && made->version <= object->removed &&\n            find_version",
      "        if (made->version != 0 && made->version > object->removed &&\n            find_version"),
@@ -753,6 +752,17 @@ CROWD_JOB_MUTATIONS = [
      "sl_backoff_spread_ms(\n        members,", "sl_backoff_spread_ms(\n        1,"),
 ]
 
+ELECTION_MUTATIONS = [
+    ("elections: a write does not compare the key's value", "net/store/record_log.c",
+     ".was = term->value,", ".was = NULL,"),
+    ("elections: a lease counts from the answer to its renewal", "net/store/held_key.c",
+     "set_until(held, held->keep.asked_ns);", "set_until(held, held_key_now_of(held));"),
+    ("elections: messages do not wait for changes", "net/store/record_log.c",
+     "(term->written_number != term->changed_number || ", "("),
+    ("elections: a holder has no margin for clocks", "net/store/held_key.c",
+     "#define MARGIN_DIVISOR 5", "#define MARGIN_DIVISOR 1000"),
+]
+
 # Kinds of mutations, and the flags of the seeds that find them.
 KINDS = [
     (MUTATIONS, []),
@@ -765,6 +775,7 @@ KINDS = [
     (OBJECT_MUTATIONS, ["--objects"]),
     (SERVE_MUTATIONS, ["--serve"]),
     (PUBLISH_MUTATIONS, ["--publish"]),
+    (ELECTION_MUTATIONS, ["--elections"]),
     (CROWD_MUTATIONS, ["--crowd", "objects"]),
     (CROWD_JOB_MUTATIONS, ["--crowd", "job"]),
 ]

@@ -1,6 +1,7 @@
-/* The metadata store of the simulated engines (tests/support/memory_store.h), some way off: a
- * request takes effect after a delay, or an outage, and its answer takes as long again. It may take
- * effect when its process was answered DEADLINE, or has ended. One thread. Allocates. */
+/* The metadata store of the simulated engines and elections (tests/support/memory_store.h), some
+ * way off: a request takes effect after a delay, or an outage, and its answer takes as long again.
+ * It may take effect when its process was answered DEADLINE, or has ended. A store that gets stuck
+ * also executes requests long after later ones, or for a second time. One thread. Allocates. */
 #ifndef SL_TESTS_SIM_TRANSFER_STORE_H
 #define SL_TESTS_SIM_TRANSFER_STORE_H
 
@@ -8,6 +9,8 @@
 #include "net/store/metastore.h"
 #include "tests/sim/process.h"
 #include "tests/sim/transfer_plan.h"
+
+#define SL_SIM_TRANSFER_STORE_HANDLES_MAX 5
 
 struct memory_store;
 
@@ -17,6 +20,7 @@ struct sl_sim_transfer_handle {
     struct sl_sim_transfer_store *store;
     struct sl_reactor *reactor;
     uint64_t there_ns, back_ns; /* of the last request: they stay in order; the network's time */
+    bool is_cut;                /* an outage for this process alone */
 };
 
 struct sl_sim_transfer_store {
@@ -24,11 +28,13 @@ struct sl_sim_transfer_store {
     struct sl_sim_network *network;
     struct memory_store *memory;
     struct sl_metastore *inner;
-    struct sl_sim_transfer_handle handles[SL_SIM_TRANSFER_PROCESSES_MAX];
+    struct sl_sim_transfer_handle handles[SL_SIM_TRANSFER_STORE_HANDLES_MAX];
     struct sl_list asks; /* in the order of their coming */
     uint64_t random;
     uint32_t outages;
-    bool is_calm; /* quick, from now on */
+    uint32_t stuck_permille; /* requests that are executed late, or without an answer, or twice */
+    uint64_t stuck_ns_max;   /* so late */
+    bool is_calm;            /* quick, from now on */
 };
 
 void sl_sim_transfer_store_init(struct sl_sim_transfer_store *store,
@@ -44,6 +50,9 @@ struct sl_metastore *sl_sim_transfer_store_open(struct sl_sim_transfer_store *st
 
 /* The engine is gone: it gets no answer. Its requests in flight may still take effect. */
 void sl_sim_transfer_store_forget(struct sl_sim_transfer_store *store, uint32_t host);
+
+/* The process has ended: its requests are answered CANCELLED, but may still take effect. */
+void sl_sim_transfer_store_cancel(struct sl_sim_transfer_store *store, uint32_t host);
 
 /* Carries out what is due, and ends leases. */
 void sl_sim_transfer_store_advance(struct sl_sim_transfer_store *store);

@@ -97,7 +97,7 @@ struct sl_sim_kind {
 };
 
 extern const struct sl_sim_kind sl_sim_kind_job, sl_sim_kind_transfer, sl_sim_kind_objects,
-    sl_sim_kind_publish, sl_sim_kind_serve;
+    sl_sim_kind_publish, sl_sim_kind_serve, sl_sim_kind_elections;
 
 /* Prints a line of the trace, if asked to, and adds it to the hash. */
 void sl_sim_world_note(struct sl_sim_world *world, const char *format, ...)
