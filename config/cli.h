@@ -79,7 +79,7 @@ struct sl_cli_given {
     const char *section; /* of the file */
 };
 
-#define SL_CLI_OPTIONS_MAX 128
+#define SL_CLI_OPTIONS_MAX 160
 
 /* How a program reads the configuration file that an option names. */
 struct sl_cli_file {
