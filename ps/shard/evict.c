@@ -9,9 +9,14 @@
 
 /* A sample has up to SAMPLE_COUNT rows, from all over the table. One row in SAMPLE_PART goes. */
 #define SAMPLE_COUNT  64
-#define SAMPLE_PART   8
+#define SAMPLE_PART   4
+#define SAMPLE_KEPT   (SAMPLE_COUNT / SAMPLE_PART)
 #define SAMPLE_VISITS 512 /* of records, most of which may be free */
 #define SAMPLE_AHEAD  16  /* visits between a record's prefetch and its visit */
+
+/* Pushes wait while a table has so many rows beyond its limit. */
+#define BEYOND_ROWS   1024
+#define BEYOND_PART   32 /* and a part of its limit */
 
 /* Beyond this part of the limit of memory, a table keeps records free for new rows: as many as a
  * few pushes create, but only a part of all. */
@@ -58,12 +63,29 @@ static uint64_t free_records(const struct sl_shard_table *table)
     return sl_sparse_table_record_count(table->sparse) - sl_sparse_table_row_count(table->sparse);
 }
 
-/* A push of more keys than half of the records does not wait: it would empty the table. */
+/* Returns how many rows the table has beyond its limit. */
+static uint64_t rows_beyond(const struct sl_shard *shard, const struct sl_shard_table *table)
+{
+    const uint64_t shards = shard->options.count;
+    const uint64_t rows = sl_sparse_table_row_count(table->sparse);
+    const uint64_t most =
+        table->spec.policy.rows_max / shards + (table->spec.policy.rows_max % shards > 0);
+    return most > 0 && rows > most ? rows - most : 0;
+}
+
+/* A push of more keys than half of the records does not wait for memory: it would empty the
+ * table. */
 bool sl_shard_eviction_awaited(const struct sl_shard *shard, struct sl_shard_table *table,
                                uint32_t key_count)
 {
-    if (table->spec.policy.order == SL_POLICY_NONE || !is_full(shard) ||
-        free_records(table) >= key_count || table->eviction.fruitless == table->step + 1 ||
+    const struct sl_policy_spec *policy = &table->spec.policy;
+    if (policy->order == SL_POLICY_NONE || table->step < table->eviction.fruitless_end) {
+        return false;
+    }
+    if (rows_beyond(shard, table) > BEYOND_ROWS + policy->rows_max / BEYOND_PART) {
+        return true;
+    }
+    if (!is_full(shard) || free_records(table) >= key_count ||
         key_count > sl_sparse_table_record_count(table->sparse) / 2) {
         return false;
     }
@@ -76,14 +98,10 @@ bool sl_shard_eviction_awaited(const struct sl_shard *shard, struct sl_shard_tab
 /* Returns how many rows should go to make room. */
 static uint64_t excess(const struct sl_shard *shard, const struct sl_shard_table *table)
 {
-    const struct sl_policy_spec *policy = &table->spec.policy;
-    if (policy->order == SL_POLICY_NONE || table->eviction.fruitless == table->step + 1) {
+    if (table->spec.policy.order == SL_POLICY_NONE || table->step < table->eviction.fruitless_end) {
         return 0;
     }
-    const uint64_t rows = sl_sparse_table_row_count(table->sparse);
-    const uint64_t shards = shard->options.count;
-    const uint64_t rows_max = (policy->rows_max + shards - 1) / shards;
-    const uint64_t beyond = policy->rows_max > 0 && rows > rows_max ? rows - rows_max : 0;
+    const uint64_t beyond = rows_beyond(shard, table);
     if (!is_full(shard)) {
         return beyond;
     }
@@ -142,23 +160,29 @@ static uint32_t judge(struct sl_shard_table *table, uint32_t budget, struct sl_s
     return judge_cost(table, judged);
 }
 
-/* Rows that may go, by ascending worth. */
+/* Rows that may go; of them the ones that are worth least, in ascending order. */
 struct sample {
-    uint32_t count;
+    uint32_t count, kept_count;
     struct {
         uint64_t worth;
         uint32_t record;
-    } items[SAMPLE_COUNT];
+    } kept[SAMPLE_KEPT];
 };
 
 static void sample_put(struct sample *sample, uint64_t worth, uint32_t record)
 {
-    uint32_t at = sample->count++;
-    for (; at > 0 && sample->items[at - 1].worth > worth; at--) {
-        sample->items[at] = sample->items[at - 1];
+    sample->count++;
+    uint32_t at = sample->kept_count;
+    if (at < SAMPLE_KEPT) {
+        sample->kept_count++;
+    } else if (sample->kept[--at].worth <= worth) {
+        return;
     }
-    sample->items[at].worth = worth;
-    sample->items[at].record = record;
+    for (; at > 0 && sample->kept[at - 1].worth > worth; at--) {
+        sample->kept[at] = sample->kept[at - 1];
+    }
+    sample->kept[at].worth = worth;
+    sample->kept[at].record = record;
 }
 
 /* Returns the record of a visit. Multiples of the golden ratio, modulo 1, lie evenly: neighbours,
@@ -175,7 +199,7 @@ static uint32_t sample_take(struct sl_shard_table *table, struct sample *sample)
     const struct sl_policy_spec *policy = &table->spec.policy;
     struct sl_shard_eviction *eviction = &table->eviction;
     uint32_t visits = 0;
-    sample->count = 0;
+    sample->count = sample->kept_count = 0;
     while (sample->count < SAMPLE_COUNT && visits < SAMPLE_VISITS) {
         const uint32_t record = visit_record(table, eviction->visits);
         const struct sl_row *row = sl_sparse_table_record(table->sparse, record);
@@ -189,7 +213,7 @@ static uint32_t sample_take(struct sl_shard_table *table, struct sample *sample)
     }
     eviction->barren = sample->count > 0 ? 0 : eviction->barren + visits;
     if (eviction->barren > 2 * (uint64_t)sl_sparse_table_record_count(table->sparse)) {
-        eviction->fruitless = table->step + 1;
+        eviction->fruitless_end = table->step + 1 + policy->protect_steps / ROUND_PART;
         eviction->barren = 0;
     }
     return visits;
@@ -216,8 +240,8 @@ static uint32_t make_room(struct sl_shard_table *table, uint64_t wanted,
     const uint32_t most = SL_SHARD_EVICT_KEYS - from;
     count = count < most ? count : most;
     count = count < wanted ? count : (uint32_t)wanted;
-    for (uint32_t i = 0; i < sample.count && out->count < from + count; i++) {
-        const struct sl_row *row = sl_sparse_table_record(table->sparse, sample.items[i].record);
+    for (uint32_t i = 0; i < sample.kept_count && out->count < from + count; i++) {
+        const struct sl_row *row = sl_sparse_table_record(table->sparse, sample.kept[i].record);
         if (!is_added(out, from, row->key)) {
             add(table, row, SL_POLICY_ROOM, out);
         }

@@ -18,12 +18,12 @@ struct sl_shard_table;
 
 /* A table's state. */
 struct sl_shard_eviction {
-    uint32_t hand;       /* records judged in this round */
-    uint64_t round_step; /* of the table, when the round began */
-    uint64_t visits;     /* of records, for samples */
-    uint64_t barren;     /* the last of them, which found no row that may go */
-    uint32_t push_max;   /* keys of the longest push that found too few free records */
-    uint64_t fruitless;  /* 1 + the step at which there was none; 0: never */
+    uint32_t hand;          /* records judged in this round */
+    uint64_t round_step;    /* of the table, when the round began */
+    uint64_t visits;        /* of records, for samples */
+    uint64_t barren;        /* the last of them, which found no row that may go */
+    uint32_t push_max;      /* keys of the longest push that found too few free records */
+    uint64_t fruitless_end; /* rows make no room before this step: none may go */
     uint64_t evicted[SL_POLICY_REASON_COUNT];
 };
 

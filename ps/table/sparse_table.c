@@ -127,6 +127,9 @@ static void take_free(struct sl_sparse_table *table, struct sl_row *record)
     }
     const size_t kept = offsetof(struct sl_row, last_step);
     table->free_first = record->last_step;
+    if (table->free_first != SL_ROW_NONE) { /* the next new row's, of any age: it is not cached */
+        __builtin_prefetch(sl_slab_at(&table->records, table->free_first), 1);
+    }
     table->unused_count--;
     memset((uint8_t *)record + kept, 0, table->records.unit_bytes - kept);
 }

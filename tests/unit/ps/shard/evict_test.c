@@ -171,6 +171,29 @@ CASE(evict__nothing_goes_where_all_are_protected)
     assert_non_null(row_of(f, 0));
 }
 
+/* Rows that come faster than they go do not heap up. */
+CASE(evict__a_push_waits_where_too_many_rows_are_there)
+{
+    uint32_t spent;
+    open_with(f, &(struct sl_policy_spec){.rows_max = 320, .order = SL_POLICY_LRU});
+    assert_int_equal(push(f, 0, 1350, 1.0F), SL_SHARD_DONE); /* 1024 + 320 / 32 beyond it: 1354 */
+    assert_int_equal(push(f, 1350, 100, 1.0F), SL_SHARD_DONE);
+    snapshot_fill(100, 2000, 1.0F);
+    shard_request_begin(&f->request, 0);
+    shard_request_push(&f->request, SL_REQUEST_PUSH, ROWS, snapshot_keys, 100, snapshot_gradients,
+                       DIM);
+    fixture_begin(f, NOBODY);
+    assert_false(sl_shard_ready(f->shard, &f->work, UINT64_MAX));
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(sl_shard_run(f->shard, &f->work, f->reply, 1000, &spent, &f->reason),
+                         SL_SHARD_AGAIN);
+    }
+    assert_int_equal(row_count(f), 1450);
+    evict_all(f);
+    snapshot_run_to_end(f);
+    assert_int_equal(row_count(f), 420);
+}
+
 /* It holds the records of its keys from slice to slice. */
 CASE(evict__waits_for_a_long_push)
 {
