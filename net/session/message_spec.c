@@ -13,6 +13,8 @@
  * (ps/optimizer/initializer.h). */
 #define DEVIATIONS_MAX      9.0F
 
+#define TTL_MAX             (1U << 31) /* steps are counted modulo 2^32 */
+
 #define refuse(reason, ...) sl_reason_fail(reason, SL_ERR_INVALID, __VA_ARGS__)
 
 static int check_name(const char *name, struct sl_reason *reason)
@@ -291,6 +293,10 @@ static int check_thresholds(const struct sl_policy_spec *policy, struct sl_reaso
     if ((policy->count_below > 0 || policy->l2_below > 0) && policy->protect_steps == 0) {
         return refuse(reason, "policy.protect_steps is 0; accepted with policy.%s is > 0",
                       policy->count_below > 0 ? "count_below" : "l2_below");
+    }
+    if (policy->ttl_steps > TTL_MAX) {
+        return refuse(reason, "policy.ttl_steps is %" PRIu32 "; accepted is 0 to %u",
+                      policy->ttl_steps, TTL_MAX);
     }
     if (policy->ttl_steps > 0 && policy->ttl_steps < policy->protect_steps) {
         return refuse(reason,

@@ -1,6 +1,7 @@
 #include "ps/server/turn.h"
 
 #include "ps/server/checkpoint.h"
+#include "ps/server/drain.h"
 #include "ps/server/request.h"
 #include "ps/server/restore.h"
 #include "ps/shard/evict.h"
@@ -83,30 +84,42 @@ static uint32_t run_snapshots(struct sl_server *server)
     return has_spare + spent + (hooks == NULL ? 0 : hooks->run(server, FEED_KEYS));
 }
 
-/* Only a primary with room in its log evicts; a backup follows the log. */
+/* Only a primary with room in its log evicts; a backup follows the log. After the fence only pushes
+ * that have begun need room. */
 static bool evicts(const struct sl_server *server)
 {
     return server->role.serves && server->role.log_room == SL_SERVER_LOG_HAS_ROOM &&
-           !server->writes.are_fenced && sl_shard_eviction_due(server->shard);
+           (!server->writes.are_fenced || !sl_server_is_idle(server)) &&
+           sl_shard_eviction_due(server->shard);
 }
 
-/* Evicts rows that are due, in steps. Returns the cost. */
-static uint32_t run_evictions(struct sl_server *server)
+/* Evicts rows that are due. Returns the cost. */
+static uint32_t evict(struct sl_server *server)
 {
     struct sl_shard_evicted rows;
+    const uint32_t spent = sl_shard_evict(server->shard, EVICTION_KEYS, &rows);
+    if (rows.count > 0) {
+        server->writes.count++;
+        sl_server_unblock(server); /* pushes wait for room */
+    }
+    if (rows.count > 0 && server->role.logs) {
+        server->options.hooks->evicted(server, &rows);
+    }
+    return spent;
+}
+
+/* At least one step a turn, however long it has been: pushes may wait for it. Returns the cost. */
+static uint32_t run_evictions(struct sl_server *server)
+{
     uint32_t sum = 0;
     uint32_t spent = 1;
     while (spent > 0 && sum < SL_LIMIT_TURN_COST / 2 && evicts(server) &&
-           !sl_server_turn_is_long(server)) {
-        spent = sl_shard_evict(server->shard, EVICTION_KEYS, &rows);
+           (sum == 0 || !sl_server_turn_is_long(server))) {
+        spent = evict(server);
         sum += spent;
-        server->writes.count += rows.count > 0;
-        if (rows.count > 0 && server->role.logs) {
-            server->options.hooks->evicted(server, &rows);
-        }
     }
     if (sum > 0) {
-        sl_server_unblock(server); /* pushes wait for room */
+        sl_server_unblock(server); /* also where no row may go */
         sl_server_spend(server, sum);
     }
     return sum;
@@ -131,6 +144,7 @@ static uint32_t run_requests(struct sl_server *server)
             break;
         }
         spent = run_next(request, keys, &sliced_keys);
+        spent += evicts(server) ? evict(server) : 0; /* between two long pushes */
         stuck = spent == 0 ? stuck + 1 : 0;
         scheduler->blocked = stuck > scheduler->runnable_count;
         work += spent > 0;

@@ -47,8 +47,11 @@ static bool sections_ready(const struct sl_shard *shard, const struct sl_shard_r
             !sl_shard_admits(shard, table, &request->caller, clock)) {
             return false;
         }
-        if (sl_shard_pushes(request, section.op) && section.op != SL_REQUEST_ERASE &&
-            sl_shard_eviction_awaited(shard, table, section.key_count)) {
+        const bool may_await = table->spec.policy.order != SL_POLICY_NONE &&
+                               section.op != SL_REQUEST_ERASE &&
+                               sl_shard_pushes(request, section.op);
+        if (may_await && (request->prefix.section_count > 1 || /* earlier ones may use the room */
+                          sl_shard_eviction_awaited(shard, table, section.key_count))) {
             return false;
         }
         if ((sl_shard_may_ask_again(shard, section.op) && request->prefix.section_count > 1) ||

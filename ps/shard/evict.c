@@ -4,43 +4,43 @@
 #include "ps/shard/section.h"
 #include "ps/shard/snapshot_hooks.h"
 
-#define ROUND_PART    4 /* of a threshold, that the hand takes for all records */
-#define JUDGED_A_COST 8 /* records that the hand judges by their header for one unit of budget */
+#define ROUND_PART       4 /* a round lasts this part of the threshold */
+#define RECORDS_PER_COST 8 /* records judged by their header for one unit of budget */
 
-/* A sample has up to SAMPLE_COUNT rows, from all over the table. One row in SAMPLE_PART goes. */
-#define SAMPLE_COUNT  64
-#define SAMPLE_PART   4
-#define SAMPLE_KEPT   (SAMPLE_COUNT / SAMPLE_PART)
-#define SAMPLE_VISITS 512 /* of records, most of which may be free */
-#define SAMPLE_AHEAD  16  /* visits between a record's prefetch and its visit */
+/* A sample has up to SAMPLE_COUNT rows, from all over the table. A quarter of them are evicted. */
+#define SAMPLE_COUNT     64
+#define SAMPLE_PART      4
+#define SAMPLE_VICTIMS   (SAMPLE_COUNT / SAMPLE_PART)
+#define SAMPLE_VISITS    512 /* of records, most of which may be free */
+#define SAMPLE_AHEAD     16  /* visits between a record's prefetch and its visit */
 
-/* Pushes wait while a table has so many rows beyond its limit. */
-#define BEYOND_ROWS   1024
-#define BEYOND_PART   32 /* and a part of its limit */
+/* Pushes wait while a table exceeds its limit of rows by BEYOND_ROWS and a part of the limit. */
+#define BEYOND_ROWS      1024
+#define BEYOND_PART      32
 
-/* Beyond this part of the limit of memory, a table keeps records free for new rows: as many as a
- * few pushes create, but only a part of all. */
-#define FULL_PERCENT  92
-#define FREE_RECORDS  8192
-#define FREE_PART     4
+/* Above this share of the memory limit, a table keeps min(FREE_RECORDS, records / FREE_PART)
+ * records free for new rows. */
+#define FULL_PERCENT     92
+#define FREE_RECORDS     8192
+#define FREE_PART        4
+#define SMALL_RECORDS    32768
+#define SMALL_BYTES      (4U << 20)
 
 bool sl_shard_eviction_has(const struct sl_table_spec *spec)
 {
     return spec->policy.order != SL_POLICY_NONE || sl_policy_has_thresholds(&spec->policy);
 }
 
-/* Returns the steps that a round of the hand takes. */
+/* Returns the steps of a round. protect_steps, if count_below and l2_below need it, is at most
+ * ttl_steps. */
 static uint64_t round_steps(const struct sl_policy_spec *policy)
 {
-    const uint32_t least =
-        policy->ttl_steps > 0 &&
-                (policy->protect_steps == 0 || (policy->count_below == 0 && policy->l2_below == 0))
-            ? policy->ttl_steps
-            : policy->protect_steps;
+    const bool is_judged_young = policy->count_below > 0 || policy->l2_below > 0;
+    const uint32_t least = is_judged_young ? policy->protect_steps : policy->ttl_steps;
     return least < ROUND_PART ? 1 : least / ROUND_PART;
 }
 
-/* Returns up to which record the hand should be. */
+/* Returns how many records the hand should have judged by now. */
 static uint32_t hand_goal(const struct sl_shard_table *table)
 {
     if (!sl_policy_has_thresholds(&table->spec.policy)) {
@@ -52,10 +52,14 @@ static uint32_t hand_goal(const struct sl_shard_table *table)
     return (uint32_t)(steps >= round ? records : records * steps / round);
 }
 
-static bool is_full(const struct sl_shard *shard)
+/* Returns true when the table should get by with the records that it has. A small one may grow into
+ * what is left. */
+static bool is_full(const struct sl_shard *shard, const struct sl_shard_table *table)
 {
     const size_t bytes_max = shard->options.memory_bytes_max;
-    return bytes_max > 0 && shard->memory_bytes / FULL_PERCENT >= bytes_max / 100;
+    const bool may_grow = sl_sparse_table_record_count(table->sparse) < SMALL_RECORDS &&
+                          sl_shard_memory_left(shard) > SMALL_BYTES;
+    return bytes_max > 0 && shard->memory_bytes / FULL_PERCENT >= bytes_max / 100 && !may_grow;
 }
 
 static uint64_t free_records(const struct sl_shard_table *table)
@@ -63,13 +67,18 @@ static uint64_t free_records(const struct sl_shard_table *table)
     return sl_sparse_table_record_count(table->sparse) - sl_sparse_table_row_count(table->sparse);
 }
 
-/* Returns how many rows the table has beyond its limit. */
+/* Returns the shard's share of rows_max, rounded up. */
+static uint64_t rows_most(const struct sl_shard *shard, const struct sl_shard_table *table)
+{
+    const uint64_t rows_max = table->spec.policy.rows_max;
+    return rows_max / shard->options.count + (rows_max % shard->options.count > 0);
+}
+
+/* Returns how many rows the table has beyond its share. */
 static uint64_t rows_beyond(const struct sl_shard *shard, const struct sl_shard_table *table)
 {
-    const uint64_t shards = shard->options.count;
+    const uint64_t most = rows_most(shard, table);
     const uint64_t rows = sl_sparse_table_row_count(table->sparse);
-    const uint64_t most =
-        table->spec.policy.rows_max / shards + (table->spec.policy.rows_max % shards > 0);
     return most > 0 && rows > most ? rows - most : 0;
 }
 
@@ -82,10 +91,10 @@ bool sl_shard_eviction_awaited(const struct sl_shard *shard, struct sl_shard_tab
     if (policy->order == SL_POLICY_NONE || table->step < table->eviction.fruitless_end) {
         return false;
     }
-    if (rows_beyond(shard, table) > BEYOND_ROWS + policy->rows_max / BEYOND_PART) {
+    if (rows_beyond(shard, table) > BEYOND_ROWS + rows_most(shard, table) / BEYOND_PART) {
         return true;
     }
-    if (!is_full(shard) || free_records(table) >= key_count ||
+    if (!is_full(shard, table) || free_records(table) >= key_count ||
         key_count > sl_sparse_table_record_count(table->sparse) / 2) {
         return false;
     }
@@ -102,7 +111,7 @@ static uint64_t excess(const struct sl_shard *shard, const struct sl_shard_table
         return 0;
     }
     const uint64_t beyond = rows_beyond(shard, table);
-    if (!is_full(shard)) {
+    if (!is_full(shard, table)) {
         return beyond;
     }
     const uint64_t part = sl_sparse_table_record_count(table->sparse) / FREE_PART;
@@ -119,12 +128,12 @@ static bool is_due(const struct sl_shard *shard, const struct sl_shard_table *ta
            (hand_goal(table) > table->eviction.hand || excess(shard, table) > 0);
 }
 
-/* Returns the cost of judging a record. */
+/* Returns the cost of judging so many records. */
 static uint32_t judge_cost(const struct sl_shard_table *table, uint32_t count)
 {
     return table->spec.policy.l2_below > 0 || table->spec.policy.order == SL_POLICY_L2
                ? count * table->key_cost
-               : (count + JUDGED_A_COST - 1) / JUDGED_A_COST;
+               : (count + RECORDS_PER_COST - 1) / RECORDS_PER_COST;
 }
 
 static void add(struct sl_shard_table *table, const struct sl_row *row,
@@ -162,27 +171,27 @@ static uint32_t judge(struct sl_shard_table *table, uint32_t budget, struct sl_s
 
 /* Rows that may go; of them the ones that are worth least, in ascending order. */
 struct sample {
-    uint32_t count, kept_count;
+    uint32_t count, victim_count;
     struct {
         uint64_t worth;
         uint32_t record;
-    } kept[SAMPLE_KEPT];
+    } victims[SAMPLE_VICTIMS];
 };
 
 static void sample_put(struct sample *sample, uint64_t worth, uint32_t record)
 {
     sample->count++;
-    uint32_t at = sample->kept_count;
-    if (at < SAMPLE_KEPT) {
-        sample->kept_count++;
-    } else if (sample->kept[--at].worth <= worth) {
+    uint32_t at = sample->victim_count;
+    if (at < SAMPLE_VICTIMS) {
+        sample->victim_count++;
+    } else if (sample->victims[--at].worth <= worth) {
         return;
     }
-    for (; at > 0 && sample->kept[at - 1].worth > worth; at--) {
-        sample->kept[at] = sample->kept[at - 1];
+    for (; at > 0 && sample->victims[at - 1].worth > worth; at--) {
+        sample->victims[at] = sample->victims[at - 1];
     }
-    sample->kept[at].worth = worth;
-    sample->kept[at].record = record;
+    sample->victims[at].worth = worth;
+    sample->victims[at].record = record;
 }
 
 /* Returns the record of a visit. Multiples of the golden ratio, modulo 1, lie evenly: neighbours,
@@ -199,7 +208,7 @@ static uint32_t sample_take(struct sl_shard_table *table, struct sample *sample)
     const struct sl_policy_spec *policy = &table->spec.policy;
     struct sl_shard_eviction *eviction = &table->eviction;
     uint32_t visits = 0;
-    sample->count = sample->kept_count = 0;
+    sample->count = sample->victim_count = 0;
     while (sample->count < SAMPLE_COUNT && visits < SAMPLE_VISITS) {
         const uint32_t record = visit_record(table, eviction->visits);
         const struct sl_row *row = sl_sparse_table_record(table->sparse, record);
@@ -212,6 +221,7 @@ static uint32_t sample_take(struct sl_shard_table *table, struct sample *sample)
         visits++;
     }
     eviction->barren = sample->count > 0 ? 0 : eviction->barren + visits;
+    /* Twice as many visits as records leave none out. */
     if (eviction->barren > 2 * (uint64_t)sl_sparse_table_record_count(table->sparse)) {
         eviction->fruitless_end = table->step + 1 + policy->protect_steps / ROUND_PART;
         eviction->barren = 0;
@@ -240,8 +250,8 @@ static uint32_t make_room(struct sl_shard_table *table, uint64_t wanted,
     const uint32_t most = SL_SHARD_EVICT_KEYS - from;
     count = count < most ? count : most;
     count = count < wanted ? count : (uint32_t)wanted;
-    for (uint32_t i = 0; i < sample.kept_count && out->count < from + count; i++) {
-        const struct sl_row *row = sl_sparse_table_record(table->sparse, sample.kept[i].record);
+    for (uint32_t i = 0; i < sample.victim_count && out->count < from + count; i++) {
+        const struct sl_row *row = sl_sparse_table_record(table->sparse, sample.victims[i].record);
         if (!is_added(out, from, row->key)) {
             add(table, row, SL_POLICY_ROOM, out);
         }
@@ -269,6 +279,9 @@ static uint32_t evict_of(struct sl_shard *shard, struct sl_shard_table *table, u
         const uint32_t from = out->count;
         spent += make_room(table, wanted, out);
         spent += evict_erase(shard, table, out, from);
+    }
+    if (free_records(table) >= table->eviction.push_max) {
+        table->eviction.push_max = 0; /* the push may go on */
     }
     sl_shard_count_memory(shard, table);
     return spent;

@@ -1,10 +1,10 @@
-/* Eviction: rows that the policy of their table lets go are erased, a few at a time, between
- * requests. Which they are depends on the shard's memory and on when it finds time; so the caller
- * logs them, as an erase of their keys. Owner reactor. Nothing allocates.
+/* Evicts the rows that the policies of tables select, a few at a time, between requests. The choice
+ * depends on the shard's memory and on when it finds time, so a backup cannot repeat it: the caller
+ * logs the keys, as an erase. Owner reactor. Nothing allocates.
  *
- * A hand walks the records and judges each once a round (ps/table/policy.h); it moves on as the
- * table's steps do, so an idle table costs nothing. Rows that go to make room are the ones that
- * are worth least in samples of rows. */
+ * A hand walks the records and judges each once a round (ps/table/policy.h). It advances in
+ * proportion to the table's steps, so an idle table costs nothing. To make room, samples of rows
+ * are compared, and those of each that are worth least are evicted. */
 #ifndef SL_PS_SHARD_EVICT_H
 #define SL_PS_SHARD_EVICT_H
 
@@ -21,9 +21,9 @@ struct sl_shard_eviction {
     uint32_t hand;          /* records judged in this round */
     uint64_t round_step;    /* of the table, when the round began */
     uint64_t visits;        /* of records, for samples */
-    uint64_t barren;        /* the last of them, which found no row that may go */
-    uint32_t push_max;      /* keys of the longest push that found too few free records */
-    uint64_t fruitless_end; /* rows make no room before this step: none may go */
+    uint64_t barren;        /* visits since one found a row that may be evicted */
+    uint32_t push_max;      /* keys of the longest push that waits for free records */
+    uint64_t fruitless_end; /* no row is evicted for room before this step: none was found */
     uint64_t evicted[SL_POLICY_REASON_COUNT];
 };
 

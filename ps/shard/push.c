@@ -67,8 +67,11 @@ int sl_shard_push_begin(struct sl_shard *shard, struct sl_shard_table *table,
 {
     struct sl_shard_scratch *scratch = NULL;
     if (table->sparse != NULL) {
-        if (table->buffered_count == 0) {
-            sl_sparse_table_reuse(table->sparse); /* others do not hold records over an erase */
+        /* Others do not hold records over an erase. A snapshot may keep pushes that were buffered.
+         */
+        if (table->buffered_count == 0 &&
+            (table->queue_count == 0 || shard->snapshots.current == NULL)) {
+            sl_sparse_table_reuse(table->sparse);
         }
         scratch = push_is_small(table, request) ? &shard->small : &shard->large;
         if (scratch->owner != NULL) {

@@ -338,6 +338,8 @@ SL_CASE(check_spec__of_policies)
         {{.l2_below = 1}, "policy.protect_steps is 0; accepted with policy.l2_below is > 0"},
         {{.l2_below = -1, .protect_steps = 1}, "policy.l2_below is -1; accepted is >= 0"},
         {{.l2_below = INFINITY, .protect_steps = 1}, "policy.l2_below is inf; accepted is >= 0"},
+        {{.ttl_steps = (1U << 31) + 1},
+         "policy.ttl_steps is 2147483649; accepted is 0 to 2147483648"},
         {{.rows_max = 1}, "policy.order is 0 (none); accepted with rows_max is 1 to 3"},
         {{.order = (enum sl_policy_order)4},
          "policy.order is 4; accepted is 0 (none), 1 (LRU), 2 (LFU), 3 (L2)"},

@@ -64,7 +64,7 @@ struct sl_table_spec random_message_spec(uint64_t *seed)
     spec.reject_nonfinite = sl_hash_random(seed) % 2 == 0;
     if (spec.kind == SL_TABLE_SPARSE && spec.consistency.mode != SL_CONSISTENCY_BSP) {
         spec.policy = (struct sl_policy_spec){
-            .ttl_steps = (uint32_t)sl_hash_random(seed) | 1U << 20,
+            .ttl_steps = (uint32_t)(sl_hash_random(seed) >> 33) | 1U << 20,
             .protect_steps = (uint32_t)(1 + sl_hash_random(seed) % (1U << 20)),
             .count_below = (uint32_t)sl_hash_random(seed),
             .l2_below = random_fraction(seed),

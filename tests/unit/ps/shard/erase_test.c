@@ -283,3 +283,23 @@ CASE(erase__of_too_many_makes_a_snapshot_full)
     snapshot_check(still, &stream);
     sl_shard_snapshot_base_destroy(&base);
 }
+
+/* A snapshot still has to copy a push that was buffered when it began, and applied since. The
+ * record of its key waits for that, too. */
+CASE(erase__a_snapshot_keeps_the_keys_of_buffered_pushes)
+{
+    const uint64_t key = 1;
+    struct shard_stream stream = {0};
+    assert_int_equal(fixture_push(f, 0, 0, BSP, key, 5.0F), SL_SHARD_DONE);
+    struct sl_shard *still = snapshot_copy(f->shard);
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
+    fixture_tick_all(f, 0);
+    fixture_commit(f);
+    assert_int_equal(erase(f, BSP, &key, 1), SL_SHARD_DONE);
+    assert_int_equal(fixture_push(f, NOBODY, 0, BSP, 50, 7.0F), SL_SHARD_DONE);
+    while (shard_stream_snapshot(f->shard, 1, &stream)) {
+    }
+    sl_shard_snapshot_end(f->shard, NULL);
+    snapshot_clean(f->shard);
+    snapshot_check(still, &stream);
+}

@@ -194,6 +194,24 @@ CASE(evict__a_push_waits_where_too_many_rows_are_there)
     assert_int_equal(row_count(f), 420);
 }
 
+/* The room that the second section found before the request may be used by the first. */
+CASE(evict__a_request_of_several_pushes_runs_in_slices)
+{
+    open_with(f, &(struct sl_policy_spec){.rows_max = 320, .order = SL_POLICY_LRU});
+    snapshot_fill(100, 0, 1.0F);
+    shard_request_begin(&f->request, 0);
+    shard_request_push(&f->request, SL_REQUEST_PUSH, ROWS, snapshot_keys, 100, snapshot_gradients,
+                       DIM);
+    fixture_begin(f, NOBODY);
+    assert_true(sl_shard_ready(f->shard, &f->work, UINT64_MAX));
+    shard_request_push(&f->request, SL_REQUEST_PUSH, ROWS, snapshot_keys, 100, snapshot_gradients,
+                       DIM);
+    fixture_begin(f, NOBODY);
+    assert_false(sl_shard_ready(f->shard, &f->work, UINT64_MAX));
+    snapshot_run_to_end(f);
+    assert_int_equal(row_count(f), 100);
+}
+
 /* It holds the records of its keys from slice to slice. */
 CASE(evict__waits_for_a_long_push)
 {
