@@ -136,8 +136,8 @@ static uint32_t judge_cost(const struct sl_shard_table *table, uint32_t count)
                : (count + RECORDS_PER_COST - 1) / RECORDS_PER_COST;
 }
 
-static void add(struct sl_shard_table *table, const struct sl_row *row,
-                enum sl_policy_reason reason, struct sl_shard_evicted *out)
+static void evict_add(struct sl_shard_table *table, const struct sl_row *row,
+                      enum sl_eviction_reason reason, struct sl_shard_evicted *out)
 {
     table->eviction.evicted[reason]++;
     out->keys[out->count++] = row->key;
@@ -153,13 +153,13 @@ static uint32_t judge(struct sl_shard_table *table, uint32_t budget, struct sl_s
     while (eviction->hand < goal && out->count < SL_SHARD_EVICT_KEYS &&
            judge_cost(table, judged) < budget) {
         const struct sl_row *row = sl_sparse_table_record(table->sparse, eviction->hand++);
-        const enum sl_policy_reason reason =
+        const enum sl_eviction_reason reason =
             row->count == SL_ROW_ERASED
-                ? SL_POLICY_KEEP
+                ? SL_EVICTION_NONE
                 : sl_policy_judge(policy, table->spec.dim, row, table->step);
         judged++;
-        if (reason != SL_POLICY_KEEP) {
-            add(table, row, reason, out);
+        if (reason != SL_EVICTION_NONE) {
+            evict_add(table, row, reason, out);
         }
     }
     if (eviction->hand >= sl_sparse_table_record_count(table->sparse)) {
@@ -253,7 +253,7 @@ static uint32_t make_room(struct sl_shard_table *table, uint64_t wanted,
     for (uint32_t i = 0; i < sample.victim_count && out->count < from + count; i++) {
         const struct sl_row *row = sl_sparse_table_record(table->sparse, sample.victims[i].record);
         if (!is_added(out, from, row->key)) {
-            add(table, row, SL_POLICY_ROOM, out);
+            evict_add(table, row, SL_EVICTION_ROOM, out);
         }
     }
     return judge_cost(table, visits);
@@ -268,8 +268,8 @@ static uint32_t evict_erase(struct sl_shard *shard, struct sl_shard_table *table
     return count * table->key_cost + sl_shard_snapshot_copy_debt(shard);
 }
 
-static uint32_t evict_of(struct sl_shard *shard, struct sl_shard_table *table, uint32_t budget,
-                         struct sl_shard_evicted *out)
+static uint32_t evict_table(struct sl_shard *shard, struct sl_shard_table *table, uint32_t budget,
+                            struct sl_shard_evicted *out)
 {
     uint32_t spent = judge(table, budget, out);
     spent += evict_erase(shard, table, out, 0);
@@ -308,7 +308,7 @@ uint32_t sl_shard_evict(struct sl_shard *shard, uint32_t budget, struct sl_shard
         if (is_due(shard, shard->tables[id])) {
             shard->evict_next = id + 1;
             out->table_id = id;
-            return evict_of(shard, shard->tables[id], budget, out);
+            return evict_table(shard, shard->tables[id], budget, out);
         }
     }
     return 0;

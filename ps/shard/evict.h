@@ -24,7 +24,7 @@ struct sl_shard_eviction {
     uint64_t barren;        /* visits since one found a row that may be evicted */
     uint32_t push_max;      /* keys of the longest push that waits for free records */
     uint64_t fruitless_end; /* no row is evicted for room before this step: none was found */
-    uint64_t evicted[SL_POLICY_REASON_COUNT];
+    uint64_t evicted[SL_EVICTION_REASON_COUNT];
 };
 
 /* Rows that were erased. */

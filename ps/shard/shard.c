@@ -266,10 +266,10 @@ void sl_shard_table_stats(const struct sl_shard_table *table, struct sl_message_
     out->pulled_rows = table->pulled_rows;
     out->pushed_rows = table->pushed_rows;
     out->steps = table->step;
-    out->evicted_ttl = table->eviction.evicted[SL_POLICY_TTL];
-    out->evicted_count = table->eviction.evicted[SL_POLICY_COUNT];
-    out->evicted_l2 = table->eviction.evicted[SL_POLICY_NORM];
-    out->evicted_room = table->eviction.evicted[SL_POLICY_ROOM];
+    out->evicted_ttl = table->eviction.evicted[SL_EVICTION_TTL];
+    out->evicted_count = table->eviction.evicted[SL_EVICTION_COUNT];
+    out->evicted_l2 = table->eviction.evicted[SL_EVICTION_L2];
+    out->evicted_room = table->eviction.evicted[SL_EVICTION_ROOM];
 }
 
 int sl_shard_stats(const struct sl_shard *shard, struct sl_message_stats *out)

@@ -23,20 +23,20 @@ bool sl_policy_protects(const struct sl_policy_spec *policy, const struct sl_row
     return age_of(row, step) < policy->protect_steps;
 }
 
-enum sl_policy_reason sl_policy_judge(const struct sl_policy_spec *policy, uint32_t dim,
-                                      const struct sl_row *row, uint64_t step)
+enum sl_eviction_reason sl_policy_judge(const struct sl_policy_spec *policy, uint32_t dim,
+                                        const struct sl_row *row, uint64_t step)
 {
     if (sl_policy_protects(policy, row, step)) {
-        return SL_POLICY_KEEP;
+        return SL_EVICTION_NONE;
     }
     if (policy->ttl_steps > 0 && age_of(row, step) >= policy->ttl_steps) {
-        return SL_POLICY_TTL;
+        return SL_EVICTION_TTL;
     }
     if (row->count < policy->count_below) {
-        return SL_POLICY_COUNT;
+        return SL_EVICTION_COUNT;
     }
     const float least = policy->l2_below * policy->l2_below;
-    return least > 0 && square_sum(dim, row->values) < least ? SL_POLICY_NORM : SL_POLICY_KEEP;
+    return least > 0 && square_sum(dim, row->values) < least ? SL_EVICTION_L2 : SL_EVICTION_NONE;
 }
 
 uint64_t sl_policy_worth(const struct sl_policy_spec *policy, uint32_t dim,

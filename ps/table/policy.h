@@ -9,14 +9,14 @@
 
 #include "ps/optimizer/row.h"
 
-enum sl_policy_reason {
-    SL_POLICY_KEEP,
-    SL_POLICY_TTL,   /* older than ttl_steps */
-    SL_POLICY_COUNT, /* pushed less than count_below times */
-    SL_POLICY_NORM,  /* a norm below l2_below */
-    SL_POLICY_ROOM,  /* to make room: never by sl_policy_judge */
+enum sl_eviction_reason {
+    SL_EVICTION_NONE,
+    SL_EVICTION_TTL,   /* older than ttl_steps */
+    SL_EVICTION_COUNT, /* pushed less than count_below times */
+    SL_EVICTION_L2,    /* a norm below l2_below */
+    SL_EVICTION_ROOM,  /* to make room: never by sl_policy_judge */
 };
-#define SL_POLICY_REASON_COUNT 5
+#define SL_EVICTION_REASON_COUNT 5
 
 /* Returns true when rows may go for their age, count or norm. */
 static inline bool sl_policy_has_thresholds(const struct sl_policy_spec *policy)
@@ -28,9 +28,9 @@ static inline bool sl_policy_has_thresholds(const struct sl_policy_spec *policy)
 bool sl_policy_protects(const struct sl_policy_spec *policy, const struct sl_row *row,
                         uint64_t step);
 
-/* Returns why a row in use goes at this step; KEEP: it stays. */
-enum sl_policy_reason sl_policy_judge(const struct sl_policy_spec *policy, uint32_t dim,
-                                      const struct sl_row *row, uint64_t step);
+/* Returns why a row in use goes at this step; NONE: it stays. */
+enum sl_eviction_reason sl_policy_judge(const struct sl_policy_spec *policy, uint32_t dim,
+                                        const struct sl_row *row, uint64_t step);
 
 /* Returns what a row is worth in the policy's order: of two rows the one that is worth less goes
  * first. A row with NaN is worth most. */

@@ -84,7 +84,7 @@ CASE(evict__rows_go_for_their_age)
     push_times(f, 1000, 3); /* a quarter of the time later, all have been judged */
     evict_all(f);
     assert_int_equal(row_count(f), 1);
-    assert_int_equal(table_of(f)->eviction.evicted[SL_POLICY_TTL], 100);
+    assert_int_equal(table_of(f)->eviction.evicted[SL_EVICTION_TTL], 100);
     assert_true(fixture_peek(f, ROWS, 5) == 0.0F);
     const float alone = fixture_peek(f, ROWS, 1000);
     assert_int_equal(push(f, 5, 1, 1.0F), SL_SHARD_DONE);
@@ -118,8 +118,8 @@ CASE(evict__rows_go_for_their_count_and_norm_but_not_early)
     assert_null(row_of(f, 1));
     assert_non_null(row_of(f, 2));
     assert_null(row_of(f, 3));
-    assert_int_equal(table_of(f)->eviction.evicted[SL_POLICY_COUNT], 1);
-    assert_int_equal(table_of(f)->eviction.evicted[SL_POLICY_NORM], 1);
+    assert_int_equal(table_of(f)->eviction.evicted[SL_EVICTION_COUNT], 1);
+    assert_int_equal(table_of(f)->eviction.evicted[SL_EVICTION_L2], 1);
 }
 
 /* Rows [0, 1000) are old, those behind them are young. */
