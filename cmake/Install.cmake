@@ -41,9 +41,9 @@ function(starling_collect target ours_name foreign_name)
     set(${foreign_name} ${foreign} PARENT_SCOPE)
 endfunction()
 
-# starling_installed_library(NAME PC FOLDER): lib<NAME> and the targets NAME and NAME_static, of the
-# folder's library and all that it stands on. PC: what pkg-config calls it; cmake/PC.pc.in names what
-# the static one needs.
+# starling_installed_library(NAME PC FOLDER HEADER...): lib<NAME> and the targets NAME and NAME_static,
+# of the folder's library and all that it stands on, with these headers of include/. PC: what
+# pkg-config calls it; cmake/PC.pc.in names what the static one needs.
 function(starling_installed_library name pc folder)
     if(STARLING_SANITIZE) # the sanitizers' run time is linked into programs, and nothing there links these
         return()
@@ -61,8 +61,7 @@ function(starling_installed_library name pc folder)
     starling_library_file(${name}_static ${name} STATIC ${name}StaticTargets "${objects}"
         "${links}")
     target_link_options(${name} PRIVATE -Wl,--no-undefined)
-    file(GLOB headers ${PROJECT_SOURCE_DIR}/include/${name}.h
-        ${PROJECT_SOURCE_DIR}/include/${name}_table.h)
+    list(TRANSFORM ARGN PREPEND ${PROJECT_SOURCE_DIR}/include/ OUTPUT_VARIABLE headers)
     install(FILES ${headers} COMPONENT libstarling
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
     configure_file(${PROJECT_SOURCE_DIR}/cmake/${pc}.pc.in ${CMAKE_CURRENT_BINARY_DIR}/${pc}.pc

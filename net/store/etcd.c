@@ -153,9 +153,10 @@ static void ask_all(struct sl_etcd *etcd, struct sl_metastore_request *ask, cons
         if (ask_page(etcd, server, ask, path, request, more) == ANSWERED) {
             break;
         }
-        const uint64_t pause_ns = (attempt + 1) % count != 0
-                                      ? 0
-                                      : sl_backoff_next(&backoff, sl_hash_random(&etcd->random));
+        if ((attempt + 1) % count != 0) {
+            continue; /* the next server at once */
+        }
+        const uint64_t pause_ns = sl_backoff_next(&backoff, sl_hash_random(&etcd->random));
         if (left_ms(etcd) > pause_ns / SL_CLOCK_NS_PER_MS) {
             (void)nanosleep(&(struct timespec){.tv_nsec = (long)pause_ns}, NULL);
         }

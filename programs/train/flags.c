@@ -161,7 +161,7 @@ static const struct sl_cli_option OPTIONS[] = {
     {.kind = SL_CLI_SECTION, .name = "Rows that the servers forget (default: none; not with bsp)"},
     SL_CLI_OPTION(U32, &values.training.policy.ttl_steps, .name = "ttl-steps", .preset = "0",
                   .help = "Rows go that no push has visited for so many steps; 0: never.",
-                  .least = 0, .most = UINT32_MAX),
+                  .least = 0, .most = 2147483648),
     SL_CLI_OPTION(U32, &values.training.policy.protect_steps, .name = "protect-steps",
                   .preset = "0", .help = "Rows pushed within so many steps stay.", .least = 0,
                   .most = UINT32_MAX),
