@@ -45,7 +45,7 @@ void sl_erased_log_add(struct sl_erased_log *log, struct sl_table_budget *budget
 
 void sl_erased_log_fini(struct sl_erased_log *log, struct sl_table_budget *budget)
 {
-    sl_table_budget_give(budget, log->capacity * sizeof *log->keys);
+    sl_table_budget_give(budget, sl_erased_log_memory_bytes(log));
     free(log->keys);
     *log = (struct sl_erased_log){0};
 }

@@ -31,6 +31,11 @@ static inline void sl_erased_log_forget(struct sl_erased_log *log, uint64_t befo
     log->first = before > log->first ? before : log->first;
 }
 
+static inline size_t sl_erased_log_memory_bytes(const struct sl_erased_log *log)
+{
+    return log->capacity * sizeof *log->keys;
+}
+
 void sl_erased_log_fini(struct sl_erased_log *log, struct sl_table_budget *budget);
 
 #endif

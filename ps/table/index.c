@@ -389,6 +389,17 @@ int sl_table_index_init(struct sl_table_index *index, struct sl_table_budget *bu
     return 0;
 }
 
+size_t sl_table_index_memory_bytes(const struct sl_table_index *index)
+{
+    size_t bytes = 0;
+    for (; index != NULL; index = index->overflow) {
+        bytes += sl_slab_memory_bytes(&index->segments) + sl_slab_memory_bytes(&index->pages) +
+                 root_entries(index) * sizeof *index->root;
+        bytes += index->overflow == NULL ? 0 : sizeof *index->overflow;
+    }
+    return bytes;
+}
+
 void sl_table_index_fini(struct sl_table_index *index)
 {
     if (index->overflow != NULL) {

@@ -34,6 +34,9 @@ int sl_table_index_init(struct sl_table_index *index, struct sl_table_budget *bu
                         const struct sl_slab *records);
 void sl_table_index_fini(struct sl_table_index *index);
 
+/* Returns the memory that the index has charged to the budget. */
+size_t sl_table_index_memory_bytes(const struct sl_table_index *index);
+
 /* Writes the record index of each key, or SL_ROW_NONE, to record_indexes[count]. Works in batches
  * and prefetches buckets, then records, including the first touch_bytes (at least 1) of each record
  * found. Returns true when it found all keys. */

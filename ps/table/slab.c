@@ -62,12 +62,17 @@ void sl_slab_init(struct sl_slab *memory, struct sl_table_budget *budget, size_t
 
 void sl_slab_fini(struct sl_slab *memory)
 {
-    sl_table_budget_give(memory->budget, memory->small.mapped_bytes + memory->large.mapped_bytes +
-                                             memory->chunk_capacity * sizeof *memory->chunks);
+    sl_table_budget_give(memory->budget, sl_slab_memory_bytes(memory));
     sl_arena_fini(&memory->small);
     sl_arena_fini(&memory->large);
     free(memory->chunks);
     memory->chunks = NULL;
+}
+
+size_t sl_slab_memory_bytes(const struct sl_slab *memory)
+{
+    return memory->small.mapped_bytes + memory->large.mapped_bytes +
+           memory->chunk_capacity * sizeof *memory->chunks;
 }
 
 /* Maps memory with `make` and charges the budget; NULL if either fails. A prepared mapping is

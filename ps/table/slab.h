@@ -45,6 +45,9 @@ void sl_slab_init(struct sl_slab *memory, struct sl_table_budget *budget, size_t
                   size_t chunk_bytes_max);
 void sl_slab_fini(struct sl_slab *memory);
 
+/* Returns the memory of the slab, including prepared mappings. */
+size_t sl_slab_memory_bytes(const struct sl_slab *memory);
+
 /* Makes room for one more unit, which is zeroed unless a failed insert used it. Errors:
  * NO_MEMORY. */
 int sl_slab_reserve(struct sl_slab *memory);

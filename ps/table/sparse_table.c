@@ -546,6 +546,15 @@ size_t sl_sparse_table_memory_bytes(const struct sl_sparse_table *table)
     return table->budget.bytes;
 }
 
+struct sl_sparse_table_parts sl_sparse_table_memory_parts(const struct sl_sparse_table *table)
+{
+    return (struct sl_sparse_table_parts){
+        .record_bytes = sl_slab_memory_bytes(&table->records),
+        .index_bytes = sl_table_index_memory_bytes(&table->index),
+        .erased_log_bytes = sl_erased_log_memory_bytes(&table->erased_log),
+    };
+}
+
 uint64_t sl_sparse_table_chunks_late(const struct sl_sparse_table *table)
 {
     return table->records.large.chunks_late + table->index.segments.large.chunks_late +

@@ -140,6 +140,14 @@ uint32_t sl_sparse_table_record_count(const struct sl_sparse_table *table); /* w
 size_t sl_sparse_table_record_bytes(const struct sl_sparse_table *table);
 size_t sl_sparse_table_memory_bytes(const struct sl_sparse_table *table); /* records and index */
 
+/* The parts of sl_sparse_table_memory_bytes, which has a few bytes more. */
+struct sl_sparse_table_parts {
+    size_t record_bytes;     /* rows, free records and memory prepared for more */
+    size_t index_bytes;      /* keys to records */
+    size_t erased_log_bytes; /* keys erased since the last snapshots */
+};
+struct sl_sparse_table_parts sl_sparse_table_memory_parts(const struct sl_sparse_table *table);
+
 /* Changes the limit of records and index; 0: no limit. */
 void sl_sparse_table_set_bytes_max(struct sl_sparse_table *table, size_t bytes_max);
 

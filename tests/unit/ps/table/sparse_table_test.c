@@ -673,6 +673,33 @@ SL_CASE(sparse_table_erase__memory_does_not_grow)
     sl_sparse_table_destroy(&table);
 }
 
+/* All memory of a table is records, index or the log of erased keys, but for its own structure. */
+SL_CASE(sparse_table_memory_parts__make_the_whole)
+{
+    enum { ROWS = 20000 };
+    struct sl_sparse_table *table = table_of(SL_OPTIMIZER_ADAGRAD, 3);
+    const struct sl_sparse_table_parts none = sl_sparse_table_memory_parts(table);
+    const size_t own = sl_sparse_table_memory_bytes(table) - none.index_bytes;
+    assert_int_equal(none.record_bytes, 0);
+    assert_int_equal(none.erased_log_bytes, 0);
+    sl_sparse_table_erased_log(table)->keeps = true;
+    for (uint64_t i = 0; i < ROWS; i++) { /* half of them need the overflow index */
+        const uint64_t key = i % 2 == 0 ? i : same_low_48_bits(i);
+        uint32_t record;
+        assert_int_equal(sl_sparse_table_find_or_create(table, &key, 1, &record), 0);
+        if (i % 8 == 0) {
+            sl_sparse_table_erase(table, &key, 1);
+        }
+    }
+    const struct sl_sparse_table_parts parts = sl_sparse_table_memory_parts(table);
+    assert_true(parts.record_bytes >= ROWS * sl_sparse_table_record_bytes(table));
+    assert_true(parts.index_bytes >= none.index_bytes + ROWS * 7 / 8 * sizeof(uint32_t));
+    assert_true(parts.erased_log_bytes >= ROWS / 8 * sizeof(uint64_t));
+    assert_int_equal(parts.record_bytes + parts.index_bytes + parts.erased_log_bytes + own,
+                     sl_sparse_table_memory_bytes(table));
+    sl_sparse_table_destroy(&table);
+}
+
 static uint32_t hooked, hooked_visits;
 static struct sl_sparse_table *hooked_table;
 
