@@ -295,13 +295,11 @@ struct sl_table_stats {
      * have rows of the table; 0 without rows. A dense table has all its rows from the start, so
      * steps > 0 means that each shard has applied a write. */
     uint64_t steps;
-    /* Rows that the policy has let go: for their age, their count, their norm, and to make room. */
-    uint64_t evicted_ttl, evicted_count, evicted_l2, evicted_room;
 };
 
-/* Asks all shards for a table's statistics. Each shard answers of its own moment; a BSP push counts
- * when it is applied. Errors: DEADLINE and CLOSED (a shard does not answer), NO_MEMORY. Any thread;
- * blocks. */
+/* Asks all shards for a table's statistics; sl_client_table_info has more. Each shard answers of
+ * its own moment; a BSP push counts when it is applied. Errors: DEADLINE and CLOSED (a shard does
+ * not answer), NO_MEMORY. Any thread; blocks. */
 SL_API int sl_client_table_stats(struct sl_client *client, struct sl_table *table,
                                  uint32_t timeout_ms, struct sl_table_stats *out);
 

@@ -170,6 +170,37 @@ struct sl_table_spec {
         .struct_size = sizeof(struct sl_table_spec)                                                \
     }
 
+/* Statistics of a table: sums over its shards, but for `steps`. All members of a shard are of one
+ * moment. A restored table, and a shard at a backup that took over, begin anew to count what the
+ * policy and the admission did; there, rows evicted before count as erased. */
+struct sl_table_info {
+    size_t struct_size;                                    /* SL_TABLE_INFO_INIT sets it */
+    uint64_t rows, bytes, pulled_rows, pushed_rows, steps; /* as in struct sl_table_stats */
+    /* Rows that the policy has let go: for their age, their count, their norm, and to make room. */
+    uint64_t evicted_ttl, evicted_count, evicted_l2, evicted_room;
+    /* Rows that came, also from a checkpoint, and rows that were erased: rows_created is rows,
+     * rows_erased and what the policy has let go together. */
+    uint64_t rows_created, rows_erased;
+    /* Admission: keys that got their row later than with their first push, pushes of keys that got
+     * none, and keys that wait. */
+    uint64_t admitted, refused, waiting;
+    /* Parts of `bytes`: records of rows, also unused ones; the index; what admission remembers. */
+    uint64_t bytes_rows, bytes_index, bytes_admission;
+};
+#define SL_TABLE_INFO_INIT                                                                         \
+    {                                                                                              \
+        .struct_size = sizeof(struct sl_table_info)                                                \
+    }
+
+struct sl_client;
+struct sl_table;
+
+/* Asks all shards for a table's statistics. *out needs its struct_size. A BSP push counts when it
+ * is applied. What a server of an earlier release does not count is 0. Errors: INVALID
+ * (struct_size), DEADLINE and CLOSED (a shard does not answer), NO_MEMORY. Any thread; blocks. */
+SL_API int sl_client_table_info(struct sl_client *client, struct sl_table *table,
+                                uint32_t timeout_ms, struct sl_table_info *out);
+
 #ifdef __cplusplus
 }
 #endif

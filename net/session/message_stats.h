@@ -9,6 +9,8 @@ struct sl_message_table_stats {
     char name[SL_TABLE_NAME_BYTES];
     uint64_t rows, bytes, pulled_rows, pushed_rows, steps;
     uint64_t evicted_ttl, evicted_count, evicted_l2, evicted_room;
+    uint64_t rows_created, rows_erased, admitted, refused, waiting;
+    uint64_t bytes_rows, bytes_index, bytes_admission;
 };
 
 struct sl_message_stats {

@@ -371,7 +371,15 @@ SL_PROTOBUF_TABLE(TABLE_STATS, "stats: table", NULL,
     ANY(7, UINT, table_stats, evicted_ttl),
     ANY(8, UINT, table_stats, evicted_count),
     ANY(9, UINT, table_stats, evicted_l2),
-    ANY(10, UINT, table_stats, evicted_room));
+    ANY(10, UINT, table_stats, evicted_room),
+    ANY(11, UINT, table_stats, rows_created),
+    ANY(12, UINT, table_stats, rows_erased),
+    ANY(13, UINT, table_stats, admitted),
+    ANY(14, UINT, table_stats, refused),
+    ANY(15, UINT, table_stats, waiting),
+    ANY(16, UINT, table_stats, bytes_rows),
+    ANY(17, UINT, table_stats, bytes_index),
+    ANY(18, UINT, table_stats, bytes_admission));
 
 SL_PROTOBUF_TABLE(STATS, "stats", NULL,
     SL_FIELD_OWNED_LIST(1, sl_message_stats, tables, table_count, 0, SL_LIMIT_TABLES, TABLE_STATS),

@@ -270,6 +270,16 @@ void sl_shard_table_stats(const struct sl_shard_table *table, struct sl_message_
     out->evicted_count = table->eviction.evicted[SL_EVICTION_COUNT];
     out->evicted_l2 = table->eviction.evicted[SL_EVICTION_L2];
     out->evicted_room = table->eviction.evicted[SL_EVICTION_ROOM];
+    out->rows_created = out->rows;
+    if (table->sparse != NULL) {
+        const uint64_t gone = sl_sparse_table_erased_log(table->sparse)->end;
+        const struct sl_sparse_table_parts parts = sl_sparse_table_memory_parts(table->sparse);
+        out->rows_created += gone;
+        out->rows_erased =
+            gone - out->evicted_ttl - out->evicted_count - out->evicted_l2 - out->evicted_room;
+        out->bytes_rows = parts.record_bytes;
+        out->bytes_index = parts.index_bytes;
+    }
 }
 
 int sl_shard_stats(const struct sl_shard *shard, struct sl_message_stats *out)

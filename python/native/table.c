@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <structmember.h>
 
 #include "python/native/arrays.h"
@@ -265,7 +266,7 @@ static PyObject *stats(PyObject *self, PyObject *timeout)
 {
     const struct table *table = (struct table *)self;
     struct sl_native_client *client = table->client;
-    struct sl_table_stats stats;
+    struct sl_table_info info = SL_TABLE_INFO_INIT;
     uint32_t timeout_ms;
     if (!sl_native_errors_timeout(timeout, client->timeout_ms, &timeout_ms) ||
         !sl_native_client_check(client)) {
@@ -274,18 +275,22 @@ static PyObject *stats(PyObject *self, PyObject *timeout)
     int err;
     client->calls++;
     Py_BEGIN_ALLOW_THREADS;
-    err = sl_client_table_stats(client->client, table->table, timeout_ms, &stats);
+    err = sl_client_table_info(client->client, table->table, timeout_ms, &info);
     Py_END_ALLOW_THREADS;
     client->calls--;
     if (err != 0) {
         return sl_native_errors_raise(err, "stats", sl_last_error());
     }
-    return Py_BuildValue(
-        "KKKKKKKKK", (unsigned long long)stats.rows, (unsigned long long)stats.bytes,
-        (unsigned long long)stats.pulled_rows, (unsigned long long)stats.pushed_rows,
-        (unsigned long long)stats.steps, (unsigned long long)stats.evicted_ttl,
-        (unsigned long long)stats.evicted_count, (unsigned long long)stats.evicted_l2,
-        (unsigned long long)stats.evicted_room);
+    uint64_t counts[(sizeof info - offsetof(struct sl_table_info, rows)) / sizeof(uint64_t)];
+    memcpy(counts, (const char *)&info + offsetof(struct sl_table_info, rows), sizeof counts);
+    PyObject *tuple = PyTuple_New(sizeof counts / sizeof counts[0]);
+    for (Py_ssize_t i = 0; tuple != NULL && i < PyTuple_Size(tuple); i++) {
+        (void)PyTuple_SetItem(tuple, i, PyLong_FromUnsignedLongLong(counts[i]));
+    }
+    if (PyErr_Occurred() != NULL) {
+        Py_CLEAR(tuple);
+    }
+    return tuple;
 }
 
 /* Type */

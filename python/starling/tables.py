@@ -39,7 +39,7 @@ _PULL_BAGS = {"sum": 5, "mean": 6}
 
 
 class TableStats(NamedTuple):
-    """Statistics of a table on all shards. A checkpoint keeps them."""
+    """Statistics of a table on all shards, in the order of struct sl_table_info (starling_table.h)."""
 
     rows: int  #: keys that have a row; of a dense table: elements
     bytes: int  #: memory of the rows and of what the optimizer remembers
@@ -50,6 +50,14 @@ class TableStats(NamedTuple):
     evicted_count: int  #: their count,
     evicted_l2: int  #: their norm,
     evicted_room: int  #: and to make room
+    rows_created: int  #: rows, rows_erased, and what the policy let go, together
+    rows_erased: int
+    admitted: int  #: keys that got their row later than with their first push
+    refused: int  #: pushes of keys that got none
+    waiting: int  #: keys that wait for their row
+    bytes_rows: int  #: parts of bytes: records of rows, also unused ones,
+    bytes_index: int  #: the index,
+    bytes_admission: int  #: and what admission remembers
 
 
 class Table(_native.Table):

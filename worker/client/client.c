@@ -336,17 +336,15 @@ int sl_client_checkpoint(struct sl_client *client, uint32_t timeout_ms, uint64_t
     return err;
 }
 
-int sl_client_table_stats(struct sl_client *client, struct sl_table *table, uint32_t timeout_ms,
-                          struct sl_table_stats *out)
+static int sum_table(struct sl_client *client, struct sl_table *table, uint32_t timeout_ms,
+                     struct sl_table_info *sum)
 {
     sl_assert(client != NULL);
     sl_assert(table != NULL);
     sl_assert(table->client == client);
-    sl_assert(out != NULL);
     struct sl_port *port;
     int err = sl_port_here(client->ports, &port);
     const uint64_t deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS;
-    struct sl_table_stats sum = {0};
     char what[SL_TABLE_NAME_BYTES + 32];
     snprintf(what, sizeof what, "statistics of table %s", table->spec.name);
     for (uint32_t i = 0; err == 0 && i < client->io_count; i++) {
@@ -354,11 +352,42 @@ int sl_client_table_stats(struct sl_client *client, struct sl_table *table, uint
                                    .run = sl_client_io_table_stats,
                                    .deadline_ns = deadline_ns,
                                    .name = table->spec.name,
-                                   .table_stats = &sum};
+                                   .sum = sum};
         err = run_op(client, port, &op, what);
     }
+    return err;
+}
+
+int sl_client_table_stats(struct sl_client *client, struct sl_table *table, uint32_t timeout_ms,
+                          struct sl_table_stats *out)
+{
+    sl_assert(out != NULL);
+    struct sl_table_info sum = SL_TABLE_INFO_INIT;
+    const int err = sum_table(client, table, timeout_ms, &sum);
     if (err == 0) {
-        *out = sum;
+        *out = (struct sl_table_stats){.rows = sum.rows,
+                                       .bytes = sum.bytes,
+                                       .pulled_rows = sum.pulled_rows,
+                                       .pushed_rows = sum.pushed_rows,
+                                       .steps = sum.steps};
+    }
+    return err;
+}
+
+int sl_client_table_info(struct sl_client *client, struct sl_table *table, uint32_t timeout_ms,
+                         struct sl_table_info *out)
+{
+    sl_assert(out != NULL);
+    struct sl_reason reason;
+    struct sl_table_info sum = {0};
+    int err = sl_struct_size_read(out, &sum, sizeof sum, "SL_TABLE_INFO_INIT", &reason);
+    if (err != 0) {
+        return sl_reason_report(err, "statistics of a table: %s", reason.text);
+    }
+    sum = (struct sl_table_info)SL_TABLE_INFO_INIT;
+    err = sum_table(client, table, timeout_ms, &sum);
+    if (err == 0) {
+        sl_struct_size_write(&sum, out, sizeof sum);
     }
     return err;
 }

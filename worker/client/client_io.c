@@ -178,7 +178,7 @@ void sl_client_io_table_open(struct sl_control_op *op)
 
 /* Statistics of a table */
 
-static void add_table(struct sl_table_stats *sum, const struct sl_message_table_stats *part)
+static void add_table(struct sl_table_info *sum, const struct sl_message_table_stats *part)
 {
     if (part->rows > 0 && (sum->rows == 0 || part->steps < sum->steps)) {
         sum->steps = part->steps;
@@ -191,6 +191,14 @@ static void add_table(struct sl_table_stats *sum, const struct sl_message_table_
     sum->evicted_count += part->evicted_count;
     sum->evicted_l2 += part->evicted_l2;
     sum->evicted_room += part->evicted_room;
+    sum->rows_created += part->rows_created;
+    sum->rows_erased += part->rows_erased;
+    sum->admitted += part->admitted;
+    sum->refused += part->refused;
+    sum->waiting += part->waiting;
+    sum->bytes_rows += part->bytes_rows;
+    sum->bytes_index += part->bytes_index;
+    sum->bytes_admission += part->bytes_admission;
 }
 
 static void table_counted(void *ctx, const struct sl_message *answer, int err, const char *reason)
@@ -200,7 +208,7 @@ static void table_counted(void *ctx, const struct sl_message *answer, int err, c
         for (uint32_t i = 0; i < answer->stats.table_count; i++) {
             const struct sl_message_table_stats *part = &answer->stats.tables[i];
             if (strcmp(part->name, asked->op->name) == 0) {
-                add_table(asked->op->table_stats, part);
+                add_table(asked->op->sum, part);
             }
         }
     }

@@ -179,7 +179,7 @@ void sl_client_io_begin(struct sl_control_op *op);
 /* Opens table op->table_id with op->spec on this client_io's shards. */
 void sl_client_io_table_open(struct sl_control_op *op);
 
-/* Adds the statistics that the shards have of the table op->name to *op->table_stats. */
+/* Adds the statistics that the shards have of the table op->name to *op->sum. */
 void sl_client_io_table_stats(struct sl_control_op *op);
 
 /* Sends a goodbye on every connection, waits until all are closed or the deadline has passed, and

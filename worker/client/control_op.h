@@ -28,8 +28,8 @@ struct sl_control_op {
     struct sl_table_spec *found; /* out */
     const char *name;
     uint32_t count;
-    uint64_t number;                    /* out: of a checkpoint */
-    struct sl_table_stats *table_stats; /* out: the shards' statistics are added */
+    uint64_t number;           /* out: of a checkpoint */
+    struct sl_table_info *sum; /* out: the shards' statistics of a table are added */
     struct sl_shard_conn *conns;
     uint32_t shard_count;
     uint32_t payload_bytes_max; /* out: smallest limit of the shards */
