@@ -9,8 +9,9 @@
  * range. Errors: INVALID. */
 int sl_message_check_spec(const struct sl_table_spec *spec, struct sl_reason *reason);
 
-/* What processes of this release know of specifications (TABLE_OPENED): 1: policy; 2: update. */
-#define SL_MESSAGE_SPEC_KNOWS 2
+/* What processes of this release know of tables (TABLE_OPENED): 1: policy; 2: update; 3: admission,
+ * ttl_seconds and slots of a policy; find, scan, drop and evict; tables by name. */
+#define SL_MESSAGE_SPEC_KNOWS 3
 
 /* Returns the answer TABLE_OPENED to an open of this table. */
 static inline struct sl_message sl_message_table_opened(uint64_t id, uint32_t table_id,

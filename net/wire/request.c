@@ -19,6 +19,7 @@ enum shape {
     RETURNS_VALUES = 1 << 11,
     RETURNS_LENGTHS = 1 << 12,
     RATE = 1 << 13,
+    RETURNS_FOUND = 1 << 14, /* after the rows */
 };
 
 /* Operations on arrays of a KV table, with or without values. */
@@ -42,6 +43,7 @@ static const uint16_t shapes[UINT8_MAX + 1] = {
     [SL_REQUEST_ASSIGN] = KNOWN | KEYS | ROW_GRADIENTS,
     [SL_REQUEST_DENSE_ASSIGN] = KNOWN | RANGE | RANGE_GRADIENTS,
     [SL_REQUEST_ERASE] = KNOWN | KEYS,
+    [SL_REQUEST_FIND] = KNOWN | KEYS | RETURNS_ROWS | RETURNS_FOUND,
 };
 
 static uint64_t floats_bytes(uint64_t count, uint64_t dim)
@@ -72,6 +74,7 @@ enum sl_request_kind sl_request_kind_of(uint8_t op)
         [SL_REQUEST_ASSIGN] = SL_REQUEST_KIND_ASSIGN,
         [SL_REQUEST_DENSE_ASSIGN] = SL_REQUEST_KIND_ASSIGN,
         [SL_REQUEST_ERASE] = SL_REQUEST_KIND_ERASE,
+        [SL_REQUEST_FIND] = SL_REQUEST_KIND_PULL,
     };
     sl_assert(op < sizeof kinds);
     return (enum sl_request_kind)kinds[op];
@@ -131,7 +134,8 @@ uint64_t sl_request_reply_bytes(const struct sl_request_section *section, uint32
     sl_assert(dim <= SL_LIMIT_DIM);
     const uint32_t shape = shapes[section->op];
     if ((shape & RETURNS_ROWS) != 0) {
-        return floats_bytes(section->key_count, dim);
+        return floats_bytes(section->key_count, dim) +
+               ((shape & RETURNS_FOUND) != 0 ? sl_bytes_pad8(section->key_count) : 0);
     }
     if ((shape & RETURNS_BAGS) != 0) {
         return floats_bytes(section->bag_count, dim);

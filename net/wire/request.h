@@ -20,6 +20,8 @@
  *   ASSIGN           keys, then rows f32[key_count][dim]                    -
  *   DENSE_ASSIGN     values f32[count]                                      -
  *   ERASE            keys                                                   -
+ *   FIND             keys                                                   f32[key_count][dim],
+ *                                                                           u8[key_count]
  *
  * In a KV table each key has an array of values; the table's dim is 1 or 4, the bytes of a value. A
  * KV section has at least one key, an array at least one value and at most 2^32 - 1. A section of
@@ -33,6 +35,8 @@
  *
  * ERASE removes the rows of its keys from a sparse table, at once in every consistency mode. A
  * missing key has no effect.
+ *
+ * FIND is a PULL that also returns which keys have a row: 1, else 0.
  *
  * All keys, and a whole dense range, belong to the shard of the connection. */
 #ifndef SL_NET_WIRE_REQUEST_H
@@ -64,6 +68,7 @@ enum sl_request_op {
     SL_REQUEST_ASSIGN = 13,
     SL_REQUEST_DENSE_ASSIGN = 14,
     SL_REQUEST_ERASE = 15,
+    SL_REQUEST_FIND = 16,
 };
 
 /* Section flag: each key has its own number of values. */

@@ -11,12 +11,31 @@
 #include "ps/shard/lookup.h"
 #include "ps/shard/push.h"
 
+/* Returns the place of a FIND's flags, after zeroing the padding between the rows and them. */
+static uint8_t *found_of(const struct sl_shard_table *table, const struct sl_shard_request *request,
+                         uint8_t *reply)
+{
+    const uint64_t bytes =
+        (uint64_t)request->view.section.key_count * table->spec.dim * sizeof(float);
+    uint8_t *rows = reply + request->reply_done;
+    memset(rows + bytes, 0, sl_bytes_pad8(bytes) - bytes);
+    return rows + sl_bytes_pad8(bytes);
+}
+
+static void write_found(uint8_t *found, const uint32_t *records, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        found[i] = records[i] != SL_ROW_NONE;
+    }
+}
+
 static int read_rows(struct sl_shard *shard, struct sl_shard_table *table,
                      struct sl_shard_request *request, uint8_t *reply, struct sl_shard_slice *slice)
 {
     uint32_t records[SL_SHARD_BATCH_KEYS];
     float *rows = (float *)(void *)(reply + request->reply_done);
     uint32_t key_count = request->view.section.key_count;
+    const bool finds = request->view.section.op == SL_REQUEST_FIND;
     while (request->done < key_count) {
         uint32_t left = sl_shard_slice_left(slice);
         if (left == 0) {
@@ -36,6 +55,9 @@ static int read_rows(struct sl_shard *shard, struct sl_shard_table *table,
             sl_sparse_table_gather(table->sparse, records, count, into);
         } else {
             sl_sparse_table_gather_partial(table->sparse, keys, records, count, into);
+        }
+        if (finds) {
+            write_found(found_of(table, request, reply) + request->done, records, count);
         }
         sl_shard_see_keys(shard, table, keys, count);
         request->done += count;
@@ -262,6 +284,9 @@ static uint64_t returned_bytes(const struct sl_shard_table *table,
                                                     : section->count * table->spec.dim;
     }
     uint64_t rows = section->op == SL_REQUEST_PULL_POOLED ? section->bag_count : section->key_count;
+    if (section->op == SL_REQUEST_FIND) {
+        return sl_bytes_pad8(rows * table->spec.dim * sizeof(float)) + rows;
+    }
     return sizeof(float) * (table->dense != NULL ? section->count : rows * table->spec.dim);
 }
 

@@ -1,5 +1,7 @@
 #include "python/native/table.h"
 
+#include <starling_rows.h>
+
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +20,7 @@ struct table {
 };
 
 /* Operations. starling/tables.py has the same numbers. */
-enum kind { PULL, PUSH, PUSH_PULL, ASSIGN, ERASE, PULL_SUMS, PULL_MEANS, KINDS };
+enum kind { PULL, PUSH, PUSH_PULL, ASSIGN, ERASE, PULL_SUMS, PULL_MEANS, FIND, KINDS };
 
 static const struct {
     const char *name;
@@ -32,6 +34,7 @@ static const struct {
     [ERASE] = {.name = "erase"},
     [PULL_SUMS] = {.name = "pull_bags", .returns = true},
     [PULL_MEANS] = {.name = "pull_bags", .returns = true},
+    [FIND] = {.name = "find", .returns = true},
 };
 
 /* Arguments of _run. */
@@ -40,8 +43,8 @@ enum {
     STEP,    /* of the caller; None: a step of its own */
     TIMEOUT, /* None: the client's */
     WHERE,   /* keys; of a dense table the first element */
-    EXTENT,  /* offsets of bags; of a dense table the number of elements, which starling.DenseTable
-              * has checked */
+    EXTENT,  /* offsets of bags; find: receives bool (n,); of a dense table the number of elements,
+              * which starling.DenseTable has checked */
     SENT,    /* values that are sent */
     OUT,     /* None: a new array */
     ARGUMENTS
@@ -56,6 +59,7 @@ struct operation {
     uint64_t start, count; /* start: of a dense table; count: of keys or elements */
     const uint32_t *ends;  /* of bags */
     uint32_t bag_count;
+    uint8_t *found;
     const float *sent;
     float *out;
 };
@@ -86,6 +90,21 @@ static bool keep_bags(struct operation *operation, PyObject *offsets)
     }
     operation->ends = view->buf;
     operation->bag_count = (uint32_t)view->shape[0];
+    return true;
+}
+
+static bool keep_found(struct operation *operation, PyObject *found)
+{
+    Py_buffer *view = sl_native_step_array(operation->step);
+    if (view == NULL || PyObject_GetBuffer(found, view, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS) != 0) {
+        return false;
+    }
+    if ((uint64_t)view->len != operation->count) {
+        PyErr_Format(PyExc_ValueError, "found: %zd bytes; accepted: one for each of %llu keys",
+                     view->len, (unsigned long long)operation->count);
+        return false;
+    }
+    operation->found = view->buf;
     return true;
 }
 
@@ -131,7 +150,8 @@ static PyObject *keep_arrays(struct operation *operation, PyObject *const *args)
     } else {
         const bool has_bags = operation->kind == PULL_SUMS || operation->kind == PULL_MEANS;
         if (!keep_keys(operation, args[WHERE]) ||
-            (has_bags && !keep_bags(operation, args[EXTENT]))) {
+            (has_bags && !keep_bags(operation, args[EXTENT])) ||
+            (operation->kind == FIND && !keep_found(operation, args[EXTENT]))) {
             return NULL;
         }
         shape.rows = has_bags ? operation->bag_count : (Py_ssize_t)operation->count;
@@ -160,6 +180,8 @@ static int add_rows(const struct operation *op, struct sl_step *step, struct sl_
         return sl_step_assign(step, to, op->keys, count, op->sent);
     case ERASE:
         return sl_step_erase(step, to, op->keys, count);
+    case FIND:
+        return sl_step_find(step, to, op->keys, count, op->out, op->found);
     default:
         return sl_step_pull_pooled(step, to, op->keys, count, op->ends, op->bag_count,
                                    op->kind == PULL_SUMS ? SL_POOLING_SUM : SL_POOLING_MEAN,

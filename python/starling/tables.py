@@ -12,7 +12,7 @@ With `step`, an operation becomes a part of that step, and takes effect and fail
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, NamedTuple, Optional, Protocol, Sequence, Type, TypeVar, Union, overload
+from typing import Any, NamedTuple, Optional, Protocol, Sequence, Tuple, Type, TypeVar, Union, overload
 
 import numpy
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ _Seconds = Optional[float]
 # Operations of native/table.c.
 _PULL, _PUSH, _PUSH_PULL, _ASSIGN, _ERASE = range(5)
 _PULL_BAGS = {"sum": 5, "mean": 6}
+_FIND = 7
 
 
 class TableStats(NamedTuple):
@@ -91,6 +92,12 @@ class SparseTable(Table):
         out: (n, dim), receives the rows; it is returned.
         """
         return self._run(_PULL, step, timeout, keys, None, None, out)
+
+    def find(self, keys: Keys, *, step: Optional[Step] = None,
+             timeout: _Seconds = None) -> Tuple[NDArray[numpy.float32], NDArray[numpy.bool_]]:
+        """Returns the rows of the keys, as pull does, and which keys have a row, bool (n,)."""
+        found = numpy.zeros(_length_of(keys), numpy.bool_)
+        return self._run(_FIND, step, timeout, keys, found, None, None), found
 
     def push(self, keys: Keys, grads: Floats, *, step: Optional[Step] = None, timeout: _Seconds = None) -> None:
         """Applies gradients, (n, dim), with the table's optimizer.
@@ -236,6 +243,10 @@ class Step(_native.Step):
     def push(self, table: Table, *arguments: Any, **options: Any) -> None:
         """Adds table.push(...)."""
         self._of(table, "push")(*arguments, step=self, **options)
+
+    def find(self, table: SparseTable, *arguments: Any, **options: Any) -> Any:
+        """Adds table.find(...). Returns the arrays, which have their values after the wait."""
+        return self._of(table, "find")(*arguments, step=self, **options)
 
     def push_pull(self, table: Table, *arguments: Any, **options: Any) -> Any:
         """Adds table.push_pull(...). Returns the array, which has its values after the wait."""

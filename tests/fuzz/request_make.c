@@ -78,7 +78,9 @@ static void write_section(struct sl_bytes_writer *writer, uint32_t shard, uint32
                               FUZZ_REQUEST_KV, input);
         return;
     }
-    uint8_t op = what >= 184 ? SL_REQUEST_ERASE : (uint8_t)(1 + what % 8);
+    uint8_t op = what >= 188   ? SL_REQUEST_FIND
+                 : what >= 184 ? SL_REQUEST_ERASE
+                               : (uint8_t)(1 + what % 8);
     uint8_t count = sl_bytes_u8(input);
     struct sl_request_section section = {.op = op};
     if ((op == SL_REQUEST_PUSH || op == SL_REQUEST_DENSE_PUSH) && (what & 32) != 0) {

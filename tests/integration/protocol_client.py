@@ -34,6 +34,7 @@ DENSE_PULL, DENSE_PUSH, DENSE_PUSH_PULL, TICK = 5, 6, 7, 8
 KV_PUSH, KV_PULL, KV_PUSH_PULL, KV_LENGTHS = 9, 10, 11, 12
 ASSIGN, DENSE_ASSIGN = 13, 14
 ERASE = 15
+FIND = 16
 FLAG_LENS = 1
 
 WAIT_S = 90.0  # for any answer; no wait is endless
@@ -463,6 +464,15 @@ def erase(table, keys):
     return Section(ERASE, table.id, _u64(keys), key_count=len(keys))
 
 
+class Find(Section):
+    """Returns rows of floats, then a byte for each key."""
+
+    def __init__(self, table, keys):
+        rows = len(keys) * table.dim
+        super().__init__(FIND, table.id, _u64(keys), key_count=len(keys))
+        self.returns = f"<{rows}f{-rows % 2 * 4}x{len(keys)}B"
+
+
 def dense_pull(table, start, count):
     return Section(DENSE_PULL, table.id, start=start, count=count, returns=count)
 
@@ -832,6 +842,11 @@ class Client:
 
     def erase(self, table, keys, clock=0):
         self._keyed(keys, lambda at: erase(table, [keys[i] for i in at]), table.dim, clock)
+
+    def find(self, table, keys, clock=0):
+        """Returns, per key, its row and whether it has one."""
+        answers = [self.owner(key).do(Find(table, [key]), clock=clock)[0] for key in keys]
+        return [(answer[:table.dim], answer[table.dim]) for answer in answers]
 
     def pull_pooled(self, table, bags, clock=0):
         """Each shard sums its part of each bag; the parts are added here."""

@@ -186,10 +186,13 @@ class Page(unittest.TestCase):
                 (5, "assign-request", pc.assign(table, [2], [(0.5, -0.5, 1)])),
                 (6, "dense-assign-request", pc.dense_assign(array, 2048, [1, 2, -1])),
                 (7, "erase-request", pc.erase(table, [2, 4])),
-                (8, "rate-request", pc.push(table, [2], [(0.125, 0, -1)], rate=0.5))):
+                (8, "rate-request", pc.push(table, [2], [(0.125, 0, -1)], rate=0.5)),
+                (9, "find-request", pc.Find(table, [2]))):
             payload = pc.request_payload([section], clock=1)
             self.assertEqual(pc.frame_bytes(Frame(pc.REQUEST, payload, request_id, 5000000)),
                              self.frame(name))
+        payload = self.frame("find-reply")[32:]
+        self.assertEqual(pc.split_reply([pc.Find(table, [2])], payload), [(0.5, -0.5, 1, 1)])
 
     def test_kv_requests(self):
         table = Table(6, {"kind": pc.KV, "dim": 4})
@@ -271,6 +274,9 @@ class Parameters(ClusterTest):
         client.push(table, KEYS, [(i + 1,) for i in range(len(KEYS))])
         gone = KEYS[::2]
         client.erase(table, gone + [1234567])
+        found = client.find(table, KEYS)
+        self.assertEqual([key for key, (_, has_row) in zip(KEYS, found) if not has_row], gone)
+        self.assertEqual([row for row, _ in found], client.pull(table, KEYS))
         self.assertEqual(client.pull(table, KEYS),
                          [(i + 1 if i % 2 else 0,) for i in range(len(KEYS))])
         client.push(table, gone, [(5,)] * len(gone))
@@ -934,6 +940,8 @@ class Abuse(ClusterTest):
             "dense assign to a sparse table": Section(pc.DENSE_ASSIGN, table, row, count=4),
             "no values": Section(pc.DENSE_ASSIGN, array, count=1),
             "erase of an array": Section(pc.ERASE, array, keys, key_count=1),
+            "find in an array": Section(pc.FIND, array, keys, key_count=1),
+            "find with a range": Section(pc.FIND, table, keys, key_count=1, count=1),
             "a rate below 0": pc.push(self.table, [self.key], [(1, 0, 0)], rate=-1),
             "an infinite rate": pc.push(self.table, [self.key], [(1, 0, 0)], rate=float("inf")),
             "no rate": pc.push(self.table, [self.key], [(1, 0, 0)], rate=float("nan")),

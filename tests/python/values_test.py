@@ -302,6 +302,21 @@ class Writes(support.ClusterTest):
             step.push(table, [2], one)
         self.assert_rows(table.pull([1, 2]), [[-1], [-0.25]])
 
+    def test_find(self):
+        table = self.sparse(3, starling.Sum(), starling.Constant(0.5))
+        table.push([1, 3], numpy.ones((2, 3), numpy.float32))
+        rows, found = table.find([0, 1, 2, 3])
+        self.assert_rows(rows, table.pull([0, 1, 2, 3]))
+        self.assertEqual(found.tolist(), [False, True, False, True])
+        self.assertEqual(found.dtype, numpy.bool_)
+        with self.client.step() as step:
+            step.push(table, [2], numpy.ones((1, 3), numpy.float32))
+            rows, found = step.find(table, [2, 0])
+        self.assert_rows(rows, [[1.5] * 3, [0.5] * 3])
+        self.assertEqual(found.tolist(), [True, False])
+        self.assertEqual([array.size for array in table.find([])], [0, 0])
+        self.assertEqual(table.stats().rows, 3)
+
     def test_erase(self):
         table = self.sparse(2, starling.Sum(), starling.Constant(0.5))
         table.push(range(10), numpy.ones((10, 2), numpy.float32))

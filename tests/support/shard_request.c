@@ -42,6 +42,15 @@ void shard_request_pull(struct shard_request *request, uint16_t table, const uin
     put(request, keys, key_count * sizeof *keys);
 }
 
+void shard_request_find(struct shard_request *request, uint16_t table, const uint64_t *keys,
+                        uint32_t key_count)
+{
+    const struct sl_request_section section = {
+        .op = SL_REQUEST_FIND, .table_id = table, .key_count = key_count};
+    put_section(request, &section);
+    put(request, keys, key_count * sizeof *keys);
+}
+
 void shard_request_pooled(struct shard_request *request, uint16_t table, const uint64_t *keys,
                           uint32_t key_count, const uint32_t *bag_ends, uint32_t bag_count)
 {

@@ -22,6 +22,8 @@ void shard_request_push(struct shard_request *request, uint8_t op, uint16_t tabl
                         uint32_t dim);
 void shard_request_erase(struct shard_request *request, uint16_t table, const uint64_t *keys,
                          uint32_t key_count);
+void shard_request_find(struct shard_request *request, uint16_t table, const uint64_t *keys,
+                        uint32_t key_count);
 /* Any dense op; gradients NULL for a pull. */
 void shard_request_dense(struct shard_request *request, uint8_t op, uint16_t table, uint64_t start,
                          uint64_t count, const float *gradients);

@@ -151,12 +151,13 @@ static void client_io_table_opened(void *ctx, const struct sl_message *answer, i
     struct sl_control_op *op = asked->op;
     struct sl_reason unknown;
     if (client_io_take_answer(asked, err, reason)) {
-        if (answer->table_id != op->table_id) {
+        op->table.knows = answer->knows < op->table.knows ? answer->knows : op->table.knows;
+        if (answer->table_id != op->table.id) {
             sl_control_op_fail(op, SL_ERR_PROTOCOL, "%s: it opened another table",
                                asked->conn->name);
         } else if (sl_message_check_known(op->spec, answer, &unknown) != 0) {
             sl_control_op_fail(op, SL_ERR_VERSION, "%s: %s", asked->conn->name, unknown.text);
-        } else if (sl_control_add_table(op->io, op->table_id, op->spec) != 0) {
+        } else if (sl_control_add_table(op->io, op->table.id, op->spec) != 0) {
             sl_control_op_fail(op, SL_ERR_NO_MEMORY, "no memory for one more table");
         }
     }
@@ -167,10 +168,11 @@ void sl_client_io_table_open(struct sl_control_op *op)
 {
     struct sl_client_io *io = op->io;
     op->left = 1;
+    op->table.knows = UINT32_MAX;
     for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
         struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN};
         message.table_open.spec = *op->spec;
-        message.table_open.table_id = op->table_id;
+        message.table_open.table_id = op->table.id;
         client_io_ask(&io->conns[shard], op, &message, client_io_table_opened);
     }
     sl_control_op_answer_one(op);

@@ -176,7 +176,7 @@ void sl_client_io_join(struct sl_control_op *op);
  * UINT32_MAX: this worker had already finished. No error. */
 void sl_client_io_begin(struct sl_control_op *op);
 
-/* Opens table op->table_id with op->spec on this client_io's shards. */
+/* Opens table op->table.id with op->spec on this client_io's shards. */
 void sl_client_io_table_open(struct sl_control_op *op);
 
 /* Adds the statistics that the shards have of the table op->name to *op->sum. */

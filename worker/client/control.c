@@ -319,14 +319,15 @@ static void client_control_table_opened(void *ctx, const struct sl_message *answ
     struct sl_control_op *op = ctx;
     struct sl_reason unknown;
     if (check_answer(op, answer, err, reason, SL_MESSAGE_TABLE_OPENED)) {
-        op->table_id = answer->table_id;
-        if (op->table_id >= SL_LIMIT_TABLES) {
+        op->table.id = answer->table_id;
+        op->table.knows = answer->knows;
+        if (op->table.id >= SL_LIMIT_TABLES) {
             sl_control_op_fail(op, SL_ERR_PROTOCOL, "%s: it gave a table id beyond the limit",
                                op->io->options->coordinator_name);
         } else if (sl_message_check_known(op->spec, answer, &unknown) != 0) {
             sl_control_op_fail(op, SL_ERR_VERSION, "%s: %s", op->io->options->coordinator_name,
                                unknown.text);
-        } else if (sl_control_add_table(op->io, op->table_id, op->spec) != 0) {
+        } else if (sl_control_add_table(op->io, op->table.id, op->spec) != 0) {
             sl_control_op_fail(op, SL_ERR_NO_MEMORY, "no memory for one more table");
         }
     }

@@ -10,7 +10,7 @@
  * caller frees its array. Errors: REFUSED, DEADLINE, VERSION, PROTOCOL. */
 void sl_control_join(struct sl_control_op *op);
 
-/* Creates or checks op->spec; writes op->table_id. Errors: EXISTS, INVALID, DEADLINE, CLOSED. */
+/* Creates or checks op->spec; writes op->table.id. Errors: EXISTS, INVALID, DEADLINE, CLOSED. */
 void sl_control_table_open(struct sl_control_op *op);
 
 /* Uses name and found. */

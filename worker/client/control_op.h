@@ -24,7 +24,10 @@ struct sl_control_op {
     struct sl_message_cluster *cluster;
     uint32_t task_index; /* out: assigned by the coordinator */
     const struct sl_table_spec *spec;
-    uint32_t table_id;
+    struct {
+        uint32_t id;
+        uint32_t knows; /* out: the least of the answers' */
+    } table;
     struct sl_table_spec *found; /* out */
     const char *name;
     uint32_t count;

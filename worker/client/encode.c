@@ -86,7 +86,7 @@ static uint64_t operation_reply_bytes(const struct sl_encode_plan *plan, uint32_
     if (operation->op == SL_REQUEST_PULL_POOLED && rows > operation->bag_count) {
         rows = operation->bag_count;
     }
-    return rows * operation->table->spec.dim * sizeof(float);
+    return sl_encode_rows_reply_bytes(operation, rows);
 }
 
 /* Closes the open request if this operation would make the request or its reply a long frame:

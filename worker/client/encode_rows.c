@@ -1,4 +1,4 @@
-/* Rows of sparse tables: pull, push, push_pull, assign. */
+/* Rows of sparse tables: pull, find, push, push_pull, assign. */
 #include <string.h>
 
 #include "core/assert.h"
@@ -11,6 +11,12 @@ uint64_t sl_encode_rows_bytes(const struct sl_operation *operation, uint64_t cou
            (sl_encoder_pushes(operation) ? sl_bytes_pad8(count * row_bytes) : 0);
 }
 
+uint64_t sl_encode_rows_reply_bytes(const struct sl_operation *operation, uint64_t count)
+{
+    return sl_bytes_pad8(count * operation->table->spec.dim * sizeof(float)) +
+           (operation->op == SL_REQUEST_FIND ? sl_bytes_pad8(count) : 0);
+}
+
 /* Returns how many of `wanted` rows fit into the open request, or else into a new one. */
 static uint32_t rows_that_fit(const struct sl_encoder *encoder,
                               const struct sl_operation *operation, uint32_t wanted)
@@ -20,7 +26,7 @@ static uint32_t rows_that_fit(const struct sl_encoder *encoder,
     uint64_t room = sl_encoder_section_room(encoder);
     uint64_t each_at_most = sizeof(uint64_t) + row_bytes;
     if (SL_ENCODER_SECTION_BYTES + 8 + wanted * each_at_most <= room &&
-        8 + wanted * row_bytes <= sl_encoder_reply_room(encoder)) {
+        16 + wanted * (row_bytes + 1) <= sl_encoder_reply_room(encoder)) {
         return wanted;
     }
     if (sl_encode_rows_bytes(operation, wanted) > room) {
@@ -29,8 +35,10 @@ static uint32_t rows_that_fit(const struct sl_encoder *encoder,
         fit = room < overhead ? 0 : (room - overhead) / each;
     }
     if (sl_encoder_pulls(operation) &&
-        sl_bytes_pad8(fit * row_bytes) > sl_encoder_reply_room(encoder)) {
-        fit = (sl_encoder_reply_room(encoder) & ~(uint64_t)7) / row_bytes;
+        sl_encode_rows_reply_bytes(operation, fit) > sl_encoder_reply_room(encoder)) {
+        const bool finds = operation->op == SL_REQUEST_FIND;
+        const uint64_t replies = sl_encoder_reply_room(encoder) & ~(uint64_t)7;
+        fit = !finds ? replies / row_bytes : replies < 16 ? 0 : (replies - 16) / (row_bytes + 1);
     }
     return fit < wanted ? (uint32_t)fit : wanted;
 }
@@ -72,6 +80,18 @@ static void copy_gradients(float *to, const struct sl_operation *operation,
     }
 }
 
+/* Adds the array of a reply that has row_bytes for each row. */
+static int add_read(struct sl_encoder *encoder, const struct sl_encoder_rows *rows, void *to,
+                    uint32_t row_bytes)
+{
+    const size_t first = rows->labels == NULL ? rows->first_label : 0;
+    return sl_encoder_add_read(encoder, (struct sl_read){.to = (uint8_t *)to + first * row_bytes,
+                                                         .places = rows->labels,
+                                                         .row_count = rows->count,
+                                                         .place_count = rows->count,
+                                                         .row_bytes = row_bytes});
+}
+
 static int put_rows(struct sl_encoder *encoder, const struct sl_operation *operation,
                     const struct sl_encoder_rows *rows)
 {
@@ -86,14 +106,9 @@ static int put_rows(struct sl_encoder *encoder, const struct sl_operation *opera
     if (!sl_encoder_pulls(operation)) {
         return 0;
     }
-    float *values = operation->values;
-    return sl_encoder_add_read(
-        encoder, (struct sl_read){
-                     .to = rows->labels == NULL ? values + (size_t)rows->first_label * dim : values,
-                     .places = rows->labels,
-                     .row_count = rows->count,
-                     .place_count = rows->count,
-                     .row_bytes = dim * (uint32_t)sizeof(float)});
+    const int err = add_read(encoder, rows, operation->values, dim * (uint32_t)sizeof(float));
+    return err != 0 || operation->found == NULL ? err
+                                                : add_read(encoder, rows, operation->found, 1);
 }
 
 /* A push that is split: equal keys are grouped into one row */

@@ -118,6 +118,7 @@ uint64_t sl_encode_kv_reply_bytes(const struct sl_operation *operation,
 
 /* Payload bytes of a section with this many keys, bags or elements. */
 uint64_t sl_encode_rows_bytes(const struct sl_operation *operation, uint64_t count);
+uint64_t sl_encode_rows_reply_bytes(const struct sl_operation *operation, uint64_t count);
 uint64_t sl_encode_bags_bytes(uint64_t key_count, uint64_t bag_count);
 uint64_t sl_encode_dense_bytes(const struct sl_operation *operation, uint64_t count);
 

@@ -17,6 +17,7 @@ struct sl_substep;
 struct sl_table {
     struct sl_client *client;
     uint32_t id;
+    uint32_t knows; /* SL_MESSAGE_SPEC_KNOWS of the oldest process that opened it */
     struct sl_table_spec spec;
 };
 
@@ -40,6 +41,7 @@ struct sl_operation {
     const void *gradients;  /* f32: rows, or elements [start, start + count), to push or assign; */
                             /* KV: values to push */
     void *values;           /* likewise; or pooled bags; KV_LENGTHS: u32[key_count] */
+    uint8_t *found;         /* FIND: [key_count] */
     const uint32_t *lens;   /* KV: values of each key; NULL: count / key_count */
     uint32_t command;       /* KV; a push to another table: bits of its rate */
     struct sl_route route;  /* sparse and KV: set by submit */

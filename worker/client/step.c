@@ -1,4 +1,5 @@
 #include <starling.h>
+#include <starling_rows.h>
 
 #include <assert.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include "worker/client/encode.h"
 #include "worker/client/scatter.h"
 #include "worker/client/step_internal.h"
+#include "worker/client/table_opening.h"
 #include "worker/client/wait.h"
 
 static_assert(2 * SL_THREAD_CTX_STEPS_MAX + 64 <= SL_LIMIT_LANE_MAILS, "a lane is never full");
@@ -247,6 +249,24 @@ int sl_step_erase(struct sl_step *step, struct sl_table *table, const uint64_t *
     const struct sl_operation operation = {
         .op = SL_REQUEST_ERASE, .table = table, .keys = keys, .key_count = key_count};
     return add_sparse(step, &operation, true);
+}
+
+int sl_step_find(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
+                 uint32_t key_count, float *rows, uint8_t *found)
+{
+    const struct sl_operation operation = {.op = SL_REQUEST_FIND,
+                                           .table = table,
+                                           .keys = keys,
+                                           .key_count = key_count,
+                                           .values = rows,
+                                           .found = found};
+    sl_assert(table != NULL);
+    const int err = sl_table_check_knows(table, "find");
+    if (err != 0) {
+        (void)sl_step_refuse(step);
+        return err;
+    }
+    return add_sparse(step, &operation, rows != NULL && found != NULL);
 }
 
 static bool are_bag_ends(const uint32_t *bag_ends, uint32_t bag_count, uint32_t key_count)

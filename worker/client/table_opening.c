@@ -56,7 +56,7 @@ static int ask_shards(struct sl_table_opening *opening, struct sl_port *port)
             .run = sl_client_io_table_open,
             .deadline_ns = opening->coordinator.deadline_ns,
             .spec = &opening->spec,
-            .table_id = opening->coordinator.table_id,
+            .table.id = opening->coordinator.table.id,
         };
         sl_control_op_post(&opening->shards[i], port);
     }
@@ -75,15 +75,36 @@ static int result_of(const struct sl_table_opening *opening)
     return err;
 }
 
+/* Returns what the oldest process knows of tables. */
+static uint32_t least_known(const struct sl_table_opening *opening)
+{
+    uint32_t knows = opening->coordinator.table.knows;
+    for (uint32_t i = 0; i < opening->op_count; i++) {
+        knows = opening->shards[i].table.knows < knows ? opening->shards[i].table.knows : knows;
+    }
+    return knows;
+}
+
+int sl_table_check_knows(const struct sl_table *table, const char *what)
+{
+    return table->knows >= SL_MESSAGE_SPEC_KNOWS
+               ? 0
+               : sl_reason_report(SL_ERR_VERSION,
+                                  "table %s: %s needs servers that know version %d of tables, and "
+                                  "one knows version %u: update its software",
+                                  table->spec.name, what, SL_MESSAGE_SPEC_KNOWS, table->knows);
+}
+
 /* Several threads may open the same table: the client keeps one per id. */
 static int keep_table(struct sl_table_opening *opening, struct sl_table **out)
 {
     struct sl_client *client = opening->client;
-    uint32_t id = opening->coordinator.table_id;
+    uint32_t id = opening->coordinator.table.id;
     sl_port_set_lock(client->ports);
     struct sl_table *table = client->tables[id];
     if (table == NULL && (table = malloc(sizeof *table)) != NULL) {
-        *table = (struct sl_table){.client = client, .id = id, .spec = opening->spec};
+        *table = (struct sl_table){
+            .client = client, .id = id, .knows = least_known(opening), .spec = opening->spec};
         client->tables[id] = table;
     }
     sl_port_set_unlock(client->ports);

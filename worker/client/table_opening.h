@@ -26,4 +26,7 @@ int sl_table_opening_begin(struct sl_table_opening *opening, struct sl_client *c
  * DEADLINE, CLOSED), logged; or NO_MEMORY. Same thread as begin. */
 int sl_table_opening_poll(struct sl_table_opening *opening, struct sl_table **out);
 
+/* Checks that all servers know find, scan and the like. Errors: VERSION, reported. Any thread. */
+int sl_table_check_knows(const struct sl_table *table, const char *what);
+
 #endif

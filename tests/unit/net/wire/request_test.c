@@ -23,7 +23,7 @@ struct request {
 static bool has_keys(uint8_t op)
 {
     return (op >= SL_REQUEST_PULL && op <= SL_REQUEST_PUSH_PULL) || op == SL_REQUEST_ASSIGN ||
-           op == SL_REQUEST_ERASE;
+           op == SL_REQUEST_ERASE || op == SL_REQUEST_FIND;
 }
 
 static bool has_range(uint8_t op)
@@ -60,7 +60,7 @@ static void draw_arrays(uint64_t *seed, struct sl_request_section *section)
 
 static struct sl_request_section random_section(uint64_t *seed, uint32_t *dim)
 {
-    struct sl_request_section section = {.op = (uint8_t)(1 + sl_hash_random(seed) % 15)};
+    struct sl_request_section section = {.op = (uint8_t)(1 + sl_hash_random(seed) % 16)};
     *dim = 0;
     if (section.op != SL_REQUEST_TICK) {
         section.table_id = (uint16_t)(sl_hash_random(seed) % SL_LIMIT_TABLES);
@@ -286,7 +286,7 @@ SL_CASE(request_read_section__wants_unused_fields_zero)
     assert_int_equal(read_one((struct sl_request_section){.op = 0}), SL_ERR_PROTOCOL);
     assert_int_equal(read_one((struct sl_request_section){.op = 100}), SL_ERR_PROTOCOL);
     assert_int_equal(read_one((struct sl_request_section){.op = 255}), SL_ERR_PROTOCOL);
-    for (uint8_t op = SL_REQUEST_PULL; op <= SL_REQUEST_ERASE; op++) {
+    for (uint8_t op = SL_REQUEST_PULL; op <= SL_REQUEST_FIND; op++) {
         struct sl_request_section good = {.op = op, .count = has_range(op) ? 1 : 0};
         if (is_kv(op)) {
             continue;

@@ -114,6 +114,10 @@ static uint8_t *serve_section(struct fixture *fixture, uint32_t shard,
             out[i] = (float)(section->start + i);
         }
     }
+    uint8_t *found = reply + sl_bytes_pad8((uint64_t)section->key_count * 3 * sizeof *out);
+    for (uint32_t i = 0; section->op == SL_REQUEST_FIND && i < section->key_count; i++) {
+        found[i] = view->keys[i] % 2;
+    }
     return reply + sl_request_reply_bytes(section, section->count == 0 ? 3 : 0);
 }
 
@@ -207,20 +211,26 @@ static void check_rows(const uint64_t *keys, const float *rows, uint32_t count)
     }
 }
 
-static void check_pull(struct fixture *fixture, uint32_t count)
+static void check_pull(struct fixture *fixture, uint32_t count, enum sl_request_op op)
 {
     uint64_t *keys = random_keys(count);
     float *rows = calloc((size_t)count * 3 + 1, sizeof *rows);
+    uint8_t *found = calloc(count + 1, 1);
     fixture->plan.operation_count = 0;
-    add(fixture, (struct sl_operation){.op = SL_REQUEST_PULL,
+    add(fixture, (struct sl_operation){.op = op,
                                        .table = &sparse,
                                        .keys = keys,
                                        .key_count = count,
-                                       .values = rows});
+                                       .values = rows,
+                                       .found = op == SL_REQUEST_FIND ? found : NULL});
     run(fixture);
     check_rows(keys, rows, count);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(found[i], op == SL_REQUEST_FIND ? keys[i] % 2 : 0);
+    }
     free(keys);
     free(rows);
+    free(found);
 }
 
 #define CASE(name) SL_CASE_USING(name, struct fixture, fixture, setup, teardown)
@@ -232,7 +242,8 @@ CASE(encode_shard__pulls_every_row_whatever_the_cuts)
         fixture->plan.shard_count = shards;
         fixture->plan.batched = shards % 2 == 0;
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-            check_pull(fixture, counts[i]);
+            check_pull(fixture, counts[i], SL_REQUEST_PULL);
+            check_pull(fixture, counts[i], SL_REQUEST_FIND);
         }
     }
 }
