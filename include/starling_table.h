@@ -125,7 +125,8 @@ enum sl_policy_order {
  * forgotten reads as its initial row; its next push creates it again. A step is a push or an assign
  * of the table at a shard (struct sl_table_stats); the age of a row is the number of steps since
  * its last one. Rows are judged one after the other: each at the latest a quarter of ttl_steps, or
- * of protect_steps, after it was due. The order is kept among samples of rows, not exactly. */
+ * of protect_steps, after it was due. The order is approximate: rows go that come before three
+ * quarters of a sample. */
 struct sl_policy_spec {
     uint32_t ttl_steps;     /* rows of at least this age go; 0: at no age */
     uint32_t protect_steps; /* rows of a lower age stay, whatever the rest says */

@@ -3,8 +3,8 @@
  * logs the keys, as an erase. Owner reactor. Nothing allocates.
  *
  * A hand walks the records and judges each once a round (ps/table/policy.h). It advances in
- * proportion to the table's steps, so an idle table costs nothing. To make room, samples of rows
- * are compared, and those of each that are worth least are evicted. */
+ * proportion to the table's steps, so an idle table costs nothing. To make room, another hand walks
+ * them and evicts those that are worth little, compared with a sample of rows. */
 #ifndef SL_PS_SHARD_EVICT_H
 #define SL_PS_SHARD_EVICT_H
 
@@ -21,7 +21,10 @@ struct sl_shard_eviction {
     uint32_t hand;          /* records judged in this round */
     uint64_t round_step;    /* of the table, when the round began */
     uint64_t visits;        /* of records, for samples */
-    uint64_t barren;        /* visits since one found a row that may be evicted */
+    uint64_t worth_most;    /* of a row that goes to make room */
+    uint32_t walk_left;     /* records until the next sample */
+    uint32_t room_hand;     /* the last record walked over to make room */
+    uint64_t barren;        /* records since one found a row to make room */
     uint32_t push_max;      /* keys of the longest push that waits for free records */
     uint64_t fruitless_end; /* no row is evicted for room before this step: none was found */
     uint64_t evicted[SL_EVICTION_REASON_COUNT];
