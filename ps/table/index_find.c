@@ -213,8 +213,9 @@ void sl_table_index_fetch_buckets(const struct sl_table_index *index, const uint
     sl_assert(index->level == 0);
     for (uint32_t i = 0; i < count; i++) {
         hashes[i] = sl_table_index_hash_of(index, keys[i]);
-        __builtin_prefetch(&sl_table_index_segment_of(
-            index, hashes[i])[hashes[i] % SL_TABLE_INDEX_SEGMENT_BUCKETS]);
+        const struct sl_table_bucket *segment = sl_table_index_segment_of(index, hashes[i]);
+        __builtin_prefetch(segment, 1); /* it counts the entries */
+        __builtin_prefetch(&segment[hashes[i] % SL_TABLE_INDEX_SEGMENT_BUCKETS], 1);
     }
 }
 

@@ -40,6 +40,9 @@ static uint32_t find_passing(const struct sl_table_index *index,
 {
     const struct sl_table_bucket *bucket = &segment[at];
     for (uint32_t entry = 0; entry < bucket->used; entry++) {
+        __builtin_prefetch(sl_slab_at(index->records, bucket->records[entry]));
+    }
+    for (uint32_t entry = 0; entry < bucket->used; entry++) {
         const uint64_t key = sl_table_index_key_of(index, bucket->records[entry]);
         const uint32_t own = (uint32_t)(sl_table_index_hash_of(index, key) % BUCKETS);
         if ((at - own) % BUCKETS >= (at - gap) % BUCKETS) {

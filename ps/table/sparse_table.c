@@ -169,23 +169,40 @@ static int sparse_table_put(struct sl_sparse_table *table, uint64_t key, uint64_
     return 0;
 }
 
+/* Creates the rows of those of up to CREATE_GROUP keys that have none. */
+static int create_missing(struct sl_sparse_table *table, const uint64_t *keys, uint32_t count,
+                          uint32_t *records, uint32_t **created)
+{
+    uint64_t missing[CREATE_GROUP], hashes[CREATE_GROUP];
+    uint32_t places[CREATE_GROUP], missing_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (records[i] == SL_ROW_NONE) {
+            missing[missing_count] = keys[i];
+            places[missing_count++] = i;
+        }
+    }
+    sl_table_index_fetch_buckets(&table->index, missing, missing_count, hashes);
+    for (uint32_t i = 0; i < missing_count; i++) {
+        const int err =
+            sparse_table_put(table, missing[i], hashes[i], true, &records[places[i]], created);
+        if (err != 0) {
+            return err;
+        }
+    }
+    return 0;
+}
+
 int sl_sparse_table_find_or_create_noted(struct sl_sparse_table *table, const uint64_t *keys,
                                          uint32_t count, uint32_t *records, uint32_t **created)
 {
     for (uint32_t done = 0; done < count; done += CREATE_GROUP) {
         const uint32_t left = count - done;
         const uint32_t group = left < CREATE_GROUP ? left : CREATE_GROUP;
-        if (sl_table_index_find(&table->index, keys + done, group, table->touch_bytes,
-                                records + done)) {
-            continue;
-        }
-        for (uint32_t i = done; i < done + group; i++) {
-            if (records[i] == SL_ROW_NONE) {
-                const int err = sparse_table_put(table, keys[i], sl_hash_key(keys[i]), true,
-                                                 &records[i], created);
-                if (err != 0) {
-                    return err;
-                }
+        if (!sl_table_index_find(&table->index, keys + done, group, table->touch_bytes,
+                                 records + done)) {
+            const int err = create_missing(table, keys + done, group, records + done, created);
+            if (err != 0) {
+                return err;
             }
         }
     }
