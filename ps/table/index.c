@@ -157,6 +157,9 @@ static void index_place(struct sl_table_bucket *segment, struct sl_table_bucket 
 {
     bucket->tags[bucket->used] = sl_table_index_tag_of(hash);
     bucket->records[bucket->used] = record_index;
+    if (bucket != segment && bucket != &segment[hash % SL_TABLE_INDEX_SEGMENT_BUCKETS]) {
+        bucket->strays |= (uint16_t)(1U << bucket->used);
+    }
     bucket->used++;
     segment->entries++;
 }

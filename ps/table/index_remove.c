@@ -18,34 +18,52 @@ static uint32_t find_entry(const struct sl_table_index *index, const struct sl_t
     return SL_TABLE_BUCKET_ENTRIES;
 }
 
-/* The last entry takes the place of the removed one. */
-static void remove_entry(struct sl_table_bucket *bucket, uint32_t entry)
+/* Returns a bit for each entry that may not be in its own bucket: a segment's first bucket has no
+ * room to note which. */
+static uint32_t strays_of(const struct sl_table_bucket *segment,
+                          const struct sl_table_bucket *bucket)
 {
-    bucket->used--;
-    bucket->tags[entry] = bucket->tags[bucket->used];
-    bucket->records[entry] = bucket->records[bucket->used];
+    return bucket == segment ? (1U << bucket->used) - 1 : bucket->strays;
 }
 
-static void move_entry(struct sl_table_bucket *from, uint32_t entry, struct sl_table_bucket *to)
+/* The last entry takes the place of the removed one. */
+static void remove_entry(const struct sl_table_bucket *segment, struct sl_table_bucket *bucket,
+                         uint32_t entry)
+{
+    const uint32_t last = --bucket->used;
+    bucket->tags[entry] = bucket->tags[last];
+    bucket->records[entry] = bucket->records[last];
+    if (bucket != segment) {
+        const uint32_t stray = bucket->strays >> last & 1;
+        const uint32_t others = bucket->strays & ~(1U << entry);
+        bucket->strays = (uint16_t)((others | stray << entry) & ~(1U << last));
+    }
+}
+
+static void move_entry(const struct sl_table_bucket *segment, struct sl_table_bucket *from,
+                       uint32_t entry, struct sl_table_bucket *to, bool is_stray)
 {
     to->tags[to->used] = from->tags[entry];
     to->records[to->used] = from->records[entry];
+    if (to != segment && is_stray) {
+        to->strays |= (uint16_t)(1U << to->used);
+    }
     to->used++;
-    remove_entry(from, entry);
+    remove_entry(segment, from, entry);
 }
 
-/* Returns an entry of bucket `at` whose search passes bucket `gap`, or SL_TABLE_BUCKET_ENTRIES. */
+/* Returns an entry of bucket `at` whose search passes bucket `gap`, or SL_TABLE_BUCKET_ENTRIES.
+ * *own: its own bucket. */
 static uint32_t find_passing(const struct sl_table_index *index,
-                             const struct sl_table_bucket *segment, uint32_t gap, uint32_t at)
+                             const struct sl_table_bucket *segment, uint32_t gap, uint32_t at,
+                             uint32_t *own)
 {
     const struct sl_table_bucket *bucket = &segment[at];
-    for (uint32_t entry = 0; entry < bucket->used; entry++) {
-        __builtin_prefetch(sl_slab_at(index->records, bucket->records[entry]));
-    }
-    for (uint32_t entry = 0; entry < bucket->used; entry++) {
+    for (uint32_t strays = strays_of(segment, bucket); strays != 0; strays &= strays - 1) {
+        const uint32_t entry = (uint32_t)__builtin_ctz(strays);
         const uint64_t key = sl_table_index_key_of(index, bucket->records[entry]);
-        const uint32_t own = (uint32_t)(sl_table_index_hash_of(index, key) % BUCKETS);
-        if ((at - own) % BUCKETS >= (at - gap) % BUCKETS) {
+        *own = (uint32_t)(sl_table_index_hash_of(index, key) % BUCKETS);
+        if ((at - *own) % BUCKETS >= (at - gap) % BUCKETS) {
             return entry;
         }
     }
@@ -60,9 +78,10 @@ static void close_gap(const struct sl_table_index *index, struct sl_table_bucket
 {
     for (uint32_t at = (gap + 1) % BUCKETS; at != gap; at = (at + 1) % BUCKETS) {
         const bool ends_run = segment[at].used < SL_TABLE_BUCKET_ENTRIES;
-        const uint32_t entry = find_passing(index, segment, gap, at);
+        uint32_t own;
+        const uint32_t entry = find_passing(index, segment, gap, at, &own);
         if (entry < SL_TABLE_BUCKET_ENTRIES) {
-            move_entry(&segment[at], entry, &segment[gap]);
+            move_entry(segment, &segment[at], entry, &segment[gap], own != gap);
             gap = at;
         }
         if (ends_run) {
@@ -81,7 +100,7 @@ static uint32_t remove_here(const struct sl_table_index *index, uint64_t key)
         const uint32_t entry = find_entry(index, &segment[at], hash, key);
         if (entry < SL_TABLE_BUCKET_ENTRIES) {
             const uint32_t record_index = segment[at].records[entry];
-            remove_entry(&segment[at], entry);
+            remove_entry(segment, &segment[at], entry);
             segment->entries--;
             if (was_full) {
                 close_gap(index, segment, at);
