@@ -9,6 +9,7 @@
 #include "core/assert.h"
 #include "core/clock.h"
 #include "net/dpdk/wire.h"
+#include "tests/sim/evictions.h"
 #include "tests/sim/final.h"
 #include "tests/sim/random.h"
 
@@ -88,6 +89,7 @@ void sl_sim_cluster_start_ps(struct sl_sim_cluster *cluster, uint32_t index)
         .disk = cluster->disks == NULL ? NULL : sl_sim_cluster_disk(cluster, index),
         .oracle = &cluster->oracle,
         .has_views = plan->has_views,
+        .memory_bytes_max = plan->memory_bytes_max,
         .started = cluster->ps_started,
         .ends = cluster->ps_ends,
     };
@@ -292,6 +294,7 @@ static void prepare(struct sl_sim_member *member)
 static void look(struct sl_sim_member *member)
 {
     sl_sim_cluster_look_at_pairs(sl_sim_cluster_of(member));
+    sl_sim_evictions_check_memory(sl_sim_cluster_of(member));
 }
 
 static uint64_t soon(struct sl_sim_cluster *cluster)
@@ -422,6 +425,7 @@ static void job_make(const struct sl_sim_choice *choice, struct sl_sim_world *wo
         sl_sim_plan_print(&job_plan);
     }
     sl_sim_cluster_create(&job, &job_plan, world);
+    sl_sim_evictions_watch(&job);
 }
 
 static void job_run(void)
@@ -437,6 +441,7 @@ static void job_run(void)
 static void job_fini(void)
 {
     sl_sim_cluster_fini(&job);
+    sl_sim_evictions_watch(NULL);
 }
 
 const struct sl_sim_kind sl_sim_kind_job = {.make = job_make, .run = job_run, .fini = job_fini};

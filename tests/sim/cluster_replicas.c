@@ -158,6 +158,7 @@ static void look_at_pair(struct sl_sim_cluster *cluster, uint32_t owner,
     }
     if (pair->holder != 0 && told->primary != pair->primary && !is_anew) {
         cluster->oracle.moved_ns[owner] = cluster->world->now_ns;
+        sl_sim_oracle_undoes_evictions(&cluster->oracle, owner);
     } else if (pair->holder != 0 && holder != pair->holder) {
         sl_sim_oracle_loses(&cluster->oracle, owner,
                             coordinator->ps[told->primary].checkpoints.restore);
@@ -177,7 +178,8 @@ void sl_sim_cluster_limit_backups(struct sl_sim_cluster *cluster)
             const bool is_backup = replica->stage <= SL_REPLICATION_PROMOTING;
             const bool is_limited = cluster->is_without_memory[i] && is_backup;
             if (ps->servers[k]->shard != NULL) {
-                ps->servers[k]->shard->options.memory_bytes_max = is_limited ? 1 : 0;
+                ps->servers[k]->shard->options.memory_bytes_max =
+                    is_limited ? 1 : cluster->plan->memory_bytes_max;
             }
         }
     }
@@ -230,6 +232,24 @@ static const struct sl_server *in_sync_with(const struct sl_sim_cluster *cluster
     return backup->replica->config.epoch == replica->config.epoch ? backup : NULL;
 }
 
+/* What had gone before the push began is logged before it, so the backup has it no more. */
+static void check_backup(struct sl_sim_cluster *cluster, const struct sl_server *backup,
+                         const struct sl_sim_unit *unit)
+{
+    struct sl_sim_oracle *oracle = &cluster->oracle;
+    for (uint32_t i = 0; i < oracle->unit_count; i++) {
+        const struct sl_sim_unit *other = &oracle->units[i];
+        for (uint32_t k = 0; k < 2 && other->table == unit->table && other->shard == unit->shard;
+             k++) {
+            if (sl_sim_oracle_must_lack(other, k, unit->begun_ns)) {
+                sl_sim_oracle_check_evicted(oracle, other, k,
+                                            value_of(backup, unit->table, other->witness[k]),
+                                            unit->begun_ns, "the backup");
+            }
+        }
+    }
+}
+
 void sl_sim_cluster_acknowledged(struct sl_sim_oracle *oracle, const struct sl_sim_unit *unit)
 {
     struct sl_sim_cluster *cluster = SL_CONTAINER_OF(oracle, struct sl_sim_cluster, oracle);
@@ -242,8 +262,13 @@ void sl_sim_cluster_acknowledged(struct sl_sim_oracle *oracle, const struct sl_s
         return;
     }
     const struct sl_server *backup = in_sync_with(cluster, primary);
-    const bool is_here = value_of(primary, unit->table, unit->witness[0]) != 0;
-    const bool is_there = backup == NULL || value_of(backup, unit->table, unit->witness[0]) != 0;
+    const bool may_lack = sl_sim_oracle_may_lack(unit, 0);
+    const bool is_here = may_lack || value_of(primary, unit->table, unit->witness[0]) != 0;
+    const bool is_there =
+        may_lack || backup == NULL || value_of(backup, unit->table, unit->witness[0]) != 0;
+    if (backup != NULL && sl_sim_oracle_forgets_rows(oracle, unit->table)) {
+        check_backup(cluster, backup, unit);
+    }
     if (!is_here || !is_there) {
         sl_sim_fail(&cluster->oracle.breach, "backups",
                     "worker/%u's push of iteration %u to t%u on shard %u is acknowledged, "

@@ -9,6 +9,7 @@
 #include "ps/server/request.h"
 #include "ps/server/state.h"
 #include "ps/shard/state.h"
+#include "tests/sim/evictions.h"
 #include "tests/sim/random.h"
 #include "tests/support/shard_stream.h"
 
@@ -80,6 +81,7 @@ static void draw_plan(const struct sl_sim_plan *from, struct sl_sim_plan *to)
     to->shard_count = to->ps_count * to->shards_of_ps;
     to->replica = (struct sl_sim_replica_plan){.is_there = false};
     to->fault_count = 0;
+    to->memory_bytes_max = 0; /* fewer shards have less in all */
     to->floods = false;
     to->network.has_packets = false;
     to->network.break_per_10000 = to->network.connect_fail_permille = 0;
@@ -203,6 +205,7 @@ void sl_sim_elsewhere_run(struct sl_sim_cluster *cluster)
 {
     uint64_t random = sl_hash_key(cluster->plan->seed ^ (SALT + 1));
     const uint64_t began_ns = cluster->world->now_ns;
+    sl_sim_evictions_freeze();
     if (!sl_sim_cluster_saves(cluster) || is_any_damaged(cluster) ||
         !sl_sim_chance(&random, SHARE)) {
         return;

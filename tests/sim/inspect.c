@@ -7,6 +7,7 @@
 #include "ps/checkpoint/directory.h"
 #include "ps/checkpoint/reader.h"
 #include "ps/shard/load.h"
+#include "tests/sim/evictions.h"
 #include "tests/sim/windows.h"
 
 #define EACH_RUN_MAX 6
@@ -145,6 +146,7 @@ static void inspect_part(struct sl_sim_cluster *cluster, const struct sl_sim_che
     } else {
         sl_sim_oracle_rows(&cluster->oracle, who, part.shards, plan->shards_of_ps,
                            checkpoint->begun_ns, &part.windows);
+        sl_sim_evictions_check(&cluster->oracle, who, part.shards, plan->shards_of_ps, checkpoint);
     }
     sl_sim_windows_fini(&part.windows);
     for (uint32_t i = 0; i < plan->shards_of_ps; i++) {

@@ -39,6 +39,7 @@ static const struct bare {
     {"--job", offsetof(struct flags, job), &sl_sim_kind_job, true}, /* its hosts are the first */
     {"--transfer", offsetof(struct flags, transfer), &sl_sim_kind_transfer, true},
     {"--objects", offsetof(struct flags, objects), &sl_sim_kind_objects, true},
+    {"--policies", offsetof(struct flags, choice.policies), NULL, true},
     {"--publish", offsetof(struct flags, choice.publish), &sl_sim_kind_publish, true},
     {"--serve", offsetof(struct flags, serve), &sl_sim_kind_serve, true},
     {"--elections", offsetof(struct flags, elections), &sl_sim_kind_elections, true}, /* alone */
@@ -87,6 +88,7 @@ static void usage(void)
         "                what is in the world: a cluster (without any of them), transfer engines,\n"
         "                nodes of objects, gateways and workers of model serving; any of them\n"
         "                together\n"
+        "  --policies    sparse tables of all seeds have policies, and not only of one in four\n"
         "  --publish     versions of the tables of a cluster are published, and served\n"
         "  --elections   candidates for a leader, and its records in a store that gets stuck;\n"
         "                nothing else is in the world\n"

@@ -52,6 +52,10 @@ QUICK = {"a view is filled in the buffer that its reader holds", "replays are ca
          "serve: the answer names the newest version",
          "serve: layers are computed before their bytes are there", "serve: views stay open",
          "publish: a version lacks shards",
+         "policies: evictions are not logged", "policies: rows are not protected",
+         "policies: the limit of memory is not kept",
+         "policies: an incremental checkpoint does not list what was evicted",
+         "policies: evicted rows are published",
          "elections: a write does not compare the key's value",
          "elections: a lease counts from the answer to its renewal",
          "crowd: the first pause is not spread",
@@ -763,6 +767,44 @@ ELECTION_MUTATIONS = [
      "#define MARGIN_DIVISOR 5", "#define MARGIN_DIVISOR 1000"),
 ]
 
+POLICY_REPLICA_MUTATIONS = [
+    ("policies: evictions are not logged", "ps/server/turn.c",
+     "    if (rows.count > 0 && server->role.logs) {",
+     "    if (rows.count > SL_SHARD_EVICT_KEYS && server->role.logs) {"),
+    ("policies: backups evict rows too", "ps/server/turn.c",
+     "    return server->role.serves && server->role.log_room == SL_SERVER_LOG_HAS_ROOM &&\n",
+     "    return server->role.log_room == SL_SERVER_LOG_HAS_ROOM &&\n"),
+    ("policies: rows are not protected", "ps/table/policy.c",
+     "    return age_of(row, step) < policy->protect_steps;",
+     "    return age_of(row, step) + 1 < policy->protect_steps;"),
+    ("policies: rows go without a reason", "ps/shard/evict.c",
+     "    return most > 0 && rows > most ? rows - most : 0;",
+     "    return most > 0 && rows + 1 > most ? rows + 1 - most : 0;"),
+    ("policies: the limit of memory is not kept", "ps/table/slab.c",
+     "        (budget->bytes > budget->bytes_max || bytes > budget->bytes_max - budget->bytes)) {",
+     "        (budget->bytes > 2 * budget->bytes_max || bytes > 2 * budget->bytes_max - budget->bytes)) {"),
+]
+
+
+POLICY_DISK_MUTATIONS = [
+    ("policies: an incremental checkpoint does not list what was evicted", "ps/shard/snapshot_base.c",
+     "    for (uint64_t at = base->erased; at < log->end; at++) {",
+     "    for (uint64_t at = log->end; at < log->end; at++) {"),
+    ("policies: a row that is evicted during a snapshot is not in it", "ps/table/sparse_table.c",
+     "    if (table->hook != NULL) {\n"
+     "        table->hook->before_write(table->hook, &record_index, 1);",
+     "    if (table->hook != NULL && record_index == SL_ROW_NONE) {\n"
+     "        table->hook->before_write(table->hook, &record_index, 1);"),
+]
+
+
+POLICY_PUBLISH_MUTATIONS = [
+    ("policies: evicted rows are published", "ps/snapshot/copy_sparse.c",
+     "    if (record->count == SL_ROW_ERASED ||\n",
+     "    if ((record->count == SL_ROW_ERASED && !copy->since.all) ||\n"),
+]
+
+
 # Kinds of mutations, and the flags of the seeds that find them.
 KINDS = [
     (MUTATIONS, []),
@@ -776,6 +818,9 @@ KINDS = [
     (SERVE_MUTATIONS, ["--serve"]),
     (PUBLISH_MUTATIONS, ["--publish"]),
     (ELECTION_MUTATIONS, ["--elections"]),
+    (POLICY_REPLICA_MUTATIONS, ["--policies", "--replicas"]),
+    (POLICY_DISK_MUTATIONS, ["--policies", "--disks"]),
+    (POLICY_PUBLISH_MUTATIONS, ["--policies", "--publish"]),
     (CROWD_MUTATIONS, ["--crowd", "objects"]),
     (CROWD_JOB_MUTATIONS, ["--crowd", "job"]),
 ]

@@ -75,8 +75,10 @@ static void init_table(struct sl_sim_oracle *oracle, uint32_t index)
     table->shared_count = SHARED_OF_SHARD * shards;
     table->shared = calloc(table->shared_count, sizeof *table->shared);
     table->shared_shard = calloc(table->shared_count, sizeof *table->shared_shard);
+    table->shared_evicted = calloc(table->shared_count, sizeof *table->shared_evicted);
     table->slots_used = calloc(shards, sizeof *table->slots_used);
-    sl_assert(table->shared != NULL && table->shared_shard != NULL && table->slots_used != NULL);
+    sl_assert(table->shared != NULL && table->shared_shard != NULL && table->slots_used != NULL &&
+              table->shared_evicted != NULL);
     if (table->spec.kind == SL_TABLE_SPARSE) {
         init_sparse(oracle, table);
     } else {
@@ -106,6 +108,7 @@ void sl_sim_oracle_fini(struct sl_sim_oracle *oracle)
     for (uint32_t i = 0; i < oracle->plan->table_count; i++) {
         free(oracle->tables[i].shared);
         free(oracle->tables[i].shared_shard);
+        free(oracle->tables[i].shared_evicted);
         free(oracle->tables[i].slots_used);
     }
     free(oracle->task_instance);
@@ -172,6 +175,7 @@ void sl_sim_oracle_taint(struct sl_sim_oracle *oracle, uint32_t instance)
 void sl_sim_oracle_crashed(struct sl_sim_oracle *oracle, uint32_t ps)
 {
     oracle->epochs[ps]++;
+    sl_sim_oracle_undoes_evictions(oracle, ps);
     sl_sim_oracle_note_unanswered(oracle, ps);
 }
 
@@ -236,6 +240,11 @@ uint32_t sl_sim_oracle_push(struct sl_sim_oracle *oracle, uint32_t table_index, 
     GROW(oracle, unit);
     oracle->units[oracle->unit_count] = unit;
     return oracle->unit_count++;
+}
+
+uint64_t sl_sim_oracle_key(struct sl_sim_oracle *oracle, uint32_t table, uint32_t shard)
+{
+    return key_of(oracle, &oracle->tables[table], shard);
 }
 
 uint32_t sl_sim_oracle_erases(struct sl_sim_oracle *oracle, uint32_t index)
@@ -359,17 +368,24 @@ void sl_sim_oracle_saw(struct sl_sim_oracle *oracle, uint32_t look, uint32_t uni
     sight.seen[1] = read_witness(oracle, of, second);
     bool stages = oracle->tables[of->table].spec.consistency.mode == SL_CONSISTENCY_BSP;
     uint32_t epoch = epoch_of(oracle, of->shard);
+    const bool is_newest = oracle->looks[look].begun_ns >
+                           oracle->doubled_ns[sl_sim_oracle_ps_of(oracle->plan, of->shard)];
     bool must = !stages && of->acked && of->ended_ns < oracle->looks[look].begun_ns &&
-                of->epoch_begun == epoch &&
-                oracle->looks[look].begun_ns >
-                    oracle->doubled_ns[sl_sim_oracle_ps_of(oracle->plan, of->shard)];
-    if (must && (!sight.seen[0] || !sight.seen[1])) {
+                of->epoch_begun == epoch && is_newest;
+    const bool may_lack = sl_sim_oracle_may_lack(of, 0) || sl_sim_oracle_may_lack(of, 1);
+    if (is_newest) {
+        sl_sim_oracle_check_evicted(oracle, of, 0, first, oracle->looks[look].begun_ns, "a pull");
+        sl_sim_oracle_check_evicted(oracle, of, 1, second, oracle->looks[look].begun_ns, "a pull");
+    }
+    if (must && ((!sight.seen[0] && !sl_sim_oracle_may_lack(of, 0)) ||
+                 (!sight.seen[1] && !sl_sim_oracle_may_lack(of, 1)))) {
         sl_sim_fail(&oracle->breach, "exactly-once",
                     "a pull from t%u does not show a push to shard %u that was acknowledged "
                     "before it began",
                     of->table, of->shard);
     }
-    if (stages && oracle->epochs[sl_sim_oracle_ps_of(oracle->plan, of->shard)] == of->epoch_begun) {
+    if (stages && !may_lack &&
+        oracle->epochs[sl_sim_oracle_ps_of(oracle->plan, of->shard)] == of->epoch_begun) {
         GROW(oracle, sight);
         oracle->sights[oracle->sight_count++] = sight;
     }

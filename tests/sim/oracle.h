@@ -16,6 +16,8 @@
 
 #define SL_SIM_NO_UNIT  UINT32_MAX
 #define SL_SIM_ASSIGNED 9 /* in tables whose rows shrink: -9 */
+#define SL_SIM_BAIT     2 /* of a unit's own keys, behind its witnesses */
+#define SL_SIM_OWN_KEYS 3
 
 struct sl_shard;
 struct sl_sim_windows;
@@ -63,7 +65,11 @@ struct sl_sim_unit {
         unanswered; /* when its ps crashed last, it was in flight, and nothing had been sent back */
     uint32_t epoch_begun, epoch_ended; /* of its shard's ps: crashes so far */
     bool acked;
-    int8_t seen; /* in the end: 0 or 1; -1: not looked at yet */
+    int8_t seen; /* in the end: 0 or 1; -1: not looked at yet, or evicted */
+    struct {
+        uint64_t at_ns; /* 0: it was not */
+        bool is_sure;   /* for good; else what came later may have undone it */
+    } evicted[SL_SIM_OWN_KEYS];
 };
 
 struct sl_sim_part {
@@ -77,6 +83,7 @@ struct sl_sim_table {
     uint32_t sign;    /* 1: rows grow by what is pushed; 0: they shrink */
     uint64_t *shared; /* keys or elements */
     uint32_t *shared_shard;
+    bool *shared_evicted; /* once at least */
     uint32_t shared_count;
     uint64_t witness_next; /* sparse: where to look for the next witness key */
     uint32_t *slots_used;  /* dense: of each range's witness elements */
@@ -154,6 +161,9 @@ void sl_sim_oracle_crashed(struct sl_sim_oracle *oracle, uint32_t ps);
 uint32_t sl_sim_oracle_push(struct sl_sim_oracle *oracle, uint32_t table, uint32_t shard,
                             uint32_t instance, uint32_t clock);
 
+/* A key of that shard that no one else pushes. */
+uint64_t sl_sim_oracle_key(struct sl_sim_oracle *oracle, uint32_t table, uint32_t shard);
+
 /* Chooses an acknowledged unit like this one whose bait the same step erases. NO_UNIT: none. */
 uint32_t sl_sim_oracle_erases(struct sl_sim_oracle *oracle, uint32_t unit);
 
@@ -211,8 +221,30 @@ void sl_sim_oracle_rows(struct sl_sim_oracle *oracle, const char *who,
                         struct sl_shard *const *shards, uint32_t shard_count, uint64_t before_ns,
                         const struct sl_sim_windows *windows);
 
+/* The checkpoint; NULL: it is not known. */
+struct sl_sim_checkpoint *sl_sim_oracle_find_checkpoint(struct sl_sim_oracle *oracle, uint32_t ps,
+                                                        uint64_t number);
+
 /* The shards of the ps are gone: those who had them are. They begin with nothing but this. */
 void sl_sim_oracle_loses(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number);
+
+/* oracle_evictions.c. A row of the table has gone; sure: no other process has taken over before. */
+void sl_sim_oracle_evicted(struct sl_sim_oracle *oracle, uint32_t table, uint32_t shard,
+                           uint64_t key, bool is_sure);
+
+/* The shards of the ps go on from a state that may lack the last evictions. */
+void sl_sim_oracle_undoes_evictions(struct sl_sim_oracle *oracle, uint32_t ps);
+
+/* Rows of the table may go. */
+bool sl_sim_oracle_forgets_rows(const struct sl_sim_oracle *oracle, uint32_t table);
+
+/* That key of the unit was evicted: it may not be there; it is not there since before that time. */
+bool sl_sim_oracle_may_lack(const struct sl_sim_unit *unit, uint32_t which);
+bool sl_sim_oracle_must_lack(const struct sl_sim_unit *unit, uint32_t which, uint64_t before_ns);
+
+/* A breach if the value is not 0, although the key was evicted before that time. */
+void sl_sim_oracle_check_evicted(struct sl_sim_oracle *oracle, const struct sl_sim_unit *unit,
+                                 uint32_t which, float value, uint64_t before_ns, const char *who);
 
 /* The coordinator began anew, and does not know which workers are gone for good. */
 bool sl_sim_oracle_forgets(const struct sl_sim_oracle *oracle);

@@ -64,7 +64,17 @@ void sl_sim_oracle_final(struct sl_sim_oracle *oracle, uint32_t index, float fir
 {
     struct sl_sim_unit *unit = &oracle->units[index];
     float one = oracle->tables[unit->table].sign != 0 ? 1.0F : -1.0F;
-    bool whole = first == second && (first == 0.0F || first == one);
+    const float values[2] = {first, second};
+    bool whole = true;
+    unit->seen = -1;
+    for (uint32_t i = 0; i < 2; i++) {
+        sl_sim_oracle_check_evicted(oracle, unit, i, values[i], SL_CLOCK_NEVER, "the last pull");
+        whole = whole && (values[i] == 0.0F || values[i] == one);
+        if (values[i] != 0.0F || !sl_sim_oracle_may_lack(unit, i)) {
+            whole = whole && (unit->seen == -1 || unit->seen == (values[i] != 0.0F));
+            unit->seen = values[i] != 0.0F;
+        }
+    }
     if (!whole) {
         sl_sim_fail(&oracle->breach, "exactly-once",
                     "worker/%u's push of iteration %u to t%u on shard %u, %s, was carried "
@@ -72,8 +82,7 @@ void sl_sim_oracle_final(struct sl_sim_oracle *oracle, uint32_t index, float fir
                     oracle->instances[unit->instance].task, unit->clock, unit->table, unit->shard,
                     fate_of(unit), (double)(first / one), (double)(second / one));
     }
-    unit->seen = first != 0.0F;
-    if (whole) {
+    if (whole && unit->seen >= 0) {
         check_fate(oracle, unit);
     }
 }
@@ -82,12 +91,16 @@ void sl_sim_oracle_final_bait(struct sl_sim_oracle *oracle, uint32_t index, floa
 {
     const struct sl_sim_unit *unit = &oracle->units[index];
     const float one = oracle->tables[unit->table].sign != 0 ? 1.0F : -1.0F;
-    const float pushed = unit->seen != 1 ? 0.0F : one;
+    const float pushed = unit->seen == 0 || (unit->seen == -1 && value == 0.0F) ? 0.0F : one;
     const float left = unit->is_assigned ? SL_SIM_ASSIGNED * one : 0.0F;
     const bool erased = sl_sim_oracle_is_erased(oracle, unit, SL_CLOCK_NEVER);
     const bool may_be_erased = unit->eraser != SL_SIM_NO_UNIT;
     /* In BSP the push may follow an assign. */
     const bool is_left = value == left || (stages(oracle, unit) && value == left + pushed);
+    sl_sim_oracle_check_evicted(oracle, unit, SL_SIM_BAIT, value, SL_CLOCK_NEVER, "the last pull");
+    if (value == 0.0F && sl_sim_oracle_may_lack(unit, SL_SIM_BAIT)) {
+        return;
+    }
     if (erased ? value != left : value != pushed && !(may_be_erased && is_left)) {
         sl_sim_fail(&oracle->breach, "erase",
                     "a key that worker/%u pushed once to t%u on shard %u is %g, though %s",
@@ -101,8 +114,14 @@ void sl_sim_oracle_final_bait(struct sl_sim_oracle *oracle, uint32_t index, floa
 void sl_sim_oracle_sum(struct sl_sim_oracle *oracle, uint32_t table, uint32_t shared, float value)
 {
     int64_t sum = 0;
+    if (oracle->tables[table].shared_evicted[shared]) {
+        return;
+    }
     for (uint32_t i = 0; i < oracle->unit_count; i++) {
         const struct sl_sim_unit *unit = &oracle->units[i];
+        if (unit->table == table && unit->seen == -1) {
+            return; /* nobody knows whether it is there */
+        }
         for (uint32_t k = 0; unit->table == table && unit->seen == 1 && k < unit->part_count; k++) {
             const struct sl_sim_part *part = &oracle->parts[unit->part_first + k];
             sum += part->shared == shared ? part->gradient : 0;
@@ -129,7 +148,7 @@ static void judge_group(struct sl_sim_oracle *oracle, uint32_t first)
             other->epoch_begun != epoch || other->epoch_ended != epoch) {
             continue;
         }
-        if (other->seen != unit->seen) {
+        if (other->seen != unit->seen && other->seen >= 0 && unit->seen >= 0) {
             sl_sim_fail(&oracle->breach, "whole steps",
                         "of worker/%u's pushes of iteration %u on shard %u one is there "
                         "and one is not, in the end",

@@ -4,7 +4,8 @@
 #include "core/clock.h"
 #include "tests/sim/oracle.h"
 
-static struct sl_sim_checkpoint *find(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number)
+struct sl_sim_checkpoint *sl_sim_oracle_find_checkpoint(struct sl_sim_oracle *oracle, uint32_t ps,
+                                                        uint64_t number)
 {
     for (uint32_t i = 0; i < oracle->checkpoint_count; i++) {
         if (oracle->checkpoints[i].ps == ps && oracle->checkpoints[i].number == number) {
@@ -45,7 +46,7 @@ void sl_sim_oracle_note_unanswered(struct sl_sim_oracle *oracle, uint32_t ps)
 void sl_sim_oracle_checkpoint_begins(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number)
 {
     sl_sim_world_note(oracle->world, "ps/%u begins checkpoint %" PRIu64, ps, number);
-    if (find(oracle, ps, number) == NULL) {
+    if (sl_sim_oracle_find_checkpoint(oracle, ps, number) == NULL) {
         *sl_sim_oracle_add_checkpoint(oracle) =
             (struct sl_sim_checkpoint){.ps = ps,
                                        .number = number,
@@ -56,7 +57,7 @@ void sl_sim_oracle_checkpoint_begins(struct sl_sim_oracle *oracle, uint32_t ps, 
 
 void sl_sim_oracle_checkpoint_written(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number)
 {
-    struct sl_sim_checkpoint *checkpoint = find(oracle, ps, number);
+    struct sl_sim_checkpoint *checkpoint = sl_sim_oracle_find_checkpoint(oracle, ps, number);
     sl_sim_world_note(oracle->world, "ps/%u has its files of checkpoint %" PRIu64, ps, number);
     if (checkpoint != NULL) {
         checkpoint->cut_ns = oracle->world->now_ns;
@@ -143,7 +144,8 @@ static void forget_replacements(struct sl_sim_oracle *oracle,
 
 void sl_sim_oracle_restores(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number)
 {
-    const struct sl_sim_checkpoint *checkpoint = number == 0 ? NULL : find(oracle, ps, number);
+    const struct sl_sim_checkpoint *checkpoint =
+        number == 0 ? NULL : sl_sim_oracle_find_checkpoint(oracle, ps, number);
     sl_sim_world_note(oracle->world, "ps/%u begins from checkpoint %" PRIu64, ps, number);
     if (number != 0 && (checkpoint == NULL || checkpoint->cut_ns == SL_CLOCK_NEVER)) {
         sl_sim_fail(&oracle->breach, "damage",

@@ -327,6 +327,9 @@ void sl_sim_oracle_rows(struct sl_sim_oracle *oracle, const char *who,
                         const struct sl_sim_windows *windows)
 {
     for (uint32_t table = 0; table < oracle->plan->table_count; table++) {
+        if (sl_sim_oracle_forgets_rows(oracle, table)) {
+            continue; /* evictions.h */
+        }
         struct rows rows = {.oracle = oracle,
                             .who = who,
                             .shards = shards,

@@ -274,6 +274,7 @@ void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, const struct sl_s
     }
     sl_sim_plan_draw_disk(plan, choice);
     sl_sim_plan_draw_losses(plan, choice);
+    sl_sim_plan_draw_policies(plan, choice);
     sl_sim_plan_draw_link(plan, choice);
     for (uint32_t i = 0; i < plan->fault_count; i++) {
         plan->faults[i].rail = SL_SIM_RAILS_MAX;
@@ -342,6 +343,14 @@ static void print_ether(const struct sl_sim_ether_options *ether)
            ether->forged, ether->strangers);
 }
 
+static void print_policy(const struct sl_policy_spec *policy)
+{
+    printf("    policy: order %d, rows %" PRIu64 ", ttl %u, count %u, l2 %g, protect %u, half life "
+           "%u\n",
+           (int)policy->order, policy->rows_max, policy->ttl_steps, policy->count_below,
+           (double)policy->l2_below, policy->protect_steps, policy->half_life_steps);
+}
+
 void sl_sim_plan_print(const struct sl_sim_plan *plan)
 {
     static const char *const modes[] = {"asp", "bsp", "ssp"};
@@ -380,6 +389,11 @@ void sl_sim_plan_print(const struct sl_sim_plan *plan)
                spec->kind == SL_TABLE_SPARSE ? "sparse" : "dense", spec->dim, spec->length,
                modes[spec->consistency.mode], spec->consistency.staleness,
                (int)spec->optimizer.kind);
+        print_policy(&spec->policy);
+    }
+    if (plan->memory_bytes_max > 0) {
+        printf("each shard has %zu bytes for tables; %u more keys of each push\n",
+               plan->memory_bytes_max, plan->keys_aside);
     }
     sl_sim_plan_print_faults(plan->faults, plan->fault_count);
 }

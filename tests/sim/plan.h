@@ -93,7 +93,9 @@ struct sl_sim_plan {
     uint32_t table_count;
     struct sl_sim_fault faults[SL_SIM_FAULTS_MAX];
     uint32_t fault_count;
-    uint64_t horizon_ns; /* no fault begins later, after the start */
+    uint64_t horizon_ns;     /* no fault begins later, after the start */
+    size_t memory_bytes_max; /* of a shard's tables; 0: no limit */
+    uint32_t keys_aside;     /* of a sparse push to each shard, that nobody looks at */
 };
 
 struct sl_sim_choice {
@@ -102,6 +104,7 @@ struct sl_sim_choice {
     bool strangers;  /* with it: there are some; else in some seeds */
     bool disks;      /* ps hosts have disks, and make checkpoints; else those of some seeds do */
     bool replicas;   /* shards have backups, where there are no packets */
+    bool policies;   /* sparse tables have policies; else those of some seeds do */
     bool publish;    /* versions of the tables are served */
     bool link;       /* all hosts share a slow link, on which much is sent; none of the former */
 };
@@ -122,6 +125,9 @@ void sl_sim_plan_draw_link(struct sl_sim_plan *plan, const struct sl_sim_choice 
 /* plan_disk.c */
 void sl_sim_plan_draw_disk(struct sl_sim_plan *plan, const struct sl_sim_choice *choice);
 void sl_sim_plan_print_disk(const struct sl_sim_disk_plan *disk);
+
+/* plan_policies.c: in the end. */
+void sl_sim_plan_draw_policies(struct sl_sim_plan *plan, const struct sl_sim_choice *choice);
 
 /* plan_replicas.c: before the network is drawn, and in the end. */
 void sl_sim_plan_draw_replicas(struct sl_sim_plan *plan, const struct sl_sim_choice *choice);

@@ -111,6 +111,7 @@ static void make_servers(struct sl_sim_ps *ps)
             .transports.options = {.medium =
                                        sl_sim_network_medium(options->network, options->host, 0),
                                    .peer_timeout_ms = options->peer_timeout_ms},
+            .shard.memory_bytes_max = options->memory_bytes_max,
             .task_index = options->task_index,
             .local_index = i,
             .servers = ps->servers,

@@ -35,6 +35,7 @@ struct sl_sim_ps_options {
     struct sl_sim_disk *disk;     /* NULL: it has none, and there are no checkpoints */
     struct sl_sim_oracle *oracle; /* NULL: nobody looks, and there is no disk */
     bool has_views;               /* somebody reads them: views.h */
+    size_t memory_bytes_max;      /* of the tables of a shard; 0: no limit */
     /* It has started; it ends, but its reactors have still turns. NULL: nothing is beside it. */
     void (*started)(struct sl_sim_ps *ps);
     void (*ends)(struct sl_sim_ps *ps, bool silent);

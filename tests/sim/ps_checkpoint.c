@@ -6,6 +6,7 @@
 #include "ps/checkpoint/directory.h"
 #include "ps/server/request.h"
 #include "ps/server/state.h"
+#include "tests/sim/evictions.h"
 #include "tests/sim/ps.h"
 #include "tests/sim/windows.h"
 
@@ -23,6 +24,12 @@ static int join(struct sl_process *process)
     return 0;
 }
 
+static uint32_t owner_of(const struct sl_sim_ps *ps, uint32_t which)
+{
+    const uint32_t ps_count = ps->options.ps_count;
+    return (ps->options.task_index + (which == SL_PROCESS_HOME ? 0 : ps_count - 1)) % ps_count;
+}
+
 /* Nobody has been served yet. */
 static void check_rows(const struct sl_sim_ps *ps, uint32_t which, uint64_t number)
 {
@@ -38,6 +45,9 @@ static void check_rows(const struct sl_sim_ps *ps, uint32_t which, uint64_t numb
     }
     sl_sim_oracle_rows(ps->options.oracle, who, shards, ps->options.shard_count, SL_CLOCK_NEVER,
                        &windows);
+    sl_sim_evictions_check(
+        ps->options.oracle, who, shards, ps->options.shard_count,
+        sl_sim_oracle_find_checkpoint(ps->options.oracle, owner_of(ps, which), number));
     sl_sim_windows_fini(&windows);
 }
 
@@ -103,12 +113,6 @@ static int64_t time_s(void *ctx)
 {
     const struct sl_sim_ps *ps = ctx;
     return (int64_t)(sl_sim_network_now(ps->options.network) / SL_CLOCK_NS_PER_S);
-}
-
-static uint32_t owner_of(const struct sl_sim_ps *ps, uint32_t which)
-{
-    const uint32_t ps_count = ps->options.ps_count;
-    return (ps->options.task_index + (which == SL_PROCESS_HOME ? 0 : ps_count - 1)) % ps_count;
 }
 
 static void begins(void *ctx, const struct sl_message_checkpoint *begun)

@@ -12,6 +12,7 @@
 #include "ps/publish/ps_tables.h"
 #include "reactor/port.h"
 #include "tests/sim/cluster.h"
+#include "tests/sim/evictions.h"
 #include "tests/sim/jobs.h"
 #include "tests/sim/random.h"
 
@@ -371,6 +372,21 @@ static void judge_table(struct judge *judge)
     free(judge->is_there);
 }
 
+/* Of a table with a policy, each shard's rows are those of the moment of its snapshot. */
+static void judge_rows(struct judge *judge)
+{
+    for (uint32_t i = 0; i < publish.job->plan->shard_count; i++) {
+        const struct rows *rows = &judge->shards[i];
+        if (!sl_sim_evictions_are_rows(i, judge->table, rows->keys, rows->values, rows->count,
+                                       rows->dim, judge->attempt->begun_ns,
+                                       judge->attempt->ended_ns)) {
+            sl_sim_fail(&publish.breach, "published",
+                        "%s: the %" PRIu64 " rows of t%u on shard %u were there at no moment",
+                        judge->name, rows->count, judge->table, i);
+        }
+    }
+}
+
 /* Finds the rows of the table. */
 static uint32_t find_rows(struct judge *judge, const struct sl_object_tensor *tensors,
                           uint32_t count)
@@ -411,7 +427,11 @@ void sl_sim_publish_judge_rows(uint32_t model, uint64_t version,
                         judge.name, table);
             return;
         }
-        judge_table(&judge);
+        if (sl_sim_oracle_forgets_rows(judge.oracle, table)) {
+            judge_rows(&judge);
+        } else {
+            judge_table(&judge);
+        }
     }
 }
 

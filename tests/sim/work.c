@@ -132,6 +132,9 @@ static void push_keys(struct sl_sim_work *work, struct sl_sim_operation *operati
     gradients[second] = 1;
     watch(operation, unit, first, second);
     gradients[add_key(operation, oracle->units[unit].bait)] = 1;
+    for (uint32_t i = 0; i < oracle->plan->keys_aside; i++) {
+        gradients[add_key(operation, sl_sim_oracle_key(oracle, operation->table, shard))] = 1;
+    }
     const bool erases = sl_sim_chance(work->random, 400);
     const uint32_t erased = erases ? sl_sim_oracle_erases(oracle, unit) : SL_SIM_NO_UNIT;
     if (erased != SL_SIM_NO_UNIT) {
@@ -160,8 +163,8 @@ static int push_sparse(struct sl_sim_work *work, struct sl_sim_operation *operat
     };
     const struct sl_sim_plan *plan = work->oracle->plan;
     uint32_t dim = dim_of(work, operation);
-    int32_t *gradients =
-        allocate((size_t)plan->shard_count * (plan->keys_of_push + 3), sizeof *gradients);
+    int32_t *gradients = allocate(
+        (size_t)plan->shard_count * (plan->keys_of_push + 3 + plan->keys_aside), sizeof *gradients);
     uint32_t sure = sl_sim_below(work->random, plan->shard_count);
     for (uint32_t i = 0; i < plan->shard_count; i++) {
         uint32_t shard = (sure + i) % plan->shard_count;

@@ -1,0 +1,366 @@
+#include "tests/sim/evictions.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/hash.h"
+#include "ps/replication/state.h"
+#include "ps/server/state.h"
+#include "ps/shard/evict.h"
+#include "ps/shard/snapshot.h"
+#include "ps/shard/state.h"
+#include "tests/sim/cluster.h"
+
+#define GONE_MAX (1U << 20)
+
+/* A row, as a table had it. */
+struct seen {
+    uint64_t key;
+    uint64_t all, values; /* hashes of the record, and of its values */
+    uint32_t last_step, count;
+    float square_sum;
+};
+
+/* A table, as it was. */
+struct picture {
+    struct seen *rows; /* by key */
+    uint32_t count;
+};
+
+/* At the beginning of a snapshot. */
+struct cut {
+    struct cut *next;
+    uint32_t shard, table;
+    uint64_t at_ns;
+    struct picture picture;
+};
+
+/* A row that has gone from the table of this shard object. */
+struct gone {
+    const struct sl_shard *shard;
+    uint32_t table;
+    uint64_t key;
+};
+
+static struct watch {
+    struct sl_sim_cluster *job;
+    bool is_frozen;
+    struct cut *cuts;
+    struct gone *gone; /* a ring */
+    uint64_t gone_count;
+} watch;
+
+uint32_t __real_sl_shard_evict(struct sl_shard *shard, uint32_t budget,
+                               struct sl_shard_evicted *out);
+uint32_t __wrap_sl_shard_evict(struct sl_shard *shard, uint32_t budget,
+                               struct sl_shard_evicted *out);
+int __real_sl_shard_snapshot_begin(struct sl_shard *shard,
+                                   const struct sl_shard_snapshot_options *options);
+int __wrap_sl_shard_snapshot_begin(struct sl_shard *shard,
+                                   const struct sl_shard_snapshot_options *options);
+
+static int compare(const void *a, const void *b)
+{
+    const struct seen *one = a, *other = b;
+    return one->key < other->key ? -1 : one->key > other->key;
+}
+
+static struct picture take(const struct sl_shard_table *table)
+{
+    const uint32_t dim = table->spec.dim, records = sl_sparse_table_record_count(table->sparse);
+    const size_t floats = dim + sl_optimizer_slot_floats(table->optimizer, dim);
+    struct picture picture = {.rows = calloc(records + 1, sizeof *picture.rows)};
+    sl_assert(picture.rows != NULL);
+    for (uint32_t i = 0; i < records; i++) {
+        const struct sl_row *row = sl_sparse_table_record(table->sparse, i);
+        struct seen *seen = &picture.rows[picture.count];
+        if (row->count == SL_ROW_ERASED) {
+            continue;
+        }
+        *seen = (struct seen){.key = row->key, .last_step = row->last_step, .count = row->count};
+        seen->values = sl_hash_bytes(row->values, dim * sizeof(float), row->key);
+        seen->all = sl_hash_bytes(row->values, floats * sizeof(float),
+                                  (uint64_t)row->last_step << 32 | row->count);
+        for (uint32_t k = 0; k < dim; k++) {
+            seen->square_sum += row->values[k] * row->values[k];
+        }
+        picture.count++;
+    }
+    qsort(picture.rows, picture.count, sizeof *picture.rows, compare);
+    return picture;
+}
+
+static const struct seen *find(const struct picture *picture, uint64_t key)
+{
+    const struct seen like = {.key = key};
+    return bsearch(&like, picture->rows, picture->count, sizeof like, compare);
+}
+
+static bool is_watched(const struct sl_shard_table *table)
+{
+    return table != NULL && sl_shard_eviction_has(&table->spec);
+}
+
+/* NULL: the shard is none of the job's. */
+static struct sl_server *server_of(const struct sl_shard *shard)
+{
+    for (uint32_t i = 0; watch.job != NULL && i < watch.job->plan->ps_count; i++) {
+        const struct sl_sim_ps *ps = &watch.job->ps[i];
+        for (uint32_t k = 0; ps->running && k < sl_sim_ps_server_count(ps); k++) {
+            if (ps->servers[k] != NULL && ps->servers[k]->shard == shard) {
+                return ps->servers[k];
+            }
+        }
+    }
+    return NULL;
+}
+
+/* The one that the coordinator has named last: what another one evicts may be undone. */
+static bool is_newest(const struct sl_server *server, uint32_t shard)
+{
+    const struct sl_sim_plan *plan = watch.job->plan;
+    if (!plan->replica.is_there) {
+        return true;
+    }
+    const struct sl_sim_pair *pair = &watch.job->pairs[sl_sim_oracle_ps_of(plan, shard)];
+    return pair->epoch == server->replica->config.epoch &&
+           server == sl_sim_cluster_primary(watch.job, shard);
+}
+
+static uint64_t share_of(const struct sl_policy_spec *policy, const struct sl_shard *shard)
+{
+    return (policy->rows_max + shard->options.count - 1) / shard->options.count;
+}
+
+/* What is wrong with the eviction of that row; NULL: nothing. */
+static const char *fault_of(const struct sl_shard *shard, const struct sl_shard_table *table,
+                            const struct seen *row, uint64_t rows_before, size_t memory_before)
+{
+    const struct sl_policy_spec *policy = &table->spec.policy;
+    if (row == NULL) {
+        return "was not there";
+    }
+    const uint32_t age = (uint32_t)table->step - row->last_step;
+    const bool is_due = (policy->ttl_steps > 0 && age >= policy->ttl_steps) ||
+                        row->count < policy->count_below ||
+                        row->square_sum < policy->l2_below * policy->l2_below;
+    const size_t most = shard->options.memory_bytes_max;
+    const bool is_full = most > 0 && memory_before / 92 >= most / 100;
+    const bool is_beyond = policy->rows_max > 0 && rows_before > share_of(policy, shard);
+    if (age < policy->protect_steps) {
+        return "was protected";
+    }
+    return is_due || (policy->order != SL_POLICY_NONE && (is_full || is_beyond)) ? NULL
+                                                                                 : "had no reason";
+}
+
+static void check(const struct sl_server *server, const struct picture *before,
+                  size_t memory_before, const struct sl_shard_evicted *out)
+{
+    struct sl_shard *shard = server->shard;
+    const struct sl_shard_table *table = shard->tables[out->table_id];
+    struct sl_sim_oracle *oracle = &watch.job->oracle;
+    const char *fault = server->role.serves ? NULL : "is at no primary";
+    uint64_t key = 0;
+    for (uint32_t i = 0; i < out->count && fault == NULL; i++) {
+        uint32_t record;
+        key = out->keys[i];
+        fault = fault_of(shard, table, find(before, key), before->count, memory_before);
+        sl_sparse_table_find(table->sparse, &key, 1, &record);
+        fault = fault == NULL && record != SL_ROW_NONE ? "is still there" : fault;
+    }
+    if (fault == NULL && before->count != sl_sparse_table_row_count(table->sparse) + out->count) {
+        fault = "went with others";
+    }
+    if (fault != NULL) {
+        sl_sim_fail(&oracle->breach, "evicted", "key %" PRIu64 " of t%u on shard %u %s", key,
+                    out->table_id, shard->options.index, fault);
+    }
+    for (uint32_t i = 0; i < out->count; i++) {
+        sl_sim_oracle_evicted(oracle, out->table_id, shard->options.index, out->keys[i],
+                              is_newest(server, shard->options.index));
+        watch.gone[watch.gone_count++ % GONE_MAX] =
+            (struct gone){.shard = shard, .table = out->table_id, .key = out->keys[i]};
+    }
+}
+
+uint32_t __wrap_sl_shard_evict(struct sl_shard *shard, uint32_t budget,
+                               struct sl_shard_evicted *out)
+{
+    const struct sl_server *server = server_of(shard);
+    struct picture pictures[SL_SIM_TABLES_MAX] = {{.rows = NULL}};
+    const size_t memory_before = shard->memory_bytes;
+    out->count = 0;
+    if (watch.is_frozen) {
+        return 0;
+    }
+    for (uint32_t i = 0; server != NULL && i < shard->table_count; i++) {
+        if (is_watched(shard->tables[i])) {
+            pictures[i] = take(shard->tables[i]);
+        }
+    }
+    const uint32_t spent = __real_sl_shard_evict(shard, budget, out);
+    if (server != NULL && out->count > 0) {
+        check(server, &pictures[out->table_id], memory_before, out);
+    }
+    for (uint32_t i = 0; i < SL_SIM_TABLES_MAX; i++) {
+        free(pictures[i].rows);
+    }
+    return spent;
+}
+
+int __wrap_sl_shard_snapshot_begin(struct sl_shard *shard,
+                                   const struct sl_shard_snapshot_options *options)
+{
+    const int err = __real_sl_shard_snapshot_begin(shard, options);
+    const bool is_ours = err == 0 && server_of(shard) != NULL;
+    for (uint32_t i = 0; is_ours && i < shard->table_count; i++) {
+        if (is_watched(shard->tables[i])) {
+            struct cut *cut = malloc(sizeof *cut);
+            sl_assert(cut != NULL);
+            *cut = (struct cut){.next = watch.cuts,
+                                .shard = shard->options.index,
+                                .table = i,
+                                .at_ns = watch.job->world->now_ns,
+                                .picture = take(shard->tables[i])};
+            watch.cuts = cut;
+        }
+    }
+    return err;
+}
+
+void sl_sim_evictions_watch(struct sl_sim_cluster *job)
+{
+    while (watch.cuts != NULL) {
+        struct cut *next = watch.cuts->next;
+        free(watch.cuts->picture.rows);
+        free(watch.cuts);
+        watch.cuts = next;
+    }
+    free(watch.gone);
+    watch = (struct watch){.job = job, .gone = NULL};
+    if (job != NULL) {
+        watch.gone = calloc(GONE_MAX, sizeof *watch.gone);
+        sl_assert(watch.gone != NULL);
+    }
+}
+
+void sl_sim_evictions_freeze(void)
+{
+    watch.is_frozen = true;
+}
+
+static void check_shard(struct sl_sim_cluster *cluster, const struct sl_shard *shard)
+{
+    const size_t most = cluster->plan->memory_bytes_max;
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < shard->table_count; i++) {
+        const struct sl_shard_table *table = shard->tables[i];
+        bytes += table == NULL || table->sparse == NULL
+                     ? 0
+                     : sl_sparse_table_memory_bytes(table->sparse);
+    }
+    if (bytes > most || shard->memory_bytes > most) {
+        sl_sim_fail(&cluster->oracle.breach, "memory",
+                    "shard %u has tables of %zu bytes, %zu counted; its limit is %zu",
+                    shard->options.index, bytes, shard->memory_bytes, most);
+    }
+}
+
+void sl_sim_evictions_check_memory(struct sl_sim_cluster *cluster)
+{
+    for (uint32_t i = 0; cluster->plan->memory_bytes_max > 0 && i < cluster->plan->ps_count; i++) {
+        const struct sl_sim_ps *ps = &cluster->ps[i];
+        for (uint32_t k = 0; ps->running && k < sl_sim_ps_server_count(ps); k++) {
+            if (ps->servers[k]->shard != NULL) {
+                check_shard(cluster, ps->servers[k]->shard);
+            }
+        }
+    }
+}
+
+static bool has_gone(const struct sl_shard *shard, uint32_t table, uint64_t key)
+{
+    const uint64_t count = watch.gone_count < GONE_MAX ? watch.gone_count : GONE_MAX;
+    for (uint64_t i = 0; i < count; i++) {
+        const struct gone *gone = &watch.gone[i];
+        if (gone->shard == shard && gone->table == table && gone->key == key) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What differs; NULL: nothing. */
+static const char *differ(const struct cut *cut, const struct picture *now,
+                          const struct sl_shard *shard, uint64_t *key)
+{
+    for (uint32_t i = 0; i < now->count; i++) {
+        const struct seen *was = find(&cut->picture, now->rows[i].key);
+        *key = now->rows[i].key;
+        if (was == NULL || was->all != now->rows[i].all) {
+            return was == NULL ? "was not there" : "was different";
+        }
+    }
+    for (uint32_t i = 0; i < cut->picture.count; i++) {
+        *key = cut->picture.rows[i].key;
+        if (find(now, *key) == NULL && !has_gone(shard, cut->table, *key)) {
+            return "is missing";
+        }
+    }
+    return NULL;
+}
+
+static void check_table(struct sl_sim_oracle *oracle, const char *who, const struct sl_shard *shard,
+                        uint32_t table, uint64_t begin_ns, uint64_t end_ns)
+{
+    struct picture now = take(shard->tables[table]);
+    const char *what = "was in no snapshot";
+    uint64_t key = 0;
+    for (const struct cut *cut = watch.cuts; cut != NULL && what != NULL; cut = cut->next) {
+        if (cut->shard == shard->options.index && cut->table == table && cut->at_ns >= begin_ns &&
+            cut->at_ns <= end_ns) {
+            what = differ(cut, &now, shard, &key);
+        }
+    }
+    if (what != NULL) {
+        sl_sim_fail(&oracle->breach, "one moment", "%s: key %" PRIu64 " of t%u on shard %u %s", who,
+                    key, table, shard->options.index, what);
+    }
+    free(now.rows);
+}
+
+void sl_sim_evictions_check(struct sl_sim_oracle *oracle, const char *who,
+                            struct sl_shard *const *shards, uint32_t shard_count,
+                            const struct sl_sim_checkpoint *checkpoint)
+{
+    for (uint32_t i = 0; checkpoint != NULL && i < shard_count; i++) {
+        for (uint32_t t = 0; t < shards[i]->table_count; t++) {
+            if (is_watched(shards[i]->tables[t])) {
+                check_table(oracle, who, shards[i], t, checkpoint->begun_ns, checkpoint->cut_ns);
+            }
+        }
+    }
+}
+
+bool sl_sim_evictions_are_rows(uint32_t shard, uint32_t table, const uint64_t *keys,
+                               const float *values, uint64_t count, uint64_t dim, uint64_t begin_ns,
+                               uint64_t end_ns)
+{
+    bool is_same = false;
+    for (const struct cut *cut = watch.cuts; cut != NULL && !is_same; cut = cut->next) {
+        if (cut->shard != shard || cut->table != table || cut->at_ns < begin_ns ||
+            cut->at_ns > end_ns || cut->picture.count != count) {
+            continue;
+        }
+        is_same = true;
+        for (uint64_t i = 0; i < count && is_same; i++) {
+            const struct seen *was = find(&cut->picture, keys[i]);
+            is_same = was != NULL &&
+                      was->values == sl_hash_bytes(values + i * dim, dim * sizeof(float), keys[i]);
+        }
+    }
+    return is_same;
+}
