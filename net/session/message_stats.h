@@ -13,6 +13,12 @@ struct sl_message_table_stats {
     uint64_t bytes_rows, bytes_index, bytes_admission;
 };
 
+/* Returns the rows that the table's policy has let go. */
+static inline uint64_t sl_message_evicted(const struct sl_message_table_stats *stats)
+{
+    return stats->evicted_ttl + stats->evicted_count + stats->evicted_l2 + stats->evicted_room;
+}
+
 struct sl_message_stats {
     struct sl_message_table_stats *tables; /* owned by the message */
     uint32_t table_count;

@@ -62,7 +62,9 @@ SL_PROTOBUF_TABLE(TABLE, "report: table", NULL,
     COUNTER(3, table, memory),
     COUNTER(4, table, pulled_keys),
     COUNTER(5, table, pushed_keys),
-    COUNTER(6, table, sampled_keys));
+    COUNTER(6, table, sampled_keys),
+    COUNTER(7, table, evicted_keys),
+    COUNTER(8, table, waiting_keys));
 
 SL_PROTOBUF_TABLE(SLOW, "report: slow request", NULL,
     COUNTER(1, slow, time_ms),

@@ -37,7 +37,7 @@ struct sl_report_shard {
 
 struct sl_report_table {
     char name[SL_TABLE_NAME_BYTES];
-    uint64_t rows, memory, pulled_keys, pushed_keys, sampled_keys;
+    uint64_t rows, memory, pulled_keys, pushed_keys, sampled_keys, evicted_keys, waiting_keys;
 };
 
 struct sl_report_slow {

@@ -53,7 +53,9 @@ static const struct column tables_columns[SL_PANEL_COLUMNS_MAX + 1] = {
     {"ROWS", "rows", COUNT},
     {"MEMORY", "memory", SIZE},
     {"PULLED/S", "pulled_keys_s", COUNT},
-    {"PUSHED/S", "pushed_keys_s", COUNT}};
+    {"PUSHED/S", "pushed_keys_s", COUNT},
+    {"EVICTED/S", "evicted_keys_s", COUNT},
+    {"WAITING", "waiting_keys", COUNT}};
 static const struct column keys_columns[SL_PANEL_COLUMNS_MAX + 1] = {{"KEY", "key", NAME},
                                                                      {"SHARE", "share", PERCENT},
                                                                      {"SHARD", "shard", INTEGER},

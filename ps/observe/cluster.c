@@ -237,15 +237,17 @@ static void tick_tables(struct sl_cluster *cluster, const struct sl_cluster_memb
         }
         if (table->second != cluster->second) {
             table->second = cluster->second;
-            table->rows = table->memory = table->sampled_keys = 0;
-            table->pulled_s = table->pushed_s = 0;
+            table->rows = table->memory = table->sampled_keys = table->waiting_keys = 0;
+            table->pulled_s = table->pushed_s = table->evicted_s = 0;
         }
         table->rows += now->rows;
         table->memory += now->memory;
         table->sampled_keys += now->sampled_keys;
+        table->waiting_keys += now->waiting_keys;
         if (seconds > 0 && strcmp(earlier->name, now->name) == 0) {
             table->pulled_s += sl_cluster_rate(now->pulled_keys, earlier->pulled_keys, seconds);
             table->pushed_s += sl_cluster_rate(now->pushed_keys, earlier->pushed_keys, seconds);
+            table->evicted_s += sl_cluster_rate(now->evicted_keys, earlier->evicted_keys, seconds);
         }
     }
 }

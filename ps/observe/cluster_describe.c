@@ -217,11 +217,13 @@ static json_t *describe_tables(const struct sl_cluster *cluster)
         const struct sl_cluster_table *table = &cluster->tables[i];
         if (table->second == cluster->second) {
             (void)json_array_append_new(
-                list, json_pack("{s:s, s:o, s:o, s:o, s:o}", "name", table->name, "rows",
+                list, json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "name", table->name, "rows",
                                 cluster_describe_count(table->rows), "memory",
                                 cluster_describe_count(table->memory), "pulled_keys_s",
                                 cluster_describe_number(table->pulled_s), "pushed_keys_s",
-                                cluster_describe_number(table->pushed_s)));
+                                cluster_describe_number(table->pushed_s), "evicted_keys_s",
+                                cluster_describe_number(table->evicted_s), "waiting_keys",
+                                cluster_describe_count(table->waiting_keys)));
         }
     }
     return list;

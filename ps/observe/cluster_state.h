@@ -17,8 +17,8 @@ struct sl_cluster_member {
 struct sl_cluster_table {
     char name[SL_TABLE_NAME_BYTES];
     uint64_t second; /* when a server last reported it */
-    uint64_t rows, memory, sampled_keys;
-    double pulled_s, pushed_s;
+    uint64_t rows, memory, sampled_keys, waiting_keys;
+    double pulled_s, pushed_s, evicted_s;
     struct sl_history_track track;
 };
 

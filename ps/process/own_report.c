@@ -85,6 +85,8 @@ static void add_tables(struct sl_process_own_report *own, const struct sl_server
         to->pulled_keys += from->stats.pulled_rows;
         to->pushed_keys += from->stats.pushed_rows;
         to->sampled_keys += from->hot.sampled;
+        to->evicted_keys += sl_message_evicted(&from->stats);
+        to->waiting_keys += from->stats.waiting;
         shard->keys += from->stats.pulled_rows + from->stats.pushed_rows;
         for (uint32_t k = 0; k < from->hot.count; k++) {
             const struct sl_hot_key *key = &from->hot.keys[k];

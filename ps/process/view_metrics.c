@@ -4,7 +4,25 @@
 
 #include "ps/process/views.h"
 
-enum row { ROWS, BYTES, KEYS, HOT, FLOOR, STALENESS, BOUND, WORKER, SERVERS, WORKERS };
+enum row {
+    ROWS,
+    BYTES,
+    PARTS,
+    CREATED,
+    ERASED,
+    EVICTED,
+    ADMITTED,
+    REFUSED,
+    WAITING,
+    KEYS,
+    HOT,
+    FLOOR,
+    STALENESS,
+    BOUND,
+    WORKER,
+    SERVERS,
+    WORKERS
+};
 
 #define STATES (SL_COORDINATOR_VIEW_LEFT + 1)
 
@@ -16,6 +34,14 @@ enum row { ROWS, BYTES, KEYS, HOT, FLOOR, STALENESS, BOUND, WORKER, SERVERS, WOR
 static const struct sl_metrics_row rows[] = {
     [ROWS] = PLAIN("table_rows", GAUGE, "Rows of a table; elements of a dense one."),
     [BYTES] = PLAIN("table_bytes", GAUGE, "Memory of a table's rows, optimizer slots and index."),
+    [PARTS] = PLAIN("table_part_bytes", GAUGE, "Memory of a sparse table, by part."),
+    [CREATED] = PLAIN("table_rows_created_total", COUNTER, "Rows of a sparse table created."),
+    [ERASED] =
+        PLAIN("table_rows_erased_total", COUNTER, "Rows of a sparse table erased by clients."),
+    [EVICTED] = PLAIN("table_rows_evicted_total", COUNTER, "Rows evicted by a table's policy."),
+    [ADMITTED] = PLAIN("table_keys_admitted_total", COUNTER, "Keys that got a row after a wait."),
+    [REFUSED] = PLAIN("table_pushes_refused_total", COUNTER, "Pushes of keys that got no row."),
+    [WAITING] = PLAIN("table_keys_waiting", GAUGE, "Keys that wait for a row."),
     [KEYS] = PLAIN("keys_total", COUNTER, "Keys pulled and pushed; a push_pull counts twice."),
     [HOT] = {"hot_share", NULL, SL_METRICS_GAUGE_MAX, SL_METRICS_PPM, 0,
              "Share of the hottest key among the keys of a table on its shard, by samples."},
@@ -53,23 +79,66 @@ static void visit_members(const struct sl_coordinator_view *view,
     }
 }
 
+struct by_label {
+    const char *value;
+    uint64_t number;
+};
+
+/* Visits a metric of the table with a second label. */
+static void visit_by(struct sl_metrics_visitor *visitor, enum row row, const char *table,
+                     const char *label, const struct by_label *items, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        char labels[SL_METRICS_LABELS_BYTES] = "";
+        sl_metrics_label(labels, "table", table);
+        sl_metrics_label(labels, label, items[i].value);
+        sl_metrics_visit(visitor, &rows[row], labels, items[i].number);
+    }
+}
+
+/* Returns true when the table has ever lost a row, or refused one. Others need none of these
+ * series, which are many. */
+static bool forgets(const struct sl_message_table_stats *stats)
+{
+    return stats->rows_created > stats->rows || stats->refused > 0;
+}
+
+static void visit_forgetting(const struct sl_message_table_stats *stats, const char *labels,
+                             struct sl_metrics_visitor *visitor)
+{
+    const struct by_label parts[] = {{"rows", stats->bytes_rows},
+                                     {"index", stats->bytes_index},
+                                     {"admission", stats->bytes_admission}};
+    const struct by_label reasons[] = {{"ttl", stats->evicted_ttl},
+                                       {"count", stats->evicted_count},
+                                       {"l2", stats->evicted_l2},
+                                       {"room", stats->evicted_room}};
+    visit_by(visitor, PARTS, stats->name, "part", parts, sizeof parts / sizeof parts[0]);
+    visit_by(visitor, EVICTED, stats->name, "reason", reasons, sizeof reasons / sizeof reasons[0]);
+    sl_metrics_visit(visitor, &rows[CREATED], labels, stats->rows_created);
+    sl_metrics_visit(visitor, &rows[ERASED], labels, stats->rows_erased);
+    sl_metrics_visit(visitor, &rows[ADMITTED], labels, stats->admitted);
+    sl_metrics_visit(visitor, &rows[REFUSED], labels, stats->refused);
+    sl_metrics_visit(visitor, &rows[WAITING], labels, stats->waiting);
+}
+
 static void visit_table(const struct sl_shard_table_view *table, struct sl_metrics_visitor *visitor)
 {
     char labels[SL_METRICS_LABELS_BYTES] = "";
     sl_metrics_label(labels, "table", table->stats.name);
     sl_metrics_visit(visitor, &rows[ROWS], labels, table->stats.rows);
     sl_metrics_visit(visitor, &rows[BYTES], labels, table->stats.bytes);
+    if (forgets(&table->stats)) {
+        visit_forgetting(&table->stats, labels, visitor);
+    }
     if (table->hot.sampled > 0 && table->hot.count > 0) {
         const uint32_t most = table->hot.keys[0].count - table->hot.keys[0].error;
         sl_metrics_visit(visitor, &rows[HOT], labels,
                          most * UINT64_C(1000000) / table->hot.sampled);
     }
-    char keys[SL_METRICS_LABELS_BYTES];
-    memcpy(keys, labels, sizeof keys);
-    sl_metrics_label(labels, "op", "pull");
-    sl_metrics_visit(visitor, &rows[KEYS], labels, table->stats.pulled_rows);
-    sl_metrics_label(keys, "op", "push");
-    sl_metrics_visit(visitor, &rows[KEYS], keys, table->stats.pushed_rows);
+    const struct by_label ops[] = {{"pull", table->stats.pulled_rows},
+                                   {"push", table->stats.pushed_rows}};
+    visit_by(visitor, KEYS, table->stats.name, "op", ops, sizeof ops / sizeof ops[0]);
 }
 
 /* Without an active worker there is no floor. */

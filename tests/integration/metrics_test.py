@@ -24,6 +24,8 @@ SAMPLE = re.compile(r'(\w+)(?:\{(.*)\})? (\S+)')
 ADDRESS = re.compile(r"http (\S+:\d+)")
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 TRAINING = "starling_training_"  # of starling-worker alone
+# Of tables that have lost or refused a row.
+FORGETTING = tuple(f"starling_table_{name}" for name in ("part_bytes", "rows_", "keys_", "pushes_"))
 ITERATIONS, WORKERS = 24, 8
 
 
@@ -126,7 +128,7 @@ class Job(Metrics):
         clients = [Page(pathlib.Path(self.pages, str(task)).read_text(encoding="utf-8")) for task in range(WORKERS)]
         for page in running + clients:
             self.expect_valid(page)
-        self.expect_documented(running + clients, [TRAINING])
+        self.expect_documented(running + clients, [TRAINING, *FORGETTING])
         self.expect_state(running)
         self.expect_counts(servers, clients)
 
@@ -203,6 +205,27 @@ class Training(Metrics):
         self.assertGreater(page.sum("starling_training_loss"), 0)
         self.assertGreater(page.sum("starling_client_step_seconds_count"), 10)
         self.assertEqual(page.sum("starling_build_info", role="worker"), 1)
+
+
+class Forgetting(Metrics):
+    def test_a_table_that_loses_rows_says_why(self):
+        data = self.file("data", "".join(f"{i % 2} {i % 500 + 1}:1\n" for i in range(1000)))
+        (server,), flags = self.start_ps()
+        self.start_workers(flags, 1, ["--data", data, "--format", "libsvm", "--model", "lr", "--epochs", "1000000", "--batch-size", "10",
+                                      "--ttl-steps", "20"])
+        page, = self.scrape_until([server], lambda pages: pages[0].sum("starling_table_rows_evicted_total", reason="ttl") > 100)
+        self.expect_valid(page)
+        known = documented()
+        for name in (name for name in known if name.startswith(FORGETTING)):
+            self.assertEqual((page.types[name], page.labels[name]), known[name])
+        table, = {dict(labels)["table"] for name, labels in page.samples if name == "starling_table_rows_created_total"}
+        evicted, created, rows, parts, whole = (page.sum(f"starling_table_{name}", table=table) for name in (
+            "rows_evicted_total", "rows_created_total", "rows", "part_bytes", "bytes"))
+        self.assertEqual((page.sum("starling_table_rows_evicted_total", reason="ttl"), page.sum("starling_table_rows_erased_total")),
+                         (evicted, 0))
+        self.assertEqual(created, rows + evicted)
+        self.assertLessEqual(parts, whole)
+        self.assertGreater(parts, whole / 2)
 
 
 class Scheduler(Metrics):

@@ -134,6 +134,8 @@ export const TABLE_COLUMNS = [
     number("memory", "memory", bytes),
     number("pulled keys/s", "pulled_keys_s"),
     number("pushed keys/s", "pushed_keys_s"),
+    number("evicted rows/s", "evicted_keys_s"),
+    number("waiting keys", "waiting_keys"),
 ];
 
 export const KEY_COLUMNS = [

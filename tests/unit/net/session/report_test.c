@@ -33,6 +33,8 @@ static void random_tables(uint64_t *seed, struct sl_report *to)
         table->pulled_keys = counter(seed);
         table->pushed_keys = counter(seed);
         table->sampled_keys = counter(seed);
+        table->evicted_keys = counter(seed);
+        table->waiting_keys = counter(seed);
     }
     to->slow_count = to->table_count == 0 ? 0 : below(seed, SL_REPORT_SLOW_MAX + 1);
     for (uint32_t i = 0; i < to->slow_count; i++) {

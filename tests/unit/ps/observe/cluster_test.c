@@ -112,6 +112,7 @@ static void pass_second(struct fixture *f)
         }
         f->tables[task][0].pulled_keys += 600;
         f->tables[task][0].pushed_keys += 400;
+        f->tables[task][0].evicted_keys += 50;
     }
     f->worker.uptime_ms += 1000;
     f->worker.client.steps += 7;
@@ -186,7 +187,8 @@ CASE(cluster_describe__shows_rates_from_the_second_report_on)
     EXPECT("servers 1 shards 0 rows", "12");
     EXPECT("servers 1 shards 0 p99_us", "null");
     EXPECT("tables 0", "{\"name\":\"emb\",\"rows\":40,\"memory\":600,\"pulled_keys_s\":1200,"
-                       "\"pushed_keys_s\":800.0}");
+                       "\"pushed_keys_s\":800.0,\"evicted_keys_s\":100.0,"
+                       "\"waiting_keys\":0}");
     EXPECT("checkpoint enabled", "false");
     EXPECT("checkpoint last", "null");
 }
