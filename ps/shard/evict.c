@@ -104,6 +104,22 @@ bool sl_shard_eviction_awaited(const struct sl_shard *shard, struct sl_shard_tab
     return true;
 }
 
+/* Returns the table's part of the free records that tables should have because memory is above the
+ * share. An index grows further even if rows do not, so more of them go, until it need not grow. */
+static uint64_t records_above(const struct sl_shard *shard, const struct sl_shard_table *table)
+{
+    const size_t most = shard->options.memory_bytes_max / 100 * FULL_PERCENT;
+    size_t bytes = 0; /* of tables with an order */
+    for (uint32_t i = 0; i < shard->table_count; i++) {
+        const struct sl_shard_table *other = shard->tables[i];
+        bytes +=
+            other != NULL && other->spec.policy.order != SL_POLICY_NONE ? other->counted_memory : 0;
+    }
+    const double part = (double)table->counted_memory / (double)bytes;
+    const double above = shard->memory_bytes > most ? (double)(shard->memory_bytes - most) : 0;
+    return (uint64_t)(above * part) / sl_sparse_table_record_bytes(table->sparse);
+}
+
 /* Returns how many rows should go to make room. */
 static uint64_t excess(const struct sl_shard *shard, const struct sl_shard_table *table)
 {
@@ -116,7 +132,9 @@ static uint64_t excess(const struct sl_shard *shard, const struct sl_shard_table
     }
     const uint64_t part = sl_sparse_table_record_count(table->sparse) / FREE_PART;
     const uint64_t some = part < FREE_RECORDS ? part : FREE_RECORDS;
-    const uint64_t wanted = some > table->eviction.push_max ? some : table->eviction.push_max;
+    const uint64_t least = some > table->eviction.push_max ? some : table->eviction.push_max;
+    const uint64_t above = records_above(shard, table);
+    const uint64_t wanted = above > least ? above : least;
     const uint64_t free = free_records(table);
     const uint64_t missing = wanted > free ? wanted - free : 0;
     return beyond > missing ? beyond : missing;

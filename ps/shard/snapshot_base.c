@@ -58,10 +58,14 @@ void sl_shard_snapshot_base_destroy(struct sl_shard_snapshot_base **base)
 bool sl_shard_snapshot_base_holds(const struct sl_shard *shard,
                                   const struct sl_shard_snapshot_base *base, size_t bytes_max)
 {
-    size_t bytes = 0;
+    uint64_t keys = 0, rows = 0;
     for (uint32_t i = 0; i < shard->table_count; i++) {
         const struct sl_shard_table *table = shard->tables[i];
         const struct sl_snapshot_base *then = sl_shard_snapshot_base_of(base, i);
+        rows +=
+            table != NULL && table->sparse != NULL ? sl_sparse_table_row_count(table->sparse) : 0;
+        rows +=
+            table != NULL && table->dense != NULL ? sl_dense_table_element_count(table->dense) : 0;
         if (table == NULL || table->sparse == NULL || then == NULL || !then->open) {
             continue;
         }
@@ -69,9 +73,9 @@ bool sl_shard_snapshot_base_holds(const struct sl_shard *shard,
         if (then->erased < log->first) {
             return false;
         }
-        bytes += (log->end - then->erased) * sizeof(uint64_t);
+        keys += log->end - then->erased;
     }
-    return bytes <= bytes_max / ERASED_SHARE;
+    return keys <= rows && keys * sizeof(uint64_t) <= bytes_max / ERASED_SHARE;
 }
 
 void sl_shard_snapshot_put_erased(struct sl_shard *shard, uint32_t table_id,

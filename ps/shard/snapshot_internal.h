@@ -68,8 +68,8 @@ bool sl_shard_snapshot_buffered_run(struct sl_shard *shard, uint32_t budget, uin
 /* Frees entries kept outside their queues. */
 void sl_shard_snapshot_buffered_drop(struct sl_shard *shard);
 
-/* Returns true when the tables know all keys that they erased since the base, and the list fits
- * into the memory of blocks. */
+/* Returns true when the tables know all keys that they erased since the base, and the list is
+ * not longer than the rows and fits into the memory of blocks. */
 bool sl_shard_snapshot_base_holds(const struct sl_shard *shard,
                                   const struct sl_shard_snapshot_base *base, size_t bytes_max);
 

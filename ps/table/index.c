@@ -326,7 +326,10 @@ static int index_insert(struct sl_table_index *index, uint64_t hash, uint64_t ke
                 continue;
             }
         }
-        /* Fill a segment that cannot be split. */
+        /* Fill a segment that cannot be split. Without memory a long search is better than none. */
+        if (err != 0 && bucket == NULL) {
+            bucket = find_room(segment, hash, SL_TABLE_INDEX_SEGMENT_BUCKETS);
+        }
         if (bucket != NULL) {
             index_place(segment, bucket, hash, record_index);
             return 0;

@@ -9,7 +9,7 @@
 
 #define ROWS    8 /* id of the table with a policy */
 #define BUDGET  300
-#define KEY_MAX 10000
+#define KEY_MAX 200000
 
 static struct fixture backup; /* follows the log of the fixture's shard */
 static struct sl_shard_evicted rows;
@@ -301,6 +301,30 @@ CASE(evict__an_incremental_snapshot_forgets_what_went)
     shard_stream_fini(&delta);
 }
 
+/* A list of keys that is longer than the rows would make an incremental snapshot larger than a full
+ * one. */
+CASE(evict__a_snapshot_is_full_where_more_rows_went_than_are_there)
+{
+    for (uint32_t pushes = 1; pushes <= 2; pushes++) {
+        struct sl_shard_snapshot_base *base;
+        sl_shard_destroy(&f->shard);
+        assert_int_equal(sl_shard_create(&(struct sl_shard_options){.count = 1}, &f->shard), 0);
+        open_with(f, &(struct sl_policy_spec){.rows_max = 300, .order = SL_POLICY_LRU});
+        assert_int_equal(push(f, 0, 300, 1.0F), SL_SHARD_DONE);
+        struct shard_stream full = snapshot_of(f->shard, NULL, &base);
+        for (uint32_t i = 1; i <= pushes; i++) {
+            assert_int_equal(push(f, 1000 * i, 200, 1.0F), SL_SHARD_DONE);
+            evict_all(f);
+        }
+        const struct sl_shard_snapshot_options options = {.base = base};
+        assert_int_equal(sl_shard_snapshot_begin(f->shard, &options), 0);
+        assert_int_equal(sl_shard_snapshot_is_full(f->shard), pushes == 2);
+        snapshot_end(f);
+        sl_shard_snapshot_base_destroy(&base);
+        shard_stream_fini(&full);
+    }
+}
+
 /* What the primary logs of an eviction. */
 static void follow(uint32_t count)
 {
@@ -366,6 +390,56 @@ CASE(evict__a_shard_that_follows_the_log_has_the_same_rows)
             if (policy.rows_max > 0 && policy.protect_steps == 0) {
                 assert_true(row_count(f) <= policy.rows_max);
             }
+        }
+        snapshot_same(f->shard, backup.shard);
+        sl_shard_destroy(&backup.shard);
+    }
+}
+
+#define SMALL_KEYS 500
+
+/* Pushes keys of their own to a table of narrow rows, whose index takes a large part of memory. */
+static int push_small(struct fixture *f, uint64_t first)
+{
+    snapshot_fill(SMALL_KEYS, first, 1.0F);
+    shard_request_begin(&f->request, 0);
+    shard_request_push(&f->request, SL_REQUEST_PUSH, ROWS, snapshot_keys, SMALL_KEYS,
+                       snapshot_gradients, 1);
+    return fixture_run(f, NOBODY);
+}
+
+/* A backup begins with a snapshot of a primary whose memory is full, and follows its log with the
+ * same limit. It cannot wait for room, and needs none. */
+CASE(evict__a_backup_has_room_where_its_primary_has)
+{
+    const struct sl_table_spec spec = {.name = "rows",
+                                       .kind = SL_TABLE_SPARSE,
+                                       .dim = 1,
+                                       .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SGD),
+                                       .policy.order = SL_POLICY_LRU};
+    for (size_t bytes_max = (size_t)7 << 20; bytes_max < (size_t)14 << 20;
+         bytes_max += (size_t)400 << 10) {
+        const struct sl_shard_options options = {.count = 1, .memory_bytes_max = bytes_max};
+        uint64_t key = 0;
+        sl_shard_destroy(&f->shard);
+        assert_int_equal(sl_shard_create(&options, &f->shard), 0);
+        assert_int_equal(sl_shard_create(&options, &backup.shard), 0);
+        assert_int_equal(sl_shard_table_open(f->shard, ROWS, &spec, &f->reason), 0);
+        for (; key < bytes_max / 16; key += SMALL_KEYS) {
+            assert_int_equal(push_small(f, key), SL_SHARD_DONE);
+            evict_all(f);
+        }
+        struct shard_stream stream = snapshot_of(f->shard, NULL, NULL);
+        if (shard_stream_load(&stream, backup.shard, BUDGET, &f->reason) != 0) {
+            fail_msg("limit %zu, of which the primary uses %zu: %s", bytes_max,
+                     f->shard->memory_bytes, f->reason.text);
+        }
+        shard_stream_fini(&stream);
+        for (uint32_t i = 0; i < 100; i++, key += SMALL_KEYS) {
+            assert_int_equal(push_small(f, key), SL_SHARD_DONE);
+            assert_int_equal(push_small(&backup, key), SL_SHARD_DONE);
+            evict_all(f);
+            follow(evicted_count);
         }
         snapshot_same(f->shard, backup.shard);
         sl_shard_destroy(&backup.shard);
