@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """The Python package against what it replaces, in turns: its calls against those of C (starling-bench calls) on the same
-server, DLRM with its tables against torch.nn.EmbeddingBag in one process, with the exact Pipeline against without; and
-pushes of new keys to a table that forgets, against pushes of known ones."""
+server; DLRM with its tables against torch.nn.EmbeddingBag in one process, and with the exact Pipeline against without."""
 
 import itertools
 import os
@@ -12,13 +11,12 @@ import driver
 from driver import Contestant, real
 from processes import Found
 
-PARTS = ("calls", "dlrm", "evict")
+PARTS = ("calls", "dlrm")
 TRANSPORT = "shared memory"  # of clients of this machine
 ROWS, DIM, LONG, SHORT = 100000, 16, 10000, 64  # as starling-bench calls has them
 BATCHES = 64  # of keys, drawn beforehand
 # The model of Naumov et al. 2019 for Criteo's Kaggle data.
 COUNTS, WORDS, BATCH = 13, 26, 4096
-EVICT_ROWS = 2000000
 BOTTOM, TOP = (COUNTS, 512, 256, 64, DIM), (DIM + WORDS * (WORDS + 1) // 2, 512, 256, 1)
 LEARNING_RATE = 0.01
 SAMPLES = 32 * BATCH
@@ -161,33 +159,6 @@ class Dlrm:
                        ("DLRM, Pipeline / none", f"{ours}, Pipeline", ours, 1.1)]
 
 
-# ---- Eviction --------------------------------------------------------------------------------------------------
-
-
-class Evictions:
-    """Keys that never come again, to a table with a limit of rows; beside keys that are all there."""
-
-    def __init__(self, client):
-        rows = EVICT_ROWS
-        random, self.next = numpy.random.default_rng(1), rows
-        values = numpy.zeros((LONG, DIM), numpy.float32)
-        tables = {name: client.sparse(f"evict/{name}", DIM, starling.SGD(LEARNING_RATE), policy=policy)
-                  for name, policy in (("known", starling.Policy()), ("new", starling.Policy(rows_max=rows, order="lru")))}
-        for table in tables.values():
-            for first in range(0, rows, LONG):
-                table.push(numpy.arange(first, first + LONG, dtype=numpy.int64), values)
-        batches = itertools.cycle(random.integers(0, rows, (BATCHES, LONG)))
-
-        def push_new():
-            self.next += LONG
-            tables["new"].push(numpy.arange(self.next, self.next + LONG, dtype=numpy.int64), values)
-
-        functions = {"known": lambda: tables["known"].push(next(batches), values), "new": push_new}
-        self.contestants = [Contestant(f"push, {name} keys", lambda *times, function=function: Found(
-            calls=("1/s", repeat(function, *times))), TRANSPORT) for name, function in functions.items()]
-        self.ratios = [("push, new keys and an eviction for each / known keys", "push, new keys", "push, known keys", 0.8)]
-
-
 # ---- The whole -------------------------------------------------------------------------------------------------
 
 
@@ -223,8 +194,6 @@ def run(bench):
                 parts.append(Calls(bench, client, cluster.coordinator))
             if options.part in ("all", "dlrm"):
                 parts.append(Dlrm(client, options))
-            if options.part in ("all", "evict"):
-                parts.append(Evictions(client))
             bench.measure([contestant for part in parts for contestant in part.contestants])
     for part in parts:
         for name, of, other, least in part.ratios:
