@@ -1,5 +1,5 @@
-/* Rows of sparse tables beside pull and push: which keys have a row. docs/embeddings.md shows the
- * use. Servers older than these calls get none of them: VERSION.
+/* Rows of sparse tables beside pull and push: which keys have a row, and scans of all rows.
+ * docs/embeddings.md shows the use. Servers older than these calls get none of them: VERSION.
  *
  * Functions return 0 or a negative enum sl_err; sl_last_error has the reason of a failure. Outputs
  * are written only on success. */
@@ -20,6 +20,53 @@ extern "C" {
  * VERSION (a server is too old). */
 SL_API int sl_step_find(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
                         uint32_t key_count, float *rows, uint8_t *found);
+
+/* A scan visits all rows of a table while it is in use. A row that exists from the open to the end
+ * comes exactly once; one that comes or goes meanwhile comes at most once for each time that it was
+ * created. Its values are of the moment of its batch. Any thread may use a scan, one at a time. */
+struct sl_scan;
+
+struct sl_scan_options {
+    size_t struct_size;  /* SL_SCAN_OPTIONS_INIT sets it */
+    uint32_t timeout_ms; /* of each call, up to 4,294,967; 0: 60,000 */
+    uint32_t count_min;  /* rows with at least so many pushes */
+    uint64_t since;      /* rows pushed or assigned after this step of their shard; 0: all */
+    bool slots;          /* also what the optimizer keeps of the rows */
+};
+#define SL_SCAN_OPTIONS_INIT                                                                       \
+    {                                                                                              \
+        .struct_size = sizeof(struct sl_scan_options)                                              \
+    }
+
+struct sl_scan_mark {
+    uint32_t last_step; /* of the shard at the row's last push or assign, modulo 2^32; 0: none */
+    uint32_t count;     /* pushes since its creation or assign */
+};
+
+/* Rows of one shard. The arrays are the scan's, and valid until its next call. */
+struct sl_scan_batch {
+    uint32_t row_count;               /* 0: there are no more rows */
+    uint32_t width;                   /* dim; with slots: and theirs */
+    const uint64_t *keys;             /* [row_count] */
+    const float *values;              /* [row_count][width] */
+    const struct sl_scan_mark *marks; /* [row_count] */
+    uint32_t shard;
+    uint64_t step; /* of the shard: pushes and assigns of the table so far */
+};
+
+/* Begins a scan of a sparse table. options NULL: all rows. The caller closes the scan before the
+ * client. Blocks for a round trip. Errors: INVALID (not a sparse table of this client; timeout_ms),
+ * VERSION (a server is too old), NOT_FOUND (the table was dropped), DEADLINE, CLOSED, NO_MEMORY. */
+SL_API int sl_scan_open(struct sl_client *client, struct sl_table *table,
+                        const struct sl_scan_options *options, struct sl_scan **out);
+
+/* Returns the next rows, of the shards in turn. Errors, after which the scan returns the same
+ * again: CLOSED (a server was restarted, or its backup took over: begin another scan; rows returned
+ * before stay valid), NOT_FOUND (the table was dropped), DEADLINE, NO_MEMORY. */
+SL_API int sl_scan_next(struct sl_scan *scan, struct sl_scan_batch *out);
+
+/* Frees the scan. Sets *scan to NULL; NULL is allowed. */
+SL_API void sl_scan_close(struct sl_scan **scan);
 
 #ifdef __cplusplus
 }

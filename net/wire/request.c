@@ -20,6 +20,7 @@ enum shape {
     RETURNS_LENGTHS = 1 << 12,
     RATE = 1 << 13,
     RETURNS_FOUND = 1 << 14, /* after the rows */
+    SCANS = 1 << 15,
 };
 
 /* Operations on arrays of a KV table, with or without values. */
@@ -44,6 +45,7 @@ static const uint16_t shapes[UINT8_MAX + 1] = {
     [SL_REQUEST_DENSE_ASSIGN] = KNOWN | RANGE | RANGE_GRADIENTS,
     [SL_REQUEST_ERASE] = KNOWN | KEYS,
     [SL_REQUEST_FIND] = KNOWN | KEYS | RETURNS_ROWS | RETURNS_FOUND,
+    [SL_REQUEST_SCAN] = KNOWN | SCANS,
 };
 
 static uint64_t floats_bytes(uint64_t count, uint64_t dim)
@@ -75,6 +77,7 @@ enum sl_request_kind sl_request_kind_of(uint8_t op)
         [SL_REQUEST_DENSE_ASSIGN] = SL_REQUEST_KIND_ASSIGN,
         [SL_REQUEST_ERASE] = SL_REQUEST_KIND_ERASE,
         [SL_REQUEST_FIND] = SL_REQUEST_KIND_PULL,
+        [SL_REQUEST_SCAN] = SL_REQUEST_KIND_PULL,
     };
     sl_assert(op < sizeof kinds);
     return (enum sl_request_kind)kinds[op];
@@ -103,6 +106,9 @@ uint64_t sl_request_structure_bytes(const struct sl_request_section *section)
     }
     if (has_lens(section)) {
         bytes += sl_bytes_pad8(section->key_count * (uint64_t)sizeof(uint32_t));
+    }
+    if ((shape & SCANS) != 0) {
+        bytes += sizeof(struct sl_request_scan);
     }
     return bytes;
 }
@@ -136,6 +142,11 @@ uint64_t sl_request_reply_bytes(const struct sl_request_section *section, uint32
     if ((shape & RETURNS_ROWS) != 0) {
         return floats_bytes(section->key_count, dim) +
                ((shape & RETURNS_FOUND) != 0 ? sl_bytes_pad8(section->key_count) : 0);
+    }
+    if ((shape & SCANS) != 0) {
+        return sizeof(struct sl_request_scanned) +
+               section->count * (sizeof(uint64_t) + sizeof(struct sl_request_scan_mark)) +
+               floats_bytes(section->count, section->bag_count);
     }
     if ((shape & RETURNS_BAGS) != 0) {
         return floats_bytes(section->bag_count, dim);
@@ -210,9 +221,9 @@ static bool section_is_valid(const struct sl_request_section *section)
         return kv_is_valid(section);
     }
     const uint32_t keys = (shape & KEYS) != 0 ? 0 : section->key_count;
-    const uint32_t bags = (shape & BAGS) != 0 ? 0 : section->bag_count;
-    const uint64_t range = (shape & RANGE) != 0 ? 0 : section->start | section->count;
-    const uint32_t command = (shape & RATE) != 0 ? 0 : section->command;
+    const uint32_t bags = (shape & (BAGS | SCANS)) != 0 ? 0 : section->bag_count;
+    const uint64_t range = (shape & (RANGE | SCANS)) != 0 ? 0 : section->start | section->count;
+    const uint32_t command = (shape & (RATE | SCANS)) != 0 ? 0 : section->command;
     if ((section->flags | command | keys | bags | range) != 0 || shape == 0) {
         return false;
     }
@@ -220,6 +231,9 @@ static bool section_is_valid(const struct sl_request_section *section)
         return false;
     }
     if ((shape & RANGE) != 0 && !range_is_valid(section)) {
+        return false;
+    }
+    if ((shape & SCANS) != 0 && section->count > SL_REQUEST_SCAN_ROWS_MAX) {
         return false;
     }
     return section->table_id < (section->op == SL_REQUEST_TICK ? 1 : SL_LIMIT_TABLES);
@@ -282,7 +296,7 @@ static bool lens_are_valid(const uint32_t *lens, uint32_t key_count, uint64_t co
 /* Checks that the operation fits the kind of table that dim implies. */
 static bool dim_fits(uint32_t shape, uint32_t dim)
 {
-    return !((shape & KEYS) != 0 && dim == 0) && !((shape & RANGE) != 0 && dim != 0) &&
+    return !((shape & (KEYS | SCANS)) != 0 && dim == 0) && !((shape & RANGE) != 0 && dim != 0) &&
            !((shape & KV_KEYS) != 0 && dim != 1 && dim != sizeof(float));
 }
 
@@ -300,6 +314,9 @@ static int read_structure(struct sl_bytes *cursor, const struct sl_request_secti
     }
     if ((shape & BAGS) != 0) {
         out->bag_ends = take_padded(cursor, section->bag_count, sizeof(uint32_t));
+    }
+    if ((shape & SCANS) != 0) {
+        out->scan = sl_bytes_take_array(cursor, 1, sizeof *out->scan);
     }
     if (has_lens(section)) {
         out->lens = take_padded(cursor, section->key_count, sizeof(uint32_t));

@@ -22,6 +22,7 @@
  *   ERASE            keys                                                   -
  *   FIND             keys                                                   f32[key_count][dim],
  *                                                                           u8[key_count]
+ *   SCAN             struct sl_request_scan                                 see below
  *
  * In a KV table each key has an array of values; the table's dim is 1 or 4, the bytes of a value. A
  * KV section has at least one key, an array at least one value and at most 2^32 - 1. A section of
@@ -37,6 +38,12 @@
  * missing key has no effect.
  *
  * FIND is a PULL that also returns which keys have a row: 1, else 0.
+ *
+ * SCAN returns up to `count` rows of a sparse table, of the records from `start` on: struct
+ * sl_request_scanned, keys u64[count], struct sl_request_scan_mark[count], and values
+ * f32[count][bag_count], zeros behind the last row. bag_count is dim, or dim and the floats of the
+ * optimizer's slots, or anything when count is 0. Only rows that were pushed `command` times or
+ * more are returned.
  *
  * All keys, and a whole dense range, belong to the shard of the connection. */
 #ifndef SL_NET_WIRE_REQUEST_H
@@ -69,6 +76,7 @@ enum sl_request_op {
     SL_REQUEST_DENSE_ASSIGN = 14,
     SL_REQUEST_ERASE = 15,
     SL_REQUEST_FIND = 16,
+    SL_REQUEST_SCAN = 17,
 };
 
 /* Section flag: each key has its own number of values. */
@@ -88,14 +96,40 @@ struct sl_request_section {
     uint8_t flags;     /* KV: SL_REQUEST_FLAG_LENS; else 0 */
     uint16_t table_id; /* TICK: 0 */
     uint32_t key_count;
-    uint32_t bag_count; /* PULL_POOLED: bags; KV chunk: values of the whole array; else 0 */
+    uint32_t bag_count; /* PULL_POOLED: bags; KV chunk: values of the whole array; SCAN: floats of a
+                           row; else 0 */
     uint32_t command;   /* KV: passed to the request handler; sparse and dense pushes: bits of the
-                           rate, core/rate.h; else 0 */
-    uint64_t start;     /* dense: first element; KV chunk: first value; else 0 */
-    uint64_t count;     /* dense: elements; KV: values; else 0 */
+                           rate, core/rate.h; SCAN: least pushes of a row; else 0 */
+    uint64_t start;     /* dense: first element; KV chunk: first value; SCAN: record; else 0 */
+    uint64_t count;     /* dense: elements; KV: values; SCAN: rows at most; else 0 */
 };
 static_assert(sizeof(struct sl_request_section) == 32, "request section size");
 static_assert(offsetof(struct sl_request_section, start) == 16, "request section layout");
+
+/* Most rows of a SCAN. */
+#define SL_REQUEST_SCAN_ROWS_MAX 4096
+
+/* Body of a SCAN. */
+struct sl_request_scan {
+    uint64_t copy;  /* of an earlier reply: the record numbers are those of this copy; 0: any */
+    uint64_t end;   /* records below */
+    uint64_t since; /* rows pushed or assigned after this step of the table; 0: all */
+};
+
+struct sl_request_scanned {
+    uint64_t copy;    /* of the shard; changes with a restart, a restore and a takeover */
+    uint64_t next;    /* record to go on from; `end` of the request: there are no more rows */
+    uint64_t records; /* of the table, also unused ones */
+    uint64_t step;    /* of the table */
+    uint32_t row_count;
+    uint32_t width_max; /* floats of a row with its slots */
+};
+static_assert(sizeof(struct sl_request_scanned) == 40, "head of a scan's reply");
+
+struct sl_request_scan_mark {
+    uint32_t last_step; /* of the table at the last push or assign, modulo 2^32 */
+    uint32_t count;     /* pushes */
+};
 
 /* A decoded section; the pointers are into the request, aligned to 8. */
 struct sl_request_view {
@@ -105,6 +139,7 @@ struct sl_request_view {
     const float *gradients; /* ASSIGN, DENSE_ASSIGN: the new values */
     const uint32_t *lens;   /* KV with LENS */
     const void *values;     /* KV: pushed values */
+    const struct sl_request_scan *scan;
 };
 
 /* A request whose only section is a PULL. */
@@ -169,8 +204,9 @@ static inline uint64_t sl_request_credit_bytes(uint64_t request_bytes, uint64_t 
 int sl_request_read_prefix(struct sl_bytes *cursor, struct sl_request_prefix *out);
 
 /* Reads a section's header and checks what does not depend on the table: a known operation; unused
- * fields 0; a valid rate; a dense range that is not empty and ends below SL_LIMIT_DENSE_ELEMENTS; a
- * KV section of whole arrays or one chunk; table_id below SL_LIMIT_TABLES. Errors: PROTOCOL. */
+ * fields 0; a valid rate; rows of a scan; a dense range that is not empty and ends below
+ * SL_LIMIT_DENSE_ELEMENTS; a KV section of whole arrays or one chunk; table_id below
+ * SL_LIMIT_TABLES. Errors: PROTOCOL. */
 int sl_request_read_section(struct sl_bytes *cursor, struct sl_request_section *out);
 
 /* Reads the body of a section and checks:

@@ -46,6 +46,7 @@ void sl_replication_receiver_forget(struct sl_server *server)
         sl_shard_destroy(&server->shard);
     }
     if (server->shard == NULL) {
+        server->options.shard.copy = sl_server_next_copy(server);
         replica->backup.is_broken = sl_shard_create(&server->options.shard, &server->shard) != 0;
     }
     if (server->shard == NULL) {

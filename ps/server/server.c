@@ -203,6 +203,7 @@ int sl_server_set_shard(struct sl_server *server, uint32_t index, uint32_t count
     struct sl_shard_options options = server->options.shard;
     options.index = index;
     options.count = count;
+    options.copy = sl_server_next_copy(server);
     int err = sl_shard_create(&options, &server->shard);
     if (err != 0) {
         return err;

@@ -2,6 +2,7 @@
 #ifndef SL_PS_SERVER_STATE_H
 #define SL_PS_SERVER_STATE_H
 
+#include "core/hash.h"
 #include "core/log.h"
 #include "ps/server/admission.h"
 #include "ps/server/conn.h"
@@ -93,6 +94,13 @@ static inline void sl_server_unblock(struct sl_server *server)
 static inline bool sl_server_drains(const struct sl_server *server)
 {
     return server->drain.stage != SL_SERVER_RUNS;
+}
+
+/* Returns the name of the next copy of the shard (struct sl_shard_options); never 0. */
+static inline uint64_t sl_server_next_copy(const struct sl_server *server)
+{
+    const uint64_t last = server->options.shard.copy;
+    return sl_hash_key(last + server->options.incarnation + server->options.shard.index) | 1;
 }
 
 /* Charges work to the turn's budget. */

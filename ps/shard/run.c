@@ -10,6 +10,7 @@
 #include "ps/shard/kv.h"
 #include "ps/shard/lookup.h"
 #include "ps/shard/push.h"
+#include "ps/shard/scan.h"
 
 /* Returns the place of a FIND's flags, after zeroing the padding between the rows and them. */
 static uint8_t *found_of(const struct sl_shard_table *table, const struct sl_shard_request *request,
@@ -197,7 +198,7 @@ static int run_admit(struct sl_shard *shard, struct sl_shard_table *table,
     request->bags_done = 0;
     if (!sl_shard_pushes(request, op)) {
         request->phase = SL_SHARD_PHASE_READ;
-        return SL_SHARD_DONE;
+        return op == SL_REQUEST_SCAN ? sl_shard_scan_begin(shard, request, slice) : SL_SHARD_DONE;
     }
     int result = op == SL_REQUEST_ERASE ? sl_shard_erase_begin(shard, request)
                                         : sl_shard_push_begin(shard, table, request, slice);
@@ -215,6 +216,9 @@ static int run_read(struct sl_shard *shard, struct sl_shard_table *table,
     }
     if (table->dense != NULL) {
         return read_dense(table, request, reply, slice);
+    }
+    if (request->view.section.op == SL_REQUEST_SCAN) {
+        return sl_shard_scan_run(shard, table, request, reply, slice);
     }
     if (request->view.section.op == SL_REQUEST_PULL_POOLED) {
         return read_pooled(shard, table, request, reply, slice);
@@ -286,6 +290,9 @@ static uint64_t returned_bytes(const struct sl_shard_table *table,
     uint64_t rows = section->op == SL_REQUEST_PULL_POOLED ? section->bag_count : section->key_count;
     if (section->op == SL_REQUEST_FIND) {
         return sl_bytes_pad8(rows * table->spec.dim * sizeof(float)) + rows;
+    }
+    if (section->op == SL_REQUEST_SCAN) {
+        return sl_request_reply_bytes(section, table->spec.dim); /* zeros behind the last row */
     }
     return sizeof(float) * (table->dense != NULL ? section->count : rows * table->spec.dim);
 }

@@ -39,6 +39,7 @@ struct sl_shard_options {
                               besides their values */
     const struct sl_kv_handler *kv_handler; /* starling_kv.h: handles all KV tables, outlives the
                                                shard; NULL: KV tables store arrays */
+    uint64_t copy; /* names this copy of the shard in cursors of scans; no other copy has it */
 };
 
 /* Errors: NO_MEMORY. */
@@ -102,7 +103,7 @@ struct sl_shard_request {
                            the reply is in sl_shard_run's `reply` */
     uint32_t parked_on; /* id of the table that it waits for */
     uint8_t phase;      /* of a section: sl_shard_phase in section.h */
-    uint32_t bags_done; /* pooled pull */
+    uint32_t bags_done; /* pooled pull; of a scan: rows */
     /* Push in progress: */
     struct {
         struct sl_shard_scratch *scratch;        /* owned by this push */

@@ -4,6 +4,7 @@
 #include "core/rate.h"
 #include "core/reason.h"
 #include "ps/shard/admit.h"
+#include "ps/shard/scan.h"
 
 static bool range_is_ours(const struct sl_shard_table *table,
                           const struct sl_request_section *section)
@@ -17,12 +18,15 @@ static bool range_is_ours(const struct sl_shard_table *table,
 /* Returns an upper bound of the section's cost in one slice, without its push part, which is
  * *push_cost. Finding repeated keys costs an eighth of a visit. The end of each batch may split a
  * bag. */
-static uint64_t section_cost(const struct sl_shard_table *table,
-                             const struct sl_request_section *section, uint64_t *push_cost)
+static uint64_t section_cost(const struct sl_shard_table *table, const struct sl_request_view *view,
+                             uint64_t *push_cost)
 {
+    const struct sl_request_section *section = &view->section;
     uint64_t once = sl_shard_op_dense(section->op) ? sl_shard_dense_cost(section->count)
                     : sl_shard_op_kv(section->op)  ? sl_shard_kv_cost(section, table->spec.dim)
-                                                   : (uint64_t)section->key_count * table->key_cost;
+                    : section->op == SL_REQUEST_SCAN
+                        ? sl_shard_scan_cost(table, view)
+                        : (uint64_t)section->key_count * table->key_cost;
     if (section->op == SL_REQUEST_PULL_POOLED) {
         once += section->bag_count + section->key_count / SL_SHARD_BATCH_KEYS + 1;
     }
@@ -36,7 +40,7 @@ static bool is_plain(const struct sl_shard *shard, const struct sl_shard_table *
                      const struct sl_request_section *section)
 {
     bool may_wait = table->spec.consistency.mode != SL_CONSISTENCY_ASP && request->caller.has_clock;
-    return !(may_wait && sl_shard_op_pulls(section->op)) &&
+    return !(may_wait && sl_shard_op_pulls(section->op)) && section->op != SL_REQUEST_SCAN &&
            !(sl_shard_op_pushes(section->op) &&
              (sl_shard_push_is_large(section, table->spec.dim) ||
               table->spec.policy.order != SL_POLICY_NONE)) && /* it may wait for room */
@@ -80,7 +84,8 @@ static int check_section(const struct sl_shard *shard, struct sl_shard_request *
         return sl_shard_fail(shard, request, slice, SL_ERR_PROTOCOL, "operation %u on a %s table",
                              section.op, names[table->spec.kind]);
     }
-    if (!sl_rate_suits(section.command, &table->spec.optimizer)) {
+    if (sl_request_takes_rate(section.op) &&
+        !sl_rate_suits(section.command, &table->spec.optimizer)) {
         return sl_shard_fail(shard, request, slice, SL_ERR_INVALID,
                              "rate %g: its product with lr %g is not finite and above 0 in f32",
                              (double)sl_rate_from_bits(section.command),
@@ -96,10 +101,16 @@ static int check_section(const struct sl_shard *shard, struct sl_shard_request *
                              (unsigned long long)section.start,
                              (unsigned long long)(section.start + section.count - 1));
     }
+    if (section.op == SL_REQUEST_SCAN) {
+        const int err = sl_shard_scan_check(shard, table, request, slice);
+        if (err != 0) {
+            return err;
+        }
+    }
     request->flags |= (sl_shard_op_pushes(section.op) ? SL_SHARD_WRITES : 0U) |
                       (table->spec.reject_nonfinite ? SL_SHARD_WANTS_FINITE : 0U);
     uint64_t push_cost;
-    request->cost += section_cost(table, &section, &push_cost);
+    request->cost += section_cost(table, &request->view, &push_cost);
     request->cost += push_cost;
     request->push_cost += push_cost;
     if (!is_plain(shard, table, request, &section)) {
@@ -121,7 +132,9 @@ static void note_main(struct sl_shard_request *request, uint64_t cost)
     if (cost > request->main.cost) {
         request->main = (struct sl_shard_main_section){
             .cost = cost,
-            .key_count = sl_shard_op_dense(section->op) ? section->count : section->key_count,
+            .key_count = sl_shard_op_dense(section->op) || section->op == SL_REQUEST_SCAN
+                             ? section->count
+                             : section->key_count,
             .table_id = section->table_id,
             .op = section->op,
         };

@@ -4,6 +4,7 @@
 #include "python/native/errors.h"
 #include "python/native/log.h"
 #include "python/native/memory.h"
+#include "python/native/scan.h"
 #include "python/native/spec.h"
 #include "python/native/step_type.h"
 #include "python/native/table.h"
@@ -51,8 +52,8 @@ PyMODINIT_FUNC PyInit__native(void)
     PyObject *module = PyModule_Create(&definition);
     if (module != NULL &&
         (!sl_native_errors_init() || !sl_native_arrays_init() || !sl_native_memory_init(module) ||
-         !sl_native_table_init(module) || !sl_native_step_type_init(module) ||
-         !sl_native_client_type_init(module) ||
+         !sl_native_scan_init(module) || !sl_native_table_init(module) ||
+         !sl_native_step_type_init(module) || !sl_native_client_type_init(module) ||
          PyModule_AddStringConstant(module, "version", STARLING_VERSION) != 0)) {
         Py_CLEAR(module);
     }

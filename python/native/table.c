@@ -9,6 +9,7 @@
 
 #include "python/native/arrays.h"
 #include "python/native/errors.h"
+#include "python/native/scan.h"
 #include "python/native/spec.h"
 #include "python/native/step.h"
 #include "python/native/step_type.h"
@@ -315,6 +316,24 @@ static PyObject *stats(PyObject *self, PyObject *timeout)
     return tuple;
 }
 
+/* _scan(slots, since, count_min, timeout) */
+static PyObject *scan(PyObject *self, PyObject *args)
+{
+    const struct table *table = (struct table *)self;
+    struct sl_scan_options options = SL_SCAN_OPTIONS_INIT;
+    unsigned long long since;
+    int slots;
+    PyObject *timeout;
+    if (!PyArg_ParseTuple(args, "pKIO", &slots, &since, &options.count_min, &timeout) ||
+        !sl_native_errors_timeout(timeout, table->client->timeout_ms, &options.timeout_ms) ||
+        !sl_native_client_check(table->client)) {
+        return NULL;
+    }
+    options.slots = slots != 0;
+    options.since = since;
+    return sl_native_scan_open(table->client, table->table, &options);
+}
+
 /* Type */
 
 static PyObject *open_table(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -356,6 +375,7 @@ static void native_table_dealloc(PyObject *self)
 
 static PyMethodDef methods[] = {
     {"_run", SL_NATIVE_METHOD(native_table_run), METH_FASTCALL, NULL},
+    {"_scan", scan, METH_VARARGS, NULL},
     {"_stats", stats, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

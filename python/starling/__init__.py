@@ -36,7 +36,7 @@ from .keys import unique
 from .specs import (ASP, BSP, FTRL, SGD, SSP, Adadelta, Adagrad, AdagradDecay, Adam, AdamAsync, AdamW, Consistency,
                     Constant, FTRLGroup, Initializer, Lamb, Lion, Momentum, Normal, Optimizer, Policy, RMSProp,
                     RowwiseAdagrad, RowwiseAdam, Sum, TruncatedNormal, Uniform, Zeros)
-from .tables import DenseTable, SparseTable, Step, TableStats
+from .tables import DenseTable, ScanBatch, SparseTable, Step, TableStats
 
 __version__ = _native.version
 __all__ = [
@@ -44,7 +44,7 @@ __all__ = [
     "BusyError", "CancelledError", "Client", "ClosedError", "Consistency", "Constant", "CorruptError",
     "DeadlineError", "DenseTable", "FTRLGroup", "ForkError", "Initializer", "InvalidError", "Lamb", "Lion",
     "LocalCluster", "Momentum", "NoMemoryError", "Normal", "NotFoundError", "Optimizer", "Policy",
-    "ProtocolError", "RMSProp", "RefusedError", "RowwiseAdagrad", "RowwiseAdam", "SparseTable", "StarlingError",
+    "ProtocolError", "RMSProp", "RefusedError", "RowwiseAdagrad", "RowwiseAdam", "ScanBatch", "SparseTable", "StarlingError",
     "Step", "Sum", "SystemCallError", "TableMismatch", "TableStats",
     "TooLargeError", "TruncatedNormal", "Uniform", "UnsupportedError", "VersionError", "Zeros", "connect",
     "local_cluster", "unique",

@@ -12,7 +12,7 @@ With `step`, an operation becomes a part of that step, and takes effect and fail
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, NamedTuple, Optional, Protocol, Sequence, Tuple, Type, TypeVar, Union, overload
+from typing import Any, Iterator, NamedTuple, Optional, Protocol, Sequence, Tuple, Type, TypeVar, Union, overload
 
 import numpy
 from numpy.typing import NDArray
@@ -59,6 +59,18 @@ class TableStats(NamedTuple):
     bytes_rows: int  #: parts of bytes: records of rows, also unused ones,
     bytes_index: int  #: the index,
     bytes_admission: int  #: and what admission remembers
+
+
+class ScanBatch(NamedTuple):
+    """Rows of one shard, of SparseTable.scan."""
+
+    keys: NDArray[numpy.uint64]  #: (n,)
+    rows: NDArray[numpy.float32]  #: (n, dim)
+    slots: NDArray[numpy.float32]  #: (n, m): what the optimizer keeps of the rows; m is 0 if not asked for
+    last_steps: NDArray[numpy.uint32]  #: (n,): of the shard at the last push or assign, modulo 2**32
+    counts: NDArray[numpy.uint32]  #: (n,): pushes
+    shard: int
+    step: int  #: of the shard: pushes and assigns so far
 
 
 class Table(_native.Table):
@@ -145,6 +157,31 @@ class SparseTable(Table):
         Takes effect at once in every consistency mode. Rows that do not exist are created.
         """
         self._run(_ASSIGN, step, timeout, keys, None, rows, None)
+
+    def scan(self, *, slots: bool = False, since: int = 0, count_min: int = 0,
+             timeout: _Seconds = None) -> Iterator[ScanBatch]:
+        """Yields all rows, in batches of some thousands, while the table is in use.
+
+        A row that exists throughout comes exactly once; one that comes or goes may be left out. slots: also
+        what the optimizer keeps. since: only rows pushed or assigned after this step of their shard
+        (TableStats.steps). count_min: only rows pushed so often. timeout: of each batch. Raises ClosedError
+        if a server is restarted, or replaced by its backup: then scan again.
+        """
+        for name, value, end in (("since", since, 1 << 64), ("count_min", count_min, 1 << 32)):
+            if not 0 <= value < end:
+                raise ValueError(f"{name}: {value}; accepted: 0 to {end - 1}")
+        return self._batches(self._scan(slots, since, count_min, timeout))
+
+    def _batches(self, scan: _native.Scan) -> Iterator[ScanBatch]:
+        while True:
+            batch = scan.next()
+            if batch is None:
+                return
+            keys, values, marks, width, shard, shard_step = batch
+            rows = numpy.frombuffer(values, numpy.float32).reshape(-1, width)
+            pairs = numpy.frombuffer(marks, numpy.uint32).reshape(-1, 2)
+            yield ScanBatch(numpy.frombuffer(keys, numpy.uint64), rows[:, :self.dim], rows[:, self.dim:],
+                            pairs[:, 0], pairs[:, 1], shard, shard_step)
 
     def erase(self, keys: Keys, *, step: Optional[Step] = None, timeout: _Seconds = None) -> None:
         """Removes rows at once. A key without a row is no error."""

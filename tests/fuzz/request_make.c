@@ -78,7 +78,8 @@ static void write_section(struct sl_bytes_writer *writer, uint32_t shard, uint32
                               FUZZ_REQUEST_KV, input);
         return;
     }
-    uint8_t op = what >= 188   ? SL_REQUEST_FIND
+    uint8_t op = what >= 190   ? SL_REQUEST_SCAN
+                 : what >= 188 ? SL_REQUEST_FIND
                  : what >= 184 ? SL_REQUEST_ERASE
                                : (uint8_t)(1 + what % 8);
     uint8_t count = sl_bytes_u8(input);
@@ -93,12 +94,22 @@ static void write_section(struct sl_bytes_writer *writer, uint32_t shard, uint32
     if (dense) {
         section.start = 1024ULL * (sl_bytes_u8(input) % 5);
         section.count = 1 + count * 4ULL;
+    } else if (op == SL_REQUEST_SCAN) {
+        section.start = sl_bytes_u8(input) % 8U;
+        section.count = count % 8U;
+        section.bag_count = 3U + section.table_id; /* sometimes of the other table */
+        section.command = count % 3U;
     } else if (op != SL_REQUEST_TICK) {
         section.key_count = count % 32U;
         section.bag_count = op == SL_REQUEST_PULL_POOLED ? 2 : 0;
     }
     sl_bytes_put(writer, &section, sizeof section);
     write_keys(writer, shard, shard_count, section.key_count, input);
+    if (op == SL_REQUEST_SCAN) {
+        const struct sl_request_scan scan = {
+            .copy = count / 128U, .end = sl_bytes_u8(input), .since = count % 4U};
+        sl_bytes_put(writer, &scan, sizeof scan);
+    }
     if (op == SL_REQUEST_PULL_POOLED) {
         uint32_t ends[2] = {section.key_count / 2, section.key_count};
         sl_bytes_put(writer, ends, sizeof ends);

@@ -26,7 +26,7 @@ SPARSE, DENSE, KV = 0, 1, 2
 ASP, BSP, SSP = 0, 1, 2
 CLOCK_FINISHED = 0xFFFFFFFF
 
-INVALID, DEADLINE, REFUSED, PROTOCOL, OTHER_VERSION, NOT_FOUND, EXISTS = 1, 3, 5, 6, 7, 8, 9
+INVALID, DEADLINE, CLOSED, REFUSED, PROTOCOL, OTHER_VERSION, NOT_FOUND, EXISTS = 1, 3, 4, 5, 6, 7, 8, 9
 WRONG_SHARD, AGAIN, UNSUPPORTED, TOO_LARGE = 10, 11, 14, 15
 
 PULL, PULL_POOLED, PUSH, PUSH_PULL = 1, 2, 3, 4
@@ -34,7 +34,7 @@ DENSE_PULL, DENSE_PUSH, DENSE_PUSH_PULL, TICK = 5, 6, 7, 8
 KV_PUSH, KV_PULL, KV_PUSH_PULL, KV_LENGTHS = 9, 10, 11, 12
 ASSIGN, DENSE_ASSIGN = 13, 14
 ERASE = 15
-FIND = 16
+FIND, SCAN = 16, 17
 FLAG_LENS = 1
 
 WAIT_S = 90.0  # for any answer; no wait is endless
@@ -473,6 +473,17 @@ class Find(Section):
         self.returns = f"<{rows}f{-rows % 2 * 4}x{len(keys)}B"
 
 
+class Scan(Section):
+    """Returns a head (copy, next, records, step, row_count, width_max), keys, pairs of step and count,
+    and rows of `width` floats."""
+
+    def __init__(self, table, rows, start=0, width=None, copy=0, end=(1 << 64) - 1, since=0, count_min=0):
+        width = table.dim if width is None else width
+        super().__init__(SCAN, table.id, struct.pack("<QQQ", copy, end, since), bag_count=width,
+                         command=count_min, start=start, count=rows)
+        self.returns = f"<4Q2I{rows}Q{2 * rows}I{rows * width}f"
+
+
 def dense_pull(table, start, count):
     return Section(DENSE_PULL, table.id, start=start, count=count, returns=count)
 
@@ -847,6 +858,20 @@ class Client:
         """Returns, per key, its row and whether it has one."""
         answers = [self.owner(key).do(Find(table, [key]), clock=clock)[0] for key in keys]
         return [(answer[:table.dim], answer[table.dim]) for answer in answers]
+
+    def scan(self, table, rows_max):
+        """Returns {key: row} of all rows, and how many came."""
+        rows, came = {}, 0
+        for shard in self.shards:
+            start, copy = 0, 0
+            while start != (1 << 64) - 1:
+                answer = shard.do(Scan(table, rows_max, start, copy=copy))[0]
+                copy, start, _, _, count, _ = answer[:6]
+                at = 6 + 3 * rows_max
+                for i in range(count):
+                    rows[answer[6 + i]] = answer[at + i * table.dim:at + (i + 1) * table.dim]
+                came += count
+        return rows, came
 
     def pull_pooled(self, table, bags, clock=0):
         """Each shard sums its part of each bag; the parts are added here."""

@@ -187,12 +187,16 @@ class Page(unittest.TestCase):
                 (6, "dense-assign-request", pc.dense_assign(array, 2048, [1, 2, -1])),
                 (7, "erase-request", pc.erase(table, [2, 4])),
                 (8, "rate-request", pc.push(table, [2], [(0.125, 0, -1)], rate=0.5)),
-                (9, "find-request", pc.Find(table, [2]))):
+                (9, "find-request", pc.Find(table, [2])),
+                (10, "scan-request", pc.Scan(table, 2, since=3))):
             payload = pc.request_payload([section], clock=1)
             self.assertEqual(pc.frame_bytes(Frame(pc.REQUEST, payload, request_id, 5000000)),
                              self.frame(name))
         payload = self.frame("find-reply")[32:]
         self.assertEqual(pc.split_reply([pc.Find(table, [2])], payload), [(0.5, -0.5, 1, 1)])
+        payload = self.frame("scan-reply")[32:]
+        self.assertEqual(pc.split_reply([pc.Scan(table, 2)], payload),
+                         [(77, LAST_KEY, 5, 9, 1, 6, 2, 0, 4, 3, 0, 0, 0.5, -0.5, 1, 0, 0, 0)])
 
     def test_kv_requests(self):
         table = Table(6, {"kind": pc.KV, "dim": 4})
@@ -277,6 +281,11 @@ class Parameters(ClusterTest):
         found = client.find(table, KEYS)
         self.assertEqual([key for key, (_, has_row) in zip(KEYS, found) if not has_row], gone)
         self.assertEqual([row for row, _ in found], client.pull(table, KEYS))
+        left = {key: (i + 1,) for i, key in enumerate(KEYS) if i % 2}
+        for rows_max in (1, 7, 4096):
+            self.assertEqual(client.scan(table, rows_max), (left, len(left)))
+        with self.refused(pc.CLOSED, "another copy of the shard"):
+            client.shards[0].do(pc.Scan(table, 1, copy=1))
         self.assertEqual(client.pull(table, KEYS),
                          [(i + 1 if i % 2 else 0,) for i in range(len(KEYS))])
         client.push(table, gone, [(5,)] * len(gone))
@@ -942,6 +951,11 @@ class Abuse(ClusterTest):
             "erase of an array": Section(pc.ERASE, array, keys, key_count=1),
             "find in an array": Section(pc.FIND, array, keys, key_count=1),
             "find with a range": Section(pc.FIND, table, keys, key_count=1, count=1),
+            "scan of an array": pc.Scan(Table(array, {"dim": 1}), 1),
+            "scan of another width": pc.Scan(self.table, 1, width=self.table.dim + 1),
+            "scan of many rows": pc.Scan(self.table, 4097),
+            "scan with keys": Section(pc.SCAN, table, keys * 3, key_count=1, bag_count=3, count=1),
+            "half a scan": Section(pc.SCAN, table, keys * 2, bag_count=3, count=1),
             "a rate below 0": pc.push(self.table, [self.key], [(1, 0, 0)], rate=-1),
             "an infinite rate": pc.push(self.table, [self.key], [(1, 0, 0)], rate=float("inf")),
             "no rate": pc.push(self.table, [self.key], [(1, 0, 0)], rate=float("nan")),

@@ -205,6 +205,18 @@ class ServerDuringAStep(harness.StarlingTest):
             applied = 0
         numpy.testing.assert_array_equal(self.table.pull([7]), 0.5 + applied * ones)
 
+    def test_scan_ends(self):
+        keys = numpy.arange(100_000)
+        self.table.push(keys, numpy.ones((keys.size, 2), numpy.float32))
+        batches = self.table.scan()
+        first = next(batches)
+        self.kill()
+        self.restart()
+        with self.assertRaisesRegex(starling.ClosedError, "ps/0.*another copy of the shard"):
+            list(batches)
+        numpy.testing.assert_array_equal(first.rows, numpy.full(first.rows.shape, 1.5, numpy.float32))
+        self.assertEqual(list(self.table.scan()), [])
+
     def test_deadline_names_it(self):
         step, _ = self.begin(("pull",), timeout=0.5)
         with self.assertRaises(starling.DeadlineError) as raised:

@@ -317,6 +317,28 @@ class Writes(support.ClusterTest):
         self.assertEqual([array.size for array in table.find([])], [0, 0])
         self.assertEqual(table.stats().rows, 3)
 
+    def test_scan(self):
+        table = self.sparse(3, starling.Adagrad(lr=1.0, initial_accumulator=0.5))
+        self.assertEqual(list(table.scan()), [])
+        keys = numpy.arange(50_000, dtype=numpy.uint64)
+        table.push(keys, numpy.ones((keys.size, 3), numpy.float32))
+        steps = table.stats().steps
+        table.push(keys[:100], numpy.ones((100, 3), numpy.float32))
+        batches = list(table.scan(slots=True))
+        found = numpy.concatenate([batch.keys for batch in batches])
+        self.assertEqual(numpy.sort(found).tolist(), keys.tolist())
+        self.assert_rows(numpy.concatenate([batch.rows for batch in batches]), table.pull(found))
+        slots = numpy.concatenate([batch.slots for batch in batches])
+        self.assertEqual(slots.shape, (50_000, 3))
+        counts = numpy.concatenate([batch.counts for batch in batches])
+        self.assert_rows(slots[:, 0], numpy.float32(0.5) + counts.astype(numpy.float32))
+        self.assertEqual({batch.shard for batch in batches}, set(range(self.client.shard_count)))
+        for some in (table.scan(count_min=2), table.scan(since=steps)):
+            self.assertEqual(sorted(key for batch in some for key in batch.keys), list(range(100)))
+        self.assertTrue(all(batch.slots.shape[1] == 0 for batch in table.scan()))
+        with self.assertRaisesRegex(ValueError, "since: -1; accepted: 0 to"):
+            table.scan(since=-1)
+
     def test_erase(self):
         table = self.sparse(2, starling.Sum(), starling.Constant(0.5))
         table.push(range(10), numpy.ones((10, 2), numpy.float32))

@@ -51,6 +51,14 @@ void shard_request_find(struct shard_request *request, uint16_t table, const uin
     put(request, keys, key_count * sizeof *keys);
 }
 
+void shard_request_scan(struct shard_request *request, struct sl_request_section section,
+                        const struct sl_request_scan *scan)
+{
+    section.op = SL_REQUEST_SCAN;
+    put_section(request, &section);
+    put(request, scan, sizeof *scan);
+}
+
 void shard_request_pooled(struct shard_request *request, uint16_t table, const uint64_t *keys,
                           uint32_t key_count, const uint32_t *bag_ends, uint32_t bag_count)
 {

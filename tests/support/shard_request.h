@@ -24,6 +24,9 @@ void shard_request_erase(struct shard_request *request, uint16_t table, const ui
                          uint32_t key_count);
 void shard_request_find(struct shard_request *request, uint16_t table, const uint64_t *keys,
                         uint32_t key_count);
+/* count, bag_count, start and command of the section are given. */
+void shard_request_scan(struct shard_request *request, struct sl_request_section section,
+                        const struct sl_request_scan *scan);
 /* Any dense op; gradients NULL for a pull. */
 void shard_request_dense(struct shard_request *request, uint8_t op, uint16_t table, uint64_t start,
                          uint64_t count, const float *gradients);

@@ -13,6 +13,11 @@ static bool is_dense(const struct sl_operation *operation)
     return operation->table->spec.kind == SL_TABLE_DENSE;
 }
 
+static bool is_scan(const struct sl_operation *operation)
+{
+    return operation->op == SL_REQUEST_SCAN;
+}
+
 int sl_encode_route(const struct sl_encode_plan *plan)
 {
     for (uint32_t i = 0; i < plan->operation_count; i++) {
@@ -25,7 +30,7 @@ int sl_encode_route(const struct sl_encode_plan *plan)
                                 operation->bag_ends, plan->shard_count, &operation->route);
         } else if (is_kv(operation)) {
             err = sl_encode_kv_route(plan, operation);
-        } else if (!is_dense(operation)) {
+        } else if (!is_dense(operation) && !is_scan(operation)) {
             err = sl_route_rows(plan->notes, operation->keys, operation->key_count,
                                 plan->shard_count, &operation->route);
         }
@@ -53,6 +58,9 @@ static struct sl_encoder_rows rows_of_shard(const struct sl_operation *operation
 static uint64_t operation_bytes(const struct sl_encode_plan *plan, uint32_t shard,
                                 const struct sl_operation *operation)
 {
+    if (is_scan(operation)) {
+        return SL_ENCODER_SECTION_BYTES + sizeof(struct sl_request_scan);
+    }
     if (is_dense(operation)) {
         return sl_encode_dense_bytes(operation,
                                      sl_encode_dense_range(plan, shard, operation).count);
@@ -73,6 +81,9 @@ static uint64_t operation_reply_bytes(const struct sl_encode_plan *plan, uint32_
 {
     if (!sl_encoder_pulls(operation)) {
         return 0;
+    }
+    if (is_scan(operation)) {
+        return sl_encode_scan_reply_bytes(operation);
     }
     if (is_dense(operation)) {
         return sl_encode_dense_range(plan, shard, operation).count * sizeof(float);
@@ -109,7 +120,13 @@ static void close_if_long(struct sl_encoder *encoder, const struct sl_operation 
 
 static int encode_operation(struct sl_encoder *encoder, struct sl_operation *operation)
 {
+    if (is_scan(operation) && operation->shard != encoder->shard) {
+        return 0;
+    }
     close_if_long(encoder, operation);
+    if (is_scan(operation)) {
+        return sl_encode_scan(encoder, operation);
+    }
     if (is_dense(operation)) {
         return sl_encode_dense(encoder, operation,
                                sl_encode_dense_range(encoder->plan, encoder->shard, operation));

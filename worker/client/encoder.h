@@ -101,6 +101,8 @@ int sl_encode_bags(struct sl_encoder *encoder, struct sl_operation *operation,
 int sl_encode_dense(struct sl_encoder *encoder, const struct sl_operation *operation,
                     struct sl_encoder_range range);
 
+int sl_encode_scan(struct sl_encoder *encoder, const struct sl_operation *operation);
+
 int sl_encode_kv(struct sl_encoder *encoder, const struct sl_operation *operation,
                  struct sl_encoder_arrays arrays);
 
@@ -120,6 +122,7 @@ uint64_t sl_encode_kv_reply_bytes(const struct sl_operation *operation,
 uint64_t sl_encode_rows_bytes(const struct sl_operation *operation, uint64_t count);
 uint64_t sl_encode_rows_reply_bytes(const struct sl_operation *operation, uint64_t count);
 uint64_t sl_encode_bags_bytes(uint64_t key_count, uint64_t bag_count);
+uint64_t sl_encode_scan_reply_bytes(const struct sl_operation *operation);
 uint64_t sl_encode_dense_bytes(const struct sl_operation *operation, uint64_t count);
 
 /* Returns the part of the operation's elements that the shard holds. */

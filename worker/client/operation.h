@@ -37,15 +37,17 @@ struct sl_operation {
     const uint64_t *keys;
     const uint32_t *bag_ends;
     uint32_t key_count, bag_count;
-    uint64_t start, count;  /* dense: elements; KV: count values in all */
-    const void *gradients;  /* f32: rows, or elements [start, start + count), to push or assign; */
-                            /* KV: values to push */
-    void *values;           /* likewise; or pooled bags; KV_LENGTHS: u32[key_count] */
-    uint8_t *found;         /* FIND: [key_count] */
-    const uint32_t *lens;   /* KV: values of each key; NULL: count / key_count */
-    uint32_t command;       /* KV; a push to another table: bits of its rate */
-    struct sl_route route;  /* sparse and KV: set by submit */
-    const uint64_t *firsts; /* KV: index of each shard's first value; set by submit */
+    uint64_t start, count; /* dense: elements; KV: count values in all */
+    const void *gradients; /* f32: rows, or elements [start, start + count), to push or assign; */
+                           /* KV: values to push */
+    void *values;          /* likewise; or pooled bags; KV_LENGTHS: u32[key_count] */
+    uint8_t *found;        /* FIND: [key_count] */
+    const struct sl_request_scan *scan; /* SCAN of this shard; start, count: as in the section; */
+    uint32_t shard, width;              /* command: least pushes; values: the whole reply */
+    const uint32_t *lens;               /* KV: values of each key; NULL: count / key_count */
+    uint32_t command;                   /* KV; a push to another table: bits of its rate */
+    struct sl_route route;              /* sparse and KV: set by submit */
+    const uint64_t *firsts;             /* KV: index of each shard's first value; set by submit */
     struct sl_partial *first_partial, **partials_end;
 };
 

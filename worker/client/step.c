@@ -144,7 +144,8 @@ int sl_step_refuse(struct sl_step *step)
 int sl_step_add(struct sl_step *step, const struct sl_operation *operation)
 {
     const struct sl_table_spec *spec = &operation->table->spec;
-    if (!sl_rate_suits(operation->command, &spec->optimizer)) {
+    if (sl_request_takes_rate((uint8_t)operation->op) &&
+        !sl_rate_suits(operation->command, &spec->optimizer)) {
         sl_reason_set(
             sl_reason_last(),
             "table %s, lr %g, rate %g: accepts products that are finite and above 0 in f32",

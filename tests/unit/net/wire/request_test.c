@@ -60,7 +60,7 @@ static void draw_arrays(uint64_t *seed, struct sl_request_section *section)
 
 static struct sl_request_section random_section(uint64_t *seed, uint32_t *dim)
 {
-    struct sl_request_section section = {.op = (uint8_t)(1 + sl_hash_random(seed) % 16)};
+    struct sl_request_section section = {.op = (uint8_t)(1 + sl_hash_random(seed) % 17)};
     *dim = 0;
     if (section.op != SL_REQUEST_TICK) {
         section.table_id = (uint16_t)(sl_hash_random(seed) % SL_LIMIT_TABLES);
@@ -83,6 +83,13 @@ static struct sl_request_section random_section(uint64_t *seed, uint32_t *dim)
     if (sl_request_takes_rate(section.op) && sl_hash_random(seed) % 2 == 0) {
         section.command = sl_rate_to_bits(0.25F);
     }
+    if (section.op == SL_REQUEST_SCAN) {
+        *dim = 1;
+        section.start = sl_hash_random(seed);
+        section.command = (uint32_t)sl_hash_random(seed);
+        section.bag_count = (uint32_t)sl_hash_random(seed);
+        section.count = sl_hash_random(seed) % (SL_REQUEST_SCAN_ROWS_MAX + 1);
+    }
     if (has_range(section.op)) {
         section.start = sl_hash_random(seed) % (SL_LIMIT_DENSE_ELEMENTS - 50);
         section.count = 1 + sl_hash_random(seed) % 50;
@@ -102,6 +109,10 @@ static void put_body(struct sl_bytes_writer *writer, const struct sl_request_sec
     for (uint32_t i = 0; i < section->key_count; i++) {
         uint64_t key = sl_hash_random(seed);
         sl_bytes_put(writer, &key, sizeof key);
+    }
+    if (section->op == SL_REQUEST_SCAN) {
+        const struct sl_request_scan scan = {.end = sl_hash_random(seed)};
+        sl_bytes_put(writer, &scan, sizeof scan);
     }
     if (section->op == SL_REQUEST_PULL_POOLED) {
         uint32_t ends[32] = {0};

@@ -1,7 +1,6 @@
 /* Every operation of the client against real servers, over both protocols, one and several shards,
  * one and several reactors. */
 #include <math.h>
-#include <starling_rows.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,48 +110,6 @@ static void check_erase(struct sl_client *client)
 SL_CASE(step_erase__removes_rows)
 {
     on_every_shape(check_erase);
-}
-
-/* Keys with and without a row, some of them twice, more than one message holds. */
-static void check_find(struct sl_client *client)
-{
-    enum { KEYS = 60000, DIM = 33, PUSHED = 1000 };
-    struct sl_table *table = sparse_table(client, "found", DIM);
-    uint64_t *keys = malloc(KEYS * sizeof *keys);
-    float *rows = malloc((size_t)KEYS * DIM * sizeof *rows);
-    float *found_rows = malloc((size_t)KEYS * DIM * sizeof *rows);
-    uint8_t *found = malloc(KEYS);
-    for (uint32_t i = 0; i < KEYS; i++) {
-        keys[i] = sl_hash_key(i / 2);
-    }
-    for (uint32_t i = 0; i < PUSHED * DIM; i++) {
-        rows[i] = (float)i;
-    }
-    assert_int_equal(sl_client_push(client, table, keys + 7, PUSHED, rows, TIMEOUT_MS), 0);
-    assert_int_equal(sl_client_pull(client, table, keys, KEYS, rows, TIMEOUT_MS), 0);
-    struct sl_step *step = fixture_step(client, 0);
-    assert_int_equal(sl_step_find(step, table, keys, KEYS, found_rows, found), 0);
-    assert_int_equal(sl_step_find(step, table, NULL, 0, NULL, NULL), 0);
-    fixture_run(step);
-    assert_memory_equal(found_rows, rows, (size_t)KEYS * DIM * sizeof *rows);
-    for (uint32_t i = 0; i < KEYS; i++) {
-        assert_int_equal(found[i], i >= 6 && i < 7 + PUSHED + 1);
-    }
-    struct sl_table_stats stats;
-    assert_int_equal(sl_client_table_stats(client, table, TIMEOUT_MS, &stats), 0);
-    assert_int_equal(stats.rows, PUSHED / 2 + 1);
-    step = fixture_step(client, 0);
-    assert_int_equal(sl_step_find(step, table, keys, 1, rows, NULL), SL_ERR_INVALID);
-    sl_step_destroy(&step);
-    free(keys);
-    free(rows);
-    free(found_rows);
-    free(found);
-}
-
-SL_CASE(step_find__tells_which_keys_have_a_row)
-{
-    on_every_shape(check_find);
 }
 
 static void check_empty(struct sl_client *client)
