@@ -1,5 +1,6 @@
 #include "programs/train/evaluate.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "core/log.h"
@@ -8,6 +9,31 @@
 
 /* Smaller batches cost more round trips, and nothing is learnt from them. */
 #define BATCH_ROWS_LEAST 1024
+
+int sl_evaluate_check(const struct sl_reader_options *test, struct sl_reason *reason)
+{
+    const struct sl_reader_row *row;
+    struct sl_reader *reader;
+    uint64_t counts[2] = {0};
+    int got = sl_reader_open(test, &reader, reason);
+    if (got != 0) {
+        return got;
+    }
+    while ((got = sl_reader_next(reader, &row)) > 0) {
+        counts[row->label > 0]++;
+    }
+    if (got < 0) {
+        sl_reason_set(reason, "%s", sl_reader_reason(reader));
+    } else if (counts[0] == 0 || counts[1] == 0) {
+        got = sl_reason_fail(reason, SL_ERR_INVALID,
+                             "--test %s%s: %" PRIu64 " rows of label 0 and %" PRIu64
+                             " of label 1: the test data must have rows of both",
+                             test->paths[0], test->path_count > 1 ? " and the other files" : "",
+                             counts[0], counts[1]);
+    }
+    sl_reader_close(&reader);
+    return got;
+}
 
 struct evaluation {
     const struct sl_model *model;

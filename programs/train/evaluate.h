@@ -4,6 +4,10 @@
 
 #include "programs/train/pipeline.h"
 
+/* Reads all test data, so that unusable data ends a job before it trains. Errors, with a reason:
+ * those of the reader; INVALID (no row, or all rows of one label: the AUC is undefined). */
+int sl_evaluate_check(const struct sl_reader_options *test, struct sl_reason *reason);
+
 /* pipeline_options: not pushing; its report is ignored. Owns the reader. Fills the test fields of
  * *report. Errors, logged: those of the client and the reader; INVALID (the AUC is undefined, or a
  * logit is NaN). */

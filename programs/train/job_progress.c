@@ -26,16 +26,36 @@ int sl_job_progress_open(struct sl_milestones *milestones, struct sl_client *cli
     return 0;
 }
 
-int sl_job_progress_reach(const struct sl_milestones *milestones, enum sl_job_progress milestone)
+/* Errors, logged: those of a step. */
+static int log_recording(int err)
 {
-    const uint64_t key = (uint64_t)milestone;
-    const float one = 1;
-    int err = sl_client_push(milestones->client, milestones->table, &key, 1, &one,
-                             milestones->timeout_ms);
     if (err != 0) {
         sl_log_error("cannot record the progress of the job on the servers: %s", sl_err_name(err));
     }
     return err;
+}
+
+int sl_job_progress_reach(const struct sl_milestones *milestones, enum sl_job_progress milestone)
+{
+    const uint64_t key = (uint64_t)milestone;
+    const float one = 1;
+    return log_recording(sl_client_push(milestones->client, milestones->table, &key, 1, &one,
+                                        milestones->timeout_ms));
+}
+
+int sl_job_progress_withdraw(const struct sl_milestones *milestones, enum sl_job_progress milestone)
+{
+    const uint64_t key = (uint64_t)milestone;
+    const float none = 0;
+    struct sl_step *step;
+    int err = sl_step_begin(milestones->client, 0, &step);
+    if (err == 0) {
+        err = sl_step_assign(step, milestones->table, &key, 1, &none);
+        err = err != 0 ? err : sl_step_submit(step, milestones->timeout_ms);
+        err = err != 0 ? err : sl_step_wait(step);
+        sl_step_destroy(&step);
+    }
+    return log_recording(err);
 }
 
 int sl_job_progress_is_reached(const struct sl_milestones *milestones,

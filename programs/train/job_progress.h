@@ -28,6 +28,10 @@ int sl_job_progress_open(struct sl_milestones *milestones, struct sl_client *cli
 /* Records that the job has reached the milestone. Errors, logged: those of a step. */
 int sl_job_progress_reach(const struct sl_milestones *milestones, enum sl_job_progress milestone);
 
+/* Withdraws the milestone. Errors, logged: those of a step. */
+int sl_job_progress_withdraw(const struct sl_milestones *milestones,
+                             enum sl_job_progress milestone);
+
 /* Writes whether any worker has recorded the milestone. Errors, logged: those of a step. */
 int sl_job_progress_is_reached(const struct sl_milestones *milestones,
                                enum sl_job_progress milestone, bool *out);

@@ -14,6 +14,7 @@
 #include "net/trace.h"
 #include "net/transport.h"
 #include "programs/train/data_files.h"
+#include "programs/train/evaluate.h"
 #include "programs/train/flags.h"
 #include "programs/train/generate.h"
 #include "programs/train/observe.h"
@@ -197,17 +198,20 @@ static int read_options(struct job *job, struct sl_reason *reason)
     return flags->report == NULL ? 0 : sl_train_report_check(flags->report, reason);
 }
 
-/* The evaluating worker opens the test data later. Worker 0, the most likely one, checks it now. */
+/* Worker 0, the most likely one to evaluate, reads all test data before the training: bad data must
+ * not cost a trained model. Only it needs to have the files. */
 static int check_test_data(struct job *job, struct sl_reason *reason)
 {
+    const struct sl_cluster *cluster = &job->flags.settings.cluster;
     job->test = reader_options(&job->flags, &job->test_files);
     job->test.features_max = job->options.shape.fields;
     job->options.test = &job->test;
-    struct sl_reader *reader = NULL;
-    int err = job->flags.settings.cluster.task_index != 0
-                  ? 0
-                  : sl_reader_open(&job->test, &reader, reason);
-    sl_reader_close(&reader);
+    const bool has_index = cluster->task != SL_CLUSTER_TASK_ANY || job->options.client != NULL;
+    if (!has_index || cluster->task_index != 0) {
+        return 0;
+    }
+    const int err = sl_evaluate_check(&job->test, reason);
+    job->test.is_silent = true; /* the check has warned */
     return err;
 }
 
@@ -375,13 +379,14 @@ static _Noreturn void end_as_lost(int status)
     _exit(status);
 }
 
-/* A worker stopped early leaves: no other worker waits for it, and its replacement trains on. */
+/* A worker stopped early leaves: no other worker waits for it, and its replacement trains on. A
+ * failed one is lost, also in the evaluation: a job restored from the last checkpoint repeats it.
+ */
 static void close_client(struct job *job, int err)
 {
-    const bool complete = job->report.complete;
-    if (err == SL_ERR_CANCELLED && !complete) {
+    if (err == SL_ERR_CANCELLED && !job->report.complete) {
         sl_client_leave(&job->options.client);
-    } else if (err == 0 || (err != SL_ERR_CANCELLED && complete)) {
+    } else if (err == 0) {
         sl_client_destroy(&job->options.client);
     }
 }

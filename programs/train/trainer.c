@@ -529,13 +529,30 @@ static int evaluate_in_turn(struct trainer *trainer)
     return failed;
 }
 
+/* A worker that had finished is started again. If its job failed in the evaluation, that is
+ * repeated: all workers failed then, and each one that comes back withdraws the failure before they
+ * meet. */
+static int prepare_end(const struct trainer *trainer)
+{
+    bool failed;
+    int err = sl_job_progress_is_reached(&trainer->milestones, SL_JOB_PROGRESS_FAILED, &failed);
+    if (err != 0 || !failed) {
+        sl_log_warn("nothing to train: the worker with this index already finished. Restart the "
+                    "servers to start a new job");
+        return err;
+    }
+    sl_log_info("nothing to train: this worker already finished, and the evaluation failed, which "
+                "is repeated");
+    err = sl_job_progress_withdraw(&trainer->milestones, SL_JOB_PROGRESS_EVALUATED);
+    return err != 0 ? err : sl_job_progress_withdraw(&trainer->milestones, SL_JOB_PROGRESS_FAILED);
+}
+
 static int train_and_evaluate(struct trainer *trainer)
 {
     const struct sl_trainer_options *options = trainer->options;
     int err = 0;
     if (trainer->begin == NOTHING_TO_TRAIN) {
-        sl_log_warn("nothing to train: the worker with this index already finished. Restart the "
-                    "servers to start a new job");
+        err = prepare_end(trainer);
     } else {
         err = meet_at_start(trainer);
         err = err != 0 ? err : train(trainer);

@@ -646,6 +646,26 @@ class Stopped(CheckpointTest):
     def test_ssp(self):
         self.goes_on("ssp:2")
 
+    def test_an_evaluation_that_failed_is_repeated_alone(self):
+        """The test file is spoilt while the job trains, and repaired behind its end."""
+        command = self.command("asp", epochs=3000)
+        path = command[command.index("--test") + 1]
+        with open(path, encoding="ascii") as file:
+            rows = file.read()
+        test = self.file("test", rows)
+        command[command.index("--test") + 1] = test
+        launcher = self.start("starling-launch", *command)
+        wait_trained(launcher)
+        self.file("test", "1 1:1\n")
+        self.assertEqual(launcher.wait(), 1, launcher.output)
+        self.assertIn("the test data must have rows of both labels", launcher.output)
+        self.batches()
+        self.file("test", rows)
+        output = self.run_to_end("starling-launch", *command)
+        self.assertIn("the evaluation failed, which is repeated", output)
+        self.assertEqual(self.batches(), [0, 0])
+        self.assertIn("test AUC", output)
+
     def test_a_finished_job_is_not_trained_again_in_silence(self):
         command = self.command("asp", epochs=1)
         self.run_to_end("starling-launch", *command)

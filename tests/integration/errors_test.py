@@ -230,6 +230,15 @@ class DataErrors(harness.StarlingTest):
         self.assertIn("diverged", worker.output)
         self.drain(servers)
 
+    def test_test_data_is_read_before_the_training(self):
+        """Servers are not even looked for."""
+        data = self.file("d", "1 1:1\n0 2:1\n")
+        for text, word in (("1 1:1\n", "0 rows of label 0 and 1 of label 1"), ("1 1:1\n0 2:1\n0 2:", ":3:")):
+            output = self.run_to_end("starling-worker", "--ps-hosts", "127.0.0.1:1", "--num-workers", 1, "--task-index", 0,
+                                     "--data", data, "--test", self.file("t", text), "--model", "lr", status=1)
+            self.assertIn(word, output)
+            self.assertNotIn("127.0.0.1:1", output)
+
     def test_missing_file(self):
         servers, flags = self.start_ps()
         worker = self.start_workers(flags, 1, ["--data", "/nonexistent", "--test", "/nonexistent"])[0]

@@ -135,6 +135,15 @@ int sl_step_push(struct sl_step *step, struct sl_table *table, const uint64_t *k
     return 0;
 }
 
+/* Only milestones are withdrawn in this way. */
+int sl_step_assign(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
+                   uint32_t key_count, const float *rows)
+{
+    assert_int_equal(key_count, 1);
+    fake.milestones[keys[0]] = rows[0];
+    return 0;
+}
+
 int sl_step_dense_push(struct sl_step *step, struct sl_table *table, uint64_t start, uint64_t count,
                        const float *gradients)
 {

@@ -228,6 +228,18 @@ CASE(trainer_run__refuses_test_data_of_one_label)
     assert_true(fake.milestones[SL_JOB_PROGRESS_EVALUATED] > 0); /* and nobody tries again */
 }
 
+/* All workers have finished and failed: those that come back only evaluate. */
+CASE(trainer_run__repeats_an_evaluation_that_failed)
+{
+    fake.begin = UINT32_MAX;
+    fake.milestones[SL_JOB_PROGRESS_EVALUATED] = 1;
+    fake.milestones[SL_JOB_PROGRESS_FAILED] = 1;
+    assert_int_equal(train_text(FOUR_BATCHES, "0 1:1\n1 2:1\n", SL_CONSISTENCY_BSP, 0, report), 0);
+    assert_true(report->complete && report->evaluated && report->rows == 0);
+    assert_true(fake.milestones[SL_JOB_PROGRESS_EVALUATED] > 0);
+    assert_true(fake.milestones[SL_JOB_PROGRESS_FAILED] == 0);
+}
+
 /* The others are further than its share of the data goes: it holds nobody up. */
 CASE(trainer_run__behind_its_data_only_finishes)
 {
