@@ -121,7 +121,16 @@ enum sl_policy_order {
 };
 #define SL_POLICY_ORDER_COUNT 4
 
-/* Which rows of a sparse table its servers forget, while they serve. Zeros: none. A row that is
+/* Which keys of pushes get a row. The gradient of another key is dropped and counted
+ * (struct sl_table_stats), and a pull reads its initial row. */
+enum sl_admission_kind {
+    SL_ADMISSION_COUNT = 0,       /* from its push number admit_count on; 0 and 1: at once */
+    SL_ADMISSION_PROBABILITY = 1, /* each push with the chance admit_probability */
+};
+#define SL_ADMISSION_KIND_COUNT 2
+
+/* Which rows of a sparse table its servers forget, while they serve, and which keys get a row.
+ * Zeros: none, and all. A row that is
  * forgotten reads as its initial row; its next push creates it again. A step is a push or an assign
  * of the table at a shard (struct sl_table_stats); the age of a row is the number of steps since
  * its last one. Rows are judged one after the other: each at the latest a quarter of ttl_steps, or
@@ -139,6 +148,14 @@ struct sl_policy_spec {
      * memory limit, so that new rows always find room. */
     enum sl_policy_order order;
     uint32_t half_life_steps; /* LFU: pushes count half for each such age of the row; 0: always */
+    /* A key waits until it was pushed so often: each time that it occurs in a push counts. Waiting
+     * keys take some 32 bytes each, and go before rows where memory is short. An assign creates its
+     * rows at once. Not with BSP. */
+    enum sl_admission_kind admission;
+    uint32_t admit_count;
+    uint32_t admit_age_steps; /* waiting keys not pushed for so many steps count anew; 0: never */
+    float admit_probability;  /* PROBABILITY: above 0, up to 1; else 0. Decided by the key, the
+                               * table's step and the initializer's seed */
 };
 
 enum sl_table_kind {

@@ -13,7 +13,7 @@
  * (ps/optimizer/initializer.h). */
 #define DEVIATIONS_MAX      9.0F
 
-#define TTL_MAX             (1U << 31) /* steps are counted modulo 2^32 */
+#define STEPS_MAX           (1U << 31) /* steps are counted modulo 2^32 */
 
 #define refuse(reason, ...) sl_reason_fail(reason, SL_ERR_INVALID, __VA_ARGS__)
 
@@ -294,9 +294,9 @@ static int check_thresholds(const struct sl_policy_spec *policy, struct sl_reaso
         return refuse(reason, "policy.protect_steps is 0; accepted with policy.%s is > 0",
                       policy->count_below > 0 ? "count_below" : "l2_below");
     }
-    if (policy->ttl_steps > TTL_MAX) {
+    if (policy->ttl_steps > STEPS_MAX) {
         return refuse(reason, "policy.ttl_steps is %" PRIu32 "; accepted is 0 to %u",
-                      policy->ttl_steps, TTL_MAX);
+                      policy->ttl_steps, STEPS_MAX);
     }
     if (policy->ttl_steps > 0 && policy->ttl_steps < policy->protect_steps) {
         return refuse(reason,
@@ -305,6 +305,41 @@ static int check_thresholds(const struct sl_policy_spec *policy, struct sl_reaso
                       policy->ttl_steps, policy->protect_steps);
     }
     return SL_OK;
+}
+
+static bool has_admission(const struct sl_policy_spec *policy)
+{
+    return policy->admission != SL_ADMISSION_COUNT || policy->admit_count > 0 ||
+           policy->admit_age_steps > 0 || policy->admit_probability != 0;
+}
+
+/* A field that the kind of admission does not read must be 0. */
+static int check_admission(const struct sl_policy_spec *policy, struct sl_reason *reason)
+{
+    const bool counts = policy->admission == SL_ADMISSION_COUNT;
+    const float chance = policy->admit_probability;
+    if ((uint32_t)policy->admission >= SL_ADMISSION_KIND_COUNT) {
+        return refuse(reason, "policy.admission is %d; accepted is 0 (count), 1 (probability)",
+                      (int)policy->admission);
+    }
+    if (policy->admit_count > STEPS_MAX || (policy->admit_count > 0 && !counts)) {
+        return refuse(reason,
+                      "policy.admit_count is %" PRIu32
+                      "; accepted with admission %d is 0 to %u, else 0",
+                      policy->admit_count, (int)SL_ADMISSION_COUNT, STEPS_MAX);
+    }
+    if (policy->admit_age_steps > (policy->admit_count > 1 ? STEPS_MAX : 0)) {
+        return refuse(reason,
+                      "policy.admit_age_steps is %" PRIu32
+                      "; accepted with an admit_count above 1 is 0 to %u, else 0",
+                      policy->admit_age_steps, STEPS_MAX);
+    }
+    return (counts ? chance == 0 : chance > 0 && chance <= 1)
+               ? SL_OK
+               : refuse(reason,
+                        "policy.admit_probability is %g; accepted with admission %d is above 0, "
+                        "up to 1, else 0",
+                        (double)chance, (int)SL_ADMISSION_PROBABILITY);
 }
 
 static int check_policy(const struct sl_table_spec *spec, struct sl_reason *reason)
@@ -327,7 +362,8 @@ static int check_policy(const struct sl_table_spec *spec, struct sl_reason *reas
                       "policy.half_life_steps is %" PRIu32 "; accepted except with LFU is 0",
                       policy->half_life_steps);
     }
-    return check_thresholds(policy, reason);
+    const int err = check_thresholds(policy, reason);
+    return err == SL_OK && has_admission(policy) ? check_admission(policy, reason) : err;
 }
 
 int sl_message_check_spec(const struct sl_table_spec *spec, struct sl_reason *reason)
@@ -365,7 +401,8 @@ int sl_message_check_known(const struct sl_table_spec *spec, const struct sl_mes
                           : has_policy(spec) && opened->knows < 1             ? "policies"
                           : has_update(&spec->update) && opened->knows < 2
                               ? "decay, clip_norm and value_bound"
-                              : NULL;
+                          : has_admission(&spec->policy) && opened->knows < 3 ? "admission of keys"
+                                                                              : NULL;
     return unknown == NULL
                ? SL_OK
                : sl_reason_fail(reason, SL_ERR_VERSION,

@@ -330,7 +330,11 @@ SL_PROTOBUF_TABLE(POLICY, "policy", NULL,
     SL_FIELD_ANY(4, FLOAT, sl_policy_spec, l2_below),
     SL_FIELD_ANY(5, UINT, sl_policy_spec, rows_max),
     SL_FIELD_ANY(6, UINT, sl_policy_spec, order),
-    SL_FIELD_ANY(7, UINT, sl_policy_spec, half_life_steps));
+    SL_FIELD_ANY(7, UINT, sl_policy_spec, half_life_steps),
+    SL_FIELD_ANY(8, UINT, sl_policy_spec, admission),
+    SL_FIELD_ANY(9, UINT, sl_policy_spec, admit_count),
+    SL_FIELD_ANY(10, UINT, sl_policy_spec, admit_age_steps),
+    SL_FIELD_ANY(11, FLOAT, sl_policy_spec, admit_probability));
 
 SL_PROTOBUF_TABLE(UPDATE, "update", NULL,
     SL_FIELD_ANY(1, UINT, sl_update_spec, decay),

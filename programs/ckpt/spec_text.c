@@ -36,6 +36,8 @@ static const struct choice modes = {(const char *const[]){"asp", "bsp", "ssp"},
                                     SL_CONSISTENCY_MODE_COUNT, "asp, bsp or ssp"};
 static const struct choice orders = {(const char *const[]){"none", "lru", "lfu", "l2"},
                                      SL_POLICY_ORDER_COUNT, "none, lru, lfu or l2"};
+static const struct choice admissions = {(const char *const[]){"count", "probability"},
+                                         SL_ADMISSION_KIND_COUNT, "count or probability"};
 
 struct word {
     const char *name;
@@ -83,6 +85,10 @@ static const struct word words[] = {
     {"rows_max", WORD_U64, AT(spec.policy.rows_max), NULL},
     {"order", WORD_CHOICE, AT(spec.policy.order), &orders},
     {"half_life_steps", WORD_U32, AT(spec.policy.half_life_steps), NULL},
+    {"admission", WORD_CHOICE, AT(spec.policy.admission), &admissions},
+    {"admit_count", WORD_U32, AT(spec.policy.admit_count), NULL},
+    {"admit_age_steps", WORD_U32, AT(spec.policy.admit_age_steps), NULL},
+    {"admit_probability", WORD_F32, AT(spec.policy.admit_probability), NULL},
     {"step", WORD_U64, AT(step), NULL},
     {"beta1_power", WORD_POWER, AT(state.beta1_power), NULL},
     {"beta2_power", WORD_POWER, AT(state.beta2_power), NULL},
@@ -267,7 +273,8 @@ static int read_word(char *item, struct sl_snapshot_table *table, struct sl_reas
                           "initializer=, a=, b=, seed=, "
                           "consistency=, staleness=, workers=, reject_nonfinite=, ttl_steps=, "
                           "protect_steps=, count_below=, l2_below=, rows_max=, order=, "
-                          "half_life_steps=, step=, beta1_power=, beta2_power=",
+                          "half_life_steps=, admission=, admit_count=, admit_age_steps=, "
+                          "admit_probability=, step=, beta1_power=, beta2_power=",
                           item);
 }
 

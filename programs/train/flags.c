@@ -40,7 +40,7 @@ static const char *const OPTIMIZER_NAMES[SL_OPTIMIZER_KIND_COUNT] = {
 
 /* The values that are not in struct sl_flags as given. */
 struct raw {
-    int format, model, optimizer, order, decay;
+    int format, model, optimizer, order, decay, admission;
     const char *consistency;
     uint32_t staleness;
     struct sl_optimizer_spec spec;
@@ -182,6 +182,20 @@ static const struct sl_cli_option OPTIONS[] = {
                   .preset = "0",
                   .help = "lfu: pushes count half for each such age of the row; 0: always.",
                   .least = 0, .most = UINT32_MAX),
+    SL_CLI_OPTION(CHOICE, &raw.admission, .name = "admission", .preset = "count",
+                  .choices = "count|probability", .metavar = "KIND",
+                  .help = "Which keys get a row. count: those pushed --admit-count times; "
+                          "probability: each push has the chance --admit-probability."),
+    SL_CLI_OPTION(U32, &values.training.policy.admit_count, .name = "admit-count", .preset = "0",
+                  .help = "Gradients of a key are dropped until so many were pushed.", .least = 0,
+                  .most = 1U << 31),
+    SL_CLI_OPTION(U32, &values.training.policy.admit_age_steps, .name = "admit-age-steps",
+                  .preset = "0",
+                  .help = "Keys that wait count anew after so many steps without a push; 0: never.",
+                  .least = 0, .most = 1U << 31),
+    SL_CLI_OPTION(F32, &values.training.policy.admit_probability, .name = "admit-probability",
+                  .preset = "0", .help = "The chance of --admission probability.", .least = 0,
+                  .most = 1),
 
     {.kind = SL_CLI_SECTION, .name = "Steps"},
     SL_CLI_OPTION(
@@ -387,6 +401,7 @@ static int finish(const struct sl_cli *cli, struct sl_reason *reason)
     values.training.start_timeout_ms = (uint32_t)(raw.start_timeout_ns / SL_CLOCK_NS_PER_MS);
     values.training.barrier_timeout_ms = (uint32_t)(raw.barrier_timeout_ns / SL_CLOCK_NS_PER_MS);
     values.training.policy.order = (enum sl_policy_order)raw.order;
+    values.training.policy.admission = (enum sl_admission_kind)raw.admission;
     values.training.is_lr_given = flags_is_given("lr");
     int err = parse_consistency(raw.consistency, &values.training.consistency, reason);
     err = err != 0 ? err : take_settings(&values.training.optimizer, reason);

@@ -2,6 +2,7 @@
 
 #include "core/assert.h"
 #include "ps/shard/handler.h"
+#include "ps/shard/key_admission.h"
 
 bool sl_shard_buffers_pushes(const struct sl_shard *shard, const struct sl_shard_table *table,
                              const struct sl_shard_client *caller)
@@ -47,10 +48,11 @@ static bool sections_ready(const struct sl_shard *shard, const struct sl_shard_r
             !sl_shard_admits(shard, table, &request->caller, clock)) {
             return false;
         }
-        const bool may_await = table->spec.policy.order != SL_POLICY_NONE &&
+        const bool may_await = sl_shard_eviction_may_await(table) &&
                                section.op != SL_REQUEST_ERASE &&
                                sl_shard_pushes(request, section.op);
         if (may_await && (request->prefix.section_count > 1 || /* earlier ones may use the room */
+                          sl_shard_key_admission_busy(shard, table) ||
                           sl_shard_eviction_awaited(shard, table, section.key_count))) {
             return false;
         }

@@ -55,7 +55,11 @@ static int erase_rows(struct sl_shard_table *table, struct sl_shard_request *req
         }
         const uint32_t count =
             sl_shard_batch(key_count - request->done, (uint64_t)left / table->key_cost + 1);
-        sl_sparse_table_erase(table->sparse, request->view.keys + request->done, count);
+        const uint64_t *keys = request->view.keys + request->done;
+        sl_sparse_table_erase(table->sparse, keys, count);
+        if (table->waiting != NULL) {
+            sl_sparse_table_erase(table->waiting->sparse, keys, count);
+        }
         request->done += count;
         slice->spent += count * table->key_cost;
     }

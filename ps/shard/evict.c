@@ -28,7 +28,13 @@
 
 bool sl_shard_eviction_has(const struct sl_table_spec *spec)
 {
-    return spec->policy.order != SL_POLICY_NONE || sl_policy_has_thresholds(&spec->policy);
+    return spec->policy.order != SL_POLICY_NONE || sl_policy_has_thresholds(&spec->policy) ||
+           sl_policy_has_admission(&spec->policy);
+}
+
+bool sl_shard_eviction_may_await(const struct sl_shard_table *table)
+{
+    return table->spec.policy.order != SL_POLICY_NONE || table->admits;
 }
 
 /* Returns the steps of a round. protect_steps, if count_below and l2_below need it, is at most
@@ -88,6 +94,9 @@ bool sl_shard_eviction_awaited(const struct sl_shard *shard, struct sl_shard_tab
                                uint32_t key_count)
 {
     const struct sl_policy_spec *policy = &table->spec.policy;
+    if (table->waiting != NULL && sl_shard_eviction_awaited(shard, table->waiting, key_count)) {
+        return true;
+    }
     if (policy->order == SL_POLICY_NONE || table->step < table->eviction.fruitless_end) {
         return false;
     }
@@ -142,8 +151,22 @@ static uint64_t excess(const struct sl_shard *shard, const struct sl_shard_table
 
 static bool is_due(const struct sl_shard *shard, const struct sl_shard_table *table)
 {
-    return table != NULL && sl_shard_eviction_has(&table->spec) &&
+    return sl_shard_eviction_has(&table->spec) &&
            (hand_goal(table) > table->eviction.hand || excess(shard, table) > 0);
+}
+
+/* Returns the table with this id, or that of its waiting keys, if some of its rows may be due; else
+ * NULL. Where memory is short, keys that wait go before rows. */
+static struct sl_shard_table *due_table(const struct sl_shard *shard, uint32_t id)
+{
+    struct sl_shard_table *table = shard->tables[id];
+    if (table != NULL && table->waiting != NULL) {
+        table->waiting->step = table->step;
+        if (is_due(shard, table->waiting)) {
+            return table->waiting;
+        }
+    }
+    return table != NULL && is_due(shard, table) ? table : NULL;
 }
 
 /* Returns the cost of judging so many records. */
@@ -293,7 +316,7 @@ static uint32_t evict_table(struct sl_shard *shard, struct sl_shard_table *table
 bool sl_shard_eviction_due(const struct sl_shard *shard)
 {
     for (uint32_t i = 0; shard->evicting_count > 0 && i < shard->table_count; i++) {
-        if (is_due(shard, shard->tables[i])) {
+        if (due_table(shard, i) != NULL) {
             return true;
         }
     }
@@ -308,10 +331,11 @@ uint32_t sl_shard_evict(struct sl_shard *shard, uint32_t budget, struct sl_shard
     }
     for (uint32_t i = 0; i < shard->table_count; i++) {
         const uint32_t id = (shard->evict_next + i) % shard->table_count;
-        if (is_due(shard, shard->tables[id])) {
+        struct sl_shard_table *table = due_table(shard, id);
+        if (table != NULL) {
             shard->evict_next = id + 1;
             out->table_id = id;
-            return evict_table(shard, shard->tables[id], budget, out);
+            return evict_table(shard, table, budget, out);
         }
     }
     return 0;

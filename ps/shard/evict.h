@@ -39,6 +39,9 @@ struct sl_shard_evicted {
 /* Returns true for a table of which rows may go. */
 bool sl_shard_eviction_has(const struct sl_table_spec *spec);
 
+/* Returns true when a push may have to wait for room, or for another push (key_admission.h). */
+bool sl_shard_eviction_may_await(const struct sl_shard_table *table);
+
 /* Returns true when a push of so many keys must wait until rows have gone to make room. Notes how
  * much room it needs. */
 bool sl_shard_eviction_awaited(const struct sl_shard *shard, struct sl_shard_table *table,

@@ -138,6 +138,15 @@ static int load_rows(struct sl_shard_load *load, struct sl_shard_table *table,
     return SL_SHARD_DONE;
 }
 
+/* Waiting keys; where the table now has no admission, they are left out. */
+static int load_waiting(struct sl_shard_load *load, struct sl_shard_table *table,
+                        struct sl_shard_slice *slice)
+{
+    struct batch batch;
+    return table->waiting == NULL ? read_rows(load, 0, 0, slice, &batch)
+                                  : load_rows(load, table->waiting, slice);
+}
+
 /* Erased rows */
 
 static int load_erased(struct sl_shard_load *load, struct sl_shard_table *table,
@@ -164,6 +173,10 @@ static int load_erased(struct sl_shard_load *load, struct sl_shard_table *table,
     }
     sl_sparse_table_erase(table->sparse, keys, count);
     sl_sparse_table_reuse(table->sparse);
+    if (table->waiting != NULL) {
+        sl_sparse_table_erase(table->waiting->sparse, keys, count);
+        sl_sparse_table_reuse(table->waiting->sparse);
+    }
     return SL_SHARD_DONE;
 }
 
@@ -294,6 +307,8 @@ static int load_some(struct sl_shard_load *load, struct sl_shard_slice *slice)
         return load_of_table(load, SL_TABLE_SPARSE, load_rows, slice);
     case SL_SNAPSHOT_ERASED:
         return load_of_table(load, SL_TABLE_SPARSE, load_erased, slice);
+    case SL_SNAPSHOT_WAITING:
+        return load_of_table(load, SL_TABLE_SPARSE, load_waiting, slice);
     case SL_SNAPSHOT_DENSE:
         return load_of_table(load, SL_TABLE_DENSE, load_dense, slice);
     case SL_SNAPSHOT_KV:

@@ -70,7 +70,10 @@ void sl_shard_count_memory(struct sl_shard *shard, struct sl_shard_table *table)
     shard->memory_bytes += bytes - table->counted_memory;
     table->counted_memory = bytes;
     const uint64_t rows = sl_sparse_table_row_count(table->sparse);
-    if (rows >= table->counted_rows) {
+    if (rows == table->counted_rows || table->spec.dim == 0) { /* waiting keys are no rows */
+        return;
+    }
+    if (rows > table->counted_rows) {
         shard->rows_created += rows - table->counted_rows;
     } else {
         shard->rows_erased += table->counted_rows - rows;

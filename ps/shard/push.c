@@ -6,6 +6,7 @@
 #include "core/assert.h"
 #include "ps/shard/admit.h"
 #include "ps/shard/iteration.h"
+#include "ps/shard/key_admission.h"
 #include "ps/shard/kv.h"
 #include "ps/shard/lookup.h"
 #include "ps/shard/push.h"
@@ -67,11 +68,17 @@ int sl_shard_push_begin(struct sl_shard *shard, struct sl_shard_table *table,
 {
     struct sl_shard_scratch *scratch = NULL;
     if (table->sparse != NULL) {
+        if (sl_shard_key_admission_busy(shard, table)) {
+            return SL_SHARD_AGAIN;
+        }
         /* Others do not hold records over an erase. A snapshot may keep pushes that were buffered.
          */
         if (table->buffered_count == 0 &&
             (table->queue_count == 0 || shard->snapshots.current == NULL)) {
             sl_sparse_table_reuse(table->sparse);
+            if (table->waiting != NULL) {
+                sl_sparse_table_reuse(table->waiting->sparse);
+            }
         }
         scratch = push_is_small(table, request) ? &shard->small : &shard->large;
         if (scratch->owner != NULL) {
@@ -99,6 +106,7 @@ int sl_shard_push_begin(struct sl_shard *shard, struct sl_shard_table *table,
         scratch->owner = request;
         request->push.scratch = scratch;
         request->push.created_end = scratch->created;
+        request->push.waiting = scratch->created + request->view.section.key_count;
     }
     return SL_SHARD_DONE;
 }
@@ -129,6 +137,16 @@ static void add_row(float *restrict sum, const float *restrict row, uint32_t dim
     }
 }
 
+/* Copies the gradients so far to `sums`, because the rest will not be in the request's order. */
+static void begin_sums(struct sl_shard_request *request, uint32_t dim)
+{
+    if (request->push.sums == NULL) {
+        request->push.sums = request->push.scratch->gradients;
+        memcpy(request->push.sums, request->view.gradients,
+               (size_t)request->push.distinct * dim * sizeof(float));
+    }
+}
+
 /* Adds one key's record and gradient. The request's own gradients are used until a key repeats. The
  * first repeat copies those so far to `sums`. Of a key that repeats in an assign, the last row
  * counts. */
@@ -138,10 +156,8 @@ static void collect_record(struct sl_shard_request *request, uint32_t dim, uint3
     uint32_t at = sl_shard_scratch_find(request->push.scratch, request->push.records, record,
                                         request->push.distinct);
     bool repeats = at < request->push.distinct;
-    if (repeats && request->push.sums == NULL) {
-        request->push.sums = request->push.scratch->gradients;
-        memcpy(request->push.sums, request->view.gradients,
-               (size_t)request->push.distinct * dim * sizeof(float));
+    if (repeats) {
+        begin_sums(request, dim);
     }
     if (repeats && !assigns(request)) {
         add_row(request->push.sums + (size_t)at * dim, gradient, dim);
@@ -154,12 +170,28 @@ static void collect_record(struct sl_shard_request *request, uint32_t dim, uint3
     request->push.distinct += !repeats;
 }
 
+/* Adds the keys of a batch that were admitted. */
+static void collect_admitted(struct sl_shard_table *table, struct sl_shard_request *request,
+                             const uint32_t *records, uint32_t count, const float *gradients)
+{
+    const uint32_t dim = table->spec.dim;
+    for (uint32_t i = 0; i < count; i++) {
+        if (records[i] == SL_ROW_NONE) {
+            begin_sums(request, dim);
+            table->refused++;
+        } else {
+            collect_record(request, dim, records[i], gradients + (size_t)i * dim);
+        }
+    }
+}
+
 static int collect_sparse(struct sl_shard *shard, struct sl_shard_table *table,
                           struct sl_shard_request *request, struct sl_shard_slice *slice)
 {
     uint32_t records[SL_SHARD_BATCH_KEYS];
     uint32_t dim = table->spec.dim;
     uint32_t key_count = request->view.section.key_count;
+    const bool admits = table->admits && !assigns(request);
     while (request->done < key_count) {
         uint32_t left = sl_shard_slice_left(slice);
         if (left == 0 && !push_is_small(table, request)) {
@@ -167,13 +199,17 @@ static int collect_sparse(struct sl_shard *shard, struct sl_shard_table *table,
         }
         uint32_t count = sl_shard_batch(key_count - request->done, UINT32_MAX);
         const uint64_t *keys = request->view.keys + request->done;
-        int err = sl_shard_lookup(shard, table, request, slice, keys, count, records);
+        int err = (admits ? sl_shard_key_admission_lookup
+                          : sl_shard_lookup)(shard, table, request, slice, keys, count, records);
         if (err != 0) {
             return err;
         }
         sl_shard_see_keys(shard, table, keys, count);
         const float *gradients = request->view.gradients + request->done * dim;
-        for (uint32_t i = 0; i < count; i++) {
+        if (admits) {
+            collect_admitted(table, request, records, count, gradients);
+        }
+        for (uint32_t i = 0; i < count && !admits; i++) {
             collect_record(request, dim, records[i], gradients + (size_t)i * dim);
         }
         request->done += count;
@@ -191,6 +227,9 @@ static int undo(struct sl_shard *shard, struct sl_shard_table *table,
 {
     const uint32_t *created = request->push.scratch->created;
     table->holds_erased |= table->buffered_count > 0;
+    if (!sl_shard_key_admission_undo(table, request, slice)) {
+        return SL_SHARD_AGAIN;
+    }
     while (request->push.created_end > created) {
         if (sl_shard_slice_left(slice) == 0 && !push_is_small(table, request)) {
             return SL_SHARD_AGAIN;
@@ -198,6 +237,7 @@ static int undo(struct sl_shard *shard, struct sl_shard_table *table,
         const uint32_t count =
             sl_shard_batch((uint64_t)(request->push.created_end - created), UINT32_MAX);
         request->push.created_end -= count;
+        sl_shard_key_admission_undo_created(table, request->push.created_end, count);
         sl_sparse_table_erase_unvisited(table->sparse, request->push.created_end, count);
         sl_shard_count_memory(shard, table);
         slice->spent += count + sl_shard_snapshot_copy_debt(shard);
@@ -252,6 +292,9 @@ static int apply_sparse(struct sl_shard_table *table, struct sl_shard_request *r
 {
     const float *gradients =
         request->push.sums != NULL ? request->push.sums : request->view.gradients;
+    if (table->waiting != NULL && !sl_shard_key_admission_apply(table, request, slice)) {
+        return SL_SHARD_AGAIN;
+    }
     while (request->done < request->push.distinct) {
         uint32_t left = sl_shard_slice_left(slice);
         if (left == 0 && !push_is_small(table, request)) {
@@ -262,6 +305,9 @@ static int apply_sparse(struct sl_shard_table *table, struct sl_shard_request *r
         count = push_is_small(table, request) || count < paid ? count : paid;
         const uint32_t *records = request->push.records + request->done;
         const float *rows = gradients + request->done * table->spec.dim;
+        if (table->admits) {
+            sl_shard_key_admission_pushed(table, records, (uint32_t)count);
+        }
         if (assigns(request)) {
             sl_sparse_table_assign(table->sparse, records, (uint32_t)count, rows,
                                    request->push.optimizer.step);
@@ -298,13 +344,15 @@ static int apply_dense(struct sl_shard_table *table, struct sl_shard_request *re
     return SL_SHARD_DONE;
 }
 
-/* While a snapshot is pending, no push starts that needs another slice. */
+/* While a snapshot is pending, no push of so many rows starts that needs another slice. */
 static bool is_held(const struct sl_shard *shard, const struct sl_shard_table *table,
-                    const struct sl_shard_request *request, const struct sl_shard_slice *slice)
+                    const struct sl_shard_request *request, uint32_t row_count,
+                    const struct sl_shard_slice *slice)
 {
-    const uint64_t cost = table->sparse != NULL ? (uint64_t)request->push.distinct * table->key_cost
+    const uint64_t cost = table->sparse != NULL ? (uint64_t)row_count * table->key_cost
                                                 : sl_shard_dense_cost(request->view.section.count);
-    return request->push.scratch != &shard->small && cost > sl_shard_slice_left(slice);
+    return shard->snapshots.wanted && request->push.scratch != &shard->small &&
+           !sl_flags_has(request->flags, SL_SHARD_IN_PART) && cost > sl_shard_slice_left(slice);
 }
 
 static void apply_end(struct sl_shard *shard, struct sl_shard_table *table,
@@ -323,6 +371,10 @@ int sl_shard_push_run(struct sl_shard *shard, struct sl_shard_table *table,
                       struct sl_shard_request *request, struct sl_shard_slice *slice)
 {
     if (request->phase == SL_SHARD_PHASE_COLLECT) {
+        const uint32_t key_count = request->view.section.key_count;
+        if (table->admits && is_held(shard, table, request, key_count, slice)) {
+            return SL_SHARD_AGAIN;
+        }
         int result = table->sparse != NULL ? collect_sparse(shard, table, request, slice)
                                            : collect_dense(request, slice);
         if (result < 0) {
@@ -330,17 +382,20 @@ int sl_shard_push_run(struct sl_shard *shard, struct sl_shard_table *table,
             return undo(shard, table, request, slice);
         }
         if (result != SL_SHARD_DONE) {
+            if (table->admits) {
+                sl_shard_part_begin(shard, request);
+            }
             return result;
         }
         if (request->push.buffered != NULL) {
             buffer_end(shard, table, request);
             return SL_SHARD_DONE;
         }
-        if (table->sparse != NULL && request->push.distinct == 0) {
+        if (table->sparse != NULL && key_count == 0) {
             scratch_put(request);
             return SL_SHARD_DONE;
         }
-        if (shard->snapshots.wanted && is_held(shard, table, request, slice)) {
+        if (is_held(shard, table, request, request->push.distinct, slice)) {
             return SL_SHARD_AGAIN;
         }
         request->phase = SL_SHARD_PHASE_APPLY;

@@ -43,7 +43,8 @@ void sl_shard_apply_only(struct sl_shard_request *request, uint32_t end)
 bool sl_shard_stop_writes(struct sl_shard_request *request)
 {
     bool is_half =
-        sl_flags_has(request->flags, SL_SHARD_IN_SECTION) && request->phase == SL_SHARD_PHASE_APPLY;
+        sl_flags_has(request->flags, SL_SHARD_IN_SECTION) &&
+        (request->phase == SL_SHARD_PHASE_APPLY || sl_flags_has(request->flags, SL_SHARD_IN_PART));
     request->write_to = 0;
     return !is_half;
 }

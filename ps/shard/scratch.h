@@ -21,7 +21,8 @@ struct sl_shard_scratch {
     struct sl_shard_scratch_slot *slots;
     uint32_t *records; /* [key_max] distinct record indexes of the section, in order of first
                           occurrence */
-    uint32_t *created; /* [key_max] records of the rows that the section has created */
+    uint32_t *created; /* [key_max] records of the rows that the section has created; at the end
+                          those of keys that wait for admission */
     float *gradients;  /* summed gradients, if keys repeat */
     uint32_t key_max;
     uint32_t shift; /* 32 - log2 of the slots in use */

@@ -7,6 +7,8 @@
 #include "core/partition.h"
 #include "net/session/message_spec.h"
 #include "ps/shard/iteration.h"
+#include "ps/shard/key_admission.h"
+#include "ps/shard/lookup.h"
 #include "ps/shard/section.h"
 #include "ps/shard/snapshot.h"
 
@@ -43,6 +45,9 @@ int sl_shard_create(const struct sl_shard_options *options, struct sl_shard **ou
 
 static void table_destroy(struct sl_shard_table **table)
 {
+    if ((*table)->waiting != NULL) {
+        table_destroy(&(*table)->waiting);
+    }
     if ((*table)->sparse != NULL) {
         sl_sparse_table_destroy(&(*table)->sparse);
     }
@@ -125,7 +130,9 @@ static size_t beside_memory(const struct sl_shard *shard, const struct sl_table_
     const bool has_queues = spec->consistency.mode == SL_CONSISTENCY_BSP;
     const size_t queues =
         has_queues ? SL_LIMIT_WORKERS * sizeof(struct sl_shard_push_buffer_queue) : 0;
-    const size_t blocks = shard->options.snapshot_bytes_max > 0 ? SL_SHARD_SNAPSHOT_TABLE_BYTES : 0;
+    const size_t tables = sl_policy_has_admission(&spec->policy) ? 2 : 1; /* its waiting keys */
+    const size_t blocks =
+        shard->options.snapshot_bytes_max > 0 ? tables * SL_SHARD_SNAPSHOT_TABLE_BYTES : 0;
     return shard->options.limit_covers_all ? queues + blocks : 0;
 }
 
@@ -139,7 +146,8 @@ static int table_create(const struct sl_shard *shard, uint32_t table_id,
     }
     const size_t bytes_max = left == SIZE_MAX ? 0 : left;
     if (spec->kind == SL_TABLE_SPARSE) {
-        return sl_sparse_table_create(spec, bytes_max, &table->sparse);
+        const int err = sl_sparse_table_create(spec, bytes_max, &table->sparse);
+        return err != 0 ? err : sl_shard_key_admission_create(table, bytes_max);
     }
     if (spec->kind == SL_TABLE_KV) {
         return sl_kv_table_create(spec->dim, bytes_max, &table->kv);
@@ -229,6 +237,9 @@ int sl_shard_table_open(struct sl_shard *shard, uint32_t table_id, const struct 
     }
     table->counted_memory = table_memory(table);
     shard->memory_bytes += table->counted_memory;
+    if (table->waiting != NULL) {
+        sl_shard_count_memory(shard, table->waiting);
+    }
     shard->evicting_count += sl_shard_eviction_has(&table->spec);
     shard->tables[table_id] = table;
     shard->table_count = table_id >= shard->table_count ? table_id + 1 : shard->table_count;
@@ -247,6 +258,8 @@ void sl_shard_tables_drop(struct sl_shard *shard, const char *prefix)
         struct sl_shard_table **table = &shard->tables[i];
         if (*table != NULL && strncmp((*table)->spec.name, prefix, strlen(prefix)) == 0) {
             shard->memory_bytes -= (*table)->counted_memory + (*table)->beside_memory;
+            shard->memory_bytes -=
+                (*table)->waiting == NULL ? 0 : (*table)->waiting->counted_memory;
             shard->evicting_count -= sl_shard_eviction_has(&(*table)->spec);
             table_destroy(table);
         }
@@ -262,7 +275,8 @@ void sl_shard_table_stats(const struct sl_shard_table *table, struct sl_message_
 {
     memcpy(out->name, table->spec.name, sizeof out->name);
     out->rows = table_count(table);
-    out->bytes = table_memory(table);
+    out->bytes_admission = table->waiting == NULL ? 0 : table_memory(table->waiting);
+    out->bytes = table_memory(table) + out->bytes_admission;
     out->pulled_rows = table->pulled_rows;
     out->pushed_rows = table->pushed_rows;
     out->steps = table->step;
@@ -270,6 +284,9 @@ void sl_shard_table_stats(const struct sl_shard_table *table, struct sl_message_
     out->evicted_count = table->eviction.evicted[SL_EVICTION_COUNT];
     out->evicted_l2 = table->eviction.evicted[SL_EVICTION_L2];
     out->evicted_room = table->eviction.evicted[SL_EVICTION_ROOM];
+    out->admitted = table->admitted;
+    out->refused = table->refused;
+    out->waiting = table->waiting == NULL ? 0 : table_count(table->waiting);
     out->rows_created = out->rows;
     if (table->sparse != NULL) {
         const uint64_t gone = sl_sparse_table_erased_log(table->sparse)->end;

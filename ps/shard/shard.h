@@ -110,6 +110,7 @@ struct sl_shard_request {
         struct sl_shard_buffered_push *buffered; /* buffer entry being filled */
         uint32_t *records;     /* [distinct] record indexes, in the scratch or the buffer entry */
         uint32_t *created_end; /* behind the scratch's notes of rows that this push has created */
+        uint32_t *waiting;     /* the first of its notes of keys that wait */
         float *sums; /* gradients of records; NULL: no key repeats, so the view's gradients apply */
         uint32_t distinct;
         struct sl_optimizer_push optimizer;

@@ -34,9 +34,9 @@ static size_t bytes_max_for(size_t bytes_max, uint32_t table_count)
 /* Start */
 
 static void part_begin(struct sl_shard *shard, struct sl_shard_snapshot_part *part,
-                       uint32_t table_id, const struct sl_snapshot_base *base)
+                       struct sl_shard_table *table, uint32_t table_id,
+                       const struct sl_snapshot_base *base)
 {
-    struct sl_shard_table *table = shard->tables[table_id];
     struct sl_snapshot_builder *blocks = &shard->snapshots.blocks;
     part->table = table;
     part->table_id = table_id;
@@ -48,7 +48,7 @@ static void part_begin(struct sl_shard *shard, struct sl_shard_snapshot_part *pa
     part->walks = true;
     if (table->sparse != NULL) {
         if (base != NULL && base->open) {
-            sl_shard_snapshot_put_erased(shard, table_id, base);
+            sl_shard_snapshot_put_erased(shard, table, table_id, base);
         }
         sl_copy_sparse_begin(&part->sparse, table->sparse, blocks, table_id, base, table->step);
     } else if (table->kv != NULL) {
@@ -88,7 +88,8 @@ static int create(struct sl_shard *shard, struct sl_shard_snapshot **out)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < shard->table_count; i++) {
-        count += shard->tables[i] != NULL;
+        const struct sl_shard_table *table = shard->tables[i];
+        count += table == NULL ? 0 : table->waiting == NULL ? 1 : 2;
     }
     struct sl_shard_snapshot *snapshot =
         calloc(1, sizeof *snapshot + count * sizeof snapshot->parts[0]);
@@ -154,11 +155,17 @@ int sl_shard_snapshot_begin(struct sl_shard *shard, const struct sl_shard_snapsh
         options->base == NULL || !sl_shard_snapshot_base_holds(shard, options->base, bytes_max);
     shard->snapshots.blocks.end.shard = shard->options.index;
     shard->snapshots.blocks.end.shard_count = shard->options.count;
+    const struct sl_shard_snapshot_base *base = snapshot->is_full ? NULL : options->base;
     uint32_t part = 0;
     for (uint32_t i = 0; i < shard->table_count; i++) {
-        if (shard->tables[i] != NULL) {
-            part_begin(shard, &snapshot->parts[part++], i,
-                       sl_shard_snapshot_base_of(snapshot->is_full ? NULL : options->base, i));
+        struct sl_shard_table *table = shard->tables[i];
+        if (table != NULL) {
+            part_begin(shard, &snapshot->parts[part++], table, i,
+                       sl_shard_snapshot_base_of(base, i, false));
+        }
+        if (table != NULL && table->waiting != NULL) {
+            part_begin(shard, &snapshot->parts[part++], table->waiting, i,
+                       sl_shard_snapshot_base_of(base, i, true));
         }
     }
     put_clocks(shard);
@@ -274,7 +281,10 @@ static bool run_heads(struct sl_shard *shard, uint32_t budget, uint32_t *spent)
 {
     struct sl_shard_snapshot *snapshot = shard->snapshots.current;
     for (; snapshot->part < snapshot->part_count && *spent < budget; snapshot->part++) {
-        put_head(shard, &snapshot->parts[snapshot->part]);
+        const struct sl_shard_snapshot_part *part = &snapshot->parts[snapshot->part];
+        if (part->table == shard->tables[part->table_id]) { /* not its waiting keys */
+            put_head(shard, part);
+        }
         *spent += HEAD_COST;
     }
     shard->snapshots.blocks.heads_done = snapshot->part == snapshot->part_count;

@@ -37,8 +37,13 @@ int sl_shard_snapshot_base_create(struct sl_shard *shard, struct sl_shard_snapsh
     }
     base->table_count = shard->table_count;
     for (uint32_t i = 0; i < shard->table_count; i++) {
-        if (shard->tables[i] != NULL) {
-            base->tables[i] = base_of(shard->tables[i]);
+        struct sl_shard_table *table = shard->tables[i];
+        if (table != NULL) {
+            base->tables[i].rows = base_of(table);
+        }
+        if (table != NULL && table->waiting != NULL) {
+            table->waiting->step = table->step;
+            base->tables[i].waiting = base_of(table->waiting);
         }
     }
     *out = base;
@@ -55,33 +60,45 @@ void sl_shard_snapshot_base_destroy(struct sl_shard_snapshot_base **base)
 
 #define ERASED_SHARE 4 /* of the memory of blocks, at most 1/4 */
 
+/* Adds the number of keys erased since `then`. Returns false when the table has forgotten some. */
+static bool add_erased(const struct sl_shard_table *table, const struct sl_snapshot_base *then,
+                       uint64_t *keys)
+{
+    if (table == NULL || table->sparse == NULL || then == NULL || !then->open) {
+        return true;
+    }
+    const struct sl_erased_log *log = sl_sparse_table_erased_log(table->sparse);
+    *keys += log->end - then->erased;
+    return then->erased >= log->first;
+}
+
+static uint64_t row_count(const struct sl_shard_table *table)
+{
+    return table->sparse != NULL  ? sl_sparse_table_row_count(table->sparse)
+           : table->dense != NULL ? sl_dense_table_element_count(table->dense)
+                                  : 0;
+}
+
 bool sl_shard_snapshot_base_holds(const struct sl_shard *shard,
                                   const struct sl_shard_snapshot_base *base, size_t bytes_max)
 {
     uint64_t keys = 0, rows = 0;
-    for (uint32_t i = 0; i < shard->table_count; i++) {
+    bool holds = true;
+    for (uint32_t i = 0; holds && i < shard->table_count; i++) {
         const struct sl_shard_table *table = shard->tables[i];
-        const struct sl_snapshot_base *then = sl_shard_snapshot_base_of(base, i);
-        rows +=
-            table != NULL && table->sparse != NULL ? sl_sparse_table_row_count(table->sparse) : 0;
-        rows +=
-            table != NULL && table->dense != NULL ? sl_dense_table_element_count(table->dense) : 0;
-        if (table == NULL || table->sparse == NULL || then == NULL || !then->open) {
-            continue;
+        if (table != NULL) {
+            rows += row_count(table) + (table->waiting == NULL ? 0 : row_count(table->waiting));
+            holds = add_erased(table, sl_shard_snapshot_base_of(base, i, false), &keys) &&
+                    add_erased(table->waiting, sl_shard_snapshot_base_of(base, i, true), &keys);
         }
-        const struct sl_erased_log *log = sl_sparse_table_erased_log(table->sparse);
-        if (then->erased < log->first) {
-            return false;
-        }
-        keys += log->end - then->erased;
     }
-    return keys <= rows && keys * sizeof(uint64_t) <= bytes_max / ERASED_SHARE;
+    return holds && keys <= rows && keys * sizeof(uint64_t) <= bytes_max / ERASED_SHARE;
 }
 
-void sl_shard_snapshot_put_erased(struct sl_shard *shard, uint32_t table_id,
-                                  const struct sl_snapshot_base *base)
+void sl_shard_snapshot_put_erased(struct sl_shard *shard, const struct sl_shard_table *table,
+                                  uint32_t table_id, const struct sl_snapshot_base *base)
 {
-    struct sl_erased_log *log = sl_sparse_table_erased_log(shard->tables[table_id]->sparse);
+    struct sl_erased_log *log = sl_sparse_table_erased_log(table->sparse);
     struct sl_snapshot_appender stream;
     sl_snapshot_appender_init(&stream, &shard->snapshots.blocks, SL_SNAPSHOT_ERASED, table_id, 0);
     sl_erased_log_forget(log, base->erased);

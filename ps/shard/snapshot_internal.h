@@ -11,7 +11,7 @@
 
 /* One table of the snapshot. */
 struct sl_shard_snapshot_part {
-    struct sl_shard_table *table;
+    struct sl_shard_table *table; /* or its waiting keys, which have no head */
     uint32_t table_id;
     uint32_t queue_count; /* queues that can hold pushes of the snapshot */
     /* Values at the start of the snapshot: */
@@ -59,7 +59,9 @@ struct sl_shard_snapshot {
 
 struct sl_shard_snapshot_base {
     uint32_t table_count;
-    struct sl_snapshot_base tables[];
+    struct {
+        struct sl_snapshot_base rows, waiting;
+    } tables[];
 };
 
 /* Continues copying buffered pushes and adds to *spent. Returns true when all are copied. */
@@ -74,14 +76,17 @@ bool sl_shard_snapshot_base_holds(const struct sl_shard *shard,
                                   const struct sl_shard_snapshot_base *base, size_t bytes_max);
 
 /* Lists the keys that a sparse table erased since the base, at once: they precede all rows. */
-void sl_shard_snapshot_put_erased(struct sl_shard *shard, uint32_t table_id,
-                                  const struct sl_snapshot_base *base);
+void sl_shard_snapshot_put_erased(struct sl_shard *shard, const struct sl_shard_table *table,
+                                  uint32_t table_id, const struct sl_snapshot_base *base);
 
-/* Returns the table's part of the base; NULL: none. */
+/* Returns the base of a table, or of its waiting keys; NULL: none. */
 static inline const struct sl_snapshot_base *
-sl_shard_snapshot_base_of(const struct sl_shard_snapshot_base *base, uint32_t table_id)
+sl_shard_snapshot_base_of(const struct sl_shard_snapshot_base *base, uint32_t table_id,
+                          bool is_waiting)
 {
-    return base == NULL || table_id >= base->table_count ? NULL : &base->tables[table_id];
+    return base == NULL || table_id >= base->table_count ? NULL
+           : is_waiting                                  ? &base->tables[table_id].waiting
+                                                         : &base->tables[table_id].rows;
 }
 
 #endif

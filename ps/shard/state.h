@@ -37,6 +37,11 @@ struct sl_shard_table {
     uint64_t pulled_rows, pushed_rows;
     struct sl_hot_keys hot;
     struct sl_shard_eviction eviction;
+    /* Admission of keys (key_admission.h): */
+    bool admits;                    /* not every key of a push gets a row */
+    struct sl_shard_table *waiting; /* the hidden table of keys that wait; NULL: none do */
+    uint64_t admitted;              /* rows created in spite of it */
+    uint64_t refused;               /* gradients dropped */
     /* BSP only: */
     struct sl_shard_push_buffer_queue *buffered; /* [queue_count], by worker */
     uint32_t queue_count; /* at least worker_count; more for joined workers with a higher index */

@@ -30,7 +30,8 @@ static uint64_t section_cost(const struct sl_shard_table *table, const struct sl
     if (section->op == SL_REQUEST_PULL_POOLED) {
         once += section->bag_count + section->key_count / SL_SHARD_BATCH_KEYS + 1;
     }
-    *push_cost = sl_shard_op_pushes(section->op) ? once + section->key_count / 8 + 1 : 0;
+    const uint32_t counted = table->admits ? section->key_count : 0;
+    *push_cost = sl_shard_op_pushes(section->op) ? once + counted + section->key_count / 8 + 1 : 0;
     return 1 + (sl_shard_op_pulls(section->op) ? once : 0);
 }
 
@@ -41,9 +42,8 @@ static bool is_plain(const struct sl_shard *shard, const struct sl_shard_table *
 {
     bool may_wait = table->spec.consistency.mode != SL_CONSISTENCY_ASP && request->caller.has_clock;
     return !(may_wait && sl_shard_op_pulls(section->op)) && section->op != SL_REQUEST_SCAN &&
-           !(sl_shard_op_pushes(section->op) &&
-             (sl_shard_push_is_large(section, table->spec.dim) ||
-              table->spec.policy.order != SL_POLICY_NONE)) && /* it may wait for room */
+           !(sl_shard_op_pushes(section->op) && (sl_shard_push_is_large(section, table->spec.dim) ||
+                                                 sl_shard_eviction_may_await(table))) &&
            !sl_shard_may_ask_again(shard, section->op);
 }
 

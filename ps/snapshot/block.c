@@ -60,7 +60,8 @@ void sl_snapshot_block_begin(struct sl_snapshot_block *block, enum sl_snapshot_k
 const char *sl_snapshot_kind_name(uint8_t kind)
 {
     static const char *const names[SL_SNAPSHOT_KIND_COUNT] = {
-        "?", "table", "rows", "dense", "kv", "clocks", "staged", "sessions", "end", "erased",
+        "?",      "table",    "rows", "dense",  "kv",      "clocks",
+        "staged", "sessions", "end",  "erased", "waiting",
     };
     return names[kind < SL_SNAPSHOT_KIND_COUNT ? kind : 0];
 }
@@ -68,7 +69,8 @@ const char *sl_snapshot_kind_name(uint8_t kind)
 bool sl_snapshot_kind_is_of_table(uint8_t kind)
 {
     return (kind >= SL_SNAPSHOT_TABLE && kind <= SL_SNAPSHOT_KV) ||
-           kind == SL_SNAPSHOT_BUFFERED_PUSH || kind == SL_SNAPSHOT_ERASED;
+           kind == SL_SNAPSHOT_BUFFERED_PUSH || kind == SL_SNAPSHOT_ERASED ||
+           kind == SL_SNAPSHOT_WAITING;
 }
 
 int sl_snapshot_block_check(const struct sl_snapshot_block *block, struct sl_reason *reason)

@@ -2,7 +2,7 @@
  * shard, or the changes since another snapshot. Checkpoint files and replication use the same
  * bytes. Any thread, one at a time per block. Only sl_snapshot_block_create allocates.
  *
- * Order: a table's TABLE precedes its other blocks; its ERASED precede its ROWS and
+ * Order: a table's TABLE precedes its other blocks; its ERASED precede its ROWS, WAITING and
  * BUFFERED_PUSH; END is last; SESSIONS, which the server adds, may stand anywhere before END; the
  * rest is in any order. A later record of a key overwrites an
  * earlier one. A table without a TABLE block has not changed.
@@ -34,8 +34,9 @@ enum sl_snapshot_kind {
     SL_SNAPSHOT_SESSIONS,
     SL_SNAPSHOT_END,
     SL_SNAPSHOT_ERASED,
+    SL_SNAPSHOT_WAITING,
 };
-#define SL_SNAPSHOT_KIND_COUNT  10 /* including 0, which is invalid */
+#define SL_SNAPSHOT_KIND_COUNT  11 /* including 0, which is invalid */
 
 #define SL_SNAPSHOT_BLOCK_BYTES (1U << 20) /* maximum payload */
 
@@ -117,12 +118,17 @@ static inline size_t sl_snapshot_record_bytes(uint32_t float_count)
     return (size_t)sl_bytes_pad8(16 + (uint64_t)float_count * sizeof(float));
 }
 
+/* WAITING: keys that wait for admission, as in ROWS with no floats; count: how often the key was
+ * pushed. Not counted in END. */
+
 /* Returns the elements of block `number` of a dense array; 0: no such block. */
 uint32_t sl_snapshot_dense_elements(uint64_t length, uint64_t number);
 
-/* ERASED, only in incremental snapshots: keys whose rows were erased since the base */
+/* ERASED, only in incremental snapshots: keys whose rows were erased since the base, and keys that
+ * wait no more */
 
-/* Layout: u64 key. A row that was created again later follows in ROWS. Not counted in END. */
+/* Layout: u64 key. A row that was created again later follows in ROWS, and a key that waits in
+ * WAITING. Not counted in END. */
 bool sl_snapshot_put_erased(struct sl_snapshot_block *block, uint64_t key);
 bool sl_snapshot_take_erased(struct sl_bytes *cursor, uint64_t *key);
 

@@ -60,7 +60,8 @@ void sl_copy_sparse_begin(struct sl_copy_sparse *copy, struct sl_sparse_table *t
             dim + (uint32_t)sl_optimizer_slot_floats(sl_sparse_table_optimizer(table), dim),
         .record_cost = sl_snapshot_cost(sl_sparse_table_record_bytes(table)),
     };
-    sl_snapshot_appender_init(&copy->stream, blocks, SL_SNAPSHOT_ROWS, table_id,
+    sl_snapshot_appender_init(&copy->stream, blocks,
+                              dim == 0 ? SL_SNAPSHOT_WAITING : SL_SNAPSHOT_ROWS, table_id,
                               (uint32_t)sl_snapshot_record_bytes(copy->float_count));
     sl_copied_set_init(&copy->marks, count);
     const bool reuses = sl_sparse_table_erased_log(table)->end > 0;

@@ -1,7 +1,7 @@
-/* Copies a sparse table for a snapshot: the ROWS blocks show all records as they were at the start,
- * while pushes continue. A walk copies records in order of their row index. Before a push or an
- * erase changes a record that the walk has not reached, the hook copies it (copy-on-write). Owner
- * reactor. */
+/* Copies a sparse table for a snapshot: the ROWS blocks (of dim 0: WAITING) show all records as
+ * they were at the start, while pushes continue. A walk copies records in order of their row index.
+ * Before a push or an erase changes a record that the walk has not reached, the hook copies it
+ * (copy-on-write). Owner reactor. */
 #ifndef SL_PS_SNAPSHOT_COPY_SPARSE_H
 #define SL_PS_SNAPSHOT_COPY_SPARSE_H
 

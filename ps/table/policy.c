@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "core/hash.h"
+
 /* Steps since the row's last push or assign. last_step counts modulo 2^32. */
 static uint32_t age_of(const struct sl_row *row, uint64_t step)
 {
@@ -15,6 +17,13 @@ static float square_sum(uint32_t dim, const float *values)
         sum += values[i] * values[i];
     }
     return sum;
+}
+
+bool sl_policy_draws(const struct sl_policy_spec *policy, uint64_t seed, uint64_t key,
+                     uint64_t step)
+{
+    const uint64_t hash = sl_hash_key(sl_hash_key(seed ^ step) ^ key);
+    return (float)(hash >> 40) < policy->admit_probability * (float)(1U << 24);
 }
 
 bool sl_policy_protects(const struct sl_policy_spec *policy, const struct sl_row *row,

@@ -1,4 +1,5 @@
-/* Which rows of a sparse table are forgotten: pure judgements of a record. The row is not erased.
+/* Which rows of a sparse table are forgotten, and which keys get one: pure judgements of a record
+ * or a key. Nothing is erased or created.
  * Any thread. Nothing allocates. */
 #ifndef SL_PS_TABLE_POLICY_H
 #define SL_PS_TABLE_POLICY_H
@@ -23,6 +24,16 @@ static inline bool sl_policy_has_thresholds(const struct sl_policy_spec *policy)
 {
     return policy->ttl_steps > 0 || policy->count_below > 0 || policy->l2_below > 0;
 }
+
+/* Returns true when a key may not get a row at its first push. */
+static inline bool sl_policy_has_admission(const struct sl_policy_spec *policy)
+{
+    return policy->admission != SL_ADMISSION_COUNT || policy->admit_count > 1;
+}
+
+/* Returns true when the draw of a key lets it in. step: of the push. */
+bool sl_policy_draws(const struct sl_policy_spec *policy, uint64_t seed, uint64_t key,
+                     uint64_t step);
 
 /* Returns true when the row may not go, whatever its values. step: of the table. */
 bool sl_policy_protects(const struct sl_policy_spec *policy, const struct sl_row *row,

@@ -56,7 +56,6 @@ int sl_sparse_table_create(const struct sl_table_spec *spec, size_t bytes_max,
                            struct sl_sparse_table **out)
 {
     sl_assert(spec->kind == SL_TABLE_SPARSE);
-    sl_assert(spec->dim >= 1);
     sl_assert(spec->dim <= SL_LIMIT_DIM);
     struct sl_sparse_table *table = malloc(sizeof *table);
     if (table == NULL) {
@@ -424,6 +423,15 @@ void sl_sparse_table_assign(struct sl_sparse_table *table, const uint32_t *recor
         memset(record->values + dim, 0, slot_bytes);
         sparse_table_init_slots(table, record);
     }
+}
+
+void sl_sparse_table_note(struct sl_sparse_table *table, uint32_t record_index, uint32_t count,
+                          uint32_t last_step)
+{
+    struct sl_row *record = record_at(table, record_index);
+    sparse_table_before_write(table, &record_index, 1);
+    record->count = count;
+    record->last_step = last_step;
 }
 
 void sl_sparse_table_pool(struct sl_sparse_table *table, const uint32_t *records,

@@ -6,6 +6,8 @@
  * The index (index.h) grows in small steps, so growth delays no pull. Records lie in a slab
  * (slab.h) and never move.
  *
+ * The rows of a table of dim 0 are keys with a step and a count.
+ *
  * A record takes 16 bytes, and 4 for each value and slot, rounded up to 8, the alignment of keys.
  * Rounding up to a cache line would cost 28 bytes a record on average, a fifth of a narrow row. It
  * would save less than one of several lines per visit. */
@@ -103,6 +105,10 @@ void sl_sparse_table_apply(struct sl_sparse_table *table, const uint32_t *record
 void sl_sparse_table_assign(struct sl_sparse_table *table, const uint32_t *records, uint32_t count,
                             const float *rows, uint64_t step);
 
+/* Replaces the count and the last step of a row. */
+void sl_sparse_table_note(struct sl_sparse_table *table, uint32_t record_index, uint32_t count,
+                          uint32_t last_step);
+
 /* Removes the rows of the keys; a missing key has no effect. The record of an erased row keeps its
  * key, and its count is SL_ROW_ERASED, until a new row uses it: not before
  * sl_sparse_table_reuse. */
@@ -128,8 +134,8 @@ void sl_sparse_table_pool_partial(const struct sl_sparse_table *table, const uin
                                   const uint32_t *records, const uint32_t *bag_ends,
                                   uint32_t bag_count, float *pooled);
 
-/* Calls hook->before_write before each sl_sparse_table_apply, assign and erase, and before a new
- * row uses the record of an erased one (whose count is SL_ROW_ERASED); NULL: no hook. The
+/* Calls hook->before_write before each sl_sparse_table_apply, assign, note and erase, and before a
+ * new row uses the record of an erased one (whose count is SL_ROW_ERASED); NULL: no hook. The
  * caller keeps ownership of the hook. */
 void sl_sparse_table_set_hook(struct sl_sparse_table *table, struct sl_sparse_table_hook *hook);
 

@@ -30,6 +30,7 @@ static const struct {
     {"mean", offsetof(struct sl_table_spec, initializer.mean)},
     {"std", offsetof(struct sl_table_spec, initializer.stddev)},
     {"l2_below", offsetof(struct sl_table_spec, policy.l2_below)},
+    {"admit_probability", offsetof(struct sl_table_spec, policy.admit_probability)},
 };
 
 /* Members of an unsigned type. */
@@ -44,6 +45,9 @@ static const struct {
     {"protect_steps", offsetof(struct sl_table_spec, policy.protect_steps), sizeof(uint32_t)},
     {"count_below", offsetof(struct sl_table_spec, policy.count_below), sizeof(uint32_t)},
     {"half_life_steps", offsetof(struct sl_table_spec, policy.half_life_steps), sizeof(uint32_t)},
+    {"admission", offsetof(struct sl_table_spec, policy.admission), sizeof(uint32_t)},
+    {"admit_count", offsetof(struct sl_table_spec, policy.admit_count), sizeof(uint32_t)},
+    {"admit_age_steps", offsetof(struct sl_table_spec, policy.admit_age_steps), sizeof(uint32_t)},
     {"rows_max", offsetof(struct sl_table_spec, policy.rows_max), sizeof(uint64_t)},
 };
 

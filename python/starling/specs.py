@@ -301,6 +301,10 @@ class Policy:
     protect_steps. rows_max: most rows of the table; beyond it rows go in this order: "lru", longest not pushed
     first; "lfu", rarest first, where pushes count half for each half_life_steps of the row's age; "l2", least
     norm first. With an order, rows also go when the memory limit of the servers is near. 0 and None: off.
+
+    admission: which keys get a row; the gradients of others are dropped, and they read as their first values.
+    "count": keys that were pushed admit_count times; those not pushed for admit_age_steps count anew.
+    "probability": each push of a key has the chance admit_probability.
     """
 
     ttl_steps: int = 0
@@ -310,17 +314,25 @@ class Policy:
     rows_max: int = 0
     order: Optional[str] = None
     half_life_steps: int = 0
+    admission: str = "count"
+    admit_count: int = 0
+    admit_age_steps: int = 0
+    admit_probability: float = 0.0
 
     def __post_init__(self) -> None:
         if self.order not in _ORDERS:
             raise ValueError(f"order: {self.order!r}; accepted: 'lru', 'lfu', 'l2', None")
-        for name in ("ttl_steps", "protect_steps", "count_below", "half_life_steps"):
+        if self.admission not in _ADMISSIONS:
+            raise ValueError(f"admission: {self.admission!r}; accepted: {', '.join(map(repr, _ADMISSIONS))}")
+        for name in ("ttl_steps", "protect_steps", "count_below", "half_life_steps", "admit_count",
+                     "admit_age_steps"):
             check_integer(name, getattr(self, name), 0, 2**32 - 1)
         check_integer("rows_max", self.rows_max, 0, 2**64 - 1)
 
     def _spec(self) -> Tuple[int, Dict[str, Any]]:
-        values = asdict(self)
+        values = {**asdict(self), "admission": _ADMISSIONS.index(self.admission)}
         return _ORDERS.index(values.pop("order")), values
 
 
 _ORDERS = (None, "lru", "lfu", "l2")
+_ADMISSIONS = ("count", "probability")

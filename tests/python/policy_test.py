@@ -61,6 +61,30 @@ class Policies(support.ClusterTest):
                 stats = table.stats()
                 self.assertEqual(stats.rows + stats.evicted_room, 2000)
 
+    def test_admission_by_count(self):
+        table = self.sparse(DIM, starling.Sum(), starling.Constant(0.5), policy=starling.Policy(admit_count=3))
+        keys = numpy.arange(100, dtype=numpy.uint64)
+        for count in (100, 40, 10):
+            table.push(keys[:count], grads(count))
+        self.assert_rows(table.pull(keys), [[1.5] * DIM] * 10 + [[0.5] * DIM] * 90)
+        table.push(keys[[20, 50, 50]], grads(3))
+        self.assert_rows(table.pull(keys[[20, 50, 60]]), [[1.5] * DIM] * 2 + [[0.5] * DIM])
+        stats = table.stats()
+        self.assertEqual((stats.rows, stats.admitted, stats.refused, stats.waiting), (12, 12, 141, 88))
+        self.assertGreater(stats.bytes_admission, 0)
+        table.assign(keys[90:], grads(10, 7.0))
+        self.assertEqual((table.stats().rows, table.stats().waiting), (22, 78))
+
+    def test_admission_by_chance(self):
+        policy = starling.Policy(admission="probability", admit_probability=0.5)
+        table = self.sparse(DIM, policy=policy)
+        keys = numpy.arange(1000, dtype=numpy.uint64)
+        table.push(keys, grads(1000))
+        self.assertTrue(400 < table.stats().rows < 600)
+        for _ in range(20):
+            table.push(keys, grads(1000))
+        self.assertEqual(table.stats().rows, 1000)
+
     def test_another_policy(self):
         self.sparse(DIM, policy=starling.Policy(ttl_steps=20))
         with self.assertRaisesRegex(starling.TableMismatch, "exists with policy.ttl_steps 20, asked for is 0"):
@@ -74,6 +98,10 @@ class Policies(support.ClusterTest):
                 (TypeError, "policy", lambda: self.sparse(DIM, policy=5)),
                 (starling.InvalidError, "policy.order is 0 .none.; accepted with rows_max is 1 to 3",
                  lambda: self.sparse(DIM, policy=starling.Policy(rows_max=5))),
+                (ValueError, "admission: 'bloom'; accepted: 'count', 'probability'",
+                 lambda: starling.Policy(admission="bloom")),
+                (starling.InvalidError, "policy.admit_age_steps is 5; accepted with an admit_count above 1",
+                 lambda: self.sparse(DIM, policy=starling.Policy(admit_age_steps=5))),
                 (starling.InvalidError, "policy is given; accepted with BSP is none",
                  lambda: self.sparse(DIM, consistency=starling.BSP, policy=starling.Policy(ttl_steps=5)))):
             with self.subTest(text), self.assertRaisesRegex(error, text):
@@ -84,20 +112,27 @@ class WithBackups(support.ClusterTest):
     servers, args = 3, ("--replicas", "1", "--lease", "3")
 
     def test_a_backup_that_takes_over_has_the_same_rows(self):
-        table = self.sparse(DIM, starling.Adagrad(), policy=starling.Policy(rows_max=3000, order="lru", ttl_steps=150))
+        policies = (starling.Policy(rows_max=3000, order="lru", ttl_steps=150),
+                    starling.Policy(rows_max=900, order="lru", admit_count=2))
+        tables = [self.client.sparse(f"rows{policy.rows_max}", DIM, starling.Adagrad(), policy=policy)
+                  for policy in policies]
         random = numpy.random.default_rng(5)
         for _ in range(200):
             keys = numpy.unique(random.zipf(1.2, 300).astype(numpy.uint64) % 20000)
-            table.push(keys, grads(len(keys)))
-        support.wait_until(lambda: table.stats().rows <= 3000, "3000 rows are left")
-        self.assertGreater(table.stats().evicted_room, 0)
+            for table in tables:
+                table.push(keys, grads(len(keys)))
         every = numpy.arange(20000, dtype=numpy.uint64)
-        before, rows = table.pull(every), table.stats().rows
+        before = []
+        for table, policy in zip(tables, policies):
+            support.wait_until(lambda table=table, policy=policy: table.stats().rows <= policy.rows_max, "rows go")
+            self.assertGreater(table.stats().evicted_room, 0)
+            before.append((table.pull(every), table.stats().rows, table.stats().waiting))
+        self.assertGreater(before[1][2], 1000)
         os.kill(self.cluster.pids[1], signal.SIGKILL)
-        after = table.pull(every, timeout=support.harness.DEADLINE_S)
-        numpy.testing.assert_array_equal(before, after)
-        self.assertEqual(table.stats().rows, rows)
-        table.push(every[:500], grads(500))
+        for table, (rows, row_count, waiting) in zip(tables, before):
+            numpy.testing.assert_array_equal(table.pull(every, timeout=support.harness.DEADLINE_S), rows)
+            self.assertEqual((table.stats().rows, table.stats().waiting), (row_count, waiting))
+            table.push(every[:500], grads(500))
 
 
 class InASmallMemory(support.ClusterTest):

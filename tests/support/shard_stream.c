@@ -70,9 +70,10 @@ static void put_record(struct maker *maker, enum sl_snapshot_kind kind,
     }
 }
 
-static void put_row(struct maker *maker, const struct sl_row *record)
+/* table: the maker's, or its waiting keys. */
+static void put_row(struct maker *maker, const struct sl_shard_table *table,
+                    const struct sl_row *record)
 {
-    const struct sl_shard_table *table = maker->table;
     const struct sl_snapshot_record snapshot = {
         .key = record->key,
         .last_step = record->last_step,
@@ -80,7 +81,7 @@ static void put_row(struct maker *maker, const struct sl_row *record)
         .floats = record->values,
     };
     if (is_new(maker, maker->number++, record->last_step) && record->count != SL_ROW_ERASED) {
-        put_record(maker, SL_SNAPSHOT_ROWS, &snapshot,
+        put_record(maker, table == maker->table ? SL_SNAPSHOT_ROWS : SL_SNAPSHOT_WAITING, &snapshot,
                    table->spec.dim +
                        (uint32_t)sl_optimizer_slot_floats(table->optimizer, table->spec.dim));
     }
@@ -168,6 +169,14 @@ static void put_queues(struct maker *maker)
     }
 }
 
+static void put_rows(struct maker *maker, const struct sl_shard_table *table)
+{
+    maker->block = NULL;
+    for (uint32_t i = 0; table != NULL && i < sl_sparse_table_record_count(table->sparse); i++) {
+        put_row(maker, table, sl_sparse_table_record(table->sparse, i));
+    }
+}
+
 static void put_table(struct maker *maker)
 {
     const struct sl_shard_table *table = maker->table;
@@ -182,9 +191,8 @@ static void put_table(struct maker *maker)
     sl_snapshot_put_table(maker->block, maker->table_id, &snapshot);
     maker->block = NULL;
     if (table->sparse != NULL) {
-        for (uint32_t i = 0; i < sl_sparse_table_record_count(table->sparse); i++) {
-            put_row(maker, sl_sparse_table_record(table->sparse, i));
-        }
+        put_rows(maker, table);
+        put_rows(maker, table->waiting);
     } else if (table->dense != NULL) {
         put_blocks(maker);
     } else {
@@ -366,10 +374,17 @@ struct others {
     struct sl_shard *const *shards;
     uint32_t count;
     uint32_t table_id;
+    bool waiting; /* the waiting keys of the table */
     const struct sl_shard_table *table;
     uint64_t seen;
     const char *found;
 };
+
+static const struct sl_shard_table *other_table(const struct sl_shard *shard, uint32_t id,
+                                                bool waiting)
+{
+    return waiting ? shard->tables[id]->waiting : shard->tables[id];
+}
 
 static void compare_row(struct others *others, const struct sl_row *record)
 {
@@ -377,7 +392,7 @@ static void compare_row(struct others *others, const struct sl_row *record)
         return;
     }
     const struct sl_shard *shard = others->shards[sl_partition_owner(record->key, others->count)];
-    const struct sl_shard_table *table = shard->tables[others->table_id];
+    const struct sl_shard_table *table = other_table(shard, others->table_id, others->waiting);
     uint32_t number;
     others->seen++;
     sl_sparse_table_find(table->sparse, &record->key, 1, &number);
@@ -434,11 +449,12 @@ static const char *compare_kv(struct others *others)
     return NULL;
 }
 
-static uint64_t records_of(struct sl_shard *const *shards, uint32_t count, uint32_t id)
+static uint64_t records_of(const struct others *others)
 {
     uint64_t records = 0;
-    for (uint32_t s = 0; s < count; s++) {
-        const struct sl_shard_table *table = shards[s]->tables[id];
+    for (uint32_t s = 0; s < others->count; s++) {
+        const struct sl_shard_table *table =
+            other_table(others->shards[s], others->table_id, others->waiting);
         records += table->sparse != NULL ? sl_sparse_table_row_count(table->sparse)
                    : table->kv != NULL   ? sl_kv_table_key_count(table->kv)
                                          : 0;
@@ -450,7 +466,7 @@ static const char *compare_table(struct sl_shard *const *a, uint32_t a_count, st
 {
     uint64_t seen = 0;
     for (uint32_t s = 0; s < a_count; s++) {
-        b->table = a[s]->tables[b->table_id];
+        b->table = other_table(a[s], b->table_id, b->waiting);
         b->seen = 0;
         b->found = NULL;
         if (b->table->sparse != NULL) {
@@ -465,9 +481,7 @@ static const char *compare_table(struct sl_shard *const *a, uint32_t a_count, st
         }
         seen += b->seen;
     }
-    return seen == records_of(b->shards, b->count, b->table_id)
-               ? NULL
-               : differ(b->table, "the number of records,", seen);
+    return seen == records_of(b) ? NULL : differ(b->table, "the number of records,", seen);
 }
 
 const char *shard_stream_differ(struct sl_shard *const *a, uint32_t a_count,
@@ -479,6 +493,10 @@ const char *shard_stream_differ(struct sl_shard *const *a, uint32_t a_count,
         }
         struct others others = {.shards = b, .count = b_count, .table_id = id};
         const char *found = a[0]->tables[id] == NULL ? NULL : compare_table(a, a_count, &others);
+        others.waiting = a[0]->tables[id] != NULL && a[0]->tables[id]->waiting != NULL;
+        if (found == NULL && others.waiting) {
+            found = compare_table(a, a_count, &others);
+        }
         if (found != NULL) {
             return found;
         }

@@ -345,6 +345,23 @@ SL_CASE(check_spec__of_policies)
          "policy.order is 4; accepted is 0 (none), 1 (LRU), 2 (LFU), 3 (L2)"},
         {{.order = SL_POLICY_LRU, .half_life_steps = 7},
          "policy.half_life_steps is 7; accepted except with LFU is 0"},
+        {{.admit_count = 1U << 31, .admit_age_steps = 1U << 31}, NULL},
+        {{.admission = SL_ADMISSION_PROBABILITY, .admit_probability = 1}, NULL},
+        {{.admit_count = (1U << 31) + 1},
+         "policy.admit_count is 2147483649; accepted with admission 0 is 0 to 2147483648, else 0"},
+        {{.admission = SL_ADMISSION_PROBABILITY, .admit_probability = 0.5F, .admit_count = 2},
+         "policy.admit_count is 2; accepted with admission 0 is 0 to 2147483648, else 0"},
+        {{.admit_count = 1, .admit_age_steps = 5},
+         "policy.admit_age_steps is 5; accepted with an admit_count above 1 is 0 to 2147483648, "
+         "else 0"},
+        {{.admit_probability = 0.5F},
+         "policy.admit_probability is 0.5; accepted with admission 1 is above 0, up to 1, else 0"},
+        {{.admission = SL_ADMISSION_PROBABILITY},
+         "policy.admit_probability is 0; accepted with admission 1 is above 0, up to 1, else 0"},
+        {{.admission = SL_ADMISSION_PROBABILITY, .admit_probability = NAN},
+         "policy.admit_probability is nan; accepted with admission 1 is above 0, up to 1, else 0"},
+        {{.admission = (enum sl_admission_kind)2},
+         "policy.admission is 2; accepted is 0 (count), 1 (probability)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct sl_table_spec spec = {
@@ -372,4 +389,15 @@ SL_CASE(compare_specs__names_the_difference_of_policies)
     b.policy.ttl_steps = 20;
     assert_int_equal(sl_message_compare_specs(&a, &b, &reason), SL_ERR_EXISTS);
     assert_string_equal(reason.text, "table t exists with policy.ttl_steps 10, asked for is 20");
+}
+
+SL_CASE(check_known__admission_of_keys_needs_a_peer_of_this_release)
+{
+    struct sl_reason reason;
+    const struct sl_message peer = {.knows = 2};
+    struct sl_table_spec spec = {.name = "t", .policy.ttl_steps = 10};
+    assert_int_equal(sl_message_check_known(&spec, &peer, &reason), 0);
+    spec.policy.admit_count = 3;
+    assert_int_equal(sl_message_check_known(&spec, &peer, &reason), SL_ERR_VERSION);
+    assert_non_null(strstr(reason.text, "admission of keys"));
 }

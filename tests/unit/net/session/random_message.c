@@ -71,6 +71,8 @@ struct sl_table_spec random_message_spec(uint64_t *seed)
             .rows_max = sl_hash_random(seed),
             .order = SL_POLICY_LFU,
             .half_life_steps = (uint32_t)sl_hash_random(seed),
+            .admit_count = (uint32_t)(2 + sl_hash_random(seed) % 1000),
+            .admit_age_steps = (uint32_t)(sl_hash_random(seed) % 1000),
         };
     }
     if (spec.optimizer.kind == SL_OPTIMIZER_SGD) { /* others may have a decay of their own */

@@ -70,6 +70,10 @@ SL_CASE(spec_text__round_trip)
             .rows_max = sl_hash_random(&random),
             .order = (enum sl_policy_order)(i % SL_POLICY_ORDER_COUNT),
             .half_life_steps = (uint32_t)sl_hash_random(&random),
+            .admission = (enum sl_admission_kind)(i % SL_ADMISSION_KIND_COUNT),
+            .admit_count = (uint32_t)sl_hash_random(&random),
+            .admit_age_steps = (uint32_t)sl_hash_random(&random),
+            .admit_probability = any_float(&random),
         };
         table.spec.update.decay = (enum sl_decay_kind)(i % SL_DECAY_KIND_COUNT);
         table.spec.update.clip_norm = any_float(&random);

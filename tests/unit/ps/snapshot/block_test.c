@@ -288,7 +288,7 @@ SL_CASE(snapshot_block_check__names_what_is_wrong)
         const char *says;
     } cases[] = {
         {{.kind = 0}, "kind 0"},
-        {{.kind = SL_SNAPSHOT_KIND_COUNT}, "kind 10"},
+        {{.kind = SL_SNAPSHOT_KIND_COUNT}, "kind 11"},
         {{.kind = SL_SNAPSHOT_ERASED, .table_id = SL_LIMIT_TABLES}, "names table 1024"},
         {{.kind = SL_SNAPSHOT_ROWS, .table_id = SL_LIMIT_TABLES}, "names table 1024"},
         {{.kind = SL_SNAPSHOT_CLOCKS, .table_id = 1}, "names table 1"},

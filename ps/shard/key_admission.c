@@ -1,0 +1,164 @@
+#include "ps/shard/key_admission.h"
+
+#include <stdlib.h>
+
+#include "ps/shard/lookup.h"
+#include "ps/shard/push.h"
+
+int sl_shard_key_admission_create(struct sl_shard_table *table, size_t bytes_max)
+{
+    const struct sl_policy_spec *policy = &table->spec.policy;
+    table->admits = sl_policy_has_admission(policy);
+    if (!table->admits || policy->admission != SL_ADMISSION_COUNT) {
+        return 0;
+    }
+    struct sl_shard_table *waiting = calloc(1, sizeof *waiting);
+    if (waiting == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    waiting->spec = (struct sl_table_spec){
+        .kind = SL_TABLE_SPARSE,
+        .policy = {.ttl_steps = policy->admit_age_steps, .order = SL_POLICY_LRU}};
+    waiting->optimizer = sl_optimizer_find(SL_OPTIMIZER_SUM, SL_OPTIMIZER_SIMD_BEST);
+    waiting->key_cost = 1;
+    table->waiting = waiting;
+    return sl_sparse_table_create(&waiting->spec, bytes_max, &waiting->sparse);
+}
+
+/* The waiting keys of a push in progress are noted at the end of its scratch's place for created
+ * rows: a key of the push takes one place at most. */
+static const uint32_t *notes_end(const struct sl_shard_request *request)
+{
+    return request->push.scratch->created + request->view.section.key_count;
+}
+
+static bool is_small(const struct sl_shard_table *table, const struct sl_shard_request *request)
+{
+    return sl_shard_push_is_small(&request->view.section, table->spec.dim);
+}
+
+static uint32_t notes_count(const struct sl_shard_request *request)
+{
+    return (uint32_t)(notes_end(request) - request->push.waiting);
+}
+
+/* Creates the key's row, if an earlier key of the push has not. Errors: NO_MEMORY. */
+static int create_row(struct sl_shard *shard, struct sl_shard_table *table,
+                      struct sl_shard_request *request, uint64_t key, uint32_t *record)
+{
+    return sl_shard_find(shard, table, &key, 1, true, record, &request->push.created_end);
+}
+
+/* Errors: NO_MEMORY (the key is not counted). */
+static int count_key(struct sl_shard *shard, struct sl_shard_table *table,
+                     struct sl_shard_request *request, uint64_t key, uint32_t *record)
+{
+    struct sl_sparse_table *waiting = table->waiting->sparse;
+    uint32_t at;
+    int err = sl_shard_find(shard, table->waiting, &key, 1, true, &at, NULL);
+    if (err != 0) {
+        return err;
+    }
+    const struct sl_row *row = sl_sparse_table_record(waiting, at);
+    const uint32_t count = row->count + 1;
+    if (count < table->spec.policy.admit_count) {
+        *--request->push.waiting = at;
+    } else if ((err = create_row(shard, table, request, key, record)) != 0) {
+        sl_sparse_table_erase_unvisited(waiting, &at, 1);
+        return err;
+    }
+    if (count <= table->spec.policy.admit_count) { /* above it, the key occurs again in the push */
+        sl_sparse_table_note(waiting, at, count, row->last_step);
+    }
+    return 0;
+}
+
+static int admit_key(struct sl_shard *shard, struct sl_shard_table *table,
+                     struct sl_shard_request *request, uint64_t key, uint32_t *record)
+{
+    if (table->waiting != NULL) {
+        return count_key(shard, table, request, key, record);
+    }
+    return sl_policy_draws(&table->spec.policy, table->spec.initializer.seed, key, table->step + 1)
+               ? create_row(shard, table, request, key, record)
+               : 0;
+}
+
+int sl_shard_key_admission_lookup(struct sl_shard *shard, struct sl_shard_table *table,
+                                  struct sl_shard_request *request, struct sl_shard_slice *slice,
+                                  const uint64_t *keys, uint32_t count, uint32_t *records)
+{
+    bool is_complete;
+    int err =
+        sl_shard_lookup_existing(shard, table, request, slice, keys, count, records, &is_complete);
+    for (uint32_t i = 0; err == 0 && !is_complete && i < count; i++) {
+        if (records[i] == SL_ROW_NONE) {
+            err = admit_key(shard, table, request, keys[i], &records[i]);
+            slice->spent++;
+        }
+    }
+    return err == SL_ERR_NO_MEMORY ? sl_shard_fail_memory(shard, request, slice) : err;
+}
+
+static void undo_count(struct sl_shard_table *table, uint32_t record)
+{
+    const struct sl_row *row = sl_sparse_table_record(table->waiting->sparse, record);
+    sl_sparse_table_note(table->waiting->sparse, record, row->count - 1, row->last_step);
+    sl_sparse_table_erase_unvisited(table->waiting->sparse, &record, 1);
+}
+
+bool sl_shard_key_admission_undo(struct sl_shard_table *table, struct sl_shard_request *request,
+                                 struct sl_shard_slice *slice)
+{
+    while (notes_count(request) > 0) {
+        if (sl_shard_slice_left(slice) == 0 && !is_small(table, request)) {
+            return false;
+        }
+        undo_count(table, *request->push.waiting++);
+        slice->spent++;
+    }
+    return true;
+}
+
+void sl_shard_key_admission_undo_created(struct sl_shard_table *table, const uint32_t *created,
+                                         uint32_t count)
+{
+    for (uint32_t i = 0; i < count && table->waiting != NULL; i++) {
+        const uint64_t key = sl_sparse_table_record(table->sparse, created[i])->key;
+        uint32_t record;
+        if (sl_sparse_table_find(table->waiting->sparse, &key, 1, &record)) {
+            undo_count(table, record);
+        }
+    }
+}
+
+bool sl_shard_key_admission_apply(struct sl_shard_table *table, struct sl_shard_request *request,
+                                  struct sl_shard_slice *slice)
+{
+    const uint32_t step = (uint32_t)request->push.optimizer.step;
+    while (notes_count(request) > 0) {
+        if (sl_shard_slice_left(slice) == 0 && !is_small(table, request)) {
+            return false;
+        }
+        const uint32_t record = *request->push.waiting++;
+        const struct sl_row *row = sl_sparse_table_record(table->waiting->sparse, record);
+        sl_sparse_table_note(table->waiting->sparse, record, row->count, step);
+        slice->spent++;
+    }
+    return true;
+}
+
+void sl_shard_key_admission_pushed(struct sl_shard_table *table, const uint32_t *records,
+                                   uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct sl_row *row = sl_sparse_table_record(table->sparse, records[i]);
+        if (row->count > 0 || row->last_step > 0) {
+            continue;
+        }
+        table->admitted++;
+        if (table->waiting != NULL) {
+            sl_sparse_table_erase(table->waiting->sparse, &row->key, 1);
+        }
+    }
+}
