@@ -113,16 +113,23 @@ bool sl_shard_eviction_awaited(const struct sl_shard *shard, struct sl_shard_tab
     return true;
 }
 
+/* Returns the memory of a table with an order; keys that wait have one. */
+static size_t evictable_bytes(const struct sl_shard_table *table)
+{
+    return table == NULL
+               ? 0
+               : (table->spec.policy.order == SL_POLICY_NONE ? 0 : table->counted_memory) +
+                     evictable_bytes(table->waiting);
+}
+
 /* Returns the table's part of the free records that tables should have because memory is above the
  * share. An index grows further even if rows do not, so more of them go, until it need not grow. */
 static uint64_t records_above(const struct sl_shard *shard, const struct sl_shard_table *table)
 {
     const size_t most = shard->options.memory_bytes_max / 100 * FULL_PERCENT;
-    size_t bytes = 0; /* of tables with an order */
+    size_t bytes = 0;
     for (uint32_t i = 0; i < shard->table_count; i++) {
-        const struct sl_shard_table *other = shard->tables[i];
-        bytes +=
-            other != NULL && other->spec.policy.order != SL_POLICY_NONE ? other->counted_memory : 0;
+        bytes += evictable_bytes(shard->tables[i]);
     }
     const double part = (double)table->counted_memory / (double)bytes;
     const double above = shard->memory_bytes > most ? (double)(shard->memory_bytes - most) : 0;
@@ -146,7 +153,9 @@ static uint64_t excess(const struct sl_shard *shard, const struct sl_shard_table
     const uint64_t wanted = above > least ? above : least;
     const uint64_t free = free_records(table);
     const uint64_t missing = wanted > free ? wanted - free : 0;
-    return beyond > missing ? beyond : missing;
+    const uint64_t rows = sl_sparse_table_row_count(table->sparse);
+    const uint64_t most = beyond > missing ? beyond : missing;
+    return most < rows ? most : rows;
 }
 
 static bool is_due(const struct sl_shard *shard, const struct sl_shard_table *table)

@@ -256,6 +256,27 @@ CASE(evict__new_rows_find_room_in_a_limited_memory)
     }
 }
 
+/* Other tables fill the memory. */
+CASE(evict__nothing_goes_of_an_empty_table)
+{
+    const struct sl_shard_options options = {.count = 1, .memory_bytes_max = (size_t)2 << 20};
+    sl_shard_destroy(&f->shard);
+    assert_int_equal(sl_shard_create(&options, &f->shard), 0);
+    open_with(f, &(struct sl_policy_spec){.order = SL_POLICY_LRU});
+    snapshot_open_table(f, WIDE, SL_TABLE_SPARSE, DIM, 0);
+    int err = SL_SHARD_DONE;
+    for (uint64_t key = 0; err == SL_SHARD_DONE; key += 200) {
+        snapshot_fill(200, key, 1.0F);
+        shard_request_begin(&f->request, 0);
+        shard_request_push(&f->request, SL_REQUEST_PUSH, WIDE, snapshot_keys, 200,
+                           snapshot_gradients, DIM);
+        err = fixture_run(f, NOBODY);
+    }
+    assert_true(f->shard->memory_bytes > options.memory_bytes_max / 100 * 92);
+    evict_all(f);
+    assert_int_equal(table_of(f)->eviction.evicted[SL_EVICTION_ROOM], 0);
+}
+
 /* A snapshot has the rows of its beginning: those that go meanwhile, and not the ones that use
  * their records. */
 CASE(evict__a_snapshot_keeps_the_rows_of_its_beginning)
