@@ -32,11 +32,11 @@ class _Spec:
 
     def __init_subclass__(cls, kind: int = 0) -> None:
         cls._kind = kind
-        cls.__repr__ = _Spec.__repr__  # type: ignore[method-assign]  # and not that of dataclass
+        setattr(cls, "__repr__", _Spec.__repr__)  # and not that of dataclass
 
     def __repr__(self) -> str:
         """Without members of all optimizers that have their default."""
-        shown = (member.name for member in sorted(fields(self), key=lambda member: member.kw_only)
+        shown = (member.name for member in sorted(fields(self), key=lambda member: bool(member.kw_only))
                  if not member.kw_only or getattr(self, member.name) != member.default)
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 

@@ -6,7 +6,7 @@ import threading
 import unittest.mock
 
 from support import harness, starling, wait_until
-from torch_support import DIM, Model, ModelTest, Peer, batches, torch
+from torch_support import DIM, Model, ModelTest, Peer, batches, head, torch
 
 SGD, ADAGRAD = starling.SGD(lr=0.1), starling.Adagrad(lr=0.1)
 PEERS = {SGD: (torch.optim.SGD, {"lr": 0.1}),
@@ -178,17 +178,27 @@ class Errors(ModelTest):
         model = Model(self.client, SGD)
         bag = starling.torch.EmbeddingBag
         for parts, error, text in (
-                ([], ValueError, "0 parts on 0 tables of 0 clients; accepted: EmbeddingBag, "),
-                ([model.bags, bag(model.tables["a"])], ValueError, "3 parts on 2 tables of 1 clients"),
-                ([model.head], TypeError, "parts: Sequential"),
+                ([], ValueError, "parts: none; accepted: at least one"),
+                ([model.dense, model.bags, starling.torch.DenseParameters(head(), self.client, "head", SGD)], ValueError,
+                 "parts: two DenseParameters on table head; accepted: one for each table"),
+                ([model.head], TypeError, "(?s)parts: Sequential.*; accepted: EmbeddingBag, "),
                 ([bag(self.client.sparse("sum", DIM, starling.Sum()))], ValueError,
                  r"table sum has the optimizer Sum\(\); accepted: optimizers with a learning rate"),
                 ([model.dense, bag(self.connect().sparse("a", DIM, SGD, starling.Normal(std=0.5, seed=97)))],
-                 ValueError, "2 parts on 2 tables of 2 clients")):
+                 ValueError, "parts: tables head and a were opened by 2 clients; accepted: tables of one client")):
             with self.subTest(text), self.assertRaisesRegex(error, text):
                 starling.torch.Optimizer(parts)
         with self.assertRaisesRegex(TypeError, "add_param_group: an Optimizer has a group for each table"):
             model.optimizer.add_param_group({"params": [torch.zeros(1)]})
+
+    def test_values_lost_during_a_step(self):
+        """The step that finds the empty server fails already."""
+        model = Model(self.client, SGD)
+        for use in (model.optimizer.step, lambda: model.bags(batches(1)[0][0])):
+            with unittest.mock.patch.object(starling.Client, "values_lost", new_callable=unittest.mock.PropertyMock,
+                                            side_effect=[False, True]):
+                with self.assertRaisesRegex(starling.CorruptError, "was restarted without its values"):
+                    use()
 
     def test_closed_client(self):
         model = Model(self.client, SGD)
@@ -219,6 +229,10 @@ class ServerWithoutItsValues(harness.StarlingTest):
             with self.assertRaisesRegex(starling.CorruptError, "ps/1 was restarted without its values.*--restore newest"):
                 use()
         self.assertEqual(client.clock, before)
+        another = starling.connect(hosts[0], task=-1, workers=1, timeout=harness.DEADLINE_S)
+        self.addCleanup(another.leave)
+        with self.assertRaisesRegex(starling.CorruptError, "ps/1 was restarted"):  # and assigns no first values
+            starling.torch.DenseParameters(head(), another, "head", SGD)
 
 
 class Workers(ModelTest):

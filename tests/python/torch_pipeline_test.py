@@ -38,7 +38,8 @@ class Exact(PipelineTest):
         with unittest.mock.patch("starling.torch.embedding.look_up") as look_up:  # of a plain pull
             look_up.side_effect = starling.torch.pipeline.look_up
             self.model.train(self.pipeline(batches(STEPS)))
-        self.assertEqual(look_up.call_count, 2)  # of the first batch, before any step
+        self.assertEqual([len(call.args[0]) for call in look_up.call_args_list],
+                         [2] + (STEPS - 1) * [0])  # features of the first batch, before any step
         self.assert_expected(batches(STEPS))
 
     def test_rows_travel_with_the_step(self):
@@ -84,6 +85,30 @@ class Exact(PipelineTest):
             self.model.train([other if index == 4 else batch])
         given = batches(STEPS)
         self.assert_expected([*given[:4], other, *given[5:]])
+
+
+class SharedTables(ModelTest):
+    def test_same_values(self):
+        table = self.client.sparse("shared", 3, starling.Adagrad(lr=0.2), starling.Normal(std=0.5))
+        kept = table.pull(range(30))
+        values = []
+        for is_early in (False, True):
+            table.assign(range(30), kept)
+            bag = starling.torch.EmbeddingBag(table, "mean", padding_idx=0)
+            bags = starling.torch.EmbeddingBagCollection({"a": bag, "b": bag, "c": starling.torch.EmbeddingBag(table)})
+            optimizer = starling.torch.Optimizer([bags])
+            given = [{"a": a, "b": b, "c": a} for (features, _) in batches(STEPS) for (a,), (b,) in [features.values()]]
+            if is_early:
+                given = starling.torch.Pipeline(given, lambda features: {bags: features}, optimizer)
+            pulled, steps = table.stats().pulled_rows, table.stats().steps
+            for features in given:
+                optimizer.zero_grad()
+                sum(each.square().sum() for each in bags(features).values()).backward()
+                optimizer.step()
+            self.assertEqual(table.stats().steps - steps, STEPS)
+            values.append((table.stats().pulled_rows - pulled, table.pull(range(30))))
+        self.assertEqual(values[0][0], values[1][0])
+        torch.testing.assert_close(values[0][1], values[1][1], rtol=0, atol=0)
 
 
 class Workers(ModelTest):
@@ -162,9 +187,9 @@ class Ahead(PipelineTest):
         for consistency in (starling.ASP, starling.SSP(2)):
             with starling.local_cluster(2, timeout=harness.DEADLINE_S) as cluster, cluster.connect(task=0) as client:
                 model, given = Model(client, starling.SGD(lr=0.1), consistency), batches(STEPS)
-                with unittest.mock.patch("starling.torch.embedding.look_up") as look_up:
+                with unittest.mock.patch("starling.torch.embedding.look_up", return_value=([], [])) as look_up:
                     model.train(pipeline_of(model, given, 3))
-                look_up.assert_not_called()
+                self.assertEqual(look_up.call_args_list, STEPS * [unittest.mock.call([])])
                 self.assertEqual(client.clock, STEPS)
 
     def test_rows_of_earlier_values(self):
@@ -191,6 +216,11 @@ class Ahead(PipelineTest):
             list(starling.torch.Pipeline([{"words": torch.tensor([1])}], dict, optimizer))
         with self.assertRaisesRegex(TypeError, "keys_of: table bsp: list of int, int; accepted: keys"):
             list(starling.torch.Pipeline([[1, 2]], lambda batch: {bag: batch}, optimizer))
+        bags = starling.torch.EmbeddingBagCollection({"words": bag})
+        with self.assertRaisesRegex(TypeError, "keys_of: Tensor; accepted: a dict of name to keys"):
+            list(starling.torch.Pipeline([torch.tensor([1])], lambda batch: {bags: batch}, optimizer))
+        with self.assertRaisesRegex(KeyError, "keys_of: 'word'; accepted: 'words'"):
+            list(starling.torch.Pipeline([torch.tensor([1])], lambda batch: {bags: {"word": batch}}, optimizer))
         with self.assertRaisesRegex(TypeError, "keys_of: returned list; accepted: a dict"):
             list(starling.torch.Pipeline([[1, 2]], list, optimizer))
 

@@ -127,10 +127,13 @@ class Bags(support.ClusterTest):
             torch.testing.assert_close(torch.from_numpy(table.pull(range(KEYS))), old - RATE * counts, rtol=1e-5,
                                        atol=1e-5)
         collection.push()  # nothing is left
-        with self.assertRaises(KeyError):
+        with self.assertRaisesRegex(KeyError, "features: 'd'; accepted: 'a', 'b', 'c'"):
             collection({"d": self.batch(3)})
-        with self.assertRaisesRegex(ValueError, "bags: 2 bags on 1 tables of 1 clients"):
-            starling.torch.EmbeddingBagCollection({"a": bags["a"], "b": bags["a"]})
+        with self.assertRaisesRegex(ValueError, "bags: none; accepted: at least one"):
+            starling.torch.EmbeddingBagCollection({})
+        other = starling.torch.EmbeddingBag(self.connect().sparse("other", DIM))
+        with self.assertRaisesRegex(ValueError, "bags: tables collection-0 and other were opened by 2 clients; accepted: "):
+            starling.torch.EmbeddingBagCollection({"a": bags["a"], "b": other})
 
     def test_bare_tensor_is_keys(self):
         """Also if it has as many rows as a feature has arguments."""
@@ -157,9 +160,160 @@ class Bags(support.ClusterTest):
             with self.assertRaisesRegex(TypeError, "bags: .*; accepted: a dict of name to EmbeddingBag"):
                 starling.torch.EmbeddingBagCollection(bags)
 
+    def test_any_name(self):
+        bag, peer = self.pair("sum")
+        names = ("items", "keys", "a.b", "", "training")
+        pooled = starling.torch.EmbeddingBagCollection({name: bag for name in names})(
+            {name: torch.tensor([[i]]) for i, name in enumerate(names)})
+        for i, name in enumerate(names):
+            torch.testing.assert_close(pooled[name], peer.weight[i:i + 1])
+
+    def test_training_reaches_the_bags(self):
+        bag, _ = self.pair("sum")
+        torch.nn.Sequential(starling.torch.EmbeddingBagCollection({"f": bag})).eval()
+        self.assertFalse(bag.training)
+
+    def test_types_of_keys(self):
+        bag, peer = self.pair("sum")
+        for kind in (torch.int32, torch.int16, torch.int8, torch.uint8):
+            torch.testing.assert_close(bag(torch.tensor([[3, 4]], dtype=kind)), peer(torch.tensor([[3, 4]])))
+        for kind in (torch.float32, torch.bool):
+            with self.assertRaisesRegex(TypeError, f"test_types_of_keys: keys of {kind}; accepted: integers; convert with .long"):
+                bag(torch.ones((1, 2), dtype=kind))
+
+    def test_padding(self):
+        """Keys 0 and -1 as padding, in both modes, and in bags of nothing else."""
+        for mode in ("sum", "mean"):
+            for padding in (0, -1):
+                peer = torch.nn.EmbeddingBag(KEYS, DIM, mode=mode, padding_idx=0)
+                with torch.no_grad():
+                    peer.weight.copy_(torch.from_numpy(self.table.pull(range(KEYS))))
+                bag = starling.torch.EmbeddingBag(self.table, mode, padding_idx=padding)
+                for keys, offsets in (self.batch(60), (torch.zeros((3, 2), dtype=torch.long), None), self.batch(0),
+                                      (torch.tensor([[0, 5, 0], [5, 6, 7], [0, 0, 0], [0, 0, 8]]), None)):
+                    own = torch.where(keys == 0, padding, keys)
+                    got, expected = bag(own, offsets), peer(keys, offsets)
+                    torch.testing.assert_close(got, expected, rtol=1e-6, atol=1e-6)
+                    for each in (got, expected):
+                        each.square().sum().backward()
+                    bag.push()
+                    with torch.no_grad():
+                        peer.weight -= RATE * peer.weight.grad
+                    peer.weight.grad = None
+                    rows, found = self.table.find(range(KEYS))
+                    torch.testing.assert_close(torch.from_numpy(rows), peer.weight.detach(), rtol=1e-6, atol=1e-5)
+                    self.assertFalse(found[0])
+                self.table.erase(range(KEYS))
+        self.assertFalse(self.table.find([-1])[1][0])
+        with self.assertRaisesRegex(TypeError, "padding_idx: 'x'; accepted: an integer"):
+            starling.torch.EmbeddingBag(self.table, padding_idx="x")
+
+    def test_padding_with_weights(self):
+        peer = torch.nn.EmbeddingBag(KEYS, DIM, mode="sum", padding_idx=2)
+        with torch.no_grad():
+            peer.weight.copy_(torch.from_numpy(self.table.pull(range(KEYS))))
+        bag = starling.torch.EmbeddingBag(self.table, "sum", padding_idx=2)
+        keys, given = torch.tensor([[2, 3], [4, 2], [5, 3]]), []
+        for each in (bag, peer):
+            weights = torch.tensor([[1.0, 2.0], [0.5, float("inf")], [3.0, 4.0]], requires_grad=True)
+            each(keys, None, weights).square().sum().backward()
+            given.append(weights.grad)
+        torch.testing.assert_close(*given, rtol=1e-6, atol=1e-6)
+
     def test_mode(self):
         with self.assertRaisesRegex(ValueError, "mode: 'max'; accepted: 'mean', 'sum'"):
             starling.torch.EmbeddingBag(self.table, "max")
+
+
+class SharedTables(support.ClusterTest):
+    """An item and a history of items, against torch with one weight of both. Adagrad: two pushes would add two squares."""
+
+    def setUp(self):
+        super().setUp()
+        self.table = self.sparse(DIM, starling.Adagrad(lr=0.1), starling.Normal(std=0.1))
+        self.weight = torch.from_numpy(self.table.pull(range(KEYS))).requires_grad_()
+        self.peer = torch.optim.Adagrad([self.weight], lr=0.1, initial_accumulator_value=0.1, eps=1e-8)
+        self.item = starling.torch.EmbeddingBag(self.table, "sum")
+        self.history = starling.torch.EmbeddingBag(self.table, "mean", padding_idx=-1)
+        self.random = torch.Generator().manual_seed(3)
+
+    def batch(self):
+        items, history = (torch.randint(0, KEYS, shape, generator=self.random) for shape in ((5, 1), (5, 4)))
+        history[0, 2:] = history[1] = -1
+        return items, history
+
+    def expected(self, items, history):
+        is_there = (history >= 0).float().unsqueeze(2)
+        mean = (self.weight[history.clamp(min=0)] * is_there).sum(1) / is_there.sum(1).clamp(min=1)
+        return self.weight[items[:, 0]], mean
+
+    def train(self, pooled, push):
+        """Steps of both; each is one pull and one push of the table."""
+        for _ in range(8):
+            given, before = self.batch(), self.table.stats()
+            got, expected = pooled(*given), self.expected(*given)
+            self.peer.zero_grad()
+            for one, other in zip(got, expected):
+                torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+            for item, history in (got, expected):
+                (item * history + history.square()).sum().backward()
+            push()
+            self.peer.step()
+            self.assertEqual(self.table.stats().steps, before.steps + 1)
+            yield given, self.table.stats().pulled_rows - before.pulled_rows
+            torch.testing.assert_close(torch.from_numpy(self.table.pull(range(KEYS))), self.weight.detach(), rtol=1e-6, atol=1e-6)
+
+    def test_sum_and_mean(self):
+        bags = starling.torch.EmbeddingBagCollection({"item": self.item, "history": self.history})
+        optimizer = starling.torch.Optimizer([bags])
+        self.assertEqual([group["name"] for group in optimizer.param_groups], [self.table.name])
+        for push in (optimizer.step, bags.push):
+            for (items, history), pulled in self.train(
+                    lambda items, history: bags({"item": items, "history": history}).values(), push):
+                self.assertEqual(pulled, len(torch.unique(torch.cat([items, history], 1))))
+
+    def test_several_collections_of_one_optimizer(self):
+        one = starling.torch.EmbeddingBagCollection({"item": self.item})
+        other = starling.torch.EmbeddingBagCollection({"history": self.history})
+        optimizer = starling.torch.Optimizer([one, other, self.item])
+        self.assertEqual(len(optimizer.param_groups), 1)
+        for _ in self.train(lambda items, history: (one({"item": items})["item"], other({"history": history})["history"]),
+                            optimizer.step):
+            pass
+
+    def test_one_bag_of_two_features(self):
+        bags = starling.torch.EmbeddingBagCollection({"item": self.history, "history": self.history})
+        for _ in self.train(lambda items, history: bags({"item": items, "history": history}).values(), bags.push):
+            pass
+
+    def test_one_feature_evaluates(self):
+        bags = starling.torch.EmbeddingBagCollection({"item": self.item, "history": self.history.eval()})
+        before = self.table.pull(range(KEYS))
+        pooled = bags({"item": torch.tensor([[3]]), "history": torch.tensor([[3, 4]])})
+        self.assertFalse(pooled["history"].requires_grad)
+        sum(each.sum() for each in pooled.values()).backward()
+        bags.push()
+        changed = (self.table.pull(range(KEYS)) != before).any(1)
+        self.assertEqual(changed.nonzero()[0].tolist(), [3])
+
+    def test_rate_of_zero_pushes_nothing(self):
+        optimizer = starling.torch.Optimizer([self.item, self.history])
+        optimizer.param_groups[0]["lr"] = 0
+        for bag in (self.item, self.history):
+            bag(torch.tensor([[3]])).sum().backward()
+        optimizer.step()
+        optimizer.param_groups[0]["lr"] = 0.1
+        optimizer.step()
+        self.assertEqual(self.table.stats().rows, 0)
+
+    def test_rate_after_a_restart(self):
+        """A table keeps the rate that it was created with; the optimizer's group scales it."""
+        optimizer = starling.torch.Optimizer([self.item])
+        optimizer.param_groups[0]["lr"] = 0.05
+        self.item(torch.tensor([[3]])).sum().backward()
+        optimizer.step()
+        expected = self.weight.detach()[3] - 0.05 / (0.1 + 1) ** 0.5
+        torch.testing.assert_close(torch.from_numpy(self.table.pull([3]))[0], expected, rtol=1e-6, atol=1e-6)
 
 
 if __name__ == "__main__":

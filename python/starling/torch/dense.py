@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from time import monotonic, sleep
-from typing import List, Optional, Tuple
+from typing import Iterable, List, Optional, Tuple
 
 import torch
 
 from .. import specs
 from ..client import Client
 from ..errors import CorruptError, DeadlineError
-from ..tables import Step
+from ..tables import Step, Table
 
 _POLL_S = 0.05
 
@@ -47,6 +47,7 @@ class DenseParameters:
     def _initialize(self, client: Client) -> None:
         """Assigns or awaits the first values, then pulls. A shard that a crash of worker 0 left without
         values has applied no write, so that worker 0 assigns all again."""
+        check_values(client)
         end = monotonic() + client.timeout
         while self.table.stats().steps == 0:
             if client.task <= 0:
@@ -100,6 +101,17 @@ def check_values(client: Client) -> None:
     if client.values_lost:
         raise CorruptError(f"ps/{client._lost_server} was restarted without its values, so that part of the model is gone; "
                            "restart the job: its servers with --restore newest, or with empty tables for a new model")
+
+
+def client_of(what: str, tables: Iterable[Table]) -> Client:
+    """Returns the client of the tables, after checking that it is one."""
+    names = {table.client: table.name for table in tables}
+    if not names:
+        raise ValueError(f"{what}: none; accepted: at least one")
+    if len(names) > 1:
+        raise ValueError(f"{what}: tables {' and '.join(names.values())} were opened by {len(names)} clients; "
+                         "accepted: tables of one client")
+    return next(iter(names))
 
 
 def check_finite(what: str, grad: torch.Tensor) -> None:

@@ -2,32 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as functional
 
 from ..client import Client
 from ..keys import unique
+from ..specs import check_integer
 from ..tables import SparseTable, Step
-from .dense import check_finite, check_values
+from .dense import check_finite, check_values, client_of
 
 _MODES = ("mean", "sum")
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _NEEDS_GRADIENT = torch.empty(0, requires_grad=True)
 
 
 class Lookup(NamedTuple):
-    """Keys of a forward pass: distinct[inverse] is keys."""
+    """Keys of a feature in a forward pass: request.distinct[inverse] is keys."""
 
     keys: torch.Tensor
-    distinct: Any
     inverse: torch.Tensor
+    request: Request
 
 
-def look_up(keys: torch.Tensor) -> Lookup:
-    keys = keys.reshape(-1).clone()  # the caller may use the memory of a batch again
-    distinct, inverse, _ = unique(keys.numpy())
-    return Lookup(keys, distinct, torch.from_numpy(inverse))
+class Request:
+    """The distinct keys of all features of a table in a forward pass, which are one pull."""
+
+    def __init__(self, table: SparseTable, distinct: Any) -> None:
+        self.table = table
+        self.distinct = distinct
+        self.rows: Any = None
+
+    def pull(self, step: Step) -> None:
+        self.rows = step.pull(self.table, self.distinct)
+
+
+def look_up(features: Sequence[Tuple[EmbeddingBag, torch.Tensor]]) -> Tuple[List[Lookup], List[Request]]:
+    """Returns a Lookup for each feature, and a Request for each table. features: a bag and its keys."""
+    by_table: Dict[str, List[int]] = {}
+    for index, (bag, _) in enumerate(features):
+        by_table.setdefault(bag.table.name, []).append(index)
+    lookups: Dict[int, Lookup] = {}
+    requests = []
+    for indices in by_table.values():
+        parts = [features[index][1].reshape(-1).long() for index in indices]
+        keys = torch.cat(parts)  # a copy: the caller may use the memory of a batch again
+        distinct, inverse, _ = unique(keys.numpy())
+        request = Request(features[indices[0]][0].table, distinct)
+        sizes = [part.numel() for part in parts]
+        for index, own, places in zip(indices, keys.split(sizes), torch.from_numpy(inverse).split(sizes)):
+            lookups[index] = Lookup(own, places, request)
+        requests.append(request)
+    return [lookups[index] for index in range(len(features))], requests
 
 
 def arguments_of(name: str, given: Any) -> Tuple[Any, ...]:
@@ -39,6 +66,8 @@ def arguments_of(name: str, given: Any) -> Tuple[Any, ...]:
         kinds = ", ".join(type(each).__name__ for each in arguments[:4])
         raise TypeError(f"{name}: {type(given).__name__} of {kinds or 'nothing'}; accepted: keys, (keys,), (keys, offsets) "
                         "or (keys, offsets, per_sample_weights), all tensors")
+    if arguments[0].dtype not in _INTEGERS:
+        raise TypeError(f"{name}: keys of {arguments[0].dtype}; accepted: integers; convert with .long()")
     return arguments
 
 
@@ -69,18 +98,25 @@ class EmbeddingBag(torch.nn.Module):
     for each key; Optimizer.step() or push() sends them, and the servers apply the table's optimizer.
     Under no_grad and after eval() the module only pulls.
 
-    table: as Client.sparse returns it. mode: "mean" or "sum". One thread at a time.
+    table: as Client.sparse returns it; several bags may share one. mode: "mean" or "sum".
+    padding_idx: the key that fills up bags, such as 0 or -1: as in torch it adds nothing to sum and mean, and
+    gets no gradient. One thread at a time.
     """
 
-    def __init__(self, table: SparseTable, mode: str = "mean") -> None:
+    def __init__(self, table: SparseTable, mode: str = "mean", padding_idx: Optional[int] = None) -> None:
         super().__init__()
+        if not isinstance(table, SparseTable):
+            raise TypeError(f"table: {table!r}; accepted: a table that Client.sparse returned")
         if mode not in _MODES:
             raise ValueError(f"mode: {mode!r}; accepted: 'mean', 'sum'")
+        if padding_idx is not None:
+            check_integer("padding_idx", padding_idx, -2**63, 2**63 - 1)
         self.table = table
         self.mode = mode
+        self.padding_idx = padding_idx
         self._grads: List[Tuple[torch.Tensor, torch.Tensor]] = []  # keys and gradients, until the push
         self._pushes = 0  # so far; a backward pass belongs to the push after its forward pass
-        self._prefetched: Optional[Tuple[Lookup, Any]] = None  # rows that a Pipeline has pulled
+        self._prefetched: List[Lookup] = []  # whose rows a Pipeline has pulled
 
     def forward(self, keys: torch.Tensor, offsets: Optional[torch.Tensor] = None,
                 per_sample_weights: Optional[torch.Tensor] = None) -> torch.Tensor:
@@ -90,37 +126,39 @@ class EmbeddingBag(torch.nn.Module):
         per_sample_weights: float32 of the shape of keys, with mode "sum". Raises what the table's pull
         raises, and what torch.nn.functional.embedding_bag raises.
         """
-        return _forward(self.table.client, {self.table.name: self},
-                        {self.table.name: (keys, offsets, per_sample_weights)})[0]
+        return _forward(self.table.client, [(self, arguments_of(self.table.name, (keys, offsets, per_sample_weights)))])[0]
 
-    def _pull(self, keys: torch.Tensor, step: Step) -> Tuple[Lookup, Any]:
-        """Returns the rows that were prefetched for these keys, or adds a pull to the step."""
-        if self._prefetched is not None and self.training and torch.is_grad_enabled():
-            expected = self._prefetched[0].keys
-            if expected.dtype == keys.dtype and torch.equal(expected, keys.reshape(-1)):
-                return self._prefetched
-        lookup = look_up(keys)
-        return lookup, step.pull(self.table, lookup.distinct)
+    def _find_prefetched(self, keys: torch.Tensor) -> Optional[Lookup]:
+        """Returns the lookup of these keys whose rows were prefetched, or None."""
+        if self._prefetched and self.training and torch.is_grad_enabled():
+            flat = keys.reshape(-1).long()
+            return next((lookup for lookup in self._prefetched if torch.equal(lookup.keys, flat)), None)
+        return None
+
+    def _pool(self, lookup: Lookup, rows: torch.Tensor, keys: torch.Tensor, offsets: Optional[torch.Tensor] = None,
+              weights: Optional[torch.Tensor] = None) -> torch.Tensor:
+        padding = lookup.inverse[lookup.keys == self.padding_idx][:1] if self.padding_idx is not None else ()
+        # sparse: the gradient has a row for each key. The servers add those of equal keys, faster than torch.
+        return functional.embedding_bag(lookup.inverse.view(keys.shape), rows, offsets, mode=self.mode, sparse=True,
+                                        per_sample_weights=weights, padding_idx=int(padding[0]) if len(padding) else None)
 
     def _add(self, keys: torch.Tensor, grad: torch.Tensor, pushes: int) -> None:
-        """Keeps the gradient of a backward pass, which is sparse: a row for each key."""
+        """Keeps the gradient of a backward pass, which is sparse: a row for each key but padding."""
         if pushes != self._pushes:
             raise RuntimeError(f"backward, table {self.table.name}: the gradients since its forward pass were pushed "
                                "already; accepted: backward before step() or push(), else forward again")
-        self._grads.append((keys, grad._values()))
+        self._grads.append((keys if self.padding_idx is None else keys[keys != self.padding_idx], grad._values()))
 
     def _check_finite(self) -> None:
         for _, grads in self._grads:
             check_finite(f"table {self.table.name}", grads)
 
-    def _take(self) -> Optional[Tuple[torch.Tensor, torch.Tensor]]:
-        """Ends the batch: returns its keys and gradients, or None."""
+    def _take(self) -> List[Tuple[torch.Tensor, torch.Tensor]]:
+        """Ends the batch: returns the keys and gradients of its backward passes."""
         taken, self._grads = self._grads, []
         self._pushes += 1
-        self._prefetched = None
-        if len(taken) > 1:
-            return torch.cat([keys for keys, _ in taken]), torch.cat([grads for _, grads in taken])
-        return taken[0] if taken else None
+        self._prefetched = []
+        return taken
 
     def push(self, *, step: Optional[Step] = None) -> None:
         """Pushes the gradients of all backward passes since the last push, as one push of the table.
@@ -128,38 +166,34 @@ class EmbeddingBag(torch.nn.Module):
         With a step it becomes a part of that step. A later backward pass of an earlier forward pass
         raises RuntimeError. CorruptError: a server has lost its values.
         """
-        check_values(self.table.client)
-        taken = self._take()
-        if taken is not None:
-            keys, grads = taken
-            self.table.push(keys.numpy(), grads.numpy(), step=step)
+        push_bags([self], step)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients."""
         self._grads.clear()
 
     def extra_repr(self) -> str:
-        return f"{self.table.name}, dim={self.table.dim}, mode={self.mode}"
+        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return f"{self.table.name}, dim={self.table.dim}, mode={self.mode}{padding}"
 
 
 class EmbeddingBagCollection(torch.nn.Module):
-    """Several EmbeddingBags by name, whose rows travel together: one message per shard and pass.
+    """An EmbeddingBag for each feature, by name. Their rows travel together: one message per shard and pass.
 
-    bags: at least one, each with a table of its own; all tables are of one client. One thread at a
-    time.
+    Features share a table if they have the same bag, or bags on the same table, such as "sum" for an item and
+    "mean" for a history of items: a key of several features is pulled once, and the sum of its gradients is
+    pushed once.
+
+    bags: at least one; all tables are of one client. One thread at a time.
     """
 
     def __init__(self, bags: Mapping[str, EmbeddingBag]) -> None:
         super().__init__()
         if not isinstance(bags, Mapping) or not all(isinstance(bag, EmbeddingBag) for bag in bags.values()):
             raise TypeError(f"bags: {type(bags).__name__}; accepted: a dict of name to EmbeddingBag")
-        tables = {bag.table.name for bag in bags.values()}
-        clients = {bag.table.client for bag in bags.values()}
-        if len(tables) != len(bags) or len(clients) != 1:
-            raise ValueError(f"bags: {len(bags)} bags on {len(tables)} tables of {len(clients)} clients; "
-                             "accepted: at least one bag, as many tables, one client")
-        self._client: Client = clients.pop()
-        self.bags = torch.nn.ModuleDict(bags)
+        self._client = client_of("bags", [bag.table for bag in bags.values()])
+        self.bags = dict(bags)
+        self._modules_of_bags = torch.nn.ModuleList(self.bags.values())  # a ModuleDict refuses names such as "items"
 
     def forward(self, features: Mapping[str, Any]) -> Dict[str, torch.Tensor]:
         """Returns float32 (bags, dim) for each feature.
@@ -168,10 +202,16 @@ class EmbeddingBagCollection(torch.nn.Module):
         (keys, offsets, per_sample_weights). Raises KeyError for an unknown name, TypeError for other
         arguments.
         """
+        return dict(zip(features, _forward(self._client, self._arguments_of("features", features))))
+
+    def _arguments_of(self, what: str, features: Any) -> List[Tuple[EmbeddingBag, Tuple[Any, ...]]]:
+        """Returns the bag of each feature and the arguments of its forward pass, after checking them."""
         if not isinstance(features, Mapping):
-            raise TypeError(f"features: {type(features).__name__}; accepted: a dict of name to keys or (keys, ...)")
-        pooled = _forward(self._client, {name: self.bags[name] for name in features}, features)
-        return dict(zip(features, pooled))
+            raise TypeError(f"{what}: {type(features).__name__}; accepted: a dict of name to keys or (keys, ...)")
+        unknown = [name for name in features if name not in self.bags]
+        if unknown:
+            raise KeyError(f"{what}: {unknown[0]!r}; accepted: {', '.join(map(repr, self.bags))}")
+        return [(self.bags[name], arguments_of(name, given)) for name, given in features.items()]
 
     def push(self, *, step: Optional[Step] = None) -> None:
         """Pushes the gradients of all bags, in one step: the caller's, or one of its own."""
@@ -179,34 +219,45 @@ class EmbeddingBagCollection(torch.nn.Module):
             with self._client.step() as own:
                 self.push(step=own)
         else:
-            for bag in self.bags.values():
-                bag.push(step=step)
+            push_bags(self.bags.values(), step)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients of all bags."""
         for bag in self.bags.values():
             bag.zero_grad()
 
+    def extra_repr(self) -> str:
+        return ", ".join(map(repr, self.bags))
 
-def _forward(client: Client, named: Mapping[str, EmbeddingBag], features: Mapping[str, Any]) -> List[torch.Tensor]:
-    """The forward pass of several bags, as one step. features: of EmbeddingBagCollection.forward."""
+
+def _forward(client: Client, features: List[Tuple[EmbeddingBag, Tuple[Any, ...]]]) -> List[torch.Tensor]:
+    """The forward pass of several features, as one step. features: a bag and the arguments of its forward pass."""
     check_values(client)
-    bags: Sequence[EmbeddingBag] = list(named.values())
-    inputs = [arguments_of(name, given) for name, given in features.items()]
+    prefetched = [bag._find_prefetched(given[0]) for bag, given in features]
+    others, requests = look_up([(bag, given[0]) for (bag, given), lookup in zip(features, prefetched) if lookup is None])
     with client.step() as step:
-        pulled = [bag._pull(given[0], step) for bag, given in zip(bags, inputs)]
-    arrays = [rows for _, rows in pulled]
-    if torch.is_grad_enabled() and any(bag.training for bag in bags):
-        uses = [(bag, bag._pushes, lookup.keys) for bag, (lookup, _) in zip(bags, pulled)]
+        for request in requests:
+            request.pull(step)
+    check_values(client)  # of a server that was restarted meanwhile
+    pulled = iter(others)
+    lookups = [next(pulled) if lookup is None else lookup for lookup in prefetched]
+    arrays = [lookup.request.rows for lookup in lookups]
+    if torch.is_grad_enabled() and any(bag.training for bag, _ in features):
+        uses = [(bag, bag._pushes, lookup.keys) for (bag, _), lookup in zip(features, lookups)]
         tensors = _Rows.apply(_NEEDS_GRADIENT, uses, *arrays)
     else:
         tensors = [torch.from_numpy(rows) for rows in arrays]
-    return [_pool(bag.mode, lookup, rows, *given)
-            for bag, (lookup, _), rows, given in zip(bags, pulled, tensors, inputs)]
+    return [bag._pool(lookup, rows, *given) for (bag, given), lookup, rows in zip(features, lookups, tensors)]
 
 
-def _pool(mode: str, lookup: Lookup, rows: torch.Tensor, keys: torch.Tensor, offsets: Optional[torch.Tensor] = None,
-          weights: Optional[torch.Tensor] = None) -> torch.Tensor:
-    # sparse: the gradient has a row for each key. The servers add those of equal keys, faster than torch.
-    return functional.embedding_bag(lookup.inverse.view(keys.shape), rows, offsets, mode=mode, sparse=True,
-                                    per_sample_weights=weights)
+def push_bags(bags: Iterable[EmbeddingBag], step: Optional[Step]) -> None:
+    """Pushes the gradients of bags, as one push of each table."""
+    by_table: Dict[str, Tuple[SparseTable, List[Tuple[torch.Tensor, torch.Tensor]]]] = {}
+    for bag in bags:
+        check_values(bag.table.client)
+        by_table.setdefault(bag.table.name, (bag.table, []))[1].extend(bag._take())
+    for table, taken in by_table.values():
+        if len(taken) > 1:
+            taken = [(torch.cat([keys for keys, _ in taken]), torch.cat([grads for _, grads in taken]))]
+        for keys, grads in taken:
+            table.push(keys.numpy(), grads.numpy(), step=step)

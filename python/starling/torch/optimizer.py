@@ -8,13 +8,11 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Union
 
 import torch
 
-from ..client import Client
 from ..tables import Step
-from .dense import DenseParameters, check_values
-from .embedding import EmbeddingBag, EmbeddingBagCollection
+from .dense import DenseParameters, check_values, client_of
+from .embedding import EmbeddingBag, EmbeddingBagCollection, push_bags
 
 Part = Union[EmbeddingBag, DenseParameters]
-_PARTS = "accepted: EmbeddingBag, EmbeddingBagCollection and DenseParameters of one client, each table once"
 
 
 class Optimizer(torch.optim.Optimizer):
@@ -24,8 +22,9 @@ class Optimizer(torch.optim.Optimizer):
     the dense values: one message per shard. The servers apply the optimizers of the tables.
 
     param_groups has a group for each table, with its name and learning rate `lr`, which schedulers may
-    change; with 0 nothing is pushed. Gradients of several backward passes are pushed together: those
-    of embeddings until step() or zero_grad(), those of dense parameters until zero_grad().
+    change; with 0 nothing is pushed. Bags on one table, also of several collections, are one push.
+    Gradients of several backward passes are pushed together: those of embeddings until step() or
+    zero_grad(), those of dense parameters until zero_grad().
 
     parts: an iterable of EmbeddingBag, EmbeddingBagCollection and DenseParameters. check_finite: step()
     raises FloatingPointError for a gradient that is NaN or infinite, before anything is sent.
@@ -34,15 +33,16 @@ class Optimizer(torch.optim.Optimizer):
 
     def __init__(self, parts: Iterable[Union[Part, EmbeddingBagCollection]], check_finite: bool = False) -> None:
         self._parts = _flat(parts)
-        self._client: Client = self._parts[0].table.client
+        self._client = client_of("parts", [part.table for part in self._parts])
+        self._tables = _by_table(self._parts)
         self._check_finite = check_finite
         self._thread = threading.get_ident()
         self._run: Optional[Callable[[Step], None]] = None  # runs a step together with a Pipeline
-        super().__init__([_group(part) for part in self._parts], {})
+        super().__init__([_group(parts[0]) for parts in self._tables], {})
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """Raises TypeError: the parts are given to Optimizer()."""
-        if len(self.param_groups) == len(self._parts):
+        if len(self.param_groups) == len(self._tables):
             raise TypeError("add_param_group: an Optimizer has a group for each table; give all parts to Optimizer()")
         super().add_param_group(param_group)
 
@@ -68,7 +68,7 @@ class Optimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        rates = [_rate(part, group) for part, group in zip(self._parts, self.param_groups)]
+        rates = [_rate(parts[0], group) for parts, group in zip(self._tables, self.param_groups)]
         if self._check_finite:
             for part in self._parts:
                 part._check_finite()
@@ -76,18 +76,23 @@ class Optimizer(torch.optim.Optimizer):
             self._add(step, rates)
             if self._run is not None:
                 self._run(step)
+        check_values(self._client)  # of a server that was restarted meanwhile
         return loss
 
     def _add(self, step: Step, rates: List[float]) -> None:
         current = 1.0
-        for part, rate in zip(self._parts, rates):
+        for parts, rate in zip(self._tables, rates):
             if rate not in (0, current):
                 step.set_rate(rate)
                 current = rate
-            if rate > 0:
-                part.push(step=step)
-            elif isinstance(part, EmbeddingBag):
-                part._take()
+            bags = [part for part in parts if isinstance(part, EmbeddingBag)]
+            if rate == 0:
+                for bag in bags:
+                    bag._take()
+            elif bags:
+                push_bags(bags, step)
+            else:
+                parts[0].push(step=step)
         if self._client.task >= 0:
             step.advance()
         for part in self._parts:
@@ -96,20 +101,27 @@ class Optimizer(torch.optim.Optimizer):
 
 
 def _flat(parts: Iterable[Union[Part, EmbeddingBagCollection]]) -> List[Part]:
-    """Returns the parts with the bags of collections, after checking them."""
+    """Returns the parts with the bags of collections, each once, after checking them."""
     flat: List[Part] = []
     for part in parts:
         flat += part.bags.values() if isinstance(part, EmbeddingBagCollection) else [part]
     for part in flat:
         if not isinstance(part, (EmbeddingBag, DenseParameters)):
-            raise TypeError(f"parts: {part!r}; {_PARTS}")
+            raise TypeError(f"parts: {part!r}; accepted: EmbeddingBag, EmbeddingBagCollection, DenseParameters")
         if _table_rate(part) <= 0:
             raise ValueError(f"parts: table {part.table.name} has the optimizer {part.table.optimizer}; "
                              "accepted: optimizers with a learning rate above 0")
-    tables, clients = {part.table.name for part in flat}, {part.table.client for part in flat}
-    if len(tables) != len(flat) or len(clients) != 1:
-        raise ValueError(f"parts: {len(flat)} parts on {len(tables)} tables of {len(clients)} clients; {_PARTS}")
-    return flat
+    return list(dict.fromkeys(flat))
+
+
+def _by_table(parts: List[Part]) -> List[List[Part]]:
+    """Returns the parts of each table: bags, or one DenseParameters."""
+    tables: Dict[str, List[Part]] = {}
+    for part in parts:
+        tables.setdefault(part.table.name, []).append(part)
+        if isinstance(part, DenseParameters) and len(tables[part.table.name]) > 1:
+            raise ValueError(f"parts: two DenseParameters on table {part.table.name}; accepted: one for each table")
+    return list(tables.values())
 
 
 def _group(part: Part) -> Dict[str, Any]:

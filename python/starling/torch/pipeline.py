@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import collections
-from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Mapping, Optional, Union
+from typing import Any, Callable, Deque, Iterable, Iterator, Mapping, Optional, Union
 
 from ..specs import check_integer
 from ..tables import Step
-from .embedding import EmbeddingBag, EmbeddingBagCollection, Lookup, arguments_of, look_up
+from .embedding import EmbeddingBag, EmbeddingBagCollection, arguments_of, look_up
 from .optimizer import Optimizer
 
 _AHEAD_MAX = 64
@@ -69,35 +69,38 @@ class _Batch:
 
     def __init__(self, batch: Any, keys: Mapping[Any, Any]) -> None:
         self.batch = batch
-        self.lookups: Dict[EmbeddingBag, Lookup] = {}
-        self.rows: Optional[List[Any]] = None  # None: not pulled
+        self.is_pulled = False
         self.step: Optional[Step] = None  # the pull to wait for, if ahead > 0
         if not isinstance(keys, Mapping):
             raise TypeError(f"keys_of: returned {type(keys).__name__}; accepted: a dict of EmbeddingBag to keys, or of "
                             "EmbeddingBagCollection to features")
+        features = []
         for part, each in keys.items():
             if isinstance(part, EmbeddingBag):
-                self.lookups[part] = look_up(arguments_of(f"keys_of: table {part.table.name}", each)[0])
+                features.append((part, arguments_of(f"keys_of: table {part.table.name}", each)))
             elif isinstance(part, EmbeddingBagCollection):
-                for name, given in each.items():
-                    self.lookups[part.bags[name]] = look_up(arguments_of(f"keys_of: {name}", given)[0])
+                features += part._arguments_of("keys_of", each)
             else:
                 raise TypeError(f"keys_of: a key {part!r}; accepted: EmbeddingBag, EmbeddingBagCollection")
+        self.bags = [bag for bag, _ in features]
+        self.lookups, self.requests = look_up([(bag, given[0]) for bag, given in features])
 
-    def pull(self, step: Step) -> List[Any]:
-        return [step.pull(bag.table, lookup.distinct) for bag, lookup in self.lookups.items()]
+    def pull(self, step: Step) -> None:
+        for request in self.requests:
+            request.pull(step)
 
     def hand_over(self) -> None:
         """Waits for the rows and gives them to the bags."""
         if self.step is not None:
             self.step.wait()
-        if self.rows is not None:
-            for (bag, lookup), rows in zip(self.lookups.items(), self.rows):
-                bag._prefetched = lookup, rows
+        self.forget()
+        if self.is_pulled:
+            for bag, lookup in zip(self.bags, self.lookups):
+                bag._prefetched.append(lookup)
 
     def forget(self) -> None:
-        for bag in self.lookups:
-            bag._prefetched = None
+        for bag in self.bags:
+            bag._prefetched = []
 
 
 class _Epoch:
@@ -130,8 +133,9 @@ class _Epoch:
             loaded = _Batch(batch, self._keys_of(batch))
             if self._ahead:
                 loaded.step = self._optimizer._client.step()
-                loaded.rows = loaded.pull(loaded.step)
+                loaded.pull(loaded.step)
                 loaded.step.submit()
+                loaded.is_pulled = True
         except Exception as error:  # of user code, mostly: its turn comes after the batches before it
             self._batches, self._error = iter(()), error
         else:
@@ -140,12 +144,12 @@ class _Epoch:
     def run(self, step: Step) -> None:
         """If ahead is 0, adds the pull of the next batch to the optimizer's step, and runs it."""
         following = self._loaded[0] if self._loaded and not self._ahead else None
-        if following is None or not following.lookups:
+        if following is None or not following.requests:
             return  # Optimizer.step() runs it
-        following.rows = None  # until the step has succeeded
-        rows = following.pull(step)
+        following.is_pulled = False  # until the step has succeeded
+        following.pull(step)
         step.submit()
         if len(self._loaded) == 1:
             self._load()  # while the servers work
         step.wait()
-        following.rows = rows
+        following.is_pulled = True
