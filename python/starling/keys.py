@@ -14,9 +14,10 @@ from .tables import Keys
 def unique(keys: Keys) -> Tuple[NDArray[Any], NDArray[numpy.int64], NDArray[numpy.int64]]:
     """Returns (unique, inverse, counts): the distinct keys in the order of first appearance, by a hash.
 
+    unique is (m,), int64 or uint64 as the keys. inverse is (n,): unique[inverse] is keys. counts is
+    (m,): the appearances of each.
+
     keys: (n,), as of a table: an array of NumPy, a CPU tensor, other integers.
-    unique: (m,), int64 or uint64 as the keys. inverse: (n,), unique[inverse] is keys. counts: (m,),
-    the appearances of each.
 
     Raises TypeError or ValueError for other keys, TooLargeError. Any thread; needs no client.
     """

@@ -6,6 +6,7 @@ API (sl_optimizer_defaults), where docs/training.md and the files ps/optimizer/o
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields
 from typing import Any, ClassVar, Dict, Optional, Tuple
@@ -48,10 +49,15 @@ class _Spec:
                 check_integer(f"{name}: {member}", value, *_INTEGERS[member])
             elif not hasattr(value, "__float__") and not hasattr(value, "__index__"):
                 raise TypeError(f"{name}: {member}: {value!r}; accepted: a number")
+            elif isinstance(self, Initializer) and not math.isfinite(value):
+                raise InvalidError(f"{name}: {member} is {value}; accepted is finite")
         try:
             _native.check_spec(*((0, self._kind) if isinstance(self, Initializer) else (self._kind, 0)), values)
         except InvalidError as error:
             text = re.sub(r".*: |optimizer\.|initializer\.|update\.", "", str(error)).replace("stddev", "std")
+            given = "decay" if getattr(self, "decay", None) else "weight_decay"  # the library knows the kind alone
+            text = re.sub(r"decay is .* is 0 \(none\)", f"{given} is {getattr(self, given, None)!r}; "
+                          f"accepted is {getattr(type(self), given, None)!r}", text)
             raise InvalidError(f"{name}: {text}") from None
 
     def _spec(self) -> Tuple[int, Dict[str, float]]:
@@ -60,13 +66,15 @@ class _Spec:
 
 @dataclass(frozen=True)
 class Optimizer(_Spec):
-    """Base of the optimizers. All have these members, by keyword only:
+    """Base of the optimizers. All have these members, by keyword only, which are 0 or more:
 
     weight_decay, decay: "l2" adds weight_decay * w to the gradient, "decoupled" multiplies w by
     1 - lr * weight_decay before the update; None: "l2". AdamW and Lamb have their own decay, with None;
     Sum, FTRL and FTRLGroup accept no decay.
     clip_norm: a longer gradient of a row is scaled to this Euclidean norm; 0: no limit.
     value_bound: an update holds values in [-value_bound, value_bound]; 0: no limit.
+
+    lr, the learning rate, is above 0 in all that have it.
     """
 
     _: KW_ONLY
@@ -102,7 +110,7 @@ class SGD(Optimizer, kind=1):
 
 @dataclass(frozen=True)
 class Momentum(Optimizer, kind=2):
-    """SGD with momentum in [0, 1)."""
+    """SGD with momentum, from 0 to below 1."""
 
     lr: float = 0.01
     momentum: float = 0.9
@@ -110,7 +118,10 @@ class Momentum(Optimizer, kind=2):
 
 @dataclass(frozen=True)
 class Adagrad(Optimizer, kind=3):
-    """a += g^2, w -= lr * g / (sqrt(a) + epsilon); a begins with initial_accumulator."""
+    """a += g^2, w -= lr * g / (sqrt(a) + epsilon); a begins with initial_accumulator.
+
+    epsilon, initial_accumulator: 0 or more, one of them above 0.
+    """
 
     lr: float = 0.01
     epsilon: float = 1e-8
@@ -119,7 +130,10 @@ class Adagrad(Optimizer, kind=3):
 
 @dataclass(frozen=True)
 class AdagradDecay(Optimizer, kind=4):
-    """Adagrad whose accumulator decays by rho every decay_steps steps, to decay_baseline at least."""
+    """Adagrad whose accumulator decays by rho every decay_steps steps, to decay_baseline at least.
+
+    rho: 0 to 1. decay_steps: 1 or more. decay_baseline: above 0. epsilon, initial_accumulator: as of Adagrad.
+    """
 
     lr: float = 0.01
     rho: float = 0.9
@@ -131,7 +145,10 @@ class AdagradDecay(Optimizer, kind=4):
 
 @dataclass(frozen=True)
 class RMSProp(Optimizer, kind=5):
-    """RMSProp with momentum; epsilon is inside the root."""
+    """RMSProp with momentum; epsilon is inside the root.
+
+    momentum: 0 to below 1. rho: 0 to 1. epsilon: above 0.
+    """
 
     lr: float = 0.001
     momentum: float = 0.0
@@ -141,7 +158,10 @@ class RMSProp(Optimizer, kind=5):
 
 @dataclass(frozen=True)
 class Adam(Optimizer, kind=6):
-    """Adam. A row that a push does not name does not change."""
+    """Adam. A row that a push does not name does not change.
+
+    beta1, beta2: 0 to below 1. epsilon: above 0.
+    """
 
     lr: float = 0.001
     beta1: float = 0.9
@@ -164,7 +184,10 @@ class AdamAsync(Adam, kind=8):
 
 @dataclass(frozen=True)
 class FTRL(Optimizer, kind=9):
-    """FTRL-Proximal for each coordinate, or for whole rows with FTRLGroup."""
+    """FTRL-Proximal for each coordinate, or for whole rows with FTRLGroup.
+
+    l1, l2, initial_accumulator: 0 or more. lr_power: at most 0.
+    """
 
     lr: float = 0.05
     l1: float = 0.0
@@ -190,7 +213,10 @@ class RowwiseAdam(Adam, kind=12):
 
 @dataclass(frozen=True)
 class Adadelta(Optimizer, kind=13):
-    """Adadelta; lr scales its step."""
+    """Adadelta; lr scales its step.
+
+    rho: 0 to 1. epsilon: above 0.
+    """
 
     lr: float = 1.0
     rho: float = 0.9
@@ -199,7 +225,10 @@ class Adadelta(Optimizer, kind=13):
 
 @dataclass(frozen=True)
 class Lion(Optimizer, kind=14):
-    """Lion: steps of lr, with the sign of the momentum."""
+    """Lion: steps of lr, with the sign of the momentum.
+
+    beta1, beta2: 0 to below 1.
+    """
 
     lr: float = 0.0001
     beta1: float = 0.9
@@ -215,7 +244,8 @@ class Lamb(AdamW, kind=15):
 
 @dataclass(frozen=True)
 class Initializer(_Spec):
-    """Base of the initializers. A first value depends on the seed, the key and the column only."""
+    """Base of the initializers. A first value depends on the seed, the key and the column only. All members
+    are finite."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +262,7 @@ class Constant(Initializer, kind=1):
 
 @dataclass(frozen=True)
 class Uniform(Initializer, kind=2):
-    """Uniform in [low, high)."""
+    """Uniform in [low, high); low is below high."""
 
     low: float = -0.05
     high: float = 0.05
@@ -241,7 +271,7 @@ class Uniform(Initializer, kind=2):
 
 @dataclass(frozen=True)
 class Normal(Initializer, kind=3):
-    """Normal with this mean and standard deviation."""
+    """Normal with this mean and standard deviation, which is 0 or more."""
 
     std: float = 0.01
     mean: float = 0.0

@@ -47,18 +47,18 @@ class TableStats(NamedTuple):
     pulled_rows: int  #: visits: a pull of 10 keys counts 10
     pushed_rows: int
     steps: int  #: pushes and other writes, of the shard with rows that has applied the fewest
-    evicted_ttl: int  #: rows that the policy let go: for their age,
-    evicted_count: int  #: their count,
-    evicted_l2: int  #: their norm,
-    evicted_room: int  #: and to make room
+    evicted_ttl: int  #: rows that the policy let go for their age
+    evicted_count: int  #: for their count
+    evicted_l2: int  #: for their norm
+    evicted_room: int  #: to make room
     rows_created: int  #: rows, rows_erased, and what the policy let go, together
     rows_erased: int
     admitted: int  #: keys that got their row later than with their first push
     refused: int  #: pushes of keys that got none
     waiting: int  #: keys that wait for their row
-    bytes_rows: int  #: parts of bytes: records of rows, also unused ones,
-    bytes_index: int  #: the index,
-    bytes_admission: int  #: and what admission remembers
+    bytes_rows: int  #: part of bytes: records of rows, also unused ones
+    bytes_index: int  #: part of bytes: the index
+    bytes_admission: int  #: part of bytes: what admission remembers
 
 
 class ScanBatch(NamedTuple):

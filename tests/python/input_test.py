@@ -145,13 +145,16 @@ class Tables(support.ClusterTest):
         self.refuses(ValueError, ["RMSProp: epsilon is 0"], starling.RMSProp, epsilon=0)
         self.refuses(ValueError, ["FTRL: lr_power is 0.5; accepted is <= 0"], starling.FTRL, lr_power=0.5)
         self.refuses(TypeError, ["SGD: lr: 'x'; accepted: a number"], starling.SGD, lr="x")
+        self.refuses(ValueError, ["Sum: weight_decay is 1; accepted is 0.0, since it has no learning rate"], starling.Sum,
+                     weight_decay=1)
+        self.refuses(ValueError, ["FTRL: decay is 'l2'; accepted is None, since it has its own"], starling.FTRL, decay="l2")
         for bad in (0, -1, 2**32 + 5, 1.5):
             self.refuses((TypeError, ValueError), [f"AdagradDecay: decay_steps: {bad}"], starling.AdagradDecay,
                          decay_steps=bad)
         starling.AdamAsync(lr=numpy.float32(0.5))
 
     def test_initializers(self):
-        self.refuses(ValueError, ["Constant: ", "inf", "finite"], starling.Constant, float("inf"))
+        self.refuses(ValueError, ["Constant: value is inf; accepted is finite"], starling.Constant, float("inf"))
         self.refuses(ValueError, ["Uniform: low is 1, high is 1; accepted is low < high"], starling.Uniform, 1, 1)
         self.refuses(ValueError, ["Normal: std is -1; accepted is >= 0"], starling.Normal, std=-1)
         self.refuses(ValueError, ["TruncatedNormal: seed: 18446744073709551616"], starling.TruncatedNormal, seed=2**64)

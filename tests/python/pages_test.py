@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""The Python code of README.md and docs/python.md runs as it stands there."""
+"""The Python code of README.md and docs/python.md runs as it stands there; docs/python-reference.md is that of the package."""
 
+import importlib.util
 import os
 import re
+import subprocess
+import sys
 import unittest
 
 import support
@@ -25,6 +28,12 @@ class Pages(unittest.TestCase):
 
     def test_python_page(self):
         self.assertEqual(self.run_blocks("docs/python.md"), "mean error 0.000\n")
+
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "needs torch (Debian: python3-torch)")
+    def test_reference(self):
+        done = subprocess.run([sys.executable, os.path.join(ROOT, "docs", "python_reference.py"), "--check"], capture_output=True,
+                              text=True, check=False, timeout=harness.DEADLINE_S, env={**os.environ, **support.PRELOAD})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
 
 if __name__ == "__main__":

@@ -29,8 +29,9 @@ class Pipeline:
     raised after the batches before it. An iteration that ends early leaves nothing behind. The loader
     is up to max(ahead, 2) batches ahead: give a random one its own torch.Generator.
 
-    loader: an iterable of batches. keys_of(batch): the keys of each EmbeddingBag as its forward pass gets
-    them; of an EmbeddingBagCollection its features: {name: keys or (keys, ...)}. ahead: 0 to 64.
+    loader: an iterable of batches. keys_of: a function of a batch that returns the keys of each EmbeddingBag as
+    its forward pass gets them; of an EmbeddingBagCollection its features: {name: keys or (keys, ...)}.
+    ahead: 0 to 64.
     Raises ValueError for an `ahead` that the tables do not allow. The optimizer's thread.
     """
 
