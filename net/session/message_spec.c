@@ -349,9 +349,18 @@ static int check_policy(const struct sl_table_spec *spec, struct sl_reason *reas
         return refuse(reason, "policy.order is %d; accepted is 0 (none), 1 (LRU), 2 (LFU), 3 (L2)",
                       (int)policy->order);
     }
-    if (spec->kind != SL_TABLE_SPARSE || spec->consistency.mode == SL_CONSISTENCY_BSP) {
-        return refuse(reason, "policy is given; accepted %s is none",
-                      spec->kind != SL_TABLE_SPARSE ? "except in a sparse table" : "with BSP");
+    if (spec->kind != SL_TABLE_SPARSE) {
+        return refuse(reason, "policy is given; accepted except in a sparse table is none");
+    }
+    if (spec->consistency.mode == SL_CONSISTENCY_BSP && policy->order != SL_POLICY_NONE) {
+        return refuse(reason,
+                      "policy.order is %d; accepted with BSP is 0 (none): rows go for their age, "
+                      "count or norm only",
+                      (int)policy->order);
+    }
+    if (spec->consistency.mode == SL_CONSISTENCY_BSP && has_admission(policy)) {
+        return refuse(reason, "policy has an admission; accepted with BSP is none: it counts "
+                              "pushes as they arrive");
     }
     if (policy->rows_max > 0 && policy->order == SL_POLICY_NONE) {
         return refuse(reason, "policy.order is 0 (none); accepted with rows_max is 1 to %d",

@@ -161,6 +161,7 @@ static uint64_t excess(const struct sl_shard *shard, const struct sl_shard_table
 static bool is_due(const struct sl_shard *shard, const struct sl_shard_table *table)
 {
     return sl_shard_eviction_has(&table->spec) &&
+           table->spec.consistency.mode != SL_CONSISTENCY_BSP &&
            (hand_goal(table) > table->eviction.hand || excess(shard, table) > 0);
 }
 
@@ -194,17 +195,19 @@ static void evict_add(struct sl_shard_table *table, const struct sl_row *row,
 }
 
 /* Moves the hand, at most to the goal. Returns the cost. */
-static uint32_t judge(struct sl_shard_table *table, uint32_t budget, struct sl_shard_evicted *out)
+static uint32_t judge(struct sl_shard_table *table, uint32_t goal, uint32_t budget,
+                      struct sl_shard_evicted *out)
 {
     const struct sl_policy_spec *policy = &table->spec.policy;
+    /* Such a row was created by a buffered push, at no certain moment. */
+    const bool is_bsp = table->spec.consistency.mode == SL_CONSISTENCY_BSP;
     struct sl_shard_eviction *eviction = &table->eviction;
-    const uint32_t goal = hand_goal(table);
     uint32_t judged = 0;
     while (eviction->hand < goal && out->count < SL_SHARD_EVICT_KEYS &&
            judge_cost(table, judged) < budget) {
         const struct sl_row *row = sl_sparse_table_record(table->sparse, eviction->hand++);
         const enum sl_eviction_reason reason =
-            row->count == SL_ROW_ERASED
+            row->count == SL_ROW_ERASED || (is_bsp && row->last_step == 0)
                 ? SL_EVICTION_NONE
                 : sl_policy_judge(policy, table->spec.dim, row, table->step);
         judged++;
@@ -303,10 +306,29 @@ static uint32_t evict_erase(struct sl_shard *shard, struct sl_shard_table *table
     return count * table->key_cost + sl_shard_snapshot_copy_debt(shard);
 }
 
+bool sl_shard_evict_at_commit(struct sl_shard *shard, struct sl_shard_table *table,
+                              uint64_t step_before, uint32_t budget, uint32_t *spent)
+{
+    const struct sl_policy_spec *policy = &table->spec.policy;
+    struct sl_shard_evicted out = {.count = 0};
+    if (!sl_policy_has_thresholds(policy) ||
+        table->step / round_steps(policy) == step_before / round_steps(policy)) {
+        return true;
+    }
+    do {
+        out.count = 0;
+        *spent += judge(table, sl_sparse_table_record_count(table->sparse), budget - *spent, &out);
+        table->holds_erased |= out.count > 0 && table->buffered_count > 0;
+        *spent += evict_erase(shard, table, &out, 0);
+    } while (table->eviction.hand > 0 && *spent < budget);
+    sl_shard_count_memory(shard, table);
+    return table->eviction.hand == 0;
+}
+
 static uint32_t evict_table(struct sl_shard *shard, struct sl_shard_table *table, uint32_t budget,
                             struct sl_shard_evicted *out)
 {
-    uint32_t spent = judge(table, budget, out);
+    uint32_t spent = judge(table, hand_goal(table), budget, out);
     spent += evict_erase(shard, table, out, 0);
     uint64_t wanted;
     while (spent < budget && out->count < SL_SHARD_EVICT_KEYS &&

@@ -50,6 +50,13 @@ bool sl_shard_eviction_awaited(const struct sl_shard *shard, struct sl_shard_tab
 /* Returns true when some rows may be due to go. */
 bool sl_shard_eviction_due(const struct sl_shard *shard);
 
+/* BSP: once the pushes of an iteration, which began at step_before, have crossed a quarter of the
+ * threshold, judges all rows and erases those that are due. What goes depends on the rows and steps
+ * only, so a backup does the same by itself, and nothing is logged. Adds to *spent, about up to
+ * budget. Returns true when it is done. */
+bool sl_shard_evict_at_commit(struct sl_shard *shard, struct sl_shard_table *table,
+                              uint64_t step_before, uint32_t budget, uint32_t *spent);
+
 /* Erases rows of one table that are due, at a cost of about `budget`. Returns the cost; 0: none is
  * due, or a request that holds records is in progress. out->count may be 0. */
 uint32_t sl_shard_evict(struct sl_shard *shard, uint32_t budget, struct sl_shard_evicted *out);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "ps/shard/evict.h"
 #include "ps/shard/iteration.h"
 #include "ps/shard/lookup.h"
 #include "ps/shard/section.h"
@@ -103,7 +104,8 @@ void sl_shard_iteration_update(struct sl_shard *shard)
         }
         uint32_t clock = least_clock(table);
         if (clock < sl_clocks_min(&shard->clocks, table->clock_group) && clock < next.clock) {
-            next = (struct sl_shard_iteration_state){.due = true, .table_id = i, .clock = clock};
+            next = (struct sl_shard_iteration_state){
+                .due = true, .table_id = i, .clock = clock, .step_before = table->step};
         }
     }
     if (next.due) {
@@ -188,6 +190,10 @@ uint32_t sl_shard_apply_iteration(struct sl_shard *shard, uint32_t budget)
     while (iteration->due && sl_shard_slice_left(&slice) > 0 && !is_held(shard)) {
         struct sl_shard_table *table = shard->tables[iteration->table_id];
         if (iteration->worker == table->queue_count) {
+            if (!sl_shard_evict_at_commit(shard, table, iteration->step_before, slice.budget,
+                                          &slice.spent)) {
+                break;
+            }
             /* this iteration of this table is complete; others may be due */
             const bool begun = iteration->begun;
             const uint32_t clock = iteration->clock;

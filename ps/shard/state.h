@@ -51,13 +51,14 @@ struct sl_shard_table {
 
 /* The BSP iteration that is being applied. */
 struct sl_shard_iteration_state {
-    bool due;          /* buffered pushes are due */
-    bool begun;        /* some of them are applied, at least partly */
-    uint32_t table_id; /* current table */
-    uint32_t clock;    /* current iteration of that table */
-    uint32_t worker;   /* current queue */
-    bool in_entry;     /* its first entry is partly applied */
-    uint64_t done;     /* records or elements applied of that entry */
+    bool due;             /* buffered pushes are due */
+    bool begun;           /* some of them are applied, at least partly */
+    uint32_t table_id;    /* current table */
+    uint32_t clock;       /* current iteration of that table */
+    uint64_t step_before; /* of that table, before the iteration */
+    uint32_t worker;      /* current queue */
+    bool in_entry;        /* its first entry is partly applied */
+    uint64_t done;        /* records or elements applied of that entry */
     struct sl_optimizer_push push;
 };
 

@@ -81,7 +81,7 @@ class Client(_native.Client):
         """Opens or creates a table of rows by key and returns its SparseTable.
 
         name: 1 to 63 printable characters without spaces. dim: columns of a row, 1 to 4096.
-        policy: which rows the servers forget, not with BSP.
+        policy: which rows the servers forget; with BSP without an order.
         reject_nonfinite: whether a push or an assign of NaN or infinite values raises InvalidError and
         changes nothing; None: yes for a new table, as it is for an existing one.
         Raises TableMismatch if the table exists with another specification. Any thread.

@@ -450,6 +450,7 @@ UNIT_TESTS = {
     "a reply whose last values are sent at once stays open": "unit_ps_server reply_chunks",
     "disks: rows that are erased during a cut are not in it": "unit_ps_shard erase",
     "disks: a restored session has no failures": "unit_ps_server session_load",
+    "policies: bsp: a buffered push writes to the record of a row that has gone": "unit_ps_shard evict",
     "disks: a session that changes while others are put is not in the image as it was":
         "unit_ps_server session_snapshot",
     "disks: the checksum of a block is not looked at": "unit_ps_checkpoint damage",
@@ -780,6 +781,8 @@ POLICY_REPLICA_MUTATIONS = [
     ("policies: rows go without a reason", "ps/shard/evict.c",
      "    return most > 0 && rows > most ? rows - most : 0;",
      "    return most > 0 && rows + 1 > most ? rows + 1 - most : 0;"),
+    ("policies: bsp: a buffered push writes to the record of a row that has gone", "ps/shard/evict.c",
+     "        table->holds_erased |= out.count > 0 && table->buffered_count > 0;\n", ""),
     ("policies: the limit of memory is not kept", "ps/table/slab.c",
      "        (budget->bytes > budget->bytes_max || bytes > budget->bytes_max - budget->bytes)) {",
      "        (budget->bytes > 2 * budget->bytes_max || bytes > 2 * budget->bytes_max - budget->bytes)) {"),

@@ -26,7 +26,7 @@ static void draw_policy(struct sl_sim_plan *plan, struct sl_table_spec *spec, ui
 {
     struct sl_policy_spec *policy = &spec->policy;
     draw_thresholds(policy, random);
-    if (sl_sim_chance(random, 600)) {
+    if (sl_sim_chance(random, 600) && spec->consistency.mode != SL_CONSISTENCY_BSP) {
         policy->order = 1 + sl_sim_below(random, SL_POLICY_ORDER_COUNT - 1);
         policy->rows_max = sl_sim_between(random, 5, 60) * plan->shard_count;
     }
@@ -65,8 +65,7 @@ void sl_sim_plan_draw_policies(struct sl_sim_plan *plan, const struct sl_sim_cho
     }
     for (uint32_t i = 0; i < plan->table_count; i++) {
         struct sl_table_spec *spec = &plan->tables[i];
-        if (spec->kind == SL_TABLE_SPARSE && spec->consistency.mode != SL_CONSISTENCY_BSP &&
-            sl_sim_chance(&random, TABLE_SHARE)) {
+        if (spec->kind == SL_TABLE_SPARSE && sl_sim_chance(&random, TABLE_SHARE)) {
             draw_policy(plan, spec, &random);
         }
     }

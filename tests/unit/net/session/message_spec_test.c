@@ -321,6 +321,26 @@ SL_CASE(message_compare_specs__sees_every_field)
     assert_true(words - differing <= 2); /* padding before seed and at the end, at most */
 }
 
+/* A policy that is accepted otherwise. */
+static void check_bsp(struct sl_table_spec spec)
+{
+    const struct sl_policy_spec *policy = &spec.policy;
+    char refused[128];
+    spec.consistency = (struct sl_consistency_spec){.mode = SL_CONSISTENCY_BSP, .worker_count = 1};
+    (void)snprintf(refused, sizeof refused,
+                   "policy.order is %d; accepted with BSP is 0 (none): rows go for their age, "
+                   "count or norm only",
+                   (int)policy->order);
+    if (policy->order != SL_POLICY_NONE) {
+        assert_refused(&spec, refused);
+    } else if (policy->admit_count > 0 || policy->admission != SL_ADMISSION_COUNT) {
+        assert_refused(&spec, "policy has an admission; accepted with BSP is none: it counts "
+                              "pushes as they arrive");
+    } else {
+        assert_int_equal(sl_message_check_spec(&spec, NULL), 0);
+    }
+}
+
 SL_CASE(check_spec__of_policies)
 {
     static const struct {
@@ -371,9 +391,7 @@ SL_CASE(check_spec__of_policies)
             continue;
         }
         assert_int_equal(sl_message_check_spec(&spec, NULL), 0);
-        spec.consistency =
-            (struct sl_consistency_spec){.mode = SL_CONSISTENCY_BSP, .worker_count = 1};
-        assert_refused(&spec, "policy is given; accepted with BSP is none");
+        check_bsp(spec);
         spec = (struct sl_table_spec){
             .name = "t", .kind = SL_TABLE_DENSE, .length = 1, .policy = cases[i].policy};
         assert_refused(&spec, "policy is given; accepted except in a sparse table is none");

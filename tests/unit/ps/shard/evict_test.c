@@ -28,6 +28,19 @@ static void open_with(struct fixture *f, const struct sl_policy_spec *policy)
     assert_int_equal(sl_shard_table_open(f->shard, ROWS, &spec, &f->reason), 0);
 }
 
+static void open_bsp(struct fixture *f, const struct sl_policy_spec *policy)
+{
+    struct sl_table_spec spec = {
+        .name = "rows",
+        .kind = SL_TABLE_SPARSE,
+        .dim = DIM,
+        .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD),
+        .consistency = {.mode = SL_CONSISTENCY_BSP, .worker_count = WORKERS},
+        .policy = *policy,
+    };
+    assert_int_equal(sl_shard_table_open(f->shard, ROWS, &spec, &f->reason), 0);
+}
+
 static struct sl_shard_table *table_of(const struct fixture *f)
 {
     return f->shard->tables[ROWS];
@@ -465,4 +478,115 @@ CASE(evict__a_backup_has_room_where_its_primary_has)
         snapshot_same(f->shard, backup.shard);
         sl_shard_destroy(&backup.shard);
     }
+}
+
+/* BSP */
+
+static void push_bsp(struct fixture *f, uint32_t worker, uint32_t clock, uint64_t first,
+                     uint32_t count, float value)
+{
+    snapshot_fill(count, first, value);
+    shard_request_begin(&f->request, clock);
+    shard_request_push(&f->request, SL_REQUEST_PUSH, ROWS, snapshot_keys, count, snapshot_gradients,
+                       DIM);
+    assert_int_equal(fixture_run(f, worker), SL_SHARD_DONE);
+}
+
+/* An iteration has three steps. */
+CASE(evict__bsp_rows_go_at_commits)
+{
+    open_bsp(f, &(struct sl_policy_spec){.ttl_steps = 6});
+    push_bsp(f, 0, 0, 1000, 10, 1.0F);
+    for (uint32_t clock = 0; clock < 4; clock++) {
+        for (uint32_t worker = 0; worker < WORKERS; worker++) {
+            if (clock > 0 || worker > 0) {
+                push_bsp(f, worker, clock, worker, 1, 1.0F);
+            }
+            assert_false(sl_shard_eviction_due(f->shard));
+        }
+        assert_int_equal(row_of(f, 1000) != NULL, clock < 3); /* of steps 1 and 7 */
+        fixture_tick_all(f, clock);
+        fixture_commit(f);
+        assert_int_equal(row_of(f, 1000) != NULL, clock < 2);
+    }
+    assert_int_equal(row_count(f), WORKERS);
+    assert_int_equal(table_of(f)->eviction.evicted[SL_EVICTION_TTL], 10);
+    assert_int_equal(sl_shard_evict(f->shard, BUDGET, &rows), 0);
+}
+
+/* A row whose turn to go comes while a push of the next iteration waits begins anew with it. */
+CASE(evict__bsp_a_row_of_a_push_that_waits_may_go)
+{
+    open_bsp(f, &(struct sl_policy_spec){.ttl_steps = 4});
+    push_bsp(f, 0, 0, 7, 1, 1.0F);
+    fixture_tick_all(f, 0);
+    fixture_commit(f);
+    const float alone = fixture_peek(f, ROWS, 7);
+    for (uint32_t i = 0; i < 5; i++) {
+        push_bsp(f, 1, 1, 1, 1, 1.0F);
+    }
+    assert_int_equal(fixture_tick(f, 0, 1), SL_SHARD_DONE);
+    push_bsp(f, 0, 2, 7, 1, 1.0F);
+    assert_int_equal(fixture_tick(f, 1, 1), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 2, 1), SL_SHARD_DONE);
+    fixture_commit(f);
+    assert_null(row_of(f, 7));
+    fixture_tick_all(f, 2);
+    fixture_commit(f);
+    assert_true(fixture_peek(f, ROWS, 7) == alone);
+    assert_int_equal(row_of(f, 7)->count, 1);
+}
+
+static void commit_in_slices(struct fixture *f, uint32_t budget)
+{
+    while (sl_shard_iteration_due(f->shard)) {
+        (void)sl_shard_apply_iteration(f->shard, budget);
+    }
+}
+
+/* Pushes of an iteration arrive in any order, and commits take any number of slices: the rows are
+ * the same, also on a shard that has been restored on the way. */
+CASE(evict__bsp_rows_do_not_depend_on_the_order_of_arrival)
+{
+    uint64_t gone = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        uint64_t random = seed;
+        struct sl_policy_spec policy = draw_policy(&random);
+        policy = (struct sl_policy_spec){.ttl_steps = policy.ttl_steps,
+                                         .protect_steps = policy.protect_steps,
+                                         .count_below = policy.count_below,
+                                         .l2_below = policy.l2_below};
+        sl_shard_destroy(&f->shard);
+        fixture_make(f, 0);
+        fixture_make(&backup, 0);
+        open_bsp(f, &policy);
+        open_bsp(&backup, &policy);
+        for (uint32_t clock = 0; clock < 40; clock++) {
+            const uint64_t first = sl_hash_random(&random) % 200;
+            const float value = (float)(sl_hash_random(&random) % 9) / 4.0F - 1.0F;
+            for (uint32_t i = 0; i < WORKERS; i++) {
+                const uint32_t other = WORKERS - 1 - i;
+                push_bsp(f, i, clock, first + 5ULL * i, 12, value);
+                push_bsp(&backup, other, clock, first + 5ULL * other, 12, value);
+            }
+            for (uint32_t i = 0; i < WORKERS; i++) {
+                assert_int_equal(fixture_tick(f, i, clock), SL_SHARD_DONE);
+                assert_int_equal(fixture_tick(&backup, WORKERS - 1 - i, clock), SL_SHARD_DONE);
+            }
+            commit_in_slices(f, 1 + (uint32_t)(sl_hash_random(&random) % 50));
+            commit_in_slices(&backup, 1 + (uint32_t)(sl_hash_random(&random) % 50));
+            if (clock == 20) {
+                struct sl_shard *copy = snapshot_copy(backup.shard);
+                sl_shard_destroy(&backup.shard);
+                backup.shard = copy;
+            }
+            assert_int_equal(row_count(f), row_count(&backup));
+        }
+        assert_null(shard_stream_differ(&f->shard, 1, &backup.shard, 1));
+        for (uint32_t i = 0; i < SL_EVICTION_REASON_COUNT; i++) {
+            gone += table_of(f)->eviction.evicted[i];
+        }
+        sl_shard_destroy(&backup.shard);
+    }
+    assert_true(gone > 1000);
 }
