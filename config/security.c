@@ -68,6 +68,9 @@ int sl_security_resolve(const struct sl_security_flags *flags, struct sl_securit
     if (err == 0 && flags->secret_file != NULL) {
         err = sl_secret_read(flags->secret_file, &security.secret, reason);
     }
+    if (err == 0 && flags->operator_secret_file != NULL) {
+        err = sl_secret_read(flags->operator_secret_file, &security.operator_secret, reason);
+    }
     if (err == 0) {
         *out = security;
     }

@@ -11,13 +11,14 @@
 
 /* Values of the flags; NULL: not given. */
 struct sl_security_flags {
-    const char *secret_file;
+    const char *secret_file, *operator_secret_file;
     const char *tls_cert, *tls_key, *tls_ca, *tls_name;
 };
 
 struct sl_security {
     struct sl_secret secret; /* byte_count 0: no secret */
-    bool tls;                /* the paths below are set; they are the flags' strings */
+    struct sl_secret operator_secret;
+    bool tls; /* the paths below are set; they are the flags' strings */
     const char *certificate, *key, *authority;
     const char *peer_name; /* NULL: the host */
 };

@@ -30,8 +30,10 @@ enum {
     G = SL_PROGRAM_GATEWAY,
     S = SL_PROGRAM_SERVE_WORKER,
     Y = SL_PROGRAM_DEPLOY,
+    T = SL_PROGRAM_CTL,
     CATALOGUE = O | G | Y,  /* programs with the catalogue of objects */
     ENGINE = CATALOGUE | S, /* programs with an engine */
+    SECURED = P | W | L | ENGINE | T,
     LOCAL = 16,
     OWN = 128 /* of starling-worker, not of every client */
 };
@@ -103,7 +105,7 @@ struct row {
 /* A heading; its programs are those of the rows below it. */
 #define SECTION(title)                                                                             \
     {                                                                                              \
-        P | W | L | D | ENGINE, 0,                                                                 \
+        P | W | L | D | ENGINE | T, 0,                                                             \
         {                                                                                          \
             .kind = SL_CLI_SECTION, .name = (title)                                                \
         }                                                                                          \
@@ -111,8 +113,9 @@ struct row {
 
 static const struct row rows[] = {
     SECTION("Client"),
-    ROW(C | LOCAL, flags.cluster.coordinator, PARSED, .name = "coordinator", .parse = parse_places,
-        .accepts = "HOST:PORT, or several, separated by commas", .metavar = "HOST:PORT,..."),
+    ROW(C | T | LOCAL, flags.cluster.coordinator, PARSED, .name = "coordinator",
+        .parse = parse_places, .accepts = "HOST:PORT, or several, separated by commas",
+        .metavar = "HOST:PORT,..."),
     ROW(C | LOCAL, client.task, PARSED, .name = "task-index", .parse = config_settings_parse_task,
         .accepts = "an index from 0 to 16383, any or none"),
     ROW(C | LOCAL, flags.cluster.rank, I64, .variable = "RANK", .least = 0,
@@ -171,14 +174,13 @@ static const struct row rows[] = {
         .help = "File with user:password of etcd in its first line, mode 0600."),
 
     SECTION("Configuration"),
-    ROW(P | W | L | D | ENGINE, flags.config, STRING, .name = "config", .no_key = true,
+    ROW(P | W | L | D | ENGINE | T, flags.config, STRING, .name = "config", .no_key = true,
         .metavar = "FILE",
         .help = "File with options as keys, in the section [all] and the program's own. Flags and "
                 "variables have precedence over it."),
-    ROW(P | W | L | D | ENGINE | OWN, flags.shows_config, BOOL, .name = "show-config",
+    ROW(P | W | L | D | ENGINE | T | OWN, flags.shows_config, BOOL, .name = "show-config",
         .no_key = true,
-        .help = "Print the value of every option with its source, as a configuration file, and "
-                "exit."),
+        .help = "Print every option with its source, as a configuration file, and exit."),
 
     SECTION("This process"),
     ROW(P | D, reactors.count, U32, .name = "reactors",
@@ -230,9 +232,9 @@ static const struct row rows[] = {
         .help = "Add a CRC-32C to every frame that this process sends."),
     ROW(P | W | S, log_level, LOG, .name = "log", .refuses_empty = true, .preset = "info",
         .help = "Least level of the log lines: debug, info, warn, error or off."),
-    ROW(CATALOGUE, log_level, LOG, .name = "log", .refuses_empty = true, .preset = "warn",
+    ROW(CATALOGUE | T, log_level, LOG, .name = "log", .refuses_empty = true, .preset = "warn",
         .help = "Least level of the log lines: debug, info, warn, error or off."),
-    ROW(P | W | ENGINE, log_format, CHOICE, .name = "log-format", .preset = "text",
+    ROW(P | W | ENGINE | T, log_format, CHOICE, .name = "log-format", .preset = "text",
         .choices = "text|json",
         .help = "Form of the log lines: text, or json with one object a line."),
 
@@ -286,30 +288,32 @@ static const struct row rows[] = {
         .help = "Address of metrics, health and the live page, over HTTP. Port 0: any free one. "
                 "Default: " SL_HTTP_SETTINGS_DEFAULT
                 "; of a server that no source describes, " SL_HTTP_SETTINGS_ALONE "."),
-    ROW(P | W | OWN, flags.http.token_file, PARSED, .name = "http-token-file", .parse = parse_path,
-        .accepts = "the path of a file", .metavar = "FILE",
+    ROW(P | W | T | OWN, flags.http.token_file, PARSED, .name = "http-token-file",
+        .parse = parse_path, .accepts = "the path of a file", .metavar = "FILE",
         .help = "File with the token, 16 to 1024 printable characters, that callers of --http show "
                 "(Authorization: Bearer), readable by its owner only. Needed beyond loopback; "
                 "servers may have --insecure instead."),
 
     SECTION("Security"),
-    ROW(P | W | L | ENGINE, flags.security.secret_file, PARSED, .name = "secret-file",
-        .refuses_empty = true, .parse = parse_path,
+    ROW(SECURED, flags.security.secret_file, PARSED, .name = "secret-file", .refuses_empty = true,
+        .parse = parse_path,
         .accepts = "the path of a file; unset it for a cluster without a secret", .metavar = "FILE",
         .help = "File with the cluster's secret, 16 to 1024 bytes, readable by its owner only; the "
                 "same for all processes."),
+    ROW(P | L | T, flags.security.operator_secret_file, STRING, .name = "operator-secret-file",
+        .metavar = "FILE", .help = "A second secret, for starling-ctl to change tables."),
     ROW(P | L | ENGINE, insecure, BOOL, .name = "insecure",
         .help = "Listen on a network without a secret: everyone who reaches the endpoints can read "
                 "and change the parameters."),
-    ROW(P | W | L | ENGINE, flags.security.tls_cert, STRING, .name = "tls-cert", .metavar = "FILE",
+    ROW(SECURED, flags.security.tls_cert, STRING, .name = "tls-cert", .metavar = "FILE",
         .help = "Encrypt every connection with TLS: this process's certificate in PEM, with its "
                 "chain. Needs --tls-key and --tls-ca."),
-    ROW(P | W | L | ENGINE, flags.security.tls_key, STRING, .name = "tls-key", .metavar = "FILE",
+    ROW(SECURED, flags.security.tls_key, STRING, .name = "tls-key", .metavar = "FILE",
         .help = "The certificate's private key in PEM."),
-    ROW(P | W | L | ENGINE, flags.security.tls_ca, STRING, .name = "tls-ca", .metavar = "FILE",
+    ROW(SECURED, flags.security.tls_ca, STRING, .name = "tls-ca", .metavar = "FILE",
         .help = "Certificates in PEM of the authorities that signed the certificates of all "
                 "processes."),
-    ROW(P | W | L | ENGINE, flags.security.tls_name, STRING, .name = "tls-name", .metavar = "NAME",
+    ROW(SECURED, flags.security.tls_name, STRING, .name = "tls-name", .metavar = "NAME",
         .help = "Name that the certificate of every server must have. Default: the host that the "
                 "process connects to."),
 
@@ -438,7 +442,7 @@ static const char *const *sections_of(enum sl_program program)
     } sections[] = {
         {P | D, {"server", "all"}}, {W | C, {"worker", "all"}}, {L, {"launch", "server", "all"}},
         {O, {"objects", "all"}},    {G, {"gateway", "all"}},    {S, {"serve-worker", "all"}},
-        {Y, {"deploy", "all"}},
+        {Y, {"deploy", "all"}},     {T, {"ctl", "all"}},
     };
     uint32_t i = 0;
     while ((sections[i].programs & program) == 0) {

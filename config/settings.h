@@ -34,9 +34,10 @@ enum sl_program {
     SL_PROGRAM_GATEWAY = 256, /* of starling-serve, as the next ones */
     SL_PROGRAM_SERVE_WORKER = 512,
     SL_PROGRAM_DEPLOY = 1024,
+    SL_PROGRAM_CTL = 2048, /* of a job, but with few options */
 };
 
-#define SL_SETTINGS_OPTIONS_MAX 80
+#define SL_SETTINGS_OPTIONS_MAX 82
 
 #define SL_SETTINGS_NO_TASK     (-3) /* the task index has no flag and no variable STARLING_... */
 

@@ -6,7 +6,8 @@
 
 /* They mean the same by a name: a variable is for all of them. */
 #define PROGRAMS_OF_A_JOB                                                                          \
-    (SL_PROGRAM_PS | SL_PROGRAM_WORKER | SL_PROGRAM_LAUNCH | SL_PROGRAM_DOCTOR | SL_PROGRAM_CLIENT)
+    (SL_PROGRAM_PS | SL_PROGRAM_WORKER | SL_PROGRAM_LAUNCH | SL_PROGRAM_DOCTOR |                   \
+     SL_PROGRAM_CLIENT | SL_PROGRAM_CTL)
 
 void sl_settings_cli_init(enum sl_program program, uint32_t core_count, const struct sl_cli *own,
                           struct sl_settings *settings, struct sl_settings_cli *out)

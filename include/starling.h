@@ -111,6 +111,7 @@ enum sl_protocol {
 };
 
 #define SL_CLIENT_ANY_TASK (-2)
+#define SL_CLIENT_OPERATOR (-3)
 
 struct sl_client_options {
     size_t struct_size; /* SL_CLIENT_OPTIONS_INIT sets it */
@@ -119,7 +120,8 @@ struct sl_client_options {
      * coordinator. */
     const char *coordinator;
     int32_t task_index;    /* index of this worker; SL_CLIENT_ANY_TASK: the coordinator assigns one;
-                            * -1: a client without a clock */
+                            * -1: a client without a clock; SL_CLIENT_OPERATOR: the same, whose
+                            * `secret` is the operator's secret of the cluster */
     uint32_t server_count; /* servers to wait for; 0: as many as the coordinator expects */
     uint32_t worker_count; /* workers of the job, as configured for this process; 0: not configured.
                             * Another number than the coordinator's is an error INVALID. */

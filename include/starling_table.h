@@ -219,6 +219,32 @@ struct sl_table;
 SL_API int sl_client_table_info(struct sl_client *client, struct sl_table *table,
                                 uint32_t timeout_ms, struct sl_table_info *out);
 
+/* Calls `each` for each table of the job, in the order in which they were opened first, on this
+ * thread, with ctx. *spec is valid during the call. Errors: VERSION (an older coordinator),
+ * DEADLINE, CLOSED. Any thread; blocks. */
+typedef void sl_table_visit_fn(void *ctx, const struct sl_table_spec *spec);
+SL_API int sl_client_tables(struct sl_client *client, uint32_t timeout_ms, sl_table_visit_fn *each,
+                            void *ctx);
+
+/* Opens an existing table with the specification that it has. Errors: NOT_FOUND, and those of
+ * sl_client_table_open. Any thread; blocks. */
+SL_API int sl_client_table_open_by_name(struct sl_client *client, const char *name,
+                                        uint32_t timeout_ms, struct sl_table **out);
+
+/* Copies the specification of an open table to *out, which needs its struct_size. Errors: INVALID.
+ * Any thread. */
+SL_API int sl_table_spec_get(const struct sl_table *table, struct sl_table_spec *out);
+
+/* For a tool, before it changes tables by hand: leaves the event `operation` at the coordinator,
+ * with the name of the client and the text. Errors: REFUSED (the servers have an operator's secret,
+ * and the client another one: SL_CLIENT_OPERATOR), VERSION, DEADLINE, CLOSED. Any
+ * thread; blocks. */
+SL_API int sl_client_operate(struct sl_client *client, const char *what, uint32_t timeout_ms);
+
+/* Returns HOST:PORT of the coordinator's HTTP server as of the client's start; "": it has none.
+ * Valid until destroy. Any thread. */
+SL_API const char *sl_client_coordinator_http(const struct sl_client *client);
+
 #ifdef __cplusplus
 }
 #endif

@@ -50,7 +50,7 @@ static void warn_insecure(const struct sl_process_options *options)
     for (uint32_t i = 0; i < count && endpoint == NULL; i++) {
         endpoint = sl_endpoint_is_loopback(endpoints[i]) ? NULL : endpoints[i];
     }
-    bool is_open = options->secret == NULL && options->tls == NULL;
+    bool is_open = options->secrets.cluster == NULL && options->tls == NULL;
     if (is_open && endpoint != NULL) {
         char text[SL_LIMIT_ENDPOINT_BYTES];
         sl_endpoint_format(endpoint, text, sizeof text);

@@ -8,7 +8,9 @@
 static void fill_security(struct sl_run *run, struct sl_process_options *options)
 {
     const struct sl_security *security = &run->settings.security;
-    options->secret = security->secret.byte_count == 0 ? NULL : &security->secret;
+    options->secrets.cluster = security->secret.byte_count == 0 ? NULL : &security->secret;
+    options->secrets.operators =
+        security->operator_secret.byte_count == 0 ? NULL : &security->operator_secret;
     run->tls = (struct sl_transport_tls){
         .certificate = security->certificate,
         .key = security->key,

@@ -6,6 +6,7 @@
 
 #include "core/limits.h"
 #include "net/session/auth.h"
+#include "net/session/message_spec.h"
 #include "net/wire/frame.h"
 
 int sl_greeting_hello(struct sl_greeting *greeting, const struct sl_message *message)
@@ -83,6 +84,7 @@ struct sl_message sl_greeting_welcome(const struct sl_greeting *greeting)
         .id = greeting->hello_id,
         .welcome = {.protocol_version = SL_FRAME_PROTOCOL_VERSION,
                     .payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES,
+                    .knows = SL_MESSAGE_SPEC_KNOWS,
                     .software = "starling " STARLING_VERSION},
     };
 }

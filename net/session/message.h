@@ -54,6 +54,10 @@ enum sl_message_kind {
     SL_MESSAGE_FENCE,
     SL_MESSAGE_FENCED,
     SL_MESSAGE_REPORT,
+    SL_MESSAGE_TABLES_GET = 41,
+    SL_MESSAGE_TABLES,
+    SL_MESSAGE_OPERATION,
+    SL_MESSAGE_OPERATION_ALLOWED,
 };
 
 enum sl_message_purpose {
@@ -62,6 +66,7 @@ enum sl_message_purpose {
     SL_MESSAGE_PURPOSE_REPLICA = 3,  /* from the primary of a shard to its backup */
     SL_MESSAGE_PURPOSE_TRANSFER = 4, /* from a transfer engine to another */
 };
+enum sl_message_secret { SL_MESSAGE_SECRET_CLUSTER, SL_MESSAGE_SECRET_OPERATOR };
 enum sl_message_role {
     SL_MESSAGE_ROLE_PS = 1,
     SL_MESSAGE_ROLE_WORKER = 2,
@@ -82,8 +87,9 @@ struct sl_message_hello {
     uint64_t state;    /* replica: `incarnation` of the primary's welcomes */
     /* transfer: the expected `incarnation` of the welcome; 0: any */
     uint64_t incarnation;
-    uint32_t lane;       /* transfer: 0: control messages only; else data frames only */
-    uint64_t lane_epoch; /* transfer: of a lane above 0; ascends with its connections */
+    uint32_t lane;                 /* transfer: 0: control messages only; else data frames only */
+    uint64_t lane_epoch;           /* transfer: of a lane above 0; ascends with its connections */
+    enum sl_message_secret secret; /* the one that the sender proves, if any */
     bool has_nonce;
     uint8_t nonce[SL_MESSAGE_NONCE_BYTES]; /* valid if has_nonce; see net/session/auth.h */
     char software[SL_MESSAGE_NAME_BYTES];
@@ -108,6 +114,7 @@ struct sl_message_welcome {
     char software[SL_MESSAGE_NAME_BYTES];
     bool wants_reports;                 /* control: send a REPORT once a second */
     char http[SL_LIMIT_ENDPOINT_BYTES]; /* control: the coordinator's HTTP address, or "" */
+    uint32_t knows;                     /* SL_MESSAGE_SPEC_KNOWS of the peer; 0 from an older one */
 };
 
 struct sl_message_challenge {
@@ -216,15 +223,6 @@ struct sl_message_waiting {
     uint32_t missing_count;
 };
 
-struct sl_message_table_open {
-    struct sl_table_spec spec; /* not validated: use sl_message_check_spec */
-    uint32_t table_id;
-    bool keep_id; /* to the coordinator: reopen the table under table_id */
-    /* To the coordinator: a query. Only spec.name is read. The answer is a TABLE_OPEN with the
-     * table's specification and id. */
-    bool asks;
-};
-
 struct sl_message_barrier {
     char name[SL_MESSAGE_NAME_BYTES];
     uint32_t count;      /* 0: every worker of the job */
@@ -243,18 +241,19 @@ struct sl_message {
         struct sl_message_cluster cluster;
         struct sl_message_waiting waiting;
         struct sl_message_table_open table_open;
-        struct { /* TABLE_OPENED */
+        struct { /* TABLE_OPENED; TABLES_GET: tables with this id or above */
             uint32_t table_id;
             bool reject_nonfinite; /* as in the specification: false also from an older peer */
             uint32_t knows;        /* SL_MESSAGE_SPEC_KNOWS of the peer; 0 from an older one */
         };
+        struct sl_message_tables tables;
         struct sl_message_barrier barrier;
         struct sl_message_stats stats;
         struct sl_message_challenge challenge;
         struct sl_message_proof proof;
         struct sl_message_expired expired;
         uint32_t clock;                  /* JOIN, JOINED */
-        char why[SL_MESSAGE_TEXT_BYTES]; /* ENDED */
+        char why[SL_MESSAGE_TEXT_BYTES]; /* ENDED; OPERATION: what is done */
         struct sl_message_checkpoint checkpoint;
         struct sl_message_checkpoint_part checkpoint_part;
         struct sl_message_checkpoint_publish checkpoint_publish;

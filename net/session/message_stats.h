@@ -1,9 +1,27 @@
-/* Statistics and reports in control messages, as part of message.h. */
+/* Tables, their statistics and reports in control messages, as part of message.h. */
 #ifndef SL_NET_SESSION_MESSAGE_STATS_H
 #define SL_NET_SESSION_MESSAGE_STATS_H
 
 #include <starling.h> /* SL_TABLE_NAME_BYTES */
+#include <stdbool.h>
 #include <stdint.h>
+
+struct sl_message_table_open {
+    struct sl_table_spec spec; /* not validated: use sl_message_check_spec */
+    uint32_t table_id;
+    bool keep_id; /* to the coordinator: reopen the table under table_id */
+    /* To the coordinator: a query. Only spec.name is read. The answer is a TABLE_OPEN with the
+     * table's specification and id. */
+    bool asks;
+};
+
+#define SL_MESSAGE_TABLES_MAX 16 /* of a page */
+
+struct sl_message_tables {
+    struct sl_table_spec *specs; /* owned by the message; by ascending id; not validated */
+    uint32_t count;
+    uint32_t next; /* table_id of the TABLES_GET of the next page; 0: there is none */
+};
 
 struct sl_message_table_stats {
     char name[SL_TABLE_NAME_BYTES];

@@ -204,7 +204,8 @@ SL_PROTOBUF_TABLE(HELLO, "hello", hello_misfit,
     ANY(13, UINT, hello, state),
     ANY(14, UINT, hello, incarnation),
     ANY(15, UINT, hello, lane),
-    ANY(16, UINT, hello, lane_epoch));
+    ANY(16, UINT, hello, lane_epoch),
+    RANGE(17, UINT, hello, secret, SL_MESSAGE_SECRET_CLUSTER, SL_MESSAGE_SECRET_OPERATOR));
 
 SL_PROTOBUF_TABLE(WELCOME, "welcome", welcome_misfit,
     ANY(1, UINT, welcome, protocol_version),
@@ -224,7 +225,8 @@ SL_PROTOBUF_TABLE(WELCOME, "welcome", welcome_misfit,
     ANY(15, UINT, welcome, position),
     ANY(16, BOOL, welcome, wants_reports),
     ANY(17, NAME, welcome, http),
-    RANGE(18, UINT, welcome, spread_ms, 0, SL_MESSAGE_SPREAD_MS_MAX));
+    RANGE(18, UINT, welcome, spread_ms, 0, SL_MESSAGE_SPREAD_MS_MAX),
+    ANY(19, UINT, welcome, knows));
 
 SL_PROTOBUF_TABLE(CHALLENGE, "challenge", NULL,
     {SL_FIELD(1, BYTES, sl_message_challenge, nonce), SL_FIELD_BYTES(sl_message_challenge, nonce), .flags = SL_FIELD_REQUIRED});
@@ -364,6 +366,13 @@ SL_PROTOBUF_TABLE(TABLE_OPENED, "table_opened", NULL,
     SL_FIELD_RANGE(1, UINT, sl_message, table_id, 0, SL_LIMIT_TABLES - 1),
     SL_FIELD_ANY(2, BOOL, sl_message, reject_nonfinite),
     SL_FIELD_ANY(3, UINT, sl_message, knows));
+
+SL_PROTOBUF_TABLE(TABLES_GET, "tables_get", NULL,
+    SL_FIELD_RANGE(1, UINT, sl_message, table_id, 0, SL_LIMIT_TABLES - 1));
+
+SL_PROTOBUF_TABLE(TABLES, "tables", NULL,
+    SL_FIELD_OWNED_LIST(1, sl_message_tables, specs, count, 0, SL_MESSAGE_TABLES_MAX, SPEC),
+    RANGE(2, UINT, tables, next, 0, SL_LIMIT_TABLES - 1));
 
 SL_PROTOBUF_TABLE(TABLE_STATS, "stats: table", NULL,
     ANY(1, NAME, table_stats, name),
@@ -541,6 +550,10 @@ static const struct sl_protobuf_field FIELDS[] = {
     MEMBERS(FENCED, EMPTY),
     SL_FIELD_DATA(SL_MESSAGE_REPORT, sl_message, report.bytes, report.byte_count,
                   SL_LIMIT_CONTROL_PAYLOAD_BYTES, SL_FIELD_OWNED | SL_FIELD_ONE_OF),
+    MEMBERS(TABLES_GET, TABLES_GET),
+    BODY(TABLES, tables, TABLES),
+    MEMBERS(OPERATION, ENDED),
+    MEMBERS(OPERATION_ALLOWED, EMPTY),
 };
 /* clang-format on */
 

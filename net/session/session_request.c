@@ -35,6 +35,10 @@ static enum sl_message_kind answer_kind(const struct sl_message *request)
         return SL_MESSAGE_JOINED;
     case SL_MESSAGE_CHECKPOINT_ASK:
         return SL_MESSAGE_CHECKPOINT_DONE;
+    case SL_MESSAGE_TABLES_GET:
+        return SL_MESSAGE_TABLES;
+    case SL_MESSAGE_OPERATION:
+        return SL_MESSAGE_OPERATION_ALLOWED;
     case SL_MESSAGE_HEARTBEAT:
         return SL_MESSAGE_HEARTBEAT;
     case SL_MESSAGE_SEGMENT_GET:

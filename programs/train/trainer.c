@@ -12,7 +12,7 @@
 #include "programs/train/job_progress.h"
 #include "programs/train/pipeline.h"
 #include "programs/train/progress.h"
-#include "worker/client/restored_spec.h"
+#include "worker/client/table_lookup.h"
 
 #define LEAD_MAX         1
 
@@ -77,8 +77,8 @@ static int open_table(struct trainer *trainer, struct sl_table_spec *spec, struc
     const struct sl_trainer_options *options = trainer->options;
     struct sl_table_spec found;
     int err = sl_client_table_open(options->client, spec, options->step_timeout_ms, out);
-    if (err != SL_ERR_EXISTS ||
-        sl_restored_spec_read(options->client, spec->name, options->step_timeout_ms, &found) != 0) {
+    if (err != SL_ERR_EXISTS || sl_table_lookup_restored(options->client, spec->name,
+                                                         options->step_timeout_ms, &found) != 0) {
         return err;
     }
     const float asked = options->optimizer.lr;

@@ -6,6 +6,7 @@
 #include "core/assert.h"
 #include "core/backoff.h"
 #include "core/clock.h"
+#include "core/event.h"
 #include "ps/coordinator/barrier.h"
 #include "ps/coordinator/checkpoint.h"
 #include "ps/coordinator/checkpoint_request.h"
@@ -150,6 +151,24 @@ int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer
     return err;
 }
 
+/* A tool announces a change by hand. */
+static void coordinator_operate(struct sl_coordinator *coordinator,
+                                const struct sl_coordinator_member *member,
+                                const struct sl_message *message)
+{
+    if (coordinator->options.needs_operator && member->hello.secret != SL_MESSAGE_SECRET_OPERATOR) {
+        sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_REFUSED,
+                              "this needs the operator's secret: --operator-secret-file");
+        return;
+    }
+    sl_log_event(SL_LOG_WARN,
+                 SL_EVENT("operation", SL_EVENT_TEXT("by", member->name),
+                          SL_EVENT_TEXT("what", message->why)),
+                 "%s: %s", member->name, message->why);
+    const struct sl_message answer = {.kind = SL_MESSAGE_OPERATION_ALLOWED, .id = message->id};
+    sl_coordinator_send(coordinator, member, &answer);
+}
+
 void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
                             const struct sl_message *message, uint64_t now_ns)
 {
@@ -167,6 +186,12 @@ void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_p
         break;
     case SL_MESSAGE_TABLE_OPEN:
         sl_coordinator_table_open(coordinator, member, message);
+        break;
+    case SL_MESSAGE_TABLES_GET:
+        sl_coordinator_table_list(coordinator, member, message);
+        break;
+    case SL_MESSAGE_OPERATION:
+        coordinator_operate(coordinator, member, message);
         break;
     case SL_MESSAGE_BARRIER:
         sl_coordinator_barrier_arrive(coordinator, member, message, now_ns);

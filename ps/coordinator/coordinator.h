@@ -63,6 +63,7 @@ struct sl_coordinator_options {
     uint32_t ps_count;     /* servers that must register before members receive the cluster */
     uint32_t worker_count; /* workers of the job; 0: unknown */
     const char *worker_count_source; /* origin, e.g. "--worker-hosts"; NULL: unknown */
+    bool needs_operator;             /* to change tables by hand: hello.secret */
     uint64_t waiting_interval_ns;    /* between two Waiting messages to a waiting member; 0: 3 s */
     uint64_t identity;               /* random; of a job that begins here; 0: none is checked */
     uint64_t lease_ns;               /* a member silent for this long expires; 0: 10 s;

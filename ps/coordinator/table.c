@@ -160,6 +160,27 @@ void sl_coordinator_table_open(struct sl_coordinator *coordinator,
     sl_coordinator_send(coordinator, member, &answer);
 }
 
+void sl_coordinator_table_list(struct sl_coordinator *coordinator,
+                               const struct sl_coordinator_member *member,
+                               const struct sl_message *message)
+{
+    struct sl_table_spec specs[SL_MESSAGE_TABLES_MAX];
+    struct sl_message answer = {
+        .kind = SL_MESSAGE_TABLES, .id = message->id, .tables = {.specs = specs}};
+    struct sl_message_tables *page = &answer.tables;
+    for (uint32_t id = message->table_id; id < coordinator->tables.count && page->next == 0; id++) {
+        if (!is_used(coordinator, id)) {
+            continue;
+        }
+        if (page->count < SL_MESSAGE_TABLES_MAX) {
+            specs[page->count++] = coordinator->tables.specs[id];
+        } else {
+            page->next = id;
+        }
+    }
+    sl_coordinator_send(coordinator, member, &answer);
+}
+
 void sl_coordinator_table_stats(struct sl_coordinator *coordinator,
                                 const struct sl_coordinator_member *member, uint64_t id)
 {

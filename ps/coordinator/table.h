@@ -8,6 +8,11 @@ void sl_coordinator_table_open(struct sl_coordinator *coordinator,
                                const struct sl_coordinator_member *member,
                                const struct sl_message *message);
 
+/* Answers with the specifications of tables from an id on. */
+void sl_coordinator_table_list(struct sl_coordinator *coordinator,
+                               const struct sl_coordinator_member *member,
+                               const struct sl_message *message);
+
 /* Answers with table names only; the shards have their statistics. */
 void sl_coordinator_table_stats(struct sl_coordinator *coordinator,
                                 const struct sl_coordinator_member *member, uint64_t id);

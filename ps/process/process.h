@@ -78,9 +78,12 @@ struct sl_process_options {
         uint64_t lease_ns;        /* of members; the coordinator's value applies */
         uint64_t heartbeat_ns;    /* of this process; 0: a quarter of the lease */
     } times;
-    const struct sl_secret *secret;     /* outlives the run; NULL: none */
-    const struct sl_transport_tls *tls; /* outlives the run; NULL: no TLS */
-    const char *congestion_control;     /* NULL: the system's default */
+    struct {
+        const struct sl_secret *cluster;
+        const struct sl_secret *operators; /* see struct sl_server_options */
+    } secrets;                             /* outlive the run; NULL: none */
+    const struct sl_transport_tls *tls;    /* outlives the run; NULL: no TLS */
+    const char *congestion_control;        /* NULL: the system's default */
     /* As in struct sl_transport_options. */
     struct {
         const char *device;

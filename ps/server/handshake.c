@@ -216,8 +216,17 @@ void sl_server_handshake_authenticate(struct sl_server_conn *conn, const struct 
 {
     const char *why;
     struct sl_message answer;
-    const int err = sl_greeting_authenticate(&conn->greeting, conn->server->options.secret, message,
-                                             &answer, &why);
+    const struct sl_server_options *options = &conn->server->options;
+    const bool is_operator = conn->greeting.hello.secret == SL_MESSAGE_SECRET_OPERATOR;
+    if (is_operator && options->operator_secret == NULL) {
+        sl_server_handshake_refuse(conn, SL_ERR_REFUSED,
+                                   "this cluster has no operator's secret: leave out "
+                                   "--operator-secret-file");
+        return;
+    }
+    const int err = sl_greeting_authenticate(
+        &conn->greeting, is_operator ? options->operator_secret : options->secret, message, &answer,
+        &why);
     if (err == SL_ERR_PROTOCOL) {
         sl_server_conn_drop(conn, err, "%s", why);
     } else if (err != 0) {

@@ -77,8 +77,10 @@ struct sl_server_options {
         slow_request_ns; /* ps/server/slow_requests.h keeps requests that take as long; 0: none */
     bool checksum;       /* add checksums to replies even if the client did not ask */
     const struct sl_secret *secret; /* outlives the server; NULL: none required */
-    uint64_t incarnation;           /* of the process: random at its start */
-    bool restores; /* welcome no client before sl_server_start_serving (restore.h) */
+    /* Clients that prove it instead may change tables by hand; NULL: all may. */
+    const struct sl_secret *operator_secret;
+    uint64_t incarnation; /* of the process: random at its start */
+    bool restores;        /* welcome no client before sl_server_start_serving (restore.h) */
 
     struct sl_server_cells *cells; /* zeroed, outlive the server; NULL: a block of its own */
 

@@ -101,7 +101,7 @@ SCHEMA = {
         "software": (7, "string"), "checksum": (8, "uint"), "nonce": (9, "bytes"),
         "join_running": (10, "uint"), "any_task": (11, "uint"), "epoch": (12, "uint"),
         "state": (13, "uint"), "incarnation": (14, "uint"), "lane": (15, "uint"),
-        "lane_epoch": (16, "uint")},
+        "lane_epoch": (16, "uint"), "secret": (17, "uint")},
     "Welcome": {
         "protocol_version": (1, "uint"), "credit_bytes": (2, "uint"),
         "credit_requests": (3, "uint"), "shard": (4, "uint"), "shard_count": (5, "uint"),
@@ -109,7 +109,7 @@ SCHEMA = {
         "resumed": (9, "uint"), "clock": (10, "uint"), "counts": (11, "uint"),
         "lease_ms": (12, "uint"), "task_index": (13, "uint"), "restored": (14, "uint"),
         "position": (15, "uint"), "wants_reports": (16, "uint"), "http": (17, "string"),
-        "spread_ms": (18, "uint")},
+        "spread_ms": (18, "uint"), "knows": (19, "uint")},
     "Error": {"code": (1, "uint"), "text": (2, "string"), "coordinator": (3, "string")},
     "Register": {
         "data_endpoint": (1, "string"), "shard_count": (2, "uint"), "ps_count": (3, "uint"),

@@ -295,8 +295,8 @@ static int run_op(struct sl_client *client, struct sl_port *port, struct sl_cont
     return op->err == 0 ? 0 : sl_reason_report(op->err, "%s: %s", what, op->text);
 }
 
-static int ask_coordinator(struct sl_client *client, struct sl_control_op *op, uint32_t timeout_ms,
-                           const char *what)
+int sl_client_ask_coordinator(struct sl_client *client, struct sl_control_op *op,
+                              uint32_t timeout_ms, const char *what)
 {
     struct sl_port *port;
     int err = sl_port_here(client->ports, &port);
@@ -321,7 +321,7 @@ int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count
     char what[SL_MESSAGE_NAME_BYTES + 16];
     snprintf(what, sizeof what, "barrier %s", name);
     struct sl_control_op op = {.run = sl_control_barrier, .name = name, .count = count};
-    return ask_coordinator(client, &op, timeout_ms, what);
+    return sl_client_ask_coordinator(client, &op, timeout_ms, what);
 }
 
 int sl_client_checkpoint(struct sl_client *client, uint32_t timeout_ms, uint64_t *number)
@@ -329,7 +329,7 @@ int sl_client_checkpoint(struct sl_client *client, uint32_t timeout_ms, uint64_t
     sl_assert(client != NULL);
     sl_assert(number != NULL);
     struct sl_control_op op = {.run = sl_control_checkpoint};
-    int err = ask_coordinator(client, &op, timeout_ms, "no checkpoint");
+    int err = sl_client_ask_coordinator(client, &op, timeout_ms, "no checkpoint");
     if (err == 0) {
         *number = op.number;
     }
@@ -390,6 +390,12 @@ int sl_client_table_info(struct sl_client *client, struct sl_table *table, uint3
         sl_struct_size_write(&sum, out, sizeof sum);
     }
     return err;
+}
+
+const char *sl_client_coordinator_http(const struct sl_client *client)
+{
+    sl_assert(client != NULL);
+    return client->ios[0].coordinator.http;
 }
 
 int32_t sl_client_task_index(const struct sl_client *client)

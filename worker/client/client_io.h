@@ -88,9 +88,11 @@ struct sl_client_io_coordinator {
     struct sl_session *session;
     struct sl_control_op *joining; /* the operation that waits for the first welcome */
     uint64_t incarnation;
+    uint32_t knows;                     /* of the last Welcome */
     uint64_t job;                       /* identity of the job, of the last Cluster; 0: none yet */
     bool registering;                   /* a repeated registration is unanswered */
     bool awaits_heartbeat;              /* a heartbeat with an answer is unanswered */
+    char http[SL_LIMIT_ENDPOINT_BYTES]; /* of the first Welcome */
     bool is_lost;                       /* permanently */
     char reason[SL_MESSAGE_TEXT_BYTES]; /* why it was lost */
     struct sl_timer heartbeat;

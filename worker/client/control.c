@@ -201,12 +201,14 @@ static void client_control_welcomed(void *ctx, struct sl_session *session,
     struct sl_client_io *io = ctx;
     bool started_anew = io->coordinator.incarnation != welcome->incarnation;
     io->coordinator.incarnation = welcome->incarnation;
+    io->coordinator.knows = welcome->knows;
     start_heartbeats(io, welcome->lease_ms);
     sl_client_report_start(io, welcome->wants_reports);
     struct sl_control_op *op = io->coordinator.joining;
     if (op != NULL) {
         io->coordinator.joining = NULL;
         op->task_index = welcome->task_index;
+        memcpy(io->coordinator.http, welcome->http, sizeof io->coordinator.http);
         send_register(io, sl_client_io_time_left(io, op->deadline_ns), client_control_cluster_came,
                       op);
         return;
@@ -355,6 +357,54 @@ void sl_control_table_find(struct sl_control_op *op)
     struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN, .table_open = {.asks = true}};
     snprintf(message.table_open.spec.name, sizeof message.table_open.spec.name, "%s", op->name);
     client_control_ask(op, &message, table_found);
+}
+
+/* Asks for what an older coordinator would take for a violation of the protocol. */
+static void ask_newer(struct sl_control_op *op, struct sl_message *message,
+                      sl_session_answer_fn *answer)
+{
+    const uint32_t knows = op->io->coordinator.knows;
+    if (knows < SL_MESSAGE_SPEC_KNOWS) {
+        sl_control_op_fail(op, SL_ERR_VERSION,
+                           "%s: it is older than this client (level %u, not %d), and cannot do "
+                           "this: update its software",
+                           op->io->options->coordinator_name, knows, SL_MESSAGE_SPEC_KNOWS);
+        sl_control_op_answer(op);
+        return;
+    }
+    client_control_ask(op, message, answer);
+}
+
+static void tables_listed(void *ctx, const struct sl_message *answer, int err, const char *reason)
+{
+    struct sl_control_op *op = ctx;
+    if (check_answer(op, answer, err, reason, SL_MESSAGE_TABLES)) {
+        op->count = answer->tables.count;
+        op->table.id = answer->tables.next;
+        memcpy(op->found, answer->tables.specs, op->count * sizeof *op->found);
+    }
+    sl_control_op_answer(op);
+}
+
+void sl_control_tables(struct sl_control_op *op)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_TABLES_GET, .table_id = op->table.id};
+    ask_newer(op, &message, tables_listed);
+}
+
+static void operation_allowed(void *ctx, const struct sl_message *answer, int err,
+                              const char *reason)
+{
+    struct sl_control_op *op = ctx;
+    check_answer(op, answer, err, reason, SL_MESSAGE_OPERATION_ALLOWED);
+    sl_control_op_answer(op);
+}
+
+void sl_control_operate(struct sl_control_op *op)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_OPERATION};
+    snprintf(message.why, sizeof message.why, "%s", op->name);
+    ask_newer(op, &message, operation_allowed);
 }
 
 static void barrier_done(void *ctx, const struct sl_message *answer, int err, const char *reason)

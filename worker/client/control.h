@@ -16,6 +16,14 @@ void sl_control_table_open(struct sl_control_op *op);
 /* Uses name and found. */
 void sl_control_table_find(struct sl_control_op *op);
 
+/* Writes a page of specifications, of tables with table.id or above, to found[count], which has
+ * room for SL_MESSAGE_TABLES_MAX, and the table.id of the next page; 0: there is none. Errors:
+ * VERSION, DEADLINE, CLOSED. */
+void sl_control_tables(struct sl_control_op *op);
+
+/* Announces the operation op->name. Errors: REFUSED, VERSION, DEADLINE, CLOSED. */
+void sl_control_operate(struct sl_control_op *op);
+
 /* Waits at barrier op->name for op->count clients; 0: all workers of the job. Errors: DEADLINE,
  * CLOSED. */
 void sl_control_barrier(struct sl_control_op *op);

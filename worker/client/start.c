@@ -101,9 +101,9 @@ static int check_security(const struct sl_client_options *options)
 static int check_options(const struct sl_client_options *options,
                          const struct sl_client_setup *setup)
 {
-    if (options->task_index < SL_CLIENT_ANY_TASK || options->task_index >= SL_LIMIT_WORKERS) {
+    if (options->task_index < SL_CLIENT_OPERATOR || options->task_index >= SL_LIMIT_WORKERS) {
         return sl_reason_report(SL_ERR_INVALID, "client: task_index %d is not in %d to %d",
-                                options->task_index, SL_CLIENT_ANY_TASK, SL_LIMIT_WORKERS - 1);
+                                options->task_index, SL_CLIENT_OPERATOR, SL_LIMIT_WORKERS - 1);
     }
     if (!is_in_range("server_count", options->server_count, 0, SL_LIMIT_PS) ||
         !is_in_range("worker_count", options->worker_count, 0, SL_LIMIT_WORKERS) ||
@@ -192,8 +192,8 @@ static void free_owned(struct sl_client_io_options *options)
 static void fill_io_options(struct sl_client *client, const struct sl_client_options *options,
                             const struct sl_client_setup *setup)
 {
-    bool worker = options->task_index != -1;
     bool any_task = options->task_index == SL_CLIENT_ANY_TASK;
+    bool worker = options->task_index >= 0 || any_task;
     struct sl_client_io_options *to = &client->io_options;
     to->find_transport = setup->find_transport;
     to->transport.medium = setup->medium;
@@ -223,6 +223,8 @@ static void fill_io_options(struct sl_client *client, const struct sl_client_opt
         .client_id = setup->client_id,
         .checksum = options->checksum,
         .join_running = options->join_running,
+        .secret = options->task_index == SL_CLIENT_OPERATOR ? SL_MESSAGE_SECRET_OPERATOR
+                                                            : SL_MESSAGE_SECRET_CLUSTER,
     };
     char text[SL_LIMIT_ENDPOINT_BYTES];
     sl_endpoint_format(&to->coordinator, text, sizeof text);
@@ -262,7 +264,7 @@ int sl_start_begin(const struct sl_client_options *options, const struct sl_clie
         return sl_reason_report(SL_ERR_NO_MEMORY, "client: no memory");
     }
     client->protocol = options->protocol;
-    client->task_index = options->task_index;
+    client->task_index = options->task_index == SL_CLIENT_OPERATOR ? -1 : options->task_index;
     client->interrupt.is_set = options->interrupted;
     client->interrupt.ctx = options->interrupted_ctx;
     client->clock = sl_reactor_clock(setup->reactors[0]);

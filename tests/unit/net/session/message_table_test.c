@@ -44,6 +44,8 @@ static bool is_named(const char *field, const char *member)
         {"token", "bytes"},
         {"text", "bytes"},
         {"keys", "items"},
+        {"from", "table_id"},
+        {"what", "why"},
         {"buffers", "items"},
         {"buffers", "buffers.items"},
     };

@@ -8,13 +8,17 @@
 #include "tests/support/unit.h"
 
 /* The kinds before those of message_transfer_test.c, and REPORT. */
-#define KIND_COUNT (SL_MESSAGE_CHECKPOINT_DONE - SL_MESSAGE_HELLO + 2)
+static const enum sl_message_kind LATER[] = {SL_MESSAGE_REPORT, SL_MESSAGE_TABLES_GET,
+                                             SL_MESSAGE_TABLES, SL_MESSAGE_OPERATION,
+                                             SL_MESSAGE_OPERATION_ALLOWED};
+#define LATER_COUNT (int)(sizeof LATER / sizeof LATER[0])
+#define KIND_COUNT  (SL_MESSAGE_CHECKPOINT_DONE - SL_MESSAGE_HELLO + 1 + LATER_COUNT)
 
 static enum sl_message_kind kind_of(int i)
 {
     const int index = i % KIND_COUNT;
-    return index == KIND_COUNT - 1 ? SL_MESSAGE_REPORT
-                                   : (enum sl_message_kind)(SL_MESSAGE_HELLO + index);
+    return index < LATER_COUNT ? LATER[index]
+                               : (enum sl_message_kind)(SL_MESSAGE_HELLO + index - LATER_COUNT);
 }
 
 static void random_endpoint(uint64_t *seed, char *to, size_t to_bytes)
@@ -61,6 +65,7 @@ static void random_hello(uint64_t *seed, struct sl_message_hello *to)
     to->incarnation = sl_hash_random(seed);
     to->lane = (uint32_t)(sl_hash_random(seed) % 4);
     to->lane_epoch = to->lane == 0 ? 0 : 1 + sl_hash_random(seed) % 1000;
+    to->secret = (enum sl_message_secret)(sl_hash_random(seed) % 2);
     to->has_nonce = sl_hash_random(seed) % 2 == 0;
     if (to->has_nonce) {
         random_bytes(seed, to->nonce, sizeof to->nonce);
@@ -103,6 +108,16 @@ static void random_register(uint64_t *seed, struct sl_message_register *to)
     random_message_lists(seed, to);
 }
 
+static void random_tables(uint64_t *seed, struct sl_message_tables *to)
+{
+    to->count = (uint32_t)(sl_hash_random(seed) % (SL_MESSAGE_TABLES_MAX + 1));
+    to->next = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_TABLES);
+    to->specs = calloc(to->count + 1, sizeof *to->specs);
+    for (uint32_t i = 0; i < to->count; i++) {
+        to->specs[i] = random_message_spec(seed);
+    }
+}
+
 static void random_body(uint64_t *seed, struct sl_message *to)
 {
     switch (to->kind) {
@@ -125,6 +140,7 @@ static void random_body(uint64_t *seed, struct sl_message *to)
         to->welcome.spread_ms = (uint32_t)(sl_hash_random(seed) % SL_MESSAGE_SPREAD_MS_MAX);
         to->welcome.task_index = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_WORKERS);
         to->welcome.position = sl_hash_random(seed);
+        to->welcome.knows = (uint32_t)sl_hash_random(seed);
         to->welcome.wants_reports = sl_hash_random(seed) % 2 == 0;
         random_message_name(seed, to->welcome.software, sizeof to->welcome.software);
         random_message_name(seed, to->welcome.http, sizeof to->welcome.http);
@@ -179,6 +195,13 @@ static void random_body(uint64_t *seed, struct sl_message *to)
     case SL_MESSAGE_JOINED:
         to->clock = (uint32_t)sl_hash_random(seed);
         break;
+    case SL_MESSAGE_TABLES_GET:
+        to->table_id = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_TABLES);
+        break;
+    case SL_MESSAGE_TABLES:
+        random_tables(seed, &to->tables);
+        break;
+    case SL_MESSAGE_OPERATION:
     case SL_MESSAGE_ENDED:
         random_message_name(seed, to->why, sizeof to->why);
         break;

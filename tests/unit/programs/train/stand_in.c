@@ -5,7 +5,7 @@
 
 #include "core/assert.h"
 #include "tests/support/unit.h"
-#include "worker/client/restored_spec.h"
+#include "worker/client/table_lookup.h"
 
 struct train_stand_in fake;
 volatile sig_atomic_t stop;
@@ -35,8 +35,8 @@ int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *s
     return 0;
 }
 
-int sl_restored_spec_read(struct sl_client *client, const char *name, uint32_t timeout_ms,
-                          struct sl_table_spec *out)
+int sl_table_lookup_restored(struct sl_client *client, const char *name, uint32_t timeout_ms,
+                             struct sl_table_spec *out)
 {
     *out = (struct sl_table_spec){.optimizer = {.kind = SL_OPTIMIZER_ADAGRAD, .lr = fake.lr}};
     return fake.is_restored ? 0 : SL_ERR_NOT_FOUND;

@@ -1,7 +1,9 @@
 /* The coordinator: who is told what when members register; tables. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "core/event.h"
 #include "tests/support/unit.h"
 #include "tests/unit/ps/coordinator/fixture.h"
 
@@ -281,6 +283,47 @@ CASE(coordinator_table_open__tells_what_a_table_is)
     expect_part(f, "2#3 error not found");
     say(f, 2, table_message("c", 8, 4));
     expect(f, "2#4 opened 2");
+}
+
+CASE(coordinator_table_list__has_pages)
+{
+    assert_int_equal(hello(f, 1, SL_MESSAGE_ROLE_CLIENT, 0), 0);
+    struct sl_message question = {.kind = SL_MESSAGE_TABLES_GET, .id = 3};
+    say(f, 1, question);
+    expect(f, "1#3 0 tables, next 0");
+    for (uint32_t i = 0; i < 2 * SL_MESSAGE_TABLES_MAX + 1; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "t%u", i);
+        say(f, 1, table_message(name, 8, 1));
+    }
+    f->sent_count = 0;
+    say(f, 1, question);
+    expect(f, "1#3 16 tables, next 16, from t0");
+    question.table_id = 16;
+    say(f, 1, question);
+    expect(f, "1#3 16 tables, next 32, from t16");
+    question.table_id = 32;
+    say(f, 1, question);
+    expect(f, "1#3 1 tables, next 0, from t32");
+}
+
+CASE(coordinator_message__an_operation_needs_the_operators_secret)
+{
+    struct sl_message operation = {.kind = SL_MESSAGE_OPERATION, .id = 3, .why = "drops a"};
+    assert_int_equal(hello(f, 1, SL_MESSAGE_ROLE_CLIENT, 0), 0);
+    say(f, 1, operation);
+    expect(f, "1#3 error refused: this needs the operator's secret: --operator-secret-file");
+    const struct sl_message_hello hello = {.purpose = SL_MESSAGE_PURPOSE_CONTROL,
+                                           .role = SL_MESSAGE_ROLE_CLIENT,
+                                           .client_id = 0xa2,
+                                           .secret = SL_MESSAGE_SECRET_OPERATOR};
+    assert_int_equal(sl_coordinator_hello(f->coordinator, 2, &hello, f->now_ns, &f->reason), 0);
+    say(f, 2, operation);
+    expect(f, "2#3 allowed");
+    size_t bytes;
+    char *events = sl_event_list(&bytes);
+    assert_non_null(strstr(events, "\"by\":\"client 00000000000000a2\",\"what\":\"drops a\""));
+    free(events);
 }
 
 CASE(coordinator_table_open__stops_at_the_limit)

@@ -86,6 +86,17 @@ static void describe(const struct sl_message *message, char *text, size_t bytes)
     case SL_MESSAGE_TABLE_OPENED:
         (void)snprintf(text, bytes, "opened %u", message->table_id);
         break;
+    case SL_MESSAGE_TABLES:
+        at = snprintf(text, bytes, "%u tables, next %u", message->tables.count,
+                      message->tables.next);
+        if (message->tables.count > 0) {
+            (void)snprintf(text + at, bytes - (size_t)at, ", from %s",
+                           message->tables.specs[0].name);
+        }
+        break;
+    case SL_MESSAGE_OPERATION_ALLOWED:
+        (void)snprintf(text, bytes, "allowed");
+        break;
     case SL_MESSAGE_BARRIER_DONE:
         (void)snprintf(text, bytes, "done");
         break;
@@ -213,6 +224,7 @@ static void make(struct fixture *f, uint32_t ps_count, uint32_t worker_count)
         .worker_count_source = f->worker_count_source,
         .waiting_interval_ns = 3 * SECOND,
         .lease_ns = 10 * SECOND,
+        .needs_operator = true,
         .identity = f->identity,
         .send = on_send,
         .close = on_close,

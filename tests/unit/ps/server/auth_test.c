@@ -9,11 +9,13 @@
 #include "tests/support/unit.h"
 
 static const struct sl_secret secret = {.byte_count = 20, .bytes = "a secret of 20 bytes"};
+static const struct sl_secret operators = {.byte_count = 20, .bytes = "an operator's secret"};
 static struct shard_request request;
 
 static void setup(struct server_fixture *fixture)
 {
     fixture->options.secret = &secret;
+    fixture->options.operator_secret = &operators;
     server_fixture_start(fixture, true);
 }
 
@@ -63,6 +65,36 @@ CASE(server_auth__refuses_a_servers_proof)
     expect_refusal(&peer, &message, "this cluster needs a secret");
 }
 
+static struct sl_message prove(struct peer *peer, const struct sl_message_hello *hello,
+                               const struct sl_secret *with)
+{
+    struct sl_message challenge = be_challenged(peer, hello);
+    struct sl_message message = {.kind = SL_MESSAGE_PROOF, .id = 77};
+    assert_int_equal(
+        sl_auth_prove(with, SL_AUTH_CLIENT, hello, challenge.challenge.nonce, message.proof.proof),
+        0);
+    peer_send_message(peer, &message);
+    peer_receive_message(peer, &message);
+    return message;
+}
+
+CASE(server_auth__an_operator_proves_the_operators_secret)
+{
+    for (uint32_t is_operator = 0; is_operator < 2; is_operator++) {
+        struct sl_message_hello hello = hello_of(SL_MESSAGE_PURPOSE_DATA, 0);
+        hello.secret = is_operator ? SL_MESSAGE_SECRET_OPERATOR : SL_MESSAGE_SECRET_CLUSTER;
+        struct peer *peer = peer_connect(fixture);
+        struct sl_message answer = prove(peer, &hello, is_operator ? &secret : &operators);
+        expect_refusal(&peer, &answer, "this cluster needs a secret");
+        peer = peer_connect(fixture);
+        answer = prove(peer, &hello, is_operator ? &operators : &secret);
+        assert_int_equal(answer.kind, SL_MESSAGE_PROOF);
+        peer_receive_message(peer, &answer);
+        assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
+        peer_close(&peer);
+    }
+}
+
 CASE(server_auth__takes_nothing_before_the_proof)
 {
     for (int what = 0; what < 4; what++) {
@@ -94,6 +126,10 @@ CASE(server_auth__is_not_there_without_a_secret)
     struct sl_message_hello hello = hello_of(SL_MESSAGE_PURPOSE_DATA, 1);
     assert_int_equal(peer_hello(peer, &hello).kind, SL_MESSAGE_WELCOME);
     peer_close(&peer);
+    hello.secret = SL_MESSAGE_SECRET_OPERATOR;
+    peer = peer_connect(fixture);
+    const struct sl_message answer = peer_hello(peer, &hello);
+    expect_refusal(&peer, &answer, "this cluster has no operator's secret");
 }
 
 /* The timer of the hello goes on until the proof. */

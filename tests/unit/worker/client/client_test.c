@@ -633,38 +633,6 @@ SL_CASE(client_table_stats__sums_rows_and_takes_the_least_steps)
     assert_int_equal(stats.steps, shard_count > 1 ? 3 : 4);
 }
 
-SL_CASE(client_table_info__counts_what_came_and_went_and_writes_no_more_than_the_caller_has)
-{
-    struct sl_client *client = fixtures[0].client;
-    struct sl_table *table = sparse_table(client, "came-and-went", 2);
-    uint64_t keys[100];
-    float rows[200] = {0};
-    for (uint32_t i = 0; i < 100; i++) {
-        keys[i] = i;
-    }
-    assert_int_equal(sl_client_push(client, table, keys, 100, rows, TIMEOUT_MS), 0);
-    struct sl_step *step = fixture_step(client, 0);
-    assert_int_equal(sl_step_erase(step, table, keys, 30), 0);
-    assert_int_equal(sl_step_submit(step, TIMEOUT_MS), 0);
-    assert_int_equal(sl_step_wait(step), 0);
-    sl_step_destroy(&step);
-    struct sl_table_info info = SL_TABLE_INFO_INIT;
-    assert_int_equal(sl_client_table_info(client, table, TIMEOUT_MS, &info), 0);
-    assert_int_equal(info.struct_size, sizeof info);
-    assert_int_equal(info.rows, 70);
-    assert_int_equal(info.rows_created, 100);
-    assert_int_equal(info.rows_erased, 30);
-    assert_int_equal(info.pushed_rows, 100);
-    struct sl_table_info shorter = {.struct_size = offsetof(struct sl_table_info, pulled_rows),
-                                    .pulled_rows = 7};
-    assert_int_equal(sl_client_table_info(client, table, TIMEOUT_MS, &shorter), 0);
-    assert_int_equal(shorter.rows, 70);
-    assert_int_equal(shorter.pulled_rows, 7);
-    shorter.struct_size = 0;
-    assert_int_equal(sl_client_table_info(client, table, TIMEOUT_MS, &shorter), SL_ERR_INVALID);
-    assert_non_null(strstr(sl_last_error(), "SL_TABLE_INFO_INIT"));
-}
-
 /* A refused value anywhere in a step: nothing of the step takes effect, on any shard. */
 static void check_nonfinite(struct sl_client *client)
 {
