@@ -115,7 +115,7 @@ static const struct row rows[] = {
     SECTION("Client"),
     ROW(C | T | LOCAL, flags.cluster.coordinator, PARSED, .name = "coordinator",
         .parse = parse_places, .accepts = "HOST:PORT, or several, separated by commas",
-        .metavar = "HOST:PORT,..."),
+        .metavar = "HOST:PORT,...", .help = "Server 0, a scheduler, or all that may host it."),
     ROW(C | LOCAL, client.task, PARSED, .name = "task-index", .parse = config_settings_parse_task,
         .accepts = "an index from 0 to 16383, any or none"),
     ROW(C | LOCAL, flags.cluster.rank, I64, .variable = "RANK", .least = 0,
@@ -301,7 +301,7 @@ static const struct row rows[] = {
         .help = "File with the cluster's secret, 16 to 1024 bytes, readable by its owner only; the "
                 "same for all processes."),
     ROW(P | L | T, flags.security.operator_secret_file, STRING, .name = "operator-secret-file",
-        .metavar = "FILE", .help = "A second secret, for starling-ctl to change tables."),
+        .metavar = "FILE", .help = "Second secret, with which starling-ctl changes tables."),
     ROW(P | L | ENGINE, insecure, BOOL, .name = "insecure",
         .help = "Listen on a network without a secret: everyone who reaches the endpoints can read "
                 "and change the parameters."),

@@ -21,6 +21,7 @@ COMMANDS = [
     (("starling-worker",), "W", "starling-worker", True),
     (("starling-worker", "generate"), None, "starling-worker", True),
     (("starling-launch",), "L", "starling-launch", True),
+    (("starling-ctl",), None, "starling-ctl", True),
 ]
 FIELDS = ("name", "variable", "aliases", "metavar", "default", "accepts", "help")
 
@@ -176,7 +177,7 @@ def pages(bin_dir):
         yield path, fill(path, (('.\\" Options of ', ", written by docs/options.py:"), '.\\" End of options.'), lists)
     path = os.path.join(DOCS, "configuration.md")
     whole = [(letter, tables[command] if is_whole else tables[command][:1])
-             for command, letter, _, is_whole in COMMANDS]
+             for command, letter, page, is_whole in COMMANDS if page != "starling-ctl"]  # its man page alone has them
     # Titles without what stands in brackets or behind a colon.
     lists = {re.sub(r"( \(|:|,).*", "", title): md_table(rows) for title, rows in merged(whole).items()}
     yield path, fill(path, (("<!-- options: ", " (docs/options.py) -->"), "<!-- end of options -->"), lists)

@@ -34,7 +34,7 @@ def kinds_of(base):
 def sections():
     """Returns (title, module, names) of each section, which together have every public name."""
     found = [("Connections", starling, ["connect", "Client", "local_cluster", "LocalCluster"]),
-             ("Tables", starling, ["SparseTable", "DenseTable", "Step", "TableStats", "ScanBatch", "unique"]),
+             ("Tables", starling, ["SparseTable", "DenseTable", "Step", "TableEntry", "TableStats", "ScanBatch", "unique"]),
              ("Optimizers", starling, sorted(kinds_of(starling.Optimizer), key=lambda name: getattr(starling, name)._kind)),
              ("Initializers", starling, sorted(kinds_of(starling.Initializer), key=lambda name: getattr(starling, name)._kind)),
              ("Consistency and policy", starling, ["Consistency", "ASP", "BSP", "SSP", "Policy"]),

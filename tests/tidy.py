@@ -71,6 +71,7 @@ ARROWS = {
     "programs/ckpt": "ps/checkpoint+ ps/optimizer programs/safetensors config",
     "programs/objects": "objects/catalogue objects/node objects/reader net/store programs/safetensors config",
     "programs/top": "net/http config",
+    "programs/ctl": "programs/ckpt+ programs/top config",
     "programs/doctor": "net/builtin+ net/transfer config",
     "bench": "worker/client+ ps/table+ objects/catalogue objects/node objects/reader programs/serve/engine programs/serve/base programs/serve/worker config",
     "python": "",

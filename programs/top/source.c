@@ -83,8 +83,8 @@ void sl_source_destroy(struct sl_source **source)
     }
 }
 
-/* GET of a path, at the coordinator if the server redirects there. */
-static int fetch(struct sl_source *source, const char *path, json_t **out, struct sl_reason *reason)
+int sl_source_get(struct sl_source *source, const char *path, json_t **out,
+                  struct sl_reason *reason)
 {
     struct sl_http_answer answer = {0};
     int hops = 0;
@@ -120,9 +120,9 @@ static int fetch(struct sl_source *source, const char *path, json_t **out, struc
 int sl_source_fetch(struct sl_source *source, json_t **out, struct sl_reason *reason)
 {
     json_t *cluster = NULL, *slow = NULL, *hot = NULL;
-    int err = fetch(source, "cluster", &cluster, reason);
-    err = err != 0 ? err : fetch(source, "slow", &slow, reason);
-    err = err != 0 ? err : fetch(source, "hot", &hot, reason);
+    int err = sl_source_get(source, "cluster", &cluster, reason);
+    err = err != 0 ? err : sl_source_get(source, "slow", &slow, reason);
+    err = err != 0 ? err : sl_source_get(source, "hot", &hot, reason);
     if (err == 0) {
         *out = json_pack("{s:o, s:o, s:o}", "cluster", cluster, "slow", slow, "hot", hot);
         return *out != NULL ? 0 : sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory");

@@ -21,6 +21,11 @@ int sl_source_create(const struct sl_source_options *options, struct sl_source *
                      struct sl_reason *reason);
 void sl_source_destroy(struct sl_source **source);
 
+/* Writes the answer to /api/PATH, a new object, of the coordinator if the server redirects there.
+ * Errors: as sl_source_fetch. */
+int sl_source_get(struct sl_source *source, const char *path, struct json_t **out,
+                  struct sl_reason *reason);
+
 /* Writes a new object with the answers "cluster", "slow" and "hot". reason: the URL and why it
  * gives no state. Errors: DEADLINE, IO, TOO_LARGE, NO_MEMORY, INVALID (the answer). */
 int sl_source_fetch(struct sl_source *source, struct json_t **out, struct sl_reason *reason);

@@ -253,6 +253,60 @@ static PyObject *get_timeout(PyObject *object, void *closure)
 
 #define KEYWORDS (METH_VARARGS | METH_KEYWORDS)
 
+/* The tables as sl_client_tables visits them, without the GIL. */
+struct found_tables {
+    struct sl_table_spec *specs; /* the members that entry_of reads */
+    size_t count;
+    bool is_incomplete; /* no memory */
+};
+
+static void take_table(void *ctx, const struct sl_table_spec *spec)
+{
+    struct found_tables *found = ctx;
+    struct sl_table_spec *grown = realloc(found->specs, (found->count + 1) * sizeof *grown);
+    found->is_incomplete |= grown == NULL;
+    if (grown != NULL) {
+        found->specs = grown;
+        found->specs[found->count++] = *spec;
+    }
+}
+
+/* _tables(timeout): [(name, kind, dim, length)] */
+static PyObject *list_tables(PyObject *object, PyObject *timeout)
+{
+    struct sl_native_client *self = (struct sl_native_client *)object;
+    struct found_tables found = {0};
+    uint32_t timeout_ms;
+    if (!sl_native_errors_timeout(timeout, self->timeout_ms, &timeout_ms) ||
+        !sl_native_client_check(self)) {
+        return NULL;
+    }
+    int err;
+    self->calls++;
+    Py_BEGIN_ALLOW_THREADS;
+    err = sl_client_tables(self->client, timeout_ms, take_table, &found);
+    Py_END_ALLOW_THREADS;
+    self->calls--;
+    PyObject *list = NULL;
+    if (err != 0) {
+        (void)sl_native_errors_raise(err, "tables", sl_last_error());
+    } else if (found.is_incomplete) {
+        (void)PyErr_NoMemory();
+    } else {
+        list = PyList_New((Py_ssize_t)found.count);
+    }
+    for (size_t i = 0; list != NULL && i < found.count; i++) {
+        const struct sl_table_spec *spec = &found.specs[i];
+        PyObject *entry = Py_BuildValue("(siIK)", spec->name, (int)spec->kind, spec->dim,
+                                        (unsigned long long)spec->length);
+        if (entry == NULL || PyList_SetItem(list, (Py_ssize_t)i, entry) != 0) {
+            Py_CLEAR(list);
+        }
+    }
+    free(found.specs);
+    return list;
+}
+
 static PyMethodDef methods[] = {
     {"close", client_type_close_client, METH_NOARGS,
      "close($self)\n--\n\n"
@@ -269,6 +323,7 @@ static PyMethodDef methods[] = {
      "client is one.\n\n"
      "Raises ValueError for another count, and a StarlingError: DeadlineError, ClosedError. Any\n"
      "thread."},
+    {"_tables", list_tables, METH_O, NULL},
     {"checkpoint", SL_NATIVE_METHOD(checkpoint), KEYWORDS,
      "checkpoint($self, timeout=None)\n--\n\n"
      "Makes the servers write a checkpoint, waits for it, and returns its number.\n\n"

@@ -70,6 +70,33 @@ static bool spec_read_members(PyObject *values, struct sl_table_spec *out)
     return PyErr_Occurred() == NULL;
 }
 
+PyObject *sl_native_spec_members(const struct sl_table_spec *spec)
+{
+    PyObject *all = Py_BuildValue(
+        "{s:i,s:i,s:i,s:I,s:i}", "optimizer", (int)spec->optimizer.kind, "initializer",
+        (int)spec->initializer.kind, "mode", (int)spec->consistency.mode, "staleness",
+        (unsigned int)spec->consistency.staleness, "order", (int)spec->policy.order);
+    for (size_t i = 0; all != NULL && i < sizeof FLOATS / sizeof *FLOATS; i++) {
+        float number;
+        memcpy(&number, (const char *)spec + FLOATS[i].offset, sizeof number);
+        PyObject *value = PyFloat_FromDouble((double)number);
+        if (value == NULL || PyDict_SetItemString(all, FLOATS[i].name, value) != 0) {
+            Py_CLEAR(all);
+        }
+        Py_XDECREF(value);
+    }
+    for (size_t i = 0; all != NULL && i < sizeof INTEGERS / sizeof *INTEGERS; i++) {
+        uint64_t number = 0;
+        memcpy(&number, (const char *)spec + INTEGERS[i].offset, INTEGERS[i].bytes);
+        PyObject *value = PyLong_FromUnsignedLongLong(number);
+        if (value == NULL || PyDict_SetItemString(all, INTEGERS[i].name, value) != 0) {
+            Py_CLEAR(all);
+        }
+        Py_XDECREF(value);
+    }
+    return all;
+}
+
 PyObject *sl_native_spec_check(PyObject *module, PyObject *args)
 {
     struct sl_table_spec spec = {

@@ -10,6 +10,10 @@
  * or an initializer, by kind; members without a value have defaults. */
 PyObject *sl_native_spec_check(PyObject *module, PyObject *args);
 
+/* Returns {name of a member: value}, with those of all kinds, and optimizer, initializer, mode,
+ * staleness and order; NULL with an exception. Needs the GIL. */
+PyObject *sl_native_spec_members(const struct sl_table_spec *spec);
+
 /* Reads (client, name, kind, dim, length, optimizer, initializer, consistency,
  * reject_nonfinite, timeout), with
  * - optimizer, initializer: (kind, {name of a member: value}); the others keep their defaults;

@@ -336,13 +336,30 @@ static PyObject *scan(PyObject *self, PyObject *args)
 
 /* Type */
 
+/* Reads (client, name, timeout): a table that exists. */
+static bool read_name(PyObject *args, struct sl_native_client **client, struct sl_table_spec *spec,
+                      PyObject **timeout)
+{
+    PyObject *object;
+    const char *name;
+    *spec = (struct sl_table_spec)SL_TABLE_SPEC_INIT;
+    if (!PyArg_ParseTuple(args, "OsO", &object, &name, timeout) ||
+        (*client = sl_native_client_of(object)) == NULL) {
+        return false;
+    }
+    (void)snprintf(spec->name, sizeof spec->name, "%s", name); /* of tables(): it fits */
+    return true;
+}
+
 static PyObject *open_table(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     struct sl_native_client *client;
     struct sl_table_spec spec;
     PyObject *timeout;
     uint32_t timeout_ms;
-    if (!sl_native_spec_read(args, &client, &spec, &timeout) ||
+    const bool exists = PyTuple_Size(args) == 3;
+    if (!(exists ? read_name(args, &client, &spec, &timeout)
+                 : sl_native_spec_read(args, &client, &spec, &timeout)) ||
         !sl_native_errors_timeout(timeout, client->timeout_ms, &timeout_ms) ||
         !sl_native_client_check(client)) {
         return NULL;
@@ -351,7 +368,9 @@ static PyObject *open_table(PyTypeObject *type, PyObject *args, PyObject *kwargs
     int err;
     client->calls++;
     Py_BEGIN_ALLOW_THREADS;
-    err = sl_client_table_open(client->client, &spec, timeout_ms, &opened);
+    err = exists ? sl_client_table_open_by_name(client->client, spec.name, timeout_ms, &opened)
+                 : sl_client_table_open(client->client, &spec, timeout_ms, &opened);
+    err = err != 0 ? err : sl_table_spec_get(opened, &spec);
     Py_END_ALLOW_THREADS;
     client->calls--;
     if (err != 0) {
@@ -367,6 +386,11 @@ static PyObject *open_table(PyTypeObject *type, PyObject *args, PyObject *kwargs
     return (PyObject *)table;
 }
 
+static PyObject *native_table_members(PyObject *self, PyObject *none)
+{
+    return sl_native_spec_members(&((struct table *)self)->spec);
+}
+
 static void native_table_dealloc(PyObject *self)
 {
     Py_XDECREF((PyObject *)((struct table *)self)->client);
@@ -374,6 +398,7 @@ static void native_table_dealloc(PyObject *self)
 }
 
 static PyMethodDef methods[] = {
+    {"_members", native_table_members, METH_NOARGS, NULL},
     {"_run", SL_NATIVE_METHOD(native_table_run), METH_FASTCALL, NULL},
     {"_scan", scan, METH_VARARGS, NULL},
     {"_stats", stats, METH_O, NULL},

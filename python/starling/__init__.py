@@ -27,7 +27,7 @@ except ImportError as error:
         raise ImportError(f"{error}; install the Debian package python3-numpy") from error
     raise
 
-from .client import Client, connect
+from .client import Client, TableEntry, connect
 from .cluster import LocalCluster, local_cluster
 from .errors import (BusyError, CancelledError, ClosedError, CorruptError, DeadlineError, ForkError, InvalidError,
                      NoMemoryError, NotFoundError, ProtocolError, RefusedError, StarlingError, SystemCallError,
@@ -45,7 +45,7 @@ __all__ = [
     "DeadlineError", "DenseTable", "FTRLGroup", "ForkError", "Initializer", "InvalidError", "Lamb", "Lion",
     "LocalCluster", "Momentum", "NoMemoryError", "Normal", "NotFoundError", "Optimizer", "Policy",
     "ProtocolError", "RMSProp", "RefusedError", "RowwiseAdagrad", "RowwiseAdam", "ScanBatch", "SparseTable", "StarlingError",
-    "Step", "Sum", "SystemCallError", "TableMismatch", "TableStats",
+    "Step", "Sum", "SystemCallError", "TableEntry", "TableMismatch", "TableStats",
     "TooLargeError", "TruncatedNormal", "Uniform", "UnsupportedError", "VersionError", "Zeros", "connect",
     "local_cluster", "unique",
 ]

@@ -8,24 +8,35 @@ import os
 import re
 import weakref
 from types import TracebackType
-from typing import Any, NoReturn, Optional, Sequence, Tuple, Type, TypeVar, Union
+from typing import Any, List, NamedTuple, NoReturn, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 import numpy
 from numpy.typing import NDArray
 
 from . import _log, _native
 from .errors import StarlingError, TableMismatch, of
-from .specs import ASP, SGD, Consistency, Initializer, Optimizer, Policy, Zeros, check_integer
+from .specs import (ASP, SGD, Consistency, Initializer, Optimizer, Policy, Zeros, check_integer,
+                    optimizer_of)
 from .tables import DenseTable, SparseTable, Step, Table
 
 _Table = TypeVar("_Table", bound=Table)
 _SPARSE, _DENSE = 0, 1
+_KINDS = ("sparse", "dense", "kv")
 _Path = Union[str, "os.PathLike[str]"]
 # Argument of connect -> flag of sl_client_options_from_env.
 _FLAGS = {"coordinator": "coordinator", "task": "task-index", "workers": "num-workers", "secret_file": "secret-file",
           "tls_certificate": "tls-cert", "tls_key": "tls-key", "tls_authority": "tls-ca"}
 _open_clients: weakref.WeakSet[Client] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_open_clients.clear)
+
+
+class TableEntry(NamedTuple):
+    """A table in the list of Client.tables."""
+
+    name: str
+    kind: str  #: "sparse", "dense" or "kv"
+    dim: int  #: columns of a row; KV: bytes of a value; dense: 0
+    length: int  #: dense: elements; else 0
 
 
 def connect(coordinator: Optional[str] = None, *, task: Optional[int] = None, workers: Optional[int] = None,
@@ -101,6 +112,30 @@ class Client(_native.Client):
         check_integer("length", length, 1, 2**36)
         return self._open(DenseTable, (name, _DENSE, 0, length), optimizer, init, consistency, Policy(),
                           reject_nonfinite, timeout)
+
+    def tables(self, timeout: Optional[float] = None) -> List[TableEntry]:
+        """Lists the tables of the job, in the order in which they were opened first.
+
+        Raises VersionError if the coordinator is older than this. Any thread.
+        """
+        return [TableEntry(name, _KINDS[kind], dim, length) for name, kind, dim, length in self._tables(timeout)]
+
+    def open(self, name: str, timeout: Optional[float] = None) -> Union[SparseTable, DenseTable]:
+        """Opens an existing table, as whatever it is, and returns its SparseTable or DenseTable.
+
+        Raises NotFoundError, and UnsupportedError for a KV table. Any thread.
+        """
+        entry = next((entry for entry in self.tables(timeout) if entry.name == name), None)
+        if entry is None:
+            raise of(-8, f"{name}: no client has opened a table of this name")
+        if entry.kind == "kv":
+            raise of(-14, f"{name}: it is a KV table, which libstarling_kv opens")
+        kind: Type[Union[SparseTable, DenseTable]] = SparseTable if entry.kind == "sparse" else DenseTable
+        table = kind(self, name, timeout)
+        members = table._members()
+        table.optimizer = optimizer_of(members)
+        table.consistency = Consistency(("asp", "bsp", "ssp")[members["mode"]], members["staleness"])
+        return table
 
     def _open(self, kind: Type[_Table], what: Tuple[str, int, int, int], optimizer: Optimizer, init: Initializer,
               consistency: Consistency, policy: Policy, reject_nonfinite: Optional[bool],

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields
-from typing import Any, ClassVar, Dict, Optional, Tuple
+from typing import Any, ClassVar, Dict, List, Optional, Tuple, Type
 
 import numpy
 
@@ -240,6 +240,23 @@ class Lamb(AdamW, kind=15):
     """AdamW whose step is proportional to the norm of the row."""
 
     epsilon: float = 1e-6
+
+
+def optimizer_of(members: Dict[str, Any]) -> Optimizer:
+    """Returns the optimizer of a table, from the members of its specification."""
+    cls = next(kind for kind in _all_kinds(Optimizer) if kind._kind == members["optimizer"])
+    values = {member.name: members[member.name] for member in fields(cls) if member.name != "decay"}
+    values = {name: float(str(numpy.float32(value))) if isinstance(value, float) else value
+              for name, value in values.items()}  # 0.1 as it was given, not as f32 has it
+    decay = (None, "l2", "decoupled")[members["decay"]]
+    if decay is None and not cls._decays_itself:
+        values["weight_decay"] = 0.0
+    return cls(decay=decay, **values)
+
+
+def _all_kinds(base: Type[Optimizer]) -> List[Type[Optimizer]]:
+    kinds = list(base.__subclasses__())
+    return kinds + [kind for sub in kinds for kind in _all_kinds(sub)]
 
 
 @dataclass(frozen=True)

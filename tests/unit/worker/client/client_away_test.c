@@ -446,6 +446,20 @@ PEER_CASE(control__asks_for_checkpoints)
     assert_int_equal(odd.err, SL_ERR_PROTOCOL);
 }
 
+PEER_CASE(control__does_not_ask_an_older_coordinator_for_what_that_would_not_know)
+{
+    start(world, -1);
+    struct sl_table_spec page[SL_MESSAGE_TABLES_MAX];
+    struct sl_control_op tables = {.run = sl_control_tables, .found = page};
+    run_call(world, &tables);
+    assert_int_equal(tables.err, SL_ERR_VERSION);
+    assert_non_null(strstr(tables.text, "it is older than this client (level 0, not 3)"));
+    struct sl_control_op operation = {.run = sl_control_operate, .name = "drops a table"};
+    run_call(world, &operation);
+    assert_int_equal(operation.err, SL_ERR_VERSION);
+    peer_expect(world, push(world), 0, "");
+}
+
 /* It knows which of them it has done: they keep their ids. */
 PEER_CASE(restored__is_sent_again_what_was_under_way)
 {

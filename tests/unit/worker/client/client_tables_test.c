@@ -93,3 +93,8 @@ CLIENT_CASE(client_tables__lists_tables_which_are_opened_by_name)
 }
 
 SL_UNIT_SETUP()
+{
+    fixture_shape = (struct shape){2, 2, 2, SL_PROTOCOL_BATCHED};
+}
+
+SL_UNIT_WAYS(fixture_way);

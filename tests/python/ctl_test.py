@@ -1,0 +1,250 @@
+"""starling-ctl on running jobs: every verb as text and as JSON, what changes tables, and bad input."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import tempfile
+import time
+import unittest
+
+import support
+from support import harness, numpy, starling
+
+SECRET, OPERATORS, OTHER = "the cluster's own secret", "the operators' own secret", "some other secret of nobody"
+
+
+def ctl(*args, **variables):
+    return subprocess.run([harness.program("starling-ctl"), *map(str, args)], env=harness.environment(variables),
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+                          timeout=harness.DEADLINE_S)
+
+
+class CtlTest(support.ClusterTest):
+    def done(self, *args):
+        """Returns what the verb prints, which succeeds."""
+        result = ctl(*args, STARLING_COORDINATOR=self.cluster.coordinator)
+        self.assertEqual((result.returncode, result.stderr), (0, ""), args)
+        return result.stdout
+
+    def json(self, *args):
+        return json.loads(self.done(*args, "--json"))
+
+    def refused(self, status, text, *args):
+        result = ctl(*args, STARLING_COORDINATOR=self.cluster.coordinator)
+        self.assertEqual(result.returncode, status, result.stderr)
+        self.assertRegex(result.stderr, text)
+        self.assertEqual(result.stdout, "")
+
+    def file(self, content, suffix=".secret"):
+        with tempfile.NamedTemporaryFile("w", suffix=suffix, delete=False) as file:
+            file.write(content)
+        self.addCleanup(os.unlink, file.name)
+        return file.name
+
+
+class Verbs(CtlTest):
+    directory = tempfile.TemporaryDirectory()
+    args = ("--checkpoint-dir", directory.name)
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.addClassCleanup(cls.directory.cleanup)
+
+    def setUp(self):
+        super().setUp()
+        self.rows = self.client.sparse("rows", 2, starling.Adagrad(lr=0.5), starling.Constant(0.25),
+                                       policy=starling.Policy(ttl_steps=1000000))
+        self.rows.assign(numpy.arange(10), numpy.full((10, 2), -1.5, numpy.float32))
+        self.line = self.client.dense("line", 3000, starling.Sum())
+
+    def test_tables(self):
+        tables = {table["name"]: table for table in self.json("tables")}
+        self.assertEqual((tables["rows"]["kind"], tables["rows"]["dim"]), ("sparse", 2))
+        self.assertEqual((tables["line"]["kind"], tables["line"]["length"]), ("dense", 3000))
+        spec = tables["rows"]["spec"]
+        self.assertEqual((spec["optimizer"], spec["lr"], spec["ttl_steps"]), ("adagrad", 0.5, 1000000))
+        self.assertRegex(self.done("tables"), r"(?m)^rows  sparse  2  0  optimizer=adagrad,lr=0.5,.*ttl_steps=1000000")
+
+    def test_table(self):
+        table = self.json("table", "rows")
+        stats = self.rows.stats()
+        self.assertEqual({name: table[name] for name in stats._fields}, stats._asdict())
+        self.assertGreater(table["bytes_rows"], 0)
+        self.assertEqual(table["spec"]["initializer"], "constant")
+        self.assertRegex(self.done("table", "rows"), r"(?m)^rows: \d+$")
+        support.wait_until(lambda: "pushed_keys_s" in self.json("table", "rows"), "the servers report the table")
+
+    def test_get(self):
+        rows = self.json("get", "rows", 3, 18446744073709551615)
+        self.assertEqual(rows, [{"key": "3", "found": True, "values": [-1.5, -1.5]},
+                                {"key": "18446744073709551615", "found": False, "values": [0.25, 0.25]}])
+        self.assertEqual(self.done("get", "rows", 3), "3  true  -1.5 -1.5\n")
+        self.line.assign(numpy.array([7.0], numpy.float32), start=2999)
+        self.assertEqual(self.json("get", "line", 2999), [{"key": "2999", "values": [7.0]}])
+
+    def test_set_and_erase(self):
+        self.assertEqual(self.json("set", "rows", 100, "-0.5", 2, "--yes"),
+                         {"done": "set 2 values of key 100 of table rows"})
+        self.assert_rows(self.rows.pull([100]), [[-0.5, 2]])
+        self.done("--yes", "set", "line", 1022, 1, 2, "-3.5")
+        numpy.testing.assert_array_equal(self.line.pull(start=1022, count=3), [1, 2, -3.5])
+        self.assertEqual(self.done("erase", "rows", 100, 3, 101, "--yes"),
+                         "done: erase 3 keys of table rows, from 100 on\n")
+        self.assertEqual([row["found"] for row in self.json("get", "rows", 100, 3, 4)], [False, False, True])
+        events = self.json("events")
+        found = [event["fields"] for event in events
+                 if event["event"] == "operation" and "erase 3 keys" in event["fields"]["what"]]
+        self.assertRegex(found[0]["by"], "client [0-9a-f]{16}")
+        self.assertRegex(found[0]["what"], "of table rows, from 100 on, asked by .+ at .+")
+
+    def test_without_yes_nothing_changes(self):
+        for verb in (("set", "rows", 5, 1, 1), ("erase", "rows", 5)):
+            self.refused(2, "would (set 2 values|erase 1 key) of .*without a terminal to ask, this needs --yes", *verb)
+        self.assert_rows(self.rows.pull([5]), [[-1.5, -1.5]])
+
+    def test_a_terminal_is_asked(self):
+        for answer, status in (("n\n", 1), ("y\n", 0)):
+            with self.subTest(answer):
+                pid, terminal = pty.fork()
+                if pid == 0:
+                    os.environ["STARLING_COORDINATOR"] = self.cluster.coordinator
+                    os.environ.pop("LD_PRELOAD", None)
+                    os.execv(harness.program("starling-ctl"), ["starling-ctl", "erase", "rows", "6"])
+                seen = b""
+                while b"[y/N]" not in seen:
+                    seen += os.read(terminal, 1000)
+                self.assertIn(b"erase 1 key of table rows, from 6 on? [y/N]", seen)
+                os.write(terminal, answer.encode())
+                self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), status)
+                os.close(terminal)
+                self.assertEqual(self.json("get", "rows", 6)[0]["found"], status == 1)
+
+    def test_scan(self):
+        lines = [json.loads(line) for line in self.done("scan", "rows", "--json").splitlines()]
+        self.assertEqual(len(lines), self.rows.stats().rows)
+        self.assertIn("9", {line["key"] for line in lines})
+        self.assertEqual(len(self.done("scan", "rows", "--limit", 4).splitlines()), 4)
+        for suffix in (".npz", ".safetensors"):
+            path = os.path.join(self.directory.name, "scanned" + suffix)
+            self.assertEqual(self.json("scan", "rows", "--out", path, "--replace"), {"rows": len(lines), "file": path})
+        with numpy.load(os.path.join(self.directory.name, "scanned.npz")) as file:
+            self.assertEqual(sorted(file["keys"]), sorted(int(line["key"]) for line in lines))
+            numpy.testing.assert_array_equal(file["rows"], self.rows.pull(file["keys"]))
+            self.assertEqual(file["last_step"].shape, file["count"].shape)
+        self.refused(1, "scanned.npz", "scan", "rows", "--out", os.path.join(self.directory.name, "scanned.npz"))
+
+    def test_state_of_the_job(self):
+        support.wait_until(lambda: self.json("status")["job"] == "running", "the job runs")
+        self.assertEqual(self.json("status")["servers"], 2)
+        self.assertIn("job running", self.done("status"))
+        members = self.json("members")
+        self.assertEqual([server["name"] for server in members["servers"]], ["ps/0", "ps/1"])
+        self.assertRegex(self.done("members"), r"(?s)^SERVER .*ps/0 .*ps/1 .*\nWORKER ")
+        for _ in range(2000):
+            self.rows.pull(numpy.array([9], numpy.uint64))
+        support.wait_until(lambda: any(key["key"] == "9" for key in self.json("top", "rows")["keys"]), "9 is hot")
+        self.assertRegex(self.done("top", "rows"), r"(?m)^KEY .*\n(.*\n)*9 ")
+        self.assertIn("requests", self.json("slow"))
+        self.assertIn("TIME", self.done("slow"))
+        self.refused(1, 'no server has reported a table "row"', "top", "row")
+
+    def test_checkpoint(self):
+        first = self.json("checkpoint")["checkpoint"]
+        self.assertEqual(self.done("checkpoint"), f"checkpoint: {first + 1}\n")
+
+    def test_unknown_table(self):
+        for verb in (("table", "nothing"), ("get", "nothing", 1), ("set", "nothing", 1, 1, "--yes"),
+                     ("erase", "nothing", 1, "--yes"), ("scan", "nothing"), ("get", "n" * 100, 1)):
+            with self.subTest(verb):
+                self.refused(1, "starling-ctl: table n.*: ", *verb)
+
+    def test_wrong_use(self):
+        for text, args in (("a verb is missing", ()), ('unknown verb "tabels"', ("tabels",)),
+                           ("get: accepted is starling-ctl get TABLE KEY", ("get", "rows")),
+                           ('"x": accepted is a key from 0', ("get", "rows", "x")),
+                           ('"3000": accepted is a number of an element from 0 to 2999', ("get", "line", 3000)),
+                           ("1 values: table rows accepts 2", ("set", "rows", 1, 1, "--yes")),
+                           ("2 values: table line accepts at most 1", ("set", "line", 2999, 1, 1, "--yes")),
+                           ('"nan": accepted is a finite number', ("set", "rows", 1, "nan", 1, "--yes")),
+                           ("--out=x.txt: accepted are .safetensors and .npz", ("scan", "rows", "--out", "x.txt")),
+                           ("--timeout=0: accepts", ("tables", "--timeout", 0)),
+                           ("unknown flag", ("tables", "--jsonn"))):
+            with self.subTest(text):
+                self.refused(2, re.escape(text) if '"' in text else text, *args)
+        self.refused(1, "table line is dense: accepted is a sparse table", "erase", "line", 1, "--yes")
+
+    def test_no_coordinator(self):
+        result = ctl("tables", STARLING_COORDINATOR="")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--coordinator (or STARLING_COORDINATOR) is missing", result.stderr)
+        with tempfile.TemporaryDirectory():
+            began = time.monotonic()
+            result = ctl("tables", "--timeout", "1s", "--coordinator", f"127.0.0.1:{harness.free_ports(1)[0]}")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("could not reach coordinator at tcp://127.0.0.1:", result.stderr)
+        self.assertLess(time.monotonic() - began, harness.DEADLINE_S / 2)
+
+    def test_python_opens_by_name(self):
+        found = {table.name: table for table in self.client.tables()}
+        self.assertEqual(found["rows"], ("rows", "sparse", 2, 0))
+        self.assertEqual(found["line"], ("line", "dense", 0, 3000))
+        rows = self.connect().open("rows")
+        self.assertIsInstance(rows, starling.SparseTable)
+        self.assertEqual((rows.optimizer, rows.consistency, rows.dim), (starling.Adagrad(lr=0.5), starling.ASP, 2))
+        self.assert_rows(rows.pull([9]), [[-1.5, -1.5]])
+        line = self.client.open("line")
+        self.assertIsInstance(line, starling.DenseTable)
+        self.assertEqual(line.optimizer, starling.Sum())
+        with self.assertRaisesRegex(starling.NotFoundError, "nothing"):
+            self.client.open("nothing")
+        decays = starling.AdamW(lr=0.1, weight_decay=0.25), starling.SGD(weight_decay=0.5, decay="decoupled", clip_norm=3)
+        for number, optimizer in enumerate(decays):
+            self.client.sparse(f"decays{number}", 1, optimizer)
+            self.assertEqual(self.client.open(f"decays{number}").optimizer, optimizer)
+
+
+class WithSecrets(CtlTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.directory.cleanup)
+        cls.files = {}
+        for text in (SECRET, OPERATORS, OTHER):
+            cls.files[text] = os.path.join(cls.directory.name, str(len(cls.files)))
+            with open(os.open(cls.files[text], os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
+                file.write(text)
+        cls.args = ("--secret-file", cls.files[SECRET], "--operator-secret-file", cls.files[OPERATORS])
+        super().setUpClass()
+
+    def setUp(self):
+        self.client = self.connect(secret_file=self.files[SECRET])
+
+    def test_changes_need_the_operators_secret(self):
+        table = self.sparse(1, starling.Sum())
+        table.push([1, 2], numpy.ones((2, 1), numpy.float32))
+        member = ("--secret-file", self.files[SECRET])
+        operator = ("--operator-secret-file", self.files[OPERATORS])
+        self.refused(1, "needs a secret", "tables", "--timeout", "3s")
+        self.refused(1, "secret", "tables", "--timeout", "3s", "--secret-file", self.files[OTHER])
+        self.refused(1, "secret", "tables", "--timeout", "3s", "--operator-secret-file", self.files[SECRET])
+        self.assertEqual(self.json("get", table.name, 1, *member)[0]["found"], True)
+        self.refused(1, "this needs the operator's secret: --operator-secret-file", "erase", table.name, 1, "--yes",
+                     *member)
+        self.assert_rows(table.pull([1]), [[1]])
+        self.done("erase", table.name, 1, "--yes", *operator)
+        self.assert_rows(table.pull([1, 2]), [[0], [1]])
+        self.assertEqual(self.json("get", table.name, 2, *operator)[0]["values"], [1])
+
+
+class WithoutAnOperatorsSecret(CtlTest):
+    def test_one_that_is_given_is_refused(self):
+        file = self.file(OPERATORS)
+        self.refused(1, "this cluster has no operator's secret: leave out --operator-secret-file", "tables",
+                     "--timeout", "3s", "--operator-secret-file", file)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
