@@ -208,8 +208,9 @@ class Errors(ModelTest):
 
 
 class ServerWithoutItsValues(harness.StarlingTest):
-    def test_step_names_server_and_remedy(self):
-        servers, flags = self.start_ps(2)
+    def restart_the_last(self, count):
+        """Trains on so many servers, and starts the last one again without its values. Returns hosts, client, model."""
+        servers, flags = self.start_ps(count)
         for server in servers:
             server.wait_line("ready")
         hosts = flags[1].split(",")
@@ -218,10 +219,19 @@ class ServerWithoutItsValues(harness.StarlingTest):
         model = Model(client, SGD)
         model.train(batches(2))
         self.assertFalse(client.values_lost)
-        servers[1].signal(signal.SIGKILL)
-        servers[1].wait()
-        harness.wait_unheard("127.0.0.1", int(hosts[1].split(":")[1]))
-        self.start("starling-ps", *flags, "--job-name", "ps", "--task-index", 1).wait_line("ready")
+        servers[-1].signal(signal.SIGKILL)
+        servers[-1].wait()
+        harness.wait_unheard("127.0.0.1", int(hosts[-1].split(":")[1]))
+        self.start("starling-ps", *flags, "--job-name", "ps", "--task-index", count - 1).wait_line("ready")
+        return hosts, client, model
+
+    def test_training_on_a_lone_server_ends(self):
+        _, _, model = self.restart_the_last(1)
+        with self.assertRaisesRegex(starling.CorruptError, "ps/0 was restarted without its values"):
+            wait_until(lambda: model.train(batches(1)), "the error")
+
+    def test_step_names_server_and_remedy(self):
+        hosts, client, model = self.restart_the_last(2)
         wait_until(lambda: client.values_lost, "values_lost")
         before = client.clock
         for use in (model.optimizer.step, lambda: model.bags(batches(1)[0][0]), model.bags.push, model.dense.push,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+import numpy
 import torch
 import torch.nn.functional as functional
 
@@ -46,13 +47,14 @@ def look_up(features: Sequence[Tuple[EmbeddingBag, torch.Tensor]]) -> Tuple[List
     lookups: Dict[int, Lookup] = {}
     requests = []
     for indices in by_table.values():
-        parts = [features[index][1].reshape(-1).long() for index in indices]
-        keys = torch.cat(parts)  # a copy: the caller may use the memory of a batch again
-        distinct, inverse, _ = unique(keys.numpy())
-        request = Request(features[indices[0]][0].table, distinct)
-        sizes = [part.numel() for part in parts]
-        for index, own, places in zip(indices, keys.split(sizes), torch.from_numpy(inverse).split(sizes)):
-            lookups[index] = Lookup(own, places, request)
+        parts = [features[index][1].reshape(-1).long().numpy() for index in indices]
+        keys = numpy.concatenate(parts)  # a copy: the caller may use the memory of a batch again
+        distinct, inverse, _ = unique(keys)
+        request, begin = Request(features[indices[0]][0].table, distinct), 0
+        for index, part in zip(indices, parts):
+            end = begin + len(part)
+            lookups[index] = Lookup(torch.from_numpy(keys[begin:end]), torch.from_numpy(inverse[begin:end]), request)
+            begin = end
         requests.append(request)
     return [lookups[index] for index in range(len(features))], requests
 
