@@ -10,13 +10,6 @@
 #define LATE_FROM   8  /* chunks of an arena that prepares nothing */
 #define SPARE_SHARE 16 /* at most one spare chunk for so many mapped ones */
 
-struct sl_arena_chunk {
-    struct sl_arena_chunk *next;
-    void *base;
-    size_t ordinary_bytes; /* when mapped */
-    struct sl_arena_late late;
-};
-
 void sl_arena_init(struct sl_arena *arena, size_t chunk_bytes, size_t bytes_max, bool huge)
 {
     const size_t unit = huge ? SL_ARENA_HUGE_PAGE_BYTES : (size_t)sysconf(_SC_PAGESIZE);
@@ -35,10 +28,7 @@ void sl_arena_fini(struct sl_arena *arena)
     while (arena->chunks != NULL) {
         struct sl_arena_chunk *chunk = arena->chunks;
         arena->chunks = chunk->next;
-        sl_arena_pages_count_ordinary((int64_t)chunk->late.collapsed -
-                                      (int64_t)chunk->ordinary_bytes);
-        sl_arena_pages_unmap(chunk->base, arena->chunk_bytes);
-        free(chunk);
+        sl_arena_chunk_unmap(chunk, arena->chunk_bytes);
     }
     arena->mapped_bytes = 0;
     arena->prepared_count = 0;
@@ -180,8 +170,7 @@ static void add_late(struct sl_arena *arena)
     struct sl_arena_chunk *chunk = open_ahead(arena) ? arena->chunks : NULL;
     for (; chunk != NULL; chunk = had_thread ? NULL : chunk->next) {
         if (chunk->ordinary_bytes > 0) {
-            chunk->late.base = chunk->base;
-            sl_arena_ahead_add_late(arena->ahead, &chunk->late);
+            sl_arena_ahead_add_late(arena->ahead, chunk);
         }
     }
 }
@@ -195,6 +184,59 @@ void *sl_arena_map_ordinary(struct sl_arena *arena)
         add_late(arena);
     }
     return base;
+}
+
+/* Hands a chunk without an owner to the thread, if there is one. */
+static void arena_give(struct sl_arena *arena, struct sl_arena_chunk *chunk)
+{
+    if (arena->ahead == NULL) {
+        sl_arena_chunk_unmap(chunk, arena->chunk_bytes);
+    } else {
+        sl_arena_ahead_unmap(arena->ahead, chunk);
+    }
+}
+
+/* Ends the oldest request. The thread may still be touching its chunk. Returns false without memory
+ * for the chunk's record. */
+static bool drop_oldest(struct sl_arena *arena)
+{
+    bool ready;
+    struct sl_arena_chunk *chunk = arena_chunk_create(arena);
+    if (chunk == NULL) {
+        return false;
+    }
+    chunk->base = sl_arena_ahead_take(arena->ahead, &ready);
+    if (chunk->base != NULL) {
+        arena_give(arena, chunk);
+    } else {
+        free(chunk);
+    }
+    return true;
+}
+
+bool sl_arena_unprepare(struct sl_arena *arena)
+{
+    if (arena->prepared_count == 0 || !drop_oldest(arena)) {
+        return false;
+    }
+    arena->prepared_count--;
+    arena->mapped_bytes -= arena->chunk_bytes;
+    return true;
+}
+
+/* A smaller arena needs fewer spare chunks. */
+void sl_arena_unmap_newest(struct sl_arena *arena)
+{
+    struct sl_arena_chunk *chunk = arena->chunks;
+    sl_assert(chunk != NULL);
+    arena->chunks = chunk->next;
+    arena->mapped_bytes -= arena->chunk_bytes;
+    arena_give(arena, chunk);
+    const size_t most = arena->mapped_bytes / arena->chunk_bytes / SPARE_SHARE;
+    arena->spare_wanted = arena->spare_wanted < most ? arena->spare_wanted : (uint32_t)most;
+    while (arena->spare_count > arena->spare_wanted && drop_oldest(arena)) {
+        arena->spare_count--;
+    }
 }
 
 bool sl_arena_ready(const struct sl_arena *arena)

@@ -1,4 +1,4 @@
-/* An arena maps memory in large chunks, which are unmapped only all together: table rows, transport
+/* An arena maps memory in large chunks, which it unmaps from the newest on: table rows, transport
  * buffers. Chunks use huge pages if available: MAP_HUGETLB, else transparent huge pages (madvise),
  * else ordinary pages. Owned by one thread.
  *
@@ -57,6 +57,14 @@ void *sl_arena_map_ordinary(struct sl_arena *arena);
  * if the limit is reached, SL_ARENA_AHEAD_MAX chunks are prepared, or the thread cannot be
  * started. */
 bool sl_arena_prepare(struct sl_arena *arena);
+
+/* Unmaps the newest chunk that the owner has taken (asserted: there is one). In an arena that has
+ * prepared chunks, the background thread does it, before it prepares another. */
+void sl_arena_unmap_newest(struct sl_arena *arena);
+
+/* Cancels the oldest request of sl_arena_prepare. Returns false, without effect, if there is none,
+ * or no memory to cancel it. */
+bool sl_arena_unprepare(struct sl_arena *arena);
 
 /* Whether all pages of the next chunk from sl_arena_map are present. */
 bool sl_arena_ready(const struct sl_arena *arena);

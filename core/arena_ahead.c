@@ -53,8 +53,9 @@ struct sl_arena_ahead {
     struct sl_arena_ahead *next; /* in the inbox */
     _Atomic uintptr_t slots[SL_ARENA_AHEAD_MAX];
 
-    _Atomic(struct sl_arena_late *) late_inbox; /* last in, first out */
-    uint32_t late_count;                        /* in late_list; thread */
+    _Atomic(struct sl_arena_chunk *) late_inbox; /* last in, first out */
+    _Atomic(struct sl_arena_chunk *) gone_inbox; /* of chunks to unmap */
+    uint32_t late_count;                         /* in late_list; thread */
 };
 
 /* The thread. `lock` guards users and thread, and is never held while memory is mapped or
@@ -160,57 +161,91 @@ static void serve_one(struct sl_arena_ahead *ahead)
 
 /* Late chunks of all arenas, which take turns. Thread. */
 static struct {
-    struct sl_arena_late *first, **end;
+    struct sl_arena_chunk *first, **end;
     uint32_t count;
     uint32_t fruitless; /* chunks tried since the last huge page */
     uint64_t next_ns;   /* earliest time of the next try */
 } late_list = {.end = &late_list.first};
 
-static void late_insert(struct sl_arena_late **at, struct sl_arena_late *late)
+static void late_insert(struct sl_arena_chunk **at, struct sl_arena_chunk *chunk)
 {
-    late->next = *at;
-    *at = late;
+    chunk->late.next = *at;
+    *at = chunk;
     if (late_list.end == at) {
-        late_list.end = &late->next;
+        late_list.end = &chunk->late.next;
     }
     late_list.count++;
-    late->ahead->late_count++;
+    chunk->late.ahead->late_count++;
 }
 
-static struct sl_arena_late *late_remove(struct sl_arena_late **at)
+static struct sl_arena_chunk *late_remove(struct sl_arena_chunk **at)
 {
-    struct sl_arena_late *late = *at;
-    *at = late->next;
-    if (late_list.end == &late->next) {
+    struct sl_arena_chunk *chunk = *at;
+    *at = chunk->late.next;
+    if (late_list.end == &chunk->late.next) {
         late_list.end = at;
     }
     late_list.count--;
-    late->ahead->late_count--;
-    return late;
+    chunk->late.ahead->late_count--;
+    return chunk;
 }
 
 static void late_remove_all(const struct sl_arena_ahead *ahead)
 {
-    struct sl_arena_late **at = &late_list.first;
+    struct sl_arena_chunk **at = &late_list.first;
     while (ahead->late_count > 0) {
-        if ((*at)->ahead == ahead) {
+        if ((*at)->late.ahead == ahead) {
             late_remove(at);
         } else {
-            at = &(*at)->next;
+            at = &(*at)->late.next;
         }
     }
 }
 
 static void take_late(struct sl_arena_ahead *ahead)
 {
-    struct sl_arena_late *late = atomic_exchange(&ahead->late_inbox, NULL);
+    struct sl_arena_chunk *late = atomic_exchange(&ahead->late_inbox, NULL);
     while (late != NULL) {
-        struct sl_arena_late *next = late->next;
+        struct sl_arena_chunk *next = late->late.next;
         late_insert(late_list.end, late);
         late = next;
         late_list.fruitless = 0;
         late_list.next_ns = 0;
     }
+}
+
+void sl_arena_chunk_unmap(struct sl_arena_chunk *chunk, size_t chunk_bytes)
+{
+    sl_arena_pages_count_ordinary((int64_t)chunk->late.collapsed - (int64_t)chunk->ordinary_bytes);
+    sl_arena_pages_unmap(chunk->base, chunk_bytes);
+    free(chunk);
+}
+
+static void unmap_all(const struct sl_arena_ahead *ahead, struct sl_arena_chunk *gone)
+{
+    while (gone != NULL) {
+        struct sl_arena_chunk *next = gone->next;
+        sl_arena_chunk_unmap(gone, ahead->chunk_bytes);
+        gone = next;
+    }
+}
+
+/* Takes late chunks, and unmaps those that are gone. A late chunk that is gone was late first, so
+ * it is in the list, unless all its pages have been tried. */
+static void take_chunks(struct sl_arena_ahead *ahead)
+{
+    struct sl_arena_chunk *gone = atomic_exchange(&ahead->gone_inbox, NULL);
+    take_late(ahead);
+    for (struct sl_arena_chunk *chunk = gone; chunk != NULL; chunk = chunk->next) {
+        struct sl_arena_chunk **at = &late_list.first;
+        while (chunk->late.ahead != NULL && *at != NULL && *at != chunk) {
+            at = &(*at)->late.next;
+        }
+        if (chunk->late.ahead != NULL && *at != NULL) {
+            late_remove(at);
+        }
+    }
+    unmap_all(ahead, gone);
 }
 
 /* Releases the arena: the thread does not access it any more, unless the arena has late chunks. A
@@ -234,9 +269,10 @@ static void let_go(struct sl_arena_ahead *ahead)
 }
 
 /* Tries the next page of a late chunk, whose owner touches its pages in ascending order. */
-static void collapse_next(struct sl_arena_late *late)
+static void collapse_next(struct sl_arena_chunk *chunk)
 {
-    const enum sl_arena_pages_collapse end = sl_arena_pages_collapse(late->base + late->done);
+    struct sl_arena_late *late = &chunk->late;
+    const enum sl_arena_pages_collapse end = sl_arena_pages_collapse(chunk->base + late->done);
     late_list.fruitless++;
     if (end == SL_ARENA_PAGES_COLLAPSED) {
         late_list.fruitless = 0;
@@ -265,14 +301,14 @@ static uint64_t cpu_ns(void)
 static void serve_late(void)
 {
     const uint64_t from_ns = sl_clock_now_ns(sl_clock_system()), from_cpu_ns = cpu_ns();
-    struct sl_arena_late *late = late_remove(&late_list.first);
-    struct sl_arena_ahead *ahead = late->ahead;
+    struct sl_arena_chunk *chunk = late_remove(&late_list.first);
+    struct sl_arena_ahead *ahead = chunk->late.ahead;
     prefer_node(ahead->node);
     atomic_fetch_or(&ahead->state, STATE_WORKING);
     if ((atomic_load(&ahead->state) & STATE_CLOSING) == 0) {
-        collapse_next(late);
-        if (late->done < ahead->chunk_bytes) {
-            late_insert(late_list.fruitless == 0 ? &late_list.first : late_list.end, late);
+        collapse_next(chunk);
+        if (chunk->late.done < ahead->chunk_bytes) {
+            late_insert(late_list.fruitless == 0 ? &late_list.first : late_list.end, chunk);
         }
     }
     let_go(ahead);
@@ -291,8 +327,8 @@ static void serve(struct sl_arena_ahead *ahead)
     /* A later request queues the arena again; an earlier one is seen below. */
     const uint32_t state = atomic_fetch_and(&ahead->state, ~STATE_QUEUED);
     if ((state & STATE_CLOSING) == 0) {
+        take_chunks(ahead);
         serve_one(ahead);
-        take_late(ahead);
         if (ahead->served != atomic_load(&ahead->tail)) {
             arena_ahead_enqueue(ahead);
         }
@@ -414,6 +450,7 @@ void sl_arena_ahead_close(struct sl_arena_ahead **ahead)
             sl_arena_pages_unmap(base, closing->chunk_bytes);
         }
     }
+    unmap_all(closing, atomic_load(&closing->gone_inbox));
     free(closing);
     *ahead = NULL;
 }
@@ -451,16 +488,28 @@ bool sl_arena_ahead_is_idle(const struct sl_arena_ahead *ahead)
     return newest != SLOT_WANTED;
 }
 
-void sl_arena_ahead_add_late(struct sl_arena_ahead *ahead, struct sl_arena_late *late)
+/* Puts a chunk first in an inbox. *next: the chunk's link in that list. */
+static void arena_ahead_hand(struct sl_arena_ahead *ahead, _Atomic(struct sl_arena_chunk *) *inbox,
+                             struct sl_arena_chunk *chunk, struct sl_arena_chunk **next)
+{
+    *next = atomic_load(inbox);
+    while (!atomic_compare_exchange_weak(inbox, next, chunk)) {
+    }
+    arena_ahead_enqueue(ahead);
+}
+
+void sl_arena_ahead_add_late(struct sl_arena_ahead *ahead, struct sl_arena_chunk *chunk)
 {
     if (!helper.transparent) {
         return;
     }
-    late->ahead = ahead;
-    late->next = atomic_load(&ahead->late_inbox);
-    while (!atomic_compare_exchange_weak(&ahead->late_inbox, &late->next, late)) {
-    }
-    arena_ahead_enqueue(ahead);
+    chunk->late.ahead = ahead;
+    arena_ahead_hand(ahead, &ahead->late_inbox, chunk, &chunk->late.next);
+}
+
+void sl_arena_ahead_unmap(struct sl_arena_ahead *ahead, struct sl_arena_chunk *chunk)
+{
+    arena_ahead_hand(ahead, &ahead->gone_inbox, chunk, &chunk->next);
 }
 
 uint64_t sl_arena_ahead_refused_count(void)

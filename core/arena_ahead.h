@@ -21,16 +21,23 @@
 
 struct sl_arena_ahead;
 
-/* A late chunk. The owner sets base and zeroes the rest; from sl_arena_ahead_add_late to close it
- * belongs to the thread. */
-struct sl_arena_late {
-    struct sl_arena_late *next;
-    struct sl_arena_ahead *ahead;
-    uint8_t *base;    /* from sl_arena_pages_map_aligned */
-    size_t done;      /* offset of the next page to try; those before it are huge or refused */
-    size_t collapsed; /* bytes before `done` that are huge */
-    uint32_t refused; /* refusals of the page at `done` */
+/* A chunk that an arena has mapped, allocated by malloc. */
+struct sl_arena_chunk {
+    struct sl_arena_chunk *next; /* in the owner's list, or the thread's list of those to unmap */
+    uint8_t *base;
+    size_t ordinary_bytes; /* when mapped */
+    /* A late chunk; zeros until sl_arena_ahead_add_late. Then this part belongs to the thread. */
+    struct sl_arena_late {
+        struct sl_arena_chunk *next;
+        struct sl_arena_ahead *ahead;
+        size_t done;      /* offset of the next page to try; those before it are huge or refused */
+        size_t collapsed; /* bytes before `done` that are huge */
+        uint32_t refused; /* refusals of the page at `done` */
+    } late;
 };
+
+/* Unmaps the chunk's memory and frees the chunk. Any thread. */
+void sl_arena_chunk_unmap(struct sl_arena_chunk *chunk, size_t chunk_bytes);
 
 /* For chunks of chunk_bytes from sl_arena_pages_map. Takes a lock briefly. NULL: no memory or no
  * thread. */
@@ -55,10 +62,14 @@ bool sl_arena_ahead_ready(const struct sl_arena_ahead *ahead);
 /* Whether the thread has served every request. */
 bool sl_arena_ahead_is_idle(const struct sl_arena_ahead *ahead);
 
-/* Hands a late chunk to the thread, which turns each range of 2 MiB into a huge page after the
- * owner has touched it. A range that the system refuses eight times stays ordinary. Without effect
- * if the system forbids transparent huge pages. */
-void sl_arena_ahead_add_late(struct sl_arena_ahead *ahead, struct sl_arena_late *late);
+/* Hands a late chunk, from sl_arena_pages_map_aligned, to the thread, which turns each range of 2
+ * MiB into a huge page after the owner has touched it. A range that the system refuses eight times
+ * stays ordinary. Without effect if the system forbids transparent huge pages. */
+void sl_arena_ahead_add_late(struct sl_arena_ahead *ahead, struct sl_arena_chunk *chunk);
+
+/* Hands over a chunk that the owner does not use any more, for the thread, or close, to unmap. Its
+ * memory may be one that the thread still touches or turns into huge pages. */
+void sl_arena_ahead_unmap(struct sl_arena_ahead *ahead, struct sl_arena_chunk *chunk);
 
 /* Huge pages that the system refused for good, in the whole process. Any thread. */
 uint64_t sl_arena_ahead_refused_count(void);

@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -263,6 +264,119 @@ SL_CASE(arena_prepare__spare_chunks_are_not_counted)
     assert_int_equal(arena.prepared_count, 0);
     arena.bytes_max = 0;
     assert_zeroed(sl_arena_map(&arena), 2 * MIB);
+    sl_arena_fini(&arena);
+}
+
+static bool is_mapped(const void *base)
+{
+    unsigned char present;
+    return mincore((void *)base, 1, &present) == 0;
+}
+
+/* Without a thread at once; else the thread does it, whether the chunk is prepared, half prepared
+ * or late. */
+SL_CASE(arena_unmap_newest__returns_memory)
+{
+    const uint64_t before = sl_arena_pages_ordinary_bytes();
+    struct sl_arena arena;
+    sl_arena_init(&arena, 4 * MIB, 0, true);
+    uint8_t *chunk = sl_arena_map_ordinary(&arena);
+    uint8_t *next = sl_arena_map(&arena);
+    sl_arena_unmap_newest(&arena);
+    assert_int_equal(arena.mapped_bytes, 4 * MIB);
+    assert_false(is_mapped(next));
+    assert_true(is_mapped(chunk));
+    sl_arena_unmap_newest(&arena);
+    assert_int_equal(arena.mapped_bytes, 0);
+    assert_null(arena.chunks);
+    for (uint32_t round = 0; round < 20; round++) {
+        assert_true(sl_arena_prepare(&arena));
+        if (round % 4 == 0) {
+            wait_until_ready(&arena);
+        }
+        chunk = round % 2 == 0 ? sl_arena_map(&arena) : sl_arena_map_ordinary(&arena);
+        assert_non_null(chunk);
+        memset(chunk, 1, round % 3 * MIB);
+        sl_arena_unmap_newest(&arena);
+        if (round % 8 == 7) {
+            huge_pages_wait(before); /* the late ones are gone */
+        }
+    }
+    assert_int_equal(arena.mapped_bytes, 10 * 4 * MIB); /* prepared ones that late ones left */
+    sl_arena_fini(&arena);
+    assert_int_equal(sl_arena_pages_ordinary_bytes(), before);
+}
+
+/* Chunks go while the thread turns them, and those before them, into huge pages. */
+SL_CASE(arena_unmap_newest__beside_late_chunks)
+{
+    enum { CHUNKS = 6 };
+    huge_pages_need();
+    const uint64_t before = sl_arena_pages_ordinary_bytes();
+    struct sl_arena arena;
+    sl_arena_init(&arena, 4 * MIB, 0, true);
+    assert_true(sl_arena_prepare(&arena));
+    for (uint32_t round = 0; round < 10; round++) {
+        uint8_t *chunks[CHUNKS];
+        for (uint32_t i = 0; i < CHUNKS; i++) {
+            chunks[i] = sl_arena_map_ordinary(&arena);
+            assert_non_null(chunks[i]);
+            memset(chunks[i], (int)i + 1, 4 * MIB);
+        }
+        const struct timespec nap = {.tv_nsec = round * 2000000};
+        nanosleep(&nap, NULL);
+        for (uint32_t i = CHUNKS; i-- > 0;) {
+            assert_int_equal(chunks[i][round * 100000], i + 1);
+            assert_int_equal(chunks[i][4 * MIB - 1], i + 1);
+            sl_arena_unmap_newest(&arena);
+        }
+        huge_pages_wait(before); /* none of them counts any more */
+    }
+    assert_int_equal(arena.mapped_bytes, 4 * MIB);
+    sl_arena_fini(&arena);
+}
+
+SL_CASE(arena_unprepare__cancels)
+{
+    struct sl_arena arena;
+    sl_arena_init(&arena, 2 * MIB, 0, true);
+    assert_false(sl_arena_unprepare(&arena));
+    for (uint32_t round = 0; round < 20; round++) {
+        assert_true(sl_arena_prepare(&arena));
+        assert_true(sl_arena_prepare(&arena));
+        if (round % 2 == 0) {
+            wait_until_ready(&arena);
+        }
+        assert_true(sl_arena_unprepare(&arena));
+        assert_int_equal(arena.prepared_count, 1);
+        assert_int_equal(arena.mapped_bytes, 2 * MIB);
+        assert_true(sl_arena_unprepare(&arena));
+        assert_false(sl_arena_unprepare(&arena));
+    }
+    assert_int_equal(arena.mapped_bytes, 0);
+    assert_zeroed(sl_arena_map(&arena), 2 * MIB);
+    sl_arena_fini(&arena);
+}
+
+/* An arena that shrinks keeps no spare chunks for its former size. */
+SL_CASE(arena_unmap_newest__spare_chunks_go)
+{
+    enum { CHUNKS = 64 };
+    struct sl_arena arena;
+    sl_arena_init(&arena, 2 * MIB, 0, true);
+    arena.spare_max = 4;
+    assert_true(sl_arena_prepare(&arena));
+    for (uint32_t i = 0; i < CHUNKS; i++) {
+        assert_non_null(sl_arena_map_ordinary(&arena)); /* late */
+    }
+    assert_true(sl_arena_prepare(&arena));
+    assert_int_equal(arena.spare_count, 4);
+    for (uint32_t i = 0; i < CHUNKS; i++) {
+        sl_arena_unmap_newest(&arena);
+    }
+    assert_int_equal(arena.spare_count, 0);
+    assert_int_equal(arena.prepared_count, 2);
+    assert_int_equal(arena.mapped_bytes, 2 * 2 * MIB);
     sl_arena_fini(&arena);
 }
 
