@@ -61,8 +61,9 @@ SL_API int sl_scan_open(struct sl_client *client, struct sl_table *table,
                         const struct sl_scan_options *options, struct sl_scan **out);
 
 /* Returns the next rows, of the shards in turn. Errors, after which the scan returns the same
- * again: CLOSED (a server was restarted, or its backup took over: begin another scan; rows returned
- * before stay valid), NOT_FOUND (the table was dropped), DEADLINE, NO_MEMORY. */
+ * again: CLOSED (a server was restarted, its backup took over, or the table shrank while the scan
+ * rested: begin another scan; rows returned before stay valid), NOT_FOUND (the table was dropped),
+ * DEADLINE, NO_MEMORY. */
 SL_API int sl_scan_next(struct sl_scan *scan, struct sl_scan_batch *out);
 
 /* Frees the scan. Sets *scan to NULL; NULL is allowed. */

@@ -5,6 +5,7 @@
 #include "ps/shard/snapshot_hooks.h"
 
 #define CHECKS_PER_COST 8 /* keys whose owner is checked */
+#define TIDY_SHARE      2 /* records tidied for each key erased */
 
 int sl_shard_erase_begin(struct sl_shard *shard, struct sl_shard_request *request)
 {
@@ -81,8 +82,11 @@ int sl_shard_erase_run(struct sl_shard *shard, struct sl_shard_table *table,
         request->done = 0;
     }
     table->holds_erased |= table->buffered_count > 0;
+    const uint64_t before = request->done;
     const int result = erase_rows(table, request, slice);
     slice->spent += sl_shard_snapshot_copy_debt(shard);
+    slice->spent +=
+        sl_shard_tidy(shard, table, request, TIDY_SHARE * (uint32_t)(request->done - before));
     sl_shard_count_memory(shard, table);
     if (result == SL_SHARD_DONE) {
         sl_shard_push_drop(shard, request);

@@ -26,6 +26,10 @@
 #define SMALL_RECORDS    32768
 #define SMALL_BYTES      (4U << 20)
 
+/* Records tidied for each row evicted, and in addition. */
+#define TIDY_SHARE       2
+#define TIDY_LEAST       64
+
 bool sl_shard_eviction_has(const struct sl_table_spec *spec)
 {
     return spec->policy.order != SL_POLICY_NONE || sl_policy_has_thresholds(&spec->policy) ||
@@ -52,8 +56,10 @@ static uint32_t hand_goal(const struct sl_shard_table *table)
     if (!sl_policy_has_thresholds(&table->spec.policy)) {
         return 0;
     }
-    const uint64_t records = sl_sparse_table_record_count(table->sparse);
-    const uint64_t steps = table->step - table->eviction.round_step;
+    const struct sl_shard_eviction *eviction = &table->eviction;
+    const uint64_t records =
+        eviction->hand > 0 ? eviction->round_records : sl_sparse_table_record_count(table->sparse);
+    const uint64_t steps = table->step - eviction->round_step;
     const uint64_t round = round_steps(&table->spec.policy);
     return (uint32_t)(steps >= round ? records : records * steps / round);
 }
@@ -202,20 +208,27 @@ static uint32_t judge(struct sl_shard_table *table, uint32_t goal, uint32_t budg
     /* Such a row was created by a buffered push, at no certain moment. */
     const bool is_bsp = table->spec.consistency.mode == SL_CONSISTENCY_BSP;
     struct sl_shard_eviction *eviction = &table->eviction;
+    const uint32_t records = sl_sparse_table_record_count(table->sparse);
     uint32_t judged = 0;
+    eviction->round_records = eviction->hand > 0 ? eviction->round_records : records;
+    goal = goal < eviction->round_records ? goal : eviction->round_records;
     while (eviction->hand < goal && out->count < SL_SHARD_EVICT_KEYS &&
            judge_cost(table, judged) < budget) {
-        const struct sl_row *row = sl_sparse_table_record(table->sparse, eviction->hand++);
+        const uint32_t number = eviction->round_records - ++eviction->hand;
+        judged++;
+        if (number >= records) {
+            continue; /* the table has shrunk */
+        }
+        const struct sl_row *row = sl_sparse_table_record(table->sparse, number);
         const enum sl_eviction_reason reason =
             row->count == SL_ROW_ERASED || (is_bsp && row->last_step == 0)
                 ? SL_EVICTION_NONE
                 : sl_policy_judge(policy, table->spec.dim, row, table->step);
-        judged++;
         if (reason != SL_EVICTION_NONE) {
             evict_add(table, row, reason, out);
         }
     }
-    if (eviction->hand >= sl_sparse_table_record_count(table->sparse)) {
+    if (eviction->hand >= eviction->round_records) {
         eviction->hand = 0;
         eviction->round_step = table->step;
     }
@@ -317,7 +330,7 @@ bool sl_shard_evict_at_commit(struct sl_shard *shard, struct sl_shard_table *tab
     }
     do {
         out.count = 0;
-        *spent += judge(table, sl_sparse_table_record_count(table->sparse), budget - *spent, &out);
+        *spent += judge(table, UINT32_MAX, budget - *spent, &out);
         table->holds_erased |= out.count > 0 && table->buffered_count > 0;
         *spent += evict_erase(shard, table, &out, 0);
     } while (table->eviction.hand > 0 && *spent < budget);
@@ -337,6 +350,7 @@ static uint32_t evict_table(struct sl_shard *shard, struct sl_shard_table *table
         spent += make_room(table, wanted, budget - spent, out);
         spent += evict_erase(shard, table, out, from);
     }
+    spent += sl_shard_tidy(shard, table, NULL, TIDY_SHARE * out->count + TIDY_LEAST);
     if (free_records(table) >= table->eviction.push_max) {
         table->eviction.push_max = 0; /* the push may go on */
     }

@@ -2,9 +2,10 @@
  * depends on the shard's memory and on when it finds time, so a backup cannot repeat it: the caller
  * logs the keys, as an erase. Owner reactor. Nothing allocates.
  *
- * A hand walks the records and judges each once a round (ps/table/policy.h). It advances in
- * proportion to the table's steps, so an idle table costs nothing. To make room, another hand walks
- * them and evicts those that are worth little, compared with a sample of rows. */
+ * A hand walks the records and judges each once a round (ps/table/policy.h): from the last to the
+ * first, as rows only move to lower records. It advances in proportion to the table's steps, so an
+ * idle table costs nothing. To make room, another hand walks them and evicts those that are worth
+ * little, compared with a sample of rows. */
 #ifndef SL_PS_SHARD_EVICT_H
 #define SL_PS_SHARD_EVICT_H
 
@@ -19,6 +20,7 @@ struct sl_shard_table;
 /* A table's state. */
 struct sl_shard_eviction {
     uint32_t hand;          /* records judged in this round */
+    uint32_t round_records; /* of the table, when the round began; valid if hand > 0 */
     uint64_t round_step;    /* of the table, when the round began */
     uint64_t visits;        /* of records, for samples */
     uint64_t worth_most;    /* of a row that goes to make room */

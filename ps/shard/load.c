@@ -172,10 +172,10 @@ static int load_erased(struct sl_shard_load *load, struct sl_shard_table *table,
         load->left--;
     }
     sl_sparse_table_erase(table->sparse, keys, count);
-    sl_sparse_table_reuse(table->sparse);
+    sl_sparse_table_reuse(table->sparse, count);
     if (table->waiting != NULL) {
         sl_sparse_table_erase(table->waiting->sparse, keys, count);
-        sl_sparse_table_reuse(table->waiting->sparse);
+        sl_sparse_table_reuse(table->waiting->sparse, count);
     }
     return SL_SHARD_DONE;
 }

@@ -4,6 +4,8 @@
 
 #include "core/partition.h"
 
+#define RECORDS_PER_COST 8 /* records removed without a move */
+
 /* Returns WRONG_SHARD; the reason names the key and its owner. */
 static int lookup_fail_owner(const struct sl_shard *shard, const struct sl_shard_request *request,
                              struct sl_shard_slice *slice, uint64_t key, uint32_t owner)
@@ -93,6 +95,29 @@ int sl_shard_find(struct sl_shard *shard, struct sl_shard_table *table, const ui
             : sl_sparse_table_find_or_create_uninit(table->sparse, keys, count, records);
     sl_shard_count_memory(shard, table);
     return err;
+}
+
+uint32_t sl_shard_tidy(struct sl_shard *shard, struct sl_shard_table *table,
+                       const struct sl_shard_request *erase, uint32_t most)
+{
+    uint32_t cost = 0;
+    if (table->buffered_count > 0 || (table->queue_count > 0 && shard->snapshots.current != NULL)) {
+        return 0; /* a snapshot may keep pushes that were buffered */
+    }
+    if (table->waiting != NULL) {
+        cost = sl_shard_tidy(shard, table->waiting, erase, most);
+    }
+    (void)limit_memory(shard, table);
+    const uint32_t before = sl_sparse_table_record_count(table->sparse);
+    sl_sparse_table_reuse(table->sparse, most);
+    const bool is_awaited = table->eviction.push_max > 0; /* a push waits for free records */
+    const bool may_shrink = shard->large.owner == erase && !is_awaited && table->moves.rest == 0;
+    const uint32_t moved = may_shrink ? sl_sparse_table_shrink(table->sparse, most) : 0;
+    table->moves.rest -= table->moves.rest > 0;
+    table->moves.count += moved;
+    sl_shard_count_memory(shard, table);
+    const uint32_t removed = before - sl_sparse_table_record_count(table->sparse);
+    return cost + moved * table->key_cost + removed / RECORDS_PER_COST;
 }
 
 int sl_shard_find_again(struct sl_shard *shard, struct sl_shard_table *table, uint32_t *records,

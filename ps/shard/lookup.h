@@ -48,4 +48,10 @@ int sl_shard_find_again(struct sl_shard *shard, struct sl_shard_table *table, ui
 /* Updates the shard's count of a sparse table's memory. */
 void sl_shard_count_memory(struct sl_shard *shard, struct sl_shard_table *table);
 
+/* Lets new rows use the records of erased rows, and returns the memory of many free records to the
+ * system, in so far as requests, buffered pushes and snapshots hold no records. Handles at most
+ * `most` records; returns the cost. erase: the erase in progress, NULL: none. */
+uint32_t sl_shard_tidy(struct sl_shard *shard, struct sl_shard_table *table,
+                       const struct sl_shard_request *erase, uint32_t most);
+
 #endif

@@ -14,6 +14,7 @@
 
 /* Finding a repeat costs about an eighth of a visit. */
 #define COLLECT_KEYS_PER_COST 8
+#define TIDY_RECORDS          256 /* after erases, at the start of each push */
 
 static bool push_is_small(const struct sl_shard_table *table,
                           const struct sl_shard_request *request)
@@ -71,14 +72,8 @@ int sl_shard_push_begin(struct sl_shard *shard, struct sl_shard_table *table,
         if (sl_shard_key_admission_busy(shard, table)) {
             return SL_SHARD_AGAIN;
         }
-        /* Others do not hold records over an erase. A snapshot may keep pushes that were buffered.
-         */
-        if (table->buffered_count == 0 &&
-            (table->queue_count == 0 || shard->snapshots.current == NULL)) {
-            sl_sparse_table_reuse(table->sparse);
-            if (table->waiting != NULL) {
-                sl_sparse_table_reuse(table->waiting->sparse);
-            }
+        if (table->waiting != NULL || sl_sparse_table_has_unused(table->sparse)) {
+            slice->spent += sl_shard_tidy(shard, table, NULL, TIDY_RECORDS);
         }
         scratch = push_is_small(table, request) ? &shard->small : &shard->large;
         if (scratch->owner != NULL) {

@@ -198,7 +198,8 @@ static int run_admit(struct sl_shard *shard, struct sl_shard_table *table,
     request->bags_done = 0;
     if (!sl_shard_pushes(request, op)) {
         request->phase = SL_SHARD_PHASE_READ;
-        return op == SL_REQUEST_SCAN ? sl_shard_scan_begin(shard, request, slice) : SL_SHARD_DONE;
+        return op == SL_REQUEST_SCAN ? sl_shard_scan_begin(shard, table, request, slice)
+                                     : SL_SHARD_DONE;
     }
     int result = op == SL_REQUEST_ERASE ? sl_shard_erase_begin(shard, request)
                                         : sl_shard_push_begin(shard, table, request, slice);

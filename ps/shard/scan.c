@@ -4,6 +4,10 @@
 
 #define RECORDS_PER_COST 8 /* records of which only the header is read */
 
+/* Pushes and evictions between two requests of a scan while which rows stay: seconds at the
+ * highest rates. */
+#define SCAN_REST        (1U << 18)
+
 /* In a request, `done` is the next record, and `bags_done` counts the rows returned. */
 
 static uint32_t width_max(const struct sl_shard_table *table)
@@ -42,16 +46,24 @@ uint64_t sl_shard_scan_cost(const struct sl_shard_table *table, const struct sl_
     return records / RECORDS_PER_COST + view->section.count * row_cost(view->section.bag_count);
 }
 
-int sl_shard_scan_begin(const struct sl_shard *shard, struct sl_shard_request *request,
-                        struct sl_shard_slice *slice)
+/* Returns a number that changes when rows have other records. Names of copies are odd. */
+static uint64_t copy_of(const struct sl_shard *shard, const struct sl_shard_table *table)
+{
+    return shard->options.copy + 2 * table->moves.count;
+}
+
+int sl_shard_scan_begin(const struct sl_shard *shard, struct sl_shard_table *table,
+                        struct sl_shard_request *request, struct sl_shard_slice *slice)
 {
     const uint64_t copy = request->view.scan->copy;
+    if (copy != 0 && copy != copy_of(shard, table)) {
+        return sl_shard_fail(shard, request, slice, SL_ERR_CLOSED,
+                             "the scan began at another copy of the shard, before a restart or a "
+                             "takeover, or before the table shrank: begin another");
+    }
     request->done = request->view.section.start;
-    return copy == 0 || copy == shard->options.copy
-               ? SL_SHARD_DONE
-               : sl_shard_fail(shard, request, slice, SL_ERR_CLOSED,
-                               "the scan began at another copy of the shard, before a restart or "
-                               "a takeover: begin another");
+    table->moves.rest = SCAN_REST;
+    return SL_SHARD_DONE;
 }
 
 static bool is_wanted(const struct sl_shard_table *table, const struct sl_request_view *view,
@@ -99,7 +111,7 @@ static void scan_end(const struct sl_shard *shard, const struct sl_shard_table *
     const uint32_t rows = request->bags_done;
     const size_t rest = section->count - rows, width = section->bag_count;
     const struct sl_request_scanned head = {
-        .copy = shard->options.copy,
+        .copy = copy_of(shard, table),
         .next = request->done,
         .records = sl_sparse_table_record_count(table->sparse),
         .step = table->step,

@@ -37,6 +37,10 @@ struct sl_shard_table {
     uint64_t pulled_rows, pushed_rows;
     struct sl_hot_keys hot;
     struct sl_shard_eviction eviction;
+    struct {
+        uint64_t count; /* of rows to other records: a scan may have missed one */
+        uint32_t rest;  /* no row moves before so many more calls of sl_shard_tidy */
+    } moves;
     /* Admission of keys (key_admission.h): */
     bool admits;                    /* not every key of a push gets a row */
     struct sl_shard_table *waiting; /* the hidden table of keys that wait; NULL: none do */

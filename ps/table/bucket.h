@@ -10,7 +10,8 @@
 struct sl_table_bucket {
     uint8_t tags[SL_TABLE_BUCKET_ENTRIES]; /* 8 bits of each entry's hash */
     uint8_t used;                          /* entries in use; they come first */
-    uint8_t depth; /* in a segment's first bucket: hash bits that all its entries share */
+    uint8_t depth; /* in a segment's first bucket: hash bits that all its entries share; in the next
+                      five: the segment's first entry in the directory */
     union {
         uint16_t entries; /* in a segment's first bucket: entries in the segment */
         uint16_t strays;  /* in the others: a bit for each entry that is not in its own bucket */

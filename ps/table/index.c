@@ -21,6 +21,14 @@
 #define SPLIT_ENTRIES_LEAST (SEGMENT_ENTRIES / 4)
 #define PROBE_MAX           8
 
+/* Two segments that a split has made, and that have MERGE_ENTRIES together, become one again. That
+ * is looked at when the entries left in one are a multiple of MERGE_STEP. The directory keeps its
+ * size; a segment has at most 1 << MERGE_LEVELS entries of it, so no merge takes long. */
+#define MERGE_ENTRIES       (SEGMENT_ENTRIES * 3 / 8)
+#define MERGE_STEP          8
+#define MERGE_LEVELS        SL_TABLE_INDEX_PAGE_BITS
+#define FIRST_BYTES         ((DEPTH_MAX + 7) / 8)
+
 /* If the final key count is known, one split adds up to SPLIT_LEVELS bits and aims at
  * EXPECTED_ENTRIES per segment in the end. Few segments then need another split. */
 #define SPLIT_LEVELS        3
@@ -134,6 +142,9 @@ static int segment_create(struct sl_table_index *index, uint8_t depth, struct sl
         return err;
     }
     struct sl_table_bucket *segment = sl_slab_at(&index->segments, index->segments.unit_count++);
+    if (index->segments.unit_count <= index->segments.dirty_end) {
+        memset(segment, 0, SEGMENT_BYTES);
+    }
     segment->depth = depth;
     *out = segment;
     return 0;
@@ -202,6 +213,33 @@ static void redistribute(const struct sl_table_index *index, struct sl_table_buc
     }
 }
 
+/* The lowest directory entry of a segment; the others have the same bits up to its depth. */
+static uint64_t segment_first(const struct sl_table_bucket *segment)
+{
+    uint64_t first = 0;
+    for (uint32_t i = 0; i < FIRST_BYTES; i++) {
+        first |= (uint64_t)segment[1 + i].depth << 8 * i;
+    }
+    return first;
+}
+
+static void segment_set_first(struct sl_table_bucket *segment, uint64_t first)
+{
+    for (uint32_t i = 0; i < FIRST_BYTES; i++) {
+        segment[1 + i].depth = (uint8_t)(first >> 8 * i);
+    }
+}
+
+/* Sets the directory entries of a segment. */
+static void index_point(struct sl_table_index *index, struct sl_table_bucket *segment)
+{
+    const uint64_t end = 1ULL << index->depth, stride = 1ULL << segment->depth;
+    for (uint64_t at = segment_first(segment); at < end; at += stride) {
+        index->root[at >> SL_TABLE_INDEX_PAGE_BITS]
+            ->segments[at & (SL_TABLE_INDEX_PAGE_ENTRIES - 1)] = segment;
+    }
+}
+
 /* Returns true when the directory has, or may add, another bit for the segment. At most 8 directory
  * entries per segment suffice for every set of keys not chosen to collide. */
 static bool has_bit_for(const struct sl_table_index *index, const struct sl_table_bucket *segment)
@@ -224,9 +262,7 @@ static int split(struct sl_table_index *index, struct sl_table_bucket *lower, ui
     const uint8_t depth = lower->depth;
     int err = depth == index->depth ? directory_double(index) : 0;
     const uint64_t first = sl_table_index_directory_bits(hash, depth) | 1ULL << depth;
-    const uint64_t end = 1ULL << index->depth;
-    const uint64_t stride = 2ULL << depth;
-    for (uint64_t at = first; err == 0 && at < end; at += stride) {
+    for (uint64_t at = first; err == 0 && at < 1ULL << index->depth; at += 2ULL << depth) {
         err = page_unshare(index, at);
     }
     struct sl_table_bucket *upper = NULL;
@@ -237,11 +273,56 @@ static int split(struct sl_table_index *index, struct sl_table_bucket *lower, ui
     redistribute(index, lower, upper, depth);
     lower->depth = (uint8_t)(depth + 1);
     upper->depth = (uint8_t)(depth + 1);
-    for (uint64_t at = first; at < end; at += stride) {
-        index->root[at >> SL_TABLE_INDEX_PAGE_BITS]
-            ->segments[at & (SL_TABLE_INDEX_PAGE_ENTRIES - 1)] = upper;
-    }
+    segment_set_first(lower, first ^ 1ULL << depth);
+    segment_set_first(upper, first);
+    index_point(index, upper);
     return 0;
+}
+
+/* Adds the entries of a segment to another, which has room. */
+static void add_entries(const struct sl_table_index *index, const struct sl_table_bucket *from,
+                        struct sl_table_bucket *segment)
+{
+    for (uint32_t b = 0; b < SL_TABLE_INDEX_SEGMENT_BUCKETS; b++) {
+        prefetch_records(index, &from[b]);
+    }
+    for (uint32_t b = 0; b < SL_TABLE_INDEX_SEGMENT_BUCKETS; b++) {
+        for (uint32_t entry = 0; entry < from[b].used; entry++) {
+            const uint32_t record_index = from[b].records[entry];
+            const uint64_t hash =
+                sl_table_index_hash_of(index, sl_table_index_key_of(index, record_index));
+            index_place(segment, find_room(segment, hash, SL_TABLE_INDEX_SEGMENT_BUCKETS), hash,
+                        record_index);
+        }
+    }
+}
+
+/* The last segment moves to the place of the one that is no longer needed. */
+void sl_table_index_merge(struct sl_table_index *index, uint64_t hash)
+{
+    struct sl_table_bucket *segment = sl_table_index_segment_of(index, hash);
+    const uint32_t depth = segment->depth;
+    if (segment->entries % MERGE_STEP != 0 || segment->entries > MERGE_ENTRIES / 2 || depth == 0 ||
+        index->depth - depth >= MERGE_LEVELS) {
+        return;
+    }
+    const uint64_t bit = 1ULL << (SL_TABLE_INDEX_DIRECTORY_SHIFT + depth - 1);
+    struct sl_table_bucket *lower = sl_table_index_segment_of(index, hash & ~bit);
+    struct sl_table_bucket *upper = sl_table_index_segment_of(index, hash | bit);
+    if (lower->depth != upper->depth || lower->entries + upper->entries > MERGE_ENTRIES) {
+        return;
+    }
+    add_entries(index, upper, lower);
+    lower->depth--;
+    index_point(index, lower);
+    const struct sl_table_bucket *last =
+        sl_slab_at(&index->segments, index->segments.unit_count - 1);
+    if (upper != last) {
+        memcpy(upper, last, SEGMENT_BYTES);
+        index_point(index, upper);
+    }
+    sl_slab_pop(&index->segments);
+    index->depth_expected = 0; /* what was expected has come and gone */
 }
 
 /* Adds the key to the overflow index, which holds keys whose hashes this index cannot separate. */

@@ -5,6 +5,7 @@
  * directory maps the low bits of a hash to segments. A segment that is too full is split by the
  * next bit, alone. The directory consists of pages. Doubling it copies only pointers to pages; a
  * page is copied when a split first changes it. So no pause grows with the size of the table.
+ * Removals merge segments again.
  *
  * The index accepts any set of keys. Keys chosen to share the low hash bits could force endless
  * doubling of the directory. Therefore the directory has at most eight entries per segment, and
@@ -56,8 +57,13 @@ int sl_table_index_put(struct sl_table_index *index, uint64_t key, uint64_t hash
                        uint32_t record_index, uint32_t *found);
 
 /* Removes a key. Returns its record index; SL_ROW_NONE: the key is not in the index. Later entries
- * of the probe run move up, so lookups need no mark in its place. Frees no memory. */
+ * of the probe run move up, so lookups need no mark in its place. A segment that has become rather
+ * empty is merged with its other half, and memory returns to the system; the directory keeps its
+ * size. */
 uint32_t sl_table_index_remove(struct sl_table_index *index, uint64_t key);
+
+/* Sets another record for a key of the index (asserted); both records begin with the key. */
+void sl_table_index_move(struct sl_table_index *index, uint64_t key, uint32_t record_index);
 
 /* For bulk inserts of some dozens of keys. The first call computes the hashes and prefetches the
  * buckets. The second, once the buckets are cached, prefetches touch_bytes (at least 1) of the

@@ -49,6 +49,9 @@ static inline struct sl_table_bucket *sl_table_index_segment_of(const struct sl_
         ->segments[at & (SL_TABLE_INDEX_PAGE_ENTRIES - 1)];
 }
 
+/* Merges the hash's segment with another after a removal, if both have few entries. */
+void sl_table_index_merge(struct sl_table_index *index, uint64_t hash);
+
 static inline uint64_t sl_table_index_key_at(const void *record)
 {
     uint64_t key;

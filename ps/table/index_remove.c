@@ -1,4 +1,5 @@
 /* Removal of keys. No tombstone remains: later entries of the probe run move up. */
+#include "core/assert.h"
 #include "ps/table/index_internal.h"
 #include "ps/table/sparse_table.h"
 
@@ -90,28 +91,42 @@ static void close_gap(const struct sl_table_index *index, struct sl_table_bucket
     }
 }
 
-static uint32_t remove_here(const struct sl_table_index *index, uint64_t key)
+/* Returns the key's bucket and sets its entry there; NULL: the key is not in this index. */
+static struct sl_table_bucket *find_key(const struct sl_table_index *index, uint64_t hash,
+                                        uint64_t key, uint32_t *entry)
 {
-    const uint64_t hash = sl_table_index_hash_of(index, key);
     struct sl_table_bucket *segment = sl_table_index_segment_of(index, hash);
     for (uint32_t probe = 0; probe < BUCKETS; probe++) {
-        const uint32_t at = (uint32_t)((hash + probe) % BUCKETS);
-        const bool was_full = segment[at].used == SL_TABLE_BUCKET_ENTRIES;
-        const uint32_t entry = find_entry(index, &segment[at], hash, key);
-        if (entry < SL_TABLE_BUCKET_ENTRIES) {
-            const uint32_t record_index = segment[at].records[entry];
-            remove_entry(segment, &segment[at], entry);
-            segment->entries--;
-            if (was_full) {
-                close_gap(index, segment, at);
-            }
-            return record_index;
+        struct sl_table_bucket *bucket = &segment[(hash + probe) % BUCKETS];
+        *entry = find_entry(index, bucket, hash, key);
+        if (*entry < SL_TABLE_BUCKET_ENTRIES) {
+            return bucket;
         }
-        if (!was_full) {
+        if (bucket->used < SL_TABLE_BUCKET_ENTRIES) {
             break;
         }
     }
-    return SL_ROW_NONE;
+    return NULL;
+}
+
+static uint32_t remove_here(struct sl_table_index *index, uint64_t key)
+{
+    const uint64_t hash = sl_table_index_hash_of(index, key);
+    struct sl_table_bucket *segment = sl_table_index_segment_of(index, hash);
+    uint32_t entry;
+    struct sl_table_bucket *bucket = find_key(index, hash, key, &entry);
+    if (bucket == NULL) {
+        return SL_ROW_NONE;
+    }
+    const bool was_full = bucket->used == SL_TABLE_BUCKET_ENTRIES;
+    const uint32_t record_index = bucket->records[entry];
+    remove_entry(segment, bucket, entry);
+    segment->entries--;
+    if (was_full) {
+        close_gap(index, segment, (uint32_t)(bucket - segment));
+    }
+    sl_table_index_merge(index, hash);
+    return record_index;
 }
 
 uint32_t sl_table_index_remove(struct sl_table_index *index, uint64_t key)
@@ -122,4 +137,15 @@ uint32_t sl_table_index_remove(struct sl_table_index *index, uint64_t key)
         index = index->overflow;
     }
     return record_index;
+}
+
+void sl_table_index_move(struct sl_table_index *index, uint64_t key, uint32_t record_index)
+{
+    struct sl_table_bucket *bucket = NULL;
+    uint32_t entry = 0;
+    for (; bucket == NULL; index = index->overflow) {
+        sl_assert(index != NULL);
+        bucket = find_key(index, sl_table_index_hash_of(index, key), key, &entry);
+    }
+    bucket->records[entry] = record_index;
 }

@@ -16,6 +16,8 @@
 #define AHEAD_LEFT        4  /* keep so many free in the budget */
 #define SPARE_SHARE       4  /* beside the budget, one spare for each so many free in it */
 
+#define ROOM_SHARE        8 /* popped units of this share of the others keep their memory */
+
 bool sl_table_budget_take(struct sl_table_budget *budget, size_t bytes)
 {
     if (budget->bytes_max != 0 &&
@@ -105,12 +107,17 @@ static bool may_prepare(const struct sl_slab *memory)
            budget->bytes_max - budget->bytes >= AHEAD_LEFT * memory->large.chunk_bytes;
 }
 
-/* Prepares large mappings in proportion to the memory in use. */
+/* Returns how many large mappings should be prepared, in proportion to the memory in use. */
+static size_t ahead_wanted(const struct sl_slab *memory)
+{
+    const size_t used = memory->chunk_count * memory->chunk_bytes;
+    return large_begun(memory) ? 1 + used / memory->large.chunk_bytes / AHEAD_SHARE : 0;
+}
+
 static void look_ahead(struct sl_slab *memory)
 {
     struct sl_arena *large = &memory->large;
-    const size_t used = memory->chunk_count * memory->chunk_bytes;
-    const size_t wanted = 1 + used / large->chunk_bytes / AHEAD_SHARE;
+    const size_t wanted = ahead_wanted(memory);
     const struct sl_table_budget *budget = memory->budget;
     const size_t left = budget->bytes_max - budget->bytes;
     large->spare_max = budget->bytes_max == 0 ? SL_ARENA_AHEAD_MAX
@@ -192,4 +199,44 @@ int sl_slab_reserve(struct sl_slab *memory)
         look_ahead(memory);
     }
     return 0;
+}
+
+/* Unmaps the last mapping if no unit needs it. Both arenas are stacks, so it is the newest of one
+ * of them. Returns false if it stays. */
+static bool unmap_last(struct sl_slab *memory)
+{
+    const uint8_t *last = memory->chunks[memory->chunk_count - 1];
+    const struct sl_arena_chunk *newest = memory->large.chunks;
+    const bool is_large =
+        newest != NULL && last >= newest->base && last < newest->base + memory->large.chunk_bytes;
+    const uint32_t chunks =
+        is_large ? (uint32_t)((size_t)(last - newest->base) / memory->chunk_bytes) + 1 : 1;
+    const uint32_t left = memory->unit_room - (chunks << memory->unit_shift);
+    if (left == 0 || memory->unit_count > left - left / ROOM_SHARE) {
+        return false;
+    }
+    struct sl_arena *arena = is_large ? &memory->large : &memory->small;
+    sl_arena_unmap_newest(arena);
+    sl_table_budget_give(memory->budget, arena->chunk_bytes);
+    memory->large_left = is_large ? 0 : memory->large_left;
+    memory->chunk_count -= chunks;
+    memory->unit_room = left;
+    memory->dirty_end = memory->dirty_end < left ? memory->dirty_end : left;
+    return true;
+}
+
+void sl_slab_pop(struct sl_slab *memory)
+{
+    sl_assert(memory->unit_count > 0);
+    if (memory->dirty_end < memory->unit_count) {
+        memory->dirty_end = memory->unit_count;
+    }
+    memory->unit_count--;
+    while (memory->unit_room - memory->unit_count > 1U << memory->unit_shift &&
+           unmap_last(memory)) {
+        const size_t wanted = ahead_wanted(memory);
+        while (memory->large.prepared_count > wanted && sl_arena_unprepare(&memory->large)) {
+            sl_table_budget_give(memory->budget, memory->large.chunk_bytes);
+        }
+    }
 }

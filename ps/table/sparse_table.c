@@ -9,6 +9,7 @@
 #include "core/limits.h"
 #include "ps/optimizer/initializer.h"
 #include "ps/optimizer/update.h"
+#include "ps/table/free_set.h"
 #include "ps/table/index.h"
 #include "ps/table/slab.h"
 
@@ -20,6 +21,12 @@
 #define FETCH_FIRST        8   /* of them, prefetched before the kernel starts */
 #define PREFETCH_AHEAD     16  /* records */
 #define PREFETCH_BYTES     512 /* of a record; the processor prefetches the rest of a longer one */
+#define SHRINK_AHEAD       8   /* records */
+
+/* A table that shrinks keeps this share of its rows free, and at least FREE_LEAST or half of its
+ * rows: more than eviction keeps free (ps/shard/evict.c). */
+#define FREE_SHARE         8
+#define FREE_LEAST         16384
 
 struct sl_sparse_table {
     struct sl_table_spec spec;
@@ -32,11 +39,10 @@ struct sl_sparse_table {
     struct sl_table_index index;
     size_t touch_bytes;                /* prefix of a record that a lookup prefetches */
     struct sl_sparse_table_hook *hook; /* NULL: none */
-    /* Records of erased rows, linked by last_step. Those that a caller may still hold are not free.
-     */
-    uint32_t free_first;            /* SL_ROW_NONE: none */
-    uint32_t held_first, held_last; /* likewise */
-    uint32_t unused_count;          /* in both lists */
+    /* Records of erased rows. A caller may still hold those in the list, linked by last_step. */
+    uint32_t held_first; /* SL_ROW_NONE: none */
+    uint32_t held_count;
+    struct sl_free_set free;
     struct sl_erased_log erased_log;
 };
 
@@ -68,7 +74,6 @@ int sl_sparse_table_create(const struct sl_table_spec *spec, size_t bytes_max,
         .sum = sl_optimizer_find(SL_OPTIMIZER_SUM, SL_OPTIMIZER_SIMD_BEST),
         .gather = sl_optimizer_find_gather(SL_OPTIMIZER_SIMD_BEST),
         .budget = {.bytes_max = bytes_max},
-        .free_first = SL_ROW_NONE,
         .held_first = SL_ROW_NONE,
     };
     sl_assert(table->optimizer != NULL);
@@ -95,6 +100,7 @@ void sl_sparse_table_destroy(struct sl_sparse_table **table)
     }
     sl_table_index_fini(&(*table)->index);
     sl_slab_fini(&(*table)->records);
+    sl_free_set_fini(&(*table)->free, &(*table)->budget);
     sl_erased_log_fini(&(*table)->erased_log, &(*table)->budget);
     sl_assert((*table)->budget.bytes == sizeof **table);
     free(*table);
@@ -117,20 +123,38 @@ static void fill_record(const struct sl_sparse_table *table, struct sl_row *reco
     sparse_table_init_slots(table, record);
 }
 
-/* Removes the first record from the list of free ones and zeroes all but its key. A snapshot must
- * not take the new row for one of its own. */
-static void take_free(struct sl_sparse_table *table, struct sl_row *record)
+/* Zeroes a used record but for its key, and for values that the caller fills. */
+static void clear_record(const struct sl_sparse_table *table, struct sl_row *record, bool fill)
 {
+    float *from = record->values + (fill ? table->spec.dim : 0);
+    record->last_step = record->count = 0;
+    memset(from, 0, table->records.unit_bytes - (size_t)((uint8_t *)from - (uint8_t *)record));
+}
+
+/* Prefetches the record of the next new row whole: it was used at any time, so it is not cached.
+ * Always inline: GCC removes calls of functions that only prefetch. */
+static inline __attribute__((always_inline)) void fetch_free(const struct sl_sparse_table *table)
+{
+    const char *record = sl_slab_at(&table->records, table->free.first);
+    const size_t bytes = prefetch_bytes(table->records.unit_bytes);
+    for (size_t line = 0; line < bytes; line += CACHE_LINE) {
+        __builtin_prefetch(record + line, 1);
+    }
+    __builtin_prefetch(record + bytes - 1, 1);
+}
+
+/* Removes the lowest free record from the free ones. A snapshot must not take the new row for one
+ * of its own. */
+static void take_free(struct sl_sparse_table *table)
+{
+    const uint32_t taken = table->free.first;
     if (table->hook != NULL) {
-        table->hook->before_write(table->hook, &table->free_first, 1);
+        table->hook->before_write(table->hook, &taken, 1);
     }
-    const size_t kept = offsetof(struct sl_row, last_step);
-    table->free_first = record->last_step;
-    if (table->free_first != SL_ROW_NONE) { /* the next new row's, of any age: it is not cached */
-        __builtin_prefetch(sl_slab_at(&table->records, table->free_first), 1);
+    sl_free_set_remove(&table->free, taken);
+    if (table->free.count > 0) {
+        fetch_free(table);
     }
-    table->unused_count--;
-    memset((uint8_t *)record + kept, 0, table->records.unit_bytes - kept);
 }
 
 /* Writes a free record or the next new one, then its index entry, unless the key exists already,
@@ -139,13 +163,13 @@ static void take_free(struct sl_sparse_table *table, struct sl_row *record)
 static int sparse_table_put(struct sl_sparse_table *table, uint64_t key, uint64_t hash, bool fill,
                             uint32_t *record_index, uint32_t **created)
 {
-    const bool is_free = table->free_first != SL_ROW_NONE;
+    const bool is_free = table->free.count > 0;
     int err = is_free ? 0 : sl_slab_reserve(&table->records);
     if (err != 0) {
         *record_index = sl_table_index_find_one(&table->index, key);
         return *record_index == SL_ROW_NONE ? err : 0;
     }
-    const uint32_t fresh = is_free ? table->free_first : table->records.unit_count;
+    const uint32_t fresh = is_free ? table->free.first : table->records.unit_count;
     struct sl_row *record = sl_slab_at(&table->records, fresh);
     record->key = key;
     err = sl_table_index_put(&table->index, key, hash, fresh, record_index);
@@ -154,9 +178,12 @@ static int sparse_table_put(struct sl_sparse_table *table, uint64_t key, uint64_
     }
     if (*record_index == fresh) {
         if (is_free) {
-            take_free(table, record);
+            take_free(table);
         } else {
             table->records.unit_count++;
+        }
+        if (is_free || fresh < table->records.dirty_end) {
+            clear_record(table, record, fill);
         }
         if (fill) {
             fill_record(table, record);
@@ -479,11 +506,8 @@ static void erase_record(struct sl_sparse_table *table, uint32_t record_index)
     sl_erased_log_add(&table->erased_log, &table->budget, record->key);
     record->count = SL_ROW_ERASED;
     record->last_step = table->held_first;
-    if (table->held_first == SL_ROW_NONE) {
-        table->held_last = record_index;
-    }
     table->held_first = record_index;
-    table->unused_count++;
+    table->held_count++;
 }
 
 void sl_sparse_table_erase(struct sl_sparse_table *table, const uint64_t *keys, uint32_t count)
@@ -514,14 +538,65 @@ void sl_sparse_table_erase_unvisited(struct sl_sparse_table *table, const uint32
     }
 }
 
-void sl_sparse_table_reuse(struct sl_sparse_table *table)
+void sl_sparse_table_reuse(struct sl_sparse_table *table, uint32_t most)
 {
-    if (table->held_first == SL_ROW_NONE) {
-        return;
+    while (table->held_first != SL_ROW_NONE && most-- > 0 &&
+           sl_free_set_add(&table->free, &table->budget, table->held_first)) {
+        table->held_first = record_at(table, table->held_first)->last_step;
+        table->held_count--;
     }
-    record_at(table, table->held_last)->last_step = table->free_first;
-    table->free_first = table->held_first;
-    table->held_first = SL_ROW_NONE;
+}
+
+/* Prefetches what the removal of a later record needs. */
+static void fetch_last(const struct sl_sparse_table *table, uint32_t last)
+{
+    if (last >= 2 * SHRINK_AHEAD) {
+        __builtin_prefetch(record_at(table, last - 2 * SHRINK_AHEAD));
+        (void)sl_sparse_table_fetch_bucket(table, record_at(table, last - SHRINK_AHEAD)->key);
+    }
+}
+
+/* Removes the last record, after its row has moved to the lowest free one: *moved counts that.
+ * Returns false if a caller may hold the record. */
+static bool remove_last(struct sl_sparse_table *table, uint32_t *moved)
+{
+    const uint32_t last = table->records.unit_count - 1;
+    const struct sl_row *record = record_at(table, last);
+    const bool is_row = record->count != SL_ROW_ERASED;
+    const uint32_t freed = is_row ? table->free.first : last;
+    fetch_last(table, last);
+    if (is_row) {
+        memcpy(record_at(table, freed), record, table->records.unit_bytes);
+        sl_table_index_move(&table->index, record->key, freed);
+        *moved += 1;
+    } else if (!sl_free_set_has(&table->free, last)) {
+        return false;
+    }
+    sl_free_set_remove(&table->free, freed);
+    sl_slab_pop(&table->records);
+    return true;
+}
+
+/* Returns how many records stay free. */
+static uint64_t free_kept(const struct sl_sparse_table *table)
+{
+    const uint64_t rows = sl_sparse_table_row_count(table);
+    const uint64_t least = rows / 2 < FREE_LEAST ? rows / 2 : FREE_LEAST;
+    return rows / FREE_SHARE > least ? rows / FREE_SHARE : least;
+}
+
+uint32_t sl_sparse_table_shrink(struct sl_sparse_table *table, uint32_t most)
+{
+    uint32_t moved = 0;
+    while (table->hook == NULL && most-- > 0 && table->free.count > free_kept(table) &&
+           remove_last(table, &moved)) {
+    }
+    return moved;
+}
+
+bool sl_sparse_table_has_unused(const struct sl_sparse_table *table)
+{
+    return table->free.count + table->held_count > 0;
 }
 
 struct sl_erased_log *sl_sparse_table_erased_log(struct sl_sparse_table *table)
@@ -548,7 +623,7 @@ const struct sl_optimizer *sl_sparse_table_optimizer(const struct sl_sparse_tabl
 
 uint64_t sl_sparse_table_row_count(const struct sl_sparse_table *table)
 {
-    return table->records.unit_count - table->unused_count;
+    return table->records.unit_count - table->free.count - table->held_count;
 }
 
 uint32_t sl_sparse_table_record_count(const struct sl_sparse_table *table)
@@ -574,7 +649,7 @@ size_t sl_sparse_table_memory_bytes(const struct sl_sparse_table *table)
 struct sl_sparse_table_parts sl_sparse_table_memory_parts(const struct sl_sparse_table *table)
 {
     return (struct sl_sparse_table_parts){
-        .record_bytes = sl_slab_memory_bytes(&table->records),
+        .record_bytes = sl_slab_memory_bytes(&table->records) + table->free.bytes_charged,
         .index_bytes = sl_table_index_memory_bytes(&table->index),
         .erased_log_bytes = sl_erased_log_memory_bytes(&table->erased_log),
     };

@@ -4,7 +4,7 @@
  * bytes_max; beyond it, creation of a row fails with NO_MEMORY.
  *
  * The index (index.h) grows in small steps, so growth delays no pull. Records lie in a slab
- * (slab.h) and never move.
+ * (slab.h); rows move to others only when the table shrinks.
  *
  * The rows of a table of dim 0 are keys with a step and a count.
  *
@@ -42,11 +42,11 @@ int sl_sparse_table_create(const struct sl_table_spec *spec, size_t bytes_max,
 void sl_sparse_table_destroy(struct sl_sparse_table **table);
 
 /* Looks up `count` keys in batches and creates missing rows with the initializer. records[count]:
- * record indexes, which do not change until the row is erased. Keys may repeat. Prefetches the rows
- * found, up to 512 bytes each: a caller that reads many rows looks up a few hundred keys at a time
- * first. *created: place for the indexes of created records, at most `count`, which then points
- * behind the last; created NULL: no notes. Errors: NO_MEMORY (rows of the keys before the failing
- * one exist, and are noted; nothing else changed). */
+ * record indexes, which do not change until the row is erased or the table shrinks. Keys may
+ * repeat. Prefetches the rows found, up to 512 bytes each: a caller that reads many rows looks up a
+ * few hundred keys at a time first. *created: place for the indexes of created records, at most
+ * `count`, which then points behind the last; created NULL: no notes. Errors: NO_MEMORY (rows of
+ * the keys before the failing one exist, and are noted; nothing else changed). */
 int sl_sparse_table_find_or_create_noted(struct sl_sparse_table *table, const uint64_t *keys,
                                          uint32_t count, uint32_t *records, uint32_t **created);
 
@@ -118,8 +118,19 @@ void sl_sparse_table_erase(struct sl_sparse_table *table, const uint64_t *keys, 
 void sl_sparse_table_erase_unvisited(struct sl_sparse_table *table, const uint32_t *records,
                                      uint32_t count);
 
-/* Lets new rows use the records of rows erased so far: no caller holds their indexes. */
-void sl_sparse_table_reuse(struct sl_sparse_table *table);
+/* Lets new rows use the records of `most` rows erased so far: no caller holds their indexes. New
+ * rows take the lowest free record. */
+void sl_sparse_table_reuse(struct sl_sparse_table *table, uint32_t most);
+
+/* Returns memory to the system while many records are free: moves rows from the last records to
+ * the lowest free ones, and unmaps chunks that are empty. Removes at most `most` records from the
+ * end, so sl_sparse_table_record_count falls. A share of the records stays free: a table whose size
+ * varies a little keeps its memory. Returns the number of rows moved. No caller holds any record
+ * index. No effect while the table has a hook. */
+uint32_t sl_sparse_table_shrink(struct sl_sparse_table *table, uint32_t most);
+
+/* Returns true when the table has records of erased rows. */
+bool sl_sparse_table_has_unused(const struct sl_sparse_table *table);
 
 /* Returns the log of the keys erased. */
 struct sl_erased_log *sl_sparse_table_erased_log(struct sl_sparse_table *table);

@@ -258,6 +258,105 @@ CASE(erase__during_a_snapshot)
     snapshot_check(still, &stream);
 }
 
+static uint32_t record_count(const struct fixture *f)
+{
+    return sl_sparse_table_record_count(f->shard->tables[WIDE]->sparse);
+}
+
+static void erase_wide(struct fixture *f, uint64_t first, uint32_t count)
+{
+    snapshot_fill(count, first, 0);
+    assert_int_equal(erase(f, WIDE, snapshot_keys, count), SL_SHARD_DONE);
+}
+
+#define WIDE_DIM  256
+#define WIDE_ROWS 4000 /* several chunks of memory */
+
+static void push_wide(struct fixture *f)
+{
+    snapshot_open_table(f, WIDE, SL_TABLE_SPARSE, WIDE_DIM, 0);
+    for (uint64_t first = 0; first < WIDE_ROWS; first += 1000) {
+        snapshot_push_wide(f, 1000, first, WIDE_DIM);
+    }
+    assert_int_equal(record_count(f), WIDE_ROWS);
+}
+
+/* The last rows move to free records as the others are erased, and memory goes. */
+CASE(erase__memory_returns)
+{
+    push_wide(f);
+    const size_t full = f->shard->memory_bytes;
+    for (uint64_t first = 0; first < 3800; first += 200) {
+        erase_wide(f, first, 200);
+        assert_int_equal(f->shard->tables[WIDE]->counted_memory,
+                         sl_sparse_table_memory_bytes(f->shard->tables[WIDE]->sparse));
+    }
+    assert_int_equal(rows_of(f, WIDE), 200);
+    assert_true(record_count(f) < 600);
+    assert_true(f->shard->memory_bytes < full / 3);
+    struct sl_shard *still = snapshot_copy(f->shard);
+    struct shard_stream stream = snapshot_of(f->shard, NULL, NULL);
+    snapshot_check(still, &stream);
+    snapshot_push_wide(f, 1000, 3500, WIDE_DIM);
+    assert_int_equal(rows_of(f, WIDE), 1000); /* with the 200 */
+    still = snapshot_copy(f->shard);
+    stream = snapshot_of(f->shard, NULL, NULL);
+    snapshot_check(still, &stream);
+}
+
+/* A snapshot walks over records: they stay until it is over. */
+CASE(erase__memory_returns_after_a_snapshot)
+{
+    push_wide(f);
+    struct sl_shard *still = snapshot_copy(f->shard);
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
+    (void)sl_shard_snapshot_run(f->shard, 400);
+    for (uint64_t first = 0; first < 3900; first += 100) {
+        erase_wide(f, first, 100);
+    }
+    assert_int_equal(record_count(f), WIDE_ROWS);
+    struct shard_stream stream = snapshot_finish(f->shard, NULL);
+    snapshot_check(still, &stream);
+    for (uint32_t i = 0; i < 20; i++) {
+        snapshot_push_wide(f, 1, 3950, WIDE_DIM);
+    }
+    assert_true(record_count(f) < 600);
+    still = snapshot_copy(f->shard);
+    stream = snapshot_of(f->shard, NULL, NULL);
+    snapshot_check(still, &stream);
+}
+
+/* Rows move to records that the base has known with other rows, and rows come where others were. */
+CASE(erase__rows_that_moved_are_in_an_incremental_snapshot)
+{
+    struct sl_shard_snapshot_base *base;
+    struct sl_shard *made = NULL;
+    push_wide(f);
+    struct shard_stream full = snapshot_of(f->shard, NULL, &base);
+    snapshot_load(&full, &made);
+    for (uint32_t round = 0; round < 3; round++) {
+        for (uint64_t first = round * 100; first < 2400; first += 100) {
+            erase_wide(f, first, 100);
+        }
+        assert_true(record_count(f) < 2700);
+        snapshot_push_wide(f, 30, 3990, WIDE_DIM);
+        snapshot_push_wide(f, 500 * round, 0, WIDE_DIM);
+        struct sl_shard *still = snapshot_copy(f->shard);
+        struct sl_shard_snapshot_base *next;
+        struct shard_stream adds = snapshot_of(f->shard, base, &next);
+        assert_true(adds.end.records[SL_SNAPSHOT_ROWS] <= 30 + 500 * round);
+        snapshot_load(&adds, &made);
+        snapshot_same(still, made);
+        sl_shard_destroy(&still);
+        shard_stream_fini(&adds);
+        sl_shard_snapshot_base_destroy(&base);
+        base = next;
+    }
+    sl_shard_snapshot_base_destroy(&base);
+    sl_shard_destroy(&made);
+    shard_stream_fini(&full);
+}
+
 /* Keys were forgotten: a snapshot with that base is full. */
 CASE(erase__of_too_many_makes_a_snapshot_full)
 {

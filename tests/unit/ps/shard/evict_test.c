@@ -106,6 +106,31 @@ CASE(evict__rows_go_for_their_age)
     assert_int_equal(row_of(f, 5)->count, 1);
 }
 
+/* Rows move as others go, and each goes in time; then the memory is returned. */
+CASE(evict__memory_returns)
+{
+    enum { OLD = 40000, STEPS = 20 };
+    open_with(f, &(struct sl_policy_spec){.ttl_steps = STEPS});
+    for (uint64_t first = 0; first < OLD; first += OLD / STEPS) {
+        assert_int_equal(push(f, first, OLD / STEPS, 1.0F), SL_SHARD_DONE);
+    }
+    const size_t full = f->shard->memory_bytes;
+    for (uint32_t step = 1; step <= STEPS; step++) {
+        push_times(f, 1000000, 1);
+        evict_all(f);
+        const uint32_t due = step < STEPS / 4 ? 0 : step - STEPS / 4;
+        assert_true(row_count(f) <= 1 + OLD - due * (OLD / STEPS));
+    }
+    push_times(f, 1000000, STEPS / 4);
+    evict_all(f);
+    assert_int_equal(row_count(f), 1);
+    for (uint32_t i = 0; i < 200; i++) {
+        push_times(f, 1000000, 1);
+    }
+    assert_true(sl_sparse_table_record_count(table_of(f)->sparse) < 20000);
+    assert_true(f->shard->memory_bytes < full * 3 / 4);
+}
+
 CASE(evict__an_idle_table_is_not_walked)
 {
     open_with(f, &(struct sl_policy_spec){.ttl_steps = 8});

@@ -112,6 +112,49 @@ CASE(scan__returns_every_row_once)
     }
 }
 
+/* Most rows go during a scan: the others stay in their records until it has rested for long. Then
+ * they move, and the scan cannot go on. */
+CASE(scan__the_table_does_not_shrink_meanwhile)
+{
+    uint32_t seen[KEYS_MAX] = {0};
+    struct sl_shard_table *table = f->shard->tables[ASP];
+    f->shard->options.copy = COPY;
+    for (uint64_t key = 0; key < KEYS_MAX; key++) {
+        push(f, key, (float)key);
+    }
+    struct scan scan = scan_of(ASP, 400);
+    assert_int_equal(scan_next(f, &scan), SL_SHARD_DONE);
+    const struct scan rests = scan;
+    for (uint64_t key = 0; key < KEYS_MAX; key++) {
+        if (key % 10 != 0) {
+            erase(f, key);
+        }
+    }
+    push(f, 0, 1.0F);
+    assert_int_equal(sl_sparse_table_record_count(table->sparse), KEYS_MAX);
+    do {
+        assert_int_equal(scan_next(f, &scan), SL_SHARD_DONE);
+        for (uint32_t i = 0; i < scan.head.row_count; i++) {
+            seen[key_at(f, i)]++;
+        }
+    } while (scan.head.next != UINT64_MAX);
+    for (uint32_t key = 400; key < KEYS_MAX; key++) {
+        assert_int_equal(seen[key], key % 10 == 0);
+    }
+    assert_true(table->moves.rest > 100000);
+    table->moves.rest = 1; /* as after so many pushes */
+    for (uint32_t i = 0; i < 20; i++) {
+        push(f, 0, 1.0F);
+    }
+    assert_true(sl_sparse_table_record_count(table->sparse) < KEYS_MAX / 2);
+    scan = rests;
+    assert_int_equal(scan_next(f, &scan), SL_ERR_CLOSED);
+    assert_non_null(strstr(f->reason.text, "the table shrank"));
+    scan = scan_of(ASP, KEYS_MAX);
+    assert_int_equal(scan_next(f, &scan), SL_SHARD_DONE);
+    assert_int_equal(scan.head.row_count, KEYS_MAX / 10);
+}
+
 CASE(scan__filters_rows)
 {
     for (uint64_t key = 0; key < 100; key++) {

@@ -633,7 +633,7 @@ SL_CASE(sparse_table_erase__as_a_plain_map)
             erase_model_erase(&model, i);
         }
         if (op % 100 == 0) {
-            sl_sparse_table_reuse(model.table);
+            sl_sparse_table_reuse(model.table, UINT32_MAX);
         }
         if (op % 5000 == 4999) {
             erase_model_check(&model);
@@ -665,7 +665,7 @@ SL_CASE(sparse_table_erase__memory_does_not_grow)
         bytes = round == 2 ? sl_sparse_table_memory_bytes(table) : bytes;
         sl_sparse_table_erase(table, keys, ROWS);
         assert_int_equal(sl_sparse_table_row_count(table), 0);
-        sl_sparse_table_reuse(table);
+        sl_sparse_table_reuse(table, UINT32_MAX);
     }
     assert_true(sl_sparse_table_memory_bytes(table) <= bytes + bytes / 4);
     free(records);
@@ -729,7 +729,7 @@ SL_CASE(sparse_table_erase__records_wait_for_their_holders)
 
     hooked_table = table;
     sl_sparse_table_set_hook(table, &hook);
-    sl_sparse_table_reuse(table);
+    sl_sparse_table_reuse(table, UINT32_MAX);
     sl_sparse_table_erase(table, &keys[1], 1);
     assert_int_equal(hooked, 1 + 1);
     assert_int_equal(hooked_visits, 0);
@@ -739,7 +739,7 @@ SL_CASE(sparse_table_erase__records_wait_for_their_holders)
     assert_int_equal(hooked_visits, SL_ROW_ERASED);
     sl_sparse_table_set_hook(table, NULL);
 
-    sl_sparse_table_reuse(table);
+    sl_sparse_table_reuse(table, UINT32_MAX);
     assert_int_equal(sl_sparse_table_find_or_create(table, keys, 2, records), 0);
     assert_int_equal(records[0], 1);
     assert_int_equal(records[1], 4);
