@@ -308,9 +308,11 @@ class SharedTables(support.ClusterTest):
 
     def test_rate_after_a_restart(self):
         """A table keeps the rate that it was created with; the optimizer's group scales it."""
-        optimizer = starling.torch.Optimizer([self.item])
+        item = starling.torch.EmbeddingBag(self.connect().open(self.table.name), "sum")
+        optimizer = starling.torch.Optimizer([item])
+        self.assertAlmostEqual(optimizer.param_groups[0]["lr"], 0.1, places=6)
         optimizer.param_groups[0]["lr"] = 0.05
-        self.item(torch.tensor([[3]])).sum().backward()
+        item(torch.tensor([[3]])).sum().backward()
         optimizer.step()
         expected = self.weight.detach()[3] - 0.05 / (0.1 + 1) ** 0.5
         torch.testing.assert_close(torch.from_numpy(self.table.pull([3]))[0], expected, rtol=1e-6, atol=1e-6)
