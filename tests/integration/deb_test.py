@@ -14,7 +14,7 @@ import harness
 PACKAGES = ("libstarling-dev", "libstarling0", "python3-starling", "starling-dpdk", "starling")
 # A job in the fresh system: a server as its unit starts it, and a client in C and in Python.
 RUN = """set -e
-for program in ps worker launch ckpt objects serve top; do starling-$program --version; done
+for program in ps worker launch ckpt ctl objects serve top; do starling-$program --version; done
 test "$(getent passwd starling | cut -d: -f6)" = /var/lib/starling
 test -e /etc/starling/starling.conf
 starling-ps --config /etc/starling/starling.conf --job-name ps --task-index 0 --http 127.0.0.1:0 > /tmp/ps 2>&1 &

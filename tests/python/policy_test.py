@@ -102,8 +102,8 @@ class Policies(support.ClusterTest):
                  lambda: starling.Policy(admission="bloom")),
                 (starling.InvalidError, "policy.admit_age_steps is 5; accepted with an admit_count above 1",
                  lambda: self.sparse(DIM, policy=starling.Policy(admit_age_steps=5))),
-                (starling.InvalidError, "policy is given; accepted with BSP is none",
-                 lambda: self.sparse(DIM, consistency=starling.BSP, policy=starling.Policy(ttl_steps=5)))):
+                (starling.InvalidError, "policy.order is 1; accepted with BSP is 0 .none.",
+                 lambda: self.sparse(DIM, consistency=starling.BSP, policy=starling.Policy(order="lru")))):
             with self.subTest(text), self.assertRaisesRegex(error, text):
                 make()
 

@@ -218,8 +218,8 @@ SL_CASE(client_create__says_what_is_wrong)
         .struct_size = sizeof none, .coordinator = NULL, .task_index = -1};
     check_create(&none, SL_ERR_INVALID, "coordinator: not given");
     const struct sl_client_options low = {
-        .struct_size = sizeof low, .coordinator = "127.0.0.1:1", .task_index = -3};
-    check_create(&low, SL_ERR_INVALID, "task_index -3 is not in -2 to ");
+        .struct_size = sizeof low, .coordinator = "127.0.0.1:1", .task_index = -4};
+    check_create(&low, SL_ERR_INVALID, "task_index -4 is not in -3 to ");
     const struct sl_client_options secret = {.struct_size = sizeof secret,
                                              .coordinator = "127.0.0.1:1",
                                              .task_index = -1,
