@@ -19,6 +19,7 @@ COMMANDS = [
     (("starling-ps",), "P", "starling-ps", True),
     (("starling-ps", "doctor"), None, "starling-ps", False),
     (("starling-worker",), "W", "starling-worker", True),
+    (("starling-worker", "predict"), None, "starling-worker", True),
     (("starling-worker", "generate"), None, "starling-worker", True),
     (("starling-launch",), "L", "starling-launch", True),
     (("starling-ctl",), None, "starling-ctl", True),

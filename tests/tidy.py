@@ -54,7 +54,7 @@ ARROWS = {
     "ps/publish": "ps/process+ ps objects/reader+",
     "worker/client": "net/session+ net/builtin+",
     "programs/models": "",
-    "programs/train": "programs/models worker/client+ net/http config",
+    "programs/train": "programs/models programs/safetensors programs/ckpt ps/optimizer worker/client+ net/http config",
     "net/transfer": "net/store+ net/session+ net/rma net/builtin+",
     "objects/catalogue": "",
     "objects/node": "objects/catalogue net/transfer net/store net/base net/wire reactor",
@@ -102,7 +102,7 @@ CONFINED = [
      r"bench/transfer_initiator\.c|worker/kv/engine.*",
      "a lock"),
     (r"#include <Python.h>", r"python/native/python\.h", "Python.h"),
-    (r"#include \"config/", r"config/.*|bench/.*|programs/(?!serve/|train/).*|worker/kv/.*|programs/serve/([^/]*|http/.*)|ps/run.*|programs/train/(main|flags|generate)\..*",
+    (r"#include \"config/", r"config/.*|bench/.*|programs/(?!serve/|train/).*|worker/kv/.*|programs/serve/([^/]*|http/.*)|ps/run.*|programs/train/(main|flags|generate|predict)\..*",
      "config"),
 ]
 FORBIDDEN = [

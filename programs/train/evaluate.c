@@ -149,6 +149,6 @@ int sl_evaluate_run(const struct sl_model *model, const struct sl_model_shape *s
     free(run.logits);
     free(run.pass.scratch);
     uint64_t spent_ns = sl_clock_now_ns(options.clock) - begin_ns;
-    report->evaluate_seconds = (double)spent_ns / (double)SL_CLOCK_NS_PER_S;
+    report->evaluate_seconds += (double)spent_ns / (double)SL_CLOCK_NS_PER_S;
     return err;
 }

@@ -17,8 +17,6 @@
 #define SEED_MAX            9007199254740992.0 /* 2^53: exact as a double */
 
 static const struct sl_model *const MODELS[] = {&sl_model_lr, &sl_model_fm, &sl_model_deepfm};
-static const struct sl_reader_format *const FORMATS[] = {&sl_reader_libsvm, &sl_reader_libffm,
-                                                         &sl_reader_criteo};
 static const char *const OPTIMIZER_NAMES[SL_OPTIMIZER_KIND_COUNT] = {
     [SL_OPTIMIZER_SUM] = "sum",
     [SL_OPTIMIZER_SGD] = "sgd",
@@ -79,6 +77,15 @@ static const struct sl_cli_option OPTIONS[] = {
                 "bytes. Of a folder, the files whose names begin neither with _ nor with ."),
     SL_CLI_OPTION(STRINGS, &values.test, .name = "test", .variable = "", .metavar = "FILE...",
                   .help = "Data on which worker 0 evaluates the model after the last epoch."),
+    SL_CLI_OPTION(F64, &values.training.test_every, .name = "test-every", .metavar = "EPOCHS",
+                  .preset = "0", .least = 0, .most = 1e9,
+                  .help =
+                      "Worker 0 also evaluates while it trains, each time after so many epochs; "
+                      "0.25: four times an epoch. 0: only after the last one."),
+    SL_CLI_OPTION(U32, &values.training.patience, .name = "patience", .metavar = "N", .preset = "0",
+                  .least = 0, .most = UINT32_MAX,
+                  .help = "End the training after N evaluations of --test-every without a better "
+                          "AUC. 0: never."),
     SL_CLI_OPTION(
         CHOICE, &raw.format, .name = "format", .choices = "libsvm|libffm|criteo",
         .help = "libsvm: LABEL INDEX:VALUE ...; libffm: LABEL FIELD:INDEX:VALUE ...; criteo: label,"
@@ -225,6 +232,10 @@ static const struct sl_cli_option OPTIONS[] = {
                   .least = TIMEOUT_LEAST, .most = TIMEOUT_SECONDS_MAX),
 
     {.kind = SL_CLI_SECTION, .name = "Output"},
+    SL_CLI_OPTION(STRING, &values.save, .name = "save", .metavar = "FILE",
+                  .help = "Save the model after the training, to FILE.safetensors, for "
+                          "\"starling-worker predict\" and other programs; with --test-every that "
+                          "of the best test AUC. Worker 0 writes it, and replaces an older file."),
     SL_CLI_OPTION(STRING, &values.report, .name = "report", .metavar = "FILE",
                   .help = "Write a JSON report: worker 0 writes FILE, worker N writes FILE.N."),
     SL_CLI_OPTION(STRING, &values.publish, .name = "publish", .metavar = "NAME",
@@ -393,7 +404,7 @@ static int parse_consistency(const char *text, struct sl_consistency_spec *out,
 
 static int finish(const struct sl_cli *cli, struct sl_reason *reason)
 {
-    values.format = FORMATS[raw.format];
+    values.format = sl_reader_formats[raw.format];
     values.training.model = MODELS[raw.model];
     values.optimizer_name = OPTIMIZER_NAMES[raw.optimizer];
     values.protocol_name = values.protocol == SL_PROTOCOL_BATCHED ? "batched" : "per-table";
@@ -405,6 +416,19 @@ static int finish(const struct sl_cli *cli, struct sl_reason *reason)
     values.training.is_lr_given = flags_is_given("lr");
     int err = parse_consistency(raw.consistency, &values.training.consistency, reason);
     err = err != 0 ? err : take_settings(&values.training.optimizer, reason);
+    const char *dot = values.save == NULL ? NULL : strrchr(values.save, '.');
+    if (err == 0 && values.save != NULL && (dot == NULL || strcmp(dot, ".safetensors") != 0)) {
+        err = sl_reason_fail(reason, SL_ERR_INVALID,
+                             "--save %s: accepts a name that ends in .safetensors", values.save);
+    }
+    const bool is_tested = values.training.test_every > 0;
+    if (err == 0 && is_tested && values.test.count == 0) {
+        err = sl_reason_fail(reason, SL_ERR_INVALID, "--test-every has no effect without --test");
+    }
+    if (err == 0 && values.training.patience > 0 && !is_tested) {
+        err =
+            sl_reason_fail(reason, SL_ERR_INVALID, "--patience has no effect without --test-every");
+    }
     if (err == 0 && values.publish != NULL && values.settings.objects.catalogue == NULL) {
         err = sl_reason_fail(reason, SL_ERR_INVALID,
                              "--publish=%s needs --catalogue, or STARLING_OBJECTS_CATALOGUE",
@@ -425,6 +449,7 @@ int sl_flags_parse(int argc, char **argv, struct sl_flags *out, struct sl_reason
         .summary = "Trains a click-through model on this worker's share of the data. The "
                    "parameters are on the servers.",
         .usage = "--data FILE... [options]\n"
+                 "       starling-worker predict --model FILE --data FILE... [--out FILE]\n"
                  "       starling-worker generate --out DIR [options]",
         .options = OPTIONS,
         .option_count = (uint32_t)OWN_OPTIONS,

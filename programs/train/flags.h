@@ -19,6 +19,7 @@ struct sl_flags {
     const char *optimizer_name, *protocol_name;
     enum sl_protocol protocol;
     const char *report;  /* or NULL */
+    const char *save;    /* path of the model; or NULL */
     const char *publish; /* name of an object; or NULL */
     uint64_t publish_every_ns;
 };

@@ -11,8 +11,9 @@
 
 enum sl_job_progress {
     SL_JOB_PROGRESS_STARTED = 0,   /* all workers had joined and began to train */
-    SL_JOB_PROGRESS_EVALUATED = 1, /* the model was evaluated, or evaluation failed */
-    SL_JOB_PROGRESS_FAILED = 2,    /* evaluation failed; reached before EVALUATED */
+    SL_JOB_PROGRESS_EVALUATED = 1, /* the model was evaluated and saved, or that failed */
+    SL_JOB_PROGRESS_FAILED = 2,    /* it failed; reached before EVALUATED */
+    SL_JOB_PROGRESS_ENOUGH = 3,    /* the training ends before the last epoch */
 };
 
 struct sl_milestones {

@@ -1,6 +1,7 @@
 /* starling-worker trains a click-through model on its share of the data, with the parameters on the
  * servers. Exit status: 0 done, 1 failed, 2 invalid flag or variable, 128 + the signal after SIGINT
- * or SIGTERM. `starling-worker generate` writes data to train on. */
+ * or SIGTERM. `starling-worker predict` scores data with a saved model; `starling-worker generate`
+ * writes data to train on. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,9 @@
 #include "programs/train/evaluate.h"
 #include "programs/train/flags.h"
 #include "programs/train/generate.h"
+#include "programs/train/model_file.h"
 #include "programs/train/observe.h"
+#include "programs/train/predict.h"
 #include "programs/train/publisher.h"
 #include "programs/train/trainer.h"
 #include "reactor/topology.h"
@@ -181,6 +184,30 @@ static void set_index(struct job *job, uint32_t index)
     job->options.quiet = job->flags.training.quiet || (index > 0 && isatty(STDERR_FILENO) == 1);
 }
 
+/* sl_trainer_save_fn. A signal stops it: an incomplete file has no name. */
+static int save_model(void *ctx, struct sl_table *const *tables, const struct sl_table_spec *specs,
+                      uint32_t table_count, uint64_t *rows)
+{
+    const struct job *job = ctx;
+    struct sl_reason reason;
+    const struct sl_model_file_source source = {.client = job->options.client,
+                                                .model = job->options.model,
+                                                .shape = &job->options.shape,
+                                                .format = job->flags.format,
+                                                .tables = tables,
+                                                .specs = specs,
+                                                .table_count = table_count,
+                                                .timeout_ms = job->options.step_timeout_ms,
+                                                .stop = &caught_signal};
+    const int err = sl_model_file_save(&source, job->flags.save, rows, &reason);
+    if (err != 0) {
+        sl_log_error("--save: %s", reason.text);
+    } else {
+        sl_log_info("saved %s: %llu rows", job->flags.save, (unsigned long long)*rows);
+    }
+    return err;
+}
+
 static int read_options(struct job *job, struct sl_reason *reason)
 {
     const struct sl_flags *flags = &job->flags;
@@ -195,19 +222,27 @@ static int read_options(struct job *job, struct sl_reason *reason)
     job->options.clock = sl_clock_system();
     job->options.cells = &job->metrics.cells;
     set_index(job, job->flags.settings.cluster.task_index);
+    job->options.save = flags->save == NULL ? NULL : save_model;
+    job->options.save_ctx = job;
     return flags->report == NULL ? 0 : sl_train_report_check(flags->report, reason);
 }
 
-/* Worker 0, the most likely one to evaluate, reads all test data before the training: bad data must
- * not cost a trained model. Only it needs to have the files. */
-static int check_test_data(struct job *job, struct sl_reason *reason)
+/* Worker 0, the most likely one, evaluates and saves the model. */
+static bool is_first(const struct job *job)
 {
     const struct sl_cluster *cluster = &job->flags.settings.cluster;
+    return cluster->task_index == 0 &&
+           (cluster->task != SL_CLUSTER_TASK_ANY || job->options.client != NULL);
+}
+
+/* The first worker reads all test data before the training: bad data must not cost a trained model.
+ * Only that worker needs to have the files. */
+static int check_test_data(struct job *job, struct sl_reason *reason)
+{
     job->test = reader_options(&job->flags, &job->test_files);
     job->test.features_max = job->options.shape.fields;
     job->options.test = &job->test;
-    const bool has_index = cluster->task != SL_CLUSTER_TASK_ANY || job->options.client != NULL;
-    if (!has_index || cluster->task_index != 0) {
+    if (!is_first(job)) {
         return 0;
     }
     const int err = sl_evaluate_check(&job->test, reason);
@@ -253,6 +288,9 @@ static int open_data(struct job *job, struct sl_reason *reason)
     options.share_index = flags->settings.cluster.task_index % options.share_count;
     options.features_max = shape->fields;
     err = sl_reader_open(&options, &job->train, reason);
+    if (err == 0 && flags->save != NULL && is_first(job)) {
+        err = sl_model_file_check(flags->save, reason);
+    }
     return err == 0 && flags->test.count > 0 ? check_test_data(job, reason) : err;
 }
 
@@ -273,6 +311,8 @@ static void describe_job(struct job *job)
         .shape = options->shape,
         .epochs = options->epochs,
         .batch_rows = options->batch_rows,
+        .save = job->flags.save,
+        .publish = job->flags.publish,
     };
     static const char *const modes[] = {"asp", "bsp", "ssp"};
     int used =
@@ -479,6 +519,9 @@ static int run(struct job *job)
 int main(int argc, char **argv)
 {
     struct sl_reason reason;
+    if (argc > 1 && strcmp(argv[1], "predict") == 0) {
+        return sl_predict_run(argc - 1, argv + 1);
+    }
     if (argc > 1 && strcmp(argv[1], "generate") == 0) {
         return sl_generate_run(argc - 1, argv + 1);
     }

@@ -143,6 +143,19 @@ static uint64_t share_bound(uint64_t bytes, uint32_t index, uint32_t count)
     return (uint64_t)((unsigned __int128)bytes * index / count);
 }
 
+const struct sl_reader_format *const sl_reader_formats[3] = {&sl_reader_libsvm, &sl_reader_libffm,
+                                                             &sl_reader_criteo};
+
+const struct sl_reader_format *sl_reader_find_format(const char *name)
+{
+    for (uint32_t i = 0; name != NULL && i < 3; i++) {
+        if (strcmp(name, sl_reader_formats[i]->name) == 0) {
+            return sl_reader_formats[i];
+        }
+    }
+    return NULL;
+}
+
 int sl_reader_open(const struct sl_reader_options *options, struct sl_reader **out,
                    struct sl_reason *reason)
 {

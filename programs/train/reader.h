@@ -38,6 +38,10 @@ struct sl_reader_format {
 extern const struct sl_reader_format sl_reader_libsvm;
 extern const struct sl_reader_format sl_reader_libffm;
 extern const struct sl_reader_format sl_reader_criteo;
+extern const struct sl_reader_format *const sl_reader_formats[3];
+
+/* NULL: there is none of this name; a NULL name is allowed. */
+const struct sl_reader_format *sl_reader_find_format(const char *name);
 
 /* Class of an integer in the criteo format: up to 2 the integer itself, else floor(log(x +
  * 1)^2). */

@@ -15,7 +15,8 @@
 
 void sl_train_report_init(struct sl_train_report *report)
 {
-    *report = (struct sl_train_report){.train_loss = NAN, .test_loss = NAN, .test_auc = NAN};
+    *report = (struct sl_train_report){
+        .train_loss = NAN, .test_loss = NAN, .test_auc = NAN, .best_auc = NAN};
     sl_metric_init(&report->pull_ns);
     sl_metric_init(&report->push_ns);
     sl_metric_init(&report->staleness);
@@ -102,10 +103,32 @@ static void print_line(const struct sl_train_report *report, FILE *to)
                   loss, report->complete ? "" : ", stopped early");
 }
 
+/* Where the model is, or why it is nowhere. */
+static void print_model(FILE *to, const struct sl_train_report *report)
+{
+    const struct sl_train_report_job *job = &report->job;
+    char epoch[32] = "";
+    if (report->best_auc > report->test_auc) {
+        (void)snprintf(epoch, sizeof epoch, ", of epoch %.4g", report->best_epoch);
+    }
+    if (report->is_saved) {
+        (void)fprintf(to, "  %-16s %s (%llu rows%s)\n", "model", job->save,
+                      (unsigned long long)report->saved_rows, epoch);
+    }
+    if (job->publish != NULL) {
+        (void)fprintf(to, "  %-16s published as %s\n", "model", job->publish);
+    } else if (!report->is_saved) {
+        (void)fprintf(to, "  %-16s not saved: %s\n", "model",
+                      job->save == NULL
+                          ? "--save FILE keeps it, and so do servers with --checkpoint-dir"
+                          : "the job did not come to its end");
+    }
+}
+
 int sl_train_report_print(const struct sl_train_report *report, FILE *to)
 {
     const struct sl_train_report_job *job = &report->job;
-    if (job->worker_index != 0 && !report->evaluated) {
+    if (job->worker_index != 0 && !report->evaluated && !report->is_saved) {
         print_line(report, to);
         return fflush(to) == 0 && ferror(to) == 0 ? 0 : SL_ERR_IO;
     }
@@ -123,6 +146,11 @@ int sl_train_report_print(const struct sl_train_report *report, FILE *to)
         (void)fprintf(to, "  %-16s %.6f  (%llu rows, %.2f s)\n", "test AUC", report->test_auc,
                       (unsigned long long)report->test_rows, report->evaluate_seconds);
     }
+    if (report->best_auc > report->test_auc) {
+        (void)fprintf(to, "  %-16s %.6f  (epoch %.4g)\n", "best test AUC", report->best_auc,
+                      report->best_epoch);
+    }
+    print_model(to, report);
     print_latency(to, "pull", &report->pull_ns);
     print_latency(to, "push", &report->push_ns);
     print_staleness(to, &report->staleness);
@@ -202,8 +230,10 @@ static json_t *test_json(const struct sl_train_report *report)
     if (!report->evaluated) {
         return json_null();
     }
-    return json_pack("{s:I, s:o, s:o}", "samples", (json_int_t)report->test_rows, "loss",
-                     number_or_null(report->test_loss), "auc", number_or_null(report->test_auc));
+    return json_pack("{s:I, s:o, s:o, s:o, s:f}", "samples", (json_int_t)report->test_rows, "loss",
+                     number_or_null(report->test_loss), "auc", number_or_null(report->test_auc),
+                     "best_auc", number_or_null(report->best_auc), "best_epoch",
+                     report->best_epoch);
 }
 
 static json_t *processor_json(const struct sl_train_report_processor *spent)
@@ -217,12 +247,13 @@ static json_t *report_json(const struct sl_train_report *report)
 {
     const struct sl_client_stats *traffic = &report->traffic;
     return json_pack(
-        "{s:s, s:o, s:b, s:I, s:I, s:f, s:o, s:o, s:{s:o, s:o}, s:o, s:{s:I, s:I},"
+        "{s:s, s:o, s:b, s:I, s:I, s:f, s:o, s:o, s:s?, s:{s:o, s:o}, s:o, s:{s:I, s:I},"
         " s:{s:I, s:I, s:I}, s:{s:f, s:f, s:f, s:f, s:f, s:f}, s:o}",
         "version", STARLING_VERSION, "job", job_json(&report->job), "complete", report->complete,
         "samples", (json_int_t)report->rows, "batches", (json_int_t)report->batches,
         "samples_per_second", rows_per_second(report), "train_loss",
-        number_or_null(report->train_loss), "test", test_json(report), "latency_us", "pull",
+        number_or_null(report->train_loss), "test", test_json(report), "saved",
+        report->is_saved ? report->job.save : NULL, "latency_us", "pull",
         latency_json(&report->pull_ns), "push", latency_json(&report->push_ns), "staleness",
         staleness_json(&report->staleness), "bytes", "sent", (json_int_t)traffic->bytes_sent,
         "received", (json_int_t)traffic->bytes_received, "requests", "sent",

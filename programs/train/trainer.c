@@ -26,6 +26,13 @@
 
 /* Under ASP, a step that pushes iteration i pulls for iteration i + 2. */
 
+/* Evaluations while it trains. */
+struct tests {
+    uint64_t due;          /* that were due so far */
+    uint32_t without_gain; /* since the best one */
+    bool is_enough;        /* the training ends: they bring no better AUC */
+};
+
 struct trainer {
     const struct sl_trainer_options *options;
     struct sl_train_report *report;
@@ -46,6 +53,9 @@ struct trainer {
     bool stopped;                                 /* by options->stop, before the last batch */
     uint64_t check_ns;                            /* next check for lost parameters */
     struct sl_pipeline_lane *ahead[LEAD_MAX + 1]; /* prefetched, in order; NULL: none */
+
+    uint64_t done_bytes; /* of all epochs: progress of the last batch */
+    struct tests tests;
 
     uint32_t epoch; /* of the loss below */
     double loss_sum, recent_loss;
@@ -271,6 +281,7 @@ static int compute(struct trainer *trainer, const struct sl_pipeline_lane *lane)
         trainer->loss_sum = 0;
         trainer->loss_rows = 0;
     }
+    trainer->done_bytes = batch->done_bytes;
     trainer->loss_sum += loss;
     trainer->loss_rows += batch->row_count;
     report->train_loss = trainer->loss_sum / (double)trainer->loss_rows;
@@ -369,6 +380,15 @@ static int check_values_if_due(struct trainer *trainer)
         return 0;
     }
     trainer->check_ns = now_ns + VALUES_CHECK_NS;
+    if (trainer->options->patience > 0 && !trainer->tests.is_enough) {
+        int err = sl_job_progress_is_reached(&trainer->milestones, SL_JOB_PROGRESS_ENOUGH,
+                                             &trainer->tests.is_enough);
+        if (err != 0) {
+            (void)snprintf(trainer->pipeline.reason, sizeof trainer->pipeline.reason,
+                           "the progress of the job is unknown");
+            return err;
+        }
+    }
     return check_values(trainer);
 }
 
@@ -390,6 +410,8 @@ static int train_one(struct trainer *trainer)
     struct sl_pipeline_lane *next = NULL;
     if (*trainer->options->stop != 0) {
         trainer->stopped = true;
+        trainer->ahead[0] = NULL;
+    } else if (trainer->tests.is_enough) {
         trainer->ahead[0] = NULL;
     } else {
         int got = sl_pipeline_load(&trainer->pipeline, &next);
@@ -428,6 +450,95 @@ static void account_processor(struct trainer *trainer, const struct spent *befor
     spent->all = spent->reading + spent->computing + spent->calling + spent->client;
 }
 
+/* Evaluation while it trains, and behind it */
+
+static double epochs_done(const struct trainer *trainer)
+{
+    const uint64_t bytes = trainer->loader == NULL ? 0 : sl_loader_bytes(trainer->loader);
+    return bytes == 0 ? trainer->options->epochs
+                      : (double)trainer->done_bytes * trainer->options->epochs / (double)bytes;
+}
+
+static int keep(struct trainer *trainer)
+{
+    const struct sl_trainer_options *options = trainer->options;
+    if (options->save == NULL) {
+        return 0;
+    }
+    int err = check_values(trainer);
+    if (err != 0) { /* an older file is better */
+        sl_log_error("the model is not saved: %s", trainer->pipeline.reason);
+        return err;
+    }
+    err = options->save(options->save_ctx, trainer->tables, trainer->specs, trainer->table_count,
+                        &trainer->report->saved_rows);
+    trainer->report->is_saved = err == 0;
+    return err;
+}
+
+/* Scores the test data; keeps the model if it is the best so far. */
+static int evaluate(struct trainer *trainer)
+{
+    const struct sl_trainer_options *options = trainer->options;
+    struct sl_train_report *report = trainer->report;
+    struct sl_pipeline_options pipeline = pipeline_options(trainer, false);
+    struct sl_reader *reader;
+    struct sl_reason reason;
+    int err = sl_reader_open(options->test, &reader, &reason);
+    if (err != 0) {
+        sl_log_error("evaluation: %s", reason.text);
+        return err;
+    }
+    err = sl_evaluate_run(options->model, &options->shape, &pipeline, reader, options->batch_rows,
+                          report);
+    if (err != 0) {
+        return err;
+    }
+    const bool is_best = !(report->test_auc <= report->best_auc); /* the first: NaN */
+    trainer->tests.without_gain = is_best ? 0 : trainer->tests.without_gain + 1;
+    if (options->test_every > 0) {
+        sl_log_info("epoch %.4g: test loss %.5f, test AUC %.6f%s", epochs_done(trainer),
+                    report->test_loss, report->test_auc, is_best ? ", the best so far" : "");
+    }
+    if (!is_best) {
+        return 0;
+    }
+    report->best_auc = report->test_auc;
+    report->best_epoch = epochs_done(trainer);
+    return keep(trainer);
+}
+
+/* The last evaluation is not due here, but when all workers have finished. */
+static int evaluate_if_due(struct trainer *trainer)
+{
+    const struct sl_trainer_options *options = trainer->options;
+    if (options->test_every <= 0 || options->worker_index != 0 || trainer->ahead[0] == NULL) {
+        return 0;
+    }
+    const uint64_t due = (uint64_t)(epochs_done(trainer) / options->test_every + 1e-9);
+    const bool is_due = due > trainer->tests.due;
+    trainer->tests.due = due;
+    int err = 0;
+    if (is_due) {
+        sl_progress_end(&trainer->progress);
+        err = evaluate(trainer);
+    }
+    if (err == 0 && is_due && options->patience > 0 &&
+        trainer->tests.without_gain >= options->patience) {
+        sl_log_info(
+            "%u evaluations without a better test AUC than %.6f of epoch %.4g: the training "
+            "ends (--patience)",
+            trainer->tests.without_gain, trainer->report->best_auc, trainer->report->best_epoch);
+        trainer->tests.is_enough = true;
+        err = sl_job_progress_reach(&trainer->milestones, SL_JOB_PROGRESS_ENOUGH);
+    }
+    if (err != 0) {
+        (void)snprintf(trainer->pipeline.reason, sizeof trainer->pipeline.reason,
+                       "the evaluation failed");
+    }
+    return err;
+}
+
 static int train(struct trainer *trainer)
 {
     const struct sl_trainer_options *options = trainer->options;
@@ -445,11 +556,12 @@ static int train(struct trainer *trainer)
     while (err == 0 && trainer->ahead[0] != NULL) {
         err = check_values_if_due(trainer);
         err = err != 0 ? err : train_one(trainer);
+        err = err != 0 ? err : evaluate_if_due(trainer);
     }
     int drained = err == 0 ? sl_pipeline_drain(&trainer->pipeline) : 0;
     err = err != 0 ? err : drained;
     uint64_t spent_ns = sl_clock_now_ns(options->clock) - begin_ns;
-    trainer->report->train_seconds = seconds_of(spent_ns);
+    trainer->report->train_seconds = seconds_of(spent_ns) - trainer->report->evaluate_seconds;
     account_processor(trainer, &spent_before);
     sl_progress_end(&trainer->progress);
     if (err != 0) {
@@ -459,21 +571,13 @@ static int train(struct trainer *trainer)
     return err;
 }
 
-/* Training and evaluation */
+/* End */
 
-static int evaluate(struct trainer *trainer)
+/* Evaluates and saves. */
+static int conclude(struct trainer *trainer)
 {
     const struct sl_trainer_options *options = trainer->options;
-    struct sl_pipeline_options pipeline = pipeline_options(trainer, false);
-    struct sl_reader *reader;
-    struct sl_reason reason;
-    int err = sl_reader_open(options->test, &reader, &reason);
-    if (err != 0) {
-        sl_log_error("evaluation: %s", reason.text);
-    } else {
-        err = sl_evaluate_run(options->model, &options->shape, &pipeline, reader,
-                              options->batch_rows, trainer->report);
-    }
+    int err = options->test == NULL ? keep(trainer) : evaluate(trainer);
     /* Recorded after a failure too: another worker would fail alike. */
     int recorded =
         err != 0 ? sl_job_progress_reach(&trainer->milestones, SL_JOB_PROGRESS_FAILED) : 0;
@@ -493,8 +597,8 @@ static int check_evaluation(const struct trainer *trainer, bool *over)
     }
     if (err == 0 && failed) {
         sl_log_error(
-            "the evaluation of this job failed; the reason is in the log of the worker that "
-            "evaluated");
+            "the evaluation of this job, or the saving of its model, failed; the reason is in the "
+            "log of the worker that did it");
         err = SL_ERR_INVALID;
     }
     return err;
@@ -504,7 +608,7 @@ static int check_evaluation(const struct trainer *trainer, bool *over)
  * Each turn ends with a barrier of the active workers, so the turn of an expired worker ends by
  * itself. All turns use the same barrier name: a late worker meets the others in any turn. It then
  * takes its own turn and may evaluate in parallel with another worker, with the same result. */
-static int evaluate_in_turn(struct trainer *trainer)
+static int conclude_in_turn(struct trainer *trainer)
 {
     const struct sl_trainer_options *options = trainer->options;
     int failed = 0;
@@ -518,7 +622,7 @@ static int evaluate_in_turn(struct trainer *trainer)
             if (turn > 0) {
                 sl_log_info("evaluates the model, since the workers before it expired");
             }
-            failed = evaluate(trainer);
+            failed = conclude(trainer);
         }
         err = log_meeting(meet(trainer, END_BARRIER, options->barrier_timeout_ms), END_BARRIER,
                           options->barrier_timeout_ms);
@@ -566,8 +670,8 @@ static int train_and_evaluate(struct trainer *trainer)
     }
     err = log_meeting(meet(trainer, END_BARRIER, options->barrier_timeout_ms), END_BARRIER,
                       options->barrier_timeout_ms);
-    if (err == 0 && options->test != NULL) {
-        err = evaluate_in_turn(trainer);
+    if (err == 0 && (options->test != NULL || options->save != NULL)) {
+        err = conclude_in_turn(trainer);
     }
     if (err == 0 && check_values(trainer) != 0) {
         sl_log_error("parameters of the model are lost: %s", trainer->pipeline.reason);

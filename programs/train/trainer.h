@@ -26,6 +26,11 @@
 #include "programs/train/train_metrics.h"
 #include "programs/train/train_report.h"
 
+/* Keeps the model: the tables, opened with specs. *rows: of all sparse tables. Errors, logged. */
+typedef int (*sl_trainer_save_fn)(void *ctx, struct sl_table *const *tables,
+                                  const struct sl_table_spec *specs, uint32_t table_count,
+                                  uint64_t *rows);
+
 struct sl_trainer_options {
     struct sl_client *client;
     uint32_t worker_index, worker_count; /* a worker that joined later may have a larger index */
@@ -38,6 +43,10 @@ struct sl_trainer_options {
     struct sl_consistency_spec consistency; /* as requested; the trainer sets worker_count */
     uint32_t epochs, batch_rows;
     const struct sl_reader_options *test; /* to score after training; NULL: none */
+    double test_every; /* epochs of worker 0 between two evaluations while it trains; 0: none */
+    uint32_t patience; /* evaluations without a better AUC that end the training; 0: no limit */
+    sl_trainer_save_fn save; /* after training; with test_every, at each better AUC; NULL: none */
+    void *save_ctx;
     uint32_t step_timeout_ms;
     uint32_t start_timeout_ms;         /* longest wait for other workers to start */
     uint32_t barrier_timeout_ms;       /* and to finish */
@@ -48,10 +57,10 @@ struct sl_trainer_options {
     struct sl_train_cells *cells; /* of the worker's metrics; NULL: none */
 };
 
-/* Trains on `train`; then the active worker with the lowest index scores the test data. Owns the
- * reader from now on. Fills *report except `job`, also on failure; `complete`: the training
- * finished. Errors, logged with the reason: those of the client and the readers; CANCELLED after
- * *stop. */
+/* Trains on `train`; then the active worker with the lowest index scores the test data and saves
+ * the model. Owns the reader from now on. Fills *report except `job`, also on failure; `complete`:
+ * the training finished. Errors, logged with the reason: those of the client and the readers;
+ * CANCELLED after *stop. */
 int sl_trainer_run(const struct sl_trainer_options *options, struct sl_reader *train,
                    struct sl_train_report *report);
 

@@ -296,7 +296,7 @@ class StartErrors(harness.StarlingTest):
 
     def test_missing_coordinator_is_named(self):
         port = harness.free_ports(1)[0]
-        data = self.file("d", "1 1:1\n")
+        data = self.file("d", "1 1:1\n0 1:1\n")
         output = self.run_to_end("starling-worker", "--ps-hosts", f"127.0.0.1:{port}",
                                  "--worker-hosts", "a", "--job-name", "worker", "--task-index", "0",
                                  "--start-timeout", "300ms", "--data", data, "--test", data, status=1)

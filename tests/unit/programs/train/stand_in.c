@@ -1,5 +1,6 @@
 #include "stand_in.h"
 
+#include <starling_rows.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,7 +57,7 @@ int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count
     sl_assert(fake.barrier_count < BARRIERS_MAX);
     uint32_t index = fake.barrier_count++;
     fake.barriers[index] = name;
-    for (uint32_t m = 0; m < 3; m++) {
+    for (uint32_t m = 0; m < 4; m++) {
         fake.milestones[m] += fake.barrier_count == fake.reached_at[m] ? 1.0F : 0.0F;
     }
     return index == fake.late_at ? SL_ERR_DEADLINE : 0;
@@ -218,4 +219,45 @@ void train_stand_in_reset(void)
     fake.stop_at = STEPS_MAX;
     fake.late_at = BARRIERS_MAX;
     stop = 0;
+}
+
+struct sl_scan {
+    uint32_t next;
+    bool fails;
+};
+
+int sl_scan_open(struct sl_client *client, struct sl_table *table,
+                 const struct sl_scan_options *options, struct sl_scan **out)
+{
+    assert_int_equal(options->timeout_ms, 1234);
+    *out = calloc(1, sizeof **out);
+    assert_non_null(*out);
+    (*out)->fails = fake.scan_count++ < fake.scans_that_fail;
+    return 0;
+}
+
+int sl_scan_next(struct sl_scan *scan, struct sl_scan_batch *out)
+{
+    static const uint64_t keys[] = {5, UINT64_C(1) << 63};
+    static const float values[] = {0.5F, -2};
+    if (scan->fails && scan->next == 1) {
+        return SL_ERR_CLOSED;
+    }
+    *out = (struct sl_scan_batch){.row_count = scan->next < 2 ? 1 : 0,
+                                  .width = 1,
+                                  .keys = keys + scan->next,
+                                  .values = values + scan->next};
+    scan->next++;
+    return 0;
+}
+
+void sl_scan_close(struct sl_scan **scan)
+{
+    free(*scan);
+    *scan = NULL;
+}
+
+const char *sl_last_error(void)
+{
+    return "the stand-in's";
 }

@@ -189,6 +189,42 @@ SL_CASE(report_print__is_whole_for_worker_0_and_who_evaluated)
     assert_false(prints_all(1, false));
 }
 
+static void check_printed(const struct sl_train_report *report, const char *line)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    assert_non_null(to);
+    assert_int_equal(sl_train_report_print(report, to), 0);
+    assert_int_equal(fclose(to), 0);
+    if (strstr(text, line) == NULL) {
+        fail_msg("no \"%s\" in %s", line, text);
+    }
+    free(text);
+}
+
+SL_CASE(report_print__says_where_the_model_is)
+{
+    struct sl_train_report report;
+    sl_train_report_init(&report);
+    report.job = (struct sl_train_report_job){
+        .model = "lr", .format = "libsvm", .optimizer = "sgd", .protocol = "batched"};
+    report.complete = true;
+    check_printed(&report, "not saved: --save FILE keeps it, and so do servers with");
+    report.job.publish = "clicks";
+    check_printed(&report, "published as clicks");
+    report.job.save = "m.safetensors";
+    report.is_saved = true;
+    report.saved_rows = 7;
+    check_printed(&report, "m.safetensors (7 rows)");
+    report.evaluated = true;
+    report.test_auc = 0.5;
+    report.best_auc = 0.75;
+    report.best_epoch = 2.5;
+    check_printed(&report, "m.safetensors (7 rows, of epoch 2.5)");
+    check_printed(&report, "0.750000  (epoch 2.5)");
+}
+
 SL_CASE(progress_update__says_a_line_now_and_then)
 {
     char text[4096] = "";

@@ -20,6 +20,17 @@ static struct sl_reader *open_text(struct train_files *files, const char *text)
     return reader;
 }
 
+static int save(void *ctx, struct sl_table *const *tables, const struct sl_table_spec *specs,
+                uint32_t table_count, uint64_t *rows)
+{
+    assert_ptr_equal(ctx, &fake);
+    assert_int_equal(table_count, 2); /* of lr */
+    assert_string_equal(specs[0].name, "lr/weights");
+    fake.save_count++;
+    *rows = 12;
+    return fake.save_result;
+}
+
 /* Trains lr on the text, two rows a batch, as one of three workers; the stand-in's faults are set
  * before. */
 static int train_as(uint32_t worker_index, const char *text, const char *test,
@@ -42,6 +53,10 @@ static int train_as(uint32_t worker_index, const char *text, const char *test,
         .worker_index = worker_index,
         .worker_count = 3,
         .test = test == NULL ? NULL : &test_options,
+        .test_every = fake.test_every,
+        .patience = fake.patience,
+        .save = fake.saves ? save : NULL,
+        .save_ctx = &fake,
         .model = &sl_model_lr,
         .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD),
         .is_lr_given = fake.is_lr_given,
@@ -106,6 +121,7 @@ static void check_barriers(const char *names)
 
 #define CASE(name)   SL_CASE_USING(name, struct sl_train_report, report, reset, sl_unit_nothing)
 
+#define TWO_LABELS   "0 1:1\n1 2:1\n"
 #define FOUR_BATCHES "0 1:1\n1 2:1\n0 1:1\n1 2:1\n0 1:1\n1 2:1\n0 1:1\n"
 
 /* Each push is one message with the pull for two batches later. */
@@ -226,6 +242,61 @@ CASE(trainer_run__refuses_test_data_of_one_label)
     assert_false(report->evaluated);
     check_barriers("start end end");                             /* nobody is left waiting, */
     assert_true(fake.milestones[SL_JOB_PROGRESS_EVALUATED] > 0); /* and nobody tries again */
+}
+
+CASE(trainer_run__saves_without_test_data)
+{
+    fake.saves = true;
+    assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_BSP, 0, report), 0);
+    assert_true(fake.save_count == 1 && report->is_saved && report->saved_rows == 12);
+    assert_false(report->evaluated);
+    check_barriers("start end end");
+}
+
+CASE(trainer_run__fails_when_the_model_cannot_be_saved)
+{
+    fake.saves = true;
+    fake.save_result = SL_ERR_IO;
+    assert_int_equal(train_text(FOUR_BATCHES, TWO_LABELS, SL_CONSISTENCY_BSP, 0, report),
+                     SL_ERR_IO);
+    assert_false(report->is_saved);
+    assert_true(fake.milestones[SL_JOB_PROGRESS_FAILED] > 0);
+    check_barriers("start end end");
+}
+
+/* The stand-in's model never changes: the first evaluation is the best. The one behind the second
+ * batch gains nothing, the third batch has been pulled, and the fourth is not trained. */
+CASE(trainer_run__ends_when_evaluations_gain_nothing)
+{
+    fake.saves = true;
+    fake.test_every = 0.25;
+    fake.patience = 1;
+    assert_int_equal(train_text(FOUR_BATCHES, TWO_LABELS, SL_CONSISTENCY_BSP, 0, report), 0);
+    assert_true(report->complete && report->batches == 3);
+    assert_true(fake.milestones[SL_JOB_PROGRESS_ENOUGH] > 0);
+    assert_int_equal(fake.save_count, 1);
+    check_step(fake.step_count - 2, 2, "push finish ");
+    check_step(fake.step_count - 1, 0, "pull "); /* the last evaluation */
+    check_barriers("start end end");
+}
+
+CASE(trainer_run__goes_on_while_there_is_patience)
+{
+    fake.test_every = 0.25;
+    fake.patience = 3;
+    assert_int_equal(train_text(FOUR_BATCHES, TWO_LABELS, SL_CONSISTENCY_ASP, 0, report), 0);
+    assert_true(report->batches == 4);
+    assert_true(fake.milestones[SL_JOB_PROGRESS_ENOUGH] == 0);
+}
+
+CASE(trainer_run__ends_when_worker_0_has_had_enough)
+{
+    fake.test_every = 0.25;
+    fake.patience = 1;
+    fake.milestones[SL_JOB_PROGRESS_ENOUGH] = 1;
+    assert_int_equal(train_as(1, FOUR_BATCHES, NULL, SL_CONSISTENCY_ASP, 0, report), 0);
+    assert_true(report->complete && report->batches == 1);
+    check_step(fake.step_count - 1, 0, "push finish ");
 }
 
 /* All workers have finished and failed: those that come back only evaluate. */

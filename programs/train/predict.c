@@ -1,0 +1,239 @@
+#include "programs/train/predict.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/cli.h"
+#include "core/log.h"
+#include "programs/models/loss.h"
+#include "programs/train/auc.h"
+#include "programs/train/data_files.h"
+#include "programs/train/loader.h"
+#include "programs/train/model_file.h"
+
+#define BATCH_ROWS        1024
+#define FILE_BUFFER_BYTES (1U << 20)
+
+struct options {
+    const char *model, *out;
+    struct sl_cli_list data;
+};
+
+struct prediction {
+    struct sl_model_file model;
+    struct sl_loader *loader;
+    float *params[SL_MODEL_TABLES]; /* rows of the batch's keys; NULL: a dense table */
+    size_t rooms[SL_MODEL_TABLES];
+    float *scratch;
+    FILE *out;
+    struct sl_auc auc;
+    double loss_sum;
+};
+
+static int predict_no_memory(struct sl_reason *reason)
+{
+    return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for the rows of a batch");
+}
+
+static int open_loader(struct prediction *self, const struct sl_data_files *files,
+                       struct sl_reason *reason)
+{
+    const struct sl_reader_options options = {.format = self->model.format,
+                                              .paths = (const char *const *)files->paths,
+                                              .path_count = files->count,
+                                              .share_count = 1,
+                                              .features_max = self->model.shape.fields};
+    struct sl_reader *reader;
+    int err = sl_reader_open(&options, &reader, reason);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_loader_create(reader, BATCH_ROWS, 1, 0, &self->loader);
+    return err == 0 ? 0
+                    : sl_reason_fail(reason, err, "no thread to load data: " SL_LOADER_NO_THREAD);
+}
+
+static int pull(struct prediction *self, const struct sl_batch *batch, struct sl_model_pass *pass,
+                struct sl_reason *reason)
+{
+    for (uint32_t t = 0; t < self->model.table_count; t++) {
+        const struct sl_model_file_table *table = &self->model.tables[t];
+        const size_t floats = sl_model_floats(&table->spec, batch);
+        if (table->spec.kind == SL_TABLE_DENSE) {
+            pass->params[t] = table->values;
+            continue;
+        }
+        if (floats > self->rooms[t] || self->params[t] == NULL) {
+            free(self->params[t]);
+            self->rooms[t] = floats + floats / 4;
+            self->params[t] = malloc((self->rooms[t] + 1) * sizeof(float));
+        }
+        if (self->params[t] == NULL) {
+            return predict_no_memory(reason);
+        }
+        sl_model_file_pull(table, batch->keys, batch->key_count, self->params[t]);
+        pass->params[t] = self->params[t];
+    }
+    return 0;
+}
+
+static int score(struct prediction *self, const struct sl_batch *batch, struct sl_reason *reason)
+{
+    struct sl_model_pass pass = {.shape = &self->model.shape, .scratch = self->scratch};
+    float logits[BATCH_ROWS];
+    int err = pull(self, batch, &pass, reason);
+    if (err != 0) {
+        return err;
+    }
+    sl_model_score(self->model.model, &pass, batch, logits);
+    for (uint32_t row = 0; row < batch->row_count; row++) {
+        self->loss_sum += sl_loss_logistic(logits[row], batch->labels[row]);
+        err = sl_auc_add(&self->auc, logits[row], batch->labels[row]);
+        if (err != 0) {
+            return err == SL_ERR_INVALID
+                       ? sl_reason_fail(reason, err, "the score of row %zu is not a number",
+                                        self->auc.count + 1)
+                       : predict_no_memory(reason);
+        }
+        if (fprintf(self->out, "%.9g\n", (double)sl_loss_sigmoid(logits[row])) < 0) {
+            return sl_reason_fail(reason, SL_ERR_IO, "cannot write the scores: %s",
+                                  strerror(errno));
+        }
+    }
+    return 0;
+}
+
+static int score_all(struct prediction *self, struct sl_reason *reason)
+{
+    struct sl_batch *batch;
+    int got;
+    while ((got = sl_loader_take(self->loader, &batch)) > 0) {
+        int err = score(self, batch, reason);
+        sl_loader_give(self->loader, batch);
+        if (err != 0) {
+            return err;
+        }
+    }
+    return got == 0 ? 0 : sl_reason_fail(reason, got, "%s", sl_loader_reason(self->loader));
+}
+
+/* The AUC needs rows of both labels; data to predict may have only one. */
+static void print_summary(struct prediction *self)
+{
+    const uint64_t rows = self->auc.count;
+    double auc;
+    char text[64] = "";
+    if (sl_auc_compute(&self->auc, &auc) == 0) {
+        (void)snprintf(text, sizeof text, ", AUC %.9g", auc);
+    }
+    sl_log_info("%" PRIu64 " rows, loss %.9g%s", rows,
+                rows == 0 ? 0 : self->loss_sum / (double)rows, text);
+}
+
+static int predict(struct prediction *self, const struct options *options,
+                   const struct sl_data_files *files, struct sl_reason *reason)
+{
+    int err = sl_model_file_load(options->model, &self->model, reason);
+    err = err != 0 ? err : open_loader(self, files, reason);
+    if (err != 0) {
+        return err;
+    }
+    self->scratch =
+        malloc((self->model.model->scratch_floats(&self->model.shape) + 1) * sizeof(float));
+    self->out = options->out == NULL ? stdout : fopen(options->out, "wb");
+    if (self->scratch == NULL || self->out == NULL) {
+        return self->scratch == NULL ? predict_no_memory(reason)
+                                     : sl_reason_fail(reason, SL_ERR_IO, "--out %s: %s",
+                                                      options->out, strerror(errno));
+    }
+    (void)setvbuf(self->out, NULL, _IOFBF, FILE_BUFFER_BYTES);
+    err = score_all(self, reason);
+    if (fflush(self->out) != 0 && err == 0) {
+        err = sl_reason_fail(reason, SL_ERR_IO, "cannot write the scores: %s", strerror(errno));
+    }
+    if (err == 0) {
+        print_summary(self);
+    }
+    return err;
+}
+
+static void predict_fini(struct prediction *self)
+{
+    for (uint32_t t = 0; t < SL_MODEL_TABLES; t++) {
+        free(self->params[t]);
+    }
+    if (self->out != NULL && self->out != stdout) {
+        (void)fclose(self->out);
+    }
+    sl_loader_destroy(&self->loader);
+    sl_model_file_fini(&self->model);
+    sl_auc_fini(&self->auc);
+    free(self->scratch);
+}
+
+static int parse(int argc, char **argv, struct options *out, struct sl_reason *reason)
+{
+    const struct sl_cli_option options[] = {
+        SL_CLI_OPTION(STRING, &out->model, .name = "model", .variable = "", .metavar = "FILE",
+                      .help =
+                          "A model that a job saved with --save. It has the data's format too."),
+        SL_CLI_OPTION(STRINGS, &out->data, .name = "data", .variable = "", .metavar = "FILE...",
+                      .help = "Rows to score, as of --data of a job, with labels."),
+        SL_CLI_OPTION(STRING, &out->out, .name = "out", .variable = "", .metavar = "FILE",
+                      .help = "File for the scores, one a line: the probability of label 1. "
+                              "Default: standard output."),
+    };
+    const struct sl_cli cli = {
+        .program = "starling-worker predict",
+        .summary = "Scores data with a saved model, without servers.",
+        .usage = "--model FILE --data FILE... [--out FILE]",
+        .options = options,
+        .option_count = sizeof options / sizeof options[0],
+    };
+    int result = sl_cli_parse(&cli, argc, argv, reason);
+    if (result == SL_CLI_RUN && (out->model == NULL || out->data.count == 0)) {
+        result = sl_reason_fail(reason, SL_ERR_INVALID, "%s is missing: name %s",
+                                out->model == NULL ? "--model" : "--data",
+                                out->model == NULL ? "a file of --save" : "the files to score");
+    }
+    return result;
+}
+
+int sl_predict_run(int argc, char **argv)
+{
+    struct options options = {0};
+    struct prediction self = {0};
+    struct sl_data_files files = {0};
+    struct sl_reason reason;
+    sl_log_setup(SL_LOG_INFO, "predict");
+    int status = 0;
+    const int result = parse(argc, argv, &options, &reason);
+    if (result == SL_CLI_RUN) {
+        int err = 0;
+        sl_auc_init(&self.auc);
+        for (uint32_t i = 0; err == 0 && i < options.data.count; i++) {
+            err = sl_data_files_add(&files, options.data.items[i], &reason);
+        }
+        err = err != 0 ? err : predict(&self, &options, &files, &reason);
+        const bool is_begun = self.out != NULL && self.out != stdout;
+        predict_fini(&self);
+        if (err != 0) {
+            sl_log_error("%s", reason.text);
+            status = 1;
+        }
+        if (err != 0 && is_begun) {
+            (void)!truncate(options.out, 0); /* a part looks like scores */
+        }
+    } else if (result != SL_CLI_EXIT_OK) {
+        (void)fprintf(stderr, "starling-worker predict: %s\n", reason.text);
+        status = SL_CLI_EXIT_USAGE;
+    }
+    sl_data_files_fini(&files);
+    sl_cli_list_fini(&options.data);
+    return status;
+}
