@@ -125,7 +125,8 @@ static const struct sl_cli_option OPTIONS[] = {
     SL_CLI_OPTION(
         F32, &raw.spec.lr, .name = "lr",
         .help =
-            "Learning rate. With the adagrad family by the model: lr 0.07, fm 0.04, deepfm 0.01.",
+            "Learning rate. With the adagrad family by the model: lr 0.07, fm 0.04, deepfm 0.01. "
+            "A restored job keeps the rate of its tables; a given one scales its pushes.",
         .least = 1e-12, .most = 1e6),
     SL_CLI_OPTION(F32, &raw.spec.momentum, .name = "momentum", .help = "momentum, rmsprop.",
                   .least = 0, .most = 0.999999),
