@@ -37,7 +37,7 @@ def sections():
              ("Tables", starling, ["SparseTable", "DenseTable", "Step", "TableEntry", "TableStats", "ScanBatch", "unique"]),
              ("Optimizers", starling, sorted(kinds_of(starling.Optimizer), key=lambda name: getattr(starling, name)._kind)),
              ("Initializers", starling, sorted(kinds_of(starling.Initializer), key=lambda name: getattr(starling, name)._kind)),
-             ("Consistency and policy", starling, ["Consistency", "ASP", "BSP", "SSP", "Policy"]),
+             ("Consistency and policy", starling, ["Consistency", "ASP", "BSP", "SSP", "Policy", "Slot"]),
              ("starling.torch", starling.torch, starling.torch.__all__)]
     left = set(starling.__all__).difference(*(names for _, _, names in found), kinds_of(starling.StarlingError))
     if left:

@@ -129,6 +129,13 @@ enum sl_admission_kind {
 };
 #define SL_ADMISSION_KIND_COUNT 2
 
+#define SL_POLICY_SLOTS_MAX     256
+
+/* Thresholds of keys of one slot; 0: as for the other keys. */
+struct sl_policy_slot {
+    uint32_t ttl_steps, admit_count;
+};
+
 /* Which rows of a sparse table its servers forget, while they serve, and which keys get a row.
  * Zeros: none, and all. A row that is
  * forgotten reads as its initial row; its next push creates it again. A step is a push or an assign
@@ -156,6 +163,13 @@ struct sl_policy_spec {
     uint32_t admit_age_steps; /* waiting keys not pushed for so many steps count anew; 0: never */
     float admit_probability;  /* PROBABILITY: above 0, up to 1; else 0. Decided by the key, the
                                * table's step and the initializer's seed */
+    /* Rows go so many seconds after their last push, or up to a third and some seconds later; 0:
+     * never. Not with BSP. A restored table, and a backup that took over, count from then on. */
+    uint32_t ttl_seconds;
+    /* Own thresholds for features that share the table: slot_bits bits of a key from bit slot_shift
+     * on, 1 to 8 bits, are its slot; slots from slot_count on have none. 0, 0, 0: no slots. */
+    uint32_t slot_shift, slot_bits, slot_count;
+    struct sl_policy_slot slots[SL_POLICY_SLOTS_MAX];
 };
 
 enum sl_table_kind {

@@ -13,6 +13,7 @@
  * (ps/optimizer/initializer.h). */
 #define DEVIATIONS_MAX      9.0F
 
+#define SLOT_BITS_MAX       8U         /* SL_POLICY_SLOTS_MAX */
 #define STEPS_MAX           (1U << 31) /* steps are counted modulo 2^32 */
 
 #define refuse(reason, ...) sl_reason_fail(reason, SL_ERR_INVALID, __VA_ARGS__)
@@ -309,8 +310,62 @@ static int check_thresholds(const struct sl_policy_spec *policy, struct sl_reaso
 
 static bool has_admission(const struct sl_policy_spec *policy)
 {
+    for (uint32_t i = 0; i < policy->slot_count && i < SL_POLICY_SLOTS_MAX; i++) {
+        if (policy->slots[i].admit_count > 0) {
+            return true;
+        }
+    }
     return policy->admission != SL_ADMISSION_COUNT || policy->admit_count > 0 ||
            policy->admit_age_steps > 0 || policy->admit_probability != 0;
+}
+
+static bool has_slots(const struct sl_policy_spec *policy)
+{
+    return policy->slot_bits > 0 || policy->slot_shift > 0 || policy->slot_count > 0;
+}
+
+static int check_slot(const struct sl_policy_spec *policy, uint32_t slot, struct sl_reason *reason)
+{
+    const uint32_t ttl_steps = policy->slots[slot].ttl_steps;
+    const uint32_t admit_count = policy->slots[slot].admit_count;
+    if (ttl_steps > STEPS_MAX || (ttl_steps > 0 && ttl_steps < policy->protect_steps)) {
+        return refuse(reason,
+                      "policy.slots[%" PRIu32 "].ttl_steps is %" PRIu32
+                      "; accepted is 0, or protect_steps to %u",
+                      slot, ttl_steps, STEPS_MAX);
+    }
+    return admit_count > (policy->admission == SL_ADMISSION_COUNT ? STEPS_MAX : 0)
+               ? refuse(reason,
+                        "policy.slots[%" PRIu32 "].admit_count is %" PRIu32
+                        "; accepted with admission %d is 0 to %u, else 0",
+                        slot, admit_count, (int)SL_ADMISSION_COUNT, STEPS_MAX)
+               : SL_OK;
+}
+
+static int check_slots(const struct sl_policy_spec *policy, struct sl_reason *reason)
+{
+    const uint32_t bits = policy->slot_bits;
+    if (bits < 1 || bits > SLOT_BITS_MAX) {
+        return refuse(reason, "policy.slot_bits is %" PRIu32 "; accepted with slots is 1 to %u",
+                      bits, SLOT_BITS_MAX);
+    }
+    if (policy->slot_shift > 64 - bits) {
+        return refuse(reason,
+                      "policy.slot_shift is %" PRIu32 "; accepted with slot_bits %" PRIu32
+                      " is 0 to %" PRIu32 ", since a key has 64 bits",
+                      policy->slot_shift, bits, 64 - bits);
+    }
+    if (policy->slot_count < 1 || policy->slot_count > 1U << bits) {
+        return refuse(reason,
+                      "policy.slot_count is %" PRIu32 "; accepted with slot_bits %" PRIu32
+                      " is 1 to %u, since a key has no other slot",
+                      policy->slot_count, bits, 1U << bits);
+    }
+    int err = SL_OK;
+    for (uint32_t i = 0; i < policy->slot_count && err == SL_OK; i++) {
+        err = check_slot(policy, i, reason);
+    }
+    return err;
 }
 
 /* A field that the kind of admission does not read must be 0. */
@@ -328,10 +383,11 @@ static int check_admission(const struct sl_policy_spec *policy, struct sl_reason
                       "; accepted with admission %d is 0 to %u, else 0",
                       policy->admit_count, (int)SL_ADMISSION_COUNT, STEPS_MAX);
     }
-    if (policy->admit_age_steps > (policy->admit_count > 1 ? STEPS_MAX : 0)) {
+    if (policy->admit_age_steps >
+        (policy->admit_count > 1 || policy->slot_count > 0 ? STEPS_MAX : 0)) {
         return refuse(reason,
                       "policy.admit_age_steps is %" PRIu32
-                      "; accepted with an admit_count above 1 is 0 to %u, else 0",
+                      "; accepted with an admit_count above 1 or slots is 0 to %u, else 0",
                       policy->admit_age_steps, STEPS_MAX);
     }
     return (counts ? chance == 0 : chance > 0 && chance <= 1)
@@ -358,6 +414,10 @@ static int check_policy(const struct sl_table_spec *spec, struct sl_reason *reas
                       "count or norm only",
                       (int)policy->order);
     }
+    if (spec->consistency.mode == SL_CONSISTENCY_BSP && policy->ttl_seconds > 0) {
+        return refuse(reason, "policy.ttl_seconds is %" PRIu32 "; accepted with BSP is 0",
+                      policy->ttl_seconds);
+    }
     if (spec->consistency.mode == SL_CONSISTENCY_BSP && has_admission(policy)) {
         return refuse(reason, "policy has an admission; accepted with BSP is none: it counts "
                               "pushes as they arrive");
@@ -371,8 +431,11 @@ static int check_policy(const struct sl_table_spec *spec, struct sl_reason *reas
                       "policy.half_life_steps is %" PRIu32 "; accepted except with LFU is 0",
                       policy->half_life_steps);
     }
-    const int err = check_thresholds(policy, reason);
-    return err == SL_OK && has_admission(policy) ? check_admission(policy, reason) : err;
+    int err = check_thresholds(policy, reason);
+    if (err == SL_OK && has_admission(policy)) {
+        err = check_admission(policy, reason);
+    }
+    return err == SL_OK && has_slots(policy) ? check_slots(policy, reason) : err;
 }
 
 int sl_message_check_spec(const struct sl_table_spec *spec, struct sl_reason *reason)
@@ -410,8 +473,11 @@ int sl_message_check_known(const struct sl_table_spec *spec, const struct sl_mes
                           : has_policy(spec) && opened->knows < 1             ? "policies"
                           : has_update(&spec->update) && opened->knows < 2
                               ? "decay, clip_norm and value_bound"
-                          : has_admission(&spec->policy) && opened->knows < 3 ? "admission of keys"
-                                                                              : NULL;
+                          : opened->knows >= 3           ? NULL
+                          : has_admission(&spec->policy) ? "admission of keys"
+                          : spec->policy.ttl_seconds > 0 ? "ttl_seconds"
+                          : has_slots(&spec->policy)     ? "slots"
+                                                         : NULL;
     return unknown == NULL
                ? SL_OK
                : sl_reason_fail(reason, SL_ERR_VERSION,
@@ -437,6 +503,31 @@ static void print_value(const struct sl_protobuf_field *field, const void *spec,
     }
 }
 
+static int compare(const struct sl_protobuf_type *type, const char *prefix, const void *existing,
+                   const void *asked, const char *table, struct sl_reason *reason);
+
+static int compare_list(const struct sl_protobuf_field *field, const void *existing,
+                        const void *asked, const char *table, struct sl_reason *reason)
+{
+    uint32_t counts[2];
+    memcpy(&counts[0], (const char *)existing + field->count_offset, sizeof counts[0]);
+    memcpy(&counts[1], (const char *)asked + field->count_offset, sizeof counts[1]);
+    if (counts[0] != counts[1]) {
+        return sl_reason_fail(reason, SL_ERR_EXISTS,
+                              "table %.63s exists with %" PRIu32 " %s, asked for are %" PRIu32,
+                              table, counts[0], field->name, counts[1]);
+    }
+    int err = SL_OK;
+    for (uint32_t i = 0; i < counts[0] && err == SL_OK; i++) {
+        char item[64];
+        const size_t at = field->offset + (size_t)i * field->bytes;
+        (void)snprintf(item, sizeof item, "%s[%" PRIu32 "]", field->name, i);
+        err = compare(field->type, item, (const char *)existing + at, (const char *)asked + at,
+                      table, reason);
+    }
+    return err;
+}
+
 /* `prefix` names the specification's part. */
 static int compare(const struct sl_protobuf_type *type, const char *prefix, const void *existing,
                    const void *asked, const char *table, struct sl_reason *reason)
@@ -446,7 +537,9 @@ static int compare(const struct sl_protobuf_type *type, const char *prefix, cons
         const struct sl_protobuf_field *field = &type->fields[i];
         char is[32];
         char wanted[32];
-        if (field->kind == SL_PROTOBUF_MESSAGE) {
+        if ((field->flags & SL_FIELD_REPEATED) != 0) {
+            err = compare_list(field, existing, asked, table, reason);
+        } else if (field->kind == SL_PROTOBUF_MESSAGE) {
             err = compare(field->type, field->name, (const char *)existing + field->offset,
                           (const char *)asked + field->offset, table, reason);
         } else if (field->kind != SL_PROTOBUF_NAME) {

@@ -325,6 +325,10 @@ SL_PROTOBUF_TABLE(CONSISTENCY, "consistency", NULL,
     SL_FIELD_ANY(2, UINT, sl_consistency_spec, staleness),
     SL_FIELD_ANY(3, UINT, sl_consistency_spec, worker_count));
 
+SL_PROTOBUF_TABLE(POLICY_SLOT, "policy: slot", NULL,
+    SL_FIELD_ANY(1, UINT, sl_policy_slot, ttl_steps),
+    SL_FIELD_ANY(2, UINT, sl_policy_slot, admit_count));
+
 SL_PROTOBUF_TABLE(POLICY, "policy", NULL,
     SL_FIELD_ANY(1, UINT, sl_policy_spec, ttl_steps),
     SL_FIELD_ANY(2, UINT, sl_policy_spec, protect_steps),
@@ -336,7 +340,11 @@ SL_PROTOBUF_TABLE(POLICY, "policy", NULL,
     SL_FIELD_ANY(8, UINT, sl_policy_spec, admission),
     SL_FIELD_ANY(9, UINT, sl_policy_spec, admit_count),
     SL_FIELD_ANY(10, UINT, sl_policy_spec, admit_age_steps),
-    SL_FIELD_ANY(11, FLOAT, sl_policy_spec, admit_probability));
+    SL_FIELD_ANY(11, FLOAT, sl_policy_spec, admit_probability),
+    SL_FIELD_ANY(12, UINT, sl_policy_spec, ttl_seconds),
+    SL_FIELD_ANY(13, UINT, sl_policy_spec, slot_shift),
+    SL_FIELD_ANY(14, UINT, sl_policy_spec, slot_bits),
+    SL_FIELD_LIST(15, MESSAGE, sl_policy_spec, slots, slot_count, 0, &POLICY_SLOT));
 
 SL_PROTOBUF_TABLE(UPDATE, "update", NULL,
     SL_FIELD_ANY(1, UINT, sl_update_spec, decay),

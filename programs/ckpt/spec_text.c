@@ -18,6 +18,7 @@ enum word_kind {
     WORD_BOOL,
     WORD_OPTIMIZER,
     WORD_CHOICE,
+    WORD_SLOTS,
 };
 
 /* The names of the values of an enum, from 0 on. */
@@ -89,6 +90,10 @@ static const struct word words[] = {
     {"admit_count", WORD_U32, AT(spec.policy.admit_count), NULL},
     {"admit_age_steps", WORD_U32, AT(spec.policy.admit_age_steps), NULL},
     {"admit_probability", WORD_F32, AT(spec.policy.admit_probability), NULL},
+    {"ttl_seconds", WORD_U32, AT(spec.policy.ttl_seconds), NULL},
+    {"slot_shift", WORD_U32, AT(spec.policy.slot_shift), NULL},
+    {"slot_bits", WORD_U32, AT(spec.policy.slot_bits), NULL},
+    {"slots", WORD_SLOTS, AT(spec.policy.slots), NULL},
     {"step", WORD_U64, AT(step), NULL},
     {"beta1_power", WORD_POWER, AT(state.beta1_power), NULL},
     {"beta2_power", WORD_POWER, AT(state.beta2_power), NULL},
@@ -101,6 +106,19 @@ static const char *optimizer_name(uint32_t kind)
 }
 
 /* Writing */
+
+/* The last slot is written in any case: it says how many there are. */
+static void write_slots(const struct sl_policy_spec *policy, char *text, size_t text_bytes)
+{
+    text[0] = '\0';
+    for (uint32_t i = 0; i < policy->slot_count; i++) {
+        const struct sl_policy_slot *slot = &policy->slots[i];
+        if (slot->ttl_steps > 0 || slot->admit_count > 0 || i + 1 == policy->slot_count) {
+            (void)sl_format_add(text, text_bytes, "/", "%" PRIu32 ":%" PRIu32 ":%" PRIu32, i,
+                                slot->ttl_steps, slot->admit_count);
+        }
+    }
+}
 
 static void write_value(const struct word *word, const struct sl_snapshot_table *table, char *text,
                         size_t text_bytes)
@@ -132,6 +150,9 @@ static void write_value(const struct word *word, const struct sl_snapshot_table 
     case WORD_CHOICE:
         (void)snprintf(text, text_bytes, "%s", word->choice->names[number]);
         break;
+    case WORD_SLOTS:
+        write_slots(&table->spec.policy, text, text_bytes);
+        break;
     }
 }
 
@@ -139,7 +160,7 @@ void sl_spec_text_write(const struct sl_snapshot_table *table, char text[SL_SPEC
 {
     text[0] = '\0';
     for (uint32_t i = 0; i < WORD_COUNT; i++) {
-        char value[32];
+        char value[SL_SPEC_TEXT_BYTES - 1024];
         write_value(&words[i], table, value, sizeof value);
         (void)sl_format_add(text, SL_SPEC_TEXT_BYTES, ",", "%s=%s", words[i].name, value);
     }
@@ -213,6 +234,28 @@ static int read_choice(const struct word *word, const char *text, char *at,
     return spec_text_refuse(word, text, word->choice->accepted, reason);
 }
 
+static int read_slots(const struct word *word, const char *text, struct sl_policy_spec *policy,
+                      struct sl_reason *reason)
+{
+    policy->slot_count = 0;
+    memset(policy->slots, 0, sizeof policy->slots);
+    for (const char *at = text; *at != '\0';) {
+        uint32_t slot, ttl_steps, admit_count;
+        int length = 0;
+        if (sscanf(at, "%3" SCNu32 ":%10" SCNu32 ":%10" SCNu32 "%n", &slot, &ttl_steps,
+                   &admit_count, &length) != 3 ||
+            slot >= SL_POLICY_SLOTS_MAX || (at[length] != '\0' && at[length] != '/')) {
+            return spec_text_refuse(word, at, "SLOT:TTL_STEPS:ADMIT_COUNT, separated by \"/\"",
+                                    reason);
+        }
+        policy->slots[slot] =
+            (struct sl_policy_slot){.ttl_steps = ttl_steps, .admit_count = admit_count};
+        policy->slot_count = slot >= policy->slot_count ? slot + 1 : policy->slot_count;
+        at += length + (at[length] == '/');
+    }
+    return 0;
+}
+
 static int read_value(const struct word *word, const char *text, struct sl_snapshot_table *table,
                       struct sl_reason *reason)
 {
@@ -241,6 +284,8 @@ static int read_value(const struct word *word, const char *text, struct sl_snaps
         return read_optimizer(word, text, table, reason);
     case WORD_CHOICE:
         return read_choice(word, text, at, reason);
+    case WORD_SLOTS:
+        return read_slots(word, text, &table->spec.policy, reason);
     }
     return err;
 }
@@ -274,7 +319,8 @@ static int read_word(char *item, struct sl_snapshot_table *table, struct sl_reas
                           "consistency=, staleness=, workers=, reject_nonfinite=, ttl_steps=, "
                           "protect_steps=, count_below=, l2_below=, rows_max=, order=, "
                           "half_life_steps=, admission=, admit_count=, admit_age_steps=, "
-                          "admit_probability=, step=, beta1_power=, beta2_power=",
+                          "admit_probability=, ttl_seconds=, slot_shift=, slot_bits=, slots=, "
+                          "step=, beta1_power=, beta2_power=",
                           item);
 }
 

@@ -3,15 +3,15 @@
  * parameters as in starling.h; decay (none, l2, decoupled), clip_norm, value_bound; initializer
  * (zeros, constant, uniform, normal, truncated_normal), a, b, seed; consistency (asp, bsp, ssp),
  * staleness, workers; reject_nonfinite (0, 1); the policy as in starling.h, with order none, lru,
- * lfu or l2 and admission count or probability; step, beta1_power, beta2_power (optimizer state).
- * Pure; any thread. */
+ * lfu or l2 and admission count or probability, and slots as SLOT:TTL_STEPS:ADMIT_COUNT separated
+ * by "/"; step, beta1_power, beta2_power (optimizer state). Pure; any thread. */
 #ifndef SL_PROGRAMS_CKPT_SPEC_TEXT_H
 #define SL_PROGRAMS_CKPT_SPEC_TEXT_H
 
 #include "core/reason.h"
 #include "ps/snapshot/block.h"
 
-#define SL_SPEC_TEXT_BYTES 1024
+#define SL_SPEC_TEXT_BYTES 8192
 
 /* Writes all words; reading them restores the same bits. */
 void sl_spec_text_write(const struct sl_snapshot_table *table, char text[SL_SPEC_TEXT_BYTES]);

@@ -1,5 +1,6 @@
 #include "ps/server/turn.h"
 
+#include "core/clock.h"
 #include "ps/server/checkpoint.h"
 #include "ps/server/drain.h"
 #include "ps/server/request.h"
@@ -113,6 +114,7 @@ static uint32_t run_evictions(struct sl_server *server)
 {
     uint32_t sum = 0;
     uint32_t spent = 1;
+    sl_shard_eviction_clock(server->shard, sl_server_now_ns(server) / SL_CLOCK_NS_PER_S);
     while (spent > 0 && sum < SL_LIMIT_TURN_COST / 2 && evicts(server) &&
            (sum == 0 || !sl_server_turn_is_long(server))) {
         spent = evict(server);

@@ -4,8 +4,9 @@
 #include "ps/shard/section.h"
 #include "ps/shard/snapshot_hooks.h"
 
-#define ROUND_PART       4 /* a round lasts this part of the threshold */
-#define RECORDS_PER_COST 8 /* records judged by their header for one unit of budget */
+#define ROUND_PART       4  /* a round lasts this part of the threshold */
+#define MARK_PART        16 /* marks of the time in ttl_seconds */
+#define RECORDS_PER_COST 8  /* records judged by their header for one unit of budget */
 
 /* To make room, the rows go that are worth no more than a quarter of the rows of a sample, which
  * come from all over the table. After WALK_RECORDS records, another sample is taken. */
@@ -41,27 +42,81 @@ bool sl_shard_eviction_may_await(const struct sl_shard_table *table)
     return table->spec.policy.order != SL_POLICY_NONE || table->admits;
 }
 
-/* Returns the steps of a round. protect_steps, if count_below and l2_below need it, is at most
- * ttl_steps. */
-static uint64_t round_steps(const struct sl_policy_spec *policy)
+static uint32_t shorter(uint32_t least, uint32_t steps)
 {
-    const bool is_judged_young = policy->count_below > 0 || policy->l2_below > 0;
-    const uint32_t least = is_judged_young ? policy->protect_steps : policy->ttl_steps;
-    return least < ROUND_PART ? 1 : least / ROUND_PART;
+    return steps > 0 && (least == 0 || steps < least) ? steps : least;
+}
+
+void sl_shard_eviction_init(struct sl_shard_table *table)
+{
+    const struct sl_policy_spec *policy = &table->spec.policy;
+    uint32_t least = policy->ttl_steps;
+    if (policy->count_below > 0 || policy->l2_below > 0) {
+        least = shorter(least, policy->protect_steps);
+    }
+    for (uint32_t i = 0; i < policy->slot_count; i++) {
+        least = shorter(least, policy->slots[i].ttl_steps);
+    }
+    table->eviction.round_steps = least / ROUND_PART + (least > 0 && least < ROUND_PART);
+}
+
+/* Notes the table's step of this second, and finds the last step that is ttl_seconds ago. */
+static void mark(struct sl_shard_eviction *eviction, uint32_t ttl_seconds, uint64_t step)
+{
+    const uint32_t spacing = (ttl_seconds + MARK_PART - 1) / MARK_PART;
+    const uint32_t count = eviction->mark_count;
+    const uint64_t last =
+        count == 0 ? 0 : eviction->marks[(count - 1) % SL_SHARD_EVICT_MARKS].second;
+    if (count == 0 || eviction->second - last >= spacing) {
+        eviction->marks[count % SL_SHARD_EVICT_MARKS].second = eviction->second;
+        eviction->marks[count % SL_SHARD_EVICT_MARKS].step = step;
+        eviction->mark_count++;
+    }
+    uint32_t i = eviction->mark_count < SL_SHARD_EVICT_MARKS
+                     ? 0
+                     : eviction->mark_count - SL_SHARD_EVICT_MARKS;
+    for (; i < eviction->mark_count &&
+           eviction->second - eviction->marks[i % SL_SHARD_EVICT_MARKS].second > ttl_seconds;
+         i++) {
+        eviction->old_step = eviction->marks[i % SL_SHARD_EVICT_MARKS].step;
+    }
+}
+
+void sl_shard_eviction_clock(struct sl_shard *shard, uint64_t second)
+{
+    for (uint32_t i = 0; shard->evicting_count > 0 && i < shard->table_count; i++) {
+        struct sl_shard_table *table = shard->tables[i];
+        if (table != NULL && table->spec.policy.ttl_seconds > 0 &&
+            table->eviction.second != second) {
+            table->eviction.second = second;
+            mark(&table->eviction, table->spec.policy.ttl_seconds, table->step);
+        }
+    }
+}
+
+/* Returns how many of the records a hand should have passed so long after its round began. */
+static uint64_t part_of(uint64_t records, uint64_t passed, uint64_t round)
+{
+    return passed >= round ? records : records * passed / round;
 }
 
 /* Returns how many records the hand should have judged by now. */
 static uint32_t hand_goal(const struct sl_shard_table *table)
 {
-    if (!sl_policy_has_thresholds(&table->spec.policy)) {
-        return 0;
-    }
     const struct sl_shard_eviction *eviction = &table->eviction;
     const uint64_t records =
         eviction->hand > 0 ? eviction->round_records : sl_sparse_table_record_count(table->sparse);
-    const uint64_t steps = table->step - eviction->round_step;
-    const uint64_t round = round_steps(&table->spec.policy);
-    return (uint32_t)(steps >= round ? records : records * steps / round);
+    uint64_t goal = 0;
+    if (eviction->round_steps > 0) {
+        goal = part_of(records, table->step - eviction->round_step, eviction->round_steps);
+    }
+    if (eviction->old_step > 0) {
+        const uint64_t seconds = eviction->second - eviction->round_second;
+        const uint64_t by_time =
+            part_of(records, seconds * ROUND_PART, table->spec.policy.ttl_seconds);
+        goal = by_time > goal ? by_time : goal;
+    }
+    return (uint32_t)goal;
 }
 
 /* Returns true when the table should get by with the records that it has. A small one may grow into
@@ -209,6 +264,8 @@ static uint32_t judge(struct sl_shard_table *table, uint32_t goal, uint32_t budg
     const bool is_bsp = table->spec.consistency.mode == SL_CONSISTENCY_BSP;
     struct sl_shard_eviction *eviction = &table->eviction;
     const uint32_t records = sl_sparse_table_record_count(table->sparse);
+    const uint64_t seconds_age =
+        eviction->old_step == 0 ? UINT64_MAX : table->step - eviction->old_step;
     uint32_t judged = 0;
     eviction->round_records = eviction->hand > 0 ? eviction->round_records : records;
     goal = goal < eviction->round_records ? goal : eviction->round_records;
@@ -223,7 +280,7 @@ static uint32_t judge(struct sl_shard_table *table, uint32_t goal, uint32_t budg
         const enum sl_eviction_reason reason =
             row->count == SL_ROW_ERASED || (is_bsp && row->last_step == 0)
                 ? SL_EVICTION_NONE
-                : sl_policy_judge(policy, table->spec.dim, row, table->step);
+                : sl_policy_judge(policy, table->spec.dim, row, table->step, seconds_age);
         if (reason != SL_EVICTION_NONE) {
             evict_add(table, row, reason, out);
         }
@@ -231,6 +288,7 @@ static uint32_t judge(struct sl_shard_table *table, uint32_t goal, uint32_t budg
     if (eviction->hand >= eviction->round_records) {
         eviction->hand = 0;
         eviction->round_step = table->step;
+        eviction->round_second = eviction->second;
     }
     return judge_cost(table, judged);
 }
@@ -322,10 +380,9 @@ static uint32_t evict_erase(struct sl_shard *shard, struct sl_shard_table *table
 bool sl_shard_evict_at_commit(struct sl_shard *shard, struct sl_shard_table *table,
                               uint64_t step_before, uint32_t budget, uint32_t *spent)
 {
-    const struct sl_policy_spec *policy = &table->spec.policy;
+    const uint32_t round = table->eviction.round_steps;
     struct sl_shard_evicted out = {.count = 0};
-    if (!sl_policy_has_thresholds(policy) ||
-        table->step / round_steps(policy) == step_before / round_steps(policy)) {
+    if (round == 0 || table->step / round == step_before / round) {
         return true;
     }
     do {

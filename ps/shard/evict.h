@@ -15,20 +15,30 @@ struct sl_shard;
 struct sl_table_spec;
 struct sl_shard_table;
 
-#define SL_SHARD_EVICT_KEYS 256
+#define SL_SHARD_EVICT_KEYS  256
+
+#define SL_SHARD_EVICT_MARKS 32
 
 /* A table's state. */
 struct sl_shard_eviction {
-    uint32_t hand;          /* records judged in this round */
-    uint32_t round_records; /* of the table, when the round began; valid if hand > 0 */
-    uint64_t round_step;    /* of the table, when the round began */
-    uint64_t visits;        /* of records, for samples */
-    uint64_t worth_most;    /* of a row that goes to make room */
-    uint32_t walk_left;     /* records until the next sample */
-    uint32_t room_hand;     /* the last record walked over to make room */
-    uint64_t barren;        /* records since one found a row to make room */
-    uint32_t push_max;      /* keys of the longest push that waits for free records */
-    uint64_t fruitless_end; /* no row is evicted for room before this step: none was found */
+    /* For ttl_seconds, the last moments: the second, and the table's step then. A ring. */
+    struct {
+        uint64_t second, step;
+    } marks[SL_SHARD_EVICT_MARKS];
+    uint32_t mark_count;
+    uint64_t old_step;             /* rows not pushed after it are too old; 0: none */
+    uint64_t second, round_second; /* now, and when the round began */
+    uint32_t round_steps;          /* of a round; 0: no threshold is one of steps */
+    uint32_t hand;                 /* records judged in this round */
+    uint32_t round_records;        /* of the table, when the round began; valid if hand > 0 */
+    uint64_t round_step;           /* of the table, when the round began */
+    uint64_t visits;               /* of records, for samples */
+    uint64_t worth_most;           /* of a row that goes to make room */
+    uint32_t walk_left;            /* records until the next sample */
+    uint32_t room_hand;            /* the last record walked over to make room */
+    uint64_t barren;               /* records since one found a row to make room */
+    uint32_t push_max;             /* keys of the longest push that waits for free records */
+    uint64_t fruitless_end;        /* no row is evicted for room before this step: none was found */
     uint64_t evicted[SL_EVICTION_REASON_COUNT];
 };
 
@@ -37,6 +47,12 @@ struct sl_shard_evicted {
     uint32_t table_id, count;
     uint64_t keys[SL_SHARD_EVICT_KEYS];
 };
+
+/* Prepares the state of a table just opened. */
+void sl_shard_eviction_init(struct sl_shard_table *table);
+
+/* Says which second it is, of any clock that only advances: for ttl_seconds. */
+void sl_shard_eviction_clock(struct sl_shard *shard, uint64_t second);
 
 /* Returns true for a table of which rows may go. */
 bool sl_shard_eviction_has(const struct sl_table_spec *spec);

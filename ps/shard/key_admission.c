@@ -21,6 +21,7 @@ int sl_shard_key_admission_create(struct sl_shard_table *table, size_t bytes_max
         .policy = {.ttl_steps = policy->admit_age_steps, .order = SL_POLICY_LRU}};
     waiting->optimizer = sl_optimizer_find(SL_OPTIMIZER_SUM, SL_OPTIMIZER_SIMD_BEST);
     waiting->key_cost = 1;
+    sl_shard_eviction_init(waiting);
     table->waiting = waiting;
     return sl_sparse_table_create(&waiting->spec, bytes_max, &waiting->sparse);
 }
@@ -54,20 +55,24 @@ static int count_key(struct sl_shard *shard, struct sl_shard_table *table,
                      struct sl_shard_request *request, uint64_t key, uint32_t *record)
 {
     struct sl_sparse_table *waiting = table->waiting->sparse;
+    const uint32_t wanted = sl_policy_admit_count(&table->spec.policy, key);
     uint32_t at;
+    if (wanted <= 1) {
+        return create_row(shard, table, request, key, record);
+    }
     int err = sl_shard_find(shard, table->waiting, &key, 1, true, &at, NULL);
     if (err != 0) {
         return err;
     }
     const struct sl_row *row = sl_sparse_table_record(waiting, at);
     const uint32_t count = row->count + 1;
-    if (count < table->spec.policy.admit_count) {
+    if (count < wanted) {
         *--request->push.waiting = at;
     } else if ((err = create_row(shard, table, request, key, record)) != 0) {
         sl_sparse_table_erase_unvisited(waiting, &at, 1);
         return err;
     }
-    if (count <= table->spec.policy.admit_count) { /* above it, the key occurs again in the push */
+    if (count <= wanted) { /* above it, the key occurs again in the push */
         sl_sparse_table_note(waiting, at, count, row->last_step);
     }
     return 0;

@@ -227,6 +227,7 @@ int sl_shard_table_open(struct sl_shard *shard, uint32_t table_id, const struct 
     shard->memory_bytes += table->beside_memory;
     table->spec = *spec;
     table->key_cost = key_cost(spec->dim);
+    sl_shard_eviction_init(table);
     table->optimizer = sl_optimizer_find(spec->optimizer.kind, SL_OPTIMIZER_SIMD_BEST);
     sl_assert(table->optimizer != NULL);
     sl_optimizer_state_init(&spec->optimizer, &table->state);

@@ -87,7 +87,7 @@ struct sl_snapshot_table {
 };
 
 /* Begins and fills a block of at least SL_SNAPSHOT_TABLE_BYTES. */
-#define SL_SNAPSHOT_TABLE_BYTES 1024
+#define SL_SNAPSHOT_TABLE_BYTES 8192
 void sl_snapshot_put_table(struct sl_snapshot_block *block, uint32_t table_id,
                            const struct sl_snapshot_table *table);
 

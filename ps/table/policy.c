@@ -19,6 +19,15 @@ static float square_sum(uint32_t dim, const float *values)
     return sum;
 }
 
+bool sl_policy_has_admission(const struct sl_policy_spec *policy)
+{
+    bool has = policy->admission != SL_ADMISSION_COUNT || policy->admit_count > 1;
+    for (uint32_t i = 0; i < policy->slot_count; i++) {
+        has |= policy->slots[i].admit_count > 1;
+    }
+    return has;
+}
+
 bool sl_policy_draws(const struct sl_policy_spec *policy, uint64_t seed, uint64_t key,
                      uint64_t step)
 {
@@ -33,12 +42,14 @@ bool sl_policy_protects(const struct sl_policy_spec *policy, const struct sl_row
 }
 
 enum sl_eviction_reason sl_policy_judge(const struct sl_policy_spec *policy, uint32_t dim,
-                                        const struct sl_row *row, uint64_t step)
+                                        const struct sl_row *row, uint64_t step,
+                                        uint64_t seconds_age)
 {
     if (sl_policy_protects(policy, row, step)) {
         return SL_EVICTION_NONE;
     }
-    if (policy->ttl_steps > 0 && age_of(row, step) >= policy->ttl_steps) {
+    const uint32_t ttl_steps = sl_policy_ttl_steps(policy, row->key);
+    if ((ttl_steps > 0 && age_of(row, step) >= ttl_steps) || age_of(row, step) >= seconds_age) {
         return SL_EVICTION_TTL;
     }
     if (row->count < policy->count_below) {

@@ -47,6 +47,9 @@ static const struct {
     {"half_life_steps", offsetof(struct sl_table_spec, policy.half_life_steps), sizeof(uint32_t)},
     {"admission", offsetof(struct sl_table_spec, policy.admission), sizeof(uint32_t)},
     {"admit_count", offsetof(struct sl_table_spec, policy.admit_count), sizeof(uint32_t)},
+    {"ttl_seconds", offsetof(struct sl_table_spec, policy.ttl_seconds), sizeof(uint32_t)},
+    {"slot_shift", offsetof(struct sl_table_spec, policy.slot_shift), sizeof(uint32_t)},
+    {"slot_bits", offsetof(struct sl_table_spec, policy.slot_bits), sizeof(uint32_t)},
     {"admit_age_steps", offsetof(struct sl_table_spec, policy.admit_age_steps), sizeof(uint32_t)},
     {"rows_max", offsetof(struct sl_table_spec, policy.rows_max), sizeof(uint64_t)},
 };
@@ -66,6 +69,12 @@ static bool spec_read_members(PyObject *values, struct sl_table_spec *out)
             const uint64_t number = PyLong_AsUnsignedLongLongMask(value);
             memcpy((char *)out + INTEGERS[i].offset, &number, INTEGERS[i].bytes); /* its low end */
         }
+    }
+    PyObject *slots = PyDict_GetItemString(values, "slots");
+    if (slots != NULL) { /* bytes: struct sl_policy_slot, at most as many as there can be */
+        const size_t bytes = (size_t)PyBytes_Size(slots);
+        memcpy(out->policy.slots, PyBytes_AsString(slots), bytes);
+        out->policy.slot_count = (uint32_t)(bytes / sizeof out->policy.slots[0]);
     }
     return PyErr_Occurred() == NULL;
 }

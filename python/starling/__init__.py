@@ -35,7 +35,7 @@ from .errors import (BusyError, CancelledError, ClosedError, CorruptError, Deadl
 from .keys import unique
 from .specs import (ASP, BSP, FTRL, SGD, SSP, Adadelta, Adagrad, AdagradDecay, Adam, AdamAsync, AdamW, Consistency,
                     Constant, FTRLGroup, Initializer, Lamb, Lion, Momentum, Normal, Optimizer, Policy, RMSProp,
-                    RowwiseAdagrad, RowwiseAdam, Sum, TruncatedNormal, Uniform, Zeros)
+                    RowwiseAdagrad, RowwiseAdam, Slot, Sum, TruncatedNormal, Uniform, Zeros)
 from .tables import DenseTable, ScanBatch, SparseTable, Step, TableStats
 
 __version__ = _native.version
@@ -44,8 +44,8 @@ __all__ = [
     "BusyError", "CancelledError", "Client", "ClosedError", "Consistency", "Constant", "CorruptError",
     "DeadlineError", "DenseTable", "FTRLGroup", "ForkError", "Initializer", "InvalidError", "Lamb", "Lion",
     "LocalCluster", "Momentum", "NoMemoryError", "Normal", "NotFoundError", "Optimizer", "Policy",
-    "ProtocolError", "RMSProp", "RefusedError", "RowwiseAdagrad", "RowwiseAdam", "ScanBatch", "SparseTable", "StarlingError",
-    "Step", "Sum", "SystemCallError", "TableEntry", "TableMismatch", "TableStats",
+    "ProtocolError", "RMSProp", "RefusedError", "RowwiseAdagrad", "RowwiseAdam", "ScanBatch", "Slot", "SparseTable",
+    "StarlingError", "Step", "Sum", "SystemCallError", "TableEntry", "TableMismatch", "TableStats",
     "TooLargeError", "TruncatedNormal", "Uniform", "UnsupportedError", "VersionError", "Zeros", "connect",
     "local_cluster", "unique",
 ]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields
-from typing import Any, ClassVar, Dict, List, Optional, Tuple, Type
+from typing import Any, ClassVar, Dict, List, Mapping, Optional, Tuple, Type
 
 import numpy
 
@@ -336,6 +337,18 @@ def SSP(staleness: int) -> Consistency:  # noqa: N802 - a mode, beside ASP and B
 
 
 @dataclass(frozen=True)
+class Slot:
+    """Thresholds of the keys of one slot of a Policy; 0: as for the other keys."""
+
+    ttl_steps: int = 0
+    admit_count: int = 0
+
+    def __post_init__(self) -> None:
+        check_integer("ttl_steps", self.ttl_steps, 0, 2**32 - 1)
+        check_integer("admit_count", self.admit_count, 0, 2**32 - 1)
+
+
+@dataclass(frozen=True)
 class Policy:
     """Which rows of a sparse table the servers forget while they serve; by default none.
 
@@ -352,6 +365,10 @@ class Policy:
     admission: which keys get a row; the gradients of others are dropped, and they read as their first values.
     "count": keys that were pushed admit_count times; those not pushed for admit_age_steps count anew.
     "probability": each push of a key has the chance admit_probability.
+
+    ttl_seconds: rows go so many seconds after their last push, or up to a third and some seconds later.
+    slots: own thresholds by slot, for features that share the table: {3: Slot(ttl_steps=5000, admit_count=5)}.
+    The slot of a key is its slot_bits bits, 1 to 8, from bit slot_shift on.
     """
 
     ttl_steps: int = 0
@@ -365,6 +382,10 @@ class Policy:
     admit_count: int = 0
     admit_age_steps: int = 0
     admit_probability: float = 0.0
+    ttl_seconds: int = 0
+    slot_shift: int = 0
+    slot_bits: int = 0
+    slots: Mapping[int, Slot] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.order not in _ORDERS:
@@ -372,12 +393,18 @@ class Policy:
         if self.admission not in _ADMISSIONS:
             raise ValueError(f"admission: {self.admission!r}; accepted: {', '.join(map(repr, _ADMISSIONS))}")
         for name in ("ttl_steps", "protect_steps", "count_below", "half_life_steps", "admit_count",
-                     "admit_age_steps"):
+                     "admit_age_steps", "ttl_seconds", "slot_shift", "slot_bits"):
             check_integer(name, getattr(self, name), 0, 2**32 - 1)
         check_integer("rows_max", self.rows_max, 0, 2**64 - 1)
+        for number, slot in self.slots.items():
+            check_integer("slots", number, 0, 255)
+            if not isinstance(slot, Slot):
+                raise TypeError(f"slots: {slot!r}; accepted: Slot(ttl_steps=5000)")
 
     def _spec(self) -> Tuple[int, Dict[str, Any]]:
-        values = {**asdict(self), "admission": _ADMISSIONS.index(self.admission)}
+        slots = [self.slots.get(number, Slot()) for number in range(max(self.slots, default=-1) + 1)]
+        values = {**asdict(self), "admission": _ADMISSIONS.index(self.admission),
+                  "slots": b"".join(struct.pack("=II", slot.ttl_steps, slot.admit_count) for slot in slots)}
         return _ORDERS.index(values.pop("order")), values
 
 

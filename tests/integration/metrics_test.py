@@ -227,6 +227,15 @@ class Forgetting(Metrics):
         self.assertLessEqual(parts, whole)
         self.assertGreater(parts, whole / 2)
 
+    def test_a_table_that_admits_keys_counts_what_it_refused(self):
+        data = self.file("data", "".join(f"{i % 2} {i % 500 + 1}:1\n" for i in range(1000)))
+        (server,), flags = self.start_ps()
+        self.start_workers(flags, 1, ["--data", data, "--format", "libsvm", "--model", "lr", "--epochs", "1000000", "--batch-size", "10",
+                                      "--admit-count", "5"])
+        page, = self.scrape_until([server], lambda pages: pages[0].sum("starling_table_keys_admitted_total") >= 500)
+        self.assertEqual([page.sum(f"starling_table_{name}") for name in (
+            "keys_admitted_total", "pushes_refused_total", "keys_waiting")], [500, 4 * 500, 0])
+
 
 class Scheduler(Metrics):
     def test_scheduler_has_the_coordinator_and_no_shards(self):

@@ -85,6 +85,21 @@ class Policies(support.ClusterTest):
             table.push(keys, grads(1000))
         self.assertEqual(table.stats().rows, 1000)
 
+    def test_slots_and_seconds(self):
+        slots = {1: starling.Slot(admit_count=2), 2: starling.Slot(admit_count=3)}
+        policy = starling.Policy(slot_shift=60, slot_bits=2, slots=slots, ttl_seconds=2)
+        table = self.sparse(DIM, starling.Sum(), policy=policy)
+        keys = numpy.arange(4, dtype=numpy.uint64) << numpy.uint64(60)
+        for rows in (2, 3, 4):
+            table.push(keys, grads(4))
+            self.assertEqual(table.stats().rows, rows)
+        support.wait_until(lambda: table.stats().rows == 0, "all rows are older than two seconds")
+        self.assertEqual(table.stats().evicted_ttl, 4)
+        self.sparse(DIM, starling.Sum(), policy=policy)
+        with self.assertRaisesRegex(starling.TableMismatch, r"exists with slots\[2\].admit_count 3, asked for is 0"):
+            self.sparse(DIM, starling.Sum(), policy=starling.Policy(slot_shift=60, slot_bits=2, ttl_seconds=2,
+                                                                    slots={**slots, 2: starling.Slot()}))
+
     def test_another_policy(self):
         self.sparse(DIM, policy=starling.Policy(ttl_steps=20))
         with self.assertRaisesRegex(starling.TableMismatch, "exists with policy.ttl_steps 20, asked for is 0"):
@@ -100,10 +115,16 @@ class Policies(support.ClusterTest):
                  lambda: self.sparse(DIM, policy=starling.Policy(rows_max=5))),
                 (ValueError, "admission: 'bloom'; accepted: 'count', 'probability'",
                  lambda: starling.Policy(admission="bloom")),
+                (TypeError, "slots: 5; accepted: Slot", lambda: starling.Policy(slots={0: 5})),
+                (ValueError, "slots: 256; accepted: 0 to 255", lambda: starling.Policy(slots={256: starling.Slot()})),
+                (starling.InvalidError, "policy.slot_count is 6; accepted with slot_bits 2 is 1 to 4",
+                 lambda: self.sparse(DIM, policy=starling.Policy(slot_bits=2, slots={5: starling.Slot(ttl_steps=9)}))),
                 (starling.InvalidError, "policy.admit_age_steps is 5; accepted with an admit_count above 1",
                  lambda: self.sparse(DIM, policy=starling.Policy(admit_age_steps=5))),
                 (starling.InvalidError, "policy.order is 1; accepted with BSP is 0 .none.",
-                 lambda: self.sparse(DIM, consistency=starling.BSP, policy=starling.Policy(order="lru")))):
+                 lambda: self.sparse(DIM, consistency=starling.BSP, policy=starling.Policy(order="lru"))),
+                (starling.InvalidError, "policy.ttl_seconds is 5; accepted with BSP is 0",
+                 lambda: self.sparse(DIM, consistency=starling.BSP, policy=starling.Policy(ttl_seconds=5)))):
             with self.subTest(text), self.assertRaisesRegex(error, text):
                 make()
 

@@ -310,7 +310,8 @@ SL_CASE(message_compare_specs__sees_every_field)
     uint64_t seed = 6;
     const size_t fields_start = offsetof(struct sl_table_spec, kind);
     size_t differing = 0;
-    const struct sl_table_spec existing = good_spec();
+    struct sl_table_spec existing = good_spec();
+    existing.policy.slot_count = SL_POLICY_SLOTS_MAX;
     for (size_t at = fields_start; at + 4 <= sizeof existing; at += 4) {
         struct sl_table_spec asked = existing;
         uint32_t other = 0x3f000000u | (uint32_t)(1 + sl_hash_random(&seed) % 1000);
@@ -336,17 +337,38 @@ static void check_bsp(struct sl_table_spec spec)
     } else if (policy->admit_count > 0 || policy->admission != SL_ADMISSION_COUNT) {
         assert_refused(&spec, "policy has an admission; accepted with BSP is none: it counts "
                               "pushes as they arrive");
+    } else if (policy->ttl_seconds > 0) {
+        assert_refused(&spec, "policy.ttl_seconds is 4294967295; accepted with BSP is 0");
     } else {
         assert_int_equal(sl_message_check_spec(&spec, NULL), 0);
     }
 }
 
+struct policy_case {
+    struct sl_policy_spec policy;
+    const char *refused; /* NULL: accepted */
+};
+
+static void check_policies(const struct policy_case *cases, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct sl_table_spec spec = {
+            .name = "t", .kind = SL_TABLE_SPARSE, .dim = 1, .policy = cases[i].policy};
+        if (cases[i].refused != NULL) {
+            assert_refused(&spec, cases[i].refused);
+            continue;
+        }
+        assert_int_equal(sl_message_check_spec(&spec, NULL), 0);
+        check_bsp(spec);
+        spec = (struct sl_table_spec){
+            .name = "t", .kind = SL_TABLE_DENSE, .length = 1, .policy = cases[i].policy};
+        assert_refused(&spec, "policy is given; accepted except in a sparse table is none");
+    }
+}
+
 SL_CASE(check_spec__of_policies)
 {
-    static const struct {
-        struct sl_policy_spec policy;
-        const char *refused; /* NULL: accepted */
-    } cases[] = {
+    static const struct policy_case cases[] = {
         {{.ttl_steps = 1}, NULL},
         {{.ttl_steps = 5, .protect_steps = 5, .count_below = 2, .l2_below = 0.5F}, NULL},
         {{.order = SL_POLICY_L2}, NULL},
@@ -365,6 +387,13 @@ SL_CASE(check_spec__of_policies)
          "policy.order is 4; accepted is 0 (none), 1 (LRU), 2 (LFU), 3 (L2)"},
         {{.order = SL_POLICY_LRU, .half_life_steps = 7},
          "policy.half_life_steps is 7; accepted except with LFU is 0"},
+    };
+    check_policies(cases, sizeof cases / sizeof cases[0]);
+}
+
+SL_CASE(check_spec__of_admission_and_slots)
+{
+    static const struct policy_case cases[] = {
         {{.admit_count = 1U << 31, .admit_age_steps = 1U << 31}, NULL},
         {{.admission = SL_ADMISSION_PROBABILITY, .admit_probability = 1}, NULL},
         {{.admit_count = (1U << 31) + 1},
@@ -372,8 +401,28 @@ SL_CASE(check_spec__of_policies)
         {{.admission = SL_ADMISSION_PROBABILITY, .admit_probability = 0.5F, .admit_count = 2},
          "policy.admit_count is 2; accepted with admission 0 is 0 to 2147483648, else 0"},
         {{.admit_count = 1, .admit_age_steps = 5},
-         "policy.admit_age_steps is 5; accepted with an admit_count above 1 is 0 to 2147483648, "
-         "else 0"},
+         "policy.admit_age_steps is 5; accepted with an admit_count above 1 or slots is 0 to "
+         "2147483648, else 0"},
+        {{.ttl_seconds = UINT32_MAX}, NULL},
+        {{.slot_shift = 56, .slot_bits = 8, .slot_count = 256, .slots[255].ttl_steps = 1}, NULL},
+        {{.slot_count = 1}, "policy.slot_bits is 0; accepted with slots is 1 to 8"},
+        {{.slot_bits = 9, .slot_count = 1}, "policy.slot_bits is 9; accepted with slots is 1 to 8"},
+        {{.slot_bits = 2},
+         "policy.slot_count is 0; accepted with slot_bits 2 is 1 to 4, since a key has no other "
+         "slot"},
+        {{.slot_bits = 2, .slot_count = 5},
+         "policy.slot_count is 5; accepted with slot_bits 2 is 1 to 4, since a key has no other "
+         "slot"},
+        {{.slot_shift = 57, .slot_bits = 8, .slot_count = 1},
+         "policy.slot_shift is 57; accepted with slot_bits 8 is 0 to 56, since a key has 64 bits"},
+        {{.slot_bits = 1, .slot_count = 2, .protect_steps = 5, .slots[1].ttl_steps = 4},
+         "policy.slots[1].ttl_steps is 4; accepted is 0, or protect_steps to 2147483648"},
+        {{.slot_bits = 1,
+          .slot_count = 1,
+          .slots[0].admit_count = 2,
+          .admission = SL_ADMISSION_PROBABILITY,
+          .admit_probability = 0.5F},
+         "policy.slots[0].admit_count is 2; accepted with admission 0 is 0 to 2147483648, else 0"},
         {{.admit_probability = 0.5F},
          "policy.admit_probability is 0.5; accepted with admission 1 is above 0, up to 1, else 0"},
         {{.admission = SL_ADMISSION_PROBABILITY},
@@ -383,19 +432,7 @@ SL_CASE(check_spec__of_policies)
         {{.admission = (enum sl_admission_kind)2},
          "policy.admission is 2; accepted is 0 (count), 1 (probability)"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct sl_table_spec spec = {
-            .name = "t", .kind = SL_TABLE_SPARSE, .dim = 1, .policy = cases[i].policy};
-        if (cases[i].refused != NULL) {
-            assert_refused(&spec, cases[i].refused);
-            continue;
-        }
-        assert_int_equal(sl_message_check_spec(&spec, NULL), 0);
-        check_bsp(spec);
-        spec = (struct sl_table_spec){
-            .name = "t", .kind = SL_TABLE_DENSE, .length = 1, .policy = cases[i].policy};
-        assert_refused(&spec, "policy is given; accepted except in a sparse table is none");
-    }
+    check_policies(cases, sizeof cases / sizeof cases[0]);
 }
 
 SL_CASE(compare_specs__names_the_difference_of_policies)
@@ -407,6 +444,14 @@ SL_CASE(compare_specs__names_the_difference_of_policies)
     b.policy.ttl_steps = 20;
     assert_int_equal(sl_message_compare_specs(&a, &b, &reason), SL_ERR_EXISTS);
     assert_string_equal(reason.text, "table t exists with policy.ttl_steps 10, asked for is 20");
+    b = a;
+    b.policy.slot_count = 7;
+    assert_int_equal(sl_message_compare_specs(&a, &b, &reason), SL_ERR_EXISTS);
+    assert_string_equal(reason.text, "table t exists with 0 slots, asked for are 7");
+    a.policy.slot_count = 7;
+    a.policy.slots[6].admit_count = 2;
+    assert_int_equal(sl_message_compare_specs(&a, &b, &reason), SL_ERR_EXISTS);
+    assert_string_equal(reason.text, "table t exists with slots[6].admit_count 2, asked for is 0");
 }
 
 SL_CASE(check_known__admission_of_keys_needs_a_peer_of_this_release)
@@ -418,4 +463,7 @@ SL_CASE(check_known__admission_of_keys_needs_a_peer_of_this_release)
     spec.policy.admit_count = 3;
     assert_int_equal(sl_message_check_known(&spec, &peer, &reason), SL_ERR_VERSION);
     assert_non_null(strstr(reason.text, "admission of keys"));
+    spec.policy = (struct sl_policy_spec){.ttl_seconds = 3};
+    assert_int_equal(sl_message_check_known(&spec, &peer, &reason), SL_ERR_VERSION);
+    assert_non_null(strstr(reason.text, "ttl_seconds"));
 }

@@ -73,6 +73,11 @@ struct sl_table_spec random_message_spec(uint64_t *seed)
             .half_life_steps = (uint32_t)sl_hash_random(seed),
             .admit_count = (uint32_t)(2 + sl_hash_random(seed) % 1000),
             .admit_age_steps = (uint32_t)(sl_hash_random(seed) % 1000),
+            .ttl_seconds = (uint32_t)sl_hash_random(seed),
+            .slot_shift = (uint32_t)(sl_hash_random(seed) % 57),
+            .slot_bits = 8,
+            .slot_count = (uint32_t)(1 + sl_hash_random(seed) % 256),
+            .slots[0].admit_count = (uint32_t)(sl_hash_random(seed) % 1000),
         };
     }
     if (spec.optimizer.kind == SL_OPTIMIZER_SGD) { /* others may have a decay of their own */

@@ -74,7 +74,16 @@ SL_CASE(spec_text__round_trip)
             .admit_count = (uint32_t)sl_hash_random(&random),
             .admit_age_steps = (uint32_t)sl_hash_random(&random),
             .admit_probability = any_float(&random),
+            .ttl_seconds = (uint32_t)sl_hash_random(&random),
+            .slot_shift = (uint32_t)sl_hash_random(&random),
+            .slot_bits = (uint32_t)sl_hash_random(&random),
+            .slot_count = (uint32_t)(sl_hash_random(&random) % (SL_POLICY_SLOTS_MAX + 1)),
         };
+        for (uint32_t slot = 0; slot < table.spec.policy.slot_count; slot += 1 + i % 3) {
+            table.spec.policy.slots[slot] =
+                (struct sl_policy_slot){.ttl_steps = (uint32_t)sl_hash_random(&random),
+                                        .admit_count = (uint32_t)sl_hash_random(&random)};
+        }
         table.spec.update.decay = (enum sl_decay_kind)(i % SL_DECAY_KIND_COUNT);
         table.spec.update.clip_norm = any_float(&random);
         table.spec.update.value_bound = any_float(&random);

@@ -131,6 +131,67 @@ CASE(evict__memory_returns)
     assert_true(f->shard->memory_bytes < full * 3 / 4);
 }
 
+#define TTL 16 /* seconds */
+
+/* Rows of known age, each pushed in another second; a third of the time and two seconds later than
+ * due, all have been judged. Then no push comes any more. */
+CASE(evict__rows_go_for_their_age_in_seconds)
+{
+    open_with(f, &(struct sl_policy_spec){.ttl_seconds = TTL});
+    for (uint64_t second = 1000; second < 1100; second++) {
+        sl_shard_eviction_clock(f->shard, second);
+        if (second < 1060) {
+            assert_int_equal(push(f, second, 1, 1.0F), SL_SHARD_DONE);
+        }
+        evict_all(f);
+        for (uint64_t key = 1000; key < second && key < 1060; key++) {
+            assert_true(row_of(f, key) != NULL || second - key > TTL);
+            assert_true(row_of(f, key) == NULL || second - key <= TTL + TTL / 3 + 2);
+        }
+    }
+    assert_int_equal(row_count(f), 0);
+    assert_int_equal(table_of(f)->eviction.evicted[SL_EVICTION_TTL], 60);
+}
+
+/* The clock of another process is another one. */
+CASE(evict__restored_rows_count_their_seconds_anew)
+{
+    open_with(f, &(struct sl_policy_spec){.ttl_seconds = TTL});
+    sl_shard_eviction_clock(f->shard, 1000);
+    assert_int_equal(push(f, 0, 10, 1.0F), SL_SHARD_DONE);
+    struct sl_shard *copy = snapshot_copy(f->shard);
+    sl_shard_destroy(&f->shard);
+    f->shard = copy;
+    for (uint64_t second = 5; second <= 5 + TTL; second++) {
+        sl_shard_eviction_clock(f->shard, second);
+        evict_all(f);
+        assert_int_equal(row_count(f), 10);
+    }
+    for (uint64_t second = 6 + TTL; second < 8 + TTL + TTL / 3; second++) {
+        sl_shard_eviction_clock(f->shard, second);
+        evict_all(f);
+    }
+    assert_int_equal(row_count(f), 0);
+}
+
+/* Bits 4 and 5 of a key are its slot. */
+CASE(evict__slots_have_ages_of_their_own)
+{
+    open_with(f, &(struct sl_policy_spec){.ttl_steps = 40,
+                                          .slot_shift = 4,
+                                          .slot_bits = 2,
+                                          .slot_count = 3,
+                                          .slots = {{.ttl_steps = 8}, {0}, {.ttl_steps = 80}}});
+    assert_int_equal(push(f, 0, 64, 1.0F), SL_SHARD_DONE);
+    static const uint32_t left[] = {48, 16, 0}; /* slots 1 to 3, slot 2, none */
+    static const uint32_t steps[] = {10, 40, 50};
+    for (uint32_t i = 0; i < 3; i++) {
+        push_times(f, 1UL << 32 | 1U << 4, steps[i]);
+        evict_all(f);
+        assert_int_equal(row_count(f), left[i] + 1);
+    }
+}
+
 CASE(evict__an_idle_table_is_not_walked)
 {
     open_with(f, &(struct sl_policy_spec){.ttl_steps = 8});

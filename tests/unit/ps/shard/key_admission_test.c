@@ -140,6 +140,24 @@ CASE(key_admission__an_assign_admits_and_an_erase_forgets)
     assert_int_equal(row_count(f), 0);
 }
 
+/* The highest two bits of a key are its slot. */
+CASE(key_admission__slots_have_counts_of_their_own)
+{
+    open_with(f, &(struct sl_policy_spec){.admit_count = 2,
+                                          .slot_shift = 62,
+                                          .slot_bits = 2,
+                                          .slot_count = 3,
+                                          .slots = {{.admit_count = 1}, {.admit_count = 4}}});
+    static const uint32_t wanted[] = {1, 4, 2, 2};
+    for (uint64_t slot = 0; slot < 4; slot++) {
+        for (uint32_t pushes = 1; pushes <= 5; pushes++) {
+            push_one(f, slot << 62 | 5, 1.0F);
+            assert_int_equal(find_in(table_of(f), slot << 62 | 5) != NULL, pushes >= wanted[slot]);
+        }
+    }
+    assert_int_equal(waiting_count(f), 0);
+}
+
 CASE(key_admission__by_chance)
 {
     open_with(f, &(struct sl_policy_spec){.admission = SL_ADMISSION_PROBABILITY,
