@@ -191,10 +191,7 @@ struct sl_client_options {
     bool (*interrupted)(void *ctx);
     void *interrupted_ctx;
 };
-#define SL_CLIENT_OPTIONS_INIT                                                                     \
-    {                                                                                              \
-        .struct_size = sizeof(struct sl_client_options)                                            \
-    }
+#define SL_CLIENT_OPTIONS_INIT SL_STRUCT_INIT(struct sl_client_options)
 
 /* Fills the options from flags --starling-NAME=VALUE, which are removed from argv, else from the
  * environment: docs/configuration.md has the names and the order of the sources. argc NULL: no

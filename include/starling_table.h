@@ -13,6 +13,21 @@
 #define SL_API
 #endif
 
+/* A struct of zeros with its size: an initializer of C, an expression of C++11 and later. */
+#ifdef __cplusplus
+#define SL_STRUCT_INIT(type)                                                                       \
+    ([] {                                                                                          \
+        type init = {};                                                                            \
+        init.struct_size = sizeof init;                                                            \
+        return init;                                                                               \
+    }())
+#else
+#define SL_STRUCT_INIT(type)                                                                       \
+    {                                                                                              \
+        .struct_size = sizeof(type)                                                                \
+    }
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -197,10 +212,7 @@ struct sl_table_spec {
     struct sl_policy_spec policy; /* sparse, with ASP or SSP; else zeros */
     struct sl_update_spec update; /* KV: zeros */
 };
-#define SL_TABLE_SPEC_INIT                                                                         \
-    {                                                                                              \
-        .struct_size = sizeof(struct sl_table_spec)                                                \
-    }
+#define SL_TABLE_SPEC_INIT SL_STRUCT_INIT(struct sl_table_spec)
 
 /* Statistics of a table: sums over its shards, but for `steps`. All members of a shard are of one
  * moment. A restored table, and a shard at a backup that took over, begin anew to count what the
@@ -219,10 +231,7 @@ struct sl_table_info {
     /* Parts of `bytes`: records of rows, also unused ones; the index; what admission remembers. */
     uint64_t bytes_rows, bytes_index, bytes_admission;
 };
-#define SL_TABLE_INFO_INIT                                                                         \
-    {                                                                                              \
-        .struct_size = sizeof(struct sl_table_info)                                                \
-    }
+#define SL_TABLE_INFO_INIT SL_STRUCT_INIT(struct sl_table_info)
 
 struct sl_client;
 struct sl_table;

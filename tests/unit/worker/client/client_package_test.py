@@ -145,13 +145,22 @@ class Package(unittest.TestCase):
         self.check_shown("libstarling_objects.so.0", ["starling_objects.h", "starling_transfer.h"],
                          {"sl_err_name", "sl_optimizer_defaults", "sl_version"})
 
+    def compile_strictly(self, text, language, standard):
+        run(COMPILER, "-x", language, f"-std={standard}", "-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only",
+            f"-I{self.prefix}/include", "-", input=text)
+
     def test_headers_compile_alone(self):
-        for header in ("starling.h", "starling_table.h", "starling_rows.h", "starling_kv.h", "starling_objects.h",
-                       "starling_transfer.h"):
-            for language, standard in (("c", "c11"), ("c++", "c++11")):
-                run(COMPILER, "-x", language, f"-std={standard}", "-Wall", "-Wextra", "-pedantic",
-                    "-Werror", "-fsyntax-only", f"-I{self.prefix}/include",
-                    os.path.join(self.prefix, "include", header))
+        headers = [name for name in os.listdir(os.path.join(SOURCE, "include")) if name.endswith(".h")]
+        self.assertEqual(set(headers), set(os.listdir(os.path.join(self.prefix, "include"))))
+        for header in headers:
+            with open(os.path.join(SOURCE, "include", header), encoding="ascii") as file:
+                initializers = re.findall(r"#define (SL_\w+_INIT) SL_STRUCT_INIT\((struct \w+)\)", file.read())
+            uses = "".join(f"{kind} at_start_{i} = {name}; size_t size_{i}(void);\n"
+                           f"size_t size_{i}(void) {{ {kind} own = {name}; own = at_start_{i}; return own.struct_size; }}\n"
+                           for i, (name, kind) in enumerate(initializers))
+            for language, standard in (("c", "c11"), ("c++", "c++11"), ("c++", "c++17")):
+                self.compile_strictly(f"#include <{header}>\n{uses}", language, standard)
+            self.assertEqual(bool(uses), header in ("starling.h", "starling_table.h"), header)
 
 
 if __name__ == "__main__":
