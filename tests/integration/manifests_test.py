@@ -62,7 +62,7 @@ class Kubernetes(unittest.TestCase):
         for name, document, kind, client in self.documents():
             kinds.append(document["kind"])
             self.check(client, document, kind, f"{name}: {kind}")
-        self.assertEqual(kinds, ["Service", "StatefulSet", "Job"])
+        self.assertEqual(kinds, ["Service", "StatefulSet", "Deployment", "Service", "StatefulSet", "Job"])
 
     def test_mistakes_are_found(self):
         client, _ = models()
@@ -73,17 +73,33 @@ class Kubernetes(unittest.TestCase):
             with self.assertRaises((AssertionError, ValueError), msg=path):
                 self.check(client, wrong, "V1Job", "job")
 
-    def test_both_describe_one_job(self):
-        """Servers and workers have the same variables where both have one."""
-        found = []
+    def test_all_describe_one_job(self):
+        """Where several containers have a variable, it has one value; addresses are those of pods and ports."""
+        values, names, replicas = {}, set(), {}
         for _, document, _, _ in self.documents():
-            if document["kind"] != "Service":
-                container = document["spec"]["template"]["spec"]["containers"][0]
-                found.append({item["name"]: item.get("value") for item in container["env"]})
-        servers, workers = found
-        shared = set(servers) & set(workers)
-        self.assertGreaterEqual(shared, {"STARLING_PS_HOSTS", "STARLING_NUM_WORKERS", "STARLING_SECRET_FILE"})
-        self.assertEqual({name: servers[name] for name in shared}, {name: workers[name] for name in shared})
+            if document["kind"] == "StatefulSet":
+                spec, name = document["spec"], document["metadata"]["name"]
+                replicas[name] = spec["replicas"]
+                names |= {f"{name}-{index}.{spec['serviceName']}:{port['containerPort']}" for index in range(spec["replicas"])
+                          for container in spec["template"]["spec"]["containers"] for port in container["ports"]}
+            for _, _, env in containers(document):
+                for variable, value in env.items():
+                    values.setdefault(variable, set()).add(value)
+        self.assertEqual([variable for variable, found in values.items() if len(found) > 1], [])
+        value = {variable: found.pop() for variable, found in values.items()}
+        self.assertEqual(len(value["STARLING_PS_HOSTS"].split(",")), replicas["starling-ps"])
+        self.assertEqual(value["STARLING_GATEWAY"], value["STARLING_LISTEN"])
+        for variable in ("STARLING_PS_HOSTS", "STARLING_GATEWAY", "STARLING_OBJECTS_CATALOGUE"):
+            self.assertLessEqual(set(value[variable].split(",")), names)
+
+
+def containers(document):
+    """(program, its words without variables, {variable: value}) of each container of a manifest."""
+    for container in document["spec"].get("template", {"spec": {"containers": []}})["spec"]["containers"]:
+        command, args = container["command"], container["args"] if "args" in container else []
+        words = args[0].removeprefix("exec ").split() if command[0] == "/bin/sh" else command + args
+        env = {item["name"]: item["value"] for item in container.get("env", []) if item["name"].startswith("STARLING_")}
+        yield os.path.basename(words[0]), words[1:], env
 
 
 class Variables(harness.StarlingTest):
@@ -92,16 +108,18 @@ class Variables(harness.StarlingTest):
         _, yaml = models()
         secret = self.file("secret", "0123456789abcdef")
         os.chmod(secret, 0o600)
-        for name, program, flags in (("servers", "starling-ps", ("--task-index", 0)),
-                                     ("workers", "starling-worker", ("--task-index", 0, "--data", "x", "--model", "lr"))):
-            with open(os.path.join(SHARE, "kubernetes", f"{name}.yaml"), encoding="utf-8") as file:
-                document = list(yaml.safe_load_all(file))[-1]
-            env = {item["name"]: item["value"] for item in document["spec"]["template"]["spec"]["containers"][0]["env"]
-                   if item["name"].startswith("STARLING_")}
-            env = {name: secret if name.endswith("_FILE") else value for name, value in env.items()}
-            output = self.run_to_end(program, *flags, "--show-config", env=env)
-            for variable in env:
-                self.assertIn(f"; environment {variable}\n", output + "\n")
+        programs = []
+        for path in sorted(glob.glob(os.path.join(SHARE, "kubernetes", "*.yaml"))):
+            with open(path, encoding="utf-8") as file:
+                documents = list(yaml.safe_load_all(file))
+            for program, words, env in (found for document in documents for found in containers(document)):
+                programs.append(program)
+                words = ["0" if "{POD_NAME##" in word or "$JOB_" in word else word for word in words]
+                env = {name: secret if name.endswith("_FILE") else value for name, value in env.items()}
+                output = self.run_to_end(program, *words, "--show-config", env=env)
+                for variable in env:
+                    self.assertIn(f"; environment {variable}\n", output + "\n")
+        self.assertEqual(programs, ["starling-serve", "starling-objects", "starling-serve", "starling-ps", "starling-worker"])
 
 
 class Seccomp(unittest.TestCase):
