@@ -7,9 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/reload.h"
 #include "config/settings_cli.h"
 #include "core/log.h"
 #include "net/dpdk/device_list.h"
+#include "net/tcp/tls.h"
 #include "net/trace.h"
 #include "ps/run_endpoints.h"
 #include "ps/run_options.h"
@@ -110,6 +112,9 @@ int sl_ps_run(int argc, char **argv, const struct sl_kv_handler *handler,
     int status = EXIT_SUCCESS;
     if (result == SL_CLI_RUN) {
         result = configure(&run, &options, extend, &reason);
+    }
+    if (result == SL_CLI_RUN && extend != NULL) { /* starling-ps, not a library in a program */
+        result = sl_reload_start(NULL, &run.settings, sl_tcp_tls_reload, &reason);
     }
     if (result < 0) {
         (void)fprintf(stderr, "%s: %s\n", program, reason.text);

@@ -69,7 +69,7 @@ ARROWS = {
     "programs/launch": "config",
     "programs/safetensors": "",
     "programs/ckpt": "ps/checkpoint+ ps/optimizer programs/safetensors config",
-    "programs/objects": "objects/catalogue objects/node objects/reader net/store programs/safetensors config",
+    "programs/objects": "objects/catalogue objects/node objects/reader net/store net/tcp programs/safetensors config",
     "programs/top": "net/http config",
     "programs/ctl": "programs/ckpt+ programs/top config",
     "programs/doctor": "net/builtin+ net/transfer config",

@@ -36,6 +36,11 @@ struct sl_tcp_tls_context;
 int sl_tcp_tls_context_open(const struct sl_transport_tls *files, struct sl_tcp_tls_context **out);
 void sl_tcp_tls_context_close(struct sl_tcp_tls_context **context);
 
+/* Lets the connections that this process begins or accepts from now on use its files as they are
+ * now. Connections that exist stay as they are. The arguments: the files of all contexts. One
+ * thread of the process; blocks. Errors: as above; then the old contents stay in use. */
+int sl_tcp_tls_reload(const char *certificate, const char *key, const char *authority);
+
 struct ssl_st;
 
 enum sl_tcp_tls_state {

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/cell.h"
 #include "core/log.h"
 #include "net/tcp/tls.h"
 
@@ -16,8 +17,12 @@
 #define WARN_DAYS    7 /* before our certificate expires */
 #define REASON_BYTES 200
 
+static struct sl_cell reloads; /* how often files were replaced, in all contexts */
+
 struct sl_tcp_tls_context {
     SSL_CTX *ctx;
+    uint64_t reloads; /* that `ctx` has */
+    char *certificate, *key, *authority;
     char peer_name[SL_LIMIT_ENDPOINT_BYTES]; /* "": the host connected to */
 };
 
@@ -149,22 +154,42 @@ static void set_rules(SSL_CTX *ctx)
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
 }
 
-int sl_tcp_tls_context_open(const struct sl_transport_tls *files, struct sl_tcp_tls_context **out)
+static int load(const struct sl_transport_tls *files, SSL_CTX **out)
 {
-    struct sl_tcp_tls_context *context = calloc(1, sizeof *context);
     SSL_CTX *ctx = SSL_CTX_new(TLS_method());
-    if (context == NULL || ctx == NULL) {
-        free(context);
-        SSL_CTX_free(ctx);
+    if (ctx == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    context->ctx = ctx;
     set_rules(ctx);
     ERR_clear_error();
     int err = load_certificate(ctx, files->certificate);
     err = err == 0 ? load_key(ctx, files->key) : err;
     err = err == 0 ? load_authority(ctx, files->authority) : err;
     ERR_clear_error();
+    if (err != 0) {
+        SSL_CTX_free(ctx);
+        return err;
+    }
+    *out = ctx;
+    return 0;
+}
+
+int sl_tcp_tls_context_open(const struct sl_transport_tls *files, struct sl_tcp_tls_context **out)
+{
+    struct sl_tcp_tls_context *context = calloc(1, sizeof *context);
+    if (context == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    context->reloads = sl_cell_get(&reloads);
+    int err = load(files, &context->ctx);
+    if (err == 0) {
+        context->certificate = strdup(files->certificate);
+        context->key = strdup(files->key);
+        context->authority = strdup(files->authority);
+        err = context->certificate != NULL && context->key != NULL && context->authority != NULL
+                  ? 0
+                  : SL_ERR_NO_MEMORY;
+    }
     if (err != 0) {
         sl_tcp_tls_context_close(&context);
         return err;
@@ -180,9 +205,39 @@ void sl_tcp_tls_context_close(struct sl_tcp_tls_context **context)
 {
     if (*context != NULL) {
         SSL_CTX_free((*context)->ctx); /* channels keep a reference */
+        free((*context)->certificate);
+        free((*context)->key);
+        free((*context)->authority);
         free(*context);
         *context = NULL;
     }
+}
+
+int sl_tcp_tls_reload(const char *certificate, const char *key, const char *authority)
+{
+    SSL_CTX *ctx;
+    const int err = load(
+        &(struct sl_transport_tls){.certificate = certificate, .key = key, .authority = authority},
+        &ctx);
+    if (err == 0) {
+        SSL_CTX_free(ctx);
+        sl_cell_add(&reloads, 1);
+    }
+    return err;
+}
+
+/* Reads the files again after a reload, which has found them good; keeps the old ones otherwise. */
+static void tls_context_refresh(struct sl_tcp_tls_context *context)
+{
+    SSL_CTX *ctx;
+    const uint64_t newest = sl_cell_get(&reloads);
+    const struct sl_transport_tls files = {
+        .certificate = context->certificate, .key = context->key, .authority = context->authority};
+    if (newest != context->reloads && load(&files, &ctx) == 0) {
+        SSL_CTX_free(context->ctx);
+        context->ctx = ctx;
+    }
+    context->reloads = newest;
 }
 
 static bool is_address(const char *name)
@@ -209,6 +264,7 @@ static bool demand(SSL *ssl, const char *host, char name[SL_LIMIT_ENDPOINT_BYTES
 SSL *sl_tcp_tls_context_new(struct sl_tcp_tls_context *context, const char *host,
                             char name[SL_LIMIT_ENDPOINT_BYTES])
 {
+    tls_context_refresh(context);
     SSL *ssl = SSL_new(context->ctx);
     name[0] = '\0';
     if (ssl == NULL) {

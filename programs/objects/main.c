@@ -11,12 +11,15 @@
 #include <starling_objects.h>
 
 #include "config/number.h"
+#include "config/reload.h"
 #include "config/settings_cli.h"
 #include "core/clock.h"
 #include "core/end_signals.h"
 #include "core/limits.h"
 #include "core/log.h"
+#include "core/notify.h"
 #include "net/store/address.h"
+#include "net/tcp/tls.h"
 #include "objects/node/node.h"
 #include "programs/objects/example.h"
 #include "programs/objects/files_in.h"
@@ -318,10 +321,15 @@ static int await_kept(struct run *run)
 static int run_serve(struct run *run)
 {
     if (settings.objects.catalogue != NULL && flags.directory == NULL && !flags.agent) {
-        return sl_reason_fail(&run->reason, SL_ERR_INVALID,
-                              "--catalogue=%s: serve hosts a catalogue itself, at --name; or "
-                              "stores versions, with --dir; or is an agent, with --agent",
-                              settings.objects.catalogue);
+        if (flags.name != NULL && strcmp(flags.name, settings.objects.catalogue) != 0) {
+            return sl_reason_fail(&run->reason, SL_ERR_INVALID,
+                                  "--name=%s: differs from --catalogue=%s: serve hosts a catalogue "
+                                  "itself; or stores versions, with --dir; or is an agent, with "
+                                  "--agent",
+                                  flags.name, settings.objects.catalogue);
+        }
+        flags.name = settings.objects.catalogue; /* of a file that all roles share */
+        settings.objects.catalogue = NULL;
     }
     flags.agent_name = flags.agent_name != NULL ? flags.agent_name : SL_OBJECTS_LOCAL_DEFAULT;
     int err = objects_main_start_node(run, flags.pool_bytes);
@@ -343,7 +351,9 @@ static int run_serve(struct run *run)
               : flags.agent                        ? "readers of this host"
                                                    : "stored versions",
               flags.agent ? " as agent " : "", flags.agent ? flags.agent_name : "");
+        (void)sl_notify_send("READY=1\nSTATUS=serves: %s", address);
         (void)sigwait(&signals, &(int){0});
+        (void)sl_notify_send("STOPPING=1");
     }
     return err;
 }
@@ -727,7 +737,10 @@ static int run_command(const struct command *command, int argc, char **argv)
         return sl_cli_exit(&own, result, &run.reason);
     }
     sl_settings_log_setup(&settings, PROGRAM);
-    const int err = command->run(&run);
+    int err = command->run == run_serve
+                  ? sl_reload_start(&all.cli, &settings, sl_tcp_tls_reload, &run.reason)
+                  : 0;
+    err = err != 0 ? err : command->run(&run);
     sl_objects_destroy(&run.objects);
     sl_settings_fini(&settings);
     return sl_cli_end(&own, err, &run.reason);

@@ -7,11 +7,14 @@
 #include <sys/resource.h>
 
 #include "config/number.h"
+#include "config/reload.h"
 #include "config/settings_cli.h"
 #include "core/end_signals.h"
 #include "core/endpoint.h"
 #include "core/log.h"
+#include "core/notify.h"
 #include "core/rlimit.h"
+#include "net/tcp/tls.h"
 #include "net/transfer/async.h"
 #include "net/transfer/engine.h"
 #include "programs/serve/http/http_routes.h"
@@ -187,7 +190,9 @@ static void serve(const sigset_t *signals)
                  run.http.http.endpoint.host,
                  sl_http_server_port(sl_serve_http_routes_server(run.routes)));
     (void)fflush(stdout);
+    (void)sl_notify_send("READY=1\nSTATUS=is joined at: %s", sl_transfer_name(run.transfer));
     (void)sigwait(signals, &number);
+    (void)sl_notify_send("STOPPING=1\nSTATUS=drains");
     (void)pthread_sigmask(SIG_UNBLOCK, signals, NULL); /* a second one ends it at once */
     run.call.run = gateway_run_drain_here;
     (void)sl_transfer_io_call(&run.transfer->ios[0], &run.call);
@@ -225,7 +230,8 @@ static int parse(int argc, char **argv, struct sl_transfer_options *engine)
                               "--catalogue is missing: the address that starling-objects serve "
                               "prints, or --metadata with the etcd that knows it");
     }
-    err = sl_settings_cli_engine(&settings, engine, &run.reason);
+    err = sl_reload_start(&all.cli, &settings, sl_tcp_tls_reload, &run.reason);
+    err = err != 0 ? err : sl_settings_cli_engine(&settings, engine, &run.reason);
     return err != 0 ? err
                     : sl_serve_http_settings_resolve(&flags.http, settings.insecure, &run.http,
                                                      &run.reason);

@@ -11,10 +11,13 @@
 #include <starling_objects.h>
 
 #include "config/number.h"
+#include "config/reload.h"
 #include "config/settings_cli.h"
 #include "core/end_signals.h"
 #include "core/endpoint.h"
 #include "core/log.h"
+#include "core/notify.h"
+#include "net/tcp/tls.h"
 #include "net/transfer/engine.h"
 #include "objects/node/local.h"
 #include "programs/serve/base/message.h"
@@ -259,8 +262,10 @@ static int serve(struct run *run)
         (void)printf("%s computes models for %s until SIGINT or SIGTERM\n",
                      sl_transfer_name(run->transfer), flags.gateways);
         (void)fflush(stdout);
+        (void)sl_notify_send("READY=1\nSTATUS=computes models for: %.200s", flags.gateways);
         while (!is_signalled(run, -1)) {
         }
+        (void)sl_notify_send("STOPPING=1\nSTATUS=drains");
         sl_log_info("serve: the worker answers what it has, and ends");
         run->call.run = worker_run_drain_here;
         (void)sl_transfer_io_call(&run->transfer->ios[0], &run->call);
@@ -290,7 +295,8 @@ int sl_serve_worker_run(int argc, char **argv)
         return sl_cli_exit(&own, err, &run.reason);
     }
     sl_settings_log_setup(&settings, PROGRAM);
-    err = catch_signals(&run);
+    err = sl_reload_start(&all.cli, &settings, sl_tcp_tls_reload, &run.reason);
+    err = err != 0 ? err : catch_signals(&run);
     err = err == 0 && wait_for_agent(&run) ? serve(&run) : err;
     sl_settings_fini(&settings);
     return sl_cli_end(&own, err, &run.reason);

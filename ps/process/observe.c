@@ -7,8 +7,8 @@
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/notify.h"
 #include "ps/process/cluster.h"
-#include "ps/process/notify.h"
 #include "ps/process/routes.h"
 
 #define EXTEND_US 10000000U /* more time to start, for ten reports of health */

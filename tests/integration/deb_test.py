@@ -14,7 +14,7 @@ import harness
 PACKAGES = ("libstarling-dev", "libstarling0", "python3-starling", "starling-dpdk", "starling")
 # A job in the fresh system: a server as its unit starts it, and a client in C and in Python.
 RUN = """set -e
-for program in ps worker launch ckpt ctl objects serve top; do starling-$program --version; done
+for program in /usr/bin/starling-*; do $program --version; done
 test "$(getent passwd starling | cut -d: -f6)" = /var/lib/starling
 test -e /etc/starling/starling.conf
 starling-ps --config /etc/starling/starling.conf --job-name ps --task-index 0 --http 127.0.0.1:0 > /tmp/ps 2>&1 &
@@ -32,6 +32,11 @@ starling-worker generate --out /tmp/data --rows 2000 --test-rows 500
 starling-launch --ps 1 --workers 2 --ps-reactors 1 -- --data /tmp/data/train.tsv --test /tmp/data/test.tsv \\
     --format criteo --model lr --epochs 1
 starling-ps doctor --transport tcp || true
+# Every unit, in two instances, with the examples of the configuration uncommented.
+head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \\n' > /etc/starling/secret
+chmod 600 /etc/starling/secret
+chown starling: /etc/starling/secret
+python3 /var/tmp/units_run.py /lib/systemd/system /etc/starling /usr/bin /var/lib
 echo "all done"
 """
 
@@ -46,7 +51,7 @@ def skip(reason):
 
 
 def main(folder):
-    for program in ("mmdebstrap", "lintian"):
+    for program in ("mmdebstrap", "lintian", "ip"):
         if shutil.which(program) is None:
             return skip(f"{program} is not installed: apt-get install {program}")
     if os.getuid() != 0:
@@ -59,15 +64,16 @@ def main(folder):
     print(checked.stdout)
     with tempfile.TemporaryDirectory(prefix="starling-deb-") as temporary:
         root = os.path.join(temporary, "root")
-        copies = "; ".join(f"cp {os.path.abspath(deb)} $1/var/tmp/" for deb in debs)
+        runner = os.path.join(os.path.dirname(os.path.abspath(__file__)), "units_run.py")
+        copies = "; ".join(f"cp {os.path.abspath(path)} $1/var/tmp/" for path in (*debs, runner))
         made = run("mmdebstrap", "--variant=apt", f"--customize-hook={copies}",
                    "--customize-hook=chroot $1 sh -c 'apt-get install -y --no-install-recommends /var/tmp/*.deb'",
                    "bookworm", root)
         print(made.stdout[-3000:])
         if made.returncode != 0:
             return 1
-        enter = "mount -t proc proc $0/proc && mount --rbind /dev $0/dev && exec chroot $0 sh -c \"$1\""
-        done = run("unshare", "--mount", "--fork", "sh", "-c", enter, root, RUN, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"})
+        enter = "ip link set lo up && for address in 10.0.0.1 10.0.0.2; do ip address add $address/32 dev lo; done && mount -t proc proc $0/proc && mount --rbind /dev $0/dev && exec chroot $0 sh -c \"$1\""
+        done = run("unshare", "--mount", "--net", "--fork", "sh", "-c", enter, root, RUN, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"})
         print(done.stdout)
     return 0 if checked.returncode == 0 and done.returncode == 0 and done.stdout.endswith("all done\n") else 1
 

@@ -371,6 +371,25 @@ class Tls(FaultTest):
         self.assert_ends(self.worker(*self.tls("ours", "ours")))
         self.drain(self.servers)
 
+    def test_files_are_replaced(self):
+        """SIGHUP: connections that begin later use the new ones; flawed ones change nothing."""
+        [server] = self.servers
+        for kind in ("crt", "key", "ca"):
+            shutil.copy(os.path.join(self.folder, f"ours.{kind}"), os.path.join(self.folder, f"old.{kind}"))
+            os.replace(os.path.join(self.folder, f"theirs.{kind}"), os.path.join(self.folder, f"ours.{kind}"))
+        server.signal(signal.SIGHUP)
+        server.wait_line("SIGHUP: new connections use certificate ours.crt as it is now")
+        self.assert_gives_up(functools.partial(self.worker, *self.tls("old", "old")),
+                             "its certificate is not accepted: it is signed by an unknown authority")
+        self.assert_ends(self.worker(*self.tls("ours", "ours")))
+        shutil.copy(os.path.join(self.folder, "ours.crt"), os.path.join(self.folder, "good.crt"))
+        self.file("ours.crt", "no certificate\n")
+        server.signal(signal.SIGHUP)
+        server.wait_line("SIGHUP: certificate, key and authority stay as they were")
+        os.replace(os.path.join(self.folder, "good.crt"), os.path.join(self.folder, "ours.crt"))
+        self.assert_ends(self.worker(*self.tls("ours", "ours")))
+        self.drain(self.servers)
+
 
 class FullDisk(FaultTest):
     def test_report(self):

@@ -33,32 +33,54 @@ class JobTest(harness.StarlingTest):
 
 
 class Hangup(JobTest):
-    """A closed terminal sends SIGHUP."""
+    """A closed terminal sends SIGHUP, and so does `systemctl reload`."""
 
-    def test_counts_as_sigterm(self):
-        [server], flags = self.ready("--checkpoint-every", 1)
+    def test_ends_a_worker_and_no_service(self):
+        config = self.file("starling.conf", "[server]\nlog = info\n")
+        [server], flags = self.ready("--config", config)
         catalogue = self.start("starling-objects", "serve")
         catalogue.wait_line("serves the catalogue")
         [worker] = self.start_workers(flags, 1, self.model("--epochs", 100000))
         worker.wait_line("loss")  # it trains
-        server.wait_line("checkpoint 1 is complete")
-        for process, status in ((worker, 128 + signal.SIGTERM), (server, 0), (catalogue, 0)):
-            process.signal(signal.SIGHUP)
-            self.assertEqual(process.wait(), status, process.output)
-        self.assertGreater(self.numbers()[-1], 1, server.output)  # the last checkpoint
-        self.assertIn("SIGTERM", server.output)
+        worker.signal(signal.SIGHUP)
+        self.assertEqual(worker.wait(), 128 + signal.SIGTERM, worker.output)
+        for level, said in (("loud", "log = loud: accepts debug, info, warn, error or off"), ("debug", f"log = debug, of {config}")):
+            self.file("starling.conf", f"[server]\nlog = {level}\n")
+            server.signal(signal.SIGHUP)
+            server.wait_line(said)
+        for _ in range(3):
+            catalogue.signal(signal.SIGHUP)
+        server.wait_line("apply after a restart")
+        self.assertTrue(catalogue.running(), catalogue.output)
+        catalogue.signal(signal.SIGTERM)
+        self.assertEqual(catalogue.wait(), 0, catalogue.output)
+        self.drain([server])
+
+    def test_a_flag_for_the_level_has_precedence(self):
+        config = self.file("starling.conf", "[server]\nlog = info\n")
+        [server], _ = self.ready("--config", config, "--log", "info")
+        self.file("starling.conf", "[server]\nlog = error\n")
+        server.signal(signal.SIGHUP)
+        server.wait_line("SIGHUP: --log stays as flag has it")
+        self.drain([server])
 
     def test_nohup_ignores_it(self):
-        [server], _ = self.ready()
+        """A worker that nohup starts; a server under nohup reads its files again."""
+        [server], flags = self.ready()
+        worker = self.start("starling-worker", *flags, "--task-index", 0, *self.model("--epochs", 100000),
+                            before=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        worker.wait_line("loss")
         port = harness.free_ports(1)[0]
         other = self.start("starling-ps", "--ps-hosts", f"127.0.0.1:{port}", "--task-index", 0,
                            before=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
         other.wait_line("ready")
-        for process in (other, server):
+        for process in (worker, other):
             process.signal(signal.SIGHUP)
-        self.assertEqual(server.wait(), 0, server.output)  # so the other one has had its signal long since
-        self.assertTrue(other.running(), other.output)
-        self.drain([other])
+        other.wait_line("SIGHUP: other options")
+        self.assertTrue(worker.running(), worker.output)
+        worker.signal(signal.SIGTERM)
+        worker.wait()
+        self.drain([other, server])
 
 
 class Checkpoints(JobTest):

@@ -106,21 +106,27 @@ class Units(harness.StarlingTest):
         analyze = shutil.which("systemd-analyze")
         if analyze is None:
             self.skipTest("systemd-analyze is not installed: apt-get install systemd")
-        units = []
-        for path in sorted(glob.glob(os.path.join(UNITS, "*"))):
+        for path in sorted(glob.glob(os.path.join(UNITS, "**"), recursive=True)):
+            name = os.path.relpath(path, UNITS)
+            if os.path.isdir(path):
+                os.makedirs(os.path.join(self.folder, name), exist_ok=True)
+                continue
             with open(path, encoding="utf-8") as file:
                 text = change(file.read().replace("/usr/bin/", os.path.abspath(harness.BIN) + "/"))
-            units.append(self.file(os.path.basename(path).replace("@.", "@0."), text))
-        self.assertEqual(len(units), 3)
+            for instance in ("@0.", "@1."):
+                self.file(name.replace("@.", instance), text)
+        units = sorted(os.path.basename(path) for path in glob.glob(os.path.join(self.folder, "*.[st]*[!d]")))
+        self.assertEqual(len(units), 14)  # two of each of six templates
         done = subprocess.run([analyze, "verify", "--man=no", *units], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              text=True, check=False)
+                              env={**os.environ, "SYSTEMD_UNIT_PATH": self.folder + ":"}, text=True, check=False)
         return "\n".join(line for line in done.stdout.splitlines() if self.folder in line or "starling" in line)
 
     def test_units(self):
         self.assertEqual(self.verify(), "")
 
     def test_mistakes_are_found(self):
-        self.assertIn("WatchdogSecs", self.verify(lambda text: text.replace("WatchdogSec", "WatchdogSecs")))
+        for right in ("WatchdogSec", "UMask"):  # of a unit, of the file that all share
+            self.assertIn(f"{right}s", self.verify(lambda text: text.replace(right, f"{right}s")))  # pylint: disable=cell-var-from-loop
         self.assertIn("starling-pt", self.verify(lambda text: text.replace("starling-ps --config", "starling-pt --config")))
 
 

@@ -1,4 +1,4 @@
-#include "ps/process/notify.h"
+#include "core/notify.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "core/err.h"
-#include "ps/process/notify.h"
+#include "core/notify.h"
 #include "tests/support/unit.h"
 
 #define VARIABLE "NOTIFY_SOCKET"

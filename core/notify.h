@@ -1,7 +1,7 @@
 /* Notify sends the state of this process to the service manager that started it: one datagram to
  * $NOTIFY_SOCKET, as sd_notify(3) describes. Any thread; no allocation. */
-#ifndef SL_PS_PROCESS_NOTIFY_H
-#define SL_PS_PROCESS_NOTIFY_H
+#ifndef SL_CORE_NOTIFY_H
+#define SL_CORE_NOTIFY_H
 
 /* Sends lines NAME=VALUE, at most 511 bytes; waits at most one second. Returns 0, also without
  * $NOTIFY_SOCKET. Errors: INVALID: the variable is neither a path nor "@" and an abstract name, or
