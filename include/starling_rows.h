@@ -1,5 +1,5 @@
-/* Rows of sparse tables beside pull and push: which keys have a row, and scans of all rows.
- * docs/embeddings.md shows the use. Servers older than these calls get none of them: VERSION.
+/* Rows of tables beside pull and push: which keys have a row, scans of all rows, and the end of a
+ * table. docs/embeddings.md shows the use. Servers older than these calls get none of them: VERSION.
  *
  * Functions return 0 or a negative enum sl_err; sl_last_error has the reason of a failure. Outputs
  * are written only on success. */
@@ -68,6 +68,14 @@ SL_API int sl_scan_next(struct sl_scan *scan, struct sl_scan_batch *out);
 
 /* Frees the scan. Sets *scan to NULL; NULL is allowed. */
 SL_API void sl_scan_close(struct sl_scan **scan);
+
+/* Drops the table of this name, of any kind, with its rows, at every server and its backup; later
+ * checkpoints do not have it. Blocks until the coordinator has forgotten the name; the servers
+ * follow at once, or when they return. Requests of clients that have the table open then get
+ * NOT_FOUND. A table that is opened later under the name is a new one. Each opening of a new table
+ * takes one of the 1,024 ids of a job, which are not used again. Errors: INVALID (the name),
+ * NOT_FOUND (no table has it), VERSION (a server is too old), DEADLINE, CLOSED. */
+SL_API int sl_client_table_drop(struct sl_client *client, const char *name, uint32_t timeout_ms);
 
 #ifdef __cplusplus
 }

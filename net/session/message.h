@@ -10,6 +10,7 @@
 #include "core/limits.h"
 #include "core/reason.h"
 #include "net/session/message_checkpoint.h"
+#include "net/session/message_dropped.h"
 #include "net/session/message_stats.h"
 #include "net/session/message_transfer.h"
 
@@ -54,6 +55,8 @@ enum sl_message_kind {
     SL_MESSAGE_FENCE,
     SL_MESSAGE_FENCED,
     SL_MESSAGE_REPORT,
+    SL_MESSAGE_TABLE_DROP,
+    SL_MESSAGE_TABLE_DROPPED,
     SL_MESSAGE_TABLES_GET = 41,
     SL_MESSAGE_TABLES,
     SL_MESSAGE_OPERATION,
@@ -193,6 +196,7 @@ struct sl_message_register {
     uint32_t replicas;  /* ps: backups of each shard, 0 or 1 */
     struct sl_message_replica_report replica_reports[SL_MESSAGE_REPLICA_REPORTS_MAX];
     uint32_t replica_report_count;
+    struct sl_message_dropped dropped; /* ps: of the last cluster */
 };
 
 struct sl_message_ps {
@@ -216,6 +220,7 @@ struct sl_message_cluster {
     uint32_t values_lost; /* 1 + the task of a ps that restarted without its values; 0: none */
     uint64_t kept_to;     /* to a ps: checkpoints up to this are of earlier jobs; 0: none */
     uint64_t job;         /* identity of the job; 0: unknown */
+    struct sl_message_dropped dropped; /* tables */
 };
 
 struct sl_message_waiting {
@@ -241,7 +246,8 @@ struct sl_message {
         struct sl_message_cluster cluster;
         struct sl_message_waiting waiting;
         struct sl_message_table_open table_open;
-        struct { /* TABLE_OPENED; TABLES_GET: tables with this id or above */
+        struct { /* TABLE_OPENED; TABLE_DROPPED: table_id; TABLES_GET: tables with this id or above
+                  */
             uint32_t table_id;
             bool reject_nonfinite; /* as in the specification: false also from an older peer */
             uint32_t knows;        /* SL_MESSAGE_SPEC_KNOWS of the peer; 0 from an older one */
@@ -266,6 +272,7 @@ struct sl_message {
         struct sl_message_notice notice;
         struct sl_message_fence fence;
         struct sl_message_report report;
+        char table_name[SL_TABLE_NAME_BYTES]; /* TABLE_DROP */
     };
 };
 

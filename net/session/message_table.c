@@ -262,7 +262,8 @@ SL_PROTOBUF_TABLE(REGISTER, "register", register_misfit,
     SL_FIELD_LIST(13, UINT, sl_message_register, unfinished.items, unfinished.count, 0, NULL),
     ANY(14, BOOL, register, has_tables),
     ANY(15, UINT, register, job),
-    ANY(16, UINT, register, unclaimed));
+    ANY(16, UINT, register, unclaimed),
+    SL_FIELD_OPTIONAL_OF(17, BYTES, sl_message_register, dropped.items, dropped.has_bits, NULL));
 
 /* Cluster, Waiting, Expired */
 
@@ -285,7 +286,8 @@ SL_PROTOBUF_TABLE(CLUSTER, "cluster", cluster_misfit,
     RANGE(5, UINT, cluster, abandoned_to, 0, CHECKPOINT_MAX),
     ANY(6, UINT, cluster, values_lost),
     RANGE(7, UINT, cluster, kept_to, 0, CHECKPOINT_MAX),
-    ANY(8, UINT, cluster, job));
+    ANY(8, UINT, cluster, job),
+    SL_FIELD_OPTIONAL_OF(9, BYTES, sl_message_cluster, dropped.items, dropped.has_bits, NULL));
 
 SL_PROTOBUF_TABLE(WAITING, "waiting", NULL,
     SL_FIELD_LIST(1, NAME, sl_message_waiting, missing, missing_count, 0, NULL));
@@ -369,6 +371,12 @@ SL_PROTOBUF_TABLE(TABLE_OPEN, "table_open", NULL,
     RANGE(2, UINT, table_open, table_id, 0, SL_LIMIT_TABLES - 1),
     ANY(3, BOOL, table_open, keep_id),
     ANY(4, BOOL, table_open, asks));
+
+SL_PROTOBUF_TABLE(TABLE_DROP, "table_drop", NULL,
+    SL_FIELD_RANGE(1, NAME, sl_message, table_name, 1, 0));
+
+SL_PROTOBUF_TABLE(TABLE_DROPPED, "table_dropped", NULL,
+    SL_FIELD_RANGE(1, UINT, sl_message, table_id, 0, SL_LIMIT_TABLES - 1));
 
 SL_PROTOBUF_TABLE(TABLE_OPENED, "table_opened", NULL,
     SL_FIELD_RANGE(1, UINT, sl_message, table_id, 0, SL_LIMIT_TABLES - 1),
@@ -558,6 +566,8 @@ static const struct sl_protobuf_field FIELDS[] = {
     MEMBERS(FENCED, EMPTY),
     SL_FIELD_DATA(SL_MESSAGE_REPORT, sl_message, report.bytes, report.byte_count,
                   SL_LIMIT_CONTROL_PAYLOAD_BYTES, SL_FIELD_OWNED | SL_FIELD_ONE_OF),
+    MEMBERS(TABLE_DROP, TABLE_DROP),
+    MEMBERS(TABLE_DROPPED, TABLE_DROPPED),
     MEMBERS(TABLES_GET, TABLES_GET),
     BODY(TABLES, tables, TABLES),
     MEMBERS(OPERATION, ENDED),

@@ -29,6 +29,8 @@ static enum sl_message_kind answer_kind(const struct sl_message *request)
         return SL_MESSAGE_CLUSTER;
     case SL_MESSAGE_TABLE_OPEN:
         return request->table_open.asks ? SL_MESSAGE_TABLE_OPEN : SL_MESSAGE_TABLE_OPENED;
+    case SL_MESSAGE_TABLE_DROP:
+        return SL_MESSAGE_TABLE_DROPPED;
     case SL_MESSAGE_BARRIER:
         return SL_MESSAGE_BARRIER_DONE;
     case SL_MESSAGE_JOIN:

@@ -63,6 +63,7 @@ static bool find_shards(const struct sl_agent *agent, const struct sl_message_cl
 
 static void notify_cluster(struct sl_agent *agent, const struct sl_message_cluster *cluster)
 {
+    agent->dropped = cluster->dropped;
     if (agent->options.events.cluster != NULL) {
         agent->options.events.cluster(agent->options.ctx, cluster);
     }
@@ -155,7 +156,8 @@ static void register_once(struct sl_agent *agent)
                 .job = agent->job,
                 .unclaimed = agent->joined ? 0 : options->checkpoints.unclaimed,
                 .replicas = options->replicas,
-                .replica_report_count = agent->registration.pair_count},
+                .replica_report_count = agent->registration.pair_count,
+                .dropped = agent->dropped},
     };
     memcpy(message.reg.replica_reports, agent->registration.pairs,
            sizeof agent->registration.pairs);

@@ -45,6 +45,7 @@ struct sl_agent {
     uint64_t restore;                       /* checkpoint to restore; 0: none */
     uint64_t abandoned_above, abandoned_to; /* received with it */
     uint64_t kept_to, job;                  /* likewise */
+    struct sl_message_dropped dropped;      /* of the last cluster */
     struct sl_agent_checkpoint checkpoint;
 };
 

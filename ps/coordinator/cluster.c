@@ -13,6 +13,7 @@
 #include "ps/coordinator/job.h"
 #include "ps/coordinator/replica_group.h"
 #include "ps/coordinator/restore.h"
+#include "ps/coordinator/table.h"
 
 uint32_t sl_coordinator_cluster_missing(const struct sl_coordinator *coordinator,
                                         struct sl_message_waiting *waiting)
@@ -27,9 +28,11 @@ uint32_t sl_coordinator_cluster_missing(const struct sl_coordinator *coordinator
 static bool may_get_cluster(const struct sl_coordinator *coordinator,
                             const struct sl_coordinator_member *member, bool is_whole)
 {
-    const bool knows = sl_coordinator_is_ps(member)
-                           ? coordinator->ps[member->hello.task_index].epoch != 0
-                           : member->cluster_version != 0;
+    const bool knows =
+        sl_coordinator_is_ps(member)
+            ? coordinator->ps[member->hello.task_index].epoch != 0 ||
+                  (coordinator->tables.dropped.has_bits && !member->waits_for_cluster)
+            : member->cluster_version != 0;
     return is_whole || (coordinator->cluster_ready && knows);
 }
 
@@ -37,8 +40,9 @@ static bool may_get_cluster(const struct sl_coordinator *coordinator,
 static bool needs_cluster(const struct sl_coordinator *coordinator,
                           const struct sl_coordinator_member *member, bool is_whole)
 {
-    bool cares =
-        !sl_coordinator_is_ps(member) || coordinator->ps[member->hello.task_index].epoch != 0;
+    bool cares = !sl_coordinator_is_ps(member) ||
+                 coordinator->ps[member->hello.task_index].epoch != 0 ||
+                 coordinator->tables.dropped.has_bits;
     bool is_outdated =
         member->registered && cares && member->cluster_version != coordinator->cluster_version;
     return member->connected && (member->waits_for_cluster || is_outdated) &&
@@ -57,6 +61,7 @@ static void send_cluster_to(struct sl_coordinator *coordinator,
     message->cluster.kept_to = sl_coordinator_is_ps(member) ? coordinator->kept_to : 0;
     message->cluster.values_lost = coordinator->values_lost;
     message->cluster.job = coordinator->identity;
+    message->cluster.dropped = coordinator->tables.dropped;
     member->waits_for_cluster = false;
     member->cluster_version = coordinator->cluster_version;
     sl_coordinator_send(coordinator, member, message);
@@ -220,6 +225,7 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
         !sl_coordinator_restore_agrees(coordinator, member, message)) {
         return false;
     }
+    sl_coordinator_table_take_dropped(coordinator, &reg->dropped);
     struct sl_coordinator_ps *known = &coordinator->ps[member->hello.task_index];
     bool is_known = known->shard_count != 0;
     bool is_new = known->client_id != member->hello.client_id;

@@ -151,14 +151,26 @@ int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer
     return err;
 }
 
+/* Refuses a request of a member that has not proved the operator's secret, if there is one. */
+static bool coordinator_is_operator(struct sl_coordinator *coordinator,
+                                    const struct sl_coordinator_member *member,
+                                    const struct sl_message *message)
+{
+    const bool is_operator =
+        !coordinator->options.needs_operator || member->hello.secret == SL_MESSAGE_SECRET_OPERATOR;
+    if (!is_operator) {
+        sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_REFUSED,
+                              "this needs the operator's secret: --operator-secret-file");
+    }
+    return is_operator;
+}
+
 /* A tool announces a change by hand. */
 static void coordinator_operate(struct sl_coordinator *coordinator,
                                 const struct sl_coordinator_member *member,
                                 const struct sl_message *message)
 {
-    if (coordinator->options.needs_operator && member->hello.secret != SL_MESSAGE_SECRET_OPERATOR) {
-        sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_REFUSED,
-                              "this needs the operator's secret: --operator-secret-file");
+    if (!coordinator_is_operator(coordinator, member, message)) {
         return;
     }
     sl_log_event(SL_LOG_WARN,
@@ -186,6 +198,12 @@ void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_p
         break;
     case SL_MESSAGE_TABLE_OPEN:
         sl_coordinator_table_open(coordinator, member, message);
+        break;
+    case SL_MESSAGE_TABLE_DROP:
+        if (coordinator_is_operator(coordinator, member, message)) {
+            sl_coordinator_table_drop(coordinator, member, message);
+            sl_coordinator_cluster_update(coordinator, now_ns);
+        }
         break;
     case SL_MESSAGE_TABLES_GET:
         sl_coordinator_table_list(coordinator, member, message);

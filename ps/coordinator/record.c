@@ -421,7 +421,7 @@ static int read_table(struct sl_coordinator *coordinator, uint32_t id, const uin
     }
     const struct sl_table_spec *spec = &message.table_open.spec;
     bool is_table = message.kind == SL_MESSAGE_TABLE_OPEN && message.table_open.table_id == id &&
-                    sl_message_check_spec(spec, reason) == 0;
+                    (spec->name[0] == '\0' || sl_message_check_spec(spec, reason) == 0);
     err = is_table ? sl_coordinator_table_load(coordinator, id, spec) : SL_ERR_CORRUPT;
     sl_message_fini(&message);
     return err;
@@ -583,6 +583,7 @@ static void coordinator_record_forget(struct sl_coordinator *coordinator)
     coordinator->checkpoint.max_seen = coordinator->checkpoint.last_on_all_servers = 0;
     coordinator->checkpoint.job_latest = 0;
     coordinator->tables.count = 0;
+    coordinator->tables.dropped = (struct sl_message_dropped){0};
     coordinator->recovery_deadline_ns = 0;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_ALL, 0);
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0); /* marks the prefix as used */

@@ -192,8 +192,9 @@ struct sl_coordinator {
     struct sl_coordinator_job job;
     uint32_t cluster_version; /* from 1; grows when the cluster changes */
     struct {
-        struct sl_table_spec *specs; /* by id; empty name: id is free */
-        uint32_t count;              /* ids in use are below it */
+        struct sl_table_spec *specs; /* by id; empty name: id is free, or the table was dropped */
+        struct sl_message_dropped dropped;
+        uint32_t count; /* ids in use are below it */
         uint32_t max;
     } tables;
     struct sl_coordinator_barriers barriers;

@@ -32,7 +32,10 @@ static uint32_t choose(const struct sl_coordinator *coordinator)
 {
     uint32_t id = coordinator->tables.count;
     if (id == SL_LIMIT_TABLES) {
-        for (id = 0; id < SL_LIMIT_TABLES && is_used(coordinator, id); id++) {
+        for (id = 0;
+             id < SL_LIMIT_TABLES &&
+             (is_used(coordinator, id) || sl_message_dropped_has(&coordinator->tables.dropped, id));
+             id++) {
         }
     }
     return id;
@@ -59,6 +62,9 @@ int sl_coordinator_table_load(struct sl_coordinator *coordinator, uint32_t id,
     int err = coordinator_table_reserve(coordinator, id);
     if (err == 0) {
         coordinator->tables.specs[id] = *spec;
+        if (spec->name[0] == '\0') {
+            sl_message_dropped_add(&coordinator->tables.dropped, id);
+        }
     }
     return err;
 }
@@ -71,8 +77,12 @@ static int place(struct sl_coordinator *coordinator, const struct sl_message_tab
     *id = open->keep_id ? open->table_id : choose(coordinator);
     if (*id >= SL_LIMIT_TABLES) {
         return sl_reason_fail(reason, SL_ERR_TOO_LARGE,
-                              "table %s would be one more than the limit of %d", name,
-                              SL_LIMIT_TABLES);
+                              "table %s would be one more than the limit of %d; the job's dropped "
+                              "tables count too, since their ids are not used again",
+                              name, SL_LIMIT_TABLES);
+    }
+    if (sl_message_dropped_has(&coordinator->tables.dropped, *id)) {
+        return sl_reason_fail(reason, SL_ERR_NOT_FOUND, "table %s was dropped", name);
     }
     if (is_used(coordinator, *id)) {
         return sl_reason_fail(reason, SL_ERR_EXISTS,
@@ -179,6 +189,50 @@ void sl_coordinator_table_list(struct sl_coordinator *coordinator,
         }
     }
     sl_coordinator_send(coordinator, member, &answer);
+}
+
+/* The record of a table without a name says that it was dropped. */
+static void forget(struct sl_coordinator *coordinator, uint32_t id)
+{
+    coordinator->tables.specs[id] = (struct sl_table_spec){.name = ""};
+    sl_message_dropped_add(&coordinator->tables.dropped, id);
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_TABLE, id);
+}
+
+void sl_coordinator_table_drop(struct sl_coordinator *coordinator,
+                               const struct sl_coordinator_member *member,
+                               const struct sl_message *message)
+{
+    const char *name = message->table_name;
+    const uint32_t id = coordinator_table_find(coordinator, name);
+    if (id == SL_LIMIT_TABLES) {
+        sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_NOT_FOUND,
+                              "there is no table of the name \"%s\"", name);
+        return;
+    }
+    forget(coordinator, id);
+    coordinator->cluster_version++;
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
+    sl_log_event(SL_LOG_WARN,
+                 SL_EVENT("table_dropped", SL_EVENT_TEXT("table", name), SL_EVENT_NUMBER("id", id),
+                          SL_EVENT_TEXT("by", member->name)),
+                 "table %s (id %u) was dropped by %s", name, id, member->name);
+    const struct sl_message answer = {
+        .kind = SL_MESSAGE_TABLE_DROPPED, .id = message->id, .table_id = id};
+    sl_coordinator_send(coordinator, member, &answer);
+}
+
+void sl_coordinator_table_take_dropped(struct sl_coordinator *coordinator,
+                                       const struct sl_message_dropped *dropped)
+{
+    for (uint32_t id = 0; dropped->has_bits && id < SL_LIMIT_TABLES; id++) {
+        if (sl_message_dropped_has(dropped, id) &&
+            !sl_message_dropped_has(&coordinator->tables.dropped, id) &&
+            coordinator_table_reserve(coordinator, id) == 0) {
+            forget(coordinator, id);
+            coordinator->cluster_version++;
+        }
+    }
 }
 
 void sl_coordinator_table_stats(struct sl_coordinator *coordinator,

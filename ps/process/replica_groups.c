@@ -5,6 +5,7 @@
 #include "core/log.h"
 #include "ps/process/main_thread.h"
 #include "ps/replication/replication.h"
+#include "ps/server/table_drop.h"
 
 const char *sl_process_replica_flaw(const struct sl_process_options *options)
 {
@@ -157,9 +158,29 @@ static void tell_member(const struct sl_process *process, bool is_news)
     sl_agent_report(process->agent, reports, SL_MESSAGE_REPLICA_REPORTS_MAX, is_news);
 }
 
+/* Passes the ids of dropped tables that are new to all servers. */
+static void post_dropped(struct sl_process *process, const struct sl_message_dropped *dropped)
+{
+    const uint32_t cores = process->options.reactors.count;
+    for (uint32_t id = 0; dropped->has_bits && id < SL_LIMIT_TABLES; id++) {
+        if (!sl_message_dropped_has(dropped, id) || sl_message_dropped_has(&process->dropped, id)) {
+            continue;
+        }
+        sl_message_dropped_add(&process->dropped, id);
+        for (uint32_t i = 0; i < cores * sl_process_hosted_count(process); i++) {
+            sl_reactor_post(
+                process->reactors[0], i % cores,
+                (struct sl_mail){.run = sl_server_table_drop,
+                                 .ctx = sl_process_server(process, i / cores, i % cores),
+                                 .a = id});
+        }
+    }
+}
+
 void sl_process_on_cluster(void *ctx, const struct sl_message_cluster *cluster)
 {
     struct sl_process *process = ctx;
+    post_dropped(process, &cluster->dropped);
     const uint32_t task = sl_agent_task_index(process->agent);
     const uint32_t before = (task + cluster->ps_count - 1) % cluster->ps_count;
     if (process->options.replicas == 0) {

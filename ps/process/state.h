@@ -81,6 +81,7 @@ struct sl_process_hosted {
 
 struct sl_process {
     struct sl_process_options options;
+    struct sl_message_dropped dropped; /* tables, that the servers know of. Reactor 0 */
     struct sl_memory_plan memory;
     struct sl_process_metrics metrics;
     uint64_t incarnation;

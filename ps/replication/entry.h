@@ -26,6 +26,7 @@ enum sl_replication_entry_kind {
     /* Body: payload of a block of the snapshot (ps/snapshot/block.h). */
     SL_REPLICATION_ENTRY_SNAPSHOT,
     SL_REPLICATION_ENTRY_PART, /* sections of a write that has not ended; body as of WRITE */
+    SL_REPLICATION_ENTRY_DROP, /* the table was dropped */
 };
 
 /* Start of an entry's frame, little-endian; the body follows. The frame is a REQUEST; its id is the
@@ -40,7 +41,7 @@ struct sl_replication_entry_head {
     uint8_t is_expired; /* END: the client expired */
     union {
         uint32_t task_index; /* of the client */
-        uint32_t table_id;   /* SNAPSHOT */
+        uint32_t table_id;   /* SNAPSHOT, DROP */
     };
     uint64_t client_id;
     uint64_t request_id; /* WRITE, PART */

@@ -575,6 +575,13 @@ void sl_replication_log_evicted(struct sl_server *server, const struct sl_shard_
     replication_log_append(server, entry);
 }
 
+void sl_replication_log_dropped(struct sl_server *server, uint32_t table_id)
+{
+    const struct sl_replication_entry_head head = {.kind = SL_REPLICATION_ENTRY_DROP,
+                                                   .table_id = table_id};
+    log_head(server, &head);
+}
+
 void sl_replication_log_client(const struct sl_server_session *session,
                                enum sl_server_client_event event)
 {

@@ -40,6 +40,7 @@ bool sl_replication_log_ended(struct sl_server_request *request, uint32_t sectio
 void sl_replication_log_refused(const struct sl_server_session *session, uint64_t request_id,
                                 int err);
 void sl_replication_log_evicted(struct sl_server *server, const struct sl_shard_evicted *rows);
+void sl_replication_log_dropped(struct sl_server *server, uint32_t table_id);
 void sl_replication_log_client(const struct sl_server_session *session,
                                enum sl_server_client_event event);
 void sl_replication_log_answer(struct sl_server_conn *conn, const struct sl_message *message,

@@ -10,6 +10,7 @@
 #include "ps/replication/state.h"
 #include "ps/server/handshake.h"
 #include "ps/server/request.h"
+#include "ps/shard/table_drop.h"
 
 /* Limits of entries that the primary sends ahead. A small entry takes a smallest block, a long one
  * up to twice its size. The longest entry must fit. */
@@ -457,6 +458,9 @@ static bool begin(struct sl_server *server, struct sl_server_request *request)
             return true;
         }
         break;
+    case SL_REPLICATION_ENTRY_DROP:
+        (void)sl_shard_table_drop(server->shard, head.table_id);
+        return true;
     default:
         break;
     }

@@ -260,6 +260,7 @@ const struct sl_server_hooks sl_replication_hooks = {
     .write_ended = sl_replication_log_ended,
     .write_refused = sl_replication_log_refused,
     .evicted = sl_replication_log_evicted,
+    .dropped = sl_replication_log_dropped,
     .client_event = sl_replication_log_client,
     .answer_later = sl_replication_log_answer,
     .is_awaited = sl_replication_log_is_awaited,

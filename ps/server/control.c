@@ -36,7 +36,9 @@ static void on_table_open(struct sl_server_conn *conn, const struct sl_message *
                              "a shard is not asked for specifications: the coordinator is");
         return;
     }
-    int err = sl_shard_table_open(conn->server->shard, open->table_id, &open->spec, &reason);
+    int err = sl_server_table_drop_check(conn->server, open, &reason);
+    err = err != 0 ? err
+                   : sl_shard_table_open(conn->server->shard, open->table_id, &open->spec, &reason);
     if (err != 0) {
         sl_server_log(conn->server, "refused %s: %s", conn->name, reason.text);
         sl_server_send_error(conn, message->id, err, reason.text);

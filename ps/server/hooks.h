@@ -70,6 +70,9 @@ struct sl_server_hooks {
     /* (logs) Rows were evicted. */
     void (*evicted)(struct sl_server *server, const struct sl_shard_evicted *rows);
 
+    /* (logs) A table was dropped. */
+    void (*dropped)(struct sl_server *server, uint32_t table_id);
+
     /* (logs) */
     void (*client_event)(const struct sl_server_session *session,
                          enum sl_server_client_event event);

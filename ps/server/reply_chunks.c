@@ -151,6 +151,11 @@ enum sl_server_outcome sl_server_reply_chunks_run(struct sl_server_request *requ
                                                   uint32_t *spent)
 {
     sl_assert(request->conn != NULL); /* it writes nothing, so it is never an orphan */
+    if (sl_shard_is_dropped(request->conn->server->shard, &request->work)) {
+        sl_server_conn_drop(request->conn, SL_ERR_NOT_FOUND,
+                            "the table of a reply that was being sent was dropped");
+        return SL_SERVER_CONTINUES;
+    }
     while (*spent < keys && send_more(request, keys, spent)) {
         if (request->work.reply_done == request->work.reply_bytes) {
             return SL_SERVER_ANSWERED;

@@ -118,7 +118,7 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
     server->cells.used = options->cells != NULL ? options->cells : &server->cells.own;
     server->options.buffer_bytes_max = bytes < BUFFER_BYTES_LEAST ? BUFFER_BYTES_LEAST : bytes;
     server->lease_ns = SL_SERVER_LEASE_DEFAULT_NS;
-    server->hot_halved_ns = sl_reactor_now_ns(options->reactor);
+    server->cells.hot_halved_ns = sl_reactor_now_ns(options->reactor);
     server->is_open = !options->restores;
     server->payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES;
     server->role =
@@ -181,6 +181,7 @@ void sl_server_destroy(struct sl_server **server)
     sl_timer_disarm(timers, &self->admission.timer);
     sl_server_restore_fini(self);
     sl_server_checkpoint_fini(self);
+    sl_server_table_drop_fini(self);
     sl_server_sessions_fini(&self->sessions);
     sl_server_turn_fini(self);
     sl_server_scheduler_fini(self);

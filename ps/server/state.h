@@ -16,6 +16,7 @@
 #include "ps/server/server.h"
 #include "ps/server/session.h"
 #include "ps/server/slow_requests.h"
+#include "ps/server/table_drop.h"
 #include "ps/server/transports.h"
 
 /* Host of the coordinator, if elsewhere; "": unknown. */
@@ -54,16 +55,17 @@ struct sl_server {
         struct sl_server_restore *progress; /* NULL: none */
         bool is_done;                       /* the shard started from a checkpoint */
     } restore;
+    struct sl_server_table_drop drops;
     bool is_open; /* clients are welcomed once there is a shard */
     struct sl_server_drain drain;
 
     struct {
         struct sl_server_cells *used; /* of the options, or own */
         struct sl_server_cells own;
+        uint64_t hot_halved_ns; /* when the counts of hot keys were halved */
     } cells;
     struct sl_server_turn_counts turn;
     struct sl_server_slow_requests slow;
-    uint64_t hot_halved_ns; /* when the counts of hot keys were halved */
 
     struct {
         struct sl_timer timer;

@@ -174,6 +174,7 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
     if (server->role.switchover == SL_SERVER_SWITCHED_OVER) {
         return 0;
     }
+    sl_server_table_drop_run(server);
     if (server->role.has_entries) {
         return server->options.hooks->run(server, FEED_KEYS);
     }
@@ -206,7 +207,8 @@ static bool arm_queue(struct sl_reactor_source *source)
     if (!server->is_open) {
         return sl_server_restore_is_idle(server);
     }
-    return sl_server_checkpoint_is_idle(server) && (hooks == NULL || hooks->is_idle(server)) &&
+    return sl_server_checkpoint_is_idle(server) && sl_server_table_drop_is_idle(server) &&
+           (hooks == NULL || hooks->is_idle(server)) &&
            !sl_shard_snapshot_has_spare(server->shard) && !sl_shard_iteration_due(server->shard) &&
            !evicts(server) && (server->scheduler.blocked || server->scheduler.runnable_count == 0);
 }

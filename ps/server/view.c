@@ -8,8 +8,8 @@
 static bool is_half_life_over(struct sl_server *server)
 {
     const uint64_t now_ns = sl_server_now_ns(server);
-    const bool is_over = now_ns - server->hot_halved_ns >= SL_HOT_KEYS_HALF_NS;
-    server->hot_halved_ns = is_over ? now_ns : server->hot_halved_ns;
+    const bool is_over = now_ns - server->cells.hot_halved_ns >= SL_HOT_KEYS_HALF_NS;
+    server->cells.hot_halved_ns = is_over ? now_ns : server->cells.hot_halved_ns;
     return is_over;
 }
 

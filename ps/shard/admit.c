@@ -16,7 +16,7 @@ bool sl_shard_admits(const struct sl_shard *shard, const struct sl_shard_table *
 {
     const struct sl_consistency_spec *consistency = &table->spec.consistency;
     uint32_t group = table->clock_group;
-    if (!caller->has_clock || consistency->mode == SL_CONSISTENCY_ASP ||
+    if (!caller->has_clock || consistency->mode == SL_CONSISTENCY_ASP || table->dropped ||
         !sl_clocks_belongs(&shard->clocks, group, caller->worker)) {
         return true;
     }
@@ -46,6 +46,9 @@ static bool sections_ready(const struct sl_shard *shard, const struct sl_shard_r
         struct sl_shard_table *table = shard->tables[section.table_id];
         if (sl_shard_op_pulls(section.op) &&
             !sl_shard_admits(shard, table, &request->caller, clock)) {
+            return false;
+        }
+        if (table->dropped) {
             return false;
         }
         const bool may_await = sl_shard_eviction_may_await(table) &&
@@ -89,6 +92,9 @@ bool sl_shard_waits(const struct sl_shard *shard, struct sl_shard_request *reque
         if (request->sections_left == 0 || sl_request_read_section(&cursor, &section) != 0) {
             return false;
         }
+    }
+    if (section.op != SL_REQUEST_TICK && shard->tables[section.table_id]->dropped) {
+        return false;
     }
     bool waits = sl_shard_op_kv(section.op)
                      ? sl_shard_handler_waits(shard, request)

@@ -190,7 +190,7 @@ static uint64_t records_above(const struct sl_shard *shard, const struct sl_shar
     const size_t most = shard->options.memory_bytes_max / 100 * FULL_PERCENT;
     size_t bytes = 0;
     for (uint32_t i = 0; i < shard->table_count; i++) {
-        bytes += evictable_bytes(shard->tables[i]);
+        bytes += evictable_bytes(sl_shard_table_in_use(shard, i));
     }
     const double part = (double)table->counted_memory / (double)bytes;
     const double above = shard->memory_bytes > most ? (double)(shard->memory_bytes - most) : 0;
@@ -230,7 +230,7 @@ static bool is_due(const struct sl_shard *shard, const struct sl_shard_table *ta
  * NULL. Where memory is short, keys that wait go before rows. */
 static struct sl_shard_table *due_table(const struct sl_shard *shard, uint32_t id)
 {
-    struct sl_shard_table *table = shard->tables[id];
+    struct sl_shard_table *table = sl_shard_table_in_use(shard, id);
     if (table != NULL && table->waiting != NULL) {
         table->waiting->step = table->step;
         if (is_due(shard, table->waiting)) {

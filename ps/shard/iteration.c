@@ -67,6 +67,13 @@ static void queue_drop(struct sl_shard *shard, struct sl_shard_table *table, uin
     sl_shard_snapshot_dropped(shard, queue, entry);
 }
 
+void sl_shard_iteration_drop_table(struct sl_shard *shard, struct sl_shard_table *table)
+{
+    for (uint32_t worker = 0; worker < table->queue_count; worker++) {
+        queue_drop(shard, table, worker, 0);
+    }
+}
+
 void sl_shard_iteration_drop(struct sl_shard *shard, uint32_t worker, uint32_t clock)
 {
     for (uint32_t i = 0; i < shard->table_count; i++) {

@@ -164,8 +164,10 @@ void sl_shard_kv_drop(struct sl_shard *shard, struct sl_shard_request *request)
     sl_shard_handler_stop_waiting(shard, request);
     if (request->push.scratch != NULL && sl_shard_op_kv(request->view.section.op)) {
         struct sl_shard_table *table = shard->tables[request->view.section.table_id];
-        sl_kv_table_reservation_end(table->kv, sl_kv_table_own_reservation(table->kv));
-        sl_shard_kv_count_memory(shard, table);
+        if (table->kv != NULL) { /* else the table was dropped */
+            sl_kv_table_reservation_end(table->kv, sl_kv_table_own_reservation(table->kv));
+            sl_shard_kv_count_memory(shard, table);
+        }
         request->push.scratch->owner = NULL;
         request->push.scratch = NULL;
     }

@@ -22,7 +22,7 @@ bool sl_shard_small_pull_parse(const struct sl_shard *shard, const struct sl_sha
         return false;
     }
     const struct sl_shard_table *table = shard->tables[pull.table_id];
-    if (table == NULL || table->sparse == NULL || pull.key_count == 0 ||
+    if (table == NULL || table->dropped || table->sparse == NULL || pull.key_count == 0 ||
         pull.key_count > SL_SHARD_SMALL_PULL_KEYS ||
         (table->spec.consistency.mode != SL_CONSISTENCY_ASP &&
          !sl_shard_admits(shard, table, caller, pull.clock))) {
@@ -42,7 +42,7 @@ bool sl_shard_pull_batch_find(const struct sl_shard *shard, uint16_t table_id, c
     uint32_t records[SL_SHARD_PULL_BATCH_KEYS];
     sl_assert(key_count <= SL_SHARD_PULL_BATCH_KEYS);
     const struct sl_shard_table *table = shard->tables[table_id];
-    if (shard->iteration.due || !sl_shard_owns(shard, keys, key_count)) {
+    if (shard->iteration.due || table->dropped || !sl_shard_owns(shard, keys, key_count)) {
         return false;
     }
     (void)sl_sparse_table_find(table->sparse, keys, key_count, records);

@@ -23,7 +23,7 @@ bool sl_shard_is_chunked(const struct sl_shard *shard, const struct sl_shard_req
 {
     if (request->prefix.section_count != 1 || !sl_flags_has(request->flags, SL_SHARD_IN_SECTION) ||
         request->phase != SL_SHARD_PHASE_NEW || request->reply_bytes < CHUNKED_BYTES_MIN ||
-        shard->iteration.due) {
+        shard->iteration.due || shard->tables[request->view.section.table_id]->dropped) {
         return false;
     }
     switch (request->view.section.op) {
@@ -72,6 +72,11 @@ static uint32_t shard_reply_chunks_pass(struct sl_shard_table *table,
         table->pulled_rows += table->kv != NULL ? section->key_count : section->count;
     }
     return (uint32_t)sl_shard_dense_cost(count * value_bytes(table) / sizeof(float));
+}
+
+bool sl_shard_is_dropped(const struct sl_shard *shard, const struct sl_shard_request *request)
+{
+    return table_of(shard, request)->dropped;
 }
 
 /* The first chunk begins the section. */

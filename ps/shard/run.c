@@ -227,6 +227,17 @@ static int run_read(struct sl_shard *shard, struct sl_shard_table *table,
     return read_rows(shard, table, request, reply, slice);
 }
 
+/* A backup executes what the primary executed before the drop, which has no effect any more. */
+static int run_dropped(struct sl_shard *shard, struct sl_shard_request *request,
+                       struct sl_shard_slice *slice)
+{
+    if (!sl_flags_has(request->flags, SL_SHARD_READS)) {
+        sl_shard_push_drop(shard, request);
+        return SL_SHARD_DONE;
+    }
+    return sl_shard_fail(shard, request, slice, SL_ERR_NOT_FOUND, "the table was dropped");
+}
+
 static int run_section(struct sl_shard *shard, struct sl_shard_request *request, uint8_t *reply,
                        struct sl_shard_slice *slice)
 {
@@ -238,6 +249,9 @@ static int run_section(struct sl_shard *shard, struct sl_shard_request *request,
         return tick(shard, request, slice);
     }
     struct sl_shard_table *table = shard->tables[request->view.section.table_id];
+    if (table->dropped) {
+        return run_dropped(shard, request, slice);
+    }
     if (table->kv != NULL) {
         return sl_shard_kv_run(shard, table, request, reply, slice);
     }

@@ -11,6 +11,7 @@
 #include "ps/shard/lookup.h"
 #include "ps/shard/section.h"
 #include "ps/shard/snapshot.h"
+#include "ps/shard/table_drop.h"
 
 #define PUSH_BUFFER_BYTES_DEFAULT ((size_t)256 << 20)
 
@@ -45,16 +46,8 @@ int sl_shard_create(const struct sl_shard_options *options, struct sl_shard **ou
 
 static void table_destroy(struct sl_shard_table **table)
 {
-    if ((*table)->waiting != NULL) {
-        table_destroy(&(*table)->waiting);
-    }
-    if ((*table)->sparse != NULL) {
-        sl_sparse_table_destroy(&(*table)->sparse);
-    }
-    if ((*table)->dense != NULL) {
-        sl_dense_table_destroy(&(*table)->dense);
-    }
-    sl_kv_table_destroy(&(*table)->kv);
+    struct sl_shard_storage storage = sl_shard_table_take_storage(*table);
+    sl_shard_storage_free(&storage);
     free((*table)->buffered);
     free(*table);
     *table = NULL;
@@ -98,7 +91,8 @@ static int table_check(const struct sl_shard *shard, uint32_t table_id,
     }
     for (uint32_t i = 0; i < shard->table_count; i++) {
         const struct sl_shard_table *other = shard->tables[i];
-        if (other == NULL || i == table_id || strcmp(other->spec.name, spec->name) != 0) {
+        if (other == NULL || other->dropped || i == table_id ||
+            strcmp(other->spec.name, spec->name) != 0) {
             continue;
         }
         return sl_reason_fail(reason, SL_ERR_EXISTS, "table %s has id %u on this shard, not %u",
@@ -106,6 +100,9 @@ static int table_check(const struct sl_shard *shard, uint32_t table_id,
     }
     if (shard->tables[table_id] == NULL) {
         return 0;
+    }
+    if (shard->tables[table_id]->dropped) {
+        return sl_reason_fail(reason, SL_ERR_NOT_FOUND, "table %s was dropped", spec->name);
     }
     err = sl_message_compare_specs(&shard->tables[table_id]->spec, spec, reason);
     return err == 0 ? 1 : err;
@@ -208,6 +205,12 @@ static uint64_t table_count(const struct sl_shard_table *table)
                                  : sl_dense_table_element_count(table->dense);
 }
 
+static void table_place(struct sl_shard *shard, uint32_t table_id, struct sl_shard_table *table)
+{
+    shard->tables[table_id] = table;
+    shard->table_count = table_id >= shard->table_count ? table_id + 1 : shard->table_count;
+}
+
 int sl_shard_table_open(struct sl_shard *shard, uint32_t table_id, const struct sl_table_spec *spec,
                         struct sl_reason *reason)
 {
@@ -242,8 +245,7 @@ int sl_shard_table_open(struct sl_shard *shard, uint32_t table_id, const struct 
         sl_shard_count_memory(shard, table->waiting);
     }
     shard->evicting_count += sl_shard_eviction_has(&table->spec);
-    shard->tables[table_id] = table;
-    shard->table_count = table_id >= shard->table_count ? table_id + 1 : shard->table_count;
+    table_place(shard, table_id, table);
     return 0;
 
 no_memory:
@@ -251,6 +253,26 @@ no_memory:
                           "no memory for table %s on shard %u: the tables have %zu bytes, %s",
                           spec->name, shard->options.index, shard->memory_bytes,
                           sl_shard_limit_text(shard, (char[64]){0}));
+}
+
+int sl_shard_table_note_dropped(struct sl_shard *shard, uint32_t table_id,
+                                const struct sl_table_spec *spec)
+{
+    sl_assert(table_id < SL_LIMIT_TABLES);
+    if (shard->tables[table_id] != NULL) {
+        return 0;
+    }
+    struct sl_shard_table *table = calloc(1, sizeof *table);
+    if (table == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    table->spec = *spec;
+    table->spec.consistency = (struct sl_consistency_spec){0};
+    table->key_cost = key_cost(spec->dim);
+    table->optimizer = sl_optimizer_find(spec->optimizer.kind, SL_OPTIMIZER_SIMD_BEST);
+    table->dropped = true;
+    table_place(shard, table_id, table);
+    return 0;
 }
 
 void sl_shard_tables_drop(struct sl_shard *shard, const char *prefix)
@@ -308,7 +330,7 @@ int sl_shard_stats(const struct sl_shard *shard, struct sl_message_stats *out)
     }
     uint32_t count = 0;
     for (uint32_t i = 0; i < shard->table_count; i++) {
-        const struct sl_shard_table *table = shard->tables[i];
+        const struct sl_shard_table *table = sl_shard_table_in_use(shard, i);
         if (table == NULL) {
             continue;
         }

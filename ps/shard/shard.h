@@ -145,6 +145,9 @@ int sl_shard_begin_out_of_line(struct sl_shard *shard, const struct sl_shard_cli
  * before the reply is complete. */
 bool sl_shard_is_chunked(const struct sl_shard *shard, const struct sl_shard_request *request);
 
+/* Returns true when the table of a chunked reply was dropped: it cannot be completed. */
+bool sl_shard_is_dropped(const struct sl_shard *shard, const struct sl_shard_request *request);
+
 /* Writes the next `bytes` of a chunked reply: a multiple of 8, at most the rest of
  * request->reply_bytes. The request waits for no clock. Returns the cost in units of the budget. */
 uint32_t sl_shard_next_chunk(struct sl_shard *shard, struct sl_shard_request *request,

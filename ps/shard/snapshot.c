@@ -88,7 +88,7 @@ static int create(struct sl_shard *shard, struct sl_shard_snapshot **out)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < shard->table_count; i++) {
-        const struct sl_shard_table *table = shard->tables[i];
+        const struct sl_shard_table *table = sl_shard_table_in_use(shard, i);
         count += table == NULL ? 0 : table->waiting == NULL ? 1 : 2;
     }
     struct sl_shard_snapshot *snapshot =
@@ -108,7 +108,7 @@ uint32_t sl_shard_snapshot_iterations(const struct sl_shard *shard)
     uint32_t least = SL_CLOCKS_FINISHED;
     bool is_any = false;
     for (uint32_t i = 0; i < shard->table_count; i++) {
-        const struct sl_shard_table *table = shard->tables[i];
+        const struct sl_shard_table *table = sl_shard_table_in_use(shard, i);
         if (table != NULL && table->spec.consistency.mode == SL_CONSISTENCY_BSP) {
             const uint32_t clock = sl_clocks_min(&shard->clocks, table->clock_group);
             least = clock < least ? clock : least;
@@ -158,7 +158,7 @@ int sl_shard_snapshot_begin(struct sl_shard *shard, const struct sl_shard_snapsh
     const struct sl_shard_snapshot_base *base = snapshot->is_full ? NULL : options->base;
     uint32_t part = 0;
     for (uint32_t i = 0; i < shard->table_count; i++) {
-        struct sl_shard_table *table = shard->tables[i];
+        struct sl_shard_table *table = sl_shard_table_in_use(shard, i);
         if (table != NULL) {
             part_begin(shard, &snapshot->parts[part++], table, i,
                        sl_shard_snapshot_base_of(base, i, false));

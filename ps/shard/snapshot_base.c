@@ -37,7 +37,7 @@ int sl_shard_snapshot_base_create(struct sl_shard *shard, struct sl_shard_snapsh
     }
     base->table_count = shard->table_count;
     for (uint32_t i = 0; i < shard->table_count; i++) {
-        struct sl_shard_table *table = shard->tables[i];
+        struct sl_shard_table *table = sl_shard_table_in_use(shard, i);
         if (table != NULL) {
             base->tables[i].rows = base_of(table);
         }
@@ -85,10 +85,14 @@ bool sl_shard_snapshot_base_holds(const struct sl_shard *shard,
     uint64_t keys = 0, rows = 0;
     bool holds = true;
     for (uint32_t i = 0; holds && i < shard->table_count; i++) {
-        const struct sl_shard_table *table = shard->tables[i];
+        const struct sl_shard_table *table = sl_shard_table_in_use(shard, i);
+        const struct sl_snapshot_base *then = sl_shard_snapshot_base_of(base, i, false);
+        if (table == NULL && then != NULL && then->open) {
+            return false; /* an increment cannot tell that the table was dropped */
+        }
         if (table != NULL) {
             rows += row_count(table) + (table->waiting == NULL ? 0 : row_count(table->waiting));
-            holds = add_erased(table, sl_shard_snapshot_base_of(base, i, false), &keys) &&
+            holds = add_erased(table, then, &keys) &&
                     add_erased(table->waiting, sl_shard_snapshot_base_of(base, i, true), &keys);
         }
     }

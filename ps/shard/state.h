@@ -8,6 +8,7 @@
 #include "ps/shard/push_buffer.h"
 #include "ps/shard/scratch.h"
 #include "ps/shard/shard.h"
+#include "ps/shard/table_drop.h"
 #include "ps/snapshot/builder.h"
 #include "ps/table/dense_table.h"
 #include "ps/table/kv_table.h"
@@ -23,6 +24,7 @@ struct sl_shard_push_buffer_queue {
 
 struct sl_shard_table {
     struct sl_table_spec spec;      /* KV: dim is the bytes of a value */
+    bool dropped;                   /* requests fail; none of these three once it is freed */
     struct sl_sparse_table *sparse; /* exactly one of these three */
     struct sl_dense_table *dense;
     struct sl_kv_table *kv;
@@ -81,6 +83,7 @@ struct sl_shard {
     struct sl_shard_options options;
     struct sl_shard_table *tables[SL_LIMIT_TABLES];
     uint32_t table_count; /* above all table ids in use */
+    uint32_t drop_count;  /* dropped tables whose memory is still there */
     struct sl_clocks clocks;
     struct sl_shard_scratch small, large;
     struct sl_shard_push_buffer push_buffer; /* mapped with the first BSP table */
@@ -119,6 +122,17 @@ static inline void sl_shard_see_keys(struct sl_shard *shard, struct sl_shard_tab
 {
     sl_hot_keys_see(&shard->sampler, &table->hot, keys, count);
 }
+
+/* Returns the table; NULL: none, or it was dropped. */
+static inline struct sl_shard_table *sl_shard_table_in_use(const struct sl_shard *shard,
+                                                           uint32_t table_id)
+{
+    struct sl_shard_table *table = shard->tables[table_id];
+    return table == NULL || table->dropped ? NULL : table;
+}
+
+/* Takes the rows out of the table. */
+struct sl_shard_storage sl_shard_table_take_storage(struct sl_shard_table *table);
 
 void sl_shard_table_stats(const struct sl_shard_table *table, struct sl_message_table_stats *out);
 

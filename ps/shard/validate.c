@@ -24,7 +24,7 @@ static uint64_t section_cost(const struct sl_shard_table *table, const struct sl
     const struct sl_request_section *section = &view->section;
     uint64_t once = sl_shard_op_dense(section->op) ? sl_shard_dense_cost(section->count)
                     : sl_shard_op_kv(section->op)  ? sl_shard_kv_cost(section, table->spec.dim)
-                    : section->op == SL_REQUEST_SCAN
+                    : section->op == SL_REQUEST_SCAN && !table->dropped
                         ? sl_shard_scan_cost(table, view)
                         : (uint64_t)section->key_count * table->key_cost;
     if (section->op == SL_REQUEST_PULL_POOLED) {
@@ -42,6 +42,7 @@ static bool is_plain(const struct sl_shard *shard, const struct sl_shard_table *
 {
     bool may_wait = table->spec.consistency.mode != SL_CONSISTENCY_ASP && request->caller.has_clock;
     return !(may_wait && sl_shard_op_pulls(section->op)) && section->op != SL_REQUEST_SCAN &&
+           !table->dropped &&
            !(sl_shard_op_pushes(section->op) && (sl_shard_push_is_large(section, table->spec.dim) ||
                                                  sl_shard_eviction_may_await(table))) &&
            !sl_shard_may_ask_again(shard, section->op);

@@ -12,7 +12,7 @@ static void fill_tables(struct sl_shard *shard, struct sl_shard_view *view, bool
     const uint32_t end =
         shard_view_smaller(view->next_table + SL_SHARD_VIEW_TABLES, shard->table_count);
     for (; view->next_table < end; view->next_table++) {
-        struct sl_shard_table *table = shard->tables[view->next_table];
+        struct sl_shard_table *table = sl_shard_table_in_use(shard, view->next_table);
         if (table == NULL) {
             continue;
         }

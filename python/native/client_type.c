@@ -1,5 +1,6 @@
 #include "python/native/client_type.h"
 
+#include <starling_rows.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <structmember.h>
@@ -158,6 +159,30 @@ static PyObject *barrier(PyObject *object, PyObject *args, PyObject *kwargs)
     self->calls--;
     if (err != 0) {
         return sl_native_errors_raise(err, "barrier", sl_last_error());
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *drop(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"name", "timeout", NULL};
+    struct sl_native_client *self = (struct sl_native_client *)object;
+    const char *name;
+    PyObject *timeout = NULL;
+    uint32_t timeout_ms;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|O:drop", names, &name, &timeout) ||
+        !sl_native_errors_timeout(timeout, self->timeout_ms, &timeout_ms) ||
+        !sl_native_client_check(self)) {
+        return NULL;
+    }
+    int err;
+    self->calls++;
+    Py_BEGIN_ALLOW_THREADS;
+    err = sl_client_table_drop(self->client, name, timeout_ms);
+    Py_END_ALLOW_THREADS;
+    self->calls--;
+    if (err != 0) {
+        return sl_native_errors_raise(err, "drop", sl_last_error());
     }
     Py_RETURN_NONE;
 }
@@ -324,6 +349,10 @@ static PyMethodDef methods[] = {
      "Raises ValueError for another count, and a StarlingError: DeadlineError, ClosedError. Any\n"
      "thread."},
     {"_tables", list_tables, METH_O, NULL},
+    {"drop", SL_NATIVE_METHOD(drop), KEYWORDS,
+     "drop($self, name, timeout=None)\n--\n\n"
+     "Drops the table of this name with its rows, at every server.\n\n"
+     "Clients that have it open get NotFoundError. Raises NotFoundError if no table has the name."},
     {"checkpoint", SL_NATIVE_METHOD(checkpoint), KEYWORDS,
      "checkpoint($self, timeout=None)\n--\n\n"
      "Makes the servers write a checkpoint, waits for it, and returns its number.\n\n"

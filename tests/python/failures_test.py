@@ -53,14 +53,22 @@ for line in sys.stdin:
 """
 
 
-class Jobs(harness.StarlingTest):
-    """Jobs of two workers, whose values equal those of a job that nothing disturbed."""
-
+class Servers(harness.StarlingTest):
     def start_servers(self, count, *flags):
         self.servers, self.flags = self.start_ps(count, 2, extra=flags)
         for server in self.servers:
             server.wait_line("ready")
         self.coordinator = self.flags[1].split(",")[0]
+
+    def kill(self, *processes):
+        for process in processes:
+            process.signal(signal.SIGKILL)
+        for process in processes:
+            self.assertEqual(process.wait(), -signal.SIGKILL, process.output)
+
+
+class Jobs(Servers):
+    """Jobs of two workers, whose values equal those of a job that nothing disturbed."""
 
     def start_worker(self, task, clock=0):
         worker = self.start(sys.executable, "-u", self.file("worker.py", WORKER), self.coordinator, task, env=support.PRELOAD,
@@ -90,12 +98,6 @@ class Jobs(harness.StarlingTest):
             self.assertEqual(worker.wait(), 0, worker.output)
         self.assertEqual(len(values), 1, values)
         return values.pop()
-
-    def kill(self, *processes):
-        for process in processes:
-            process.signal(signal.SIGKILL)
-        for process in processes:
-            self.assertEqual(process.wait(), -signal.SIGKILL, process.output)
 
     def undisturbed(self, *commands):
         """The values of a job whose worker 1 also obeys these commands in iteration STOP."""
@@ -222,6 +224,72 @@ class ServerDuringAStep(harness.StarlingTest):
         with self.assertRaises(starling.DeadlineError) as raised:
             step.wait()
         self.assertIn("ps/0", str(raised.exception))
+
+
+class DroppedTables(Servers):
+    """A table that was dropped does not come back."""
+
+    def connect(self):
+        client = starling.connect(self.coordinator, task=-1, timeout=harness.DEADLINE_S)
+        self.addCleanup(client.leave)
+        return client
+
+    def push(self):
+        self.client = self.connect()
+        self.tables = [self.client.sparse(name, 2, starling.Sum()) for name in ("kept", "gone")]
+        self.keys = numpy.arange(1000)
+        for table in self.tables:
+            table.push(self.keys, numpy.ones((1000, 2), numpy.float32))
+
+    def assert_gone(self):
+        numpy.testing.assert_array_equal(self.tables[0].pull(self.keys), numpy.ones((1000, 2)))
+
+        def is_refused():
+            try:
+                self.tables[1].pull(self.keys)
+            except starling.NotFoundError as error:
+                self.assertIn("gone", str(error))
+                return True
+            return False
+        support.wait_until(is_refused, "the dropped table is refused")
+        self.assertEqual(self.connect().sparse("gone", 2, starling.Sum()).stats().rows, 0)
+
+    def checkpoints(self):
+        return ["--checkpoint-dir", os.path.join(self.folder, "checkpoints"), "--checkpoint-every", 0]
+
+    def test_from_a_checkpoint(self):
+        """The checkpoint before the drop has the table, the incremental one after it does not."""
+        self.start_servers(2, *self.checkpoints())
+        self.push()
+        self.client.checkpoint()
+        self.client.drop("gone")
+        self.client.checkpoint()
+        self.kill(*self.servers)
+        self.start_servers(2, *self.checkpoints(), "--restore", "newest")
+        self.client = self.connect()
+        table = self.client.sparse("kept", 2, starling.Sum())
+        numpy.testing.assert_array_equal(table.pull(self.keys), numpy.ones((1000, 2)))
+        self.assertEqual(self.client.sparse("gone", 2, starling.Sum()).stats().rows, 0)
+
+    def test_from_a_server_that_was_away(self):
+        """It restores a checkpoint that has the table."""
+        self.start_servers(2, *self.checkpoints())
+        self.push()
+        self.client.checkpoint()
+        self.kill(self.servers[1])
+        self.client.drop("gone")
+        self.start("starling-ps", *self.flags, *self.checkpoints(), "--restore", "newest", "--job-name", "ps",
+                   "--task-index", 1).wait_line("ready")
+        self.assert_gone()
+
+    def test_from_a_backup(self):
+        self.start_servers(2, "--replicas", 1, "--lease", 6)
+        for owner in range(2):
+            self.servers[0].wait_line(f"ps/{1 - owner} has the backups of the shards of ps/{owner}: they are in sync")
+        self.push()
+        self.client.drop("gone")
+        self.kill(self.servers[1])
+        self.assert_gone()
 
 
 if __name__ == "__main__":

@@ -339,6 +339,36 @@ class Writes(support.ClusterTest):
         with self.assertRaisesRegex(ValueError, "since: -1; accepted: 0 to"):
             table.scan(since=-1)
 
+    def test_drop(self):
+        name = self.id().rpartition(".")[2]
+        table = self.sparse(2, starling.Sum())
+        other = self.connect().sparse(name, 2, starling.Sum())
+        table.push(range(1000), numpy.ones((1000, 2), numpy.float32))
+        self.client.drop(name)
+        for use in (lambda: table.pull([1]), lambda: other.push([1], numpy.ones((1, 2), numpy.float32)),
+                    lambda: list(other.scan())):
+            self.raises_dropped(use, name)
+        with self.assertRaisesRegex(starling.NotFoundError, "there is no table of the name"):
+            self.client.drop(name)
+        new = self.sparse(3, starling.Adagrad(lr=1.0))  # another table
+        self.assertEqual(new.stats().rows, 0)
+        self.assert_rows(new.pull([1]), [[0, 0, 0]])
+        self.raises_dropped(lambda: table.pull([1]), name)
+        with self.assertRaises(starling.InvalidError):
+            self.client.drop("")
+
+    def raises_dropped(self, use, name):
+        """The servers drop a table just after the coordinator has answered."""
+        def is_refused():
+            try:
+                use()
+            except starling.NotFoundError as error:
+                self.assertIn(name, str(error))
+                self.assertIn("dropped", str(error))
+                return True
+            return False
+        support.wait_until(is_refused, "a dropped table is refused")
+
     def test_erase(self):
         table = self.sparse(2, starling.Sum(), starling.Constant(0.5))
         table.push(range(10), numpy.ones((10, 2), numpy.float32))

@@ -112,7 +112,7 @@ static void client_control_table_kept(void *ctx, const struct sl_message *answer
                                       const char *reason)
 {
     struct sl_client_io *io = ctx;
-    if (err != 0 && err != SL_ERR_CANCELLED) {
+    if (err != 0 && err != SL_ERR_CANCELLED && err != SL_ERR_NOT_FOUND) {
         sl_log_warn("%s: cannot reopen a table after reconnecting: %s",
                     io->options->coordinator_name,
                     sl_control_op_reason(io->options->coordinator_name, reason));
@@ -405,6 +405,20 @@ void sl_control_operate(struct sl_control_op *op)
     struct sl_message message = {.kind = SL_MESSAGE_OPERATION};
     snprintf(message.why, sizeof message.why, "%s", op->name);
     ask_newer(op, &message, operation_allowed);
+}
+
+static void table_dropped(void *ctx, const struct sl_message *answer, int err, const char *reason)
+{
+    struct sl_control_op *op = ctx;
+    check_answer(op, answer, err, reason, SL_MESSAGE_TABLE_DROPPED);
+    sl_control_op_answer(op);
+}
+
+void sl_control_table_drop(struct sl_control_op *op)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_TABLE_DROP};
+    snprintf(message.table_name, sizeof message.table_name, "%s", op->name);
+    ask_newer(op, &message, table_dropped);
 }
 
 static void barrier_done(void *ctx, const struct sl_message *answer, int err, const char *reason)

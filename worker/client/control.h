@@ -23,6 +23,8 @@ void sl_control_tables(struct sl_control_op *op);
 
 /* Announces the operation op->name. Errors: REFUSED, VERSION, DEADLINE, CLOSED. */
 void sl_control_operate(struct sl_control_op *op);
+/* Drops the table op->name. Errors: NOT_FOUND, DEADLINE, CLOSED. */
+void sl_control_table_drop(struct sl_control_op *op);
 
 /* Waits at barrier op->name for op->count clients; 0: all workers of the job. Errors: DEADLINE,
  * CLOSED. */

@@ -50,6 +50,7 @@ static void shard_conn_restore_table_opened(void *ctx, const struct sl_message *
                                      &unknown);
         reason = err != 0 ? unknown.text : reason;
     }
+    err = err == SL_ERR_NOT_FOUND ? 0 : err; /* it was dropped: its requests say so */
     if (shard_conn_restore_take_answer(conn, err, "a table cannot be opened again", reason)) {
         conn->restore.table++;
         sl_shard_conn_restore(conn);
