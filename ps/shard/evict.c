@@ -179,7 +179,7 @@ static size_t evictable_bytes(const struct sl_shard_table *table)
 {
     return table == NULL
                ? 0
-               : (table->spec.policy.order == SL_POLICY_NONE ? 0 : table->counted_memory) +
+               : (table->spec.policy.order == SL_POLICY_NONE ? 0 : table->counted.memory) +
                      evictable_bytes(table->waiting);
 }
 
@@ -192,7 +192,7 @@ static uint64_t records_above(const struct sl_shard *shard, const struct sl_shar
     for (uint32_t i = 0; i < shard->table_count; i++) {
         bytes += evictable_bytes(sl_shard_table_in_use(shard, i));
     }
-    const double part = (double)table->counted_memory / (double)bytes;
+    const double part = (double)table->counted.memory / (double)bytes;
     const double above = shard->memory_bytes > most ? (double)(shard->memory_bytes - most) : 0;
     return (uint64_t)(above * part) / sl_sparse_table_record_bytes(table->sparse);
 }

@@ -59,8 +59,8 @@ void sl_shard_kv_limit_memory(const struct sl_shard *shard, struct sl_shard_tabl
 void sl_shard_kv_count_memory(struct sl_shard *shard, struct sl_shard_table *table)
 {
     const size_t bytes = sl_kv_table_memory_bytes(table->kv);
-    shard->memory_bytes += bytes - table->counted_memory;
-    table->counted_memory = bytes;
+    shard->memory_bytes += bytes - table->counted.memory;
+    table->counted.memory = bytes;
 }
 
 /* Reserves the next keys, at most a batch. */

@@ -69,18 +69,18 @@ static bool limit_memory(const struct sl_shard *shard, struct sl_shard_table *ta
 void sl_shard_count_memory(struct sl_shard *shard, struct sl_shard_table *table)
 {
     const size_t bytes = sl_sparse_table_memory_bytes(table->sparse);
-    shard->memory_bytes += bytes - table->counted_memory;
-    table->counted_memory = bytes;
+    shard->memory_bytes += bytes - table->counted.memory;
+    table->counted.memory = bytes;
     const uint64_t rows = sl_sparse_table_row_count(table->sparse);
-    if (rows == table->counted_rows || table->spec.dim == 0) { /* waiting keys are no rows */
+    if (rows == table->counted.rows || table->spec.dim == 0) { /* waiting keys are no rows */
         return;
     }
-    if (rows > table->counted_rows) {
-        shard->rows_created += rows - table->counted_rows;
+    if (rows > table->counted.rows) {
+        shard->rows_created += rows - table->counted.rows;
     } else {
-        shard->rows_erased += table->counted_rows - rows;
+        shard->rows_erased += table->counted.rows - rows;
     }
-    table->counted_rows = rows;
+    table->counted.rows = rows;
 }
 
 int sl_shard_find(struct sl_shard *shard, struct sl_shard_table *table, const uint64_t *keys,

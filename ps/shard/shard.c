@@ -222,12 +222,12 @@ int sl_shard_table_open(struct sl_shard *shard, uint32_t table_id, const struct 
     if (table == NULL) {
         goto no_memory;
     }
-    table->beside_memory = beside_memory(shard, spec);
-    if (is_beyond_limit(shard, table->beside_memory)) {
+    table->counted.beside = beside_memory(shard, spec);
+    if (is_beyond_limit(shard, table->counted.beside)) {
         free(table);
         goto no_memory;
     }
-    shard->memory_bytes += table->beside_memory;
+    shard->memory_bytes += table->counted.beside;
     table->spec = *spec;
     table->key_cost = key_cost(spec->dim);
     sl_shard_eviction_init(table);
@@ -235,12 +235,12 @@ int sl_shard_table_open(struct sl_shard *shard, uint32_t table_id, const struct 
     sl_assert(table->optimizer != NULL);
     sl_optimizer_state_init(&spec->optimizer, &table->state);
     if (table_create(shard, table_id, table) != 0 || consistency_init(shard, table) != 0) {
-        shard->memory_bytes -= table->beside_memory;
+        shard->memory_bytes -= table->counted.beside;
         table_destroy(&table);
         goto no_memory;
     }
-    table->counted_memory = table_memory(table);
-    shard->memory_bytes += table->counted_memory;
+    table->counted.memory = table_memory(table);
+    shard->memory_bytes += table->counted.memory;
     if (table->waiting != NULL) {
         sl_shard_count_memory(shard, table->waiting);
     }
@@ -280,9 +280,9 @@ void sl_shard_tables_drop(struct sl_shard *shard, const char *prefix)
     for (uint32_t i = 0; i < shard->table_count; i++) {
         struct sl_shard_table **table = &shard->tables[i];
         if (*table != NULL && strncmp((*table)->spec.name, prefix, strlen(prefix)) == 0) {
-            shard->memory_bytes -= (*table)->counted_memory + (*table)->beside_memory;
+            shard->memory_bytes -= (*table)->counted.memory + (*table)->counted.beside;
             shard->memory_bytes -=
-                (*table)->waiting == NULL ? 0 : (*table)->waiting->counted_memory;
+                (*table)->waiting == NULL ? 0 : (*table)->waiting->counted.memory;
             shard->evicting_count -= sl_shard_eviction_has(&(*table)->spec);
             table_destroy(table);
         }

@@ -30,12 +30,14 @@ struct sl_shard_table {
     struct sl_kv_table *kv;
     const struct sl_optimizer *optimizer;
     struct sl_optimizer_state state;
-    uint64_t step;         /* push and assign sections applied */
-    uint32_t key_cost;     /* of one key, in units of the budget */
-    uint32_t clock_group;  /* valid if worker_count > 0 */
-    size_t counted_memory; /* memory of the table, as included in the shard's memory_bytes */
-    uint64_t counted_rows; /* of a sparse table, as included in the shard's rows_created */
-    size_t beside_memory;  /* buffers of its pushes and the like, as included there */
+    uint64_t step;        /* push and assign sections applied */
+    uint32_t key_cost;    /* of one key, in units of the budget */
+    uint32_t clock_group; /* valid if worker_count > 0 */
+    struct {              /* as included in numbers of the shard */
+        size_t memory;    /* of the table: in memory_bytes */
+        size_t beside;    /* of buffers of its pushes and the like: there too */
+        uint64_t rows;    /* of a sparse table: in rows_created */
+    } counted;
     uint64_t pulled_rows, pushed_rows;
     struct sl_hot_keys hot;
     struct sl_shard_eviction eviction;

@@ -72,10 +72,10 @@ bool sl_shard_take_dropped(struct sl_shard *shard, struct sl_shard_storage *out)
     }
     struct sl_shard_table *table = shard->tables[id];
     sl_shard_iteration_drop_table(shard, table);
-    shard->memory_bytes -= table->counted_memory + table->beside_memory +
-                           (table->waiting == NULL ? 0 : table->waiting->counted_memory);
-    shard->rows_erased += table->counted_rows;
-    table->counted_memory = table->beside_memory = table->counted_rows = 0;
+    shard->memory_bytes -= table->counted.memory + table->counted.beside +
+                           (table->waiting == NULL ? 0 : table->waiting->counted.memory);
+    shard->rows_erased += table->counted.rows;
+    table->counted.memory = table->counted.beside = table->counted.rows = 0;
     shard->drop_count--;
     *out = sl_shard_table_take_storage(table);
     return true;

@@ -288,7 +288,7 @@ CASE(erase__memory_returns)
     const size_t full = f->shard->memory_bytes;
     for (uint64_t first = 0; first < 3800; first += 200) {
         erase_wide(f, first, 200);
-        assert_int_equal(f->shard->tables[WIDE]->counted_memory,
+        assert_int_equal(f->shard->tables[WIDE]->counted.memory,
                          sl_sparse_table_memory_bytes(f->shard->tables[WIDE]->sparse));
     }
     assert_int_equal(rows_of(f, WIDE), 200);
