@@ -1,5 +1,6 @@
 /* Rows of tables beside pull and push: which keys have a row, scans of all rows, and the end of a
- * table. docs/embeddings.md shows the use. Servers older than these calls get none of them: VERSION.
+ * table. docs/embeddings.md shows the use. A server older than these calls gets none of them:
+ * VERSION.
  *
  * Functions return 0 or a negative enum sl_err; sl_last_error has the reason of a failure. Outputs
  * are written only on success. */

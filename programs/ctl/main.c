@@ -62,6 +62,7 @@ static const struct verb {
     {"set", "TABLE KEY VALUE...", "Assigns a row, or elements of a dense table from KEY on.", 3,
      UINT32_MAX, true, sl_ctl_set},
     {"erase", "TABLE KEY...", "Removes the rows of keys.", 2, UINT32_MAX, true, sl_ctl_erase},
+    {"drop", "TABLE", "Ends a table: its rows and its name are gone.", 1, 1, true, sl_ctl_drop},
     {"scan", "TABLE [--since STEP] [--limit N] [--out FILE]", "All rows of a table.", 1, 1, true,
      sl_ctl_scan},
     {"top", "TABLE", "The most used keys of a table.", 1, 1, false, sl_ctl_top},

@@ -1,5 +1,9 @@
 /* Tables: what they are and have. */
+#include <starling_rows.h>
+
+#include <inttypes.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "programs/ckpt/spec_text.h"
@@ -91,4 +95,28 @@ int sl_ctl_table(struct sl_ctl *ctl, json_t **out)
     }
     sl_ctl_add_rates(ctl, *out);
     return 0;
+}
+
+int sl_ctl_drop(struct sl_ctl *ctl, json_t **out)
+{
+    struct sl_table *table;
+    struct sl_table_spec spec;
+    struct sl_table_info info = SL_TABLE_INFO_INIT;
+    char what[256];
+    int err = sl_ctl_open_table(ctl, &table, &spec);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_client_table_info(ctl->client, table, sl_ctl_time_left_ms(ctl), &info);
+    if (err != 0) {
+        return sl_ctl_failed(ctl, err);
+    }
+    (void)snprintf(what, sizeof what, "drop table %s with %" PRIu64 " rows", spec.name, info.rows);
+    err = sl_ctl_confirm(ctl, what);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_client_table_drop(ctl->client, spec.name, sl_ctl_time_left_ms(ctl));
+    *out = err == 0 ? json_pack("{s:s}", "done", what) : NULL;
+    return err == 0 ? 0 : sl_ctl_failed(ctl, err);
 }

@@ -247,7 +247,7 @@ static void process_restore_table_kept(void *ctx, const struct sl_message *answe
                                        const char *reason)
 {
     struct sl_process *process = ctx;
-    if (err != 0) {
+    if (err != 0 && err != SL_ERR_NOT_FOUND) { /* that one was dropped: the shards drop it too */
         sl_log_error("a table of the checkpoint cannot be made known to the coordinator: %s",
                      reason);
         sl_process_answer(&process->cores[0], err);

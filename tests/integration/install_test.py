@@ -52,7 +52,7 @@ class Install(harness.StarlingTest):
         ours = {os.path.relpath(path, f"{SOURCE}/python") for path in glob.glob(f"{SOURCE}/python/starling/**/*.py", recursive=True)}
         self.assertEqual(installed, ours - {"starling/_programs.py"})
         self.assertTrue(os.path.exists(f"{packages}/starling/py.typed"))
-        self.assertEqual(self.run_command(sys.executable, "-c", "import starling; print(starling.__file__)",
+        self.assertEqual(self.run_command("/usr/bin/python3", "-c", "import starling; print(starling.__file__)",
                                           env={"PYTHONPATH": packages}), f"{packages}/starling/__init__.py")
 
     def test_program_of_the_page(self):

@@ -464,7 +464,6 @@ class Errors(ObjectsTest):
         for name in ("m@0", "m@x", "m@", "@1", "a b", "n" * 192):
             self.check(["get", name, "out", "--catalogue", "127.0.0.1:1"], f'"{name}"', "accepted")
         self.check(["watch", "m@1", "--catalogue", "127.0.0.1:1"], "without blanks and @")
-        self.check(["serve", "--catalogue", "127.0.0.1:1"], "--catalogue", status=1)
         names = [f"model{number}" for number in range(1025)]
         for flag in ("--follow", "--keep"):
             self.check(["serve", "--agent", flag, ",".join(names)], f"{flag} has 1025 names", "1024", status=1)

@@ -105,6 +105,17 @@ class Verbs(CtlTest):
             self.refused(2, "would (set 2 values|erase 1 key) of .*without a terminal to ask, this needs --yes", *verb)
         self.assert_rows(self.rows.pull([5]), [[-1.5, -1.5]])
 
+    def test_drop(self):
+        table = self.sparse(1, starling.Sum())
+        table.push([1, 2], numpy.ones((2, 1), numpy.float32))
+        self.refused(2, f"would drop table {table.name} with 2 rows; without a terminal", "drop", table.name)
+        self.assertEqual(self.done("drop", table.name, "--yes"), f"done: drop table {table.name} with 2 rows\n")
+        self.refused(1, f"table {table.name}: ", "drop", table.name, "--yes")
+        self.assertNotIn(table.name, [one["name"] for one in self.json("tables")])
+        with self.assertRaisesRegex(starling.NotFoundError, table.name):
+            while True:  # until the servers follow
+                table.push([1], numpy.ones((1, 1), numpy.float32))
+
     def test_a_terminal_is_asked(self):
         for answer, status in (("n\n", 1), ("y\n", 0)):
             with self.subTest(answer):
@@ -145,6 +156,7 @@ class Verbs(CtlTest):
         self.assertRegex(self.done("members"), r"(?s)^SERVER .*ps/0 .*ps/1 .*\nWORKER ")
         for _ in range(2000):
             self.rows.pull(numpy.array([9], numpy.uint64))
+        support.wait_until(lambda: ctl("top", "rows", STARLING_COORDINATOR=self.cluster.coordinator).returncode == 0, "a server has reported the table")
         support.wait_until(lambda: any(key["key"] == "9" for key in self.json("top", "rows")["keys"]), "9 is hot")
         self.assertRegex(self.done("top", "rows"), r"(?m)^KEY .*\n(.*\n)*9 ")
         self.assertIn("requests", self.json("slow"))
@@ -237,6 +249,10 @@ class WithSecrets(CtlTest):
         self.done("erase", table.name, 1, "--yes", *operator)
         self.assert_rows(table.pull([1, 2]), [[0], [1]])
         self.assertEqual(self.json("get", table.name, 2, *operator)[0]["values"], [1])
+        self.refused(1, "operator's secret", "drop", table.name, "--yes", *member)
+        with self.assertRaisesRegex(starling.StarlingError, "operator's secret"):
+            self.client.drop(table.name)
+        self.done("drop", table.name, "--yes", *operator)
 
 
 class WithoutAnOperatorsSecret(CtlTest):

@@ -123,7 +123,7 @@ MUTATIONS = [
      "    sl_shard_conn_fail_writes(conn, text);",
      "    (void)text;"),
     ("erases have no effect", "ps/shard/erase.c",
-     "        sl_sparse_table_erase(table->sparse, request->view.keys + request->done, count);\n",
+     "        sl_sparse_table_erase(table->sparse, keys, count);\n",
      ""),
     # Staleness.
     ("ssp admits one step early", "ps/shard/admit.c",
@@ -160,7 +160,7 @@ MUTATIONS = [
      "    if (request->cost > budget || shard->iteration.due || sl_shard_has_begun(request) ||",
      "    if (request->cost > budget || sl_shard_has_begun(request) ||"),
     ("small pulls do not wait for a commit", "ps/shard/pull.c",
-     "    if (shard->iteration.due || !sl_shard_owns(", "    if (!sl_shard_owns("),
+     "    if (shard->iteration.due || table->dropped", "    if (table->dropped"),
     ("small pulls do not wait for clocks", "ps/shard/pull.c",
      "         !sl_shard_admits(shard, table, caller, pull.clock))) {",
      "         caller->worker == SL_LIMIT_WORKERS)) {"),
