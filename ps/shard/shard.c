@@ -279,7 +279,8 @@ void sl_shard_tables_drop(struct sl_shard *shard, const char *prefix)
 {
     for (uint32_t i = 0; i < shard->table_count; i++) {
         struct sl_shard_table **table = &shard->tables[i];
-        if (*table != NULL && strncmp((*table)->spec.name, prefix, strlen(prefix)) == 0) {
+        if (sl_shard_table_in_use(shard, i) != NULL &&
+            strncmp((*table)->spec.name, prefix, strlen(prefix)) == 0) {
             shard->memory_bytes -= (*table)->counted.memory + (*table)->counted.beside;
             shard->memory_bytes -=
                 (*table)->waiting == NULL ? 0 : (*table)->waiting->counted.memory;
