@@ -237,7 +237,7 @@ struct sl_client;
 struct sl_table;
 
 /* Asks all shards for a table's statistics. *out needs its struct_size. A BSP push counts when it
- * is applied. What a server of an earlier release does not count is 0. Errors: INVALID
+ * is applied. A server of an earlier release leaves newer counts at 0. Errors: INVALID
  * (struct_size), DEADLINE and CLOSED (a shard does not answer), NO_MEMORY. Any thread; blocks. */
 SL_API int sl_client_table_info(struct sl_client *client, struct sl_table *table,
                                 uint32_t timeout_ms, struct sl_table_info *out);

@@ -1,4 +1,4 @@
-/* Rows of sparse tables, and elements of dense ones: get, set, erase, scan. */
+/* Rows of sparse tables, and elements of dense ones: get, set, erase. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -36,13 +36,13 @@ static int open_rows(struct sl_ctl *ctl, bool is_sparse, struct sl_table **table
                      struct sl_table_spec *spec)
 {
     const int err = sl_ctl_open_table(ctl, table, spec);
-    const bool fits = spec->kind == SL_TABLE_SPARSE || (!is_sparse && spec->kind == SL_TABLE_DENSE);
-    return err != 0 ? err
-           : fits   ? 0
-                    : sl_reason_fail(&ctl->reason, SL_ERR_UNSUPPORTED,
-                                     "table %s is %s: accepted is a sparse%s table", spec->name,
-                                   spec->kind == SL_TABLE_KV ? "a KV table" : "dense",
-                                   is_sparse ? "" : " or dense");
+    if (err != 0 || spec->kind == SL_TABLE_SPARSE || (!is_sparse && spec->kind == SL_TABLE_DENSE)) {
+        return err;
+    }
+    return sl_reason_fail(&ctl->reason, SL_ERR_UNSUPPORTED,
+                          "table %s is %s: accepted is a sparse%s table", spec->name,
+                          spec->kind == SL_TABLE_KV ? "a KV table" : "dense",
+                          is_sparse ? "" : " or dense");
 }
 
 /* Submits the step, waits, and destroys it. err: of its operations. */

@@ -1,4 +1,4 @@
-/* What the coordinator's HTTP server says: the state of the job, as starling-top shows it. */
+/* The state of the job, from the coordinator's HTTP server, as starling-top shows it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

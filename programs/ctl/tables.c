@@ -1,4 +1,4 @@
-/* Tables: what they are and have. */
+/* Tables: specifications, counts and memory; drop. */
 #include <starling_rows.h>
 
 #include <inttypes.h>

@@ -15,7 +15,7 @@ int sl_shard_iteration_reserve(struct sl_shard_table *table, uint32_t queue_coun
  * its groups may have passed `clock`. */
 void sl_shard_iteration_drop(struct sl_shard *shard, uint32_t worker, uint32_t clock);
 
-/* Drops all buffered pushes of a table of which none is due. */
+/* Drops all buffered pushes of a table. None of them is due. */
 void sl_shard_iteration_drop_table(struct sl_shard *shard, struct sl_shard_table *table);
 
 /* Checks whether buffered pushes are due, after a min_clock may have changed. */

@@ -4,9 +4,10 @@
  * Keys that wait are the rows of a hidden table, of dim 0: their counts, ages, snapshots and memory
  * are those of any table. A key is never in both tables, except while its push is in progress.
  *
- * What a push counts depends on the pushes before it, so such a table has one push at a time, also
- * a short one beside a long one: a backup, which repeats them one after the other, has the same
- * counts. A push that fails takes back what it counted. No snapshot starts between its slices. */
+ * The counts of a push depend on the pushes before it. So such a table executes one push at a time:
+ * a short one waits for a long one. A backup, which repeats them one after the other, then has the
+ * same counts. A push that fails takes back what it counted. No snapshot starts between its slices.
+ */
 #ifndef SL_PS_SHARD_KEY_ADMISSION_H
 #define SL_PS_SHARD_KEY_ADMISSION_H
 

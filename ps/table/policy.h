@@ -34,7 +34,7 @@ static inline const struct sl_policy_slot *sl_policy_slot_of(const struct sl_pol
     return slot < policy->slot_count ? &policy->slots[slot] : NULL;
 }
 
-/* Returns the age in steps of which a row with this key goes; 0: at none. */
+/* Returns the age, in steps, at which the row of this key is evicted; 0: at no age. */
 static inline uint32_t sl_policy_ttl_steps(const struct sl_policy_spec *policy, uint64_t key)
 {
     const struct sl_policy_slot *slot = sl_policy_slot_of(policy, key);

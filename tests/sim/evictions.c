@@ -138,7 +138,7 @@ static uint64_t share_of(const struct sl_policy_spec *policy, const struct sl_sh
     return (policy->rows_max + shard->options.count - 1) / shard->options.count;
 }
 
-/* What is wrong with the eviction of that row; NULL: nothing. */
+/* Returns the rule that the eviction of that row breaks; NULL: none. */
 static const char *fault_of(const struct sl_shard *shard, const struct sl_shard_table *table,
                             const struct seen *row, uint64_t rows_before, size_t memory_before)
 {

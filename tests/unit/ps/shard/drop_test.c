@@ -107,7 +107,8 @@ CASE(drop__frees_the_id_for_nobody)
     expect_dropped(f, fixture_run(f, NOBODY));
 }
 
-/* What a primary executed before the drop has no effect at a backup that executes it later. */
+/* A push that the primary executed before the drop has no effect at a backup that executes it
+ * later. */
 CASE(drop__leaves_a_backup_in_sync)
 {
     const uint64_t key = 1;

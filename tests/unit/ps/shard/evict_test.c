@@ -600,7 +600,8 @@ CASE(evict__bsp_rows_go_at_commits)
     assert_int_equal(sl_shard_evict(f->shard, BUDGET, &rows), 0);
 }
 
-/* A row whose turn to go comes while a push of the next iteration waits begins anew with it. */
+/* A row may be evicted while a push to it is buffered for the next iteration. That push then
+ * creates the row again. */
 CASE(evict__bsp_a_row_of_a_push_that_waits_may_go)
 {
     open_bsp(f, &(struct sl_policy_spec){.ttl_steps = 4});

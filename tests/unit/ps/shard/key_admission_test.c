@@ -271,7 +271,7 @@ CASE(key_admission__a_short_push_waits_for_a_long_one)
     assert_false(sl_shard_ready(f->shard, &other.work, UINT64_MAX));
     assert_int_equal(sl_shard_run(f->shard, &other.work, other.reply, 1000, &spent, &f->reason),
                      SL_SHARD_AGAIN);
-    assert_false(sl_shard_stop_writes(&f->work)); /* its client is gone: it goes on nevertheless */
+    assert_false(sl_shard_stop_writes(&f->work)); /* its client is gone; the push continues */
     snapshot_run_to_end(f);
     assert_int_equal(waiting_count(f), LARGE);
     snapshot_run_to_end(&other);
