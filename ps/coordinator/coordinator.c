@@ -104,6 +104,9 @@ void sl_coordinator_welcome(const struct sl_coordinator *coordinator,
     const uint32_t expected = options->ps_count + coordinator->job.worker_count;
     const uint32_t members =
         coordinator->member_count > expected ? coordinator->member_count : expected;
+    /* One process may be elected twice, the second time by a store that lost its records: members
+     * must see that this is another coordinator, which has to hear of their tables. */
+    welcome->incarnation += options->elections;
     welcome->lease_ms = (uint32_t)(options->lease_ns / SL_CLOCK_NS_PER_MS);
     welcome->spread_ms = sl_backoff_spread_ms(
         members, welcome->lease_ms == 0 ? SPREAD_MS_MAX : welcome->lease_ms / SPREADS_A_LEASE);

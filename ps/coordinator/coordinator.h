@@ -66,6 +66,7 @@ struct sl_coordinator_options {
     bool needs_operator;             /* to change tables by hand: hello.secret */
     uint64_t waiting_interval_ns;    /* between two Waiting messages to a waiting member; 0: 3 s */
     uint64_t identity;               /* random; of a job that begins here; 0: none is checked */
+    uint64_t elections;              /* with a cluster store: of this process, so far */
     uint64_t lease_ns;               /* a member silent for this long expires; 0: 10 s;
                                         SL_CLOCK_NEVER: no leases */
     /* Sends one message. The coordinator keeps no pointer into it. */

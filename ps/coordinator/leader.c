@@ -33,6 +33,7 @@ struct sl_leader {
     struct sl_leader_record leader;     /* as the key was seen last */
     struct sl_coordinator *coordinator; /* NULL: not the leader */
     uint64_t term;
+    uint64_t elections;
     bool is_loaded;  /* the coordinator has all records */
     bool is_elected; /* the owner was notified by `elected` */
     /* The log has a change of the record, not encoded yet. */
@@ -271,6 +272,7 @@ static void leader_on_won(void *ctx, uint64_t term)
     options.stage_changed = options.stage_changed == NULL ? NULL : on_stage;
     options.changed = leader_on_changed;
     options.report = options.report == NULL ? NULL : leader_on_report;
+    options.elections = ++self->elections;
     options.ctx = self;
     self->term = term;
     sl_record_log_begin(&self->log, term, sl_coordinator_create(&options, &self->coordinator));
