@@ -104,7 +104,8 @@ struct sl_message_welcome {
     uint32_t credit_requests;
     uint32_t shard, shard_count;
     uint32_t payload_bytes_max;
-    uint64_t incarnation; /* control: of the coordinator; transfer: of the process; data: of the shard's state */
+    uint64_t incarnation; /* control: of the coordinator; transfer: of the process; data: of the
+                             shard's state */
     uint64_t position;    /* replica, resumed: the last log entry that the backup has */
     bool resumed;         /* data: the shard has a session for client_id */
     bool restored;        /* data: the session, if any, is as old as a checkpoint */

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "core/format.h"
+#include "core/table_names.h"
 #include "net/session/message_table.h"
 
 /* Largest deviation from the mean, in standard deviations, of a normal initializer
@@ -488,72 +490,129 @@ int sl_message_check_known(const struct sl_table_spec *spec, const struct sl_mes
 
 /* Comparison of two specifications, field by field */
 
-static void print_value(const struct sl_protobuf_field *field, const void *spec, char *to,
-                        size_t to_bytes)
+#define DIFFERENCES_BYTES                                                                          \
+    (SL_MESSAGE_TEXT_BYTES - 128) /* with the names, they fit into a message */
+
+/* Writes the name of a field's value; false: it is a number. */
+static bool print_value_name(const char *part, const char *field, uint64_t value, char text[32])
 {
-    const char *at = (const char *)spec + field->offset;
-    float number;
+    static const struct {
+        const char *part, *field;
+        const char *const *names;
+        uint32_t count;
+    } enums[] = {
+        {"", "kind", sl_table_names_kind, SL_TABLE_KIND_COUNT},
+        {"optimizer", "kind", sl_table_names_optimizer, SL_OPTIMIZER_KIND_COUNT},
+        {"update", "decay", sl_table_names_decay, SL_DECAY_KIND_COUNT},
+        {"initializer", "kind", sl_table_names_initializer, SL_INITIALIZER_KIND_COUNT},
+        {"consistency", "mode", sl_table_names_consistency, SL_CONSISTENCY_MODE_COUNT},
+        {"policy", "order", sl_table_names_order, SL_POLICY_ORDER_COUNT},
+        {"policy", "admission", sl_table_names_admission, SL_ADMISSION_KIND_COUNT},
+    };
+    for (size_t i = 0; i < sizeof enums / sizeof enums[0]; i++) {
+        if (strcmp(enums[i].part, part) == 0 && strcmp(enums[i].field, field) == 0 &&
+            value < enums[i].count) {
+            (void)snprintf(text, 32, "%s", enums[i].names[value]);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Two specifications, and what is found. */
+struct comparison {
+    const struct sl_table_spec *existing, *asked;
+    char text[DIFFERENCES_BYTES];
+    uint32_t unnamed; /* differences without room in the text */
+};
+
+static void print_value(const char *part, const struct sl_protobuf_field *field, const void *at,
+                        int digits, char text[32])
+{
+    float real;
     uint64_t value = 0;
     memcpy(&value, at, field->bytes);
     if (field->kind == SL_PROTOBUF_FLOAT) {
-        memcpy(&number, at, sizeof number);
-        (void)snprintf(to, to_bytes, "%.9g", number == 0 ? 0 : (double)number); /* -0 is 0 */
-    } else {
-        (void)snprintf(to, to_bytes, "%" PRIu64, value);
+        memcpy(&real, at, sizeof real);
+        (void)snprintf(text, 32, "%.*g", digits, real == 0 ? 0 : (double)real); /* -0 is 0 */
+    } else if (!print_value_name(part, field->name, value, text)) {
+        (void)snprintf(text, 32, "%" PRIu64, value);
     }
 }
 
-static int compare(const struct sl_protobuf_type *type, const char *prefix, const void *existing,
-                   const void *asked, const char *table, struct sl_reason *reason);
-
-static int compare_list(const struct sl_protobuf_field *field, const void *existing,
-                        const void *asked, const char *table, struct sl_reason *reason)
+/* The name of a field, as users know it: "optimizer" of its kind, "lr", "policy.ttl_steps". */
+static void print_name(const struct comparison *comparison, const char *part, const char *field,
+                       char name[64])
 {
-    uint32_t counts[2];
-    memcpy(&counts[0], (const char *)existing + field->count_offset, sizeof counts[0]);
-    memcpy(&counts[1], (const char *)asked + field->count_offset, sizeof counts[1]);
-    if (counts[0] != counts[1]) {
-        return sl_reason_fail(reason, SL_ERR_EXISTS,
-                              "table %.63s exists with %" PRIu32 " %s, asked for are %" PRIu32,
-                              table, counts[0], field->name, counts[1]);
+    const enum sl_initializer_kind kind = comparison->existing->initializer.kind;
+    const bool is_initializer = strcmp(part, "initializer") == 0;
+    const bool is_kind = strcmp(field, "kind") == 0 || strcmp(field, "mode") == 0;
+    if (part[0] != '\0' && is_kind) {
+        (void)snprintf(name, 64, "%s", part);
+        return;
     }
-    int err = SL_OK;
-    for (uint32_t i = 0; i < counts[0] && err == SL_OK; i++) {
-        char item[64];
-        const size_t at = field->offset + (size_t)i * field->bytes;
-        (void)snprintf(item, sizeof item, "%s[%" PRIu32 "]", field->name, i);
-        err = compare(field->type, item, (const char *)existing + at, (const char *)asked + at,
-                      table, reason);
+    if (is_initializer && strcmp(field, "low") == 0) {
+        field = kind == SL_INITIALIZER_CONSTANT ? "value"
+                : kind >= SL_INITIALIZER_NORMAL ? "mean"
+                                                : field;
+    } else if (is_initializer && strcmp(field, "high") == 0) {
+        field = kind >= SL_INITIALIZER_NORMAL ? "stddev" : field;
     }
-    return err;
+    const bool is_short = part[0] == '\0' || strcmp(part, "optimizer") == 0;
+    (void)snprintf(name, 64, "%s%s%s", is_short ? "" : part, is_short ? "" : ".", field);
 }
 
-/* `prefix` names the specification's part. */
-static int compare(const struct sl_protobuf_type *type, const char *prefix, const void *existing,
-                   const void *asked, const char *table, struct sl_reason *reason)
+static void add_difference(struct comparison *comparison, const char *name, char values[2][32])
 {
-    int err = SL_OK;
-    for (uint32_t i = 0; i < type->field_count && err == SL_OK; i++) {
+    const size_t used = strlen(comparison->text);
+    const bool is_added = sl_format_add(comparison->text, sizeof comparison->text, "; ",
+                                        "%s %s, not %s", name, values[0], values[1]);
+    if (!is_added) {
+        comparison->text[used] = '\0';
+        comparison->unnamed++;
+    }
+}
+
+/* `part` names the specification's part. */
+static void compare(struct comparison *comparison, const struct sl_protobuf_type *type,
+                    const char *part, const char *existing, const char *asked)
+{
+    for (uint32_t i = 0; i < type->field_count; i++) {
         const struct sl_protobuf_field *field = &type->fields[i];
-        char is[32];
-        char wanted[32];
+        char name[64], texts[2][32];
         if ((field->flags & SL_FIELD_REPEATED) != 0) {
-            err = compare_list(field, existing, asked, table, reason);
+            uint32_t counts[2];
+            memcpy(&counts[0], existing + field->count_offset, sizeof counts[0]);
+            memcpy(&counts[1], asked + field->count_offset, sizeof counts[1]);
+            if (counts[0] != counts[1]) {
+                (void)snprintf(name, sizeof name, "%s.%s", part, field->name);
+                (void)snprintf(texts[0], sizeof texts[0], "%" PRIu32, counts[0]);
+                (void)snprintf(texts[1], sizeof texts[1], "%" PRIu32, counts[1]);
+                add_difference(comparison, name, texts);
+            }
+            for (uint32_t item = 0; item < counts[0] && item < counts[1]; item++) {
+                const size_t at = field->offset + (size_t)item * field->bytes;
+                (void)snprintf(name, sizeof name, "%s.%s[%" PRIu32 "]", part, field->name, item);
+                compare(comparison, field->type, name, existing + at, asked + at);
+            }
         } else if (field->kind == SL_PROTOBUF_MESSAGE) {
-            err = compare(field->type, field->name, (const char *)existing + field->offset,
-                          (const char *)asked + field->offset, table, reason);
+            compare(comparison, field->type, field->name, existing + field->offset,
+                    asked + field->offset);
         } else if (field->kind != SL_PROTOBUF_NAME) {
-            print_value(field, existing, is, sizeof is);
-            print_value(field, asked, wanted, sizeof wanted);
-            err =
-                strcmp(is, wanted) == 0
-                    ? SL_OK
-                    : sl_reason_fail(reason, SL_ERR_EXISTS,
-                                     "table %.63s exists with %s%s%s %s, asked for is %s", table,
-                                     prefix, prefix[0] == '\0' ? "" : ".", field->name, is, wanted);
+            /* As few digits as tell them apart. */
+            for (int digits = 6; digits <= 9; digits += 3) {
+                print_value(part, field, existing + field->offset, digits, texts[0]);
+                print_value(part, field, asked + field->offset, digits, texts[1]);
+                if (strcmp(texts[0], texts[1]) != 0) {
+                    break;
+                }
+            }
+            if (strcmp(texts[0], texts[1]) != 0) {
+                print_name(comparison, part, field->name, name);
+                add_difference(comparison, name, texts);
+            }
         }
     }
-    return err;
 }
 
 int sl_message_compare_specs(const struct sl_table_spec *existing,
@@ -565,5 +624,14 @@ int sl_message_compare_specs(const struct sl_table_spec *existing,
         return sl_reason_fail(reason, SL_ERR_EXISTS, "name: it is %.63s, asked for is %.63s",
                               existing->name, asked->name);
     }
-    return compare(sl_message_table_spec, "", existing, asked, existing->name, reason);
+    struct comparison comparison = {.existing = existing, .asked = asked};
+    compare(&comparison, sl_message_table_spec, "", (const char *)existing, (const char *)asked);
+    char more[32] = "";
+    if (comparison.unnamed > 0) {
+        (void)snprintf(more, sizeof more, "; and %" PRIu32 " more", comparison.unnamed);
+    }
+    return comparison.text[0] == '\0'
+               ? SL_OK
+               : sl_reason_fail(reason, SL_ERR_EXISTS, "table %.63s exists with %s%s",
+                                existing->name, comparison.text, more);
 }

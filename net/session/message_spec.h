@@ -29,8 +29,8 @@ static inline struct sl_message sl_message_table_opened(uint64_t id, uint32_t ta
 int sl_message_check_known(const struct sl_table_spec *spec, const struct sl_message *opened,
                            struct sl_reason *reason);
 
-/* Returns 0 if both are equal. Errors: EXISTS; `reason` gives the first different field and both
- * values. */
+/* Returns 0 if both are equal. Errors: EXISTS; `reason` gives all different fields with both
+ * values, the existing one first, or as many as a message has room for. */
 int sl_message_compare_specs(const struct sl_table_spec *existing,
                              const struct sl_table_spec *asked, struct sl_reason *reason);
 

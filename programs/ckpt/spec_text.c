@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/format.h"
+#include "core/table_names.h"
 
 enum word_kind {
     WORD_F32,
@@ -28,17 +29,16 @@ struct choice {
     const char *accepted;
 };
 
-static const struct choice decays = {(const char *const[]){"none", "l2", "decoupled"},
-                                     SL_DECAY_KIND_COUNT, "none, l2 or decoupled"};
-static const struct choice initializers = {
-    (const char *const[]){"zeros", "constant", "uniform", "normal", "truncated_normal"},
-    SL_INITIALIZER_KIND_COUNT, "zeros, constant, uniform, normal or truncated_normal"};
-static const struct choice modes = {(const char *const[]){"asp", "bsp", "ssp"},
-                                    SL_CONSISTENCY_MODE_COUNT, "asp, bsp or ssp"};
-static const struct choice orders = {(const char *const[]){"none", "lru", "lfu", "l2"},
-                                     SL_POLICY_ORDER_COUNT, "none, lru, lfu or l2"};
-static const struct choice admissions = {(const char *const[]){"count", "probability"},
-                                         SL_ADMISSION_KIND_COUNT, "count or probability"};
+static const struct choice decays = {sl_table_names_decay, SL_DECAY_KIND_COUNT,
+                                     "none, l2 or decoupled"};
+static const struct choice initializers = {sl_table_names_initializer, SL_INITIALIZER_KIND_COUNT,
+                                           "zeros, constant, uniform, normal or truncated_normal"};
+static const struct choice modes = {sl_table_names_consistency, SL_CONSISTENCY_MODE_COUNT,
+                                    "asp, bsp or ssp"};
+static const struct choice orders = {sl_table_names_order, SL_POLICY_ORDER_COUNT,
+                                     "none, lru, lfu or l2"};
+static const struct choice admissions = {sl_table_names_admission, SL_ADMISSION_KIND_COUNT,
+                                         "count or probability"};
 
 struct word {
     const char *name;
@@ -100,11 +100,6 @@ static const struct word words[] = {
 };
 #define WORD_COUNT (sizeof words / sizeof words[0])
 
-static const char *optimizer_name(uint32_t kind)
-{
-    return sl_optimizer_find((enum sl_optimizer_kind)kind, SL_OPTIMIZER_SIMD_SCALAR)->name;
-}
-
 /* Writing */
 
 /* The last slot is written in any case: it says how many there are. */
@@ -145,7 +140,7 @@ static void write_value(const struct word *word, const struct sl_snapshot_table 
         (void)snprintf(text, text_bytes, "%d", *(const bool *)at);
         break;
     case WORD_OPTIMIZER:
-        (void)snprintf(text, text_bytes, "%s", optimizer_name(number));
+        (void)snprintf(text, text_bytes, "%s", sl_table_names_optimizer[number]);
         break;
     case WORD_CHOICE:
         (void)snprintf(text, text_bytes, "%s", word->choice->names[number]);

@@ -6,10 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/table_names.h"
 #include "programs/ckpt/spec_text.h"
 #include "programs/ctl/ctl.h"
-
-static const char *const kinds[] = {"sparse", "dense", "kv"};
 
 /* "optimizer=sgd,lr=0.1" as an object. */
 static json_t *describe_words(const struct sl_table_spec *spec)
@@ -35,9 +34,9 @@ static json_t *describe_words(const struct sl_table_spec *spec)
 
 static json_t *describe(const struct sl_table_spec *spec)
 {
-    return json_pack("{s:s, s:s, s:I, s:I, s:o}", "name", spec->name, "kind", kinds[spec->kind],
-                     "dim", (json_int_t)spec->dim, "length", (json_int_t)spec->length, "spec",
-                     describe_words(spec));
+    return json_pack("{s:s, s:s, s:I, s:I, s:o}", "name", spec->name, "kind",
+                     sl_table_names_kind[spec->kind], "dim", (json_int_t)spec->dim, "length",
+                     (json_int_t)spec->length, "spec", describe_words(spec));
 }
 
 /* ctx: the list. */

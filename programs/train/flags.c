@@ -9,6 +9,7 @@
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/format.h"
+#include "core/table_names.h"
 #include "reactor/topology.h"
 
 #define TIMEOUT_SECONDS_MAX 4294 /* starling.h bounds a step's deadline */
@@ -17,24 +18,6 @@
 #define SEED_MAX            9007199254740992.0 /* 2^53: exact as a double */
 
 static const struct sl_model *const MODELS[] = {&sl_model_lr, &sl_model_fm, &sl_model_deepfm};
-static const char *const OPTIMIZER_NAMES[SL_OPTIMIZER_KIND_COUNT] = {
-    [SL_OPTIMIZER_SUM] = "sum",
-    [SL_OPTIMIZER_SGD] = "sgd",
-    [SL_OPTIMIZER_MOMENTUM] = "momentum",
-    [SL_OPTIMIZER_ADAGRAD] = "adagrad",
-    [SL_OPTIMIZER_ADAGRAD_DECAY] = "adagrad_decay",
-    [SL_OPTIMIZER_RMSPROP] = "rmsprop",
-    [SL_OPTIMIZER_ADAM] = "adam",
-    [SL_OPTIMIZER_ADAMW] = "adamw",
-    [SL_OPTIMIZER_ADAM_ASYNC] = "adam_async",
-    [SL_OPTIMIZER_FTRL] = "ftrl",
-    [SL_OPTIMIZER_FTRL_GROUP] = "ftrl_group",
-    [SL_OPTIMIZER_ROWWISE_ADAGRAD] = "rowwise_adagrad",
-    [SL_OPTIMIZER_ROWWISE_ADAM] = "rowwise_adam",
-    [SL_OPTIMIZER_ADADELTA] = "adadelta",
-    [SL_OPTIMIZER_LION] = "lion",
-    [SL_OPTIMIZER_LAMB] = "lamb",
-};
 
 /* The values that are not in struct sl_flags as given. */
 struct raw {
@@ -338,13 +321,13 @@ static int refuse_setting(const struct setting *setting, struct sl_reason *reaso
     for (int i = 0; i < count; i++) {
         if (has_bit(by_optimizer ? setting->optimizers : setting->models, i)) {
             (void)sl_format_add(owners, sizeof owners, ", ", "%s",
-                                by_optimizer ? OPTIMIZER_NAMES[i] : MODELS[i]->name);
+                                by_optimizer ? sl_table_names_optimizer[i] : MODELS[i]->name);
         }
     }
     return sl_reason_fail(
         reason, SL_ERR_INVALID, "--%s has no effect with --%s %s: it is a setting of %s",
         setting->flag, by_optimizer ? "optimizer" : "model",
-        by_optimizer ? OPTIMIZER_NAMES[raw.optimizer] : MODELS[raw.model]->name, owners);
+        by_optimizer ? sl_table_names_optimizer[raw.optimizer] : MODELS[raw.model]->name, owners);
 }
 
 /* Fills *spec with the optimizer's defaults and the given settings; refuses settings without
@@ -373,7 +356,7 @@ static int take_settings(struct sl_optimizer_spec *spec, struct sl_reason *reaso
                ? sl_reason_fail(reason, SL_ERR_INVALID,
                                 "--weight-decay has no effect with --optimizer %s without --decay "
                                 "l2 or decoupled",
-                                OPTIMIZER_NAMES[raw.optimizer])
+                                sl_table_names_optimizer[raw.optimizer])
                : 0;
 }
 
@@ -410,7 +393,7 @@ static int finish(const struct sl_cli *cli, struct sl_reason *reason)
 {
     values.format = sl_reader_formats[raw.format];
     values.training.model = MODELS[raw.model];
-    values.optimizer_name = OPTIMIZER_NAMES[raw.optimizer];
+    values.optimizer_name = sl_table_names_optimizer[raw.optimizer];
     values.protocol_name = values.protocol == SL_PROTOCOL_BATCHED ? "batched" : "per-table";
     values.training.step_timeout_ms = (uint32_t)(raw.step_timeout_ns / SL_CLOCK_NS_PER_MS);
     values.training.start_timeout_ms = (uint32_t)(raw.start_timeout_ns / SL_CLOCK_NS_PER_MS);

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/table_names.h"
+
 #define NS_PER_US        1000.0
 #define STALENESS_VALUES 8 /* shown one by one in a line */
 
@@ -199,17 +201,17 @@ static json_t *staleness_json(const struct sl_metric_histogram *steps)
 static json_t *optimizer_json(const struct sl_train_report_job *job)
 {
     const struct sl_optimizer_spec *spec = &job->optimizer_spec;
-    static const char *const decays[SL_DECAY_KIND_COUNT] = {"none", "l2", "decoupled"};
-    return json_pack(
-        "{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:f, s:s, "
-        "s:f, s:f}",
-        "name", job->optimizer, "lr", (double)spec->lr, "momentum", (double)spec->momentum, "rho",
-        (double)spec->rho, "beta1", (double)spec->beta1, "beta2", (double)spec->beta2, "epsilon",
-        (double)spec->epsilon, "weight_decay", (double)spec->weight_decay, "initial_accumulator",
-        (double)spec->initial_accumulator, "l1", (double)spec->l1, "l2", (double)spec->l2,
-        "lr_power", (double)spec->lr_power, "decay_steps", (json_int_t)spec->decay_steps,
-        "decay_baseline", (double)spec->decay_baseline, "decay", decays[job->update.decay],
-        "clip_norm", (double)job->update.clip_norm, "value_bound", (double)job->update.value_bound);
+    return json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:f, s:s, "
+                     "s:f, s:f}",
+                     "name", job->optimizer, "lr", (double)spec->lr, "momentum",
+                     (double)spec->momentum, "rho", (double)spec->rho, "beta1", (double)spec->beta1,
+                     "beta2", (double)spec->beta2, "epsilon", (double)spec->epsilon, "weight_decay",
+                     (double)spec->weight_decay, "initial_accumulator",
+                     (double)spec->initial_accumulator, "l1", (double)spec->l1, "l2",
+                     (double)spec->l2, "lr_power", (double)spec->lr_power, "decay_steps",
+                     (json_int_t)spec->decay_steps, "decay_baseline", (double)spec->decay_baseline,
+                     "decay", sl_table_names_decay[job->update.decay], "clip_norm",
+                     (double)job->update.clip_norm, "value_bound", (double)job->update.value_bound);
 }
 
 static json_t *job_json(const struct sl_train_report_job *job)

@@ -150,7 +150,7 @@ class Client(_native.Client):
         try:
             table = kind(self, *spec, reject_nonfinite is not False, timeout)
         except TableMismatch as error:
-            if reject_nonfinite is not None or " with reject_nonfinite 0" not in str(error):
+            if reject_nonfinite is not None or "reject_nonfinite 0" not in str(error):
                 raise
             table = kind(self, *spec, False, timeout)
         table.optimizer, table.consistency = optimizer, consistency

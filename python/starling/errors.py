@@ -48,7 +48,7 @@ class NotFoundError(StarlingError, LookupError, code=-8):
 
 
 class TableMismatch(StarlingError, ValueError, code=-9):
-    """The table exists with another specification. The text names the first difference."""
+    """The table exists with another specification. The text names all differences, the table's value first."""
 
 
 class BusyError(StarlingError, code=-11):

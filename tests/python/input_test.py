@@ -118,8 +118,9 @@ class Tables(support.ClusterTest):
     def test_other_specification(self):
         self.client.sparse("spec", 2, starling.SGD(lr=0.5))
         with self.assertRaises(starling.TableMismatch) as raised:
-            self.client.sparse("spec", 3, starling.SGD(lr=0.5))
-        self.assertIn("spec", str(raised.exception))
+            self.client.sparse("spec", 3, starling.Adagrad(lr=0.25), starling.Normal(std=0.5))
+        self.assertIn("table spec exists with dim 2, not 3; optimizer sgd, not adagrad; lr 0.5, not 0.25; "
+                      "initializer zeros, not normal", str(raised.exception))
         self.assertIsInstance(raised.exception, starling.StarlingError)
 
     def test_arguments(self):

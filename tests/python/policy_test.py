@@ -96,13 +96,13 @@ class Policies(support.ClusterTest):
         support.wait_until(lambda: table.stats().rows == 0, "all rows are older than two seconds")
         self.assertEqual(table.stats().evicted_ttl, 4)
         self.sparse(DIM, starling.Sum(), policy=policy)
-        with self.assertRaisesRegex(starling.TableMismatch, r"exists with slots\[2\].admit_count 3, asked for is 0"):
+        with self.assertRaisesRegex(starling.TableMismatch, r"exists with policy.slots\[2\].admit_count 3, not 0"):
             self.sparse(DIM, starling.Sum(), policy=starling.Policy(slot_shift=60, slot_bits=2, ttl_seconds=2,
                                                                     slots={**slots, 2: starling.Slot()}))
 
     def test_another_policy(self):
         self.sparse(DIM, policy=starling.Policy(ttl_steps=20))
-        with self.assertRaisesRegex(starling.TableMismatch, "exists with policy.ttl_steps 20, asked for is 0"):
+        with self.assertRaisesRegex(starling.TableMismatch, "exists with policy.ttl_steps 20, not 0"):
             self.sparse(DIM)
 
     def test_refusals(self):

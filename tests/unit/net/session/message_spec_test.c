@@ -283,25 +283,73 @@ SL_CASE(message_check_spec__wants_workers_where_clocks_count)
     assert_refused(&spec, "consistency.mode");
 }
 
-SL_CASE(message_compare_specs__names_the_first_difference)
+/* text: the reason that names what differs. */
+static void assert_differs(const struct sl_table_spec *existing, const struct sl_table_spec *asked,
+                           const char *text)
+{
+    struct sl_reason reason = {0};
+    assert_int_equal(sl_message_compare_specs(existing, asked, &reason), SL_ERR_EXISTS);
+    assert_string_equal(reason.text, text);
+}
+
+SL_CASE(message_compare_specs__names_all_differences)
+{
+    struct sl_table_spec existing = good_spec();
+    struct sl_table_spec asked = good_spec();
+    assert_int_equal(sl_message_compare_specs(&existing, &asked, NULL), SL_OK);
+    existing.optimizer.kind = SL_OPTIMIZER_ADAGRAD;
+    asked.optimizer.kind = SL_OPTIMIZER_SGD;
+    asked.optimizer.lr = 0.25F;
+    asked.dim = existing.dim + 1;
+    asked.consistency = (struct sl_consistency_spec){SL_CONSISTENCY_SSP, 2, 3};
+    existing.consistency = (struct sl_consistency_spec){SL_CONSISTENCY_BSP, 0, 2};
+    char text[256];
+    snprintf(text, sizeof text,
+             "table emb exists with dim %u, not %u; optimizer adagrad, not sgd; lr 0.1, not 0.25; "
+             "consistency bsp, not ssp; consistency.staleness 0, not 2; "
+             "consistency.worker_count 2, not 3",
+             existing.dim, asked.dim);
+    assert_differs(&existing, &asked, text);
+
+    existing = asked = good_spec();
+    asked.optimizer.lr = nextafterf(existing.optimizer.lr, 1);
+    asked.initializer.seed = UINT64_MAX;
+    asked.update.decay = SL_DECAY_DECOUPLED;
+    assert_differs(&existing, &asked,
+                   "table emb exists with lr 0.100000001, not 0.100000009; initializer.seed 0, "
+                   "not 18446744073709551615; update.decay none, not decoupled");
+
+    existing = asked = good_spec();
+    existing.initializer = (struct sl_initializer_spec){.kind = SL_INITIALIZER_NORMAL, .stddev = 1};
+    asked.initializer = (struct sl_initializer_spec){.kind = SL_INITIALIZER_NORMAL, .mean = 2};
+    assert_differs(&existing, &asked,
+                   "table emb exists with initializer.mean 0, not 2; initializer.stddev 1, not 0");
+    snprintf(asked.name, sizeof asked.name, "%s", "other");
+    assert_differs(&existing, &asked, "name: it is emb, asked for is other");
+}
+
+/* The text of a refusal has a limit (SL_MESSAGE_TEXT_BYTES). */
+SL_CASE(message_compare_specs__counts_the_differences_without_room)
 {
     struct sl_reason reason = {0};
     struct sl_table_spec existing = good_spec();
-    struct sl_table_spec asked = good_spec();
-    assert_int_equal(sl_message_compare_specs(&existing, &asked, &reason), SL_OK);
-    asked.consistency.worker_count = 3;
-    asked.optimizer.lr = 0.25f;
+    memset(existing.name, 'n', sizeof existing.name - 1);
+    struct sl_table_spec asked = existing;
+    existing.policy.slot_count = asked.policy.slot_count = SL_POLICY_SLOTS_MAX;
+    for (uint32_t i = 0; i < SL_POLICY_SLOTS_MAX; i++) {
+        asked.policy.slots[i].ttl_steps = UINT32_MAX;
+    }
     assert_int_equal(sl_message_compare_specs(&existing, &asked, &reason), SL_ERR_EXISTS);
-    assert_string_equal(reason.text,
-                        "table emb exists with optimizer.lr 0.100000001, asked for is 0.25");
-    asked = good_spec();
-    asked.initializer.seed = UINT64_MAX;
-    assert_int_equal(sl_message_compare_specs(&existing, &asked, &reason), SL_ERR_EXISTS);
-    assert_string_equal(reason.text, "table emb exists with initializer.seed 0, asked for is "
-                                     "18446744073709551615");
-    snprintf(asked.name, sizeof asked.name, "%s", "other");
-    assert_int_equal(sl_message_compare_specs(&existing, &asked, &reason), SL_ERR_EXISTS);
-    assert_non_null(strstr(reason.text, "name"));
+    assert_true(strlen(reason.text) < SL_MESSAGE_TEXT_BYTES);
+    uint32_t named = 0, unnamed = 0;
+    for (const char *at = reason.text; (at = strstr(at, ".ttl_steps 0, not 4294967295")) != NULL;) {
+        at++;
+        named++;
+    }
+    const char *more = strstr(reason.text, "; and ");
+    assert_non_null(more);
+    assert_int_equal(sscanf(more, "; and %u more", &unnamed), 1);
+    assert_int_equal(named + unnamed, SL_POLICY_SLOTS_MAX);
 }
 
 /* Every byte of a specification counts, but for padding, and for what is behind the name's NUL. */
@@ -437,21 +485,22 @@ SL_CASE(check_spec__of_admission_and_slots)
 
 SL_CASE(compare_specs__names_the_difference_of_policies)
 {
-    struct sl_reason reason;
     struct sl_table_spec a = {.name = "t", .dim = 1, .policy.ttl_steps = 10};
     struct sl_table_spec b = a;
-    assert_int_equal(sl_message_compare_specs(&a, &b, &reason), 0);
+    assert_int_equal(sl_message_compare_specs(&a, &b, NULL), 0);
     b.policy.ttl_steps = 20;
-    assert_int_equal(sl_message_compare_specs(&a, &b, &reason), SL_ERR_EXISTS);
-    assert_string_equal(reason.text, "table t exists with policy.ttl_steps 10, asked for is 20");
+    b.policy.order = SL_POLICY_LFU;
+    assert_differs(&a, &b,
+                   "table t exists with policy.ttl_steps 10, not 20; policy.order none, not lfu");
     b = a;
     b.policy.slot_count = 7;
-    assert_int_equal(sl_message_compare_specs(&a, &b, &reason), SL_ERR_EXISTS);
-    assert_string_equal(reason.text, "table t exists with 0 slots, asked for are 7");
+    assert_differs(&a, &b, "table t exists with policy.slots 0, not 7");
     a.policy.slot_count = 7;
     a.policy.slots[6].admit_count = 2;
-    assert_int_equal(sl_message_compare_specs(&a, &b, &reason), SL_ERR_EXISTS);
-    assert_string_equal(reason.text, "table t exists with slots[6].admit_count 2, asked for is 0");
+    a.policy.slots[1].ttl_steps = 9;
+    assert_differs(&a, &b,
+                   "table t exists with policy.slots[1].ttl_steps 9, not 0; "
+                   "policy.slots[6].admit_count 2, not 0");
 }
 
 SL_CASE(check_known__admission_of_keys_needs_a_peer_of_this_release)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/hash.h"
+#include "core/table_names.h"
 #include "ps/optimizer/optimizer.h"
 #include "ps/optimizer/update.h"
 #include "tests/support/unit.h"
@@ -660,6 +661,7 @@ SL_CASE(optimizer_kind_from_name__round_trip)
     for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
         const struct sl_optimizer *optimizer =
             sl_optimizer_find((enum sl_optimizer_kind)kind, SL_OPTIMIZER_SIMD_SCALAR);
+        assert_string_equal(optimizer->name, sl_table_names_optimizer[kind]);
         assert_int_equal(sl_optimizer_kind_from_name(optimizer->name, &out), 0);
         assert_int_equal(out, kind);
     }
