@@ -9,14 +9,16 @@
 #include "ps/shard/snapshot.h"
 
 /* Cost per turn for entries of the primary: the rows of a snapshot are new here and take long. */
-#define FEED_KEYS     (SL_LIMIT_TURN_COST / 8)
+#define FEED_KEYS          (SL_LIMIT_TURN_COST / 8)
 
-/* Cost of an eviction's step. */
-#define EVICTION_KEYS 512
+/* Cost of an eviction's step, and of those before the requests of a turn. A row that goes takes
+ * several times as long as one that is pulled. */
+#define EVICTION_KEYS      192
+#define EVICTION_TURN_KEYS (2 * EVICTION_KEYS)
 
 /* A turn that answered small requests of at most this cost leaves the slices to the next turn, so
  * that the replies leave first. A turn that answered more is long in any case. */
-#define YIELD_KEYS    512
+#define YIELD_KEYS         512
 
 /* Runs one slice of a request. Returns its cost; 0: no progress. *sliced_keys: budget left for
  * sliced requests. */
@@ -115,7 +117,7 @@ static uint32_t run_evictions(struct sl_server *server)
     uint32_t sum = 0;
     uint32_t spent = 1;
     sl_shard_eviction_clock(server->shard, sl_server_now_ns(server) / SL_CLOCK_NS_PER_S);
-    while (spent > 0 && sum < SL_LIMIT_TURN_COST / 2 && evicts(server) &&
+    while (spent > 0 && sum < EVICTION_TURN_KEYS && evicts(server) &&
            (sum == 0 || !sl_server_turn_is_long(server))) {
         spent = evict(server);
         sum += spent;
