@@ -143,6 +143,11 @@ def squeeze(x, attributes, data, axes=None):
     return data.squeeze(None if axes is None else tuple(axes))
 
 
+def reduced(attributes, axes):
+    axes = attributes.get("axes", axes)
+    return {"axis": None if axes is None else tuple(int(axis) for axis in axes), "keepdims": bool(attributes.get("keepdims", 1))}
+
+
 def slice_list(x, attributes, data, starts=None, ends=None, axes=None, steps=(1,)):
     return data[attributes.get("starts", starts)[0]:attributes.get("ends", ends)[0]:steps[0]]
 
@@ -150,7 +155,11 @@ def slice_list(x, attributes, data, starts=None, ends=None, axes=None, steps=(1,
 OPERATORS = {
     "Squeeze": squeeze, "Slice": slice_list,
     "Shape": lambda x, a, v: np.int64(v.shape)[a.get("start", 0):a.get("end", v.ndim)],
-    "Gather": lambda x, a, v, indices: v[indices],
+    "Gather": lambda x, a, v, indices: np.take(v, indices, axis=a.get("axis", 0)),
+    "Transpose": lambda x, a, v: v.transpose(a.get("perm")),
+    "ReduceSum": lambda x, a, v, axes=None: v.sum(**reduced(a, axes)),
+    "ReduceMean": lambda x, a, v, axes=None: v.mean(**reduced(a, axes)),
+    "ReduceL2": lambda x, a, v, axes=None: np.sqrt((v * v).sum(**reduced(a, axes))),
     "Unsqueeze": lambda x, a, v, axes=None: np.expand_dims(v, tuple(a.get("axes", axes))),
     "Cast": lambda x, a, v: v.astype({1: np.float64, 6: np.int64, 7: np.int64, 9: np.bool_}[a["to"]]),
     "MatMul": matmul, "Gemm": gemm, "Conv": conv, "MaxPool": max_pool, "AveragePool": average_pool,
@@ -376,7 +385,7 @@ class Operators(unittest.TestCase):
         bias = b.add("Unsqueeze", b.add("Mul", ints, flags), b.constant([0]))
         x = b.add("Add", b.add("MatMul", b.inputs[0], matrix), bias)
         self.check((b, b.model(x)))
-        self.refused(one("Cast", [(5,)], to=7), "to is 7", "for a constant")
+        self.refused(one("Cast", [(5,)], to=11), "to is 11", "accepted are 1, 6, 7 and 9")
 
     def test_computed_shapes(self):
         for opset in (7, 13, 21):
@@ -402,7 +411,7 @@ class Operators(unittest.TestCase):
         rows = b.add("Shape", b.inputs[0])
         self.assertIn("number of rows", self.runner.run(b.model(b.add("Mul", b.inputs[0], b.add("Cast", rows, to=1))),
                                                         b.data(1), 1))
-        self.refused(one("Gather", [(5,)], constants=[np.int64(1)]), "list without rows")
+        self.refused(one("Gather", [(5,)], constants=[np.int64(1)]), "along another axis than 0")
 
     def test_work_is_bounded(self):
         self.refused(one("MaxPool", [(1, 1, 1)], kernel_shape=[2 ** 30] * 2, strides=[2 ** 30] * 2, pads=[2 ** 29] * 4),
@@ -429,7 +438,48 @@ class Operators(unittest.TestCase):
         self.check(one("MatMul", [(9, 300)], [(300, 400)]))
         self.refused(one("MatMul", [(7,)], [(8, 5)]), "7 columns", "8 rows")
         self.refused(one("MatMul", [(7,), (5,)]), "in1 2")
-        self.refused(one("MatMul", [(2, 3, 7)], [(2, 7, 5)]), "w0 2")
+        self.check(one("MatMul", [(3, 7), (7, 5)]))
+        self.check(one("MatMul", [(4, 2, 3, 7), (4, 2, 7, 5)]))
+        self.refused(one("MatMul", [(2, 3, 7)], [(2, 7, 5)]), "the same rows")
+        self.refused(one("MatMul", [(2, 3, 7), (3, 7, 5)]), "with the same dimensions before")
+        self.refused(one("MatMul", [(3, 7), (6, 5)]), "with the same dimensions before")
+
+    def test_reduce(self):
+        for op_type in ("ReduceSum", "ReduceMean", "ReduceL2"):
+            for axes in ([1], [-1], [2, 3], [3, 1, 2], [2]):
+                for keepdims in (0, 1):
+                    as_input = op_type == "ReduceSum"
+                    self.check(one(op_type, [(4, 5, 6)], constants=[axes] if as_input else (), keepdims=keepdims,
+                                   **({} if as_input else {"axes": axes})))
+        self.check(one("ReduceMean", [(4, 5)], opset=18, constants=[[1, 2]]))
+        self.refused(one("ReduceSum", [(4, 5)], constants=[[0]]), "not count rows")
+        self.refused(one("ReduceSum", [(4, 5)]), "not count rows")
+        self.refused(one("ReduceMean", [(4, 5, 6)], axes=[1, 3]), "follow each other")
+        self.refused(one("ReduceMean", [(4, 5)], axes=[3]), "axis is 3")
+
+    def test_transpose(self):
+        for perm in ([0, 2, 1, 3], [0, 3, 2, 1], [0, 2, 3, 1], [0, 1, 2, 3]):
+            self.check(one("Transpose", [(4, 5, 6)], perm=perm))
+        self.check(one("Transpose", [(1,)], perm=[0, 1]))
+        b = Builder((4,))
+        self.check((b, b.model(b.add("MatMul", b.inputs[0], b.add("Transpose", b.weight(30, 4))))))
+        for perm in ([1, 0, 2], [0, 1, 1], [0, 1], [0, 1, 3]):
+            self.refused(one("Transpose", [(4, 5)], perm=perm), "each of the 3 axes once")
+        self.refused(one("Transpose", [(4, 5)]), "each of the 3 axes once")
+
+    def test_gather(self):
+        """Of the values of rows along another axis; and of a weight, by indices that a request has."""
+        for axis, indices in ((1, [0, 3, -1]), (2, [[1, 1], [4, -5]]), (-1, [2]), (1, 2)):
+            self.check(one("Gather", [(4, 5)], constants=[np.int64(indices)], axis=axis))
+        b = Builder((6,))
+        index = b.add("Add", b.add("Cast", b.inputs[0], to=7), b.constant(np.int64([0, 10, 20, 0, 10, -10])))
+        self.check((b, b.model(b.add("ReduceSum", b.add("Gather", b.weight(40, 3), index), b.constant([1]), keepdims=0))))
+        b = Builder((3,))
+        index = b.add("Add", b.add("Cast", b.inputs[0], to=7), b.constant(np.int64([0, 90, 0])))
+        self.assertRegex(self.runner.run(b.model(b.add("Gather", b.weight(40, 3), index)), b.data(1), 1),
+                         r"Gather.*index (8|9)\d of .* which has 40")
+        self.refused(one("Gather", [(4, 5)], constants=[np.int64([5, 4])], axis=1), "index 5", "which has 4")
+        self.refused(one("Gather", [(4, 5)], constants=[np.float32([1])], axis=1), "must be of int64")
 
     def test_gemm(self):
         for c in ([], [()], [(5,)], [(1, 5)], [(1,)]):

@@ -134,12 +134,9 @@ static int infer_binary(struct sl_graph_infer *infer)
     const uint32_t rank = a->rank > b->rank ? a->rank : b->rank;
     uint64_t elements[3] = {1, 1, 1}; /* of a, b and the output */
     struct broadcast p = {0};
-    const bool is_whole =
-        a->type == SL_OBJECT_I64 && a->kind == SL_GRAPH_CONSTANT && b->kind == SL_GRAPH_CONSTANT;
-    if (a->type != b->type || (a->type != SL_OBJECT_F32 && !is_whole)) {
+    if (a->type != b->type || (a->type != SL_OBJECT_F32 && a->type != SL_OBJECT_I64)) {
         return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
-                             "%s and %s must be of float32, or constants of int64", a->name,
-                             b->name);
+                             "%s and %s must both be of float32, or of int64", a->name, b->name);
     }
     for (uint32_t axis = 0; axis < rank; axis++) {
         const uint64_t sizes[2] = {dimension(a, axis), dimension(b, axis)};
@@ -180,13 +177,15 @@ static int infer_binary(struct sl_graph_infer *infer)
 typedef void loop_fn(float *out, const float *a, const float *b, const uint32_t steps[2],
                      uint64_t count);
 
-/* Arithmetic of i64 constants: exporters compute the sizes of shapes with it. */
+/* Arithmetic of i64: keys, and the sizes of shapes, which exporters compute with it. */
 static int run_whole(const struct sl_graph_node *node, const struct sl_graph_run *run, char sign)
 {
     const struct broadcast *p = sl_graph_ops_params(node);
+    const uint64_t rows = node->outputs[0]->has_rows ? run->rows : 1;
     int64_t *out = run->outputs[0];
-    for (uint64_t i = 0; i < p->out_row; i++) {
-        uint64_t at[2] = {0}, left = i;
+    for (uint64_t i = 0; i < rows * p->out_row; i++) {
+        const uint64_t row = i / p->out_row;
+        uint64_t at[2] = {row * p->row_step[0], row * p->row_step[1]}, left = i % p->out_row;
         for (uint32_t axis = 0; axis < p->rank; left /= p->axes[axis++].size) {
             at[0] += left % p->axes[axis].size * p->axes[axis].step[0];
             at[1] += left % p->axes[axis].size * p->axes[axis].step[1];

@@ -1,4 +1,5 @@
-/* MatMul and Gemm: rows of requests times a matrix of the model, all rows in one product. */
+/* MatMul and Gemm: rows of requests times a matrix of the model, all rows in one product; and
+ * products of computed matrices, one after the other. */
 #include <inttypes.h>
 
 #include "programs/serve/engine/blas.h"
@@ -9,6 +10,7 @@ struct gemm {
     struct sl_blas_product product; /* m: in a block */
     float beta;
     bool c_has_rows, c_has_columns; /* c repeats what it does not have */
+    uint64_t pairs;                 /* of matrices in a block; 0: all rows times one matrix */
 };
 
 /* c is broadcast to the output. */
@@ -64,9 +66,41 @@ static int infer_product(struct sl_graph_infer *infer, bool is_transposed, float
     return err;
 }
 
+/* x [..., m, k] and y [..., k, n] with the same dimensions before the last two. */
+static int infer_pairs(struct sl_graph_infer *infer)
+{
+    const struct sl_graph_value *x = infer->inputs[0], *y = infer->inputs[1];
+    const uint32_t rank = x->rank;
+    bool fits = rank >= 3 && y->rank == rank && x->has_rows == y->has_rows &&
+                x->shape[rank - 1] == y->shape[rank - 2];
+    for (uint32_t i = 0; fits && i < rank - 2; i++) {
+        fits = x->shape[i] == y->shape[i];
+    }
+    if (!fits) {
+        return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
+                             "%s and %s must be [..., m, k] and [..., k, n], with the same "
+                             "dimensions before and the same rows, or the second one a matrix",
+                             x->name, y->name);
+    }
+    const struct gemm p = {.product = {.m = x->shape[rank - 2],
+                                       .n = y->shape[rank - 1],
+                                       .k = x->shape[rank - 1],
+                                       .alpha = 1},
+                           .pairs = sl_graph_elements(x, 0, rank - 2)};
+    if (p.product.m > INT32_MAX || p.product.n > INT32_MAX || p.product.k > INT32_MAX) {
+        return sl_graph_fail(infer, SL_ERR_TOO_LARGE, "each dimension must be below 2^31");
+    }
+    sl_graph_ops_set_output(infer, x);
+    infer->outputs[0]->shape[rank - 1] = p.product.n;
+    infer->flops =
+        2.0 * (double)p.pairs * (double)p.product.m * (double)p.product.n * (double)p.product.k;
+    sl_graph_ops_save(infer->node, &p, sizeof p);
+    return 0;
+}
+
 static int infer_matmul(struct sl_graph_infer *infer)
 {
-    return infer_product(infer, false, 1);
+    return infer->inputs[1]->rank > 2 ? infer_pairs(infer) : infer_product(infer, false, 1);
 }
 
 static int infer_gemm(struct sl_graph_infer *infer)
@@ -83,6 +117,14 @@ static int run_gemm(const struct sl_graph_node *node, const struct sl_graph_run 
 {
     const struct gemm *p = sl_graph_ops_params(node);
     struct sl_blas_product product = p->product;
+    for (uint64_t i = 0; i < p->pairs * sl_graph_ops_blocks(node, run, 0); i++) {
+        sl_blas_multiply(&product, (const float *)run->inputs[0] + i * product.m * product.k,
+                         (const float *)run->inputs[1] + i * product.k * product.n,
+                         (float *)run->outputs[0] + i * product.m * product.n);
+    }
+    if (p->pairs > 0) {
+        return 0;
+    }
     product.m *= sl_graph_ops_blocks(node, run, 0);
     const uint64_t n = product.n, c_columns = p->c_has_columns ? n : 1;
     float *out = run->outputs[0];

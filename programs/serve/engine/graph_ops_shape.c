@@ -1,5 +1,5 @@
-/* Operators with which exporters compute shapes: Shape, Cast, Gather, Slice. Indices and bounds are
- * constants. */
+/* Operators with which exporters compute shapes: Shape, Cast, Slice, whose bounds are constants;
+ * and Gather, which also looks up rows of a weight. */
 #include <inttypes.h>
 
 #include "programs/serve/engine/graph_ops.h"
@@ -46,10 +46,10 @@ static int infer_cast(struct sl_graph_infer *infer)
     const int64_t to = sl_graph_attribute_int(infer->node, "to", 0);
     const bool is_whole = to == 6 || to == 7; /* ONNX's int32, which is computed as int64 */
     const uint32_t type = to == 1 ? SL_OBJECT_F32 : is_whole ? SL_OBJECT_I64 : SL_OBJECT_BOOL;
-    if ((to != 1 && to != 9 && !is_whole) || (type != x->type && !sl_graph_is_stored(x))) {
+    if (to != 1 && to != 9 && !is_whole) {
         return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
                              "to is %" PRId64 " of ONNX: accepted are 1, 6, 7 and 9 (float, int32, "
-                             "int64, bool) for a constant, and for another value its own type",
+                             "int64, bool)",
                              to);
     }
     sl_graph_ops_set_output(infer, x);
@@ -66,7 +66,8 @@ static int run_cast(const struct sl_graph_node *node, const struct sl_graph_run 
         memmove(run->outputs[0], in, sl_graph_ops_bytes(node, run, 0));
         return 0;
     }
-    for (uint64_t i = 0; i < sl_graph_elements(x, 0, x->rank); i++) { /* a constant: no rows */
+    const uint64_t count = sl_graph_elements(x, 0, x->rank) * sl_graph_ops_blocks(node, run, 0);
+    for (uint64_t i = 0; i < count; i++) {
         const float f = x->type == SL_OBJECT_F32 ? ((const float *)in)[i] : 0;
         const bool is_in_range = f > -0x1p63F && f < 0x1p63F;
         const int64_t n = x->type == SL_OBJECT_I64    ? ((const int64_t *)in)[i]
@@ -89,45 +90,89 @@ static int run_cast(const struct sl_graph_node *node, const struct sl_graph_run 
     return 0;
 }
 
-/* Gather and Slice choose elements of a list. */
+/* Gather: [outer][size][...] by [count] indices becomes [outer][count][...]. Rows are those of the
+ * input or, along axis 0, of the indices. */
 
-struct choice {
-    int64_t size, first, step; /* first and step: unless the indices are input 1 */
-    bool has_indices;
+struct gather {
+    uint64_t outer, count, item_bytes;
+    int64_t size;
 };
 
-static int infer_choice(struct sl_graph_infer *infer, int64_t axis)
+/* Whether each index chooses one of `size`. */
+static int check_indices(const struct sl_graph_node *node, const int64_t *indices, uint64_t count,
+                         int64_t size, struct sl_reason *reason)
 {
-    const struct sl_graph_value *x = infer->inputs[0];
-    sl_graph_ops_set_output(infer, x);
-    return x->rank == 1 && !x->has_rows && (axis == 0 || axis == -1)
-               ? 0
-               : sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
-                               "%s must be a list without rows, as the shape of a tensor", x->name);
+    for (uint64_t i = 0; i < count; i++) {
+        if (indices[i] < -size || indices[i] >= size) {
+            return sl_reason_fail(reason, SL_ERR_INVALID,
+                                  "node \"%s\" (%s): index %" PRId64 " of \"%s\" is outside of "
+                                  "\"%s\", which has %" PRId64,
+                                  node->name, node->op_type, indices[i], node->inputs[1]->name,
+                                  node->inputs[0]->name, size);
+        }
+    }
+    return 0;
 }
 
 static int infer_gather(struct sl_graph_infer *infer)
 {
-    const struct sl_graph_value *indices = infer->inputs[1];
-    const struct choice p = {.size = (int64_t)infer->inputs[0]->shape[0], .has_indices = true};
-    int err = infer_choice(infer, sl_graph_attribute_int(infer->node, "axis", 0));
-    if (err == 0 && (indices->kind != SL_GRAPH_CONSTANT || indices->type != SL_OBJECT_I64)) {
-        err = sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
-                            "%s, the indices, must be constants of int64", indices->name);
+    const struct sl_graph_value *x = infer->inputs[0], *indices = infer->inputs[1];
+    struct sl_graph_value *output = infer->outputs[0];
+    uint32_t axis = 0;
+    int err =
+        x->rank == 0 ? SL_ERR_INVALID : sl_graph_ops_axis(infer, 0, x->rank, x->rank - 1, &axis);
+    const uint32_t rank = x->rank + indices->rank - 1;
+    if (x->rank == 0 || indices->type != SL_OBJECT_I64 || rank > SL_GRAPH_RANK_MAX ||
+        (x->has_rows && (axis == 0 || indices->has_rows)) || (indices->has_rows && axis > 0)) {
+        return sl_graph_fail(
+            infer, SL_ERR_UNSUPPORTED,
+            "%s must be of int64; rows are those of %s, along another axis than 0, "
+            "or along axis 0 those of the indices",
+            indices->name, x->name);
     }
-    for (uint64_t i = 0; err == 0 && i < sl_graph_elements(indices, 0, indices->rank); i++) {
-        const int64_t index = ((const int64_t *)indices->data)[i];
-        if (index < -p.size || index >= p.size) {
-            err =
-                sl_graph_fail(infer, SL_ERR_INVALID,
-                              "index %" PRId64 " is outside of a list of %" PRId64, index, p.size);
-        }
+    if (err != 0) {
+        return err;
     }
-    infer->outputs[0]->rank = indices->rank;
-    memcpy(infer->outputs[0]->shape, indices->shape, sizeof indices->shape);
+    const uint64_t inner = sl_graph_elements(x, axis + 1, x->rank);
+    const struct gather p = {.outer = sl_graph_elements(x, 0, axis),
+                             .count = sl_graph_elements(indices, 0, indices->rank),
+                             .item_bytes = inner * (x->bytes / sl_graph_elements(x, 0, x->rank)),
+                             .size = (int64_t)x->shape[axis]};
+    sl_graph_ops_set_output(infer, x);
+    output->has_rows = x->has_rows || indices->has_rows;
+    output->rank = rank;
+    memcpy(output->shape + axis, indices->shape, indices->rank * sizeof indices->shape[0]);
+    memcpy(output->shape + axis + indices->rank, x->shape + axis + 1,
+           (x->rank - axis - 1) * sizeof x->shape[0]);
     sl_graph_ops_save(infer->node, &p, sizeof p);
+    return indices->kind == SL_GRAPH_CONSTANT
+               ? check_indices(infer->node, indices->data, p.count, p.size, infer->reason)
+               : 0;
+}
+
+static int run_gather(const struct sl_graph_node *node, const struct sl_graph_run *run)
+{
+    const struct gather *p = sl_graph_ops_params(node);
+    const uint64_t count = p->count * sl_graph_ops_blocks(node, run, 1);
+    const int64_t *indices = run->inputs[1];
+    const uint8_t *in = run->inputs[0];
+    uint8_t *out = run->outputs[0];
+    const int err = check_indices(node, indices, count, p->size, run->reason);
+    for (uint64_t i = 0; err == 0 && i < p->outer * sl_graph_ops_blocks(node, run, 0); i++) {
+        for (uint64_t j = 0; j < count; j++, out += p->item_bytes) {
+            const int64_t at = indices[j] < 0 ? indices[j] + p->size : indices[j];
+            memcpy(out, in + (uint64_t)at * p->item_bytes, p->item_bytes);
+        }
+        in += (uint64_t)p->size * p->item_bytes;
+    }
     return err;
 }
+
+/* Slice chooses elements of a list. */
+
+struct slice {
+    int64_t size, first, step;
+};
 
 /* A bound of a slice, from the begin of the list, and within least to most. */
 static int64_t clamp(int64_t at, int64_t size, int64_t least, int64_t most)
@@ -152,18 +197,23 @@ static int infer_slice(struct sl_graph_infer *infer)
                                 names[i]);
         }
     }
-    err = err != 0 ? err : infer_choice(infer, given[2]);
+    const struct sl_graph_value *x = infer->inputs[0];
+    if (err == 0 && (x->rank != 1 || x->has_rows || (given[2] != 0 && given[2] != -1))) {
+        err = sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
+                            "%s must be a list without rows, as the shape of a tensor", x->name);
+    }
     if (err != 0) {
         return err;
     }
-    const int64_t size = (int64_t)infer->inputs[0]->shape[0];
+    sl_graph_ops_set_output(infer, x);
+    const int64_t size = (int64_t)x->shape[0];
     const bool is_back = given[3] < 0;
     const int64_t most = is_back ? size - 1 : size;
-    struct choice p = {.size = size,
-                       .first = clamp(given[0], size, 0, most),
-                       .step = given[3] < -size  ? -size
-                               : given[3] > size ? size
-                                                 : given[3]};
+    struct slice p = {.size = size,
+                      .first = clamp(given[0], size, 0, most),
+                      .step = given[3] < -size  ? -size
+                              : given[3] > size ? size
+                                                : given[3]};
     const int64_t end = clamp(given[1], size, is_back ? -1 : 0, most);
     const int64_t span = is_back ? p.first - end : end - p.first;
     const int64_t stride = is_back ? -p.step : p.step;
@@ -172,18 +222,16 @@ static int infer_slice(struct sl_graph_infer *infer)
     return 0;
 }
 
-static int run_choice(const struct sl_graph_node *node, const struct sl_graph_run *run)
+static int run_slice(const struct sl_graph_node *node, const struct sl_graph_run *run)
 {
-    const struct choice *p = sl_graph_ops_params(node);
+    const struct slice *p = sl_graph_ops_params(node);
     const struct sl_graph_value *output = node->outputs[0];
-    const uint64_t count = sl_graph_elements(output, 0, output->rank),
-                   bytes = output->bytes / count;
+    const uint64_t count = output->shape[0], bytes = output->bytes / count;
     for (uint64_t i = 0; i < count; i++) {
-        int64_t at =
-            p->has_indices ? ((const int64_t *)run->inputs[1])[i] : p->first + (int64_t)i * p->step;
-        at += at < 0 ? p->size : 0;
         memcpy((uint8_t *)run->outputs[0] + i * bytes,
-               (const uint8_t *)run->inputs[0] + (uint64_t)at * bytes, bytes);
+               (const uint8_t *)run->inputs[0] +
+                   (uint64_t)(p->first + (int64_t)i * p->step) * bytes,
+               bytes);
     }
     return 0;
 }
@@ -193,9 +241,9 @@ const struct sl_graph_op sl_graph_ops_shape[] = {
                        {"start", SL_GRAPH_INT}, {"end", SL_GRAPH_INT}),
     SL_GRAPH_OPS_ENTRY("Cast", 1, 1, SL_GRAPH_OPS_COPY, infer_cast, run_cast, {"to", SL_GRAPH_INT},
                        {"saturate", SL_GRAPH_INT}),
-    SL_GRAPH_OPS_ENTRY("Gather", 2, 2, SL_GRAPH_ANY_TYPE, infer_gather, run_choice,
+    SL_GRAPH_OPS_ENTRY("Gather", 2, 2, SL_GRAPH_ANY_TYPE, infer_gather, run_gather,
                        {"axis", SL_GRAPH_INT}),
-    SL_GRAPH_OPS_ENTRY("Slice", 1, 5, SL_GRAPH_ANY_TYPE, infer_slice, run_choice,
+    SL_GRAPH_OPS_ENTRY("Slice", 1, 5, SL_GRAPH_ANY_TYPE, infer_slice, run_slice,
                        {"starts", SL_GRAPH_INTS}, {"ends", SL_GRAPH_INTS}, {"axes", SL_GRAPH_INTS}),
     {.name = NULL},
 };
