@@ -86,19 +86,18 @@ static int open_table(struct trainer *trainer, struct sl_table_spec *spec, struc
 {
     const struct sl_trainer_options *options = trainer->options;
     struct sl_table_spec found;
-    int err = sl_client_table_open(options->client, spec, options->step_timeout_ms, out);
-    if (err != SL_ERR_EXISTS || sl_table_lookup_restored(options->client, spec->name,
-                                                         options->step_timeout_ms, &found) != 0) {
-        return err;
-    }
+    const bool is_restored = sl_table_lookup_restored(options->client, spec->name,
+                                                      options->step_timeout_ms, &found) == 0;
     const float asked = options->optimizer.lr;
-    const float rate = options->is_lr_given ? asked / found.optimizer.lr : 1;
-    if (found.optimizer.kind != spec->optimizer.kind || found.optimizer.lr == asked ||
-        (trainer->rate != 0 && trainer->rate != rate)) {
-        return err;
+    const float rate = options->is_lr_given && is_restored ? asked / found.optimizer.lr : 1;
+    const bool is_other = is_restored && found.optimizer.kind == spec->optimizer.kind &&
+                          found.optimizer.lr != asked &&
+                          (trainer->rate == 0 || trainer->rate == rate);
+    if (!is_other) {
+        return sl_client_table_open(options->client, spec, options->step_timeout_ms, out);
     }
     spec->optimizer.lr = found.optimizer.lr;
-    err = sl_client_table_open(options->client, spec, options->step_timeout_ms, out);
+    const int err = sl_client_table_open(options->client, spec, options->step_timeout_ms, out);
     if (err == 0 && !options->is_lr_given) {
         sl_log_info("%s is restored: it keeps its learning rate of %g; --lr scales it", spec->name,
                     (double)found.optimizer.lr);
