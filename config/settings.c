@@ -7,6 +7,7 @@
 #include "config/cli_option.h"
 #include "config/hosts.h"
 #include "config/number.h"
+#include "config/settings_parse.h"
 #include "config/tf_config.h"
 #include "core/assert.h"
 #include "core/clock.h"
@@ -38,55 +39,6 @@ enum {
     OWN = 128 /* of starling-worker, not of every client */
 };
 
-static bool parse_size(const char *text, void *target)
-{
-    return sl_number_parse_size(text, target);
-}
-
-/* Checks the form of the name only: the kernel checks the name when a socket uses it. */
-static bool parse_congestion_control(const char *text, void *target)
-{
-    const size_t length = strlen(text);
-    if (length >= sizeof((struct sl_settings *)0)->congestion_control ||
-        strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_-") != length) {
-        return false;
-    }
-    memcpy(target, text, length + 1);
-    return true;
-}
-
-static bool config_settings_parse_task(const char *text, void *target)
-{
-    uint32_t index = 0;
-    const bool is_any = strcmp(text, "any") == 0, is_none = strcmp(text, "none") == 0;
-    if (!is_any && !is_none && !sl_number_parse_u32(text, 0, SL_LIMIT_WORKERS - 1, &index)) {
-        return false;
-    }
-    *(int32_t *)target = is_any ? SL_CLIENT_ANY_TASK : is_none ? -1 : (int32_t)index;
-    return true;
-}
-
-/* Checks the form; the client connects to all of them. */
-static bool parse_places(const char *text, void *target)
-{
-    struct sl_hosts places = {0};
-    int err = sl_hosts_append_list(&places, text, "", NULL);
-    sl_hosts_fini(&places);
-    *(const char **)target = text;
-    return err == 0;
-}
-
-static bool parse_path(const char *text, void *target)
-{
-    *(const char **)target = text;
-    return text[0] != '\0';
-}
-
-static bool parse_directory(const char *text, void *target)
-{
-    return strlen(text) < SL_CHECKPOINT_SETTINGS_PATH_BYTES && parse_path(text, target);
-}
-
 /* A program's option, and where its value is in struct sl_settings. */
 struct row {
     uint32_t programs;
@@ -114,9 +66,9 @@ struct row {
 static const struct row rows[] = {
     SECTION("Client"),
     ROW(C | T | LOCAL, flags.cluster.coordinator, PARSED, .name = "coordinator",
-        .parse = parse_places, .accepts = "HOST:PORT, or several, separated by commas",
+        .parse = sl_settings_parse_places, .accepts = "HOST:PORT, or several, separated by commas",
         .metavar = "HOST:PORT,...", .help = "Server 0, a scheduler, or all that may host it."),
-    ROW(C | LOCAL, client.task, PARSED, .name = "task-index", .parse = config_settings_parse_task,
+    ROW(C | LOCAL, client.task, PARSED, .name = "task-index", .parse = sl_settings_parse_task,
         .accepts = "an index from 0 to 16383, any or none"),
     ROW(C | LOCAL, flags.cluster.rank, I64, .variable = "RANK", .least = 0,
         .most = SL_LIMIT_WORKERS - 1),
@@ -204,8 +156,9 @@ static const struct row rows[] = {
     ROW(W, reactors.pin_cores, BOOL, .name = "pin-cores",
         .aliases = "STARLING_WORKER_PIN_CORES !WORKER_DISABLE_PIN_CORES", .refuses_empty = true,
         .help = "Pin each reactor to a core, from the last core downwards."),
-    ROW(P, memory_bytes_max, PARSED, .name = "memory-limit", .preset = "0", .parse = parse_size,
-        .accepts = "a number of bytes, such as 0, 500M or 64G", .metavar = "BYTES",
+    ROW(P, memory_bytes_max, PARSED, .name = "memory-limit", .preset = "0",
+        .parse = sl_settings_parse_size, .accepts = "a number of bytes, such as 0, 500M or 64G",
+        .metavar = "BYTES",
         .help = "Limit of the memory of this process, in bytes or with K, M, G or T; 0: none. Rows "
                 "beyond it are refused. A limit below the minimum is an error."),
     ROW(P | L, times.lease_ns, DURATION, .name = "lease", .preset = "10s", .least = LEASE_LEAST,
@@ -240,7 +193,7 @@ static const struct row rows[] = {
 
     SECTION("Transports"),
     ROW(P | W | D, congestion_control, PARSED, .name = "tcp-congestion", .refuses_empty = true,
-        .parse = parse_congestion_control,
+        .parse = sl_settings_parse_congestion_control,
         .accepts = "a name of net.ipv4.tcp_available_congestion_control, such as cubic",
         .metavar = "NAME", .help = "TCP congestion control, such as cubic. Default: the system's."),
     ROW(P | W, transports.uses_shm, BOOL, .name = "shm", .refuses_empty = true, .preset = "1",
@@ -289,14 +242,19 @@ static const struct row rows[] = {
                 "Default: " SL_HTTP_SETTINGS_DEFAULT
                 "; of a server that no source describes, " SL_HTTP_SETTINGS_ALONE "."),
     ROW(P | W | T | OWN, flags.http.token_file, PARSED, .name = "http-token-file",
-        .parse = parse_path, .accepts = "the path of a file", .metavar = "FILE",
+        .parse = sl_settings_parse_path, .accepts = "the path of a file", .metavar = "FILE",
         .help = "File with the token, 16 to 1024 printable characters, that callers of --http show "
                 "(Authorization: Bearer), readable by its owner only. Needed beyond loopback; "
                 "servers may have --insecure instead."),
 
+    ROW(P | L, title, PARSED, .name = "title", .parse = sl_settings_parse_title,
+        .accepts = "1 to 64 characters of printable ASCII", .metavar = "TEXT",
+        .help = "Name of the job on the live page and in starling-top. The coordinator's value "
+                "applies."),
+
     SECTION("Security"),
     ROW(SECURED, flags.security.secret_file, PARSED, .name = "secret-file", .refuses_empty = true,
-        .parse = parse_path,
+        .parse = sl_settings_parse_path,
         .accepts = "the path of a file; unset it for a cluster without a secret", .metavar = "FILE",
         .help = "File with the cluster's secret, 16 to 1024 bytes, readable by its owner only; the "
                 "same for all processes."),
@@ -319,8 +277,8 @@ static const struct row rows[] = {
 
     SECTION("Checkpoints"),
     ROW(P | L, checkpoint.dir, PARSED, .name = "checkpoint-dir", .refuses_empty = true,
-        .parse = parse_directory, .accepts = "the path of a directory, of 1 to 511 bytes",
-        .metavar = "DIR",
+        .parse = sl_settings_parse_directory,
+        .accepts = "the path of a directory, of 1 to 511 bytes", .metavar = "DIR",
         .help = "Directory of the checkpoints: shared by all servers, or one for each server. "
                 "Created if missing. Default: no checkpoints."),
     ROW(P | L, checkpoint.every_ns, DURATION, .name = "checkpoint-every", .refuses_empty = true,
@@ -354,12 +312,12 @@ static const struct row rows[] = {
         .help = "Store objects and serve them at this address; port 0: a free one. Without it, "
                 "this process takes no part in objects."),
     ROW(P | W | L, objects.catalogue, PARSED, .name = "catalogue",
-        .aliases = "STARLING_OBJECTS_CATALOGUE", .parse = parse_path,
+        .aliases = "STARLING_OBJECTS_CATALOGUE", .parse = sl_settings_parse_path,
         .accepts = "an address, HOST:PORT", .metavar = "HOST:PORT",
         .help = "Address of the catalogue of objects. Default: the --objects address of the "
                 "process that hosts the coordinator, which other servers must name here."),
     ROW(CATALOGUE, objects.catalogue, PARSED, .name = "catalogue",
-        .aliases = "STARLING_OBJECTS_CATALOGUE", .parse = parse_path,
+        .aliases = "STARLING_OBJECTS_CATALOGUE", .parse = sl_settings_parse_path,
         .accepts = "an address, HOST:PORT", .metavar = "HOST:PORT",
         .help = "Address of the catalogue, which starling-objects serve prints. Default: what the "
                 "etcd of --metadata says."),
@@ -370,14 +328,16 @@ static const struct row rows[] = {
     ROW(W, objects.agent, STRING, .name = "objects-agent", .metavar = "NAME",
         .help = "Agent of this host that views of objects are in: its --agent-name."),
     ROW(P | L, objects.memory_bytes, PARSED, .name = "objects-memory", .preset = "1G",
-        .parse = parse_size, .accepts = "a number of bytes, such as 500M or 4G", .metavar = "BYTES",
+        .parse = sl_settings_parse_size, .accepts = "a number of bytes, such as 500M or 4G",
+        .metavar = "BYTES",
         .help = "Memory of a server for objects. It counts for --memory-limit."),
-    ROW(P | L, objects.directory, PARSED, .name = "objects-dir", .parse = parse_directory,
+    ROW(P | L, objects.directory, PARSED, .name = "objects-dir",
+        .parse = sl_settings_parse_directory,
         .accepts = "the path of a directory, of 1 to 511 bytes", .metavar = "DIR",
         .help = "Directory for stored objects: they outlive the process, and need not all fit into "
                 "its memory. Server 1 uses DIR/ps-1. Default: memory only."),
     ROW(P | L, objects.rate_bytes, PARSED, .name = "objects-rate", .preset = "0",
-        .parse = parse_size, .accepts = "a number of bytes, such as 0, 500M or 4G",
+        .parse = sl_settings_parse_size, .accepts = "a number of bytes, such as 0, 500M or 4G",
         .metavar = "BYTES",
         .help = "Limit of the bytes of objects that others read from this process per second; 0: "
                 "none."),

@@ -84,6 +84,7 @@ struct sl_settings {
         uint64_t lease_ns, start_timeout_ns, drain_timeout_ns, slow_request_ns;
     } times;
     uint32_t replicas;
+    const char *title; /* of the job; NULL: not given */
     bool insecure;
     struct sl_checkpoint_settings checkpoint;
     struct sl_objects_settings objects;

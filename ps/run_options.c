@@ -50,7 +50,8 @@ static void fill_http(struct sl_run *run, struct sl_process_options *options)
         .certificate = run->settings.security.certificate,
         .key = run->settings.security.key,
     };
-    options->http = http->is_on ? &run->http : NULL;
+    options->http.listen = http->is_on ? &run->http : NULL;
+    options->http.title = run->settings.title;
     options->shown = run->settings.values;
 }
 

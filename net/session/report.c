@@ -88,13 +88,23 @@ SL_PROTOBUF_TABLE(CHECKPOINT, "report: checkpoint", NULL,
     ANY(3, UINT, checkpoint, duration_ms),
     COUNTER(4, checkpoint, failures));
 
+SL_PROTOBUF_TABLE(TRAINING, "report: training", NULL,
+    SL_FIELD_ANY(1, FLOAT, sl_training, epoch),
+    SL_FIELD_ANY(2, FLOAT, sl_training, epochs),
+    SL_FIELD_RANGE(3, UINT, sl_training, samples, 0, SL_REPORT_COUNTER_MAX),
+    SL_FIELD_ANY(4, FLOAT, sl_training, loss),
+    SL_FIELD_ANY(5, FLOAT, sl_training, learning_rate),
+    SL_FIELD_ANY(6, FLOAT, sl_training, metric),
+    SL_FIELD_ANY(7, NAME, sl_training, metric_name));
+
 SL_PROTOBUF_TABLE(CLIENT, "report: client", NULL,
     ANY(1, UINT, client, clock),
     COUNTER(2, client, steps),
     COUNTER(3, client, requests),
     ANY(5, UINT, client, step_p99_us),
     ANY(6, UINT, client, in_flight),
-    COUNTER(7, client, reconnects));
+    COUNTER(7, client, reconnects),
+    SL_FIELD_OPTIONAL_OF(8, MESSAGE, sl_report_client, training, has_training, &TRAINING));
 
 #define REPORT_COUNTER(number, member) SL_FIELD_RANGE(number, UINT, sl_report, member, 0, SL_REPORT_COUNTER_MAX)
 SL_PROTOBUF_TABLE(REPORT, "report", report_misfit,

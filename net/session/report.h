@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <starling_training.h>
+
 #include "core/limits.h"
 #include "net/session/message.h"
 #include "net/wire/request.h"
@@ -63,6 +65,8 @@ struct sl_report_checkpoint {
 struct sl_report_client {
     uint32_t clock, step_p99_us, in_flight;
     uint64_t steps, requests, reconnects;
+    bool has_training;
+    struct sl_training training; /* valid if has_training */
 };
 
 struct sl_report {

@@ -1,5 +1,7 @@
 #include "programs/train/trainer.h"
 
+#include <starling_training.h>
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -251,6 +253,32 @@ static double seconds_of(uint64_t ns)
     return (double)ns / (double)SL_CLOCK_NS_PER_S;
 }
 
+static double epochs_done(const struct trainer *trainer)
+{
+    const uint64_t bytes = trainer->loader == NULL ? 0 : sl_loader_bytes(trainer->loader);
+    return bytes == 0 ? trainer->options->epochs
+                      : (double)trainer->done_bytes * trainer->options->epochs / (double)bytes;
+}
+
+/* For the page of the job. */
+static void report_training(const struct trainer *trainer)
+{
+    const struct sl_train_report *report = trainer->report;
+    struct sl_training training = {
+        .struct_size = sizeof training,
+        .epoch = (float)epochs_done(trainer),
+        .epochs = (float)trainer->options->epochs,
+        .samples = report->rows,
+        .loss = (float)trainer->recent_loss,
+        .learning_rate = trainer->specs[0].optimizer.lr * (trainer->rate == 0 ? 1 : trainer->rate),
+    };
+    if (report->evaluated) {
+        training.metric = (float)report->test_auc;
+        (void)snprintf(training.metric_name, sizeof training.metric_name, "test AUC");
+    }
+    (void)sl_client_set_training(trainer->options->client, &training);
+}
+
 /* Errors: CORRUPT, with the pipeline's reason, if the loss is not finite; then do not push the
  * gradients. */
 static int compute(struct trainer *trainer, const struct sl_pipeline_lane *lane)
@@ -297,6 +325,7 @@ static int compute(struct trainer *trainer, const struct sl_pipeline_lane *lane)
     if (trainer->options->cells != NULL) {
         sl_train_metrics_update(trainer->options->cells, report, trainer->recent_loss);
     }
+    report_training(trainer);
     if (!isfinite(loss)) {
         (void)snprintf(trainer->pipeline.reason, sizeof trainer->pipeline.reason,
                        "the model has diverged: the loss is not a finite number; choose a smaller "
@@ -451,13 +480,6 @@ static void account_processor(struct trainer *trainer, const struct spent *befor
 
 /* Evaluation while it trains, and behind it */
 
-static double epochs_done(const struct trainer *trainer)
-{
-    const uint64_t bytes = trainer->loader == NULL ? 0 : sl_loader_bytes(trainer->loader);
-    return bytes == 0 ? trainer->options->epochs
-                      : (double)trainer->done_bytes * trainer->options->epochs / (double)bytes;
-}
-
 static int keep(struct trainer *trainer)
 {
     const struct sl_trainer_options *options = trainer->options;
@@ -493,6 +515,7 @@ static int evaluate(struct trainer *trainer)
     if (err != 0) {
         return err;
     }
+    report_training(trainer);
     const bool is_best = !(report->test_auc <= report->best_auc); /* the first: NaN */
     trainer->tests.without_gain = is_best ? 0 : trainer->tests.without_gain + 1;
     if (options->test_every > 0) {

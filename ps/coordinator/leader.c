@@ -34,6 +34,7 @@ struct sl_leader {
     struct sl_coordinator *coordinator; /* NULL: not the leader */
     uint64_t term;
     uint64_t elections;
+    int store_err;   /* of the last request; 0: it answers */
     bool is_loaded;  /* the coordinator has all records */
     bool is_elected; /* the owner was notified by `elected` */
     /* The log has a change of the record, not encoded yet. */
@@ -113,7 +114,9 @@ static void leader_on_seen(void *ctx, const struct sl_metastore_item *item)
 
 static void leader_on_trouble(void *ctx, int err, const char *reason)
 {
+    struct sl_leader *self = ctx;
     const bool is_out = err == SL_ERR_DEADLINE || err == SL_ERR_IO;
+    self->store_err = err;
     if (err == 0) {
         sl_log_event(SL_LOG_INFO, SL_EVENT("store_reachable"), "the cluster store answers again");
     } else {
@@ -121,6 +124,11 @@ static void leader_on_trouble(void *ctx, int err, const char *reason)
                      "the cluster store %s: %s; serving continues, membership waits",
                      is_out ? "is out of reach" : "does not do what it is asked for", reason);
     }
+}
+
+bool sl_leader_store_is_away(const struct sl_leader *self)
+{
+    return self->store_err != 0;
 }
 
 /* Outgoing messages */

@@ -57,6 +57,9 @@ void sl_leader_run(struct sl_leader *self);
 /* Drops messages held for a closed connection. Call before sl_coordinator_gone. */
 void sl_leader_gone(struct sl_leader *self, sl_coordinator_peer peer);
 
+/* Returns whether the store has not answered, or has refused, since its last answer. */
+bool sl_leader_store_is_away(const struct sl_leader *self);
+
 const struct sl_leader_record *sl_leader_leader(const struct sl_leader *self);
 
 /* Stops in order: writes pending changes, or with `erases` removes all records because the job is

@@ -10,6 +10,16 @@ static uint32_t larger(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
+/* The staleness of BSP is 0. */
+static struct sl_consistency_spec stricter(struct sl_consistency_spec a,
+                                           struct sl_consistency_spec b)
+{
+    const bool is_b = b.mode != SL_CONSISTENCY_ASP &&
+                      (a.mode == SL_CONSISTENCY_ASP || b.mode == SL_CONSISTENCY_BSP ||
+                       (a.mode == SL_CONSISTENCY_SSP && b.staleness < a.staleness));
+    return is_b ? b : a;
+}
+
 static void fill_job(const struct sl_coordinator *coordinator, struct sl_coordinator_view *view)
 {
     const bool has_stages = coordinator->options.stage_changed != NULL;
@@ -17,11 +27,14 @@ static void fill_job(const struct sl_coordinator *coordinator, struct sl_coordin
         !has_stages && coordinator->cluster_ready ? SL_COORDINATOR_RUNNING : coordinator->job.stage;
     view->missing.missing_count = 0;
     (void)sl_coordinator_cluster_missing(coordinator, &view->missing);
-    view->waits = false;
+    view->has_tables = false;
+    view->consistency = (struct sl_consistency_spec){.mode = SL_CONSISTENCY_ASP};
     for (uint32_t id = 0; id < coordinator->tables.count; id++) {
         const struct sl_table_spec *spec = &coordinator->tables.specs[id];
-        view->waits =
-            view->waits || (spec->name[0] != '\0' && spec->consistency.mode != SL_CONSISTENCY_ASP);
+        if (spec->name[0] != '\0') {
+            view->has_tables = true;
+            view->consistency = stricter(view->consistency, spec->consistency);
+        }
     }
     view->ps_count = coordinator->options.ps_count;
     view->task_end = larger(view->task_end, view->worker_end);

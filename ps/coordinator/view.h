@@ -35,7 +35,9 @@ struct sl_coordinator_view {
     bool is_here; /* false: another process hosts the coordinator, and the rest is empty */
     enum sl_coordinator_stage stage;   /* without a scheduler: WAITING or RUNNING */
     struct sl_message_waiting missing; /* tasks that the job waits for */
-    bool waits; /* a table is of BSP or SSP: workers wait for the slowest one */
+    /* The strictest of the tables: BSP, or SSP with the least staleness, if there is one. */
+    struct sl_consistency_spec consistency;
+    bool has_tables;
     uint32_t ps_count;
     struct {
         struct sl_coordinator_view_member member;

@@ -82,6 +82,11 @@ static int keep(struct sl_cluster *cluster, struct sl_cluster_member **place,
     member->has_earlier = member->received_ns != 0 && report->uptime_ms > member->report.uptime_ms;
     member->earlier = member->report;
     member->report = *report;
+    if (!member->has_earlier || member->earlier.client.training.epoch == 0 ||
+        report->client.training.epoch < member->earlier.client.training.epoch) {
+        member->begin_ns = now_ns; /* it trains from here on */
+        member->begin_epoch = report->client.training.epoch;
+    }
     member->received_ns = now_ns;
     member->bytes = bytes;
     cluster->bytes += bytes - had;
@@ -111,54 +116,6 @@ int sl_cluster_take(struct sl_cluster *cluster, const struct sl_cluster_sender *
     return err;
 }
 
-const struct sl_cluster_member *sl_cluster_fresh(const struct sl_cluster_member *member,
-                                                 uint64_t now_ns)
-{
-    return member != NULL && now_ns - member->received_ns <= SL_CLUSTER_FRESH_NS ? member : NULL;
-}
-
-double sl_cluster_seconds(const struct sl_cluster_member *member)
-{
-    return member->has_earlier
-               ? (double)(member->report.uptime_ms - member->earlier.uptime_ms) / 1000
-               : 0;
-}
-
-double sl_cluster_rate(uint64_t now, uint64_t earlier, double seconds)
-{
-    return seconds == 0 ? (double)NAN : now < earlier ? 0 : (double)(now - earlier) / seconds;
-}
-
-static const struct sl_report_shard *find_shard(const struct sl_report *report, uint32_t shard)
-{
-    for (uint32_t i = 0; i < report->shard_count; i++) {
-        if (report->shards[i].shard == shard && !report->shards[i].is_backup) {
-            return &report->shards[i];
-        }
-    }
-    return NULL;
-}
-
-struct sl_cluster_shard sl_cluster_find_shard(const struct sl_cluster *cluster, uint32_t server,
-                                              uint32_t shard, uint64_t now_ns)
-{
-    const struct sl_cluster_member *member = sl_cluster_fresh(cluster->servers[server], now_ns);
-    struct sl_cluster_shard found = {0};
-    if (member != NULL) {
-        found.now = find_shard(&member->report, shard);
-        found.earlier = find_shard(&member->earlier, shard);
-        found.seconds = found.earlier == NULL ? 0 : sl_cluster_seconds(member);
-        found.earlier = found.earlier == NULL ? found.now : found.earlier;
-    }
-    return found;
-}
-
-uint32_t sl_cluster_primary(const struct sl_coordinator_view *view, uint32_t task)
-{
-    const struct sl_coordinator_view_group *group = &view->servers[task].group;
-    return group->epoch == 0 ? task : group->primary;
-}
-
 /* History */
 
 static void observe_cluster_add_value(float *sum, float value)
@@ -182,6 +139,8 @@ static void tick_shard(struct sl_cluster *cluster, uint32_t index, struct sl_clu
         [SL_HISTORY_P99_US] = now->p99_us == 0 ? NAN : (float)now->p99_us,
         [SL_HISTORY_STALENESS] = (float)now->staleness,
         [SL_HISTORY_MEMORY] = (float)now->memory,
+        [SL_HISTORY_SAMPLES] = NAN,
+        [SL_HISTORY_LOSS] = NAN,
     }};
     sl_history_add(track, cluster->second, &point);
     float *totals = cluster->totals.values;
@@ -279,14 +238,16 @@ void sl_cluster_tick(struct sl_cluster *cluster, const struct sl_coordinator_vie
     if (unix_s > expected + 1 || unix_s + 1 < expected) {
         cluster->unix_offset = unix_s - cluster->second;
     }
-    cluster->totals = (struct sl_history_point){{NAN, NAN, NAN, NAN, NAN, NAN}};
+    cluster->totals = sl_history_unknown;
     tick_servers(cluster, view, now_ns);
+    sl_cluster_sum_training(cluster, view, now_ns);
     sl_history_add(&cluster->job, cluster->second, &cluster->totals);
     for (uint32_t i = 0; i < cluster->table_count; i++) {
         struct sl_cluster_table *table = &cluster->tables[i];
         if (table->second == cluster->second) {
-            const struct sl_history_point point = {{NAN, (float)(table->pulled_s + table->pushed_s),
-                                                    NAN, NAN, NAN, (float)table->memory}};
+            struct sl_history_point point = sl_history_unknown;
+            point.values[SL_HISTORY_KEYS] = (float)(table->pulled_s + table->pushed_s);
+            point.values[SL_HISTORY_MEMORY] = (float)table->memory;
             sl_history_add(&table->track, cluster->second, &point);
         }
     }

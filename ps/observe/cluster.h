@@ -33,11 +33,19 @@ int sl_cluster_take(struct sl_cluster *cluster, const struct sl_cluster_sender *
 void sl_cluster_tick(struct sl_cluster *cluster, const struct sl_coordinator_view *view,
                      uint64_t now_ns, uint64_t unix_s);
 
-/* JSON of docs/observe.md, which the caller owns; NULL: no memory. `coordinator`: the name of this
- * process. */
+/* What the process of the coordinator knows of the job beside the coordinator's view. */
+struct sl_cluster_host {
+    const char *coordinator; /* the name of this process */
+    const char *title;       /* of the job; "": none */
+    bool is_store_away;      /* the cluster store does not answer */
+    uint64_t view_age_ns;
+    double unix_s; /* the time of day */
+};
+
+/* JSON of docs/observe.md, which the caller owns; NULL: no memory. */
 struct json_t *sl_cluster_describe(const struct sl_cluster *cluster,
-                                   const struct sl_coordinator_view *view, uint64_t view_age_ns,
-                                   const char *coordinator, uint64_t now_ns, double unix_s);
+                                   const struct sl_coordinator_view *view,
+                                   const struct sl_cluster_host *host, uint64_t now_ns);
 struct json_t *sl_cluster_describe_slow(const struct sl_cluster *cluster);
 struct json_t *sl_cluster_describe_hot(const struct sl_cluster *cluster, uint64_t now_ns);
 

@@ -5,15 +5,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "core/table_names.h"
 #include "ps/observe/cluster_state.h"
-
-/* NAN: null. Three decimals at most. */
-static json_t *cluster_describe_number(double value)
-{
-    return isnan(value)          ? json_null()
-           : fabs(value) >= 1000 ? json_integer((json_int_t)llround(value))
-                                 : json_real(round(value * 1000) / 1000);
-}
 
 static json_t *cluster_describe_count(uint64_t value)
 {
@@ -50,7 +43,7 @@ static json_t *describe_totals(const struct sl_cluster *cluster)
     json_t *totals = json_object();
     for (int i = 0; i < SL_HISTORY_SERIES; i++) {
         (void)json_object_set_new(totals, sl_history_names[i],
-                                  cluster_describe_number((double)cluster->totals.values[i]));
+                                  sl_cluster_describe_number((double)cluster->totals.values[i]));
     }
     return totals;
 }
@@ -77,12 +70,14 @@ static json_t *describe_shard(const struct sl_cluster *cluster,
         shard,
         json_pack(
             "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "requests_s",
-            cluster_describe_number(sl_cluster_rate(now->requests, earlier->requests, s)), "keys_s",
-            cluster_describe_number(sl_cluster_rate(now->keys, earlier->keys, s)), "bytes_s",
-            cluster_describe_number(sl_cluster_rate(now->bytes, earlier->bytes, s)), "busy",
-            cluster_describe_number(sl_cluster_rate(now->busy_us, earlier->busy_us, s) / 1e6),
-            "stalls_s", cluster_describe_number(sl_cluster_rate(now->stalls, earlier->stalls, s)),
-            "p99_us", now->p99_us == 0 ? json_null() : cluster_describe_count(now->p99_us), "rows",
+            sl_cluster_describe_number(sl_cluster_rate(now->requests, earlier->requests, s)),
+            "keys_s", sl_cluster_describe_number(sl_cluster_rate(now->keys, earlier->keys, s)),
+            "bytes_s", sl_cluster_describe_number(sl_cluster_rate(now->bytes, earlier->bytes, s)),
+            "busy",
+            sl_cluster_describe_number(sl_cluster_rate(now->busy_us, earlier->busy_us, s) / 1e6),
+            "stalls_s",
+            sl_cluster_describe_number(sl_cluster_rate(now->stalls, earlier->stalls, s)), "p99_us",
+            now->p99_us == 0 ? json_null() : cluster_describe_count(now->p99_us), "rows",
             cluster_describe_count(now->rows), "memory", cluster_describe_count(now->memory),
             "lag_entries", cluster_describe_count(now->lag_entries), "clock",
             cluster_describe_count(now->clock)));
@@ -123,7 +118,7 @@ static json_t *describe_servers(const struct sl_cluster *cluster,
             json_pack(
                 "{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", task_name("ps", task),
                 "task", cluster_describe_count(task), "state", server_state(member, seen->state),
-                "age_s", cluster_describe_number(member_age_s(member, seen, now_ns)), "http",
+                "age_s", sl_cluster_describe_number(member_age_s(member, seen, now_ns)), "http",
                 text_or_null(member == NULL ? NULL : member->report.http), "data",
                 text_or_null(view->servers[task].data_endpoint), "memory",
                 cluster_describe_count(member == NULL ? 0 : member->report.memory), "memory_limit",
@@ -143,19 +138,14 @@ static const char *worker_state(enum sl_coordinator_view_state state)
                                                      : "running";
 }
 
-static bool is_running(const struct sl_coordinator_view *view, uint32_t task)
-{
-    return view->workers[task].state == SL_COORDINATOR_VIEW_RUNNING ||
-           view->workers[task].state == SL_COORDINATOR_VIEW_DISCONNECTED;
-}
-
 static uint32_t fastest_clock(const struct sl_cluster *cluster,
                               const struct sl_coordinator_view *view)
 {
     uint32_t fastest = 0;
     for (uint32_t task = 0; task < view->worker_end; task++) {
         const struct sl_cluster_member *member = cluster->workers[task];
-        if (member != NULL && is_running(view, task) && member->report.client.clock > fastest) {
+        if (member != NULL && sl_cluster_is_running(view, task) &&
+            member->report.client.clock > fastest) {
             fastest = member->report.client.clock;
         }
     }
@@ -170,14 +160,14 @@ static json_t *describe_worker(const struct sl_cluster_member *member,
     json_t *worker =
         json_pack("{s:o, s:o, s:s, s:o}", "name", task_name("worker", task), "task",
                   cluster_describe_count(task), "state", worker_state(seen->state), "age_s",
-                  cluster_describe_number(member_age_s(member, seen, now_ns)));
+                  sl_cluster_describe_number(member_age_s(member, seen, now_ns)));
     static const struct sl_report none = {0};
     const struct sl_report_client *now = member == NULL ? &none.client : &member->report.client;
     const struct sl_report_client *earlier =
         member == NULL ? &none.client : &member->earlier.client;
     const bool is_fresh = sl_cluster_fresh(member, now_ns) != NULL;
     const double s = is_fresh ? sl_cluster_seconds(member) : 0;
-    const bool has_lag = member != NULL && is_running(view, task);
+    const bool has_lag = member != NULL && sl_cluster_is_running(view, task);
     const uint32_t lag = fastest > now->clock ? fastest - now->clock : 0;
     (void)json_object_update_new(
         worker,
@@ -185,12 +175,12 @@ static json_t *describe_worker(const struct sl_cluster_member *member,
                   text_or_null(member == NULL ? NULL : member->report.http), "clock",
                   member == NULL ? json_null() : cluster_describe_count(now->clock), "lag",
                   has_lag ? cluster_describe_count(lag) : json_null(), "steps_s",
-                  cluster_describe_number(sl_cluster_rate(now->steps, earlier->steps, s)),
+                  sl_cluster_describe_number(sl_cluster_rate(now->steps, earlier->steps, s)),
                   "step_p99_us",
                   !is_fresh || now->step_p99_us == 0 ? json_null()
                                                      : cluster_describe_count(now->step_p99_us),
                   "requests_s",
-                  cluster_describe_number(sl_cluster_rate(now->requests, earlier->requests, s)),
+                  sl_cluster_describe_number(sl_cluster_rate(now->requests, earlier->requests, s)),
                   "in_flight", is_fresh ? cluster_describe_count(now->in_flight) : json_null(),
                   "reconnects", cluster_describe_count(now->reconnects)));
     return worker;
@@ -220,9 +210,9 @@ static json_t *describe_tables(const struct sl_cluster *cluster)
                 list, json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "name", table->name, "rows",
                                 cluster_describe_count(table->rows), "memory",
                                 cluster_describe_count(table->memory), "pulled_keys_s",
-                                cluster_describe_number(table->pulled_s), "pushed_keys_s",
-                                cluster_describe_number(table->pushed_s), "evicted_keys_s",
-                                cluster_describe_number(table->evicted_s), "waiting_keys",
+                                sl_cluster_describe_number(table->pulled_s), "pushed_keys_s",
+                                sl_cluster_describe_number(table->pushed_s), "evicted_keys_s",
+                                sl_cluster_describe_number(table->evicted_s), "waiting_keys",
                                 cluster_describe_count(table->waiting_keys)));
         }
     }
@@ -245,16 +235,43 @@ static json_t *describe_checkpoint(const struct sl_cluster *cluster, uint32_t se
         }
     }
     return json_pack("{s:b, s:o, s:o, s:o, s:o}", "enabled", is_enabled, "last",
-                     newest.time_ms == 0 ? json_null()
-                                         : cluster_describe_number((double)newest.time_ms / 1000),
+                     newest.time_ms == 0
+                         ? json_null()
+                         : sl_cluster_describe_number((double)newest.time_ms / 1000),
                      "number", cluster_describe_count(newest.number), "duration_s",
-                     cluster_describe_number((double)newest.duration_ms / 1000), "failures",
+                     sl_cluster_describe_number((double)newest.duration_ms / 1000), "failures",
                      cluster_describe_count(failures));
 }
 
+/* "asp", "bsp", "ssp:2". */
+static json_t *describe_mode(const struct sl_coordinator_view *view)
+{
+    const struct sl_consistency_spec *consistency = &view->consistency;
+    const char *name = sl_table_names_consistency[consistency->mode];
+    return !view->has_tables ? json_null()
+           : consistency->mode == SL_CONSISTENCY_SSP
+               ? json_sprintf("%s:%u", name, consistency->staleness)
+               : json_string(name);
+}
+
+/* As old as its oldest server. */
+static double uptime_s(const struct sl_cluster *cluster, const struct sl_coordinator_view *view,
+                       uint64_t now_ns)
+{
+    double oldest = NAN;
+    for (uint32_t task = 0; task < view->ps_count; task++) {
+        const struct sl_cluster_member *member = sl_cluster_fresh(cluster->servers[task], now_ns);
+        if (member != NULL) {
+            oldest = fmax(oldest, (double)member->report.uptime_ms / 1000 +
+                                      age_s(member->received_ns, now_ns));
+        }
+    }
+    return oldest;
+}
+
 json_t *sl_cluster_describe(const struct sl_cluster *cluster,
-                            const struct sl_coordinator_view *view, uint64_t view_age_ns,
-                            const char *coordinator, uint64_t now_ns, double unix_s)
+                            const struct sl_coordinator_view *view,
+                            const struct sl_cluster_host *host, uint64_t now_ns)
 {
     static const char *const stages[] = {
         [SL_COORDINATOR_WAITING_FOR_MEMBERS] = "waiting",
@@ -266,12 +283,16 @@ json_t *sl_cluster_describe(const struct sl_cluster *cluster,
     for (uint32_t i = 0; i < view->missing.missing_count; i++) {
         (void)json_array_append_new(missing, json_string(view->missing.missing[i]));
     }
-    return json_pack("{s:o, s:f, s:s, s:o, s:b, s:s, s:o, s:o, s:o, s:o, s:o}", "age_s",
-                     cluster_describe_number((double)view_age_ns / (double)SL_CLOCK_NS_PER_S),
-                     "time", unix_s, "job", stages[view->stage], "missing", missing, "waits",
-                     (int)view->waits, "coordinator", coordinator, "totals",
-                     describe_totals(cluster), "servers", describe_servers(cluster, view, now_ns),
-                     "workers", describe_workers(cluster, view, now_ns), "tables",
-                     describe_tables(cluster), "checkpoint",
-                     describe_checkpoint(cluster, view->ps_count));
+    return json_pack(
+        "{s:o, s:f, s:o, s:s, s:o, s:o, s:o, s:o, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "age_s",
+        sl_cluster_describe_number((double)host->view_age_ns / (double)SL_CLOCK_NS_PER_S), "time",
+        host->unix_s, "title", text_or_null(host->title), "job", stages[view->stage], "mode",
+        describe_mode(view), "uptime_s",
+        sl_cluster_describe_number(uptime_s(cluster, view, now_ns)), "missing", missing, "trouble",
+        sl_cluster_describe_trouble(view, host->is_store_away), "waits",
+        view->consistency.mode != SL_CONSISTENCY_ASP, "coordinator", host->coordinator, "training",
+        sl_cluster_describe_training(cluster), "totals", describe_totals(cluster), "servers",
+        describe_servers(cluster, view, now_ns), "workers", describe_workers(cluster, view, now_ns),
+        "tables", describe_tables(cluster), "checkpoint",
+        describe_checkpoint(cluster, view->ps_count));
 }

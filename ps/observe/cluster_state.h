@@ -10,7 +10,16 @@ struct sl_cluster_member {
     struct sl_report report, earlier; /* the last two */
     bool has_earlier;                 /* of the same process: there are rates */
     uint64_t received_ns;
+    uint64_t begin_ns; /* the base of the time that the training of a worker still takes, */
+    float begin_epoch; /* with the epochs that it had done then */
     size_t bytes;
+};
+
+/* Of all workers that train. */
+struct sl_cluster_training {
+    bool is_known;
+    struct sl_training figures; /* epoch: of the slowest worker; loss: the mean */
+    double samples_s, eta_s;    /* NAN: not known */
 };
 
 /* Sums over all servers, as of the last tick. */
@@ -37,6 +46,7 @@ struct sl_cluster {
     uint64_t second, unix_offset; /* of the last tick; second + unix_offset: Unix time */
     struct sl_history history;
     struct sl_history_point totals; /* of the last tick */
+    struct sl_cluster_training training;
     struct sl_history_track job, shards[SL_LIMIT_SHARDS];
     struct sl_cluster_table tables[SL_LIMIT_TABLES];
     uint32_t table_count;
@@ -62,6 +72,21 @@ double sl_cluster_rate(uint64_t now, uint64_t earlier, double seconds);
 /* Finds a shard in the report of the server that serves it. */
 struct sl_cluster_shard sl_cluster_find_shard(const struct sl_cluster *cluster, uint32_t server,
                                               uint32_t shard, uint64_t now_ns);
+
+/* Returns true unless the worker has never come, has left or has expired. */
+bool sl_cluster_is_running(const struct sl_coordinator_view *view, uint32_t worker);
+
+/* Sums up the training figures of the workers, for the totals and the training of this tick. */
+void sl_cluster_sum_training(struct sl_cluster *cluster, const struct sl_coordinator_view *view,
+                             uint64_t now_ns);
+
+/* NAN: null. Three decimals at most; small numbers have as many significant digits. */
+struct json_t *sl_cluster_describe_number(double value);
+
+/* "training" and "trouble" of the job. */
+struct json_t *sl_cluster_describe_training(const struct sl_cluster *cluster);
+struct json_t *sl_cluster_describe_trouble(const struct sl_coordinator_view *view,
+                                           bool is_store_away);
 
 /* Returns the task of the server that serves the shards of server `task`. */
 uint32_t sl_cluster_primary(const struct sl_coordinator_view *view, uint32_t task);

@@ -11,9 +11,10 @@ const char *const sl_history_names[SL_HISTORY_SERIES] = {
     [SL_HISTORY_REQUESTS] = "requests_s", [SL_HISTORY_KEYS] = "keys_s",
     [SL_HISTORY_BYTES] = "bytes_s",       [SL_HISTORY_P99_US] = "p99_us",
     [SL_HISTORY_STALENESS] = "staleness", [SL_HISTORY_MEMORY] = "memory",
+    [SL_HISTORY_SAMPLES] = "samples_s",   [SL_HISTORY_LOSS] = "loss",
 };
 
-static const struct sl_history_point unknown = {{NAN, NAN, NAN, NAN, NAN, NAN}};
+const struct sl_history_point sl_history_unknown = {{NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN}};
 
 static size_t history_bytes_of(uint32_t step_s)
 {
@@ -36,7 +37,7 @@ static int history_allocate(struct sl_history_track *track, uint32_t step_s)
     track->point_count = SL_HISTORY_SECONDS / step_s;
     track->first = track->newest = 0;
     for (uint32_t i = 0; i < track->point_count; i++) {
-        points[i] = unknown;
+        points[i] = sl_history_unknown;
     }
     return 0;
 }
@@ -63,7 +64,7 @@ void sl_history_add(struct sl_history_track *track, uint64_t second,
     const uint64_t gap = track->newest == 0 ? 0 : at - track->newest - 1;
     track->first = track->newest == 0 ? at : track->first;
     for (uint64_t i = 0; i < gap && i < track->point_count; i++) {
-        *point_at(track, at - 1 - i) = unknown;
+        *point_at(track, at - 1 - i) = sl_history_unknown;
     }
     *point_at(track, at) = *point;
     track->newest = at;

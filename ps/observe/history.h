@@ -11,7 +11,7 @@
 #include "core/list.h"
 
 #define SL_HISTORY_SECONDS    900
-#define SL_HISTORY_BYTES_MAX  (14U << 20)
+#define SL_HISTORY_BYTES_MAX  (15U << 20)
 #define SL_HISTORY_STEP_MAX_S 16
 
 enum sl_history_series {
@@ -21,6 +21,8 @@ enum sl_history_series {
     SL_HISTORY_P99_US,
     SL_HISTORY_STALENESS,
     SL_HISTORY_MEMORY,
+    SL_HISTORY_SAMPLES, /* a second; this and the loss: of the job only */
+    SL_HISTORY_LOSS,
     SL_HISTORY_SERIES
 };
 
@@ -45,6 +47,8 @@ struct sl_history {
     size_t bytes;
     uint32_t step_s; /* of all tracks but the first */
 };
+
+extern const struct sl_history_point sl_history_unknown; /* all values */
 
 struct json_t; /* of jansson */
 

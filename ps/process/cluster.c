@@ -197,9 +197,14 @@ void sl_process_cluster_read(void *ctx, const struct sl_query *query, struct sl_
         sl_reply_error(reply, 503, "the coordinator has just started here");
         return;
     }
-    sl_reply_json(reply,
-                  sl_cluster_describe(process->observer.cluster->job, view, age_ns,
-                                      process->observer.observe->facts.name, now_ns, unix_time()));
+    const struct sl_cluster_host host = {
+        .coordinator = process->observer.observe->facts.name,
+        .title = process->options.http.title,
+        .is_store_away = process->observer.observe->facts.is_store_away,
+        .view_age_ns = age_ns,
+        .unix_s = unix_time(),
+    };
+    sl_reply_json(reply, sl_cluster_describe(process->observer.cluster->job, view, &host, now_ns));
 }
 
 void sl_process_cluster_read_history(void *ctx, const struct sl_query *query,

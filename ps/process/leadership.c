@@ -246,6 +246,12 @@ void sl_process_leadership_end(struct sl_process_core *core, void (*done)(void *
     sl_leader_resign(leadership->leader, erases, END_NS, on_resigned, leadership);
 }
 
+bool sl_process_leadership_store_is_away(const struct sl_process *process)
+{
+    return process->leadership != NULL && process->leadership->leader != NULL &&
+           sl_leader_store_is_away(process->leadership->leader);
+}
+
 void sl_process_leadership_close(struct sl_process *process)
 {
     struct sl_process_leadership *leadership = process->leadership;

@@ -19,6 +19,9 @@ struct sl_endpoint sl_process_leadership_coordinator(const struct sl_process *pr
 /* Callback of the server: the connection of a member is closed. */
 void sl_process_leadership_gone(void *process, uint64_t peer);
 
+/* Returns whether the cluster store does not answer. False without a leadership. Reactor 0. */
+bool sl_process_leadership_store_is_away(const struct sl_process *process);
+
 /* Resigns the leadership, then calls done(core). */
 void sl_process_leadership_end(struct sl_process_core *core, void (*done)(void *core));
 

@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/notify.h"
 #include "ps/process/cluster.h"
+#include "ps/process/leadership.h"
 #include "ps/process/routes.h"
 
 #define EXTEND_US 10000000U /* more time to start, for ten reports of health */
@@ -44,6 +45,7 @@ static void process_observe_visit(void *ctx)
     memcpy(facts->name, process->name, sizeof facts->name);
     facts->task_index = process->member.task_index;
     facts->hosts_coordinator = process->coordinator != NULL;
+    facts->is_store_away = sl_process_leadership_store_is_away(process);
     (void)snprintf(facts->coordinator_http, sizeof facts->coordinator_http, "%s",
                    process->agent != NULL ? sl_agent_coordinator_http(process->agent) : "");
     explain(process, facts->why, sizeof facts->why);
@@ -100,7 +102,7 @@ int sl_process_observe_open(struct sl_process *process, struct sl_reason *reason
     observe->process = process;
     observe->begun_ns = process_observe_now();
     const struct sl_observer_options options = {
-        .listen = process->options.http,
+        .listen = process->options.http.listen,
         .routes = observe->routes,
         .route_count = route_count,
         .tick = process_observe_tick,

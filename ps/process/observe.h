@@ -16,7 +16,7 @@
 struct sl_process_facts {
     char name[sizeof((struct sl_process *)0)->name];
     uint32_t task_index;
-    bool hosts_coordinator;
+    bool hosts_coordinator, is_store_away;
     char coordinator_http[SL_LIMIT_ENDPOINT_BYTES]; /* HOST:PORT; "": unknown, or none */
     char why[SL_PROCESS_OBSERVE_WHY_BYTES];         /* why clients are not served; "": they are */
 };

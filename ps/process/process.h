@@ -97,7 +97,10 @@ struct sl_process_options {
      * this job; outlives the run. NULL: the coordinator is at `coordinator`, and is lost with its
      * process. */
     const struct sl_metastore_address *metastore;
-    const struct sl_http_listen *http;      /* outlives the run; NULL: no HTTP */
+    struct {
+        const struct sl_http_listen *listen; /* outlives the run; NULL: no HTTP */
+        const char *title;                   /* of the job; outlives the run; NULL: none */
+    } http;
     struct sl_option_values shown;          /* by /api/process; outlive the run */
     const struct sl_kv_handler *kv_handler; /* outlives the run; NULL: pushes are added */
     struct sl_process_beside *beside;       /* outlives the run; NULL: nothing */

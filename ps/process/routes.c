@@ -99,7 +99,7 @@ bool sl_process_routes_at_coordinator(const struct sl_process *process, const ch
                                       struct sl_reply *reply)
 {
     const struct sl_process_facts *facts = &process->observer.observe->facts;
-    const bool is_secure = process->options.http->key != NULL;
+    const bool is_secure = process->options.http.listen->key != NULL;
     if (!facts->hosts_coordinator && facts->coordinator_http[0] == '\0') {
         sl_reply_error(reply, 503, "the address of the coordinator's HTTP is not known");
     } else if (!facts->hosts_coordinator) {

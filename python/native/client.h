@@ -4,6 +4,7 @@
 #ifndef SL_NATIVE_CLIENT_H
 #define SL_NATIVE_CLIENT_H
 
+#include <starling_training.h>
 #include <stdbool.h>
 
 #include "python/native/python.h"
@@ -21,6 +22,7 @@ struct sl_native_client {
     uint32_t clock;                    /* iteration of the next step; starts at sl_client_clock */
     uint32_t timeout_ms;               /* default of calls without a timeout */
     uint32_t worker_count;             /* workers of the job; 0: not known */
+    struct sl_training training;       /* as it was set last */
 };
 
 /* Sets the type of clients. At import. */

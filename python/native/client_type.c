@@ -1,8 +1,10 @@
 #include "python/native/client_type.h"
 
 #include <starling_rows.h>
+#include <starling_training.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <structmember.h>
 
 #include "python/native/client.h"
@@ -235,6 +237,34 @@ static PyObject *metrics(PyObject *object, PyObject *unused)
     return page;
 }
 
+/* What is not given stays as it is. */
+static PyObject *progress(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"epoch", "epochs", "samples", "loss", "lr", "metric", NULL};
+    struct sl_native_client *self = (struct sl_native_client *)object;
+    struct sl_training training = self->training;
+    unsigned long long samples = training.samples;
+    const char *name = training.metric_name;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$ffKff(sf):progress", names, &training.epoch,
+                                     &training.epochs, &samples, &training.loss,
+                                     &training.learning_rate, &name, &training.metric) ||
+        !sl_native_client_check(self)) {
+        return NULL;
+    }
+    training.struct_size = sizeof training;
+    training.samples = samples;
+    if (name != training.metric_name) { /* one without room for its NUL is refused */
+        memset(training.metric_name, 0, sizeof training.metric_name);
+        memcpy(training.metric_name, name, strnlen(name, sizeof training.metric_name));
+    }
+    const int err = sl_client_set_training(self->client, &training);
+    if (err != 0) {
+        return sl_native_errors_raise(err, "progress", sl_last_error());
+    }
+    self->training = training;
+    Py_RETURN_NONE;
+}
+
 static PyObject *get_task(PyObject *object, void *closure)
 {
     const struct sl_native_client *self = (struct sl_native_client *)object;
@@ -358,6 +388,16 @@ static PyMethodDef methods[] = {
      "Makes the servers write a checkpoint, waits for it, and returns its number.\n\n"
      "Raises a StarlingError: UnsupportedError without a checkpoint directory, DeadlineError,\n"
      "ClosedError. Any thread."},
+    {"progress", SL_NATIVE_METHOD(progress), KEYWORDS,
+     "progress($self, *, epoch=None, epochs=None, samples=None, loss=None, lr=None, metric=None)\n"
+     "--\n\n"
+     "Sets figures of the training for the page of the job and starling-top; None: as set last.\n\n"
+     "It sends nothing itself: call it after every batch. One thread at a time.\n\n"
+     "epoch, epochs: epochs done, such as 2.5, and those of the whole training.\n"
+     "samples: trained on by this process so far; the page shows their rate.\n"
+     "loss: of the last batch, or a mean. lr: the learning rate.\n"
+     "metric: of test data, such as (\"AUC\", 0.81); the name has at most 19 characters.\n"
+     "Raises InvalidError."},
     {"metrics", metrics, METH_NOARGS,
      "metrics($self)\n--\n\n"
      "Returns the metrics of the client for Prometheus, in its text format 0.0.4: the page of a\n"

@@ -69,6 +69,7 @@ class Reports(harness.StarlingTest):
         shown = self.until(http, "/api/cluster", lambda job: job["workers"] and job["workers"][0]["clock"] == 41)
         self.assertEqual(shown["workers"][0]["http"], "127.0.0.1:4711")
         self.assertEqual(shown["workers"][0]["name"], "worker/0")
+        self.assertIsNone(shown["training"])  # as of a worker of an earlier release
         self.assertIn({"targets": ["127.0.0.1:4711"], "labels": {"role": "worker", "task": "0"}}, self.get(http, "/sd"))
         for _ in range(50):
             worker.report({"uptime_ms": 2000, "client": {"clock": 999}})
@@ -80,9 +81,10 @@ class Reports(harness.StarlingTest):
     def test_job(self):
         """The servers, workers, tables and the history of a real job have rates; a killed worker is shown."""
         self.run_to_end("starling-worker", "generate", "--out", self.folder, "--rows", 4000, "--test-rows", 100)
-        servers, flags = self.start_ps(2, 2, extra=("--reactors", "1", "--lease", "6"))
+        servers, flags = self.start_ps(2, 2, extra=("--reactors", "1", "--lease", "6", "--title", "clicks of May"))
         workers = self.start_workers(flags, 2, ("--data", os.path.join(self.folder, "train.tsv"), "--format", "criteo",
-                                                "--epochs", 1000000))
+                                                "--test", os.path.join(self.folder, "test.tsv"), "--test-every", 1,
+                                                "--lr", 0.125, "--epochs", 1000000))
         http = servers[0].wait_line(" ready: ").rsplit(", http ", 1)[1]
         job = self.until(http, "/api/cluster", lambda job: job["job"] == "running" and
                          job["totals"]["bytes_s"] and
@@ -92,11 +94,22 @@ class Reports(harness.StarlingTest):
                          any(table["name"] == "lr/weights" and table["pulled_keys_s"] for table in job["tables"]))
         self.assertEqual([server["shards"][0]["serving"] for server in job["servers"]], ["ps/0", "ps/1"])
         self.assertGreater(job["totals"]["bytes_s"], job["totals"]["requests_s"])
+        self.assertEqual((job["title"], job["mode"], job["trouble"]), ("clicks of May", "asp", []))
+        self.assertGreater(job["uptime_s"], 0)
+        job = self.until(http, "/api/cluster", lambda job: job["training"] and job["training"]["metric"] and
+                         job["training"]["eta_s"] and job["training"]["epoch"] > 1)
+        training = job["training"]
+        self.assertEqual((training["epochs"], training["learning_rate"]), (1000000, 0.125))
+        self.assertGreater(training["samples_s"], 0)
+        self.assertTrue(0 < training["loss"] < 5, training)
+        self.assertEqual(training["metric"]["name"], "test AUC")
+        self.assertTrue(0 < training["metric"]["value"] <= 1, training)
         self.until(http, "/sd", lambda targets: len(targets) == 4)
         other = servers[1].wait_line(" ready: ").rsplit(", http ", 1)[1]
         self.until(other, "/api/history?of=table:lr/weights", lambda history: any(history["series"]["keys_s"]))  # redirected
         workers[1].signal(signal.SIGKILL)
-        self.until(http, "/api/cluster", lambda job: job["workers"][1]["state"] == "expired")
+        job = self.until(http, "/api/cluster", lambda job: job["workers"][1]["state"] == "expired")
+        self.assertEqual(job["trouble"], ["worker/1 is expired"])
         events = self.until(http, "/api/events", lambda events: "worker_expired" in
                             [event["event"] for event in events["events"]])["events"]
         expired = next(event for event in events if event["event"] == "worker_expired")

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 """Values of tables against NumPy's arithmetic, over shared memory and TCP."""
 
+import contextlib
 import dataclasses
+import json
 import threading
+import urllib.error
 import urllib.request
 from unittest import mock
 
@@ -516,11 +519,10 @@ class MemoryLimit(support.ClusterTest):
         self.assertEqual(table.stats().rows, first + 1)
 
 
-class NotFinite(support.ClusterTest):
-    """Tables refuse NaN and infinite values, with everything else of the step."""
+class HttpTest(support.ClusterTest):
+    """With servers that have pages."""
 
     servers, args = 2, ("--http", "127.0.0.1:0")
-    KEYS = numpy.arange(500)
 
     def pages(self, path):
         """The page of each server. Its ready line names the address."""
@@ -531,6 +533,43 @@ class NotFinite(support.ClusterTest):
             with urllib.request.urlopen(f"http://{address}{path}", timeout=harness.DEADLINE_S) as answer:
                 texts.append(answer.read().decode())
         return texts
+
+
+class Progress(HttpTest):
+    """The job shows what a worker says of its training."""
+
+    def shown(self):
+        with contextlib.suppress(urllib.error.HTTPError):  # 503: the coordinator has just started
+            return json.loads(self.pages("/api/cluster")[0])["training"]
+        return None
+
+    def test_figures(self):
+        worker = self.connect(task=0)
+        worker.progress(epoch=1.5, epochs=4, loss=0.25, lr=0.125)
+        worker.progress(samples=1000, metric=("accuracy", 0.75))
+        worker.progress(epoch=1.75)
+        support.wait_until(lambda: (self.shown() or {}).get("epoch") == 1.75, "the figures of the worker")
+        shown = self.shown()
+        self.assertEqual((shown["epochs"], shown["loss"], shown["learning_rate"], shown["samples"]), (4, 0.25, 0.125, 1000))
+        self.assertEqual(shown["metric"], {"name": "accuracy", "value": 0.75})
+        worker.progress(metric=("F1", 0.5))  # a shorter name
+        support.wait_until(lambda: (self.shown() or {}).get("metric") == {"name": "F1", "value": 0.5}, "another metric")
+
+    def test_bad_figures(self):
+        for name in ("n" * 20, "tab\t", "caf\u00e9"):
+            with self.assertRaisesRegex(starling.InvalidError, "metric_name: accepted are up to 19 characters"):
+                self.client.progress(metric=(name, 1))
+        with self.assertRaisesRegex(starling.InvalidError, "samples: accepted is below 2"):
+            self.client.progress(samples=-1)
+        for wrong in ({"loss": "low"}, {"metric": "AUC"}, {"accuracy": 1}):
+            with self.assertRaises(TypeError):
+                self.client.progress(**wrong)
+
+
+class NotFinite(HttpTest):
+    """Tables refuse NaN and infinite values, with everything else of the step."""
+
+    KEYS = numpy.arange(500)
 
     def refused(self):
         return sum(int(float(line.split()[-1])) for page in self.pages("/metrics") for line in page.splitlines()

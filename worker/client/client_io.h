@@ -8,7 +8,7 @@
 #ifndef SL_WORKER_CLIENT_CLIENT_IO_H
 #define SL_WORKER_CLIENT_CLIENT_IO_H
 
-#include <starling.h>
+#include <starling_training.h>
 
 #include <stdatomic.h>
 
@@ -66,6 +66,8 @@ struct sl_client_io_options {
     /* HOST:PORT of the program's HTTP server, which outlives the client; NULL: none. Set by any
      * thread. */
     _Atomic(const char *) http;
+    /* The words of a struct sl_training. Set by an application thread. */
+    struct sl_cell training[sizeof(struct sl_training) / sizeof(uint64_t)];
     /* Send arena for long step bodies, if some shard may be reached over shared memory, RDMA or
      * DPDK, else NULL; set before connecting. */
     struct sl_send_arena *send_arena;

@@ -1,9 +1,12 @@
 #include "worker/client/client_report.h"
 
+#include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/list.h"
 #include "core/metrics_process.h"
+#include "core/struct_size.h"
 #include "net/session/report.h"
 #include "worker/client/client_internal.h"
 #include "worker/client/client_metrics.h"
@@ -39,6 +42,58 @@ static void add_requests(const struct sl_client_io *io, struct sl_report_client 
     }
 }
 
+#define TRAINING_WORDS (sizeof(struct sl_training) / sizeof(uint64_t))
+static_assert(sizeof(struct sl_training) % sizeof(uint64_t) == 0, "it is copied in words");
+
+static int check_training(const struct sl_training *training, struct sl_reason *reason)
+{
+    const size_t room = sizeof training->metric_name;
+    const size_t length = strnlen(training->metric_name, room);
+    bool is_printable = length < room;
+    for (size_t i = 0; i < length; i++) {
+        is_printable &= training->metric_name[i] >= ' ' && training->metric_name[i] <= '~';
+    }
+    if (!is_printable) {
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "metric_name: accepted are up to %zu characters of printable ASCII",
+                              room - 1);
+    }
+    return training->samples <= SL_REPORT_COUNTER_MAX
+               ? 0
+               : sl_reason_fail(reason, SL_ERR_INVALID, "samples: accepted is below 2^63");
+}
+
+int sl_client_set_training(struct sl_client *client, const struct sl_training *training)
+{
+    struct sl_training own;
+    struct sl_reason reason;
+    int err = sl_struct_size_read(training, &own, sizeof own, "SL_TRAINING_INIT", &reason);
+    err = err != 0 ? err : check_training(&own, &reason);
+    if (err != 0) {
+        return sl_reason_report(err, "training: %s", reason.text);
+    }
+    own.struct_size = 0;
+    for (size_t i = 0; i < TRAINING_WORDS; i++) {
+        uint64_t word;
+        memcpy(&word, (const char *)&own + i * sizeof word, sizeof word);
+        sl_cell_set(&client->io_options.training[i], word);
+    }
+    return 0;
+}
+
+static void add_training(const struct sl_client_io_options *options,
+                         struct sl_report_client *report)
+{
+    static const struct sl_training none;
+    struct sl_training *training = &report->training;
+    for (size_t i = 0; i < TRAINING_WORDS; i++) {
+        const uint64_t word = sl_cell_get(&options->training[i]);
+        memcpy((char *)training + i * sizeof word, &word, sizeof word);
+    }
+    report->has_training = memcmp(training, &none, sizeof none) != 0;
+    training->metric_name[sizeof training->metric_name - 1] = '\0'; /* it was being changed */
+}
+
 static void send_report(struct sl_client_io *io, uint64_t now_ns)
 {
     const char *http = atomic_load_explicit(&io->options->http, memory_order_acquire);
@@ -50,6 +105,7 @@ static void send_report(struct sl_client_io *io, uint64_t now_ns)
     struct sl_message message = {.kind = SL_MESSAGE_REPORT};
     (void)snprintf(report.http, sizeof report.http, "%s", http == NULL ? "" : http);
     add_requests(io, &report.client);
+    add_training(io->options, &report.client);
     if (add_steps(io, &report.client) &&
         sl_report_encode(&report, &message.report.bytes, &message.report.byte_count) == 0) {
         /* Without a connection, or with a full outbox, the next report is sent instead. */

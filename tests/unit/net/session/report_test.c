@@ -111,6 +111,19 @@ static void random_report(uint64_t *seed, struct lists *lists, struct sl_report 
             .requests = counter(seed),
             .reconnects = counter(seed),
         };
+        to->client.has_training = below(seed, 2) == 0;
+        if (to->client.has_training) {
+            to->client.training = (struct sl_training){
+                .epoch = 1.5F + (float)below(seed, 100),
+                .epochs = (float)below(seed, 100),
+                .samples = counter(seed),
+                .loss = (float)below(seed, 1000) / 7,
+                .learning_rate = (float)below(seed, 1000) / 7,
+                .metric = (float)below(seed, 1000) / 7,
+            };
+            random_message_name(seed, to->client.training.metric_name,
+                                sizeof to->client.training.metric_name);
+        }
     }
 }
 
@@ -167,6 +180,8 @@ static void assert_same(const struct sl_report *a, const struct sl_report *b)
     assert_true(a->client.steps == b->client.steps);
     assert_true(a->client.requests == b->client.requests);
     assert_true(a->client.reconnects == b->client.reconnects);
+    assert_int_equal(a->client.has_training, b->client.has_training);
+    assert_memory_equal(&a->client.training, &b->client.training, sizeof a->client.training);
 }
 
 static uint8_t *encode(const struct sl_report *report, uint32_t *bytes)

@@ -40,24 +40,38 @@ CASE(coordinator_view__names_missing_tasks)
     free(view);
 }
 
-/* In ASP no worker waits for another one. */
-CASE(coordinator_view__says_whether_workers_wait_for_each_other)
+/* The mode of the job is that of its strictest table. */
+CASE(coordinator_view__shows_the_strictest_consistency)
 {
+    static const struct {
+        struct sl_consistency_spec table, job;
+    } tables[] = {
+        {{SL_CONSISTENCY_ASP, 0, 0}, {SL_CONSISTENCY_ASP, 0, 0}},
+        {{SL_CONSISTENCY_SSP, 4, 3}, {SL_CONSISTENCY_SSP, 4, 3}},
+        {{SL_CONSISTENCY_SSP, 2, 3}, {SL_CONSISTENCY_SSP, 2, 3}},
+        {{SL_CONSISTENCY_SSP, 5, 3}, {SL_CONSISTENCY_SSP, 2, 3}},
+        {{SL_CONSISTENCY_BSP, 0, 3}, {SL_CONSISTENCY_BSP, 0, 3}},
+        {{SL_CONSISTENCY_SSP, 0, 3}, {SL_CONSISTENCY_BSP, 0, 3}},
+        {{SL_CONSISTENCY_ASP, 0, 0}, {SL_CONSISTENCY_BSP, 0, 3}},
+    };
     struct sl_coordinator_view *view = make();
     cluster_start(f);
-    for (uint32_t mode = SL_CONSISTENCY_ASP; mode <= SL_CONSISTENCY_BSP; mode++) {
+    (void)fill(f, view, 0);
+    assert_false(view->has_tables);
+    for (uint32_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
         struct sl_message open = {.kind = SL_MESSAGE_TABLE_OPEN, .id = 9};
         struct sl_table_spec *spec = &open.table_open.spec;
-        (void)snprintf(spec->name, sizeof spec->name, "t%u", (unsigned)mode);
+        (void)snprintf(spec->name, sizeof spec->name, "t%u", i);
         spec->kind = SL_TABLE_SPARSE;
         spec->dim = 1;
         spec->optimizer = (struct sl_optimizer_spec){.kind = SL_OPTIMIZER_SGD, .lr = 1};
-        spec->consistency.mode = (enum sl_consistency_mode)mode;
-        spec->consistency.worker_count = mode == SL_CONSISTENCY_ASP ? 0 : 3;
+        spec->consistency = tables[i].table;
         say(f, 11, open);
         expect_part(f, "11#9 opened");
         (void)fill(f, view, 0);
-        assert_int_equal(view->waits, mode != SL_CONSISTENCY_ASP);
+        assert_true(view->has_tables);
+        assert_int_equal(view->consistency.mode, tables[i].job.mode);
+        assert_int_equal(view->consistency.staleness, tables[i].job.staleness);
     }
     free(view);
 }

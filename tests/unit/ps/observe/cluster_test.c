@@ -20,6 +20,8 @@ struct fixture {
     struct sl_report_shard shards[2][4]; /* own, then backups */
     struct sl_report_table tables[2][2];
     struct sl_report worker;
+    const char *title;
+    bool is_store_away;
     json_t *json; /* shown last; NULL: nothing yet */
 };
 
@@ -128,7 +130,12 @@ static void show(struct fixture *f, json_t *json)
 
 static void describe(struct fixture *f)
 {
-    show(f, sl_cluster_describe(f->cluster, f->view, SECOND / 2, "ps/0", f->now_ns, UNIX_S + 0.5));
+    const struct sl_cluster_host host = {.coordinator = "ps/0",
+                                         .title = f->title,
+                                         .is_store_away = f->is_store_away,
+                                         .view_age_ns = SECOND / 2,
+                                         .unix_s = UNIX_S + 0.5};
+    show(f, sl_cluster_describe(f->cluster, f->view, &host, f->now_ns));
 }
 
 /* The value at a path such as "servers 0 shards 1 busy", as compact JSON. */
@@ -278,6 +285,87 @@ CASE(cluster_describe__shows_the_lag_of_workers)
     EXPECT("workers 1 lag", "0");
     EXPECT("workers 2 state", "\"left\"");
     EXPECT("workers 2 lag", "null");
+}
+
+/* A report of a worker that trains, and a second of time before it. */
+static void train(struct fixture *f, uint32_t task, float epoch, uint64_t samples)
+{
+    f->view->worker_end = task + 1 > f->view->worker_end ? task + 1 : f->view->worker_end;
+    f->view->workers[task].state = SL_COORDINATOR_VIEW_RUNNING;
+    f->worker.client.has_training = true;
+    f->worker.client.training.epoch = epoch;
+    f->worker.client.training.samples = samples;
+    assert_int_equal(take(f, SL_MESSAGE_ROLE_WORKER, task, &f->worker), 0);
+}
+
+CASE(cluster_describe__sums_up_the_training)
+{
+    describe(fixture);
+    EXPECT("training", "null");
+    fixture->worker.client.training =
+        (struct sl_training){.epochs = 10, .loss = 0.5F, .learning_rate = 0.001F};
+    train(fixture, 0, 2, 1000);
+    fixture->worker.client.training.loss = 0.25F;
+    train(fixture, 1, 3, 1000);
+    pass_second(fixture);
+    train(fixture, 0, 2.5F, 1400);
+    fixture->worker.client.training.metric = 0.75F;
+    snprintf(fixture->worker.client.training.metric_name, 20, "test AUC");
+    train(fixture, 1, 3.25F, 1200);
+    tick(fixture);
+    describe(fixture);
+    /* The slowest worker has done half an epoch in a second, the other one a quarter. */
+    EXPECT("training", "{\"epoch\":2.5,\"epochs\":10.0,\"samples\":2600,\"samples_s\":600.0,"
+                       "\"eta_s\":27.0,\"loss\":0.25,\"learning_rate\":0.001,"
+                       "\"metric\":{\"name\":\"test AUC\",\"value\":0.75}}");
+    EXPECT("totals samples_s", "600.0");
+    EXPECT("totals loss", "0.25");
+    /* The figures of the end stay when the workers have left. */
+    fixture->view->workers[0].state = fixture->view->workers[1].state = SL_COORDINATOR_VIEW_LEFT;
+    tick(fixture);
+    describe(fixture);
+    EXPECT("training epoch", "2.5");
+    EXPECT("training samples_s", "null");
+    EXPECT("training eta_s", "null");
+    EXPECT("totals loss", "null");
+}
+
+CASE(cluster_describe__names_what_is_not_as_it_should_be)
+{
+    fixture->view->has_tables = true;
+    describe(fixture);
+    EXPECT("trouble", "[]");
+    EXPECT("title", "null");
+    EXPECT("mode", "\"asp\"");
+    EXPECT("uptime_s", "null");
+    fixture->title = "fm";
+    fixture->is_store_away = true;
+    fixture->view->consistency =
+        (struct sl_consistency_spec){.mode = SL_CONSISTENCY_SSP, .staleness = 3};
+    fixture->view->servers[0].group.in_sync = false;
+    fixture->view->servers[1].member.state = SL_COORDINATOR_VIEW_EXPIRED;
+    fixture->view->servers[1].group.primary = 0;
+    fixture->view->servers[1].group.in_sync = false;
+    fixture->view->servers[1].group.backup = SL_COORDINATOR_NO_BACKUP;
+    fixture->view->workers[1].state = SL_COORDINATOR_VIEW_DISCONNECTED;
+    take_server(fixture, 0);
+    fixture->now_ns += SECOND;
+    describe(fixture);
+    EXPECT("title", "\"fm\"");
+    EXPECT("mode", "\"ssp:3\"");
+    EXPECT("uptime_s", "6.0");
+    EXPECT("trouble", "[\"the cluster store is out of reach\",\"ps/1 is expired\","
+                      "\"shards 0 to 1 are not in sync with the backup\","
+                      "\"shards 2 to 3 are without a backup\",\"worker/1 is disconnected\"]");
+    fixture->view->servers[0].member.state = SL_COORDINATOR_VIEW_DISCONNECTED;
+    describe(fixture);
+    EXPECT("trouble 3", "\"shards 0 to 1 are not served\"");
+    for (uint32_t task = 0; task < 40; task++) {
+        fixture->view->workers[task].state = SL_COORDINATOR_VIEW_EXPIRED;
+    }
+    fixture->view->worker_end = 40;
+    describe(fixture);
+    EXPECT("trouble 16", "\"29 more\"");
 }
 
 CASE(cluster_take__refuses_hostile_reports)
