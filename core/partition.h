@@ -21,6 +21,14 @@ static inline uint32_t sl_partition_owner(uint64_t key, uint32_t shard_count)
     return sl_partition_hash_owner(sl_hash_key(key), shard_count);
 }
 
+/* The lowest hash of keys of shard `shard` <= shard_count; shard_count yields 2^64, so 0. */
+static inline uint64_t sl_partition_hash_first(uint32_t shard, uint32_t shard_count)
+{
+    const uint64_t bucket =
+        (((uint64_t)shard << SL_PARTITION_BUCKET_BITS) + shard_count - 1) / shard_count;
+    return bucket << (64 - SL_PARTITION_BUCKET_BITS);
+}
+
 /* KV tables: shard s owns the keys [ceil(s * 2^64 / shard_count), ceil((s + 1) * 2^64 /
  * shard_count)), like the servers of ps-lite. */
 static inline uint32_t sl_partition_kv_owner(uint64_t key, uint32_t shard_count)

@@ -24,4 +24,5 @@ const char *const sl_table_names_initializer[SL_INITIALIZER_KIND_COUNT] = {
     "zeros", "constant", "uniform", "normal", "truncated_normal"};
 const char *const sl_table_names_consistency[SL_CONSISTENCY_MODE_COUNT] = {"asp", "bsp", "ssp"};
 const char *const sl_table_names_order[SL_POLICY_ORDER_COUNT] = {"none", "lru", "lfu", "l2"};
-const char *const sl_table_names_admission[SL_ADMISSION_KIND_COUNT] = {"count", "probability"};
+const char *const sl_table_names_admission[SL_ADMISSION_KIND_COUNT] = {"count", "probability",
+                                                                       "bloom"};

@@ -141,8 +141,9 @@ enum sl_policy_order {
 enum sl_admission_kind {
     SL_ADMISSION_COUNT = 0,       /* from its push number admit_count on; 0 and 1: at once */
     SL_ADMISSION_PROBABILITY = 1, /* each push with the chance admit_probability */
+    SL_ADMISSION_BLOOM = 2,       /* as COUNT, by counters that keys share */
 };
-#define SL_ADMISSION_KIND_COUNT 2
+#define SL_ADMISSION_KIND_COUNT 3
 
 #define SL_POLICY_SLOTS_MAX     256
 
@@ -172,12 +173,15 @@ struct sl_policy_spec {
     uint32_t half_life_steps; /* LFU: pushes count half for each such age of the row; 0: always */
     /* A key waits until it was pushed so often: each time that it occurs in a push counts. Waiting
      * keys take some 32 bytes each, and go before rows where memory is short. An assign creates its
-     * rows at once. Not with BSP. */
+     * rows at once. Not with BSP. BLOOM counts up to 15 in a counting Bloom filter, which keeps no
+     * keys: 4.8 bytes for each of keys_expected, with 0.01, allocated when the table is opened. */
     enum sl_admission_kind admission;
     uint32_t admit_count;
-    uint32_t admit_age_steps; /* waiting keys not pushed for so many steps count anew; 0: never */
-    float admit_probability;  /* PROBABILITY: above 0, up to 1; else 0. Decided by the key, the
-                               * table's step and the initializer's seed */
+    /* COUNT: waiting keys not pushed for so many steps count anew. BLOOM: all counts are halved
+     * each time that so many steps are over. 0: never. */
+    uint32_t admit_age_steps;
+    float admit_probability; /* PROBABILITY: above 0, up to 1; else 0. Decided by the key, the
+                              * table's step and the initializer's seed */
     /* Rows go so many seconds after their last push, or up to a third and some seconds later; 0:
      * never. Not with BSP. A restored table, and a backup that took over, count from then on. */
     uint32_t ttl_seconds;
@@ -185,6 +189,10 @@ struct sl_policy_spec {
      * on, 1 to 8 bits, are its slot; slots from slot_count on have none. 0, 0, 0: no slots. */
     uint32_t slot_shift, slot_bits, slot_count;
     struct sl_policy_slot slots[SL_POLICY_SLOTS_MAX];
+    /* BLOOM; else 0: how many keys of all shards are counted, 1 to 2^33, and which share of other
+     * keys is then counted too high, 0.000001 to 0.5; 0: 0.01. No key is counted too low. */
+    uint64_t keys_expected;
+    float false_positives;
 };
 
 enum sl_table_kind {

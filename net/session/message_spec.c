@@ -18,6 +18,12 @@
 #define SLOT_BITS_MAX       8U         /* SL_POLICY_SLOTS_MAX */
 #define STEPS_MAX           (1U << 31) /* steps are counted modulo 2^32 */
 
+/* Admission BLOOM (ps/table/key_filter.h). */
+#define BLOOM_COUNT_MAX     15U
+#define KEYS_EXPECTED_MAX   (1ULL << 33)
+#define FALSE_POSITIVES_MIN 1e-6F
+#define FALSE_POSITIVES_MAX 0.5F
+
 #define refuse(reason, ...) sl_reason_fail(reason, SL_ERR_INVALID, __VA_ARGS__)
 
 static int check_name(const char *name, struct sl_reason *reason)
@@ -284,7 +290,9 @@ static int check_consistency(const struct sl_consistency_spec *spec, struct sl_r
 static bool has_policy(const struct sl_table_spec *spec)
 {
     static const struct sl_policy_spec none;
-    return memcmp(&spec->policy, &none, sizeof none) != 0;
+    const size_t bytes = offsetof(struct sl_policy_spec, false_positives) +
+                         sizeof none.false_positives; /* without the padding at the end */
+    return memcmp(&spec->policy, &none, bytes) != 0;
 }
 
 /* What is new or rarely pushed would go at once, were it not protected. */
@@ -318,12 +326,20 @@ static bool has_admission(const struct sl_policy_spec *policy)
         }
     }
     return policy->admission != SL_ADMISSION_COUNT || policy->admit_count > 0 ||
-           policy->admit_age_steps > 0 || policy->admit_probability != 0;
+           policy->admit_age_steps > 0 || policy->admit_probability != 0 ||
+           policy->keys_expected > 0 || policy->false_positives != 0;
 }
 
 static bool has_slots(const struct sl_policy_spec *policy)
 {
     return policy->slot_bits > 0 || policy->slot_shift > 0 || policy->slot_count > 0;
+}
+
+static uint32_t admit_count_max(const struct sl_policy_spec *policy)
+{
+    return policy->admission == SL_ADMISSION_COUNT   ? STEPS_MAX
+           : policy->admission == SL_ADMISSION_BLOOM ? BLOOM_COUNT_MAX
+                                                     : 0;
 }
 
 static int check_slot(const struct sl_policy_spec *policy, uint32_t slot, struct sl_reason *reason)
@@ -336,11 +352,11 @@ static int check_slot(const struct sl_policy_spec *policy, uint32_t slot, struct
                       "; accepted is 0, or protect_steps to %u",
                       slot, ttl_steps, STEPS_MAX);
     }
-    return admit_count > (policy->admission == SL_ADMISSION_COUNT ? STEPS_MAX : 0)
+    return admit_count > admit_count_max(policy)
                ? refuse(reason,
                         "policy.slots[%" PRIu32 "].admit_count is %" PRIu32
-                        "; accepted with admission %d is 0 to %u, else 0",
-                        slot, admit_count, (int)SL_ADMISSION_COUNT, STEPS_MAX)
+                        "; accepted with admission %d is 0 to %u",
+                        slot, admit_count, (int)policy->admission, admit_count_max(policy))
                : SL_OK;
 }
 
@@ -370,20 +386,41 @@ static int check_slots(const struct sl_policy_spec *policy, struct sl_reason *re
     return err;
 }
 
+static int check_bloom(const struct sl_policy_spec *policy, struct sl_reason *reason)
+{
+    const bool is_bloom = policy->admission == SL_ADMISSION_BLOOM;
+    const float share = policy->false_positives;
+    if (is_bloom ? policy->keys_expected < 1 || policy->keys_expected > KEYS_EXPECTED_MAX
+                 : policy->keys_expected > 0) {
+        return refuse(reason,
+                      "policy.keys_expected is %" PRIu64
+                      "; accepted with admission %d is 1 to %llu, else 0",
+                      policy->keys_expected, (int)SL_ADMISSION_BLOOM, KEYS_EXPECTED_MAX);
+    }
+    return share == 0 || (is_bloom && share >= FALSE_POSITIVES_MIN && share <= FALSE_POSITIVES_MAX)
+               ? SL_OK
+               : refuse(reason,
+                        "policy.false_positives is %g; accepted with admission %d is 0.000001 to "
+                        "0.5, or 0 for 0.01, else 0",
+                        (double)share, (int)SL_ADMISSION_BLOOM);
+}
+
 /* A field that the kind of admission does not read must be 0. */
 static int check_admission(const struct sl_policy_spec *policy, struct sl_reason *reason)
 {
-    const bool counts = policy->admission == SL_ADMISSION_COUNT;
+    const bool draws = policy->admission == SL_ADMISSION_PROBABILITY;
     const float chance = policy->admit_probability;
     if ((uint32_t)policy->admission >= SL_ADMISSION_KIND_COUNT) {
-        return refuse(reason, "policy.admission is %d; accepted is 0 (count), 1 (probability)",
+        return refuse(reason,
+                      "policy.admission is %d; accepted is 0 (count), 1 (probability), 2 (bloom)",
                       (int)policy->admission);
     }
-    if (policy->admit_count > STEPS_MAX || (policy->admit_count > 0 && !counts)) {
+    const bool is_needed = policy->admission == SL_ADMISSION_BLOOM && policy->slot_count == 0;
+    const uint32_t least = is_needed ? 2 : 0;
+    if (policy->admit_count < least || policy->admit_count > admit_count_max(policy)) {
         return refuse(reason,
-                      "policy.admit_count is %" PRIu32
-                      "; accepted with admission %d is 0 to %u, else 0",
-                      policy->admit_count, (int)SL_ADMISSION_COUNT, STEPS_MAX);
+                      "policy.admit_count is %" PRIu32 "; accepted with admission %d is %u to %u",
+                      policy->admit_count, (int)policy->admission, least, admit_count_max(policy));
     }
     if (policy->admit_age_steps >
         (policy->admit_count > 1 || policy->slot_count > 0 ? STEPS_MAX : 0)) {
@@ -392,8 +429,8 @@ static int check_admission(const struct sl_policy_spec *policy, struct sl_reason
                       "; accepted with an admit_count above 1 or slots is 0 to %u, else 0",
                       policy->admit_age_steps, STEPS_MAX);
     }
-    return (counts ? chance == 0 : chance > 0 && chance <= 1)
-               ? SL_OK
+    return (draws ? chance > 0 && chance <= 1 : chance == 0)
+               ? check_bloom(policy, reason)
                : refuse(reason,
                         "policy.admit_probability is %g; accepted with admission %d is above 0, "
                         "up to 1, else 0",
@@ -475,11 +512,12 @@ int sl_message_check_known(const struct sl_table_spec *spec, const struct sl_mes
                           : has_policy(spec) && opened->knows < 1             ? "policies"
                           : has_update(&spec->update) && opened->knows < 2
                               ? "decay, clip_norm and value_bound"
-                          : opened->knows >= 3           ? NULL
-                          : has_admission(&spec->policy) ? "admission of keys"
-                          : spec->policy.ttl_seconds > 0 ? "ttl_seconds"
-                          : has_slots(&spec->policy)     ? "slots"
-                                                         : NULL;
+                          : opened->knows < 3 && has_admission(&spec->policy) ? "admission of keys"
+                          : opened->knows < 3 && spec->policy.ttl_seconds > 0 ? "ttl_seconds"
+                          : opened->knows < 3 && has_slots(&spec->policy)     ? "slots"
+                          : opened->knows < 4 && spec->policy.admission == SL_ADMISSION_BLOOM
+                              ? "admission by a Bloom filter"
+                              : NULL;
     return unknown == NULL
                ? SL_OK
                : sl_reason_fail(reason, SL_ERR_VERSION,

@@ -346,7 +346,9 @@ SL_PROTOBUF_TABLE(POLICY, "policy", NULL,
     SL_FIELD_ANY(12, UINT, sl_policy_spec, ttl_seconds),
     SL_FIELD_ANY(13, UINT, sl_policy_spec, slot_shift),
     SL_FIELD_ANY(14, UINT, sl_policy_spec, slot_bits),
-    SL_FIELD_LIST(15, MESSAGE, sl_policy_spec, slots, slot_count, 0, &POLICY_SLOT));
+    SL_FIELD_LIST(15, MESSAGE, sl_policy_spec, slots, slot_count, 0, &POLICY_SLOT),
+    SL_FIELD_ANY(16, UINT, sl_policy_spec, keys_expected),
+    SL_FIELD_ANY(17, FLOAT, sl_policy_spec, false_positives));
 
 SL_PROTOBUF_TABLE(UPDATE, "update", NULL,
     SL_FIELD_ANY(1, UINT, sl_update_spec, decay),

@@ -38,7 +38,7 @@ static const struct choice modes = {sl_table_names_consistency, SL_CONSISTENCY_M
 static const struct choice orders = {sl_table_names_order, SL_POLICY_ORDER_COUNT,
                                      "none, lru, lfu or l2"};
 static const struct choice admissions = {sl_table_names_admission, SL_ADMISSION_KIND_COUNT,
-                                         "count or probability"};
+                                         "count, probability or bloom"};
 
 struct word {
     const char *name;
@@ -94,6 +94,8 @@ static const struct word words[] = {
     {"slot_shift", WORD_U32, AT(spec.policy.slot_shift), NULL},
     {"slot_bits", WORD_U32, AT(spec.policy.slot_bits), NULL},
     {"slots", WORD_SLOTS, AT(spec.policy.slots), NULL},
+    {"keys_expected", WORD_U64, AT(spec.policy.keys_expected), NULL},
+    {"false_positives", WORD_F32, AT(spec.policy.false_positives), NULL},
     {"step", WORD_U64, AT(step), NULL},
     {"beta1_power", WORD_POWER, AT(state.beta1_power), NULL},
     {"beta2_power", WORD_POWER, AT(state.beta2_power), NULL},
@@ -315,7 +317,7 @@ static int read_word(char *item, struct sl_snapshot_table *table, struct sl_reas
                           "protect_steps=, count_below=, l2_below=, rows_max=, order=, "
                           "half_life_steps=, admission=, admit_count=, admit_age_steps=, "
                           "admit_probability=, ttl_seconds=, slot_shift=, slot_bits=, slots=, "
-                          "step=, beta1_power=, beta2_power=",
+                          "keys_expected=, false_positives=, step=, beta1_power=, beta2_power=",
                           item);
 }
 

@@ -3,8 +3,8 @@
  * parameters as in starling.h; decay (none, l2, decoupled), clip_norm, value_bound; initializer
  * (zeros, constant, uniform, normal, truncated_normal), a, b, seed; consistency (asp, bsp, ssp),
  * staleness, workers; reject_nonfinite (0, 1); the policy as in starling.h, with order none, lru,
- * lfu or l2 and admission count or probability, and slots as SLOT:TTL_STEPS:ADMIT_COUNT separated
- * by "/"; step, beta1_power, beta2_power (optimizer state). Pure; any thread. */
+ * lfu or l2 and admission count, probability or bloom, and slots as SLOT:TTL_STEPS:ADMIT_COUNT
+ * separated by "/"; step, beta1_power, beta2_power (optimizer state). Pure; any thread. */
 #ifndef SL_PROGRAMS_CKPT_SPEC_TEXT_H
 #define SL_PROGRAMS_CKPT_SPEC_TEXT_H
 

@@ -177,19 +177,28 @@ static const struct sl_cli_option OPTIONS[] = {
                   .help = "lfu: pushes count half for each such age of the row; 0: always.",
                   .least = 0, .most = UINT32_MAX),
     SL_CLI_OPTION(CHOICE, &raw.admission, .name = "admission", .preset = "count",
-                  .choices = "count|probability", .metavar = "KIND",
+                  .choices = "count|probability|bloom", .metavar = "KIND",
                   .help = "Which keys get a row. count: those pushed --admit-count times; "
-                          "probability: each push has the chance --admit-probability."),
+                          "probability: each push has the chance --admit-probability; bloom: as "
+                          "count, in less memory, by a Bloom filter for --keys-expected."),
     SL_CLI_OPTION(U32, &values.training.policy.admit_count, .name = "admit-count", .preset = "0",
                   .help = "Gradients of a key are dropped until so many were pushed.", .least = 0,
                   .most = 1U << 31),
     SL_CLI_OPTION(U32, &values.training.policy.admit_age_steps, .name = "admit-age-steps",
                   .preset = "0",
-                  .help = "Keys that wait count anew after so many steps without a push; 0: never.",
+                  .help = "Keys that wait count anew after so many steps without a push; bloom: "
+                          "all counts are halved each time that so many steps are over; 0: never.",
                   .least = 0, .most = 1U << 31),
     SL_CLI_OPTION(F32, &values.training.policy.admit_probability, .name = "admit-probability",
                   .preset = "0", .help = "The chance of --admission probability.", .least = 0,
                   .most = 1),
+    SL_CLI_OPTION(U64, &values.training.policy.keys_expected, .name = "keys-expected",
+                  .preset = "0", .help = "bloom: how many keys of a table are counted.", .least = 0,
+                  .most = 1ULL << 33),
+    SL_CLI_OPTION(F32, &values.training.policy.false_positives, .name = "false-positives",
+                  .preset = "0",
+                  .help = "bloom: the share of keys that may get a row early; 0: 0.01.", .least = 0,
+                  .most = 0.5),
 
     {.kind = SL_CLI_SECTION, .name = "Steps"},
     SL_CLI_OPTION(

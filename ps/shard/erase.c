@@ -58,7 +58,7 @@ static int erase_rows(struct sl_shard_table *table, struct sl_shard_request *req
             sl_shard_batch(key_count - request->done, (uint64_t)left / table->key_cost + 1);
         const uint64_t *keys = request->view.keys + request->done;
         sl_sparse_table_erase(table->sparse, keys, count);
-        if (table->waiting != NULL) {
+        if (sl_shard_waiting_keys(table) != NULL) {
             sl_sparse_table_erase(table->waiting->sparse, keys, count);
         }
         request->done += count;

@@ -2,27 +2,56 @@
 
 #include <stdlib.h>
 
+#include "core/limits.h"
 #include "ps/shard/lookup.h"
 #include "ps/shard/push.h"
 
-int sl_shard_key_admission_create(struct sl_shard_table *table, size_t bytes_max)
+/* A note of a push of a table with BLOOM is the index of the key in the push, and in the low bits
+ * which counters it has raised. */
+static_assert(SL_LIMIT_FRAME_PAYLOAD_BYTES / sizeof(uint64_t) <= UINT32_MAX >>
+                  SL_KEY_FILTER_HASHES_MAX,
+              "the index of each key fits into a note");
+
+static int create_filter(const struct sl_shard *shard, struct sl_shard_table *table,
+                         size_t bytes_max)
+{
+    const uint64_t blocks = sl_key_filter_block_count(&table->spec.policy);
+    uint64_t first, end;
+    sl_key_filter_range(blocks, shard->options.index, shard->options.count, &first, &end);
+    table->hash_count = sl_key_filter_hash_count(&table->spec.policy);
+    table->waiting->spec = (struct sl_table_spec){.kind = SL_TABLE_DENSE,
+                                                  .length = blocks * SL_PARTITION_BLOCK_ELEMENTS};
+    return sl_dense_table_create(&table->waiting->spec, first * SL_PARTITION_BLOCK_ELEMENTS,
+                                 (end - first) * SL_PARTITION_BLOCK_ELEMENTS, bytes_max,
+                                 &table->waiting->dense);
+}
+
+int sl_shard_key_admission_create(const struct sl_shard *shard, struct sl_shard_table *table,
+                                  size_t bytes_max)
 {
     const struct sl_policy_spec *policy = &table->spec.policy;
     table->admits = sl_policy_has_admission(policy);
-    if (!table->admits || policy->admission != SL_ADMISSION_COUNT) {
+    if (!table->admits || policy->admission == SL_ADMISSION_PROBABILITY) {
         return 0;
+    }
+    if (bytes_max > 0) {
+        bytes_max -= sl_sparse_table_memory_bytes(table->sparse);
+        bytes_max += bytes_max == 0; /* 0: no limit */
     }
     struct sl_shard_table *waiting = calloc(1, sizeof *waiting);
     if (waiting == NULL) {
         return SL_ERR_NO_MEMORY;
     }
+    waiting->optimizer = sl_optimizer_find(SL_OPTIMIZER_SUM, SL_OPTIMIZER_SIMD_BEST);
+    waiting->key_cost = 1;
+    table->waiting = waiting;
+    if (policy->admission == SL_ADMISSION_BLOOM) {
+        return create_filter(shard, table, bytes_max);
+    }
     waiting->spec = (struct sl_table_spec){
         .kind = SL_TABLE_SPARSE,
         .policy = {.ttl_steps = policy->admit_age_steps, .order = SL_POLICY_LRU}};
-    waiting->optimizer = sl_optimizer_find(SL_OPTIMIZER_SUM, SL_OPTIMIZER_SIMD_BEST);
-    waiting->key_cost = 1;
     sl_shard_eviction_init(waiting);
-    table->waiting = waiting;
     return sl_sparse_table_create(&waiting->spec, bytes_max, &waiting->sparse);
 }
 
@@ -48,6 +77,22 @@ static int create_row(struct sl_shard *shard, struct sl_shard_table *table,
                       struct sl_shard_request *request, uint64_t key, uint32_t *record)
 {
     return sl_shard_find(shard, table, &key, 1, true, record, &request->push.created_end);
+}
+
+/* Errors: NO_MEMORY (the key is not counted). */
+static int filter_key(struct sl_shard *shard, struct sl_shard_table *table,
+                      struct sl_shard_request *request, const uint64_t *key, uint32_t *record)
+{
+    const struct sl_key_filter filter = sl_shard_key_filter(table);
+    const uint32_t wanted = sl_policy_admit_count(&table->spec.policy, *key);
+    const uint32_t raised =
+        wanted <= 1 ? 0 : sl_key_filter_add(&filter, *key, table->step + 1, wanted - 1);
+    if (raised == 0) {
+        return create_row(shard, table, request, *key, record);
+    }
+    const uint32_t index = (uint32_t)(key - request->view.keys);
+    *--request->push.waiting = index << SL_KEY_FILTER_HASHES_MAX | raised;
+    return 0;
 }
 
 /* Errors: NO_MEMORY (the key is not counted). */
@@ -79,14 +124,20 @@ static int count_key(struct sl_shard *shard, struct sl_shard_table *table,
 }
 
 static int admit_key(struct sl_shard *shard, struct sl_shard_table *table,
-                     struct sl_shard_request *request, uint64_t key, uint32_t *record)
+                     struct sl_shard_request *request, const uint64_t *key, uint32_t *record)
 {
-    if (table->waiting != NULL) {
-        return count_key(shard, table, request, key, record);
+    switch (table->spec.policy.admission) {
+    case SL_ADMISSION_BLOOM:
+        return filter_key(shard, table, request, key, record);
+    case SL_ADMISSION_PROBABILITY:
+        return sl_policy_draws(&table->spec.policy, table->spec.initializer.seed, *key,
+                               table->step + 1)
+                   ? create_row(shard, table, request, *key, record)
+                   : 0;
+    case SL_ADMISSION_COUNT:
+    default:
+        return count_key(shard, table, request, *key, record);
     }
-    return sl_policy_draws(&table->spec.policy, table->spec.initializer.seed, key, table->step + 1)
-               ? create_row(shard, table, request, key, record)
-               : 0;
 }
 
 int sl_shard_key_admission_lookup(struct sl_shard *shard, struct sl_shard_table *table,
@@ -98,11 +149,19 @@ int sl_shard_key_admission_lookup(struct sl_shard *shard, struct sl_shard_table 
         sl_shard_lookup_existing(shard, table, request, slice, keys, count, records, &is_complete);
     for (uint32_t i = 0; err == 0 && !is_complete && i < count; i++) {
         if (records[i] == SL_ROW_NONE) {
-            err = admit_key(shard, table, request, keys[i], &records[i]);
+            err = admit_key(shard, table, request, &keys[i], &records[i]);
             slice->spent++;
         }
     }
     return err == SL_ERR_NO_MEMORY ? sl_shard_fail_memory(shard, request, slice) : err;
+}
+
+static void undo_filter(struct sl_shard_table *table, const struct sl_shard_request *request,
+                        uint32_t note)
+{
+    const struct sl_key_filter filter = sl_shard_key_filter(table);
+    sl_key_filter_take_back(&filter, request->view.keys[note >> SL_KEY_FILTER_HASHES_MAX],
+                            table->step + 1, note & ((1U << SL_KEY_FILTER_HASHES_MAX) - 1));
 }
 
 static void undo_count(struct sl_shard_table *table, uint32_t record)
@@ -119,7 +178,12 @@ bool sl_shard_key_admission_undo(struct sl_shard_table *table, struct sl_shard_r
         if (sl_shard_slice_left(slice) == 0 && !is_small(table, request)) {
             return false;
         }
-        undo_count(table, *request->push.waiting++);
+        const uint32_t note = *request->push.waiting++;
+        if (sl_shard_waiting_keys(table) == NULL) {
+            undo_filter(table, request, note);
+        } else {
+            undo_count(table, note);
+        }
         slice->spent++;
     }
     return true;
@@ -128,7 +192,7 @@ bool sl_shard_key_admission_undo(struct sl_shard_table *table, struct sl_shard_r
 void sl_shard_key_admission_undo_created(struct sl_shard_table *table, const uint32_t *created,
                                          uint32_t count)
 {
-    for (uint32_t i = 0; i < count && table->waiting != NULL; i++) {
+    for (uint32_t i = 0; i < count && sl_shard_waiting_keys(table) != NULL; i++) {
         const uint64_t key = sl_sparse_table_record(table->sparse, created[i])->key;
         uint32_t record;
         if (sl_sparse_table_find(table->waiting->sparse, &key, 1, &record)) {
@@ -162,7 +226,7 @@ void sl_shard_key_admission_pushed(struct sl_shard_table *table, const uint32_t 
             continue;
         }
         table->admitted++;
-        if (table->waiting != NULL) {
+        if (sl_shard_waiting_keys(table) != NULL) {
             sl_sparse_table_erase(table->waiting->sparse, &row->key, 1);
         }
     }

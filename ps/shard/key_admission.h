@@ -3,6 +3,9 @@
  *
  * Keys that wait are the rows of a hidden table, of dim 0: their counts, ages, snapshots and memory
  * are those of any table. A key is never in both tables, except while its push is in progress.
+ * BLOOM has a filter in place of keys (ps/table/key_filter.h), which is a hidden dense table. It
+ * counts the pushes that are not admitted; so a key whose row has gone is admitted at once, unless
+ * the filter has been halved since.
  *
  * The counts of a push depend on the pushes before it. So such a table executes one push at a time:
  * a short one waits for a long one. A backup, which repeats them one after the other, then has the
@@ -12,10 +15,23 @@
 #define SL_PS_SHARD_KEY_ADMISSION_H
 
 #include "ps/shard/section.h"
+#include "ps/table/key_filter.h"
 
-/* Creates the table of waiting keys, if the policy needs one. bytes_max: as for the table. Errors:
- * NO_MEMORY. */
-int sl_shard_key_admission_create(struct sl_shard_table *table, size_t bytes_max);
+/* Creates the table of waiting keys or the filter, if the policy needs one. bytes_max: of both
+ * tables; 0: no limit. Errors: NO_MEMORY. */
+int sl_shard_key_admission_create(const struct sl_shard *shard, struct sl_shard_table *table,
+                                  size_t bytes_max);
+
+/* Returns the filter of a table with BLOOM. */
+static inline struct sl_key_filter sl_shard_key_filter(const struct sl_shard_table *table)
+{
+    return (struct sl_key_filter){
+        .table = table->waiting->dense,
+        .block_count = table->waiting->spec.length / SL_PARTITION_BLOCK_ELEMENTS,
+        .hash_count = table->hash_count,
+        .age_steps = table->spec.policy.admit_age_steps,
+    };
+}
 
 /* Returns true when a push must wait for the one in progress. */
 static inline bool sl_shard_key_admission_busy(const struct sl_shard *shard,

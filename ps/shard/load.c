@@ -5,6 +5,7 @@
 
 #include "core/assert.h"
 #include "core/partition.h"
+#include "ps/shard/key_admission.h"
 #include "ps/shard/kv.h"
 #include "ps/shard/load_internal.h"
 #include "ps/shard/lookup.h"
@@ -138,13 +139,40 @@ static int load_rows(struct sl_shard_load *load, struct sl_shard_table *table,
     return SL_SHARD_DONE;
 }
 
+/* A block of a filter: as it was, or merged into those of shards that differ. */
+static int load_filter(struct sl_shard_load *load, struct sl_shard_table *table,
+                       struct sl_shard_slice *slice)
+{
+    const struct sl_key_filter filter = sl_shard_key_filter(table);
+    struct sl_snapshot_record record;
+    uint64_t first, end;
+    if (!sl_snapshot_take_record(&load->cursor, SL_PARTITION_BLOCK_ELEMENTS, &record)) {
+        return sl_shard_load_fail_record(load, slice);
+    }
+    sl_key_filter_range(filter.block_count, load->stream_shard, load->stream_shard_count, &first,
+                        &end);
+    if (record.key < first || record.key >= end) {
+        return load_fail_owner(load, slice, "block", record.key);
+    }
+    if (load->same) {
+        (void)sl_dense_table_put(filter.table, record.key, record.last_step, record.count,
+                                 record.floats);
+    } else {
+        sl_key_filter_merge(&filter, record.key, record.last_step, table->step + 1, record.floats);
+    }
+    load->left--;
+    slice->spent += 1 + SL_PARTITION_BLOCK_ELEMENTS * (uint32_t)sizeof(float) / BYTES_PER_COST;
+    return SL_SHARD_DONE;
+}
+
 /* Waiting keys; where the table now has no admission, they are left out. */
 static int load_waiting(struct sl_shard_load *load, struct sl_shard_table *table,
                         struct sl_shard_slice *slice)
 {
     struct batch batch;
-    return table->waiting == NULL ? read_rows(load, 0, 0, slice, &batch)
-                                  : load_rows(load, table->waiting, slice);
+    return table->waiting == NULL          ? read_rows(load, 0, 0, slice, &batch)
+           : table->waiting->dense != NULL ? load_filter(load, table, slice)
+                                           : load_rows(load, table->waiting, slice);
 }
 
 /* Erased rows */
@@ -173,7 +201,7 @@ static int load_erased(struct sl_shard_load *load, struct sl_shard_table *table,
     }
     sl_sparse_table_erase(table->sparse, keys, count);
     sl_sparse_table_reuse(table->sparse, count);
-    if (table->waiting != NULL) {
+    if (sl_shard_waiting_keys(table) != NULL) {
         sl_sparse_table_erase(table->waiting->sparse, keys, count);
         sl_sparse_table_reuse(table->waiting->sparse, count);
     }

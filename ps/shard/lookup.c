@@ -104,7 +104,7 @@ uint32_t sl_shard_tidy(struct sl_shard *shard, struct sl_shard_table *table,
     if (table->buffered_count > 0 || (table->queue_count > 0 && shard->snapshots.current != NULL)) {
         return 0; /* a snapshot may keep pushes that were buffered */
     }
-    if (table->waiting != NULL) {
+    if (sl_shard_waiting_keys(table) != NULL) {
         cost = sl_shard_tidy(shard, table->waiting, erase, most);
     }
     (void)limit_memory(shard, table);

@@ -72,7 +72,7 @@ int sl_shard_push_begin(struct sl_shard *shard, struct sl_shard_table *table,
         if (sl_shard_key_admission_busy(shard, table)) {
             return SL_SHARD_AGAIN;
         }
-        if (table->waiting != NULL || sl_sparse_table_has_unused(table->sparse)) {
+        if (sl_shard_waiting_keys(table) != NULL || sl_sparse_table_has_unused(table->sparse)) {
             slice->spent += sl_shard_tidy(shard, table, NULL, TIDY_RECORDS);
         }
         scratch = push_is_small(table, request) ? &shard->small : &shard->large;
@@ -287,7 +287,8 @@ static int apply_sparse(struct sl_shard_table *table, struct sl_shard_request *r
 {
     const float *gradients =
         request->push.sums != NULL ? request->push.sums : request->view.gradients;
-    if (table->waiting != NULL && !sl_shard_key_admission_apply(table, request, slice)) {
+    if (sl_shard_waiting_keys(table) != NULL &&
+        !sl_shard_key_admission_apply(table, request, slice)) {
         return SL_SHARD_AGAIN;
     }
     while (request->done < request->push.distinct) {

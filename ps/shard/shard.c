@@ -144,7 +144,7 @@ static int table_create(const struct sl_shard *shard, uint32_t table_id,
     const size_t bytes_max = left == SIZE_MAX ? 0 : left;
     if (spec->kind == SL_TABLE_SPARSE) {
         const int err = sl_sparse_table_create(spec, bytes_max, &table->sparse);
-        return err != 0 ? err : sl_shard_key_admission_create(table, bytes_max);
+        return err != 0 ? err : sl_shard_key_admission_create(shard, table, bytes_max);
     }
     if (spec->kind == SL_TABLE_KV) {
         return sl_kv_table_create(spec->dim, bytes_max, &table->kv);
@@ -242,7 +242,8 @@ int sl_shard_table_open(struct sl_shard *shard, uint32_t table_id, const struct 
     table->counted.memory = table_memory(table);
     shard->memory_bytes += table->counted.memory;
     if (table->waiting != NULL) {
-        sl_shard_count_memory(shard, table->waiting);
+        table->waiting->counted.memory = table_memory(table->waiting);
+        shard->memory_bytes += table->waiting->counted.memory;
     }
     shard->evicting_count += sl_shard_eviction_has(&table->spec);
     table_place(shard, table_id, table);
@@ -310,7 +311,7 @@ void sl_shard_table_stats(const struct sl_shard_table *table, struct sl_message_
     out->evicted_room = table->eviction.evicted[SL_EVICTION_ROOM];
     out->admitted = table->admitted;
     out->refused = table->refused;
-    out->waiting = table->waiting == NULL ? 0 : table_count(table->waiting);
+    out->waiting = sl_shard_waiting_keys(table) == NULL ? 0 : table_count(table->waiting);
     out->rows_created = out->rows;
     if (table->sparse != NULL) {
         const uint64_t gone = sl_sparse_table_erased_log(table->sparse)->end;

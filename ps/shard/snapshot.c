@@ -54,7 +54,10 @@ static void part_begin(struct sl_shard *shard, struct sl_shard_snapshot_part *pa
     } else if (table->kv != NULL) {
         sl_copy_kv_begin(&part->kv, table->kv, blocks, table_id, base);
     } else {
-        sl_copy_dense_begin(&part->dense, table->dense, blocks, table_id, base, table->step);
+        sl_copy_dense_begin(&part->dense, table->dense, blocks,
+                            table == shard->tables[table_id] ? SL_SNAPSHOT_DENSE
+                                                             : SL_SNAPSHOT_WAITING,
+                            table_id, base, table->step);
     }
 }
 

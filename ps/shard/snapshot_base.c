@@ -91,7 +91,8 @@ bool sl_shard_snapshot_base_holds(const struct sl_shard *shard,
             return false; /* an increment cannot tell that the table was dropped */
         }
         if (table != NULL) {
-            rows += row_count(table) + (table->waiting == NULL ? 0 : row_count(table->waiting));
+            rows += row_count(table) +
+                    (sl_shard_waiting_keys(table) == NULL ? 0 : row_count(table->waiting));
             holds = add_erased(table, then, &keys) &&
                     add_erased(table->waiting, sl_shard_snapshot_base_of(base, i, true), &keys);
         }

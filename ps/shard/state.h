@@ -46,10 +46,12 @@ struct sl_shard_table {
         uint32_t rest;  /* no row moves before so many more calls of sl_shard_tidy */
     } moves;
     /* Admission of keys (key_admission.h): */
-    bool admits;                    /* not every key of a push gets a row */
-    struct sl_shard_table *waiting; /* the hidden table of keys that wait; NULL: none do */
-    uint64_t admitted;              /* rows created in spite of it */
-    uint64_t refused;               /* gradients dropped */
+    bool admits; /* not every key of a push gets a row */
+    /* A hidden table: keys that wait, or with BLOOM the filter, which is dense; NULL: none. */
+    struct sl_shard_table *waiting;
+    uint32_t hash_count; /* BLOOM: counters of a key */
+    uint64_t admitted;   /* rows created in spite of it */
+    uint64_t refused;    /* gradients dropped */
     /* BSP only: */
     struct sl_shard_push_buffer_queue *buffered; /* [queue_count], by worker */
     uint32_t queue_count; /* at least worker_count; more for joined workers with a higher index */
@@ -101,6 +103,12 @@ struct sl_shard {
     uint32_t asks_again; /* requests waiting for such a call */
     bool handler_moved;  /* such a call came and is not reported yet */
 };
+
+/* Returns the keys that wait; NULL: none are kept. */
+static inline struct sl_sparse_table *sl_shard_waiting_keys(const struct sl_shard_table *table)
+{
+    return table->waiting == NULL ? NULL : table->waiting->sparse;
+}
 
 /* Begins the next update of the table. */
 static inline struct sl_optimizer_push sl_shard_next_push(struct sl_shard_table *table, float rate)

@@ -14,9 +14,8 @@ void sl_shard_storage_free(struct sl_shard_storage *storage)
     if (storage->waiting != NULL) {
         sl_sparse_table_destroy(&storage->waiting);
     }
-    if (storage->dense != NULL) {
-        sl_dense_table_destroy(&storage->dense);
-    }
+    sl_dense_table_destroy(&storage->dense);
+    sl_dense_table_destroy(&storage->filter);
     sl_kv_table_destroy(&storage->kv);
 }
 
@@ -24,7 +23,8 @@ struct sl_shard_storage sl_shard_table_take_storage(struct sl_shard_table *table
 {
     const struct sl_shard_storage storage = {
         .sparse = table->sparse,
-        .waiting = table->waiting == NULL ? NULL : table->waiting->sparse,
+        .waiting = sl_shard_waiting_keys(table),
+        .filter = table->waiting == NULL ? NULL : table->waiting->dense,
         .dense = table->dense,
         .kv = table->kv};
     free(table->waiting);

@@ -16,6 +16,7 @@ int sl_shard_table_note_dropped(struct sl_shard *shard, uint32_t table_id,
 /* The rows of a dropped table. */
 struct sl_shard_storage {
     struct sl_sparse_table *sparse, *waiting; /* waiting: its keys that are not admitted yet */
+    struct sl_dense_table *filter;            /* or the filter that counts them */
     struct sl_dense_table *dense;
     struct sl_kv_table *kv;
 };

@@ -119,7 +119,7 @@ static inline size_t sl_snapshot_record_bytes(uint32_t float_count)
 }
 
 /* WAITING: keys that wait for admission, as in ROWS with no floats; count: how often the key was
- * pushed. Not counted in END. */
+ * pushed. In a table with BLOOM: blocks of its filter, as in DENSE. Not counted in END. */
 
 /* Returns the elements of block `number` of a dense array; 0: no such block. */
 uint32_t sl_snapshot_dense_elements(uint64_t length, uint64_t number);

@@ -36,8 +36,8 @@ static void copy_dense_before(struct sl_dense_table_hook *hook, uint32_t first, 
 }
 
 void sl_copy_dense_begin(struct sl_copy_dense *copy, struct sl_dense_table *table,
-                         struct sl_snapshot_builder *blocks, uint32_t table_id,
-                         const struct sl_snapshot_base *base, uint64_t step)
+                         struct sl_snapshot_builder *blocks, enum sl_snapshot_kind kind,
+                         uint32_t table_id, const struct sl_snapshot_base *base, uint64_t step)
 {
     const size_t floats =
         SL_PARTITION_BLOCK_ELEMENTS +
@@ -47,7 +47,7 @@ void sl_copy_dense_begin(struct sl_copy_dense *copy, struct sl_dense_table *tabl
         .table = table,
         .since = sl_snapshot_delta_base(base, step),
     };
-    sl_snapshot_appender_init(&copy->stream, blocks, SL_SNAPSHOT_DENSE, table_id,
+    sl_snapshot_appender_init(&copy->stream, blocks, kind, table_id,
                               (uint32_t)sl_snapshot_record_bytes((uint32_t)floats));
     sl_copied_set_init(&copy->marks, sl_dense_table_block_count(table));
     if (!copy->since.all && copy->since.span == 0) {

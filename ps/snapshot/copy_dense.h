@@ -15,10 +15,10 @@ struct sl_copy_dense {
     struct sl_snapshot_delta since;
 };
 
-/* All as in copy_sparse.h. */
+/* All as in copy_sparse.h. kind: DENSE; WAITING for the filter of a table with BLOOM. */
 void sl_copy_dense_begin(struct sl_copy_dense *copy, struct sl_dense_table *table,
-                         struct sl_snapshot_builder *blocks, uint32_t table_id,
-                         const struct sl_snapshot_base *base, uint64_t step);
+                         struct sl_snapshot_builder *blocks, enum sl_snapshot_kind kind,
+                         uint32_t table_id, const struct sl_snapshot_base *base, uint64_t step);
 uint32_t sl_copy_dense_run(struct sl_copy_dense *copy, uint32_t budget);
 void sl_copy_dense_end(struct sl_copy_dense *copy);
 

@@ -31,6 +31,7 @@ static const struct {
     {"std", offsetof(struct sl_table_spec, initializer.stddev)},
     {"l2_below", offsetof(struct sl_table_spec, policy.l2_below)},
     {"admit_probability", offsetof(struct sl_table_spec, policy.admit_probability)},
+    {"false_positives", offsetof(struct sl_table_spec, policy.false_positives)},
 };
 
 /* Members of an unsigned type. */
@@ -52,6 +53,7 @@ static const struct {
     {"slot_bits", offsetof(struct sl_table_spec, policy.slot_bits), sizeof(uint32_t)},
     {"admit_age_steps", offsetof(struct sl_table_spec, policy.admit_age_steps), sizeof(uint32_t)},
     {"rows_max", offsetof(struct sl_table_spec, policy.rows_max), sizeof(uint64_t)},
+    {"keys_expected", offsetof(struct sl_table_spec, policy.keys_expected), sizeof(uint64_t)},
 };
 
 static bool spec_read_members(PyObject *values, struct sl_table_spec *out)

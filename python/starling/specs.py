@@ -364,7 +364,9 @@ class Policy:
 
     admission: which keys get a row; the gradients of others are dropped, and they read as their first values.
     "count": keys that were pushed admit_count times; those not pushed for admit_age_steps count anew.
-    "probability": each push of a key has the chance admit_probability.
+    "probability": each push of a key has the chance admit_probability. "bloom": as "count", up to 15, with a
+    Bloom filter in place of the keys: it is made for keys_expected keys, and false_positives, by default 0.01,
+    is the share of keys that it may admit early; all its counts are halved each admit_age_steps.
 
     ttl_seconds: rows go so many seconds after their last push, or up to a third and some seconds later.
     slots: own thresholds by slot, for features that share the table: {3: Slot(ttl_steps=5000, admit_count=5)}.
@@ -386,6 +388,8 @@ class Policy:
     slot_shift: int = 0
     slot_bits: int = 0
     slots: Mapping[int, Slot] = field(default_factory=dict)
+    keys_expected: int = 0
+    false_positives: float = 0.0
 
     def __post_init__(self) -> None:
         if self.order not in _ORDERS:
@@ -396,6 +400,7 @@ class Policy:
                      "admit_age_steps", "ttl_seconds", "slot_shift", "slot_bits"):
             check_integer(name, getattr(self, name), 0, 2**32 - 1)
         check_integer("rows_max", self.rows_max, 0, 2**64 - 1)
+        check_integer("keys_expected", self.keys_expected, 0, 2**64 - 1)
         for number, slot in self.slots.items():
             check_integer("slots", number, 0, 255)
             if not isinstance(slot, Slot):
@@ -409,4 +414,4 @@ class Policy:
 
 
 _ORDERS = (None, "lru", "lfu", "l2")
-_ADMISSIONS = ("count", "probability")
+_ADMISSIONS = ("count", "probability", "bloom")

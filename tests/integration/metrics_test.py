@@ -236,6 +236,16 @@ class Forgetting(Metrics):
         self.assertEqual([page.sum(f"starling_table_{name}") for name in (
             "keys_admitted_total", "pushes_refused_total", "keys_waiting")], [500, 4 * 500, 0])
 
+    def test_a_table_that_admits_keys_by_a_filter_says_its_bytes(self):
+        data = self.file("data", "".join(f"{i % 2} {i % 500 + 1}:1\n" for i in range(1000)))
+        (server,), flags = self.start_ps()
+        self.start_workers(flags, 1, ["--data", data, "--format", "libsvm", "--model", "lr", "--epochs", "1000000", "--batch-size", "10",
+                                      "--admission", "bloom", "--admit-count", "5", "--keys-expected", "100000"])
+        page, = self.scrape_until([server], lambda pages: pages[0].sum("starling_table_keys_admitted_total") >= 500)
+        self.assertEqual([page.sum(f"starling_table_{name}") for name in (
+            "keys_admitted_total", "pushes_refused_total", "keys_waiting")], [500, 4 * 500, 0])
+        self.assertGreater(page.sum("starling_table_part_bytes", part="admission"), 100000 * 9.5 / 2)
+
 
 class Scheduler(Metrics):
     def test_scheduler_has_the_coordinator_and_no_shards(self):

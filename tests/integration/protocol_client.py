@@ -141,7 +141,7 @@ SCHEMA = {
     "Policy": {"ttl_steps": (1, "uint"), "protect_steps": (2, "uint"), "count_below": (3, "uint"), "l2_below": (4, "float"),
                "rows_max": (5, "uint"), "order": (6, "uint"), "half_life_steps": (7, "uint"), "admission": (8, "uint"),
                "admit_count": (9, "uint"), "admit_age_steps": (10, "uint"), "admit_probability": (11, "float"), "ttl_seconds": (12, "uint"),
-               "slot_shift": (13, "uint"), "slot_bits": (14, "uint"), "slots": (15, ["PolicySlot"])},
+               "slot_shift": (13, "uint"), "slot_bits": (14, "uint"), "slots": (15, ["PolicySlot"]), "keys_expected": (16, "uint"), "false_positives": (17, "float")},
     "PolicySlot": {"ttl_steps": (1, "uint"), "admit_count": (2, "uint")},
     "TableOpen": {"spec": (1, "TableSpec"), "table_id": (2, "uint"), "keep_id": (3, "uint"),
                   "ask": (4, "uint")},

@@ -75,6 +75,23 @@ class Policies(support.ClusterTest):
         table.assign(keys[90:], grads(10, 7.0))
         self.assertEqual((table.stats().rows, table.stats().waiting), (22, 78))
 
+    def test_admission_by_a_filter(self):
+        policy = starling.Policy(admission="bloom", admit_count=3, keys_expected=100000, false_positives=0.001)
+        table = self.sparse(DIM, starling.Sum(), starling.Constant(0.5), policy=policy)
+        keys = numpy.arange(1000, dtype=numpy.uint64)
+        for _ in range(2):
+            table.push(keys, grads(1000))
+            self.assertLess(table.stats().rows, 5)
+        table.push(keys[:100], grads(100))
+        self.assert_rows(table.pull(keys[:100]), [[1.5] * DIM] * 100)
+        stats = table.stats()
+        self.assertTrue(100 <= stats.rows < 110)
+        self.assertEqual((stats.admitted, stats.waiting), (stats.rows, 0))
+        self.assertTrue(100000 * 14.6 / 2 <= stats.bytes_admission < 100000 * 14.6 / 2 * 1.1)
+        with self.assertRaisesRegex(starling.TableMismatch, "exists with policy.keys_expected 100000, not 5"):
+            self.sparse(DIM, starling.Sum(), starling.Constant(0.5),
+                        policy=starling.Policy(admission="bloom", admit_count=3, keys_expected=5, false_positives=0.001))
+
     def test_admission_by_chance(self):
         policy = starling.Policy(admission="probability", admit_probability=0.5)
         table = self.sparse(DIM, policy=policy)
@@ -113,8 +130,10 @@ class Policies(support.ClusterTest):
                 (TypeError, "policy", lambda: self.sparse(DIM, policy=5)),
                 (starling.InvalidError, "policy.order is 0 .none.; accepted with rows_max is 1 to 3",
                  lambda: self.sparse(DIM, policy=starling.Policy(rows_max=5))),
-                (ValueError, "admission: 'bloom'; accepted: 'count', 'probability'",
-                 lambda: starling.Policy(admission="bloom")),
+                (ValueError, "admission: 'sketch'; accepted: 'count', 'probability', 'bloom'",
+                 lambda: starling.Policy(admission="sketch")),
+                (starling.InvalidError, "policy.keys_expected is 0; accepted with admission 2 is 1 to 8589934592, else 0",
+                 lambda: self.sparse(DIM, policy=starling.Policy(admission="bloom", admit_count=2))),
                 (TypeError, "slots: 5; accepted: Slot", lambda: starling.Policy(slots={0: 5})),
                 (ValueError, "slots: 256; accepted: 0 to 255", lambda: starling.Policy(slots={256: starling.Slot()})),
                 (starling.InvalidError, "policy.slot_count is 6; accepted with slot_bits 2 is 1 to 4",
@@ -134,7 +153,9 @@ class WithBackups(support.ClusterTest):
 
     def test_a_backup_that_takes_over_has_the_same_rows(self):
         policies = (starling.Policy(rows_max=3000, order="lru", ttl_steps=150),
-                    starling.Policy(rows_max=900, order="lru", admit_count=2))
+                    starling.Policy(rows_max=900, order="lru", admit_count=2),
+                    starling.Policy(rows_max=1200, order="lru", admission="bloom", admit_count=2, keys_expected=20000))
+        once = numpy.arange(30000, 30100, dtype=numpy.uint64)
         tables = [self.client.sparse(f"rows{policy.rows_max}", DIM, starling.Adagrad(), policy=policy)
                   for policy in policies]
         random = numpy.random.default_rng(5)
@@ -143,6 +164,8 @@ class WithBackups(support.ClusterTest):
             for table in tables:
                 table.push(keys, grads(len(keys)))
         every = numpy.arange(20000, dtype=numpy.uint64)
+        for table in tables:
+            table.push(once, grads(100))
         before = []
         for table, policy in zip(tables, policies):
             support.wait_until(lambda table=table, policy=policy: table.stats().rows <= policy.rows_max, "rows go")
@@ -153,7 +176,8 @@ class WithBackups(support.ClusterTest):
         for table, (rows, row_count, waiting) in zip(tables, before):
             numpy.testing.assert_array_equal(table.pull(every, timeout=support.harness.DEADLINE_S), rows)
             self.assertEqual((table.stats().rows, table.stats().waiting), (row_count, waiting))
-            table.push(every[:500], grads(500))
+            table.push(once, grads(100))
+            self.assertTrue(table.find(once)[1].all())
 
 
 class InASmallMemory(support.ClusterTest):

@@ -87,11 +87,13 @@ static void put_row(struct maker *maker, const struct sl_shard_table *table,
     }
 }
 
-static void put_blocks(struct maker *maker)
+static void put_blocks(struct maker *maker, const struct sl_dense_table *dense,
+                       enum sl_snapshot_kind kind)
 {
     maker->base_rows = UINT64_MAX;
-    for (uint32_t i = 0; i < sl_dense_table_block_count(maker->table->dense); i++) {
-        const struct sl_dense_block block = sl_dense_table_block(maker->table->dense, i);
+    maker->block = NULL;
+    for (uint32_t i = 0; i < sl_dense_table_block_count(dense); i++) {
+        const struct sl_dense_block block = sl_dense_table_block(dense, i);
         const struct sl_snapshot_record snapshot = {
             .key = block.number,
             .last_step = block.last_step,
@@ -99,7 +101,7 @@ static void put_blocks(struct maker *maker)
             .floats = block.floats,
         };
         if (is_new(maker, 0, block.last_step)) {
-            put_record(maker, SL_SNAPSHOT_DENSE, &snapshot, block.float_count);
+            put_record(maker, kind, &snapshot, block.float_count);
         }
     }
 }
@@ -192,9 +194,13 @@ static void put_table(struct maker *maker)
     maker->block = NULL;
     if (table->sparse != NULL) {
         put_rows(maker, table);
-        put_rows(maker, table->waiting);
+        if (sl_shard_waiting_keys(table) != NULL) {
+            put_rows(maker, table->waiting);
+        } else if (table->waiting != NULL) {
+            put_blocks(maker, table->waiting->dense, SL_SNAPSHOT_WAITING);
+        }
     } else if (table->dense != NULL) {
-        put_blocks(maker);
+        put_blocks(maker, table->dense, SL_SNAPSHOT_DENSE);
     } else {
         for (uint32_t i = 0; i < sl_kv_table_record_count(table->kv); i++) {
             const struct sl_kv_array *array = sl_kv_table_at(table->kv, i);
@@ -408,15 +414,16 @@ static const char *compare_dense(const struct others *others)
         const struct sl_dense_block block = sl_dense_table_block(others->table->dense, i);
         bool same = false;
         for (uint32_t s = 0; s < others->count; s++) {
-            const struct sl_dense_table *store = others->shards[s]->tables[others->table_id]->dense;
+            const struct sl_dense_table *store =
+                other_table(others->shards[s], others->table_id, others->waiting)->dense;
             const uint64_t first = sl_dense_table_start(store) / SL_PARTITION_BLOCK_ELEMENTS;
             if (block.number < first || block.number - first >= sl_dense_table_block_count(store)) {
                 continue;
             }
             const struct sl_dense_block other =
                 sl_dense_table_block(store, (uint32_t)(block.number - first));
-            same = other.last_step == block.last_step && other.count == block.count &&
-                   other.float_count == block.float_count &&
+            same = (other.last_step == block.last_step || others->waiting) && /* a failed push */
+                   other.count == block.count && other.float_count == block.float_count &&
                    memcmp(other.floats, block.floats, block.float_count * sizeof(float)) == 0;
         }
         if (!same) {

@@ -21,6 +21,33 @@ static float random_fraction(uint64_t *seed)
     return (float)(sl_hash_random(seed) % 1000) / 1000.0f;
 }
 
+static void random_policy(uint64_t *seed, struct sl_policy_spec *policy)
+{
+    *policy = (struct sl_policy_spec){
+        .ttl_steps = (uint32_t)(sl_hash_random(seed) >> 33) | 1U << 20,
+        .protect_steps = (uint32_t)(1 + sl_hash_random(seed) % (1U << 20)),
+        .count_below = (uint32_t)sl_hash_random(seed),
+        .l2_below = random_fraction(seed),
+        .rows_max = sl_hash_random(seed),
+        .order = SL_POLICY_LFU,
+        .half_life_steps = (uint32_t)sl_hash_random(seed),
+        .admit_count = (uint32_t)(2 + sl_hash_random(seed) % 1000),
+        .admit_age_steps = (uint32_t)(sl_hash_random(seed) % 1000),
+        .ttl_seconds = (uint32_t)sl_hash_random(seed),
+        .slot_shift = (uint32_t)(sl_hash_random(seed) % 57),
+        .slot_bits = 8,
+        .slot_count = (uint32_t)(1 + sl_hash_random(seed) % 256),
+        .slots[0].admit_count = (uint32_t)(sl_hash_random(seed) % 1000),
+    };
+    if (sl_hash_random(seed) % 2 == 0) {
+        policy->admission = SL_ADMISSION_BLOOM;
+        policy->admit_count = (uint32_t)(2 + sl_hash_random(seed) % 14);
+        policy->slots[0].admit_count = 0;
+        policy->keys_expected = 1 + sl_hash_random(seed) % (1ULL << 33);
+        policy->false_positives = 0.25F;
+    }
+}
+
 struct sl_table_spec random_message_spec(uint64_t *seed)
 {
     struct sl_table_spec spec;
@@ -63,22 +90,7 @@ struct sl_table_spec random_message_spec(uint64_t *seed)
     }
     spec.reject_nonfinite = sl_hash_random(seed) % 2 == 0;
     if (spec.kind == SL_TABLE_SPARSE && spec.consistency.mode != SL_CONSISTENCY_BSP) {
-        spec.policy = (struct sl_policy_spec){
-            .ttl_steps = (uint32_t)(sl_hash_random(seed) >> 33) | 1U << 20,
-            .protect_steps = (uint32_t)(1 + sl_hash_random(seed) % (1U << 20)),
-            .count_below = (uint32_t)sl_hash_random(seed),
-            .l2_below = random_fraction(seed),
-            .rows_max = sl_hash_random(seed),
-            .order = SL_POLICY_LFU,
-            .half_life_steps = (uint32_t)sl_hash_random(seed),
-            .admit_count = (uint32_t)(2 + sl_hash_random(seed) % 1000),
-            .admit_age_steps = (uint32_t)(sl_hash_random(seed) % 1000),
-            .ttl_seconds = (uint32_t)sl_hash_random(seed),
-            .slot_shift = (uint32_t)(sl_hash_random(seed) % 57),
-            .slot_bits = 8,
-            .slot_count = (uint32_t)(1 + sl_hash_random(seed) % 256),
-            .slots[0].admit_count = (uint32_t)(sl_hash_random(seed) % 1000),
-        };
+        random_policy(seed, &spec.policy);
     }
     if (spec.optimizer.kind == SL_OPTIMIZER_SGD) { /* others may have a decay of their own */
         spec.update.decay = (enum sl_decay_kind)(sl_hash_random(seed) % SL_DECAY_KIND_COUNT);

@@ -78,6 +78,8 @@ SL_CASE(spec_text__round_trip)
             .slot_shift = (uint32_t)sl_hash_random(&random),
             .slot_bits = (uint32_t)sl_hash_random(&random),
             .slot_count = (uint32_t)(sl_hash_random(&random) % (SL_POLICY_SLOTS_MAX + 1)),
+            .keys_expected = sl_hash_random(&random),
+            .false_positives = any_float(&random),
         };
         for (uint32_t slot = 0; slot < table.spec.policy.slot_count; slot += 1 + i % 3) {
             table.spec.policy.slots[slot] =

@@ -28,6 +28,9 @@ static struct sl_table_spec spec_with(const struct sl_policy_spec *policy)
     };
 }
 
+static const struct sl_policy_spec bloom = {
+    .admission = SL_ADMISSION_BLOOM, .admit_count = 3, .keys_expected = 10000};
+
 static void open_with(struct fixture *f, const struct sl_policy_spec *policy)
 {
     const struct sl_table_spec spec = spec_with(policy);
@@ -111,6 +114,68 @@ CASE(key_admission__a_row_begins_with_the_push_that_is_admitted)
     assert_int_equal(stats.refused, 3);
     assert_int_equal(stats.waiting, 1);
     assert_int_equal(f->shard->rows_created, 1);
+}
+
+/* As with exact counts, but for what the counts of a few keys leave in a filter. */
+CASE(key_admission__a_filter_counts_pushes_and_keeps_no_keys)
+{
+    const uint64_t keys[] = {5, 6, 5, 5, 7, 5, 6};
+    struct sl_message_table_stats stats;
+    open_with(f, &bloom);
+    const size_t memory = f->shard->memory_bytes;
+    push_one(f, 1, 1.0F);
+    push_one(f, 1, 2.0F);
+    assert_int_equal(row_count(f), 0);
+    push_one(f, 1, 4.0F);
+    assert_true(fixture_peek(f, ROWS, 1) == 104.0F);
+    assert_int_equal(push_keys(f, SL_REQUEST_PUSH, keys, 7, 1.0F), SL_SHARD_DONE);
+    assert_true(fixture_peek(f, ROWS, 5) == 100.0F + 4.0F + 6.0F);
+    sl_shard_table_stats(table_of(f), &stats);
+    assert_int_equal(stats.rows, 2);
+    assert_int_equal(stats.admitted, 2);
+    assert_int_equal(stats.refused, 2 + 2 + 2 + 1);
+    assert_int_equal(stats.waiting, 0);
+    assert_in_range(stats.bytes_admission, 10000 * 9.58 / 2, 10000 * 9.58 / 2 + 3 * 4096);
+    assert_true(memory >= stats.bytes_admission);
+}
+
+/* A key whose row went is admitted at once, until its counts are halved. */
+CASE(key_admission__a_filter_remembers_keys_whose_rows_went)
+{
+    const uint64_t key = 5;
+    struct sl_policy_spec policy = bloom;
+    policy.admit_age_steps = 50;
+    open_with(f, &policy);
+    for (uint32_t i = 0; i < 3; i++) {
+        push_one(f, key, 1.0F);
+    }
+    assert_int_equal(push_keys(f, SL_REQUEST_ERASE, &key, 1, 0), SL_SHARD_DONE);
+    push_one(f, key, 1.0F);
+    assert_int_equal(row_count(f), 1);
+    assert_int_equal(push_keys(f, SL_REQUEST_ERASE, &key, 1, 0), SL_SHARD_DONE);
+    while (table_of(f)->step < 49) {
+        push_one(f, 1000, 1.0F);
+    }
+    push_one(f, key, 1.0F); /* step 50: of 2 counts one is left */
+    assert_null(find_in(table_of(f), key));
+    push_one(f, key, 1.0F);
+    assert_non_null(find_in(table_of(f), key));
+}
+
+CASE(key_admission__no_memory_for_a_filter_is_an_error_of_the_open)
+{
+    const struct sl_shard_options options = {.count = 1, .memory_bytes_max = (size_t)8 << 20};
+    struct sl_policy_spec policy = bloom;
+    sl_shard_destroy(&f->shard);
+    assert_int_equal(sl_shard_create(&options, &f->shard), 0);
+    policy.keys_expected = 2000000; /* 9.6 MB */
+    const struct sl_table_spec spec = spec_with(&policy);
+    assert_int_equal(sl_shard_table_open(f->shard, ROWS, &spec, &f->reason), SL_ERR_NO_MEMORY);
+    assert_non_null(strstr(f->reason.text, "no memory for table rows"));
+    assert_int_equal(f->shard->memory_bytes, 0);
+    policy.keys_expected = 1000000;
+    open_with(f, &policy);
+    assert_in_range(f->shard->memory_bytes, 4800000, options.memory_bytes_max);
 }
 
 CASE(key_admission__each_occurrence_in_a_push_counts)
@@ -230,13 +295,13 @@ static void push_until_full(struct fixture *f, uint64_t *key)
 }
 
 /* The keys of a push that finds no memory are as before, also those that it would have admitted. */
-CASE(key_admission__a_push_that_fails_counts_nothing)
+static void check_failing_pushes(struct fixture *f, const struct sl_policy_spec *policy)
 {
     const struct sl_shard_options options = {.count = 1, .memory_bytes_max = (size_t)3 << 20};
     static uint64_t keys[8000];
     sl_shard_destroy(&f->shard);
     assert_int_equal(sl_shard_create(&options, &f->shard), 0);
-    open_with(f, &(struct sl_policy_spec){.admit_count = 3});
+    open_with(f, policy);
     push_range(f, 0, 900);
     push_range(f, 0, 600);
     uint64_t key = 1000000;
@@ -252,6 +317,12 @@ CASE(key_admission__a_push_that_fails_counts_nothing)
         assert_int_equal(f->shard->snapshots.pushes_in_part, 0);
         sl_shard_destroy(&before);
     }
+}
+
+CASE(key_admission__a_push_that_fails_counts_nothing)
+{
+    check_failing_pushes(f, &(struct sl_policy_spec){.admit_count = 3});
+    check_failing_pushes(f, &bloom);
 }
 
 /* A backup executes pushes one after the other; their counts must not depend on slices. */
@@ -367,6 +438,11 @@ static struct sl_policy_spec draw_policy(uint64_t *random)
         return (struct sl_policy_spec){.admission = SL_ADMISSION_PROBABILITY,
                                        .admit_probability = 0.5F};
     }
+    if (sl_hash_random(random) % 2 == 0) {
+        policy.admission = SL_ADMISSION_BLOOM;
+        policy.keys_expected = MODEL / 2; /* many are counted too high */
+        policy.false_positives = 0.25F;
+    }
     policy.admit_age_steps = sl_hash_random(random) % 2 == 0 ? 0 : 15;
     policy.ttl_steps = sl_hash_random(random) % 2 == 0 ? 0 : 30;
     if (sl_hash_random(random) % 2 == 0) {
@@ -426,11 +502,12 @@ CASE(key_admission__backups_and_snapshots_have_the_same_keys)
     }
 }
 
-/* A snapshot has the keys of its beginning, whatever is pushed and admitted meanwhile. */
-CASE(key_admission__a_snapshot_keeps_the_keys_of_its_beginning)
+static void check_snapshot(struct fixture *f, const struct sl_policy_spec *policy)
 {
     struct shard_stream stream = {0};
-    open_with(f, &(struct sl_policy_spec){.admit_count = 2, .admit_age_steps = 50});
+    sl_shard_destroy(&f->shard);
+    fixture_make(f, 0);
+    open_with(f, policy);
     push_range(f, 0, 2000);
     push_range(f, 500, 500);
     struct sl_shard *still = snapshot_copy(f->shard);
@@ -442,6 +519,16 @@ CASE(key_admission__a_snapshot_keeps_the_keys_of_its_beginning)
     sl_shard_snapshot_end(f->shard, NULL);
     snapshot_clean(f->shard);
     snapshot_check(still, &stream);
+}
+
+/* A snapshot has the keys of its beginning, whatever is pushed and admitted meanwhile. */
+CASE(key_admission__a_snapshot_keeps_the_keys_of_its_beginning)
+{
+    struct sl_policy_spec policy = {.admit_count = 2, .admit_age_steps = 50};
+    check_snapshot(f, &policy);
+    policy = bloom;
+    policy.admit_age_steps = 50;
+    check_snapshot(f, &policy);
 }
 
 static void shards_make(struct sl_shard **shards, uint32_t count,
@@ -484,4 +571,49 @@ CASE(key_admission__another_number_of_shards_has_the_same_keys)
         }
     }
     shard_stream_fini(&streams[0]);
+}
+
+/* A filter is restored onto another number of shards: each key needs as many pushes as before, or
+ * fewer for a few keys that share counters. */
+CASE(key_admission__another_number_of_shards_has_the_counts_of_a_filter)
+{
+    static const uint32_t counts[] = {3, 2, 1};
+    struct sl_shard *shards[SHARD_MAX] = {NULL};
+    struct shard_stream streams[SHARD_MAX];
+    struct sl_policy_spec policy = bloom;
+    policy.admit_count = 4;
+    open_with(f, &policy);
+    push_range(f, 0, 3000);
+    push_range(f, 1000, 1000);
+    streams[0] = snapshot_of(f->shard, NULL, NULL);
+    uint32_t stream_count = 1;
+    for (uint32_t i = 0; i < 3; i++) {
+        shards_make(shards, counts[i], streams, stream_count);
+        for (uint32_t s = 0; s < stream_count; s++) {
+            shard_stream_fini(&streams[s]);
+        }
+        stream_count = counts[i];
+        for (uint32_t s = 0; s < stream_count; s++) {
+            streams[s] = snapshot_of(shards[s], NULL, NULL);
+            if (i < 2) {
+                sl_shard_destroy(&shards[s]);
+            }
+        }
+    }
+    shard_stream_fini(&streams[0]);
+    sl_shard_destroy(&f->shard);
+    f->shard = shards[0];
+    push_range(f, 1000, 1000);
+    assert_in_range(row_count(f), 0, 20);
+    push_range(f, 1000, 1000);
+    assert_int_equal(row_count(f), 1000);
+    push_range(f, 0, 1000);
+    push_range(f, 0, 1000);
+    assert_in_range(row_count(f), 1000, 1020);
+    push_range(f, 0, 1000);
+    assert_int_equal(row_count(f), 2000);
+    push_range(f, 5000, 1000);
+    push_range(f, 5000, 1000);
+    push_range(f, 5000, 1000);
+    assert_in_range(row_count(f), 2000, 2020);
 }

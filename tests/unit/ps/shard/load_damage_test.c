@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/hash.h"
+#include "core/partition.h"
 #include "ps/shard/load.h"
 #include "tests/support/shard_stream.h"
 #include "tests/support/shard_work.h"
@@ -211,6 +212,33 @@ SL_CASE(shard_load__a_row_of_another_shard)
         assert_true(err == 0 || err == SL_ERR_CORRUPT);
     }
     assert_int_equal(corrupt, 1);
+}
+
+/* A stream with a table that counts keys by a filter of two blocks, and one block of it. */
+static int load_filter_block(uint64_t number, uint32_t floats)
+{
+    static const float counters[SL_PARTITION_BLOCK_ELEMENTS];
+    const struct sl_snapshot_record record = {.key = number, .last_step = 1, .floats = counters};
+    struct shard_stream stream = {0};
+    struct sl_snapshot_table table = a_table("emb", SL_TABLE_SPARSE);
+    table.spec.consistency = (struct sl_consistency_spec){0};
+    table.spec.policy = (struct sl_policy_spec){
+        .admission = SL_ADMISSION_BLOOM, .admit_count = 2, .keys_expected = 1000};
+    sl_snapshot_put_table(
+        shard_stream_append(&stream, SL_SNAPSHOT_TABLE, 0, SL_SNAPSHOT_TABLE_BYTES), 0, &table);
+    assert_true(sl_snapshot_put_record(
+        shard_stream_append(&stream, SL_SNAPSHOT_WAITING, 0, BLOCK_BYTES), &record, floats));
+    append_end(&stream, 0, 1);
+    return load_alone(&stream, 0);
+}
+
+SL_CASE(shard_load__a_block_of_a_filter)
+{
+    assert_int_equal(load_filter_block(1, SL_PARTITION_BLOCK_ELEMENTS), 0);
+    assert_int_equal(load_filter_block(2, SL_PARTITION_BLOCK_ELEMENTS), SL_ERR_CORRUPT);
+    assert_non_null(strstr(reason.text, "block 2 does not belong to that shard"));
+    assert_int_equal(load_filter_block(0, 8), SL_ERR_CORRUPT);
+    assert_non_null(strstr(reason.text, "a block of waiting of table emb: record 0 of 1"));
 }
 
 SL_CASE(shard_load__memory_ends_and_the_limit_is_named)
