@@ -1,6 +1,6 @@
-/* Rows of tables beside pull and push: which keys have a row, scans of all rows, and the end of a
- * table. docs/embeddings.md shows the use. A server older than these calls gets none of them:
- * VERSION.
+/* Rows of tables beside pull and push: which keys have a row, scans of all rows, evictions, and the
+ * end of a table. docs/embeddings.md shows the use. A server older than these calls gets none of
+ * them: VERSION.
  *
  * Functions return 0 or a negative enum sl_err; sl_last_error has the reason of a failure. Outputs
  * are written only on success. */
@@ -69,6 +69,31 @@ SL_API int sl_scan_next(struct sl_scan *scan, struct sl_scan_batch *out);
 
 /* Frees the scan. Sets *scan to NULL; NULL is allowed. */
 SL_API void sl_scan_close(struct sl_scan **scan);
+
+/* Thresholds of one eviction, as in struct sl_policy_spec. All 0: those of the table's policy. */
+struct sl_evict_options {
+    size_t struct_size;   /* SL_EVICT_OPTIONS_INIT sets it */
+    uint32_t timeout_ms;  /* up to 4,294,967; 0: 60,000 */
+    uint32_t ttl_steps;   /* rows of at least this age go; up to 2^31 */
+    uint32_t count_below; /* rows with fewer pushes go */
+    float l2_below;       /* rows with a lower Euclidean norm go; finite, not negative */
+};
+#define SL_EVICT_OPTIONS_INIT                                                                      \
+    {                                                                                              \
+        .struct_size = sizeof(struct sl_evict_options)                                             \
+    }
+
+/* Evicts rows of a sparse table now: every shard judges each of its rows once, while it serves, and
+ * evicts those that a threshold selects. Rows within the protect_steps of the table's policy stay,
+ * and keys that wait for admission keep waiting. Blocks until all shards are done; *evicted is how
+ * many rows went. options NULL: the policy's thresholds. With a clock it waits as a pull does.
+ *
+ * After an error some rows may have gone. Errors: INVALID (not a sparse table of this client;
+ * ttl_steps, l2_below, timeout_ms; no threshold here nor in the policy), VERSION (a server is too
+ * old), NOT_FOUND (the table was dropped), CLOSED (a connection was lost meanwhile), DEADLINE (the
+ * shards go on), NO_MEMORY. */
+SL_API int sl_client_table_evict(struct sl_client *client, struct sl_table *table,
+                                 const struct sl_evict_options *options, uint64_t *evicted);
 
 /* Drops the table of this name, of any kind, with its rows, at every server and its backup; later
  * checkpoints do not have it. Blocks until the coordinator has forgotten the name; the servers

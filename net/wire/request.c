@@ -1,5 +1,7 @@
 #include "net/wire/request.h"
 
+#include <math.h>
+
 #include "core/assert.h"
 #include "core/limits.h"
 
@@ -21,6 +23,7 @@ enum shape {
     RATE = 1 << 13,
     RETURNS_FOUND = 1 << 14, /* after the rows */
     SCANS = 1 << 15,
+    EVICTS = 1 << 16,
 };
 
 /* Operations on arrays of a KV table, with or without values. */
@@ -28,7 +31,7 @@ enum shape {
 #define PUSHES    (ROW_GRADIENTS | RANGE_GRADIENTS | KV_VALUES)
 
 /* Operations that do not exist have shape 0. */
-static const uint16_t shapes[UINT8_MAX + 1] = {
+static const uint32_t shapes[UINT8_MAX + 1] = {
     [SL_REQUEST_PULL] = KNOWN | KEYS | RETURNS_ROWS,
     [SL_REQUEST_PULL_POOLED] = KNOWN | KEYS | BAGS | RETURNS_BAGS,
     [SL_REQUEST_PUSH] = KNOWN | KEYS | ROW_GRADIENTS | RATE,
@@ -46,6 +49,7 @@ static const uint16_t shapes[UINT8_MAX + 1] = {
     [SL_REQUEST_ERASE] = KNOWN | KEYS,
     [SL_REQUEST_FIND] = KNOWN | KEYS | RETURNS_ROWS | RETURNS_FOUND,
     [SL_REQUEST_SCAN] = KNOWN | SCANS,
+    [SL_REQUEST_EVICT] = KNOWN | EVICTS,
 };
 
 static uint64_t floats_bytes(uint64_t count, uint64_t dim)
@@ -78,6 +82,7 @@ enum sl_request_kind sl_request_kind_of(uint8_t op)
         [SL_REQUEST_ERASE] = SL_REQUEST_KIND_ERASE,
         [SL_REQUEST_FIND] = SL_REQUEST_KIND_PULL,
         [SL_REQUEST_SCAN] = SL_REQUEST_KIND_PULL,
+        [SL_REQUEST_EVICT] = SL_REQUEST_KIND_ERASE,
     };
     sl_assert(op < sizeof kinds);
     return (enum sl_request_kind)kinds[op];
@@ -148,6 +153,9 @@ uint64_t sl_request_reply_bytes(const struct sl_request_section *section, uint32
                section->count * (sizeof(uint64_t) + sizeof(struct sl_request_scan_mark)) +
                floats_bytes(section->count, section->bag_count);
     }
+    if ((shape & EVICTS) != 0) {
+        return sizeof(uint64_t);
+    }
     if ((shape & RETURNS_BAGS) != 0) {
         return floats_bytes(section->bag_count, dim);
     }
@@ -213,6 +221,17 @@ static bool kv_is_valid(const struct sl_request_section *section)
     return names_arrays ? arrays_are_valid(section) : strange == 0;
 }
 
+/* Checks an operation on all rows of a table. */
+static bool whole_is_valid(const struct sl_request_section *section)
+{
+    if (section->op == SL_REQUEST_SCAN) {
+        return section->count <= SL_REQUEST_SCAN_ROWS_MAX;
+    }
+    const float l2_below = sl_request_evict_l2(section);
+    return section->count == 0 && section->command <= SL_REQUEST_EVICT_STEPS_MAX &&
+           section->start <= UINT32_MAX && isfinite(l2_below) && l2_below >= 0;
+}
+
 /* Checks also that unused fields are 0. */
 static bool section_is_valid(const struct sl_request_section *section)
 {
@@ -221,9 +240,10 @@ static bool section_is_valid(const struct sl_request_section *section)
         return kv_is_valid(section);
     }
     const uint32_t keys = (shape & KEYS) != 0 ? 0 : section->key_count;
-    const uint32_t bags = (shape & (BAGS | SCANS)) != 0 ? 0 : section->bag_count;
-    const uint64_t range = (shape & (RANGE | SCANS)) != 0 ? 0 : section->start | section->count;
-    const uint32_t command = (shape & (RATE | SCANS)) != 0 ? 0 : section->command;
+    const uint32_t bags = (shape & (BAGS | SCANS | EVICTS)) != 0 ? 0 : section->bag_count;
+    const uint64_t range =
+        (shape & (RANGE | SCANS | EVICTS)) != 0 ? 0 : section->start | section->count;
+    const uint32_t command = (shape & (RATE | SCANS | EVICTS)) != 0 ? 0 : section->command;
     if ((section->flags | command | keys | bags | range) != 0 || shape == 0) {
         return false;
     }
@@ -233,7 +253,7 @@ static bool section_is_valid(const struct sl_request_section *section)
     if ((shape & RANGE) != 0 && !range_is_valid(section)) {
         return false;
     }
-    if ((shape & SCANS) != 0 && section->count > SL_REQUEST_SCAN_ROWS_MAX) {
+    if ((shape & (SCANS | EVICTS)) != 0 && !whole_is_valid(section)) {
         return false;
     }
     return section->table_id < (section->op == SL_REQUEST_TICK ? 1 : SL_LIMIT_TABLES);
@@ -296,7 +316,8 @@ static bool lens_are_valid(const uint32_t *lens, uint32_t key_count, uint64_t co
 /* Checks that the operation fits the kind of table that dim implies. */
 static bool dim_fits(uint32_t shape, uint32_t dim)
 {
-    return !((shape & (KEYS | SCANS)) != 0 && dim == 0) && !((shape & RANGE) != 0 && dim != 0) &&
+    return !((shape & (KEYS | SCANS | EVICTS)) != 0 && dim == 0) &&
+           !((shape & RANGE) != 0 && dim != 0) &&
            !((shape & KV_KEYS) != 0 && dim != 1 && dim != sizeof(float));
 }
 

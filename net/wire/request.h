@@ -23,6 +23,7 @@
  *   FIND             keys                                                   f32[key_count][dim],
  *                                                                           u8[key_count]
  *   SCAN             struct sl_request_scan                                 see below
+ *   EVICT            -                                                      u64: rows evicted
  *
  * In a KV table each key has an array of values; the table's dim is 1 or 4, the bytes of a value. A
  * KV section has at least one key, an array at least one value and at most 2^32 - 1. A section of
@@ -44,6 +45,10 @@
  * f32[count][bag_count], zeros behind the last row. bag_count is dim, or dim and the floats of the
  * optimizer's slots, or anything when count is 0. Only rows that were pushed `command` times or
  * more are returned.
+ *
+ * EVICT judges each row of a sparse table once: `command` is the ttl_steps, bag_count the
+ * count_below and start the bits of the l2_below of struct sl_policy_spec. Without any of them, the
+ * thresholds of the table's policy apply.
  *
  * All keys, and a whole dense range, belong to the shard of the connection. */
 #ifndef SL_NET_WIRE_REQUEST_H
@@ -77,6 +82,7 @@ enum sl_request_op {
     SL_REQUEST_ERASE = 15,
     SL_REQUEST_FIND = 16,
     SL_REQUEST_SCAN = 17,
+    SL_REQUEST_EVICT = 18,
 };
 
 /* Section flag: each key has its own number of values. */
@@ -97,17 +103,31 @@ struct sl_request_section {
     uint16_t table_id; /* TICK: 0 */
     uint32_t key_count;
     uint32_t bag_count; /* PULL_POOLED: bags; KV chunk: values of the whole array; SCAN: floats of a
-                           row; else 0 */
+                           row; EVICT: count_below; else 0 */
     uint32_t command;   /* KV: passed to the request handler; sparse and dense pushes: bits of the
-                           rate, core/rate.h; SCAN: least pushes of a row; else 0 */
-    uint64_t start;     /* dense: first element; KV chunk: first value; SCAN: record; else 0 */
+                           rate, core/rate.h; SCAN: least pushes of a row; EVICT: ttl_steps;
+                           else 0 */
+    uint64_t start;     /* dense: first element; KV chunk: first value; SCAN: record; EVICT: bits of
+                           l2_below; else 0 */
     uint64_t count;     /* dense: elements; KV: values; SCAN: rows at most; else 0 */
 };
 static_assert(sizeof(struct sl_request_section) == 32, "request section size");
 static_assert(offsetof(struct sl_request_section, start) == 16, "request section layout");
 
 /* Most rows of a SCAN. */
-#define SL_REQUEST_SCAN_ROWS_MAX 4096
+#define SL_REQUEST_SCAN_ROWS_MAX   4096
+
+/* Largest ttl_steps of an EVICT: steps are counted modulo 2^32. */
+#define SL_REQUEST_EVICT_STEPS_MAX (1U << 31)
+
+/* Returns the l2_below of an EVICT. */
+static inline float sl_request_evict_l2(const struct sl_request_section *section)
+{
+    const uint32_t bits = (uint32_t)section->start;
+    float l2_below;
+    memcpy(&l2_below, &bits, sizeof l2_below);
+    return l2_below;
+}
 
 /* Body of a SCAN. */
 struct sl_request_scan {
@@ -204,9 +224,9 @@ static inline uint64_t sl_request_credit_bytes(uint64_t request_bytes, uint64_t 
 int sl_request_read_prefix(struct sl_bytes *cursor, struct sl_request_prefix *out);
 
 /* Reads a section's header and checks what does not depend on the table: a known operation; unused
- * fields 0; a valid rate; rows of a scan; a dense range that is not empty and ends below
- * SL_LIMIT_DENSE_ELEMENTS; a KV section of whole arrays or one chunk; table_id below
- * SL_LIMIT_TABLES. Errors: PROTOCOL. */
+ * fields 0; a valid rate; rows of a scan; thresholds of an eviction; a dense range that is not
+ * empty and ends below SL_LIMIT_DENSE_ELEMENTS; a KV section of whole arrays or one chunk; table_id
+ * below SL_LIMIT_TABLES. Errors: PROTOCOL. */
 int sl_request_read_section(struct sl_bytes *cursor, struct sl_request_section *out);
 
 /* Reads the body of a section and checks:

@@ -49,6 +49,7 @@ int sl_ctl_table(struct sl_ctl *ctl, json_t **out);
 int sl_ctl_get(struct sl_ctl *ctl, json_t **out);
 int sl_ctl_set(struct sl_ctl *ctl, json_t **out);
 int sl_ctl_erase(struct sl_ctl *ctl, json_t **out);
+int sl_ctl_evict(struct sl_ctl *ctl, json_t **out);
 int sl_ctl_drop(struct sl_ctl *ctl, json_t **out);
 int sl_ctl_scan(struct sl_ctl *ctl, json_t **out);
 

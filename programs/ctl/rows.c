@@ -1,4 +1,4 @@
-/* Rows of sparse tables, and elements of dense ones: get, set, erase. */
+/* Rows of sparse tables, and elements of dense ones: get, set, erase, evict. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,6 +9,8 @@
 #include "core/log.h"
 #include "programs/ckpt/tensor_writer.h"
 #include "programs/ctl/ctl.h"
+
+#define TTL_STEPS_MAX (1U << 31) /* of sl_client_table_evict */
 
 /* The words behind the table as keys or elements; allocated. */
 static int parse_keys(struct sl_ctl *ctl, const struct sl_table_spec *spec, uint32_t count,
@@ -180,4 +182,58 @@ int sl_ctl_erase(struct sl_ctl *ctl, json_t **out)
     }
     free(keys);
     return err;
+}
+
+/* Reads the words "ttl_steps=8" behind the table. */
+static int parse_thresholds(struct sl_ctl *ctl, struct sl_evict_options *options)
+{
+    for (uint32_t i = 1; i < ctl->word_count; i++) {
+        const char *word = ctl->words[i], *end = strchr(word, '=');
+        const size_t length = end == NULL ? 0 : (size_t)(end - word);
+        uint64_t number = 0;
+        bool is_valid = false;
+        if (length == 9 && memcmp(word, "ttl_steps", length) == 0) {
+            is_valid = sl_number_parse_u64(end + 1, 1, TTL_STEPS_MAX, &number);
+            options->ttl_steps = (uint32_t)number;
+        } else if (length == 11 && memcmp(word, "count_below", length) == 0) {
+            is_valid = sl_number_parse_u64(end + 1, 1, UINT32_MAX, &number);
+            options->count_below = (uint32_t)number;
+        } else if (length == 8 && memcmp(word, "l2_below", length) == 0) {
+            is_valid = parse_f32(end + 1, &options->l2_below) && options->l2_below > 0;
+        }
+        if (!is_valid) {
+            return sl_reason_fail(&ctl->reason, SL_ERR_INVALID,
+                                  "\"%.80s\": accepted is ttl_steps=N with N from 1 to %u, "
+                                  "count_below=N with N from 1 to %u, l2_below=X with X above 0",
+                                  word, TTL_STEPS_MAX, UINT32_MAX);
+        }
+    }
+    return 0;
+}
+
+int sl_ctl_evict(struct sl_ctl *ctl, json_t **out)
+{
+    struct sl_table *table;
+    struct sl_table_spec spec;
+    struct sl_evict_options options = SL_EVICT_OPTIONS_INIT;
+    char what[256];
+    uint64_t evicted;
+    int err = parse_thresholds(ctl, &options);
+    err = err != 0 ? err : open_rows(ctl, true, &table, &spec);
+    if (err != 0) {
+        return err;
+    }
+    int length = snprintf(what, sizeof what, "evict rows of table %s by %s", spec.name,
+                          ctl->word_count == 1 ? "its policy" : "thresholds:");
+    for (uint32_t i = 1; i < ctl->word_count && length < (int)sizeof what; i++) {
+        length += snprintf(what + length, sizeof what - (size_t)length, " %s", ctl->words[i]);
+    }
+    err = sl_ctl_confirm(ctl, what);
+    if (err != 0) {
+        return err;
+    }
+    options.timeout_ms = sl_ctl_time_left_ms(ctl);
+    err = sl_client_table_evict(ctl->client, table, &options, &evicted);
+    *out = err == 0 ? json_pack("{s:s, s:I}", "done", what, "evicted", (json_int_t)evicted) : NULL;
+    return err == 0 ? 0 : sl_ctl_failed(ctl, err);
 }

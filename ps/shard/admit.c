@@ -59,7 +59,7 @@ static bool sections_ready(const struct sl_shard *shard, const struct sl_shard_r
                           sl_shard_eviction_awaited(shard, table, section.key_count))) {
             return false;
         }
-        if (section.op == SL_REQUEST_SCAN ||
+        if (sl_shard_op_walks(section.op) ||
             (sl_shard_may_ask_again(shard, section.op) && request->prefix.section_count > 1) ||
             (sl_shard_pushes(request, section.op) && shard->large.owner != NULL &&
              sl_shard_push_is_large(&section, table->spec.dim))) {

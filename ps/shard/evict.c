@@ -1,5 +1,7 @@
 #include "ps/shard/evict.h"
 
+#include <string.h>
+
 #include "ps/shard/lookup.h"
 #include "ps/shard/section.h"
 #include "ps/shard/snapshot_hooks.h"
@@ -240,10 +242,11 @@ static struct sl_shard_table *due_table(const struct sl_shard *shard, uint32_t i
     return table != NULL && is_due(shard, table) ? table : NULL;
 }
 
-/* Returns the cost of judging so many records. */
-static uint32_t judge_cost(const struct sl_shard_table *table, uint32_t count)
+/* Returns the cost of judging so many records by a policy. */
+static uint32_t judge_cost(const struct sl_shard_table *table, const struct sl_policy_spec *policy,
+                           uint32_t count)
 {
-    return table->spec.policy.l2_below > 0 || table->spec.policy.order == SL_POLICY_L2
+    return policy->l2_below > 0 || policy->order == SL_POLICY_L2
                ? count * table->key_cost
                : (count + RECORDS_PER_COST - 1) / RECORDS_PER_COST;
 }
@@ -255,42 +258,60 @@ static void evict_add(struct sl_shard_table *table, const struct sl_row *row,
     out->keys[out->count++] = row->key;
 }
 
-/* Moves the hand, at most to the goal. Returns the cost. */
-static uint32_t judge(struct sl_shard_table *table, uint32_t goal, uint32_t budget,
-                      struct sl_shard_evicted *out)
+/* Returns the age in steps of rows that are older than the policy's ttl_seconds. */
+static uint64_t seconds_age(const struct sl_shard_table *table)
 {
-    const struct sl_policy_spec *policy = &table->spec.policy;
+    const uint64_t old_step = table->eviction.old_step;
+    return old_step == 0 ? UINT64_MAX : table->step - old_step;
+}
+
+/* Judges records downwards from *end, at most to `first`, and moves *end. Returns the cost. */
+static uint32_t judge_records(struct sl_shard_table *table, const struct sl_policy_spec *policy,
+                              uint64_t age, uint64_t *end, uint64_t first, uint32_t budget,
+                              struct sl_shard_evicted *out)
+{
     /* Such a row was created by a buffered push, at no certain moment. */
     const bool is_bsp = table->spec.consistency.mode == SL_CONSISTENCY_BSP;
-    struct sl_shard_eviction *eviction = &table->eviction;
     const uint32_t records = sl_sparse_table_record_count(table->sparse);
-    const uint64_t seconds_age =
-        eviction->old_step == 0 ? UINT64_MAX : table->step - eviction->old_step;
     uint32_t judged = 0;
-    eviction->round_records = eviction->hand > 0 ? eviction->round_records : records;
-    goal = goal < eviction->round_records ? goal : eviction->round_records;
-    while (eviction->hand < goal && out->count < SL_SHARD_EVICT_KEYS &&
-           judge_cost(table, judged) < budget) {
-        const uint32_t number = eviction->round_records - ++eviction->hand;
+    while (*end > first && out->count < SL_SHARD_EVICT_KEYS &&
+           judge_cost(table, policy, judged) < budget) {
+        const uint64_t number = --*end;
         judged++;
         if (number >= records) {
             continue; /* the table has shrunk */
         }
-        const struct sl_row *row = sl_sparse_table_record(table->sparse, number);
+        const struct sl_row *row = sl_sparse_table_record(table->sparse, (uint32_t)number);
         const enum sl_eviction_reason reason =
             row->count == SL_ROW_ERASED || (is_bsp && row->last_step == 0)
                 ? SL_EVICTION_NONE
-                : sl_policy_judge(policy, table->spec.dim, row, table->step, seconds_age);
+                : sl_policy_judge(policy, table->spec.dim, row, table->step, age);
         if (reason != SL_EVICTION_NONE) {
             evict_add(table, row, reason, out);
         }
     }
+    return judge_cost(table, policy, judged);
+}
+
+/* Moves the hand, at most to the goal. Returns the cost. */
+static uint32_t judge(struct sl_shard_table *table, uint32_t goal, uint32_t budget,
+                      struct sl_shard_evicted *out)
+{
+    struct sl_shard_eviction *eviction = &table->eviction;
+    if (eviction->hand == 0) {
+        eviction->round_records = sl_sparse_table_record_count(table->sparse);
+    }
+    goal = goal < eviction->round_records ? goal : eviction->round_records;
+    uint64_t end = eviction->round_records - eviction->hand;
+    const uint32_t cost = judge_records(table, &table->spec.policy, seconds_age(table), &end,
+                                        eviction->round_records - goal, budget, out);
+    eviction->hand = eviction->round_records - (uint32_t)end;
     if (eviction->hand >= eviction->round_records) {
         eviction->hand = 0;
         eviction->round_step = table->step;
         eviction->round_second = eviction->second;
     }
-    return judge_cost(table, judged);
+    return cost;
 }
 
 /* Returns the record of a visit. Multiples of the golden ratio, modulo 1, lie evenly: neighbours,
@@ -351,7 +372,8 @@ static uint32_t make_room(struct sl_shard_table *table, uint64_t wanted, uint32_
         eviction->walk_left = part < WALK_RECORDS ? part : WALK_RECORDS;
         visits = take_sample(table);
     }
-    for (; out->count < end && eviction->walk_left > 0 && judge_cost(table, visits) < budget;
+    for (; out->count < end && eviction->walk_left > 0 &&
+           judge_cost(table, &table->spec.policy, visits) < budget;
          eviction->walk_left--, visits++) {
         eviction->room_hand = eviction->room_hand + 1 < records ? eviction->room_hand + 1 : 0;
         const struct sl_row *row = sl_sparse_table_record(table->sparse, eviction->room_hand);
@@ -365,7 +387,7 @@ static uint32_t make_room(struct sl_shard_table *table, uint64_t wanted, uint32_
         eviction->fruitless_end = table->step + 1 + table->spec.policy.protect_steps / ROUND_PART;
         eviction->barren = 0;
     }
-    return judge_cost(table, visits);
+    return judge_cost(table, &table->spec.policy, visits);
 }
 
 /* Erases the rows added from `from` on. Returns the cost. */
@@ -373,6 +395,7 @@ static uint32_t evict_erase(struct sl_shard *shard, struct sl_shard_table *table
                             const struct sl_shard_evicted *out, uint32_t from)
 {
     const uint32_t count = out->count - from;
+    table->holds_erased |= count > 0 && table->buffered_count > 0;
     sl_sparse_table_erase(table->sparse, out->keys + from, count);
     return count * table->key_cost + sl_shard_snapshot_copy_debt(shard);
 }
@@ -388,11 +411,18 @@ bool sl_shard_evict_at_commit(struct sl_shard *shard, struct sl_shard_table *tab
     do {
         out.count = 0;
         *spent += judge(table, UINT32_MAX, budget - *spent, &out);
-        table->holds_erased |= out.count > 0 && table->buffered_count > 0;
         *spent += evict_erase(shard, table, &out, 0);
     } while (table->eviction.hand > 0 && *spent < budget);
     sl_shard_count_memory(shard, table);
     return table->eviction.hand == 0;
+}
+
+/* Tidies the table after an eviction. Returns the cost. */
+static uint32_t evict_tidy(struct sl_shard *shard, struct sl_shard_table *table, uint32_t count)
+{
+    const uint32_t cost = sl_shard_tidy(shard, table, NULL, TIDY_SHARE * count + TIDY_LEAST);
+    sl_shard_count_memory(shard, table);
+    return cost;
 }
 
 static uint32_t evict_table(struct sl_shard *shard, struct sl_shard_table *table, uint32_t budget,
@@ -407,16 +437,82 @@ static uint32_t evict_table(struct sl_shard *shard, struct sl_shard_table *table
         spent += make_room(table, wanted, budget - spent, out);
         spent += evict_erase(shard, table, out, from);
     }
-    spent += sl_shard_tidy(shard, table, NULL, TIDY_SHARE * out->count + TIDY_LEAST);
+    spent += evict_tidy(shard, table, out->count);
     if (free_records(table) >= table->eviction.push_max) {
         table->eviction.push_max = 0; /* the push may go on */
     }
-    sl_shard_count_memory(shard, table);
     return spent;
+}
+
+/* In an EVICT, `done` counts the records left to judge, and `bags_done` the rows evicted. */
+
+static bool has_thresholds(const struct sl_request_section *section)
+{
+    return section->command > 0 || section->bag_count > 0 || sl_request_evict_l2(section) > 0;
+}
+
+int sl_shard_evict_begin(struct sl_shard *shard, const struct sl_shard_table *table,
+                         struct sl_shard_request *request, struct sl_shard_slice *slice)
+{
+    if (!has_thresholds(&request->view.section) && !sl_policy_has_thresholds(&table->spec.policy)) {
+        return sl_shard_fail(shard, request, slice, SL_ERR_INVALID,
+                             "the table's policy has no threshold of age, count or norm: give "
+                             "ttl_steps, count_below or l2_below");
+    }
+    request->done = sl_sparse_table_record_count(table->sparse);
+    shard->round.request = request;
+    return SL_SHARD_DONE;
+}
+
+int sl_shard_evict_run(struct sl_shard *shard, const struct sl_shard_request *request,
+                       uint8_t *reply)
+{
+    if (request->done > 0) {
+        return SL_SHARD_AGAIN;
+    }
+    const uint64_t count = request->bags_done;
+    memcpy(reply + request->reply_done, &count, sizeof count);
+    shard->round.request = NULL;
+    return SL_SHARD_DONE;
+}
+
+/* Returns the table of the EVICT that may go on; NULL: none. Iterations of BSP go first. */
+static struct sl_shard_table *round_table(const struct sl_shard *shard)
+{
+    const struct sl_shard_request *request = shard->round.request;
+    if (request == NULL || request->done == 0) {
+        return NULL;
+    }
+    struct sl_shard_table *table = sl_shard_table_in_use(shard, request->view.section.table_id);
+    const bool waits =
+        table != NULL && table->spec.consistency.mode == SL_CONSISTENCY_BSP && shard->iteration.due;
+    return waits ? NULL : table;
+}
+
+static uint32_t evict_round(struct sl_shard *shard, struct sl_shard_table *table, uint32_t budget,
+                            struct sl_shard_evicted *out)
+{
+    struct sl_shard_request *request = shard->round.request;
+    const struct sl_request_section *section = &request->view.section;
+    const bool by_policy = !has_thresholds(section);
+    const struct sl_policy_spec own = {.ttl_steps = section->command,
+                                       .protect_steps = table->spec.policy.protect_steps,
+                                       .count_below = section->bag_count,
+                                       .l2_below = sl_request_evict_l2(section)};
+    out->table_id = section->table_id;
+    uint32_t spent =
+        judge_records(table, by_policy ? &table->spec.policy : &own,
+                      by_policy ? seconds_age(table) : UINT64_MAX, &request->done, 0, budget, out);
+    request->bags_done += out->count;
+    spent += evict_erase(shard, table, out, 0);
+    return spent + evict_tidy(shard, table, out->count);
 }
 
 bool sl_shard_eviction_due(const struct sl_shard *shard)
 {
+    if (round_table(shard) != NULL) {
+        return true;
+    }
     for (uint32_t i = 0; shard->evicting_count > 0 && i < shard->table_count; i++) {
         if (due_table(shard, i) != NULL) {
             return true;
@@ -431,6 +527,11 @@ uint32_t sl_shard_evict(struct sl_shard *shard, uint32_t budget, struct sl_shard
     if (shard->large.owner != NULL) {
         return 0;
     }
+    struct sl_shard_table *called = round_table(shard);
+    shard->round.goes_first = !shard->round.goes_first;
+    if (called != NULL && shard->round.goes_first) {
+        return evict_round(shard, called, budget, out);
+    }
     for (uint32_t i = 0; i < shard->table_count; i++) {
         const uint32_t id = (shard->evict_next + i) % shard->table_count;
         struct sl_shard_table *table = due_table(shard, id);
@@ -440,5 +541,5 @@ uint32_t sl_shard_evict(struct sl_shard *shard, uint32_t budget, struct sl_shard
             return evict_table(shard, table, budget, out);
         }
     }
-    return 0;
+    return called != NULL ? evict_round(shard, called, budget, out) : 0;
 }

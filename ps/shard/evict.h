@@ -13,6 +13,8 @@
 
 struct sl_shard;
 struct sl_table_spec;
+struct sl_shard_request;
+struct sl_shard_slice;
 struct sl_shard_table;
 
 #define SL_SHARD_EVICT_KEYS  256
@@ -78,5 +80,15 @@ bool sl_shard_evict_at_commit(struct sl_shard *shard, struct sl_shard_table *tab
 /* Erases rows of one table that are due, at a cost of about `budget`. Returns the cost; 0: none is
  * due, or a request that holds records is in progress. out->count may be 0. */
 uint32_t sl_shard_evict(struct sl_shard *shard, uint32_t budget, struct sl_shard_evicted *out);
+
+/* Begins the round of an EVICT: from now on, sl_shard_evict judges the table's records once each.
+ * The shard keeps the request until it is complete or abandoned. No other round is in progress.
+ * Errors: INVALID (neither the request nor the policy has a threshold). */
+int sl_shard_evict_begin(struct sl_shard *shard, const struct sl_shard_table *table,
+                         struct sl_shard_request *request, struct sl_shard_slice *slice);
+
+/* AGAIN: the round is in progress. DONE: it has ended, and the reply is written. */
+int sl_shard_evict_run(struct sl_shard *shard, const struct sl_shard_request *request,
+                       uint8_t *reply);
 
 #endif

@@ -196,10 +196,14 @@ static int run_admit(struct sl_shard *shard, struct sl_shard_table *table,
     }
     request->done = 0;
     request->bags_done = 0;
+    if (op == SL_REQUEST_EVICT && shard->round.request != NULL) {
+        return SL_SHARD_AGAIN;
+    }
     if (!sl_shard_pushes(request, op)) {
         request->phase = SL_SHARD_PHASE_READ;
-        return op == SL_REQUEST_SCAN ? sl_shard_scan_begin(shard, table, request, slice)
-                                     : SL_SHARD_DONE;
+        return op == SL_REQUEST_SCAN    ? sl_shard_scan_begin(shard, table, request, slice)
+               : op == SL_REQUEST_EVICT ? sl_shard_evict_begin(shard, table, request, slice)
+                                        : SL_SHARD_DONE;
     }
     int result = op == SL_REQUEST_ERASE ? sl_shard_erase_begin(shard, request)
                                         : sl_shard_push_begin(shard, table, request, slice);
@@ -218,8 +222,10 @@ static int run_read(struct sl_shard *shard, struct sl_shard_table *table,
     if (table->dense != NULL) {
         return read_dense(table, request, reply, slice);
     }
-    if (request->view.section.op == SL_REQUEST_SCAN) {
-        return sl_shard_scan_run(shard, table, request, reply, slice);
+    if (sl_shard_op_walks(request->view.section.op)) {
+        return request->view.section.op == SL_REQUEST_SCAN
+                   ? sl_shard_scan_run(shard, table, request, reply, slice)
+                   : sl_shard_evict_run(shard, request, reply);
     }
     if (request->view.section.op == SL_REQUEST_PULL_POOLED) {
         return read_pooled(shard, table, request, reply, slice);
@@ -306,7 +312,7 @@ static uint64_t returned_bytes(const struct sl_shard_table *table,
     if (section->op == SL_REQUEST_FIND) {
         return sl_bytes_pad8(rows * table->spec.dim * sizeof(float)) + rows;
     }
-    if (section->op == SL_REQUEST_SCAN) {
+    if (sl_shard_op_walks(section->op)) {
         return sl_request_reply_bytes(section, table->spec.dim); /* zeros behind the last row */
     }
     return sizeof(float) * (table->dense != NULL ? section->count : rows * table->spec.dim);
@@ -436,6 +442,9 @@ void sl_shard_clean_padding(const struct sl_shard *shard, const struct sl_shard_
 void sl_shard_abandon(struct sl_shard *shard, struct sl_shard_request *request)
 {
     sl_shard_push_drop(shard, request);
+    if (shard->round.request == request) {
+        shard->round.request = NULL;
+    }
 }
 
 void sl_shard_describe_wait(const struct sl_shard *shard, const struct sl_shard_request *request,

@@ -93,6 +93,12 @@ static inline bool sl_shard_op_dense(uint8_t op)
            op == SL_REQUEST_DENSE_PUSH_PULL || op == SL_REQUEST_DENSE_ASSIGN;
 }
 
+/* Returns true for an operation on all rows of a sparse table, which visits records. */
+static inline bool sl_shard_op_walks(uint8_t op)
+{
+    return op >= SL_REQUEST_SCAN;
+}
+
 static inline bool sl_shard_op_kv(uint8_t op)
 {
     return op >= SL_REQUEST_KV_PUSH && op <= SL_REQUEST_KV_LENGTHS;

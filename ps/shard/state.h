@@ -96,6 +96,10 @@ struct sl_shard {
     uint64_t rows_created, rows_erased; /* of sparse tables */
     uint32_t evicting_count;            /* tables of which rows may go */
     uint32_t evict_next;                /* the one that is looked at first */
+    struct {
+        struct sl_shard_request *request; /* EVICT that is running; NULL: none */
+        bool goes_first;                  /* before what policies ask for: every other time */
+    } round;
     struct sl_hot_keys_sampler sampler;
     struct sl_shard_snapshots snapshots;
     /* Handler of KV tables: */

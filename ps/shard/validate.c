@@ -41,7 +41,7 @@ static bool is_plain(const struct sl_shard *shard, const struct sl_shard_table *
                      const struct sl_request_section *section)
 {
     bool may_wait = table->spec.consistency.mode != SL_CONSISTENCY_ASP && request->caller.has_clock;
-    return !(may_wait && sl_shard_op_pulls(section->op)) && section->op != SL_REQUEST_SCAN &&
+    return !(may_wait && sl_shard_op_pulls(section->op)) && !sl_shard_op_walks(section->op) &&
            !table->dropped &&
            !(sl_shard_op_pushes(section->op) && (sl_shard_push_is_large(section, table->spec.dim) ||
                                                  sl_shard_eviction_may_await(table))) &&

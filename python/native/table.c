@@ -334,6 +334,29 @@ static PyObject *scan(PyObject *self, PyObject *args)
     return sl_native_scan_open(table->client, table->table, &options);
 }
 
+/* _evict(ttl_steps, count_below, l2_below, timeout) */
+static PyObject *evict(PyObject *self, PyObject *args)
+{
+    const struct table *table = (struct table *)self;
+    struct sl_evict_options options = SL_EVICT_OPTIONS_INIT;
+    uint64_t evicted = 0;
+    PyObject *timeout;
+    int err;
+    if (!PyArg_ParseTuple(args, "IIfO", &options.ttl_steps, &options.count_below, &options.l2_below,
+                          &timeout) ||
+        !sl_native_errors_timeout(timeout, table->client->timeout_ms, &options.timeout_ms) ||
+        !sl_native_client_check(table->client)) {
+        return NULL;
+    }
+    table->client->calls++;
+    Py_BEGIN_ALLOW_THREADS;
+    err = sl_client_table_evict(table->client->client, table->table, &options, &evicted);
+    Py_END_ALLOW_THREADS;
+    table->client->calls--;
+    return err != 0 ? sl_native_errors_raise(err, "evict", sl_last_error())
+                    : PyLong_FromUnsignedLongLong(evicted);
+}
+
 /* Type */
 
 /* Reads (client, name, timeout): a table that exists. */
@@ -398,6 +421,7 @@ static void native_table_dealloc(PyObject *self)
 }
 
 static PyMethodDef methods[] = {
+    {"_evict", evict, METH_VARARGS, NULL},
     {"_members", native_table_members, METH_NOARGS, NULL},
     {"_run", SL_NATIVE_METHOD(native_table_run), METH_FASTCALL, NULL},
     {"_scan", scan, METH_VARARGS, NULL},

@@ -187,6 +187,22 @@ class SparseTable(Table):
         """Removes rows at once. A key without a row is no error."""
         self._run(_ERASE, step, timeout, keys, None, None, None)
 
+    def evict(self, *, ttl_steps: int = 0, count_below: int = 0, l2_below: float = 0.0,
+              timeout: _Seconds = None) -> int:
+        """Evicts rows now, by these thresholds or those of the table's policy; returns how many went.
+
+        Every server judges each row once while it serves; rows that the policy's protect_steps protect stay.
+        ttl_steps: rows not pushed for so many steps go; count_below: rows with fewer pushes; l2_below: rows with a
+        lower Euclidean norm. timeout: if it passes, the servers go on. Raises InvalidError without any
+        threshold here and in the policy, ClosedError if a connection is lost meanwhile.
+        """
+        for name, value, end in (("ttl_steps", ttl_steps, (1 << 31) + 1), ("count_below", count_below, 1 << 32)):
+            if not 0 <= value < end:
+                raise ValueError(f"{name}: {value}; accepted: 0 to {end - 1}")
+        if not 0 <= l2_below <= float(numpy.finfo(numpy.float32).max):
+            raise ValueError(f"l2_below: {l2_below}; accepted: a finite number of at least 0")
+        return self._evict(ttl_steps, count_below, l2_below, timeout)
+
     def __repr__(self) -> str:
         return f"<starling.SparseTable {self.name}, dim {self.dim}>"
 

@@ -78,7 +78,8 @@ static void write_section(struct sl_bytes_writer *writer, uint32_t shard, uint32
                               FUZZ_REQUEST_KV, input);
         return;
     }
-    uint8_t op = what >= 190   ? SL_REQUEST_SCAN
+    uint8_t op = what >= 191   ? SL_REQUEST_EVICT
+                 : what >= 190 ? SL_REQUEST_SCAN
                  : what >= 188 ? SL_REQUEST_FIND
                  : what >= 184 ? SL_REQUEST_ERASE
                                : (uint8_t)(1 + what % 8);
@@ -99,6 +100,8 @@ static void write_section(struct sl_bytes_writer *writer, uint32_t shard, uint32
         section.count = count % 8U;
         section.bag_count = 3U + section.table_id; /* sometimes of the other table */
         section.command = count % 3U;
+    } else if (op == SL_REQUEST_EVICT) {
+        section.command = count;
     } else if (op != SL_REQUEST_TICK) {
         section.key_count = count % 32U;
         section.bag_count = op == SL_REQUEST_PULL_POOLED ? 2 : 0;

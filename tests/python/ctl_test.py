@@ -105,6 +105,30 @@ class Verbs(CtlTest):
             self.refused(2, "would (set 2 values|erase 1 key) of .*without a terminal to ask, this needs --yes", *verb)
         self.assert_rows(self.rows.pull([5]), [[-1.5, -1.5]])
 
+    def test_evict(self):
+        table = self.sparse(1, starling.Sum())
+        for keys in ([1, 2, 3], [1, 2], [1]):
+            table.push(keys, numpy.ones((len(keys), 1), numpy.float32))
+        self.refused(2, f"would evict rows of table {table.name} by thresholds: count_below=2; without a terminal",
+                     "evict", table.name, "count_below=2")
+        what = f"evict rows of table {table.name} by thresholds: count_below=2 l2_below=0.5"
+        self.assertEqual(self.json("evict", table.name, "count_below=2", "l2_below=0.5", "--yes"),
+                         {"done": what, "evicted": 1})
+        self.assertEqual(self.done("evict", table.name, "ttl_steps=1000", "--yes"),
+                         f"done: evict rows of table {table.name} by thresholds: ttl_steps=1000\nevicted: 0\n")
+        self.assertEqual(table.stats().rows, 2)
+        self.assertEqual(self.json("evict", "rows", "--yes"), {"done": "evict rows of table rows by its policy",
+                                                               "evicted": 0})
+        events = [event["fields"] for event in self.json("events") if event["event"] == "operation"]
+        self.assertRegex("".join(event["what"] for event in events), re.escape(what) + ", asked by .+ at .+")
+        self.refused(2, f"table {table.name}.*: the table's policy has no threshold", "evict", table.name, "--yes")
+        self.refused(1, "table line is dense: accepted is a sparse table", "evict", "line", "--yes")
+        for word in ("ttl_steps=0", "ttl_steps=2147483649", "count_below=x", "l2_below=nan", "l2_below=-1", "norm=1",
+                     "ttl_steps"):
+            with self.subTest(word):
+                self.refused(2, f'"{word}": accepted is ttl_steps=N with N from 1 to 2147483648, count_below=N with N '
+                             "from 1 to 4294967295, l2_below=X with X above 0", "evict", table.name, word, "--yes")
+
     def test_drop(self):
         table = self.sparse(1, starling.Sum())
         table.push([1, 2], numpy.ones((2, 1), numpy.float32))
@@ -249,6 +273,8 @@ class WithSecrets(CtlTest):
         self.done("erase", table.name, 1, "--yes", *operator)
         self.assert_rows(table.pull([1, 2]), [[0], [1]])
         self.assertEqual(self.json("get", table.name, 2, *operator)[0]["values"], [1])
+        self.refused(1, "operator's secret", "evict", table.name, "ttl_steps=9", "--yes", *member)
+        self.assertEqual(self.json("evict", table.name, "ttl_steps=9", "--yes", *operator)["evicted"], 0)
         self.refused(1, "operator's secret", "drop", table.name, "--yes", *member)
         with self.assertRaisesRegex(starling.StarlingError, "operator's secret"):
             self.client.drop(table.name)

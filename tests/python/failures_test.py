@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """kill -9 of workers, of servers, and of a whole job: what a script sees, and the values afterwards."""
 
+from concurrent import futures
 import os
+import re
 import signal
 import sys
 
@@ -218,6 +220,23 @@ class ServerDuringAStep(harness.StarlingTest):
             list(batches)
         numpy.testing.assert_array_equal(first.rows, numpy.full(first.rows.shape, 1.5, numpy.float32))
         self.assertEqual(list(self.table.scan()), [])
+
+    def test_eviction_ends(self):
+        self.table.push([1, 2], numpy.ones((2, 2), numpy.float32))
+        self.server.signal(signal.SIGSTOP)
+        with self.assertRaisesRegex(starling.DeadlineError, "ps/0"):
+            self.table.evict(count_below=9, timeout=0.5)
+        self.server.signal(signal.SIGCONT)
+        support.wait_until(lambda: self.table.stats().rows == 0, "the shard has gone on")
+        self.server.signal(signal.SIGSTOP)
+        with futures.ThreadPoolExecutor(1) as pool:
+            count = pool.submit(self.table.evict, count_below=9)
+            support.wait_until(lambda: re.search(r"client_in_flight\S* 2\n", self.client.metrics()), "the requests are sent")
+            self.kill()
+            self.restart()
+            with self.assertRaisesRegex(starling.ClosedError, "ps/0.*connection was lost while it ran"):
+                count.result(harness.DEADLINE_S)
+        self.assertEqual(self.table.evict(count_below=9), 0)
 
     def test_deadline_names_it(self):
         step, _ = self.begin(("pull",), timeout=0.5)

@@ -117,6 +117,62 @@ class Policies(support.ClusterTest):
             self.sparse(DIM, starling.Sum(), policy=starling.Policy(slot_shift=60, slot_bits=2, ttl_seconds=2,
                                                                     slots={**slots, 2: starling.Slot()}))
 
+    def test_now(self):
+        table = self.sparse(DIM, starling.Sum())
+        keys = numpy.arange(3000, dtype=numpy.uint64)
+        for count in (3000, 1000):
+            table.push(keys[:count], grads(count))
+        table.push(keys[:500], grads(500, -2.0))
+        self.assertEqual(table.evict(count_below=2), 2000)
+        self.assertEqual(table.evict(l2_below=0.5), 500)
+        self.assertEqual(table.evict(ttl_steps=1000), 0)
+        stats = table.stats()
+        self.assertEqual((stats.rows, stats.evicted_count, stats.evicted_l2, stats.rows_erased), (500, 2000, 500, 0))
+        self.assert_rows(table.pull(keys), [[0.0] * DIM] * 500 + [[2.0] * DIM] * 500 + [[0.0] * DIM] * 2000)
+        with self.assertRaisesRegex(starling.InvalidError, f"table {table.name}.*no threshold of age, count or norm"):
+            table.evict()
+        for bad in (dict(ttl_steps=-1), dict(ttl_steps=2**31 + 1), dict(count_below=2**32), dict(l2_below=-1),
+                    dict(l2_below=float("nan")), dict(l2_below=1e39)):
+            (name,) = bad
+            with self.subTest(bad), self.assertRaisesRegex(ValueError, f"{name}: .*; accepted: "):
+                table.evict(**bad)
+        self.assertEqual(table.evict(ttl_steps=2**31, count_below=2**32 - 1), 500)
+        self.client.drop(table.name)
+
+        def is_gone():
+            try:
+                table.evict(count_below=1)
+            except starling.NotFoundError as error:
+                self.assertIn(table.name, str(error))
+                return True
+            return False
+        support.wait_until(is_gone, "the shards have dropped the table")
+
+    def test_now_by_the_policy(self):
+        table = self.sparse(DIM, starling.Sum(), policy=starling.Policy(ttl_steps=40, protect_steps=3))
+        keys = numpy.arange(1000, dtype=numpy.uint64)
+        table.push(keys, grads(1000))
+        self.assertEqual(table.evict(), 0)
+        self.assertEqual(table.evict(count_below=9), 0)  # protected
+        for _ in range(3):
+            table.push(keys[:900], grads(900))
+        self.assertEqual(table.evict(count_below=3), 100)
+        for _ in range(40):
+            table.push(keys[:800], grads(800))
+        table.evict()
+        self.assertEqual((table.stats().rows, table.stats().evicted_ttl, table.stats().evicted_count), (800, 100, 100))
+
+    def test_now_with_bsp(self):
+        with self.cluster.connect(task=0, timeout=support.harness.DEADLINE_S) as worker:
+            table = worker.sparse("bsp", DIM, starling.Sum(), consistency=starling.BSP)
+            keys = numpy.arange(1000, dtype=numpy.uint64)
+            for count in (1000, 400):
+                with worker.step() as step:
+                    step.push(table, keys[:count], grads(count))
+                    step.advance()
+            self.assertEqual(table.evict(count_below=2), 600)
+            self.assertEqual(table.stats().rows, 400)
+
     def test_another_policy(self):
         self.sparse(DIM, policy=starling.Policy(ttl_steps=20))
         with self.assertRaisesRegex(starling.TableMismatch, "exists with policy.ttl_steps 20, not 0"):
@@ -170,6 +226,7 @@ class WithBackups(support.ClusterTest):
         for table, policy in zip(tables, policies):
             support.wait_until(lambda table=table, policy=policy: table.stats().rows <= policy.rows_max, "rows go")
             self.assertGreater(table.stats().evicted_room, 0)
+            self.assertGreater(table.evict(count_below=4), 0)
             before.append((table.pull(every), table.stats().rows, table.stats().waiting))
         self.assertGreater(before[1][2], 1000)
         os.kill(self.cluster.pids[1], signal.SIGKILL)

@@ -59,6 +59,12 @@ void shard_request_scan(struct shard_request *request, struct sl_request_section
     put(request, scan, sizeof *scan);
 }
 
+void shard_request_evict(struct shard_request *request, struct sl_request_section section)
+{
+    section.op = SL_REQUEST_EVICT;
+    put_section(request, &section);
+}
+
 void shard_request_pooled(struct shard_request *request, uint16_t table, const uint64_t *keys,
                           uint32_t key_count, const uint32_t *bag_ends, uint32_t bag_count)
 {

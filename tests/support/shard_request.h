@@ -27,6 +27,8 @@ void shard_request_find(struct shard_request *request, uint16_t table, const uin
 /* count, bag_count, start and command of the section are given. */
 void shard_request_scan(struct shard_request *request, struct sl_request_section section,
                         const struct sl_request_scan *scan);
+/* bag_count, command and start of the section are given. */
+void shard_request_evict(struct shard_request *request, struct sl_request_section section);
 /* Any dense op; gradients NULL for a pull. */
 void shard_request_dense(struct shard_request *request, uint8_t op, uint16_t table, uint64_t start,
                          uint64_t count, const float *gradients);

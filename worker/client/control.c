@@ -364,11 +364,11 @@ static void ask_newer(struct sl_control_op *op, struct sl_message *message,
                       sl_session_answer_fn *answer)
 {
     const uint32_t knows = op->io->coordinator.knows;
-    if (knows < SL_MESSAGE_SPEC_KNOWS) {
+    if (knows < SL_MESSAGE_SPEC_KNOWS_ROWS) {
         sl_control_op_fail(op, SL_ERR_VERSION,
                            "%s: it is older than this client (level %u, not %d), and cannot do "
                            "this: update its software",
-                           op->io->options->coordinator_name, knows, SL_MESSAGE_SPEC_KNOWS);
+                           op->io->options->coordinator_name, knows, SL_MESSAGE_SPEC_KNOWS_ROWS);
         sl_control_op_answer(op);
         return;
     }

@@ -13,9 +13,10 @@ static bool is_dense(const struct sl_operation *operation)
     return operation->table->spec.kind == SL_TABLE_DENSE;
 }
 
-static bool is_scan(const struct sl_operation *operation)
+/* Returns true for an operation of one shard, which fits into one message. */
+static bool is_of_shard(const struct sl_operation *operation)
 {
-    return operation->op == SL_REQUEST_SCAN;
+    return operation->op == SL_REQUEST_SCAN || operation->op == SL_REQUEST_EVICT;
 }
 
 int sl_encode_route(const struct sl_encode_plan *plan)
@@ -30,7 +31,7 @@ int sl_encode_route(const struct sl_encode_plan *plan)
                                 operation->bag_ends, plan->shard_count, &operation->route);
         } else if (is_kv(operation)) {
             err = sl_encode_kv_route(plan, operation);
-        } else if (!is_dense(operation) && !is_scan(operation)) {
+        } else if (!is_dense(operation) && !is_of_shard(operation)) {
             err = sl_route_rows(plan->notes, operation->keys, operation->key_count,
                                 plan->shard_count, &operation->route);
         }
@@ -58,7 +59,7 @@ static struct sl_encoder_rows rows_of_shard(const struct sl_operation *operation
 static uint64_t operation_bytes(const struct sl_encode_plan *plan, uint32_t shard,
                                 const struct sl_operation *operation)
 {
-    if (is_scan(operation)) {
+    if (is_of_shard(operation)) {
         return SL_ENCODER_SECTION_BYTES + sizeof(struct sl_request_scan);
     }
     if (is_dense(operation)) {
@@ -82,7 +83,7 @@ static uint64_t operation_reply_bytes(const struct sl_encode_plan *plan, uint32_
     if (!sl_encoder_pulls(operation)) {
         return 0;
     }
-    if (is_scan(operation)) {
+    if (is_of_shard(operation)) {
         return sl_encode_scan_reply_bytes(operation);
     }
     if (is_dense(operation)) {
@@ -120,11 +121,11 @@ static void close_if_long(struct sl_encoder *encoder, const struct sl_operation 
 
 static int encode_operation(struct sl_encoder *encoder, struct sl_operation *operation)
 {
-    if (is_scan(operation) && operation->shard != encoder->shard) {
+    if (is_of_shard(operation) && operation->shard != encoder->shard) {
         return 0;
     }
     close_if_long(encoder, operation);
-    if (is_scan(operation)) {
+    if (is_of_shard(operation)) {
         return sl_encode_scan(encoder, operation);
     }
     if (is_dense(operation)) {

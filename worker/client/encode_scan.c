@@ -1,10 +1,10 @@
-/* Scans: the operation has one shard, and fits into one message. */
+/* Scans and evictions: the operation has one shard, and fits into one message. */
 #include "core/assert.h"
 #include "worker/client/encoder.h"
 
 static struct sl_request_section section_of(const struct sl_operation *operation)
 {
-    return (struct sl_request_section){.op = SL_REQUEST_SCAN,
+    return (struct sl_request_section){.op = (uint8_t)operation->op,
                                        .bag_count = operation->width,
                                        .start = operation->start,
                                        .count = operation->count};
@@ -18,7 +18,8 @@ uint64_t sl_encode_scan_reply_bytes(const struct sl_operation *operation)
 
 int sl_encode_scan(struct sl_encoder *encoder, const struct sl_operation *operation)
 {
-    const uint64_t bytes = SL_ENCODER_SECTION_BYTES + sizeof *operation->scan;
+    const size_t body_bytes = operation->scan != NULL ? sizeof *operation->scan : 0;
+    const uint64_t bytes = SL_ENCODER_SECTION_BYTES + body_bytes;
     const uint64_t reply_bytes = sl_encode_scan_reply_bytes(operation);
     if (sl_encoder_section_room(encoder) < bytes || sl_encoder_reply_room(encoder) < reply_bytes) {
         sl_encoder_close(encoder);
@@ -29,7 +30,7 @@ int sl_encode_scan(struct sl_encoder *encoder, const struct sl_operation *operat
         return err;
     }
     sl_encoder_put_section(encoder, operation, section_of(operation));
-    sl_bytes_put(&encoder->writer, operation->scan, sizeof *operation->scan);
+    sl_bytes_put(&encoder->writer, operation->scan, body_bytes);
     return sl_encoder_add_read(encoder, (struct sl_read){.to = operation->values,
                                                          .row_count = 1,
                                                          .row_bytes = (uint32_t)reply_bytes});

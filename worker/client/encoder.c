@@ -85,7 +85,8 @@ void sl_encoder_put_section(struct sl_encoder *encoder, const struct sl_operatio
         !(section.op == SL_REQUEST_PULL || section.op == SL_REQUEST_PULL_POOLED ||
           section.op == SL_REQUEST_DENSE_PULL || section.op == SL_REQUEST_KV_PULL ||
           section.op == SL_REQUEST_KV_LENGTHS || section.op == SL_REQUEST_FIND ||
-          section.op == SL_REQUEST_SCAN);
+          section.op == SL_REQUEST_SCAN || section.op == SL_REQUEST_EVICT);
+    encoder->request->is_once |= section.op == SL_REQUEST_EVICT;
 }
 
 void *sl_encoder_put_array(struct sl_encoder *encoder, uint64_t bytes)

@@ -42,12 +42,14 @@ struct sl_operation {
                            /* KV: values to push */
     void *values;          /* likewise; or pooled bags; KV_LENGTHS: u32[key_count] */
     uint8_t *found;        /* FIND: [key_count] */
-    const struct sl_request_scan *scan; /* SCAN of this shard; start, count: as in the section; */
-    uint32_t shard, width;              /* command: least pushes; values: the whole reply */
-    const uint32_t *lens;               /* KV: values of each key; NULL: count / key_count */
-    uint32_t command;                   /* KV; a push to another table: bits of its rate */
-    struct sl_route route;              /* sparse and KV: set by submit */
-    const uint64_t *firsts;             /* KV: index of each shard's first value; set by submit */
+    /* SCAN, EVICT of this shard; start, count, command: as in the section; width: its bag_count;
+     * values: the whole reply */
+    const struct sl_request_scan *scan; /* NULL: EVICT */
+    uint32_t shard, width;
+    const uint32_t *lens;   /* KV: values of each key; NULL: count / key_count */
+    uint32_t command;       /* KV; a push to another table: bits of its rate */
+    struct sl_route route;  /* sparse and KV: set by submit */
+    const uint64_t *firsts; /* KV: index of each shard's first value; set by submit */
     struct sl_partial *first_partial, **partials_end;
 };
 
@@ -89,6 +91,7 @@ struct sl_request {
     struct sl_read *first_read;
     void *reply_memory;     /* can receive the whole reply; or NULL */
     bool writes;            /* pushes, ticks or finishes: applied at most once */
+    bool is_once;           /* fails when its connection is lost: EVICT */
     enum sl_tick_kind tick; /* ITERATION: tick_clock */
     uint32_t tick_clock;
 

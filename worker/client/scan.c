@@ -9,6 +9,7 @@
 #include "core/assert.h"
 #include "core/reason.h"
 #include "core/struct_size.h"
+#include "net/session/message_spec.h"
 #include "worker/client/client_internal.h"
 #include "worker/client/step_internal.h"
 #include "worker/client/table_opening.h"
@@ -176,7 +177,7 @@ int sl_scan_open(struct sl_client *client, struct sl_table *table,
     sl_assert(out != NULL);
     struct sl_scan_options own;
     int err = scan_read_options(options, &own);
-    err = err != 0 ? err : sl_table_check_knows(table, "scan");
+    err = err != 0 ? err : sl_table_check_knows(table, SL_MESSAGE_SPEC_KNOWS_ROWS, "scan");
     if (err != 0) {
         return err;
     }

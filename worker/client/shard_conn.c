@@ -447,6 +447,39 @@ static struct sl_request *take_inflight(struct sl_shard_conn *conn)
     return request;
 }
 
+static void fail_queued(struct sl_shard_conn *conn, struct sl_request *request, int err,
+                        const char *text)
+{
+    sl_shard_conn_withdraw(conn, request);
+    sl_substep_failed(request, err, text);
+}
+
+static bool writes(const struct sl_request *request)
+{
+    return request->writes;
+}
+
+static bool is_once(const struct sl_request *request)
+{
+    return request->is_once;
+}
+
+/* Fails queued requests that were sent before. A failure may abandon other requests of this
+ * connection: restarts the search after each. */
+static void fail_sent(struct sl_shard_conn *conn, bool (*fails)(const struct sl_request *),
+                      const char *text)
+{
+    struct sl_request *at = conn->queue_first;
+    while (at != NULL && at->id != 0) {
+        if (fails(at)) {
+            fail_queued(conn, at, SL_ERR_CLOSED, text);
+            at = conn->queue_first;
+        } else {
+            at = at->queue_next;
+        }
+    }
+}
+
 void sl_shard_conn_requeue(struct sl_shard_conn *conn)
 {
     struct sl_request *kept[SL_INFLIGHT_MAX];
@@ -465,28 +498,14 @@ void sl_shard_conn_requeue(struct sl_shard_conn *conn)
     for (uint32_t i = count; i > 0; i--) {
         queue_insert(conn, NULL, kept[i - 1]);
     }
+    fail_sent(conn, is_once, "the connection was lost while it ran: it may have had effect");
 }
 
-static void fail_queued(struct sl_shard_conn *conn, struct sl_request *request, int err,
-                        const char *text)
-{
-    sl_shard_conn_withdraw(conn, request);
-    sl_substep_failed(request, err, text);
-}
-
-/* A failure may abandon other requests of this connection: restart the search after each. */
 void sl_shard_conn_fail_writes(struct sl_shard_conn *conn, const char *text)
 {
-    struct sl_request *at = conn->queue_first;
-    while (at != NULL && at->id != 0) {
-        if (at->writes) {
-            fail_queued(conn, at, SL_ERR_CLOSED, text);
-            at = conn->queue_first;
-        } else {
-            at = at->queue_next;
-        }
-    }
-    for (at = conn->queue_first; at != NULL && at->id != 0; at = at->queue_next) {
+    fail_sent(conn, writes, text);
+    for (struct sl_request *at = conn->queue_first; at != NULL && at->id != 0;
+         at = at->queue_next) {
         at->id = 0;
     }
 }

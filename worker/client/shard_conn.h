@@ -133,7 +133,7 @@ void sl_shard_conn_received(void *ctx, struct sl_session *session,
 void *sl_shard_conn_sink(void *ctx, struct sl_session *session, const struct sl_frame *header);
 
 /* The connection has closed: moves requests in flight that are still wanted to the head of the
- * queue, by ascending id. */
+ * queue, by ascending id; those that are not sent twice fail. */
 void sl_shard_conn_requeue(struct sl_shard_conn *conn);
 
 /* The shard lost its state: fails sent writes with this text; sent reads get new ids. */

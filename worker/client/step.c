@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/finite.h"
 #include "core/reason.h"
+#include "net/session/message_spec.h"
 #include "worker/client/client_internal.h"
 #include "worker/client/client_metrics.h"
 #include "worker/client/encode.h"
@@ -262,7 +263,7 @@ int sl_step_find(struct sl_step *step, struct sl_table *table, const uint64_t *k
                                            .values = rows,
                                            .found = found};
     sl_assert(table != NULL);
-    const int err = sl_table_check_knows(table, "find");
+    const int err = sl_table_check_knows(table, SL_MESSAGE_SPEC_KNOWS_ROWS, "find");
     if (err != 0) {
         (void)sl_step_refuse(step);
         return err;

@@ -85,14 +85,14 @@ static uint32_t least_known(const struct sl_table_opening *opening)
     return knows;
 }
 
-int sl_table_check_knows(const struct sl_table *table, const char *what)
+int sl_table_check_knows(const struct sl_table *table, uint32_t least, const char *what)
 {
-    return table->knows >= SL_MESSAGE_SPEC_KNOWS
+    return table->knows >= least
                ? 0
                : sl_reason_report(SL_ERR_VERSION,
-                                  "table %s: %s needs servers that know version %d of tables, and "
+                                  "table %s: %s needs servers that know version %u of tables, and "
                                   "one knows version %u: update its software",
-                                  table->spec.name, what, SL_MESSAGE_SPEC_KNOWS, table->knows);
+                                  table->spec.name, what, least, table->knows);
 }
 
 /* Several threads may open the same table: the client keeps one per id. */

@@ -26,7 +26,8 @@ int sl_table_opening_begin(struct sl_table_opening *opening, struct sl_client *c
  * DEADLINE, CLOSED), logged; or NO_MEMORY. Same thread as begin. */
 int sl_table_opening_poll(struct sl_table_opening *opening, struct sl_table **out);
 
-/* Checks that all servers know find, scan and the like. Errors: VERSION, reported. Any thread. */
-int sl_table_check_knows(const struct sl_table *table, const char *what);
+/* Checks that all servers know an operation. least: of SL_MESSAGE_SPEC_KNOWS. Errors: VERSION,
+ * reported. Any thread. */
+int sl_table_check_knows(const struct sl_table *table, uint32_t least, const char *what);
 
 #endif

@@ -60,7 +60,7 @@ static void draw_arrays(uint64_t *seed, struct sl_request_section *section)
 
 static struct sl_request_section random_section(uint64_t *seed, uint32_t *dim)
 {
-    struct sl_request_section section = {.op = (uint8_t)(1 + sl_hash_random(seed) % 17)};
+    struct sl_request_section section = {.op = (uint8_t)(1 + sl_hash_random(seed) % 18)};
     *dim = 0;
     if (section.op != SL_REQUEST_TICK) {
         section.table_id = (uint16_t)(sl_hash_random(seed) % SL_LIMIT_TABLES);
@@ -89,6 +89,12 @@ static struct sl_request_section random_section(uint64_t *seed, uint32_t *dim)
         section.command = (uint32_t)sl_hash_random(seed);
         section.bag_count = (uint32_t)sl_hash_random(seed);
         section.count = sl_hash_random(seed) % (SL_REQUEST_SCAN_ROWS_MAX + 1);
+    }
+    if (section.op == SL_REQUEST_EVICT) {
+        *dim = 1;
+        section.bag_count = (uint32_t)sl_hash_random(seed);
+        section.command = (uint32_t)(sl_hash_random(seed) % (SL_REQUEST_EVICT_STEPS_MAX + 1ULL));
+        section.start = sl_hash_random(seed) % 0x7f800000; /* below infinity */
     }
     if (has_range(section.op)) {
         section.start = sl_hash_random(seed) % (SL_LIMIT_DENSE_ELEMENTS - 50);
@@ -332,6 +338,31 @@ SL_CASE(request_read_section__wants_unused_fields_zero)
     }
     assert_int_equal(read_one((struct sl_request_section){.op = SL_REQUEST_TICK, .table_id = 1}),
                      SL_ERR_PROTOCOL);
+}
+
+SL_CASE(request_read_section__bounds_the_thresholds_of_an_eviction)
+{
+    const struct sl_request_section good = {.op = SL_REQUEST_EVICT,
+                                            .bag_count = UINT32_MAX,
+                                            .command = SL_REQUEST_EVICT_STEPS_MAX,
+                                            .start = 0x7f7fffff /* FLT_MAX */};
+    struct sl_request_section bad = good;
+    assert_int_equal(read_one(good), SL_OK);
+    assert_int_equal(sl_request_reply_bytes(&good, 4), 8);
+    bad.command++;
+    assert_int_equal(read_one(bad), SL_ERR_PROTOCOL);
+    static const uint64_t norms[] = {0x80000001, 0xbf800000, 0x7f800000, 0x7fc00000, 1ULL << 32};
+    for (uint32_t i = 0; i < sizeof norms / sizeof *norms; i++) {
+        bad = good;
+        bad.start = norms[i]; /* below 0, infinite, not a number, more than 32 bits */
+        assert_int_equal(read_one(bad), SL_ERR_PROTOCOL);
+    }
+    bad = good;
+    bad.count = 1;
+    assert_int_equal(read_one(bad), SL_ERR_PROTOCOL);
+    bad = good;
+    bad.key_count = 1;
+    assert_int_equal(read_one(bad), SL_ERR_PROTOCOL);
 }
 
 /* A body in two places is read as the same body in one, but for its padding. */

@@ -1,5 +1,5 @@
-/* Finds and scans of a client against real servers, over both protocols, one and several shards,
- * one and several reactors. */
+/* Finds, scans and evictions of a client against real servers, over both protocols, one and several
+ * shards, one and several reactors. */
 #include <starling_rows.h>
 
 #include <stdlib.h>
@@ -8,6 +8,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "tests/unit/worker/client/client_fixture.h"
+#include "worker/client/operation.h"
 
 static const struct shape shapes[] = {
     {1, 1, 1, SL_PROTOCOL_PER_TABLE},
@@ -178,6 +179,78 @@ SL_CASE(scan_open__of_a_dense_table_is_refused)
     options.struct_size = 0;
     assert_int_equal(sl_scan_open(client, table, &options, &scan), SL_ERR_INVALID);
     assert_null(scan);
+}
+
+static void check_evict(struct sl_client *client)
+{
+    enum { KEYS = 5000 };
+    struct sl_table *table = sparse_table(client, "evicted", 2);
+    struct sl_evict_options options = SL_EVICT_OPTIONS_INIT;
+    static uint64_t keys[KEYS];
+    static float gradients[2 * KEYS];
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < KEYS; i++) {
+        keys[i] = sl_hash_key(i);
+    }
+    assert_int_equal(sl_client_push(client, table, keys, KEYS, gradients, TIMEOUT_MS), 0);
+    assert_int_equal(sl_client_push(client, table, keys, 1000, gradients, TIMEOUT_MS), 0);
+    options.count_below = 2;
+    assert_int_equal(sl_client_table_evict(client, table, &options, &count), 0);
+    assert_int_equal(count, KEYS - 1000);
+    assert_int_equal(sl_client_table_evict(client, table, &options, &count), 0);
+    assert_int_equal(count, 0);
+}
+
+SL_CASE(client_table_evict__returns_the_sum_of_all_shards)
+{
+    on_every_shape(check_evict);
+}
+
+static void expect_refused(int err, int expected, const char *text)
+{
+    assert_int_equal(err, expected);
+    if (strstr(sl_last_error(), text) == NULL) {
+        fail_msg("\"%s\" does not say \"%s\"", sl_last_error(), text);
+    }
+}
+
+SL_CASE(client_table_evict__names_what_it_refuses)
+{
+    struct sl_client *client = fixtures[0].client;
+    const struct sl_table_spec spec = {.struct_size = sizeof spec,
+                                       .name = "not-evicted",
+                                       .kind = SL_TABLE_DENSE,
+                                       .length = 10,
+                                       .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM)};
+    struct sl_table *dense = fixture_table(client, &spec);
+    struct sl_table *table = sparse_table(client, "not-evicted-2", 2);
+    const struct sl_evict_options good = {.struct_size = sizeof good, .ttl_steps = 1};
+    struct sl_evict_options bad = good;
+    uint64_t count = 77;
+    expect_refused(sl_client_table_evict(client, dense, &good, &count), SL_ERR_INVALID,
+                   "the call accepts sparse tables");
+    expect_refused(sl_client_table_evict(client, table, NULL, &count), SL_ERR_INVALID,
+                   "the table's policy has no threshold of age, count or norm");
+    bad.ttl_steps = (1U << 31) + 1;
+    expect_refused(sl_client_table_evict(client, table, &bad, &count), SL_ERR_INVALID,
+                   "ttl_steps is 2147483649; accepted is 0 to 2147483648");
+    bad = good;
+    bad.l2_below = -1;
+    expect_refused(sl_client_table_evict(client, table, &bad, &count), SL_ERR_INVALID,
+                   "l2_below is -1; accepted is a finite number >= 0");
+    bad = good;
+    bad.timeout_ms = UINT32_MAX;
+    expect_refused(sl_client_table_evict(client, table, &bad, &count), SL_ERR_INVALID, "4294967");
+    bad = good;
+    bad.struct_size = 0;
+    expect_refused(sl_client_table_evict(client, table, &bad, &count), SL_ERR_INVALID,
+                   "SL_EVICT_OPTIONS_INIT");
+    const uint32_t knows = table->knows;
+    table->knows = 3;
+    expect_refused(sl_client_table_evict(client, table, &good, &count), SL_ERR_VERSION,
+                   "evict needs servers that know version 5 of tables, and one knows version 3");
+    table->knows = knows;
+    assert_int_equal(count, 77);
 }
 
 SL_UNIT_SETUP()
