@@ -53,7 +53,7 @@ ARROWS = {
     "ps": "ps/process+ ps/publish net/http config programs/doctor reactor",
     "ps/publish": "ps/process+ ps objects/reader+",
     "worker/client": "net/session+ net/builtin+",
-    "programs/models": "",
+    "programs/models": "programs/safetensors ps/optimizer",
     "programs/train": "programs/models programs/safetensors programs/ckpt ps/optimizer worker/client+ net/http config",
     "net/transfer": "net/store+ net/session+ net/rma net/builtin+",
     "objects/catalogue": "",

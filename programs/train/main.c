@@ -18,7 +18,7 @@
 #include "programs/train/evaluate.h"
 #include "programs/train/flags.h"
 #include "programs/train/generate.h"
-#include "programs/train/model_file.h"
+#include "programs/train/model_file_save.h"
 #include "programs/train/observe.h"
 #include "programs/train/predict.h"
 #include "programs/train/publisher.h"

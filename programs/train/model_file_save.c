@@ -1,4 +1,4 @@
-#include "programs/train/model_file.h"
+#include "programs/train/model_file_save.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -13,6 +13,7 @@
 
 #include "programs/ckpt/spec_text.h"
 #include "programs/ckpt/tensor_writer.h"
+#include "programs/models/model_file.h"
 #include "programs/models/model_note.h"
 
 #define PIECE_BYTES (256U << 10)

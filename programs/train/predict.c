@@ -11,10 +11,10 @@
 #include "config/cli.h"
 #include "core/log.h"
 #include "programs/models/loss.h"
+#include "programs/models/model_file.h"
 #include "programs/train/auc.h"
 #include "programs/train/data_files.h"
 #include "programs/train/loader.h"
-#include "programs/train/model_file.h"
 
 #define BATCH_ROWS        1024
 #define FILE_BUFFER_BYTES (1U << 20)
@@ -43,7 +43,14 @@ static int predict_no_memory(struct sl_reason *reason)
 static int open_loader(struct prediction *self, const struct sl_data_files *files,
                        struct sl_reason *reason)
 {
-    const struct sl_reader_options options = {.format = self->model.format,
+    const struct sl_reader_format *format = sl_reader_find_format(self->model.data);
+    if (format == NULL) {
+        return sl_reason_fail(reason, SL_ERR_UNSUPPORTED,
+                              "its \"" SL_MODEL_FILE_DATA "\" is \"%s\": accepts libsvm, libffm "
+                              "or criteo",
+                              self->model.data);
+    }
+    const struct sl_reader_options options = {.format = format,
                                               .paths = (const char *const *)files->paths,
                                               .path_count = files->count,
                                               .share_count = 1,

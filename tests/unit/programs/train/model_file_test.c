@@ -1,9 +1,10 @@
 /* A model file: what is saved comes back. */
-#include "programs/train/model_file.h"
+#include "programs/train/model_file_save.h"
 
 #include <unistd.h>
 
 #include "files.h"
+#include "programs/models/model_file.h"
 #include "stand_in.h"
 #include "tests/support/unit.h"
 
@@ -56,7 +57,7 @@ static void check_rows(const struct saved *saved)
     float rows[3];
     assert_int_equal(sl_model_file_load(saved->path, &file, NULL), 0);
     assert_ptr_equal(file.model, &sl_model_lr);
-    assert_ptr_equal(file.format, &sl_reader_libffm);
+    assert_string_equal(file.data, "libffm");
     assert_true(file.row_count == 2 && file.table_count == 2);
     sl_model_file_pull(&file.tables[0], keys, 3, rows);
     assert_true(rows[0] == 0 && rows[1] == -2 && rows[2] == 0.5F);
