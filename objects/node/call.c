@@ -30,7 +30,7 @@ int sl_objects_check_engine(const struct sl_objects *node)
                                  node->names.agent);
 }
 
-int sl_objects_call(struct sl_objects *node, struct sl_objects_call *call)
+int sl_objects_call_begin(struct sl_objects *node, struct sl_objects_call *call)
 {
     struct sl_port *port;
     int err = sl_objects_check_engine(node);
@@ -46,8 +46,19 @@ int sl_objects_call(struct sl_objects *node, struct sl_objects_call *call)
     call->text[0] = '\0';
     sl_completion_begin(&call->completion);
     sl_port_post(port, 0, (struct sl_mail){.run = call_deliver, .ctx = call});
+    return 0;
+}
+
+int sl_objects_call_end(struct sl_objects *node, struct sl_objects_call *call)
+{
     sl_objects_wait(node, &call->completion);
     return call->err == 0 ? 0 : sl_objects_fail(call->err, "%s", call->text);
+}
+
+int sl_objects_call(struct sl_objects *node, struct sl_objects_call *call)
+{
+    const int err = sl_objects_call_begin(node, call);
+    return err != 0 ? err : sl_objects_call_end(node, call);
 }
 
 void sl_objects_answer(struct sl_objects_call *call, int err, const char *format, ...)

@@ -21,6 +21,11 @@ struct sl_objects_call {
  * error, with the text in sl_objects_last_error. Errors: NO_MEMORY, TOO_LARGE (threads) too. */
 int sl_objects_call(struct sl_objects *node, struct sl_objects_call *call);
 
+/* The same in two parts, of one thread: begin returns at once; each begin that returned 0 has an
+ * end, which waits. call->completion says whether the answer is there. */
+int sl_objects_call_begin(struct sl_objects *node, struct sl_objects_call *call);
+int sl_objects_call_end(struct sl_objects *node, struct sl_objects_call *call);
+
 /* A thread of the application: returns when the completion has ended. */
 void sl_objects_wait(const struct sl_objects *node, struct sl_completion *completion);
 

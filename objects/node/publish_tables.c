@@ -167,8 +167,10 @@ void sl_objects_tables_close(struct sl_objects *node)
 struct publish {
     struct sl_objects_call call;
     const char *name, *note, *tables;
+    const struct sl_objects_tables_own *own; /* part 0; NULL: none */
+    struct sl_publication *own_part;
     uint64_t deadline_ns, version, epoch;
-    uint32_t part_count, left;
+    uint32_t part_count, server_count, left;
     uint32_t iterations, most; /* asked for; the most that a server has */
     uint32_t shards, shard_count;
     struct server {
@@ -180,7 +182,7 @@ struct publish {
 
 struct begun {
     struct publish *publish;
-    uint32_t part, keeper_total;
+    uint32_t server, keeper_total;
 };
 
 static void publish_tables_take_begun(void *ctx, const struct sl_objects_message *answer)
@@ -191,27 +193,48 @@ static void publish_tables_take_begun(void *ctx, const struct sl_objects_message
     publish->epoch = answer->epoch;
     begun->keeper_total = answer->keepers.total;
     if (answer->keepers.count > 0) {
-        (void)snprintf(publish->servers[begun->part].address,
-                       sizeof publish->servers[begun->part].address, "%s",
+        (void)snprintf(publish->servers[begun->server].address,
+                       sizeof publish->servers[begun->server].address, "%s",
                        answer->keepers.peers[0].address);
     }
+}
+
+static uint32_t part_of(const struct publish *publish, uint32_t server)
+{
+    return publish->own != NULL ? server + 1 : server;
 }
 
 /* Asks for the keeper of a part, which is its publisher from then on. */
 static int begin_part(struct sl_objects *objects, struct publish *publish, struct begun *begun,
                       uint32_t options)
 {
-    struct sl_objects_message begin = {.kind = SL_OBJECTS_BEGIN,
-                                       .name = publish->name,
-                                       .version = publish->version,
-                                       .part = begun->part,
-                                       .part_count = publish->part_count,
-                                       .begin.origin = SL_ORIGIN_PS,
-                                       .begin.options =
-                                           options | SL_OBJECTS_TAKE_OVER | SL_OBJECTS_BY_KEEPER};
+    struct sl_objects_message begin = {
+        .kind = SL_OBJECTS_BEGIN,
+        .name = publish->name,
+        .version = publish->version,
+        .part = publish->part_count > 1 ? part_of(publish, begun->server) : 0,
+        .part_count = publish->part_count,
+        .begin.origin = SL_ORIGIN_PS,
+        .begin.options = options | SL_OBJECTS_TAKE_OVER | SL_OBJECTS_BY_KEEPER};
     return sl_objects_ask_and_wait(objects, &begin,
                                    sl_objects_ms_left(objects, publish->deadline_ns),
                                    publish_tables_take_begun, begun);
+}
+
+/* Begins the publisher's own part with its tensors. */
+static int begin_own(struct sl_objects *objects, struct publish *publish)
+{
+    const struct sl_publish_options options = {.struct_size = sizeof options,
+                                               .name = publish->name,
+                                               .note = publish->note,
+                                               .version = publish->version,
+                                               .origin = SL_ORIGIN_PS,
+                                               .part_count = publish->part_count,
+                                               .take_over = true};
+    sl_publish_end(&publish->own_part); /* of the try before */
+    const int err = sl_publish_begin(
+        objects, &options, sl_objects_ms_left(objects, publish->deadline_ns), &publish->own_part);
+    return err != 0 ? err : publish->own->add(publish->own->ctx, publish->own_part);
 }
 
 /* The first answer says how many keepers there are, so how many parts. */
@@ -220,14 +243,16 @@ static int begin_parts(struct sl_objects *objects, struct publish *publish, uint
     struct begun begun = {.publish = publish};
     publish->part_count = 1;
     int err = begin_part(objects, publish, &begun, options);
-    const uint32_t total = begun.keeper_total;
-    if (err == 0 && total > SL_OBJECTS_PARTS_MAX) {
-        return sl_objects_fail(SL_ERR_TOO_LARGE, "%u servers: tables of at most %d are published",
-                               total, SL_OBJECTS_PARTS_MAX);
+    const uint32_t total = begun.keeper_total, parts_max = SL_OBJECTS_PARTS_MAX;
+    if (err == 0 && part_of(publish, total) > parts_max) {
+        return sl_objects_fail(SL_ERR_TOO_LARGE, "%u servers: tables of at most %u are published",
+                               total, parts_max - part_of(publish, 0));
     }
-    for (uint32_t part = 0; err == 0 && total > 1 && part < total; part++) {
-        publish->part_count = total;
-        begun.part = part;
+    publish->server_count = total;
+    publish->part_count = part_of(publish, total);
+    err = err != 0 || publish->own == NULL ? err : begin_own(objects, publish);
+    for (uint32_t i = 0; err == 0 && publish->part_count > 1 && i < total; i++) {
+        begun.server = i;
         err = begin_part(objects, publish, &begun, 0);
         if (err == 0 && begun.keeper_total != total) {
             err = sl_objects_fail(SL_ERR_AGAIN, "a server has come or gone");
@@ -254,7 +279,7 @@ static void publish_tables_answered(struct sl_objects_request *request,
     if (err == 0 && --publish->left > 0) {
         return;
     }
-    for (uint32_t i = 0; i < publish->part_count; i++) {
+    for (uint32_t i = 0; i < publish->server_count; i++) {
         sl_objects_link_cancel(node->link, &publish->servers[i].request);
     }
     sl_objects_answer(&publish->call, err, "the server at %s: %s", server->address, reason);
@@ -263,9 +288,9 @@ static void publish_tables_answered(struct sl_objects_request *request,
 static void ask_servers(struct sl_objects *node, struct sl_objects_call *call)
 {
     struct publish *publish = SL_CONTAINER_OF(call, struct publish, call);
-    publish->left = publish->part_count;
+    publish->left = publish->server_count;
     publish->shards = publish->shard_count = 0;
-    for (uint32_t i = 0; i < publish->part_count; i++) {
+    for (uint32_t i = 0; i < publish->server_count; i++) {
         struct server *server = &publish->servers[i];
         const uint32_t timeout_ms = sl_objects_ms_left(node, publish->deadline_ns);
         struct sl_objects_message ask = {.kind = SL_OBJECTS_TABLES,
@@ -274,7 +299,7 @@ static void ask_servers(struct sl_objects *node, struct sl_objects_call *call)
                                          .tables.names = publish->tables,
                                          .version = publish->version,
                                          .epoch = publish->epoch,
-                                         .part = i,
+                                         .part = part_of(publish, i),
                                          .part_count = publish->part_count,
                                          .tables.iterations = publish->iterations,
                                          .timeout_ms = timeout_ms};
@@ -291,6 +316,31 @@ static void publish_tables_pause(const struct sl_objects *objects)
     } else {
         (void)usleep(PAUSE_US);
     }
+}
+
+/* All servers commit their parts, and this node its own meanwhile: each waits for the others. */
+static int commit_parts(struct sl_objects *objects, struct publish *publish)
+{
+    uint64_t version;
+    int own_err = 0, err = sl_objects_call_begin(objects, &publish->call);
+    if (err != 0) {
+        return err;
+    }
+    do {
+        own_err = publish->own_part != NULL
+                      ? sl_publish_commit(publish->own_part, COMMIT_MS, &version)
+                      : 0;
+    } while (own_err == SL_ERR_DEADLINE && !sl_completion_ended(&publish->call.completion));
+    const struct sl_reason saved = sl_objects_error_save();
+    err = sl_objects_call_end(objects, &publish->call);
+    if (own_err != 0 && own_err != SL_ERR_DEADLINE) {
+        sl_objects_error_restore(&saved);
+        return own_err;
+    }
+    return err != 0 || own_err == 0
+               ? err
+               : sl_publish_commit(publish->own_part,
+                                   sl_objects_ms_left(objects, publish->deadline_ns), &version);
 }
 
 /* All shards take their snapshots after the same number of iterations: that of the shard which is
@@ -318,7 +368,7 @@ static int publish_at_one_iteration(struct sl_objects *objects, struct publish *
         const bool is_over = publish->most >= UINT32_MAX - ahead;
         publish->iterations = is_over ? publish->most : publish->most + ahead;
         publish->tables = tables;
-        err = err != 0 ? err : sl_objects_call(objects, &publish->call);
+        err = err != 0 ? err : commit_parts(objects, publish);
         ahead = 4 * ahead + 1;
     } while (err == SL_ERR_AGAIN && sl_objects_ms_left(objects, publish->deadline_ns) > 1);
     return err;
@@ -326,6 +376,13 @@ static int publish_at_one_iteration(struct sl_objects *objects, struct publish *
 
 int sl_publish_tables(struct sl_objects *objects, const struct sl_publish_options *options,
                       const char *tables, uint32_t timeout_ms, uint64_t *version)
+{
+    return sl_objects_tables_publish(objects, options, tables, NULL, timeout_ms, version);
+}
+
+int sl_objects_tables_publish(struct sl_objects *objects, const struct sl_publish_options *options,
+                              const char *tables, const struct sl_objects_tables_own *own,
+                              uint32_t timeout_ms, uint64_t *version)
 {
     sl_assert(objects != NULL && options != NULL);
     sl_assert(version != NULL);
@@ -347,10 +404,12 @@ int sl_publish_tables(struct sl_objects *objects, const struct sl_publish_option
                                 .name = options->name,
                                 .note = options->note,
                                 .tables = tables,
+                                .own = own,
                                 .version = options->version,
                                 .deadline_ns = sl_objects_deadline_ns(objects, timeout_ms)};
     err = publish_at_one_iteration(objects, publish, options->new_name ? SL_OBJECTS_NEW_NAME : 0);
     *version = err == 0 ? publish->version : *version;
+    sl_publish_end(&publish->own_part);
     free(publish);
     return err == 0 ? sl_objects_succeed() : err;
 }

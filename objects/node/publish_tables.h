@@ -11,6 +11,7 @@ struct sl_objects;
 struct sl_objects_call;
 struct sl_offload;
 struct sl_publication;
+struct sl_publish_options;
 
 /* Of a server. Owner: the node's reactor. */
 struct sl_objects_tables {
@@ -35,6 +36,19 @@ struct sl_objects_tables_state {
     uint32_t iterations;          /* of BSP: the most that one of its shards has applied */
     uint32_t shards, shard_count; /* its own ones, of all of the job */
 };
+
+/* A first part of a version of tables, which the publisher adds itself: such as a model that reads
+ * the tables. */
+struct sl_objects_tables_own {
+    int (*add)(void *ctx, struct sl_publication *publication); /* its tensors; at each try */
+    void *ctx;
+};
+
+/* sl_publish_tables with such a part; own: NULL: none. Memory of its tensors: until the call
+ * returns. Errors: those of `add` and of sl_publish_commit too. */
+int sl_objects_tables_publish(struct sl_objects *objects, const struct sl_publish_options *options,
+                              const char *tables, const struct sl_objects_tables_own *own,
+                              uint32_t timeout_ms, uint64_t *version);
 
 /* TABLES: the hook of the setup runs on the offload thread, one request after another. */
 void sl_objects_tables_receive(struct sl_objects *node, const char *address,

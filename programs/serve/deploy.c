@@ -17,10 +17,12 @@
 #include "objects/catalogue/manifest.h"
 #include "objects/catalogue/message.h"
 #include "objects/node/node.h"
+#include "objects/node/publish_tables.h"
 #include "programs/serve/base/request.h"
 #include "programs/serve/engine/engine.h"
 #include "programs/serve/engine/graph_fold.h"
 #include "programs/serve/engine/graph_image.h"
+#include "programs/serve/engine/lookup.h"
 #include "programs/serve/onnx_file.h"
 
 #define LENGTH(of) (uint32_t)(sizeof(of) / sizeof((of)[0]))
@@ -64,6 +66,7 @@ struct model {
     struct sl_graph_memory memory;
     struct sl_graph graph;
     struct sl_graph_image image;
+    char tables[SL_OBJECTS_TABLES_BYTES]; /* whose rows it reads, with commas; "": none */
     uint32_t layer_count;
     double flops; /* of a row */
 };
@@ -193,18 +196,34 @@ static int check(struct model *model, struct sl_reason *reason)
         err = deploy_check_name(image.tensors[i].name, "tensor", SL_OBJECTS_TENSOR_NAME_BYTES,
                                 reason);
     }
-    err = err != 0 ? err : sl_engine_graph.open(&image, rows, reason, &opened);
+    const bool has_tables = strcmp(image.tensors[0].name, SL_GRAPH_IMAGE_LOOKUP) == 0;
+    const struct sl_engine *engine = has_tables ? &sl_engine_lookup : &sl_engine_graph;
+    err = err != 0     ? err
+          : has_tables ? sl_lookup_open_untabled(&image, rows, reason, &opened)
+                       : engine->open(&image, rows, reason, &opened);
     if (err != 0) {
         return err;
     }
-    const struct sl_engine_info *info = sl_engine_graph.info(opened);
-    err = check_tensors(info->inputs, info->input_count, "input", reason);
+    const struct sl_engine_info *info = engine->info(opened);
+    if (has_tables && !sl_lookup_tables(opened, model->tables, sizeof model->tables)) {
+        err = sl_reason_fail(reason, SL_ERR_TOO_LARGE,
+                             "the names of its tables have more than %d "
+                             "characters together",
+                             SL_OBJECTS_TABLES_BYTES - 1);
+    }
+    err = err != 0 ? err : check_tensors(info->inputs, info->input_count, "input", reason);
     err = err != 0 ? err : check_tensors(info->outputs, info->output_count, "output", reason);
     model->layer_count = info->layer_count;
     for (uint32_t i = 0; i < info->layer_count; i++) {
         model->flops += info->layers[i].flops;
     }
-    sl_engine_graph.close(&opened);
+    engine->close(&opened);
+    if (err == 0 && has_tables && flags.directory != NULL) {
+        err = sl_reason_fail(reason, SL_ERR_INVALID,
+                             "the model reads tables of a job (%s): accepted is --catalogue, of a "
+                             "job whose servers run with --objects",
+                             model->tables);
+    }
     return err;
 }
 
@@ -247,7 +266,18 @@ static int start_node(struct run *run)
     return err == 0 ? 0 : fail_objects(run, err, "the node cannot start");
 }
 
-static int publish(struct run *run, const struct file *file, const struct model *model)
+static int add_image(void *ctx, struct sl_publication *publication)
+{
+    const struct sl_graph_image *image = ctx;
+    int err = 0;
+    for (uint32_t i = 0; err == 0 && i < image->count; i++) {
+        err = image->groups[i] != NULL ? sl_publish_group(publication, image->groups[i]) : 0;
+        err = err != 0 ? err : sl_publish_tensor(publication, &image->tensors[i]);
+    }
+    return err;
+}
+
+static int publish(struct run *run, const struct file *file, struct model *model)
 {
     const struct sl_publish_options publish_options = {.struct_size = sizeof publish_options,
                                                        .name = file->name,
@@ -256,21 +286,25 @@ static int publish(struct run *run, const struct file *file, const struct model 
                                                        .take_over = true};
     const uint32_t timeout_ms =
         (uint32_t)((flags.timeout_ns + SL_CLOCK_NS_PER_MS - 1) / SL_CLOCK_NS_PER_MS);
+    const struct sl_objects_tables_own own = {.add = add_image, .ctx = &model->image};
     struct sl_publication *publication = NULL;
     uint64_t version = 0;
-    int err = sl_publish_begin(run->objects, &publish_options, timeout_ms, &publication);
-    for (uint32_t i = 0; err == 0 && i < model->image.count; i++) {
-        err = model->image.groups[i] != NULL ? sl_publish_group(publication, model->image.groups[i])
-                                             : 0;
-        err = err != 0 ? err : sl_publish_tensor(publication, &model->image.tensors[i]);
+    int err;
+    if (model->tables[0] != '\0') {
+        err = sl_objects_tables_publish(run->objects, &publish_options, model->tables, &own,
+                                        timeout_ms, &version);
+    } else {
+        err = sl_publish_begin(run->objects, &publish_options, timeout_ms, &publication);
+        err = err != 0 ? err : add_image(&model->image, publication);
+        err = err != 0 ? err : sl_publish_commit(publication, timeout_ms, &version);
     }
-    err = err != 0 ? err : sl_publish_commit(publication, timeout_ms, &version);
     err = err != 0 ? fail_objects(run, err, file->path) : 0;
     sl_publish_end(&publication);
     if (err == 0) {
-        (void)printf("%s@%" PRIu64 ": %" PRIu64 " bytes, %u layer%s, %.3f GFLOP a row\n",
+        (void)printf("%s@%" PRIu64 ": %" PRIu64 " bytes, %u layer%s, %.3f GFLOP a row%s%s\n",
                      file->name, version, model->image.bytes, model->layer_count,
-                     sl_log_plural(model->layer_count), model->flops / 1e9);
+                     sl_log_plural(model->layer_count), model->flops / 1e9,
+                     model->tables[0] != '\0' ? ", and the tables " : "", model->tables);
         (void)fflush(stdout);
     }
     return err;

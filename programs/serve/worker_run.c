@@ -232,7 +232,8 @@ static int start_engine(struct run *run)
 
 static int start(struct run *run)
 {
-    static const struct sl_engine *const engines[] = {&sl_engine_graph, &sl_engine_ctr};
+    static const struct sl_engine *const engines[] = {&sl_engine_graph, &sl_engine_lookup,
+                                                      &sl_engine_ctr};
     const struct sl_objects_options node = {.struct_size = sizeof node, .agent = flags.agent};
     int err = start_engine(run);
     if (err == 0 && sl_objects_create(&node, &run->objects) != 0) {

@@ -1,5 +1,5 @@
 /* ONNX files: any bytes are refused with a reason, or deployed as far as an image, which the engine
- * opens like a worker; what is small is computed, for one row and for two. */
+ * opens like a worker, without tables; what is small is computed, for one row and for two. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +7,7 @@
 #include "programs/serve/engine/blas.h"
 #include "programs/serve/engine/graph_fold.h"
 #include "programs/serve/engine/graph_image.h"
+#include "programs/serve/engine/lookup.h"
 #include "programs/serve/engine/onnx.h"
 #include "tests/fuzz/input.h"
 
@@ -41,7 +42,7 @@ static void check_tensors(const struct sl_engine_info *info, const struct sl_eng
     }
 }
 
-static void run(void *model, const struct sl_engine_info *info)
+static void run(const struct sl_engine *engine, void *model, const struct sl_engine_info *info)
 {
     void *scratch;
     int err = 0;
@@ -51,7 +52,7 @@ static void run(void *model, const struct sl_engine_info *info)
     for (uint32_t rows = info->fixed_rows > 0 ? rows_max : 1; rows <= rows_max; rows++) {
         for (uint32_t i = 0; err == 0 && i < info->layer_count; i++) {
             struct sl_reason reason;
-            err = sl_engine_graph.run(model, scratch, i, rows, &reason);
+            err = engine->run(model, scratch, i, rows, &reason);
         }
     }
     free(scratch);
@@ -62,11 +63,13 @@ static void open_model(struct sl_graph_image *image)
     struct sl_reason reason = {""};
     const struct sl_engine_image of = sl_graph_image_of(image);
     void *model = NULL;
-    if (sl_engine_graph.open(&of, ROWS_MAX, &reason, &model) != 0) {
+    const bool is_lookup = strcmp(image->tensors[0].name, SL_GRAPH_IMAGE_LOOKUP) == 0;
+    const struct sl_engine *engine = is_lookup ? &sl_engine_lookup : &sl_engine_graph;
+    if ((is_lookup ? sl_lookup_open_untabled : engine->open)(&of, ROWS_MAX, &reason, &model) != 0) {
         sl_assert(reason.text[0] != '\0');
         return;
     }
-    const struct sl_engine_info *info = sl_engine_graph.info(model);
+    const struct sl_engine_info *info = engine->info(model);
     double flops = 0;
     uint64_t end = 0;
     check_tensors(info, info->inputs, info->input_count);
@@ -77,9 +80,9 @@ static void open_model(struct sl_graph_image *image)
         flops += info->layers[i].flops;
     }
     if (info->scratch_bytes <= SCRATCH_MAX && flops <= FLOPS_MAX) {
-        run(model, info);
+        run(engine, model, info);
     }
-    sl_engine_graph.close(&model);
+    engine->close(&model);
 }
 
 /* A file beside the model, of zeros. */

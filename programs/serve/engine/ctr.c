@@ -8,8 +8,8 @@
 
 #include "core/assert.h"
 #include "core/partition.h"
-#include "objects/reader/rows.h"
 #include "programs/models/model_note.h"
+#include "programs/serve/engine/published.h"
 #include "ps/optimizer/initializer.h"
 
 #define BLOCK SL_PARTITION_BLOCK_ELEMENTS
@@ -17,8 +17,7 @@
 /* A table of the model. Its rows are those of the keys of a run, or, if it is dense, its blocks. */
 struct table {
     struct sl_table_spec spec;
-    struct sl_objects_rows_shard shards[SL_OBJECTS_PARTS_MAX];
-    uint32_t shard_count;
+    struct sl_published_table published;
     uint32_t row_floats;
     uint64_t block_count;    /* 0: it is sparse */
     uint64_t scratch_offset; /* of the rows */
@@ -39,48 +38,16 @@ struct ctr {
 
 /* Open */
 
-/* Tensor TABLE/KIND.SHARD; NULL: there is none. */
-static const struct sl_object_tensor *find_tensor(const struct sl_engine_image *image,
-                                                  const struct table *table, const char *kind)
+static int find_rows(struct table *table, const struct sl_engine_image *image,
+                     struct sl_reason *reason)
 {
-    char name[SL_TABLE_NAME_BYTES + 32];
-    (void)snprintf(name, sizeof name, "%s/%s.%u", table->spec.name, kind, table->shard_count);
-    for (uint32_t i = 0; i < image->count; i++) {
-        if (strcmp(image->tensors[i].name, name) == 0) {
-            return &image->tensors[i];
-        }
-    }
-    return NULL;
-}
-
-static int find_shards(struct table *table, const struct sl_engine_image *image,
-                       struct sl_reason *reason)
-{
-    const struct sl_object_tensor *keys = find_tensor(image, table, "keys");
-    uint64_t count = 0;
-    bool fits = true;
-    while (fits && keys != NULL && table->shard_count < SL_OBJECTS_PARTS_MAX) {
-        const struct sl_object_tensor *rows = find_tensor(image, table, "rows");
-        fits = rows != NULL && keys->type == SL_OBJECT_U64 && keys->rank == 1 &&
-               rows->type == SL_OBJECT_F32 && rows->rank == 2 && rows->shape[0] == keys->shape[0] &&
-               rows->shape[1] == table->row_floats;
-        if (fits) {
-            table->shards[table->shard_count++] = (struct sl_objects_rows_shard){
-                .keys = keys->data, .rows = rows->data, .count = keys->shape[0]};
-            count += keys->shape[0];
-            keys = find_tensor(image, table, "keys");
-        }
-    }
-    if (!fits || table->shard_count == 0 ||
-        (table->block_count > 0 && count != table->block_count)) {
-        return sl_reason_fail(
-            reason, SL_ERR_CORRUPT,
-            "shard %u of table %s: the note's model needs %s/keys.S of u64 [n] and "
-            "%s/rows.S of f32 [n, %u]%s",
-            table->shard_count, table->spec.name, table->spec.name, table->spec.name,
-            table->row_floats, table->block_count > 0 ? ", all blocks of a dense table" : "");
-    }
-    return 0;
+    const int err = sl_published_table_find(image, table->spec.name, table->row_floats,
+                                            &table->published, reason);
+    return err != 0 || table->block_count == 0 || table->published.row_count == table->block_count
+               ? err
+               : sl_reason_fail(reason, SL_ERR_CORRUPT,
+                                "dense table %s has %" PRIu64 " blocks: its model needs %" PRIu64,
+                                table->spec.name, table->published.row_count, table->block_count);
 }
 
 /* Returns the offset of so many bytes in the scratch. */
@@ -144,7 +111,7 @@ static int open_ctr(struct ctr *ctr, const struct sl_engine_image *image, uint32
         table->spec = specs[i];
         table->block_count = (specs[i].length + BLOCK - 1) / BLOCK;
         table->row_floats = table->block_count > 0 ? BLOCK : specs[i].dim;
-        err = find_shards(table, image, reason);
+        err = find_rows(table, image, reason);
     }
     if (err != 0) {
         return err;
@@ -189,14 +156,14 @@ static void ctr_close_model(void **model)
 static const float *dense_values(const struct table *table, float *to)
 {
     uint8_t found = 1;
-    for (uint32_t i = 0; i < table->shard_count; i++) {
-        if (table->shards[i].count == table->block_count) {
-            return table->shards[i].rows;
+    for (uint32_t i = 0; i < table->published.shard_count; i++) {
+        if (table->published.shards[i].count == table->block_count) {
+            return table->published.shards[i].rows;
         }
     }
     for (uint64_t block = 0; block < table->block_count && found; block++) {
-        sl_objects_rows_copy(table->shards, table->shard_count, BLOCK, &block, 1,
-                             to + block * BLOCK, &found);
+        sl_objects_rows_copy(table->published.shards, table->published.shard_count, BLOCK, &block,
+                             1, to + block * BLOCK, &found);
     }
     return found ? to : NULL;
 }
@@ -206,7 +173,8 @@ static const float *sparse_values(const struct table *table, const uint64_t *key
                                   float *to, uint8_t *found)
 {
     const uint32_t dim = table->row_floats;
-    sl_objects_rows_copy(table->shards, table->shard_count, dim, keys, count, to, found);
+    sl_objects_rows_copy(table->published.shards, table->published.shard_count, dim, keys, count,
+                         to, found);
     for (uint64_t i = 0; i < count; i++) {
         if (!found[i]) {
             sl_initializer_fill(&table->spec.initializer, keys[i], 0, dim, to + i * dim);

@@ -70,7 +70,8 @@ struct sl_engine {
     void (*close)(void **model);
 };
 
-extern const struct sl_engine sl_engine_graph; /* ONNX; first call sl_blas_init (blas.h) */
-extern const struct sl_engine sl_engine_ctr;   /* of starling-worker: ctr.h */
+extern const struct sl_engine sl_engine_graph;  /* ONNX; first call sl_blas_init (blas.h) */
+extern const struct sl_engine sl_engine_ctr;    /* of starling-worker: ctr.h */
+extern const struct sl_engine sl_engine_lookup; /* of starling.torch: lookup.h */
 
 #endif

@@ -42,7 +42,9 @@ static void append_weights(struct sl_graph_image *image, const struct sl_graph_n
 int sl_graph_image_make(struct sl_graph *graph, struct sl_graph_memory *memory,
                         struct sl_graph_image *out, struct sl_reason *reason)
 {
-    const uint32_t count_max = graph->value_count + 1;
+    const uint32_t count_max = graph->value_count + 2;
+    const char *lookup = sl_onnx_metadata(graph, SL_GRAPH_IMAGE_LOOKUP_KEY);
+    struct sl_object_tensor text = {.name = SL_GRAPH_IMAGE_LOOKUP, .type = SL_OBJECT_U8, .rank = 1};
     struct sl_object_tensor model = {.name = SL_GRAPH_IMAGE_NAME, .type = SL_OBJECT_U8, .rank = 1};
     uint8_t *bytes = NULL;
     size_t byte_count;
@@ -60,6 +62,11 @@ int sl_graph_image_make(struct sl_graph *graph, struct sl_graph_memory *memory,
             reason, SL_ERR_TOO_LARGE,
             "the model without its weights has %zu bytes: at most %u are accepted", byte_count,
             SL_GRAPH_IMAGE_BYTES_MAX);
+    }
+    if (lookup != NULL) {
+        text.data = lookup;
+        text.bytes = text.shape[0] = strlen(lookup);
+        graph_image_append(&image, &text, NULL);
     }
     model.data = bytes;
     model.bytes = model.shape[0] = byte_count;

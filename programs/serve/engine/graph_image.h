@@ -8,8 +8,11 @@
 #include "programs/serve/engine/graph.h"
 #include "programs/serve/engine/graph_memory.h"
 
-#define SL_GRAPH_IMAGE_NAME      ".graph"
-#define SL_GRAPH_IMAGE_BYTES_MAX (16U << 20) /* of that tensor */
+#define SL_GRAPH_IMAGE_NAME       ".graph"
+#define SL_GRAPH_IMAGE_BYTES_MAX  (16U << 20) /* of that tensor */
+
+#define SL_GRAPH_IMAGE_LOOKUP     ".lookup"
+#define SL_GRAPH_IMAGE_LOOKUP_KEY "starling.lookup"
 
 struct sl_graph_image {
     struct sl_object_tensor *tensors; /* [count]; data: the graph's */

@@ -599,6 +599,17 @@ int sl_onnx_read(const void *bytes, size_t count, bool has_weights,
     return err;
 }
 
+const char *sl_onnx_metadata(const struct sl_graph *graph, const char *key)
+{
+    const Onnx__ModelProto *model = graph->source;
+    for (size_t i = 0; i < model->n_metadata_props; i++) {
+        if (strcmp(onnx_text(model->metadata_props[i]->key), key) == 0) {
+            return onnx_text(model->metadata_props[i]->value);
+        }
+    }
+    return NULL;
+}
+
 /* ---- Write ----------------------------------------------------------------------------------- */
 
 /* Names of values; "" for absent ones. NULL: no memory. */
@@ -667,6 +678,7 @@ int sl_onnx_write(const struct sl_graph *graph, bool has_weights, struct sl_grap
     Onnx__ModelProto *model = graph->source;
     Onnx__GraphProto *to = model->graph;
     model->base.n_unknown_fields = to->base.n_unknown_fields = 0;
+    model->n_metadata_props = has_weights ? model->n_metadata_props : 0; /* graph_image.h */
     bool is_done = write_initializers(graph, has_weights, memory, to);
     to->n_node = graph->node_count;
     for (uint32_t i = 0; is_done && i < graph->node_count; i++) {

@@ -33,6 +33,10 @@ int sl_onnx_read(const void *bytes, size_t count, bool has_weights,
                  const struct sl_onnx_files *files, struct sl_graph_memory *memory,
                  struct sl_graph *out, struct sl_reason *reason);
 
+/* The value of the model's metadata (metadata_props) with the key; NULL: it has none. Lives as long
+ * as the model's memory. */
+const char *sl_onnx_metadata(const struct sl_graph *graph, const char *key);
+
 /* Writes a model, with the data of its weights or without: the messages that it was read from, in
  * which it sets what folding has changed. The bytes lie in the memory. Errors: NO_MEMORY. */
 int sl_onnx_write(const struct sl_graph *graph, bool has_weights, struct sl_graph_memory *memory,
