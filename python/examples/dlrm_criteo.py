@@ -13,7 +13,7 @@ import time
 import numpy
 import torch
 import torch.nn.functional as functional
-from training import CONSISTENCY, auc, batches, count_batches, parser, read
+from training import CONSISTENCY, auc, batches, count_batches, parser, publish, read
 
 import starling
 import starling.torch
@@ -128,10 +128,12 @@ def main():
         rows, total = read(args.train, parse, client.task, client.worker_count)
         count = count_batches(args, total, client.worker_count)
         model, optimizer = build(args, client)
-        train(args, client, model, optimizer, tensors(rows), count)
+        data = tensors(rows)
+        train(args, client, model, optimizer, data, count)
         client.barrier("trained")
         if client.task == 0:
             evaluate(args, model)
+            publish(args, model, tuple(each[:2] for each in data[1:]))
 
 
 if __name__ == "__main__":

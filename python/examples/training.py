@@ -7,6 +7,7 @@ import numpy
 import torch
 
 import starling
+import starling.torch
 
 CONSISTENCY = {"asp": starling.ASP, "bsp": starling.BSP}
 
@@ -31,6 +32,8 @@ def parser(description, **defaults):
     result.add_argument("--ahead", type=int, default=0, help="in asp: batches by which the pulls of rows run ahead")
     result.add_argument("--checkpoint", action="store_true",
                         help="write a checkpoint after each epoch; servers need --checkpoint-dir")
+    result.add_argument("--publish", metavar="NAME", help="at the end, publish the model for starling-serve; servers need "
+                        "--objects")
     result.set_defaults(**defaults)
     return result
 
@@ -68,6 +71,13 @@ def batches(tensors, args, count, begin, task):
             order = torch.from_numpy(numpy.random.default_rng((args.seed, task, epoch)).permutation(len(tensors[0])))
         rows = order[index * args.batch:(index + 1) * args.batch]
         yield [tensor[rows] for tensor in tensors]
+
+
+def publish(args, model, inputs):
+    """Publishes the model if --publish was given. inputs: two rows of the arguments of its forward pass."""
+    if args.publish:
+        version = starling.torch.publish(model, args.publish, inputs)
+        print(f"published {args.publish}@{version}", flush=True)
 
 
 def auc(labels, scores):

@@ -29,16 +29,16 @@ _open_clusters: weakref.WeakSet[LocalCluster] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_open_clusters.clear)
 
 
-def _program() -> str:
-    """The path of starling-ps: in the package, in the build folder, or in PATH."""
+def _program(name: str = "starling-ps") -> str:
+    """The path of a program: in the package, in the build folder, or in PATH."""
     here = os.path.dirname(os.path.abspath(__file__))
     for folder in (os.path.join(here, "bin"), os.path.join(here, "..", "..", "bin")):
-        path = os.path.join(folder, "starling-ps")
+        path = os.path.join(folder, name)
         if os.access(path, os.X_OK):
             return path
-    found = shutil.which("starling-ps")
+    found = shutil.which(name)
     if found is None:
-        raise FileNotFoundError("starling-ps: not beside the package and not in PATH; ./dev build makes it, "
+        raise FileNotFoundError(f"{name}: not beside the package and not in PATH; ./dev build makes it, "
                                 "./dev install installs it")
     return found
 
