@@ -316,6 +316,11 @@ class Page(harness.StarlingTest):
         self.assertRegex("".join(outputs), r"published two_tower@1\b")
         answer = json.loads(outputs[-1])
         self.assertEqual([each["name"] for each in answer["outputs"]], ["output", "unknown_keys"])
+        trained = re.search(r"test AUC (\S+)", "".join(outputs))[1]
+        url = re.search(r"http://[0-9.:]+", server.output)[0]
+        served = self.run_to_end(sys.executable, os.path.join(ROOT, "python", "examples", "served.py"), url, "two_tower",
+                                 "two_tower", os.path.join(self.folder, "log", "test.tsv"), env=PRELOAD)
+        self.assertIn(f"served AUC {trained}", served)
 
 
 if __name__ == "__main__":
