@@ -64,7 +64,7 @@ ARROWS = {
     "programs/serve/gateway": "programs/serve/base objects/reader+ net/transfer+ reactor",
     "programs/serve/worker": "programs/serve/base programs/serve/engine objects/reader+ net/transfer+ reactor",
     "programs/serve/http": "programs/serve/gateway+ net/http reactor config",
-    "programs/serve": "programs/serve/http+ programs/serve/worker+ programs/serve/engine+ programs/launch config",
+    "programs/serve": "programs/serve/http+ programs/serve/worker+ programs/serve/engine+ programs/launch programs/models config",
     "programs/serve/engine": "objects/catalogue objects/node objects/reader programs/models ps/optimizer",
     "programs/launch": "config",
     "programs/safetensors": "",

@@ -24,7 +24,9 @@
 #include "programs/serve/engine/graph_image.h"
 #include "programs/serve/engine/lookup.h"
 #include "programs/serve/onnx_file.h"
+#include "programs/serve/saved_model.h"
 
+#define ONNX_NOTE  "onnx"
 #define LENGTH(of) (uint32_t)(sizeof(of) / sizeof((of)[0]))
 
 static struct {
@@ -40,8 +42,7 @@ static const struct sl_cli_option options[] = {
                   .help = "Publish to this directory, from which starling-objects serve --dir DIR "
                           "serves later. No process may use it now. DIR is created."),
     SL_CLI_OPTION(STRING, &flags.name, .name = "name", .metavar = "NAME",
-                  .help = "Name of the model. Default: the file's name without " SL_ONNX_FILE_SUFFIX
-                          "."),
+                  .help = "Name of the model. Default: the file's name without its suffix."),
     SL_CLI_OPTION(SIZE, &flags.pool_bytes, .name = "pool-memory",
                   .help = "Refuse models that do not fit into a pool of this size: the agents' "
                           "--pool-memory. Default: no limit; workers refuse them."),
@@ -66,6 +67,7 @@ struct model {
     struct sl_graph_memory memory;
     struct sl_graph graph;
     struct sl_graph_image image;
+    char note[SL_MODEL_NOTE_BYTES];
     char tables[SL_OBJECTS_TABLES_BYTES]; /* whose rows it reads, with commas; "": none */
     uint32_t layer_count;
     double flops; /* of a row */
@@ -81,6 +83,16 @@ static int fail_objects(struct run *run, int err, const char *of)
 
 /* ---- Files ----------------------------------------------------------------------------------- */
 
+/* Of an ONNX model, or of one that starling-worker saved; else "". */
+static const char *suffix_of(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    const bool is_known =
+        dot != NULL && dot > name &&
+        (strcmp(dot, SL_ONNX_FILE_SUFFIX) == 0 || strcmp(dot, SL_SAVED_MODEL_SUFFIX) == 0);
+    return is_known ? dot : "";
+}
+
 static int add_file(struct run *run, const char *path)
 {
     if (!sl_array_make_room(&run->files, &run->file_capacity, run->file_count,
@@ -89,12 +101,7 @@ static int add_file(struct run *run, const char *path)
     }
     struct file *file = &run->files[run->file_count];
     const char *name = flags.name != NULL ? flags.name : basename(path);
-    size_t length = strlen(name);
-    const size_t suffix = strlen(SL_ONNX_FILE_SUFFIX);
-    if (flags.name == NULL && length > suffix &&
-        strcmp(name + length - suffix, SL_ONNX_FILE_SUFFIX) == 0) {
-        length -= suffix;
-    }
+    const size_t length = strlen(name) - (flags.name == NULL ? strlen(suffix_of(name)) : 0);
     (void)snprintf(file->name, sizeof file->name, "%.*s", (int)length, name);
     if (length >= sizeof file->name || !sl_objects_name_is_valid(file->name)) {
         return sl_reason_fail(&run->reason, SL_ERR_INVALID,
@@ -118,8 +125,7 @@ static int add_file(struct run *run, const char *path)
 
 static int is_model(const struct dirent *entry)
 {
-    const char *dot = strrchr(entry->d_name, '.');
-    return dot != NULL && dot > entry->d_name && strcmp(dot, SL_ONNX_FILE_SUFFIX) == 0;
+    return suffix_of(entry->d_name)[0] != '\0';
 }
 
 /* Adds a file, or all models of a directory. */
@@ -134,7 +140,8 @@ static int add_path(struct run *run, const char *path)
     if (count <= 0) {
         return sl_reason_fail(
             &run->reason, count < 0 ? sl_err_from_errno(errno) : SL_ERR_NOT_FOUND, "%s: %s", path,
-            count < 0 ? strerror(errno) : "no file ends with " SL_ONNX_FILE_SUFFIX);
+            count < 0 ? strerror(errno)
+                      : "no file ends with " SL_ONNX_FILE_SUFFIX " or " SL_SAVED_MODEL_SUFFIX);
     }
     int err = 0;
     for (int i = 0; i < count; i++) {
@@ -179,9 +186,10 @@ static int check_tensors(const struct sl_engine_tensor *tensors, uint32_t count,
 /* Opens the model as a worker will. */
 static int check(struct model *model, struct sl_reason *reason)
 {
-    const struct sl_engine_image image = sl_graph_image_of(&model->image);
+    struct sl_engine_image image = sl_graph_image_of(&model->image);
     const uint32_t rows = model->graph.fixed_rows > 0 ? model->graph.fixed_rows : 1;
     void *opened;
+    image.note = model->note;
     /* A version takes whole blocks, and one more for its manifest. */
     const uint64_t needed =
         (model->image.bytes / SL_OBJECTS_BLOCK_BYTES + 2) * SL_OBJECTS_BLOCK_BYTES;
@@ -196,8 +204,11 @@ static int check(struct model *model, struct sl_reason *reason)
         err = deploy_check_name(image.tensors[i].name, "tensor", SL_OBJECTS_TENSOR_NAME_BYTES,
                                 reason);
     }
+    const bool is_saved = strcmp(model->note, ONNX_NOTE) != 0;
     const bool has_tables = strcmp(image.tensors[0].name, SL_GRAPH_IMAGE_LOOKUP) == 0;
-    const struct sl_engine *engine = has_tables ? &sl_engine_lookup : &sl_engine_graph;
+    const struct sl_engine *engine = is_saved     ? &sl_engine_ctr
+                                     : has_tables ? &sl_engine_lookup
+                                                  : &sl_engine_graph;
     err = err != 0     ? err
           : has_tables ? sl_lookup_open_untabled(&image, rows, reason, &opened)
                        : engine->open(&image, rows, reason, &opened);
@@ -227,19 +238,32 @@ static int check(struct model *model, struct sl_reason *reason)
     return err;
 }
 
+static int read_onnx(const struct file *file, struct model *model, struct sl_reason *reason)
+{
+    struct sl_reason why;
+    (void)snprintf(model->note, sizeof model->note, ONNX_NOTE);
+    int err = sl_onnx_file_read(file->path, &model->memory, &model->graph, reason);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_graph_fold(&model->graph, &model->memory, &why);
+    err = err != 0 ? err : sl_graph_image_make(&model->graph, &model->memory, &model->image, &why);
+    return err == 0 ? 0 : sl_reason_fail(reason, err, "%s: %s", file->path, why.text);
+}
+
 /* Reads and checks a model. In any case free its memory. */
 static int prepare(struct run *run, const struct file *file, struct model *model)
 {
     struct sl_reason reason;
     *model = (struct model){0};
-    int err = sl_onnx_file_read(file->path, &model->memory, &model->graph, &run->reason);
+    int err = strcmp(suffix_of(file->path), SL_SAVED_MODEL_SUFFIX) == 0
+                  ? sl_saved_model_read(file->path, &model->memory, &model->image, model->note,
+                                        &run->reason)
+                  : read_onnx(file, model, &run->reason);
     if (err != 0) {
         return err;
     }
-    err = sl_graph_fold(&model->graph, &model->memory, &reason);
-    err =
-        err != 0 ? err : sl_graph_image_make(&model->graph, &model->memory, &model->image, &reason);
-    err = err != 0 ? err : check(model, &reason);
+    err = check(model, &reason);
     return err == 0 ? 0 : sl_reason_fail(&run->reason, err, "%s: %s", file->path, reason.text);
 }
 
@@ -281,7 +305,7 @@ static int publish(struct run *run, const struct file *file, struct model *model
 {
     const struct sl_publish_options publish_options = {.struct_size = sizeof publish_options,
                                                        .name = file->name,
-                                                       .note = "onnx",
+                                                       .note = model->note,
                                                        .origin = SL_ORIGIN_PS,
                                                        .take_over = true};
     const uint32_t timeout_ms =
@@ -347,12 +371,14 @@ int sl_serve_deploy_run(int argc, char **argv)
         .least = 1,
         .most = UINT32_MAX,
         .missing = "a file or a directory with models is missing, before the flags"};
-    const struct sl_cli own = {.program = "starling-serve deploy",
-                               .summary = "Publishes ONNX models for workers to serve.",
-                               .usage = "MODEL.onnx|DIR... --catalogue HOST:PORT|--dir DIR",
-                               .options = options,
-                               .option_count = LENGTH(options),
-                               .words = &words};
+    const struct sl_cli own = {
+        .program = "starling-serve deploy",
+        .summary = "Publishes models for workers to serve: ONNX models, and those that "
+                   "starling-worker --save wrote.",
+        .usage = "MODEL.onnx|MODEL.safetensors|DIR... --catalogue HOST:PORT|--dir DIR",
+        .options = options,
+        .option_count = LENGTH(options),
+        .words = &words};
     sl_settings_cli_init(SL_PROGRAM_DEPLOY, 1, &own, &settings, &all);
     int err = sl_cli_parse(&all.cli, argc, argv, &run.reason);
     if (err == SL_CLI_RUN && (flags.directory != NULL) == is_remote(&all.cli)) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Models that a job saves: the file by the rules of its format, its scores without servers, the end of the training
+"""Models that a job saves: the file by the rules of its format, its scores without servers and when it is served, the end of the training
 where the test data gains nothing, and files that are no models."""
 
 import json
@@ -78,6 +78,7 @@ class Saved(ModelFileTest):
             labels = [line[0] == "1" for line in file]
         losses = [-math.log(score if label else 1 - score) for score, label in zip(scores, labels, strict=True)]
         self.assertAlmostEqual(sum(losses) / len(losses), wanted["loss"], delta=1e-6)
+        self.check_served(model, wanted)
         tensors, metadata = read(self.path("m.safetensors"))
         self.assertIn(f"model={model} ", metadata["starling.model"])
         self.assertEqual(metadata["starling.data"], "criteo")
@@ -91,6 +92,19 @@ class Saved(ModelFileTest):
         self.assertEqual(tensors[f"{model}/bias"][:2], ("F32", [1]))
         self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("m.s")], ["m.safetensors"])
         return tensors
+
+    def check_served(self, model, wanted):
+        """The engine that serves the file's model computes what the job's evaluation computed."""
+        self.run_to_end("starling-serve", "deploy", self.path("m.safetensors"), "--dir", self.path("models"), "--name", model)
+        storage = self.start("starling-objects", "serve", "--dir", self.path("models"))
+        catalogue = storage.wait_line("serves the catalogue").split(" ")[0]
+        found = self.run_to_end("ctr_scores", catalogue, model, self.path("test.tsv"))
+        auc, loss, rows = map(float, re.search(r"auc (\S+) loss (\S+) rows (\d+)", found).groups())
+        self.assertEqual(rows, wanted["samples"])
+        self.assertAlmostEqual(auc, wanted["auc"], delta=1e-5)
+        self.assertAlmostEqual(loss, wanted["loss"], delta=1e-5)
+        storage.signal(signal.SIGTERM)
+        self.end_well([storage])
 
     def test_lr(self):
         self.check("lr", {"lr/weights": 1})
@@ -198,6 +212,9 @@ class Refused(ModelFileTest):
             cut = self.file("cut.safetensors", file.read()[:-2])
         for model, word in ((cut, "bytes of tensors"), (self.path("none"), "none"), (data, "safetensors")):
             self.assertIn(word, self.predict(model, data))
+        for name, word in (("cut", "bytes of tensors"), ("bad", "__metadata__"), ("none", "No such file")):
+            self.assertIn(word, self.run_to_end("starling-serve", "deploy", self.path(f"{name}.safetensors"), "--dir",
+                                                self.path("models"), status=1))
 
     def test_data(self):
         metadata = {"starling.model": "model=lr fields=0 factors=8 hidden=64,32 seed=1", "starling.data": "libsvm"}
