@@ -13,6 +13,7 @@
 #include "config/settings_cli.h"
 #include "core/array.h"
 #include "core/clock.h"
+#include "core/format.h"
 #include "core/log.h"
 #include "objects/catalogue/manifest.h"
 #include "objects/catalogue/message.h"
@@ -31,23 +32,35 @@
 
 static struct {
     const char *name, *directory;
-    uint64_t timeout_ns;
+    uint64_t timeout_ns, to;
     size_t pool_bytes;
 } flags;
 
 static struct sl_settings settings;
 
+#define DIRECTORY_OPTION(text)                                                                     \
+    SL_CLI_OPTION(STRING, &flags.directory, .name = "dir", .metavar = "DIR", .help = (text))
+#define TIMEOUT_OPTION(text)                                                                       \
+    SL_CLI_OPTION(DURATION, &flags.timeout_ns, .name = "timeout", .metavar = "TIME",               \
+                  .least = 0.001, .most = 3600, .preset = "60s", .help = (text))
+
 static const struct sl_cli_option options[] = {
-    SL_CLI_OPTION(STRING, &flags.directory, .name = "dir", .metavar = "DIR",
-                  .help = "Publish to this directory, from which starling-objects serve --dir DIR "
-                          "serves later. No process may use it now. DIR is created."),
+    DIRECTORY_OPTION("Publish to this directory, from which starling-objects serve --dir DIR "
+                     "serves later. No process may use it now. DIR is created."),
     SL_CLI_OPTION(STRING, &flags.name, .name = "name", .metavar = "NAME",
                   .help = "Name of the model. Default: the file's name without its suffix."),
     SL_CLI_OPTION(SIZE, &flags.pool_bytes, .name = "pool-memory",
                   .help = "Refuse models that do not fit into a pool of this size: the agents' "
                           "--pool-memory. Default: no limit; workers refuse them."),
-    SL_CLI_OPTION(DURATION, &flags.timeout_ns, .name = "timeout", .metavar = "TIME", .least = 0.001,
-                  .most = 3600, .preset = "60s", .help = "Deadline for a model."),
+    TIMEOUT_OPTION("Deadline for a model."),
+};
+
+static const struct sl_cli_option rollback_options[] = {
+    DIRECTORY_OPTION("Change this directory of deploy --dir. No process may use it now."),
+    SL_CLI_OPTION(
+        U64, &flags.to, .name = "to", .metavar = "VERSION", .least = 1, .most = (double)INT64_MAX,
+        .help = "The version that becomes the newest. Default: the one before the newest."),
+    TIMEOUT_OPTION("Deadline for each version."),
 };
 
 struct file {
@@ -67,7 +80,7 @@ struct model {
     struct sl_graph_memory memory;
     struct sl_graph graph;
     struct sl_graph_image image;
-    char note[SL_MODEL_NOTE_BYTES];
+    char note[SL_OBJECTS_NOTE_BYTES];     /* of the version: its inputs and outputs */
     char tables[SL_OBJECTS_TABLES_BYTES]; /* whose rows it reads, with commas; "": none */
     uint32_t layer_count;
     double flops; /* of a row */
@@ -183,6 +196,26 @@ static int check_tensors(const struct sl_engine_tensor *tensors, uint32_t count,
     return err;
 }
 
+/* Appends "what NAME TYPE [SHAPE], ..." to the note, as far as it fits. */
+static void note_tensors(const struct sl_engine_tensor *tensors, uint32_t count, const char *what,
+                         char note[SL_OBJECTS_NOTE_BYTES])
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct sl_engine_tensor *tensor = &tensors[i];
+        char shape[SL_OBJECTS_RANK_MAX * 24] = "";
+        for (uint32_t j = 0; j < tensor->rank; j++) {
+            const bool is_free = j == 0 && tensor->shape[0] == 0;
+            (void)sl_format_add(shape, sizeof shape, ",", is_free ? "rows" : "%" PRIu64,
+                                tensor->shape[j]);
+        }
+        const size_t before = strlen(note);
+        if (!sl_format_add(note, SL_OBJECTS_NOTE_BYTES, i == 0 ? what : ", ", "%s %s [%s]",
+                           tensor->name, sl_serve_request_datatype(tensor->type), shape)) {
+            note[before] = '\0';
+        }
+    }
+}
+
 /* Opens the model as a worker will. */
 static int check(struct model *model, struct sl_reason *reason)
 {
@@ -224,6 +257,10 @@ static int check(struct model *model, struct sl_reason *reason)
     }
     err = err != 0 ? err : check_tensors(info->inputs, info->input_count, "input", reason);
     err = err != 0 ? err : check_tensors(info->outputs, info->output_count, "output", reason);
+    if (!is_saved) {
+        note_tensors(info->inputs, info->input_count, ": ", model->note);
+        note_tensors(info->outputs, info->output_count, " to ", model->note);
+    }
     model->layer_count = info->layer_count;
     for (uint32_t i = 0; i < info->layer_count; i++) {
         model->flops += info->layers[i].flops;
@@ -301,6 +338,44 @@ static int add_image(void *ctx, struct sl_publication *publication)
     return err;
 }
 
+static uint32_t timeout_ms(void)
+{
+    return (uint32_t)((flags.timeout_ns + SL_CLOCK_NS_PER_MS - 1) / SL_CLOCK_NS_PER_MS);
+}
+
+/* The versions of a name: *first of *count in the list, which the caller frees. */
+static int list_versions(struct run *run, const char *name, struct sl_object_list **list,
+                         const struct sl_object_entry **first, uint64_t *count)
+{
+    const int err = sl_object_list(run->objects, name, timeout_ms(), list);
+    *count = 0;
+    for (uint64_t i = 0; err == 0 && i < (*list)->count; i++) {
+        if (strcmp((*list)->entries[i].name, name) == 0 && (*count)++ == 0) {
+            *first = &(*list)->entries[i];
+        }
+    }
+    return err == 0 ? 0 : fail_objects(run, err, name);
+}
+
+/* Warns of a version with other inputs or outputs: it answers from now on. */
+static int compare(struct run *run, const struct file *file, const struct model *model)
+{
+    struct sl_object_list *list = NULL;
+    const struct sl_object_entry *first;
+    uint64_t count;
+    const int err = list_versions(run, file->name, &list, &first, &count);
+    const struct sl_object_entry *newest = count > 0 ? &first[count - 1] : NULL;
+    if (newest != NULL && strcmp(newest->note, ONNX_NOTE) != 0 &&
+        strcmp(newest->note, model->note) != 0) {
+        sl_log_warn("deploy: %s@%" PRIu64
+                    " is \"%s\", the new version \"%s\": requests for the old "
+                    "one may fail; starling-serve rollback %s goes back",
+                    file->name, newest->version, newest->note, model->note, file->name);
+    }
+    sl_object_list_free(&list);
+    return err;
+}
+
 static int publish(struct run *run, const struct file *file, struct model *model)
 {
     const struct sl_publish_options publish_options = {.struct_size = sizeof publish_options,
@@ -308,19 +383,20 @@ static int publish(struct run *run, const struct file *file, struct model *model
                                                        .note = model->note,
                                                        .origin = SL_ORIGIN_PS,
                                                        .take_over = true};
-    const uint32_t timeout_ms =
-        (uint32_t)((flags.timeout_ns + SL_CLOCK_NS_PER_MS - 1) / SL_CLOCK_NS_PER_MS);
     const struct sl_objects_tables_own own = {.add = add_image, .ctx = &model->image};
     struct sl_publication *publication = NULL;
     uint64_t version = 0;
-    int err;
+    int err = compare(run, file, model);
+    if (err != 0) {
+        return err;
+    }
     if (model->tables[0] != '\0') {
         err = sl_objects_tables_publish(run->objects, &publish_options, model->tables, &own,
-                                        timeout_ms, &version);
+                                        timeout_ms(), &version);
     } else {
-        err = sl_publish_begin(run->objects, &publish_options, timeout_ms, &publication);
+        err = sl_publish_begin(run->objects, &publish_options, timeout_ms(), &publication);
         err = err != 0 ? err : add_image(&model->image, publication);
-        err = err != 0 ? err : sl_publish_commit(publication, timeout_ms, &version);
+        err = err != 0 ? err : sl_publish_commit(publication, timeout_ms(), &version);
     }
     err = err != 0 ? fail_objects(run, err, file->path) : 0;
     sl_publish_end(&publication);
@@ -354,6 +430,56 @@ static int deploy(struct run *run, char **paths, uint32_t count)
     return err;
 }
 
+/* ---- Roll back ------------------------------------------------------------------------------- */
+
+/* Removes the versions above one, the newest last, so that none between them is the newest. */
+static int roll_back_to(struct run *run, const char *name, const struct sl_object_entry *first,
+                        uint64_t count)
+{
+    const uint64_t newest = first[count - 1].version;
+    const uint64_t to = flags.to > 0 ? flags.to : count > 1 ? first[count - 2].version : 0;
+    char versions[512] = "";
+    bool is_there = false;
+    int err = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        is_there |= first[i].version == to;
+        (void)sl_format_add(versions, sizeof versions, ", ", "%" PRIu64, first[i].version);
+    }
+    if (!is_there || to == newest) {
+        return sl_reason_fail(&run->reason, SL_ERR_INVALID,
+                              "%s has the version%s %s: accepted is a version below the newest",
+                              name, sl_log_plural((uint32_t)count), versions);
+    }
+    for (uint64_t i = 0; err == 0 && i < count; i++) {
+        if (first[i].version > to) {
+            err = sl_object_remove(run->objects, name, first[i].version, timeout_ms());
+            err = err == SL_ERR_NOT_FOUND ? 0 : err;
+        }
+    }
+    if (err != 0) {
+        return fail_objects(run, err, name);
+    }
+    (void)printf("%s@%" PRIu64 " is the newest version; %" PRIu64 " was\n", name, to, newest);
+    return 0;
+}
+
+static int roll_back(struct run *run, char **words, uint32_t word_count)
+{
+    struct sl_object_list *list = NULL;
+    const struct sl_object_entry *first = NULL;
+    uint64_t count = 0;
+    int err = start_node(run);
+    err = err != 0 ? err : list_versions(run, words[0], &list, &first, &count);
+    if (err == 0) {
+        err = count > 0 ? roll_back_to(run, words[0], first, count)
+                        : sl_reason_fail(&run->reason, SL_ERR_NOT_FOUND, "no model %s", words[0]);
+    }
+    sl_object_list_free(&list);
+    return err;
+}
+
+/* ---- Roles ----------------------------------------------------------------------------------- */
+
 /* A catalogue was given. With --dir only the flag counts. */
 static bool is_remote(const struct sl_cli *cli)
 {
@@ -363,10 +489,33 @@ static bool is_remote(const struct sl_cli *cli)
            (settings.objects.catalogue != NULL && (flags.directory == NULL || is_flag));
 }
 
-int sl_serve_deploy_run(int argc, char **argv)
+static int run_role(const struct sl_cli *own, int argc, char **argv,
+                    int (*run_words)(struct run *run, char **words, uint32_t count))
 {
     struct run run = {0};
     static struct sl_settings_cli all;
+    sl_settings_cli_init(SL_PROGRAM_DEPLOY, 1, own, &settings, &all);
+    int err = sl_cli_parse(&all.cli, argc, argv, &run.reason);
+    if (err == SL_CLI_RUN && (flags.directory != NULL) == is_remote(&all.cli)) {
+        err = sl_reason_fail(&run.reason, SL_ERR_INVALID,
+                             "accepted is one of --catalogue (or --metadata) and --dir");
+    }
+    if (err != SL_CLI_RUN) {
+        return sl_cli_exit(own, err, &run.reason);
+    }
+    sl_settings_log_setup(&settings, "starling-serve");
+    err = run_words(&run, own->words->items, own->words->count);
+    sl_objects_destroy(&run.objects);
+    for (uint32_t i = 0; i < run.file_count; i++) {
+        free(run.files[i].path);
+    }
+    free(run.files);
+    sl_settings_fini(&settings);
+    return sl_cli_end(own, err, &run.reason);
+}
+
+int sl_serve_deploy_run(int argc, char **argv)
+{
     struct sl_cli_words words = {
         .least = 1,
         .most = UINT32_MAX,
@@ -379,22 +528,19 @@ int sl_serve_deploy_run(int argc, char **argv)
         .options = options,
         .option_count = LENGTH(options),
         .words = &words};
-    sl_settings_cli_init(SL_PROGRAM_DEPLOY, 1, &own, &settings, &all);
-    int err = sl_cli_parse(&all.cli, argc, argv, &run.reason);
-    if (err == SL_CLI_RUN && (flags.directory != NULL) == is_remote(&all.cli)) {
-        err = sl_reason_fail(&run.reason, SL_ERR_INVALID,
-                             "accepted is one of --catalogue (or --metadata) and --dir");
-    }
-    if (err != SL_CLI_RUN) {
-        return sl_cli_exit(&own, err, &run.reason);
-    }
-    sl_settings_log_setup(&settings, "starling-serve");
-    err = deploy(&run, words.items, words.count);
-    sl_objects_destroy(&run.objects);
-    for (uint32_t i = 0; i < run.file_count; i++) {
-        free(run.files[i].path);
-    }
-    free(run.files);
-    sl_settings_fini(&settings);
-    return sl_cli_end(&own, err, &run.reason);
+    return run_role(&own, argc, argv, deploy);
+}
+
+int sl_serve_rollback_run(int argc, char **argv)
+{
+    struct sl_cli_words words = {
+        .least = 1, .most = 1, .missing = "the name of a model is missing, before the flags"};
+    const struct sl_cli own = {.program = "starling-serve rollback",
+                               .summary = "Removes the newest versions of a model: the one before "
+                                          "them answers again.",
+                               .usage = "MODEL --catalogue HOST:PORT|--dir DIR",
+                               .options = rollback_options,
+                               .option_count = LENGTH(rollback_options),
+                               .words = &words};
+    return run_role(&own, argc, argv, roll_back);
 }

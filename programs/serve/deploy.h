@@ -8,4 +8,7 @@
 /* starling-serve deploy; argv[0] is the role. Returns the exit status. */
 int sl_serve_deploy_run(int argc, char **argv);
 
+/* starling-serve rollback: removes the newest versions of a model. */
+int sl_serve_rollback_run(int argc, char **argv);
+
 #endif

@@ -22,6 +22,7 @@ static const struct {
     {"gateway", "Serves models over HTTP, by workers that join.", sl_serve_gateway_run},
     {"worker", "Computes requests of gateways.", sl_serve_worker_run},
     {"deploy", "Publishes ONNX models for workers to serve.", sl_serve_deploy_run},
+    {"rollback", "Removes the newest versions of a model.", sl_serve_rollback_run},
     {"generate", "Makes models of templates, with other weights.", sl_serve_generate_run},
 };
 

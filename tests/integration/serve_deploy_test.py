@@ -206,6 +206,42 @@ class Deploy(ModelsTest):
         self.assertIn("--name", self.deploy(*paths, "--dir", "store", "--name", "x", status=1))
         self.assertIn("no @", self.deploy(paths[0], "--dir", "store", "--name", "x@1", status=1))
 
+    def test_inputs_that_change(self):
+        other = mlp()
+        other.graph.input[0].name = other.graph.node[0].input[0] = "z"
+        paths = [self.save("a/m.onnx", mlp()), self.save("b/m.onnx", other)]
+        self.assertNotIn("requests for the old one", self.deploy(paths[0], "--dir", self.path("store")))
+        self.assertNotIn("requests for the old one", self.deploy(paths[0], "--dir", self.path("store")))
+        output = self.deploy(paths[1], "--dir", self.path("store"))
+        self.assertIn('m@2 is "onnx: x FP32 [rows,32] to y FP32 [rows,8]", the new version "onnx: z FP32 [rows,32] to y FP32 '
+                      '[rows,8]": requests for the old one may fail; starling-serve rollback m', output)
+        self.assertIn("m@3: ", output)
+
+    def test_rollback(self):
+        def rollback(*words, status=0):
+            return self.run_to_end("starling-serve", "rollback", *words, status=status)
+
+        path = self.save("m.onnx", mlp())
+        for _ in range(3):
+            self.deploy(path, "--dir", self.path("store"))
+        self.deploy(path, "--dir", self.path("store"), "--name", "m2")
+        self.assertEqual(rollback("m", "--dir", self.path("store")), "m@2 is the newest version; 3 was")
+        server, catalogue = self.serve("--dir", self.path("store"))
+        self.assertEqual([name for name in self.names(catalogue) if name.startswith("m@")], ["m@1", "m@2"])
+        self.deploy(path, "--catalogue", catalogue)
+        newest = self.names(catalogue)[2][2:]
+        self.assertGreater(int(newest), 3)  # no number is used twice
+        for to in (newest, 3, 2**62):
+            self.assertIn(f"m has the versions 1, 2, {newest}: accepted is a version below the newest",
+                          rollback("m", "--catalogue", catalogue, "--to", to, status=1))
+        self.assertEqual(rollback("m", "--catalogue", catalogue, "--to", 1), f"m@1 is the newest version; {newest} was")
+        self.assertIn("m has the version 1: accepted", rollback("m", "--catalogue", catalogue, status=1))
+        self.assertIn("no model other", rollback("other", "--catalogue", catalogue, status=1))
+        self.assertEqual([name.partition("@")[0] for name in self.names(catalogue)], ["m", "m2"])
+        self.end(server)
+        for words in ([], ["m"], ["m", "n", "--dir", "d"], ["m", "--dir", "d", "--to", "0"]):
+            self.assertIn("usage: starling-serve rollback", rollback(*words, status=2))
+
     def test_command_line(self):
         for words in ([], ["m.onnx"], ["m.onnx", "--dir", "d", "--catalogue", "c:1"], ["--dir", "d"]):
             self.assertIn("usage: starling-serve deploy", self.deploy(*words, status=2))
