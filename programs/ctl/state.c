@@ -48,7 +48,7 @@ static int print_panel(struct sl_ctl *ctl, uint32_t panel, const json_t *state)
 int sl_ctl_status(struct sl_ctl *ctl, json_t **out)
 {
     json_t *state = NULL;
-    char job[SL_PANEL_LINE_BYTES], totals[SL_PANEL_LINE_BYTES];
+    struct sl_panel_summary summary;
     const int err = fetch_state(ctl, &state);
     if (err == 0 && ctl->flags.json) {
         *out = json_incref(json_object_get(state, "cluster"));
@@ -59,8 +59,8 @@ int sl_ctl_status(struct sl_ctl *ctl, json_t **out)
                 json_integer((json_int_t)json_array_size(json_object_get(*out, *list))));
         }
     } else if (err == 0) {
-        sl_panel_summary(state, job, totals);
-        (void)printf("%s\n%s\n", job, totals);
+        sl_panel_summary(state, &summary);
+        (void)printf("%s\n%s\n%s\n", summary.job, summary.training, summary.totals);
     }
     json_decref(state);
     return err;

@@ -14,6 +14,7 @@
 static struct {
     struct sl_source_options source;
     uint64_t interval_ns;
+    const char *history;
     bool once, json;
 } flags;
 
@@ -21,6 +22,10 @@ static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(BOOL, &flags.once, .name = "once",
                   .help = "Print the state once, as text. So does an output that is no terminal."),
     SL_CLI_OPTION(BOOL, &flags.json, .name = "json", .help = "Print the state once, as JSON."),
+    SL_CLI_OPTION(STRING, &flags.history, .name = "history", .metavar = "FILE",
+                  .help =
+                      "Show a state that Save of the live page, or --json, wrote to a file, such "
+                      "as that of a job that has ended."),
     SL_CLI_OPTION(DURATION, &flags.interval_ns, .name = "interval", .preset = "1s", .least = 0.1,
                   .most = 3600, .help = "Time between two updates of the screen."),
     SL_CLI_OPTION(STRING, &flags.source.token_file, .name = "http-token-file", .metavar = "FILE",
@@ -32,9 +37,9 @@ static const struct sl_cli_option options[] = {
 /* All panels as text, lines as long as they need. */
 static int print_text(const json_t *state)
 {
-    char job[SL_PANEL_LINE_BYTES], totals[SL_PANEL_LINE_BYTES];
-    sl_panel_summary(state, job, totals);
-    (void)printf("%s\n%s\n", job, totals);
+    struct sl_panel_summary summary;
+    sl_panel_summary(state, &summary);
+    (void)printf("%s\n%s\n%s\n", summary.job, summary.training, summary.totals);
     for (uint32_t panel = 0; panel < SL_PANEL_COUNT; panel++) {
         uint32_t count;
         struct sl_panel_row *rows = sl_panel_rows(panel, state, (struct sl_panel_order){0}, "",
@@ -87,11 +92,21 @@ int main(int argc, char **argv)
     if (err != SL_CLI_RUN) {
         return sl_cli_exit(&cli, err, &reason);
     }
+    if (flags.history != NULL && (is_last || words.count > 0)) {
+        return sl_cli_end(&cli,
+                          sl_reason_fail(&reason, SL_ERR_INVALID,
+                                         "--history FILE and an URL: accepted is one of them"),
+                          &reason);
+    }
     flags.source.url = is_last           ? argv[argc - 1]
                        : words.count > 0 ? words.items[0]
                                          : "http://127.0.0.1:9480";
-    err = sl_source_create(&flags.source, &source, &reason);
-    err = err != 0 ? err : sl_source_fetch(source, &state, &reason);
+    if (flags.history != NULL) {
+        err = sl_source_read(flags.history, &state, &reason);
+    } else {
+        err = sl_source_create(&flags.source, &source, &reason);
+        err = err != 0 ? err : sl_source_fetch(source, &state, &reason);
+    }
     if (err == 0 && (err = show(source, state)) != 0) {
         sl_reason_set(&reason, "cannot write to the standard output");
     }

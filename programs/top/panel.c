@@ -22,6 +22,7 @@ enum format {
     MICROS,  /* 840us, 1.20ms */
     SECONDS, /* 0.4s, 3.2m, 2h */
     PERCENT, /* 31% of 0.31 */
+    FIGURE,  /* four significant digits */
     TIME,    /* 12:03:05 of unix seconds, local */
 };
 
@@ -61,10 +62,15 @@ static const struct column keys_columns[SL_PANEL_COLUMNS_MAX + 1] = {{"KEY", "ke
                                                                      {"SHARD", "shard", INTEGER},
                                                                      {"TABLE", "table", NAME}};
 static const struct column slow_columns[SL_PANEL_COLUMNS_MAX + 1] = {
-    {"TIME", "time", TIME},      {"TOTAL", "total_us", MICROS},
-    {"OP", "op", NAME},          {"CLIENT", "client", NAME},
-    {"TABLE", "table", NAME},    {"KEYS", "keys", COUNT},
-    {"SHARD", "shard", INTEGER}, {"WHERE THE TIME WENT", "phases", PHASES}};
+    {"TIME", "time", TIME},
+    {"COUNT", "count", INTEGER},
+    {"LONGEST", "total_us", MICROS},
+    {"OP", "op", NAME},
+    {"CLIENT", "client", NAME},
+    {"TABLE", "table", NAME},
+    {"KEYS", "keys", COUNT},
+    {"SHARD", "shard", INTEGER},
+    {"WHERE ITS TIME WENT", "phases", PHASES}};
 
 /* A row for each item of a list in an answer, or for each part of an item, if it has parts. */
 static const struct panel {
@@ -75,7 +81,7 @@ static const struct panel {
     [SL_PANEL_WORKERS] = {"workers", "cluster", "workers", NULL, workers_columns},
     [SL_PANEL_TABLES] = {"tables", "cluster", "tables", NULL, tables_columns},
     [SL_PANEL_KEYS] = {"keys", "hot", "tables", "keys", keys_columns},
-    [SL_PANEL_SLOW] = {"slow", "slow", "requests", NULL, slow_columns},
+    [SL_PANEL_SLOW] = {"slow", "slow", "groups", NULL, slow_columns},
 };
 
 /* ---- values as text ---- */
@@ -154,6 +160,8 @@ static void panel_write_value(const json_t *value, enum format format,
         write_name(value, text);
     } else if (format == INTEGER) {
         (void)snprintf(text, SL_PANEL_CELL_BYTES, "%.15g", number);
+    } else if (format == FIGURE) {
+        (void)snprintf(text, SL_PANEL_CELL_BYTES, "%.4g", number);
     } else if (format == TIME) {
         write_time(number, text);
     } else {
@@ -288,54 +296,92 @@ static void panel_append(char line[SL_PANEL_LINE_BYTES], const char *title, cons
 {
     char text[SL_PANEL_CELL_BYTES];
     panel_write_value(value, format, text);
-    (void)sl_format_add(line, SL_PANEL_LINE_BYTES, "  ", "%s %s", title, text);
+    (void)sl_format_add(line, SL_PANEL_LINE_BYTES, "  ", "%s%s", title, text);
 }
 
-/* Servers or workers without a connection. */
-static void append_trouble(char line[SL_PANEL_LINE_BYTES], const json_t *members)
+static void append_count(char line[SL_PANEL_LINE_BYTES], const char *noun, const json_t *list)
 {
-    const json_t *member;
-    size_t i;
-    json_array_foreach(members, i, member)
-    {
-        const char *state = json_string_value(json_object_get(member, "state"));
-        if (state != NULL &&
-            (strcmp(state, "disconnected") == 0 || strcmp(state, "expired") == 0)) {
-            panel_append(line, state, json_object_get(member, "name"), NAME);
-        }
-    }
+    const size_t count = json_array_size(list);
+    (void)sl_format_add(line, SL_PANEL_LINE_BYTES, "  ", "%zu %s%s", count, noun,
+                        count == 1 ? "" : "s");
 }
 
-void sl_panel_summary(const json_t *state, char job[SL_PANEL_LINE_BYTES],
-                      char totals[SL_PANEL_LINE_BYTES])
+/* State, mode and age of the job; what is not as it should be, first. */
+static void write_job(const json_t *cluster, char line[SL_PANEL_LINE_BYTES])
 {
-    static const struct column columns[] = {
-        {"req/s", "requests_s", COUNT},    {"keys/s", "keys_s", COUNT},
-        {"bytes/s", "bytes_s", SIZE},      {"p99", "p99_us", MICROS},
-        {"staleness", "staleness", COUNT}, {"memory", "memory", SIZE}};
-    const json_t *cluster = json_object_get(state, "cluster"), *missing;
+    const json_t *trouble = json_object_get(cluster, "trouble"), *item;
     const json_t *checkpoint = json_object_get(cluster, "checkpoint");
     const json_t *last = json_object_get(checkpoint, "last");
+    const char *stage = json_string_value(json_object_get(cluster, "job"));
+    const bool is_running = stage != NULL && strcmp(stage, "running") == 0;
     size_t i;
-    job[0] = totals[0] = '\0';
-    panel_append(job, "job", json_object_get(cluster, "job"), NAME);
-    json_array_foreach(json_object_get(cluster, "missing"), i, missing)
-    {
-        panel_append(job, "missing", missing, NAME);
+    line[0] = '\0';
+    if (json_is_string(json_object_get(cluster, "title"))) {
+        panel_append(line, "", json_object_get(cluster, "title"), NAME);
     }
-    append_trouble(job, json_object_get(cluster, "servers"));
-    append_trouble(job, json_object_get(cluster, "workers"));
-    panel_append(job, "coordinator", json_object_get(cluster, "coordinator"), NAME);
+    panel_append(line, "job ", json_object_get(cluster, "job"), NAME);
+    json_array_foreach(trouble, i, item)
+    {
+        char text[SL_PANEL_CELL_BYTES];
+        panel_write_value(item, NAME, text);
+        (void)sl_format_add(line, SL_PANEL_LINE_BYTES,
+                            i > 0        ? ", "
+                            : is_running ? ", degraded: "
+                                         : ": ",
+                            "%s", text);
+    }
+    panel_append(line, "", json_object_get(cluster, "mode"), NAME);
+    append_count(line, "server", json_object_get(cluster, "servers"));
+    append_count(line, "worker", json_object_get(cluster, "workers"));
+    panel_append(line, "up ", json_object_get(cluster, "uptime_s"), SECONDS);
+    panel_append(line, "coordinator ", json_object_get(cluster, "coordinator"), NAME);
     if (json_is_number(last)) {
         json_t *age = json_real(json_number_value(json_object_get(cluster, "time")) -
                                 json_number_value(last));
-        panel_append(job, "checkpoint", json_object_get(checkpoint, "number"), INTEGER);
-        panel_append(job, "age", age, SECONDS);
+        panel_append(line, "checkpoint ", json_object_get(checkpoint, "number"), INTEGER);
+        panel_append(line, "of ", age, SECONDS);
+        (void)sl_format_add(line, SL_PANEL_LINE_BYTES, " ", "ago");
         json_decref(age);
     }
+}
+
+static void write_training(const json_t *training, char line[SL_PANEL_LINE_BYTES])
+{
+    const json_t *metric = json_object_get(training, "metric");
+    const char *name = json_string_value(json_object_get(metric, "name"));
+    char title[SL_PANEL_CELL_BYTES], epoch[SL_PANEL_CELL_BYTES], epochs[SL_PANEL_CELL_BYTES];
+    line[0] = '\0';
+    if (!json_is_object(training)) {
+        (void)snprintf(line, SL_PANEL_LINE_BYTES, "training: not reported");
+        return;
+    }
+    panel_write_value(json_object_get(training, "epoch"), FIGURE, epoch);
+    panel_write_value(json_object_get(training, "epochs"), INTEGER, epochs);
+    (void)sl_format_add(line, SL_PANEL_LINE_BYTES, "  ", "epochs %s of %s", epoch, epochs);
+    panel_append(line, "loss ", json_object_get(training, "loss"), FIGURE);
+    panel_append(line, "samples/s ", json_object_get(training, "samples_s"), COUNT);
+    panel_append(line, "left ", json_object_get(training, "eta_s"), SECONDS);
+    if (name != NULL) {
+        (void)snprintf(title, sizeof title, "%.64s ", name);
+        sl_reason_make_printable(title, strlen(title));
+        panel_append(line, title, json_object_get(metric, "value"), FIGURE);
+    }
+    panel_append(line, "learning rate ", json_object_get(training, "learning_rate"), FIGURE);
+}
+
+void sl_panel_summary(const json_t *state, struct sl_panel_summary *out)
+{
+    static const struct column columns[] = {
+        {"req/s ", "requests_s", COUNT},    {"keys/s ", "keys_s", COUNT},
+        {"bytes/s ", "bytes_s", SIZE},      {"p99 ", "p99_us", MICROS},
+        {"staleness ", "staleness", COUNT}, {"memory ", "memory", SIZE}};
+    const json_t *cluster = json_object_get(state, "cluster");
     const json_t *sums = json_object_get(cluster, "totals");
-    for (i = 0; i < sizeof columns / sizeof columns[0]; i++) {
-        panel_append(totals, columns[i].title, json_object_get(sums, columns[i].field),
+    write_job(cluster, out->job);
+    write_training(json_object_get(cluster, "training"), out->training);
+    out->totals[0] = '\0';
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
+        panel_append(out->totals, columns[i].title, json_object_get(sums, columns[i].field),
                      columns[i].format);
     }
 }

@@ -46,8 +46,10 @@ struct sl_panel_row *sl_panel_rows(uint32_t panel, const struct json_t *state,
                                    struct sl_panel_order order, const char *filter, int width,
                                    uint32_t *count);
 
-/* Writes the state of the job, and its totals, as a line each. */
-void sl_panel_summary(const struct json_t *state, char job[SL_PANEL_LINE_BYTES],
-                      char totals[SL_PANEL_LINE_BYTES]);
+/* A line each. */
+struct sl_panel_summary {
+    char job[SL_PANEL_LINE_BYTES], training[SL_PANEL_LINE_BYTES], totals[SL_PANEL_LINE_BYTES];
+};
+void sl_panel_summary(const struct json_t *state, struct sl_panel_summary *out);
 
 #endif

@@ -13,7 +13,7 @@
 #define LINES_MIN   8
 #define COLUMNS_MIN 40
 #define LATE_S      3
-#define HEAD_LINES  5 /* above the rows: job, totals, problem, panels, titles */
+#define HEAD_LINES  6 /* above the rows: job, training, totals, problem, panels, titles */
 
 struct screen {
     struct sl_source *source;
@@ -59,21 +59,22 @@ static void screen_put(int y, int attributes, const char *format, ...)
 /* The state of the job, its totals, and why they are not those of now. */
 static void draw_head(const struct screen *screen)
 {
-    char job[SL_PANEL_LINE_BYTES], totals[SL_PANEL_LINE_BYTES];
-    sl_panel_summary(screen->state, job, totals);
-    screen_put(0, A_BOLD, "%s", job);
-    screen_put(1, A_NORMAL, "%s", totals);
+    struct sl_panel_summary summary;
+    sl_panel_summary(screen->state, &summary);
+    screen_put(0, A_BOLD, "%s", summary.job);
+    screen_put(1, A_NORMAL, "%s", summary.training);
+    screen_put(2, A_NORMAL, "%s", summary.totals);
     const json_t *cluster = json_object_get(screen->state, "cluster");
     const char *problem = screen->problem.text;
     const double age = (double)(screen_now_ns() - screen->fetched_ns) / 1e9 +
                        json_number_value(json_object_get(cluster, "age_s"));
     if (screen->is_paused) {
-        screen_put(2, A_REVERSE, "paused");
+        screen_put(3, A_REVERSE, screen->source == NULL ? "saved state" : "paused");
     } else if (*problem != '\0' || age > LATE_S + (double)screen->interval_ns / 1e9) {
-        screen_put(2, A_REVERSE, "%.0fs old: %s", age,
+        screen_put(3, A_REVERSE, "%.0fs old: %s", age,
                    *problem != '\0' ? problem : "the coordinator has no newer reports");
     }
-    (void)move(3, 0);
+    (void)move(4, 0);
     for (uint32_t i = 0; i < SL_PANEL_COUNT; i++) {
         (void)attrset(i == screen->panel ? A_REVERSE : A_NORMAL);
         (void)printw("%u %s", i + 1, sl_panel_title(i, 0));
@@ -160,7 +161,7 @@ static void press(struct screen *screen, int key)
     } else if (key == '/') {
         screen->is_typing = true;
         screen->filter[0] = '\0';
-    } else if (key == 'p') {
+    } else if (key == 'p' && screen->source != NULL) {
         screen->is_paused = !screen->is_paused;
     } else if (key == KEY_DOWN || key == KEY_UP) {
         screen->first += key == KEY_DOWN ? 1 : -1;
@@ -175,6 +176,7 @@ void sl_screen_run(struct sl_source *source, json_t *state, uint64_t interval_ns
         .source = source,
         .state = state,
         .interval_ns = interval_ns,
+        .is_paused = source == NULL,
         .fetched_ns = screen_now_ns(),
         .tried_ns = screen_now_ns(),
         .orders = {[SL_PANEL_WORKERS] = {3, true}, [SL_PANEL_KEYS] = {2, true}}};

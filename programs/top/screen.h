@@ -8,7 +8,9 @@
 struct json_t;
 struct sl_source;
 
-/* state: the first one; the screen frees it. Returns after q. */
+/* source NULL: the state is a saved one. state: the first one; the screen frees it. Returns after
+ * q.
+ */
 void sl_screen_run(struct sl_source *source, struct json_t *state, uint64_t interval_ns);
 
 #endif

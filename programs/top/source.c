@@ -133,3 +133,21 @@ int sl_source_fetch(struct sl_source *source, json_t **out, struct sl_reason *re
     sl_reason_make_printable(reason->text, strlen(reason->text));
     return err;
 }
+
+int sl_source_read(const char *path, json_t **out, struct sl_reason *reason)
+{
+    json_error_t error;
+    json_t *json = json_load_file(path, 0, &error);
+    if (json == NULL) {
+        sl_reason_set(reason, "%s: %s", path, error.text);
+    } else if (!json_is_object(json_object_get(json, "cluster"))) {
+        sl_reason_set(reason, "%s: not a state that the live page or starling-top --json wrote",
+                      path);
+    } else {
+        *out = json;
+        return 0;
+    }
+    json_decref(json);
+    sl_reason_make_printable(reason->text, strlen(reason->text));
+    return SL_ERR_INVALID;
+}

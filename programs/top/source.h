@@ -30,4 +30,8 @@ int sl_source_get(struct sl_source *source, const char *path, struct json_t **ou
  * gives no state. Errors: DEADLINE, IO, TOO_LARGE, NO_MEMORY, INVALID (the answer). */
 int sl_source_fetch(struct sl_source *source, struct json_t **out, struct sl_reason *reason);
 
+/* Reads such an object from a file that the live page saved, or that starling-top --json printed.
+ * reason: the path and why. Errors: INVALID. */
+int sl_source_read(const char *path, struct json_t **out, struct sl_reason *reason);
+
 #endif

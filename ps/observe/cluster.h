@@ -12,8 +12,9 @@
 
 #define SL_CLUSTER_FRESH_NS  (5 * SL_CLOCK_NS_PER_S)
 #define SL_CLUSTER_BYTES_MAX ((size_t)64 << 20)
-#define SL_CLUSTER_SLOW_MAX  128 /* the newest slow requests */
-#define SL_CLUSTER_HOT_MAX   16  /* hot keys of a table */
+#define SL_CLUSTER_SLOW_MAX  128  /* the newest slow requests */
+#define SL_CLUSTER_HOT_MAX   16   /* hot keys of a table */
+#define SL_CLUSTER_HOT_SHARE 0.01 /* least share of a hot key in the requests for its table */
 
 struct sl_cluster;
 struct json_t; /* of jansson */

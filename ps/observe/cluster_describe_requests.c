@@ -30,6 +30,63 @@ static json_t *describe_request(const struct sl_cluster_slow *slow)
                      "total_us", (json_int_t)request->total_us, "phases", times);
 }
 
+/* Slow requests of one operation and table, most of whose time went into the same phase. */
+struct group {
+    const struct sl_cluster_slow *longest, *newest;
+    int phase;
+    uint32_t count;
+    bool has_clients; /* several */
+};
+
+static int longest_phase(const struct sl_report_slow *request)
+{
+    int longest = 0;
+    for (int i = 1; i < SL_REQUEST_PHASES; i++) {
+        longest = request->phases_us[i] > request->phases_us[longest] ? i : longest;
+    }
+    return longest;
+}
+
+/* sorted: the newest first. Returns the number of groups, in the order of their newest requests. */
+static uint32_t group_requests(const struct sl_cluster_slow *const *sorted, uint32_t count,
+                               struct group groups[SL_CLUSTER_SLOW_MAX])
+{
+    uint32_t group_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct sl_report_slow *request = &sorted[i]->request;
+        const int phase = longest_phase(request);
+        uint32_t at = 0;
+        while (at < group_count &&
+               (groups[at].phase != phase || groups[at].newest->request.op != request->op ||
+                strcmp(groups[at].newest->table, sorted[i]->table) != 0)) {
+            at++;
+        }
+        struct group *group = &groups[at];
+        if (at == group_count) {
+            groups[group_count++] = (struct group){sorted[i], sorted[i], phase, 0, false};
+        }
+        group->count++;
+        group->has_clients |= strcmp(group->newest->request.client, request->client) != 0;
+        if (request->total_us > group->longest->request.total_us) {
+            group->longest = sorted[i];
+        }
+    }
+    return group_count;
+}
+
+/* The longest request, with the time of the newest one. */
+static json_t *describe_group(const struct group *group)
+{
+    json_t *json = describe_request(group->longest);
+    (void)json_object_set_new(json, "count", json_integer(group->count));
+    (void)json_object_set_new(json, "time",
+                              json_real((double)group->newest->request.time_ms / 1000));
+    if (group->has_clients) {
+        (void)json_object_set_new(json, "client", json_string("several"));
+    }
+    return json;
+}
+
 static int compare_times(const void *a, const void *b)
 {
     const uint64_t x = (*(const struct sl_cluster_slow *const *)a)->request.time_ms;
@@ -40,7 +97,8 @@ static int compare_times(const void *a, const void *b)
 json_t *sl_cluster_describe_slow(const struct sl_cluster *cluster)
 {
     const struct sl_cluster_slow *sorted[SL_CLUSTER_SLOW_MAX];
-    json_t *list = json_array();
+    struct group groups[SL_CLUSTER_SLOW_MAX];
+    json_t *list = json_array(), *grouped = json_array();
     uint32_t threshold_us = 0;
     uint32_t count = 0;
     for (; count < cluster->slow_count && count < SL_CLUSTER_SLOW_MAX; count++) {
@@ -50,13 +108,18 @@ json_t *sl_cluster_describe_slow(const struct sl_cluster *cluster)
     for (uint32_t i = 0; i < count; i++) {
         (void)json_array_append_new(list, describe_request(sorted[i]));
     }
+    const uint32_t group_count = group_requests(sorted, count, groups);
+    for (uint32_t i = 0; i < group_count; i++) {
+        (void)json_array_append_new(grouped, describe_group(&groups[i]));
+    }
     for (uint32_t task = 0; task < SL_LIMIT_PS; task++) {
         const struct sl_cluster_member *member = cluster->servers[task];
         if (member != NULL && member->report.slow_threshold_us > threshold_us) {
             threshold_us = member->report.slow_threshold_us;
         }
     }
-    return json_pack("{s:I, s:o}", "threshold_us", (json_int_t)threshold_us, "requests", list);
+    return json_pack("{s:I, s:o, s:o}", "threshold_us", (json_int_t)threshold_us, "groups", grouped,
+                     "requests", list);
 }
 
 /* Hot keys */
@@ -94,13 +157,21 @@ static struct hot_key *collect_hot(const struct sl_cluster *cluster, uint64_t no
     return all;
 }
 
+/* Not of a flat distribution: also in a small table a hot key has twice its even share. */
+static bool is_hot(const struct sl_report_hot_key *key, const struct sl_cluster_table *table)
+{
+    const double share = (double)key->count / (double)table->sampled_keys;
+    return key->count <= table->sampled_keys && share >= SL_CLUSTER_HOT_SHARE &&
+           (table->rows == 0 || share * (double)table->rows >= 2); /* 0: pulls create no rows */
+}
+
 static json_t *describe_hot_table(const struct sl_cluster_table *table, const struct hot_key *all,
                                   uint32_t count)
 {
     json_t *keys = json_array();
     for (uint32_t i = 0; i < count && json_array_size(keys) < SL_CLUSTER_HOT_MAX; i++) {
         const struct sl_report_hot_key *key = &all[i].key;
-        if (strcmp(all[i].table, table->name) == 0 && key->count <= table->sampled_keys) {
+        if (strcmp(all[i].table, table->name) == 0 && is_hot(key, table)) {
             (void)json_array_append_new(
                 keys, json_pack("{s:o, s:f, s:I}", "key", json_sprintf("%" PRIu64, key->key),
                                 "share", (double)key->count / (double)table->sampled_keys, "shard",

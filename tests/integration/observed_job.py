@@ -14,6 +14,7 @@ import harness
 
 LEASE_S = 15
 WORKERS = 8
+TITLE = "clicks of May"
 
 
 class ObservedTest(harness.StarlingTest):
@@ -23,10 +24,11 @@ class ObservedTest(harness.StarlingTest):
         self.addCleanup(checkpoints.cleanup)
         self.servers, flags = self.start_ps(2, WORKERS, extra=[
             "--reactors", 2, "--replicas", 1, "--lease", LEASE_S, "--checkpoint-dir", checkpoints.name,
-            "--checkpoint-every", "5s", "--slow-request", "1ms"])
-        data = self.file("data", "1 1:1 2:1\n0 3:1 4:1\n" * 2000)
+            "--checkpoint-every", "5s", "--slow-request", "1ms", "--title", TITLE])
+        # Feature 1 is hot.
+        data = self.file("data", "".join(f"{i % 2} 1:1 {2 + i % 20}:1\n" for i in range(4000)))
         self.workers = self.start_workers(flags, WORKERS, [
-            "--data", data, "--epochs", 1000000, "--consistency", "ssp:2", "--quiet"])
+            "--data", data, "--batch-size", 4, "--epochs", 1000000, "--consistency", "ssp:2", "--quiet"])
         self.url = "http://" + re.search(r"http (\S+)$", self.servers[0].wait_line("ready")).group(1)
         self.wait_for(self.is_running)
 

@@ -3,17 +3,19 @@
 STARLING_PAGE_MINUTES=10 also looks for growth, and STARLING_PAGE_PICTURES=DIR keeps screenshots."""
 
 import gzip
+import json
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 import time
 import unittest
 import urllib.error
 import urllib.request
 
-from harness import StarlingTest, free_ports, main
-from observed_job import LEASE_S, ObservedTest
+from harness import StarlingTest, environment, free_ports, main, program
+from observed_job import LEASE_S, TITLE, ObservedTest
 
 try:
     from selenium import webdriver
@@ -98,7 +100,8 @@ class Page(ObservedTest):
     def picture(self):
         """The chart of keys/s as a PNG; None: nothing is drawn."""
         return self.browser.execute_script("""
-            const canvas = document.querySelectorAll(".chart canvas")[1], blank = document.createElement("canvas");
+            const chart = [...document.querySelectorAll(".chart")].find((c) => c.innerText.startsWith("keys/s"));
+            const canvas = chart.querySelector("canvas"), blank = document.createElement("canvas");
             [blank.width, blank.height] = [canvas.width, canvas.height];
             return canvas.toDataURL() === blank.toDataURL() ? null : canvas.toDataURL();""")
 
@@ -121,7 +124,10 @@ class Page(ObservedTest):
         self.start_job()
         self.open_page()
         self.see_cells_and_numbers()
+        self.see_training()
         self.see_charts()
+        self.see_events()
+        self.save()
         self.use_the_keyboard()
         self.see_narrow()
         if MINUTES:
@@ -144,6 +150,43 @@ class Page(ObservedTest):
         self.wait_for(lambda: self.texts("#keys tbody tr"))
         self.wait_for(lambda: self.texts("#events tbody tr"))
         self.wait_for(lambda: " ago" in self.texts("#checkpoint")[0])
+
+    def see_training(self):
+        """Title, mode and size of the job; what the workers say of their training."""
+        self.assertEqual(self.texts("#title"), [TITLE])
+        self.assertIn(TITLE, self.browser.title)
+        self.wait_for(lambda: self.texts("#facts")[0].startswith("ssp:2 · 2 servers · 8 workers · up "))
+        self.wait_for(lambda: re.fullmatch(r"[\d.]+ of 1000000", self.texts('[data-figure="epoch"] .tile-value')[0]))
+        for tile in ('[data-series="loss"]', '[data-series="samples_s"]', '[data-figure="eta"]', '[data-figure="learning_rate"]'):
+            self.wait_for(lambda tile=tile: self.texts(tile + " .tile-value")[0] != "–")
+        self.wait_for(lambda: "loss" in self.texts(".chart:not([hidden]) figcaption span"))
+
+    def see_events(self):
+        """Debug events only if asked for, and those that match the filter."""
+        def levels():
+            return {row.split("\t")[1] for row in self.texts("#events tbody tr")}
+        self.wait_for(lambda: "info" in levels())
+        self.assertNotIn("debug", levels())
+        self.browser.find_element(By.ID, "events-debug").click()
+        self.wait_for(lambda: "debug" in levels())
+        self.browser.find_element(By.ID, "events-filter").send_keys("has the backups")
+        self.wait_for(lambda: all("has the backups" in row for row in self.texts("#events tbody tr")))
+        self.assertTrue(self.texts("#events tbody tr"))
+
+    def save(self):
+        """The file that Save writes is for starling-top."""
+        folder = tempfile.TemporaryDirectory(prefix="starling-page-")
+        self.addCleanup(folder.cleanup)
+        self.browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": folder.name})
+        self.browser.find_element(By.ID, "save").click()
+        path = os.path.join(folder.name, "starling-clicks-of-May.json")
+        self.wait_for(lambda: os.path.exists(path))
+        result = subprocess.run([program("starling-top"), "--history", path], env=environment({}), capture_output=True,
+                                text=True, check=True, timeout=60)
+        self.assertIn(f"{TITLE}  job running", result.stdout)
+        self.assertIn("worker/7 ", result.stdout)
+        with open(path, encoding="utf-8") as file:
+            self.assertTrue(any(json.load(file)["history"]["series"]["loss"]))
 
     def see_charts(self):
         self.wait_for(lambda: len(self.texts(".chart canvas")) >= 5)
@@ -198,6 +241,8 @@ class Page(ObservedTest):
         self.wait_for(lambda: "served by ps/0" in self.cell(2) and "served by ps/0" in self.cell(3))
         print(f"disconnected after {shown - killed:.1f} s, served by the backup after {time.monotonic() - killed:.1f} s", flush=True)
         self.wait_for(lambda: "▲ no backup" in self.cell(0))
+        self.assertEqual(self.texts("#job"), ["▲ degraded"])
+        self.wait_for(lambda: self.texts("#trouble") == ["ps/1 is expired, shards 0 to 1 are without a backup and 1 more"])
         self.keep_picture("served_by_backup")
 
     def see_no_growth(self):

@@ -10,6 +10,7 @@ import pty
 import select
 import struct
 import subprocess
+import tempfile
 import termios
 import threading
 import time
@@ -17,7 +18,7 @@ import unittest
 
 import harness
 from harness import environment, free_ports, main, program
-from observed_job import LEASE_S, ObservedTest
+from observed_job import LEASE_S, TITLE, ObservedTest
 
 try:
     import pyte
@@ -65,6 +66,21 @@ class Refused(unittest.TestCase):
             thread.join()
         self.assertEqual(result.returncode, 1)
         self.assertIn("status 500, \\x1b[2Jgone??1m\n", result.stderr)
+
+    def test_history(self):
+        """A saved state; a file that is none is refused with its path."""
+        with tempfile.TemporaryDirectory(prefix="starling-test-") as folder:
+            def refused(text, reason):
+                path = os.path.join(folder, "state.json")
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+                result = run("--history", path)
+                self.assertEqual((result.returncode, result.stdout), (1, ""))
+                self.assertIn(f"starling-top: {path}: {reason}", result.stderr)
+            refused('{"cluster": 1}', "not a state that the live page")
+            refused("[", "")
+            self.assertIn("No such file", run("--history", os.path.join(folder, "none")).stderr)
+            self.assertEqual(run("--history", "x", "http://127.0.0.1:1").returncode, 1)
 
     def test_bad_interval(self):
         result = run("--interval", "1ms")
@@ -127,13 +143,16 @@ class Job(ObservedTest):
     def test_text_and_json(self):
         self.start_job()
         text = run(self.url).stdout
-        for line in ("job running", "SERVER ", "ps/1 ", "worker/7 ", "\nkeys\n", "\nslow\n"):
+        for line in (f"{TITLE}  job running", "\nepochs ", " of 1000000  loss ", "SERVER ", "ps/1 ", "worker/7 ", "\nkeys\n", "\nslow\n"):
             self.assertIn(line, text)
         self.assertTrue(run(self.url, LC_ALL="C").stdout.isascii())
         self.assertEqual(run(self.url, "--once").returncode, 0)
         state = json.loads(run(self.url, "--json").stdout)
         self.assertEqual(len(state["cluster"]["workers"]), 8)
         self.assertEqual(set(state), {"cluster", "slow", "hot"})
+        shown = run("--history", self.file("state.json", json.dumps(state)))
+        self.assertEqual((shown.returncode, shown.stderr), (0, ""))
+        self.assertIn("worker/7 ", shown.stdout)
         # Another server leads to the coordinator.
         other = "http://" + self.servers[1].wait_line("ready").rsplit("http ", 1)[1]
         self.assertIn("worker/7 ", run(other).stdout)
@@ -143,8 +162,9 @@ class Job(ObservedTest):
         self.start_job()
         top = Terminal(self.url)
         top.wait(lambda _: len(top.rows("SERVER")) == 4)
-        before = top.screen.display[1]
-        top.wait(lambda lines: lines[1] != before)  # the totals move
+        for line in (1, 2):  # the training and the totals move
+            before = top.screen.display[line]
+            top.wait(lambda lines, line=line, before=before: lines[line] != before)
         top.press("2")
         top.wait(lambda _: len(top.rows("WORKER")) == 8)
         top.press("/er/3\r")

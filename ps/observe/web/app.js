@@ -1,8 +1,9 @@
 // The live page of a job: polls the coordinator once a second and shows what it reports.
 
 import { Charts, History, SERIES, Tile } from "./charts.js";
-import { LATE_S, mark, put, span } from "./format.js";
+import { add, LATE_S, mark, put, span } from "./format.js";
 import { ShardMap } from "./map.js";
+import { Training } from "./training.js";
 import { EVENT_COLUMNS, KEY_COLUMNS, SLOW_COLUMNS, Stragglers, Table, TABLE_COLUMNS, WORKER_COLUMNS } from "./tables.js";
 
 const POLL_MS = 1000;
@@ -12,12 +13,13 @@ const TOKEN = "starling-token";
 const $ = (id) => document.getElementById(id);
 const now = () => performance.now() / 1000;
 
+const training = new Training($("training"));
 const tiles = SERIES.map((series) => new Tile($("tiles"), series));
 const map = new ShardMap($("servers"), select);
 const charts = new Charts($("charts"));
 const tables = new Table($("tables"), TABLE_COLUMNS,
     { sort: 0, descending: false, pick: (t) => select(`table:${t.name}`), empty: "no table yet" });
-const keys = new Table($("keys"), KEY_COLUMNS, { sort: 3, empty: "no samples yet" });
+const keys = new Table($("keys"), KEY_COLUMNS, { sort: 3, empty: "no hot keys" });
 const workers = new Table($("workers"), WORKER_COLUMNS, { sort: 1, empty: "no worker yet" });
 const slow = new Table($("slow"), SLOW_COLUMNS, { empty: "none" });
 const events = new Table($("events"), EVENT_COLUMNS, { empty: "none" });
@@ -30,6 +32,7 @@ let problem = "";        // why the last poll failed
 let selection = job;     // the history that the charts show
 let paused = false;
 let polls = 0;
+const answers = {};      // path -> the last answer, for the file that Save writes
 
 /** The JSON of a path. Throws with the reason that the server gave. */
 async function get(path) {
@@ -48,19 +51,26 @@ async function get(path) {
         throw new Error("the server asks for a token");
     }
     if (!reply.ok) throw new Error((await reply.json().catch(() => ({}))).error ?? `the server answered ${reply.status}`);
-    return reply.json();
+    return answers[path] = await reply.json();
 }
 
 /** What changes slowly is asked for in turn, one a second. */
 const TURNS = [
     async () => {
         const reply = await get("api/slow");
-        put($("slow-threshold"), `over ${reply.threshold_us / 1000} ms, newest first`);
-        slow.show(reply.requests);
+        put($("slow-threshold"), `over ${reply.threshold_us / 1000} ms, of the last ${reply.requests.length}, newest first`);
+        slow.show(reply.groups);
     },
     async () => keys.show((await get("api/hot")).tables.flatMap((t) => t.keys.map((k) => ({ ...k, table: t.table })))),
-    async () => events.show((await get("api/events")).events),
+    async () => {
+        await get("api/events");
+        showEvents();
+    },
 ];
+
+function showEvents() {
+    events.show((answers["api/events"]?.events ?? []).filter((e) => $("events-debug").checked || e.level !== "debug"));
+}
 
 async function poll() {
     try {
@@ -100,6 +110,7 @@ async function select(of) {
 
 function show() {
     if (!cluster) return;
+    training.show(cluster, job);
     for (const tile of tiles) tile.show(cluster.totals[tile.name], job);
     map.show(cluster, selection.of);
     const [kind, name] = selection.of.split(/:(.*)/s);
@@ -111,20 +122,35 @@ function show() {
     showHeader();
 }
 
+/** Amber while something is not as it should be. Waiting workers are no trouble of the servers. */
 function showHeader() {
-    const alone = cluster.servers.some((s) => ["disconnected", "expired"].includes(s.state) ||
-        s.shards.some((shard) => !shard.backup && shard.in_sync !== null));
-    mark($("job"), alone && cluster.job === "running" ? "warning" : cluster.job, cluster.job);
-    const gone = [...cluster.servers, ...cluster.workers].filter((m) => ["disconnected", "expired"].includes(m.state));
-    const trouble = [...cluster.missing.map((name) => `${name} is missing`), ...gone.map((m) => `${m.name} is ${m.state}`),
-        ...cluster.workers.filter((w) => w.straggler).map((w) => `${w.name} holds up the others`)];
-    put($("trouble"), trouble.slice(0, 3).join(", ") + (trouble.length > 3 ? ` and ${trouble.length - 3} more` : ""));
+    const slowest = cluster.workers.filter((w) => w.straggler).map((w) => w.name);
+    const degraded = cluster.job === "running" && cluster.trouble.length > 0;
+    const state = degraded ? "degraded" : cluster.job;
+    mark($("job"), state, state);
+    const trouble = cluster.job === "running" || cluster.job === "waiting" ? [...cluster.trouble] : [];
+    if (slowest.length === 1) trouble.push(`${slowest[0]} holds up the others`);
+    if (slowest.length > 1) trouble.push(`${slowest[0]} and ${slowest.length - 1} more hold up the others`);
+    put($("trouble"), trouble.slice(0, 2).join(", ") + (trouble.length > 2 ? ` and ${trouble.length - 2} more` : ""));
+    $("trouble").title = trouble.join("\n");
+    const name = cluster.title ?? "Starling";
+    put($("title"), name);
+    const running = cluster.workers.filter((w) => w.state === "running" || w.state === "disconnected").length;
+    put($("facts"), [cluster.mode, plural(cluster.servers.length, "server"), plural(running, "worker"),
+        cluster.uptime_s === null ? null : `up ${span(cluster.uptime_s)}`].filter(Boolean).join(" · "));
     put($("coordinator"), `coordinator ${cluster.coordinator}`);
     const { enabled, last, number, failures } = cluster.checkpoint;
     const age = last === null ? "no checkpoint yet" : `checkpoint ${number}, ${span(cluster.time - last)} ago`;
     put($("checkpoint"), !enabled ? "no checkpoints" : age + (failures ? `, ${failures} failed` : ""));
-    document.title = `${cluster.job === "running" ? "" : `${cluster.job}: `}Starling`;
+    $("save").hidden = false;
+    document.title = `${state === "running" ? "" : `${state}: `}${cluster.title ?? location.host} – Starling`;
 }
+
+const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
+
+/** Whether the job has come to its end, so that its servers need not answer any more. */
+const ended = () => ["ending", "over"].includes(cluster?.job) ||
+    (cluster?.workers.length > 0 && cluster.workers.every((w) => w.state === "left"));
 
 /** Says how old the state is, and why, if it is old. */
 function showAge() {
@@ -132,7 +158,13 @@ function showAge() {
     const late = problem !== "" || age > LATE_S;
     put($("age"), paused ? "paused" : cluster ? `${span(age)} old` : "");
     $("banner").hidden = paused || !late;
-    document.body.classList.toggle("late", late && !paused && cluster !== null);
+    const over = late && ended();
+    document.body.classList.toggle("late", late && !paused && cluster !== null && !over);
+    $("banner").classList.toggle("over", over);
+    if (over) {
+        put($("banner"), `○ The job has ended: this is its state of ${span(age)} ago. Save keeps it as a file for starling-top --history.`);
+        return;
+    }
     const why = problem || "the coordinator has no newer reports";
     put($("banner"), cluster ? `▲ ${why}. This is the state of ${span(age)} ago; the page tries again every second.`
         : `▲ ${why}. The page tries again every second.`);
@@ -140,9 +172,22 @@ function showAge() {
 
 $("show-job").addEventListener("click", () => select("job"));
 $("help-button").addEventListener("click", () => $("help").showModal());
-$("workers-filter").addEventListener("input", (event) => {
-    workers.filter = event.target.value.trim().toLowerCase();
-    workers.render();
+for (const [input, table] of [["workers-filter", workers], ["events-filter", events]]) {
+    $(input).addEventListener("input", (event) => {
+        table.filter = event.target.value.trim().toLowerCase();
+        table.render();
+    });
+}
+$("events-debug").addEventListener("change", showEvents);
+$("save").addEventListener("click", () => {
+    const { "api/slow": slowRequests, "api/hot": hot, "api/events": lastEvents } = answers;
+    const state = { cluster, slow: slowRequests, hot, events: lastEvents?.events, history: { times: job.times, series: job.series } };
+    const link = add(document.body, "a");
+    link.href = URL.createObjectURL(new Blob([JSON.stringify(state)], { type: "application/json" }));
+    link.download = `starling-${(cluster.title ?? "job").replace(/[^\w.-]+/g, "-")}.json`;
+    link.click();
+    link.remove();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 });
 for (const button of document.querySelectorAll(".range")) {
     button.addEventListener("click", () => {
@@ -162,6 +207,7 @@ const SHORTCUTS = {
     Escape: () => select("job"),
     m: () => map.focus(),
     w: () => $("workers-filter").focus(),
+    e: () => $("events-filter").focus(),
     p: () => { paused = !paused; showAge(); },
 };
 document.addEventListener("keydown", (event) => {

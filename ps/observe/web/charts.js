@@ -1,10 +1,12 @@
 // The history of the job, a shard or a table: kept for 15 minutes, drawn as sparklines and charts.
 
 import uPlot from "./vendor/uPlot/uPlot.esm.js";
-import { add, bytes, count, micros, put, time } from "./format.js";
+import { add, bytes, count, micros, put, significant, time } from "./format.js";
 
 const POINTS_MAX = 900;
 const SPARK_POINTS = 300;
+const SPARK_LEAST = 30; // points across a tile
+const RANGE_LEAST_S = 30; // of the charts of a job that has just begun
 const CHART_HEIGHT = 132;
 const POWERS_OF_TWO = Array.from({ length: 50 }, (_, i) => 2 ** i); // steps of an axis of bytes
 
@@ -16,6 +18,12 @@ export const SERIES = [
     { name: "staleness", title: "staleness, steps", text: count },
     { name: "memory", title: "memory", text: bytes },
 ];
+/** Of the training: the first charts of the job. */
+export const TRAINING_SERIES = [
+    { name: "loss", title: "loss", text: significant },
+    { name: "samples_s", title: "samples/s", text: count },
+];
+const CHARTS = [...TRAINING_SERIES, ...SERIES];
 
 /** The points of one /api/history: each refresh asks for those that it lacks. */
 export class History {
@@ -26,7 +34,7 @@ export class History {
 
     clear() {
         this.times = [];
-        this.series = Object.fromEntries(SERIES.map((s) => [s.name, []]));
+        this.series = Object.fromEntries(CHARTS.map((s) => [s.name, []]));
     }
 
     async refresh(get) {
@@ -38,7 +46,7 @@ export class History {
             const at = reply.end - (points - 1 - i) * reply.step_s;
             if (at <= (this.times.at(-1) ?? 0)) continue;
             this.times.push(at);
-            for (const { name } of SERIES) this.series[name].push(reply.series[name]?.[i] ?? null);
+            for (const { name } of CHARTS) this.series[name].push(reply.series[name]?.[i] ?? null);
         }
         const extra = this.times.length - POINTS_MAX;
         if (extra > 0) for (const values of [this.times, ...Object.values(this.series)]) values.splice(0, extra);
@@ -70,9 +78,10 @@ export class Tile {
         const values = history.series[this.name].slice(-SPARK_POINTS);
         const top = Math.max(...values.map((v) => v ?? 0), 1e-9);
         const runs = [[]]; // of points [x, y] without a gap
+        const step = SPARK_POINTS / (Math.max(values.length, SPARK_LEAST) - 1); // a young job fills its tiles
         values.forEach((v, i) => {
             if (v === null) runs.push([]);
-            else runs.at(-1).push([SPARK_POINTS - values.length + i, (28 - 26 * v / top).toFixed(1)]);
+            else runs.at(-1).push([(SPARK_POINTS - (values.length - 1 - i) * step).toFixed(1), (28 - 26 * v / top).toFixed(1)]);
         });
         const drawn = runs.filter((points) => points.length);
         this.line.setAttribute("d", drawn.map((points) => `M${points.join("L")}`).join(""));
@@ -87,7 +96,7 @@ export class Charts {
         this.root = root;
         this.seconds = 300;
         this.history = null;
-        this.charts = SERIES.map((series) => {
+        this.charts = CHARTS.map((series) => {
             const figure = add(root, "figure", "chart");
             const caption = add(figure, "figcaption");
             add(caption, "span", "", series.title);
@@ -116,10 +125,10 @@ export class Charts {
             cursor: { sync: { key: "history" }, drag: { setScale: false }, y: false },
             scales: {
                 x: { range: () => this.range() },
-                y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] },
+                y: { range: (_, low, high) => [Math.min(0, low * 1.1), high > 0 ? high * 1.1 : low < 0 ? 0 : 1] },
             },
             axes: [
-                { ...axis, size: 24, space: 45, incrs: [60, 120, 300], values: (_, at) => at.map((t) => time(t).slice(0, 5)) },
+                { ...axis, size: 24, space: 64, incrs: [5, 10, 15, 30, 60, 120, 300], values: (_, at) => this.labels(at) },
                 { ...axis, size: 62, space: 30, ...(chart.series.text === bytes && { incrs: POWERS_OF_TWO }), values: (_, at) => at.map((v) => chart.series.text(v)) },
             ],
             series: [{}, { stroke: colour("--accent"), fill: colour("--accent-soft"), width: 1.5, points: { show: false } }],
@@ -131,9 +140,16 @@ export class Charts {
         return Math.max(200, chart.figure.clientWidth);
     }
 
+    /** The chosen time, but not from before the history begins. */
     range() {
-        const end = this.history?.times.at(-1) ?? Date.now() / 1000;
-        return [end - this.seconds, end];
+        const times = this.history?.times ?? [];
+        const end = times.at(-1) ?? Date.now() / 1000;
+        return [Math.min(Math.max(end - this.seconds, times[0] ?? 0), end - RANGE_LEAST_S), end];
+    }
+
+    labels(times) {
+        const [begin, end] = this.range();
+        return times.map((t) => end - begin < 180 ? time(t) : time(t).slice(0, 5));
     }
 
     resize() {
@@ -148,7 +164,8 @@ export class Charts {
         this.history = history;
         for (const chart of this.charts) {
             const values = history.series[chart.series.name];
-            chart.figure.hidden = values.length > 0 && values.every((v) => v === null); // a table has no staleness
+            // A table has no staleness, and a job that says nothing of its training no loss.
+            chart.figure.hidden = values.every((v) => v === null) && (values.length > 0 || TRAINING_SERIES.includes(chart.series));
             if (chart.figure.hidden) continue;
             chart.plot ??= this.make(chart);
             chart.plot.setData([history.times, values]);

@@ -20,6 +20,10 @@ export const micros = (value) => scaled(value, 1000, [" µs", " ms", " s"]);
 export const percent = (share) => share === null || share === undefined ? NONE
     : `${(share * 100).toFixed(share > 0 && share < 0.005 ? 2 : share < 0.1 ? 1 : 0)} %`;
 
+/** Four significant digits: a loss, a metric, a learning rate. */
+export const significant = (value) => value === null || value === undefined ? NONE
+    : value !== 0 && Math.abs(value) < 1e-3 ? value.toExponential(2) : String(Number(value.toPrecision(4)));
+
 /** A span of time, such as an age: "0.4 s", "3 min", "2 h". */
 export function span(seconds) {
     if (seconds === null || seconds === undefined) return NONE;
@@ -61,7 +65,7 @@ const MARKS = {
     serving: ["●", "good"], running: ["●", "good"], in_sync: ["●", "good"],
     starting: ["◐", "wait"], restoring: ["◐", "wait"], waiting: ["◐", "wait"], ending: ["◐", "wait"],
     disconnected: ["✕", "bad"], expired: ["✕", "bad"], straggler: ["▲", "bad"], hot: ["▲", "wait"],
-    left: ["○", "idle"], over: ["○", "idle"],
+    degraded: ["▲", "wait"], left: ["○", "idle"], over: ["○", "idle"],
     error: ["✕", "bad"], warning: ["▲", "wait"], warn: ["▲", "wait"],
 };
 

@@ -4,7 +4,7 @@ import { add, bar, bytes, count, fill, mark, micros, percent, put, stateText, ti
 
 const ROWS_MAX = 50;
 
-/** Columns: { title, value(item): what sorts, text(item) or draw(cell, item), number, wide }. */
+/** Columns: { title, value(item): what sorts, text(item) or draw(cell, item), number, wide, rare: not shown while all are 0 }. */
 export class Table {
     constructor(root, columns, { sort = null, descending = true, pick = null, empty }) {
         Object.assign(this, { root, columns, sort, descending, pick, empty, items: [], filter: "" });
@@ -48,6 +48,9 @@ export class Table {
         }
         this.heads.forEach((head, index) => head.ariaSort =
             this.sort !== index ? "none" : this.descending ? "descending" : "ascending");
+        this.columns.forEach((column, index) => {
+            if (column.rare) this.root.classList.toggle(`without-${index}`, !this.items.some(column.value));
+        });
         const shown = items.slice(0, ROWS_MAX);
         while (this.body.rows.length > shown.length) this.body.deleteRow(-1);
         while (this.body.rows.length < shown.length) this.addRow();
@@ -134,8 +137,8 @@ export const TABLE_COLUMNS = [
     number("memory", "memory", bytes),
     number("pulled keys/s", "pulled_keys_s"),
     number("pushed keys/s", "pushed_keys_s"),
-    number("evicted rows/s", "evicted_keys_s"),
-    number("waiting keys", "waiting_keys"),
+    number("evicted rows/s", "evicted_keys_s", count, { rare: true }),
+    number("waiting keys", "waiting_keys", count, { rare: true }),
 ];
 
 export const KEY_COLUMNS = [
@@ -162,9 +165,10 @@ export const WORKER_COLUMNS = [
 ];
 
 export const SLOW_COLUMNS = [
-    { title: "time", text: (r) => time(r.time), value: (r) => r.time },
-    number("total", "total_us", micros),
-    { title: "where the time went", draw: drawPhases, value: (r) => r.total_us },
+    { title: "newest", text: (r) => time(r.time), value: (r) => r.time },
+    number("requests", "count", whole),
+    number("longest", "total_us", micros),
+    { title: "where its time went", draw: drawPhases, value: (r) => r.total_us },
     { title: "operation", text: (r) => `${r.op}${r.table ? ` ${r.table}` : ""}` },
     number("keys", "keys"),
     { title: "client", text: (r) => r.client },

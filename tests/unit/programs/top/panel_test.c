@@ -90,17 +90,17 @@ SL_CASE(panel_rows__show_other_than_printable_ascii_as_question_marks)
 SL_CASE(panel_rows__say_where_the_time_of_a_slow_request_went)
 {
     const char *text =
-        "{\"slow\":{\"requests\":["
-        "{\"time\":0,\"total_us\":42100,\"op\":\"push\",\"client\":\"worker/"
+        "{\"slow\":{\"groups\":["
+        "{\"time\":0,\"count\":12,\"total_us\":42100,\"op\":\"push\",\"client\":\"worker/"
         "7\",\"table\":\"t\",\"keys\":9,"
         "\"shard\":3,\"phases\":{\"iteration_us\":3050,\"clock_us\":0,\"backup_us\":39050}},"
         "{\"time\":0,\"total_us\":20000,\"op\":\"pull\",\"phases\":{\"clock_us\":20000}}]}}";
     const char *found = strstr(lines(SL_PANEL_SLOW, state_of(text), no_order, "BACKUP", 100), "|");
-    assert_non_null(strstr(found, "  42.1ms  push  worker/7  t         9      3  "
+    assert_non_null(strstr(found, "     12   42.1ms  push  worker/7  t         9      3  "
                                   "iteration 3.05ms, backup 39.0ms|"));
     assert_null(strstr(found, "pull"));
     /* Text is clipped where the line ends. */
-    found = strstr(lines(SL_PANEL_SLOW, state_of(text), no_order, "", 70), "|");
+    found = strstr(lines(SL_PANEL_SLOW, state_of(text), no_order, "", 78), "|");
     assert_non_null(strstr(found, "  iteration 3.05ms|"));
 }
 
@@ -126,32 +126,52 @@ SL_CASE(panel_order_next__takes_each_column_and_then_none)
     assert_int_equal(order.column, 0);
 }
 
-SL_CASE(panel_summary__names_lost_members_and_the_age_of_the_checkpoint)
+SL_CASE(panel_summary__names_troubles_and_the_age_of_the_checkpoint)
 {
-    char line[SL_PANEL_LINE_BYTES], totals[SL_PANEL_LINE_BYTES];
-    json_t *job = state_of(
-        "{\"cluster\":{\"job\":\"waiting\",\"missing\":[\"worker/3\"],\"coordinator\":\"ps/0\","
-        "\"servers\":[{\"name\":\"ps/0\",\"state\":\"serving\"},{\"name\":\"ps/"
-        "1\",\"state\":\"expired\"}],"
-        "\"time\":1000.5,\"checkpoint\":{\"last\":820.5,\"number\":7},"
-        "\"totals\":{\"requests_s\":43800,\"memory\":1073741824,\"p99_us\":911}}}");
-    sl_panel_summary(job, line, totals);
-    assert_string_equal(
-        line,
-        "job waiting  missing worker/3  expired ps/1  coordinator ps/0  checkpoint 7  age 3m");
-    assert_string_equal(totals, "req/s 43.8k  keys/s -  bytes/s -  p99 911us  staleness -  "
-                                "memory 1G");
+    struct sl_panel_summary summary;
+    json_t *job =
+        state_of("{\"cluster\":{\"job\":\"running\",\"coordinator\":\"ps/"
+                 "0\",\"title\":\"fm\",\"mode\":\"ssp:2\","
+                 "\"uptime_s\":90,\"trouble\":[\"ps/1 is expired\",\"shard 1 is not served\"],"
+                 "\"servers\":[{\"name\":\"ps/0\"},{\"name\":\"ps/"
+                 "1\"}],\"workers\":[{\"name\":\"worker/0\"}],"
+                 "\"time\":1000.5,\"checkpoint\":{\"last\":820.5,\"number\":7},"
+                 "\"totals\":{\"requests_s\":43800,\"memory\":1073741824,\"p99_us\":911}}}");
+    sl_panel_summary(job, &summary);
+    assert_string_equal(summary.job,
+                        "fm  job running, degraded: ps/1 is expired, shard 1 is not served  ssp:2  "
+                        "2 servers  1 worker  up 1.5m  coordinator ps/0  checkpoint 7  of 3m ago");
+    assert_string_equal(summary.training, "training: not reported");
+    assert_string_equal(summary.totals, "req/s 43.8k  keys/s -  bytes/s -  p99 911us  staleness -  "
+                                        "memory 1G");
+    json_decref(job);
+    job = state_of("{\"cluster\":{\"job\":\"waiting\",\"trouble\":[\"worker/3 is missing\"]}}");
+    sl_panel_summary(job, &summary);
+    assert_string_equal(summary.job, "job waiting: worker/3 is missing  -  0 servers  0 workers  "
+                                     "up -  coordinator -");
+    json_decref(job);
+}
+
+SL_CASE(panel_summary__shows_the_training)
+{
+    struct sl_panel_summary summary;
+    json_t *job =
+        state_of("{\"cluster\":{\"training\":{\"epoch\":2.5,\"epochs\":10,\"loss\":0.691234,"
+                 "\"samples_s\":154000,\"eta_s\":180,\"learning_rate\":0.001,"
+                 "\"metric\":{\"name\":\"test AUC\",\"value\":0.71528}}}}");
+    sl_panel_summary(job, &summary);
+    assert_string_equal(summary.training, "epochs 2.5 of 10  loss 0.6912  samples/s 154k  left 3m  "
+                                          "test AUC 0.7153  learning rate 0.001");
     json_decref(job);
 }
 
 SL_CASE(panel_rows__survive_numbers_without_sense)
 {
     const struct sl_panel_order order = {.column = 1};
-    const char *text =
-        lines(SL_PANEL_SLOW,
-              state_of("{\"slow\":{\"requests\":[{\"time\":1e300,\"total_us\":-1e300},"
-                       "{\"time\":-1e300,\"total_us\":1e300}]}}"),
-              order, "", 12);
+    const char *text = lines(SL_PANEL_SLOW,
+                             state_of("{\"slow\":{\"groups\":[{\"time\":1e300,\"total_us\":-1e300},"
+                                      "{\"time\":-1e300,\"total_us\":1e300}]}}"),
+                             order, "", 12);
     assert_int_equal(strlen(text), strlen("    TIME|12:34:56|12:34:56|"));
 }
 
@@ -161,7 +181,7 @@ SL_CASE(panel_rows__of_a_state_without_lists_are_none)
     const struct sl_panel_order order = {.column = 1, .is_descending = true};
     for (uint32_t panel = 0; panel < SL_PANEL_COUNT; panel++) {
         const char *text =
-            lines(panel, state_of("{\"cluster\":[1],\"slow\":{\"requests\":7}}"), order, "x", 80);
+            lines(panel, state_of("{\"cluster\":[1],\"slow\":{\"groups\":7}}"), order, "x", 80);
         assert_ptr_equal(strchr(text, '|'), strrchr(text, '|')); /* the titles alone */
     }
 }

@@ -429,6 +429,67 @@ CASE(cluster_describe_hot__shares_are_of_the_whole_job)
     EXPECT("tables 1", "(nothing)"); /* no samples */
 }
 
+CASE(cluster_describe_hot__shows_no_key_of_a_flat_distribution)
+{
+    fixture->tables[0][0].sampled_keys = 1000;
+    fixture->tables[0][0].rows = 20;
+    fixture->servers[0].hot_count = 3;
+    fixture->servers[0].hot[0] = (struct sl_report_hot_key){.key = 1, .count = 100};
+    fixture->servers[0].hot[1] = (struct sl_report_hot_key){.key = 2, .count = 99};
+    take_server(fixture, 0);
+    tick(fixture);
+    show(fixture, sl_cluster_describe_hot(fixture->cluster, fixture->now_ns));
+    EXPECT("tables 0 keys 0 key", "\"1\""); /* twice as often as the others */
+    EXPECT("tables 0 keys 1", "(nothing)");
+    fixture->tables[0][0].rows = 1000000;
+    fixture->servers[0].hot[2] = (struct sl_report_hot_key){.key = 3, .count = 9};
+    take_server(fixture, 0);
+    tick(fixture);
+    show(fixture, sl_cluster_describe_hot(fixture->cluster, fixture->now_ns));
+    EXPECT("tables 0 keys 1 key", "\"2\"");
+    EXPECT("tables 0 keys 2", "(nothing)"); /* less than a hundredth of all */
+}
+
+CASE(cluster_describe_slow__groups_requests_alike)
+{
+    static const struct {
+        const char *client;
+        enum sl_request_kind op;
+        uint32_t table, clock_us, work_us;
+    } requests[] = {
+        {"worker/1", SL_REQUEST_KIND_PULL, 0, 9000, 100},
+        {"worker/2", SL_REQUEST_KIND_PULL, 0, 30000, 100}, /* the longest */
+        {"worker/1", SL_REQUEST_KIND_PULL, 0, 100, 20000}, /* of another cause */
+        {"worker/1", SL_REQUEST_KIND_PULL, 1, 9000, 100},  /* another table */
+        {"worker/1", SL_REQUEST_KIND_PUSH, 0, 9000, 100},  /* another operation */
+        {"worker/1", SL_REQUEST_KIND_PULL, 0, 9000, 100},
+    };
+    for (uint32_t i = 0; i < sizeof requests / sizeof requests[0]; i++) {
+        struct sl_report_slow *slow = &fixture->servers[0].slow[0];
+        fixture->servers[0].slow_count = 1;
+        *slow = (struct sl_report_slow){.time_ms = 1000 * (i + 1),
+                                        .op = requests[i].op,
+                                        .table = requests[i].table,
+                                        .total_us = requests[i].clock_us + requests[i].work_us};
+        snprintf(slow->client, sizeof slow->client, "%s", requests[i].client);
+        slow->phases_us[SL_REQUEST_PHASE_CLOCK] = requests[i].clock_us;
+        slow->phases_us[SL_REQUEST_PHASE_WORK] = requests[i].work_us;
+        take_server(fixture, 0);
+    }
+    show(fixture, sl_cluster_describe_slow(fixture->cluster));
+    assert_int_equal(json_array_size(json_object_get(fixture->json, "requests")), 6);
+    assert_int_equal(json_array_size(json_object_get(fixture->json, "groups")), 4);
+    EXPECT("groups 0 count", "3");
+    EXPECT("groups 0 time", "6.0"); /* the newest */
+    EXPECT("groups 0 total_us", "30100");
+    EXPECT("groups 0 phases clock_us", "30000");
+    EXPECT("groups 0 client", "\"several\"");
+    EXPECT("groups 1 op", "\"push\"");
+    EXPECT("groups 1 client", "\"worker/1\"");
+    EXPECT("groups 2 table", "\"<script>\\\"'\"");
+    EXPECT("groups 3 phases work_us", "20000");
+}
+
 CASE(cluster_describe_targets__names_the_http_servers)
 {
     take_server(fixture, 1);
