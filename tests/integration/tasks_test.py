@@ -33,7 +33,7 @@ def pattern(line):
     """A line of the page: any number stands for any other, any space for any, "..." for anything."""
     line = re.escape(line).replace(re.escape("..."), ".*")
     line = re.sub(r"(\\\ )+", r"\\s+", line)
-    return re.compile(re.sub(r"\d+", r"\\d+", line))
+    return re.compile(re.sub(r"\d+", r"\\d+(e-\\d+)?", line))
 
 
 class Shell:
