@@ -60,7 +60,7 @@ static void tell_core(struct sl_process *process, uint32_t which, uint32_t core)
     const struct sl_process_replica_group *config = &process->hosted[which].group;
     struct new_config *new = malloc(sizeof *new);
     if (new == NULL) {
-        sl_log_error("no memory to tell shard %u who has its backup: this server ends", core);
+        sl_log_error("no memory for the replica group of reactor %u: this server ends", core);
         sl_process_answer(&process->cores[0], SL_ERR_NO_MEMORY);
         return; /* the process stops: the next epoch may never come, but the backups continue */
     }

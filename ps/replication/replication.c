@@ -125,8 +125,9 @@ void sl_replication_set_switchover(struct sl_server *server, bool may_switch_ove
 
 static bool replication_refuse(struct sl_server_conn *conn, int err, const char *what)
 {
-    sl_server_handshake_refuse(conn, err, "shard %u of ps/%u: %s", conn->greeting.hello.shard,
-                               conn->server->options.task_index, what);
+    sl_server_handshake_refuse(conn, err, "shard %u of ps/%u: %s",
+                               conn->server->options.shard.index, conn->server->options.task_index,
+                               what);
     return false;
 }
 

@@ -106,9 +106,9 @@ static void admit_data(struct sl_server_conn *conn)
         return;
     }
     if (conn->greeting.hello.shard != server->options.local_index) {
-        sl_server_handshake_refuse(conn, SL_ERR_INVALID, "ps/%u has shards 0 to %u, not %u",
-                                   server->options.task_index, server->options.server_count - 1,
-                                   conn->greeting.hello.shard);
+        sl_server_handshake_refuse(
+            conn, SL_ERR_INVALID, "ps/%u has %u shards, not one at position %u",
+            server->options.task_index, server->options.server_count, conn->greeting.hello.shard);
         return;
     }
     if (!server->is_open) {
@@ -184,7 +184,7 @@ static void admit_primary(struct sl_server_conn *conn)
     } else if (server->options.hooks == NULL) {
         sl_server_handshake_refuse(conn, SL_ERR_REFUSED,
                                    "shard %u of ps/%u: it was started without --replicas",
-                                   conn->greeting.hello.shard, server->options.task_index);
+                                   server->options.shard.index, server->options.task_index);
     } else {
         (void)server->options.hooks->admit(conn);
     }
@@ -313,13 +313,13 @@ void sl_server_handshake_hello(struct sl_server_conn *conn, const struct sl_mess
     if ((conn->conn->transport->ops->capabilities & SL_TRANSPORT_MIGRATES) == 0) {
         sl_server_handshake_refuse(
             conn, SL_ERR_REFUSED, "ps/%u: the connection is to shard %u, not to %u",
-            server->options.task_index, server->options.local_index, conn->greeting.hello.shard);
+            server->options.task_index, server->options.shard.index, owner->options.shard.index);
         return;
     }
     /* On failure `closed` follows. */
     err = migrate(conn, owner);
     if (err != 0) {
         sl_server_log(server, "%s cannot be handed to shard %u: %s", conn->name,
-                      conn->greeting.hello.shard, sl_err_name(err));
+                      owner->options.shard.index, sl_err_name(err));
     }
 }

@@ -65,7 +65,7 @@ class Lines(unittest.TestCase):
             with self.assertRaises(KeyboardInterrupt):
                 os.kill(self.cluster.pids[1], signal.SIGKILL)
                 table.pull(range(100), timeout=5)  # leave() waits for the interrupted step
-        self.assertRegex("\n".join(logs.output), "(?m)^WARNING:starling:ps/1 shard 0 .*: connection lost: ")
+        self.assertRegex("\n".join(logs.output), "(?m)^WARNING:starling:ps/1 shard [1-9] .*: connection lost: ")
 
     def test_full_pipe_drops_lines_and_counts_them(self):
         client = self.cluster.connect()

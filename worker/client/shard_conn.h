@@ -55,7 +55,7 @@ struct sl_shard_conn {
     struct sl_client_io *io;
     uint32_t shard;                      /* in the cluster */
     uint32_t ps_task, local_shard;       /* and in its server */
-    char peer_name[32];                  /* "ps/1 shard 3" */
+    char peer_name[32];                  /* "ps/1 shard 3", numbered in the cluster */
     char name[SL_SHARD_CONN_NAME_BYTES]; /* "ps/1 shard 3 (tcp://127.0.0.1:5555)": with the endpoint
                                           * in use */
     struct sl_shard_address address;

@@ -93,8 +93,7 @@ void sl_shard_conn_set_name(struct sl_shard_conn *conn)
     sl_endpoint_format(conn->session == NULL ? &conn->address.endpoint
                                              : sl_session_endpoint(conn->session),
                        text, sizeof text);
-    snprintf(conn->peer_name, sizeof conn->peer_name, "ps/%u shard %u", conn->ps_task,
-             conn->local_shard);
+    snprintf(conn->peer_name, sizeof conn->peer_name, "ps/%u shard %u", conn->ps_task, conn->shard);
     snprintf(conn->name, sizeof conn->name, "%s (%s)", conn->peer_name, text);
 }
 

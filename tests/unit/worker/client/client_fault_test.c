@@ -45,7 +45,7 @@ static void pull_until_named(struct sl_table *table, uint32_t timeout_ms, const 
                              int count)
 {
     const char *ps =
-        fixture_shm ? "ps/1 shard 0 (shm://127.0.0.1:" : "ps/1 shard 0 (tcp://127.0.0.1:";
+        fixture_shm ? "ps/1 shard 1 (shm://127.0.0.1:" : "ps/1 shard 1 (tcp://127.0.0.1:";
     char deadline[64];
     (void)snprintf(deadline, sizeof deadline, "): deadline of %u ms passed", timeout_ms);
     for (int tries = 0; count > 0; tries++) {
