@@ -167,6 +167,14 @@ OPERATORS = {
     "Reshape": reshape,
     "GlobalAveragePool": lambda x, a, v: v.mean(axis=tuple(range(2, v.ndim)), keepdims=True),
     "Relu": lambda x, a, v: np.maximum(v, 0),
+    "Sqrt": lambda x, a, v: np.sqrt(v), "Exp": lambda x, a, v: np.exp(v), "Abs": lambda x, a, v: abs(v),
+    "Neg": lambda x, a, v: -v, "Erf": lambda x, a, v: np.vectorize(math.erf)(v),
+    "Softplus": lambda x, a, v: np.logaddexp(v, 0), "HardSwish": lambda x, a, v: v * np.clip(v / 6 + 0.5, 0, 1),
+    "LeakyRelu": lambda x, a, v: np.where(v < 0, a.get("alpha", 0.01) * v, v),
+    "Elu": lambda x, a, v: np.where(v < 0, a.get("alpha", 1.0) * np.expm1(v), v),
+    "HardSigmoid": lambda x, a, v: np.clip(a.get("alpha", 0.2) * v + a.get("beta", 0.5), 0, 1),
+    "Pow": lambda x, a, v, w: v ** w,
+    "Expand": lambda x, a, v, shape: v * np.ones([int(size) for size in shape]),
     "Sigmoid": lambda x, a, v: 1 / (1 + np.exp(-v)),
     "Tanh": lambda x, a, v: np.tanh(v),
     "Add": lambda x, a, v, w: v + w,
@@ -352,6 +360,38 @@ class Operators(unittest.TestCase):
         self.check(one("Clip", [(40,)]))
         self.check(one("Dropout", [(4,)], opset=11, ratio=0.5))
         self.check(one("Dropout", [(4,)], constants=[np.float32(0.5), np.bool_(False)]))
+
+    def test_more_functions(self):
+        for op_type in ("Exp", "Erf", "Abs", "Neg", "Softplus", "HardSwish", "LeakyRelu", "Elu", "HardSigmoid"):
+            self.check(one(op_type, [(7, 3)], opset=14))
+        self.check(one("LeakyRelu", [(9,)], alpha=0.3))
+        self.check(one("Elu", [(9,)], alpha=0.3))
+        self.check(one("HardSigmoid", [(9,)], alpha=0.3, beta=0.1))
+        b = Builder((5,))
+        self.check((b, b.model(b.add("Sqrt", b.add("Pow", b.inputs[0], b.constant(np.float32(2)))))))
+        self.refused(one("Pow", [(4,)], constants=[np.int64(2)]), "must be of float32")
+
+    def test_layer_normalization(self):
+        """As torch exports LayerNorm before opset 17, and normalize."""
+        b = Builder((4, 8))
+        x = b.add("Sub", b.inputs[0], b.add("ReduceMean", b.inputs[0], axes=[-1]))
+        variance = b.add("ReduceMean", b.add("Pow", x, b.constant(np.float32(2))), axes=[-1])
+        x = b.add("Div", x, b.add("Sqrt", b.add("Add", variance, b.constant(np.float32(1e-5)))))
+        self.check((b, b.model(b.add("Add", b.add("Mul", x, b.weight(8)), b.weight(8)))))
+        for rows in ("N", 3):
+            b = Builder((4, 8), rows=rows)
+            norm = b.add("Clip", b.add("ReduceL2", b.inputs[0], axes=[1]), b.constant(np.float32(1e-12)))
+            x = b.add("Div", b.inputs[0], b.add("Expand", norm, b.add("Shape", b.inputs[0])))
+            self.check((b, b.model(x)), rows=(1, 3) if rows == "N" else (3,))
+
+    def test_expand(self):
+        for shape, to in (((4, 1), [1, 4, 5]), ((1, 5), [1, 4, 1]), ((), [1]), ((3, 1, 2), [1, 1, 4, 2])):
+            self.check(one("Expand", [shape], constants=[to]))
+        b = Builder((4,))
+        self.check((b, b.model(b.add("Add", b.inputs[0], b.add("Expand", b.weight(1, 1), b.constant([1, 4]))))))
+        for to in ([2, 4], [1, 5], [0, 4], [1, -1], [3, 1, 4], [1, 2 ** 62], [2 ** 31, 2 ** 31, 2 ** 31, 4]):
+            self.refused(one("Expand", [(4,)], constants=[to]))
+        self.refused(one("Expand", [(4,)], constants=[[1] * 9]), "at most 8 dimensions")
 
     def test_opsets(self):
         """What was an attribute became an input; other definitions differ in types only."""

@@ -36,6 +36,44 @@ static int infer_unary(struct sl_graph_infer *infer)
 UNARY(run_relu, x < 0 ? 0 : x)
 UNARY(run_sigmoid, 1 / (1 + expf(-x)))
 UNARY(run_tanh, tanhf(x))
+UNARY(run_sqrt, sqrtf(x))
+UNARY(run_exp, expf(x))
+UNARY(run_erf, erff(x))
+UNARY(run_abs, fabsf(x))
+UNARY(run_neg, -x)
+UNARY(run_softplus, x > 0 ? x + log1pf(expf(-x)) : log1pf(expf(x)))
+UNARY(run_hard_swish, x *(x<-3 ? 0 : x> 3 ? 6 : x + 3) / 6)
+
+/* With the attributes alpha and beta. */
+struct scaled {
+    float alpha, beta;
+};
+
+static int infer_scaled(struct sl_graph_infer *infer)
+{
+    const float absent = infer->node->op_type[0] == 'L'   ? 0.01F
+                         : infer->node->op_type[0] == 'E' ? 1
+                                                          : 0.2F; /* LeakyRelu, Elu, HardSigmoid */
+    const struct scaled p = {.alpha = sl_graph_attribute_float(infer->node, "alpha", absent),
+                             .beta = sl_graph_attribute_float(infer->node, "beta", 0.5F)};
+    sl_graph_ops_save(infer->node, &p, sizeof p);
+    return infer_unary(infer);
+}
+
+#define SCALED(name, value)                                                                        \
+    static int name(const struct sl_graph_node *node, const struct sl_graph_run *run)              \
+    {                                                                                              \
+        const uint64_t count = sl_graph_ops_bytes(node, run, 0) / sizeof(float);                   \
+        const struct scaled p = *(const struct scaled *)sl_graph_ops_params(node);                 \
+        const float *in = run->inputs[0];                                                          \
+        float *out = run->outputs[0];                                                              \
+        LOOP(const float x = in[i], value)                                                         \
+        return 0;                                                                                  \
+    }
+
+SCALED(run_leaky_relu, x < 0 ? p.alpha * x : x)
+SCALED(run_elu, x < 0 ? p.alpha * expm1f(x) : x)
+SCALED(run_hard_sigmoid, fminf(1, fmaxf(0, p.alpha *x + p.beta)))
 
 /* Bounds are inputs, or attributes before opset 11. */
 struct clip {
@@ -231,29 +269,85 @@ static int run_binary(const struct sl_graph_node *node, const struct sl_graph_ru
     return 0;
 }
 
-#define BINARY(name, operator)                                                                     \
+#define BINARY(name, sign, value)                                                                  \
     static void name##_loop(float *out, const float *a, const float *b, const uint32_t steps[2],   \
                             uint64_t count)                                                        \
     {                                                                                              \
         if (steps[0] == 0) {                                                                       \
             const float x = *a;                                                                    \
-            LOOP(const float y = b[i], x operator y)                                               \
+            LOOP(const float y = b[i], value)                                                      \
         } else if (steps[1] == 0) {                                                                \
             const float y = *b;                                                                    \
-            LOOP(const float x = a[i], x operator y)                                               \
+            LOOP(const float x = a[i], value)                                                      \
         } else {                                                                                   \
-            LOOP(const float x = a[i]; const float y = b[i], x operator y)                         \
+            LOOP(const float x = a[i]; const float y = b[i], value)                                \
         }                                                                                          \
     }                                                                                              \
     static int name(const struct sl_graph_node *node, const struct sl_graph_run *run)              \
     {                                                                                              \
-        return run_binary(node, run, name##_loop, (#operator)[0]);                                 \
+        return run_binary(node, run, name##_loop, sign);                                           \
     }
 
-BINARY(run_add, +)
-BINARY(run_sub, -)
-BINARY(run_mul, *)
-BINARY(run_div, /)
+BINARY(run_add, '+', x + y)
+BINARY(run_sub, '-', x - y)
+BINARY(run_mul, '*', x *y)
+BINARY(run_div, '/', x / y)
+BINARY(run_pow, '^', powf(x, y))
+
+/* Expand: broadcasting to a shape, as if a tensor of this shape was the second input. */
+
+static int infer_expand(struct sl_graph_infer *infer)
+{
+    const struct sl_graph_value *x = infer->inputs[0];
+    struct sl_graph_value shape = {.name = infer->inputs[1]->name, .type = SL_OBJECT_F32};
+    struct sl_graph_list list;
+    int err = sl_graph_ops_read_list(infer, 1, "shape", &list);
+    if (err == 0 && (x->type != SL_OBJECT_F32 || list.count > SL_GRAPH_RANK_MAX)) {
+        err = sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
+                            "%s must be of float32, with at most %d "
+                            "dimensions",
+                            x->name, SL_GRAPH_RANK_MAX);
+    }
+    for (uint32_t i = 0; err == 0 && i < list.count; i++) {
+        const bool is_rows = i == 0 && x->has_rows && list.count >= x->rank;
+        const int64_t given = list.numbers[i], rows = infer->graph->fixed_rows;
+        const uint64_t times = sl_graph_rows_times(given);
+        const bool is_same =
+            times > 0 ? times == x->shape[0] : rows > 0 && given == (int64_t)x->shape[0] * rows;
+        const bool is_size = given >= 1 && given <= (int64_t)SL_GRAPH_ELEMENTS_MAX;
+        if (is_rows ? !is_same && given != 1 : !is_size) {
+            err = sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
+                                "dimension %u of the shape is %" PRId64
+                                ", but must be a size, or, if it counts rows, their number or 1",
+                                i, given);
+        }
+        shape.shape[i] = is_rows ? 1 : (uint64_t)given;
+    }
+    if (err != 0) {
+        return err;
+    }
+    shape.rank = list.count;
+    struct sl_graph_value *const inputs[] = {infer->inputs[0], &shape};
+    struct sl_graph_infer both = *infer;
+    both.inputs = inputs;
+    err = infer_binary(&both);
+    infer->flops = both.flops;
+    return err;
+}
+
+/* Reads no second operand: its shape alone counts. */
+static void expand_loop(float *out, const float *a, const float *b, const uint32_t steps[2],
+                        uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        out[i] = a[i * steps[0]];
+    }
+}
+
+static int run_expand(const struct sl_graph_node *node, const struct sl_graph_run *run)
+{
+    return run_binary(node, run, expand_loop, ' ');
+}
 
 #define BINARY_FLAGS (SL_GRAPH_IN_PLACE | SL_GRAPH_ANY_TYPE)
 
@@ -267,5 +361,20 @@ const struct sl_graph_op sl_graph_ops_elementwise[] = {
     SL_GRAPH_OPS_ENTRY("Sub", 2, 2, BINARY_FLAGS, infer_binary, run_sub),
     SL_GRAPH_OPS_ENTRY("Mul", 2, 2, BINARY_FLAGS, infer_binary, run_mul),
     SL_GRAPH_OPS_ENTRY("Div", 2, 2, BINARY_FLAGS, infer_binary, run_div),
+    SL_GRAPH_OPS_ENTRY("Pow", 2, 2, SL_GRAPH_IN_PLACE, infer_binary, run_pow),
+    SL_GRAPH_OPS_ENTRY("Expand", 2, 2, SL_GRAPH_ANY_TYPE, infer_expand, run_expand),
+    SL_GRAPH_OPS_ENTRY("Sqrt", 1, 1, SL_GRAPH_IN_PLACE, infer_unary, run_sqrt),
+    SL_GRAPH_OPS_ENTRY("Exp", 1, 1, SL_GRAPH_IN_PLACE, infer_unary, run_exp),
+    SL_GRAPH_OPS_ENTRY("Erf", 1, 1, SL_GRAPH_IN_PLACE, infer_unary, run_erf),
+    SL_GRAPH_OPS_ENTRY("Abs", 1, 1, SL_GRAPH_IN_PLACE, infer_unary, run_abs),
+    SL_GRAPH_OPS_ENTRY("Neg", 1, 1, SL_GRAPH_IN_PLACE, infer_unary, run_neg),
+    SL_GRAPH_OPS_ENTRY("Softplus", 1, 1, SL_GRAPH_IN_PLACE, infer_unary, run_softplus),
+    SL_GRAPH_OPS_ENTRY("HardSwish", 1, 1, SL_GRAPH_IN_PLACE, infer_unary, run_hard_swish),
+    SL_GRAPH_OPS_ENTRY("LeakyRelu", 1, 1, SL_GRAPH_IN_PLACE, infer_scaled, run_leaky_relu,
+                       {"alpha", SL_GRAPH_FLOAT}),
+    SL_GRAPH_OPS_ENTRY("Elu", 1, 1, SL_GRAPH_IN_PLACE, infer_scaled, run_elu,
+                       {"alpha", SL_GRAPH_FLOAT}),
+    SL_GRAPH_OPS_ENTRY("HardSigmoid", 1, 1, SL_GRAPH_IN_PLACE, infer_scaled, run_hard_sigmoid,
+                       {"alpha", SL_GRAPH_FLOAT}, {"beta", SL_GRAPH_FLOAT}),
     {.name = NULL},
 };
