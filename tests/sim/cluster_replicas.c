@@ -333,6 +333,31 @@ static void compare_elements(struct sl_sim_cluster *cluster, uint32_t shard, uin
     }
 }
 
+/* Keys that wait for admission, or the filter that counts them. */
+static void compare_waiting(struct sl_sim_cluster *cluster, uint32_t shard, uint32_t table_id,
+                            const struct sl_shard_table *primary,
+                            const struct sl_shard_table *backup)
+{
+    if (primary->waiting == NULL) {
+        return;
+    }
+    if (sl_shard_waiting_keys(primary) != NULL) {
+        compare_rows(cluster, shard, table_id, primary->waiting, backup->waiting);
+        compare_rows(cluster, shard, table_id, backup->waiting, primary->waiting);
+        return;
+    }
+    for (uint32_t i = 0; i < sl_dense_table_block_count(primary->waiting->dense); i++) {
+        const struct sl_dense_block here = sl_dense_table_block(primary->waiting->dense, i);
+        const struct sl_dense_block there = sl_dense_table_block(backup->waiting->dense, i);
+        if (memcmp(here.floats, there.floats, here.float_count * sizeof(float)) != 0) {
+            sl_sim_fail(&cluster->oracle.breach, "backups",
+                        "block %u of the filter of t%u differs at shard %u and its backup", i,
+                        table_id, shard);
+            return;
+        }
+    }
+}
+
 static void compare_tables(struct sl_sim_cluster *cluster, uint32_t shard, uint32_t table_id,
                            const struct sl_server *primary, const struct sl_server *backup)
 {
@@ -349,6 +374,7 @@ static void compare_tables(struct sl_sim_cluster *cluster, uint32_t shard, uint3
     } else {
         compare_rows(cluster, shard, table_id, here, there);
         compare_rows(cluster, shard, table_id, there, here);
+        compare_waiting(cluster, shard, table_id, here, there);
     }
 }
 

@@ -34,7 +34,7 @@ struct cut {
     struct cut *next;
     uint32_t shard, table;
     uint64_t at_ns;
-    struct picture picture;
+    struct picture picture, waiting;
 };
 
 /* A row that has gone from the table of this shard object. */
@@ -93,6 +93,25 @@ static struct picture take(const struct sl_shard_table *table)
         picture.count++;
     }
     qsort(picture.rows, picture.count, sizeof *picture.rows, compare);
+    return picture;
+}
+
+/* Keys that wait for admission, or the blocks of the filter that counts them, as rows. */
+static struct picture take_waiting(const struct sl_shard_table *table)
+{
+    if (table->waiting == NULL || table->waiting->sparse != NULL) {
+        return table->waiting == NULL ? (struct picture){.rows = NULL} : take(table->waiting);
+    }
+    const uint32_t blocks = sl_dense_table_block_count(table->waiting->dense);
+    struct picture picture = {.rows = calloc(blocks, sizeof *picture.rows), .count = blocks};
+    sl_assert(picture.rows != NULL);
+    for (uint32_t i = 0; i < blocks; i++) {
+        const struct sl_dense_block block = sl_dense_table_block(table->waiting->dense, i);
+        picture.rows[i] = (struct seen){
+            .key = block.number,
+            .last_step = 1,
+            .all = sl_hash_bytes(block.floats, block.float_count * sizeof(float), block.number)};
+    }
     return picture;
 }
 
@@ -185,17 +204,41 @@ static void look_at(const struct sl_server *server, uint32_t table_id, const str
         (struct gone){.shard = shard, .table = table_id, .key = key};
 }
 
+/* A key waits no more. Returns false when it did not wait. */
+static bool was_waiting(const struct sl_server *server, uint32_t table_id,
+                        const struct picture *waiting, uint64_t key)
+{
+    const struct sl_shard_table *table = server->shard->tables[table_id];
+    const struct seen *was = waiting->count == 0 ? NULL : find(waiting, key);
+    const uint32_t most = table->spec.policy.admit_age_steps;
+    if (was != NULL && (most == 0 || (uint32_t)table->step - was->last_step < most)) {
+        fail(server->shard, table_id, key, "waits for a row, and had no reason");
+    }
+    return was != NULL;
+}
+
+static uint64_t waiting_count(const struct sl_shard_table *table)
+{
+    const struct sl_sparse_table *keys = sl_shard_waiting_keys(table);
+    return keys == NULL ? 0 : sl_sparse_table_row_count(keys);
+}
+
 static void check(const struct sl_server *server, const struct picture *before,
-                  size_t memory_before, const struct sl_shard_evicted *out)
+                  const struct picture *waiting, size_t memory_before,
+                  const struct sl_shard_evicted *out)
 {
     const struct sl_shard_table *table = server->shard->tables[out->table_id];
     for (uint32_t i = 0; i < out->count; i++) {
+        if (was_waiting(server, out->table_id, waiting, out->keys[i])) {
+            continue;
+        }
         look_at(server, out->table_id, before, memory_before, out->keys[i]);
     }
     if (!server->role.serves) {
         fail(server->shard, out->table_id, out->keys[0], "is at no primary");
     }
-    if (before->count != sl_sparse_table_row_count(table->sparse) + out->count) {
+    if (before->count + waiting->count !=
+        sl_sparse_table_row_count(table->sparse) + waiting_count(table) + out->count) {
         fail(server->shard, out->table_id, out->keys[0], "went with others");
     }
 }
@@ -205,6 +248,7 @@ uint32_t __wrap_sl_shard_evict(struct sl_shard *shard, uint32_t budget,
 {
     const struct sl_server *server = server_of(shard);
     struct picture pictures[SL_SIM_TABLES_MAX] = {{.rows = NULL}};
+    struct picture waiting[SL_SIM_TABLES_MAX] = {{.rows = NULL}};
     const size_t memory_before = shard->memory_bytes;
     out->count = 0;
     if (watch.is_frozen) {
@@ -214,13 +258,17 @@ uint32_t __wrap_sl_shard_evict(struct sl_shard *shard, uint32_t budget,
         if (is_watched(shard->tables[i])) {
             pictures[i] = take(shard->tables[i]);
         }
+        if (is_watched(shard->tables[i]) && sl_shard_waiting_keys(shard->tables[i]) != NULL) {
+            waiting[i] = take_waiting(shard->tables[i]);
+        }
     }
     const uint32_t spent = __real_sl_shard_evict(shard, budget, out);
     if (server != NULL && out->count > 0) {
-        check(server, &pictures[out->table_id], memory_before, out);
+        check(server, &pictures[out->table_id], &waiting[out->table_id], memory_before, out);
     }
     for (uint32_t i = 0; i < SL_SIM_TABLES_MAX; i++) {
         free(pictures[i].rows);
+        free(waiting[i].rows);
     }
     return spent;
 }
@@ -264,7 +312,8 @@ int __wrap_sl_shard_snapshot_begin(struct sl_shard *shard,
                                 .shard = shard->options.index,
                                 .table = i,
                                 .at_ns = watch.job->world->now_ns,
-                                .picture = take(shard->tables[i])};
+                                .picture = take(shard->tables[i]),
+                                .waiting = take_waiting(shard->tables[i])};
             watch.cuts = cut;
         }
     }
@@ -276,6 +325,7 @@ void sl_sim_evictions_watch(struct sl_sim_cluster *job)
     while (watch.cuts != NULL) {
         struct cut *next = watch.cuts->next;
         free(watch.cuts->picture.rows);
+        free(watch.cuts->waiting.rows);
         free(watch.cuts);
         watch.cuts = next;
     }
@@ -335,20 +385,20 @@ static bool has_gone(const struct sl_shard *shard, uint32_t table, uint64_t key)
 
 /* What differs; NULL: nothing. Rows that no push has visited do not count: a snapshot has those
  * again that were erased behind a buffered push. */
-static const char *differ(const struct cut *cut, const struct picture *now,
-                          const struct sl_shard *shard, uint64_t *key)
+static const char *differ(const struct picture *then, const struct picture *now,
+                          const struct sl_shard *shard, uint32_t table, uint64_t *key)
 {
     for (uint32_t i = 0; i < now->count; i++) {
-        const struct seen *was = find(&cut->picture, now->rows[i].key);
+        const struct seen *was = then->count == 0 ? NULL : find(then, now->rows[i].key);
         *key = now->rows[i].key;
         if (now->rows[i].last_step != 0 && (was == NULL || was->all != now->rows[i].all)) {
             return was == NULL ? "was not there" : "was different";
         }
     }
-    for (uint32_t i = 0; i < cut->picture.count; i++) {
-        *key = cut->picture.rows[i].key;
-        if (cut->picture.rows[i].last_step != 0 && find(now, *key) == NULL &&
-            !has_gone(shard, cut->table, *key)) {
+    for (uint32_t i = 0; i < then->count; i++) {
+        *key = then->rows[i].key;
+        if (then->rows[i].last_step != 0 && (now->count == 0 || find(now, *key) == NULL) &&
+            !has_gone(shard, table, *key)) {
             return "is missing";
         }
     }
@@ -359,12 +409,14 @@ static void check_table(struct sl_sim_oracle *oracle, const char *who, const str
                         uint32_t table, uint64_t begin_ns, uint64_t end_ns)
 {
     struct picture now = take(shard->tables[table]);
+    struct picture waiting = take_waiting(shard->tables[table]);
     const char *what = "was in no snapshot";
     uint64_t key = 0;
     for (const struct cut *cut = watch.cuts; cut != NULL && what != NULL; cut = cut->next) {
         if (cut->shard == shard->options.index && cut->table == table && cut->at_ns >= begin_ns &&
             cut->at_ns <= end_ns) {
-            what = differ(cut, &now, shard, &key);
+            what = differ(&cut->picture, &now, shard, table, &key);
+            what = what == NULL ? differ(&cut->waiting, &waiting, shard, table, &key) : what;
         }
     }
     if (what != NULL) {
@@ -372,6 +424,7 @@ static void check_table(struct sl_sim_oracle *oracle, const char *who, const str
                     key, table, shard->options.index, what);
     }
     free(now.rows);
+    free(waiting.rows);
 }
 
 void sl_sim_evictions_check(struct sl_sim_oracle *oracle, const char *who,

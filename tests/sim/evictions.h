@@ -2,8 +2,10 @@
  * the beginning of each snapshot. One thread. Allocates.
  *
  * The oracles: "evicted": a row goes only from the primary's table, with a reason, not while it is
- * protected, and only the rows that are named. "memory": tables stay below their limit. "one
- * moment": checkpoints and publications have the rows of some beginning, so no row comes back. */
+ * protected, and only the rows that are named; a key that waits for admission only for its age.
+ * "memory": tables stay below their limit. "one
+ * moment": checkpoints and publications have the rows of some beginning, so no row comes back, and
+ * checkpoints the keys that wait, or the filter that counts them. */
 #ifndef SL_TESTS_SIM_EVICTIONS_H
 #define SL_TESTS_SIM_EVICTIONS_H
 

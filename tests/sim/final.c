@@ -28,7 +28,8 @@ static void judge_table(struct sl_sim_oracle *oracle, const struct sl_sim_operat
     }
     for (uint32_t i = 0; i < table->shared_count; i++) {
         uint64_t at = sparse ? (uint64_t)i * dim : table->shared[i];
-        sl_sim_oracle_sum(oracle, operation->table, i, operation->values[at]);
+        sl_sim_oracle_sum(oracle, operation->table, i, operation->values[at],
+                          operation->found == NULL ? NULL : &operation->found[i]);
     }
 }
 

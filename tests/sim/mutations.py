@@ -55,7 +55,8 @@ QUICK = {"a view is filled in the buffer that its reader holds", "replays are ca
          "policies: evictions are not logged", "policies: rows are not protected",
          "policies: the limit of memory is not kept",
          "policies: an incremental checkpoint does not list what was evicted",
-         "policies: evicted rows are published",
+         "policies: evicted rows are published", "policies: a find creates rows",
+         "policies: a key that waits gets its row one push early",
          "elections: a write does not compare the key's value",
          "elections: a lease counts from the answer to its renewal",
          "crowd: the first pause is not spread",
@@ -786,6 +787,12 @@ POLICY_REPLICA_MUTATIONS = [
     ("policies: the limit of memory is not kept", "ps/table/slab.c",
      "        (budget->bytes > budget->bytes_max || bytes > budget->bytes_max - budget->bytes)) {",
      "        (budget->bytes > 2 * budget->bytes_max || bytes > 2 * budget->bytes_max - budget->bytes)) {"),
+    ("policies: a key that waits gets its row one push early", "ps/shard/key_admission.c",
+     "    if (count < wanted) {", "    if (count + 1 < wanted) {"),
+    ("policies: a backup's filter begins empty", "ps/shard/load.c",
+     "sl_dense_table_put(filter.table, record.key,", "sl_dense_table_put(filter.table, UINT64_MAX,"),
+    ("policies: a find creates rows", "ps/shard/run.c",
+     "        if (finds) {\n", "        if (finds) {\n            (void)sl_shard_find(shard, table, keys, count, true, records, NULL);\n"),
 ]
 
 
@@ -793,6 +800,8 @@ POLICY_DISK_MUTATIONS = [
     ("policies: an incremental checkpoint does not list what was evicted", "ps/shard/snapshot_base.c",
      "    for (uint64_t at = base->erased; at < log->end; at++) {",
      "    for (uint64_t at = log->end; at < log->end; at++) {"),
+    ("policies: a checkpoint does not restore keys that wait", "ps/shard/load.c",
+     ": load_rows(load, table->waiting, slice);", ": read_rows(load, 0, 0, slice, &batch);"),
     ("policies: a row that is evicted during a snapshot is not in it", "ps/table/sparse_table.c",
      "    if (table->hook != NULL) {\n"
      "        table->hook->before_write(table->hook, &record_index, 1);",

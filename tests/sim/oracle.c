@@ -52,6 +52,9 @@ static void init_sparse(struct sl_sim_oracle *oracle, struct sl_sim_table *table
         table->shared_shard[i] = i % oracle->plan->shard_count;
         table->shared[i] = key_of(oracle, table, table->shared_shard[i]);
     }
+    if (sl_sim_oracle_forgets_rows(oracle, table->id)) {
+        table->ghost = key_of(oracle, table, 0);
+    }
 }
 
 /* The heads of all ranges are shared; what lies behind is for witnesses. */

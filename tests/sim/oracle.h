@@ -85,6 +85,7 @@ struct sl_sim_table {
     uint32_t *shared_shard;
     bool *shared_evicted; /* once at least */
     uint32_t shared_count;
+    uint64_t ghost;        /* sparse: a key that nobody pushes */
     uint64_t witness_next; /* sparse: where to look for the next witness key */
     uint32_t *slots_used;  /* dense: of each range's witness elements */
 };
@@ -255,8 +256,9 @@ void sl_sim_oracle_final(struct sl_sim_oracle *oracle, uint32_t unit, float firs
 /* And its bait is this. */
 void sl_sim_oracle_final_bait(struct sl_sim_oracle *oracle, uint32_t unit, float value);
 
-/* The shared key is this. Once all units are final. */
-void sl_sim_oracle_sum(struct sl_sim_oracle *oracle, uint32_t table, uint32_t shared, float value);
+/* The shared key is this. Once all units are final. found: of a find; NULL: of a pull. */
+void sl_sim_oracle_sum(struct sl_sim_oracle *oracle, uint32_t table, uint32_t shared, float value,
+                       const uint8_t *found);
 
 /* Judges the rest: groups, and what pulls saw. */
 void sl_sim_oracle_judge(struct sl_sim_oracle *oracle);

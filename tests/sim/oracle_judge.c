@@ -111,10 +111,39 @@ void sl_sim_oracle_final_bait(struct sl_sim_oracle *oracle, uint32_t index, floa
     }
 }
 
-void sl_sim_oracle_sum(struct sl_sim_oracle *oracle, uint32_t table, uint32_t shared, float value)
+/* Each time that a push has the key counts. Of pushes whose witnesses were evicted nobody knows. */
+static void check_admitted(struct sl_sim_oracle *oracle, uint32_t table, uint32_t shared,
+                           bool has_row)
+{
+    const struct sl_policy_spec *policy = &oracle->tables[table].spec.policy;
+    uint32_t sure = 0, most = 0;
+    for (uint32_t i = 0; i < oracle->unit_count; i++) {
+        const struct sl_sim_unit *unit = &oracle->units[i];
+        for (uint32_t k = 0; unit->table == table && k < unit->part_count; k++) {
+            const bool is_it = oracle->parts[unit->part_first + k].shared == shared;
+            sure += is_it && unit->seen == 1;
+            most += is_it && unit->seen != 0;
+        }
+    }
+    const bool must = policy->admit_age_steps == 0 && sure >= policy->admit_count;
+    const bool must_not = policy->admission == SL_ADMISSION_COUNT && most < policy->admit_count;
+    if (has_row ? must_not : must) {
+        sl_sim_fail(&oracle->breach, "admitted",
+                    "shared key %u of t%u has %s row; it was in %u to %u of the pushes that are "
+                    "there, of which it needs %u",
+                    shared, table, has_row ? "a" : "no", sure, most, policy->admit_count);
+    }
+}
+
+void sl_sim_oracle_sum(struct sl_sim_oracle *oracle, uint32_t table, uint32_t shared, float value,
+                       const uint8_t *found)
 {
     int64_t sum = 0;
     if (oracle->tables[table].shared_evicted[shared]) {
+        return;
+    }
+    if (oracle->tables[table].spec.policy.admit_count > 1) {
+        check_admitted(oracle, table, shared, *found != 0);
         return;
     }
     for (uint32_t i = 0; i < oracle->unit_count; i++) {

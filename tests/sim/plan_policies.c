@@ -22,6 +22,17 @@ static void draw_thresholds(struct sl_policy_spec *policy, uint64_t *random)
     }
 }
 
+/* Many keys share the counters of a small filter. */
+static void draw_admission(struct sl_policy_spec *policy, uint64_t *random)
+{
+    policy->admit_count = 2 + sl_sim_below(random, 3);
+    policy->admit_age_steps = sl_sim_chance(random, 500) ? 5 + sl_sim_below(random, 56) : 0;
+    if (sl_sim_chance(random, 500)) {
+        policy->admission = SL_ADMISSION_BLOOM;
+        policy->keys_expected = sl_sim_between(random, 50, 3000);
+    }
+}
+
 static void draw_policy(struct sl_sim_plan *plan, struct sl_table_spec *spec, uint64_t *random)
 {
     struct sl_policy_spec *policy = &spec->policy;
@@ -32,6 +43,9 @@ static void draw_policy(struct sl_sim_plan *plan, struct sl_table_spec *spec, ui
     }
     if (policy->order == SL_POLICY_LFU && sl_sim_chance(random, 500)) {
         policy->half_life_steps = 1 + sl_sim_below(random, 40);
+    }
+    if (sl_sim_chance(random, 400) && spec->consistency.mode != SL_CONSISTENCY_BSP) {
+        draw_admission(policy, random);
     }
 }
 

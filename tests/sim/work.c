@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <starling_rows.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,6 +106,20 @@ static void set_rate(struct sl_sim_work *work, struct sl_sim_operation *operatio
     }
 }
 
+/* Adds a key that only this push has, with a gradient of 1. Where keys wait for admission it comes
+ * so often before, with gradients of 0, that this one counts whether others are dropped or not. */
+static uint32_t add_own_key(struct sl_sim_work *work, struct sl_sim_operation *operation,
+                            uint64_t key, int32_t *gradients)
+{
+    const uint32_t times = work->oracle->tables[operation->table].spec.policy.admit_count;
+    for (uint32_t i = 1; i < times; i++) {
+        (void)add_key(operation, key);
+    }
+    const uint32_t at = add_key(operation, key);
+    gradients[at] = 1;
+    return at;
+}
+
 /* What a step does to baits of earlier ones after its push. */
 enum { ERASE, ASSIGN, AFTER_COUNT };
 
@@ -117,8 +132,7 @@ static void push_keys(struct sl_sim_work *work, struct sl_sim_operation *operati
     const struct sl_sim_table *table = &oracle->tables[operation->table];
     uint32_t unit =
         sl_sim_oracle_push(oracle, operation->table, shard, work->instance, work->clock);
-    uint32_t first = add_key(operation, oracle->units[unit].witness[0]);
-    gradients[first] = 1;
+    const uint32_t first = add_own_key(work, operation, oracle->units[unit].witness[0], gradients);
     uint32_t picks = oracle->plan->keys_of_push;
     for (uint32_t i = 0; i < picks; i++) {
         uint32_t shared =
@@ -128,10 +142,9 @@ static void push_keys(struct sl_sim_work *work, struct sl_sim_operation *operati
         gradients[at] = draw_gradient(work);
         sl_sim_oracle_adds(oracle, unit, shared, gradients[at]);
     }
-    uint32_t second = add_key(operation, oracle->units[unit].witness[1]);
-    gradients[second] = 1;
+    const uint32_t second = add_own_key(work, operation, oracle->units[unit].witness[1], gradients);
     watch(operation, unit, first, second);
-    gradients[add_key(operation, oracle->units[unit].bait)] = 1;
+    (void)add_own_key(work, operation, oracle->units[unit].bait, gradients);
     for (uint32_t i = 0; i < oracle->plan->keys_aside; i++) {
         gradients[add_key(operation, sl_sim_oracle_key(oracle, operation->table, shard))] = 1;
     }
@@ -163,8 +176,11 @@ static int push_sparse(struct sl_sim_work *work, struct sl_sim_operation *operat
     };
     const struct sl_sim_plan *plan = work->oracle->plan;
     uint32_t dim = dim_of(work, operation);
-    int32_t *gradients = allocate(
-        (size_t)plan->shard_count * (plan->keys_of_push + 3 + plan->keys_aside), sizeof *gradients);
+    const uint32_t times = work->oracle->tables[operation->table].spec.policy.admit_count;
+    const uint32_t own = SL_SIM_OWN_KEYS * (times > 0 ? times : 1);
+    int32_t *gradients =
+        allocate((size_t)plan->shard_count * (plan->keys_of_push + own + plan->keys_aside),
+                 sizeof *gradients);
     uint32_t sure = sl_sim_below(work->random, plan->shard_count);
     for (uint32_t i = 0; i < plan->shard_count; i++) {
         uint32_t shard = (sure + i) % plan->shard_count;
@@ -285,8 +301,25 @@ static void look_at_some(struct sl_sim_work *work, struct sl_sim_operation *oper
     }
 }
 
+/* Pulls of tables that forget rows are finds, most of them. The last key is one that nobody pushes.
+ */
+static int submit_find(struct sl_sim_work *work, struct sl_sim_operation *operation)
+{
+    (void)add_key(operation, work->oracle->tables[operation->table].ghost);
+    operation->values =
+        allocate((size_t)operation->key_count * dim_of(work, operation), sizeof(float));
+    operation->found = allocate(operation->key_count, 1);
+    return sl_step_find(work->step, work->tables[operation->table], operation->keys,
+                        operation->key_count, operation->values, operation->found);
+}
+
 static void submit_pull(struct sl_sim_work *work, struct sl_sim_operation *operation)
 {
+    if (sl_sim_oracle_forgets_rows(work->oracle, operation->table)) {
+        int err = submit_find(work, operation);
+        sl_assert(err == 0);
+        return;
+    }
     struct sl_table *table = work->tables[operation->table];
     bool sparse = work->oracle->tables[operation->table].spec.kind == SL_TABLE_SPARSE;
     uint64_t values =
@@ -470,12 +503,29 @@ static void check_values(struct sl_sim_work *work, const struct sl_sim_operation
     }
 }
 
+/* A key without a row reads as zeros, and a find creates none. */
+static void check_found(struct sl_sim_work *work, const struct sl_sim_operation *operation)
+{
+    const uint32_t dim = dim_of(work, operation);
+    for (uint32_t i = 0; operation->found != NULL && i < operation->key_count; i++) {
+        const bool is_ghost = i + 1 == operation->key_count;
+        const float value = operation->values[(size_t)i * dim];
+        if (operation->found[i] > (is_ghost ? 0 : 1) || (operation->found[i] == 0 && value != 0)) {
+            sl_sim_fail(&work->oracle->breach, "find",
+                        "a find of t%u gave %u for key %" PRIu64 ", %s, and %g", operation->table,
+                        operation->found[i], operation->keys[i],
+                        is_ghost ? "which nobody pushes" : "which may be there", (double)value);
+        }
+    }
+}
+
 static void judge_pull(struct sl_sim_work *work, const struct sl_sim_operation *operation)
 {
     struct sl_sim_oracle *oracle = work->oracle;
     const struct sl_sim_instance *instance = &oracle->instances[work->instance];
     uint32_t dim = dim_of(work, operation);
     check_values(work, operation);
+    check_found(work, operation);
     if (instance->has_clock) {
         sl_sim_oracle_pulled(oracle, work->instance, operation->table, operation->clock);
     }
@@ -539,6 +589,7 @@ void sl_sim_work_free(struct sl_sim_work *work)
         free(work->operations[i].keys);
         free(work->operations[i].gradients);
         free(work->operations[i].values);
+        free(work->operations[i].found);
         free(work->operations[i].units);
         free(work->operations[i].watched_at);
     }

@@ -16,6 +16,7 @@ struct sl_sim_operation {
     uint32_t key_count, key_capacity;
     uint64_t start, count; /* dense: elements */
     float *gradients, *values;
+    uint8_t *found;  /* of a find; NULL: it is none */
     uint32_t *units; /* sparse: that keys 2i and 2i + 1 of `watched_at` are the witnesses of */
     uint32_t *watched_at;
     uint32_t watched_count, watched_capacity;
