@@ -27,6 +27,13 @@ bool sl_checkpoint_settings_parse_restore(const char *text, void *target)
     return sl_number_parse_u64(text, 1, SL_LIMIT_CHECKPOINT_NUMBER, &settings->number);
 }
 
+bool sl_checkpoint_settings_parse_policy(const char *text, void *target)
+{
+    enum sl_checkpoint_policy *policy = target;
+    *policy = strcmp(text, "keep") == 0 ? SL_CHECKPOINT_POLICY_KEEP : SL_CHECKPOINT_POLICY_NEW;
+    return *policy == SL_CHECKPOINT_POLICY_KEEP || strcmp(text, "new") == 0;
+}
+
 /* Checks by writing a file: the directory's mode alone does not tell. Returns 0 or errno. */
 static int try_writing(const char *dir)
 {

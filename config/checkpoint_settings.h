@@ -16,6 +16,13 @@ enum sl_checkpoint_restore {
     SL_CHECKPOINT_RESTORE_NUMBER
 };
 
+/* If a client opens a restored table with another policy. */
+enum sl_checkpoint_policy {
+    SL_CHECKPOINT_POLICY_REFUSE,
+    SL_CHECKPOINT_POLICY_KEEP, /* the checkpoint's stays */
+    SL_CHECKPOINT_POLICY_NEW   /* the first client's replaces it */
+};
+
 struct sl_checkpoint_settings {
     const char *dir;            /* of the flags or the environment; NULL: no checkpoints */
     uint64_t every_ns;          /* 0: only on request */
@@ -25,6 +32,7 @@ struct sl_checkpoint_settings {
     enum sl_checkpoint_restore restore;
     uint64_t number; /* RESTORE_NUMBER */
     bool fallback;
+    enum sl_checkpoint_policy policy;
     bool fresh; /* starts empty beside checkpoints of an earlier job */
 };
 
@@ -32,6 +40,9 @@ struct sl_checkpoint_settings {
 #define SL_CHECKPOINT_SETTINGS_RESTORE_ACCEPTS                                                     \
     "newest, or the number of a checkpoint, from 1 to 999999999999"
 bool sl_checkpoint_settings_parse_restore(const char *text, void *settings);
+
+/* Parses keep or new into enum sl_checkpoint_policy; likewise. */
+bool sl_checkpoint_settings_parse_policy(const char *text, void *policy);
 
 /* Creates the directory if needed, and checks that files can be written there. reason: the
  * directory and the cause. Errors: INVALID. */

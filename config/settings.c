@@ -306,6 +306,12 @@ static const struct row rows[] = {
     ROW(P | L, checkpoint.fallback, BOOL, .name = "restore-fallback",
         .help = "If the checkpoint is damaged, restore the newest older one that is intact. Every "
                 "byte is verified before. Without this flag, damage is an error."),
+    ROW(P | L, checkpoint.policy, PARSED, .name = "restore-policy", .refuses_empty = true,
+        .parse = sl_checkpoint_settings_parse_policy, .accepts = "keep or new",
+        .metavar = "keep|new",
+        .help = "If a client opens a restored table with another policy: keep that of the "
+                "checkpoint, or take the new one, once. Without this flag, such an open is an "
+                "error. The coordinator's value applies."),
 
     SECTION("Objects"),
     ROW(P, objects.name, STRING, .name = "objects", .metavar = "HOST:PORT",
@@ -539,8 +545,9 @@ int sl_settings_check_checkpoint_flags(const struct sl_cli *cli, const struct sl
     for (uint32_t i = 0; checkpoint->dir == NULL && i < cli->option_count; i++) {
         const void *target = cli->options[i].target;
         const struct sl_cli_given *given = &cli->given[i];
-        const bool is_order =
-            target == &checkpoint->every_ns || target == &checkpoint->incrementals_max;
+        const bool is_order = target == &checkpoint->every_ns ||
+                              target == &checkpoint->incrementals_max ||
+                              target == &checkpoint->policy;
         const bool is_shared = given->from < SL_CLI_FROM_FLAG;
         if (given->from != SL_CLI_FROM_DEFAULT && is_of_checkpoint(&cli->options[i]) &&
             !(orders && (is_order || is_shared))) {
@@ -559,6 +566,12 @@ int sl_settings_check_checkpoint_flags(const struct sl_cli *cli, const struct sl
         return sl_reason_fail(
             reason, SL_ERR_INVALID,
             "--restore-fallback has no effect without --restore (or STARLING_RESTORE)");
+    }
+    if (checkpoint->policy != SL_CHECKPOINT_POLICY_REFUSE &&
+        checkpoint->restore == SL_CHECKPOINT_RESTORE_NONE && !orders) {
+        return sl_reason_fail(
+            reason, SL_ERR_INVALID,
+            "--restore-policy has no effect without --restore (or STARLING_RESTORE)");
     }
     return 0;
 }

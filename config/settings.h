@@ -37,7 +37,7 @@ enum sl_program {
     SL_PROGRAM_CTL = 2048, /* of a job, but with few options */
 };
 
-#define SL_SETTINGS_OPTIONS_MAX 82
+#define SL_SETTINGS_OPTIONS_MAX 83
 
 #define SL_SETTINGS_NO_TASK     (-3) /* the task index has no flag and no variable STARLING_... */
 

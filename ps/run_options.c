@@ -97,6 +97,7 @@ void sl_run_options_fill(struct sl_run *run, struct sl_process_options *options)
         .restores = checkpoint->restore != SL_CHECKPOINT_RESTORE_NONE,
         .restore_number = checkpoint->number,
         .fallback = checkpoint->fallback,
+        .policy = (enum sl_coordinator_restore_policy)checkpoint->policy,
         .fresh = checkpoint->fresh,
     };
     if (options->kind != SL_PROCESS_SCHEDULER) {

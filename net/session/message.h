@@ -247,11 +247,12 @@ struct sl_message {
         struct sl_message_cluster cluster;
         struct sl_message_waiting waiting;
         struct sl_message_table_open table_open;
-        struct { /* TABLE_OPENED; TABLE_DROPPED: table_id; TABLES_GET: tables with this id or above
-                  */
+        struct { /* TABLE_OPENED; TABLE_DROPPED: table_id; TABLES_GET: tables from this id on */
             uint32_t table_id;
             bool reject_nonfinite; /* as in the specification: false also from an older peer */
             uint32_t knows;        /* SL_MESSAGE_SPEC_KNOWS of the peer; 0 from an older one */
+            bool keeps_policy;     /* of the coordinator: `policy` holds, not that of the open */
+            struct sl_policy_spec policy;
         };
         struct sl_message_tables tables;
         struct sl_message_barrier barrier;

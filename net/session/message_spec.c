@@ -673,3 +673,12 @@ int sl_message_compare_specs(const struct sl_table_spec *existing,
                : sl_reason_fail(reason, SL_ERR_EXISTS, "table %.63s exists with %s%s",
                                 existing->name, comparison.text, more);
 }
+
+bool sl_message_specs_differ_in_policy(const struct sl_table_spec *existing,
+                                       const struct sl_table_spec *asked)
+{
+    struct sl_table_spec same = *asked;
+    same.policy = existing->policy;
+    return sl_message_compare_specs(existing, asked, NULL) != 0 &&
+           sl_message_compare_specs(existing, &same, NULL) == 0;
+}

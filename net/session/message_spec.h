@@ -32,6 +32,10 @@ static inline struct sl_message sl_message_table_opened(uint64_t id, uint32_t ta
 int sl_message_check_known(const struct sl_table_spec *spec, const struct sl_message *opened,
                            struct sl_reason *reason);
 
+/* Returns true if both are equal but for their policies, which differ. */
+bool sl_message_specs_differ_in_policy(const struct sl_table_spec *existing,
+                                       const struct sl_table_spec *asked);
+
 /* Returns 0 if both are equal. Errors: EXISTS; `reason` gives all different fields with both
  * values, the existing one first, or as many as a message has room for. */
 int sl_message_compare_specs(const struct sl_table_spec *existing,

@@ -13,6 +13,7 @@ struct sl_message_table_open {
     /* To the coordinator: a query. Only spec.name is read. The answer is a TABLE_OPEN with the
      * table's specification and id. */
     bool asks;
+    bool is_restored; /* to the coordinator: the server has the table from a checkpoint */
 };
 
 #define SL_MESSAGE_TABLES_MAX 16 /* of a page */

@@ -372,7 +372,8 @@ SL_PROTOBUF_TABLE(TABLE_OPEN, "table_open", NULL,
     SL_FIELD_MESSAGE(1, sl_message_table_open, spec, SPEC, SL_FIELD_REQUIRED),
     RANGE(2, UINT, table_open, table_id, 0, SL_LIMIT_TABLES - 1),
     ANY(3, BOOL, table_open, keep_id),
-    ANY(4, BOOL, table_open, asks));
+    ANY(4, BOOL, table_open, asks),
+    ANY(5, BOOL, table_open, is_restored));
 
 SL_PROTOBUF_TABLE(TABLE_DROP, "table_drop", NULL,
     SL_FIELD_RANGE(1, NAME, sl_message, table_name, 1, 0));
@@ -383,7 +384,9 @@ SL_PROTOBUF_TABLE(TABLE_DROPPED, "table_dropped", NULL,
 SL_PROTOBUF_TABLE(TABLE_OPENED, "table_opened", NULL,
     SL_FIELD_RANGE(1, UINT, sl_message, table_id, 0, SL_LIMIT_TABLES - 1),
     SL_FIELD_ANY(2, BOOL, sl_message, reject_nonfinite),
-    SL_FIELD_ANY(3, UINT, sl_message, knows));
+    SL_FIELD_ANY(3, UINT, sl_message, knows),
+    SL_FIELD_ANY(4, BOOL, sl_message, keeps_policy),
+    SL_FIELD_MESSAGE(5, sl_message, policy, POLICY, 0));
 
 SL_PROTOBUF_TABLE(TABLES_GET, "tables_get", NULL,
     SL_FIELD_RANGE(1, UINT, sl_message, table_id, 0, SL_LIMIT_TABLES - 1));

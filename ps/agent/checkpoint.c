@@ -202,7 +202,7 @@ void sl_agent_table_keep(struct sl_agent *agent, uint32_t table_id,
     sl_assert(agent->session != NULL);
     struct sl_message message = {
         .kind = SL_MESSAGE_TABLE_OPEN,
-        .table_open = {.spec = *spec, .table_id = table_id, .keep_id = true},
+        .table_open = {.spec = *spec, .table_id = table_id, .keep_id = true, .is_restored = true},
     };
     sl_session_request(agent->session, &message, timeout_ns, answered, ctx);
 }

@@ -59,16 +59,24 @@ struct sl_coordinator_report_cells {
     struct sl_cell too_long, too_frequent, no_room; /* dropped, part of `received` */
 };
 
+/* If a client opens a restored table with another policy: */
+enum sl_coordinator_restore_policy {
+    SL_COORDINATOR_RESTORE_POLICY_REFUSE,
+    SL_COORDINATOR_RESTORE_POLICY_KEEP, /* that of the checkpoint stays */
+    SL_COORDINATOR_RESTORE_POLICY_NEW,  /* the first client's replaces it */
+};
+
 struct sl_coordinator_options {
     uint32_t ps_count;     /* servers that must register before members receive the cluster */
     uint32_t worker_count; /* workers of the job; 0: unknown */
     const char *worker_count_source; /* origin, e.g. "--worker-hosts"; NULL: unknown */
     bool needs_operator;             /* to change tables by hand: hello.secret */
-    uint64_t waiting_interval_ns;    /* between two Waiting messages to a waiting member; 0: 3 s */
-    uint64_t identity;               /* random; of a job that begins here; 0: none is checked */
-    uint64_t elections;              /* with a cluster store: of this process, so far */
-    uint64_t lease_ns;               /* a member silent for this long expires; 0: 10 s;
-                                        SL_CLOCK_NEVER: no leases */
+    enum sl_coordinator_restore_policy restore_policy;
+    uint64_t waiting_interval_ns; /* between two Waiting messages to a waiting member; 0: 3 s */
+    uint64_t identity;            /* random; of a job that begins here; 0: none is checked */
+    uint64_t elections;           /* with a cluster store: of this process, so far */
+    uint64_t lease_ns;            /* a member silent for this long expires; 0: 10 s;
+                                     SL_CLOCK_NEVER: no leases */
     /* Sends one message. The coordinator keeps no pointer into it. */
     void (*send)(void *ctx, sl_coordinator_peer peer, const struct sl_message *message);
     /* Closes the connection of a member that expired or has a newer connection. Later messages and

@@ -134,7 +134,10 @@ static int table_write(const struct sl_coordinator *coordinator, uint32_t id, ui
 {
     const struct sl_message message = {
         .kind = SL_MESSAGE_TABLE_OPEN,
-        .table_open = {.spec = coordinator->tables.specs[id], .table_id = id, .keep_id = true},
+        .table_open = {.spec = coordinator->tables.specs[id],
+                       .table_id = id,
+                       .keep_id = true,
+                       .is_restored = coordinator->tables.restored[id]},
     };
     *value_bytes = sl_message_encoded_bytes(&message);
     *value = malloc(*value_bytes);
@@ -422,7 +425,8 @@ static int read_table(struct sl_coordinator *coordinator, uint32_t id, const uin
     const struct sl_table_spec *spec = &message.table_open.spec;
     bool is_table = message.kind == SL_MESSAGE_TABLE_OPEN && message.table_open.table_id == id &&
                     (spec->name[0] == '\0' || sl_message_check_spec(spec, reason) == 0);
-    err = is_table ? sl_coordinator_table_load(coordinator, id, spec) : SL_ERR_CORRUPT;
+    err =
+        is_table ? sl_coordinator_table_load(coordinator, id, &message.table_open) : SL_ERR_CORRUPT;
     sl_message_fini(&message);
     return err;
 }
@@ -584,6 +588,7 @@ static void coordinator_record_forget(struct sl_coordinator *coordinator)
     coordinator->checkpoint.job_latest = 0;
     coordinator->tables.count = 0;
     coordinator->tables.dropped = (struct sl_message_dropped){0};
+    memset(coordinator->tables.restored, 0, sizeof coordinator->tables.restored);
     coordinator->recovery_deadline_ns = 0;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_ALL, 0);
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0); /* marks the prefix as used */

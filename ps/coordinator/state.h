@@ -194,7 +194,8 @@ struct sl_coordinator {
     struct {
         struct sl_table_spec *specs; /* by id; empty name: id is free, or the table was dropped */
         struct sl_message_dropped dropped;
-        uint32_t count; /* ids in use are below it */
+        bool restored[SL_LIMIT_TABLES]; /* the policy is that of a checkpoint */
+        uint32_t count;                 /* ids in use are below it */
         uint32_t max;
     } tables;
     struct sl_coordinator_barriers barriers;

@@ -57,12 +57,13 @@ static int coordinator_table_reserve(struct sl_coordinator *coordinator, uint32_
 }
 
 int sl_coordinator_table_load(struct sl_coordinator *coordinator, uint32_t id,
-                              const struct sl_table_spec *spec)
+                              const struct sl_message_table_open *open)
 {
     int err = coordinator_table_reserve(coordinator, id);
     if (err == 0) {
-        coordinator->tables.specs[id] = *spec;
-        if (spec->name[0] == '\0') {
+        coordinator->tables.specs[id] = open->spec;
+        coordinator->tables.restored[id] = open->is_restored;
+        if (open->spec.name[0] == '\0') {
             sl_message_dropped_add(&coordinator->tables.dropped, id);
         }
     }
@@ -94,6 +95,7 @@ static int place(struct sl_coordinator *coordinator, const struct sl_message_tab
         return sl_reason_fail(reason, err, "the coordinator has no memory for table %s", name);
     }
     coordinator->tables.specs[*id] = open->spec;
+    coordinator->tables.restored[*id] = open->is_restored;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_TABLE, *id);
     /* A table that has an id already belongs to a job older than this coordinator. */
     coordinator->has_older_tables = coordinator->has_older_tables || open->keep_id;
@@ -105,16 +107,64 @@ static int place(struct sl_coordinator *coordinator, const struct sl_message_tab
     return 0;
 }
 
+/* Decides about the open of a known table whose policy alone differs. A server may have restored an
+ * older policy: its shards take that of the next client. */
+static int compare_policy(struct sl_coordinator *coordinator,
+                          const struct sl_coordinator_member *member,
+                          const struct sl_message_table_open *open, uint32_t id,
+                          struct sl_reason *reason)
+{
+    struct sl_table_spec *existing = &coordinator->tables.specs[id];
+    const enum sl_coordinator_restore_policy which = coordinator->options.restore_policy;
+    struct sl_reason difference;
+    const int err = sl_message_compare_specs(existing, &open->spec, &difference);
+    if (open->is_restored) {
+        return 0;
+    }
+    if (!coordinator->tables.restored[id]) {
+        return sl_reason_fail(reason, err, "%s", difference.text);
+    }
+    if (which == SL_COORDINATOR_RESTORE_POLICY_REFUSE) {
+        return sl_reason_fail(reason, err,
+                              "without --restore-policy keep|new at the servers, the policy of a "
+                              "restored table is required: %s",
+                              difference.text);
+    }
+    if (which == SL_COORDINATOR_RESTORE_POLICY_KEEP) {
+        sl_log_info("%s: the policy of the checkpoint stays (--restore-policy keep): %s",
+                    member->name, difference.text);
+        return 0;
+    }
+    sl_log_event(SL_LOG_WARN,
+                 SL_EVENT("policy_replaced", SL_EVENT_TEXT("table", existing->name),
+                          SL_EVENT_NUMBER("id", id), SL_EVENT_TEXT("by", member->name)),
+                 "%s: its policy replaces that of the checkpoint (--restore-policy new): %s",
+                 member->name, difference.text);
+    existing->policy = open->spec.policy;
+    coordinator->tables.restored[id] = false;
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_TABLE, id);
+    return 0;
+}
+
 /* Compares the request with the known table of that name. */
-static int compare(const struct sl_coordinator *coordinator,
+static int compare(struct sl_coordinator *coordinator, const struct sl_coordinator_member *member,
                    const struct sl_message_table_open *open, uint32_t id, struct sl_reason *reason)
 {
+    const struct sl_table_spec *existing = &coordinator->tables.specs[id];
     if (open->keep_id && open->table_id != id) {
         return sl_reason_fail(reason, SL_ERR_EXISTS,
                               "table %s cannot keep its id %u: it has id %u now", open->spec.name,
                               open->table_id, id);
     }
-    return sl_message_compare_specs(&coordinator->tables.specs[id], &open->spec, reason);
+    if (sl_message_specs_differ_in_policy(existing, &open->spec)) {
+        return compare_policy(coordinator, member, open, id, reason);
+    }
+    const int err = sl_message_compare_specs(existing, &open->spec, reason);
+    if (err == 0 && open->is_restored && !coordinator->tables.restored[id]) {
+        coordinator->tables.restored[id] = true;
+        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_TABLE, id);
+    }
+    return err;
 }
 
 /* Answers a tool that knows only the table's name with all it needs to open the table. */
@@ -149,9 +199,12 @@ void sl_coordinator_table_open(struct sl_coordinator *coordinator,
     }
     struct sl_reason reason;
     int err = sl_message_check_spec(&open->spec, &reason);
+    if (err == 0 && open->is_restored && member->hello.role != SL_MESSAGE_ROLE_PS) {
+        err = sl_reason_fail(&reason, SL_ERR_PROTOCOL, "only a server restores tables");
+    }
     uint32_t id = err == 0 ? coordinator_table_find(coordinator, open->spec.name) : SL_LIMIT_TABLES;
     if (err == 0 && id < SL_LIMIT_TABLES) {
-        err = compare(coordinator, open, id, &reason);
+        err = compare(coordinator, member, open, id, &reason);
     } else if (err == 0) {
         err = place(coordinator, open, &id, &reason);
         if (err == 0) {
@@ -166,7 +219,9 @@ void sl_coordinator_table_open(struct sl_coordinator *coordinator,
         sl_coordinator_refuse(coordinator, member, message->id, err, "%s", reason.text);
         return;
     }
-    const struct sl_message answer = sl_message_table_opened(message->id, id, &open->spec);
+    struct sl_message answer = sl_message_table_opened(message->id, id, &open->spec);
+    answer.policy = coordinator->tables.specs[id].policy;
+    answer.keeps_policy = memcmp(&answer.policy, &open->spec.policy, sizeof answer.policy) != 0;
     sl_coordinator_send(coordinator, member, &answer);
 }
 
@@ -195,6 +250,7 @@ void sl_coordinator_table_list(struct sl_coordinator *coordinator,
 static void forget(struct sl_coordinator *coordinator, uint32_t id)
 {
     coordinator->tables.specs[id] = (struct sl_table_spec){.name = ""};
+    coordinator->tables.restored[id] = false;
     sl_message_dropped_add(&coordinator->tables.dropped, id);
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_TABLE, id);
 }

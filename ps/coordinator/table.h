@@ -28,6 +28,6 @@ void sl_coordinator_table_stats(struct sl_coordinator *coordinator,
 
 /* Stores a table under a given id; one without a name was dropped. Errors: NO_MEMORY. */
 int sl_coordinator_table_load(struct sl_coordinator *coordinator, uint32_t id,
-                              const struct sl_table_spec *spec);
+                              const struct sl_message_table_open *open);
 
 #endif

@@ -70,6 +70,7 @@ static struct sl_coordinator_options coordinator_options(struct sl_process *proc
         .start_timeout_ns = options->times.start_timeout_ns,
         .checkpoint_interval_ns = options->checkpoint.every_ns,
         .incrementals_max = options->checkpoint.incrementals_max,
+        .restore_policy = options->checkpoint.policy,
         .time_ms = wall_ms,
         .ctx = process,
         .cells = &process->metrics.coordinator,

@@ -8,6 +8,7 @@
 #include "core/option_value.h"
 #include "core/reason.h"
 #include "core/secret.h"
+#include "ps/coordinator/coordinator.h"
 
 struct sl_disk;
 struct sl_dpdk_options;
@@ -34,8 +35,9 @@ struct sl_process_checkpoint {
     uint32_t snapshot_budget;   /* cost that the walk over a shard may spend per turn; 0: adapts to
                                    the load */
     bool restores;
-    uint64_t restore_number;    /* 0: the newest complete one, if any */
-    bool fallback;              /* if it is damaged, restore the newest older one that is intact */
+    uint64_t restore_number; /* 0: the newest complete one, if any */
+    bool fallback;           /* if it is damaged, restore the newest older one that is intact */
+    enum sl_coordinator_restore_policy policy;
     bool fresh;                 /* without `restores`: checkpoints of an earlier job are kept */
     const struct sl_disk *disk; /* outlives the run; NULL: the real one */
 };

@@ -42,6 +42,8 @@ struct sl_shard_eviction {
     uint32_t push_max;             /* keys of the longest push that waits for free records */
     uint64_t fruitless_end;        /* no row is evicted for room before this step: none was found */
     uint64_t evicted[SL_EVICTION_REASON_COUNT];
+    bool is_loaded;    /* the table is from a snapshot: an open may replace the policy, once */
+    uint32_t policies; /* replaced so far */
 };
 
 /* Rows that were erased. */

@@ -64,6 +64,7 @@ static int load_table(struct sl_shard_load *load, struct sl_shard_slice *slice)
                                   why.text);
     }
     struct sl_shard_table *table = load->shard->tables[id];
+    table->eviction.is_loaded = true;
     if (load->same || snapshot.step >= table->step) {
         table->step = snapshot.step;
         table->state = snapshot.state;

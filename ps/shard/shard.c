@@ -11,6 +11,7 @@
 #include "ps/shard/lookup.h"
 #include "ps/shard/section.h"
 #include "ps/shard/snapshot.h"
+#include "ps/shard/snapshot_hooks.h"
 #include "ps/shard/table_drop.h"
 
 #define PUSH_BUFFER_BYTES_DEFAULT ((size_t)256 << 20)
@@ -77,7 +78,10 @@ void sl_shard_destroy(struct sl_shard **shard)
     *shard = NULL;
 }
 
-/* Checks an open against the existing tables. 0: create it; 1: the same table exists. */
+/* Results of a check: */
+enum { CREATES, IS_SAME, GETS_POLICY };
+
+/* Checks an open against the existing tables. */
 static int table_check(const struct sl_shard *shard, uint32_t table_id,
                        const struct sl_table_spec *spec, struct sl_reason *reason)
 {
@@ -98,14 +102,18 @@ static int table_check(const struct sl_shard *shard, uint32_t table_id,
         return sl_reason_fail(reason, SL_ERR_EXISTS, "table %s has id %u on this shard, not %u",
                               spec->name, i, table_id);
     }
-    if (shard->tables[table_id] == NULL) {
-        return 0;
+    const struct sl_shard_table *table = shard->tables[table_id];
+    if (table == NULL) {
+        return CREATES;
     }
-    if (shard->tables[table_id]->dropped) {
+    if (table->dropped) {
         return sl_reason_fail(reason, SL_ERR_NOT_FOUND, "table %s was dropped", spec->name);
     }
-    err = sl_message_compare_specs(&shard->tables[table_id]->spec, spec, reason);
-    return err == 0 ? 1 : err;
+    if (table->eviction.is_loaded && sl_message_specs_differ_in_policy(&table->spec, spec)) {
+        return GETS_POLICY;
+    }
+    err = sl_message_compare_specs(&table->spec, spec, reason);
+    return err == 0 ? IS_SAME : err;
 }
 
 static uint32_t key_cost(uint32_t dim)
@@ -198,6 +206,94 @@ static int consistency_init(struct sl_shard *shard, struct sl_shard_table *table
     return 0;
 }
 
+/* Returns true when the keys that wait can go on under the new policy. */
+static bool keeps_waiting_keys(const struct sl_policy_spec *old, const struct sl_policy_spec *new)
+{
+    const bool waits[] = {
+        sl_policy_has_admission(old) && old->admission != SL_ADMISSION_PROBABILITY,
+        sl_policy_has_admission(new) && new->admission != SL_ADMISSION_PROBABILITY};
+    if (!waits[0] || !waits[1]) {
+        return waits[0] == waits[1];
+    }
+    return old->admission == new->admission &&
+           (old->admission != SL_ADMISSION_BLOOM ||
+            (sl_key_filter_block_count(old) == sl_key_filter_block_count(new) &&
+             sl_key_filter_hash_count(old) == sl_key_filter_hash_count(new)));
+}
+
+/* Gives the table, whose policy is new, another table of waiting keys, without any. */
+static int replace_waiting_keys(struct sl_shard *shard, struct sl_shard_table *table)
+{
+    struct sl_shard_table fresh = {.spec = table->spec, .sparse = table->sparse};
+    const size_t left = sl_shard_memory_left(shard);
+    int err = left == 0 ? SL_ERR_NO_MEMORY
+                        : sl_shard_key_admission_create(shard, &fresh, left == SIZE_MAX ? 0 : left);
+    struct sl_shard_table *gone = err == 0 ? table->waiting : fresh.waiting;
+    if (err == 0) {
+        table->waiting = fresh.waiting;
+        table->hash_count = fresh.hash_count;
+        shard->memory_bytes -= gone == NULL ? 0 : gone->counted.memory;
+        if (table->waiting != NULL) {
+            table->waiting->counted.memory = table_memory(table->waiting);
+            shard->memory_bytes += table->waiting->counted.memory;
+        }
+    }
+    if (gone != NULL) {
+        table_destroy(&gone);
+    }
+    return err;
+}
+
+/* A push of several slices has judged some of its keys. Buffered pushes that are due belong to the
+ * time before. */
+static bool is_using_policy(const struct sl_shard *shard, const struct sl_shard_table *table,
+                            const struct sl_policy_spec *policy)
+{
+    const bool admits = table->admits || sl_policy_has_admission(policy);
+    return (admits && shard->large.owner != NULL) ||
+           (table->spec.consistency.mode == SL_CONSISTENCY_BSP && shard->iteration.due);
+}
+
+static int replace_policy(struct sl_shard *shard, struct sl_shard_table *table,
+                          const struct sl_policy_spec *policy, struct sl_reason *reason)
+{
+    const struct sl_policy_spec old = table->spec.policy;
+    if (is_using_policy(shard, table, policy)) {
+        return sl_reason_fail(reason, SL_ERR_CANCELLED,
+                              "a push to table %s, with the policy of its checkpoint, is in "
+                              "progress on shard %u: open it again",
+                              table->spec.name, shard->options.index);
+    }
+    const size_t beside = beside_memory(shard, &table->spec);
+    const bool evicted = sl_shard_eviction_has(&table->spec);
+    sl_shard_snapshot_fail_for_policy(shard);
+    table->spec.policy = *policy;
+    if (!keeps_waiting_keys(&old, policy) && replace_waiting_keys(shard, table) != 0) {
+        table->spec.policy = old;
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY,
+                              "no memory for the keys of table %s that wait, on shard %u",
+                              table->spec.name, shard->options.index);
+    }
+    table->admits = sl_policy_has_admission(policy);
+    if (sl_shard_waiting_keys(table) != NULL) {
+        table->waiting->spec.policy.ttl_steps = policy->admit_age_steps;
+        sl_shard_eviction_init(table->waiting);
+    }
+    struct sl_shard_eviction eviction = {.second = table->eviction.second,
+                                         .round_second = table->eviction.second,
+                                         .round_step = table->step,
+                                         .policies = table->eviction.policies + 1};
+    memcpy(eviction.evicted, table->eviction.evicted, sizeof eviction.evicted);
+    table->eviction = eviction;
+    sl_shard_eviction_init(table);
+    shard->evicting_count += sl_shard_eviction_has(&table->spec);
+    shard->evicting_count -= evicted;
+    const size_t more = beside_memory(shard, &table->spec) - beside; /* modulo 2^64 */
+    table->counted.beside += more;
+    shard->memory_bytes += more;
+    return 0;
+}
+
 static uint64_t table_count(const struct sl_shard_table *table)
 {
     return table->sparse != NULL ? sl_sparse_table_row_count(table->sparse)
@@ -214,9 +310,12 @@ static void table_place(struct sl_shard *shard, uint32_t table_id, struct sl_sha
 int sl_shard_table_open(struct sl_shard *shard, uint32_t table_id, const struct sl_table_spec *spec,
                         struct sl_reason *reason)
 {
-    int err = table_check(shard, table_id, spec, reason);
-    if (err != 0) {
-        return err == 1 ? 0 : err;
+    const int check = table_check(shard, table_id, spec, reason);
+    if (check == GETS_POLICY) {
+        return replace_policy(shard, shard->tables[table_id], &spec->policy, reason);
+    }
+    if (check != CREATES) {
+        return check == IS_SAME ? 0 : check;
     }
     struct sl_shard_table *table = calloc(1, sizeof *table);
     if (table == NULL) {

@@ -46,8 +46,10 @@ struct sl_shard_options {
 int sl_shard_create(const struct sl_shard_options *options, struct sl_shard **out);
 void sl_shard_destroy(struct sl_shard **shard);
 
-/* Creates or checks the table. Errors: INVALID, NO_MEMORY, EXISTS (another specification, or the
- * name or id belongs to another table). reason: the difference. */
+/* Creates or checks the table. Of a table that was loaded, another policy replaces the policy,
+ * once; a snapshot in progress fails then. Errors: INVALID, NO_MEMORY, EXISTS (another
+ * specification, or the name or id belongs to another table), CANCELLED (a push in progress uses
+ * the old policy: open it again). reason: the difference. */
 int sl_shard_table_open(struct sl_shard *shard, uint32_t table_id, const struct sl_table_spec *spec,
                         struct sl_reason *reason);
 

@@ -236,6 +236,13 @@ bool sl_shard_snapshot_yield(struct sl_shard *shard)
     return true;
 }
 
+void sl_shard_snapshot_fail_for_policy(struct sl_shard *shard)
+{
+    if (is_whole(shard) && shard->snapshots.current->phase < SL_SHARD_SNAPSHOT_PHASE_OVER) {
+        snapshot_fail(shard, "a restored table got another policy meanwhile");
+    }
+}
+
 void sl_shard_snapshot_end(struct sl_shard *shard, struct sl_shard_snapshot_base **base)
 {
     struct sl_shard_snapshot *snapshot = shard->snapshots.current;

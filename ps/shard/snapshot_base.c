@@ -40,6 +40,7 @@ int sl_shard_snapshot_base_create(struct sl_shard *shard, struct sl_shard_snapsh
         struct sl_shard_table *table = sl_shard_table_in_use(shard, i);
         if (table != NULL) {
             base->tables[i].rows = base_of(table);
+            base->tables[i].policies = table->eviction.policies;
         }
         if (table != NULL && table->waiting != NULL) {
             table->waiting->step = table->step;
@@ -89,6 +90,9 @@ bool sl_shard_snapshot_base_holds(const struct sl_shard *shard,
         const struct sl_snapshot_base *then = sl_shard_snapshot_base_of(base, i, false);
         if (table == NULL && then != NULL && then->open) {
             return false; /* an increment cannot tell that the table was dropped */
+        }
+        if (then != NULL && then->open && base->tables[i].policies != table->eviction.policies) {
+            return false; /* other keys wait */
         }
         if (table != NULL) {
             rows += row_count(table) +

@@ -29,4 +29,7 @@ void sl_shard_snapshot_dropped(struct sl_shard *shard, struct sl_shard_push_buff
  * none. */
 bool sl_shard_snapshot_yield(struct sl_shard *shard);
 
+/* A table is about to get another policy: fails the snapshot if it still copies tables. */
+void sl_shard_snapshot_fail_for_policy(struct sl_shard *shard);
+
 #endif

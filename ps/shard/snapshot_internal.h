@@ -61,6 +61,7 @@ struct sl_shard_snapshot_base {
     uint32_t table_count;
     struct {
         struct sl_snapshot_base rows, waiting;
+        uint32_t policies;
     } tables[];
 };
 

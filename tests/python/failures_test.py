@@ -311,5 +311,106 @@ class DroppedTables(Servers):
         self.assert_gone()
 
 
+class RestoredPolicies(Servers):
+    """A checkpoint has a table with a policy; then clients open it with others."""
+
+    OLD, NEW, OTHER = (starling.Policy(ttl_steps=steps) for steps in (20, 5000, 40))
+    TABLE = dict(dim=2, optimizer=starling.Sum())
+
+    def open(self, policy):
+        client = starling.connect(self.coordinator, task=-1, timeout=harness.DEADLINE_S)
+        self.addCleanup(client.leave)
+        return client, client.sparse("rows", **self.TABLE, policy=policy)
+
+    def restore(self, *flags, count=2):
+        """Servers that have restored 1000 rows."""
+        directory = ["--checkpoint-dir", os.path.join(self.folder, "checkpoints"), "--checkpoint-every", 0]
+        self.start_servers(count, *directory)
+        self.keys = numpy.arange(1000)
+        client, table = self.open(self.OLD)
+        table.push(self.keys, numpy.ones((1000, 2), numpy.float32))
+        client.checkpoint()
+        self.kill(*self.servers)
+        self.directory = directory
+        self.start_servers(count, *directory, "--restore", "newest", *flags)
+
+    def assert_policy(self, steps):
+        """The servers have the policy: each of a shard's pushes is a step."""
+        _, table = self.open(starling.Policy(ttl_steps=steps))
+        self.assertEqual(table.stats().rows, 1000)
+        for _ in range(100):
+            table.push(self.keys[:900], numpy.ones((900, 2), numpy.float32))
+        if steps == 20:
+            support.wait_until(lambda: table.stats().evicted_ttl == 100, "rows are too old")
+        else:
+            self.assertEqual(table.evict(), 0)
+
+    def refused(self, policy, text):
+        with self.assertRaisesRegex(starling.TableMismatch, text):
+            self.open(policy)
+
+    def test_refused(self):
+        self.restore()
+        self.refused(self.NEW, r"without --restore-policy keep\|new at the servers.*policy.ttl_steps 20, not 5000")
+        self.assert_policy(20)
+
+    def test_kept(self):
+        self.restore("--restore-policy", "keep")
+        for policy, steps in ((self.NEW, 5000), (self.OTHER, 40)):
+            self.open(policy)
+            self.servers[0].wait_line("the policy of the checkpoint stays (--restore-policy keep): table rows exists "
+                                      f"with policy.ttl_steps 20, not {steps}")
+        with self.assertRaisesRegex(starling.TableMismatch, "dim 2, not 3"):
+            self.open(self.OLD)[0].sparse("rows", 3, starling.Sum(), policy=self.NEW)
+        self.assert_policy(20)
+
+    def test_replaced(self):
+        """Once; the next checkpoint has the new policy, and is a full one."""
+        self.restore("--restore-policy", "new")
+        client, _ = self.open(self.NEW)
+        self.servers[0].wait_line("its policy replaces that of the checkpoint (--restore-policy new): table rows "
+                                  "exists with policy.ttl_steps 20, not 5000")
+        self.refused(self.OTHER, "policy.ttl_steps 5000, not 40")
+        self.refused(self.OLD, "policy.ttl_steps 5000, not 20")
+        client.checkpoint()
+        self.kill(*self.servers)
+        self.start_servers(2, *self.directory, "--restore", "newest")
+        self.assert_policy(5000)
+
+    def test_replaced_while_a_server_is_away(self):
+        """It restores the old policy, and takes the new one from its clients."""
+        self.restore("--restore-policy", "new")
+        self.kill(self.servers[1])
+        self.servers[1] = self.start("starling-ps", *self.flags, *self.directory, "--restore", "newest",
+                                     "--restore-policy", "new", "--job-name", "ps", "--task-index", 1)
+        self.servers[1].wait_line("ready")
+        _, table = self.open(self.NEW)
+        table.push(self.keys, numpy.ones((1000, 2), numpy.float32))
+        self.kill(self.servers[1])
+        self.servers[1] = self.start("starling-ps", *self.flags, *self.directory, "--restore", "newest",
+                                     "--job-name", "ps", "--task-index", 1)
+        self.servers[1].wait_line("ready")
+        self.assertEqual(table.stats().rows, 1000)
+        self.refused(self.OLD, "policy.ttl_steps 5000, not 20")
+        self.assert_policy(5000)
+
+    def test_replaced_with_a_backup(self):
+        """Keys wait from then on, at the backup too."""
+        new = starling.Policy(admit_count=3, order="lru", rows_max=100000)
+        self.restore("--restore-policy", "new", "--replicas", 1, "--lease", 6)
+        for owner in range(2):
+            self.servers[0].wait_line(f"ps/{1 - owner} has the backups of the shards of ps/{owner}: they are in sync")
+        _, table = self.open(new)
+        more = numpy.arange(1000, 2000)
+        for count in (1000, 400, 100):
+            table.push(more[:count], numpy.ones((count, 2), numpy.float32))
+        before = (1100, 900)
+        self.assertEqual((table.stats().rows, table.stats().waiting), before)
+        self.kill(self.servers[1])
+        self.assertEqual((table.stats().rows, table.stats().waiting), before)
+        table.push(more, numpy.ones((1000, 2), numpy.float32))
+        self.assertEqual((table.stats().rows, table.stats().waiting), (1400, 600))
+
+
 if __name__ == "__main__":
     harness.main()

@@ -323,6 +323,7 @@ static void client_control_table_opened(void *ctx, const struct sl_message *answ
     if (check_answer(op, answer, err, reason, SL_MESSAGE_TABLE_OPENED)) {
         op->table.id = answer->table_id;
         op->table.knows = answer->knows;
+        op->spec->policy = answer->keeps_policy ? answer->policy : op->spec->policy;
         if (op->table.id >= SL_LIMIT_TABLES) {
             sl_control_op_fail(op, SL_ERR_PROTOCOL, "%s: it gave a table id beyond the limit",
                                op->io->options->coordinator_name);

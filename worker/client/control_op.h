@@ -22,8 +22,8 @@ struct sl_control_op {
 
     /* Arguments and results; each run function names those it uses. The caller's memory. */
     struct sl_message_cluster *cluster;
-    uint32_t task_index; /* out: assigned by the coordinator */
-    const struct sl_table_spec *spec;
+    uint32_t task_index;        /* out: assigned by the coordinator */
+    struct sl_table_spec *spec; /* in, out: a coordinator may keep another policy */
     struct {
         uint32_t id;
         uint32_t knows; /* out: the least of the answers' */

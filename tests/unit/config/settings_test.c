@@ -227,12 +227,15 @@ CASE(settings_check_checkpoint__a_setting_needs_a_directory)
 {
     static const char *const flags[] = {"--checkpoint-every=5", "--checkpoint-incrementals=5",
                                         "--checkpoint-keep=5",  "--checkpoint-compression=5",
-                                        "--restore=newest",     "--restore-fallback"};
+                                        "--restore=newest",     "--restore-fallback",
+                                        "--restore-policy=new"};
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
         refuse_checkpoint(ARGUMENTS(flags[i]), false, WORDS(flags[i], "without --checkpoint-dir"));
     }
     refuse_checkpoint(ARGUMENTS("--checkpoint-dir=/c", "--restore-fallback"), false,
                       WORDS("--restore-fallback", "without --restore"));
+    refuse_checkpoint(ARGUMENTS("--checkpoint-dir=/c", "--restore-policy=keep"), false,
+                      WORDS("--restore-policy", "without --restore"));
     accept_checkpoint(ARGUMENTS("--checkpoint-dir=/c", "--restore-fallback", "--restore=1"), false);
     setenv("STARLING_RESTORE", "newest", 1);
     refuse_checkpoint(NO_ARGUMENTS, false, WORDS("STARLING_RESTORE", "without --checkpoint-dir"));
@@ -243,6 +246,7 @@ CASE(settings_check_checkpoint__a_scheduler_needs_none)
 {
     setenv("STARLING_CHECKPOINT_KEEP", "5", 1);
     accept_checkpoint(ARGUMENTS("--checkpoint-every=5", "--checkpoint-incrementals=2"), true);
+    accept_checkpoint(ARGUMENTS("--restore-policy=new"), true);
     refuse_checkpoint(ARGUMENTS("--checkpoint-keep=5"), true, WORDS("--checkpoint-keep=5"));
 }
 

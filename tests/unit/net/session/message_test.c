@@ -118,6 +118,15 @@ static void random_tables(uint64_t *seed, struct sl_message_tables *to)
     }
 }
 
+static void random_opened(uint64_t *seed, struct sl_message *to)
+{
+    to->table_id = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_TABLES);
+    to->reject_nonfinite = sl_hash_random(seed) % 2 == 0;
+    to->knows = (uint32_t)sl_hash_random(seed);
+    to->keeps_policy = sl_hash_random(seed) % 2 == 0;
+    to->policy = random_message_spec(seed).policy;
+}
+
 static void random_body(uint64_t *seed, struct sl_message *to)
 {
     switch (to->kind) {
@@ -167,11 +176,10 @@ static void random_body(uint64_t *seed, struct sl_message *to)
         to->table_open.table_id = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_TABLES);
         to->table_open.keep_id = sl_hash_random(seed) % 2 == 0;
         to->table_open.asks = sl_hash_random(seed) % 2 == 0;
+        to->table_open.is_restored = sl_hash_random(seed) % 2 == 0;
         break;
     case SL_MESSAGE_TABLE_OPENED:
-        to->table_id = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_TABLES);
-        to->reject_nonfinite = sl_hash_random(seed) % 2 == 0;
-        to->knows = (uint32_t)sl_hash_random(seed);
+        random_opened(seed, to);
         break;
     case SL_MESSAGE_BARRIER:
         random_message_name(seed, to->barrier.name, sizeof to->barrier.name);

@@ -26,6 +26,11 @@ static int describe_cluster(const struct sl_message_cluster *cluster, char *text
     if (cluster->job != 0) {
         at += snprintf(text + at, bytes - (size_t)at, " of job %u", (unsigned)cluster->job);
     }
+    for (uint32_t id = 0; id < SL_LIMIT_TABLES; id++) {
+        if (sl_message_dropped_has(&cluster->dropped, id)) {
+            at += snprintf(text + at, bytes - (size_t)at, " without table %u", id);
+        }
+    }
     at += snprintf(text + at, bytes - (size_t)at, ":");
     for (uint32_t i = 0; i < cluster->ps_count; i++) {
         const struct sl_message_ps *ps = &cluster->ps[i];
@@ -84,7 +89,14 @@ static void describe(const struct sl_message *message, char *text, size_t bytes)
                        (double)message->table_open.spec.optimizer.lr, message->table_open.table_id);
         break;
     case SL_MESSAGE_TABLE_OPENED:
-        (void)snprintf(text, bytes, "opened %u", message->table_id);
+        at = snprintf(text, bytes, "opened %u", message->table_id);
+        if (message->keeps_policy) {
+            (void)snprintf(text + at, bytes - (size_t)at, " with ttl_steps %u",
+                           message->policy.ttl_steps);
+        }
+        break;
+    case SL_MESSAGE_TABLE_DROPPED:
+        (void)snprintf(text, bytes, "dropped %u", message->table_id);
         break;
     case SL_MESSAGE_TABLES:
         at = snprintf(text, bytes, "%u tables, next %u", message->tables.count,
@@ -225,6 +237,7 @@ static void make(struct fixture *f, uint32_t ps_count, uint32_t worker_count)
         .waiting_interval_ns = 3 * SECOND,
         .lease_ns = 10 * SECOND,
         .needs_operator = true,
+        .restore_policy = f->restore_policy,
         .identity = f->identity,
         .send = on_send,
         .close = on_close,

@@ -26,8 +26,9 @@ struct fixture {
     char sent[FIXTURE_SENT_MAX][1024];
     uint32_t sent_count;
     struct sl_reason reason;
-    uint64_t checkpoint_interval_ns; /* for the next remake */
-    uint32_t checkpoint_adds;        /* likewise */
+    enum sl_coordinator_restore_policy restore_policy; /* for the next remake or takeover */
+    uint64_t checkpoint_interval_ns;                   /* for the next remake */
+    uint32_t checkpoint_adds;                          /* likewise */
     struct fixture_record records[SL_COORDINATOR_RECORD_ALL][FIXTURE_RECORDS];
     uint32_t ps_count, worker_count; /* of the coordinator */
     const char *worker_count_source; /* likewise */
