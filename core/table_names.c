@@ -1,5 +1,7 @@
 #include "core/table_names.h"
 
+#include <string.h>
+
 const char *const sl_table_names_kind[SL_TABLE_KIND_COUNT] = {"sparse", "dense", "kv"};
 const char *const sl_table_names_optimizer[SL_OPTIMIZER_KIND_COUNT] = {
     [SL_OPTIMIZER_SUM] = "sum",
@@ -26,3 +28,33 @@ const char *const sl_table_names_consistency[SL_CONSISTENCY_MODE_COUNT] = {"asp"
 const char *const sl_table_names_order[SL_POLICY_ORDER_COUNT] = {"none", "lru", "lfu", "l2"};
 const char *const sl_table_names_admission[SL_ADMISSION_KIND_COUNT] = {"count", "probability",
                                                                        "bloom"};
+
+/* Each name has a blank before and behind it. */
+#define ADAGRAD " lr epsilon initial_accumulator "
+#define ADAM    " lr beta1 beta2 epsilon "
+#define FTRL    " lr l1 l2 lr_power initial_accumulator "
+static const char *const members[SL_OPTIMIZER_KIND_COUNT] = {
+    [SL_OPTIMIZER_SUM] = "",
+    [SL_OPTIMIZER_SGD] = " lr ",
+    [SL_OPTIMIZER_MOMENTUM] = " lr momentum ",
+    [SL_OPTIMIZER_ADAGRAD] = ADAGRAD,
+    [SL_OPTIMIZER_ADAGRAD_DECAY] = ADAGRAD "rho decay_steps decay_baseline ",
+    [SL_OPTIMIZER_RMSPROP] = " lr momentum rho epsilon ",
+    [SL_OPTIMIZER_ADAM] = ADAM,
+    [SL_OPTIMIZER_ADAMW] = ADAM "weight_decay ",
+    [SL_OPTIMIZER_ADAM_ASYNC] = ADAM,
+    [SL_OPTIMIZER_FTRL] = FTRL,
+    [SL_OPTIMIZER_FTRL_GROUP] = FTRL,
+    [SL_OPTIMIZER_ROWWISE_ADAGRAD] = ADAGRAD,
+    [SL_OPTIMIZER_ROWWISE_ADAM] = ADAM,
+    [SL_OPTIMIZER_ADADELTA] = " lr rho epsilon ",
+    [SL_OPTIMIZER_LION] = " lr beta1 beta2 ",
+    [SL_OPTIMIZER_LAMB] = ADAM "weight_decay ",
+};
+
+bool sl_table_names_is_read(const struct sl_table_spec *spec, const char *member)
+{
+    const char *found = strstr(members[spec->optimizer.kind], member);
+    return (found != NULL && found[-1] == ' ' && found[strlen(member)] == ' ') ||
+           (spec->update.decay != SL_DECAY_NONE && strcmp(member, "weight_decay") == 0);
+}

@@ -52,6 +52,7 @@ static void describe(struct sl_checkpoint_source_table *table)
 static int take_table(struct sl_checkpoint_source *source, const struct sl_snapshot_table *info,
                       uint64_t number, uint32_t *at, struct sl_reason *why)
 {
+    const bool is_newest = number == source->chain.items[source->chain.count - 1].number;
     *at = find_table(source, info->spec.name);
     if (*at != NO_TABLE) {
         struct sl_checkpoint_source_table *table = &source->tables[*at];
@@ -62,6 +63,7 @@ static int take_table(struct sl_checkpoint_source *source, const struct sl_snaps
             table->info = *info;
             table->newest = number;
         }
+        table->rows += is_newest ? info->row_count : 0;
         return 0;
     }
     struct sl_checkpoint_source_table *tables =
@@ -71,7 +73,8 @@ static int take_table(struct sl_checkpoint_source *source, const struct sl_snaps
     }
     source->tables = tables;
     *at = source->table_count++;
-    tables[*at] = (struct sl_checkpoint_source_table){.info = *info, .newest = number};
+    tables[*at] = (struct sl_checkpoint_source_table){
+        .info = *info, .newest = number, .rows = is_newest ? info->row_count : 0};
     describe(&tables[*at]);
     return 0;
 }

@@ -19,6 +19,7 @@ struct sl_checkpoint_source_table {
     uint32_t slot_floats; /* of a sparse row, or of a dense block of 1024 elements */
     uint32_t value_bytes; /* of a KV table */
     uint64_t newest;      /* number of the checkpoint that info is from */
+    uint64_t rows;        /* sparse: approximately; valid until a walk */
 };
 
 struct sl_checkpoint_source {

@@ -258,7 +258,14 @@ static bool make_memory(struct pour *pour)
 
 static void pour_table(struct pour *pour)
 {
-    sl_snapshot_put_table(pour->sink->block, pour->table_id, &pour->table->info);
+    struct sl_snapshot_table info = pour->table->info;
+    if (info.spec.kind == SL_TABLE_SPARSE) { /* an even part of them; the sum is exact */
+        const struct sl_snapshot_end *shard = &pour->sink->end;
+        const uint64_t all = pour->table->keys->count;
+        info.row_count =
+            (uint32_t)(all / shard->shard_count + (shard->shard < all % shard->shard_count));
+    }
+    sl_snapshot_put_table(pour->sink->block, pour->table_id, &info);
     switch (pour->table->info.spec.kind) {
     case SL_TABLE_SPARSE:
         import_table_rows_send(pour, SL_SNAPSHOT_ROWS);

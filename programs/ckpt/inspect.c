@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <time.h>
 
+#include "core/partition.h"
 #include "programs/ckpt/checkpoint_source.h"
 #include "programs/ckpt/spec_text.h"
 
@@ -72,22 +73,41 @@ int sl_inspect_list(const char *directory, FILE *to, struct sl_reason *reason)
     return err;
 }
 
-void sl_inspect_table(const struct sl_snapshot_table *table, FILE *to)
+void sl_inspect_table(const struct sl_snapshot_table *table, const char *size, FILE *to)
 {
     char text[SL_SPEC_TEXT_BYTES];
     const struct sl_table_spec *spec = &table->spec;
-    sl_spec_text_write(table, text);
+    sl_spec_text_show(table, text);
     switch (spec->kind) {
     case SL_TABLE_SPARSE:
-        (void)fprintf(to, "%s  sparse, %u columns  %s\n", spec->name, spec->dim, text);
+        (void)fprintf(to, "%s  sparse, %u columns%s  %s\n", spec->name, spec->dim, size, text);
         break;
     case SL_TABLE_DENSE:
-        (void)fprintf(to, "%s  dense, %" PRIu64 " elements  %s\n", spec->name, spec->length, text);
+        (void)fprintf(to, "%s  dense, %" PRIu64 " elements%s  %s\n", spec->name, spec->length, size,
+                      text);
         break;
     case SL_TABLE_KV:
         (void)fprintf(to, "%s  kv, of %s\n", spec->name, spec->dim == 4 ? "f32" : "bytes");
         break;
     }
+}
+
+/* A table of a checkpoint, with its rows and their bytes before compression. */
+static void print_table(const struct sl_checkpoint_source_table *table, FILE *to)
+{
+    const struct sl_table_spec *spec = &table->info.spec;
+    const uint64_t elements = SL_PARTITION_BLOCK_ELEMENTS;
+    const bool is_dense = spec->kind == SL_TABLE_DENSE;
+    const uint64_t records = is_dense ? (spec->length + elements - 1) / elements : table->rows;
+    const uint32_t values = is_dense ? SL_PARTITION_BLOCK_ELEMENTS : spec->dim;
+    const uint64_t bytes = records * sl_snapshot_record_bytes(values + table->slot_floats);
+    char size[96];
+    if (is_dense) {
+        (void)snprintf(size, sizeof size, ", %" PRIu64 " bytes", bytes);
+    } else {
+        (void)snprintf(size, sizeof size, ", %" PRIu64 " rows, %" PRIu64 " bytes", records, bytes);
+    }
+    sl_inspect_table(&table->info, size, to);
 }
 
 int sl_inspect_tables(const char *directory, uint64_t number, FILE *to, struct sl_reason *reason)
@@ -101,7 +121,7 @@ int sl_inspect_tables(const char *directory, uint64_t number, FILE *to, struct s
         list_published(&source.chain.items[i], to);
     }
     for (uint32_t i = 0; i < source.table_count; i++) {
-        sl_inspect_table(&source.tables[i].info, to);
+        print_table(&source.tables[i], to);
     }
     sl_checkpoint_source_close(&source);
     return 0;

@@ -20,7 +20,8 @@ int sl_inspect_tables(const char *directory, uint64_t number, FILE *to, struct s
 int sl_inspect_verify(const char *directory, uint64_t number,
                       struct sl_checkpoint_shard_range range, FILE *to, struct sl_reason *reason);
 
-/* Prints a line about a table: name, kind, shape, properties. */
-void sl_inspect_table(const struct sl_snapshot_table *table, FILE *to);
+/* Prints a line about a table: name, kind, shape, properties. size: text behind the shape, or "".
+ */
+void sl_inspect_table(const struct sl_snapshot_table *table, const char *size, FILE *to);
 
 #endif

@@ -160,7 +160,7 @@ static int run_import(const struct sl_cli_words *words, struct sl_reason *reason
     (void)printf("%s: checkpoint %" PRIu64 ", %u table%s\n", flags.out, result.number,
                  result.table_count, sl_log_plural(result.table_count));
     for (uint32_t i = 0; i < result.table_count; i++) {
-        sl_inspect_table(&result.tables[i].info, stdout);
+        sl_inspect_table(&result.tables[i].info, "", stdout);
     }
     sl_import_result_fini(&result);
     return 0;

@@ -129,7 +129,12 @@ static void write_value(const struct word *word, const struct sl_snapshot_table 
     switch (word->kind) {
     case WORD_F32:
     case WORD_POWER:
-        (void)snprintf(text, text_bytes, "%.9g", (double)real);
+        for (int digits = 6; digits <= 9; digits++) { /* as few as give these bits */
+            (void)snprintf(text, text_bytes, "%.*g", digits, (double)real);
+            if (strtof(text, NULL) == real) {
+                break;
+            }
+        }
         break;
     case WORD_U32:
         (void)snprintf(text, text_bytes, "%" PRIu32, number);
@@ -153,14 +158,51 @@ static void write_value(const struct word *word, const struct sl_snapshot_table 
     }
 }
 
-void sl_spec_text_write(const struct sl_snapshot_table *table, char text[SL_SPEC_TEXT_BYTES])
+/* Whether the word says something about this table. */
+static bool matters(const struct word *word, const struct sl_table_spec *spec, const char *value)
+{
+    const enum sl_initializer_kind initializer = spec->initializer.kind;
+    const size_t at = word->offset;
+    if (word->kind == WORD_OPTIMIZER || word->choice == &initializers || word->choice == &modes) {
+        return true;
+    }
+    if (at > AT(spec.optimizer) && at < AT(spec.optimizer) + sizeof spec->optimizer) {
+        return sl_table_names_is_read(spec, word->name);
+    }
+    if (word->kind == WORD_POWER) {
+        return spec->optimizer.kind == SL_OPTIMIZER_ADAM_ASYNC && strcmp(value, "0") != 0;
+    }
+    if (at == AT(spec.initializer.low)) {
+        return initializer != SL_INITIALIZER_ZEROS;
+    }
+    if (at == AT(spec.initializer.high) || at == AT(spec.initializer.seed)) {
+        return initializer > SL_INITIALIZER_CONSTANT;
+    }
+    return value[0] != '\0' && strcmp(value, "0") != 0 &&
+           (word->choice == NULL || strcmp(value, word->choice->names[0]) != 0);
+}
+
+static void write_words(const struct sl_snapshot_table *table, bool all,
+                        char text[SL_SPEC_TEXT_BYTES])
 {
     text[0] = '\0';
     for (uint32_t i = 0; i < WORD_COUNT; i++) {
         char value[SL_SPEC_TEXT_BYTES - 1024];
         write_value(&words[i], table, value, sizeof value);
-        (void)sl_format_add(text, SL_SPEC_TEXT_BYTES, ",", "%s=%s", words[i].name, value);
+        if (all || matters(&words[i], &table->spec, value)) {
+            (void)sl_format_add(text, SL_SPEC_TEXT_BYTES, ",", "%s=%s", words[i].name, value);
+        }
     }
+}
+
+void sl_spec_text_write(const struct sl_snapshot_table *table, char text[SL_SPEC_TEXT_BYTES])
+{
+    write_words(table, true, text);
+}
+
+void sl_spec_text_show(const struct sl_snapshot_table *table, char text[SL_SPEC_TEXT_BYTES])
+{
+    write_words(table, false, text);
 }
 
 /* Reading */

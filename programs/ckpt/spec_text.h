@@ -16,6 +16,10 @@
 /* Writes all words; reading them restores the same bits. */
 void sl_spec_text_write(const struct sl_snapshot_table *table, char text[SL_SPEC_TEXT_BYTES]);
 
+/* Writes the words that matter, for people: of the optimizer those that it reads, of the others
+ * those that are not 0 or none. */
+void sl_spec_text_show(const struct sl_snapshot_table *table, char text[SL_SPEC_TEXT_BYTES]);
+
 /* Sets SGD with defaults, zeros, ASP and initial state. The caller sets name, kind, dim and
  * length. */
 void sl_spec_text_init(struct sl_snapshot_table *table);

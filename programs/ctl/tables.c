@@ -15,15 +15,12 @@ static json_t *describe_words(const struct sl_table_spec *spec)
 {
     const struct sl_snapshot_table table = {.spec = *spec};
     char text[SL_SPEC_TEXT_BYTES];
-    sl_spec_text_write(&table, text);
+    sl_spec_text_show(&table, text); /* without the state, which is 0 */
     json_t *words = json_object();
     for (char *rest = text, *word; (word = strsep(&rest, ",")) != NULL;) {
         char *value = strchr(word, '=');
-        const bool is_state = strncmp(word, "step=", 5) == 0 ||
-                              strncmp(word, "beta1_power", 11) == 0 ||
-                              strncmp(word, "beta2_power", 11) == 0;
-        if (value == NULL || is_state) {
-            continue; /* what a checkpoint keeps of the optimizer */
+        if (value == NULL) {
+            continue;
         }
         *value++ = '\0';
         json_t *number = json_loads(value, JSON_DECODE_ANY, NULL);

@@ -240,7 +240,10 @@ static const struct sl_cli_option OPTIONS[] = {
     SL_CLI_OPTION(DURATION, &values.publish_every_ns, .name = "publish-every", .preset = "60s",
                   .help = "Time between two versions of --publish; --timeout limits each.",
                   .least = TIMEOUT_LEAST, .most = TIMEOUT_SECONDS_MAX),
-    SL_CLI_OPTION(BOOL, &values.training.quiet, .name = "quiet", .help = "Print no progress."),
+    SL_CLI_OPTION(
+        BOOL, &values.training.quiet, .name = "quiet",
+        .help =
+            "Print no progress. Else worker 0 does, and others on a terminal or with --log debug."),
 };
 
 #define OWN_OPTIONS (sizeof OPTIONS / sizeof OPTIONS[0])

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "core/limits.h"
 #include "core/log.h"
@@ -566,7 +567,11 @@ static int train(struct trainer *trainer)
     const struct sl_trainer_options *options = trainer->options;
     const struct spent spent_before = spent_so_far(trainer);
     uint64_t begin_ns = sl_clock_now_ns(options->clock);
-    sl_progress_begin(&trainer->progress, stderr, options->quiet, options->epochs, begin_ns);
+    /* One worker prints for the job; on a terminal of its own each does. */
+    const bool is_quiet =
+        options->quiet ||
+        (options->worker_index != 0 && isatty(STDERR_FILENO) == 0 && !sl_log_enabled(SL_LOG_DEBUG));
+    sl_progress_begin(&trainer->progress, stderr, is_quiet, options->epochs, begin_ns);
     int err = send_for_first(trainer);
     if (err == 0) {
         log_begin(trainer);

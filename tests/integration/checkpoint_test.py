@@ -465,9 +465,8 @@ class KilledPs(CheckpointTest):
 
 
 def wait_trained(launcher):
-    """Until both workers have: before, a signal just ends them."""
-    for index in range(2):
-        launcher.wait_line(f"[worker/{index}] epoch")
+    """Until the workers have, of which one says so: before, a signal just ends them."""
+    launcher.wait_line("[worker/0] epoch")
 
 
 def descendants(pid):
@@ -520,7 +519,7 @@ class Signals(CheckpointTest):
         self.addCleanup(timeout.wait)
         self.addCleanup(timeout.kill)
         end = time.monotonic() + harness.DEADLINE_S
-        while not all(f"[worker/{index}] epoch" in self.read(log) for index in range(2)):
+        while "[worker/0] epoch" not in self.read(log):
             self.assertLess(time.monotonic(), end, self.read(log))
             time.sleep(0.05)
         timeout.terminate()  # it passes it on to its child and to its group, as when its time is up

@@ -118,7 +118,7 @@ class Jobs(dpdk_jobs.DpdkTest):
         self.assertEqual(dpdk_jobs.accepted(cluster.ps[0]), 3)
 
     def test_ps_drains_under_load(self):
-        server, workers = self.begin([*self.little(), "--epochs", 100000, "--timeout", 3], Veth(self, 2),
+        server, workers = self.begin([*self.little(), "--epochs", 100000, "--timeout", 3, "--log", "debug"], Veth(self, 2),
                                      workers=2)
         harness.wait_lines(workers, "loss")
         server.signal(signal.SIGTERM)

@@ -190,7 +190,7 @@ class KilledPs(FaultTest):
                 self.wait_middle(workers[0], workers)
                 cluster.ps[victim].signal(signal.SIGKILL)
                 self.assert_ends(cluster.ps[victim], status=-signal.SIGKILL)
-                harness.wait_lines(workers, f"failed: deadline: ps/{victim} shard 0")
+                harness.wait_lines(workers, f"failed: deadline: ps/{victim} shard {victim}")
                 cluster.ps[victim] = cluster.start_ps(victim)
                 harness.wait_lines(workers, "the server was restarted: its tables began anew")
                 job.open_gate()
@@ -214,7 +214,7 @@ class KilledPs(FaultTest):
         """Long before its step's deadline; it says no goodbye, so that it is lost."""
         cluster = self.cluster(proxied=False, worker_count=2)
         workers = self.start_workers(cluster.worker_flags, 2,
-                                     self.training("--epochs", "100000", "--timeout", "4000"))
+                                     self.training("--epochs", "100000", "--timeout", "4000", "--log", "debug"))
         harness.wait_lines(workers, "loss")
         cluster.ps[1].signal(signal.SIGKILL)
         for worker, number in zip(workers, (signal.SIGTERM, signal.SIGINT)):

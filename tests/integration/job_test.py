@@ -208,7 +208,7 @@ class LossyJob(Generated):
 
     def kill(self, launcher, index):
         """Kills the worker once it trains. False: it was too late for that."""
-        launcher.wait_line(f"[worker/{index}] epoch")
+        launcher.wait_line("[worker/0] epoch")
         for pid, words in children(launcher.pid).items():
             if words[0].endswith("starling-worker") and \
                     words[words.index("--task-index") + 1] == str(index):

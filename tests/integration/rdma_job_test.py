@@ -159,7 +159,7 @@ class Training(TrainingTest):
         self.assert_same(self.click_log(rows=1000, epochs=1, model="lr"), endpoint_tcp, endpoint_both)
 
     def test_ps_drains_under_load(self):
-        data = self.click_log(rows=1000, epochs=100000) + ["--timeout", "6"]
+        data = self.click_log(rows=1000, epochs=100000) + ["--timeout", "6", "--log", "debug"]
         servers, workers = self.begin(data, endpoint_rdma, "asp", workers=2)
         harness.wait_lines(workers, "loss")
         for server in servers:

@@ -67,6 +67,22 @@ class Verbs(CtlTest):
         spec = tables["rows"]["spec"]
         self.assertEqual((spec["optimizer"], spec["lr"], spec["ttl_steps"]), ("adagrad", 0.5, 1000000))
         self.assertRegex(self.done("tables"), r"(?m)^rows  sparse  2  0  optimizer=adagrad,lr=0.5,.*ttl_steps=1000000")
+        self.assertNotIn("beta1", spec)
+        self.assertNotIn("staleness", spec)
+
+    def test_tables_have_the_members_of_their_optimizers(self):
+        kinds = starling.specs._all_kinds(starling.Optimizer)
+        self.assertEqual(len(kinds), 16)
+        for kind in kinds:
+            self.client.sparse(f"of/{kind.__name__}", 2, kind())
+        tables = {table["name"]: table["spec"] for table in self.json("tables")}
+        members = {member for kind in kinds for member in kind()._spec()[1]}
+        for kind in kinds:
+            own = {name for name, value in kind()._spec()[1].items() if name not in ("decay", "clip_norm", "value_bound") or value}
+            self.assertEqual(set(tables[f"of/{kind.__name__}"]) & members, own, kind)
+        self.client.sparse("of/decay", 2, starling.SGD(weight_decay=0.5, clip_norm=2))
+        spec = next(table["spec"] for table in self.json("tables") if table["name"] == "of/decay")
+        self.assertEqual((spec["weight_decay"], spec["decay"], spec["clip_norm"]), (0.5, "l2", 2))
 
     def test_table(self):
         table = self.json("table", "rows")
