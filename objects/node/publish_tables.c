@@ -322,14 +322,16 @@ static void publish_tables_pause(const struct sl_objects *objects)
 static int commit_parts(struct sl_objects *objects, struct publish *publish)
 {
     uint64_t version;
+    uint32_t wait_ms =
+        COMMIT_MS / 64; /* soon after the servers have refused, nothing is waited for */
     int own_err = 0, err = sl_objects_call_begin(objects, &publish->call);
     if (err != 0) {
         return err;
     }
     do {
-        own_err = publish->own_part != NULL
-                      ? sl_publish_commit(publish->own_part, COMMIT_MS, &version)
-                      : 0;
+        own_err =
+            publish->own_part != NULL ? sl_publish_commit(publish->own_part, wait_ms, &version) : 0;
+        wait_ms = wait_ms < COMMIT_MS / 2 ? 2 * wait_ms : COMMIT_MS;
     } while (own_err == SL_ERR_DEADLINE && !sl_completion_ended(&publish->call.completion));
     const struct sl_reason saved = sl_objects_error_save();
     err = sl_objects_call_end(objects, &publish->call);

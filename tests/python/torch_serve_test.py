@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 
@@ -51,14 +52,19 @@ class Mixed(torch.nn.Module):
         return score.softmax(1), score[:, :].sum(1)
 
 
-class Served(objects_cluster_test.Cluster):
+class Serving(objects_cluster_test.Cluster):
+    """A job, and what serves its models."""
+
     WORKERS = 1
 
     def setUp(self):
         super().setUp()
         self.servers, hosts, self.catalogue = self.start_cluster()
-        self.client = starling.connect(hosts[0], task=0, workers=1, timeout=harness.DEADLINE_S)
-        self.addCleanup(self.client.leave)
+        self.clients = [starling.connect(hosts[0], task=task, workers=self.WORKERS, timeout=harness.DEADLINE_S)
+                        for task in range(self.WORKERS)]
+        self.client = self.clients[0]
+        for client in self.clients:
+            self.addCleanup(client.leave)
         name = f"torch-serve-{os.getpid()}"
         agent = self.start("starling-objects", "serve", "--agent", "--agent-name", name, "--catalogue", self.catalogue,
                            "--pool-memory", "64M")
@@ -102,6 +108,8 @@ class Served(objects_cluster_test.Cluster):
         model.train()
         return found
 
+
+class Served(Serving):
     def train(self, model, optimizer, steps, inputs):
         for seed in range(steps):
             optimizer.zero_grad()
@@ -287,6 +295,46 @@ class Served(objects_cluster_test.Cluster):
         found = self.ask("forgets", {"input": keys}, version)
         self.assertEqual((found["output"].item(), found["unknown_keys"].item()), (0, 1))
         self.assertTrue(model.training)
+
+
+class Meanwhile(Serving):
+    WORKERS = 2
+
+    def check_mode(self, mode):
+        """While workers add 1 to their keys in each iteration, each version has the rows of one moment."""
+        tables = [client.sparse("sums", 1, starling.Sum(), consistency=mode) for client in self.clients]
+        ends, counts = threading.Event(), [0, 0]
+
+        def run(task):
+            table, client = tables[task], self.clients[task]
+            while counts[task] < 200 or not (ends.is_set() and counts[task] >= max(counts)):
+                with client.step() as step:
+                    step.push(table, numpy.arange(50) + 1000 * task, numpy.ones((50, 1), numpy.float32))
+                    step.advance()
+                counts[task] += 1
+
+        threads = [threading.Thread(target=run, args=(task,)) for task in range(2)]
+        for each in threads:
+            each.start()
+        try:
+            model = torch.nn.Sequential(starling.torch.EmbeddingBag(tables[0], "sum"), torch.nn.Flatten())
+            keys, before = torch.tensor([[1], [7], [1001], [1007]]), -1
+            for _ in range(5):
+                found = self.ask("sums", {"input": keys}, self.publish(model, "sums", (keys[:2],)))["output"].flatten().tolist()
+                self.assertGreaterEqual(found[0], before)
+                if mode == starling.BSP:
+                    self.assertEqual(found, found[:1] * 4)
+                before = found[0]
+        finally:
+            ends.set()
+            for each in threads:
+                each.join(harness.DEADLINE_S)
+
+    def test_asp(self):
+        self.check_mode(starling.ASP)
+
+    def test_bsp(self):
+        self.check_mode(starling.BSP)
 
 
 class Page(harness.StarlingTest):
