@@ -1,11 +1,13 @@
-/* Evicts the rows that the policies of tables select, a few at a time, between requests. The choice
- * depends on the shard's memory and on when it finds time, so a backup cannot repeat it: the caller
- * logs the keys, as an erase. Owner reactor. Nothing allocates.
+/* Evicts the rows that the policies of tables select, a few at a time, between requests. Except at
+ * a commit of BSP, a backup cannot make the same choice, since it depends on free memory and on
+ * when the shard has time: the caller logs the keys, as an erase. Only the shard's reactor calls
+ * it. Nothing allocates.
  *
- * A hand walks the records and judges each once a round (ps/table/policy.h): from the last to the
- * first, as rows only move to lower records. It advances in proportion to the table's steps, so an
- * idle table costs nothing. To make room, another hand walks them and evicts those that are worth
- * little, compared with a sample of rows. */
+ * As in the CLOCK algorithm, a hand visits each record, the place of a row, once per round, and the
+ * policy decides about the row (ps/table/policy.h). It goes from the last record to the first: rows
+ * only move to lower records, so none is skipped. It advances in proportion to the table's steps,
+ * so an idle table costs nothing. To make room, a second hand visits the records, and rows go that
+ * are worth little, compared with a sample of rows. */
 #ifndef SL_PS_SHARD_EVICT_H
 #define SL_PS_SHARD_EVICT_H
 
@@ -23,7 +25,7 @@ struct sl_shard_table;
 
 /* A table's state. */
 struct sl_shard_eviction {
-    /* For ttl_seconds, the last moments: the second, and the table's step then. A ring. */
+    /* For ttl_seconds: a ring of the latest seconds, each with the table's step then. */
     struct {
         uint64_t second, step;
     } marks[SL_SHARD_EVICT_MARKS];
@@ -35,12 +37,12 @@ struct sl_shard_eviction {
     uint32_t round_records;        /* of the table, when the round began; valid if hand > 0 */
     uint64_t round_step;           /* of the table, when the round began */
     uint64_t visits;               /* of records, for samples */
-    uint64_t worth_most;           /* of a row that goes to make room */
+    uint64_t worth_most;           /* a row worth more than this is not evicted to make room */
     uint32_t walk_left;            /* records until the next sample */
-    uint32_t room_hand;            /* the last record walked over to make room */
-    uint64_t barren;               /* records since one found a row to make room */
+    uint32_t room_hand;            /* index of the record that was visited last to make room */
+    uint64_t barren;               /* records visited since a row was evicted to make room */
     uint32_t push_max;             /* keys of the longest push that waits for free records */
-    uint64_t fruitless_end;        /* no row is evicted for room before this step: none was found */
+    uint64_t fruitless_end; /* no row was found to make room: search again from this step on */
     uint64_t evicted[SL_EVICTION_REASON_COUNT];
     bool is_loaded;    /* the table is from a snapshot: an open may replace the policy, once */
     uint32_t policies; /* replaced so far */
@@ -55,10 +57,10 @@ struct sl_shard_evicted {
 /* Prepares the state of a table just opened. */
 void sl_shard_eviction_init(struct sl_shard_table *table);
 
-/* Says which second it is, of any clock that only advances: for ttl_seconds. */
+/* Sets the present second, of any clock that only advances. For ttl_seconds. */
 void sl_shard_eviction_clock(struct sl_shard *shard, uint64_t second);
 
-/* Returns true for a table of which rows may go. */
+/* Returns true if the table's policy may evict rows or refuse keys. */
 bool sl_shard_eviction_has(const struct sl_table_spec *spec);
 
 /* Returns true when a push may have to wait for room, or for another push (key_admission.h). */
@@ -72,10 +74,11 @@ bool sl_shard_eviction_awaited(const struct sl_shard *shard, struct sl_shard_tab
 /* Returns true when some rows may be due to go. */
 bool sl_shard_eviction_due(const struct sl_shard *shard);
 
-/* BSP: once the pushes of an iteration, which began at step_before, have crossed a quarter of the
- * threshold, judges all rows and erases those that are due. What goes depends on the rows and steps
- * only, so a backup does the same by itself, and nothing is logged. Adds to *spent, about up to
- * budget. Returns true when it is done. */
+/* Of tables with BSP, after the pushes of an iteration: if a multiple of a quarter of the policy's
+ * steps lies between step_before and the present step, judges all rows and erases those that are
+ * due. That depends on rows and steps only, so a backup does the same by itself, and nothing is
+ * logged. Adds its cost to *spent, and stops soon after that reaches budget: call it again while it
+ * returns false. */
 bool sl_shard_evict_at_commit(struct sl_shard *shard, struct sl_shard_table *table,
                               uint64_t step_before, uint32_t budget, uint32_t *spent);
 

@@ -2,15 +2,16 @@
  * are dropped. Owner reactor.
  *
  * Keys that wait are the rows of a hidden table, of dim 0: their counts, ages, snapshots and memory
- * are those of any table. A key is never in both tables, except while its push is in progress.
- * BLOOM has a filter in place of keys (ps/table/key_filter.h), which is a hidden dense table. It
- * counts the pushes that are not admitted; so a key whose row has gone is admitted at once, unless
- * the filter has been halved since.
+ * are those of any table. Unless its push is in progress, a key is in at most one of both tables.
+ * With SL_ADMISSION_BLOOM the hidden table is dense, and holds a filter (ps/table/key_filter.h)
+ * instead of keys. The filter counts a key only until it is admitted, and keeps that count. So if
+ * the key's row is evicted or erased later, its next push is admitted at once, unless the count has
+ * been halved since.
  *
- * The counts of a push depend on the pushes before it. So such a table executes one push at a time:
- * a short one waits for a long one. A backup, which repeats them one after the other, then has the
- * same counts. A push that fails takes back what it counted. No snapshot starts between its slices.
- */
+ * The counts of a push depend on the pushes before it. So a table with admission executes one push
+ * at a time: while a push that is split into slices is in progress, others wait. A backup, which
+ * executes them one after the other, then has the same counts. A push that fails undoes its counts.
+ * No snapshot starts between the slices of a push. */
 #ifndef SL_PS_SHARD_KEY_ADMISSION_H
 #define SL_PS_SHARD_KEY_ADMISSION_H
 
@@ -40,27 +41,28 @@ static inline bool sl_shard_key_admission_busy(const struct sl_shard *shard,
     return table->admits && shard->large.owner != NULL;
 }
 
-/* As sl_shard_lookup, but creates rows only of admitted keys, and counts the others: SL_ROW_NONE.
- */
+/* As sl_shard_lookup, but creates rows only for admitted keys. Of another key it raises the count,
+ * and its record is SL_ROW_NONE. */
 int sl_shard_key_admission_lookup(struct sl_shard *shard, struct sl_shard_table *table,
                                   struct sl_shard_request *request, struct sl_shard_slice *slice,
                                   const uint64_t *keys, uint32_t count, uint32_t *records);
 
-/* Takes back counts of a push that failed, as far as the budget allows. Returns true when all are.
- */
+/* Undoes counts of a push that failed, within the budget of the slice. Returns true when all are
+ * undone. */
 bool sl_shard_key_admission_undo(struct sl_shard_table *table, struct sl_shard_request *request,
                                  struct sl_shard_slice *slice);
 
-/* Takes back the counts of keys whose rows a failed push has created. */
+/* Undoes the counts of keys that a failed push has admitted; the caller erases their rows. */
 void sl_shard_key_admission_undo_created(struct sl_shard_table *table, const uint32_t *created,
                                          uint32_t count);
 
-/* Notes the step of the push in the keys that it counted, as far as the budget allows. Returns true
- * when it has. */
+/* Notes the step of the push in the keys that it counted, within the budget of the slice. Returns
+ * true when all are noted. */
 bool sl_shard_key_admission_apply(struct sl_shard_table *table, struct sl_shard_request *request,
                                   struct sl_shard_slice *slice);
 
-/* Rows are about to be pushed or assigned: forgets the waiting keys of new ones. */
+/* Call it before rows are pushed or assigned: removes the keys of those that were just created from
+ * the table of waiting keys. */
 void sl_shard_key_admission_pushed(struct sl_shard_table *table, const uint32_t *records,
                                    uint32_t count);
 

@@ -52,9 +52,9 @@ void sl_key_filter_range(uint64_t block_count, uint32_t shard, uint32_t shard_co
     *end = block_of(block_count, next - 1) + 1;
 }
 
-/* Copies a block's counters, halved and rounded down once for each multiple of age_steps from
- * last_step, modulo 2^32, to step. Returns true when that is not 0 times. So a block is halved
- * later than due, but before its next use. */
+/* Copies a block's counters, halved and rounded down once for each multiple of age_steps after
+ * last_step, up to step. last_step has the low 32 bits of a step. Returns true when any was halved.
+ * A block is halved only when it is next used. */
 static bool age(const struct sl_key_filter *filter, const float *values, uint32_t last_step,
                 uint64_t step, uint32_t words[WORDS])
 {
@@ -78,15 +78,16 @@ static void set_words(const struct sl_key_filter *filter, uint64_t first, uint32
     sl_dense_table_assign(filter->table, first, count, values, step);
 }
 
-/* Brings the key's block to this step, and writes the places of its counters in it. Returns the
- * block's index in the table. */
-static uint32_t visit(const struct sl_key_filter *filter, uint64_t key, uint64_t step,
-                      uint32_t places[SL_KEY_FILTER_HASHES_MAX])
+/* Halves the key's block if that is due. Sets places[] to the positions of the key's counters in
+ * the block. Returns the block's index in the table. */
+static uint32_t age_block_of(const struct sl_key_filter *filter, uint64_t key, uint64_t step,
+                             uint32_t places[SL_KEY_FILTER_HASHES_MAX])
 {
     const uint64_t hash = sl_hash_key(key);
     const uint64_t first = sl_dense_table_start(filter->table) / WORDS;
     const uint32_t index = (uint32_t)(block_of(filter->block_count, hash) - first);
     uint64_t random = hash, bits = 0;
+    sl_assert(index < sl_dense_table_block_count(filter->table));
     for (uint32_t i = 0; i < filter->hash_count; i++, bits >>= PLACE_BITS) {
         bits = i % PLACES == 0 ? sl_hash_random(&random) : bits;
         places[i] = bits & (BLOCK_COUNTERS - 1);
@@ -123,7 +124,7 @@ uint32_t sl_key_filter_add(const struct sl_key_filter *filter, uint64_t key, uin
                            uint32_t most)
 {
     uint32_t places[SL_KEY_FILTER_HASHES_MAX];
-    const uint32_t index = visit(filter, key, step, places);
+    const uint32_t index = age_block_of(filter, key, step, places);
     uint32_t least = COUNTER_MAX, raised = 0;
     sl_assert(most < COUNTER_MAX);
     for (uint32_t i = 0; i < filter->hash_count; i++) {
@@ -143,10 +144,12 @@ void sl_key_filter_take_back(const struct sl_key_filter *filter, uint64_t key, u
                              uint32_t raised)
 {
     uint32_t places[SL_KEY_FILTER_HASHES_MAX];
-    const uint32_t index = visit(filter, key, step, places);
+    const uint32_t index = age_block_of(filter, key, step, places);
     for (uint32_t i = 0; i < filter->hash_count; i++) {
         if ((raised >> i & 1) != 0) {
-            set_counter(filter, index, places[i], step, counter(filter, index, places[i]) - 1);
+            const uint32_t count = counter(filter, index, places[i]);
+            sl_assert(count > 0);
+            set_counter(filter, index, places[i], step, count - 1);
         }
     }
 }
