@@ -14,8 +14,8 @@
 
 #define LINE_ACCEPTED "accepts KEY = VALUE, [SECTION], or a comment that begins with ; or #"
 
-static const char *const sections[] = {"all",     "server",  "worker",       "launch",
-                                       "objects", "gateway", "serve-worker", "deploy"};
+static const char *const sections[] = {"all",     "server",       "worker", "launch",   "objects",
+                                       "gateway", "serve-worker", "deploy", "rollback", "ctl"};
 #define SECTIONS (sizeof sections / sizeof sections[0])
 
 #define KEYS_MAX 1000 /* bounds the search for one that is given twice */

@@ -32,8 +32,9 @@ enum {
     S = SL_PROGRAM_SERVE_WORKER,
     Y = SL_PROGRAM_DEPLOY,
     T = SL_PROGRAM_CTL,
-    CATALOGUE = O | G | Y,  /* programs with the catalogue of objects */
-    ENGINE = CATALOGUE | S, /* programs with an engine */
+    R = SL_PROGRAM_ROLLBACK,
+    CATALOGUE = O | G | Y | R, /* programs with the catalogue of objects */
+    ENGINE = CATALOGUE | S,    /* programs with an engine */
     SECURED = P | W | L | ENGINE | T,
     LOCAL = 16,
     OWN = 128 /* of starling-worker, not of every client */
@@ -408,7 +409,7 @@ static const char *const *sections_of(enum sl_program program)
     } sections[] = {
         {P | D, {"server", "all"}}, {W | C, {"worker", "all"}}, {L, {"launch", "server", "all"}},
         {O, {"objects", "all"}},    {G, {"gateway", "all"}},    {S, {"serve-worker", "all"}},
-        {Y, {"deploy", "all"}},     {T, {"ctl", "all"}},
+        {Y, {"deploy", "all"}},     {R, {"rollback", "all"}},   {T, {"ctl", "all"}},
     };
     uint32_t i = 0;
     while ((sections[i].programs & program) == 0) {

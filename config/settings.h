@@ -34,7 +34,8 @@ enum sl_program {
     SL_PROGRAM_GATEWAY = 256, /* of starling-serve, as the next ones */
     SL_PROGRAM_SERVE_WORKER = 512,
     SL_PROGRAM_DEPLOY = 1024,
-    SL_PROGRAM_CTL = 2048, /* of a job, but with few options */
+    SL_PROGRAM_CTL = 2048,      /* of a job, but with few options */
+    SL_PROGRAM_ROLLBACK = 4096, /* of starling-serve */
 };
 
 #define SL_SETTINGS_OPTIONS_MAX 83

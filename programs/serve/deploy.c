@@ -489,12 +489,12 @@ static bool is_remote(const struct sl_cli *cli)
            (settings.objects.catalogue != NULL && (flags.directory == NULL || is_flag));
 }
 
-static int run_role(const struct sl_cli *own, int argc, char **argv,
+static int run_role(enum sl_program program, const struct sl_cli *own, int argc, char **argv,
                     int (*run_words)(struct run *run, char **words, uint32_t count))
 {
     struct run run = {0};
     static struct sl_settings_cli all;
-    sl_settings_cli_init(SL_PROGRAM_DEPLOY, 1, own, &settings, &all);
+    sl_settings_cli_init(program, 1, own, &settings, &all);
     int err = sl_cli_parse(&all.cli, argc, argv, &run.reason);
     if (err == SL_CLI_RUN && (flags.directory != NULL) == is_remote(&all.cli)) {
         err = sl_reason_fail(&run.reason, SL_ERR_INVALID,
@@ -528,7 +528,7 @@ int sl_serve_deploy_run(int argc, char **argv)
         .options = options,
         .option_count = LENGTH(options),
         .words = &words};
-    return run_role(&own, argc, argv, deploy);
+    return run_role(SL_PROGRAM_DEPLOY, &own, argc, argv, deploy);
 }
 
 int sl_serve_rollback_run(int argc, char **argv)
@@ -542,5 +542,5 @@ int sl_serve_rollback_run(int argc, char **argv)
                                .options = rollback_options,
                                .option_count = LENGTH(rollback_options),
                                .words = &words};
-    return run_role(&own, argc, argv, roll_back);
+    return run_role(SL_PROGRAM_ROLLBACK, &own, argc, argv, roll_back);
 }

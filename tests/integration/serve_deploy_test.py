@@ -236,7 +236,8 @@ class Deploy(ModelsTest):
                           rollback("m", "--catalogue", catalogue, "--to", to, status=1))
         self.assertEqual(rollback("m", "--catalogue", catalogue, "--to", 1), f"m@1 is the newest version; {newest} was")
         self.assertIn("m has the version 1: accepted", rollback("m", "--catalogue", catalogue, status=1))
-        self.assertIn("no model other", rollback("other", "--catalogue", catalogue, status=1))
+        config = self.file("config", f"[deploy]\npool-memory = 1G\n[rollback]\nto = 9\n[ctl]\ntimeout = 5s\n[all]\ncatalogue = {catalogue}\n")
+        self.assertIn("no model other", rollback("other", "--config", config, status=1))
         self.assertEqual([name.partition("@")[0] for name in self.names(catalogue)], ["m", "m2"])
         self.end(server)
         for words in ([], ["m"], ["m", "n", "--dir", "d"], ["m", "--dir", "d", "--to", "0"]):

@@ -307,7 +307,7 @@ SL_CASE(settings_programs__of_flags)
     assert_int_equal(sl_settings_programs("tls-name"),
                      SL_PROGRAM_PS | SL_PROGRAM_WORKER | SL_PROGRAM_LAUNCH | SL_PROGRAM_OBJECTS |
                          SL_PROGRAM_GATEWAY | SL_PROGRAM_SERVE_WORKER | SL_PROGRAM_DEPLOY |
-                         SL_PROGRAM_CTL);
+                         SL_PROGRAM_CTL | SL_PROGRAM_ROLLBACK);
     assert_int_equal(sl_settings_programs("lease"), SL_PROGRAM_PS | SL_PROGRAM_LAUNCH);
     assert_int_equal(sl_settings_programs("data"), 0);
 }
