@@ -2,15 +2,33 @@
 """kill -9 of workers, of servers, and of a whole job: what a script sees, and the values afterwards."""
 
 from concurrent import futures
+import ctypes
+import gc
 import os
 import re
 import signal
 import sys
+import threading
 
 import support
 from support import harness, numpy, starling
 
 ITERATIONS, STOP = 10, 6
+SCAN_BYTES = 4 << 20  # what a scan of rows of 60 values holds for replies
+
+
+class Allocated(ctypes.Structure):
+    """struct mallinfo2 of the C library."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks",
+                                                     "uordblks", "fordblks", "keepcost")]
+
+
+def allocated_bytes():
+    ask = ctypes.CDLL(None).mallinfo2
+    ask.restype = Allocated
+    found = ask()
+    return found.hblkhd + found.uordblks
 
 # A worker of a BSP job, which obeys the lines of its standard input. Its gradients depend on the rows that it pulls and
 # on the iteration, its rates on the iteration.
@@ -221,6 +239,34 @@ class ServerDuringAStep(harness.StarlingTest):
         numpy.testing.assert_array_equal(first.rows, numpy.full(first.rows.shape, 1.5, numpy.float32))
         self.assertEqual(list(self.table.scan()), [])
 
+    def test_scan_that_waits_ends(self):
+        """The rows that came are right, and nothing of the scans is left in memory."""
+        keys = numpy.arange(50_000)
+        table = self.client.sparse("wide", 60, starling.Sum(), starling.Constant(0.5))
+        table.push(keys, numpy.ones((keys.size, 60), numpy.float32))
+        used = allocated_bytes()
+        scans = [table.scan() for _ in range(4)]
+        first = next(scans[0])
+        if not any(support.PRELOAD.values()):  # else a sanitizer allocates, and looks for leaks
+            self.assertGreater(allocated_bytes(), used + 4 * SCAN_BYTES)
+        self.server.signal(signal.SIGSTOP)
+        with futures.ThreadPoolExecutor(4) as pool:
+            rest = [pool.submit(list, scan) for scan in scans]
+            support.wait_until(lambda: re.search(r"client_in_flight\S* ([4-9]|\d\d)\n", self.client.metrics()), "all wait")
+            self.kill()
+            self.restart()
+            for scan in rest:
+                with self.assertRaisesRegex(starling.ClosedError, "ps/0.*another copy of the shard"):
+                    scan.result(harness.DEADLINE_S)
+        numpy.testing.assert_array_equal(first.rows, numpy.full(first.rows.shape, 1.5, numpy.float32))
+        numpy.testing.assert_array_equal(first.counts, 1)
+        self.assertEqual(numpy.unique(first.keys).size, first.keys.size)
+        del rest, scan, scans, first
+        gc.collect()
+        self.assertLess(allocated_bytes(), used + SCAN_BYTES)
+        self.assertRegex(self.client.metrics(), r"client_in_flight\S* 0\n")
+        self.assertEqual(list(table.scan()), [])
+
     def test_eviction_ends(self):
         self.table.push([1, 2], numpy.ones((2, 2), numpy.float32))
         self.server.signal(signal.SIGSTOP)
@@ -299,6 +345,28 @@ class DroppedTables(Servers):
         self.client.drop("gone")
         self.start("starling-ps", *self.flags, *self.checkpoints(), "--restore", "newest", "--job-name", "ps",
                    "--task-index", 1).wait_line("ready")
+        self.assert_gone()
+
+    def test_while_others_push(self):
+        """Each of them ends with an error that names the table; another table is not disturbed."""
+        self.start_servers(2)
+        self.push()
+        begun = [threading.Event() for _ in range(4)]
+
+        def push_on(i):
+            gone = self.connect().sparse("gone", 2, starling.Sum())
+            while True:
+                gone.push(self.keys + 1000 * i, numpy.ones((1000, 2), numpy.float32))
+                begun[i].set()
+
+        with futures.ThreadPoolExecutor(4) as pool:
+            pushes = [pool.submit(push_on, i) for i in range(4)]
+            for event in begun:
+                self.assertTrue(event.wait(harness.DEADLINE_S))
+            self.client.drop("gone")
+            for push in pushes:
+                self.assertRegex(str(push.exception(harness.DEADLINE_S)), "table gone.*was dropped")
+                self.assertIsInstance(push.exception(), starling.NotFoundError)
         self.assert_gone()
 
     def test_from_a_backup(self):
