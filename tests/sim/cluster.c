@@ -258,6 +258,29 @@ static void observe_once(struct sl_sim_cluster *cluster, uint32_t pulls)
     sl_sim_worker_submit(worker, work, 100 + sl_sim_below(&cluster->member.random, 5000));
 }
 
+/* The next message of the observer's scan, or of another one, where tables forget rows. Returns
+ * false when it asks for nothing. */
+static bool scan_some(struct sl_sim_cluster *cluster)
+{
+    struct sl_sim_worker *worker = cluster->observer.worker;
+    const uint64_t draw = sl_hash_key(cluster->plan->seed ^ cluster->world->now_ns);
+    const uint32_t table = (uint32_t)(draw % cluster->plan->table_count);
+    const bool is_asked = draw >> 32 & 1;
+    if (!cluster->scan.is_open && is_asked &&
+        cluster->plan->tables[table].kind == SL_TABLE_SPARSE &&
+        sl_sim_oracle_forgets_rows(&cluster->oracle, table)) {
+        sl_sim_scan_open(&cluster->scan, table, (uint32_t)(draw >> 40) % cluster->plan->shard_count,
+                         cluster->world->now_ns);
+    }
+    if (!cluster->scan.is_open || !is_asked) {
+        return false;
+    }
+    struct sl_sim_work *work = sl_sim_worker_begin(worker, 0);
+    sl_sim_scan_add(&cluster->scan, work);
+    sl_sim_worker_submit(worker, work, cluster->plan->step_timeout_ms);
+    return true;
+}
+
 /* The observer looks at some table now and then; one that floods has more requests under way than
  * any shard gives it credit for. */
 static void observe(struct sl_sim_cluster *cluster)
@@ -272,6 +295,9 @@ static void observe(struct sl_sim_cluster *cluster)
     bool floods = cluster->plan->floods && cluster->flood_count < FLOODS_MAX &&
                   sl_sim_chance(&cluster->member.random, 200);
     cluster->flood_count += floods;
+    if (!floods && scan_some(cluster)) {
+        return;
+    }
     for (uint32_t i = 0; i < (floods ? SL_SIM_WORKS_MAX : 1); i++) {
         observe_once(cluster, floods ? FLOOD_PULLS : 1);
     }
@@ -404,6 +430,7 @@ void sl_sim_cluster_fini(struct sl_sim_cluster *cluster)
     if (cluster->scheduler.running) {
         sl_sim_ps_kill(&cluster->scheduler, false);
     }
+    sl_sim_scan_close(&cluster->scan);
     sl_sim_oracle_fini(&cluster->oracle);
     sl_sim_credits_fini(&cluster->credits);
     sl_sim_cluster_free_disks(cluster);

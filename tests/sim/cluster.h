@@ -50,7 +50,8 @@ struct sl_sim_cluster {
     bool is_final; /* the observer's steps are its last */
     uint32_t flood_count;
     uint64_t observe_ns; /* when the observer looks next */
-    uint64_t views_ns;   /* when the readers of views look next; SL_CLOCK_NEVER: there are none */
+    struct sl_sim_scan scan;
+    uint64_t views_ns; /* when the readers of views look next; SL_CLOCK_NEVER: there are none */
 };
 
 /* Frees what is left, also after a breach. */

@@ -431,6 +431,9 @@ int sl_sim_work_submit(struct sl_sim_work *work, uint32_t timeout_ms)
     int err = sl_step_submit(work->step, timeout_ms);
     if (err != 0) {
         book_end(work, false);
+        if (work->scan != NULL) {
+            sl_sim_scan_close(work->scan);
+        }
         sl_sim_work_free(work);
     }
     sl_sim_process_look(work->process);
@@ -552,6 +555,10 @@ static void ended_well(struct sl_sim_work *work)
             judge_pull(work, &work->operations[i]);
         }
     }
+    if (work->scan != NULL) {
+        sl_sim_scan_take(work->scan, work->oracle,
+                         work->operations[work->operation_count - 1].values);
+    }
 }
 
 int sl_sim_work_poll(struct sl_sim_work *work)
@@ -567,9 +574,12 @@ int sl_sim_work_poll(struct sl_sim_work *work)
                       sl_err_name(err), sl_step_error(work->step));
     sl_sim_work_note_requests(work);
     book_end(work, err == 0);
+    if (err != 0 && work->scan != NULL) {
+        sl_sim_scan_close(work->scan);
+    }
     if (err == 0) {
         ended_well(work);
-    } else {
+    } else if (err != SL_ERR_CLOSED || work->scan == NULL) { /* a scan of another copy */
         check_error(work, err);
         check_excuse(work, err);
     }
@@ -580,6 +590,9 @@ void sl_sim_work_forsake(struct sl_sim_work *work)
 {
     sl_sim_work_note_requests(work);
     book_end(work, false);
+    if (work->scan != NULL) {
+        sl_sim_scan_close(work->scan);
+    }
 }
 
 void sl_sim_work_free(struct sl_sim_work *work)

@@ -5,6 +5,7 @@
 
 #include "tests/sim/oracle.h"
 #include "tests/sim/process.h"
+#include "tests/sim/scan.h"
 
 #define SL_SIM_WORK_OPERATIONS 24
 
@@ -34,6 +35,7 @@ struct sl_sim_work {
     struct sl_sim_operation operations[SL_SIM_WORK_OPERATIONS];
     uint32_t operation_count;
     bool ticks, finishes;
+    struct sl_sim_scan *scan; /* whose message is the last operation; NULL: none */
     uint32_t timeout_ms;
     uint64_t begun_ns, deadline_ns; /* the network's time; the process's */
     uint64_t late_ns;               /* the network's, when its deadline was found to be over */
