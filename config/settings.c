@@ -248,6 +248,10 @@ static const struct row rows[] = {
                 "(Authorization: Bearer), readable by its owner only. Needed beyond loopback; "
                 "servers may have --insecure instead."),
 
+    ROW(P | L, times.http_linger_ns, DURATION, .name = "http-linger", .preset = "0", .least = 0,
+        .most = DAY,
+        .help = "How long the page stays when the job has ended: the process of the coordinator "
+                "ends so much later, or at a signal. Not after SIGINT; not with --cluster-store."),
     ROW(P | L, title, PARSED, .name = "title", .parse = sl_settings_parse_title,
         .accepts = "1 to 64 characters of printable ASCII", .metavar = "TEXT",
         .help = "Name of the job on the live page and in starling-top. The coordinator's value "

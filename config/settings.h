@@ -38,7 +38,7 @@ enum sl_program {
     SL_PROGRAM_ROLLBACK = 4096, /* of starling-serve */
 };
 
-#define SL_SETTINGS_OPTIONS_MAX 83
+#define SL_SETTINGS_OPTIONS_MAX 84
 
 #define SL_SETTINGS_NO_TASK     (-3) /* the task index has no flag and no variable STARLING_... */
 
@@ -82,7 +82,7 @@ struct sl_settings {
     /* Servers only. */
     size_t memory_bytes_max; /* 0: no limit */
     struct {
-        uint64_t lease_ns, start_timeout_ns, drain_timeout_ns, slow_request_ns;
+        uint64_t lease_ns, start_timeout_ns, drain_timeout_ns, slow_request_ns, http_linger_ns;
     } times;
     uint32_t replicas;
     const char *title; /* of the job; NULL: not given */

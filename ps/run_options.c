@@ -52,6 +52,7 @@ static void fill_http(struct sl_run *run, struct sl_process_options *options)
     };
     options->http.listen = http->is_on ? &run->http : NULL;
     options->http.title = run->settings.title;
+    options->http.linger_ns = run->settings.times.http_linger_ns;
     options->shown = run->settings.values;
 }
 

@@ -92,12 +92,13 @@ static void supervisor_stop(struct supervisor *supervisor, int status, int signa
     }
     const uint64_t now = supervisor_now_ns();
     const uint64_t grace_ns = supervisor->options->grace_ns;
+    const uint64_t linger_ns = supervisor->options->settings.times.http_linger_ns;
     supervisor->phase = STOPPING;
     supervisor->timeout_ns = SL_CLOCK_NEVER;
     supervisor->awaiting_restart[SL_CLUSTER_PS] = supervisor->awaiting_restart[SL_CLUSTER_WORKER] =
         0;
     supervisor->unread_ns = now + UNREAD_NS;
-    supervisor->kill_ns = now + grace_ns;
+    supervisor->kill_ns = now + grace_ns + (signal_number == SIGINT ? 0 : linger_ns);
     supervisor->ps_stop_ns = now + (grace_ns / 2 < PS_STAY_NS ? grace_ns / 2 : PS_STAY_NS);
     supervisor->stop_signal = signal_number;
     ask_role(supervisor, SL_CLUSTER_WORKER, signal_number);
@@ -317,7 +318,8 @@ static void end_job(struct supervisor *supervisor)
     }
     supervisor->phase = DRAINING;
     supervisor->awaiting_restart[SL_CLUSTER_PS] = 0;
-    supervisor->kill_ns = supervisor_now_ns() + supervisor->options->grace_ns;
+    supervisor->kill_ns = supervisor_now_ns() + supervisor->options->grace_ns +
+                          supervisor->options->settings.times.http_linger_ns;
     ask_role(supervisor, SL_CLUSTER_PS, SIGTERM);
     ask_role(supervisor, SL_PLAN_AGENT, SIGTERM);
 }

@@ -38,6 +38,7 @@ void sl_cluster_tick(struct sl_cluster *cluster, const struct sl_coordinator_vie
 struct sl_cluster_host {
     const char *coordinator; /* the name of this process */
     const char *title;       /* of the job; "": none */
+    bool is_over;            /* the job has ended, whatever the coordinator's stage */
     bool is_store_away;      /* the cluster store does not answer */
     uint64_t view_age_ns;
     double unix_s; /* the time of day */

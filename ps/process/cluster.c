@@ -200,6 +200,7 @@ void sl_process_cluster_read(void *ctx, const struct sl_query *query, struct sl_
     const struct sl_cluster_host host = {
         .coordinator = process->observer.observe->facts.name,
         .title = process->options.http.title,
+        .is_over = sl_cell_get(&process->observer.observe->is_over) != 0,
         .is_store_away = process->observer.observe->facts.is_store_away,
         .view_age_ns = age_ns,
         .unix_s = unix_time(),

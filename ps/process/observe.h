@@ -30,6 +30,7 @@ struct sl_process_observe {
     uint64_t begun_ns;
     char address[SL_LIMIT_ENDPOINT_BYTES];        /* HOST:PORT, or "off" */
     char serves[SL_PROCESS_OBSERVE_SERVES_BYTES]; /* written by main before the process is ready */
+    struct sl_cell is_over; /* 1: the job has ended, and only HTTP goes on; written by main */
     /* The observer's thread. */
     bool is_ready; /* or was once */
     struct sl_process_facts facts;

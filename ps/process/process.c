@@ -1,6 +1,8 @@
 #include "ps/process/process.h"
 
 #include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -502,6 +504,22 @@ static void drain(struct sl_process *process)
     }
 }
 
+/* Keeps the page of the job that has ended. Everything is saved; a signal ends it. */
+static void linger(struct sl_process *process)
+{
+    const uint64_t linger_ns = process->options.http.linger_ns;
+    const bool has_page = process->options.http.listen != NULL && process->coordinator != NULL &&
+                          process->options.metastore == NULL;
+    if (linger_ns == 0 || !has_page || process->main.signal == SIGINT) {
+        return;
+    }
+    sl_cell_set(&process->observer.observe->is_over, 1);
+    sl_log_info("the job has ended: its page stays for %g s, or until a signal: http://%s",
+                (double)linger_ns / (double)SL_CLOCK_NS_PER_S, sl_process_observe_http(process));
+    struct pollfd signals = {.fd = process->main.signal_fd, .events = POLLIN};
+    (void)poll(&signals, 1, (int)(linger_ns / SL_CLOCK_NS_PER_MS));
+}
+
 /* Reactor 0 migrates connections to the others, so it stops first. */
 static void stop(struct sl_process *process)
 {
@@ -613,6 +631,7 @@ int sl_process_run(const struct sl_process_options *options)
         if (beside != NULL) {
             beside->stop(beside);
         }
+        linger(&process);
     } else if (process.main.signal != 0) {
         sl_log_info("stopped by a signal before it was ready");
     } else {

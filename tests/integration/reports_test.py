@@ -107,6 +107,8 @@ class Reports(harness.StarlingTest):
         self.until(http, "/sd", lambda targets: len(targets) == 4)
         other = servers[1].wait_line(" ready: ").rsplit(", http ", 1)[1]
         self.until(other, "/api/history?of=table:lr/weights", lambda history: any(history["series"]["keys_s"]))  # redirected
+        workers[0].wait_line(" rows/s  loss ")  # the progress, which one worker of the job prints
+        self.assertNotIn("rows/s", workers[1].output)
         workers[1].signal(signal.SIGKILL)
         job = self.until(http, "/api/cluster", lambda job: job["workers"][1]["state"] == "expired")
         self.assertEqual(job["trouble"], ["worker/1 is expired"])
@@ -114,6 +116,36 @@ class Reports(harness.StarlingTest):
                             [event["event"] for event in events["events"]])["events"]
         expired = next(event for event in events if event["event"] == "worker_expired")
         self.assertEqual((expired["level"], expired["process"], expired["fields"]["task"]), ("warn", "ps/0", 1))
+
+    def test_page_of_an_ended_job(self):
+        """--http-linger keeps the page when the server has drained, until a signal; not after SIGINT."""
+        self.run_to_end("starling-worker", "generate", "--out", self.folder, "--rows", 4000, "--test-rows", 100)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            (server,), flags = self.start_ps(extra=("--reactors", "1", "--http-linger", "1h"))
+            worker, = self.start_workers(flags, 1, ("--data", os.path.join(self.folder, "train.tsv"), "--format", "criteo",
+                                                    "--epochs", 1000000))
+            http = server.wait_line(" ready: ").rsplit(", http ", 1)[1]
+            self.until(http, "/api/cluster", lambda job: job["training"])
+            worker.signal(signal.SIGTERM)
+            worker.wait()
+            server.signal(number)
+            if number == signal.SIGTERM:
+                server.wait_line(f"the job has ended: its page stays for 3600 s, or until a signal: http://{http}")
+                job = self.until(http, "/api/cluster", lambda job: job["job"] == "over" and job["workers"][0]["state"] == "left")
+                self.assertGreater(job["training"]["samples"], 0)
+                self.until(http, "/api/events", lambda events: events["events"])
+                server.signal(signal.SIGTERM)
+            self.assertEqual(server.wait(), 0)
+            self.assertEqual("its page stays" in server.output, number == signal.SIGTERM)
+
+    def test_launcher_waits_for_the_page(self):
+        """The grace period of the launcher begins when the page has ended."""
+        data = self.file("data", "1 1:1 2:1\n0 3:1 4:1\n" * 200)
+        done = self.start("starling-launch", "--ps", 1, "--workers", 1, "--grace", "100ms", "--http-linger", "1s", "--",
+                          "--data", data)
+        self.assertEqual(done.wait(), 0)
+        self.assertIn("its page stays for 1 s", done.output)
+        self.assertNotIn("is killed", done.output)
 
     def test_hostile_texts(self):
         """Names with control characters are dropped; quotes and tags are escaped."""
