@@ -157,6 +157,37 @@ CASE(replace_policy__waits_for_a_push_in_progress)
     assert_int_equal(reopen(f, &counting), 0);
 }
 
+/* Buffered pushes that are due were counted by the old policy. */
+CASE(replace_policy__waits_for_an_iteration_of_bsp)
+{
+    struct sl_table_spec spec = {
+        .name = "rows",
+        .kind = SL_TABLE_SPARSE,
+        .dim = DIM,
+        .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM),
+        .consistency = {.mode = SL_CONSISTENCY_BSP, .worker_count = WORKERS},
+        .policy = {.ttl_steps = 1000},
+    };
+    assert_int_equal(sl_shard_table_open(f->shard, ROWS, &spec, &f->reason), 0);
+    for (uint64_t key = 0; key < 100; key++) {
+        assert_int_equal(fixture_push(f, 0, 0, ROWS, key, 1.0F), SL_SHARD_DONE);
+    }
+    restore(f);
+    fixture_tick_all(f, 0);
+    spec.policy.ttl_steps = 8;
+    assert_true(sl_shard_iteration_due(f->shard));
+    assert_int_equal(sl_shard_table_open(f->shard, ROWS, &spec, &f->reason), SL_ERR_CANCELLED);
+    fixture_commit(f);
+    assert_int_equal(row_count(f), 100);
+    assert_int_equal(sl_shard_table_open(f->shard, ROWS, &spec, &f->reason), 0);
+    for (uint32_t clock = 1; clock < 20; clock++) {
+        assert_int_equal(fixture_push(f, 0, clock, ROWS, 1000, 1.0F), SL_SHARD_DONE);
+        fixture_tick_all(f, clock);
+        fixture_commit(f);
+    }
+    assert_int_equal(row_count(f), 1);
+}
+
 /* The snapshot in progress would have rows of one policy and waiting keys of the other. The next
  * one is a full one. */
 CASE(replace_policy__ends_a_snapshot)
