@@ -34,10 +34,6 @@ int sl_shard_key_admission_create(const struct sl_shard *shard, struct sl_shard_
     if (!table->admits || policy->admission == SL_ADMISSION_PROBABILITY) {
         return 0;
     }
-    if (bytes_max > 0) {
-        bytes_max -= sl_sparse_table_memory_bytes(table->sparse);
-        bytes_max += bytes_max == 0; /* 0: no limit */
-    }
     struct sl_shard_table *waiting = calloc(1, sizeof *waiting);
     if (waiting == NULL) {
         return SL_ERR_NO_MEMORY;

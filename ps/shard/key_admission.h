@@ -18,8 +18,8 @@
 #include "ps/shard/section.h"
 #include "ps/table/key_filter.h"
 
-/* Creates the table of waiting keys or the filter, if the policy needs one. bytes_max: of both
- * tables; 0: no limit. Errors: NO_MEMORY. */
+/* Creates the table of waiting keys or the filter, if the policy needs one. bytes_max: of it; 0: no
+ * limit. Errors: NO_MEMORY. */
 int sl_shard_key_admission_create(const struct sl_shard *shard, struct sl_shard_table *table,
                                   size_t bytes_max);
 

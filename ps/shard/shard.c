@@ -152,7 +152,13 @@ static int table_create(const struct sl_shard *shard, uint32_t table_id,
     const size_t bytes_max = left == SIZE_MAX ? 0 : left;
     if (spec->kind == SL_TABLE_SPARSE) {
         const int err = sl_sparse_table_create(spec, bytes_max, &table->sparse);
-        return err != 0 ? err : sl_shard_key_admission_create(shard, table, bytes_max);
+        if (err != 0) {
+            return err;
+        }
+        const size_t taken = sl_sparse_table_memory_bytes(table->sparse);
+        const size_t rest = bytes_max > taken ? bytes_max - taken : 0;
+        return bytes_max > 0 && rest == 0 ? SL_ERR_NO_MEMORY
+                                          : sl_shard_key_admission_create(shard, table, rest);
     }
     if (spec->kind == SL_TABLE_KV) {
         return sl_kv_table_create(spec->dim, bytes_max, &table->kv);

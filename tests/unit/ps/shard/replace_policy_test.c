@@ -127,6 +127,28 @@ CASE(replace_policy__keys_wait_as_the_new_one_says)
     }
 }
 
+/* The rows are counted already: a filter has what they leave of the limit. */
+CASE(replace_policy__a_filter_that_does_not_fit_changes_nothing)
+{
+    const struct sl_shard_options options = {.count = 1, .memory_bytes_max = (size_t)16 << 20};
+    struct sl_policy_spec large = bloom;
+    sl_shard_destroy(&f->shard);
+    assert_int_equal(sl_shard_create(&options, &f->shard), 0);
+    assert_int_equal(reopen(f, &plain), 0);
+    for (uint64_t first = 0; first < 300000; first += 10000) {
+        push(f, first, 10000);
+    }
+    assert_true(f->shard->memory_bytes > options.memory_bytes_max / 2);
+    restore(f);
+    f->shard->options.memory_bytes_max = options.memory_bytes_max;
+    const size_t before = f->shard->memory_bytes;
+    large.keys_expected = 2000000; /* 9.6 MB */
+    assert_int_equal(reopen(f, &large), SL_ERR_NO_MEMORY);
+    assert_int_equal(f->shard->memory_bytes, before);
+    assert_int_equal(reopen(f, &bloom), 0);
+    assert_true(f->shard->memory_bytes > before);
+}
+
 CASE(replace_policy__rows_go_by_the_new_one)
 {
     struct sl_shard_evicted rows;
