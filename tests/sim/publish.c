@@ -185,6 +185,19 @@ bool sl_sim_publish_has(uint32_t model)
     return publish.newest[model] > 0;
 }
 
+/* Of every second version: a part of the publisher's own, in two blocks. */
+static int add_own(void *ctx, struct sl_publication *publication)
+{
+    static uint8_t bytes[SL_OBJECTS_BLOCK_BYTES + 5];
+    const struct sl_object_tensor own = {.name = ".own",
+                                         .type = SL_OBJECT_U8,
+                                         .rank = 1,
+                                         .shape = {sizeof bytes},
+                                         .data = bytes,
+                                         .bytes = sizeof bytes};
+    return sl_publish_tensor(publication, &own);
+}
+
 int sl_sim_publish_version(struct sl_objects *node, uint32_t model, uint64_t version,
                            uint32_t timeout_ms)
 {
@@ -204,7 +217,9 @@ int sl_sim_publish_version(struct sl_objects *node, uint32_t model, uint64_t ver
     uint64_t made = 0;
     *attempt =
         (struct attempt){.begun_ns = publish.member.world->now_ns, .ended_ns = SL_CLOCK_NEVER};
-    const int err = sl_publish_tables(node, &options, tables, timeout_ms, &made);
+    const struct sl_objects_tables_own own = {.add = add_own};
+    const int err = sl_objects_tables_publish(node, &options, tables, version % 2 ? &own : NULL,
+                                              timeout_ms, &made);
     sl_sim_world_note(publish.member.world, "%s@%" PRIu64 ": %s%s%s", name, version,
                       sl_err_name(err), err != 0 ? ": " : "",
                       err != 0 ? sl_objects_last_error() : "");
