@@ -18,6 +18,8 @@ from ..errors import StarlingError
 from .embedding import EmbeddingBag, EmbeddingBagCollection, arguments_of
 
 _OPSET = 13
+# Newer torch has a second exporter, which is the default there, and which traces no modules.
+_EXPORTER = {"dynamo": False} if "dynamo" in inspect.signature(torch.onnx.export).parameters else {}
 _METADATA = "starling.lookup"  # programs/serve/engine/lookup.h describes it
 _LookUp = Callable[[str, EmbeddingBag, Tuple[Any, ...]], torch.Tensor]
 
@@ -102,7 +104,7 @@ def _export(model: torch.nn.Module, path: str, inputs: Tuple[Any, ...], lengths:
         warnings.filterwarnings("ignore", module="torch.onnx")
         torch.onnx.export(graph, tuple({**arguments, **pooled}[name] for name in used), path, input_names=used,
                           output_names=outputs_named, opset_version=_OPSET,
-                          dynamic_axes={name: {0: "rows"} for name in used + outputs_named})
+                          dynamic_axes={name: {0: "rows"} for name in used + outputs_named}, **_EXPORTER)
     if features:
         names = list(columns)
         for each in described:
