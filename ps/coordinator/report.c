@@ -11,7 +11,8 @@ static uint32_t bytes_max(const struct sl_coordinator_member *member)
     return sl_coordinator_is_ps(member) ? SL_REPORT_BYTES_MAX : SL_REPORT_BASE_BYTES;
 }
 
-/* Whether the rates of the member and of all members allow one more report now. */
+/* Whether the rates of the member and of all members allow one more report now. A member may send
+ * two in a short time: its last one follows soon after another. */
 static bool is_due(struct sl_coordinator *coordinator, const struct sl_coordinator_member *member,
                    uint64_t now_ns)
 {
@@ -20,7 +21,7 @@ static bool is_due(struct sl_coordinator *coordinator, const struct sl_coordinat
         coordinator->reports.second = second;
         coordinator->reports.count = 0;
     }
-    return (member->reported_ns == 0 || now_ns - member->reported_ns >= PAUSE_NS) &&
+    return (member->reported_before_ns == 0 || now_ns - member->reported_before_ns >= PAUSE_NS) &&
            coordinator->reports.count < REPORTS_A_SECOND;
 }
 
@@ -38,6 +39,7 @@ void sl_coordinator_report_take(struct sl_coordinator *coordinator,
     } else if (!is_due(coordinator, member, now_ns)) {
         sl_cell_add(&cells->too_frequent, 1);
     } else {
+        member->reported_before_ns = member->reported_ns;
         member->reported_ns = now_ns;
         coordinator->reports.count++;
         if (!coordinator->options.report(coordinator->options.ctx, &member->hello, report)) {

@@ -16,11 +16,12 @@ struct sl_coordinator_member {
     struct sl_message_hello hello;
     sl_coordinator_peer peer;
     char name[SL_MESSAGE_NAME_BYTES];
-    bool connected;          /* false: disconnected, and peer is invalid */
-    uint64_t last_seen_ns;   /* when its last message arrived */
-    uint64_t lease_from_ns;  /* the lease counts from the later of this and last_seen_ns: a grace
-                                period when messages could not be read or sent */
-    uint64_t reported_ns;    /* when its last report was accepted; 0: none yet */
+    bool connected;         /* false: disconnected, and peer is invalid */
+    uint64_t last_seen_ns;  /* when its last message arrived */
+    uint64_t lease_from_ns; /* the lease counts from the later of this and last_seen_ns: a grace
+                               period when messages could not be read or sent */
+    /* When its last report, and the one before it, were accepted; 0: none yet. */
+    uint64_t reported_ns, reported_before_ns;
     uint64_t replacement_id; /* client_id of a process that wants this task; 0: none */
     uint64_t rival_ns;       /* when that process first asked */
     uint64_t job;            /* identity of the job that it was in when it registered; 0: none */

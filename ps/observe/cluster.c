@@ -230,9 +230,18 @@ static void tick_servers(struct sl_cluster *cluster, const struct sl_coordinator
     }
 }
 
+void sl_cluster_end(struct sl_cluster *cluster, uint64_t now_ns)
+{
+    cluster->end_ns = cluster->end_ns == 0 ? now_ns : cluster->end_ns;
+}
+
 void sl_cluster_tick(struct sl_cluster *cluster, const struct sl_coordinator_view *view,
                      uint64_t now_ns, uint64_t unix_s)
 {
+    if (cluster->end_ns != 0) {
+        sl_cluster_sum_training(cluster, view, cluster->end_ns); /* some reports came late */
+        return;
+    }
     cluster->second = now_ns / SL_CLOCK_NS_PER_S;
     const uint64_t expected = cluster->second + cluster->unix_offset;
     if (unix_s > expected + 1 || unix_s + 1 < expected) {

@@ -34,11 +34,13 @@ int sl_cluster_take(struct sl_cluster *cluster, const struct sl_cluster_sender *
 void sl_cluster_tick(struct sl_cluster *cluster, const struct sl_coordinator_view *view,
                      uint64_t now_ns, uint64_t unix_s);
 
+/* The job has ended: its state and its history stay as they are now. */
+void sl_cluster_end(struct sl_cluster *cluster, uint64_t now_ns);
+
 /* What the process of the coordinator knows of the job beside the coordinator's view. */
 struct sl_cluster_host {
     const char *coordinator; /* the name of this process */
     const char *title;       /* of the job; "": none */
-    bool is_over;            /* the job has ended, whatever the coordinator's stage */
     bool is_store_away;      /* the cluster store does not answer */
     uint64_t view_age_ns;
     double unix_s; /* the time of day */

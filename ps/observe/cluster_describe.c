@@ -55,7 +55,8 @@ static json_t *describe_shard(const struct sl_cluster *cluster,
     const struct sl_coordinator_view_group *group = &view->servers[task].group;
     const uint32_t primary = sl_cluster_primary(view, task);
     const bool has_backup = group->epoch != 0 && group->backup != SL_COORDINATOR_NO_BACKUP;
-    const bool is_served = view->servers[primary].member.state == SL_COORDINATOR_VIEW_RUNNING;
+    const bool is_served =
+        cluster->end_ns != 0 || view->servers[primary].member.state == SL_COORDINATOR_VIEW_RUNNING;
     json_t *shard =
         json_pack("{s:o, s:o, s:o, s:o}", "shard", cluster_describe_count(index), "serving",
                   is_served ? task_name("ps", primary) : json_null(), "backup",
@@ -273,6 +274,8 @@ json_t *sl_cluster_describe(const struct sl_cluster *cluster,
                             const struct sl_coordinator_view *view,
                             const struct sl_cluster_host *host, uint64_t now_ns)
 {
+    const bool is_over = cluster->end_ns != 0;
+    now_ns = is_over ? cluster->end_ns : now_ns;
     static const char *const stages[] = {
         [SL_COORDINATOR_WAITING_FOR_MEMBERS] = "waiting",
         [SL_COORDINATOR_RUNNING] = "running",
@@ -287,12 +290,12 @@ json_t *sl_cluster_describe(const struct sl_cluster *cluster,
         "{s:o, s:f, s:o, s:s, s:o, s:o, s:o, s:o, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "age_s",
         sl_cluster_describe_number((double)host->view_age_ns / (double)SL_CLOCK_NS_PER_S), "time",
         host->unix_s, "title", text_or_null(host->title), "job",
-        stages[host->is_over ? SL_COORDINATOR_OVER : view->stage], "mode", describe_mode(view),
+        stages[is_over ? SL_COORDINATOR_OVER : view->stage], "mode", describe_mode(view),
         "uptime_s", sl_cluster_describe_number(uptime_s(cluster, view, now_ns)), "missing", missing,
-        "trouble", sl_cluster_describe_trouble(view, host->is_store_away), "waits",
-        view->consistency.mode != SL_CONSISTENCY_ASP, "coordinator", host->coordinator, "training",
-        sl_cluster_describe_training(cluster), "totals", describe_totals(cluster), "servers",
-        describe_servers(cluster, view, now_ns), "workers", describe_workers(cluster, view, now_ns),
-        "tables", describe_tables(cluster), "checkpoint",
+        "trouble", is_over ? json_array() : sl_cluster_describe_trouble(view, host->is_store_away),
+        "waits", view->consistency.mode != SL_CONSISTENCY_ASP, "coordinator", host->coordinator,
+        "training", sl_cluster_describe_training(cluster), "totals", describe_totals(cluster),
+        "servers", describe_servers(cluster, view, now_ns), "workers",
+        describe_workers(cluster, view, now_ns), "tables", describe_tables(cluster), "checkpoint",
         describe_checkpoint(cluster, view->ps_count));
 }

@@ -40,8 +40,10 @@ static void add_worker(struct sl_cluster_training *sum, const struct sl_cluster_
     sum->is_known = true;
 }
 
-void sl_cluster_sum_training(struct sl_cluster *cluster, const struct sl_coordinator_view *view,
-                             uint64_t now_ns)
+/* Of the workers that run, or of those that have left. */
+static struct sl_cluster_training sum_workers(const struct sl_cluster *cluster,
+                                              const struct sl_coordinator_view *view,
+                                              bool are_running, uint64_t now_ns)
 {
     struct sl_cluster_training sum = {.samples_s = NAN, .eta_s = NAN};
     double loss = 0;
@@ -49,20 +51,29 @@ void sl_cluster_sum_training(struct sl_cluster *cluster, const struct sl_coordin
     for (uint32_t task = 0; task < view->worker_end; task++) {
         const struct sl_cluster_member *member = sl_cluster_fresh(cluster->workers[task], now_ns);
         if (member != NULL && member->report.client.has_training &&
-            sl_cluster_is_running(view, task)) {
+            sl_cluster_is_running(view, task) == are_running) {
             add_worker(&sum, member);
             loss += (double)member->report.client.training.loss;
             losses += member->report.client.training.loss != 0;
         }
     }
-    if (!sum.is_known) { /* the figures of a job that has ended stay */
+    sum.figures.loss = losses == 0 ? 0 : (float)(loss / losses);
+    return sum;
+}
+
+void sl_cluster_sum_training(struct sl_cluster *cluster, const struct sl_coordinator_view *view,
+                             uint64_t now_ns)
+{
+    struct sl_cluster_training sum = sum_workers(cluster, view, true, now_ns);
+    if (!sum.is_known) { /* the job has ended: the last figures stay */
+        sum = sum_workers(cluster, view, false, now_ns);
+        cluster->training = sum.is_known ? sum : cluster->training;
         cluster->training.samples_s = cluster->training.eta_s = NAN;
         return;
     }
-    sum.figures.loss = losses == 0 ? 0 : (float)(loss / losses);
     cluster->training = sum;
     cluster->totals.values[SL_HISTORY_SAMPLES] = (float)sum.samples_s;
-    cluster->totals.values[SL_HISTORY_LOSS] = losses == 0 ? NAN : sum.figures.loss;
+    cluster->totals.values[SL_HISTORY_LOSS] = sum.figures.loss == 0 ? NAN : sum.figures.loss;
 }
 
 static json_t *number_or_null(double value)

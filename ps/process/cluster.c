@@ -168,6 +168,9 @@ void sl_process_cluster_tick(struct sl_process *process, uint64_t now_ns)
     uint64_t age_ns;
     const struct sl_coordinator_view *view = sl_process_views_coordinator(process, now_ns, &age_ns);
     take_reports(cluster, now_ns);
+    if (sl_cell_get(&process->observer.observe->is_over) != 0) {
+        sl_cluster_end(cluster->job, now_ns);
+    }
     if (view != NULL) {
         sl_cluster_tick(cluster->job, view, now_ns, (uint64_t)unix_time());
     }
@@ -200,7 +203,6 @@ void sl_process_cluster_read(void *ctx, const struct sl_query *query, struct sl_
     const struct sl_cluster_host host = {
         .coordinator = process->observer.observe->facts.name,
         .title = process->options.http.title,
-        .is_over = sl_cell_get(&process->observer.observe->is_over) != 0,
         .is_store_away = process->observer.observe->facts.is_store_away,
         .view_age_ns = age_ns,
         .unix_s = unix_time(),

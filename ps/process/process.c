@@ -504,19 +504,21 @@ static void drain(struct sl_process *process)
     }
 }
 
-/* Keeps the page of the job that has ended. Everything is saved; a signal ends it. */
+/* Whether the page of the job stays when it has ended. */
+static bool lingers(const struct sl_process *process)
+{
+    return process->options.http.linger_ns > 0 && process->options.http.listen != NULL &&
+           process->coordinator != NULL && process->options.metastore == NULL &&
+           process->main.signal != SIGINT;
+}
+
+/* Everything is saved. A signal ends it. */
 static void linger(struct sl_process *process)
 {
     const uint64_t linger_ns = process->options.http.linger_ns;
-    const bool has_page = process->options.http.listen != NULL && process->coordinator != NULL &&
-                          process->options.metastore == NULL;
-    if (linger_ns == 0 || !has_page || process->main.signal == SIGINT) {
-        return;
-    }
-    sl_cell_set(&process->observer.observe->is_over, 1);
+    struct pollfd signals = {.fd = process->main.signal_fd, .events = POLLIN};
     sl_log_info("the job has ended: its page stays for %g s, or until a signal: http://%s",
                 (double)linger_ns / (double)SL_CLOCK_NS_PER_S, sl_process_observe_http(process));
-    struct pollfd signals = {.fd = process->main.signal_fd, .events = POLLIN};
     (void)poll(&signals, 1, (int)(linger_ns / SL_CLOCK_NS_PER_MS));
 }
 
@@ -626,12 +628,15 @@ int sl_process_run(const struct sl_process_options *options)
         serve(&process);
         (void)sl_notify_send("STOPPING=1\nSTATUS=saves and drains");
         failed = process.main.result != 0 || process.main.job_failed;
+        sl_cell_set(&process.observer.observe->is_over, lingers(&process));
         make_last_checkpoint(&process);
         drain(&process);
         if (beside != NULL) {
             beside->stop(beside);
         }
-        linger(&process);
+        if (lingers(&process)) {
+            linger(&process);
+        }
     } else if (process.main.signal != 0) {
         sl_log_info("stopped by a signal before it was ready");
     } else {

@@ -125,7 +125,7 @@ class Reports(harness.StarlingTest):
             worker, = self.start_workers(flags, 1, ("--data", os.path.join(self.folder, "train.tsv"), "--format", "criteo",
                                                     "--epochs", 1000000))
             http = server.wait_line(" ready: ").rsplit(", http ", 1)[1]
-            self.until(http, "/api/cluster", lambda job: job["training"])
+            self.until(http, "/api/cluster", lambda job: job["training"] and len(job["tables"]) == 3)
             worker.signal(signal.SIGTERM)
             worker.wait()
             server.signal(number)
@@ -133,6 +133,7 @@ class Reports(harness.StarlingTest):
                 server.wait_line(f"the job has ended: its page stays for 3600 s, or until a signal: http://{http}")
                 job = self.until(http, "/api/cluster", lambda job: job["job"] == "over" and job["workers"][0]["state"] == "left")
                 self.assertGreater(job["training"]["samples"], 0)
+                self.assertEqual((job["trouble"], len(job["tables"])), ([], 3))
                 self.until(http, "/api/events", lambda events: events["events"])
                 server.signal(signal.SIGTERM)
             self.assertEqual(server.wait(), 0)

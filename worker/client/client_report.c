@@ -136,6 +136,14 @@ void sl_client_report_start(struct sl_client_io *io, bool wanted)
     }
 }
 
+void sl_client_report_last(struct sl_client_io *io)
+{
+    if (sl_timer_armed(&io->coordinator.report) && io->coordinator.session != NULL) {
+        send_report(io, sl_reactor_now_ns(io->reactor));
+    }
+    sl_client_report_start(io, false);
+}
+
 void sl_client_report_http(struct sl_client *client, const char *http)
 {
     atomic_store_explicit(&client->io_options.http, http, memory_order_release);

@@ -8,6 +8,9 @@
 /* Starts or stops the reports. */
 void sl_client_report_start(struct sl_client_io *io, bool wanted);
 
+/* Sends a last report, if the coordinator wants them, and stops. Before the session is closed. */
+void sl_client_report_last(struct sl_client_io *io);
+
 /* Sets HOST:PORT of the program's HTTP server, for the reports. The text outlives the client. Any
  * thread. */
 void sl_client_report_http(struct sl_client *client, const char *http);

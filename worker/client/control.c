@@ -464,7 +464,7 @@ void sl_control_checkpoint(struct sl_control_op *op)
 
 void sl_control_leave(struct sl_client_io *io)
 {
-    sl_client_report_start(io, false);
+    sl_client_report_last(io);
     sl_reactor_disarm(io->reactor, &io->coordinator.heartbeat);
     if (io->coordinator.session != NULL) {
         sl_session_close(&io->coordinator.session);

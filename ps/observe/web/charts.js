@@ -5,8 +5,8 @@ import { add, bytes, count, micros, put, significant, time } from "./format.js";
 
 const POINTS_MAX = 900;
 const SPARK_POINTS = 300;
-const SPARK_LEAST = 30; // points across a tile
-const RANGE_LEAST_S = 30; // of the charts of a job that has just begun
+const SPARK_LEAST = 10; // points across a tile
+const RANGE_LEAST_S = 10; // of the charts of a job that has just begun
 const CHART_HEIGHT = 132;
 const POWERS_OF_TWO = Array.from({ length: 50 }, (_, i) => 2 ** i); // steps of an axis of bytes
 

@@ -320,11 +320,16 @@ CASE(cluster_describe__sums_up_the_training)
                        "\"metric\":{\"name\":\"test AUC\",\"value\":0.75}}");
     EXPECT("totals samples_s", "600.0");
     EXPECT("totals loss", "0.25");
-    /* The figures of the end stay when the workers have left. */
+    /* The figures of the end, which the workers report when they leave, stay. */
+    train(fixture, 0, 10, 3000);
+    train(fixture, 1, 9.5F, 3000);
     fixture->view->workers[0].state = fixture->view->workers[1].state = SL_COORDINATOR_VIEW_LEFT;
     tick(fixture);
+    fixture->now_ns += 60 * SECOND;
+    tick(fixture);
     describe(fixture);
-    EXPECT("training epoch", "2.5");
+    EXPECT("training epoch", "9.5");
+    EXPECT("training samples", "6000");
     EXPECT("training samples_s", "null");
     EXPECT("training eta_s", "null");
     EXPECT("totals loss", "null");
@@ -337,6 +342,7 @@ CASE(cluster_describe__names_what_is_not_as_it_should_be)
     EXPECT("trouble", "[]");
     EXPECT("title", "null");
     EXPECT("mode", "\"asp\"");
+    EXPECT("waits", "false"); /* no worker holds up others */
     EXPECT("uptime_s", "null");
     fixture->title = "fm";
     fixture->is_store_away = true;
@@ -353,6 +359,7 @@ CASE(cluster_describe__names_what_is_not_as_it_should_be)
     describe(fixture);
     EXPECT("title", "\"fm\"");
     EXPECT("mode", "\"ssp:3\"");
+    EXPECT("waits", "true");
     EXPECT("uptime_s", "6.0");
     EXPECT("trouble", "[\"the cluster store is out of reach\",\"ps/1 is expired\","
                       "\"shards 0 to 1 are not in sync with the backup\","
@@ -366,6 +373,31 @@ CASE(cluster_describe__names_what_is_not_as_it_should_be)
     fixture->view->worker_end = 40;
     describe(fixture);
     EXPECT("trouble 16", "\"29 more\"");
+}
+
+CASE(cluster_end__keeps_the_state_of_the_job)
+{
+    take_server(fixture, 0);
+    take_server(fixture, 1);
+    pass_second(fixture);
+    take_server(fixture, 0);
+    take_server(fixture, 1);
+    tick(fixture);
+    sl_cluster_end(fixture->cluster, fixture->now_ns);
+    for (uint32_t task = 0; task < 2; task++) {
+        fixture->view->servers[task].member.state = SL_COORDINATOR_VIEW_LEFT;
+    }
+    fixture->now_ns += 1000 * SECOND;
+    tick(fixture);
+    sl_cluster_end(fixture->cluster, fixture->now_ns); /* as of the first call */
+    describe(fixture);
+    EXPECT("job", "\"over\"");
+    EXPECT("trouble", "[]");
+    EXPECT("totals requests_s", "400.0");
+    EXPECT("uptime_s", "6.0");
+    EXPECT("servers 1 shards 0 serving", "\"ps/1\"");
+    EXPECT("servers 1 shards 0 requests_s", "100.0");
+    EXPECT("tables 0 rows", "40");
 }
 
 CASE(cluster_take__refuses_hostile_reports)
