@@ -81,7 +81,7 @@ class Reports(harness.StarlingTest):
     def test_job(self):
         """The servers, workers, tables and the history of a real job have rates; a killed worker is shown."""
         self.run_to_end("starling-worker", "generate", "--out", self.folder, "--rows", 4000, "--test-rows", 100)
-        servers, flags = self.start_ps(2, 2, extra=("--reactors", "1", "--lease", "6", "--title", "clicks of May"))
+        servers, flags = self.start_ps(2, 2, extra=("--reactors", "1", "--lease", "4", "--title", "clicks of May"))
         workers = self.start_workers(flags, 2, ("--data", os.path.join(self.folder, "train.tsv"), "--format", "criteo",
                                                 "--test", os.path.join(self.folder, "test.tsv"), "--test-every", 1,
                                                 "--lr", 0.125, "--epochs", 1000000))

@@ -12,6 +12,7 @@
 #include "worker/client/client_metrics.h"
 
 #define INTERVAL_NS SL_CLOCK_NS_PER_S
+#define RETRY_NS    (SL_CLOCK_NS_PER_S / 16)
 
 /* False: another thread is reading the metrics, and this report is left out. */
 static bool add_steps(struct sl_client_io *io, struct sl_report_client *report)
@@ -117,8 +118,10 @@ static void send_report(struct sl_client_io *io, uint64_t now_ns)
 static void client_report_on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_client_io *io = SL_CONTAINER_OF(timer, struct sl_client_io, coordinator.report);
-    sl_reactor_arm(io->reactor, timer, INTERVAL_NS);
-    if (sl_session_queue(io->coordinator.session)->count == 0) {
+    const bool is_free = sl_session_queue(io->coordinator.session)->count == 0;
+    /* Something is unsent, perhaps a heartbeat of the same interval: soon again. */
+    sl_reactor_arm(io->reactor, timer, is_free ? INTERVAL_NS : RETRY_NS);
+    if (is_free) {
         send_report(io, now_ns);
     }
 }
