@@ -123,7 +123,7 @@ static const struct seen *find(const struct picture *picture, uint64_t key)
 
 static bool is_watched(const struct sl_shard_table *table)
 {
-    return table != NULL && sl_shard_eviction_has(&table->spec);
+    return table != NULL && !table->dropped && sl_shard_eviction_has(&table->spec);
 }
 
 /* NULL: the shard is none of the job's. */

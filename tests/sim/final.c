@@ -2,13 +2,16 @@
 
 #include <inttypes.h>
 
+#include "core/assert.h"
 #include "core/clock.h"
 #include "ps/server/request.h"
 #include "ps/server/state.h"
 #include "ps/shard/state.h"
 #include "tests/sim/elsewhere.h"
+#include "worker/client/control.h"
 
 #define PULL_TIMEOUT_MS           60000
+#define DROP_NS                   (20 * SL_CLOCK_NS_PER_S) /* until all rows are freed */
 #define TURNS_OF_SECOND           400   /* of a ps that has nothing to do: heartbeats, sweeps */
 #define TURNS_OF_SECOND_WITH_DISK 10000 /* and checkpoints */
 
@@ -139,6 +142,75 @@ static void pull_tables(struct sl_sim_cluster *cluster)
     cluster->is_final = false;
 }
 
+static void run_for(struct sl_sim_cluster *cluster, uint64_t ns)
+{
+    const uint64_t end_ns = cluster->world->now_ns + ns;
+    while (sl_sim_world_is_good(cluster->world) && cluster->world->now_ns < end_ns) {
+        sl_sim_world_moment(cluster->world);
+    }
+}
+
+/* Nobody has rows of a dropped table, primaries and backups alike. */
+static void check_dropped(struct sl_sim_cluster *cluster, uint32_t table_id)
+{
+    for (uint32_t i = 0; i < cluster->plan->ps_count; i++) {
+        const struct sl_sim_ps *ps = &cluster->ps[i];
+        for (uint32_t k = 0; ps->running && k < sl_sim_ps_server_count(ps); k++) {
+            const struct sl_shard *shard = ps->servers[k]->shard;
+            const struct sl_shard_table *table = shard == NULL ? NULL : shard->tables[table_id];
+            const bool is_freed = table == NULL || (table->dropped && table->sparse == NULL);
+            if (!is_freed && shard->snapshots.current == NULL) {
+                sl_sim_fail(&cluster->oracle.breach, "drop",
+                            "t%u was dropped, and shard %u of ps/%u has %s", table_id,
+                            shard->options.index, i, table->dropped ? "its rows" : "it in use");
+            }
+        }
+    }
+}
+
+/* The observer drops a table. */
+static void drop_table(struct sl_sim_cluster *cluster, uint32_t table_id)
+{
+    struct sl_sim_worker *observer = cluster->observer.worker;
+    struct sl_port *port;
+    int err = sl_port_here(observer->client->ports, &port);
+    sl_assert(err == 0);
+    struct sl_control_op drop = {
+        .io = &observer->client->ios[0],
+        .run = sl_control_table_drop,
+        .deadline_ns =
+            sl_sim_process_now(&observer->process) + PULL_TIMEOUT_MS * SL_CLOCK_NS_PER_MS,
+        .name = cluster->plan->tables[table_id].name,
+    };
+    sl_control_op_post(&drop, port);
+    sl_sim_process_look(&observer->process);
+    while (!drop.done) { /* its deadline passes also when the world has gone bad */
+        sl_sim_world_moment(cluster->world);
+        sl_port_drain(port);
+    }
+    if (drop.err != 0) {
+        sl_sim_fail(&cluster->oracle.breach, "drop",
+                    "all is healed, and t%u cannot be dropped: %s: %s", table_id,
+                    sl_err_name(drop.err), drop.text);
+    }
+    run_for(cluster, DROP_NS);
+    check_dropped(cluster, table_id);
+}
+
+/* In half of the seeds with backups and no disks, whose servers learn of drops as real ones do, the
+ * tables that forget rows end before the job. */
+static void drop_tables(struct sl_sim_cluster *cluster)
+{
+    const struct sl_sim_plan *plan = cluster->plan;
+    const bool is_drawn = plan->replica.is_there && !plan->disk.is_there && plan->seed % 2 == 0;
+    for (uint32_t i = 0; is_drawn && i < plan->table_count && sl_sim_world_is_good(cluster->world);
+         i++) {
+        if (sl_sim_oracle_forgets_rows(&cluster->oracle, i)) {
+            drop_table(cluster, i);
+        }
+    }
+}
+
 void sl_sim_final_run(struct sl_sim_cluster *cluster)
 {
     const struct sl_sim_plan *plan = cluster->plan;
@@ -162,6 +234,7 @@ void sl_sim_final_run(struct sl_sim_cluster *cluster)
         check_checkpoints(cluster, complete_count);
         sl_sim_cluster_compare_pairs(cluster);
         sl_sim_views_final(cluster);
+        drop_tables(cluster);
     }
     observer->finished = true;
     uint64_t gone_ns = cluster->world->now_ns + 3 * plan->lease_ns;

@@ -56,7 +56,7 @@ QUICK = {"a view is filled in the buffer that its reader holds", "replays are ca
          "policies: the limit of memory is not kept",
          "policies: an incremental checkpoint does not list what was evicted",
          "policies: evicted rows are published", "policies: a find creates rows",
-         "policies: a scan skips a row between two messages",
+         "policies: the rows of a dropped table stay", "policies: a scan skips a row between two messages",
          "policies: a key that waits gets its row one push early",
          "elections: a write does not compare the key's value",
          "elections: a lease counts from the answer to its renewal",
@@ -798,6 +798,8 @@ POLICY_REPLICA_MUTATIONS = [
     ("policies: a scan returns the last row of a message again", "ps/shard/scan.c",
      "    request->done = request->view.section.start;\n",
      "    request->done = request->view.section.start - (request->view.section.start > 0);\n"),
+    ("policies: the rows of a dropped table stay", "ps/shard/table_drop.c",
+     "    table->dropped = true;\n    shard->drop_count++;\n", "    table->dropped = true;\n"),
     ("policies: a find creates rows", "ps/shard/run.c",
      "        if (finds) {\n", "        if (finds) {\n            (void)sl_shard_find(shard, table, keys, count, true, records, NULL);\n"),
 ]

@@ -381,7 +381,8 @@ struct others {
     struct sl_shard *const *shards;
     uint32_t count;
     uint32_t table_id;
-    bool waiting; /* the waiting keys of the table */
+    bool waiting;   /* the waiting keys of the table */
+    uint32_t shard; /* of `table` */
     const struct sl_shard_table *table;
     uint64_t seen;
     const char *found;
@@ -418,7 +419,8 @@ static const char *compare_dense(const struct others *others)
             const struct sl_dense_table *store =
                 other_table(others->shards[s], others->table_id, others->waiting)->dense;
             const uint64_t first = sl_dense_table_start(store) / SL_PARTITION_BLOCK_ELEMENTS;
-            if (block.number < first || block.number - first >= sl_dense_table_block_count(store)) {
+            if (block.number < first || block.number - first >= sl_dense_table_block_count(store) ||
+                (others->waiting && s != others->shard)) { /* neighbours share a block */
                 continue;
             }
             const struct sl_dense_block other =
@@ -504,6 +506,7 @@ static const char *compare_table(struct sl_shard *const *a, uint32_t a_count, st
     uint64_t seen = 0;
     for (uint32_t s = 0; s < a_count; s++) {
         b->table = other_table(a[s], b->table_id, b->waiting);
+        b->shard = s;
         b->seen = 0;
         b->found = NULL;
         if (b->table->sparse != NULL) {
