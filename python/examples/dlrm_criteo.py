@@ -98,6 +98,8 @@ def train(args, client, model, optimizer, data, count):
         loss.backward()
         optimizer.step()  # pushes all gradients, ends the iteration, pulls the towers and the next rows
         loss_sum += loss.item()
+        client.progress(epoch=number / count, epochs=args.epochs, samples=(number - begin) * args.batch,
+                        loss=loss.item() / args.batch)  # for the page of the job
         if number % count == 0 and client.task == 0:
             print(f"epoch {number // count}: loss {loss_sum / (count * args.batch):.4f}", flush=True)
             loss_sum = 0.0
