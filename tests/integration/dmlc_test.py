@@ -29,7 +29,7 @@ def rows(count, seed=7):
 
 
 class DmlcTest(harness.StarlingTest):
-    ENDLESS = ["--epochs", "100000", "--quiet=false"]  # more of a model's flags: it trains for long
+    ENDLESS = ["--epochs", "100000", "--quiet=false", "--log", "debug"]  # more of a model's flags: it trains for long
 
     def setUp(self):
         super().setUp()
