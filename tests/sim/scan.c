@@ -116,8 +116,10 @@ void sl_sim_scan_take(struct sl_sim_scan *scan, struct sl_sim_oracle *oracle, co
         scan->keys = realloc(scan->keys, scan->key_capacity * sizeof *scan->keys);
         sl_assert(scan->keys != NULL);
     }
-    memcpy(scan->keys + scan->key_count, (const uint8_t *)reply + sizeof head,
-           head.row_count * sizeof *scan->keys);
+    if (head.row_count > 0) {
+        memcpy(scan->keys + scan->key_count, (const uint8_t *)reply + sizeof head,
+               head.row_count * sizeof *scan->keys);
+    }
     scan->key_count += head.row_count;
     scan->next = head.next;
     scan->body.copy = head.copy;
