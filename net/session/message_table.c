@@ -385,8 +385,7 @@ SL_PROTOBUF_TABLE(TABLE_OPENED, "table_opened", NULL,
     SL_FIELD_RANGE(1, UINT, sl_message, table_id, 0, SL_LIMIT_TABLES - 1),
     SL_FIELD_ANY(2, BOOL, sl_message, reject_nonfinite),
     SL_FIELD_ANY(3, UINT, sl_message, knows),
-    SL_FIELD_ANY(4, BOOL, sl_message, keeps_policy),
-    SL_FIELD_MESSAGE(5, sl_message, policy, POLICY, 0));
+    SL_FIELD_OPTIONAL_OF(4, MESSAGE, sl_message, policy, keeps_policy, &POLICY));
 
 SL_PROTOBUF_TABLE(TABLES_GET, "tables_get", NULL,
     SL_FIELD_RANGE(1, UINT, sl_message, table_id, 0, SL_LIMIT_TABLES - 1));

@@ -146,7 +146,7 @@ SCHEMA = {
     "TableOpen": {"spec": (1, "TableSpec"), "table_id": (2, "uint"), "keep_id": (3, "uint"),
                   "ask": (4, "uint"), "is_restored": (5, "uint")},
     "TableOpened": {"table_id": (1, "uint"), "reject_nonfinite": (2, "uint"), "knows": (3, "uint"),
-                    "keeps_policy": (4, "uint"), "policy": (5, "Policy")},
+                    "policy": (4, "Policy")},
     "Barrier": {"name": (1, "string"), "count": (2, "uint"), "timeout_ms": (3, "uint")},
     "BarrierDone": {},
     "StatsGet": {},

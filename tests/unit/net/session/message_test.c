@@ -124,7 +124,9 @@ static void random_opened(uint64_t *seed, struct sl_message *to)
     to->reject_nonfinite = sl_hash_random(seed) % 2 == 0;
     to->knows = (uint32_t)sl_hash_random(seed);
     to->keeps_policy = sl_hash_random(seed) % 2 == 0;
-    to->policy = random_message_spec(seed).policy;
+    if (to->keeps_policy) {
+        to->policy = random_message_spec(seed).policy;
+    }
 }
 
 static void random_body(uint64_t *seed, struct sl_message *to)
