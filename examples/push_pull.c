@@ -2,9 +2,11 @@
  *
  *   starling-ps --help                       how to start a ps
  *   cc push_pull.c $(pkg-config --cflags --libs starling) -o push_pull
- *   ./push_pull 127.0.0.1:3333               the control endpoint of ps task 0 */
+ *   ./push_pull 127.0.0.1:3333               the control endpoint of ps task 0; not needed where
+ *                                            starling-launch runs it */
 #include <starling.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define KEY_COUNT  4
 #define DIM        2
@@ -52,13 +54,14 @@ static int push_and_pull(struct sl_client *client)
 
 int main(int argc, char **argv)
 {
-    if (argc != 2) {
+    const char *coordinator = argc == 2 ? argv[1] : getenv("STARLING_COORDINATOR");
+    if (argc > 2 || coordinator == NULL) {
         fprintf(stderr, "usage: %s HOST:PORT   (the control endpoint of ps task 0)\n", argv[0]);
         return 2;
     }
     const struct sl_client_options options = {
         .struct_size = sizeof options,
-        .coordinator = argv[1],
+        .coordinator = coordinator,
         .task_index = -1, /* reads and writes, but takes no part in the workers' clocks */
         .start_timeout_ms = TIMEOUT_MS,
     };

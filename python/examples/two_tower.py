@@ -98,6 +98,8 @@ def evaluate(args, model):
 
 def main():
     if sys.argv[1:2] == ["generate"]:
+        if len(sys.argv) > 3 or sys.argv[2:3] and sys.argv[2].startswith("-"):
+            sys.exit("usage: two_tower.py generate [FOLDER]")
         generate(*sys.argv[2:] or ["log"])
         return
     args = parser(__doc__.partition("\n")[0], epochs=3, batch=128, dim=8, lr=0.05).parse_args()
