@@ -4,6 +4,14 @@
 
 #include "core/log.h"
 
+/* A number of the best evaluation is the sum of two rows: 48 of its bits. */
+enum { BEST_NUMBERS = 4, BEST_ROWS = 2 * BEST_NUMBERS };
+
+static const uint64_t best_keys[BEST_ROWS] = {SL_JOB_PROGRESS_BEST,     SL_JOB_PROGRESS_BEST + 1,
+                                              SL_JOB_PROGRESS_BEST + 2, SL_JOB_PROGRESS_BEST + 3,
+                                              SL_JOB_PROGRESS_BEST + 4, SL_JOB_PROGRESS_BEST + 5,
+                                              SL_JOB_PROGRESS_BEST + 6, SL_JOB_PROGRESS_BEST + 7};
+
 int sl_job_progress_open(struct sl_milestones *milestones, struct sl_client *client,
                          uint32_t timeout_ms)
 {
@@ -43,14 +51,13 @@ int sl_job_progress_reach(const struct sl_milestones *milestones, enum sl_job_pr
                                         milestones->timeout_ms));
 }
 
-int sl_job_progress_withdraw(const struct sl_milestones *milestones, enum sl_job_progress milestone)
+static int assign(const struct sl_milestones *milestones, const uint64_t *keys, uint32_t key_count,
+                  const float *rows)
 {
-    const uint64_t key = (uint64_t)milestone;
-    const float none = 0;
     struct sl_step *step;
     int err = sl_step_begin(milestones->client, 0, &step);
     if (err == 0) {
-        err = sl_step_assign(step, milestones->table, &key, 1, &none);
+        err = sl_step_assign(step, milestones->table, keys, key_count, rows);
         err = err != 0 ? err : sl_step_submit(step, milestones->timeout_ms);
         err = err != 0 ? err : sl_step_wait(step);
         sl_step_destroy(&step);
@@ -58,17 +65,65 @@ int sl_job_progress_withdraw(const struct sl_milestones *milestones, enum sl_job
     return log_recording(err);
 }
 
+int sl_job_progress_withdraw(const struct sl_milestones *milestones, enum sl_job_progress milestone)
+{
+    const uint64_t key = (uint64_t)milestone;
+    const float none = 0;
+    return assign(milestones, &key, 1, &none);
+}
+
+int sl_job_progress_set_best(const struct sl_milestones *milestones,
+                             const struct sl_job_progress_best *best)
+{
+    const double numbers[BEST_NUMBERS] = {best->evaluations, best->auc, best->epoch,
+                                          (double)best->saved_rows};
+    float rows[BEST_ROWS];
+    for (uint32_t i = 0; i < BEST_NUMBERS; i++) {
+        rows[2 * i] = (float)numbers[i];
+        rows[2 * i + 1] = (float)(numbers[i] - rows[2 * i]);
+    }
+    return assign(milestones, best_keys, BEST_ROWS, rows);
+}
+
+/* Errors, logged: those of a step. */
+static int read_rows(const struct sl_milestones *milestones, const uint64_t *keys,
+                     uint32_t key_count, float *rows)
+{
+    int err = sl_client_pull(milestones->client, milestones->table, keys, key_count, rows,
+                             milestones->timeout_ms);
+    if (err != 0) {
+        sl_log_error("no server could be asked how far the job is: %s", sl_err_name(err));
+    }
+    return err;
+}
+
+int sl_job_progress_get_best(const struct sl_milestones *milestones,
+                             struct sl_job_progress_best *out)
+{
+    double numbers[BEST_NUMBERS];
+    float rows[BEST_ROWS];
+    int err = read_rows(milestones, best_keys, BEST_ROWS, rows);
+    if (err != 0) {
+        return err;
+    }
+    for (uint32_t i = 0; i < BEST_NUMBERS; i++) {
+        numbers[i] = (double)rows[2 * i] + (double)rows[2 * i + 1];
+    }
+    *out = (struct sl_job_progress_best){.evaluations = (uint32_t)numbers[0],
+                                         .auc = numbers[1],
+                                         .epoch = numbers[2],
+                                         .saved_rows = (uint64_t)numbers[3]};
+    return 0;
+}
+
 int sl_job_progress_is_reached(const struct sl_milestones *milestones,
                                enum sl_job_progress milestone, bool *out)
 {
     const uint64_t key = (uint64_t)milestone;
     float count;
-    int err = sl_client_pull(milestones->client, milestones->table, &key, 1, &count,
-                             milestones->timeout_ms);
-    if (err != 0) {
-        sl_log_error("no server could be asked how far the job is: %s", sl_err_name(err));
-        return err;
+    int err = read_rows(milestones, &key, 1, &count);
+    if (err == 0) {
+        *out = count > 0;
     }
-    *out = count > 0;
-    return 0;
+    return err;
 }

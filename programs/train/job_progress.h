@@ -14,6 +14,14 @@ enum sl_job_progress {
     SL_JOB_PROGRESS_EVALUATED = 1, /* the model was evaluated and saved, or that failed */
     SL_JOB_PROGRESS_FAILED = 2,    /* it failed; reached before EVALUATED */
     SL_JOB_PROGRESS_ENOUGH = 3,    /* the training ends before the last epoch */
+    SL_JOB_PROGRESS_BEST = 4,      /* the first of the rows of struct sl_job_progress_best */
+};
+
+/* The best evaluation while the job trains. */
+struct sl_job_progress_best {
+    uint32_t evaluations; /* since then, with that one; 0: none has ended yet */
+    double auc, epoch;
+    uint64_t saved_rows; /* of the model that was saved then */
 };
 
 struct sl_milestones {
@@ -32,6 +40,12 @@ int sl_job_progress_reach(const struct sl_milestones *milestones, enum sl_job_pr
 /* Withdraws the milestone. Errors, logged: those of a step. */
 int sl_job_progress_withdraw(const struct sl_milestones *milestones,
                              enum sl_job_progress milestone);
+
+/* Record and read the best evaluation. Errors, logged: those of a step. */
+int sl_job_progress_set_best(const struct sl_milestones *milestones,
+                             const struct sl_job_progress_best *best);
+int sl_job_progress_get_best(const struct sl_milestones *milestones,
+                             struct sl_job_progress_best *out);
 
 /* Writes whether any worker has recorded the milestone. Errors, logged: those of a step. */
 int sl_job_progress_is_reached(const struct sl_milestones *milestones,

@@ -34,6 +34,7 @@ struct tests {
     uint64_t due;          /* that were due so far */
     uint32_t without_gain; /* since the best one */
     bool is_enough;        /* the training ends: they bring no better AUC */
+    bool is_continued;     /* the best one of an earlier worker is known, if there is one */
 };
 
 struct trainer {
@@ -498,6 +499,51 @@ static int keep(struct trainer *trainer)
     return err;
 }
 
+/* Continues the evaluations of a worker that was lost: its best AUC counts if its file is here. */
+static int continue_tests(struct trainer *trainer)
+{
+    struct sl_train_report *report = trainer->report;
+    struct sl_job_progress_best best;
+    const char *path = report->job.save;
+    if (trainer->options->test_every <= 0 || trainer->tests.is_continued) {
+        return 0;
+    }
+    int err = sl_job_progress_get_best(&trainer->milestones, &best);
+    if (err != 0) {
+        return err;
+    }
+    trainer->tests.is_continued = true;
+    if (best.evaluations == 0) {
+        return 0;
+    }
+    if (path != NULL && access(path, F_OK) != 0) {
+        sl_log_warn("the model of the best test AUC so far, %.6f of epoch %.4g, is not here: %s; "
+                    "the next evaluation counts as the best",
+                    best.auc, best.epoch, path);
+        return 0;
+    }
+    sl_log_info("the best test AUC so far is %.6f of epoch %.4g", best.auc, best.epoch);
+    report->best_auc = best.auc;
+    report->best_epoch = best.epoch;
+    report->is_saved = trainer->options->save != NULL;
+    report->saved_rows = best.saved_rows;
+    trainer->tests.without_gain = best.evaluations - 1;
+    return 0;
+}
+
+/* Behind the saving: an AUC whose model is not saved counts for nobody. */
+static int record_best(const struct trainer *trainer)
+{
+    const struct sl_train_report *report = trainer->report;
+    const struct sl_job_progress_best best = {.evaluations = trainer->tests.without_gain + 1,
+                                              .auc = report->best_auc,
+                                              .epoch = report->best_epoch,
+                                              .saved_rows = report->saved_rows};
+    return trainer->options->test_every <= 0
+               ? 0
+               : sl_job_progress_set_best(&trainer->milestones, &best);
+}
+
 /* Scores the test data; keeps the model if it is the best so far. */
 static int evaluate(struct trainer *trainer)
 {
@@ -506,7 +552,11 @@ static int evaluate(struct trainer *trainer)
     struct sl_pipeline_options pipeline = pipeline_options(trainer, false);
     struct sl_reader *reader;
     struct sl_reason reason;
-    int err = sl_reader_open(options->test, &reader, &reason);
+    int err = continue_tests(trainer);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_reader_open(options->test, &reader, &reason);
     if (err != 0) {
         sl_log_error("evaluation: %s", reason.text);
         return err;
@@ -523,12 +573,12 @@ static int evaluate(struct trainer *trainer)
         sl_log_info("epoch %.4g: test loss %.5f, test AUC %.6f%s", epochs_done(trainer),
                     report->test_loss, report->test_auc, is_best ? ", the best so far" : "");
     }
-    if (!is_best) {
-        return 0;
+    if (is_best) {
+        report->best_auc = report->test_auc;
+        report->best_epoch = epochs_done(trainer);
+        err = keep(trainer);
     }
-    report->best_auc = report->test_auc;
-    report->best_epoch = epochs_done(trainer);
-    return keep(trainer);
+    return err != 0 ? err : record_best(trainer);
 }
 
 /* The last evaluation is not due here, but when all workers have finished. */

@@ -147,6 +147,27 @@ class Stopped(ModelFileTest):
         self.assertEqual(report["samples"], 1500)
         self.assertEqual(float(auc), 1)
 
+    def test_restart(self):
+        """A replacement of worker 0 keeps the model of the best AUC, and counts on."""
+        test, report = self.file("test", ROWS), self.path("report.json")
+        args = ["--data", self.file("data", ROWS), "--test", test, "--model", "lr", "--epochs", 1000000, "--test-every", 1,
+                "--save", self.path("m.safetensors"), "--report", report, "--patience"]
+        servers, flags = self.start_ps()
+        worker = self.start_workers(flags, 1, [*args, 1000000])[0]
+        worker.wait_line("AUC 1.000000, the best so far")
+        worker.wait_line("epoch 3: ")
+        saved = os.stat(self.path("m.safetensors")).st_ino
+        worker.signal(signal.SIGKILL)
+        worker.wait()
+        replacement = self.start_workers(flags, 1, [*args, 2])[0]
+        self.end_well([replacement])
+        self.assertIn("the best test AUC so far is 1.000000 of epoch 1", replacement.output)
+        self.assertRegex(replacement.output, r"model +\S*/m\.safetensors \(4 rows\)")
+        self.assertEqual(os.stat(self.path("m.safetensors")).st_ino, saved)
+        with open(report, encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["saved"], self.path("m.safetensors"))
+        self.drain(servers)
+
     def test_without_test_data(self):
         data = self.file("data", ROWS)
         servers, flags = self.start_ps()

@@ -30,7 +30,7 @@ struct train_stand_in {
     int32_t values_lost;    /* the task of a ps; -1: none */
     uint32_t late_at;       /* the barrier to which not all come; BARRIERS_MAX: none */
     uint32_t reached_at[4]; /* barriers after which another reaches the milestone */
-    float milestones[4];
+    float milestones[16];
     struct sl_table_spec specs[SL_MODEL_TABLES + 1];
     uint32_t table_count;
     float lr;         /* that the tables of the models have; 0: the one that is asked for */
@@ -40,7 +40,8 @@ struct train_stand_in {
     double test_every;
     uint32_t patience;
     bool saves;
-    int save_result; /* of the function that saves */
+    const char *save_path; /* of the report; NULL: none */
+    int save_result;       /* of the function that saves */
     uint32_t save_count;
     /* Of a scan of any table: rows of keys 5 and 2^63, in two batches. */
     uint32_t scans_that_fail; /* the first ones, behind their first batch, with CLOSED */

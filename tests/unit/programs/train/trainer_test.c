@@ -72,6 +72,7 @@ static int train_as(uint32_t worker_index, const char *text, const char *test,
         .clock = sl_clock_system(),
     };
     sl_train_report_init(report);
+    report->job.save = fake.save_path;
     int err = sl_trainer_run(&options, train, report);
     assert_int_equal(fake.outstanding, 0);
     for (uint32_t i = 0; i < fake.step_count; i++) {
@@ -275,8 +276,9 @@ CASE(trainer_run__ends_when_evaluations_gain_nothing)
     assert_true(report->complete && report->batches == 3);
     assert_true(fake.milestones[SL_JOB_PROGRESS_ENOUGH] > 0);
     assert_int_equal(fake.save_count, 1);
-    check_step(fake.step_count - 2, 2, "push finish ");
-    check_step(fake.step_count - 1, 0, "pull "); /* the last evaluation */
+    check_step(fake.step_count - 3, 2, "push finish ");
+    check_step(fake.step_count - 2, 0, "pull "); /* the last evaluation */
+    check_step(fake.step_count - 1, 0, "");      /* the best one, recorded */
     check_barriers("start end end");
 }
 
@@ -287,6 +289,40 @@ CASE(trainer_run__goes_on_while_there_is_patience)
     assert_int_equal(train_text(FOUR_BATCHES, TWO_LABELS, SL_CONSISTENCY_ASP, 0, report), 0);
     assert_true(report->batches == 4);
     assert_true(fake.milestones[SL_JOB_PROGRESS_ENOUGH] == 0);
+}
+
+/* Records what a worker reached before it was lost. */
+static void be_replaced(void)
+{
+    const struct sl_job_progress_best best = {
+        .evaluations = 3, .auc = 0.7123456789, .epoch = 0.5, .saved_rows = 16777217};
+    const struct sl_milestones milestones = {.timeout_ms = 1234};
+    fake.saves = true;
+    fake.test_every = 0.25;
+    fake.patience = 3;
+    assert_int_equal(sl_job_progress_set_best(&milestones, &best), 0);
+}
+
+/* The stand-in's AUC is 0.5: worse than the best one, and the third without a gain. */
+CASE(trainer_run__keeps_the_best_model_of_a_lost_worker)
+{
+    be_replaced();
+    assert_int_equal(train_text(FOUR_BATCHES, TWO_LABELS, SL_CONSISTENCY_BSP, 0, report), 0);
+    assert_int_equal(fake.save_count, 0);
+    assert_true(report->is_saved && report->saved_rows == 16777217);
+    assert_true(fabs(report->best_auc - 0.7123456789) < 1e-12);
+    assert_true(report->best_epoch == 0.5);
+    assert_true(fake.milestones[SL_JOB_PROGRESS_ENOUGH] > 0);
+    assert_true(report->batches == 2);
+}
+
+CASE(trainer_run__saves_again_if_the_best_model_is_not_here)
+{
+    be_replaced();
+    fake.save_path = "/none/m.safetensors";
+    assert_int_equal(train_text(FOUR_BATCHES, TWO_LABELS, SL_CONSISTENCY_BSP, 0, report), 0);
+    assert_int_equal(fake.save_count, 1);
+    assert_true(report->is_saved && report->saved_rows == 12 && report->best_auc == 0.5);
 }
 
 CASE(trainer_run__ends_when_worker_0_has_had_enough)
