@@ -96,11 +96,13 @@ SL_API int sl_client_table_evict(struct sl_client *client, struct sl_table *tabl
                                  const struct sl_evict_options *options, uint64_t *evicted);
 
 /* Drops the table of this name, of any kind, with its rows, at every server and its backup; later
- * checkpoints do not have it. Blocks until the coordinator has forgotten the name; the servers
- * follow at once, or when they return. Requests of clients that have the table open then get
- * NOT_FOUND. A table that is opened later under the name is a new one. Each opening of a new table
- * takes one of the 1,024 ids of a job, which are not used again. Errors: INVALID (the name),
- * NOT_FOUND (no table has it), VERSION (a server is too old), DEADLINE, CLOSED. */
+ * checkpoints do not have it. Blocks until the coordinator has forgotten the name and every shard
+ * refuses the table. Requests of clients that have the table open then get NOT_FOUND. A table that
+ * is opened later under the name is a new one. Each opening of a new table takes one of the 1,024
+ * ids of a job, which are not used again. Errors: INVALID (the name), NOT_FOUND (no table has it),
+ * VERSION (a server is too old), DEADLINE, CLOSED: if the text of these two says "is dropped", the
+ * drop has happened, and the named server, which may be away, has not confirmed it in time: it
+ * follows when it returns. */
 SL_API int sl_client_table_drop(struct sl_client *client, const char *name, uint32_t timeout_ms);
 
 #ifdef __cplusplus

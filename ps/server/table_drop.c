@@ -3,6 +3,7 @@
 #include "core/list.h"
 #include "core/reason.h"
 #include "ps/server/state.h"
+#include "ps/shard/state.h"
 
 #define FREE_WAIT_NS (10 * SL_CLOCK_NS_PER_S)
 
@@ -16,11 +17,12 @@ void sl_server_table_drop(void *ctx, uint64_t table_id, uint64_t b)
 int sl_server_table_drop_check(struct sl_server *server, const struct sl_message_table_open *open,
                                struct sl_reason *reason)
 {
-    if (open->table_id >= SL_LIMIT_TABLES ||
-        !sl_message_dropped_has(&server->drops.known, open->table_id)) {
+    const uint32_t id = open->table_id;
+    if (id >= SL_LIMIT_TABLES || !sl_message_dropped_has(&server->drops.known, id) ||
+        (server->drops.is_pending && sl_shard_table_in_use(server->shard, id) != NULL)) {
         return 0;
     }
-    (void)sl_shard_table_note_dropped(server->shard, open->table_id, &open->spec);
+    (void)sl_shard_table_note_dropped(server->shard, id, &open->spec);
     return sl_reason_fail(reason, SL_ERR_NOT_FOUND, "table %s was dropped", open->spec.name);
 }
 

@@ -382,7 +382,11 @@ static PyMethodDef methods[] = {
     {"drop", SL_NATIVE_METHOD(drop), KEYWORDS,
      "drop($self, name, timeout=None)\n--\n\n"
      "Drops the table of this name with its rows, at every server.\n\n"
-     "Clients that have it open get NotFoundError. Raises NotFoundError if no table has the name."},
+     "After this call, clients that have it open get NotFoundError. Raises NotFoundError if no "
+     "table\n"
+     "has the name, and DeadlineError if a server has not confirmed the drop in time: it drops "
+     "the\n"
+     "table when it returns."},
     {"checkpoint", SL_NATIVE_METHOD(checkpoint), KEYWORDS,
      "checkpoint($self, timeout=None)\n--\n\n"
      "Makes the servers write a checkpoint, waits for it, and returns its number.\n\n"

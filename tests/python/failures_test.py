@@ -308,19 +308,25 @@ class DroppedTables(Servers):
 
     def assert_gone(self):
         numpy.testing.assert_array_equal(self.tables[0].pull(self.keys), numpy.ones((1000, 2)))
-
-        def is_refused():
-            try:
-                self.tables[1].pull(self.keys)
-            except starling.NotFoundError as error:
-                self.assertIn("gone", str(error))
-                return True
-            return False
-        support.wait_until(is_refused, "the dropped table is refused")
+        with self.assertRaisesRegex(starling.NotFoundError, "gone"):
+            self.tables[1].pull(self.keys)
         self.assertEqual(self.connect().sparse("gone", 2, starling.Sum()).stats().rows, 0)
 
     def checkpoints(self):
         return ["--checkpoint-dir", os.path.join(self.folder, "checkpoints"), "--checkpoint-every", 0]
+
+    def test_at_once(self):
+        """As soon as the call has returned, no server answers a request to the table."""
+        self.start_servers(2)
+        client = self.connect()
+        ones = numpy.ones((2, 2), numpy.float32)
+        for i in range(100):
+            table = client.sparse("gone", 2, starling.Sum())
+            table.push([1, 2], ones)
+            client.drop("gone")
+            for use in (lambda: table.push([i + 1], ones[:1]), lambda: table.pull([1]), lambda: table.pull([2])):
+                with self.assertRaisesRegex(starling.NotFoundError, "gone.*was dropped"):
+                    use()
 
     def test_from_a_checkpoint(self):
         """The checkpoint before the drop has the table, the incremental one after it does not."""
@@ -342,7 +348,11 @@ class DroppedTables(Servers):
         self.push()
         self.client.checkpoint()
         self.kill(self.servers[1])
-        self.client.drop("gone")
+        with self.assertRaisesRegex(starling.DeadlineError,
+                                    "table gone is dropped, but a server has not confirmed it: ps/1"):
+            self.client.drop("gone", timeout=1)
+        with self.assertRaises(starling.NotFoundError):
+            self.client.drop("gone")
         self.start("starling-ps", *self.flags, *self.checkpoints(), "--restore", "newest", "--job-name", "ps",
                    "--task-index", 1).wait_line("ready")
         self.assert_gone()

@@ -138,15 +138,8 @@ class Policies(support.ClusterTest):
                 table.evict(**bad)
         self.assertEqual(table.evict(ttl_steps=2**31, count_below=2**32 - 1), 500)
         self.client.drop(table.name)
-
-        def is_gone():
-            try:
-                table.evict(count_below=1)
-            except starling.NotFoundError as error:
-                self.assertIn(table.name, str(error))
-                return True
-            return False
-        support.wait_until(is_gone, "the shards have dropped the table")
+        with self.assertRaisesRegex(starling.NotFoundError, table.name):
+            table.evict(count_below=1)
 
     def test_now_by_the_policy(self):
         table = self.sparse(DIM, starling.Sum(), policy=starling.Policy(ttl_steps=40, protect_steps=3))

@@ -325,20 +325,6 @@ int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count
     return sl_client_ask_coordinator(client, &op, timeout_ms, what);
 }
 
-int sl_client_table_drop(struct sl_client *client, const char *name, uint32_t timeout_ms)
-{
-    sl_assert(client != NULL);
-    sl_assert(name != NULL);
-    if (name[0] == '\0' || strlen(name) >= SL_TABLE_NAME_BYTES) {
-        return sl_reason_report(SL_ERR_INVALID, "table %.*s: accepts names of 1 to %d bytes",
-                                SL_TABLE_NAME_BYTES, name, SL_TABLE_NAME_BYTES - 1);
-    }
-    char what[SL_TABLE_NAME_BYTES + 32];
-    snprintf(what, sizeof what, "table %s is not dropped", name);
-    struct sl_control_op drop = {.run = sl_control_table_drop, .name = name};
-    return sl_client_ask_coordinator(client, &drop, timeout_ms, what);
-}
-
 int sl_client_checkpoint(struct sl_client *client, uint32_t timeout_ms, uint64_t *number)
 {
     sl_assert(client != NULL);

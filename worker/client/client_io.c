@@ -164,18 +164,42 @@ static void client_io_table_opened(void *ctx, const struct sl_message *answer, i
     finish_answer(asked);
 }
 
-void sl_client_io_table_open(struct sl_control_op *op)
+static void client_io_open_table(struct sl_control_op *op, sl_session_answer_fn *answer)
 {
     struct sl_client_io *io = op->io;
     op->left = 1;
-    op->table.knows = UINT32_MAX;
     for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
         struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN};
         message.table_open.spec = *op->spec;
         message.table_open.table_id = op->table.id;
-        client_io_ask(&io->conns[shard], op, &message, client_io_table_opened);
+        client_io_ask(&io->conns[shard], op, &message, answer);
     }
     sl_control_op_answer_one(op);
+}
+
+void sl_client_io_table_open(struct sl_control_op *op)
+{
+    op->table.knows = UINT32_MAX;
+    client_io_open_table(op, client_io_table_opened);
+}
+
+/* A shard that has dropped the table refuses to open it. */
+static void client_io_drop_checked(void *ctx, const struct sl_message *answer, int err,
+                                   const char *reason)
+{
+    struct asked *asked = ctx;
+    if (err == 0 || err == SL_ERR_EXISTS) {
+        asked->op->count++;
+        asked->op->conns = asked->conn;
+    } else if (err != SL_ERR_NOT_FOUND) {
+        (void)client_io_take_answer(asked, err, reason);
+    }
+    finish_answer(asked);
+}
+
+void sl_client_io_table_drop_check(struct sl_control_op *op)
+{
+    client_io_open_table(op, client_io_drop_checked);
 }
 
 /* Statistics of a table */

@@ -183,6 +183,10 @@ void sl_client_io_begin(struct sl_control_op *op);
 /* Opens table op->table.id with op->spec on this client_io's shards. */
 void sl_client_io_table_open(struct sl_control_op *op);
 
+/* Asks this client_io's shards whether they still have table op->table.id of op->spec: op->count is
+ * how many have it, op->conns one of them. Errors: of sl_client_io_table_open. */
+void sl_client_io_table_drop_check(struct sl_control_op *op);
+
 /* Adds the statistics that the shards have of the table op->name to *op->sum. */
 void sl_client_io_table_stats(struct sl_control_op *op);
 

@@ -411,7 +411,9 @@ void sl_control_operate(struct sl_control_op *op)
 static void table_dropped(void *ctx, const struct sl_message *answer, int err, const char *reason)
 {
     struct sl_control_op *op = ctx;
-    check_answer(op, answer, err, reason, SL_MESSAGE_TABLE_DROPPED);
+    if (check_answer(op, answer, err, reason, SL_MESSAGE_TABLE_DROPPED)) {
+        op->table.id = answer->table_id;
+    }
     sl_control_op_answer(op);
 }
 
