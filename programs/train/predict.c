@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/cli.h"
@@ -31,6 +32,8 @@ struct prediction {
     size_t rooms[SL_MODEL_TABLES];
     float *scratch;
     FILE *out;
+    char *part; /* the name of `out` until it is complete; NULL: it has its own */
+    uint64_t features, missing;
     struct sl_auc auc;
     double loss_sum;
 };
@@ -89,6 +92,17 @@ static int pull(struct prediction *self, const struct sl_batch *batch, struct sl
     return 0;
 }
 
+/* All tables of a model have rows for the same keys. */
+static void count_missing(struct prediction *self, const struct sl_batch *batch)
+{
+    uint64_t number;
+    for (uint32_t i = 0; i < batch->feature_count; i++) {
+        self->missing += !sl_key_index_find(&self->model.tables[0].index,
+                                            batch->keys[batch->features[i]], &number);
+    }
+    self->features += batch->feature_count;
+}
+
 static int score(struct prediction *self, const struct sl_batch *batch, struct sl_reason *reason)
 {
     struct sl_model_pass pass = {.shape = &self->model.shape, .scratch = self->scratch};
@@ -97,6 +111,7 @@ static int score(struct prediction *self, const struct sl_batch *batch, struct s
     if (err != 0) {
         return err;
     }
+    count_missing(self, batch);
     sl_model_score(self->model.model, &pass, batch, logits);
     for (uint32_t row = 0; row < batch->row_count; row++) {
         self->loss_sum += sl_loss_logistic(logits[row], batch->labels[row]);
@@ -138,8 +153,45 @@ static void print_summary(struct prediction *self)
     if (sl_auc_compute(&self->auc, &auc) == 0) {
         (void)snprintf(text, sizeof text, ", AUC %.9g", auc);
     }
-    sl_log_info("%" PRIu64 " rows, loss %.9g%s", rows,
-                rows == 0 ? 0 : self->loss_sum / (double)rows, text);
+    sl_log_info("%" PRIu64 " rows, loss %.9g%s, %.3g %% of the features are not in the model", rows,
+                rows == 0 ? 0 : self->loss_sum / (double)rows, text,
+                100 * (double)self->missing / (double)(self->features + (self->features == 0)));
+    if (self->missing > self->features / 2) {
+        sl_log_warn("the model does not have most of the features: are they numbered as in the "
+                    "data that it was trained with?");
+    }
+}
+
+/* A regular file gets its name when it is complete: until then an older one stays. */
+static int open_scores(struct prediction *self, const char *path, struct sl_reason *reason)
+{
+    struct stat status;
+    const bool is_replaced = path != NULL && (stat(path, &status) != 0 || S_ISREG(status.st_mode));
+    if (is_replaced && asprintf(&self->part, "%s.part", path) < 0) {
+        self->part = NULL;
+        return predict_no_memory(reason);
+    }
+    self->out = path == NULL ? stdout : fopen(is_replaced ? self->part : path, "wb");
+    if (self->out == NULL) {
+        return sl_reason_fail(reason, SL_ERR_IO, "--out %s: %s", path, strerror(errno));
+    }
+    (void)setvbuf(self->out, NULL, _IOFBF, FILE_BUFFER_BYTES);
+    return 0;
+}
+
+/* Returns err, or the error of the last write. */
+static int close_scores(struct prediction *self, const char *path, int err,
+                        struct sl_reason *reason)
+{
+    const bool is_written = (self->out == stdout ? fflush(self->out) : fclose(self->out)) == 0 &&
+                            (err != 0 || self->part == NULL || rename(self->part, path) == 0);
+    if (!is_written && err == 0) {
+        err = sl_reason_fail(reason, SL_ERR_IO, "cannot write the scores: %s", strerror(errno));
+    }
+    if (self->part != NULL && err != 0) {
+        (void)unlink(self->part);
+    }
+    return err;
 }
 
 static int predict(struct prediction *self, const struct options *options,
@@ -152,17 +204,12 @@ static int predict(struct prediction *self, const struct options *options,
     }
     self->scratch =
         malloc((self->model.model->scratch_floats(&self->model.shape) + 1) * sizeof(float));
-    self->out = options->out == NULL ? stdout : fopen(options->out, "wb");
-    if (self->scratch == NULL || self->out == NULL) {
-        return self->scratch == NULL ? predict_no_memory(reason)
-                                     : sl_reason_fail(reason, SL_ERR_IO, "--out %s: %s",
-                                                      options->out, strerror(errno));
+    err =
+        self->scratch == NULL ? predict_no_memory(reason) : open_scores(self, options->out, reason);
+    if (err != 0) {
+        return err;
     }
-    (void)setvbuf(self->out, NULL, _IOFBF, FILE_BUFFER_BYTES);
-    err = score_all(self, reason);
-    if (fflush(self->out) != 0 && err == 0) {
-        err = sl_reason_fail(reason, SL_ERR_IO, "cannot write the scores: %s", strerror(errno));
-    }
+    err = close_scores(self, options->out, score_all(self, reason), reason);
     if (err == 0) {
         print_summary(self);
     }
@@ -174,13 +221,11 @@ static void predict_fini(struct prediction *self)
     for (uint32_t t = 0; t < SL_MODEL_TABLES; t++) {
         free(self->params[t]);
     }
-    if (self->out != NULL && self->out != stdout) {
-        (void)fclose(self->out);
-    }
     sl_loader_destroy(&self->loader);
     sl_model_file_fini(&self->model);
     sl_auc_fini(&self->auc);
     free(self->scratch);
+    free(self->part);
 }
 
 static int parse(int argc, char **argv, struct options *out, struct sl_reason *reason)
@@ -192,8 +237,8 @@ static int parse(int argc, char **argv, struct options *out, struct sl_reason *r
         SL_CLI_OPTION(STRINGS, &out->data, .name = "data", .variable = "", .metavar = "FILE...",
                       .help = "Rows to score, as of --data of a job, with labels."),
         SL_CLI_OPTION(STRING, &out->out, .name = "out", .variable = "", .metavar = "FILE",
-                      .help = "File for the scores, one a line: the probability of label 1. "
-                              "Default: standard output."),
+                      .help = "File for the scores, one a line: the probability of label 1. An "
+                              "older one is replaced at the end. Default: standard output."),
     };
     const struct sl_cli cli = {
         .program = "starling-worker predict",
@@ -227,14 +272,10 @@ int sl_predict_run(int argc, char **argv)
             err = sl_data_files_add(&files, options.data.items[i], &reason);
         }
         err = err != 0 ? err : predict(&self, &options, &files, &reason);
-        const bool is_begun = self.out != NULL && self.out != stdout;
         predict_fini(&self);
         if (err != 0) {
             sl_log_error("%s", reason.text);
             status = 1;
-        }
-        if (err != 0 && is_begun) {
-            (void)!truncate(options.out, 0); /* a part looks like scores */
         }
     } else if (result != SL_CLI_EXIT_OK) {
         (void)fprintf(stderr, "starling-worker predict: %s\n", reason.text);

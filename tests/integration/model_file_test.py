@@ -57,7 +57,7 @@ class ModelFileTest(harness.StarlingTest):
         self.assertEqual(report["saved"], self.path("m.safetensors"))
         output = self.run_to_end("starling-worker", "predict", "--model", self.path("m.safetensors"), "--data",
                                  args[args.index("--test") + 1], "--out", self.path("scores"))
-        return report, re.search(r"(\d+) rows, loss (\S+), AUC (\S+)", output).groups()
+        return report, re.search(r"(\d+) rows, loss (\S+), AUC ([^,\s]+)", output).groups()
 
 
 class Saved(ModelFileTest):
@@ -217,7 +217,13 @@ class Refused(ModelFileTest):
                    "lr/weights.values": ("F32", [2, 1], struct.pack("<2f", 1, -1)),
                    "lr/bias": ("F32", [1], bytes(4))}
         good = write(self.path("good.safetensors"), tensors, metadata)
-        self.assertIn("1000 rows", self.predict(good, data, status=0))
+        output = self.predict(good, data, status=0)
+        self.assertRegex(output, r"1000 rows, loss \S+, AUC 0.5, 50 % of the features are not in the model")
+        self.assertNotIn("most of the features", output)
+        output = self.predict(good, self.file("other", "1 3:1 4:1 1:1\n"), status=0)
+        self.assertIn("66.7 % of the features", output)
+        self.assertIn("does not have most of the features", output)
+        self.predict(good, data, status=0)
         with open(self.path("scores"), encoding="ascii") as file:
             self.assertEqual(set(file), {"0.5\n"})  # 1 - 1, and rows that the file does not have
         for change, word in (({"lr/bias": ("F32", [2], bytes(8))}, "lr/bias"),
@@ -241,9 +247,12 @@ class Refused(ModelFileTest):
         metadata = {"starling.model": "model=lr fields=0 factors=8 hidden=64,32 seed=1", "starling.data": "libsvm"}
         nan = write(self.path("nan.safetensors"), {"lr/weights.keys": ("I64", [0], b""), "lr/weights.values": ("F32", [0, 1], b""),
                                                    "lr/bias": ("F32", [1], struct.pack("<f", math.nan))}, metadata)
+        self.file("scores", "0.25\n")
         self.assertIn("not a number", self.predict(nan, self.file("data", ROWS)))
-        self.assertEqual(os.path.getsize(self.path("scores")), 0)
         self.assertIn(":2:", self.predict(nan, self.file("bad", "\nx\n")))
+        with open(self.path("scores"), encoding="ascii") as file:
+            self.assertEqual(file.read(), "0.25\n")
+        self.assertFalse(os.path.exists(self.path("scores.part")))
         self.run_to_end("starling-worker", "predict", "--model", nan, status=2)
         output = self.run_to_end("starling-worker", "predict", "--model", nan, "--data", self.path("none"), status=1)
         self.assertIn(self.path("none"), output)
