@@ -15,6 +15,7 @@ struct sl_native_step;
 struct sl_native_client {
     PyObject_HEAD struct sl_client *client; /* NULL: destroyed */
     bool closed;
+    bool accepts_loss;                 /* of connect: goes on after a server has lost its values */
     uint32_t calls;                    /* blocking calls that threads are in */
     uint32_t abandoned_count;          /* steps without a Python object */
     struct sl_native_step *steps;      /* all of the client, linked */
@@ -33,5 +34,9 @@ struct sl_native_client *sl_native_client_of(PyObject *object);
 
 /* Whether the client may be used; raises ClosedError if not. */
 bool sl_native_client_check(const struct sl_native_client *self);
+
+/* Whether no server has lost its values, or the client accepts that; raises CorruptError if not.
+ * The client is open. */
+bool sl_native_client_check_values(const struct sl_native_client *self);
 
 #endif

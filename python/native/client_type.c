@@ -45,12 +45,13 @@ static int create(const struct sl_client_options *options, struct sl_client **ou
     return err;
 }
 
-/* Client(flags, timeout) */
+/* Client(flags, timeout, accepts_loss) */
 static PyObject *new (PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     PyObject *flags, *timeout;
+    int accepts_loss;
     struct sl_client_options options = SL_CLIENT_OPTIONS_INIT;
-    if (!PyArg_ParseTuple(args, "O!O", &PyTuple_Type, &flags, &timeout) ||
+    if (!PyArg_ParseTuple(args, "O!Op", &PyTuple_Type, &flags, &timeout, &accepts_loss) ||
         !read_options(flags, &options)) {
         return NULL;
     }
@@ -66,6 +67,7 @@ static PyObject *new (PyTypeObject *type, PyObject *args, PyObject *kwargs)
     } else if (self != NULL) {
         self->clock = sl_client_clock(self->client);
         self->timeout_ms = options.start_timeout_ms;
+        self->accepts_loss = accepts_loss != 0;
         self->worker_count = options.worker_count;
     }
     sl_client_options_fini(&options);
@@ -292,11 +294,11 @@ static PyObject *get_values_lost(PyObject *object, void *closure)
     return PyBool_FromLong(sl_client_values_lost(self->client) >= 0);
 }
 
-static PyObject *get_lost_server(PyObject *object, void *closure)
+static PyObject *check_values(PyObject *object, PyObject *unused)
 {
     const struct sl_native_client *self = (struct sl_native_client *)object;
-    return sl_native_client_check(self) ? PyLong_FromLong(sl_client_values_lost(self->client))
-                                        : NULL;
+    return sl_native_client_check(self) && sl_native_client_check_values(self) ? Py_NewRef(Py_None)
+                                                                               : NULL;
 }
 
 static PyObject *get_timeout(PyObject *object, void *closure)
@@ -379,6 +381,7 @@ static PyMethodDef methods[] = {
      "Raises ValueError for another count, and a StarlingError: DeadlineError, ClosedError. Any\n"
      "thread."},
     {"_tables", list_tables, METH_O, NULL},
+    {"_check_values", check_values, METH_NOARGS, NULL},
     {"drop", SL_NATIVE_METHOD(drop), KEYWORDS,
      "drop($self, name, timeout=None)\n--\n\n"
      "Drops the table of this name with its rows, at every server.\n\n"
@@ -426,7 +429,6 @@ static PyGetSetDef properties[] = {
     {"shard_count", get_shard_count, NULL, "Shards of the cluster.", NULL},
     {"values_lost", get_values_lost, NULL,
      "Whether a server restarted without its part of the values.", NULL},
-    {"_lost_server", get_lost_server, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -55,6 +55,9 @@ static PyObject *scan_next(PyObject *self, PyObject *ignored)
     if (err != 0) {
         return sl_native_errors_raise(err, "scan", sl_last_error());
     }
+    if (!sl_native_client_check_values(scan->client)) {
+        return NULL;
+    }
     if (batch.row_count == 0) {
         Py_RETURN_NONE;
     }

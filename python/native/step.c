@@ -105,6 +105,9 @@ Py_buffer *sl_native_step_array(struct sl_native_step *step)
 bool sl_native_step_submit(struct sl_native_step *step, uint32_t timeout_ms)
 {
     int err;
+    if (!sl_native_client_check_values(step->client)) {
+        return false;
+    }
     step->client->calls++;
     Py_BEGIN_ALLOW_THREADS;
     err = sl_step_submit(step->step, timeout_ms);
@@ -152,7 +155,7 @@ bool sl_native_step_check(const struct sl_native_step *step, const char *what)
     if (step->err != 0) {
         (void)sl_native_errors_raise(step->err, what, sl_step_error(step->step));
     }
-    return step->err == 0;
+    return step->err == 0 && sl_native_client_check_values(step->client);
 }
 
 void sl_native_step_free(struct sl_native_step **step)

@@ -51,7 +51,7 @@ bool sl_native_step_submit(struct sl_native_step *step, uint32_t timeout_ms);
  * 1 if it is complete, 0 if not, -1 with the exception of a signal handler. */
 int sl_native_step_wait(struct sl_native_step *step, uint32_t timeout_ms);
 
-/* Whether a complete step succeeded; raises its error if not. */
+/* Whether a complete step succeeded, and no server has lost its values; raises the error if not. */
 bool sl_native_step_check(const struct sl_native_step *step, const char *what);
 
 /* Frees a step that may end here, and abandons another. Sets *step to NULL. */

@@ -280,6 +280,8 @@ static PyObject *native_table_run(PyObject *self, PyObject *const *args, Py_ssiz
     } else if (result != NULL && step->err != 0) {
         Py_CLEAR(result);
         raise_error(&operation, step->err, sl_step_error(step->step));
+    } else if (result != NULL && !sl_native_client_check_values(table->client)) {
+        Py_CLEAR(result);
     }
     sl_native_step_free(&step);
     return result;
@@ -353,8 +355,11 @@ static PyObject *evict(PyObject *self, PyObject *args)
     err = sl_client_table_evict(table->client->client, table->table, &options, &evicted);
     Py_END_ALLOW_THREADS;
     table->client->calls--;
-    return err != 0 ? sl_native_errors_raise(err, "evict", sl_last_error())
-                    : PyLong_FromUnsignedLongLong(evicted);
+    if (err != 0) {
+        return sl_native_errors_raise(err, "evict", sl_last_error());
+    }
+    return sl_native_client_check_values(table->client) ? PyLong_FromUnsignedLongLong(evicted)
+                                                        : NULL;
 }
 
 /* Type */

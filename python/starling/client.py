@@ -41,7 +41,7 @@ class TableEntry(NamedTuple):
 
 def connect(coordinator: Optional[str] = None, *, task: Optional[int] = None, workers: Optional[int] = None,
             timeout: Optional[float] = None, secret_file: Optional[_Path] = None, tls_certificate: Optional[_Path] = None,
-            tls_key: Optional[_Path] = None, tls_authority: Optional[_Path] = None) -> Client:
+            tls_key: Optional[_Path] = None, tls_authority: Optional[_Path] = None, accept_loss: bool = False) -> Client:
     """Connects this process to the servers of a job and returns its Client.
 
     Arguments that are None, and all other options, come from the environment, which starling-launch,
@@ -53,6 +53,8 @@ def connect(coordinator: Optional[str] = None, *, task: Optional[int] = None, wo
     timeout: seconds; the default of all calls of the client, and the longest wait for the servers.
     secret_file: file with the cluster's secret.
     tls_certificate, tls_key, tls_authority: PEM files for TLS; all three, or none.
+    accept_loss: whether tables go on after a server was restarted without its values: its rows then begin
+    anew, and values_lost says so. By default each operation of a table then raises CorruptError.
 
     Raises InvalidError or NotFoundError for a bad or missing setting, DeadlineError, RefusedError
     (another secret), VersionError. Any thread; a client belongs to the process.
@@ -63,7 +65,7 @@ def connect(coordinator: Optional[str] = None, *, task: Optional[int] = None, wo
     _log.start()
     try:
         client = Client(tuple(f"--starling-{_FLAGS[name]}={value}" for name, value in given.items() if value is not None),
-                        timeout)
+                        timeout, accept_loss)
     except StarlingError as error:
         raise of(error.code, _in_words_of_connect(str(error))) from None
     _open_clients.add(client)

@@ -291,6 +291,44 @@ class ServerDuringAStep(harness.StarlingTest):
         self.assertIn("ps/0", str(raised.exception))
 
 
+class LostValues(Servers):
+    """A server is killed and started again without its values."""
+
+    LOST = r"ps/1 was restarted without its values.*--restore newest.*accept_loss=True"
+
+    def test_at_once(self):
+        """The first call already fails, whichever it is, and the later ones; a client that accepts the loss goes on."""
+        keys, ones = numpy.arange(100), numpy.ones((100, 2), numpy.float32)
+        uses = {
+            "pull": lambda client, table: table.pull(keys),
+            "push": lambda client, table: table.push(keys, ones),
+            "scan": lambda client, table: list(table.scan()),
+            "step": lambda client, table: self.step(client, table, keys),
+        }
+        self.start_servers(2)
+        clients = {name: starling.connect(self.coordinator, task=-1, timeout=harness.DEADLINE_S) for name in uses}
+        going_on = starling.connect(self.coordinator, task=-1, timeout=harness.DEADLINE_S, accept_loss=True)
+        for client in (*clients.values(), going_on):
+            self.addCleanup(client.leave)
+        tables = {name: client.sparse("a", 2, starling.Sum()) for name, client in clients.items()}
+        tables["push"].push(keys, ones)
+        self.kill(self.servers[1])
+        self.start("starling-ps", *self.flags, "--job-name", "ps", "--task-index", 1).wait_line("ready")
+        for name, use in uses.items():
+            for _ in range(2):
+                with self.subTest(name), self.assertRaisesRegex(starling.CorruptError, self.LOST):
+                    use(clients[name], tables[name])
+        table = going_on.sparse("a", 2, starling.Sum())
+        table.assign(keys, ones)
+        numpy.testing.assert_array_equal(table.pull(keys), ones)
+        self.assertTrue(going_on.values_lost)
+
+    @staticmethod
+    def step(client, table, keys):
+        with client.step() as step:
+            step.pull(table, keys)
+
+
 class DroppedTables(Servers):
     """A table that was dropped does not come back."""
 

@@ -191,15 +191,6 @@ class Errors(ModelTest):
         with self.assertRaisesRegex(TypeError, "add_param_group: an Optimizer has a group for each table"):
             model.optimizer.add_param_group({"params": [torch.zeros(1)]})
 
-    def test_values_lost_during_a_step(self):
-        """The step that finds the empty server fails already."""
-        model = Model(self.client, SGD)
-        for use in (model.optimizer.step, lambda: model.bags(batches(1)[0][0])):
-            with unittest.mock.patch.object(starling.Client, "values_lost", new_callable=unittest.mock.PropertyMock,
-                                            side_effect=[False, True]):
-                with self.assertRaisesRegex(starling.CorruptError, "was restarted without its values"):
-                    use()
-
     def test_closed_client(self):
         model = Model(self.client, SGD)
         self.client.close()

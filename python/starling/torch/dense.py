@@ -9,7 +9,7 @@ import torch
 
 from .. import specs
 from ..client import Client
-from ..errors import CorruptError, DeadlineError
+from ..errors import DeadlineError
 from ..tables import Step, Table
 
 _POLL_S = 0.05
@@ -47,7 +47,7 @@ class DenseParameters:
     def _initialize(self, client: Client) -> None:
         """Assigns or awaits the first values, then pulls. A shard that a crash of worker 0 left without
         values has applied no write, so that worker 0 assigns all again."""
-        check_values(client)
+        client._check_values()
         end = monotonic() + client.timeout
         while self.table.stats().steps == 0:
             if client.task <= 0:
@@ -74,7 +74,7 @@ class DenseParameters:
 
         With a step it becomes a part of that step. Raises CorruptError if a server has lost its values.
         """
-        check_values(self.table.client)
+        self.table.client._check_values()
         if any(each.grad is not None for _, each in self._named):
             grads = [torch.zeros(each.numel()) if each.grad is None else each.grad.reshape(-1)
                      for _, each in self._named]
@@ -86,7 +86,7 @@ class DenseParameters:
         Raises RuntimeError if a parameter has other memory now, such as after module.to(), CorruptError if
         a server has lost its values.
         """
-        check_values(self.table.client)
+        self.table.client._check_values()
         for view, (name, each) in zip(self._views, self._named):
             if view.data_ptr() != each.data_ptr():
                 raise RuntimeError(f"parameter {name}: its memory was replaced; accepted: module.to() and the like "
@@ -94,13 +94,6 @@ class DenseParameters:
         self.table.pull(self.values, step=step)
         for change in self._changes:
             change.zero_()
-
-
-def check_values(client: Client) -> None:
-    """Raises CorruptError if a server was restarted without its values: then part of the model is gone."""
-    if client.values_lost:
-        raise CorruptError(f"ps/{client._lost_server} was restarted without its values, so that part of the model is gone; "
-                           "restart the job: its servers with --restore newest, or with empty tables for a new model")
 
 
 def client_of(what: str, tables: Iterable[Table]) -> Client:

@@ -12,7 +12,7 @@ from ..client import Client
 from ..keys import unique
 from ..specs import check_integer
 from ..tables import SparseTable, Step
-from .dense import check_finite, check_values, client_of
+from .dense import check_finite, client_of
 
 _MODES = ("mean", "sum")
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -234,13 +234,12 @@ class EmbeddingBagCollection(torch.nn.Module):
 
 def _forward(client: Client, features: List[Tuple[EmbeddingBag, Tuple[Any, ...]]]) -> List[torch.Tensor]:
     """The forward pass of several features, as one step. features: a bag and the arguments of its forward pass."""
-    check_values(client)
+    client._check_values()
     prefetched = [bag._find_prefetched(given[0]) for bag, given in features]
     others, requests = look_up([(bag, given[0]) for (bag, given), lookup in zip(features, prefetched) if lookup is None])
     with client.step() as step:
         for request in requests:
             request.pull(step)
-    check_values(client)  # of a server that was restarted meanwhile
     pulled = iter(others)
     lookups = [next(pulled) if lookup is None else lookup for lookup in prefetched]
     arrays = [lookup.request.rows for lookup in lookups]
@@ -256,7 +255,7 @@ def push_bags(bags: Iterable[EmbeddingBag], step: Optional[Step]) -> None:
     """Pushes the gradients of bags, as one push of each table."""
     by_table: Dict[str, Tuple[SparseTable, List[Tuple[torch.Tensor, torch.Tensor]]]] = {}
     for bag in bags:
-        check_values(bag.table.client)
+        bag.table.client._check_values()
         by_table.setdefault(bag.table.name, (bag.table, []))[1].extend(bag._take())
     for table, taken in by_table.values():
         if len(taken) > 1:

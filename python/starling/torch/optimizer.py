@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Union
 import torch
 
 from ..tables import Step
-from .dense import DenseParameters, check_values, client_of
+from .dense import DenseParameters, client_of
 from .embedding import EmbeddingBag, EmbeddingBagCollection, push_bags
 
 Part = Union[EmbeddingBag, DenseParameters]
@@ -63,7 +63,7 @@ class Optimizer(torch.optim.Optimizer):
         """
         if threading.get_ident() != self._thread:
             raise RuntimeError("step: only the thread that made this Optimizer may use it; make one in this thread")
-        check_values(self._client)
+        self._client._check_values()
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -76,7 +76,6 @@ class Optimizer(torch.optim.Optimizer):
             self._add(step, rates)
             if self._run is not None:
                 self._run(step)
-        check_values(self._client)  # of a server that was restarted meanwhile
         return loss
 
     def _add(self, step: Step, rates: List[float]) -> None:
