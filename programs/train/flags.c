@@ -229,9 +229,10 @@ static const struct sl_cli_option OPTIONS[] = {
 
     {.kind = SL_CLI_SECTION, .name = "Output"},
     SL_CLI_OPTION(STRING, &values.save, .name = "save", .metavar = "FILE",
-                  .help = "Save the model after the training, to FILE.safetensors, for "
-                          "\"starling-worker predict\" and other programs; with --test-every that "
-                          "of the best test AUC. Worker 0 writes it, and replaces an older file."),
+                  .help = "Save the model after the training, or when worker 0 is stopped, to "
+                          "FILE.safetensors, for \"starling-worker predict\" and other programs; "
+                          "with --test-every that of the best test AUC. Worker 0 writes it, and "
+                          "replaces an older file."),
     SL_CLI_OPTION(STRING, &values.report, .name = "report", .metavar = "FILE",
                   .help = "Write a JSON report: worker 0 writes FILE, worker N writes FILE.N."),
     SL_CLI_OPTION(STRING, &values.publish, .name = "publish", .metavar = "NAME",

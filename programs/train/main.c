@@ -30,7 +30,8 @@ enum { EXIT_FAILED = 1, EXIT_SIGNAL = 128 };
 /* Time after a signal to finish the step and disconnect. Longer than the 1 to 1.5 s between
  * reconnects, so that a server cut off for a moment is reached again. Shorter than the 10 s after
  * which a container runtime kills a stopping container. */
-#define STOP_SECONDS 5
+#define STOP_SECONDS  5
+#define LEAVE_SECONDS 2 /* more, to leave when the model could not be saved in that time */
 
 struct job {
     struct sl_flags flags;
@@ -47,6 +48,9 @@ struct job {
 static volatile sig_atomic_t caught_signal;
 static volatile sig_atomic_t
     waiting; /* for other processes: a signal may end the process at once */
+
+static volatile sig_atomic_t saving;        /* the model */
+static volatile sig_atomic_t save_too_late; /* gives it up */
 
 static void train_main_on_signal(int number)
 {
@@ -71,6 +75,12 @@ static void on_alarm(int number)
 {
     static const char text[] = "starling-worker: asked to stop, but its pending operations do not "
                                "complete: exits without a goodbye\n";
+    if (saving != 0) {
+        saving = 0;
+        save_too_late = 1;
+        (void)alarm(LEAVE_SECONDS);
+        return;
+    }
     ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
     (void)written; /* no further way to report */
     _exit(EXIT_SIGNAL + caught_signal);
@@ -83,7 +93,7 @@ static void catch_signals(void)
     sl_end_signals_catch(train_main_on_signal, 0);
     (void)sigemptyset(&action.sa_mask);
     (void)sigaction(SIGQUIT, &action, NULL);
-    action = (struct sigaction){.sa_handler = on_alarm};
+    action = (struct sigaction){.sa_handler = on_alarm, .sa_flags = SA_RESTART};
     (void)sigemptyset(&action.sa_mask);
     (void)sigaction(SIGALRM, &action, NULL);
 }
@@ -184,7 +194,7 @@ static void set_index(struct job *job, uint32_t index)
     job->options.quiet = job->flags.training.quiet || (index > 0 && isatty(STDERR_FILENO) == 1);
 }
 
-/* sl_trainer_save_fn. A signal stops it: an incomplete file has no name. */
+/* sl_trainer_save_fn. It gets the time of a stop: an incomplete file has no name. */
 static int save_model(void *ctx, struct sl_table *const *tables, const struct sl_table_spec *specs,
                       uint32_t table_count, uint64_t *rows)
 {
@@ -198,9 +208,15 @@ static int save_model(void *ctx, struct sl_table *const *tables, const struct sl
                                                 .specs = specs,
                                                 .table_count = table_count,
                                                 .timeout_ms = job->options.step_timeout_ms,
-                                                .stop = &caught_signal};
+                                                .stop = &save_too_late};
+    saving = 1;
     const int err = sl_model_file_save(&source, job->flags.save, rows, &reason);
-    if (err != 0) {
+    saving = 0;
+    if (err == SL_ERR_CANCELLED) {
+        sl_log_error("--save: %s, and not saved within %d s; starling-ps --checkpoint-dir keeps a "
+                     "model of any size",
+                     reason.text, STOP_SECONDS);
+    } else if (err != 0) {
         sl_log_error("--save: %s", reason.text);
     } else {
         sl_log_info("saved %s: %llu rows", job->flags.save, (unsigned long long)*rows);

@@ -84,6 +84,13 @@ static FILE *open_unnamed(const char *path)
     return file;
 }
 
+static int check_stop(const struct saving *saving)
+{
+    return *saving->source->stop == 0
+               ? 0
+               : sl_reason_fail(saving->reason, SL_ERR_CANCELLED, "stopped by a signal");
+}
+
 static int spool_rows(const struct saving *saving, struct spool *spool, struct sl_scan *scan)
 {
     struct sl_scan_batch batch;
@@ -96,8 +103,9 @@ static int spool_rows(const struct saving *saving, struct spool *spool, struct s
             return fail_file(saving);
         }
         spool->row_count += batch.row_count;
-        if (*saving->source->stop != 0) {
-            return sl_reason_fail(saving->reason, SL_ERR_CANCELLED, "stopped by a signal");
+        const int stopped = check_stop(saving);
+        if (stopped != 0) {
+            return stopped;
         }
     }
     return err == 0 ? 0 : sl_reason_fail(saving->reason, err, "%s", sl_last_error());
@@ -194,6 +202,7 @@ static int copy_spool(struct saving *saving, FILE *from, uint32_t tensor, uint8_
     rewind(from);
     while ((got = fread(buffer, 1, PIECE_BYTES, from)) > 0) {
         int err = sl_tensor_writer_write(saving->writer, tensor, at, buffer, got, saving->reason);
+        err = err != 0 ? err : check_stop(saving);
         if (err != 0) {
             return err;
         }

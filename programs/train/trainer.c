@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "core/limits.h"
@@ -185,12 +186,20 @@ static void fini(struct trainer *trainer)
     free(trainer->scratch);
 }
 
+/* On an orderly stop, worker 0 saves what the servers have, if no evaluation has saved a model. */
+static bool saves_at_stop(const struct trainer *trainer)
+{
+    return trainer->options->save != NULL && trainer->options->worker_index == 0 &&
+           !trainer->report->is_saved;
+}
+
 /* Waits at a barrier for all workers that have neither left nor expired. A signal during the wait
- * ends the process (main.c); an earlier signal skips the wait. */
+ * ends the process (main.c), unless the model is to be saved first; an earlier signal skips the
+ * wait. */
 static int meet(const struct trainer *trainer, const char *barrier, uint32_t timeout_ms)
 {
     const struct sl_trainer_options *options = trainer->options;
-    *options->waiting = 1;
+    *options->waiting = strcmp(barrier, END_BARRIER) != 0 || !saves_at_stop(trainer);
     int err = SL_ERR_CANCELLED;
     if (*options->stop == 0) {
         err = sl_client_barrier(options->client, barrier, 0, timeout_ms);
@@ -739,14 +748,15 @@ static int train_and_evaluate(struct trainer *trainer)
         err = err != 0 ? err : train(trainer);
     }
     trainer->report->complete = err == 0 && !trainer->stopped;
-    if (err == 0 && *options->stop != 0) {
-        err = SL_ERR_CANCELLED;
-    }
     if (err != 0) {
         return err;
     }
     err = log_meeting(meet(trainer, END_BARRIER, options->barrier_timeout_ms), END_BARRIER,
                       options->barrier_timeout_ms);
+    if ((err == 0 || err == SL_ERR_CANCELLED) && *options->stop != 0 && saves_at_stop(trainer)) {
+        (void)keep(trainer); /* logged */
+        return SL_ERR_CANCELLED;
+    }
     if (err == 0 && (options->test != NULL || options->save != NULL)) {
         err = conclude_in_turn(trainer);
     }

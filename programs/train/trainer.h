@@ -45,13 +45,15 @@ struct sl_trainer_options {
     const struct sl_reader_options *test; /* to score after training; NULL: none */
     double test_every; /* epochs of worker 0 between two evaluations while it trains; 0: none */
     uint32_t patience; /* evaluations without a better AUC that end the training; 0: no limit */
-    sl_trainer_save_fn save; /* after training; with test_every, at each better AUC; NULL: none */
+    sl_trainer_save_fn save; /* after training; with test_every, at each better AUC; at *stop, if
+                                none is saved; NULL: none */
     void *save_ctx;
     uint32_t step_timeout_ms;
     uint32_t start_timeout_ms;         /* longest wait for other workers to start */
     uint32_t barrier_timeout_ms;       /* and to finish */
     const volatile sig_atomic_t *stop; /* not 0: finish the step and leave */
-    volatile sig_atomic_t *waiting;    /* set to 1 while waiting for other workers */
+    volatile sig_atomic_t *waiting;    /* set to 1 while waiting for other workers, with nothing to
+                                          save at *stop */
     bool quiet;                        /* no progress output */
     const struct sl_clock *clock;
     struct sl_train_cells *cells; /* of the worker's metrics; NULL: none */

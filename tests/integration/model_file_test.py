@@ -179,18 +179,21 @@ class Stopped(ModelFileTest):
     def test_not_saved(self):
         """The end says so, and which flag would."""
         servers, flags = self.start_ps()
-        for args in ((), ("--save", self.path("m.safetensors"), "--epochs", 1000000)):
-            worker = self.start_workers(flags, 1, ["--data", self.file("data", ROWS), *args])[0]
-            if args:
-                worker.wait_line("/1000000")
-                worker.signal(signal.SIGTERM)
-            worker.wait()
-            self.assertIn("not saved: " + ("the job did not come to its end" if args else "--save FILE keeps it"),
-                          worker.output)
-            self.assertFalse(os.path.exists(self.path("m.safetensors")))
-            self.drain(servers)
-            servers, flags = self.start_ps()
+        worker = self.start_workers(flags, 1, ["--data", self.file("data", ROWS)])[0]
+        self.end_well([worker])
+        self.assertIn("not saved: --save FILE keeps it", worker.output)
         self.drain(servers)
+
+    def test_interrupted(self):
+        """Ctrl-C of a launched job: worker 0 saves what the servers have before they stop."""
+        job = self.start("starling-launch", "--ps", 2, "--workers", 2, "--", "--data", self.file("data", ROWS), "--epochs", 1000000,
+                         "--save", self.path("m.safetensors"))
+        job.wait_line("/1000000")
+        job.signal(signal.SIGINT)
+        self.assertEqual(job.wait(), 130)
+        self.assertRegex(job.output, r"model +\S*/m\.safetensors \(4 rows\)")
+        self.assertIn("1000 rows, loss", self.run_to_end("starling-worker", "predict", "--model", self.path("m.safetensors"),
+                                                         "--data", self.path("data"), "--out", self.path("scores")))
 
 
 class Refused(ModelFileTest):

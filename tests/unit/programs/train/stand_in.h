@@ -28,6 +28,7 @@ struct train_stand_in {
     const char *barriers[BARRIERS_MAX]; /* names, in order */
     uint32_t barrier_count;
     int32_t values_lost;    /* the task of a ps; -1: none */
+    uint32_t signal_at;     /* the barrier during which a signal comes; BARRIERS_MAX: none */
     uint32_t late_at;       /* the barrier to which not all come; BARRIERS_MAX: none */
     uint32_t reached_at[4]; /* barriers after which another reaches the milestone */
     float milestones[16];

@@ -291,6 +291,47 @@ CASE(trainer_run__goes_on_while_there_is_patience)
     assert_true(fake.milestones[SL_JOB_PROGRESS_ENOUGH] == 0);
 }
 
+CASE(trainer_run__saves_when_it_is_stopped)
+{
+    fake.saves = true;
+    fake.stop_at = 1;
+    assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_BSP, 0, report),
+                     SL_ERR_CANCELLED);
+    assert_true(fake.save_count == 1 && report->is_saved && !report->complete);
+    check_barriers("start");
+}
+
+/* The others are slower; they leave when they are stopped too. */
+CASE(trainer_run__saves_when_it_is_stopped_at_its_end)
+{
+    fake.saves = true;
+    fake.signal_at = 1;
+    assert_int_equal(train_text(FOUR_BATCHES, TWO_LABELS, SL_CONSISTENCY_BSP, 0, report),
+                     SL_ERR_CANCELLED);
+    assert_true(fake.save_count == 1 && report->is_saved && !report->evaluated);
+    check_barriers("start end");
+}
+
+CASE(trainer_run__stopped_leaves_the_saving_to_worker_0)
+{
+    fake.saves = true;
+    fake.stop_at = 1;
+    assert_int_equal(train_as(1, FOUR_BATCHES, NULL, SL_CONSISTENCY_BSP, 0, report),
+                     SL_ERR_CANCELLED);
+    assert_int_equal(fake.save_count, 0);
+}
+
+/* A model of a worse AUC does not replace the best one. */
+CASE(trainer_run__stopped_keeps_the_best_model)
+{
+    fake.saves = true;
+    fake.test_every = 0.25;
+    fake.stop_at = 4; /* behind the first evaluation */
+    assert_int_equal(train_text(FOUR_BATCHES, TWO_LABELS, SL_CONSISTENCY_BSP, 0, report),
+                     SL_ERR_CANCELLED);
+    assert_true(fake.save_count == 1 && report->evaluated);
+}
+
 /* Records what a worker reached before it was lost. */
 static void be_replaced(void)
 {
