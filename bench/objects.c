@@ -33,6 +33,7 @@
 
 #define SHORTS         200 /* short versions, or pulls of a row, of a turn */
 #define SHORT_PAUSE_NS (2 * SL_CLOCK_NS_PER_MS)
+#define SETTLE_NS      (100 * SL_CLOCK_NS_PER_MS)
 
 /* CROWD: nodes that follow. VIEWS, SHORT: the first process is the agent of the others. */
 enum kind { PUBLISH, HASH, GET, GET_UNVERIFIED, READ, FAN_OUT, STAR, CROWD, VIEWS, SHORT, PULL };
@@ -193,6 +194,18 @@ static void read_version(struct sl_transfer *engine, struct sl_transfer_segment 
     found->ended_ns = sl_bench_now_ns();
 }
 
+/* Bytes count as sent when the system has said so, which may be after they arrived. */
+static uint64_t settled_bytes_sent(void)
+{
+    uint64_t before, bytes = sl_bench_tcp_bytes_sent();
+    do {
+        before = bytes;
+        sl_bench_sleep_ns(SETTLE_NS);
+        bytes = sl_bench_tcp_bytes_sent();
+    } while (bytes != before);
+    return bytes;
+}
+
 /* Hosts the catalogue, publishes when it may, and stays. */
 static _Noreturn void run_origin(const struct entry *entry, int to)
 {
@@ -216,7 +229,7 @@ static _Noreturn void run_origin(const struct entry *entry, int to)
     board->open_ns = sl_bench_now_ns();
     sl_bench_fork_tell(to, "", 1);
     wait_for_byte(board->begin);
-    const uint64_t bytes = sl_bench_tcp_bytes_sent();
+    const uint64_t bytes = settled_bytes_sent();
     sl_bench_fork_tell(to, &bytes, sizeof bytes);
     for (;;) {
         (void)pause();
