@@ -355,8 +355,9 @@ static int check_slot(const struct sl_policy_spec *policy, uint32_t slot, struct
     return admit_count > admit_count_max(policy)
                ? refuse(reason,
                         "policy.slots[%" PRIu32 "].admit_count is %" PRIu32
-                        "; accepted with admission %d is 0 to %u",
-                        slot, admit_count, (int)policy->admission, admit_count_max(policy))
+                        "; accepted with admission %s is 0 to %u",
+                        slot, admit_count, sl_table_names_admission[policy->admission],
+                        admit_count_max(policy))
                : SL_OK;
 }
 
@@ -392,17 +393,17 @@ static int check_bloom(const struct sl_policy_spec *policy, struct sl_reason *re
     const float share = policy->false_positives;
     if (is_bloom ? policy->keys_expected < 1 || policy->keys_expected > KEYS_EXPECTED_MAX
                  : policy->keys_expected > 0) {
-        return refuse(reason,
-                      "policy.keys_expected is %" PRIu64
-                      "; accepted with admission %d is 1 to %llu, else 0",
-                      policy->keys_expected, (int)SL_ADMISSION_BLOOM, KEYS_EXPECTED_MAX);
+        return refuse(
+            reason,
+            "policy.keys_expected is %" PRIu64 "; accepted with admission %s is 1 to %llu, else 0",
+            policy->keys_expected, sl_table_names_admission[SL_ADMISSION_BLOOM], KEYS_EXPECTED_MAX);
     }
     return share == 0 || (is_bloom && share >= FALSE_POSITIVES_MIN && share <= FALSE_POSITIVES_MAX)
                ? SL_OK
                : refuse(reason,
-                        "policy.false_positives is %g; accepted with admission %d is 0.000001 to "
+                        "policy.false_positives is %g; accepted with admission %s is 0.000001 to "
                         "0.5, or 0 for 0.01, else 0",
-                        (double)share, (int)SL_ADMISSION_BLOOM);
+                        (double)share, sl_table_names_admission[SL_ADMISSION_BLOOM]);
 }
 
 /* A field that the kind of admission does not read must be 0. */
@@ -419,8 +420,9 @@ static int check_admission(const struct sl_policy_spec *policy, struct sl_reason
     const uint32_t least = is_needed ? 2 : 0;
     if (policy->admit_count < least || policy->admit_count > admit_count_max(policy)) {
         return refuse(reason,
-                      "policy.admit_count is %" PRIu32 "; accepted with admission %d is %u to %u",
-                      policy->admit_count, (int)policy->admission, least, admit_count_max(policy));
+                      "policy.admit_count is %" PRIu32 "; accepted with admission %s is %u to %u",
+                      policy->admit_count, sl_table_names_admission[policy->admission], least,
+                      admit_count_max(policy));
     }
     if (policy->admit_age_steps >
         (policy->admit_count > 1 || policy->slot_count > 0 ? STEPS_MAX : 0)) {
@@ -432,16 +434,16 @@ static int check_admission(const struct sl_policy_spec *policy, struct sl_reason
     return (draws ? chance > 0 && chance <= 1 : chance == 0)
                ? check_bloom(policy, reason)
                : refuse(reason,
-                        "policy.admit_probability is %g; accepted with admission %d is above 0, "
+                        "policy.admit_probability is %g; accepted with admission %s is above 0, "
                         "up to 1, else 0",
-                        (double)chance, (int)SL_ADMISSION_PROBABILITY);
+                        (double)chance, sl_table_names_admission[SL_ADMISSION_PROBABILITY]);
 }
 
 static int check_policy(const struct sl_table_spec *spec, struct sl_reason *reason)
 {
     const struct sl_policy_spec *policy = &spec->policy;
     if ((uint32_t)policy->order >= SL_POLICY_ORDER_COUNT) {
-        return refuse(reason, "policy.order is %d; accepted is 0 (none), 1 (LRU), 2 (LFU), 3 (L2)",
+        return refuse(reason, "policy.order is %d; accepted is 0 (none), 1 (lru), 2 (lfu), 3 (l2)",
                       (int)policy->order);
     }
     if (spec->kind != SL_TABLE_SPARSE) {
@@ -449,9 +451,9 @@ static int check_policy(const struct sl_table_spec *spec, struct sl_reason *reas
     }
     if (spec->consistency.mode == SL_CONSISTENCY_BSP && policy->order != SL_POLICY_NONE) {
         return refuse(reason,
-                      "policy.order is %d; accepted with BSP is 0 (none): rows go for their age, "
+                      "policy.order is %s; accepted with BSP is none: rows go for their age, "
                       "count or norm only",
-                      (int)policy->order);
+                      sl_table_names_order[policy->order]);
     }
     if (spec->consistency.mode == SL_CONSISTENCY_BSP && policy->ttl_seconds > 0) {
         return refuse(reason, "policy.ttl_seconds is %" PRIu32 "; accepted with BSP is 0",
@@ -462,12 +464,11 @@ static int check_policy(const struct sl_table_spec *spec, struct sl_reason *reas
                               "pushes as they arrive");
     }
     if (policy->rows_max > 0 && policy->order == SL_POLICY_NONE) {
-        return refuse(reason, "policy.order is 0 (none); accepted with rows_max is 1 to %d",
-                      SL_POLICY_ORDER_COUNT - 1);
+        return refuse(reason, "policy.order is none; accepted with rows_max is lru, lfu or l2");
     }
     if (policy->half_life_steps > 0 && policy->order != SL_POLICY_LFU) {
         return refuse(reason,
-                      "policy.half_life_steps is %" PRIu32 "; accepted except with LFU is 0",
+                      "policy.half_life_steps is %" PRIu32 "; accepted except with order lfu is 0",
                       policy->half_life_steps);
     }
     int err = check_thresholds(policy, reason);

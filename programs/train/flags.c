@@ -402,6 +402,19 @@ static int parse_consistency(const char *text, struct sl_consistency_spec *out,
     return 0;
 }
 
+/* Returns the flag that another needs, in words; NULL: none is missing. */
+static const char *find_policy_flaw(const struct sl_policy_spec *policy)
+{
+    const bool is_bloom = policy->admission == SL_ADMISSION_BLOOM;
+    const bool has_protection = policy->protect_steps > 0;
+    return policy->rows_max > 0 && policy->order == SL_POLICY_NONE
+               ? "--rows-max needs --evict lru, lfu or l2"
+           : policy->count_below > 0 && !has_protection ? "--count-below needs --protect-steps"
+           : policy->l2_below > 0 && !has_protection    ? "--l2-below needs --protect-steps"
+           : is_bloom && policy->keys_expected == 0     ? "--admission bloom needs --keys-expected"
+                                                        : NULL;
+}
+
 static int finish(const struct sl_cli *cli, struct sl_reason *reason)
 {
     values.format = sl_reader_formats[raw.format];
@@ -420,6 +433,10 @@ static int finish(const struct sl_cli *cli, struct sl_reason *reason)
     if (err == 0 && values.save != NULL && (dot == NULL || strcmp(dot, ".safetensors") != 0)) {
         err = sl_reason_fail(reason, SL_ERR_INVALID,
                              "--save %s: accepts a name that ends in .safetensors", values.save);
+    }
+    const char *flaw = find_policy_flaw(&values.training.policy);
+    if (err == 0 && flaw != NULL) {
+        err = sl_reason_fail(reason, SL_ERR_INVALID, "%s", flaw);
     }
     const bool is_tested = values.training.test_every > 0;
     if (err == 0 && is_tested && values.test.count == 0) {

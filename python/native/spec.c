@@ -112,11 +112,13 @@ PyObject *sl_native_spec_check(PyObject *module, PyObject *args)
 {
     struct sl_table_spec spec = {
         .struct_size = sizeof spec, .name = "-", .kind = SL_TABLE_SPARSE, .dim = 1};
-    int optimizer, initializer;
+    int optimizer, initializer, order = SL_POLICY_NONE;
     PyObject *values;
-    if (!PyArg_ParseTuple(args, "iiO!", &optimizer, &initializer, &PyDict_Type, &values)) {
+    if (!PyArg_ParseTuple(args, "iiO!|i", &optimizer, &initializer, &PyDict_Type, &values,
+                          &order)) {
         return NULL;
     }
+    spec.policy.order = (enum sl_policy_order)order;
     spec.optimizer = sl_optimizer_defaults((enum sl_optimizer_kind)optimizer);
     spec.initializer.kind = (enum sl_initializer_kind)initializer;
     if (!spec_read_members(values, &spec)) {

@@ -405,6 +405,11 @@ class Policy:
             check_integer("slots", number, 0, 255)
             if not isinstance(slot, Slot):
                 raise TypeError(f"slots: {slot!r}; accepted: Slot(ttl_steps=5000)")
+        order, values = self._spec()
+        try:
+            _native.check_spec(0, 0, values, order)
+        except InvalidError as error:
+            raise InvalidError("Policy: " + re.sub(r".*: (?=policy)|policy\.", "", str(error))) from None
 
     def _spec(self) -> Tuple[int, Dict[str, Any]]:
         slots = [self.slots.get(number, Slot()) for number in range(max(self.slots, default=-1) + 1)]

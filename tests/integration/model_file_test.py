@@ -202,6 +202,8 @@ class Refused(ModelFileTest):
         for status, args, word in ((2, ["--save", self.path("model")], "ends in .safetensors"),
                                    (1, ["--save", self.path("none/m.safetensors")], "cannot write to"),
                                    (2, ["--test-every", 1], "--test-every has no effect without --test"),
+                                   (2, ["--rows-max", 5], "--rows-max needs --evict lru, lfu or l2"),
+                                   (2, ["--l2-below", 5], "--l2-below needs --protect-steps"),
                                    (2, ["--test", data, "--patience", 1], "--patience has no effect without --test-every"),
                                    (2, ["--test", data, "--test-every", -1], "-1"),
                                    (2, ["--test", data, "--test-every", "nan"], "nan")):

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/hash.h"
+#include "core/table_names.h"
 #include "net/session/message_spec.h"
 #include "random_message.h"
 #include "tests/support/unit.h"
@@ -377,9 +378,9 @@ static void check_bsp(struct sl_table_spec spec)
     char refused[128];
     spec.consistency = (struct sl_consistency_spec){.mode = SL_CONSISTENCY_BSP, .worker_count = 1};
     (void)snprintf(refused, sizeof refused,
-                   "policy.order is %d; accepted with BSP is 0 (none): rows go for their age, "
+                   "policy.order is %s; accepted with BSP is none: rows go for their age, "
                    "count or norm only",
-                   (int)policy->order);
+                   sl_table_names_order[policy->order]);
     if (policy->order != SL_POLICY_NONE) {
         assert_refused(&spec, refused);
     } else if (policy->admit_count > 0 || policy->admission != SL_ADMISSION_COUNT) {
@@ -430,11 +431,11 @@ SL_CASE(check_spec__of_policies)
         {{.l2_below = INFINITY, .protect_steps = 1}, "policy.l2_below is inf; accepted is >= 0"},
         {{.ttl_steps = (1U << 31) + 1},
          "policy.ttl_steps is 2147483649; accepted is 0 to 2147483648"},
-        {{.rows_max = 1}, "policy.order is 0 (none); accepted with rows_max is 1 to 3"},
+        {{.rows_max = 1}, "policy.order is none; accepted with rows_max is lru, lfu or l2"},
         {{.order = (enum sl_policy_order)4},
-         "policy.order is 4; accepted is 0 (none), 1 (LRU), 2 (LFU), 3 (L2)"},
+         "policy.order is 4; accepted is 0 (none), 1 (lru), 2 (lfu), 3 (l2)"},
         {{.order = SL_POLICY_LRU, .half_life_steps = 7},
-         "policy.half_life_steps is 7; accepted except with LFU is 0"},
+         "policy.half_life_steps is 7; accepted except with order lfu is 0"},
     };
     check_policies(cases, sizeof cases / sizeof cases[0]);
 }
@@ -445,9 +446,9 @@ SL_CASE(check_spec__of_admission_and_slots)
         {{.admit_count = 1U << 31, .admit_age_steps = 1U << 31}, NULL},
         {{.admission = SL_ADMISSION_PROBABILITY, .admit_probability = 1}, NULL},
         {{.admit_count = (1U << 31) + 1},
-         "policy.admit_count is 2147483649; accepted with admission 0 is 0 to 2147483648"},
+         "policy.admit_count is 2147483649; accepted with admission count is 0 to 2147483648"},
         {{.admission = SL_ADMISSION_PROBABILITY, .admit_probability = 0.5F, .admit_count = 2},
-         "policy.admit_count is 2; accepted with admission 1 is 0 to 0"},
+         "policy.admit_count is 2; accepted with admission probability is 0 to 0"},
         {{.admit_count = 1, .admit_age_steps = 5},
          "policy.admit_age_steps is 5; accepted with an admit_count above 1 or slots is 0 to "
          "2147483648, else 0"},
@@ -470,13 +471,16 @@ SL_CASE(check_spec__of_admission_and_slots)
           .slots[0].admit_count = 2,
           .admission = SL_ADMISSION_PROBABILITY,
           .admit_probability = 0.5F},
-         "policy.slots[0].admit_count is 2; accepted with admission 1 is 0 to 0"},
+         "policy.slots[0].admit_count is 2; accepted with admission probability is 0 to 0"},
         {{.admit_probability = 0.5F},
-         "policy.admit_probability is 0.5; accepted with admission 1 is above 0, up to 1, else 0"},
+         "policy.admit_probability is 0.5; accepted with admission probability is above 0, up to "
+         "1, else 0"},
         {{.admission = SL_ADMISSION_PROBABILITY},
-         "policy.admit_probability is 0; accepted with admission 1 is above 0, up to 1, else 0"},
+         "policy.admit_probability is 0; accepted with admission probability is above 0, up to 1, "
+         "else 0"},
         {{.admission = SL_ADMISSION_PROBABILITY, .admit_probability = NAN},
-         "policy.admit_probability is nan; accepted with admission 1 is above 0, up to 1, else 0"},
+         "policy.admit_probability is nan; accepted with admission probability is above 0, up to "
+         "1, else 0"},
         {{.admission = (enum sl_admission_kind)3},
          "policy.admission is 3; accepted is 0 (count), 1 (probability), 2 (bloom)"},
     };
@@ -494,32 +498,38 @@ SL_CASE(check_spec__of_admission_by_a_bloom_filter)
         {{BLOOM, .keys_expected = 1, .slot_bits = 1, .slot_count = 1, .slots[0].admit_count = 15},
          NULL},
         {{BLOOM, .admit_count = 16, .keys_expected = 1},
-         "policy.admit_count is 16; accepted with admission 2 is 2 to 15"},
+         "policy.admit_count is 16; accepted with admission bloom is 2 to 15"},
         {{BLOOM, .admit_count = 1, .keys_expected = 1},
-         "policy.admit_count is 1; accepted with admission 2 is 2 to 15"},
+         "policy.admit_count is 1; accepted with admission bloom is 2 to 15"},
         {{BLOOM, .keys_expected = 1, .slot_bits = 1, .slot_count = 1, .slots[0].admit_count = 16},
-         "policy.slots[0].admit_count is 16; accepted with admission 2 is 0 to 15"},
+         "policy.slots[0].admit_count is 16; accepted with admission bloom is 0 to 15"},
         {{BLOOM, .admit_count = 2},
-         "policy.keys_expected is 0; accepted with admission 2 is 1 to 8589934592, else 0"},
+         "policy.keys_expected is 0; accepted with admission bloom is 1 to 8589934592, else 0"},
         {{BLOOM, .admit_count = 2, .keys_expected = (1ULL << 33) + 1},
-         "policy.keys_expected is 8589934593; accepted with admission 2 is 1 to 8589934592, else "
+         "policy.keys_expected is 8589934593; accepted with admission bloom is 1 to 8589934592, "
+         "else "
          "0"},
         {{.admit_count = 2, .keys_expected = 5},
-         "policy.keys_expected is 5; accepted with admission 2 is 1 to 8589934592, else 0"},
+         "policy.keys_expected is 5; accepted with admission bloom is 1 to 8589934592, else 0"},
         {{BLOOM, .admit_count = 2, .keys_expected = 1, .false_positives = 0.51F},
-         "policy.false_positives is 0.51; accepted with admission 2 is 0.000001 to 0.5, or 0 for "
+         "policy.false_positives is 0.51; accepted with admission bloom is 0.000001 to 0.5, or 0 "
+         "for "
          "0.01, else 0"},
         {{BLOOM, .admit_count = 2, .keys_expected = 1, .false_positives = 1e-7F},
-         "policy.false_positives is 1e-07; accepted with admission 2 is 0.000001 to 0.5, or 0 for "
+         "policy.false_positives is 1e-07; accepted with admission bloom is 0.000001 to 0.5, or 0 "
+         "for "
          "0.01, else 0"},
         {{BLOOM, .admit_count = 2, .keys_expected = 1, .false_positives = NAN},
-         "policy.false_positives is nan; accepted with admission 2 is 0.000001 to 0.5, or 0 for "
+         "policy.false_positives is nan; accepted with admission bloom is 0.000001 to 0.5, or 0 "
+         "for "
          "0.01, else 0"},
         {{.false_positives = 0.5F},
-         "policy.false_positives is 0.5; accepted with admission 2 is 0.000001 to 0.5, or 0 for "
+         "policy.false_positives is 0.5; accepted with admission bloom is 0.000001 to 0.5, or 0 "
+         "for "
          "0.01, else 0"},
         {{BLOOM, .admit_count = 2, .keys_expected = 1, .admit_probability = 0.5F},
-         "policy.admit_probability is 0.5; accepted with admission 1 is above 0, up to 1, else 0"},
+         "policy.admit_probability is 0.5; accepted with admission probability is above 0, up to "
+         "1, else 0"},
     };
 #undef BLOOM
     check_policies(cases, sizeof cases / sizeof cases[0]);
