@@ -10,7 +10,7 @@
 
 /* One example. Feature i belongs to field i, its position in the row. */
 struct sl_reader_row {
-    float label;    /* 0 or 1 */
+    float label;    /* 0 or 1; NaN: none */
     bool has_query; /* the line has a "qid:N", which is not part of the row */
     uint32_t feature_count;
     uint32_t feature_room;
@@ -22,7 +22,7 @@ struct sl_batch {
     uint32_t row_count, row_room;
     uint32_t feature_count, feature_room;
     uint32_t key_count;  /* <= feature_count */
-    float *labels;       /* [row_count]: 0 or 1 */
+    float *labels;       /* [row_count]: 0 or 1; NaN: none */
     uint32_t *row_ends;  /* [row_count]: row r's features are row_ends[r - 1] .. row_ends[r] */
     uint32_t *features;  /* [feature_count]: index into keys */
     float *values;       /* [feature_count] */

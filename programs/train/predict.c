@@ -36,6 +36,7 @@ struct prediction {
     uint64_t features, missing;
     struct sl_auc auc;
     double loss_sum;
+    uint64_t unlabelled; /* rows; if there are any, there is no loss and no AUC */
 };
 
 static int predict_no_memory(struct sl_reason *reason)
@@ -57,7 +58,8 @@ static int open_loader(struct prediction *self, const struct sl_data_files *file
                                               .paths = (const char *const *)files->paths,
                                               .path_count = files->count,
                                               .share_count = 1,
-                                              .features_max = self->model.shape.fields};
+                                              .features_max = self->model.shape.fields,
+                                              .takes_unlabelled = true};
     struct sl_reader *reader;
     int err = sl_reader_open(&options, &reader, reason);
     if (err != 0) {
@@ -114,6 +116,7 @@ static int score(struct prediction *self, const struct sl_batch *batch, struct s
     count_missing(self, batch);
     sl_model_score(self->model.model, &pass, batch, logits);
     for (uint32_t row = 0; row < batch->row_count; row++) {
+        self->unlabelled += isnan(batch->labels[row]) ? 1 : 0;
         self->loss_sum += sl_loss_logistic(logits[row], batch->labels[row]);
         err = sl_auc_add(&self->auc, logits[row], batch->labels[row]);
         if (err != 0) {
@@ -149,12 +152,16 @@ static void print_summary(struct prediction *self)
 {
     const uint64_t rows = self->auc.count;
     double auc;
+    char loss[32] = "";
     char text[64] = "";
-    if (sl_auc_compute(&self->auc, &auc) == 0) {
+    if (rows > 0 && self->unlabelled == 0) {
+        (void)snprintf(loss, sizeof loss, ", loss %.9g", self->loss_sum / (double)rows);
+    }
+    if (self->unlabelled == 0 && sl_auc_compute(&self->auc, &auc) == 0) {
         (void)snprintf(text, sizeof text, ", AUC %.9g", auc);
     }
-    sl_log_info("%" PRIu64 " rows, loss %.9g%s, %.3g %% of the features are not in the model", rows,
-                rows == 0 ? 0 : self->loss_sum / (double)rows, text,
+    sl_log_info("%" PRIu64 " rows%s%s, %.3g %% of the features are not in the model", rows, loss,
+                text,
                 100 * (double)self->missing / (double)(self->features + (self->features == 0)));
     if (self->missing > self->features / 2) {
         sl_log_warn("the model does not have most of the features: are they numbered as in the "
@@ -235,7 +242,8 @@ static int parse(int argc, char **argv, struct options *out, struct sl_reason *r
                       .help =
                           "A model that a job saved with --save. It has the data's format too."),
         SL_CLI_OPTION(STRINGS, &out->data, .name = "data", .variable = "", .metavar = "FILE...",
-                      .help = "Rows to score, as of --data of a job, with labels."),
+                      .help = "Rows to score, as of --data of a job. Labels may be missing: then "
+                              "loss and AUC are left out."),
         SL_CLI_OPTION(STRING, &out->out, .name = "out", .variable = "", .metavar = "FILE",
                       .help = "File for the scores, one a line: the probability of label 1. An "
                               "older one is replaced at the end. Default: standard output."),

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,7 @@ struct sl_reader {
     uint32_t file_count;
     uint64_t begin, end; /* of the share, in bytes of all files together */
     uint32_t features_max;
+    bool takes_unlabelled;
     bool is_silent;
 
     uint32_t file_index;
@@ -168,6 +170,7 @@ int sl_reader_open(const struct sl_reader_options *options, struct sl_reader **o
     reader->fd = -1;
     reader->format = options->format;
     reader->features_max = options->features_max;
+    reader->takes_unlabelled = options->takes_unlabelled;
     reader->is_silent = options->is_silent;
     reader->file_count = options->path_count;
     reader->files = calloc(options->path_count, sizeof *reader->files);
@@ -408,6 +411,9 @@ static int parse_line(struct sl_reader *reader, struct sl_bytes line, struct sl_
     int err = reader->format->parse(line, &reader->row, fault);
     if (err == SL_ERR_NO_MEMORY) {
         (void)snprintf(fault->text, sizeof fault->text, "no memory for the row");
+    }
+    if (err == 0 && isnan(reader->row.label) && !reader->takes_unlabelled) {
+        return sl_reader_refuse(fault, &line, &line, "the label is missing");
     }
     if (err == 0 && reader->features_max != 0 && reader->row.feature_count > reader->features_max) {
         (void)snprintf(fault->text, sizeof fault->text,

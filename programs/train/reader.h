@@ -31,7 +31,8 @@ struct sl_reader_format {
     const char *accepts;  /* describes a line, for error messages */
     uint32_t field_count; /* features of every row; 0: varies */
     bool has_comments;    /* a line whose first word begins with # has no row */
-    /* Parses a non-empty line into *row. Errors: INVALID with the fault, NO_MEMORY. */
+    /* Parses a non-empty line into *row; without a label, the label is NaN. Errors: INVALID with
+     * the fault, NO_MEMORY. */
     int (*parse)(struct sl_bytes line, struct sl_reader_row *row, struct sl_reader_fault *fault);
 };
 
@@ -54,6 +55,7 @@ struct sl_reader_options {
     uint32_t share_index;     /* < share_count */
     uint32_t share_count;
     uint32_t features_max; /* a row with more is refused; 0: no limit */
+    bool takes_unlabelled; /* a row without a label has the label NaN; else it is refused */
     bool is_silent;        /* no warnings: another reader of the files writes them */
 };
 

@@ -1,8 +1,8 @@
 /* Criteo's format (Kaggle Display Advertising Challenge, 2014): label, 13 integer fields, 26
- * categorical fields in hexadecimal, separated by tabs. Any field but the label may be empty. Every
- * row has 39 features: an empty field has its own key. An integer x > 2 is mapped to floor(log(x +
- * 1)^2), so that counts form few classes, as in the public preprocessing of that data. Then (field,
- * class) is hashed. */
+ * categorical fields in hexadecimal, separated by tabs. Any field may be empty, also the label of a
+ * row to predict. Every row has 39 features: an empty field has its own key. An integer x > 2 is
+ * mapped to floor(log(x + 1)^2), so that counts form few classes, as in the public preprocessing of
+ * that data. Then (field, class) is hashed. */
 #include <math.h>
 
 #include "core/hash.h"
@@ -86,8 +86,9 @@ static int reader_criteo_parse(struct sl_bytes line, struct sl_reader_row *row,
                                struct sl_reader_fault *fault)
 {
     struct sl_bytes tail = line;
-    float label;
-    if (!sl_text_float(&tail, &label) || (label != 0 && label != 1) || !at_end(&tail)) {
+    float label = NAN;
+    if (!at_end(&tail) &&
+        (!sl_text_float(&tail, &label) || (label != 0 && label != 1) || !at_end(&tail))) {
         return sl_reader_refuse(fault, &line, &line, "the label is neither 0 nor 1");
     }
     row->label = label + 0.0F; /* not -0 */

@@ -1,6 +1,8 @@
 /* libsvm's format, "label index:value index:value ...", and libffm's, "label field:index:value
  * ...": words separated by blanks; "# ..." ends a line. The index is the key. libffm numbers
  * features across all fields, so the field is checked but not part of the key. */
+#include <math.h>
+
 #include "programs/models/text.h"
 #include "programs/train/reader.h"
 
@@ -17,11 +19,22 @@ static bool at_blank(const struct sl_bytes *tail)
     return byte < 0 || byte == ' ' || byte == '\t';
 }
 
+/* A line without a label begins with a feature: "INDEX:" or "FIELD:". */
+static bool is_feature(struct sl_bytes tail)
+{
+    uint64_t number;
+    return sl_text_u64(&tail, &number) && sl_text_skip(&tail, ':');
+}
+
 static int parse_label(const struct sl_bytes *line, struct sl_bytes *tail, float *label,
                        struct sl_reader_fault *fault)
 {
     struct sl_bytes at = *tail;
     float value;
+    if (is_feature(at)) {
+        *label = NAN;
+        return 0;
+    }
     if (!sl_text_float(&at, &value) || (value != 0 && value != 1 && value != -1) ||
         !at_blank(&at)) {
         return sl_reader_refuse(fault, line, tail, "the label is none of 0, 1, -1, +1");

@@ -228,6 +228,10 @@ class Refused(ModelFileTest):
         output = self.predict(good, self.file("other", "1 3:1 4:1 1:1\n"), status=0)
         self.assertIn("66.7 % of the features", output)
         self.assertIn("does not have most of the features", output)
+        output = self.predict(good, self.file("other", "1 1:2\n1:2 2:1\n"), status=0)
+        self.assertRegex(output, r" 2 rows, 0 % of the features")
+        with open(self.path("scores"), encoding="ascii") as file:
+            self.assertEqual([round(float(line), 3) for line in file], [0.881, 0.731])
         self.predict(good, data, status=0)
         with open(self.path("scores"), encoding="ascii") as file:
             self.assertEqual(set(file), {"0.5\n"})  # 1 - 1, and rows that the file does not have

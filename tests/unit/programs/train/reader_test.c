@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,6 +90,7 @@ SL_CASE(reader_libsvm__names_the_place_of_a_bad_word)
 {
     const struct sl_reader_format *format = &sl_reader_libsvm;
     check_refused(format, "0 1:1", "7 1:1", 1, "label");
+    check_refused(format, "0 1:1", "1:1 2:1", 1, "the label is missing: \"1:1\"");
     check_refused(format, "0 1:1", "-1.5 1:1", 1, "\"-1.5\"");
     check_refused(format, "0 1:1", "1e 1:1", 1, "\"1e\"");
     check_refused(format, "0 1:1", "nan 1:1", 1, "label");
@@ -109,6 +111,39 @@ SL_CASE(reader_libsvm__names_the_place_of_a_bad_word)
     check_refused(&sl_reader_libffm, "0 1:1:1", "1 2:3:", 7, "value");
     check_refused(&sl_reader_libffm, "0 1:1:1", "1 2:3", 5, "colon must follow the index: \"3\"");
     check_refused(&sl_reader_libffm, "0 1:1:1", "1 x:3:1", 3, "field");
+}
+
+/* A row to predict: it begins with its first feature, or with an empty column. */
+SL_CASE(reader__takes_rows_without_label_if_asked)
+{
+    static const struct {
+        const struct sl_reader_format *format;
+        const char *text;
+    } rows[] = {{&sl_reader_libsvm, " 5:2.5 7:1\n1 5:2.5 7:1\n"},
+                {&sl_reader_libffm, "0:5:2.5 1:7:1\n1 0:5:2.5 1:7:1\n"},
+                {&sl_reader_criteo,
+                 "\t1" EMPTY_INTEGERS CATEGORIES "\n1\t1" EMPTY_INTEGERS CATEGORIES "\n"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct train_files files;
+        struct sl_reader *reader;
+        const struct sl_reader_row *row;
+        uint64_t keys[2];
+        train_files_begin(&files);
+        train_files_add(&files, rows[i].text, strlen(rows[i].text));
+        const struct sl_reader_options options = {.format = rows[i].format,
+                                                  .paths = files.list,
+                                                  .path_count = 1,
+                                                  .share_count = 1,
+                                                  .takes_unlabelled = true};
+        assert_int_equal(sl_reader_open(&options, &reader, NULL), 0);
+        assert_int_equal(sl_reader_next(reader, &row), 1);
+        assert_true(isnan(row->label) && row->feature_count >= 2);
+        memcpy(keys, row->keys, sizeof keys);
+        assert_int_equal(sl_reader_next(reader, &row), 1);
+        assert_float_equal(row->label, 1, 0);
+        assert_memory_equal(row->keys, keys, sizeof keys);
+        close_text(&files, reader);
+    }
 }
 
 /* Tools that write floats write labels as floats. */
@@ -266,6 +301,7 @@ SL_CASE(reader_criteo__names_the_place_of_a_bad_word)
     const struct sl_reader_format *format = &sl_reader_criteo;
     const char *good = CRITEO(EMPTY_INTEGERS, "");
     check_refused(format, good, "2\t", 1, "label");
+    check_refused(format, good, good + 1, 1, "the label is missing");
     check_refused(format, good, "1\t2\t3", 6, "3 of 40");
     check_refused(format, good, "1.5\t", 1, "\"1.5\"");
     check_refused(format, good, CRITEO("\t1.5\t\t\t\t\t\t\t\t\t\t\t\t", ""), 3,
