@@ -194,11 +194,7 @@ static void tick_tables(struct sl_cluster *cluster, const struct sl_cluster_memb
         if (table == NULL) {
             continue;
         }
-        if (table->second != cluster->second) {
-            table->second = cluster->second;
-            table->rows = table->memory = table->sampled_keys = table->waiting_keys = 0;
-            table->pulled_s = table->pushed_s = table->evicted_s = 0;
-        }
+        table->second = cluster->second;
         table->rows += now->rows;
         table->memory += now->memory;
         table->sampled_keys += now->sampled_keys;
@@ -238,16 +234,19 @@ void sl_cluster_end(struct sl_cluster *cluster, uint64_t now_ns)
 void sl_cluster_tick(struct sl_cluster *cluster, const struct sl_coordinator_view *view,
                      uint64_t now_ns, uint64_t unix_s)
 {
-    if (cluster->end_ns != 0) {
-        sl_cluster_sum_training(cluster, view, cluster->end_ns); /* some reports came late */
-        return;
-    }
+    const bool is_over = cluster->end_ns != 0;
+    now_ns = is_over ? cluster->end_ns : now_ns; /* some reports come late */
     cluster->second = now_ns / SL_CLOCK_NS_PER_S;
     const uint64_t expected = cluster->second + cluster->unix_offset;
-    if (unix_s > expected + 1 || unix_s + 1 < expected) {
+    if (!is_over && (unix_s > expected + 1 || unix_s + 1 < expected)) {
         cluster->unix_offset = unix_s - cluster->second;
     }
     cluster->totals = sl_history_unknown;
+    for (uint32_t i = 0; i < cluster->table_count; i++) {
+        struct sl_cluster_table *table = &cluster->tables[i];
+        table->rows = table->memory = table->sampled_keys = table->waiting_keys = 0;
+        table->pulled_s = table->pushed_s = table->evicted_s = 0;
+    }
     tick_servers(cluster, view, now_ns);
     sl_cluster_sum_training(cluster, view, now_ns);
     sl_history_add(&cluster->job, cluster->second, &cluster->totals);

@@ -275,6 +275,7 @@ json_t *sl_cluster_describe(const struct sl_cluster *cluster,
                             const struct sl_cluster_host *host, uint64_t now_ns)
 {
     const bool is_over = cluster->end_ns != 0;
+    const bool is_ending = is_over || view->stage >= SL_COORDINATOR_ENDING; /* servers leave */
     now_ns = is_over ? cluster->end_ns : now_ns;
     static const char *const stages[] = {
         [SL_COORDINATOR_WAITING_FOR_MEMBERS] = "waiting",
@@ -283,7 +284,7 @@ json_t *sl_cluster_describe(const struct sl_cluster *cluster,
         [SL_COORDINATOR_OVER] = "over",
     };
     json_t *missing = json_array();
-    for (uint32_t i = 0; i < view->missing.missing_count; i++) {
+    for (uint32_t i = 0; i < view->missing.missing_count && !is_ending; i++) {
         (void)json_array_append_new(missing, json_string(view->missing.missing[i]));
     }
     return json_pack(

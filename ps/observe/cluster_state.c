@@ -6,7 +6,7 @@
 const struct sl_cluster_member *sl_cluster_fresh(const struct sl_cluster_member *member,
                                                  uint64_t now_ns)
 {
-    return member != NULL && now_ns - member->received_ns <= SL_CLUSTER_FRESH_NS ? member : NULL;
+    return member != NULL && now_ns <= member->received_ns + SL_CLUSTER_FRESH_NS ? member : NULL;
 }
 
 double sl_cluster_seconds(const struct sl_cluster_member *member)

@@ -55,7 +55,8 @@ json_t *sl_cluster_describe_trouble(const struct sl_coordinator_view *view, bool
     if (is_store_away) {
         add(&trouble, json_string("the cluster store is out of reach"));
     }
-    for (uint32_t i = 0; i < view->missing.missing_count; i++) {
+    for (uint32_t i = 0; i < view->missing.missing_count && view->stage < SL_COORDINATOR_ENDING;
+         i++) {
         add(&trouble, json_sprintf("%s is missing", view->missing.missing[i]));
     }
     for (uint32_t task = 0; task < view->ps_count; task++) {

@@ -23,6 +23,7 @@ struct sl_process_cluster {
     struct sl_metrics_source source;
     struct sl_cluster *job;
     struct sl_process_own_report *own; /* NULL: a scheduler */
+    bool is_over;                      /* the state stays, and only HTTP goes on */
 };
 
 #define ROW(text, labelled, member, described)                                                     \
@@ -142,6 +143,14 @@ static void process_cluster_send_report(void *ctx, uint64_t a, uint64_t b)
     drop_report(outgoing);
 }
 
+static struct sl_message_report build_report(const struct sl_process *process, uint64_t now_ns)
+{
+    return sl_process_own_report_build(
+        process->observer.cluster->own, sl_process_observe_http(process),
+        (now_ns - process->observer.observe->begun_ns) / SL_CLOCK_NS_PER_MS, now_ns,
+        (uint64_t)(unix_time() * 1000));
+}
+
 /* Reports this process to its coordinator, unless reactor 0 is late. */
 static void report_self(struct sl_process *process, uint64_t now_ns)
 {
@@ -151,10 +160,7 @@ static void report_self(struct sl_process *process, uint64_t now_ns)
         return;
     }
     outgoing->process = process;
-    outgoing->report = sl_process_own_report_build(
-        process->observer.cluster->own, sl_process_observe_http(process),
-        (now_ns - process->observer.observe->begun_ns) / SL_CLOCK_NS_PER_MS, now_ns,
-        (uint64_t)(unix_time() * 1000));
+    outgoing->report = build_report(process, now_ns);
     const struct sl_mail mail = {
         .run = process_cluster_send_report, .ctx = outgoing, .drop = drop_report};
     if (outgoing->report.bytes == NULL || sl_mailbox_post(ping->to, mail) != 0) {
@@ -168,16 +174,38 @@ void sl_process_cluster_tick(struct sl_process *process, uint64_t now_ns)
     uint64_t age_ns;
     const struct sl_coordinator_view *view = sl_process_views_coordinator(process, now_ns, &age_ns);
     take_reports(cluster, now_ns);
-    if (sl_cell_get(&process->observer.observe->is_over) != 0) {
-        sl_cluster_end(cluster->job, now_ns);
-    }
     if (view != NULL) {
         sl_cluster_tick(cluster->job, view, now_ns, (uint64_t)unix_time());
+    }
+    if (cluster->is_over) {
+        return; /* newer views would show that this process leaves */
     }
     if (cluster->own != NULL) {
         report_self(process, now_ns);
     }
     sl_process_views_request(process);
+}
+
+void sl_process_cluster_end(struct sl_process *process, bool stays)
+{
+    struct sl_process_cluster *cluster = process->observer.cluster;
+    sl_process_views_renew(process);
+    const uint64_t now_ns = sl_clock_now_ns(sl_clock_system());
+    if (cluster->own != NULL && !stays) {
+        report_self(process, now_ns);
+    } else if (cluster->own != NULL) { /* the coordinator is here */
+        struct sl_message_report report = build_report(process, now_ns);
+        const struct sl_cluster_sender self = {.role = SL_MESSAGE_ROLE_PS,
+                                               .task_index = process->member.task_index};
+        take_reports(cluster, now_ns); /* older ones */
+        (void)sl_cluster_take(cluster->job, &self, report.bytes, report.byte_count, now_ns);
+        free(report.bytes);
+    }
+    if (stays) {
+        cluster->is_over = true;
+        sl_process_cluster_tick(process, now_ns);
+        sl_cluster_end(cluster->job, now_ns);
+    }
 }
 
 /* Routes */
@@ -204,7 +232,7 @@ void sl_process_cluster_read(void *ctx, const struct sl_query *query, struct sl_
         .coordinator = process->observer.observe->facts.name,
         .title = process->options.http.title,
         .is_store_away = process->observer.observe->facts.is_store_away,
-        .view_age_ns = age_ns,
+        .view_age_ns = process->observer.cluster->is_over ? 0 : age_ns,
         .unix_s = unix_time(),
     };
     sl_reply_json(reply, sl_cluster_describe(process->observer.cluster->job, view, &host, now_ns));

@@ -20,6 +20,10 @@ void sl_process_cluster_options(struct sl_process *process, struct sl_coordinato
 /* Once a second. */
 void sl_process_cluster_tick(struct sl_process *process, uint64_t now_ns);
 
+/* The job has ended: reports this process once more. If the job's state stays, it is as now, but
+ * for reports that are under way. */
+void sl_process_cluster_end(struct sl_process *process, bool stays);
+
 /* Routes; ctx: struct sl_process. */
 void sl_process_cluster_read(void *ctx, const struct sl_query *query, struct sl_reply *reply);
 void sl_process_cluster_read_history(void *ctx, const struct sl_query *query,

@@ -100,6 +100,7 @@ int sl_process_observe_open(struct sl_process *process, struct sl_reason *reason
     }
     process->observer.observe = observe;
     observe->process = process;
+    (void)sem_init(&observe->ended, 0, 0);
     observe->begun_ns = process_observe_now();
     const struct sl_observer_options options = {
         .listen = process->options.http.listen,
@@ -157,7 +158,24 @@ void sl_process_observe_ready(const struct sl_process *process, const char *serv
     (void)snprintf(observe->serves, sizeof observe->serves, "%s", serves);
     const int err =
         sl_mailbox_post(observe->from_main, (struct sl_mail){.run = became_ready, .ctx = observe});
-    sl_assert(err == 0); /* the only mail of this lane */
+    sl_assert(err == 0); /* this lane has two mails in all */
+}
+
+static void observe_end(void *ctx, uint64_t a, uint64_t b)
+{
+    struct sl_process_observe *observe = ctx;
+    sl_process_cluster_end(observe->process, a != 0);
+    (void)sem_post(&observe->ended);
+}
+
+void sl_process_observe_end(const struct sl_process *process, bool stays)
+{
+    struct sl_process_observe *observe = process->observer.observe;
+    const struct sl_mail mail = {.run = observe_end, .ctx = observe, .a = stays};
+    const int err = sl_mailbox_post(observe->from_main, mail);
+    sl_assert(err == 0);
+    while (sem_wait(&observe->ended) != 0) {
+    }
 }
 
 void sl_process_observe_stop(struct sl_process *process)
@@ -175,6 +193,7 @@ void sl_process_observe_close(struct sl_process *process)
         sl_mailbox_lane_close(&observe->from_main);
     }
     sl_observer_destroy(&observe->observer);
+    (void)sem_destroy(&observe->ended);
     free(observe->pings);
     free(observe->routes);
     free(observe);

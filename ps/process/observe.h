@@ -3,6 +3,7 @@
 #ifndef SL_PS_PROCESS_OBSERVE_H
 #define SL_PS_PROCESS_OBSERVE_H
 
+#include <semaphore.h>
 #include <string.h>
 
 #include "net/http/observer.h"
@@ -30,7 +31,7 @@ struct sl_process_observe {
     uint64_t begun_ns;
     char address[SL_LIMIT_ENDPOINT_BYTES];        /* HOST:PORT, or "off" */
     char serves[SL_PROCESS_OBSERVE_SERVES_BYTES]; /* written by main before the process is ready */
-    struct sl_cell is_over; /* 1: the job has ended, and only HTTP goes on; written by main */
+    sem_t ended;                                  /* posted by the observer's thread */
     /* The observer's thread. */
     bool is_ready; /* or was once */
     struct sl_process_facts facts;
@@ -55,6 +56,10 @@ int sl_process_observe_start(struct sl_process *process);
 /* /readyz answers 200 from now on, unless the process loses the coordinator. The service manager is
  * notified: what the process serves. */
 void sl_process_observe_ready(const struct sl_process *process, const char *serves);
+
+/* The job has ended: sends the last report of this process, before it leaves. If the page stays, it
+ * shows the job as it is now. */
+void sl_process_observe_end(const struct sl_process *process, bool stays);
 
 /* Ends the thread. Before the reactors stop. */
 void sl_process_observe_stop(struct sl_process *process);

@@ -628,7 +628,7 @@ int sl_process_run(const struct sl_process_options *options)
         serve(&process);
         (void)sl_notify_send("STOPPING=1\nSTATUS=saves and drains");
         failed = process.main.result != 0 || process.main.job_failed;
-        sl_cell_set(&process.observer.observe->is_over, lingers(&process));
+        sl_process_observe_end(&process, lingers(&process));
         make_last_checkpoint(&process);
         drain(&process);
         if (beside != NULL) {

@@ -1,8 +1,11 @@
 #include "ps/process/views.h"
 
+#include <poll.h>
 #include <stdlib.h>
 
 #include "reactor/view.h"
+
+#define RENEW_MS 1000
 
 struct sl_process_views {
     struct sl_view *coordinator;
@@ -53,6 +56,25 @@ void sl_process_views_request(const struct sl_process *process)
     sl_view_request(views->coordinator);
     for (uint32_t i = 0; i < views->server_count; i++) {
         sl_view_request(views->servers[i]);
+    }
+}
+
+static bool are_answered(const struct sl_process_views *views)
+{
+    bool answered = sl_view_is_answered(views->coordinator);
+    for (uint32_t i = 0; i < views->server_count; i++) {
+        answered = answered && sl_view_is_answered(views->servers[i]);
+    }
+    return answered;
+}
+
+void sl_process_views_renew(const struct sl_process *process)
+{
+    for (int i = 0; i < 2; i++) { /* an open request may be older */
+        sl_process_views_request(process);
+        for (int ms = 0; ms < RENEW_MS / 2 && !are_answered(process->observer.views); ms++) {
+            (void)poll(NULL, 0, 1);
+        }
     }
 }
 

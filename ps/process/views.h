@@ -17,6 +17,9 @@ void sl_process_views_destroy(struct sl_process *process);
 
 void sl_process_views_request(const struct sl_process *process);
 
+/* Waits for views that are newer than this call: a second at most, if a reactor is late. */
+void sl_process_views_renew(const struct sl_process *process);
+
 /* Returns the view of a server (index: in process->servers); NULL: there is none yet, or the server
  * has no shard. */
 const struct sl_server_view *sl_process_views_server(const struct sl_process *process,

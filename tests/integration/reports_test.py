@@ -117,6 +117,28 @@ class Reports(harness.StarlingTest):
         expired = next(event for event in events if event["event"] == "worker_expired")
         self.assertEqual((expired["level"], expired["process"], expired["fields"]["task"]), ("warn", "ps/0", 1))
 
+    def test_page_of_a_short_job(self):
+        """As soon as the page stays, it shows all that a job did which was shorter than the interval of reports."""
+        self.run_to_end("starling-worker", "generate", "--out", self.folder, "--rows", 400, "--test-rows", 100)
+        servers, flags = self.start_ps(2, 2, extra=("--reactors", "1", "--http-linger", "1h"))
+        workers = self.start_workers(flags, 2, ("--data", os.path.join(self.folder, "train.tsv"), "--format", "criteo",
+                                                "--test", os.path.join(self.folder, "test.tsv"), "--epochs", 3))
+        self.assertEqual([worker.wait() for worker in workers], [0, 0])
+        for server in reversed(servers):
+            server.signal(signal.SIGTERM)
+        http = servers[0].wait_line("the job has ended: its page stays").rsplit("http://", 1)[1]
+        self.assertEqual(servers[1].wait(), 0)
+        for _ in range(2):
+            job = self.get(http, "/api/cluster")
+            self.assertEqual((job["job"], job["trouble"], job["missing"]), ("over", [], []))
+            self.assertEqual((job["training"]["epoch"], job["training"]["samples"]), (3, 1200))
+            self.assertEqual(job["training"]["metric"]["name"], "test AUC")
+            self.assertEqual([(worker["state"], worker["lag"]) for worker in job["workers"]], [("left", None)] * 2)
+            self.assertEqual((len(job["tables"]), job["servers"][0]["state"]), (3, "serving"))
+            self.assertGreater(job["servers"][0]["shards"][0]["rows"], 0)
+        servers[0].signal(signal.SIGTERM)
+        self.assertEqual(servers[0].wait(), 0)
+
     def test_page_of_an_ended_job(self):
         """--http-linger keeps the page when the server has drained, until a signal; not after SIGINT."""
         self.run_to_end("starling-worker", "generate", "--out", self.folder, "--rows", 4000, "--test-rows", 100)

@@ -387,17 +387,25 @@ CASE(cluster_end__keeps_the_state_of_the_job)
     for (uint32_t task = 0; task < 2; task++) {
         fixture->view->servers[task].member.state = SL_COORDINATOR_VIEW_LEFT;
     }
+    fixture->view->missing.missing_count = 1;
     fixture->now_ns += 1000 * SECOND;
     tick(fixture);
     sl_cluster_end(fixture->cluster, fixture->now_ns); /* as of the first call */
     describe(fixture);
     EXPECT("job", "\"over\"");
     EXPECT("trouble", "[]");
+    EXPECT("missing", "[]");
     EXPECT("totals requests_s", "400.0");
     EXPECT("uptime_s", "6.0");
     EXPECT("servers 1 shards 0 serving", "\"ps/1\"");
     EXPECT("servers 1 shards 0 requests_s", "100.0");
     EXPECT("tables 0 rows", "40");
+    /* A report that was under way then counts. */
+    fixture->tables[1][0].rows += 7;
+    take_server(fixture, 1);
+    tick(fixture);
+    describe(fixture);
+    EXPECT("tables 0 rows", "47");
 }
 
 CASE(cluster_take__refuses_hostile_reports)
