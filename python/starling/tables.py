@@ -218,7 +218,8 @@ def _length_of(values: Any) -> int:
 class DenseTable(Table):
     """A table that is one array: float32 (length,). Client.dense opens it.
 
-    Arrays have one dimension. They stand for the elements from `start` on.
+    Arrays have one dimension. Those that are sent stand for the elements from `start` on; without
+    `start` they have all elements.
     """
 
     __slots__ = ()
@@ -242,33 +243,36 @@ class DenseTable(Table):
         self._check(start, count)
         return self._run(_PULL, step, timeout, start, count, None, out)
 
-    def push(self, grads: Floats, *, start: int = 0, step: Optional[Step] = None, timeout: _Seconds = None) -> None:
+    def push(self, grads: Floats, *, start: Optional[int] = None, step: Optional[Step] = None,
+             timeout: _Seconds = None) -> None:
         """Applies gradients with the table's optimizer."""
-        self._run(_PUSH, step, timeout, start, self._count(grads, start), grads, None)
+        self._run(_PUSH, step, timeout, *self._place(grads, start), grads, None)
 
     @overload
-    def push_pull(self, grads: Floats, out: None = None, *, start: int = 0, step: Optional[Step] = None,
+    def push_pull(self, grads: Floats, out: None = None, *, start: Optional[int] = None, step: Optional[Step] = None,
                   timeout: _Seconds = None) -> NDArray[numpy.float32]: ...
 
     @overload
-    def push_pull(self, grads: Floats, out: _Out, *, start: int = 0, step: Optional[Step] = None,
+    def push_pull(self, grads: Floats, out: _Out, *, start: Optional[int] = None, step: Optional[Step] = None,
                   timeout: _Seconds = None) -> _Out: ...
 
-    def push_pull(self, grads: Floats, out: Any = None, *, start: int = 0, step: Optional[Step] = None,
+    def push_pull(self, grads: Floats, out: Any = None, *, start: Optional[int] = None, step: Optional[Step] = None,
                   timeout: _Seconds = None) -> Any:
         """Pushes, then pulls the same elements, in one round trip."""
-        return self._run(_PUSH_PULL, step, timeout, start, self._count(grads, start), grads, out)
+        return self._run(_PUSH_PULL, step, timeout, *self._place(grads, start), grads, out)
 
-    def assign(self, values: Floats, *, start: int = 0, step: Optional[Step] = None,
+    def assign(self, values: Floats, *, start: Optional[int] = None, step: Optional[Step] = None,
                timeout: _Seconds = None) -> None:
         """Replaces elements at once, and resets what the optimizer remembers of them."""
-        self._run(_ASSIGN, step, timeout, start, self._count(values, start), values, None)
+        self._run(_ASSIGN, step, timeout, *self._place(values, start), values, None)
 
-    def _count(self, values: Any, start: int) -> int:
-        """Returns the number of values, after checking that they are in the table."""
+    def _place(self, values: Any, start: Optional[int]) -> Tuple[int, int]:
+        """Returns the first element and the number of values, after checking that they are in the table."""
         count = _length_of(values)
-        self._check(start, count)
-        return count
+        if start is None and count != self.length and numpy.ndim(values) == 1:
+            raise ValueError(f"{count} elements; accepted without start: all {self.length} of table {self.name}")
+        self._check(start or 0, count)
+        return start or 0, count
 
     def _check(self, start: int, count: int) -> None:
         if not 0 <= start <= start + count <= self.length:

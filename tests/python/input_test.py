@@ -82,6 +82,12 @@ class Arrays(support.ClusterTest):
         table = self.client.dense("range", 10)
         self.refuses(ValueError, ["start: 8, with 3 elements", "0 to 9"], table.push, numpy.ones(3, numpy.float32),
                      start=8)
+        for send in (table.push, table.push_pull, table.assign):
+            for count in (5, 11, 0):
+                self.refuses(ValueError, [f"{count} elements", "without start: all 10 of table range"], send,
+                             numpy.ones(count, numpy.float32))
+        numpy.testing.assert_array_equal(table.pull(), numpy.zeros(10))
+        table.push(numpy.ones(5, numpy.float32), start=0)
         self.refuses(ValueError, ["start: 11"], table.pull, start=11)
         self.refuses(ValueError, ["start: -1"], table.pull, start=-1)
         self.refuses(ValueError, ["grads: float32 of shape (1, 2)", "grads.reshape(-1)"], table.push, ONE)
