@@ -376,9 +376,14 @@ static int parse_variables(const struct parser *parser, const struct sl_cli_opti
     return err;
 }
 
-/* Refuses a key of the file that no program has. */
-static int refuse_key(const struct parser *parser, const struct sl_config_entry *entry)
+/* Refuses a key of the file that no program has, or a flag that is no key. */
+static int refuse_key(const struct parser *parser, const struct sl_config_entry *entry,
+                      bool is_flag)
 {
+    if (is_flag) {
+        return sl_reason_fail(parser->reason, SL_ERR_INVALID, "%s:%u: %s is a flag, and no key",
+                              parser->cli->file->path[0], entry->line, entry->key);
+    }
     const size_t length = strlen(entry->key);
     const struct sl_cli_option *closest =
         length < SUGGESTION_BYTES_MIN ? NULL : nearest(parser->cli, entry->key, length);
@@ -423,7 +428,7 @@ static int take_entry(const struct parser *parser, const struct sl_config_entry 
     const bool is_known = is_own ? is_shared || parser->cli->dashes != NULL
                                  : strcmp(entry->section, "all") != 0 || programs != 0;
     if (option == NULL ? !is_known : option->no_key) {
-        return refuse_key(parser, entry);
+        return refuse_key(parser, entry, option != NULL);
     }
     if (option == NULL || (!is_own && !is_shared)) {
         return 0; /* a key of other programs */

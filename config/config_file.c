@@ -53,7 +53,7 @@ static void enter_section(struct parser *parser, const char *line)
     if (parser->section == NULL || line[1 + length] != ']' || strchr(";#", *rest) == NULL) {
         refuse(parser,
                "unknown section %.*s: accepts [all], [server], [worker], [launch], [objects], "
-               "[gateway], [serve-worker], [deploy]",
+               "[gateway], [serve-worker], [deploy], [rollback], [ctl]",
                (int)strcspn(line, "\r\n"), line);
     }
 }
@@ -122,8 +122,8 @@ static int config_file_take(void *context, const char *section, const char *key,
     const bool continues = parser->is_indented && parser->has_key;
     (void)section; /* cut if long */
     if (parser->section == NULL) {
-        refuse(parser, "%.64s is in no section: begin with [all], [server], [worker] or [launch]",
-               key);
+        refuse(parser,
+               "%.64s is in no section: begin with [all] or the program's, such as [server]", key);
     } else if (key[0] == '\0') {
         refuse(parser, "the key is missing: " LINE_ACCEPTED);
     } else if (continues) {

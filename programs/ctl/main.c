@@ -18,13 +18,13 @@ static struct sl_ctl ctl;
 
 /* `kind` is a kind of option; no variable: STARLING_YES would be a surprise. */
 #define OPTION(kind_, to, name_, ...)                                                              \
-    SL_CLI_OPTION(kind_, to, .name = (name_), .variable = "", .no_key = true, __VA_ARGS__)
+    SL_CLI_OPTION(kind_, to, .name = (name_), .variable = "", __VA_ARGS__)
 
 static const struct sl_cli_option options[] = {
     OPTION(DURATION, &ctl.flags.timeout_ns, "timeout", .preset = "30s", .least = 0.1, .most = 86400,
            .metavar = "TIME", .help = "Deadline of everything that the verb does."),
     OPTION(BOOL, &ctl.flags.json, "json", .help = "Print JSON: of scan, an object a line."),
-    OPTION(BOOL, &ctl.flags.yes, "yes",
+    OPTION(BOOL, &ctl.flags.yes, "yes", .no_key = true,
            .help = "Of verbs that change tables: do not ask. Needed without a terminal."),
     OPTION(STRING, &ctl.flags.http, "http", .metavar = "URL",
            .help = "Of status, members, top, slow, events: the HTTP address of a server. Default: "

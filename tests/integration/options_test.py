@@ -7,14 +7,18 @@ import subprocess
 import harness
 
 PROGRAMS = {"starling-ps": "server", "starling-worker": "worker", "starling-launch": "launch"}
+SECTIONS = {"server": ("starling-ps",), "worker": ("starling-worker",), "launch": ("starling-launch",), "ctl": ("starling-ctl",),
+            "objects": ("starling-objects", "serve"), "gateway": ("starling-serve", "gateway"),
+            "serve-worker": ("starling-serve", "worker"), "deploy": ("starling-serve", "deploy"),
+            "rollback": ("starling-serve", "rollback")}
 FIELDS = ("name", "variable", "aliases", "metavar", "default", "accepts", "help")
 # For --show-config: the value is not read from there.
 VALUES = ("1s", "2", "7", "1", "512M", "warn", "any", "h:1", "newest", "cubic", "mlx5_0", "8,4", "0.5", "-0.25", "x")
 
 
 class Options(harness.StarlingTest):
-    def table(self, program):
-        lines = [line.split("\t") for line in self.run_to_end(program, "--help=table").split("\n")]
+    def table(self, *command):
+        lines = [line.split("\t") for line in self.run_to_end(*command, "--help=table").split("\n")]
         return [option for option in (dict(zip(FIELDS, line)) for line in lines if len(line) == len(FIELDS))
                 if option["name"] not in ("", "config", "show-config")]
 
@@ -127,6 +131,21 @@ class Options(harness.StarlingTest):
                 with open(os.path.join(log_dir, "ps-0.log"), encoding="utf-8") as file:
                     output = file.read()
             self.assertRegex(output, rf"(?m)^(\[ps/0\] )?ps/0 ready: .*, http {page}$")
+
+    def test_every_option_is_a_key_of_its_section(self):
+        for section, command in SECTIONS.items():
+            keys = [option["name"] for option in self.table(*command)]
+            self.assertGreater(len(keys), 5)
+            for key in keys:
+                with self.subTest(section=section, key=key):
+                    path = self.file("key", f"[{section}]\n{key} = 1\n")
+                    result = subprocess.run([harness.program(command[0]), *command[1:], "--config", path, "--show-config"],
+                                            env=harness.environment(), capture_output=True, text=True, check=False)
+                    self.assertIn(result.returncode, (0, 2))
+                    if key == "yes":  # of starling-ctl: a file does not agree to changes
+                        self.assertIn(path + ":2: yes is a flag, and no key", result.stderr)
+                    else:
+                        self.assertNotRegex(result.stderr, "unknown key|no key")
 
     def test_errors_have_their_place(self):
         for program, section in PROGRAMS.items():
