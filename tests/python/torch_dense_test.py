@@ -115,7 +115,7 @@ class Dense(support.ClusterTest):
 
     def test_worker_0_is_started_again_during_its_assign(self):
         table = self.client.dense("partial", flat(model(1, 2000)).numel(), starling.SGD(lr=RATE))
-        table.assign(torch.ones(1024))
+        table.assign(torch.ones(1024), start=0)
         self.assertEqual(table.stats().steps, 0)  # one of two servers has none
         module = model(1, 2000)
         starling.torch.DenseParameters(module, self.client, "partial", starling.SGD(lr=RATE))
