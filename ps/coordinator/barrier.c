@@ -307,8 +307,8 @@ static void fill_waiting(const struct sl_coordinator *coordinator,
         return;
     }
     waiting->missing_count = 1;
-    (void)snprintf(waiting->missing[0], sizeof waiting->missing[0], "%u of the %u at the barrier",
-                   barrier->count - barrier->arrived, barrier->count);
+    (void)snprintf(waiting->missing[0], sizeof waiting->missing[0], "%u more (%u of %u came)",
+                   barrier->count - barrier->arrived, barrier->arrived, barrier->count);
 }
 
 static void remind(struct sl_coordinator *coordinator, struct sl_coordinator_barrier *barrier,

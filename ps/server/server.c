@@ -20,7 +20,8 @@
  * their credit. Memory that was never used is not touched. */
 #define REQUESTS_MAX         65536
 
-#define TICKS_PER_LEASE      8 /* of the coordinator */
+#define TICKS_PER_LEASE      8                          /* of the coordinator */
+#define TICK_MAX_NS          (100 * SL_CLOCK_NS_PER_MS) /* waits end this late at most */
 
 static void tick_coordinator(struct sl_timer *timer, uint64_t now_ns)
 {
@@ -28,7 +29,7 @@ static void tick_coordinator(struct sl_timer *timer, uint64_t now_ns)
     const struct sl_server_coordinator_ops *ops = server->options.coordinator_ops;
     ops->tick(server->options.coordinator, now_ns);
     uint64_t pause_ns = ops->lease_ns(server->options.coordinator) / TICKS_PER_LEASE;
-    pause_ns = pause_ns < SL_CLOCK_NS_PER_S ? pause_ns : SL_CLOCK_NS_PER_S;
+    pause_ns = pause_ns < TICK_MAX_NS ? pause_ns : TICK_MAX_NS;
     sl_timer_arm(sl_server_timers(server), timer, now_ns + pause_ns);
 }
 

@@ -173,6 +173,10 @@ class Tables(support.ClusterTest):
         self.refuses(ValueError, ["barrier: count -1"], self.client.barrier, "all", -1)
         self.refuses(ValueError, [f"barrier: count {2**32 + 1}"], self.client.barrier, "all", 2**32 + 1)
         self.client.barrier("one", 1)
+        for timeout in (0.1, 1.5):
+            with self.assertRaisesRegex(starling.DeadlineError,
+                                        "barrier pair: still waiting after .* ms for 2 more .1 of 3 came."):
+                self.client.barrier("pair", 3, timeout=timeout)
         self.connect(task=0).barrier("all")
 
     def test_calls_of_the_extension(self):

@@ -16,6 +16,10 @@
 /* An unanswered repeated registration is sent again after this time. */
 #define REGISTER_TIMEOUT_NS (60 * SL_CLOCK_NS_PER_S)
 
+/* The coordinator's answer to a barrier that timed out, which says how many came, may take so long.
+ */
+#define BARRIER_GRACE_NS    (200 * SL_CLOCK_NS_PER_MS)
+
 #define HEARTBEATS_A_LEASE  4
 #define SILENCES_A_LEASE    2 /* without an answer to a heartbeat */
 
@@ -443,6 +447,7 @@ void sl_control_barrier(struct sl_control_op *op)
     snprintf(message.barrier.name, sizeof message.barrier.name, "%s", op->name);
     message.barrier.count = op->count;
     message.barrier.timeout_ms = client_control_time_left_ms(op);
+    op->deadline_ns += BARRIER_GRACE_NS;
     client_control_ask(op, &message, barrier_done);
 }
 

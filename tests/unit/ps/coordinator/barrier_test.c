@@ -26,7 +26,7 @@ CASE(coordinator_barrier__names_the_workers_that_are_missing)
     expect(f, "2#1 waiting for worker/0 worker/2");
     expect_nothing(f);
     tick_at(f, 4 * SECOND);
-    expect(f, "1#1 waiting for 1 of the 2 at the barrier");
+    expect(f, "1#1 waiting for 1 more (1 of 2 came)");
 }
 
 CASE(coordinator_barrier__is_answered_again_to_who_lost_the_answer)
