@@ -18,6 +18,7 @@ struct sl_ctl {
         bool json, yes, replace;
     } flags;
     uint64_t deadline_ns;
+    bool has_timeout; /* --timeout is given */
     struct sl_client *client;
     struct sl_reason reason;
 };

@@ -12,6 +12,7 @@
 #include "programs/ctl/ctl.h"
 
 #define PROGRAM    "starling-ctl"
+#define REFUSED_MS 3000 /* no process listens on a port that refuses for so long */
 #define LENGTH(of) (uint32_t)(sizeof(of) / sizeof((of)[0]))
 
 static struct sl_ctl ctl;
@@ -22,7 +23,9 @@ static struct sl_ctl ctl;
 
 static const struct sl_cli_option options[] = {
     OPTION(DURATION, &ctl.flags.timeout_ns, "timeout", .preset = "30s", .least = 0.1, .most = 86400,
-           .metavar = "TIME", .help = "Deadline of everything that the verb does."),
+           .metavar = "TIME",
+           .help = "Deadline of everything that the verb does. Without it, a port that refuses "
+                   "connections ends it after 3 s."),
     OPTION(BOOL, &ctl.flags.json, "json", .help = "Print JSON: of scan, an object a line."),
     OPTION(BOOL, &ctl.flags.yes, "yes", .no_key = true,
            .help = "Of verbs that change tables: do not ask. Needed without a terminal."),
@@ -126,11 +129,11 @@ static int connect_client(struct sl_ctl *run)
     const struct sl_security *security = &run->settings.security;
     const bool is_operator = security->operator_secret.byte_count > 0;
     const struct sl_secret *secret = is_operator ? &security->operator_secret : &security->secret;
-    const struct sl_client_options client = {
+    struct sl_client_options client = {
         .struct_size = sizeof client,
         .coordinator = run->settings.flags.cluster.coordinator,
         .task_index = is_operator ? SL_CLIENT_OPERATOR : -1,
-        .start_timeout_ms = sl_ctl_time_left_ms(run),
+        .start_timeout_ms = run->has_timeout ? sl_ctl_time_left_ms(run) : REFUSED_MS,
         .secret = secret->byte_count == 0 ? NULL : secret->bytes,
         .secret_bytes = secret->byte_count,
         .tls_certificate = security->certificate,
@@ -139,7 +142,12 @@ static int connect_client(struct sl_ctl *run)
         .tls_peer_name = security->peer_name,
         .disable_rdma = true,
     };
-    const int err = sl_client_create(&client, &run->client);
+    int err = sl_client_create(&client, &run->client);
+    if (err == SL_ERR_DEADLINE && !run->has_timeout &&
+        strstr(sl_last_error(), ": refused: ") == NULL) {
+        client.start_timeout_ms = sl_ctl_time_left_ms(run);
+        err = sl_client_create(&client, &run->client);
+    }
     return err != 0 ? sl_ctl_failed(run, err) : 0;
 }
 
@@ -336,6 +344,8 @@ int main(int argc, char **argv)
         free(words);
         return sl_cli_exit(&own, result, reason);
     }
+    ctl.has_timeout =
+        sl_settings_given(&all.cli, &ctl.flags.timeout_ns)->from != SL_CLI_FROM_DEFAULT;
     sl_settings_log_setup(&ctl.settings, PROGRAM);
     const int err = run_verb(verb);
     free(words);

@@ -1,4 +1,5 @@
 /* The state of the job, from the coordinator's HTTP server, as starling-top shows it. */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,6 +137,53 @@ int sl_ctl_slow(struct sl_ctl *ctl, json_t **out)
     return err;
 }
 
+/* Whether the word is in the text, and no part of a longer one. */
+static bool says(const char *text, const char *word)
+{
+    const size_t length = strlen(word);
+    const char *at = length == 0 ? NULL : strstr(text, word);
+    while (at != NULL &&
+           ((at != text && isalnum((unsigned char)at[-1])) || isalnum((unsigned char)at[length]))) {
+        at = strstr(at + 1, word);
+    }
+    return length == 0 || at != NULL;
+}
+
+/* Returns the fields whose values the text does not say; NULL: there is none. */
+static json_t *fields_beside(json_t *fields, const char *text)
+{
+    json_t *kept = json_object(), *value;
+    const char *name;
+    json_object_foreach(fields, name, value)
+    {
+        char *written = json_is_string(value) ? strdup(json_string_value(value))
+                                              : json_dumps(value, JSON_ENCODE_ANY);
+        if (written == NULL || !says(text, written)) {
+            (void)json_object_set(kept, name, value);
+        }
+        free(written);
+    }
+    if (json_object_size(kept) == 0) {
+        json_decref(kept);
+        kept = NULL;
+    }
+    return kept;
+}
+
+/* For people: the time of day, and no field twice. */
+static void shorten_event(json_t *event)
+{
+    char time[SL_PANEL_CELL_BYTES];
+    const char *text = json_string_value(json_object_get(event, "text"));
+    json_t *kept = fields_beside(json_object_get(event, "fields"), text == NULL ? "" : text);
+    sl_panel_time(json_number_value(json_object_get(event, "time")), time);
+    (void)json_object_set_new(event, "time", json_string(time));
+    (void)json_object_del(event, "fields");
+    if (kept != NULL) {
+        (void)json_object_set_new(event, "fields", kept);
+    }
+}
+
 int sl_ctl_events(struct sl_ctl *ctl, json_t **out)
 {
     struct sl_source *source = NULL;
@@ -143,7 +191,15 @@ int sl_ctl_events(struct sl_ctl *ctl, json_t **out)
     int err = open_source(ctl, &source);
     err = err != 0 ? err : sl_source_get(source, "events", &events, &ctl->reason);
     if (err == 0) {
+        size_t i;
+        json_t *event;
         *out = json_incref(json_object_get(events, "events"));
+        json_array_foreach(*out, i, event)
+        {
+            if (!ctl->flags.json) {
+                shorten_event(event);
+            }
+        }
     }
     json_decref(events);
     sl_source_destroy(&source);

@@ -102,7 +102,7 @@ static void write_name(const json_t *value, char text[SL_PANEL_CELL_BYTES])
     sl_reason_make_printable(text, strlen(text));
 }
 
-static void write_time(double unix_seconds, char text[SL_PANEL_CELL_BYTES])
+void sl_panel_time(double unix_seconds, char text[SL_PANEL_CELL_BYTES])
 {
     const time_t seconds = (time_t)fmin(fmax(unix_seconds, 0), TIME_MAX);
     struct tm local;
@@ -163,7 +163,7 @@ static void panel_write_value(const json_t *value, enum format format,
     } else if (format == FIGURE) {
         (void)snprintf(text, SL_PANEL_CELL_BYTES, "%.4g", number);
     } else if (format == TIME) {
-        write_time(number, text);
+        sl_panel_time(number, text);
     } else {
         write_scaled(number, format, text);
     }

@@ -46,6 +46,9 @@ struct sl_panel_row *sl_panel_rows(uint32_t panel, const struct json_t *state,
                                    struct sl_panel_order order, const char *filter, int width,
                                    uint32_t *count);
 
+/* Writes the local time of day, as 14:03:59. */
+void sl_panel_time(double unix_seconds, char text[SL_PANEL_CELL_BYTES]);
+
 /* A line each. */
 struct sl_panel_summary {
     char job[SL_PANEL_LINE_BYTES], training[SL_PANEL_LINE_BYTES], totals[SL_PANEL_LINE_BYTES];

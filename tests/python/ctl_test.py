@@ -201,11 +201,16 @@ class Verbs(CtlTest):
         self.assertRegex(self.done("top", "rows"), r"(?m)^KEY .*\n(.*\n)*9 ")
         self.assertIn("requests", self.json("slow"))
         self.assertIn("TIME", self.done("slow"))
+        self.assertIsInstance(self.json("events")[0]["time"], float)
+        events = self.done("events")
+        self.assertRegex(events, r"(?m)^\d\d:\d\d:\d\d  info  table_opened  ps/0  table rows has id \d+ \(opened first by [^)]*\)$")
         self.refused(1, 'no server has reported a table "row"', "top", "row")
 
     def test_checkpoint(self):
         first = self.json("checkpoint")["checkpoint"]
         self.assertEqual(self.done("checkpoint"), f"checkpoint: {first + 1}\n")
+        # The text says the number, and not the base.
+        self.assertRegex(self.done("events"), rf"(?m)  checkpoint_started  ps/0  checkpoint {first} begins.*  base=\d+$")
 
     def test_unknown_table(self):
         for verb in (("table", "nothing"), ("get", "nothing", 1), ("set", "nothing", 1, 1, "--yes"),
@@ -237,6 +242,9 @@ class Verbs(CtlTest):
             result = ctl("tables", "--timeout", "1s", "--coordinator", f"127.0.0.1:{harness.free_ports(1)[0]}")
         self.assertEqual(result.returncode, 1)
         self.assertIn("could not reach coordinator at tcp://127.0.0.1:", result.stderr)
+        result = ctl("tables", "--coordinator", f"127.0.0.1:{harness.free_ports(1)[0]}")  # not until the 30 s have passed
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, r"within (29|30)\d\d ms: refused: no process listens there")
         self.assertLess(time.monotonic() - began, harness.DEADLINE_S / 2)
 
     def test_python_opens_by_name(self):
