@@ -164,10 +164,10 @@ class Reports(harness.StarlingTest):
     def test_launcher_waits_for_the_page(self):
         """The grace period of the launcher begins when the page has ended."""
         data = self.file("data", "1 1:1 2:1\n0 3:1 4:1\n" * 200)
-        done = self.start("starling-launch", "--ps", 1, "--workers", 1, "--grace", "100ms", "--http-linger", "1s", "--",
+        done = self.start("starling-launch", "--ps", 1, "--workers", 1, "--grace", "4s", "--http-linger", "5s", "--",
                           "--data", data)
         self.assertEqual(done.wait(), 0)
-        self.assertIn("its page stays for 1 s", done.output)
+        self.assertIn("its page stays for 5 s", done.output)
         self.assertNotIn("is killed", done.output)
 
     def test_hostile_texts(self):
