@@ -123,7 +123,12 @@ static int refuse_unknown(const struct parser *parser, const char *argument)
     const size_t length = strcspn(name, "=");
     const struct sl_cli_option *closest =
         length < SUGGESTION_BYTES_MIN ? NULL : nearest(parser->cli, name, length);
-    if (dashes == 1 && closest == NULL) {
+    char bare[SL_CLI_NAME_BYTES], place[160];
+    (void)snprintf(bare, sizeof bare, "%.*s", (int)length, name);
+    if (dashes == 2 && cli->file != NULL && cli->file->place_of != NULL &&
+        cli->file->place_of(cli->file->programs, bare, place, sizeof place)) {
+        sl_reason_set(parser->reason, "%.*s %s", (int)(dashes + length), argument, place);
+    } else if (dashes == 1 && closest == NULL) {
         sl_reason_set(parser->reason,
                       "unknown flag %.80s: flags begin with two dashes (see --help)", argument);
     } else if (dashes == 0) {

@@ -90,7 +90,10 @@ struct sl_cli_file {
     const char *const *sections;
     uint32_t programs;                        /* bits of programs_of */
     uint32_t (*programs_of)(const char *key); /* returns the programs that share the key; 0: none */
-    struct sl_config_file *file;              /* sl_cli_parse fills it; the options point into it */
+    /* Says in what program an unknown flag belongs, for the error: "is an option of starling-ps".
+     * False: no program shares it. Or NULL. */
+    bool (*place_of)(uint32_t programs, const char *name, char *text, size_t text_bytes);
+    struct sl_config_file *file; /* sl_cli_parse fills it; the options point into it */
 };
 
 /* Arguments before the flags. */

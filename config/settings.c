@@ -422,6 +422,26 @@ static const char *const *sections_of(enum sl_program program)
     return sections[i].sections;
 }
 
+/* Flags of servers, workers and the launcher of a job are easily given to the wrong one. */
+static bool settings_place_of(uint32_t programs, const char *name, char *text, size_t text_bytes)
+{
+    const uint32_t has = sl_settings_programs(name) & (P | W | L);
+    const char *owner = (has & (P | L)) == (P | L) ? "starling-ps and starling-launch"
+                        : (has & P) != 0           ? "starling-ps"
+                        : (has & L) != 0           ? "starling-launch"
+                                                   : "starling-worker";
+    if ((programs & (P | W | L)) == 0 || has == 0) {
+        return false;
+    }
+    if (programs == L && (has & P) != 0) {
+        (void)snprintf(text, text_bytes, "is an option of %s: --ps-args \"--%s ...\"", owner, name);
+    } else {
+        (void)snprintf(text, text_bytes, "is an option of %s%s", owner,
+                       programs == L ? ": after --" : "");
+    }
+    return true;
+}
+
 uint32_t sl_settings_options(enum sl_program program, uint32_t core_count,
                              struct sl_settings *settings,
                              struct sl_cli_option options[SL_SETTINGS_OPTIONS_MAX])
@@ -446,6 +466,7 @@ uint32_t sl_settings_options(enum sl_program program, uint32_t core_count,
         .programs = (uint32_t)program | (program == SL_PROGRAM_DOCTOR ? P : 0) |
                     (program == SL_PROGRAM_CLIENT ? W : 0),
         .programs_of = sl_settings_programs,
+        .place_of = settings_place_of,
         .file = &settings->file,
     };
     uint32_t count = 0;

@@ -147,6 +147,16 @@ class Options(harness.StarlingTest):
                     else:
                         self.assertNotRegex(result.stderr, "unknown key|no key")
 
+    def test_a_flag_of_another_program_has_its_place(self):
+        for command, words in ((("starling-launch", "--memory-limit", "31M"),
+                                '--memory-limit is an option of starling-ps: --ps-args "--memory-limit ..."'),
+                               (("starling-worker", "--memory-limit=31M"), "--memory-limit is an option of starling-ps\n"),
+                               (("starling-worker", "--replicas", "1"),
+                                "--replicas is an option of starling-ps and starling-launch\n"),
+                               (("starling-worker", "--checkpoint-dir", "x"), "--checkpoint-dir is an option of starling-ps"),
+                               (("starling-ctl", "--replicas", "1", "status"), "unknown flag --replicas")):
+            self.assertIn(words, self.run_to_end(*command, status=2) + "\n")
+
     def test_errors_have_their_place(self):
         for program, section in PROGRAMS.items():
             for text, words in (("[x]\n", ":1: unknown section [x]: accepts [all], [server], [worker], [launch]"),
