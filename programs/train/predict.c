@@ -160,8 +160,8 @@ static void print_summary(struct prediction *self)
     if (self->unlabelled == 0 && sl_auc_compute(&self->auc, &auc) == 0) {
         (void)snprintf(text, sizeof text, ", AUC %.9g", auc);
     }
-    sl_log_info("%" PRIu64 " rows%s%s, %.3g %% of the features are not in the model", rows, loss,
-                text,
+    sl_log_info("%" PRIu64 " row%s%s%s, %.3g %% of the features are not in the model", rows,
+                sl_log_plural(rows), loss, text,
                 100 * (double)self->missing / (double)(self->features + (self->features == 0)));
     if (self->missing > self->features / 2) {
         sl_log_warn("the model does not have most of the features: are they numbered as in the "
