@@ -186,7 +186,7 @@ class ServerDuringAStep(harness.StarlingTest):
         super().setUp()
         (self.server,), self.flags = self.start_ps()
         self.server.wait_line("ready")
-        self.client = starling.connect(self.flags[1], task=-1, timeout=harness.DEADLINE_S)
+        self.client = starling.connect(self.flags[1], task=-1, timeout=harness.DEADLINE_S, accept_loss=True)
         self.addCleanup(self.client.leave)
         self.table = self.client.sparse("t", 2, starling.Sum(), starling.Constant(0.5))
 
