@@ -80,6 +80,22 @@ def publish(args, model, inputs):
         print(f"published {args.publish}@{version}", flush=True)
 
 
+def run(args, parse, build, tensors, train, evaluate):
+    """A worker of the job, with the functions of the example: trains on its rows; worker 0 evaluates and publishes."""
+    torch.manual_seed(args.seed)
+    torch.set_num_threads(1)  # a core for each worker
+    with starling.connect() as client:
+        rows, total = read(args.train, parse, client.task, client.worker_count)
+        count = count_batches(args, total, client.worker_count)
+        model, optimizer = build(args, client)
+        data = tensors(rows)
+        train(args, client, model, optimizer, data, count)
+        client.barrier("trained")
+        if client.task == 0:
+            evaluate(args, model)
+            publish(args, model, tuple(each[:2] for each in data[1:]))
+
+
 def auc(labels, scores):
     """Area under the ROC curve; equal scores count one half."""
     _, inverse, counts = numpy.unique(scores, return_inverse=True, return_counts=True)

@@ -12,7 +12,7 @@ import sys
 import numpy
 import torch
 import torch.nn.functional as functional
-from training import CONSISTENCY, auc, batches, count_batches, parser, publish, read
+from training import CONSISTENCY, auc, batches, parser, read, run
 
 import starling
 import starling.torch
@@ -103,18 +103,7 @@ def main():
         generate(*sys.argv[2:] or ["log"])
         return
     args = parser(__doc__.partition("\n")[0], epochs=3, batch=128, dim=8, lr=0.05).parse_args()
-    torch.manual_seed(args.seed)
-    torch.set_num_threads(1)  # a core for each worker
-    with starling.connect() as client:
-        rows, total = read(args.train, parse, client.task, client.worker_count)
-        count = count_batches(args, total, client.worker_count)
-        model, optimizer = build(args, client)
-        data = tensors(rows)
-        train(args, client, model, optimizer, data, count)
-        client.barrier("trained")
-        if client.task == 0:
-            evaluate(args, model)
-            publish(args, model, tuple(each[:2] for each in data[1:]))
+    run(args, parse, build, tensors, train, evaluate)
 
 
 if __name__ == "__main__":
