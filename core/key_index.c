@@ -58,6 +58,16 @@ bool sl_key_index_find(const struct sl_key_index *index, uint64_t key, uint64_t 
     return slot->serial > index->base;
 }
 
+void sl_key_index_keys(const struct sl_key_index *index, uint64_t *to)
+{
+    for (uint64_t i = 0; i < index->capacity; i++) {
+        const struct sl_key_index_slot *slot = &index->slots[i];
+        if (slot->serial > index->base) {
+            to[slot->serial - index->base - 1] = slot->key;
+        }
+    }
+}
+
 void sl_key_index_fini(struct sl_key_index *index)
 {
     free(index->slots);

@@ -28,6 +28,9 @@ int sl_key_index_add(struct sl_key_index *index, uint64_t key, uint64_t *number)
 /* False: unknown key. */
 bool sl_key_index_find(const struct sl_key_index *index, uint64_t key, uint64_t *number);
 
+/* Writes the keys by their numbers. to[count] */
+void sl_key_index_keys(const struct sl_key_index *index, uint64_t *to);
+
 static inline void sl_key_index_clear(struct sl_key_index *index)
 {
     index->base += index->count;

@@ -36,18 +36,18 @@ static int load_keys(const struct sl_safetensors *from, const struct sl_tensor *
                      struct sl_model_file_table *to, struct sl_reason *reason)
 {
     int err;
-    to->keys = load_tensor(from, tensor, &err, reason);
-    to->row_count = tensor->count;
+    uint64_t *keys = load_tensor(from, tensor, &err, reason);
     for (uint64_t i = 0; err == 0 && i < tensor->count; i++) {
         uint64_t number;
-        if (sl_key_index_add(&to->index, to->keys[i], &number) != 0) {
+        if (sl_key_index_add(&to->keys, keys[i], &number) != 0) {
             err =
                 sl_reason_fail(reason, SL_ERR_NO_MEMORY, "%s: no memory for its keys", from->path);
         } else if (number != i) {
             err = sl_reason_fail(reason, SL_ERR_CORRUPT, "%s: \"%s\" has key %llu twice",
-                                 from->path, tensor->name, (unsigned long long)to->keys[i]);
+                                 from->path, tensor->name, (unsigned long long)keys[i]);
         }
     }
+    free(keys);
     return err;
 }
 
@@ -123,8 +123,7 @@ int sl_model_file_load(const char *path, struct sl_model_file *out, struct sl_re
 void sl_model_file_fini(struct sl_model_file *file)
 {
     for (uint32_t t = 0; t < SL_MODEL_TABLES; t++) {
-        sl_key_index_fini(&file->tables[t].index);
-        free(file->tables[t].keys);
+        sl_key_index_fini(&file->tables[t].keys);
         free(file->tables[t].values);
     }
     *file = (struct sl_model_file){0};
@@ -136,7 +135,7 @@ void sl_model_file_pull(const struct sl_model_file_table *table, const uint64_t 
     const uint32_t dim = table->spec.dim;
     for (uint32_t i = 0; i < key_count; i++) {
         uint64_t number;
-        if (sl_key_index_find(&table->index, keys[i], &number)) {
+        if (sl_key_index_find(&table->keys, keys[i], &number)) {
             memcpy(rows + (size_t)i * dim, table->values + number * dim, dim * sizeof *rows);
         } else {
             sl_initializer_fill(&table->spec.initializer, keys[i], 0, dim, rows + (size_t)i * dim);

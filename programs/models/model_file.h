@@ -16,10 +16,8 @@
 
 struct sl_model_file_table {
     struct sl_table_spec spec; /* name, kind, shape, initializer */
-    uint64_t *keys;            /* sparse: [row_count], in no order, distinct */
-    struct sl_key_index index; /* of them */
-    uint64_t row_count;
-    float *values; /* [row_count][dim], or [length] */
+    struct sl_key_index keys;  /* sparse: the number of a key is that of its row */
+    float *values;             /* [keys.count][dim], or [length] */
 };
 
 struct sl_model_file {

@@ -37,15 +37,18 @@ static int append_table(const struct sl_model_file_table *table, struct sl_graph
 {
     const struct sl_table_spec *spec = &table->spec;
     const bool is_dense = spec->kind == SL_TABLE_DENSE;
-    const uint64_t count = is_dense ? (spec->length + BLOCK - 1) / BLOCK : table->row_count;
+    const uint64_t count = is_dense ? (spec->length + BLOCK - 1) / BLOCK : table->keys.count;
     const uint64_t dim = is_dense ? BLOCK : spec->dim;
     struct place *places = malloc((count + 1) * sizeof *places);
     uint64_t *keys = sl_graph_memory_take(memory, count + 1, sizeof *keys);
     float *rows = sl_graph_memory_take(memory, count * dim + 1, sizeof *rows);
     char *names = sl_graph_memory_take(memory, 2, NAME_BYTES);
     const bool has_memory = places != NULL && keys != NULL && rows != NULL && names != NULL;
+    if (has_memory && !is_dense) {
+        sl_key_index_keys(&table->keys, keys);
+    }
     for (uint64_t i = 0; has_memory && i < count; i++) {
-        places[i] = (struct place){.key = is_dense ? i : table->keys[i], .row = i};
+        places[i] = (struct place){.key = is_dense ? i : keys[i], .row = i};
     }
     if (has_memory) {
         qsort(places, count, sizeof *places, by_key);

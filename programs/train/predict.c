@@ -99,7 +99,7 @@ static void count_missing(struct prediction *self, const struct sl_batch *batch)
 {
     uint64_t number;
     for (uint32_t i = 0; i < batch->feature_count; i++) {
-        self->missing += !sl_key_index_find(&self->model.tables[0].index,
+        self->missing += !sl_key_index_find(&self->model.tables[0].keys,
                                             batch->keys[batch->features[i]], &number);
     }
     self->features += batch->feature_count;
