@@ -41,7 +41,7 @@ struct sl_checkpoint_settings {
     "newest, or the number of a checkpoint, from 1 to 999999999999"
 bool sl_checkpoint_settings_parse_restore(const char *text, void *settings);
 
-/* Parses keep or new into enum sl_checkpoint_policy; likewise. */
+/* Parses keep or new into *policy, an enum sl_checkpoint_policy; for the table of options, too. */
 bool sl_checkpoint_settings_parse_policy(const char *text, void *policy);
 
 /* Creates the directory if needed, and checks that files can be written there. reason: the

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* What a worker trains, for the page of the job and starling-top. Zeros: not known. */
+/* Figures of a worker's training, for the page of the job and starling-top. 0: unknown. */
 struct sl_training {
     size_t struct_size;  /* SL_TRAINING_INIT sets it */
     float epoch;         /* epochs done, such as 2.5 */

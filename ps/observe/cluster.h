@@ -37,7 +37,7 @@ void sl_cluster_tick(struct sl_cluster *cluster, const struct sl_coordinator_vie
 /* The job has ended: its state and its history stay as they are now. */
 void sl_cluster_end(struct sl_cluster *cluster, uint64_t now_ns);
 
-/* What the process of the coordinator knows of the job beside the coordinator's view. */
+/* Facts of the job that the coordinator's process knows and the coordinator's view lacks. */
 struct sl_cluster_host {
     const char *coordinator; /* the name of this process */
     const char *title;       /* of the job; "": none */

@@ -41,7 +41,7 @@ struct sl_cluster {
     struct sl_cluster_member *servers[SL_LIMIT_PS];      /* by task; NULL: no report */
     struct sl_cluster_member *workers[SL_LIMIT_WORKERS]; /* by task; NULL: no report */
     size_t bytes;                                        /* of all members */
-    uint64_t end_ns;                                     /* of the job; 0: it goes on */
+    uint64_t end_ns;                                     /* of the job; 0: it runs */
     struct sl_cluster_slow slow[SL_CLUSTER_SLOW_MAX];    /* ring */
     uint64_t slow_count;
     uint64_t second, unix_offset; /* of the last tick; second + unix_offset: Unix time */

@@ -23,7 +23,7 @@ struct sl_process_cluster {
     struct sl_metrics_source source;
     struct sl_cluster *job;
     struct sl_process_own_report *own; /* NULL: a scheduler */
-    bool is_over;                      /* the state stays, and only HTTP goes on */
+    bool is_over;                      /* the job has ended: its last state is shown */
 };
 
 #define ROW(text, labelled, member, described)                                                     \

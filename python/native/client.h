@@ -15,10 +15,10 @@ struct sl_native_step;
 struct sl_native_client {
     PyObject_HEAD struct sl_client *client; /* NULL: destroyed */
     bool closed;
-    bool accepts_loss;                 /* of connect: goes on after a server has lost its values */
-    uint32_t calls;                    /* blocking calls that threads are in */
-    uint32_t abandoned_count;          /* steps without a Python object */
-    struct sl_native_step *steps;      /* all of the client, linked */
+    bool accepts_loss;            /* of connect: calls succeed after a server has lost its values */
+    uint32_t calls;               /* blocking calls that threads are in */
+    uint32_t abandoned_count;     /* steps without a Python object */
+    struct sl_native_step *steps; /* all of the client, linked */
     struct sl_native_memory *memories; /* all of the client, linked */
     uint32_t clock;                    /* iteration of the next step; starts at sl_client_clock */
     uint32_t timeout_ms;               /* default of calls without a timeout */

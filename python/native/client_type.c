@@ -239,7 +239,7 @@ static PyObject *metrics(PyObject *object, PyObject *unused)
     return page;
 }
 
-/* What is not given stays as it is. */
+/* Arguments that are not given keep their figures. */
 static PyObject *progress(PyObject *object, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"epoch", "epochs", "samples", "loss", "lr", "metric", NULL};

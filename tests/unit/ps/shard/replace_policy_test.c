@@ -1,4 +1,4 @@
-/* Another policy for a table that was loaded: what waits, what goes, and who else is affected. */
+/* A loaded table gets another policy: keys that wait, rows that are evicted, the backup. */
 #include <string.h>
 
 #include "ps/shard/state.h"
