@@ -30,3 +30,23 @@ SL_CASE(key_index__numbers_keys_in_order_of_first_appearance)
     }
     sl_key_index_fini(&index);
 }
+
+/* Also those of a use before are left out. */
+SL_CASE(key_index_keys__writes_each_key_at_its_number)
+{
+    struct sl_key_index index = {0};
+    uint64_t number, keys[3000];
+    sl_key_index_keys(&index, keys); /* none */
+    for (uint64_t i = 0; i < 5; i++) {
+        assert_int_equal(sl_key_index_add(&index, i, &number), 0);
+    }
+    sl_key_index_clear(&index);
+    for (uint64_t i = 0; i < 3000; i++) {
+        assert_int_equal(sl_key_index_add(&index, UINT64_MAX - i, &number), 0);
+    }
+    sl_key_index_keys(&index, keys);
+    for (uint64_t i = 0; i < 3000; i++) {
+        assert_int_equal(keys[i], UINT64_MAX - i);
+    }
+    sl_key_index_fini(&index);
+}
