@@ -28,6 +28,7 @@ const char *const sl_table_names_consistency[SL_CONSISTENCY_MODE_COUNT] = {"asp"
 const char *const sl_table_names_order[SL_POLICY_ORDER_COUNT] = {"none", "lru", "lfu", "l2"};
 const char *const sl_table_names_admission[SL_ADMISSION_KIND_COUNT] = {"count", "probability",
                                                                        "bloom"};
+const char *const sl_table_names_precision[SL_PRECISION_COUNT] = {"f32", "f16", "bf16", "int8"};
 
 /* Each name has a blank before and behind it. */
 #define ADAGRAD " lr epsilon initial_accumulator "

@@ -13,6 +13,7 @@ extern const char *const sl_table_names_initializer[SL_INITIALIZER_KIND_COUNT];
 extern const char *const sl_table_names_consistency[SL_CONSISTENCY_MODE_COUNT];
 extern const char *const sl_table_names_order[SL_POLICY_ORDER_COUNT];
 extern const char *const sl_table_names_admission[SL_ADMISSION_KIND_COUNT];
+extern const char *const sl_table_names_precision[SL_PRECISION_COUNT];
 
 /* Returns whether the optimizer of a table reads this member of struct sl_optimizer_spec. */
 bool sl_table_names_is_read(const struct sl_table_spec *spec, const char *member);

@@ -202,14 +202,24 @@ enum sl_table_kind {
 };
 #define SL_TABLE_KIND_COUNT 3
 
+/* How values are stored in a table, or sent. */
+enum sl_precision {
+    SL_PRECISION_F32 = 0,
+    SL_PRECISION_F16 = 1,  /* IEEE 754 binary16: 11 bits of precision, 6.1e-5 to 65504 */
+    SL_PRECISION_BF16 = 2, /* the upper half of an f32: 8 bits of precision, the range of f32 */
+    SL_PRECISION_INT8 = 3, /* a byte for each value, and a scale for the row: 7 or 8 bits of
+                            * precision for its largest values */
+};
+#define SL_PRECISION_COUNT  4
+
 #define SL_TABLE_NAME_BYTES 64 /* includes the terminating NUL */
 
 struct sl_table_spec {
     size_t struct_size;             /* SL_TABLE_SPEC_INIT sets it */
     char name[SL_TABLE_NAME_BYTES]; /* 1 to 63 bytes of printable ASCII without spaces */
     enum sl_table_kind kind;
-    uint32_t dim;    /* sparse: columns of a row, 1 to 4096; dense: 0; KV: bytes of a value: 4 (f32,
-                      * pushes are added) or 1 (byte, pushes overwrite) */
+    uint32_t dim; /* sparse: columns of a row, 1 to 4096; dense: 0; KV: bytes of a value: 4 (f32) or
+                   * 2 (F16, BF16), to which pushes are added, or 1 (byte, pushes overwrite) */
     uint64_t length; /* dense: elements, 1 to 2^36; else 0 */
     struct sl_optimizer_spec optimizer;
     struct sl_initializer_spec initializer; /* dense: the key is the element index; KV: zeros */
@@ -219,6 +229,13 @@ struct sl_table_spec {
     bool reject_nonfinite;
     struct sl_policy_spec policy; /* sparse, with ASP or SSP; else zeros */
     struct sl_update_spec update; /* KV: zeros */
+    /* How the servers store a sparse table: its values, and its optimizer's slots (not INT8; slots
+     * of which there is one a row, as that of ROWWISE_ADAGRAD, are f32 always). Each update widens
+     * the row to f32 and rounds the result randomly, up or down so that the expected value is
+     * exact, by a hash of key, column and count of visits. Calls and messages have f32 all the
+     * same, unless an encoding is set. Dense: F32, F32. KV: F32; F16 and BF16 with dim 2, which add
+     * up as such. */
+    enum sl_precision values, slots;
 };
 #define SL_TABLE_SPEC_INIT SL_STRUCT_INIT(struct sl_table_spec)
 

@@ -68,10 +68,10 @@ static int check_shape(const struct sl_table_spec *spec, struct sl_reason *reaso
         }
         return SL_OK;
     case SL_TABLE_KV:
-        if (spec->dim != 1 && spec->dim != sizeof(float)) {
+        if (spec->dim != 1 && spec->dim != 2 && spec->dim != sizeof(float)) {
             return refuse(reason,
                           "dim is %" PRIu32
-                          "; accepted in a KV table is 1 or 4, the bytes of a value",
+                          "; accepted in a KV table is 1, 2 or 4, the bytes of a value",
                           spec->dim);
         }
         if (spec->length != 0) {
@@ -207,6 +207,42 @@ static int check_optimizer(const struct sl_optimizer_spec *spec, struct sl_reaso
         return refuse(reason, "optimizer.decay_steps is 0; accepted is > 0");
     }
     return err == SL_OK ? check_division(spec, reason) : err;
+}
+
+static const char *precision_name(enum sl_precision precision, char text[16])
+{
+    if ((uint32_t)precision < SL_PRECISION_COUNT) {
+        return sl_table_names_precision[precision];
+    }
+    (void)snprintf(text, 16, "%d", (int)precision);
+    return text;
+}
+
+static int check_precision(const struct sl_table_spec *spec, struct sl_reason *reason)
+{
+    const bool is_sparse = spec->kind == SL_TABLE_SPARSE;
+    const bool is_half = spec->values == SL_PRECISION_F16 || spec->values == SL_PRECISION_BF16;
+    const bool is_half_kv = spec->kind == SL_TABLE_KV && spec->dim == 2;
+    if (is_half_kv ? !is_half
+                   : spec->values != SL_PRECISION_F32 &&
+                         (!is_sparse || (uint32_t)spec->values >= SL_PRECISION_COUNT)) {
+        return refuse(reason, "values is %s; accepted in %s is %s",
+                      precision_name(spec->values, (char[16]){0}),
+                      is_sparse                      ? "a sparse table"
+                      : is_half_kv                   ? "a KV table of dim 2"
+                      : spec->kind == SL_TABLE_DENSE ? "a dense table"
+                                                     : "a KV table of this dim",
+                      is_sparse    ? "f32, f16, bf16 or int8"
+                      : is_half_kv ? "f16 or bf16"
+                                   : "f32");
+    }
+    if (spec->slots != SL_PRECISION_F32 &&
+        (!is_sparse || (uint32_t)spec->slots >= SL_PRECISION_INT8)) {
+        return refuse(reason, "slots is %s; accepted is f32%s",
+                      precision_name(spec->slots, (char[16]){0}),
+                      is_sparse ? ", f16 or bf16" : " except in a sparse table");
+    }
+    return SL_OK;
 }
 
 /* kind: checked before. */
@@ -486,6 +522,9 @@ int sl_message_check_spec(const struct sl_table_spec *spec, struct sl_reason *re
         err = check_shape(spec, reason);
     }
     if (err == SL_OK) {
+        err = check_precision(spec, reason);
+    }
+    if (err == SL_OK) {
         err = check_optimizer(&spec->optimizer, reason);
     }
     if (err == SL_OK) {
@@ -509,16 +548,19 @@ int sl_message_check_spec(const struct sl_table_spec *spec, struct sl_reason *re
 int sl_message_check_known(const struct sl_table_spec *spec, const struct sl_message *opened,
                            struct sl_reason *reason)
 {
-    const char *unknown = spec->reject_nonfinite && !opened->reject_nonfinite ? "reject_nonfinite"
-                          : has_policy(spec) && opened->knows < 1             ? "policies"
-                          : has_update(&spec->update) && opened->knows < 2
-                              ? "decay, clip_norm and value_bound"
-                          : opened->knows < 3 && has_admission(&spec->policy) ? "admission of keys"
-                          : opened->knows < 3 && spec->policy.ttl_seconds > 0 ? "ttl_seconds"
-                          : opened->knows < 3 && has_slots(&spec->policy)     ? "slots"
-                          : opened->knows < 4 && spec->policy.admission == SL_ADMISSION_BLOOM
-                              ? "admission by a Bloom filter"
-                              : NULL;
+    const char *unknown =
+        spec->reject_nonfinite && !opened->reject_nonfinite ? "reject_nonfinite"
+        : has_policy(spec) && opened->knows < 1             ? "policies"
+        : has_update(&spec->update) && opened->knows < 2    ? "decay, clip_norm and value_bound"
+        : opened->knows < 3 && has_admission(&spec->policy) ? "admission of keys"
+        : opened->knows < 3 && spec->policy.ttl_seconds > 0 ? "ttl_seconds"
+        : opened->knows < 3 && has_slots(&spec->policy)     ? "slots"
+        : opened->knows < 4 && spec->policy.admission == SL_ADMISSION_BLOOM
+            ? "admission by a Bloom filter"
+        : opened->knows < SL_MESSAGE_SPEC_KNOWS_PRECISION &&
+                (spec->values != SL_PRECISION_F32 || spec->slots != SL_PRECISION_F32)
+            ? "values and slots other than f32"
+            : NULL;
     return unknown == NULL
                ? SL_OK
                : sl_reason_fail(reason, SL_ERR_VERSION,
@@ -541,6 +583,8 @@ static bool print_value_name(const char *part, const char *field, uint64_t value
         uint32_t count;
     } enums[] = {
         {"", "kind", sl_table_names_kind, SL_TABLE_KIND_COUNT},
+        {"", "values", sl_table_names_precision, SL_PRECISION_COUNT},
+        {"", "slots", sl_table_names_precision, SL_PRECISION_COUNT},
         {"optimizer", "kind", sl_table_names_optimizer, SL_OPTIMIZER_KIND_COUNT},
         {"update", "decay", sl_table_names_decay, SL_DECAY_KIND_COUNT},
         {"initializer", "kind", sl_table_names_initializer, SL_INITIALIZER_KIND_COUNT},

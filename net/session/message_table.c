@@ -365,7 +365,9 @@ SL_PROTOBUF_TABLE(SPEC, "spec", NULL,
     SL_FIELD_MESSAGE(7, sl_table_spec, consistency, CONSISTENCY, 0),
     SL_FIELD_ANY(8, BOOL, sl_table_spec, reject_nonfinite),
     SL_FIELD_MESSAGE(9, sl_table_spec, policy, POLICY, 0),
-    SL_FIELD_MESSAGE(10, sl_table_spec, update, UPDATE, 0));
+    SL_FIELD_MESSAGE(10, sl_table_spec, update, UPDATE, 0),
+    SL_FIELD_ANY(11, UINT, sl_table_spec, values),
+    SL_FIELD_ANY(12, UINT, sl_table_spec, slots));
 const struct sl_protobuf_type *const sl_message_table_spec = &SPEC;
 
 SL_PROTOBUF_TABLE(TABLE_OPEN, "table_open", NULL,

@@ -52,9 +52,16 @@ static const uint32_t shapes[UINT8_MAX + 1] = {
     [SL_REQUEST_EVICT] = KNOWN | EVICTS,
 };
 
-static uint64_t floats_bytes(uint64_t count, uint64_t dim)
+/* Values in rows of the table. */
+static uint64_t rows_bytes(enum sl_precision precision, uint64_t count, uint32_t dim)
 {
-    return sl_bytes_pad8(count * dim * sizeof(float));
+    return count * sl_precision_row_bytes(precision, dim);
+}
+
+/* Values of arrays of a KV table. */
+static uint64_t arrays_bytes(enum sl_precision precision, uint64_t count, uint32_t dim)
+{
+    return dim == sizeof(float) ? sl_precision_array_bytes(precision, count) : count * dim;
 }
 
 static bool has_lens(const struct sl_request_section *section)
@@ -124,12 +131,13 @@ uint64_t sl_request_values_bytes(const struct sl_request_section *section, uint3
     sl_assert(dim <= SL_LIMIT_DIM);
     const uint32_t shape = shapes[section->op];
     if ((shape & ROW_GRADIENTS) != 0) {
-        return (uint64_t)section->key_count * dim * sizeof(float);
+        return rows_bytes(sl_request_pushed(section), section->key_count, dim);
     }
     if ((shape & RANGE_GRADIENTS) != 0) {
-        return section->count * sizeof(float);
+        return sl_precision_array_bytes(sl_request_pushed(section), section->count);
     }
-    return (shape & KV_VALUES) != 0 ? section->count * dim : 0;
+    return (shape & KV_VALUES) != 0 ? arrays_bytes(sl_request_pushed(section), section->count, dim)
+                                    : 0;
 }
 
 uint64_t sl_request_body_bytes(const struct sl_request_section *section, uint32_t dim)
@@ -144,28 +152,31 @@ uint64_t sl_request_reply_bytes(const struct sl_request_section *section, uint32
     sl_assert(section != NULL);
     sl_assert(dim <= SL_LIMIT_DIM);
     const uint32_t shape = shapes[section->op];
+    const enum sl_precision returned = sl_request_returned(section);
     if ((shape & RETURNS_ROWS) != 0) {
-        return floats_bytes(section->key_count, dim) +
+        return sl_bytes_pad8(rows_bytes(returned, section->key_count, dim)) +
                ((shape & RETURNS_FOUND) != 0 ? sl_bytes_pad8(section->key_count) : 0);
     }
     if ((shape & SCANS) != 0) {
         return sizeof(struct sl_request_scanned) +
                section->count * (sizeof(uint64_t) + sizeof(struct sl_request_scan_mark)) +
-               floats_bytes(section->count, section->bag_count);
+               sl_bytes_pad8(section->count * section->bag_count * sizeof(float));
     }
     if ((shape & EVICTS) != 0) {
         return sizeof(uint64_t);
     }
     if ((shape & RETURNS_BAGS) != 0) {
-        return floats_bytes(section->bag_count, dim);
+        return sl_bytes_pad8(rows_bytes(returned, section->bag_count, dim));
     }
     if ((shape & RETURNS_VALUES) != 0) {
-        return sl_bytes_pad8(section->count * dim);
+        return sl_bytes_pad8(arrays_bytes(returned, section->count, dim));
     }
     if ((shape & RETURNS_LENGTHS) != 0) {
         return sl_bytes_pad8(section->key_count * (uint64_t)sizeof(uint32_t));
     }
-    return (shape & RETURNS_RANGE) != 0 ? floats_bytes(section->count, 1) : 0;
+    return (shape & RETURNS_RANGE) != 0
+               ? sl_bytes_pad8(sl_precision_array_bytes(returned, section->count))
+               : 0;
 }
 
 int sl_request_read_prefix(struct sl_bytes *cursor, struct sl_request_prefix *out)
@@ -199,8 +210,7 @@ static bool piece_is_valid(const struct sl_request_section *section)
 /* Checks whole arrays, each with at least one value, or a chunk of one. */
 static bool arrays_are_valid(const struct sl_request_section *section)
 {
-    if (section->flags > SL_REQUEST_FLAG_LENS || section->count < 1 ||
-        section->count > UINT32_MAX) {
+    if (section->count < 1 || section->count > UINT32_MAX) {
         return false;
     }
     if (section->bag_count != 0) {
@@ -208,6 +218,23 @@ static bool arrays_are_valid(const struct sl_request_section *section)
     }
     return section->start == 0 && section->count >= section->key_count &&
            (has_lens(section) || section->count % section->key_count == 0);
+}
+
+/* Checks that the operation has what the flags are about. */
+static bool flags_are_valid(const struct sl_request_section *section)
+{
+    const uint32_t shape = shapes[section->op];
+    const bool pushes = (shape & (RATE | KV_VALUES)) != 0;
+    const bool returns_rows =
+        (shape & (RETURNS_ROWS | RETURNS_BAGS)) != 0 && (shape & RETURNS_FOUND) == 0;
+    const uint32_t most = returns_rows                                      ? SL_PRECISION_INT8
+                          : (shape & (RETURNS_RANGE | RETURNS_VALUES)) != 0 ? SL_PRECISION_BF16
+                                                                            : SL_PRECISION_F32;
+    const uint32_t lens = (shape & KV_ARRAYS) != 0 ? SL_REQUEST_FLAG_LENS : 0;
+    const uint32_t pushed = pushes ? 3U << SL_REQUEST_PUSHED_SHIFT : 0;
+    const uint32_t returned = 3U << SL_REQUEST_RETURNED_SHIFT;
+    return (section->flags & ~(lens | pushed | returned)) == 0 &&
+           (uint32_t)sl_request_returned(section) <= most;
 }
 
 static bool kv_is_valid(const struct sl_request_section *section)
@@ -218,7 +245,7 @@ static bool kv_is_valid(const struct sl_request_section *section)
     const bool names_arrays = (shapes[section->op] & KV_ARRAYS) != 0;
     const uint64_t strange =
         section->flags | section->command | section->bag_count | section->start | section->count;
-    return names_arrays ? arrays_are_valid(section) : strange == 0;
+    return names_arrays ? flags_are_valid(section) && arrays_are_valid(section) : strange == 0;
 }
 
 /* Checks an operation on all rows of a table. */
@@ -244,7 +271,7 @@ static bool section_is_valid(const struct sl_request_section *section)
     const uint64_t range =
         (shape & (RANGE | SCANS | EVICTS)) != 0 ? 0 : section->start | section->count;
     const uint32_t command = (shape & (RATE | SCANS | EVICTS)) != 0 ? 0 : section->command;
-    if ((section->flags | command | keys | bags | range) != 0 || shape == 0) {
+    if ((command | keys | bags | range) != 0 || shape == 0 || !flags_are_valid(section)) {
         return false;
     }
     if ((shape & RATE) != 0 && !sl_rate_is_valid(sl_rate_from_bits(section->command))) {
@@ -314,11 +341,14 @@ static bool lens_are_valid(const uint32_t *lens, uint32_t key_count, uint64_t co
 }
 
 /* Checks that the operation fits the kind of table that dim implies. */
-static bool dim_fits(uint32_t shape, uint32_t dim)
+static bool dim_fits(const struct sl_request_section *section, uint32_t dim)
 {
+    const uint32_t shape = shapes[section->op];
+    const bool is_f32 = sl_request_pushed(section) == SL_PRECISION_F32 &&
+                        sl_request_returned(section) == SL_PRECISION_F32;
     return !((shape & (KEYS | SCANS | EVICTS)) != 0 && dim == 0) &&
            !((shape & RANGE) != 0 && dim != 0) &&
-           !((shape & KV_KEYS) != 0 && dim != 1 && dim != sizeof(float));
+           !((shape & KV_KEYS) != 0 && dim != sizeof(float) && !((dim == 1 || dim == 2) && is_f32));
 }
 
 /* Reads keys, bags and lens. */
@@ -326,7 +356,7 @@ static int read_structure(struct sl_bytes *cursor, const struct sl_request_secti
                           uint32_t dim, struct sl_request_view *out)
 {
     const uint32_t shape = shapes[section->op];
-    if (!dim_fits(shape, dim)) {
+    if (!dim_fits(section, dim)) {
         return SL_ERR_PROTOCOL;
     }
     *out = (struct sl_request_view){.section = *section};
@@ -353,7 +383,9 @@ static int read_structure(struct sl_bytes *cursor, const struct sl_request_secti
 
 static void set_values(struct sl_request_view *view, const void *values)
 {
-    if ((shapes[view->section.op] & KV_VALUES) != 0) {
+    if (sl_request_pushed(&view->section) != SL_PRECISION_F32) {
+        view->encoded = values;
+    } else if ((shapes[view->section.op] & KV_VALUES) != 0) {
         view->values = values;
     } else {
         view->gradients = values;

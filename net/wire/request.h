@@ -25,12 +25,17 @@
  *   SCAN             struct sl_request_scan                                 see below
  *   EVICT            -                                                      u64: rows evicted
  *
- * In a KV table each key has an array of values; the table's dim is 1 or 4, the bytes of a value. A
- * KV section has at least one key, an array at least one value and at most 2^32 - 1. A section of
- * whole arrays has `count` values in total: lens[i] for key i, or without LENS count / key_count
- * for each key; start and bag_count are 0. A chunk of an array too long for one message is a
- * section of one key without LENS: `count` values from `start` on, of bag_count values in the whole
- * array.
+ * The f32 values that a push carries, and those that a pull returns, may have another precision
+ * each (core/precision.h): the section's flags state it. Rows and bags are rows then; values of
+ * dense and KV tables are an array in rows of SL_PRECISION_ARRAY_ROW, and are not returned as INT8.
+ * ASSIGN, DENSE_ASSIGN, FIND and SCAN have f32.
+ *
+ * In a KV table each key has an array of values; the table's dim is 1, 2 or 4, the bytes of a
+ * value. A KV section has at least one key, an array at least one value and at most 2^32 - 1. A
+ * section of whole arrays has `count` values in total: lens[i] for key i, or without LENS count /
+ * key_count for each key; start and bag_count are 0. A chunk of an array too long for one message
+ * is a section of one key without LENS: `count` values from `start` on, of bag_count values in the
+ * whole array.
  *
  * A TICK finishes the request's clock for the sender; later sections belong to the next clock. So
  * one request can push, tick, and pull for the next iteration.
@@ -61,6 +66,7 @@
 
 #include "core/bytes.h"
 #include "core/err.h"
+#include "core/precision.h"
 #include "core/rate.h"
 #include "net/wire/frame.h"
 
@@ -85,8 +91,10 @@ enum sl_request_op {
     SL_REQUEST_EVICT = 18,
 };
 
-/* Section flag: each key has its own number of values. */
-#define SL_REQUEST_FLAG_LENS 1U
+/* Section flags: */
+#define SL_REQUEST_FLAG_LENS      1U /* KV: each key has its own number of values */
+#define SL_REQUEST_PUSHED_SHIFT   2  /* two bits: sl_precision of the values pushed */
+#define SL_REQUEST_RETURNED_SHIFT 4  /* two bits: of the values returned */
 
 struct sl_request_prefix {
     uint32_t section_count; /* 1 to SL_LIMIT_REQUEST_SECTIONS */
@@ -99,7 +107,7 @@ static_assert(sizeof(struct sl_request_prefix) == 8, "request prefix size");
 
 struct sl_request_section {
     uint8_t op;        /* sl_request_op */
-    uint8_t flags;     /* KV: SL_REQUEST_FLAG_LENS; else 0 */
+    uint8_t flags;     /* as above */
     uint16_t table_id; /* TICK: 0 */
     uint32_t key_count;
     uint32_t bag_count; /* PULL_POOLED: bags; KV chunk: values of the whole array; SCAN: floats of a
@@ -113,6 +121,16 @@ struct sl_request_section {
 };
 static_assert(sizeof(struct sl_request_section) == 32, "request section size");
 static_assert(offsetof(struct sl_request_section, start) == 16, "request section layout");
+
+static inline enum sl_precision sl_request_pushed(const struct sl_request_section *section)
+{
+    return (enum sl_precision)(section->flags >> SL_REQUEST_PUSHED_SHIFT & 3);
+}
+
+static inline enum sl_precision sl_request_returned(const struct sl_request_section *section)
+{
+    return (enum sl_precision)(section->flags >> SL_REQUEST_RETURNED_SHIFT & 3);
+}
 
 /* Most rows of a SCAN. */
 #define SL_REQUEST_SCAN_ROWS_MAX   4096
@@ -156,9 +174,10 @@ struct sl_request_view {
     struct sl_request_section section;
     const uint64_t *keys;
     const uint32_t *bag_ends;
-    const float *gradients; /* ASSIGN, DENSE_ASSIGN: the new values */
+    const float *gradients; /* ASSIGN, DENSE_ASSIGN: the new values; NULL: encoded */
+    const void *encoded;    /* pushed f32 values in another precision; else NULL */
     const uint32_t *lens;   /* KV with LENS */
-    const void *values;     /* KV: pushed values */
+    const void *values;     /* KV: pushed values; NULL: encoded */
     const struct sl_request_scan *scan;
 };
 
@@ -230,7 +249,7 @@ int sl_request_read_prefix(struct sl_bytes *cursor, struct sl_request_prefix *ou
 int sl_request_read_section(struct sl_bytes *cursor, struct sl_request_section *out);
 
 /* Reads the body of a section and checks:
- * - the operation fits dim: sparse not 0, dense 0, KV 1 or 4;
+ * - the operation fits dim: sparse not 0, dense 0, KV 1, 2 or 4, and 4 with another precision;
  * - bag_ends ascend and end at key_count;
  * - lens are at least 1 and add up to count;
  * - padding is zero.
