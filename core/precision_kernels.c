@@ -95,8 +95,8 @@ static inline uint32_t f16_of(uint32_t bits, bool random, uint32_t random_bits)
 static inline float f16_widened(uint32_t half)
 {
     const uint32_t magnitude = half & 0x7fffU;
-    /* The multiplication corrects the exponent's bias, exactly, also of subnormals. Infinity and NaN
-     * become finite by it, and their exponent is set. */
+    /* The multiplication corrects the exponent's bias, exactly, also of subnormals. Infinity and
+     * NaN become finite by it, and their exponent is set. */
     const uint32_t finite = bits_of(float_of(magnitude << 13) * 0x1p112F);
     const uint32_t exponent = magnitude < F16_INFINITY ? 0 : F32_INFINITY;
     return float_of(finite | exponent | (half & 0x8000U) << 16);
