@@ -147,36 +147,39 @@ uint64_t sl_request_body_bytes(const struct sl_request_section *section, uint32_
            sl_bytes_pad8(sl_request_values_bytes(section, dim));
 }
 
-uint64_t sl_request_reply_bytes(const struct sl_request_section *section, uint32_t dim)
+uint64_t sl_request_result_bytes(const struct sl_request_section *section, uint32_t dim)
 {
     sl_assert(section != NULL);
     sl_assert(dim <= SL_LIMIT_DIM);
     const uint32_t shape = shapes[section->op];
     const enum sl_precision returned = sl_request_returned(section);
     if ((shape & RETURNS_ROWS) != 0) {
-        return sl_bytes_pad8(rows_bytes(returned, section->key_count, dim)) +
-               ((shape & RETURNS_FOUND) != 0 ? sl_bytes_pad8(section->key_count) : 0);
+        const uint64_t bytes = rows_bytes(returned, section->key_count, dim);
+        return (shape & RETURNS_FOUND) != 0 ? sl_bytes_pad8(bytes) + section->key_count : bytes;
     }
     if ((shape & SCANS) != 0) {
         return sizeof(struct sl_request_scanned) +
                section->count * (sizeof(uint64_t) + sizeof(struct sl_request_scan_mark)) +
-               sl_bytes_pad8(section->count * section->bag_count * sizeof(float));
+               section->count * section->bag_count * sizeof(float);
     }
     if ((shape & EVICTS) != 0) {
         return sizeof(uint64_t);
     }
     if ((shape & RETURNS_BAGS) != 0) {
-        return sl_bytes_pad8(rows_bytes(returned, section->bag_count, dim));
+        return rows_bytes(returned, section->bag_count, dim);
     }
     if ((shape & RETURNS_VALUES) != 0) {
-        return sl_bytes_pad8(arrays_bytes(returned, section->count, dim));
+        return arrays_bytes(returned, section->count, dim);
     }
     if ((shape & RETURNS_LENGTHS) != 0) {
-        return sl_bytes_pad8(section->key_count * (uint64_t)sizeof(uint32_t));
+        return section->key_count * (uint64_t)sizeof(uint32_t);
     }
-    return (shape & RETURNS_RANGE) != 0
-               ? sl_bytes_pad8(sl_precision_array_bytes(returned, section->count))
-               : 0;
+    return (shape & RETURNS_RANGE) != 0 ? sl_precision_array_bytes(returned, section->count) : 0;
+}
+
+uint64_t sl_request_reply_bytes(const struct sl_request_section *section, uint32_t dim)
+{
+    return sl_bytes_pad8(sl_request_result_bytes(section, dim));
 }
 
 int sl_request_read_prefix(struct sl_bytes *cursor, struct sl_request_prefix *out)

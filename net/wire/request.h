@@ -189,10 +189,12 @@ struct sl_request_pull {
     uint16_t table_id;
 };
 
-/* Bytes of a section's body and of its result, given the table's dim (dense tables: 0). Counts up
- * to 2^36 and dims up to SL_LIMIT_DIM cannot overflow. */
+/* Bytes of a section's body and of its part of the reply, given the table's dim (dense tables: 0).
+ * Counts up to 2^36 and dims up to SL_LIMIT_DIM cannot overflow. Result: without the padding at the
+ * end. */
 uint64_t sl_request_body_bytes(const struct sl_request_section *section, uint32_t dim);
 uint64_t sl_request_reply_bytes(const struct sl_request_section *section, uint32_t dim);
+uint64_t sl_request_result_bytes(const struct sl_request_section *section, uint32_t dim);
 
 /* Bytes of the two parts of a section's body: keys, bags and lens; and pushed values, without their
  * padding. */

@@ -300,24 +300,6 @@ static void section_read(struct sl_shard *shard, struct sl_shard_request *reques
     sl_flags_set(&request->flags, SL_SHARD_IN_SECTION, true);
 }
 
-/* Without padding. */
-static uint64_t returned_bytes(const struct sl_shard_table *table,
-                               const struct sl_request_section *section)
-{
-    if (table->kv != NULL) {
-        return section->op == SL_REQUEST_KV_LENGTHS ? section->key_count * sizeof(uint32_t)
-                                                    : section->count * table->spec.dim;
-    }
-    uint64_t rows = section->op == SL_REQUEST_PULL_POOLED ? section->bag_count : section->key_count;
-    if (section->op == SL_REQUEST_FIND) {
-        return sl_bytes_pad8(rows * table->spec.dim * sizeof(float)) + rows;
-    }
-    if (sl_shard_op_walks(section->op)) {
-        return sl_request_reply_bytes(section, table->spec.dim); /* zeros behind the last row */
-    }
-    return sizeof(float) * (table->dense != NULL ? section->count : rows * table->spec.dim);
-}
-
 /* Zeroes the padding after the section's part of the reply. */
 static void section_end(struct sl_shard *shard, struct sl_shard_request *request, uint8_t *reply)
 {
@@ -327,8 +309,8 @@ static void section_end(struct sl_shard *shard, struct sl_shard_request *request
     if (!sl_shard_op_pulls(section->op) || !sl_flags_has(request->flags, SL_SHARD_READS)) {
         return;
     }
-    const struct sl_shard_table *table = shard->tables[section->table_id];
-    request->reply_done += returned_bytes(table, section);
+    request->reply_done +=
+        sl_request_result_bytes(section, shard->tables[section->table_id]->spec.dim);
     const uint64_t padded = sl_bytes_pad8(request->reply_done);
     if (padded != request->reply_done) {
         memset(reply + request->reply_done, 0, padded - request->reply_done);

@@ -37,6 +37,22 @@ static bool is_kv(uint8_t op)
     return op >= SL_REQUEST_KV_PUSH && op <= SL_REQUEST_KV_LENGTHS;
 }
 
+/* Precisions beside f32 that the operation may push, and return: bits by enum sl_precision. */
+static const struct {
+    uint8_t pushed, returned;
+} precisions[32] = {
+    [SL_REQUEST_PULL] = {0, 0xe},       [SL_REQUEST_PULL_POOLED] = {0, 0xe},
+    [SL_REQUEST_PUSH] = {0xe, 0},       [SL_REQUEST_PUSH_PULL] = {0xe, 0xe},
+    [SL_REQUEST_DENSE_PULL] = {0, 0x6}, [SL_REQUEST_DENSE_PUSH] = {0xe, 0},
+    [SL_REQUEST_KV_PULL] = {0, 0x6},    [SL_REQUEST_DENSE_PUSH_PULL] = {0xe, 0x6},
+    [SL_REQUEST_KV_PUSH] = {0xe, 0},    [SL_REQUEST_KV_PUSH_PULL] = {0xe, 0x6},
+};
+
+static uint8_t flags_of(uint32_t pushed, uint32_t returned)
+{
+    return (uint8_t)(pushed << SL_REQUEST_PUSHED_SHIFT | returned << SL_REQUEST_RETURNED_SHIFT);
+}
+
 /* Whole arrays, with lens or of equal lengths, or a piece of one. */
 static void draw_arrays(uint64_t *seed, struct sl_request_section *section)
 {
@@ -100,6 +116,11 @@ static struct sl_request_section random_section(uint64_t *seed, uint32_t *dim)
         section.start = sl_hash_random(seed) % (SL_LIMIT_DENSE_ELEMENTS - 50);
         section.count = 1 + sl_hash_random(seed) % 50;
     }
+    const uint32_t pushed = sl_hash_random(seed) % 4, returned = sl_hash_random(seed) % 4;
+    if (!is_kv(section.op) || *dim == 4) {
+        section.flags |= flags_of(precisions[section.op].pushed >> pushed & 1 ? pushed : 0,
+                                  precisions[section.op].returned >> returned & 1 ? returned : 0);
+    }
     return section;
 }
 
@@ -140,20 +161,13 @@ static void put_body(struct sl_bytes_writer *writer, const struct sl_request_sec
             (uint32_t)(section->count - section->key_count);
         put_padded(writer, lens, section->key_count * sizeof lens[0]);
     }
-    if (section->op == SL_REQUEST_KV_PUSH || section->op == SL_REQUEST_KV_PUSH_PULL) {
-        static const uint8_t values[1024];
-        put_padded(writer, values, section->count * dim);
+    uint8_t values[1280];
+    const uint64_t bytes = sl_request_values_bytes(section, dim);
+    assert_true(bytes <= sizeof values);
+    for (size_t i = 0; i < bytes; i++) {
+        values[i] = (uint8_t)sl_hash_random(seed);
     }
-    bool pushes = section->op == SL_REQUEST_PUSH || section->op == SL_REQUEST_PUSH_PULL ||
-                  section->op == SL_REQUEST_ASSIGN;
-    bool pushes_range = has_range(section->op) && section->op != SL_REQUEST_DENSE_PULL;
-    size_t floats = pushes ? (size_t)section->key_count * dim : pushes_range ? section->count : 0;
-    float gradients[256];
-    assert_true(floats <= 256);
-    for (size_t i = 0; i < floats; i++) {
-        gradients[i] = (float)i;
-    }
-    put_padded(writer, gradients, floats * sizeof(float));
+    put_padded(writer, values, bytes);
 }
 
 static struct request random_request(uint64_t *seed)
@@ -218,13 +232,17 @@ SL_CASE(request_read_body__takes_random_requests_apart)
             assert_int_equal(sl_request_read_body(&cursor, &section, request.dims[i], &view),
                              SL_OK);
             assert_int_equal(view.keys != NULL, has_keys(section.op) || is_kv(section.op));
-            assert_int_equal(view.lens != NULL, section.flags == SL_REQUEST_FLAG_LENS);
-            assert_int_equal(view.values != NULL, section.op == SL_REQUEST_KV_PUSH ||
-                                                      section.op == SL_REQUEST_KV_PUSH_PULL);
+            assert_int_equal(view.lens != NULL, section.flags & SL_REQUEST_FLAG_LENS);
+            const bool is_encoded = sl_request_pushed(&section) != SL_PRECISION_F32;
+            const bool pushes = sl_request_pushes(section.op);
+            assert_int_equal(view.values != NULL, pushes && !is_encoded && is_kv(section.op));
+            assert_int_equal(view.gradients != NULL, pushes && !is_encoded && !is_kv(section.op));
+            assert_int_equal(view.encoded != NULL, is_encoded);
             assert_int_equal(view.bag_ends != NULL, section.op == SL_REQUEST_PULL_POOLED);
             assert_int_equal((uintptr_t)view.keys % 8, 0);
             assert_int_equal((uintptr_t)view.gradients % 8, 0);
             assert_int_equal((uintptr_t)view.values % 8, 0);
+            assert_int_equal((uintptr_t)view.encoded % 8, 0);
         }
         assert_int_equal(cursor.left, 0);
         free(request.bytes);
@@ -340,6 +358,87 @@ SL_CASE(request_read_section__wants_unused_fields_zero)
                      SL_ERR_PROTOCOL);
 }
 
+SL_CASE(request_read_section__knows_the_precisions_of_each_operation)
+{
+    for (uint8_t op = SL_REQUEST_PULL; op <= SL_REQUEST_EVICT; op++) {
+        const bool arrays = is_kv(op) && op != SL_REQUEST_KV_LENGTHS;
+        for (uint32_t flags = 0; flags <= UINT8_MAX; flags++) {
+            const uint32_t pushed = flags >> 2 & 3, returned = flags >> 4 & 3;
+            const struct sl_request_section section = {.op = op,
+                                                       .flags = (uint8_t)flags,
+                                                       .key_count = is_kv(op),
+                                                       .count = has_range(op) || arrays};
+            const bool is_valid = (flags & 0xc2) == 0 && ((flags & 1) == 0 || arrays) &&
+                                  ((1 | precisions[op].pushed) >> pushed & 1) != 0 &&
+                                  ((1 | precisions[op].returned) >> returned & 1) != 0;
+            assert_int_equal(read_one(section), is_valid ? SL_OK : SL_ERR_PROTOCOL);
+        }
+    }
+}
+
+SL_CASE(request_body_bytes__counts_what_travels)
+{
+    static const struct {
+        struct sl_request_section section;
+        uint32_t dim;
+        uint64_t values[4], result[4]; /* bytes, by precision */
+    } cases[] = {
+        {{.op = SL_REQUEST_PUSH_PULL, .key_count = 3}, 5, {60, 30, 30, 27}, {60, 30, 30, 27}},
+        {{.op = SL_REQUEST_PULL_POOLED, .bag_count = 3}, 5, {0}, {60, 30, 30, 27}},
+        {{.op = SL_REQUEST_DENSE_PUSH_PULL, .count = 256},
+         0,
+         {1024, 512, 512, 260},
+         {1024, 512, 512}},
+        {{.op = SL_REQUEST_DENSE_PUSH_PULL, .count = 257},
+         0,
+         {1028, 514, 514, 265},
+         {1028, 514, 514}},
+        {{.op = SL_REQUEST_KV_PUSH_PULL, .key_count = 1, .count = 513},
+         4,
+         {2052, 1026, 1026, 525},
+         {2052, 1026, 1026}},
+        {{.op = SL_REQUEST_KV_PUSH_PULL, .key_count = 1, .count = 5}, 2, {10}, {10}},
+        {{.op = SL_REQUEST_KV_PUSH_PULL, .key_count = 1, .count = 5}, 1, {5}, {5}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (uint32_t precision = 0; precision < SL_PRECISION_COUNT; precision++) {
+            struct sl_request_section section = cases[i].section;
+            if (cases[i].values[precision] > 0) {
+                section.flags = flags_of(precision, 0);
+                assert_int_equal(sl_request_values_bytes(&section, cases[i].dim),
+                                 cases[i].values[precision]);
+                assert_int_equal(sl_request_body_bytes(&section, cases[i].dim),
+                                 section.key_count * sizeof(uint64_t) +
+                                     sl_bytes_pad8(cases[i].values[precision]));
+            }
+            if (cases[i].result[precision] > 0) {
+                section.flags = flags_of(0, precision);
+                assert_int_equal(sl_request_result_bytes(&section, cases[i].dim),
+                                 cases[i].result[precision]);
+                assert_int_equal(sl_request_reply_bytes(&section, cases[i].dim),
+                                 sl_bytes_pad8(cases[i].result[precision]));
+            }
+        }
+    }
+}
+
+SL_CASE(request_read_body__takes_precisions_of_f32_arrays_only)
+{
+    for (uint32_t dim = 1; dim <= 4; dim *= 2) {
+        for (uint32_t flags = 0; flags < 3; flags++) {
+            _Alignas(8) uint8_t body[64] = {0};
+            const struct sl_request_section section = {.op = SL_REQUEST_KV_PUSH_PULL,
+                                                       .flags = flags_of(flags & 1, flags >> 1),
+                                                       .key_count = 1,
+                                                       .count = 4};
+            struct sl_bytes cursor = sl_bytes_over(body, sl_request_body_bytes(&section, dim));
+            struct sl_request_view view;
+            assert_int_equal(sl_request_read_body(&cursor, &section, dim, &view),
+                             dim == 4 || flags == 0 ? SL_OK : SL_ERR_PROTOCOL);
+        }
+    }
+}
+
 SL_CASE(request_read_section__bounds_the_thresholds_of_an_eviction)
 {
     const struct sl_request_section good = {.op = SL_REQUEST_EVICT,
@@ -393,6 +492,7 @@ SL_CASE(request_read_body_apart__reads_the_same)
             assert_ptr_equal(apart.lens, whole.lens);
             assert_ptr_equal(apart.values, whole.values);
             assert_ptr_equal(apart.gradients, whole.gradients);
+            assert_ptr_equal(apart.encoded, whole.encoded);
         }
         free(request.bytes);
     }
