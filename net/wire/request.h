@@ -189,9 +189,8 @@ struct sl_request_pull {
     uint16_t table_id;
 };
 
-/* Bytes of a section's body and of its part of the reply, given the table's dim (dense tables: 0).
- * Counts up to 2^36 and dims up to SL_LIMIT_DIM cannot overflow. Result: without the padding at the
- * end. */
+/* Bytes of a section's body and reply, given the table's dim (dense tables: 0); result: without the
+ * padding at its end. Counts up to 2^36 and dims up to SL_LIMIT_DIM cannot overflow. */
 uint64_t sl_request_body_bytes(const struct sl_request_section *section, uint32_t dim);
 uint64_t sl_request_reply_bytes(const struct sl_request_section *section, uint32_t dim);
 uint64_t sl_request_result_bytes(const struct sl_request_section *section, uint32_t dim);
@@ -268,8 +267,8 @@ int sl_request_read_body_out_of_line(struct sl_bytes *cursor, struct sl_bytes va
                                      const struct sl_request_section *section, uint32_t dim,
                                      struct sl_request_view *out);
 
-/* Fast path for the most frequent request. True: a single PULL, checked like above except for the
- * table's kind. False: use the functions above. */
+/* Fast path for the most frequent request. True: a single PULL of f32, checked like above except
+ * for the table's kind. False: use the functions above. */
 static inline bool sl_request_read_pull(const uint8_t *payload, size_t payload_bytes,
                                         struct sl_request_pull *out)
 {

@@ -249,7 +249,7 @@ SL_CASE(request_read_body__takes_random_requests_apart)
     }
 }
 
-/* It knows just the requests that the other functions know as a pull alone. */
+/* It knows just the requests that the other functions know as a pull alone, of f32. */
 static void expect_pull(const uint8_t *bytes, size_t length, const struct request *as)
 {
     struct sl_request_prefix prefix;
@@ -259,7 +259,7 @@ static void expect_pull(const uint8_t *bytes, size_t length, const struct reques
     if (is_pull) {
         memcpy(&prefix, bytes, sizeof prefix);
         memcpy(&section, bytes + sizeof prefix, sizeof section);
-        is_pull = prefix.section_count == 1 && section.op == SL_REQUEST_PULL;
+        is_pull = prefix.section_count == 1 && section.op == SL_REQUEST_PULL && section.flags == 0;
     }
     assert_int_equal(sl_request_read_pull(bytes, length, &pull), is_pull);
     if (is_pull) {
@@ -277,7 +277,8 @@ SL_CASE(request_read_pull__knows_what_the_others_know)
     for (int round = 0; round < 3000; round++) {
         struct request request = random_request(&seed);
         expect_pull(request.bytes, request.length, &request);
-        bool is_pull = request.section_count == 1 && request.sections[0].op == SL_REQUEST_PULL;
+        bool is_pull = request.section_count == 1 && request.sections[0].op == SL_REQUEST_PULL &&
+                       request.sections[0].flags == 0;
         for (size_t at = 0; at < request.length && is_pull; at++) {
             pull_count++;
             uint8_t was = request.bytes[at];
