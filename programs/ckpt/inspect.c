@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "core/partition.h"
+#include "core/table_names.h"
 #include "programs/ckpt/checkpoint_source.h"
 #include "programs/ckpt/spec_text.h"
 
@@ -87,7 +88,8 @@ void sl_inspect_table(const struct sl_snapshot_table *table, const char *size, F
                       text);
         break;
     case SL_TABLE_KV:
-        (void)fprintf(to, "%s  kv, of %s\n", spec->name, spec->dim == 4 ? "f32" : "bytes");
+        (void)fprintf(to, "%s  kv, of %s\n", spec->name,
+                      spec->dim == 1 ? "bytes" : sl_table_names_precision[spec->values]);
         break;
     }
 }

@@ -39,6 +39,8 @@ static const struct choice orders = {sl_table_names_order, SL_POLICY_ORDER_COUNT
                                      "none, lru, lfu or l2"};
 static const struct choice admissions = {sl_table_names_admission, SL_ADMISSION_KIND_COUNT,
                                          "count, probability or bloom"};
+static const struct choice precisions = {sl_table_names_precision, SL_PRECISION_COUNT,
+                                         "f32, f16, bf16 or int8"};
 
 struct word {
     const char *name;
@@ -79,6 +81,8 @@ static const struct word words[] = {
     {"staleness", WORD_U32, AT(spec.consistency.staleness), NULL},
     {"workers", WORD_U32, AT(spec.consistency.worker_count), NULL},
     {"reject_nonfinite", WORD_BOOL, AT(spec.reject_nonfinite), NULL},
+    {"values", WORD_CHOICE, AT(spec.values), &precisions},
+    {"optimizer_slots", WORD_CHOICE, AT(spec.slots), &precisions},
     {"ttl_steps", WORD_U32, AT(spec.policy.ttl_steps), NULL},
     {"protect_steps", WORD_U32, AT(spec.policy.protect_steps), NULL},
     {"count_below", WORD_U32, AT(spec.policy.count_below), NULL},
@@ -350,17 +354,18 @@ static int read_word(char *item, struct sl_snapshot_table *table, struct sl_reas
             }
         }
     }
-    return sl_reason_fail(reason, SL_ERR_INVALID,
-                          "\"%.64s\" is none of optimizer=, lr=, momentum=, rho=, beta1=, beta2=, "
-                          "epsilon=, weight_decay=, initial_accumulator=, l1=, l2=, lr_power=, "
-                          "decay_steps=, decay_baseline=, decay=, clip_norm=, value_bound=, "
-                          "initializer=, a=, b=, seed=, "
-                          "consistency=, staleness=, workers=, reject_nonfinite=, ttl_steps=, "
-                          "protect_steps=, count_below=, l2_below=, rows_max=, order=, "
-                          "half_life_steps=, admission=, admit_count=, admit_age_steps=, "
-                          "admit_probability=, ttl_seconds=, slot_shift=, slot_bits=, slots=, "
-                          "keys_expected=, false_positives=, step=, beta1_power=, beta2_power=",
-                          item);
+    return sl_reason_fail(
+        reason, SL_ERR_INVALID,
+        "\"%.64s\" is none of optimizer=, lr=, momentum=, rho=, beta1=, beta2=, "
+        "epsilon=, weight_decay=, initial_accumulator=, l1=, l2=, lr_power=, "
+        "decay_steps=, decay_baseline=, decay=, clip_norm=, value_bound=, "
+        "initializer=, a=, b=, seed=, "
+        "consistency=, staleness=, workers=, reject_nonfinite=, values=, "
+        "optimizer_slots=, ttl_steps=, protect_steps=, count_below=, l2_below=, rows_max=, order=, "
+        "half_life_steps=, admission=, admit_count=, admit_age_steps=, "
+        "admit_probability=, ttl_seconds=, slot_shift=, slot_bits=, slots=, "
+        "keys_expected=, false_positives=, step=, beta1_power=, beta2_power=",
+        item);
 }
 
 int sl_spec_text_read(const char *text, struct sl_snapshot_table *table, struct sl_reason *reason)

@@ -2,9 +2,10 @@
  * from the file and from the user. Words, in this order if several are given: optimizer and its
  * parameters as in starling.h; decay (none, l2, decoupled), clip_norm, value_bound; initializer
  * (zeros, constant, uniform, normal, truncated_normal), a, b, seed; consistency (asp, bsp, ssp),
- * staleness, workers; reject_nonfinite (0, 1); the policy as in starling.h, with order none, lru,
- * lfu or l2 and admission count, probability or bloom, and slots as SLOT:TTL_STEPS:ADMIT_COUNT
- * separated by "/"; step, beta1_power, beta2_power (optimizer state). Pure; any thread. */
+ * staleness, workers; reject_nonfinite (0, 1); values and optimizer_slots (f32, f16, bf16, int8);
+ * the policy as in starling.h, with order none, lru, lfu or l2 and admission count, probability or
+ * bloom, and slots as SLOT:TTL_STEPS:ADMIT_COUNT separated by "/"; step, beta1_power, beta2_power
+ * (optimizer state). Pure; any thread. */
 #ifndef SL_PROGRAMS_CKPT_SPEC_TEXT_H
 #define SL_PROGRAMS_CKPT_SPEC_TEXT_H
 

@@ -32,6 +32,8 @@ static void assert_same(const struct sl_snapshot_table *a, const struct sl_snaps
     assert_true(a->spec.initializer.seed == b->spec.initializer.seed);
     assert_memory_equal(&a->spec.consistency, &b->spec.consistency, sizeof a->spec.consistency);
     assert_int_equal(a->spec.reject_nonfinite, b->spec.reject_nonfinite);
+    assert_int_equal(a->spec.values, b->spec.values);
+    assert_int_equal(a->spec.slots, b->spec.slots);
     assert_memory_equal(&a->spec.policy, &b->spec.policy, sizeof a->spec.policy);
     assert_memory_equal(&a->spec.update, &b->spec.update, sizeof a->spec.update);
     assert_true(a->step == b->step);
@@ -62,6 +64,8 @@ SL_CASE(spec_text__round_trip)
         table.spec.consistency.staleness = (uint32_t)sl_hash_random(&random);
         table.spec.consistency.worker_count = (uint32_t)sl_hash_random(&random);
         table.spec.reject_nonfinite = i % 2 == 0;
+        table.spec.values = (enum sl_precision)(i % SL_PRECISION_COUNT);
+        table.spec.slots = (enum sl_precision)(i / 2 % SL_PRECISION_COUNT);
         table.spec.policy = (struct sl_policy_spec){
             .ttl_steps = (uint32_t)sl_hash_random(&random),
             .protect_steps = (uint32_t)sl_hash_random(&random),
@@ -119,6 +123,8 @@ SL_CASE(spec_text__refuses)
         "workers= 4",
         "reject_nonfinite=2",
         "reject_nonfinite=yes",
+        "values=fp16",
+        "optimizer_slots=1",
         "decay=L2",
         "decay=1",
         "clip_norm=nan",
