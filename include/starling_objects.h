@@ -223,7 +223,8 @@ SL_API int sl_publish_commit(struct sl_publication *publication, uint32_t timeou
 /* Publishes rows of tables, "a,b", of a job: a run of the parameter server (starling.h), here with
  * servers that have --objects. Each server takes a snapshot of its shards, and commits and serves a
  * part, with two tensors for each table and shard S: "TABLE/keys.S" (u64, ascending) and
- * "TABLE/rows.S" (f32, a row for each key; of a dense table a key is the number of a block of 1024
+ * "TABLE/rows.S" (f32, f16 or bf16, as the table is stored, a row for each key; of int8 u8: the
+ * row's scale, an f32, then its values; of a dense table a key is the number of a block of 1024
  * elements); a server without shards has one without elements, ".part.N". A shard's rows are of one
  * moment; all rows of BSP tables are of one iteration. Of the options origin, part and part_count
  * are not used; it takes over the name. Waits until the version is visible. Errors: NOT_FOUND (a
@@ -452,9 +453,9 @@ SL_API int sl_view_group(const struct sl_view *view, const char *name, uint64_t 
                          uint64_t *bytes);
 
 /* Looks up rows of a table in a version of sl_publish_tables: copies the row of keys[i] to
- * rows[i][dim], and sets found[i] to 1; if there is none, sets found[i] to 0, and rows[i] stays as
- * it is. With `stream` first wait for all bytes. Errors: NOT_FOUND (the table), INVALID (dim is not
- * that of the table), CORRUPT (the table's tensors), NO_MEMORY. */
+ * rows[i][dim], as f32, and sets found[i] to 1; if there is none, sets found[i] to 0, and rows[i]
+ * stays as it is. With `stream` first wait for all bytes. Errors: NOT_FOUND (the table), INVALID
+ * (dim is not that of the table), CORRUPT (the table's tensors), NO_MEMORY. */
 SL_API int sl_view_rows(struct sl_view *view, const char *table, const uint64_t *keys,
                         uint64_t count, uint32_t dim, float *rows, uint8_t *found);
 

@@ -310,15 +310,15 @@ static uint32_t find_shard_tensor(const struct sl_view *view, const char *table,
 static int find_table(const struct sl_view *view, const char *name, struct view_table *table)
 {
     struct sl_object_tensor keys, rows;
+    struct sl_objects_rows_shard shard;
+    uint64_t dim;
     table->shard_count = 0;
     table->dim = 0;
     table->name[0] = '\0';
     uint32_t count;
     for (uint32_t i = 0; (count = find_shard_tensor(view, name, "keys", i, &keys)) > 0; i++) {
         if (count > 1 || find_shard_tensor(view, name, "rows", i, &rows) != 1 ||
-            keys.type != SL_OBJECT_U64 || keys.rank != 1 || rows.type != SL_OBJECT_F32 ||
-            rows.rank != 2 || rows.shape[0] != keys.shape[0] || rows.shape[1] > UINT32_MAX ||
-            (i > 0 && rows.shape[1] != table->dim) ||
+            !sl_objects_rows_take(&keys, &rows, &shard, &dim) || (i > 0 && dim != table->dim) ||
             (keys.bytes > 0 && (keys.data == NULL || (rows.bytes > 0 && rows.data == NULL)))) {
             return sl_objects_fail(SL_ERR_CORRUPT, "%s/keys.%u and %s/rows.%u are not of one table",
                                    name, i, name, i);
@@ -326,9 +326,8 @@ static int find_table(const struct sl_view *view, const char *name, struct view_
         if (!sl_array_make_room(&table->shards, &table->shard_capacity, i, sizeof *table->shards)) {
             return sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
         }
-        table->shards[table->shard_count++] = (struct sl_objects_rows_shard){
-            .keys = keys.data, .rows = rows.data, .count = keys.shape[0]};
-        table->dim = (uint32_t)rows.shape[1];
+        table->shards[table->shard_count++] = shard;
+        table->dim = (uint32_t)dim;
     }
     (void)snprintf(table->name, sizeof table->name, "%s", name);
     return 0;

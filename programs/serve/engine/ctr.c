@@ -10,7 +10,6 @@
 #include "core/partition.h"
 #include "programs/models/model_note.h"
 #include "programs/serve/engine/published.h"
-#include "ps/optimizer/initializer.h"
 
 #define BLOCK SL_PARTITION_BLOCK_ELEMENTS
 
@@ -157,7 +156,8 @@ static const float *dense_values(const struct table *table, float *to)
 {
     uint8_t found = 1;
     for (uint32_t i = 0; i < table->published.shard_count; i++) {
-        if (table->published.shards[i].count == table->block_count) {
+        if (table->published.shards[i].count == table->block_count &&
+            table->published.shards[i].precision == SL_PRECISION_F32) {
             return table->published.shards[i].rows;
         }
     }
@@ -177,7 +177,8 @@ static const float *sparse_values(const struct table *table, const uint64_t *key
                          to, found);
     for (uint64_t i = 0; i < count; i++) {
         if (!found[i]) {
-            sl_initializer_fill(&table->spec.initializer, keys[i], 0, dim, to + i * dim);
+            sl_published_table_first_row(&table->published, &table->spec.initializer, keys[i], dim,
+                                         to + i * dim);
         }
     }
     return to;

@@ -11,7 +11,6 @@
 #include "core/format.h"
 #include "programs/serve/engine/graph_image.h"
 #include "programs/serve/engine/published.h"
-#include "ps/optimizer/initializer.h"
 
 #define SCRATCH_MAX (1ULL << 30) /* beside that of the graph */
 #define UNKNOWN     "unknown_keys"
@@ -390,7 +389,7 @@ static uint32_t lookup_pool(const struct feature *feature, const int64_t *keys, 
             continue;
         }
         if (!found[i]) {
-            sl_initializer_fill(&feature->initializer, (uint64_t)keys[i], 0, dim, row);
+            sl_published_table_first_row(table, &feature->initializer, (uint64_t)keys[i], dim, row);
             unknown++;
         }
         for (uint32_t j = 0; j < dim; j++) {

@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/limits.h"
 #include "objects/catalogue/manifest.h"
+#include "ps/optimizer/initializer.h"
 
 /* Tensor NAME/KIND.SHARD; NULL: there is none. */
 static const struct sl_object_tensor *find_tensor(const struct sl_engine_image *image,
@@ -29,20 +31,20 @@ int sl_published_table_find(const struct sl_engine_image *image, const char *nam
     *out = (struct sl_published_table){0};
     while (keys != NULL && out->shard_count < SL_OBJECTS_PARTS_MAX) {
         const struct sl_object_tensor *rows = find_tensor(image, name, "rows", out->shard_count);
-        if (rows == NULL || keys->type != SL_OBJECT_U64 || keys->rank != 1 ||
-            rows->type != SL_OBJECT_F32 || rows->rank != 2 || rows->shape[0] != keys->shape[0] ||
-            rows->shape[1] != dim) {
+        uint64_t columns = 0;
+        if (rows == NULL ||
+            !sl_objects_rows_take(keys, rows, &out->shards[out->shard_count], &columns) ||
+            columns != dim) {
             return sl_reason_fail(reason, SL_ERR_CORRUPT,
                                   "shard %u of table %s: expected are %s/keys.%u of u64 [n] and "
-                                  "%s/rows.%u of f32 [n, %u]%s",
+                                  "%s/rows.%u of f32 [n, %u], the same of f16 or bf16, or u8 "
+                                  "[n, %u]%s",
                                   out->shard_count, name, name, out->shard_count, name,
-                                  out->shard_count, dim,
-                                  rows != NULL && rows->rank == 2 && rows->shape[1] != dim
-                                      ? "; its rows have another dim"
-                                      : "");
+                                  out->shard_count, dim, dim + (uint32_t)sizeof(float),
+                                  columns != 0 && columns != dim ? "; its rows have another dim"
+                                                                 : "");
         }
-        out->shards[out->shard_count++] = (struct sl_objects_rows_shard){
-            .keys = keys->data, .rows = rows->data, .count = keys->shape[0]};
+        out->shard_count++;
         out->row_count += keys->shape[0];
         keys = find_tensor(image, name, "keys", out->shard_count);
     }
@@ -50,4 +52,18 @@ int sl_published_table_find(const struct sl_engine_image *image, const char *nam
                ? 0
                : sl_reason_fail(reason, SL_ERR_CORRUPT,
                                 "the version has no table %s: no tensor %s/keys.0", name, name);
+}
+
+void sl_published_table_first_row(const struct sl_published_table *table,
+                                  const struct sl_initializer_spec *initializer, uint64_t key,
+                                  uint32_t dim, float *row)
+{
+    uint8_t narrow[SL_LIMIT_DIM * sizeof(float)];
+    const enum sl_precision precision = table->shards[0].precision;
+    sl_initializer_fill(initializer, key, 0, dim, row);
+    if (precision != SL_PRECISION_F32) {
+        const struct sl_precision_kernels *kernels = sl_precision_kernels(SL_PRECISION_SIMD_BEST);
+        kernels->narrow(precision, row, dim, narrow);
+        kernels->widen(precision, narrow, dim, row);
+    }
 }

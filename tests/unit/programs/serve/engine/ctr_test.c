@@ -8,6 +8,7 @@
 
 #include "core/hash.h"
 #include "core/partition.h"
+#include "core/precision.h"
 #include "programs/models/model_note.h"
 #include "ps/optimizer/initializer.h"
 #include "tests/support/unit.h"
@@ -41,6 +42,13 @@ static bool is_stored(const struct sl_table_spec *spec, uint64_t key)
     return spec->kind == SL_TABLE_DENSE || key % 3 != 0;
 }
 
+/* Writes the row as the table stores it to stored[sl_precision_row_bytes]. */
+static void store_row(const struct sl_table_spec *spec, uint32_t dim, const float *row,
+                      uint8_t *stored)
+{
+    sl_precision_kernels(SL_PRECISION_SIMD_SCALAR)->narrow(spec->values, row, dim, stored);
+}
+
 /* The parameters of a row, as the servers have them. */
 static void make_row(const struct sl_table_spec *spec, uint64_t key, uint32_t dim, float *row)
 {
@@ -51,6 +59,9 @@ static void make_row(const struct sl_table_spec *spec, uint64_t key, uint32_t di
     if (!is_stored(spec, key)) {
         sl_initializer_fill(&spec->initializer, key, 0, dim, row);
     }
+    uint8_t stored[SL_PARTITION_BLOCK_ELEMENTS * sizeof(float)];
+    store_row(spec, dim, row, stored);
+    sl_precision_kernels(SL_PRECISION_SIMD_SCALAR)->widen(spec->values, stored, dim, row);
 }
 
 static void add_tensor(struct fixture *f, const char *table, const char *kind, uint32_t shard,
@@ -66,15 +77,19 @@ static void add_tensor(struct fixture *f, const char *table, const char *kind, u
 
 static void add_table(struct fixture *f, const struct sl_table_spec *spec, uint32_t shard)
 {
+    static const uint32_t types[] = {SL_OBJECT_F32, SL_OBJECT_F16, SL_OBJECT_BF16, SL_OBJECT_U8};
     const bool is_dense = spec->kind == SL_TABLE_DENSE;
     const uint32_t dim = is_dense ? SL_PARTITION_BLOCK_ELEMENTS : spec->dim;
     const uint64_t all = is_dense ? (spec->length + dim - 1) / dim : KEYS;
     uint64_t *keys = malloc(all * sizeof *keys), count = 0;
-    float *rows = malloc(all * dim * sizeof *rows);
+    const size_t row_bytes = sl_precision_row_bytes(spec->values, dim);
+    uint8_t *rows = malloc(all * row_bytes);
+    float row[SL_PARTITION_BLOCK_ELEMENTS];
     for (uint64_t key = 0; key < all; key++) {
         const uint32_t owner = is_dense ? (uint32_t)key % SHARDS : sl_partition_owner(key, SHARDS);
         if (owner == shard && is_stored(spec, key)) {
-            make_row(spec, key, dim, rows + count * dim);
+            make_row(spec, key, dim, row);
+            store_row(spec, dim, row, rows + count * row_bytes);
             keys[count++] = key;
         }
     }
@@ -83,14 +98,15 @@ static void add_table(struct fixture *f, const struct sl_table_spec *spec, uint3
         (struct sl_object_tensor){
             .type = SL_OBJECT_U64, .rank = 1, .shape = {count}, .data = keys, .bytes = 8 * count});
     add_tensor(f, spec->name, "rows", shard,
-               (struct sl_object_tensor){.type = SL_OBJECT_F32,
-                                         .rank = 2,
-                                         .shape = {count, dim},
-                                         .data = rows,
-                                         .bytes = 4 * count * dim});
+               (struct sl_object_tensor){
+                   .type = types[spec->values],
+                   .rank = 2,
+                   .shape = {count, dim + (spec->values == SL_PRECISION_INT8 ? 4 : 0)},
+                   .data = rows,
+                   .bytes = count * row_bytes});
 }
 
-static void set_up(struct fixture *f, const struct sl_model *model)
+static void set_up(struct fixture *f, const struct sl_model *model, enum sl_precision values)
 {
     *f = (struct fixture){.model = model};
     sl_model_note_write(model, &SHAPE, f->note);
@@ -98,6 +114,9 @@ static void set_up(struct fixture *f, const struct sl_model *model)
     f->image.tensors = f->tensors;
     f->image.offsets = f->offsets;
     f->image.note = f->note;
+    for (uint32_t t = 0; t < f->table_count; t++) {
+        f->specs[t].values = f->specs[t].kind == SL_TABLE_SPARSE ? values : SL_PRECISION_F32;
+    }
     for (uint32_t shard = 0; shard < SHARDS; shard++) {
         for (uint32_t t = 0; t < f->table_count; t++) {
             add_table(f, &f->specs[t], shard);
@@ -176,12 +195,12 @@ static uint8_t *make_scratch(const struct sl_engine_info *info)
     return scratch;
 }
 
-static void check_model(const struct sl_model *model)
+static void check_model(const struct sl_model *model, enum sl_precision values)
 {
     struct fixture f;
     float logits[ROWS];
     void *opened;
-    set_up(&f, model);
+    set_up(&f, model, values);
     score(&f, logits);
     assert_int_equal(sl_engine_ctr.open(&f.image, ROWS, &f.reason, &opened), 0);
     const struct sl_engine_info *info = sl_engine_ctr.info(opened);
@@ -205,16 +224,18 @@ static void check_model(const struct sl_model *model)
 
 SL_CASE(run__is_the_trainers_score)
 {
-    check_model(&sl_model_lr);
-    check_model(&sl_model_fm);
-    check_model(&sl_model_deepfm);
+    for (uint32_t values = 0; values < SL_PRECISION_COUNT; values++) {
+        check_model(&sl_model_lr, (enum sl_precision)values);
+        check_model(&sl_model_fm, (enum sl_precision)values);
+        check_model(&sl_model_deepfm, (enum sl_precision)values);
+    }
 }
 
 SL_CASE(run__refuses_values_that_are_not_finite)
 {
     struct fixture f;
     void *opened;
-    set_up(&f, &sl_model_lr);
+    set_up(&f, &sl_model_lr, SL_PRECISION_F32);
     assert_int_equal(sl_engine_ctr.open(&f.image, ROWS, &f.reason, &opened), 0);
     const struct sl_engine_info *info = sl_engine_ctr.info(opened);
     uint8_t *scratch = make_scratch(info);
@@ -240,7 +261,7 @@ static void assert_refused(struct fixture *f, const char *note, int err, const c
 SL_CASE(open__refuses_notes)
 {
     struct fixture f;
-    set_up(&f, &sl_model_fm);
+    set_up(&f, &sl_model_fm, SL_PRECISION_F32);
     assert_refused(&f, "", SL_ERR_UNSUPPORTED, "model=lr");
     assert_refused(&f, "model=gbdt fields=5 factors=8 hidden=6,5 seed=1", SL_ERR_UNSUPPORTED,
                    "gbdt");
@@ -260,7 +281,7 @@ SL_CASE(open__refuses_notes)
 SL_CASE(open__refuses_dense_tables_of_another_length)
 {
     struct fixture f;
-    set_up(&f, &sl_model_deepfm);
+    set_up(&f, &sl_model_deepfm, SL_PRECISION_F32);
     assert_refused(&f, "model=deepfm fields=400 factors=8 hidden=64,9 seed=3", SL_ERR_CORRUPT,
                    "deepfm/tower1");
     tear_down(&f);
@@ -270,7 +291,7 @@ SL_CASE(open__has_a_width_for_rows_of_any_length)
 {
     struct fixture f;
     void *opened;
-    set_up(&f, &sl_model_lr);
+    set_up(&f, &sl_model_lr, SL_PRECISION_F32);
     f.image.note = "model=lr fields=0 factors=8 hidden=6,5 seed=1";
     assert_int_equal(sl_engine_ctr.open(&f.image, 1, &f.reason, &opened), 0);
     assert_int_equal(sl_engine_ctr.info(opened)->inputs[0].shape[1], SL_CTR_FIELDS);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/precision.h"
 #include "onnx_model.h"
 #include "programs/serve/engine/graph_image.h"
 #include "programs/serve/engine/onnx.h"
@@ -52,8 +53,16 @@ static void add(const char *name, uint32_t type, uint32_t columns, const void *d
 }
 
 /* The image of the model with these features, and of its table, in two shards. */
-static void make_image(const char *features, uint32_t dim)
+static void make_image_of(const char *features, uint32_t dim, enum sl_precision precision)
 {
+    static const uint32_t types[] = {SL_OBJECT_F32, SL_OBJECT_F16, SL_OBJECT_BF16, SL_OBJECT_U8};
+    static uint8_t rows[2][2][16];
+    const struct sl_precision_kernels *kernels = sl_precision_kernels(SL_PRECISION_SIMD_SCALAR);
+    const uint32_t columns = dim + (precision == SL_PRECISION_INT8 ? 4 : 0);
+    for (uint32_t i = 0; i < 4; i++) {
+        kernels->narrow(precision, VALUES[i / 2][i % 2], 2,
+                        rows[i / 2][0] + i % 2 * sl_precision_row_bytes(precision, 2));
+    }
     char text[2048];
     struct wire parts = {0}, entry = {0}, attributes = {0};
     const float one = 1;
@@ -80,19 +89,25 @@ static void make_image(const char *features, uint32_t dim)
     memcpy(tensors, of_graph.tensors, 2 * sizeof *tensors);
     memcpy(offsets, of_graph.offsets, 2 * sizeof *offsets);
     add("t/keys.0", SL_OBJECT_U64, 0, KEYS[0]);
-    add("t/rows.0", SL_OBJECT_F32, dim, VALUES[0]);
+    add("t/rows.0", types[precision], columns, rows[0]);
     add("t/keys.1", SL_OBJECT_U64, 0, KEYS[1]);
-    add("t/rows.1", SL_OBJECT_F32, dim, VALUES[1]);
+    add("t/rows.1", types[precision], columns, rows[1]);
 }
 
-CASE(run__pools_rows_as_torch_does)
+static void make_image(const char *features, uint32_t dim)
+{
+    make_image_of(features, dim, SL_PRECISION_F32);
+}
+
+/* Each precision has all values. */
+static void check_run(enum sl_precision precision)
 {
     static const int64_t keys[ROWS][COLUMNS] = {
         {3, INT64_MIN, 4, -1, 7}, {7, 8, -1, -1, -1}, {3, 3, -1, 5, 6}};
     static const float wanted[ROWS][4] = {
         {5, 7, 7, 8}, {17, 18, 1, 1}, {3, 5, 10, 10}}; /* an unknown key has (9, 9) */
     static const uint32_t unknown[ROWS] = {0, 1, 2};
-    make_image(SUM "," MEAN, 2);
+    make_image_of(SUM "," MEAN, 2, precision);
     assert_int_equal(sl_engine_lookup.open(&image, ROWS, &reason, &opened), 0);
     const struct sl_engine_info *info = sl_engine_lookup.info(opened);
     assert_int_equal(info->input_count, 1);
@@ -115,6 +130,26 @@ CASE(run__pools_rows_as_torch_does)
                             rows * sizeof unknown[0]);
     }
     free(scratch);
+}
+
+CASE(run__pools_rows_as_torch_does)
+{
+    check_run(SL_PRECISION_F32);
+}
+
+CASE(run__widens_f16)
+{
+    check_run(SL_PRECISION_F16);
+}
+
+CASE(run__widens_bf16)
+{
+    check_run(SL_PRECISION_BF16);
+}
+
+CASE(run__widens_int8)
+{
+    check_run(SL_PRECISION_INT8);
 }
 
 CASE(open__names_the_tables)
