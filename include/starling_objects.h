@@ -225,12 +225,11 @@ SL_API int sl_publish_commit(struct sl_publication *publication, uint32_t timeou
  * tensors for each table and shard S: "TABLE/keys.S" (u64, ascending) and "TABLE/rows.S" (as
  * stored: f32, f16, bf16, or u8: an int8 row's scale, f32, and values; dense: a key is the number
  * of a block of 1024 elements); a server without shards has one without elements, ".part.N". A
- * shard's rows are of one moment; all rows of BSP tables are of one iteration. Of the options
- * origin, part and part_count are not used; it takes over the name. Waits until the version is
- * visible. Errors: NOT_FOUND (a table), UNSUPPORTED (a KV table; a keeper is no server), CLOSED
- * (another publisher took over), DEADLINE, AGAIN (at the deadline: a shard is at no server or at
- * two, iterations end too fast, or a checkpoint runs), INVALID, NO_MEMORY, TOO_LARGE (also: over 64
- * servers). */
+ * shard's rows are of one moment; those of BSP tables of one iteration. It does not use origin,
+ * part and part_count, and takes over the name. Waits until the version is visible. Errors:
+ * NOT_FOUND (a table), UNSUPPORTED (a KV table; a keeper is no server), CLOSED (another publisher
+ * took over), DEADLINE, AGAIN (at the deadline: a shard is at no server or at two, iterations end
+ * too fast, or a checkpoint runs), INVALID, NO_MEMORY, TOO_LARGE (also: over 64 servers). */
 SL_API int sl_publish_tables(struct sl_objects *objects, const struct sl_publish_options *options,
                              const char *tables, uint32_t timeout_ms, uint64_t *version);
 
