@@ -139,7 +139,8 @@ static bool send_more(struct sl_server_request *request, uint32_t keys, uint32_t
 {
     const struct sl_server_conn *conn = request->conn;
     const uint32_t unsent = conn->out.count - conn->out.behind_count; /* those behind wait for it */
-    if (!sl_transport_sends_now(conn->conn)) {
+    const bool is_stored = sl_request_returned(&request->work.view.section) == SL_PRECISION_F32;
+    if (!is_stored || !sl_transport_sends_now(conn->conn)) {
         return unsent < PARTS_MAX && send_part(request, spent);
     }
     const uint64_t bytes_max = (uint64_t)(keys - *spent) * BYTES_PER_KEY;

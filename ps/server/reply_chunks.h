@@ -1,8 +1,9 @@
 /* Replies that are made while they are sent: long pulls of dense or KV arrays. No reply needs a
  * buffer of its own. A transport that can send at once takes the values from the table itself, as
  * many as it has room for, while the reactor waits for it: nothing can change them meanwhile, nor
- * need they be kept when the reader is slow. For others (TLS), values are copied in chunks, which
- * the transport reads while they are cached. Owner reactor. */
+ * need they be kept when the reader is slow. For others (TLS), and in another precision than that
+ * of the table, values are copied in chunks, which the transport reads while they are cached. Owner
+ * reactor. */
 #ifndef SL_PS_SERVER_REPLY_CHUNKS_H
 #define SL_PS_SERVER_REPLY_CHUNKS_H
 

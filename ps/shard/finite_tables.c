@@ -5,12 +5,40 @@
 
 #include "core/assert.h"
 #include "core/finite.h"
+#include "core/limits.h"
 #include "ps/shard/state.h"
 
 /* Returns the value as text. Other than printf's, that of NaN has no sign. */
 static const char *name_of(float value)
 {
     return value > 0 ? "infinite" : value < 0 ? "-infinite" : "NaN";
+}
+
+/* Returns the position of the first value that is not finite, and the value; without any, `count`.
+ * row: values of an encoded row. */
+static uint64_t find_nonfinite(const struct sl_request_view *view, uint64_t count, uint32_t row,
+                               float *value)
+{
+    if (view->encoded == NULL) {
+        const uint64_t at = sl_finite_prefix(view->gradients, count);
+        *value = at < count ? view->gradients[at] : 0;
+        return at;
+    }
+    const struct sl_precision_kernels *kernels = sl_precision_kernels(SL_PRECISION_SIMD_BEST);
+    const enum sl_precision precision = sl_request_pushed(&view->section);
+    const uint8_t *from = view->encoded;
+    for (uint64_t done = 0; done < count; done += row) {
+        float values[SL_LIMIT_DIM];
+        const uint32_t here = count - done < row ? (uint32_t)(count - done) : row;
+        kernels->widen(precision, from, here, values);
+        const uint64_t at = sl_finite_prefix(values, here);
+        if (at < here) {
+            *value = values[at];
+            return done + at;
+        }
+        from += sl_precision_row_bytes(precision, row);
+    }
+    return count;
 }
 
 static int check_section(const struct sl_shard *shard, const struct sl_request_view *view,
@@ -23,7 +51,9 @@ static int check_section(const struct sl_shard *shard, const struct sl_request_v
     }
     const bool has_keys = spec->kind == SL_TABLE_SPARSE;
     const uint64_t count = has_keys ? (uint64_t)section->key_count * spec->dim : section->count;
-    const uint64_t at = sl_finite_prefix(view->gradients, count);
+    float value = 0;
+    const uint64_t at =
+        find_nonfinite(view, count, has_keys ? spec->dim : SL_PRECISION_ARRAY_ROW, &value);
     if (at == count) {
         return 0;
     }
@@ -37,7 +67,7 @@ static int check_section(const struct sl_shard *shard, const struct sl_request_v
     return sl_reason_fail(reason, SL_ERR_INVALID,
                           "table %s: the value of %s is %s; accepted with reject_nonfinite are "
                           "finite values; nothing was changed",
-                          spec->name, place, name_of(view->gradients[at]));
+                          spec->name, place, name_of(value));
 }
 
 int sl_shard_check_finite(const struct sl_shard *shard, const struct sl_shard_request *request,

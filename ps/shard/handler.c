@@ -4,6 +4,7 @@
 #include <starling_kv.h>
 #include <string.h>
 
+#include "core/table_names.h"
 #include "ps/shard/lookup.h"
 
 void sl_shard_handler_lengths(const struct sl_shard *shard, const struct sl_shard_table *table,
@@ -94,6 +95,13 @@ int sl_shard_handler_run(struct sl_shard *shard, struct sl_shard_table *table,
     const struct sl_kv_handler *handler = shard->options.kv_handler;
     const void *answer = NULL;
     const struct sl_kv_request call = call_of(shard, table, request, reply, &answer);
+    if ((request->view.section.flags & ~SL_REQUEST_FLAG_LENS) != 0) {
+        return sl_shard_fail(
+            shard, request, slice, SL_ERR_INVALID,
+            "the precision is %s pushed and %s returned; accepted by a handler is f32",
+            sl_table_names_precision[sl_request_pushed(&request->view.section)],
+            sl_table_names_precision[sl_request_returned(&request->view.section)]);
+    }
     if (call.push == NULL && call.pull == NULL) {
         return SL_SHARD_DONE; /* a push that the handler has received before */
     }

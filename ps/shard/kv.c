@@ -175,35 +175,60 @@ void sl_shard_kv_drop(struct sl_shard *shard, struct sl_shard_request *request)
 
 /* Values */
 
-/* Pulls the values while the push has them in the cache. */
-static void push_and_pull(struct sl_shard_table *table, struct sl_kv_array *array, uint32_t at,
-                          uint32_t count, const uint8_t *pushed, uint8_t *pulled)
+void sl_shard_kv_write(enum sl_precision precision, const uint8_t *values, uint64_t count,
+                       uint32_t width, uint8_t *reply)
 {
-    const uint32_t width = table->spec.dim;
-    const uint32_t step_max = PUSH_PULL_BYTES / width;
-    for (uint32_t done = 0; done < count; done += step_max) {
-        const uint32_t step = count - done < step_max ? count - done : step_max;
-        const size_t offset = (size_t)done * width;
-        sl_kv_table_push(table->kv, array, at + done, step, pushed + offset);
-        memcpy(pulled + offset, array->values + (size_t)at * width + offset, (size_t)step * width);
+    if (precision == SL_PRECISION_F32) {
+        memcpy(reply, values, count * width);
+    } else {
+        sl_precision_narrow_array(precision, (const float *)(const void *)values, count, reply);
     }
 }
 
-/* Copies one slice of an array: `count` values from `at` on, at offset `done` of the section's
- * values. */
+/* Pushes, pulls or both, a few values at a time: the pull finds the pushed values in the cache. */
+static void visit_in_steps(struct sl_shard_table *table, const struct sl_shard_request *request,
+                           struct sl_kv_array *array, uint32_t at, uint32_t count, uint8_t *reply)
+{
+    const struct sl_request_view *view = &request->view;
+    const uint32_t width = table->spec.dim;
+    const uint32_t step_max = PUSH_PULL_BYTES / width;
+    const enum sl_precision returned = sl_request_returned(&view->section);
+    const size_t sent_bytes =
+        returned == SL_PRECISION_F32 ? width : sl_precision_row_bytes(returned, 1);
+    for (uint32_t done = 0; done < count; done += step_max) {
+        const uint32_t step = count - done < step_max ? count - done : step_max;
+        const uint64_t first = request->done + done;
+        if (request->phase == SL_SHARD_PHASE_APPLY && view->encoded != NULL) {
+            float widened[PUSH_PULL_BYTES / sizeof(float)];
+            sl_precision_widen_array(sl_request_pushed(&view->section), view->encoded, first, step,
+                                     widened);
+            sl_kv_table_push(table->kv, array, at + done, step, widened);
+        } else if (request->phase == SL_SHARD_PHASE_APPLY) {
+            const uint8_t *pushed = view->values;
+            sl_kv_table_push(table->kv, array, at + done, step, pushed + first * width);
+        }
+        if (sl_shard_op_pulls(view->section.op)) {
+            sl_shard_kv_write(returned, array->values + (size_t)(at + done) * width, step, width,
+                              reply + request->reply_done + first * sent_bytes);
+        }
+    }
+}
+
+/* Copies one slice of an array: `count` values from `at` on, at value `done` of the section. */
 static void visit(struct sl_shard_table *table, const struct sl_shard_request *request,
                   struct sl_kv_array *array, uint32_t at, uint32_t count, uint8_t *reply)
 {
+    const struct sl_request_view *view = &request->view;
     const size_t width = table->spec.dim;
-    const uint64_t offset = request->done * width;
-    const uint8_t *pushed = request->view.values; /* NULL: no push */
-    if (request->phase != SL_SHARD_PHASE_APPLY) {
-        memcpy(reply + request->reply_done + offset, array->values + at * width, count * width);
-    } else if (sl_shard_op_pulls(request->view.section.op)) {
-        push_and_pull(table, array, at, count, pushed + offset,
-                      reply + request->reply_done + offset);
+    const uint8_t *pushed = view->values; /* NULL: none, or encoded */
+    const bool pushes = request->phase == SL_SHARD_PHASE_APPLY;
+    if (!pushes && sl_request_returned(&view->section) == SL_PRECISION_F32) {
+        memcpy(reply + request->reply_done + request->done * width, array->values + at * width,
+               count * width);
+    } else if (pushes && pushed != NULL && !sl_shard_op_pulls(view->section.op)) {
+        sl_kv_table_push(table->kv, array, at, count, pushed + request->done * width);
     } else {
-        sl_kv_table_push(table->kv, array, at, count, pushed + offset);
+        visit_in_steps(table, request, array, at, count, reply);
     }
 }
 

@@ -16,6 +16,10 @@ bool sl_shard_kv_is_chunked(const struct sl_shard *shard, const struct sl_shard_
 uint8_t *sl_shard_kv_next_values(const struct sl_shard *shard,
                                  const struct sl_shard_request *request);
 
+/* Writes values of `width` bytes each to a reply: as they are, or f32 ones in another precision. */
+void sl_shard_kv_write(enum sl_precision precision, const uint8_t *values, uint64_t count,
+                       uint32_t width, uint8_t *reply);
+
 /* Ends the section's reservation and its wait. */
 void sl_shard_kv_drop(struct sl_shard *shard, struct sl_shard_request *request);
 

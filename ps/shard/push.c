@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "core/partition.h"
 #include "ps/shard/admit.h"
 #include "ps/shard/iteration.h"
 #include "ps/shard/key_admission.h"
@@ -102,6 +103,9 @@ int sl_shard_push_begin(struct sl_shard *shard, struct sl_shard_table *table,
         request->push.scratch = scratch;
         request->push.created_end = scratch->created;
         request->push.waiting = scratch->created + request->view.section.key_count;
+        if (request->view.encoded != NULL && request->push.sums == NULL) {
+            request->push.sums = scratch->gradients;
+        }
     }
     return SL_SHARD_DONE;
 }
@@ -142,6 +146,25 @@ static void begin_sums(struct sl_shard_request *request, uint32_t dim)
     }
 }
 
+/* Returns the gradients of the keys from `done` on. Encoded ones are widened to the place among the
+ * sums where they stay if no key of them repeats. */
+static const float *next_gradients(const struct sl_shard_request *request, uint32_t dim,
+                                   uint32_t count)
+{
+    if (request->view.encoded == NULL) {
+        return request->view.gradients + request->done * dim;
+    }
+    const struct sl_precision_kernels *kernels = sl_precision_kernels(SL_PRECISION_SIMD_BEST);
+    const enum sl_precision precision = sl_request_pushed(&request->view.section);
+    const size_t bytes = sl_precision_row_bytes(precision, dim);
+    const uint8_t *row = (const uint8_t *)request->view.encoded + request->done * bytes;
+    float *gradients = request->push.sums + (size_t)request->push.distinct * dim;
+    for (uint32_t i = 0; i < count; i++) {
+        kernels->widen(precision, row + i * bytes, dim, gradients + (size_t)i * dim);
+    }
+    return gradients;
+}
+
 /* Adds one key's record and gradient. The request's own gradients are used until a key repeats. The
  * first repeat copies those so far to `sums`. Of a key that repeats in an assign, the last row
  * counts. */
@@ -159,7 +182,7 @@ static void collect_record(struct sl_shard_request *request, uint32_t dim, uint3
         return;
     }
     request->push.records[at] = record;
-    if (request->push.sums != NULL) {
+    if (request->push.sums != NULL && request->push.sums + (size_t)at * dim != gradient) {
         memcpy(request->push.sums + (size_t)at * dim, gradient, dim * sizeof(float));
     }
     request->push.distinct += !repeats;
@@ -200,7 +223,7 @@ static int collect_sparse(struct sl_shard *shard, struct sl_shard_table *table,
             return err;
         }
         sl_shard_see_keys(shard, table, keys, count);
-        const float *gradients = request->view.gradients + request->done * dim;
+        const float *gradients = next_gradients(request, dim, count);
         if (admits) {
             collect_admitted(table, request, records, count, gradients);
         }
@@ -252,8 +275,13 @@ static int collect_dense(struct sl_shard_request *request, struct sl_shard_slice
             return SL_SHARD_AGAIN;
         }
         uint64_t count = sl_shard_dense_step(request->done, request->view.section.count, left);
-        memcpy(request->push.buffered->gradients + request->done,
-               request->view.gradients + request->done, count * sizeof(float));
+        float *gradients = request->push.buffered->gradients + request->done;
+        if (request->view.encoded != NULL) {
+            sl_precision_widen_array(sl_request_pushed(&request->view.section),
+                                     request->view.encoded, request->done, count, gradients);
+        } else {
+            memcpy(gradients, request->view.gradients + request->done, count * sizeof(float));
+        }
         request->done += count;
         slice->spent += (uint32_t)sl_shard_dense_cost(count);
     }
@@ -328,7 +356,17 @@ static int apply_dense(struct sl_shard_table *table, struct sl_shard_request *re
         }
         uint64_t at = section->start + request->done;
         uint64_t count = sl_shard_dense_step(at, section->start + section->count, left);
-        const float *values = request->view.gradients + request->done;
+        float widened[SL_PARTITION_BLOCK_ELEMENTS];
+        const float *values = widened;
+        if (request->view.encoded == NULL) {
+            values = request->view.gradients + request->done;
+        } else {
+            const uint64_t block_left =
+                SL_PARTITION_BLOCK_ELEMENTS - at % SL_PARTITION_BLOCK_ELEMENTS;
+            count = count < block_left ? count : block_left;
+            sl_precision_widen_array(sl_request_pushed(section), request->view.encoded,
+                                     request->done, count, widened);
+        }
         if (assigns(request)) {
             sl_dense_table_assign(table->dense, at, count, values, request->push.optimizer.step);
         } else {

@@ -47,6 +47,15 @@ static uint32_t value_bytes(const struct sl_shard_table *table)
     return table->kv != NULL ? table->spec.dim : (uint32_t)sizeof(float);
 }
 
+/* In the reply. */
+static uint32_t sent_bytes(const struct sl_shard_table *table,
+                           const struct sl_shard_request *request)
+{
+    const enum sl_precision precision = sl_request_returned(&request->view.section);
+    return precision == SL_PRECISION_F32 ? value_bytes(table)
+                                         : (uint32_t)sl_precision_row_bytes(precision, 1);
+}
+
 /* Returns how many values fit; padding may follow the last. */
 static uint64_t values_that_fit(const struct sl_shard_request *request, uint64_t bytes,
                                 uint32_t width)
@@ -89,16 +98,18 @@ uint32_t sl_shard_next_chunk(struct sl_shard *shard, struct sl_shard_request *re
                              uint8_t *reply, uint32_t bytes)
 {
     struct sl_shard_table *table = table_of(shard, request);
-    const uint32_t width = value_bytes(table);
+    const enum sl_precision precision = sl_request_returned(&request->view.section);
+    const uint32_t width = sent_bytes(table, request);
     sl_assert(bytes % 8 == 0);
     sl_assert(bytes <= request->reply_bytes - request->reply_done);
     shard_reply_chunks_begin(request);
     const uint64_t count = values_that_fit(request, bytes, width);
     if (table->kv != NULL) {
-        memcpy(reply, sl_shard_kv_next_values(shard, request), count * width);
+        sl_shard_kv_write(precision, sl_shard_kv_next_values(shard, request), count,
+                          table->spec.dim, reply);
     } else {
         sl_dense_table_read(table->dense, request->view.section.start + request->done, count,
-                            (float *)(void *)reply);
+                            precision, reply);
     }
     memset(reply + count * width, 0, bytes - count * width);
     return shard_reply_chunks_pass(table, request, count, bytes);
@@ -109,6 +120,7 @@ uint32_t sl_shard_next_values(const struct sl_shard *shard, struct sl_shard_requ
 {
     const struct sl_shard_table *table = table_of(shard, request);
     const uint32_t width = value_bytes(table);
+    sl_assert(sl_request_returned(&request->view.section) == SL_PRECISION_F32);
     shard_reply_chunks_begin(request);
     const uint64_t count = values_that_fit(request, bytes_max, width);
     if (table->kv == NULL) {

@@ -149,7 +149,8 @@ static int read_dense(struct sl_shard_table *table, struct sl_shard_request *req
                       uint8_t *reply, struct sl_shard_slice *slice)
 {
     const struct sl_request_section *section = &request->view.section;
-    float *values = (float *)(void *)(reply + request->reply_done);
+    const enum sl_precision precision = sl_request_returned(section);
+    uint8_t *values = reply + request->reply_done;
     while (request->done < section->count) {
         uint32_t left = sl_shard_slice_left(slice);
         if (left == 0) {
@@ -157,7 +158,8 @@ static int read_dense(struct sl_shard_table *table, struct sl_shard_request *req
         }
         uint64_t at = section->start + request->done;
         uint64_t count = sl_shard_dense_step(at, section->start + section->count, left);
-        sl_dense_table_read(table->dense, at, count, values + request->done);
+        sl_dense_table_read(table->dense, at, count, precision,
+                            values + request->done * sl_precision_row_bytes(precision, 1));
         request->done += count;
         slice->spent += (uint32_t)sl_shard_dense_cost(count);
     }
@@ -389,8 +391,10 @@ static void move_out_of_line(const struct sl_shard *shard, struct sl_shard_reque
     const uint64_t structure = sizeof *section + sl_request_structure_bytes(section);
     const uint64_t bytes =
         sl_request_values_bytes(section, shard->tables[section->table_id]->spec.dim);
-    const void *values =
-        request->view.values != NULL ? request->view.values : request->view.gradients;
+    const struct sl_request_view *view = &request->view;
+    const void *values = view->encoded != NULL  ? view->encoded
+                         : view->values != NULL ? view->values
+                                                : view->gradients;
     memcpy(to, request->cursor.next - structure, structure);
     memcpy(to + structure, values, bytes);
     memset(to + structure + bytes, 0, sl_bytes_pad8(bytes) - bytes);

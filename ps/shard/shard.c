@@ -16,9 +16,9 @@
 
 #define PUSH_BUFFER_BYTES_DEFAULT ((size_t)256 << 20)
 
-/* Most keys or floats that a frame can carry. */
+/* Most keys or gradients that a frame can carry: INT8 has a byte each. */
 #define FRAME_KEYS_MAX            (SL_LIMIT_FRAME_PAYLOAD_BYTES / sizeof(uint64_t))
-#define FRAME_FLOATS_MAX          (SL_LIMIT_FRAME_PAYLOAD_BYTES / sizeof(float))
+#define FRAME_FLOATS_MAX          SL_LIMIT_FRAME_PAYLOAD_BYTES
 
 static_assert(SL_CLOCKS_FINISHED == SL_REQUEST_CLOCK_FINISHED, "one value for a finished clock");
 
@@ -161,7 +161,7 @@ static int table_create(const struct sl_shard *shard, uint32_t table_id,
                                           : sl_shard_key_admission_create(shard, table, rest);
     }
     if (spec->kind == SL_TABLE_KV) {
-        return sl_kv_table_create(spec->dim, bytes_max, &table->kv);
+        return sl_kv_table_create(spec->dim, spec->values, bytes_max, &table->kv);
     }
     uint32_t range =
         sl_partition_range_of_shard(table_id, shard->options.index, shard->options.count);

@@ -155,9 +155,10 @@ bool sl_shard_is_dropped(const struct sl_shard *shard, const struct sl_shard_req
 uint32_t sl_shard_next_chunk(struct sl_shard *shard, struct sl_shard_request *request,
                              uint8_t *reply, uint32_t bytes);
 
-/* Finds the next values of a chunked reply, of at most bytes_max, in the table, where they remain
- * until the shard runs something else. Returns the number of parts, at most parts_max. Pass: the
- * first `bytes` of them, a multiple of 8, were sent. Returns the cost. */
+/* Finds the next values of a chunked reply of f32 or of what the table stores, of at most
+ * bytes_max, in the table, where they remain until the shard runs something else. Returns the
+ * number of parts, at most parts_max. Pass: the first `bytes` of them, a multiple of 8, were sent.
+ * Returns the cost. */
 uint32_t sl_shard_next_values(const struct sl_shard *shard, struct sl_shard_request *request,
                               uint64_t bytes_max, struct iovec *parts, uint32_t parts_max);
 uint32_t sl_shard_pass_values(struct sl_shard *shard, struct sl_shard_request *request,

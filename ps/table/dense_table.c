@@ -163,14 +163,17 @@ static uint32_t part_elements(uint64_t offset, uint64_t count)
 }
 
 void sl_dense_table_read(const struct sl_dense_table *table, uint64_t start, uint64_t count,
-                         float *values)
+                         enum sl_precision precision, void *values)
 {
     assert_inside(table, start, count);
+    sl_assert(precision != SL_PRECISION_INT8);
+    const struct sl_precision_kernels *kernels = sl_precision_kernels(SL_PRECISION_SIMD_BEST);
+    uint8_t *to = values;
     uint64_t offset = start - table->start;
     while (count > 0) {
         const uint32_t part = part_elements(offset, count);
-        memcpy(values, block_at(table, offset)->values + offset % BLOCK, part * sizeof *values);
-        values += part;
+        kernels->narrow(precision, block_at(table, offset)->values + offset % BLOCK, part, to);
+        to += sl_precision_row_bytes(precision, part);
         offset += part;
         count -= part;
     }

@@ -19,6 +19,7 @@
 #include <sys/uio.h>
 
 #include "core/err.h"
+#include "core/precision.h"
 #include "ps/optimizer/optimizer.h"
 
 struct sl_dense_table;
@@ -48,11 +49,11 @@ int sl_dense_table_create(const struct sl_table_spec *spec, uint64_t start, uint
 /* Sets *table to NULL. */
 void sl_dense_table_destroy(struct sl_dense_table **table);
 
-/* These take element positions of the whole array, inside this table's range (asserted). After
- * apply the caller calls the optimizer's end_push. Assign replaces values, and resets slots to
- * their initial values. */
+/* These take element positions of the whole array, inside this table's range (asserted). Read
+ * rounds to the nearest; precision: not INT8 (asserted). After apply the caller calls the
+ * optimizer's end_push. Assign replaces values, and resets slots to their initial values. */
 void sl_dense_table_read(const struct sl_dense_table *table, uint64_t start, uint64_t count,
-                         float *values);
+                         enum sl_precision precision, void *values);
 /* Writes where the values lie, in pieces, as many as fit into parts[parts_max]; returns their
  * number. */
 uint32_t sl_dense_table_find(const struct sl_dense_table *table, uint64_t start, uint64_t count,

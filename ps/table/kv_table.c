@@ -17,9 +17,11 @@
 #define SMALL_CHUNK_BYTES  ((size_t)2 << 20)
 #define ALIGNMENT          64
 #define PAGE_BYTES         ((size_t)4096)
+#define NARROW_STEP        512 /* values that are added at once */
 
 struct sl_kv_table {
     uint32_t value_bytes;
+    enum sl_precision precision;
     const struct sl_optimizer *sum;
     struct sl_table_budget budget;
     struct sl_slab records;
@@ -39,15 +41,17 @@ static_assert(sizeof(struct sl_kv_array) == 32, "two records in a cache line");
 
 /* Lifecycle */
 
-int sl_kv_table_create(uint32_t value_bytes, size_t bytes_max, struct sl_kv_table **out)
+int sl_kv_table_create(uint32_t value_bytes, enum sl_precision precision, size_t bytes_max,
+                       struct sl_kv_table **out)
 {
-    sl_assert(value_bytes == 1 || value_bytes == sizeof(float));
+    sl_assert(value_bytes == 1 || value_bytes == sl_precision_row_bytes(precision, 1));
     struct sl_kv_table *table = malloc(sizeof *table);
     if (table == NULL) {
         return SL_ERR_NO_MEMORY;
     }
     *table = (struct sl_kv_table){
         .value_bytes = value_bytes,
+        .precision = precision,
         .sum = sl_optimizer_find(SL_OPTIMIZER_SUM, SL_OPTIMIZER_SIMD_BEST),
         .budget = {.bytes_max = bytes_max},
     };
@@ -352,23 +356,46 @@ int sl_kv_table_make(struct sl_kv_table *table, struct sl_kv_reservation *reserv
     return err;
 }
 
+/* Adds values of F16 or BF16. */
+static void add_narrow(const struct sl_kv_table *table, uint8_t *to, const uint8_t *values,
+                       uint32_t count)
+{
+    const struct sl_precision_kernels *kernels = sl_precision_kernels(SL_PRECISION_SIMD_BEST);
+    while (count > 0) {
+        float sums[NARROW_STEP], added[NARROW_STEP];
+        const uint32_t here = count < NARROW_STEP ? count : NARROW_STEP;
+        const struct sl_optimizer_visit visit = {.dim = here};
+        kernels->widen(table->precision, to, here, sums);
+        kernels->widen(table->precision, values, here, added);
+        table->sum->apply(&visit, sums, NULL, NULL, added);
+        kernels->narrow(table->precision, sums, here, to);
+        to += (size_t)here * table->value_bytes;
+        values += (size_t)here * table->value_bytes;
+        count -= here;
+    }
+}
+
 /* Most pushes find the whole array initialised and add to it. A push that covers the start of the
  * untouched zeros stores its values there instead: adding would touch each page twice. */
 static void add(const struct sl_kv_table *table, struct sl_kv_array *array, uint32_t start,
-                uint32_t count, const float *values)
+                uint32_t count, const uint8_t *values)
 {
+    const size_t width = table->value_bytes;
     struct sl_optimizer_visit visit = {.dim = count};
-    float *to = (float *)(void *)array->values + start;
+    uint8_t *to = array->values + start * width;
     const uint32_t end = start + count;
     if (end > array->initialized_count && start <= array->initialized_count) {
         visit.dim = array->initialized_count - start;
-        memcpy(to + visit.dim, values + visit.dim, (count - visit.dim) * sizeof *to);
+        memcpy(to + visit.dim * width, values + visit.dim * width, (count - visit.dim) * width);
         array->initialized_count = end;
     } else if (end > array->initialized_count) {
         array->initialized_count = array->length; /* later pushes must add to the gap of zeros */
     }
-    if (visit.dim > 0) {
-        table->sum->apply(&visit, to, NULL, NULL, values);
+    if (table->precision != SL_PRECISION_F32) {
+        add_narrow(table, to, values, visit.dim);
+    } else if (visit.dim > 0) {
+        table->sum->apply(&visit, (float *)(void *)to, NULL, NULL,
+                          (const float *)(const void *)values);
     }
 }
 

@@ -1,6 +1,6 @@
-/* A KV table stores a shard's part of one table: u64 key -> array of values. Pushes add to floats
- * and replace bytes. The first push of a key creates its array and sets its length. An array never
- * moves and is aligned to 64. Owner reactor.
+/* A KV table stores a shard's part of one table: u64 key -> array of values. Pushes add to floats,
+ * also f16 and bf16, and replace bytes. The first push of a key creates its array and sets its
+ * length. An array never moves and is aligned to 64. Owner reactor.
  *
  * A push checks that it can succeed before it changes anything. First it reserves its keys, batch
  * by batch: a reservation charges the budget for missing arrays and fixes their lengths while it
@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "core/err.h"
+#include "core/precision.h"
 
 struct sl_kv_table;
 
@@ -46,8 +47,10 @@ struct sl_kv_reservation {
     size_t bytes; /* charged to the budget for arrays not created yet */
 };
 
-/* value_bytes: 1 (bytes) or 4 (f32). bytes_max: as sl_kv_table_set_bytes_max. Errors: NO_MEMORY. */
-int sl_kv_table_create(uint32_t value_bytes, size_t bytes_max, struct sl_kv_table **out);
+/* value_bytes: 1 (bytes), 2 or 4 (floats); precision: of 2, F16 or BF16, else F32. bytes_max: as
+ * sl_kv_table_set_bytes_max. Errors: NO_MEMORY. */
+int sl_kv_table_create(uint32_t value_bytes, enum sl_precision precision, size_t bytes_max,
+                       struct sl_kv_table **out);
 
 /* Sets *table to NULL. */
 void sl_kv_table_destroy(struct sl_kv_table **table);
@@ -87,7 +90,8 @@ void sl_kv_table_reservation_end(struct sl_kv_table *table, struct sl_kv_reserva
 struct sl_kv_array *sl_kv_table_at(const struct sl_kv_table *table, uint32_t record);
 
 /* Adds `count` floats to the array from `start` on, or replaces `count` bytes; the range is inside
- * the array (asserted). `values` is aligned to a value and read once. */
+ * the array (asserted). F16 and BF16: of the same precision; the f32 sum is rounded to the nearest.
+ * `values` is aligned to a value and read once. */
 void sl_kv_table_push(struct sl_kv_table *table, struct sl_kv_array *array, uint32_t start,
                       uint32_t count, const void *values);
 

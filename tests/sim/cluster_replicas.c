@@ -211,7 +211,7 @@ static float value_of(const struct sl_server *server, uint32_t table_id, uint64_
         return 0;
     }
     if (table->dense != NULL) {
-        sl_dense_table_read(table->dense, key, 1, &value);
+        sl_dense_table_read(table->dense, key, 1, SL_PRECISION_F32, &value);
         return value;
     }
     uint32_t record;
@@ -321,8 +321,8 @@ static void compare_elements(struct sl_sim_cluster *cluster, uint32_t shard, uin
     const uint64_t start = sl_dense_table_start(primary);
     for (uint64_t i = start; i < start + sl_dense_table_element_count(primary); i++) {
         float here, there;
-        sl_dense_table_read(primary, i, 1, &here);
-        sl_dense_table_read(backup, i, 1, &there);
+        sl_dense_table_read(primary, i, 1, SL_PRECISION_F32, &here);
+        sl_dense_table_read(backup, i, 1, SL_PRECISION_F32, &there);
         if (here != there) {
             sl_sim_fail(&cluster->oracle.breach, "backups",
                         "element %" PRIu64 " of t%u is %g at the primary of shard %u, and "

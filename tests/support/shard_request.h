@@ -9,6 +9,9 @@ struct shard_request {
     _Alignas(8) uint8_t payload[SL_LIMIT_FRAME_PAYLOAD_BYTES];
     size_t bytes;
     float rate; /* of the pushes that follow; 1 after begin */
+    /* Of the sections that follow, as far as their operations push or return values; F32 after
+     * begin. Pushed values are rounded to the nearest. */
+    enum sl_precision pushed, returned;
 };
 
 void shard_request_begin(struct shard_request *request, uint32_t clock);

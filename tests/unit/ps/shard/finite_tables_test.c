@@ -82,6 +82,50 @@ CASE(shard_check_finite__names_the_element)
     }
 }
 
+/* In each precision; of INT8, the scale is infinite or NaN, or its product with a byte is. */
+CASE(shard_check_finite__widens)
+{
+    static const struct {
+        enum sl_precision precision;
+        uint32_t bits; /* of the second row, its second value or its scale */
+        const char *row, *element;
+    } cases[] = {
+        {SL_PRECISION_F16, 0x7c00, "column 1 of key 1 is infinite", "element 257 is infinite"},
+        {SL_PRECISION_F16, 0xfc01, "column 1 of key 1 is NaN", "element 257 is NaN"},
+        {SL_PRECISION_F16, 0x7bff, NULL, NULL},
+        {SL_PRECISION_BF16, 0xff80, "column 1 of key 1 is -infinite", "element 257 is -infinite"},
+        {SL_PRECISION_BF16, 0x7fc0, "column 1 of key 1 is NaN", "element 257 is NaN"},
+        {SL_PRECISION_INT8, 0x7f800000, "column 0 of key 1 is infinite", "element 256 is infinite"},
+        {SL_PRECISION_INT8, 0x7fc00000, "column 0 of key 1 is NaN", "element 256 is NaN"},
+        {SL_PRECISION_INT8, 0x7e800000, "column 1 of key 1 is -infinite",
+         "element 257 is -infinite"},
+        {SL_PRECISION_INT8, 0x7b800000, NULL, NULL},
+    };
+    const uint64_t keys[] = {0, 1, 2};
+    const float rows[3 * DIM] = {1, 1, 1, -64, 1, 1}; /* of INT8: bytes 64, 64, 1, -64, 64, 64 */
+    float elements[600] = {[256] = 1, [257] = -64};
+    open_tables(f);
+    for (uint32_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        const enum sl_precision precision = cases[i / 2].precision;
+        const size_t bits_bytes = precision == SL_PRECISION_INT8 ? 4 : 2;
+        const bool is_dense = i % 2 == 1;
+        shard_request_begin(&f->request, 0);
+        f->request.pushed = precision;
+        if (is_dense) {
+            shard_request_dense(&f->request, SL_REQUEST_DENSE_PUSH, ELEMENTS, 0, 600, elements);
+        } else {
+            shard_request_push(&f->request, SL_REQUEST_PUSH, ROWS, keys, 3, rows, DIM);
+        }
+        const size_t values =
+            f->request.bytes - sl_bytes_pad8(is_dense ? sl_precision_array_bytes(precision, 600)
+                                                      : 3 * sl_precision_row_bytes(precision, DIM));
+        const size_t row = sl_precision_row_bytes(precision, is_dense ? 256 : DIM);
+        const size_t column = precision == SL_PRECISION_INT8 ? 0 : 2;
+        memcpy(f->request.payload + values + row + column, &cases[i / 2].bits, bits_bytes);
+        expect(f, is_dense ? cases[i / 2].element : cases[i / 2].row);
+    }
+}
+
 CASE(shard_check_finite__looks_at_every_section)
 {
     float values[KEYS * DIM] = {0};

@@ -25,6 +25,7 @@ struct model {
 struct made {
     uint16_t table;
     uint8_t op;
+    enum sl_precision pushed; /* floats: exact in each */
     uint32_t key_count;
     uint32_t keys[KEYS]; /* their numbers */
     uint32_t lens[KEYS];
@@ -71,6 +72,7 @@ static void draw_request(struct model *m, struct made *made)
 {
     made->table = (uint16_t)draw(m, 2);
     made->op = (uint8_t)(SL_REQUEST_KV_PUSH + draw(m, 4));
+    made->pushed = made->table == FLOATS ? (enum sl_precision)draw(m, 4) : SL_PRECISION_F32;
     made->start = made->whole = 0;
     draw_keys(m, made);
     if (draw(m, 4) == 0) { /* a piece */
@@ -100,6 +102,7 @@ static void build(const struct made *made, struct shard_request *request)
                                                .count = lengths ? 0 : made->count};
     const void *values = made->table == FLOATS ? (const void *)made->floats : made->bytes;
     shard_request_begin(request, 0);
+    request->pushed = made->pushed;
     shard_request_kv(request, section, keys, made->key_count,
                      lengths || made->whole != 0 ? NULL : made->lens, pushes ? values : NULL,
                      made->table == FLOATS ? sizeof(float) : 1);

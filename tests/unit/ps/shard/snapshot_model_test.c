@@ -21,9 +21,9 @@
 #define SLOTS        5
 #define KEYS_MAX     1500
 #define FLOATS_MAX   100000
-#define TABLES_MAX   9
+#define TABLES_MAX   10
 
-enum { ROWS, BSP_ROWS, ARRAY, BSP_ARRAY, KV_OF_FLOATS, KV_OF_BYTES, FIRST_LATE };
+enum { ROWS, BSP_ROWS, ARRAY, BSP_ARRAY, KV_OF_FLOATS, KV_OF_HALVES, KV_OF_BYTES, FIRST_LATE };
 
 struct slot {
     bool busy;
@@ -61,6 +61,7 @@ static struct sl_table_spec spec_of(uint32_t id)
         [ARRAY] = {SL_TABLE_DENSE, 0, DENSE_LENGTH, SL_OPTIMIZER_ADAM, false},
         [BSP_ARRAY] = {SL_TABLE_DENSE, 0, BSP_LENGTH, SL_OPTIMIZER_SUM, true},
         [KV_OF_FLOATS] = {SL_TABLE_KV, 4, 0, SL_OPTIMIZER_SUM, false},
+        [KV_OF_HALVES] = {SL_TABLE_KV, 2, 0, SL_OPTIMIZER_SUM, false},
         [KV_OF_BYTES] = {SL_TABLE_KV, 1, 0, SL_OPTIMIZER_SUM, false},
         [FIRST_LATE] = {SL_TABLE_SPARSE, DIM_SPARSE, 0, SL_OPTIMIZER_MOMENTUM, false},
     };
@@ -72,6 +73,7 @@ static struct sl_table_spec spec_of(uint32_t id)
         .optimizer = sl_optimizer_defaults(all[like].optimizer),
         .consistency = {.mode = all[like].bsp ? SL_CONSISTENCY_BSP : SL_CONSISTENCY_ASP,
                         .worker_count = all[like].bsp ? WORKERS : 0},
+        .values = like == KV_OF_HALVES ? SL_PRECISION_BF16 : SL_PRECISION_F32,
     };
     (void)snprintf(spec.name, sizeof spec.name, "table%u", id);
     return spec;
@@ -172,6 +174,9 @@ static void add_kv(struct model *model, struct shard_request *request, uint32_t 
 static void add_section(struct model *model, struct shard_request *request)
 {
     const uint32_t table = draw(model, model->table_count);
+    const uint32_t kv_width = spec_of(table).dim;
+    const bool is_f32 = table == KV_OF_HALVES || table == KV_OF_BYTES;
+    request->pushed = is_f32 ? SL_PRECISION_F32 : (enum sl_precision)draw(model, 4);
     switch (table) {
     case BSP_ROWS:
         add_sparse(model, request, table, DIM_BSP);
@@ -183,11 +188,12 @@ static void add_section(struct model *model, struct shard_request *request)
         add_dense(model, request, table, BSP_LENGTH);
         break;
     case KV_OF_FLOATS:
+    case KV_OF_HALVES:
     case KV_OF_BYTES:
         if (draw(model, 2) == 0) {
-            add_kv_long(model, request, table, table == KV_OF_FLOATS ? 4 : 1);
+            add_kv_long(model, request, table, kv_width);
         } else {
-            add_kv(model, request, table, table == KV_OF_FLOATS ? 4 : 1);
+            add_kv(model, request, table, kv_width);
         }
         break;
     default:

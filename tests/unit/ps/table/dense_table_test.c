@@ -44,7 +44,7 @@ SL_CASE(dense_table_create__values_whatever_the_shards)
             assert_int_equal(sl_dense_table_create(&spec, start, end - start, 0, &table), 0);
             assert_int_equal(sl_dense_table_start(table), start);
             assert_int_equal(sl_dense_table_element_count(table), end - start);
-            sl_dense_table_read(table, start, end - start, values);
+            sl_dense_table_read(table, start, end - start, SL_PRECISION_F32, values);
             for (uint64_t i = start; i < end; i++) {
                 float expected;
                 sl_initializer_fill(&spec.initializer, i, 0, 1, &expected);
@@ -67,7 +67,7 @@ SL_CASE(dense_table_create__zeros_and_constants)
         spec.initializer =
             (struct sl_initializer_spec){.kind = (enum sl_initializer_kind)kind, .value = 0.25F};
         assert_int_equal(sl_dense_table_create(&spec, 0, length, 0, &table), 0);
-        sl_dense_table_read(table, 0, length, values);
+        sl_dense_table_read(table, 0, length, SL_PRECISION_F32, values);
         for (uint64_t i = 0; i < length; i++) {
             assert_true(values[i] == (kind == SL_INITIALIZER_ZEROS ? 0.0F : 0.25F));
         }
@@ -82,7 +82,7 @@ SL_CASE(dense_table_create__empty_range)
     struct sl_dense_table *table = NULL;
     float nothing;
     assert_int_equal(sl_dense_table_create(&spec, 5 * BLOCK, 0, 0, &table), 0);
-    sl_dense_table_read(table, 5 * BLOCK, 0, &nothing);
+    sl_dense_table_read(table, 5 * BLOCK, 0, SL_PRECISION_F32, &nothing);
     sl_dense_table_destroy(&table);
 }
 
@@ -186,7 +186,7 @@ SL_CASE(dense_table_find__what_read_copies)
         const uint64_t needed = count == 0 ? 0 : (start % BLOCK + count - 1) / BLOCK + 1;
         assert_int_equal(found, needed < parts_max ? needed : parts_max);
         assert_null(parts[found].iov_base);
-        sl_dense_table_read(table, BLOCK + start, count, values);
+        sl_dense_table_read(table, BLOCK + start, count, SL_PRECISION_F32, values);
         const float *at = values;
         for (uint32_t n = 0; n < found; n++) {
             assert_memory_equal(parts[n].iov_base, at, parts[n].iov_len);
@@ -223,9 +223,9 @@ SL_CASE(dense_table_apply__random_ranges)
             sl_dense_table_apply(table, start, count, g, &push);
             mirror_apply(&mirror, &spec.optimizer, &push, start, count, g);
         }
-        sl_dense_table_read(table, 0, length, values);
+        sl_dense_table_read(table, 0, length, SL_PRECISION_F32, values);
         assert_memory_equal(values, mirror.w, length * sizeof *values);
-        sl_dense_table_read(table, BLOCK - 3, BLOCK + 9, values);
+        sl_dense_table_read(table, BLOCK - 3, BLOCK + 9, SL_PRECISION_F32, values);
         assert_memory_equal(values, mirror.w + BLOCK - 3, (BLOCK + 9) * sizeof *values);
         mirror_fini(&mirror);
         sl_dense_table_destroy(&table);

@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "core/hash.h"
 #include "ps/table/kv_table.h"
 #include "tests/support/huge_pages.h"
@@ -8,7 +10,7 @@
 static struct sl_kv_table *make(uint32_t value_bytes, size_t bytes_max)
 {
     struct sl_kv_table *table;
-    assert_int_equal(sl_kv_table_create(value_bytes, bytes_max, &table), 0);
+    assert_int_equal(sl_kv_table_create(value_bytes, SL_PRECISION_F32, bytes_max, &table), 0);
     return table;
 }
 
@@ -95,6 +97,41 @@ SL_CASE(kv_table_push__adds_parts_in_any_order)
     sl_kv_table_destroy(&table);
 }
 
+/* Parts of random length: the f32 sum is rounded to the nearest, and the first value is stored as
+ * it is. */
+SL_CASE(kv_table_push__adds_values_of_two_bytes)
+{
+    enum { LENGTH = 3000 };
+    const struct sl_precision_kernels *kernels = sl_precision_kernels(SL_PRECISION_SIMD_SCALAR);
+    uint64_t random = 5;
+    for (uint32_t precision = SL_PRECISION_F16; precision <= SL_PRECISION_BF16; precision++) {
+        struct sl_kv_table *table;
+        static float expected[LENGTH];
+        uint16_t values[LENGTH], narrow[LENGTH];
+        assert_int_equal(sl_kv_table_create(2, (enum sl_precision)precision, 0, &table), 0);
+        for (uint32_t round = 0; round < 60; round++) {
+            const uint32_t key = round / 6;
+            const uint32_t start = (uint32_t)(sl_hash_random(&random) % (1 + round % 6 * 500));
+            const uint32_t count = 1 + (uint32_t)(sl_hash_random(&random) % (LENGTH - start));
+            if (round % 6 == 0) {
+                memset(expected, 0, sizeof expected);
+            }
+            for (uint32_t i = 0; i < count; i++) {
+                const float value = (float)(sl_hash_random(&random) % 999) / 16 - 31;
+                float widened;
+                kernels->narrow((enum sl_precision)precision, &value, 1, &values[i]);
+                kernels->widen((enum sl_precision)precision, &values[i], 1, &widened);
+                expected[start + i] += widened;
+            }
+            kernels->narrow((enum sl_precision)precision, expected, LENGTH, narrow);
+            kernels->widen((enum sl_precision)precision, narrow, LENGTH, expected);
+            assert_int_equal(push(table, key, start, count, LENGTH, values), 0);
+            assert_memory_equal(find(table, key)->values, narrow, sizeof narrow);
+        }
+        sl_kv_table_destroy(&table);
+    }
+}
+
 SL_CASE(kv_table_reservation__settles_lengths_while_it_lasts)
 {
     struct sl_kv_table *table = make(1, 0);
@@ -152,7 +189,7 @@ SL_CASE(kv_table_reservation__stays_within_the_limit)
     assert_int_equal(push(table, key, 0, 1, 5000, &value), 0);
     sl_kv_table_destroy(&table);
     struct sl_kv_table *none = NULL;
-    assert_int_equal(sl_kv_table_create(4, 1000, &none), SL_ERR_NO_MEMORY);
+    assert_int_equal(sl_kv_table_create(4, SL_PRECISION_F32, 1000, &none), SL_ERR_NO_MEMORY);
     assert_null(none);
 }
 
