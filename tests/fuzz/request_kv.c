@@ -4,6 +4,7 @@
 
 #include "core/partition.h"
 #include "net/wire/request.h"
+#include "tests/fuzz/request_make.h"
 
 /* It looks at all that it is shown, and says AGAIN, or fails, by the command. */
 static int handle(void *ctx, const struct sl_kv_request *request)
@@ -83,23 +84,22 @@ void fuzz_request_kv_write(struct sl_bytes_writer *writer, uint32_t shard, uint3
     uint8_t how = sl_bytes_u8(input);
     struct sl_request_section section = {
         .op = op,
-        .table_id = (uint16_t)(first + count / 8 % 2),
+        .table_id = (uint16_t)(first + (count >= 128 && count < 240 ? 2 : count / 8 % 2)),
         .key_count = count >= 240 ? 300 : 1 + count % 16U, /* and more than are claimed at once */
     };
     if (op != SL_REQUEST_KV_LENGTHS) {
         choose_arrays(&section, count, how);
     }
     const uint32_t width = fuzz_request_kv_width(section.table_id, first);
+    if (width == sizeof(float) && (count & 64) != 0 && op != SL_REQUEST_KV_LENGTHS) {
+        fuzz_request_encode(&section, how >> 2 & 3, how >> 4 & 3);
+    }
     sl_bytes_put(writer, &section, sizeof section);
     write_keys(writer, sl_partition_kv_first(shard, shard_count), section.key_count, input);
     if ((section.flags & SL_REQUEST_FLAG_LENS) != 0) {
         write_lens(writer, &section);
     }
     if (sl_request_pushes(op)) {
-        const uint64_t bytes = sl_bytes_pad8(sl_request_values_bytes(&section, width));
-        void *values = sl_bytes_reserve(writer, bytes);
-        if (values != NULL) {
-            memset(values, 0, bytes);
-        }
+        fuzz_request_write_values(writer, &section, width);
     }
 }

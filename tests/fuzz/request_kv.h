@@ -1,5 +1,5 @@
 /* What the requests of the fuzz target say to KV tables, and a handler that may answer them. There
- * are two: the first, table id `first`, of floats, the next one of bytes. */
+ * are three: the first, table id `first`, of floats, then one of bytes and one of halves. */
 #ifndef SL_TESTS_FUZZ_REQUEST_KV_H
 #define SL_TESTS_FUZZ_REQUEST_KV_H
 
@@ -9,7 +9,7 @@
 
 static inline uint32_t fuzz_request_kv_width(uint32_t table_id, uint32_t first)
 {
-    return table_id == first ? 4 : 1;
+    return table_id == first ? 4 : table_id == first + 1 ? 1 : 2;
 }
 
 extern const struct sl_kv_handler fuzz_request_kv_handler;

@@ -11,7 +11,7 @@
 struct sl_table_spec fuzz_request_spec(uint32_t table_id)
 {
     static const enum sl_consistency_mode MODES[FUZZ_REQUEST_TABLES] = {
-        SL_CONSISTENCY_ASP, SL_CONSISTENCY_BSP, SL_CONSISTENCY_SSP,
+        SL_CONSISTENCY_ASP, SL_CONSISTENCY_BSP, SL_CONSISTENCY_SSP, SL_CONSISTENCY_ASP,
         SL_CONSISTENCY_ASP, SL_CONSISTENCY_ASP, SL_CONSISTENCY_ASP};
     sl_assert(table_id < FUZZ_REQUEST_TABLES);
     const enum sl_consistency_mode mode = MODES[table_id];
@@ -28,6 +28,8 @@ struct sl_table_spec fuzz_request_spec(uint32_t table_id)
         .consistency = {.mode = mode,
                         .staleness = mode == SL_CONSISTENCY_SSP ? 1 : 0,
                         .worker_count = mode == SL_CONSISTENCY_ASP ? 0 : 2},
+        .reject_nonfinite = table_id == 3,
+        .values = table_id == FUZZ_REQUEST_KV + 2 ? SL_PRECISION_F16 : SL_PRECISION_F32,
     };
     (void)snprintf(spec.name, sizeof spec.name, "t%u", table_id);
     return spec;
@@ -57,6 +59,26 @@ static void write_keys(struct sl_bytes_writer *writer, uint32_t shard, uint32_t 
     for (uint32_t i = 0; i < count; i++) {
         uint64_t key = key_of(shard, shard_count, sl_bytes_u8(input));
         sl_bytes_put(writer, &key, sizeof key);
+    }
+}
+
+void fuzz_request_encode(struct sl_request_section *section, uint32_t pushed, uint32_t returned)
+{
+    const bool pushes = sl_request_pushes(section->op) && section->op < SL_REQUEST_ASSIGN;
+    const bool returns = section->op > SL_REQUEST_PUSH_PULL && section->op != SL_REQUEST_FIND &&
+                         sl_request_result_bytes(section, 4) > 0;
+    returned = returned == SL_PRECISION_INT8 ? SL_PRECISION_F16 : returned;
+    section->flags |= (uint8_t)((pushes ? pushed : 0) << SL_REQUEST_PUSHED_SHIFT |
+                                (returns ? returned : 0) << SL_REQUEST_RETURNED_SHIFT);
+}
+
+void fuzz_request_write_values(struct sl_bytes_writer *writer,
+                               const struct sl_request_section *section, uint32_t dim)
+{
+    const uint64_t bytes = sl_request_values_bytes(section, dim);
+    uint8_t *values = sl_bytes_reserve(writer, sl_bytes_pad8(bytes));
+    for (uint64_t i = 0; values != NULL && i < sl_bytes_pad8(bytes); i++) {
+        values[i] = (uint8_t)(i < bytes ? i * 37 + section->key_count : 0);
     }
 }
 
@@ -106,6 +128,9 @@ static void write_section(struct sl_bytes_writer *writer, uint32_t shard, uint32
         section.key_count = count % 32U;
         section.bag_count = op == SL_REQUEST_PULL_POOLED ? 2 : 0;
     }
+    if (what < 184 && (what & 64) != 0) {
+        fuzz_request_encode(&section, what >> 3 & 3, count >> 5 & 3);
+    }
     sl_bytes_put(writer, &section, sizeof section);
     write_keys(writer, shard, shard_count, section.key_count, input);
     if (op == SL_REQUEST_SCAN) {
@@ -116,6 +141,8 @@ static void write_section(struct sl_bytes_writer *writer, uint32_t shard, uint32
     if (op == SL_REQUEST_PULL_POOLED) {
         uint32_t ends[2] = {section.key_count / 2, section.key_count};
         sl_bytes_put(writer, ends, sizeof ends);
+    } else if (sl_request_pushed(&section) != SL_PRECISION_F32) {
+        fuzz_request_write_values(writer, &section, dense ? 0 : 3U + section.table_id);
     } else if (op == SL_REQUEST_PUSH || op == SL_REQUEST_PUSH_PULL) {
         write_floats(writer, (uint64_t)section.key_count * (3U + section.table_id));
     } else if (op == SL_REQUEST_DENSE_PUSH || op == SL_REQUEST_DENSE_PUSH_PULL) {

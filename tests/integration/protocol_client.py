@@ -7,6 +7,7 @@ import collections
 import contextlib
 import hashlib
 import hmac
+import math
 import os
 import random
 import select
@@ -36,6 +37,8 @@ ASSIGN, DENSE_ASSIGN = 13, 14
 ERASE = 15
 FIND, SCAN = 16, 17
 FLAG_LENS = 1
+F32, F16, BF16, INT8 = 0, 1, 2, 3
+ARRAY_ROW = 256  # values of a row of dense and KV tables, where a precision needs rows
 
 WAIT_S = 90.0  # for any answer; no wait is endless
 
@@ -136,7 +139,7 @@ SCHEMA = {
         "name": (1, "string"), "kind": (2, "uint"), "dim": (3, "uint"), "length": (4, "uint"),
         "optimizer": (5, "Optimizer"), "initializer": (6, "Initializer"),
         "consistency": (7, "Consistency"), "reject_nonfinite": (8, "uint"), "policy": (9, "Policy"),
-        "update": (10, "Update")},
+        "update": (10, "Update"), "values": (11, "uint"), "slots": (12, "uint")},
     "Update": {"decay": (1, "uint"), "clip_norm": (2, "float"), "value_bound": (3, "float")},
     "Policy": {"ttl_steps": (1, "uint"), "protect_steps": (2, "uint"), "count_below": (3, "uint"), "l2_below": (4, "float"),
                "rows_max": (5, "uint"), "order": (6, "uint"), "half_life_steps": (7, "uint"), "admission": (8, "uint"),
@@ -404,41 +407,89 @@ def padded(size):
     return size + -size % 8
 
 
+def _bf16(value):
+    bits = struct.unpack("<I", struct.pack("<f", value))[0]
+    return min(bits + 0x7FFF + (bits >> 16 & 1) >> 16 & 0x7FFF, 0x7F7F) | bits >> 31 << 15
+
+
+def narrow(precision, row):
+    """The bytes of a row of finite values, each rounded to the nearest."""
+    if precision == BF16:
+        return struct.pack(f"<{len(row)}H", *map(_bf16, row))
+    if precision != INT8:
+        return struct.pack(f"<{len(row)}{'fe'[precision]}", *row)
+    largest = max(map(abs, row))
+    scale = 2.0 ** max(-126, math.frexp(largest)[1] - 7) if largest else 0.0
+    scale *= 2 if largest > 127 * scale else 1
+    return struct.pack(f"<f{len(row)}b", scale, *(round(value / scale) if scale else 0 for value in row))
+
+
+def widen(precision, data):
+    """The values of a row."""
+    if precision == BF16:
+        return [struct.unpack("<f", b"\0\0" + data[i:i + 2])[0] for i in range(0, len(data), 2)]
+    if precision != INT8:
+        return struct.unpack(f"<{len(data) // (4, 2)[precision]}{'fe'[precision]}", data)
+    scale, *quanta = struct.unpack(f"<f{len(data) - 4}b", data)
+    return [scale * q for q in quanta]
+
+
+def _rows(rows, precision):
+    return pad(b"".join(narrow(precision, row) for row in rows))
+
+
+def _array(values, precision):
+    return _rows([values[i:i + ARRAY_ROW] for i in range(0, len(values), ARRAY_ROW)], precision)
+
+
 class Section:
-    """One op of a request: its bytes, and the shape of what it returns."""
+    """One op of a request: its bytes, and the shape of what it returns: in rows of `width` values."""
 
     def __init__(self, op, table_id=0, body=b"", key_count=0, bag_count=0, start=0, count=0,
-                 returns=0, flags=0, command=0, what="f"):
+                 returns=0, flags=0, command=0, what="f", pushed=F32, returned=F32, width=ARRAY_ROW):
+        flags |= pushed << 2 | returned << 4
         self.data = struct.pack("<BBHIIIQQ", op, flags, table_id, key_count, bag_count, command,
                                 start, count) + body
         self.returns = f"<{returns}{what}"
+        self.returned = returned
+        self.widths = [width] * (returns // width) + [returns % width] * (returns % width > 0)
 
     def returns_bytes(self):
+        if self.returned:
+            return sum(len(narrow(self.returned, [0] * width)) for width in self.widths)
         return struct.calcsize(self.returns)
+
+    def values(self, payload, at):
+        """What it returns, at this offset of the reply."""
+        if not self.returned:
+            return struct.unpack_from(self.returns, payload, at)
+        values = []
+        for width in self.widths:
+            end = at + len(narrow(self.returned, [0] * width))
+            values += widen(self.returned, payload[at:end])
+            at = end
+        return tuple(values)
 
 
 def _u64(values):
     return struct.pack(f"<{len(values)}Q", *values)
 
 
-def _f32(values):
-    return pad(struct.pack(f"<{len(values)}f", *values))
-
-
 def _flat(rows):
     return [value for row in rows for value in row]
 
 
-def pull(table, keys):
-    return Section(PULL, table.id, _u64(keys), key_count=len(keys), returns=len(keys) * table.dim)
+def pull(table, keys, returned=F32):
+    return Section(PULL, table.id, _u64(keys), key_count=len(keys), returns=len(keys) * table.dim,
+                   returned=returned, width=table.dim)
 
 
-def pull_pooled(table, bags):
+def pull_pooled(table, bags, returned=F32):
     keys = _flat(bags)
     ends = [sum(len(bag) for bag in bags[:i + 1]) for i in range(len(bags))]
     body = _u64(keys) + pad(struct.pack(f"<{len(ends)}I", *ends))
     return Section(PULL_POOLED, table.id, body, key_count=len(keys), bag_count=len(bags),
-                   returns=len(bags) * table.dim)
+                   returns=len(bags) * table.dim, returned=returned, width=table.dim)
 
 
 def _rate(rate):
@@ -446,22 +497,23 @@ def _rate(rate):
     return 0 if rate == 1 else struct.unpack("<I", struct.pack("<f", rate))[0]
 
 
-def push(table, keys, rows, rate=1):
-    return Section(PUSH, table.id, _u64(keys) + _f32(_flat(rows)), key_count=len(keys),
-                   command=_rate(rate))
+def push(table, keys, rows, rate=1, pushed=F32):
+    return Section(PUSH, table.id, _u64(keys) + _rows(rows, pushed), key_count=len(keys),
+                   command=_rate(rate), pushed=pushed)
 
 
-def push_pull(table, keys, rows, rate=1):
-    return Section(PUSH_PULL, table.id, _u64(keys) + _f32(_flat(rows)), key_count=len(keys),
-                   returns=len(keys) * table.dim, command=_rate(rate))
+def push_pull(table, keys, rows, rate=1, pushed=F32, returned=F32):
+    return Section(PUSH_PULL, table.id, _u64(keys) + _rows(rows, pushed), key_count=len(keys),
+                   returns=len(keys) * table.dim, command=_rate(rate), pushed=pushed,
+                   returned=returned, width=table.dim)
 
 
 def assign(table, keys, rows):
-    return Section(ASSIGN, table.id, _u64(keys) + _f32(_flat(rows)), key_count=len(keys))
+    return Section(ASSIGN, table.id, _u64(keys) + _rows(rows, F32), key_count=len(keys))
 
 
 def dense_assign(table, start, values):
-    return Section(DENSE_ASSIGN, table.id, _f32(values), start=start, count=len(values))
+    return Section(DENSE_ASSIGN, table.id, _array(values, F32), start=start, count=len(values))
 
 
 def erase(table, keys):
@@ -488,54 +540,58 @@ class Scan(Section):
         self.returns = f"<4Q2I{rows}Q{2 * rows}I{rows * width}f"
 
 
-def dense_pull(table, start, count):
-    return Section(DENSE_PULL, table.id, start=start, count=count, returns=count)
+def dense_pull(table, start, count, returned=F32):
+    return Section(DENSE_PULL, table.id, start=start, count=count, returns=count, returned=returned)
 
 
-def dense_push(table, start, values, rate=1):
-    return Section(DENSE_PUSH, table.id, _f32(values), start=start, count=len(values),
-                   command=_rate(rate))
+def dense_push(table, start, values, rate=1, pushed=F32):
+    return Section(DENSE_PUSH, table.id, _array(values, pushed), start=start, count=len(values),
+                   command=_rate(rate), pushed=pushed)
 
 
-def dense_push_pull(table, start, values):
-    return Section(DENSE_PUSH_PULL, table.id, _f32(values), start=start, count=len(values),
-                   returns=len(values))
+def dense_push_pull(table, start, values, pushed=F32, returned=F32):
+    return Section(DENSE_PUSH_PULL, table.id, _array(values, pushed), start=start, count=len(values),
+                   returns=len(values), pushed=pushed, returned=returned)
 
 
-def _values(table, values):
+KV_KINDS = {1: "B", 2: "e", 4: "f"}  # of 2 bytes a value, f16
+
+
+def _values(table, values, pushed):
     """Of a KV table: a list of floats, or bytes."""
-    return pad(bytes(values)) if table.dim == 1 else _f32(values)
+    return (_array(values, pushed) if table.dim == 4
+            else pad(struct.pack(f"<{len(values)}{KV_KINDS[table.dim]}", *values)))
 
 
-def _arrays(op, table, keys, arrays, lens, command):
+def _arrays(op, table, keys, arrays, lens, command, pushed=F32, returned=F32):
     """Whole arrays of a KV table; `lens`: whether each key says its own length."""
     sizes = [len(array) for array in arrays]
     body = _u64(keys) + (pad(struct.pack(f"<{len(sizes)}I", *sizes)) if lens else b"")
     if op != KV_PULL:
-        body += _values(table, _flat(arrays))
+        body += _values(table, _flat(arrays), pushed)
     return Section(op, table.id, body, key_count=len(keys), count=sum(sizes),
                    returns=0 if op == KV_PUSH else sum(sizes), flags=FLAG_LENS if lens else 0,
-                   command=command, what="B" if table.dim == 1 else "f")
+                   command=command, what=KV_KINDS[table.dim], pushed=pushed, returned=returned)
 
 
-def kv_push(table, keys, arrays, lens=True, command=0):
-    return _arrays(KV_PUSH, table, keys, arrays, lens, command)
+def kv_push(table, keys, arrays, lens=True, command=0, **precisions):
+    return _arrays(KV_PUSH, table, keys, arrays, lens, command, **precisions)
 
 
-def kv_pull(table, keys, sizes, lens=True, command=0):
-    return _arrays(KV_PULL, table, keys, [range(size) for size in sizes], lens, command)
+def kv_pull(table, keys, sizes, lens=True, command=0, **precisions):
+    return _arrays(KV_PULL, table, keys, [range(size) for size in sizes], lens, command, **precisions)
 
 
-def kv_push_pull(table, keys, arrays, lens=True, command=0):
-    return _arrays(KV_PUSH_PULL, table, keys, arrays, lens, command)
+def kv_push_pull(table, keys, arrays, lens=True, command=0, **precisions):
+    return _arrays(KV_PUSH_PULL, table, keys, arrays, lens, command, **precisions)
 
 
-def kv_piece(op, table, key, start, whole, values):
+def kv_piece(op, table, key, start, whole, values, pushed=F32, returned=F32):
     """A piece of one array; of a pull only the number of values counts."""
-    return Section(op, table.id, _u64([key]) + (b"" if op == KV_PULL else _values(table, values)),
+    return Section(op, table.id, _u64([key]) + (b"" if op == KV_PULL else _values(table, values, pushed)),
                    key_count=1, bag_count=whole, start=start, count=len(values),
                    returns=0 if op == KV_PUSH else len(values),
-                   what="B" if table.dim == 1 else "f")
+                   what=KV_KINDS[table.dim], pushed=pushed, returned=returned)
 
 
 def kv_lengths(table, keys):
@@ -562,7 +618,7 @@ def split_reply(sections, payload):
         raise ValueError(f"a reply of {len(payload)} bytes for {reply_size(sections)}")
     values, at = [], 0
     for section in sections:
-        values.append(struct.unpack_from(section.returns, payload, at))
+        values.append(section.values(payload, at))
         at += padded(section.returns_bytes())
     return values
 
@@ -838,21 +894,22 @@ class Client:
                 rows[i] = row
         return rows
 
-    def pull(self, table, keys, clock=0):
-        return self._keyed(keys, lambda at: pull(table, [keys[i] for i in at]), table.dim, clock)
+    def pull(self, table, keys, clock=0, **precisions):
+        return self._keyed(keys, lambda at: pull(table, [keys[i] for i in at], **precisions),
+                           table.dim, clock)
 
-    def push(self, table, keys, rows, clock=0, rate=1):
+    def push(self, table, keys, rows, clock=0, **how):
         self._keyed(
-            keys, lambda at: push(table, [keys[i] for i in at], [rows[i] for i in at], rate),
+            keys, lambda at: push(table, [keys[i] for i in at], [rows[i] for i in at], **how),
             table.dim, clock)
 
     def assign(self, table, keys, rows, clock=0):
         self._keyed(keys, lambda at: assign(table, [keys[i] for i in at], [rows[i] for i in at]),
                     table.dim, clock)
 
-    def push_pull(self, table, keys, rows, clock=0):
+    def push_pull(self, table, keys, rows, clock=0, **how):
         return self._keyed(
-            keys, lambda at: push_pull(table, [keys[i] for i in at], [rows[i] for i in at]),
+            keys, lambda at: push_pull(table, [keys[i] for i in at], [rows[i] for i in at], **how),
             table.dim, clock)
 
     def erase(self, table, keys, clock=0):
@@ -877,12 +934,12 @@ class Client:
                 came += count
         return rows, came
 
-    def pull_pooled(self, table, bags, clock=0):
+    def pull_pooled(self, table, bags, clock=0, **precisions):
         """Each shard sums its part of each bag; the parts are added here."""
         asked = []
         for index, shard in enumerate(self.shards):
             part = [[k for k in bag if shard_of(k, len(self.shards)) == index] for bag in bags]
-            asked.append((shard, shard.start(pull_pooled(table, part), clock=clock)))
+            asked.append((shard, shard.start(pull_pooled(table, part, **precisions), clock=clock)))
         parts = [rows_of(shard.finish(request_id)[0], table.dim) for shard, request_id in asked]
         return [tuple(sum(column) for column in zip(*rows)) for rows in zip(*parts)]
 
@@ -896,14 +953,15 @@ class Client:
                 asked.append((shard, shard.start(make(first, end), clock=clock)))
         return _flat(shard.finish(request_id)[0] for shard, request_id in asked)
 
-    def dense_pull(self, table, start, count, clock=0):
-        return self._dense(table, start, count,
-                           lambda first, end: dense_pull(table, first, end - first), clock)
+    def dense_pull(self, table, start, count, clock=0, **precisions):
+        return self._dense(
+            table, start, count,
+            lambda first, end: dense_pull(table, first, end - first, **precisions), clock)
 
-    def dense_push(self, table, start, values, clock=0, rate=1):
+    def dense_push(self, table, start, values, clock=0, **how):
         self._dense(
             table, start, len(values),
-            lambda first, end: dense_push(table, first, values[first - start:end - start], rate),
+            lambda first, end: dense_push(table, first, values[first - start:end - start], **how),
             clock)
 
     def dense_assign(self, table, start, values, clock=0):
@@ -912,11 +970,11 @@ class Client:
             lambda first, end: dense_assign(table, first, values[first - start:end - start]),
             clock)
 
-    def dense_push_pull(self, table, start, values, clock=0):
+    def dense_push_pull(self, table, start, values, clock=0, **precisions):
         return self._dense(
             table, start, len(values),
-            lambda first, end: dense_push_pull(table, first, values[first - start:end - start]),
-            clock)
+            lambda first, end: dense_push_pull(table, first, values[first - start:end - start],
+                                               **precisions), clock)
 
     def tick(self, clock):
         """Ends iteration `clock` on every shard: each keeps clocks of its own."""

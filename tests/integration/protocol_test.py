@@ -182,13 +182,16 @@ class Page(unittest.TestCase):
         self.assertEqual(pc.frame_bytes(Frame(pc.REQUEST, payload, 2, 5000000)),
                          self.frame("push-request"))
         array = Table(7, {"kind": pc.DENSE, "length": 10000})
+        encoded = pc.push_pull(table, [2, 4], [(0.125, 0, -1), (100, -3, 2)], pushed=pc.INT8,
+                               returned=pc.BF16)
         for request_id, name, section in (
                 (5, "assign-request", pc.assign(table, [2], [(0.5, -0.5, 1)])),
                 (6, "dense-assign-request", pc.dense_assign(array, 2048, [1, 2, -1])),
                 (7, "erase-request", pc.erase(table, [2, 4])),
                 (8, "rate-request", pc.push(table, [2], [(0.125, 0, -1)], rate=0.5)),
                 (9, "find-request", pc.Find(table, [2])),
-                (10, "scan-request", pc.Scan(table, 2, since=3))):
+                (10, "scan-request", pc.Scan(table, 2, since=3)),
+                (11, "encoded-request", encoded)):
             payload = pc.request_payload([section], clock=1)
             self.assertEqual(pc.frame_bytes(Frame(pc.REQUEST, payload, request_id, 5000000)),
                              self.frame(name))
@@ -197,6 +200,9 @@ class Page(unittest.TestCase):
         payload = self.frame("scan-reply")[32:]
         self.assertEqual(pc.split_reply([pc.Scan(table, 2)], payload),
                          [(77, LAST_KEY, 5, 9, 1, 6, 2, 0, 4, 3, 0, 0, 0.5, -0.5, 1, 0, 0, 0)])
+
+        payload = self.frame("encoded-reply")[32:]
+        self.assertEqual(pc.split_reply([encoded], payload), [(0.625, -0.5, 0, 100, -3, 2)])
 
     def test_kv_requests(self):
         table = Table(6, {"kind": pc.KV, "dim": 4})
@@ -380,6 +386,80 @@ class Parameters(ClusterTest):
                 self.assertGreater(part[name], 0, name)
         known = client.control.ask("stats_get", "stats")["tables"]
         self.assertLessEqual({"sum", "array", "s"}, {table["name"] for table in known})
+
+    def test_precisions(self):
+        """What is pushed has its widened values, and what is returned those of f32, rounded."""
+        self.cluster()
+        client = self.client()
+        self.check_rows_of_precisions(client)
+        self.check_dense_of_precisions(client)
+        self.check_kv_of_precisions(client)
+
+    def draw(self, count):
+        """Values of many sizes."""
+        values = random.Random(count)
+        return [values.uniform(-1, 1) * 2.0 ** values.randrange(-12, 12) for _ in range(count)]
+
+    def rounded(self, precision, values, width):
+        """The values as they arrive in this precision, in rows of this width."""
+        rows = [values[i:i + width] for i in range(0, len(values), width)]
+        return [value for row in rows for value in pc.widen(precision, pc.narrow(precision, row))]
+
+    def check_rows_of_precisions(self, client):
+        dim = 5
+        for pushed in (pc.F16, pc.BF16, pc.INT8):
+            table = client.open(name=f"pushed{pushed}", dim=dim)
+            values = self.draw(dim * len(KEYS))
+            client.push(table, KEYS, pc.rows_of(values, dim), pushed=pushed)
+            wanted = self.rounded(pushed, values, dim)
+            self.assertEqual(client.pull(table, KEYS), pc.rows_of(wanted, dim))
+            client.push(table, [7, 7], [(1, 2, 0, 0, 0), (3, 0, -4, 0, 0)], pushed=pushed)
+            before = wanted[dim * KEYS.index(7):][:3]
+            after, = client.pull(table, [7])
+            self.assertEqual(bits(after[:3]), bits([before[0] + 4, before[1] + 2, before[2] - 4]))
+
+    def check_dense_of_precisions(self, client):
+        table = client.open(name="precise", kind=pc.DENSE, length=100000)
+        start, count = 300, 99000
+        ranges = [(max(first, start), min(end, start + count))
+                  for _, first, end in pc.dense_ranges(table.length, len(client.shards), table.id)]
+        for pushed in (pc.F16, pc.BF16, pc.INT8):
+            values = self.draw(count)
+            client.dense_assign(table, 0, [0] * table.length)
+            client.dense_push(table, start, values, pushed=pushed)
+            wanted = [value for first, end in ranges
+                      for value in self.rounded(pushed, values[first - start:end - start], pc.ARRAY_ROW)]
+            self.assertEqual(client.dense_pull(table, start, count), wanted)
+            for returned in (pc.F16, pc.BF16):
+                got = self.rounded(returned, wanted, pc.ARRAY_ROW)
+                self.assertEqual(client.dense_pull(table, start, count, returned=returned), got)
+                self.assertEqual(client.dense_push_pull(table, start, [0] * count, pushed=pushed,
+                                                        returned=returned), got)
+
+    def check_kv_of_precisions(self, client):
+        floats = client.open(name="precise-kv", kind=pc.KV, dim=4)
+        halves = client.open(name="half-kv", kind=pc.KV, dim=2, values=pc.F16)
+        shard, sizes = client.shards[0], [1, 700, 80000]
+        for pushed in (pc.F16, pc.BF16, pc.INT8):
+            keys = [10 * pushed + i for i in range(3)]
+            values = self.draw(sum(sizes))
+            arrays = [values[:1], values[1:701], values[701:]]
+            wanted = self.rounded(pushed, values, pc.ARRAY_ROW)
+            got = shard.do(pc.kv_push(floats, keys, arrays, pushed=pushed), pc.kv_pull(floats, keys, sizes))
+            self.assertEqual(got[1], tuple(wanted))
+            for returned in (pc.F16, pc.BF16):
+                got = shard.do(pc.kv_pull(floats, keys, sizes, returned=returned),
+                               pc.kv_piece(pc.KV_PULL, floats, keys[2], 3, 80000, range(79000),
+                                           returned=returned))
+                wanted_now = self.rounded(returned, wanted, pc.ARRAY_ROW)
+                self.assertEqual(got, [tuple(wanted_now), tuple(wanted_now[704:79704])])
+                got, = shard.do(pc.kv_piece(pc.KV_PULL, floats, keys[2], 3, 80000, range(79000),
+                                            returned=returned))
+                self.assertEqual(got, tuple(wanted_now[704:79704]))
+        got = shard.do(*[pc.kv_push_pull(halves, [1, 2], [[1, 2049], [0.5]])] * 2)
+        self.assertEqual(got, [(1, 2048, 0.5), (2, 4096, 1)])
+        with self.refused(pc.PROTOCOL, "the body does not fit"):
+            shard.do(pc.kv_pull(halves, [1], [2], returned=pc.F16))
 
     def test_rate(self):
         """It scales one push, sparse or dense, of any mode."""

@@ -150,8 +150,8 @@ SL_CASE(protocol_page__shows_frames_as_they_are)
 {
     each_line("hex ", read_hex);
     assert_true(shown[SL_FRAME_CONTROL] > 20);
-    assert_int_equal(shown[SL_FRAME_REQUEST], 10);
-    assert_int_equal(shown[SL_FRAME_REPLY], 9);
+    assert_int_equal(shown[SL_FRAME_REQUEST], 11);
+    assert_int_equal(shown[SL_FRAME_REPLY], 10);
     assert_int_equal(shown[SL_FRAME_CREDIT], 1);
     assert_int_equal(shown[SL_FRAME_DATA], 1);
 }
