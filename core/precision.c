@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "core/assert.h"
 #include "core/hash.h"
 
 extern const struct sl_precision_kernels sl_precision_kernels_scalar;
@@ -33,6 +34,12 @@ void sl_precision_widen_array(enum sl_precision precision, const void *array, ui
 {
     const struct sl_precision_kernels *kernels = sl_precision_kernels(SL_PRECISION_SIMD_BEST);
     const uint8_t *bytes = array;
+    if (precision != SL_PRECISION_INT8) { /* rows without a scale are one row */
+        sl_assert(count <= UINT32_MAX);
+        kernels->widen(precision, bytes + first * sl_precision_row_bytes(precision, 1),
+                       (uint32_t)count, to);
+        return;
+    }
     while (count > 0) {
         const uint64_t row = first / SL_PRECISION_ARRAY_ROW;
         const uint32_t column = (uint32_t)(first % SL_PRECISION_ARRAY_ROW);

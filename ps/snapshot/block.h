@@ -144,7 +144,7 @@ struct sl_snapshot_kv {
     const void *values;
 };
 
-/* Puts as many values of the piece as fit and returns their number; 0: none. value_bytes: 1 or
+/* Puts as many values of the piece as fit and returns their number; 0: none. value_bytes: 1, 2 or
  * 4. */
 uint32_t sl_snapshot_put_kv(struct sl_snapshot_block *block, const struct sl_snapshot_kv *piece,
                             uint32_t value_bytes);
