@@ -67,7 +67,8 @@ static void read_requests(struct reads *reads, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         sl_sparse_table_find(reads->store, reads->keys + reads->at, reads->request_keys,
                              reads->records);
-        sl_sparse_table_gather(reads->store, reads->records, reads->request_keys, reads->rows);
+        sl_sparse_table_gather(reads->store, reads->records, reads->request_keys, SL_PRECISION_F32,
+                               reads->rows);
         reads->at = (reads->at + reads->request_keys) % reads->drawn;
     }
 }

@@ -104,7 +104,7 @@ static void serve(struct bench *bench, uint64_t row_count)
     }
     const uint64_t before = sl_clock_now_ns(clock);
     sl_sparse_table_find(bench->store, keys, count, bench->found);
-    sl_sparse_table_gather(bench->store, bench->found, count, bench->values);
+    sl_sparse_table_gather(bench->store, bench->found, count, SL_PRECISION_F32, bench->values);
     sl_metric_record(&bench->serve, sl_clock_now_ns(clock) - before);
 }
 
@@ -153,7 +153,7 @@ static void run_batch(struct bench *bench, enum phase phase, const uint64_t *key
         sl_sparse_table_find(bench->store, keys, count, bench->found);
         break;
     case PHASE_GATHER:
-        sl_sparse_table_gather(bench->store, records, count, bench->values);
+        sl_sparse_table_gather(bench->store, records, count, SL_PRECISION_F32, bench->values);
         break;
     case PHASE_UPDATE:
         bench->push.step++;
@@ -161,7 +161,7 @@ static void run_batch(struct bench *bench, enum phase phase, const uint64_t *key
         break;
     case PHASE_PULL:
         sl_sparse_table_find(bench->store, keys, count, bench->found);
-        sl_sparse_table_gather(bench->store, bench->found, count, bench->values);
+        sl_sparse_table_gather(bench->store, bench->found, count, SL_PRECISION_F32, bench->values);
         break;
     case PHASE_PUSH:
         sl_sparse_table_find(bench->store, keys, count, bench->found);

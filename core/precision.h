@@ -6,7 +6,7 @@
  * 127. Narrowing takes the smallest power of two for which all values fit, as MXINT8 of the Open
  * Compute Project does; widening accepts any scale.
  *
- * Narrowing what was widened gives the same bytes. A finite value stays finite: what is beyond the
+ * Narrowing what was widened gives the same values. A finite value stays finite: what is beyond the
  * largest value becomes that. Infinities and NaN stay what they are, but an INT8 row that has one
  * becomes NaN in all columns. F16 has no values below 2^-24: below 2^-31, also random rounding
  * gives 0. The scale of INT8 is at least 2^-126, or 0 in a row of zeros.

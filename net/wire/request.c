@@ -319,16 +319,18 @@ static const void *take_padded(struct sl_bytes *cursor, uint64_t count, size_t i
 }
 
 /* Checks that ends ascend and the last equals key_count. An empty bag repeats the previous end. */
-static bool bags_are_valid(const uint32_t *ends, uint32_t bag_count, uint32_t key_count)
+static bool bags_are_valid(const uint32_t *ends, const struct sl_request_section *section)
 {
+    const bool is_f32 = sl_request_returned(section) == SL_PRECISION_F32;
+    const uint32_t keys_max = is_f32 ? UINT32_MAX : SL_REQUEST_NARROW_BAG_KEYS_MAX;
     uint32_t last = 0;
-    for (uint32_t i = 0; i < bag_count; i++) {
-        if (ends[i] < last) {
+    for (uint32_t i = 0; i < section->bag_count; i++) {
+        if (ends[i] < last || ends[i] - last > keys_max) {
             return false;
         }
         last = ends[i];
     }
-    return last == key_count;
+    return last == section->key_count;
 }
 
 /* Checks that every array has a value and that the lengths add up to count. */
@@ -375,9 +377,7 @@ static int read_structure(struct sl_bytes *cursor, const struct sl_request_secti
     if (has_lens(section)) {
         out->lens = take_padded(cursor, section->key_count, sizeof(uint32_t));
     }
-    if (cursor->bad ||
-        ((shape & BAGS) != 0 &&
-         !bags_are_valid(out->bag_ends, section->bag_count, section->key_count)) ||
+    if (cursor->bad || ((shape & BAGS) != 0 && !bags_are_valid(out->bag_ends, section)) ||
         (has_lens(section) && !lens_are_valid(out->lens, section->key_count, section->count))) {
         return SL_ERR_PROTOCOL;
     }

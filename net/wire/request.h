@@ -132,11 +132,14 @@ static inline enum sl_precision sl_request_returned(const struct sl_request_sect
     return (enum sl_precision)(section->flags >> SL_REQUEST_RETURNED_SHIFT & 3);
 }
 
+/* Most keys of a bag whose sum is not returned as f32: the shard sums it at once. */
+#define SL_REQUEST_NARROW_BAG_KEYS_MAX 4096U
+
 /* Most rows of a SCAN. */
-#define SL_REQUEST_SCAN_ROWS_MAX   4096
+#define SL_REQUEST_SCAN_ROWS_MAX       4096
 
 /* Largest ttl_steps of an EVICT: steps are counted modulo 2^32. */
-#define SL_REQUEST_EVICT_STEPS_MAX (1U << 31)
+#define SL_REQUEST_EVICT_STEPS_MAX     (1U << 31)
 
 /* Returns the l2_below of an EVICT. */
 static inline float sl_request_evict_l2(const struct sl_request_section *section)
@@ -251,7 +254,7 @@ int sl_request_read_section(struct sl_bytes *cursor, struct sl_request_section *
 
 /* Reads the body of a section and checks:
  * - the operation fits dim: sparse not 0, dense 0, KV 1, 2 or 4, and 4 with another precision;
- * - bag_ends ascend and end at key_count;
+ * - bag_ends ascend and end at key_count, and bags are not too long;
  * - lens are at least 1 and add up to count;
  * - padding is zero.
  *

@@ -285,7 +285,8 @@ static uint32_t judge_records(struct sl_shard_table *table, const struct sl_poli
         const enum sl_eviction_reason reason =
             row->count == SL_ROW_ERASED || (is_bsp && row->last_step == 0)
                 ? SL_EVICTION_NONE
-                : sl_policy_judge(policy, table->spec.dim, row, table->step, age);
+                : sl_policy_judge(policy, sl_sparse_table_layout(table->sparse), row, table->step,
+                                  age);
         if (reason != SL_EVICTION_NONE) {
             evict_add(table, row, reason, out);
         }
@@ -331,7 +332,8 @@ static bool is_candidate(const struct sl_shard_table *table, const struct sl_row
 
 static uint64_t worth_of(const struct sl_shard_table *table, const struct sl_row *row)
 {
-    return sl_policy_worth(&table->spec.policy, table->spec.dim, row, table->step);
+    return sl_policy_worth(&table->spec.policy, sl_sparse_table_layout(table->sparse), row,
+                           table->step);
 }
 
 /* Sets worth_most from a sample of rows: a quarter of them are worth at most that. Without a

@@ -118,12 +118,11 @@ static int read_rows(struct sl_shard_load *load, uint32_t float_count, uint32_t 
 static int load_rows(struct sl_shard_load *load, struct sl_shard_table *table,
                      struct sl_shard_slice *slice)
 {
-    const uint32_t floats =
-        table->spec.dim + (uint32_t)sl_optimizer_slot_floats(table->optimizer, table->spec.dim);
+    const uint32_t words = sl_sparse_table_layout(table->sparse)->words;
     struct batch batch;
     uint32_t records[SL_SHARD_BATCH_KEYS];
     int err =
-        read_rows(load, floats, floats * (uint32_t)sizeof(float) / BYTES_PER_COST, slice, &batch);
+        read_rows(load, words, words * (uint32_t)sizeof(float) / BYTES_PER_COST, slice, &batch);
     if (err != 0) {
         return err;
     }
@@ -135,7 +134,7 @@ static int load_rows(struct sl_shard_load *load, struct sl_shard_table *table,
         struct sl_row *record = sl_sparse_table_record(table->sparse, records[i]);
         record->last_step = batch.rows[i].last_step;
         record->count = visits < SL_ROW_COUNT_MAX ? visits : SL_ROW_COUNT_MAX;
-        memcpy(record->values, batch.rows[i].floats, floats * sizeof(float));
+        memcpy(record->values, batch.rows[i].floats, words * sizeof(float));
     }
     return SL_SHARD_DONE;
 }

@@ -59,6 +59,8 @@ void sl_shard_small_pull_write(const struct sl_shard *shard, uint16_t table_id,
     for (uint32_t i = 0; i < key_count; i++) {
         if (rows[i] == NULL) {
             sl_sparse_table_first_row(table->sparse, keys[i], (float *)(void *)reply);
+        } else if (table->spec.values != SL_PRECISION_F32) {
+            sl_sparse_table_read_values(table->sparse, rows[i], (float *)(void *)reply);
         } else {
             memcpy(reply, rows[i], bytes);
         }

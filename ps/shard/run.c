@@ -34,7 +34,9 @@ static int read_rows(struct sl_shard *shard, struct sl_shard_table *table,
                      struct sl_shard_request *request, uint8_t *reply, struct sl_shard_slice *slice)
 {
     uint32_t records[SL_SHARD_BATCH_KEYS];
-    float *rows = (float *)(void *)(reply + request->reply_done);
+    const enum sl_precision as = sl_request_returned(&request->view.section);
+    const size_t row_bytes = sl_precision_row_bytes(as, table->spec.dim);
+    uint8_t *rows = reply + request->reply_done;
     uint32_t key_count = request->view.section.key_count;
     const bool finds = request->view.section.op == SL_REQUEST_FIND;
     while (request->done < key_count) {
@@ -45,7 +47,7 @@ static int read_rows(struct sl_shard *shard, struct sl_shard_table *table,
         uint32_t count =
             sl_shard_batch(key_count - request->done, (uint64_t)left / table->key_cost + 1);
         const uint64_t *keys = request->view.keys + request->done;
-        float *into = rows + request->done * table->spec.dim;
+        uint8_t *into = rows + request->done * row_bytes;
         bool complete;
         int err =
             sl_shard_lookup_existing(shard, table, request, slice, keys, count, records, &complete);
@@ -53,9 +55,9 @@ static int read_rows(struct sl_shard *shard, struct sl_shard_table *table,
             return err;
         }
         if (complete) {
-            sl_sparse_table_gather(table->sparse, records, count, into);
+            sl_sparse_table_gather(table->sparse, records, count, as, into);
         } else {
-            sl_sparse_table_gather_partial(table->sparse, keys, records, count, into);
+            sl_sparse_table_gather_partial(table->sparse, keys, records, count, as, into);
         }
         if (finds) {
             write_found(found_of(table, request, reply) + request->done, records, count);
@@ -123,12 +125,70 @@ static int pool_batch(struct sl_shard *shard, struct sl_shard_table *table,
     return SL_SHARD_DONE;
 }
 
+/* Returns how many of the next bags are summed at once: their sums have room, and their keys are
+ * looked up together, unless it is one long bag. */
+static uint32_t narrow_bags(const struct sl_shard_table *table,
+                            const struct sl_shard_request *request)
+{
+    const uint32_t *ends = request->view.bag_ends + request->bags_done;
+    const uint32_t left = request->view.section.bag_count - request->bags_done;
+    const uint32_t most = SL_LIMIT_DIM / table->spec.dim;
+    uint32_t bags = 1;
+    while (bags < left && bags < most && ends[bags] - request->done <= SL_SHARD_BATCH_KEYS) {
+        bags++;
+    }
+    return bags;
+}
+
+/* Sums whole bags in f32, then narrows the sums: a slice does not end within a bag. */
+static int pool_narrow(struct sl_shard *shard, struct sl_shard_table *table,
+                       struct sl_shard_request *request, enum sl_precision as, uint8_t *rows,
+                       struct sl_shard_slice *slice)
+{
+    const struct sl_precision_kernels *kernels = sl_precision_kernels(SL_PRECISION_SIMD_BEST);
+    const uint32_t dim = table->spec.dim, bags = narrow_bags(table, request);
+    const uint32_t *bag_ends = request->view.bag_ends + request->bags_done;
+    uint32_t records[SL_SHARD_BATCH_KEYS], ends[SL_LIMIT_DIM];
+    float sums[SL_LIMIT_DIM];
+    memset(sums, 0, (size_t)bags * dim * sizeof *sums);
+    do {
+        const uint32_t count = sl_shard_batch(bag_ends[bags - 1] - request->done, UINT32_MAX);
+        const uint64_t *keys = request->view.keys + request->done;
+        bool complete;
+        const int err =
+            sl_shard_lookup_existing(shard, table, request, slice, keys, count, records, &complete);
+        if (err != 0) {
+            return err;
+        }
+        for (uint32_t i = 0; i < bags; i++) {
+            ends[i] = bags == 1 ? count : bag_ends[i] - (uint32_t)request->done;
+        }
+        if (complete) {
+            sl_sparse_table_pool(table->sparse, records, ends, bags, sums);
+        } else {
+            sl_sparse_table_pool_partial(table->sparse, keys, records, ends, bags, sums);
+        }
+        sl_shard_see_keys(shard, table, keys, count);
+        request->done += count;
+        slice->spent += count * table->key_cost;
+    } while (request->done < bag_ends[bags - 1]);
+    const size_t row_bytes = sl_precision_row_bytes(as, dim);
+    for (uint32_t i = 0; i < bags; i++) {
+        kernels->narrow(as, sums + (size_t)i * dim, dim,
+                        rows + (request->bags_done + i) * row_bytes);
+    }
+    request->bags_done += bags;
+    slice->spent += bags;
+    return SL_SHARD_DONE;
+}
+
 static int read_pooled(struct sl_shard *shard, struct sl_shard_table *table,
                        struct sl_shard_request *request, uint8_t *reply,
                        struct sl_shard_slice *slice)
 {
-    float *pooled = (float *)(void *)(reply + request->reply_done);
+    uint8_t *rows = reply + request->reply_done;
     const struct sl_request_section *section = &request->view.section;
+    const enum sl_precision as = sl_request_returned(section);
     while (request->bags_done < section->bag_count) {
         uint32_t left = sl_shard_slice_left(slice);
         if (left == 0) {
@@ -136,7 +196,9 @@ static int read_pooled(struct sl_shard *shard, struct sl_shard_table *table,
         }
         uint32_t count = sl_shard_batch(section->key_count - request->done,
                                         (uint64_t)left / table->key_cost + 1);
-        int err = pool_batch(shard, table, request, pooled, count, slice);
+        int err = as == SL_PRECISION_F32
+                      ? pool_batch(shard, table, request, (float *)(void *)rows, count, slice)
+                      : pool_narrow(shard, table, request, as, rows, slice);
         if (err != 0) {
             return err;
         }

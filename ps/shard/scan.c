@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "ps/optimizer/narrow.h"
+
 #define RECORDS_PER_COST 8 /* records of which only the header is read */
 
 /* Pushes and evictions between two requests of a scan while which rows stay: seconds at the
@@ -12,8 +14,7 @@
 
 static uint32_t width_max(const struct sl_shard_table *table)
 {
-    const uint32_t dim = table->spec.dim;
-    return dim + (uint32_t)sl_optimizer_slot_floats(table->optimizer, dim);
+    return sl_narrow_floats(sl_sparse_table_layout(table->sparse));
 }
 
 static uint32_t row_cost(uint32_t width)
@@ -93,13 +94,19 @@ static struct scanned parts_of(const struct sl_shard_request *request, uint8_t *
     return parts;
 }
 
-static void put_row(const struct scanned *parts, uint32_t at, uint32_t width,
-                    const struct sl_row *row)
+/* Rows are f32 here, whatever the table stores. */
+static void put_row(const struct sl_shard_table *table, const struct scanned *parts, uint32_t at,
+                    uint32_t width, const struct sl_row *row)
 {
+    float *values = parts->values + (size_t)at * width;
     parts->keys[at] = row->key;
     parts->marks[at] =
         (struct sl_request_scan_mark){.last_step = row->last_step, .count = row->count};
-    memcpy(parts->values + (size_t)at * width, row->values, width * sizeof(float));
+    if (width == table->spec.dim) {
+        sl_sparse_table_read_values(table->sparse, row->values, values);
+    } else {
+        sl_narrow_read(sl_sparse_table_layout(table->sparse), row->values, values);
+    }
 }
 
 /* Writes the head, and zeros behind the last row. */
@@ -143,7 +150,7 @@ int sl_shard_scan_run(const struct sl_shard *shard, const struct sl_shard_table 
         const struct sl_row *row = sl_sparse_table_record(table->sparse, (uint32_t)request->done++);
         visits++;
         if (is_wanted(table, &request->view, row)) {
-            put_row(&parts, request->bags_done++, section->bag_count, row);
+            put_row(table, &parts, request->bags_done++, section->bag_count, row);
             spent += cost;
         }
     }

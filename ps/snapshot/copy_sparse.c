@@ -56,8 +56,7 @@ void sl_copy_sparse_begin(struct sl_copy_sparse *copy, struct sl_sparse_table *t
         .hook = {.before_write = copy_sparse_before},
         .table = table,
         .since = sl_snapshot_delta_base(base, step),
-        .float_count =
-            dim + (uint32_t)sl_optimizer_slot_floats(sl_sparse_table_optimizer(table), dim),
+        .float_count = sl_sparse_table_layout(table)->words,
         .record_cost = sl_snapshot_cost(sl_sparse_table_record_bytes(table)),
     };
     sl_snapshot_appender_init(&copy->stream, blocks,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/hash.h"
+#include "core/limits.h"
 
 /* Steps since the row's last push or assign. last_step counts modulo 2^32. */
 static uint32_t age_of(const struct sl_row *row, uint64_t step)
@@ -10,10 +11,17 @@ static uint32_t age_of(const struct sl_row *row, uint64_t step)
     return (uint32_t)step - row->last_step;
 }
 
-static float square_sum(uint32_t dim, const float *values)
+static float square_sum(const struct sl_row_layout *layout, const struct sl_row *row)
 {
+    float wide[SL_LIMIT_DIM];
+    const float *values = row->values;
     float sum = 0;
-    for (uint32_t i = 0; i < dim; i++) {
+    if (layout->values != SL_PRECISION_F32) {
+        sl_precision_kernels(SL_PRECISION_SIMD_BEST)
+            ->widen(layout->values, row->values, layout->dim, wide);
+        values = wide;
+    }
+    for (uint32_t i = 0; i < layout->dim; i++) {
         sum += values[i] * values[i];
     }
     return sum;
@@ -41,7 +49,8 @@ bool sl_policy_protects(const struct sl_policy_spec *policy, const struct sl_row
     return age_of(row, step) < policy->protect_steps;
 }
 
-enum sl_eviction_reason sl_policy_judge(const struct sl_policy_spec *policy, uint32_t dim,
+enum sl_eviction_reason sl_policy_judge(const struct sl_policy_spec *policy,
+                                        const struct sl_row_layout *layout,
                                         const struct sl_row *row, uint64_t step,
                                         uint64_t seconds_age)
 {
@@ -56,15 +65,15 @@ enum sl_eviction_reason sl_policy_judge(const struct sl_policy_spec *policy, uin
         return SL_EVICTION_COUNT;
     }
     const float least = policy->l2_below * policy->l2_below;
-    return least > 0 && square_sum(dim, row->values) < least ? SL_EVICTION_L2 : SL_EVICTION_NONE;
+    return least > 0 && square_sum(layout, row) < least ? SL_EVICTION_L2 : SL_EVICTION_NONE;
 }
 
-uint64_t sl_policy_worth(const struct sl_policy_spec *policy, uint32_t dim,
+uint64_t sl_policy_worth(const struct sl_policy_spec *policy, const struct sl_row_layout *layout,
                          const struct sl_row *row, uint64_t step)
 {
     const uint32_t age = age_of(row, step);
     if (policy->order == SL_POLICY_L2) {
-        const float sum = square_sum(dim, row->values);
+        const float sum = square_sum(layout, row);
         uint32_t bits; /* of floats that are not negative: in the order of the floats, NaN last */
         memcpy(&bits, &sum, sizeof bits);
         return bits & 0x7fffffff;

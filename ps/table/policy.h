@@ -61,13 +61,14 @@ bool sl_policy_protects(const struct sl_policy_spec *policy, const struct sl_row
 
 /* Returns why a row in use goes at this step; NONE: it stays. seconds_age: the age in steps of rows
  * that are older than ttl_seconds. */
-enum sl_eviction_reason sl_policy_judge(const struct sl_policy_spec *policy, uint32_t dim,
+enum sl_eviction_reason sl_policy_judge(const struct sl_policy_spec *policy,
+                                        const struct sl_row_layout *layout,
                                         const struct sl_row *row, uint64_t step,
                                         uint64_t seconds_age);
 
 /* Returns what a row is worth in the policy's order: of two rows the one that is worth less goes
  * first. A row with NaN is worth most. */
-uint64_t sl_policy_worth(const struct sl_policy_spec *policy, uint32_t dim,
+uint64_t sl_policy_worth(const struct sl_policy_spec *policy, const struct sl_row_layout *layout,
                          const struct sl_row *row, uint64_t step);
 
 #endif

@@ -8,6 +8,7 @@
 #include "core/hash.h"
 #include "core/limits.h"
 #include "ps/optimizer/initializer.h"
+#include "ps/optimizer/narrow.h"
 #include "ps/optimizer/update.h"
 #include "ps/table/free_set.h"
 #include "ps/table/index.h"
@@ -31,6 +32,8 @@
 struct sl_sparse_table {
     struct sl_table_spec spec;
     const struct sl_optimizer *optimizer;
+    struct sl_row_layout layout;
+    float *wide;                    /* a narrow row as f32, with its slots; f32 rows: NULL */
     bool has_update;                /* spec.update asks for something */
     const struct sl_optimizer *sum; /* sums rows of a bag */
     sl_optimizer_gather_fn gather;
@@ -46,10 +49,15 @@ struct sl_sparse_table {
     struct sl_erased_log erased_log;
 };
 
-static size_t record_bytes(uint32_t dim, const struct sl_optimizer *optimizer)
+static size_t record_bytes(const struct sl_row_layout *layout)
 {
-    const size_t floats = dim + sl_optimizer_slot_floats(optimizer, dim);
-    return (sizeof(struct sl_row) + floats * sizeof(float) + 7) / 8 * 8;
+    return (sizeof(struct sl_row) + layout->words * sizeof(uint32_t) + 7) / 8 * 8;
+}
+
+/* Bytes that a reader of a record's values touches, behind its header. */
+static size_t values_bytes(const struct sl_sparse_table *table)
+{
+    return sl_precision_row_bytes(table->layout.values, table->spec.dim);
 }
 
 /* Limits a record's touched bytes to those worth prefetching. */
@@ -77,15 +85,19 @@ int sl_sparse_table_create(const struct sl_table_spec *spec, size_t bytes_max,
         .held_first = SL_ROW_NONE,
     };
     sl_assert(table->optimizer != NULL);
-    sl_slab_init(&table->records, &table->budget, record_bytes(spec->dim, table->optimizer),
-                 RECORD_CHUNK_BYTES);
-    table->touch_bytes = prefetch_bytes(sizeof(struct sl_row) + spec->dim * sizeof(float));
+    table->layout = sl_narrow_layout(spec, table->optimizer);
+    const bool is_narrow = !table->layout.is_f32;
+    table->wide = is_narrow ? malloc(sl_narrow_floats(&table->layout) * sizeof(float)) : NULL;
+    sl_slab_init(&table->records, &table->budget, record_bytes(&table->layout), RECORD_CHUNK_BYTES);
+    table->touch_bytes = prefetch_bytes(sizeof(struct sl_row) + values_bytes(table));
     int err = SL_ERR_NO_MEMORY;
-    if (sl_table_budget_take(&table->budget, sizeof *table)) {
+    if ((table->wide != NULL || !is_narrow) &&
+        sl_table_budget_take(&table->budget, sizeof *table)) {
         err = sl_table_index_init(&table->index, &table->budget, &table->records);
     }
     if (err != 0) {
         sl_slab_fini(&table->records);
+        free(table->wide);
         free(table);
         return err;
     }
@@ -103,6 +115,7 @@ void sl_sparse_table_destroy(struct sl_sparse_table **table)
     sl_free_set_fini(&(*table)->free, &(*table)->budget);
     sl_erased_log_fini(&(*table)->erased_log, &(*table)->budget);
     sl_assert((*table)->budget.bytes == sizeof **table);
+    free((*table)->wide);
     free(*table);
     *table = NULL;
 }
@@ -111,22 +124,39 @@ void sl_sparse_table_destroy(struct sl_sparse_table **table)
 
 /* The slots are zeros before. Always inline: a call would cost a new row more than it does. */
 static inline __attribute__((always_inline)) void
-sparse_table_init_slots(const struct sl_sparse_table *table, struct sl_row *record)
+sparse_table_init_slots(const struct sl_sparse_table *table, float *slots)
+{
+    sl_optimizer_init_slots(table->optimizer, &table->spec.optimizer, table->spec.dim, slots);
+}
+
+/* Writes values and initial slots to a narrow record. values: may be those of table->wide. */
+static void fill_narrow(const struct sl_sparse_table *table, const float *values,
+                        struct sl_row *record)
 {
     const uint32_t dim = table->spec.dim;
-    sl_optimizer_init_slots(table->optimizer, &table->spec.optimizer, dim, record->values + dim);
+    memmove(table->wide, values, dim * sizeof *values);
+    memset(table->wide + dim, 0, (sl_narrow_floats(&table->layout) - dim) * sizeof *values);
+    sparse_table_init_slots(table, table->wide + dim);
+    sl_narrow_write(&table->layout, table->wide, record->values);
 }
 
 static void fill_record(const struct sl_sparse_table *table, struct sl_row *record)
 {
-    sl_sparse_table_first_row(table, record->key, record->values);
-    sparse_table_init_slots(table, record);
+    const struct sl_initializer_spec *initializer = &table->spec.initializer;
+    const uint32_t dim = table->spec.dim;
+    float *values = table->layout.is_f32 ? record->values : table->wide;
+    sl_initializer_fill(initializer, record->key, 0, dim, values);
+    if (table->layout.is_f32) {
+        sparse_table_init_slots(table, values + dim);
+    } else {
+        fill_narrow(table, values, record);
+    }
 }
 
 /* Zeroes a used record but for its key, and for values that the caller fills. */
 static void clear_record(const struct sl_sparse_table *table, struct sl_row *record, bool fill)
 {
-    float *from = record->values + (fill ? table->spec.dim : 0);
+    float *from = record->values + (fill && table->layout.is_f32 ? table->spec.dim : 0);
     record->last_step = record->count = 0;
     memset(from, 0, table->records.unit_bytes - (size_t)((uint8_t *)from - (uint8_t *)record));
 }
@@ -295,6 +325,11 @@ void sl_sparse_table_fetch_record(const struct sl_sparse_table *table, uint64_t 
 void sl_sparse_table_first_row(const struct sl_sparse_table *table, uint64_t key, float *row)
 {
     sl_initializer_fill(&table->spec.initializer, key, 0, table->spec.dim, row);
+    if (table->layout.values != SL_PRECISION_F32) { /* what a new row's values become */
+        const struct sl_precision_kernels *kernels = sl_precision_kernels(SL_PRECISION_SIMD_BEST);
+        kernels->narrow(table->layout.values, row, table->spec.dim, table->wide);
+        kernels->widen(table->layout.values, table->wide, table->spec.dim, row);
+    }
 }
 
 static struct sl_row *record_at(const struct sl_sparse_table *table, uint32_t record_index)
@@ -371,31 +406,54 @@ void sl_sparse_table_rows(const struct sl_sparse_table *table, const uint32_t *r
     }
 }
 
-void sl_sparse_table_gather(struct sl_sparse_table *table, const uint32_t *records, uint32_t count,
-                            float *rows)
+void sl_sparse_table_gather(const struct sl_sparse_table *table, const uint32_t *records,
+                            uint32_t count, enum sl_precision as, void *rows)
 {
     const uint32_t dim = table->spec.dim;
-    const size_t bytes = prefetch_bytes(dim * sizeof *rows);
+    const size_t row_bytes = sl_precision_row_bytes(as, dim);
+    const size_t bytes = prefetch_bytes(values_bytes(table));
+    const bool is_f32 = as == SL_PRECISION_F32 && table->layout.values == SL_PRECISION_F32;
     struct sl_row *found[VISIT_GROUP];
+    uint8_t *to = rows;
     for (uint32_t done = 0; done < count; done += VISIT_GROUP) {
         const uint32_t left = count - done;
         const uint32_t group = left < VISIT_GROUP ? left : VISIT_GROUP;
         find_records(table, records + done, group, bytes, found);
-        table->gather(found, group, dim, rows + (size_t)done * dim);
+        if (is_f32) {
+            table->gather(found, group, dim, (float *)(void *)to);
+        } else {
+            sl_narrow_gather(&table->layout, found, group, as, to, table->wide);
+        }
+        to += group * row_bytes;
     }
 }
 
 void sl_sparse_table_gather_partial(const struct sl_sparse_table *table, const uint64_t *keys,
-                                    const uint32_t *records, uint32_t count, float *rows)
+                                    const uint32_t *records, uint32_t count, enum sl_precision as,
+                                    void *rows)
 {
     const uint32_t dim = table->spec.dim;
-    for (uint32_t i = 0; i < count; i++, rows += dim) {
+    const size_t row_bytes = sl_precision_row_bytes(as, dim);
+    const bool is_f32 = as == SL_PRECISION_F32 && table->layout.values == SL_PRECISION_F32;
+    float first[SL_LIMIT_DIM];
+    uint8_t *to = rows;
+    for (uint32_t i = 0; i < count; i++, to += row_bytes) {
         if (records[i] == SL_ROW_NONE) {
-            sl_sparse_table_first_row(table, keys[i], rows);
+            sl_sparse_table_first_row(table, keys[i], first);
+            sl_precision_kernels(SL_PRECISION_SIMD_BEST)->narrow(as, first, dim, to);
+        } else if (is_f32) {
+            memcpy(to, record_at(table, records[i])->values, row_bytes);
         } else {
-            memcpy(rows, record_at(table, records[i])->values, dim * sizeof *rows);
+            sl_sparse_table_gather(table, &records[i], 1, as, to);
         }
     }
+}
+
+void sl_sparse_table_read_values(const struct sl_sparse_table *table, const float *stored,
+                                 float *row)
+{
+    sl_precision_kernels(SL_PRECISION_SIMD_BEST)
+        ->widen(table->layout.values, stored, table->spec.dim, row);
 }
 
 static void sparse_table_before_write(const struct sl_sparse_table *table, const uint32_t *records,
@@ -423,7 +481,10 @@ void sl_sparse_table_apply(struct sl_sparse_table *table, const uint32_t *record
             .gradients = gradients + (size_t)done * dim,
         };
         find_records(table, records + done, rows.count, bytes, visited);
-        if (table->has_update) {
+        if (!table->layout.is_f32) {
+            sl_narrow_apply_rows(&table->layout, table->has_update ? &table->spec.update : NULL,
+                                 table->optimizer, &visit, &rows, table->wide);
+        } else if (table->has_update) {
             sl_update_apply_rows(&table->spec.update, table->optimizer, &visit, &rows);
         } else {
             table->optimizer->apply_rows(&visit, &rows);
@@ -436,7 +497,7 @@ void sl_sparse_table_assign(struct sl_sparse_table *table, const uint32_t *recor
 {
     const uint32_t dim = table->spec.dim;
     const size_t slot_bytes = sl_optimizer_slot_floats(table->optimizer, dim) * sizeof *rows;
-    const size_t bytes = prefetch_bytes(dim * sizeof *rows + slot_bytes);
+    const size_t bytes = prefetch_bytes(table->layout.words * sizeof(uint32_t));
     const struct places places = places_of(table);
     sparse_table_before_write(table, records, count);
     for (uint32_t i = 0; i < count; i++) {
@@ -444,11 +505,16 @@ void sl_sparse_table_assign(struct sl_sparse_table *table, const uint32_t *recor
             prefetch(&places, records[i + PREFETCH_AHEAD], bytes);
         }
         struct sl_row *record = place_at(&places, records[i]);
+        const float *row = rows + (size_t)i * dim;
         record->last_step = (uint32_t)step;
         record->count = 0;
-        memcpy(record->values, rows + (size_t)i * dim, dim * sizeof *rows);
+        if (!table->layout.is_f32) {
+            fill_narrow(table, row, record);
+            continue;
+        }
+        memcpy(record->values, row, dim * sizeof *rows);
         memset(record->values + dim, 0, slot_bytes);
-        sparse_table_init_slots(table, record);
+        sparse_table_init_slots(table, record->values + dim);
     }
 }
 
@@ -466,7 +532,8 @@ void sl_sparse_table_pool(struct sl_sparse_table *table, const uint32_t *records
 {
     const struct sl_optimizer_visit visit = {.dim = table->spec.dim};
     const struct places places = places_of(table);
-    const size_t bytes = prefetch_bytes(table->spec.dim * sizeof *pooled);
+    const size_t bytes = prefetch_bytes(values_bytes(table));
+    const bool is_f32 = table->layout.values == SL_PRECISION_F32;
     const uint32_t count = bag_count == 0 ? 0 : bag_ends[bag_count - 1];
     uint32_t i = 0;
     for (uint32_t bag = 0; bag < bag_count; bag++) {
@@ -475,7 +542,12 @@ void sl_sparse_table_pool(struct sl_sparse_table *table, const uint32_t *records
             if (count - i > PREFETCH_AHEAD) {
                 prefetch(&places, records[i + PREFETCH_AHEAD], bytes);
             }
-            table->sum->apply(&visit, sum, NULL, NULL, place_at(&places, records[i])->values);
+            const float *values = place_at(&places, records[i])->values;
+            if (!is_f32) {
+                sl_sparse_table_read_values(table, values, table->wide);
+                values = table->wide;
+            }
+            table->sum->apply(&visit, sum, NULL, NULL, values);
         }
     }
 }
@@ -489,7 +561,7 @@ void sl_sparse_table_pool_partial(const struct sl_sparse_table *table, const uin
     uint32_t i = 0;
     for (uint32_t bag = 0; bag < bag_count; bag++, pooled += table->spec.dim) {
         for (; i < bag_ends[bag]; i++) {
-            sl_sparse_table_gather_partial(table, &keys[i], &records[i], 1, row);
+            sl_sparse_table_gather_partial(table, &keys[i], &records[i], 1, SL_PRECISION_F32, row);
             table->sum->apply(&visit, pooled, NULL, NULL, row);
         }
     }
@@ -629,6 +701,11 @@ uint64_t sl_sparse_table_row_count(const struct sl_sparse_table *table)
 uint32_t sl_sparse_table_record_count(const struct sl_sparse_table *table)
 {
     return table->records.unit_count;
+}
+
+const struct sl_row_layout *sl_sparse_table_layout(const struct sl_sparse_table *table)
+{
+    return &table->layout;
 }
 
 size_t sl_sparse_table_record_bytes(const struct sl_sparse_table *table)

@@ -8,7 +8,8 @@
  *
  * The rows of a table of dim 0 are keys with a step and a count.
  *
- * A record takes 16 bytes, and 4 for each value and slot, rounded up to 8, the alignment of keys.
+ * A record takes 16 bytes, and 4 for each value and slot (less in narrow tables: struct
+ * sl_row_layout), rounded up to 8, the alignment of keys.
  * Rounding up to a cache line would cost 28 bytes a record on average, a fifth of a narrow row. It
  * would save less than one of several lines per visit. */
 #ifndef SL_PS_TABLE_SPARSE_TABLE_H
@@ -80,20 +81,27 @@ void sl_sparse_table_fetch_record(const struct sl_sparse_table *table, uint64_t 
 struct sl_row *sl_sparse_table_record(struct sl_sparse_table *table, uint32_t record_index);
 
 /* Writes the initializer's row of a key to row[dim]: a new record's values, which a pull of a
- * missing key receives. */
+ * missing key receives. In a narrow table they are rounded to the nearest. */
 void sl_sparse_table_first_row(const struct sl_sparse_table *table, uint64_t key, float *row);
 
-/* Writes the address of each record's row to rows[count]; NULL for SL_ROW_NONE. */
+/* Writes the address of each record's values, as they are stored, to rows[count]; NULL for
+ * SL_ROW_NONE. */
 void sl_sparse_table_rows(const struct sl_sparse_table *table, const uint32_t *records,
                           uint32_t count, const float **rows);
 
-/* Copies the rows to rows[count][dim], with prefetch. */
-void sl_sparse_table_gather(struct sl_sparse_table *table, const uint32_t *records, uint32_t count,
-                            float *rows);
+/* Widens such values to row[dim]. */
+void sl_sparse_table_read_values(const struct sl_sparse_table *table, const float *stored,
+                                 float *row);
+
+/* Copies the rows to rows[count], each a row of precision `as`, with prefetch: F32 is aligned to
+ * 4. What must be narrowed is rounded to the nearest. */
+void sl_sparse_table_gather(const struct sl_sparse_table *table, const uint32_t *records,
+                            uint32_t count, enum sl_precision as, void *rows);
 
 /* As above, with the initializer's row for each key whose record is SL_ROW_NONE. */
 void sl_sparse_table_gather_partial(const struct sl_sparse_table *table, const uint64_t *keys,
-                                    const uint32_t *records, uint32_t count, float *rows);
+                                    const uint32_t *records, uint32_t count, enum sl_precision as,
+                                    void *rows);
 
 /* Visits each record in order with its gradients[count][dim]. The caller calls the optimizer's
  * end_push. */
@@ -154,6 +162,7 @@ const struct sl_table_spec *sl_sparse_table_spec(const struct sl_sparse_table *t
 const struct sl_optimizer *sl_sparse_table_optimizer(const struct sl_sparse_table *table);
 uint64_t sl_sparse_table_row_count(const struct sl_sparse_table *table);
 uint32_t sl_sparse_table_record_count(const struct sl_sparse_table *table); /* with erased ones */
+const struct sl_row_layout *sl_sparse_table_layout(const struct sl_sparse_table *table);
 size_t sl_sparse_table_record_bytes(const struct sl_sparse_table *table);
 size_t sl_sparse_table_memory_bytes(const struct sl_sparse_table *table); /* records and index */
 

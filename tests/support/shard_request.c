@@ -78,6 +78,13 @@ void shard_request_pull(struct shard_request *request, uint16_t table, const uin
     put(request, keys, key_count * sizeof *keys);
 }
 
+void shard_request_set_flags(struct shard_request *request, uint8_t flags)
+{
+    request
+        ->payload[sizeof(struct sl_request_prefix) + offsetof(struct sl_request_section, flags)] =
+        flags;
+}
+
 void shard_request_find(struct shard_request *request, uint16_t table, const uint64_t *keys,
                         uint32_t key_count)
 {

@@ -19,6 +19,8 @@ void shard_request_pull(struct shard_request *request, uint16_t table, const uin
                         uint32_t key_count);
 void shard_request_pooled(struct shard_request *request, uint16_t table, const uint64_t *keys,
                           uint32_t key_count, const uint32_t *bag_ends, uint32_t bag_count);
+/* Of the first section. */
+void shard_request_set_flags(struct shard_request *request, uint8_t flags);
 /* op: PUSH or PUSH_PULL. */
 void shard_request_push(struct shard_request *request, uint8_t op, uint16_t table,
                         const uint64_t *keys, uint32_t key_count, const float *gradients,

@@ -2,7 +2,8 @@
  * pushes, pulls, finds, scans, assigns, erases, evictions, drops, iterations of BSP, snapshots and
  * restores, with every optimizer, and with policies of every part and every pair of parts. The
  * policy chooses what goes; the reference checks that it may go, and then erases the same keys.
- * Rows, slots, counts and steps are equal, bit for bit. The seed is in the test's output where it
+ * Tables store f32 or narrower rows, and pulls return either. Rows, slots, counts and steps are
+ * equal, bit for bit. The seed is in the test's output where it
  * fails. REFERENCE_ALL in the environment: every optimizer with every pair, in place of one. */
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "core/bytes.h"
 #include "core/hash.h"
 #include "ps/optimizer/initializer.h"
+#include "ps/optimizer/narrow.h"
 #include "ps/optimizer/update.h"
 #include "ps/shard/state.h"
 #include "snapshot_fixture.h"
@@ -86,6 +88,30 @@ static bool is_bsp(const struct reference *reference)
     return reference->spec.consistency.mode == SL_CONSISTENCY_BSP;
 }
 
+/* What narrowing leaves of values: rounded to the nearest, or randomly. */
+static void round_values(enum sl_precision precision, float *values, uint32_t count, bool random,
+                         uint64_t seed)
+{
+    const struct sl_precision_kernels *kernels = sl_precision_kernels(SL_PRECISION_SIMD_SCALAR);
+    uint8_t narrow[FLOATS_MAX * sizeof *values];
+    if (random) {
+        kernels->narrow_random(precision, values, count, seed, narrow);
+    } else {
+        kernels->narrow(precision, values, count, narrow);
+    }
+    kernels->widen(precision, narrow, count, values);
+}
+
+/* visits: of the row before; rounds randomly. NULL: a new row, to the nearest. */
+static void round_row(struct reference *reference, uint64_t key, const uint32_t *visits)
+{
+    float *floats = reference->rows[key].floats;
+    const uint64_t seed = visits == NULL ? 0 : sl_hash_key(key ^ sl_hash_key(*visits));
+    round_values(reference->spec.values, floats, DIM, visits != NULL, seed);
+    round_values(reference->spec.slots, floats + DIM, reference->optimizer->slots_per_value * DIM,
+                 visits != NULL, ~seed);
+}
+
 static void first_row(struct reference *reference, uint64_t key)
 {
     struct reference_row *row = &reference->rows[key];
@@ -100,6 +126,7 @@ static void first_row(struct reference *reference, uint64_t key)
     sl_initializer_fill(&reference->spec.initializer, key, 0, DIM, row->floats);
     sl_optimizer_init_slots(reference->optimizer, &reference->spec.optimizer, DIM,
                             row->floats + DIM);
+    round_row(reference, key, NULL);
 }
 
 /* Counts a push of a key without a row. Returns true when that creates the row. */
@@ -164,6 +191,7 @@ static void reference_push(struct reference *reference, const struct sl_shard *s
         sl_update_apply(&reference->spec.update, reference->optimizer, &visit, row->floats, slots,
                         slots + (size_t)reference->optimizer->slots_per_value * DIM,
                         gradients + (size_t)i * DIM);
+        round_row(reference, keys[i], &visit.count);
         row->count++;
         row->last_step = (uint32_t)reference->step;
     }
@@ -179,6 +207,7 @@ static void reference_assign(struct reference *reference, const uint64_t *keys, 
     for (uint32_t i = 0; i < count; i++) {
         first_row(reference, keys[i]);
         memcpy(reference->rows[keys[i]].floats, values + (size_t)i * DIM, DIM * sizeof *values);
+        round_row(reference, keys[i], NULL);
         reference->rows[keys[i]].last_step = (uint32_t)reference->step;
     }
 }
@@ -384,23 +413,69 @@ static void do_iteration(struct fixture *f)
     model.iterations++;
 }
 
+/* Writes the values that a pull of the key returns. */
+static void read_row(uint64_t key, float *values)
+{
+    const struct reference_row *row = &model.now.rows[key];
+    sl_initializer_fill(&model.now.spec.initializer, key, 0, DIM, values);
+    round_values(model.now.spec.values, values, DIM, false, 0);
+    memcpy(values, row->is_there ? row->floats : values, DIM * sizeof *values);
+}
+
+/* Of one INT8 row there are several forms: what is compared are values. */
+static void check_returned(const uint8_t *reply, uint32_t row, enum sl_precision as, float *values)
+{
+    float returned[DIM];
+    sl_precision_kernels(SL_PRECISION_SIMD_SCALAR)
+        ->widen(as, reply + row * sl_precision_row_bytes(as, DIM), DIM, returned);
+    round_values(as, values, DIM, false, 0);
+    assert_memory_equal(returned, values, sizeof returned);
+}
+
+static void do_pooled(struct fixture *f)
+{
+    const uint32_t count = draw_keys();
+    const enum sl_precision as = draw(SL_PRECISION_COUNT);
+    uint32_t ends[4 * MANY_OF_PUSH], bags = 0, end = 0, key = 0;
+    while (end < count || draw(4) == 0) { /* bags of 0 keys too */
+        end += draw(draw(2) == 0 ? 4 : count + 1);
+        end = end < count ? end : count;
+        ends[bags++] = end;
+    }
+    shard_request_begin(&f->request, model.now.clock);
+    shard_request_pooled(&f->request, (uint16_t)model.now.id, snapshot_keys, count, ends, bags);
+    shard_request_set_flags(&f->request, (uint8_t)(as << SL_REQUEST_RETURNED_SHIFT));
+    assert_int_equal(fixture_run(f, NOBODY), SL_SHARD_DONE);
+    for (uint32_t bag = 0; bag < bags; bag++) {
+        float sum[DIM] = {0};
+        for (; key < ends[bag]; key++) {
+            float values[DIM];
+            read_row(snapshot_keys[key], values);
+            for (uint32_t i = 0; i < DIM; i++) {
+                sum[i] += values[i];
+            }
+        }
+        check_returned(f->reply, bag, as, sum);
+    }
+}
+
 /* A find is a pull that also tells which keys have a row; neither creates one. */
 static void do_pull(struct fixture *f)
 {
     const uint32_t count = draw_keys();
     const bool finds = draw(2) == 0;
+    const enum sl_precision as = finds ? SL_PRECISION_F32 : draw(SL_PRECISION_COUNT);
     shard_request_begin(&f->request, model.now.clock);
     (finds ? shard_request_find : shard_request_pull)(&f->request, (uint16_t)model.now.id,
                                                       snapshot_keys, count);
+    shard_request_set_flags(&f->request, (uint8_t)(as << SL_REQUEST_RETURNED_SHIFT));
     assert_int_equal(fixture_run(f, NOBODY), SL_SHARD_DONE);
     for (uint32_t i = 0; i < count; i++) {
         assert_true(!finds || f->reply[sl_bytes_pad8(count * DIM * sizeof(float)) + i] ==
                                   model.now.rows[snapshot_keys[i]].is_there);
-        const struct reference_row *row = &model.now.rows[snapshot_keys[i]];
-        float initial[DIM];
-        sl_initializer_fill(&model.now.spec.initializer, snapshot_keys[i], 0, DIM, initial);
-        assert_memory_equal(f->reply + i * sizeof initial, row->is_there ? row->floats : initial,
-                            sizeof initial);
+        float values[DIM];
+        read_row(snapshot_keys[i], values);
+        check_returned(f->reply, i, as, values);
     }
 }
 
@@ -429,6 +504,7 @@ static void check_rows(const struct reference *reference, struct sl_shard *shard
 {
     struct sl_shard_table *table = shard->tables[reference->id];
     const size_t bytes = (DIM + reference->slot_floats) * sizeof(float);
+    float floats[FLOATS_MAX];
     assert_int_equal(table->step, reference->step);
     assert_int_equal(sl_sparse_table_row_count(table->sparse), reference->row_count);
     for (uint64_t key = 0; key < reference->key_count; key++) {
@@ -439,7 +515,8 @@ static void check_rows(const struct reference *reference, struct sl_shard *shard
             const struct sl_row *is = sl_sparse_table_record(table->sparse, record);
             assert_int_equal(is->last_step, row->last_step);
             assert_int_equal(is->count, row->count);
-            assert_memory_equal(is->values, row->floats, bytes);
+            sl_narrow_read(sl_sparse_table_layout(table->sparse), is->values, floats);
+            assert_memory_equal(floats, row->floats, bytes);
         }
         if (sl_shard_waiting_keys(table) != NULL) {
             sl_sparse_table_find(table->waiting->sparse, &key, 1, &record);
@@ -616,8 +693,10 @@ static void act(struct fixture *f)
     const uint32_t what = draw(1000);
     if (what < 770) {
         write_some(f);
-    } else if (what < 900) {
+    } else if (what < 860) {
         do_pull(f);
+    } else if (what < 900) {
+        do_pooled(f);
     } else if (what < 925) {
         do_scan(f);
     } else if (what < 970) {
@@ -705,6 +784,8 @@ static struct sl_table_spec spec_of(enum sl_optimizer_kind kind, uint32_t parts)
         spec.consistency =
             (struct sl_consistency_spec){.mode = SL_CONSISTENCY_BSP, .worker_count = WORKERS};
     }
+    spec.values = draw(2) == 0 ? SL_PRECISION_F32 : draw(SL_PRECISION_COUNT);
+    spec.slots = draw(2) == 0 ? SL_PRECISION_F32 : draw(SL_PRECISION_INT8);
     if (draw(3) == 0) {
         spec.update = (struct sl_update_spec){.clip_norm = 1.5F, .value_bound = 3};
     }

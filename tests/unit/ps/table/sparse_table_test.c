@@ -179,7 +179,7 @@ SL_CASE(table_table__as_a_plain_map)
         assert_int_equal(sl_sparse_table_find_or_create(table, asked, count, records), 0);
         model_create(&model, sl_sparse_table_spec(table), asked, records, count);
         model_push(&model, table, asked, records, count, g, op);
-        sl_sparse_table_gather(table, records, count, rows);
+        sl_sparse_table_gather(table, records, count, SL_PRECISION_F32, rows);
         sl_sparse_table_rows(table, records, count, places);
         for (uint32_t i = 0; i < count; i++) {
             const struct model_row *row = model_find(&model, asked[i]);
@@ -448,7 +448,7 @@ SL_CASE(table_table__first_values_whatever_the_shards)
             uint32_t record;
             float row[DIM];
             assert_int_equal(sl_sparse_table_find_or_create(table, &key, 1, &record), 0);
-            sl_sparse_table_gather(table, &record, 1, row);
+            sl_sparse_table_gather(table, &record, 1, SL_PRECISION_F32, row);
             if (shards == 1) {
                 memcpy(expected[key], row, sizeof row);
             }
@@ -487,7 +487,7 @@ SL_CASE(table_table_apply__as_the_kernel)
             struct sl_optimizer_push push = {.rate = 0.5F};
             sl_optimizer_state_init(spec, &push.state);
             assert_int_equal(sl_sparse_table_find_or_create(table, keys, 2, records), 0);
-            sl_sparse_table_gather(table, &records[1], 1, w);
+            sl_sparse_table_gather(table, &records[1], 1, SL_PRECISION_F32, w);
             memset(slots, 0, sizeof slots);
             sl_optimizer_init_slots(optimizer, spec, dim, slots);
             for (uint32_t visit_index = 0; visit_index < 3; visit_index++) {
@@ -531,7 +531,7 @@ SL_CASE(table_table_pool__sums_bags)
         keys[i] = i % 30;
     }
     assert_int_equal(sl_sparse_table_find_or_create(table, keys, KEYS, records), 0);
-    sl_sparse_table_gather(table, records, KEYS, rows);
+    sl_sparse_table_gather(table, records, KEYS, SL_PRECISION_F32, rows);
     for (uint32_t i = 0; i < BAGS * DIM; i++) {
         pooled[i] = expected[i] = (float)i;
     }
