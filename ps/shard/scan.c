@@ -14,7 +14,8 @@
 
 static uint32_t width_max(const struct sl_shard_table *table)
 {
-    return sl_narrow_floats(sl_sparse_table_layout(table->sparse));
+    const uint32_t dim = table->spec.dim;
+    return dim + (uint32_t)sl_optimizer_slot_floats(table->optimizer, dim);
 }
 
 static uint32_t row_cost(uint32_t width)

@@ -282,7 +282,8 @@ static void check_settled(void)
         if (!row->is_there) {
             const uint32_t most = policy->admit_age_steps;
             assert_true(policy->admission != SL_ADMISSION_COUNT || row->counted == 0 || most == 0 ||
-                        reference->step - row->counted_step <= most + most / ROUND_PART + 1);
+                        reference->step - row->counted_step <=
+                            most + (most + ROUND_PART - 1) / ROUND_PART + 1);
             continue;
         }
         protected += age < policy->protect_steps;
