@@ -37,11 +37,9 @@
  * is a section of one key without LENS: `count` values from `start` on, of bag_count values in the
  * whole array.
  *
- * A TICK finishes the request's clock for the sender; later sections belong to the next clock. So
- * one request can push, tick, and pull for the next iteration.
+ * A TICK finishes the request's clock for the sender; later sections belong to the next clock.
  *
- * ERASE removes the rows of its keys from a sparse table, at once in every consistency mode. A
- * missing key has no effect.
+ * ERASE removes the rows of its keys from a sparse table, at once in every consistency mode.
  *
  * FIND is a PULL that also returns which keys have a row: 1, else 0.
  *
@@ -91,7 +89,7 @@ enum sl_request_op {
     SL_REQUEST_EVICT = 18,
 };
 
-/* Section flags: */
+/* Section flags */
 #define SL_REQUEST_FLAG_LENS      1U /* KV: each key has its own number of values */
 #define SL_REQUEST_PUSHED_SHIFT   2  /* two bits: sl_precision of the values pushed */
 #define SL_REQUEST_RETURNED_SHIFT 4  /* two bits: of the values returned */
@@ -132,7 +130,7 @@ static inline enum sl_precision sl_request_returned(const struct sl_request_sect
     return (enum sl_precision)(section->flags >> SL_REQUEST_RETURNED_SHIFT & 3);
 }
 
-/* Most keys of a bag whose sum is not returned as f32: the shard sums it at once. */
+/* Most keys of a bag that is not returned as f32: the shard sums it at once. */
 #define SL_REQUEST_NARROW_BAG_KEYS_MAX 4096U
 
 /* Most rows of a SCAN. */

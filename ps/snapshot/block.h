@@ -97,8 +97,8 @@ int sl_snapshot_take_table(const struct sl_snapshot_block *block, struct sl_snap
 
 /* ROWS and DENSE: values and slots of a sparse row or a dense block */
 
-/* Layout: u64 key, u32 last_step, u32 count, floats[float_count] of 4 bytes, as in struct sl_row: f32,
- * or what the table's layout says (struct sl_row_layout). */
+/* Layout: u64 key, u32 last_step, u32 count, floats[float_count] of 4 bytes, as in struct sl_row:
+ * f32, or what the table's layout says (struct sl_row_layout). */
 struct sl_snapshot_record {
     uint64_t key;        /* DENSE: block number in the whole array */
     uint32_t last_step;  /* as in the tables */

@@ -688,11 +688,6 @@ const struct sl_table_spec *sl_sparse_table_spec(const struct sl_sparse_table *t
     return &table->spec;
 }
 
-const struct sl_optimizer *sl_sparse_table_optimizer(const struct sl_sparse_table *table)
-{
-    return table->optimizer;
-}
-
 uint64_t sl_sparse_table_row_count(const struct sl_sparse_table *table)
 {
     return table->records.unit_count - table->free.count - table->held_count;

@@ -159,7 +159,6 @@ void sl_sparse_table_pool_partial(const struct sl_sparse_table *table, const uin
 void sl_sparse_table_set_hook(struct sl_sparse_table *table, struct sl_sparse_table_hook *hook);
 
 const struct sl_table_spec *sl_sparse_table_spec(const struct sl_sparse_table *table);
-const struct sl_optimizer *sl_sparse_table_optimizer(const struct sl_sparse_table *table);
 uint64_t sl_sparse_table_row_count(const struct sl_sparse_table *table);
 uint32_t sl_sparse_table_record_count(const struct sl_sparse_table *table); /* with erased ones */
 const struct sl_row_layout *sl_sparse_table_layout(const struct sl_sparse_table *table);

@@ -14,11 +14,12 @@
 #include "ps/optimizer/narrow.h"
 #include "ps/optimizer/update.h"
 #include "ps/shard/state.h"
+#include "reference_spec.h"
 #include "snapshot_fixture.h"
 
 #define FIRST_ID     8 /* of the table; after a drop, the next one */
-#define FEW_KEYS     300
-#define MANY_KEYS    60000
+#define FEW_KEYS     REFERENCE_KEYS_FEW
+#define MANY_KEYS    REFERENCE_KEYS_MANY
 #define FEW_OF_PUSH  24
 #define PENDING_MAX  12
 #define MANY_OF_PUSH 700
@@ -711,88 +712,6 @@ static void act(struct fixture *f)
 
 /* Runs */
 
-/* Parts of policies: each, and each pair. An order stands for one of them, with rows_max or a limit
- * of memory. BSP has neither an order nor an admission. */
-enum part {
-    TTL,
-    COUNT,
-    L2,
-    PROTECT,
-    ROWS_MAX,
-    MEMORY,
-    HALF_LIFE,
-    ADMIT_COUNT,
-    ADMIT_CHANCE,
-    ADMIT_BLOOM,
-    IN_BSP,
-    PART_COUNT
-};
-#define BIT(part) (1U << (part))
-#define ORDERED   (BIT(ROWS_MAX) | BIT(MEMORY) | BIT(HALF_LIFE))
-#define ADMITS    (BIT(ADMIT_COUNT) | BIT(ADMIT_CHANCE) | BIT(ADMIT_BLOOM))
-
-static void draw_admission(struct sl_policy_spec *policy, uint32_t parts)
-{
-    if ((parts & BIT(ADMIT_CHANCE)) != 0) {
-        policy->admission = SL_ADMISSION_PROBABILITY;
-        policy->admit_probability = 0.5F;
-        return;
-    }
-    policy->admit_count = 2 + draw(3);
-    policy->admit_age_steps = draw(2) == 0 ? 0 : 4 + draw(30);
-    if ((parts & BIT(ADMIT_BLOOM)) != 0) {
-        const bool is_many = (parts & BIT(MEMORY)) != 0;
-        policy->admission = SL_ADMISSION_BLOOM;
-        policy->keys_expected = is_many ? MANY_KEYS : FEW_KEYS * 4;
-        policy->false_positives = is_many ? 0.01F : 1e-6F;
-    }
-}
-
-static struct sl_policy_spec policy_of(uint32_t parts)
-{
-    struct sl_policy_spec policy = {0};
-    const bool has_order = (parts & ORDERED) != 0;
-    const bool is_young = (parts & (1U << COUNT | 1U << L2 | 1U << PROTECT)) != 0;
-    policy.protect_steps = is_young ? 1 + draw(8) : 0;
-    policy.ttl_steps = (parts & 1U << TTL) != 0 ? policy.protect_steps + 1 + draw(20) : 0;
-    policy.count_below = (parts & 1U << COUNT) != 0 ? 1 + draw(3) : 0;
-    policy.l2_below = (parts & 1U << L2) != 0 ? 0.5F : 0;
-    policy.rows_max = (parts & (1U << ROWS_MAX | 1U << HALF_LIFE)) != 0 ? 20 + draw(150) : 0;
-    policy.order = has_order ? 1 + draw(SL_POLICY_ORDER_COUNT - 1) : SL_POLICY_NONE;
-    if ((parts & 1U << HALF_LIFE) != 0) {
-        policy.order = SL_POLICY_LFU;
-        policy.half_life_steps = 1 + draw(20);
-    }
-    if ((parts & ADMITS) != 0) {
-        draw_admission(&policy, parts);
-    }
-    return policy;
-}
-
-static struct sl_table_spec spec_of(enum sl_optimizer_kind kind, uint32_t parts)
-{
-    struct sl_table_spec spec = {
-        .name = "rows",
-        .kind = SL_TABLE_SPARSE,
-        .dim = DIM,
-        .optimizer = sl_optimizer_defaults(kind),
-        .initializer = {.kind = SL_INITIALIZER_UNIFORM, .low = -1, .high = 1, .seed = 7},
-        .policy = policy_of(parts),
-    };
-    spec.optimizer.lr = 0.25F;
-    spec.optimizer.decay_steps = 5;
-    if ((parts & BIT(IN_BSP)) != 0) {
-        spec.consistency =
-            (struct sl_consistency_spec){.mode = SL_CONSISTENCY_BSP, .worker_count = WORKERS};
-    }
-    spec.values = draw(2) == 0 ? SL_PRECISION_F32 : draw(SL_PRECISION_COUNT);
-    spec.slots = draw(2) == 0 ? SL_PRECISION_F32 : draw(SL_PRECISION_INT8);
-    if (draw(3) == 0) {
-        spec.update = (struct sl_update_spec){.clip_norm = 1.5F, .value_bound = 3};
-    }
-    return spec;
-}
-
 static void reference_open(struct fixture *f, const struct sl_table_spec *spec, uint32_t id,
                            uint32_t key_count)
 {
@@ -823,7 +742,7 @@ static void open_table(struct fixture *f, const struct sl_table_spec *spec)
 static void check_run(struct fixture *f, enum sl_optimizer_kind kind, uint32_t parts, uint32_t acts)
 {
     model.memory_bytes_max = (parts & 1U << MEMORY) != 0 ? MEMORY_BYTES : 0;
-    const struct sl_table_spec spec = spec_of(kind, parts);
+    const struct sl_table_spec spec = reference_spec(&model.random, kind, parts);
     open_table(f, &spec);
     model.is_prompt = draw(2) == 0;
     for (uint32_t i = 0; i < acts; i++) {
