@@ -23,11 +23,14 @@ static int add_table(struct sl_publication *publication, struct sl_snapshot_tabl
         return err;
     }
     (void)snprintf(name, sizeof name, "%s/rows.%u", table->name, shard);
-    tensor.type = SL_OBJECT_F32;
+    static const uint32_t types[SL_PRECISION_COUNT] = {SL_OBJECT_F32, SL_OBJECT_F16, SL_OBJECT_BF16,
+                                                       SL_OBJECT_U8};
+    const enum sl_precision precision = table->layout.values;
+    tensor.type = types[precision];
     tensor.rank = 2;
-    tensor.shape[1] = table->dim;
+    tensor.shape[1] = precision == SL_PRECISION_INT8 ? table->row_bytes : table->dim;
     tensor.data = table->values;
-    tensor.bytes = table->count * table->dim * sizeof *table->values;
+    tensor.bytes = table->count * table->row_bytes;
     return sl_publish_tensor(publication, &tensor);
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/array.h"
 #include "core/partition.h"
+#include "ps/optimizer/narrow.h"
 
 #define CAPACITY_LEAST 1024
 
@@ -39,7 +40,7 @@ static bool snapshot_rows_reserve(struct sl_snapshot_table_rows *table, uint64_t
 {
     uint64_t *keys = realloc(table->keys, capacity * sizeof *keys);
     table->keys = keys != NULL ? keys : table->keys;
-    float *values = realloc(table->values, capacity * table->dim * sizeof *values);
+    void *values = realloc(table->values, capacity * table->row_bytes);
     table->values = values != NULL ? values : table->values;
     table->capacity = keys != NULL && values != NULL ? capacity : table->capacity;
     return table->capacity == capacity;
@@ -76,6 +77,8 @@ static int take_table(struct sl_snapshot_rows *rows, const struct sl_snapshot_bl
         .length = is_dense ? spec->length : 0,
         .optimizer = sl_optimizer_find(spec->optimizer.kind, SL_OPTIMIZER_SIMD_SCALAR),
     };
+    made->layout = sl_narrow_layout(spec, made->optimizer);
+    made->row_bytes = (uint32_t)sl_precision_row_bytes(spec->values, made->dim);
     memcpy(made->name, spec->name, sizeof made->name);
     const uint64_t expected = table.row_count > CAPACITY_LEAST ? table.row_count : CAPACITY_LEAST;
     return snapshot_rows_reserve(made, expected) ? 0 : snapshot_rows_no_memory(made, reason);
@@ -88,11 +91,13 @@ static int take_rows(struct sl_snapshot_table_rows *table, const struct sl_snaps
     for (uint32_t i = 0; i < block->count; i++) {
         struct sl_bytes peek = cursor;
         struct sl_snapshot_record record;
-        const uint32_t here = table->length == 0
-                                  ? table->dim
-                                  : sl_snapshot_dense_elements(table->length, sl_bytes_u64(&peek));
-        const uint32_t slots = (uint32_t)sl_optimizer_slot_floats(table->optimizer, here);
-        if (here == 0 || !sl_snapshot_take_record(&cursor, here + slots, &record)) {
+        const bool is_sparse = table->length == 0;
+        const uint32_t here =
+            is_sparse ? table->dim : sl_snapshot_dense_elements(table->length, sl_bytes_u64(&peek));
+        const uint32_t words =
+            is_sparse ? table->layout.words
+                      : here + (uint32_t)sl_optimizer_slot_floats(table->optimizer, here);
+        if (here == 0 || !sl_snapshot_take_record(&cursor, words, &record)) {
             return sl_reason_fail(reason, SL_ERR_CORRUPT, "table %s: a record is cut short",
                                   table->name);
         }
@@ -100,9 +105,10 @@ static int take_rows(struct sl_snapshot_table_rows *table, const struct sl_snaps
             !snapshot_rows_reserve(table, 2 * table->capacity + CAPACITY_LEAST)) {
             return snapshot_rows_no_memory(table, reason);
         }
-        float *to = table->values + table->count * table->dim;
-        memcpy(to, record.floats, here * sizeof *to);
-        memset(to + here, 0, (table->dim - here) * sizeof *to);
+        const size_t bytes = is_sparse ? table->row_bytes : here * sizeof(float);
+        uint8_t *to = (uint8_t *)table->values + table->count * table->row_bytes;
+        memcpy(to, record.floats, bytes);
+        memset(to + bytes, 0, table->row_bytes - bytes);
         table->keys[table->count++] = record.key;
     }
     return 0;
@@ -163,7 +169,7 @@ int sl_snapshot_rows_sort(struct sl_snapshot_table_rows *table)
 {
     const uint64_t count = table->count;
     struct place *places = malloc((count + 1) * sizeof *places);
-    float *values = malloc((count + 1) * table->dim * sizeof *values);
+    uint8_t *values = malloc((count + 1) * table->row_bytes);
     if (places == NULL || values == NULL) {
         free(places);
         free(values);
@@ -178,8 +184,8 @@ int sl_snapshot_rows_sort(struct sl_snapshot_table_rows *table)
         if (i + 1 < count && places[i + 1].key == places[i].key) {
             continue;
         }
-        memcpy(values + table->count * table->dim, table->values + places[i].row * table->dim,
-               table->dim * sizeof *values);
+        memcpy(values + table->count * table->row_bytes,
+               (const uint8_t *)table->values + places[i].row * table->row_bytes, table->row_bytes);
         table->keys[table->count++] = places[i].key;
     }
     free(places);

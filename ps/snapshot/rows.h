@@ -5,15 +5,17 @@
 #ifndef SL_PS_SNAPSHOT_ROWS_H
 #define SL_PS_SNAPSHOT_ROWS_H
 
+#include "ps/optimizer/row.h"
 #include "ps/snapshot/block.h"
 
 struct sl_snapshot_table_rows {
     char name[SL_TABLE_NAME_BYTES];
     uint64_t *keys; /* [count] */
-    float *values;  /* [count][dim] */
+    void *values;   /* [count][row_bytes], as the table stores them */
     uint64_t count, capacity;
-    uint32_t dim, table_id;
-    uint64_t length; /* of a dense table; 0: it is sparse */
+    uint32_t dim, row_bytes, table_id;
+    struct sl_row_layout layout; /* of a sparse table */
+    uint64_t length;             /* of a dense table; 0: it is sparse */
     const struct sl_optimizer *optimizer;
 };
 

@@ -9,10 +9,12 @@
 static struct sl_snapshot_rows rows;
 static struct sl_snapshot_block *block;
 static struct sl_reason reason;
+static enum sl_precision stored; /* of sparse tables, values and slots */
 
 static void begin(void)
 {
     rows = (struct sl_snapshot_rows){.names = "a,dense"};
+    stored = SL_PRECISION_F32;
     assert_int_equal(sl_snapshot_block_create(SL_SNAPSHOT_BLOCK_BYTES, &block), 0);
 }
 
@@ -32,7 +34,9 @@ static void put_table(uint32_t id, const char *name, enum sl_table_kind kind, ui
             .length = length,
             .optimizer = {.kind = kind == SL_TABLE_KV ? SL_OPTIMIZER_SUM : SL_OPTIMIZER_ADAGRAD,
                           .lr = 1,
-                          .initial_accumulator = kind == SL_TABLE_KV ? 0 : 1}}};
+                          .initial_accumulator = kind == SL_TABLE_KV ? 0 : 1},
+            .values = stored,
+            .slots = stored == SL_PRECISION_INT8 ? SL_PRECISION_F32 : stored}};
     (void)snprintf(table.spec.name, sizeof table.spec.name, "%s", name);
     sl_snapshot_put_table(block, id, &table);
 }
@@ -107,7 +111,38 @@ CASE(rows_take__grows_and_an_empty_table_stays)
     assert_int_equal(rows.tables[0].count, 5000);
     for (uint64_t key = 0; key < 5000; key++) {
         assert_int_equal(rows.tables[0].keys[key], key);
-        assert_true(rows.tables[0].values[2 * key] == (float)(4999 - key));
+        assert_true(((const float *)rows.tables[0].values)[2 * key] == (float)(4999 - key));
+    }
+}
+
+/* Values keep their precision, without what pads a record to words. */
+CASE(rows_take__of_narrow_tables)
+{
+    enum { DIM = 3, KEYS = 5 };
+    for (stored = SL_PRECISION_F16; stored <= SL_PRECISION_INT8; stored++) {
+        const size_t row_bytes = sl_precision_row_bytes(stored, DIM);
+        const size_t words =
+            (row_bytes + 3) / 4 + (stored == SL_PRECISION_INT8 ? DIM : (DIM + 1) / 2);
+        uint8_t record_bytes[KEYS][64];
+        put_table(0, "a", SL_TABLE_SPARSE, DIM, 0);
+        take();
+        sl_snapshot_block_begin(block, SL_SNAPSHOT_ROWS, 0);
+        for (uint32_t key = KEYS; key-- > 0;) {
+            memset(record_bytes[key], (int)key + 1, sizeof record_bytes[key]);
+            const struct sl_snapshot_record record = {.key = key,
+                                                      .floats = (void *)record_bytes[key]};
+            assert_true(sl_snapshot_put_record(block, &record, (uint32_t)words));
+        }
+        take();
+        struct sl_snapshot_table_rows *table = &rows.tables[0];
+        assert_int_equal(sl_snapshot_rows_sort(table), 0);
+        assert_int_equal(table->row_bytes, row_bytes);
+        assert_int_equal(table->count, KEYS);
+        for (uint32_t key = 0; key < KEYS; key++) {
+            assert_memory_equal((const uint8_t *)table->values + key * row_bytes, record_bytes[key],
+                                row_bytes);
+        }
+        sl_snapshot_rows_fini(&rows);
     }
 }
 
@@ -131,7 +166,7 @@ CASE(rows_take__blocks_of_a_dense_table)
     assert_int_equal(table->count, 2);
     assert_int_equal(table->dim, ELEMENTS);
     assert_memory_equal(table->values, floats, ELEMENTS * sizeof *floats);
-    const float *last = table->values + ELEMENTS;
+    const float *last = (const float *)table->values + ELEMENTS;
     assert_true(last[2] == 3 && last[3] == 0 && last[ELEMENTS - 1] == 0);
 }
 
