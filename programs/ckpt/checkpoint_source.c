@@ -6,7 +6,7 @@
 #include "core/partition.h"
 #include "ps/checkpoint/reader.h"
 #include "ps/checkpoint/select.h"
-#include "ps/optimizer/optimizer.h"
+#include "ps/optimizer/narrow.h"
 
 #define NO_TABLE UINT32_MAX
 
@@ -45,6 +45,7 @@ static void describe(struct sl_checkpoint_source_table *table)
     table->slots_per_value = optimizer->slots_per_value;
     table->slots_per_row = optimizer->slots_per_row;
     table->slot_floats = (uint32_t)sl_optimizer_slot_floats(optimizer, values);
+    table->layout = sl_narrow_layout(spec, optimizer);
 }
 
 /* Adds a table, or checks that its specification is the same as in earlier files. Steps differ

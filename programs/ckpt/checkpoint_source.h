@@ -8,6 +8,7 @@
 #include "core/limits.h"
 #include "core/reason.h"
 #include "ps/checkpoint/directory.h"
+#include "ps/optimizer/row.h"
 #include "ps/snapshot/block.h"
 
 #define SL_CHECKPOINT_SOURCE_REASON (SL_DISK_PATH_BYTES + 512)
@@ -15,6 +16,7 @@
 struct sl_checkpoint_source_table {
     /* From the newest checkpoint, the shard with the greatest step. */
     struct sl_snapshot_table info;
+    struct sl_row_layout layout; /* of a sparse table */
     uint32_t slots_per_value, slots_per_row;
     uint32_t slot_floats; /* of a sparse row, or of a dense block of 1024 elements */
     uint32_t value_bytes; /* of a KV table */

@@ -23,6 +23,17 @@ static int export_no_memory(struct sl_reason *reason)
     return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory");
 }
 
+/* NumPy has no bf16. */
+static enum sl_tensor_type type_of_values(const struct job *job, const struct sl_table_spec *spec)
+{
+    return spec->kind == SL_TABLE_KV && spec->dim == 1 ? SL_TENSOR_U8
+           : job->options->widen                       ? SL_TENSOR_F32
+           : spec->values == SL_PRECISION_F16          ? SL_TENSOR_F16
+           : spec->values == SL_PRECISION_BF16 && job->format != SL_TENSOR_WRITER_NPZ
+               ? SL_TENSOR_BF16
+               : SL_TENSOR_F32;
+}
+
 static int choose_tables(struct job *job, struct sl_reason *reason)
 {
     const char *wanted = job->options->table;
@@ -35,6 +46,7 @@ static int choose_tables(struct job *job, struct sl_reason *reason)
         const struct sl_checkpoint_source_table *table = &job->source.tables[i];
         if (wanted == NULL || strcmp(wanted, table->info.spec.name) == 0) {
             job->tables[i].table = table;
+            job->tables[i].type = type_of_values(job, &table->info.spec);
             chosen++;
         }
     }

@@ -3,9 +3,11 @@
  * exported key, and a few MiB. One thread; blocks.
  *
  * Tensors:
- * - sparse table: NAME.keys [n], NAME.values f32 [n][dim];
+ * - sparse table: NAME.keys [n], NAME.values [n][dim];
  * - dense table: NAME f32 [length];
- * - KV table: NAME.keys [n], NAME.lens i64 [n], NAME.values f32 or u8 [sum of lens].
+ * - KV table: NAME.keys [n], NAME.lens i64 [n], NAME.values, also u8, [sum of lens].
+ *
+ * Values are f16 and bf16 if the table stores them so, else f32: of int8 always, of bf16 in npz.
  *
  * With slots, if there are any: NAME.slots f32, sparse [n][slot floats] as stored in a row, dense
  * [slots][length]; dense also NAME.block_slots f32 [blocks][slots of a block]; NAME.steps and
@@ -24,6 +26,7 @@ struct sl_export_options {
     const char *path;
     const char *table; /* NULL: all */
     bool slots;
+    bool widen; /* all values as f32 */
     bool replace;
 };
 

@@ -25,11 +25,6 @@ static uint64_t export_table_block_count(const struct sl_table_spec *spec)
     return (spec->length + SL_PARTITION_BLOCK_ELEMENTS - 1) / SL_PARTITION_BLOCK_ELEMENTS;
 }
 
-static uint32_t row_floats(const struct sl_export_table *export)
-{
-    return export->table->info.spec.dim + export->table->slot_floats;
-}
-
 /* Returns the floats of a dense block with its slots; 0: no such block. */
 static uint32_t block_floats(const struct sl_export_table *export, uint64_t number,
                              uint32_t *elements)
@@ -68,7 +63,7 @@ static int count_row(struct sl_export_table *export, struct sl_bytes *cursor,
     struct sl_snapshot_record record;
     const uint64_t count = export->rows.count;
     uint64_t number;
-    if (!sl_snapshot_take_record(cursor, row_floats(export), &record)) {
+    if (!sl_snapshot_take_record(cursor, export->table->layout.words, &record)) {
         return export_table_malformed(export, reason);
     }
     if (sl_key_index_add(&export->rows, record.key, &number) != 0 ||
@@ -204,7 +199,7 @@ static void describe_sparse(struct describer *describer, struct sl_export_table 
     const uint64_t n = export->value_count;
     export->keys = export_table_add(describer, ".keys", keys, n, 0);
     export->values =
-        export_table_add(describer, ".values", SL_TENSOR_F32, n, export->table->info.spec.dim);
+        export_table_add(describer, ".values", export->type, n, export->table->info.spec.dim);
     set_offsets(export);
     if (slots) {
         if (export->table->slot_floats != 0) {
@@ -239,10 +234,9 @@ static void describe_kv(struct describer *describer, struct sl_export_table *exp
                         enum sl_tensor_type keys)
 {
     const uint64_t n = export->rows.count;
-    const enum sl_tensor_type type = export->table->value_bytes == 4 ? SL_TENSOR_F32 : SL_TENSOR_U8;
     export->keys = export_table_add(describer, ".keys", keys, n, 0);
     export->lengths = export_table_add(describer, ".lens", SL_TENSOR_I64, n, 0);
-    export->values = export_table_add(describer, ".values", type, export->value_count, 0);
+    export->values = export_table_add(describer, ".values", export->type, export->value_count, 0);
     set_offsets(export);
 }
 
@@ -298,6 +292,35 @@ static void export_table_put(struct output *output, uint32_t tensor, uint64_t fi
     }
 }
 
+/* Writes items of a tensor of f32. `stored`: a row, or a part of an array; not INT8 if it is longer
+ * than a row. */
+static void put_widened(struct output *output, uint32_t tensor, uint64_t first,
+                        enum sl_precision precision, const uint8_t *stored, uint64_t count)
+{
+    const struct sl_precision_kernels *kernels = sl_precision_kernels(SL_PRECISION_SIMD_BEST);
+    float values[SL_LIMIT_DIM];
+    for (uint64_t done = 0; tensor != SL_EXPORT_NONE && done < count; done += SL_LIMIT_DIM) {
+        const uint64_t left = count - done;
+        const uint32_t here = left < SL_LIMIT_DIM ? (uint32_t)left : SL_LIMIT_DIM;
+        kernels->widen(precision, stored, here, values);
+        export_table_put(output, tensor, first + done, values, here, sizeof(float));
+        stored += sl_precision_row_bytes(precision, here);
+    }
+}
+
+/* The same of the table's values, whatever the tensor's type. */
+static void put_values(struct output *output, const struct sl_export_table *export, uint64_t first,
+                       const void *stored, uint64_t count)
+{
+    const enum sl_precision precision = export->table->info.spec.values;
+    if (export->type == SL_TENSOR_F32 && precision != SL_PRECISION_F32) {
+        put_widened(output, export->values, first, precision, stored, count);
+    } else {
+        export_table_put(output, export->values, first, stored, count,
+                         sl_tensor_type_bytes(export->type));
+    }
+}
+
 static void put_visits(struct output *output, const struct sl_export_table *export, uint64_t at,
                        const struct sl_snapshot_record *record)
 {
@@ -310,8 +333,9 @@ static void put_visits(struct output *output, const struct sl_export_table *expo
 static void write_row(struct output *output, const struct sl_export_table *export,
                       const struct sl_snapshot_record *record)
 {
-    const uint32_t dim = export->table->info.spec.dim;
+    const struct sl_row_layout *layout = &export->table->layout;
     const uint32_t slots = export->table->slot_floats;
+    const uint8_t *stored = (const void *)record->floats;
     uint64_t number = 0;
     const bool found = sl_key_index_find(&export->rows, record->key, &number);
     sl_assert(found); /* the first pass has read the same files, with checksums */
@@ -320,8 +344,11 @@ static void write_row(struct output *output, const struct sl_export_table *expor
     }
     const uint64_t at = export->lens[number];
     export_table_put(output, export->keys, at, &record->key, 1, sizeof record->key);
-    export_table_put(output, export->values, at * dim, record->floats, dim, sizeof(float));
-    export_table_put(output, export->slots, at * slots, record->floats + dim, slots, sizeof(float));
+    put_values(output, export, at * layout->dim, stored, layout->dim);
+    put_widened(output, export->slots, at * slots, layout->slots, stored + layout->slots_at,
+                layout->value_slots);
+    export_table_put(output, export->slots, at * slots + layout->value_slots,
+                     stored + layout->row_slots_at, layout->row_slots, sizeof(float));
     put_visits(output, export, at, record);
 }
 
@@ -349,8 +376,7 @@ static void write_kv(struct output *output, const struct sl_export_table *export
     const bool found = sl_key_index_find(&export->rows, piece->key, &at);
     sl_assert(found);
     export_table_put(output, export->keys, at, &piece->key, 1, sizeof piece->key);
-    export_table_put(output, export->values, export->lens[at] + piece->first, piece->values,
-                     piece->count, export->table->value_bytes);
+    put_values(output, export, export->lens[at] + piece->first, piece->values, piece->count);
 }
 
 int sl_export_table_write(struct sl_export_table *export, const struct sl_snapshot_block *block,
@@ -367,7 +393,7 @@ int sl_export_table_write(struct sl_export_table *export, const struct sl_snapsh
     for (uint32_t i = 0; output.err == 0 && i < block->count; i++) {
         switch (block->kind) {
         case SL_SNAPSHOT_ROWS:
-            if (!sl_snapshot_take_record(&cursor, row_floats(export), &record)) {
+            if (!sl_snapshot_take_record(&cursor, export->table->layout.words, &record)) {
                 return export_table_malformed(export, reason);
             }
             write_row(&output, export, &record);

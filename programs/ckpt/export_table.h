@@ -11,6 +11,7 @@
 
 struct sl_export_table {
     const struct sl_checkpoint_source_table *table; /* NULL: not exported */
+    enum sl_tensor_type type;                       /* of the values, as a tensor */
     struct sl_key_index rows;                       /* sparse and KV */
     uint64_t *lens; /* [rows.count]: lengths of arrays; sparse: 1, or 0 for an erased row. Later
                        offsets */

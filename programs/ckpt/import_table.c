@@ -10,6 +10,7 @@
 #include "core/key_index.h"
 #include "core/partition.h"
 #include "programs/ckpt/spec_text.h"
+#include "ps/optimizer/narrow.h"
 
 #define CHUNK_BYTES (1U << 20) /* read at a time, of one tensor */
 #define CHUNK_KEYS  (CHUNK_BYTES / sizeof(uint64_t))
@@ -55,13 +56,20 @@ static int check_keys(const struct sl_tensor *keys, struct sl_reason *reason)
     return 0;
 }
 
+static bool is_of_floats(const struct sl_tensor *tensor)
+{
+    return tensor->type == SL_TENSOR_F32 || tensor->type == SL_TENSOR_F16 ||
+           tensor->type == SL_TENSOR_BF16;
+}
+
 static int find_sparse(struct sl_import_table *table, struct sl_reason *reason)
 {
     const struct sl_tensor *values = table->values;
-    if (values->type != SL_TENSOR_F32 || values->rank != 2 ||
-        values->shape[0] != table->keys->count) {
+    if (!is_of_floats(values) || values->rank != 2 || values->shape[0] != table->keys->count) {
         return import_table_refuse(
-            values, "the values of a sparse table are F32 [keys][columns]; convert them", reason);
+            values,
+            "the values of a sparse table are F32, F16 or BF16 [keys][columns]; convert them",
+            reason);
     }
     if (values->shape[1] == 0 || values->shape[1] > SL_LIMIT_DIM) {
         return import_table_refuse(values, "a row has 1 to 4096 columns", reason);
@@ -74,12 +82,12 @@ static int find_sparse(struct sl_import_table *table, struct sl_reason *reason)
 static int find_kv(struct sl_import_table *table, struct sl_reason *reason)
 {
     const struct sl_tensor *values = table->values;
-    if ((values->type != SL_TENSOR_F32 && values->type != SL_TENSOR_U8) || values->rank != 1) {
+    if ((!is_of_floats(values) && values->type != SL_TENSOR_U8) || values->rank != 1) {
         return import_table_refuse(
-            values, "the values of a KV table are F32 or U8, of one dimension", reason);
+            values, "the values of a KV table are F32, F16, BF16 or U8, of one dimension", reason);
     }
     table->info.spec.kind = SL_TABLE_KV;
-    table->info.spec.dim = values->type == SL_TENSOR_F32 ? 4 : 1;
+    table->info.spec.dim = values->type == SL_TENSOR_U8 ? 1 : 4;
     table->info.spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM);
     return import_table_check_numbers(table->lens, table->keys->count,
                                       "lengths are I64, one for each key", reason);
@@ -88,8 +96,9 @@ static int find_kv(struct sl_import_table *table, struct sl_reason *reason)
 static int find_dense(struct sl_import_table *table, struct sl_reason *reason)
 {
     const struct sl_tensor *values = table->values;
-    if (values->type != SL_TENSOR_F32) {
-        return import_table_refuse(values, "a dense table holds F32; convert it", reason);
+    if (!is_of_floats(values)) {
+        return import_table_refuse(values, "a dense table is made of F32, F16 or BF16; convert it",
+                                   reason);
     }
     if (values->count == 0 || values->count > SL_LIMIT_DENSE_ELEMENTS) {
         return import_table_refuse(values, "a dense table has 1 to 2^36 elements", reason);
@@ -187,11 +196,16 @@ int sl_import_table_check(struct sl_import_table *table, struct sl_reason *reaso
 {
     struct sl_snapshot_table *info = &table->info;
     struct sl_reason why;
+    if (info->spec.kind == SL_TABLE_KV && info->spec.dim == 4 &&
+        info->spec.values != SL_PRECISION_F32) {
+        info->spec.dim = 2;
+    }
     if (sl_message_check_spec(&info->spec, &why) != 0) {
         return sl_reason_fail(reason, SL_ERR_INVALID, "table \"%s\": %s", info->spec.name,
                               why.text);
     }
     table->optimizer = sl_optimizer_find(info->spec.optimizer.kind, SL_OPTIMIZER_SIMD_SCALAR);
+    table->layout = sl_narrow_layout(&info->spec, table->optimizer);
     int err = 0;
     if (info->spec.kind != SL_TABLE_KV) {
         err = check_state(table, reason);

@@ -5,11 +5,13 @@
 #include "core/reason.h"
 #include "programs/safetensors/safetensors.h"
 #include "ps/checkpoint/writer.h"
+#include "ps/optimizer/row.h"
 #include "ps/snapshot/block.h"
 
 struct sl_import_table {
     struct sl_snapshot_table info;
     const struct sl_optimizer *optimizer;
+    struct sl_row_layout layout; /* of a sparse table */
     /* NULL: not in the file. */
     const struct sl_tensor *keys, *values, *lens, *slots, *block_slots, *steps, *counts;
 };

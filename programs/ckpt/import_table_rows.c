@@ -7,6 +7,7 @@
 #include "core/end_signals.h"
 #include "core/partition.h"
 #include "programs/ckpt/import_table.h"
+#include "ps/optimizer/narrow.h"
 
 #define CHUNK_BYTES (1U << 20) /* of values, read at a time */
 #define CHUNK_ROWS  1024U
@@ -25,6 +26,8 @@ struct pour {
     int64_t *steps;  /* [CHUNK_ROWS] */
     int64_t *counts; /* [CHUNK_ROWS] */
     float *record;   /* of one record */
+    void *words;     /* the same, as it is stored */
+    void *narrow;    /* of a chunk, as in the file, or as they are stored */
 };
 
 /* Writes the block, and begins the next one. */
@@ -59,6 +62,22 @@ static void read_items(struct pour *pour, const struct sl_tensor *tensor, uint64
     if (pour->err == 0 && tensor != NULL) {
         pour->err = sl_safetensors_read(pour->file, tensor, first * item_bytes, to,
                                         (size_t)count * item_bytes, pour->reason);
+    }
+}
+
+/* Reads values, f32 in memory. */
+static void read_values(struct pour *pour, uint64_t first, float *to, uint32_t count)
+{
+    const struct sl_tensor *tensor = pour->table->values;
+    if (tensor->type == SL_TENSOR_F32) {
+        read_items(pour, tensor, first, to, count, sizeof *to);
+        return;
+    }
+    read_items(pour, tensor, first, pour->narrow, count, sizeof(uint16_t));
+    if (pour->err == 0) {
+        sl_precision_kernels(SL_PRECISION_SIMD_BEST)
+            ->widen(tensor->type == SL_TENSOR_F16 ? SL_PRECISION_F16 : SL_PRECISION_BF16,
+                    pour->narrow, count, to);
     }
 }
 
@@ -98,7 +117,7 @@ static void read_rows(struct pour *pour, uint64_t first, uint32_t count)
     const uint32_t dim = table->info.spec.dim;
     const size_t slots = sl_optimizer_slot_floats(table->optimizer, dim);
     read_items(pour, table->keys, first, pour->keys, count, sizeof *pour->keys);
-    read_items(pour, table->values, first, pour->values, count, dim * sizeof(float));
+    read_values(pour, first * dim, pour->values, count * dim);
     read_items(pour, table->slots, first, pour->slots, count, slots * sizeof(float));
     read_items(pour, table->steps, first, pour->steps, count, sizeof *pour->steps);
     read_items(pour, table->counts, first, pour->counts, count, sizeof *pour->counts);
@@ -116,8 +135,12 @@ static void pour_row(struct pour *pour, uint32_t at)
     } else {
         import_table_rows_init_slots(table, dim, pour->record + dim);
     }
+    if (!table->layout.is_f32) {
+        sl_narrow_write(&table->layout, pour->record, pour->words);
+        record.floats = pour->words;
+    }
     take_visits(pour, at, &record);
-    put_record(pour, SL_SNAPSHOT_ROWS, &record, dim + (uint32_t)slots);
+    put_record(pour, SL_SNAPSHOT_ROWS, &record, table->layout.words);
 }
 
 static void pour_rows(struct pour *pour)
@@ -146,7 +169,7 @@ static void pour_block(struct pour *pour, uint64_t number)
     struct sl_snapshot_record record = {.key = number, .floats = pour->record};
     float *slots = pour->record + elements;
     import_table_rows_init_slots(table, elements, slots);
-    read_items(pour, table->values, first, pour->record, elements, sizeof(float));
+    read_values(pour, first, pour->record, elements);
     for (uint32_t i = 0; i < table->optimizer->slots_per_value; i++) {
         read_items(pour, table->slots, i * table->info.spec.length + first, slots, elements,
                    sizeof(float));
@@ -174,11 +197,28 @@ static void pour_dense(struct pour *pour)
 
 /* KV */
 
+/* Reads values of an array. Returns them as they are stored. */
+static const void *read_array(struct pour *pour, uint64_t first, uint32_t count)
+{
+    const struct sl_table_spec *spec = &pour->table->info.spec;
+    if (spec->dim == 1) {
+        read_items(pour, pour->table->values, first, pour->values, count, 1);
+        return pour->values;
+    }
+    read_values(pour, first, pour->values, count);
+    if (pour->err != 0 || spec->dim == sizeof(float)) {
+        return pour->values;
+    }
+    sl_precision_kernels(SL_PRECISION_SIMD_BEST)
+        ->narrow(spec->values, pour->values, count, pour->narrow);
+    return pour->narrow;
+}
+
 /* Writes the array of a key, whose values start at `at`. */
 static void pour_array(struct pour *pour, uint64_t key, uint32_t length, uint64_t at)
 {
     const uint32_t value_bytes = pour->table->info.spec.dim;
-    const uint32_t most = CHUNK_BYTES / value_bytes;
+    const uint32_t most = CHUNK_BYTES / (value_bytes == 1 ? 1 : (uint32_t)sizeof(float));
     for (uint32_t done = 0; done < length;) {
         const uint32_t count = length - done < most ? length - done : most;
         struct sl_snapshot_kv piece = {.key = key,
@@ -186,8 +226,7 @@ static void pour_array(struct pour *pour, uint64_t key, uint32_t length, uint64_
                                        .first = done,
                                        .count = count,
                                        .initialized_count = length,
-                                       .values = pour->values};
-        read_items(pour, pour->table->values, at + done, pour->values, count, value_bytes);
+                                       .values = read_array(pour, at + done, count)};
         if (pour->err != 0) {
             return;
         }
@@ -252,8 +291,11 @@ static bool make_memory(struct pour *pour)
     pour->steps = calloc(CHUNK_ROWS, sizeof *pour->steps);
     pour->counts = calloc(CHUNK_ROWS, sizeof *pour->counts);
     pour->record = malloc((values + slots) * sizeof(float));
+    pour->words = malloc((values + slots) * sizeof(float) + sizeof(float)); /* INT8: a scale */
+    pour->narrow = malloc(chunk);
     return pour->keys != NULL && pour->values != NULL && pour->slots != NULL &&
-           pour->steps != NULL && pour->counts != NULL && pour->record != NULL;
+           pour->steps != NULL && pour->counts != NULL && pour->record != NULL &&
+           pour->words != NULL && pour->narrow != NULL;
 }
 
 static void pour_table(struct pour *pour)
@@ -300,5 +342,7 @@ int sl_import_table_write(const struct sl_safetensors *file, const struct sl_imp
     free(pour.steps);
     free(pour.counts);
     free(pour.record);
+    free(pour.words);
+    free(pour.narrow);
     return pour.err;
 }

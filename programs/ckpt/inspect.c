@@ -101,8 +101,9 @@ static void print_table(const struct sl_checkpoint_source_table *table, FILE *to
     const uint64_t elements = SL_PARTITION_BLOCK_ELEMENTS;
     const bool is_dense = spec->kind == SL_TABLE_DENSE;
     const uint64_t records = is_dense ? (spec->length + elements - 1) / elements : table->rows;
-    const uint32_t values = is_dense ? SL_PARTITION_BLOCK_ELEMENTS : spec->dim;
-    const uint64_t bytes = records * sl_snapshot_record_bytes(values + table->slot_floats);
+    const uint32_t words =
+        is_dense ? SL_PARTITION_BLOCK_ELEMENTS + table->slot_floats : table->layout.words;
+    const uint64_t bytes = records * sl_snapshot_record_bytes(words);
     char size[96];
     if (is_dense) {
         (void)snprintf(size, sizeof size, ", %" PRIu64 " bytes", bytes);

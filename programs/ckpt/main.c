@@ -20,7 +20,7 @@
 static struct {
     const char *out;
     const char *table;
-    bool slots, replace;
+    bool slots, widen, replace;
     uint64_t number, shards, first_shard, level;
     struct sl_cli_list with;
 } flags;
@@ -42,6 +42,9 @@ static const struct sl_cli_option export_options[] = {
     SL_CLI_OPTION(BOOL, &flags.slots, .name = "slots",
                   .help =
                       "Also export the optimizer's state: NAME.slots, NAME.steps, NAME.counts."),
+    SL_CLI_OPTION(BOOL, &flags.widen, .name = "widen",
+                  .help = "Write values of f16 and bf16 as f32, as those of int8 always, and those "
+                          "of bf16 in .npz files."),
     SL_CLI_OPTION(BOOL, &flags.replace, .name = "replace",
                   .help = "Replace an existing file, once everything is written."),
 };
@@ -130,6 +133,7 @@ static int run_export(const struct sl_cli_words *words, struct sl_reason *reason
                                         .path = flags.out,
                                         .table = flags.table,
                                         .slots = flags.slots,
+                                        .widen = flags.widen,
                                         .replace = flags.replace};
     uint64_t number;
     uint32_t tensors;

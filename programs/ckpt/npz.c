@@ -24,6 +24,8 @@ static const char *type_text(enum sl_tensor_type type)
     switch (type) {
     case SL_TENSOR_F32:
         return "<f4";
+    case SL_TENSOR_F16:
+        return "<f2";
     case SL_TENSOR_I64:
         return "<i8";
     case SL_TENSOR_U64:

@@ -5,17 +5,16 @@
 
 #include "core/bytes.h"
 
-const char *const sl_safetensors_type_names[SL_TENSOR_OTHER] = {[SL_TENSOR_F32] = "F32",
-                                                                [SL_TENSOR_I64] = "I64",
-                                                                [SL_TENSOR_U64] = "U64",
-                                                                [SL_TENSOR_U8] = "U8"};
+const char *const sl_safetensors_type_names[SL_TENSOR_OTHER] = {
+    [SL_TENSOR_F32] = "F32", [SL_TENSOR_F16] = "F16", [SL_TENSOR_BF16] = "BF16",
+    [SL_TENSOR_I64] = "I64", [SL_TENSOR_U64] = "U64", [SL_TENSOR_U8] = "U8"};
 
 /* Sets offsets from the end of the header. */
 static void set_places(struct sl_tensors *tensors)
 {
-    static const uint32_t sizes[] = {8, 4, 1};
+    static const uint32_t sizes[] = {8, 4, 2, 1};
     uint64_t at = 0;
-    for (uint32_t size = 0; size < 3; size++) {
+    for (uint32_t size = 0; size < 4; size++) {
         for (uint32_t i = 0; i < tensors->count; i++) {
             struct sl_tensor *tensor = &tensors->items[i];
             if (sl_tensor_type_bytes(tensor->type) == sizes[size]) {

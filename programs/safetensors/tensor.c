@@ -10,6 +10,9 @@ uint32_t sl_tensor_type_bytes(enum sl_tensor_type type)
     switch (type) {
     case SL_TENSOR_F32:
         return 4;
+    case SL_TENSOR_F16:
+    case SL_TENSOR_BF16:
+        return 2;
     case SL_TENSOR_I64:
     case SL_TENSOR_U64:
         return 8;

@@ -10,7 +10,15 @@
 #define SL_TENSOR_RANK_MAX   8
 #define SL_TENSORS_MAX       (1U << 14)
 
-enum sl_tensor_type { SL_TENSOR_F32, SL_TENSOR_I64, SL_TENSOR_U64, SL_TENSOR_U8, SL_TENSOR_OTHER };
+enum sl_tensor_type {
+    SL_TENSOR_F32,
+    SL_TENSOR_F16,
+    SL_TENSOR_BF16,
+    SL_TENSOR_I64,
+    SL_TENSOR_U64,
+    SL_TENSOR_U8,
+    SL_TENSOR_OTHER
+};
 
 struct sl_tensor {
     char name[SL_TENSOR_NAME_BYTES];

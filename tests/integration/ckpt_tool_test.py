@@ -3,6 +3,7 @@
 words. An interpreter that has NumPy is looked for: this one, or the system's."""
 
 import json
+import math
 import os
 import random
 import shutil
@@ -10,12 +11,13 @@ import signal
 import struct
 import subprocess
 import sys
+import zipfile
 
 import checkpoint_test
 import harness
 import protocol_client
 
-CODES = {"F32": "f", "I64": "q", "U64": "Q", "U8": "B"}
+CODES = {"F32": "f", "F16": "e", "BF16": "H", "I64": "q", "U64": "Q", "U8": "B"}
 
 FORMAT_1 = os.path.join(os.path.dirname(os.path.abspath(__file__)), "checkpoint_format_1")
 FORMAT_1_KEYS = [0, 2**64 - 1, 2**63] + [key * key * 7919 + 5 for key in range(37)]
@@ -61,6 +63,20 @@ def read_safetensors(path):
         out[name] = (one["dtype"], one["shape"],
                      list(struct.unpack(f"<{count}{CODES[one['dtype']]}", data[begin:end])))
     return out, metadata
+
+
+def nearest_bf16(value):
+    """The number of the bf16 that is nearest to the value, ties to even."""
+    bits = struct.unpack("<I", struct.pack("<f", value))[0]
+    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16
+
+
+def value_of_bf16(number):
+    return struct.unpack("<f", struct.pack("<I", number << 16))[0]
+
+
+def nearest_f16(value):
+    return struct.unpack("<e", struct.pack("<e", value))[0]
 
 
 def rows_of(tensors, name):
@@ -189,6 +205,60 @@ class CkptToolTest(harness.StarlingTest):
             self.assertEqual(again["emb.steps"][2][j], out["emb.steps"][2][i])
             self.assertEqual(again["emb.counts"][2][j], out["emb.counts"][2][i])
 
+    def test_narrow_values(self):
+        """Values keep the width of their table, unless asked for f32; a file of any width becomes a table of any."""
+        tensors = model()
+        said = self.make("--with", "emb:values=bf16,optimizer=adagrad,optimizer_slots=f16", "kv:values=f16", tensors=tensors)
+        self.assertRegex(said, r"emb .*,values=bf16,optimizer_slots=f16")
+        listed = self.run_tool("ls", self.path("ckpts"), "newest")
+        # 16 bytes of key and visits, 5 bf16 padded to 12, 5 f16 padded to 12.
+        self.assertRegex(listed, r"(?m)^emb  sparse, 5 columns, 3000 rows, 120000 bytes  .*,values=bf16,optimizer_slots=f16$")
+        self.assertIn("kv  kv, of f16", listed)
+        wanted = {key: [nearest_bf16(value) for value in row] for key, row in rows_of(tensors, "emb").items()}
+        out, _ = read_safetensors(self.export("out.safetensors", "--slots"))
+        self.assertEqual((out["emb.values"][0], out["kv.values"][0], out["w"][0]), ("BF16", "F16", "F32"))
+        self.assertEqual(rows_of(out, "emb"), wanted)
+        self.assertEqual(sorted(out["kv.values"][2]), sorted(map(nearest_f16, tensors["kv.values"][2])))
+        self.assertEqual(set(out["emb.slots"][2]), {nearest_f16(0.1)})
+        wide, _ = read_safetensors(self.export("wide.safetensors", "--widen"))
+        self.assertEqual((wide["emb.values"][0], wide["kv.values"][0]), ("F32", "F32"))
+        self.assertEqual(rows_of(wide, "emb"), {key: list(map(value_of_bf16, row)) for key, row in wanted.items()})
+        self.assertEqual(wide["kv.values"][2], out["kv.values"][2])
+        with zipfile.ZipFile(self.export("out.npz")) as archive:  # NumPy has no bf16
+            self.assertIn(b"'<f4'", archive.read("emb.values.npy")[:80])
+            self.assertIn(b"'<f2'", archive.read("kv.values.npy")[:80])
+        # Both files say what the table was: it is made again, bit for bit.
+        for name in ("out.safetensors", "wide.safetensors"):
+            self.run_tool("import", self.path(name), "--out", self.path("ckpts"), "--shards", "3")
+            again, _ = read_safetensors(self.export("again.safetensors", "--slots", "--replace"))
+            self.assertEqual((rows_of(again, "emb"), again["emb.slots"]), (wanted, out["emb.slots"]))
+        # Files of f16 and bf16 without words become tables of f32.
+        narrow = {"emb.keys": out["emb.keys"], "emb.values": out["emb.values"],
+                  "w": ("F16", [15], list(map(nearest_f16, tensors["w"][2])))}
+        self.make(tensors=narrow)
+        again, _ = read_safetensors(self.export("again.safetensors", "--replace"))
+        self.assertEqual(rows_of(again, "emb"), rows_of(wide, "emb"))
+        self.assertEqual(again["w"], ("F32", [15], narrow["w"][2]))
+        why = self.run_tool("import", self.path("in.safetensors"), "--out", self.path("x"), "--with", "w:values=f16", code=1)
+        self.assertIn("values", why)
+
+    def test_int8_values(self):
+        """A row's values are 127 steps, of a power of two, to its largest one; an export is f32."""
+        tensors = model()
+        self.make("--with", "emb:values=int8", tensors=tensors)
+        self.assertIn(" 3000 rows, 96000 bytes ", self.run_tool("ls", self.path("ckpts"), "newest"))  # 16 + 4 + 5, padded
+        out, _ = read_safetensors(self.export("out.safetensors"))
+        self.assertEqual(out["emb.values"][0], "F32")
+        rows = rows_of(out, "emb")
+        for key, row in rows_of(tensors, "emb").items():
+            step = 2.0**math.ceil(math.log2(max(map(abs, row)) / 127))
+            for got, given in zip(rows[key], row):
+                self.assertLessEqual(abs(got - given), step / 2)
+                self.assertEqual(got / step, round(got / step))
+        self.run_tool("import", self.path("out.safetensors"), "--out", self.path("ckpts"))
+        again, _ = read_safetensors(self.export("again.safetensors"))
+        self.assertEqual(rows_of(again, "emb"), rows)
+
     def test_one_table(self):
         self.make()
         out, metadata = read_safetensors(self.export("one.safetensors", "--table", "emb"))
@@ -237,7 +307,6 @@ print(json.dumps([[int(k) for k in arrays["emb.keys"][order]],
         self.assertEqual(values, [value for key in sorted(rows) for value in rows[key]])
         self.assertEqual(dense, tensors["deep.0.weight"][2])
         # The zip is a whole one, by another program's judgement.
-        import zipfile
         with zipfile.ZipFile(self.path("out.npz")) as archive:
             self.assertIsNone(archive.testzip())
 
@@ -312,14 +381,14 @@ print(json.dumps([[int(k) for k in arrays["emb.keys"][order]],
         floats = ("F32", [2], [1.0, 2.0])
         keys = ("I64", [2], [1, 2])
         for tensors, why in (
-                ({"h": ("F16", [2], b"abcd")}, '"h" is F16 [2]: a dense table holds F32; convert it'),
-                ({"h": ("F8_E5M2FNUZ", [4], b"abcd")}, '"h" is F8_E5M2FNUZ [4]: a dense table holds F32; convert it'),
-                ({"h": ("C64", [], b"abcdefgh")}, '"h" is C64 []: a dense table holds F32; convert it'),
+                ({"h": ("I64", [1], b"abcdefgh")}, '"h" is I64 [1]: a dense table is made of F32, F16 or BF16; convert it'),
+                ({"h": ("F8_E5M2FNUZ", [4], b"abcd")}, '"h" is F8_E5M2FNUZ [4]: a dense table is made of F32'),
+                ({"h": ("C64", [], b"abcdefgh")}, '"h" is C64 []: a dense table is made of F32'),
                 ({"h": ("F32", [0], [])}, "a dense table has 1 to 2^36 elements"),
                 ({"a b": floats}, 'table "a b"'),
                 ({"n" * 64: floats}, "has at most 63 bytes"),
-                ({"e.keys": keys, "e.values": floats}, "F32 [keys][columns]"),
-                ({"e.keys": keys, "e.values": ("F32", [3, 1], [1.0, 2.0, 3.0])}, "F32 [keys][columns]"),
+                ({"e.keys": keys, "e.values": floats}, "F32, F16 or BF16 [keys][columns]"),
+                ({"e.keys": keys, "e.values": ("F32", [3, 1], [1.0, 2.0, 3.0])}, "F32, F16 or BF16 [keys][columns]"),
                 ({"e.keys": keys, "e.values": ("F32", [2, 4097], bytes(8 * 4097))}, "1 to 4096 columns"),
                 ({"e.keys": floats, "e.values": ("F32", [2, 1], [1.0, 2.0])}, "are I64 or U64"),
                 ({"e.keys": ("I64", [2], [7, 7]), "e.values": ("F32", [2, 1], [1.0, 2.0])}, "has the key 7 twice"),
