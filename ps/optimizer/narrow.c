@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "core/hash.h"
+#include "core/limits.h"
+#include "ps/optimizer/initializer.h"
 #include "ps/optimizer/update.h"
 
 #define CACHE_LINE     64
@@ -12,6 +14,17 @@
 static const struct sl_precision_kernels *kernels_best(void)
 {
     return sl_precision_kernels(SL_PRECISION_SIMD_BEST);
+}
+
+void sl_narrow_first_row(const struct sl_initializer_spec *spec, enum sl_precision values,
+                         uint64_t key, uint32_t dim, float *row)
+{
+    float narrow[SL_LIMIT_DIM + 1]; /* INT8: a scale */
+    sl_initializer_fill(spec, key, 0, dim, row);
+    if (values != SL_PRECISION_F32) {
+        kernels_best()->narrow(values, row, dim, narrow);
+        kernels_best()->widen(values, narrow, dim, row);
+    }
 }
 
 void sl_narrow_read(const struct sl_row_layout *layout, const void *words, float *floats)

@@ -21,6 +21,11 @@ static inline uint32_t sl_narrow_floats(const struct sl_row_layout *layout)
     return layout->dim + layout->value_slots + layout->row_slots;
 }
 
+/* Writes the initializer's row of a key to row[dim], rounded as a table of these values has it.
+ * dim: at most SL_LIMIT_DIM. */
+void sl_narrow_first_row(const struct sl_initializer_spec *spec, enum sl_precision values,
+                         uint64_t key, uint32_t dim, float *row);
+
 /* Writes values and slots, which follow each other in `words` as in a record, to
  * floats[sl_narrow_floats]; and back, rounded to the nearest. */
 void sl_narrow_read(const struct sl_row_layout *layout, const void *words, float *floats);

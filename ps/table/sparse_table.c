@@ -324,12 +324,7 @@ void sl_sparse_table_fetch_record(const struct sl_sparse_table *table, uint64_t 
 
 void sl_sparse_table_first_row(const struct sl_sparse_table *table, uint64_t key, float *row)
 {
-    sl_initializer_fill(&table->spec.initializer, key, 0, table->spec.dim, row);
-    if (table->layout.values != SL_PRECISION_F32) { /* what a new row's values become */
-        const struct sl_precision_kernels *kernels = sl_precision_kernels(SL_PRECISION_SIMD_BEST);
-        kernels->narrow(table->layout.values, row, table->spec.dim, table->wide);
-        kernels->widen(table->layout.values, table->wide, table->spec.dim, row);
-    }
+    sl_narrow_first_row(&table->spec.initializer, table->layout.values, key, table->spec.dim, row);
 }
 
 static struct sl_row *record_at(const struct sl_sparse_table *table, uint32_t record_index)

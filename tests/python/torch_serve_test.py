@@ -230,7 +230,7 @@ class Served(Serving):
         version = re.search(r"model@(\d+): .*, and the tables a", output)[1]
         text = self.ask("model", {"keys": keys}, version, status=503)  # the model is wrong, not the request
         self.assertIn("table a: ", text)
-        self.assertIn("f32 [n, 2]; its rows have another dim", text)
+        self.assertIn("u8 [n, 6]; its rows have another dim", text)
 
     def path(self, name):
         return os.path.join(self.folder, name)

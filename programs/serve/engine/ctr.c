@@ -10,6 +10,7 @@
 #include "core/partition.h"
 #include "programs/models/model_note.h"
 #include "programs/serve/engine/published.h"
+#include "ps/optimizer/narrow.h"
 
 #define BLOCK SL_PARTITION_BLOCK_ELEMENTS
 
@@ -177,8 +178,8 @@ static const float *sparse_values(const struct table *table, const uint64_t *key
                          to, found);
     for (uint64_t i = 0; i < count; i++) {
         if (!found[i]) {
-            sl_published_table_first_row(&table->published, &table->spec.initializer, keys[i], dim,
-                                         to + i * dim);
+            sl_narrow_first_row(&table->spec.initializer, table->published.shards[0].precision,
+                                keys[i], dim, to + i * dim);
         }
     }
     return to;

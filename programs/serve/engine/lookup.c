@@ -11,6 +11,7 @@
 #include "core/format.h"
 #include "programs/serve/engine/graph_image.h"
 #include "programs/serve/engine/published.h"
+#include "ps/optimizer/narrow.h"
 
 #define SCRATCH_MAX (1ULL << 30) /* beside that of the graph */
 #define UNKNOWN     "unknown_keys"
@@ -389,7 +390,8 @@ static uint32_t lookup_pool(const struct feature *feature, const int64_t *keys, 
             continue;
         }
         if (!found[i]) {
-            sl_published_table_first_row(table, &feature->initializer, (uint64_t)keys[i], dim, row);
+            sl_narrow_first_row(&feature->initializer, table->shards[0].precision,
+                                (uint64_t)keys[i], dim, row);
             unknown++;
         }
         for (uint32_t j = 0; j < dim; j++) {

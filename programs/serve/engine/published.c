@@ -3,9 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/limits.h"
 #include "objects/catalogue/manifest.h"
-#include "ps/optimizer/initializer.h"
 
 /* Tensor NAME/KIND.SHARD; NULL: there is none. */
 static const struct sl_object_tensor *find_tensor(const struct sl_engine_image *image,
@@ -52,18 +50,4 @@ int sl_published_table_find(const struct sl_engine_image *image, const char *nam
                ? 0
                : sl_reason_fail(reason, SL_ERR_CORRUPT,
                                 "the version has no table %s: no tensor %s/keys.0", name, name);
-}
-
-void sl_published_table_first_row(const struct sl_published_table *table,
-                                  const struct sl_initializer_spec *initializer, uint64_t key,
-                                  uint32_t dim, float *row)
-{
-    uint8_t narrow[SL_LIMIT_DIM * sizeof(float)];
-    const enum sl_precision precision = table->shards[0].precision;
-    sl_initializer_fill(initializer, key, 0, dim, row);
-    if (precision != SL_PRECISION_F32) {
-        const struct sl_precision_kernels *kernels = sl_precision_kernels(SL_PRECISION_SIMD_BEST);
-        kernels->narrow(precision, row, dim, narrow);
-        kernels->widen(precision, narrow, dim, row);
-    }
 }

@@ -16,10 +16,4 @@ struct sl_published_table {
 int sl_published_table_find(const struct sl_engine_image *image, const char *name, uint32_t dim,
                             struct sl_published_table *out, struct sl_reason *reason);
 
-/* Writes the row of a key that the version does not have, as a server would answer: rounded to the
- * precision of the table. dim: at most SL_LIMIT_DIM. */
-void sl_published_table_first_row(const struct sl_published_table *table,
-                                  const struct sl_initializer_spec *initializer, uint64_t key,
-                                  uint32_t dim, float *row);
-
 #endif
