@@ -29,7 +29,9 @@ struct sl_table_spec fuzz_request_spec(uint32_t table_id)
                         .staleness = mode == SL_CONSISTENCY_SSP ? 1 : 0,
                         .worker_count = mode == SL_CONSISTENCY_ASP ? 0 : 2},
         .reject_nonfinite = table_id == 3,
-        .values = table_id == FUZZ_REQUEST_KV + 2 ? SL_PRECISION_F16 : SL_PRECISION_F32,
+        .values = table_id == FUZZ_REQUEST_KV + 2 ? SL_PRECISION_F16
+                  : table_id == 1                 ? SL_PRECISION_INT8
+                                                  : SL_PRECISION_F32,
     };
     (void)snprintf(spec.name, sizeof spec.name, "t%u", table_id);
     return spec;
@@ -65,9 +67,9 @@ static void write_keys(struct sl_bytes_writer *writer, uint32_t shard, uint32_t 
 void fuzz_request_encode(struct sl_request_section *section, uint32_t pushed, uint32_t returned)
 {
     const bool pushes = sl_request_pushes(section->op) && section->op < SL_REQUEST_ASSIGN;
-    const bool returns = section->op > SL_REQUEST_PUSH_PULL && section->op != SL_REQUEST_FIND &&
-                         sl_request_result_bytes(section, 4) > 0;
-    returned = returned == SL_PRECISION_INT8 ? SL_PRECISION_F16 : returned;
+    const bool returns = section->op != SL_REQUEST_FIND && sl_request_result_bytes(section, 4) > 0;
+    const bool is_row = section->op <= SL_REQUEST_PUSH_PULL;
+    returned = returned == SL_PRECISION_INT8 && !is_row ? SL_PRECISION_F16 : returned;
     section->flags |= (uint8_t)((pushes ? pushed : 0) << SL_REQUEST_PUSHED_SHIFT |
                                 (returns ? returned : 0) << SL_REQUEST_RETURNED_SHIFT);
 }

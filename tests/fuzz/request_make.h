@@ -1,6 +1,6 @@
 /* Requests of the fuzz targets, and the tables that they fit. Tables 0 to 3: sparse, ASP; sparse,
- * BSP; dense, SSP(1); dense, ASP with Adam and finite values; 4 to 6: KV, of floats, bytes and
- * halves. */
+ * BSP, of INT8; dense, SSP(1); dense, ASP with Adam and finite values; 4 to 6: KV, of floats, bytes
+ * and halves. */
 #ifndef SL_TESTS_FUZZ_REQUEST_MAKE_H
 #define SL_TESTS_FUZZ_REQUEST_MAKE_H
 

@@ -417,6 +417,15 @@ class Parameters(ClusterTest):
             before = wanted[dim * KEYS.index(7):][:3]
             after, = client.pull(table, [7])
             self.assertEqual(bits(after[:3]), bits([before[0] + 4, before[1] + 2, before[2] - 4]))
+            for returned in (pc.F16, pc.BF16, pc.INT8):
+                rows = client.pull(table, KEYS)
+                wanted = [tuple(self.rounded(returned, row, dim)) for row in rows]
+                self.assertEqual(client.pull(table, KEYS, returned=returned), wanted)
+                self.assertEqual(client.push_pull(table, KEYS, [[0] * dim] * len(KEYS), pushed=pushed,
+                                                  returned=returned), wanted)
+                shard = client.owner(7)
+                self.assertEqual(shard.do(pc.pull_pooled(table, [[7], []], returned=returned))[0],
+                                 wanted[KEYS.index(7)] + (0,) * dim)
 
     def check_dense_of_precisions(self, client):
         table = client.open(name="precise", kind=pc.DENSE, length=100000)
