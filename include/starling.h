@@ -1,5 +1,6 @@
 /* Starling's public header declares the client API of libstarling. All folders of the source tree
- * share its error codes and table specifications (starling_table.h).
+ * share its error codes and table specifications (starling_table.h). starling_encoding.h has the
+ * precisions in which values travel.
  *
  * A client connects one process to every shard of a parameter server cluster. All work is done in
  * steps. A step collects operations on any number of tables, is submitted once, and completes once,
@@ -24,6 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "starling_encoding.h"
 #include "starling_table.h"
 
 #ifdef __cplusplus
@@ -238,23 +240,6 @@ SL_API int sl_client_table_open(struct sl_client *client, const struct sl_table_
  * thread. */
 SL_API int sl_client_table_check(const struct sl_table_spec *spec);
 
-/* The precision in which values of a table travel, and what is kept of rounding. */
-struct sl_encoding_options {
-    size_t struct_size;           /* SL_ENCODING_OPTIONS_INIT sets it */
-    enum sl_precision pull, push; /* as in sl_step_set_encoding */
-    /* Memory at this client for what rounding took from the gradients of each row or element: it is
-     * added to the next gradient, and gradients are rounded to the nearest. Rows beyond the memory
-     * lose what they had. 0: none, and gradients are rounded randomly. Not for KV tables. */
-    uint64_t error_feedback_bytes;
-};
-#define SL_ENCODING_OPTIONS_INIT SL_STRUCT_INIT(struct sl_encoding_options)
-
-/* Sets how the table's values travel, for steps that begin after the call, on any thread. Until
- * then: f32. Errors: INVALID (struct_size; a precision that the kind of table does not have),
- * VERSION (a server does not know encodings), NO_MEMORY. One thread, while no step uses the table.
- */
-SL_API int sl_table_set_encoding(struct sl_table *table, const struct sl_encoding_options *options);
-
 /* Waits until `count` clients have reached the barrier of this name. count 0: all workers of the
  * job, except those that have left or expired. Errors: DEADLINE (names how many are missing),
  * CLOSED. Any thread. */
@@ -442,16 +427,6 @@ SL_API int sl_step_kv_lengths(struct sl_step *step, struct sl_table *table, cons
  * not finite and above 0 in f32. */
 SL_API int sl_step_set_rate(struct sl_step *step, float factor);
 
-/* Sets the precision in which f32 values travel, of the operations that are added to the step after
- * this call: what pulls return, and what pushes carry (not assigns and finds). The caller's arrays
- * stay f32. Gradients are rounded randomly, pulls to the nearest. A step begins with the encodings
- * of the tables (sl_table_set_encoding). Errors: INVALID, and then the step cannot be submitted. An
- * operation returns INVALID if its kind of table does not have the precision: INT8 is pulled from
- * sparse tables only, and KV tables need values of f32; or if INT8 gradients are not finite;
- * VERSION if a server does not know encodings. */
-SL_API int sl_step_set_encoding(struct sl_step *step, enum sl_precision pull,
-                                enum sl_precision push);
-
 /* Sets the priority of the step (default 0). Among requests that wait to be sent on a connection, a
  * higher priority goes first, and equal priorities go in order of submission. Not allowed with a
  * tick or finish. */
@@ -469,8 +444,8 @@ SL_API int sl_step_tick(struct sl_step *step);
 SL_API int sl_step_finish(struct sl_step *step);
 
 /* Sends the step and returns without waiting. timeout_ms: 1 to 4294967; client and servers both
- * enforce this deadline. Errors: INVALID (empty step or bad operation), NO_MEMORY, AGAIN (too many
- * outstanding steps). */
+ * enforce this deadline. Errors: INVALID (empty step, bad operation or INT8 gradient), NO_MEMORY,
+ * AGAIN (too many outstanding steps). */
 SL_API int sl_step_submit(struct sl_step *step, uint32_t timeout_ms);
 
 /* The same, for a caller that calls into this client again at once, to submit more steps or to
