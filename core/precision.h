@@ -40,6 +40,16 @@ static inline uint64_t sl_precision_array_bytes(enum sl_precision precision, uin
                                             : count * sizeof(uint16_t);
 }
 
+/* Most values of such an array that has no more than `bytes`. */
+static inline uint64_t sl_precision_array_count(enum sl_precision precision, uint64_t bytes)
+{
+    const uint64_t row_bytes = sizeof(float) + SL_PRECISION_ARRAY_ROW, last = bytes % row_bytes;
+    return precision == SL_PRECISION_F32    ? bytes / sizeof(float)
+           : precision == SL_PRECISION_INT8 ? bytes / row_bytes * SL_PRECISION_ARRAY_ROW +
+                                                  (last > sizeof(float) ? last - sizeof(float) : 0)
+                                            : bytes / sizeof(uint16_t);
+}
+
 struct sl_precision_kernels {
     /* Writes the values of a row to to[count]. */
     void (*widen)(enum sl_precision precision, const void *from, uint32_t count, float *to);

@@ -97,7 +97,7 @@ CONFINED = [
      r"net/shm/segment\.h|net/trace\..|objects/node/board\.h|worker/client/client_io\.h|reactor/(completion|view)\..|net/transfer/(route|segment)\..",
      "atomics"),
     (r"\bpthread_(mutex|rwlock|spin|cond)_",
-     r"core/(arena_ahead|event|log|shared)\.c|core/metrics\..|reactor/(mailbox|port|reactor).*|worker/client/send_arena\.c|"
+     r"core/(arena_ahead|event|log|shared)\.c|core/metrics\..|reactor/(mailbox|port|reactor).*|worker/client/(send_arena|error_feedback)\.c|"
      r"net/session/resolve\.c|net/rdma/(cm|device|listen)\.c|net/dpdk/module/(device|memory)\.c|"
      r"bench/transfer_initiator\.c|worker/kv/engine.*",
      "a lock"),

@@ -87,7 +87,8 @@ static uint64_t operation_reply_bytes(const struct sl_encode_plan *plan, uint32_
         return sl_encode_scan_reply_bytes(operation);
     }
     if (is_dense(operation)) {
-        return sl_encode_dense_range(plan, shard, operation).count * sizeof(float);
+        return sl_precision_array_bytes(operation->pull,
+                                        sl_encode_dense_range(plan, shard, operation).count);
     }
     if (is_kv(operation)) {
         struct sl_encoder_arrays arrays = sl_encode_kv_arrays(operation, shard);

@@ -5,8 +5,8 @@
  * stay in one request, so that the shard visits the row once: a push that must be split has its
  * keys grouped, and the gradients of equal keys are summed here, in their order; an assign keeps
  * the last row of equal keys. KV arrays are split between keys; an array longer than a message is
- * split into chunks. Long dense gradients and KV values are not copied: the request's tail points
- * to the caller's memory.
+ * split into chunks. Long dense gradients and KV values of f32 are not copied: the request's tail
+ * points to the caller's memory. Values of another precision are narrowed into the message.
  *
  * Allocates in scratch memory alone. The step's thread. */
 #ifndef SL_WORKER_CLIENT_ENCODE_H

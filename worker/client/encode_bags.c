@@ -10,13 +10,13 @@ uint64_t sl_encode_bags_bytes(uint64_t key_count, uint64_t bag_count)
 
 /* Returns how many keys fit, and their number of bags. */
 static uint32_t bags_that_fit(const struct sl_encoder *encoder, const struct sl_encoder_rows *rows,
-                              uint32_t dim, uint32_t *bag_count)
+                              size_t bag_bytes, uint32_t *bag_count)
 {
     uint64_t room = sl_encoder_section_room(encoder), replies = sl_encoder_reply_room(encoder);
     uint32_t keys = 0, bags = 0;
     for (; keys < rows->count; keys++) {
         uint32_t more = keys == 0 || rows->labels[keys] != rows->labels[keys - 1] ? 1 : 0;
-        uint64_t sums_bytes = (uint64_t)(bags + more) * dim * sizeof(float);
+        uint64_t sums_bytes = (bags + more) * bag_bytes;
         if (sl_encode_bags_bytes((uint64_t)keys + 1, bags + more) > room ||
             sl_bytes_pad8(sums_bytes) > replies) {
             break;
@@ -54,19 +54,19 @@ static int put_bags(struct sl_encoder *encoder, struct sl_operation *operation,
     *partial = (struct sl_partial){.bags = bags, .bag_count = bag_count, .sums = sums};
     *operation->partials_end = partial;
     operation->partials_end = &partial->next;
-    return sl_encoder_add_read(encoder,
-                               (struct sl_read){.to = sums,
-                                                .row_count = bag_count,
-                                                .row_bytes = dim * (uint32_t)sizeof(float)});
+    return sl_encoder_add_read(encoder, (struct sl_read){.to = sums,
+                                                         .row_count = bag_count,
+                                                         .row_bytes = dim * (uint32_t)sizeof(float),
+                                                         .precision = operation->pull});
 }
 
 int sl_encode_bags(struct sl_encoder *encoder, struct sl_operation *operation,
                    struct sl_encoder_rows rows)
 {
-    uint32_t dim = operation->table->spec.dim;
+    const size_t bag_bytes = sl_precision_row_bytes(operation->pull, operation->table->spec.dim);
     while (rows.count > 0) {
         uint32_t bag_count;
-        uint32_t fit = bags_that_fit(encoder, &rows, dim, &bag_count);
+        uint32_t fit = bags_that_fit(encoder, &rows, bag_bytes, &bag_count);
         if (fit < rows.count && encoder->request != NULL) {
             sl_encoder_close(encoder);
             continue;

@@ -4,6 +4,7 @@
 #include "core/assert.h"
 #include "core/partition.h"
 #include "worker/client/encoder.h"
+#include "worker/client/error_feedback.h"
 
 /* A long range is sent in pieces that stay in the receiver's cache and delay other requests
  * little. */
@@ -34,7 +35,9 @@ struct sl_encoder_range sl_encode_dense_range(const struct sl_encode_plan *plan,
 uint64_t sl_encode_dense_bytes(const struct sl_operation *operation, uint64_t count)
 {
     return SL_ENCODER_SECTION_BYTES +
-           (sl_encoder_pushes(operation) ? sl_bytes_pad8(count * sizeof(float)) : 0);
+           (sl_encoder_pushes(operation)
+                ? sl_bytes_pad8(sl_precision_array_bytes(operation->push, count))
+                : 0);
 }
 
 /* A split range ends at a block boundary, if possible: each section that touches a block counts as
@@ -66,20 +69,36 @@ static uint64_t dense_that_fits(const struct sl_encoder *encoder,
         return 0;
     }
     uint64_t fit = piece_elements(encoder, operation, wanted);
-    if (sl_encoder_pushes(operation) && fit > (room - SL_ENCODER_SECTION_BYTES) / 8 * 2) {
-        fit = (room - SL_ENCODER_SECTION_BYTES) / 8 * 2;
+    const uint64_t sent =
+        sl_precision_array_count(operation->push, (room - SL_ENCODER_SECTION_BYTES) & ~(uint64_t)7);
+    const uint64_t returned =
+        sl_precision_array_count(operation->pull, sl_encoder_reply_room(encoder) & ~(uint64_t)7);
+    if (sl_encoder_pushes(operation) && fit > sent) {
+        fit = sent;
     }
-    if (sl_encoder_pulls(operation) && fit > sl_encoder_reply_room(encoder) / 8 * 2) {
-        fit = sl_encoder_reply_room(encoder) / 8 * 2;
+    if (sl_encoder_pulls(operation) && fit > returned) {
+        fit = returned;
     }
     return fit < wanted ? whole_blocks((struct sl_encoder_range){range.start, fit}) : fit;
+}
+
+static void narrow_range(const struct sl_operation *operation, struct sl_encoder_range piece,
+                         const float *gradients, void *to)
+{
+    if (operation->table->feedback != NULL) {
+        sl_error_feedback_narrow_range(operation->table->feedback, operation->push, piece.start,
+                                       piece.count, gradients, to);
+    } else {
+        sl_precision_narrow_array_random(operation->push, gradients, piece.count,
+                                         operation->seed + piece.start, to);
+    }
 }
 
 static int put_dense(struct sl_encoder *encoder, const struct sl_operation *operation,
                      struct sl_encoder_range piece, bool as_tail)
 {
     uint64_t from = (piece.start - operation->start) * sizeof(float);
-    uint64_t bytes = piece.count * sizeof(float);
+    const uint64_t bytes = sl_precision_array_bytes(operation->push, piece.count);
     const uint8_t *gradients = operation->gradients;
     uint8_t *values = operation->values;
     sl_encoder_put_section(encoder, operation,
@@ -88,7 +107,8 @@ static int put_dense(struct sl_encoder *encoder, const struct sl_operation *oper
     if (sl_encoder_pulls(operation)) {
         err = sl_encoder_add_read(encoder, (struct sl_read){.to = values + from,
                                                             .row_count = (uint32_t)piece.count,
-                                                            .row_bytes = sizeof(float)});
+                                                            .row_bytes = sizeof(float),
+                                                            .precision = operation->pull});
     }
     if (!sl_encoder_pushes(operation)) {
         return err;
@@ -97,6 +117,9 @@ static int put_dense(struct sl_encoder *encoder, const struct sl_operation *oper
         encoder->request->tail = gradients + from;
         encoder->request->tail_bytes = (uint32_t)bytes;
         sl_encoder_close(encoder);
+    } else if (operation->push != SL_PRECISION_F32) {
+        narrow_range(operation, piece, (const float *)(const void *)(gradients + from),
+                     sl_encoder_put_array(encoder, bytes));
     } else {
         memcpy(sl_encoder_put_array(encoder, bytes), gradients + from, (size_t)bytes);
     }
@@ -117,8 +140,8 @@ static uint64_t dense_wanted(struct sl_encoder_range range, bool *as_tail)
 static int encode_dense_piece(struct sl_encoder *encoder, const struct sl_operation *operation,
                               struct sl_encoder_range range, uint64_t *taken)
 {
-    bool as_tail =
-        sl_encoder_pushes(operation) && range.count * sizeof(float) >= SL_ENCODE_TAIL_BYTES_MIN;
+    bool as_tail = sl_encoder_pushes(operation) && operation->push == SL_PRECISION_F32 &&
+                   range.count * sizeof(float) >= SL_ENCODE_TAIL_BYTES_MIN;
     range.count = dense_wanted(range, &as_tail);
     const uint64_t wanted = range.count;
     uint64_t fit = dense_that_fits(encoder, operation, range);

@@ -6,13 +6,30 @@
 #include "core/partition.h"
 #include "worker/client/encoder.h"
 
-/* An array longer than a message is sent in chunks that stay in the receiver's cache and delay
- * other requests little. A multiple of 8. */
+/* An array longer than a message is sent in chunks that stay in the receiver's cache, where its
+ * values are wide, and delay other requests little. A multiple of 8. */
 #define PIECE_BYTES_MAX ((uint64_t)1 << 20)
 
 static uint64_t width_of(const struct sl_operation *operation)
 {
     return operation->table->spec.dim;
+}
+
+/* Bytes of so many values in a message. F32: as wide as the table has them. */
+static uint64_t values_bytes(const struct sl_operation *operation, enum sl_precision precision,
+                             uint64_t count)
+{
+    return precision == SL_PRECISION_F32 ? count * width_of(operation)
+                                         : sl_precision_array_bytes(precision, count);
+}
+
+/* Most values for which these bytes suffice. */
+static uint64_t values_in(const struct sl_operation *operation, enum sl_precision precision,
+                          uint64_t bytes)
+{
+    bytes &= ~(uint64_t)7;
+    return precision == SL_PRECISION_F32 ? bytes / width_of(operation)
+                                         : sl_precision_array_count(precision, bytes);
 }
 
 static uint64_t len_of(const struct sl_operation *operation, uint32_t key)
@@ -104,7 +121,9 @@ uint64_t sl_encode_kv_bytes(const struct sl_operation *operation,
                             const struct sl_encoder_arrays *arrays)
 {
     return head_bytes(operation, arrays->key_count) +
-           (sl_encoder_pushes(operation) ? sl_bytes_pad8(arrays->count * width_of(operation)) : 0);
+           (sl_encoder_pushes(operation)
+                ? sl_bytes_pad8(values_bytes(operation, operation->push, arrays->count))
+                : 0);
 }
 
 uint64_t sl_encode_kv_reply_bytes(const struct sl_operation *operation,
@@ -113,7 +132,9 @@ uint64_t sl_encode_kv_reply_bytes(const struct sl_operation *operation,
     if (operation->op == SL_REQUEST_KV_LENGTHS) {
         return sl_bytes_pad8(arrays->key_count * sizeof(uint32_t));
     }
-    return sl_encoder_pulls(operation) ? sl_bytes_pad8(arrays->count * width_of(operation)) : 0;
+    return sl_encoder_pulls(operation)
+               ? sl_bytes_pad8(values_bytes(operation, operation->pull, arrays->count))
+               : 0;
 }
 
 static bool fits(const struct sl_encoder *encoder, const struct sl_operation *operation,
@@ -153,7 +174,8 @@ static bool goes_as_tail(const struct sl_encoder *encoder, const struct sl_opera
     const bool is_lone = plan->operation_count == 1 && plan->tick == SL_TICK_NONE;
     const uint64_t bytes_min = is_lone ? SL_ENCODE_LONE_BYTES_MIN : SL_ENCODE_TAIL_BYTES_MIN;
     uint64_t bytes = arrays->count * width_of(operation);
-    return sl_encoder_pushes(operation) && bytes >= bytes_min && bytes % 8 == 0 &&
+    return sl_encoder_pushes(operation) && operation->push == SL_PRECISION_F32 &&
+           bytes >= bytes_min && bytes % 8 == 0 &&
            SL_ENCODER_PREFIX_BYTES + head_bytes(operation, arrays->key_count) <=
                SL_ENCODE_TAIL_BODY_BYTES_MAX;
 }
@@ -181,19 +203,24 @@ static int add_read(struct sl_encoder *encoder, const struct sl_operation *opera
         encoder,
         (struct sl_read){.to = (uint8_t *)operation->values + first * row_bytes,
                          .row_count = lengths ? arrays->key_count : (uint32_t)arrays->count,
-                         .row_bytes = (uint32_t)row_bytes});
+                         .row_bytes = (uint32_t)row_bytes,
+                         .precision = operation->pull});
 }
 
 static void put_values(struct sl_encoder *encoder, const struct sl_operation *operation,
                        const struct sl_encoder_arrays *arrays, bool as_tail)
 {
-    uint64_t bytes = arrays->count * width_of(operation);
+    const uint64_t bytes = values_bytes(operation, operation->push, arrays->count);
     const uint8_t *values =
         (const uint8_t *)operation->gradients + arrays->start * width_of(operation);
     if (as_tail) {
         encoder->request->tail = values;
         encoder->request->tail_bytes = (uint32_t)bytes;
         sl_encoder_close(encoder);
+    } else if (operation->push != SL_PRECISION_F32) {
+        sl_precision_narrow_array_random(operation->push, (const float *)(const void *)values,
+                                         arrays->count, operation->seed + arrays->start,
+                                         sl_encoder_put_array(encoder, bytes));
     } else {
         memcpy(sl_encoder_put_array(encoder, bytes), values, (size_t)bytes);
     }
@@ -230,15 +257,16 @@ static int put_section(struct sl_encoder *encoder, const struct sl_operation *op
 
 /* An array longer than a message */
 
-/* Upper bound of a chunk's values: a multiple of 8 bytes. */
+/* Upper bound of a chunk's values; where they can be a tail, a multiple of 8 bytes. */
 static uint64_t piece_count_max(const struct sl_encoder *encoder,
                                 const struct sl_operation *operation)
 {
-    uint64_t room = sl_encoder_section_room(encoder) - head_bytes(operation, 1);
-    uint64_t replies = sl_encoder_reply_room(encoder);
-    uint64_t bytes = room < replies ? room : replies;
-    bytes = bytes < PIECE_BYTES_MAX ? bytes : PIECE_BYTES_MAX;
-    return (bytes & ~(uint64_t)7) / width_of(operation);
+    const uint64_t room = sl_encoder_section_room(encoder) - head_bytes(operation, 1);
+    const uint64_t sent = values_in(operation, operation->push, room);
+    const uint64_t returned = values_in(operation, operation->pull, sl_encoder_reply_room(encoder));
+    const uint64_t most = PIECE_BYTES_MAX / width_of(operation);
+    const uint64_t fit = sent < returned ? sent : returned;
+    return fit < most ? fit : most;
 }
 
 /* Encodes the first array in chunks. */

@@ -2,18 +2,21 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "core/hash.h"
 #include "worker/client/encoder.h"
+#include "worker/client/error_feedback.h"
 
 uint64_t sl_encode_rows_bytes(const struct sl_operation *operation, uint64_t count)
 {
-    uint64_t row_bytes = operation->table->spec.dim * sizeof(float);
+    uint64_t row_bytes = sl_precision_row_bytes(operation->push, operation->table->spec.dim);
     return SL_ENCODER_SECTION_BYTES + count * sizeof(uint64_t) +
            (sl_encoder_pushes(operation) ? sl_bytes_pad8(count * row_bytes) : 0);
 }
 
 uint64_t sl_encode_rows_reply_bytes(const struct sl_operation *operation, uint64_t count)
 {
-    return sl_bytes_pad8(count * operation->table->spec.dim * sizeof(float)) +
+    return sl_bytes_pad8(count *
+                         sl_precision_row_bytes(operation->pull, operation->table->spec.dim)) +
            (operation->op == SL_REQUEST_FIND ? sl_bytes_pad8(count) : 0);
 }
 
@@ -21,17 +24,19 @@ uint64_t sl_encode_rows_reply_bytes(const struct sl_operation *operation, uint64
 static uint32_t rows_that_fit(const struct sl_encoder *encoder,
                               const struct sl_operation *operation, uint32_t wanted)
 {
-    uint64_t row_bytes = operation->table->spec.dim * sizeof(float);
+    const uint32_t dim = operation->table->spec.dim;
+    const uint64_t sent_bytes = sl_precision_row_bytes(operation->push, dim);
+    const uint64_t row_bytes = sl_precision_row_bytes(operation->pull, dim);
     uint64_t fit = wanted;
     uint64_t room = sl_encoder_section_room(encoder);
-    uint64_t each_at_most = sizeof(uint64_t) + row_bytes;
+    uint64_t each_at_most = sizeof(uint64_t) + sent_bytes;
     if (SL_ENCODER_SECTION_BYTES + 8 + wanted * each_at_most <= room &&
         16 + wanted * (row_bytes + 1) <= sl_encoder_reply_room(encoder)) {
         return wanted;
     }
     if (sl_encode_rows_bytes(operation, wanted) > room) {
         uint64_t overhead = SL_ENCODER_SECTION_BYTES + 8;
-        uint64_t each = sizeof(uint64_t) + (sl_encoder_pushes(operation) ? row_bytes : 0);
+        uint64_t each = sizeof(uint64_t) + (sl_encoder_pushes(operation) ? sent_bytes : 0);
         fit = room < overhead ? 0 : (room - overhead) / each;
     }
     if (sl_encoder_pulls(operation) &&
@@ -65,11 +70,43 @@ static int encode_rows_make_room(struct sl_encoder *encoder, const struct sl_ope
                : sl_encoder_open(encoder, sl_encode_rows_bytes(operation, wanted));
 }
 
+/* Writes gradients as a row of the message. index: of the key in the caller's array, where it is
+ * first; the random numbers are a function of it and of the operation's seed. */
+static void narrow_row(const struct sl_operation *operation, uint64_t key, uint32_t index,
+                       const float *gradients, void *to)
+{
+    if (operation->table->feedback != NULL) {
+        sl_error_feedback_narrow_row(operation->table->feedback, operation->push, key, gradients,
+                                     to);
+        return;
+    }
+    sl_precision_kernels(SL_PRECISION_SIMD_BEST)
+        ->narrow_random(operation->push, gradients, operation->table->spec.dim,
+                        sl_hash_key(operation->seed + index), to);
+}
+
+static void narrow_gradients(uint8_t *to, const struct sl_operation *operation,
+                             const struct sl_encoder_rows *rows)
+{
+    const float *gradients = operation->gradients;
+    const uint32_t dim = operation->table->spec.dim;
+    const size_t row_bytes = sl_precision_row_bytes(operation->push, dim);
+    for (uint32_t i = 0; i < rows->count; i++) {
+        const uint32_t index = rows->labels == NULL ? rows->first_label + i : rows->labels[i];
+        narrow_row(operation, rows->keys[i], index, gradients + (size_t)index * dim,
+                   to + i * row_bytes);
+    }
+}
+
 static void copy_gradients(float *to, const struct sl_operation *operation,
                            const struct sl_encoder_rows *rows)
 {
     const float *gradients = operation->gradients;
     uint32_t dim = operation->table->spec.dim;
+    if (operation->push != SL_PRECISION_F32) {
+        narrow_gradients((uint8_t *)to, operation, rows);
+        return;
+    }
     if (rows->labels == NULL) {
         memcpy(to, gradients + (size_t)rows->first_label * dim,
                (size_t)rows->count * dim * sizeof *to);
@@ -80,16 +117,17 @@ static void copy_gradients(float *to, const struct sl_operation *operation,
     }
 }
 
-/* Adds the array of a reply that has row_bytes for each row. */
-static int add_read(struct sl_encoder *encoder, const struct sl_encoder_rows *rows, void *to,
-                    uint32_t row_bytes)
+/* Adds the array of a reply for which `to` has row_bytes for each row. */
+static int add_read(struct sl_encoder *encoder, const struct sl_encoder_rows *rows,
+                    enum sl_precision precision, void *to, uint32_t row_bytes)
 {
     const size_t first = rows->labels == NULL ? rows->first_label : 0;
     return sl_encoder_add_read(encoder, (struct sl_read){.to = (uint8_t *)to + first * row_bytes,
                                                          .places = rows->labels,
                                                          .row_count = rows->count,
                                                          .place_count = rows->count,
-                                                         .row_bytes = row_bytes});
+                                                         .row_bytes = row_bytes,
+                                                         .precision = precision});
 }
 
 static int put_rows(struct sl_encoder *encoder, const struct sl_operation *operation,
@@ -100,15 +138,18 @@ static int put_rows(struct sl_encoder *encoder, const struct sl_operation *opera
                            (struct sl_request_section){.key_count = rows->count});
     sl_bytes_put(&encoder->writer, rows->keys, rows->count * sizeof(uint64_t));
     if (sl_encoder_pushes(operation)) {
-        float *to = sl_encoder_put_array(encoder, (uint64_t)rows->count * dim * sizeof *to);
+        float *to = sl_encoder_put_array(encoder, (uint64_t)rows->count *
+                                                      sl_precision_row_bytes(operation->push, dim));
         copy_gradients(to, operation, rows);
     }
     if (!sl_encoder_pulls(operation)) {
         return 0;
     }
-    const int err = add_read(encoder, rows, operation->values, dim * (uint32_t)sizeof(float));
-    return err != 0 || operation->found == NULL ? err
-                                                : add_read(encoder, rows, operation->found, 1);
+    const int err =
+        add_read(encoder, rows, operation->pull, operation->values, dim * (uint32_t)sizeof(float));
+    return err != 0 || operation->found == NULL
+               ? err
+               : add_read(encoder, rows, SL_PRECISION_F32, operation->found, 1);
 }
 
 /* A push that is split: equal keys are grouped into one row */
@@ -155,25 +196,32 @@ static int put_grouped(struct sl_encoder *encoder, const struct sl_operation *op
     uint32_t dim = operation->table->spec.dim;
     sl_encoder_put_section(encoder, operation, (struct sl_request_section){.key_count = run_count});
     uint64_t *keys = sl_encoder_put_array(encoder, run_count * sizeof *keys);
-    float *sums = sl_encoder_put_array(encoder, (uint64_t)run_count * dim * sizeof *sums);
+    const bool is_narrow = operation->push != SL_PRECISION_F32;
+    const size_t row_bytes = sl_precision_row_bytes(operation->push, dim);
+    uint8_t *to = sl_encoder_put_array(encoder, run_count * row_bytes);
+    float wide[SL_LIMIT_DIM];
     uint32_t at = 0;
     for (uint32_t run = 0; run < run_count; run++) {
         uint32_t end = run_end(rows, at);
         keys[run] = rows->keys[at];
-        sum_gradients(sums + (size_t)run * dim, operation, rows->labels + at, end - at);
+        float *sum = is_narrow ? wide : (float *)(void *)(to + run * row_bytes);
+        sum_gradients(sum, operation, rows->labels + at, end - at);
+        if (is_narrow) {
+            narrow_row(operation, keys[run], rows->labels[at], sum, to + run * row_bytes);
+        }
         at = end;
     }
     *taken = at;
     if (!sl_encoder_pulls(operation)) {
         return 0;
     }
-    return sl_encoder_add_read(encoder,
-                               (struct sl_read){.to = operation->values,
-                                                .places = rows->labels,
-                                                .grouped = rows->keys,
-                                                .row_count = run_count,
-                                                .place_count = at,
-                                                .row_bytes = dim * (uint32_t)sizeof(float)});
+    return sl_encoder_add_read(encoder, (struct sl_read){.to = operation->values,
+                                                         .places = rows->labels,
+                                                         .grouped = rows->keys,
+                                                         .row_count = run_count,
+                                                         .place_count = at,
+                                                         .row_bytes = dim * (uint32_t)sizeof(float),
+                                                         .precision = operation->pull});
 }
 
 static int encode_grouped(struct sl_encoder *encoder, const struct sl_operation *operation,

@@ -35,10 +35,11 @@ int sl_encoder_open(struct sl_encoder *encoder, uint64_t bytes)
 static void *reply_memory_of(const struct sl_encoder *encoder)
 {
     const struct sl_read *read = encoder->request->first_read;
-    if (encoder->read_count != 1 || read->places != NULL || read->grouped != NULL) {
+    if (encoder->read_count != 1 || read->places != NULL || read->grouped != NULL ||
+        read->precision != SL_PRECISION_F32) {
         return NULL;
     }
-    uint64_t bytes = (uint64_t)read->row_count * read->row_bytes;
+    uint64_t bytes = sl_read_bytes(read);
     return bytes % 8 == 0 && (uintptr_t)read->to % 8 == 0 ? read->to : NULL;
 }
 
@@ -72,6 +73,8 @@ void sl_encoder_put_section(struct sl_encoder *encoder, const struct sl_operatio
         section.op = (uint8_t)operation->op;
         section.table_id = (uint16_t)operation->table->id;
         section.command = operation->command;
+        section.flags |= (uint8_t)(operation->push << SL_REQUEST_PUSHED_SHIFT |
+                                   operation->pull << SL_REQUEST_RETURNED_SHIFT);
     }
     sl_bytes_put(&encoder->writer, &section, sizeof section);
     const uint64_t size = section.key_count + section.count;
@@ -109,6 +112,6 @@ int sl_encoder_add_read(struct sl_encoder *encoder, struct sl_read read)
     encoder->reads_end = &kept->next;
     encoder->read_count++;
     encoder->request->clock = encoder->clock;
-    encoder->request->reply_bytes += sl_bytes_pad8((uint64_t)read.row_count * read.row_bytes);
+    encoder->request->reply_bytes += sl_bytes_pad8(sl_read_bytes(&read));
     return 0;
 }

@@ -81,8 +81,8 @@ static inline uint64_t sl_encoder_reply_room(const struct sl_encoder *encoder)
     return encoder->plan->payload_bytes_max - used;
 }
 
-/* Adds the header of a section; its op, table and command are the operation's, unless that is NULL
- * (a tick). */
+/* Adds the header of a section; its op, table, command and precisions are the operation's, unless
+ * that is NULL (a tick). */
 void sl_encoder_put_section(struct sl_encoder *encoder, const struct sl_operation *operation,
                             struct sl_request_section section);
 

@@ -14,11 +14,18 @@
 struct sl_client;
 struct sl_substep;
 
+/* In which precision the f32 values of messages travel. */
+struct sl_encoding {
+    enum sl_precision pull, push;
+};
+
 struct sl_table {
     struct sl_client *client;
     uint32_t id;
     uint32_t knows; /* SL_MESSAGE_SPEC_KNOWS of the oldest process that opened it */
     struct sl_table_spec spec;
+    struct sl_encoding encoding;        /* of steps that have none of their own */
+    struct sl_error_feedback *feedback; /* or NULL: gradients are rounded randomly */
 };
 
 /* One shard's sums of (some of) the bags of a pooled pull. The application thread adds them in the
@@ -37,7 +44,9 @@ struct sl_operation {
     const uint64_t *keys;
     const uint32_t *bag_ends;
     uint32_t key_count, bag_count;
-    uint64_t start, count; /* dense: elements; KV: count values in all */
+    enum sl_precision pull, push; /* of the values in messages; F32 where it has none */
+    uint64_t seed;                /* of random rounding; no other operation of the thread has it */
+    uint64_t start, count;        /* dense: elements; KV: count values in all */
     const void *gradients; /* f32: rows, or elements [start, start + count), to push or assign; */
                            /* KV: values to push */
     void *values;          /* likewise; or pooled bags; KV_LENGTHS: u32[key_count] */
@@ -60,8 +69,19 @@ struct sl_read {
     const uint32_t *places;  /* row i goes to row places[i] of `to`; may be NULL */
     const uint64_t *grouped; /* [place_count]: equal neighbours share one row; may be NULL */
     uint32_t row_count, place_count;
-    uint32_t row_bytes; /* dense: of an element; KV: of a value */
+    uint32_t row_bytes;          /* at `to`; dense: of an element; KV: of a value */
+    enum sl_precision precision; /* F32: the reply has the same bytes */
 };
+
+/* Bytes of the array in the reply, without padding. */
+static inline uint64_t sl_read_bytes(const struct sl_read *read)
+{
+    const size_t row_bytes =
+        read->precision == SL_PRECISION_F32
+            ? read->row_bytes
+            : sl_precision_row_bytes(read->precision, read->row_bytes / (uint32_t)sizeof(float));
+    return (uint64_t)read->row_count * row_bytes;
+}
 
 /* One message to one shard. */
 enum sl_tick_kind {

@@ -27,14 +27,36 @@ static void scatter_grouped(const struct sl_read *read, const uint8_t *rows)
     }
 }
 
+static void scatter_widened(const struct sl_read *read, const uint8_t *rows)
+{
+    const struct sl_precision_kernels *kernels = sl_precision_kernels(SL_PRECISION_SIMD_BEST);
+    const uint32_t dim = read->row_bytes / (uint32_t)sizeof(float);
+    const size_t row_bytes = sl_precision_row_bytes(read->precision, dim);
+    const uint32_t count = read->grouped != NULL ? read->place_count : read->row_count;
+    float *to = read->to;
+    if (read->places == NULL && read->precision != SL_PRECISION_INT8) {
+        kernels->widen(read->precision, rows, count * dim, to);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const bool is_next =
+            i > 0 && (read->grouped == NULL || read->grouped[i] != read->grouped[i - 1]);
+        rows += is_next ? row_bytes : 0;
+        const size_t place = read->places == NULL ? i : read->places[i];
+        kernels->widen(read->precision, rows, dim, to + place * dim);
+    }
+}
+
 void sl_scatter_reply(const struct sl_request *request, const uint8_t *payload)
 {
     struct sl_bytes cursor = sl_bytes_over(payload, request->reply_bytes);
     for (const struct sl_read *read = request->first_read; read != NULL; read = read->next) {
-        size_t bytes = (size_t)read->row_count * read->row_bytes;
+        const size_t bytes = sl_read_bytes(read);
         const void *rows = sl_bytes_take(&cursor, (size_t)sl_bytes_pad8(bytes));
         sl_assert(rows != NULL);
-        if (read->grouped != NULL) {
+        if (read->precision != SL_PRECISION_F32) {
+            scatter_widened(read, rows);
+        } else if (read->grouped != NULL) {
             scatter_grouped(read, rows);
         } else if (read->places != NULL) {
             scatter_rows(read, rows);

@@ -4,8 +4,8 @@
 
 #include "worker/client/operation.h"
 
-/* Copies a reply to the destinations of the request's reads. payload: request->reply_bytes bytes,
- * aligned to 8; the caller has checked the length. */
+/* Copies a reply, widened to f32, to the destinations of the request's reads. payload:
+ * request->reply_bytes bytes, aligned to 8; the caller has checked the length. */
 void sl_scatter_reply(const struct sl_request *request, const uint8_t *payload);
 
 /* Adds the partial sums of a pooled pull in the order of shards; divides for means. */

@@ -13,6 +13,7 @@
 #include "worker/client/client_metrics.h"
 #include "worker/client/control.h"
 #include "worker/client/endpoint_list.h"
+#include "worker/client/error_feedback.h"
 #include "worker/client/send_arena.h"
 #include "worker/client/shard_conn_connect.h"
 #include "worker/client/step_internal.h"
@@ -598,6 +599,9 @@ void sl_start_free(struct sl_client **client)
     sl_send_arena_destroy(&closing->io_options.send_arena);
     sl_client_buffer_destroy_all(closing);
     for (uint32_t id = 0; id < SL_LIMIT_TABLES; id++) {
+        if (closing->tables[id] != NULL) {
+            sl_error_feedback_destroy(&closing->tables[id]->feedback);
+        }
         free(closing->tables[id]);
     }
     free(closing->cluster.ps);

@@ -15,6 +15,7 @@
 #include "worker/client/encode.h"
 #include "worker/client/scatter.h"
 #include "worker/client/step_internal.h"
+#include "worker/client/table_encoding.h"
 #include "worker/client/table_opening.h"
 #include "worker/client/wait.h"
 
@@ -34,6 +35,7 @@ static int step_create(struct sl_client *client, struct sl_thread_ctx *thread_ct
     step->thread_ctx = thread_ctx;
     if (thread_ctx->steps == NULL) {
         sl_client_metrics_add_thread(client, thread_ctx);
+        thread_ctx->random = sl_clock_now_ns(client->clock) + ((uint64_t)client->task_index << 48);
     }
     step->next_of_thread_ctx = thread_ctx->steps;
     thread_ctx->steps = step;
@@ -87,11 +89,11 @@ int sl_step_begin(struct sl_client *client, uint32_t clock, struct sl_step **out
         }
     }
     step->state = SL_STEP_BUILDING;
-    step->bad = step->wants_finite = false;
+    step->bad = step->wants_finite = step->next.has_encoding = false;
     step->tick = SL_TICK_NONE;
     step->clock = clock;
     step->priority = 0;
-    step->rate_bits = 0;
+    step->next.rate_bits = 0;
     step->on_done.call = NULL;
     step->operations.count = 0;
     step->err = 0;
@@ -159,8 +161,19 @@ int sl_step_add(struct sl_step *step, const struct sl_operation *operation)
         return sl_reason_report(SL_ERR_NO_MEMORY, "step: no memory for operation %u",
                                 step->operations.count);
     }
-    step->operations.items[step->operations.count++] = *operation;
-    step->wants_finite |= spec->reject_nonfinite;
+    struct sl_operation *added = &step->operations.items[step->operations.count];
+    const struct sl_encoding *encoding =
+        step->next.has_encoding ? &step->next.encoding : &operation->table->encoding;
+    *added = *operation;
+    if (encoding->pull != SL_PRECISION_F32 || encoding->push != SL_PRECISION_F32) {
+        const int err = sl_table_encoding_apply(step, encoding, added);
+        if (err != 0) {
+            step->bad = true;
+            return err;
+        }
+    }
+    step->operations.count++;
+    step->wants_finite |= spec->reject_nonfinite || added->push == SL_PRECISION_INT8;
     return 0;
 }
 
@@ -203,7 +216,7 @@ static int add_sparse(struct sl_step *step, const struct sl_operation *operation
 static uint32_t rate_bits_of(const struct sl_step *step, enum sl_request_op op)
 {
     sl_assert(step != NULL);
-    return sl_request_takes_rate((uint8_t)op) ? step->rate_bits : 0;
+    return sl_request_takes_rate((uint8_t)op) ? step->next.rate_bits : 0;
 }
 
 int sl_step_add_rows(struct sl_step *step, enum sl_request_op op, const struct sl_table *table,
@@ -381,7 +394,23 @@ int sl_step_set_rate(struct sl_step *step, float factor)
                                                : "accepts finite factors above 0");
         return sl_step_refuse(step);
     }
-    step->rate_bits = sl_rate_to_bits(factor);
+    step->next.rate_bits = sl_rate_to_bits(factor);
+    return 0;
+}
+
+int sl_step_set_encoding(struct sl_step *step, enum sl_precision pull, enum sl_precision push)
+{
+    sl_assert(step != NULL);
+    const struct sl_encoding encoding = {.pull = pull, .push = push};
+    if (!is_building(step)) {
+        sl_reason_set(sl_reason_last(), "encoding: the step is submitted already");
+        return sl_step_refuse(step);
+    }
+    if (sl_table_encoding_check_known("encoding", &encoding) != 0) {
+        return sl_step_refuse(step);
+    }
+    step->next.encoding = encoding;
+    step->next.has_encoding = true;
     return 0;
 }
 
@@ -601,6 +630,7 @@ static void reduce_to_refused(struct sl_step *step)
         refused.op = has_keys ? SL_REQUEST_PUSH : SL_REQUEST_DENSE_PUSH;
         refused.gradients = (const float *)refused.gradients + (has_keys ? row * spec->dim : row);
         refused.values = NULL;
+        refused.pull = refused.push = SL_PRECISION_F32;
         refused.keys = has_keys ? refused.keys + row : NULL;
         refused.key_count = has_keys;
         refused.start += has_keys ? 0 : row;
@@ -629,6 +659,10 @@ int sl_step_submit_at(struct sl_step *step, uint32_t timeout_ms, uint64_t now_ns
     step->submitted_ns = now_ns;
     if (step->wants_finite) {
         reduce_to_refused(step);
+        err = sl_table_encoding_check_finite(step);
+        if (err != 0) {
+            return err;
+        }
     }
     err = encode(step);
     if (err != 0) {

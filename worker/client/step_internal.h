@@ -26,13 +26,17 @@ struct sl_step {
     struct sl_thread_ctx *thread_ctx;
     enum sl_step_state state;
     bool bad;          /* an operation was refused */
-    bool wants_finite; /* an operation sends values to a table with reject_nonfinite */
+    bool wants_finite; /* an operation sends INT8, or to a table with reject_nonfinite */
     enum sl_tick_kind tick;
     int32_t priority;
     uint32_t clock;
-    uint32_t tick_at;   /* operations before the tick */
-    uint32_t rate_bits; /* of the pushes added next: sl_rate_to_bits */
+    uint32_t tick_at; /* operations before the tick */
 
+    struct {
+        uint32_t rate_bits; /* of pushes: sl_rate_to_bits */
+        bool has_encoding;  /* in place of those of the tables */
+        struct sl_encoding encoding;
+    } next; /* of the operations added next */
     struct {
         struct sl_operation *items; /* reused */
         uint32_t count, capacity;
@@ -71,7 +75,7 @@ int sl_step_wait_through(struct sl_step *step);
 bool sl_step_takes(const struct sl_step *step, const struct sl_table *table,
                    enum sl_table_kind kind);
 
-/* Errors: NO_MEMORY; the step is bad then. */
+/* Errors: INVALID, VERSION, NO_MEMORY; the step is bad then. */
 int sl_step_add(struct sl_step *step, const struct sl_operation *operation);
 
 /* A pull, push, push_pull or assign of rows. gradients (of an assign: its rows), rows: NULL where

@@ -22,6 +22,7 @@ struct sl_thread_ctx {
     struct sl_step *steps;      /* all steps created here */
     struct sl_step *free_steps; /* reusable */
     uint32_t steps_out;         /* submitted and not returned */
+    uint64_t random;            /* state of sl_hash_random: the seeds of random rounding */
     struct sl_thread_ctx_cells cells;
     struct sl_metrics_source
         metrics; /* of the cells; in the client's registry from the first step */

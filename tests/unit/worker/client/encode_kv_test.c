@@ -34,6 +34,7 @@ struct fixture {
     uint64_t keys[KEYS_MAX], starts[KEYS_MAX + 1];
     uint32_t lens[KEYS_MAX];
     uint8_t *push, *pull;
+    enum sl_precision sent, returned; /* of values of 4 bytes: small integers then */
 };
 
 static void setup(struct fixture *fixture)
@@ -97,8 +98,16 @@ static uint8_t *serve_section(struct model *model, uint32_t shard,
     const struct sl_request_section *section = &view->section;
     bool lengths = section->op == SL_REQUEST_KV_LENGTHS;
     bool pulls = section->op == SL_REQUEST_KV_PULL || section->op == SL_REQUEST_KV_PUSH_PULL;
+    const enum sl_precision returned = sl_request_returned(section);
+    const size_t wide_bytes = section->count * sizeof(float) + 1;
+    float *sent_wide = malloc(wide_bytes), *reply_wide = malloc(wide_bytes);
     const uint8_t *values = view->values;
-    uint8_t *out = reply;
+    uint8_t *out = returned == SL_PRECISION_F32 ? reply : (uint8_t *)reply_wide;
+    if (view->encoded != NULL) {
+        sl_precision_widen_array(sl_request_pushed(section), view->encoded, 0, section->count,
+                                 sent_wide);
+        values = (uint8_t *)sent_wide;
+    }
     model->sections++;
     model->pieces += section->bag_count > 0;
     assert_int_equal(section->command, model->command);
@@ -123,6 +132,11 @@ static uint8_t *serve_section(struct model *model, uint32_t shard,
         values = values == NULL ? NULL : values + count * model->width;
         out = pulls ? out + count * model->width : out;
     }
+    if (returned != SL_PRECISION_F32) {
+        sl_precision_narrow_array(returned, reply_wide, section->count, reply);
+    }
+    free(sent_wide);
+    free(reply_wide);
     return reply + sl_request_reply_bytes(section, model->width);
 }
 
@@ -214,6 +228,8 @@ static void check_batch(struct fixture *fixture)
     struct sl_operation *operation = &fixture->operations[0];
     uint64_t bytes = operation->count * fixture->table.spec.dim;
     operation->command = 9;
+    operation->push = fixture->sent;
+    operation->pull = SL_PRECISION_F32;
     operation->op = SL_REQUEST_KV_PUSH;
     operation->gradients = fixture->push;
     operation->values = NULL;
@@ -226,6 +242,8 @@ static void check_batch(struct fixture *fixture)
         assert_true(at->writes);
     }
     operation->op = SL_REQUEST_KV_PULL;
+    operation->push = SL_PRECISION_F32;
+    operation->pull = fixture->returned;
     operation->gradients = NULL;
     operation->values = fixture->pull;
     memset(fixture->pull, 0, bytes);
@@ -235,6 +253,7 @@ static void check_batch(struct fixture *fixture)
         assert_false(at->writes);
     }
     operation->op = SL_REQUEST_KV_PUSH_PULL;
+    operation->push = fixture->sent;
     operation->gradients = fixture->push;
     memset(fixture->pull, 0, bytes);
     memset(fixture->model.bytes, 0, bytes);
@@ -325,6 +344,36 @@ CASE(kv__a_long_array_goes_in_pieces)
     make_batch(fixture, 3, 200003, true);
     check_batch(fixture);
     assert_true(fixture->model.pieces >= 6);
+}
+
+/* Arrays of any length, whole and in chunks: the rows of a section begin with its first value. */
+CASE(kv__travels_in_every_precision)
+{
+    static const enum sl_precision pairs[][2] = {{SL_PRECISION_F16, SL_PRECISION_BF16},
+                                                 {SL_PRECISION_INT8, SL_PRECISION_F32},
+                                                 {SL_PRECISION_F32, SL_PRECISION_F16},
+                                                 {SL_PRECISION_BF16, SL_PRECISION_BF16}};
+    static const uint32_t pieces[] = {0, 6, 6, 0}; /* of 1.5 Mi values: F32 has 6 MiB */
+    float *values = (float *)(void *)fixture->push;
+    for (uint32_t i = 0; i < BYTES_MAX / sizeof *values; i++) {
+        values[i] = (float)(i % 128);
+    }
+    for (uint32_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        fixture->sent = pairs[i][0];
+        fixture->returned = pairs[i][1];
+        fixture->plan.batched = i % 2 == 0;
+        fixture->plan.payload_bytes_max = SL_ENCODE_PAYLOAD_BYTES_MIN;
+        make_batch(fixture, 1000, 301, i % 2 == 0);
+        check_batch(fixture);
+        make_batch(fixture, 3, 130001, i % 2 == 0);
+        check_batch(fixture);
+        fixture->plan.payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES;
+        make_batch(fixture, 1, 300, false);
+        check_batch(fixture);
+        make_batch(fixture, 1, 3U << 19, false);
+        check_batch(fixture);
+        assert_int_equal(fixture->model.pieces, pieces[i]);
+    }
 }
 
 /* They have a step to themselves. */

@@ -1,5 +1,6 @@
 /* Steps are encoded, then carried out by a model of the shards that reads requests with the wire
- * functions and answers with values that depend on the key, and what comes back is compared. */
+ * functions and answers with values that depend on the key, and what comes back is compared. All
+ * values are integers that every precision has: also INT8, where rows and sums stay below 128. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "core/partition.h"
 #include "tests/support/unit.h"
 #include "worker/client/encode.h"
+#include "worker/client/error_feedback.h"
 #include "worker/client/scatter.h"
 
 #define SHARDS_MAX 5
@@ -23,6 +25,7 @@ struct fixture {
     uint32_t *visits;
     uint32_t *block_visits; /* dense: sections that pushed to a part of the block */
     uint64_t least, most;   /* dense: elements of a section that pushes */
+    enum sl_precision pull, push;
 };
 
 static struct sl_table sparse = {.id = 2, .spec = {.kind = SL_TABLE_SPARSE, .dim = 3}};
@@ -32,7 +35,12 @@ static struct sl_table dense = {.id = 3, .spec = {.kind = SL_TABLE_DENSE, .lengt
 
 static float value_of(uint64_t key, uint32_t column)
 {
-    return (float)(key % 1000) + (float)column / 4;
+    return (float)(key % 40 + column);
+}
+
+static float value_of_element(uint64_t element)
+{
+    return (float)(element % 256);
 }
 
 static void setup(struct fixture *fixture)
@@ -61,7 +69,52 @@ static struct sl_operation *add(struct fixture *fixture, struct sl_operation ope
 {
     struct sl_operation *at = &fixture->operations[fixture->plan.operation_count++];
     *at = operation;
+    if (operation.op != SL_REQUEST_FIND && operation.values != NULL) {
+        at->pull = operation.table == &dense && fixture->pull == SL_PRECISION_INT8
+                       ? SL_PRECISION_BF16
+                       : fixture->pull;
+    }
+    if (sl_request_takes_rate((uint8_t)operation.op)) {
+        at->push = fixture->push;
+    }
     return at;
+}
+
+static void narrow(const struct sl_request_section *section, const float *values, uint32_t rows,
+                   void *reply)
+{
+    const enum sl_precision precision = sl_request_returned(section);
+    const size_t row_bytes = sl_precision_row_bytes(precision, 3);
+    for (uint32_t i = 0; i < rows; i++) {
+        sl_precision_kernels(SL_PRECISION_SIMD_SCALAR)
+            ->narrow(precision, values + (size_t)i * 3, 3, (uint8_t *)reply + i * row_bytes);
+    }
+    if (section->count > 0) {
+        sl_precision_narrow_array(precision, values, section->count, reply);
+    }
+}
+
+/* Returns the section's gradients as f32; the caller frees them. NULL: it has none. */
+static float *widened(const struct sl_request_view *view)
+{
+    const struct sl_request_section *section = &view->section;
+    const uint64_t rows = section->key_count;
+    float *wide = malloc((rows * 3 + section->count + 1) * sizeof *wide);
+    const enum sl_precision precision = sl_request_pushed(section);
+    const uint8_t *from = view->encoded;
+    if (view->gradients != NULL) {
+        memcpy(wide, view->gradients, (rows * 3 + section->count) * sizeof *wide);
+    } else if (from == NULL) {
+        free(wide);
+        return NULL;
+    } else if (section->count > 0) {
+        sl_precision_widen_array(precision, from, 0, section->count, wide);
+    }
+    for (uint64_t i = 0; from != NULL && i < rows; i++) {
+        sl_precision_kernels(SL_PRECISION_SIMD_SCALAR)
+            ->widen(precision, from + i * sl_precision_row_bytes(precision, 3), 3, wide + i * 3);
+    }
+    return wide;
 }
 
 /* One section by the model; returns where the next reply array goes. */
@@ -69,22 +122,19 @@ static uint8_t *serve_section(struct fixture *fixture, uint32_t shard,
                               const struct sl_request_view *view, uint8_t *reply)
 {
     const struct sl_request_section *section = &view->section;
-    float *out = (float *)(void *)reply;
-    uint32_t bag = 0;
-    switch (section->op) {
-    case SL_REQUEST_PULL_POOLED:
-        memset(out, 0, section->bag_count * 3 * sizeof *out);
-        break;
-    case SL_REQUEST_TICK:
+    if (section->op == SL_REQUEST_TICK) {
         return reply;
-    default:
-        break;
     }
+    const uint32_t bags = section->bag_count;
+    float *out = calloc((section->key_count + bags) * 3 + section->count + 1, sizeof *out);
+    float *gradients = widened(view);
+    uint32_t bag = 0;
+    bool replies = section->op == SL_REQUEST_PULL_POOLED;
     for (uint32_t i = 0; i < section->key_count; i++) {
         assert_int_equal(sl_partition_owner(view->keys[i], fixture->plan.shard_count), shard);
-        if (view->gradients != NULL) {
+        if (gradients != NULL) {
             float *pushed = &fixture->pushed[view->keys[i]];
-            *pushed = (section->op == SL_REQUEST_ASSIGN ? 0 : *pushed) + view->gradients[i * 3];
+            *pushed = (section->op == SL_REQUEST_ASSIGN ? 0 : *pushed) + gradients[i * 3];
             fixture->visits[view->keys[i]]++;
         }
         while (section->bag_count > 0 && view->bag_ends[bag] <= i) {
@@ -95,25 +145,32 @@ static uint8_t *serve_section(struct fixture *fixture, uint32_t shard,
                 out[bag * 3 + column] += value_of(view->keys[i], column);
             } else if (section->op != SL_REQUEST_PUSH && section->op != SL_REQUEST_ASSIGN) {
                 out[i * 3 + column] = value_of(view->keys[i], column);
+                replies = true;
             }
         }
     }
-    if (section->count > 0 && view->gradients != NULL) {
+    if (section->count > 0 && gradients != NULL) {
         fixture->least = section->count < fixture->least ? section->count : fixture->least;
         fixture->most = section->count > fixture->most ? section->count : fixture->most;
     }
     for (uint64_t i = 0; i < section->count; i++) {
-        if (view->gradients != NULL) {
+        if (gradients != NULL) {
             const uint64_t block = (section->start + i) / SL_PARTITION_BLOCK_ELEMENTS;
             fixture->block_visits[block] +=
                 i == 0 || (section->start + i) % SL_PARTITION_BLOCK_ELEMENTS == 0;
-            fixture->pushed[section->start + i] += view->gradients[i];
+            fixture->pushed[section->start + i] += gradients[i];
             fixture->visits[section->start + i]++;
         }
         if (section->op != SL_REQUEST_DENSE_PUSH) {
-            out[i] = (float)(section->start + i);
+            out[i] = value_of_element(section->start + i);
+            replies = true;
         }
     }
+    if (replies) {
+        narrow(section, out, bags > 0 ? bags : section->key_count, reply);
+    }
+    free(out);
+    free(gradients);
     uint8_t *found = reply + sl_bytes_pad8((uint64_t)section->key_count * 3 * sizeof *out);
     for (uint32_t i = 0; section->op == SL_REQUEST_FIND && i < section->key_count; i++) {
         found[i] = view->keys[i] % 2;
@@ -197,7 +254,7 @@ static float *whole_gradients(uint64_t count)
 {
     float *gradients = malloc(count * sizeof *gradients + 8);
     for (uint64_t i = 0; i < count; i++) {
-        gradients[i] = (float)(i % 17);
+        gradients[i] = (float)(i % 7);
     }
     return gradients;
 }
@@ -235,15 +292,32 @@ static void check_pull(struct fixture *fixture, uint32_t count, enum sl_request_
 
 #define CASE(name) SL_CASE_USING(name, struct fixture, fixture, setup, teardown)
 
+/* Chooses the n-th pair of precisions for what is pulled and pushed; false: there are no more. */
+static bool choose(struct fixture *fixture, uint32_t n)
+{
+    static const enum sl_precision pairs[][2] = {
+        {SL_PRECISION_F32, SL_PRECISION_F32},  {SL_PRECISION_F16, SL_PRECISION_INT8},
+        {SL_PRECISION_BF16, SL_PRECISION_F16}, {SL_PRECISION_INT8, SL_PRECISION_BF16},
+        {SL_PRECISION_F32, SL_PRECISION_INT8}, {SL_PRECISION_INT8, SL_PRECISION_F32},
+    };
+    if (n < sizeof pairs / sizeof *pairs) {
+        fixture->pull = pairs[n][0];
+        fixture->push = pairs[n][1];
+    }
+    return n < sizeof pairs / sizeof *pairs;
+}
+
 CASE(encode_shard__pulls_every_row_whatever_the_cuts)
 {
     const uint32_t counts[] = {0, 1, 2, 100, 40000};
     for (uint32_t shards = 1; shards <= SHARDS_MAX; shards++) {
         fixture->plan.shard_count = shards;
         fixture->plan.batched = shards % 2 == 0;
-        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-            check_pull(fixture, counts[i], SL_REQUEST_PULL);
-            check_pull(fixture, counts[i], SL_REQUEST_FIND);
+        for (uint32_t n = 0; choose(fixture, n); n++) {
+            for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+                check_pull(fixture, counts[i], SL_REQUEST_PULL);
+                check_pull(fixture, counts[i], SL_REQUEST_FIND);
+            }
         }
     }
 }
@@ -292,11 +366,13 @@ CASE(encode_shard__pushes_every_gradient_once)
         fixture->plan.shard_count = shards;
         for (uint32_t i = 0; i < 3; i++) {
             fixture->plan.batched = i == 0;
-            check_push(fixture, 0, ops[i]);
-            check_push(fixture, 1, ops[i]);
-            check_push(fixture, 999, ops[i]);
-            check_push(fixture, 90001, ops[i]);
-            assert_true(fixture->list.count > shards);
+            for (uint32_t n = 0; choose(fixture, n); n++) {
+                check_push(fixture, 0, ops[i]);
+                check_push(fixture, 1, ops[i]);
+                check_push(fixture, 999, ops[i]);
+                check_push(fixture, 90001, ops[i]);
+                assert_true(fixture->list.count > shards);
+            }
         }
     }
 }
@@ -344,9 +420,12 @@ CASE(encode_shard__pools_bags_over_shards_and_cuts)
 {
     for (uint32_t shards = 1; shards <= SHARDS_MAX; shards += 2) {
         fixture->plan.shard_count = shards;
-        check_pooled(fixture, 0, 1, SL_POOLING_SUM);
-        check_pooled(fixture, 10, 3, SL_POOLING_MEAN);
-        check_pooled(fixture, 30000, 2, SL_POOLING_SUM);
+        for (uint32_t n = 0; choose(fixture, n); n++) {
+            check_pooled(fixture, 0, 1, SL_POOLING_SUM);
+            check_pooled(fixture, 10, 3, SL_POOLING_MEAN);
+            check_pooled(fixture, 30000, 2, SL_POOLING_SUM);
+        }
+        choose(fixture, 0);
         check_pooled(fixture, 30000, 9000, SL_POOLING_MEAN);
     }
 }
@@ -383,8 +462,8 @@ static void check_dense(struct fixture *fixture, uint64_t start, uint64_t count)
         if (inside) {
             assert_int_equal(fixture->block_visits[i / SL_PARTITION_BLOCK_ELEMENTS], 2);
             assert_true(fixture->pushed[i] == 2 * gradients[i - start]);
-            assert_true(values[i - start] == (float)i);
-            assert_true(after[i - start] == (float)i);
+            assert_true(values[i - start] == value_of_element(i));
+            assert_true(after[i - start] == value_of_element(i));
         }
     }
     free(gradients);
@@ -403,6 +482,7 @@ CASE(encode_shard__sends_dense_pushes_over_tcp_in_like_pieces)
     for (uint32_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         fixture->least = UINT64_MAX;
         fixture->most = 0;
+        (void)choose(fixture, i);
         check_dense(fixture, 0, counts[i]);
         const uint64_t pieces = (counts[i] + piece - 1) / piece;
         assert_true(fixture->most <= piece);
@@ -418,12 +498,14 @@ CASE(encode_shard__covers_dense_ranges_of_any_size)
         fixture->plan.over_tcp = shards >= 3;
         fixture->plan.payload_bytes_max =
             shards == 5 ? SL_LIMIT_FRAME_PAYLOAD_BYTES : SL_ENCODE_PAYLOAD_BYTES_MIN;
-        check_dense(fixture, 0, dense.spec.length);
-        check_dense(fixture, 1, 1);
-        check_dense(fixture, 1023, 16386);
-        check_dense(fixture, 1025, 600000);
-        check_dense(fixture, 233000, 16385);
-        check_dense(fixture, 699999, 2);
+        for (uint32_t n = 0; choose(fixture, n); n++) {
+            check_dense(fixture, 0, dense.spec.length);
+            check_dense(fixture, 1, 1);
+            check_dense(fixture, 1023, 16386);
+            check_dense(fixture, 1025, 600000);
+            check_dense(fixture, 233000, 16385);
+            check_dense(fixture, 699999, 2);
+        }
     }
 }
 
@@ -532,7 +614,133 @@ CASE(encode_shard__lands_whole_replies_only_where_they_fit)
     run(fixture);
     assert_null(fixture->list.first->reply_memory);
     pull->values = values;
+    pull->pull = SL_PRECISION_BF16;
+    run(fixture);
+    assert_null(fixture->list.first->reply_memory);
+    pull->pull = SL_PRECISION_F32;
     pull->count = 999; /* the padding would be written behind the values */
     run(fixture);
     assert_null(fixture->list.first->reply_memory);
+}
+
+/* Narrow values need fewer messages: as many as their bytes need, and no block is cut. */
+CASE(encode_shard__fills_messages_with_narrow_values)
+{
+    enum { KEYS = 30000 };
+    uint64_t *keys = random_keys(KEYS);
+    float *rows = malloc(KEYS * 3 * sizeof *rows);
+    float *values = whole_gradients(600000);
+    const struct {
+        struct sl_operation operation;
+        uint32_t requests[SL_PRECISION_COUNT]; /* with this precision both ways */
+    } cases[] = {
+        {{.op = SL_REQUEST_PULL, .table = &sparse, .keys = keys, .key_count = KEYS, .values = rows},
+         {6, 4, 4, 4}}, /* 12, 6, 6, 7 bytes a row, and 8 of its key */
+        {{.op = SL_REQUEST_DENSE_PULL, .table = &dense, .count = 600000, .values = values},
+         {37, 19, 19, 19}}, /* 16, 32 and 32 blocks a message */
+        {{.op = SL_REQUEST_DENSE_PUSH, .table = &dense, .count = 600000, .gradients = values},
+         {39, 19, 19, 10}}, /* 15, 31, 31 and 62 blocks */
+    };
+    fixture->plan.shard_count = 1;
+    for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (uint32_t precision = 0; precision < SL_PRECISION_COUNT; precision++) {
+            fixture->pull = fixture->push = precision;
+            fixture->plan.operation_count = 0;
+            add(fixture, cases[i].operation);
+            run(fixture);
+            assert_int_equal(fixture->list.count, cases[i].requests[precision]);
+        }
+    }
+    free(keys);
+    free(rows);
+    free(values);
+}
+
+/* Half-way values go up or down, independently in each row, element and operation. */
+CASE(encode_shard__rounds_gradients_randomly)
+{
+    enum { ROWS = 4096, VALUES = ROWS * 3 };
+    static float gradients[VALUES], first[VALUES];
+    static uint64_t keys[ROWS];
+    uint32_t differ = 0;
+    for (uint32_t i = 0; i < VALUES; i++) {
+        gradients[i] = 1 + 0x1p-8F; /* BF16 has 1 and 1 + 2^-7 */
+        keys[i / 3] = i / 3;
+    }
+    fixture->plan.shard_count = 1;
+    fixture->plan.payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES;
+    fixture->push = SL_PRECISION_BF16;
+    const struct sl_operation operations[] = {
+        {.op = SL_REQUEST_PUSH,
+         .table = &sparse,
+         .keys = keys,
+         .key_count = ROWS,
+         .gradients = gradients},
+        {.op = SL_REQUEST_DENSE_PUSH, .table = &dense, .count = VALUES, .gradients = gradients},
+    };
+    for (uint32_t i = 0; i < 4; i++) {
+        const bool is_sparse = i < 2;
+        const uint32_t count = is_sparse ? ROWS : VALUES;
+        memset(fixture->pushed, 0, VALUES * sizeof(float));
+        fixture->plan.operation_count = 0;
+        add(fixture, operations[!is_sparse])->seed = sl_hash_key(i);
+        run(fixture);
+        uint32_t ups = 0;
+        for (uint32_t value = 0; value < count; value++) {
+            assert_true(fixture->pushed[value] == 1 || fixture->pushed[value] == 1 + 0x1p-7F);
+            ups += fixture->pushed[value] > 1;
+            differ += i % 2 == 1 && fixture->pushed[value] != first[value];
+        }
+        assert_in_range(ups, count * 9 / 20, count * 11 / 20);
+        memcpy(first, fixture->pushed, count * sizeof *first);
+    }
+    assert_in_range(differ, (ROWS + VALUES) * 9 / 20, (ROWS + VALUES) * 11 / 20);
+}
+
+/* Of keys that repeat, in one section each and in grouped ones, and of elements: what rounding took
+ * is sent with the zeros that follow. */
+CASE(encode_shard__sends_what_rounding_took)
+{
+    enum { ROWS = 30000, KEYS = 3000, PUSHES = 6, GRADIENTS = 3 };
+    uint64_t *keys = random_keys(ROWS);
+    float *gradients = malloc(ROWS * 3 * sizeof *gradients);
+    float *expected = malloc(KEYS_DISTINCT * sizeof *expected);
+    for (uint32_t i = 0; i < 8; i++) {
+        struct sl_table *table = i < 4 ? &sparse : &dense;
+        const bool is_sparse = i < 4;
+        uint32_t differ = 0;
+        assert_int_equal(sl_error_feedback_create(&table->spec, 8U << 20, &table->feedback), 0);
+        fixture->push = i % 2 == 0 ? SL_PRECISION_BF16 : SL_PRECISION_INT8;
+        fixture->plan.payload_bytes_max =
+            i / 2 % 2 == 0 ? SL_ENCODE_PAYLOAD_BYTES_MIN : SL_LIMIT_FRAME_PAYLOAD_BYTES;
+        memset(fixture->pushed, 0, KEYS_DISTINCT * sizeof *expected);
+        memset(expected, 0, KEYS_DISTINCT * sizeof *expected);
+        for (uint32_t push = 0; push < PUSHES; push++) {
+            for (uint32_t row = 0; row < ROWS; row++) {
+                keys[row] %= KEYS;
+                for (uint32_t column = 0; column < 3; column++) {
+                    gradients[row * 3 + column] =
+                        push < GRADIENTS ? (float)((row * 7 + push) % 1024) * 0x1p-10F : 0;
+                }
+                expected[is_sparse ? keys[row] : row + 77] += gradients[is_sparse ? row * 3 : row];
+            }
+            fixture->plan.operation_count = 0;
+            add(fixture,
+                (struct sl_operation){.op = is_sparse ? SL_REQUEST_PUSH : SL_REQUEST_DENSE_PUSH,
+                                      .table = table,
+                                      .keys = keys,
+                                      .key_count = is_sparse ? ROWS : 0,
+                                      .start = is_sparse ? 0 : 77,
+                                      .count = is_sparse ? 0 : ROWS,
+                                      .gradients = gradients});
+            run(fixture);
+            differ += memcmp(fixture->pushed, expected, KEYS_DISTINCT * sizeof *expected) != 0;
+        }
+        assert_memory_equal(fixture->pushed, expected, KEYS_DISTINCT * sizeof *expected);
+        assert_in_range(differ, GRADIENTS, PUSHES - 1);
+        sl_error_feedback_destroy(&table->feedback);
+    }
+    free(keys);
+    free(gradients);
+    free(expected);
 }

@@ -1,0 +1,190 @@
+/* Values in every precision, from a client to real servers and back, and what is refused. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "core/log.h"
+#include "net/session/message_spec.h"
+#include "tests/unit/worker/client/client_fixture.h"
+#include "worker/client/operation.h"
+
+static const struct shape shapes[] = {
+    {1, 1, 1, SL_PROTOCOL_PER_TABLE},
+    {1, 3, 2, SL_PROTOCOL_BATCHED},
+};
+#define SHAPE_COUNT (sizeof shapes / sizeof *shapes)
+
+/* One fixture a shape, used by all tests: each has tables of its own. */
+static struct fixture fixtures[SHAPE_COUNT];
+
+static int start_all(void **state)
+{
+    for (size_t i = 0; i < SHAPE_COUNT; i++) {
+        fixtures[i] = fixture_start(&shapes[i]);
+    }
+    return 0;
+}
+
+static int stop_all(void **state)
+{
+    for (size_t i = 0; i < SHAPE_COUNT; i++) {
+        fixture_stop(&fixtures[i]);
+    }
+    return 0;
+}
+
+static struct sl_table *kv_table(struct sl_client *client, const char *name, uint32_t width,
+                                 enum sl_precision values)
+{
+    struct sl_table_spec spec = {.struct_size = sizeof spec,
+                                 .kind = SL_TABLE_KV,
+                                 .dim = width,
+                                 .values = values,
+                                 .optimizer = {.kind = SL_OPTIMIZER_SUM}};
+    (void)snprintf(spec.name, sizeof spec.name, "%s", name);
+    return fixture_table(client, &spec);
+}
+
+static struct sl_table *table_of(struct sl_client *client, struct sl_table_spec spec)
+{
+    return fixture_table(client, &spec);
+}
+
+/* What is refused */
+
+static void expect_refused(int err, int expected, const char *text)
+{
+    assert_int_equal(err, expected);
+    if (strstr(sl_last_error(), text) == NULL) {
+        fail_msg("\"%s\" does not say \"%s\"", sl_last_error(), text);
+    }
+}
+
+static int set(struct sl_table *table, enum sl_precision pull, enum sl_precision push,
+               uint64_t feedback)
+{
+    const struct sl_encoding_options options = {.struct_size = sizeof options,
+                                                .pull = pull,
+                                                .push = push,
+                                                .error_feedback_bytes = feedback};
+    return sl_table_set_encoding(table, &options);
+}
+
+SL_CASE(table_set_encoding__names_what_it_refuses)
+{
+    struct sl_client *client = fixtures[0].client;
+    struct sl_table *sparse = table_of(client, fixture_sparse("refused", 4));
+    struct sl_table *dense = table_of(client, fixture_dense("refused-dense", 100));
+    struct sl_table *kv = kv_table(client, "refused-kv", 4, SL_PRECISION_F32);
+    struct sl_table *bytes = kv_table(client, "refused-bytes", 1, SL_PRECISION_F32);
+    struct sl_encoding_options none = {0};
+    expect_refused(sl_table_set_encoding(sparse, &none), SL_ERR_INVALID,
+                   "SL_ENCODING_OPTIONS_INIT");
+    expect_refused(set(sparse, 4, 0, 0), SL_ERR_INVALID,
+                   "table refused: pull is 4: accepts 0 (f32), 1 (f16), 2 (bf16), 3 (int8)");
+    expect_refused(set(sparse, 0, (enum sl_precision) - 1, 0), SL_ERR_INVALID,
+                   "table refused: push is -1: accepts 0");
+    expect_refused(set(dense, SL_PRECISION_INT8, 0, 0), SL_ERR_INVALID,
+                   "table refused-dense: pull is int8: a dense table accepts f32, f16, bf16");
+    expect_refused(set(kv, SL_PRECISION_INT8, 0, 0), SL_ERR_INVALID,
+                   "table refused-kv: pull is int8: a KV table accepts f32, f16, bf16");
+    expect_refused(set(bytes, 0, SL_PRECISION_F16, 0), SL_ERR_INVALID,
+                   "table refused-bytes: pull is f32 and push is f16: a KV table with values of 1 "
+                   "bytes accepts f32 alone");
+    expect_refused(set(kv, 0, SL_PRECISION_INT8, 8000), SL_ERR_INVALID,
+                   "table refused-kv: error_feedback_bytes is 8000: a KV table accepts 0");
+    expect_refused(set(dense, 0, SL_PRECISION_INT8, 399), SL_ERR_INVALID,
+                   "table refused-dense: error_feedback_bytes is 399: accepts 0, and 400 or more");
+    expect_refused(set(sparse, 0, SL_PRECISION_INT8, 1), SL_ERR_INVALID,
+                   "error_feedback_bytes is 1: accepts 0, and 104 or more");
+    assert_int_equal(set(dense, SL_PRECISION_BF16, SL_PRECISION_INT8, 400), 0);
+    assert_int_equal(set(sparse, SL_PRECISION_INT8, SL_PRECISION_INT8, 104), 0);
+    assert_int_equal(set(sparse, SL_PRECISION_F32, SL_PRECISION_F32, 0), 0);
+    sparse->knows = SL_MESSAGE_SPEC_KNOWS_PRECISION - 1;
+    expect_refused(set(sparse, SL_PRECISION_F16, 0, 0), SL_ERR_VERSION,
+                   "table refused: another precision than f32 needs servers that know version 6 of "
+                   "tables, and one knows version 5");
+    assert_int_equal(set(sparse, SL_PRECISION_F32, SL_PRECISION_F32, 0), 0);
+    sparse->knows = SL_MESSAGE_SPEC_KNOWS;
+}
+
+SL_CASE(step_set_encoding__names_what_it_refuses)
+{
+    struct sl_client *client = fixtures[0].client;
+    struct sl_table *sparse = table_of(client, fixture_sparse("step-refused", 4));
+    struct sl_table *dense = table_of(client, fixture_dense("step-refused-dense", 100));
+    const uint64_t key = 1;
+    float row[4] = {0};
+    struct sl_step *step = fixture_step(client, 0);
+    expect_refused(sl_step_set_encoding(step, 0, 9), SL_ERR_INVALID,
+                   "encoding: push is 9: accepts 0 (f32)");
+    expect_refused(sl_step_submit(step, TIMEOUT_MS), SL_ERR_INVALID, "an operation was refused");
+    sl_step_destroy(&step);
+    step = fixture_step(client, 0);
+    assert_int_equal(sl_step_set_encoding(step, SL_PRECISION_INT8, SL_PRECISION_INT8), 0);
+    assert_int_equal(sl_step_dense_push(step, dense, 0, 4, row), 0);
+    expect_refused(sl_step_dense_pull(step, dense, 0, 4, row), SL_ERR_INVALID,
+                   "table step-refused-dense: pull is int8: a dense table accepts");
+    expect_refused(sl_step_submit(step, TIMEOUT_MS), SL_ERR_INVALID, "an operation was refused");
+    sl_step_destroy(&step);
+    step = fixture_step(client, 0);
+    assert_int_equal(sl_step_set_encoding(step, SL_PRECISION_F32, SL_PRECISION_F16), 0);
+    sparse->knows = SL_MESSAGE_SPEC_KNOWS_PRECISION - 1;
+    assert_int_equal(sl_step_pull(step, sparse, &key, 1, row), 0);
+    assert_int_equal(sl_step_assign(step, sparse, &key, 1, row), 0);
+    expect_refused(sl_step_push(step, sparse, &key, 1, row), SL_ERR_VERSION,
+                   "needs servers that know version 6 of tables, and one knows version 5");
+    sparse->knows = SL_MESSAGE_SPEC_KNOWS;
+    sl_step_destroy(&step);
+    step = fixture_step(client, 0);
+    assert_int_equal(sl_step_pull(step, sparse, &key, 1, row), 0);
+    assert_int_equal(sl_step_submit(step, TIMEOUT_MS), 0);
+    expect_refused(sl_step_set_encoding(step, 0, 0), SL_ERR_INVALID, "submitted already");
+    assert_int_equal(sl_step_wait(step), 0);
+    sl_step_destroy(&step);
+}
+
+/* Nothing of the step is sent; and once the value is replaced, all of it. */
+SL_CASE(step_submit__refuses_int8_gradients_that_are_not_finite)
+{
+    struct sl_client *client = fixtures[1].client;
+    struct sl_table *sparse = table_of(client, fixture_sparse("infinite", 3));
+    struct sl_table *dense = table_of(client, fixture_dense("infinite-dense", 5000));
+    struct sl_table *kv = kv_table(client, "infinite-kv", 4, SL_PRECISION_F32);
+    const uint64_t keys[] = {10, 11, 12};
+    const uint32_t lens[] = {2, 6, 1};
+    float values[9] = {0};
+    static const char *const texts[] = {"table infinite, key 11: a gradient is inf: int8 accepts",
+                                        "table infinite-dense, element 4005: a gradient is nan",
+                                        "table infinite-kv, key 11: a gradient is -inf"};
+    const float wrong[] = {INFINITY, NAN, -INFINITY};
+    for (uint32_t i = 0; i < 3; i++) {
+        struct sl_step *step = fixture_step(client, 0);
+        const struct sl_kv_batch batch = {
+            .keys = keys, .lens = lens, .key_count = 3, .value_count = 9, .push = values};
+        assert_int_equal(sl_step_push(step, sparse, keys, 3, values), 0);
+        assert_int_equal(sl_step_set_encoding(step, SL_PRECISION_F32, SL_PRECISION_INT8), 0);
+        assert_int_equal(i == 0   ? sl_step_push(step, sparse, keys, 3, values)
+                         : i == 1 ? sl_step_dense_push(step, dense, 4000, 9, values)
+                                  : sl_step_kv(step, kv, &batch),
+                         0);
+        values[5] = wrong[i];
+        expect_refused(sl_step_submit(step, TIMEOUT_MS), SL_ERR_INVALID, texts[i]);
+        struct sl_table_stats stats;
+        assert_int_equal(sl_client_table_stats(client, sparse, TIMEOUT_MS, &stats), 0);
+        assert_int_equal(stats.pushed_rows, 0);
+        sl_step_destroy(&step);
+        values[5] = 0;
+    }
+}
+
+SL_UNIT_SETUP()
+{
+    sl_log_setup(SL_LOG_OFF, "test");
+}
+
+SL_UNIT_WAYS(fixture_way);
+
+SL_UNIT_GROUP(start_all, stop_all);
