@@ -25,9 +25,14 @@ SL_API int sl_kv_role(enum sl_kv_role *out);
 
 struct sl_kv;
 
+/* For sl_kv_options.value_bytes: values of 2 bytes, IEEE 754 binary16 or the upper half of an f32,
+ * to which pushes are added, in f32, rounded to the nearest. */
+#define SL_KV_F16  0x102U
+#define SL_KV_BF16 0x202U
+
 struct sl_kv_options {
     const char *name; /* table name: workers that use the same name share its keys; NULL: "kv" */
-    uint32_t value_bytes; /* 4: f32; 1: bytes; 0: 4 */
+    uint32_t value_bytes; /* 4: f32; SL_KV_F16, SL_KV_BF16; 1: bytes, which pushes replace; 0: 4 */
     uint32_t timeout_ms;  /* of every push and pull; 0: 60000 */
     /* No I/O thread: only the thread that creates the kv may use it, and it drives the connections
      * inside sl_kv_wait and sl_kv_done (see sl_client_options). Operations begun in between are
@@ -37,7 +42,8 @@ struct sl_kv_options {
 
 /* Joins the cluster that the environment names (DMLC_*; otherwise like starling-worker without
  * flags) and opens the table. Other variables apply as for starling-worker. The caller owns *out.
- * Errors: INVALID, DEADLINE, REFUSED, EXISTS (the table has another value width), NO_MEMORY.
+ * Errors: INVALID, DEADLINE, REFUSED, EXISTS (the table has other values), VERSION (SL_KV_F16 and
+ * SL_KV_BF16 need newer servers), NO_MEMORY.
  *
  * Link libstarling_kv only: it includes libstarling. */
 SL_API int sl_kv_create(const struct sl_kv_options *options, struct sl_kv **out);
@@ -50,6 +56,14 @@ SL_API void sl_kv_destroy(struct sl_kv **kv);
  * sequence of timestamps: either can wait for them. Destroy it before the first kv. Errors: as
  * sl_kv_create. */
 SL_API int sl_kv_open(struct sl_kv *kv, const struct sl_kv_options *options, struct sl_kv **out);
+
+/* Sets the precisions in which the table's f32 values travel: F32, F16 or BF16 in pulls, and also
+ * INT8 in pushes. The caller's arrays stay f32. Values that are pushed are rounded randomly, the
+ * others to the nearest. Operations that are not complete may travel either way. A push of INT8
+ * fails with INVALID if a value is not finite. Not in a callback. Errors: INVALID (values other
+ * than f32; the precision), VERSION (a server does not know encodings). Any thread, unless
+ * manual_progress. */
+SL_API int sl_kv_set_encoding(struct sl_kv *kv, enum sl_precision pull, enum sl_precision push);
 
 /* Completion callback: called once, with the result, on the thread that drives the connections. The
  * callback may begin operations. It must not wait or call a blocking function (barriers, tables,

@@ -59,6 +59,11 @@ static void start(struct sl_engine *engine, struct sl_engine_call *call, uint64_
     err = err != 0 ? err
                    : sl_step_submit_at(call->step, time_left_ms(call->deadline_ns, now_ns), now_ns);
     if (err != 0) {
+        if (call->step != NULL) {
+            char *text = call->step->substeps[0].error;
+            (void)snprintf(text, SL_SUBSTEP_ERROR_BYTES, "%s", sl_last_error());
+            call->step->error = text;
+        }
         call->err = err;
         kv_engine_append(&engine->driver.ended, call);
     }

@@ -1,5 +1,6 @@
 #include <starling_kv.h>
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,22 +40,29 @@ int sl_kv_role(enum sl_kv_role *out)
 
 /* Tables */
 
+static_assert(SL_KV_F16 == (SL_PRECISION_F16 << 8 | 2) &&
+                  SL_KV_BF16 == (SL_PRECISION_BF16 << 8 | 2),
+              "precision and bytes");
+
 static int kv_check_options(const struct sl_kv_options *options, struct sl_table_spec *spec,
                             uint32_t *timeout_ms)
 {
     const char *name = options->name == NULL ? "kv" : options->name;
-    uint32_t width = options->value_bytes == 0 ? sizeof(float) : options->value_bytes;
+    const uint32_t bytes = options->value_bytes == 0 ? sizeof(float) : options->value_bytes;
     *timeout_ms = options->timeout_ms == 0 ? TIMEOUT_MS : options->timeout_ms;
-    if (strlen(name) >= sizeof spec->name || (width != 1 && width != sizeof(float)) ||
+    if (strlen(name) >= sizeof spec->name ||
+        (bytes != 1 && bytes != sizeof(float) && bytes != SL_KV_F16 && bytes != SL_KV_BF16) ||
         *timeout_ms > SL_STEP_TIMEOUT_MS_MAX) {
         return sl_reason_report(
             SL_ERR_INVALID,
             "kv: table %.80s with values of %u bytes and a timeout of %u ms: accepts "
-            "names of up to %zu bytes, values of 1 or 4, up to %u ms",
-            name, width, *timeout_ms, sizeof spec->name - 1, SL_STEP_TIMEOUT_MS_MAX);
+            "names of up to %zu bytes, values of 1, 4, SL_KV_F16 or SL_KV_BF16, up to %u ms",
+            name, bytes, *timeout_ms, sizeof spec->name - 1, SL_STEP_TIMEOUT_MS_MAX);
     }
-    *spec = (struct sl_table_spec){
-        .kind = SL_TABLE_KV, .dim = width, .optimizer = {.kind = SL_OPTIMIZER_SUM}};
+    *spec = (struct sl_table_spec){.kind = SL_TABLE_KV,
+                                   .dim = bytes & 0xff,
+                                   .values = (enum sl_precision)(bytes >> 8),
+                                   .optimizer = {.kind = SL_OPTIMIZER_SUM}};
     snprintf(spec->name, sizeof spec->name, "%s", name);
     return 0;
 }
@@ -151,6 +159,28 @@ void sl_kv_destroy(struct sl_kv **kv)
     }
     *kv = NULL; /* only now: callbacks may begin calls through *kv */
     free(closing);
+}
+
+struct encoding_job {
+    struct sl_engine_job job; /* must be first */
+    struct sl_table *table;
+    struct sl_encoding_options options;
+};
+
+static int poll_encoding(struct sl_engine *engine, struct sl_engine_job *job)
+{
+    struct encoding_job *encoding = (struct encoding_job *)(void *)job;
+    return sl_table_set_encoding(encoding->table, &encoding->options);
+}
+
+int sl_kv_set_encoding(struct sl_kv *kv, enum sl_precision pull, enum sl_precision push)
+{
+    sl_assert(kv != NULL);
+    struct encoding_job encoding = {
+        .job.poll = poll_encoding,
+        .table = kv->table,
+        .options = {.struct_size = sizeof encoding.options, .pull = pull, .push = push}};
+    return sl_engine_run_job(kv->engine, &encoding.job);
 }
 
 /* Calls */

@@ -1,6 +1,7 @@
 /* Pushes and pulls through the key-value interface, against real servers in this process. */
 #include "tests/unit/worker/kv/kv_fixture.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,6 +97,70 @@ KV_CASE(push__bytes_replace)
     sl_kv_destroy(&kv);
 }
 
+KV_CASE(push_pull__adds_up_f16_and_bf16)
+{
+    const uint64_t keys[] = {1, 1ULL << 63, UINT64_MAX};
+    const uint32_t kinds[] = {SL_KV_F16, SL_KV_BF16};
+    const uint16_t ones[] = {0x3c00, 0x3f80}, twos[] = {0x4000, 0x4000},
+                   threes[] = {0x4200, 0x4040};
+    for (uint32_t i = 0; i < 2; i++) {
+        struct sl_kv *kv = fixture_table(fixture->kv, kinds[i]);
+        uint16_t push[9], pull[9] = {0};
+        for (uint32_t value = 0; value < 9; value++) {
+            push[value] = ones[i];
+        }
+        assert_int_equal(sl_kv_push(kv, keys, 3, NULL, push, 9), 0);
+        assert_int_equal(sl_kv_push_pull(kv, keys, 3, NULL, push, pull, 9), 0);
+        for (uint32_t value = 0; value < 9; value++) {
+            assert_int_equal(pull[value], twos[i]);
+        }
+        assert_int_equal(sl_kv_push(kv, keys, 3, NULL, push, 9), 0);
+        assert_int_equal(sl_kv_pull(kv, keys, 3, NULL, pull, 9), 0);
+        for (uint32_t value = 0; value < 9; value++) {
+            assert_int_equal(pull[value], threes[i]);
+        }
+        assert_int_equal(sl_kv_set_encoding(kv, SL_PRECISION_BF16, SL_PRECISION_F32),
+                         SL_ERR_INVALID);
+        assert_non_null(strstr(sl_last_error(), "a KV table with values of 2 bytes accepts f32"));
+        sl_kv_destroy(&kv);
+    }
+}
+
+/* Small integers are exact in all of them. */
+KV_CASE(set_encoding__sends_narrow_values)
+{
+    enum { KEYS = 9, COUNT = KEYS * 50000 };
+    struct sl_kv *kv = fixture_table(fixture->kv, 4);
+    uint64_t keys[KEYS], timestamp;
+    float *push = malloc(COUNT * sizeof *push), *pull = calloc(COUNT, sizeof *pull);
+    char text[256];
+    fixture_keys(keys, KEYS);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        push[i] = (float)(i % 40);
+    }
+    for (uint32_t precision = 0; precision < SL_PRECISION_COUNT; precision++) {
+        const enum sl_precision returned =
+            precision == SL_PRECISION_INT8 ? SL_PRECISION_BF16 : precision;
+        assert_int_equal(sl_kv_set_encoding(kv, returned, precision), 0);
+        assert_int_equal(sl_kv_push_pull(kv, keys, KEYS, NULL, push, pull, COUNT), 0);
+        for (uint32_t i = 0; i < COUNT; i++) {
+            assert_true(pull[i] == push[i] * (float)(precision + 1));
+        }
+    }
+    push[100000] = NAN;
+    const struct sl_kv_call call = {
+        .batch = {.keys = keys, .key_count = KEYS, .value_count = COUNT, .push = push}};
+    assert_int_equal(sl_kv_begin(kv, &call, &timestamp), 0);
+    assert_int_equal(sl_kv_wait(kv, timestamp), SL_ERR_INVALID);
+    sl_kv_error(kv, timestamp, text, sizeof text);
+    assert_non_null(strstr(text, "a gradient is nan: int8 accepts finite values"));
+    assert_int_equal(sl_kv_set_encoding(kv, SL_PRECISION_INT8, SL_PRECISION_F32), SL_ERR_INVALID);
+    assert_non_null(strstr(sl_last_error(), "pull is int8: a KV table accepts f32, f16, bf16"));
+    free(push);
+    free(pull);
+    sl_kv_destroy(&kv);
+}
+
 KV_CASE(open__another_width_exists)
 {
     struct sl_kv_options options = fixture_options("width");
@@ -109,7 +174,9 @@ KV_CASE(open__another_width_exists)
     sl_kv_destroy(&second);
     options.value_bytes = 1;
     assert_int_equal(sl_kv_open(fixture->kv, &options, &second), SL_ERR_EXISTS);
-    options.value_bytes = 8;
+    options.value_bytes = SL_KV_BF16;
+    assert_int_equal(sl_kv_open(fixture->kv, &options, &second), SL_ERR_EXISTS);
+    options.value_bytes = 2;
     assert_int_equal(sl_kv_open(fixture->kv, &options, &second), SL_ERR_INVALID);
     sl_kv_destroy(&first);
 }
