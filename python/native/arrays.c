@@ -6,7 +6,7 @@
 
 /* Of NumPy and of starling._arrays. */
 static struct {
-    PyObject *empty, *float32, *keys, *floats, *bag_ends;
+    PyObject *empty, *float32, *keys, *floats, *receiver, *narrow, *bag_ends;
 } python;
 
 static PyObject *attribute(const char *module, const char *name)
@@ -23,6 +23,8 @@ bool sl_native_arrays_init(void)
            (python.float32 = attribute("numpy", "float32")) != NULL &&
            (python.keys = attribute("starling._arrays", "keys")) != NULL &&
            (python.floats = attribute("starling._arrays", "floats")) != NULL &&
+           (python.receiver = attribute("starling._arrays", "receiver")) != NULL &&
+           (python.narrow = attribute("starling._arrays", "narrow")) != NULL &&
            (python.bag_ends = attribute("starling._arrays", "bag_ends")) != NULL;
 }
 
@@ -99,15 +101,39 @@ bool sl_native_arrays_keys(PyObject *given, const char *name, Py_buffer *out)
 }
 
 bool sl_native_arrays_floats(PyObject *given, const char *name, struct sl_native_shape shape,
-                             bool writable, Py_buffer *out)
+                             Py_buffer *out)
 {
-    if (view_floats(given, shape, writable, out)) {
+    if (view_floats(given, shape, false, out)) {
         return true;
     }
-    PyObject *converted = PyObject_CallFunction(python.floats, "Osnni", given, name, shape.rows,
-                                                shape.columns, (int)writable);
+    PyObject *converted =
+        PyObject_CallFunction(python.floats, "Osnn", given, name, shape.rows, shape.columns);
     return check_converted(converted,
-                           converted != NULL && view_floats(converted, shape, writable, out), name);
+                           converted != NULL && view_floats(converted, shape, false, out), name);
+}
+
+bool sl_native_arrays_receiver(PyObject *given, const char *name, struct sl_native_shape shape,
+                               Py_buffer *out, PyObject **copy)
+{
+    *copy = NULL;
+    if (view_floats(given, shape, true, out)) {
+        return true;
+    }
+    PyObject *converted =
+        PyObject_CallFunction(python.receiver, "Osnn", given, name, shape.rows, shape.columns);
+    PyObject *array = converted == NULL ? NULL : PyTuple_GetItem(converted, 0);
+    const bool is_viewed = array != NULL && view_floats(array, shape, true, out);
+    if (is_viewed && PyTuple_GetItem(converted, 1) == Py_True) {
+        *copy = Py_NewRef(array);
+    }
+    return check_converted(converted, is_viewed, name);
+}
+
+bool sl_native_arrays_narrow(PyObject *to, PyObject *copy)
+{
+    PyObject *done = PyObject_CallFunctionObjArgs(python.narrow, to, copy, NULL);
+    Py_XDECREF(done);
+    return done != NULL;
 }
 
 bool sl_native_arrays_bag_ends(PyObject *offsets, Py_ssize_t key_count, Py_buffer *out)

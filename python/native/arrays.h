@@ -20,9 +20,18 @@ bool sl_native_arrays_init(void);
  * false with a TypeError or ValueError. */
 bool sl_native_arrays_keys(PyObject *given, const char *name, Py_buffer *out);
 
-/* Views f32 values of this shape, in the same way. */
+/* Views f32 values of this shape, in the same way; of an array of f16 or bf16, an f32 copy. */
 bool sl_native_arrays_floats(PyObject *given, const char *name, struct sl_native_shape shape,
-                             bool writable, Py_buffer *out);
+                             Py_buffer *out);
+
+/* The same for memory that receives values. *copy: NULL, or a new reference to the array that
+ * receives values for an array of f16 or bf16; sl_native_arrays_narrow then copies them. */
+bool sl_native_arrays_receiver(PyObject *given, const char *name, struct sl_native_shape shape,
+                               Py_buffer *out, PyObject **copy);
+
+/* Rounds values to the nearest that the array of f16 or bf16 can have. Returns false with an
+ * exception. */
+bool sl_native_arrays_narrow(PyObject *to, PyObject *copy);
 
 /* Converts offsets[n], the first key of each bag, to uint32 ends[n] in a new array. Views it. */
 bool sl_native_arrays_bag_ends(PyObject *offsets, Py_ssize_t key_count, Py_buffer *out);

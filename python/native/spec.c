@@ -52,6 +52,8 @@ static const struct {
     {"slot_shift", offsetof(struct sl_table_spec, policy.slot_shift), sizeof(uint32_t)},
     {"slot_bits", offsetof(struct sl_table_spec, policy.slot_bits), sizeof(uint32_t)},
     {"admit_age_steps", offsetof(struct sl_table_spec, policy.admit_age_steps), sizeof(uint32_t)},
+    {"values", offsetof(struct sl_table_spec, values), sizeof(uint32_t)},
+    {"optimizer_slots", offsetof(struct sl_table_spec, slots), sizeof(uint32_t)},
     {"rows_max", offsetof(struct sl_table_spec, policy.rows_max), sizeof(uint64_t)},
     {"keys_expected", offsetof(struct sl_table_spec, policy.keys_expected), sizeof(uint64_t)},
 };

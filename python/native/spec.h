@@ -14,9 +14,10 @@ PyObject *sl_native_spec_check(PyObject *module, PyObject *args);
  * staleness and order; NULL with an exception. Needs the GIL. */
 PyObject *sl_native_spec_members(const struct sl_table_spec *spec);
 
-/* Reads (client, name, kind, dim, length, optimizer, initializer, consistency,
+/* Reads (client, name, kind, dim, length, optimizer, initializer, consistency, policy,
  * reject_nonfinite, timeout), with
- * - optimizer, initializer: (kind, {name of a member: value}); the others keep their defaults;
+ * - optimizer, initializer, policy: (kind, {name of a member: value}); the others keep their
+ *   defaults; the policy also has the precisions;
  * - consistency: (mode, staleness, worker count).
  * *client and *timeout are borrowed. Returns false with an exception. Needs the GIL. */
 bool sl_native_spec_read(PyObject *args, struct sl_native_client **client,

@@ -1,10 +1,16 @@
 #include "python/native/step.h"
 
+#include "python/native/arrays.h"
 #include "python/native/errors.h"
 
 struct sl_native_step_array {
     struct sl_native_step_array *next;
     Py_buffer view; /* may point into itself: never moved */
+};
+
+struct sl_native_step_copy {
+    struct sl_native_step_copy *next;
+    PyObject *to, *copy;
 };
 
 static void link_step(struct sl_native_step *step)
@@ -38,6 +44,13 @@ static void native_step_end(struct sl_native_step *step)
         step->arrays = array->next;
         PyBuffer_Release(&array->view);
         PyMem_Free(array);
+    }
+    while (step->copies != NULL) {
+        struct sl_native_step_copy *copy = step->copies;
+        step->copies = copy->next;
+        Py_DECREF(copy->to);
+        Py_DECREF(copy->copy);
+        PyMem_Free(copy);
     }
 }
 
@@ -102,6 +115,26 @@ Py_buffer *sl_native_step_array(struct sl_native_step *step)
     return &array->view;
 }
 
+bool sl_native_step_narrow(struct sl_native_step *step, PyObject *to, PyObject *copy)
+{
+    struct sl_native_step_copy *added = PyMem_Calloc(1, sizeof *added);
+    if (added == NULL) {
+        Py_DECREF(copy);
+        PyErr_NoMemory();
+        return false;
+    }
+    *added = (struct sl_native_step_copy){.next = step->copies, .to = Py_NewRef(to), .copy = copy};
+    step->copies = added;
+    return true;
+}
+
+/* An operation that was added later writes later. */
+static bool narrow_all(const struct sl_native_step_copy *copy)
+{
+    return copy == NULL ||
+           (narrow_all(copy->next) && sl_native_arrays_narrow(copy->to, copy->copy));
+}
+
 bool sl_native_step_submit(struct sl_native_step *step, uint32_t timeout_ms)
 {
     int err;
@@ -147,7 +180,7 @@ int sl_native_step_wait(struct sl_native_step *step, uint32_t timeout_ms)
         step->client->clock == step->clock + 1) {
         step->client->clock = step->clock; /* a refused step does not end its iteration */
     }
-    return 1;
+    return err != 0 || narrow_all(step->copies) ? 1 : -1;
 }
 
 bool sl_native_step_check(const struct sl_native_step *step, const char *what)

@@ -16,6 +16,7 @@ enum sl_native_step_state {
 };
 
 struct sl_native_step_array; /* one array in use */
+struct sl_native_step_copy;  /* values that are narrowed when the step has succeeded */
 
 enum sl_native_step_content {
     SL_NATIVE_STEP_EMPTY,
@@ -28,6 +29,7 @@ struct sl_native_step {
     struct sl_native_step *previous, *next; /* of the client */
     struct sl_step *step;                   /* NULL: ended, and no longer one of the client's */
     struct sl_native_step_array *arrays;
+    struct sl_native_step_copy *copies;
     unsigned long thread; /* that began it, and may use it */
     enum sl_native_step_state state;
     enum sl_native_step_content content;
@@ -43,6 +45,10 @@ struct sl_native_step *sl_native_step_begin(struct sl_native_client *client, uin
 /* Returns an empty place for the view of an array, which is released with the step; or NULL with an
  * exception. */
 Py_buffer *sl_native_step_array(struct sl_native_step *step);
+
+/* Narrows `copy` to `to` (sl_native_arrays_narrow) when the step has succeeded. Consumes `copy`.
+ * Returns false with an exception. */
+bool sl_native_step_narrow(struct sl_native_step *step, PyObject *to, PyObject *copy);
 
 /* Submits the step. Returns false with an exception; then nothing was sent. */
 bool sl_native_step_submit(struct sl_native_step *step, uint32_t timeout_ms);

@@ -117,6 +117,20 @@ static PyObject *set_rate(PyObject *object, PyObject *given)
     Py_RETURN_NONE;
 }
 
+/* _set_encoding(pull, push) */
+static PyObject *step_type_set_encoding(PyObject *object, PyObject *args)
+{
+    struct sl_native_step *step = sl_native_step_type_use(object, SL_NATIVE_STEP_BUILDING);
+    int pull, push;
+    if (step == NULL || !PyArg_ParseTuple(args, "ii", &pull, &push)) {
+        return NULL;
+    }
+    const int err =
+        sl_step_set_encoding(step->step, (enum sl_precision)pull, (enum sl_precision)push);
+    return err == 0 ? Py_NewRef(Py_None)
+                    : sl_native_errors_raise(err, "set_encoding", sl_last_error());
+}
+
 static PyObject *step_type_submit(PyObject *object, PyObject *timeout)
 {
     uint32_t timeout_ms;
@@ -189,6 +203,7 @@ static PyMethodDef methods[] = {
      "set_rate($self, factor, /)\n--\n\n"
      "Scales the learning rate of the pushes that are added after this call.\n\n"
      "factor: finite, above 0; else ValueError."},
+    {"_set_encoding", step_type_set_encoding, METH_VARARGS, NULL},
     {"_submit", step_type_submit, METH_O, NULL},
     {"_wait", step_type_wait_for, METH_O, NULL},
     {"_drop", step_type_drop, METH_NOARGS, NULL},

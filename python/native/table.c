@@ -113,7 +113,7 @@ static bool keep_sent(struct operation *operation, PyObject *given, struct sl_na
 {
     const char *name = OPERATIONS[operation->kind].sent[operation->table->spec.kind];
     Py_buffer *view = sl_native_step_array(operation->step);
-    if (view == NULL || !sl_native_arrays_floats(given, name, shape, false, view)) {
+    if (view == NULL || !sl_native_arrays_floats(given, name, shape, view)) {
         return false;
     }
     operation->sent = view->buf;
@@ -128,7 +128,9 @@ static PyObject *keep_out(struct operation *operation, PyObject *out, struct sl_
         return NULL;
     }
     PyObject *array = out == Py_None ? sl_native_arrays_new(shape) : Py_NewRef(out);
-    if (array != NULL && sl_native_arrays_floats(array, "out", shape, true, view)) {
+    PyObject *copy;
+    if (array != NULL && sl_native_arrays_receiver(array, "out", shape, view, &copy) &&
+        (copy == NULL || sl_native_step_narrow(operation->step, array, copy))) {
         operation->out = view->buf;
         return array;
     }
@@ -362,6 +364,24 @@ static PyObject *evict(PyObject *self, PyObject *args)
                                                         : NULL;
 }
 
+/* _set_encoding(pull, push, error_feedback) */
+static PyObject *native_table_set_encoding(PyObject *self, PyObject *args)
+{
+    const struct table *table = (struct table *)self;
+    struct sl_encoding_options options = SL_ENCODING_OPTIONS_INIT;
+    unsigned long long feedback;
+    int pull, push;
+    if (!PyArg_ParseTuple(args, "iiK", &pull, &push, &feedback) ||
+        !sl_native_client_check(table->client)) {
+        return NULL;
+    }
+    options.pull = (enum sl_precision)pull;
+    options.push = (enum sl_precision)push;
+    options.error_feedback_bytes = feedback;
+    const int err = sl_table_set_encoding(table->table, &options);
+    return err == 0 ? Py_NewRef(Py_None) : sl_native_errors_raise(err, "encoding", sl_last_error());
+}
+
 /* Type */
 
 /* Reads (client, name, timeout): a table that exists. */
@@ -430,6 +450,7 @@ static PyMethodDef methods[] = {
     {"_members", native_table_members, METH_NOARGS, NULL},
     {"_run", SL_NATIVE_METHOD(native_table_run), METH_FASTCALL, NULL},
     {"_scan", scan, METH_VARARGS, NULL},
+    {"_set_encoding", native_table_set_encoding, METH_VARARGS, NULL},
     {"_stats", stats, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -4,13 +4,14 @@ functions for arrays that it cannot use as they are."""
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Tuple
 
 import numpy
 from numpy.typing import NDArray
 
 _KEYS = "accepted: an array of 64-bit integers of one dimension"
 _FLOATS = "accepted: a contiguous float32 array"
+_NARROW = ("float16", "bfloat16")
 
 
 def _is_tensor(given: Any) -> bool:
@@ -48,9 +49,38 @@ def keys(given: Any, name: str) -> NDArray[Any]:
     return numpy.require(array, kind, ["C", "A"])
 
 
-def floats(given: Any, name: str, rows: int, columns: int, writable: bool) -> NDArray[numpy.float32]:
-    """Returns the NumPy array of a tensor, or raises the error that an array of values deserves. The
-    shape is (rows, columns), or (rows,) if columns is -1."""
+def _is_narrow(given: Any) -> bool:
+    return str(getattr(given, "dtype", "")).rpartition(".")[2] in _NARROW  # "torch.bfloat16"
+
+
+def floats(given: Any, name: str, rows: int, columns: int) -> NDArray[numpy.float32]:
+    """Returns the NumPy array of a tensor, a float32 copy of an array or tensor of float16 or bfloat16, or
+    raises the error that an array of values deserves. The shape is (rows, columns), or (rows,) if columns is -1."""
+    if _is_narrow(given):
+        given = given.float().contiguous() if _is_tensor(given) else given.astype(numpy.float32, "C")
+    return _checked(given, name, rows, columns, False)
+
+
+def receiver(given: Any, name: str, rows: int, columns: int) -> Tuple[NDArray[numpy.float32], bool]:
+    """The same for an array that receives values, and whether it is new: narrow() copies its values."""
+    is_new = _is_narrow(given)
+    if is_new:  # the conversion of no values refuses what a conversion back would
+        none = given.reshape(-1)[:0]
+        _numpy_of(none.float() if _is_tensor(given) else none, name, _FLOATS)
+        given = numpy.empty(tuple(given.shape), numpy.float32)
+    return _checked(given, name, rows, columns, True), is_new
+
+
+def narrow(to: Any, values: NDArray[numpy.float32]) -> None:
+    """Copies values to an array or tensor of float16 or bfloat16."""
+    if _is_tensor(to):
+        import torch
+        to.copy_(torch.from_numpy(values))
+    else:
+        to[...] = values
+
+
+def _checked(given: Any, name: str, rows: int, columns: int, writable: bool) -> NDArray[numpy.float32]:
     array = _numpy_of(given, name, _FLOATS)
     is_tensor = _is_tensor(given)
     if array.dtype != numpy.float32 or not array.dtype.isnative:

@@ -8,15 +8,15 @@ import os
 import re
 import weakref
 from types import TracebackType
-from typing import Any, List, NamedTuple, NoReturn, Optional, Sequence, Tuple, Type, TypeVar, Union
+from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 import numpy
 from numpy.typing import NDArray
 
 from . import _log, _native
 from .errors import StarlingError, TableMismatch, of
-from .specs import (ASP, SGD, Consistency, Initializer, Optimizer, Policy, Zeros, check_integer,
-                    optimizer_of)
+from .specs import (ASP, SGD, Consistency, Encoding, Initializer, Optimizer, Policy, Zeros, check_integer,
+                    encoding_of, optimizer_of, precision_of)
 from .tables import DenseTable, SparseTable, Step, Table
 
 _Table = TypeVar("_Table", bound=Table)
@@ -90,6 +90,7 @@ class Client(_native.Client):
 
     def sparse(self, name: str, dim: int, optimizer: Optimizer = SGD(), init: Initializer = Zeros(),
                consistency: Consistency = ASP, *, policy: Policy = Policy(), reject_nonfinite: Optional[bool] = None,
+               values: str = "f32", slots: str = "f32", encoding: Encoding = "f32", error_feedback: int = 0,
                timeout: Optional[float] = None) -> SparseTable:
         """Opens or creates a table of rows by key and returns its SparseTable.
 
@@ -97,23 +98,28 @@ class Client(_native.Client):
         policy: which rows the servers forget; with BSP without an order.
         reject_nonfinite: whether a push or an assign of NaN or infinite values raises InvalidError and
         changes nothing; None: yes for a new table, as it is for an existing one.
+        values, slots: how the servers store rows, and what the optimizer keeps of them: "f32", "f16", "bf16", and
+        values "int8" with a scale for each row. Each update is computed in f32 and rounded randomly.
+        encoding, error_feedback: how values travel for this client, as of Table.set_encoding.
         Raises TableMismatch if the table exists with another specification. Any thread.
         """
         check_integer("dim", dim, 1, 4096)
         _check_type("policy", policy, Policy, "Policy(ttl_steps=100000)")
-        return self._open(SparseTable, (name, _SPARSE, dim, 0), optimizer, init, consistency, policy,
-                          reject_nonfinite, timeout)
+        order, rows = policy._spec()
+        rows.update(values=precision_of("values", values), optimizer_slots=precision_of("slots", slots, 3))
+        return self._open(SparseTable, (name, _SPARSE, dim, 0), optimizer, init, consistency, (order, rows),
+                          reject_nonfinite, encoding, error_feedback, timeout)
 
     def dense(self, name: str, length: int, optimizer: Optimizer = SGD(), init: Initializer = Zeros(),
-              consistency: Consistency = ASP, *, reject_nonfinite: Optional[bool] = None,
-              timeout: Optional[float] = None) -> DenseTable:
+              consistency: Consistency = ASP, *, reject_nonfinite: Optional[bool] = None, encoding: Encoding = "f32",
+              error_feedback: int = 0, timeout: Optional[float] = None) -> DenseTable:
         """Opens or creates a table that is one array and returns its DenseTable.
 
         length: elements, 1 to 2**36. Otherwise as sparse.
         """
         check_integer("length", length, 1, 2**36)
-        return self._open(DenseTable, (name, _DENSE, 0, length), optimizer, init, consistency, Policy(),
-                          reject_nonfinite, timeout)
+        return self._open(DenseTable, (name, _DENSE, 0, length), optimizer, init, consistency, Policy()._spec(),
+                          reject_nonfinite, encoding, error_feedback, timeout)
 
     def tables(self, timeout: Optional[float] = None) -> List[TableEntry]:
         """Lists the tables of the job, in the order in which they were opened first.
@@ -140,15 +146,16 @@ class Client(_native.Client):
         return table
 
     def _open(self, kind: Type[_Table], what: Tuple[str, int, int, int], optimizer: Optimizer, init: Initializer,
-              consistency: Consistency, policy: Policy, reject_nonfinite: Optional[bool],
-              timeout: Optional[float]) -> _Table:
+              consistency: Consistency, rows: Tuple[int, Dict[str, Any]], reject_nonfinite: Optional[bool],
+              encoding: Encoding, error_feedback: int, timeout: Optional[float]) -> _Table:
         _check_type("optimizer", optimizer, Optimizer, "SGD(lr=0.01)")
         _check_type("init", init, Initializer, "Normal(std=0.01)")
         _check_type("consistency", consistency, Consistency, "ASP")
         if reject_nonfinite not in (None, True, False):
             raise TypeError(f"reject_nonfinite: {reject_nonfinite!r}; accepted: True, False, None")
-        spec = *what, optimizer._spec(), init._spec(), consistency._spec(self.worker_count), \
-            policy._spec()
+        encoding_of(encoding)
+        check_integer("error_feedback", error_feedback, 0, 2**63 - 1)
+        spec = *what, optimizer._spec(), init._spec(), consistency._spec(self.worker_count), rows
         try:
             table = kind(self, *spec, reject_nonfinite is not False, timeout)
         except TableMismatch as error:
@@ -156,6 +163,8 @@ class Client(_native.Client):
                 raise
             table = kind(self, *spec, False, timeout)
         table.optimizer, table.consistency = optimizer, consistency
+        if encoding != "f32" or error_feedback:
+            table.set_encoding(encoding, error_feedback=error_feedback)
         return table
 
     def empty(self, shape: Union[int, Sequence[int]]) -> NDArray[numpy.float32]:

@@ -10,7 +10,7 @@ import math
 import re
 import struct
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields
-from typing import Any, ClassVar, Dict, List, Mapping, Optional, Tuple, Type
+from typing import Any, ClassVar, Dict, List, Mapping, Optional, Tuple, Type, Union
 
 import numpy
 
@@ -26,6 +26,25 @@ def check_integer(name: str, value: Any, least: int, most: int) -> None:
         raise TypeError(f"{name}: {value!r}; accepted: an integer from {least} to {most}")
     if not least <= value <= most:
         raise ValueError(f"{name}: {value}; accepted: {least} to {most}")
+
+
+PRECISIONS = ("f32", "f16", "bf16", "int8")
+Encoding = Union[str, Tuple[str, str]]
+
+
+def precision_of(name: str, value: Any, count: int = len(PRECISIONS)) -> int:
+    """Returns the number of a precision, one of the first `count`."""
+    if value not in PRECISIONS[:count]:
+        raise ValueError(f"{name}: {value!r}; accepted: {', '.join(map(repr, PRECISIONS[:count]))}")
+    return PRECISIONS.index(value)
+
+
+def encoding_of(value: Encoding) -> Tuple[int, int]:
+    """Returns the numbers of the precisions of pulls and of pushes."""
+    pair = value if isinstance(value, (tuple, list)) else (value, value)
+    if len(pair) != 2:
+        raise ValueError(f"encoding: {value!r}; accepted: one precision, or (of pulls, of pushes)")
+    return precision_of("encoding", pair[0]), precision_of("encoding", pair[1])
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Tables and steps.
 
 In this module keys are int64 or uint64 (n,), contiguous; other integers are converted. Values are
-contiguous float32: arrays of NumPy or CPU tensors of torch, which are not copied. `timeout` is in
+contiguous float32: arrays of NumPy or CPU tensors of torch, which are not copied. Those of float16 and
+bfloat16 are converted, once; `out` receives the nearest values that it can have. `timeout` is in
 seconds; None means the client's. A bad argument is a TypeError or ValueError that says what is
 accepted; then nothing is sent. Other errors are of the class StarlingError: DeadlineError,
 ClosedError and others. Any thread may use a table.
@@ -18,7 +19,7 @@ import numpy
 from numpy.typing import NDArray
 
 from . import _native
-from .specs import Consistency, Optimizer
+from .specs import PRECISIONS, Consistency, Encoding, Optimizer, check_integer, encoding_of
 
 
 class Tensor(Protocol):
@@ -80,6 +81,19 @@ class Table(_native.Table):
     optimizer: Optimizer
     consistency: Consistency
 
+    def set_encoding(self, encoding: Encoding, *, error_feedback: int = 0) -> None:
+        """Sets how values travel in the steps that begin after the call: "f32", "f16", "bf16" or "int8", or a pair
+        of those, for pulls and for pushes.
+
+        Arrays stay float32. Gradients are rounded randomly, so that they are right on average; pulls to the nearest.
+        "int8" has a scale for each row. Dense tables are not pulled so: ("bf16", "int8").
+        error_feedback: bytes of memory at this client, which add what rounding took from a gradient to the next
+        gradient of its row; 0: none. Raises InvalidError, VersionError (an older server). No step may use the
+        table meanwhile.
+        """
+        check_integer("error_feedback", error_feedback, 0, 2**63 - 1)
+        self._set_encoding(*encoding_of(encoding), error_feedback)
+
     def stats(self, timeout: _Seconds = None) -> TableStats:
         """Asks all shards for the table's TableStats. Each answers of its own moment."""
         return TableStats(*self._stats(timeout))
@@ -89,6 +103,16 @@ class SparseTable(Table):
     """A table of rows by key: key -> float32 (dim,). Client.sparse opens it."""
 
     __slots__ = ()
+
+    @property
+    def values(self) -> str:
+        """How the servers store rows: "f32", "f16", "bf16" or "int8"."""
+        return PRECISIONS[self._members()["values"]]
+
+    @property
+    def slots(self) -> str:
+        """How they store what the optimizer keeps of rows."""
+        return PRECISIONS[self._members()["optimizer_slots"]]
 
     @overload
     def pull(self, keys: Keys, out: None = None, *, step: Optional[Step] = None,
@@ -292,6 +316,13 @@ class Step(_native.Step):
     """
 
     __slots__ = ()
+
+    def set_encoding(self, encoding: Encoding) -> None:
+        """Sets how values travel for the operations that are added after this call, instead of as their tables say.
+
+        encoding: as of Table.set_encoding. An operation raises InvalidError if its table cannot be pulled so.
+        """
+        self._set_encoding(*encoding_of(encoding))
 
     def pull(self, table: Table, *arguments: Any, **options: Any) -> Any:
         """Adds table.pull(...). Returns the array, which has its values after the wait."""

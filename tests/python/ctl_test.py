@@ -84,6 +84,12 @@ class Verbs(CtlTest):
         spec = next(table["spec"] for table in self.json("tables") if table["name"] == "of/decay")
         self.assertEqual((spec["weight_decay"], spec["decay"], spec["clip_norm"]), (0.5, "l2", 2))
 
+    def test_precisions(self):
+        self.client.sparse("of/narrow", 2, starling.Adagrad(), values="int8", slots="bf16")
+        spec = self.json("table", "of/narrow")["spec"]
+        self.assertEqual((spec["values"], spec["optimizer_slots"]), ("int8", "bf16"))
+        self.assertNotIn("values", self.json("table", "rows")["spec"])
+
     def test_table(self):
         table = self.json("table", "rows")
         stats = self.rows.stats()

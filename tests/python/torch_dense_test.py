@@ -58,6 +58,21 @@ class Dense(support.ClusterTest):
                 optimizer.step()
                 torch.testing.assert_close(flat(module), flat(peer))
 
+    def test_narrow_parameters(self):
+        """The servers keep the sum of steps that are too small for the module's parameters."""
+        for dtype in (torch.bfloat16, torch.float16):
+            module = model(1).to(dtype)
+            dense = starling.torch.DenseParameters(module, self.client, f"narrow-{dtype}", starling.SGD(lr=2**-13))
+            first = flat(module).clone()
+            self.assertEqual((first.dtype, dense.values.dtype), (dtype, dtype))
+            self.assert_equal(torch.from_numpy(dense.table.pull()), first.float())
+            for _ in range(64):
+                for each in module.parameters():
+                    each.grad = torch.ones_like(each)
+                dense.push()
+            dense.pull()
+            self.assert_equal(flat(module), (first.float() - 64 * 2**-13).to(dtype))
+
     def test_parameters_without_gradient(self):
         module, peer = model(1), model(1)
         dense = self.dense(module)
@@ -141,7 +156,8 @@ class Dense(support.ClusterTest):
 
     def test_bad_modules(self):
         for module, text in ((torch.nn.ReLU(), "module: none of its parameters requires a gradient"),
-                             (model(1).double(), r"parameter 0.weight: torch.float64 on cpu; .*module.float\(\)")):
+                             (model(1).double(), r"parameter 0.weight: torch.float64 on cpu; .*module.float\(\)"),
+                             (torch.nn.Sequential(model(1), model(1).half()), "parameter 1.0.weight: torch.float16 .*one for all")):
             with self.assertRaisesRegex(ValueError, text):
                 self.dense(module)
         module = model(1)

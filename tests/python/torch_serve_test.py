@@ -31,12 +31,14 @@ def padded(bags, length, padding):
 
 
 class Mixed(torch.nn.Module):
-    """Bags with offsets, keys that forward computes, several bags a row, a dict, and a part without keys."""
+    """Bags with offsets, keys that forward computes, several bags a row, a dict, a part without keys, and tables of each
+    precision."""
 
     def __init__(self, client):
         super().__init__()
-        tables = [client.sparse(f"mixed/{i}", 3, starling.SGD(0.1), init, starling.ASP) for i, init in enumerate(
-            (starling.Uniform(-1, 1, seed=2**64 - 5), starling.Constant(0.5), starling.TruncatedNormal(std=0.5, seed=3)))]
+        tables = [client.sparse(values, 3, starling.SGD(0.1), init, starling.ASP, values=values) for values, init in (
+            ("int8", starling.Uniform(-1, 1, seed=2**64 - 5)), ("bf16", starling.Constant(0.5)),
+            ("f16", starling.TruncatedNormal(std=0.5, seed=3)))]
         bag = starling.torch.EmbeddingBag
         self.words = bag(tables[0], "mean", padding_idx=-7)
         self.pairs = starling.torch.EmbeddingBagCollection({

@@ -220,6 +220,52 @@ class Bags(support.ClusterTest):
             given.append(weights.grad)
         torch.testing.assert_close(*given, rtol=1e-6, atol=1e-6)
 
+    def test_dtype(self):
+        """Rows are pooled in f32, and their gradients are those of the rounded sums."""
+        for dtype in (torch.bfloat16, torch.float16):
+            _, peer = self.pair("sum")
+            bag = starling.torch.EmbeddingBag(self.table, "sum", dtype=dtype)
+            keys, offsets = self.batch(40)
+            factors = torch.randn(len(offsets), DIM).to(dtype)
+            got, expected = bag(keys, offsets), peer(keys, offsets).to(dtype)
+            self.assertEqual(got.dtype, dtype)
+            torch.testing.assert_close(got, expected, rtol=0, atol=0)
+            (got * factors).sum().backward()
+            (expected * factors).sum().backward()
+            bag.push()
+            torch.testing.assert_close(torch.from_numpy(self.table.pull(range(KEYS))),
+                                       (peer.weight - RATE * peer.weight.grad).detach(), rtol=1e-6, atol=1e-6)
+        with self.assertRaisesRegex(ValueError, "dtype: torch.float64; accepted: torch.float32, torch.bfloat16, torch.float16"):
+            starling.torch.EmbeddingBag(self.table, dtype=torch.float64)
+
+    def test_narrow_tensors(self):
+        """Tables widen tensors once, and round to the nearest that a receiving tensor can have."""
+        table = self.client.sparse("narrow", DIM, starling.Sum())
+        for dtype in (torch.bfloat16, torch.float16):
+            grads, rows = torch.randn(8, DIM).to(dtype), torch.randn(8, DIM)
+            table.assign(range(8), rows)
+            table.push(torch.arange(8), grads)
+            wanted = rows + grads.float()
+            self.assert_rows(table.pull(range(8)), wanted)
+            out = torch.empty(8, DIM, dtype=dtype)
+            self.assertIs(table.pull(range(8), out), out)
+            torch.testing.assert_close(out, wanted.to(dtype), rtol=0, atol=0)
+            with self.client.step() as step:
+                part = step.pull(table, [1], out=out.t()[:, :1].t())  # a view whose elements are not contiguous
+                step.push(table, [1], grads[:1])
+                after = step.pull(table, [1], out=torch.empty(1, DIM, dtype=dtype))
+            torch.testing.assert_close(part, wanted[1:2].to(dtype), rtol=0, atol=0)
+            torch.testing.assert_close(after, (wanted[1:2] + grads[:1].float()).to(dtype), rtol=0, atol=0)
+            self.assertEqual(part.data_ptr(), out.data_ptr())
+        for tensor, error, text in ((torch.zeros(2, DIM, dtype=torch.bfloat16), ValueError, "2 rows for 1 keys"),
+                                    (torch.zeros(1, DIM, dtype=torch.bfloat16, requires_grad=True), TypeError, "requires grad"),
+                                    (torch.zeros(1, DIM, dtype=torch.float64), TypeError, "float64"),
+                                    (torch.zeros(1, DIM, dtype=torch.int16), TypeError, "int16")):
+            with self.assertRaisesRegex(error, text):
+                table.pull([1], tensor)
+            with self.assertRaisesRegex(error, text):
+                table.push([1], tensor)
+
     def test_mode(self):
         with self.assertRaisesRegex(ValueError, "mode: 'max'; accepted: 'mean', 'sum'"):
             starling.torch.EmbeddingBag(self.table, "max")

@@ -13,6 +13,7 @@ from ..errors import DeadlineError
 from ..tables import Step, Table
 
 _POLL_S = 0.05
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 class DenseParameters:
@@ -24,7 +25,8 @@ class DenseParameters:
     workers of a restored job. Each worker has the same module. Buffers, and parameters that are
     frozen, stay in the process.
 
-    module: with float32 parameters in CPU memory. name, optimizer, consistency, reject_nonfinite: of the table.
+    module: with parameters in CPU memory, all of float32, of bfloat16 or of float16; the servers have float32 values.
+    name, optimizer, consistency, reject_nonfinite: of the table.
     Members: table, values (the flat tensor). Raises ValueError for other parameters, TableMismatch for a
     module of another size, DeadlineError. One thread at a time.
     """
@@ -76,7 +78,7 @@ class DenseParameters:
         """
         self.table.client._check_values()
         if any(each.grad is not None for _, each in self._named):
-            grads = [torch.zeros(each.numel()) if each.grad is None else each.grad.reshape(-1)
+            grads = [torch.zeros(each.numel(), dtype=each.dtype) if each.grad is None else each.grad.reshape(-1)
                      for _, each in self._named]
             self.table.push(torch.cat(grads), step=step)
 
@@ -120,7 +122,7 @@ def _trainable(module: torch.nn.Module) -> List[Tuple[str, torch.nn.Parameter]]:
     if not named:
         raise ValueError("module: none of its parameters requires a gradient; accepted: at least one")
     for name, each in named:
-        if each.dtype != torch.float32 or each.device.type != "cpu":
-            raise ValueError(f"parameter {name}: {each.dtype} on {each.device}; accepted: float32 in CPU memory; "
-                             "convert with module.float().cpu()")
+        if each.dtype not in DTYPES or each.dtype != named[0][1].dtype or each.device.type != "cpu":
+            raise ValueError(f"parameter {name}: {each.dtype} on {each.device}; accepted: float32, bfloat16 or float16, one "
+                             "for all parameters, in CPU memory; convert with module.float().cpu()")
     return named

@@ -12,7 +12,7 @@ from ..client import Client
 from ..keys import unique
 from ..specs import check_integer
 from ..tables import SparseTable, Step
-from .dense import check_finite, client_of
+from .dense import DTYPES, check_finite, client_of
 
 _MODES = ("mean", "sum")
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -102,10 +102,12 @@ class EmbeddingBag(torch.nn.Module):
 
     table: as Client.sparse returns it; several bags may share one. mode: "mean" or "sum".
     padding_idx: the key that fills up bags, such as 0 or -1: as in torch it adds nothing to sum and mean, and
-    gets no gradient. One thread at a time.
+    gets no gradient. dtype: of the pooled rows, which are added in float32: torch.float32, torch.bfloat16 or
+    torch.float16. One thread at a time.
     """
 
-    def __init__(self, table: SparseTable, mode: str = "mean", padding_idx: Optional[int] = None) -> None:
+    def __init__(self, table: SparseTable, mode: str = "mean", padding_idx: Optional[int] = None, *,
+                 dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         if not isinstance(table, SparseTable):
             raise TypeError(f"table: {table!r}; accepted: a table that Client.sparse returned")
@@ -113,7 +115,10 @@ class EmbeddingBag(torch.nn.Module):
             raise ValueError(f"mode: {mode!r}; accepted: 'mean', 'sum'")
         if padding_idx is not None:
             check_integer("padding_idx", padding_idx, -2**63, 2**63 - 1)
+        if dtype not in DTYPES:
+            raise ValueError(f"dtype: {dtype}; accepted: {', '.join(map(str, DTYPES))}")
         self.table = table
+        self.dtype = dtype
         self.mode = mode
         self.padding_idx = padding_idx
         self._grads: List[Tuple[torch.Tensor, torch.Tensor]] = []  # keys and gradients, until the push
@@ -122,7 +127,7 @@ class EmbeddingBag(torch.nn.Module):
 
     def forward(self, keys: torch.Tensor, offsets: Optional[torch.Tensor] = None,
                 per_sample_weights: Optional[torch.Tensor] = None) -> torch.Tensor:
-        """Returns float32 (bags, dim).
+        """Returns (bags, dim) of the module's dtype.
 
         keys: integers (n,) with offsets (bags,), the first key of each bag; or (bags, length) without.
         per_sample_weights: float32 of the shape of keys, with mode "sum". Raises what the table's pull
@@ -141,8 +146,9 @@ class EmbeddingBag(torch.nn.Module):
               weights: Optional[torch.Tensor] = None) -> torch.Tensor:
         padding = lookup.inverse[lookup.keys == self.padding_idx][:1] if self.padding_idx is not None else ()
         # sparse: the gradient has a row for each key. The servers add those of equal keys, faster than torch.
-        return functional.embedding_bag(lookup.inverse.view(keys.shape), rows, offsets, mode=self.mode, sparse=True,
-                                        per_sample_weights=weights, padding_idx=int(padding[0]) if len(padding) else None)
+        pooled = functional.embedding_bag(lookup.inverse.view(keys.shape), rows, offsets, mode=self.mode, sparse=True,
+                                          per_sample_weights=weights, padding_idx=int(padding[0]) if len(padding) else None)
+        return pooled.to(self.dtype)
 
     def _add(self, keys: torch.Tensor, grad: torch.Tensor, pushes: int) -> None:
         """Keeps the gradient of a backward pass, which is sparse: a row for each key but padding."""
@@ -198,7 +204,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         self._modules_of_bags = torch.nn.ModuleList(self.bags.values())  # a ModuleDict refuses names such as "items"
 
     def forward(self, features: Mapping[str, Any]) -> Dict[str, torch.Tensor]:
-        """Returns float32 (bags, dim) for each feature.
+        """Returns (bags, dim) for each feature, of the dtype of its bag.
 
         features: the arguments of EmbeddingBag.forward for each name: keys, (keys,), (keys, offsets) or
         (keys, offsets, per_sample_weights). Raises KeyError for an unknown name, TypeError for other
