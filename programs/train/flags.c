@@ -21,7 +21,7 @@ static const struct sl_model *const MODELS[] = {&sl_model_lr, &sl_model_fm, &sl_
 
 /* The values that are not in struct sl_flags as given. */
 struct raw {
-    int format, model, optimizer, order, decay, admission;
+    int format, model, optimizer, order, decay, admission, values, slots, encoding;
     const char *consistency;
     uint32_t staleness;
     struct sl_optimizer_spec spec;
@@ -199,6 +199,17 @@ static const struct sl_cli_option OPTIONS[] = {
                   .preset = "0",
                   .help = "bloom: the share of keys that may get a row early; 0: 0.01.", .least = 0,
                   .most = 0.5),
+
+    {.kind = SL_CLI_SECTION, .name = "Precision"},
+    SL_CLI_OPTION(CHOICE, &raw.values, .name = "values", .choices = "f32|f16|bf16|int8",
+                  .help = "How the servers store the rows of the model."),
+    SL_CLI_OPTION(CHOICE, &raw.slots, .name = "slots", .choices = "f32|f16|bf16",
+                  .help = "How the servers store what the optimizer keeps of the rows."),
+    SL_CLI_OPTION(
+        CHOICE, &raw.encoding, .name = "encoding", .choices = "f32|f16|bf16|int8",
+        .help = "How parameters and gradients travel. int8: the worker keeps what rounding takes "
+                "from a gradient, in 64 MiB for the rows of each table, and adds it to the next "
+                "one; dense tables are pulled as bf16. Evaluations pull f32."),
 
     {.kind = SL_CLI_SECTION, .name = "Steps"},
     SL_CLI_OPTION(
@@ -426,6 +437,9 @@ static int finish(const struct sl_cli *cli, struct sl_reason *reason)
     values.training.barrier_timeout_ms = (uint32_t)(raw.barrier_timeout_ns / SL_CLOCK_NS_PER_MS);
     values.training.policy.order = (enum sl_policy_order)raw.order;
     values.training.policy.admission = (enum sl_admission_kind)raw.admission;
+    values.training.values = (enum sl_precision)raw.values;
+    values.training.slots = (enum sl_precision)raw.slots;
+    values.training.encoding = (enum sl_precision)raw.encoding;
     values.training.is_lr_given = flags_is_given("lr");
     int err = parse_consistency(raw.consistency, &values.training.consistency, reason);
     err = err != 0 ? err : take_settings(&values.training.optimizer, reason);

@@ -221,7 +221,10 @@ static int copy_dense(struct saving *saving, uint32_t t, uint32_t tensor, uint8_
         struct sl_step *step;
         int err = sl_step_begin(source->client, 0, &step);
         if (err == 0) {
-            err = sl_step_dense_pull(step, source->tables[t], at, count, (float *)buffer);
+            err = sl_step_set_encoding(step, SL_PRECISION_F32, SL_PRECISION_F32);
+            err = err != 0
+                      ? err
+                      : sl_step_dense_pull(step, source->tables[t], at, count, (float *)buffer);
             err = err != 0 ? err : sl_step_submit(step, source->timeout_ms);
             err = err != 0 ? err : sl_step_wait(step);
             err = err == 0 ? 0

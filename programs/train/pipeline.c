@@ -121,7 +121,8 @@ static int add_push(const struct sl_pipeline_options *options, struct sl_step *s
 static int add_pull(const struct sl_pipeline_options *options, struct sl_step *step,
                     struct sl_pipeline_lane *lane)
 {
-    int err = 0;
+    /* An evaluation is of the values that the servers have. */
+    int err = options->pushing ? 0 : sl_step_set_encoding(step, SL_PRECISION_F32, SL_PRECISION_F32);
     for (uint32_t t = 0; err == 0 && t < options->table_count; t++) {
         const struct sl_table_spec *spec = &options->specs[t];
         err = spec->kind == SL_TABLE_SPARSE

@@ -216,15 +216,18 @@ static json_t *optimizer_json(const struct sl_train_report_job *job)
 
 static json_t *job_json(const struct sl_train_report_job *job)
 {
-    return json_pack("{s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:[I, I], s:I}",
-                     "worker", (json_int_t)job->worker_index, "worker_count",
-                     (json_int_t)job->worker_count, "shard_count", (json_int_t)job->shard_count,
-                     "model", job->model, "format", job->format, "consistency", job->consistency,
-                     "protocol", job->protocol, "optimizer", optimizer_json(job), "epochs",
-                     (json_int_t)job->epochs, "batch_size", (json_int_t)job->batch_rows, "factors",
-                     (json_int_t)job->shape.factors, "fields", (json_int_t)job->shape.fields,
-                     "hidden", (json_int_t)job->shape.hidden[0], (json_int_t)job->shape.hidden[1],
-                     "seed", (json_int_t)job->shape.seed);
+    return json_pack(
+        "{s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, "
+        "s:[I, I], s:I}",
+        "worker", (json_int_t)job->worker_index, "worker_count", (json_int_t)job->worker_count,
+        "shard_count", (json_int_t)job->shard_count, "model", job->model, "format", job->format,
+        "consistency", job->consistency, "protocol", job->protocol, "optimizer",
+        optimizer_json(job), "values", sl_table_names_precision[job->values], "slots",
+        sl_table_names_precision[job->slots], "encoding", sl_table_names_precision[job->encoding],
+        "epochs", (json_int_t)job->epochs, "batch_size", (json_int_t)job->batch_rows, "factors",
+        (json_int_t)job->shape.factors, "fields", (json_int_t)job->shape.fields, "hidden",
+        (json_int_t)job->shape.hidden[0], (json_int_t)job->shape.hidden[1], "seed",
+        (json_int_t)job->shape.seed);
 }
 
 static json_t *test_json(const struct sl_train_report *report)

@@ -16,6 +16,7 @@ struct sl_train_report_job {
     char consistency[24];
     struct sl_optimizer_spec optimizer_spec;
     struct sl_update_spec update;
+    enum sl_precision values, slots, encoding;
     struct sl_model_shape shape;
     uint32_t epochs, batch_rows;
     const char *save, *publish; /* of the model: path, name of an object; NULL: not asked for */

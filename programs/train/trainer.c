@@ -22,6 +22,9 @@
 
 #define VALUES_CHECK_NS  SL_CLOCK_NS_PER_S
 
+/* Of a sparse table: for 1.6 million rows of 8 columns. */
+#define FEEDBACK_BYTES   (64ULL << 20)
+
 #define START_BARRIER    "starling-worker/start"
 #define END_BARRIER      "starling-worker/end"
 
@@ -114,6 +117,20 @@ static int open_table(struct trainer *trainer, struct sl_table_spec *spec, struc
     return err;
 }
 
+/* The rounding of INT8 is coarse: it is made good. Dense tables are not pulled as INT8. */
+static int set_encoding(enum sl_precision encoding, const struct sl_table_spec *spec,
+                        struct sl_table *table)
+{
+    struct sl_encoding_options options = SL_ENCODING_OPTIONS_INIT;
+    const bool is_int8 = encoding == SL_PRECISION_INT8, is_dense = spec->kind == SL_TABLE_DENSE;
+    options.push = encoding;
+    options.pull = is_int8 && is_dense ? SL_PRECISION_BF16 : encoding;
+    options.error_feedback_bytes = !is_int8   ? 0
+                                   : is_dense ? spec->length * sizeof(float)
+                                              : FEEDBACK_BYTES;
+    return encoding == SL_PRECISION_F32 ? 0 : sl_table_set_encoding(table, &options);
+}
+
 static int open_tables(struct trainer *trainer)
 {
     const struct sl_trainer_options *options = trainer->options;
@@ -123,10 +140,13 @@ static int open_tables(struct trainer *trainer)
         spec->optimizer = options->optimizer;
         if (spec->kind == SL_TABLE_SPARSE) {
             spec->policy = options->policy;
+            spec->values = options->values;
+            spec->slots = options->slots;
         }
         spec->update = options->update;
         spec->consistency = table_consistency(trainer);
         int err = open_table(trainer, spec, &trainer->tables[t]);
+        err = err != 0 ? err : set_encoding(options->encoding, spec, trainer->tables[t]);
         if (err != 0) {
             sl_log_error("%s", sl_last_error());
             return err;

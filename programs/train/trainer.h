@@ -39,6 +39,8 @@ struct sl_trainer_options {
     struct sl_optimizer_spec optimizer; /* of all tables of the model */
     struct sl_update_spec update;       /* likewise */
     struct sl_policy_spec policy;       /* of its sparse tables */
+    enum sl_precision values, slots;    /* likewise */
+    enum sl_precision encoding;         /* of messages, both ways; INT8: see set_encoding */
     bool is_lr_given; /* by the user: not only the default, so it holds for restored tables too */
     struct sl_consistency_spec consistency; /* as requested; the trainer sets worker_count */
     uint32_t epochs, batch_rows;

@@ -65,13 +65,17 @@ class Saved(ModelFileTest):
         super().setUp()
         self.run_to_end("starling-worker", "generate", "--out", self.folder, "--rows", 6000, "--test-rows", 1500)
 
-    def check(self, model, sparse, *flags):
-        """The scores are those of the job's own evaluation: loss and AUC agree in all digits of the report."""
+    def check(self, model, sparse, *flags, delta=0):
+        """The scores are those of the job's own evaluation: loss and AUC agree in all digits of the report. With narrow rows
+        almost: servers round also the initial rows of keys that the training has not seen."""
         args = ["--data", self.path("train.tsv"), "--test", self.path("test.tsv"), "--format", "criteo", "--model", model,
                 *flags]
         report, (rows, loss, auc) = self.save(args, ps_count=2, worker_count=2)
         wanted = report["test"]
-        self.assertEqual((int(rows), float(loss), float(auc)), (wanted["samples"], wanted["loss"], wanted["auc"]))
+        self.assertEqual(int(rows), wanted["samples"])
+        self.assertAlmostEqual(float(loss), wanted["loss"], delta=delta)
+        self.assertAlmostEqual(float(auc), wanted["auc"], delta=delta)
+        wanted = {"samples": int(rows), "loss": float(loss), "auc": float(auc)}
         with open(self.path("scores"), encoding="ascii") as file:
             scores = [float(line) for line in file]
         with open(self.path("test.tsv"), encoding="ascii") as file:
@@ -122,6 +126,22 @@ class Saved(ModelFileTest):
     def rows(tensors, table, dim):
         keys, values = tensors[f"{table}.keys"][2], tensors[f"{table}.values"][2]
         return {keys[8 * i:8 * i + 8]: values[4 * dim * i:4 * dim * (i + 1)] for i in range(len(keys) // 8)}
+
+    def test_narrow(self):
+        """Rows of int8, slots and messages of bf16: the scores of file and engine are those of the evaluation, which is
+        near that of f32."""
+        args = ["--data", self.path("train.tsv"), "--test", self.path("test.tsv"), "--format", "criteo", "--model", "fm",
+                "--factors", 5, "--consistency", "bsp"]
+        wanted = self.train(args, ps_count=2, worker_count=2)["test"]["auc"]
+        for flags in (["--values", "int8", "--slots", "bf16", "--encoding", "bf16"], ["--values", "bf16", "--encoding", "int8"]):
+            tensors = self.check("fm", {"fm/weights": 1, "fm/factors": 5}, *args[-4:], *flags, delta=1e-4)
+            with open(self.path("report.json"), encoding="utf-8") as file:
+                report = json.load(file)
+            self.assertEqual(report["job"]["encoding"], flags[-1])
+            self.assertAlmostEqual(report["test"]["auc"], wanted, delta=0.003)
+            self.assertGreater(len(set(tensors["fm/factors.values"][2])), 1)
+            with open(self.path("m.safetensors"), "rb") as file:
+                self.assertIn(f"values={flags[1]},".encode(), file.read())
 
     def test_deepfm(self):
         tensors = self.check("deepfm", {"deepfm/weights": 1, "deepfm/factors": 4}, "--factors", 4, "--hidden", "32,16",

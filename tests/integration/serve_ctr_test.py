@@ -65,6 +65,11 @@ class Ctr(objects_cluster_test.Cluster):
         self.check("fm", "--factors", 5)
         self.check("deepfm", "--factors", 4, "--hidden", "32,16", "--seed", 9)
 
+    def test_narrow_rows_on_the_engine(self):
+        self.check("lr", "--values", "f16", "--encoding", "f16")
+        self.check("fm", "--factors", 5, "--values", "bf16", "--slots", "f16")
+        self.check("deepfm", "--factors", 4, "--hidden", "32,16", "--values", "int8", "--slots", "bf16", "--encoding", "bf16")
+
     def infer(self, address, keys):
         tensors = [{"name": "keys", "shape": [len(keys), FIELDS], "datatype": "UINT64", "data": keys},
                    {"name": "values", "shape": [len(keys), FIELDS], "datatype": "FP32", "data": [1] * FIELDS * len(keys)}]

@@ -43,6 +43,18 @@ int sl_table_lookup_restored(struct sl_client *client, const char *name, uint32_
     return fake.is_restored ? 0 : SL_ERR_NOT_FOUND;
 }
 
+/* Set before the next table is opened. */
+int sl_table_set_encoding(struct sl_table *table, const struct sl_encoding_options *options)
+{
+    fake.encodings[fake.table_count - 1] = *options;
+    return 0;
+}
+
+int sl_step_set_encoding(struct sl_step *step, enum sl_precision pull, enum sl_precision push)
+{
+    return 0;
+}
+
 int sl_step_set_rate(struct sl_step *step, float factor)
 {
     step->seen.rate = factor;

@@ -33,7 +33,9 @@ struct train_stand_in {
     uint32_t reached_at[4]; /* barriers after which another reaches the milestone */
     float milestones[16];
     struct sl_table_spec specs[SL_MODEL_TABLES + 1];
+    struct sl_encoding_options encodings[SL_MODEL_TABLES + 1]; /* zeros: not set */
     uint32_t table_count;
+    enum sl_precision values, slots, encoding; /* of the trainer's options */
     float lr;         /* that the tables of the models have; 0: the one that is asked for */
     bool is_lr_given; /* of the trainer's options */
     bool is_restored;

@@ -59,6 +59,9 @@ static int train_as(uint32_t worker_index, const char *text, const char *test,
         .save_ctx = &fake,
         .model = &sl_model_lr,
         .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD),
+        .values = fake.values,
+        .slots = fake.slots,
+        .encoding = fake.encoding,
         .is_lr_given = fake.is_lr_given,
         .consistency = {.mode = mode, .staleness = staleness},
         .epochs = 1,
@@ -462,6 +465,31 @@ CASE(trainer_run__scales_the_rate_of_a_restored_job)
         assert_true(!fake.steps[i].pushes || fake.steps[i].rate != 0);
     }
     assert_float_equal(asked, sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD).lr, 1e-6F);
+}
+
+/* Dense tables are stored as f32, and not pulled as INT8; INT8 gradients have error feedback. */
+CASE(trainer_run__sets_precisions)
+{
+    const struct sl_encoding_options *weights = &fake.encodings[0], *bias = &fake.encodings[1];
+    assert_int_equal(train_as(2, FOUR_BATCHES, NULL, SL_CONSISTENCY_ASP, 0, report), 0);
+    assert_true(weights->struct_size == 0 && bias->struct_size == 0);
+    reset(report);
+    fake.values = SL_PRECISION_INT8;
+    fake.slots = SL_PRECISION_F16;
+    fake.encoding = SL_PRECISION_BF16;
+    assert_int_equal(train_as(2, FOUR_BATCHES, NULL, SL_CONSISTENCY_ASP, 0, report), 0);
+    assert_int_equal(fake.specs[0].values, SL_PRECISION_INT8);
+    assert_int_equal(fake.specs[0].slots, SL_PRECISION_F16);
+    assert_int_equal(fake.specs[1].values, SL_PRECISION_F32);
+    assert_int_equal(fake.specs[1].slots, SL_PRECISION_F32);
+    assert_true(weights->pull == SL_PRECISION_BF16 && weights->push == SL_PRECISION_BF16);
+    assert_true(weights->error_feedback_bytes == 0);
+    reset(report);
+    fake.encoding = SL_PRECISION_INT8;
+    assert_int_equal(train_as(2, FOUR_BATCHES, NULL, SL_CONSISTENCY_ASP, 0, report), 0);
+    assert_true(weights->pull == SL_PRECISION_INT8 && weights->push == SL_PRECISION_INT8);
+    assert_true(bias->pull == SL_PRECISION_BF16 && bias->push == SL_PRECISION_INT8);
+    assert_true(weights->error_feedback_bytes > 1000000 && bias->error_feedback_bytes == 4);
 }
 
 CASE(trainer_run__fails_when_a_ps_has_lost_values)
