@@ -83,7 +83,7 @@ MUTATIONS = [
      "    load->buffered->rate = head->rate;\n", ""),
     # Assigns.
     ("disks: an assign keeps the slots", "ps/table/sparse_table.c",
-     "        memset(record->values + dim, 0, slot_bytes);\n        sparse_table_init_slots(table, record);\n", ""),
+     "        memset(record->values + dim, 0, slot_bytes);\n        sparse_table_init_slots(table, record->values + dim);\n", ""),
     ("disks: incremental checkpoints lack what was assigned", "ps/table/sparse_table.c",
      "        record->last_step = (uint32_t)step;\n        record->count = 0;",
      "        record->last_step = record->last_step + (step == 0);\n        record->count = 0;"),
@@ -276,7 +276,7 @@ DISK_MUTATIONS = [
      "    sl_server_session_touch(session);\n    if (id > session->last_write_id) {",
      "    if (id > session->last_write_id) {"),
     ("disks: slots are not loaded", "ps/shard/load.c",
-     "        memcpy(record->values, batch.rows[i].floats, floats * sizeof(float));",
+     "        memcpy(record->values, batch.rows[i].floats, words * sizeof(float));",
      "        memcpy(record->values, batch.rows[i].floats, table->spec.dim * sizeof(float));"),
     ("disks: slots of what changes during a cut are those after it", "ps/snapshot/copy_sparse.c",
      "            blocks->copy_debt += copy_sparse_put(copy, records[i]);",

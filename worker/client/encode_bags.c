@@ -8,14 +8,25 @@ uint64_t sl_encode_bags_bytes(uint64_t key_count, uint64_t bag_count)
            sl_bytes_pad8(bag_count * sizeof(uint32_t));
 }
 
-/* Returns how many keys fit, and their number of bags. */
-static uint32_t bags_that_fit(const struct sl_encoder *encoder, const struct sl_encoder_rows *rows,
-                              size_t bag_bytes, uint32_t *bag_count)
+/* Returns true when a bag, or the rest of a long one whose sum comes narrowed, begins at this key.
+ */
+static bool encode_bags_begins(const struct sl_operation *operation,
+                               const struct sl_encoder_rows *rows, uint32_t key)
 {
+    return key == 0 || rows->labels[key] != rows->labels[key - 1] ||
+           (operation->pull != SL_PRECISION_F32 && key % SL_REQUEST_NARROW_BAG_KEYS_MAX == 0);
+}
+
+/* Returns how many keys fit, and their number of bags. */
+static uint32_t bags_that_fit(const struct sl_encoder *encoder,
+                              const struct sl_operation *operation,
+                              const struct sl_encoder_rows *rows, uint32_t *bag_count)
+{
+    const size_t bag_bytes = sl_precision_row_bytes(operation->pull, operation->table->spec.dim);
     uint64_t room = sl_encoder_section_room(encoder), replies = sl_encoder_reply_room(encoder);
     uint32_t keys = 0, bags = 0;
     for (; keys < rows->count; keys++) {
-        uint32_t more = keys == 0 || rows->labels[keys] != rows->labels[keys - 1] ? 1 : 0;
+        uint32_t more = encode_bags_begins(operation, rows, keys) ? 1 : 0;
         uint64_t sums_bytes = (bags + more) * bag_bytes;
         if (sl_encode_bags_bytes((uint64_t)keys + 1, bags + more) > room ||
             sl_bytes_pad8(sums_bytes) > replies) {
@@ -45,9 +56,7 @@ static int put_bags(struct sl_encoder *encoder, struct sl_operation *operation,
     uint32_t *ends = sl_encoder_put_array(encoder, bag_count * sizeof *ends);
     uint32_t bag = 0;
     for (uint32_t key = 0; key < rows->count; key++) {
-        if (key > 0 && rows->labels[key] != rows->labels[key - 1]) {
-            bag++;
-        }
+        bag += key > 0 && encode_bags_begins(operation, rows, key);
         bags[bag] = rows->labels[key];
         ends[bag] = key + 1;
     }
@@ -63,10 +72,9 @@ static int put_bags(struct sl_encoder *encoder, struct sl_operation *operation,
 int sl_encode_bags(struct sl_encoder *encoder, struct sl_operation *operation,
                    struct sl_encoder_rows rows)
 {
-    const size_t bag_bytes = sl_precision_row_bytes(operation->pull, operation->table->spec.dim);
     while (rows.count > 0) {
         uint32_t bag_count;
-        uint32_t fit = bags_that_fit(encoder, &rows, bag_bytes, &bag_count);
+        uint32_t fit = bags_that_fit(encoder, operation, &rows, &bag_count);
         if (fit < rows.count && encoder->request != NULL) {
             sl_encoder_close(encoder);
             continue;

@@ -180,6 +180,32 @@ SL_CASE(step_submit__refuses_int8_gradients_that_are_not_finite)
     }
 }
 
+/* A bag longer than a server sums at once: its parts are exact in 8 bits. */
+SL_CASE(step_pull_pooled__narrows_the_sum_of_a_long_bag)
+{
+    enum { KEYS = 10000 };
+    static uint64_t keys[KEYS];
+    const uint32_t ends[] = {1, KEYS};
+    for (uint32_t i = 0; i < KEYS; i++) {
+        keys[i] = 5;
+    }
+    struct sl_table_spec spec = fixture_sparse("long-bag", 1);
+    spec.initializer = (struct sl_initializer_spec){.kind = SL_INITIALIZER_CONSTANT, .value = 1.0F};
+    for (size_t shape = 0; shape < SHAPE_COUNT; shape++) {
+        struct sl_table *table = table_of(fixtures[shape].client, spec);
+        struct sl_step *step = fixture_step(fixtures[shape].client, 0);
+        float pooled[2];
+        assert_int_equal(sl_step_set_encoding(step, SL_PRECISION_BF16, SL_PRECISION_F32), 0);
+        assert_int_equal(
+            sl_step_pull_pooled(step, table, keys, KEYS, ends, 2, SL_POOLING_SUM, pooled), 0);
+        assert_int_equal(sl_step_submit(step, TIMEOUT_MS), 0);
+        assert_int_equal(sl_step_wait(step), 0);
+        sl_step_destroy(&step);
+        /* 9999 is 4095, 4096 and 1808: 4095 is rounded to 4096 */
+        assert_true(pooled[0] == 1.0F && pooled[1] == 10000.0F);
+    }
+}
+
 SL_UNIT_SETUP()
 {
     sl_log_setup(SL_LOG_OFF, "test");
