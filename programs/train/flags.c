@@ -130,10 +130,11 @@ static const struct sl_cli_option OPTIONS[] = {
                   .help = "Of --weight-decay. l2: it times the value is added to the gradient; "
                           "decoupled: the value is multiplied by 1 - lr times it. Not with sum, "
                           "adamw, lamb, ftrl, ftrl_group."),
-    SL_CLI_OPTION(F32, &values.training.update.clip_norm, .name = "clip-norm", .preset = "0",
+    SL_CLI_OPTION(F32, &values.training.tables.update.clip_norm, .name = "clip-norm", .preset = "0",
                   .help = "Longest gradient of a row; a longer one is scaled. 0: no limit.",
                   .least = 0, .most = 1e12),
-    SL_CLI_OPTION(F32, &values.training.update.value_bound, .name = "value-bound", .preset = "0",
+    SL_CLI_OPTION(F32, &values.training.tables.update.value_bound, .name = "value-bound",
+                  .preset = "0",
                   .help = "Largest absolute value of a parameter after an update. 0: no limit.",
                   .least = 0, .most = 1e12),
     SL_CLI_OPTION(F32, &raw.spec.initial_accumulator, .name = "initial-accumulator",
@@ -150,29 +151,30 @@ static const struct sl_cli_option OPTIONS[] = {
                   .least = 1e-30, .most = 1e12),
 
     {.kind = SL_CLI_SECTION, .name = "Rows that the servers forget (default: none; not with bsp)"},
-    SL_CLI_OPTION(U32, &values.training.policy.ttl_steps, .name = "ttl-steps", .preset = "0",
+    SL_CLI_OPTION(U32, &values.training.tables.policy.ttl_steps, .name = "ttl-steps", .preset = "0",
                   .help = "Rows go that no push has visited for so many steps; 0: never.",
                   .least = 0, .most = 2147483648),
-    SL_CLI_OPTION(U32, &values.training.policy.ttl_seconds, .name = "ttl-seconds", .preset = "0",
+    SL_CLI_OPTION(U32, &values.training.tables.policy.ttl_seconds, .name = "ttl-seconds",
+                  .preset = "0",
                   .help = "Rows go that no push has visited for so many seconds; 0: never.",
                   .least = 0, .most = UINT32_MAX),
-    SL_CLI_OPTION(U32, &values.training.policy.protect_steps, .name = "protect-steps",
+    SL_CLI_OPTION(U32, &values.training.tables.policy.protect_steps, .name = "protect-steps",
                   .preset = "0", .help = "Rows pushed within so many steps stay.", .least = 0,
                   .most = UINT32_MAX),
-    SL_CLI_OPTION(U32, &values.training.policy.count_below, .name = "count-below", .preset = "0",
-                  .help = "Rows with fewer pushes go, once they are not protected.", .least = 0,
-                  .most = UINT32_MAX),
-    SL_CLI_OPTION(F32, &values.training.policy.l2_below, .name = "l2-below", .preset = "0",
+    SL_CLI_OPTION(U32, &values.training.tables.policy.count_below, .name = "count-below",
+                  .preset = "0", .help = "Rows with fewer pushes go, once they are not protected.",
+                  .least = 0, .most = UINT32_MAX),
+    SL_CLI_OPTION(F32, &values.training.tables.policy.l2_below, .name = "l2-below", .preset = "0",
                   .help = "Rows with a lower Euclidean norm go, once they are not protected.",
                   .least = 0, .most = 1e12),
-    SL_CLI_OPTION(U64, &values.training.policy.rows_max, .name = "rows-max", .preset = "0",
+    SL_CLI_OPTION(U64, &values.training.tables.policy.rows_max, .name = "rows-max", .preset = "0",
                   .help = "Most rows of a table; 0: no limit. Needs --evict.", .least = 0,
                   .most = SEED_MAX),
     SL_CLI_OPTION(CHOICE, &raw.order, .name = "evict", .preset = "none",
                   .choices = "none|lru|lfu|l2", .metavar = "ORDER",
                   .help = "Which rows go first to make room, for --rows-max and near the servers' "
                           "--memory-limit: lru, longest not pushed; lfu, rarest; l2, least norm."),
-    SL_CLI_OPTION(U32, &values.training.policy.half_life_steps, .name = "half-life-steps",
+    SL_CLI_OPTION(U32, &values.training.tables.policy.half_life_steps, .name = "half-life-steps",
                   .preset = "0",
                   .help = "lfu: pushes count half for each such age of the row; 0: always.",
                   .least = 0, .most = UINT32_MAX),
@@ -181,21 +183,22 @@ static const struct sl_cli_option OPTIONS[] = {
                   .help = "Which keys get a row. count: those pushed --admit-count times; "
                           "probability: each push has the chance --admit-probability; bloom: as "
                           "count, in less memory, by a Bloom filter for --keys-expected."),
-    SL_CLI_OPTION(U32, &values.training.policy.admit_count, .name = "admit-count", .preset = "0",
+    SL_CLI_OPTION(U32, &values.training.tables.policy.admit_count, .name = "admit-count",
+                  .preset = "0",
                   .help = "Gradients of a key are dropped until so many were pushed.", .least = 0,
                   .most = 1U << 31),
-    SL_CLI_OPTION(U32, &values.training.policy.admit_age_steps, .name = "admit-age-steps",
+    SL_CLI_OPTION(U32, &values.training.tables.policy.admit_age_steps, .name = "admit-age-steps",
                   .preset = "0",
                   .help = "Keys that wait count anew after so many steps without a push; bloom: "
                           "all counts are halved each time that so many steps are over; 0: never.",
                   .least = 0, .most = 1U << 31),
-    SL_CLI_OPTION(F32, &values.training.policy.admit_probability, .name = "admit-probability",
-                  .preset = "0", .help = "The chance of --admission probability.", .least = 0,
-                  .most = 1),
-    SL_CLI_OPTION(U64, &values.training.policy.keys_expected, .name = "keys-expected",
+    SL_CLI_OPTION(F32, &values.training.tables.policy.admit_probability,
+                  .name = "admit-probability", .preset = "0",
+                  .help = "The chance of --admission probability.", .least = 0, .most = 1),
+    SL_CLI_OPTION(U64, &values.training.tables.policy.keys_expected, .name = "keys-expected",
                   .preset = "0", .help = "bloom: how many keys of a table are counted.", .least = 0,
                   .most = 1ULL << 33),
-    SL_CLI_OPTION(F32, &values.training.policy.false_positives, .name = "false-positives",
+    SL_CLI_OPTION(F32, &values.training.tables.policy.false_positives, .name = "false-positives",
                   .preset = "0",
                   .help = "bloom: the share of keys that may get a row early; 0: 0.01.", .least = 0,
                   .most = 0.5),
@@ -374,7 +377,7 @@ static int take_settings(struct sl_optimizer_spec *spec, struct sl_reason *reaso
                    sizeof(float));
         }
     }
-    values.training.update.decay = (enum sl_decay_kind)raw.decay;
+    values.training.tables.update.decay = (enum sl_decay_kind)raw.decay;
     return flags_is_given("weight-decay") && raw.decay == SL_DECAY_NONE &&
                    !has_bit(OWN_DECAY, raw.optimizer)
                ? sl_reason_fail(reason, SL_ERR_INVALID,
@@ -435,11 +438,11 @@ static int finish(const struct sl_cli *cli, struct sl_reason *reason)
     values.training.step_timeout_ms = (uint32_t)(raw.step_timeout_ns / SL_CLOCK_NS_PER_MS);
     values.training.start_timeout_ms = (uint32_t)(raw.start_timeout_ns / SL_CLOCK_NS_PER_MS);
     values.training.barrier_timeout_ms = (uint32_t)(raw.barrier_timeout_ns / SL_CLOCK_NS_PER_MS);
-    values.training.policy.order = (enum sl_policy_order)raw.order;
-    values.training.policy.admission = (enum sl_admission_kind)raw.admission;
-    values.training.values = (enum sl_precision)raw.values;
-    values.training.slots = (enum sl_precision)raw.slots;
-    values.training.encoding = (enum sl_precision)raw.encoding;
+    values.training.tables.policy.order = (enum sl_policy_order)raw.order;
+    values.training.tables.policy.admission = (enum sl_admission_kind)raw.admission;
+    values.training.tables.values = (enum sl_precision)raw.values;
+    values.training.tables.slots = (enum sl_precision)raw.slots;
+    values.training.tables.encoding = (enum sl_precision)raw.encoding;
     values.training.is_lr_given = flags_is_given("lr");
     int err = parse_consistency(raw.consistency, &values.training.consistency, reason);
     err = err != 0 ? err : take_settings(&values.training.optimizer, reason);
@@ -448,7 +451,7 @@ static int finish(const struct sl_cli *cli, struct sl_reason *reason)
         err = sl_reason_fail(reason, SL_ERR_INVALID,
                              "--save %s: accepts a name that ends in .safetensors", values.save);
     }
-    const char *flaw = find_policy_flaw(&values.training.policy);
+    const char *flaw = find_policy_flaw(&values.training.tables.policy);
     if (err == 0 && flaw != NULL) {
         err = sl_reason_fail(reason, SL_ERR_INVALID, "%s", flaw);
     }

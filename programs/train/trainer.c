@@ -19,11 +19,7 @@
 #include "worker/client/table_lookup.h"
 
 #define LEAD_MAX         1
-
 #define VALUES_CHECK_NS  SL_CLOCK_NS_PER_S
-
-/* Of a sparse table: for 1.6 million rows of 8 columns. */
-#define FEEDBACK_BYTES   (64ULL << 20)
 
 #define START_BARRIER    "starling-worker/start"
 #define END_BARRIER      "starling-worker/end"
@@ -80,14 +76,6 @@ static uint32_t lead_of(const struct sl_consistency_spec *consistency)
 
 /* Start */
 
-static struct sl_consistency_spec table_consistency(const struct trainer *trainer)
-{
-    struct sl_consistency_spec consistency = trainer->options->consistency;
-    consistency.worker_count =
-        consistency.mode == SL_CONSISTENCY_ASP ? 0 : trainer->options->worker_count;
-    return consistency;
-}
-
 /* The tables of a restored job keep their learning rate: if the user asks for another one, pushes
  * are scaled. */
 static int open_table(struct trainer *trainer, struct sl_table_spec *spec, struct sl_table **out)
@@ -121,13 +109,12 @@ static int open_table(struct trainer *trainer, struct sl_table_spec *spec, struc
 static int set_encoding(enum sl_precision encoding, const struct sl_table_spec *spec,
                         struct sl_table *table)
 {
-    struct sl_encoding_options options = SL_ENCODING_OPTIONS_INIT;
     const bool is_int8 = encoding == SL_PRECISION_INT8, is_dense = spec->kind == SL_TABLE_DENSE;
+    const uint64_t remainders = is_dense ? spec->length * sizeof(float) : 64ULL << 20;
+    struct sl_encoding_options options = SL_ENCODING_OPTIONS_INIT;
     options.push = encoding;
     options.pull = is_int8 && is_dense ? SL_PRECISION_BF16 : encoding;
-    options.error_feedback_bytes = !is_int8   ? 0
-                                   : is_dense ? spec->length * sizeof(float)
-                                              : FEEDBACK_BYTES;
+    options.error_feedback_bytes = is_int8 ? remainders : 0;
     return encoding == SL_PRECISION_F32 ? 0 : sl_table_set_encoding(table, &options);
 }
 
@@ -139,14 +126,16 @@ static int open_tables(struct trainer *trainer)
         struct sl_table_spec *spec = &trainer->specs[t];
         spec->optimizer = options->optimizer;
         if (spec->kind == SL_TABLE_SPARSE) {
-            spec->policy = options->policy;
-            spec->values = options->values;
-            spec->slots = options->slots;
+            spec->policy = options->tables.policy;
+            spec->values = options->tables.values;
+            spec->slots = options->tables.slots;
         }
-        spec->update = options->update;
-        spec->consistency = table_consistency(trainer);
+        spec->update = options->tables.update;
+        spec->consistency = options->consistency;
+        spec->consistency.worker_count =
+            spec->consistency.mode == SL_CONSISTENCY_ASP ? 0 : options->worker_count;
         int err = open_table(trainer, spec, &trainer->tables[t]);
-        err = err != 0 ? err : set_encoding(options->encoding, spec, trainer->tables[t]);
+        err = err != 0 ? err : set_encoding(options->tables.encoding, spec, trainer->tables[t]);
         if (err != 0) {
             sl_log_error("%s", sl_last_error());
             return err;

@@ -31,16 +31,20 @@ typedef int (*sl_trainer_save_fn)(void *ctx, struct sl_table *const *tables,
                                   const struct sl_table_spec *specs, uint32_t table_count,
                                   uint64_t *rows);
 
+struct sl_trainer_tables {
+    struct sl_update_spec update;    /* of all tables of the model */
+    struct sl_policy_spec policy;    /* of its sparse tables */
+    enum sl_precision values, slots; /* likewise */
+    enum sl_precision encoding;      /* of messages, both ways; INT8: see set_encoding */
+};
+
 struct sl_trainer_options {
     struct sl_client *client;
     uint32_t worker_index, worker_count; /* a worker that joined later may have a larger index */
     const struct sl_model *model;
     struct sl_model_shape shape;
     struct sl_optimizer_spec optimizer; /* of all tables of the model */
-    struct sl_update_spec update;       /* likewise */
-    struct sl_policy_spec policy;       /* of its sparse tables */
-    enum sl_precision values, slots;    /* likewise */
-    enum sl_precision encoding;         /* of messages, both ways; INT8: see set_encoding */
+    struct sl_trainer_tables tables;    /* what these have besides */
     bool is_lr_given; /* by the user: not only the default, so it holds for restored tables too */
     struct sl_consistency_spec consistency; /* as requested; the trainer sets worker_count */
     uint32_t epochs, batch_rows;
