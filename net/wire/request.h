@@ -253,8 +253,7 @@ int sl_request_read_section(struct sl_bytes *cursor, struct sl_request_section *
 /* Reads the body of a section and checks:
  * - the operation fits dim: sparse not 0, dense 0, KV 1, 2 or 4, and 4 with another precision;
  * - bag_ends ascend and end at key_count, and bags are not too long;
- * - lens are at least 1 and add up to count;
- * - padding is zero.
+ * - lens are at least 1 and add up to count; padding is zero.
  *
  * The caller checks that no bytes follow the last section. The cursor must be at a multiple of 8
  * (asserted); a payload aligned to 8 keeps it so. Errors: PROTOCOL. */

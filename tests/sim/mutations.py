@@ -81,6 +81,13 @@ MUTATIONS = [
      "    buffered->rate = sl_rate_from_bits(section->command);\n", ""),
     ("disks: a buffered push is restored without its rate", "ps/shard/load_clocks.c",
      "    load->buffered->rate = head->rate;\n", ""),
+    # Values in another precision.
+    ("a row behind a repeated key is not moved", "ps/shard/push.c",
+     "request->push.sums != NULL && request->push.sums",
+     "request->push.sums != NULL && request->view.encoded == NULL &&\n        request->push.sums"),
+    ("encoded values of a range begin anew in each block", "ps/shard/push.c",
+     "request->view.encoded,\n                                     request->done, count, widened",
+     "request->view.encoded, 0, count,\n                                     widened"),
     # Assigns.
     ("disks: an assign keeps the slots", "ps/table/sparse_table.c",
      "        memset(record->values + dim, 0, slot_bytes);\n        sparse_table_init_slots(table, record->values + dim);\n", ""),

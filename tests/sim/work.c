@@ -106,6 +106,21 @@ static void set_rate(struct sl_sim_work *work, struct sl_sim_operation *operatio
     }
 }
 
+/* Chooses precisions for the operations that follow, in half of the seeds. All that is pushed, and
+ * what oracles look at in pulls, has the same value in each. */
+static void set_encoding(struct sl_sim_work *work, uint32_t table)
+{
+    const struct sl_sim_oracle *oracle = work->oracle;
+    const uint64_t seed = oracle->plan->seed;
+    const bool is_dense = oracle->tables[table].spec.kind == SL_TABLE_DENSE;
+    const uint64_t draw = sl_hash_key(seed ^ (uint64_t)(oracle->unit_count + 1) << 32);
+    if (sl_hash_key(seed) % 2 == 0) {
+        int err = sl_step_set_encoding(work->step, (enum sl_precision)(draw % (is_dense ? 3 : 4)),
+                                       (enum sl_precision)(draw >> 8 & 3));
+        sl_assert(err == 0);
+    }
+}
+
 /* Adds a key that only this push has, with a gradient of 1. Where keys wait for admission it comes
  * so often before, with gradients of 0, that this one counts whether others are dropped or not. */
 static uint32_t add_own_key(struct sl_sim_work *work, struct sl_sim_operation *operation,
@@ -265,6 +280,7 @@ void sl_sim_work_push(struct sl_sim_work *work, uint32_t table, bool pull_too)
     operation->pushes = true;
     operation->pulls = pull_too;
     operation->clock = work->clock;
+    set_encoding(work, table);
     bool sparse = work->oracle->tables[table].spec.kind == SL_TABLE_SPARSE;
     int err =
         sparse ? push_sparse(work, operation, pull_too) : push_dense(work, operation, pull_too);
@@ -344,6 +360,7 @@ void sl_sim_work_pull(struct sl_sim_work *work, uint32_t table, uint32_t clock)
     if (of->spec.kind == SL_TABLE_DENSE) {
         operation->count = of->spec.length;
     }
+    set_encoding(work, table);
     look_at_some(work, operation);
     if (of->spec.kind == SL_TABLE_SPARSE) {
         for (uint32_t i = 0; i < of->shared_count; i++) {

@@ -542,6 +542,23 @@ SL_CASE(request_read_body__wants_bags_that_ascend_to_the_last_key)
     assert_int_equal(read_bags(0, (uint32_t[]){0, 0}, 2), SL_OK);
 }
 
+SL_CASE(request_read_body__bounds_bags_that_are_narrowed)
+{
+    static uint64_t words[SL_REQUEST_NARROW_BAG_KEYS_MAX + 3];
+    for (uint32_t round = 0; round < 4; round++) {
+        const uint32_t ends[] = {1, SL_REQUEST_NARROW_BAG_KEYS_MAX + 1 + round / 2};
+        const struct sl_request_section section = {.op = SL_REQUEST_PULL_POOLED,
+                                                   .flags = flags_of(0, round % 2),
+                                                   .key_count = ends[1],
+                                                   .bag_count = 2};
+        struct sl_bytes cursor = sl_bytes_over(words, sl_request_body_bytes(&section, 1));
+        struct sl_request_view view;
+        memcpy(words + ends[1], ends, sizeof ends);
+        assert_int_equal(sl_request_read_body(&cursor, &section, 1, &view),
+                         round < 3 ? SL_OK : SL_ERR_PROTOCOL);
+    }
+}
+
 SL_CASE(request_read_body__wants_zeros_as_padding)
 {
     uint64_t word = 0;
