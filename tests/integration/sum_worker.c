@@ -49,14 +49,16 @@ struct worker {
     float rows[TABLE_COUNT][SHARDS_MAX];
 };
 
-/* The sum as ps-lite has it, and by gradient descent with a rate of 1. */
+/* The sum as ps-lite has it, and by gradient descent with a rate of 1. Narrow precisions push these
+ * numbers without rounding. */
 static const struct {
     const char *name;
     struct sl_optimizer_spec optimizer;
     float sign;
+    enum sl_precision pull, push;
 } TABLES[TABLE_COUNT] = {
-    {"sum", {.kind = SL_OPTIMIZER_SUM, .lr = 1}, 1},
-    {"sgd", {.kind = SL_OPTIMIZER_SGD, .lr = 1}, -1},
+    {"sum", {.kind = SL_OPTIMIZER_SUM, .lr = 1}, 1, SL_PRECISION_F32, SL_PRECISION_F32},
+    {"sgd", {.kind = SL_OPTIMIZER_SGD, .lr = 1}, -1, SL_PRECISION_BF16, SL_PRECISION_INT8},
 };
 
 /* Where a key lives, as docs/protocol.md says it. */
@@ -221,6 +223,9 @@ static int open_tables(struct worker *worker)
         spec.optimizer = TABLES[i].optimizer;
         spec.consistency = worker->job->consistency;
         err = sl_client_table_open(worker->client, &spec, OPEN_MS, &worker->tables[i]);
+        const struct sl_encoding_options encoding = {
+            .struct_size = sizeof encoding, .pull = TABLES[i].pull, .push = TABLES[i].push};
+        err = err != 0 ? err : sl_table_set_encoding(worker->tables[i], &encoding);
     }
     return err;
 }

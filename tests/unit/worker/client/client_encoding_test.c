@@ -146,7 +146,7 @@ SL_CASE(step_set_encoding__names_what_it_refuses)
     sl_step_destroy(&step);
 }
 
-/* Nothing of the step is sent; and once the value is replaced, all of it. */
+/* Nothing of the step is sent. */
 SL_CASE(step_submit__refuses_int8_gradients_that_are_not_finite)
 {
     struct sl_client *client = fixtures[1].client;
@@ -204,6 +204,185 @@ SL_CASE(step_pull_pooled__narrows_the_sum_of_a_long_bag)
         /* 9999 is 4095, 4096 and 1808: 4095 is rounded to 4096 */
         assert_true(pooled[0] == 1.0F && pooled[1] == 10000.0F);
     }
+}
+
+/* Round trips: integers up to 127, which every precision has */
+
+enum { KEYS = 3000, ROWS = 2 * KEYS, DIM = 6, LENGTH = 1500000, LEN = 1700, VALUES = 9 * LEN };
+
+struct trip {
+    struct sl_client *client;
+    struct sl_table *sparse, *dense, *kv;
+    uint64_t keys[ROWS]; /* each twice */
+    uint32_t bag_ends[ROWS / 2];
+    float gradients[ROWS * DIM], rows[ROWS * DIM], pooled[ROWS / 2 * DIM], expected[KEYS * DIM];
+    float dense_gradients[LENGTH], elements[LENGTH], expected_elements[LENGTH];
+    uint64_t kv_keys[9];
+    float kv_gradients[VALUES], values[VALUES], expected_values[VALUES];
+};
+
+static struct trip *begin_trip(struct sl_client *client)
+{
+    struct trip *trip = calloc(1, sizeof *trip);
+    trip->client = client;
+    trip->sparse = table_of(client, fixture_sparse("trip", DIM));
+    trip->dense = table_of(client, fixture_dense("trip-dense", LENGTH));
+    trip->kv = kv_table(client, "trip-kv", 4, SL_PRECISION_F32);
+    for (uint32_t i = 0; i < ROWS; i++) {
+        trip->keys[i] = sl_hash_key(i % KEYS);
+        trip->bag_ends[i / 2] = i / 2 % 5 == 0 ? i / 2 * 2 : i + 1; /* every fifth is empty */
+    }
+    trip->bag_ends[ROWS / 2 - 1] = ROWS;
+    for (uint32_t i = 0; i < ROWS * DIM; i++) {
+        trip->gradients[i] = (float)(i / 5 % 2);
+    }
+    for (uint32_t i = 0; i < LENGTH; i++) {
+        trip->dense_gradients[i] = (float)(i % 5) - 2;
+    }
+    for (uint32_t i = 0; i < VALUES; i++) {
+        trip->kv_keys[i / LEN] = UINT64_MAX / 9 * (i / LEN) + 5;
+        trip->kv_gradients[i] = (float)(i % 7);
+    }
+    return trip;
+}
+
+static void expect_pushes(struct trip *trip, float count)
+{
+    for (uint32_t i = 0; i < ROWS * DIM; i++) {
+        trip->expected[i % (KEYS * DIM)] += count * trip->gradients[i];
+    }
+    for (uint32_t i = 0; i < LENGTH; i++) {
+        trip->expected_elements[i] += count * trip->dense_gradients[i];
+    }
+    for (uint32_t i = 0; i < VALUES; i++) {
+        trip->expected_values[i] += count * trip->kv_gradients[i];
+    }
+}
+
+static void expect_values(const float *values, const float *expected, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (values[i] != expected[i]) {
+            fail_msg("value %zu is %g, not %g", i, (double)values[i], (double)expected[i]);
+        }
+    }
+}
+
+static void expect_trip(struct trip *trip)
+{
+    expect_values(trip->rows, trip->expected, (size_t)KEYS * DIM);
+    expect_values(trip->rows + (size_t)KEYS * DIM, trip->expected, (size_t)KEYS * DIM);
+    expect_values(trip->elements, trip->expected_elements, LENGTH);
+    expect_values(trip->values, trip->expected_values, VALUES);
+    memset(trip->rows, 0, sizeof trip->rows);
+    memset(trip->elements, 0, sizeof trip->elements);
+    memset(trip->values, 0, sizeof trip->values);
+}
+
+static void expect_pooled(const struct trip *trip)
+{
+    for (uint32_t bag = 0; bag < ROWS / 2; bag++) {
+        float sums[DIM] = {0};
+        for (uint32_t i = bag == 0 ? 0 : trip->bag_ends[bag - 1]; i < trip->bag_ends[bag]; i++) {
+            for (uint32_t column = 0; column < DIM; column++) {
+                sums[column] += trip->expected[i % KEYS * DIM + column];
+            }
+        }
+        expect_values(trip->pooled + (size_t)bag * DIM, sums, DIM);
+    }
+}
+
+/* Sets the encodings of the tables, or that of the step. Dense and KV tables return no INT8. */
+static void encode(struct trip *trip, struct sl_step *step, enum sl_precision pull,
+                   enum sl_precision push)
+{
+    const enum sl_precision dense = pull == SL_PRECISION_INT8 ? SL_PRECISION_F16 : pull;
+    assert_int_equal(set(trip->sparse, pull, push, 0), 0);
+    assert_int_equal(set(trip->dense, dense, push, 0), 0);
+    assert_int_equal(set(trip->kv, dense, push, 0), 0);
+    if (pull == dense) {
+        assert_int_equal(sl_step_set_encoding(step, pull, push), 0);
+    }
+}
+
+static void check_trip(struct trip *trip, enum sl_precision pull, enum sl_precision push)
+{
+    struct sl_kv_batch batch = {
+        .keys = trip->kv_keys, .key_count = 9, .value_count = VALUES, .push = trip->kv_gradients};
+    struct sl_client *client = trip->client;
+    struct sl_step *step = fixture_step(client, 0);
+    encode(trip, step, pull, push);
+    assert_int_equal(sl_step_push(step, trip->sparse, trip->keys, ROWS, trip->gradients), 0);
+    assert_int_equal(sl_step_dense_push(step, trip->dense, 0, LENGTH, trip->dense_gradients), 0);
+    assert_int_equal(sl_step_kv(step, trip->kv, &batch), 0);
+    fixture_run(step);
+    expect_pushes(trip, 1);
+    step = fixture_step(client, 0);
+    encode(trip, step, pull, push);
+    batch.push = NULL;
+    batch.pull = trip->values;
+    assert_int_equal(sl_step_pull(step, trip->sparse, trip->keys, ROWS, trip->rows), 0);
+    assert_int_equal(sl_step_pull_pooled(step, trip->sparse, trip->keys, ROWS, trip->bag_ends,
+                                         ROWS / 2, SL_POOLING_SUM, trip->pooled),
+                     0);
+    assert_int_equal(sl_step_dense_pull(step, trip->dense, 0, 3, trip->elements), 0);
+    assert_int_equal(sl_step_dense_pull(step, trip->dense, 3, LENGTH - 3, trip->elements + 3), 0);
+    assert_int_equal(sl_step_kv(step, trip->kv, &batch), 0);
+    fixture_run(step);
+    expect_trip(trip);
+    expect_pooled(trip);
+    step = fixture_step(client, 0);
+    encode(trip, step, pull, push);
+    batch.push = trip->kv_gradients;
+    assert_int_equal(
+        sl_step_push_pull(step, trip->sparse, trip->keys, ROWS, trip->gradients, trip->rows), 0);
+    assert_int_equal(sl_step_dense_push_pull(step, trip->dense, 0, LENGTH, trip->dense_gradients,
+                                             trip->elements),
+                     0);
+    assert_int_equal(sl_step_kv(step, trip->kv, &batch), 0);
+    fixture_run(step);
+    expect_pushes(trip, 1);
+    expect_trip(trip);
+}
+
+SL_CASE(step__carries_values_in_every_precision)
+{
+    for (size_t i = 0; i < SHAPE_COUNT; i++) {
+        struct trip *trip = begin_trip(fixtures[i].client);
+        for (uint32_t pull = 0; pull < SL_PRECISION_COUNT; pull++) {
+            check_trip(trip, pull, SL_PRECISION_INT8);
+            check_trip(trip, pull, (pull + 1) % SL_PRECISION_INT8);
+        }
+        free(trip);
+    }
+}
+
+/* Gradients below half of the scale arrive when enough of them have come. */
+SL_CASE(table_set_encoding__with_error_feedback_loses_no_gradient)
+{
+    enum { PUSHES = 300 };
+    struct sl_client *client = fixtures[1].client;
+    struct sl_table *sparse = table_of(client, fixture_sparse("feedback", 2));
+    struct sl_table *dense = table_of(client, fixture_dense("feedback-dense", 5000));
+    const uint64_t key = 3;
+    const float gradients[2] = {1, 0.001F};
+    float row[2], elements[2];
+    assert_int_equal(set(sparse, 0, SL_PRECISION_INT8, 1U << 16), 0);
+    assert_int_equal(set(dense, 0, SL_PRECISION_INT8, 1U << 16), 0);
+    for (uint32_t push = 0; push < PUSHES; push++) {
+        struct sl_step *step = fixture_step(client, 0);
+        assert_int_equal(sl_step_push(step, sparse, &key, 1, gradients), 0);
+        assert_int_equal(sl_step_dense_push(step, dense, 4000, 2, gradients), 0);
+        fixture_run(step);
+    }
+    struct sl_step *step = fixture_step(client, 0);
+    assert_int_equal(sl_step_pull(step, sparse, &key, 1, row), 0);
+    assert_int_equal(sl_step_dense_pull(step, dense, 4000, 2, elements), 0);
+    fixture_run(step);
+    assert_true(row[0] == PUSHES && elements[0] == PUSHES);
+    /* Without feedback each of them would be 0. The scale is 1/64. */
+    assert_true(fabsf(row[1] - PUSHES * gradients[1]) <= 0x1p-7F);
+    assert_true(elements[1] == row[1]);
 }
 
 SL_UNIT_SETUP()
