@@ -212,7 +212,8 @@ enum sl_shard_result {
  * call. *cost: what it spent of the budget. Returns an sl_shard_result, or a negative error that
  * ends the request: NO_MEMORY (tables or push buffer), WRONG_SHARD (a key; earlier sections are
  * done), PROTOCOL (tick or BSP push of another clock than the worker's), NOT_FOUND (KV pull of a
- * key never pushed), INVALID (another array length), or the handler's error.
+ * key never pushed), INVALID (another array length; a precision other than f32 for a handler), or
+ * the handler's error.
  *
  * Push: each record is updated once per section, with the summed gradients of its key. All keys are
  * looked up before the first update, so a failed section has only created rows. NaN and
