@@ -180,6 +180,29 @@ SL_CASE(step_submit__refuses_int8_gradients_that_are_not_finite)
     }
 }
 
+/* Its server refuses the value, which travels as f32, and counts it. */
+SL_CASE(step_submit__sends_what_a_table_with_reject_nonfinite_refuses)
+{
+    struct sl_client *client = fixtures[1].client;
+    struct sl_table_spec specs[] = {fixture_sparse("finite", 2), fixture_dense("finite-dense", 20)};
+    static const char *const texts[] = {"column 1 of key 11 is NaN", "element 13 is NaN"};
+    const uint64_t keys[] = {10, 11};
+    const float values[] = {0, 0, 0, NAN};
+    float rows[4];
+    for (uint32_t i = 0; i < 2; i++) {
+        specs[i].reject_nonfinite = true;
+        struct sl_table *table = fixture_table(client, &specs[i]);
+        struct sl_step *step = fixture_step(client, 0);
+        assert_int_equal(set(table, SL_PRECISION_BF16, SL_PRECISION_INT8, 1000), 0);
+        assert_int_equal(i == 0 ? sl_step_push_pull(step, table, keys, 2, values, rows)
+                                : sl_step_dense_push_pull(step, table, 10, 4, values, rows),
+                         0);
+        assert_int_equal(sl_step_submit(step, TIMEOUT_MS), 0);
+        expect_refused(sl_step_wait(step), SL_ERR_INVALID, texts[i]);
+        sl_step_destroy(&step);
+    }
+}
+
 /* A bag longer than a server sums at once: its parts are exact in 8 bits. */
 SL_CASE(step_pull_pooled__narrows_the_sum_of_a_long_bag)
 {

@@ -164,7 +164,7 @@ CASE(narrow_row__keeps_nothing_of_values_that_are_not_finite)
     expect_sent(fixture->rows, 7, zeros, none);
 }
 
-enum { THREADS = 4, PUSHES = 2000 };
+enum { THREADS = 4, PUSHES = 100000 };
 
 struct pusher {
     struct sl_error_feedback *rows;
