@@ -21,7 +21,7 @@ struct bulk {
     struct sl_bench_common common;
     const char *coordinator, *congestion;
     uint64_t depth;
-    int optimizer, over;
+    int optimizer, over, encoding; /* the last: sl_precision, both ways */
     bool polling;
     float *memory; /* [depth][bytes / 4] of the longest turn so far, in huge pages */
     size_t memory_bytes;
@@ -31,7 +31,7 @@ struct bulk {
 struct flow {
     const struct bulk *bulk;
     uint64_t bytes; /* of a step, a multiple of 4 */
-    bool push;
+    enum way { PULL, PUSH, KV } way;
     struct sl_client *client;
     struct sl_table *table;
     struct sl_step *steps[DEPTH_MAX];
@@ -50,8 +50,14 @@ static int send_one(struct flow *flow)
     if (err != 0) {
         return err;
     }
-    err = flow->push ? sl_step_dense_push(step, flow->table, 0, count, values)
-                     : sl_step_dense_pull(step, flow->table, 0, count, values);
+    const struct sl_kv_batch batch = {.keys = &(uint64_t){0},
+                                      .key_count = 1,
+                                      .value_count = count,
+                                      .push = values,
+                                      .pull = values};
+    err = flow->way == KV     ? sl_step_kv(step, flow->table, &batch)
+          : flow->way == PUSH ? sl_step_dense_push(step, flow->table, 0, count, values)
+                              : sl_step_dense_pull(step, flow->table, 0, count, values);
     err = err != 0 ? err : sl_step_submit(step, STEP_TIMEOUT_MS);
     if (err != 0) {
         sl_step_destroy(&step);
@@ -130,14 +136,21 @@ static int connect_flow(struct flow *flow)
     };
     struct sl_table_spec spec = {
         .struct_size = sizeof spec,
-        .kind = SL_TABLE_DENSE,
-        .length = flow->bytes / sizeof(float),
-        .optimizer = sl_optimizer_defaults((enum sl_optimizer_kind)bulk->optimizer),
+        .kind = flow->way == KV ? SL_TABLE_KV : SL_TABLE_DENSE,
+        .dim = flow->way == KV ? sizeof(float) : 0,
+        .length = flow->way == KV ? 0 : flow->bytes / sizeof(float),
+        .optimizer = sl_optimizer_defaults(
+            flow->way == KV ? SL_OPTIMIZER_SUM : (enum sl_optimizer_kind)bulk->optimizer),
     };
-    (void)snprintf(spec.name, sizeof spec.name, "bulk/%llu", (unsigned long long)flow->bytes);
-    const int err = sl_client_create(&options, &flow->client);
-    return err != 0 ? err
-                    : sl_client_table_open(flow->client, &spec, STEP_TIMEOUT_MS, &flow->table);
+    const enum sl_precision encoding = (enum sl_precision)bulk->encoding;
+    const struct sl_encoding_options sent = {
+        .struct_size = sizeof sent, .pull = encoding, .push = encoding};
+    (void)snprintf(spec.name, sizeof spec.name, "%s/%llu", flow->way == KV ? "kv" : "bulk",
+                   (unsigned long long)flow->bytes);
+    int err = sl_client_create(&options, &flow->client);
+    err = err != 0 ? err : sl_client_table_open(flow->client, &spec, STEP_TIMEOUT_MS, &flow->table);
+    return err != 0 || encoding == SL_PRECISION_F32 ? err
+                                                    : sl_table_set_encoding(flow->table, &sent);
 }
 
 static int make_memory(struct bulk *bulk, uint64_t bytes)
@@ -159,14 +172,21 @@ static int make_memory(struct bulk *bulk, uint64_t bytes)
     return 0;
 }
 
-/* Words of a turn: pull or push, and bytes of a step. */
+/* Words of a turn: pull, push or kv (push_pull of one array), and bytes of a step. */
 static int run(void *ctx, const struct sl_bench_common *common, double *values)
 {
     struct bulk *bulk = ctx;
     const char *words = common->words;
-    struct flow flow = {.bulk = bulk, .push = !sl_bench_turns_word(&words, "pull")};
+    struct flow flow = {.bulk = bulk};
     cpu_set_t before;
-    int err = flow.push && !sl_bench_turns_word(&words, "push") ? SL_ERR_INVALID : 0;
+    int err = 0;
+    if (sl_bench_turns_word(&words, "kv")) {
+        flow.way = KV;
+    } else if (sl_bench_turns_word(&words, "push")) {
+        flow.way = PUSH;
+    } else {
+        err = sl_bench_turns_word(&words, "pull") ? 0 : SL_ERR_INVALID;
+    }
     err = err != 0 ? err : sl_bench_turns_number(&words, sizeof(float), BYTES_MAX, &flow.bytes);
     err = err != 0 ? err : make_memory(bulk, flow.bytes);
     if (err != 0) {
@@ -191,6 +211,7 @@ int sl_bench_bulk_run(int argc, char **argv)
         sl_bench_text("coordinator", &bulk.coordinator, "HOST:PORT", "Of the cluster. Required."),
         sl_bench_number("depth", &bulk.depth, 1, DEPTH_MAX, "Steps in flight."),
         sl_bench_choice("optimizer", &bulk.optimizer, "sum|sgd", "Of the tables."),
+        sl_bench_choice("encoding", &bulk.encoding, "f32|f16|bf16", "What travels."),
         sl_bench_over(&bulk.over),
         SL_CLI_OPTION(BOOL, &bulk.polling, .name = "polling", .help = "The client spins."),
         sl_bench_congestion(&bulk.congestion),

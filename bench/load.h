@@ -28,9 +28,10 @@ struct sl_bench_load_options {
     const char *coordinator;    /* "host:port" */
     struct sl_table_spec table; /* opened by the load, its rows created before anything is timed */
     enum sl_bench_operation operation;
-    uint32_t connections; /* to each shard */
-    uint32_t depth;       /* requests under way on each, 1 to 128 */
-    uint32_t keys;        /* of one request; sparse: 1 to 8192; dense: elements */
+    enum sl_precision returned; /* what pulls ask for */
+    uint32_t connections;       /* to each shard */
+    uint32_t depth;             /* requests under way on each, 1 to 128 */
+    uint32_t keys;              /* of one request; sparse: 1 to 8192; dense: elements */
     enum sl_bench_distribution distribution;
     uint64_t rows; /* the population */
     double zipf_exponent;

@@ -44,6 +44,7 @@ static struct sl_request_section section_of(const struct sl_bench_load *load)
 {
     return (struct sl_request_section){
         .op = op_of(load),
+        .flags = (uint8_t)(load->options.returned << SL_REQUEST_RETURNED_SHIFT),
         .table_id = load->table_id,
         .key_count = is_dense(load) ? 0 : load->options.keys,
         .count = is_dense(load) ? load->options.keys : 0,

@@ -30,6 +30,7 @@ static const struct program benchmarks[] = {
     {"dpdk", "frames over DPDK's memif, beside TCP", NULL},
     {"engine", "an ONNX model in a loop, without requests; the grouping of layers", NULL},
     {"ipc", "shared memory, TCP over loopback and memcpy in turns, beside ps-lite's figures", NULL},
+    {"narrow", "rows and messages in f16, bf16 and int8 beside f32", NULL},
     {"objects", "versions that one process or many get, beside READs, hashing and a star", NULL},
     {"pslite", "ps-lite's test_benchmark: its arguments, environment and figures",
      sl_bench_pslite_run},

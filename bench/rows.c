@@ -27,7 +27,7 @@ struct options {
     uint64_t connections, depth, keys, dim, rows, seed;
     uint64_t cores[LOADS_MAX];
     double rate, beside_rate, zipf;
-    int operation, optimizer, distribution, beside, beside_optimizer;
+    int operation, optimizer, returned, distribution, beside, beside_optimizer;
     int64_t beside_core;
     bool polling;
     uint32_t core_count;
@@ -63,6 +63,7 @@ static struct sl_bench_load_options base_of(const struct options *o)
         .coordinator = o->coordinator,
         .table = sl_bench_rows_table(name, o->dim, (enum sl_optimizer_kind)o->optimizer),
         .operation = (enum sl_bench_operation)o->operation,
+        .returned = (enum sl_precision)o->returned,
         .connections = (uint32_t)o->connections,
         .depth = (uint32_t)o->depth,
         .keys = (uint32_t)o->keys,
@@ -219,6 +220,8 @@ static int parse(struct options *o, int argc, char **argv)
         sl_bench_number("dim", &o->dim, 1, SL_LIMIT_DIM, "Columns of a row, in f32."),
         sl_bench_number("rows", &o->rows, 1, 1e9, "Rows of the table."),
         sl_bench_choice("optimizer", &o->optimizer, SL_BENCH_OPTIMIZER_CHOICES, "Of the table."),
+        sl_bench_choice("returned", &o->returned, SL_BENCH_PRECISION_CHOICES,
+                        "Precision of the rows that pulls return."),
         sl_bench_choice("distribution", &o->distribution, SL_BENCH_DISTRIBUTION_CHOICES,
                         "Of the keys."),
         sl_bench_exponent("zipf", &o->zipf),

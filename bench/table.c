@@ -28,8 +28,8 @@
 struct options {
     struct sl_bench_common common;
     uint64_t rows, dim, operations, batch, seed;
-    double exponent; /* of Zipf's law */
-    int optimizer;
+    double exponent;              /* of Zipf's law */
+    int optimizer, values, slots; /* the latter: sl_precision */
 };
 
 static const char *const distribution_names[DISTRIBUTIONS] = {"uniform", "zipf"};
@@ -328,6 +328,8 @@ static int bench_init(struct bench *bench)
         .dim = (uint32_t)options->dim,
         .optimizer = sl_optimizer_defaults((enum sl_optimizer_kind)options->optimizer),
         .initializer = {.kind = SL_INITIALIZER_UNIFORM, .low = -0.05F, .high = 0.05F, .seed = 1},
+        .values = (enum sl_precision)options->values,
+        .slots = (enum sl_precision)options->slots,
     };
     bench->random = options->seed;
     sl_optimizer_state_init(&spec.optimizer, &bench->push.state);
@@ -378,6 +380,8 @@ int sl_bench_table_run(int argc, char **argv)
         sl_bench_number("rows", &o->rows, 1, 4e9, "Rows that the table holds."),
         sl_bench_number("dim", &o->dim, 1, SL_LIMIT_DIM, "Columns of a row."),
         sl_bench_choice("optimizer", &o->optimizer, SL_BENCH_OPTIMIZER_CHOICES, "Of the table."),
+        sl_bench_choice("values", &o->values, SL_BENCH_PRECISION_CHOICES, "As stored."),
+        sl_bench_choice("slots", &o->slots, "f32|f16|bf16", "As stored."),
         sl_bench_exponent("exponent", &o->exponent),
         sl_bench_number("operations", &o->operations, 1, 1e9, "Keys drawn."),
         sl_bench_number("batch", &o->batch, 1, SL_LIMIT_TURN_COST, "Keys of one call."),

@@ -31,6 +31,8 @@ uint64_t sl_bench_workload_key(uint64_t rank);
 uint64_t sl_bench_workload_next(struct sl_bench_workload *workload);
 
 /* As in enum sl_optimizer_kind, from its first on. */
+#define SL_BENCH_PRECISION_CHOICES "f32|f16|bf16|int8"
+
 #define SL_BENCH_OPTIMIZER_CHOICES                                                                 \
     "sum|sgd|momentum|adagrad|adagrad-decay|rmsprop|adam|adamw|adam-async|ftrl|ftrl-group|"        \
     "rowwise-adagrad|rowwise-adam|adadelta|lion|lamb"
