@@ -1,15 +1,16 @@
 /* Conversion of f32 values to and from the narrower forms of enum sl_precision, in which tables
- * store rows and messages carry values. Pure functions; any thread. Memory needs no alignment.
+ * store rows and messages carry values. Pure functions; any thread. The narrow form needs no
+ * alignment, and may not overlap the floats.
  *
  *   F16, BF16  2 bytes a value
- *   INT8       a row is its scale, an f32, and a byte q for each value: q * scale, -127 <= q <=
- * 127. Narrowing takes the smallest power of two for which all values fit, as MXINT8 of the Open
- * Compute Project does; widening accepts any scale.
+ *   INT8       a row is its scale, an f32, and a signed byte q for each value: q * scale, with q
+ * from -127 to 127. Narrowing takes the smallest power of two for which all values fit, of 2^-126
+ * to 2^121, or 0 in a row of zeros; widening accepts any scale.
  *
- * Narrowing what was widened gives the same values. A finite value stays finite: what is beyond the
- * largest value becomes that. Infinities and NaN stay what they are, but an INT8 row that has one
- * becomes NaN in all columns. F16 has no values below 2^-24: below 2^-31, also random rounding
- * gives 0. The scale of INT8 is at least 2^-126, or 0 in a row of zeros.
+ * What these functions have narrowed and widened keeps its values when it is narrowed again. A
+ * finite value stays finite: beyond the largest value it becomes that. Infinities and NaN stay
+ * such, but an INT8 row that has one becomes NaN in all columns. F16 has no magnitudes between 0
+ * and 2^-24: below 2^-31, also random rounding gives 0.
  *
  * The SIMD variants of the kernels give the same bits. */
 #ifndef SL_CORE_PRECISION_H
@@ -55,7 +56,8 @@ struct sl_precision_kernels {
     void (*widen)(enum sl_precision precision, const void *from, uint32_t count, float *to);
     /* Writes from[count] as a row, each value rounded to the nearest, ties to even. */
     void (*narrow)(enum sl_precision precision, const float *from, uint32_t count, void *to);
-    /* The same with random rounding: up or down, so that the expected value is `from`. The random
+    /* The same with random rounding: up or down, so that the expected value is `from`, but for
+     * what is said above, and 2^-17 of a step of INT8. The random
      * numbers are a function of the seed, which the caller has mixed well, and of the column. */
     void (*narrow_random)(enum sl_precision precision, const float *from, uint32_t count,
                           uint64_t seed, void *to);

@@ -1,5 +1,5 @@
 /* The loops of core/precision.h. CMake compiles this file once per SIMD variant, with the variant's
- * name in SL_SIMD; the loops have no branches, so that the compiler uses vectors. */
+ * name in SL_SIMD; the loops do not branch by data, so that the compiler uses vectors. */
 #include <string.h>
 
 #include "core/assert.h"
@@ -48,8 +48,8 @@ static inline void store_u16(uint8_t *to, uint32_t i, uint32_t bits)
     memcpy(to + (size_t)i * sizeof value, &value, sizeof value);
 }
 
-/* 32 random bits of a column: a bijection of the column that the seed selects, with the multipliers
- * of Wellons's hash "lowbias32". */
+/* 32 random bits of a column: for each seed a bijection of the columns, with multipliers of
+ * Wellons's hash-prospector. */
 static inline uint32_t noise(uint64_t seed, uint32_t column)
 {
     uint32_t x = column * 0x9e3779b9U + (uint32_t)seed;
@@ -115,9 +115,9 @@ static inline uint32_t largest_of(const float *from, uint32_t count)
     return most;
 }
 
-/* Returns the bits of the smallest power of two, from 2^-126 to 2^121, of which 127 times reaches
- * the magnitude; 0 for 0. 127 is 2^7 less 2^0: a mantissa of up to 1.984375 needs exponent - 6,
- * else one more. Values beyond 127 * 2^121 become that. */
+/* Returns the bits of the smallest power of two, from 2^-126 to 2^121, such that 127 times it
+ * reaches the magnitude; 0 for 0. 127 is 2^7 less 2^0: a mantissa of up to 1.984375 needs exponent
+ * - 6, else one more. Values beyond 127 * 2^121 become that. */
 static inline uint32_t scale_of(uint32_t largest)
 {
     const bool is_over = (largest & (F32_HIDDEN - 1)) > 0x007e0000U;
@@ -136,14 +136,14 @@ static inline void narrow_int8(const float *from, uint32_t count, bool random, u
     memcpy(to, &scale, sizeof scale);
     to += sizeof scale;
     if (!has_values) {
-        memset(to, scale == 0 ? 0 : 1, count);
+        memset(to, scale == 0 ? 0 : 1, count); /* 1 * NaN */
         return;
     }
     for (uint32_t i = 0; i < count; i++) {
         const float exact = from[i] * inverse;
         const float below = exact < INT8_MOST ? exact : INT8_MOST;
         const float q = below > -INT8_MOST ? below : -INT8_MOST;
-        /* Above 0, the conversion to an integer cuts off the fraction. 16 random bits: with more,
+        /* The sum is above 0, so the conversion cuts off its fraction. 16 random bits: with more,
          * the sum could be rounded up to the next integer. */
         const float up = (float)(noise(seed, i) >> 16) * 0x1p-16F;
         const int32_t rounded =

@@ -1,6 +1,7 @@
 /* Rows that are stored in other precisions than f32: kernels see them as f32. A row is widened,
- * updated and narrowed in one visit. Rounding is random, by a hash of the row's key, the column and
- * the count of visits, so a backup and every SIMD variant get the same bits. Any thread. Nothing
+ * updated and narrowed in one visit. An update rounds randomly, by a hash of the row's key, the
+ * column and the count of visits, so a backup and every SIMD variant get the same bits; all else
+ * rounds to the nearest. Any thread. Nothing
  * allocates. */
 #ifndef SL_PS_OPTIMIZER_NARROW_H
 #define SL_PS_OPTIMIZER_NARROW_H
@@ -15,7 +16,7 @@ static inline struct sl_row_layout sl_narrow_layout(const struct sl_table_spec *
                             optimizer->slots_per_row);
 }
 
-/* Floats of a row with its slots, as they are without another precision. */
+/* Floats of a row with its slots, when it is widened. */
 static inline uint32_t sl_narrow_floats(const struct sl_row_layout *layout)
 {
     return layout->dim + layout->value_slots + layout->row_slots;
@@ -31,14 +32,15 @@ void sl_narrow_first_row(const struct sl_initializer_spec *spec, enum sl_precisi
 void sl_narrow_read(const struct sl_row_layout *layout, const void *words, float *floats);
 void sl_narrow_write(const struct sl_row_layout *layout, const float *floats, void *words);
 
-/* As the optimizer's apply_rows, with what the table's update asks for; NULL: nothing. wide: memory
- * for sl_narrow_floats floats. */
+/* As the optimizer's apply_rows, with what the table's update asks for (NULL: the optimizer alone).
+ * wide: memory for sl_narrow_floats floats. */
 void sl_narrow_apply_rows(const struct sl_row_layout *layout, const struct sl_update_spec *update,
                           const struct sl_optimizer *optimizer,
                           const struct sl_optimizer_visit *visit,
                           const struct sl_optimizer_rows *rows, float *wide);
 
-/* Copies the values of the records to rows[count], rows of precision `as`. wide: dim floats. */
+/* Copies the values of the records to rows[count], rows of precision `as`, which need no alignment
+ * unless that is F32. wide: dim floats. */
 void sl_narrow_gather(const struct sl_row_layout *layout, struct sl_row *const *records,
                       uint32_t count, enum sl_precision as, void *rows, float *wide);
 
