@@ -63,9 +63,19 @@ static inline __attribute__((always_inline)) void narrow_fetch(const struct sl_r
 {
     const char *at = (const char *)record;
     for (size_t line = 0; line < bytes; line += CACHE_LINE) {
-        __builtin_prefetch(at + line);
+        __builtin_prefetch(at + line, 1);
     }
-    __builtin_prefetch(at + bytes - 1);
+    __builtin_prefetch(at + bytes - 1, 1);
+}
+
+/* Prefetches the first lines of the AHEAD records from `first` on. In a tight loop their page walks
+ * overlap: the update of a row has so many instructions that each would be waited for. */
+static inline __attribute__((always_inline)) void narrow_find(struct sl_row *const *records,
+                                                              uint32_t count, uint32_t first)
+{
+    for (uint32_t i = first; i < count && i < first + AHEAD; i++) {
+        __builtin_prefetch(records[i], 1);
+    }
 }
 
 static size_t narrow_fetch_bytes(size_t bytes)
@@ -86,6 +96,9 @@ void sl_narrow_apply_rows(const struct sl_row_layout *layout, const struct sl_up
     one.dim = one.slot_stride = at.dim;
     for (uint32_t i = 0; i < rows->count; i++) {
         struct sl_row *record = rows->records[i];
+        if (i % AHEAD == 0) {
+            narrow_find(rows->records, rows->count, i + AHEAD);
+        }
         if (rows->count - i > AHEAD) {
             narrow_fetch(rows->records[i + AHEAD], bytes);
         }
