@@ -60,7 +60,7 @@ static inline uint32_t noise(uint64_t seed, uint32_t column)
     return x ^ (x >> 15);
 }
 
-/* What is added before the low `shift` bits of `mantissa` are cut off. */
+/* Returns the number to add to `mantissa` before its low `shift` bits are dropped. */
 static inline uint32_t rounding(uint32_t mantissa, uint32_t shift, bool random, uint32_t bits)
 {
     const uint32_t ones = (1U << shift) - 1;

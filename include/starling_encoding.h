@@ -18,11 +18,10 @@ struct sl_encoding_options {
     enum sl_precision pull, push; /* as in sl_step_set_encoding */
     /* Bytes in which this client keeps the rounding error of gradients: what is kept of a row or
      * element is added to its next gradient that travels narrowed. With this, gradients are rounded
-     * to the nearest. What is kept is lost for rows of a step that fails. Sparse tables need 4 *
-     * dim
-     * + 10 bytes a row: beyond that, rows take the place of others, whose error is lost. Dense
-     * tables need 4 bytes an element, else INVALID. 0: nothing is kept, and gradients are rounded
-     * randomly. Not for KV tables. */
+     * to the nearest. What is kept is lost for rows of a step that fails. A row of a sparse table
+     * needs 4 bytes a column and 10 more: when the memory is full, rows take the place of others,
+     * whose error is lost. Dense tables need 4 bytes an element, else INVALID. 0: nothing is kept,
+     * and gradients are rounded randomly. Not for KV tables. */
     uint64_t error_feedback_bytes;
 };
 #define SL_ENCODING_OPTIONS_INIT SL_STRUCT_INIT(struct sl_encoding_options)

@@ -207,8 +207,8 @@ enum sl_precision {
     SL_PRECISION_F32 = 0,
     SL_PRECISION_F16 = 1,  /* IEEE 754 binary16: 11 bits of precision, 6.1e-5 to 65504 */
     SL_PRECISION_BF16 = 2, /* the upper half of an f32: 8 bits of precision, the range of f32 */
-    SL_PRECISION_INT8 = 3, /* a byte for each value, and a scale for the row: 7 or 8 bits of
-                            * precision for its largest values */
+    SL_PRECISION_INT8 = 3, /* a byte for each value, and a scale for the row: 7 bits of
+                            * precision for its largest value */
 };
 #define SL_PRECISION_COUNT  4
 
