@@ -17,11 +17,6 @@ BENCH = os.path.join(os.path.dirname(__file__), "../../bench")
 QUICK = ["--rounds", 1, "--seconds", 0.2, "--warm-up", 0.02]
 
 
-def children_of(pid):
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-        return [int(child) for child in file.read().split()]
-
-
 class BenchTest(harness.StarlingTest):
     def wait_until(self, condition):
         end = time.monotonic() + harness.DEADLINE_S
@@ -213,8 +208,8 @@ class BenchTest(harness.StarlingTest):
 
     def test_staleness_of_a_worker_that_ends(self):
         bench = self.start("starling-bench", "staleness", "--data_size", 1, "--workers", 2)
-        self.wait_until(lambda: len(children_of(bench.pid)) >= 2)
-        os.kill(children_of(bench.pid)[-1], signal.SIGKILL)
+        self.wait_until(lambda: len(harness.children_of(bench.pid)) >= 2)
+        os.kill(harness.children_of(bench.pid)[-1], signal.SIGKILL)
         self.assertEqual(bench.wait(), 1)
 
     def test_pulls_beside_the_publication_of_a_table(self):
@@ -336,7 +331,7 @@ class BenchTest(harness.StarlingTest):
         bench = self.start("starling-bench", "ipc", 4096, "--part", "goodput", "--rounds", 64)
 
         def of_loads():  # scheduler, server and worker, by either way
-            return [child for load in children_of(bench.pid) for child in children_of(load)]
+            return [child for load in harness.children_of(bench.pid) for child in harness.children_of(load)]
         self.wait_until(lambda: len(of_loads()) == 6)
         children = of_loads()
         bench.signal(signal.SIGINT)

@@ -24,11 +24,6 @@ TIMES = ["p50", "p99", "p99.9"]
 CPU = ["client cpu", "server cpu"]
 
 
-def children_of(pid):
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-        return [int(child) for child in file.read().split()]
-
-
 def name_of(pid):
     with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="ascii") as file:
         return file.read().strip()
@@ -53,7 +48,7 @@ class BenchTest(harness.StarlingTest):
     def wait_child(self, bench):
         end = time.monotonic() + harness.DEADLINE_S
         while time.monotonic() < end and bench.running():
-            for child in children_of(bench.pid):
+            for child in harness.children_of(bench.pid):
                 if name_of(child) == "starling-ps":
                     return child
             time.sleep(0.01)

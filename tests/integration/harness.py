@@ -37,6 +37,15 @@ def program(name):
     return os.path.join(BIN, name)
 
 
+def children_of(pid):
+    """The processes that this one started and that have not ended; none where it has ended itself."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            return [int(child) for child in file.read().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
 def adult(kind):
     """Path of the Adult data set's part ("train", "test"); skips the test where it is not there."""
     path = os.path.join(DATA, "adult", f"adult.{kind}.libsvm")

@@ -126,10 +126,8 @@ class Allocation(SlurmTest):
                        *self.flags("--", "sh", "-c", STAY, "sh", self.folder))
         pids = [self.pid(rank) for rank in range(3)] + self.servers(job)
         self.assertEqual(len(pids), 4)
-        with open(f"/proc/{job.pid}/task/{job.pid}/children", encoding="ascii") as file:
-            shell = file.read().split()[0]
-        with open(f"/proc/{shell}/task/{shell}/children", encoding="ascii") as file:
-            os.kill(int(file.read().split()[0]), signal.SIGKILL)
+        shell = harness.children_of(job.pid)[0]
+        os.kill(harness.children_of(shell)[0], signal.SIGKILL)
         job.wait_line("the launcher ended: 137")
         self.are_gone(pids)
 
@@ -137,8 +135,7 @@ class Allocation(SlurmTest):
         """An srun that is killed takes its process with it; the launcher restarts it."""
         job = self.launch("--restart-workers", 1, "--", "sh", "-c", STAY, "sh", self.folder, tasks=2)
         first = self.pid(0)
-        with open(f"/proc/{self.launcher(job)}/task/{self.launcher(job)}/children", encoding="ascii") as file:
-            sruns = [int(pid) for pid in file.read().split() if "RANK=0" in daemons.command(int(pid))]
+        sruns = [pid for pid in harness.children_of(self.launcher(job)) if "RANK=0" in daemons.command(pid)]
         os.unlink(os.path.join(self.folder, "pid-0"))
         self.assertEqual(len(sruns), 1)
         os.kill(sruns[0], signal.SIGKILL)

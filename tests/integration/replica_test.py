@@ -361,13 +361,11 @@ class Launched(harness.StarlingTest):
         return launcher
 
     def kill(self, launcher, index):
-        with open(f"/proc/{launcher.pid}/task/{launcher.pid}/children", encoding="ascii") as file:
-            children = file.read().split()
-        for child in children:
+        for child in harness.children_of(launcher.pid):
             with open(f"/proc/{child}/cmdline", "rb") as file:
                 words = file.read().decode().split("\0")
             if words[0].endswith("starling-ps") and words[words.index("--task-index") + 1] == str(index):
-                os.kill(int(child), signal.SIGKILL)
+                os.kill(child, signal.SIGKILL)
                 return
         self.fail(f"no ps/{index}:\n{launcher.output}")
 
