@@ -102,6 +102,7 @@ struct sl_session_options {
      * there and does not end. With a secret, the peer must have proved it. Without one, any peer
      * may redirect: after an election, the old coordinator's address leads to the new one. */
     bool follows;
+    uint32_t target;               /* the peer's reactor, for transports that do not migrate */
     struct sl_message_hello hello; /* protocol_version and software are filled in */
     const struct sl_session_events *events;
     void *ctx;

@@ -85,7 +85,7 @@ static void session_connection_connect_to(struct sl_session *session,
 {
     session->proof.state = SL_SESSION_UNPROVED;
     session->breaking.by_owner = false;
-    int err = sl_transport_connect(transport_in_use(session), numeric, sl_session_target(session),
+    int err = sl_transport_connect(transport_in_use(session), numeric, session->options.target,
                                    &transport_events, NULL, session, &session->conn);
     session->attempt.local_err = err;
     if (err != SL_OK) {

@@ -147,12 +147,6 @@ struct sl_session {
 
 /* The peer's server that shall own the connection (sl_transport_connect). A process has one for
  * each of its shards, and for each shard that it holds as a backup. */
-static inline uint32_t sl_session_target(const struct sl_session *session)
-{
-    const struct sl_message_hello *hello = &session->options.hello;
-    return hello->purpose == SL_MESSAGE_PURPOSE_CONTROL ? 0 : hello->shard;
-}
-
 /* Whether the peer's connection carries control messages only. */
 static inline bool sl_session_is_control(const struct sl_session_options *options)
 {

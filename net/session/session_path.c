@@ -193,9 +193,9 @@ static const struct sl_transport_events probe_events = {
 static void probe_at(struct sl_session *session, const struct sl_endpoint *numeric)
 {
     session->probe.result = SL_SESSION_PROBE_FAILED; /* until session_path_on_connected */
-    int err = sl_transport_connect(session->options.preferred.transport, numeric,
-                                   sl_session_target(session), &probe_events, NULL, session,
-                                   &session->probe.conn);
+    int err =
+        sl_transport_connect(session->options.preferred.transport, numeric, session->options.target,
+                             &probe_events, NULL, session, &session->probe.conn);
     if (err != SL_OK) {
         session->probe.conn = NULL;
         probe_failed(session);

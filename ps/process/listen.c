@@ -127,21 +127,12 @@ static void listen_preferred(struct sl_process_core *core)
     sl_shm_host(process->host);
 }
 
-/* The first core chooses the port. A partner may have no such transport. */
+/* The first core chooses the port. */
 static int listen_bypass(struct sl_process_core *core, const struct sl_endpoint *endpoint,
                          struct sl_endpoint *bound)
 {
-    const struct sl_process *process = core->process;
-    int err = 0;
-    for (uint32_t which = 0; which <= process->options.replicas && err == 0; which++) {
-        struct sl_server *server = sl_process_server(process, which, core->index);
-        const bool is_first = core->index == 0 && which == SL_PROCESS_HOME;
-        const struct sl_endpoint where = is_first ? *endpoint : *bound;
-        if (which == SL_PROCESS_HOME || sl_server_has_bypass(server)) {
-            err = sl_server_listen(server, &where, bound);
-        }
-    }
-    return err;
+    const struct sl_endpoint where = core->index == 0 ? *endpoint : *bound;
+    return sl_server_listen(home(core), &where, bound);
 }
 
 int sl_process_listen_core(struct sl_process_core *core)

@@ -94,6 +94,9 @@ void sl_process_metrics_use(struct sl_process_block *block, uint32_t which,
 {
     struct sl_process_server_sources *sources = &block->server_sources[which];
     server->cells = &block->servers[which];
+    if (server->beside != NULL) {
+        return;
+    }
     name_transport(sources, SL_SERVER_TRANSPORT_FIRST, server->transports.first);
     name_transport(sources, SL_SERVER_TRANSPORT_SHM, server->transports.shm);
     name_transport(sources, SL_SERVER_TRANSPORT_BYPASS, server->transports.bypass);

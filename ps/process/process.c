@@ -88,19 +88,22 @@ static bool process_is_scheduler(const struct sl_process *process)
     return process->options.kind == SL_PROCESS_SCHEDULER;
 }
 
-/* Sets the pool sizes of a server from the plan. */
-static void set_pools(const struct sl_memory_plan *plan, struct sl_server_options *server)
+/* Sets the pool sizes of a server from the plan; the servers of a reactor share some of them. */
+static void set_pools(const struct sl_memory_plan *plan, uint32_t sharing,
+                      struct sl_server_options *server)
 {
     server->shard.memory_bytes_max = plan->tables_bytes;
     server->shard.push_buffer_bytes_max = plan->staging_bytes;
     server->shard.snapshot_bytes_max = plan->snapshot_bytes;
     server->shard.limit_covers_all = true;
-    server->buffer_bytes_max = plan->buffer_bytes;
-    server->kept_bytes_max = plan->kept_bytes;
-    server->waiting_max = plan->waiting;
-    server->transports.options.connections_max = plan->connections;
-    server->transports.options.buffer_count = plan->receive;
-    server->transports.options.unplaced_bytes = plan->unplaced_bytes;
+    server->buffer_bytes_max = plan->buffer_bytes * sharing;
+    server->kept_bytes_max = plan->kept_bytes * sharing;
+    server->waiting_max = plan->waiting * sharing;
+    server->transports.options.connections_max = plan->connections * sharing < SL_LIMIT_CONNECTIONS
+                                                     ? plan->connections * sharing
+                                                     : SL_LIMIT_CONNECTIONS;
+    server->transports.options.buffer_count = plan->receive * sharing;
+    server->transports.options.unplaced_bytes = plan->unplaced_bytes * sharing;
 }
 
 static uint32_t process_server_count(const struct sl_process *process)
@@ -148,18 +151,19 @@ static int core_start(void *ctx)
         .hooks = options->replicas > 0 ? &sl_replication_hooks : NULL,
         .replication = &replication,
     };
-    set_pools(&process->memory, &server);
+    set_pools(&process->memory, sl_process_hosted_count(process), &server);
     sl_process_listen_choose(process, &server);
     sl_process_metrics_use(block, SL_PROCESS_HOME, &server);
     int err = sl_server_create(&server, &process->servers[server.local_index]);
     sl_process_listen_created(core, err);
     if (err == 0 && server.hooks != NULL) {
         server.local_index += options->reactors.count;
-        replication.cells = &block->replicas[SL_PROCESS_PARTNER];
-        sl_process_metrics_use(block, SL_PROCESS_PARTNER, &server);
+        server.beside = process->servers[core->index];
         server.coordinator = NULL;
         server.elects = false;
         server.control_gone = NULL;
+        replication.cells = &block->replicas[SL_PROCESS_PARTNER];
+        sl_process_metrics_use(block, SL_PROCESS_PARTNER, &server);
         err = sl_server_create(&server, &process->servers[server.local_index]);
     }
     if (err == 0 && process_is_scheduler(process)) {

@@ -30,7 +30,7 @@
 static void update_room(struct sl_server *server)
 {
     const struct sl_replication *replica = server->replica;
-    const size_t bytes_max = server->memory.buffers.bytes / MEMORY_PART;
+    const size_t bytes_max = server->host->memory.buffers.bytes / MEMORY_PART;
     const enum sl_server_log_room before = server->role.log_room;
     server->role.log_room =
         replica->log.entry_count >= MESSAGES_MAX ? SL_SERVER_LOG_OVERFULL
@@ -86,7 +86,7 @@ static void replication_log_finish(struct sl_replication_entry *entry)
         finish_request(entry->request);
         return;
     case SL_REPLICATION_OWNS_BUFFER:
-        sl_server_buffers_put(&server->memory.buffers, entry->buffer);
+        sl_server_buffers_put(&server->host->memory.buffers, entry->buffer);
         sl_server_unblock(server);
         break;
     case SL_REPLICATION_OWNS_BLOCK:
@@ -445,10 +445,10 @@ static void replication_log_take_request(struct sl_server_request *request, uint
         .head = replication_log_head_of(request, section_end, err),
         .body = rest_of(request),
     };
-    entry->bytes = sl_server_buffers_size(&server->memory.buffers, request->payload);
+    entry->bytes = sl_server_buffers_size(&server->host->memory.buffers, request->payload);
     if (request->reply != NULL) {
-        entry->bytes +=
-            sl_server_buffers_size(sl_server_shm_owner(server, request->reply), request->reply);
+        entry->bytes += sl_server_buffers_size(sl_server_shm_owner(server->host, request->reply),
+                                               request->reply);
     }
     request->session = NULL;
     sl_timer_disarm(sl_server_timers(server), &request->deadline);
@@ -462,7 +462,7 @@ static void take_payload(struct sl_server_request *request, uint32_t section_end
     struct sl_replication_entry *entry = replication_log_make(server, sizeof *entry);
     if (entry != NULL) {
         entry->head = replication_log_head_of(request, section_end, 0);
-        entry->bytes += sl_server_buffers_size(&server->memory.buffers, request->payload);
+        entry->bytes += sl_server_buffers_size(&server->host->memory.buffers, request->payload);
         entry->owned = SL_REPLICATION_OWNS_BUFFER;
         entry->body = rest_of(request);
         entry->buffer = request->payload;

@@ -83,7 +83,7 @@ bool sl_replication_receiver_admit(struct sl_server_conn *conn)
     backup->received = backup->acked = backup->position;
     backup->credit_bytes = backup->credit_requests = 0; /* from an earlier connection */
     conn->kind = SL_SERVER_CONN_PRIMARY;
-    const size_t ahead = server->memory.buffers.bytes / AHEAD_PART;
+    const size_t ahead = server->host->memory.buffers.bytes / AHEAD_PART;
     conn->client.credit = (struct sl_credit){
         .bytes = ahead < AHEAD_BYTES_LEAST ? AHEAD_BYTES_LEAST : ahead,
         .requests = AHEAD_ENTRIES,
@@ -136,7 +136,7 @@ void sl_replication_receiver_drop(struct sl_server *server)
 static uint8_t *take_payload(struct sl_server_conn *conn,
                              const struct sl_transport_message *message)
 {
-    struct sl_server_buffers *buffers = &conn->server->memory.buffers;
+    struct sl_server_buffers *buffers = &conn->server->host->memory.buffers;
     const uint32_t bytes = message->header.payload_bytes;
     if (message->payload == conn->sink.buffer) {
         conn->sink.buffer = NULL;
@@ -159,12 +159,12 @@ void sl_replication_receiver_arrive(struct sl_server_conn *conn,
     const bool fits = header->payload_bytes >= sizeof(struct sl_replication_entry_head) &&
                       header->request_id == backup->received + 1 &&
                       sl_credit_spend(&conn->client.credit, cost);
-    struct sl_server_request *request = fits ? sl_pool_get(&server->memory.requests) : NULL;
+    struct sl_server_request *request = fits ? sl_pool_get(&server->host->memory.requests) : NULL;
     uint8_t *payload = request == NULL ? NULL : take_payload(conn, message);
     sl_server_conn_release(conn, message);
     if (payload == NULL) {
         if (request != NULL) {
-            sl_pool_put(&server->memory.requests, request);
+            sl_pool_put(&server->host->memory.requests, request);
         }
         sl_server_conn_drop(conn, fits ? SL_ERR_NO_MEMORY : SL_ERR_PROTOCOL,
                             "entry %" PRIu64 " of %u bytes, behind %" PRIu64, header->request_id,

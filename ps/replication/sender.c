@@ -163,7 +163,7 @@ void sl_replication_sender_open(struct sl_server *server)
     (void)snprintf(name, sizeof name, "the backup of shard %u on ps/%u",
                    server->options.shard.index, config->backup_task);
     const struct sl_session_options options = {
-        .transport = server->transports.first,
+        .transport = server->host->transports.first,
         .outbox = &replica->sender.outbox,
         .endpoint = config->backup,
         .hello = {.purpose = SL_MESSAGE_PURPOSE_REPLICA,

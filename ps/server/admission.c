@@ -55,12 +55,12 @@ static void check_sink(struct sl_server_conn *conn)
     }
 }
 
-void sl_server_admission_check(struct sl_server *server)
+void sl_server_admission_check(struct sl_server_host *host)
 {
-    const uint32_t checks_max = server->admission.is_short ? CHECKS_MAX_SHORT : CHECKS_MAX;
-    const struct sl_list_link *end = &server->conns.list.head;
+    const uint32_t checks_max = host->admission.is_short ? CHECKS_MAX_SHORT : CHECKS_MAX;
+    const struct sl_list_link *end = &host->conns.list.head;
     struct sl_list_link *link =
-        server->admission.next == NULL ? server->conns.list.head.next : server->admission.next;
+        host->admission.next == NULL ? host->conns.list.head.next : host->admission.next;
     for (uint32_t i = 0; i < CHECKED_CONNS && link != end; i++) {
         struct sl_server_conn *conn = sl_server_conn_of(link);
         link = link->next;
@@ -69,61 +69,65 @@ void sl_server_admission_check(struct sl_server *server)
             check_sink(conn);
         }
     }
-    server->admission.next = link == end ? NULL : link;
+    host->admission.next = link == end ? NULL : link;
     /* One limit per round. */
-    server->admission.is_short = server->admission.is_short && link != end;
+    host->admission.is_short = host->admission.is_short && link != end;
 }
 
 /* Returns memory left by a burst to the system. True: more is left for later checks. */
-static bool give_back(struct sl_server *server)
+static bool give_back(struct sl_server_host *host)
 {
-    bool has_more = sl_outbox_give_back(&server->memory.replies);
-    has_more |= sl_outbox_give_back(&server->memory.control);
-    has_more |= sl_server_buffers_give_back(&server->memory.buffers);
-    has_more |= server->options.hooks != NULL && server->options.hooks->give_back(server);
-    has_more |= server->shard != NULL && sl_shard_give_back(server->shard);
+    bool has_more = sl_outbox_give_back(&host->memory.replies);
+    has_more |= sl_outbox_give_back(&host->memory.control);
+    has_more |= sl_server_buffers_give_back(&host->memory.buffers);
+    for (struct sl_server *server = host->servers; server != NULL; server = server->next_of_host) {
+        has_more |= server->options.hooks != NULL && server->options.hooks->give_back(server);
+        has_more |= server->shard != NULL && sl_shard_give_back(server->shard);
+    }
     return has_more;
 }
 
 static void check_again(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_server *server = SL_CONTAINER_OF(timer, struct sl_server, admission.timer);
-    sl_server_admission_check(server);
-    const bool has_more = server->admission.next == NULL && give_back(server);
-    if (!sl_list_empty(&server->conns.list) || has_more) {
+    struct sl_server_host *host = SL_CONTAINER_OF(timer, struct sl_server_host, admission.timer);
+    sl_server_admission_check(host);
+    const bool has_more = host->admission.next == NULL && give_back(host);
+    if (!sl_list_empty(&host->conns.list) || has_more) {
         /* An unfinished round continues in the next turn. */
-        uint64_t wait_ns = server->admission.next == NULL ? CHECK_NS : 0;
-        sl_timer_arm(sl_server_timers(server), timer, now_ns + wait_ns);
+        uint64_t wait_ns = host->admission.next == NULL ? CHECK_NS : 0;
+        sl_timer_arm(sl_reactor_timers(host->options.reactor), timer, now_ns + wait_ns);
     }
 }
 
-void sl_server_admission_init(struct sl_server *server)
+void sl_server_admission_init(struct sl_server_host *host)
 {
-    sl_list_init(&server->admission.sink_waiters);
-    server->admission.timer.run = check_again;
+    sl_list_init(&host->admission.sink_waiters);
+    host->admission.timer.run = check_again;
 }
 
-void sl_server_admission_add(struct sl_server *server, struct sl_server_conn *conn)
+void sl_server_admission_add(struct sl_server_host *host, struct sl_server_conn *conn)
 {
-    conn->server = server;
-    sl_list_prepend(&server->conns.list, &conn->link);
-    server->conns.count++;
-    if (!sl_timer_armed(&server->admission.timer)) {
-        sl_timer_arm(sl_server_timers(server), &server->admission.timer,
-                     sl_server_now_ns(server) + CHECK_NS);
+    struct sl_reactor *reactor = host->options.reactor;
+    conn->host = host;
+    conn->server->conn_count++;
+    sl_list_prepend(&host->conns.list, &conn->link);
+    host->conns.count++;
+    if (!sl_timer_armed(&host->admission.timer)) {
+        sl_timer_arm(sl_reactor_timers(reactor), &host->admission.timer,
+                     sl_reactor_now_ns(reactor) + CHECK_NS);
     }
 }
 
 void sl_server_admission_remove(struct sl_server_conn *conn)
 {
-    struct sl_server *server = conn->server;
+    struct sl_server_host *host = conn->host;
     sl_list_remove(&conn->sink.link);
-    if (server->admission.next == &conn->link) {
-        server->admission.next =
-            conn->link.next == &server->conns.list.head ? NULL : conn->link.next;
+    if (host->admission.next == &conn->link) {
+        host->admission.next = conn->link.next == &host->conns.list.head ? NULL : conn->link.next;
     }
     sl_list_remove(&conn->link);
-    server->conns.count--;
+    host->conns.count--;
+    conn->server->conn_count--;
 }
 
 /* Long payloads */
@@ -136,7 +140,7 @@ static struct sl_server_conn *waiter_of(struct sl_list_link *link)
 /* Clients queue at the end, other peers at the front. */
 static void sink_wait(struct sl_server_conn *conn)
 {
-    struct sl_list *waiters = &conn->server->admission.sink_waiters;
+    struct sl_list *waiters = &conn->host->admission.sink_waiters;
     if (sl_list_linked(&conn->sink.link)) {
         return;
     }
@@ -149,10 +153,10 @@ static void sink_wait(struct sl_server_conn *conn)
 
 /* Returns the next connection to get memory. A connection that is being closed, perhaps replaced by
  * its client, no longer waits. */
-static const struct sl_server_conn *sink_first(struct sl_server *server)
+static const struct sl_server_conn *sink_first(struct sl_server_host *host)
 {
     struct sl_list_link *link;
-    while ((link = sl_list_first(&server->admission.sink_waiters)) != NULL) {
+    while ((link = sl_list_first(&host->admission.sink_waiters)) != NULL) {
         const struct sl_server_conn *conn = waiter_of(link);
         if (conn->conn->state == SL_CONN_OPEN) {
             return conn;
@@ -165,7 +169,7 @@ static const struct sl_server_conn *sink_first(struct sl_server *server)
 /* Limit of all buffers in use after a grant to this connection. */
 static size_t used_bytes_max(const struct sl_server_conn *conn)
 {
-    const size_t bytes = conn->server->memory.buffers.bytes;
+    const size_t bytes = conn->host->memory.buffers.bytes;
     if (conn->kind != SL_SERVER_CONN_DATA) {
         return bytes / 8 * 7;
     }
@@ -177,22 +181,20 @@ static size_t used_bytes_max(const struct sl_server_conn *conn)
  * behind clients, of which there may be thousands. */
 uint8_t *sl_server_admission_sink(struct sl_server_conn *conn, uint32_t bytes)
 {
-    struct sl_server *server = conn->server;
+    struct sl_server_host *host = conn->host;
     const bool is_client = conn->kind == SL_SERVER_CONN_DATA;
-    const struct sl_server_conn *first = is_client ? sink_first(server) : NULL;
-    uint8_t *sink =
-        first == NULL || first == conn
-            ? sl_server_buffers_get(&server->memory.buffers, bytes, used_bytes_max(conn))
-            : NULL;
+    const struct sl_server_conn *first = is_client ? sink_first(host) : NULL;
+    uint8_t *sink = first == NULL || first == conn
+                        ? sl_server_buffers_get(&host->memory.buffers, bytes, used_bytes_max(conn))
+                        : NULL;
     if (sink != NULL) {
         sl_list_remove(&conn->sink.link);
         conn->sink.checks = 0;
     } else if (conn->sink.long_requests == 0) {
         sink_wait(conn);
         /* Slow readers get less time only if they hold the memory. */
-        server->admission.is_short =
-            server->admission.is_short ||
-            server->admission.reply_bytes > server->memory.buffers.bytes / 8;
+        host->admission.is_short = host->admission.is_short ||
+                                   host->admission.reply_bytes > host->memory.buffers.bytes / 8;
     }
     return sink;
 }
@@ -208,7 +210,7 @@ static bool may_reserve(const struct sl_server_conn *conn)
 static uint8_t *reserved(struct sl_server_conn *conn, uint8_t *room)
 {
     if (room == NULL && !server_admission_has_unsent(conn)) {
-        conn->server->admission.is_short = true;
+        conn->host->admission.is_short = true;
     }
     return room;
 }
@@ -232,23 +234,23 @@ uint8_t *sl_server_admission_reserve_part(struct sl_server_conn *conn, uint32_t 
         return sl_server_admission_reserve_run(conn, bytes, 1);
     }
     uint8_t *room = sl_outbox_reserve_run(conn->outbox, bytes, 1);
-    conn->server->admission.is_short = conn->server->admission.is_short || room == NULL;
+    conn->host->admission.is_short = conn->host->admission.is_short || room == NULL;
     return room;
 }
 
 /* `buffers` also holds waiting requests; the shared ones hold only replies. */
-static bool has_spare_room(const struct sl_server *server, const struct sl_server_buffers *buffers,
-                           size_t bytes)
+static bool has_spare_room(const struct sl_server_host *host,
+                           const struct sl_server_buffers *buffers, size_t bytes)
 {
-    return buffers == &server->memory.buffers
-               ? server->admission.reply_bytes + bytes <= buffers->bytes / 8
+    return buffers == &host->memory.buffers
+               ? host->admission.reply_bytes + bytes <= buffers->bytes / 8
                : buffers->used_bytes + bytes <= buffers->bytes / 2;
 }
 
 bool sl_server_admission_reply(struct sl_server_request *request)
 {
-    struct sl_server *server = request->server;
-    struct sl_server_buffers *buffers = sl_server_shm_buffers(server, request->conn);
+    struct sl_server_host *host = request->server->host;
+    struct sl_server_buffers *buffers = sl_server_shm_buffers(host, request->conn);
     size_t bytes = request->work.reply_bytes;
     bool has_reply_buffer =
         request->reply_buffer != NULL && !sl_server_request_writes(&request->work);
@@ -256,29 +258,28 @@ bool sl_server_admission_reply(struct sl_server_request *request)
         return true;
     }
     bool may_wait = request->conn == NULL || server_admission_has_unsent(request->conn);
-    if (may_wait && !has_spare_room(server, buffers, bytes)) {
+    if (may_wait && !has_spare_room(host, buffers, bytes)) {
         return false;
     }
     request->reply = sl_server_buffers_get(buffers, bytes, buffers->bytes);
     if (request->reply == NULL) {
-        server->admission.is_short = server->admission.is_short || !may_wait;
+        host->admission.is_short = host->admission.is_short || !may_wait;
         return false;
     }
-    server->admission.reply_bytes +=
-        buffers == &server->memory.buffers ? sl_server_buffers_size(buffers, request->reply) : 0;
+    host->admission.reply_bytes +=
+        buffers == &host->memory.buffers ? sl_server_buffers_size(buffers, request->reply) : 0;
     return true;
 }
 
 void sl_server_admission_put_reply(struct sl_server_request *request)
 {
-    struct sl_server *server = request->server;
+    struct sl_server_host *host = request->server->host;
     if (request->reply != NULL) {
-        struct sl_server_buffers *buffers = sl_server_shm_owner(server, request->reply);
-        server->admission.reply_bytes -= buffers == &server->memory.buffers
-                                             ? sl_server_buffers_size(buffers, request->reply)
-                                             : 0;
+        struct sl_server_buffers *buffers = sl_server_shm_owner(host, request->reply);
+        host->admission.reply_bytes -=
+            buffers == &host->memory.buffers ? sl_server_buffers_size(buffers, request->reply) : 0;
         sl_server_buffers_put(buffers, request->reply);
         request->reply = NULL;
-        sl_server_unblock(server);
+        sl_server_host_unblock(host);
     }
 }

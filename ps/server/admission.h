@@ -25,7 +25,7 @@
 #include "core/list.h"
 #include "reactor/timer.h"
 
-struct sl_server;
+struct sl_server_host;
 struct sl_server_conn;
 struct sl_server_request;
 
@@ -37,16 +37,16 @@ struct sl_server_admission {
     bool is_short;               /* a first reply or a long payload found no room */
 };
 
-void sl_server_admission_init(struct sl_server *server);
+void sl_server_admission_init(struct sl_server_host *host);
 
-/* Lists the connection with the server's, and starts the checks. */
-void sl_server_admission_add(struct sl_server *server, struct sl_server_conn *conn);
+/* Lists the connection with the host's, and starts the checks. */
+void sl_server_admission_add(struct sl_server_host *host, struct sl_server_conn *conn);
 
 /* Takes it out of the list again. */
 void sl_server_admission_remove(struct sl_server_conn *conn);
 
 /* Checks all connections, or as many as one turn allows. */
-void sl_server_admission_check(struct sl_server *server);
+void sl_server_admission_check(struct sl_server_host *host);
 
 /* Returns memory for a long payload; NULL: none now. */
 uint8_t *sl_server_admission_sink(struct sl_server_conn *conn, uint32_t bytes);

@@ -36,8 +36,8 @@ void sl_server_conn_release(struct sl_server_conn *conn, const struct sl_transpo
     const bool has_sink = message->token == NULL || !is_short;
     sl_transport_release(conn->conn, message);
     if (has_sink && conn->sink.buffer != NULL) {
-        sl_server_buffers_put(&conn->server->memory.buffers, conn->sink.buffer);
+        sl_server_buffers_put(&conn->host->memory.buffers, conn->sink.buffer);
         conn->sink.buffer = NULL;
-        sl_server_unblock(conn->server);
+        sl_server_host_unblock(conn->host);
     }
 }

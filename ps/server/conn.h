@@ -52,8 +52,9 @@ struct sl_server_conn_sink {
 };
 
 struct sl_server_conn {
-    struct sl_list_link link; /* of all of the server */
-    struct sl_server *server; /* NULL while migrating */
+    struct sl_list_link link;    /* of all of the host */
+    struct sl_server_host *host; /* NULL while migrating */
+    struct sl_server *server;    /* of the host; while migrating: the one to which it goes */
     struct sl_conn *conn;
     struct sl_outbox *outbox; /* the server's, for replies or for control messages */
     struct sl_outbox_queue out;

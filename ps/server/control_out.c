@@ -21,33 +21,33 @@ struct pending_message {
 };
 
 /* Returns the connections with messages for the outbox. */
-static struct sl_list *control_out_conns_of(struct sl_server *server,
+static struct sl_list *control_out_conns_of(struct sl_server_host *host,
                                             const struct sl_outbox *outbox)
 {
-    if (outbox == &server->memory.shm_replies) {
-        return &server->pending.shm;
+    if (outbox == &host->memory.shm_replies) {
+        return &host->pending.shm;
     }
-    return outbox == &server->memory.control ? &server->pending.control : &server->pending.replies;
+    return outbox == &host->memory.control ? &host->pending.control : &host->pending.replies;
 }
 
-void sl_server_control_out_init(struct sl_server *server)
+void sl_server_control_out_init(struct sl_server_host *host)
 {
-    sl_list_init(&server->pending.control);
-    sl_list_init(&server->pending.replies);
-    sl_list_init(&server->pending.shm);
+    sl_list_init(&host->pending.control);
+    sl_list_init(&host->pending.replies);
+    sl_list_init(&host->pending.shm);
 }
 
-static void payload_put(struct sl_server *server, struct sl_server_shared_payload *payload)
+static void payload_put(struct sl_server_host *host, struct sl_server_shared_payload *payload)
 {
     if (payload != NULL && --payload->user_count == 0) {
-        server->pending.bytes -= payload->bytes;
+        host->pending.bytes -= payload->bytes;
         free(payload);
     }
 }
 
 /* Encodes the message, or shares the last kept payload if it is equal. NULL: no memory. */
 static struct sl_server_shared_payload *
-payload_get(struct sl_server *server, const struct sl_message *message, uint32_t bytes)
+payload_get(struct sl_server_host *host, const struct sl_message *message, uint32_t bytes)
 {
     struct sl_server_shared_payload *payload = malloc(sizeof *payload + bytes);
     if (payload == NULL) {
@@ -55,41 +55,41 @@ payload_get(struct sl_server *server, const struct sl_message *message, uint32_t
     }
     *payload = (struct sl_server_shared_payload){.user_count = 1, .bytes = bytes};
     sl_message_encode(message, payload->payload);
-    struct sl_server_shared_payload *last = server->pending.payload_last;
+    struct sl_server_shared_payload *last = host->pending.payload_last;
     if (last != NULL && last->bytes == bytes &&
         memcmp(last->payload, payload->payload, bytes) == 0) {
         free(payload);
         last->user_count++;
         return last;
     }
-    payload_put(server, last);
-    server->pending.payload_last = payload;
+    payload_put(host, last);
+    host->pending.payload_last = payload;
     payload->user_count++;
-    server->pending.bytes += bytes;
+    host->pending.bytes += bytes;
     return payload;
 }
 
 /* False: no memory. */
 static bool keep(struct sl_server_conn *conn, const struct sl_message *message, uint32_t bytes)
 {
-    struct sl_server *server = conn->server;
+    struct sl_server_host *host = conn->host;
     const size_t bytes_max =
-        server->options.kept_bytes_max == 0 ? KEPT_BYTES_DEFAULT : server->options.kept_bytes_max;
-    if (server->pending.bytes + sizeof(struct pending_message) + bytes > bytes_max) {
+        host->options.kept_bytes_max == 0 ? KEPT_BYTES_DEFAULT : host->options.kept_bytes_max;
+    if (host->pending.bytes + sizeof(struct pending_message) + bytes > bytes_max) {
         return false;
     }
     struct pending_message *pending = malloc(sizeof *pending);
     struct sl_server_shared_payload *payload =
-        pending == NULL ? NULL : payload_get(server, message, bytes);
+        pending == NULL ? NULL : payload_get(host, message, bytes);
     if (payload == NULL) {
         free(pending);
         return false;
     }
     *pending = (struct pending_message){.payload = payload};
-    server->pending.bytes += sizeof *pending;
+    host->pending.bytes += sizeof *pending;
     if (conn->pending.count++ == 0) {
-        sl_list_append(control_out_conns_of(server, conn->outbox), &conn->pending.link);
-        server->pending.conn_count++;
+        sl_list_append(control_out_conns_of(host, conn->outbox), &conn->pending.link);
+        host->pending.conn_count++;
     }
     sl_list_append(&conn->pending.messages, &pending->link);
     return true;
@@ -144,23 +144,23 @@ static struct pending_message *control_out_first_of(const struct sl_server_conn 
 /* Removes the connection's first message. */
 static void forget_first(struct sl_server_conn *conn)
 {
-    struct sl_server *server = conn->server;
+    struct sl_server_host *host = conn->host;
     struct pending_message *pending = control_out_first_of(conn);
     sl_list_remove(&pending->link);
-    server->pending.bytes -= sizeof *pending;
-    payload_put(server, pending->payload);
+    host->pending.bytes -= sizeof *pending;
+    payload_put(host, pending->payload);
     free(pending);
     if (--conn->pending.count == 0) {
         sl_list_remove(&conn->pending.link);
-        server->pending.conn_count--;
+        host->pending.conn_count--;
     }
 }
 
 /* Sends one message of each connection in turn. */
-void sl_server_control_out_resume(struct sl_server *server, struct sl_outbox *outbox)
+void sl_server_control_out_resume(struct sl_server_host *host, struct sl_outbox *outbox)
 {
-    struct sl_list *conns = control_out_conns_of(server, outbox);
-    while (server->pending.conn_count > 0 && !sl_list_empty(conns)) {
+    struct sl_list *conns = control_out_conns_of(host, outbox);
+    while (host->pending.conn_count > 0 && !sl_list_empty(conns)) {
         struct sl_server_conn *conn =
             SL_CONTAINER_OF(sl_list_first(conns), struct sl_server_conn, pending.link);
         const struct sl_server_shared_payload *payload = control_out_first_of(conn)->payload;
@@ -184,9 +184,9 @@ void sl_server_control_out_drop(struct sl_server_conn *conn)
     }
 }
 
-void sl_server_control_out_fini(struct sl_server *server)
+void sl_server_control_out_fini(struct sl_server_host *host)
 {
-    payload_put(server, server->pending.payload_last);
-    server->pending.payload_last = NULL;
-    sl_assert(server->pending.bytes == 0);
+    payload_put(host, host->pending.payload_last);
+    host->pending.payload_last = NULL;
+    sl_assert(host->pending.bytes == 0);
 }

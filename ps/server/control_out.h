@@ -10,7 +10,7 @@
 
 struct sl_message;
 struct sl_outbox;
-struct sl_server;
+struct sl_server_host;
 struct sl_server_conn;
 struct sl_server_shared_payload;
 
@@ -22,8 +22,8 @@ struct sl_server_pending {
     size_t bytes;
 };
 
-void sl_server_control_out_init(struct sl_server *server);
-void sl_server_control_out_fini(struct sl_server *server);
+void sl_server_control_out_init(struct sl_server_host *host);
+void sl_server_control_out_fini(struct sl_server_host *host);
 
 /* Sends a control message, now or when there is room. Closes a connection with too many unsent
  * answers. */
@@ -33,7 +33,7 @@ void sl_server_send(struct sl_server_conn *conn, const struct sl_message *messag
 void sl_server_send_error(struct sl_server_conn *conn, uint64_t id, int err, const char *text);
 
 /* The outbox has room again: sends pending messages. */
-void sl_server_control_out_resume(struct sl_server *server, struct sl_outbox *outbox);
+void sl_server_control_out_resume(struct sl_server_host *host, struct sl_outbox *outbox);
 
 /* The connection has closed: discards its pending messages. */
 void sl_server_control_out_drop(struct sl_server_conn *conn);

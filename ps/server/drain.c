@@ -27,8 +27,7 @@ static void on_timeout(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_server *server = drain_server_of(timer);
     sl_log_warn("shard %u: %u connection%s still open at the drain timeout",
-                server->options.shard.index, server->conns.count,
-                sl_log_plural(server->conns.count));
+                server->options.shard.index, server->conn_count, sl_log_plural(server->conn_count));
     drain_finish(server);
 }
 
@@ -42,8 +41,11 @@ void sl_server_drain_conn(struct sl_server_conn *conn)
 void sl_server_drain_say_goodbye(struct sl_server *server)
 {
     server->drain.stage = SL_SERVER_SAID_GOODBYE;
-    SL_LIST_FOREACH (link, &server->conns.list) {
+    SL_LIST_FOREACH (link, &server->host->conns.list) {
         struct sl_server_conn *conn = sl_server_conn_of(link);
+        if (conn->server != server) {
+            continue;
+        }
         if (sl_server_conn_is_welcomed(conn) && !conn->said_goodbye &&
             conn->conn->state == SL_CONN_OPEN) {
             struct sl_message goodbye = {.kind = SL_MESSAGE_GOODBYE};
@@ -60,8 +62,9 @@ bool sl_server_is_idle(const struct sl_server *server)
         server->pulls.count > 0 || (hooks != NULL && hooks->is_awaited(server))) {
         return false;
     }
-    SL_LIST_FOREACH (link, &server->conns.list) {
-        if (!sl_server_conn_is_free(sl_server_conn_of(link))) {
+    SL_LIST_FOREACH (link, &server->host->conns.list) {
+        const struct sl_server_conn *conn = sl_server_conn_of(link);
+        if (conn->server == server && !sl_server_conn_is_free(conn)) {
             return false;
         }
     }
@@ -73,7 +76,7 @@ void sl_server_drain_update(struct sl_server *server)
     if (server->drain.drained == NULL) {
         return;
     }
-    if (server->conns.count == 0) {
+    if (server->conn_count == 0) {
         server->drain.timer.run = finish_later;
         sl_timer_arm(sl_server_timers(server), &server->drain.timer, 0);
     } else if (server->drain.stage == SL_SERVER_DRAINS && sl_server_is_idle(server)) {
@@ -90,4 +93,11 @@ void sl_server_drain_begin(struct sl_server *server, uint64_t timeout_ns,
     server->drain.timer.run = on_timeout;
     sl_timer_arm(sl_server_timers(server), &server->drain.timer,
                  sl_server_now_ns(server) + timeout_ns);
+}
+
+void sl_server_drain_stop(struct sl_server *server)
+{
+    sl_timer_disarm(sl_server_timers(server), &server->drain.timer);
+    server->drain.drained = NULL;
+    server->drain.stage = SL_SERVER_DRAINS;
 }

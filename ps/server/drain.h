@@ -27,6 +27,9 @@ struct sl_server_drain {
 void sl_server_drain_begin(struct sl_server *server, uint64_t timeout_ns,
                            void (*drained)(void *ctx), void *ctx);
 
+/* The server is being destroyed: no drain goes on. */
+void sl_server_drain_stop(struct sl_server *server);
+
 /* Call when a request or connection has ended: continues or completes the drain. */
 void sl_server_drain_update(struct sl_server *server);
 

@@ -20,12 +20,13 @@ static void events_hello_late(struct sl_timer *timer, uint64_t now_ns)
 
 static void events_on_accepted(void *ctx, struct sl_conn *transport_conn)
 {
-    struct sl_server *server = ctx;
+    struct sl_server_host *host = ctx;
+    struct sl_server *server = host->home;
     struct sl_server_conn *conn = transport_conn->user;
     if (conn != NULL) {
         /* Migrated by the listening reactor, with its hello read. */
         conn->conn = transport_conn;
-        sl_server_admission_add(server, conn);
+        sl_server_admission_add(host, conn);
         sl_timer_arm(sl_server_timers(server), &conn->handshake.timer, conn->handshake.until_ns);
         sl_server_handshake_continue(conn);
         return;
@@ -38,12 +39,13 @@ static void events_on_accepted(void *ctx, struct sl_conn *transport_conn)
     sl_list_init(&conn->client.queue);
     sl_list_init(&conn->pending.messages);
     conn->conn = transport_conn;
-    conn->outbox = &server->memory.control;
-    conn->uses_shm = transport_conn->transport == server->transports.shm;
+    conn->server = server;
+    conn->outbox = &host->memory.control;
+    conn->uses_shm = transport_conn->transport == host->transports.shm;
     conn->handshake.timer.run = events_hello_late;
     (void)snprintf(conn->name, sizeof conn->name, "a new connection");
     transport_conn->user = conn;
-    sl_server_admission_add(server, conn);
+    sl_server_admission_add(host, conn);
     conn->handshake.until_ns = sl_server_now_ns(server) + SL_GREETING_TIMEOUT_NS;
     sl_timer_arm(sl_server_timers(server), &conn->handshake.timer, conn->handshake.until_ns);
 }
@@ -124,13 +126,13 @@ static void events_on_received(void *ctx, struct sl_conn *transport_conn,
 
 static void events_on_sent(void *ctx, struct sl_conn *transport_conn, void *cookie)
 {
-    struct sl_server *server = ctx;
+    struct sl_server_host *host = ctx;
     struct sl_server_conn *conn = transport_conn->user;
-    sl_server_unblock(server);
+    sl_server_host_unblock(host);
     conn->output.progressed = true;
     sl_outbox_sent(conn->outbox, cookie);
-    sl_server_control_out_resume(server, conn->outbox);
-    if (server->drain.stage == SL_SERVER_SAID_GOODBYE) {
+    sl_server_control_out_resume(host, conn->outbox);
+    if (conn->server->drain.stage == SL_SERVER_SAID_GOODBYE) {
         sl_server_drain_conn(conn);
     }
 }
@@ -145,21 +147,22 @@ static void events_on_writable(void *ctx, struct sl_conn *transport_conn)
 
 static void events_on_closed(void *ctx, struct sl_conn *transport_conn, int err)
 {
-    struct sl_server *server = ctx;
+    struct sl_server_host *host = ctx;
     struct sl_server_conn *conn = transport_conn->user;
-    if (conn == NULL || conn->server == NULL) {
+    if (conn == NULL || conn->host == NULL) {
         free(conn); /* refused, or closed during the migration */
         return;
     }
+    struct sl_server *server = conn->server;
     sl_log_debug("%s (%s) closed: %s", conn->name, transport_conn->peer, sl_err_name(err));
     transport_conn->user = NULL;
     sl_timer_disarm(sl_server_timers(server), &conn->handshake.timer);
     sl_server_pull_batch_drop(conn);
     sl_server_control_out_drop(conn);
     sl_outbox_closed(conn->outbox, transport_conn, &conn->out);
-    sl_server_control_out_resume(server, conn->outbox);
+    sl_server_control_out_resume(host, conn->outbox);
     if (conn->sink.buffer != NULL) {
-        sl_server_buffers_put(&server->memory.buffers, conn->sink.buffer);
+        sl_server_buffers_put(&host->memory.buffers, conn->sink.buffer);
     }
     sl_server_session_detach(conn);
     if (conn->kind == SL_SERVER_CONN_PRIMARY) {

@@ -85,9 +85,10 @@ static void server_handshake_welcome(struct sl_server_conn *conn)
 
 void sl_server_handshake_welcome(struct sl_server *server)
 {
-    SL_LIST_FOREACH (link, &server->conns.list) {
+    SL_LIST_FOREACH (link, &server->host->conns.list) {
         struct sl_server_conn *conn = sl_server_conn_of(link);
-        if (conn->kind == SL_SERVER_CONN_ADMITTED && conn->client.session != NULL) {
+        if (conn->server == server && conn->kind == SL_SERVER_CONN_ADMITTED &&
+            conn->client.session != NULL) {
             server_handshake_welcome(conn);
         }
     }
@@ -246,21 +247,20 @@ void sl_server_handshake_authenticate(struct sl_server_conn *conn, const struct 
 
 void sl_server_handshake_continue(struct sl_server_conn *conn)
 {
-    struct sl_server *server = conn->server;
-    if (conn->uses_shm && sl_server_shm_begin(server) != 0) {
+    if (conn->uses_shm && sl_server_shm_begin(conn->host) != 0) {
         sl_server_handshake_refuse(conn, SL_ERR_NO_MEMORY,
                                    "the server has no memory to share for its replies");
         return;
     }
     if (conn->greeting.hello.purpose != SL_MESSAGE_PURPOSE_CONTROL) {
         /* Before the first frame: the outbox must not change while frames are unsent. */
-        conn->outbox = conn->uses_shm ? &server->memory.shm_replies : &server->memory.replies;
+        conn->outbox =
+            conn->uses_shm ? &conn->host->memory.shm_replies : &conn->host->memory.replies;
     }
     sl_server_handshake_authenticate(conn, NULL);
 }
 
-/* Returns the server on the reactor that owns the requested shard, or this one if it must answer
- * with an error. */
+/* Returns the server of the requested shard, or this one if it must answer with an error. */
 static struct sl_server *owner_of(const struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
@@ -270,23 +270,35 @@ static struct sl_server *owner_of(const struct sl_server_conn *conn)
     return is_elsewhere ? server->options.servers[conn->greeting.hello.shard] : server;
 }
 
+/* Gives the connection to another server of the host. */
+static void reassign(struct sl_server_conn *conn, struct sl_server *to)
+{
+    conn->server->conn_count--;
+    conn->server = to;
+    to->conn_count++;
+}
+
 /* Migrates the connection to another reactor's server. On error the transport then reports `closed`
  * here. */
 static int migrate(struct sl_server_conn *conn, struct sl_server *to)
 {
-    struct sl_server *from = conn->server;
-    struct sl_transport *transport = sl_server_transports_like(to, conn->conn);
+    struct sl_server_host *from = conn->host;
+    struct sl_server *server = conn->server;
+    struct sl_transport *transport = sl_server_transports_like(to->host, conn->conn);
     if (transport == NULL) {
         sl_transport_disconnect(conn->conn);
         return SL_ERR_UNSUPPORTED;
     }
-    sl_timer_disarm(sl_server_timers(from), &conn->handshake.timer);
+    sl_timer_disarm(sl_server_timers(server), &conn->handshake.timer);
     sl_server_admission_remove(conn);
     /* Unless the call fails, the connection now belongs to the other reactor. */
     struct sl_conn *transport_conn = conn->conn;
-    conn->server = NULL;
-    int err = sl_transport_migrate(transport_conn, transport, &sl_server_conn_events, to, conn);
+    conn->host = NULL;
+    conn->server = to;
+    int err =
+        sl_transport_migrate(transport_conn, transport, &sl_server_conn_events, to->host, conn);
     if (err != 0) {
+        conn->server = server;
         sl_server_admission_add(from, conn);
     }
     return err;
@@ -306,7 +318,8 @@ void sl_server_handshake_hello(struct sl_server_conn *conn, const struct sl_mess
         return;
     }
     struct sl_server *owner = owner_of(conn);
-    if (owner == server) {
+    if (owner->host == server->host) {
+        reassign(conn, owner);
         sl_server_handshake_continue(conn);
         return;
     }

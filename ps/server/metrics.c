@@ -123,11 +123,13 @@ void sl_server_metrics_set_gauges(struct sl_server *server)
 {
     server->turn.gauges_ns = sl_server_now_ns(server);
     struct sl_server_cells *cells = server->cells.used;
-    const struct sl_pool *requests = &server->memory.requests;
+    const struct sl_pool *requests = &server->host->memory.requests;
     const struct sl_shard *shard = server->shard;
-    sl_cell_set(&cells->queued, requests->block_count - requests->free_count);
+    if (server == server->host->home) {
+        sl_cell_set(&cells->queued, requests->block_count - requests->free_count);
+        sl_cell_set(&cells->send_buffer_bytes, sl_outbox_bytes(&server->host->memory.replies));
+    }
     sl_cell_set(&cells->parked, server->scheduler.parked_count);
-    sl_cell_set(&cells->send_buffer_bytes, sl_outbox_bytes(&server->memory.replies));
     if (shard != NULL) {
         sl_cell_set(&cells->rows_created, shard->rows_created);
         sl_cell_set(&cells->rows_erased, shard->rows_erased);

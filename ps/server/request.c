@@ -212,7 +212,7 @@ static struct sl_server_request *request_make(struct sl_server_conn *conn,
 {
     struct sl_server *server = conn->server;
     const struct sl_transport_message *message = incoming->message;
-    struct sl_server_request *request = sl_pool_get(&server->memory.requests);
+    struct sl_server_request *request = sl_pool_get(&server->host->memory.requests);
     if (request == NULL) {
         return NULL;
     }
@@ -235,10 +235,10 @@ static struct sl_server_request *request_make(struct sl_server_conn *conn,
         return request;
     }
     const uint32_t bytes = request->payload_bytes;
-    request->payload =
-        sl_server_buffers_get(&server->memory.buffers, bytes, server->memory.buffers.bytes);
+    request->payload = sl_server_buffers_get(&server->host->memory.buffers, bytes,
+                                             server->host->memory.buffers.bytes);
     if (request->payload == NULL) {
-        sl_pool_put(&server->memory.requests, request);
+        sl_pool_put(&server->host->memory.requests, request);
         return NULL;
     }
     memcpy(request->payload, message->payload, bytes);
@@ -506,7 +506,7 @@ static void server_request_reply_sent(void *ctx)
 static void put_payload(struct sl_server_request *request)
 {
     if (request->payload != NULL) {
-        sl_server_buffers_put(&request->server->memory.buffers, request->payload);
+        sl_server_buffers_put(&request->server->host->memory.buffers, request->payload);
         request->payload = NULL;
     }
     if (request->is_long && request->conn != NULL) {
@@ -598,7 +598,7 @@ void sl_server_request_free(struct sl_server_request *request)
     }
     put_payload(request);
     sl_server_admission_put_reply(request);
-    sl_pool_put(&server->memory.requests, request);
+    sl_pool_put(&server->host->memory.requests, request);
     sl_server_unblock(server);
 }
 

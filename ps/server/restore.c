@@ -456,11 +456,11 @@ void sl_server_start_serving(struct sl_server *server)
     sl_server_restore_fini(server);
     sl_server_sessions_await(server, 1);
     sl_server_sessions_number(server);
-    for (struct sl_list_link *link = server->conns.list.head.prev;
-         link != &server->conns.list.head;) {
+    for (struct sl_list_link *link = server->host->conns.list.head.prev;
+         link != &server->host->conns.list.head;) {
         struct sl_server_conn *conn = sl_server_conn_of(link);
         link = link->prev;
-        if (conn->kind == SL_SERVER_CONN_WAITING) {
+        if (conn->server == server && conn->kind == SL_SERVER_CONN_WAITING) {
             sl_server_handshake_admit(conn);
         }
     }

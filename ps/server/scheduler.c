@@ -36,8 +36,10 @@ static size_t buffer_bytes(const struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
     const uint8_t *reply = request->reply;
-    return sl_server_buffers_size(&server->memory.buffers, request->payload) +
-           (reply == NULL ? 0 : sl_server_buffers_size(sl_server_shm_owner(server, reply), reply));
+    return sl_server_buffers_size(&server->host->memory.buffers, request->payload) +
+           (reply == NULL
+                ? 0
+                : sl_server_buffers_size(sl_server_shm_owner(server->host, reply), reply));
 }
 
 /* Returns true when later writes of the session wait for this request. */
@@ -80,15 +82,15 @@ static void shrink(struct sl_server_request *request)
         return; /* the log may need all of it */
     }
     size_t bytes = sl_shard_rest_bytes(server->shard, &request->work);
-    size_t size = sl_server_buffers_size(&server->memory.buffers, request->payload);
+    size_t size = sl_server_buffers_size(&server->host->memory.buffers, request->payload);
     if (size == (size_t)1 << SL_SERVER_BUFFERS_LEAST_BITS || bytes > size / 2) {
         return; /* a block for the rest would not be smaller */
     }
-    uint8_t *tail =
-        sl_server_buffers_get(&server->memory.buffers, bytes, server->memory.buffers.bytes);
+    uint8_t *tail = sl_server_buffers_get(&server->host->memory.buffers, bytes,
+                                          server->host->memory.buffers.bytes);
     if (tail != NULL) {
         sl_shard_move_rest(server->shard, &request->work, tail);
-        sl_server_buffers_put(&server->memory.buffers, request->payload);
+        sl_server_buffers_put(&server->host->memory.buffers, request->payload);
         request->payload = tail;
         sl_server_unblock(server);
     }
@@ -100,10 +102,10 @@ static bool has_room_to_park(const struct sl_server_request *request)
     const struct sl_server *server = request->server;
     size_t bytes = buffer_bytes(request);
     if (request->conn == NULL &&
-        server->scheduler.orphan_bytes + bytes > server->memory.buffers.bytes / 8) {
+        server->scheduler.orphan_bytes + bytes > server->host->memory.buffers.bytes / 8) {
         return false;
     }
-    return server->scheduler.parked_bytes + bytes <= server->memory.buffers.bytes / 2;
+    return server->scheduler.parked_bytes + bytes <= server->host->memory.buffers.bytes / 2;
 }
 
 /* Answers a request that cannot park with an error; false: it can park. */
@@ -342,9 +344,9 @@ void sl_server_scheduler_answer(struct sl_server_request *request)
 
 void sl_server_scheduler_wake(struct sl_server *server)
 {
-    SL_LIST_FOREACH (link, &server->conns.list) {
+    SL_LIST_FOREACH (link, &server->host->conns.list) {
         struct sl_server_conn *conn = sl_server_conn_of(link);
-        if (conn->client.session != NULL) {
+        if (conn->server == server && conn->client.session != NULL) {
             ready_append(conn);
         }
     }

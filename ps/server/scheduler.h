@@ -40,9 +40,10 @@ struct sl_server_scheduler {
     uint32_t runnable_count;         /* connections in `ready`, and requests in `resumed` */
     uint32_t crowded_count; /* queued requests that are runnable: new ones run after them */
     uint32_t parked_count;
-    size_t parked_bytes;  /* of buffers */
-    size_t orphan_bytes;  /* those of disconnected clients */
-    bool blocked;         /* all runnable requests wait for memory */
+    size_t parked_bytes; /* of buffers */
+    size_t orphan_bytes; /* those of disconnected clients */
+    uint64_t
+        blocked_at; /* freed_count of the host when all runnable requests waited for memory; 0 */
     uint32_t budget_left; /* of this turn */
     bool resume_next;     /* take a resumed request next, else one of `ready` */
     bool yielded;         /* the previous turn left its slices to this one */

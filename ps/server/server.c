@@ -13,15 +13,8 @@
 #include "ps/server/state.h"
 #include "ps/server/turn.h"
 
-#define BUFFER_BYTES_DEFAULT ((size_t)256 << 20)
-#define BUFFER_BYTES_LEAST   ((size_t)32 << 20)
-
-/* Thousands of workers have a few requests each that wait for clocks, or 256 connections use all of
- * their credit. Memory that was never used is not touched. */
-#define REQUESTS_MAX         65536
-
-#define TICKS_PER_LEASE      8                          /* of the coordinator */
-#define TICK_MAX_NS          (100 * SL_CLOCK_NS_PER_MS) /* waits end this late at most */
+#define TICKS_PER_LEASE 8                          /* of the coordinator */
+#define TICK_MAX_NS     (100 * SL_CLOCK_NS_PER_MS) /* waits end this late at most */
 
 static void tick_coordinator(struct sl_timer *timer, uint64_t now_ns)
 {
@@ -52,7 +45,7 @@ void sl_server_set_coordinator(struct sl_server *server, struct sl_coordinator *
         return;
     }
     sl_timer_disarm(sl_server_timers(server), &server->coordinator.timer);
-    SL_LIST_FOREACH (link, &server->conns.list) {
+    SL_LIST_FOREACH (link, &server->host->conns.list) {
         dismiss(sl_server_conn_of(link));
     }
 }
@@ -66,46 +59,6 @@ void sl_server_set_leader(struct sl_server *server, const char *name, const char
                    "%s", endpoint);
 }
 
-/* Pools and buffers for buffer_bytes_max. */
-static int memory_init(struct sl_server *server)
-{
-    const struct sl_server_options *options = &server->options;
-    const size_t half = options->buffer_bytes_max / 2;
-    const size_t extra_bytes = options->hooks == NULL ? 0 : options->hooks->request_bytes;
-    int err = sl_outbox_init(&server->memory.replies, half, options->checksum);
-    if (err != 0) {
-        return err;
-    }
-    err = sl_outbox_init(&server->memory.control, SL_OUTBOX_MEMORY_BYTES_MIN, options->checksum);
-    if (err != 0) {
-        goto fini_replies;
-    }
-    err = sl_server_buffers_init(&server->memory.buffers, half);
-    if (err != 0) {
-        goto fini_control;
-    }
-    err = sl_pool_init(&server->memory.requests, sizeof(struct sl_server_request) + extra_bytes,
-                       options->waiting_max == 0 ? REQUESTS_MAX : options->waiting_max);
-    if (err == 0) {
-        return 0;
-    }
-    sl_server_buffers_fini(&server->memory.buffers);
-fini_control:
-    sl_outbox_fini(&server->memory.control);
-fini_replies:
-    sl_outbox_fini(&server->memory.replies);
-    return err;
-}
-
-static void memory_fini(struct sl_server *server)
-{
-    sl_pool_fini(&server->memory.requests);
-    sl_server_shm_fini(server);
-    sl_server_buffers_fini(&server->memory.buffers);
-    sl_outbox_fini(&server->memory.control);
-    sl_outbox_fini(&server->memory.replies);
-}
-
 int sl_server_create(const struct sl_server_options *options, struct sl_server **out)
 {
     sl_reactor_assert_owner(options->reactor);
@@ -113,36 +66,26 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
     if (server == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    const size_t bytes =
-        options->buffer_bytes_max == 0 ? BUFFER_BYTES_DEFAULT : options->buffer_bytes_max;
     server->options = *options;
     server->cells.used = options->cells != NULL ? options->cells : &server->cells.own;
-    server->options.buffer_bytes_max = bytes < BUFFER_BYTES_LEAST ? BUFFER_BYTES_LEAST : bytes;
     server->lease_ns = SL_SERVER_LEASE_DEFAULT_NS;
     server->cells.hot_halved_ns = sl_reactor_now_ns(options->reactor);
     server->is_open = !options->restores;
     server->payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES;
     server->role =
         (struct sl_server_role){.serves = options->hooks == NULL, .state = options->incarnation};
-    sl_list_init(&server->conns.list);
-    sl_server_admission_init(server);
-    sl_server_control_out_init(server);
-    int err = memory_init(server);
+    int err = sl_server_sessions_init(&server->sessions);
     if (err != 0) {
         goto free_server;
     }
-    err = sl_server_sessions_init(&server->sessions);
-    if (err != 0) {
-        goto fini_memory;
-    }
-    err = sl_server_transports_open(server);
+    err = sl_server_host_join(server);
     if (err != 0) {
         goto fini_sessions;
     }
     err = options->hooks == NULL ? 0 : options->hooks->create(server);
     server->options.replication = NULL;
     if (err != 0) {
-        goto close_transports;
+        goto leave_host;
     }
     sl_server_scheduler_init(server);
     sl_server_turn_init(server);
@@ -153,12 +96,13 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
     *out = server;
     return 0;
 
-close_transports:
-    sl_server_transports_close(server);
+leave_host:
+    if (server->options.beside == NULL) {
+        sl_server_host_close(server->host);
+    }
+    sl_server_host_leave(server);
 fini_sessions:
     sl_server_sessions_fini(&server->sessions);
-fini_memory:
-    memory_fini(server);
 free_server:
     free(server);
     return err;
@@ -170,30 +114,21 @@ void sl_server_destroy(struct sl_server **server)
     sl_reactor_assert_owner(self->options.reactor);
     struct sl_timer_wheel *timers = sl_server_timers(self);
     sl_timer_disarm(timers, &self->coordinator.timer);
-    sl_timer_disarm(timers, &self->drain.timer);
-    self->drain.drained = NULL;
-    self->drain.stage = SL_SERVER_DRAINS;
     const struct sl_server_hooks *hooks = self->options.hooks;
-    if (hooks != NULL) {
-        hooks->stop(self);
-    }
-    sl_server_transports_close(self);
-    sl_assert(sl_list_empty(&self->conns.list));
-    sl_timer_disarm(timers, &self->admission.timer);
+    sl_server_host_close(self->host);
     sl_server_restore_fini(self);
     sl_server_checkpoint_fini(self);
     sl_server_table_drop_fini(self);
     sl_server_sessions_fini(&self->sessions);
     sl_server_turn_fini(self);
     sl_server_scheduler_fini(self);
-    sl_server_control_out_fini(self);
     if (self->shard != NULL) {
         sl_shard_destroy(&self->shard);
     }
     if (hooks != NULL) {
         hooks->destroy(self);
     }
-    memory_fini(self);
+    sl_server_host_leave(self);
     free(self);
     *server = NULL;
 }
@@ -251,7 +186,7 @@ int sl_server_stats(const struct sl_server *server, struct sl_message_stats *out
     struct sl_reactor_stats reactor;
     sl_reactor_get_stats(server->options.reactor, &reactor);
     stats.requests = sl_server_metrics_requests(server);
-    sl_server_transports_count(server, &stats.bytes_in, &stats.bytes_out);
+    sl_server_transports_count(server->host, &stats.bytes_in, &stats.bytes_out);
     stats.stalls = reactor.stalls;
     if (server->options.hooks != NULL) {
         stats.degraded_writes = server->role.backup.degraded_writes;
@@ -277,9 +212,9 @@ static void switch_over(struct sl_server *server)
         sl_server_scheduler_discard(request);
     }
     sl_server_drain_say_goodbye(server);
-    SL_LIST_FOREACH (link, &server->conns.list) {
+    SL_LIST_FOREACH (link, &server->host->conns.list) {
         const struct sl_server_conn *conn = sl_server_conn_of(link);
-        if (conn->kind == SL_SERVER_CONN_DATA) {
+        if (conn->server == server && conn->kind == SL_SERVER_CONN_DATA) {
             sl_transport_disconnect(conn->conn); /* also within a reply */
         }
     }

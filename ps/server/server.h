@@ -1,6 +1,7 @@
 /* A server serves one shard on one reactor: it accepts connections, checks their hello, and answers
- * their requests. Start reading here. The listening reactor reads the hello and migrates the
- * connection to the reactor that owns the requested shard. Reactor 0 of the process that hosts the
+ * their requests. Start reading here. The servers of a reactor share transports, memory and
+ * connections (host.h). The listening reactor reads the hello and migrates the connection to the
+ * reactor that owns the requested shard. Reactor 0 of the process that hosts the
  * coordinator also serves control connections.
  *
  * Requests of a connection run in order, except that later requests may overtake a parked one; a
@@ -84,6 +85,10 @@ struct sl_server_options {
 
     struct sl_server_cells *cells; /* zeroed, outlive the server; NULL: a block of its own */
 
+    /* A server of the same reactor whose transports, memory and connections this one shares
+     * (host.h); NULL: it creates them, as these options say. */
+    struct sl_server *beside;
+
     /* Of replicas: sl_replication_hooks of ps/replication/replication.h; NULL: none. After the
      * process's own servers, `servers` has as many servers for the backups of another process;
      * they start as backups. */
@@ -159,7 +164,8 @@ int sl_server_stats(const struct sl_server *server, struct sl_message_stats *out
 void sl_server_drain(struct sl_server *server, uint64_t timeout_ns, void (*drained)(void *ctx),
                      void *ctx);
 
-/* Closes all connections and frees the server. Sets *server to NULL. */
+/* Closes all connections, also those of the other servers of the reactor, which must be destroyed
+ * too, and frees the server. Sets *server to NULL. */
 void sl_server_destroy(struct sl_server **server);
 
 #endif

@@ -7,35 +7,33 @@
 #define BYTES_PER_KEY 256 /* of the turn's budget: ps/shard/shard.h */
 #define SPARE_KEYS    16
 
-int sl_server_shm_begin(struct sl_server *server)
+int sl_server_shm_begin(struct sl_server_host *host)
 {
-    if (server->memory.has_shm) {
+    if (host->memory.has_shm) {
         return 0;
     }
-    const size_t quarter = server->options.buffer_bytes_max / 4;
+    const size_t quarter = host->options.buffer_bytes_max / 4;
     const size_t least = SL_OUTBOX_MEMORY_BYTES_MIN;
-    int err = sl_outbox_init_shared(&server->memory.shm_replies, quarter < least ? least : quarter,
-                                    server->options.checksum, server->transports.shm);
+    int err = sl_outbox_init_shared(&host->memory.shm_replies, quarter < least ? least : quarter,
+                                    host->options.checksum, host->transports.shm);
     if (err != 0) {
         return err;
     }
-    err =
-        sl_server_buffers_init_shared(&server->memory.shm_buffers, quarter, server->transports.shm);
+    err = sl_server_buffers_init_shared(&host->memory.shm_buffers, quarter, host->transports.shm);
     if (err != 0) {
-        sl_transport_memory_unregister(server->transports.shm,
-                                       server->memory.shm_replies.shared.base);
-        sl_outbox_fini(&server->memory.shm_replies);
+        sl_transport_memory_unregister(host->transports.shm, host->memory.shm_replies.shared.base);
+        sl_outbox_fini(&host->memory.shm_replies);
         return err;
     }
-    server->memory.has_shm = true;
+    host->memory.has_shm = true;
     return 0;
 }
 
-void sl_server_shm_fini(struct sl_server *server)
+void sl_server_shm_fini(struct sl_server_host *host)
 {
-    if (server->memory.has_shm) {
-        sl_server_buffers_fini(&server->memory.shm_buffers);
-        sl_outbox_fini(&server->memory.shm_replies);
+    if (host->memory.has_shm) {
+        sl_server_buffers_fini(&host->memory.shm_buffers);
+        sl_outbox_fini(&host->memory.shm_replies);
     }
 }
 
@@ -129,16 +127,16 @@ uint64_t sl_server_shm_cost(const struct sl_shard_request *work)
     return work->push_cost + (copies ? pull_cost / SL_SERVER_DENSE_PULL : pull_cost);
 }
 
-struct sl_server_buffers *sl_server_shm_buffers(struct sl_server *server,
+struct sl_server_buffers *sl_server_shm_buffers(struct sl_server_host *host,
                                                 const struct sl_server_conn *conn)
 {
-    return conn != NULL && conn->uses_shm ? &server->memory.shm_buffers : &server->memory.buffers;
+    return conn != NULL && conn->uses_shm ? &host->memory.shm_buffers : &host->memory.buffers;
 }
 
-struct sl_server_buffers *sl_server_shm_owner(struct sl_server *server, const uint8_t *buffer)
+struct sl_server_buffers *sl_server_shm_owner(struct sl_server_host *host, const uint8_t *buffer)
 {
-    return sl_server_buffers_hold(&server->memory.buffers, buffer) ? &server->memory.buffers
-                                                                   : &server->memory.shm_buffers;
+    return sl_server_buffers_hold(&host->memory.buffers, buffer) ? &host->memory.buffers
+                                                                 : &host->memory.shm_buffers;
 }
 
 bool sl_server_shm_is_late(const struct sl_server_conn *conn, uint32_t bytes)

@@ -20,8 +20,8 @@
 #define SL_SERVER_SHM_SINK_BYTES 4096U
 
 /* Creates the memory for replies, unless it exists. Errors: NO_MEMORY, IO. */
-int sl_server_shm_begin(struct sl_server *server);
-void sl_server_shm_fini(struct sl_server *server);
+int sl_server_shm_begin(struct sl_server_host *host);
+void sl_server_shm_fini(struct sl_server_host *host);
 
 /* Describes a received request. Copies into the connection's sink what the peer could still change:
  * the whole request, or all but the values, which stay in place. */
@@ -41,11 +41,11 @@ bool sl_server_shm_is_late(const struct sl_server_conn *conn, uint32_t bytes);
 void sl_server_shm_take(struct sl_server_conn *conn, struct sl_server_incoming *incoming);
 
 /* Returns the buffers for multi-turn replies to the connection; conn NULL: for an orphan. */
-struct sl_server_buffers *sl_server_shm_buffers(struct sl_server *server,
+struct sl_server_buffers *sl_server_shm_buffers(struct sl_server_host *host,
                                                 const struct sl_server_conn *conn);
 
 /* Returns the buffers that the buffer belongs to. */
-struct sl_server_buffers *sl_server_shm_owner(struct sl_server *server, const uint8_t *buffer);
+struct sl_server_buffers *sl_server_shm_owner(struct sl_server_host *host, const uint8_t *buffer);
 
 /* The request is about to lose its connection: if it continues (goes_on), copies the reply so far
  * from the direct reply buffer. */

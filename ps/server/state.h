@@ -4,12 +4,10 @@
 
 #include "core/hash.h"
 #include "core/log.h"
-#include "ps/server/admission.h"
 #include "ps/server/conn.h"
-#include "ps/server/control_out.h"
 #include "ps/server/drain.h"
 #include "ps/server/hooks.h"
-#include "ps/server/memory.h"
+#include "ps/server/host.h"
 #include "ps/server/metrics.h"
 #include "ps/server/pull_batch.h"
 #include "ps/server/scheduler.h"
@@ -17,7 +15,6 @@
 #include "ps/server/session.h"
 #include "ps/server/slow_requests.h"
 #include "ps/server/table_drop.h"
-#include "ps/server/transports.h"
 
 /* Host of the coordinator, if elsewhere; "": unknown. */
 struct sl_server_leader {
@@ -27,14 +24,9 @@ struct sl_server_leader {
 
 struct sl_server {
     struct sl_server_options options;
-    struct sl_server_transports transports;
-    struct sl_server_memory memory;
-    struct {
-        struct sl_list list;
-        uint32_t count;
-    } conns;
-    struct sl_server_pending pending;
-    struct sl_server_admission admission;
+    struct sl_server_host *host;
+    struct sl_server *next_of_host;
+    uint32_t conn_count; /* of the host's connections, those of this server */
     struct sl_server_sessions sessions;
     uint64_t lease_ns; /* of a session */
 
@@ -90,7 +82,13 @@ static inline uint64_t sl_server_now_ns(const struct sl_server *server)
 /* Memory was freed: requests that wait for it may try again. */
 static inline void sl_server_unblock(struct sl_server *server)
 {
-    server->scheduler.blocked = false;
+    sl_server_host_unblock(server->host);
+}
+
+/* Returns true when all runnable requests wait for memory. */
+static inline bool sl_server_is_blocked(const struct sl_server *server)
+{
+    return server->scheduler.blocked_at == server->host->freed_count;
 }
 
 static inline bool sl_server_drains(const struct sl_server *server)

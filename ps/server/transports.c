@@ -9,11 +9,11 @@
 #include "ps/server/state.h"
 
 /* Opens an additional transport, without TLS. */
-static int open_beside(struct sl_server *server, const struct sl_transport_ops *ops,
+static int open_beside(struct sl_server_host *host, const struct sl_transport_ops *ops,
                        struct sl_transport_cells *cells, const char *what,
                        struct sl_transport **out)
 {
-    const struct sl_server_options *options = &server->options;
+    const struct sl_server_options *options = &host->options;
     struct sl_transport_options transport = options->transports.options;
     transport.cells = cells;
     transport.tls = NULL;
@@ -27,96 +27,98 @@ static int open_beside(struct sl_server *server, const struct sl_transport_ops *
 }
 
 /* Registers memory, so that the device sends replies and receives long requests without a copy. */
-static void register_memory(struct sl_server *server)
+static void register_memory(struct sl_server_host *host)
 {
-    if ((server->transports.bypass->ops->capabilities & SL_TRANSPORT_REGISTERS) == 0) {
+    if ((host->transports.bypass->ops->capabilities & SL_TRANSPORT_REGISTERS) == 0) {
         return;
     }
-    int err = sl_outbox_register(&server->memory.replies, server->transports.bypass);
+    int err = sl_outbox_register(&host->memory.replies, host->transports.bypass);
     if (err == 0) {
-        err = sl_server_buffers_register(&server->memory.buffers, server->transports.bypass);
+        err = sl_server_buffers_register(&host->memory.buffers, host->transports.bypass);
     }
     if (err != 0) {
         sl_log_warn("shard on %s: its memory is not registered with %s, which is slower: %s",
-                    sl_reactor_name(server->options.reactor),
-                    server->transports.bypass->ops->scheme, sl_err_name(err));
+                    sl_reactor_name(host->options.reactor), host->transports.bypass->ops->scheme,
+                    sl_err_name(err));
     }
 }
 
 /* A client that spins waits for the answer. */
-static void answer_pulls(void *server)
+static void answer_pulls(void *ctx)
 {
-    sl_server_pull_batch_answer(server);
+    const struct sl_server_host *host = ctx;
+    for (struct sl_server *server = host->servers; server != NULL; server = server->next_of_host) {
+        sl_server_pull_batch_answer(server);
+    }
 }
 
-int sl_server_transports_open(struct sl_server *server)
+int sl_server_transports_open(struct sl_server_host *host, struct sl_transport_cells *cells)
 {
-    const struct sl_server_options *options = &server->options;
-    struct sl_transport_cells *cells = server->cells.used->transports;
+    const struct sl_server_options *options = &host->options;
     struct sl_transport_options first = options->transports.options;
     first.cells = &cells[SL_SERVER_TRANSPORT_FIRST];
     int err = sl_transport_open(options->transports.first, options->reactor, &first,
-                                &server->transports.first);
+                                &host->transports.first);
     if (err != 0) {
         return err;
     }
     if (options->transports.shm != NULL) {
-        err = open_beside(server, options->transports.shm, &cells[SL_SERVER_TRANSPORT_SHM],
-                          "through shared memory", &server->transports.shm);
+        err = open_beside(host, options->transports.shm, &cells[SL_SERVER_TRANSPORT_SHM],
+                          "through shared memory", &host->transports.shm);
         if (err == 0) {
-            server->transports.shm->polled = answer_pulls;
-            server->transports.shm->polled_ctx = server;
+            host->transports.shm->polled = answer_pulls;
+            host->transports.shm->polled_ctx = host;
         }
     }
     if (options->transports.bypass != NULL) {
         const char *over =
             strcmp(options->transports.bypass->scheme, "rdma") == 0 ? "over RDMA" : "over DPDK";
-        err = open_beside(server, options->transports.bypass, &cells[SL_SERVER_TRANSPORT_BYPASS],
-                          over, &server->transports.bypass);
+        err = open_beside(host, options->transports.bypass, &cells[SL_SERVER_TRANSPORT_BYPASS],
+                          over, &host->transports.bypass);
         if (err == 0) {
-            register_memory(server);
+            register_memory(host);
         } else if (options->transports.needs_bypass) {
-            sl_server_transports_close(server);
+            sl_server_transports_close(host);
             return err;
         }
     }
     return 0;
 }
 
-void sl_server_transports_close(struct sl_server *server)
+void sl_server_transports_close(struct sl_server_host *host)
 {
-    sl_transport_close(&server->transports.shm);
-    sl_transport_close(&server->transports.bypass);
-    sl_transport_close(&server->transports.first);
+    sl_transport_close(&host->transports.shm);
+    sl_transport_close(&host->transports.bypass);
+    sl_transport_close(&host->transports.first);
 }
 
 bool sl_server_has_bypass(const struct sl_server *server)
 {
-    return server->transports.bypass != NULL;
+    return server->host->transports.bypass != NULL;
 }
 
 int sl_server_listen(struct sl_server *server, const struct sl_endpoint *endpoint,
                      struct sl_endpoint *bound)
 {
+    struct sl_server_host *host = server->host;
     sl_reactor_assert_owner(server->options.reactor);
-    struct sl_transport *transport = endpoint->scheme == SL_ENDPOINT_TCP ? server->transports.first
+    struct sl_transport *transport = endpoint->scheme == SL_ENDPOINT_TCP ? host->transports.first
                                      : endpoint->scheme == SL_ENDPOINT_SHM
-                                         ? server->transports.shm
-                                         : server->transports.bypass;
+                                         ? host->transports.shm
+                                         : host->transports.bypass;
     if (transport == NULL) {
         return SL_ERR_UNSUPPORTED;
     }
-    int err = transport == server->transports.shm ? sl_server_shm_begin(server) : 0;
-    return err != 0
-               ? err
-               : sl_transport_listen(transport, endpoint, &sl_server_conn_events, server, bound);
+    int err = transport == host->transports.shm ? sl_server_shm_begin(host) : 0;
+    return err != 0 ? err
+                    : sl_transport_listen(transport, endpoint, &sl_server_conn_events, host, bound);
 }
 
-struct sl_transport *sl_server_transports_like(const struct sl_server *server,
+struct sl_transport *sl_server_transports_like(const struct sl_server_host *host,
                                                const struct sl_conn *conn)
 {
-    struct sl_transport *const all[] = {server->transports.first, server->transports.shm,
-                                        server->transports.bypass};
+    struct sl_transport *const all[] = {host->transports.first, host->transports.shm,
+                                        host->transports.bypass};
     for (uint32_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (all[i] != NULL && all[i]->ops == conn->transport->ops) {
             return all[i];
@@ -125,11 +127,11 @@ struct sl_transport *sl_server_transports_like(const struct sl_server *server,
     return NULL;
 }
 
-void sl_server_transports_count(const struct sl_server *server, uint64_t *bytes_in,
+void sl_server_transports_count(const struct sl_server_host *host, uint64_t *bytes_in,
                                 uint64_t *bytes_out)
 {
-    const struct sl_transport *const all[] = {server->transports.first, server->transports.shm,
-                                              server->transports.bypass};
+    const struct sl_transport *const all[] = {host->transports.first, host->transports.shm,
+                                              host->transports.bypass};
     *bytes_in = *bytes_out = 0;
     for (uint32_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         struct sl_transport_stats stats = {0};

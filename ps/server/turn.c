@@ -68,7 +68,7 @@ static bool yields(struct sl_server *server)
     uint32_t spent = SL_LIMIT_TURN_COST - server->scheduler.budget_left;
     bool is_light = spent > 0 && spent <= YIELD_KEYS;
     bool is_wanted = server->scheduler.crowded_count > 0 || sl_shard_iteration_due(server->shard);
-    bool would_run = server->scheduler.runnable_count > 0 && !server->scheduler.blocked;
+    bool would_run = server->scheduler.runnable_count > 0 && !sl_server_is_blocked(server);
     server->scheduler.yielded = is_light && would_run && !is_wanted && !server->scheduler.yielded;
     return server->scheduler.yielded;
 }
@@ -140,7 +140,7 @@ static uint32_t run_requests(struct sl_server *server)
         uint32_t spent = commit(server, keys);
         work += spent > 0;
         keys -= spent < keys ? spent : keys;
-        if (sl_shard_iteration_due(server->shard) || scheduler->blocked || keys == 0) {
+        if (sl_shard_iteration_due(server->shard) || sl_server_is_blocked(server) || keys == 0) {
             break;
         }
         struct sl_server_request *request = sl_server_scheduler_next(server);
@@ -150,7 +150,7 @@ static uint32_t run_requests(struct sl_server *server)
         spent = run_next(request, keys, &sliced_keys);
         spent += evicts(server) ? evict(server) : 0; /* between two long pushes */
         stuck = spent == 0 ? stuck + 1 : 0;
-        scheduler->blocked = stuck > scheduler->runnable_count;
+        scheduler->blocked_at = stuck > scheduler->runnable_count ? server->host->freed_count : 0;
         work += spent > 0;
         keys -= spent < keys ? spent : keys;
         unchecked += spent;
@@ -212,7 +212,8 @@ static bool arm_queue(struct sl_reactor_source *source)
     return sl_server_checkpoint_is_idle(server) && sl_server_table_drop_is_idle(server) &&
            (hooks == NULL || hooks->is_idle(server)) &&
            !sl_shard_snapshot_has_spare(server->shard) && !sl_shard_iteration_due(server->shard) &&
-           !evicts(server) && (server->scheduler.blocked || server->scheduler.runnable_count == 0);
+           !evicts(server) &&
+           (sl_server_is_blocked(server) || server->scheduler.runnable_count == 0);
 }
 
 void sl_server_turn_init(struct sl_server *server)

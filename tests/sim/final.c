@@ -54,15 +54,16 @@ void sl_sim_final_ended(void *ctx, struct sl_sim_work *work, int err)
 static void check_server(struct sl_sim_oracle *oracle, const struct sl_server *server,
                          const char *name)
 {
-    if (server->memory.buffers.used_bytes != 0 || server->scheduler.parked_bytes != 0 ||
-        server->memory.requests.free_count != server->memory.requests.block_count ||
-        server->memory.replies.frame_count != 0) {
+    if (server->host->memory.buffers.used_bytes != 0 || server->scheduler.parked_bytes != 0 ||
+        server->host->memory.requests.free_count != server->host->memory.requests.block_count ||
+        server->host->memory.replies.frame_count != 0) {
         sl_sim_fail(&oracle->breach, "memory",
                     "%s keeps %zu bytes of buffers, %zu of parked requests, %u requests and "
                     "%u frames after all clients have gone",
-                    name, server->memory.buffers.used_bytes, server->scheduler.parked_bytes,
-                    server->memory.requests.block_count - server->memory.requests.free_count,
-                    server->memory.replies.frame_count);
+                    name, server->host->memory.buffers.used_bytes, server->scheduler.parked_bytes,
+                    server->host->memory.requests.block_count -
+                        server->host->memory.requests.free_count,
+                    server->host->memory.replies.frame_count);
     }
     if (server->sessions.away_count != 0) {
         sl_sim_fail(&oracle->breach, "memory", "%s keeps %u sessions longer than their lease", name,

@@ -192,7 +192,7 @@ MUTATIONS = [
      "    if (sl_inflight_full(&conn->inflight) ||\n"
      "        (!sl_credit_spend(&conn->credit, cost) && cost == 0)) {"),
     ("a buffer is not given back", "ps/server/request.c",
-     "        sl_server_buffers_put(&request->server->memory.buffers, request->payload);\n        request->payload = NULL;",
+     "        sl_server_buffers_put(&request->server->host->memory.buffers, request->payload);\n        request->payload = NULL;",
      "        request->payload = NULL;"),
     ("sessions stay for ever", "ps/server/session.c",
      "    sl_timer_arm(sl_server_timers(server), &session->lease,\n                 sl_server_now_ns(server) + server->lease_ns);\n",

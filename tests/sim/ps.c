@@ -87,10 +87,11 @@ static void lost(void *ctx, const struct sl_message_expired *told)
 /* As a ps process does with a transport that is faster than its first. */
 static void register_memory(struct sl_server *server)
 {
-    if ((server->transports.first->ops->capabilities & SL_TRANSPORT_REGISTERS) != 0) {
-        int err = sl_outbox_register(&server->memory.replies, server->transports.first);
+    if ((server->host->transports.first->ops->capabilities & SL_TRANSPORT_REGISTERS) != 0) {
+        int err = sl_outbox_register(&server->host->memory.replies, server->host->transports.first);
         sl_assert(err == 0);
-        err = sl_server_buffers_register(&server->memory.buffers, server->transports.first);
+        err = sl_server_buffers_register(&server->host->memory.buffers,
+                                         server->host->transports.first);
         sl_assert(err == 0);
     }
 }
@@ -124,18 +125,23 @@ static void make_servers(struct sl_sim_ps *ps)
             .restores = options->disk != NULL && !options->is_scheduler &&
                         sl_sim_disk_restores(options->disk),
         };
+        if (i >= options->shard_count) {
+            server.beside = ps->servers[i - options->shard_count];
+        }
         sl_sim_ps_pair_server(ps, &server);
         int err = sl_server_create(&server, &ps->servers[i]);
         sl_assert(err == 0);
-        register_memory(ps->servers[i]);
+        if (server.beside == NULL) {
+            register_memory(ps->servers[i]);
+        }
     }
 }
 
-/* As a ps process does: each server listens where connections do not migrate. */
+/* As a ps process does: each reactor listens where connections do not migrate. */
 static void listen_here(struct sl_sim_ps *ps)
 {
     const uint32_t can = sl_sim_network_transport(ps->options.network)->capabilities;
-    const uint32_t count = (can & SL_TRANSPORT_MIGRATES) != 0 ? 1 : sl_sim_ps_server_count(ps);
+    const uint32_t count = (can & SL_TRANSPORT_MIGRATES) != 0 ? 1 : ps->options.shard_count;
     sl_sim_network_endpoint(ps->options.network, ps->options.host, &ps->bound);
     for (uint32_t i = 0; i < count; i++) {
         const struct sl_endpoint here = ps->bound;

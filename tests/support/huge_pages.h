@@ -32,7 +32,8 @@ static inline void huge_pages_need(void)
 }
 
 /* Until at most so many bytes are on ordinary pages, beside those that the system refused to turn
- * into huge ones. The arena thread has the lowest priority: on a busy machine this takes minutes. */
+ * into huge ones. The arena thread has the lowest priority: on a busy machine this takes minutes.
+ */
 static inline void huge_pages_wait(uint64_t most)
 {
     const uint64_t start = sl_clock_now_ns(sl_clock_system());

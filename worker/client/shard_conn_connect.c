@@ -366,6 +366,7 @@ void sl_shard_conn_open(struct sl_shard_conn *conn, struct sl_control_op *op)
     };
     options.hello.purpose = SL_MESSAGE_PURPOSE_DATA;
     options.hello.shard = conn->address.first_shard + conn->local_shard;
+    options.target = conn->local_shard;
     options.start_timeout_ns = sl_client_io_time_left(io, op->deadline_ns);
     conn->next_id = 1;
     conn->opening = op;

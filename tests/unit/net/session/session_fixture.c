@@ -256,6 +256,7 @@ static void open_session(struct session_fixture *fixture, enum sl_message_purpos
                   .lane_epoch = is_lane},
         .events = &session_events,
         .ctx = fixture,
+        .target = 1,
         .peer_name = "ps/1 shard 1",
         .start_timeout_ns = START_TIMEOUT_NS,
         .persistent = persistent,

@@ -66,23 +66,24 @@ static bool newest_has_sink;
 static void observe(struct server_fixture *fixture, uint32_t index)
 {
     const struct sl_server *server = fixture->servers[index];
-    conn_count = server->conns.count;
-    newest_has_sink = !sl_list_empty(&server->conns.list) &&
-                      sl_server_conn_of(server->conns.list.head.next)->sink.buffer != NULL &&
-                      sl_server_conn_of(server->conns.list.head.next)->conn->state == SL_CONN_OPEN;
+    conn_count = server->host->conns.count;
+    newest_has_sink =
+        !sl_list_empty(&server->host->conns.list) &&
+        sl_server_conn_of(server->host->conns.list.head.next)->sink.buffer != NULL &&
+        sl_server_conn_of(server->host->conns.list.head.next)->conn->state == SL_CONN_OPEN;
 }
 
 /* Only the test looks from now on. */
 static void stop_looking(struct server_fixture *fixture, uint32_t index)
 {
     struct sl_server *server = fixture->servers[index];
-    sl_timer_arm(sl_reactor_timers(server->options.reactor), &server->admission.timer,
+    sl_timer_arm(sl_reactor_timers(server->options.reactor), &server->host->admission.timer,
                  sl_reactor_now_ns(server->options.reactor) + 3600 * SL_CLOCK_NS_PER_S);
 }
 
 static void look(struct server_fixture *fixture, uint32_t index)
 {
-    sl_server_admission_check(fixture->servers[index]);
+    sl_server_admission_check(fixture->servers[index]->host);
     observe(fixture, index);
 }
 
@@ -144,10 +145,10 @@ static uint64_t taken_bytes;
 static void observe_taken(struct server_fixture *fixture, uint32_t index)
 {
     observe(fixture, index);
-    taken_bytes =
-        conn_count == 0
-            ? 0
-            : sl_server_conn_of(fixture->servers[index]->conns.list.head.next)->conn->taken_bytes;
+    taken_bytes = conn_count == 0
+                      ? 0
+                      : sl_server_conn_of(fixture->servers[index]->host->conns.list.head.next)
+                            ->conn->taken_bytes;
 }
 
 /* Returns when the transport has seen that the peer has taken more. */
@@ -291,7 +292,7 @@ SERVER_CASE(server_watch__frames_that_stop_do_not_keep_others_out, setup, SHORT_
 static void share(struct server_fixture *fixture, uint32_t index)
 {
     struct sl_server *server = fixture->servers[index];
-    struct sl_server_conn *other = sl_server_conn_of(server->conns.list.head.next);
+    struct sl_server_conn *other = sl_server_conn_of(server->host->conns.list.head.next);
     struct sl_server_conn *conn = sl_server_conn_of(other->link.next);
     uint8_t *sinks[4];
     sinks[0] = sl_server_admission_sink(conn, SL_LIMIT_FRAME_PAYLOAD_BYTES);
@@ -307,15 +308,15 @@ static void share(struct server_fixture *fixture, uint32_t index)
     assert_null(sl_server_admission_sink(conn, SL_LIMIT_FRAME_PAYLOAD_BYTES));
     assert_true(sl_list_linked(&conn->sink.link));
     for (int i = 0; i < 3; i++) {
-        sl_server_buffers_put(&server->memory.buffers, sinks[i]);
+        sl_server_buffers_put(&server->host->memory.buffers, sinks[i]);
     }
     assert_null(sl_server_admission_sink(other, 20000)); /* not before the first */
     sinks[3] = sl_server_admission_sink(conn, SL_LIMIT_FRAME_PAYLOAD_BYTES);
     assert_non_null(sinks[3]);
-    sl_server_buffers_put(&server->memory.buffers, sinks[3]);
+    sl_server_buffers_put(&server->host->memory.buffers, sinks[3]);
     sinks[3] = sl_server_admission_sink(other, 20000);
     assert_non_null(sinks[3]);
-    sl_server_buffers_put(&server->memory.buffers, sinks[3]);
+    sl_server_buffers_put(&server->host->memory.buffers, sinks[3]);
 }
 
 CASE(server_watch__one_connection_does_not_take_all_the_room)
@@ -332,7 +333,7 @@ CASE(server_watch__one_connection_does_not_take_all_the_room)
 static void overtake(struct server_fixture *fixture, uint32_t index)
 {
     struct sl_server *server = fixture->servers[index];
-    struct sl_server_conn *conn = sl_server_conn_of(server->conns.list.head.next);
+    struct sl_server_conn *conn = sl_server_conn_of(server->host->conns.list.head.next);
     struct sl_server_conn *client = sl_server_conn_of(conn->link.next);
     uint8_t *sinks[4];
     for (int i = 0; i < 3; i++) {
@@ -343,19 +344,19 @@ static void overtake(struct server_fixture *fixture, uint32_t index)
     conn->kind = SL_SERVER_CONN_CONTROL;
     sinks[3] = sl_server_admission_sink(conn, SL_LIMIT_CONTROL_PAYLOAD_BYTES);
     assert_non_null(sinks[3]);
-    sl_server_buffers_put(&server->memory.buffers, sinks[3]);
+    sl_server_buffers_put(&server->host->memory.buffers, sinks[3]);
     conn->kind = SL_SERVER_CONN_PRIMARY;
     assert_null(sl_server_admission_sink(conn, SL_LIMIT_FRAME_PAYLOAD_BYTES));
-    sl_server_buffers_put(&server->memory.buffers, sinks[2]);
+    sl_server_buffers_put(&server->host->memory.buffers, sinks[2]);
     assert_null(sl_server_admission_sink(client, SL_LIMIT_FRAME_PAYLOAD_BYTES));
     sinks[2] = sl_server_admission_sink(conn, SL_LIMIT_FRAME_PAYLOAD_BYTES);
     assert_non_null(sinks[2]);
     for (int i = 0; i < 3; i++) {
-        sl_server_buffers_put(&server->memory.buffers, sinks[i]);
+        sl_server_buffers_put(&server->host->memory.buffers, sinks[i]);
     }
     sinks[0] = sl_server_admission_sink(client, SL_LIMIT_FRAME_PAYLOAD_BYTES);
     assert_non_null(sinks[0]);
-    sl_server_buffers_put(&server->memory.buffers, sinks[0]);
+    sl_server_buffers_put(&server->host->memory.buffers, sinks[0]);
     conn->kind = SL_SERVER_CONN_DATA;
 }
 
@@ -373,22 +374,22 @@ CASE(server_watch__clients_do_not_keep_members_waiting)
 static void hurry(struct server_fixture *fixture, uint32_t index)
 {
     struct sl_server *server = fixture->servers[index];
-    struct sl_server_conn *conn = sl_server_conn_of(server->conns.list.head.next);
-    const size_t reply_bytes = server->admission.reply_bytes;
+    struct sl_server_conn *conn = sl_server_conn_of(server->host->conns.list.head.next);
+    const size_t reply_bytes = server->host->admission.reply_bytes;
     uint8_t *sinks[3];
     for (int i = 0; i < 3; i++) {
         sinks[i] = sl_server_admission_sink(conn, SL_LIMIT_FRAME_PAYLOAD_BYTES);
         assert_non_null(sinks[i]);
     }
-    server->admission.is_short = false;
+    server->host->admission.is_short = false;
     assert_null(sl_server_admission_sink(conn, SL_LIMIT_FRAME_PAYLOAD_BYTES));
-    assert_false(server->admission.is_short);
-    server->admission.reply_bytes = server->memory.buffers.bytes / 4;
+    assert_false(server->host->admission.is_short);
+    server->host->admission.reply_bytes = server->host->memory.buffers.bytes / 4;
     assert_null(sl_server_admission_sink(conn, SL_LIMIT_FRAME_PAYLOAD_BYTES));
-    assert_true(server->admission.is_short);
-    server->admission.reply_bytes = reply_bytes;
+    assert_true(server->host->admission.is_short);
+    server->host->admission.reply_bytes = reply_bytes;
     for (int i = 0; i < 3; i++) {
-        sl_server_buffers_put(&server->memory.buffers, sinks[i]);
+        sl_server_buffers_put(&server->host->memory.buffers, sinks[i]);
     }
 }
 
@@ -403,7 +404,7 @@ CASE(server_watch__long_requests_that_wait_hurry_no_reader)
 static void close_the_first(struct server_fixture *fixture, uint32_t index)
 {
     struct sl_server *server = fixture->servers[index];
-    struct sl_server_conn *other = sl_server_conn_of(server->conns.list.head.next);
+    struct sl_server_conn *other = sl_server_conn_of(server->host->conns.list.head.next);
     struct sl_server_conn *first = sl_server_conn_of(other->link.next);
     uint8_t *sinks[3];
     for (int i = 0; i < 3; i++) {
@@ -412,14 +413,14 @@ static void close_the_first(struct server_fixture *fixture, uint32_t index)
     }
     assert_null(sl_server_admission_sink(first, SL_LIMIT_FRAME_PAYLOAD_BYTES));
     for (int i = 0; i < 3; i++) {
-        sl_server_buffers_put(&server->memory.buffers, sinks[i]);
+        sl_server_buffers_put(&server->host->memory.buffers, sinks[i]);
     }
     assert_null(sl_server_admission_sink(other, 20000));
     sl_transport_disconnect(first->conn);
     sinks[0] = sl_server_admission_sink(other, 20000);
     assert_non_null(sinks[0]);
     assert_false(sl_list_linked(&first->sink.link));
-    sl_server_buffers_put(&server->memory.buffers, sinks[0]);
+    sl_server_buffers_put(&server->host->memory.buffers, sinks[0]);
 }
 
 CASE(server_watch__who_is_being_closed_keeps_nobody_waiting)

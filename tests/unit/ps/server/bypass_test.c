@@ -89,7 +89,7 @@ static void expect_landed(const struct world *world, uint32_t count, float times
 static uint64_t copied_bytes(const struct world *world)
 {
     return stepped_stats(world->stepped.bypass).copied_bytes +
-           stepped_stats(world->stepped.server->transports.bypass).copied_bytes;
+           stepped_stats(world->stepped.server->host->transports.bypass).copied_bytes;
 }
 
 #define CASE(name) SL_CASE_USING(name, struct world, world, setup, teardown, 11, false)
@@ -110,13 +110,13 @@ CASE(server_bypass__serves_all_transports)
     assert_int_equal(sl_server_stats(server, &answer.stats), 0);
     assert_int_equal(answer.stats.requests, 6);
     assert_int_equal(answer.stats.bytes_in,
-                     stepped_stats(server->transports.first).bytes_received +
-                         stepped_stats(server->transports.shm).bytes_received +
-                         stepped_stats(server->transports.bypass).bytes_received);
+                     stepped_stats(server->host->transports.first).bytes_received +
+                         stepped_stats(server->host->transports.shm).bytes_received +
+                         stepped_stats(server->host->transports.bypass).bytes_received);
     assert_int_equal(answer.stats.bytes_out,
-                     stepped_stats(server->transports.first).bytes_sent +
-                         stepped_stats(server->transports.shm).bytes_sent +
-                         stepped_stats(server->transports.bypass).bytes_sent);
+                     stepped_stats(server->host->transports.first).bytes_sent +
+                         stepped_stats(server->host->transports.shm).bytes_sent +
+                         stepped_stats(server->host->transports.bypass).bytes_sent);
     sl_message_fini(&answer);
 }
 
@@ -166,23 +166,24 @@ CASE(server_migrate__keeps_the_kind_of_the_connection)
     first->options.servers = servers;
     first->options.server_count = 2;
     struct stepped_peer *const peers[] = {&world->path, &world->far};
-    struct sl_transport *const kinds[] = {servers[1]->transports.shm, servers[1]->transports.first};
+    struct sl_transport *const kinds[] = {servers[1]->host->transports.shm,
+                                          servers[1]->host->transports.first};
     for (uint32_t i = 0; i < 2; i++) {
         peers[i]->hello.shard = 1;
         const struct sl_message *welcome = stepped_again(peers[i]);
         assert_int_equal(welcome->kind, SL_MESSAGE_WELCOME);
         assert_int_equal(welcome->welcome.shard, 1);
-        assert_int_equal(servers[1]->conns.count, i + 1);
-        assert_ptr_equal(sl_server_conn_of(servers[1]->conns.list.head.next)->conn->transport,
+        assert_int_equal(servers[1]->host->conns.count, i + 1);
+        assert_ptr_equal(sl_server_conn_of(servers[1]->host->conns.list.head.next)->conn->transport,
                          kinds[i]);
-        assert_int_equal(sl_server_conn_of(servers[1]->conns.list.head.next)->uses_shm,
+        assert_int_equal(sl_server_conn_of(servers[1]->host->conns.list.head.next)->uses_shm,
                          peers[i]->path);
     }
     world->bypass.hello.shard = 1;
     const struct sl_message *refusal = stepped_again(&world->bypass);
     assert_int_equal(refusal->kind, SL_MESSAGE_ERROR);
     assert_int_equal(refusal->error.err, SL_ERR_REFUSED);
-    assert_int_equal(servers[1]->conns.count, 2);
+    assert_int_equal(servers[1]->host->conns.count, 2);
     first->options.server_count = 1;
     first->options.servers = &world->stepped.server;
     sl_server_destroy(&servers[1]);
@@ -209,7 +210,7 @@ CASE(server_bypass__copies_nothing_that_is_long)
     assert_int_equal(world->bypass.reply_count, id - 1);
     assert_int_equal(world->stepped.network.in_place_count, 0);
     assert_int_equal(copied_bytes(world), 0);
-    assert_int_equal(world->stepped.server->memory.buffers.used_bytes, 0);
+    assert_int_equal(world->stepped.server->host->memory.buffers.used_bytes, 0);
 }
 
 /* It is slower, and no more than that. */
@@ -233,10 +234,11 @@ CASE(server_reply__of_any_size_is_one_frame_to_its_reply_buffer)
     stepped_expect_ok(&world->bypass, 1);
     uint64_t id = 2;
     for (uint32_t i = 0; i < sizeof counts / sizeof counts[0]; i++, id++) {
-        const uint64_t frames = stepped_stats(world->stepped.server->transports.bypass).frames_sent;
+        const uint64_t frames =
+            stepped_stats(world->stepped.server->host->transports.bypass).frames_sent;
         send_to_reply_buffer(world, id, SL_REQUEST_DENSE_PULL, counts[i]);
         stepped_expect_ok(&world->bypass, id);
-        assert_int_equal(stepped_stats(world->stepped.server->transports.bypass).frames_sent,
+        assert_int_equal(stepped_stats(world->stepped.server->host->transports.bypass).frames_sent,
                          frames + 1);
         assert_int_equal(stepped_reply(&world->bypass, id)->bytes, counts[i] * sizeof(float));
         assert_int_equal(world->stepped.network.landed_count, i + 1);
@@ -258,7 +260,7 @@ CASE(server_pulls__of_one_run_are_answered_each)
     const uint64_t count = 400;
     stepped_push(&world->bypass, 1, SPARSE, 10);
     stepped_expect_ok(&world->bypass, 1);
-    const uint64_t frames = stepped_stats(stepped->server->transports.bypass).frames_sent;
+    const uint64_t frames = stepped_stats(stepped->server->host->transports.bypass).frames_sent;
     for (uint64_t id = 2; id <= count; id++) {
         shard_request_begin(&stepped->request, 0);
         shard_request_pull(&stepped->request, SPARSE, stepped->keys, 10);
@@ -271,7 +273,8 @@ CASE(server_pulls__of_one_run_are_answered_each)
     }
     stepped_expect_ok(&world->bypass, count);
     assert_int_equal(world->bypass.reply_count, count);
-    assert_true(stepped_stats(stepped->server->transports.bypass).frames_sent - frames < count - 1);
+    assert_true(stepped_stats(stepped->server->host->transports.bypass).frames_sent - frames <
+                count - 1);
     assert_int_equal(stepped->network.landed_count, 0);
 }
 

@@ -194,7 +194,7 @@ CASE(pulls__wait_in_order_when_there_is_no_room)
 /* A request as if it had come in a sink, in the middle of a turn. */
 static void arrive(struct stepped *world, struct sl_server_conn *conn, uint64_t id)
 {
-    struct sl_server_buffers *buffers = &world->server->memory.buffers;
+    struct sl_server_buffers *buffers = &world->server->host->memory.buffers;
     shard_request_begin(&world->request, 0);
     shard_request_pull(&world->request, 0, world->keys, 100);
     conn->sink.buffer = sl_server_buffers_get(buffers, world->request.bytes, buffers->bytes);
@@ -215,9 +215,10 @@ CASE(requests__that_wait_for_their_turn_are_not_overtaken)
 {
     stepped_start(world, 5);
     struct stepped_peer *peer = join(world, 7);
-    struct sl_server_conn *conn = sl_server_conn_of(world->server->conns.list.head.next);
+    struct sl_server_conn *conn = sl_server_conn_of(world->server->host->conns.list.head.next);
     struct stepped_peer *other = join(world, 8);
-    struct sl_server_conn *other_conn = sl_server_conn_of(world->server->conns.list.head.next);
+    struct sl_server_conn *other_conn =
+        sl_server_conn_of(world->server->host->conns.list.head.next);
     stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
     world->server->scheduler.budget_left = 50; /* of which the others have used up the rest */
     arrive(world, conn, 1);
@@ -245,7 +246,7 @@ CASE(pushes__rest_while_small_pulls_are_answered_but_not_for_long)
     stepped_start(world, 5);
     struct stepped_peer *peer = join(world, 7);
     const struct sl_list *queue =
-        &sl_server_conn_of(world->server->conns.list.head.next)->client.queue;
+        &sl_server_conn_of(world->server->host->conns.list.head.next)->client.queue;
     struct stepped_peer *other = join(world, 8);
     stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
     stepped_push(peer, 1, 0, STEPPED_KEYS);

@@ -100,7 +100,7 @@ CASE(server_stream__brings_every_element)
 /* With TLS nothing is sent at once: the parts are copied. */
 static void send_copies(struct world *world)
 {
-    world->stepped.server->transports.first->secure = true;
+    world->stepped.server->host->transports.first->secure = true;
 }
 
 CASE(server_stream__brings_every_element_in_copies)

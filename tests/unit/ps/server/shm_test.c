@@ -118,7 +118,7 @@ CASE(server_drain__ends_connections_of_both)
     stepped_expect_end(&world->far);
     stepped_turns(&world->stepped, 50);
     assert_true(drained);
-    assert_int_equal(world->stepped.server->conns.count, 0);
+    assert_int_equal(world->stepped.server->host->conns.count, 0);
 }
 
 /* As many as come, one after the other, in one place or in two: each is carried out when it is
@@ -138,7 +138,7 @@ CASE(server_push__is_read_in_its_place)
             while (world->path.reply_count < id) {
                 stepped_turns(&world->stepped, 1);
                 assert_int_equal(server->scheduler.runnable_count, 0);
-                assert_int_equal(server->memory.buffers.used_bytes, 0);
+                assert_int_equal(server->host->memory.buffers.used_bytes, 0);
             }
         }
     }
@@ -166,7 +166,7 @@ CASE(server_push__of_some_kilobytes_is_read_in_its_place)
             send_snapshot(world, &world->path, id, count * sizeof(float));
         }
         stepped_expect_ok(&world->path, id);
-        assert_int_equal(world->stepped.server->memory.buffers.used_bytes, 0);
+        assert_int_equal(world->stepped.server->host->memory.buffers.used_bytes, 0);
         assert_int_equal(world->stepped.network.in_place_count, id < 4 ? id : 4);
     }
     assert_int_equal(world->stepped.network.message_count, 0);
@@ -331,7 +331,7 @@ CASE(server_reply__is_copied_by_nobody)
     stepped_send(&world->path, 1, STEPPED_BUDGET);
     stepped_expect_ok(&world->path, 1);
     stepped_turns(&world->stepped, 20);
-    const uint64_t copied = stepped_stats(world->stepped.server->transports.shm).copied_bytes;
+    const uint64_t copied = stepped_stats(world->stepped.server->host->transports.shm).copied_bytes;
     uint64_t id = 2;
     for (uint32_t i = 0; i < sizeof counts / sizeof counts[0]; i++, id++) {
         make_dense(world, SL_REQUEST_DENSE_PULL, counts[i]);
@@ -340,7 +340,8 @@ CASE(server_reply__is_copied_by_nobody)
     }
     expect_values(world, (const float *)(const void *)world->path.sink, 1);
     stepped_turns(&world->stepped, 20);
-    assert_int_equal(stepped_stats(world->stepped.server->transports.shm).copied_bytes, copied);
+    assert_int_equal(stepped_stats(world->stepped.server->host->transports.shm).copied_bytes,
+                     copied);
 }
 
 static void pull_to_reply_buffer(struct world *world, uint64_t id, uint8_t op, uint32_t count,
@@ -358,7 +359,7 @@ CASE(server_reply__is_made_where_it_shall_lie)
     stepped_send(&world->path, 1, STEPPED_BUDGET);
     stepped_expect_ok(&world->path, 1);
     stepped_turns(&world->stepped, 20);
-    const uint64_t copied = stepped_stats(world->stepped.server->transports.shm).copied_bytes;
+    const uint64_t copied = stepped_stats(world->stepped.server->host->transports.shm).copied_bytes;
     uint64_t id = 2;
     for (uint32_t i = 0; i < sizeof counts / sizeof counts[0]; i++, id++) {
         const uint32_t bytes = counts[i] * (uint32_t)sizeof(float);
@@ -370,9 +371,10 @@ CASE(server_reply__is_made_where_it_shall_lie)
         assert_memory_equal(world->path.sink, world->values, bytes);
     }
     stepped_turns(&world->stepped, 20);
-    assert_int_equal(stepped_stats(world->stepped.server->transports.shm).copied_bytes, copied);
-    assert_int_equal(world->stepped.server->memory.buffers.used_bytes, 0);
-    assert_int_equal(world->stepped.server->memory.shm_buffers.used_bytes, 0);
+    assert_int_equal(stepped_stats(world->stepped.server->host->transports.shm).copied_bytes,
+                     copied);
+    assert_int_equal(world->stepped.server->host->memory.buffers.used_bytes, 0);
+    assert_int_equal(world->stepped.server->host->memory.shm_buffers.used_bytes, 0);
 }
 
 CASE(server_reply__lies_elsewhere_when_the_reply_buffer_is_of_another_size)
