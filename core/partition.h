@@ -49,6 +49,9 @@ static inline uint64_t sl_partition_kv_first(uint32_t shard, uint32_t shard_coun
 /* The first element of range `range`, 0 to shard_count; range shard_count yields `length`. */
 uint64_t sl_partition_range_start(uint64_t length, uint32_t shard_count, uint32_t range);
 
+/* The range that holds an element, which is < length. */
+uint32_t sl_partition_range_of(uint64_t length, uint32_t shard_count, uint64_t element);
+
 /* The shard that holds a range of a table, and the inverse. */
 static inline uint32_t sl_partition_shard_of_range(uint32_t table_id, uint32_t range,
                                                    uint32_t shard_count)

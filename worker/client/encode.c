@@ -19,66 +19,97 @@ static bool is_of_shard(const struct sl_operation *operation)
     return operation->op == SL_REQUEST_SCAN || operation->op == SL_REQUEST_EVICT;
 }
 
-int sl_encode_route(const struct sl_encode_plan *plan)
+static int route_shard(const struct sl_encode_plan *plan, struct sl_operation *operation)
 {
-    for (uint32_t i = 0; i < plan->operation_count; i++) {
-        struct sl_operation *operation = &plan->operations[i];
-        int err = 0;
-        if (operation->op == SL_REQUEST_PULL_POOLED) {
-            operation->first_partial = NULL;
-            operation->partials_end = &operation->first_partial;
-            err = sl_route_bags(plan->notes, operation->keys, operation->key_count,
-                                operation->bag_ends, plan->shard_count, &operation->route);
-        } else if (is_kv(operation)) {
-            err = sl_encode_kv_route(plan, operation);
-        } else if (!is_dense(operation) && !is_of_shard(operation)) {
-            err = sl_route_rows(plan->notes, operation->keys, operation->key_count,
-                                plan->shard_count, &operation->route);
-        }
-        if (err != 0) {
-            return err;
-        }
+    struct sl_route_part *parts = sl_route_take_parts(plan->notes, 1, plan->shard_count);
+    if (parts == NULL) {
+        return SL_ERR_NO_MEMORY;
     }
+    parts[0].shard = operation->shard;
+    parts[1].shard = SL_ROUTE_END;
+    operation->route = (struct sl_route){.next = parts};
     return 0;
 }
 
-static struct sl_encoder_rows rows_of_shard(const struct sl_operation *operation, uint32_t shard)
+static int encode_route_operation(const struct sl_encode_plan *plan, struct sl_operation *operation)
+{
+    if (is_of_shard(operation)) {
+        return route_shard(plan, operation);
+    }
+    if (is_kv(operation)) {
+        return sl_encode_kv_route(plan, operation);
+    }
+    if (is_dense(operation)) {
+        return sl_encode_dense_route(plan, operation);
+    }
+    if (operation->op != SL_REQUEST_PULL_POOLED) {
+        return sl_route_rows(plan->notes, operation->keys, operation->key_count, plan->shard_count,
+                             &operation->route);
+    }
+    operation->first_partial = NULL;
+    operation->partials_end = &operation->first_partial;
+    return sl_route_bags(plan->notes, operation->keys, operation->key_count, operation->bag_ends,
+                         plan->shard_count, &operation->route);
+}
+
+int sl_encode_route(const struct sl_encode_plan *plan)
+{
+    int err = 0;
+    for (uint32_t i = 0; err == 0 && i < plan->operation_count; i++) {
+        err = encode_route_operation(plan, &plan->operations[i]);
+    }
+    return err;
+}
+
+uint32_t sl_encode_next(const struct sl_encode_plan *plan, uint32_t from)
+{
+    uint32_t next = plan->tick != SL_TICK_NONE ? from : SL_ROUTE_END;
+    for (uint32_t i = 0; next > from && i < plan->operation_count; i++) {
+        const uint32_t touched = plan->operations[i].route.next->shard;
+        next = touched < next ? touched : next;
+    }
+    return next;
+}
+
+static struct sl_encoder_rows encode_rows_of(const struct sl_operation *operation)
 {
     const struct sl_route *route = &operation->route;
-    uint32_t first = route->starts[shard];
-    if (route->starts[shard + 1] == first) {
-        return (struct sl_encoder_rows){0}; /* keys may be NULL */
-    }
+    const uint32_t first = route->next->first;
     return (struct sl_encoder_rows){.keys = route->keys + first,
                                     .labels = route->labels == NULL ? NULL : route->labels + first,
                                     .first_label = first,
-                                    .count = route->starts[shard + 1] - first};
+                                    .count = route->next->key_count};
 }
 
-/* Upper bound of the operation's bytes on this shard if it is not split. */
-static uint64_t operation_bytes(const struct sl_encode_plan *plan, uint32_t shard,
-                                const struct sl_operation *operation)
+static struct sl_encoder_arrays encode_arrays_of(const struct sl_operation *operation)
+{
+    const struct sl_route_part *part = operation->route.next;
+    return (struct sl_encoder_arrays){.key = part->first,
+                                      .key_count = part->key_count,
+                                      .start = part->start,
+                                      .count = part->count};
+}
+
+/* Upper bound of the bytes of the operation's next part if it is not split. */
+static uint64_t encode_part_bytes(const struct sl_operation *operation)
 {
     if (is_of_shard(operation)) {
         return SL_ENCODER_SECTION_BYTES + sizeof(struct sl_request_scan);
     }
     if (is_dense(operation)) {
-        return sl_encode_dense_bytes(operation,
-                                     sl_encode_dense_range(plan, shard, operation).count);
+        return sl_encode_dense_bytes(operation, operation->route.next->count);
     }
     if (is_kv(operation)) {
-        struct sl_encoder_arrays arrays = sl_encode_kv_arrays(operation, shard);
+        const struct sl_encoder_arrays arrays = encode_arrays_of(operation);
         return sl_encode_kv_bytes(operation, &arrays);
     }
-    const uint32_t *starts = operation->route.starts;
-    uint64_t count = starts[shard + 1] - starts[shard];
+    const uint64_t count = operation->route.next->key_count;
     return operation->op == SL_REQUEST_PULL_POOLED ? sl_encode_bags_bytes(count, count)
                                                    : sl_encode_rows_bytes(operation, count);
 }
 
 /* Upper bound of its reply. */
-static uint64_t operation_reply_bytes(const struct sl_encode_plan *plan, uint32_t shard,
-                                      const struct sl_operation *operation)
+static uint64_t encode_part_reply_bytes(const struct sl_operation *operation)
 {
     if (!sl_encoder_pulls(operation)) {
         return 0;
@@ -87,15 +118,13 @@ static uint64_t operation_reply_bytes(const struct sl_encode_plan *plan, uint32_
         return sl_encode_scan_reply_bytes(operation);
     }
     if (is_dense(operation)) {
-        return sl_precision_array_bytes(operation->pull,
-                                        sl_encode_dense_range(plan, shard, operation).count);
+        return sl_precision_array_bytes(operation->pull, operation->route.next->count);
     }
     if (is_kv(operation)) {
-        struct sl_encoder_arrays arrays = sl_encode_kv_arrays(operation, shard);
+        const struct sl_encoder_arrays arrays = encode_arrays_of(operation);
         return sl_encode_kv_reply_bytes(operation, &arrays);
     }
-    const uint32_t *starts = operation->route.starts;
-    uint64_t rows = starts[shard + 1] - starts[shard];
+    uint64_t rows = operation->route.next->key_count;
     if (operation->op == SL_REQUEST_PULL_POOLED && rows > operation->bag_count) {
         rows = operation->bag_count;
     }
@@ -106,37 +135,33 @@ static uint64_t operation_reply_bytes(const struct sl_encode_plan *plan, uint32_
  * receiving one costs a copy, more than another message. Leaves room for a tick. */
 static void close_if_long(struct sl_encoder *encoder, const struct sl_operation *operation)
 {
-    const struct sl_encode_plan *plan = encoder->plan;
     const uint64_t bytes_max = SL_LIMIT_INLINE_PAYLOAD_BYTES - SL_ENCODER_SECTION_BYTES;
     if (encoder->request == NULL) {
         return;
     }
-    uint64_t bytes = (uint64_t)(encoder->writer.next - encoder->base) +
-                     operation_bytes(plan, encoder->shard, operation);
-    uint64_t reply_bytes =
-        encoder->request->reply_bytes + operation_reply_bytes(plan, encoder->shard, operation);
+    uint64_t bytes =
+        (uint64_t)(encoder->writer.next - encoder->base) + encode_part_bytes(operation);
+    uint64_t reply_bytes = encoder->request->reply_bytes + encode_part_reply_bytes(operation);
     if (bytes > bytes_max || reply_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES) {
         sl_encoder_close(encoder);
     }
 }
 
-static int encode_operation(struct sl_encoder *encoder, struct sl_operation *operation)
+static int encode_part(struct sl_encoder *encoder, struct sl_operation *operation)
 {
-    if (is_of_shard(operation) && operation->shard != encoder->shard) {
-        return 0;
-    }
     close_if_long(encoder, operation);
     if (is_of_shard(operation)) {
         return sl_encode_scan(encoder, operation);
     }
     if (is_dense(operation)) {
+        const struct sl_route_part *part = operation->route.next;
         return sl_encode_dense(encoder, operation,
-                               sl_encode_dense_range(encoder->plan, encoder->shard, operation));
+                               (struct sl_encoder_range){part->start, part->count});
     }
     if (is_kv(operation)) {
-        return sl_encode_kv(encoder, operation, sl_encode_kv_arrays(operation, encoder->shard));
+        return sl_encode_kv(encoder, operation, encode_arrays_of(operation));
     }
-    struct sl_encoder_rows rows = rows_of_shard(operation, encoder->shard);
+    const struct sl_encoder_rows rows = encode_rows_of(operation);
     return operation->op == SL_REQUEST_PULL_POOLED ? sl_encode_bags(encoder, operation, rows)
                                                    : sl_encode_rows(encoder, operation, rows);
 }
@@ -173,10 +198,14 @@ static int encode_operations(struct sl_encoder *encoder, uint32_t first, uint32_
     const struct sl_encode_plan *plan = encoder->plan;
     for (uint32_t i = first; i < end; i++) {
         struct sl_operation *operation = &plan->operations[i];
-        int err = encode_operation(encoder, operation);
+        if (operation->route.next->shard != encoder->shard) {
+            continue;
+        }
+        int err = encode_part(encoder, operation);
         if (err != 0) {
             return err;
         }
+        operation->route.next++;
         if (!plan->batched) {
             sl_encoder_close(encoder);
         }
@@ -190,7 +219,9 @@ int sl_encode_shard(const struct sl_encode_plan *plan, uint32_t shard, struct sl
     sl_assert(plan->tick != SL_TICK_ITERATION || plan->tick_at <= plan->operation_count);
     struct sl_encoder encoder = {.plan = plan, .list = list, .shard = shard, .clock = plan->clock};
     for (uint32_t i = 0; plan->batched && i < plan->operation_count; i++) {
-        encoder.step_bytes += operation_bytes(plan, shard, &plan->operations[i]);
+        const struct sl_operation *operation = &plan->operations[i];
+        encoder.step_bytes +=
+            operation->route.next->shard == shard ? encode_part_bytes(operation) : 0;
     }
     const bool ticks = plan->tick == SL_TICK_ITERATION;
     encoder.step_bytes += ticks ? SL_ENCODER_SECTION_BYTES : 0;

@@ -52,11 +52,15 @@ struct sl_encode_list {
     uint32_t count;
 };
 
-/* Routes every sparse and KV operation. Errors: NO_MEMORY. */
+/* Routes every operation. Errors: NO_MEMORY. */
 int sl_encode_route(const struct sl_encode_plan *plan);
 
-/* Appends the requests for one shard. Call in ascending order of shards: partial sums are added in
- * that order. Errors: NO_MEMORY. */
+/* Returns the first shard, of those from `from` on, to which the step sends requests: operations
+ * touch it, or it receives the tick. From shard_count on: none. */
+uint32_t sl_encode_next(const struct sl_encode_plan *plan, uint32_t from);
+
+/* Appends the requests for one shard. Call for each shard of sl_encode_next: partial sums are added
+ * in the order of shards. Errors: NO_MEMORY. */
 int sl_encode_shard(const struct sl_encode_plan *plan, uint32_t shard, struct sl_encode_list *list);
 
 #endif

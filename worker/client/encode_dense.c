@@ -19,17 +19,44 @@
  * caller's memory. */
 #define ALONE_ELEMENTS_MIN    (((uint64_t)128 << 10) / sizeof(float))
 
-struct sl_encoder_range sl_encode_dense_range(const struct sl_encode_plan *plan, uint32_t shard,
-                                              const struct sl_operation *operation)
+/* Writes the parts of the elements [start, end), in their order; returns the end of the parts. */
+static struct sl_route_part *encode_dense_put_parts(struct sl_route_part *part,
+                                                    const struct sl_table *table,
+                                                    uint32_t shard_count, uint64_t start,
+                                                    uint64_t end)
+{
+    while (start < end) {
+        const uint64_t length = table->spec.length;
+        const uint32_t range = sl_partition_range_of(length, shard_count, start);
+        const uint64_t next = sl_partition_range_start(length, shard_count, range + 1);
+        const uint64_t part_end = next < end ? next : end;
+        *part++ = (struct sl_route_part){
+            .shard = sl_partition_shard_of_range(table->id, range, shard_count),
+            .start = start,
+            .count = part_end - start};
+        start = part_end;
+    }
+    return part;
+}
+
+int sl_encode_dense_route(const struct sl_encode_plan *plan, struct sl_operation *operation)
 {
     const struct sl_table *table = operation->table;
-    uint32_t index = sl_partition_range_of_shard(table->id, shard, plan->shard_count);
-    uint64_t first = sl_partition_range_start(table->spec.length, plan->shard_count, index);
-    uint64_t end = sl_partition_range_start(table->spec.length, plan->shard_count, index + 1);
-    first = first > operation->start ? first : operation->start;
-    uint64_t operation_end = operation->start + operation->count;
-    end = end < operation_end ? end : operation_end;
-    return (struct sl_encoder_range){.start = first, .count = end > first ? end - first : 0};
+    const uint32_t shard_count = plan->shard_count;
+    struct sl_route_part *part = sl_route_take_parts(
+        plan->notes, operation->count / SL_PARTITION_BLOCK_ELEMENTS + 2, shard_count);
+    if (part == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    operation->route = (struct sl_route){.next = part};
+    /* Ranges ascend with shards, except where those begin again with shard 0. */
+    const uint64_t turn = sl_partition_range_start(
+        table->spec.length, shard_count, sl_partition_range_of_shard(table->id, 0, shard_count));
+    const uint64_t start = operation->start, end = start + operation->count;
+    part = encode_dense_put_parts(part, table, shard_count, start > turn ? start : turn, end);
+    part = encode_dense_put_parts(part, table, shard_count, start, end < turn ? end : turn);
+    part->shard = SL_ROUTE_END;
+    return 0;
 }
 
 uint64_t sl_encode_dense_bytes(const struct sl_operation *operation, uint64_t count)

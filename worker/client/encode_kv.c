@@ -45,16 +45,18 @@ static bool sends_lens(const struct sl_operation *operation, uint32_t key_count)
 
 /* Routing */
 
-/* Returns the first index in [from, key_count) whose key is >= `least`. */
-static uint32_t lower_bound(const struct sl_operation *operation, uint32_t from, uint64_t least)
+/* Returns the index in (from, key_count] behind the last key of the shard, which owns key `from`.
+ */
+static uint32_t end_of_shard(const struct sl_operation *operation, uint32_t from, uint32_t shard,
+                             uint32_t shard_count)
 {
     uint32_t end = operation->key_count;
-    if (from < end && operation->keys[end - 1] < least) {
+    if (sl_partition_kv_owner(operation->keys[end - 1], shard_count) == shard) {
         return end;
     }
     while (from < end) {
         uint32_t middle = from + (end - from) / 2;
-        if (operation->keys[middle] < least) {
+        if (sl_partition_kv_owner(operation->keys[middle], shard_count) == shard) {
             from = middle + 1;
         } else {
             end = middle;
@@ -77,35 +79,27 @@ static uint64_t values_of(const struct sl_operation *operation, uint32_t first, 
 
 int sl_encode_kv_route(const struct sl_encode_plan *plan, struct sl_operation *operation)
 {
-    uint32_t shards = plan->shard_count;
-    uint32_t *starts = sl_scratch_take(plan->notes, ((size_t)shards + 1) * sizeof *starts);
-    uint64_t *firsts = sl_scratch_take(plan->notes, ((size_t)shards + 1) * sizeof *firsts);
-    if (starts == NULL || firsts == NULL) {
+    const uint32_t shard_count = plan->shard_count;
+    struct sl_route_part *part =
+        sl_route_take_parts(plan->notes, operation->key_count, shard_count);
+    if (part == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    starts[0] = 0;
-    firsts[0] = 0;
-    for (uint32_t shard = 0; shard < shards; shard++) {
-        uint32_t first = starts[shard];
-        uint32_t end = shard + 1 == shards ? operation->key_count
-                                           : lower_bound(operation, first,
-                                                         sl_partition_kv_first(shard + 1, shards));
-        starts[shard + 1] = end;
-        firsts[shard + 1] = firsts[shard] + values_of(operation, first, end);
+    operation->route = (struct sl_route){.keys = operation->keys, .next = part};
+    uint64_t start = 0;
+    for (uint32_t first = 0; first < operation->key_count; part++) {
+        const uint32_t shard = sl_partition_kv_owner(operation->keys[first], shard_count);
+        const uint32_t end = end_of_shard(operation, first, shard, shard_count);
+        *part = (struct sl_route_part){.shard = shard,
+                                       .first = first,
+                                       .key_count = end - first,
+                                       .start = start,
+                                       .count = values_of(operation, first, end)};
+        start += part->count;
+        first = end;
     }
-    operation->route = (struct sl_route){.keys = operation->keys, .starts = starts};
-    operation->firsts = firsts;
+    part->shard = SL_ROUTE_END;
     return 0;
-}
-
-struct sl_encoder_arrays sl_encode_kv_arrays(const struct sl_operation *operation, uint32_t shard)
-{
-    const uint32_t *starts = operation->route.starts;
-    const uint64_t *firsts = operation->firsts;
-    return (struct sl_encoder_arrays){.key = starts[shard],
-                                      .key_count = starts[shard + 1] - starts[shard],
-                                      .start = firsts[shard],
-                                      .count = firsts[shard + 1] - firsts[shard]};
 }
 
 /* Sizes */

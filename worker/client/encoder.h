@@ -106,11 +106,9 @@ int sl_encode_scan(struct sl_encoder *encoder, const struct sl_operation *operat
 int sl_encode_kv(struct sl_encoder *encoder, const struct sl_operation *operation,
                  struct sl_encoder_arrays arrays);
 
-/* Finds each shard's keys and values. Errors: NO_MEMORY. */
+/* Find the parts of the shards that the operation touches. Errors: NO_MEMORY. */
 int sl_encode_kv_route(const struct sl_encode_plan *plan, struct sl_operation *operation);
-
-/* Returns a shard's part, after routing. */
-struct sl_encoder_arrays sl_encode_kv_arrays(const struct sl_operation *operation, uint32_t shard);
+int sl_encode_dense_route(const struct sl_encode_plan *plan, struct sl_operation *operation);
 
 /* Payload bytes of a section with these arrays, and of its reply. */
 uint64_t sl_encode_kv_bytes(const struct sl_operation *operation,
@@ -124,9 +122,5 @@ uint64_t sl_encode_rows_reply_bytes(const struct sl_operation *operation, uint64
 uint64_t sl_encode_bags_bytes(uint64_t key_count, uint64_t bag_count);
 uint64_t sl_encode_scan_reply_bytes(const struct sl_operation *operation);
 uint64_t sl_encode_dense_bytes(const struct sl_operation *operation, uint64_t count);
-
-/* Returns the part of the operation's elements that the shard holds. */
-struct sl_encoder_range sl_encode_dense_range(const struct sl_encode_plan *plan, uint32_t shard,
-                                              const struct sl_operation *operation);
 
 #endif

@@ -55,10 +55,9 @@ struct sl_operation {
      * values: the whole reply */
     const struct sl_request_scan *scan; /* NULL: EVICT */
     uint32_t shard, width;
-    const uint32_t *lens;   /* KV: values of each key; NULL: count / key_count */
-    uint32_t command;       /* KV; a push to another table: bits of its rate */
-    struct sl_route route;  /* sparse and KV: set by submit */
-    const uint64_t *firsts; /* KV: index of each shard's first value; set by submit */
+    const uint32_t *lens;  /* KV: values of each key; NULL: count / key_count */
+    uint32_t command;      /* KV; a push to another table: bits of its rate */
+    struct sl_route route; /* set by submit */
     struct sl_partial *first_partial, **partials_end;
 };
 

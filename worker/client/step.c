@@ -548,10 +548,12 @@ static int encode(struct sl_step *step)
     for (uint32_t i = 0; i < client->io_count; i++) {
         step->substeps[i].requests = (struct sl_encode_list){0};
     }
-    for (uint32_t shard = 0; err == 0 && shard < client->shard_count; shard++) {
+    uint32_t shard = 0;
+    while (err == 0 && (shard = sl_encode_next(&plan, shard)) < client->shard_count) {
         struct sl_encode_list list = {0};
         err = sl_encode_shard(&plan, shard, &list);
         append(&step->substeps[sl_client_io_index(client, shard)], &list);
+        shard++;
     }
     return err;
 }

@@ -30,6 +30,10 @@ static void check_ranges(uint64_t length, uint32_t shards)
         const uint64_t end = sl_partition_range_start(length, shards, range + 1);
         assert_true(end >= start);
         assert_true(start % SL_PARTITION_BLOCK_ELEMENTS == 0);
+        if (end > start) {
+            assert_int_equal(sl_partition_range_of(length, shards, start), range);
+            assert_int_equal(sl_partition_range_of(length, shards, end - 1), range);
+        }
         const uint64_t held =
             (end - start + SL_PARTITION_BLOCK_ELEMENTS - 1) / SL_PARTITION_BLOCK_ELEMENTS;
         assert_in_range(held, blocks / shards, blocks / shards + (blocks % shards != 0));
@@ -56,6 +60,7 @@ SL_CASE(partition_range_start__does_not_overflow)
     for (uint32_t range = 1; range <= SL_LIMIT_SHARDS; range++) {
         const uint64_t end = sl_partition_range_start(UINT64_MAX, SL_LIMIT_SHARDS, range);
         assert_true(end > start);
+        assert_int_equal(sl_partition_range_of(UINT64_MAX, SL_LIMIT_SHARDS, end - 1), range - 1);
         start = end;
     }
     assert_true(start == UINT64_MAX);

@@ -16,29 +16,38 @@ static void fill_keys(uint64_t distinct)
     keys[9] = 0;
 }
 
-SL_CASE(route_rows__sorts_by_owner_and_keeps_the_order)
+static void check_rows(uint32_t key_count)
 {
     fill_keys(1000);
-    const uint32_t shard_counts[] = {2, 3, 7, 64, 4096};
+    const uint32_t shard_counts[] = {2, 3, 7, 63, 64, 65, 600, 4096};
     for (size_t c = 0; c < sizeof shard_counts / sizeof *shard_counts; c++) {
         uint32_t shard_count = shard_counts[c];
         struct sl_scratch scratch = {0};
         struct sl_route route;
-        assert_int_equal(sl_route_rows(&scratch, keys, KEY_COUNT, shard_count, &route), 0);
-        assert_int_equal(route.starts[0], 0);
-        assert_int_equal(route.starts[shard_count], KEY_COUNT);
-        bool seen[KEY_COUNT] = {false};
-        for (uint32_t shard = 0; shard < shard_count; shard++) {
-            for (uint32_t i = route.starts[shard]; i < route.starts[shard + 1]; i++) {
+        assert_int_equal(sl_route_rows(&scratch, keys, key_count, shard_count, &route), 0);
+        uint32_t end = 0;
+        for (const struct sl_route_part *part = route.next; part->shard != SL_ROUTE_END; part++) {
+            assert_true(part == route.next || part[-1].shard < part->shard);
+            assert_int_equal(part->first, end);
+            assert_true(part->key_count > 0);
+            end += part->key_count;
+            for (uint32_t i = part->first; i < end; i++) {
                 uint32_t place = route.labels[i];
                 assert_true(route.keys[i] == keys[place]);
-                assert_int_equal(sl_partition_owner(keys[place], shard_count), shard);
-                assert_true(i == route.starts[shard] || route.labels[i - 1] < place);
-                assert_false(seen[place]);
-                seen[place] = true;
+                assert_int_equal(sl_partition_owner(keys[place], shard_count), part->shard);
+                assert_true(i == part->first || route.labels[i - 1] < place);
             }
         }
+        assert_int_equal(end, key_count);
         sl_scratch_fini(&scratch);
+    }
+}
+
+SL_CASE(route_rows__sorts_by_owner_and_keeps_the_order)
+{
+    const uint32_t key_counts[] = {0, 1, 2, 10, 64, 100, KEY_COUNT};
+    for (size_t i = 0; i < sizeof key_counts / sizeof *key_counts; i++) {
+        check_rows(key_counts[i]);
     }
 }
 
@@ -50,7 +59,8 @@ SL_CASE(route_rows__leaves_keys_of_one_shard_where_they_are)
     assert_int_equal(sl_route_rows(&scratch, keys, KEY_COUNT, 1, &route), 0);
     assert_ptr_equal(route.keys, keys);
     assert_null(route.labels);
-    assert_int_equal(route.starts[1], KEY_COUNT);
+    assert_int_equal(route.next->key_count, KEY_COUNT);
+    assert_int_equal(route.next[1].shard, SL_ROUTE_END);
     sl_scratch_fini(&scratch);
 }
 
@@ -63,10 +73,10 @@ SL_CASE(route_bags__labels_keys_with_ascending_bags)
     struct sl_route route;
     assert_int_equal(sl_route_bags(&scratch, keys, KEY_COUNT, bag_ends, 3, &route), 0);
     uint32_t in_bag[5] = {0};
-    for (uint32_t shard = 0; shard < 3; shard++) {
-        for (uint32_t i = route.starts[shard]; i < route.starts[shard + 1]; i++) {
-            assert_true(i == route.starts[shard] || route.labels[i - 1] <= route.labels[i]);
-            assert_int_equal(sl_partition_owner(route.keys[i], 3), shard);
+    for (const struct sl_route_part *part = route.next; part->shard != SL_ROUTE_END; part++) {
+        for (uint32_t i = part->first; i < part->first + part->key_count; i++) {
+            assert_true(i == part->first || route.labels[i - 1] <= route.labels[i]);
+            assert_int_equal(sl_partition_owner(route.keys[i], 3), part->shard);
             in_bag[route.labels[i]]++;
         }
     }
