@@ -511,11 +511,11 @@ class Signals(CheckpointTest):
         log = os.path.join(self.folder, "log")
         with open(log, "wb") as out:
             timeout = subprocess.Popen(
-                ["timeout", "600", harness.program("starling-launch"), "--ps", "2", "--workers", "2",
+                [*harness.END_WITH_PARENT, "timeout", "600", harness.program("starling-launch"), "--ps", "2", "--workers", "2",
                  *self.flags(), "--", "--data", data, "--model", "lr", "--epochs", "100000",
                  "--batch-size", "100"],
                 stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=self.folder,
-                env=harness.environment(), preexec_fn=harness.end_with_parent)
+                env=harness.environment())
         self.addCleanup(timeout.wait)
         self.addCleanup(timeout.kill)
         end = time.monotonic() + harness.DEADLINE_S

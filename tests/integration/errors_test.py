@@ -56,7 +56,8 @@ class FlagErrors(harness.StarlingTest):
                                              "d", *args], *words)
 
     def test_settings_of_optimizers(self):
-        """Each optimizer takes the settings that its formula reads, and no others."""
+        """Each optimizer takes the settings that its formula reads, and no others: those that it takes together, and the
+        error of each setting, which lists the optimizers that take it."""
         adams = ("adam", "adamw", "adam_async", "rowwise_adam", "lamb")
         adagrads = ("adagrad", "adagrad_decay", "rowwise_adagrad")
         ftrls = ("ftrl", "ftrl_group")
@@ -65,19 +66,26 @@ class FlagErrors(harness.StarlingTest):
                  "--beta1": (*adams, "lion"), "--epsilon": (*adams, *adagrads, "rmsprop", "adadelta"),
                  "--weight-decay": ("adamw", "lamb"), "--initial-accumulator": (*adagrads, *ftrls),
                  "--l1": ftrls, "--decay-baseline": ("adagrad_decay",), "--clip-norm": every, "--value-bound": every}
+        decays = [optimizer for optimizer in every if optimizer not in ("sum", "adamw", "lamb", *ftrls)]
+        reads["--decay"], reads["--weight-decay"] = decays, [*decays, "adamw", "lamb"]
         for optimizer in every:
-            for setting, owners in reads.items():
-                self.takes(optimizer, optimizer in owners, setting, "0.5")
-            decays = optimizer not in ("sum", "adamw", "lamb", *ftrls)
-            self.takes(optimizer, decays, "--decay", "l2")
-            if decays:
-                self.takes(optimizer, True, "--weight-decay", "0.5", "--decay", "decoupled")
-                self.takes(optimizer, False, "--weight-decay", "0.5", "--decay", "none")
+            settings = [(setting, "l2" if setting == "--decay" else "0.5") for setting, owners in reads.items()
+                        if optimizer in owners]
+            self.takes(optimizer, "no servers: give", *(word for setting in settings for word in setting))
+            if optimizer in decays:
+                self.takes(optimizer, f"--weight-decay has no effect with --optimizer {optimizer} without --decay",
+                           "--weight-decay", "0.5", "--decay", "none")
+        for setting, owners in reads.items():
+            for optimizer in [optimizer for optimizer in every if optimizer not in owners][:1]:
+                output = self.takes(optimizer, f"{setting} has no effect with --optimizer {optimizer}", setting,
+                                    "l2" if setting == "--decay" else "0.5")
+                self.assertEqual(set(output.rpartition("it is a setting of ")[2].strip().split(", ")), set(owners))
 
-    def takes(self, optimizer, is_read, setting, *more):
-        with self.subTest(setting=setting, more=more, optimizer=optimizer):
-            self.refuses("starling-worker", ["--data", "d", "--optimizer", optimizer, setting, *more],
-                         "no servers: give" if is_read else f"{setting} has no effect with --optimizer {optimizer}")
+    def takes(self, optimizer, words, *settings):
+        with self.subTest(settings=settings, optimizer=optimizer):
+            output = self.run_to_end("starling-worker", "--data", "d", "--optimizer", optimizer, *settings, status=2)
+            self.assertIn(words, output)
+            return output
 
     def test_no_cluster(self):
         self.refuses("starling-worker", ["--data", "d"], "--ps-hosts", "TF_CONFIG")

@@ -47,11 +47,11 @@ class Etcd:
         log = open(os.path.join(self._folder, f"etcd-{index}.log"), "ab")  # the child's
         with log:
             return subprocess.Popen(
-                [ETCD, "--name", f"e{index}", "--data-dir", os.path.join(self._folder, f"etcd-{index}"),
+                [*harness.END_WITH_PARENT, ETCD, "--name", f"e{index}", "--data-dir", os.path.join(self._folder, f"etcd-{index}"),
                  "--listen-client-urls", url(self.clients[index]), "--advertise-client-urls",
                  url(self.clients[index]), "--listen-peer-urls", url(self._peers[index]),
                  "--initial-advertise-peer-urls", url(self._peers[index]), "--initial-cluster", cluster],
-                stdout=log, stderr=log, preexec_fn=harness.end_with_parent)
+                stdout=log, stderr=log)
 
     def _post(self, index, path, **fields):
         request = urllib.request.Request(f"http://127.0.0.1:{self.clients[index]}/v3/{path}",

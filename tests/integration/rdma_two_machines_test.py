@@ -100,10 +100,9 @@ def print_records(count):
 class TwoMachines(harness.StarlingTest):
     def machine(self, address, script):
         machine = subprocess.Popen(
-            [sys.executable, TOOL, "--link", os.path.join(self.folder, "wire"), "--ip", f"{address}/24",
+            [*harness.END_WITH_PARENT, sys.executable, TOOL, "--link", os.path.join(self.folder, "wire"), "--ip", f"{address}/24",
              "--timeout", str(COMMAND_S), "--", "sh", "-c", f"cd {self.folder}\n{script}"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=harness.environment(),
-            preexec_fn=harness.end_with_parent)
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=harness.environment())
         self.addCleanup(self.end_machine, machine)
         return machine
 

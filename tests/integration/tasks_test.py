@@ -43,9 +43,8 @@ class Shell:
         package = os.path.join(os.path.dirname(harness.program("starling-ps")), "..", "python")
         env = {**harness.environment(), "PYTHONPATH": package,
                "PATH": os.path.dirname(harness.program("starling-ps")) + ":/usr/bin:/bin"}
-        self._child = subprocess.Popen(["bash", "--norc"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                       stderr=subprocess.STDOUT, text=True, cwd=folder, env=env,
-                                       preexec_fn=harness.end_with_parent)
+        self._child = subprocess.Popen([*harness.END_WITH_PARENT, "bash", "--norc"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                       stderr=subprocess.STDOUT, text=True, cwd=folder, env=env)
         self._timer = threading.Timer(4 * harness.DEADLINE_S, self._child.kill)
         self._timer.start()
         test.addCleanup(self.close)
