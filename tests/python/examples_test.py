@@ -40,6 +40,21 @@ sys.path.insert(0, os.path.dirname(sys.argv[0]))
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
+# Runs the example once for each of the further arguments, a command line, and prints the errors: to import torch takes seconds.
+EACH = """
+import os, runpy, sys
+os.environ.pop("LD_PRELOAD", None)
+script, *lines = sys.argv[1:]
+sys.path.insert(0, os.path.dirname(script))
+for line in lines:
+    sys.argv = [script, *line.split()]
+    try:
+        runpy.run_path(script, run_name="__main__")
+        sys.exit("no error")
+    except SystemExit as error:
+        print(error)
+"""
+
 
 class Examples(harness.StarlingTest):
     def setUp(self):
@@ -121,13 +136,17 @@ class Examples(harness.StarlingTest):
     def test_bad_input(self):
         bad = self.file("bad", "1 3:1 17:1\n0 3:0.5 17:1\n")
         uneven = self.file("uneven", "1 3:1 17:1\n0 3:1\n")
-        for train, words in ((bad, r"bad:2: '0 3:0.5 17:1'; accepted: a label 0"),
-                             (uneven, "uneven: rows of 2 and of 1 features; accepted: the same"),
-                             (self.path("absent"), "absent: No such file"),
-                             (self.path("test"), "test: 1000 rows; accepted: at least 2000")):
-            output = self.python(DEEPFM, "--train", train, "--test", self.path("test"), "--embeddings",
-                                 "torch", "--batch", 2000 if train == self.path("test") else 1, status=1)
-            self.assertRegex(output, words)
+        cases = ((bad, r"bad:2: '0 3:0.5 17:1'; accepted: a label 0"),
+                 (uneven, "uneven: rows of 2 and of 1 features; accepted: the same"),
+                 (self.path("absent"), "absent: No such file"),
+                 (self.path("test"), "test: 1000 rows; accepted: at least 2000"))
+        output = self.python(self.file("each.py", EACH), DEEPFM, *(
+            f"--train {train} --test {self.path('test')} --embeddings torch --batch {2000 if train == self.path('test') else 1}"
+            for train, _ in cases))
+        errors = [line for line in output.split("\n") if "accepted" in line or "No such" in line]
+        self.assertEqual(len(errors), len(cases), output)
+        for error, (_, words) in zip(errors, cases):
+            self.assertRegex(error, words)
 
 
 if __name__ == "__main__":
