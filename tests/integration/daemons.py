@@ -2,7 +2,6 @@
 all that it reads and writes in the directory of the test, and ends with it. A daemon that cannot start skips the
 tests, with its last log line."""
 
-import contextlib
 import os
 import re
 import shutil
@@ -180,9 +179,7 @@ def servers(port):
 
 
 def command(pid):
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
-        return file.read().replace(b"\0", b" ").decode(errors="replace").strip()
-    return ""
+    return " ".join(harness.command_of(pid))
 
 
 class JobTest(harness.StarlingTest):

@@ -46,6 +46,13 @@ def children_of(pid):
         return []
 
 
+def command_of(pid):
+    """The words of the process's command line; none where it has ended."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+        return file.read().decode("utf-8", "replace").rstrip("\0").split("\0")
+    return [""]
+
+
 def adult(kind):
     """Path of the Adult data set's part ("train", "test"); skips the test where it is not there."""
     path = os.path.join(DATA, "adult", f"adult.{kind}.libsvm")

@@ -163,29 +163,14 @@ class GeneratedJob(Generated):
         self.assertEqual(reports[0]["staleness"]["max"], 0)
 
 
-def children(pid):
-    """Pids of the process's children, each with its command line."""
-    found = {}
-    for name in os.listdir("/proc"):
-        try:
-            with open(f"/proc/{name}/stat", encoding="ascii") as file:
-                parent = int(file.read().rsplit(")", 1)[1].split()[1])
-            if parent == pid:
-                with open(f"/proc/{name}/cmdline", "rb") as file:
-                    found[int(name)] = file.read().decode().split("\0")
-        except (OSError, ValueError):
-            continue
-    return found
-
-
 class LossyJob(Generated):
     """Workers that are killed in the middle, replaced or not, and one that joins."""
 
     # Enough for many times the fifth of a second after which workers first say where they are. Those
     # that wait for each other need fewer.
-    EPOCHS = {"asp": 20, "bsp": 16, "ssp:2": 16} if SANITIZED else {"asp": 40, "bsp": 24, "ssp:2": 24}
+    EPOCHS = {"asp": 20, "bsp": 12, "ssp:2": 12}
     # How many times as many: the second for where the job was over before the test came to it.
-    LENGTHS = (1, 5)
+    LENGTHS = (1, 10)
 
     def setUp(self):
         super().setUp()
@@ -209,7 +194,8 @@ class LossyJob(Generated):
     def kill(self, launcher, index):
         """Kills the worker once it trains. False: it was too late for that."""
         launcher.wait_line("[worker/0] epoch")
-        for pid, words in children(launcher.pid).items():
+        for pid in harness.children_of(launcher.pid):
+            words = harness.command_of(pid)
             if words[0].endswith("starling-worker") and \
                     words[words.index("--task-index") + 1] == str(index):
                 with contextlib.suppress(ProcessLookupError):

@@ -69,7 +69,7 @@ class Allocation(SlurmTest):
         """The process id of the launcher in the allocation."""
         for pid in os.listdir("/proc"):
             if pid.isdigit() and daemons.command(int(pid)).startswith(LAUNCH):
-                with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+                with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="ascii") as file:
                     if int(file.read().rsplit(")", 1)[1].split()[1]) == job.pid:
                         return int(pid)
         return self.fail("the launcher does not run")

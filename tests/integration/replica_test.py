@@ -362,8 +362,7 @@ class Launched(harness.StarlingTest):
 
     def kill(self, launcher, index):
         for child in harness.children_of(launcher.pid):
-            with open(f"/proc/{child}/cmdline", "rb") as file:
-                words = file.read().decode().split("\0")
+            words = harness.command_of(child)
             if words[0].endswith("starling-ps") and words[words.index("--task-index") + 1] == str(index):
                 os.kill(child, signal.SIGKILL)
                 return

@@ -1,6 +1,7 @@
 """tests/rdma-vm/rdma-vm itself: what a command finds in the machine, how its end and the machine's are
 told; and run-list, which runs several commands in one machine."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -114,7 +115,7 @@ class RdmaVmTest(unittest.TestCase):
         """The process of the machine that this rdma-vm has started, or None."""
         with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="ascii") as file:
             for child in file.read().split():
-                with open(f"/proc/{child}/comm", encoding="ascii") as name:
+                with contextlib.suppress(OSError), open(f"/proc/{child}/comm", encoding="ascii") as name:
                     if name.read().startswith("qemu"):
                         return int(child)
         return None
@@ -124,7 +125,7 @@ class RdmaVmTest(unittest.TestCase):
         try:
             with open(f"/proc/{pid}/stat", encoding="ascii") as file:
                 return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             return False
 
     def without_an_archive(self):
