@@ -139,7 +139,9 @@ static const struct row rows[] = {
     ROW(P | D, reactors.count, U32, .name = "reactors",
         .aliases = "STARLING_PS_REACTORS NETWORK_PS_CORE_NUMBER", .refuses_empty = true, .least = 1,
         .most = SL_LIMIT_REACTORS,
-        .help = "Reactor threads; each owns one shard. Default: the available cores, at most 16."),
+        .help = "Reactor threads, which share the shards. Default: available cores, at most 16."),
+    ROW(P, reactors.shards, U32, .name = "shards", .least = 1, .most = SL_LIMIT_SHARDS,
+        .help = "Shards of the job; every server has as many. Default: one for each reactor."),
     ROW(W, reactors.count, U32, .name = "reactors",
         .aliases = "STARLING_WORKER_REACTORS NETWORK_WORKER_CORE_NUMBER", .refuses_empty = true,
         .least = 0, .most = SL_LIMIT_REACTORS,
@@ -531,9 +533,8 @@ static int agree_on_reactors(const struct sl_cli *cli, struct sl_settings *setti
     }
     if (given->from > SL_CLI_FROM_FILE && settings->reactors.count != dmlc->group_size) {
         return sl_reason_fail(reason, SL_ERR_INVALID,
-                              "%s is %u, but DMLC_GROUP_SIZE is %u; both are the shards of this "
-                              "process, and must agree",
-                              given->source, settings->reactors.count, dmlc->group_size);
+                              "%s is %u, but DMLC_GROUP_SIZE is %u: they must agree", given->source,
+                              settings->reactors.count, dmlc->group_size);
     }
     settings->reactors.count = dmlc->group_size;
     return 0;

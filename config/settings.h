@@ -38,7 +38,7 @@ enum sl_program {
     SL_PROGRAM_ROLLBACK = 4096, /* of starling-serve */
 };
 
-#define SL_SETTINGS_OPTIONS_MAX 84
+#define SL_SETTINGS_OPTIONS_MAX 85
 
 #define SL_SETTINGS_NO_TASK     (-3) /* the task index has no flag and no variable STARLING_... */
 
@@ -73,6 +73,7 @@ struct sl_settings {
 
     struct {
         uint32_t count;
+        uint32_t shards; /* of the job; 0: one for each reactor */
         bool polling, pin_cores;
     } reactors;
     bool checksum;

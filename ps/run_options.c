@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/log.h"
 #include "ps/process/memory_plan.h"
 
 static void fill_security(struct sl_run *run, struct sl_process_options *options)
@@ -59,7 +60,9 @@ static void fill_http(struct sl_run *run, struct sl_process_options *options)
 /* A scheduler has no shards. */
 static void fill_shards(const struct sl_settings *settings, struct sl_process_options *options)
 {
+    const uint32_t shards = settings->reactors.shards;
     options->reactors.count = settings->reactors.count;
+    options->reactors.shards = shards == 0 ? options->reactors.count : shards / options->ps_count;
     options->replicas = settings->replicas;
     options->reactors.polling = settings->reactors.polling;
     options->reactors.pin = settings->reactors.pin_cores;
@@ -77,7 +80,7 @@ void sl_run_options_fill(struct sl_run *run, struct sl_process_options *options)
     options->ps_count = cluster->ps_count;
     options->worker_count = cluster->worker_count;
     options->worker_count_source = cluster->worker_count_source;
-    options->reactors.count = 1;
+    options->reactors.count = options->reactors.shards = 1;
     options->memory_bytes_max = settings->memory_bytes_max;
     options->checksum = settings->checksum;
     options->times.lease_ns = settings->times.lease_ns;
@@ -124,11 +127,30 @@ static int take_directory(struct sl_run *run, const struct sl_process_options *o
                                            reason);
 }
 
+static int check_shards(const struct sl_settings *settings,
+                        const struct sl_process_options *options, struct sl_reason *reason)
+{
+    const uint32_t shards = settings->reactors.shards, servers = options->ps_count;
+    const uint32_t reactors = options->reactors.count;
+    if (shards == 0 || options->kind == SL_PROCESS_SCHEDULER ||
+        (shards % servers == 0 && shards / servers >= reactors &&
+         shards / servers <= SL_LIMIT_REACTORS)) {
+        return 0;
+    }
+    return sl_reason_fail(reason, SL_ERR_INVALID,
+                          "--shards %u, with %u server%s of %u reactor%s: accepts multiples of %u "
+                          "from %u to %u",
+                          shards, servers, sl_log_plural(servers), reactors,
+                          sl_log_plural(reactors), servers, servers * reactors,
+                          servers * SL_LIMIT_REACTORS);
+}
+
 int sl_run_options_check(struct sl_run *run, const struct sl_process_options *options,
                          struct sl_reason *reason)
 {
     struct sl_memory_plan plan;
     int err = take_directory(run, options, reason);
+    err = err != 0 ? err : check_shards(&run->settings, options, reason);
     const char *flaw = sl_process_replica_flaw(options);
     if (err == 0 && flaw != NULL) {
         sl_reason_set(reason, "--replicas 1 %s", flaw);

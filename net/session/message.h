@@ -176,7 +176,7 @@ struct sl_message_numbers {
 
 struct sl_message_register {
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
-    uint32_t shard_count;
+    uint32_t shard_count, reactor_count; /* reactor_count 0: one for each shard */
     uint32_t ps_count, worker_count;
     /* ps: see net/shm/shm.h; "": not reachable over shared memory */
     char host[SL_MESSAGE_NAME_BYTES];
@@ -202,7 +202,7 @@ struct sl_message_register {
 
 struct sl_message_ps {
     uint32_t task_index;
-    uint32_t shard_count;
+    uint32_t shard_count, reactor_count; /* as in sl_message_register */
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
     char host[SL_MESSAGE_NAME_BYTES];              /* as in sl_message_register */
     char bypass_endpoint[SL_LIMIT_ENDPOINT_BYTES]; /* as in sl_message_register */

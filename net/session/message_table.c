@@ -263,7 +263,8 @@ SL_PROTOBUF_TABLE(REGISTER, "register", register_misfit,
     ANY(14, BOOL, register, has_tables),
     ANY(15, UINT, register, job),
     ANY(16, UINT, register, unclaimed),
-    SL_FIELD_OPTIONAL_OF(17, BYTES, sl_message_register, dropped.items, dropped.has_bits, NULL));
+    SL_FIELD_OPTIONAL_OF(17, BYTES, sl_message_register, dropped.items, dropped.has_bits, NULL),
+    RANGE(18, UINT, register, reactor_count, 0, SL_LIMIT_REACTORS));
 
 /* Cluster, Waiting, Expired */
 
@@ -276,7 +277,8 @@ SL_PROTOBUF_TABLE(PS, "cluster: ps", ps_misfit,
     ANY(6, UINT, ps, epoch),
     RANGE(7, UINT, ps, primary, 0, SL_LIMIT_PS - 1),
     RANGE(8, UINT, ps, backup_plus_1, 0, SL_LIMIT_PS),
-    ANY(9, BOOL, ps, in_sync));
+    ANY(9, BOOL, ps, in_sync),
+    RANGE(10, UINT, ps, reactor_count, 0, SL_LIMIT_REACTORS));
 
 SL_PROTOBUF_TABLE(CLUSTER, "cluster", cluster_misfit,
     SL_FIELD_OWNED_LIST(1, sl_message_cluster, ps, ps_count, 1, SL_LIMIT_PS, PS),

@@ -137,11 +137,12 @@ void sl_session_set_endpoint(struct sl_session *session, const struct sl_endpoin
     sl_session_retry_soon(session);
 }
 
-void sl_session_set_shard(struct sl_session *session, uint32_t shard)
+void sl_session_set_shard(struct sl_session *session, uint32_t shard, uint32_t target)
 {
     sl_assert(session != NULL);
     sl_reactor_assert_owner(session->reactor);
     session->options.hello.shard = shard;
+    session->options.target = target;
 }
 
 void sl_session_set_lane_epoch(struct sl_session *session, uint64_t lane_epoch)

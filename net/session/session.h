@@ -149,8 +149,8 @@ void sl_session_move(struct sl_session *session, const char *why);
  * not break a connection or an attempt in progress (see sl_session_reconnect). */
 void sl_session_set_endpoint(struct sl_session *session, const struct sl_endpoint *endpoint);
 
-/* Sets the peer's shard for the next attempts. */
-void sl_session_set_shard(struct sl_session *session, uint32_t shard);
+/* Sets the peer's shard and its reactor for the next attempts. */
+void sl_session_set_shard(struct sl_session *session, uint32_t shard, uint32_t target);
 
 /* Sets lane_epoch of the hello for the next attempts. */
 void sl_session_set_lane_epoch(struct sl_session *session, uint64_t lane_epoch);

@@ -143,6 +143,8 @@ static void register_once(struct sl_agent *agent)
     struct sl_message message = {
         .kind = SL_MESSAGE_REGISTER,
         .reg = {.shard_count = options->shard_count,
+                .reactor_count =
+                    options->reactor_count == options->shard_count ? 0 : options->reactor_count,
                 .ps_count = options->ps_count,
                 .worker_count = options->worker_count,
                 .restore = agent->joined ? sl_agent_checkpoint_latest(agent)

@@ -50,8 +50,8 @@ struct sl_agent_options {
     struct sl_endpoint coordinator;
     const char *peer_name; /* the coordinator in messages; NULL: it is on ps/0 */
     uint32_t task_index;
-    bool any_task;        /* the coordinator assigns it; task_index is 0 */
-    uint32_t shard_count; /* of this process */
+    bool any_task;                       /* the coordinator assigns it; task_index is 0 */
+    uint32_t shard_count, reactor_count; /* of this process */
     uint32_t ps_count, worker_count;
     uint32_t replicas;         /* of each shard: 0 or 1 */
     struct sl_endpoint data;   /* endpoint of its shards */

@@ -117,6 +117,7 @@ static void send_cluster(struct sl_coordinator *coordinator, bool is_whole, uint
         const struct sl_coordinator_ps *from = &coordinator->ps[task];
         ps[task].task_index = task;
         ps[task].shard_count = from->shard_count;
+        ps[task].reactor_count = from->reactor_count;
         memcpy(ps[task].data_endpoint, from->data_endpoint, sizeof ps[task].data_endpoint);
         memcpy(ps[task].host, from->host, sizeof ps[task].host);
         memcpy(ps[task].bypass_endpoint, from->bypass_endpoint, sizeof ps[task].bypass_endpoint);
@@ -231,7 +232,8 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
     bool is_new = known->client_id != member->hello.client_id;
     bool moved = strcmp(known->data_endpoint, reg->data_endpoint) != 0 ||
                  strcmp(known->host, reg->host) != 0 ||
-                 strcmp(known->bypass_endpoint, reg->bypass_endpoint) != 0;
+                 strcmp(known->bypass_endpoint, reg->bypass_endpoint) != 0 ||
+                 known->reactor_count != reg->reactor_count;
     if (is_new || !coordinator->cluster_ready) {
         known->checkpoints.restore = reg->serving ? 0
                                      : coordinator->cluster_ready
@@ -256,6 +258,7 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
     coordinator->has_older_tables =
         coordinator->has_older_tables || (reg->serving && reg->has_tables);
     known->shard_count = reg->shard_count;
+    known->reactor_count = reg->reactor_count;
     known->replicas = reg->replicas;
     known->client_id = member->hello.client_id;
     known->gone = SL_COORDINATOR_END_NONE;

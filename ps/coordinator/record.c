@@ -83,12 +83,12 @@ static json_t *ps_json(const struct sl_coordinator *coordinator, uint32_t task)
 {
     const struct sl_coordinator_ps *ps = &coordinator->ps[task];
     json_t *record = json_pack(
-        "{sI so ss ss ss so sb sb sb sI so sI sI sb so}", "shards", (json_int_t)ps->shard_count,
-        "client", id_json(ps->client_id), "data", ps->data_endpoint, "fast", ps->bypass_endpoint,
-        "host", ps->host, "restore", id_json(ps->checkpoints.restore), "serving",
-        ps->serving ? 1 : 0, "restarted", ps->restarted ? 1 : 0, "gone", ps->gone ? 1 : 0,
-        "replicas", (json_int_t)ps->replicas, "epoch", id_json(ps->epoch), "primary",
-        (json_int_t)ps->primary, "backup",
+        "{sI sI so ss ss ss so sb sb sb sI so sI sI sb so}", "shards", (json_int_t)ps->shard_count,
+        "reactors", (json_int_t)ps->reactor_count, "client", id_json(ps->client_id), "data",
+        ps->data_endpoint, "fast", ps->bypass_endpoint, "host", ps->host, "restore",
+        id_json(ps->checkpoints.restore), "serving", ps->serving ? 1 : 0, "restarted",
+        ps->restarted ? 1 : 0, "gone", ps->gone ? 1 : 0, "replicas", (json_int_t)ps->replicas,
+        "epoch", id_json(ps->epoch), "primary", (json_int_t)ps->primary, "backup",
         (json_int_t)(ps->backup == SL_COORDINATOR_NO_BACKUP ? SL_LIMIT_PS : ps->backup), "in_step",
         ps->in_sync ? 1 : 0, "deposed", id_json(ps->deposed_id));
     if (record != NULL && add_member_json(coordinator, SL_MESSAGE_ROLE_PS, task, record) != 0) {
@@ -335,6 +335,9 @@ static int read_ps(struct sl_coordinator *coordinator, uint32_t task, const json
     struct sl_coordinator_ps ps = {0};
     bool gone;
     if (!coordinator_record_read_count(record, "shards", SL_LIMIT_SHARDS, &ps.shard_count) ||
+        (json_object_get(record, "reactors") != NULL && /* older records have none */
+         !coordinator_record_read_count(record, "reactors", SL_LIMIT_REACTORS,
+                                        &ps.reactor_count)) ||
         !read_id(record, "client", &ps.client_id) ||
         !coordinator_record_read_text(record, "data", ps.data_endpoint, sizeof ps.data_endpoint) ||
         !coordinator_record_read_text(record, "fast", ps.bypass_endpoint,

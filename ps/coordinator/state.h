@@ -50,10 +50,11 @@ enum sl_coordinator_end {
 
 /* State of a server task, whether or not a process holds it. */
 struct sl_coordinator_ps {
-    uint32_t shard_count;  /* 0: never registered, and the rest is unknown */
-    uint64_t client_id;    /* of the last process that registered */
-    uint64_t last_seen_ns; /* of that process, when its membership ended */
-    bool restarted;        /* the task had an earlier process */
+    uint32_t shard_count;   /* 0: never registered, and the rest is unknown */
+    uint32_t reactor_count; /* 0: as many as shards */
+    uint64_t client_id;     /* of the last process that registered */
+    uint64_t last_seen_ns;  /* of that process, when its membership ended */
+    bool restarted;         /* the task had an earlier process */
     /* How the process ended, if it expired or left early and no other replaced it; else NONE. */
     enum sl_coordinator_end gone;
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];

@@ -112,7 +112,7 @@ static bool choose_servers(const struct sl_process *process)
         const uint32_t which = partner_first ? SL_PROCESS_PARTNER - i : i;
         all->takes_part[which] = sl_process_replica_is_primary(process, which);
         all->first_file[which] = all->file_count;
-        all->file_count += all->takes_part[which] ? process->options.reactors.count : 0;
+        all->file_count += all->takes_part[which] ? process->options.reactors.shards : 0;
     }
     return all->file_count > 0;
 }
@@ -123,7 +123,7 @@ static struct sl_checkpoint_shard_range
 process_checkpoint_range_of(const struct sl_process *process)
 {
     const struct sl_process_checkpoints *all = process->directory.checkpoints;
-    const uint32_t count = process->options.reactors.count;
+    const uint32_t count = process->options.reactors.shards;
     const uint32_t own = process->hosted[SL_PROCESS_HOME].first_shard;
     const uint32_t partner = process->hosted[SL_PROCESS_PARTNER].first_shard;
     const bool is_adjacent = !all->takes_part[SL_PROCESS_HOME] || partner + count == own;
@@ -220,9 +220,9 @@ static void post_servers(struct sl_process *process, struct sl_mail mail)
 {
     for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX; which++) {
         const bool takes_part = process->directory.checkpoints->takes_part[which];
-        for (uint32_t core = 0; takes_part && core < process->options.reactors.count; core++) {
+        for (uint32_t core = 0; takes_part && core < process->options.reactors.shards; core++) {
             mail.ctx = &process->cores[core].server_refs[which];
-            sl_reactor_post(process->reactors[0], core, mail);
+            sl_reactor_post(process->reactors[0], sl_process_reactor_of(process, core), mail);
         }
     }
 }
@@ -511,7 +511,7 @@ void sl_process_checkpoint_last(void *ctx, uint64_t a, uint64_t b)
 {
     const struct sl_process_core *core = ctx;
     struct sl_process *process = core->process;
-    process->directory.checkpoints->quiet_waited = process->options.reactors.count;
+    process->directory.checkpoints->quiet_waited = process->options.reactors.shards;
     process->directory.checkpoints->holds_all = true;
     sl_process_replica_end(process, core_quiet);
 }
@@ -547,8 +547,8 @@ int sl_process_checkpoint_open(struct sl_process_core *core)
         return SL_ERR_NO_MEMORY;
     }
     process->directory.checkpoints = all;
-    all->files =
-        calloc((size_t)process->options.reactors.count * SL_PROCESS_HOSTED_MAX, sizeof *all->files);
+    all->files = calloc((size_t)process->options.reactors.shards * SL_PROCESS_HOSTED_MAX,
+                        sizeof *all->files);
     err = all->files == NULL ? SL_ERR_NO_MEMORY
                              : sl_offload_create(core->reactor, "manifest", &all->offload);
     if (err == 0) {

@@ -64,8 +64,8 @@ static void core_look_for_worker(void *ctx, uint64_t a, uint64_t b)
             return; /* checked again in a second */
         }
     }
-    if (core->index + 1 < process->options.reactors.count) {
-        sl_reactor_post(core->reactor, core->index + 1,
+    if (core->index + 1 < process->options.reactors.shards) {
+        sl_reactor_post(core->reactor, sl_process_reactor_of(process, core->index + 1),
                         (struct sl_mail){.run = core_look_for_worker, .ctx = core + 1});
     } else if (!process->job.is_abandoned) {
         process->job.is_abandoned = true;

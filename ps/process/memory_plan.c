@@ -20,13 +20,15 @@
 /* Per server, for any limit: 2.6 MiB when idle; 17 MiB of working memory for a push with the most
  * keys; the rest is for the heap, including log entries. */
 #define SERVER_BYTES          (24 * MIB)
-#define RECEIVE_BYTES         (2 * MIB) /* receive buffers are rounded up to a huge page */
-#define LOCAL_BYTES           (1 * MIB) /* the least outbox exceeds a quarter of the least buffers */
-#define FAST_BYTES            (16 * MIB) /* RDMA or DPDK blocks */
-#define CHECKPOINT_BYTES      (4 * MIB)  /* of its thread: two blocks, and one to read back */
+#define CHECKPOINT_BYTES      (4 * MIB) /* of its thread: two blocks, and one to read back */
 #define TABLES_LEAST          (16 * MIB)
 #define STAGING_LEAST         (8 * MIB)
 #define STAGING_MOST          (256 * MIB)
+
+/* Per reactor, for any limit. */
+#define RECEIVE_BYTES         (2 * MIB) /* receive buffers are rounded up to a huge page */
+#define LOCAL_BYTES           (1 * MIB) /* the least outbox exceeds a quarter of the least buffers */
+#define FAST_BYTES            (16 * MIB) /* RDMA or DPDK blocks */
 
 /* Per connection: its transport, and the sessions of connected and disconnected clients. */
 #define TCP_BYTES             (34 * KIB)
@@ -47,7 +49,19 @@ struct pool {
     uint32_t share;
 };
 
-enum pool_index { BUFFERS, KEPT, LOG, SNAPSHOT, UNPLACED, CONNECTIONS, RECEIVE, WAITING, POOLS };
+/* Pools of a server, then those of a reactor. */
+enum pool_index {
+    LOG,
+    SNAPSHOT,
+    BUFFERS,
+    KEPT,
+    UNPLACED,
+    CONNECTIONS,
+    RECEIVE,
+    WAITING,
+    POOLS,
+    REACTOR_POOLS = BUFFERS
+};
 #define SHARES 64
 
 static size_t writer_bytes(const struct sl_memory_plan_options *options)
@@ -94,31 +108,34 @@ static size_t process_least(const struct sl_memory_plan_options *options)
            (options->has_metastore ? COORDINATOR_LOG_LEAST : 0);
 }
 
-static size_t server_least(const struct sl_memory_plan_options *options)
-{
-    struct pool pools[POOLS];
-    size_t bytes = SERVER_BYTES + RECEIVE_BYTES + SL_OUTBOX_MEMORY_BYTES_MIN + TABLES_LEAST +
-                   (options->transports.has_shm ? LOCAL_BYTES : 0) +
-                   (options->transports.has_bypass ? FAST_BYTES : 0) + writer_bytes(options);
-    list_pools(options, pools);
-    for (int i = 0; i < POOLS; i++) {
-        bytes += pools[i].least * pools[i].unit_bytes;
-    }
-    return bytes;
-}
-
 static size_t memory_plan_server_count(const struct sl_memory_plan_options *options)
 {
-    return (size_t)options->reactors * (1 + options->replicas);
+    return (size_t)options->shards * (1 + options->replicas);
+}
+
+/* Of those of the pool. */
+static size_t holder_count(const struct sl_memory_plan_options *options, int pool)
+{
+    return pool < REACTOR_POOLS ? memory_plan_server_count(options) : options->reactors;
 }
 
 size_t sl_memory_plan_least(const struct sl_memory_plan_options *options)
 {
     sl_assert(options->reactors > 0);
-    sl_assert(options->reactors <= SL_LIMIT_REACTORS);
+    sl_assert(options->shards >= options->reactors);
+    sl_assert(options->shards <= SL_LIMIT_REACTORS);
     sl_assert(options->replicas <= 1);
-    const size_t bytes =
-        process_least(options) + memory_plan_server_count(options) * server_least(options);
+    struct pool pools[POOLS];
+    const size_t server = SERVER_BYTES + TABLES_LEAST + writer_bytes(options);
+    const size_t reactor = RECEIVE_BYTES + SL_OUTBOX_MEMORY_BYTES_MIN +
+                           (options->transports.has_shm ? LOCAL_BYTES : 0) +
+                           (options->transports.has_bypass ? FAST_BYTES : 0);
+    size_t bytes = process_least(options) + server * memory_plan_server_count(options) +
+                   reactor * options->reactors;
+    list_pools(options, pools);
+    for (int i = 0; i < POOLS; i++) {
+        bytes += pools[i].least * pools[i].unit_bytes * holder_count(options, i);
+    }
     return (bytes + MIB - 1) / MIB * MIB;
 }
 
@@ -153,8 +170,9 @@ static void divide(const struct sl_memory_plan_options *options, size_t surplus,
     size_t left = surplus;
     list_pools(options, pools);
     for (int i = 0; i < POOLS; i++) {
-        sizes[i] = pool_size(&pools[i], surplus);
-        left -= (sizes[i] - pools[i].least) * pools[i].unit_bytes;
+        const size_t count = holder_count(options, i);
+        sizes[i] = pool_size(&pools[i], surplus / count);
+        left -= (sizes[i] - pools[i].least) * pools[i].unit_bytes * count;
     }
     out->buffer_bytes = sizes[BUFFERS] * 4096;
     out->kept_bytes = sizes[KEPT];
@@ -164,7 +182,7 @@ static void divide(const struct sl_memory_plan_options *options, size_t surplus,
     out->connections = (uint32_t)sizes[CONNECTIONS];
     out->receive = power_of_two_below(sizes[RECEIVE]);
     out->waiting = (uint32_t)sizes[WAITING];
-    out->tables_bytes = TABLES_LEAST + left;
+    out->tables_bytes = TABLES_LEAST + left / memory_plan_server_count(options);
     out->staging_bytes = out->tables_bytes / 4;
     out->staging_bytes = out->staging_bytes < STAGING_LEAST  ? STAGING_LEAST
                          : out->staging_bytes > STAGING_MOST ? STAGING_MOST
@@ -197,6 +215,6 @@ int sl_memory_plan_make(const struct sl_memory_plan_options *options, struct sl_
         out->coordinator_log_bytes = COORDINATOR_LOG_LEAST + (more < room ? more : room);
         surplus -= more;
     }
-    divide(options, surplus / memory_plan_server_count(options), out);
+    divide(options, surplus, out);
     return 0;
 }

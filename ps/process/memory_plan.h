@@ -1,7 +1,8 @@
-/* Memory plan divides the memory limit of a process (--memory-limit) among its servers (one per
- * reactor, two with replicas) and their pools. A server has pools for requests, replies, control
- * messages and connections. A pool grows with the limit, from its required minimum to its default,
- * the size without a limit. Tables get the rest. Any thread; allocates nothing.
+/* Memory plan divides the memory limit of a process (--memory-limit) among its reactors and its
+ * servers (one per shard, two with replicas). A reactor has pools for requests, replies, control
+ * messages and connections, a server those for its backup and for snapshots. A pool grows with the
+ * limit, from its required minimum to its default, the size without a limit. Tables get the rest.
+ * Any thread; allocates nothing.
  *
  * Counted: the program itself, the pools below, tables, BSP push buffers, snapshots for backups and
  * checkpoints, the coordinator. Not counted: shared memory of local workers, huge pages of DPDK,
@@ -17,7 +18,8 @@
 
 struct sl_memory_plan_options {
     size_t limit_bytes; /* of the process; 0: none */
-    uint32_t reactors;  /* 1 to SL_LIMIT_REACTORS */
+    uint32_t reactors;  /* 1 to `shards` */
+    uint32_t shards;    /* 1 to SL_LIMIT_REACTORS */
     uint32_t replicas;  /* 0 or 1 */
     struct {
         bool has_shm;    /* local workers may connect over shared memory */
@@ -29,20 +31,22 @@ struct sl_memory_plan_options {
     uint32_t checkpoint_level; /* of zstd */
 };
 
-/* Sizes are per server, unless a comment says otherwise. Without a limit all fields are 0, and
- * every component uses its default. */
+/* Without a limit all fields are 0, and every component uses its default. */
 struct sl_memory_plan {
+    /* Per server: */
     size_t tables_bytes;   /* tables, including BSP push buffers */
     size_t staging_bytes;  /* share of tables_bytes that BSP push buffers may take */
+    size_t log_bytes;      /* outbox of the replication log */
+    size_t snapshot_bytes; /* snapshot blocks for a backup or a checkpoint */
+    /* Per reactor: */
     size_t buffer_bytes;   /* requests and replies; x 1.5 with shared memory */
     size_t kept_bytes;     /* control messages that wait for room in the outbox */
-    size_t log_bytes;      /* outbox of the replication log */
     size_t unplaced_bytes; /* received parts of long TCP frames whose buffer is not available yet */
-    size_t snapshot_bytes; /* snapshot blocks for a backup or a checkpoint */
-    size_t coordinator_log_bytes; /* per process: messages held by the coordinator log */
-    uint32_t connections;         /* per transport */
-    uint32_t receive;             /* receive buffers per transport; a power of two */
-    uint32_t waiting;             /* queued requests */
+    uint32_t connections;  /* per transport */
+    uint32_t receive;      /* receive buffers per transport; a power of two */
+    uint32_t waiting;      /* queued requests */
+    /* Per process: */
+    size_t coordinator_log_bytes; /* messages held by the coordinator log */
 };
 
 /* Returns the least limit_bytes for these options; their own limit_bytes is ignored. */

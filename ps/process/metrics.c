@@ -135,7 +135,7 @@ void sl_process_metrics_add_server(struct sl_process *process, uint32_t core, ui
 int sl_process_metrics_init(struct sl_process *process)
 {
     struct sl_process_metrics *metrics = &process->metrics;
-    const uint32_t count = process->options.reactors.count;
+    const uint32_t count = process->options.reactors.shards;
     const size_t bytes = count * sizeof *metrics->blocks;
     metrics->blocks = aligned_alloc(_Alignof(struct sl_process_block), bytes);
     if (metrics->blocks == NULL) {
@@ -144,7 +144,7 @@ int sl_process_metrics_init(struct sl_process *process)
     memset(metrics->blocks, 0, bytes);
     sl_metrics_init(&metrics->registry);
     add_process(process);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < process->options.reactors.count; i++) {
         add_core(&metrics->registry, &metrics->blocks[i], i);
     }
     return 0;

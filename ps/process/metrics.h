@@ -58,7 +58,7 @@ struct sl_process_metrics {
     struct sl_coordinator_cells coordinator;
     struct sl_metrics_source checkpoint_source, coordinator_source, memory_source;
     struct sl_metrics_source agent_source, view_source;
-    struct sl_process_block *blocks; /* [reactor_count] */
+    struct sl_process_block *blocks; /* of cores; the first are those of the reactors */
 };
 
 /* Main thread, before the cores are created. Errors: NO_MEMORY. */

@@ -23,15 +23,10 @@ struct sl_process_own_report {
     struct sl_cell_copy times[]; /* of requests */
 };
 
-static uint32_t own_report_server_count(const struct sl_process *process)
-{
-    return process->options.reactors.count * sl_process_hosted_count(process);
-}
-
 int sl_process_own_report_create(const struct sl_process *process,
                                  struct sl_process_own_report **out)
 {
-    *out = calloc(1, sizeof **out + own_report_server_count(process) * sizeof(*out)->times[0]);
+    *out = calloc(1, sizeof **out + sl_process_server_count(process) * sizeof(*out)->times[0]);
     if (*out == NULL) {
         return SL_ERR_NO_MEMORY;
     }
@@ -181,9 +176,11 @@ static void add_shard(struct sl_process_own_report *own, uint32_t server,
                       const struct sl_server_view *view)
 {
     const struct sl_process *process = own->process;
-    const uint32_t reactors = process->options.reactors.count;
-    const struct sl_process_block *block = &process->metrics.blocks[server % reactors];
-    const struct sl_replication_cells *replica = &block->replicas[server / reactors];
+    const uint32_t shards = process->options.reactors.shards;
+    const struct sl_process_block *block = &process->metrics.blocks[server % shards];
+    const struct sl_reactor_cells *reactor =
+        &process->metrics.blocks[sl_process_reactor_of(process, server)].reactor;
+    const struct sl_replication_cells *replica = &block->replicas[server / shards];
     struct sl_report_shard *shard = &own->shards[own->report.shard_count++];
     *shard = (struct sl_report_shard){
         .shard = view->shard_index,
@@ -191,15 +188,15 @@ static void add_shard(struct sl_process_own_report *own, uint32_t server,
         .in_sync = sl_cell_get(&replica->is_in_sync) != 0,
         .clock = view->shard.clock_min,
         .staleness = view->shard.clock_max - view->shard.clock_min,
-        .busy_us = sl_cell_get(&block->reactor.busy_ns) / SL_CLOCK_NS_PER_US,
-        .stalls = sl_cell_get(&block->reactor.stalls),
+        .busy_us = sl_cell_get(&reactor->busy_ns) / SL_CLOCK_NS_PER_US,
+        .stalls = sl_cell_get(&reactor->stalls),
         .lag_entries = sl_cell_get(&replica->lag_entries),
     };
     for (uint32_t i = 0; i < view->shard.table_count; i++) {
         shard->rows += view->shard.tables[i].stats.rows;
         shard->memory += view->shard.tables[i].stats.bytes;
     }
-    add_requests(&block->servers[server / reactors], &own->times[server], shard);
+    add_requests(&block->servers[server / shards], &own->times[server], shard);
     own->report.is_restoring = own->report.is_restoring || view->stage != SL_SERVER_VIEW_OPEN;
     if (view->serves) {
         add_tables(own, view, shard);
@@ -226,7 +223,7 @@ struct sl_message_report sl_process_own_report_build(struct sl_process_own_repor
                                                      uint64_t now_ns, uint64_t unix_ms)
 {
     const struct sl_process *process = own->process;
-    const uint32_t servers = own_report_server_count(process);
+    const uint32_t servers = sl_process_server_count(process);
     struct sl_report *report = &own->report;
     *report = (struct sl_report){
         .uptime_ms = uptime_ms,

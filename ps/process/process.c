@@ -88,34 +88,37 @@ static bool process_is_scheduler(const struct sl_process *process)
     return process->options.kind == SL_PROCESS_SCHEDULER;
 }
 
-/* Sets the pool sizes of a server from the plan; the servers of a reactor share some of them. */
-static void set_pools(const struct sl_memory_plan *plan, uint32_t sharing,
-                      struct sl_server_options *server)
+/* Sets the pool sizes of a server from the plan; those of its reactor count for the first one. */
+static void set_pools(const struct sl_memory_plan *plan, struct sl_server_options *server)
 {
     server->shard.memory_bytes_max = plan->tables_bytes;
     server->shard.push_buffer_bytes_max = plan->staging_bytes;
     server->shard.snapshot_bytes_max = plan->snapshot_bytes;
     server->shard.limit_covers_all = true;
-    server->buffer_bytes_max = plan->buffer_bytes * sharing;
-    server->kept_bytes_max = plan->kept_bytes * sharing;
-    server->waiting_max = plan->waiting * sharing;
-    server->transports.options.connections_max = plan->connections * sharing < SL_LIMIT_CONNECTIONS
-                                                     ? plan->connections * sharing
-                                                     : SL_LIMIT_CONNECTIONS;
-    server->transports.options.buffer_count = plan->receive * sharing;
-    server->transports.options.unplaced_bytes = plan->unplaced_bytes * sharing;
+    server->buffer_bytes_max = plan->buffer_bytes;
+    server->kept_bytes_max = plan->kept_bytes;
+    server->waiting_max = plan->waiting;
+    server->transports.options.connections_max = plan->connections;
+    server->transports.options.buffer_count = plan->receive;
+    server->transports.options.unplaced_bytes = plan->unplaced_bytes;
 }
 
-static uint32_t process_server_count(const struct sl_process *process)
+/* Only the first server of a reactor may host the coordinator. */
+static void set_beside(const struct sl_process *process, const struct sl_process_core *core,
+                       struct sl_server_options *server)
 {
-    return process->options.reactors.count * sl_process_hosted_count(process);
+    server->beside = process->servers[core->index % process->options.reactors.count];
+    server->coordinator = NULL;
+    server->elects = false;
+    server->control_gone = NULL;
 }
 
-static int core_start(void *ctx)
+/* The servers of a core join the host of their reactor's first one. */
+static int core_create_servers(struct sl_process_core *core)
 {
-    struct sl_process_core *core = ctx;
     struct sl_process *process = core->process;
     const struct sl_process_options *options = &process->options;
+    const bool is_first = core->index < options->reactors.count;
     struct sl_process_block *block = &process->metrics.blocks[core->index];
     struct sl_replication_options replication = {
         .log_bytes_max = process->memory.log_bytes,
@@ -136,7 +139,7 @@ static int core_start(void *ctx)
         .task_index = options->task_index,
         .local_index = core->index,
         .servers = process->servers,
-        .server_count = process_is_scheduler(process) ? 0 : options->reactors.count,
+        .server_count = process_is_scheduler(process) ? 0 : options->reactors.shards,
         .coordinator = core->index == 0 ? process->coordinator : NULL,
         .coordinator_ops = &sl_process_coordinator_ops,
         .elects = options->metastore != NULL && options->kind != SL_PROCESS_SERVER,
@@ -151,20 +154,34 @@ static int core_start(void *ctx)
         .hooks = options->replicas > 0 ? &sl_replication_hooks : NULL,
         .replication = &replication,
     };
-    set_pools(&process->memory, sl_process_hosted_count(process), &server);
+    set_pools(&process->memory, &server);
     sl_process_listen_choose(process, &server);
+    if (!is_first) {
+        set_beside(process, core, &server);
+    }
     sl_process_metrics_use(block, SL_PROCESS_HOME, &server);
     int err = sl_server_create(&server, &process->servers[server.local_index]);
-    sl_process_listen_created(core, err);
+    if (is_first) {
+        sl_process_listen_created(core, err);
+    }
     if (err == 0 && server.hooks != NULL) {
-        server.local_index += options->reactors.count;
-        server.beside = process->servers[core->index];
-        server.coordinator = NULL;
-        server.elects = false;
-        server.control_gone = NULL;
+        set_beside(process, core, &server);
+        server.local_index += options->reactors.shards;
         replication.cells = &block->replicas[SL_PROCESS_PARTNER];
         sl_process_metrics_use(block, SL_PROCESS_PARTNER, &server);
         err = sl_server_create(&server, &process->servers[server.local_index]);
+    }
+    return err != 0 || process_is_scheduler(process) ? err : sl_process_checkpoint_open(core);
+}
+
+static int reactor_start(void *ctx)
+{
+    struct sl_process_core *core = ctx;
+    struct sl_process *process = core->process;
+    int err = 0;
+    for (uint32_t i = core->index; err == 0 && i < process->options.reactors.shards;
+         i += process->options.reactors.count) {
+        err = core_create_servers(&process->cores[i]);
     }
     if (err == 0 && process_is_scheduler(process)) {
         sl_process_metrics_add_scheduler(process);
@@ -174,7 +191,7 @@ static int core_start(void *ctx)
         const struct sl_coordinator_options coordinator = coordinator_options(process);
         err = sl_process_leadership_open(core, &coordinator);
     }
-    return err != 0 ? err : sl_process_checkpoint_open(core);
+    return err;
 }
 
 /* Adds the statistics of a server to those of its core. */
@@ -188,7 +205,23 @@ static void add_stats(struct sl_process_core *core, const struct sl_server *serv
     }
 }
 
-static void core_stop(void *ctx)
+static void core_destroy_servers(struct sl_process_core *core)
+{
+    struct sl_process *process = core->process;
+    if (sl_server_stats(sl_process_server(process, SL_PROCESS_HOME, core->index), &core->stats) !=
+        0) {
+        sl_log_warn("no memory for the totals of %s", sl_reactor_name(core->reactor));
+    }
+    for (uint32_t which = 0; which < sl_process_hosted_count(process); which++) {
+        const uint32_t server = which * process->options.reactors.shards + core->index;
+        if (which != SL_PROCESS_HOME) {
+            add_stats(core, process->servers[server]);
+        }
+        sl_server_destroy(&process->servers[server]);
+    }
+}
+
+static void reactor_stop(void *ctx)
 {
     struct sl_process_core *core = ctx;
     struct sl_process *process = core->process;
@@ -198,16 +231,9 @@ static void core_stop(void *ctx)
         sl_process_restore_close(process);
         sl_process_leadership_close(process);
     }
-    if (sl_server_stats(sl_process_server(process, SL_PROCESS_HOME, core->index), &core->stats) !=
-        0) {
-        sl_log_warn("no memory for the totals of %s", sl_reactor_name(core->reactor));
-    }
-    for (uint32_t i = core->index; i < process_server_count(process);
+    for (uint32_t i = core->index; i < process->options.reactors.shards;
          i += process->options.reactors.count) {
-        if (i != core->index) {
-            add_stats(core, process->servers[i]);
-        }
-        sl_server_destroy(&process->servers[i]);
+        core_destroy_servers(&process->cores[i]);
     }
 }
 
@@ -245,9 +271,9 @@ static void on_joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uin
     process->member.shard_count = shard_count;
     process->member.lease_ns = lease_ns;
     const uint64_t restore = sl_process_restore_joined(process);
-    for (uint32_t i = 0; i < process->options.reactors.count; i++) {
+    for (uint32_t i = 0; i < process->options.reactors.shards; i++) {
         sl_reactor_post(
-            process->reactors[0], i,
+            process->reactors[0], sl_process_reactor_of(process, i),
             (struct sl_mail){.run = core_set_shard, .ctx = &process->cores[i], .a = restore});
     }
     if (process->options.replicas > 0) {
@@ -277,9 +303,9 @@ static void on_join_failed(void *ctx, int err)
 static void process_on_expired(void *ctx, const struct sl_message_expired *expired)
 {
     struct sl_process *process = ctx;
-    for (uint32_t i = 0; i < process_server_count(process); i++) {
+    for (uint32_t i = 0; i < sl_process_server_count(process); i++) {
         sl_server_post_expired(process->servers[i], process->reactors[0],
-                               i % process->options.reactors.count, expired);
+                               sl_process_reactor_of(process, i), expired);
     }
 }
 
@@ -311,7 +337,8 @@ static int process_join(struct sl_process *process)
                                                         : NULL,
         .task_index = options->task_index,
         .any_task = options->any_task,
-        .shard_count = options->reactors.count,
+        .shard_count = options->reactors.shards,
+        .reactor_count = options->reactors.count,
         .ps_count = options->ps_count,
         .worker_count = options->worker_count,
         .replicas = options->replicas,
@@ -420,7 +447,7 @@ static int create_core(struct sl_process *process, uint32_t index)
     }
     process->reactors[index] = core->reactor;
     process->created_count++;
-    sl_reactor_on_stop(core->reactor, core_stop, core);
+    sl_reactor_on_stop(core->reactor, reactor_stop, core);
     err = sl_mailbox_lane_open(sl_reactor_mailbox(core->reactor), &core->to_core);
     return err != 0 ? err : sl_mailbox_lane_open(process->main.mailbox, &core->to_main);
 }
@@ -441,9 +468,9 @@ static int create(struct sl_process *process)
     uint32_t count = process->options.reactors.count;
     process->member.task_index = process->options.task_index;
     sl_process_report_name(process);
-    process->cores = calloc(count, sizeof *process->cores);
+    process->cores = calloc(process->options.reactors.shards, sizeof *process->cores);
     process->reactors = calloc(count, sizeof *process->reactors);
-    process->servers = calloc(process_server_count(process), sizeof *process->servers);
+    process->servers = calloc(sl_process_server_count(process), sizeof *process->servers);
     if (process->cores == NULL || process->reactors == NULL || process->servers == NULL) {
         return SL_ERR_NO_MEMORY;
     }
@@ -454,6 +481,10 @@ static int create(struct sl_process *process)
     err = err != 0 ? err : sl_mailbox_create(&process->main.mailbox);
     for (uint32_t i = 0; i < count && err == 0; i++) {
         err = create_core(process, i);
+    }
+    for (uint32_t i = count; i < process->options.reactors.shards && err == 0; i++) {
+        process->cores[i] = process->cores[i % count];
+        process->cores[i].index = i;
     }
     if (err == 0) {
         err = sl_reactor_connect(process->reactors, count);
@@ -466,13 +497,13 @@ static int create(struct sl_process *process)
 static int start(struct sl_process *process)
 {
     for (uint32_t i = 0; i < process->options.reactors.count; i++) {
-        int err = sl_reactor_start(process->reactors[i], core_start, &process->cores[i]);
+        int err = sl_reactor_start(process->reactors[i], reactor_start, &process->cores[i]);
         if (err != 0) {
             return err;
         }
         process->started_count++;
     }
-    process->main.answers_wanted = process->options.reactors.count;
+    process->main.answers_wanted = process->options.reactors.shards;
     sl_process_post(&process->cores[0], core_join, 0);
     return wait_answers(process);
 }
@@ -501,7 +532,7 @@ static void drain(struct sl_process *process)
                  : process->main.result == SL_ERR_DEADLINE ? "no process is left"
                  : process->main.is_over                   ? "the job has ended"
                                                            : "no longer a member");
-    process->main.answers_wanted = process->options.reactors.count;
+    process->main.answers_wanted = process->options.reactors.shards;
     sl_process_post(&process->cores[0], sl_process_drain, 0);
     while (process->main.answers_wanted > 0) {
         sl_process_wait_once(process);
@@ -538,12 +569,13 @@ static void stop(struct sl_process *process)
 static void destroy(struct sl_process *process)
 {
     sl_process_cluster_destroy(process);
-    for (uint32_t i = 0; process->cores != NULL && i < process->options.reactors.count; i++) {
+    for (uint32_t i = 0; process->cores != NULL && i < process->options.reactors.shards; i++) {
         struct sl_process_core *core = &process->cores[i];
-        if (core->to_core != NULL) {
+        const bool has_lanes = i < process->options.reactors.count;
+        if (has_lanes && core->to_core != NULL) {
             sl_mailbox_lane_close(&core->to_core);
         }
-        if (core->to_main != NULL) {
+        if (has_lanes && core->to_main != NULL) {
             sl_mailbox_lane_close(&core->to_main);
         }
         struct sl_message stats = {.kind = SL_MESSAGE_STATS, .stats = core->stats};
@@ -589,6 +621,7 @@ int sl_process_memory_plan(const struct sl_process_options *options, struct sl_m
     const struct sl_memory_plan_options plan = {
         .limit_bytes = options->memory_bytes_max,
         .reactors = options->reactors.count,
+        .shards = options->reactors.shards,
         .replicas = options->replicas,
         .transports.has_shm =
             serves && (options->shm || options->endpoints.data.scheme == SL_ENDPOINT_SHM),
@@ -607,7 +640,8 @@ int sl_process_memory_plan(const struct sl_process_options *options, struct sl_m
 int sl_process_run(const struct sl_process_options *options)
 {
     sl_assert(options->reactors.count > 0);
-    sl_assert(options->kind != SL_PROCESS_SCHEDULER || options->reactors.count == 1);
+    sl_assert(options->reactors.shards >= options->reactors.count);
+    sl_assert(options->kind != SL_PROCESS_SCHEDULER || options->reactors.shards == 1);
     struct sl_process process = {.options = *options, .main.signal_fd = -1};
     struct sl_reason reason;
     int err = sl_process_memory_plan(options, &process.memory, &reason);

@@ -67,7 +67,8 @@ struct sl_process_options {
         bool has_bypass;
     } endpoints;
     struct {
-        uint32_t count; /* SCHEDULER: 1 */
+        uint32_t count;  /* SCHEDULER: 1 */
+        uint32_t shards; /* of this process, at least `count`, at most SL_LIMIT_REACTORS */
         bool polling, pin;
     } reactors;
     uint32_t replicas; /* backups of each shard on another server: 0 or 1. 1 needs ps_count of at

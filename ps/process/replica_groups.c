@@ -45,7 +45,7 @@ static bool fill_backup(const struct sl_process *process, uint32_t which, uint32
                         const struct sl_message_ps *at, struct sl_replica_config *config)
 {
     config->backup_task = at->task_index;
-    config->backup_shard = core + (which == SL_PROCESS_HOME ? process->options.reactors.count : 0);
+    config->backup_shard = core + (which == SL_PROCESS_HOME ? process->options.reactors.shards : 0);
     if (sl_endpoint_parse(at->data_endpoint, &config->backup, NULL) != 0 ||
         config->backup.scheme != SL_ENDPOINT_TCP) {
         sl_log_error("ps/%u has no endpoint of tcp for backups: %s", at->task_index,
@@ -69,7 +69,7 @@ static void tell_core(struct sl_process *process, uint32_t which, uint32_t core)
     new->config.is_primary = config->ps.primary == process->member.task_index;
     new->config.has_backup = new->config.is_primary && config->ps.backup_plus_1 != 0 &&
                              fill_backup(process, which, core, &config->backup, &new->config);
-    sl_reactor_post(process->reactors[0], core,
+    sl_reactor_post(process->reactors[0], sl_process_reactor_of(process, core),
                     (struct sl_mail){.run = core_take_config, .ctx = new, .drop = free});
 }
 
@@ -83,7 +83,7 @@ void sl_process_replica_tell(struct sl_process *process)
         config->notified_epoch = config->ps.epoch;
         config->in_sync_count = 0;
         config->report = SL_PROCESS_REPORT_NOTHING;
-        for (uint32_t core = 0; core < process->options.reactors.count; core++) {
+        for (uint32_t core = 0; core < process->options.reactors.shards; core++) {
             tell_core(process, which, core);
         }
     }
@@ -161,18 +161,15 @@ static void tell_member(const struct sl_process *process, bool is_news)
 /* Passes the ids of dropped tables that are new to all servers. */
 static void post_dropped(struct sl_process *process, const struct sl_message_dropped *dropped)
 {
-    const uint32_t cores = process->options.reactors.count;
     for (uint32_t id = 0; dropped->has_bits && id < SL_LIMIT_TABLES; id++) {
         if (!sl_message_dropped_has(dropped, id) || sl_message_dropped_has(&process->dropped, id)) {
             continue;
         }
         sl_message_dropped_add(&process->dropped, id);
-        for (uint32_t i = 0; i < cores * sl_process_hosted_count(process); i++) {
+        for (uint32_t i = 0; i < sl_process_server_count(process); i++) {
             sl_reactor_post(
-                process->reactors[0], i % cores,
-                (struct sl_mail){.run = sl_server_table_drop,
-                                 .ctx = sl_process_server(process, i / cores, i % cores),
-                                 .a = id});
+                process->reactors[0], sl_process_reactor_of(process, i),
+                (struct sl_mail){.run = sl_server_table_drop, .ctx = process->servers[i], .a = id});
         }
     }
 }
@@ -202,7 +199,7 @@ void sl_process_on_cluster(void *ctx, const struct sl_message_cluster *cluster)
 static void config_moved(void *ctx, uint64_t local_index, uint64_t epoch)
 {
     struct sl_process *process = ctx;
-    const uint32_t count = process->options.reactors.count;
+    const uint32_t count = process->options.reactors.shards;
     const bool in_sync = (local_index & SL_PROCESS_IN_SYNC) != 0;
     const uint32_t index = (uint32_t)(local_index & ~SL_PROCESS_IN_SYNC);
     struct sl_process_replica_group *config =
@@ -252,8 +249,8 @@ void sl_process_replica_end(struct sl_process *process, sl_mail_fn *run)
                                                group->ps.epoch != 0 &&
                                                is_known_in_sync(process, group);
     }
-    for (uint32_t i = 0; i < process->options.reactors.count; i++) {
-        sl_reactor_post(process->reactors[0], i,
+    for (uint32_t i = 0; i < process->options.reactors.shards; i++) {
+        sl_reactor_post(process->reactors[0], sl_process_reactor_of(process, i),
                         (struct sl_mail){.run = run, .ctx = &process->cores[i]});
     }
 }

@@ -46,7 +46,7 @@ static void describe_server(const struct sl_process *process, const char *contro
     (void)snprintf(out, bytes, "%s%s%sdata %s%s%s, shards %u-%u of %u",
                    has_control ? "control " : "", has_control ? control : "",
                    has_control ? ", " : "", data, bypass[0] == '\0' ? "" : " and ", bypass,
-                   first_shard, first_shard + process->options.reactors.count - 1,
+                   first_shard, first_shard + process->options.reactors.shards - 1,
                    process->member.shard_count);
 }
 
@@ -78,7 +78,7 @@ void sl_process_report_ready(const struct sl_process *process)
                                 SL_EVENT_NUMBER("servers", process->options.ps_count),
                                 SL_EVENT_NUMBER("workers", process->options.worker_count))
                      : SL_EVENT("server_ready", SL_EVENT_NUMBER("task", process->member.task_index),
-                                SL_EVENT_NUMBER("shards", process->options.reactors.count)),
+                                SL_EVENT_NUMBER("shards", process->options.reactors.shards)),
                  "ready: %s", text);
 }
 
@@ -125,11 +125,11 @@ void sl_process_report_stage(const struct sl_process *process, enum sl_coordinat
 /* Prints the rows of each table over all shards, e.g. "emb 1000 rows". */
 static void print_tables(const struct sl_process *process)
 {
-    for (uint32_t i = 0; i < process->options.reactors.count; i++) {
+    for (uint32_t i = 0; i < process->options.reactors.shards; i++) {
         const struct sl_message_stats *stats = &process->cores[i].stats;
         for (uint32_t t = 0; i == 0 && t < stats->table_count; t++) {
             uint64_t rows = 0;
-            for (uint32_t k = 0; k < process->options.reactors.count; k++) {
+            for (uint32_t k = 0; k < process->options.reactors.shards; k++) {
                 const struct sl_message_stats *other = &process->cores[k].stats;
                 for (uint32_t u = 0; u < other->table_count; u++) {
                     bool same = strcmp(other->tables[u].name, stats->tables[t].name) == 0;
@@ -144,7 +144,7 @@ static void print_tables(const struct sl_process *process)
 void sl_process_report_totals(const struct sl_process *process)
 {
     struct sl_message_stats total = {0};
-    for (uint32_t i = 0; i < process->options.reactors.count; i++) {
+    for (uint32_t i = 0; i < process->options.reactors.shards; i++) {
         const struct sl_message_stats *stats = &process->cores[i].stats;
         total.requests += stats->requests;
         total.bytes_in += stats->bytes_in;

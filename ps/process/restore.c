@@ -233,8 +233,8 @@ static void core_open_up(void *ctx, uint64_t a, uint64_t b)
 static void open_up(struct sl_process *process)
 {
     process->is_open = true;
-    for (uint32_t i = 0; i < process->options.reactors.count; i++) {
-        sl_reactor_post(process->reactors[0], i,
+    for (uint32_t i = 0; i < process->options.reactors.shards; i++) {
+        sl_reactor_post(process->reactors[0], sl_process_reactor_of(process, i),
                         (struct sl_mail){.run = core_open_up, .ctx = &process->cores[i]});
     }
 }
@@ -369,7 +369,7 @@ uint64_t sl_process_restore_joined(struct sl_process *process)
     uint32_t server_count = 0;
     for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX; which++) {
         process->hosted[which].restores = sl_process_replica_is_primary(process, which);
-        server_count += process->hosted[which].restores ? process->options.reactors.count : 0;
+        server_count += process->hosted[which].restores ? process->options.reactors.shards : 0;
     }
     process->is_open = number == 0;
     if (number != 0) {
@@ -415,11 +415,11 @@ int sl_process_restore_begin(struct sl_process *process, int (*join)(struct sl_p
     }
     find->join = join;
     find->options = options->checkpoint;
-    find->shard_count = options->ps_count * options->reactors.count;
+    find->shard_count = options->ps_count * options->reactors.shards;
     if (!options->any_task) {
         find->own = (struct sl_checkpoint_shard_range){.first = options->task_index *
-                                                                options->reactors.count,
-                                                       .count = options->reactors.count};
+                                                                options->reactors.shards,
+                                                       .count = options->reactors.shards};
     }
     process->directory.restore = restore;
     sl_process_disk_job_post(process, restore->offload, &find->base, find_work, find_done);

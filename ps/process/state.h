@@ -41,7 +41,9 @@ struct sl_process_server_ref {
     uint32_t which; /* SL_PROCESS_HOME or SL_PROCESS_PARTNER */
 };
 
-/* One reactor and its servers. Used by its thread, except what is set before start. */
+/* One home shard, the partner's shard of the same index, and their reactor, which may have further
+ * shards: core i is on reactor i modulo reactors.count. Used by the reactor's thread, except what
+ * is set before start. */
 struct sl_process_core {
     struct sl_process *process;
     uint32_t index;
@@ -85,7 +87,7 @@ struct sl_process {
     struct sl_memory_plan memory;
     struct sl_process_metrics metrics;
     uint64_t incarnation;
-    struct sl_process_core *cores;
+    struct sl_process_core *cores; /* [reactors.shards] */
     struct sl_reactor **reactors;
     struct sl_server **servers; /* by HOME, PARTNER, then by core: sl_process_server */
     uint32_t created_count;     /* reactors */
@@ -148,7 +150,19 @@ static inline uint32_t sl_process_hosted_count(const struct sl_process *process)
 static inline struct sl_server *sl_process_server(const struct sl_process *process, uint32_t which,
                                                   uint32_t core)
 {
-    return process->servers[which * process->options.reactors.count + core];
+    return process->servers[which * process->options.reactors.shards + core];
+}
+
+/* The reactor of a server by its index in process->servers, or of a core. */
+static inline uint32_t sl_process_reactor_of(const struct sl_process *process, uint32_t index)
+{
+    return index % process->options.reactors.shards % process->options.reactors.count;
+}
+
+/* Number of servers: home shards and those of the partner. */
+static inline uint32_t sl_process_server_count(const struct sl_process *process)
+{
+    return process->options.reactors.shards * sl_process_hosted_count(process);
 }
 
 /* The coordinator's functions, for the server on its reactor. */

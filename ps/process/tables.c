@@ -65,8 +65,7 @@ int sl_process_tables_read(struct sl_process *process, struct sl_port_set *ports
                            uint32_t iterations, struct sl_process_tables *out,
                            struct sl_reason *reason)
 {
-    const uint32_t cores = process->options.reactors.count;
-    const uint32_t count = cores * sl_process_hosted_count(process);
+    const uint32_t count = sl_process_server_count(process);
     struct read *reads = calloc(count, sizeof *reads);
     struct sl_port *port;
     uint32_t left = count;
@@ -77,15 +76,15 @@ int sl_process_tables_read(struct sl_process *process, struct sl_port_set *ports
     }
     out->shard_count = count;
     for (uint32_t i = 0; i < count; i++) {
-        const uint32_t core = i % cores;
+        const uint32_t reactor = sl_process_reactor_of(process, i);
         out->shards[i].names = names;
         reads[i] = (struct read){
             .sink = {.iterations = iterations, .take = tables_take, .ended = tables_ended},
             .rows = &out->shards[i],
-            .server = sl_process_server(process, i / cores, core),
-            .answers = port->lanes[core].from,
+            .server = process->servers[i],
+            .answers = port->lanes[reactor].from,
             .left = &left};
-        sl_port_post(port, core, (struct sl_mail){.run = begin_here, .ctx = &reads[i]});
+        sl_port_post(port, reactor, (struct sl_mail){.run = begin_here, .ctx = &reads[i]});
     }
     int err = 0;
     while (left > 0) {

@@ -16,8 +16,7 @@ struct sl_process_views {
 int sl_process_views_create(struct sl_process *process)
 {
     const bool is_scheduler = process->options.kind == SL_PROCESS_SCHEDULER;
-    const uint32_t reactors = process->options.reactors.count;
-    const uint32_t count = is_scheduler ? 0 : reactors * sl_process_hosted_count(process);
+    const uint32_t count = is_scheduler ? 0 : sl_process_server_count(process);
     struct sl_process_views *views = calloc(1, sizeof *views + count * sizeof views->servers[0]);
     if (views == NULL) {
         return SL_ERR_NO_MEMORY;
@@ -27,8 +26,9 @@ int sl_process_views_create(struct sl_process *process)
     int err = sl_view_create(process->reactors[0], sizeof(struct sl_coordinator_view),
                              sl_coordinator_view_fill, &process->coordinator, &views->coordinator);
     for (uint32_t i = 0; i < count && err == 0; i++) {
-        err = sl_view_create(process->reactors[i % reactors], sizeof(struct sl_server_view),
-                             sl_server_view_fill, &process->servers[i], &views->servers[i]);
+        err = sl_view_create(process->reactors[sl_process_reactor_of(process, i)],
+                             sizeof(struct sl_server_view), sl_server_view_fill,
+                             &process->servers[i], &views->servers[i]);
     }
     if (err != 0) {
         sl_process_views_destroy(process);

@@ -173,7 +173,7 @@ def local_cluster(servers: int = 1, *, reactors: int = 1, workers: int = 1, chec
                   args: Sequence[Any] = ()) -> LocalCluster:
     """Starts starling-ps processes on this machine and returns them as a LocalCluster.
 
-    servers: processes. reactors: threads of each, which each own a shard. workers: of the job.
+    servers: processes. reactors: threads of each, each with a shard. workers: of the job.
     checkpoint_dir: where they write checkpoints. restore: "newest" or the number of one to begin with.
     timeout: longest wait for the servers, in seconds. args: further flags of starling-ps.
 

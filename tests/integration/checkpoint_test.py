@@ -168,10 +168,10 @@ class SaveAndRestore(CheckpointTest):
         self.drain(ps)
 
     def test_other_clusters(self):
-        """1 -> 3 -> 2 processes, of 1 and 2 reactors: the same rows, bit for bit."""
+        """1 -> 3 -> 2 processes, of 1 and 2 reactors with one shard or more: the same rows, bit for bit."""
         saved, more = None, []
-        for ps_count, reactors in ((1, 1), (3, 1), (2, 2), (1, 1)):
-            ps, coordinator = self.cluster(ps_count, reactors=reactors, more=more)
+        for ps_count, reactors, shards in ((1, 1, 1), (3, 1, 9), (2, 2, 10), (1, 1, 1)):
+            ps, coordinator = self.cluster(ps_count, reactors=reactors, more=[*more, "--shards", shards])
             with self.client(coordinator) as client:
                 model = Model(client, 1)
                 if saved is None:
@@ -179,7 +179,7 @@ class SaveAndRestore(CheckpointTest):
                     saved = model.state()
                 self.assertEqual(model.state(), saved)
                 number = self.ask(client)
-            self.assertEqual(len(self.files_of(number)), ps_count * reactors)
+            self.assertEqual(len(self.files_of(number)), shards)
             self.kill(ps)
             more = ["--restore", "newest"]
 

@@ -128,6 +128,12 @@ class FlagErrors(harness.StarlingTest):
         self.refuses("starling-ps", alone + ["--dpdk-device", "a?addr=10.0.0.2"], "dpdk://10.0.0.1:1")
         self.refuses("starling-ps", ps + ["--rdma", "--dpdk-device", "a?addr=10.0.0.2"], "RDMA", "--dpdk-device")
 
+    def test_shards(self):
+        two = ["--ps-hosts", "127.0.0.1:1,127.0.0.1:2", "--task-index", 0, "--reactors", 3, "--shards"]
+        for shards, *words in ((7, "--shards 7", "multiples of 2 from 6 to 512"), (4, "from 6"), (514, "to 512"),
+                               (0, "1 to 4096"), (5000, "1 to 4096"), ("many", "--shards")):
+            self.refuses("starling-ps", [*two, shards], *words)
+
     def test_bad_model(self):
         self.refuses("starling-worker", ["--model", "svm"], "svm", "lr", "deepfm")
 

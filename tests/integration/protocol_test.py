@@ -225,6 +225,10 @@ class Parameters(ClusterTest):
         self.cluster(2, 2)
         self.check_everything(shard_count=4)
 
+    def test_reactors_with_several_shards_each(self):
+        self.cluster(2, 2, extra=["--shards", 8])
+        self.check_everything(shard_count=8)
+
     def check_everything(self, shard_count):
         client = self.client()
         self.check_cluster(client, shard_count)

@@ -117,6 +117,9 @@ class TakeOver(ReplicaTest):
     def test_of_several_shards(self):
         self.kill_amid("ssp:2", 1, reactors=2)
 
+    def test_of_several_shards_of_a_reactor(self):
+        self.kill_amid("bsp", 1, extra=["--shards", 12])
+
     def test_a_primary_that_was_held_up_acknowledges_nothing_more(self):
         self.start_cluster()
         self.start_job("bsp")

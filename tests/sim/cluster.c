@@ -75,6 +75,7 @@ void sl_sim_cluster_start_ps(struct sl_sim_cluster *cluster, uint32_t index)
         .task_index = index,
         .ps_count = plan->ps_count,
         .shard_count = plan->shards_of_ps,
+        .reactor_count = plan->reactors_of_ps,
         .worker_count = plan->worker_count,
         .lease_ns = plan->lease_ns,
         .start_timeout_ns = plan->start_timeout_ns,

@@ -28,6 +28,7 @@ void sl_sim_cluster_start_scheduler(struct sl_sim_cluster *cluster)
         .task_index = SCHEDULER_TASK,
         .ps_count = plan->ps_count,
         .shard_count = 1,
+        .reactor_count = 1,
         .worker_count = plan->worker_count,
         .lease_ns = plan->lease_ns,
         .start_timeout_ns = plan->start_timeout_ns,

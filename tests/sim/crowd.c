@@ -198,6 +198,7 @@ static void start_server(uint32_t host)
         .task_index = host == 0 ? SERVERS : host - 1, /* host 0 is no server */
         .ps_count = SERVERS,
         .shard_count = 1,
+        .reactor_count = 1,
         .worker_count = MEMBERS - SERVERS,
         .lease_ns = LEASE_NS,
         .start_timeout_ns = TIMEOUT_MS * SL_CLOCK_NS_PER_MS,

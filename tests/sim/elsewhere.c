@@ -79,6 +79,7 @@ static void draw_plan(const struct sl_sim_plan *from, struct sl_sim_plan *to)
         to->shards_of_ps = 1 + sl_sim_below(&random, REACTORS_MAX);
     }
     to->shard_count = to->ps_count * to->shards_of_ps;
+    to->reactors_of_ps = 1 + sl_sim_below(&random, to->shards_of_ps);
     to->replica = (struct sl_sim_replica_plan){.is_there = false};
     to->fault_count = 0;
     to->memory_bytes_max = 0; /* fewer shards have less in all */

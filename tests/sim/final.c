@@ -83,7 +83,7 @@ static void check_memory(struct sl_sim_cluster *cluster)
         const struct sl_sim_ps *ps = &cluster->ps[i];
         for (uint32_t k = 0; ps->running && k < sl_sim_ps_server_count(ps); k++) {
             check_server(&cluster->oracle, ps->servers[k],
-                         sl_reactor_name(ps->process.reactors[k % cluster->plan->shards_of_ps]));
+                         sl_reactor_name(ps->process.reactors[sl_sim_ps_reactor_of(ps, k)]));
         }
     }
 }

@@ -279,6 +279,8 @@ void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, const struct sl_s
     for (uint32_t i = 0; i < plan->fault_count; i++) {
         plan->faults[i].rail = SL_SIM_RAILS_MAX;
     }
+    plan->reactors_of_ps =
+        seed % 2 == 0 ? plan->shards_of_ps : 1 + (uint32_t)(sl_hash_key(seed) % plan->shards_of_ps);
     /* None of the seeds in CMakeLists.txt that once found a defect. */
     plan->has_views = seed % 8 == 7;
 }
@@ -354,10 +356,12 @@ static void print_policy(const struct sl_policy_spec *policy)
 void sl_sim_plan_print(const struct sl_sim_plan *plan)
 {
     static const char *const modes[] = {"asp", "bsp", "ssp"};
-    printf("seed %" PRIu64 ": %u ps of %u shards, %u workers (+%u), %u iterations, %u hubs, "
+    printf("seed %" PRIu64
+           ": %u ps of %u shards on %u reactors, %u workers (+%u), %u iterations, %u hubs, "
            "shape %d%s, %s, lives %u\n",
-           plan->seed, plan->ps_count, plan->shards_of_ps, plan->worker_count, plan->joiner_count,
-           plan->iterations, plan->hubs, (int)plan->shape, plan->mixed_shapes ? " mixed" : "",
+           plan->seed, plan->ps_count, plan->shards_of_ps, plan->reactors_of_ps, plan->worker_count,
+           plan->joiner_count, plan->iterations, plan->hubs, (int)plan->shape,
+           plan->mixed_shapes ? " mixed" : "",
            plan->protocol == SL_PROTOCOL_BATCHED ? "lite" : "star", plan->lives_max);
     printf("lease %" PRIu64 " ms, peer timeout %u ms, turn %" PRIu64 " us,%s%s%s%s%s%s\n",
            sl_sim_ms(plan->lease_ns), plan->peer_timeout_ms, sl_sim_us(plan->gap_ns),

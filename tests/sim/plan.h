@@ -66,6 +66,7 @@ struct sl_sim_replica_plan {
 struct sl_sim_plan {
     uint64_t seed;
     uint32_t ps_count, shards_of_ps, shard_count;
+    uint32_t reactors_of_ps;             /* at most shards_of_ps */
     uint32_t worker_count, joiner_count; /* tasks: worker_count, and those that may join */
     uint32_t hubs;                       /* reactors of a client */
     uint32_t iterations;

@@ -45,7 +45,7 @@ static void joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64
                 ? (uint64_t)ps->wiring.hosted[SL_PROCESS_PARTNER].first_shard << 32 | shard_count
                 : shards;
         sl_reactor_post(
-            ps->process.reactors[0], i % ps->options.shard_count,
+            ps->process.reactors[0], sl_sim_ps_reactor_of(ps, i),
             (struct sl_mail){.run = set_shard, .ctx = &ps->cores[i], .a = of, .b = restore});
     }
     sl_sim_ps_pair_joined(ps);
@@ -79,7 +79,7 @@ static void lost(void *ctx, const struct sl_message_expired *told)
     ps->lost = record;
     for (uint32_t i = 0; i < sl_sim_ps_server_count(ps); i++) {
         sl_reactor_post(
-            ps->process.reactors[0], i % ps->options.shard_count,
+            ps->process.reactors[0], sl_sim_ps_reactor_of(ps, i),
             (struct sl_mail){.run = tell_lost, .ctx = &ps->cores[i], .a = (uintptr_t)record});
     }
 }
@@ -107,7 +107,7 @@ static void make_servers(struct sl_sim_ps *ps)
     for (uint32_t i = 0; i < sl_sim_ps_server_count(ps); i++) {
         ps->cores[i] = (struct sl_sim_core){.ps = ps, .index = i};
         struct sl_server_options server = {
-            .reactor = ps->process.reactors[i % options->shard_count],
+            .reactor = ps->process.reactors[sl_sim_ps_reactor_of(ps, i)],
             .transports.first = sl_sim_network_transport(options->network),
             .transports.options = {.medium =
                                        sl_sim_network_medium(options->network, options->host, 0),
@@ -125,8 +125,8 @@ static void make_servers(struct sl_sim_ps *ps)
             .restores = options->disk != NULL && !options->is_scheduler &&
                         sl_sim_disk_restores(options->disk),
         };
-        if (i >= options->shard_count) {
-            server.beside = ps->servers[i - options->shard_count];
+        if (i >= options->reactor_count) {
+            server.beside = ps->servers[sl_sim_ps_reactor_of(ps, i)];
         }
         sl_sim_ps_pair_server(ps, &server);
         int err = sl_server_create(&server, &ps->servers[i]);
@@ -141,7 +141,7 @@ static void make_servers(struct sl_sim_ps *ps)
 static void listen_here(struct sl_sim_ps *ps)
 {
     const uint32_t can = sl_sim_network_transport(ps->options.network)->capabilities;
-    const uint32_t count = (can & SL_TRANSPORT_MIGRATES) != 0 ? 1 : ps->options.shard_count;
+    const uint32_t count = (can & SL_TRANSPORT_MIGRATES) != 0 ? 1 : ps->options.reactor_count;
     sl_sim_network_endpoint(ps->options.network, ps->options.host, &ps->bound);
     for (uint32_t i = 0; i < count; i++) {
         const struct sl_endpoint here = ps->bound;
@@ -160,6 +160,7 @@ void sl_sim_ps_join(struct sl_sim_ps *ps)
                               .peer_timeout_ms = options->peer_timeout_ms},
         .task_index = options->task_index,
         .shard_count = options->shard_count,
+        .reactor_count = options->reactor_count,
         .ps_count = options->ps_count,
         .worker_count = options->worker_count,
         .data = ps->bound,
@@ -220,7 +221,7 @@ void sl_sim_ps_start(struct sl_sim_ps *ps, const struct sl_sim_ps_options *optio
     char name[16];
     (void)snprintf(name, sizeof name, "ps%u", options->task_index % 1000);
     uint64_t random = options->seed;
-    sl_sim_process_init(&ps->process, options->network, options->host, name, options->shard_count,
+    sl_sim_process_init(&ps->process, options->network, options->host, name, options->reactor_count,
                         sl_hash_random(&random), options->offset_ns, options->gap_ns);
     ps->process.aside_us_max =
         options->disk == NULL || options->disk->is_calm ? 0 : options->disk->plan.slow_us_max;

@@ -23,6 +23,7 @@ struct sl_sim_ps_options {
     struct sl_sim_network *network;
     uint32_t host, coordinator_host;
     uint32_t task_index, ps_count, shard_count, worker_count;
+    uint32_t reactor_count; /* at most shard_count */
     uint64_t lease_ns, start_timeout_ns;
     uint32_t peer_timeout_ms;
     const struct sl_secret *secret;
@@ -73,6 +74,12 @@ struct sl_sim_ps {
     bool was_checked;                          /* what it has restored */
     struct sl_sim_app *beside; /* reads its tables (publish.h); NULL: nothing does */
 };
+
+/* The reactor of a server, by its index in `servers`. */
+static inline uint32_t sl_sim_ps_reactor_of(const struct sl_sim_ps *ps, uint32_t index)
+{
+    return index % ps->options.shard_count % ps->options.reactor_count;
+}
 
 /* Its servers are there. */
 void sl_sim_ps_wire(struct sl_sim_ps *ps);

@@ -195,7 +195,7 @@ void sl_sim_ps_wire(struct sl_sim_ps *ps)
                     .task_index = options->task_index,
                     .ps_count = options->ps_count,
                     .worker_count = options->worker_count,
-                    .reactors.count = options->shard_count,
+                    .reactors = {.count = options->reactor_count, .shards = options->shard_count},
                     .replicas = options->has_replica,
                     .checkpoint = {.directory = SL_SIM_DISK_FOLDER,
                                    .keep = disk->plan.keep,
@@ -213,8 +213,10 @@ void sl_sim_ps_wire(struct sl_sim_ps *ps)
         .sim_hooks = &ps->sim_hooks,
     };
     for (uint32_t i = 0; i < options->shard_count; i++) {
-        ps->wired[i] = (struct sl_process_core){
-            .process = &ps->wiring, .index = i, .reactor = ps->process.reactors[i]};
+        ps->wired[i] =
+            (struct sl_process_core){.process = &ps->wiring,
+                                     .index = i,
+                                     .reactor = ps->process.reactors[sl_sim_ps_reactor_of(ps, i)]};
         int err = sl_process_checkpoint_open(&ps->wired[i]);
         sl_assert(err == 0);
     }

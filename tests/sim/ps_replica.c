@@ -21,7 +21,7 @@ void sl_sim_ps_pair(struct sl_sim_ps *ps)
                     .task_index = options->task_index,
                     .ps_count = options->ps_count,
                     .worker_count = options->worker_count,
-                    .reactors.count = options->shard_count,
+                    .reactors = {.count = options->reactor_count, .shards = options->shard_count},
                     .replicas = 1},
         .incarnation = ps->incarnation,
         .cores = ps->wired,
@@ -31,8 +31,10 @@ void sl_sim_ps_pair(struct sl_sim_ps *ps)
         .sim_hooks = &ps->sim_hooks,
     };
     for (uint32_t i = 0; i < options->shard_count; i++) {
-        ps->wired[i] = (struct sl_process_core){
-            .process = &ps->wiring, .index = i, .reactor = ps->process.reactors[i]};
+        ps->wired[i] =
+            (struct sl_process_core){.process = &ps->wiring,
+                                     .index = i,
+                                     .reactor = ps->process.reactors[sl_sim_ps_reactor_of(ps, i)]};
     }
 }
 

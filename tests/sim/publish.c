@@ -85,7 +85,7 @@ static void create_node(struct keeper *keeper)
                                      .publish_tables = publish_tables,
                                      .post = post};
     sl_sim_app_setup(&keeper->base, &setup);
-    int err = sl_port_set_create(keeper->ps->process.reactors, ps->shard_count, NULL,
+    int err = sl_port_set_create(keeper->ps->process.reactors, ps->reactor_count, NULL,
                                  sizeof(struct sl_port), &keeper->ports);
     sl_assert(err == 0);
     err = sl_objects_create_with(&options, &setup, &keeper->node);

@@ -164,6 +164,7 @@ static void start_server(uint32_t index)
         .task_index = index,
         .ps_count = job.server_count,
         .shard_count = 1,
+        .reactor_count = 1,
         .worker_count = job.worker_count,
         .lease_ns = 10 * SL_CLOCK_NS_PER_S,
         .start_timeout_ns = TIMEOUT_MS * SL_CLOCK_NS_PER_MS,

@@ -16,7 +16,7 @@
 
 static struct sl_reactor *reactor_of(const struct sl_sim_ps *ps, uint32_t index)
 {
-    return ps->process.reactors[index % ps->options.shard_count];
+    return ps->process.reactors[sl_sim_ps_reactor_of(ps, index)];
 }
 
 static void make(struct sl_sim_view *view, struct sl_reactor *reactor, size_t bytes,

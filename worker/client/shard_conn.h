@@ -42,6 +42,7 @@ enum sl_shard_conn_state {
  * backups, where they follow its own shards. */
 struct sl_shard_address {
     uint32_t server_task;
+    uint32_t reactor_count; /* of server_task */
     uint32_t first_shard; /* at server_task: the number of the first shard of the ps that it stands
                              for */
     struct sl_endpoint endpoint;

@@ -58,6 +58,7 @@ int sl_shard_conn_find_address(const struct sl_client_io_options *options,
     struct sl_shard_address address = {
         .server_task = ps->task_index,
         .first_shard = ps == of ? 0 : ps->shard_count,
+        .reactor_count = ps->reactor_count == 0 ? ps->shard_count : ps->reactor_count,
     };
     int err = sl_endpoint_parse(ps->data_endpoint, &address.endpoint, reason);
     if (err != 0) {
@@ -366,7 +367,7 @@ void sl_shard_conn_open(struct sl_shard_conn *conn, struct sl_control_op *op)
     };
     options.hello.purpose = SL_MESSAGE_PURPOSE_DATA;
     options.hello.shard = conn->address.first_shard + conn->local_shard;
-    options.target = conn->local_shard;
+    options.target = conn->local_shard % conn->address.reactor_count;
     options.start_timeout_ns = sl_client_io_time_left(io, op->deadline_ns);
     conn->next_id = 1;
     conn->opening = op;
@@ -410,7 +411,8 @@ void sl_shard_conn_set_address(struct sl_shard_conn *conn, const struct sl_shard
     const bool is_taken_over = conn->address.server_task != address->server_task;
     bool moved = !sl_endpoint_same(&conn->address.endpoint, &address->endpoint);
     conn->address = *address;
-    sl_session_set_shard(conn->session, address->first_shard + conn->local_shard);
+    sl_session_set_shard(conn->session, address->first_shard + conn->local_shard,
+                         conn->local_shard % address->reactor_count);
     const struct sl_session_preferred preferred = preferred_of(conn);
     sl_session_set_preferred(conn->session, &preferred);
     if (moved) {

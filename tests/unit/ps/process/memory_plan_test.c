@@ -12,6 +12,7 @@
 
 static const struct sl_memory_plan_options EVERYTHING = {
     .reactors = 1,
+    .shards = 1,
     .replicas = 1,
     .transports = {.has_shm = true, .has_bypass = true, .has_tls = true},
     .has_metastore = true,
@@ -34,14 +35,14 @@ static struct sl_memory_plan make(struct sl_memory_plan_options options, size_t 
 static size_t sum_of(const struct sl_memory_plan_options *options,
                      const struct sl_memory_plan *plan)
 {
-    const size_t servers = (size_t)options->reactors * (1 + options->replicas);
+    const size_t servers = (size_t)options->shards * (1 + options->replicas);
     const size_t buffers =
         options->transports.has_shm ? plan->buffer_bytes / 2 * 3 : plan->buffer_bytes;
     const size_t receive = (options->transports.has_shm ? 81U : 49U) << 10;
     return plan->coordinator_log_bytes +
-           servers * (plan->tables_bytes + buffers + plan->kept_bytes + plan->log_bytes +
-                      plan->snapshot_bytes + plan->unplaced_bytes + plan->receive * receive +
-                      plan->connections * (44U << 10));
+           servers * (plan->tables_bytes + plan->log_bytes + plan->snapshot_bytes) +
+           options->reactors * (buffers + plan->kept_bytes + plan->unplaced_bytes +
+                                plan->receive * receive + plan->connections * (44U << 10));
 }
 
 static void check(const struct sl_memory_plan_options *options, size_t limit)
@@ -69,9 +70,11 @@ static void for_each_size(void (*run)(struct sl_memory_plan_options options))
         for (uint32_t replicas = 0; replicas <= 1; replicas++) {
             struct sl_memory_plan_options options = EVERYTHING;
             options.reactors = reactors;
+            options.shards = reactors % 3 == 0 ? 4 * reactors - 1 : reactors;
             options.replicas = replicas;
             run(options);
-            run((struct sl_memory_plan_options){.reactors = reactors, .replicas = replicas});
+            run((struct sl_memory_plan_options){
+                .reactors = reactors, .shards = options.shards, .replicas = replicas});
         }
     }
 }
@@ -149,6 +152,7 @@ SL_CASE(sl_memory_plan_make__reason)
         struct sl_memory_plan plan;
         struct sl_memory_plan_options options = {.limit_bytes = CASES[i].limit,
                                                  .reactors = CASES[i].reactors,
+                                                 .shards = CASES[i].reactors,
                                                  .replicas = CASES[i].replicas};
         struct sl_reason reason;
         char least[32];

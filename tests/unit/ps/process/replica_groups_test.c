@@ -36,7 +36,10 @@ static void setup(struct world *world)
     world->core =
         (struct sl_process_core){.process = &world->process, .reactor = world->reactors[0]};
     world->process = (struct sl_process){
-        .options = {.kind = SL_PROCESS_PS, .ps_count = 3, .reactors.count = SHARDS, .replicas = 1},
+        .options = {.kind = SL_PROCESS_PS,
+                    .ps_count = 3,
+                    .reactors = {.count = SHARDS, .shards = SHARDS},
+                    .replicas = 1},
         .member.task_index = 1,
         .cores = &world->core,
         .reactors = world->reactors,
@@ -77,10 +80,10 @@ static void on_end(void *ctx, uint64_t a, uint64_t b)
 static uint32_t switchovers_of(struct world *world)
 {
     const uint32_t before = world->end_count;
-    world->process.options.reactors.count = 1;
+    world->process.options.reactors.count = world->process.options.reactors.shards = 1;
     sl_process_replica_end(&world->process, on_end);
     stepped_turns(&world->stepped, 2);
-    world->process.options.reactors.count = SHARDS;
+    world->process.options.reactors.count = world->process.options.reactors.shards = SHARDS;
     assert_int_equal(world->end_count, before + 1);
     return (world->process.hosted[SL_PROCESS_HOME].switches_over ? OWN : 0) |
            (world->process.hosted[SL_PROCESS_PARTNER].switches_over ? GUEST : 0);

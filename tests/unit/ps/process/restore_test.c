@@ -175,7 +175,7 @@ static void begin(struct world *world)
     world->process = (struct sl_process){
         .options = {.kind = SL_PROCESS_PS,
                     .ps_count = 1,
-                    .reactors.count = 1,
+                    .reactors = {.count = 1, .shards = 1},
                     .checkpoint = {.directory = "/c",
                                    .keep = 1,
                                    .restores = true,
