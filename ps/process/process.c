@@ -212,6 +212,9 @@ static void core_destroy_servers(struct sl_process_core *core)
         0) {
         sl_log_warn("no memory for the totals of %s", sl_reactor_name(core->reactor));
     }
+    if (core->index >= process->options.reactors.count) { /* in those of the reactor's first core */
+        core->stats.bytes_in = core->stats.bytes_out = core->stats.stalls = 0;
+    }
     for (uint32_t which = 0; which < sl_process_hosted_count(process); which++) {
         const uint32_t server = which * process->options.reactors.shards + core->index;
         if (which != SL_PROCESS_HOME) {

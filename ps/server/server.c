@@ -186,10 +186,8 @@ int sl_server_stats(const struct sl_server *server, struct sl_message_stats *out
     struct sl_reactor_stats reactor;
     sl_reactor_get_stats(server->options.reactor, &reactor);
     stats.requests = sl_server_metrics_requests(server);
-    if (server == server->host->home) { /* for all servers of the reactor */
-        sl_server_transports_count(server->host, &stats.bytes_in, &stats.bytes_out);
-        stats.stalls = reactor.stalls;
-    }
+    sl_server_transports_count(server->host, &stats.bytes_in, &stats.bytes_out);
+    stats.stalls = reactor.stalls;
     if (server->options.hooks != NULL) {
         stats.degraded_writes = server->role.backup.degraded_writes;
     }
