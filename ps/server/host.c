@@ -61,6 +61,7 @@ static int host_create(const struct sl_server *server, struct sl_server_host **o
     }
     host->options = server->options;
     host->freed_count = 1;
+    host->budget_left = SL_LIMIT_TURN_COST;
     const size_t bytes =
         host->options.buffer_bytes_max == 0 ? BUFFER_BYTES_DEFAULT : host->options.buffer_bytes_max;
     host->options.buffer_bytes_max = bytes < BUFFER_BYTES_LEAST ? BUFFER_BYTES_LEAST : bytes;

@@ -24,6 +24,7 @@ struct sl_server_host {
     } conns;
     struct sl_server_pending pending;
     struct sl_server_admission admission;
+    uint32_t budget_left; /* of the reactor's turn */
     uint64_t freed_count; /* from 1: how often memory was freed for which requests may wait */
 };
 

@@ -44,7 +44,7 @@ static uint32_t keys_left(const struct sl_server *server)
 {
     uint32_t taken =
         server->pulls.cost + (server->scheduler.crowded_count > 0 ? SL_SERVER_BACKLOG_COST : 0);
-    return server->scheduler.budget_left > taken ? server->scheduler.budget_left - taken : 0;
+    return server->host->budget_left > taken ? server->host->budget_left - taken : 0;
 }
 
 bool sl_server_pull_batch_take(struct sl_server_conn *conn,

@@ -393,7 +393,6 @@ void sl_server_scheduler_init(struct sl_server *server)
     sl_list_init(&scheduler->ready);
     sl_list_init(&scheduler->parked);
     sl_list_init(&scheduler->resumed);
-    scheduler->budget_left = SL_LIMIT_TURN_COST;
 }
 
 void sl_server_scheduler_fini(struct sl_server *server)

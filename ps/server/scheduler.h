@@ -43,10 +43,9 @@ struct sl_server_scheduler {
     size_t parked_bytes; /* of buffers */
     size_t orphan_bytes; /* those of disconnected clients */
     uint64_t
-        blocked_at; /* freed_count of the host when all runnable requests waited for memory; 0 */
-    uint32_t budget_left; /* of this turn */
-    bool resume_next;     /* take a resumed request next, else one of `ready` */
-    bool yielded;         /* the previous turn left its slices to this one */
+        blocked_at;   /* freed_count of the host when all runnable requests waited for memory; 0 */
+    bool resume_next; /* take a resumed request next, else one of `ready` */
+    bool yielded;     /* the previous turn left its slices to this one */
 };
 
 void sl_server_scheduler_init(struct sl_server *server);

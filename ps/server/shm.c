@@ -142,7 +142,7 @@ struct sl_server_buffers *sl_server_shm_owner(struct sl_server_host *host, const
 bool sl_server_shm_is_late(const struct sl_server_conn *conn, uint32_t bytes)
 {
     const struct sl_server *server = conn->server;
-    const uint32_t keys_left = server->scheduler.budget_left; /* all, if the turn has not started */
+    const uint32_t keys_left = server->host->budget_left; /* all, if the turn has not started */
     const uint32_t keys = bytes / BYTES_PER_KEY;
     return keys_left < SL_LIMIT_TURN_COST && keys_left < keys + keys / 4 + SPARE_KEYS;
 }

@@ -106,7 +106,7 @@ static inline uint64_t sl_server_next_copy(const struct sl_server *server)
 /* Charges work to the turn's budget. */
 static inline void sl_server_spend(struct sl_server *server, uint32_t cost)
 {
-    uint32_t *left = &server->scheduler.budget_left;
+    uint32_t *left = &server->host->budget_left;
     *left -= cost < *left ? cost : *left;
 }
 

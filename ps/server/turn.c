@@ -59,13 +59,13 @@ static uint32_t queue_keys(const struct sl_server *server)
 {
     uint32_t least = server->scheduler.crowded_count > 0 ? SL_SERVER_BACKLOG_COST
                                                          : (uint32_t)SL_LIMIT_TURN_COST / 4;
-    return server->scheduler.budget_left < least ? least : server->scheduler.budget_left;
+    return server->host->budget_left < least ? least : server->host->budget_left;
 }
 
 /* Returns true when slices are left to the next turn, which follows at once and runs them. */
 static bool yields(struct sl_server *server)
 {
-    uint32_t spent = SL_LIMIT_TURN_COST - server->scheduler.budget_left;
+    uint32_t spent = SL_LIMIT_TURN_COST - server->host->budget_left;
     bool is_light = spent > 0 && spent <= YIELD_KEYS;
     bool is_wanted = server->scheduler.crowded_count > 0 || sl_shard_iteration_due(server->shard);
     bool would_run = server->scheduler.runnable_count > 0 && !sl_server_is_blocked(server);
@@ -82,7 +82,7 @@ static uint32_t run_snapshots(struct sl_server *server)
     if (has_spare) {
         sl_shard_snapshot_clean(server->shard);
     }
-    const uint32_t spent = sl_server_checkpoint_run(server, server->scheduler.budget_left);
+    const uint32_t spent = sl_server_checkpoint_run(server, server->host->budget_left);
     sl_server_spend(server, spent);
     return has_spare + spent + (hooks == NULL ? 0 : hooks->run(server, FEED_KEYS));
 }
@@ -134,7 +134,8 @@ static uint32_t run_evictions(struct sl_server *server)
 static uint32_t run_requests(struct sl_server *server)
 {
     struct sl_server_scheduler *scheduler = &server->scheduler;
-    uint32_t keys = queue_keys(server), sliced_keys = SL_SERVER_SLICED_KEYS;
+    const uint32_t given = queue_keys(server);
+    uint32_t keys = given, sliced_keys = SL_SERVER_SLICED_KEYS;
     uint32_t work = 0, stuck = 0, unchecked = 0;
     while (keys > 0 && sliced_keys > 0) {
         uint32_t spent = commit(server, keys);
@@ -158,7 +159,7 @@ static uint32_t run_requests(struct sl_server *server)
             break;
         }
     }
-    scheduler->budget_left = keys;
+    sl_server_spend(server, given - keys);
     return work;
 }
 
@@ -194,7 +195,7 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
 static void flush_queue(struct sl_reactor_source *source)
 {
     struct sl_server *server = turn_server_of(source);
-    server->scheduler.budget_left = SL_LIMIT_TURN_COST;
+    server->host->budget_left = SL_LIMIT_TURN_COST;
     sl_server_slow_requests_end_turn(server, sl_server_metrics_end_turn(server));
 }
 

@@ -25,7 +25,7 @@ static inline bool sl_server_turn_is_long(const struct sl_server *server)
 /* Returns true when work of this cost must wait for the next turn. */
 static inline bool sl_server_turn_is_over(const struct sl_server *server, uint64_t cost)
 {
-    return cost > server->scheduler.budget_left ||
+    return cost > server->host->budget_left ||
            (cost >= SL_SERVER_TURN_LONG_KEYS && sl_server_turn_is_long(server));
 }
 
@@ -34,7 +34,7 @@ static inline bool sl_server_turn_is_over(const struct sl_server *server, uint64
 static inline bool sl_server_turn_is_enough(const struct sl_server *server)
 {
     return server->scheduler.crowded_count > 0 &&
-           SL_LIMIT_TURN_COST - server->scheduler.budget_left >= SL_SERVER_TURN_LONG_KEYS &&
+           SL_LIMIT_TURN_COST - server->host->budget_left >= SL_SERVER_TURN_LONG_KEYS &&
            sl_server_turn_is_long(server);
 }
 

@@ -220,11 +220,11 @@ CASE(requests__that_wait_for_their_turn_are_not_overtaken)
     struct sl_server_conn *other_conn =
         sl_server_conn_of(world->server->host->conns.list.head.next);
     stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
-    world->server->scheduler.budget_left = 50; /* of which the others have used up the rest */
+    world->server->host->budget_left = 50; /* of which the others have used up the rest */
     arrive(world, conn, 1);
     arrive(world, conn, 2);
     assert_false(sl_server_conn_is_free(conn));
-    world->server->scheduler.budget_left = SL_LIMIT_TURN_COST;
+    world->server->host->budget_left = SL_LIMIT_TURN_COST;
     arrive(world, other_conn, 1);
     assert_false(sl_server_conn_is_free(other_conn));
     assert_int_equal(stepped_reply(peer, 1)->status, 0);
