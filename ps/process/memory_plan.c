@@ -198,13 +198,16 @@ int sl_memory_plan_make(const struct sl_memory_plan_options *options, struct sl_
         return 0;
     }
     if (options->limit_bytes < least) {
-        char limit_text[32];
+        char limit_text[32], shards_text[32] = "";
+        if (options->shards > options->reactors) {
+            (void)snprintf(shards_text, sizeof shards_text, " of %u shards", options->shards);
+        }
         char least_text[32];
         return sl_reason_fail(reason, SL_ERR_INVALID,
-                              "--memory-limit %s is too small for %u reactor%s%s: accepts 0, for "
-                              "none, or at least %s",
+                              "--memory-limit %s is too small for %u reactor%s%s%s: accepts 0, "
+                              "for none, or at least %s",
                               size_text(options->limit_bytes, limit_text), options->reactors,
-                              sl_log_plural(options->reactors),
+                              sl_log_plural(options->reactors), shards_text,
                               options->replicas > 0 ? " with replicas" : "",
                               size_text(least, least_text));
     }
