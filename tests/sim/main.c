@@ -314,7 +314,7 @@ int main(int argc, char **argv)
     /* Long blocks are mapped, and do not keep the small ones between them: else the process would
      * grow with the seeds. But a mapping is zeroed page by page, so messages come from the heap. */
     (void)mallopt(M_MMAP_THRESHOLD, 2 << 20);
-    (void)mallopt(M_TRIM_THRESHOLD, 4 << 20);
+    (void)mallopt(M_TRIM_THRESHOLD, 64 << 20);
     double began = seconds_now();
     uint64_t seed = flags.first, breaches = 0;
     for (; flags.minutes > 0 ? seconds_now() - began < flags.minutes * 60 : seed <= flags.last;
