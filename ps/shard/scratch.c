@@ -1,7 +1,7 @@
 #include "ps/shard/scratch.h"
 
-#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "core/assert.h"
 
@@ -17,27 +17,28 @@ static uint32_t slot_bits(uint32_t key_count)
 
 int sl_shard_scratch_init(struct sl_shard_scratch *scratch, uint32_t key_max, size_t float_max)
 {
-    *scratch = (struct sl_shard_scratch){
-        .slots = calloc((size_t)1 << slot_bits(key_max), sizeof *scratch->slots),
-        .records = calloc(key_max, sizeof *scratch->records),
-        .created = calloc(key_max, sizeof *scratch->created),
-        .gradients = calloc(float_max, sizeof *scratch->gradients),
-        .key_max = key_max,
-    };
-    if (scratch->slots == NULL || scratch->records == NULL || scratch->created == NULL ||
-        scratch->gradients == NULL) {
-        sl_shard_scratch_fini(scratch);
+    const size_t slot_bytes = sizeof *scratch->slots << slot_bits(key_max);
+    const size_t bytes = slot_bytes + key_max * 2 * sizeof(uint32_t) + float_max * sizeof(float);
+    /* A mapping, since calloc writes zeros where the heap has had the memory before. */
+    char *mapping = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    *scratch = (struct sl_shard_scratch){.key_max = key_max};
+    if (mapping == MAP_FAILED) {
         return SL_ERR_NO_MEMORY;
     }
+    scratch->bytes = bytes;
+    scratch->slots = (void *)mapping;
+    scratch->records = (void *)(mapping + slot_bytes);
+    scratch->created = scratch->records + key_max;
+    scratch->gradients = (void *)(scratch->created + key_max);
     return 0;
 }
 
 void sl_shard_scratch_fini(struct sl_shard_scratch *scratch)
 {
-    free(scratch->slots);
-    free(scratch->records);
-    free(scratch->created);
-    free(scratch->gradients);
+    if (scratch->slots != NULL) {
+        (void)munmap(scratch->slots, scratch->bytes);
+    }
     *scratch = (struct sl_shard_scratch){0};
 }
 

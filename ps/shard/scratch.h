@@ -24,6 +24,7 @@ struct sl_shard_scratch {
     uint32_t *created; /* [key_max] records of the rows that the section has created; at the end
                           those of keys that wait for admission */
     float *gradients;  /* summed gradients, if keys repeat */
+    size_t bytes;      /* of the mapping that begins with the slots and has all arrays */
     uint32_t key_max;
     uint32_t shift; /* 32 - log2 of the slots in use */
     uint32_t generation;
