@@ -238,7 +238,7 @@ class ReportTest(harness.StarlingTest):
 
     def run_script(self, *args, **more):
         return subprocess.run([sys.executable, os.path.join(BENCH, "report.py"), *args], text=True, capture_output=True,
-                              check=False, timeout=60, **more)
+                              check=False, timeout=harness.DEADLINE_S, **more)
 
     def finish(self, raw, *options):
         path = os.path.join(self.folder, "raw.json")
@@ -426,7 +426,7 @@ class ProfileTest(harness.StarlingTest):
 
     def run_profile(self, *args, path):
         return subprocess.run([sys.executable, self.path, "--out", self.folder, *args], text=True,
-                              capture_output=True, env={"PATH": path}, check=False, timeout=60)
+                              capture_output=True, env={"PATH": path}, check=False, timeout=harness.DEADLINE_S)
 
     def test_callgrind_counts_are_of_functions_themselves(self):
         out = os.path.join(self.folder, "callgrind.out")

@@ -14,7 +14,7 @@ import unittest
 import urllib.error
 import urllib.request
 
-from harness import StarlingTest, environment, free_ports, main, program
+from harness import DEADLINE_S, StarlingTest, environment, free_ports, main, program
 from observed_job import LEASE_S, TITLE, ObservedTest
 
 try:
@@ -37,7 +37,7 @@ class Files(StarlingTest):
     def get(self, path, **headers):
         request = urllib.request.Request(self.url + path, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=10) as reply:
+            with urllib.request.urlopen(request, timeout=DEADLINE_S) as reply:
                 return reply.status, reply.headers, reply.read()
         except urllib.error.HTTPError as error:
             return error.code, error.headers, error.read()
@@ -182,7 +182,7 @@ class Page(ObservedTest):
         path = os.path.join(folder.name, "starling-clicks-of-May.json")
         self.wait_for(lambda: os.path.exists(path))
         result = subprocess.run([program("starling-top"), "--history", path], env=environment({}), capture_output=True,
-                                text=True, check=True, timeout=60)
+                                text=True, check=True, timeout=DEADLINE_S)
         self.assertIn(f"{TITLE}  job running", result.stdout)
         self.assertIn("worker/7 ", result.stdout)
         with open(path, encoding="utf-8") as file:

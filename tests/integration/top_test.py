@@ -28,7 +28,7 @@ except ImportError:
 
 def run(*args, **variables):
     return subprocess.run([program("starling-top"), *args], env=environment(variables), capture_output=True, text=True,
-                          check=False, timeout=60)
+                          check=False, timeout=harness.DEADLINE_S)
 
 
 class Refused(unittest.TestCase):

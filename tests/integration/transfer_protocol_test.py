@@ -423,12 +423,12 @@ class Abuse(EngineTest):
                       Frame(pc.DATA, bytes(1 << 20), 1), Frame(pc.CREDIT),
                       Frame(pc.CONTROL, pc.encode("Control", {"id": 1, "segment_get": {}}))):
             for address in ((host, int(port)), pc.endpoint_address(data)):
-                with socket.create_connection(address, timeout=20) as peer:
+                with socket.create_connection(address, timeout=harness.DEADLINE_S) as peer:
                     with contextlib.suppress(ConnectionError):
                         peer.sendall(pc.frame_bytes(frame))
                         self.assertEqual(peer.recv(100), b"")
         for data in (b"GET / HTTP/1.1\r\n\r\n" + bytes(32), random.Random(1).randbytes(4096)):
-            with socket.create_connection((host, int(port)), timeout=20) as peer:
+            with socket.create_connection((host, int(port)), timeout=harness.DEADLINE_S) as peer:
                 with contextlib.suppress(ConnectionError):
                     peer.sendall(data)
                     self.assertEqual(peer.recv(100), b"")

@@ -17,8 +17,7 @@
 #include "ps/coordinator/coordinator.h"
 #include "ps/server/server.h"
 #include "tests/support/free_port.h"
-
-#define START_TIMEOUT_NS (120 * SL_CLOCK_NS_PER_S)
+#include "tests/support/patience.h"
 
 struct ps;
 
@@ -243,7 +242,7 @@ static void join_cluster(struct core *core)
         .data = ps->bound,
         .host = ps->host,
         .incarnation = incarnation_of(ps),
-        .start_timeout_ns = START_TIMEOUT_NS,
+        .start_timeout_ns = SL_TEST_PATIENCE_NS,
         .events = {.joined = joined, .failed = join_failed, .expired = lost},
         .ctx = ps,
     };

@@ -11,10 +11,10 @@
 #include "core/arena_pages.h"
 #include "core/clock.h"
 #include "tests/support/huge_pages.h"
+#include "tests/support/patience.h"
 #include "tests/support/unit.h"
 
-#define MIB         ((size_t)1 << 20)
-#define DEADLINE_NS (120 * SL_CLOCK_NS_PER_S)
+#define MIB ((size_t)1 << 20)
 
 static void assert_zeroed(const uint8_t *chunk, size_t bytes)
 {
@@ -81,7 +81,7 @@ static void wait_until_ready(const struct sl_arena *arena)
     const uint64_t start = sl_clock_now_ns(sl_clock_system());
     while (!sl_arena_ready(arena)) {
         const struct timespec nap = {.tv_nsec = 100000};
-        assert_true(sl_clock_now_ns(sl_clock_system()) - start < DEADLINE_NS);
+        assert_true(sl_clock_now_ns(sl_clock_system()) - start < SL_TEST_PATIENCE_NS);
         nanosleep(&nap, NULL);
     }
 }
@@ -444,7 +444,7 @@ SL_CASE(arena_map__does_not_wait)
         late = arena.chunks_late;
         sl_arena_fini(&arena);
         sl_arena_fini(&busy);
-        assert_true(sl_clock_now_ns(sl_clock_system()) - start < DEADLINE_NS);
+        assert_true(sl_clock_now_ns(sl_clock_system()) - start < SL_TEST_PATIENCE_NS);
     }
 }
 

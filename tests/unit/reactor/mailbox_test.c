@@ -4,9 +4,10 @@
 #include "core/clock.h"
 #include "core/limits.h"
 #include "reactor/mailbox.h"
+#include "tests/support/patience.h"
 #include "tests/support/unit.h"
 
-#define WAIT_NS (120 * SL_CLOCK_NS_PER_S)
+#define WAIT_NS SL_TEST_PATIENCE_NS
 
 /* Mails of each sender must come in the order 0, 1, 2, … */
 struct receiver {

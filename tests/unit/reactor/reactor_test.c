@@ -13,10 +13,11 @@
 #include "reactor/reactor.h"
 #include "reactor/ring.h"
 #include "reactor/timer.h"
+#include "tests/support/patience.h"
 #include "tests/support/unit.h"
 
 #define MS      SL_CLOCK_NS_PER_MS
-#define WAIT_NS (120 * SL_CLOCK_NS_PER_S)
+#define WAIT_NS SL_TEST_PATIENCE_NS
 
 static struct sl_reactor *create(uint32_t index, bool polling, bool stepped)
 {

@@ -12,10 +12,11 @@
 #include "core/clock.h"
 #include "net/store/etcd.h"
 #include "real_etcd.h"
+#include "tests/support/patience.h"
 #include "tests/support/unit.h"
 
 /* A machine that is busy may take long. */
-#define TIMEOUT (60 * SL_CLOCK_NS_PER_S)
+#define TIMEOUT SL_TEST_PATIENCE_NS
 
 enum behaviour { SAYS, SAYS_WITHOUT_END, LISTS_WITHOUT_END, IS_SILENT, CLOSES };
 

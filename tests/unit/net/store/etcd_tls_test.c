@@ -6,10 +6,11 @@
 #include "net/store/etcd.h"
 #include "real_etcd.h"
 #include "tests/conformance/authority.h"
+#include "tests/support/patience.h"
 #include "tests/support/unit.h"
 
 /* A machine that is busy may take long; who is refused need not be waited for. */
-#define TIMEOUT       (60 * SL_CLOCK_NS_PER_S)
+#define TIMEOUT       SL_TEST_PATIENCE_NS
 #define SHORT_TIMEOUT (2 * SL_CLOCK_NS_PER_S)
 
 static struct real_etcd server;

@@ -8,10 +8,11 @@
 #include "core/clock.h"
 #include "real_etcd.h"
 #include "tests/support/http_server.h"
+#include "tests/support/patience.h"
 #include "tests/support/unit.h"
 
 /* A machine that is busy may take long. */
-#define TIMEOUT (60 * SL_CLOCK_NS_PER_S)
+#define TIMEOUT SL_TEST_PATIENCE_NS
 
 static struct http_server server;
 

@@ -5,9 +5,10 @@
 
 #include <starling_transfer.h>
 
+#include "tests/support/patience.h"
 #include "tests/support/unit.h"
 
-#define PAIR_TIMEOUT_MS 60000
+#define PAIR_TIMEOUT_MS SL_TEST_PATIENCE_MS
 #define PAIR_GUARD      64
 #define PAIR_ALL        (SL_TRANSFER_PEERS_READ | SL_TRANSFER_PEERS_WRITE)
 

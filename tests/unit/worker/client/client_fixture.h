@@ -6,10 +6,11 @@
 
 #include "starling.h"
 #include "tests/support/cluster.h"
+#include "tests/support/patience.h"
 #include "tests/support/unit.h"
 
 /* Generous: no test may depend on how fast the machine is. */
-#define TIMEOUT_MS 120000
+#define TIMEOUT_MS SL_TEST_PATIENCE_MS
 
 struct shape {
     uint32_t ps_count, shards_of_ps, reactor_count;

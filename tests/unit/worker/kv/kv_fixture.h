@@ -8,10 +8,11 @@
 #include <starling_kv.h>
 
 #include "tests/support/cluster.h"
+#include "tests/support/patience.h"
 #include "tests/support/unit.h"
 
 /* Generous: no test may depend on how fast the machine is. */
-#define TIMEOUT_MS 120000
+#define TIMEOUT_MS SL_TEST_PATIENCE_MS
 
 #define PS_COUNT   2U
 #define SHARDS     4U /* of both */
