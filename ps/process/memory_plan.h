@@ -1,8 +1,9 @@
-/* Memory plan divides the memory limit of a process (--memory-limit) among its reactors and its
- * servers (one per shard, two with replicas). A reactor has pools for requests, replies, control
- * messages and connections, a server those for its backup and for snapshots. A pool grows with the
- * limit, from its required minimum to its default, the size without a limit. Tables get the rest.
- * Any thread; allocates nothing.
+/* The memory plan divides the memory limit of a process (--memory-limit) among its reactors and its
+ * servers (one for each shard; with replicas another for the backup of another server's shard). A
+ * reactor has pools for requests, replies, control messages and connections. A server has pools for
+ * its replication log and for snapshots. A higher limit gives larger pools, from the required
+ * minimum up to the default. Without a limit the default applies. Tables get the rest. Any thread;
+ * allocates nothing.
  *
  * Counted: the program itself, the pools below, tables, BSP push buffers, snapshots for backups and
  * checkpoints, the coordinator. Not counted: shared memory of local workers, huge pages of DPDK,
@@ -17,7 +18,7 @@
 #include "core/reason.h"
 
 struct sl_memory_plan_options {
-    size_t limit_bytes; /* of the process; 0: none */
+    size_t limit_bytes; /* of the process; 0: no limit */
     uint32_t reactors;  /* 1 to `shards` */
     uint32_t shards;    /* 1 to SL_LIMIT_REACTORS */
     uint32_t replicas;  /* 0 or 1 */
@@ -35,11 +36,11 @@ struct sl_memory_plan_options {
 struct sl_memory_plan {
     /* Per server: */
     size_t tables_bytes;   /* tables, including BSP push buffers */
-    size_t staging_bytes;  /* share of tables_bytes that BSP push buffers may take */
+    size_t staging_bytes;  /* the part of tables_bytes that BSP push buffers may take */
     size_t log_bytes;      /* outbox of the replication log */
     size_t snapshot_bytes; /* snapshot blocks for a backup or a checkpoint */
     /* Per reactor: */
-    size_t buffer_bytes;   /* requests and replies; x 1.5 with shared memory */
+    size_t buffer_bytes;   /* requests and replies; shared memory takes half as much again */
     size_t kept_bytes;     /* control messages that wait for room in the outbox */
     size_t unplaced_bytes; /* received parts of long TCP frames whose buffer is not available yet */
     uint32_t connections;  /* per transport */

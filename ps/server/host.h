@@ -1,6 +1,6 @@
-/* What the servers of a reactor share: transports, memory, and connections. The first server on a
- * reactor creates the host; its options hold for the host, and its shard answers what names no
- * shard. Other servers join it (option `beside`). Owner reactor. */
+/* The host has the transports, the memory and the connections that the servers of one reactor
+ * share. The first server of a reactor creates its host, by its own options. A later server joins
+ * the host of the server that its option `beside` names. Owner reactor. */
 #ifndef SL_PS_SERVER_HOST_H
 #define SL_PS_SERVER_HOST_H
 
@@ -11,10 +11,10 @@
 #include "ps/server/transports.h"
 
 struct sl_server_host {
-    struct sl_server *servers; /* by next_of_host */
-    struct sl_server *home;    /* the first server: has connections until a hello names another */
+    struct sl_server *servers; /* a list, linked through next_of_host */
     uint32_t server_count;
-    bool is_closed; /* a server is being destroyed: no transport is open any more */
+    struct sl_server *home; /* the first server; new connections are its until their hello */
+    bool is_closed;         /* after sl_server_host_close */
     struct sl_server_options options; /* of the first server */
     struct sl_server_transports transports;
     struct sl_server_memory memory;
@@ -24,22 +24,23 @@ struct sl_server_host {
     } conns;
     struct sl_server_pending pending;
     struct sl_server_admission admission;
-    uint32_t budget_left; /* of the reactor's turn */
-    uint64_t freed_count; /* from 1: how often memory was freed for which requests may wait */
+    uint32_t budget_left; /* cost that the servers may still spend in this turn of the reactor */
+    uint64_t freed_count; /* how often memory was freed that a request may wait for; never 0 */
 };
 
-/* Adds the server to the host of options.beside, or to a new one. Errors: NO_MEMORY; those of
- * opening a transport. */
+/* Adds the server to the host of options.beside; if that is NULL, to a new host. Errors: NO_MEMORY;
+ * those of sl_server_transports_open. */
 int sl_server_host_join(struct sl_server *server);
 
-/* Stops replication of all servers of the host, and closes the transports and with them all
- * connections. Once; further calls have no effect. */
+/* Stops the replication of all servers of the host, then closes all transports and connections. A
+ * repeated call has no effect. */
 void sl_server_host_close(struct sl_server_host *host);
 
-/* The last server frees the host. After sl_server_host_close. */
+/* Removes the server from its host, and frees the host with its last server. Call
+ * sl_server_host_close first. */
 void sl_server_host_leave(struct sl_server *server);
 
-/* Memory was freed: requests that wait for it may try again. */
+/* Call when memory was freed: requests that wait for memory try again. */
 static inline void sl_server_host_unblock(struct sl_server_host *host)
 {
     host->freed_count++;
