@@ -533,8 +533,8 @@ static int agree_on_reactors(const struct sl_cli *cli, struct sl_settings *setti
     }
     if (given->from > SL_CLI_FROM_FILE && settings->reactors.count != dmlc->group_size) {
         return sl_reason_fail(reason, SL_ERR_INVALID,
-                              "%s is %u, but DMLC_GROUP_SIZE is %u: they must agree", given->source,
-                              settings->reactors.count, dmlc->group_size);
+                              "%s is %u, but DMLC_GROUP_SIZE is %u: give both the same number",
+                              given->source, settings->reactors.count, dmlc->group_size);
     }
     settings->reactors.count = dmlc->group_size;
     return 0;

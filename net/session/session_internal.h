@@ -145,8 +145,6 @@ struct sl_session {
     uint32_t in_use; /* depth of sl_session_enter */
 };
 
-/* The peer's server that shall own the connection (sl_transport_connect). A process has one for
- * each of its shards, and for each shard that it holds as a backup. */
 /* Whether the peer's connection carries control messages only. */
 static inline bool sl_session_is_control(const struct sl_session_options *options)
 {

@@ -113,7 +113,7 @@ static size_t memory_plan_server_count(const struct sl_memory_plan_options *opti
     return (size_t)options->shards * (1 + options->replicas);
 }
 
-/* Of those of the pool. */
+/* Returns how many servers or reactors have such a pool. */
 static size_t holder_count(const struct sl_memory_plan_options *options, int pool)
 {
     return pool < REACTOR_POOLS ? memory_plan_server_count(options) : options->reactors;

@@ -58,9 +58,9 @@ static void check_sink(struct sl_server_conn *conn)
 void sl_server_admission_check(struct sl_server_host *host)
 {
     const uint32_t checks_max = host->admission.is_short ? CHECKS_MAX_SHORT : CHECKS_MAX;
-    const struct sl_list_link *end = &host->conns.list.head;
+    const struct sl_list_link *end = &host->conns.head;
     struct sl_list_link *link =
-        host->admission.next == NULL ? host->conns.list.head.next : host->admission.next;
+        host->admission.next == NULL ? host->conns.head.next : host->admission.next;
     for (uint32_t i = 0; i < CHECKED_CONNS && link != end; i++) {
         struct sl_server_conn *conn = sl_server_conn_of(link);
         link = link->next;
@@ -92,7 +92,7 @@ static void check_again(struct sl_timer *timer, uint64_t now_ns)
     struct sl_server_host *host = SL_CONTAINER_OF(timer, struct sl_server_host, admission.timer);
     sl_server_admission_check(host);
     const bool has_more = host->admission.next == NULL && give_back(host);
-    if (!sl_list_empty(&host->conns.list) || has_more) {
+    if (!sl_list_empty(&host->conns) || has_more) {
         /* An unfinished round continues in the next turn. */
         uint64_t wait_ns = host->admission.next == NULL ? CHECK_NS : 0;
         sl_timer_arm(sl_reactor_timers(host->options.reactor), timer, now_ns + wait_ns);
@@ -110,8 +110,7 @@ void sl_server_admission_add(struct sl_server_host *host, struct sl_server_conn 
     struct sl_reactor *reactor = host->options.reactor;
     conn->host = host;
     conn->server->conn_count++;
-    sl_list_prepend(&host->conns.list, &conn->link);
-    host->conns.count++;
+    sl_list_prepend(&host->conns, &conn->link);
     if (!sl_timer_armed(&host->admission.timer)) {
         sl_timer_arm(sl_reactor_timers(reactor), &host->admission.timer,
                      sl_reactor_now_ns(reactor) + CHECK_NS);
@@ -123,10 +122,9 @@ void sl_server_admission_remove(struct sl_server_conn *conn)
     struct sl_server_host *host = conn->host;
     sl_list_remove(&conn->sink.link);
     if (host->admission.next == &conn->link) {
-        host->admission.next = conn->link.next == &host->conns.list.head ? NULL : conn->link.next;
+        host->admission.next = conn->link.next == &host->conns.head ? NULL : conn->link.next;
     }
     sl_list_remove(&conn->link);
-    host->conns.count--;
     conn->server->conn_count--;
 }
 

@@ -41,7 +41,7 @@ void sl_server_drain_conn(struct sl_server_conn *conn)
 void sl_server_drain_say_goodbye(struct sl_server *server)
 {
     server->drain.stage = SL_SERVER_SAID_GOODBYE;
-    SL_LIST_FOREACH (link, &server->host->conns.list) {
+    SL_LIST_FOREACH (link, &server->host->conns) {
         struct sl_server_conn *conn = sl_server_conn_of(link);
         if (conn->server != server) {
             continue;
@@ -62,7 +62,7 @@ bool sl_server_is_idle(const struct sl_server *server)
         server->pulls.count > 0 || (hooks != NULL && hooks->is_awaited(server))) {
         return false;
     }
-    SL_LIST_FOREACH (link, &server->host->conns.list) {
+    SL_LIST_FOREACH (link, &server->host->conns) {
         const struct sl_server_conn *conn = sl_server_conn_of(link);
         if (conn->server == server && !sl_server_conn_is_free(conn)) {
             return false;

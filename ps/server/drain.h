@@ -27,7 +27,7 @@ struct sl_server_drain {
 void sl_server_drain_begin(struct sl_server *server, uint64_t timeout_ns,
                            void (*drained)(void *ctx), void *ctx);
 
-/* The server is being destroyed: no drain goes on. */
+/* Ends a drain without its callback, since the server is being destroyed. */
 void sl_server_drain_stop(struct sl_server *server);
 
 /* Call when a request or connection has ended: continues or completes the drain. */

@@ -85,7 +85,7 @@ static void server_handshake_welcome(struct sl_server_conn *conn)
 
 void sl_server_handshake_welcome(struct sl_server *server)
 {
-    SL_LIST_FOREACH (link, &server->host->conns.list) {
+    SL_LIST_FOREACH (link, &server->host->conns) {
         struct sl_server_conn *conn = sl_server_conn_of(link);
         if (conn->server == server && conn->kind == SL_SERVER_CONN_ADMITTED &&
             conn->client.session != NULL) {

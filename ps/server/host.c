@@ -65,7 +65,7 @@ static int host_create(const struct sl_server *server, struct sl_server_host **o
     const size_t bytes =
         host->options.buffer_bytes_max == 0 ? BUFFER_BYTES_DEFAULT : host->options.buffer_bytes_max;
     host->options.buffer_bytes_max = bytes < BUFFER_BYTES_LEAST ? BUFFER_BYTES_LEAST : bytes;
-    sl_list_init(&host->conns.list);
+    sl_list_init(&host->conns);
     sl_server_admission_init(host);
     sl_server_control_out_init(host);
     int err = host_memory_init(host);
@@ -96,7 +96,6 @@ int sl_server_host_join(struct sl_server *server)
     }
     server->next_of_host = server->host->servers;
     server->host->servers = server;
-    server->host->server_count++;
     return 0;
 }
 
@@ -113,7 +112,7 @@ void sl_server_host_close(struct sl_server_host *host)
         }
     }
     sl_server_transports_close(host);
-    sl_assert(sl_list_empty(&host->conns.list));
+    sl_assert(sl_list_empty(&host->conns));
     sl_timer_disarm(sl_reactor_timers(host->options.reactor), &host->admission.timer);
 }
 
@@ -125,7 +124,7 @@ void sl_server_host_leave(struct sl_server *server)
         at = &(*at)->next_of_host;
     }
     *at = server->next_of_host;
-    if (--host->server_count == 0) {
+    if (host->servers == NULL) {
         sl_server_control_out_fini(host);
         host_memory_fini(host);
         free(host);

@@ -12,16 +12,12 @@
 
 struct sl_server_host {
     struct sl_server *servers; /* a list, linked through next_of_host */
-    uint32_t server_count;
-    struct sl_server *home; /* the first server; new connections are its until their hello */
-    bool is_closed;         /* after sl_server_host_close */
+    struct sl_server *home;    /* the first server; new connections are its until their hello */
+    bool is_closed;            /* after sl_server_host_close */
     struct sl_server_options options; /* of the first server */
     struct sl_server_transports transports;
     struct sl_server_memory memory;
-    struct {
-        struct sl_list list;
-        uint32_t count;
-    } conns;
+    struct sl_list conns;
     struct sl_server_pending pending;
     struct sl_server_admission admission;
     uint32_t budget_left; /* cost that the servers may still spend in this turn of the reactor */

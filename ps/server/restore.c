@@ -456,8 +456,8 @@ void sl_server_start_serving(struct sl_server *server)
     sl_server_restore_fini(server);
     sl_server_sessions_await(server, 1);
     sl_server_sessions_number(server);
-    for (struct sl_list_link *link = server->host->conns.list.head.prev;
-         link != &server->host->conns.list.head;) {
+    for (struct sl_list_link *link = server->host->conns.head.prev;
+         link != &server->host->conns.head;) {
         struct sl_server_conn *conn = sl_server_conn_of(link);
         link = link->prev;
         if (conn->server == server && conn->kind == SL_SERVER_CONN_WAITING) {

@@ -344,7 +344,7 @@ void sl_server_scheduler_answer(struct sl_server_request *request)
 
 void sl_server_scheduler_wake(struct sl_server *server)
 {
-    SL_LIST_FOREACH (link, &server->host->conns.list) {
+    SL_LIST_FOREACH (link, &server->host->conns) {
         struct sl_server_conn *conn = sl_server_conn_of(link);
         if (conn->server == server && conn->client.session != NULL) {
             ready_append(conn);

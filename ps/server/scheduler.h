@@ -42,8 +42,8 @@ struct sl_server_scheduler {
     uint32_t parked_count;
     size_t parked_bytes; /* of buffers */
     size_t orphan_bytes; /* those of disconnected clients */
-    uint64_t
-        blocked_at;   /* freed_count of the host when all runnable requests waited for memory; 0 */
+    /* The host's freed_count when all runnable requests waited for memory; 0: they did not. */
+    uint64_t blocked_at;
     bool resume_next; /* take a resumed request next, else one of `ready` */
     bool yielded;     /* the previous turn left its slices to this one */
 };

@@ -45,7 +45,7 @@ void sl_server_set_coordinator(struct sl_server *server, struct sl_coordinator *
         return;
     }
     sl_timer_disarm(sl_server_timers(server), &server->coordinator.timer);
-    SL_LIST_FOREACH (link, &server->host->conns.list) {
+    SL_LIST_FOREACH (link, &server->host->conns) {
         dismiss(sl_server_conn_of(link));
     }
 }
@@ -212,7 +212,7 @@ static void switch_over(struct sl_server *server)
         sl_server_scheduler_discard(request);
     }
     sl_server_drain_say_goodbye(server);
-    SL_LIST_FOREACH (link, &server->host->conns.list) {
+    SL_LIST_FOREACH (link, &server->host->conns) {
         const struct sl_server_conn *conn = sl_server_conn_of(link);
         if (conn->server == server && conn->kind == SL_SERVER_CONN_DATA) {
             sl_transport_disconnect(conn->conn); /* also within a reply */

@@ -158,7 +158,7 @@ struct sl_endpoint fuzz_world_accept(struct fuzz_world *world, uint32_t first)
 static bool has_conns(const struct fuzz_world *world)
 {
     for (uint32_t i = 0; i < FUZZ_SERVERS; i++) {
-        if (world->servers[i]->host->conns.count > 0) {
+        if (world->servers[i]->conn_count > 0) {
             return true;
         }
     }

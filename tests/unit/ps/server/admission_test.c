@@ -66,11 +66,10 @@ static bool newest_has_sink;
 static void observe(struct server_fixture *fixture, uint32_t index)
 {
     const struct sl_server *server = fixture->servers[index];
-    conn_count = server->host->conns.count;
-    newest_has_sink =
-        !sl_list_empty(&server->host->conns.list) &&
-        sl_server_conn_of(server->host->conns.list.head.next)->sink.buffer != NULL &&
-        sl_server_conn_of(server->host->conns.list.head.next)->conn->state == SL_CONN_OPEN;
+    conn_count = server->conn_count;
+    newest_has_sink = !sl_list_empty(&server->host->conns) &&
+                      sl_server_conn_of(server->host->conns.head.next)->sink.buffer != NULL &&
+                      sl_server_conn_of(server->host->conns.head.next)->conn->state == SL_CONN_OPEN;
 }
 
 /* Only the test looks from now on. */
@@ -145,10 +144,10 @@ static uint64_t taken_bytes;
 static void observe_taken(struct server_fixture *fixture, uint32_t index)
 {
     observe(fixture, index);
-    taken_bytes = conn_count == 0
-                      ? 0
-                      : sl_server_conn_of(fixture->servers[index]->host->conns.list.head.next)
-                            ->conn->taken_bytes;
+    taken_bytes =
+        conn_count == 0
+            ? 0
+            : sl_server_conn_of(fixture->servers[index]->host->conns.head.next)->conn->taken_bytes;
 }
 
 /* Returns when the transport has seen that the peer has taken more. */
@@ -292,7 +291,7 @@ SERVER_CASE(server_watch__frames_that_stop_do_not_keep_others_out, setup, SHORT_
 static void share(struct server_fixture *fixture, uint32_t index)
 {
     struct sl_server *server = fixture->servers[index];
-    struct sl_server_conn *other = sl_server_conn_of(server->host->conns.list.head.next);
+    struct sl_server_conn *other = sl_server_conn_of(server->host->conns.head.next);
     struct sl_server_conn *conn = sl_server_conn_of(other->link.next);
     uint8_t *sinks[4];
     sinks[0] = sl_server_admission_sink(conn, SL_LIMIT_FRAME_PAYLOAD_BYTES);
@@ -333,7 +332,7 @@ CASE(server_watch__one_connection_does_not_take_all_the_room)
 static void overtake(struct server_fixture *fixture, uint32_t index)
 {
     struct sl_server *server = fixture->servers[index];
-    struct sl_server_conn *conn = sl_server_conn_of(server->host->conns.list.head.next);
+    struct sl_server_conn *conn = sl_server_conn_of(server->host->conns.head.next);
     struct sl_server_conn *client = sl_server_conn_of(conn->link.next);
     uint8_t *sinks[4];
     for (int i = 0; i < 3; i++) {
@@ -374,7 +373,7 @@ CASE(server_watch__clients_do_not_keep_members_waiting)
 static void hurry(struct server_fixture *fixture, uint32_t index)
 {
     struct sl_server *server = fixture->servers[index];
-    struct sl_server_conn *conn = sl_server_conn_of(server->host->conns.list.head.next);
+    struct sl_server_conn *conn = sl_server_conn_of(server->host->conns.head.next);
     const size_t reply_bytes = server->host->admission.reply_bytes;
     uint8_t *sinks[3];
     for (int i = 0; i < 3; i++) {
@@ -404,7 +403,7 @@ CASE(server_watch__long_requests_that_wait_hurry_no_reader)
 static void close_the_first(struct server_fixture *fixture, uint32_t index)
 {
     struct sl_server *server = fixture->servers[index];
-    struct sl_server_conn *other = sl_server_conn_of(server->host->conns.list.head.next);
+    struct sl_server_conn *other = sl_server_conn_of(server->host->conns.head.next);
     struct sl_server_conn *first = sl_server_conn_of(other->link.next);
     uint8_t *sinks[3];
     for (int i = 0; i < 3; i++) {

@@ -215,12 +215,11 @@ CASE(requests__that_wait_for_their_turn_are_not_overtaken)
 {
     stepped_start(world, 5);
     struct stepped_peer *peer = join(world, 7);
-    struct sl_server_conn *conn = sl_server_conn_of(world->server->host->conns.list.head.next);
+    struct sl_server_conn *conn = sl_server_conn_of(world->server->host->conns.head.next);
     struct stepped_peer *other = join(world, 8);
-    struct sl_server_conn *other_conn =
-        sl_server_conn_of(world->server->host->conns.list.head.next);
+    struct sl_server_conn *other_conn = sl_server_conn_of(world->server->host->conns.head.next);
     stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
-    world->server->host->budget_left = 50; /* of which the others have used up the rest */
+    world->server->host->budget_left = 50; /* other requests have used the rest */
     arrive(world, conn, 1);
     arrive(world, conn, 2);
     assert_false(sl_server_conn_is_free(conn));
@@ -246,7 +245,7 @@ CASE(pushes__rest_while_small_pulls_are_answered_but_not_for_long)
     stepped_start(world, 5);
     struct stepped_peer *peer = join(world, 7);
     const struct sl_list *queue =
-        &sl_server_conn_of(world->server->host->conns.list.head.next)->client.queue;
+        &sl_server_conn_of(world->server->host->conns.head.next)->client.queue;
     struct stepped_peer *other = join(world, 8);
     stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
     stepped_push(peer, 1, 0, STEPPED_KEYS);

@@ -9,8 +9,8 @@
 
 enum { SHARDS_MAX = 600, OPERATIONS_MAX = 6, KEYS_MAX = 1500, LENGTH_MAX = 1 << 20 };
 
-/* What a shard receives of an operation: keys or elements, and a digest of them and their values in
- * their order. */
+/* The part of an operation that a shard receives: the number of its keys or elements, and a digest
+ * of them and of their values, in their order. */
 struct share {
     uint64_t count, digest;
 };
@@ -62,7 +62,7 @@ static void note(struct share *share, uint64_t word, const float *value)
     share->count++;
 }
 
-/* The elements of a shard are one range, of which any pieces arrive. */
+/* The elements of a shard form one range, which arrives in pieces of any length. */
 static void note_range(struct share *share, uint64_t start, uint64_t count, const float *values)
 {
     const uint64_t word = start - share->count; /* of the range */
