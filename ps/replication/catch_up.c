@@ -99,11 +99,10 @@ static bool is_late(const struct sl_server *server, uint64_t now_ns)
     if (server->role.log_room == SL_SERVER_LOG_HAS_ROOM) {
         return false;
     }
-    SL_LIST_FOREACH (conn_link, &server->host->conns) {
-        SL_LIST_FOREACH (link, &sl_server_conn_of(conn_link)->client.queue) {
+    SL_LIST_FOREACH (channel_link, &server->channels) {
+        SL_LIST_FOREACH (link, &sl_server_channel_of(channel_link)->queue) {
             const struct sl_server_request *request = sl_server_request_of(link);
-            if (request->server == server && request->half_ns <= now_ns &&
-                sl_server_request_waits_for_log(request)) {
+            if (request->half_ns <= now_ns && sl_server_request_waits_for_log(request)) {
                 return true;
             }
         }

@@ -12,7 +12,7 @@
 
 struct sl_snapshot_block;
 struct sl_server;
-struct sl_server_conn;
+struct sl_server_channel;
 struct sl_server_request;
 
 enum sl_replication_entry_kind {
@@ -70,7 +70,7 @@ enum sl_replication_entry_owned {
 
 /* The answer TABLE_OPENED or JOINED, to be sent when the entry ends. */
 struct sl_replication_answer {
-    struct sl_server_conn *conn; /* NULL: none, or closed */
+    struct sl_server_channel *channel; /* NULL: none, or closed */
     enum sl_message_kind kind;
     uint64_t id;
     uint32_t value;        /* table_id or clock */

@@ -58,7 +58,7 @@ static void answer(struct sl_server_conn *conn, const struct sl_replication_answ
 
 static void finish_request(struct sl_server_request *request)
 {
-    if (request->conn != NULL) {
+    if (request->channel != NULL) {
         sl_server_scheduler_answer(request);
     } else {
         sl_server_request_free(request);
@@ -94,8 +94,8 @@ static void replication_log_finish(struct sl_replication_entry *entry)
         replication_log_put_block(server, entry->block);
         break;
     case SL_REPLICATION_OWNS_ANSWER:
-        if (entry->answer.conn != NULL) {
-            answer(entry->answer.conn, &entry->answer);
+        if (entry->answer.channel != NULL) {
+            answer(entry->answer.channel->conn, &entry->answer);
         }
         break;
     case SL_REPLICATION_OWNS_NOTHING:
@@ -282,10 +282,10 @@ void sl_replication_log_follow_snapshot(struct sl_server *server)
 }
 
 /* Returns the connection that waits for the entry; NULL: none. */
-static struct sl_server_conn *client_of(const struct sl_replication_entry *entry)
+static struct sl_server_channel *client_of(const struct sl_replication_entry *entry)
 {
-    return entry->owned == SL_REPLICATION_OWNS_REQUEST  ? entry->request->conn
-           : entry->owned == SL_REPLICATION_OWNS_ANSWER ? entry->answer.conn
+    return entry->owned == SL_REPLICATION_OWNS_REQUEST  ? entry->request->channel
+           : entry->owned == SL_REPLICATION_OWNS_ANSWER ? entry->answer.channel
                                                         : NULL;
 }
 
@@ -294,7 +294,7 @@ static bool is_acknowledged_degraded(const struct sl_replication *replica,
                                      const struct sl_replication_entry *entry)
 {
     return replica->link == SL_REPLICATION_IN_SYNC && entry->head.error == 0 &&
-           entry->owned == SL_REPLICATION_OWNS_REQUEST && entry->request->conn != NULL;
+           entry->owned == SL_REPLICATION_OWNS_REQUEST && entry->request->channel != NULL;
 }
 
 void sl_replication_log_abort(struct sl_server *server)
@@ -311,7 +311,7 @@ void sl_replication_log_abort(struct sl_server *server)
     struct sl_replication_entry *entry;
     while ((entry = replication_log_first_of(entries)) != NULL) {
         if (entry->owned == SL_REPLICATION_OWNS_ANSWER && sl_server_drains(server)) {
-            entry->answer.conn = NULL; /* the backup may not have it: no answer */
+            entry->answer.channel = NULL; /* the backup may not have it: no answer */
         }
         end(entry);
     }
@@ -347,27 +347,27 @@ bool sl_replication_log_is_awaited(const struct sl_server *server)
     return is_awaited_in(&log->sent) || is_awaited_in(&log->unsent) || is_awaited_in(&log->over);
 }
 
-static void forget_in(const struct sl_list *list, const struct sl_server_conn *conn)
+static void forget_in(const struct sl_list *list, const struct sl_server_channel *channel)
 {
     SL_LIST_FOREACH (link, list) {
         struct sl_replication_entry *entry = entry_of(link);
-        if (client_of(entry) != conn) {
+        if (client_of(entry) != channel) {
             continue;
         }
         if (entry->owned == SL_REPLICATION_OWNS_REQUEST) {
             sl_server_scheduler_leave(entry->request);
         } else {
-            entry->answer.conn = NULL;
+            entry->answer.channel = NULL;
         }
     }
 }
 
-void sl_replication_log_forget(struct sl_server_conn *conn)
+void sl_replication_log_forget(struct sl_server_channel *channel)
 {
-    const struct sl_replication_log *log = &conn->server->replica->log;
-    forget_in(&log->sent, conn);
-    forget_in(&log->unsent, conn);
-    forget_in(&log->over, conn);
+    const struct sl_replication_log *log = &channel->server->replica->log;
+    forget_in(&log->sent, channel);
+    forget_in(&log->unsent, channel);
+    forget_in(&log->over, channel);
 }
 
 /* Logged events */
@@ -524,7 +524,7 @@ bool sl_replication_log_ended(struct sl_server_request *request, uint32_t sectio
     if (request->payload == NULL || request->server->role.switchover == SL_SERVER_SWITCHED_OVER) {
         return false;
     }
-    if (request->conn != NULL) {
+    if (request->channel != NULL) {
         sl_server_scheduler_leave(request);
     }
     request->stage = SL_SERVER_REQUEST_DONE;
@@ -597,14 +597,14 @@ void sl_replication_log_client(const struct sl_server_session *session,
     log_head(session->server, &head);
 }
 
-void sl_replication_log_answer(struct sl_server_conn *conn, const struct sl_message *message,
+void sl_replication_log_answer(struct sl_server_channel *channel, const struct sl_message *message,
                                const struct sl_message *reply)
 {
-    struct sl_server *server = conn->server;
+    struct sl_server *server = channel->server;
     const bool waits = server->replica->link == SL_REPLICATION_IN_SYNC;
     const size_t bytes = sl_message_encoded_bytes(message);
     if (!waits) {
-        sl_server_send(conn, reply);
+        sl_server_send(channel->conn, reply);
     }
     struct sl_replication_entry_head head = {
         .kind = message->kind == SL_MESSAGE_JOIN ? SL_REPLICATION_ENTRY_JOIN
@@ -612,11 +612,11 @@ void sl_replication_log_answer(struct sl_server_conn *conn, const struct sl_mess
         .body_bytes = (uint32_t)sl_bytes_pad8(bytes),
         .message_bytes = (uint32_t)bytes,
     };
-    name_client(&head, conn->client.session);
+    name_client(&head, channel->session);
     struct sl_replication_entry *entry =
         replication_log_make(server, sizeof *entry + head.body_bytes);
     if (entry == NULL && waits) {
-        sl_server_send_error(conn, message->id, SL_ERR_NO_MEMORY, "no memory for the log");
+        sl_server_send_error(channel->conn, message->id, SL_ERR_NO_MEMORY, "no memory for the log");
     }
     if (entry == NULL) {
         return;
@@ -628,7 +628,7 @@ void sl_replication_log_answer(struct sl_server_conn *conn, const struct sl_mess
     entry->body = body;
     entry->owned = SL_REPLICATION_OWNS_ANSWER;
     entry->answer = (struct sl_replication_answer){
-        .conn = waits ? conn : NULL,
+        .channel = waits ? channel : NULL,
         .kind = reply->kind,
         .id = reply->id,
         .value = reply->kind == SL_MESSAGE_JOINED ? reply->clock : reply->table_id,

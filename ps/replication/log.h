@@ -43,12 +43,12 @@ void sl_replication_log_evicted(struct sl_server *server, const struct sl_shard_
 void sl_replication_log_dropped(struct sl_server *server, uint32_t table_id);
 void sl_replication_log_client(const struct sl_server_session *session,
                                enum sl_server_client_event event);
-void sl_replication_log_answer(struct sl_server_conn *conn, const struct sl_message *message,
+void sl_replication_log_answer(struct sl_server_channel *channel, const struct sl_message *message,
                                const struct sl_message *answer);
 bool sl_replication_log_is_awaited(const struct sl_server *server);
 
 /* The connection leaves its session: its answers are dropped. */
-void sl_replication_log_forget(struct sl_server_conn *conn);
+void sl_replication_log_forget(struct sl_server_channel *channel);
 
 /* Logs a block of the snapshot, which the log then owns; false: no memory. */
 bool sl_replication_log_block(struct sl_server *server, struct sl_snapshot_block *block);

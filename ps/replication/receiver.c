@@ -84,7 +84,7 @@ bool sl_replication_receiver_admit(struct sl_server_conn *conn)
     backup->credit_bytes = backup->credit_requests = 0; /* from an earlier connection */
     conn->kind = SL_SERVER_CONN_PRIMARY;
     const size_t ahead = server->host->memory.buffers.bytes / AHEAD_PART;
-    conn->client.credit = (struct sl_credit){
+    conn->credit = (struct sl_credit){
         .bytes = ahead < AHEAD_BYTES_LEAST ? AHEAD_BYTES_LEAST : ahead,
         .requests = AHEAD_ENTRIES,
     };
@@ -93,8 +93,8 @@ bool sl_replication_receiver_admit(struct sl_server_conn *conn)
     message.welcome.incarnation = server->role.state;
     message.welcome.resumed = resumed;
     message.welcome.position = backup->position;
-    message.welcome.credit_bytes = conn->client.credit.bytes;
-    message.welcome.credit_requests = conn->client.credit.requests;
+    message.welcome.credit_bytes = conn->credit.bytes;
+    message.welcome.credit_requests = conn->credit.requests;
     message.welcome.shard = server->options.shard.index;
     message.welcome.shard_count = server->options.shard.count;
     sl_server_send(conn, &message);
@@ -158,7 +158,7 @@ void sl_replication_receiver_arrive(struct sl_server_conn *conn,
     const uint64_t cost = sl_request_credit_bytes(header->payload_bytes, 0);
     const bool fits = header->payload_bytes >= sizeof(struct sl_replication_entry_head) &&
                       header->request_id == backup->received + 1 &&
-                      sl_credit_spend(&conn->client.credit, cost);
+                      sl_credit_spend(&conn->credit, cost);
     struct sl_server_request *request = fits ? sl_pool_get(&server->host->memory.requests) : NULL;
     uint8_t *payload = request == NULL ? NULL : take_payload(conn, message);
     sl_server_conn_release(conn, message);
@@ -200,7 +200,7 @@ void sl_replication_receiver_acknowledge(struct sl_server *server)
         .credit_requests = (uint16_t)backup->credit_requests,
         .flags = conn->greeting.hello.checksum ? SL_FRAME_CHECKSUM : 0,
     };
-    sl_credit_grant(&conn->client.credit, backup->credit_bytes, backup->credit_requests);
+    sl_credit_grant(&conn->credit, backup->credit_bytes, backup->credit_requests);
     backup->credit_bytes = backup->credit_requests = 0;
     backup->acked = backup->position;
     sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, NULL, 0, NULL, NULL);

@@ -216,12 +216,10 @@ static bool replication_admit(struct sl_server_conn *conn)
                                                                    : admit_primary(conn);
 }
 
-static void replication_leave(struct sl_server_conn *conn)
+static void replication_closed(struct sl_server_conn *conn)
 {
     if (conn == conn->server->replica->backup.feed) {
         sl_replication_receiver_closed(conn->server);
-    } else {
-        sl_replication_log_forget(conn);
     }
 }
 
@@ -254,7 +252,8 @@ const struct sl_server_hooks sl_replication_hooks = {
     .destroy = replication_destroy,
     .admit = replication_admit,
     .frame = sl_replication_receiver_arrive,
-    .leave = replication_leave,
+    .leave = sl_replication_log_forget,
+    .closed = replication_closed,
     .expired = sl_replication_expired,
     .write_part = sl_replication_log_part,
     .write_done = sl_replication_log_done,

@@ -248,14 +248,14 @@ static bool has_spare_room(const struct sl_server_host *host,
 bool sl_server_admission_reply(struct sl_server_request *request)
 {
     struct sl_server_host *host = request->server->host;
-    struct sl_server_buffers *buffers = sl_server_shm_buffers(host, request->conn);
+    struct sl_server_buffers *buffers = sl_server_shm_buffers(host, request->channel);
     size_t bytes = request->work.reply_bytes;
     bool has_reply_buffer =
         request->reply_buffer != NULL && !sl_server_request_writes(&request->work);
     if (request->reply != NULL || bytes == 0 || has_reply_buffer) {
         return true;
     }
-    bool may_wait = request->conn == NULL || server_admission_has_unsent(request->conn);
+    bool may_wait = request->channel == NULL || server_admission_has_unsent(request->channel->conn);
     if (may_wait && !has_spare_room(host, buffers, bytes)) {
         return false;
     }

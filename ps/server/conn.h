@@ -51,6 +51,19 @@ struct sl_server_conn_sink {
     struct sl_list_link link; /* of connections that wait for a sink */
 };
 
+/* The part of a connection that concerns one shard. */
+struct sl_server_channel {
+    struct sl_server_conn *conn;
+    struct sl_server *server;
+    struct sl_list_link link;          /* of the server's channels, while it has a session */
+    struct sl_server_session *session; /* NULL: before the hello, or replaced */
+    bool resumed;
+    bool has_pulls; /* in the server's batch */
+    uint64_t request_id_last;
+    struct sl_list queue;           /* of requests; only the first may have started */
+    struct sl_list_link ready_link; /* of channels whose first request may run */
+};
+
 struct sl_server_conn {
     struct sl_list_link link;    /* of all of the host */
     struct sl_server_host *host; /* NULL while migrating */
@@ -68,24 +81,21 @@ struct sl_server_conn {
     struct sl_server_conn_output output;
     struct sl_server_conn_sink sink;
 
-    /* Kinds ADMITTED and DATA: */
-    struct {
-        struct sl_server_session *session; /* NULL: before the hello, or replaced */
-        bool resumed;
-        bool has_pulls;          /* in the server's batch */
-        struct sl_credit credit; /* left to the peer */
-        uint64_t request_id_last;
-        struct sl_list queue;           /* of requests; only the first may have started */
-        struct sl_list_link ready_link; /* of connections whose first request may run */
-    } client;
+    struct sl_credit credit;          /* left to the peer */
+    struct sl_server_channel channel; /* kinds ADMITTED and DATA */
 };
 
 extern const struct sl_transport_events sl_server_conn_events;
 
-/* Returns true when no request of the connection is queued. */
-static inline bool sl_server_conn_is_free(const struct sl_server_conn *conn)
+/* Returns true when no request of the channel is queued. */
+static inline bool sl_server_channel_is_free(const struct sl_server_channel *channel)
 {
-    return sl_list_empty(&conn->client.queue);
+    return sl_list_empty(&channel->queue);
+}
+
+static inline struct sl_server_channel *sl_server_channel_of(struct sl_list_link *link)
+{
+    return SL_CONTAINER_OF(link, struct sl_server_channel, link);
 }
 
 static inline bool sl_server_conn_is_welcomed(const struct sl_server_conn *conn)

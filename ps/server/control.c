@@ -16,19 +16,21 @@ void sl_server_close_peer(void *ctx, uint64_t peer, const char *why)
 }
 
 /* A message was executed that the backup must execute too. */
-static void server_control_send_answer(struct sl_server_conn *conn,
+static void server_control_send_answer(struct sl_server_channel *channel,
                                        const struct sl_message *message,
                                        const struct sl_message *answer)
 {
-    if (conn->server->role.logs) {
-        conn->server->options.hooks->answer_later(conn, message, answer);
+    if (channel->server->role.logs) {
+        channel->server->options.hooks->answer_later(channel, message, answer);
     } else {
-        sl_server_send(conn, answer);
+        sl_server_send(channel->conn, answer);
     }
 }
 
-static void on_table_open(struct sl_server_conn *conn, const struct sl_message *message)
+static void on_table_open(struct sl_server_channel *channel, const struct sl_message *message)
 {
+    struct sl_server *server = channel->server;
+    struct sl_server_conn *conn = channel->conn;
     struct sl_reason reason;
     const struct sl_message_table_open *open = &message->table_open;
     if (open->asks) {
@@ -36,23 +38,23 @@ static void on_table_open(struct sl_server_conn *conn, const struct sl_message *
                              "a shard is not asked for specifications: the coordinator is");
         return;
     }
-    int err = sl_server_table_drop_check(conn->server, open, &reason);
-    err = err != 0 ? err
-                   : sl_shard_table_open(conn->server->shard, open->table_id, &open->spec, &reason);
+    int err = sl_server_table_drop_check(server, open, &reason);
+    err = err != 0 ? err : sl_shard_table_open(server->shard, open->table_id, &open->spec, &reason);
     if (err != 0) {
-        sl_server_log(conn->server, "refused %s: %s", conn->name, reason.text);
+        sl_server_log(server, "refused %s: %s", conn->name, reason.text);
         sl_server_send_error(conn, message->id, err, reason.text);
         return;
     }
     const struct sl_message opened =
         sl_message_table_opened(message->id, open->table_id, &open->spec);
-    server_control_send_answer(conn, message, &opened);
+    server_control_send_answer(channel, message, &opened);
 }
 
-static void on_stats_get(struct sl_server_conn *conn, const struct sl_message *message)
+static void on_stats_get(struct sl_server_channel *channel, const struct sl_message *message)
 {
+    struct sl_server_conn *conn = channel->conn;
     struct sl_message answer = {.kind = SL_MESSAGE_STATS, .id = message->id};
-    if (sl_server_stats(conn->server, &answer.stats) != 0) {
+    if (sl_server_stats(channel->server, &answer.stats) != 0) {
         sl_server_send_error(conn, message->id, SL_ERR_NO_MEMORY, "no memory for the counters");
         return;
     }
@@ -60,8 +62,9 @@ static void on_stats_get(struct sl_server_conn *conn, const struct sl_message *m
     sl_message_fini(&answer);
 }
 
-static void on_join(struct sl_server_conn *conn, const struct sl_message *message)
+static void on_join(struct sl_server_channel *channel, const struct sl_message *message)
 {
+    struct sl_server_conn *conn = channel->conn;
     if (conn->greeting.hello.role != SL_MESSAGE_ROLE_WORKER) {
         sl_server_send_error(conn, message->id, SL_ERR_INVALID, "only a worker has a clock");
         return;
@@ -69,20 +72,21 @@ static void on_join(struct sl_server_conn *conn, const struct sl_message *messag
     const struct sl_message joined = {
         .kind = SL_MESSAGE_JOINED,
         .id = message->id,
-        .clock = sl_shard_worker_join(conn->server->shard, conn->greeting.hello.task_index,
+        .clock = sl_shard_worker_join(channel->server->shard, conn->greeting.hello.task_index,
                                       message->clock),
     };
     if (joined.clock == message->clock) {
-        server_control_send_answer(conn, message, &joined);
+        server_control_send_answer(channel, message, &joined);
     } else {
         sl_server_send(conn, &joined);
     }
 }
 
-static void on_data_message(struct sl_server_conn *conn, const struct sl_message *message)
+static void on_data_message(struct sl_server_channel *channel, const struct sl_message *message)
 {
-    const struct sl_server *server = conn->server;
-    const bool is_first = !conn->client.session->confirmed;
+    const struct sl_server *server = channel->server;
+    struct sl_server_conn *conn = channel->conn;
+    const bool is_first = !channel->session->confirmed;
     const bool is_logged =
         is_first || message->kind == SL_MESSAGE_TABLE_OPEN || message->kind == SL_MESSAGE_JOIN;
     if (is_logged && server->role.log_room == SL_SERVER_LOG_OVERFULL) {
@@ -90,18 +94,18 @@ static void on_data_message(struct sl_server_conn *conn, const struct sl_message
         return;
     }
     if (is_first && server->role.logs) {
-        server->options.hooks->client_event(conn->client.session, SL_SERVER_CLIENT_CONFIRMED);
+        server->options.hooks->client_event(channel->session, SL_SERVER_CLIENT_CONFIRMED);
     }
-    sl_server_session_confirm(conn->client.session);
+    sl_server_session_confirm(channel->session);
     switch (message->kind) {
     case SL_MESSAGE_TABLE_OPEN:
-        on_table_open(conn, message);
+        on_table_open(channel, message);
         break;
     case SL_MESSAGE_STATS_GET:
-        on_stats_get(conn, message);
+        on_stats_get(channel, message);
         break;
     case SL_MESSAGE_JOIN:
-        on_join(conn, message);
+        on_join(channel, message);
         break;
     default:
         sl_server_send_error(conn, message->id, SL_ERR_PROTOCOL,
@@ -112,7 +116,7 @@ static void on_data_message(struct sl_server_conn *conn, const struct sl_message
 static void on_goodbye(struct sl_server_conn *conn)
 {
     conn->said_goodbye = true;
-    sl_server_session_detach(conn);
+    sl_server_session_detach(&conn->channel);
     sl_transport_disconnect(conn->conn);
 }
 
@@ -141,7 +145,7 @@ static void dispatch(struct sl_server_conn *conn, const struct sl_message *messa
         break;
     case SL_SERVER_CONN_DATA:
         if (message->kind != SL_MESSAGE_GOODBYE) {
-            on_data_message(conn, message);
+            on_data_message(&conn->channel, message);
         }
         break;
     case SL_SERVER_CONN_PRIMARY:

@@ -62,9 +62,8 @@ bool sl_server_is_idle(const struct sl_server *server)
         server->pulls.count > 0 || (hooks != NULL && hooks->is_awaited(server))) {
         return false;
     }
-    SL_LIST_FOREACH (link, &server->host->conns) {
-        const struct sl_server_conn *conn = sl_server_conn_of(link);
-        if (conn->server == server && !sl_server_conn_is_free(conn)) {
+    SL_LIST_FOREACH (link, &server->channels) {
+        if (!sl_server_channel_is_free(sl_server_channel_of(link))) {
             return false;
         }
     }

@@ -36,7 +36,8 @@ static void events_on_accepted(void *ctx, struct sl_conn *transport_conn)
         sl_transport_disconnect(transport_conn);
         return;
     }
-    sl_list_init(&conn->client.queue);
+    sl_list_init(&conn->channel.queue);
+    conn->channel.conn = conn;
     sl_list_init(&conn->pending.messages);
     conn->conn = transport_conn;
     conn->server = server;
@@ -64,8 +65,8 @@ static void *events_on_sink(void *ctx, struct sl_conn *transport_conn,
         return NULL;
     }
     if (!sl_server_conn_is_welcomed(conn) ||
-        (header->type == SL_FRAME_REQUEST && conn->client.credit.bytes < header->payload_bytes)) {
-        sl_server_pull_batch_before(conn);
+        (header->type == SL_FRAME_REQUEST && conn->credit.bytes < header->payload_bytes)) {
+        sl_server_pull_batch_before(&conn->channel);
         sl_server_conn_drop(conn, SL_ERR_PROTOCOL,
                             "a frame of %u bytes, for which it has no credit",
                             header->payload_bytes);
@@ -93,19 +94,19 @@ static void events_on_received(void *ctx, struct sl_conn *transport_conn,
     }
     if (message->header.version != SL_FRAME_PROTOCOL_VERSION) {
         sl_server_conn_release(conn, message);
-        sl_server_pull_batch_before(conn);
+        sl_server_pull_batch_before(&conn->channel);
         sl_server_handshake_refuse_version(conn, message->header.version);
         return;
     }
     if ((message->header.flags & SL_FRAME_CHECKSUM) != 0 &&
         sl_frame_verify(&message->header, message->payload) != 0) {
         sl_server_conn_release(conn, message);
-        sl_server_pull_batch_before(conn);
+        sl_server_pull_batch_before(&conn->channel);
         sl_server_conn_drop(conn, SL_ERR_CORRUPT, "a frame's checksum does not match");
         return;
     }
     if (message->header.type == SL_FRAME_REQUEST && conn->kind == SL_SERVER_CONN_DATA) {
-        sl_server_request_arrive(conn, message);
+        sl_server_request_arrive(&conn->channel, message);
         return;
     }
     if (message->header.type == SL_FRAME_REQUEST && conn->kind == SL_SERVER_CONN_PRIMARY) {
@@ -119,7 +120,7 @@ static void events_on_received(void *ctx, struct sl_conn *transport_conn,
         return;
     }
     sl_server_conn_release(conn, message);
-    sl_server_pull_batch_before(conn);
+    sl_server_pull_batch_before(&conn->channel);
     sl_server_conn_drop(conn, SL_ERR_PROTOCOL, "a frame of type %u, which is not expected here",
                         message->header.type);
 }
@@ -157,16 +158,16 @@ static void events_on_closed(void *ctx, struct sl_conn *transport_conn, int err)
     sl_log_debug("%s (%s) closed: %s", conn->name, transport_conn->peer, sl_err_name(err));
     transport_conn->user = NULL;
     sl_timer_disarm(sl_server_timers(server), &conn->handshake.timer);
-    sl_server_pull_batch_drop(conn);
+    sl_server_pull_batch_drop(&conn->channel);
     sl_server_control_out_drop(conn);
     sl_outbox_closed(conn->outbox, transport_conn, &conn->out);
     sl_server_control_out_resume(host, conn->outbox);
     if (conn->sink.buffer != NULL) {
         sl_server_buffers_put(&host->memory.buffers, conn->sink.buffer);
     }
-    sl_server_session_detach(conn);
+    sl_server_session_detach(&conn->channel);
     if (conn->kind == SL_SERVER_CONN_PRIMARY) {
-        server->options.hooks->leave(conn);
+        server->options.hooks->closed(conn);
     }
     if (conn->kind == SL_SERVER_CONN_CONTROL && server->options.control_gone != NULL) {
         server->options.control_gone(server->options.control_gone_ctx, (uintptr_t)conn);

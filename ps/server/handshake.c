@@ -31,12 +31,13 @@ void sl_server_handshake_refuse_version(struct sl_server_conn *conn, uint32_t ve
 static void fill_data_welcome(const struct sl_server_conn *conn, struct sl_message_welcome *out)
 {
     const struct sl_server *server = conn->server;
-    out->credit_bytes = conn->client.credit.bytes;
-    out->credit_requests = conn->client.credit.requests;
+    out->credit_bytes = conn->credit.bytes;
+    out->credit_requests = conn->credit.requests;
     out->shard = server->options.shard.index;
     out->shard_count = server->options.shard.count;
-    out->resumed = conn->client.resumed;
-    out->restored = conn->client.resumed ? conn->client.session->restored : server->restore.is_done;
+    out->resumed = conn->channel.resumed;
+    out->restored =
+        conn->channel.resumed ? conn->channel.session->restored : server->restore.is_done;
     out->incarnation = server->role.state;
     out->payload_bytes_max = server->payload_bytes_max;
     if (conn->greeting.hello.role == SL_MESSAGE_ROLE_WORKER) {
@@ -73,7 +74,7 @@ static void server_handshake_welcome(struct sl_server_conn *conn)
     conn->kind = SL_SERVER_CONN_DATA;
     conn->conn->sink_bytes = SL_SERVER_SHM_SINK_BYTES;
     conn->server->role.backup.needs_snapshot = true;
-    conn->client.credit = (struct sl_credit){
+    conn->credit = (struct sl_credit){
         .bytes = SL_LIMIT_CREDIT_BYTES,
         .requests = SL_LIMIT_CREDIT_REQUESTS,
     };
@@ -85,10 +86,9 @@ static void server_handshake_welcome(struct sl_server_conn *conn)
 
 void sl_server_handshake_welcome(struct sl_server *server)
 {
-    SL_LIST_FOREACH (link, &server->host->conns) {
-        struct sl_server_conn *conn = sl_server_conn_of(link);
-        if (conn->server == server && conn->kind == SL_SERVER_CONN_ADMITTED &&
-            conn->client.session != NULL) {
+    SL_LIST_FOREACH (link, &server->channels) {
+        struct sl_server_conn *conn = sl_server_channel_of(link)->conn;
+        if (conn->kind == SL_SERVER_CONN_ADMITTED) {
             server_handshake_welcome(conn);
         }
     }
@@ -116,7 +116,8 @@ static void admit_data(struct sl_server_conn *conn)
         conn->kind = SL_SERVER_CONN_WAITING;
         return;
     }
-    int err = sl_server_session_attach(conn, &reason);
+    conn->channel.server = server;
+    int err = sl_server_session_attach(&conn->channel, &reason);
     if (err != 0) {
         sl_server_handshake_refuse(conn, err, "%s", reason.text);
         return;

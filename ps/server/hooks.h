@@ -12,6 +12,7 @@ struct sl_message;
 struct sl_shard_evicted;
 struct sl_message_expired;
 struct sl_server;
+struct sl_server_channel;
 struct sl_server_conn;
 struct sl_server_request;
 struct sl_server_session;
@@ -43,9 +44,11 @@ struct sl_server_hooks {
     /* A primary sent a frame. The hook releases it. */
     void (*frame)(struct sl_server_conn *conn, const struct sl_transport_message *message);
 
-    /* A client's connection leaves its session: drop answers that wait for it. Or the primary's
-     * connection has closed. */
-    void (*leave)(struct sl_server_conn *conn);
+    /* A channel leaves its session: drop answers that wait for it. */
+    void (*leave)(struct sl_server_channel *channel);
+
+    /* The connection of a primary has closed. */
+    void (*closed)(struct sl_server_conn *conn);
 
     /* A worker expired while this server does not serve. */
     void (*expired)(struct sl_server *server, const struct sl_message_expired *expired);
@@ -79,7 +82,7 @@ struct sl_server_hooks {
 
     /* (logs) A TableOpen or Join was executed: sends its answer, after the backup has executed the
      * message too if replies wait for it. */
-    void (*answer_later)(struct sl_server_conn *conn, const struct sl_message *message,
+    void (*answer_later)(struct sl_server_channel *channel, const struct sl_message *message,
                          const struct sl_message *answer);
 
     /* Returns true when a client waits for the backup. */

@@ -18,25 +18,25 @@ static bool has_room(const struct sl_server_pull_batch *pulls, uint32_t key_coun
            pulls->key_count + key_count <= SL_SHARD_PULL_BATCH_KEYS;
 }
 
-static void append(struct sl_server_conn *conn, const struct sl_transport_message *message,
+static void append(struct sl_server_channel *channel, const struct sl_transport_message *message,
                    const struct sl_shard_small_pull *pull)
 {
-    struct sl_server_pull_batch *pulls = &conn->server->pulls;
+    struct sl_server_pull_batch *pulls = &channel->server->pulls;
     if (!has_room(pulls, pull->key_count)) {
-        sl_server_pull_batch_answer(conn->server);
+        sl_server_pull_batch_answer(channel->server);
     }
     for (uint32_t i = 0; i < pull->key_count; i++) {
         pulls->keys[pulls->key_count + i] = pull->keys[i];
     }
     struct sl_server_pull *to = &pulls->pulls[pulls->count++];
-    to->conn = conn;
+    to->channel = channel;
     memcpy(&to->message, message, sizeof to->message);
     to->reply_bytes = pull->reply_bytes;
     to->key_count = (uint16_t)pull->key_count;
     to->table_id = pull->table_id;
     pulls->key_count += pull->key_count;
     pulls->cost += pull->cost;
-    conn->client.has_pulls = true;
+    channel->has_pulls = true;
 }
 
 /* Returns the cost that further pulls may spend in this turn. */
@@ -47,36 +47,37 @@ static uint32_t keys_left(const struct sl_server *server)
     return server->host->budget_left > taken ? server->host->budget_left - taken : 0;
 }
 
-bool sl_server_pull_batch_take(struct sl_server_conn *conn,
+bool sl_server_pull_batch_take(struct sl_server_channel *channel,
                                const struct sl_transport_message *message)
 {
-    struct sl_server *server = conn->server;
-    struct sl_shard_client caller = sl_server_request_client(conn);
+    struct sl_server *server = channel->server;
+    struct sl_shard_client caller = sl_server_request_client(channel->conn);
     struct sl_shard_small_pull pull;
     uint32_t bytes = message->header.payload_bytes;
     /* A longer message may be in the client's memory; a small pull is shorter. */
     if (bytes >= SL_SERVER_SHM_SINK_BYTES || sl_server_drains(server) ||
-        !sl_server_conn_is_free(conn) ||
+        !sl_server_channel_is_free(channel) ||
         !sl_shard_small_pull_parse(server->shard, &caller, message->payload, bytes, &pull) ||
         pull.cost > keys_left(server) ||
-        !sl_credit_spend(&conn->client.credit, sl_request_credit_bytes(bytes, pull.reply_bytes))) {
+        !sl_credit_spend(&channel->conn->credit,
+                         sl_request_credit_bytes(bytes, pull.reply_bytes))) {
         return false;
     }
-    append(conn, message, &pull);
+    append(channel, message, &pull);
     return true;
 }
 
 /* Answers a pull that cannot be answered with the batch. */
 static void answer_one(struct sl_server *server, struct sl_server_pull *pull)
 {
-    struct sl_server_conn *conn = pull->conn;
-    struct sl_shard_client caller = sl_server_request_client(conn);
+    struct sl_server_channel *channel = pull->channel;
+    struct sl_shard_client caller = sl_server_request_client(channel->conn);
     struct sl_shard_request work;
     int err = sl_shard_begin(server->shard, &caller, pull->message.payload,
                              pull->message.header.payload_bytes, &work, NULL);
     sl_assert(err == 0); /* validated on arrival */
     struct sl_server_incoming incoming = {
-        .to = {.conn = conn,
+        .to = {.channel = channel,
                .id = pull->message.header.request_id,
                .credit_bytes = credit_of(pull)},
         .message = &pull->message,
@@ -86,13 +87,13 @@ static void answer_one(struct sl_server *server, struct sl_server_pull *pull)
     sl_server_request_serve(&incoming, &work);
 }
 
-/* Returns how many of the first pulls belong to one connection and have replies that fit into one
+/* Returns how many of the first pulls belong to one channel and have replies that fit into one
  * run of *run_bytes. */
 static uint32_t run_length(const struct sl_server_pull *pulls, uint32_t count, uint32_t *run_bytes)
 {
     uint32_t bytes = 0;
     uint32_t length = 0;
-    for (; length < count && pulls[length].conn == pulls->conn; length++) {
+    for (; length < count && pulls[length].channel == pulls->channel; length++) {
         uint32_t more = SL_FRAME_HEADER_BYTES + pulls[length].reply_bytes;
         if (bytes + more > SL_OUTBOX_RUN_BYTES_MAX) {
             break;
@@ -103,12 +104,13 @@ static uint32_t run_length(const struct sl_server_pull *pulls, uint32_t count, u
     return length;
 }
 
-/* False: no room in the outbox, or an earlier pull of the connection found none. */
+/* False: no room in the outbox, or an earlier pull of the channel found none. */
 static bool answer_run(struct sl_server *server, const struct sl_server_pull *pulls, uint32_t count,
                        uint32_t run_bytes, const uint64_t *keys, const float *const *rows)
 {
-    struct sl_server_conn *conn = pulls->conn;
-    uint8_t *frame = sl_server_conn_is_free(conn)
+    struct sl_server_channel *channel = pulls->channel;
+    struct sl_server_conn *conn = channel->conn;
+    uint8_t *frame = sl_server_channel_is_free(channel)
                          ? sl_server_admission_reserve_run(conn, run_bytes, count)
                          : NULL;
     const uint64_t *first_key = keys;
@@ -123,7 +125,7 @@ static bool answer_run(struct sl_server *server, const struct sl_server_pull *pu
         header.payload_bytes = pull->reply_bytes;
         header.request_id = pull->message.header.request_id;
         header.credit_bytes = (uint32_t)credit_of(pull);
-        sl_credit_grant(&conn->client.credit, header.credit_bytes, 1);
+        sl_credit_grant(&conn->credit, header.credit_bytes, 1);
         sl_frame_encode(&header, frame);
         sl_shard_small_pull_write(server->shard, pull->table_id, keys, rows, pull->key_count,
                                   frame + SL_FRAME_HEADER_BYTES);
@@ -161,14 +163,14 @@ static void answer_found(struct sl_server *server, struct sl_server_pull *pulls,
     while (count > 0) {
         uint32_t run_bytes;
         uint32_t length = run_length(pulls, count, &run_bytes);
-        bool is_open = pulls->conn != NULL;
+        bool is_open = pulls->channel != NULL;
         bool answered =
             is_open && rows != NULL && answer_run(server, pulls, length, run_bytes, keys, rows);
         for (uint32_t i = 0; is_open && i < length; i++) {
             if (!answered) {
                 answer_one(server, &pulls[i]);
             }
-            sl_server_conn_release(pulls[i].conn, &pulls[i].message);
+            sl_server_conn_release(pulls[i].channel->conn, &pulls[i].message);
         }
         const uint32_t key_count = keys_of(pulls, length);
         keys += key_count;
@@ -202,8 +204,8 @@ void sl_server_pull_batch_answer(struct sl_server *server)
         return;
     }
     for (uint32_t i = 0; i < count; i++) {
-        if (pulls->pulls[i].conn != NULL) {
-            pulls->pulls[i].conn->client.has_pulls = false;
+        if (pulls->pulls[i].channel != NULL) {
+            pulls->pulls[i].channel->has_pulls = false;
         }
     }
     sl_server_spend(server, pulls->cost);
@@ -216,22 +218,22 @@ void sl_server_pull_batch_answer(struct sl_server *server)
     }
 }
 
-void sl_server_pull_batch_before(struct sl_server_conn *conn)
+void sl_server_pull_batch_before(struct sl_server_channel *channel)
 {
-    if (conn->client.has_pulls) {
-        sl_server_pull_batch_answer(conn->server);
+    if (channel->has_pulls) {
+        sl_server_pull_batch_answer(channel->server);
     }
 }
 
-void sl_server_pull_batch_drop(struct sl_server_conn *conn)
+void sl_server_pull_batch_drop(struct sl_server_channel *channel)
 {
-    struct sl_server_pull_batch *pulls = &conn->server->pulls;
-    for (uint32_t i = 0; conn->client.has_pulls && i < pulls->count; i++) {
+    struct sl_server_pull_batch *pulls = &channel->server->pulls;
+    for (uint32_t i = 0; channel->has_pulls && i < pulls->count; i++) {
         struct sl_server_pull *pull = &pulls->pulls[i];
-        if (pull->conn == conn) {
-            sl_server_conn_release(conn, &pull->message);
-            pull->conn = NULL;
+        if (pull->channel == channel) {
+            sl_server_conn_release(channel->conn, &pull->message);
+            pull->channel = NULL;
         }
     }
-    conn->client.has_pulls = false;
+    channel->has_pulls = false;
 }

@@ -22,19 +22,20 @@
  * sends too little at a time; with twice, the kernel reads from a farther cache. */
 #define PARTS_MAX     8
 
-bool sl_server_reply_chunks_fits(const struct sl_server_conn *conn,
+bool sl_server_reply_chunks_fits(const struct sl_server_channel *channel,
                                  const struct sl_shard_request *work)
 {
-    return sl_shard_is_chunked(conn->server->shard, work) &&
+    const struct sl_server_conn *conn = channel->conn;
+    return sl_shard_is_chunked(channel->server->shard, work) &&
            (conn->conn->transport->ops->capabilities & SL_TRANSPORT_CHUNKS) != 0 &&
            !conn->greeting.hello.checksum && !conn->outbox->checksum;
 }
 
 /* A write of the session has started and is not done: its end may tick a clock. */
-static bool is_written_beside(const struct sl_server_conn *conn)
+static bool is_written_beside(const struct sl_server_channel *channel)
 {
-    const struct sl_server_request *first = sl_server_request_first(&conn->client.queue);
-    return conn->client.session->overtaken_writes > 0 ||
+    const struct sl_server_request *first = sl_server_request_first(&channel->queue);
+    return channel->session->overtaken_writes > 0 ||
            (first != NULL && sl_server_request_started(first) &&
             sl_server_request_writes(&first->work));
 }
@@ -43,9 +44,9 @@ static bool is_written_beside(const struct sl_server_conn *conn)
  * others, may find another reply open; it uses a buffer then. */
 bool sl_server_reply_chunks_may_begin(const struct sl_server_request *request)
 {
-    return !request->conn->out.is_open &&
-           sl_server_reply_chunks_fits(request->conn, &request->work) &&
-           !(request->overtaken && is_written_beside(request->conn));
+    return !request->channel->conn->out.is_open &&
+           sl_server_reply_chunks_fits(request->channel, &request->work) &&
+           !(request->overtaken && is_written_beside(request->channel));
 }
 
 /* Writes the header of the reply. Later writes that could overtake the reply wait, as behind a
@@ -53,7 +54,7 @@ bool sl_server_reply_chunks_may_begin(const struct sl_server_request *request)
 static void server_reply_chunks_begin(struct sl_server_request *request, uint8_t *header)
 {
     const struct sl_frame frame = sl_server_reply_header(
-        request->conn, request->id, request->credit_bytes, (uint32_t)request->work.reply_bytes);
+        request->channel, request->id, request->credit_bytes, (uint32_t)request->work.reply_bytes);
     sl_frame_encode(&frame, header);
     request->stage = SL_SERVER_REQUEST_STREAMS;
     request->session->overtaken_writes += request->overtaken;
@@ -63,7 +64,7 @@ static void server_reply_chunks_begin(struct sl_server_request *request, uint8_t
 /* Makes and sends the next chunk; false: no room now. */
 static bool send_part(struct sl_server_request *request, uint32_t *spent)
 {
-    struct sl_server_conn *conn = request->conn;
+    struct sl_server_conn *conn = request->channel->conn;
     struct sl_shard_request *work = &request->work;
     const bool is_first = request->stage != SL_SERVER_REQUEST_STREAMS;
     sl_assert(is_first != conn->out.is_open); /* else the open frame is another reply */
@@ -78,7 +79,7 @@ static bool send_part(struct sl_server_request *request, uint32_t *spent)
     if (is_first) {
         server_reply_chunks_begin(request, room);
     }
-    *spent += sl_shard_next_chunk(conn->server->shard, work, room + header_bytes, bytes);
+    *spent += sl_shard_next_chunk(request->server->shard, work, room + header_bytes, bytes);
     sl_outbox_commit_part(conn->outbox, conn->conn, &conn->out, header_bytes + bytes, bytes < left);
     return true;
 }
@@ -88,11 +89,11 @@ static bool send_part(struct sl_server_request *request, uint32_t *spent)
 static uint32_t send_rest(struct sl_server_request *request, uint8_t *room, const uint8_t *header,
                           uint32_t header_bytes, uint32_t unit_taken)
 {
-    struct sl_server_conn *conn = request->conn;
+    struct sl_server_conn *conn = request->channel->conn;
     struct sl_shard_request *work = &request->work;
     uint8_t unit[UNIT_BYTES];
     memcpy(room, header, header_bytes);
-    const uint32_t spent = sl_shard_next_chunk(conn->server->shard, work, unit, UNIT_BYTES);
+    const uint32_t spent = sl_shard_next_chunk(request->server->shard, work, unit, UNIT_BYTES);
     memcpy(room + header_bytes, unit + unit_taken, UNIT_BYTES - unit_taken);
     sl_outbox_commit_part(conn->outbox, conn->conn, &conn->out,
                           header_bytes + UNIT_BYTES - unit_taken,
@@ -103,8 +104,8 @@ static uint32_t send_rest(struct sl_server_request *request, uint8_t *room, cons
 /* Sends what the transport has room for, straight from the table; false: no room now. */
 static bool send_values(struct sl_server_request *request, uint64_t bytes_max, uint32_t *spent)
 {
-    struct sl_server_conn *conn = request->conn;
-    struct sl_shard *shard = conn->server->shard;
+    struct sl_server_conn *conn = request->channel->conn;
+    struct sl_shard *shard = request->server->shard;
     struct sl_shard_request *work = &request->work;
     const bool is_first = request->stage != SL_SERVER_REQUEST_STREAMS;
     sl_assert(is_first != conn->out.is_open); /* else the open frame is another reply */
@@ -137,7 +138,7 @@ static bool send_values(struct sl_server_request *request, uint64_t bytes_max, u
 /* Makes and sends more of the reply. */
 static bool send_more(struct sl_server_request *request, uint32_t keys, uint32_t *spent)
 {
-    const struct sl_server_conn *conn = request->conn;
+    const struct sl_server_conn *conn = request->channel->conn;
     const uint32_t unsent = conn->out.count - conn->out.behind_count; /* those behind wait for it */
     const bool is_stored = sl_request_returned(&request->work.view.section) == SL_PRECISION_F32;
     if (!is_stored || !sl_transport_sends_now(conn->conn)) {
@@ -151,9 +152,9 @@ static bool send_more(struct sl_server_request *request, uint32_t keys, uint32_t
 enum sl_server_outcome sl_server_reply_chunks_run(struct sl_server_request *request, uint32_t keys,
                                                   uint32_t *spent)
 {
-    sl_assert(request->conn != NULL); /* it writes nothing, so it is never an orphan */
-    if (sl_shard_is_dropped(request->conn->server->shard, &request->work)) {
-        sl_server_conn_drop(request->conn, SL_ERR_NOT_FOUND,
+    sl_assert(request->channel != NULL); /* it writes nothing, so it is never an orphan */
+    if (sl_shard_is_dropped(request->server->shard, &request->work)) {
+        sl_server_conn_drop(request->channel->conn, SL_ERR_NOT_FOUND,
                             "the table of a reply that was being sent was dropped");
         return SL_SERVER_CONTINUES;
     }

@@ -10,7 +10,7 @@
 #include "ps/server/request.h"
 
 /* Returns true when the reply to this request, which has not started, is sent in chunks. */
-bool sl_server_reply_chunks_fits(const struct sl_server_conn *conn,
+bool sl_server_reply_chunks_fits(const struct sl_server_channel *channel,
                                  const struct sl_shard_request *work);
 
 /* Returns true when it may start now: a later request must not make part of a step visible in

@@ -38,11 +38,12 @@ static void log_out_of_memory(struct sl_server *server, const char *text)
  * closed. */
 static void reply_error(const struct sl_server_reply_to *to, int err, const char *text)
 {
-    struct sl_server_conn *conn = to->conn;
+    struct sl_server_channel *channel = to->channel;
+    struct sl_server_conn *conn = channel->conn;
     uint32_t bytes = (uint32_t)strlen(text);
-    sl_server_metrics_failed(conn->server->cells.used, err);
+    sl_server_metrics_failed(channel->server->cells.used, err);
     if (err == SL_ERR_NO_MEMORY) {
-        log_out_of_memory(conn->server, text);
+        log_out_of_memory(channel->server, text);
     }
     uint8_t *frame = sl_outbox_reserve(conn->outbox, bytes);
     if (frame == NULL) {
@@ -51,7 +52,7 @@ static void reply_error(const struct sl_server_reply_to *to, int err, const char
         return;
     }
     memcpy(frame + SL_FRAME_HEADER_BYTES, text, bytes);
-    struct sl_frame header = sl_server_reply_header(conn, to->id, to->credit_bytes, bytes);
+    struct sl_frame header = sl_server_reply_header(channel, to->id, to->credit_bytes, bytes);
     header.status = (uint8_t)-err;
     sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, NULL, 0, NULL, NULL);
 }
@@ -61,8 +62,8 @@ static void reply_error(const struct sl_server_reply_to *to, int err, const char
 static void server_request_fail(const struct sl_server_reply_to *to,
                                 const struct sl_shard_request *work, int err, const char *text)
 {
-    const struct sl_server *server = to->conn->server;
-    struct sl_server_session *session = to->conn->client.session;
+    const struct sl_server *server = to->channel->server;
+    struct sl_server_session *session = to->channel->session;
     if (sl_server_request_writes(work)) {
         sl_server_session_failed(session, to->id, err);
         if (server->role.logs) {
@@ -76,16 +77,16 @@ static void server_request_fail(const struct sl_server_reply_to *to,
 static void fail_not_finite(const struct sl_server_reply_to *to,
                             const struct sl_shard_request *work, int err, const char *text)
 {
-    struct sl_server *server = to->conn->server;
+    struct sl_server *server = to->channel->server;
     const uint32_t shard = server->options.shard.index;
     sl_cell_add(&server->cells.used->not_finite, 1);
     if (server_request_is_due(server, &server->logged.not_finite_ns)) {
         sl_log_event(SL_LOG_WARN,
                      SL_EVENT("push_refused", SL_EVENT_NUMBER("shard", shard),
-                              SL_EVENT_TEXT("client", to->conn->name),
+                              SL_EVENT_TEXT("client", to->channel->conn->name),
                               SL_EVENT_TEXT("reason", text)),
                      "shard %u refuses a push of %s: %s (logged once a minute)", shard,
-                     to->conn->name, text);
+                     to->channel->conn->name, text);
     }
     server_request_fail(to, work, err, text);
 }
@@ -106,7 +107,7 @@ static const void *tail_of_reply(const struct sl_server_reply_to *to,
         return to->buffer;
     }
     if (to->buffer == NULL && work->reply_bytes > ANSWER_COPIED_BYTES &&
-        !sl_transport_needs_registered(to->conn->conn)) {
+        !sl_transport_needs_registered(to->channel->conn->conn)) {
         return work->answer;
     }
     uint8_t *reply = to->buffer == NULL ? frame + SL_FRAME_HEADER_BYTES : to->buffer;
@@ -121,8 +122,9 @@ static enum sl_server_outcome run_in_place(const struct sl_server_reply_to *to,
                                            struct sl_shard_request *work,
                                            const struct sl_server_request *queued, uint32_t *spent)
 {
-    struct sl_server_conn *conn = to->conn;
-    struct sl_server *server = conn->server;
+    struct sl_server_channel *channel = to->channel;
+    struct sl_server_conn *conn = channel->conn;
+    struct sl_server *server = channel->server;
     uint32_t bytes = (uint32_t)work->reply_bytes;
     uint8_t *frame = sl_server_admission_reserve(conn, to->buffer == NULL ? bytes : 0);
     if (frame == NULL) {
@@ -150,11 +152,11 @@ static enum sl_server_outcome run_in_place(const struct sl_server_reply_to *to,
     }
     sl_assert(result == SL_SHARD_DONE);
     if (sl_server_request_writes(work)) {
-        sl_server_session_wrote(conn->client.session, to->id);
+        sl_server_session_wrote(channel->session, to->id);
         server->role.backup.degraded_writes++;
     }
     const void *tail = tail_of_reply(to, work, frame);
-    struct sl_frame header = sl_server_reply_header(conn, to->id, to->credit_bytes, bytes);
+    struct sl_frame header = sl_server_reply_header(channel, to->id, to->credit_bytes, bytes);
     sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, tail, tail == NULL ? 0 : bytes,
                      NULL, NULL);
     if (queued != NULL) {
@@ -165,7 +167,7 @@ static enum sl_server_outcome run_in_place(const struct sl_server_reply_to *to,
 
 static struct sl_server_reply_to reply_to(const struct sl_server_request *request)
 {
-    return (struct sl_server_reply_to){.conn = request->conn,
+    return (struct sl_server_reply_to){.channel = request->channel,
                                        .id = request->id,
                                        .credit_bytes = request->credit_bytes,
                                        .buffer = request->reply_buffer};
@@ -207,10 +209,11 @@ void sl_server_request_fail_late(struct sl_server_request *request, bool waits)
 }
 
 /* Creates a request to be queued, with its payload in a buffer; NULL: no memory. */
-static struct sl_server_request *request_make(struct sl_server_conn *conn,
+static struct sl_server_request *request_make(struct sl_server_channel *channel,
                                               struct sl_server_incoming *incoming)
 {
-    struct sl_server *server = conn->server;
+    struct sl_server *server = channel->server;
+    struct sl_server_conn *conn = channel->conn;
     const struct sl_transport_message *message = incoming->message;
     struct sl_server_request *request = sl_pool_get(&server->host->memory.requests);
     if (request == NULL) {
@@ -218,8 +221,8 @@ static struct sl_server_request *request_make(struct sl_server_conn *conn,
     }
     *request = (struct sl_server_request){
         .server = server,
-        .session = conn->client.session,
-        .conn = conn,
+        .session = channel->session,
+        .channel = channel,
         .deadline.run = server_request_deadline_passed,
         .timing = {.arrived_ns = sl_server_now_ns(server), .since_ns = sl_server_now_ns(server)},
         .id = message->header.request_id,
@@ -256,11 +259,11 @@ static void set_deadline(struct sl_server_request *request, uint32_t budget_us)
 enum waits_for { WAITS_FOR_OTHERS, WAITS_FOR_ITS_TURN, WAITS_FOR_CLOCKS };
 
 /* Returns true when the request can run in one go within a cost of `keys`. */
-static bool may_run_at_once(const struct sl_server_conn *conn, const struct sl_shard_request *work,
-                            uint32_t keys)
+static bool may_run_at_once(const struct sl_server_channel *channel,
+                            const struct sl_shard_request *work, uint32_t keys)
 {
-    const struct sl_shard *shard = conn->server->shard;
-    if (conn->uses_shm) {
+    const struct sl_shard *shard = channel->server->shard;
+    if (channel->conn->uses_shm) {
         return work->push_cost <= SL_SERVER_SHM_PUSH_KEYS &&
                work->reply_bytes <= SL_SERVER_SHM_BYTES && sl_server_shm_cost(work) <= keys &&
                sl_shard_ready(shard, work, UINT64_MAX);
@@ -268,20 +271,20 @@ static bool may_run_at_once(const struct sl_server_conn *conn, const struct sl_s
     return work->push_cost <= SL_SERVER_PUSH_KEYS && sl_shard_ready(shard, work, keys);
 }
 
-/* Returns true when earlier requests of the connection wait only for their turn. */
-static bool has_crowd(const struct sl_server_conn *conn)
+/* Returns true when earlier requests of the channel wait only for their turn. */
+static bool has_crowd(const struct sl_server_channel *channel)
 {
-    return !sl_server_conn_is_free(conn) &&
-           sl_server_request_of(conn->client.queue.head.prev)->is_runnable;
+    return !sl_server_channel_is_free(channel) &&
+           sl_server_request_of(channel->queue.head.prev)->is_runnable;
 }
 
 /* Validates the whole request. payload: its bytes, without values that stay in place. */
-static int server_request_begin(struct sl_server_conn *conn,
+static int server_request_begin(struct sl_server_channel *channel,
                                 const struct sl_server_incoming *incoming, const uint8_t *payload,
                                 struct sl_shard_request *work, struct sl_reason *reason)
 {
-    struct sl_shard *shard = conn->server->shard;
-    struct sl_shard_client caller = sl_server_request_client(conn);
+    struct sl_shard *shard = channel->server->shard;
+    struct sl_shard_client caller = sl_server_request_client(channel->conn);
     if (incoming->values == NULL) {
         return sl_shard_begin(shard, &caller, payload, incoming->payload_bytes, work, reason);
     }
@@ -293,16 +296,16 @@ static int server_request_begin(struct sl_server_conn *conn,
 static void enqueue(struct sl_server_incoming *incoming, const struct sl_shard_request *work,
                     enum waits_for what)
 {
-    struct sl_server_conn *conn = incoming->to.conn;
-    struct sl_server *server = conn->server;
-    sl_server_shm_take(conn, incoming);
-    struct sl_server_request *request = request_make(conn, incoming);
+    struct sl_server_channel *channel = incoming->to.channel;
+    struct sl_server *server = channel->server;
+    sl_server_shm_take(channel->conn, incoming);
+    struct sl_server_request *request = request_make(channel, incoming);
     if (request == NULL) {
         server_request_fail(&incoming->to, work, SL_ERR_NO_MEMORY,
                             "the server has no room for more requests that wait");
         return;
     }
-    int err = server_request_begin(conn, incoming, request->payload, &request->work, NULL);
+    int err = server_request_begin(channel, incoming, request->payload, &request->work, NULL);
     sl_assert(err == 0); /* the same bytes were validated on arrival */
     if (sl_shard_skips_writes(work)) {
         sl_shard_skip_writes(&request->work);
@@ -322,22 +325,22 @@ static void enqueue(struct sl_server_incoming *incoming, const struct sl_shard_r
 
 /* Validates a request's header; false: the connection is being closed. *comes_again: the session
  * received this id on an earlier connection. */
-static bool check_header(struct sl_server_conn *conn, const struct sl_frame *header,
+static bool check_header(struct sl_server_channel *channel, const struct sl_frame *header,
                          bool *comes_again)
 {
-    struct sl_server_session *session = conn->client.session;
+    struct sl_server_session *session = channel->session;
     uint64_t id = header->request_id;
     *comes_again = id <= session->id_max;
-    if (header->budget_us == 0 || (*comes_again && id <= conn->client.request_id_last)) {
-        sl_server_pull_batch_before(conn);
-        sl_server_conn_drop(conn, SL_ERR_PROTOCOL,
+    if (header->budget_us == 0 || (*comes_again && id <= channel->request_id_last)) {
+        sl_server_pull_batch_before(channel);
+        sl_server_conn_drop(channel->conn, SL_ERR_PROTOCOL,
                             "request %llu with a budget of %u us, behind %llu",
                             (unsigned long long)id, header->budget_us,
-                            (unsigned long long)conn->client.request_id_last);
+                            (unsigned long long)channel->request_id_last);
         return false;
     }
     sl_server_session_arrived(session, id);
-    conn->client.request_id_last = id;
+    channel->request_id_last = id;
     return true;
 }
 
@@ -345,7 +348,7 @@ static bool check_header(struct sl_server_conn *conn, const struct sl_frame *hea
 static void adopt(struct sl_server_request *orphan, const struct sl_server_reply_to *to,
                   uint32_t budget_us)
 {
-    sl_server_scheduler_adopt(orphan, to->conn);
+    sl_server_scheduler_adopt(orphan, to->channel);
     orphan->credit_bytes = to->credit_bytes;
     set_deadline(orphan, budget_us);
 }
@@ -354,8 +357,8 @@ static void adopt(struct sl_server_request *orphan, const struct sl_server_reply
  * that was not applied. */
 static bool replay(const struct sl_server_incoming *incoming, struct sl_shard_request *work)
 {
-    struct sl_server_conn *conn = incoming->to.conn;
-    struct sl_server_session *session = conn->client.session;
+    const struct sl_server_channel *channel = incoming->to.channel;
+    struct sl_server_session *session = channel->session;
     const uint64_t id = incoming->to.id;
     char text[SL_MESSAGE_TEXT_BYTES];
     int err = 0;
@@ -365,7 +368,7 @@ static bool replay(const struct sl_server_incoming *incoming, struct sl_shard_re
     switch (sl_server_session_write_outcome(session, id, &err)) {
     case SL_SERVER_WRITE_FAILED:
         (void)snprintf(text, sizeof text, "shard %u: it failed before the connection broke (%s)",
-                       conn->server->options.shard.index, sl_err_name(err));
+                       channel->server->options.shard.index, sl_err_name(err));
         server_request_fail(&incoming->to, work, err, text);
         return true;
     case SL_SERVER_WRITE_ORPHAN:
@@ -392,8 +395,8 @@ static bool is_to_be_logged(const struct sl_server *server, const struct sl_shar
 
 void sl_server_request_serve(struct sl_server_incoming *incoming, struct sl_shard_request *work)
 {
-    struct sl_server_conn *conn = incoming->to.conn;
-    struct sl_server *server = conn->server;
+    struct sl_server_channel *channel = incoming->to.channel;
+    struct sl_server *server = channel->server;
     const bool writes = sl_server_request_writes(work);
     if (sl_server_drains(server) || (server->writes.are_fenced && writes)) {
         /* Else: no answer, the client retries at the backup. */
@@ -403,12 +406,12 @@ void sl_server_request_serve(struct sl_server_incoming *incoming, struct sl_shar
         }
         return;
     }
-    const bool is_held = writes && conn->client.session->overtaken_writes > 0;
-    const bool is_free = sl_server_conn_is_free(conn) && !is_held;
+    const bool is_held = writes && channel->session->overtaken_writes > 0;
+    const bool is_free = sl_server_channel_is_free(channel) && !is_held;
     const bool is_short = !is_to_be_logged(server, work) &&
-                          !sl_server_reply_chunks_fits(conn, work) &&
-                          may_run_at_once(conn, work, SL_LIMIT_TURN_COST);
-    const uint64_t cost = conn->uses_shm ? sl_server_shm_cost(work) : work->cost;
+                          !sl_server_reply_chunks_fits(channel, work) &&
+                          may_run_at_once(channel, work, SL_LIMIT_TURN_COST);
+    const uint64_t cost = channel->conn->uses_shm ? sl_server_shm_cost(work) : work->cost;
     const bool has_turn =
         server->scheduler.crowded_count == 0 && !sl_server_turn_is_over(server, cost);
     if (is_free && is_short && has_turn) {
@@ -424,7 +427,7 @@ void sl_server_request_serve(struct sl_server_incoming *incoming, struct sl_shar
         }
     }
     enum waits_for what = WAITS_FOR_OTHERS;
-    if (is_short && (is_free ? !has_turn : !is_held && has_crowd(conn))) {
+    if (is_short && (is_free ? !has_turn : !is_held && has_crowd(channel))) {
         what = WAITS_FOR_ITS_TURN;
     } else if (is_free && sl_shard_waits(server->shard, work)) {
         what = WAITS_FOR_CLOCKS;
@@ -440,60 +443,62 @@ static uint8_t *reply_buffer_for(const struct sl_conn *conn, uint64_t reply_byte
 }
 
 /* Validates the request, then executes the part that was not executed before. */
-static void arrive(struct sl_server_conn *conn, const struct sl_transport_message *message,
+static void arrive(struct sl_server_channel *channel, const struct sl_transport_message *message,
                    bool comes_again)
 {
     const struct sl_frame *header = &message->header;
     struct sl_server_incoming incoming;
     struct sl_shard_request work;
     struct sl_reason reason;
-    sl_server_pull_batch_before(conn);
+    struct sl_server_conn *conn = channel->conn;
+    sl_server_pull_batch_before(channel);
     sl_server_shm_read(conn, message, &incoming);
     struct sl_server_reply_to *to = &incoming.to;
-    *to = (struct sl_server_reply_to){.conn = conn, .id = header->request_id};
-    int err = server_request_begin(conn, &incoming, incoming.payload, &work, &reason);
+    *to = (struct sl_server_reply_to){.channel = channel, .id = header->request_id};
+    int err = server_request_begin(channel, &incoming, incoming.payload, &work, &reason);
     if (err != 0) {
         /* Neither side knows the request's credit now, so the connection cannot continue. */
         reply_error(to, err, reason.text);
         sl_server_conn_drop(conn, err, "%s", reason.text);
         return;
     }
-    if (header->payload_bytes > conn->server->payload_bytes_max) {
+    if (header->payload_bytes > channel->server->payload_bytes_max) {
         sl_server_conn_drop(conn, SL_ERR_PROTOCOL, "a request of %u bytes", header->payload_bytes);
         return;
     }
     to->buffer = reply_buffer_for(conn->conn, work.reply_bytes);
     to->credit_bytes = sl_request_credit_bytes(header->payload_bytes, work.reply_bytes);
-    if (!sl_credit_spend(&conn->client.credit, to->credit_bytes)) {
+    if (!sl_credit_spend(&conn->credit, to->credit_bytes)) {
         sl_server_conn_drop(conn, SL_ERR_PROTOCOL, "it spends more credit than it was granted");
     } else if (comes_again && replay(&incoming, &work)) {
         return;
     } else if (sl_flags_has(work.flags, SL_SHARD_WANTS_FINITE) &&
-               (err = sl_shard_check_finite(conn->server->shard, &work, &reason)) != 0) {
+               (err = sl_shard_check_finite(channel->server->shard, &work, &reason)) != 0) {
         fail_not_finite(to, &work, err, reason.text);
     } else {
         sl_server_request_serve(&incoming, &work);
     }
 }
 
-void sl_server_request_arrive(struct sl_server_conn *conn,
+void sl_server_request_arrive(struct sl_server_channel *channel,
                               const struct sl_transport_message *message)
 {
     bool comes_again;
-    if (check_header(conn, &message->header, &comes_again)) {
-        if (sl_server_pull_batch_take(conn, message)) {
+    if (check_header(channel, &message->header, &comes_again)) {
+        if (sl_server_pull_batch_take(channel, message)) {
             return;
         }
-        const struct sl_server *server = conn->server;
-        const uint32_t bytes = conn->conn->ahead_bytes;
+        const struct sl_server *server = channel->server;
+        const struct sl_conn *conn = channel->conn->conn;
+        const uint32_t bytes = conn->ahead_bytes;
         const bool knows_next = bytes > SL_FRAME_HEADER_BYTES;
         const struct sl_shard_push_prefetch ahead = sl_shard_push_prefetch_begin(
-            server->shard, knows_next ? conn->conn->ahead + SL_FRAME_HEADER_BYTES : NULL,
+            server->shard, knows_next ? conn->ahead + SL_FRAME_HEADER_BYTES : NULL,
             knows_next ? bytes - SL_FRAME_HEADER_BYTES : 0);
-        arrive(conn, message, comes_again);
+        arrive(channel, message, comes_again);
         sl_shard_push_prefetch_end(server->shard, &ahead);
     }
-    sl_server_conn_release(conn, message);
+    sl_server_conn_release(channel->conn, message);
 }
 
 /* The reply was sent, or its connection has closed. */
@@ -509,8 +514,8 @@ static void put_payload(struct sl_server_request *request)
         sl_server_buffers_put(&request->server->host->memory.buffers, request->payload);
         request->payload = NULL;
     }
-    if (request->is_long && request->conn != NULL) {
-        request->conn->sink.long_requests--;
+    if (request->is_long && request->channel != NULL) {
+        request->channel->conn->sink.long_requests--;
     }
     request->is_long = false;
 }
@@ -518,11 +523,12 @@ static void put_payload(struct sl_server_request *request)
 /* Sends a reply from its buffer. CONTINUES: no room for its header now. */
 static enum sl_server_outcome reply_from_buffer(struct sl_server_request *request)
 {
-    struct sl_server_conn *conn = request->conn;
-    if (conn == NULL) {
+    struct sl_server_channel *channel = request->channel;
+    if (channel == NULL) {
         sl_server_scheduler_discard(request);
         return SL_SERVER_ANSWERED;
     }
+    struct sl_server_conn *conn = channel->conn;
     sl_server_request_enter(request, SL_REQUEST_PHASE_SEND);
     if (sl_outbox_reserve(conn->outbox, 0) == NULL) {
         return SL_SERVER_CONTINUES;
@@ -544,7 +550,7 @@ static enum sl_server_outcome reply_from_buffer(struct sl_server_request *reques
     }
     sl_timer_disarm(sl_server_timers(request->server), &request->deadline);
     struct sl_frame header =
-        sl_server_reply_header(conn, request->id, request->credit_bytes, bytes);
+        sl_server_reply_header(channel, request->id, request->credit_bytes, bytes);
     sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, reply, bytes,
                      bytes > 0 ? server_request_reply_sent : NULL, request);
     if (bytes == 0) {
@@ -569,7 +575,7 @@ void sl_server_request_fail(struct sl_server_request *request, int err, const ch
     if (writes) {
         sl_server_session_failed(request->session, request->id, err);
     }
-    if (to.conn != NULL) {
+    if (to.channel != NULL) {
         reply_error(&to, err, text);
     }
     if (request->session == NULL) {
@@ -714,7 +720,7 @@ static enum sl_server_outcome start(struct sl_server_request *request, uint32_t 
     }
     keys = keys < OVERDRAW_KEYS ? OVERDRAW_KEYS : keys;
     if (!is_to_be_logged(server, &request->work) &&
-        may_run_at_once(request->conn, &request->work, keys)) {
+        may_run_at_once(request->channel, &request->work, keys)) {
         const struct sl_server_reply_to to = reply_to(request);
         enum sl_server_outcome outcome = run_in_place(&to, &request->work, request, spent);
         if (outcome == SL_SERVER_ANSWERED) {

@@ -17,17 +17,17 @@ enum sl_server_request_stage {
 };
 
 /* A request that was not answered in the upcall that received it. Until it is answered, exactly one
- * list holds it: its connection's queue, or the server's parked or resumed requests. On a backup
- * also an entry of the primary's log: id is its number; session and conn are NULL. */
+ * list holds it: its channel's queue, or the server's parked or resumed requests. On a backup
+ * also an entry of the primary's log: id is its number; session and channel are NULL. */
 struct sl_server_request {
     struct sl_list_link link;
     struct sl_list *list; /* NULL: being sent, or held by the log */
     struct sl_server *server;
     /* NULL: ended (a push in progress completes), or held by the log */
     struct sl_server_session *session;
-    /* Connection of the session. NULL: closed; the request has begun to write and continues as the
+    /* Channel of the session. NULL: closed; the request has begun to write and continues as the
      * session's orphan. */
-    struct sl_server_conn *conn;
+    struct sl_server_channel *channel;
     struct sl_timer deadline;
     struct sl_server_timing timing;
     uint64_t id, half_ns; /* half_ns: when half of its time is over */
@@ -50,7 +50,7 @@ struct sl_server_request {
 
 /* Where the reply to a request goes. */
 struct sl_server_reply_to {
-    struct sl_server_conn *conn;
+    struct sl_server_channel *channel;
     uint64_t id;           /* of the request */
     uint64_t credit_bytes; /* that the reply returns */
     uint8_t *buffer;       /* direct reply buffer of the client; NULL: none */
@@ -155,25 +155,25 @@ static inline struct sl_shard_client sl_server_request_client(const struct sl_se
 }
 
 /* Returns the header of a reply, which returns the request's credit to the client. */
-static inline struct sl_frame sl_server_reply_header(struct sl_server_conn *conn, uint64_t id,
+static inline struct sl_frame sl_server_reply_header(struct sl_server_channel *channel, uint64_t id,
                                                      uint64_t credit_bytes, uint32_t payload_bytes)
 {
-    sl_credit_grant(&conn->client.credit, credit_bytes, 1);
+    sl_credit_grant(&channel->conn->credit, credit_bytes, 1);
     return (struct sl_frame){
         .payload_bytes = payload_bytes,
         .type = SL_FRAME_REPLY,
         .request_id = id,
-        .budget_us = sl_shard_clock_min(conn->server->shard),
+        .budget_us = sl_shard_clock_min(channel->server->shard),
         .credit_bytes = (uint32_t)credit_bytes,
         .credit_requests = 1,
-        .flags = conn->greeting.hello.checksum ? SL_FRAME_CHECKSUM : 0,
+        .flags = channel->conn->greeting.hello.checksum ? SL_FRAME_CHECKSUM : 0,
     };
 }
 
 /* Path of a request */
 
 /* Handles a request frame. */
-void sl_server_request_arrive(struct sl_server_conn *conn,
+void sl_server_request_arrive(struct sl_server_channel *channel,
                               const struct sl_transport_message *message);
 
 /* Runs or queues a request whose credit is spent. */

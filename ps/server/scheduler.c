@@ -5,30 +5,30 @@
 #include "ps/server/shm.h"
 #include "ps/server/state.h"
 
-/* Returns true when no other request keeps the first of the connection's queue from running. */
-static bool head_may_run(const struct sl_server_conn *conn)
+/* Returns true when no other request keeps the first of the channel's queue from running. */
+static bool head_may_run(const struct sl_server_channel *channel)
 {
-    const struct sl_server_request *first = sl_server_request_first(&conn->client.queue);
-    const bool has_room = conn->server->role.log_room == SL_SERVER_LOG_HAS_ROOM;
+    const struct sl_server_request *first = sl_server_request_first(&channel->queue);
+    const bool has_room = channel->server->role.log_room == SL_SERVER_LOG_HAS_ROOM;
     return first != NULL &&
            (sl_server_request_started(first) || !sl_server_request_writes(&first->work) ||
-            (conn->client.session->overtaken_writes == 0 && has_room));
+            (channel->session->overtaken_writes == 0 && has_room));
 }
 
-static void ready_append(struct sl_server_conn *conn)
+static void ready_append(struct sl_server_channel *channel)
 {
-    struct sl_server_scheduler *scheduler = &conn->server->scheduler;
-    if (!sl_list_linked(&conn->client.ready_link) && head_may_run(conn)) {
-        sl_list_append(&scheduler->ready, &conn->client.ready_link);
+    struct sl_server_scheduler *scheduler = &channel->server->scheduler;
+    if (!sl_list_linked(&channel->ready_link) && head_may_run(channel)) {
+        sl_list_append(&scheduler->ready, &channel->ready_link);
         scheduler->runnable_count++;
     }
 }
 
-static void ready_remove(struct sl_server_conn *conn)
+static void ready_remove(struct sl_server_channel *channel)
 {
-    if (sl_list_linked(&conn->client.ready_link)) {
-        sl_list_remove(&conn->client.ready_link);
-        conn->server->scheduler.runnable_count--;
+    if (sl_list_linked(&channel->ready_link)) {
+        sl_list_remove(&channel->ready_link);
+        channel->server->scheduler.runnable_count--;
     }
 }
 
@@ -101,7 +101,7 @@ static bool has_room_to_park(const struct sl_server_request *request)
 {
     const struct sl_server *server = request->server;
     size_t bytes = buffer_bytes(request);
-    if (request->conn == NULL &&
+    if (request->channel == NULL &&
         server->scheduler.orphan_bytes + bytes > server->host->memory.buffers.bytes / 8) {
         return false;
     }
@@ -143,7 +143,7 @@ static void scheduler_park(struct sl_server_request *request)
     sl_server_request_enter(request, SL_REQUEST_PHASE_CLOCK);
     server->scheduler.parked_count++;
     server->scheduler.parked_bytes += buffer_bytes(request);
-    server->scheduler.orphan_bytes += request->conn == NULL ? buffer_bytes(request) : 0;
+    server->scheduler.orphan_bytes += request->channel == NULL ? buffer_bytes(request) : 0;
     sl_server_request_append(&server->scheduler.parked, request);
 }
 
@@ -154,8 +154,8 @@ void sl_server_scheduler_add(struct sl_server_request *request, bool park_it)
         return;
     }
     request->server->scheduler.crowded_count += request->is_runnable;
-    sl_server_request_append(&request->conn->client.queue, request);
-    ready_append(request->conn);
+    sl_server_request_append(&request->channel->queue, request);
+    ready_append(request->channel);
     sl_server_unblock(request->server); /* this request may need less memory */
 }
 
@@ -166,7 +166,7 @@ static void unlist(struct sl_server_request *request)
     if (request->list == &server->scheduler.parked) {
         server->scheduler.parked_count--;
         server->scheduler.parked_bytes -= buffer_bytes(request);
-        server->scheduler.orphan_bytes -= request->conn == NULL ? buffer_bytes(request) : 0;
+        server->scheduler.orphan_bytes -= request->channel == NULL ? buffer_bytes(request) : 0;
     } else if (request->list == &server->scheduler.resumed) {
         server->scheduler.runnable_count--;
     }
@@ -184,14 +184,14 @@ void sl_server_scheduler_remove(struct sl_server_request *request)
         return;
     }
     clear_overtaken(request);
-    struct sl_server_conn *conn = request->session->conn;
-    if (conn == NULL) {
+    struct sl_server_channel *channel = request->session->channel;
+    if (channel == NULL) {
         return;
     }
-    if (sl_server_conn_is_free(conn)) {
-        ready_remove(conn);
+    if (sl_server_channel_is_free(channel)) {
+        ready_remove(channel);
     }
-    ready_append(conn);
+    ready_append(channel);
 }
 
 static void to_resumed(struct sl_server_request *request)
@@ -236,11 +236,11 @@ void sl_server_scheduler_discard(struct sl_server_request *request)
 
 static void leave_conn(struct sl_server_request *request)
 {
-    request->conn->sink.long_requests -= request->is_long;
-    request->conn = NULL;
+    request->channel->conn->sink.long_requests -= request->is_long;
+    request->channel = NULL;
 }
 
-/* The request loses its connection. A write in progress is completed, and its client may retry it.
+/* The request loses its channel. A write in progress is completed, and its client may retry it.
  * Everything else can restart. */
 static void orphan(struct sl_server_request *request)
 {
@@ -255,7 +255,7 @@ static void orphan(struct sl_server_request *request)
     bool begun =
         request->stage == SL_SERVER_REQUEST_STARTED && sl_server_request_writes(&request->work);
     bool is_parked = request->list == &server->scheduler.parked;
-    bool is_queued = request->list == &request->conn->client.queue;
+    bool is_queued = request->list == &request->channel->queue;
     if (!begun || is_parked || is_queued) {
         unlist(request);
     }
@@ -276,38 +276,38 @@ static void orphan(struct sl_server_request *request)
     }
 }
 
-static void orphan_of(struct sl_list *list, const struct sl_server_conn *conn)
+static void orphan_of(struct sl_list *list, const struct sl_server_channel *channel)
 {
     SL_LIST_FOREACH (link, list) {
         struct sl_server_request *request = sl_server_request_of(link);
-        if (request->conn == conn) {
+        if (request->channel == channel) {
             orphan(request);
         }
     }
 }
 
-void sl_server_scheduler_drop(struct sl_server_conn *conn)
+void sl_server_scheduler_drop(struct sl_server_channel *channel)
 {
-    struct sl_server *server = conn->server;
-    sl_assert(conn->client.session->conn == NULL);
-    ready_remove(conn);
-    orphan_of(&server->scheduler.resumed, conn);
-    orphan_of(&server->scheduler.parked, conn);
+    struct sl_server *server = channel->server;
+    sl_assert(channel->session->channel == NULL);
+    ready_remove(channel);
+    orphan_of(&server->scheduler.resumed, channel);
+    orphan_of(&server->scheduler.parked, channel);
     struct sl_server_request *request;
-    while ((request = sl_server_request_first(&conn->client.queue)) != NULL) {
+    while ((request = sl_server_request_first(&channel->queue)) != NULL) {
         orphan(request);
     }
 }
 
-void sl_server_scheduler_adopt(struct sl_server_request *request, struct sl_server_conn *conn)
+void sl_server_scheduler_adopt(struct sl_server_request *request, struct sl_server_channel *channel)
 {
     struct sl_server *server = request->server;
     if (request->list == &server->scheduler.parked) {
         server->scheduler.orphan_bytes -= buffer_bytes(request);
     }
     request->session->orphan = NULL;
-    request->conn = conn;
-    conn->sink.long_requests += request->is_long;
+    request->channel = channel;
+    channel->conn->sink.long_requests += request->is_long;
 }
 
 void sl_server_scheduler_abandon(struct sl_server_session *session)
@@ -344,11 +344,8 @@ void sl_server_scheduler_answer(struct sl_server_request *request)
 
 void sl_server_scheduler_wake(struct sl_server *server)
 {
-    SL_LIST_FOREACH (link, &server->host->conns) {
-        struct sl_server_conn *conn = sl_server_conn_of(link);
-        if (conn->server == server && conn->client.session != NULL) {
-            ready_append(conn);
-        }
+    SL_LIST_FOREACH (link, &server->channels) {
+        ready_append(sl_server_channel_of(link));
     }
     sl_server_unblock(server);
 }
@@ -365,25 +362,25 @@ struct sl_server_request *sl_server_scheduler_next(struct sl_server *server)
         return resumed;
     }
     while (!sl_list_empty(&scheduler->ready)) {
-        struct sl_server_conn *conn = SL_CONTAINER_OF(sl_list_first(&scheduler->ready),
-                                                      struct sl_server_conn, client.ready_link);
-        ready_remove(conn);
-        if (head_may_run(conn)) {
-            return sl_server_request_first(&conn->client.queue);
+        struct sl_server_channel *channel =
+            SL_CONTAINER_OF(sl_list_first(&scheduler->ready), struct sl_server_channel, ready_link);
+        ready_remove(channel);
+        if (head_may_run(channel)) {
+            return sl_server_request_first(&channel->queue);
         }
     }
     return NULL;
 }
 
-void sl_server_scheduler_ran(struct sl_server_request *request, struct sl_server_conn *conn,
+void sl_server_scheduler_ran(struct sl_server_request *request, struct sl_server_channel *channel,
                              bool waits)
 {
     if (waits) {
         unlist(request);
         scheduler_park(request);
     }
-    if (conn != NULL) {
-        ready_append(conn);
+    if (channel != NULL) {
+        ready_append(channel);
     }
 }
 

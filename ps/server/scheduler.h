@@ -29,15 +29,15 @@
 #define SL_SERVER_BACKLOG_COST (SL_LIMIT_TURN_COST / 2)
 
 struct sl_server;
-struct sl_server_conn;
+struct sl_server_channel;
 struct sl_server_request;
 struct sl_server_session;
 
 struct sl_server_scheduler {
     struct sl_reactor_source source; /* of turn.c */
-    struct sl_list ready;            /* connections whose first request may run */
+    struct sl_list ready;            /* channels whose first request may run */
     struct sl_list parked, resumed;  /* requests that wait for clocks, and that need not any more */
-    uint32_t runnable_count;         /* connections in `ready`, and requests in `resumed` */
+    uint32_t runnable_count;         /* channels in `ready`, and requests in `resumed` */
     uint32_t crowded_count; /* queued requests that are runnable: new ones run after them */
     uint32_t parked_count;
     size_t parked_bytes; /* of buffers */
@@ -51,16 +51,16 @@ struct sl_server_scheduler {
 void sl_server_scheduler_init(struct sl_server *server);
 void sl_server_scheduler_fini(struct sl_server *server);
 
-/* Queues a request behind the others of its connection; park: the request already waits for
+/* Queues a request behind the others of its channel; park: the request already waits for
  * clocks. */
 void sl_server_scheduler_add(struct sl_server_request *request, bool park);
 
-/* Returns the next request to run; NULL: none. Alternates between resumed requests and connections.
- * Takes a connection out of the ring until _ran puts it back. */
+/* Returns the next request to run; NULL: none. Alternates between resumed requests and channels.
+ * Takes a channel out of the ring until _ran puts it back. */
 struct sl_server_request *sl_server_scheduler_next(struct sl_server *server);
 
-/* A request of _next has run, which had the connection `conn` before; waits: for clocks. */
-void sl_server_scheduler_ran(struct sl_server_request *request, struct sl_server_conn *conn,
+/* A request of _next has run, which had the channel `channel` before; waits: for clocks. */
+void sl_server_scheduler_ran(struct sl_server_request *request, struct sl_server_channel *channel,
                              bool waits);
 
 /* Clocks have moved: resumes requests that need not wait any longer. */
@@ -69,12 +69,13 @@ void sl_server_scheduler_resume_parked(struct sl_server *server);
 /* Removes the request from its list. */
 void sl_server_scheduler_remove(struct sl_server_request *request);
 
-/* The connection leaves its session: drops its requests, except a write in progress, which becomes
+/* The channel leaves its session: drops its requests, except a write in progress, which becomes
  * the session's orphan. */
-void sl_server_scheduler_drop(struct sl_server_conn *conn);
+void sl_server_scheduler_drop(struct sl_server_channel *channel);
 
-/* Gives an orphan a connection again. */
-void sl_server_scheduler_adopt(struct sl_server_request *request, struct sl_server_conn *conn);
+/* Gives an orphan a channel again. */
+void sl_server_scheduler_adopt(struct sl_server_request *request,
+                               struct sl_server_channel *channel);
 
 /* The session ends: drops its orphan, except that a push in progress completes. */
 void sl_server_scheduler_abandon(struct sl_server_session *session);
@@ -85,7 +86,7 @@ void sl_server_scheduler_cancel_parked(struct sl_server *server, int err, const 
 /* Removes the request and frees it: it is answered, or needs no answer. */
 void sl_server_scheduler_discard(struct sl_server_request *request);
 
-/* For the replication log: leave detaches a completed request from its connection; answer queues it
+/* For the replication log: leave detaches a completed request from its channel; answer queues it
  * to be answered and freed. */
 void sl_server_scheduler_leave(struct sl_server_request *request);
 void sl_server_scheduler_answer(struct sl_server_request *request);

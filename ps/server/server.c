@@ -70,6 +70,7 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
     server->cells.used = options->cells != NULL ? options->cells : &server->cells.own;
     server->lease_ns = SL_SERVER_LEASE_DEFAULT_NS;
     server->cells.hot_halved_ns = sl_reactor_now_ns(options->reactor);
+    sl_list_init(&server->channels);
     server->is_open = !options->restores;
     server->payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES;
     server->role =
@@ -212,11 +213,8 @@ static void switch_over(struct sl_server *server)
         sl_server_scheduler_discard(request);
     }
     sl_server_drain_say_goodbye(server);
-    SL_LIST_FOREACH (link, &server->host->conns) {
-        const struct sl_server_conn *conn = sl_server_conn_of(link);
-        if (conn->server == server && conn->kind == SL_SERVER_CONN_DATA) {
-            sl_transport_disconnect(conn->conn); /* also within a reply */
-        }
+    SL_LIST_FOREACH (link, &server->channels) {
+        sl_transport_disconnect(sl_server_channel_of(link)->conn->conn); /* also within a reply */
     }
 }
 

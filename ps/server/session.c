@@ -71,18 +71,19 @@ static void away_remove(struct sl_server_session *session)
     sl_timer_disarm(sl_server_timers(session->server), &session->lease);
 }
 
-/* Separates the connection from the session. A write in progress may continue. Earlier pulls are
+/* Separates the channel from the session. A write in progress may continue. Earlier pulls are
  * answered or queued first, because queues end with sessions. */
-static void conn_release(struct sl_server_session *session)
+static void channel_release(struct sl_server_session *session)
 {
-    struct sl_server_conn *conn = session->conn;
-    sl_server_pull_batch_before(conn);
-    session->conn = NULL;
-    sl_server_scheduler_drop(conn);
-    if (conn->server->options.hooks != NULL) {
-        conn->server->options.hooks->leave(conn);
+    struct sl_server_channel *channel = session->channel;
+    sl_server_pull_batch_before(channel);
+    session->channel = NULL;
+    sl_server_scheduler_drop(channel);
+    if (channel->server->options.hooks != NULL) {
+        channel->server->options.hooks->leave(channel);
     }
-    conn->client.session = NULL;
+    channel->session = NULL;
+    sl_list_remove(&channel->link);
 }
 
 static void clock_ends(const struct sl_server_session *session, enum sl_server_client_event event)
@@ -120,8 +121,8 @@ static void server_session_end(struct sl_server_session *session, enum sl_server
 {
     const struct sl_server *server = session->server;
     sl_server_session_touch(session);
-    if (session->conn != NULL) {
-        conn_release(session);
+    if (session->channel != NULL) {
+        channel_release(session);
     } else {
         away_remove(session);
     }
@@ -258,33 +259,35 @@ void sl_server_sessions_await(struct sl_server *server, uint32_t lease_count)
 }
 
 /* A new process takes a worker's index: ends the session of the previous one. */
-static int replace_worker(const struct sl_server_conn *conn, struct sl_reason *reason)
+static int replace_worker(const struct sl_server_channel *channel, struct sl_reason *reason)
 {
-    struct sl_server_session *other =
-        conn->greeting.hello.role == SL_MESSAGE_ROLE_WORKER
-            ? conn->server->sessions.workers[conn->greeting.hello.task_index]
-            : NULL;
+    const struct sl_message_hello *hello = &channel->conn->greeting.hello;
+    struct sl_server_session *other = hello->role == SL_MESSAGE_ROLE_WORKER
+                                          ? channel->server->sessions.workers[hello->task_index]
+                                          : NULL;
     if (other == NULL) {
         return 0;
     }
-    if (other->conn != NULL) {
+    if (other->channel != NULL) {
         return sl_reason_fail(reason, SL_ERR_AGAIN, "another process is connected as %s (%s)",
-                              other->name, other->conn->conn->peer);
+                              other->name, other->channel->conn->conn->peer);
     }
     server_session_expire(other, "another process has its task now");
     return 0;
 }
 
-int sl_server_session_attach(struct sl_server_conn *conn, struct sl_reason *reason)
+int sl_server_session_attach(struct sl_server_channel *channel, struct sl_reason *reason)
 {
+    struct sl_server *server = channel->server;
+    const struct sl_server_conn *conn = channel->conn;
     struct sl_server_session *session =
-        server_session_find(&conn->server->sessions, conn->greeting.hello.client_id);
+        server_session_find(&server->sessions, conn->greeting.hello.client_id);
     if (session == NULL) {
-        int err = replace_worker(conn, reason);
+        int err = replace_worker(channel, reason);
         if (err != 0) {
             return err;
         }
-        session = server_session_create(conn->server, &conn->greeting.hello);
+        session = server_session_create(server, &conn->greeting.hello);
         if (session == NULL) {
             return sl_reason_fail(reason, SL_ERR_NO_MEMORY,
                                   "the server has no memory for another client");
@@ -294,18 +297,19 @@ int sl_server_session_attach(struct sl_server_conn *conn, struct sl_reason *reas
         return sl_reason_fail(reason, SL_ERR_INVALID, "%s has the client id of %s", conn->name,
                               session->name);
     } else {
-        conn->client.resumed = session->confirmed || session->id_max != 0;
-        if (session->conn != NULL) {
-            struct sl_server_conn *old = session->conn;
-            conn_release(session);
+        channel->resumed = session->confirmed || session->id_max != 0;
+        if (session->channel != NULL) {
+            struct sl_server_conn *old = session->channel->conn;
+            channel_release(session);
             sl_server_conn_drop(old, SL_ERR_CLOSED, "it reconnected, from %s", conn->conn->peer);
         } else {
             away_remove(session);
         }
         server_session_report(session, "is back");
     }
-    session->conn = conn;
-    conn->client.session = session;
+    session->channel = channel;
+    channel->session = session;
+    sl_list_append(&server->channels, &channel->link);
     return 0;
 }
 
@@ -318,15 +322,16 @@ static void wait_for(struct sl_server_session *session)
                  sl_server_now_ns(server) + server->lease_ns);
 }
 
-void sl_server_session_detach(struct sl_server_conn *conn)
+void sl_server_session_detach(struct sl_server_channel *channel)
 {
-    struct sl_server *server = conn->server;
-    struct sl_server_session *session = conn->client.session;
+    struct sl_server *server = channel->server;
+    const struct sl_server_conn *conn = channel->conn;
+    struct sl_server_session *session = channel->session;
     if (session == NULL) {
         return;
     }
     if (server->role.switchover == SL_SERVER_SWITCHED_OVER && !conn->said_goodbye) {
-        conn_release(session);
+        channel_release(session);
         away_append(session); /* continues at the backup */
         return;
     }
@@ -339,7 +344,7 @@ void sl_server_session_detach(struct sl_server_conn *conn)
                               "there was no memory to remember which of its writes failed");
         return;
     }
-    conn_release(session);
+    channel_release(session);
     make_room_away(server);
     wait_for(session);
     char text[SL_MESSAGE_TEXT_BYTES];
@@ -376,7 +381,7 @@ void sl_server_on_expired(struct sl_server *server, const struct sl_message_expi
         }
         return;
     }
-    struct sl_server_conn *conn = session->conn;
+    struct sl_server_conn *conn = session->channel == NULL ? NULL : session->channel->conn;
     server_session_expire(session, expired->why);
     if (conn != NULL) {
         sl_server_conn_drop(conn, SL_ERR_CLOSED, "the coordinator declared it expired: %s",
@@ -538,9 +543,9 @@ void sl_server_sessions_forget(struct sl_server *server)
     for (uint32_t i = 0; i < SL_SERVER_SESSION_BUCKETS; i++) {
         while (server->sessions.buckets[i] != NULL) {
             struct sl_server_session *session = server->sessions.buckets[i];
-            struct sl_server_conn *conn = session->conn;
+            struct sl_server_conn *conn = session->channel == NULL ? NULL : session->channel->conn;
             if (conn != NULL) {
-                conn_release(session);
+                channel_release(session);
                 sl_server_conn_drop(conn, SL_ERR_CLOSED, "the shard is served elsewhere");
             } else {
                 away_remove(session);

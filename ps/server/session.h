@@ -26,7 +26,7 @@
 #define SL_SERVER_SESSION_BUCKETS  16384 /* a power of two */
 
 struct sl_server;
-struct sl_server_conn;
+struct sl_server_channel;
 struct sl_server_request;
 
 struct sl_server_failure {
@@ -41,7 +41,7 @@ struct sl_server_session {
     enum sl_message_role role;
     uint32_t task_index;
     char name[SL_MESSAGE_NAME_BYTES];
-    struct sl_server_conn *conn; /* NULL: disconnected */
+    struct sl_server_channel *channel; /* NULL: disconnected */
 
     bool confirmed; /* a control message arrived after a welcome of this session */
     bool restored;  /* from a checkpoint */
@@ -99,16 +99,16 @@ void sl_server_sessions_await(struct sl_server *server, uint32_t lease_count);
 /* The shard exists now: reports workers to it that expired before. */
 void sl_server_sessions_number(struct sl_server *server);
 
-/* Attaches an admitted connection to the session of its client_id, or to a new session. Replaces
- * the session's previous connection, if any. A worker's older session under another client_id ends
- * if it is disconnected. Sets conn->client.resumed only if the client has confirmed the old
- * session. Otherwise its first welcome may be lost, and the client would mistake this session for
- * its expired one. Errors: AGAIN (the worker's older session is connected), INVALID (the client_id
- * belongs to another client), NO_MEMORY; with a reason. */
-int sl_server_session_attach(struct sl_server_conn *conn, struct sl_reason *reason);
+/* Attaches a channel to the session of its client_id, or to a new session. Replaces the session's
+ * previous channel, if any, and closes its connection. A worker's older session under another
+ * client_id ends if it is disconnected. Sets channel->resumed only if the client has confirmed the
+ * old session. Otherwise its first welcome may be lost, and the client would mistake this session
+ * for its expired one. Errors: AGAIN (the worker's older session is connected), INVALID (the
+ * client_id belongs to another client), NO_MEMORY; with a reason. */
+int sl_server_session_attach(struct sl_server_channel *channel, struct sl_reason *reason);
 
 /* The connection has closed, or its client said goodbye. No effect without a session. */
-void sl_server_session_detach(struct sl_server_conn *conn);
+void sl_server_session_detach(struct sl_server_channel *channel);
 
 /* On a backup: returns the session that the primary has for a client, created if needed. NULL: no
  * memory, or conflict with another session; reason says which. */

@@ -128,9 +128,10 @@ uint64_t sl_server_shm_cost(const struct sl_shard_request *work)
 }
 
 struct sl_server_buffers *sl_server_shm_buffers(struct sl_server_host *host,
-                                                const struct sl_server_conn *conn)
+                                                const struct sl_server_channel *channel)
 {
-    return conn != NULL && conn->uses_shm ? &host->memory.shm_buffers : &host->memory.buffers;
+    return channel != NULL && channel->conn->uses_shm ? &host->memory.shm_buffers
+                                                      : &host->memory.buffers;
 }
 
 struct sl_server_buffers *sl_server_shm_owner(struct sl_server_host *host, const uint8_t *buffer)
@@ -141,8 +142,7 @@ struct sl_server_buffers *sl_server_shm_owner(struct sl_server_host *host, const
 
 bool sl_server_shm_is_late(const struct sl_server_conn *conn, uint32_t bytes)
 {
-    const struct sl_server *server = conn->server;
-    const uint32_t keys_left = server->host->budget_left; /* all, if the turn has not started */
+    const uint32_t keys_left = conn->host->budget_left; /* all, if the turn has not started */
     const uint32_t keys = bytes / BYTES_PER_KEY;
     return keys_left < SL_LIMIT_TURN_COST && keys_left < keys + keys / 4 + SPARE_KEYS;
 }

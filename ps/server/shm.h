@@ -40,14 +40,14 @@ bool sl_server_shm_is_late(const struct sl_server_conn *conn, uint32_t bytes);
  * and is not checked now. */
 void sl_server_shm_take(struct sl_server_conn *conn, struct sl_server_incoming *incoming);
 
-/* Returns the buffers for multi-turn replies to the connection; conn NULL: for an orphan. */
+/* Returns the buffers for multi-turn replies to the channel; channel NULL: for an orphan. */
 struct sl_server_buffers *sl_server_shm_buffers(struct sl_server_host *host,
-                                                const struct sl_server_conn *conn);
+                                                const struct sl_server_channel *channel);
 
 /* Returns the buffers that the buffer belongs to. */
 struct sl_server_buffers *sl_server_shm_owner(struct sl_server_host *host, const uint8_t *buffer);
 
-/* The request is about to lose its connection: if it continues (goes_on), copies the reply so far
+/* The request is about to lose its channel: if it continues (goes_on), copies the reply so far
  * from the direct reply buffer. */
 void sl_server_shm_take_off(struct sl_server_request *request, bool goes_on);
 

@@ -24,7 +24,7 @@
  * sliced requests. */
 static uint32_t run_next(struct sl_server_request *request, uint32_t keys, uint32_t *sliced_keys)
 {
-    struct sl_server_conn *conn = request->conn;
+    struct sl_server_channel *channel = request->channel;
     uint32_t spent;
     uint32_t speed = sl_server_request_speed(request);
     enum sl_server_outcome outcome = sl_server_request_run(request, keys, &spent);
@@ -32,7 +32,7 @@ static uint32_t run_next(struct sl_server_request *request, uint32_t keys, uint3
         uint32_t sliced = (spent + speed - 1) / speed;
         *sliced_keys -= sliced < *sliced_keys ? sliced : *sliced_keys;
     }
-    sl_server_scheduler_ran(request, conn, outcome == SL_SERVER_WAITS);
+    sl_server_scheduler_ran(request, channel, outcome == SL_SERVER_WAITS);
     return outcome == SL_SERVER_CONTINUES ? spent : spent + 1;
 }
 

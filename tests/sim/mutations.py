@@ -444,7 +444,7 @@ REPLICA_MUTATIONS = [
      "        if (sl_server_session_find(server, head.client_id) == NULL) {\n            return true;\n        }\n"
      "        if (is_client(&head)) {\n            sl_server_session_unfollow("),
     ("replicas: tables are not logged", "ps/server/control.c",
-     "    if (conn->server->role.logs) {", "    if (conn->server->role.logs && message->kind != SL_MESSAGE_TABLE_OPEN) {"),
+     "    if (channel->server->role.logs) {", "    if (conn->server->role.logs && message->kind != SL_MESSAGE_TABLE_OPEN) {"),
     ("replicas: an attempt to connect outlives a take-over", "worker/client/shard_conn_connect.c",
      "            sl_session_reconnect(conn->session, why);\n",
      ""),

@@ -338,12 +338,7 @@ PAIR_CASE(replica__a_backup_says_who_was_restored)
     stepped_join(&pair->other, &pair->stepped, UINT32_MAX, 8);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
     stepped_open_table(&pair->other, ASP, SL_CONSISTENCY_ASP);
-    SL_LIST_FOREACH (link, &pair->stepped.server->host->conns) {
-        struct sl_server_conn *conn = sl_server_conn_of(link);
-        if (conn->client.session != NULL && conn->client.session->client_id == 7) {
-            conn->client.session->restored = true;
-        }
-    }
+    sl_server_session_find(pair->stepped.server, 7)->restored = true;
     begin_later(pair);
     turns(pair, 200);
     tell(pair, pair->backup, 3, true, false);

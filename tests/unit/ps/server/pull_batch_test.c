@@ -192,8 +192,9 @@ CASE(pulls__wait_in_order_when_there_is_no_room)
 }
 
 /* A request as if it had come in a sink, in the middle of a turn. */
-static void arrive(struct stepped *world, struct sl_server_conn *conn, uint64_t id)
+static void arrive(struct stepped *world, struct sl_server_channel *channel, uint64_t id)
 {
+    struct sl_server_conn *conn = channel->conn;
     struct sl_server_buffers *buffers = &world->server->host->memory.buffers;
     shard_request_begin(&world->request, 0);
     shard_request_pull(&world->request, 0, world->keys, 100);
@@ -207,7 +208,7 @@ static void arrive(struct stepped *world, struct sl_server_conn *conn, uint64_t 
                    .payload_bytes = (uint32_t)world->request.bytes},
         .payload = conn->sink.buffer,
     };
-    sl_server_request_arrive(conn, &message);
+    sl_server_request_arrive(channel, &message);
 }
 
 /* Or connections that are looked at first in every turn would use all of it up. */
@@ -215,23 +216,23 @@ CASE(requests__that_wait_for_their_turn_are_not_overtaken)
 {
     stepped_start(world, 5);
     struct stepped_peer *peer = join(world, 7);
-    struct sl_server_conn *conn = sl_server_conn_of(world->server->host->conns.head.next);
+    struct sl_server_channel *channel = sl_server_session_find(world->server, 7)->channel;
     struct stepped_peer *other = join(world, 8);
-    struct sl_server_conn *other_conn = sl_server_conn_of(world->server->host->conns.head.next);
+    struct sl_server_channel *other_channel = sl_server_session_find(world->server, 8)->channel;
     stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
     world->server->host->budget_left = 50; /* other requests have used the rest */
-    arrive(world, conn, 1);
-    arrive(world, conn, 2);
-    assert_false(sl_server_conn_is_free(conn));
+    arrive(world, channel, 1);
+    arrive(world, channel, 2);
+    assert_false(sl_server_channel_is_free(channel));
     world->server->host->budget_left = SL_LIMIT_TURN_COST;
-    arrive(world, other_conn, 1);
-    assert_false(sl_server_conn_is_free(other_conn));
+    arrive(world, other_channel, 1);
+    assert_false(sl_server_channel_is_free(other_channel));
     assert_int_equal(stepped_reply(peer, 1)->status, 0);
     assert_int_equal(stepped_reply(peer, 2)->status, 0);
     assert_int_equal(stepped_reply(other, 1)->status, 0);
     assert_int_equal(world->server->scheduler.crowded_count, 0);
-    arrive(world, other_conn, 2);
-    assert_true(sl_server_conn_is_free(other_conn)); /* it was answered at once */
+    arrive(world, other_channel, 2);
+    assert_true(sl_server_channel_is_free(other_channel)); /* it was answered at once */
     assert_int_equal(stepped_reply(other, 2)->status, 0);
     stepped_stop(world);
     free(peer);
@@ -244,8 +245,7 @@ CASE(pushes__rest_while_small_pulls_are_answered_but_not_for_long)
 {
     stepped_start(world, 5);
     struct stepped_peer *peer = join(world, 7);
-    const struct sl_list *queue =
-        &sl_server_conn_of(world->server->host->conns.head.next)->client.queue;
+    const struct sl_list *queue = &sl_server_session_find(world->server, 7)->channel->queue;
     struct stepped_peer *other = join(world, 8);
     stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
     stepped_push(peer, 1, 0, STEPPED_KEYS);
