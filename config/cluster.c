@@ -457,7 +457,9 @@ static int choose_task(const struct sources *sources, int64_t index, const char 
     }
     /* The only task of its role, as far as known. */
     index = index < 0 ? 0 : index;
-    if (count != 0 && index >= count && !sources->flags->joins) {
+    /* A server finds its own endpoint in the list, unless it gets one from the scheduler. */
+    const bool may_exceed = sources->flags->joins && (!is_ps || cluster->has_scheduler);
+    if (count != 0 && index >= count && !may_exceed) {
         return refuse(sources, "%s=%lld: there %s %u %s task%s, so it accepts 0 to %u%s", source,
                       (long long)index, count == 1 ? "is" : "are", count, role,
                       sl_log_plural(count), count - 1, is_ps ? "" : ", or, with --join, more");

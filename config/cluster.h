@@ -59,7 +59,7 @@ struct sl_cluster_flags {
     const char *job_name;     /* "ps", "worker", "chief" or, with a scheduler, "scheduler" */
     const char *endpoint_map;
     int64_t task_index;
-    bool joins; /* a worker whose index may exceed the worker count */
+    bool joins; /* a running job, whose count of such processes the index may exceed */
 
     /* Of clients (config/client_options.h). */
     bool takes_first;         /* of several sources of an item, the first counts; none need agree */

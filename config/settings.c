@@ -110,10 +110,10 @@ static const struct row rows[] = {
     ROW(P | W | D, flags.cluster.endpoint_map, STRING, .name = "endpoint-map", .metavar = "FILE",
         .help = "Data endpoints of the servers, lines control_host:port=data_uri. Default: "
                 ".endpoint_map, if it exists."),
-    ROW(W, flags.cluster.joins, BOOL, .name = "join",
-        .help = "Join a running job. The task index may exceed the job's worker count. The worker "
-                "continues at the job's iteration, with the data of its index modulo the worker "
-                "count."),
+    ROW(P | W, flags.cluster.joins, BOOL, .name = "join",
+        .help = "Join a running job, with a task index beyond its own. A server gets shards of the "
+                "others. A worker continues at the job's iteration, with the data of its index "
+                "modulo the worker count."),
     ROW(P | W | LOCAL, flags.tf_config, STRING, .variable = "TF_CONFIG", .metavar = "JSON",
         .help = "Cluster and task of TensorFlow. The chief is worker 0."),
     ROW(P | W | L, flags.cluster_store, STRING, .name = "cluster-store", .refuses_empty = true,

@@ -38,7 +38,7 @@ enum sl_program {
     SL_PROGRAM_ROLLBACK = 4096, /* of starling-serve */
 };
 
-#define SL_SETTINGS_OPTIONS_MAX 85
+#define SL_SETTINGS_OPTIONS_MAX 86
 
 #define SL_SETTINGS_NO_TASK     (-3) /* the task index has no flag and no variable STARLING_... */
 

@@ -62,7 +62,8 @@ static void fill_shards(const struct sl_settings *settings, struct sl_process_op
 {
     const uint32_t shards = settings->reactors.shards;
     options->reactors.count = settings->reactors.count;
-    options->reactors.shards = shards == 0 ? options->reactors.count : shards / options->ps_count;
+    options->reactors.shards = shards == 0 || options->reactors.joins ? options->reactors.count
+                                                                      : shards / options->ps_count;
     options->replicas = settings->replicas;
     options->reactors.polling = settings->reactors.polling;
     options->reactors.pin = settings->reactors.pin_cores;
@@ -77,6 +78,7 @@ void sl_run_options_fill(struct sl_run *run, struct sl_process_options *options)
     const struct sl_checkpoint_settings *checkpoint = &settings->checkpoint;
     options->task_index = cluster->task_index;
     options->any_task = cluster->task == SL_CLUSTER_TASK_ANY;
+    options->reactors.joins = settings->flags.cluster.joins;
     options->ps_count = cluster->ps_count;
     options->worker_count = cluster->worker_count;
     options->worker_count_source = cluster->worker_count_source;
@@ -132,6 +134,19 @@ static int check_shards(const struct sl_settings *settings,
 {
     const uint32_t shards = settings->reactors.shards, servers = options->ps_count;
     const uint32_t reactors = options->reactors.count;
+    const bool is_first =
+        options->kind == SL_PROCESS_PS && options->task_index == 0 && options->metastore == NULL;
+    if (options->reactors.joins && is_first) {
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "--join with task index 0: ps/0 hosts the coordinator of the job; "
+                              "accepts indexes from 1 on");
+    }
+    if (shards != 0 && options->reactors.joins) {
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "--shards %u with --join: the job has its shards already; leave it "
+                              "out",
+                              shards);
+    }
     if (shards == 0 || options->kind == SL_PROCESS_SCHEDULER ||
         (shards % servers == 0 && shards / servers >= reactors &&
          shards / servers <= SL_LIMIT_REACTORS)) {

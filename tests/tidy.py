@@ -94,7 +94,7 @@ CONFINED = [
     (r"#include <microhttpd", r"net/http/server\.c|bench/bare_http\.c", "libmicrohttpd"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
      r"core/(spsc|cell)\.h|core/(fork|log)\.c|core/arena_(ahead|pages)\.c|core/shared\.c|reactor/(offload|mailbox|reactor).*|"
-     r"net/shm/segment\.h|net/trace\..|objects/node/board\.h|worker/client/client_io\.h|reactor/(completion|view)\..|net/transfer/(route|segment)\..",
+     r"net/shm/segment\.h|net/trace\..|objects/node/board\.h|ps/process/(hosted|state)\..|worker/client/client_io\.h|reactor/(completion|view)\..|net/transfer/(route|segment)\..",
      "atomics"),
     (r"\bpthread_(mutex|rwlock|spin|cond)_",
      r"core/(arena_ahead|event|log|shared)\.c|core/metrics\..|reactor/(mailbox|port|reactor).*|worker/client/(send_arena|error_feedback)\.c|"

@@ -11,6 +11,7 @@
 #include "core/reason.h"
 #include "net/session/message_checkpoint.h"
 #include "net/session/message_dropped.h"
+#include "net/session/message_placement.h"
 #include "net/session/message_stats.h"
 #include "net/session/message_transfer.h"
 
@@ -61,6 +62,8 @@ enum sl_message_kind {
     SL_MESSAGE_TABLES,
     SL_MESSAGE_OPERATION,
     SL_MESSAGE_OPERATION_ALLOWED,
+    SL_MESSAGE_PLACEMENT_CHANGE,
+    SL_MESSAGE_PLACEMENT_CHANGED,
 };
 
 enum sl_message_purpose {
@@ -84,7 +87,7 @@ struct sl_message_hello {
     uint64_t client_id;
     uint32_t shard;
     bool checksum;
-    bool join_running; /* worker: task_index may be above the job's worker count */
+    bool join_running; /* task_index may be above the job's count of workers or servers */
     bool any_task;     /* control: the coordinator chooses task_index, which is 0 here */
     uint64_t epoch;    /* replica: of the shard */
     uint64_t state;    /* replica: `incarnation` of the primary's welcomes */
@@ -143,30 +146,8 @@ struct sl_message_error {
     char coordinator[SL_LIMIT_ENDPOINT_BYTES];
 };
 
-/* A server's role in a replica group. */
-enum sl_message_replica_role {
-    SL_MESSAGE_REPLICA_PRIMARY,
-    SL_MESSAGE_REPLICA_BACKUP,
-    SL_MESSAGE_REPLICA_NEITHER, /* the other server serves without a backup */
-};
-
-/* State of a replica group, from the sender's view. */
-struct sl_message_replica_report {
-    uint32_t task_index; /* the server that owns the shards */
-    uint64_t epoch;
-    enum sl_message_replica_role role;
-    /* From the primary: the backup is in sync. From the backup: the coordinator's last
-     * statement. */
-    bool in_sync;
-    /* The primary has not decided yet. If false and not in_sync: the backup will not get in
-     * sync. */
-    bool is_undecided;
-};
-
-#define SL_MESSAGE_REPLICA_REPORTS_MAX 2 /* a server's own shards, and its backups */
-
-#define SL_MESSAGE_NUMBERS_MAX         64
-#define SL_MESSAGE_SPREAD_MS_MAX       60000
+#define SL_MESSAGE_NUMBERS_MAX   64
+#define SL_MESSAGE_SPREAD_MS_MAX 60000
 
 /* Checkpoint numbers, descending. */
 struct sl_message_numbers {
@@ -176,7 +157,8 @@ struct sl_message_numbers {
 
 struct sl_message_register {
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
-    uint32_t shard_count, reactor_count; /* reactor_count 0: one for each shard */
+    uint32_t shard_count;   /* ps: at the job's start; 0: it joins a running job, with none */
+    uint32_t reactor_count; /* 0: one for each shard */
     uint32_t ps_count, worker_count;
     /* ps: see net/shm/shm.h; "": not reachable over shared memory */
     char host[SL_MESSAGE_NAME_BYTES];
@@ -195,26 +177,27 @@ struct sl_message_register {
     uint64_t unclaimed; /* ps: newest checkpoint of its directory, if that is neither to be restored
                            nor to be kept beside a new job; 0: none */
     uint32_t replicas;  /* ps: backups of each shard, 0 or 1 */
-    struct sl_message_replica_report replica_reports[SL_MESSAGE_REPLICA_REPORTS_MAX];
+    /* ps: of the shards that it has, and of others whose epoch it knows. Owned. */
+    struct sl_message_replica_report *replica_reports;
     uint32_t replica_report_count;
     struct sl_message_dropped dropped; /* ps: of the last cluster */
 };
 
 struct sl_message_ps {
     uint32_t task_index;
-    uint32_t shard_count, reactor_count; /* as in sl_message_register */
+    /* Its home shards, those that it had at the job's start; it may have others now. */
+    uint32_t first_shard, shard_count; /* shard_count 0: it joined later */
+    uint32_t reactor_count;            /* as in sl_message_register */
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
     char host[SL_MESSAGE_NAME_BYTES];              /* as in sl_message_register */
     char bypass_endpoint[SL_LIMIT_ENDPOINT_BYTES]; /* as in sl_message_register */
-    uint64_t epoch;                                /* of its shards; 0: they have no backups */
-    uint32_t primary;                              /* with an epoch: task that serves its shards */
-    uint32_t backup_plus_1; /* with an epoch: the task with the backups, plus 1; 0: none */
-    bool in_sync;           /* with an epoch: the backup has all acknowledged writes */
 };
 
 struct sl_message_cluster {
-    struct sl_message_ps *ps; /* owned; freed by sl_message_fini */
+    struct sl_message_ps *ps; /* owned; by ascending task, with gaps where one was drained */
     uint32_t ps_count;
+    struct sl_message_placement *placements; /* owned; by shard; they name tasks in `ps` only */
+    uint32_t shard_count;
     uint32_t worker_count;
     uint64_t restore;                       /* to a ps: the checkpoint to restore; 0: none */
     uint64_t abandoned_above, abandoned_to; /* to a ps: checkpoints in (above, to] are abandoned */
@@ -274,6 +257,8 @@ struct sl_message {
         struct sl_message_notice notice;
         struct sl_message_fence fence;
         struct sl_message_report report;
+        struct sl_message_placement_change placement_change;
+        struct sl_message_moves moves;        /* PLACEMENT_CHANGED */
         char table_name[SL_TABLE_NAME_BYTES]; /* TABLE_DROP */
     };
 };

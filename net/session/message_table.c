@@ -76,12 +76,12 @@ static const char *register_misfit(const void *message)
     if (!numbers_descend(&reg->complete) || !numbers_descend(&reg->unfinished)) {
         return "checkpoints over the limit, or that do not descend";
     }
-    if (reg->shard_count != 0) {
+    if (reg->data_endpoint[0] != '\0') {
         return sl_message_table_endpoint_misfit(reg->data_endpoint);
     }
-    return reg->data_endpoint[0] == '\0' && reg->bypass_endpoint[0] == '\0'
+    return reg->shard_count == 0 && reg->bypass_endpoint[0] == '\0'
                ? NULL
-               : "an endpoint without shards";
+               : "shards, or a second endpoint, without an endpoint";
 }
 
 static const char *ps_misfit(const void *message)
@@ -92,16 +92,29 @@ static const char *ps_misfit(const void *message)
 static const char *cluster_misfit(const void *message)
 {
     const struct sl_message_cluster *cluster = message;
-    uint32_t shard_count = 0;
+    bool is_listed[SL_LIMIT_PS + 1] = {false}; /* by task plus 1 */
+    uint32_t home_end = 0;
     for (uint32_t i = 0; i < cluster->ps_count; i++) {
-        if (i > 0 && cluster->ps[i].task_index <= cluster->ps[i - 1].task_index) {
+        const struct sl_message_ps *ps = &cluster->ps[i];
+        if (i > 0 && ps->task_index <= cluster->ps[i - 1].task_index) {
             return "task indices do not ascend";
         }
-        shard_count += cluster->ps[i].shard_count;
+        if (ps->shard_count != 0 && ps->first_shard < home_end) {
+            return "servers have the same home shards";
+        }
+        home_end = ps->shard_count != 0 ? ps->first_shard + ps->shard_count : home_end;
+        is_listed[ps->task_index + 1] = true;
     }
-    return shard_count > SL_LIMIT_SHARDS              ? "more shards than the limit"
-           : cluster->values_lost > cluster->ps_count ? "values_lost names no server"
-                                                      : NULL;
+    for (uint32_t shard = 0; shard < cluster->shard_count; shard++) {
+        const struct sl_message_placement *placement = &cluster->placements[shard];
+        if (!is_listed[placement->primary + 1] ||
+            (placement->backup_plus_1 != 0 &&
+             (!is_listed[placement->backup_plus_1] ||
+              placement->backup_plus_1 == placement->primary + 1))) {
+            return "a shard's server is not listed, or is its own backup";
+        }
+    }
+    return home_end > cluster->shard_count ? "more home shards than shards" : NULL;
 }
 
 static const char *expired_misfit(const void *message)
@@ -194,7 +207,7 @@ SL_PROTOBUF_TABLE(HELLO, "hello", hello_misfit,
     RANGE(3, UINT, hello, role, SL_MESSAGE_ROLE_PS, SL_MESSAGE_ROLE_CLIENT),
     ANY(4, UINT, hello, task_index),
     ANY(5, UINT, hello, client_id),
-    RANGE(6, UINT, hello, shard, 0, 2 * SL_LIMIT_REACTORS - 1),
+    RANGE(6, UINT, hello, shard, 0, SL_LIMIT_SHARDS - 1),
     ANY(7, NAME, hello, software),
     ANY(8, BOOL, hello, checksum),
     SL_FIELD_OPTIONAL_OF(9, BYTES, sl_message_hello, nonce, has_nonce, NULL),
@@ -240,11 +253,11 @@ SL_PROTOBUF_TABLE(ERROR, "error", error_misfit,
     ANY(3, NAME, error, coordinator));
 
 SL_PROTOBUF_TABLE(REPLICA_REPORT, "replica report", NULL,
-    RANGE(1, UINT, replica_report, task_index, 0, SL_LIMIT_PS - 1),
     ANY(2, UINT, replica_report, epoch),
     ANY(3, BOOL, replica_report, in_sync),
     RANGE(4, UINT, replica_report, role, 0, SL_MESSAGE_REPLICA_NEITHER),
-    ANY(5, BOOL, replica_report, is_undecided));
+    ANY(5, BOOL, replica_report, is_undecided),
+    RANGE(6, UINT, replica_report, shard, 0, SL_LIMIT_SHARDS - 1));
 
 SL_PROTOBUF_TABLE(REGISTER, "register", register_misfit,
     ANY(1, NAME, register, data_endpoint),
@@ -257,7 +270,7 @@ SL_PROTOBUF_TABLE(REGISTER, "register", register_misfit,
     ANY(8, UINT, register, checkpoint_newest),
     ANY(9, BOOL, register, serving),
     RANGE(10, UINT, register, replicas, 0, 1),
-    SL_FIELD_LIST(11, MESSAGE, sl_message_register, replica_reports, replica_report_count, 0, &REPLICA_REPORT),
+    SL_FIELD_OWNED_LIST(11, sl_message_register, replica_reports, replica_report_count, 0, SL_LIMIT_SHARDS, REPLICA_REPORT),
     SL_FIELD_LIST(12, UINT, sl_message_register, complete.items, complete.count, 0, NULL),
     SL_FIELD_LIST(13, UINT, sl_message_register, unfinished.items, unfinished.count, 0, NULL),
     ANY(14, BOOL, register, has_tables),
@@ -271,14 +284,18 @@ SL_PROTOBUF_TABLE(REGISTER, "register", register_misfit,
 SL_PROTOBUF_TABLE(PS, "cluster: ps", ps_misfit,
     RANGE(1, UINT, ps, task_index, 0, SL_LIMIT_PS - 1),
     ANY(2, NAME, ps, data_endpoint),
-    RANGE(3, UINT, ps, shard_count, 1, SL_LIMIT_REACTORS),
+    RANGE(3, UINT, ps, shard_count, 0, SL_LIMIT_REACTORS),
     ANY(4, NAME, ps, host),
     ANY(5, NAME, ps, bypass_endpoint),
-    ANY(6, UINT, ps, epoch),
-    RANGE(7, UINT, ps, primary, 0, SL_LIMIT_PS - 1),
-    RANGE(8, UINT, ps, backup_plus_1, 0, SL_LIMIT_PS),
-    ANY(9, BOOL, ps, in_sync),
-    RANGE(10, UINT, ps, reactor_count, 0, SL_LIMIT_REACTORS));
+    RANGE(10, UINT, ps, reactor_count, 0, SL_LIMIT_REACTORS),
+    RANGE(11, UINT, ps, first_shard, 0, SL_LIMIT_SHARDS));
+
+SL_PROTOBUF_TABLE(PLACEMENT, "cluster: placement", NULL,
+    RANGE(1, UINT, placement, epoch, 1, UINT64_MAX),
+    RANGE(2, UINT, placement, primary, 0, SL_LIMIT_PS - 1),
+    RANGE(3, UINT, placement, backup_plus_1, 0, SL_LIMIT_PS),
+    ANY(4, BOOL, placement, in_sync),
+    ANY(5, BOOL, placement, moves));
 
 SL_PROTOBUF_TABLE(CLUSTER, "cluster", cluster_misfit,
     SL_FIELD_OWNED_LIST(1, sl_message_cluster, ps, ps_count, 1, SL_LIMIT_PS, PS),
@@ -286,10 +303,11 @@ SL_PROTOBUF_TABLE(CLUSTER, "cluster", cluster_misfit,
     RANGE(3, UINT, cluster, restore, 0, CHECKPOINT_MAX),
     RANGE(4, UINT, cluster, abandoned_above, 0, CHECKPOINT_MAX),
     RANGE(5, UINT, cluster, abandoned_to, 0, CHECKPOINT_MAX),
-    ANY(6, UINT, cluster, values_lost),
+    RANGE(6, UINT, cluster, values_lost, 0, SL_LIMIT_PS),
     RANGE(7, UINT, cluster, kept_to, 0, CHECKPOINT_MAX),
     ANY(8, UINT, cluster, job),
-    SL_FIELD_OPTIONAL_OF(9, BYTES, sl_message_cluster, dropped.items, dropped.has_bits, NULL));
+    SL_FIELD_OPTIONAL_OF(9, BYTES, sl_message_cluster, dropped.items, dropped.has_bits, NULL),
+    SL_FIELD_OWNED_LIST(10, sl_message_cluster, placements, shard_count, 1, SL_LIMIT_SHARDS, PLACEMENT));
 
 SL_PROTOBUF_TABLE(WAITING, "waiting", NULL,
     SL_FIELD_LIST(1, NAME, sl_message_waiting, missing, missing_count, 0, NULL));
@@ -442,6 +460,20 @@ SL_PROTOBUF_TABLE(CLOCK, "join", NULL,
 SL_PROTOBUF_TABLE(ENDED, "ended", NULL,
     SL_FIELD_ANY(1, TEXT, sl_message, why));
 
+SL_PROTOBUF_TABLE(PLACEMENT_CHANGE, "placement_change", NULL,
+    RANGE(1, UINT, placement_change, verb, SL_MESSAGE_PLACEMENT_MOVE, SL_MESSAGE_PLACEMENT_BALANCE),
+    RANGE(2, UINT, placement_change, shard, 0, SL_LIMIT_SHARDS - 1),
+    RANGE(3, UINT, placement_change, task, 0, SL_LIMIT_PS - 1),
+    ANY(4, BOOL, placement_change, dry_run));
+
+SL_PROTOBUF_TABLE(MOVE, "placement_changed: move", NULL,
+    RANGE(1, UINT, move, shard, 0, SL_LIMIT_SHARDS - 1),
+    RANGE(2, UINT, move, from, 0, SL_LIMIT_PS - 1),
+    RANGE(3, UINT, move, to, 0, SL_LIMIT_PS - 1));
+
+SL_PROTOBUF_TABLE(PLACEMENT_CHANGED, "placement_changed", NULL,
+    SL_FIELD_OWNED_LIST(1, sl_message_moves, items, count, 0, SL_LIMIT_SHARDS, MOVE));
+
 static const struct sl_protobuf_type EMPTY = {.name = "empty"};
 
 /* Checkpoints */
@@ -460,7 +492,7 @@ SL_PROTOBUF_TABLE(CHECKPOINT, "checkpoint", checkpoint_misfit,
 
 SL_PROTOBUF_TABLE(PART, "checkpoint_part", part_misfit,
     RANGE(1, UINT, checkpoint_part, number, 1, CHECKPOINT_MAX),
-    SL_FIELD_OWNED_LIST(2, sl_message_checkpoint_part, files, file_count, 0, 2 * SL_LIMIT_REACTORS, FILE_TYPE),
+    SL_FIELD_OWNED_LIST(2, sl_message_checkpoint_part, files, file_count, 0, SL_LIMIT_SHARDS, FILE_TYPE),
     ANY(3, ERR, checkpoint_part, err),
     ANY(4, TEXT, checkpoint_part, text),
     ANY(5, BOOL, checkpoint_part, has_worker));
@@ -580,6 +612,8 @@ static const struct sl_protobuf_field FIELDS[] = {
     BODY(TABLES, tables, TABLES),
     MEMBERS(OPERATION, ENDED),
     MEMBERS(OPERATION_ALLOWED, EMPTY),
+    BODY(PLACEMENT_CHANGE, placement_change, PLACEMENT_CHANGE),
+    BODY(PLACEMENT_CHANGED, moves, PLACEMENT_CHANGED),
 };
 /* clang-format on */
 

@@ -41,6 +41,8 @@ static enum sl_message_kind answer_kind(const struct sl_message *request)
         return SL_MESSAGE_TABLES;
     case SL_MESSAGE_OPERATION:
         return SL_MESSAGE_OPERATION_ALLOWED;
+    case SL_MESSAGE_PLACEMENT_CHANGE:
+        return SL_MESSAGE_PLACEMENT_CHANGED;
     case SL_MESSAGE_HEARTBEAT:
         return SL_MESSAGE_HEARTBEAT;
     case SL_MESSAGE_SEGMENT_GET:

@@ -4,6 +4,7 @@
 #define SL_CTL_CTL_H
 
 #include <jansson.h>
+#include <starling_placement.h>
 #include <starling_rows.h>
 
 #include "config/settings.h"
@@ -15,7 +16,7 @@ struct sl_ctl {
     struct {
         uint64_t timeout_ns, since, limit;
         const char *out, *http;
-        bool json, yes, replace;
+        bool json, yes, replace, dry_run;
     } flags;
     uint64_t deadline_ns;
     bool has_timeout; /* --timeout is given */
@@ -36,6 +37,9 @@ int sl_ctl_open_table(struct sl_ctl *ctl, struct sl_table **table, struct sl_tab
  * of table x". Errors: CANCELLED, INVALID (nobody can be asked: --yes), REFUSED. */
 int sl_ctl_confirm(struct sl_ctl *ctl, const char *what);
 
+/* Fetches the state of the job from the coordinator's HTTP server; the caller frees it. */
+int sl_ctl_fetch_state(struct sl_ctl *ctl, json_t **state);
+
 /* Adds the table's rates to the object, if the coordinator's HTTP server says them. */
 void sl_ctl_add_rates(struct sl_ctl *ctl, json_t *table);
 
@@ -53,5 +57,9 @@ int sl_ctl_erase(struct sl_ctl *ctl, json_t **out);
 int sl_ctl_evict(struct sl_ctl *ctl, json_t **out);
 int sl_ctl_drop(struct sl_ctl *ctl, json_t **out);
 int sl_ctl_scan(struct sl_ctl *ctl, json_t **out);
+int sl_ctl_shards(struct sl_ctl *ctl, json_t **out);
+int sl_ctl_move(struct sl_ctl *ctl, json_t **out);
+int sl_ctl_drain(struct sl_ctl *ctl, json_t **out);
+int sl_ctl_balance(struct sl_ctl *ctl, json_t **out);
 
 #endif

@@ -1,4 +1,4 @@
-/* starling-ctl looks at a running job and changes its tables. */
+/* starling-ctl looks at a running job, changes its tables and moves its shards. */
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,10 +28,15 @@ static const struct sl_cli_option options[] = {
                    "connections ends it after 3 s."),
     OPTION(BOOL, &ctl.flags.json, "json", .help = "Print JSON: of scan, an object a line."),
     OPTION(BOOL, &ctl.flags.yes, "yes", .no_key = true,
-           .help = "Of verbs that change tables: do not ask. Needed without a terminal."),
-    OPTION(STRING, &ctl.flags.http, "http", .metavar = "URL",
-           .help = "Of status, members, top, slow, events: the HTTP address of a server. Default: "
-                   "the coordinator's, as it says."),
+           .help = "Of verbs that change tables or move shards: do not ask. Needed without a "
+                   "terminal."),
+    OPTION(BOOL, &ctl.flags.dry_run, "dry-run", .no_key = true,
+           .help = "Of move, drain, balance: print the moves of shards, and change nothing."),
+    OPTION(
+        STRING, &ctl.flags.http, "http", .metavar = "URL",
+        .help =
+            "Of status, members, shards, top, slow, events: the HTTP address of a server. Default: "
+            "the coordinator's, as it says."),
     OPTION(U64, &ctl.flags.since, "since", .metavar = "STEP",
            .help = "Of scan: only rows pushed or assigned after this step of their shard."),
     OPTION(U64, &ctl.flags.limit, "limit", .metavar = "N", .help = "Of scan: at most N rows."),
@@ -75,6 +80,13 @@ static const struct verb {
     {"slow", "", "The last slow requests.", 0, 0, false, sl_ctl_slow},
     {"events", "", "The last events of the process with the coordinator.", 0, 0, false,
      sl_ctl_events},
+    {"shards", "", "Where each shard is: its server, its backup, its move.", 0, 0, false,
+     sl_ctl_shards},
+    {"move", "SHARD ps/N", "Moves a shard to a server.", 2, 2, true, sl_ctl_move},
+    {"drain", "ps/N", "Moves all shards away from a server, which then ends.", 1, 1, true,
+     sl_ctl_drain},
+    {"balance", "[--dry-run]", "Moves shards until all servers have as many.", 0, 0, true,
+     sl_ctl_balance},
     {"checkpoint", "", "Makes a checkpoint, and waits until it is complete.", 0, 0, true,
      make_checkpoint},
 };
@@ -314,7 +326,7 @@ int main(int argc, char **argv)
 {
     const struct sl_cli own = {
         .program = PROGRAM,
-        .summary = "Looks at a running job, and changes its tables.",
+        .summary = "Looks at a running job, changes its tables, and moves its shards.",
         .usage = "VERB [WORD...] [options]",
         .options = options,
         .option_count = LENGTH(options),

@@ -21,7 +21,7 @@ static int open_source(struct sl_ctl *ctl, struct sl_source **out)
                                             "which knows this");
 }
 
-static int fetch_state(struct sl_ctl *ctl, json_t **state)
+int sl_ctl_fetch_state(struct sl_ctl *ctl, json_t **state)
 {
     struct sl_source *source = NULL;
     int err = open_source(ctl, &source);
@@ -50,7 +50,7 @@ int sl_ctl_status(struct sl_ctl *ctl, json_t **out)
 {
     json_t *state = NULL;
     struct sl_panel_summary summary;
-    const int err = fetch_state(ctl, &state);
+    const int err = sl_ctl_fetch_state(ctl, &state);
     if (err == 0 && ctl->flags.json) {
         *out = json_incref(json_object_get(state, "cluster"));
         for (const char *const *list = (const char *const[]){"servers", "workers", "tables", NULL};
@@ -70,7 +70,7 @@ int sl_ctl_status(struct sl_ctl *ctl, json_t **out)
 int sl_ctl_members(struct sl_ctl *ctl, json_t **out)
 {
     json_t *state = NULL;
-    int err = fetch_state(ctl, &state);
+    int err = sl_ctl_fetch_state(ctl, &state);
     const json_t *cluster = json_object_get(state, "cluster");
     if (err == 0 && ctl->flags.json) {
         *out = json_pack("{s:O, s:O}", "servers", json_object_get(cluster, "servers"), "workers",
@@ -103,7 +103,7 @@ int sl_ctl_top(struct sl_ctl *ctl, json_t **out)
 {
     json_t *state = NULL;
     const char *table = ctl->words[0];
-    int err = fetch_state(ctl, &state);
+    int err = sl_ctl_fetch_state(ctl, &state);
     json_t *hot = json_object_get(state, "hot");
     json_t *found = find_item(json_object_get(hot, "tables"), "table", table);
     if (err == 0 && found == NULL &&
@@ -127,7 +127,7 @@ int sl_ctl_top(struct sl_ctl *ctl, json_t **out)
 int sl_ctl_slow(struct sl_ctl *ctl, json_t **out)
 {
     json_t *state = NULL;
-    int err = fetch_state(ctl, &state);
+    int err = sl_ctl_fetch_state(ctl, &state);
     if (err == 0 && ctl->flags.json) {
         *out = json_incref(json_object_get(state, "slow"));
     } else if (err == 0) {
@@ -209,7 +209,8 @@ int sl_ctl_events(struct sl_ctl *ctl, json_t **out)
 void sl_ctl_add_rates(struct sl_ctl *ctl, json_t *table)
 {
     json_t *state = NULL;
-    if (sl_client_coordinator_http(ctl->client)[0] == '\0' || fetch_state(ctl, &state) != 0) {
+    if (sl_client_coordinator_http(ctl->client)[0] == '\0' ||
+        sl_ctl_fetch_state(ctl, &state) != 0) {
         return;
     }
     const json_t *found = find_item(json_object_get(json_object_get(state, "cluster"), "tables"),

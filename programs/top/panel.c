@@ -33,11 +33,11 @@ struct column {
 
 /* Unused ones have no title. */
 static const struct column servers_columns[SL_PANEL_COLUMNS_MAX + 1] = {
-    {"SERVER", "name", NAME},     {"STATE", "state", NAME},       {"SHARD", "shard", INTEGER},
-    {"SERVING", "serving", NAME}, {"BACKUP", "backup", NAME},     {"SYNC", "in_sync", NAME},
-    {"BUSY", "busy", PERCENT},    {"REQ/S", "requests_s", COUNT}, {"P99", "p99_us", MICROS},
-    {"KEYS/S", "keys_s", COUNT},  {"BYTES/S", "bytes_s", SIZE},   {"MEMORY", "memory", SIZE},
-    {"ROWS", "rows", COUNT}};
+    {"SERVER", "name", NAME},     {"STATE", "state", NAME},    {"SHARD", "shard", INTEGER},
+    {"SERVING", "serving", NAME}, {"BACKUP", "backup", NAME},  {"SYNC", "in_sync", NAME},
+    {"MOVES", "moves_to", NAME},  {"BUSY", "busy", PERCENT},   {"REQ/S", "requests_s", COUNT},
+    {"P99", "p99_us", MICROS},    {"KEYS/S", "keys_s", COUNT}, {"BYTES/S", "bytes_s", SIZE},
+    {"MEMORY", "memory", SIZE},   {"ROWS", "rows", COUNT}};
 static const struct column workers_columns[SL_PANEL_COLUMNS_MAX + 1] = {
     {"WORKER", "name", NAME},
     {"STATE", "state", NAME},

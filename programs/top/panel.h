@@ -9,7 +9,7 @@
 
 struct json_t;
 
-#define SL_PANEL_COLUMNS_MAX 13
+#define SL_PANEL_COLUMNS_MAX 14
 #define SL_PANEL_CELL_BYTES  128
 #define SL_PANEL_LINE_BYTES  1024
 

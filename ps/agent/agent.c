@@ -43,22 +43,18 @@ static void agent_fail(struct sl_agent *agent, int err, const char *reason)
 
 /* Registration */
 
-/* Finds this process in the cluster. Returns false if its shard count differs, or it is missing. */
+/* Finds this process in the cluster. Returns false if it is missing, or has other home shards. */
 static bool find_shards(const struct sl_agent *agent, const struct sl_message_cluster *cluster,
-                        uint32_t *first_shard, uint32_t *shard_count)
+                        uint32_t *first_shard)
 {
-    uint32_t count = 0;
-    bool found = false;
     for (uint32_t i = 0; i < cluster->ps_count; i++) {
         const struct sl_message_ps *ps = &cluster->ps[i];
         if (ps->task_index == agent->options.task_index) {
-            found = ps->shard_count == agent->options.shard_count;
-            *first_shard = count;
+            *first_shard = ps->first_shard;
+            return agent->options.shard_count == 0 || ps->shard_count == agent->options.shard_count;
         }
-        count += ps->shard_count;
     }
-    *shard_count = count;
-    return found;
+    return false;
 }
 
 static void notify_cluster(struct sl_agent *agent, const struct sl_message_cluster *cluster)
@@ -72,8 +68,8 @@ static void notify_cluster(struct sl_agent *agent, const struct sl_message_clust
 static void cluster_came(struct sl_agent *agent, const struct sl_message_cluster *cluster)
 {
     uint32_t first_shard = 0;
-    uint32_t shard_count = 0;
-    if (!find_shards(agent, cluster, &first_shard, &shard_count)) {
+    const uint32_t shard_count = cluster->shard_count;
+    if (!find_shards(agent, cluster, &first_shard)) {
         agent_fail(agent, SL_ERR_PROTOCOL,
                    "the coordinator's cluster does not have this server as it is");
         return;
@@ -143,8 +139,7 @@ static void register_once(struct sl_agent *agent)
     struct sl_message message = {
         .kind = SL_MESSAGE_REGISTER,
         .reg = {.shard_count = options->shard_count,
-                .reactor_count =
-                    options->reactor_count == options->shard_count ? 0 : options->reactor_count,
+                .reactor_count = options->reactor_count,
                 .ps_count = options->ps_count,
                 .worker_count = options->worker_count,
                 .restore = agent->joined ? sl_agent_checkpoint_latest(agent)
@@ -158,11 +153,10 @@ static void register_once(struct sl_agent *agent)
                 .job = agent->job,
                 .unclaimed = agent->joined ? 0 : options->checkpoints.unclaimed,
                 .replicas = options->replicas,
-                .replica_report_count = agent->registration.pair_count,
+                .replica_reports = agent->registration.reports,
+                .replica_report_count = agent->registration.report_count,
                 .dropped = agent->dropped},
     };
-    memcpy(message.reg.replica_reports, agent->registration.pairs,
-           sizeof agent->registration.pairs);
     sl_endpoint_format(&options->data, message.reg.data_endpoint, sizeof message.reg.data_endpoint);
     if (options->has_bypass) {
         sl_endpoint_format(&options->bypass, message.reg.bypass_endpoint,
@@ -340,6 +334,7 @@ static int open_session(struct sl_agent *agent)
                   .role = SL_MESSAGE_ROLE_PS,
                   .task_index = options->task_index,
                   .any_task = options->any_task,
+                  .join_running = options->shard_count == 0,
                   .client_id = options->incarnation,
                   .checksum = options->checksum},
         .events = &session_events,
@@ -414,19 +409,24 @@ uint64_t sl_agent_kept(const struct sl_agent *agent)
     return agent->kept_to;
 }
 
+const struct sl_message_dropped *sl_agent_dropped(const struct sl_agent *agent)
+{
+    return &agent->dropped;
+}
+
 uint32_t sl_agent_task_index(const struct sl_agent *agent)
 {
     sl_assert(!agent->options.any_task);
     return agent->options.task_index;
 }
 
-void sl_agent_report(struct sl_agent *agent, const struct sl_message_replica_report *pairs,
-                     uint32_t pair_count, bool is_news)
+void sl_agent_report(struct sl_agent *agent, const struct sl_message_replica_report *reports,
+                     uint32_t report_count, bool is_news)
 {
     sl_reactor_assert_owner(agent->options.reactor);
-    sl_assert(pair_count <= SL_MESSAGE_REPLICA_REPORTS_MAX);
-    memcpy(agent->registration.pairs, pairs, pair_count * sizeof *pairs);
-    agent->registration.pair_count = pair_count;
+    sl_assert(report_count <= SL_LIMIT_SHARDS);
+    memcpy(agent->registration.reports, reports, report_count * sizeof *reports);
+    agent->registration.report_count = report_count;
     agent->registration.has_news = agent->registration.has_news || is_news;
     if (is_news && agent->session != NULL && !agent->failed && agent->registration.is_done) {
         register_once(agent);

@@ -15,8 +15,8 @@ struct sl_agent;
 
 /* Calls to the owner, with its ctx. */
 struct sl_agent_events {
-    /* The cluster is known; called once. This process has shards first_shard and following of
-     * shard_count. */
+    /* The cluster is known; called once. The home shards of this process are first_shard and
+     * following of shard_count. */
     void (*joined)(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64_t lease_ns);
     /* The cluster, before `joined` and whenever the coordinator sends a new one. May be NULL. */
     void (*cluster)(void *ctx, const struct sl_message_cluster *cluster);
@@ -50,8 +50,9 @@ struct sl_agent_options {
     struct sl_endpoint coordinator;
     const char *peer_name; /* the coordinator in messages; NULL: it is on ps/0 */
     uint32_t task_index;
-    bool any_task;                       /* the coordinator assigns it; task_index is 0 */
-    uint32_t shard_count, reactor_count; /* of this process */
+    bool any_task; /* the coordinator assigns it; task_index is 0 */
+    /* Of this process: its home shards; 0: it joins a running job, and gets shards of others. */
+    uint32_t shard_count, reactor_count;
     uint32_t ps_count, worker_count;
     uint32_t replicas;         /* of each shard: 0 or 1 */
     struct sl_endpoint data;   /* endpoint of its shards */
@@ -120,9 +121,13 @@ void sl_agent_table_keep(struct sl_agent *agent, uint32_t table_id,
 /* Number of lost connections to the coordinator. After one, another process may host it. */
 uint32_t sl_agent_expirations(const struct sl_agent *agent);
 
-/* Sets the replica reports that each registration carries. is_news: sends them at once. */
-void sl_agent_report(struct sl_agent *agent, const struct sl_message_replica_report *pairs,
-                     uint32_t pair_count, bool is_news);
+/* Returns the tables that were dropped, as of the last cluster. */
+const struct sl_message_dropped *sl_agent_dropped(const struct sl_agent *agent);
+
+/* Sets the reports about shards that each registration carries; at most SL_LIMIT_SHARDS. is_news:
+ * sends them at once. */
+void sl_agent_report(struct sl_agent *agent, const struct sl_message_replica_report *reports,
+                     uint32_t report_count, bool is_news);
 
 /* Returns true if new reports are not sent yet. */
 bool sl_agent_has_news(const struct sl_agent *agent);

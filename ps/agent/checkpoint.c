@@ -143,7 +143,7 @@ void sl_agent_checkpoint_part(struct sl_agent *agent, uint64_t number,
                               bool has_worker)
 {
     sl_assert(file_count > 0);
-    sl_assert(file_count <= 2 * SL_LIMIT_REACTORS);
+    sl_assert(file_count <= SL_LIMIT_SHARDS);
     struct sl_message_checkpoint_file *copy = malloc(file_count * sizeof *copy);
     if (copy == NULL) {
         sl_agent_checkpoint_fail(agent, number, SL_ERR_NO_MEMORY, "no memory to name its files");

@@ -33,9 +33,9 @@ struct sl_agent {
     struct {
         bool is_pending; /* a Register is in flight, or queued in the session */
         bool is_done;    /* since the last welcome */
-        bool has_news;   /* pairs changed since the last Register */
-        struct sl_message_replica_report pairs[SL_MESSAGE_REPLICA_REPORTS_MAX]; /* by the owner */
-        uint32_t pair_count;
+        bool has_news;   /* reports changed since the last Register */
+        struct sl_message_replica_report reports[SL_LIMIT_SHARDS]; /* by the owner */
+        uint32_t report_count;
     } registration;
     bool joined;          /* the owner was notified */
     bool failed;          /* the owner was notified; the agent stops */

@@ -10,20 +10,10 @@
 #include "core/log.h"
 #include "ps/coordinator/checkpoint_request.h"
 #include "ps/coordinator/metrics.h"
-#include "ps/coordinator/replica_group.h"
+#include "ps/coordinator/placement.h"
 
 /* Why a job that lost values writes no checkpoint. */
 #define VALUES_LOST "ps/%" PRIu32 " was restarted without the values of its shards"
-
-/* Shards of the servers before this task; ps_count: of the whole cluster. */
-static uint32_t shards_before(const struct sl_coordinator *coordinator, uint32_t task)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < task; i++) {
-        count += coordinator->ps[i].shard_count;
-    }
-    return count;
-}
 
 /* Sends to every primary. */
 static void send_to_all(struct sl_coordinator *coordinator, const struct sl_message *message)
@@ -31,7 +21,7 @@ static void send_to_all(struct sl_coordinator *coordinator, const struct sl_mess
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         const struct sl_coordinator_member *member = coordinator->members[i];
         if (sl_coordinator_is_ps(member) &&
-            sl_coordinator_replica_needs(coordinator, member->hello.task_index)) {
+            sl_coordinator_placement_needs(coordinator, member->hello.task_index)) {
             sl_coordinator_send(coordinator, member, message);
         }
     }
@@ -41,8 +31,8 @@ static void send_to_all(struct sl_coordinator *coordinator, const struct sl_mess
 static void wait_for_all(struct sl_coordinator *coordinator)
 {
     coordinator->checkpoint.acks_pending = 0;
-    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
-        const bool serves = sl_coordinator_replica_needs(coordinator, task);
+    for (uint32_t task = 0; task < coordinator->placement.ps_end; task++) {
+        const bool serves = sl_coordinator_placement_needs(coordinator, task);
         coordinator->ps[task].checkpoints.ack_pending = serves;
         coordinator->checkpoint.acks_pending += serves;
     }
@@ -98,7 +88,7 @@ static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
                     "checkpoint-999999999999 away and start the job again");
         return;
     }
-    checkpoint->file_count = shards_before(coordinator, options->ps_count);
+    checkpoint->file_count = coordinator->placement.shard_count;
     checkpoint->files = calloc(checkpoint->file_count, sizeof *checkpoint->files);
     if (checkpoint->files == NULL) {
         refuse_next(coordinator, SL_ERR_NO_MEMORY, "the coordinator has no memory for it");
@@ -127,12 +117,12 @@ void sl_coordinator_checkpoint_update(struct sl_coordinator *coordinator, uint64
 {
     const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
     struct sl_message_waiting missing = {0};
-    if (checkpoint->stage != SL_COORDINATOR_CHECKPOINT_IDLE || !coordinator->cluster_ready ||
-        coordinator->job.stage == SL_COORDINATOR_OVER) {
+    if (checkpoint->stage != SL_COORDINATOR_CHECKPOINT_IDLE ||
+        coordinator->placement.shard_count == 0 || coordinator->job.stage == SL_COORDINATOR_OVER) {
         return;
     }
     bool is_due = now_ns >= checkpoint->next_ns && coordinator->job.stage != SL_COORDINATOR_ENDING;
-    if (sl_coordinator_replica_list_missing(coordinator, &missing) != 0) {
+    if (sl_coordinator_placement_list_missing(coordinator, &missing) != 0) {
         sl_coordinator_checkpoint_request_refuse_ps(coordinator, missing.missing[0]);
     } else if (is_due || sl_coordinator_checkpoint_request_is_due(coordinator, now_ns)) {
         begin(coordinator, now_ns);
@@ -253,19 +243,15 @@ static bool take_files(struct sl_coordinator *coordinator,
                        const struct sl_coordinator_member *member,
                        const struct sl_message_checkpoint_part *part)
 {
-    const uint32_t task = member->hello.task_index;
     uint32_t taken = 0;
-    for (uint32_t owner = 0; owner < coordinator->options.ps_count; owner++) {
-        if (sl_coordinator_replica_primary(coordinator, owner) != task) {
+    for (uint32_t i = 0; i < coordinator->placement.shard_count; i++) {
+        if (coordinator->placement.shards[i].primary != member->hello.task_index) {
             continue;
         }
-        const uint32_t first = shards_before(coordinator, owner);
-        for (uint32_t i = 0; i < coordinator->ps[owner].shard_count; i++) {
-            if (taken == part->file_count || part->files[taken].shard != first + i) {
-                return false;
-            }
-            coordinator->checkpoint.files[first + i] = part->files[taken++];
+        if (taken == part->file_count || part->files[taken].shard != i) {
+            return false;
         }
+        coordinator->checkpoint.files[i] = part->files[taken++];
     }
     return taken == part->file_count;
 }
@@ -387,10 +373,10 @@ static void coordinator_checkpoint_list_missing(const struct sl_coordinator *coo
 {
     uint32_t total = 0;
     if (coordinator->checkpoint.stage == SL_COORDINATOR_CHECKPOINT_IDLE) {
-        (void)sl_coordinator_replica_list_missing(coordinator, waiting);
+        (void)sl_coordinator_placement_list_missing(coordinator, waiting);
         return;
     }
-    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+    for (uint32_t task = 0; task < coordinator->placement.ps_end; task++) {
         if (coordinator->ps[task].checkpoints.ack_pending) {
             sl_coordinator_list_missing(waiting, &total, "ps", task);
         }

@@ -114,7 +114,11 @@ bool sl_coordinator_checkpoint_request_is_due(const struct sl_coordinator *coord
         ps_count += *asked ? 0 : 1;
         *asked = true;
     }
-    return ps_count == coordinator->options.ps_count;
+    uint32_t expected = 0;
+    for (uint32_t task = 0; task < coordinator->placement.ps_end; task++) {
+        expected += sl_coordinator_has_ps(coordinator, task) ? 1 : 0;
+    }
+    return ps_count == expected;
 }
 
 void sl_coordinator_checkpoint_request_refuse_ps(struct sl_coordinator *coordinator,

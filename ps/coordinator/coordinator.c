@@ -15,8 +15,9 @@
 #include "ps/coordinator/job.h"
 #include "ps/coordinator/member.h"
 #include "ps/coordinator/metrics.h"
+#include "ps/coordinator/move.h"
+#include "ps/coordinator/placement.h"
 #include "ps/coordinator/record.h"
-#include "ps/coordinator/replica_group.h"
 #include "ps/coordinator/report.h"
 #include "ps/coordinator/state.h"
 #include "ps/coordinator/table.h"
@@ -39,7 +40,8 @@ int sl_coordinator_create(const struct sl_coordinator_options *options, struct s
     if (coordinator == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    coordinator->ps = calloc(options->ps_count, sizeof *coordinator->ps);
+    coordinator->ps = calloc(SL_LIMIT_PS, sizeof *coordinator->ps);
+    coordinator->placement.ps_end = options->ps_count;
     coordinator->workers = calloc(SL_LIMIT_WORKERS, sizeof *coordinator->workers);
     if (coordinator->ps == NULL || coordinator->workers == NULL) {
         sl_coordinator_destroy(&coordinator);
@@ -73,11 +75,12 @@ void sl_coordinator_destroy(struct sl_coordinator **coordinator)
     sl_coordinator_checkpoint_fini(*coordinator);
     sl_coordinator_record_fini(*coordinator);
     for (uint32_t i = 0; i < (*coordinator)->member_count; i++) {
-        free((*coordinator)->members[i]);
+        sl_coordinator_free_member((*coordinator)->members[i]);
     }
     free((*coordinator)->members);
     free((*coordinator)->peers);
     free((*coordinator)->ps);
+    free((*coordinator)->placement.shards);
     free((*coordinator)->workers);
     free((*coordinator)->tables.specs);
     free(*coordinator);
@@ -101,7 +104,7 @@ void sl_coordinator_welcome(const struct sl_coordinator *coordinator,
                             struct sl_message_welcome *welcome)
 {
     const struct sl_coordinator_options *options = &coordinator->options;
-    const uint32_t expected = options->ps_count + coordinator->job.worker_count;
+    const uint32_t expected = coordinator->placement.ps_end + coordinator->job.worker_count;
     const uint32_t members =
         coordinator->member_count > expected ? coordinator->member_count : expected;
     /* One process may be elected twice, the second time by a store that lost its records: members
@@ -168,6 +171,14 @@ static bool coordinator_is_operator(struct sl_coordinator *coordinator,
     return is_operator;
 }
 
+static bool drains_itself(const struct sl_coordinator_member *member,
+                          const struct sl_message *message)
+{
+    return sl_coordinator_is_ps(member) &&
+           message->placement_change.verb == SL_MESSAGE_PLACEMENT_DRAIN &&
+           message->placement_change.task == member->hello.task_index;
+}
+
 /* A tool announces a change by hand. */
 static void coordinator_operate(struct sl_coordinator *coordinator,
                                 const struct sl_coordinator_member *member,
@@ -214,6 +225,13 @@ void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_p
     case SL_MESSAGE_OPERATION:
         coordinator_operate(coordinator, member, message);
         break;
+    case SL_MESSAGE_PLACEMENT_CHANGE:
+        if (drains_itself(member, message) ||
+            coordinator_is_operator(coordinator, member, message)) {
+            sl_coordinator_move_change(coordinator, member, message, now_ns);
+            sl_coordinator_cluster_update(coordinator, now_ns);
+        }
+        break;
     case SL_MESSAGE_BARRIER:
         sl_coordinator_barrier_arrive(coordinator, member, message, now_ns);
         break;
@@ -252,7 +270,8 @@ void sl_coordinator_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
     sl_coordinator_record_tick(coordinator, now_ns);
     sl_coordinator_member_expire(coordinator, now_ns);
     sl_coordinator_expiry_notify_departures(coordinator, now_ns);
-    sl_coordinator_replica_tick(coordinator, now_ns);
+    sl_coordinator_placement_tick(coordinator, now_ns);
+    sl_coordinator_move_advance(coordinator, now_ns);
     sl_coordinator_cluster_tick(coordinator, now_ns);
     sl_coordinator_barrier_tick(coordinator, now_ns);
     sl_coordinator_checkpoint_tick(coordinator, now_ns);

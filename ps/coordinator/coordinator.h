@@ -1,4 +1,4 @@
-/* Coordinator tracks the members, tables, barriers, checkpoints and replica groups of a job. A pure
+/* Coordinator tracks the members, tables, barriers, checkpoints and placements of a job. A pure
  * state machine: messages and ticks go in, messages to members come out. Owner reactor: reactor 0
  * of ps/0, of the elected leader, or of the scheduler. Allocates as members, tables and barriers
  * arrive, within SL_LIMIT_*.
@@ -7,7 +7,7 @@
  * process (same client_id) may resume until the lease ends; then the member expires. Another
  * process may replace a member that left, expired or is disconnected, but not a connected one.
  * Registrations wait while a needed server is missing. Further rules are in job.h (stages),
- * barrier.h, checkpoint.h, restore.h and task.h (task assignment). */
+ * barrier.h, checkpoint.h, restore.h, placement.h, move.h and task.h (task assignment). */
 #ifndef SL_PS_COORDINATOR_COORDINATOR_H
 #define SL_PS_COORDINATOR_COORDINATOR_H
 
@@ -26,7 +26,8 @@
  * still ask for again. */
 #define SL_COORDINATOR_DONE_BARRIERS       16
 
-#define SL_COORDINATOR_NO_BACKUP           UINT32_MAX /* instead of a task */
+#define SL_COORDINATOR_NO_TASK             UINT32_MAX /* e.g. instead of a backup */
+#define SL_COORDINATOR_RECORD_SHARDS_EACH  64         /* shards of a SHARDS record */
 
 struct sl_coordinator;
 struct sl_coordinator_cells;
@@ -46,11 +47,12 @@ enum sl_coordinator_stage {
  * record has about 20 bytes for each member that was at the barrier. */
 enum sl_coordinator_record {
     SL_COORDINATOR_RECORD_JOB,    /* one: counts, stage of the job */
-    SL_COORDINATOR_RECORD_PS,     /* [ps_count], by task index */
+    SL_COORDINATOR_RECORD_PS,     /* [SL_LIMIT_PS], by task index */
     SL_COORDINATOR_RECORD_WORKER, /* [SL_LIMIT_WORKERS], by task index */
     SL_COORDINATOR_RECORD_TABLE,  /* [SL_LIMIT_TABLES], by table id */
     SL_COORDINATOR_RECORD_DONE,
-    SL_COORDINATOR_RECORD_ALL /* all records were erased: the job restarts empty */
+    SL_COORDINATOR_RECORD_SHARDS, /* placements, by index of the shard / 64 */
+    SL_COORDINATOR_RECORD_ALL     /* all records were erased: the job restarts empty */
 };
 
 /* Reports of members; counted by the coordinator. */
@@ -133,8 +135,8 @@ uint32_t sl_coordinator_task_index(const struct sl_coordinator *coordinator,
                                    sl_coordinator_peer peer);
 
 /* Handles a message of an admitted member: REGISTER, TABLE_OPEN, BARRIER, STATS_GET, HEARTBEAT,
- * GOODBYE, CHECKPOINT_ASK, REPORT; from servers also CHECKPOINT_PART and CHECKPOINT_DONE. Other
- * kinds get an Error. */
+ * GOODBYE, CHECKPOINT_ASK, REPORT, PLACEMENT_CHANGE; from servers also CHECKPOINT_PART and
+ * CHECKPOINT_DONE. Other kinds get an Error. */
 void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
                             const struct sl_message *message, uint64_t now_ns);
 

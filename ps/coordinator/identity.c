@@ -80,7 +80,7 @@ static bool any_refused(struct sl_coordinator *coordinator, bool serving,
 
 static bool any_serving(const struct sl_coordinator *coordinator)
 {
-    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+    for (uint32_t task = 0; task < coordinator->placement.ps_end; task++) {
         if (coordinator->ps[task].serving) {
             return true;
         }
@@ -95,7 +95,7 @@ bool sl_coordinator_identity_settle(struct sl_coordinator *coordinator)
     const bool is_any = any_refused(coordinator, true, sl_coordinator_identity_refuses);
     const bool is_new = !any_serving(coordinator);
     if (is_any && is_new) {
-        coordinator->has_older_tables = false;
+        coordinator->tables.are_older = false;
     }
     return !is_any && !(is_new && any_refused(coordinator, false, refuses_unclaimed));
 }

@@ -7,7 +7,7 @@
 #include "core/event.h"
 #include "core/format.h"
 #include "core/log.h"
-#include "ps/coordinator/replica_group.h"
+#include "ps/coordinator/placement.h"
 
 /* Two lists of names and the words around them fit in SL_MESSAGE_TEXT_BYTES. */
 #define NAMES_BYTES  (SL_MESSAGE_TEXT_BYTES / 2 - 64)
@@ -86,7 +86,7 @@ static void find_absent(const struct sl_coordinator *coordinator, enum sl_messag
         }
     }
     for (uint32_t task = 0; task < count; task++) {
-        bool had_come = is_ps ? coordinator->ps[task].shard_count != 0
+        bool had_come = is_ps ? sl_coordinator_is_known(&coordinator->ps[task])
                               : coordinator->workers[task].end != SL_COORDINATOR_END_NONE;
         bool was_here = away[task] || had_come;
         if (!here[task]) {
@@ -140,8 +140,8 @@ static bool is_unfinished_worker(const struct sl_coordinator *coordinator, uint3
 
 static bool is_gone_ps(const struct sl_coordinator *coordinator, uint32_t task)
 {
-    return task < coordinator->options.ps_count && coordinator->ps[task].gone &&
-           sl_coordinator_replica_needs(coordinator, task);
+    return task < coordinator->placement.ps_end && coordinator->ps[task].gone &&
+           sl_coordinator_placement_needs(coordinator, task);
 }
 
 static bool is_gone_or_away_ps(const struct sl_coordinator *coordinator, uint32_t task)
@@ -149,7 +149,7 @@ static bool is_gone_or_away_ps(const struct sl_coordinator *coordinator, uint32_
     const struct sl_coordinator_member *member =
         sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, task);
     return is_gone_ps(coordinator, task) || (member != NULL && !member->connected &&
-                                             sl_coordinator_replica_needs(coordinator, task));
+                                             sl_coordinator_placement_needs(coordinator, task));
 }
 
 /* Writes the names of the tasks for which `is_named` is true. Returns their number. */
@@ -362,7 +362,7 @@ int sl_coordinator_job_admits(const struct sl_coordinator *coordinator,
     bool has_ended = coordinator->job.stage == SL_COORDINATOR_ENDING ||
                      coordinator->job.stage == SL_COORDINATOR_OVER;
     bool is_known = false;
-    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+    for (uint32_t task = 0; task < coordinator->placement.ps_end; task++) {
         is_known = is_known || (hello->role == SL_MESSAGE_ROLE_PS &&
                                 coordinator->ps[task].client_id == hello->client_id);
     }

@@ -21,7 +21,7 @@
 static const char *const KINDS[] = {
     [SL_COORDINATOR_RECORD_JOB] = "job",       [SL_COORDINATOR_RECORD_PS] = "ps",
     [SL_COORDINATOR_RECORD_WORKER] = "worker", [SL_COORDINATOR_RECORD_TABLE] = "table",
-    [SL_COORDINATOR_RECORD_DONE] = "done",
+    [SL_COORDINATOR_RECORD_DONE] = "done",     [SL_COORDINATOR_RECORD_SHARDS] = "shards",
 };
 #define KIND_COUNT  (sizeof KINDS / sizeof KINDS[0])
 #define INDEX_COUNT SL_LIMIT_WORKERS /* of any kind, at most */

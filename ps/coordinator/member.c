@@ -10,7 +10,7 @@
 #include "ps/coordinator/checkpoint.h"
 #include "ps/coordinator/cluster.h"
 #include "ps/coordinator/expiry.h"
-#include "ps/coordinator/replica_group.h"
+#include "ps/coordinator/placement.h"
 #include "ps/coordinator/task.h"
 
 static double member_seconds(uint64_t ns)
@@ -70,9 +70,11 @@ static const char *what_others_do(const struct sl_coordinator *coordinator,
 {
     switch (member->hello.role) {
     case SL_MESSAGE_ROLE_PS:
-        return coordinator->ps[member->hello.task_index].epoch == 0
+        return coordinator->placement.shard_count == 0 ||
+                       (coordinator->placement.replicas == 0 &&
+                        sl_coordinator_placement_needs(coordinator, member->hello.task_index))
                    ? "; the job waits until it is restarted"
-                   : ""; /* replica_group.c logs its own lines */
+                   : ""; /* placement_log.c logs its own lines */
     case SL_MESSAGE_ROLE_WORKER:
         return "; the others continue without it";
     default:
@@ -82,7 +84,7 @@ static const char *what_others_do(const struct sl_coordinator *coordinator,
 
 static bool any_restarted(const struct sl_coordinator *coordinator)
 {
-    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+    for (uint32_t task = 0; task < coordinator->placement.ps_end; task++) {
         if (coordinator->ps[task].restarted) {
             return true;
         }
@@ -143,9 +145,9 @@ static void end_member(struct sl_coordinator *coordinator, struct sl_coordinator
         sl_coordinator_is_ps(member) && member->registered && end != SL_COORDINATOR_END_NONE;
     const uint32_t task = member->hello.task_index;
     const uint64_t last_seen_ns = member->last_seen_ns;
-    free(member);
+    sl_coordinator_free_member(member);
     if (was_ps) {
-        sl_coordinator_replica_leave(coordinator, task, last_seen_ns);
+        sl_coordinator_placement_leave(coordinator, task, last_seen_ns);
         sl_coordinator_cluster_update(coordinator, now_ns);
     }
     if (is_fewer) {
@@ -307,8 +309,9 @@ static int check_task(const struct sl_coordinator *coordinator,
     bool is_ps = hello->role == SL_MESSAGE_ROLE_PS;
     const char *role = is_ps ? "ps" : "worker";
     uint32_t count = is_ps ? coordinator->options.ps_count : coordinator->job.worker_count;
-    if (!is_ps && (hello->join_running || count == 0)) {
-        count = SL_LIMIT_WORKERS;
+    if (hello->join_running || count == 0 ||
+        (is_ps && coordinator->ps[hello->task_index].place != SL_COORDINATOR_AT_START)) {
+        count = is_ps ? SL_LIMIT_PS : SL_LIMIT_WORKERS;
     }
     if (hello->task_index >= count) {
         return sl_reason_fail(reason, SL_ERR_INVALID, "%s/%u: the cluster has %u %s, %s/0 to %s/%u",
@@ -386,7 +389,7 @@ static bool member_is_known_ps(const struct sl_coordinator *coordinator,
         return false;
     }
     const struct sl_coordinator_ps *known = &coordinator->ps[hello->task_index];
-    return known->shard_count != 0 && known->client_id == hello->client_id;
+    return sl_coordinator_is_known(known) && known->client_id == hello->client_id;
 }
 
 static struct sl_coordinator_member *make_member(struct sl_coordinator *coordinator,
@@ -462,7 +465,7 @@ static void log_return(const struct sl_coordinator *coordinator,
         sl_log_event(SL_LOG_INFO, MEMBER_EVENT(member, "server_reconnected", "worker_reconnected"),
                      "%s reconnected", member->name);
     } else if (!was_expired) {
-        sl_log_event(SL_LOG_DEBUG, MEMBER_EVENT(member, "server_joined", "worker_joined"),
+        sl_log_event(SL_LOG_DEBUG, MEMBER_EVENT(member, "server_connected", "worker_joined"),
                      "%s joined (%s)", member->name, member->hello.software);
     } else {
         sl_log_event(SL_LOG_INFO, MEMBER_EVENT(member, "server_replaced", "worker_replaced"),

@@ -15,6 +15,7 @@
 #include "net/session/message_spec.h"
 #include "ps/coordinator/checkpoint.h"
 #include "ps/coordinator/member.h"
+#include "ps/coordinator/placement.h"
 #include "ps/coordinator/table.h"
 
 /* Recovery deadline if the records name no worker and no promotion. A live server retries its hello
@@ -47,10 +48,21 @@ static json_t *id_json(uint64_t id)
     return json_string(text);
 }
 
+/* Words of `place`; AT_START is not written. */
+static const char *const PLACES[] = {
+    [SL_COORDINATOR_AT_START] = "start",
+    [SL_COORDINATOR_JOINED] = "joined",
+    [SL_COORDINATOR_DRAINING] = "draining",
+    [SL_COORDINATOR_DRAINED] = "drained",
+};
+#define PLACE_COUNT     (sizeof PLACES / sizeof PLACES[0])
+
+#define PLACEMENT_BYTES 96 /* at most */
+
 static json_t *job_json(const struct sl_coordinator *coordinator)
 {
     return json_pack(
-        "{sI sI ss sI sI sb so so so so so so so ss sb si ss}", "ps",
+        "{sI sI ss sI sI sb so so so so so so so ss sb si ss sb}", "ps",
         (json_int_t)coordinator->options.ps_count, "workers",
         (json_int_t)coordinator->job.worker_count, "workers_from",
         coordinator->job.worker_count_from, "cluster_version",
@@ -63,7 +75,7 @@ static json_t *job_json(const struct sl_coordinator *coordinator)
         id_json(coordinator->abandoned_to), "kept", id_json(coordinator->kept_to), "identity",
         id_json(coordinator->identity), "stage", STAGES[coordinator->job.stage], "never_began",
         coordinator->job.never_began ? 1 : 0, "end_err", coordinator->job.end_err, "end_why",
-        coordinator->job.end_why);
+        coordinator->job.end_why, "balances", coordinator->placement.balances ? 1 : 0);
 }
 
 /* Adds the member that holds the task, if any. */
@@ -83,19 +95,37 @@ static json_t *ps_json(const struct sl_coordinator *coordinator, uint32_t task)
 {
     const struct sl_coordinator_ps *ps = &coordinator->ps[task];
     json_t *record = json_pack(
-        "{sI sI so ss ss ss so sb sb sb sI so sI sI sb so}", "shards", (json_int_t)ps->shard_count,
-        "reactors", (json_int_t)ps->reactor_count, "client", id_json(ps->client_id), "data",
-        ps->data_endpoint, "fast", ps->bypass_endpoint, "host", ps->host, "restore",
-        id_json(ps->checkpoints.restore), "serving", ps->serving ? 1 : 0, "restarted",
-        ps->restarted ? 1 : 0, "gone", ps->gone ? 1 : 0, "replicas", (json_int_t)ps->replicas,
-        "epoch", id_json(ps->epoch), "primary", (json_int_t)ps->primary, "backup",
-        (json_int_t)(ps->backup == SL_COORDINATOR_NO_BACKUP ? SL_LIMIT_PS : ps->backup), "in_step",
-        ps->in_sync ? 1 : 0, "deposed", id_json(ps->deposed_id));
+        "{sI sI so ss ss ss so sb sb sb sI ss}", "shards", (json_int_t)ps->shard_count, "reactors",
+        (json_int_t)ps->reactor_count, "client", id_json(ps->client_id), "data", ps->data_endpoint,
+        "fast", ps->bypass_endpoint, "host", ps->host, "restore", id_json(ps->checkpoints.restore),
+        "serving", ps->serving ? 1 : 0, "restarted", ps->restarted ? 1 : 0, "gone",
+        ps->gone ? 1 : 0, "replicas", (json_int_t)ps->replicas, "place", PLACES[ps->place]);
     if (record != NULL && add_member_json(coordinator, SL_MESSAGE_ROLE_PS, task, record) != 0) {
         json_decref(record);
         record = NULL;
     }
     return record;
+}
+
+static json_t *shards_json(const struct sl_coordinator *coordinator, uint32_t index)
+{
+    json_t *list = json_array();
+    const uint32_t first = index * SL_COORDINATOR_RECORD_SHARDS_EACH;
+    for (uint32_t i = first;
+         i < coordinator->placement.shard_count && i < first + SL_COORDINATOR_RECORD_SHARDS_EACH;
+         i++) {
+        const struct sl_coordinator_shard *shard = &coordinator->placement.shards[i];
+        char text[PLACEMENT_BYTES];
+        (void)snprintf(text, sizeof text,
+                       "%" PRIx64 " %" PRIx32 " %" PRIx32 " %" PRIx32 " %" PRIx32 " %d %" PRIx64,
+                       shard->epoch, shard->primary + 1, shard->backup + 1, shard->partner + 1,
+                       shard->moves_to + 1, shard->in_sync ? 1 : 0, shard->deposed_id);
+        if (json_array_append_new(list, json_string(text)) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return json_pack("{so}", "placements", list);
 }
 
 static json_t *worker_json(const struct sl_coordinator *coordinator, uint32_t task)
@@ -167,6 +197,9 @@ int sl_coordinator_record_write(const struct sl_coordinator *coordinator,
         return table_write(coordinator, index, value, value_bytes);
     case SL_COORDINATOR_RECORD_DONE:
         record = done_json(&coordinator->barriers.done[index]);
+        break;
+    case SL_COORDINATOR_RECORD_SHARDS:
+        record = shards_json(coordinator, index);
         break;
     case SL_COORDINATOR_RECORD_ALL:
         sl_assert(false);
@@ -252,7 +285,7 @@ static int read_job(struct sl_coordinator *coordinator, const json_t *record,
         !coordinator_record_read_count(record, "cluster_version", UINT32_MAX - 1,
                                        &coordinator->cluster_version) ||
         coordinator->cluster_version == 0 ||
-        !coordinator_record_read_count(record, "values_lost", coordinator->options.ps_count,
+        !coordinator_record_read_count(record, "values_lost", SL_LIMIT_PS,
                                        &coordinator->values_lost) ||
         !read_flag(record, "formed", &coordinator->cluster_ready) ||
         !read_id(record, "restore", &coordinator->began_from) ||
@@ -274,6 +307,7 @@ static int read_job(struct sl_coordinator *coordinator, const json_t *record,
         !read_id(record, "identity", &coordinator->identity)) {
         coordinator->kept_to = coordinator->identity = 0; /* of an older version */
     }
+    coordinator->placement.balances = json_is_true(json_object_get(record, "balances"));
     const uint32_t own_count = coordinator->options.worker_count;
     if (ps_count != coordinator->options.ps_count ||
         (own_count != 0 && worker_count != 0 && own_count != worker_count)) {
@@ -312,22 +346,41 @@ static bool is_endpoint(const char *text)
     return sl_endpoint_parse(text, &endpoint, NULL) == 0;
 }
 
-/* Reads the replica group of a server. */
-static bool read_group(const struct sl_coordinator *coordinator, const json_t *record,
+/* Reads where a server's home shards are from a record of an older version. */
+static bool read_older(const struct sl_coordinator *coordinator, const json_t *record,
                        struct sl_coordinator_ps *out)
 {
-    const bool is_read =
-        coordinator_record_read_count(record, "replicas", 1, &out->replicas) &&
-        read_id(record, "epoch", &out->epoch) &&
-        coordinator_record_read_count(record, "primary", SL_LIMIT_PS - 1, &out->primary) &&
-        coordinator_record_read_count(record, "backup", SL_LIMIT_PS, &out->backup) &&
-        read_flag(record, "in_step", &out->in_sync) && read_id(record, "deposed", &out->deposed_id);
-    if (!is_read || out->primary >= coordinator->options.ps_count) {
+    struct sl_message_placement *older = &out->older;
+    uint32_t backup;
+    if (json_object_get(record, "epoch") == NULL) {
+        return true;
+    }
+    if (!read_id(record, "epoch", &older->epoch) ||
+        !coordinator_record_read_count(record, "primary", SL_LIMIT_PS - 1, &older->primary) ||
+        !coordinator_record_read_count(record, "backup", SL_LIMIT_PS, &backup) ||
+        !read_flag(record, "in_step", &older->in_sync) ||
+        !read_id(record, "deposed", &out->older_deposed_id) ||
+        older->primary >= coordinator->options.ps_count) {
         return false;
     }
-    const bool has_backup = out->backup < coordinator->options.ps_count;
-    out->backup = has_backup ? out->backup : SL_COORDINATOR_NO_BACKUP;
-    return has_backup || !out->in_sync;
+    older->backup_plus_1 = backup < coordinator->options.ps_count ? backup + 1 : 0;
+    return older->backup_plus_1 != 0 || !older->in_sync;
+}
+
+/* Reads whether the server is part of the job. */
+static bool read_place(const struct sl_coordinator *coordinator, uint32_t task,
+                       const json_t *record, struct sl_coordinator_ps *out)
+{
+    uint32_t place = SL_COORDINATOR_AT_START;
+    if (json_object_get(record, "place") != NULL && /* older records have none */
+        !coordinator_record_read_word(record, "place", PLACES, PLACE_COUNT, &place)) {
+        return false;
+    }
+    out->place = (enum sl_coordinator_place)place;
+    /* A process that was welcomed, and has not registered to join, is no part of the job yet. */
+    return (place != SL_COORDINATOR_AT_START || task < coordinator->options.ps_count ||
+            !sl_coordinator_is_known(out)) &&
+           (out->shard_count == 0 || task < coordinator->options.ps_count);
 }
 
 static int read_ps(struct sl_coordinator *coordinator, uint32_t task, const json_t *record)
@@ -346,14 +399,75 @@ static int read_ps(struct sl_coordinator *coordinator, uint32_t task, const json
         !read_id(record, "restore", &ps.checkpoints.restore) ||
         !read_flag(record, "serving", &ps.serving) ||
         !read_flag(record, "restarted", &ps.restarted) || !read_flag(record, "gone", &gone) ||
-        !read_group(coordinator, record, &ps) ||
-        (ps.shard_count != 0 && !is_endpoint(ps.data_endpoint)) ||
+        !coordinator_record_read_count(record, "replicas", 1, &ps.replicas) ||
+        !read_older(coordinator, record, &ps) || !read_place(coordinator, task, record, &ps) ||
+        (ps.shard_count != 0 && ps.place != SL_COORDINATOR_DRAINED &&
+         !is_endpoint(ps.data_endpoint)) ||
+        (ps.place != SL_COORDINATOR_AT_START && ps.place != SL_COORDINATOR_DRAINED &&
+         !is_endpoint(ps.data_endpoint)) ||
         (ps.bypass_endpoint[0] != '\0' && !is_endpoint(ps.bypass_endpoint))) {
         return SL_ERR_CORRUPT;
     }
     ps.gone = gone ? SL_COORDINATOR_END_EXPIRED : SL_COORDINATOR_END_NONE;
     coordinator->ps[task] = ps;
+    coordinator->placement.ps_end =
+        task < coordinator->placement.ps_end ? coordinator->placement.ps_end : task + 1;
+    coordinator->placement.has_new_roles =
+        coordinator->placement.has_new_roles || ps.place != SL_COORDINATOR_AT_START;
+    if (sl_coordinator_is_known(&ps)) {
+        coordinator->placement.replicas = ps.replicas;
+    }
     return read_member(coordinator, SL_MESSAGE_ROLE_PS, task, record);
+}
+
+static bool read_placement(const char *text, struct sl_coordinator_shard *out)
+{
+    uint32_t tasks[4]; /* plus 1: primary, backup, partner, moves_to */
+    uint32_t in_sync;
+    char end;
+    if (text == NULL || strlen(text) >= PLACEMENT_BYTES ||
+        sscanf(text,
+               "%" SCNx64 " %" SCNx32 " %" SCNx32 " %" SCNx32 " %" SCNx32 " %" SCNx32 " %" SCNx64
+               "%c",
+               &out->epoch, &tasks[0], &tasks[1], &tasks[2], &tasks[3], &in_sync, &out->deposed_id,
+               &end) != 7) {
+        return false;
+    }
+    out->primary = tasks[0] - 1; /* 0 becomes NO_TASK */
+    out->backup = tasks[1] - 1;
+    out->partner = tasks[2] - 1;
+    out->moves_to = tasks[3] - 1;
+    out->in_sync = in_sync != 0;
+    return out->epoch != 0 && tasks[0] != 0 && tasks[0] <= SL_LIMIT_PS && tasks[1] <= SL_LIMIT_PS &&
+           tasks[2] <= SL_LIMIT_PS && tasks[3] <= SL_LIMIT_PS && tasks[1] != tasks[0] &&
+           tasks[3] != tasks[0] && in_sync <= (tasks[1] != 0 ? 1 : 0);
+}
+
+static int read_shards(struct sl_coordinator *coordinator, uint32_t index, const json_t *record)
+{
+    const json_t *list = json_object_get(record, "placements");
+    const size_t count = json_array_size(list);
+    if (coordinator->placement.shards == NULL) {
+        coordinator->placement.shards =
+            calloc(SL_LIMIT_SHARDS, sizeof *coordinator->placement.shards);
+    }
+    if (coordinator->placement.shards == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    if (count == 0 || count > SL_COORDINATOR_RECORD_SHARDS_EACH) {
+        return SL_ERR_CORRUPT;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct sl_coordinator_shard shard = {0};
+        if (!read_placement(json_string_value(json_array_get(list, i)), &shard)) {
+            return SL_ERR_CORRUPT;
+        }
+        coordinator->placement.shards[index * SL_COORDINATOR_RECORD_SHARDS_EACH + i] = shard;
+    }
+    const uint32_t end = index * SL_COORDINATOR_RECORD_SHARDS_EACH + (uint32_t)count;
+    coordinator->placement.shard_count =
+        end > coordinator->placement.shard_count ? end : coordinator->placement.shard_count;
+    return 0;
 }
 
 static int read_worker(struct sl_coordinator *coordinator, uint32_t task, const json_t *record)
@@ -440,7 +554,9 @@ static uint32_t count_of(const struct sl_coordinator *coordinator, enum sl_coord
     case SL_COORDINATOR_RECORD_JOB:
         return 1;
     case SL_COORDINATOR_RECORD_PS:
-        return coordinator->options.ps_count;
+        return SL_LIMIT_PS;
+    case SL_COORDINATOR_RECORD_SHARDS:
+        return SL_LIMIT_SHARDS / SL_COORDINATOR_RECORD_SHARDS_EACH;
     case SL_COORDINATOR_RECORD_WORKER:
         return SL_LIMIT_WORKERS;
     case SL_COORDINATOR_RECORD_TABLE:
@@ -456,11 +572,12 @@ static uint32_t count_of(const struct sl_coordinator *coordinator, enum sl_coord
 static int read_json(struct sl_coordinator *coordinator, enum sl_coordinator_record kind,
                      uint32_t index, const json_t *record, struct sl_reason *reason)
 {
-    return !json_is_object(record)              ? SL_ERR_CORRUPT
-           : kind == SL_COORDINATOR_RECORD_JOB  ? read_job(coordinator, record, reason)
-           : kind == SL_COORDINATOR_RECORD_PS   ? read_ps(coordinator, index, record)
-           : kind == SL_COORDINATOR_RECORD_DONE ? read_done(coordinator, index, record)
-                                                : read_worker(coordinator, index, record);
+    return !json_is_object(record)                ? SL_ERR_CORRUPT
+           : kind == SL_COORDINATOR_RECORD_JOB    ? read_job(coordinator, record, reason)
+           : kind == SL_COORDINATOR_RECORD_PS     ? read_ps(coordinator, index, record)
+           : kind == SL_COORDINATOR_RECORD_DONE   ? read_done(coordinator, index, record)
+           : kind == SL_COORDINATOR_RECORD_SHARDS ? read_shards(coordinator, index, record)
+                                                  : read_worker(coordinator, index, record);
 }
 
 /* Checks the checkpoint numbers in a record of the job or of a server. */
@@ -509,8 +626,8 @@ static bool knows_a_worker(const struct sl_coordinator *coordinator)
 /* A job that has survived a promotion also gets a full lease: its clients are not recorded. */
 static bool knows_a_take_over(const struct sl_coordinator *coordinator)
 {
-    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
-        if (coordinator->ps[task].epoch > 1) {
+    for (uint32_t i = 0; i < coordinator->placement.shard_count; i++) {
+        if (coordinator->placement.shards[i].epoch > 1) {
             return true;
         }
     }
@@ -520,11 +637,11 @@ static bool knows_a_take_over(const struct sl_coordinator *coordinator)
 /* True if this process is, or was, a server of the recorded job. */
 static bool is_known_ps(const struct sl_coordinator *coordinator, uint64_t client_id)
 {
-    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+    for (uint32_t task = 0; task < coordinator->placement.ps_end; task++) {
         const struct sl_coordinator_ps *ps = &coordinator->ps[task];
         const struct sl_coordinator_member *member =
             sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, task);
-        if ((ps->shard_count != 0 && ps->client_id == client_id) ||
+        if ((sl_coordinator_is_known(ps) && ps->client_id == client_id) ||
             (member != NULL && member->hello.client_id == client_id)) {
             return true;
         }
@@ -534,8 +651,8 @@ static bool is_known_ps(const struct sl_coordinator *coordinator, uint64_t clien
 
 static bool knows_a_ps(const struct sl_coordinator *coordinator)
 {
-    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
-        if (coordinator->ps[task].shard_count != 0 ||
+    for (uint32_t task = 0; task < coordinator->placement.ps_end; task++) {
+        if (sl_coordinator_is_known(&coordinator->ps[task]) ||
             sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, task) != NULL) {
             return true;
         }
@@ -547,7 +664,7 @@ static bool knows_a_ps(const struct sl_coordinator *coordinator)
 static void settle_ends(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     bool restarted = false;
-    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+    for (uint32_t task = 0; task < coordinator->placement.ps_end; task++) {
         restarted = restarted || coordinator->ps[task].restarted;
         coordinator->ps[task].last_seen_ns = now_ns;
     }
@@ -574,16 +691,21 @@ static void await(const struct sl_coordinator *coordinator, struct sl_coordinato
 static void coordinator_record_forget(struct sl_coordinator *coordinator)
 {
     while (coordinator->member_count > 0) {
-        free(coordinator->members[--coordinator->member_count]);
+        sl_coordinator_free_member(coordinator->members[--coordinator->member_count]);
     }
-    memset(coordinator->ps, 0, coordinator->options.ps_count * sizeof *coordinator->ps);
+    memset(coordinator->ps, 0, SL_LIMIT_PS * sizeof *coordinator->ps);
+    free(coordinator->placement.shards);
+    coordinator->placement.shards = NULL;
+    coordinator->placement.ps_end = coordinator->options.ps_count;
+    coordinator->placement.shard_count = coordinator->placement.replicas = 0;
+    coordinator->placement.has_new_roles = coordinator->placement.balances = false;
     memset(coordinator->workers, 0, SL_LIMIT_WORKERS * sizeof *coordinator->workers);
     sl_coordinator_record_fini(coordinator);
     coordinator->unnotified_count = 0;
     sl_coordinator_reset_job(coordinator);
     coordinator->cluster_version = 1;
     coordinator->values_lost = 0;
-    coordinator->has_older_tables = false;
+    coordinator->tables.are_older = false;
     coordinator->cluster_ready = false;
     coordinator->began_from = coordinator->abandoned_to = 0;
     coordinator->kept_to = coordinator->identity = 0;
@@ -609,6 +731,7 @@ void sl_coordinator_record_end(struct sl_coordinator *coordinator, uint64_t now_
     coordinator->job.stage_ns =
         coordinator->job.stage == SL_COORDINATOR_WAITING_FOR_MEMBERS ? 0 : now_ns;
     settle_ends(coordinator, now_ns);
+    sl_coordinator_placement_end_loading(coordinator);
     if (!knows_a_ps(coordinator) || coordinator->job.stage == SL_COORDINATOR_OVER) {
         coordinator_record_forget(coordinator);
         return;

@@ -4,7 +4,7 @@
 
 #include "core/event.h"
 #include "ps/coordinator/checkpoint.h"
-#include "ps/coordinator/replica_group.h"
+#include "ps/coordinator/placement.h"
 
 /* The servers that must agree: those present before the job begins. */
 struct parties {
@@ -137,7 +137,7 @@ bool sl_coordinator_restore_agrees(struct sl_coordinator *coordinator,
         const struct sl_coordinator_member *other = coordinator->members[i];
         const uint32_t task = other->hello.task_index;
         if (other != member && sl_coordinator_is_ps(other) && other->registered &&
-            !coordinator->ps[task].serving) {
+            coordinator->ps[task].shard_count != 0 && !coordinator->ps[task].serving) {
             parties.ps[parties.count] = &coordinator->ps[task];
             parties.tasks[parties.count++] = task;
         }
@@ -222,8 +222,8 @@ static void begin_from(struct sl_coordinator *coordinator, uint64_t number, bool
 void sl_coordinator_restore_check_values(struct sl_coordinator *coordinator, uint32_t task)
 {
     const struct sl_coordinator_ps *ps = &coordinator->ps[task];
-    if (coordinator->values_lost != 0 || ps->shard_count == 0 || ps->serving ||
-        ps->checkpoints.restore != 0 || !sl_coordinator_replica_needs(coordinator, task)) {
+    if (coordinator->values_lost != 0 || !sl_coordinator_is_known(ps) || ps->serving ||
+        ps->checkpoints.restore != 0 || !sl_coordinator_placement_needs(coordinator, task)) {
         return;
     }
     sl_log_event(SL_LOG_ERROR, SL_EVENT("values_lost", SL_EVENT_NUMBER("task", task)),

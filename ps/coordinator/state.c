@@ -4,6 +4,13 @@
 #include "core/format.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+
+void sl_coordinator_free_member(struct sl_coordinator_member *member)
+{
+    free(member->reports);
+    free(member);
+}
 
 void sl_coordinator_send(struct sl_coordinator *coordinator,
                          const struct sl_coordinator_member *member,

@@ -2,9 +2,9 @@
 #ifndef SL_PS_COORDINATOR_STATE_H
 #define SL_PS_COORDINATOR_STATE_H
 
-#include "core/backoff.h"
 #include "core/log.h"
 #include "ps/coordinator/coordinator.h"
+#include "ps/coordinator/shard_state.h"
 #include "ps/coordinator/waiter.h"
 
 /* Completed barriers kept per member, by request id: as many as it may have to ask for again. */
@@ -25,6 +25,8 @@ struct sl_coordinator_member {
     uint64_t replacement_id; /* client_id of a process that wants this task; 0: none */
     uint64_t rival_ns;       /* when that process first asked */
     uint64_t job;            /* identity of the job that it was in when it registered; 0: none */
+    struct sl_message_replica_report *reports; /* of a server, when it registered; until the */
+    uint32_t report_count;                     /* shards are placed */
     bool registered;
     bool waits_for_cluster;
     struct sl_coordinator_waiter cluster_waiter; /* its Register, while waits_for_cluster */
@@ -48,16 +50,26 @@ enum sl_coordinator_end {
     SL_COORDINATOR_END_REPLACED,
 };
 
+/* Whether a server task is part of the job: sl_coordinator_has_ps. */
+enum sl_coordinator_place {
+    SL_COORDINATOR_AT_START, /* tasks below options.ps_count are, others are not */
+    SL_COORDINATOR_JOINED,   /* while the job ran */
+    SL_COORDINATOR_DRAINING, /* its shards move away */
+    SL_COORDINATOR_DRAINED,  /* no longer; it may join again */
+};
+
 /* State of a server task, whether or not a process holds it. */
 struct sl_coordinator_ps {
-    uint32_t shard_count;   /* 0: never registered, and the rest is unknown */
+    enum sl_coordinator_place place;
+    uint32_t shard_count;   /* its home shards: those that it had at the job's start */
+    uint32_t first_shard;   /* the first of them; once there are placements */
     uint32_t reactor_count; /* 0: as many as shards */
     uint64_t client_id;     /* of the last process that registered */
     uint64_t last_seen_ns;  /* of that process, when its membership ended */
     bool restarted;         /* the task had an earlier process */
     /* How the process ended, if it expired or left early and no other replaced it; else NONE. */
     enum sl_coordinator_end gone;
-    char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
+    char data_endpoint[SL_LIMIT_ENDPOINT_BYTES]; /* "": never registered; the rest is unknown */
     char bypass_endpoint[SL_LIMIT_ENDPOINT_BYTES];
     char host[SL_MESSAGE_NAME_BYTES];
     bool serving; /* it was already serving when it first registered */
@@ -71,20 +83,11 @@ struct sl_coordinator_ps {
         bool ack_pending;   /* its CheckpointPart or CheckpointDone is outstanding */
     } checkpoints;
 
-    /* The replica group of this server's own shards: replica_group.c. */
-    uint32_t replicas;   /* backups of each shard: 0 or 1 */
-    uint64_t epoch;      /* 0: no backups, or the cluster is not ready */
-    uint32_t primary;    /* task index: this server or the next one */
-    uint32_t backup;     /* the other of the two, or SL_COORDINATOR_NO_BACKUP */
-    bool in_sync;        /* the backup has all acknowledged writes */
-    uint64_t deposed_id; /* client_id of the primary that was last replaced by promotion */
-    uint64_t degraded_since_ns, degraded_warned_ns; /* degraded since; last warning; 0: in sync */
-    struct sl_backoff backoff; /* least_ns 0: no catch-up has failed since it was last in sync */
-    uint64_t retry_ns;         /* when the next epoch begins after a failure; 0: none is due */
-
-    /* Replica reports of this server; used until the cluster is ready. */
-    struct sl_message_replica_report reports[SL_MESSAGE_REPLICA_REPORTS_MAX];
-    uint32_t report_count;
+    uint32_t replicas; /* backups of each shard: 0 or 1 */
+    /* Of all its home shards, in the records of an older version; until these are loaded. epoch 0:
+     * none. */
+    struct sl_message_placement older;
+    uint64_t older_deposed_id;
 };
 
 /* How the last former member with this worker index ended. */
@@ -187,8 +190,9 @@ struct sl_coordinator {
     sl_coordinator_peer *peers;
     struct sl_coordinator_member **members;
     uint32_t member_count, member_max;
-    uint64_t departures;                   /* ended memberships; each may move another member */
-    struct sl_coordinator_ps *ps;          /* [ps_count] */
+    uint64_t departures;          /* ended memberships; each may move another member */
+    struct sl_coordinator_ps *ps; /* [SL_LIMIT_PS] */
+    struct sl_coordinator_placement placement;
     struct sl_coordinator_worker *workers; /* [SL_LIMIT_WORKERS] */
     uint32_t unnotified_count;             /* workers with `unnotified` */
     struct sl_coordinator_job job;
@@ -197,12 +201,12 @@ struct sl_coordinator {
         struct sl_table_spec *specs; /* by id; empty name: id is free, or the table was dropped */
         struct sl_message_dropped dropped;
         bool restored[SL_LIMIT_TABLES]; /* the policy is that of a checkpoint */
-        uint32_t count;                 /* ids in use are below it */
+        bool are_older; /* the job is older than this coordinator: a server that is serving, or a
+                           table opened with keep_id, proves it */
+        uint32_t count; /* ids in use are below it */
         uint32_t max;
     } tables;
     struct sl_coordinator_barriers barriers;
-    bool has_older_tables; /* the job is older than this coordinator: a server that is serving, or a
-                              table opened with keep_id, proves it */
     uint32_t values_lost;  /* 1 + index of the server that restarted without values; 0: none */
     bool cluster_ready;    /* the cluster was complete once and sent to members */
     uint64_t identity;     /* of the job, once the cluster is ready; 0: unknown */
@@ -222,6 +226,23 @@ static inline bool sl_coordinator_is_worker(const struct sl_coordinator_member *
 {
     return member->hello.role == SL_MESSAGE_ROLE_WORKER;
 }
+
+/* True if the server task is part of the job. */
+static inline bool sl_coordinator_has_ps(const struct sl_coordinator *coordinator, uint32_t task)
+{
+    const enum sl_coordinator_place place = coordinator->ps[task].place;
+    return place == SL_COORDINATOR_AT_START ? task < coordinator->options.ps_count
+                                            : place != SL_COORDINATOR_DRAINED;
+}
+
+/* True if a process has registered for the server task. */
+static inline bool sl_coordinator_is_known(const struct sl_coordinator_ps *ps)
+{
+    return ps->data_endpoint[0] != '\0';
+}
+
+/* Frees a member that is in no list. */
+void sl_coordinator_free_member(struct sl_coordinator_member *member);
 
 /* Sends a message, unless the member is disconnected. */
 void sl_coordinator_send(struct sl_coordinator *coordinator,

@@ -7,7 +7,7 @@
 #include "core/event.h"
 #include "core/reason.h"
 #include "net/session/message_spec.h"
-#include "ps/coordinator/replica_group.h"
+#include "ps/coordinator/placement.h"
 #include "ps/coordinator/restore.h"
 
 static bool is_used(const struct sl_coordinator *coordinator, uint32_t id)
@@ -98,9 +98,9 @@ static int place(struct sl_coordinator *coordinator, const struct sl_message_tab
     coordinator->tables.restored[*id] = open->is_restored;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_TABLE, *id);
     /* A table that has an id already belongs to a job older than this coordinator. */
-    coordinator->has_older_tables = coordinator->has_older_tables || open->keep_id;
+    coordinator->tables.are_older = coordinator->tables.are_older || open->keep_id;
     for (uint32_t task = 0;
-         open->keep_id && coordinator->cluster_ready && task < coordinator->options.ps_count;
+         open->keep_id && coordinator->cluster_ready && task < coordinator->placement.ps_end;
          task++) {
         sl_coordinator_restore_check_values(coordinator, task);
     }
@@ -310,7 +310,7 @@ void sl_coordinator_table_stats(struct sl_coordinator *coordinator,
         .id = id,
         .stats = {.tables = tables,
                   .table_count = count,
-                  .degraded_shards = sl_coordinator_replica_degraded_shards(coordinator)},
+                  .degraded_shards = sl_coordinator_placement_degraded(coordinator)},
     };
     sl_coordinator_send(coordinator, member, &answer);
     free(tables);

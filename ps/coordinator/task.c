@@ -20,17 +20,25 @@ static bool had_place(const struct sl_coordinator *coordinator,
 {
     if (hello->role == SL_MESSAGE_ROLE_PS) {
         const struct sl_coordinator_ps *ps = &coordinator->ps[task];
-        return ps->shard_count != 0 && ps->client_id == hello->client_id;
+        return (sl_coordinator_is_known(ps) || ps->place == SL_COORDINATOR_DRAINED) &&
+               ps->client_id == hello->client_id;
     }
     const struct sl_coordinator_worker *worker = &coordinator->workers[task];
     return worker->end != SL_COORDINATOR_END_NONE && worker->client_id == hello->client_id;
 }
 
-/* Once the job has begun, no process can replace a worker that left. */
-static bool is_finished(const struct sl_coordinator *coordinator, enum sl_message_role role,
-                        uint32_t task)
+/* Once the job has begun, no process can replace a worker that left. A server that joins takes the
+ * place of none that is there from the start, and only such a server that of one that was drained.
+ */
+static bool is_finished(const struct sl_coordinator *coordinator,
+                        const struct sl_message_hello *hello, uint32_t task)
 {
-    return role == SL_MESSAGE_ROLE_WORKER &&
+    if (hello->role == SL_MESSAGE_ROLE_PS) {
+        const bool is_at_start = coordinator->ps[task].place == SL_COORDINATOR_AT_START &&
+                                 task < coordinator->options.ps_count;
+        return hello->join_running ? is_at_start : !is_at_start;
+    }
+    return hello->role == SL_MESSAGE_ROLE_WORKER &&
            coordinator->job.stage != SL_COORDINATOR_WAITING_FOR_MEMBERS &&
            coordinator->workers[task].end == SL_COORDINATOR_END_LEFT;
 }
@@ -66,11 +74,12 @@ static bool find(const struct sl_coordinator *coordinator, const struct sl_messa
 {
     bool found = false;
     for (uint32_t i = first; i < end; i++) {
-        if (!places->taken[i] && !is_finished(coordinator, hello->role, i)) {
+        const bool is_open = !is_finished(coordinator, hello, i);
+        if (!places->taken[i] && is_open) {
             *task = i;
             return true;
         }
-        if (places->away[i] && !found) {
+        if (places->away[i] && !found && (is_open || hello->role == SL_MESSAGE_ROLE_WORKER)) {
             *task = i;
             found = true;
         }
@@ -83,7 +92,7 @@ static void set_limits(const struct sl_coordinator *coordinator, enum sl_message
 {
     bool is_ps = role == SL_MESSAGE_ROLE_PS;
     places->count = is_ps ? coordinator->options.ps_count : coordinator->job.worker_count;
-    places->limit = is_ps ? coordinator->options.ps_count : SL_LIMIT_WORKERS;
+    places->limit = is_ps ? SL_LIMIT_PS : SL_LIMIT_WORKERS;
 }
 
 int sl_coordinator_task_choose(const struct sl_coordinator *coordinator,

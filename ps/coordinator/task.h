@@ -4,7 +4,8 @@
  *    has begun;
  * 3. the lowest one of a disconnected member, which is then replaced;
  * 4. none yet.
- * With join_running, a worker may also get an index beyond the job's count. */
+ * With join_running, a worker may also get an index beyond the job's count; a server gets such an
+ * index, or that of one that was drained. */
 #ifndef SL_PS_COORDINATOR_TASK_H
 #define SL_PS_COORDINATOR_TASK_H
 

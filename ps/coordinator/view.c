@@ -36,7 +36,10 @@ static void fill_job(const struct sl_coordinator *coordinator, struct sl_coordin
             view->consistency = stricter(view->consistency, spec->consistency);
         }
     }
-    view->ps_count = coordinator->options.ps_count;
+    view->ps_count = coordinator->placement.ps_end;
+    view->replicas = coordinator->placement.replicas;
+    view->shard_count = coordinator->placement.shard_count;
+    view->task_end = larger(view->task_end, view->shard_count);
     view->task_end = larger(view->task_end, view->worker_end);
     view->task_end = larger(view->task_end, larger(view->ps_count, coordinator->job.worker_count));
     view->task_end = larger(view->task_end, coordinator->job.worker_end);
@@ -56,18 +59,26 @@ static void fill_server(const struct sl_coordinator *coordinator, struct sl_coor
     const struct sl_coordinator_ps *ps = &coordinator->ps[task];
     view->servers[task].member = (struct sl_coordinator_view_member){
         .state = ps->gone != SL_COORDINATOR_END_NONE ? state_of_end(ps->gone)
-                 : ps->shard_count != 0              ? SL_COORDINATOR_VIEW_LEFT
+                 : sl_coordinator_is_known(ps)       ? SL_COORDINATOR_VIEW_LEFT
                                                      : SL_COORDINATOR_VIEW_UNKNOWN,
         .last_seen_ns = ps->last_seen_ns,
     };
-    view->servers[task].group = (struct sl_coordinator_view_group){
-        .epoch = ps->epoch,
-        .primary = ps->primary,
-        .backup = ps->backup,
-        .in_sync = ps->in_sync,
-    };
+    view->servers[task].is_part = sl_coordinator_has_ps(coordinator, task);
+    view->servers[task].drains = ps->place == SL_COORDINATOR_DRAINING;
     view->servers[task].shard_count = ps->shard_count;
     memcpy(view->servers[task].data_endpoint, ps->data_endpoint, sizeof ps->data_endpoint);
+}
+
+static void fill_shard(const struct sl_coordinator *coordinator, struct sl_coordinator_view *view,
+                       uint32_t index)
+{
+    const struct sl_coordinator_shard *shard = &coordinator->placement.shards[index];
+    view->shards[index] = (struct sl_coordinator_view_shard){
+        .primary = shard->primary,
+        .backup = shard->backup,
+        .in_sync = shard->in_sync,
+        .moves_to = shard->moves_to,
+    };
 }
 
 static void fill_worker(const struct sl_coordinator *coordinator, struct sl_coordinator_view *view,
@@ -92,6 +103,10 @@ static void fill_tasks(const struct sl_coordinator *coordinator, struct sl_coord
     for (; view->next_task < view->task_end && view->next_task < end; view->next_task++) {
         if (view->next_task < view->ps_count) {
             fill_server(coordinator, view, view->next_task);
+        }
+        if (view->next_task < view->shard_count &&
+            view->next_task < coordinator->placement.shard_count) {
+            fill_shard(coordinator, view, view->next_task);
         }
         fill_worker(coordinator, view, view->next_task);
     }

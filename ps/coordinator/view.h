@@ -1,5 +1,5 @@
 /* The coordinator's view of the job, for a reader on another thread (reactor/view.h): members,
- * replica groups, stage. Times are of the reactor's clock. */
+ * placements, stage. Times are of the reactor's clock. */
 #ifndef SL_PS_COORDINATOR_VIEW_H
 #define SL_PS_COORDINATOR_VIEW_H
 
@@ -24,11 +24,10 @@ struct sl_coordinator_view_member {
     uint64_t last_seen_ns; /* 0: unknown. EXPIRED, LEFT: of a worker, the end of its membership */
 };
 
-/* Of a server's own shards, if it has backups (epoch != 0): the servers that have them. */
-struct sl_coordinator_view_group {
-    uint64_t epoch;
-    uint32_t primary, backup; /* tasks; SL_COORDINATOR_NO_BACKUP */
+struct sl_coordinator_view_shard {
+    uint32_t primary, backup; /* tasks; SL_COORDINATOR_NO_TASK */
     bool in_sync;
+    uint32_t moves_to; /* task that becomes the primary; SL_COORDINATOR_NO_TASK */
 };
 
 struct sl_coordinator_view {
@@ -38,13 +37,17 @@ struct sl_coordinator_view {
     /* The strictest of the tables: BSP, or SSP with the least staleness, if there is one. */
     struct sl_consistency_spec consistency;
     bool has_tables;
-    uint32_t ps_count;
+    uint32_t ps_count; /* above all servers' tasks */
     struct {
         struct sl_coordinator_view_member member;
-        struct sl_coordinator_view_group group;
-        uint32_t shard_count; /* 0: never registered */
+        bool is_part;         /* false: it was drained, or there never was one with this task */
+        bool drains;          /* its shards move away */
+        uint32_t shard_count; /* at the job's start */
         char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
     } servers[SL_LIMIT_PS];
+    uint32_t replicas;    /* of each shard */
+    uint32_t shard_count; /* 0: the job has not begun */
+    struct sl_coordinator_view_shard shards[SL_LIMIT_SHARDS];
     struct sl_coordinator_view_member workers[SL_LIMIT_WORKERS];
     uint32_t worker_end; /* above all workers with a state */
 

@@ -210,13 +210,11 @@ static void tick_tables(struct sl_cluster *cluster, const struct sl_cluster_memb
 static void tick_servers(struct sl_cluster *cluster, const struct sl_coordinator_view *view,
                          uint64_t now_ns)
 {
-    uint32_t shard = 0;
+    for (uint32_t shard = 0; shard < view->shard_count; shard++) {
+        const uint32_t primary = view->shards[shard].primary;
+        tick_shard(cluster, shard, sl_cluster_find_shard(cluster, primary, shard, now_ns));
+    }
     for (uint32_t task = 0; task < view->ps_count; task++) {
-        const uint32_t primary = sl_cluster_primary(view, task);
-        const uint32_t end = shard + view->servers[task].shard_count;
-        for (; shard < end && shard < SL_LIMIT_SHARDS; shard++) {
-            tick_shard(cluster, shard, sl_cluster_find_shard(cluster, primary, shard, now_ns));
-        }
         const struct sl_cluster_member *member = sl_cluster_fresh(cluster->servers[task], now_ns);
         if (member != NULL) {
             observe_cluster_add_value(&cluster->totals.values[SL_HISTORY_MEMORY],

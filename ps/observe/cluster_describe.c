@@ -49,19 +49,21 @@ static json_t *describe_totals(const struct sl_cluster *cluster)
 }
 
 static json_t *describe_shard(const struct sl_cluster *cluster,
-                              const struct sl_coordinator_view *view, uint32_t task, uint32_t index,
+                              const struct sl_coordinator_view *view, uint32_t index,
                               uint64_t now_ns)
 {
-    const struct sl_coordinator_view_group *group = &view->servers[task].group;
-    const uint32_t primary = sl_cluster_primary(view, task);
-    const bool has_backup = group->epoch != 0 && group->backup != SL_COORDINATOR_NO_BACKUP;
+    const struct sl_coordinator_view_shard *placed = &view->shards[index];
+    const uint32_t primary = placed->primary;
+    const bool has_backup = placed->backup != SL_COORDINATOR_NO_TASK;
+    const bool moves = placed->moves_to != SL_COORDINATOR_NO_TASK;
     const bool is_served =
         cluster->end_ns != 0 || view->servers[primary].member.state == SL_COORDINATOR_VIEW_RUNNING;
     json_t *shard =
-        json_pack("{s:o, s:o, s:o, s:o}", "shard", cluster_describe_count(index), "serving",
+        json_pack("{s:o, s:o, s:o, s:o, s:o}", "shard", cluster_describe_count(index), "serving",
                   is_served ? task_name("ps", primary) : json_null(), "backup",
-                  has_backup ? task_name("ps", group->backup) : json_null(), "in_sync",
-                  group->epoch == 0 ? json_null() : json_boolean(has_backup && group->in_sync));
+                  has_backup ? task_name("ps", placed->backup) : json_null(), "in_sync",
+                  view->replicas == 0 && !has_backup ? json_null() : json_boolean(placed->in_sync),
+                  "moves_to", moves ? task_name("ps", placed->moves_to) : json_null());
     const struct sl_cluster_shard found = sl_cluster_find_shard(cluster, primary, index, now_ns);
     const struct sl_report_shard none = {0};
     const struct sl_report_shard *now = found.now == NULL ? &none : found.now;
@@ -86,7 +88,7 @@ static json_t *describe_shard(const struct sl_cluster *cluster,
 }
 
 static const char *server_state(const struct sl_cluster_member *member,
-                                enum sl_coordinator_view_state state)
+                                enum sl_coordinator_view_state state, bool drains)
 {
     static const char *const names[] = {
         [SL_COORDINATOR_VIEW_UNKNOWN] = "starting",
@@ -98,35 +100,44 @@ static const char *server_state(const struct sl_cluster_member *member,
     };
     const bool restores =
         state == SL_COORDINATOR_VIEW_RUNNING && member != NULL && member->report.is_restoring;
-    return restores ? "restoring" : names[state];
+    return restores                                         ? "restoring"
+           : drains && state == SL_COORDINATOR_VIEW_RUNNING ? "draining"
+                                                            : names[state];
 }
 
 static json_t *describe_servers(const struct sl_cluster *cluster,
                                 const struct sl_coordinator_view *view, uint64_t now_ns)
 {
     json_t *list = json_array();
-    uint32_t shard = 0;
     for (uint32_t task = 0; task < view->ps_count; task++) {
         const struct sl_cluster_member *member = cluster->servers[task];
         const struct sl_coordinator_view_member *seen = &view->servers[task].member;
+        if (!view->servers[task].is_part) {
+            continue;
+        }
         json_t *shards = json_array();
-        const uint32_t end = shard + view->servers[task].shard_count;
-        for (; shard < end && shard < SL_LIMIT_SHARDS; shard++) {
-            (void)json_array_append_new(shards, describe_shard(cluster, view, task, shard, now_ns));
+        uint32_t backups = 0;
+        for (uint32_t shard = 0; shard < view->shard_count; shard++) {
+            backups += view->shards[shard].backup == task ? 1 : 0;
+            if (view->shards[shard].primary == task) {
+                (void)json_array_append_new(shards, describe_shard(cluster, view, shard, now_ns));
+            }
         }
         (void)json_array_append_new(
             list,
-            json_pack(
-                "{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", task_name("ps", task),
-                "task", cluster_describe_count(task), "state", server_state(member, seen->state),
-                "age_s", sl_cluster_describe_number(member_age_s(member, seen, now_ns)), "http",
-                text_or_null(member == NULL ? NULL : member->report.http), "data",
-                text_or_null(view->servers[task].data_endpoint), "memory",
-                cluster_describe_count(member == NULL ? 0 : member->report.memory), "memory_limit",
-                cluster_describe_count(member == NULL ? 0 : member->report.memory_limit),
-                "ordinary_pages",
-                cluster_describe_count(member == NULL ? 0 : member->report.ordinary_pages),
-                "shards", shards));
+            json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o}", "name",
+                      task_name("ps", task), "task", cluster_describe_count(task), "state",
+                      server_state(member, seen->state, view->servers[task].drains), "age_s",
+                      sl_cluster_describe_number(member_age_s(member, seen, now_ns)), "http",
+                      text_or_null(member == NULL ? NULL : member->report.http), "data",
+                      text_or_null(view->servers[task].data_endpoint), "memory",
+                      cluster_describe_count(member == NULL ? 0 : member->report.memory),
+                      "memory_limit",
+                      cluster_describe_count(member == NULL ? 0 : member->report.memory_limit),
+                      "ordinary_pages",
+                      cluster_describe_count(member == NULL ? 0 : member->report.ordinary_pages),
+                      "primaries", (json_int_t)json_array_size(shards), "backups",
+                      (json_int_t)backups, "shards", shards));
     }
     return list;
 }

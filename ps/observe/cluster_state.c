@@ -45,12 +45,6 @@ struct sl_cluster_shard sl_cluster_find_shard(const struct sl_cluster *cluster, 
     return found;
 }
 
-uint32_t sl_cluster_primary(const struct sl_coordinator_view *view, uint32_t task)
-{
-    const struct sl_coordinator_view_group *group = &view->servers[task].group;
-    return group->epoch == 0 ? task : group->primary;
-}
-
 bool sl_cluster_is_running(const struct sl_coordinator_view *view, uint32_t worker)
 {
     return view->workers[worker].state == SL_COORDINATOR_VIEW_RUNNING ||

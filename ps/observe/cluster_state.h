@@ -89,7 +89,4 @@ struct json_t *sl_cluster_describe_training(const struct sl_cluster *cluster);
 struct json_t *sl_cluster_describe_trouble(const struct sl_coordinator_view *view,
                                            bool is_store_away);
 
-/* Returns the task of the server that serves the shards of server `task`. */
-uint32_t sl_cluster_primary(const struct sl_coordinator_view *view, uint32_t task);
-
 #endif

@@ -29,23 +29,29 @@ static void add_member(struct trouble *trouble, const char *role, uint32_t task,
     }
 }
 
-/* The shards of a server, from `first` on. */
-static void add_shards(struct trouble *trouble, const struct sl_coordinator_view *view,
-                       uint32_t task, uint32_t first)
+static const char *trouble_of_shard(const struct sl_coordinator_view *view, uint32_t shard)
 {
-    const struct sl_coordinator_view_group *group = &view->servers[task].group;
-    const uint32_t count = view->servers[task].shard_count;
-    const bool is_served =
-        view->servers[sl_cluster_primary(view, task)].member.state == SL_COORDINATOR_VIEW_RUNNING;
-    const bool has_backup = group->backup != SL_COORDINATOR_NO_BACKUP;
-    const char *what = !is_served                            ? "not served"
-                       : group->epoch == 0 || group->in_sync ? NULL
-                       : has_backup                          ? "not in sync with the backup"
-                                                             : "without a backup";
-    if (count > 0 && what != NULL) {
-        add(trouble, count == 1
-                         ? json_sprintf("shard %u is %s", first, what)
-                         : json_sprintf("shards %u to %u are %s", first, first + count - 1, what));
+    const struct sl_coordinator_view_shard *placed = &view->shards[shard];
+    const bool moves = placed->moves_to != SL_COORDINATOR_NO_TASK;
+    return view->servers[placed->primary].member.state != SL_COORDINATOR_VIEW_RUNNING ? "not served"
+           : view->replicas == 0 || placed->in_sync || moves                          ? NULL
+           : placed->backup != SL_COORDINATOR_NO_TASK ? "not in sync with the backup"
+                                                      : "without a backup";
+}
+
+/* Adds the shards, neighbours with the same trouble together. */
+static void add_shards(struct trouble *trouble, const struct sl_coordinator_view *view)
+{
+    for (uint32_t first = 0, end; first < view->shard_count; first = end) {
+        const char *what = trouble_of_shard(view, first);
+        for (end = first + 1; end < view->shard_count && trouble_of_shard(view, end) == what;
+             end++) {
+        }
+        if (what != NULL) {
+            add(trouble, end == first + 1
+                             ? json_sprintf("shard %u is %s", first, what)
+                             : json_sprintf("shards %u to %u are %s", first, end - 1, what));
+        }
     }
 }
 
@@ -60,13 +66,12 @@ json_t *sl_cluster_describe_trouble(const struct sl_coordinator_view *view, bool
         add(&trouble, json_sprintf("%s is missing", view->missing.missing[i]));
     }
     for (uint32_t task = 0; task < view->ps_count; task++) {
-        add_member(&trouble, "ps", task, view->servers[task].member.state);
+        if (view->servers[task].is_part) {
+            add_member(&trouble, "ps", task, view->servers[task].member.state);
+        }
     }
-    uint32_t shard = 0;
-    for (uint32_t task = 0; task < view->ps_count && view->stage == SL_COORDINATOR_RUNNING;
-         task++) {
-        add_shards(&trouble, view, task, shard);
-        shard += view->servers[task].shard_count;
+    if (view->stage == SL_COORDINATOR_RUNNING) {
+        add_shards(&trouble, view);
     }
     for (uint32_t task = 0; task < view->worker_end; task++) {
         add_member(&trouble, "worker", task, view->workers[task].state);

@@ -7,8 +7,8 @@
 #include "core/event.h"
 #include "core/log.h"
 #include "ps/checkpoint/directory.h"
+#include "ps/process/hosted.h"
 #include "ps/process/main_thread.h"
-#include "ps/process/replica_groups.h"
 #include "ps/server/checkpoint.h"
 #include "reactor/disk.h"
 #include "reactor/offload.h"
@@ -38,17 +38,14 @@ struct prune {
 /* State of the current checkpoint. Reactor 0. */
 struct sl_process_checkpoints {
     struct sl_offload *offload;
-    uint64_t number;                            /* 0: none yet */
-    bool takes_part[SL_PROCESS_HOSTED_MAX];     /* hosted shards of which this process is primary */
-    uint32_t first_file[SL_PROCESS_HOSTED_MAX]; /* their first files; files are in shard order */
-    uint32_t file_count;
-    uint32_t waited; /* shards whose result is outstanding */
-    bool has_worker; /* some shard reported that the job continues */
+    uint64_t number;     /* 0: none yet */
+    uint32_t file_count; /* of shards of which this process is the primary */
+    uint32_t waited;     /* shards whose result is outstanding */
+    bool has_worker;     /* some shard reported that the job continues */
     uint64_t begun_ns;
-    struct sl_message_checkpoint_file *files; /* by shard; [2 * reactor_count] */
-    uint32_t asks_left;                       /* requests left for the last checkpoint */
-    uint32_t quiet_waited; /* last checkpoint: cores that have not fenced writes */
-    bool holds_all;        /* the cores that have fenced writes have nothing to save */
+    uint32_t asks_left;    /* requests left for the last checkpoint */
+    uint32_t quiet_waited; /* last checkpoint: shards that have not fenced writes */
+    bool holds_all;        /* the shards that have fenced writes have nothing to save */
 };
 
 const struct sl_disk *sl_process_disk(const struct sl_process_checkpoint *options)
@@ -97,39 +94,36 @@ static int64_t now_s(const struct sl_process *process)
 /* Results of the shards */
 
 struct part {
-    const struct sl_process_server_ref *ref;
+    struct sl_process_hosted *hosted;
     struct sl_server_checkpoint_result result;
 };
 
-/* Decides which servers take part, and the places of their files. Returns false if none does. */
-static bool choose_servers(const struct sl_process *process)
+/* Decides which shards take part. Returns false if none does. */
+static bool choose_shards(const struct sl_process *process)
 {
     struct sl_process_checkpoints *all = process->directory.checkpoints;
     all->file_count = 0;
-    const bool partner_first = process->hosted[SL_PROCESS_PARTNER].first_shard <
-                               process->hosted[SL_PROCESS_HOME].first_shard;
-    for (uint32_t i = 0; i < SL_PROCESS_HOSTED_MAX; i++) {
-        const uint32_t which = partner_first ? SL_PROCESS_PARTNER - i : i;
-        all->takes_part[which] = sl_process_replica_is_primary(process, which);
-        all->first_file[which] = all->file_count;
-        all->file_count += all->takes_part[which] ? process->options.reactors.shards : 0;
+    SL_PROCESS_FOREACH (hosted, process) {
+        hosted->checkpoint.takes_part = sl_process_hosted_is_primary(hosted);
+        all->file_count += hosted->checkpoint.takes_part;
     }
     return all->file_count > 0;
 }
 
-/* Returns the shards whose files are certainly in this process's directory: those that it serves.
- * If these are not adjacent, only its home shards. */
+/* Returns adjacent shards whose files are certainly in this process's directory: the first that
+ * take part, and those that follow without a gap; before the first checkpoint, the home shards. */
 static struct sl_checkpoint_shard_range
 process_checkpoint_range_of(const struct sl_process *process)
 {
-    const struct sl_process_checkpoints *all = process->directory.checkpoints;
-    const uint32_t count = process->options.reactors.shards;
-    const uint32_t own = process->hosted[SL_PROCESS_HOME].first_shard;
-    const uint32_t partner = process->hosted[SL_PROCESS_PARTNER].first_shard;
-    const bool is_adjacent = !all->takes_part[SL_PROCESS_HOME] || partner + count == own;
-    return all->takes_part[SL_PROCESS_PARTNER] && is_adjacent
-               ? (struct sl_checkpoint_shard_range){.first = partner, .count = all->file_count}
-               : (struct sl_checkpoint_shard_range){.first = own, .count = count};
+    struct sl_checkpoint_shard_range range = {.first = process->member.first_shard};
+    SL_PROCESS_FOREACH (hosted, process) {
+        if (hosted->checkpoint.takes_part && range.count == 0) {
+            range.first = hosted->shard;
+        }
+        range.count += hosted->checkpoint.takes_part && hosted->shard == range.first + range.count;
+    }
+    range.count = range.count == 0 ? process->options.reactors.shards : range.count;
+    return range;
 }
 
 /* Reactor 0: aborts the checkpoint and reports that to the coordinator. */
@@ -155,12 +149,32 @@ static void part_expired(void *ctx, uint64_t number, uint64_t b)
     }
 }
 
+/* Reports the files of all shards. */
+static void tell_part(const struct sl_process *process)
+{
+    const struct sl_process_checkpoints *all = process->directory.checkpoints;
+    struct sl_message_checkpoint_file *files = calloc(all->file_count, sizeof *files);
+    uint32_t count = 0;
+    if (files == NULL) {
+        sl_agent_checkpoint_fail(process->agent, all->number, SL_ERR_NO_MEMORY,
+                                 "no memory to tell of its files");
+        return;
+    }
+    SL_PROCESS_FOREACH (hosted, process) {
+        if (hosted->checkpoint.takes_part) {
+            files[count++] = hosted->checkpoint.file;
+        }
+    }
+    sl_agent_checkpoint_part(process->agent, all->number, files, count, all->has_worker);
+    free(files);
+}
+
 /* Reactor 0: handles the result of a shard. */
 static void part_came(void *ctx, uint64_t a, uint64_t b)
 {
     struct part *part = ctx;
-    const struct sl_process_server_ref *ref = part->ref;
-    struct sl_process *process = ref->core->process;
+    struct sl_process_hosted *hosted = part->hosted;
+    struct sl_process *process = hosted->process;
     struct sl_process_checkpoints *all = process->directory.checkpoints;
     const struct sl_server_checkpoint_result *result = &part->result;
     if (process->agent == NULL || result->number != all->number || all->waited == 0) {
@@ -172,64 +186,61 @@ static void part_came(void *ctx, uint64_t a, uint64_t b)
         free(part);
         return;
     }
-    struct sl_message_checkpoint_file *file =
-        &all->files[all->first_file[ref->which] + ref->core->index];
-    *file = (struct sl_message_checkpoint_file){.shard = result->file.shard,
-                                                .bytes = result->file.bytes,
-                                                .hash = result->file.hash,
-                                                .rows = result->file.rows};
-    (void)snprintf(file->name, sizeof file->name, "%s", result->file.name);
+    hosted->checkpoint.file = (struct sl_message_checkpoint_file){.shard = result->file.shard,
+                                                                  .bytes = result->file.bytes,
+                                                                  .hash = result->file.hash,
+                                                                  .rows = result->file.rows};
+    (void)snprintf(hosted->checkpoint.file.name, sizeof hosted->checkpoint.file.name, "%s",
+                   result->file.name);
     all->has_worker = all->has_worker || result->goes_on;
     free(part);
     if (--all->waited == 0) {
-        sl_agent_checkpoint_part(process->agent, all->number, all->files, all->file_count,
-                                 all->has_worker);
+        tell_part(process);
     }
 }
 
-/* The core's reactor. */
+/* The shard's reactor. */
 static void on_ended(void *ctx, const struct sl_server_checkpoint_result *result)
 {
-    const struct sl_process_server_ref *ref = ctx;
+    struct sl_process_hosted *hosted = ctx;
     struct part *part = malloc(sizeof *part);
     if (part == NULL) {
         sl_reactor_post(
-            ref->core->reactor, 0,
-            (struct sl_mail){.run = part_expired, .ctx = ref->core->process, .a = result->number});
+            hosted->core->reactor, 0,
+            (struct sl_mail){.run = part_expired, .ctx = hosted->process, .a = result->number});
         return;
     }
-    *part = (struct part){.ref = ref, .result = *result};
-    sl_reactor_post(ref->core->reactor, 0,
+    *part = (struct part){.hosted = hosted, .result = *result};
+    sl_reactor_post(hosted->core->reactor, 0,
                     (struct sl_mail){.run = part_came, .ctx = part, .drop = free});
 }
 
-static struct sl_server *process_checkpoint_server_of(const struct sl_process_server_ref *ref)
+/* A shard that has left since: the coordinator aborts the checkpoint. */
+static void shard_checkpoint(void *ctx, uint64_t number, uint64_t base)
 {
-    return sl_process_server(ref->core->process, ref->which, ref->core->index);
+    const struct sl_process_hosted *hosted = ctx;
+    if (hosted->server != NULL && !hosted->end.is_ending) {
+        sl_server_checkpoint_begin(hosted->server, number, base, now_s(hosted->process));
+    }
 }
 
-static void server_checkpoint(void *ctx, uint64_t number, uint64_t base)
+/* Posts a mail to each shard that takes part. */
+static void post_shards(struct sl_process *process, struct sl_mail mail)
 {
-    const struct sl_process_server_ref *ref = ctx;
-    sl_server_checkpoint_begin(process_checkpoint_server_of(ref), number, base,
-                               now_s(ref->core->process));
-}
-
-/* Posts a mail to each server that takes part. */
-static void post_servers(struct sl_process *process, struct sl_mail mail)
-{
-    for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX; which++) {
-        const bool takes_part = process->directory.checkpoints->takes_part[which];
-        for (uint32_t core = 0; takes_part && core < process->options.reactors.shards; core++) {
-            mail.ctx = &process->cores[core].server_refs[which];
-            sl_reactor_post(process->reactors[0], sl_process_reactor_of(process, core), mail);
+    SL_PROCESS_FOREACH (hosted, process) {
+        if (hosted->checkpoint.takes_part) {
+            mail.ctx = hosted;
+            sl_reactor_post(process->reactors[0], hosted->core->index, mail);
         }
     }
 }
 
-static void server_completed(void *ctx, uint64_t number, uint64_t b)
+static void shard_completed(void *ctx, uint64_t number, uint64_t b)
 {
-    sl_server_checkpoint_completed(process_checkpoint_server_of(ctx), number);
+    const struct sl_process_hosted *hosted = ctx;
+    if (hosted->server != NULL) {
+        sl_server_checkpoint_completed(hosted->server, number);
+    }
 }
 
 /* Reactor 0: this process has its part of the complete checkpoint, and is notified once or twice.
@@ -242,8 +253,8 @@ static void count_completed(struct sl_process *process, uint64_t number)
         return;
     }
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < all->file_count; i++) {
-        bytes += all->files[i].bytes;
+    SL_PROCESS_FOREACH (hosted, process) {
+        bytes += hosted->checkpoint.takes_part ? hosted->checkpoint.file.bytes : 0;
     }
     sl_cell_set(&cells->checkpoint.bytes, bytes);
     sl_cell_set(&cells->checkpoint.duration_ns,
@@ -255,7 +266,7 @@ static void count_completed(struct sl_process *process, uint64_t number)
 void sl_process_on_checkpoint_completed(void *ctx, uint64_t number)
 {
     count_completed(ctx, number);
-    post_servers(ctx, (struct sl_mail){.run = server_completed, .a = number});
+    post_shards(ctx, (struct sl_mail){.run = shard_completed, .a = number});
 }
 
 static void prune_work(struct sl_process_disk_job *job)
@@ -317,7 +328,7 @@ void sl_process_on_checkpoint(void *ctx, const struct sl_message_checkpoint *beg
                                  "it is still being restored");
         return;
     }
-    if (!choose_servers(process)) {
+    if (!choose_shards(process)) {
         sl_agent_checkpoint_fail(process->agent, begun->number, SL_ERR_AGAIN,
                                  "it has backups only");
         return;
@@ -330,8 +341,8 @@ void sl_process_on_checkpoint(void *ctx, const struct sl_message_checkpoint *beg
     all->has_worker = false;
     all->waited = all->file_count;
     all->begun_ns = sl_reactor_now_ns(process->reactors[0]);
-    post_servers(process,
-                 (struct sl_mail){.run = server_checkpoint, .a = begun->number, .b = begun->base});
+    post_shards(process,
+                (struct sl_mail){.run = shard_checkpoint, .a = begun->number, .b = begun->base});
 }
 
 /* Manifest */
@@ -466,7 +477,7 @@ static void ask_for_last(struct sl_process *process)
                             process);
 }
 
-/* Reactor 0: all cores have fenced writes. Only a server that is alone in its cluster skips the
+/* Reactor 0: all shards have fenced writes. Only a server that is alone in its cluster skips the
  * checkpoint if it has nothing to save: otherwise the other servers may need one, and every server
  * must take part. */
 static void all_quiet(struct sl_process *process, bool holds_all)
@@ -481,7 +492,7 @@ static void all_quiet(struct sl_process *process, bool holds_all)
     ask_for_last(process);
 }
 
-static void core_is_quiet(void *ctx, uint64_t holds_all, uint64_t b)
+static void shard_is_quiet(void *ctx, uint64_t holds_all, uint64_t b)
 {
     struct sl_process *process = ctx;
     struct sl_process_checkpoints *all = process->directory.checkpoints;
@@ -491,66 +502,63 @@ static void core_is_quiet(void *ctx, uint64_t holds_all, uint64_t b)
     }
 }
 
-static void core_quiet(void *ctx, uint64_t a, uint64_t b)
+static void shard_quiet(void *ctx, uint64_t switches_over, uint64_t b)
 {
-    struct sl_process_core *core = ctx;
-    const struct sl_process *process = core->process;
-    sl_process_replica_switch_over(core);
-    for (uint32_t which = 0; which < sl_process_hosted_count(process); which++) {
-        sl_server_fence_writes(sl_process_server(process, which, core->index));
+    struct sl_process_hosted *hosted = ctx;
+    struct sl_process *process = hosted->process;
+    bool holds_all = process->options.replicas == 0;
+    sl_process_hosted_set_switchover(hosted, switches_over != 0);
+    if (hosted->server != NULL && !hosted->end.is_ending) {
+        sl_server_fence_writes(hosted->server);
+        holds_all = holds_all && sl_server_checkpoint_holds_all(hosted->server);
     }
-    const struct sl_server *home = sl_process_server(process, SL_PROCESS_HOME, core->index);
-    sl_reactor_post(core->reactor, 0,
-                    (struct sl_mail){.run = core_is_quiet,
-                                     .ctx = core->process,
-                                     .a = process->options.replicas == 0 &&
-                                          sl_server_checkpoint_holds_all(home)});
+    sl_reactor_post(hosted->core->reactor, 0,
+                    (struct sl_mail){.run = shard_is_quiet, .ctx = process, .a = holds_all});
 }
 
 void sl_process_checkpoint_last(void *ctx, uint64_t a, uint64_t b)
 {
     const struct sl_process_core *core = ctx;
     struct sl_process *process = core->process;
-    process->directory.checkpoints->quiet_waited = process->options.reactors.shards;
-    process->directory.checkpoints->holds_all = true;
-    sl_process_replica_end(process, core_quiet);
+    struct sl_process_checkpoints *all = process->directory.checkpoints;
+    all->holds_all = true;
+    all->quiet_waited = sl_process_hosted_end(process, shard_quiet);
+    if (all->quiet_waited == 0) {
+        sl_process_answer(&process->cores[0], 0); /* it has no shard */
+    }
 }
 
 /* Open and close */
 
-int sl_process_checkpoint_open(struct sl_process_core *core)
+int sl_process_checkpoint_open(struct sl_process_hosted *hosted)
 {
-    const struct sl_process_checkpoint *options = &core->process->options.checkpoint;
-    if (options->directory == NULL && core->process->options.beside == NULL) {
+    const struct sl_process_options *process = &hosted->process->options;
+    const struct sl_process_checkpoint *options = &process->checkpoint;
+    if (options->directory == NULL && process->beside == NULL) {
         return 0;
     }
-    struct sl_server_checkpoint_options server = {
+    const struct sl_server_checkpoint_options server = {
         .disk = sl_process_disk(options),
         .directory = options->directory,
         .compression_level = options->compression_level,
         .snapshot_budget = options->snapshot_budget,
         .ended = on_ended,
+        .ctx = hosted,
     };
-    int err = 0;
-    for (uint32_t which = 0; which < sl_process_hosted_count(core->process) && err == 0; which++) {
-        core->server_refs[which] = (struct sl_process_server_ref){.core = core, .which = which};
-        server.ctx = &core->server_refs[which];
-        err = sl_server_checkpoint_open(process_checkpoint_server_of(&core->server_refs[which]),
-                                        &server);
+    return sl_server_checkpoint_open(hosted->server, &server);
+}
+
+int sl_process_checkpoint_create(struct sl_process *process)
+{
+    if (process->options.checkpoint.directory == NULL) {
+        return 0;
     }
-    if (err != 0 || core->index != 0 || options->directory == NULL) {
-        return err;
-    }
-    struct sl_process *process = core->process;
     struct sl_process_checkpoints *all = calloc(1, sizeof *all);
     if (all == NULL) {
         return SL_ERR_NO_MEMORY;
     }
     process->directory.checkpoints = all;
-    all->files = calloc((size_t)process->options.reactors.shards * SL_PROCESS_HOSTED_MAX,
-                        sizeof *all->files);
-    err = all->files == NULL ? SL_ERR_NO_MEMORY
-                             : sl_offload_create(core->reactor, "manifest", &all->offload);
+    int err = sl_offload_create(process->reactors[0], "manifest", &all->offload);
     if (err == 0) {
         sl_offload_set_priority(all->offload, SL_OFFLOAD_PRIORITY_IDLE);
     }
@@ -564,7 +572,6 @@ void sl_process_checkpoint_close(struct sl_process *process)
         return;
     }
     (void)sl_offload_destroy(&all->offload, DISK_WAIT_NS);
-    free(all->files);
     free(all);
     process->directory.checkpoints = NULL;
 }

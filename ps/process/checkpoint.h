@@ -5,10 +5,13 @@
 
 #include "ps/process/state.h"
 
-/* Prepares the core's servers for checkpoints, if there is a directory, or for snapshots that
- * something beside them reads. The first core also creates the state of the process. The core's
- * reactor. Errors: NO_MEMORY, IO, TOO_LARGE. */
-int sl_process_checkpoint_open(struct sl_process_core *core);
+/* Creates the state of the process, if there is a directory. Reactor 0. Errors: NO_MEMORY, IO,
+ * TOO_LARGE. */
+int sl_process_checkpoint_create(struct sl_process *process);
+
+/* Prepares a shard's new server for checkpoints, if there is a directory, or for snapshots that
+ * something beside it reads. The shard's reactor. Errors: NO_MEMORY, IO, TOO_LARGE. */
+int sl_process_checkpoint_open(struct sl_process_hosted *hosted);
 
 /* Callbacks of the agent. */
 void sl_process_on_checkpoint(void *process, const struct sl_message_checkpoint *begun);

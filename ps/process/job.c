@@ -4,9 +4,9 @@
 
 #include "core/assert.h"
 #include "core/event.h"
+#include "ps/process/hosted.h"
 #include "ps/process/leadership.h"
 #include "ps/process/main_thread.h"
-#include "ps/process/replica_groups.h"
 #include "ps/process/report.h"
 
 /* End of the job */
@@ -21,10 +21,16 @@ static void tell_main(struct sl_process *process, sl_mail_fn *run, uint64_t a, u
 static void main_ended(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_process *process = ctx;
-    sl_log_event(
-        SL_LOG_INFO,
-        SL_EVENT("job_ended", SL_EVENT_TEXT("reason", process->job.why[SL_COORDINATOR_ENDING])),
-        "the job has ended: %s", process->job.why[SL_COORDINATOR_ENDING]);
+    const char *why = process->job.why[SL_COORDINATOR_ENDING];
+    if (a != 0) {
+        sl_log_event(
+            SL_LOG_INFO,
+            SL_EVENT("server_drained", SL_EVENT_NUMBER("task", process->member.task_index)), "%s",
+            why);
+    } else {
+        sl_log_event(SL_LOG_INFO, SL_EVENT("job_ended", SL_EVENT_TEXT("reason", why)),
+                     "the job has ended: %s", why);
+    }
     process->main.is_over = true;
 }
 
@@ -34,7 +40,7 @@ void sl_process_on_ended(void *ctx, const char *why)
     char *text = process->job.why[SL_COORDINATOR_ENDING];
     if (text[0] == '\0') {
         (void)snprintf(text, sizeof process->job.why[0], "%s", why[0] == '\0' ? "no more" : why);
-        tell_main(process, main_ended, 0, 0);
+        tell_main(process, main_ended, sl_process_hosted_is_empty(process), 0);
     }
 }
 
@@ -54,30 +60,34 @@ void sl_process_on_stage(void *ctx, enum sl_coordinator_stage stage, int err, co
     tell_main(process, main_stage, (uint64_t)stage, (uint64_t)(int64_t)err);
 }
 
-/* After a long absence of the scheduler: checks one core after the other for a worker. */
-static void core_look_for_worker(void *ctx, uint64_t a, uint64_t b)
+/* After a long absence of the scheduler: checks one shard after the other for a worker. */
+static void look_for_worker(void *ctx, uint64_t a, uint64_t b)
 {
-    struct sl_process_core *core = ctx;
-    struct sl_process *process = core->process;
-    for (uint32_t which = 0; which < sl_process_hosted_count(process); which++) {
-        if (sl_server_has_worker(sl_process_server(process, which, core->index))) {
-            return; /* checked again in a second */
-        }
+    struct sl_process_hosted *hosted = ctx;
+    struct sl_process *process = hosted->process;
+    struct sl_process_hosted *next = sl_process_hosted_next(hosted);
+    if (hosted->server != NULL && sl_server_has_worker(hosted->server)) {
+        return; /* checked again in a second */
     }
-    if (core->index + 1 < process->options.reactors.shards) {
-        sl_reactor_post(core->reactor, sl_process_reactor_of(process, core->index + 1),
-                        (struct sl_mail){.run = core_look_for_worker, .ctx = core + 1});
+    if (next != NULL) {
+        sl_reactor_post(hosted->core->reactor, next->core->index,
+                        (struct sl_mail){.run = look_for_worker, .ctx = next});
     } else if (!process->job.is_abandoned) {
         process->job.is_abandoned = true;
         sl_log_error("no connection to the scheduler for %g s, and no worker is left: ends",
                      (double)process->options.times.start_timeout_ns / (double)SL_CLOCK_NS_PER_S);
-        sl_process_answer(core, SL_ERR_DEADLINE);
+        sl_process_answer(hosted->core, SL_ERR_DEADLINE);
     }
 }
 
 void sl_process_on_absent(void *ctx)
 {
-    core_look_for_worker(&((struct sl_process *)ctx)->cores[0], 0, 0);
+    const struct sl_process *process = ctx;
+    struct sl_process_hosted *first = sl_process_hosted_first(process);
+    if (first != NULL) {
+        sl_reactor_post(process->reactors[0], first->core->index,
+                        (struct sl_mail){.run = look_for_worker, .ctx = first});
+    }
 }
 
 void sl_process_end_job(void *ctx, uint64_t a, uint64_t b)
@@ -94,33 +104,49 @@ void sl_process_end_job(void *ctx, uint64_t a, uint64_t b)
 
 /* Orderly shutdown */
 
-static void core_drained(void *ctx)
+/* Reactor 0. */
+static void reactor_0_drained(void *ctx, uint64_t a, uint64_t b)
 {
-    struct sl_process_core *core = ctx;
-    if (--core->drains_left == 0) {
-        sl_process_answer(core, 0);
+    struct sl_process *process = ctx;
+    if (--process->shards.drains_left == 0) {
+        sl_process_answer(&process->cores[0], 0);
     }
 }
 
-static void core_drain_servers(void *ctx)
+static void core_drained(void *ctx)
+{
+    const struct sl_process_core *core = ctx;
+    sl_reactor_post(core->reactor, 0,
+                    (struct sl_mail){.run = reactor_0_drained, .ctx = core->process});
+}
+
+static void core_drain_server(void *ctx)
 {
     struct sl_process_core *core = ctx;
-    const struct sl_process *process = core->process;
-    core->drains_left = sl_process_hosted_count(process);
-    for (uint32_t which = 0; which < sl_process_hosted_count(process); which++) {
-        sl_server_drain(sl_process_server(process, which, core->index),
-                        process->options.times.drain_timeout_ns, core_drained, core);
-    }
+    sl_server_drain(core->server, core->process->options.times.drain_timeout_ns, core_drained,
+                    core);
 }
 
 static void core_drain(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_process_core *core = ctx;
-    sl_process_replica_switch_over(core);
     if (core->process->leadership != NULL && core->index == 0) {
-        sl_process_leadership_end(core, core_drain_servers);
+        sl_process_leadership_end(core, core_drain_server);
     } else {
-        core_drain_servers(core);
+        core_drain_server(core);
+    }
+}
+
+/* Without a server there is nothing to wait for; one that ends has no connections. */
+static void shard_drain(void *ctx, uint64_t switches_over, uint64_t b)
+{
+    struct sl_process_hosted *hosted = ctx;
+    sl_process_hosted_set_switchover(hosted, switches_over != 0);
+    if (hosted->server == NULL || hosted->end.is_ending) {
+        core_drained(hosted->core);
+    } else {
+        sl_server_drain(hosted->server, hosted->process->options.times.drain_timeout_ns,
+                        core_drained, hosted->core);
     }
 }
 
@@ -128,7 +154,12 @@ static void core_drain(void *ctx, uint64_t a, uint64_t b)
 void sl_process_drain(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_process *process = ((const struct sl_process_core *)ctx)->process;
-    sl_process_replica_end(process, core_drain);
+    process->shards.drains_left =
+        process->options.reactors.count + sl_process_hosted_end(process, shard_drain);
+    for (uint32_t i = 0; i < process->options.reactors.count; i++) {
+        sl_reactor_post(process->reactors[0], i,
+                        (struct sl_mail){.run = core_drain, .ctx = &process->cores[i]});
+    }
     if (process->agent != NULL) {
         sl_agent_leave(process->agent);
     }

@@ -19,7 +19,7 @@ void sl_process_on_stage(void *process, enum sl_coordinator_stage stage, int err
 /* A mail to a scheduler's core: a signal came. sl_process_on_stage follows. */
 void sl_process_end_job(void *core, uint64_t signal, uint64_t unused);
 
-/* A mail to core 0: leaves the cluster and drains all servers; each core answers. */
+/* A mail to core 0: leaves the cluster and drains all servers; one answer follows. */
 void sl_process_drain(void *core, uint64_t a, uint64_t b);
 
 #endif

@@ -73,7 +73,7 @@ static void on_elected(void *ctx, struct sl_coordinator *coordinator, bool anew)
     struct sl_process_leadership *leadership = ctx;
     struct sl_process *process = leadership->process;
     process->coordinator = coordinator;
-    sl_server_set_coordinator(process->servers[0], coordinator);
+    sl_server_set_coordinator(process->cores[0].server, coordinator);
     if (is_scheduler(leadership) && anew && leadership->saw_another) {
         job_is_over(leadership);
     }
@@ -84,7 +84,7 @@ static void on_term_ended(void *ctx, const char *why)
     struct sl_process_leadership *leadership = ctx;
     struct sl_process *process = leadership->process;
     process->coordinator = NULL;
-    sl_server_set_coordinator(process->servers[0], NULL);
+    sl_server_set_coordinator(process->cores[0].server, NULL);
     if (process->job.ends_by_signal) {
         report_over(leadership, "it is another's to end");
     }
@@ -95,7 +95,7 @@ static void on_leader(void *ctx, const struct sl_leader_record *leader)
     struct sl_process_leadership *leadership = ctx;
     struct sl_process *process = leadership->process;
     const bool is_other = leader->term != 0 && leader->id != process->incarnation;
-    sl_server_set_leader(process->servers[0], leader->name, leader->endpoint);
+    sl_server_set_leader(process->cores[0].server, leader->name, leader->endpoint);
     leadership->saw_another = leadership->saw_another || is_other;
     if (is_other) {
         sl_log_info("%s hosts the coordinator, at %s", leader->name, leader->endpoint);
@@ -218,7 +218,7 @@ static void leadership_detach(struct sl_process *process)
 {
     if (process->coordinator != NULL) {
         process->coordinator = NULL;
-        sl_server_set_coordinator(process->servers[0], NULL);
+        sl_server_set_coordinator(process->cores[0].server, NULL);
     }
 }
 

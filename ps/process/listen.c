@@ -5,11 +5,6 @@
 
 #define DOCTOR "`starling-ps doctor` tells what is missing"
 
-static struct sl_server *home(const struct sl_process_core *core)
-{
-    return sl_process_server(core->process, SL_PROCESS_HOME, core->index);
-}
-
 static bool process_listen_is_bypass(const struct sl_endpoint *endpoint)
 {
     return endpoint->scheme == SL_ENDPOINT_RDMA || endpoint->scheme == SL_ENDPOINT_DPDK;
@@ -97,7 +92,7 @@ void sl_process_listen_created(struct sl_process_core *core, int err)
     if (err != 0 && needs_bypass(&process->options)) {
         explain_failure(process, sl_err_name(err));
     } else if (err == 0 && process->options.endpoints.has_bypass &&
-               !sl_server_has_bypass(home(core))) {
+               !sl_server_has_bypass(core->server)) {
         drop_bypass(process, "it cannot be used"); /* other cores skip it; none listens yet */
     }
 }
@@ -115,7 +110,7 @@ static void listen_preferred(struct sl_process_core *core)
         struct sl_endpoint preferred = options->endpoints.data;
         preferred.scheme = SL_ENDPOINT_SHM;
         preferred.port = process->bound.data.port;
-        int err = sl_server_listen(home(core), &preferred, NULL);
+        int err = sl_server_listen(core->server, &preferred, NULL);
         if (err != 0) {
             char text[SL_LIMIT_ENDPOINT_BYTES];
             sl_endpoint_format(&preferred, text, sizeof text);
@@ -132,7 +127,7 @@ static int listen_bypass(struct sl_process_core *core, const struct sl_endpoint 
                          struct sl_endpoint *bound)
 {
     const struct sl_endpoint where = core->index == 0 ? *endpoint : *bound;
-    return sl_server_listen(home(core), &where, bound);
+    return sl_server_listen(core->server, &where, bound);
 }
 
 int sl_process_listen_core(struct sl_process_core *core)
@@ -160,7 +155,7 @@ int sl_process_listen(struct sl_process_core *core)
     const struct sl_process_options *options = &process->options;
     int err = 0;
     if (options->kind != SL_PROCESS_SERVER) {
-        err = sl_server_listen(home(core), &options->endpoints.control, &process->bound.control);
+        err = sl_server_listen(core->server, &options->endpoints.control, &process->bound.control);
     }
     if (options->kind != SL_PROCESS_SERVER && !needs_bypass(options)) {
         process->bound.data = process->bound.control;
@@ -169,7 +164,7 @@ int sl_process_listen(struct sl_process_core *core)
                     (options->kind == SL_PROCESS_PS &&
                      !sl_endpoint_same(&options->endpoints.control, &options->endpoints.data));
     if (err == 0 && has_more && !needs_bypass(options)) {
-        err = sl_server_listen(home(core), &options->endpoints.data, &process->bound.data);
+        err = sl_server_listen(core->server, &options->endpoints.data, &process->bound.data);
     }
     if (err == 0 && options->kind != SL_PROCESS_SCHEDULER) {
         listen_preferred(core);

@@ -183,10 +183,22 @@ static void divide(const struct sl_memory_plan_options *options, size_t surplus,
     out->receive = power_of_two_below(sizes[RECEIVE]);
     out->waiting = (uint32_t)sizes[WAITING];
     out->tables_bytes = TABLES_LEAST + left / memory_plan_server_count(options);
+    out->rest_bytes = SERVER_BYTES + writer_bytes(options) + out->log_bytes + out->snapshot_bytes;
     out->staging_bytes = out->tables_bytes / 4;
     out->staging_bytes = out->staging_bytes < STAGING_LEAST  ? STAGING_LEAST
                          : out->staging_bytes > STAGING_MOST ? STAGING_MOST
                                                              : out->staging_bytes;
+}
+
+size_t sl_memory_plan_tables(const struct sl_memory_plan *plan, uint32_t planned, uint32_t count)
+{
+    if (count <= planned) {
+        return plan->tables_bytes;
+    }
+    const size_t all = plan->tables_bytes * planned;
+    const size_t rest = plan->rest_bytes * (count - planned);
+    const size_t each = all > rest ? (all - rest) / count : 0;
+    return each < TABLES_LEAST ? 0 : each;
 }
 
 int sl_memory_plan_make(const struct sl_memory_plan_options *options, struct sl_memory_plan *out,

@@ -39,6 +39,7 @@ struct sl_memory_plan {
     size_t staging_bytes;  /* the part of tables_bytes that BSP push buffers may take */
     size_t log_bytes;      /* outbox of the replication log */
     size_t snapshot_bytes; /* snapshot blocks for a backup or a checkpoint */
+    size_t rest_bytes;     /* everything but the tables */
     /* Per reactor: */
     size_t buffer_bytes;   /* requests and replies; shared memory takes half as much again */
     size_t kept_bytes;     /* control messages that wait for room in the outbox */
@@ -52,6 +53,10 @@ struct sl_memory_plan {
 
 /* Returns the least limit_bytes for these options; their own limit_bytes is ignored. */
 size_t sl_memory_plan_least(const struct sl_memory_plan_options *options);
+
+/* Returns the limit of the tables of each server when `count` servers share what the plan has for
+ * `planned`. 0: no limit, or if the plan has one, `count` are too many. */
+size_t sl_memory_plan_tables(const struct sl_memory_plan *plan, uint32_t planned, uint32_t count);
 
 /* Divides the limit. Errors: INVALID: the limit is too small; the reason names the least one. */
 int sl_memory_plan_make(const struct sl_memory_plan_options *options, struct sl_memory_plan *out,

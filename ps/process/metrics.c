@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ps/process/state.h"
+#include "ps/process/hosted.h"
 #include "ps/process/view_metrics.h"
 
 static void add_core(struct sl_metrics *registry, struct sl_process_block *block, uint32_t index)
@@ -12,10 +12,6 @@ static void add_core(struct sl_metrics *registry, struct sl_process_block *block
     (void)snprintf(block->reactor_label, sizeof block->reactor_label, "reactor=\"%u\"", index);
     block->reactor_source = sl_reactor_metrics_source(&block->reactor, block->reactor_label);
     sl_metrics_add(registry, &block->reactor_source);
-    for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX; which++) {
-        block->replica_sources[which] = sl_replication_metrics_source(&block->replicas[which]);
-        sl_metrics_add(registry, &block->replica_sources[which]);
-    }
 }
 
 #define GAUGE(name, unit, member, help)                                                            \
@@ -80,63 +76,64 @@ static void add_process(struct sl_process *process)
     }
 }
 
-static void name_transport(struct sl_process_server_sources *sources, uint32_t which,
-                           const struct sl_transport_ops *ops)
+static void add_transport(struct sl_process *process, uint32_t core, uint32_t which,
+                          const struct sl_transport_ops *ops)
 {
+    struct sl_process_block *block = &process->metrics.blocks[core];
     if (ops != NULL) {
-        (void)snprintf(sources->schemes[which], SL_PROCESS_LABEL_BYTES, "transport=\"%s\"",
+        (void)snprintf(block->schemes[which], SL_PROCESS_LABEL_BYTES, "transport=\"%s\"",
                        ops->scheme);
+        block->transports[which] = sl_transport_metrics_source(
+            &block->server.transports[which], block->schemes[which], block->reactor_label);
+        sl_metrics_add(&process->metrics.registry, &block->transports[which]);
     }
 }
 
-void sl_process_metrics_use(struct sl_process_block *block, uint32_t which,
-                            struct sl_server_options *server)
+void sl_process_metrics_add_core(struct sl_process *process, uint32_t core,
+                                 const struct sl_server_options *server)
 {
-    struct sl_process_server_sources *sources = &block->server_sources[which];
-    server->cells = &block->servers[which];
-    if (server->beside != NULL) {
-        return;
+    add_transport(process, core, SL_SERVER_TRANSPORT_FIRST, server->transports.first);
+    add_transport(process, core, SL_SERVER_TRANSPORT_SHM, server->transports.shm);
+    add_transport(process, core, SL_SERVER_TRANSPORT_BYPASS, server->transports.bypass);
+}
+
+void sl_process_metrics_add_shard(struct sl_process_hosted *hosted)
+{
+    struct sl_metrics *registry = &hosted->process->metrics.registry;
+    if (hosted->process->observer.views == NULL) {
+        return; /* a simulation */
     }
-    name_transport(sources, SL_SERVER_TRANSPORT_FIRST, server->transports.first);
-    name_transport(sources, SL_SERVER_TRANSPORT_SHM, server->transports.shm);
-    name_transport(sources, SL_SERVER_TRANSPORT_BYPASS, server->transports.bypass);
+    (void)snprintf(hosted->metrics.label, sizeof hosted->metrics.label, "shard=\"%u\"",
+                   hosted->shard);
+    hosted->metrics.server = sl_server_metrics_source(&hosted->cells, hosted->metrics.label);
+    hosted->metrics.replica = sl_replication_metrics_source(&hosted->replica_cells);
+    sl_metrics_add(registry, &hosted->metrics.server);
+    sl_metrics_add(registry, &hosted->metrics.replica);
 }
 
-static void process_metrics_add_transports(struct sl_process *process, uint32_t core,
-                                           uint32_t which, const char *detail)
+/* Cells are numbers that other threads may read meanwhile. */
+static void reset(void *cells, size_t bytes)
 {
-    struct sl_process_block *block = &process->metrics.blocks[core];
-    struct sl_process_server_sources *sources = &block->server_sources[which];
-    for (uint32_t i = 0; i < SL_SERVER_TRANSPORTS; i++) {
-        if (sources->schemes[i][0] != '\0') {
-            sources->transports[i] = sl_transport_metrics_source(
-                &block->servers[which].transports[i], sources->schemes[i], detail);
-            sl_metrics_add(&process->metrics.registry, &sources->transports[i]);
-        }
+    for (size_t i = 0; i < bytes / sizeof(struct sl_cell); i++) {
+        sl_cell_set((struct sl_cell *)cells + i, 0);
     }
 }
 
-void sl_process_metrics_add_scheduler(struct sl_process *process)
+void sl_process_metrics_remove_shard(struct sl_process_hosted *hosted)
 {
-    process_metrics_add_transports(process, 0, SL_PROCESS_HOME, NULL);
-}
-
-void sl_process_metrics_add_server(struct sl_process *process, uint32_t core, uint32_t which,
-                                   uint32_t shard)
-{
-    struct sl_process_block *block = &process->metrics.blocks[core];
-    struct sl_process_server_sources *sources = &block->server_sources[which];
-    (void)snprintf(sources->shard, SL_PROCESS_LABEL_BYTES, "shard=\"%u\"", shard);
-    sources->server = sl_server_metrics_source(&block->servers[which], sources->shard);
-    sl_metrics_add(&process->metrics.registry, &sources->server);
-    process_metrics_add_transports(process, core, which, sources->shard);
+    struct sl_metrics *registry = &hosted->process->metrics.registry;
+    if (hosted->process->observer.views != NULL) {
+        sl_metrics_remove(registry, &hosted->metrics.server);
+        sl_metrics_remove(registry, &hosted->metrics.replica);
+    }
+    reset(&hosted->cells, sizeof hosted->cells);
+    reset(&hosted->replica_cells, sizeof hosted->replica_cells);
 }
 
 int sl_process_metrics_init(struct sl_process *process)
 {
     struct sl_process_metrics *metrics = &process->metrics;
-    const uint32_t count = process->options.reactors.shards;
-    const size_t bytes = count * sizeof *metrics->blocks;
+    const size_t bytes = process->options.reactors.count * sizeof *metrics->blocks;
     metrics->blocks = aligned_alloc(_Alignof(struct sl_process_block), bytes);
     if (metrics->blocks == NULL) {
         return SL_ERR_NO_MEMORY;

@@ -12,33 +12,22 @@
 #include "reactor/metrics.h"
 
 struct sl_process;
+struct sl_process_hosted;
 struct sl_server_options;
 
 #define SL_PROCESS_LABEL_BYTES 32
 
-/* Sources of one server of a core. */
-struct sl_process_server_sources {
-    struct sl_metrics_source server;
-    struct sl_metrics_source transports[SL_SERVER_TRANSPORTS];
-    char shard[SL_PROCESS_LABEL_BYTES];
-    char schemes[SL_SERVER_TRANSPORTS][SL_PROCESS_LABEL_BYTES];
-};
-
-/* The shards of which a process has copies: its own and, with replicas, those of the previous
- * server. */
-enum { SL_PROCESS_HOME, SL_PROCESS_PARTNER, SL_PROCESS_HOSTED_MAX };
-
-/* One reactor writes the cells. Begins on a page of its own. */
+/* The cells of a reactor and of the server that has its transports; those of shards are in struct
+ * sl_process_hosted. One reactor writes the cells. Begins on a page of its own. */
 struct sl_process_block {
     _Alignas(4096) struct sl_reactor_cells reactor;
-    struct sl_server_cells servers[SL_PROCESS_HOSTED_MAX];
-    struct sl_replication_cells replicas[SL_PROCESS_HOSTED_MAX];
+    struct sl_server_cells server;
 
     /* Rarely written: */
     _Alignas(64) struct sl_metrics_source reactor_source;
+    struct sl_metrics_source transports[SL_SERVER_TRANSPORTS];
     char reactor_label[SL_PROCESS_LABEL_BYTES];
-    struct sl_process_server_sources server_sources[SL_PROCESS_HOSTED_MAX];
-    struct sl_metrics_source replica_sources[SL_PROCESS_HOSTED_MAX];
+    char schemes[SL_SERVER_TRANSPORTS][SL_PROCESS_LABEL_BYTES];
 };
 
 /* Written by reactor 0, except the limit. */
@@ -58,22 +47,19 @@ struct sl_process_metrics {
     struct sl_coordinator_cells coordinator;
     struct sl_metrics_source checkpoint_source, coordinator_source, memory_source;
     struct sl_metrics_source agent_source, view_source;
-    struct sl_process_block *blocks; /* of cores; the first are those of the reactors */
+    struct sl_process_block *blocks; /* [reactors.count] */
 };
 
 /* Main thread, before the cores are created. Errors: NO_MEMORY. */
 int sl_process_metrics_init(struct sl_process *process);
 
-/* Lets the server, which is created next, count in the block. The core's reactor. */
-void sl_process_metrics_use(struct sl_process_block *block, uint32_t which,
-                            struct sl_server_options *server);
+/* Adds the core's server, created with these options, and its transports. The core's reactor. */
+void sl_process_metrics_add_core(struct sl_process *process, uint32_t core,
+                                 const struct sl_server_options *server);
 
-/* Adds the transports of a scheduler, which has no shard. Its reactor. */
-void sl_process_metrics_add_scheduler(struct sl_process *process);
-
-/* Adds the sources of a server, once its shard is known. The core's reactor. */
-void sl_process_metrics_add_server(struct sl_process *process, uint32_t core, uint32_t which,
-                                   uint32_t shard);
+/* Adds the sources of a shard's server; removes them, and resets its cells. The shard's reactor. */
+void sl_process_metrics_add_shard(struct sl_process_hosted *hosted);
+void sl_process_metrics_remove_shard(struct sl_process_hosted *hosted);
 
 /* Main thread: no reactor runs, and no reader uses the registry. */
 void sl_process_metrics_fini(struct sl_process *process);

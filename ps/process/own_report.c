@@ -18,15 +18,13 @@ struct sl_process_own_report {
     uint32_t by_id[SL_LIMIT_TABLES]; /* index in report.tables; NO_TABLE: not there yet */
     struct sl_report_table tables[SL_LIMIT_TABLES];
     struct sl_report_shard shards[SL_REPORT_SHARDS_MAX];
-    /* Of each server, as of the last report. */
-    uint64_t slow_counts[SL_REPORT_SHARDS_MAX];
-    struct sl_cell_copy times[]; /* of requests */
+    bool has_traffic[SL_LIMIT_REACTORS]; /* of each reactor, in this report */
 };
 
 int sl_process_own_report_create(const struct sl_process *process,
                                  struct sl_process_own_report **out)
 {
-    *out = calloc(1, sizeof **out + sl_process_server_count(process) * sizeof(*out)->times[0]);
+    *out = calloc(1, sizeof **out);
     if (*out == NULL) {
         return SL_ERR_NO_MEMORY;
     }
@@ -154,33 +152,39 @@ static void add_slow(struct sl_process_own_report *own, const struct sl_server_v
 }
 
 /* Adds the requests since the start, and the latency since the last report. */
-static void add_requests(const struct sl_server_cells *cells, struct sl_cell_copy *earlier,
-                         struct sl_report_shard *shard)
+static void add_requests(struct sl_process_hosted *hosted, struct sl_report_shard *shard)
 {
+    const struct sl_server_cells *cells = &hosted->cells;
     struct sl_cell_copy times = {0};
     for (uint32_t op = 0; op < SL_REQUEST_KINDS; op++) {
         shard->requests += sl_cell_get(&cells->requests[op]);
         sl_cell_read(&cells->request_time[op], &times);
     }
-    for (uint32_t i = 0; i < SL_SERVER_TRANSPORTS; i++) {
-        shard->bytes += sl_cell_get(&cells->transports[i].bytes_received) +
-                        sl_cell_get(&cells->transports[i].bytes_sent);
-    }
     struct sl_cell_copy last = times;
-    sl_cell_copy_since(&last, earlier);
-    *earlier = times;
+    sl_cell_copy_since(&last, &hosted->observed.times);
+    hosted->observed.times = times;
     shard->p99_us = (uint32_t)(sl_cell_quantile_ns(&last, 0.99) / SL_CLOCK_NS_PER_US);
 }
 
-static void add_shard(struct sl_process_own_report *own, uint32_t server,
+/* Of the traffic, the first shard of a reactor in the report has all. */
+static void add_traffic(const struct sl_process_block *block, struct sl_report_shard *shard)
+{
+    for (uint32_t i = 0; i < SL_SERVER_TRANSPORTS; i++) {
+        shard->bytes += sl_cell_get(&block->server.transports[i].bytes_received) +
+                        sl_cell_get(&block->server.transports[i].bytes_sent);
+    }
+}
+
+static void add_shard(struct sl_process_own_report *own, struct sl_process_hosted *hosted,
                       const struct sl_server_view *view)
 {
-    const struct sl_process *process = own->process;
-    const uint32_t shards = process->options.reactors.shards;
-    const struct sl_process_block *block = &process->metrics.blocks[server % shards];
-    const struct sl_reactor_cells *reactor =
-        &process->metrics.blocks[sl_process_reactor_of(process, server)].reactor;
-    const struct sl_replication_cells *replica = &block->replicas[server / shards];
+    const uint32_t core = hosted->core->index;
+    const struct sl_process_block *block = &own->process->metrics.blocks[core];
+    const struct sl_reactor_cells *reactor = &block->reactor;
+    const struct sl_replication_cells *replica = &hosted->replica_cells;
+    if (own->report.shard_count == SL_REPORT_SHARDS_MAX) {
+        return;
+    }
     struct sl_report_shard *shard = &own->shards[own->report.shard_count++];
     *shard = (struct sl_report_shard){
         .shard = view->shard_index,
@@ -196,11 +200,15 @@ static void add_shard(struct sl_process_own_report *own, uint32_t server,
         shard->rows += view->shard.tables[i].stats.rows;
         shard->memory += view->shard.tables[i].stats.bytes;
     }
-    add_requests(&block->servers[server / shards], &own->times[server], shard);
+    add_requests(hosted, shard);
+    if (!own->has_traffic[core]) {
+        own->has_traffic[core] = true;
+        add_traffic(block, shard);
+    }
     own->report.is_restoring = own->report.is_restoring || view->stage != SL_SERVER_VIEW_OPEN;
     if (view->serves) {
         add_tables(own, view, shard);
-        add_slow(own, view, &own->slow_counts[server]);
+        add_slow(own, view, &hosted->observed.slow_count);
     }
 }
 
@@ -223,7 +231,6 @@ struct sl_message_report sl_process_own_report_build(struct sl_process_own_repor
                                                      uint64_t now_ns, uint64_t unix_ms)
 {
     const struct sl_process *process = own->process;
-    const uint32_t servers = sl_process_server_count(process);
     struct sl_report *report = &own->report;
     *report = (struct sl_report){
         .uptime_ms = uptime_ms,
@@ -239,11 +246,11 @@ struct sl_message_report sl_process_own_report_build(struct sl_process_own_repor
     own->now_ns = now_ns;
     own->unix_ms = unix_ms;
     memset(own->by_id, 0xff, sizeof own->by_id); /* NO_TABLE */
-    for (uint32_t i = 0; i < servers; i++) {
-        uint64_t age_ns;
-        const struct sl_server_view *view = sl_process_views_server(process, i, now_ns, &age_ns);
+    memset(own->has_traffic, 0, sizeof own->has_traffic);
+    SL_PROCESS_FOREACH (hosted, process) {
+        const struct sl_server_view *view = sl_process_views_shard(hosted, now_ns);
         if (view != NULL) {
-            add_shard(own, i, view);
+            add_shard(own, hosted, view);
         }
     }
     add_checkpoint(report, process);

@@ -21,7 +21,7 @@
 #include "ps/process/listen.h"
 #include "ps/process/main_thread.h"
 #include "ps/process/observe.h"
-#include "ps/process/replica_groups.h"
+#include "ps/process/placement.h"
 #include "ps/process/report.h"
 #include "ps/process/restore.h"
 #include "ps/process/state.h"
@@ -88,7 +88,7 @@ static bool process_is_scheduler(const struct sl_process *process)
     return process->options.kind == SL_PROCESS_SCHEDULER;
 }
 
-/* Sets the pool sizes of a server from the plan; those of its reactor count for the first one. */
+/* Sets the pool sizes of a reactor and of a shard from the plan. */
 static void set_pools(const struct sl_memory_plan *plan, struct sl_server_options *server)
 {
     server->shard.memory_bytes_max = plan->tables_bytes;
@@ -103,32 +103,16 @@ static void set_pools(const struct sl_memory_plan *plan, struct sl_server_option
     server->transports.options.unplaced_bytes = plan->unplaced_bytes;
 }
 
-/* Only the first server of a reactor may host the coordinator. */
-static void set_beside(const struct sl_process *process, const struct sl_process_core *core,
-                       struct sl_server_options *server)
+/* Sets the options that all servers of the process have in common. */
+static void set_server_options(struct sl_process *process)
 {
-    server->beside = process->servers[core->index % process->options.reactors.count];
-    server->coordinator = NULL;
-    server->elects = false;
-    server->control_gone = NULL;
-}
-
-/* The servers of a core join the host of their reactor's first one. */
-static int core_create_servers(struct sl_process_core *core)
-{
-    struct sl_process *process = core->process;
     const struct sl_process_options *options = &process->options;
-    const bool is_first = core->index < options->reactors.count;
-    struct sl_process_block *block = &process->metrics.blocks[core->index];
-    struct sl_replication_options replication = {
+    process->shards.replication = (struct sl_replication_options){
         .log_bytes_max = process->memory.log_bytes,
         .state_changed = sl_process_on_replica_state_changed,
         .failed = sl_process_on_replica_failed,
-        .ctx = core,
-        .cells = &block->replicas[SL_PROCESS_HOME],
     };
-    struct sl_server_options server = {
-        .reactor = core->reactor,
+    process->shards.server = (struct sl_server_options){
         .transports.options = {.congestion_control = options->congestion_control,
                                .tls = options->tls,
                                .rdma_device = options->rdma.device,
@@ -137,54 +121,55 @@ static int core_create_servers(struct sl_process_core *core)
                                .dpdk = options->dpdk},
         .shard = {.kv_handler = options->kv_handler},
         .task_index = options->task_index,
-        .local_index = core->index,
         .servers = process->servers,
-        .server_count = process_is_scheduler(process) ? 0 : options->reactors.shards,
-        .coordinator = core->index == 0 ? process->coordinator : NULL,
-        .coordinator_ops = &sl_process_coordinator_ops,
-        .elects = options->metastore != NULL && options->kind != SL_PROCESS_SERVER,
-        .control_gone = sl_process_leadership_gone,
-        .control_gone_ctx = process,
+        .server_count = options->reactors.count,
         .slow_request_ns = options->times.slow_request_ns,
         .checksum = options->checksum,
         .secret = options->secrets.cluster,
         .operator_secret = options->secrets.operators,
         .incarnation = process->incarnation,
         .restores = options->checkpoint.directory != NULL && options->checkpoint.restores,
-        .hooks = options->replicas > 0 ? &sl_replication_hooks : NULL,
-        .replication = &replication,
+        /* The state of a KV handler is not known, so that its shards cannot move. */
+        .hooks = options->kv_handler == NULL ? &sl_replication_hooks : NULL,
     };
-    set_pools(&process->memory, &server);
+    set_pools(&process->memory, &process->shards.server);
+}
+
+/* Creates the server that has the reactor's transports and no shard. */
+static int core_create_server(struct sl_process_core *core)
+{
+    struct sl_process *process = core->process;
+    const struct sl_process_options *options = &process->options;
+    struct sl_server_options server = process->shards.server;
+    server.reactor = core->reactor;
+    server.local_index = core->index;
+    server.transports.only = true;
+    server.coordinator = core->index == 0 ? process->coordinator : NULL;
+    server.coordinator_ops = &sl_process_coordinator_ops;
+    server.elects =
+        core->index == 0 && options->metastore != NULL && options->kind != SL_PROCESS_SERVER;
+    server.control_gone = sl_process_leadership_gone;
+    server.control_gone_ctx = process;
+    server.restores = false;
+    server.server_count = process_is_scheduler(process) ? 0 : options->reactors.count;
+    server.cells = &process->metrics.blocks[core->index].server;
     sl_process_listen_choose(process, &server);
-    if (!is_first) {
-        set_beside(process, core, &server);
+    int err = sl_server_create(&server, &core->server);
+    process->servers[core->index] = core->server;
+    sl_process_listen_created(core, err);
+    if (err == 0) {
+        sl_process_metrics_add_core(process, core->index, &server);
     }
-    sl_process_metrics_use(block, SL_PROCESS_HOME, &server);
-    int err = sl_server_create(&server, &process->servers[server.local_index]);
-    if (is_first) {
-        sl_process_listen_created(core, err);
-    }
-    if (err == 0 && server.hooks != NULL) {
-        set_beside(process, core, &server);
-        server.local_index += options->reactors.shards;
-        replication.cells = &block->replicas[SL_PROCESS_PARTNER];
-        sl_process_metrics_use(block, SL_PROCESS_PARTNER, &server);
-        err = sl_server_create(&server, &process->servers[server.local_index]);
-    }
-    return err != 0 || process_is_scheduler(process) ? err : sl_process_checkpoint_open(core);
+    return err;
 }
 
 static int reactor_start(void *ctx)
 {
     struct sl_process_core *core = ctx;
     struct sl_process *process = core->process;
-    int err = 0;
-    for (uint32_t i = core->index; err == 0 && i < process->options.reactors.shards;
-         i += process->options.reactors.count) {
-        err = core_create_servers(&process->cores[i]);
-    }
-    if (err == 0 && process_is_scheduler(process)) {
-        sl_process_metrics_add_scheduler(process);
+    int err = core_create_server(core);
+    if (err == 0 && core->index == 0) {
+        err = sl_process_checkpoint_create(process);
     }
     err = err != 0 ? err : sl_process_listen_core(core);
     if (err == 0) {
@@ -192,36 +177,6 @@ static int reactor_start(void *ctx)
         err = sl_process_leadership_open(core, &coordinator);
     }
     return err;
-}
-
-/* Adds the statistics of a server to those of its core. */
-static void add_stats(struct sl_process_core *core, const struct sl_server *server)
-{
-    struct sl_message stats = {.kind = SL_MESSAGE_STATS};
-    if (sl_server_stats(server, &stats.stats) == 0) {
-        core->stats.requests += stats.stats.requests;
-        core->stats.degraded_writes += stats.stats.degraded_writes;
-        sl_message_fini(&stats);
-    }
-}
-
-static void core_destroy_servers(struct sl_process_core *core)
-{
-    struct sl_process *process = core->process;
-    if (sl_server_stats(sl_process_server(process, SL_PROCESS_HOME, core->index), &core->stats) !=
-        0) {
-        sl_log_warn("no memory for the totals of %s", sl_reactor_name(core->reactor));
-    }
-    if (core->index >= process->options.reactors.count) { /* in those of the reactor's first core */
-        core->stats.bytes_in = core->stats.bytes_out = core->stats.stalls = 0;
-    }
-    for (uint32_t which = 0; which < sl_process_hosted_count(process); which++) {
-        const uint32_t server = which * process->options.reactors.shards + core->index;
-        if (which != SL_PROCESS_HOME) {
-            add_stats(core, process->servers[server]);
-        }
-        sl_server_destroy(&process->servers[server]);
-    }
 }
 
 static void reactor_stop(void *ctx)
@@ -234,60 +189,37 @@ static void reactor_stop(void *ctx)
         sl_process_restore_close(process);
         sl_process_leadership_close(process);
     }
-    for (uint32_t i = core->index; i < process->options.reactors.shards;
-         i += process->options.reactors.count) {
-        core_destroy_servers(&process->cores[i]);
+    if (sl_server_stats(core->server, &core->stats) != 0) {
+        sl_log_warn("no memory for the totals of %s", sl_reactor_name(core->reactor));
     }
+    sl_server_destroy(&core->server); /* closes the connections also of the others */
+    sl_process_placement_destroy(core);
 }
 
-/* Last step of the start: the core learns its shards and restores them. */
-static void core_set_shard(void *ctx, uint64_t restore, uint64_t b)
+static void core_set_task(void *ctx, uint64_t a, uint64_t b)
 {
-    struct sl_process_core *core = ctx;
-    const struct sl_process *process = core->process;
-    for (uint32_t which = 0; which < sl_process_hosted_count(process); which++) {
-        struct sl_server *server = sl_process_server(process, which, core->index);
-        sl_server_set_task(server, process->member.task_index);
-        if (process->member.lease_ns != 0) {
-            sl_server_set_lease(server, process->member.lease_ns);
-        }
-        int err = sl_server_set_shard(server, process->hosted[which].first_shard + core->index,
-                                      process->member.shard_count);
-        if (err != 0) {
-            sl_process_answer(core, err);
-            return;
-        }
-        sl_process_metrics_add_server(core->process, core->index, which,
-                                      process->hosted[which].first_shard + core->index);
-    }
-    sl_process_restore_core(core, restore);
+    const struct sl_process_core *core = ctx;
+    sl_server_set_task(core->server, core->process->member.task_index);
 }
 
-/* Reactor 0 posts to all cores, itself included, in order: a core knows its shard before it handles
- * an expiration. */
 static void on_joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64_t lease_ns)
 {
     struct sl_process *process = ctx;
     process->member.task_index = sl_agent_task_index(process->agent);
     sl_process_report_name(process);
-    process->hosted[SL_PROCESS_HOME].first_shard = first_shard;
+    process->member.first_shard = first_shard;
     process->member.shard_count = shard_count;
     process->member.lease_ns = lease_ns;
-    const uint64_t restore = sl_process_restore_joined(process);
-    for (uint32_t i = 0; i < process->options.reactors.shards; i++) {
-        sl_reactor_post(
-            process->reactors[0], sl_process_reactor_of(process, i),
-            (struct sl_mail){.run = core_set_shard, .ctx = &process->cores[i], .a = restore});
+    for (uint32_t i = 0; i < process->options.reactors.count; i++) {
+        sl_reactor_post(process->reactors[0], i,
+                        (struct sl_mail){.run = core_set_task, .ctx = &process->cores[i]});
     }
-    if (process->options.replicas > 0) {
-        process->has_shards = true;
-        sl_process_replica_tell(process);
-    }
+    sl_process_placement_join(process, sl_process_restore_joined(process));
 }
 
 static bool has_tables(void *ctx)
 {
-    return sl_process_has_tables(ctx);
+    return sl_process_hosted_has_tables(ctx);
 }
 
 static void on_join_failed(void *ctx, int err)
@@ -301,15 +233,6 @@ static void on_join_failed(void *ctx, int err)
                      process->options.checkpoint.directory, unclaimed);
     }
     sl_process_answer(&((struct sl_process *)ctx)->cores[0], err);
-}
-
-static void process_on_expired(void *ctx, const struct sl_message_expired *expired)
-{
-    struct sl_process *process = ctx;
-    for (uint32_t i = 0; i < sl_process_server_count(process); i++) {
-        sl_server_post_expired(process->servers[i], process->reactors[0],
-                               sl_process_reactor_of(process, i), expired);
-    }
 }
 
 /* Registers with the coordinator. Reactor 0. Errors: as of sl_agent_open. */
@@ -340,10 +263,10 @@ static int process_join(struct sl_process *process)
                                                         : NULL,
         .task_index = options->task_index,
         .any_task = options->any_task,
-        .shard_count = options->reactors.shards,
+        .shard_count = options->reactors.joins ? 0 : options->reactors.shards,
         .reactor_count = options->reactors.count,
-        .ps_count = options->ps_count,
-        .worker_count = options->worker_count,
+        .ps_count = options->reactors.joins ? 0 : options->ps_count,
+        .worker_count = options->reactors.joins ? 0 : options->worker_count,
         .replicas = options->replicas,
         .data = data,
         .bypass = bypass,
@@ -363,7 +286,7 @@ static int process_join(struct sl_process *process)
                    .has_tables = has_tables,
                    .cluster = sl_process_on_cluster,
                    .failed = on_join_failed,
-                   .expired = process_on_expired,
+                   .expired = sl_process_hosted_expired,
                    .ended = sl_process_on_ended,
                    .checkpoint = has_directory ? sl_process_on_checkpoint : NULL,
                    .checkpoint_publish = has_directory ? sl_process_on_checkpoint_publish : NULL,
@@ -376,8 +299,8 @@ static int process_join(struct sl_process *process)
     return sl_agent_open(&member, &process->agent);
 }
 
-/* Reactor 0: listens and joins the cluster. Each core answers when it knows its shard; a scheduler
- * answers at once. */
+/* Reactor 0: listens and joins the cluster. It answers when its shards are there; a scheduler at
+ * once. */
 static void core_join(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_process_core *core = ctx;
@@ -471,9 +394,9 @@ static int create(struct sl_process *process)
     uint32_t count = process->options.reactors.count;
     process->member.task_index = process->options.task_index;
     sl_process_report_name(process);
-    process->cores = calloc(process->options.reactors.shards, sizeof *process->cores);
+    process->cores = calloc(count, sizeof *process->cores);
     process->reactors = calloc(count, sizeof *process->reactors);
-    process->servers = calloc(sl_process_server_count(process), sizeof *process->servers);
+    process->servers = calloc(count, sizeof *process->servers);
     if (process->cores == NULL || process->reactors == NULL || process->servers == NULL) {
         return SL_ERR_NO_MEMORY;
     }
@@ -485,13 +408,10 @@ static int create(struct sl_process *process)
     for (uint32_t i = 0; i < count && err == 0; i++) {
         err = create_core(process, i);
     }
-    for (uint32_t i = count; i < process->options.reactors.shards && err == 0; i++) {
-        process->cores[i] = process->cores[i % count];
-        process->cores[i].index = i;
-    }
     if (err == 0) {
         err = sl_reactor_connect(process->reactors, count);
         process->incarnation = sl_reactor_random(process->reactors[0]);
+        set_server_options(process);
     }
     err = err != 0 ? err : sl_process_cluster_create(process);
     return err != 0 ? err : create_coordinator(process);
@@ -506,7 +426,7 @@ static int start(struct sl_process *process)
         }
         process->started_count++;
     }
-    process->main.answers_wanted = process->options.reactors.shards;
+    process->main.answers_wanted = 1;
     sl_process_post(&process->cores[0], core_join, 0);
     return wait_answers(process);
 }
@@ -533,9 +453,9 @@ static void drain(struct sl_process *process)
                  "%s: draining",
                  process->main.signal != 0 ? sl_process_signal_name(process->main.signal)
                  : process->main.result == SL_ERR_DEADLINE ? "no process is left"
-                 : process->main.is_over                   ? "the job has ended"
+                 : process->main.is_over                   ? "nothing is left to do"
                                                            : "no longer a member");
-    process->main.answers_wanted = process->options.reactors.shards;
+    process->main.answers_wanted = 1;
     sl_process_post(&process->cores[0], sl_process_drain, 0);
     while (process->main.answers_wanted > 0) {
         sl_process_wait_once(process);
@@ -572,13 +492,13 @@ static void stop(struct sl_process *process)
 static void destroy(struct sl_process *process)
 {
     sl_process_cluster_destroy(process);
-    for (uint32_t i = 0; process->cores != NULL && i < process->options.reactors.shards; i++) {
+    sl_process_hosted_free(process);
+    for (uint32_t i = 0; process->cores != NULL && i < process->options.reactors.count; i++) {
         struct sl_process_core *core = &process->cores[i];
-        const bool has_lanes = i < process->options.reactors.count;
-        if (has_lanes && core->to_core != NULL) {
+        if (core->to_core != NULL) {
             sl_mailbox_lane_close(&core->to_core);
         }
-        if (has_lanes && core->to_main != NULL) {
+        if (core->to_main != NULL) {
             sl_mailbox_lane_close(&core->to_main);
         }
         struct sl_message stats = {.kind = SL_MESSAGE_STATS, .stats = core->stats};

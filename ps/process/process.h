@@ -70,6 +70,7 @@ struct sl_process_options {
         uint32_t count;  /* SCHEDULER: 1 */
         uint32_t shards; /* of this process, at least `count`, at most SL_LIMIT_REACTORS */
         bool polling, pin;
+        bool joins; /* a running job: it has no home shards, and gets as many of others */
     } reactors;
     uint32_t replicas; /* backups of each shard on another server: 0 or 1. 1 needs ps_count of at
                           least 2, data over TCP, and no kv_handler */

@@ -6,6 +6,7 @@
 #include "core/event.h"
 #include "core/format.h"
 #include "core/log.h"
+#include "ps/process/hosted.h"
 #include "ps/process/observe.h"
 
 void sl_process_report_name(struct sl_process *process)
@@ -41,13 +42,16 @@ static void describe_server(const struct sl_process *process, const char *contro
     if (process->options.endpoints.has_bypass) {
         sl_endpoint_format(&process->bound.bypass, bypass, sizeof bypass);
     }
-    const uint32_t first_shard = process->hosted[SL_PROCESS_HOME].first_shard;
+    const uint32_t first_shard = process->member.first_shard;
     const bool has_control = process->options.kind == SL_PROCESS_PS;
-    (void)snprintf(out, bytes, "%s%s%sdata %s%s%s, shards %u-%u of %u",
-                   has_control ? "control " : "", has_control ? control : "",
-                   has_control ? ", " : "", data, bypass[0] == '\0' ? "" : " and ", bypass,
-                   first_shard, first_shard + process->options.reactors.shards - 1,
-                   process->member.shard_count);
+    char shards[48] = "no shards yet";
+    if (!process->options.reactors.joins) {
+        (void)snprintf(shards, sizeof shards, "shards %u-%u", first_shard,
+                       first_shard + process->options.reactors.shards - 1);
+    }
+    (void)snprintf(out, bytes, "%s%s%sdata %s%s%s, %s of %u", has_control ? "control " : "",
+                   has_control ? control : "", has_control ? ", " : "", data,
+                   bypass[0] == '\0' ? "" : " and ", bypass, shards, process->member.shard_count);
 }
 
 /* The level of events that are lines on stdout, too: as text they are shown once. */
@@ -122,35 +126,42 @@ void sl_process_report_stage(const struct sl_process *process, enum sl_coordinat
     (void)fflush(stdout);
 }
 
-/* Prints the rows of each table over all shards, e.g. "emb 1000 rows". */
+/* Returns the rows of a table over all shards. */
+static uint64_t count_rows(const struct sl_process *process, const char *table)
+{
+    uint64_t rows = 0;
+    SL_PROCESS_FOREACH (hosted, process) {
+        for (uint32_t t = 0; t < hosted->stats.table_count; t++) {
+            const bool is_same = strcmp(hosted->stats.tables[t].name, table) == 0;
+            rows += is_same ? hosted->stats.tables[t].rows : 0;
+        }
+    }
+    return rows;
+}
+
+/* Prints the rows of each table that the first shard has, e.g. "emb 1000 rows". */
 static void print_tables(const struct sl_process *process)
 {
-    for (uint32_t i = 0; i < process->options.reactors.shards; i++) {
-        const struct sl_message_stats *stats = &process->cores[i].stats;
-        for (uint32_t t = 0; i == 0 && t < stats->table_count; t++) {
-            uint64_t rows = 0;
-            for (uint32_t k = 0; k < process->options.reactors.shards; k++) {
-                const struct sl_message_stats *other = &process->cores[k].stats;
-                for (uint32_t u = 0; u < other->table_count; u++) {
-                    bool same = strcmp(other->tables[u].name, stats->tables[t].name) == 0;
-                    rows += same ? other->tables[u].rows : 0;
-                }
-            }
-            (void)printf(", %s %" PRIu64 " rows", stats->tables[t].name, rows);
-        }
+    const struct sl_process_hosted *first = sl_process_hosted_first(process);
+    for (uint32_t t = 0; first != NULL && t < first->stats.table_count; t++) {
+        const char *name = first->stats.tables[t].name;
+        (void)printf(", %s %" PRIu64 " rows", name, count_rows(process, name));
     }
 }
 
 void sl_process_report_totals(const struct sl_process *process)
 {
     struct sl_message_stats total = {0};
-    for (uint32_t i = 0; i < process->options.reactors.shards; i++) {
+    SL_PROCESS_FOREACH (hosted, process) {
+        total.requests += hosted->stats.requests;
+        total.degraded_writes += hosted->stats.degraded_writes;
+    }
+    for (uint32_t i = 0; i < process->options.reactors.count; i++) {
         const struct sl_message_stats *stats = &process->cores[i].stats;
         total.requests += stats->requests;
         total.bytes_in += stats->bytes_in;
         total.bytes_out += stats->bytes_out;
         total.stalls += stats->stalls;
-        total.degraded_writes += stats->degraded_writes;
     }
     if (process->options.kind == SL_PROCESS_SCHEDULER) {
         (void)printf("%s done\n", process->name);

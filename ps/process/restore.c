@@ -8,8 +8,8 @@
 #include "ps/checkpoint/directory.h"
 #include "ps/checkpoint/select.h"
 #include "ps/process/checkpoint.h"
+#include "ps/process/hosted.h"
 #include "ps/process/main_thread.h"
-#include "ps/process/replica_groups.h"
 #include "ps/server/restore.h"
 #include "reactor/disk.h"
 #include "reactor/offload.h"
@@ -25,7 +25,7 @@ struct find {
     struct sl_process_checkpoint options;
     struct sl_checkpoint_shard_range own; /* shards of this process, if the checkpoint has as many
                                              shards as the job; count 0: unknown */
-    uint32_t shard_count;                 /* of the job */
+    uint32_t shard_count;                 /* of the job; 0: unknown */
     struct sl_process_restore_candidate found;
     int (*join)(struct sl_process *process); /* called when the search is done */
 };
@@ -40,8 +40,10 @@ struct process_restore_abandon {
 struct sl_process_restore {
     struct sl_offload *offload;
     struct sl_process_restore_candidate found;
-    uint32_t waited; /* servers that are still loading */
+    uint32_t waited; /* shards that are still loading */
     bool failed;
+    const struct sl_server_restore_table *tables; /* of the shard that loaded first */
+    uint32_t table_count;
     uint32_t table;       /* next table to register with the coordinator */
     uint32_t expirations; /* sl_agent_expirations when the first table was registered */
     bool is_closing;
@@ -211,32 +213,21 @@ static void process_restore_abandon(struct sl_process *process)
                              abandon_work, abandon_done);
 }
 
-/* All cores have loaded */
+/* All shards have loaded */
 
-/* Starts the servers that load a checkpoint, or the others. */
-static void start_serving(struct sl_process_core *core, bool loads)
+static void shard_open_up(void *ctx, uint64_t a, uint64_t b)
 {
-    for (uint32_t which = 0; which < sl_process_hosted_count(core->process); which++) {
-        if (core->loads[which] == loads) {
-            sl_server_start_serving(sl_process_server(core->process, which, core->index));
-        }
+    const struct sl_process_hosted *hosted = ctx;
+    if (hosted->loads && hosted->server != NULL && !hosted->end.is_ending) {
+        sl_server_start_serving(hosted->server);
     }
-}
-
-static void core_open_up(void *ctx, uint64_t a, uint64_t b)
-{
-    struct sl_process_core *core = ctx;
-    start_serving(core, true);
-    sl_process_answer(core, 0);
 }
 
 static void open_up(struct sl_process *process)
 {
     process->is_open = true;
-    for (uint32_t i = 0; i < process->options.reactors.shards; i++) {
-        sl_reactor_post(process->reactors[0], sl_process_reactor_of(process, i),
-                        (struct sl_mail){.run = core_open_up, .ctx = &process->cores[i]});
-    }
+    (void)sl_process_hosted_post(process, shard_open_up, 0, 0);
+    sl_process_hosted_started(process);
 }
 
 /* Registers one table after the other with the coordinator, which may be new too: clients must find
@@ -259,36 +250,34 @@ static void process_restore_table_kept(void *ctx, const struct sl_message *answe
 
 static void process_restore_keep_tables(struct sl_process *process)
 {
-    uint32_t count;
-    const uint32_t which =
-        process->cores[0].loads[SL_PROCESS_HOME] ? SL_PROCESS_HOME : SL_PROCESS_PARTNER;
-    const struct sl_server_restore_table *tables =
-        sl_server_restore_tables(sl_process_server(process, which, 0), &count);
     /* After a reconnect the coordinator may be another, which could assign the earlier ids to new
      * tables: start again. */
     if (process->directory.restore->expirations != sl_agent_expirations(process->agent)) {
         process->directory.restore->expirations = sl_agent_expirations(process->agent);
         process->directory.restore->table = 0;
     }
-    if (process->directory.restore->table == count) {
+    if (process->directory.restore->table == process->directory.restore->table_count) {
         open_up(process);
         return;
     }
-    const struct sl_server_restore_table *table = &tables[process->directory.restore->table];
+    const struct sl_server_restore_table *table =
+        &process->directory.restore->tables[process->directory.restore->table];
     sl_agent_table_keep(process->agent, table->id, &table->spec, TABLE_WAIT_NS,
                         process_restore_table_kept, process);
 }
 
 struct loaded {
-    struct sl_process_core *core;
+    struct sl_process *process;
+    const struct sl_server_restore_table *tables; /* stay as they are until the shard serves */
+    uint32_t table_count;
     int err;
     struct sl_reason reason;
 };
 
-static void core_came(void *ctx, uint64_t a, uint64_t b)
+static void shard_loaded(void *ctx, uint64_t a, uint64_t b)
 {
     struct loaded *loaded = ctx;
-    struct sl_process *process = loaded->core->process;
+    struct sl_process *process = loaded->process;
     struct sl_process_restore *restore = process->directory.restore;
     const int err = loaded->err;
     if (err != 0 && !restore->failed) {
@@ -301,63 +290,53 @@ static void core_came(void *ctx, uint64_t a, uint64_t b)
             loaded->reason.text, fallback_hint(process, err));
         sl_process_answer(&process->cores[0], err);
     }
+    if (restore->tables == NULL) {
+        restore->tables = loaded->tables;
+        restore->table_count = loaded->table_count;
+    }
     free(loaded);
     if (--restore->waited == 0 && !restore->failed) {
         process_restore_keep_tables(process);
     }
 }
 
-/* One core */
+/* One shard */
 
 static void process_restore_on_loaded(void *ctx, int err, const char *reason)
 {
-    struct sl_process_core *core = ctx;
+    struct sl_process_hosted *hosted = ctx;
     struct loaded *loaded = malloc(sizeof *loaded);
     if (loaded == NULL) {
-        sl_process_answer(core, SL_ERR_NO_MEMORY);
+        sl_process_answer(hosted->core, SL_ERR_NO_MEMORY);
         return;
     }
-    *loaded = (struct loaded){.core = core, .err = err};
+    *loaded = (struct loaded){.process = hosted->process, .err = err};
+    loaded->tables =
+        err != 0 ? NULL : sl_server_restore_tables(hosted->server, &loaded->table_count);
     sl_reason_set(&loaded->reason, "%s", reason);
-    sl_reactor_post(core->reactor, 0,
-                    (struct sl_mail){.run = core_came, .ctx = loaded, .drop = free});
+    sl_reactor_post(hosted->core->reactor, 0,
+                    (struct sl_mail){.run = shard_loaded, .ctx = loaded, .drop = free});
 }
 
-static int begin(struct sl_process_core *core, uint64_t number)
+int sl_process_restore_shard(struct sl_process_hosted *hosted, uint64_t number)
 {
+    const struct sl_process_checkpoint *checkpoint = &hosted->process->options.checkpoint;
     const struct sl_server_restore_options options = {
-        .disk = sl_process_disk(&core->process->options.checkpoint),
-        .directory = core->process->options.checkpoint.directory,
+        .disk = sl_process_disk(checkpoint),
+        .directory = checkpoint->directory,
         .number = number,
         .ended = process_restore_on_loaded,
-        .ctx = core,
+        .ctx = hosted,
     };
-    int err = 0;
-    for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX && err == 0; which++) {
-        if (core->loads[which]) {
-            err = sl_server_restore_begin(sl_process_server(core->process, which, core->index),
-                                          &options);
-        }
+    hosted->loads = number != 0;
+    if (hosted->loads) {
+        return sl_server_restore_begin(hosted->server, &options);
     }
-    return err;
-}
-
-void sl_process_restore_core(struct sl_process_core *core, uint64_t number)
-{
-    bool loads = false;
-    for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX; which++) {
-        core->loads[which] = number != 0 && core->process->hosted[which].restores;
-        loads = loads || core->loads[which];
+    /* Serves at once. A backup does too: only its primary connects to it. */
+    if (checkpoint->restores) {
+        sl_server_start_serving(hosted->server);
     }
-    /* Servers that load nothing serve at once. A partner that is a backup does too: only its
-     * primary connects to it. */
-    if (core->process->options.checkpoint.restores) {
-        start_serving(core, false);
-    }
-    int err = loads ? begin(core, number) : 0;
-    if (err != 0 || !loads) {
-        sl_process_answer(core, err);
-    }
+    return 0;
 }
 
 /* Calls from reactor 0 */
@@ -366,18 +345,17 @@ uint64_t sl_process_restore_joined(struct sl_process *process)
 {
     struct sl_process_restore *restore = process->directory.restore;
     const uint64_t number = restore == NULL ? 0 : sl_agent_restore(process->agent);
-    uint32_t server_count = 0;
-    for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX; which++) {
-        process->hosted[which].restores = sl_process_replica_is_primary(process, which);
-        server_count += process->hosted[which].restores ? process->options.reactors.shards : 0;
+    uint32_t primaries = 0;
+    SL_PROCESS_FOREACH (hosted, process) {
+        primaries += hosted->placement.primary == process->member.task_index;
     }
-    process->is_open = number == 0;
+    process->is_open = number == 0 || primaries == 0;
     if (number != 0) {
-        restore->waited = server_count;
+        restore->waited = primaries;
         sl_log_event(SL_LOG_INFO, SL_EVENT("restore_started", SL_EVENT_NUMBER("number", number)),
                      "restores checkpoint %" PRIu64 " from %s; clients wait until it is loaded",
                      number, process->options.checkpoint.directory);
-    } else if (restore != NULL && server_count == 0) {
+    } else if (restore != NULL && primaries == 0) {
         sl_log_info("restores nothing: others serve its shards now; it receives their backups");
     } else if (restore != NULL && restore->found.number != 0) {
         sl_log_warn("starts empty, although %s holds checkpoint %" PRIu64
@@ -393,6 +371,11 @@ uint64_t sl_process_restore_joined(struct sl_process *process)
                     sl_agent_kept(process->agent), process->options.checkpoint.directory);
     }
     return number;
+}
+
+bool sl_process_restore_is_needed(const struct sl_process *process)
+{
+    return process->directory.restore != NULL && process->directory.restore->waited > 0;
 }
 
 struct sl_process_restore_candidate sl_process_restore_found(const struct sl_process *process)
@@ -415,8 +398,9 @@ int sl_process_restore_begin(struct sl_process *process, int (*join)(struct sl_p
     }
     find->join = join;
     find->options = options->checkpoint;
-    find->shard_count = options->ps_count * options->reactors.shards;
-    if (!options->any_task) {
+    /* A server that joins has no home shards, and does not know how many the job has. */
+    find->shard_count = options->reactors.joins ? 0 : options->ps_count * options->reactors.shards;
+    if (!options->any_task && !options->reactors.joins) {
         find->own = (struct sl_checkpoint_shard_range){.first = options->task_index *
                                                                 options->reactors.shards,
                                                        .count = options->reactors.shards};

@@ -1,7 +1,7 @@
 /* Restores a checkpoint at start, on reactor 0 unless noted:
  * 1. the process searches its directory, and registers the checkpoints it can restore;
  * 2. the coordinator chooses one for all servers;
- * 3. every core loads its shards;
+ * 3. every shard is loaded;
  * 4. the tables are registered with the coordinator;
  * 5. clients are welcomed. */
 #ifndef SL_PS_PROCESS_RESTORE_H
@@ -26,12 +26,15 @@ struct sl_process_restore_candidate {
 /* Returns the result; zeros before the search ends, and without a directory. Reactor 0. */
 struct sl_process_restore_candidate sl_process_restore_found(const struct sl_process *process);
 
-/* Call when the cluster is known. Returns the checkpoint to restore; 0: none. Reactor 0. */
+/* Call when the placement is known. Returns the checkpoint to restore; 0: none. Reactor 0. */
 uint64_t sl_process_restore_joined(struct sl_process *process);
 
-/* Call when the core has its shards. Loads checkpoint `number` into the servers whose hosted shards
- * are to be restored; the others start serving. An answer follows from each core. */
-void sl_process_restore_core(struct sl_process_core *core, uint64_t number);
+/* Returns whether the process has not begun to serve because shards are restored. Reactor 0. */
+bool sl_process_restore_is_needed(const struct sl_process *process);
+
+/* Loads checkpoint `number` into a new shard; sl_process_hosted_started follows when all have
+ * loaded. 0: it starts to serve. The shard's reactor. Errors: those of sl_server_restore_begin. */
+int sl_process_restore_shard(struct sl_process_hosted *hosted, uint64_t number);
 
 /* Reactor 0. */
 void sl_process_restore_close(struct sl_process *process);

@@ -10,6 +10,7 @@
 #include "ps/process/memory_plan.h"
 #include "ps/process/metrics.h"
 #include "ps/process/process.h"
+#include "ps/replication/replication.h"
 #include "ps/server/checkpoint.h"
 #include "ps/server/server.h"
 #include "reactor/offload.h"
@@ -17,6 +18,7 @@
 #define SL_PROCESS_STAGES (SL_COORDINATOR_OVER + 1)
 
 struct sl_process;
+struct sl_process_hosted;
 struct sl_process_checkpoints;
 struct sl_process_restore;
 struct sl_process_leadership;
@@ -33,52 +35,16 @@ struct sl_process_sim_hooks {
     void *ctx;
 };
 
-struct sl_process_core;
-
-/* Names one server of a core for a callback. */
-struct sl_process_server_ref {
-    struct sl_process_core *core;
-    uint32_t which; /* SL_PROCESS_HOME or SL_PROCESS_PARTNER */
-};
-
-/* One home shard, the partner's shard of the same index, and their reactor, which may have further
- * shards: core i is on reactor i modulo reactors.count. Used by the reactor's thread, except what
- * is set before start. */
+/* One reactor, and the server that has its transports and connections but no shard: the servers of
+ * shards join it. Used by the reactor's thread, except what is set before start. */
 struct sl_process_core {
     struct sl_process *process;
     uint32_t index;
     struct sl_reactor *reactor;
-    struct sl_process_server_ref server_refs[SL_PROCESS_HOSTED_MAX];
-    bool loads[SL_PROCESS_HOSTED_MAX]; /* the server loads a checkpoint */
-    uint32_t drains_left;
+    struct sl_server *server;
     struct sl_mailbox_lane *to_core; /* used by the main thread */
     struct sl_mailbox_lane *to_main; /* used by the reactor */
     struct sl_message_stats stats;   /* written at stop, read after join */
-};
-
-enum sl_process_report {
-    SL_PROCESS_REPORT_NOTHING,
-    SL_PROCESS_REPORT_IN_SYNC,
-    SL_PROCESS_REPORT_FAILED,
-};
-
-/* A replica group of which this process has one copy. Reactor 0. */
-struct sl_process_replica_group {
-    struct sl_message_ps ps;     /* owner of the shards, as last received */
-    struct sl_message_ps backup; /* holder of the backups, if any */
-    uint64_t notified_epoch;     /* last epoch sent to the cores */
-    uint32_t in_sync_count;      /* cores that reported in sync */
-    enum sl_process_report report;
-};
-
-#define SL_PROCESS_IN_SYNC ((uint64_t)1 << 32)
-
-/* One set of hosted shards. Reactor 0; the cores read it after the mail that announces it. */
-struct sl_process_hosted {
-    uint32_t first_shard;
-    bool restores;      /* the cores load a checkpoint */
-    bool switches_over; /* the coordinator will promote the backup when this process leaves */
-    struct sl_process_replica_group group; /* with replicas */
 };
 
 struct sl_process {
@@ -87,10 +53,22 @@ struct sl_process {
     struct sl_memory_plan memory;
     struct sl_process_metrics metrics;
     uint64_t incarnation;
-    struct sl_process_core *cores; /* [reactors.shards] */
+    struct sl_process_core *cores; /* [reactors.count] */
     struct sl_reactor **reactors;
-    struct sl_server **servers; /* by HOME, PARTNER, then by core: sl_process_server */
-    uint32_t created_count;     /* reactors */
+    struct sl_server **servers; /* [reactors.count]: those of the cores */
+    struct {
+        /* By ascending shard: hosted.h. Reactor 0 adds, any thread may walk. */
+        _Atomic(struct sl_process_hosted *) first;
+        struct sl_server_options server;           /* of each; set before start */
+        struct sl_replication_options replication; /* likewise */
+        /* Reactor 0: */
+        bool has_joined;
+        bool has_news;        /* for the coordinator, of a shard that cannot be here */
+        uint32_t starts_left; /* of the start: to create, and 1 while a checkpoint is restored */
+        uint32_t drains_left; /* of the end: servers that drain */
+        size_t tables_bytes;  /* limit of the tables of each now */
+    } shards;
+    uint32_t created_count; /* reactors */
     uint32_t started_count;
     struct sl_coordinator *coordinator;
     struct {
@@ -102,12 +80,10 @@ struct sl_process {
     /* Reactor 0. Other threads read the member's numbers after the mail that announces them. */
     struct sl_agent *agent;
     struct {
-        uint32_t shard_count;
-        uint32_t task_index; /* valid once the cluster is known */
+        uint32_t first_shard, shard_count; /* its home shards begin at first_shard; of the job */
+        uint32_t task_index;               /* valid once the cluster is known */
         uint64_t lease_ns;
     } member;
-    struct sl_process_hosted hosted[SL_PROCESS_HOSTED_MAX]; /* by HOME, PARTNER */
-    bool has_shards;                                        /* the cores have their shard numbers */
     bool is_open; /* clients are welcomed, or will be at once */
     /* Of the checkpoint directory; NULL: there is none. */
     struct {
@@ -139,31 +115,6 @@ struct sl_process {
         bool job_failed;         /* SCHEDULER: the job ended with an error */
     } main;
 };
-
-/* Number of hosted sets of shards. */
-static inline uint32_t sl_process_hosted_count(const struct sl_process *process)
-{
-    return 1 + process->options.replicas;
-}
-
-/* Any thread. */
-static inline struct sl_server *sl_process_server(const struct sl_process *process, uint32_t which,
-                                                  uint32_t core)
-{
-    return process->servers[which * process->options.reactors.shards + core];
-}
-
-/* The reactor of a server by its index in process->servers, or of a core. */
-static inline uint32_t sl_process_reactor_of(const struct sl_process *process, uint32_t index)
-{
-    return index % process->options.reactors.shards % process->options.reactors.count;
-}
-
-/* Number of servers: home shards and those of the partner. */
-static inline uint32_t sl_process_server_count(const struct sl_process *process)
-{
-    return process->options.reactors.shards * sl_process_hosted_count(process);
-}
 
 /* The coordinator's functions, for the server on its reactor. */
 extern const struct sl_server_coordinator_ops sl_process_coordinator_ops;

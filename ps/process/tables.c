@@ -4,7 +4,7 @@
 
 #include "core/assert.h"
 #include "core/hash.h"
-#include "ps/process/state.h"
+#include "ps/process/hosted.h"
 #include "ps/server/state.h"
 #include "ps/shard/snapshot.h"
 #include "ps/shard/state.h"
@@ -14,7 +14,7 @@
 struct read {
     struct sl_server_snapshot_sink sink;
     struct sl_snapshot_rows *rows;
-    struct sl_server *server;
+    struct sl_process_hosted *hosted;
     bool is_primary;
     uint64_t hash;       /* of the shard's number; 0: no primary */
     uint32_t iterations; /* before */
@@ -50,8 +50,8 @@ static int tables_take(struct sl_server_snapshot_sink *sink, const struct sl_sna
 static void begin_here(void *ctx, uint64_t a, uint64_t b)
 {
     struct read *read = ctx;
-    struct sl_server *server = read->server;
-    read->is_primary = server->role.serves && server->shard != NULL;
+    struct sl_server *server = read->hosted->server;
+    read->is_primary = server != NULL && server->role.serves && server->shard != NULL;
     const bool reads = read->is_primary && read->rows->names[0] != '\0';
     read->hash = read->is_primary ? sl_hash_key(server->shard->options.index + 1) : 0;
     read->iterations = read->is_primary ? sl_shard_snapshot_iterations(server->shard) : 0;
@@ -65,7 +65,10 @@ int sl_process_tables_read(struct sl_process *process, struct sl_port_set *ports
                            uint32_t iterations, struct sl_process_tables *out,
                            struct sl_reason *reason)
 {
-    const uint32_t count = sl_process_server_count(process);
+    uint32_t count = 0, i = 0;
+    SL_PROCESS_FOREACH (hosted, process) {
+        count++;
+    }
     struct read *reads = calloc(count, sizeof *reads);
     struct sl_port *port;
     uint32_t left = count;
@@ -75,16 +78,19 @@ int sl_process_tables_read(struct sl_process *process, struct sl_port_set *ports
         return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "out of memory");
     }
     out->shard_count = count;
-    for (uint32_t i = 0; i < count; i++) {
-        const uint32_t reactor = sl_process_reactor_of(process, i);
+    SL_PROCESS_FOREACH (hosted, process) {
+        if (i == count) {
+            break; /* it has just been added, as a backup */
+        }
+        const uint32_t reactor = hosted->core->index;
         out->shards[i].names = names;
         reads[i] = (struct read){
             .sink = {.iterations = iterations, .take = tables_take, .ended = tables_ended},
             .rows = &out->shards[i],
-            .server = process->servers[i],
+            .hosted = hosted,
             .answers = port->lanes[reactor].from,
             .left = &left};
-        sl_port_post(port, reactor, (struct sl_mail){.run = begin_here, .ctx = &reads[i]});
+        sl_port_post(port, reactor, (struct sl_mail){.run = begin_here, .ctx = &reads[i++]});
     }
     int err = 0;
     while (left > 0) {
@@ -95,7 +101,7 @@ int sl_process_tables_read(struct sl_process *process, struct sl_port_set *ports
             sl_port_wait(port);
         }
     }
-    for (uint32_t i = 0; i < count; i++) {
+    for (i = 0; i < count; i++) {
         out->primary_count += reads[i].is_primary;
         out->primary_sum += reads[i].hash;
         out->iterations =

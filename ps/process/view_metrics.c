@@ -166,7 +166,6 @@ static void visit_clocks(const struct sl_shard_view *view, struct sl_metrics_vis
 static void view_metrics_collect(void *ctx, struct sl_metrics_visitor *visitor)
 {
     const struct sl_process *process = ctx;
-    const struct sl_server_view *views[2 * SL_LIMIT_REACTORS];
     const uint64_t now_ns = sl_clock_now_ns(sl_clock_system());
     uint64_t age_ns;
     if (process->observer.views == NULL) {
@@ -177,12 +176,14 @@ static void view_metrics_collect(void *ctx, struct sl_metrics_visitor *visitor)
     if (members != NULL) {
         visit_members(members, visitor);
     }
-    const uint32_t count = sl_process_views_serving(process, views, now_ns);
-    for (uint32_t i = 0; i < count; i++) {
-        for (uint32_t t = 0; t < views[i]->shard.table_count; t++) {
-            visit_table(&views[i]->shard.tables[t], visitor);
+    SL_PROCESS_FOREACH (hosted, process) {
+        const struct sl_server_view *view = sl_process_views_shard(hosted, now_ns);
+        for (uint32_t t = 0; view != NULL && view->serves && t < view->shard.table_count; t++) {
+            visit_table(&view->shard.tables[t], visitor);
         }
-        visit_clocks(&views[i]->shard, visitor);
+        if (view != NULL && view->serves) {
+            visit_clocks(&view->shard, visitor);
+        }
     }
 }
 

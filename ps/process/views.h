@@ -4,11 +4,15 @@
 #define SL_PS_PROCESS_VIEWS_H
 
 #include "ps/coordinator/view.h"
-#include "ps/process/state.h"
+#include "ps/process/hosted.h"
 #include "ps/server/view.h"
 
-/* Creates all views, when the reactors exist. Errors: NO_MEMORY, TOO_LARGE. Main thread. */
+/* Creates the view of the coordinator, when the reactors exist. Errors: NO_MEMORY, TOO_LARGE. Main
+ * thread. */
 int sl_process_views_create(struct sl_process *process);
+
+/* Creates the view of a new shard. Errors: NO_MEMORY, TOO_LARGE. Reactor 0. */
+int sl_process_views_add(struct sl_process_hosted *hosted);
 
 /* The reactors and the observer's thread have stopped. No effect without views. Main thread. */
 void sl_process_views_destroy(struct sl_process *process);
@@ -20,20 +24,12 @@ void sl_process_views_request(const struct sl_process *process);
 /* Waits for views that are newer than this call: a second at most, if a reactor is late. */
 void sl_process_views_renew(const struct sl_process *process);
 
-/* Returns the view of a server (index: in process->servers); NULL: there is none yet, or the server
- * has no shard. */
-const struct sl_server_view *sl_process_views_server(const struct sl_process *process,
-                                                     uint32_t index, uint64_t now_ns,
-                                                     uint64_t *age_ns);
+/* Returns the view of a shard; NULL: there is none yet, or the shard is not here. */
+const struct sl_server_view *sl_process_views_shard(const struct sl_process_hosted *hosted,
+                                                    uint64_t now_ns);
 
 /* Returns the view of the coordinator; NULL: there is none yet, or it is not here. */
 const struct sl_coordinator_view *sl_process_views_coordinator(const struct sl_process *process,
                                                                uint64_t now_ns, uint64_t *age_ns);
-
-/* Lists the views of the shards that this process serves: at most one for each reactor and set of
- * shards. Returns their number. */
-uint32_t sl_process_views_serving(const struct sl_process *process,
-                                  const struct sl_server_view *views[2 * SL_LIMIT_REACTORS],
-                                  uint64_t now_ns);
 
 #endif

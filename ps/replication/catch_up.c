@@ -51,9 +51,14 @@ void sl_replication_catch_up_want(struct sl_server *server)
     struct sl_replication *replica = server->replica;
     sl_replication_set_link(replica, SL_REPLICATION_WANTED);
     replica->catch_up.request = SL_REPLICATION_REQUEST_READY;
-    sl_log_info("shard %u: its backup on ps/%u receives a snapshot; until it is in sync, writes "
-                "are acknowledged while degraded",
-                server->options.shard.index, replica->config.backup_task);
+    if (replica->config.needs_backup) {
+        sl_log_info("shard %u: its backup on ps/%u receives a snapshot; until it is in sync, "
+                    "writes are acknowledged while degraded",
+                    server->options.shard.index, replica->config.backup_task);
+    } else {
+        sl_log_info("shard %u: ps/%u receives a snapshot", server->options.shard.index,
+                    replica->config.backup_task);
+    }
 }
 
 /* Ends a requested or running snapshot. */

@@ -152,10 +152,12 @@ static void report_in_sync(struct sl_server *server)
     sl_backoff_reset(&replica->catch_up.late);
     server->role.backup.degraded_since_ns = 0;
     sl_replication_metrics_update(server);
-    sl_log_info("shard %u: its backup on ps/%u is in sync (epoch %" PRIu64
-                "); acknowledged while degraded so far: %" PRIu64 " writes",
-                server->options.shard.index, replica->config.backup_task, replica->config.epoch,
-                server->role.backup.degraded_writes);
+    if (replica->config.needs_backup) {
+        sl_log_info("shard %u: its backup on ps/%u is in sync (epoch %" PRIu64
+                    "); acknowledged while degraded so far: %" PRIu64 " writes",
+                    server->options.shard.index, replica->config.backup_task, replica->config.epoch,
+                    server->role.backup.degraded_writes);
+    }
     sl_replication_report(server, true);
     sl_replication_start_serving(server);
 }

@@ -57,5 +57,6 @@ void sl_replication_metrics_update(const struct sl_server *server)
     sl_cell_set(&cells->is_in_sync, replica->is_in_sync);
     sl_cell_set(&cells->lag_entries, replica->log.entry_count);
     sl_cell_set(&cells->lag_bytes, replica->log.bytes);
-    sl_cell_set(&cells->is_primary, replica->stage >= SL_REPLICATION_WAITS_FOR_BACKUP);
+    sl_cell_set(&cells->is_primary,
+                replica->stage >= SL_REPLICATION_WAITS_FOR_BACKUP && replica->config.needs_backup);
 }

@@ -1,5 +1,6 @@
-/* The metrics of a shard's replication, on its primary: whether a backup is in sync, and how much
- * of the log it has not acknowledged. A backup has no series. Written by the owner reactor. */
+/* The metrics of a shard's replication, on a primary that needs a backup: whether a backup is in
+ * sync, and how much of the log it has not acknowledged. A backup has no series. Written by the
+ * owner reactor. */
 #ifndef SL_PS_REPLICATION_METRICS_H
 #define SL_PS_REPLICATION_METRICS_H
 

@@ -54,7 +54,7 @@ static void take_over(struct sl_server *server)
     struct sl_replication *replica = server->replica;
     sl_replication_set_stage(replica, SL_REPLICATION_PROMOTING);
     if (replica->backup.feed != NULL) {
-        sl_server_conn_drop(replica->backup.feed, SL_ERR_CLOSED, "the backup is promoted");
+        sl_transport_disconnect(replica->backup.feed->conn);
     }
     if (replica->backup.is_loading || !sl_replication_receiver_waits(server)) {
         promoted(server);
@@ -84,7 +84,8 @@ static void become_primary(struct sl_server *server, bool was_primary, bool was_
 static void note_degraded(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    if (!replica->is_in_sync && server->role.backup.degraded_since_ns == 0) {
+    if (replica->config.needs_backup && !replica->is_in_sync &&
+        server->role.backup.degraded_since_ns == 0) {
         server->role.backup.degraded_since_ns = sl_server_now_ns(server);
     }
     sl_replication_metrics_update(server);
@@ -101,13 +102,14 @@ void sl_replication_set_config(struct sl_server *server, const struct sl_replica
         return;
     }
     replica->config = *config;
+    server->role.backup.is_needed = config->is_primary && config->needs_backup;
     sl_replication_set_may_switch_over(replica, false);
     if (config->is_primary) {
         become_primary(server, before.is_primary, before.epoch != 0);
         note_degraded(server);
     } else if (before.is_primary) {
-        sl_log_error("shard %u: another server has it (epoch %" PRIu64 "): this one ends",
-                     server->options.shard.index, config->epoch);
+        sl_log_warn("shard %u: another server has it (epoch %" PRIu64 ")",
+                    server->options.shard.index, config->epoch);
         sl_replication_set_stage(replica, SL_REPLICATION_BACKUP);
         sl_replication_fenced(server);
     } else {
@@ -135,9 +137,7 @@ static bool admit_client(struct sl_server_conn *conn)
 {
     const struct sl_server *server = conn->server;
     const struct sl_replication *replica = server->replica;
-    const bool is_own = server->options.local_index < server->options.server_count;
-    return replica->stage >= SL_REPLICATION_WAITS_FOR_BACKUP ||
-           (replica->config.epoch == 0 && is_own) ||
+    return replica->stage >= SL_REPLICATION_WAITS_FOR_BACKUP || replica->config.epoch == 0 ||
            replication_refuse(conn, SL_ERR_AGAIN, "it has the backup, or is being promoted");
 }
 
@@ -205,6 +205,11 @@ static void replication_destroy(struct sl_server *server)
     server->replica = NULL;
 }
 
+static bool replication_has_unsent(const struct sl_server *server)
+{
+    return server->replica->sender.outbox.frame_count > 0;
+}
+
 static bool replication_give_back(struct sl_server *server)
 {
     return sl_outbox_give_back(&server->replica->sender.outbox);
@@ -266,5 +271,6 @@ const struct sl_server_hooks sl_replication_hooks = {
     .is_awaited = sl_replication_log_is_awaited,
     .run = replication_run,
     .is_idle = replication_is_idle,
+    .has_unsent = replication_has_unsent,
     .give_back = replication_give_back,
 };

@@ -13,11 +13,11 @@
  * servers. */
 struct sl_replica_config {
     uint64_t epoch;  /* valid until a later epoch */
-    bool is_primary; /* serves the shard; otherwise has the backup, or neither */
+    bool is_primary; /* serves the shard; otherwise has the backup */
     bool has_backup; /* of a primary; then the fields below are set */
     uint32_t backup_task;
-    uint32_t backup_shard; /* index in that process */
     struct sl_endpoint backup;
+    bool needs_backup; /* of a primary: without a backup in sync it is degraded */
 };
 
 struct sl_replication_options {
@@ -28,8 +28,8 @@ struct sl_replication_options {
      * in_sync: the backup will not be in sync in this epoch, so the coordinator must start another
      * epoch. */
     void (*state_changed)(void *ctx, uint32_t local_index, uint64_t epoch, bool in_sync);
-    /* The coordinator has assigned this process's shard to another process, or the reverse: the
-     * process must end. Already logged. */
+    /* The process must end; already logged. REFUSED: only the server, because the coordinator has
+     * made another one the primary. */
     void (*failed)(void *ctx, int err);
     void *ctx;
     struct sl_replication_cells *cells; /* outlive the server; NULL: the server has its own */

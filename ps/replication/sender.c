@@ -115,8 +115,13 @@ static void sender_on_writable(void *ctx, struct sl_session *session)
 static void sender_on_lost(void *ctx, struct sl_session *session, int err, const char *reason)
 {
     struct sl_server *server = ctx;
-    sl_log_warn("shard %u: its backup: connection lost: %s; retrying", server->options.shard.index,
-                reason);
+    if (server->replica->config.needs_backup) {
+        sl_log_warn("shard %u: its backup: connection lost: %s; retrying",
+                    server->options.shard.index, reason);
+    } else { /* it may be the primary now */
+        sl_log_info("shard %u: ps/%u: connection lost: %s", server->options.shard.index,
+                    server->replica->config.backup_task, reason);
+    }
     if (server->replica->link != SL_REPLICATION_IN_SYNC) {
         sl_replication_catch_up_abort(server);
     }
@@ -131,8 +136,8 @@ static void sender_on_closed(void *ctx, struct sl_session *session, int err, con
     sl_session_close(&server->replica->sender.session);
     sl_timer_disarm(sl_server_timers(server), &server->replica->sender.silence);
     if (err == SL_ERR_EXISTS) {
-        sl_log_error("shard %u: %s: this server expired, and ends: restart it",
-                     server->options.shard.index, reason);
+        sl_log_warn("shard %u: %s: this process serves it no more", server->options.shard.index,
+                    reason);
         sl_replication_fenced(server);
         return;
     }
@@ -170,7 +175,7 @@ void sl_replication_sender_open(struct sl_server *server)
                   .role = SL_MESSAGE_ROLE_PS,
                   .task_index = server->options.task_index,
                   .client_id = server->options.incarnation,
-                  .shard = config->backup_shard,
+                  .shard = server->options.shard.index,
                   .epoch = config->epoch,
                   .state = server->role.state,
                   .checksum = server->options.checksum},

@@ -106,12 +106,6 @@ static void admit_data(struct sl_server_conn *conn)
     if (server->options.hooks != NULL && !server->options.hooks->admit(conn)) {
         return;
     }
-    if (conn->greeting.hello.shard != server->options.local_index) {
-        sl_server_handshake_refuse(
-            conn, SL_ERR_INVALID, "ps/%u has %u shards, not one at position %u",
-            server->options.task_index, server->options.server_count, conn->greeting.hello.shard);
-        return;
-    }
     if (!server->is_open) {
         conn->kind = SL_SERVER_CONN_WAITING;
         return;
@@ -192,14 +186,54 @@ static void admit_primary(struct sl_server_conn *conn)
     }
 }
 
+/* Gives the connection to another server of the host. */
+static void reassign(struct sl_server_conn *conn, struct sl_server *to)
+{
+    conn->server->conn_count--;
+    conn->server = to;
+    to->conn_count++;
+}
+
+/* Finds the server of the requested shard. Before the shards are numbered, the only server of the
+ * host has it. Returns false if it was refused. */
+static bool find_shard(struct sl_server_conn *conn)
+{
+    const uint32_t shard = conn->greeting.hello.shard;
+    struct sl_server *found = NULL;
+    uint32_t count = SL_LIMIT_SHARDS; /* of the job, if it is known */
+    for (struct sl_server *server = conn->host->servers; server != NULL;
+         server = server->next_of_host) {
+        const bool is_it = server->shard != NULL ? server->options.shard.index == shard
+                                                 : !server->options.transports.only;
+        found = is_it ? server : found;
+        count = server->shard != NULL ? server->options.shard.count : count;
+    }
+    if (shard >= count) {
+        sl_server_handshake_refuse(conn, SL_ERR_INVALID, "the job has %u shards, not shard %u",
+                                   count, shard);
+        return false;
+    }
+    if (found == NULL) {
+        sl_server_handshake_refuse(conn, SL_ERR_AGAIN, "ps/%u does not have shard %u",
+                                   conn->server->options.task_index, shard);
+    } else if (found != conn->server) {
+        reassign(conn, found);
+    }
+    return found != NULL;
+}
+
 void sl_server_handshake_admit(struct sl_server_conn *conn)
 {
+    const bool is_control = conn->greeting.hello.purpose == SL_MESSAGE_PURPOSE_CONTROL;
+    sl_timer_disarm(sl_server_timers(conn->server), &conn->handshake.timer);
+    if (!is_control && conn->server->options.server_count > 0 && !find_shard(conn)) {
+        return;
+    }
     struct sl_server *server = conn->server;
-    sl_timer_disarm(sl_server_timers(server), &conn->handshake.timer);
     if (sl_server_drains(server)) {
         sl_server_handshake_refuse(conn, SL_ERR_CANCELLED, "ps/%u is shutting down",
                                    server->options.task_index);
-    } else if (conn->greeting.hello.purpose == SL_MESSAGE_PURPOSE_CONTROL) {
+    } else if (is_control) {
         admit_control(conn);
     } else if (conn->greeting.hello.purpose == SL_MESSAGE_PURPOSE_REPLICA) {
         admit_primary(conn);
@@ -261,22 +295,14 @@ void sl_server_handshake_continue(struct sl_server_conn *conn)
     sl_server_handshake_authenticate(conn, NULL);
 }
 
-/* Returns the server of the requested shard, or this one if it must answer with an error. */
+/* Returns the first server of the reactor of the requested shard. */
 static struct sl_server *owner_of(const struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
-    const uint32_t count = server->options.server_count * (server->options.hooks != NULL ? 2 : 1);
-    bool is_elsewhere = conn->greeting.hello.purpose != SL_MESSAGE_PURPOSE_CONTROL &&
-                        conn->greeting.hello.shard < count;
-    return is_elsewhere ? server->options.servers[conn->greeting.hello.shard] : server;
-}
-
-/* Gives the connection to another server of the host. */
-static void reassign(struct sl_server_conn *conn, struct sl_server *to)
-{
-    conn->server->conn_count--;
-    conn->server = to;
-    to->conn_count++;
+    const uint32_t count = server->options.server_count;
+    return conn->greeting.hello.purpose == SL_MESSAGE_PURPOSE_CONTROL || count == 0
+               ? server
+               : server->options.servers[conn->greeting.hello.shard % count];
 }
 
 /* Migrates the connection to another reactor's server. On error the transport then reports `closed`
@@ -320,20 +346,20 @@ void sl_server_handshake_hello(struct sl_server_conn *conn, const struct sl_mess
     }
     struct sl_server *owner = owner_of(conn);
     if (owner->host == server->host) {
-        reassign(conn, owner);
         sl_server_handshake_continue(conn);
         return;
     }
     if ((conn->conn->transport->ops->capabilities & SL_TRANSPORT_MIGRATES) == 0) {
-        sl_server_handshake_refuse(
-            conn, SL_ERR_REFUSED, "ps/%u: the connection is to shard %u, not to %u",
-            server->options.task_index, server->options.shard.index, owner->options.shard.index);
+        sl_server_handshake_refuse(conn, SL_ERR_REFUSED,
+                                   "ps/%u: the connection is to reactor %u, shard %u is on %u",
+                                   server->options.task_index, server->options.local_index,
+                                   conn->greeting.hello.shard, owner->options.local_index);
         return;
     }
     /* On failure `closed` follows. */
     err = migrate(conn, owner);
     if (err != 0) {
-        sl_server_log(server, "%s cannot be handed to shard %u: %s", conn->name,
-                      owner->options.shard.index, sl_err_name(err));
+        sl_server_log(server, "%s cannot be handed to reactor %u: %s", conn->name,
+                      owner->options.local_index, sl_err_name(err));
     }
 }

@@ -95,6 +95,9 @@ struct sl_server_hooks {
     /* Returns true when `run` can do nothing until an event. */
     bool (*is_idle)(const struct sl_server *server);
 
+    /* Returns true while the transport has frames of the hooks, after `stop` too. */
+    bool (*has_unsent)(const struct sl_server *server);
+
     /* Like sl_outbox_give_back. */
     bool (*give_back)(struct sl_server *server);
 };
@@ -127,6 +130,7 @@ struct sl_server_role {
         /* The shard may not be empty: a client was welcomed or has expired, or it was restored or
          * promoted. */
         bool needs_snapshot;
+        bool is_needed;             /* a backup; without one in sync the shard is degraded */
         uint64_t degraded_since_ns; /* 0: in sync, or this is the backup */
         uint64_t degraded_writes;   /* acknowledged while none was in sync; counted by both */
     } backup;

@@ -99,6 +99,14 @@ int sl_server_host_join(struct sl_server *server)
     return 0;
 }
 
+void sl_server_host_stop(struct sl_server *server)
+{
+    sl_server_drain_stop(server);
+    if (server->replica != NULL) {
+        server->options.hooks->stop(server);
+    }
+}
+
 void sl_server_host_close(struct sl_server_host *host)
 {
     if (host->is_closed) {
@@ -106,10 +114,7 @@ void sl_server_host_close(struct sl_server_host *host)
     }
     host->is_closed = true;
     for (struct sl_server *server = host->servers; server != NULL; server = server->next_of_host) {
-        sl_server_drain_stop(server);
-        if (server->replica != NULL) {
-            server->options.hooks->stop(server);
-        }
+        sl_server_host_stop(server);
     }
     sl_server_transports_close(host);
     sl_assert(sl_list_empty(&host->conns));

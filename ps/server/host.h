@@ -32,6 +32,10 @@ int sl_server_host_join(struct sl_server *server);
  * repeated call has no effect. */
 void sl_server_host_close(struct sl_server_host *host);
 
+/* Of a server that ends before its host: stops its drain and its replication. It has no
+ * connections. */
+void sl_server_host_stop(struct sl_server *server);
+
 /* Removes the server from its host, and frees the host with its last server. Call
  * sl_server_host_close first. */
 void sl_server_host_leave(struct sl_server *server);

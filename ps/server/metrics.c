@@ -118,6 +118,13 @@ void sl_server_metrics_answered(const struct sl_server_request *request)
     };
 }
 
+/* Returns whether the server shows the gauges of its host: the first one with a shard does. */
+static bool shows_host(const struct sl_server *server)
+{
+    const struct sl_server *earlier = server->next_of_host;
+    return earlier == NULL || earlier->options.transports.only;
+}
+
 /* Also sets the counters that others keep. */
 void sl_server_metrics_set_gauges(struct sl_server *server)
 {
@@ -125,7 +132,7 @@ void sl_server_metrics_set_gauges(struct sl_server *server)
     struct sl_server_cells *cells = server->cells.used;
     const struct sl_pool *requests = &server->host->memory.requests;
     const struct sl_shard *shard = server->shard;
-    if (server == server->host->home) {
+    if (shows_host(server)) {
         sl_cell_set(&cells->queued, requests->block_count - requests->free_count);
         sl_cell_set(&cells->send_buffer_bytes, sl_outbox_bytes(&server->host->memory.replies));
     }

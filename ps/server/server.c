@@ -12,8 +12,10 @@
 #include "ps/server/shm.h"
 #include "ps/server/state.h"
 #include "ps/server/turn.h"
+#include "ps/shard/state.h"
 
 #define TICKS_PER_LEASE 8                          /* of the coordinator */
+#define RETIRE_PAUSE_NS (2 * SL_CLOCK_NS_PER_MS)   /* between looks for unsent frames */
 #define TICK_MAX_NS     (100 * SL_CLOCK_NS_PER_MS) /* waits end this late at most */
 
 static void tick_coordinator(struct sl_timer *timer, uint64_t now_ns)
@@ -83,7 +85,8 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
     if (err != 0) {
         goto fini_sessions;
     }
-    err = options->hooks == NULL ? 0 : options->hooks->create(server);
+    server->options.hooks = options->transports.only ? NULL : options->hooks;
+    err = server->options.hooks == NULL ? 0 : options->hooks->create(server);
     server->options.replication = NULL;
     if (err != 0) {
         goto leave_host;
@@ -115,8 +118,13 @@ void sl_server_destroy(struct sl_server **server)
     sl_reactor_assert_owner(self->options.reactor);
     struct sl_timer_wheel *timers = sl_server_timers(self);
     sl_timer_disarm(timers, &self->coordinator.timer);
+    sl_timer_disarm(timers, &self->retired.timer);
     const struct sl_server_hooks *hooks = self->options.hooks;
-    sl_server_host_close(self->host);
+    if (self->options.beside == NULL) {
+        sl_server_host_close(self->host);
+    } else if (!self->host->is_closed) {
+        sl_server_host_stop(self);
+    }
     sl_server_restore_fini(self);
     sl_server_checkpoint_fini(self);
     sl_server_table_drop_fini(self);
@@ -172,6 +180,14 @@ void sl_server_set_lease(struct sl_server *server, uint64_t lease_ns)
     server->lease_ns = lease_ns;
 }
 
+void sl_server_set_memory_limit(struct sl_server *server, size_t bytes_max)
+{
+    server->options.shard.memory_bytes_max = bytes_max;
+    if (server->shard != NULL) {
+        server->shard->options.memory_bytes_max = bytes_max;
+    }
+}
+
 bool sl_server_has_tables(const struct sl_server *server)
 {
     return server->shard != NULL && sl_shard_has_tables(server->shard);
@@ -189,7 +205,7 @@ int sl_server_stats(const struct sl_server *server, struct sl_message_stats *out
     stats.requests = sl_server_metrics_requests(server);
     sl_server_transports_count(server->host, &stats.bytes_in, &stats.bytes_out);
     stats.stalls = reactor.stalls;
-    if (server->options.hooks != NULL) {
+    if (server->role.backup.is_needed) {
         stats.degraded_writes = server->role.backup.degraded_writes;
     }
     if (server->role.backup.degraded_since_ns != 0) {
@@ -216,6 +232,12 @@ static void switch_over(struct sl_server *server)
     SL_LIST_FOREACH (link, &server->channels) {
         sl_transport_disconnect(sl_server_channel_of(link)->conn->conn); /* also within a reply */
     }
+    SL_LIST_FOREACH (link, &server->host->conns) {
+        const struct sl_server_conn *conn = sl_server_conn_of(link);
+        if (conn->server == server && conn->kind == SL_SERVER_CONN_PRIMARY) {
+            sl_transport_disconnect(conn->conn);
+        }
+    }
 }
 
 void sl_server_drain(struct sl_server *server, uint64_t timeout_ns, void (*drained)(void *ctx),
@@ -232,38 +254,73 @@ void sl_server_drain(struct sl_server *server, uint64_t timeout_ns, void (*drain
     sl_server_drain_update(server);
 }
 
+static void retire_now(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_server *server = SL_CONTAINER_OF(timer, struct sl_server, retired.timer);
+    const struct sl_server_hooks *hooks = server->options.hooks;
+    if (hooks != NULL && hooks->has_unsent(server)) {
+        sl_timer_arm(sl_server_timers(server), timer, now_ns + RETIRE_PAUSE_NS);
+    } else {
+        server->retired.run(server->retired.ctx);
+    }
+}
+
+/* The connections are closed. */
+static void on_drained(void *ctx)
+{
+    struct sl_server *server = ctx;
+    server->retired.timer.run = retire_now;
+    sl_timer_arm(sl_server_timers(server), &server->retired.timer, 0);
+}
+
+void sl_server_retire(struct sl_server *server, void (*retired)(void *ctx), void *ctx)
+{
+    server->retired.run = retired;
+    server->retired.ctx = ctx;
+    server->role.switchover = SL_SERVER_WILL_SWITCH_OVER;
+    sl_server_drain(server, SL_SERVER_FRAME_NS, on_drained, server);
+    if (server->replica != NULL) {
+        server->options.hooks->stop(server);
+    }
+}
+
 /* Expirations, from the thread of the coordinator's client to the servers */
 
 struct expiry {
-    struct sl_server *server;
+    struct sl_server *const *server;
     struct sl_message_expired expired;
 };
 
 static void server_deliver(void *ctx, uint64_t a, uint64_t b)
 {
     struct expiry *expiry = ctx;
-    sl_server_on_expired(expiry->server, &expiry->expired);
+    if (*expiry->server != NULL) {
+        sl_server_on_expired(*expiry->server, &expiry->expired);
+    }
     free(expiry);
 }
 
 /* Without memory: everything except the reason fits into the mail. */
 static void deliver_briefly(void *ctx, uint64_t client_id, uint64_t who)
 {
+    struct sl_server *const *server = ctx;
     const struct sl_message_expired expired = {.role = (enum sl_message_role)(who >> 32),
                                                .task_index = (uint32_t)who,
                                                .client_id = client_id,
                                                .why = "memory is too short to say why"};
-    sl_server_on_expired(ctx, &expired);
+    if (*server != NULL) {
+        sl_server_on_expired(*server, &expired);
+    }
 }
 
-void sl_server_post_expired(struct sl_server *server, struct sl_reactor *from, uint32_t to_index,
-                            const struct sl_message_expired *expired)
+void sl_server_post_expired(struct sl_server *const *server, struct sl_reactor *from,
+                            uint32_t to_index, const struct sl_message_expired *expired)
 {
     struct expiry *expiry = malloc(sizeof *expiry);
     if (expiry == NULL) {
         sl_reactor_post(from, to_index,
                         (struct sl_mail){.run = deliver_briefly,
-                                         .ctx = server,
+                                         .ctx = (void *)(uintptr_t)server,
                                          .a = expired->client_id,
                                          .b = (uint64_t)expired->role << 32 | expired->task_index});
         return;

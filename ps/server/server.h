@@ -55,12 +55,14 @@ struct sl_server_options {
         const struct sl_transport_ops *shm;    /* endpoints shm:// (shared memory); NULL: none */
         const struct sl_transport_ops *bypass; /* rdma:// or dpdk://; NULL: none */
         bool needs_bypass;                     /* fail if it cannot be opened */
-        struct sl_transport_options options;   /* for all three; TLS applies to the first only */
+        bool only; /* the server has nothing else: no shard, but servers beside it have */
+        struct sl_transport_options options; /* for all three; TLS applies to the first only */
     } transports;
     struct sl_shard_options shard; /* without index and count: sl_server_set_shard */
     uint32_t task_index;           /* of this process */
-    uint32_t local_index;          /* of the shard in this process = index of the reactor */
-    /* [server_count]: all of the process, by local_index; filled before start */
+    uint32_t local_index;          /* in the process, for names; first of a reactor: its index */
+    /* [server_count]: the first server of each reactor; filled before start. Shard s is on reactor
+     * s modulo server_count. */
     struct sl_server *const *servers;
     uint32_t server_count;              /* 0: a scheduler, which has no shards */
     struct sl_coordinator *coordinator; /* on the reactor that hosts it, else NULL */
@@ -89,9 +91,8 @@ struct sl_server_options {
      * (host.h); NULL: it creates them, as these options say. */
     struct sl_server *beside;
 
-    /* Of replicas: sl_replication_hooks of ps/replication/replication.h; NULL: none. After the
-     * process's own servers, `servers` has as many servers for the backups of another process;
-     * they start as backups. */
+    /* Of shards with backups, or that may move: sl_replication_hooks of
+     * ps/replication/replication.h; NULL: none. */
     const struct sl_server_hooks *hooks;
     const struct sl_replication_options *replication; /* for the hooks; read during creation */
 };
@@ -129,6 +130,9 @@ void sl_server_set_coordinator(struct sl_server *server, struct sl_coordinator *
  * unknown. Copied. With option `elects`. */
 void sl_server_set_leader(struct sl_server *server, const char *name, const char *endpoint);
 
+/* Changes the limit of the memory of the tables; rows beyond a lower one stay. */
+void sl_server_set_memory_limit(struct sl_server *server, size_t bytes_max);
+
 /* Returns true when the shard exists and has tables. */
 bool sl_server_has_tables(const struct sl_server *server);
 
@@ -136,10 +140,10 @@ bool sl_server_has_tables(const struct sl_server *server);
  * closes its connection, and stops counting its clock. */
 void sl_server_on_expired(struct sl_server *server, const struct sl_message_expired *expired);
 
-/* The same from another reactor: `from` is the caller's, to_index the server's. Never fails:
- * without memory the report lacks its reason. */
-void sl_server_post_expired(struct sl_server *server, struct sl_reactor *from, uint32_t to_index,
-                            const struct sl_message_expired *expired);
+/* The same from another reactor: `from` is the caller's, to_index the server's. *server is read
+ * there; NULL: it has ended. Never fails: without memory the report lacks its reason. */
+void sl_server_post_expired(struct sl_server *const *server, struct sl_reactor *from,
+                            uint32_t to_index, const struct sl_message_expired *expired);
 
 /* Returns true when some worker is connected or may still resume its session: it has neither left
  * nor expired. */
@@ -164,8 +168,13 @@ int sl_server_stats(const struct sl_server *server, struct sl_message_stats *out
 void sl_server_drain(struct sl_server *server, uint64_t timeout_ns, void (*drained)(void *ctx),
                      void *ctx);
 
-/* Closes all connections, also those of the other servers of the reactor, which must be destroyed
- * too, and frees the server. Sets *server to NULL. */
+/* Another server serves the shard now: stops executing and answering, and closes the connections.
+ * Then calls retired(ctx) in a later turn, which may destroy the server. Once, not with
+ * sl_server_drain. */
+void sl_server_retire(struct sl_server *server, void (*retired)(void *ctx), void *ctx);
+
+/* Frees the server, and sets *server to NULL. The first server of a reactor closes all connections
+ * of the reactor before. Another one must have retired, or be destroyed after the first. */
 void sl_server_destroy(struct sl_server **server);
 
 #endif

@@ -46,7 +46,7 @@ static void server_session_report(const struct sl_server_session *session, const
 {
     struct sl_server *server = session->server;
     if (session->role == SL_MESSAGE_ROLE_WORKER && server->options.local_index == 0 &&
-        server->options.coordinator == NULL) {
+        server->host->home->options.coordinator == NULL) {
         sl_server_log(server, "%s %s", session->name, what);
     } else {
         sl_log_debug("%s %s (shard %u)", session->name, what, server->options.shard.index);

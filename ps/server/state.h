@@ -51,6 +51,11 @@ struct sl_server {
     struct sl_server_table_drop drops;
     bool is_open; /* clients are welcomed once there is a shard */
     struct sl_server_drain drain;
+    struct {
+        struct sl_timer timer;
+        void (*run)(void *ctx);
+        void *ctx;
+    } retired; /* of sl_server_retire */
 
     struct {
         struct sl_server_cells *used; /* of the options, or own */

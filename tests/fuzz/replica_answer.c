@@ -39,7 +39,6 @@ static void tell(bool has_backup)
         .is_primary = true,
         .has_backup = has_backup,
         .backup_task = 1,
-        .backup_shard = 1,
         .backup = backup_endpoint,
     };
     sl_replication_set_config(world.servers[0], &pair);

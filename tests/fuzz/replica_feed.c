@@ -21,7 +21,7 @@
 #define MEMORY_BYTES ((size_t)4 << 20)
 #define HEAD_BYTES   ((uint32_t)sizeof(struct sl_replication_entry_head))
 #define BODY_MAX     (FUZZ_PAYLOAD_BYTES - HEAD_BYTES)
-#define BACKUP       1 /* behind the process's own shard */
+#define BACKUP       0 /* the one that listens */
 
 /* One world, for one input after the other. */
 static struct fuzz_world world;
@@ -69,7 +69,7 @@ static void start(void)
         sl_assert(sl_server_set_shard(world.servers[i], 0, 1) == 0);
     }
     fuzz_world_listen(&world);
-    tell(world.servers[0], 1, true);
+    tell(world.servers[1], 1, true);
     tell(backup_of(), 1, false);
     primary->is_primary = true;
 }
@@ -85,7 +85,6 @@ static void make_hello(struct sl_bytes *input)
                   .purpose = SL_MESSAGE_PURPOSE_REPLICA,
                   .role = SL_MESSAGE_ROLE_PS,
                   .client_id = 1,
-                  .shard = BACKUP,
                   .epoch = how % 8 == 7 ? epoch - 1 + how / 8 % 3 : epoch,
                   .state = 1 + how / 32U,
                   .checksum = (how & 16) != 0},

@@ -120,13 +120,15 @@ SCHEMA = {
         "restore": (7, "uint"), "checkpoint_newest": (8, "uint"), "serving": (9, "uint"),
         "replicas": (10, "uint"), "replica_reports": (11, ["ReplicaReport"]),
         "reactor_count": (18, "uint")},
-    "ReplicaReport": {"task_index": (1, "uint"), "epoch": (2, "uint"), "in_sync": (3, "uint"), "role": (4, "uint"),
+    "ReplicaReport": {"shard": (6, "uint"), "epoch": (2, "uint"), "in_sync": (3, "uint"), "role": (4, "uint"),
              "is_undecided": (5, "uint")},
-    "Cluster": {"ps": (1, ["Ps"]), "worker_count": (2, "uint"), "restore": (3, "uint")},
+    "Cluster": {"ps": (1, ["Ps"]), "worker_count": (2, "uint"), "restore": (3, "uint"),
+                "placements": (10, ["Placement"])},
     "Ps": {"task_index": (1, "uint"), "data_endpoint": (2, "string"), "shard_count": (3, "uint"),
-           "host": (4, "string"), "bypass_endpoint": (5, "string"), "epoch": (6, "uint"),
-           "primary": (7, "uint"), "backup_plus_1": (8, "uint"), "in_sync": (9, "uint"),
-           "reactor_count": (10, "uint")},
+           "host": (4, "string"), "bypass_endpoint": (5, "string"),
+           "reactor_count": (10, "uint"), "first_shard": (11, "uint")},
+    "Placement": {"epoch": (1, "uint"), "primary": (2, "uint"), "backup_plus_1": (3, "uint"),
+                  "in_sync": (4, "uint"), "moves": (5, "uint")},
     "Waiting": {"missing": (1, ["string"])},
     "Optimizer": {
         "kind": (1, "uint"), "lr": (2, "float"), "momentum": (3, "float"), "rho": (4, "float"),
@@ -852,14 +854,10 @@ class Client:
             raise
 
     def _connect_shards(self):
-        for ps in self.cluster["ps"]:
-            server, first = ps, 0
-            if ps["epoch"] and ps["primary"] != ps["task_index"]:  # its backups have taken over
-                server = next(p for p in self.cluster["ps"] if p["task_index"] == ps["primary"])
-                first = server["shard_count"]
-            for shard in range(ps["shard_count"]):
-                self.shards.append(Connection(server["data_endpoint"], PURPOSE_DATA,
-                                              shard=first + shard, **self._member))
+        endpoints = {ps["task_index"]: ps["data_endpoint"] for ps in self.cluster["ps"]}
+        for shard, placement in enumerate(self.cluster["placements"]):
+            self.shards.append(Connection(endpoints[placement["primary"]], PURPOSE_DATA,
+                                          shard=shard, **self._member))
 
     def close(self):
         for connection in [self.control] + self.shards:

@@ -588,7 +588,7 @@ class Members(ClusterTest):
             self.connection(pc.PURPOSE_DATA, role=pc.ROLE_WORKER, task_index=1)
         self.connection(pc.PURPOSE_DATA, role=pc.ROLE_WORKER, task_index=1, shard=1)
         first.ask("stats_get", "stats")
-        for broken in ({"purpose": 3}, {"purpose": pc.PURPOSE_DATA, "shard": 512},
+        for broken in ({"purpose": 3}, {"purpose": pc.PURPOSE_DATA, "shard": 4096},
                        {"role": 0}, {"role": pc.ROLE_CLIENT, "task_index": 1}):
             with self.assertRaises(pc.Closed, msg=broken):
                 self.connection(**broken)

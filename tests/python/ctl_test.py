@@ -272,6 +272,48 @@ class Verbs(CtlTest):
             self.assertEqual(self.client.open(f"decays{number}").optimizer, optimizer)
 
 
+class Shards(CtlTest):
+    args = ("--shards", "4", "--reactors", "1")
+
+    def places(self):
+        return [shard["primary"] for shard in self.json("shards")]
+
+    def wait_for_places(self, *places):
+        support.wait_until(lambda: self.places() == list(places), f"the shards are at {places}")
+
+    def test_move_balance_and_drain(self):
+        table = self.sparse(1, starling.Sum())
+        keys = numpy.arange(1000)
+        table.push(keys, numpy.ones((1000, 1), numpy.float32))
+        self.assertEqual(self.json("shards")[2], {"shard": 2, "primary": "ps/1", "backup": None, "in_sync": None, "moves_to": None})
+        self.assertRegex(self.done("shards"), r"^SHARD  PRIMARY .*\n    0  ps/0 ")
+        self.assertEqual(self.json("balance", "--dry-run"), [])
+        self.refused(2, "without a terminal to ask, this needs --yes", "move", 0, "ps/1")
+        self.assertEqual(self.json("move", 0, "ps/1", "--dry-run"), [{"shard": 0, "from": "ps/0", "to": "ps/1"}])
+        self.assertEqual(self.done("move", 0, "ps/1", "--yes"), "0  ps/0  ps/1\n")
+        self.wait_for_places("ps/1", "ps/0", "ps/1", "ps/1")
+        table.push(keys, numpy.ones((1000, 1), numpy.float32))
+        self.assert_rows(table.pull(keys), numpy.full((1000, 1), 2))
+        self.assertEqual(self.json("balance", "--yes"), [{"shard": 0, "from": "ps/1", "to": "ps/0"}])
+        self.wait_for_places("ps/0", "ps/0", "ps/1", "ps/1")
+        self.assertEqual([move["shard"] for move in self.json("drain", "ps/1", "--yes")], [2, 3])
+        self.wait_for_places(*["ps/0"] * 4)
+        support.wait_until(lambda: len(self.json("members")["servers"]) == 1, "ps/1 is no longer part of the job")
+        table.push(keys, numpy.ones((1000, 1), numpy.float32))
+        self.assert_rows(table.pull(keys), numpy.full((1000, 1), 3))
+        events = [event["event"] for event in self.json("events")]
+        self.assertEqual((events.count("shard_moved"), events.count("server_drained")), (4, 1))
+        for text, verb in (("there is no shard 4: the job has 4", ("move", 4, "ps/0")),
+                           ("shard 0 is at ps/0 already", ("move", 0, "ps/0")),
+                           ("shard 0 cannot move from ps/0 to ps/1: ps/1 is not there", ("move", 0, "ps/1")),
+                           ("there is no ps/7", ("drain", "ps/7")),
+                           ("ps/0 cannot be drained: it hosts the coordinator", ("drain", "ps/0"))):
+            self.refused(1, text, *verb, "--yes")
+        for text, verb in (("one: accepted is 0 to 4095", ("move", "one", "ps/0")),
+                           ("1: accepted is ps/0 to ps/1023", ("move", 0, 1)), ("ps/: accepted is ps/0", ("drain", "ps/"))):
+            self.refused(2, text, *verb, "--yes")
+
+
 class WithSecrets(CtlTest):
     @classmethod
     def setUpClass(cls):
@@ -309,6 +351,9 @@ class WithSecrets(CtlTest):
         with self.assertRaisesRegex(starling.StarlingError, "operator's secret"):
             self.client.drop(table.name)
         self.done("drop", table.name, "--yes", *operator)
+        self.refused(1, "operator's secret", "move", 0, "ps/1", "--yes", *member)
+        self.refused(1, "operator's secret", "balance", "--dry-run", *member)
+        self.assertEqual(self.json("balance", "--dry-run", *operator), [])
 
 
 class WithoutAnOperatorsSecret(CtlTest):

@@ -73,7 +73,7 @@ void sl_sim_cluster_start_ps(struct sl_sim_cluster *cluster, uint32_t index)
         .host = index,
         .coordinator_host = sl_sim_plan_coordinator_host(plan),
         .task_index = index,
-        .ps_count = plan->ps_count,
+        .ps_count = plan->ps_at_start,
         .shard_count = plan->shards_of_ps,
         .reactor_count = plan->reactors_of_ps,
         .worker_count = plan->worker_count,
@@ -84,6 +84,7 @@ void sl_sim_cluster_start_ps(struct sl_sim_cluster *cluster, uint32_t index)
         .seed = sl_hash_random(&cluster->member.random),
         .offset_ns = draw_offset(cluster),
         .gap_ns = plan->gap_ns,
+        .joins = cluster->memberships[index] == SL_SIM_PS_JOINS,
         .hosts_coordinator = index == 0 && !plan->replica.apart,
         .has_replica = plan->replica.is_there,
         .snapshot_keys = plan->replica.snapshot_keys,
@@ -107,7 +108,9 @@ void sl_sim_cluster_kill_ps(struct sl_sim_cluster *cluster, uint32_t index, bool
 {
     sl_sim_world_note(cluster->world, "ps/%u is killed", index);
     if (!cluster->plan->replica.is_there) {
-        sl_sim_oracle_crashed(&cluster->oracle, index);
+        cluster->oracle.has_crashed = true;
+        cluster->oracle.forgot =
+            cluster->oracle.forgot || (index == 0 && !cluster->plan->replica.apart);
     }
     sl_sim_ps_kill(&cluster->ps[index], silent);
     cluster->member.places[index].process = NULL;
@@ -216,17 +219,21 @@ static void run_ps(struct sl_sim_cluster *cluster, uint32_t index)
     uint64_t *start_ns = &cluster->member.places[index].start_ns;
     if (ps->running && sl_sim_process_due(&ps->process) <= cluster->world->now_ns) {
         cluster->member.turns += sl_sim_process_step(&ps->process);
-        if (ps->coordinator != NULL) {
+        if (ps->wiring.coordinator != NULL) {
             sl_sim_cluster_look_at_complete(cluster);
         }
         ps->failed = sl_sim_cluster_look_at_disk(cluster, index) || ps->failed;
+    }
+    if (ps->running && ps->is_over) {
+        sl_sim_cluster_look_at_drained(cluster, index);
     }
     if (ps->running && ps->failed) {
         sl_sim_cluster_begin_anew(cluster, index);
         sl_sim_cluster_kill_ps(cluster, index, false);
         *start_ns = cluster->world->now_ns + SL_CLOCK_NS_PER_S;
     }
-    if (!ps->running && *start_ns <= cluster->world->now_ns) {
+    if (!ps->running && *start_ns <= cluster->world->now_ns &&
+        !sl_sim_cluster_look_at_drained(cluster, index)) {
         sl_sim_cluster_start_ps(cluster, index);
     }
 }
@@ -320,7 +327,7 @@ static void prepare(struct sl_sim_member *member)
 
 static void look(struct sl_sim_member *member)
 {
-    sl_sim_cluster_look_at_pairs(sl_sim_cluster_of(member));
+    sl_sim_cluster_look_at_shards(sl_sim_cluster_of(member));
     sl_sim_evictions_check_memory(sl_sim_cluster_of(member));
 }
 
@@ -333,8 +340,11 @@ static uint64_t soon(struct sl_sim_cluster *cluster)
 bool sl_sim_cluster_start(struct sl_sim_cluster *cluster)
 {
     cluster->views_ns = cluster->plan->has_views ? cluster->world->now_ns : SL_CLOCK_NEVER;
-    for (uint32_t i = 0; i < cluster->plan->ps_count; i++) {
+    for (uint32_t i = 0; i < cluster->plan->ps_at_start; i++) {
         cluster->member.places[i].start_ns = soon(cluster);
+    }
+    for (uint32_t i = cluster->plan->ps_at_start; i < cluster->plan->ps_count; i++) {
+        cluster->memberships[i] = SL_SIM_PS_NONE;
     }
     sl_sim_cluster_start_scheduler(cluster);
     cluster->observer.lives = OBSERVER_LIVES;
@@ -359,7 +369,7 @@ static bool is_over(const struct sl_sim_cluster *cluster)
             place->worker == NULL && cluster->member.places[place->host].start_ns == SL_CLOCK_NEVER;
     }
     for (uint32_t i = 0; over && i < cluster->plan->ps_count; i++) {
-        over = cluster->ps[i].running;
+        over = cluster->ps[i].running || cluster->memberships[i] == SL_SIM_PS_NONE;
     }
     over = over && (cluster->scheduler.running || !cluster->plan->replica.apart);
     return over;
@@ -403,14 +413,16 @@ void sl_sim_cluster_create(struct sl_sim_cluster *cluster, const struct sl_sim_p
     cluster->ps = calloc(plan->ps_count, sizeof *cluster->ps);
     cluster->places = calloc(sl_sim_plan_tasks(plan), sizeof *cluster->places);
     cluster->hurt_ns = calloc(plan->network.host_count, sizeof *cluster->hurt_ns);
-    sl_assert(cluster->ps != NULL && cluster->places != NULL && cluster->hurt_ns != NULL);
+    cluster->shards = calloc(plan->shard_count, sizeof *cluster->shards);
+    sl_assert(cluster->ps != NULL && cluster->places != NULL && cluster->hurt_ns != NULL &&
+              cluster->shards != NULL);
     sl_sim_cluster_make_disks(cluster);
     sl_sim_world_add(world, &cluster->member);
     sl_assert(cluster->member.first_host == 0);
     cluster->secret.byte_count = SECRET_BYTES;
     memset(cluster->secret.bytes, 's', SECRET_BYTES);
     sl_sim_oracle_init(&cluster->oracle, plan, world);
-    cluster->oracle.acknowledged = plan->replica.is_there ? sl_sim_cluster_acknowledged : NULL;
+    cluster->oracle.acknowledged = sl_sim_cluster_acknowledged;
 }
 
 void sl_sim_cluster_fini(struct sl_sim_cluster *cluster)
@@ -437,6 +449,7 @@ void sl_sim_cluster_fini(struct sl_sim_cluster *cluster)
     sl_sim_cluster_free_disks(cluster);
     free(cluster->ps);
     free(cluster->places);
+    free(cluster->shards);
     sl_sim_records_fini(&cluster->records);
     free(cluster->hurt_ns);
 }

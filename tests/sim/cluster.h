@@ -18,12 +18,21 @@ struct sl_sim_place {
     bool crashes;                 /* how the next one that fails goes */
 };
 
-/* The shards of one ps, and their backups, as the coordinator has them. */
-struct sl_sim_pair {
+/* A shard, as the coordinator has it. */
+struct sl_sim_place_of_shard {
     uint64_t epoch;
     uint32_t primary;
     uint64_t holder;     /* incarnation of the primary; 0: nobody yet */
     uint64_t generation; /* of what the coordinator knows */
+    uint32_t backup;     /* that is in sync; SL_COORDINATOR_NO_TASK: none is */
+    uint64_t keeper;     /* incarnation of that */
+};
+
+/* What a ps is to the job. */
+enum sl_sim_membership {
+    SL_SIM_PS_AT_START,
+    SL_SIM_PS_JOINS, /* it has joined, or does when it starts next */
+    SL_SIM_PS_NONE   /* it has not joined yet, or was drained: none is started */
 };
 
 struct sl_sim_cluster {
@@ -33,14 +42,15 @@ struct sl_sim_cluster {
     struct sl_sim_oracle oracle;
     struct sl_sim_credits credits;
     struct sl_secret secret;
-    struct sl_sim_ps *ps;       /* [server_count] */
+    struct sl_sim_ps *ps;       /* [ps_count] */
     struct sl_sim_ps scheduler; /* the coordinator's process, where it has one of its own */
     struct sl_sim_records records;
-    struct sl_sim_disk *disks;               /* [server_count]; NULL: there are none */
-    uint32_t inspected_count;                /* checkpoints: inspect.h */
-    uint64_t complete;                       /* checkpoint, as the coordinator has it */
-    struct sl_sim_pair pairs[SL_SIM_PS_MAX]; /* with replicas */
-    bool is_without_memory[SL_SIM_PS_MAX];   /* its backups can make no new rows */
+    struct sl_sim_disk *disks;            /* [ps_count]; NULL: there are none */
+    uint32_t inspected_count;             /* checkpoints: inspect.h */
+    uint64_t complete;                    /* checkpoint, as the coordinator has it */
+    struct sl_sim_place_of_shard *shards; /* [shard_count] */
+    enum sl_sim_membership memberships[SL_SIM_PS_MAX];
+    bool is_without_memory[SL_SIM_PS_MAX]; /* its backups can make no new rows */
     struct sl_sim_place observer;
     struct sl_sim_place *places; /* [tasks] */
     uint64_t *hurt_ns;           /* [hosts] for how long each was out of reach, at the worst */
@@ -73,11 +83,11 @@ static inline bool sl_sim_cluster_is_scheduler(const struct sl_sim_cluster *clus
     return cluster->plan->replica.apart && host == sl_sim_plan_coordinator_host(cluster->plan);
 }
 
-/* That a ps has, alone or, with backups, with all others. There are disks. */
+/* That a ps has, alone or with all others. There are disks. */
 static inline struct sl_sim_disk *sl_sim_cluster_disk(const struct sl_sim_cluster *cluster,
                                                       uint32_t ps)
 {
-    return &cluster->disks[cluster->plan->replica.is_there ? 0 : ps];
+    return &cluster->disks[cluster->disks[0].is_shared ? 0 : ps];
 }
 
 /* NULL: it is not there now. */
@@ -127,17 +137,33 @@ void sl_sim_cluster_start_scheduler(struct sl_sim_cluster *cluster);
 void sl_sim_cluster_run_scheduler(struct sl_sim_cluster *cluster);
 void sl_sim_cluster_kill_scheduler(struct sl_sim_cluster *cluster, bool silent, uint64_t for_ns);
 
-/* What the coordinator has decided since, and who believes it. After each moment. */
 /* Once a moment: the backups, and those that are about to end, on a ps that has no memory for
  * backups. */
 void sl_sim_cluster_limit_backups(struct sl_sim_cluster *cluster);
-void sl_sim_cluster_look_at_pairs(struct sl_sim_cluster *cluster);
+
+/* What the coordinator has decided since, and who believes it. After each moment. */
+void sl_sim_cluster_look_at_shards(struct sl_sim_cluster *cluster);
+
+/* moves. Somebody asks the coordinator for a change of the plan, if that is there. */
+void sl_sim_cluster_change_placement(struct sl_sim_cluster *cluster,
+                                     const struct sl_sim_fault *change);
+
+/* The ps, which was drained or has never been there, joins. */
+void sl_sim_cluster_join_ps(struct sl_sim_cluster *cluster, uint32_t index);
+
+/* The ps has ended, or is about to start: whether it was drained, and is not started again. */
+bool sl_sim_cluster_look_at_drained(struct sl_sim_cluster *cluster, uint32_t index);
+
+/* All is healed: no shard moves, each has one primary, and no ps has a shard that is none of its.
+ */
+void sl_sim_cluster_check_places(struct sl_sim_cluster *cluster);
 
 /* Of the oracle of a cluster: a push was acknowledged. */
 void sl_sim_cluster_acknowledged(struct sl_sim_oracle *oracle, const struct sl_sim_unit *unit);
 
-/* All is healed, and nothing goes on: every shard has a backup, and that has what the shard has. */
-void sl_sim_cluster_compare_pairs(struct sl_sim_cluster *cluster);
+/* All is healed, and nothing goes on: with replicas, every shard has a backup, and that has what
+ * the shard has. */
+void sl_sim_cluster_compare_backups(struct sl_sim_cluster *cluster);
 
 /* Whether the host may have been believed lost by now. */
 bool sl_sim_faults_taint(const struct sl_sim_cluster *cluster, uint32_t host);

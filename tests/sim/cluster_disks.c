@@ -19,7 +19,7 @@ void sl_sim_cluster_make_disks(struct sl_sim_cluster *cluster)
     sl_assert(cluster->disks != NULL);
     for (uint32_t i = 0; i < plan->ps_count; i++) {
         sl_sim_disk_init(&cluster->disks[i], &plan->disk, sl_hash_key(plan->seed ^ 0xd15c) + i);
-        cluster->disks[i].is_shared = plan->replica.is_there;
+        cluster->disks[i].is_shared = plan->replica.is_there || plan->moves;
     }
 }
 
@@ -64,7 +64,7 @@ void sl_sim_cluster_note_requests(struct sl_sim_cluster *cluster)
 /* The coordinator knows of it. */
 static bool has_joined(const struct sl_sim_ps *ps)
 {
-    return ps->running && ps->wiring.member.shard_count != 0;
+    return ps->running && ps->wiring.shards.has_joined;
 }
 
 void sl_sim_cluster_begin_anew(struct sl_sim_cluster *cluster, uint32_t index)

@@ -1,4 +1,4 @@
-/* A cluster whose shards have backups: the coordinator's process, and who has which shards. */
+/* The coordinator's process, and who has which shards. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ void sl_sim_cluster_start_scheduler(struct sl_sim_cluster *cluster)
         .network = cluster->world->network,
         .host = sl_sim_plan_coordinator_host(plan),
         .task_index = SCHEDULER_TASK,
-        .ps_count = plan->ps_count,
+        .ps_count = plan->ps_at_start,
         .shard_count = 1,
         .reactor_count = 1,
         .worker_count = plan->worker_count,
@@ -74,23 +74,24 @@ void sl_sim_cluster_kill_scheduler(struct sl_sim_cluster *cluster, bool silent, 
     }
 }
 
-/* Every look at the coordinator sees one decision at most of each pair that matters: one turn of
+/* Every look at the coordinator sees one decision at most of each shard that matters: one turn of
  * its process lies between two. */
 struct sl_coordinator *sl_sim_cluster_coordinator(const struct sl_sim_cluster *cluster)
 {
     const struct sl_sim_ps *at =
         cluster->plan->replica.apart ? &cluster->scheduler : &cluster->ps[0];
-    return at->running ? at->coordinator : NULL;
+    return at->running ? at->wiring.coordinator : NULL;
 }
 
-/* The shard lives at its own ps, and at the one behind that, behind its own shards. */
-static struct sl_server *server_of(const struct sl_sim_cluster *cluster, uint32_t shard, bool guest)
+/* NULL: the ps does not have it now. */
+static struct sl_server *server_of(const struct sl_sim_ps *ps, uint32_t shard)
 {
-    const struct sl_sim_plan *plan = cluster->plan;
-    const uint32_t owner = sl_sim_oracle_ps_of(plan, shard);
-    const struct sl_sim_ps *ps = &cluster->ps[guest ? (owner + 1) % plan->ps_count : owner];
-    const uint32_t local = shard % plan->shards_of_ps + (guest ? plan->shards_of_ps : 0);
-    return ps->running ? ps->servers[local] : NULL;
+    SL_PROCESS_FOREACH (hosted, &ps->wiring) {
+        if (hosted->shard == shard) {
+            return hosted->server;
+        }
+    }
+    return NULL;
 }
 
 static bool is_primary(const struct sl_server *server)
@@ -101,29 +102,31 @@ static bool is_primary(const struct sl_server *server)
 /* The one that has been told so last; NULL: nobody is, now. */
 struct sl_server *sl_sim_cluster_primary(const struct sl_sim_cluster *cluster, uint32_t shard)
 {
-    struct sl_server *own = server_of(cluster, shard, false);
-    struct sl_server *guest = server_of(cluster, shard, true);
-    if (is_primary(own) && is_primary(guest)) {
-        return own->replica->config.epoch > guest->replica->config.epoch ? own : guest;
+    struct sl_server *newest = NULL;
+    for (uint32_t i = 0; i < cluster->plan->ps_count; i++) {
+        struct sl_server *server = server_of(&cluster->ps[i], shard);
+        if (is_primary(server) &&
+            (newest == NULL || server->replica->config.epoch > newest->replica->config.epoch)) {
+            newest = server;
+        }
     }
-    return is_primary(own) ? own : is_primary(guest) ? guest : NULL;
+    return newest;
 }
 
 /* Two may be, for a while; but not in one epoch. */
-static void look_at_doubles(struct sl_sim_cluster *cluster, uint32_t owner)
+static void look_at_doubles(struct sl_sim_cluster *cluster, uint32_t shard)
 {
-    for (uint32_t i = 0; i < cluster->plan->shards_of_ps; i++) {
-        const uint32_t shard = owner * cluster->plan->shards_of_ps + i;
-        const struct sl_server *own = server_of(cluster, shard, false);
-        const struct sl_server *guest = server_of(cluster, shard, true);
-        if (!is_primary(own) || !is_primary(guest)) {
+    const struct sl_server *newest = sl_sim_cluster_primary(cluster, shard);
+    for (uint32_t i = 0; newest != NULL && i < cluster->plan->ps_count; i++) {
+        const struct sl_server *server = server_of(&cluster->ps[i], shard);
+        if (!is_primary(server) || server == newest) {
             continue;
         }
-        cluster->oracle.doubled_ns[owner] = cluster->world->now_ns;
-        if (own->replica->config.epoch == guest->replica->config.epoch) {
+        cluster->oracle.shards[shard].doubled_ns = cluster->world->now_ns;
+        if (server->replica->config.epoch == newest->replica->config.epoch) {
             sl_sim_fail(&cluster->oracle.breach, "epochs",
                         "shard %u has two primaries in epoch %" PRIu64, shard,
-                        own->replica->config.epoch);
+                        server->replica->config.epoch);
         }
     }
 }
@@ -131,68 +134,103 @@ static void look_at_doubles(struct sl_sim_cluster *cluster, uint32_t owner)
 /* Another one: the coordinator may know nothing of what was before. */
 static uint64_t generation(const struct sl_sim_cluster *cluster)
 {
-    return cluster->plan->replica.apart ? cluster->records.forgotten : cluster->ps[0].incarnation;
+    return cluster->plan->replica.apart ? cluster->records.forgotten
+                                        : cluster->ps[0].wiring.incarnation;
+}
+
+/* The backup that was in sync is still there. */
+static bool is_kept(const struct sl_coordinator *coordinator,
+                    const struct sl_sim_place_of_shard *place)
+{
+    const struct sl_coordinator_member *member =
+        place->backup == SL_COORDINATOR_NO_TASK
+            ? NULL
+            : sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, place->backup);
+    return member != NULL && member->connected && member->registered &&
+           member->hello.client_id == place->keeper;
 }
 
 /* A coordinator that hears none of the ps that its records know begins anew, and the job with it.
- */
-static void look_at_pair(struct sl_sim_cluster *cluster, uint32_t owner,
-                         const struct sl_coordinator *coordinator)
+ * Without a backup, a process that follows its primary's goes on in the same epoch. */
+static void shard_changed(struct sl_sim_cluster *cluster, uint32_t shard,
+                          const struct sl_coordinator *coordinator, uint64_t holder)
 {
-    struct sl_sim_pair *pair = &cluster->pairs[owner];
-    const struct sl_coordinator_ps *told = &coordinator->ps[owner];
-    const uint64_t holder = coordinator->ps[told->primary].client_id;
-    if (told->epoch == 0 || (told->epoch == pair->epoch && holder == pair->holder)) {
-        return;
-    }
-    sl_sim_world_note(cluster->world, "the shards of ps/%u: epoch %" PRIu64 ", ps/%u, backup %d",
-                      owner, told->epoch, told->primary, (int)told->backup);
+    const struct sl_sim_place_of_shard *place = &cluster->shards[shard];
+    struct sl_sim_oracle *oracle = &cluster->oracle;
+    const struct sl_coordinator_shard *told = &coordinator->placement.shards[shard];
+    const bool is_same = told->epoch == place->epoch && told->primary == place->primary;
+    sl_sim_world_note(cluster->world, "shard %u: epoch %" PRIu64 ", ps/%u, backup %d", shard,
+                      told->epoch, told->primary, (int)told->backup);
     /* The first epoch has another holder only where the job has begun anew in its first one. */
-    const bool is_anew =
-        told->epoch < pair->epoch || (told->epoch == pair->epoch && told->epoch == 1);
-    cluster->oracle.forgot = cluster->oracle.forgot || is_anew;
-    if (told->epoch <= pair->epoch && generation(cluster) == pair->generation) {
-        sl_sim_fail(&cluster->oracle.breach, "epochs",
-                    "the shards of ps/%u were in epoch %" PRIu64 ", of ps/%u, and are in "
-                    "%" PRIu64 ", of ps/%u",
-                    owner, pair->epoch, pair->primary, told->epoch, told->primary);
+    const bool is_anew = told->epoch < place->epoch ||
+                         (told->epoch == place->epoch && told->epoch == 1 && place->holder != 0);
+    const bool may_follow = is_same && !cluster->plan->replica.is_there;
+    oracle->forgot = oracle->forgot || (is_anew && cluster->plan->replica.is_there);
+    if (told->epoch <= place->epoch && !may_follow && generation(cluster) == place->generation) {
+        sl_sim_fail(&oracle->breach, "epochs",
+                    "shard %u was in epoch %" PRIu64 ", of ps/%u, and is in %" PRIu64 ", of ps/%u",
+                    shard, place->epoch, place->primary, told->epoch, told->primary);
     }
-    if (pair->holder != 0 && told->primary != pair->primary && !is_anew) {
-        cluster->oracle.moved_ns[owner] = cluster->world->now_ns;
-        sl_sim_oracle_undoes_evictions(&cluster->oracle, owner);
-    } else if (pair->holder != 0 && holder != pair->holder) {
-        sl_sim_oracle_loses(&cluster->oracle, owner,
-                            coordinator->ps[told->primary].checkpoints.restore);
+    if (place->holder != 0 && told->primary != place->primary && !is_anew) {
+        oracle->shards[shard].moved_ns = cluster->world->now_ns;
+        oracle->shards[shard].primaries |= 1U << told->primary;
+        sl_sim_oracle_undoes_evictions(oracle, shard);
     }
-    *pair = (struct sl_sim_pair){.epoch = told->epoch,
-                                 .primary = told->primary,
-                                 .holder = holder,
-                                 .generation = generation(cluster)};
+    /* Another coordinator found nobody who has the shard, and no new process to restore it. */
+    const struct sl_sim_ps *ps = &cluster->ps[told->primary];
+    if (place->holder != 0 && told->primary != place->primary && ps->wiring.shards.has_joined &&
+        generation(cluster) != place->generation && server_of(ps, shard) == NULL) {
+        sl_sim_oracle_begins(oracle, shard, told->primary, 0);
+    }
+    const bool is_gone =
+        holder != place->holder ||
+        sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, told->primary) == NULL;
+    if (place->holder != 0 && is_gone && told->primary == place->primary && !is_anew &&
+        is_kept(coordinator, place)) {
+        sl_sim_fail(&oracle->breach, "durability",
+                    "shard %u stays on ps/%u, whose process is gone, though ps/%u has all of it",
+                    shard, told->primary, place->backup);
+    }
+}
+
+static void look_at_shard(struct sl_sim_cluster *cluster, uint32_t shard,
+                          const struct sl_coordinator *coordinator)
+{
+    struct sl_sim_place_of_shard *place = &cluster->shards[shard];
+    const struct sl_coordinator_shard *told = &coordinator->placement.shards[shard];
+    const uint64_t holder = coordinator->ps[told->primary].client_id;
+    if (told->epoch != place->epoch || told->primary != place->primary || holder != place->holder) {
+        shard_changed(cluster, shard, coordinator, holder);
+    }
+    *place = (struct sl_sim_place_of_shard){
+        .epoch = told->epoch,
+        .primary = told->primary,
+        .holder = holder,
+        .generation = generation(cluster),
+        .backup = told->in_sync ? told->backup : SL_COORDINATOR_NO_TASK,
+        .keeper = told->in_sync ? coordinator->ps[told->backup].client_id : 0};
 }
 
 void sl_sim_cluster_limit_backups(struct sl_sim_cluster *cluster)
 {
     for (uint32_t i = 0; cluster->plan->replica.is_there && i < cluster->plan->ps_count; i++) {
-        const struct sl_sim_ps *ps = &cluster->ps[i];
-        for (uint32_t k = 0; ps->running && k < sl_sim_ps_server_count(ps); k++) {
-            const struct sl_replication *replica = ps->servers[k]->replica;
-            const bool is_backup = replica->stage <= SL_REPLICATION_PROMOTING;
-            const bool is_limited = cluster->is_without_memory[i] && is_backup;
-            if (ps->servers[k]->shard != NULL) {
-                ps->servers[k]->shard->options.memory_bytes_max =
+        SL_PROCESS_FOREACH (hosted, &cluster->ps[i].wiring) {
+            if (hosted->server != NULL && hosted->server->shard != NULL) {
+                const bool is_backup = hosted->server->replica->stage <= SL_REPLICATION_PROMOTING;
+                const bool is_limited = cluster->is_without_memory[i] && is_backup;
+                hosted->server->shard->options.memory_bytes_max =
                     is_limited ? 1 : cluster->plan->memory_bytes_max;
             }
         }
     }
 }
 
-void sl_sim_cluster_look_at_pairs(struct sl_sim_cluster *cluster)
+void sl_sim_cluster_look_at_shards(struct sl_sim_cluster *cluster)
 {
-    const struct sl_coordinator *coordinator =
-        cluster->plan->replica.is_there ? sl_sim_cluster_coordinator(cluster) : NULL;
-    for (uint32_t owner = 0; coordinator != NULL && owner < cluster->plan->ps_count; owner++) {
-        look_at_pair(cluster, owner, coordinator);
-        look_at_doubles(cluster, owner);
+    const struct sl_coordinator *coordinator = sl_sim_cluster_coordinator(cluster);
+    for (uint32_t i = 0; coordinator != NULL && i < coordinator->placement.shard_count; i++) {
+        look_at_shard(cluster, i, coordinator);
+        look_at_doubles(cluster, i);
     }
 }
 
@@ -225,12 +263,12 @@ static const struct sl_server *in_sync_with(const struct sl_sim_cluster *cluster
                                             const struct sl_server *primary)
 {
     const struct sl_replication *replica = primary->replica;
-    const struct sl_sim_ps *ps = &cluster->ps[replica->config.backup_task];
-    if (!replica->config.has_backup || !replica->is_in_sync || !ps->running) {
+    if (!replica->config.has_backup || !replica->is_in_sync) {
         return NULL;
     }
-    const struct sl_server *backup = ps->servers[replica->config.backup_shard];
-    return backup->replica->config.epoch == replica->config.epoch ? backup : NULL;
+    const struct sl_server *backup =
+        server_of(&cluster->ps[replica->config.backup_task], primary->options.shard.index);
+    return backup != NULL && backup->replica->config.epoch == replica->config.epoch ? backup : NULL;
 }
 
 /* What had gone before the push began is logged before it, so the backup has it no more. */
@@ -254,12 +292,11 @@ static void check_backup(struct sl_sim_cluster *cluster, const struct sl_server 
 void sl_sim_cluster_acknowledged(struct sl_sim_oracle *oracle, const struct sl_sim_unit *unit)
 {
     struct sl_sim_cluster *cluster = SL_CONTAINER_OF(oracle, struct sl_sim_cluster, oracle);
-    const uint32_t owner = sl_sim_oracle_ps_of(cluster->plan, unit->shard);
     const struct sl_server *primary = sl_sim_cluster_primary(cluster, unit->shard);
     const bool is_staged =
         cluster->oracle.tables[unit->table].spec.consistency.mode == SL_CONSISTENCY_BSP;
     if (is_staged || primary == NULL || primary->replica->stage == SL_REPLICATION_PROMOTING ||
-        unit->epoch_begun != cluster->oracle.epochs[owner]) {
+        unit->epoch_begun != oracle->shards[unit->shard].epoch) {
         return;
     }
     const struct sl_server *backup = in_sync_with(cluster, primary);
@@ -394,7 +431,7 @@ static void compare_shard(struct sl_sim_cluster *cluster, uint32_t shard)
     }
 }
 
-void sl_sim_cluster_compare_pairs(struct sl_sim_cluster *cluster)
+void sl_sim_cluster_compare_backups(struct sl_sim_cluster *cluster)
 {
     for (uint32_t i = 0; cluster->plan->replica.is_there && i < cluster->plan->shard_count; i++) {
         compare_shard(cluster, i);

@@ -280,7 +280,7 @@ static void step(uint32_t host)
 
 static bool all_are_in(void)
 {
-    bool are = !crowd.is_job || crowd.servers[0].coordinator->member_count == MEMBERS;
+    bool are = !crowd.is_job || crowd.servers[0].wiring.coordinator->member_count == MEMBERS;
     for (uint32_t host = 1; host <= MEMBERS && are; host++) {
         are = crowd.is_job ? host <= SERVERS || crowd.trainers[host].is_ready
                            : node_is_in(&crowd.nodes[host]);

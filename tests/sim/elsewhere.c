@@ -26,13 +26,10 @@ struct shards {
 
 static void shards_of(const struct sl_sim_cluster *cluster, struct shards *out)
 {
-    const struct sl_sim_plan *plan = cluster->plan;
-    out->count = plan->shard_count;
+    out->count = cluster->plan->shard_count;
     for (uint32_t i = 0; i < out->count; i++) {
-        const struct sl_sim_ps *ps = &cluster->ps[i / plan->shards_of_ps];
-        const struct sl_server *server = plan->replica.is_there
-                                             ? sl_sim_cluster_primary(cluster, i)
-                                             : ps->servers[i % plan->shards_of_ps];
+        const struct sl_server *server = sl_sim_cluster_primary(cluster, i);
+        sl_assert(server != NULL);
         out->items[i] = server->shard;
         sl_assert(out->items[i] != NULL);
     }
@@ -47,7 +44,7 @@ static bool has_checkpoint_since(const struct sl_sim_cluster *cluster, uint64_t 
         const struct sl_sim_checkpoint *checkpoint = &oracle->checkpoints[i];
         parts += checkpoint->number == oracle->complete && checkpoint->begun_ns >= at_ns;
     }
-    return parts == cluster->plan->ps_count;
+    return parts == cluster->plan->shard_count;
 }
 
 static bool is_any_damaged(const struct sl_sim_cluster *cluster)
@@ -81,6 +78,8 @@ static void draw_plan(const struct sl_sim_plan *from, struct sl_sim_plan *to)
     to->shard_count = to->ps_count * to->shards_of_ps;
     to->reactors_of_ps = 1 + sl_sim_below(&random, to->shards_of_ps);
     to->replica = (struct sl_sim_replica_plan){.is_there = false};
+    to->ps_at_start = to->ps_count;
+    to->moves = false;
     to->fault_count = 0;
     to->memory_bytes_max = 0; /* fewer shards have less in all */
     to->floods = false;
@@ -123,11 +122,13 @@ static void bring(struct sl_sim_cluster *to, const struct sl_sim_cluster *from)
         for (uint32_t i = 0; i < from->plan->ps_count; i++) {
             copy_disk(&to->disks[ps].memory, &from->disks[i].memory);
         }
-        for (uint32_t i = 0; i < oracle->checkpoint_count; i++) {
-            if (oracle->checkpoints[i].cut_ns != SL_CLOCK_NEVER) {
-                *sl_sim_oracle_add_checkpoint(&to->oracle) =
-                    (struct sl_sim_checkpoint){.ps = ps, .number = oracle->checkpoints[i].number};
-            }
+    }
+    for (uint32_t i = 0; i < oracle->checkpoint_count; i++) {
+        const struct sl_sim_checkpoint *one = &oracle->checkpoints[i];
+        const bool is_whole = one->shard == 0 && one->cut_ns != SL_CLOCK_NEVER;
+        for (uint32_t shard = 0; is_whole && shard < to->plan->shard_count; shard++) {
+            *sl_sim_oracle_add_checkpoint(&to->oracle) =
+                (struct sl_sim_checkpoint){.shard = shard, .number = one->number};
         }
     }
 }

@@ -130,10 +130,9 @@ static bool is_watched(const struct sl_shard_table *table)
 static struct sl_server *server_of(const struct sl_shard *shard)
 {
     for (uint32_t i = 0; watch.job != NULL && i < watch.job->plan->ps_count; i++) {
-        const struct sl_sim_ps *ps = &watch.job->ps[i];
-        for (uint32_t k = 0; ps->running && k < sl_sim_ps_server_count(ps); k++) {
-            if (ps->servers[k] != NULL && ps->servers[k]->shard == shard) {
-                return ps->servers[k];
+        SL_PROCESS_FOREACH (hosted, &watch.job->ps[i].wiring) {
+            if (hosted->server != NULL && hosted->server->shard == shard) {
+                return hosted->server;
             }
         }
     }
@@ -143,12 +142,7 @@ static struct sl_server *server_of(const struct sl_shard *shard)
 /* The one that the coordinator has named last: what another one evicts may be undone. */
 static bool is_newest(const struct sl_server *server, uint32_t shard)
 {
-    const struct sl_sim_plan *plan = watch.job->plan;
-    if (!plan->replica.is_there) {
-        return true;
-    }
-    const struct sl_sim_pair *pair = &watch.job->pairs[sl_sim_oracle_ps_of(plan, shard)];
-    return pair->epoch == server->replica->config.epoch &&
+    return watch.job->shards[shard].epoch == server->replica->config.epoch &&
            server == sl_sim_cluster_primary(watch.job, shard);
 }
 
@@ -362,10 +356,9 @@ static void check_shard(struct sl_sim_cluster *cluster, const struct sl_shard *s
 void sl_sim_evictions_check_memory(struct sl_sim_cluster *cluster)
 {
     for (uint32_t i = 0; cluster->plan->memory_bytes_max > 0 && i < cluster->plan->ps_count; i++) {
-        const struct sl_sim_ps *ps = &cluster->ps[i];
-        for (uint32_t k = 0; ps->running && k < sl_sim_ps_server_count(ps); k++) {
-            if (ps->servers[k]->shard != NULL) {
-                check_shard(cluster, ps->servers[k]->shard);
+        SL_PROCESS_FOREACH (hosted, &cluster->ps[i].wiring) {
+            if (hosted->server != NULL && hosted->server->shard != NULL) {
+                check_shard(cluster, hosted->server->shard);
             }
         }
     }

@@ -105,6 +105,9 @@ void sl_sim_faults_change(struct sl_sim_member *member, const struct sl_sim_faul
         cluster->is_without_memory[fault->a] = begins;
     }
     if (!begins) {
+        if (fault->kind == SL_SIM_FAULT_DRAIN) {
+            sl_sim_cluster_join_ps(cluster, fault->a);
+        }
         return;
     }
     switch (fault->kind) {
@@ -130,6 +133,14 @@ void sl_sim_faults_change(struct sl_sim_member *member, const struct sl_sim_faul
         break;
     case SL_SIM_FAULT_LEAVE:
         leave(cluster, fault);
+        break;
+    case SL_SIM_FAULT_SCALE:
+        sl_sim_cluster_join_ps(cluster, fault->a);
+        break;
+    case SL_SIM_FAULT_MOVE:
+    case SL_SIM_FAULT_BALANCE:
+    case SL_SIM_FAULT_DRAIN:
+        sl_sim_cluster_change_placement(cluster, fault);
         break;
     default:
         break;

@@ -69,8 +69,7 @@ static void check_server(struct sl_sim_oracle *oracle, const struct sl_server *s
         sl_sim_fail(&oracle->breach, "memory", "%s keeps %u sessions longer than their lease", name,
                     server->sessions.away_count);
     }
-    bool waits_for_nobody = !sl_sim_oracle_forgets(oracle);
-    if (waits_for_nobody && server->shard != NULL && server->shard->push_buffer.entry_count != 0) {
+    if (!oracle->forgot && server->shard != NULL && server->shard->push_buffer.entry_count != 0) {
         sl_sim_fail(&oracle->breach, "memory",
                     "%s keeps %u pushes aside after all workers have gone", name,
                     server->shard->push_buffer.entry_count);
@@ -81,9 +80,14 @@ static void check_memory(struct sl_sim_cluster *cluster)
 {
     for (uint32_t i = 0; i < cluster->plan->ps_count; i++) {
         const struct sl_sim_ps *ps = &cluster->ps[i];
-        for (uint32_t k = 0; ps->running && k < sl_sim_ps_server_count(ps); k++) {
-            check_server(&cluster->oracle, ps->servers[k],
-                         sl_reactor_name(ps->process.reactors[sl_sim_ps_reactor_of(ps, k)]));
+        for (uint32_t k = 0; ps->running && k < ps->options.reactor_count; k++) {
+            check_server(&cluster->oracle, ps->servers[k], sl_reactor_name(ps->cores[k].reactor));
+        }
+        SL_PROCESS_FOREACH (hosted, &ps->wiring) {
+            if (hosted->server != NULL) {
+                check_server(&cluster->oracle, hosted->server,
+                             sl_reactor_name(hosted->core->reactor));
+            }
         }
     }
 }
@@ -155,9 +159,8 @@ static void run_for(struct sl_sim_cluster *cluster, uint64_t ns)
 static void check_dropped(struct sl_sim_cluster *cluster, uint32_t table_id)
 {
     for (uint32_t i = 0; i < cluster->plan->ps_count; i++) {
-        const struct sl_sim_ps *ps = &cluster->ps[i];
-        for (uint32_t k = 0; ps->running && k < sl_sim_ps_server_count(ps); k++) {
-            const struct sl_shard *shard = ps->servers[k]->shard;
+        SL_PROCESS_FOREACH (hosted, &cluster->ps[i].wiring) {
+            const struct sl_shard *shard = hosted->server == NULL ? NULL : hosted->server->shard;
             const struct sl_shard_table *table = shard == NULL ? NULL : shard->tables[table_id];
             const bool is_freed = table == NULL || (table->dropped && table->sparse == NULL);
             if (!is_freed && shard->snapshots.current == NULL) {
@@ -234,7 +237,8 @@ void sl_sim_final_run(struct sl_sim_cluster *cluster)
         sl_sim_oracle_judge(&cluster->oracle);
         check_credit(cluster);
         check_checkpoints(cluster, complete_count);
-        sl_sim_cluster_compare_pairs(cluster);
+        sl_sim_cluster_compare_backups(cluster);
+        sl_sim_cluster_check_places(cluster);
         sl_sim_views_final(cluster);
         drop_tables(cluster);
     }

@@ -12,13 +12,13 @@
 
 #define EACH_RUN_MAX 6
 
-/* One ps's part of a checkpoint. */
+/* One shard's part of a checkpoint. */
 struct part {
     struct sl_sim_cluster *cluster;
     const struct sl_sim_checkpoint *checkpoint;
     struct sl_sim_disk *disk;
     struct sl_checkpoint_chain chain;
-    struct sl_shard *shards[SL_SIM_REACTORS_MAX];
+    struct sl_shard *shard;
     struct sl_sim_windows windows; /* of the checkpoint itself, not of what it adds to */
     struct sl_reason reason;
 };
@@ -28,12 +28,18 @@ static bool was_pushed_to(const struct sl_sim_oracle *oracle,
 {
     for (uint32_t i = 0; i < oracle->unit_count; i++) {
         const struct sl_sim_unit *unit = &oracle->units[i];
-        if (sl_sim_oracle_ps_of(oracle->plan, unit->shard) == checkpoint->ps &&
-            unit->begun_ns <= checkpoint->cut_ns && unit->ended_ns >= checkpoint->begun_ns) {
+        if (unit->shard == checkpoint->shard && unit->begun_ns <= checkpoint->cut_ns &&
+            unit->ended_ns >= checkpoint->begun_ns) {
             return true;
         }
     }
     return false;
+}
+
+static struct sl_sim_disk *disk_of(const struct sl_sim_cluster *cluster,
+                                   const struct sl_sim_checkpoint *checkpoint)
+{
+    return sl_sim_cluster_disk(cluster, checkpoint->shard / cluster->plan->shards_of_ps);
 }
 
 /* All ps have their parts, which can be read, and some push may have come during a snapshot. */
@@ -43,14 +49,14 @@ static bool is_wanted(const struct sl_sim_cluster *cluster, uint64_t number)
     uint32_t parts = 0, pushed = 0;
     for (uint32_t i = 0; i < oracle->checkpoint_count; i++) {
         const struct sl_sim_checkpoint *checkpoint = &oracle->checkpoints[i];
-        const struct sl_sim_disk *disk = sl_sim_cluster_disk(cluster, checkpoint->ps);
+        const struct sl_sim_disk *disk = disk_of(cluster, checkpoint);
         if (checkpoint->number == number && checkpoint->cut_ns != SL_CLOCK_NEVER &&
             !disk->was_damaged && !disk->memory.stopped) {
             parts++;
             pushed += was_pushed_to(oracle, checkpoint);
         }
     }
-    return parts == cluster->plan->ps_count && pushed > 0;
+    return parts == cluster->plan->shard_count && pushed > 0;
 }
 
 static int load_block(struct part *part, struct sl_shard_load *load,
@@ -80,7 +86,7 @@ static int load_blocks(struct part *part, struct sl_checkpoint_reader *reader,
     return err != 0 ? err : sl_shard_load_end(load, &part->reason);
 }
 
-static int load_shard(struct part *part, struct sl_shard *shard, uint32_t index)
+static int load_shard(struct part *part, uint32_t index)
 {
     uint32_t first = 0;
     int err = sl_checkpoint_reader_first(&part->disk->memory.disk, SL_SIM_DISK_FOLDER, &part->chain,
@@ -88,7 +94,7 @@ static int load_shard(struct part *part, struct sl_shard *shard, uint32_t index)
     for (uint32_t i = first; i < part->chain.count && err == 0; i++) {
         struct sl_checkpoint_reader *reader = NULL;
         struct sl_shard_load load;
-        err = sl_shard_load_begin(&load, shard, index, part->cluster->plan->shard_count,
+        err = sl_shard_load_begin(&load, part->shard, index, part->cluster->plan->shard_count,
                                   &part->reason);
         if (err == 0) {
             err = sl_checkpoint_reader_open(&part->disk->memory.disk, SL_SIM_DISK_FOLDER,
@@ -105,53 +111,44 @@ static int load_shard(struct part *part, struct sl_shard *shard, uint32_t index)
 
 static int load_part(struct part *part)
 {
-    const struct sl_sim_plan *plan = part->cluster->plan;
-    const uint32_t first = part->checkpoint->ps * plan->shards_of_ps;
-    const struct sl_checkpoint_shard_range scope = {.first = first, .count = plan->shards_of_ps};
+    const uint32_t shard = part->checkpoint->shard;
+    const struct sl_checkpoint_shard_range scope = {.first = shard, .count = 1};
     int err = sl_checkpoint_directory_chain(&part->disk->memory.disk, SL_SIM_DISK_FOLDER,
                                             part->checkpoint->number, scope, NULL, &part->chain,
                                             &part->reason);
     if (err != 0) {
         return err;
     }
-    for (uint32_t i = 0; i < plan->shards_of_ps && err == 0; i++) {
-        err = load_shard(part, part->shards[i], first + i);
-    }
+    err = load_shard(part, shard);
     sl_checkpoint_chain_fini(&part->chain);
     return err;
 }
 
 static void inspect_part(struct sl_sim_cluster *cluster, const struct sl_sim_checkpoint *checkpoint)
 {
-    const struct sl_sim_plan *plan = cluster->plan;
-    struct part part = {.cluster = cluster,
-                        .checkpoint = checkpoint,
-                        .disk = sl_sim_cluster_disk(cluster, checkpoint->ps)};
+    struct part part = {
+        .cluster = cluster, .checkpoint = checkpoint, .disk = disk_of(cluster, checkpoint)};
+    const struct sl_shard_options options = {.index = checkpoint->shard,
+                                             .count = cluster->plan->shard_count};
     struct sl_sim_disk_troubles troubles;
     char who[64];
-    (void)snprintf(who, sizeof who, "ps/%u's checkpoint %u", checkpoint->ps,
+    (void)snprintf(who, sizeof who, "shard %u in checkpoint %u", checkpoint->shard,
                    (uint32_t)checkpoint->number);
-    for (uint32_t i = 0; i < plan->shards_of_ps; i++) {
-        const struct sl_shard_options options = {.index = checkpoint->ps * plan->shards_of_ps + i,
-                                                 .count = plan->shard_count};
-        int err = sl_shard_create(&options, &part.shards[i]);
-        sl_assert(err == 0);
-    }
+    int err = sl_shard_create(&options, &part.shard);
+    sl_assert(err == 0);
     sl_sim_disk_spare(part.disk, &troubles);
-    int err = load_part(&part);
+    err = load_part(&part);
     sl_sim_disk_go_on(part.disk, &troubles);
     if (err != 0) {
         sl_sim_fail(&cluster->oracle.breach, "durability", "%s cannot be read: %s", who,
                     part.reason.text);
     } else {
-        sl_sim_oracle_rows(&cluster->oracle, who, part.shards, plan->shards_of_ps,
-                           checkpoint->begun_ns, &part.windows);
-        sl_sim_evictions_check(&cluster->oracle, who, part.shards, plan->shards_of_ps, checkpoint);
+        struct sl_shard *const shards[] = {part.shard};
+        sl_sim_oracle_rows(&cluster->oracle, who, shards, 1, checkpoint->begun_ns, &part.windows);
+        sl_sim_evictions_check(&cluster->oracle, who, shards, 1, checkpoint);
     }
     sl_sim_windows_fini(&part.windows);
-    for (uint32_t i = 0; i < plan->shards_of_ps; i++) {
-        sl_shard_destroy(&part.shards[i]);
-    }
+    sl_shard_destroy(&part.shard);
 }
 
 void sl_sim_inspect(struct sl_sim_cluster *cluster, uint64_t number)

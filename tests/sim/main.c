@@ -46,6 +46,7 @@ static const struct bare {
     {"--strangers", offsetof(struct flags, choice.strangers), NULL, true},
     {"--disks", offsetof(struct flags, choice.disks), NULL, true},
     {"--replicas", offsetof(struct flags, choice.replicas), NULL, true},
+    {"--moves", offsetof(struct flags, choice.moves), NULL, true},
     {"--link", offsetof(struct flags, choice.link), NULL, true},
     {"--twice", offsetof(struct flags, twice), NULL, false},
     {"--all", offsetof(struct flags, all), NULL, false},
@@ -81,6 +82,8 @@ static void usage(void)
         "  --disks       with disks and checkpoints\n"
         "  --replicas    all seeds with backups of the shards, and not only one in four; not over\n"
         "                packets; with --disks all ps share one\n"
+        "  --moves       shards move between servers, which come and go, in all seeds that can\n"
+        "                have it, and not only in one in five of these\n"
         "  --link        all hosts share a slow link, on which many push megabytes at once; "
         "without\n"
         "                packets, disks and replicas\n"

@@ -29,11 +29,6 @@ static void *grown(void *items, uint32_t count, uint32_t *capacity, size_t item_
     ((oracle)->what##s = grown((oracle)->what##s, (oracle)->what##_count,                          \
                                &(oracle)->what##_capacity, sizeof *(oracle)->what##s))
 
-uint32_t sl_sim_oracle_ps_of(const struct sl_sim_plan *plan, uint32_t shard)
-{
-    return shard / plan->shards_of_ps;
-}
-
 static uint64_t key_of(struct sl_sim_oracle *oracle, struct sl_sim_table *table, uint32_t shard)
 {
     for (uint32_t i = 0; i < KEY_TRIES; i++) {
@@ -97,7 +92,9 @@ void sl_sim_oracle_init(struct sl_sim_oracle *oracle, const struct sl_sim_plan *
     oracle->task_instance = calloc(sl_sim_plan_tasks(plan), sizeof *oracle->task_instance);
     oracle->replied_ns =
         calloc((size_t)plan->ps_count * plan->network.host_count, sizeof *oracle->replied_ns);
-    sl_assert(oracle->task_instance != NULL && oracle->replied_ns != NULL);
+    oracle->shards = calloc(plan->shard_count, sizeof *oracle->shards);
+    sl_assert(oracle->task_instance != NULL && oracle->replied_ns != NULL &&
+              oracle->shards != NULL);
     for (uint32_t task = 0; task < sl_sim_plan_tasks(plan); task++) {
         oracle->task_instance[task] = UINT32_MAX;
     }
@@ -122,6 +119,7 @@ void sl_sim_oracle_fini(struct sl_sim_oracle *oracle)
     free(oracle->sights);
     free(oracle->checkpoints);
     free(oracle->replied_ns);
+    free(oracle->shards);
 }
 
 uint32_t sl_sim_oracle_instance(struct sl_sim_oracle *oracle, uint32_t task, bool has_clock)
@@ -175,18 +173,6 @@ void sl_sim_oracle_taint(struct sl_sim_oracle *oracle, uint32_t instance)
     oracle->instances[instance].counts = false;
 }
 
-void sl_sim_oracle_crashed(struct sl_sim_oracle *oracle, uint32_t ps)
-{
-    oracle->epochs[ps]++;
-    sl_sim_oracle_undoes_evictions(oracle, ps);
-    sl_sim_oracle_note_unanswered(oracle, ps);
-}
-
-static uint32_t epoch_of(const struct sl_sim_oracle *oracle, uint32_t shard)
-{
-    return oracle->epochs[sl_sim_oracle_ps_of(oracle->plan, shard)];
-}
-
 /* A push of more elements is sent in several sections of about the same size: the first has at
  * least half as many. */
 #define SECTION_ELEMENTS (((uint64_t)512 << 10) / sizeof(float))
@@ -231,7 +217,7 @@ uint32_t sl_sim_oracle_push(struct sl_sim_oracle *oracle, uint32_t table_index, 
                                .begun_ns = oracle->world->now_ns,
                                .ended_ns = SL_CLOCK_NEVER,
                                .ticked_ns = SL_CLOCK_NEVER,
-                               .epoch_begun = epoch_of(oracle, shard),
+                               .epoch_begun = oracle->shards[shard].epoch,
                                .seen = -1};
     if (table->spec.kind == SL_TABLE_SPARSE) {
         unit.witness[0] = key_of(oracle, table, shard);
@@ -292,7 +278,7 @@ void sl_sim_oracle_pushed(struct sl_sim_oracle *oracle, uint32_t index, bool ack
     struct sl_sim_unit *unit = &oracle->units[index];
     sl_assert(unit->ended_ns == SL_CLOCK_NEVER);
     unit->ended_ns = oracle->world->now_ns;
-    unit->epoch_ended = epoch_of(oracle, unit->shard);
+    unit->epoch_ended = oracle->shards[unit->shard].epoch;
     unit->acked = acked;
     if (acked && oracle->acknowledged != NULL) {
         oracle->acknowledged(oracle, unit);
@@ -370,9 +356,8 @@ void sl_sim_oracle_saw(struct sl_sim_oracle *oracle, uint32_t look, uint32_t uni
     sight.seen[0] = read_witness(oracle, of, first);
     sight.seen[1] = read_witness(oracle, of, second);
     bool stages = oracle->tables[of->table].spec.consistency.mode == SL_CONSISTENCY_BSP;
-    uint32_t epoch = epoch_of(oracle, of->shard);
-    const bool is_newest = oracle->looks[look].begun_ns >
-                           oracle->doubled_ns[sl_sim_oracle_ps_of(oracle->plan, of->shard)];
+    uint32_t epoch = oracle->shards[of->shard].epoch;
+    const bool is_newest = oracle->looks[look].begun_ns > oracle->shards[of->shard].doubled_ns;
     bool must = !stages && of->acked && of->ended_ns < oracle->looks[look].begun_ns &&
                 of->epoch_begun == epoch && is_newest;
     const bool may_lack = sl_sim_oracle_may_lack(of, 0) || sl_sim_oracle_may_lack(of, 1);
@@ -387,8 +372,7 @@ void sl_sim_oracle_saw(struct sl_sim_oracle *oracle, uint32_t look, uint32_t uni
                     "before it began",
                     of->table, of->shard);
     }
-    if (stages && !may_lack &&
-        oracle->epochs[sl_sim_oracle_ps_of(oracle->plan, of->shard)] == of->epoch_begun) {
+    if (stages && !may_lack && epoch == of->epoch_begun) {
         GROW(oracle, sight);
         oracle->sights[oracle->sight_count++] = sight;
     }

@@ -63,7 +63,7 @@ struct sl_sim_unit {
     uint32_t section;    /* of that request */
     bool
         unanswered; /* when its ps crashed last, it was in flight, and nothing had been sent back */
-    uint32_t epoch_begun, epoch_ended; /* of its shard's ps: crashes so far */
+    uint32_t epoch_begun, epoch_ended; /* of its shard */
     bool acked;
     int8_t seen; /* in the end: 0 or 1; -1: not looked at yet, or evicted */
     struct {
@@ -103,12 +103,21 @@ struct sl_sim_look {
     uint64_t begun_ns;
 };
 
-/* One ps's part of a checkpoint. */
+/* One shard's part of a checkpoint. */
 struct sl_sim_checkpoint {
-    uint32_t ps; /* whose shards they are; another ps may serve them */
+    uint32_t shard;
     uint64_t number;
     uint64_t begun_ns; /* it holds what was acknowledged before */
     uint64_t cut_ns;   /* and nothing that began later; SL_CLOCK_NEVER: it has not all files */
+};
+
+/* What has become of a shard. */
+struct sl_sim_oracle_shard {
+    uint32_t epoch;       /* how often it has begun anew, after it was lost */
+    uint32_t primaries;   /* bit k: ps/k has been its primary */
+    uint64_t restored_ns; /* when it began last */
+    uint64_t doubled_ns;  /* when two had it last */
+    uint64_t moved_ns;    /* when it went to another ps last */
 };
 
 struct sl_sim_oracle {
@@ -130,15 +139,13 @@ struct sl_sim_oracle {
     uint32_t checkpoint_count, checkpoint_capacity;
     bool is_elsewhere; /* what is on the disks is booked by another one */
     bool was_damaged;  /* a file on some disk */
-    bool forgot;       /* the coordinator has begun anew, though it had backups to know of */
+    bool forgot;       /* the coordinator began anew: it does not know which workers are gone */
+    bool has_crashed;  /* a ps without backups */
     uint64_t complete; /* the greatest number of one that every ps has; 0: none yet */
     uint32_t complete_count;
-    uint64_t restored_ns[SL_SIM_PS_MAX]; /* when each began anew last */
-    uint64_t *replied_ns;    /* [server_count][hosts] when a reply was sent there last */
-    uint32_t *task_instance; /* [tasks_max] the newest instance of each */
-    uint32_t epochs[SL_SIM_PS_MAX];
-    uint64_t doubled_ns[SL_SIM_PS_MAX]; /* with replicas: when two had its shards last */
-    uint64_t moved_ns[SL_SIM_PS_MAX];   /* likewise: when they went to another ps last */
+    struct sl_sim_oracle_shard *shards; /* [shard_count] */
+    uint64_t *replied_ns;               /* [ps_count][hosts] when a reply was sent there last */
+    uint32_t *task_instance;            /* [tasks_max] the newest instance of each */
     void (*acknowledged)(struct sl_sim_oracle *oracle,
                          const struct sl_sim_unit *unit); /* may be NULL */
     struct sl_sim_breach breach;                          /* of "exactly-once", "staleness", … */
@@ -155,7 +162,6 @@ void sl_sim_oracle_gone(struct sl_sim_oracle *oracle, uint32_t instance);
 /* The coordinator takes the worker for lost. Over a shared link it has no reason to. */
 void sl_sim_oracle_lost(struct sl_sim_oracle *oracle, uint32_t task);
 void sl_sim_oracle_taint(struct sl_sim_oracle *oracle, uint32_t instance);
-void sl_sim_oracle_crashed(struct sl_sim_oracle *oracle, uint32_t ps);
 
 /* A push to one shard is about to be submitted: books it, and gives its witnesses. NO_UNIT: the
  * table has no witnesses left. */
@@ -194,12 +200,10 @@ void sl_sim_oracle_ticked(struct sl_sim_oracle *oracle, uint32_t instance, uint3
 /* A reply leaves the ps for that host. */
 void sl_sim_oracle_replies(struct sl_sim_oracle *oracle, uint32_t ps, uint32_t host);
 
-/* Of the units that are in flight when the ps crashes: whether any can have been answered. */
-void sl_sim_oracle_note_unanswered(struct sl_sim_oracle *oracle, uint32_t ps);
-
-/* The ps is about to cut; all ps have written their files; all have the manifest too. */
-void sl_sim_oracle_checkpoint_begins(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number);
-void sl_sim_oracle_checkpoint_written(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number);
+/* The shard is about to be cut; all have their files; all ps have the manifest too. */
+void sl_sim_oracle_checkpoint_begins(struct sl_sim_oracle *oracle, uint32_t shard, uint64_t number);
+void sl_sim_oracle_checkpoint_written(struct sl_sim_oracle *oracle, uint32_t shard,
+                                      uint64_t number);
 void sl_sim_oracle_complete(struct sl_sim_oracle *oracle, uint64_t number);
 
 /* A ps has looked at its disk, on which somebody may have damaged a file: that is the newest. */
@@ -208,8 +212,10 @@ void sl_sim_oracle_finds(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t num
 /* The job began from an older one than those above and up to `to`. */
 void sl_sim_oracle_abandons(struct sl_sim_oracle *oracle, uint64_t above, uint64_t to);
 
-/* A ps has joined, and begins with nothing but this; 0: with nothing. */
-void sl_sim_oracle_restores(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number);
+/* A ps has joined as the primary of the shard, which begins with nothing but this checkpoint; 0:
+ * with nothing. If it has begun before, those who had it are gone. */
+void sl_sim_oracle_begins(struct sl_sim_oracle *oracle, uint32_t shard, uint32_t ps,
+                          uint64_t number);
 
 /* A new one, zero. */
 struct sl_sim_checkpoint *sl_sim_oracle_add_checkpoint(struct sl_sim_oracle *oracle);
@@ -223,18 +229,15 @@ void sl_sim_oracle_rows(struct sl_sim_oracle *oracle, const char *who,
                         const struct sl_sim_windows *windows);
 
 /* The checkpoint; NULL: it is not known. */
-struct sl_sim_checkpoint *sl_sim_oracle_find_checkpoint(struct sl_sim_oracle *oracle, uint32_t ps,
-                                                        uint64_t number);
-
-/* The shards of the ps are gone: those who had them are. They begin with nothing but this. */
-void sl_sim_oracle_loses(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number);
+struct sl_sim_checkpoint *sl_sim_oracle_find_checkpoint(struct sl_sim_oracle *oracle,
+                                                        uint32_t shard, uint64_t number);
 
 /* oracle_evictions.c. A row of the table has gone; sure: no other process has taken over before. */
 void sl_sim_oracle_evicted(struct sl_sim_oracle *oracle, uint32_t table, uint32_t shard,
                            uint64_t key, bool is_sure);
 
-/* The shards of the ps go on from a state that may lack the last evictions. */
-void sl_sim_oracle_undoes_evictions(struct sl_sim_oracle *oracle, uint32_t ps);
+/* The shard goes on from a state that may lack the last evictions. */
+void sl_sim_oracle_undoes_evictions(struct sl_sim_oracle *oracle, uint32_t shard);
 
 /* Rows of the table may go. */
 bool sl_sim_oracle_forgets_rows(const struct sl_sim_oracle *oracle, uint32_t table);
@@ -246,9 +249,6 @@ bool sl_sim_oracle_must_lack(const struct sl_sim_unit *unit, uint32_t which, uin
 /* A breach if the value is not 0, although the key was evicted before that time. */
 void sl_sim_oracle_check_evicted(struct sl_sim_oracle *oracle, const struct sl_sim_unit *unit,
                                  uint32_t which, float value, uint64_t before_ns, const char *who);
-
-/* The coordinator began anew, and does not know which workers are gone for good. */
-bool sl_sim_oracle_forgets(const struct sl_sim_oracle *oracle);
 
 /* Everything has ended and was healed; the unit's witnesses are these. */
 void sl_sim_oracle_final(struct sl_sim_oracle *oracle, uint32_t unit, float first, float second);
@@ -262,7 +262,5 @@ void sl_sim_oracle_sum(struct sl_sim_oracle *oracle, uint32_t table, uint32_t sh
 
 /* Judges the rest: groups, and what pulls saw. */
 void sl_sim_oracle_judge(struct sl_sim_oracle *oracle);
-
-uint32_t sl_sim_oracle_ps_of(const struct sl_sim_plan *plan, uint32_t shard);
 
 #endif

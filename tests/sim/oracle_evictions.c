@@ -39,12 +39,11 @@ void sl_sim_oracle_evicted(struct sl_sim_oracle *oracle, uint32_t table_index, u
     }
 }
 
-void sl_sim_oracle_undoes_evictions(struct sl_sim_oracle *oracle, uint32_t ps)
+void sl_sim_oracle_undoes_evictions(struct sl_sim_oracle *oracle, uint32_t shard)
 {
     for (uint32_t i = 0; i < oracle->unit_count; i++) {
         struct sl_sim_unit *unit = &oracle->units[i];
-        for (uint32_t k = 0;
-             k < SL_SIM_OWN_KEYS && sl_sim_oracle_ps_of(oracle->plan, unit->shard) == ps; k++) {
+        for (uint32_t k = 0; k < SL_SIM_OWN_KEYS && unit->shard == shard; k++) {
             unit->evicted[k].is_sure = false;
         }
     }

@@ -4,11 +4,6 @@
 #include "core/clock.h"
 #include "tests/sim/oracle.h"
 
-static uint32_t epoch_of(const struct sl_sim_oracle *oracle, uint32_t shard)
-{
-    return oracle->epochs[sl_sim_oracle_ps_of(oracle->plan, shard)];
-}
-
 static bool stages(const struct sl_sim_oracle *oracle, const struct sl_sim_unit *unit)
 {
     return oracle->tables[unit->table].spec.consistency.mode == SL_CONSISTENCY_BSP &&
@@ -23,8 +18,7 @@ static bool is_kept(const struct sl_sim_oracle *oracle, const struct sl_sim_unit
         return true;
     }
     /* Iterations may wait for workers that are gone for good, for ever. */
-    bool may_wait = sl_sim_oracle_forgets(oracle);
-    return !instance->tainted && !may_wait &&
+    return !instance->tainted && !oracle->forgot &&
            (unit->clock < instance->ticks_acked || instance->finish_acked);
 }
 
@@ -33,7 +27,7 @@ static bool is_dropped(const struct sl_sim_oracle *oracle, const struct sl_sim_u
 {
     const struct sl_sim_instance *instance = &oracle->instances[unit->instance];
     return stages(oracle, unit) && instance->killed && !instance->tainted &&
-           unit->clock >= instance->ticks && unit->epoch_begun == epoch_of(oracle, unit->shard);
+           unit->clock >= instance->ticks && unit->epoch_begun == oracle->shards[unit->shard].epoch;
 }
 
 static const char *fate_of(const struct sl_sim_unit *unit)
@@ -169,7 +163,7 @@ void sl_sim_oracle_sum(struct sl_sim_oracle *oracle, uint32_t table, uint32_t sh
 static void judge_group(struct sl_sim_oracle *oracle, uint32_t first)
 {
     const struct sl_sim_unit *unit = &oracle->units[first];
-    uint32_t epoch = epoch_of(oracle, unit->shard);
+    uint32_t epoch = oracle->shards[unit->shard].epoch;
     for (uint32_t i = first + 1; i < oracle->unit_count; i++) {
         const struct sl_sim_unit *other = &oracle->units[i];
         if (other->instance != unit->instance || other->clock != unit->clock ||
@@ -191,7 +185,7 @@ static void judge_groups(struct sl_sim_oracle *oracle)
 {
     for (uint32_t i = 0; i < oracle->unit_count; i++) {
         const struct sl_sim_unit *unit = &oracle->units[i];
-        uint32_t epoch = epoch_of(oracle, unit->shard);
+        uint32_t epoch = oracle->shards[unit->shard].epoch;
         if (stages(oracle, unit) && unit->acked && unit->epoch_begun == epoch &&
             unit->epoch_ended == epoch && !oracle->instances[unit->instance].tainted) {
             judge_group(oracle, i);
@@ -217,15 +211,14 @@ static void judge_sight(struct sl_sim_oracle *oracle, const struct sl_sim_sight 
     const struct sl_sim_look *look = &oracle->looks[sight->look];
     const struct sl_sim_instance *puller = &oracle->instances[look->instance];
     const struct sl_sim_instance *pusher = &oracle->instances[unit->instance];
-    if (unit->epoch_begun != epoch_of(oracle, unit->shard) || pusher->tainted) {
+    if (unit->epoch_begun != oracle->shards[unit->shard].epoch || pusher->tainted) {
         return;
     }
     if (sight->seen[0] != sight->seen[1]) {
         breach(oracle, sight, "shows a part");
     }
     /* Pulls do not wait for backups: a take-over undoes what was not acknowledged. */
-    uint64_t moved_ns = oracle->moved_ns[sl_sim_oracle_ps_of(oracle->plan, unit->shard)];
-    bool was_undone = !unit->acked && look->begun_ns <= moved_ns;
+    bool was_undone = !unit->acked && look->begun_ns <= oracle->shards[unit->shard].moved_ns;
     if (sight->seen[0] && unit->seen == 0 && !was_undone) {
         breach(oracle, sight, "shows what is gone later");
     }
@@ -255,7 +248,7 @@ static void judge_look(struct sl_sim_oracle *oracle, uint32_t first, uint32_t en
         for (uint32_t k = i + 1; k < end; k++) {
             const struct sl_sim_unit *other = &oracle->units[oracle->sights[k].unit];
             if (same_group(unit, other) && unit->seen == 1 && other->seen == 1 &&
-                unit->epoch_begun == epoch_of(oracle, unit->shard) &&
+                unit->epoch_begun == oracle->shards[unit->shard].epoch &&
                 other->epoch_begun == unit->epoch_begun &&
                 !oracle->instances[unit->instance].tainted &&
                 oracle->sights[i].seen[0] != oracle->sights[k].seen[0]) {

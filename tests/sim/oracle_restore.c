@@ -4,11 +4,11 @@
 #include "core/clock.h"
 #include "tests/sim/oracle.h"
 
-struct sl_sim_checkpoint *sl_sim_oracle_find_checkpoint(struct sl_sim_oracle *oracle, uint32_t ps,
-                                                        uint64_t number)
+struct sl_sim_checkpoint *sl_sim_oracle_find_checkpoint(struct sl_sim_oracle *oracle,
+                                                        uint32_t shard, uint64_t number)
 {
     for (uint32_t i = 0; i < oracle->checkpoint_count; i++) {
-        if (oracle->checkpoints[i].ps == ps && oracle->checkpoints[i].number == number) {
+        if (oracle->checkpoints[i].shard == shard && oracle->checkpoints[i].number == number) {
             return &oracle->checkpoints[i];
         }
     }
@@ -25,40 +25,50 @@ void sl_sim_oracle_replies(struct sl_sim_oracle *oracle, uint32_t ps, uint32_t h
     *replied_to(oracle, ps, host) = oracle->world->now_ns;
 }
 
-void sl_sim_oracle_note_unanswered(struct sl_sim_oracle *oracle, uint32_t ps)
+/* Any of those that have been the primary of its shard may have answered a unit. */
+static bool is_unanswered(const struct sl_sim_oracle *oracle, const struct sl_sim_unit *unit)
 {
+    const uint32_t task = oracle->instances[unit->instance].task;
+    const uint32_t host = sl_sim_plan_task_host(oracle->plan, task);
+    bool is_unanswered = true;
+    for (uint32_t ps = 0; ps < oracle->plan->ps_count; ps++) {
+        const bool may = (oracle->shards[unit->shard].primaries & 1U << ps) != 0;
+        is_unanswered = is_unanswered && (!may || *replied_to(oracle, ps, host) < unit->begun_ns);
+    }
+    return is_unanswered;
+}
+
+/* Those who had the shard are gone. */
+static void lose(struct sl_sim_oracle *oracle, uint32_t shard)
+{
+    sl_sim_world_note(oracle->world, "shard %u is lost", shard);
+    oracle->shards[shard].epoch++;
+    sl_sim_oracle_undoes_evictions(oracle, shard);
     for (uint32_t i = 0; i < oracle->unit_count; i++) {
         struct sl_sim_unit *unit = &oracle->units[i];
-        const uint32_t task = oracle->instances[unit->instance].task;
-        if (unit->ended_ns == SL_CLOCK_NEVER &&
-            sl_sim_oracle_ps_of(oracle->plan, unit->shard) == ps) {
-            const uint32_t host = sl_sim_plan_task_host(oracle->plan, task);
-            /* With backups, the one behind may have answered for it. */
-            const uint32_t other =
-                oracle->plan->replica.is_there ? (ps + 1) % oracle->plan->ps_count : ps;
-            unit->unanswered = *replied_to(oracle, ps, host) < unit->begun_ns &&
-                               *replied_to(oracle, other, host) < unit->begun_ns;
+        if (unit->ended_ns == SL_CLOCK_NEVER && unit->shard == shard) {
+            unit->unanswered = is_unanswered(oracle, unit);
         }
     }
 }
 
 /* One that is begun again under its number was cut at one of its beginnings. */
-void sl_sim_oracle_checkpoint_begins(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number)
+void sl_sim_oracle_checkpoint_begins(struct sl_sim_oracle *oracle, uint32_t shard, uint64_t number)
 {
-    sl_sim_world_note(oracle->world, "ps/%u begins checkpoint %" PRIu64, ps, number);
-    if (sl_sim_oracle_find_checkpoint(oracle, ps, number) == NULL) {
+    sl_sim_world_note(oracle->world, "shard %u: checkpoint %" PRIu64 " begins", shard, number);
+    if (sl_sim_oracle_find_checkpoint(oracle, shard, number) == NULL) {
         *sl_sim_oracle_add_checkpoint(oracle) =
-            (struct sl_sim_checkpoint){.ps = ps,
+            (struct sl_sim_checkpoint){.shard = shard,
                                        .number = number,
                                        .begun_ns = oracle->world->now_ns,
                                        .cut_ns = SL_CLOCK_NEVER};
     }
 }
 
-void sl_sim_oracle_checkpoint_written(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number)
+void sl_sim_oracle_checkpoint_written(struct sl_sim_oracle *oracle, uint32_t shard, uint64_t number)
 {
-    struct sl_sim_checkpoint *checkpoint = sl_sim_oracle_find_checkpoint(oracle, ps, number);
-    sl_sim_world_note(oracle->world, "ps/%u has its files of checkpoint %" PRIu64, ps, number);
+    struct sl_sim_checkpoint *checkpoint = sl_sim_oracle_find_checkpoint(oracle, shard, number);
+    sl_sim_world_note(oracle->world, "shard %u has its file of checkpoint %" PRIu64, shard, number);
     if (checkpoint != NULL) {
         checkpoint->cut_ns = oracle->world->now_ns;
     }
@@ -106,16 +116,14 @@ static enum sl_sim_fate fate_after(const struct sl_sim_oracle *oracle,
                                    const struct sl_sim_unit *unit,
                                    const struct sl_sim_checkpoint *checkpoint)
 {
-    const uint32_t ps = sl_sim_oracle_ps_of(oracle->plan, unit->shard);
-    const bool was_in_flight =
-        unit->ended_ns == SL_CLOCK_NEVER || unit->epoch_ended == oracle->epochs[ps];
-    if (was_in_flight) { /* who was not answered yet is answered by the next one only */
+    const struct sl_sim_oracle_shard *shard = &oracle->shards[unit->shard];
+    if (unit->ended_ns == SL_CLOCK_NEVER) { /* unanswered: the next one answers it only */
         return unit->unanswered ? unit->fate : SL_SIM_FATE_OPEN;
     }
     if (checkpoint == NULL) {
         return SL_SIM_FATE_GONE;
     }
-    if (unit->fate == SL_SIM_FATE_GONE && checkpoint->begun_ns > oracle->restored_ns[ps]) {
+    if (unit->fate == SL_SIM_FATE_GONE && checkpoint->begun_ns > shard->restored_ns) {
         return SL_SIM_FATE_GONE;
     }
     if (unit->begun_ns > checkpoint->cut_ns) {
@@ -142,11 +150,18 @@ static void forget_replacements(struct sl_sim_oracle *oracle,
     }
 }
 
-void sl_sim_oracle_restores(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number)
+void sl_sim_oracle_begins(struct sl_sim_oracle *oracle, uint32_t index, uint32_t ps,
+                          uint64_t number)
 {
+    struct sl_sim_oracle_shard *shard = &oracle->shards[index];
     const struct sl_sim_checkpoint *checkpoint =
-        number == 0 ? NULL : sl_sim_oracle_find_checkpoint(oracle, ps, number);
-    sl_sim_world_note(oracle->world, "ps/%u begins from checkpoint %" PRIu64, ps, number);
+        number == 0 ? NULL : sl_sim_oracle_find_checkpoint(oracle, index, number);
+    if (shard->primaries != 0) {
+        lose(oracle, index);
+    }
+    shard->primaries |= 1U << ps;
+    sl_sim_world_note(oracle->world, "shard %u begins on ps/%u, from checkpoint %" PRIu64, index,
+                      ps, number);
     if (number != 0 && (checkpoint == NULL || checkpoint->cut_ns == SL_CLOCK_NEVER)) {
         sl_sim_fail(&oracle->breach, "damage",
                     "ps/%u begins from checkpoint %" PRIu64 ", which was never whole", ps, number);
@@ -154,22 +169,20 @@ void sl_sim_oracle_restores(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t 
     }
     if (number < oracle->complete && !oracle->was_damaged) {
         sl_sim_fail(&oracle->breach, "durability",
-                    "checkpoint %" PRIu64 " was complete, and the shards of ps/%u begin "
-                    "from %" PRIu64,
-                    oracle->complete, ps, number);
+                    "checkpoint %" PRIu64 " was complete, and shard %u begins from %" PRIu64,
+                    oracle->complete, index, number);
         return;
     }
     for (uint32_t i = 0; i < oracle->unit_count; i++) {
         struct sl_sim_unit *unit = &oracle->units[i];
-        if (sl_sim_oracle_ps_of(oracle->plan, unit->shard) == ps &&
-            unit->epoch_begun < oracle->epochs[ps]) {
+        if (unit->shard == index && unit->epoch_begun < shard->epoch) {
             unit->fate = fate_after(oracle, unit, checkpoint);
         }
     }
     if (checkpoint != NULL) {
         forget_replacements(oracle, checkpoint);
     }
-    oracle->restored_ns[ps] = oracle->world->now_ns;
+    shard->restored_ns = oracle->world->now_ns;
 }
 
 void sl_sim_oracle_ticked(struct sl_sim_oracle *oracle, uint32_t instance, uint32_t clock)

@@ -263,6 +263,7 @@ void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, const struct sl_s
         plan->iterations += 8;
     }
     sl_sim_plan_draw_replicas(plan, choice);
+    sl_sim_plan_draw_moves(plan, choice);
     draw_network(plan, choice->faults, &random);
     plan->table_count = 1 + sl_sim_below(&random, SL_SIM_TABLES_MAX);
     for (uint32_t i = 0; i < plan->table_count; i++) {
@@ -275,6 +276,7 @@ void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, const struct sl_s
     sl_sim_plan_draw_disk(plan, choice);
     sl_sim_plan_draw_losses(plan, choice);
     sl_sim_plan_draw_policies(plan, choice);
+    sl_sim_plan_draw_changes(plan, choice);
     sl_sim_plan_draw_link(plan, choice);
     for (uint32_t i = 0; i < plan->fault_count; i++) {
         plan->faults[i].rail = SL_SIM_RAILS_MAX;
@@ -309,7 +311,8 @@ void sl_sim_plan_print_faults(const struct sl_sim_fault *faults, uint32_t count)
 {
     static const char *const names[] = {"break",  "partition",   "pause",   "slow", "jump",
                                         "refuse", "kill-worker", "kill-ps", "join", "leave",
-                                        "disks",  "memory",      "store"};
+                                        "disks",  "memory",      "store",   "move", "balance",
+                                        "drain",  "scale"};
     for (uint32_t i = 0; i < count; i++) {
         const struct sl_sim_fault *fault = &faults[i];
         printf("fault at +%" PRIu64 " us: %s a=%u b=%d rail=%u for %" PRIu64
@@ -383,6 +386,9 @@ void sl_sim_plan_print(const struct sl_sim_plan *plan)
             "each shard has a backup, whose image is made by %u keys a turn; the coordinator is on "
             "%s\n",
             plan->replica.snapshot_keys, plan->replica.apart ? "a host of its own" : "ps/0");
+    }
+    if (plan->moves) {
+        printf("shards move; %u ps are there from the start\n", plan->ps_at_start);
     }
     if (plan->disk.is_there) {
         sl_sim_plan_print_disk(&plan->disk);

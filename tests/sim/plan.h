@@ -40,7 +40,12 @@ enum sl_sim_fault_kind {
     /* Not drawn as the others are. */
     SL_SIM_FAULT_DISKS = SL_SIM_FAULT_KIND_COUNT, /* what befalls the disks: plan_disk.c */
     SL_SIM_FAULT_MEMORY, /* the backups that a ps has cannot make new rows: plan_replicas.c */
-    SL_SIM_FAULT_STORE   /* the metadata store of transfer engines cannot be reached */
+    SL_SIM_FAULT_STORE,  /* the metadata store of transfer engines cannot be reached */
+    /* Somebody asks the coordinator: plan_moves.c. No harm comes from these. */
+    SL_SIM_FAULT_MOVE,    /* that shard b moves to ps a */
+    SL_SIM_FAULT_BALANCE, /* that all ps have as many shards */
+    SL_SIM_FAULT_DRAIN,   /* that ps a gives all shards away, and ends; it may join again */
+    SL_SIM_FAULT_SCALE    /* ps a joins */
 };
 
 #define SL_SIM_FAULTS_OF_DISKS (1U << SL_SIM_FAULT_DISKS)
@@ -66,6 +71,8 @@ struct sl_sim_replica_plan {
 struct sl_sim_plan {
     uint64_t seed;
     uint32_t ps_count, shards_of_ps, shard_count;
+    uint32_t ps_at_start;                /* those behind join later, and bring no shards */
+    bool moves;                          /* shards move */
     uint32_t reactors_of_ps;             /* at most shards_of_ps */
     uint32_t worker_count, joiner_count; /* tasks: worker_count, and those that may join */
     uint32_t hubs;                       /* reactors of a client */
@@ -107,6 +114,7 @@ struct sl_sim_choice {
     bool replicas;   /* shards have backups, where there are no packets */
     bool policies;   /* sparse tables have policies; else those of some seeds do */
     bool publish;    /* versions of the tables are served */
+    bool moves;      /* shards move, in seeds that can have it; else in some of these */
     bool link;       /* all hosts share a slow link, on which much is sent; none of the former */
 };
 
@@ -129,6 +137,10 @@ void sl_sim_plan_print_disk(const struct sl_sim_disk_plan *disk);
 
 /* plan_policies.c: in the end. */
 void sl_sim_plan_draw_policies(struct sl_sim_plan *plan, const struct sl_sim_choice *choice);
+
+/* plan_moves.c: before the network is drawn; in the end. */
+void sl_sim_plan_draw_moves(struct sl_sim_plan *plan, const struct sl_sim_choice *choice);
+void sl_sim_plan_draw_changes(struct sl_sim_plan *plan, const struct sl_sim_choice *choice);
 
 /* plan_replicas.c: before the network is drawn, and in the end. */
 void sl_sim_plan_draw_replicas(struct sl_sim_plan *plan, const struct sl_sim_choice *choice);

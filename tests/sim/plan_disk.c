@@ -143,7 +143,7 @@ void sl_sim_plan_draw_disk(struct sl_sim_plan *plan, const struct sl_sim_choice 
     if ((choice->faults & SL_SIM_FAULTS_OF_DISKS) != 0) {
         draw_troubles(disk, &random);
     }
-    if (plan->replica.is_there) {
+    if (plan->replica.is_there || plan->moves) {
         share(disk);
     }
     if ((choice->faults & 1U << SL_SIM_FAULT_KILL_PS) != 0) {

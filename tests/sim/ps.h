@@ -4,7 +4,7 @@
 #define SL_TESTS_SIM_PS_H
 
 #include "ps/process/checkpoint.h"
-#include "ps/process/replica_groups.h"
+#include "ps/process/placement.h"
 #include "ps/process/restore.h"
 #include "ps/replication/replication.h"
 #include "tests/sim/app.h"
@@ -28,6 +28,7 @@ struct sl_sim_ps_options {
     uint32_t peer_timeout_ms;
     const struct sl_secret *secret;
     uint64_t seed, offset_ns, gap_ns;
+    bool joins; /* a running job */
     bool hosts_coordinator;
     bool is_scheduler;              /* it does nothing else: no shards, one reactor */
     struct sl_sim_records *records; /* of the coordinator; NULL: it begins anew each time */
@@ -42,76 +43,38 @@ struct sl_sim_ps_options {
     void (*ends)(struct sl_sim_ps *ps, bool silent);
 };
 
-/* One reactor's part: what mail is about. */
-struct sl_sim_core {
-    struct sl_sim_ps *ps;
-    uint32_t index;
-};
-
-struct sl_sim_lost; /* news on their way to the reactors; freed with the ps */
-
 struct sl_sim_ps {
     struct sl_sim_process process;
     struct sl_sim_ps_options options;
-    struct sl_sim_core cores[2 * SL_SIM_REACTORS_MAX];
-    struct sl_server *servers[2 * SL_SIM_REACTORS_MAX]; /* with backups, those behind the own */
-    struct sl_coordinator *coordinator;
-    struct sl_agent *member;
-    struct sl_endpoint bound;
-    struct sl_sim_lost *lost;
-    struct sl_sim_views views;
-    uint64_t lease_ns; /* as the coordinator says */
-    uint64_t incarnation;
-    bool running; /* between start and stop */
-    bool failed;  /* it gave up: to be killed */
-
-    /* With a disk: what of a process makes checkpoints and restores them, unmodified; with backups,
-     * what knows who has them. */
-    struct sl_process wiring;
-    struct sl_process_core wired[SL_SIM_REACTORS_MAX];
+    struct sl_process wiring; /* what a process has, with its own code */
+    struct sl_process_core cores[SL_SIM_REACTORS_MAX];
+    struct sl_server *servers[SL_SIM_REACTORS_MAX];
     struct sl_process_sim_hooks sim_hooks;
-    struct sl_replication_options replication; /* of the server that is created next */
-    bool was_checked;                          /* what it has restored */
+    struct sl_endpoint bound;
+    struct sl_sim_views views;
+    bool running;              /* between start and stop */
+    bool failed;               /* it gave up: to be killed */
+    bool is_over;              /* likewise: it was drained */
     struct sl_sim_app *beside; /* reads its tables (publish.h); NULL: nothing does */
 };
 
-/* The reactor of a server, by its index in `servers`. */
-static inline uint32_t sl_sim_ps_reactor_of(const struct sl_sim_ps *ps, uint32_t index)
-{
-    return index % ps->options.shard_count % ps->options.reactor_count;
-}
-
-/* Its servers are there. */
-void sl_sim_ps_wire(struct sl_sim_ps *ps);
+/* Fills in the options of its checkpoints. It has a disk. */
+void sl_sim_ps_wire_disk(struct sl_sim_ps *ps);
 
 /* Of the member, which is about to be opened: what it is told of checkpoints. */
 void sl_sim_ps_wire_member(struct sl_sim_ps *ps, struct sl_agent_options *member);
 
-/* The cluster is known: the checkpoint that it begins from. */
-uint64_t sl_sim_ps_wire_joined(struct sl_sim_ps *ps, uint32_t first_shard, uint32_t shard_count);
+/* Of the sim_hooks: it has begun, or has failed. */
+void sl_sim_ps_answer(void *ctx, uint32_t core, int result);
+int64_t sl_sim_ps_time_s(void *ctx);
 
-/* The member is gone. */
-void sl_sim_ps_unwire(struct sl_sim_ps *ps);
+/* It has joined: what the oracle is told of the shards of which it is the primary, which begin from
+ * checkpoint `restore`. */
+void sl_sim_ps_note_begin(struct sl_sim_ps *ps, uint64_t restore);
 
-/* Of the sim_hooks: a thread of what is beside it waits for its reactors. ctx: the ps. */
-void sl_sim_ps_wait(void *ctx);
-
-/* Before its servers are made. */
-void sl_sim_ps_pair(struct sl_sim_ps *ps);
-
-/* Of the server, which is about to be created. */
-void sl_sim_ps_pair_server(struct sl_sim_ps *ps, struct sl_server_options *server);
-
-/* Of the member, which is about to be opened. */
-void sl_sim_ps_pair_member(const struct sl_sim_ps *ps, struct sl_agent_options *member);
-
-/* The servers have been told their shards. */
-void sl_sim_ps_pair_joined(struct sl_sim_ps *ps);
-
-/* Its own, and those with the backups of others. */
-uint32_t sl_sim_ps_server_count(const struct sl_sim_ps *ps);
-
-void sl_sim_ps_join(struct sl_sim_ps *ps);
+/* Sends its coordinator the request of an operator, whom the answer does not reach. */
+void sl_sim_ps_change_placement(struct sl_sim_ps *ps,
+                                const struct sl_message_placement_change *change);
 
 /* Asserts that there is memory. The ps stays where it is until it is killed. */
 void sl_sim_ps_start(struct sl_sim_ps *ps, const struct sl_sim_ps_options *options);

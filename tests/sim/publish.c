@@ -170,14 +170,11 @@ uint32_t sl_sim_publish_models(void)
 bool sl_sim_publish_may_fail(void)
 {
     const struct sl_sim_plan *plan = publish.job->plan;
-    bool has_iterations = false, has_crashed = false;
+    bool has_iterations = false;
     for (uint32_t i = 0; i < plan->table_count; i++) {
         has_iterations |= plan->tables[i].consistency.mode == SL_CONSISTENCY_BSP;
     }
-    for (uint32_t i = 0; i < plan->ps_count; i++) {
-        has_crashed |= publish.job->oracle.epochs[i] > 0;
-    }
-    return has_iterations && has_crashed;
+    return has_iterations && publish.job->oracle.has_crashed;
 }
 
 bool sl_sim_publish_has(uint32_t model)

@@ -60,9 +60,9 @@ static uint32_t times(const struct sl_sim_scan *scan, uint64_t key)
 static bool lived(const struct sl_sim_scan *scan, const struct sl_sim_oracle *oracle,
                   const struct sl_sim_unit *unit, uint32_t which)
 {
-    const uint32_t ps = sl_sim_oracle_ps_of(oracle->plan, unit->shard);
+    const struct sl_sim_oracle_shard *shard = &oracle->shards[unit->shard];
     return unit->acked && unit->ended_ns < scan->begun_ns && unit->fate == SL_SIM_FATE_SURE &&
-           unit->epoch_begun == oracle->epochs[ps] && oracle->doubled_ns[ps] < scan->begun_ns &&
+           unit->epoch_begun == shard->epoch && shard->doubled_ns < scan->begun_ns &&
            oracle->tables[scan->table].spec.consistency.mode != SL_CONSISTENCY_BSP &&
            !sl_sim_oracle_may_lack(unit, which);
 }

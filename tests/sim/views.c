@@ -1,10 +1,12 @@
 #include "tests/sim/views.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/assert.h"
 #include "ps/coordinator/state.h"
+#include "ps/replication/state.h"
 #include "ps/server/state.h"
 #include "reactor/view.h"
 #include "tests/sim/cluster.h"
@@ -14,9 +16,9 @@
 
 #define BREACH(oracle, ...) sl_sim_fail(&(oracle)->breach, "views", __VA_ARGS__)
 
-static struct sl_reactor *reactor_of(const struct sl_sim_ps *ps, uint32_t index)
+static struct sl_reactor *reactor_of(const struct sl_sim_ps *ps, const struct sl_sim_view *view)
 {
-    return ps->process.reactors[sl_sim_ps_reactor_of(ps, index)];
+    return view->hosted == NULL ? ps->process.reactors[0] : view->hosted->core->reactor;
 }
 
 static void make(struct sl_sim_view *view, struct sl_reactor *reactor, size_t bytes,
@@ -28,19 +30,35 @@ static void make(struct sl_sim_view *view, struct sl_reactor *reactor, size_t by
 
 void sl_sim_views_init(struct sl_sim_ps *ps)
 {
-    make(&ps->views.coordinator, reactor_of(ps, 0), sizeof(struct sl_coordinator_view),
-         sl_coordinator_view_fill, &ps->coordinator);
-    for (uint32_t i = 0; i < sl_sim_ps_server_count(ps); i++) {
-        make(&ps->views.servers[i], reactor_of(ps, i), sizeof(struct sl_server_view),
-             sl_server_view_fill, &ps->servers[i]);
+    make(&ps->views.coordinator, ps->process.reactors[0], sizeof(struct sl_coordinator_view),
+         sl_coordinator_view_fill, &ps->wiring.coordinator);
+}
+
+static struct sl_sim_view *view_of(struct sl_sim_ps *ps, struct sl_process_hosted *hosted)
+{
+    struct sl_sim_view *view = ps->views.shards;
+    while (view != NULL && view->hosted != hosted) {
+        view = view->next;
     }
+    if (view == NULL) {
+        view = calloc(1, sizeof *view);
+        sl_assert(view != NULL);
+        *view = (struct sl_sim_view){.next = ps->views.shards, .hosted = hosted};
+        ps->views.shards = view;
+        make(view, hosted->core->reactor, sizeof(struct sl_server_view), sl_server_view_fill,
+             &hosted->server);
+    }
+    return view;
 }
 
 void sl_sim_views_fini(struct sl_sim_ps *ps)
 {
     sl_view_destroy(&ps->views.coordinator.view);
-    for (uint32_t i = 0; i < sl_sim_ps_server_count(ps); i++) {
-        sl_view_destroy(&ps->views.servers[i].view);
+    while (ps->views.shards != NULL) {
+        struct sl_sim_view *view = ps->views.shards;
+        ps->views.shards = view->next;
+        sl_view_destroy(&view->view);
+        free(view);
     }
 }
 
@@ -105,7 +123,13 @@ static void check_tables(struct sl_sim_oracle *oracle, struct sl_sim_view *held,
 static void check_server(struct sl_sim_oracle *oracle, struct sl_sim_view *held,
                          const struct sl_server_view *view)
 {
-    if (view->stage == SL_SERVER_VIEW_NO_SHARD) {
+    const struct sl_server *server = held->hosted->server;
+    const uint64_t epoch = server == NULL ? 0 : server->replica->config.epoch;
+    held->looks = epoch == held->epoch ? held->looks + 1 : 0;
+    held->epoch = epoch;
+    if (view->stage == SL_SERVER_VIEW_NO_SHARD || held->looks < 2) {
+        held->served = false;
+        held->slow_count = view->slow_count;
         return;
     }
     if (view->slow_count < held->slow_count) {
@@ -150,19 +174,20 @@ static uint64_t turns_of(const struct sl_reactor *reactor)
     return stats.turns;
 }
 
-static void ask(struct sl_sim_ps *ps, struct sl_sim_view *held, uint32_t index)
+static void ask(struct sl_sim_ps *ps, struct sl_sim_view *held)
 {
-    for (uint32_t task = 0; ps->coordinator != NULL && task < 16; task++) {
+    const struct sl_coordinator *coordinator = ps->wiring.coordinator;
+    for (uint32_t task = 0; coordinator != NULL && task < 16; task++) {
         held->members[task] =
-            sl_coordinator_find(ps->coordinator, SL_MESSAGE_ROLE_WORKER, task) != NULL;
+            sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_WORKER, task) != NULL;
     }
     held->is_asked = true;
-    held->turns_asked = turns_of(reactor_of(ps, index));
+    held->turns_asked = turns_of(reactor_of(ps, held));
     sl_view_request(held->view);
 }
 
 /* Looks at a view. True: it has come since the reader asked. */
-static bool look(struct sl_sim_ps *ps, struct sl_sim_view *held, uint32_t index,
+static bool look(struct sl_sim_ps *ps, struct sl_sim_view *held,
                  uint64_t (*digest)(const void *read), const void **read)
 {
     uint64_t age_ns;
@@ -171,12 +196,12 @@ static bool look(struct sl_sim_ps *ps, struct sl_sim_view *held, uint32_t index,
     const bool is_new = held->is_asked && sl_view_is_answered(held->view);
     if (!is_new && now != held->digest) {
         BREACH(ps->options.oracle, "a view of %s changes while its reader holds it",
-               sl_reactor_name(reactor_of(ps, index)));
+               sl_reactor_name(reactor_of(ps, held)));
     }
     if (held->is_asked && !is_new &&
-        turns_of(reactor_of(ps, index)) > held->turns_asked + TURNS_MAX) {
+        turns_of(reactor_of(ps, held)) > held->turns_asked + TURNS_MAX) {
         BREACH(ps->options.oracle, "%s had %u turns, and no view is there",
-               sl_reactor_name(reactor_of(ps, index)), TURNS_MAX);
+               sl_reactor_name(reactor_of(ps, held)), TURNS_MAX);
     }
     held->digest = now;
     return is_new;
@@ -190,19 +215,19 @@ static void look_at(struct sl_sim_ps *ps)
     if (!ps->running) {
         return;
     }
-    if (look(ps, coordinator, 0, digest_coordinator, &read)) {
-        check_coordinator(ps->options.oracle, coordinator, read, ps->coordinator);
+    if (look(ps, coordinator, digest_coordinator, &read)) {
+        check_coordinator(ps->options.oracle, coordinator, read, ps->wiring.coordinator);
     }
     if (sl_view_is_answered(coordinator->view)) {
-        ask(ps, coordinator, 0);
+        ask(ps, coordinator);
     }
-    for (uint32_t i = 0; i < sl_sim_ps_server_count(ps); i++) {
-        struct sl_sim_view *server = &ps->views.servers[i];
-        if (look(ps, server, i, digest_server, &read)) {
-            check_server(ps->options.oracle, server, read);
+    SL_PROCESS_FOREACH (hosted, &ps->wiring) {
+        struct sl_sim_view *shard = view_of(ps, hosted);
+        if (look(ps, shard, digest_server, &read)) {
+            check_server(ps->options.oracle, shard, read);
         }
-        if (sl_view_is_answered(server->view)) {
-            ask(ps, server, i);
+        if (sl_view_is_answered(shard->view)) {
+            ask(ps, shard);
         }
     }
     sl_sim_process_look(&ps->process);
@@ -258,14 +283,14 @@ void sl_sim_views_final(struct sl_sim_cluster *cluster)
         sl_sim_world_moment(cluster->world);
     }
     for (uint32_t i = 0; i < cluster->plan->ps_count; i++) {
-        const struct sl_sim_ps *ps = &cluster->ps[i];
-        for (uint32_t k = 0; ps->running && k < sl_sim_ps_server_count(ps); k++) {
+        struct sl_sim_ps *ps = &cluster->ps[i];
+        SL_PROCESS_FOREACH (hosted, &ps->wiring) {
             const struct sl_server_view *view =
-                sl_view_read(ps->views.servers[k].view, sl_sim_process_now(&ps->process), &age_ns);
+                sl_view_read(view_of(ps, hosted)->view, sl_sim_process_now(&ps->process), &age_ns);
             if (view == NULL || age_ns > 5 * SL_CLOCK_NS_PER_S) {
                 BREACH(&cluster->oracle, "nothing goes on, and a view of ps/%u is old", i);
-            } else {
-                compare(&cluster->oracle, view, ps->servers[k]);
+            } else if (hosted->server != NULL) {
+                compare(&cluster->oracle, view, hosted->server);
             }
         }
     }

@@ -12,22 +12,28 @@
 
 struct sl_sim_cluster;
 struct sl_sim_ps;
+struct sl_process_hosted;
 struct sl_view;
 
-/* The view of one server, or of the coordinator, and what its reader holds. */
+/* The view of one shard, or of the coordinator, and what its reader holds. */
 struct sl_sim_view {
-    struct sl_view *view; /* NULL: there is none */
+    struct sl_sim_view *next;
+    const struct sl_process_hosted *hosted; /* NULL: of the coordinator */
+    struct sl_view *view;
     bool is_asked;
     uint64_t turns_asked; /* of the reactor, when the reader asked */
     uint64_t digest;      /* of what it holds */
     bool served;          /* what it held before was of a primary */
+    uint64_t epoch;       /* of the server that was there when the reader looked last */
+    uint32_t looks;       /* since another epoch was seen: from 2 on, of the same server */
     uint64_t slow_count;
     struct sl_message_table_stats tables[SL_SIM_TABLES_MAX]; /* of a primary */
     bool members[16]; /* workers that the coordinator had when the reader asked, by task */
 };
 
 struct sl_sim_views {
-    struct sl_sim_view coordinator, servers[2 * SL_SIM_REACTORS_MAX];
+    struct sl_sim_view coordinator;
+    struct sl_sim_view *shards; /* a list: added when they are first seen */
 };
 
 /* A ps has started, or was killed and its servers are gone. */

@@ -116,8 +116,7 @@ static bool has_failed(const struct sl_sim_windows *windows, const struct sl_sim
 static bool is_superseded(const struct sl_sim_oracle *oracle, const struct sl_sim_window *window,
                           const struct sl_sim_unit *unit)
 {
-    const uint32_t ps = sl_sim_oracle_ps_of(oracle->plan, unit->shard);
-    return window != NULL && unit->acked && unit->epoch_begun < oracle->epochs[ps] &&
+    return window != NULL && unit->acked && unit->epoch_begun < oracle->shards[unit->shard].epoch &&
            unit->request_id < window->partial_id;
 }
 

@@ -482,11 +482,14 @@ static void check_excuse(struct sl_sim_work *work, int err)
     const struct sl_sim_oracle *oracle = work->oracle;
     const struct sl_sim_instance *instance = &oracle->instances[work->instance];
     bool was_patient = work->timeout_ms == oracle->plan->step_timeout_ms;
-    bool crashed = false; /* also by a disk, of which the plan's faults do not tell */
-    for (uint32_t i = 0; i < oracle->plan->ps_count; i++) {
-        crashed = crashed || oracle->epochs[i] > 0;
+    bool crashed = oracle->has_crashed; /* also by a disk, of which the plan's faults do not tell */
+    for (uint32_t i = 0; i < oracle->plan->shard_count; i++) {
+        crashed = crashed || oracle->shards[i].epoch > 0;
     }
-    bool is_calm = oracle->plan->fault_count == 0 && was_patient && !crashed;
+    bool is_calm = was_patient && !crashed;
+    for (uint32_t i = 0; i < oracle->plan->fault_count; i++) {
+        is_calm = is_calm && oracle->plan->faults[i].kind >= SL_SIM_FAULT_MOVE;
+    }
     if (is_calm || (err != SL_ERR_DEADLINE && !crashed && !instance->tainted)) {
         sl_sim_fail(&work->oracle->breach, "continuity",
                     "a step of worker/%d, begun at %" PRIu64 " us, failed without need: %s: "

@@ -25,17 +25,6 @@
 
 /* Joining the cluster */
 
-static int copy_cluster(const struct sl_message_cluster *from, struct sl_message_cluster *to)
-{
-    *to = *from;
-    to->ps = malloc(from->ps_count * sizeof *to->ps);
-    if (to->ps == NULL) {
-        return SL_ERR_NO_MEMORY;
-    }
-    memcpy(to->ps, from->ps, from->ps_count * sizeof *to->ps);
-    return 0;
-}
-
 /* Returns whether the answer has the expected kind; else records an error. */
 static bool check_answer(struct sl_control_op *op, const struct sl_message *answer, int err,
                          const char *reason, enum sl_message_kind kind)
@@ -58,7 +47,7 @@ static void client_control_cluster_came(void *ctx, const struct sl_message *answ
     } else if (answer->cluster.ps_count == 0) {
         sl_control_op_fail(op, SL_ERR_PROTOCOL, "%s: it did not send the cluster",
                            op->io->options->coordinator_name);
-    } else if (copy_cluster(&answer->cluster, op->cluster) != 0) {
+    } else if (sl_failover_copy(&answer->cluster, op->cluster) != 0) {
         sl_control_op_fail(op, SL_ERR_NO_MEMORY, "no memory for the list of servers");
     } else {
         sl_client_io_lose_values(op->io, answer->cluster.values_lost);
@@ -410,6 +399,24 @@ void sl_control_operate(struct sl_control_op *op)
     struct sl_message message = {.kind = SL_MESSAGE_OPERATION};
     snprintf(message.why, sizeof message.why, "%s", op->name);
     ask_newer(op, &message, operation_allowed);
+}
+
+static void placement_changed(void *ctx, const struct sl_message *answer, int err,
+                              const char *reason)
+{
+    struct sl_control_op *op = ctx;
+    if (check_answer(op, answer, err, reason, SL_MESSAGE_PLACEMENT_CHANGED)) {
+        op->count = answer->moves.count;
+        memcpy(op->placement.moves, answer->moves.items, op->count * sizeof *op->placement.moves);
+    }
+    sl_control_op_answer(op);
+}
+
+void sl_control_change_placement(struct sl_control_op *op)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_PLACEMENT_CHANGE,
+                                 .placement_change = *op->placement.change};
+    ask_newer(op, &message, placement_changed);
 }
 
 static void table_dropped(void *ctx, const struct sl_message *answer, int err, const char *reason)

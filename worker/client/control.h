@@ -23,6 +23,11 @@ void sl_control_tables(struct sl_control_op *op);
 
 /* Announces the operation op->name. Errors: REFUSED, VERSION, DEADLINE, CLOSED. */
 void sl_control_operate(struct sl_control_op *op);
+
+/* Makes placement.change; writes placement.moves[count]. Errors: those of the coordinator, VERSION,
+ * DEADLINE, CLOSED. */
+void sl_control_change_placement(struct sl_control_op *op);
+
 /* Drops the table op->name. Errors: NOT_FOUND, DEADLINE, CLOSED. */
 void sl_control_table_drop(struct sl_control_op *op);
 

@@ -31,7 +31,13 @@ struct sl_control_op {
     struct sl_table_spec *found; /* out */
     const char *name;
     uint32_t count;
-    uint64_t number;           /* out: of a checkpoint */
+    union {
+        uint64_t number; /* out: of a checkpoint */
+        struct {
+            const struct sl_message_placement_change *change;
+            struct sl_message_move *moves; /* out: [count]; room for SL_LIMIT_SHARDS */
+        } placement;
+    };
     struct sl_table_info *sum; /* out: the shards' statistics of a table are added */
     struct sl_shard_conn *conns;
     uint32_t shard_count;

@@ -10,4 +10,8 @@
  * io->mails_out counts those that have not returned. Reactor of client_io 0. */
 void sl_failover_apply(struct sl_client_io *io, const struct sl_message_cluster *cluster);
 
+/* Copies a cluster with its arrays, which sl_failover_free frees. Errors: NO_MEMORY. */
+int sl_failover_copy(const struct sl_message_cluster *from, struct sl_message_cluster *to);
+void sl_failover_free(struct sl_message_cluster *cluster);
+
 #endif

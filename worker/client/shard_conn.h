@@ -38,13 +38,10 @@ enum sl_shard_conn_state {
 #define SL_SHARD_CONN_NAME_BYTES   (SL_LIMIT_ENDPOINT_BYTES + 48)
 #define SL_SHARD_CONN_REASON_BYTES SL_MESSAGE_TEXT_BYTES
 
-/* The address of a server's shards: the server itself or, after a promotion, the server of their
- * backups, where they follow its own shards. */
+/* The address of a shard: that of the server that serves it now. */
 struct sl_shard_address {
     uint32_t server_task;
     uint32_t reactor_count; /* of server_task */
-    uint32_t first_shard; /* at server_task: the number of the first shard of the ps that it stands
-                             for */
     struct sl_endpoint endpoint;
     /* Besides a TCP endpoint: shared memory if the server is on this host, else RDMA or DPDK if the
      * server offers it. */
@@ -55,7 +52,6 @@ struct sl_shard_address {
 struct sl_shard_conn {
     struct sl_client_io *io;
     uint32_t shard;                      /* in the cluster */
-    uint32_t ps_task, local_shard;       /* and in its server */
     char peer_name[32];                  /* "ps/1 shard 3", numbered in the cluster */
     char name[SL_SHARD_CONN_NAME_BYTES]; /* "ps/1 shard 3 (tcp://127.0.0.1:5555)": with the endpoint
                                           * in use */

@@ -33,32 +33,32 @@ static bool offers_bypass(const struct sl_client_io_options *options,
            can_use(options, out->scheme) && out->port != 0;
 }
 
-const struct sl_message_ps *sl_shard_conn_find_ps(const struct sl_message_ps *all,
-                                                  uint32_t ps_count, uint32_t task_index)
+/* Returns the server that serves the shard, or NULL. */
+static const struct sl_message_ps *find_ps(const struct sl_message_cluster *cluster, uint32_t shard)
 {
-    for (uint32_t i = 0; i < ps_count; i++) {
-        if (all[i].task_index == task_index) {
-            return &all[i];
+    for (uint32_t i = 0; i < cluster->ps_count; i++) {
+        if (cluster->ps[i].task_index == cluster->placements[shard].primary) {
+            return &cluster->ps[i];
         }
     }
     return NULL;
 }
 
 int sl_shard_conn_find_address(const struct sl_client_io_options *options,
-                               const struct sl_message_ps *all, uint32_t ps_count,
-                               const struct sl_message_ps *of, struct sl_shard_address *out,
-                               struct sl_reason *reason)
+                               const struct sl_message_cluster *cluster, uint32_t shard,
+                               struct sl_shard_address *out, struct sl_reason *reason)
 {
-    const struct sl_message_ps *ps =
-        of->epoch == 0 ? of : sl_shard_conn_find_ps(all, ps_count, of->primary);
+    const struct sl_message_ps *ps = find_ps(cluster, shard);
     if (ps == NULL) {
         return sl_reason_fail(reason, SL_ERR_INVALID,
-                              "ps/%u, which serves its shards, is not in the cluster", of->primary);
+                              "ps/%u, which serves shard %u, is not in the cluster",
+                              cluster->placements[shard].primary, shard);
     }
     struct sl_shard_address address = {
         .server_task = ps->task_index,
-        .first_shard = ps == of ? 0 : ps->shard_count,
-        .reactor_count = ps->reactor_count == 0 ? ps->shard_count : ps->reactor_count,
+        .reactor_count = ps->reactor_count != 0 ? ps->reactor_count
+                         : ps->shard_count != 0 ? ps->shard_count
+                                                : 1,
     };
     int err = sl_endpoint_parse(ps->data_endpoint, &address.endpoint, reason);
     if (err != 0) {
@@ -94,7 +94,8 @@ void sl_shard_conn_set_name(struct sl_shard_conn *conn)
     sl_endpoint_format(conn->session == NULL ? &conn->address.endpoint
                                              : sl_session_endpoint(conn->session),
                        text, sizeof text);
-    snprintf(conn->peer_name, sizeof conn->peer_name, "ps/%u shard %u", conn->ps_task, conn->shard);
+    snprintf(conn->peer_name, sizeof conn->peer_name, "ps/%u shard %u", conn->address.server_task,
+             conn->shard);
     snprintf(conn->name, sizeof conn->name, "%s (%s)", conn->peer_name, text);
 }
 
@@ -203,7 +204,7 @@ static void session_lost(struct sl_shard_conn *conn, bool restarted, bool is_res
     if (restarted && !is_restored && conn->io->tables.count > 0) {
         /* Before the answer of any request that the new tables executed: the coordinator may report
          * it later. */
-        sl_client_io_lose_values(conn->io - conn->io->index, 1 + conn->ps_task);
+        sl_client_io_lose_values(conn->io - conn->io->index, 1 + conn->address.server_task);
     }
     snprintf(text, sizeof text, "%s; this request may or may not have been carried out", why);
     begin_restore(conn);
@@ -366,8 +367,8 @@ void sl_shard_conn_open(struct sl_shard_conn *conn, struct sl_control_op *op)
         .secret = &io->options->secret,
     };
     options.hello.purpose = SL_MESSAGE_PURPOSE_DATA;
-    options.hello.shard = conn->address.first_shard + conn->local_shard;
-    options.target = conn->local_shard % conn->address.reactor_count;
+    options.hello.shard = conn->shard;
+    options.target = conn->shard % conn->address.reactor_count;
     options.start_timeout_ns = sl_client_io_time_left(io, op->deadline_ns);
     conn->next_id = 1;
     conn->opening = op;
@@ -411,8 +412,7 @@ void sl_shard_conn_set_address(struct sl_shard_conn *conn, const struct sl_shard
     const bool is_taken_over = conn->address.server_task != address->server_task;
     bool moved = !sl_endpoint_same(&conn->address.endpoint, &address->endpoint);
     conn->address = *address;
-    sl_session_set_shard(conn->session, address->first_shard + conn->local_shard,
-                         conn->local_shard % address->reactor_count);
+    sl_session_set_shard(conn->session, conn->shard, conn->shard % address->reactor_count);
     const struct sl_session_preferred preferred = preferred_of(conn);
     sl_session_set_preferred(conn->session, &preferred);
     if (moved) {

@@ -6,19 +6,14 @@
 #include "core/reason.h"
 #include "worker/client/shard_conn.h"
 
-/* Finds the address of the shards of server `of` (one of `all`) for a client with these options.
- * Any thread. Errors: INVALID, with reason:
- * - the server that serves them is not in the cluster
+/* Finds the address of a shard for a client with these options. Any thread. Errors: INVALID, with
+ * reason:
+ * - the server that serves it is not in the cluster
  * - its endpoint is invalid
  * - its endpoint is RDMA or DPDK only, and the client uses TLS or has no DPDK device */
 int sl_shard_conn_find_address(const struct sl_client_io_options *options,
-                               const struct sl_message_ps *all, uint32_t ps_count,
-                               const struct sl_message_ps *of, struct sl_shard_address *out,
-                               struct sl_reason *reason);
-
-/* Returns the server with that task, or NULL. */
-const struct sl_message_ps *sl_shard_conn_find_ps(const struct sl_message_ps *all,
-                                                  uint32_t ps_count, uint32_t task_index);
+                               const struct sl_message_cluster *cluster, uint32_t shard,
+                               struct sl_shard_address *out, struct sl_reason *reason);
 
 /* Sets the names, from the numbers and the session's endpoint. Also allowed before the reactor owns
  * the connection. */

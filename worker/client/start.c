@@ -14,6 +14,7 @@
 #include "worker/client/control.h"
 #include "worker/client/endpoint_list.h"
 #include "worker/client/error_feedback.h"
+#include "worker/client/failover.h"
 #include "worker/client/send_arena.h"
 #include "worker/client/shard_conn_connect.h"
 #include "worker/client/step_internal.h"
@@ -303,50 +304,18 @@ int sl_start_begin(const struct sl_client_options *options, const struct sl_clie
 
 /* The stages */
 
-static int count_shards(const struct sl_message_cluster *cluster, uint32_t *out)
-{
-    uint64_t count = 0;
-    for (uint32_t i = 0; i < cluster->ps_count; i++) {
-        count += cluster->ps[i].shard_count;
-    }
-    if (count == 0 || count > SL_LIMIT_SHARDS) {
-        return sl_reason_report(
-            SL_ERR_PROTOCOL,
-            "client: the coordinator says that the cluster has %llu shards; at most %d "
-            "are possible",
-            (unsigned long long)count, SL_LIMIT_SHARDS);
-    }
-    *out = (uint32_t)count;
-    return 0;
-}
-
-static void fill_conn(struct sl_client *client, const struct sl_message_ps *ps,
-                      uint32_t local_shard, const struct sl_shard_address *address,
-                      struct sl_shard_conn *conn)
-{
-    conn->address = *address;
-    conn->shard = (uint32_t)(conn - client->conns);
-    conn->io = &client->ios[sl_client_io_index(client, conn->shard)];
-    conn->ps_task = ps->task_index;
-    conn->local_shard = local_shard;
-    sl_shard_conn_set_name(conn);
-}
-
-/* Fills the next connections: all shards of one server. */
-static int fill_conns(struct sl_client *client, const struct sl_message_ps *ps,
-                      struct sl_shard_conn **next)
+static int fill_conn(struct sl_client *client, struct sl_shard_conn *conn)
 {
     struct sl_reason reason;
-    struct sl_shard_address address;
-    int err = sl_shard_conn_find_address(&client->io_options, client->cluster.ps,
-                                         client->cluster.ps_count, ps, &address, &reason);
+    conn->shard = (uint32_t)(conn - client->conns);
+    conn->io = &client->ios[sl_client_io_index(client, conn->shard)];
+    int err = sl_shard_conn_find_address(&client->io_options, &client->cluster, conn->shard,
+                                         &conn->address, &reason);
     if (err != 0) {
-        return sl_reason_report(err, "client: data endpoint of ps/%u: %s", ps->task_index,
-                                reason.text);
+        return sl_reason_report(err, "client: data endpoint of ps/%u: %s",
+                                client->cluster.placements[conn->shard].primary, reason.text);
     }
-    for (uint32_t shard = 0; shard < ps->shard_count; shard++) {
-        fill_conn(client, ps, shard, &address, (*next)++);
-    }
+    sl_shard_conn_set_name(conn);
     return 0;
 }
 
@@ -425,22 +394,16 @@ static void make_send_arena(struct sl_client *client)
     }
 }
 
-/* The cluster is known: makes a connection for every shard, numbered in the order of servers. */
+/* The cluster is known: makes a connection for every shard. */
 static int make_conns(struct sl_client *client)
 {
-    const struct sl_message_cluster *cluster = &client->cluster;
-    uint32_t shard_count;
-    int err = count_shards(cluster, &shard_count);
-    if (err != 0) {
-        return err;
-    }
+    const uint32_t shard_count = client->cluster.shard_count;
     client->conns = calloc(shard_count, sizeof *client->conns);
     if (client->conns == NULL) {
         return sl_reason_report(SL_ERR_NO_MEMORY, "client: no memory");
     }
-    struct sl_shard_conn *next = client->conns;
-    for (uint32_t i = 0; i < cluster->ps_count; i++) {
-        err = fill_conns(client, &cluster->ps[i], &next);
+    for (uint32_t shard = 0; shard < shard_count; shard++) {
+        int err = fill_conn(client, &client->conns[shard]);
         if (err != 0) {
             return err;
         }
@@ -604,7 +567,7 @@ void sl_start_free(struct sl_client **client)
         }
         free(closing->tables[id]);
     }
-    free(closing->cluster.ps);
+    sl_failover_free(&closing->cluster);
     free(closing->conns);
     free(closing->ops);
     free(closing->ios);

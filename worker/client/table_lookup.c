@@ -1,11 +1,13 @@
 #include "worker/client/table_lookup.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/assert.h"
 #include "core/reason.h"
 #include "core/struct_size.h"
+#include "starling_placement.h"
 #include "worker/client/client_internal.h"
 #include "worker/client/control.h"
 
@@ -82,4 +84,30 @@ int sl_client_operate(struct sl_client *client, const char *what, uint32_t timeo
     sl_assert(what != NULL);
     struct sl_control_op op = {.run = sl_control_operate, .name = what};
     return sl_client_ask_coordinator(client, &op, timeout_ms, "not allowed");
+}
+
+int sl_client_change_placement(struct sl_client *client, enum sl_placement_change change,
+                               uint32_t shard, uint32_t task, bool dry_run, uint32_t timeout_ms,
+                               sl_shard_move_fn *each, void *ctx)
+{
+    sl_assert(client != NULL);
+    sl_assert(each != NULL);
+    struct sl_message_move *moves = calloc(SL_LIMIT_SHARDS, sizeof *moves);
+    if (moves == NULL) {
+        return sl_reason_report(SL_ERR_NO_MEMORY, "no memory");
+    }
+    const struct sl_message_placement_change wanted = {
+        .verb = (enum sl_message_placement_verb)change,
+        .shard = shard,
+        .task = task,
+        .dry_run = dry_run,
+    };
+    struct sl_control_op op = {.run = sl_control_change_placement,
+                               .placement = {.change = &wanted, .moves = moves}};
+    const int err = sl_client_ask_coordinator(client, &op, timeout_ms, "no shard is moved");
+    for (uint32_t i = 0; err == 0 && i < op.count; i++) {
+        each(ctx, moves[i].shard, moves[i].from, moves[i].to);
+    }
+    free(moves);
+    return err;
 }

@@ -63,7 +63,7 @@ export const stateText = ({ age_s }, state) => state + (age_s > LATE_S ? `, ${sp
 // The mark of a state: a shape beside its text, and a colour that says no more than they do.
 const MARKS = {
     serving: ["●", "good"], running: ["●", "good"], in_sync: ["●", "good"],
-    starting: ["◐", "wait"], restoring: ["◐", "wait"], waiting: ["◐", "wait"], ending: ["◐", "wait"],
+    starting: ["◐", "wait"], restoring: ["◐", "wait"], waiting: ["◐", "wait"], ending: ["◐", "wait"], draining: ["◐", "wait"],
     disconnected: ["✕", "bad"], expired: ["✕", "bad"], straggler: ["▲", "bad"], hot: ["▲", "wait"],
     degraded: ["▲", "wait"], left: ["○", "idle"], over: ["○", "idle"],
     error: ["✕", "bad"], warning: ["▲", "wait"], warn: ["▲", "wait"],

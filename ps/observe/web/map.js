@@ -58,7 +58,8 @@ export class ShardMap {
         entry.root.dataset.state = server.state;
         entry.root.setAttribute("aria-label", `server ${server.name}, ${server.state}`);
         put(entry.memory, bytes(server.memory) + (server.memory_limit ? ` of ${bytes(server.memory_limit)}` : "") +
-            (server.ordinary_pages > server.memory / 10 ? `, ${bytes(server.ordinary_pages)} on ordinary pages` : ""));
+            (server.ordinary_pages > server.memory / 10 ? `, ${bytes(server.ordinary_pages)} on ordinary pages` : "") +
+            `, ${server.primaries} shard${server.primaries === 1 ? "" : "s"}` + (server.backups ? `, ${server.backups} backup${server.backups === 1 ? "" : "s"}` : ""));
         const holds = chosen !== undefined && chosen.backup === server.name;
         entry.holds.hidden = !holds;
         entry.root.classList.toggle("is-backup", holds);
@@ -91,14 +92,14 @@ export class ShardMap {
 
     showCell(entry, server, shard, selected) {
         entry.root.setAttribute("aria-pressed", String(selected === `shard:${shard.shard}`));
-        entry.root.classList.toggle("moved", shard.serving !== server.name);
+        entry.root.classList.toggle("moved", shard.moves_to !== null);
         if (shard.busy >= this.hot) mark(entry.busy, "hot", `hot ${percent(shard.busy)}`);
         else mark(entry.busy, "", percent(shard.busy));
         fill(entry.bar, shard.busy);
         put(entry.requests, `${count(shard.requests_s)} req/s`);
         put(entry.latency, micros(shard.p99_us));
         if (!shard.serving) mark(entry.backup, "disconnected", "not served");
-        else if (shard.serving !== server.name) mark(entry.backup, "warning", `served by ${shard.serving}`);
+        else if (shard.moves_to) mark(entry.backup, "waiting", `moves to ${shard.moves_to}, ${count(shard.lag_entries)} behind`);
         else if (!shard.backup) mark(entry.backup, shard.in_sync === null ? "left" : "warning", "no backup");
         else if (shard.in_sync) mark(entry.backup, "in_sync", `backup ${shard.backup}`);
         else mark(entry.backup, "waiting", `backup ${shard.backup}, ${count(shard.lag_entries)} behind`);

@@ -71,7 +71,9 @@ SL_CASE(message_decode__refuses_odd_checkpoints)
     assert_int_equal(random_message_decode(&done), SL_OK);
     struct sl_message cluster = {
         .kind = SL_MESSAGE_CLUSTER,
-        .cluster = {.ps = &(struct sl_message_ps){.shard_count = 1, .data_endpoint = "tcp://h:1"},
+        .cluster = {.placements = &(struct sl_message_placement){.epoch = 1},
+                    .shard_count = 1,
+                    .ps = &(struct sl_message_ps){.shard_count = 1, .data_endpoint = "tcp://h:1"},
                     .ps_count = 1,
                     .restore = SL_LIMIT_CHECKPOINT_NUMBER},
     };

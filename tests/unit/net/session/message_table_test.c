@@ -49,6 +49,7 @@ static bool is_named(const char *field, const char *member)
         {"from", "table_id"},
         {"what", "why"},
         {"buffers", "items"},
+        {"moves", "items"},
         {"buffers", "buffers.items"},
     };
     bool is_other = false;

@@ -8,9 +8,10 @@
 #include "tests/support/unit.h"
 
 /* The kinds before those of message_transfer_test.c, and REPORT. */
-static const enum sl_message_kind LATER[] = {SL_MESSAGE_REPORT, SL_MESSAGE_TABLES_GET,
-                                             SL_MESSAGE_TABLES, SL_MESSAGE_OPERATION,
-                                             SL_MESSAGE_OPERATION_ALLOWED};
+static const enum sl_message_kind LATER[] = {
+    SL_MESSAGE_REPORT,           SL_MESSAGE_TABLES_GET,        SL_MESSAGE_TABLES,
+    SL_MESSAGE_OPERATION,        SL_MESSAGE_OPERATION_ALLOWED, SL_MESSAGE_PLACEMENT_CHANGE,
+    SL_MESSAGE_PLACEMENT_CHANGED};
 #define LATER_COUNT (int)(sizeof LATER / sizeof LATER[0])
 #define KIND_COUNT  (SL_MESSAGE_CHECKPOINT_DONE - SL_MESSAGE_HELLO + 1 + LATER_COUNT)
 
@@ -83,11 +84,10 @@ static void random_cluster(uint64_t *seed, struct sl_message_cluster *to)
     to->ps = calloc(to->ps_count, sizeof *to->ps);
     for (uint32_t i = 0; i < to->ps_count; i++) {
         to->ps[i].task_index = 3 * i + (uint32_t)(sl_hash_random(seed) % 3);
-        to->ps[i].shard_count = (uint32_t)(1 + sl_hash_random(seed) % 100);
         random_endpoint(seed, to->ps[i].data_endpoint, sizeof to->ps[i].data_endpoint);
         random_bypass_endpoint(seed, to->ps[i].bypass_endpoint, sizeof to->ps[i].bypass_endpoint);
-        random_message_epoch(seed, &to->ps[i]);
     }
+    random_message_placements(seed, to);
 }
 
 static void random_register(uint64_t *seed, struct sl_message_register *to)
@@ -129,6 +129,28 @@ static void random_opened(uint64_t *seed, struct sl_message *to)
     }
 }
 
+static void random_moves(uint64_t *seed, struct sl_message_moves *to)
+{
+    to->count = (uint32_t)(sl_hash_random(seed) % 20);
+    to->items = calloc(to->count + 1, sizeof *to->items);
+    for (uint32_t i = 0; i < to->count; i++) {
+        to->items[i].shard = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_SHARDS);
+        to->items[i].from = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS);
+        to->items[i].to = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS);
+    }
+}
+
+static void random_change(uint64_t *seed, struct sl_message *to)
+{
+    if (to->kind == SL_MESSAGE_PLACEMENT_CHANGE) {
+        to->placement_change.verb = (enum sl_message_placement_verb)(sl_hash_random(seed) % 3);
+        to->placement_change.shard = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_SHARDS);
+        to->placement_change.task = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS);
+        to->placement_change.dry_run = sl_hash_random(seed) % 2 == 0;
+    } else if (to->kind == SL_MESSAGE_PLACEMENT_CHANGED) {
+        random_moves(seed, &to->moves);
+    }
+}
 static void random_body(uint64_t *seed, struct sl_message *to)
 {
     switch (to->kind) {
@@ -255,6 +277,7 @@ static void random_message(uint64_t *seed, enum sl_message_kind kind, struct sl_
     to->kind = kind;
     to->id = sl_hash_random(seed) >> sl_hash_random(seed) % 64;
     random_body(seed, to);
+    random_change(seed, to);
 }
 
 SL_CASE(message_decode__returns_what_was_encoded)
@@ -422,7 +445,11 @@ SL_CASE(message_decode__leaves_odd_bypass_endpoints_to_who_uses_them)
     assert_int_equal(register_with_bypass("rdma://h:1", 0), SL_ERR_PROTOCOL);
     struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "tcp://h:1"};
     snprintf(ps.bypass_endpoint, sizeof ps.bypass_endpoint, "carrier://h:1");
-    struct sl_message cluster = {.kind = SL_MESSAGE_CLUSTER, .cluster = {.ps = &ps, .ps_count = 1}};
+    struct sl_message_placement placement = {.epoch = 1};
+    struct sl_message cluster = {
+        .kind = SL_MESSAGE_CLUSTER,
+        .cluster = {.ps = &ps, .ps_count = 1, .placements = &placement, .shard_count = 1},
+    };
     assert_int_equal(random_message_decode(&cluster), SL_OK);
 }
 
@@ -480,10 +507,17 @@ SL_CASE(message_decode__takes_the_largest_cluster)
     struct sl_message message = {.kind = SL_MESSAGE_CLUSTER};
     message.cluster.ps_count = SL_LIMIT_PS;
     message.cluster.ps = calloc(SL_LIMIT_PS, sizeof *message.cluster.ps);
+    message.cluster.shard_count = SL_LIMIT_SHARDS;
+    message.cluster.placements = calloc(SL_LIMIT_SHARDS, sizeof *message.cluster.placements);
+    for (uint32_t shard = 0; shard < SL_LIMIT_SHARDS; shard++) {
+        message.cluster.placements[shard] = (struct sl_message_placement){
+            .epoch = UINT64_MAX, .primary = SL_LIMIT_PS - 1, .backup_plus_1 = SL_LIMIT_PS - 1};
+    }
     for (uint32_t i = 0; i < SL_LIMIT_PS; i++) {
         struct sl_message_ps *ps = &message.cluster.ps[i];
         ps->task_index = i;
         ps->shard_count = SL_LIMIT_SHARDS / SL_LIMIT_PS;
+        ps->first_shard = i * ps->shard_count;
         memset(ps->data_endpoint, 'h', HOST_BYTES_MAX);
         memcpy(ps->data_endpoint + HOST_BYTES_MAX, ":65535", 7);
         memcpy(ps->bypass_endpoint, "rdma://", 7);
@@ -497,7 +531,37 @@ SL_CASE(message_decode__takes_the_largest_cluster)
     message.cluster.values_lost = SL_LIMIT_PS + 1;
     assert_int_equal(random_message_decode(&message), SL_ERR_PROTOCOL);
     message.cluster.values_lost = SL_LIMIT_PS;
+    assert_int_equal(random_message_decode(&message), SL_OK);
+    message.cluster.ps[1].first_shard--;
+    assert_int_equal(random_message_decode(&message), SL_ERR_PROTOCOL);
+    message.cluster.ps[1].first_shard++;
     message.cluster.ps[1].task_index = 0;
     assert_int_equal(random_message_decode(&message), SL_ERR_PROTOCOL);
     sl_message_fini(&message);
+}
+
+SL_CASE(message_decode__refuses_shards_at_servers_that_are_not_listed)
+{
+    struct sl_message_ps ps[] = {{.task_index = 1, .shard_count = 2, .data_endpoint = "tcp://h:1"},
+                                 {.task_index = 4, .data_endpoint = "tcp://h:2"}};
+    struct sl_message_placement placements[] = {{.epoch = 1, .primary = 4, .backup_plus_1 = 2},
+                                                {.epoch = 7, .primary = 1}};
+    struct sl_message message = {
+        .kind = SL_MESSAGE_CLUSTER,
+        .cluster = {.ps = ps, .ps_count = 2, .placements = placements, .shard_count = 2},
+    };
+    assert_int_equal(random_message_decode(&message), SL_OK);
+    placements[1].primary = 2; /* drained */
+    assert_int_equal(random_message_decode(&message), SL_ERR_PROTOCOL);
+    placements[1].primary = 1;
+    placements[0].backup_plus_1 = 3;
+    assert_int_equal(random_message_decode(&message), SL_ERR_PROTOCOL);
+    placements[0].backup_plus_1 = 5; /* its own */
+    assert_int_equal(random_message_decode(&message), SL_ERR_PROTOCOL);
+    placements[0].backup_plus_1 = 0;
+    placements[0].epoch = 0;
+    assert_int_equal(random_message_decode(&message), SL_ERR_PROTOCOL);
+    placements[0].epoch = 1;
+    message.cluster.shard_count = 1; /* of two home shards */
+    assert_int_equal(random_message_decode(&message), SL_ERR_PROTOCOL);
 }

@@ -160,14 +160,25 @@ void random_message_stats(uint64_t *seed, struct sl_message_stats *to)
     }
 }
 
-void random_message_epoch(uint64_t *seed, struct sl_message_ps *to)
+void random_message_placements(uint64_t *seed, struct sl_message_cluster *to)
 {
-    const bool has_backup = sl_hash_random(seed) % 2 == 0;
-    if (sl_hash_random(seed) % 2 == 0) {
-        to->epoch = 1 + sl_hash_random(seed) % 1000;
-        to->primary = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS);
-        to->backup_plus_1 = has_backup ? 1 + (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS) : 0;
-        to->in_sync = sl_hash_random(seed) % 2 == 0;
+    for (uint32_t i = 0; i < to->ps_count; i++) {
+        to->shard_count += (uint32_t)(sl_hash_random(seed) % 2); /* a gap: of a drained server */
+        to->ps[i].first_shard = to->shard_count;
+        to->ps[i].shard_count = (uint32_t)(sl_hash_random(seed) % 100);
+        to->shard_count += to->ps[i].shard_count;
+    }
+    to->shard_count++;
+    to->placements = calloc(to->shard_count, sizeof *to->placements);
+    for (uint32_t shard = 0; shard < to->shard_count; shard++) {
+        struct sl_message_placement *placement = &to->placements[shard];
+        const uint32_t primary = (uint32_t)(sl_hash_random(seed) % to->ps_count);
+        const uint32_t backup = (uint32_t)(sl_hash_random(seed) % to->ps_count);
+        placement->epoch = 1 + sl_hash_random(seed) % 1000;
+        placement->primary = to->ps[primary].task_index;
+        placement->backup_plus_1 = primary == backup ? 0 : 1 + to->ps[backup].task_index;
+        placement->in_sync = sl_hash_random(seed) % 2 == 0;
+        placement->moves = sl_hash_random(seed) % 2 == 0;
     }
 }
 
@@ -184,10 +195,10 @@ static void random_numbers(uint64_t *seed, struct sl_message_numbers *to)
 void random_message_lists(uint64_t *seed, struct sl_message_register *to)
 {
     to->replicas = (uint32_t)(sl_hash_random(seed) % 2);
-    to->replica_report_count =
-        (uint32_t)(sl_hash_random(seed) % (SL_MESSAGE_REPLICA_REPORTS_MAX + 1));
+    to->replica_report_count = (uint32_t)(sl_hash_random(seed) % 20);
+    to->replica_reports = calloc(to->replica_report_count + 1, sizeof *to->replica_reports);
     for (uint32_t i = 0; i < to->replica_report_count; i++) {
-        to->replica_reports[i].task_index = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS);
+        to->replica_reports[i].shard = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_SHARDS);
         to->replica_reports[i].epoch = sl_hash_random(seed);
         to->replica_reports[i].in_sync = sl_hash_random(seed) % 2 == 0;
         to->replica_reports[i].is_undecided = sl_hash_random(seed) % 2 == 0;

@@ -17,10 +17,10 @@ void random_message_stats(uint64_t *seed, struct sl_message_stats *to);
 void random_message_part(uint64_t *seed, struct sl_message_checkpoint_part *to);
 void random_message_complete(uint64_t *seed, struct sl_message_checkpoint_publish *to);
 
-/* Of a ps that is filled in already: who serves its shards, and has their backups. */
-void random_message_epoch(uint64_t *seed, struct sl_message_ps *to);
+/* Of a cluster whose servers are filled in already: home shards, and the places of all shards. */
+void random_message_placements(uint64_t *seed, struct sl_message_cluster *to);
 
-/* The pairs of a ps, and the checkpoints that it has. */
+/* The shards of a ps, and the checkpoints that it has. */
 void random_message_lists(uint64_t *seed, struct sl_message_register *to);
 
 /* The message, of any content, in a heap block of exactly its size. */

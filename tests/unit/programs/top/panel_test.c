@@ -68,14 +68,15 @@ SL_CASE(panel_rows__are_shards_with_the_fields_of_their_server)
 {
     json_t *job = state_of(
         "{\"cluster\":{\"servers\":[{\"name\":\"ps/0\",\"state\":\"serving\",\"shards\":["
-        "{\"shard\":0,\"serving\":\"ps/0\",\"backup\":\"ps/1\",\"in_sync\":true,\"busy\":0.314},"
+        "{\"shard\":0,\"serving\":\"ps/0\",\"backup\":\"ps/1\",\"in_sync\":true,\"moves_to\":\"ps/"
+        "2\",\"busy\":0.314},"
         "{\"shard\":1,\"serving\":\"ps/0\",\"backup\":null,\"in_sync\":false,\"busy\":0.05}]},"
         "{\"name\":\"ps/1\",\"state\":\"starting\",\"shards\":[]}]}}");
-    assert_string_equal(lines(SL_PANEL_SERVERS, job, no_order, "", 57),
-                        "SERVER  STATE     SHARD  SERVING  BACKUP  SYNC   BUSY|"
-                        "ps/0    serving       0  ps/0     ps/1    yes   31.4%|"
-                        "ps/0    serving       1  ps/0     -       no       5%|"
-                        "ps/1    starting      -  -        -       -         -|");
+    assert_string_equal(lines(SL_PANEL_SERVERS, job, no_order, "", 64),
+                        "SERVER  STATE     SHARD  SERVING  BACKUP  SYNC  MOVES   BUSY|"
+                        "ps/0    serving       0  ps/0     ps/1    yes   ps/2   31.4%|"
+                        "ps/0    serving       1  ps/0     -       no    -         5%|"
+                        "ps/1    starting      -  -        -       -     -          -|");
 }
 
 /* Text from a server reaches the terminal without escape sequences. */

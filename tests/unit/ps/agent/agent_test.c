@@ -71,7 +71,10 @@ CASE(member_open__fails_when_refused_or_not_in_the_cluster)
     greet(f);
     struct sl_message_ps ps = {.task_index = 1, .shard_count = 3, .data_endpoint = "tcp://b:1"};
     struct sl_message message = {.kind = SL_MESSAGE_CLUSTER, .id = f->register_id};
-    message.cluster = (struct sl_message_cluster){.ps = &ps, .ps_count = 1};
+    const struct sl_message_placement here = {.epoch = 1, .primary = 1};
+    struct sl_message_placement placements[] = {here, here, here};
+    message.cluster = (struct sl_message_cluster){
+        .ps = &ps, .ps_count = 1, .placements = placements, .shard_count = 3};
     send_message(f, &message);
     until(f, &f->failed_count, 2);
     assert_int_equal(f->failed_err, SL_ERR_PROTOCOL);
@@ -143,7 +146,7 @@ CASE(member_session__a_register_that_was_lost_goes_again_once)
 static void report(struct fixture *f, uint64_t epoch)
 {
     const struct sl_message_replica_report pair = {
-        .task_index = 1, .epoch = epoch, .role = SL_MESSAGE_REPLICA_PRIMARY};
+        .shard = 1, .epoch = epoch, .role = SL_MESSAGE_REPLICA_PRIMARY};
     sl_agent_report(f->member, &pair, 1, true);
 }
 
@@ -155,13 +158,13 @@ CASE(member_session__a_register_that_goes_again_says_what_is_so_now)
     report(f, 5);
     until(f, &f->register_count, 2);
     assert_int_equal(f->reg.replica_report_count, 1);
-    assert_int_equal(f->reg.replica_reports[0].epoch, 5);
+    assert_int_equal(f->reported.epoch, 5);
     const uint64_t id = f->register_id;
     disconnect(f);
     report(f, 6);
     greet(f);
     assert_int_equal(f->register_id, id);
-    assert_int_equal(f->reg.replica_reports[0].epoch, 6);
+    assert_int_equal(f->reported.epoch, 6);
     send_cluster(f, id, 3);
     pass(f, 500);
     assert_int_equal(f->register_count, 3); /* nothing is news any more */

@@ -31,6 +31,10 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
         break;
     case SL_MESSAGE_REGISTER:
         f->reg = message.reg;
+        f->reg.replica_reports = NULL;
+        f->reported = message.reg.replica_report_count == 0 ? (struct sl_message_replica_report){0}
+                                                            : message.reg.replica_reports[0];
+        sl_message_fini(&message);
         f->register_id = message.id;
         f->register_count++;
         break;
@@ -116,12 +120,23 @@ void send_cluster(struct fixture *f, uint64_t id, uint32_t shards_0)
 {
     struct sl_message_ps ps[] = {
         {.task_index = 0, .shard_count = shards_0, .data_endpoint = "tcp://a:1"},
-        {.task_index = 1, .shard_count = 2, .data_endpoint = "tcp://b:1"},
-        {.task_index = 2, .shard_count = 4, .data_endpoint = "tcp://c:1"},
+        {.task_index = 1, .first_shard = shards_0, .shard_count = 2, .data_endpoint = "tcp://b:1"},
+        {.task_index = 2,
+         .first_shard = shards_0 + 2,
+         .shard_count = 4,
+         .data_endpoint = "tcp://c:1"},
     };
+    struct sl_message_placement placements[16];
+    for (uint32_t shard = 0; shard < shards_0 + 6; shard++) {
+        placements[shard] = (struct sl_message_placement){.epoch = 1};
+    }
     struct sl_message message = {.kind = SL_MESSAGE_CLUSTER, .id = id};
-    message.cluster = (struct sl_message_cluster){
-        .ps = ps, .ps_count = 3, .worker_count = 5, .restore = f->cluster_restore};
+    message.cluster = (struct sl_message_cluster){.ps = ps,
+                                                  .ps_count = 3,
+                                                  .placements = placements,
+                                                  .shard_count = shards_0 + 6,
+                                                  .worker_count = 5,
+                                                  .restore = f->cluster_restore};
     send_message(f, &message);
 }
 

@@ -28,6 +28,7 @@ struct fixture {
     uint32_t accepted_count;
     struct sl_message_hello hello;
     struct sl_message_register reg;
+    struct sl_message_replica_report reported; /* the first of it */
     uint64_t register_id;
     uint32_t hello_count, register_count, heartbeat_count, goodbye_count;
     uint32_t report_count, report_bytes; /* the last one's */

@@ -39,17 +39,31 @@ static int describe_cluster(const struct sl_message_cluster *cluster, char *text
                      ps->data_endpoint, ps->shard_count, ps->host[0] == '\0' ? "" : " on ",
                      ps->host, ps->bypass_endpoint[0] == '\0' ? "" : " and ", ps->bypass_endpoint);
     }
-    for (uint32_t i = 0; i < cluster->ps_count && cluster->ps[i].epoch != 0; i++) {
-        const struct sl_message_ps *ps = &cluster->ps[i];
+    bool has_roles = false; /* other than those of servers that never failed, without replicas */
+    for (uint32_t i = 0; i < cluster->shard_count; i++) {
+        has_roles = has_roles || cluster->placements[i].epoch > 1 ||
+                    cluster->placements[i].backup_plus_1 != 0;
+    }
+    for (uint32_t i = 0; i < cluster->shard_count && has_roles; i++) {
+        const struct sl_message_placement *shard = &cluster->placements[i];
         char backup[16] = "-";
-        if (ps->backup_plus_1 != 0) {
-            (void)snprintf(backup, sizeof backup, "%u", ps->backup_plus_1 - 1);
+        if (shard->backup_plus_1 != 0) {
+            (void)snprintf(backup, sizeof backup, "%u", shard->backup_plus_1 - 1);
         }
-        at += snprintf(text + at, bytes - (size_t)at, "%s%u:e%u %u>%s%s", i == 0 ? " pairs " : " ",
-                       ps->task_index, (unsigned)ps->epoch, ps->primary, backup,
-                       ps->in_sync ? "!" : "");
+        at += snprintf(text + at, bytes - (size_t)at, "%s%u:e%u %u>%s%s%s",
+                       i == 0 ? " pairs " : " ", i, (unsigned)shard->epoch, shard->primary, backup,
+                       shard->in_sync ? "!" : "", shard->moves ? "~" : "");
     }
     return at;
+}
+
+static void describe_moves(const struct sl_message_moves *moves, char *text, size_t bytes)
+{
+    int at = snprintf(text, bytes, "moves");
+    for (uint32_t i = 0; i < moves->count; i++) {
+        at += snprintf(text + at, bytes - (size_t)at, " %u:%u>%u", moves->items[i].shard,
+                       moves->items[i].from, moves->items[i].to);
+    }
 }
 
 static void describe_complete(const struct sl_message_checkpoint_publish *complete, char *text,
@@ -133,6 +147,9 @@ static void describe(const struct sl_message *message, char *text, size_t bytes)
         break;
     case SL_MESSAGE_CHECKPOINT_PUBLISH:
         describe_complete(&message->checkpoint_publish, text, bytes);
+        break;
+    case SL_MESSAGE_PLACEMENT_CHANGED:
+        describe_moves(&message->moves, text, bytes);
         break;
     case SL_MESSAGE_CHECKPOINT_DONE:
         (void)snprintf(text, bytes, "made %u", (unsigned)message->checkpoint_number);

@@ -284,6 +284,15 @@ CASE_WITH_RECORDS(record__malformed)
          "{\"shards\":1,\"client\":\"1\",\"data\":\"tcp://"
          "a:1\",\"fast\":\"\",\"host\":\"\",\"restore\":\"0\",\"serving\":false,"
          "\"restarted\":false,\"gone\":false,\"member\":7}"},
+        {SL_COORDINATOR_RECORD_SHARDS, 0, "{}"},
+        {SL_COORDINATOR_RECORD_SHARDS, 0, "{\"placements\":[\"0 1 0 2 0 0 0\"]}"},
+        {SL_COORDINATOR_RECORD_SHARDS, 0, "{\"placements\":[\"1 0 0 2 0 0 0\"]}"},
+        {SL_COORDINATOR_RECORD_SHARDS, 0, "{\"placements\":[\"1 1 0 2 0 1 0\"]}"},
+        {SL_COORDINATOR_RECORD_SHARDS, 0, "{\"placements\":[\"1 1 401 2 0 1 0\"]}"},
+        {SL_COORDINATOR_RECORD_SHARDS, 0, "{\"placements\":[\"1 1 1 2 0 1 0\"]}"},
+        {SL_COORDINATOR_RECORD_SHARDS, 0, "{\"placements\":[\"1 1 0 2 0 0 0 0\"]}"},
+        {SL_COORDINATOR_RECORD_SHARDS, SL_LIMIT_SHARDS / SL_COORDINATOR_RECORD_SHARDS_EACH,
+         "{\"placements\":[\"1 1 0 2 0 0 0\"]}"},
         {SL_COORDINATOR_RECORD_WORKER, 0, "{\"end\":\"gone\",\"client\":\"1\",\"departed\":true}"},
         {SL_COORDINATOR_RECORD_WORKER, 0, "{\"end\":\"left\",\"client\":\"1\",\"departed\":1}"},
         {SL_COORDINATOR_RECORD_WORKER, SL_LIMIT_WORKERS,
@@ -345,6 +354,41 @@ CASE_WITH_RECORDS(record__of_a_checkpoint_above_the_limit)
         SL_ERR_INVALID);
     assert_string_equal(f->reason.text,
                         "it names checkpoint 1000000000000: the last is 999999999999");
+}
+
+/* Of a version that knew one place for all shards of a server: ps/1 has been promoted, ps/0 is its
+ * backup for one half, and was deposed. */
+CASE_WITH_RECORDS(record__places_of_an_older_version)
+{
+    static const char *const servers[] = {
+        "{\"shards\":2,\"client\":\"b\",\"data\":\"tcp://a:1\",\"fast\":\"\",\"host\":\"\","
+        "\"restore\":\"0\",\"serving\":false,\"restarted\":true,\"gone\":false,\"replicas\":1,"
+        "\"epoch\":\"1a\",\"primary\":1,\"backup\":0,\"in_step\":true,\"deposed\":\"c\","
+        "\"member\":\"b\",\"registered\":true}",
+        "{\"shards\":2,\"client\":\"d\",\"data\":\"tcp://b:1\",\"fast\":\"\",\"host\":\"\","
+        "\"restore\":\"0\",\"serving\":false,\"restarted\":false,\"gone\":false,\"replicas\":1,"
+        "\"epoch\":\"3\",\"primary\":1,\"backup\":1024,\"in_step\":false,\"deposed\":\"0\","
+        "\"member\":\"d\",\"registered\":true}"};
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(read_text(f, SL_COORDINATOR_RECORD_PS, i, servers[i]), 0);
+    }
+    assert_int_equal(
+        read_text(
+            f, SL_COORDINATOR_RECORD_JOB, 0,
+            "{\"ps\":2,\"workers\":3,\"workers_from\":\"a\",\"cluster_version\":9,\"values_"
+            "lost\":0,\"formed\":true,\"restore\":\"0\",\"checkpoint\":\"0\",\"whole\":\"0\","
+            "\"latest\":\"0\",\"abandoned\":\"0\",\"stage\":\"gathering\",\"never_began\":false,"
+            "\"end_err\":0,\"end_why\":\"\"}"),
+        0);
+    sl_coordinator_record_end(f->coordinator, f->now_ns);
+    assert_true(f->records[SL_COORDINATOR_RECORD_SHARDS][0].changed); /* in the new form */
+    assert_int_equal(hello_as(f, 22, PS, 1, 0xd), 0);
+    assert_int_equal(hello_as(f, 1, WORKER, 0, 1), 0);
+    f->sent_count = 0;
+    register_worker(f, 1, 5);
+    expect_part(f, "22#0 cluster"); /* which has heard nothing of this coordinator yet */
+    expect_part(f, "1#5 cluster of 3 workers: ps/0 tcp://a:1 x2 ps/1 tcp://b:1 x2 pairs 0:e26 1>0! "
+                   "1:e26 1>0! 2:e3 1>- 3:e3 1>-");
 }
 
 /* Every byte of every record, changed to anything: an error or not, and nothing that hurts. */

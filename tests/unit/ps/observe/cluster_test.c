@@ -25,6 +25,18 @@ struct fixture {
     json_t *json; /* shown last; NULL: nothing yet */
 };
 
+/* Puts the shard, and the one after it, there. */
+static void place(struct fixture *f, uint32_t shard, uint32_t primary, uint32_t backup,
+                  bool in_sync)
+{
+    for (uint32_t i = shard; i < shard + 2; i++) {
+        f->view->shards[i] = (struct sl_coordinator_view_shard){.primary = primary,
+                                                                .backup = backup,
+                                                                .in_sync = in_sync,
+                                                                .moves_to = SL_COORDINATOR_NO_TASK};
+    }
+}
+
 static void set_up_server(struct fixture *f, uint32_t task)
 {
     struct sl_report *report = &f->servers[task];
@@ -49,8 +61,8 @@ static void set_up_server(struct fixture *f, uint32_t task)
     f->tables[task][1] = (struct sl_report_table){.name = "<script>\"'", .rows = 1};
     f->view->servers[task].shard_count = 2;
     f->view->servers[task].member.state = SL_COORDINATOR_VIEW_RUNNING;
-    f->view->servers[task].group = (struct sl_coordinator_view_group){
-        .epoch = 1, .primary = task, .backup = 1 - task, .in_sync = true};
+    f->view->servers[task].is_part = true;
+    place(f, 2 * task, task, 1 - task, true);
 }
 
 static void set_up(struct fixture *f)
@@ -61,6 +73,8 @@ static void set_up(struct fixture *f)
     f->view->is_here = true;
     f->view->stage = SL_COORDINATOR_RUNNING;
     f->view->ps_count = 2;
+    f->view->replicas = 1;
+    f->view->shard_count = 4;
     f->view->worker_end = 2;
     f->view->workers[1].state = SL_COORDINATOR_VIEW_RUNNING;
     set_up_server(f, 0);
@@ -229,20 +243,43 @@ CASE(cluster_describe__shows_a_promoted_backup)
     take_server(fixture, 1);
     fixture->view->servers[0].member = (struct sl_coordinator_view_member){
         .state = SL_COORDINATOR_VIEW_EXPIRED, .last_seen_ns = fixture->now_ns - 12 * SECOND};
-    fixture->view->servers[0].group.primary = 1;
-    fixture->view->servers[0].group.backup = SL_COORDINATOR_NO_BACKUP;
-    fixture->view->servers[0].group.in_sync = false;
-    fixture->view->servers[1].group.epoch = 0; /* no replicas */
+    place(fixture, 0, 1, SL_COORDINATOR_NO_TASK, false);
     tick(fixture);
     describe(fixture);
     EXPECT("servers 0 state", "\"expired\"");
-    EXPECT("servers 1 shards 0 in_sync", "null");
     EXPECT("servers 0 age_s", "12.0");
-    EXPECT("servers 0 shards 0 serving", "\"ps/1\"");
-    EXPECT("servers 0 shards 0 backup", "null");
-    EXPECT("servers 0 shards 0 in_sync", "false");
-    EXPECT("servers 0 shards 0 requests_s", "100.0");
+    EXPECT("servers 0 shards", "[]");
+    EXPECT("servers 0 backups", "2");
+    EXPECT("servers 1 primaries", "4");
+    EXPECT("servers 1 shards 0 serving", "\"ps/1\"");
+    EXPECT("servers 1 shards 0 backup", "null");
+    EXPECT("servers 1 shards 0 in_sync", "false");
+    EXPECT("servers 1 shards 0 requests_s", "100.0");
+    EXPECT("servers 1 shards 2 backup", "\"ps/0\"");
     EXPECT("totals requests_s", "400.0");
+}
+
+/* Servers that were drained are not there, and a shard that moves says where to. */
+CASE(cluster_describe__shows_a_move)
+{
+    fixture->view->replicas = 0;
+    fixture->view->ps_count = 4;
+    fixture->view->servers[1].drains = true;
+    fixture->view->servers[3].is_part = true;
+    fixture->view->servers[3].member.state = SL_COORDINATOR_VIEW_RUNNING;
+    place(fixture, 0, 0, SL_COORDINATOR_NO_TASK, false);
+    place(fixture, 2, 1, SL_COORDINATOR_NO_TASK, false);
+    fixture->view->shards[2].backup = fixture->view->shards[2].moves_to = 3;
+    describe(fixture);
+    EXPECT("servers 1 state", "\"draining\"");
+    EXPECT("servers 1 primaries", "2");
+    EXPECT("servers 1 shards 0 moves_to", "\"ps/3\"");
+    EXPECT("servers 1 shards 0 in_sync", "false");
+    EXPECT("servers 1 shards 1 moves_to", "null");
+    EXPECT("servers 1 shards 1 in_sync", "null");
+    EXPECT("servers 2 name", "\"ps/3\"");
+    EXPECT("servers 2 backups", "1");
+    EXPECT("trouble", "[]");
 }
 
 CASE(cluster_describe__does_not_take_old_reports_for_new)
@@ -348,11 +385,9 @@ CASE(cluster_describe__names_what_is_not_as_it_should_be)
     fixture->is_store_away = true;
     fixture->view->consistency =
         (struct sl_consistency_spec){.mode = SL_CONSISTENCY_SSP, .staleness = 3};
-    fixture->view->servers[0].group.in_sync = false;
+    place(fixture, 0, 0, 1, false);
     fixture->view->servers[1].member.state = SL_COORDINATOR_VIEW_EXPIRED;
-    fixture->view->servers[1].group.primary = 0;
-    fixture->view->servers[1].group.in_sync = false;
-    fixture->view->servers[1].group.backup = SL_COORDINATOR_NO_BACKUP;
+    place(fixture, 2, 0, SL_COORDINATOR_NO_TASK, false);
     fixture->view->workers[1].state = SL_COORDINATOR_VIEW_DISCONNECTED;
     take_server(fixture, 0);
     fixture->now_ns += SECOND;
@@ -366,13 +401,13 @@ CASE(cluster_describe__names_what_is_not_as_it_should_be)
                       "\"shards 2 to 3 are without a backup\",\"worker/1 is disconnected\"]");
     fixture->view->servers[0].member.state = SL_COORDINATOR_VIEW_DISCONNECTED;
     describe(fixture);
-    EXPECT("trouble 3", "\"shards 0 to 1 are not served\"");
+    EXPECT("trouble 3", "\"shards 0 to 3 are not served\"");
     for (uint32_t task = 0; task < 40; task++) {
         fixture->view->workers[task].state = SL_COORDINATOR_VIEW_EXPIRED;
     }
     fixture->view->worker_end = 40;
     describe(fixture);
-    EXPECT("trouble 16", "\"29 more\"");
+    EXPECT("trouble 16", "\"28 more\"");
 }
 
 CASE(cluster_end__keeps_the_state_of_the_job)

@@ -6,6 +6,7 @@
 
 #include "ps/checkpoint/directory.h"
 #include "ps/process/checkpoint.h"
+#include "ps/process/placement.h"
 #include "ps/process/restore.h"
 #include "ps/server/checkpoint.h"
 #include "ps/server/restore.h"
@@ -85,13 +86,12 @@ static void save(struct world *world)
 static void on_joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64_t lease_ns)
 {
     struct world *world = ctx;
-    world->process.hosted[SL_PROCESS_HOME].first_shard = first_shard;
+    world->process.member.first_shard = first_shard;
     world->process.member.shard_count = shard_count;
+    world->process.member.lease_ns = lease_ns;
     const uint64_t number = sl_process_restore_joined(&world->process);
     assert_int_equal(number, CHECKPOINT);
-    sl_server_set_lease(world->servers[0], lease_ns);
-    assert_int_equal(sl_server_set_shard(world->servers[0], first_shard, shard_count), 0);
-    sl_process_restore_core(&world->core, number);
+    sl_process_placement_join(&world->process, number);
 }
 
 static void on_failed(void *ctx, int err)
@@ -118,6 +118,11 @@ static void on_completed(void *ctx, uint64_t number)
     sl_process_on_checkpoint_completed(&((struct world *)ctx)->process, number);
 }
 
+static void on_cluster(void *ctx, const struct sl_message_cluster *cluster)
+{
+    sl_process_on_cluster(&((struct world *)ctx)->process, cluster);
+}
+
 static int64_t time_s(void *ctx)
 {
     return 0;
@@ -142,6 +147,7 @@ static int join_now(struct sl_process *process)
                         .complete = found.complete,
                         .unfinished = found.unfinished},
         .events = {.joined = on_joined,
+                   .cluster = on_cluster,
                    .failed = on_failed,
                    .expired = on_lost,
                    .checkpoint = on_checkpoint,
@@ -162,7 +168,7 @@ static void on_answer(void *ctx, uint32_t core, int result)
 
 static void begin(struct world *world)
 {
-    const struct sl_server_options server = {
+    struct sl_server_options server = {
         .reactor = world->reactors[0],
         .transports = {.first = &sl_loop_transport_ops, .options = {.medium = &world->f->network}},
         .servers = world->servers,
@@ -185,20 +191,26 @@ static void begin(struct world *world)
         .servers = world->servers,
         .sim_hooks = &world->sim_hooks,
     };
+    world->process.shards.server = server;
+    server.transports.only = true;
     assert_int_equal(sl_server_create(&server, &world->servers[0]), 0);
-    world->core =
-        (struct sl_process_core){.process = &world->process, .reactor = world->reactors[0]};
-    assert_int_equal(sl_process_checkpoint_open(&world->core), 0);
+    world->core = (struct sl_process_core){
+        .process = &world->process, .reactor = world->reactors[0], .server = world->servers[0]};
+    assert_int_equal(sl_process_checkpoint_create(&world->process), 0);
     assert_int_equal(sl_process_restore_begin(&world->process, join_now), 0);
 }
 
 static void tell_cluster(struct fixture *f)
 {
     struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "tcp://127.0.0.1:4001"};
-    const struct sl_message message = {
-        .kind = SL_MESSAGE_CLUSTER,
-        .id = f->register_id,
-        .cluster = {.ps = &ps, .ps_count = 1, .restore = CHECKPOINT}};
+    struct sl_message_placement placement = {.epoch = 1};
+    const struct sl_message message = {.kind = SL_MESSAGE_CLUSTER,
+                                       .id = f->register_id,
+                                       .cluster = {.ps = &ps,
+                                                   .ps_count = 1,
+                                                   .placements = &placement,
+                                                   .shard_count = 1,
+                                                   .restore = CHECKPOINT}};
     send_message(f, &message);
 }
 
@@ -238,6 +250,8 @@ static void teardown(struct world *world)
     sl_agent_close(&world->process.agent);
     sl_process_checkpoint_close(&world->process);
     sl_process_restore_close(&world->process);
+    sl_process_placement_destroy(&world->core);
+    sl_process_hosted_free(&world->process);
     sl_server_destroy(&world->servers[0]);
     fixture_teardown(world->f);
     free(world->f);
@@ -320,7 +334,7 @@ static void fail_last(struct world *world, bool is_completed)
     restore(world);
     world->process.options.ps_count = 2;
     world->process.options.times.drain_timeout_ns = SL_CLOCK_NS_PER_S;
-    world->servers[0]->writes.count++;
+    sl_process_hosted_first(&world->process)->server->writes.count++;
     send_message(f, &(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT, .checkpoint.number = 2});
     until(f, &f->part_count, 1);
     assert_int_equal(f->part.err, 0);

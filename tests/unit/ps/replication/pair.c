@@ -30,8 +30,8 @@ void tell(struct pair *pair, struct sl_server *server, uint64_t epoch, bool is_p
         .is_primary = is_primary,
         .has_backup = has_backup,
         .backup_task = 1,
-        .backup_shard = 1,
-        .backup = pair->stepped.endpoint,
+        .backup = pair->stepped.behind,
+        .needs_backup = true,
     };
     sl_replication_set_config(server, &told);
 }
@@ -45,12 +45,14 @@ void pair_setup(struct pair *pair)
     world->options.replication = &pair->replication;
     stepped_start(world, 1);
     struct sl_server_options options = world->server->options;
-    options.local_index = 1;
+    options.servers = &pair->backup;
     options.replication = &pair->replication;
     assert_int_equal(sl_server_create(&options, &pair->backup), 0);
     world->servers[1] = pair->backup;
     sl_server_set_lease(pair->backup, STEPPED_LEASE);
     assert_int_equal(sl_server_set_shard(pair->backup, 0, 1), 0);
+    const struct sl_endpoint any = {.scheme = SL_ENDPOINT_TCP, .host = "127.0.0.1"};
+    assert_int_equal(sl_server_listen(pair->backup, &any, &pair->stepped.behind), 0);
 }
 
 void pair_teardown(struct pair *pair)

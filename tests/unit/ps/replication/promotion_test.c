@@ -114,7 +114,6 @@ static void tell_new_backup(struct pair *pair, uint64_t epoch)
                                            .is_primary = true,
                                            .has_backup = true,
                                            .backup_task = 0,
-                                           .backup_shard = 0,
                                            .backup = pair->stepped.endpoint};
     sl_replication_set_config(pair->backup, &told);
 }

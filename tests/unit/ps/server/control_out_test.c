@@ -66,13 +66,17 @@ static void tell_all(struct world *world, const struct sl_message *message)
 CASE(server_send__tells_everyone_what_finds_no_room_at_once)
 {
     for (uint32_t i = 0; i < SL_LIMIT_PS; i++) {
-        world->ps[i] = (struct sl_message_ps){.task_index = i, .shard_count = 4};
+        world->ps[i] = (struct sl_message_ps){.task_index = i};
         (void)snprintf(world->ps[i].data_endpoint, sizeof world->ps[i].data_endpoint,
                        "tcp://h%058u.h%058u:5000", i, i);
     }
     struct sl_message message = {
         .kind = SL_MESSAGE_CLUSTER,
-        .cluster = {.ps = world->ps, .ps_count = SL_LIMIT_PS, .worker_count = MEMBERS},
+        .cluster = {.ps = world->ps,
+                    .ps_count = SL_LIMIT_PS,
+                    .placements = &(struct sl_message_placement){.epoch = 1},
+                    .shard_count = 1,
+                    .worker_count = MEMBERS},
     };
     tell_all(world, &message);
     struct sl_server *server = world->stepped.server;

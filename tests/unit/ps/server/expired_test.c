@@ -19,7 +19,7 @@ void *__wrap_malloc(size_t bytes)
 static void report(struct server_fixture *fixture, uint32_t index)
 {
     for (uint32_t to = 0; to < SERVER_COUNT; to++) {
-        sl_server_post_expired(fixture->servers[to], fixture->reactors[index], to, &lost);
+        sl_server_post_expired(&fixture->servers[to], fixture->reactors[index], to, &lost);
     }
 }
 

@@ -187,6 +187,11 @@ static bool has_answer(void *ctx)
     return ((struct stepped_peer *)ctx)->answer_count > 0;
 }
 
+static bool asks_behind(const struct stepped_peer *peer)
+{
+    return peer->hello.shard == 1 && peer->world->behind.port != 0;
+}
+
 void stepped_connect(struct stepped_peer *peer)
 {
     struct stepped *world = peer->world;
@@ -199,9 +204,10 @@ void stepped_connect(struct stepped_peer *peer)
     struct sl_transport *transport = peer->path     ? world->path
                                      : peer->bypass ? world->bypass
                                                     : world->pair.b.transport;
-    const struct sl_endpoint *endpoint = peer->path     ? &world->path_endpoint
-                                         : peer->bypass ? &world->bypass_endpoint
-                                                        : &world->endpoint;
+    const struct sl_endpoint *endpoint = peer->path          ? &world->path_endpoint
+                                         : peer->bypass      ? &world->bypass_endpoint
+                                         : asks_behind(peer) ? &world->behind
+                                                             : &world->endpoint;
     assert_int_equal(
         sl_transport_connect(transport, endpoint, 0, &events, world, link, &link->conn), 0);
     until(peer, is_connected);
@@ -229,7 +235,8 @@ const struct sl_message *stepped_ask(struct stepped_peer *peer, const struct sl_
 static const struct sl_message *say_hello(struct stepped_peer *peer)
 {
     stepped_connect(peer);
-    const struct sl_message hello = {.kind = SL_MESSAGE_HELLO, .id = 1, .hello = peer->hello};
+    struct sl_message hello = {.kind = SL_MESSAGE_HELLO, .id = 1, .hello = peer->hello};
+    hello.hello.shard = asks_behind(peer) ? 0 : peer->hello.shard;
     return stepped_ask(peer, &hello);
 }
 

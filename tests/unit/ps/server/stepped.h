@@ -26,7 +26,8 @@ struct stepped {
     struct sl_server_options options; /* what the test wants different */
     bool registers_nothing;           /* likewise, of the network */
     struct sl_endpoint endpoint, path_endpoint, bypass_endpoint;
-    struct sl_transport *path;   /* of the peers that share memory, when the options have it too */
+    struct sl_endpoint behind; /* of servers[1], with shard 0 too, for peers that ask for shard 1 */
+    struct sl_transport *path; /* of the peers that share memory, when the options have it too */
     struct sl_transport *bypass; /* of those that have a device, likewise */
     struct sl_outbox outbox;     /* of the peers */
     uint64_t keys[STEPPED_KEYS];

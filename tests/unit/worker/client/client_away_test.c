@@ -380,7 +380,9 @@ PEER_CASE(control__moves_links)
     start(world, -1);
     struct sl_message_ps ps = {.data_endpoint = "tcp://127.0.0.1:9", .shard_count = 1};
     struct sl_message message = {.kind = SL_MESSAGE_CLUSTER};
-    message.cluster = (struct sl_message_cluster){.ps = &ps, .ps_count = 1};
+    struct sl_message_placement placement = {.epoch = 1};
+    message.cluster = (struct sl_message_cluster){
+        .ps = &ps, .ps_count = 1, .placements = &placement, .shard_count = 1};
     peer_tell(world, &message);
     peer_turns(world, 50);
     peer_expect(world, push(world), 0, ""); /* what is connected stays */

@@ -65,10 +65,14 @@ PEER_CASE(start__goes_on_by_the_endpoint_where_nobody_is_preferred)
 static void tell_cluster(struct peer_world *world, const char *endpoint)
 {
     struct sl_message_ps ps = {.shard_count = 1};
+    struct sl_message_placement placement = {.epoch = 1};
     snprintf(ps.data_endpoint, sizeof ps.data_endpoint, "%s", endpoint);
     peer_fill_path(world, &ps);
-    peer_tell(world, &(struct sl_message){.kind = SL_MESSAGE_CLUSTER,
-                                          .cluster = {.ps = &ps, .ps_count = 1}});
+    peer_tell(
+        world,
+        &(struct sl_message){
+            .kind = SL_MESSAGE_CLUSTER,
+            .cluster = {.ps = &ps, .ps_count = 1, .placements = &placement, .shard_count = 1}});
     peer_turns(world, 100);
 }
 

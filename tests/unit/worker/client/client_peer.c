@@ -98,6 +98,7 @@ static void answer_control(struct peer_world *world, struct sl_conn *conn,
                            const struct sl_message *message)
 {
     struct sl_message_ps ps = {.shard_count = 1};
+    struct sl_message_placement placement = {.epoch = 1};
     struct sl_message answer = {.id = message->id};
     if (message->kind != SL_MESSAGE_HELLO && conn == world->data) {
         note(world, conn)->kind = message->kind;
@@ -111,7 +112,8 @@ static void answer_control(struct peer_world *world, struct sl_conn *conn,
         answer.kind = SL_MESSAGE_CLUSTER;
         snprintf(ps.data_endpoint, sizeof ps.data_endpoint, "%s", world->endpoint);
         peer_fill_path(world, &ps);
-        answer.cluster = (struct sl_message_cluster){.ps = &ps, .ps_count = 1};
+        answer.cluster = (struct sl_message_cluster){
+            .ps = &ps, .ps_count = 1, .placements = &placement, .shard_count = 1};
         break;
     case SL_MESSAGE_TABLE_OPEN:
         open_table(world, conn, message, &answer);

@@ -70,9 +70,12 @@ SL_CASE(link_find_place__takes_the_nearest)
         snprintf(ps.data_endpoint, sizeof ps.data_endpoint, "%s", cases[i].data);
         snprintf(ps.bypass_endpoint, sizeof ps.bypass_endpoint, "%s", cases[i].bypass);
         snprintf(ps.host, sizeof ps.host, "%s", cases[i].ps_host);
+        struct sl_message_placement placement = {.epoch = 1};
+        const struct sl_message_cluster cluster = {
+            .ps = &ps, .ps_count = 1, .placements = &placement, .shard_count = 1};
         struct sl_shard_address place;
         char text[SL_LIMIT_ENDPOINT_BYTES];
-        assert_int_equal(sl_shard_conn_find_address(&options, &ps, 1, &ps, &place, NULL), 0);
+        assert_int_equal(sl_shard_conn_find_address(&options, &cluster, 0, &place, NULL), 0);
         sl_endpoint_format(&place.endpoint, text, sizeof text);
         assert_string_equal(text, cases[i].data);
         assert_int_equal(place.has_preferred, cases[i].path != NULL);
@@ -86,10 +89,13 @@ SL_CASE(link_find_place__takes_the_nearest)
 SL_CASE(link_find_place__refuses_dpdk_alone_without_a_device)
 {
     const struct sl_client_io_options options = {.disable_rdma = true};
-    const struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "dpdk://10.1.0.1:6"};
+    struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "dpdk://10.1.0.1:6"};
+    struct sl_message_placement placement = {.epoch = 1};
+    const struct sl_message_cluster cluster = {
+        .ps = &ps, .ps_count = 1, .placements = &placement, .shard_count = 1};
     struct sl_shard_address place;
     struct sl_reason reason;
-    assert_int_equal(sl_shard_conn_find_address(&options, &ps, 1, &ps, &place, &reason),
+    assert_int_equal(sl_shard_conn_find_address(&options, &cluster, 0, &place, &reason),
                      SL_ERR_INVALID);
     assert_non_null(strstr(reason.text, "dpdk://10.1.0.1:6: this process needs a device"));
     assert_non_null(strstr(reason.text, "--dpdk-device"));
@@ -99,10 +105,13 @@ SL_CASE(link_find_place__refuses_rdma_alone_with_tls)
 {
     static const struct sl_transport_tls tls;
     const struct sl_client_io_options options = {.transport = {.tls = &tls}};
-    const struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "rdma://10.1.0.1:6"};
+    struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "rdma://10.1.0.1:6"};
+    struct sl_message_placement placement = {.epoch = 1};
+    const struct sl_message_cluster cluster = {
+        .ps = &ps, .ps_count = 1, .placements = &placement, .shard_count = 1};
     struct sl_shard_address place;
     struct sl_reason reason;
-    assert_int_equal(sl_shard_conn_find_address(&options, &ps, 1, &ps, &place, &reason),
+    assert_int_equal(sl_shard_conn_find_address(&options, &cluster, 0, &place, &reason),
                      SL_ERR_INVALID);
     assert_string_equal(
         reason.text,

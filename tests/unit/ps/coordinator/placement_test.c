@@ -1,4 +1,4 @@
-/* Who serves the shards of each ps, and who has their backups: epochs. */
+/* Where the shards are, and their backups: epochs. */
 
 #include <stdio.h>
 #include <string.h>
@@ -18,9 +18,9 @@ static void register_as(struct fixture *f, sl_coordinator_peer peer,
         .reg = {.shard_count = shards,
                 .replicas = 1,
                 .serving = serving,
+                .replica_reports = &pair,
                 .replica_report_count = pair.epoch == 0 ? 0 : 1},
     };
-    message.reg.replica_reports[0] = pair;
     (void)snprintf(message.reg.data_endpoint, sizeof message.reg.data_endpoint, "tcp://host%u:1",
                    (unsigned)peer);
     say(f, peer, message);
@@ -36,7 +36,7 @@ static void report(struct fixture *f, sl_coordinator_peer peer, uint32_t task, u
                    bool in_sync)
 {
     const struct sl_message_replica_report pair = {
-        .task_index = task, .epoch = epoch, .in_sync = in_sync};
+        .shard = task, .epoch = epoch, .in_sync = in_sync};
     f->sent_count = 0;
     register_with(f, peer, pair, 1);
 }
@@ -80,14 +80,14 @@ static void in_sync(struct fixture *f)
     expect_pairs(f, "0:e1 0>1! 1:e1 1>2! 2:e1 2>0!");
 }
 
-CASE(coordinator_replica__begins_with_the_next_ps_as_backup)
+CASE(coordinator_placement__begins_with_the_next_ps_as_backup)
 {
     begin(f);
     expect_pairs(f, "0:e1 0>1 1:e1 1>2 2:e1 2>0");
     in_sync(f);
 }
 
-CASE(coordinator_replica__the_backup_takes_over)
+CASE(coordinator_placement__the_backup_takes_over)
 {
     begin(f);
     in_sync(f);
@@ -109,7 +109,7 @@ CASE(coordinator_replica__the_backup_takes_over)
 }
 
 /* The statistics have the number of shards without a backup that is in sync. */
-CASE(coordinator_replica__counts_the_shards_without_a_backup)
+CASE(coordinator_placement__counts_the_shards_without_a_backup)
 {
     begin(f);
     f->sent_count = 0;
@@ -127,7 +127,7 @@ CASE(coordinator_replica__counts_the_shards_without_a_backup)
 }
 
 /* Each server that serves shards has a part in a checkpoint: their files, and no others. */
-CASE(coordinator_replica__who_serves_writes_the_checkpoint)
+CASE(coordinator_placement__who_serves_writes_the_checkpoint)
 {
     begin(f);
     in_sync(f);
@@ -172,7 +172,7 @@ static void join_restoring(struct fixture *f, sl_coordinator_peer peer, uint32_t
 
 /* Its shards live on elsewhere: it begins with nothing, and gets their backups. Where nobody has
  * them, it begins from the checkpoint. */
-CASE(coordinator_replica__who_comes_back_restores_what_nobody_has)
+CASE(coordinator_placement__who_comes_back_restores_what_nobody_has)
 {
     fixture_remake(f, PS_COUNT, 1);
     for (uint32_t task = 0; task < PS_COUNT; task++) {
@@ -202,7 +202,7 @@ CASE(coordinator_replica__who_comes_back_restores_what_nobody_has)
     f->sent_count = 0;
 }
 
-CASE(coordinator_replica__one_that_was_deposed_is_refused)
+CASE(coordinator_placement__one_that_was_deposed_is_refused)
 {
     begin(f);
     in_sync(f);
@@ -214,7 +214,7 @@ CASE(coordinator_replica__one_that_was_deposed_is_refused)
 }
 
 /* Replaced long ago, and still as it was then: its shards are not those that were served since. */
-CASE(coordinator_replica__one_that_was_replaced_is_refused)
+CASE(coordinator_placement__one_that_was_replaced_is_refused)
 {
     begin(f);
     in_sync(f);
@@ -227,14 +227,13 @@ CASE(coordinator_replica__one_that_was_replaced_is_refused)
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 1, 0});
     assert_int_equal(hello_as(f, 32, SL_MESSAGE_ROLE_PS, 1, 12), 0);
     f->sent_count = 0;
-    register_as(f, 32,
-                (struct sl_message_replica_report){.task_index = 1, .epoch = 1, .in_sync = true}, 1,
-                true);
+    register_as(f, 32, (struct sl_message_replica_report){.shard = 1, .epoch = 1, .in_sync = true},
+                1, true);
     expect_part(f, "another process has its task now: restart it");
 }
 
 /* Nobody is told that another serves what it does not have. */
-CASE(coordinator_replica__one_out_of_step_does_not_take_over)
+CASE(coordinator_placement__one_out_of_step_does_not_take_over)
 {
     begin(f);
     report(f, 11, 0, 1, true);
@@ -259,7 +258,7 @@ static bool is_told(struct fixture *f, const char *whom)
 
 /* Two are lost, one of them with what only it had: whom the rest concerns is told; who begins now
  * waits for all. */
-CASE(coordinator_replica__the_others_are_told_while_one_is_missing)
+CASE(coordinator_placement__the_others_are_told_while_one_is_missing)
 {
     begin(f);
     report(f, 11, 0, 1, true);
@@ -284,7 +283,7 @@ CASE(coordinator_replica__the_others_are_told_while_one_is_missing)
     expect_pairs(f, "0:e3 0>1 1:e5 1>2 2:e3 0>2");
 }
 
-CASE(coordinator_replica__a_report_of_failure_begins_an_epoch)
+CASE(coordinator_placement__a_report_of_failure_begins_an_epoch)
 {
     begin(f);
     in_sync(f);
@@ -299,7 +298,7 @@ CASE(coordinator_replica__a_report_of_failure_begins_an_epoch)
 }
 
 /* Such as one without the memory: not an epoch after the other. */
-CASE(coordinator_replica__a_backup_that_keeps_failing_is_tried_after_pauses)
+CASE(coordinator_placement__a_backup_that_keeps_failing_is_tried_after_pauses)
 {
     const sl_coordinator_peer alive[] = {11, 12, 13, 1, 0};
     begin(f);
@@ -329,7 +328,7 @@ CASE(coordinator_replica__a_backup_that_keeps_failing_is_tried_after_pauses)
 }
 
 /* The new primary may have missed who was lost while nobody told its shards. */
-CASE(coordinator_replica__who_takes_over_is_told_of_losses)
+CASE(coordinator_placement__who_takes_over_is_told_of_losses)
 {
     begin(f);
     in_sync(f);
@@ -360,15 +359,18 @@ static void forget_all(struct fixture *f)
 static void come_back(struct fixture *f, uint32_t task, struct sl_message_replica_report own,
                       struct sl_message_replica_report guest)
 {
+    struct sl_message_replica_report reports[] = {own, guest};
     struct sl_message message = {
         .kind = SL_MESSAGE_REGISTER,
         .id = 1,
-        .reg = {.shard_count = 1, .replicas = 1, .serving = true, .replica_report_count = 2},
+        .reg = {.shard_count = 1,
+                .replicas = 1,
+                .serving = true,
+                .replica_reports = reports,
+                .replica_report_count = 2},
     };
-    own.task_index = task;
-    guest.task_index = (task + PS_COUNT - 1) % PS_COUNT;
-    message.reg.replica_reports[0] = own;
-    message.reg.replica_reports[1] = guest;
+    reports[0].shard = task;
+    reports[1].shard = (task + PS_COUNT - 1) % PS_COUNT;
     (void)snprintf(message.reg.data_endpoint, sizeof message.reg.data_endpoint, "tcp://host%u:1",
                    11 + task);
     assert_int_equal(hello(f, 11 + task, SL_MESSAGE_ROLE_PS, task), 0);
@@ -393,7 +395,7 @@ static struct sl_message_replica_report neither(uint64_t epoch)
     return (struct sl_message_replica_report){.epoch = epoch, .role = SL_MESSAGE_REPLICA_NEITHER};
 }
 
-CASE(coordinator_replica__one_that_begins_anew_is_told_who_is_in_sync)
+CASE(coordinator_placement__one_that_begins_anew_is_told_who_is_in_sync)
 {
     forget_all(f);
     come_back(f, 0, primary(1, true), backup(1, true));
@@ -406,7 +408,7 @@ CASE(coordinator_replica__one_that_begins_anew_is_told_who_is_in_sync)
 }
 
 /* Its replies wait for the word of a coordinator: of this one now. */
-CASE(coordinator_replica__one_that_begins_anew_is_told_who_is_out_of_step)
+CASE(coordinator_placement__one_that_begins_anew_is_told_who_is_out_of_step)
 {
     forget_all(f);
     come_back(f, 0, primary(1, true), backup(1, true));
@@ -416,7 +418,7 @@ CASE(coordinator_replica__one_that_begins_anew_is_told_who_is_out_of_step)
 }
 
 /* It may be yet: nothing is begun. */
-CASE(coordinator_replica__one_that_begins_anew_waits_for_a_backup)
+CASE(coordinator_placement__one_that_begins_anew_waits_for_a_backup)
 {
     struct sl_message_replica_report undecided = primary(3, false);
     undecided.is_undecided = true;
@@ -430,7 +432,7 @@ CASE(coordinator_replica__one_that_begins_anew_waits_for_a_backup)
 }
 
 /* A backup that has come since has nothing, whatever its primary knows. */
-CASE(coordinator_replica__one_that_begins_anew_does_not_trust_a_new_backup)
+CASE(coordinator_placement__one_that_begins_anew_does_not_trust_a_new_backup)
 {
     forget_all(f);
     come_back(f, 0, primary(1, true), backup(1, false));
@@ -440,7 +442,7 @@ CASE(coordinator_replica__one_that_begins_anew_does_not_trust_a_new_backup)
 }
 
 /* Lost together with the coordinator: the backup has all that it acknowledged. */
-CASE(coordinator_replica__one_that_begins_anew_lets_a_backup_take_over)
+CASE(coordinator_placement__one_that_begins_anew_lets_a_backup_take_over)
 {
     forget_all(f);
     join_restoring(f, 12, 1, 5);
@@ -458,7 +460,7 @@ CASE(coordinator_replica__one_that_begins_anew_lets_a_backup_take_over)
 
 /* Epochs ascend, whichever server is primary. A server with a newer epoch than the primary's knows
  * of an epoch that has ended. */
-CASE(coordinator_replica__one_that_begins_anew_goes_on_with_epochs)
+CASE(coordinator_placement__one_that_begins_anew_goes_on_with_epochs)
 {
     forget_all(f);
     come_back(f, 0, neither(4), primary(6, true));
@@ -468,7 +470,7 @@ CASE(coordinator_replica__one_that_begins_anew_goes_on_with_epochs)
 }
 
 /* One that was a primary longer ago than its backup is one. */
-CASE(coordinator_replica__one_that_begins_anew_does_not_trust_an_old_primary)
+CASE(coordinator_placement__one_that_begins_anew_does_not_trust_an_old_primary)
 {
     forget_all(f);
     come_back(f, 0, primary(1, true), backup(1, true));
@@ -479,7 +481,7 @@ CASE(coordinator_replica__one_that_begins_anew_does_not_trust_an_old_primary)
 
 /* Nobody has them: a new process begins, so that it can restore them; and what cannot be counted is
  * not believed. */
-CASE(coordinator_replica__one_that_begins_anew_knows_what_is_lost)
+CASE(coordinator_placement__one_that_begins_anew_knows_what_is_lost)
 {
     forget_all(f);
     come_back(f, 0, neither(7), primary(1, true));
@@ -489,7 +491,7 @@ CASE(coordinator_replica__one_that_begins_anew_knows_what_is_lost)
 }
 
 /* The records know of a take-over, and of no worker: the ps have a lease to be heard. */
-CASE_WITH_RECORDS(coordinator_replica__a_job_with_a_take_over_is_not_forgotten_in_haste)
+CASE_WITH_RECORDS(coordinator_placement__a_job_with_a_take_over_is_not_forgotten_in_haste)
 {
     begin(f);
     in_sync(f);
@@ -505,7 +507,7 @@ CASE_WITH_RECORDS(coordinator_replica__a_job_with_a_take_over_is_not_forgotten_i
     expect_pairs(f, "0:e2 0>- 1:e2 2>- 2:e1 2>0!");
 }
 
-CASE(coordinator_replica__what_cannot_be_is_refused)
+CASE(coordinator_placement__what_cannot_be_is_refused)
 {
     fixture_remake(f, 2, 3); /* as register_ps has it */
     join(f, 11, 0);
